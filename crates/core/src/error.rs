@@ -1,0 +1,139 @@
+//! The three kinds of error, told apart: your input, our gap, our bug.
+//!
+//! Every error carries a *path*: the chain of places it came through, outermost first
+//! (`model.onnx`, `node "encoder/3/Reshape" (Reshape)`), so that a message names the spot in the user's model.
+
+use std::fmt;
+
+/// What went wrong, in one of the kinds that a user can act upon.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Kind {
+    /// The input is wrong: a broken file, shapes that do not fit, an index out of range.
+    Invalid,
+    /// The input is right but asks for something that Fuseline does not do yet.
+    Unsupported,
+    /// The structure of the program hangs on values that are known only at run time; pinning the named inputs
+    /// (building the program for their values) removes the obstacle.
+    NeedsValue,
+    /// The input asks for more than a limit allows (bytes, trips, depth).
+    Limit,
+    /// An invariant of ours does not hold. Always worth a report.
+    Bug,
+}
+
+impl Kind {
+    fn prefix(self) -> &'static str {
+        match self {
+            Kind::Invalid => "invalid input",
+            Kind::Unsupported => "not supported",
+            Kind::NeedsValue => "value needed",
+            Kind::Limit => "over a limit",
+            Kind::Bug => "internal error (please report)",
+        }
+    }
+}
+
+/// An error with its kind, its message and the path to the place where it happened.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Error(Box<Inner>);
+
+#[derive(Clone, PartialEq, Eq)]
+struct Inner {
+    kind: Kind,
+    message: String,
+    path: Vec<String>,
+    needs: Vec<String>,
+}
+
+/// The result of fallible work.
+pub type Result<T> = std::result::Result<T, Error>;
+
+impl Error {
+    /// An error of the given kind.
+    pub fn new(kind: Kind, message: impl Into<String>) -> Error {
+        Error(Box::new(Inner { kind, message: message.into(), path: Vec::new(), needs: Vec::new() }))
+    }
+
+    /// The user's input is wrong.
+    pub fn invalid(message: impl Into<String>) -> Error {
+        Error::new(Kind::Invalid, message)
+    }
+
+    /// The input is right, but not supported yet.
+    pub fn unsupported(message: impl Into<String>) -> Error {
+        Error::new(Kind::Unsupported, message)
+    }
+
+    /// A limit for untrusted input was reached.
+    pub fn limit(message: impl Into<String>) -> Error {
+        Error::new(Kind::Limit, message)
+    }
+
+    /// One of our own invariants is broken.
+    pub fn bug(message: impl Into<String>) -> Error {
+        Error::new(Kind::Bug, message)
+    }
+
+    /// Structure depends on the run-time values of the named graph inputs.
+    pub fn needs_value(message: impl Into<String>, inputs: Vec<String>) -> Error {
+        let mut error = Error::new(Kind::NeedsValue, message);
+        error.0.needs = inputs;
+        error
+    }
+
+    /// The same error, seen from one place further out.
+    pub fn at(mut self, place: impl Into<String>) -> Error {
+        self.0.path.insert(0, place.into());
+        self
+    }
+
+    /// The kind of error.
+    pub fn kind(&self) -> Kind {
+        self.0.kind
+    }
+
+    /// The message without its path.
+    pub fn message(&self) -> &str {
+        &self.0.message
+    }
+
+    /// The places the error came through, outermost first.
+    pub fn path(&self) -> &[String] {
+        &self.0.path
+    }
+
+    /// For [`Kind::NeedsValue`]: the graph inputs whose values must be known.
+    pub fn needs(&self) -> &[String] {
+        &self.0.needs
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: ", self.0.kind.prefix())?;
+        for place in &self.0.path {
+            write!(f, "{place}: ")?;
+        }
+        f.write_str(&self.0.message)
+    }
+}
+
+impl fmt::Debug for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{self}")
+    }
+}
+
+impl std::error::Error for Error {}
+
+/// Adds a place to the path of an error, building its name only when there is an error.
+pub trait Context<T> {
+    /// The same result; an error is seen from `place`.
+    fn at<S: Into<String>>(self, place: impl FnOnce() -> S) -> Result<T>;
+}
+
+impl<T> Context<T> for Result<T> {
+    fn at<S: Into<String>>(self, place: impl FnOnce() -> S) -> Result<T> {
+        self.map_err(|error| error.at(place()))
+    }
+}

@@ -1,0 +1,781 @@
+//! Integer expressions over symbols: the sizes of tensors and the coordinates of index maps.
+//!
+//! A [`Dim`] is kept in one canonical form, a sum of products with integer coefficients
+//! (`2*B*S + 3`), whose factors are symbols or the atoms `x // y`, `x % y`, `min`, `max`. Equal sums therefore compare
+//! equal, which is how the rest of the compiler decides that two shapes agree. `ceildiv` is `-(-x // y)`.
+//!
+//! The same algebra serves index maps: there the symbols [`Symbol::Axis`] stand for the coordinates of the
+//! iteration domain and [`Symbol::Read`] for an element of an index operand.
+
+use std::fmt;
+use std::sync::Arc;
+
+use rustc_hash::FxHashMap;
+
+use crate::error::{Error, Result};
+
+/// A name for an integer that is not known yet.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Symbol {
+    /// a size that the caller's inputs bind, such as `batch`
+    Name(Arc<str>),
+    /// a size that a value computed at run time binds, such as the count of non-zero elements
+    Value(u32),
+    /// a coordinate of the iteration domain (only inside index maps)
+    Axis(u8),
+    /// the element that an index operand holds at the current coordinate (only inside index maps of Gather and Scatter)
+    Read(u8),
+}
+
+impl Symbol {
+    /// A named size.
+    pub fn name(name: &str) -> Symbol {
+        Symbol::Name(name.into())
+    }
+
+    /// Sizes and coordinates are never negative; an index read from data may be.
+    fn is_nonnegative(&self) -> bool {
+        !matches!(self, Symbol::Read(_))
+    }
+}
+
+/// An integer expression in canonical form.
+#[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Dim(Repr);
+
+#[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+enum Repr {
+    Const(i64),
+    /// Never without terms: a sum without terms is a `Const`.
+    Sum(Arc<Sum>),
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+struct Sum {
+    /// Sorted by their factors, each list of factors once, no coefficient 0.
+    terms: Vec<Term>,
+    constant: i64,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+struct Term {
+    /// Sorted; a power is a repetition.
+    factors: Vec<Atom>,
+    coefficient: i64,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+enum Atom {
+    Symbol(Symbol),
+    FloorDiv(Dim, Dim),
+    Mod(Dim, Dim),
+    Min(Dim, Dim),
+    Max(Dim, Dim),
+}
+
+impl Dim {
+    /// The number `n`.
+    pub const fn int(n: i64) -> Dim {
+        Dim(Repr::Const(n))
+    }
+
+    /// The size called `name`.
+    pub fn named(name: &str) -> Dim {
+        Symbol::name(name).into()
+    }
+
+    /// Coordinate `axis` of the iteration domain.
+    pub fn axis(axis: usize) -> Dim {
+        Symbol::Axis(u8::try_from(axis).expect("ranks are limited to 64 on construction")).into()
+    }
+
+    /// The number, when the expression is one.
+    pub fn as_int(&self) -> Option<i64> {
+        match &self.0 {
+            Repr::Const(n) => Some(*n),
+            Repr::Sum(_) => None,
+        }
+    }
+
+    /// The symbol, when the expression is exactly one.
+    pub fn as_symbol(&self) -> Option<&Symbol> {
+        match self.as_atom()? {
+            Atom::Symbol(symbol) => Some(symbol),
+            _ => None,
+        }
+    }
+
+    /// Whether the expression is the number `n`.
+    pub fn is(&self, n: i64) -> bool {
+        self.as_int() == Some(n)
+    }
+
+    /// The largest integer not above `self / divisor`.
+    pub fn floordiv(&self, divisor: &Dim) -> Dim {
+        if divisor.is(1) {
+            return self.clone();
+        }
+        if let (Some(a), Some(b)) = (self.as_int(), divisor.as_int())
+            && b != 0
+        {
+            return Dim::int(floor_div(a, b));
+        }
+        let (quotient, rest) = self.split_multiples(divisor);
+        if rest.is(0) {
+            return quotient;
+        }
+        if !quotient.is(0) {
+            return quotient + rest.floordiv(divisor);
+        }
+        if let Some(Atom::FloorDiv(x, y)) = self.as_atom() {
+            return x.floordiv(&(y * divisor));
+        }
+        if let Some(b) = divisor.as_int().filter(|b| *b > 1) {
+            // floor((g·x + c) / (g·y)) = floor((x + floor(c / g)) / y)
+            let g = gcd(self.terms().iter().fold(0, |g, t| gcd(g, t.coefficient)), b);
+            if g > 1 {
+                let inner = self.map_terms(|t| Some(t.coefficient / g)) + floor_div(self.constant(), g);
+                return inner.floordiv(&Dim::int(b / g));
+            }
+        }
+        Atom::FloorDiv(self.clone(), divisor.clone()).into()
+    }
+
+    /// The smallest integer not below `self / divisor`.
+    pub fn ceildiv(&self, divisor: &Dim) -> Dim {
+        -(-self).floordiv(divisor)
+    }
+
+    /// `self - divisor * floordiv(self, divisor)`: in `0..divisor` for a positive divisor.
+    pub fn modulo(&self, divisor: &Dim) -> Dim {
+        if divisor.is(1) {
+            return Dim::int(0);
+        }
+        let (_, rest) = self.split_multiples(divisor);
+        if let (Some(a), Some(b)) = (rest.as_int(), divisor.as_int())
+            && b != 0
+        {
+            return Dim::int(a - b * floor_div(a, b));
+        }
+        if rest.is(0) {
+            return rest;
+        }
+        if let Some(Atom::Mod(x, y)) = rest.as_atom()
+            && y.split_multiples(divisor).1.is(0)
+        {
+            return x.modulo(divisor);
+        }
+        Atom::Mod(rest, divisor.clone()).into()
+    }
+
+    /// The smaller of two.
+    pub fn min_with(&self, other: &Dim) -> Dim {
+        if (self - other).is_nonnegative() {
+            return other.clone();
+        }
+        if (other - self).is_nonnegative() {
+            return self.clone();
+        }
+        let (a, b) = if self < other { (self, other) } else { (other, self) };
+        Atom::Min(a.clone(), b.clone()).into()
+    }
+
+    /// The larger of two.
+    pub fn max_with(&self, other: &Dim) -> Dim {
+        if (self - other).is_nonnegative() {
+            return self.clone();
+        }
+        if (other - self).is_nonnegative() {
+            return other.clone();
+        }
+        let (a, b) = if self < other { (self, other) } else { (other, self) };
+        Atom::Max(a.clone(), b.clone()).into()
+    }
+
+    /// Whether the form alone shows that the value cannot be negative (no means: not known).
+    pub fn is_nonnegative(&self) -> bool {
+        self.constant() >= 0
+            && self.terms().iter().all(|t| t.coefficient > 0 && t.factors.iter().all(Atom::is_nonnegative))
+    }
+
+    /// Whether the two can be told apart for every binding of their symbols.
+    pub fn surely_differs(&self, other: &Dim) -> bool {
+        let d = self - other;
+        d.as_int().is_some_and(|d| d != 0) || (&d - 1).is_nonnegative() || (-&d - 1).is_nonnegative()
+    }
+
+    /// Calls `f` with every symbol that occurs.
+    pub fn for_each_symbol(&self, f: &mut dyn FnMut(&Symbol)) {
+        for atom in self.terms().iter().flat_map(|t| &t.factors) {
+            match atom {
+                Atom::Symbol(symbol) => f(symbol),
+                Atom::FloorDiv(x, y) | Atom::Mod(x, y) | Atom::Min(x, y) | Atom::Max(x, y) => {
+                    x.for_each_symbol(f);
+                    y.for_each_symbol(f);
+                }
+            }
+        }
+    }
+
+    /// Whether some symbol satisfies `predicate`.
+    pub fn mentions(&self, predicate: impl Fn(&Symbol) -> bool) -> bool {
+        let mut found = false;
+        self.for_each_symbol(&mut |s| found |= predicate(s));
+        found
+    }
+
+    /// The expression with symbols replaced; `None` keeps a symbol.
+    pub fn substitute(&self, replace: &dyn Fn(&Symbol) -> Option<Dim>) -> Dim {
+        self.rebuild(&mut |atom| match atom {
+            Atom::Symbol(symbol) => replace(symbol).unwrap_or_else(|| symbol.clone().into()),
+            Atom::FloorDiv(x, y) => x.substitute(replace).floordiv(&y.substitute(replace)),
+            Atom::Mod(x, y) => x.substitute(replace).modulo(&y.substitute(replace)),
+            Atom::Min(x, y) => x.substitute(replace).min_with(&y.substitute(replace)),
+            Atom::Max(x, y) => x.substitute(replace).max_with(&y.substitute(replace)),
+        })
+    }
+
+    /// The value under a binding of the symbols.
+    pub fn eval(&self, env: &Env) -> Result<i64> {
+        self.eval_with(&|symbol| env.get(symbol))
+    }
+
+    /// The value under a binding given as a function.
+    pub fn eval_with(&self, lookup: &dyn Fn(&Symbol) -> Option<i64>) -> Result<i64> {
+        let overflow = || Error::limit(format!("the size {self} does not fit into 64 bits"));
+        let mut total = self.constant();
+        for term in self.terms() {
+            let mut product = term.coefficient;
+            for atom in &term.factors {
+                let value = match atom {
+                    Atom::Symbol(symbol) => {
+                        lookup(symbol).ok_or_else(|| Error::invalid(format!("the size {symbol} has no value")))?
+                    }
+                    Atom::FloorDiv(x, y) | Atom::Mod(x, y) => {
+                        let (x, y) = (x.eval_with(lookup)?, y.eval_with(lookup)?);
+                        if y == 0 {
+                            return Err(Error::invalid(format!("division by zero in the size {self}")));
+                        }
+                        let quotient = floor_div(x, y);
+                        if matches!(atom, Atom::FloorDiv(..)) { quotient } else { x - quotient * y }
+                    }
+                    Atom::Min(x, y) => x.eval_with(lookup)?.min(y.eval_with(lookup)?),
+                    Atom::Max(x, y) => x.eval_with(lookup)?.max(y.eval_with(lookup)?),
+                };
+                product = product.checked_mul(value).ok_or_else(overflow)?;
+            }
+            total = total.checked_add(product).ok_or_else(overflow)?;
+        }
+        Ok(total)
+    }
+
+    /// The expression simplified under the knowledge that every axis stays inside its range:
+    /// `(i*S + j) // S` becomes `i` where `j` runs over `0..S`.
+    pub fn simplify(&self, ranges: &Ranges<'_>) -> Dim {
+        self.rebuild(&mut |atom| match atom {
+            Atom::Symbol(symbol) => match symbol {
+                // An axis of extent one has only the coordinate 0.
+                Symbol::Axis(axis) if ranges.extent(*axis).is_some_and(|e| e.is(1)) => Dim::int(0),
+                _ => symbol.clone().into(),
+            },
+            Atom::FloorDiv(x, y) => {
+                let (x, y) = (x.simplify(ranges), y.simplify(ranges));
+                let (quotient, rest) = x.split_multiples(&y);
+                if ranges.is_below(&rest, &y) { quotient } else { x.floordiv(&y) }
+            }
+            Atom::Mod(x, y) => {
+                let (x, y) = (x.simplify(ranges), y.simplify(ranges));
+                let (_, rest) = x.split_multiples(&y);
+                if ranges.is_below(&rest, &y) { rest } else { x.modulo(&y) }
+            }
+            Atom::Min(x, y) => x.simplify(ranges).min_with(&y.simplify(ranges)),
+            Atom::Max(x, y) => x.simplify(ranges).max_with(&y.simplify(ranges)),
+        })
+    }
+
+    /// The parts of an expression that is affine in the axes: the coefficient of each of `rank` axes, then the rest.
+    /// `None` when an axis occurs inside an atom or a product of axes.
+    pub fn affine(&self, rank: usize) -> Option<(Vec<Dim>, Dim)> {
+        let mut strides = vec![Dim::int(0); rank];
+        let mut offset = Dim::int(self.constant());
+        for term in self.terms() {
+            let mut axis = None;
+            let mut others = Vec::new();
+            for atom in &term.factors {
+                match atom {
+                    Atom::Symbol(Symbol::Axis(a)) if axis.is_none() => axis = Some(usize::from(*a)),
+                    _ if atom.mentions_axis() => return None,
+                    _ => others.push(atom.clone()),
+                }
+            }
+            let rest = Dim::from_terms(vec![Term { factors: others, coefficient: term.coefficient }], 0);
+            match axis {
+                Some(a) if a < rank => strides[a] = &strides[a] + &rest,
+                Some(_) => return None,
+                None => offset = offset + rest,
+            }
+        }
+        Some((strides, offset))
+    }
+
+    fn terms(&self) -> &[Term] {
+        match &self.0 {
+            Repr::Const(_) => &[],
+            Repr::Sum(sum) => &sum.terms,
+        }
+    }
+
+    fn constant(&self) -> i64 {
+        match &self.0 {
+            Repr::Const(n) => *n,
+            Repr::Sum(sum) => sum.constant,
+        }
+    }
+
+    fn as_atom(&self) -> Option<&Atom> {
+        match self.terms() {
+            [Term { factors, coefficient: 1 }] if self.constant() == 0 && factors.len() == 1 => Some(&factors[0]),
+            _ => None,
+        }
+    }
+
+    /// `self = divisor * quotient + rest`, where the quotient collects the terms that are visibly multiples.
+    fn split_multiples(&self, divisor: &Dim) -> (Dim, Dim) {
+        let (coefficient, factors): (i64, &[Atom]) = match &divisor.0 {
+            Repr::Const(0) => return (Dim::int(0), self.clone()),
+            Repr::Const(n) => (*n, &[]),
+            Repr::Sum(sum) => match sum.terms.as_slice() {
+                [term] if sum.constant == 0 => (term.coefficient, &term.factors),
+                _ if self == divisor => return (Dim::int(1), Dim::int(0)),
+                _ => return (Dim::int(0), self.clone()),
+            },
+        };
+        let mut quotient = Vec::new();
+        let mut rest = Vec::new();
+        for term in self.terms() {
+            match (term.coefficient % coefficient == 0).then(|| without(&term.factors, factors)).flatten() {
+                Some(left) => quotient.push(Term { factors: left, coefficient: term.coefficient / coefficient }),
+                None => rest.push(term.clone()),
+            }
+        }
+        let (mut whole, mut constant) = (0, self.constant());
+        if factors.is_empty() {
+            whole = floor_div(constant, coefficient);
+            constant -= whole * coefficient;
+        }
+        (Dim::from_terms(quotient, whole), Dim::from_terms(rest, constant))
+    }
+
+    fn map_terms(&self, mut coefficient: impl FnMut(&Term) -> Option<i64>) -> Dim {
+        let terms = self.terms().iter().filter_map(|t| Some(Term { coefficient: coefficient(t)?, ..t.clone() }));
+        Dim::from_terms(terms.collect(), 0)
+    }
+
+    fn rebuild(&self, replace: &mut dyn FnMut(&Atom) -> Dim) -> Dim {
+        let mut total = Dim::int(self.constant());
+        for term in self.terms() {
+            let product = term.factors.iter().fold(Dim::int(term.coefficient), |p, atom| p * replace(atom));
+            total = total + product;
+        }
+        total
+    }
+
+    fn from_terms(mut terms: Vec<Term>, mut constant: i64) -> Dim {
+        terms.sort();
+        let mut merged: Vec<Term> = Vec::with_capacity(terms.len());
+        for term in terms {
+            if term.factors.is_empty() {
+                constant = constant.saturating_add(term.coefficient);
+                continue;
+            }
+            match merged.last_mut() {
+                Some(last) if last.factors == term.factors => {
+                    last.coefficient = last.coefficient.saturating_add(term.coefficient);
+                }
+                _ => merged.push(term),
+            }
+        }
+        merged.retain(|t| t.coefficient != 0);
+        if merged.is_empty() {
+            return Dim::int(constant);
+        }
+        Dim(Repr::Sum(Arc::new(Sum { terms: merged, constant })))
+    }
+}
+
+impl Atom {
+    fn is_nonnegative(&self) -> bool {
+        match self {
+            Atom::Symbol(symbol) => symbol.is_nonnegative(),
+            Atom::FloorDiv(x, y) => x.is_nonnegative() && y.is_nonnegative(),
+            Atom::Mod(_, y) => y.is_nonnegative(),
+            Atom::Min(x, y) => x.is_nonnegative() && y.is_nonnegative(),
+            Atom::Max(x, y) => x.is_nonnegative() || y.is_nonnegative(),
+        }
+    }
+
+    fn mentions_axis(&self) -> bool {
+        Dim::from(self.clone()).mentions(|s| matches!(s, Symbol::Axis(_)))
+    }
+}
+
+impl From<Atom> for Dim {
+    fn from(atom: Atom) -> Dim {
+        Dim::from_terms(vec![Term { factors: vec![atom], coefficient: 1 }], 0)
+    }
+}
+
+impl From<Symbol> for Dim {
+    fn from(symbol: Symbol) -> Dim {
+        Atom::Symbol(symbol).into()
+    }
+}
+
+impl From<i64> for Dim {
+    fn from(n: i64) -> Dim {
+        Dim::int(n)
+    }
+}
+
+impl From<usize> for Dim {
+    fn from(n: usize) -> Dim {
+        Dim::int(i64::try_from(n).unwrap_or(i64::MAX))
+    }
+}
+
+fn floor_div(a: i64, b: i64) -> i64 {
+    let quotient = a.wrapping_div(b);
+    if a % b != 0 && (a < 0) != (b < 0) { quotient - 1 } else { quotient }
+}
+
+fn gcd(a: i64, b: i64) -> i64 {
+    if b == 0 { a.abs() } else { gcd(b, a % b) }
+}
+
+/// The sorted list `all` without the elements of `some`, or `None` if one is missing.
+fn without(all: &[Atom], some: &[Atom]) -> Option<Vec<Atom>> {
+    let mut left = all.to_vec();
+    for atom in some {
+        let at = left.iter().position(|a| a == atom)?;
+        left.remove(at);
+    }
+    Some(left)
+}
+
+fn add(a: &Dim, b: &Dim) -> Dim {
+    if let (Some(a), Some(b)) = (a.as_int(), b.as_int()) {
+        return Dim::int(a.saturating_add(b));
+    }
+    let terms = a.terms().iter().chain(b.terms()).cloned().collect();
+    Dim::from_terms(terms, a.constant().saturating_add(b.constant()))
+}
+
+fn mul(a: &Dim, b: &Dim) -> Dim {
+    if let (Some(a), Some(b)) = (a.as_int(), b.as_int()) {
+        return Dim::int(a.saturating_mul(b));
+    }
+    let constant_term = |d: &Dim| Term { factors: Vec::new(), coefficient: d.constant() };
+    let mut terms = Vec::new();
+    for x in a.terms().iter().cloned().chain([constant_term(a)]) {
+        for y in b.terms().iter().cloned().chain([constant_term(b)]) {
+            let mut factors: Vec<Atom> = x.factors.iter().chain(&y.factors).cloned().collect();
+            factors.sort();
+            terms.push(Term { factors, coefficient: x.coefficient.saturating_mul(y.coefficient) });
+        }
+    }
+    Dim::from_terms(terms, 0)
+}
+
+fn sub(a: &Dim, b: &Dim) -> Dim {
+    add(a, &mul(b, &Dim::int(-1)))
+}
+
+macro_rules! operators {
+    ($($Trait:ident $method:ident $function:ident;)+) => { $(
+        impl std::ops::$Trait<&Dim> for &Dim { type Output = Dim; fn $method(self, r: &Dim) -> Dim { $function(self, r) } }
+        impl std::ops::$Trait<Dim> for &Dim { type Output = Dim; fn $method(self, r: Dim) -> Dim { $function(self, &r) } }
+        impl std::ops::$Trait<&Dim> for Dim { type Output = Dim; fn $method(self, r: &Dim) -> Dim { $function(&self, r) } }
+        impl std::ops::$Trait<Dim> for Dim { type Output = Dim; fn $method(self, r: Dim) -> Dim { $function(&self, &r) } }
+        impl std::ops::$Trait<i64> for &Dim { type Output = Dim; fn $method(self, r: i64) -> Dim { $function(self, &Dim::int(r)) } }
+        impl std::ops::$Trait<i64> for Dim { type Output = Dim; fn $method(self, r: i64) -> Dim { $function(&self, &Dim::int(r)) } }
+    )+ };
+}
+
+operators! { Add add add; Sub sub sub; Mul mul mul; }
+
+impl std::ops::Neg for &Dim {
+    type Output = Dim;
+    fn neg(self) -> Dim {
+        mul(self, &Dim::int(-1))
+    }
+}
+
+impl std::ops::Neg for Dim {
+    type Output = Dim;
+    fn neg(self) -> Dim {
+        -&self
+    }
+}
+
+impl std::iter::Product for Dim {
+    fn product<I: Iterator<Item = Dim>>(dims: I) -> Dim {
+        dims.fold(Dim::int(1), |p, d| p * d)
+    }
+}
+
+impl<'a> std::iter::Product<&'a Dim> for Dim {
+    fn product<I: Iterator<Item = &'a Dim>>(dims: I) -> Dim {
+        dims.fold(Dim::int(1), |p, d| p * d)
+    }
+}
+
+impl std::iter::Sum for Dim {
+    fn sum<I: Iterator<Item = Dim>>(dims: I) -> Dim {
+        dims.fold(Dim::int(0), |p, d| p + d)
+    }
+}
+
+impl fmt::Display for Symbol {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Symbol::Name(name) if is_plain(name) => f.write_str(name),
+            Symbol::Name(name) => write!(f, "'{}'", name.replace('\\', "\\\\").replace('\'', "\\'")),
+            Symbol::Value(n) => write!(f, "${n}"),
+            Symbol::Axis(n) => write!(f, "i{n}"),
+            Symbol::Read(n) => write!(f, "@{n}"),
+        }
+    }
+}
+
+/// An identifier that no other token of the text form can be taken for.
+fn is_plain(name: &str) -> bool {
+    let mut chars = name.chars();
+    let starts = chars.next().is_some_and(|c| c.is_ascii_alphabetic() || c == '_');
+    let axis_like = name.strip_prefix('i').is_some_and(|d| !d.is_empty() && d.chars().all(|c| c.is_ascii_digit()));
+    starts && chars.all(|c| c.is_ascii_alphanumeric() || c == '_') && !axis_like && name != "min" && name != "max"
+}
+
+impl fmt::Display for Atom {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let operand = |d: &Dim| {
+            if d.as_int().is_some_and(|n| n >= 0) || d.as_symbol().is_some() { d.to_string() } else { format!("({d})") }
+        };
+        match self {
+            Atom::Symbol(symbol) => write!(f, "{symbol}"),
+            Atom::FloorDiv(x, y) => write!(f, "({} // {})", operand(x), operand(y)),
+            Atom::Mod(x, y) => write!(f, "({} % {})", operand(x), operand(y)),
+            Atom::Min(x, y) => write!(f, "min({x}, {y})"),
+            Atom::Max(x, y) => write!(f, "max({x}, {y})"),
+        }
+    }
+}
+
+impl fmt::Display for Dim {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut first = true;
+        for term in self.terms() {
+            let sign = if term.coefficient < 0 { "-" } else { "+" };
+            match (first, sign) {
+                (true, "-") => f.write_str("-")?,
+                (true, _) => {}
+                (false, _) => write!(f, " {sign} ")?,
+            }
+            first = false;
+            if term.coefficient.unsigned_abs() != 1 {
+                write!(f, "{}*", term.coefficient.unsigned_abs())?;
+            }
+            for (k, atom) in term.factors.iter().enumerate() {
+                write!(f, "{}{atom}", if k == 0 { "" } else { "*" })?;
+            }
+        }
+        match self.constant() {
+            n if first => write!(f, "{n}"),
+            0 => Ok(()),
+            n if n < 0 => write!(f, " - {}", n.unsigned_abs()),
+            n => write!(f, " + {n}"),
+        }
+    }
+}
+
+impl fmt::Debug for Dim {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{self}")
+    }
+}
+
+/// A binding of symbols to numbers.
+#[derive(Clone, Debug, Default)]
+pub struct Env(FxHashMap<Symbol, i64>);
+
+impl Env {
+    /// No bindings.
+    pub fn new() -> Env {
+        Env::default()
+    }
+
+    /// The number bound to a symbol.
+    pub fn get(&self, symbol: &Symbol) -> Option<i64> {
+        self.0.get(symbol).copied()
+    }
+
+    /// Binds a symbol and returns what it was bound to before.
+    pub fn bind(&mut self, symbol: Symbol, value: i64) -> Option<i64> {
+        self.0.insert(symbol, value)
+    }
+
+    /// The expression with every bound symbol replaced by its number.
+    pub fn apply(&self, dim: &Dim) -> Dim {
+        dim.substitute(&|s| self.get(s).map(Dim::int))
+    }
+}
+
+impl FromIterator<(Symbol, i64)> for Env {
+    fn from_iter<I: IntoIterator<Item = (Symbol, i64)>>(bindings: I) -> Env {
+        Env(bindings.into_iter().collect())
+    }
+}
+
+/// Smallest and largest value of an expression, both included.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Range {
+    /// the smallest value
+    pub low: Dim,
+    /// the largest value
+    pub high: Dim,
+}
+
+/// The ranges of the axes: axis `k` runs over `0..extents[k]`.
+#[derive(Clone, Copy, Debug)]
+pub struct Ranges<'a> {
+    extents: &'a [Dim],
+}
+
+impl<'a> Ranges<'a> {
+    /// The ranges of the coordinates of a domain.
+    pub fn of(extents: &'a [Dim]) -> Ranges<'a> {
+        Ranges { extents }
+    }
+
+    fn extent(&self, axis: u8) -> Option<&'a Dim> {
+        self.extents.get(usize::from(axis))
+    }
+
+    /// Whether `0 <= dim < bound` is certain.
+    pub fn is_below(&self, dim: &Dim, bound: &Dim) -> bool {
+        self.bounds(dim).is_some_and(|r| r.low.is_nonnegative() && (bound - 1 - r.high).is_nonnegative())
+    }
+
+    /// Bounds of an expression; `None` when they are not known.
+    pub fn bounds(&self, dim: &Dim) -> Option<Range> {
+        let (mut low, mut high) = (Dim::int(dim.constant()), Dim::int(dim.constant()));
+        for term in dim.terms() {
+            let mut varying = None;
+            let mut fixed = Dim::int(term.coefficient);
+            let mut fixed_is_nonnegative = true;
+            for atom in &term.factors {
+                if atom.mentions_axis() {
+                    if varying.replace(self.atom_bounds(atom)?).is_some() {
+                        return None;
+                    }
+                } else {
+                    fixed_is_nonnegative &= atom.is_nonnegative();
+                    fixed = fixed * Dim::from(atom.clone());
+                }
+            }
+            let Some(range) = varying else {
+                low = low + &fixed;
+                high = high + fixed;
+                continue;
+            };
+            if !fixed_is_nonnegative {
+                return None;
+            }
+            let (a, b) = (&fixed * range.low, &fixed * range.high);
+            let (a, b) = if term.coefficient > 0 { (a, b) } else { (b, a) };
+            low = low + a;
+            high = high + b;
+        }
+        Some(Range { low, high })
+    }
+
+    fn atom_bounds(&self, atom: &Atom) -> Option<Range> {
+        match atom {
+            Atom::Symbol(Symbol::Axis(axis)) => Some(Range { low: Dim::int(0), high: self.extent(*axis)? - 1 }),
+            Atom::Symbol(_) => None,
+            Atom::FloorDiv(x, y) if y.is_nonnegative() => {
+                let range = self.bounds(x)?;
+                Some(Range { low: range.low.floordiv(y), high: range.high.floordiv(y) })
+            }
+            Atom::Mod(_, y) if y.is_nonnegative() => Some(Range { low: Dim::int(0), high: y - 1 }),
+            Atom::Min(x, y) => {
+                let (x, y) = (self.bounds(x)?, self.bounds(y)?);
+                Some(Range { low: x.low.min_with(&y.low), high: x.high.min_with(&y.high) })
+            }
+            Atom::Max(x, y) => {
+                let (x, y) = (self.bounds(x)?, self.bounds(y)?);
+                Some(Range { low: x.low.max_with(&y.low), high: x.high.max_with(&y.high) })
+            }
+            Atom::FloorDiv(..) | Atom::Mod(..) => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn named(s: &str) -> Dim {
+        Dim::named(s)
+    }
+
+    #[test]
+    fn sums_have_one_form() {
+        let (a, b) = (named("a"), named("b"));
+        assert_eq!((&a + &b) * (&a - &b), &a * &a - &b * &b);
+        assert_eq!((&a + 3) - &a, Dim::int(3));
+        assert_eq!(format!("{}", (&a * 2 + &b * &a - 7) * 3), "6*a + 3*a*b - 21");
+    }
+
+    #[test]
+    fn division_takes_out_multiples() {
+        let (b, s) = (named("b"), named("s"));
+        assert_eq!((&b * &s * 768).floordiv(&Dim::int(64)), &b * &s * 12);
+        assert_eq!((&b * &s * 768).floordiv(&(&s * 12)), &b * 64);
+        assert_eq!((&b * 4 + 6).floordiv(&Dim::int(4)), &b + 1);
+        assert_eq!((&b * 4 + 6).modulo(&Dim::int(4)), Dim::int(2));
+        assert_eq!((&b * 6 + 3).floordiv(&Dim::int(4)).to_string(), "((3*b + 1) // 2)");
+        assert_eq!((&b * 2 + 3).floordiv(&Dim::int(4)).to_string(), "((b + 1) // 2)");
+        assert_eq!((&s + 1).ceildiv(&Dim::int(1)), &s + 1);
+    }
+
+    #[test]
+    fn coordinates_fold_back_through_a_reshape() {
+        let (b, s) = (named("b"), named("s"));
+        let extents = [b.clone(), s.clone(), Dim::int(12), Dim::int(64)];
+        let flat = Dim::axis(0) * &s * 768 + Dim::axis(1) * 768 + Dim::axis(2) * 64 + Dim::axis(3);
+        let ranges = Ranges::of(&extents);
+        let axis0 = flat.floordiv(&(&s * 768)).simplify(&ranges);
+        let axis1 = flat.floordiv(&Dim::int(768)).modulo(&s).simplify(&ranges);
+        assert_eq!(axis0, Dim::axis(0));
+        assert_eq!(axis1, Dim::axis(1));
+        assert_eq!(flat.modulo(&Dim::int(768)).simplify(&ranges), Dim::axis(2) * 64 + Dim::axis(3));
+    }
+
+    #[test]
+    fn evaluation_is_checked() {
+        let n = named("n");
+        let env: Env = [(Symbol::name("n"), i64::MAX)].into_iter().collect();
+        assert!((&n * 2).eval(&env).is_err());
+        assert!(Dim::int(4).floordiv(&(&n - i64::MAX)).eval(&env).is_err());
+        assert_eq!((-&n).floordiv(&Dim::int(2)).eval(&[(Symbol::name("n"), 5)].into_iter().collect()).unwrap(), -3);
+    }
+
+    #[test]
+    fn order_is_decided_where_the_form_shows_it() {
+        let n = named("n");
+        assert_eq!((&n + 1).max_with(&n), &n + 1);
+        assert_eq!(n.min_with(&Dim::int(0)), Dim::int(0));
+        assert!((&n + 1).surely_differs(&Dim::int(0)));
+        assert!(!n.surely_differs(&Dim::int(0)));
+    }
+}

@@ -1,0 +1,14 @@
+//! Element types, sizes, shapes and constant data: the nouns that every later stage shares.
+//!
+//! Comes in: nothing. Goes out: [`DType`], [`Dim`], [`Shape`], [`TensorType`], [`Literal`].
+//! Never here: operations on tensors.
+
+mod dim;
+mod dtype;
+mod literal;
+mod shape;
+
+pub use dim::{Dim, Env, Range, Ranges, Symbol};
+pub use dtype::{Class, DType, FloatFormat};
+pub use literal::{Literal, Source};
+pub use shape::{Shape, TensorType};

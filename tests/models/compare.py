@@ -1,0 +1,134 @@
+"""Run the fuseline command on every feed and compare its answers with ONNX Runtime's.
+
+An output of floats agrees when  max|ours - ort| <= 1e-4 max|ort| + 2 max|ort - ort0|,  where ort is ONNX Runtime
+with all its optimisations and ort0 is ONNX Runtime with none: the second term is what ONNX Runtime itself does not
+know for sure. Infinities and NaN must stand in the same places. Integers and booleans must be equal wherever ort and
+ort0 are.
+"""
+import json
+import subprocess
+import time
+from dataclasses import asdict, dataclass
+
+import numpy as np
+
+
+@dataclass
+class Row:
+    """One line of the report: a model with one feed."""
+
+    model: str
+    feed: int
+    sizes: str
+    error: float
+    bound: float
+    seconds: float
+    verdict: str  # "ok", or what is wrong
+
+    @property
+    def agrees(self):
+        return self.verdict == "ok"
+
+
+def compare_all(folder, models, command, timeout, failures):
+    """Compare every feed of these models, print and write the report, and say whether all agree.
+
+    `failures` maps a model to the reason why it could not be prepared; it becomes a row too.
+    """
+    rows = [Row(model, 0, "", 0.0, 0.0, 0.0, reason) for model, reason in failures.items()]
+    width = max(map(len, [*models, *failures, "model"]))
+    line = f"{{:{width}}}  {{:>4}}  {{:>10}}  {{:>10}}  {{:>8}}  {{:24}}  {{}}".format
+    print(line("model", "feed", "error", "bound", "seconds", "sizes", "verdict"), flush=True)
+    for model in models:
+        for feed in sorted((folder / "feeds").glob(f"{model}.[0-9].npz")):
+            rows.append(compare_feed(folder, model, feed, command, timeout))
+            r = rows[-1]
+            print(line(r.model, r.feed, f"{r.error:.3g}", f"{r.bound:.3g}", f"{r.seconds:.2f}", r.sizes, r.verdict), flush=True)
+    write_report(folder, rows)
+    agreeing = sum(row.agrees for row in rows)
+    print(f"{agreeing} of {len(rows)} agree; see {folder / 'report.md'}")
+    return agreeing == len(rows)
+
+
+def compare_feed(folder, model, feed, command, timeout):
+    stem = feed.with_suffix("")
+    k = int(stem.suffix[1:])
+    ours_path = feed.with_suffix(".ours.npz")
+    ours_path.unlink(missing_ok=True)
+    with np.load(feed) as inputs:
+        sizes = " ".join("x".join(map(str, inputs[name].shape)) or "scalar" for name in inputs.files)
+    model_path = folder / f"{model}.onnx"
+    start = time.perf_counter()
+    problem = run([*command, "run", model_path, "--device", "reference", "--inputs", feed, "--outputs", ours_path], timeout)
+    seconds = time.perf_counter() - start
+    error = bound = 0.0
+    if not problem:
+        try:
+            with np.load(ours_path) as ours, np.load(f"{stem}.ort.npz") as ort, np.load(f"{stem}.ort0.npz") as ort0:
+                error, bound, problem = worst_output(ours, ort, ort0)
+        except (OSError, ValueError) as exception:
+            problem = f"cannot read the outputs: {exception}"
+    return Row(model, k, sizes, error, bound, seconds, problem or "ok")
+
+
+def run(command, timeout):
+    """Run a command; None, or what went wrong in one line."""
+    try:
+        done = subprocess.run(list(map(str, command)), capture_output=True, text=True, timeout=timeout)
+    except subprocess.TimeoutExpired:
+        return f"no answer within {timeout} s"
+    except OSError as error:
+        return f"cannot start {command[0]}: {error}"
+    if done.returncode:
+        said = done.stderr.strip() or done.stdout.strip() or "no message"
+        return f"exit status {done.returncode}: " + " / ".join(said.splitlines()[-3:])
+    return None
+
+
+def worst_output(ours, ort, ort0):
+    """Error, bound and problem of the output that agrees least; the problem is None when all agree."""
+    worst = (0.0, 0.0, None)
+    for name in ort.files:
+        if name not in ours.files:
+            return 0.0, 0.0, f"output {name} is missing"
+        error, bound, problem = judge(ours[name], ort[name], ort0[name])
+        if problem:
+            return error, bound, f"output {name}: {problem}"
+        if error * worst[1] >= worst[0] * bound:  # error / bound is the largest so far
+            worst = (error, bound, None)
+    return worst
+
+
+def judge(ours, ort, ort0):
+    if ours.shape != ort.shape:
+        return 0.0, 0.0, f"shape {ours.shape} instead of {ort.shape}"
+    if ours.dtype != ort.dtype:
+        return 0.0, 0.0, f"type {ours.dtype} instead of {ort.dtype}"
+    if not np.issubdtype(ort.dtype, np.floating):
+        differing = int(((ours != ort) & (ort == ort0)).sum())
+        return float(differing), 0.0, f"{differing} of {ort.size} elements differ" if differing else None
+    ours, ort, ort0 = (array.astype(np.float64) for array in (ours, ort, ort0))
+    finite = np.isfinite(ort)
+    if not np.array_equal(ours[~finite], ort[~finite], equal_nan=True) or not np.isfinite(ours[finite]).all():
+        return np.inf, 0.0, "infinities or NaN in other places"
+    ours, ort, ort0 = ours[finite], ort[finite], ort0[finite]
+    error = np.abs(ours - ort).max(initial=0.0)
+    bound = 1e-4 * np.abs(ort).max(initial=0.0) + 2 * np.abs(ort - ort0).max(initial=0.0)
+    return float(error), float(bound), None if error <= bound else "beyond the bound"
+
+
+def write_report(folder, rows):
+    (folder / "report.json").write_text(json.dumps([asdict(row) for row in rows], indent=1) + "\n")
+    agreeing = sum(row.agrees for row in rows)
+    lines = [
+        "# Real models against ONNX Runtime",
+        "",
+        f"{agreeing} of {len(rows)} agree. Bound: 1e-4 max|ort| + 2 max|ort - ort0| (see tests/models/compare.py).",
+        "",
+        "| model | feed | sizes | error | bound | seconds | verdict |",
+        "|---|---|---|---|---|---|---|",
+    ]
+    for r in rows:
+        verdict = r.verdict.replace("|", "\\|")
+        lines.append(f"| {r.model} | {r.feed} | {r.sizes} | {r.error:.3g} | {r.bound:.3g} | {r.seconds:.2f} | {verdict} |")
+    (folder / "report.md").write_text("\n".join(lines) + "\n")

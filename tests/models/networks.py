@@ -1,0 +1,281 @@
+"""The networks that generate.py exports: functions returning a torch module and its example inputs by name.
+
+Where the transformers or torchvision package has an architecture it is taken from there; a Llama-like decoder and a
+U-Net are also written out plainly, the way most model code spells them.
+"""
+import torch
+import torch.nn.functional as F
+import torchvision.models
+import transformers
+from torch import nn
+from transformers.models.whisper.modeling_whisper import WhisperEncoder
+
+LENGTH = 128
+
+
+class Call(nn.Module):
+    """Calls a transformers model with keyword inputs and returns one of its outputs."""
+
+    def __init__(self, model, names, output):
+        super().__init__()
+        self.model, self.names, self.output = model, names, output
+
+    def forward(self, *inputs):
+        return getattr(self.model(**dict(zip(self.names, inputs))), self.output)
+
+
+def dynamic_shapes(network, axes):
+    """torch.export wants the shapes of a `*inputs` parameter as one nested tuple."""
+    return (tuple(axes),) if isinstance(network, Call) else tuple(axes)
+
+
+def called(model, output, **inputs):
+    return Call(model, list(inputs), output), inputs
+
+
+def tokens(vocabulary, batch=1):
+    return torch.randint(0, vocabulary, (batch, LENGTH))
+
+
+def image(size=224):
+    return {"x": torch.randn(1, 3, size, size)}
+
+
+def randomise_statistics(network):
+    """Random BatchNorm statistics, so that folding them away is not a no-op."""
+    for module in network.modules():
+        if isinstance(module, nn.BatchNorm2d):
+            module.running_mean.normal_(0, 0.1)
+            module.running_var.uniform_(0.5, 1.5)
+    return network
+
+
+# --- transformers and torchvision -------------------------------------------------------------------------------------
+
+
+def bert(attention="sdpa"):
+    config = transformers.BertConfig(attn_implementation=attention)
+    return encoder(transformers.BertModel(config, add_pooling_layer=False))
+
+
+def minilm(weights):
+    return encoder(transformers.AutoModel.from_pretrained(weights))
+
+
+def encoder(model):
+    ids = tokens(30000, batch=2)
+    return called(model, "last_hidden_state", input_ids=ids, attention_mask=torch.ones_like(ids))
+
+
+def gpt2():
+    model = transformers.GPT2LMHeadModel(transformers.GPT2Config(use_cache=False))
+    return called(model, "logits", input_ids=tokens(50000))
+
+
+def llama_hf():
+    config = transformers.LlamaConfig(
+        hidden_size=1024,
+        intermediate_size=2816,
+        num_hidden_layers=4,
+        num_attention_heads=16,
+        num_key_value_heads=4,
+        vocab_size=8192,
+        use_cache=False,
+    )
+    return called(transformers.LlamaForCausalLM(config), "logits", input_ids=tokens(8000))
+
+
+def mixtral_hf():
+    config = transformers.MixtralConfig(
+        hidden_size=512,
+        intermediate_size=1024,
+        num_hidden_layers=2,
+        num_attention_heads=8,
+        num_key_value_heads=2,
+        vocab_size=8192,
+        num_local_experts=8,
+        use_cache=False,
+    )
+    return called(transformers.MixtralForCausalLM(config), "logits", input_ids=tokens(8000))
+
+
+def vit():
+    model = transformers.ViTModel(transformers.ViTConfig(), add_pooling_layer=False)
+    network, inputs = called(model, "last_hidden_state", pixel_values=image()["x"])
+    return network, {"x": inputs["pixel_values"]}
+
+
+def whisper_encoder():
+    config = transformers.WhisperConfig(d_model=384, encoder_layers=4, encoder_attention_heads=6, encoder_ffn_dim=1536)
+    network, inputs = called(WhisperEncoder(config), "last_hidden_state", input_features=torch.randn(1, 80, 3000))
+    return network, {"mel": inputs["input_features"]}
+
+
+def vision(name):
+    return torchvision.models.get_model(name, weights=None), image()
+
+
+# --- a Llama-like decoder -----------------------------------------------------------------------------------------------
+
+
+class RMSNorm(nn.Module):
+    def __init__(self, width, epsilon=1e-5):
+        super().__init__()
+        self.weight = nn.Parameter(torch.ones(width))
+        self.epsilon = epsilon
+
+    def forward(self, x):
+        return x * torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + self.epsilon) * self.weight
+
+
+def rotate(x, cos, sin):
+    half = x.shape[-1] // 2
+    return x * cos + torch.cat((-x[..., half:], x[..., :half]), -1) * sin
+
+
+class GroupedAttention(nn.Module):
+    """Causal attention in which several query heads share a key and value head; rotary positions."""
+
+    def __init__(self, width, heads, kv_heads, longest):
+        super().__init__()
+        self.heads, self.kv_heads, self.head = heads, kv_heads, width // heads
+        self.q = nn.Linear(width, width, bias=False)
+        self.k = nn.Linear(width, kv_heads * self.head, bias=False)
+        self.v = nn.Linear(width, kv_heads * self.head, bias=False)
+        self.o = nn.Linear(width, width, bias=False)
+        frequencies = 10000.0 ** (-torch.arange(0, self.head, 2).float() / self.head)
+        angles = torch.outer(torch.arange(longest).float(), frequencies).repeat(1, 2)
+        self.register_buffer("cos", angles.cos())
+        self.register_buffer("sin", angles.sin())
+        self.register_buffer("mask", torch.full((longest, longest), float("-inf")).triu(1))
+
+    def forward(self, x):
+        batch, length, width = x.shape
+        q = self.q(x).view(batch, length, self.heads, self.head).transpose(1, 2)
+        k = self.k(x).view(batch, length, self.kv_heads, self.head).transpose(1, 2)
+        v = self.v(x).view(batch, length, self.kv_heads, self.head).transpose(1, 2)
+        cos, sin = self.cos[:length], self.sin[:length]
+        q, k = rotate(q, cos, sin), rotate(k, cos, sin)
+        k, v = self.share(k), self.share(v)
+        scores = (q @ k.transpose(-1, -2)) * self.head**-0.5 + self.mask[:length, :length]
+        y = scores.softmax(-1) @ v
+        return self.o(y.transpose(1, 2).reshape(batch, length, width))
+
+    def share(self, x):
+        batch, _, length, _ = x.shape
+        x = x[:, :, None].expand(batch, self.kv_heads, self.heads // self.kv_heads, length, self.head)
+        return x.reshape(batch, self.heads, length, self.head)
+
+
+class SwiGLU(nn.Module):
+    def __init__(self, width, hidden):
+        super().__init__()
+        self.gate = nn.Linear(width, hidden, bias=False)
+        self.up = nn.Linear(width, hidden, bias=False)
+        self.down = nn.Linear(hidden, width, bias=False)
+
+    def forward(self, x):
+        return self.down(F.silu(self.gate(x)) * self.up(x))
+
+
+class Experts(nn.Module):
+    """The best `chosen` of several experts; every expert runs, its answer weighted by zero or by its gate."""
+
+    def __init__(self, width, hidden, count, chosen=2):
+        super().__init__()
+        self.gate = nn.Linear(width, count, bias=False)
+        self.experts = nn.ModuleList(SwiGLU(width, hidden) for _ in range(count))
+        self.chosen = chosen
+
+    def forward(self, x):
+        weights = self.gate(x).softmax(-1)
+        best, where = weights.topk(self.chosen, -1)
+        gates = torch.zeros_like(weights).scatter(-1, where, best / best.sum(-1, keepdim=True))
+        return sum(gates[..., i : i + 1] * expert(x) for i, expert in enumerate(self.experts))
+
+
+class Decoder(nn.Module):
+    def __init__(self, layers, width, heads, kv_heads, hidden, experts=0, vocabulary=8192, longest=LENGTH):
+        super().__init__()
+        self.embedding = nn.Embedding(vocabulary, width)
+        self.layers = nn.ModuleList(
+            nn.ModuleDict(
+                {
+                    "norm1": RMSNorm(width),
+                    "attention": GroupedAttention(width, heads, kv_heads, longest),
+                    "norm2": RMSNorm(width),
+                    "feed": Experts(width, hidden, experts) if experts else SwiGLU(width, hidden),
+                }
+            )
+            for _ in range(layers)
+        )
+        self.norm = RMSNorm(width)
+        self.head = nn.Linear(width, vocabulary, bias=False)
+
+    def forward(self, ids):
+        x = self.embedding(ids)
+        for layer in self.layers:
+            x = x + layer["attention"](layer["norm1"](x))
+            x = x + layer["feed"](layer["norm2"](x))
+        return self.head(self.norm(x))
+
+
+def llama():
+    return Decoder(4, 1024, 16, 4, 2816), {"input_ids": tokens(8000)}
+
+
+def experts():
+    return Decoder(2, 512, 8, 2, 1024, experts=8), {"input_ids": tokens(8000)}
+
+
+# --- U-Net ----------------------------------------------------------------------------------------------------------------
+
+
+class UNet(nn.Module):
+    def __init__(self, widths=(32, 64, 128, 256)):
+        super().__init__()
+        self.down = nn.ModuleList(map(self.block, (3, *widths), widths))
+        narrowing = list(reversed(widths))
+        self.grow = nn.ModuleList(nn.ConvTranspose2d(a, b, 2, 2) for a, b in zip(narrowing, narrowing[1:]))
+        self.up = nn.ModuleList(self.block(2 * width, width) for width in narrowing[1:])
+        self.last = nn.Conv2d(widths[0], 1, 1)
+
+    @staticmethod
+    def block(inputs, outputs):
+        def step(width):
+            return nn.Conv2d(width, outputs, 3, padding=1, bias=False), nn.BatchNorm2d(outputs), nn.ReLU()
+
+        return nn.Sequential(*step(inputs), *step(outputs))
+
+    def forward(self, x):
+        kept = []
+        for block in self.down[:-1]:
+            kept.append(block(x))
+            x = F.max_pool2d(kept[-1], 2)
+        x = self.down[-1](x)
+        for grow, block in zip(self.grow, self.up):
+            x = block(torch.cat((grow(x), kept.pop()), 1))
+        return torch.sigmoid(self.last(x))
+
+
+def unet():
+    return UNet(), image(256)
+
+
+BUILD = {
+    "bert_base": bert,
+    "bert_base_eager": lambda: bert("eager"),
+    "minilm": minilm,
+    "gpt2": gpt2,
+    "vit_b16": vit,
+    "resnet50": lambda: vision("resnet50"),
+    "llama4l": llama,
+    "llama4l_hf": llama_hf,
+    "mobilenetv3l": lambda: vision("mobilenet_v3_large"),
+    "efficientnet_b0": lambda: vision("efficientnet_b0"),
+    "convnext_t": lambda: vision("convnext_tiny"),
+    "unet256": unet,
+    "whisper_tiny_enc": whisper_encoder,
+    "moe8x2l": experts,
+    "mixtral_hf": mixtral_hf,
+}

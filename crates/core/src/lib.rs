@@ -3,4 +3,7 @@
 #![warn(missing_docs)]
 
 pub mod error;
+pub mod graph;
+pub mod ops;
+pub mod reference;
 pub mod tensor;

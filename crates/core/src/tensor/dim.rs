@@ -293,29 +293,70 @@ impl Dim {
         })
     }
 
-    /// The parts of an expression that is affine in the axes: the coefficient of each of `rank` axes, then the rest.
-    /// `None` when an axis occurs inside an atom or a product of axes.
-    pub fn affine(&self, rank: usize) -> Option<(Vec<Dim>, Dim)> {
-        let mut strides = vec![Dim::int(0); rank];
-        let mut offset = Dim::int(self.constant());
+    /// The expression as a sum of parts that each mention one axis only: a part per axis (of `rank`), then the rest.
+    /// `None` when one term mentions several axes or an axis beyond the rank.
+    pub fn separate(&self, rank: usize) -> Option<(Vec<Dim>, Dim)> {
+        let mut parts = vec![Dim::int(0); rank];
+        let mut rest = Dim::int(self.constant());
         for term in self.terms() {
+            let part = Dim::from_terms(vec![term.clone()], 0);
             let mut axis = None;
-            let mut others = Vec::new();
-            for atom in &term.factors {
-                match atom {
-                    Atom::Symbol(Symbol::Axis(a)) if axis.is_none() => axis = Some(usize::from(*a)),
-                    _ if atom.mentions_axis() => return None,
-                    _ => others.push(atom.clone()),
+            let mut single = true;
+            part.for_each_symbol(&mut |s| {
+                if let Symbol::Axis(a) = s {
+                    single &= axis.replace(*a).is_none_or(|old| old == *a);
                 }
-            }
-            let rest = Dim::from_terms(vec![Term { factors: others, coefficient: term.coefficient }], 0);
+            });
             match axis {
-                Some(a) if a < rank => strides[a] = &strides[a] + &rest,
-                Some(_) => return None,
-                None => offset = offset + rest,
+                Some(_) if !single => return None,
+                Some(a) => {
+                    let slot = parts.get_mut(usize::from(a))?;
+                    *slot = &*slot + part;
+                }
+                None => rest = rest + part,
             }
         }
-        Some((strides, offset))
+        Some((parts, rest))
+    }
+
+    /// The coefficient `c` when the expression is `c * axis` with a constant `c`.
+    pub fn as_stride(&self, axis: usize) -> Option<i64> {
+        match self.terms() {
+            [] => (self.constant() == 0).then_some(0),
+            [Term { factors, coefficient }] if self.constant() == 0 => match factors.as_slice() {
+                [Atom::Symbol(Symbol::Axis(a))] if usize::from(*a) == axis => Some(*coefficient),
+                _ => None,
+            },
+            _ => None,
+        }
+    }
+
+    /// The expression computed in another algebra: how index code and index tensors are made.
+    pub fn interpret<A: Algebra>(&self, algebra: &A) -> A::Number {
+        let mut total = None;
+        for term in self.terms() {
+            let factors = term.factors.iter().map(|atom| match atom {
+                Atom::Symbol(symbol) => algebra.symbol(symbol),
+                Atom::FloorDiv(x, y) => algebra.floordiv(x.interpret(algebra), y.interpret(algebra)),
+                Atom::Mod(x, y) => algebra.modulo(x.interpret(algebra), y.interpret(algebra)),
+                Atom::Min(x, y) => algebra.min(x.interpret(algebra), y.interpret(algebra)),
+                Atom::Max(x, y) => algebra.max(x.interpret(algebra), y.interpret(algebra)),
+            });
+            let product = factors.reduce(|a, b| algebra.mul(a, b)).expect("a term has factors");
+            let product = match term.coefficient {
+                1 => product,
+                c => algebra.mul(product, algebra.int(c)),
+            };
+            total = Some(match total {
+                Some(sum) => algebra.add(sum, product),
+                None => product,
+            });
+        }
+        match (total, self.constant()) {
+            (Some(sum), 0) => sum,
+            (Some(sum), n) => algebra.add(sum, algebra.int(n)),
+            (None, n) => algebra.int(n),
+        }
     }
 
     fn terms(&self) -> &[Term] {
@@ -401,6 +442,28 @@ impl Dim {
         }
         Dim(Repr::Sum(Arc::new(Sum { terms: merged, constant })))
     }
+}
+
+/// A place in which integer expressions can be computed.
+pub trait Algebra {
+    /// its numbers
+    type Number;
+    /// a constant
+    fn int(&self, n: i64) -> Self::Number;
+    /// the value of a symbol
+    fn symbol(&self, symbol: &Symbol) -> Self::Number;
+    /// a + b
+    fn add(&self, a: Self::Number, b: Self::Number) -> Self::Number;
+    /// a · b
+    fn mul(&self, a: Self::Number, b: Self::Number) -> Self::Number;
+    /// the floor of a / b
+    fn floordiv(&self, a: Self::Number, b: Self::Number) -> Self::Number;
+    /// a − b · floor(a / b)
+    fn modulo(&self, a: Self::Number, b: Self::Number) -> Self::Number;
+    /// the smaller
+    fn min(&self, a: Self::Number, b: Self::Number) -> Self::Number;
+    /// the larger
+    fn max(&self, a: Self::Number, b: Self::Number) -> Self::Number;
 }
 
 impl Atom {

@@ -8,7 +8,7 @@ mod dtype;
 mod literal;
 mod shape;
 
-pub use dim::{Dim, Env, Range, Ranges, Symbol};
+pub use dim::{Algebra, Dim, Env, Range, Ranges, Symbol};
 pub use dtype::{Class, DType, FloatFormat};
 pub use literal::{Literal, Source};
 pub use shape::{Shape, TensorType};

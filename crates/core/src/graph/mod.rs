@@ -1,0 +1,349 @@
+//! The graph of primitives: append-only, hash-consed, always typed.
+//!
+//! Comes in: primitives with operands, from a [`Builder`] or a pass. Goes out: a [`Graph`] whose nodes stand in an order
+//! in which every operand precedes its readers. Never here: devices, kernels, file formats.
+
+mod build;
+pub mod contents;
+pub mod gradient;
+mod origin;
+mod tensor;
+
+pub use build::Builder;
+pub use contents::Known;
+pub use origin::{Origin, OriginSet};
+pub use tensor::{Operand, Tensor, WindowAxis};
+
+use std::fmt;
+use std::hash::{Hash, Hasher};
+use std::sync::Arc;
+
+use indexmap::IndexSet;
+use rustc_hash::{FxHashMap, FxHasher};
+use smallvec::SmallVec;
+
+use crate::error::{Error, Result};
+use crate::ops::Prim;
+use crate::tensor::{Dim, Symbol, TensorType};
+
+/// A result of a node.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Value {
+    node: u32,
+    port: u32,
+}
+
+impl Value {
+    /// What stands for the result of an operation that failed; the builder holds the error.
+    const POISON: Value = Value { node: u32::MAX, port: 0 };
+
+    /// Result `port` of node `node`.
+    pub fn new(node: usize, port: usize) -> Value {
+        Value {
+            node: u32::try_from(node).expect("fewer than 2^32 nodes"),
+            port: u32::try_from(port).expect("few results"),
+        }
+    }
+
+    /// The number of the node.
+    pub fn node(self) -> usize {
+        self.node as usize
+    }
+
+    /// Which of its results.
+    pub fn port(self) -> usize {
+        self.port as usize
+    }
+}
+
+impl fmt::Debug for Value {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.port {
+            0 => write!(f, "%{}", self.node),
+            port => write!(f, "%{}.{port}", self.node),
+        }
+    }
+}
+
+/// An operation with its operands and the types of its results.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Node {
+    prim: Prim,
+    args: SmallVec<[Value; 3]>,
+    types: SmallVec<[TensorType; 1]>,
+}
+
+impl Node {
+    /// What it computes.
+    pub fn prim(&self) -> &Prim {
+        &self.prim
+    }
+
+    /// Its operands.
+    pub fn args(&self) -> &[Value] {
+        &self.args
+    }
+
+    /// The types of its results.
+    pub fn types(&self) -> &[TensorType] {
+        &self.types
+    }
+}
+
+/// A named result of the graph.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Output {
+    /// the caller's name for it
+    pub name: Arc<str>,
+    /// what it is
+    pub value: Value,
+}
+
+/// Two sizes that must be equal, which only the caller's data can show.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Constraint {
+    /// one size
+    pub left: Dim,
+    /// the other
+    pub right: Dim,
+    /// who needs it
+    pub why: Arc<str>,
+}
+
+impl Constraint {
+    /// The error for sizes that turned out different. Building the graph for these very sizes may still succeed
+    /// (a size of 1 would be broadcast) or will name the node at fault.
+    pub(crate) fn violated(&self, left: i64, right: i64) -> Error {
+        let Constraint { left: a, right: b, why } = self;
+        Error::needs_value(format!("the sizes {a} = {left} and {b} = {right} must be equal ({why})"), Vec::new())
+    }
+}
+
+/// A typed graph of primitives. Equality looks at structure and names, not at origins.
+#[derive(Clone, Default)]
+pub struct Graph {
+    name: String,
+    nodes: Vec<Node>,
+    inputs: Vec<Value>,
+    outputs: Vec<Output>,
+    constraints: IndexSet<Constraint>,
+    /// Names from the user's model; outside of identity, so that sharing is never prevented by a name.
+    origins: Vec<OriginSet>,
+    /// Structural hash to the nodes that have it.
+    known: FxHashMap<u64, SmallVec<[u32; 1]>>,
+    value_symbols: u32,
+    first_symbol: u32,
+}
+
+impl Graph {
+    /// An empty graph.
+    pub fn new(name: impl Into<String>) -> Graph {
+        Graph { name: name.into(), ..Graph::default() }
+    }
+
+    /// Its name.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// All nodes; operands precede their readers.
+    pub fn nodes(&self) -> &[Node] {
+        &self.nodes
+    }
+
+    /// The inputs in the caller's order.
+    pub fn inputs(&self) -> &[Value] {
+        &self.inputs
+    }
+
+    /// The name of an input.
+    pub fn input_name(&self, input: Value) -> &Arc<str> {
+        match &self.nodes[input.node()].prim {
+            Prim::Input(row) => &row.name,
+            other => unreachable!("{} is listed as an input", other.name()),
+        }
+    }
+
+    /// The outputs in the caller's order.
+    pub fn outputs(&self) -> &[Output] {
+        &self.outputs
+    }
+
+    /// Sizes that must agree at run time.
+    pub fn constraints(&self) -> &IndexSet<Constraint> {
+        &self.constraints
+    }
+
+    /// The type of a value.
+    pub fn ty(&self, value: Value) -> &TensorType {
+        &self.nodes[value.node()].types[value.port()]
+    }
+
+    /// The node that makes a value.
+    pub fn node_of(&self, value: Value) -> &Node {
+        &self.nodes[value.node()]
+    }
+
+    /// Where a node came from in the user's model.
+    pub fn origin(&self, node: usize) -> &OriginSet {
+        &self.origins[node]
+    }
+
+    /// A node in words, for the path of an error.
+    pub fn describe(&self, node: usize) -> String {
+        let origin = &self.origins[node];
+        let prim = self.nodes[node].prim.name();
+        if origin.is_empty() { format!("%{node} ({prim})") } else { format!("{origin} (%{node}, {prim})") }
+    }
+
+    /// The number of value symbols handed out so far; the next fresh one has this number.
+    pub fn value_symbols(&self) -> u32 {
+        self.value_symbols
+    }
+
+    /// A value symbol that nothing else uses.
+    pub fn fresh_symbol(&mut self) -> u32 {
+        self.value_symbols += 1;
+        self.value_symbols - 1
+    }
+
+    /// For a region: value symbols below this number belong to the graphs around it.
+    pub fn first_symbol(&self) -> u32 {
+        self.first_symbol
+    }
+
+    /// Makes this the graph of a region inside a graph that has handed out `count` symbols.
+    pub fn start_symbols(&mut self, count: u32) {
+        (self.first_symbol, self.value_symbols) = (count, count);
+    }
+
+    /// Keeps numbers below `count` from being handed out as fresh symbols.
+    pub fn reserve_symbols(&mut self, count: u32) {
+        self.value_symbols = self.value_symbols.max(count);
+    }
+
+    /// Appends a node, or finds the equal one that is there, and returns its number. Origins of both are kept.
+    pub fn add(&mut self, prim: impl Into<Prim>, args: &[Value], origin: &OriginSet) -> Result<usize> {
+        let prim = prim.into();
+        let arg_types: SmallVec<[TensorType; 3]> = args.iter().map(|a| self.ty(*a).clone()).collect();
+        let mut hasher = FxHasher::default();
+        (&prim, args).hash(&mut hasher);
+        let hash = hasher.finish();
+        if let Some(candidates) = self.known.get(&hash) {
+            let same = |id: &&u32| {
+                let node = &self.nodes[**id as usize];
+                node.prim == prim && node.args.as_slice() == args
+            };
+            if let Some(id) = candidates.iter().find(same) {
+                let id = *id as usize;
+                self.origins[id].merge(origin);
+                return Ok(id);
+            }
+        }
+        let types = prim.infer(&arg_types)?;
+        let id = self.nodes.len();
+        if matches!(prim, Prim::Input(_)) {
+            self.inputs.push(Value::new(id, 0));
+        }
+        self.nodes.push(Node { prim, args: args.into(), types: types.into() });
+        self.origins.push(origin.clone());
+        self.known.entry(hash).or_default().push(id as u32);
+        Ok(id)
+    }
+
+    /// Names a value as a result.
+    pub fn add_output(&mut self, name: &str, value: Value) {
+        self.outputs.push(Output { name: name.into(), value });
+    }
+
+    /// Demands that two sizes are equal at run time.
+    pub fn add_constraint(&mut self, constraint: Constraint) {
+        self.constraints.insert(constraint);
+    }
+
+    /// Which nodes the outputs need, including those that bind the symbols that needed nodes mention, and all inputs.
+    pub fn live_nodes(&self) -> Vec<bool> {
+        let mut live = vec![false; self.nodes.len()];
+        let binders = self.binders();
+        let mut needed: Vec<usize> = self.outputs.iter().map(|o| o.value.node()).collect();
+        needed.extend(self.inputs.iter().map(|v| v.node()));
+        let need_dim = |dim: &Dim, needed: &mut Vec<usize>| {
+            dim.for_each_symbol(&mut |s| {
+                if let Symbol::Value(n) = s {
+                    needed.extend(binders.get(n))
+                }
+            });
+        };
+        for constraint in &self.constraints {
+            need_dim(&constraint.left, &mut needed);
+            need_dim(&constraint.right, &mut needed);
+        }
+        while let Some(id) = needed.pop() {
+            if std::mem::replace(&mut live[id], true) {
+                continue;
+            }
+            let node = &self.nodes[id];
+            needed.extend(node.args.iter().map(|a| a.node()));
+            node.prim.for_each_dim(&mut |dim| need_dim(dim, &mut needed));
+            node.types.iter().flat_map(|ty| ty.shape.dims()).for_each(|dim| need_dim(dim, &mut needed));
+        }
+        live
+    }
+
+    /// The node that binds each value symbol: a `bind`, or the first node whose result has the symbol as a size.
+    pub fn binders(&self) -> FxHashMap<u32, usize> {
+        let mut binders = FxHashMap::default();
+        for (id, node) in self.nodes.iter().enumerate() {
+            if let Prim::Bind(row) = &node.prim {
+                binders.entry(row.symbol).or_insert(id);
+            }
+            for dim in node.types.iter().flat_map(|ty| ty.shape.dims()) {
+                if let Some(Symbol::Value(n)) = dim.as_symbol() {
+                    binders.entry(*n).or_insert(id);
+                }
+            }
+        }
+        binders
+    }
+
+    /// Calls `f` with every size in the graph: attributes, result types, constraints.
+    pub fn for_each_dim(&self, f: &mut dyn FnMut(&Dim)) {
+        for node in &self.nodes {
+            node.prim.for_each_dim(f);
+            node.types.iter().flat_map(|ty| ty.shape.dims()).for_each(&mut *f);
+        }
+        for constraint in &self.constraints {
+            f(&constraint.left);
+            f(&constraint.right);
+        }
+    }
+}
+
+impl PartialEq for Graph {
+    fn eq(&self, other: &Graph) -> bool {
+        self.name == other.name
+            && self.nodes == other.nodes
+            && self.inputs == other.inputs
+            && self.outputs == other.outputs
+            && self.constraints == other.constraints
+    }
+}
+
+impl Eq for Graph {}
+
+impl Hash for Graph {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.nodes.hash(state);
+        self.outputs.hash(state);
+    }
+}
+
+impl fmt::Debug for Graph {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "graph {}", self.name)?;
+        for (id, node) in self.nodes.iter().enumerate() {
+            writeln!(f, "  %{id} = {:?} {:?} : {:?}", node.prim, node.args, node.types)?;
+        }
+        write!(f, "  -> {:?}", self.outputs)
+    }
+}

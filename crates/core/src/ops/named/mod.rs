@@ -1,0 +1,71 @@
+//! Table 3: the operators that users know, each a row with its expansion into primitives.
+//!
+//! A row names the operator as ONNX does (that column is the only trace of a file format in this crate), the first
+//! version of its operator set that the expansion follows, its attributes, and `expand`. Softmax, Gelu, Conv, Attention exist
+//! nowhere else: after expansion there are only primitives, which remember their [`crate::graph::Origin`].
+
+mod attributes;
+mod call;
+
+mod elementwise;
+
+pub use attributes::{Attribute, Attributes};
+pub use call::Call;
+
+use std::sync::OnceLock;
+
+use rustc_hash::FxHashMap;
+
+use crate::error::Result;
+use crate::graph::Tensor;
+
+/// Expands a call into primitives; returns the outputs, or poisoned values whose error the builder keeps.
+pub type Expand = for<'a, 'b> fn(&'a Call<'a, 'b>) -> Result<Vec<Tensor<'b>>>;
+
+/// One row of the table.
+#[derive(Debug)]
+pub struct NamedOp {
+    /// the operator's name
+    pub name: &'static str,
+    /// its operator set: empty for the standard one
+    pub domain: &'static str,
+    /// the first version of the operator set whose meaning the expansion covers (versions after it are told apart inside)
+    pub since: u32,
+    /// the attributes that the expansion knows; others are refused
+    pub attributes: &'static [&'static str],
+    /// what it computes
+    pub doc: &'static str,
+    /// its meaning
+    pub expand: Expand,
+}
+
+/// The files of the table.
+static GROUPS: &[&[NamedOp]] = &[elementwise::OPS];
+
+/// Every row, group by group.
+pub fn all() -> impl Iterator<Item = &'static NamedOp> {
+    GROUPS.iter().copied().flatten()
+}
+
+/// The row of an operator.
+pub fn find(domain: &str, name: &str) -> Option<&'static NamedOp> {
+    static INDEX: OnceLock<FxHashMap<(&'static str, &'static str), &'static NamedOp>> = OnceLock::new();
+    let index = INDEX.get_or_init(|| all().map(|op| ((op.domain, op.name), op)).collect());
+    let domain = if domain == "ai.onnx" { "" } else { domain };
+    index.get(&(domain, name)).copied()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rows_are_unique_and_documented() {
+        let mut seen = std::collections::HashSet::new();
+        for op in all() {
+            assert!(seen.insert((op.domain, op.name)), "{} twice", op.name);
+            assert!(!op.doc.is_empty(), "{} lacks its doc", op.name);
+            assert!(op.since >= 1);
+        }
+    }
+}

@@ -1,0 +1,139 @@
+//! The same elements at other coordinates.
+
+use super::{Access, Class, OperandMap, Primitive, expect_args, identity_map};
+use crate::error::{Error, Result};
+use crate::graph::gradient::{Adjoint, NoGradient, OperandGradients};
+use crate::ops::Number;
+use crate::reference::{Buffer, Run};
+use crate::tensor::{Dim, Ranges, Shape, Symbol, TensorType};
+
+/// The condition `0 <= index < bound` on the coordinates of a view.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Guard {
+    /// the guarded expression
+    pub index: Dim,
+    /// its exclusive upper bound
+    pub bound: Dim,
+}
+
+/// `result[i] = operand[map(i)]` where every guard holds, otherwise the fill value.
+/// Reshape, transpose, broadcast, slice, pad, flip, and the windows of a convolution are views.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct View {
+    /// the shape of the result
+    pub shape: Shape,
+    /// coordinate of each operand axis over the axes of the result
+    pub map: Vec<Dim>,
+    /// where the operand is read
+    pub guard: Vec<Guard>,
+    /// the value where it is not; present exactly when there are guards
+    pub fill: Option<Number>,
+}
+
+impl View {
+    /// A view without guards.
+    pub fn new(shape: Shape, map: Vec<Dim>) -> View {
+        let map = simplified(&map, &shape);
+        View { shape, map, guard: Vec::new(), fill: None }
+    }
+
+    /// A view that reads `fill` where a guard fails; guards that always hold are dropped.
+    pub fn guarded(shape: Shape, map: Vec<Dim>, guard: Vec<Guard>, fill: Number) -> View {
+        let view = View::new(shape, map);
+        let ranges = Ranges::of(view.shape.dims());
+        let mut kept: Vec<Guard> = Vec::new();
+        for g in guard {
+            let g = Guard { index: g.index.simplify(&ranges), bound: g.bound };
+            if !ranges.is_below(&g.index, &g.bound) && !kept.contains(&g) {
+                kept.push(g);
+            }
+        }
+        let fill = (!kept.is_empty()).then_some(fill);
+        View { guard: kept, fill, ..view }
+    }
+
+    /// The view that reads `inner` through `self`: `self.after(inner)[i] = inner[self(i)]`. `None` when the two fill
+    /// with different values, which one view cannot express.
+    pub fn after(&self, inner: &View) -> Option<View> {
+        let fill = match (self.fill, inner.fill) {
+            (Some(a), Some(b)) if a != b => return None,
+            (a, b) => a.or(b),
+        };
+        let through = |dim: &Dim| {
+            dim.substitute(&|s| match s {
+                Symbol::Axis(a) => self.map.get(usize::from(*a)).cloned(),
+                _ => None,
+            })
+        };
+        let map = inner.map.iter().map(through).collect();
+        let inner_guards = inner.guard.iter().map(|g| Guard { index: through(&g.index), bound: g.bound.clone() });
+        let guard: Vec<Guard> = self.guard.iter().cloned().chain(inner_guards).collect();
+        Some(match fill {
+            Some(fill) => View::guarded(self.shape.clone(), map, guard, fill),
+            None => View::new(self.shape.clone(), map),
+        })
+    }
+
+    /// Whether the view changes nothing about an operand of this shape.
+    pub fn is_identity(&self, operand: &Shape) -> bool {
+        self.guard.is_empty() && self.shape == *operand && self.map == identity_simplified(operand)
+    }
+}
+
+fn simplified(map: &[Dim], shape: &Shape) -> Vec<Dim> {
+    let ranges = Ranges::of(shape.dims());
+    map.iter().map(|d| d.simplify(&ranges)).collect()
+}
+
+fn identity_simplified(shape: &Shape) -> Vec<Dim> {
+    simplified(&identity_map(shape.rank()), shape)
+}
+
+impl Primitive for View {
+    const NAME: &'static str = "view";
+    const CLASS: Class = Class::View;
+    const DOC: &'static str =
+        "Elements of the operand at coordinates given by a quasi-affine map, with guard and fill.";
+
+    fn infer(&self, args: &[TensorType]) -> Result<Vec<TensorType>> {
+        expect_args(Self::NAME, args, 1)?;
+        if self.map.len() != args[0].shape.rank() {
+            return Err(Error::bug(format!("view: a map of {} coordinates for {}", self.map.len(), args[0])));
+        }
+        if self.fill.is_some() == self.guard.is_empty() {
+            return Err(Error::bug("view: a fill value goes with guards"));
+        }
+        let rank = self.shape.rank();
+        let foreign = |s: &Symbol| match s {
+            Symbol::Axis(a) => usize::from(*a) >= rank,
+            Symbol::Read(_) => true,
+            Symbol::Name(_) | Symbol::Value(_) => false,
+        };
+        if self.map.iter().chain(self.guard.iter().map(|g| &g.index)).any(|d| d.mentions(foreign)) {
+            return Err(Error::bug("view: the map mentions an axis that the result does not have"));
+        }
+        self.shape.check()?;
+        Ok(vec![TensorType::new(args[0].dtype, self.shape.clone())])
+    }
+
+    fn access(&self, _: &[TensorType]) -> Option<Access> {
+        let operand = OperandMap { index: self.map.clone(), guard: self.guard.clone() };
+        Some(Access { domain: self.shape.clone(), result: identity_map(self.shape.rank()), operands: vec![operand] })
+    }
+
+    fn eval(&self, args: &[Buffer], run: &mut Run<'_>) -> Result<Vec<Buffer>> {
+        Buffer::view(&args[0], self, run.env()).map(|buffer| vec![buffer])
+    }
+
+    fn gradient<'b>(&self, at: &Adjoint<'_, 'b>) -> std::result::Result<OperandGradients<'b>, NoGradient> {
+        crate::graph::gradient::of_view(self, at)
+    }
+
+    fn for_each_dim(&self, f: &mut dyn FnMut(&Dim)) {
+        self.shape.dims().iter().chain(&self.map).for_each(&mut *f);
+        for guard in &self.guard {
+            f(&guard.index);
+            f(&guard.bound);
+        }
+    }
+}

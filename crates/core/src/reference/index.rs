@@ -1,0 +1,119 @@
+//! Reading and writing at coordinates that come from data.
+
+use super::positions::{IndexFn, advance, row_major};
+use super::{Buffer, Run};
+use crate::error::{Error, Result};
+use crate::ops::Scalar;
+use crate::ops::prim::Combine;
+use crate::tensor::{DType, Dim, Symbol};
+
+/// One coordinate of the data as a function of the current element.
+enum Coordinate {
+    /// the element of an index operand
+    Read(usize),
+    /// a function of the coordinates alone
+    Index(IndexFn),
+    /// anything else
+    General(Dim),
+}
+
+/// Calls `f(k, position)` for each element `k` of the domain with the row-major position in the data.
+fn for_each_target(
+    map: &[Dim],
+    domain: &[usize],
+    data: &[usize],
+    indices: &[Buffer],
+    run: &Run<'_>,
+    mut f: impl FnMut(usize, usize),
+) -> Result<()> {
+    let coordinate = |dim: &Dim| -> Result<Coordinate> {
+        match dim.as_symbol() {
+            Some(Symbol::Read(k)) => Ok(Coordinate::Read(usize::from(*k))),
+            _ if dim.mentions(|s| matches!(s, Symbol::Read(_))) => Ok(Coordinate::General(run.env().apply(dim))),
+            _ => Ok(Coordinate::Index(IndexFn::new(dim, domain, run.env())?)),
+        }
+    };
+    let coordinates: Result<Vec<Coordinate>> = map.iter().map(coordinate).collect();
+    let coordinates = coordinates?;
+    let indices: Result<Vec<Buffer>> = indices.iter().map(Buffer::dense).collect();
+    let indices = indices?;
+    let reads: Vec<_> = indices.iter().map(Buffer::to_ints).collect();
+    let strides = row_major(data);
+    let mut i = vec![0; domain.len()];
+    for k in 0..domain.iter().product::<usize>() {
+        let mut position = 0;
+        for (axis, coordinate) in coordinates.iter().enumerate() {
+            let at = match coordinate {
+                Coordinate::Read(operand) => reads[*operand][k],
+                Coordinate::Index(index) => index.at(&i)?,
+                Coordinate::General(dim) => dim.eval_with(&|s| match s {
+                    Symbol::Axis(a) => i.get(usize::from(*a)).map(|n| *n as i64),
+                    Symbol::Read(r) => reads.get(usize::from(*r)).map(|r| r[k]),
+                    Symbol::Name(_) | Symbol::Value(_) => None,
+                })?,
+            };
+            let inside = usize::try_from(at).ok().filter(|n| *n < data[axis]);
+            position += strides[axis]
+                * inside.ok_or_else(|| {
+                    Error::invalid(format!("index {at} is out of range for axis {axis} of size {}", data[axis]))
+                })?;
+        }
+        f(k, position);
+        advance(&mut i, domain);
+    }
+    Ok(())
+}
+
+/// `result[i] = data[map(i)]`; operands: the data, then the index operands.
+pub(crate) fn eval_gather(map: &[Dim], sizes: Vec<usize>, args: &[Buffer], run: &mut Run<'_>) -> Result<Buffer> {
+    let count = sizes.iter().product();
+    run.reserve(count)?;
+    let data = args[0].dense()?;
+    if data.dtype().is_float() {
+        // Weights are not converted as a whole: a few rows of a large table are read.
+        let mut positions = vec![0; count];
+        for_each_target(map, &sizes, data.sizes(), &args[1..], run, |k, p| positions[k] = p)?;
+        let mut out = vec![0.0; count];
+        for (o, p) in out.iter_mut().zip(positions) {
+            data.read_floats(p, std::slice::from_mut(o))?;
+        }
+        Ok(Buffer::floats(data.dtype(), sizes, out))
+    } else {
+        let values = data.to_ints();
+        let mut out = vec![0; count];
+        for_each_target(map, &sizes, data.sizes(), &args[1..], run, |k, p| out[k] = values[p])?;
+        Ok(Buffer::ints(data.dtype(), sizes, out))
+    }
+}
+
+/// `data[map(i)] ∘= updates[i]`; operands: the data, the updates, then the index operands.
+pub(crate) fn eval_scatter(combine: Combine, map: &[Dim], args: &[Buffer], run: &mut Run<'_>) -> Result<Buffer> {
+    let (data, updates) = (args[0].dense()?, args[1].dense()?);
+    run.reserve(data.count())?;
+    let (dtype, sizes) = (data.dtype(), data.sizes().to_vec());
+    let op = match combine {
+        Combine::Replace => None,
+        Combine::Add => Some(Scalar::Add),
+        Combine::Mul => Some(Scalar::Mul),
+        Combine::Max => Some(Scalar::Max),
+        Combine::Min => Some(Scalar::Min),
+    };
+    if dtype.is_float() {
+        let f = op.map(|op| op.def().float.expect("defined for floats"));
+        let mut out = data.to_floats().into_owned();
+        let updates_at = updates.to_floats();
+        for_each_target(map, updates.sizes(), &sizes, &args[2..], run, |k, p| {
+            out[p] = f.map_or(updates_at[k], |f| f(&[out[p], updates_at[k]]));
+        })?;
+        Ok(Buffer::floats(dtype, sizes, out))
+    } else {
+        let wide = |x: i64| if dtype == DType::U64 { i128::from(x as u64) } else { i128::from(x) };
+        let f = op.map(|op| op.def().int.expect("defined for integers"));
+        let mut out = data.to_ints().into_owned();
+        let updates_at = updates.to_ints();
+        for_each_target(map, updates.sizes(), &sizes, &args[2..], run, |k, p| {
+            out[p] = f.map_or(updates_at[k], |f| dtype.wrap(f(&[wide(out[p]), wide(updates_at[k])])) as i64);
+        })?;
+        Ok(Buffer::ints(dtype, sizes, out))
+    }
+}

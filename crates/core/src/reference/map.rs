@@ -1,0 +1,128 @@
+//! Expressions over blocks of elements.
+
+use smallvec::SmallVec;
+
+use super::positions::{advance, coordinates};
+use super::{Buffer, Reading, Run};
+use crate::error::Result;
+use crate::ops::{Expr, ExprNode, Number, Scalar};
+use crate::tensor::{Class, DType};
+
+/// Elements computed together.
+const BLOCK: usize = 1024;
+
+/// A block of values of one step of an expression.
+enum Lanes {
+    Float(Vec<f64>),
+    Int(Vec<i64>),
+}
+
+/// The value of an expression at every coordinate of a domain.
+pub(crate) fn eval_map(expr: &Expr, sizes: Vec<usize>, args: &[Buffer], run: &mut Run<'_>) -> Result<Buffer> {
+    let count: usize = sizes.iter().product();
+    run.reserve(count)?;
+    let dtype = expr.dtype();
+    let (mut floats, mut ints) = (Vec::new(), Vec::new());
+    for start in (0..count).step_by(BLOCK) {
+        let len = BLOCK.min(count - start);
+        let mut steps: Vec<Lanes> = Vec::with_capacity(expr.nodes().len());
+        for (node, dtype) in expr.nodes() {
+            let lanes = match node {
+                ExprNode::Arg(k) => read(&args[*k as usize], start, len)?,
+                ExprNode::Const(Number::Float(bits)) => Lanes::Float(vec![f64::from_bits(*bits); len]),
+                ExprNode::Const(Number::Int(n)) => Lanes::Int(vec![*n; len]),
+                ExprNode::Coord(axis) => Lanes::Int(coordinate_lanes(usize::from(*axis), start, len, &sizes)),
+                ExprNode::Size(dim) => Lanes::Int(vec![dim.eval(run.env())?; len]),
+                ExprNode::Cast(x) => cast(&steps[*x as usize], expr.nodes()[*x as usize].1, *dtype),
+                ExprNode::Apply(op, operands) => {
+                    let from = expr.nodes()[*operands.last().expect("functions have operands") as usize].1;
+                    let operands: SmallVec<[&Lanes; 3]> = operands.iter().map(|o| &steps[*o as usize]).collect();
+                    apply(*op, from, *dtype, &operands, len, run.reading())
+                }
+            };
+            steps.push(lanes);
+        }
+        match steps.pop().expect("an expression has a result") {
+            Lanes::Float(values) => floats.extend(values),
+            Lanes::Int(values) => ints.extend(values),
+        }
+    }
+    Ok(if dtype.is_float() { Buffer::floats(dtype, sizes, floats) } else { Buffer::ints(dtype, sizes, ints) })
+}
+
+fn read(arg: &Buffer, start: usize, len: usize) -> Result<Lanes> {
+    if arg.dtype().is_float() {
+        let mut out = vec![0.0; len];
+        arg.read_floats(start, &mut out)?;
+        Ok(Lanes::Float(out))
+    } else {
+        let mut out = vec![0; len];
+        arg.read_ints(start, &mut out)?;
+        Ok(Lanes::Int(out))
+    }
+}
+
+fn coordinate_lanes(axis: usize, start: usize, len: usize, sizes: &[usize]) -> Vec<i64> {
+    let mut i = coordinates(start, sizes);
+    let mut out = Vec::with_capacity(len);
+    for _ in 0..len {
+        out.push(i[axis] as i64);
+        advance(&mut i, sizes);
+    }
+    out
+}
+
+/// The integer that stored bits stand for.
+fn widen(dtype: DType, x: i64) -> i128 {
+    if dtype == DType::U64 { i128::from(x as u64) } else { i128::from(x) }
+}
+
+/// Conversion between element types: floats truncate to integers, which wrap; anything but zero is true.
+fn cast(x: &Lanes, from: DType, to: DType) -> Lanes {
+    match (x, to.class()) {
+        (Lanes::Float(x), Class::Float) => Lanes::Float(x.iter().map(|x| to.round(*x)).collect()),
+        (Lanes::Int(x), Class::Float) => Lanes::Float(x.iter().map(|x| to.round(widen(from, *x) as f64)).collect()),
+        (Lanes::Float(x), Class::Bool) => Lanes::Int(x.iter().map(|x| i64::from(*x != 0.0)).collect()),
+        (Lanes::Float(x), _) => Lanes::Int(x.iter().map(|x| to.wrap(*x as i128) as i64).collect()),
+        (Lanes::Int(x), _) => Lanes::Int(x.iter().map(|x| to.wrap(widen(from, *x)) as i64).collect()),
+    }
+}
+
+/// A function on blocks; `from` is the type of its operands, `to` that of its result.
+fn apply(op: Scalar, from: DType, to: DType, operands: &[&Lanes], len: usize, reading: Reading) -> Lanes {
+    let def = op.def();
+    if from.is_float() {
+        let f = def.float.expect("the type was checked");
+        let lane = |lanes: &Lanes, k: usize| match lanes {
+            Lanes::Float(x) => x[k],
+            Lanes::Int(x) => x[k] as f64, // the condition of a select
+        };
+        let value = |k: usize| {
+            let args: SmallVec<[f64; 3]> = operands.iter().map(|o| lane(o, k)).collect();
+            f(&args)
+        };
+        return match (to.is_float(), reading) {
+            (false, _) => Lanes::Int((0..len).map(|k| value(k) as i64).collect()),
+            (true, Reading::Exact) => Lanes::Float((0..len).map(value).collect()),
+            (true, Reading::Rounded) => Lanes::Float((0..len).map(|k| to.round(value(k))).collect()),
+        };
+    }
+    let lane = |lanes: &Lanes, k: usize| match lanes {
+        Lanes::Int(x) => widen(from, x[k]),
+        Lanes::Float(_) => unreachable!("an integer function has integer operands"),
+    };
+    if from == DType::Bool {
+        let f = def.bool.expect("the type was checked");
+        let value = |k: usize| {
+            let args: SmallVec<[bool; 3]> = operands.iter().map(|o| lane(o, k) != 0).collect();
+            i64::from(f(&args))
+        };
+        return Lanes::Int((0..len).map(value).collect());
+    }
+    let f = def.int.expect("the type was checked");
+    let value = |k: usize| {
+        let args: SmallVec<[i128; 3]> = operands.iter().map(|o| lane(o, k)).collect();
+        to.wrap(f(&args)) as i64
+    };
+    Lanes::Int((0..len).map(value).collect())
+}

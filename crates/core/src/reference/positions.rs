@@ -1,0 +1,168 @@
+//! Index maps with numbers in them: from coordinates of a result to positions in a dense operand.
+
+use crate::error::{Error, Result};
+use crate::ops::prim::View;
+use crate::tensor::{Dim, Env, Symbol};
+
+/// An integer function of coordinates.
+#[derive(Clone, Debug)]
+pub enum IndexFn {
+    /// a sum of one part per axis
+    Sum {
+        /// added to the parts
+        offset: i64,
+        /// what each axis contributes
+        parts: Vec<Part>,
+    },
+    /// anything else, evaluated as written
+    General(Dim),
+}
+
+/// What one axis contributes to a sum.
+#[derive(Clone, Debug)]
+pub enum Part {
+    /// a multiple of the coordinate
+    Stride(i64),
+    /// a value per coordinate
+    Table(Vec<i64>),
+}
+
+impl Part {
+    /// The contribution of coordinate `i`.
+    pub fn at(&self, i: usize) -> i64 {
+        match self {
+            Part::Stride(stride) => stride * i as i64,
+            Part::Table(table) => table[i],
+        }
+    }
+}
+
+impl IndexFn {
+    /// The function that `dim` denotes over a domain of these sizes; all symbols but the axes are bound by `env`.
+    pub fn new(dim: &Dim, sizes: &[usize], env: &Env) -> Result<IndexFn> {
+        let extents: Vec<Dim> = sizes.iter().map(|n| Dim::from(*n)).collect();
+        let dim = env.apply(dim).simplify(&crate::tensor::Ranges::of(&extents));
+        let Some((parts, rest)) = dim.separate(sizes.len()) else { return Ok(IndexFn::General(dim)) };
+        let part = |(axis, part): (usize, &Dim)| match part.as_stride(axis) {
+            Some(stride) => Ok(Part::Stride(stride)),
+            None => {
+                let at = |i: usize| part.eval_with(&|s| matches!(s, Symbol::Axis(_)).then_some(i as i64));
+                Ok(Part::Table((0..sizes[axis]).map(at).collect::<Result<_>>()?))
+            }
+        };
+        let parts: Result<Vec<Part>> = parts.iter().enumerate().map(part).collect();
+        Ok(IndexFn::Sum { offset: rest.eval(&Env::new())?, parts: parts? })
+    }
+
+    /// The value at coordinates `i`.
+    pub fn at(&self, i: &[usize]) -> Result<i64> {
+        match self {
+            IndexFn::Sum { offset, parts } => Ok(offset + parts.iter().zip(i).map(|(p, i)| p.at(*i)).sum::<i64>()),
+            IndexFn::General(dim) => dim.eval_with(&|s| match s {
+                Symbol::Axis(a) => i.get(usize::from(*a)).map(|n| *n as i64),
+                _ => None,
+            }),
+        }
+    }
+}
+
+/// The positions that a view reads, and where it does not read.
+#[derive(Clone, Debug)]
+pub struct Positions {
+    /// sizes of the result
+    pub sizes: Vec<usize>,
+    /// position in the operand
+    pub index: IndexFn,
+    /// guarded expressions and their exclusive bounds
+    pub guards: Vec<(IndexFn, i64)>,
+}
+
+impl Positions {
+    /// The positions of a view of a dense operand of sizes `operand`.
+    pub fn new(view: &View, operand: &[usize], env: &Env) -> Result<Positions> {
+        let sizes = view.shape.eval(env)?;
+        if sizes.contains(&0) {
+            // Nothing is read; divisions by an extent of zero in the map must not be evaluated.
+            let parts = vec![Part::Stride(0); sizes.len()];
+            return Ok(Positions { index: IndexFn::Sum { offset: 0, parts }, guards: Vec::new(), sizes });
+        }
+        let flat: Dim = view.map.iter().zip(row_major(operand)).map(|(i, stride)| i * stride as i64).sum();
+        let guard = |g: &crate::ops::prim::Guard| Ok((IndexFn::new(&g.index, &sizes, env)?, g.bound.eval(env)?));
+        let guards: Result<Vec<_>> = view.guard.iter().map(guard).collect();
+        Ok(Positions { index: IndexFn::new(&flat, &sizes, env)?, guards: guards?, sizes })
+    }
+
+    /// Whether result and operand hold the same elements in the same order.
+    pub fn is_flat(&self, operand_count: usize) -> bool {
+        let IndexFn::Sum { offset: 0, parts } = &self.index else { return false };
+        let wanted = row_major(&self.sizes);
+        let in_order = |(axis, part): (usize, &Part)| {
+            self.sizes[axis] <= 1 || matches!(part, Part::Stride(s) if *s == wanted[axis] as i64)
+        };
+        self.guards.is_empty()
+            && self.sizes.iter().product::<usize>() == operand_count
+            && parts.iter().enumerate().all(in_order)
+    }
+
+    /// Calls `f(k, position)` for the elements `start..start + len` of the result, in row-major order, `k` counting from 0;
+    /// `None` where a guard fails. Positions at or beyond `limit` are an error.
+    pub fn for_each(
+        &self,
+        start: usize,
+        len: usize,
+        limit: usize,
+        mut f: impl FnMut(usize, Option<usize>),
+    ) -> Result<()> {
+        if len == 0 {
+            return Ok(());
+        }
+        let mut i = coordinates(start, &self.sizes);
+        for k in 0..len {
+            let open =
+                self.guards.iter().try_fold(true, |open, (g, bound)| Ok(open && (0..*bound).contains(&g.at(&i)?)))?;
+            if open {
+                let position = self.index.at(&i)?;
+                let inside = usize::try_from(position).ok().filter(|p| *p < limit);
+                f(k, Some(inside.ok_or_else(|| outside(&i, position, limit))?));
+            } else {
+                f(k, None);
+            }
+            advance(&mut i, &self.sizes);
+        }
+        Ok(())
+    }
+}
+
+fn outside(i: &[usize], position: i64, limit: usize) -> Error {
+    Error::invalid(format!("coordinates {i:?} of a view lead to element {position} of a tensor of {limit} elements"))
+}
+
+/// Row-major strides of concrete sizes.
+pub fn row_major(sizes: &[usize]) -> Vec<usize> {
+    let mut strides = vec![1; sizes.len()];
+    for k in (1..sizes.len()).rev() {
+        strides[k - 1] = strides[k] * sizes[k];
+    }
+    strides
+}
+
+/// The coordinates of the element at a row-major position.
+pub fn coordinates(mut position: usize, sizes: &[usize]) -> Vec<usize> {
+    let mut i = vec![0; sizes.len()];
+    for axis in (0..sizes.len()).rev() {
+        i[axis] = position % sizes[axis].max(1);
+        position /= sizes[axis].max(1);
+    }
+    i
+}
+
+/// The next coordinates in row-major order.
+pub fn advance(i: &mut [usize], sizes: &[usize]) {
+    for axis in (0..sizes.len()).rev() {
+        i[axis] += 1;
+        if i[axis] < sizes[axis] {
+            return;
+        }
+        i[axis] = 0;
+    }
+}

@@ -1,0 +1,214 @@
+//! Running a graph node by node.
+
+use std::sync::Arc;
+
+use rustc_hash::FxHashMap;
+
+use super::Buffer;
+use crate::error::{Context, Error, Result};
+use crate::graph::{Constraint, Graph};
+use crate::tensor::{Env, Literal, Shape, Symbol, TensorType};
+
+/// How floats are read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum Reading {
+    /// f64, rounded only where the graph says so: the meaning
+    #[default]
+    Exact,
+    /// every scalar result rounded to its element type
+    Rounded,
+}
+
+/// What an untrusted graph may use.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// trips of all loops together
+    pub trips: u64,
+    /// bytes of values alive at one time
+    pub bytes: u64,
+}
+
+impl Default for Limits {
+    fn default() -> Limits {
+        Limits { trips: 1_000_000, bytes: 32 << 30 }
+    }
+}
+
+/// How to run.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Options {
+    /// how floats are read
+    pub reading: Reading,
+    /// what the graph may use
+    pub limits: Limits,
+}
+
+/// The outputs of a graph for the given inputs, by name, in the order of the graph's outputs.
+pub fn evaluate(graph: &Graph, inputs: &FxHashMap<Arc<str>, Literal>, options: &Options) -> Result<Vec<Literal>> {
+    let inputs = inputs.iter().map(|(name, literal)| (name.clone(), Buffer::from_literal(literal))).collect();
+    let mut run = Run { options, env: Env::new(), inputs, trips: 0, live: 0, depth: 0 };
+    let values = run.execute(graph)?;
+    values.iter().map(Buffer::to_literal).collect()
+}
+
+/// The state of a run.
+#[derive(Debug)]
+pub struct Run<'o> {
+    options: &'o Options,
+    env: Env,
+    inputs: FxHashMap<Arc<str>, Buffer>,
+    trips: u64,
+    live: u64,
+    depth: u32,
+}
+
+impl Run<'_> {
+    /// The symbols bound so far.
+    pub fn env(&self) -> &Env {
+        &self.env
+    }
+
+    /// How floats are read.
+    pub fn reading(&self) -> Reading {
+        self.options.reading
+    }
+
+    /// The value of an input.
+    pub(crate) fn input(&self, name: &str) -> Result<Buffer> {
+        self.inputs.get(name).cloned().ok_or_else(|| Error::invalid(format!("input \"{name}\" has no value")))
+    }
+
+    /// Binds a symbol.
+    pub(crate) fn bind(&mut self, symbol: Symbol, value: i64) {
+        self.env.bind(symbol, value);
+    }
+
+    /// The numbers of a shape; refuses results that are over the memory limit before anything is allocated.
+    pub(crate) fn sizes(&self, shape: &Shape) -> Result<Vec<usize>> {
+        shape.eval(&self.env)
+    }
+
+    /// Refuses a result of `count` elements when it would exceed the memory limit.
+    pub(crate) fn reserve(&self, count: usize) -> Result<()> {
+        let wanted = self.live.saturating_add((count as u64).saturating_mul(8));
+        if wanted > self.options.limits.bytes {
+            let limit = self.options.limits.bytes;
+            return Err(Error::limit(format!("values of {wanted} bytes at one time (the limit is {limit} bytes)")));
+        }
+        Ok(())
+    }
+
+    /// Counts a trip of a loop against the limit.
+    pub(crate) fn count_trip(&mut self) -> Result<()> {
+        self.trips += 1;
+        if self.trips > self.options.limits.trips {
+            return Err(Error::limit(format!("more than {} loop trips", self.options.limits.trips)));
+        }
+        Ok(())
+    }
+
+    /// The results of a region whose inputs are the operands in order.
+    pub(crate) fn region(&mut self, graph: &Graph, operands: &[Buffer]) -> Result<Vec<Buffer>> {
+        let inputs = graph.inputs().iter().zip(operands);
+        let inputs = inputs.map(|(v, b)| (graph.input_name(*v).clone(), b.clone())).collect();
+        let outer_inputs = std::mem::replace(&mut self.inputs, inputs);
+        let outer_env = self.env.clone();
+        self.depth += 1;
+        let results = self.execute(graph);
+        self.depth -= 1;
+        self.inputs = outer_inputs;
+        self.env = outer_env;
+        results
+    }
+
+    fn execute(&mut self, graph: &Graph) -> Result<Vec<Buffer>> {
+        let live = graph.live_nodes();
+        let mut uses = vec![0u32; graph.nodes().len()];
+        for (node, _) in graph.nodes().iter().zip(&live).filter(|(_, live)| **live) {
+            node.args().iter().for_each(|a| uses[a.node()] += 1);
+        }
+        graph.outputs().iter().for_each(|o| uses[o.value.node()] += 1);
+        let mut values: Vec<Vec<Buffer>> = vec![Vec::new(); graph.nodes().len()];
+        let mut pending: Vec<&Constraint> = graph.constraints().iter().collect();
+        for (id, node) in graph.nodes().iter().enumerate() {
+            if !live[id] {
+                continue;
+            }
+            let mut args: Vec<Buffer> = node.args().iter().map(|a| values[a.node()][a.port()].clone()).collect();
+            let place = || graph.describe(id);
+            if !node.prim().reads_views() {
+                args = args.iter().map(Buffer::dense).collect::<Result<_>>().at(place)?;
+            }
+            let mut results = node.prim().eval(&args, self).at(place)?;
+            if self.options.reading == Reading::Rounded {
+                results = results.iter().map(Buffer::rounded).collect::<Result<_>>().at(place)?;
+            }
+            for (ty, result) in node.types().iter().zip(&results) {
+                self.bind_sizes(ty, result).at(place)?;
+            }
+            self.check_constraints(&mut pending)?;
+            self.live += results.iter().map(|r| r.owned_bytes() as u64).sum::<u64>();
+            values[id] = results;
+            for arg in node.args() {
+                uses[arg.node()] -= 1;
+                if uses[arg.node()] == 0 {
+                    let dead = std::mem::take(&mut values[arg.node()]);
+                    self.live = self.live.saturating_sub(dead.iter().map(|r| r.owned_bytes() as u64).sum());
+                }
+            }
+        }
+        let outputs = graph.outputs().iter().map(|o| values[o.value.node()][o.value.port()].dense());
+        let outputs: Result<Vec<Buffer>> = outputs.collect();
+        let released: u64 = values.iter().flatten().map(|r| r.owned_bytes() as u64).sum();
+        self.live = self.live.saturating_sub(released);
+        outputs
+    }
+
+    /// Sizes of a result must be what its type says; a symbol that is still free takes the size it meets.
+    fn bind_sizes(&mut self, ty: &TensorType, actual: &Buffer) -> Result<()> {
+        let disagree =
+            || Error::invalid(format!("a tensor {}{:?} where {ty} is wanted", actual.dtype(), actual.sizes()));
+        if ty.dtype != actual.dtype() || ty.shape.rank() != actual.sizes().len() {
+            return Err(disagree());
+        }
+        for (dim, size) in ty.shape.dims().iter().zip(actual.sizes()) {
+            let size = i64::try_from(*size).map_err(|_| disagree())?;
+            match dim.as_symbol() {
+                Some(symbol) if self.env.get(symbol).is_none() => {
+                    self.env.bind(symbol.clone(), size);
+                }
+                _ => {
+                    // Sizes of an input such as 2*n are checked once n is bound by another input.
+                    let known = !dim.mentions(|s| self.env.get(s).is_none());
+                    if known && dim.eval(&self.env)? != size {
+                        let wanted = dim.eval(&self.env)?;
+                        return Err(Error::invalid(format!(
+                            "a tensor {}{:?} where {ty} is wanted ({dim} is {wanted} here)",
+                            actual.dtype(),
+                            actual.sizes()
+                        )));
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Checks the constraints whose symbols are all bound, and forgets them.
+    fn check_constraints(&self, pending: &mut Vec<&Constraint>) -> Result<()> {
+        let mut failed = None;
+        pending.retain(|constraint| {
+            let free = |s: &Symbol| self.env.get(s).is_none();
+            if constraint.left.mentions(free) || constraint.right.mentions(free) {
+                return true;
+            }
+            match (constraint.left.eval(&self.env), constraint.right.eval(&self.env)) {
+                (Ok(a), Ok(b)) if a == b => {}
+                (Ok(a), Ok(b)) => failed = failed.take().or(Some(constraint.violated(a, b))),
+                (Err(e), _) | (_, Err(e)) => failed = failed.take().or(Some(e)),
+            }
+            false
+        });
+        failed.map_or(Ok(()), Err)
+    }
+}

@@ -7,4 +7,6 @@
 
 mod elements;
 pub mod mapping;
+mod npy;
+pub mod npz;
 pub mod onnx;

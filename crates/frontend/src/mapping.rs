@@ -23,9 +23,9 @@ pub fn map_file(path: &Path) -> Result<Bytes> {
     if file.metadata().map_err(cannot)?.len() == 0 {
         return Ok(Bytes::new());
     }
-    // SAFETY: the mapping is read-only and private to its owner, the `Bytes`, so no code of ours writes to it. That no
-    // other process does is the caller's duty, stated above; all reads go through bounds-checked byte slices, and no
-    // type is read from them for which some bit pattern would be invalid.
+    // SAFETY: the mapping is read-only, and the `Bytes` that owns it gives out only shared slices, so nothing writes
+    // through it. That nobody changes the file meanwhile is the user's duty, stated above; all reads are of bytes,
+    // for which every bit pattern is valid.
     let mapping = unsafe { Mmap::map(&file) }.map_err(cannot)?;
     Ok(Bytes::from_owner(mapping))
 }

@@ -1,1 +1,12 @@
 //! Front ends: file formats in, graphs out.
+//!
+//! Comes in: files, which are not trusted. Goes out: decoded models and literals; every size that a file declares is
+//! checked against the bytes that are there before memory is set aside for it.
+#![deny(unsafe_code)]
+#![warn(missing_docs)]
+
+mod elements;
+pub mod mapping;
+mod npy;
+pub mod npz;
+pub mod onnx;

@@ -1,0 +1,15 @@
+//! ONNX files: the protobuf schema, opening a model, and its tensors as literals.
+//!
+//! Comes in: the bytes of a model and the files beside it. Goes out: [`ModelFile`] with the decoded [`schema`], and
+//! literals that borrow the file. Never here: what the nodes mean.
+
+mod data_type;
+mod external;
+mod file;
+pub mod schema;
+mod tensor;
+
+pub use data_type::{data_type_code, data_type_name, dtype_of_code};
+pub use file::{ModelFile, read_tensor};
+/// Encoding and decoding of the types in [`schema`].
+pub use prost::Message;

@@ -26,10 +26,11 @@ ROOT = Path(__file__).resolve().parents[2]
 def arguments():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("stage", nargs="?", choices=["prepare", "compare", "all"], default="all")
-    parser.add_argument("--only", metavar="REGEX", default="", help="only models whose name contains this, e.g. 'gpt2.*dyn'")
-    parser.add_argument("--dir", type=Path, default=ROOT / "target/models", help="working folder (default: target/models)")
-    parser.add_argument("--fuseline", metavar="PATH", type=Path, help="the command (default: target/release/fuseline)")
-    parser.add_argument("--timeout", metavar="SECONDS", type=float, default=1800, help="for one run (default: %(default)s)")
+    option = parser.add_argument
+    option("--only", metavar="REGEX", default="", help="only models whose name contains this, e.g. 'gpt2.*dyn'")
+    option("--dir", type=Path, default=ROOT / "target/models", help="working folder (default: target/models)")
+    option("--fuseline", metavar="PATH", type=Path, help="the command (default: target/release/fuseline)")
+    option("--timeout", metavar="SECONDS", type=float, default=1800, help="for one run (default: %(default)s)")
     return parser.parse_args()
 
 
@@ -38,7 +39,10 @@ def main():
     folder = args.dir.resolve()
     home = folder / "venv"
     if Path(sys.prefix).resolve() != home:
-        environment.ensure(home)
+        try:
+            environment.ensure(home)
+        except (OSError, subprocess.CalledProcessError) as error:
+            sys.exit(f"set-up failed: {error}")
         os.execv(environment.python_of(home), [str(environment.python_of(home)), *sys.argv])
 
     failures = {}
@@ -50,8 +54,11 @@ def main():
     if args.stage != "prepare":
         import compare
 
+        chosen = models(folder, args.only)
+        if not chosen and not failures:
+            sys.exit(f"no model in {folder} matches {args.only!r}; the stage `prepare` makes them")
         command = args.fuseline.resolve() if args.fuseline else build()
-        agree = compare.compare_all(folder, models(folder, args.only), [command], args.timeout, failures)
+        agree = compare.compare_all(folder, chosen, command, args.timeout, failures)
     sys.exit(0 if agree else 1)
 
 

@@ -8,6 +8,7 @@ ort0 are.
 import json
 import subprocess
 import time
+import zipfile
 from dataclasses import asdict, dataclass
 
 import numpy as np
@@ -15,19 +16,26 @@ import numpy as np
 
 @dataclass
 class Row:
-    """One line of the report: a model with one feed."""
+    """One line of the report: a model with one feed, or a model that has none."""
 
     model: str
-    feed: int
-    sizes: str
-    error: float
-    bound: float
-    seconds: float
     verdict: str  # "ok", or what is wrong
+    feed: int = 0
+    sizes: str = ""
+    error: float = 0.0
+    bound: float = 0.0
+    seconds: float = 0.0
 
     @property
     def agrees(self):
         return self.verdict == "ok"
+
+    def cells(self):
+        numbers = f"{self.error:.3g}", f"{self.bound:.3g}", f"{self.seconds:.2f}"
+        return self.model, str(self.feed), self.sizes, *numbers, self.verdict
+
+
+HEADER = "model", "feed", "sizes", "error", "bound", "seconds", "verdict"
 
 
 def compare_all(folder, models, command, timeout, failures):
@@ -35,19 +43,30 @@ def compare_all(folder, models, command, timeout, failures):
 
     `failures` maps a model to the reason why it could not be prepared; it becomes a row too.
     """
-    rows = [Row(model, 0, "", 0.0, 0.0, 0.0, reason) for model, reason in failures.items()]
-    width = max(map(len, [*models, *failures, "model"]))
-    line = f"{{:{width}}}  {{:>4}}  {{:>10}}  {{:>10}}  {{:>8}}  {{:24}}  {{}}".format
-    print(line("model", "feed", "error", "bound", "seconds", "sizes", "verdict"), flush=True)
-    for model in models:
-        for feed in sorted((folder / "feeds").glob(f"{model}.[0-9].npz")):
-            rows.append(compare_feed(folder, model, feed, command, timeout))
-            r = rows[-1]
-            print(line(r.model, r.feed, f"{r.error:.3g}", f"{r.bound:.3g}", f"{r.seconds:.2f}", r.sizes, r.verdict), flush=True)
+    width = max(map(len, [*models, *failures]), default=0)
+    line = f"{{:{width}}}  {{:>4}}  {{:30}}  {{:>9}}  {{:>9}}  {{:>8}}  {{}}".format
+    print(line(*HEADER), flush=True)
+    rows = []
+    for row in all_rows(folder, models, command, timeout, failures):
+        print(line(*row.cells()), flush=True)
+        rows.append(row)
     write_report(folder, rows)
     agreeing = sum(row.agrees for row in rows)
     print(f"{agreeing} of {len(rows)} agree; see {folder / 'report.md'}")
     return agreeing == len(rows)
+
+
+def all_rows(folder, models, command, timeout, failures):
+    for model, reason in failures.items():
+        yield Row(model, reason)
+    for model in models:
+        if model in failures:
+            continue
+        feeds = sorted((folder / "feeds").glob(f"{model}.[0-9].npz"))
+        if not feeds:
+            yield Row(model, "has no feeds: run the stage `prepare`")
+        for feed in feeds:
+            yield compare_feed(folder, model, feed, command, timeout)
 
 
 def compare_feed(folder, model, feed, command, timeout):
@@ -57,18 +76,18 @@ def compare_feed(folder, model, feed, command, timeout):
     ours_path.unlink(missing_ok=True)
     with np.load(feed) as inputs:
         sizes = " ".join("x".join(map(str, inputs[name].shape)) or "scalar" for name in inputs.files)
-    model_path = folder / f"{model}.onnx"
+    options = ["--device", "reference", "--inputs", feed, "--outputs", ours_path]
     start = time.perf_counter()
-    problem = run([*command, "run", model_path, "--device", "reference", "--inputs", feed, "--outputs", ours_path], timeout)
+    problem = run([command, "run", folder / f"{model}.onnx", *options], timeout)
     seconds = time.perf_counter() - start
     error = bound = 0.0
     if not problem:
         try:
             with np.load(ours_path) as ours, np.load(f"{stem}.ort.npz") as ort, np.load(f"{stem}.ort0.npz") as ort0:
                 error, bound, problem = worst_output(ours, ort, ort0)
-        except (OSError, ValueError) as exception:
+        except (OSError, ValueError, zipfile.BadZipFile) as exception:
             problem = f"cannot read the outputs: {exception}"
-    return Row(model, k, sizes, error, bound, seconds, problem or "ok")
+    return Row(model, problem or "ok", k, sizes, error, bound, seconds)
 
 
 def run(command, timeout):
@@ -81,21 +100,22 @@ def run(command, timeout):
         return f"cannot start {command[0]}: {error}"
     if done.returncode:
         said = done.stderr.strip() or done.stdout.strip() or "no message"
-        return f"exit status {done.returncode}: " + " / ".join(said.splitlines()[-3:])
+        return f"exit status {done.returncode}: " + " / ".join(line.strip() for line in said.splitlines()[-3:])
     return None
 
 
 def worst_output(ours, ort, ort0):
     """Error, bound and problem of the output that agrees least; the problem is None when all agree."""
-    worst = (0.0, 0.0, None)
+    worst, largest = (0.0, 0.0, None), -1.0
     for name in ort.files:
         if name not in ours.files:
             return 0.0, 0.0, f"output {name} is missing"
         error, bound, problem = judge(ours[name], ort[name], ort0[name])
         if problem:
             return error, bound, f"output {name}: {problem}"
-        if error * worst[1] >= worst[0] * bound:  # error / bound is the largest so far
-            worst = (error, bound, None)
+        share = error / bound if bound else 0.0
+        if share > largest:
+            worst, largest = (error, bound, None), share
     return worst
 
 
@@ -110,10 +130,11 @@ def judge(ours, ort, ort0):
     ours, ort, ort0 = (array.astype(np.float64) for array in (ours, ort, ort0))
     finite = np.isfinite(ort)
     if not np.array_equal(ours[~finite], ort[~finite], equal_nan=True) or not np.isfinite(ours[finite]).all():
-        return np.inf, 0.0, "infinities or NaN in other places"
+        return 0.0, 0.0, "infinities or NaN in other places"
     ours, ort, ort0 = ours[finite], ort[finite], ort0[finite]
     error = np.abs(ours - ort).max(initial=0.0)
-    bound = 1e-4 * np.abs(ort).max(initial=0.0) + 2 * np.abs(ort - ort0).max(initial=0.0)
+    doubt = np.abs(ort - ort0).max(initial=0.0, where=np.isfinite(ort0))
+    bound = 1e-4 * np.abs(ort).max(initial=0.0) + 2 * doubt
     return float(error), float(bound), None if error <= bound else "beyond the bound"
 
 
@@ -125,10 +146,12 @@ def write_report(folder, rows):
         "",
         f"{agreeing} of {len(rows)} agree. Bound: 1e-4 max|ort| + 2 max|ort - ort0| (see tests/models/compare.py).",
         "",
-        "| model | feed | sizes | error | bound | seconds | verdict |",
-        "|---|---|---|---|---|---|---|",
+        markdown(HEADER),
+        markdown(["---"] * len(HEADER)),
+        *(markdown(row.cells()) for row in rows),
     ]
-    for r in rows:
-        verdict = r.verdict.replace("|", "\\|")
-        lines.append(f"| {r.model} | {r.feed} | {r.sizes} | {r.error:.3g} | {r.bound:.3g} | {r.seconds:.2f} | {verdict} |")
     (folder / "report.md").write_text("\n".join(lines) + "\n")
+
+
+def markdown(cells):
+    return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"

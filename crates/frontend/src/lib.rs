@@ -7,6 +7,9 @@
 
 mod elements;
 pub mod mapping;
+mod model;
 mod npy;
 pub mod npz;
 pub mod onnx;
+
+pub use model::{Model, Specialised, Tensors};

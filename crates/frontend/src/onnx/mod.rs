@@ -1,11 +1,12 @@
 //! ONNX files: the protobuf schema, opening a model, and its tensors as literals.
 //!
 //! Comes in: the bytes of a model and the files beside it. Goes out: [`ModelFile`] with the decoded [`schema`], and
-//! literals that borrow the file. Never here: what the nodes mean.
+//! literals that borrow the file. [`import`] makes graphs of them.
 
 mod data_type;
 mod external;
 mod file;
+pub mod import;
 pub mod schema;
 mod tensor;
 

@@ -1,0 +1,66 @@
+//! Attributes of a node, free of protobuf.
+
+use fuseline::error::{Error, Result};
+use fuseline::ops::named::{Attribute, Attributes};
+
+use super::super::data_type::dtype_of_code;
+use super::super::schema::{AttributeProto, AttributeType, NodeProto};
+use super::super::ModelFile;
+
+/// Attributes whose integer is the code of an element type; the core gets its name.
+const DTYPE_ATTRIBUTES: &[&str] = &["to", "dtype", "stash_type", "output_dtype", "softmax_precision", "output_datatype"];
+
+/// The attributes of a node; regions are not among them. References to the attributes of a function are resolved by
+/// `call`, and left out where the call does not give them.
+pub(super) fn attributes(node: &NodeProto, call: Option<&Attributes>, file: &ModelFile) -> Result<Attributes> {
+    let mut attributes = Attributes::new();
+    for proto in &node.attribute {
+        let value = if !proto.ref_attr_name.is_empty() {
+            match call.and_then(|c| c.get(&proto.ref_attr_name)) {
+                Some(given) => given.clone(),
+                None => continue,
+            }
+        } else {
+            match attribute(proto, file).map_err(|e| e.at(format!("attribute \"{}\"", proto.name)))? {
+                Some(value) => value,
+                None => continue,
+            }
+        };
+        if attributes.insert(proto.name.clone(), value).is_some() {
+            return Err(Error::invalid(format!("attribute \"{}\" is given twice", proto.name)));
+        }
+    }
+    Ok(attributes)
+}
+
+/// One attribute; `None` for a region.
+pub(super) fn attribute(proto: &AttributeProto, file: &ModelFile) -> Result<Option<Attribute>> {
+    let text = |bytes: &[u8]| {
+        let text = std::str::from_utf8(bytes).map_err(|_| Error::invalid("the text is not UTF-8"))?;
+        Ok::<String, Error>(text.to_string())
+    };
+    let kind = AttributeType::try_from(proto.r#type).unwrap_or(AttributeType::Undefined);
+    Ok(Some(match kind {
+        AttributeType::Int if DTYPE_ATTRIBUTES.contains(&proto.name.as_str()) => {
+            let code = i32::try_from(proto.i).map_err(|_| Error::invalid(format!("{} is no element type", proto.i)))?;
+            Attribute::Str(dtype_of_code(code)?.name().to_string())
+        }
+        AttributeType::Int => Attribute::Int(proto.i),
+        AttributeType::Float => Attribute::Float(f64::from(proto.f)),
+        AttributeType::String => Attribute::Str(text(&proto.s)?),
+        AttributeType::Ints => Attribute::Ints(proto.ints.clone()),
+        AttributeType::Floats => Attribute::Floats(proto.floats.iter().map(|x| f64::from(*x)).collect()),
+        AttributeType::Strings => Attribute::Strs(proto.strings.iter().map(|s| text(s)).collect::<Result<_>>()?),
+        AttributeType::Tensor => {
+            let tensor = proto.t.as_deref().ok_or_else(|| Error::invalid("the tensor is missing"))?;
+            Attribute::Tensor(file.literal(tensor)?)
+        }
+        AttributeType::Graph | AttributeType::Graphs => return Ok(None),
+        AttributeType::Undefined => return Err(Error::invalid("the attribute has no type")),
+        AttributeType::Tensors
+        | AttributeType::SparseTensor
+        | AttributeType::SparseTensors
+        | AttributeType::TypeProto
+        | AttributeType::TypeProtos => return Err(Error::unsupported(format!("attributes of the kind {kind:?}"))),
+    }))
+}

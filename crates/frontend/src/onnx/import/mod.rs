@@ -1,0 +1,231 @@
+//! From a decoded model to a graph of primitives.
+//!
+//! Comes in: a [`ModelFile`] and [`Pins`]. Goes out: a [`Graph`], or one error: everything that is not supported is
+//! collected and told at once; what is invalid is told where it is found. Never here: the meaning of operators, which
+//! table 3 of the core holds; this folder knows names, scopes, functions and control flow.
+
+mod attributes;
+mod control;
+mod node;
+mod order;
+mod scan;
+mod scope;
+mod signature;
+
+pub use signature::{Port, Signature};
+
+use std::cell::RefCell;
+
+use fuseline::error::{Context, Error, Kind, Result};
+use fuseline::graph::{Builder, Graph, Tensor};
+use fuseline::tensor::{DType, Dim, Literal, Shape};
+use indexmap::{IndexMap, IndexSet};
+use rustc_hash::FxHashMap;
+
+use self::scope::Scope;
+use super::ModelFile;
+use super::schema::{FunctionProto, GraphProto, NodeProto, OperatorSetIdProto, ValueInfoProto};
+
+/// What is known of the inputs before run time: a graph made with pins holds for these values and sizes only.
+#[derive(Clone, Debug, Default)]
+pub struct Pins {
+    /// inputs that become constants
+    pub values: IndexMap<String, Literal>,
+    /// inputs whose sizes become numbers
+    pub sizes: IndexMap<String, Vec<usize>>,
+}
+
+/// The graph of a model.
+pub fn import(file: &ModelFile, pins: &Pins) -> Result<Graph> {
+    let graph = file.model.graph.as_ref();
+    let graph = graph.ok_or_else(|| Error::invalid("the model has no graph").at(file.name()))?;
+    Importer::new(file, pins).and_then(|importer| importer.import(graph)).at(|| file.name())
+}
+
+/// Calls of functions inside functions, and regions inside regions, go no deeper than this.
+const MAX_DEPTH: usize = 64;
+
+/// Lines of the list of what is not supported.
+const MAX_GAPS: usize = 50;
+
+struct Importer<'m> {
+    file: &'m ModelFile,
+    pins: &'m Pins,
+    opsets: FxHashMap<String, u32>,
+    functions: FxHashMap<(&'m str, &'m str, &'m str), &'m FunctionProto>,
+    trouble: RefCell<Trouble>,
+}
+
+/// What went wrong so far without ending the import.
+#[derive(Default)]
+struct Trouble {
+    gaps: IndexSet<String>,
+    needs: Option<Error>,
+    inputs: IndexSet<String>,
+}
+
+impl<'m> Importer<'m> {
+    fn new(file: &'m ModelFile, pins: &'m Pins) -> Result<Importer<'m>> {
+        let mut functions = FxHashMap::default();
+        for function in &file.model.functions {
+            let key = (function.domain.as_str(), function.name.as_str(), function.overload.as_str());
+            if functions.insert(key, function).is_some() {
+                return Err(Error::invalid(format!("the function {}.{} is defined twice", key.0, key.1)));
+            }
+        }
+        let opsets = opset_versions(&file.model.opset_import)?;
+        Ok(Importer { file, pins, opsets, functions, trouble: RefCell::default() })
+    }
+
+    fn import(&self, graph: &'m GraphProto) -> Result<Graph> {
+        let builder = Builder::new(graph.name.clone());
+        let scope = Scope::root(&builder);
+        self.define_initializers(graph, &scope)?;
+        for input in &graph.input {
+            if !scope.defines(&input.name) {
+                let tensor = self.input(&builder, input).at(|| format!("input \"{}\"", input.name))?;
+                scope.define(&input.name, tensor)?;
+            } else if !graph.initializer.iter().any(|i| i.name == input.name) {
+                return Err(Error::invalid(format!("two inputs are called \"{}\"", input.name)));
+            }
+        }
+        self.import_nodes(graph, &scope, &self.opsets, 0)?;
+        let mut outputs = IndexSet::new();
+        for output in &graph.output {
+            if !outputs.insert(&output.name) {
+                return Err(Error::invalid(format!("two outputs are called \"{}\"", output.name)));
+            }
+            let value = scope.lookup(&output.name).at(|| format!("output \"{}\"", output.name))?;
+            builder.output(&output.name, value);
+        }
+        self.settle()?;
+        builder.finish()
+    }
+
+    /// The nodes of a graph in an order in which every value is made before it is read.
+    fn import_nodes(
+        &self,
+        graph: &'m GraphProto,
+        scope: &Scope<'_>,
+        opsets: &FxHashMap<String, u32>,
+        depth: usize,
+    ) -> Result<()> {
+        if depth > MAX_DEPTH {
+            return Err(Error::limit(format!("functions or regions are nested deeper than {MAX_DEPTH} levels")));
+        }
+        for id in order::evaluation_order(&graph.node)? {
+            self.import_node(&graph.node[id], id, scope, opsets, depth)?;
+        }
+        Ok(())
+    }
+
+    /// Constants of a graph.
+    fn define_initializers(&self, graph: &GraphProto, scope: &Scope<'_>) -> Result<()> {
+        if let Some(sparse) = graph.sparse_initializer.first() {
+            let name = sparse.values.as_ref().map_or("", |v| v.name.as_str());
+            self.trouble.borrow_mut().gaps.insert(format!("sparse initializer \"{name}\""));
+        }
+        for tensor in &graph.initializer {
+            let value = match self.pins.values.get(&tensor.name) {
+                Some(pinned) => Ok(pinned.clone()),
+                None => self.file.literal(tensor),
+            };
+            let value = match value {
+                Ok(literal) => scope.builder().constant(literal),
+                Err(error) => self.tolerate(error, scope.builder())?,
+            };
+            scope.define(&tensor.name, value)?;
+        }
+        Ok(())
+    }
+
+    fn input<'b>(&self, builder: &'b Builder, input: &ValueInfoProto) -> Result<Tensor<'b>> {
+        if let Some(pinned) = self.pins.values.get(&input.name) {
+            return Ok(builder.constant(pinned.clone()));
+        }
+        let port = match signature::port(input) {
+            Ok(port) => port,
+            Err(error) => return self.tolerate(error, builder),
+        };
+        let shape: Shape = match (self.pins.sizes.get(&input.name), &port.shape) {
+            (Some(sizes), _) => sizes.iter().copied().collect(),
+            (None, Some(shape)) => shape.clone(),
+            (None, None) => {
+                let error = Error::needs_value("the number of axes of an input is not declared", Vec::new());
+                return self.tolerate(error, builder);
+            }
+        };
+        Ok(builder.input(&input.name, port.dtype, shape))
+    }
+
+    /// Keeps what can be told later together with more, and goes on with a poisoned value; other errors end the import.
+    fn tolerate<'b>(&self, error: Error, builder: &'b Builder) -> Result<Tensor<'b>> {
+        let mut trouble = self.trouble.borrow_mut();
+        match error.kind() {
+            Kind::Unsupported => {
+                let place = error.path().join(": ");
+                let separator = if place.is_empty() { "" } else { ": " };
+                trouble.gaps.insert(format!("{place}{separator}{}", error.message()));
+            }
+            Kind::NeedsValue => {
+                trouble.inputs.extend(error.needs().iter().cloned());
+                trouble.needs.get_or_insert(error);
+            }
+            _ => return Err(error),
+        }
+        Ok(builder.poison())
+    }
+
+    /// The one error that lists all that is not supported, or that names every input whose value is needed.
+    fn settle(&self) -> Result<()> {
+        let trouble = self.trouble.borrow();
+        if !trouble.gaps.is_empty() {
+            let mut lines: Vec<String> = trouble.gaps.iter().take(MAX_GAPS).map(|gap| format!("\n  {gap}")).collect();
+            if trouble.gaps.len() > MAX_GAPS {
+                lines.push(format!("\n  … and {} more", trouble.gaps.len() - MAX_GAPS));
+            }
+            return Err(Error::unsupported(format!("the model uses {} things that are not there yet:{}", trouble.gaps.len(), lines.concat())));
+        }
+        match &trouble.needs {
+            Some(first) => {
+                let needed = Error::needs_value(first.message(), trouble.inputs.iter().cloned().collect());
+                Err(first.path().iter().rev().fold(needed, |error, place| error.at(place)))
+            }
+            None => Ok(()),
+        }
+    }
+}
+
+fn opset_versions(imports: &[OperatorSetIdProto]) -> Result<FxHashMap<String, u32>> {
+    let mut versions = FxHashMap::default();
+    for import in imports {
+        let version = u32::try_from(import.version).ok().filter(|v| *v > 0);
+        let version = version.ok_or_else(|| Error::invalid(format!("operator set \"{}\" has version {}", import.domain, import.version)))?;
+        versions.insert(standard_domain(&import.domain).to_string(), version);
+    }
+    Ok(versions)
+}
+
+/// The standard operators have two spellings of their domain.
+fn standard_domain(domain: &str) -> &str {
+    if domain == "ai.onnx" { "" } else { domain }
+}
+
+/// How a node is called in messages: its name, or what it makes where it has none.
+fn node_name(node: &NodeProto, id: usize) -> String {
+    if !node.name.is_empty() {
+        return node.name.clone();
+    }
+    let output = node.output.iter().find(|o| !o.is_empty());
+    output.map_or_else(|| format!("#{id}"), |o| format!("→{o}"))
+}
+
+/// The size of an axis that a model leaves open.
+fn open_dim(input: &str, axis: usize) -> Dim {
+    Dim::named(&format!("{input}_{axis}"))
+}
+
+/// A scalar truth value.
+fn truth(builder: &Builder, holds: bool) -> Tensor<'_> {
+    builder.int(DType::Bool, i64::from(holds))
+}

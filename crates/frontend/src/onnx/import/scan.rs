@@ -1,0 +1,93 @@
+//! Scan as a loop: slices are taken by the trip number, results are stacked.
+
+use fuseline::error::{Error, Result};
+use fuseline::graph::{Builder, Tensor};
+use fuseline::ops::named::Attribute;
+use fuseline::tensor::{DType, Shape};
+
+use super::super::schema::NodeProto;
+use super::attributes::attributes;
+use super::control::region;
+use super::node::Place;
+use super::scope::Scope;
+use super::{Importer, truth};
+
+impl<'m> Importer<'m> {
+    pub(super) fn import_scan<'s>(
+        &self,
+        node: &'m NodeProto,
+        inputs: &[Option<Tensor<'s>>],
+        place: Place<'_, 's>,
+    ) -> Result<Vec<Tensor<'s>>> {
+        let builder = place.scope.builder();
+        if place.opsets.get("").is_some_and(|v| *v < 9) {
+            return Err(Error::unsupported("Scan of operator set version 8"));
+        }
+        let given = attributes(node, place.call, self.file)?;
+        let ints = |name: &str| match given.get(name) {
+            Some(Attribute::Ints(list)) => list.clone(),
+            _ => Vec::new(),
+        };
+        let Some(Attribute::Int(count)) = given.get("num_scan_inputs") else {
+            return Err(Error::invalid("Scan lacks its attribute num_scan_inputs"));
+        };
+        let body = region(node, "body")?;
+        let all: Option<Vec<Tensor<'s>>> = inputs.iter().copied().collect();
+        let all = all.ok_or_else(|| Error::invalid("an operand of Scan is missing"))?;
+        let states = usize::try_from(*count).ok().and_then(|n| all.len().checked_sub(n));
+        let states = states.filter(|n| *n < all.len() && body.input.len() == all.len() && body.output.len() >= *n);
+        let states = states.ok_or_else(|| Error::invalid(format!("num_scan_inputs = {count} for {} operands", all.len())))?;
+        let (carried, scanned) = all.split_at(states);
+        let flag = |list: &[i64], k: usize| list.get(k).is_some_and(|d| *d != 0);
+        let (axes, directions) = (ints("scan_input_axes"), ints("scan_input_directions"));
+        // Every scanned operand with its slices along axis 0, in the order in which they are taken.
+        let mut lines = Vec::new();
+        for (k, tensor) in scanned.iter().enumerate() {
+            let axis = tensor.axis(axes.get(k).copied().unwrap_or(0))?;
+            let tensor = if flag(&directions, k) { tensor.flip(axis) } else { *tensor };
+            lines.push(move_axis(tensor, axis, 0)?);
+        }
+        let trips = lines[0].dim(0)?;
+        for line in &lines[1..] {
+            builder.require_equal(&trips, &line.dim(0)?, "the lengths of Scan's operands")?;
+        }
+        let make = |inner: &Builder, scope: &Scope<'_>, carried: &[Tensor<'_>], trip: Tensor<'_>| {
+            for (info, value) in body.input.iter().zip(carried) {
+                scope.define(&info.name, *value)?;
+            }
+            for (info, line) in body.input[states..].iter().zip(&lines) {
+                let ty = line.ty()?;
+                let whole = inner.input(&format!("scanned:{}", info.name), ty.dtype, ty.shape);
+                scope.define(&info.name, inner.tensor(whole.take(0, inner.tensor(trip.value())).value()))?;
+            }
+            self.import_region(body, scope, place)?;
+            let results = body.output.iter().map(|o| scope.lookup(&o.name).map(|t| t.value()));
+            let condition = std::iter::once(Ok(truth(inner, true).value()));
+            condition.chain(results).collect::<Result<Vec<_>>>()
+        };
+        let Some((graph, mut captures)) = self.loop_body(body, carried, place, &make)? else {
+            return Ok(vec![builder.poison(); node.output.len()]);
+        };
+        captures.extend(lines);
+        let trips = builder.size(&trips).reshape(Shape::scalar()).cast(DType::I64);
+        let mut results = builder.loop_(trips, truth(builder, true), carried, graph, &captures)?;
+        let (axes, directions) = (ints("scan_output_axes"), ints("scan_output_directions"));
+        for (k, stack) in results.iter_mut().enumerate().skip(states) {
+            let k = k - states;
+            if flag(&directions, k) {
+                *stack = stack.flip(0);
+            }
+            let axis = stack.axis(axes.get(k).copied().unwrap_or(0))?;
+            *stack = move_axis(*stack, 0, axis)?;
+        }
+        Ok(results)
+    }
+}
+
+/// The tensor with axis `from` at place `to`.
+fn move_axis(tensor: Tensor<'_>, from: usize, to: usize) -> Result<Tensor<'_>> {
+    let mut order: Vec<usize> = (0..tensor.rank()?).collect();
+    let axis = order.remove(from);
+    order.insert(to, axis);
+    Ok(tensor.permute(&order))
+}

@@ -1,0 +1,66 @@
+//! One official ONNX test: a model, and inputs with the outputs they must give.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use fuseline::error::{Error, Result};
+use fuseline::reference::{Options, evaluate};
+use fuseline::tensor::{DType, Literal};
+use fuseline_frontend::onnx::read_tensor;
+use fuseline_frontend::{Model, Tensors};
+
+/// Runs every data set of a test folder on the reference device.
+pub fn run(folder: &Path) -> Result<()> {
+    let model = Model::open(folder.join("model.onnx"))?;
+    let mut sets: Vec<PathBuf> = entries(folder)?.into_iter().filter(|p| p.is_dir()).collect();
+    sets.sort();
+    if sets.is_empty() {
+        return Err(Error::invalid("the test has no data"));
+    }
+    sets.iter().try_for_each(|set| run_set(&model, set))
+}
+
+fn run_set(model: &Model, set: &Path) -> Result<()> {
+    let signature = model.signature();
+    let mut inputs = Tensors::new();
+    for (k, port) in signature.inputs.iter().enumerate() {
+        inputs.insert(port.name.clone(), read_tensor(set.join(format!("input_{k}.pb")))?.1);
+    }
+    let results = model.specialise(&inputs, |special| {
+        let inputs = special.inputs.iter().map(|(n, x)| (Arc::from(n.as_str()), x.clone())).collect();
+        evaluate(special.graph, &inputs, &Options::default())
+    })?;
+    for (k, (port, actual)) in signature.outputs.iter().zip(&results).enumerate() {
+        let wanted = read_tensor(set.join(format!("output_{k}.pb")))?.1;
+        compare(&wanted, actual).map_err(|why| Error::bug(format!("output \"{}\": {why}", port.name)))?;
+    }
+    Ok(())
+}
+
+/// The official runner's comparison: relative 1e-3, absolute 1e-7; element types and sizes must be equal. A type with
+/// less than 12 bits of precision may differ by one unit in its last place.
+fn compare(wanted: &Literal, actual: &Literal) -> std::result::Result<(), String> {
+    if wanted.dtype() != actual.dtype() || wanted.sizes() != actual.sizes() {
+        return Err(format!("{} instead of {}", actual.ty(), wanted.ty()));
+    }
+    let dtype = wanted.dtype();
+    let relative = f64::max(1e-3, dtype.epsilon());
+    for k in 0..wanted.count() {
+        let same = if dtype.is_float() {
+            let (w, a) = (wanted.float(k), actual.float(k));
+            w == a || (w.is_nan() && a.is_nan()) || (w - a).abs() <= 1e-7 + relative * w.abs()
+        } else {
+            wanted.int(k) == actual.int(k)
+        };
+        if !same {
+            let show = |x: &Literal| if dtype == DType::Bool || dtype.is_int() { x.int(k).to_string() } else { x.float(k).to_string() };
+            return Err(format!("element {k} is {} instead of {}", show(actual), show(wanted)));
+        }
+    }
+    Ok(())
+}
+
+fn entries(folder: &Path) -> Result<Vec<PathBuf>> {
+    let list = std::fs::read_dir(folder).map_err(|e| Error::invalid(e.to_string()).at(folder.display().to_string()))?;
+    Ok(list.flatten().map(|e| e.path()).collect())
+}

@@ -84,10 +84,9 @@ def prepare(folder, only, failures):
 
 
 def build():
-    """The release build of the command; made when it is absent."""
+    """The release build of the command, brought up to date."""
     command = ROOT / "target/release" / ("fuseline.exe" if sys.platform == "win32" else "fuseline")
-    if not command.exists():
-        subprocess.run(["cargo", "build", "--release"], cwd=ROOT, check=True)
+    subprocess.run(["cargo", "build", "--release"], cwd=ROOT, check=True)
     return command
 
 

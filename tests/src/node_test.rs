@@ -53,7 +53,9 @@ fn compare(wanted: &Literal, actual: &Literal) -> std::result::Result<(), String
             wanted.int(k) == actual.int(k)
         };
         if !same {
-            let show = |x: &Literal| if dtype == DType::Bool || dtype.is_int() { x.int(k).to_string() } else { x.float(k).to_string() };
+            let show = |x: &Literal| {
+                if dtype == DType::Bool || dtype.is_int() { x.int(k).to_string() } else { x.float(k).to_string() }
+            };
             return Err(format!("element {k} is {} instead of {}", show(actual), show(wanted)));
         }
     }

@@ -8,7 +8,10 @@ pub const ONNX_VERSION: &str = "1.22.0";
 
 /// The folder that holds `node`, `simple`, `pytorch-operator` and `pytorch-converted`, fetched if it is not there.
 pub fn folder() -> Result<PathBuf, String> {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("the tests crate lies in the workspace").join("target/onnx-data");
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .parent()
+        .expect("the tests crate lies in the workspace")
+        .join("target/onnx-data");
     let data = root.join(format!("{ONNX_VERSION}/onnx/backend/test/data"));
     if data.join("node").is_dir() {
         return Ok(data);

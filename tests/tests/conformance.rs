@@ -80,7 +80,9 @@ fn list_path(file: &str) -> PathBuf {
 fn read_list(file: &str) -> BTreeMap<String, String> {
     let text = std::fs::read_to_string(list_path(file)).unwrap_or_default();
     let lines = text.lines().filter(|l| !l.is_empty() && !l.starts_with('#'));
-    lines.map(|l| l.split_once(": ").map_or((l.to_string(), String::new()), |(n, r)| (n.to_string(), r.to_string()))).collect()
+    lines
+        .map(|l| l.split_once(": ").map_or((l.to_string(), String::new()), |(n, r)| (n.to_string(), r.to_string())))
+        .collect()
 }
 
 fn bless(data: &Path) -> ExitCode {
@@ -99,8 +101,11 @@ fn bless(data: &Path) -> ExitCode {
         }
     });
     let results = results.into_inner().expect("all threads are done");
-    let mut passing = String::from("# Official ONNX tests that must pass on the reference device. Rewritten by BLESS=1.\n");
-    let mut gaps = String::from("# Official ONNX tests that do not pass yet, and why. A gap that passes fails the suite. Rewritten by BLESS=1.\n");
+    let mut passing =
+        String::from("# Official ONNX tests that must pass on the reference device. Rewritten by BLESS=1.\n");
+    let mut gaps = String::from(
+        "# Official ONNX tests that do not pass yet, and why. A gap that passes fails the suite. Rewritten by BLESS=1.\n",
+    );
     for (name, outcome) in &results {
         match outcome {
             Ok(()) => passing += &format!("{name}\n"),

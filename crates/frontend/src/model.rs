@@ -93,7 +93,11 @@ impl Model {
             } else {
                 return Err(reason);
             }
-            let left: Tensors = inputs.iter().filter(|(n, _)| !pins.values.contains_key(*n)).map(|(n, x)| (n.clone(), x.clone())).collect();
+            let left: Tensors = inputs
+                .iter()
+                .filter(|(n, _)| !pins.values.contains_key(*n))
+                .map(|(n, x)| (n.clone(), x.clone()))
+                .collect();
             match self.graph_for(&pins).and_then(|graph| run(Specialised { graph: &graph, inputs: &left })) {
                 Err(error) if error.kind() == Kind::NeedsValue => reason = error,
                 done => return done,

@@ -3,12 +3,13 @@
 use fuseline::error::{Error, Result};
 use fuseline::ops::named::{Attribute, Attributes};
 
+use super::super::ModelFile;
 use super::super::data_type::dtype_of_code;
 use super::super::schema::{AttributeProto, AttributeType, NodeProto};
-use super::super::ModelFile;
 
 /// Attributes whose integer is the code of an element type; the core gets its name.
-const DTYPE_ATTRIBUTES: &[&str] = &["to", "dtype", "stash_type", "output_dtype", "softmax_precision", "output_datatype"];
+const DTYPE_ATTRIBUTES: &[&str] =
+    &["to", "dtype", "stash_type", "output_dtype", "softmax_precision", "output_datatype"];
 
 /// The attributes of a node; regions are not among them. References to the attributes of a function are resolved by
 /// `call`, and left out where the call does not give them.

@@ -64,7 +64,10 @@ impl<'m> Importer<'m> {
             kinds(g) == kinds(h)
         };
         if !same_kind(&then, &otherwise) {
-            return Err(builder.needs_value(condition, "the branches of an If return tensors of different ranks, so its condition must be known"));
+            return Err(builder.needs_value(
+                condition,
+                "the branches of an If return tensors of different ranks, so its condition must be known",
+            ));
         }
         builder.if_else(condition, then, otherwise, &captures)
     }

@@ -184,7 +184,11 @@ impl<'m> Importer<'m> {
             if trouble.gaps.len() > MAX_GAPS {
                 lines.push(format!("\n  … and {} more", trouble.gaps.len() - MAX_GAPS));
             }
-            return Err(Error::unsupported(format!("the model uses {} things that are not there yet:{}", trouble.gaps.len(), lines.concat())));
+            return Err(Error::unsupported(format!(
+                "the model uses {} things that are not there yet:{}",
+                trouble.gaps.len(),
+                lines.concat()
+            )));
         }
         match &trouble.needs {
             Some(first) => {
@@ -200,7 +204,9 @@ fn opset_versions(imports: &[OperatorSetIdProto]) -> Result<FxHashMap<String, u3
     let mut versions = FxHashMap::default();
     for import in imports {
         let version = u32::try_from(import.version).ok().filter(|v| *v > 0);
-        let version = version.ok_or_else(|| Error::invalid(format!("operator set \"{}\" has version {}", import.domain, import.version)))?;
+        let version = version.ok_or_else(|| {
+            Error::invalid(format!("operator set \"{}\" has version {}", import.domain, import.version))
+        })?;
         versions.insert(standard_domain(&import.domain).to_string(), version);
     }
     Ok(versions)

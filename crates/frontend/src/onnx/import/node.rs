@@ -71,7 +71,8 @@ impl<'m> Importer<'m> {
             return self.call_function(function, &inputs, given, place);
         }
         let opset = place.opsets.get(domain).copied();
-        let opset = opset.ok_or_else(|| Error::invalid(format!("the model imports no version of the operator set \"{domain}\"")))?;
+        let opset = opset
+            .ok_or_else(|| Error::invalid(format!("the model imports no version of the operator set \"{domain}\"")))?;
         let poisoned = || vec![scope.builder().poison(); node.output.len()];
         if inputs.iter().flatten().any(|t| t.is_poisoned()) {
             self.note_gap(node, domain);
@@ -85,7 +86,10 @@ impl<'m> Importer<'m> {
         }
         let op = named::find(domain, &node.op_type).ok_or_else(|| missing_operator(domain, &node.op_type))?;
         if opset < op.since {
-            return Err(Error::unsupported(format!("{} of operator set version {opset} (supported from {})", op.name, op.since)));
+            return Err(Error::unsupported(format!(
+                "{} of operator set version {opset} (supported from {})",
+                op.name, op.since
+            )));
         }
         let attributes = attributes(node, place.call, self.file)?;
         if let Some(unknown) = attributes.keys().find(|a| !op.attributes.contains(&a.as_str())) {
@@ -107,7 +111,12 @@ impl<'m> Importer<'m> {
         let control = domain.is_empty() && matches!(node.op_type.as_str(), "If" | "Loop" | "Scan");
         if !control && named::find(domain, &node.op_type).is_none() {
             let error = missing_operator(domain, &node.op_type);
-            self.trouble.borrow_mut().gaps.insert(format!("node \"{}\" ({}): {}", node_name(node, 0), node.op_type, error.message()));
+            self.trouble.borrow_mut().gaps.insert(format!(
+                "node \"{}\" ({}): {}",
+                node_name(node, 0),
+                node.op_type,
+                error.message()
+            ));
         }
     }
 
@@ -130,7 +139,11 @@ impl<'m> Importer<'m> {
             }
         }
         if inputs.len() > function.input.len() {
-            return Err(Error::invalid(format!("{} operands for a function of {}", inputs.len(), function.input.len())));
+            return Err(Error::invalid(format!(
+                "{} operands for a function of {}",
+                inputs.len(),
+                function.input.len()
+            )));
         }
         let scope = Scope::root(place.scope.builder());
         for (k, name) in function.input.iter().enumerate() {
@@ -146,7 +159,13 @@ impl<'m> Importer<'m> {
         function.output.iter().map(|name| scope.lookup(name)).collect()
     }
 
-    fn import_in_function(&self, node: &'m NodeProto, id: usize, place: Place<'_, '_>, function: &FunctionProto) -> Result<()> {
+    fn import_in_function(
+        &self,
+        node: &'m NodeProto,
+        id: usize,
+        place: Place<'_, '_>,
+        function: &FunctionProto,
+    ) -> Result<()> {
         // A parameter that the call leaves out is an operand that is left out.
         let absent = |name: &String| !name.is_empty() && function.input.contains(name) && !place.scope.knows(name);
         if node.input.iter().any(absent) {

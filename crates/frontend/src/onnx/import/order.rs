@@ -18,7 +18,9 @@ pub(super) fn evaluation_order(nodes: &[NodeProto]) -> Result<Vec<usize>> {
         for output in node.output.iter().filter(|o| !o.is_empty()) {
             if let Some(other) = maker.insert(output, id) {
                 let (a, b) = (node_name(&nodes[other], other), node_name(node, id));
-                return Err(Error::invalid(format!("two values are called \"{output}\": nodes \"{a}\" and \"{b}\" make it")));
+                return Err(Error::invalid(format!(
+                    "two values are called \"{output}\": nodes \"{a}\" and \"{b}\" make it"
+                )));
             }
         }
     }

@@ -36,7 +36,8 @@ impl<'m> Importer<'m> {
         let all = all.ok_or_else(|| Error::invalid("an operand of Scan is missing"))?;
         let states = usize::try_from(*count).ok().and_then(|n| all.len().checked_sub(n));
         let states = states.filter(|n| *n < all.len() && body.input.len() == all.len() && body.output.len() >= *n);
-        let states = states.ok_or_else(|| Error::invalid(format!("num_scan_inputs = {count} for {} operands", all.len())))?;
+        let states =
+            states.ok_or_else(|| Error::invalid(format!("num_scan_inputs = {count} for {} operands", all.len())))?;
         let (carried, scanned) = all.split_at(states);
         let flag = |list: &[i64], k: usize| list.get(k).is_some_and(|d| *d != 0);
         let (axes, directions) = (ints("scan_input_axes"), ints("scan_input_directions"));

@@ -68,8 +68,12 @@ pub(super) fn port(info: &ValueInfoProto) -> Result<Port> {
                 Some(DimensionValue::DimValue(n)) if *n >= 0 => Dim::int(*n),
                 Some(DimensionValue::DimParam(name)) if !name.is_empty() => Dim::named(name),
                 // Some exporters write −1 for a size that is open.
-                Some(DimensionValue::DimValue(-1)) | Some(DimensionValue::DimParam(_)) | None => open_dim(&info.name, axis),
-                Some(DimensionValue::DimValue(n)) => return Err(Error::invalid(format!("axis {axis} has the size {n}")).at(place())),
+                Some(DimensionValue::DimValue(-1)) | Some(DimensionValue::DimParam(_)) | None => {
+                    open_dim(&info.name, axis)
+                }
+                Some(DimensionValue::DimValue(n)) => {
+                    return Err(Error::invalid(format!("axis {axis} has the size {n}")).at(place()));
+                }
             });
         }
         let dims = Shape::from(dims);

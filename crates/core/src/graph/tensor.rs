@@ -381,19 +381,7 @@ impl<'b> Tensor<'b> {
             }
             shape.check()?;
             self.builder.require_equal(&own.count(), &shape.count(), &format!("reshape of {own} to {shape}"))?;
-            if shape.dims().iter().any(|d| d.is(0)) {
-                return Ok(self.view(View::new(shape, vec![Dim::int(0); own.rank()])));
-            }
-            let flat = shape.flat_index(&identity_map(shape.rank()));
-            let mut map = Vec::with_capacity(own.rank());
-            for (k, stride) in own.strides().iter().enumerate() {
-                let index = flat.floordiv(stride);
-                map.push(if k == 0 { index } else { index.modulo(&own[k]) });
-            }
-            if own.count() == shape.count() && own.dims().first().is_some_and(|d| d.is(1)) {
-                map[0] = Dim::int(0);
-            }
-            Ok(self.view(View::new(shape, map)))
+            Ok(self.view(View::reshape(&own, shape)))
         })
     }
 

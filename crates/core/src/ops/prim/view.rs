@@ -52,6 +52,23 @@ impl View {
         View { guard: kept, fill, ..view }
     }
 
+    /// The view that keeps every element at its row-major position under another shape of the same count.
+    pub fn reshape(own: &Shape, shape: Shape) -> View {
+        if shape.dims().iter().any(|d| d.is(0)) {
+            return View::new(shape, vec![Dim::int(0); own.rank()]);
+        }
+        let flat = shape.flat_index(&identity_map(shape.rank()));
+        let mut map = Vec::with_capacity(own.rank());
+        for (k, stride) in own.strides().iter().enumerate() {
+            let index = flat.floordiv(stride);
+            map.push(if k == 0 { index } else { index.modulo(&own[k]) });
+        }
+        if own.count() == shape.count() && own.dims().first().is_some_and(|d| d.is(1)) {
+            map[0] = Dim::int(0);
+        }
+        View::new(shape, map)
+    }
+
     /// The view that reads `inner` through `self`: `self.after(inner)[i] = inner[self(i)]`. `None` when the two fill
     /// with different values, which one view cannot express.
     pub fn after(&self, inner: &View) -> Option<View> {

@@ -4,10 +4,16 @@
 //! version of its operator set that the expansion follows, its attributes, and `expand`. Softmax, Gelu, Conv, Attention exist
 //! nowhere else: after expansion there are only primitives, which remember their [`crate::graph::Origin`].
 
+mod amount;
 mod attributes;
 mod call;
 
 mod elementwise;
+mod generate;
+mod indexing;
+mod movement;
+mod shape;
+mod slice;
 
 pub use attributes::{Attribute, Attributes};
 pub use call::Call;
@@ -40,7 +46,7 @@ pub struct NamedOp {
 }
 
 /// The files of the table.
-static GROUPS: &[&[NamedOp]] = &[elementwise::OPS];
+static GROUPS: &[&[NamedOp]] = &[elementwise::OPS, generate::OPS, indexing::OPS, movement::OPS, shape::OPS, slice::OPS];
 
 /// Every row, group by group.
 pub fn all() -> impl Iterator<Item = &'static NamedOp> {

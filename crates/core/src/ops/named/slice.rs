@@ -1,0 +1,124 @@
+//! Slice: where it starts and how many elements it takes, for sizes and bounds known and unknown.
+
+use super::amount::{Amount, amounts};
+use super::{Call, NamedOp};
+use crate::error::{Error, Result};
+use crate::graph::{Builder, Tensor};
+use crate::ops::prim::{View, identity_map};
+use crate::tensor::Dim;
+
+pub(super) static OPS: &[NamedOp] = &[NamedOp {
+    name: "Slice",
+    domain: "",
+    since: 1,
+    attributes: &["starts", "ends", "axes"],
+    doc: "every `step`-th element from `starts` up to `ends` along axes; bounds below zero count from the end",
+    expand: slice,
+}];
+
+/// The elements that a slice takes from one axis; inside of the axis wherever `len` is not zero.
+struct Taken {
+    start: Dim,
+    len: Dim,
+}
+
+/// Sizes stay below this.
+const BEYOND: i64 = 1 << 48;
+
+/// Whether a bound means "to the end" for a size not known yet: the largest number of 32 bits is written for it too.
+fn is_beyond(bound: i64) -> bool {
+    bound == i64::from(i32::MAX) || bound >= BEYOND
+}
+
+fn slice<'b>(call: &Call<'_, 'b>) -> Result<Vec<Tensor<'b>>> {
+    let x = call.input(0)?;
+    let bounds = |name: &str, k: usize| match call.ints(name)? {
+        Some(given) => Ok(given.iter().map(|n| Amount::Known(Dim::int(*n))).collect()),
+        None => amounts(call.builder, call.input(k)?, name),
+    };
+    let (starts, ends) = (bounds("starts", 1)?, bounds("ends", 2)?);
+    let axes = match call.ints_or_input("axes", 3)? {
+        Some(axes) => axes.iter().map(|a| x.axis(*a)).collect::<Result<Vec<_>>>()?,
+        None => (0..starts.len()).collect(),
+    };
+    let steps = call.constant_ints(4, "steps")?.unwrap_or_else(|| vec![1; starts.len()]);
+    let mut dims = x.shape()?.dims().to_vec();
+    if [ends.len(), axes.len(), steps.len()] != [starts.len(); 3] || axes.iter().any(|a| *a >= dims.len()) {
+        return Err(Error::invalid(format!("Slice of {} with {} starts", x.ty()?, starts.len())));
+    }
+    let mut map = identity_map(dims.len());
+    for (k, axis) in axes.into_iter().enumerate() {
+        let step = steps[k].clamp(-BEYOND, BEYOND);
+        let taken = match (&starts[k], &ends[k]) {
+            _ if step == 0 => return Err(Error::invalid("Slice with a step of 0")),
+            (Amount::Known(start), Amount::Known(end)) => take_known(call.builder, &dims[axis], start, end, step)?,
+            (start, end) => take_unknown(call.builder, &dims[axis], start, end, step)?,
+        };
+        map[axis] = Dim::axis(axis) * step + taken.start;
+        dims[axis] = taken.len;
+    }
+    Ok(vec![x.view(View::new(dims.into(), map))])
+}
+
+/// Bounds as expressions: the result is one too, and nothing has to run to know it.
+fn take_known(builder: &Builder, size: &Dim, start: &Dim, end: &Dim, step: i64) -> Result<Taken> {
+    if step < 0 {
+        let (last, none) = (size - 1, Dim::int(-1));
+        let inside = |bound: &Dim| match bound.as_int() {
+            Some(n) if is_beyond(n) => last.clone(),
+            Some(n) if is_beyond(n.saturating_neg()) => none.clone(),
+            _ => from_front(bound, size).max_with(&none).min_with(&last),
+        };
+        let (start, end) = (inside(start), inside(end));
+        let len = (&start - end).ceildiv(&Dim::int(-step)).max_with(&Dim::int(0));
+        return Ok(Taken { start, len });
+    }
+    let to_end = end.as_int().is_some_and(is_beyond) || end == size;
+    if to_end && start.is(-1) && size.as_int().is_none() {
+        // The last element: a size of 1 says more than min(1, size), so the run checks that there is one.
+        builder.require_equal(&size.min_with(&Dim::int(1)), &Dim::int(1), "Slice takes the last element")?;
+        return Ok(Taken { start: size - 1, len: Dim::int(1) });
+    }
+    let zero = Dim::int(0);
+    let end = if to_end { size.clone() } else { from_front(end, size).min_with(size) };
+    let from = from_front(start, size).max_with(&zero);
+    let count = match start.as_int() {
+        Some(n) if n < 0 && to_end => size.min_with(&Dim::int(n.saturating_neg())),
+        _ => (end - &from).max_with(&zero),
+    };
+    Ok(Taken { start: from, len: count.ceildiv(&Dim::int(step)) })
+}
+
+/// A bound counted from the front; it may lie outside of the axis.
+fn from_front(bound: &Dim, size: &Dim) -> Dim {
+    if bound.is_nonnegative() {
+        return bound.clone();
+    }
+    if (-bound - 1).is_nonnegative() {
+        return bound + size;
+    }
+    // 1 where the bound is negative, otherwise 0
+    let negative = (-bound).max_with(&Dim::int(0)).min_with(&Dim::int(1));
+    bound + negative * size
+}
+
+/// Bounds that only the run knows: start and length are computed there and bound as sizes.
+fn take_unknown<'b>(
+    builder: &'b Builder,
+    size: &Dim,
+    start: &Amount<'b>,
+    end: &Amount<'b>,
+    step: i64,
+) -> Result<Taken> {
+    let extent = builder.size(size);
+    let inside = |bound: &Amount<'b>| {
+        let bound = bound.tensor(builder);
+        let bound = bound.lt(0).select(bound + extent, bound);
+        if step > 0 { bound.max(0).min(extent) } else { bound.max(-1).min(extent - 1) }
+    };
+    let (start, end) = (inside(start), inside(end));
+    let distance = if step > 0 { end - start } else { start - end };
+    let len = (distance + (step.abs() - 1)).max(0) / step.abs();
+    // An empty slice may start before the axis; sizes are not negative.
+    Ok(Taken { start: builder.bind(start.max(0))?, len: builder.bind(len)? })
+}

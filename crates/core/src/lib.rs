@@ -6,5 +6,6 @@ pub mod analysis;
 pub mod error;
 pub mod graph;
 pub mod ops;
+pub mod passes;
 pub mod reference;
 pub mod tensor;

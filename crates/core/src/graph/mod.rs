@@ -7,6 +7,7 @@ mod build;
 pub mod contents;
 pub mod gradient;
 mod origin;
+pub mod rewrite;
 mod tensor;
 
 pub use build::Builder;

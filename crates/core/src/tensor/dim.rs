@@ -272,7 +272,7 @@ impl Dim {
     /// The expression simplified under the knowledge that every axis stays inside its range:
     /// `(i*S + j) // S` becomes `i` where `j` runs over `0..S`.
     pub fn simplify(&self, ranges: &Ranges<'_>) -> Dim {
-        self.rebuild(&mut |atom| match atom {
+        let simplified = self.rebuild(&mut |atom| match atom {
             Atom::Symbol(symbol) => match symbol {
                 // An axis of extent one has only the coordinate 0.
                 Symbol::Axis(axis) if ranges.extent(*axis).is_some_and(|e| e.is(1)) => Dim::int(0),
@@ -290,7 +290,51 @@ impl Dim {
             }
             Atom::Min(x, y) => x.simplify(ranges).min_with(&y.simplify(ranges)),
             Atom::Max(x, y) => x.simplify(ranges).max_with(&y.simplify(ranges)),
-        })
+        });
+        simplified.recombined()
+    }
+
+    /// Quotients and remainders of one division put together again: `y*(x // y) + x % y` is `x`, and
+    /// `a*((x // a) % b) + x % a` is `x % (a*b)`.
+    fn recombined(self) -> Dim {
+        let mut sum = self;
+        while let Some(shorter) = sum.recombine_once() {
+            sum = shorter;
+        }
+        sum
+    }
+
+    fn recombine_once(&self) -> Option<Dim> {
+        let remainders = |dim: &Dim| -> Vec<(Dim, Dim, Dim)> {
+            let mut found = Vec::new();
+            for term in dim.terms() {
+                for (k, atom) in term.factors.iter().enumerate() {
+                    if let Atom::Mod(x, y) = atom {
+                        let mut factors = term.factors.clone();
+                        factors.remove(k);
+                        let times = Dim::from_terms(vec![Term { factors, coefficient: term.coefficient }], 0);
+                        found.push((x.clone(), y.clone(), times));
+                    }
+                }
+            }
+            found
+        };
+        let all = remainders(self);
+        for (x, y, times) in &all {
+            let quotient = x.floordiv(y);
+            let without = self - times * x.modulo(y);
+            let whole = &without - times * y * &quotient + times * x;
+            if whole.terms().len() < self.terms().len() {
+                return Some(whole);
+            }
+            for (_, b, _) in all.iter().filter(|(q, _, _)| *q == quotient) {
+                let joined = &without - times * y * quotient.modulo(b) + times * x.modulo(&(y * b));
+                if joined.terms().len() < self.terms().len() {
+                    return Some(joined);
+                }
+            }
+        }
+        None
     }
 
     /// The expression as a sum of parts that each mention one axis only: a part per axis (of `rank`), then the rest.
@@ -822,6 +866,18 @@ mod tests {
         assert_eq!(axis0, Dim::axis(0));
         assert_eq!(axis1, Dim::axis(1));
         assert_eq!(flat.modulo(&Dim::int(768)).simplify(&ranges), Dim::axis(2) * 64 + Dim::axis(3));
+    }
+
+    #[test]
+    fn quotient_and_remainder_of_one_division_meet_again() {
+        let (i, s) = (Dim::axis(0), named("s"));
+        let none = Ranges::of(&[]);
+        let low = i.modulo(&Dim::int(3));
+        assert_eq!((i.floordiv(&Dim::int(3)) * 3 + &low).simplify(&none), i);
+        let middle = i.floordiv(&Dim::int(3)).modulo(&s);
+        assert_eq!((&middle * 3 + &low).simplify(&none), i.modulo(&(&s * 3)));
+        let all = i.floordiv(&(&s * 3)) * &s * 6 + middle * 6 + low * 2;
+        assert_eq!(all.simplify(&none), i * 2);
     }
 
     #[test]

@@ -1,0 +1,190 @@
+//! Rebuilding a graph node by node: the machinery of every pass.
+
+use std::borrow::Cow;
+use std::sync::Arc;
+
+use smallvec::{SmallVec, smallvec};
+
+use super::{Graph, Node, OriginSet, Value};
+use crate::error::{Context, Error, Result};
+use crate::ops::Prim;
+use crate::ops::prim::{If, Loop};
+use crate::tensor::TensorType;
+
+/// The results of a node.
+pub type Values = SmallVec<[Value; 1]>;
+
+/// A graph that is being rebuilt. What is added belongs to the origin of the node that is being rewritten.
+#[derive(Debug)]
+pub struct Rebuild {
+    graph: Graph,
+    origin: OriginSet,
+}
+
+impl Rebuild {
+    /// What has been rebuilt so far; the new operands of a node are values of this graph.
+    pub fn graph(&self) -> &Graph {
+        &self.graph
+    }
+
+    /// Adds a primitive (or finds the equal one) and returns its first result.
+    pub fn add(&mut self, prim: impl Into<Prim>, args: &[Value]) -> Result<Value> {
+        self.graph.add(prim, args, &self.origin).map(|id| Value::new(id, 0))
+    }
+}
+
+/// The graph rebuilt in order. For every live node, `f` sees the node and its new operands and returns what takes the
+/// place of its results, or `None` to keep the node. Regions are rebuilt before the node that holds them, by the same `f`.
+///
+/// Inputs with their order, outputs, constraints, symbols and origins stay; dead nodes go, also those that became dead.
+/// A replacement of another type is refused: it would change what readers mean.
+pub fn rewrite<F>(graph: &Graph, mut f: F) -> Result<Graph>
+where
+    F: FnMut(&mut Rebuild, &Node, &[Value]) -> Result<Option<Values>>,
+{
+    rewrite_region(graph, &mut f)
+}
+
+/// A single result that takes the place of a node's first one.
+pub fn replaced(value: Value) -> Result<Option<Values>> {
+    Ok(Some(smallvec![value]))
+}
+
+type Rewriter<'f> = dyn FnMut(&mut Rebuild, &Node, &[Value]) -> Result<Option<Values>> + 'f;
+
+fn rewrite_region(graph: &Graph, f: &mut Rewriter<'_>) -> Result<Graph> {
+    let new = rebuild_nodes(graph, f)?;
+    if new.live_nodes().contains(&false) { rebuild_nodes(&new, &mut |_, _, _| Ok(None)) } else { Ok(new) }
+}
+
+fn rebuild_nodes(graph: &Graph, f: &mut Rewriter<'_>) -> Result<Graph> {
+    let mut rebuild = Rebuild { graph: Graph::new(graph.name()), origin: OriginSet::default() };
+    rebuild.graph.start_symbols(graph.first_symbol());
+    rebuild.graph.reserve_symbols(graph.value_symbols());
+    let live = graph.live_nodes();
+    let mut moved: Vec<Values> = Vec::with_capacity(graph.nodes().len());
+    for (id, node) in graph.nodes().iter().enumerate() {
+        if !live[id] {
+            moved.push(Values::new());
+            continue;
+        }
+        rebuild.origin = graph.origin(id).clone();
+        let args: SmallVec<[Value; 3]> = node.args().iter().map(|a| moved[a.node()][a.port()]).collect();
+        let values = rewrite_node(&mut rebuild, node, &args, f).at(|| graph.describe(id))?;
+        moved.push(values);
+    }
+    for output in graph.outputs() {
+        rebuild.graph.add_output(&output.name, moved[output.value.node()][output.value.port()]);
+    }
+    for constraint in graph.constraints() {
+        rebuild.graph.add_constraint(constraint.clone());
+    }
+    Ok(rebuild.graph)
+}
+
+fn rewrite_node(rebuild: &mut Rebuild, node: &Node, args: &[Value], f: &mut Rewriter<'_>) -> Result<Values> {
+    let held = match node.prim() {
+        Prim::If(row) => {
+            let (then, otherwise) = (rebuilt(&row.then, f)?, rebuilt(&row.otherwise, f)?);
+            Some(Prim::from(If { then, otherwise, results: row.results.clone() }))
+        }
+        Prim::Loop(row) => Some(Prim::from(Loop { body: rebuilt(&row.body, f)?, ..row.clone() })),
+        _ => None,
+    };
+    let node = match held {
+        Some(prim) => Cow::Owned(Node { prim, ..node.clone() }),
+        None => Cow::Borrowed(node),
+    };
+    let values = match f(rebuild, &node, args)? {
+        Some(values) => values,
+        None => {
+            let id = rebuild.graph.add(node.prim().clone(), args, &rebuild.origin)?;
+            (0..rebuild.graph.nodes()[id].types().len()).map(|port| Value::new(id, port)).collect()
+        }
+    };
+    let types: Vec<&TensorType> = values.iter().map(|v| rebuild.graph.ty(*v)).collect();
+    if !types.iter().copied().eq(node.types()) {
+        let (name, old) = (node.prim().name(), node.types());
+        return Err(Error::bug(format!("a rewrite puts {types:?} in the place of a {name} of {old:?}")));
+    }
+    Ok(values)
+}
+
+fn rebuilt(region: &Arc<Graph>, f: &mut Rewriter<'_>) -> Result<Arc<Graph>> {
+    let new = rewrite_region(region, f)?;
+    Ok(if new == **region { region.clone() } else { Arc::new(new) })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::graph::Builder;
+    use crate::ops::Scalar;
+    use crate::tensor::{DType, Dim, Shape};
+
+    fn sample() -> Graph {
+        let b = Builder::new("sample");
+        let n = Dim::named("n");
+        let x = b.input("x", DType::F32, Shape::new([n.clone()]));
+        let y = b.input("y", DType::F32, Shape::new([Dim::named("m")]));
+        let _dead = x.exp();
+        b.output("sum", x + y);
+        b.output("neg", -x);
+        b.finish().unwrap()
+    }
+
+    #[test]
+    fn everything_but_dead_nodes_survives() {
+        let graph = sample();
+        let once = rewrite(&graph, |_, _, _| Ok(None)).unwrap();
+        assert_eq!(once.nodes().len(), graph.nodes().len() - 1);
+        assert_eq!(once.constraints(), graph.constraints());
+        let names = |g: &Graph| g.inputs().iter().map(|v| g.input_name(*v).to_string()).collect::<Vec<_>>();
+        assert_eq!(names(&once), names(&graph));
+        let outputs: Vec<_> = once.outputs().iter().map(|o| o.name.as_ref()).collect();
+        assert_eq!(outputs, ["sum", "neg"]);
+        assert_eq!(rewrite(&once, |_, _, _| Ok(None)).unwrap(), once);
+    }
+
+    #[test]
+    fn a_replacement_takes_the_place_of_the_node() {
+        let swapped = rewrite(&sample(), |_, node, args| match node.prim() {
+            Prim::Map(row) if row.expr.as_call() == Some(Scalar::Neg) => replaced(args[0]),
+            _ => Ok(None),
+        });
+        let swapped = swapped.unwrap();
+        assert_eq!(swapped.outputs()[1].value, swapped.inputs()[0]);
+    }
+
+    #[test]
+    fn a_replacement_of_another_type_is_refused() {
+        let error = rewrite(&sample(), |rebuild, node, _| match node.prim() {
+            Prim::Map(_) => replaced(rebuild.add(crate::ops::prim::Sizes { dims: vec![Dim::int(1)] }, &[])?),
+            _ => Ok(None),
+        });
+        assert!(error.unwrap_err().message().contains("in the place of a map"));
+    }
+
+    #[test]
+    fn regions_are_rebuilt_too() {
+        let b = Builder::new("branches");
+        let c = b.input("c", DType::Bool, Shape::scalar());
+        let x = b.input("x", DType::F32, Shape::new([2usize]));
+        let region = |op: Scalar| {
+            let r = b.region("branch");
+            let x = r.input("x", DType::F32, Shape::new([2usize]));
+            r.output("y", x.apply(op));
+            r.finish().unwrap()
+        };
+        let results = b.if_else(c, region(Scalar::Neg), region(Scalar::Exp), &[x]).unwrap();
+        b.output("y", results[0]);
+        let graph = b.finish().unwrap();
+        let new = rewrite(&graph, |_, node, args| match node.prim() {
+            Prim::Map(row) if row.expr.as_call() == Some(Scalar::Neg) => replaced(args[0]),
+            _ => Ok(None),
+        });
+        let new = new.unwrap();
+        let Prim::If(row) = new.node_of(new.outputs()[0].value).prim() else { panic!("the if is gone") };
+        assert_eq!((row.then.nodes().len(), row.otherwise.nodes().len()), (1, 2));
+    }
+}

@@ -1,0 +1,144 @@
+//! One view between two computations.
+
+use super::{Context, Pass};
+use crate::error::Result;
+use crate::graph::rewrite::{Rebuild, Values, replaced, rewrite};
+use crate::graph::{Graph, Value};
+use crate::ops::Prim;
+use crate::ops::prim::{Concat, Gather, View};
+use crate::tensor::{Dim, Ranges, Symbol};
+
+pub(super) const PASS: Pass = Pass {
+    name: "compose-views",
+    doc: "A view of a view becomes one view; views that change nothing go; a view of one part of a concat reads the part.",
+    run,
+};
+
+/// In: any graph. Out: no view reads a view (unless the two fill with different values), no view is the identity, no view
+/// of a concat stays inside one part, and no gather has places that are known to be inside and do not come from data.
+fn run(graph: &Graph, _: &Context) -> Result<Graph> {
+    rewrite(graph, |rebuild, node, args| match node.prim() {
+        Prim::View(row) => compose(rebuild, row.clone(), args[0]),
+        Prim::Gather(row) => match as_view(rebuild.graph(), row, args[0]) {
+            Some(view) => compose(rebuild, view, args[0]),
+            None => Ok(None),
+        },
+        _ => Ok(None),
+    })
+}
+
+fn compose(rebuild: &mut Rebuild, view: View, operand: Value) -> Result<Option<Values>> {
+    let graph = rebuild.graph();
+    let (mut view, mut operand) = (normal(view), operand);
+    loop {
+        let node = graph.node_of(operand);
+        let outer = match node.prim() {
+            Prim::View(inner) => view.after(inner).map(|view| (view, node.args()[0])),
+            Prim::Concat(row) => part_read(graph, &view, row, node.args()),
+            _ => None,
+        };
+        match outer {
+            Some(further) => (view, operand) = further,
+            None => break,
+        }
+    }
+    if view.is_identity(&graph.ty(operand).shape) {
+        return replaced(operand);
+    }
+    replaced(rebuild.add(view, &[operand])?)
+}
+
+/// The view with its expressions simplified under the ranges of its axes.
+fn normal(view: View) -> View {
+    match view.fill {
+        Some(fill) => View::guarded(view.shape, view.map, view.guard, fill),
+        None => View::new(view.shape, view.map),
+    }
+}
+
+/// The view as a view of the only operand of a concat that it can read.
+fn part_read(graph: &Graph, view: &View, concat: &Concat, parts: &[Value]) -> Option<(View, Value)> {
+    let ranges = Ranges::of(view.shape.dims());
+    let mut before = Dim::int(0);
+    for part in parts {
+        let size = &graph.ty(*part).shape[concat.axis];
+        let inside = &view.map[concat.axis] - &before;
+        if ranges.is_below(&inside, size) {
+            let mut view = view.clone();
+            view.map[concat.axis] = inside;
+            return Some((normal(view), *part));
+        }
+        before = before + size;
+    }
+    None
+}
+
+/// A gather whose coordinates come from no index operand and surely lie inside.
+fn as_view(graph: &Graph, gather: &Gather, data: Value) -> Option<View> {
+    let ranges = Ranges::of(gather.shape.dims());
+    let sizes = graph.ty(data).shape.dims();
+    let plain = |(at, size): (&Dim, &Dim)| {
+        !at.mentions(|s| matches!(s, Symbol::Read(_))) && ranges.is_below(&at.simplify(&ranges), size)
+    };
+    gather.map.iter().zip(sizes).all(plain).then(|| View::new(gather.shape.clone(), gather.map.clone()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::{check, count};
+    use super::*;
+    use crate::graph::Builder;
+    use crate::tensor::{DType, Shape};
+
+    fn symbolic() -> (Dim, Dim) {
+        (Dim::named("n"), Dim::named("s"))
+    }
+
+    #[test]
+    fn splitting_and_merging_heads_is_no_view_at_all() {
+        let b = Builder::new("heads");
+        let (n, s) = symbolic();
+        let flat = Shape::new([n.clone(), s.clone(), Dim::int(6)]);
+        let x = b.input("x", DType::F32, flat.clone());
+        let heads = x.reshape(Shape::new([n, s, Dim::int(2), Dim::int(3)])).permute(&[0, 2, 1, 3]);
+        b.output("back", heads.permute(&[0, 2, 1, 3]).reshape(flat).exp());
+        let after = check(&PASS, b.finish().unwrap());
+        assert_eq!(count(&after, "view"), 0);
+    }
+
+    #[test]
+    fn a_slice_of_a_padded_transpose_is_one_view() {
+        let b = Builder::new("pad");
+        let (n, s) = symbolic();
+        let x = b.input("x", DType::F32, Shape::new([n, s.clone()]));
+        let one = [Dim::int(0), Dim::int(1)];
+        let padded = x.permute(&[1, 0]).pad(&one, &one, 7.0);
+        b.output("y", padded.slice(1, 0usize, 2usize, 1).flip(0));
+        b.output("other", padded.pad(&one, &one, 0.0));
+        let after = check(&PASS, b.finish().unwrap());
+        assert_eq!(count(&after, "view"), 3, "the second padding fills with another value");
+    }
+
+    #[test]
+    fn a_view_inside_one_part_of_a_concat_reads_the_part() {
+        let b = Builder::new("split");
+        let (n, s) = symbolic();
+        let x = b.input("x", DType::F32, Shape::new([n.clone(), s.clone()]));
+        let y = b.input("y", DType::F32, Shape::new([n.clone(), Dim::int(3)]));
+        let all = b.concat(&[x, y], 1);
+        b.output("x", all.slice(1, 0usize, s.clone(), 1));
+        b.output("y", all.slice(1, &s + 1, 2usize, 1));
+        let after = check(&PASS, b.finish().unwrap());
+        assert_eq!((count(&after, "concat"), count(&after, "view")), (0, 1));
+    }
+
+    #[test]
+    fn a_view_over_the_border_of_two_parts_stays() {
+        let b = Builder::new("border");
+        let x = b.input("x", DType::F32, Shape::new([4usize]));
+        let y = b.input("y", DType::F32, Shape::new([3usize]));
+        b.output("z", b.concat(&[x, y], 0).slice(0, 3usize, 2usize, 1));
+        let after = check(&PASS, b.finish().unwrap());
+        assert_eq!((count(&after, "concat"), count(&after, "view")), (1, 1));
+    }
+}

@@ -1,0 +1,114 @@
+//! Passes: pure functions from graph to graph that keep the meaning and make it plainer.
+//!
+//! Comes in: a graph as a front end built it. Goes out: the same computation with small constants folded, shape
+//! arithmetic resolved, views composed, constants inside the expressions that read them, algebra simplified. Never here:
+//! which nodes share a kernel, which device runs them; no pass looks at names or origins.
+//!
+//! Rewrites come in tiers. *Exact* ones give the same bits wherever every operation rounds (the rounded reading) and run
+//! always; *real* ones are true of real numbers and run unless numerics are [`Numerics::Strict`].
+
+mod compose_views;
+mod drop_dead;
+
+use crate::error::{Context as _, Result};
+use crate::graph::Graph;
+
+/// How far arithmetic may be rearranged.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
+pub enum Numerics {
+    /// every operation as written: only exact rewrites
+    Strict,
+    /// rewrites that are true of real numbers and keep ranges
+    #[default]
+    Default,
+    /// also rewrites that can overflow or lose subnormal numbers where the original does not
+    Fast,
+}
+
+/// What every pass is told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Context {
+    /// how far arithmetic may be rearranged
+    pub numerics: Numerics,
+    /// constants are folded up to this size; larger constant subgraphs are left to the prepare phase of a program
+    pub fold_bytes: usize,
+    /// constant tables up to this many elements are tried for a formula in their coordinates
+    pub table_elements: usize,
+}
+
+impl Default for Context {
+    fn default() -> Context {
+        Context { numerics: Numerics::Default, fold_bytes: 64 << 10, table_elements: 16 << 20 }
+    }
+}
+
+/// One row of the list.
+#[derive(Clone, Copy, Debug)]
+pub struct Pass {
+    /// its name, as reports print it
+    pub name: &'static str,
+    /// what it does, in a sentence
+    pub doc: &'static str,
+    /// the pass: pure, and a second run changes nothing
+    pub run: fn(&Graph, &Context) -> Result<Graph>,
+}
+
+/// The passes in the order in which they run; the list is repeated until nothing changes.
+pub const PASSES: &[Pass] = &[
+    drop_dead::PASS, // first: no pass spends time on what nobody reads (each drops what it makes dead itself)
+    compose_views::PASS, // then every later pass sees at most one view between two computations
+];
+
+/// The list is repeated at most this often; every pass makes a graph smaller or plainer, so that few rounds do.
+const MOST_ROUNDS: usize = 16;
+
+/// What an observer sees after each pass.
+#[derive(Clone, Copy, Debug)]
+pub struct Step<'g> {
+    /// the pass that ran
+    pub pass: &'static str,
+    /// how often the list was repeated before
+    pub round: usize,
+    /// whether the pass changed anything
+    pub changed: bool,
+    /// the graph after it
+    pub graph: &'g Graph,
+}
+
+/// The graph after all passes, repeated until none of them changes it. `observe` is called after every pass; an error
+/// names the pass.
+pub fn run_passes(graph: Graph, context: &Context, observe: &mut dyn FnMut(&Step<'_>)) -> Result<Graph> {
+    let mut graph = graph;
+    for round in 0..MOST_ROUNDS {
+        let mut settled = true;
+        for pass in PASSES {
+            let new = (pass.run)(&graph, context).at(|| format!("pass {}", pass.name))?;
+            let changed = new != graph;
+            if changed {
+                settled = false;
+                graph = new;
+            }
+            observe(&Step { pass: pass.name, round, changed, graph: &graph });
+        }
+        if settled {
+            break;
+        }
+    }
+    Ok(graph)
+}
+
+#[cfg(test)]
+mod testing;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_unique_and_documented() {
+        for (k, pass) in PASSES.iter().enumerate() {
+            assert!(PASSES[..k].iter().all(|p| p.name != pass.name), "{} twice", pass.name);
+            assert!(!pass.doc.is_empty());
+        }
+    }
+}

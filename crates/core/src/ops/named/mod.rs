@@ -7,13 +7,17 @@
 mod amount;
 mod attributes;
 mod call;
-
+mod convolution;
 mod elementwise;
 mod generate;
 mod indexing;
+mod matrix;
 mod movement;
+mod pooling;
+mod quantization;
 mod shape;
 mod slice;
+mod windows;
 
 pub use attributes::{Attribute, Attributes};
 pub use call::Call;
@@ -46,7 +50,18 @@ pub struct NamedOp {
 }
 
 /// The files of the table.
-static GROUPS: &[&[NamedOp]] = &[elementwise::OPS, generate::OPS, indexing::OPS, movement::OPS, shape::OPS, slice::OPS];
+static GROUPS: &[&[NamedOp]] = &[
+    convolution::OPS,
+    elementwise::OPS,
+    generate::OPS,
+    indexing::OPS,
+    matrix::OPS,
+    movement::OPS,
+    pooling::OPS,
+    quantization::OPS,
+    shape::OPS,
+    slice::OPS,
+];
 
 /// Every row, group by group.
 pub fn all() -> impl Iterator<Item = &'static NamedOp> {

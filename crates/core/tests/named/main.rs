@@ -1,0 +1,6 @@
+//! Rows of the table of named operators against plain loops.
+
+mod call;
+mod convolution;
+mod pooling;
+mod quantization;

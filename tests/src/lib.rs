@@ -1,4 +1,5 @@
 //! Shared machinery of the test suites.
 
+pub mod model_maker;
 pub mod node_test;
 pub mod onnx_data;

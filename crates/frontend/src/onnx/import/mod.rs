@@ -20,7 +20,7 @@ use fuseline::error::{Context, Error, Kind, Result};
 use fuseline::graph::{Builder, Graph, Tensor};
 use fuseline::tensor::{DType, Dim, Literal, Shape};
 use indexmap::{IndexMap, IndexSet};
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 
 use self::scope::Scope;
 use super::ModelFile;
@@ -81,13 +81,11 @@ impl<'m> Importer<'m> {
         let builder = Builder::new(graph.name.clone());
         let scope = Scope::root(&builder);
         self.define_initializers(graph, &scope)?;
-        for input in &graph.input {
-            if !scope.defines(&input.name) {
-                let tensor = self.input(&builder, input).at(|| format!("input \"{}\"", input.name))?;
-                scope.define(&input.name, tensor)?;
-            } else if !graph.initializer.iter().any(|i| i.name == input.name) {
-                return Err(Error::invalid(format!("two inputs are called \"{}\"", input.name)));
-            }
+        let constants: FxHashSet<&str> = graph.initializer.iter().map(|t| t.name.as_str()).collect();
+        // Older models list their constants as inputs too.
+        for input in graph.input.iter().filter(|i| !constants.contains(i.name.as_str())) {
+            let tensor = self.input(&builder, input).at(|| format!("input \"{}\"", input.name))?;
+            scope.define(&input.name, tensor)?;
         }
         self.import_nodes(graph, &scope, &self.opsets, 0)?;
         let mut outputs = IndexSet::new();

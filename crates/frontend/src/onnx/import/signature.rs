@@ -4,6 +4,7 @@ use std::fmt;
 
 use fuseline::error::{Error, Result};
 use fuseline::tensor::{DType, Dim, Shape};
+use rustc_hash::FxHashSet;
 
 use super::super::data_type::dtype_of_code;
 use super::super::schema::{DimensionValue, GraphProto, TypeValue, ValueInfoProto};
@@ -41,7 +42,8 @@ pub struct Signature {
 impl Signature {
     /// The signature of a graph.
     pub fn of(graph: &GraphProto) -> Result<Signature> {
-        let given = graph.input.iter().filter(|i| !graph.initializer.iter().any(|t| t.name == i.name));
+        let constants: FxHashSet<&str> = graph.initializer.iter().map(|t| t.name.as_str()).collect();
+        let given = graph.input.iter().filter(|i| !constants.contains(i.name.as_str()));
         let outputs = graph.output.iter().map(port);
         Ok(Signature { inputs: given.map(port).collect::<Result<_>>()?, outputs: outputs.collect::<Result<_>>()? })
     }

@@ -99,7 +99,8 @@ fn doubled_names_are_refused() {
     let nodes = vec![node("Neg", &["x"], &["y"]), node("Abs", &["x"], &["y"])];
     let g = graph(vec![value("x", FLOAT, &["2"])], nodes, vec![value("y", FLOAT, &["2"])]);
     assert!(refused(&model(g)).message().contains("two values are called \"y\""));
-    let g = graph(vec![value("x", FLOAT, &["2"])], vec![node("Neg", &["x"], &["x"])], vec![value("x", FLOAT, &["2"])]);
+    let shadow = vec![node("Neg", &["y"], &["x"])];
+    let g = graph(vec![value("x", FLOAT, &["2"]), value("y", FLOAT, &["2"])], shadow, vec![value("x", FLOAT, &["2"])]);
     assert!(refused(&model(g)).message().contains("two values are called \"x\""));
     let twice = vec![value("x", FLOAT, &["2"]), value("x", FLOAT, &["2"])];
     assert!(refused(&model(graph(twice, vec![], vec![]))).message().contains("\"x\""));

@@ -7,10 +7,15 @@
 //! The same algebra serves index maps: there the symbols [`Symbol::Axis`] stand for the coordinates of the
 //! iteration domain and [`Symbol::Read`] for an element of an index operand.
 
-use std::fmt;
-use std::sync::Arc;
+mod arithmetic;
+mod interpret;
+mod print;
+mod range;
 
-use rustc_hash::FxHashMap;
+pub use interpret::{Algebra, Env};
+pub use range::{Range, Ranges};
+
+use std::sync::Arc;
 
 use crate::error::{Error, Result};
 
@@ -375,34 +380,6 @@ impl Dim {
         }
     }
 
-    /// The expression computed in another algebra: how index code and index tensors are made.
-    pub fn interpret<A: Algebra>(&self, algebra: &A) -> A::Number {
-        let mut total = None;
-        for term in self.terms() {
-            let factors = term.factors.iter().map(|atom| match atom {
-                Atom::Symbol(symbol) => algebra.symbol(symbol),
-                Atom::FloorDiv(x, y) => algebra.floordiv(x.interpret(algebra), y.interpret(algebra)),
-                Atom::Mod(x, y) => algebra.modulo(x.interpret(algebra), y.interpret(algebra)),
-                Atom::Min(x, y) => algebra.min(x.interpret(algebra), y.interpret(algebra)),
-                Atom::Max(x, y) => algebra.max(x.interpret(algebra), y.interpret(algebra)),
-            });
-            let product = factors.reduce(|a, b| algebra.mul(a, b)).expect("a term has factors");
-            let product = match term.coefficient {
-                1 => product,
-                c => algebra.mul(product, algebra.int(c)),
-            };
-            total = Some(match total {
-                Some(sum) => algebra.add(sum, product),
-                None => product,
-            });
-        }
-        match (total, self.constant()) {
-            (Some(sum), 0) => sum,
-            (Some(sum), n) => algebra.add(sum, algebra.int(n)),
-            (None, n) => algebra.int(n),
-        }
-    }
-
     fn terms(&self) -> &[Term] {
         match &self.0 {
             Repr::Const(_) => &[],
@@ -488,28 +465,6 @@ impl Dim {
     }
 }
 
-/// A place in which integer expressions can be computed.
-pub trait Algebra {
-    /// its numbers
-    type Number;
-    /// a constant
-    fn int(&self, n: i64) -> Self::Number;
-    /// the value of a symbol
-    fn symbol(&self, symbol: &Symbol) -> Self::Number;
-    /// a + b
-    fn add(&self, a: Self::Number, b: Self::Number) -> Self::Number;
-    /// a · b
-    fn mul(&self, a: Self::Number, b: Self::Number) -> Self::Number;
-    /// the floor of a / b
-    fn floordiv(&self, a: Self::Number, b: Self::Number) -> Self::Number;
-    /// a − b · floor(a / b)
-    fn modulo(&self, a: Self::Number, b: Self::Number) -> Self::Number;
-    /// the smaller
-    fn min(&self, a: Self::Number, b: Self::Number) -> Self::Number;
-    /// the larger
-    fn max(&self, a: Self::Number, b: Self::Number) -> Self::Number;
-}
-
 impl Atom {
     fn is_nonnegative(&self) -> bool {
         match self {
@@ -567,264 +522,6 @@ fn without(all: &[Atom], some: &[Atom]) -> Option<Vec<Atom>> {
         left.remove(at);
     }
     Some(left)
-}
-
-fn add(a: &Dim, b: &Dim) -> Dim {
-    if let (Some(a), Some(b)) = (a.as_int(), b.as_int()) {
-        return Dim::int(a.saturating_add(b));
-    }
-    let terms = a.terms().iter().chain(b.terms()).cloned().collect();
-    Dim::from_terms(terms, a.constant().saturating_add(b.constant()))
-}
-
-fn mul(a: &Dim, b: &Dim) -> Dim {
-    if let (Some(a), Some(b)) = (a.as_int(), b.as_int()) {
-        return Dim::int(a.saturating_mul(b));
-    }
-    let constant_term = |d: &Dim| Term { factors: Vec::new(), coefficient: d.constant() };
-    let mut terms = Vec::new();
-    for x in a.terms().iter().cloned().chain([constant_term(a)]) {
-        for y in b.terms().iter().cloned().chain([constant_term(b)]) {
-            let mut factors: Vec<Atom> = x.factors.iter().chain(&y.factors).cloned().collect();
-            factors.sort();
-            terms.push(Term { factors, coefficient: x.coefficient.saturating_mul(y.coefficient) });
-        }
-    }
-    Dim::from_terms(terms, 0)
-}
-
-fn sub(a: &Dim, b: &Dim) -> Dim {
-    add(a, &mul(b, &Dim::int(-1)))
-}
-
-macro_rules! operators {
-    ($($Trait:ident $method:ident $function:ident;)+) => { $(
-        impl std::ops::$Trait<&Dim> for &Dim { type Output = Dim; fn $method(self, r: &Dim) -> Dim { $function(self, r) } }
-        impl std::ops::$Trait<Dim> for &Dim { type Output = Dim; fn $method(self, r: Dim) -> Dim { $function(self, &r) } }
-        impl std::ops::$Trait<&Dim> for Dim { type Output = Dim; fn $method(self, r: &Dim) -> Dim { $function(&self, r) } }
-        impl std::ops::$Trait<Dim> for Dim { type Output = Dim; fn $method(self, r: Dim) -> Dim { $function(&self, &r) } }
-        impl std::ops::$Trait<i64> for &Dim { type Output = Dim; fn $method(self, r: i64) -> Dim { $function(self, &Dim::int(r)) } }
-        impl std::ops::$Trait<i64> for Dim { type Output = Dim; fn $method(self, r: i64) -> Dim { $function(&self, &Dim::int(r)) } }
-    )+ };
-}
-
-operators! { Add add add; Sub sub sub; Mul mul mul; }
-
-impl std::ops::Neg for &Dim {
-    type Output = Dim;
-    fn neg(self) -> Dim {
-        mul(self, &Dim::int(-1))
-    }
-}
-
-impl std::ops::Neg for Dim {
-    type Output = Dim;
-    fn neg(self) -> Dim {
-        -&self
-    }
-}
-
-impl std::iter::Product for Dim {
-    fn product<I: Iterator<Item = Dim>>(dims: I) -> Dim {
-        dims.fold(Dim::int(1), |p, d| p * d)
-    }
-}
-
-impl<'a> std::iter::Product<&'a Dim> for Dim {
-    fn product<I: Iterator<Item = &'a Dim>>(dims: I) -> Dim {
-        dims.fold(Dim::int(1), |p, d| p * d)
-    }
-}
-
-impl std::iter::Sum for Dim {
-    fn sum<I: Iterator<Item = Dim>>(dims: I) -> Dim {
-        dims.fold(Dim::int(0), |p, d| p + d)
-    }
-}
-
-impl fmt::Display for Symbol {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Symbol::Name(name) if is_plain(name) => f.write_str(name),
-            Symbol::Name(name) => write!(f, "'{}'", name.replace('\\', "\\\\").replace('\'', "\\'")),
-            Symbol::Value(n) => write!(f, "${n}"),
-            Symbol::Axis(n) => write!(f, "i{n}"),
-            Symbol::Read(n) => write!(f, "@{n}"),
-        }
-    }
-}
-
-/// An identifier that no other token of the text form can be taken for.
-fn is_plain(name: &str) -> bool {
-    let mut chars = name.chars();
-    let starts = chars.next().is_some_and(|c| c.is_ascii_alphabetic() || c == '_');
-    let axis_like = name.strip_prefix('i').is_some_and(|d| !d.is_empty() && d.chars().all(|c| c.is_ascii_digit()));
-    starts && chars.all(|c| c.is_ascii_alphanumeric() || c == '_') && !axis_like && name != "min" && name != "max"
-}
-
-impl fmt::Display for Atom {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let operand = |d: &Dim| {
-            if d.as_int().is_some_and(|n| n >= 0) || d.as_symbol().is_some() { d.to_string() } else { format!("({d})") }
-        };
-        match self {
-            Atom::Symbol(symbol) => write!(f, "{symbol}"),
-            Atom::FloorDiv(x, y) => write!(f, "({} // {})", operand(x), operand(y)),
-            Atom::Mod(x, y) => write!(f, "({} % {})", operand(x), operand(y)),
-            Atom::Min(x, y) => write!(f, "min({x}, {y})"),
-            Atom::Max(x, y) => write!(f, "max({x}, {y})"),
-        }
-    }
-}
-
-impl fmt::Display for Dim {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut first = true;
-        for term in self.terms() {
-            let sign = if term.coefficient < 0 { "-" } else { "+" };
-            match (first, sign) {
-                (true, "-") => f.write_str("-")?,
-                (true, _) => {}
-                (false, _) => write!(f, " {sign} ")?,
-            }
-            first = false;
-            if term.coefficient.unsigned_abs() != 1 {
-                write!(f, "{}*", term.coefficient.unsigned_abs())?;
-            }
-            for (k, atom) in term.factors.iter().enumerate() {
-                write!(f, "{}{atom}", if k == 0 { "" } else { "*" })?;
-            }
-        }
-        match self.constant() {
-            n if first => write!(f, "{n}"),
-            0 => Ok(()),
-            n if n < 0 => write!(f, " - {}", n.unsigned_abs()),
-            n => write!(f, " + {n}"),
-        }
-    }
-}
-
-impl fmt::Debug for Dim {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{self}")
-    }
-}
-
-/// A binding of symbols to numbers.
-#[derive(Clone, Debug, Default)]
-pub struct Env(FxHashMap<Symbol, i64>);
-
-impl Env {
-    /// No bindings.
-    pub fn new() -> Env {
-        Env::default()
-    }
-
-    /// The number bound to a symbol.
-    pub fn get(&self, symbol: &Symbol) -> Option<i64> {
-        self.0.get(symbol).copied()
-    }
-
-    /// Binds a symbol and returns what it was bound to before.
-    pub fn bind(&mut self, symbol: Symbol, value: i64) -> Option<i64> {
-        self.0.insert(symbol, value)
-    }
-
-    /// The expression with every bound symbol replaced by its number.
-    pub fn apply(&self, dim: &Dim) -> Dim {
-        dim.substitute(&|s| self.get(s).map(Dim::int))
-    }
-}
-
-impl FromIterator<(Symbol, i64)> for Env {
-    fn from_iter<I: IntoIterator<Item = (Symbol, i64)>>(bindings: I) -> Env {
-        Env(bindings.into_iter().collect())
-    }
-}
-
-/// Smallest and largest value of an expression, both included.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Range {
-    /// the smallest value
-    pub low: Dim,
-    /// the largest value
-    pub high: Dim,
-}
-
-/// The ranges of the axes: axis `k` runs over `0..extents[k]`.
-#[derive(Clone, Copy, Debug)]
-pub struct Ranges<'a> {
-    extents: &'a [Dim],
-}
-
-impl<'a> Ranges<'a> {
-    /// The ranges of the coordinates of a domain.
-    pub fn of(extents: &'a [Dim]) -> Ranges<'a> {
-        Ranges { extents }
-    }
-
-    fn extent(&self, axis: u8) -> Option<&'a Dim> {
-        self.extents.get(usize::from(axis))
-    }
-
-    /// Whether `0 <= dim < bound` is certain.
-    pub fn is_below(&self, dim: &Dim, bound: &Dim) -> bool {
-        self.bounds(dim).is_some_and(|r| r.low.is_nonnegative() && (bound - 1 - r.high).is_nonnegative())
-    }
-
-    /// Bounds of an expression; `None` when they are not known.
-    pub fn bounds(&self, dim: &Dim) -> Option<Range> {
-        let (mut low, mut high) = (Dim::int(dim.constant()), Dim::int(dim.constant()));
-        for term in dim.terms() {
-            let mut varying = None;
-            let mut fixed = Dim::int(term.coefficient);
-            let mut fixed_is_nonnegative = true;
-            for atom in &term.factors {
-                if atom.mentions_axis() {
-                    if varying.replace(self.atom_bounds(atom)?).is_some() {
-                        return None;
-                    }
-                } else {
-                    fixed_is_nonnegative &= atom.is_nonnegative();
-                    fixed = fixed * Dim::from(atom.clone());
-                }
-            }
-            let Some(range) = varying else {
-                low = low + &fixed;
-                high = high + fixed;
-                continue;
-            };
-            if !fixed_is_nonnegative {
-                return None;
-            }
-            let (a, b) = (&fixed * range.low, &fixed * range.high);
-            let (a, b) = if term.coefficient > 0 { (a, b) } else { (b, a) };
-            low = low + a;
-            high = high + b;
-        }
-        Some(Range { low, high })
-    }
-
-    fn atom_bounds(&self, atom: &Atom) -> Option<Range> {
-        match atom {
-            Atom::Symbol(Symbol::Axis(axis)) => Some(Range { low: Dim::int(0), high: self.extent(*axis)? - 1 }),
-            Atom::Symbol(_) => None,
-            Atom::FloorDiv(x, y) if y.is_nonnegative() => {
-                let range = self.bounds(x)?;
-                Some(Range { low: range.low.floordiv(y), high: range.high.floordiv(y) })
-            }
-            Atom::Mod(_, y) if y.is_nonnegative() => Some(Range { low: Dim::int(0), high: y - 1 }),
-            Atom::Min(x, y) => {
-                let (x, y) = (self.bounds(x)?, self.bounds(y)?);
-                Some(Range { low: x.low.min_with(&y.low), high: x.high.min_with(&y.high) })
-            }
-            Atom::Max(x, y) => {
-                let (x, y) = (self.bounds(x)?, self.bounds(y)?);
-                Some(Range { low: x.low.max_with(&y.low), high: x.high.max_with(&y.high) })
-            }
-            Atom::FloorDiv(..) | Atom::Mod(..) => None,
-        }
-    }
 }
 
 #[cfg(test)]

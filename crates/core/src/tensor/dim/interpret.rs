@@ -1,0 +1,89 @@
+//! Expressions computed in other algebras: numbers under a binding, terms, code.
+
+use rustc_hash::FxHashMap;
+
+use super::{Atom, Dim, Symbol};
+
+/// A place in which integer expressions can be computed.
+pub trait Algebra {
+    /// its numbers
+    type Number;
+    /// a constant
+    fn int(&self, n: i64) -> Self::Number;
+    /// the value of a symbol
+    fn symbol(&self, symbol: &Symbol) -> Self::Number;
+    /// a + b
+    fn add(&self, a: Self::Number, b: Self::Number) -> Self::Number;
+    /// a · b
+    fn mul(&self, a: Self::Number, b: Self::Number) -> Self::Number;
+    /// the floor of a / b
+    fn floordiv(&self, a: Self::Number, b: Self::Number) -> Self::Number;
+    /// a − b · floor(a / b)
+    fn modulo(&self, a: Self::Number, b: Self::Number) -> Self::Number;
+    /// the smaller
+    fn min(&self, a: Self::Number, b: Self::Number) -> Self::Number;
+    /// the larger
+    fn max(&self, a: Self::Number, b: Self::Number) -> Self::Number;
+}
+
+impl Dim {
+    /// The expression computed in another algebra: how index code and index tensors are made.
+    pub fn interpret<A: Algebra>(&self, algebra: &A) -> A::Number {
+        let mut total = None;
+        for term in self.terms() {
+            let factors = term.factors.iter().map(|atom| match atom {
+                Atom::Symbol(symbol) => algebra.symbol(symbol),
+                Atom::FloorDiv(x, y) => algebra.floordiv(x.interpret(algebra), y.interpret(algebra)),
+                Atom::Mod(x, y) => algebra.modulo(x.interpret(algebra), y.interpret(algebra)),
+                Atom::Min(x, y) => algebra.min(x.interpret(algebra), y.interpret(algebra)),
+                Atom::Max(x, y) => algebra.max(x.interpret(algebra), y.interpret(algebra)),
+            });
+            let product = factors.reduce(|a, b| algebra.mul(a, b)).expect("a term has factors");
+            let product = match term.coefficient {
+                1 => product,
+                c => algebra.mul(product, algebra.int(c)),
+            };
+            total = Some(match total {
+                Some(sum) => algebra.add(sum, product),
+                None => product,
+            });
+        }
+        match (total, self.constant()) {
+            (Some(sum), 0) => sum,
+            (Some(sum), n) => algebra.add(sum, algebra.int(n)),
+            (None, n) => algebra.int(n),
+        }
+    }
+}
+
+/// A binding of symbols to numbers.
+#[derive(Clone, Debug, Default)]
+pub struct Env(FxHashMap<Symbol, i64>);
+
+impl Env {
+    /// No bindings.
+    pub fn new() -> Env {
+        Env::default()
+    }
+
+    /// The number bound to a symbol.
+    pub fn get(&self, symbol: &Symbol) -> Option<i64> {
+        self.0.get(symbol).copied()
+    }
+
+    /// Binds a symbol and returns what it was bound to before.
+    pub fn bind(&mut self, symbol: Symbol, value: i64) -> Option<i64> {
+        self.0.insert(symbol, value)
+    }
+
+    /// The expression with every bound symbol replaced by its number.
+    pub fn apply(&self, dim: &Dim) -> Dim {
+        dim.substitute(&|s| self.get(s).map(Dim::int))
+    }
+}
+
+impl FromIterator<(Symbol, i64)> for Env {
+    fn from_iter<I: IntoIterator<Item = (Symbol, i64)>>(bindings: I) -> Env {
+        Env(bindings.into_iter().collect())
+    }
+}

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use smallvec::{SmallVec, smallvec};
 
+use super::contents::{Contents, contents};
 use super::{Graph, Node, OriginSet, Value};
 use crate::error::{Context, Error, Result};
 use crate::ops::Prim;
@@ -15,10 +16,12 @@ use crate::tensor::TensorType;
 pub type Values = SmallVec<[Value; 1]>;
 
 /// A graph that is being rebuilt. What is added belongs to the origin of the node that is being rewritten.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Rebuild {
     graph: Graph,
     origin: OriginSet,
+    /// What is known of the first results of nodes, as far as somebody has asked.
+    contents: Vec<Option<Contents>>,
 }
 
 impl Rebuild {
@@ -30,6 +33,17 @@ impl Rebuild {
     /// Adds a primitive (or finds the equal one) and returns its first result.
     pub fn add(&mut self, prim: impl Into<Prim>, args: &[Value]) -> Result<Value> {
         self.graph.add(prim, args, &self.origin).map(|id| Value::new(id, 0))
+    }
+
+    /// What is known of the elements of a small tensor.
+    pub fn contents(&mut self, value: Value) -> Option<Contents> {
+        for id in self.contents.len()..=value.node() {
+            let known = &self.contents;
+            let of = |v: Value| if v.port() == 0 { known[v.node()].clone() } else { None };
+            let learnt = contents(&self.graph, &self.graph.nodes()[id], &of);
+            self.contents.push(learnt);
+        }
+        if value.port() == 0 { self.contents[value.node()].clone() } else { None }
     }
 }
 
@@ -58,7 +72,7 @@ fn rewrite_region(graph: &Graph, f: &mut Rewriter<'_>) -> Result<Graph> {
 }
 
 fn rebuild_nodes(graph: &Graph, f: &mut Rewriter<'_>) -> Result<Graph> {
-    let mut rebuild = Rebuild { graph: Graph::new(graph.name()), origin: OriginSet::default() };
+    let mut rebuild = Rebuild { graph: Graph::new(graph.name()), ..Rebuild::default() };
     rebuild.graph.start_symbols(graph.first_symbol());
     rebuild.graph.reserve_symbols(graph.value_symbols());
     let live = graph.live_nodes();

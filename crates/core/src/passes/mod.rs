@@ -9,6 +9,8 @@
 
 mod compose_views;
 mod drop_dead;
+mod fold_constants;
+mod shape_arithmetic;
 
 use crate::error::{Context as _, Result};
 use crate::graph::Graph;
@@ -56,6 +58,8 @@ pub struct Pass {
 /// The passes in the order in which they run; the list is repeated until nothing changes.
 pub const PASSES: &[Pass] = &[
     drop_dead::PASS, // first: no pass spends time on what nobody reads (each drops what it makes dead itself)
+    shape_arithmetic::PASS, // before folding: what it resolves are constants that folding can use
+    fold_constants::PASS, // before views are composed: a constant seen through several views is one small constant
     compose_views::PASS, // then every later pass sees at most one view between two computations
 ];
 

@@ -7,6 +7,7 @@ use rustc_hash::FxHashMap;
 use super::Buffer;
 use crate::error::{Context, Error, Result};
 use crate::graph::{Constraint, Graph};
+use crate::ops::Prim;
 use crate::tensor::{Env, Literal, Shape, Symbol, TensorType};
 
 /// How floats are read.
@@ -49,6 +50,13 @@ pub fn evaluate(graph: &Graph, inputs: &FxHashMap<Arc<str>, Literal>, options: &
     let mut run = Run { options, env: Env::new(), inputs, trips: 0, live: 0, depth: 0 };
     let values = run.execute(graph)?;
     values.iter().map(Buffer::to_literal).collect()
+}
+
+/// The results of one primitive on operands that are known, of types without free symbols.
+pub fn evaluate_prim(prim: &Prim, args: &[Literal], options: &Options) -> Result<Vec<Literal>> {
+    let args: Vec<Buffer> = args.iter().map(Buffer::from_literal).collect();
+    let mut run = Run { options, env: Env::new(), inputs: FxHashMap::default(), trips: 0, live: 0, depth: 0 };
+    prim.eval(&args, &mut run)?.iter().map(Buffer::to_literal).collect()
 }
 
 /// The state of a run.

@@ -1,0 +1,127 @@
+//! Small constant computations.
+
+use smallvec::SmallVec;
+
+use super::{Context, Numerics, Pass};
+use crate::error::Result;
+use crate::graph::rewrite::{Rebuild, Values, rewrite};
+use crate::graph::{Graph, Node, Value};
+use crate::ops::Prim;
+use crate::ops::prim::{Class, Const};
+use crate::reference::{Limits, Options, Reading, evaluate_prim};
+use crate::tensor::{Literal, TensorType};
+
+pub(super) const PASS: Pass = Pass {
+    name: "fold-constants",
+    doc: "A node whose operands are all small constants becomes the constant that the reference computes.",
+    run,
+};
+
+/// In: any graph. Out: no node with small results has only small constants as operands, where small means up to
+/// `fold_bytes`. Left alone are formulas (maps without operands, unless they cost more than reading a table), views that
+/// repeat elements, random numbers, sub-graphs, and what the reference refuses, which is an error for run time.
+///
+/// Under strict numerics every step of a folded computation is rounded, as it would be at run time; otherwise only the result.
+fn run(graph: &Graph, context: &Context) -> Result<Graph> {
+    rewrite(graph, |rebuild, node, args| fold(rebuild, node, args, context))
+}
+
+/// A formula of more operations than this is dearer than a table of its values.
+pub(super) const FORMULA_FLOPS: u32 = 16;
+
+fn fold(rebuild: &mut Rebuild, node: &Node, args: &[Value], context: &Context) -> Result<Option<Values>> {
+    if !is_foldable(rebuild.graph(), node, args, context) {
+        return Ok(None);
+    }
+    let operands: Option<Vec<Literal>> = args.iter().map(|a| literal(rebuild.graph(), *a, context)).collect();
+    let Some(operands) = operands else { return Ok(None) };
+    let Ok(results) = evaluate_prim(node.prim(), &operands, &options(context)) else { return Ok(None) };
+    if results.iter().map(Literal::ty).ne(node.types().iter().cloned()) {
+        return Ok(None);
+    }
+    let constants = results.into_iter().map(|literal| rebuild.add(Const { literal }, &[]));
+    constants.collect::<Result<SmallVec<_>>>().map(Some)
+}
+
+fn is_foldable(graph: &Graph, node: &Node, args: &[Value], context: &Context) -> bool {
+    let is_small = node.types().iter().all(|ty| fits(ty, context));
+    is_small
+        && match (node.prim(), node.prim().class()) {
+            (_, Class::Source | Class::Control) => false,
+            (Prim::Map(row), _) if args.is_empty() => row.expr.flops() > FORMULA_FLOPS,
+            (Prim::View(row), _) => {
+                let (new, old) = (row.shape.as_ints(), graph.ty(args[0]).shape.as_ints());
+                let count = |sizes: Vec<usize>| sizes.iter().product::<usize>();
+                new.map(count) <= old.map(count)
+            }
+            _ => true,
+        }
+}
+
+/// Whether tensors of a type are small enough; a type with free sizes is not.
+fn fits(ty: &TensorType, context: &Context) -> bool {
+    ty.bytes().as_int().is_some_and(|n| n <= context.fold_bytes as i64)
+}
+
+/// The data of a small constant: stored, a formula, or a view of one of these.
+fn literal(graph: &Graph, value: Value, context: &Context) -> Option<Literal> {
+    let node = graph.node_of(value);
+    if !fits(graph.ty(value), context) {
+        return None;
+    }
+    match node.prim() {
+        Prim::Const(row) => Some(row.literal.clone()),
+        Prim::Map(_) | Prim::View(_) => {
+            let operands: Option<Vec<Literal>> = node.args().iter().map(|a| literal(graph, *a, context)).collect();
+            let result = evaluate_prim(node.prim(), &operands?, &options(context)).ok()?.pop()?;
+            (result.ty() == *graph.ty(value)).then_some(result)
+        }
+        _ => None,
+    }
+}
+
+fn options(context: &Context) -> Options {
+    let reading = if context.numerics == Numerics::Strict { Reading::Rounded } else { Reading::Exact };
+    Options { reading, limits: Limits { trips: 0, bytes: 16 << 20 } }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::{check, count};
+    use super::*;
+    use crate::graph::Builder;
+    use crate::ops::prim::Monoid;
+    use crate::tensor::{DType, Shape};
+
+    #[test]
+    fn a_chain_of_constants_becomes_one() {
+        let b = Builder::new("chain");
+        let x = b.input("x", DType::F32, Shape::new([2usize]));
+        let table = b.constant(Literal::f32s(&[1.0, 2.0, 3.0, 4.0]));
+        let scale = table.reshape(Shape::new([2usize, 2])).permute(&[1, 0]).reduce(Monoid::Sum, &[1]);
+        b.output("y", x * scale * b.scalar(DType::F32, 2.0));
+        let after = check(&PASS, b.finish().unwrap());
+        assert_eq!((count(&after, "reduce"), count(&after, "const")), (0, 2));
+    }
+
+    #[test]
+    fn repetition_and_randomness_and_large_constants_stay() {
+        let b = Builder::new("stay");
+        let scalar = b.scalar(DType::F32, 1.5);
+        b.output("spread", scalar.expand(Shape::new([3usize, 4])));
+        b.output("random", b.random(b.int(DType::I64, 7), Shape::new([4usize])));
+        let large = Literal::from_f64s(DType::F32, [20_000], &vec![1.0; 20_000]).unwrap();
+        b.output("large", b.constant(large).exp());
+        let graph = b.finish().unwrap();
+        assert_eq!(check(&PASS, graph.clone()), graph);
+    }
+
+    #[test]
+    fn an_index_that_is_out_of_range_is_left_for_run_time() {
+        let b = Builder::new("range");
+        let data = b.constant(Literal::f32s(&[1.0, 2.0]));
+        b.output("y", data.take(0, b.constant(Literal::i64s(&[5]))));
+        let after = (PASS.run)(&b.finish().unwrap(), &Context::default()).unwrap();
+        assert_eq!(count(&after, "gather"), 1);
+    }
+}

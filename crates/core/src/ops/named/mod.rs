@@ -15,8 +15,10 @@ mod matrix;
 mod movement;
 mod pooling;
 mod quantization;
+mod recurrent;
 mod shape;
 mod slice;
+mod time_loop;
 mod windows;
 
 pub use attributes::{Attribute, Attributes};
@@ -59,6 +61,7 @@ static GROUPS: &[&[NamedOp]] = &[
     movement::OPS,
     pooling::OPS,
     quantization::OPS,
+    recurrent::OPS,
     shape::OPS,
     slice::OPS,
 ];

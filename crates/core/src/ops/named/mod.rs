@@ -11,6 +11,7 @@ mod convolution;
 mod elementwise;
 mod generate;
 mod indexing;
+mod linear_attention;
 mod matrix;
 mod movement;
 mod pooling;
@@ -57,6 +58,7 @@ static GROUPS: &[&[NamedOp]] = &[
     elementwise::OPS,
     generate::OPS,
     indexing::OPS,
+    linear_attention::OPS,
     matrix::OPS,
     movement::OPS,
     pooling::OPS,

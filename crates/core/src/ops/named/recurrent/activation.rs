@@ -120,12 +120,13 @@ impl Activations {
         Ok(Activations { functions: functions.chunks(defaults.len()).map(<[_]>::to_vec).collect(), clip })
     }
 
-    /// Function `which` of each direction on its slice of `x`, whose first axis is the direction.
+    /// Function `which` of each direction on its slice of a clipped gate, whose first axis is the direction.
+    pub(super) fn gate<'r>(&self, which: usize, x: Tensor<'r>) -> Tensor<'r> {
+        self.apply(which, self.clip.map_or(x, |clip| x.max(-clip).min(clip)))
+    }
+
+    /// As [`Activations::gate`] without the clip, which runtimes do not put on an LSTM's cell state.
     pub(super) fn apply<'r>(&self, which: usize, x: Tensor<'r>) -> Tensor<'r> {
-        let x = match self.clip {
-            Some(clip) => x.max(-clip).min(clip),
-            None => x,
-        };
         let first = self.functions[0][which];
         if self.functions.iter().all(|f| f[which] == first) {
             return first.apply(x);

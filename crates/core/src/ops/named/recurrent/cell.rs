@@ -42,7 +42,7 @@ impl Cell for Rnn {
         x: Tensor<'r>,
         state: &[Tensor<'r>],
     ) -> Result<Vec<Tensor<'r>>> {
-        Ok(vec![self.activations.apply(0, x + layer.recur(inside, state[0], 0, 1)?)])
+        Ok(vec![self.activations.gate(0, x + layer.recur(inside, state[0], 0, 1)?)])
     }
 }
 
@@ -77,7 +77,7 @@ impl Cell for Gru {
     ) -> Result<Vec<Tensor<'r>>> {
         let h = state[0];
         let gate = |gates: Tensor<'r>, k: i64| layer.gate(gates, k);
-        let sigmoid = |x: Tensor<'r>| self.activations.apply(0, x);
+        let sigmoid = |x: Tensor<'r>| self.activations.gate(0, x);
         let (z, candidate);
         if self.linear_before_reset {
             let share = layer.recur(inside, h, 0, 3)?;
@@ -95,7 +95,7 @@ impl Cell for Gru {
             let r = sigmoid(gate(x, 1) + gate(share, 1));
             candidate = gate(x, 2) + layer.recur(inside, r * h, 2, 1)?;
         }
-        let new = self.activations.apply(1, candidate);
+        let new = self.activations.gate(1, candidate);
         Ok(vec![(-z + 1.0) * new + z * h])
     }
 }
@@ -139,10 +139,10 @@ impl Cell for Lstm {
             let gate = layer.gate(gates, gate);
             peepholes.map_or(gate, |p| gate + layer.gate(p, at) * cell)
         };
-        let sigmoid = |x: Tensor<'r>| self.activations.apply(0, x);
+        let sigmoid = |x: Tensor<'r>| self.activations.gate(0, x);
         let input = sigmoid(peep(0, 0, cell));
         let forget = if self.input_forget { -input + 1.0 } else { sigmoid(peep(2, 2, cell)) };
-        let cell = forget * cell + input * self.activations.apply(1, layer.gate(gates, 3));
+        let cell = forget * cell + input * self.activations.gate(1, layer.gate(gates, 3));
         let output = sigmoid(peep(1, 1, cell));
         Ok(vec![output * self.activations.apply(2, cell), cell])
     }

@@ -44,6 +44,11 @@ pub fn int(name: &str, i: i64) -> AttributeProto {
     AttributeProto { name: name.into(), i, r#type: AttributeType::Int as i32, ..AttributeProto::default() }
 }
 
+/// A float attribute.
+pub fn float(name: &str, f: f32) -> AttributeProto {
+    AttributeProto { name: name.into(), f, r#type: AttributeType::Float as i32, ..AttributeProto::default() }
+}
+
 /// A region as an attribute.
 pub fn region(name: &str, graph: GraphProto) -> AttributeProto {
     AttributeProto {

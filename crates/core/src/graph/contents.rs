@@ -194,6 +194,7 @@ fn map_element(map: &Map, args: &[Contents], k: usize, sizes: &[usize]) -> Known
             ExprNode::Coord(axis) => Known::Int(Dim::int(coordinates(k, sizes)[usize::from(*axis)])),
             ExprNode::Size(dim) => Known::Int(dim.clone()),
             ExprNode::Cast(x) => cast(&steps[*x as usize], *dtype),
+            ExprNode::Bits(_) => Known::Unknown,
             ExprNode::Apply(op, operands) => {
                 let from = nodes[*operands.last().expect("functions have operands") as usize].1;
                 let operands: Vec<Known> = operands.iter().map(|o| steps[*o as usize].clone()).collect();

@@ -269,6 +269,14 @@ impl<'b> Tensor<'b> {
         })
     }
 
+    /// The stored bits read as another element type of the same width.
+    pub fn bits(self, dtype: DType) -> Tensor<'b> {
+        self.build(|| match self.dtype()? {
+            from if from == dtype => Ok(self),
+            from => Ok(self.builder.map(&Expr::bits(from, dtype)?, &[self])),
+        })
+    }
+
     /// `yes` where this bool holds, otherwise `no`.
     pub fn select(self, yes: Tensor<'b>, no: impl Operand<'b>) -> Tensor<'b> {
         self.builder.apply(Scalar::Select, &[self, yes, no.beside(yes)])
@@ -322,9 +330,13 @@ impl<'b> Tensor<'b> {
     /// The mean over axes, which keep the size 1.
     pub fn mean(self, axes: &[usize]) -> Tensor<'b> {
         self.build(|| {
-            let shape = self.shape()?;
+            let TensorType { dtype, shape } = self.ty()?;
             let count: Dim = axes.iter().map(|a| shape.dims().get(*a).cloned().unwrap_or(Dim::int(1))).product();
-            Ok(self.sum(axes) / &count)
+            let exact = |n: i64| Number::from_int(dtype, n).to_f64() == n as f64;
+            // Half precision holds few counts; above 65504 an f16 would be infinite.
+            let narrow = matches!(dtype, DType::F16 | DType::BF16) && !count.as_int().is_some_and(exact);
+            let sum = if narrow { self.cast(DType::F32).sum(axes) } else { self.sum(axes) };
+            Ok((sum / &count).cast(dtype))
         })
     }
 

@@ -12,7 +12,7 @@ use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 
 use super::scalar::{Scalar, Signature};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::tensor::{Algebra, Class, DType, Dim, Symbol};
 
 /// A constant number: a float by its bits, an integer or bool by its value (u64 as the same bits).
@@ -74,6 +74,8 @@ pub enum ExprNode {
     Apply(Scalar, SmallVec<[u32; 3]>),
     /// an earlier step converted to the type of this step; rounds where the type is narrower
     Cast(u32),
+    /// the stored bits of an earlier step, read as a number of the type of this step, which is as wide
+    Bits(u32),
 }
 
 /// A scalar expression over typed arguments. The last node is the result.
@@ -123,6 +125,11 @@ impl Expr {
     /// The argument converted to another type.
     pub fn cast(from: DType, to: DType) -> Expr {
         Expr::build(&[from], |_, x| x[0].cast(to))
+    }
+
+    /// The stored bits of the argument read as another type of the same width.
+    pub fn bits(from: DType, to: DType) -> Result<Expr> {
+        Expr::try_build(&[from], |_, x| x[0].try_bits(to))
     }
 
     /// Copies what `root` needs, depth first, so that equal expressions have equal nodes.
@@ -243,7 +250,7 @@ impl Expr {
                     let operands: SmallVec<[f64; 3]> = operands.iter().map(|o| values[*o as usize]).collect();
                     (op.def().float.expect("only float functions are evaluated here"))(&operands)
                 }
-                ExprNode::Coord(_) | ExprNode::Size(_) => f64::NAN,
+                ExprNode::Coord(_) | ExprNode::Size(_) | ExprNode::Bits(_) => f64::NAN,
             });
         }
         *values.last().expect("an expression has a result")
@@ -255,7 +262,7 @@ impl ExprNode {
     pub fn operands(&self) -> SmallVec<[u32; 3]> {
         match self {
             ExprNode::Apply(_, operands) => operands.clone(),
-            ExprNode::Cast(x) => SmallVec::from_slice(&[*x]),
+            ExprNode::Cast(x) | ExprNode::Bits(x) => SmallVec::from_slice(&[*x]),
             ExprNode::Arg(_) | ExprNode::Const(_) | ExprNode::Coord(_) | ExprNode::Size(_) => SmallVec::new(),
         }
     }
@@ -264,6 +271,7 @@ impl ExprNode {
         match self {
             ExprNode::Apply(op, operands) => ExprNode::Apply(*op, operands.iter().map(|o| position(*o)).collect()),
             ExprNode::Cast(x) => ExprNode::Cast(position(*x)),
+            ExprNode::Bits(x) => ExprNode::Bits(position(*x)),
             leaf => leaf.clone(),
         }
     }
@@ -415,6 +423,19 @@ impl<'s> Term<'s> {
     /// This term converted to another type.
     pub fn cast(self, dtype: DType) -> Term<'s> {
         if dtype == self.dtype { self } else { self.scope.add(ExprNode::Cast(self.id), dtype) }
+    }
+
+    /// The stored bits of this term read as another type, or an error when that is not as wide.
+    pub fn try_bits(self, dtype: DType) -> Result<Term<'s>> {
+        if dtype.bits() != self.dtype.bits() {
+            let (from, to) = (self.dtype, dtype);
+            return Err(Error::invalid(format!("the bits of {from} read as {to}, which is not as wide")));
+        }
+        // A bool is stored as 0 or 1, so any other byte must become 1.
+        if dtype == DType::Bool {
+            return Ok(self.cast(dtype));
+        }
+        Ok(if dtype == self.dtype { self } else { self.scope.add(ExprNode::Bits(self.id), dtype) })
     }
 
     /// `self` to the power of `exponent`.

@@ -34,6 +34,7 @@ pub(crate) fn eval_map(expr: &Expr, sizes: Vec<usize>, args: &[Buffer], run: &mu
                 ExprNode::Coord(axis) => Lanes::Int(coordinate_lanes(usize::from(*axis), start, len, &sizes)),
                 ExprNode::Size(dim) => Lanes::Int(vec![dim.eval(run.env())?; len]),
                 ExprNode::Cast(x) => cast(&steps[*x as usize], expr.nodes()[*x as usize].1, *dtype),
+                ExprNode::Bits(x) => read_bits(&steps[*x as usize], expr.nodes()[*x as usize].1, *dtype),
                 ExprNode::Apply(op, operands) => {
                     let from = expr.nodes()[*operands.last().expect("functions have operands") as usize].1;
                     let operands: SmallVec<[&Lanes; 3]> = operands.iter().map(|o| &steps[*o as usize]).collect();
@@ -85,6 +86,19 @@ fn cast(x: &Lanes, from: DType, to: DType) -> Lanes {
         (Lanes::Float(x), Class::Bool) => Lanes::Int(x.iter().map(|x| i64::from(*x != 0.0)).collect()),
         (Lanes::Float(x), _) => Lanes::Int(x.iter().map(|x| to.wrap(*x as i128) as i64).collect()),
         (Lanes::Int(x), _) => Lanes::Int(x.iter().map(|x| to.wrap(widen(from, *x)) as i64).collect()),
+    }
+}
+
+/// The stored bits of numbers of one type read as another type of the same width.
+fn read_bits(x: &Lanes, from: DType, to: DType) -> Lanes {
+    let bits: Vec<i64> = match x {
+        Lanes::Float(x) => x.iter().map(|x| from.to_bits(*x) as i64).collect(),
+        Lanes::Int(x) => x.clone(),
+    };
+    if to.is_float() {
+        Lanes::Float(bits.iter().map(|b| to.from_bits(*b as u64)).collect())
+    } else {
+        Lanes::Int(bits.iter().map(|b| to.wrap(i128::from(*b)) as i64).collect())
     }
 }
 

@@ -128,6 +128,24 @@ impl DType {
         }
     }
 
+    /// The bits that store the nearest number of a float type; 0 for the other types.
+    pub fn to_bits(self, x: f64) -> u64 {
+        match self {
+            DType::F64 => x.to_bits(),
+            DType::F32 => u64::from((x as f32).to_bits()),
+            _ => self.format().map_or(0, |format| format.encode(x)),
+        }
+    }
+
+    /// The number of a float type that these bits store; 0 for the other types.
+    pub fn from_bits(self, bits: u64) -> f64 {
+        match self {
+            DType::F64 => f64::from_bits(bits),
+            DType::F32 => f64::from(f32::from_bits(bits as u32)),
+            _ => self.format().map_or(0.0, |format| format.decode(bits)),
+        }
+    }
+
     /// The low bits of `x`, read as a number of this integer type; for bool, whether `x` is not 0.
     pub fn wrap(self, x: i128) -> i128 {
         match self {

@@ -97,18 +97,19 @@ impl<'a, 'b> Call<'a, 'b> {
         Ok(self.int(name)?.map_or(default, |n| n != 0))
     }
 
-    /// A float attribute.
+    /// A float attribute; an integer in its place is taken for the float.
     pub fn float(&self, name: &str) -> Result<Option<f64>> {
         match self.attribute(name)? {
             None => Ok(None),
             Some(Attribute::Float(x)) => Ok(Some(*x)),
+            Some(Attribute::Int(n)) => Ok(Some(*n as f64)),
             Some(other) => self.mistyped(name, "a float", other),
         }
     }
 
-    /// A float attribute with its default.
-    pub fn float_or(&self, name: &str, default: f64) -> Result<f64> {
-        Ok(self.float(name)?.unwrap_or(default))
+    /// A float attribute with its default, which is an f32 as attributes are.
+    pub fn float_or(&self, name: &str, default: f32) -> Result<f64> {
+        Ok(self.float(name)?.unwrap_or(f64::from(default)))
     }
 
     /// A list of integers.

@@ -4,21 +4,29 @@
 //! version of its operator set that the expansion follows, its attributes, and `expand`. Softmax, Gelu, Conv, Attention exist
 //! nowhere else: after expansion there are only primitives, which remember their [`crate::graph::Origin`].
 
+mod activation;
 mod amount;
 mod attributes;
 mod call;
+mod cast;
 mod convolution;
 mod elementwise;
 mod generate;
 mod indexing;
 mod linear_attention;
+mod logic;
+mod loss;
 mod matrix;
 mod movement;
+mod normalization;
 mod pooling;
 mod quantization;
+mod random;
 mod recurrent;
+mod reduction;
 mod shape;
 mod slice;
+mod softmax;
 mod time_loop;
 mod windows;
 
@@ -52,20 +60,51 @@ pub struct NamedOp {
     pub expand: Expand,
 }
 
+impl NamedOp {
+    /// A row of the standard operator set.
+    const fn standard(
+        name: &'static str,
+        since: u32,
+        attributes: &'static [&'static str],
+        doc: &'static str,
+        expand: Expand,
+    ) -> NamedOp {
+        NamedOp { name, domain: "", since, attributes, doc, expand }
+    }
+
+    /// A row of ONNX Runtime's own operator set, which has one version.
+    const fn contributed(
+        name: &'static str,
+        attributes: &'static [&'static str],
+        doc: &'static str,
+        expand: Expand,
+    ) -> NamedOp {
+        NamedOp { name, domain: "com.microsoft", since: 1, attributes, doc, expand }
+    }
+}
+
 /// The files of the table.
 static GROUPS: &[&[NamedOp]] = &[
+    activation::OPS,
+    cast::OPS,
     convolution::OPS,
     elementwise::OPS,
     generate::OPS,
     indexing::OPS,
     linear_attention::OPS,
+    logic::OPS,
+    loss::OPS,
     matrix::OPS,
     movement::OPS,
+    normalization::OPS,
     pooling::OPS,
     quantization::OPS,
+    random::OPS,
     recurrent::OPS,
+    reduction::OPS,
     shape::OPS,
     slice::OPS,
+    softmax::OPS,
 ];
 
 /// Every row, group by group.

@@ -1,0 +1,53 @@
+//! Comparisons, logic and bits, element by element.
+
+use super::elementwise::{BINARY_ATTRIBUTES, binary, operands};
+use super::{Call, NamedOp};
+use crate::error::{Error, Result};
+use crate::graph::Tensor;
+use crate::ops::Scalar;
+use crate::tensor::DType;
+
+pub(super) static OPS: &[NamedOp] = &[
+    binary!("And", 1, And),
+    binary!("Or", 1, Or),
+    binary!("Xor", 1, Xor),
+    NamedOp::standard("Not", 1, &[], "whether x is false", |call| Ok(vec![call.input(0)?.not()])),
+    binary!("BitwiseAnd", 18, And),
+    binary!("BitwiseOr", 18, Or),
+    binary!("BitwiseXor", 18, Xor),
+    NamedOp::standard("BitwiseNot", 18, &[], "all bits inverted", |call| Ok(vec![call.input(0)?.not()])),
+    NamedOp::standard("BitShift", 11, &["direction"], "bits moved to the left or to the right", bit_shift),
+    binary!("Equal", 1, Eq),
+    binary!("Less", 1, Lt),
+    binary!("LessOrEqual", 12, Le),
+    NamedOp::standard("Greater", 1, BINARY_ATTRIBUTES, "whether a > b", |call| {
+        let (a, b) = operands(call)?;
+        Ok(vec![a.gt(b)])
+    }),
+    NamedOp::standard("GreaterOrEqual", 12, &[], "whether a ≥ b", |call| Ok(vec![call.input(0)?.ge(call.input(1)?)])),
+    NamedOp::standard("Where", 9, &[], "a where the condition holds, otherwise b", |call| {
+        Ok(vec![call.input(0)?.select(call.input(1)?, call.input(2)?)])
+    }),
+    NamedOp::standard("IsNaN", 9, &[], "whether x is not a number", |call| Ok(vec![call.input(0)?.is_nan()])),
+    NamedOp::standard("IsInf", 10, &["detect_negative", "detect_positive"], "whether x is infinite", is_inf),
+];
+
+fn bit_shift<'b>(call: &Call<'_, 'b>) -> Result<Vec<Tensor<'b>>> {
+    let (x, amount) = (call.input(0)?, call.input(1)?);
+    match call.str_or("direction", "")? {
+        "LEFT" => Ok(vec![x << amount]),
+        "RIGHT" => Ok(vec![x >> amount]),
+        other => Err(Error::invalid(format!("attribute direction of BitShift is \"{other}\", not LEFT or RIGHT"))),
+    }
+}
+
+fn is_inf<'b>(call: &Call<'_, 'b>) -> Result<Vec<Tensor<'b>>> {
+    let x = call.input(0)?;
+    let (negative, positive) = (call.flag("detect_negative", true)?, call.flag("detect_positive", true)?);
+    Ok(vec![match (negative, positive) {
+        (true, true) => x.abs().equal(f64::INFINITY),
+        (true, false) => x.equal(f64::NEG_INFINITY),
+        (false, true) => x.equal(f64::INFINITY),
+        (false, false) => call.builder.int(DType::Bool, 0).expand(x.shape()?),
+    }])
+}

@@ -1,1 +1,36 @@
-fn main() {}
+//! The `fuseline` command: inspects and runs models.
+//!
+//! Comes in: arguments, files. Goes out: reports on standard output, notes and errors on standard error, files, an exit
+//! status. Options are read here, once; nothing below looks at the environment.
+#![forbid(unsafe_code)]
+
+mod arguments;
+mod failure;
+mod feed;
+mod formula;
+mod gallery;
+mod histogram;
+mod inspect;
+mod model;
+mod quantity;
+mod run;
+mod screen;
+mod waiting;
+
+use std::process::ExitCode;
+
+use clap::Parser;
+
+use arguments::{Arguments, Command};
+
+fn main() -> ExitCode {
+    let done = match Arguments::parse().command {
+        Command::Inspect(arguments) => inspect::inspect(&arguments),
+        Command::Run(arguments) => run::run(&arguments),
+        Command::Gallery(arguments) => gallery::list(&arguments),
+    };
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => failure.report(),
+    }
+}

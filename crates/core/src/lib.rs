@@ -4,6 +4,7 @@
 
 pub mod analysis;
 pub mod error;
+pub mod gallery;
 pub mod graph;
 pub mod ops;
 pub mod passes;

@@ -1,0 +1,260 @@
+//! The command line: what can be asked for, with the help that teaches it.
+
+use std::path::PathBuf;
+use std::str::FromStr;
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use fuseline::reference::Reading;
+use fuseline::tensor::DType;
+
+const EXIT_STATUS: &str = "\
+Exit status:
+  0  done
+  1  the work failed: something is not supported yet, a limit was reached, a run went wrong
+  2  the request is wrong: unknown option, missing file, broken model, inputs that do not fit";
+
+const TOUR: &str = "\
+MODEL is one of
+  net.onnx        an ONNX file
+  gallery:NAME    a graph of the built-in gallery; `fuseline gallery` lists them
+
+Start here:
+  fuseline gallery
+  fuseline inspect gallery:transformer_sublayer --sizes tokens=128
+  fuseline run gallery:layernorm_gelu --sizes rows=8,columns=1024";
+
+/// Automatic operator fusion for neural networks
+#[derive(Debug, Parser)]
+#[command(name = "fuseline", version, after_help = format!("{TOUR}\n\n{EXIT_STATUS}"))]
+pub struct Arguments {
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    Inspect(Inspect),
+    Run(Run),
+    Gallery(Gallery),
+}
+
+/// Show what a model takes, returns, computes and moves
+///
+/// Prints the signature, the free sizes, the parameters, and work (arithmetic operations) and traffic (bytes) per
+/// operator. With free sizes the numbers are formulae; --sizes makes them numbers. Traffic is what an unfused execution
+/// moves: every operator reads its inputs and writes its outputs. "At least" is what any execution must move.
+#[derive(Debug, Args)]
+#[command(after_help = format!("\
+Examples:
+  fuseline inspect model.onnx
+  fuseline inspect model.onnx --sizes batch=1,seq=128
+  fuseline inspect gallery:attention --dtype f16 --json
+
+{EXIT_STATUS}"))]
+pub struct Inspect {
+    /// An ONNX file or gallery:NAME
+    #[arg(value_name = "MODEL")]
+    pub model: ModelName,
+    /// Numbers for the model's free sizes; 4k, 1M, 2G and 4Ki, 1Mi, 2Gi are understood
+    #[arg(long, value_name = "NAME=SIZE,…", value_delimiter = ',')]
+    pub sizes: Vec<SizeBinding>,
+    /// Element type of a gallery graph: f32, f16, bf16 or f64
+    #[arg(long, value_name = "TYPE", value_parser = float_type)]
+    pub dtype: Option<DType>,
+    /// How many nodes to list
+    #[arg(long, value_name = "N", default_value_t = 10)]
+    pub top: usize,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Run a model and summarise its outputs
+///
+/// Inputs come from a .npz file under the model's input names. Those that it lacks are random, the same for the same
+/// seed: floats are normally distributed, 8-bit integers take all their values, other integers and bool are 0 or 1 (they
+/// are often indices). Free sizes that neither the file nor --sizes gives are 1, or the gallery's default.
+#[derive(Debug, Args)]
+#[command(after_help = format!("\
+Examples:
+  fuseline run model.onnx --inputs x.npz --outputs y.npz
+  fuseline run model.onnx --sizes batch=2,seq=16 --seed 7
+  fuseline run gallery:softmax --sizes rows=4,columns=8 --dtype bf16 --reading rounded
+
+Files from and for Python:
+  numpy.savez('x.npz', input_ids=ids, attention_mask=mask)
+  y = numpy.load('y.npz'); y['logits']
+
+{EXIT_STATUS}"))]
+pub struct Run {
+    /// An ONNX file or gallery:NAME
+    #[arg(value_name = "MODEL")]
+    pub model: ModelName,
+    /// Read inputs by name from this .npz file
+    #[arg(long, value_name = "X.npz")]
+    pub inputs: Option<PathBuf>,
+    /// Write all outputs by name to this .npz file
+    #[arg(long, value_name = "Y.npz")]
+    pub outputs: Option<PathBuf>,
+    /// Where to run
+    #[arg(long, value_enum, default_value_t = Device::Reference)]
+    pub device: Device,
+    /// Numbers for the model's free sizes; 4k, 1M, 2G and 4Ki, 1Mi, 2Gi are understood
+    #[arg(long, value_name = "NAME=SIZE,…", value_delimiter = ',')]
+    pub sizes: Vec<SizeBinding>,
+    /// Element type of a gallery graph: f32, f16, bf16 or f64
+    #[arg(long, value_name = "TYPE", value_parser = float_type)]
+    pub dtype: Option<DType>,
+    /// Seed of random inputs
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    pub seed: u64,
+    /// How the reference reads floats
+    #[arg(long, value_enum, default_value_t = ReadingName::Exact)]
+    pub reading: ReadingName,
+    /// Print no summary
+    #[arg(long, short, conflicts_with = "json")]
+    pub quiet: bool,
+    /// Print the summary as JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// List the graphs of the gallery
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  fuseline gallery
+  fuseline gallery --json
+  fuseline run gallery:swiglu --dtype f16")]
+pub struct Gallery {
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Where a model runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Device {
+    /// the reference interpreter: the meaning of the model in f64; exact and slow
+    Reference,
+}
+
+impl Device {
+    pub fn name(self) -> &'static str {
+        match self {
+            Device::Reference => "reference",
+        }
+    }
+}
+
+/// How the reference reads floats.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum ReadingName {
+    /// f64 inside, rounded where the model says so and at the outputs
+    Exact,
+    /// every result rounded to its element type
+    Rounded,
+}
+
+impl ReadingName {
+    pub fn name(self) -> &'static str {
+        match self {
+            ReadingName::Exact => "exact",
+            ReadingName::Rounded => "rounded",
+        }
+    }
+
+    pub fn reading(self) -> Reading {
+        match self {
+            ReadingName::Exact => Reading::Exact,
+            ReadingName::Rounded => Reading::Rounded,
+        }
+    }
+}
+
+/// Which model is meant.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ModelName {
+    Gallery(String),
+    File(PathBuf),
+}
+
+impl FromStr for ModelName {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<ModelName, String> {
+        match text.strip_prefix("gallery:") {
+            Some("") => Err("a name must follow gallery: (`fuseline gallery` lists them)".into()),
+            Some(name) => Ok(ModelName::Gallery(name.into())),
+            None if text.is_empty() => Err("the path is empty".into()),
+            None => Ok(ModelName::File(text.into())),
+        }
+    }
+}
+
+/// A number for a free size.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SizeBinding {
+    pub name: String,
+    pub size: i64,
+}
+
+impl FromStr for SizeBinding {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<SizeBinding, String> {
+        let (name, size) =
+            text.rsplit_once('=').ok_or("a size is given as NAME=SIZE, such as batch=1 (several: batch=1,seq=128)")?;
+        let name = name.trim();
+        if name.is_empty() {
+            return Err("the name before = is missing".into());
+        }
+        Ok(SizeBinding { name: name.into(), size: parse_size(size.trim())? })
+    }
+}
+
+/// A size with an optional suffix: `128`, `4k`, `1M`, `2G`, or in powers of two `4Ki`, `1Mi`, `2Gi`.
+fn parse_size(text: &str) -> Result<i64, String> {
+    let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
+    let factor = match &text[digits.len()..] {
+        "" => 1,
+        "k" | "K" => 1_000,
+        "M" => 1_000_000,
+        "G" => 1_000_000_000,
+        "Ki" | "ki" => 1 << 10,
+        "Mi" => 1 << 20,
+        "Gi" => 1 << 30,
+        suffix => return Err(format!("the suffix {suffix} is unknown; use k, M, G, Ki, Mi or Gi")),
+    };
+    let number: i64 = digits.parse().map_err(|_| format!("\"{text}\" is not a size"))?;
+    if number < 0 {
+        return Err(format!("the size {number} is below zero"));
+    }
+    number.checked_mul(factor).ok_or_else(|| format!("the size {text} does not fit into 64 bits"))
+}
+
+fn float_type(text: &str) -> Result<DType, String> {
+    DType::from_name(text).filter(|d| d.is_float()).ok_or_else(|| "wanted: f32, f16, bf16 or f64".into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_command_line_is_well_formed() {
+        use clap::CommandFactory;
+        Arguments::command().debug_assert();
+    }
+
+    #[test]
+    fn sizes_have_suffixes() {
+        assert_eq!(parse_size("128"), Ok(128));
+        assert_eq!(parse_size("4k"), Ok(4000));
+        assert_eq!(parse_size("1Mi"), Ok(1 << 20));
+        assert!(parse_size("").is_err() && parse_size("-1").is_err() && parse_size("1T").is_err());
+        assert!(parse_size("9999999999G").is_err());
+        assert_eq!("a=b=3".parse::<SizeBinding>().unwrap(), SizeBinding { name: "a=b".into(), size: 3 });
+        assert!("n".parse::<SizeBinding>().is_err() && "=3".parse::<SizeBinding>().is_err());
+    }
+}

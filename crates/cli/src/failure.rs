@@ -1,0 +1,101 @@
+//! What goes wrong, told in one block: what, where, why, and what would help.
+
+use std::fmt::Write as _;
+use std::io;
+use std::process::ExitCode;
+
+use anstyle::{AnsiColor, Style};
+use fuseline::error::{Error, Kind};
+
+/// Why a command ended without doing its work.
+#[derive(Debug)]
+pub enum Failure {
+    /// the work itself
+    Work {
+        error: Error,
+        /// what the user can do, where the command knows better than the kind of error
+        help: Option<String>,
+    },
+    /// standard output cannot be written
+    Output(io::Error),
+}
+
+/// The result of a command.
+pub type Outcome = Result<(), Failure>;
+
+impl From<Error> for Failure {
+    fn from(error: Error) -> Failure {
+        Failure::Work { error, help: None }
+    }
+}
+
+impl Failure {
+    /// An error with its remedy.
+    pub fn with_help(error: Error, help: impl Into<String>) -> Failure {
+        Failure::Work { error, help: Some(help.into()) }
+    }
+
+    /// Tells the failure on standard error, and gives the exit status.
+    pub fn report(&self) -> ExitCode {
+        match self {
+            // Whoever reads our output has seen enough: not a failure.
+            Failure::Output(error) if error.kind() == io::ErrorKind::BrokenPipe => ExitCode::SUCCESS,
+            Failure::Output(error) => {
+                anstream::eprintln!("error: cannot write to standard output: {error}");
+                ExitCode::from(1)
+            }
+            Failure::Work { error, help } => {
+                anstream::eprint!("{}", block(error, help.as_deref()));
+                ExitCode::from(status(error.kind()))
+            }
+        }
+    }
+}
+
+/// 2 where the request was wrong, 1 where the work failed.
+fn status(kind: Kind) -> u8 {
+    match kind {
+        Kind::Invalid | Kind::NeedsValue => 2,
+        Kind::Unsupported | Kind::Limit | Kind::Bug => 1,
+    }
+}
+
+fn block(error: &Error, help: Option<&str>) -> String {
+    let red = Style::new().bold().fg_color(Some(AnsiColor::Red.into()));
+    let bold = Style::new().bold();
+    let mut text = format!("{red}error:{red:#} {}\n", error.message());
+    let mut line = |label: &str, words: &str| {
+        writeln!(text, "  {bold}{label}:{bold:#} {words}").expect("writing to a string succeeds");
+    };
+    if !error.path().is_empty() {
+        line("where", &error.path().join(" › "));
+    }
+    line("why", why(error.kind()));
+    let needs = error.needs();
+    match help {
+        Some(help) => line("help", help),
+        None if !needs.is_empty() => line("help", &format!("give values of {} with --inputs", needs.join(", "))),
+        None => line("help", default_help(error.kind())),
+    }
+    text
+}
+
+fn why(kind: Kind) -> &'static str {
+    match kind {
+        Kind::Invalid => "the input does not fit",
+        Kind::Unsupported => "Fuseline does not do this yet; the model itself may be right",
+        Kind::NeedsValue => "the structure of the model hangs on values or sizes that are not known or do not agree",
+        Kind::Limit => "a limit for untrusted models was reached",
+        Kind::Bug => "an invariant of Fuseline does not hold",
+    }
+}
+
+fn default_help(kind: Kind) -> &'static str {
+    match kind {
+        Kind::Invalid => "check the place named above; `fuseline inspect MODEL` shows what the model takes",
+        Kind::Unsupported => "docs/adding-an-op.md shows how an operator is added",
+        Kind::NeedsValue => "give inputs whose sizes agree, with --inputs or --sizes",
+        Kind::Limit => "try smaller sizes",
+        Kind::Bug => "please report it together with the model and the command",
+    }
+}

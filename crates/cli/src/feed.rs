@@ -1,0 +1,182 @@
+//! The inputs of a run: from a file, and random where the file has none.
+
+use std::path::Path;
+
+use fuseline::error::{Context, Error, Result};
+use fuseline::reference::{Limits, philox};
+use fuseline::tensor::{DType, Env, Literal, Shape, Symbol, TensorType};
+use fuseline_frontend::Tensors;
+use fuseline_frontend::npz::{ReadOptions, read_npz};
+use fuseline_frontend::onnx::import::Port;
+
+use crate::failure::Failure;
+use crate::model::{Model, type_text};
+
+/// What goes into a run.
+#[derive(Debug)]
+pub struct Feed {
+    /// all inputs, in the model's order
+    pub tensors: Tensors,
+    /// the names of those that are random
+    pub random: Vec<String>,
+    /// free sizes that nobody gave, with what was taken
+    pub assumed: Vec<(String, i64)>,
+}
+
+/// Puts the inputs together: those of the file, which must fit, and random ones for the rest.
+pub fn assemble(model: &Model, file: Option<&Path>, mut env: Env, seed: u64) -> Result<Feed, Failure> {
+    let ports = &model.signature.inputs;
+    let given = match file {
+        Some(path) => read(ports, path)?,
+        None => Tensors::new(),
+    };
+    for port in ports {
+        if let (Some(tensor), Some(path)) = (given.get(&port.name), file) {
+            check(port, tensor, &mut env).map_err(|mut failure| {
+                if let Failure::Work { error, .. } = &mut failure {
+                    *error = error.clone().at(format!("input \"{}\"", port.name)).at(path.display().to_string());
+                }
+                failure
+            })?;
+        }
+    }
+    let mut feed = Feed { tensors: Tensors::new(), random: Vec::new(), assumed: Vec::new() };
+    let mut budget = Limits::default().bytes;
+    for (stream, port) in ports.iter().enumerate() {
+        let tensor = match given.get(&port.name) {
+            Some(tensor) => tensor.clone(),
+            None => {
+                let shape = port.shape.as_ref().ok_or_else(|| {
+                    let error = Error::invalid(format!(
+                        "input \"{}\" has no value, and the model does not even declare its number of axes",
+                        port.name
+                    ));
+                    Failure::with_help(error, "give it with --inputs X.npz")
+                })?;
+                assume_sizes(model, shape, &mut env, &mut feed.assumed);
+                feed.random.push(port.name.clone());
+                let sizes = shape.eval(&env).at(|| format!("input \"{}\"", port.name))?;
+                random(port.dtype, sizes, seed, stream as u64, &mut budget)
+                    .at(|| format!("random input \"{}\"", port.name))?
+            }
+        };
+        feed.tensors.insert(port.name.clone(), tensor);
+    }
+    Ok(feed)
+}
+
+fn read(ports: &[Port], path: &Path) -> Result<Tensors, Failure> {
+    let expected = |name: &str| ports.iter().find(|p| p.name == name).map(|p| p.dtype);
+    let given = read_npz(path, &ReadOptions { expected: &expected, ..ReadOptions::default() })?;
+    if let Some(unknown) = given.keys().find(|name| !ports.iter().any(|p| p.name == **name)) {
+        let names: Vec<&str> = ports.iter().map(|p| p.name.as_str()).collect();
+        let error =
+            Error::invalid(format!("the model has no input called \"{unknown}\"")).at(path.display().to_string());
+        return Err(Failure::with_help(error, format!("the model's inputs are {}", names.join(", "))));
+    }
+    Ok(given)
+}
+
+/// Whether a tensor is what an input wants; free sizes take the values they meet.
+fn check(port: &Port, tensor: &Literal, env: &mut Env) -> Result<(), Failure> {
+    let found = TensorType::new(tensor.dtype(), tensor.sizes().iter().copied().collect::<Shape>());
+    let refuse = |why: String| Failure::from(Error::invalid(format!("{found} where {why} is wanted")));
+    if tensor.dtype() != port.dtype {
+        let Failure::Work { error, .. } = refuse(type_text(port, &Env::new())) else { unreachable!("made above") };
+        let numpy = numpy_name(port.dtype);
+        return Err(Failure::with_help(error, format!("convert the array, for instance with .astype({numpy})")));
+    }
+    let Some(shape) = &port.shape else { return Ok(()) };
+    if shape.rank() != tensor.sizes().len() {
+        return Err(refuse(type_text(port, env)));
+    }
+    for (dim, size) in shape.dims().iter().zip(tensor.sizes()) {
+        let size = i64::try_from(*size).unwrap_or(i64::MAX);
+        match dim.as_symbol() {
+            Some(symbol) if env.get(symbol).is_none() => {
+                env.bind(symbol.clone(), size);
+            }
+            _ if env.apply(dim).surely_differs(&size.into()) => return Err(refuse(type_text(port, env))),
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
+fn numpy_name(dtype: DType) -> String {
+    match dtype {
+        DType::Bool => "bool".into(),
+        DType::BF16 => "ml_dtypes.bfloat16".into(),
+        _ => {
+            let kind = if dtype.is_float() {
+                "float"
+            } else if dtype.name().starts_with('u') {
+                "uint"
+            } else {
+                "int"
+            };
+            format!("numpy.{kind}{}", dtype.bits())
+        }
+    }
+}
+
+/// Gives a size to every symbol of a shape that has none.
+fn assume_sizes(model: &Model, shape: &Shape, env: &mut Env, assumed: &mut Vec<(String, i64)>) {
+    for dim in shape.dims() {
+        dim.for_each_symbol(&mut |symbol| {
+            if let Symbol::Name(name) = symbol
+                && env.get(symbol).is_none()
+            {
+                let size = model.default_size(name);
+                env.bind(symbol.clone(), size);
+                assumed.push((name.to_string(), size));
+            }
+        });
+    }
+}
+
+/// Random elements of a type: the same for the same seed and stream, wherever they are made.
+fn random(dtype: DType, sizes: Vec<usize>, seed: u64, stream: u64, budget: &mut u64) -> Result<Literal> {
+    let count: usize = sizes.iter().product();
+    let wanted = count as u64 * 8;
+    *budget = budget.checked_sub(wanted).ok_or_else(|| {
+        let limit = Limits::default().bytes;
+        Error::limit(format!("{wanted} bytes while it is made (the limit for all inputs is {limit})"))
+    })?;
+    let word = |k: usize| philox::word(seed, stream, k as u64);
+    if dtype.is_float() {
+        let values: Vec<f64> = (0..count).map(|k| normal(word(2 * k), word(2 * k + 1))).collect();
+        return Literal::from_f64s(dtype, sizes, &values);
+    }
+    let integer = |k: usize| match dtype {
+        DType::I8 | DType::U8 => i64::from(word(k) >> 24), // wraps to the type's range
+        _ => i64::from(word(k) >> 31),
+    };
+    Literal::from_ints(dtype, sizes, &(0..count).map(integer).collect::<Vec<_>>())
+}
+
+/// A normally distributed number from two random words (Box and Muller).
+fn normal(a: u32, b: u32) -> f64 {
+    let unit = |word: u32| (f64::from(word) + 0.5) / 4_294_967_296.0;
+    (-2.0 * unit(a).ln()).sqrt() * (std::f64::consts::TAU * unit(b)).cos()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn random_tensors_repeat_and_have_their_distribution() {
+        let draw = |dtype, seed| random(dtype, vec![10_000], seed, 3, &mut (1 << 20)).unwrap();
+        assert_eq!(draw(DType::F32, 1), draw(DType::F32, 1));
+        assert_ne!(draw(DType::F32, 1), draw(DType::F32, 2));
+        let values = draw(DType::F64, 1).to_f64s();
+        let mean = values.iter().sum::<f64>() / 10_000.0;
+        let variance = values.iter().map(|x| x * x).sum::<f64>() / 10_000.0;
+        assert!(mean.abs() < 0.05 && (variance - 1.0).abs() < 0.05, "{mean} {variance}");
+        let bytes = draw(DType::I8, 1).to_ints();
+        assert_eq!((bytes.iter().min(), bytes.iter().max()), (Some(&-128), Some(&127)));
+        assert!(draw(DType::I64, 1).to_ints().iter().all(|n| [0, 1].contains(n)));
+        assert!(random(DType::F32, vec![10_000], 0, 0, &mut 100).is_err());
+    }
+}

@@ -1,0 +1,168 @@
+//! `fuseline run`: a model's outputs for given or random inputs.
+
+use std::time::Instant;
+
+use fuseline::reference::{Limits, Options};
+use fuseline::tensor::Literal;
+use fuseline_frontend::npz::{Compression, write_npz};
+use serde_json::{Value, json};
+
+use crate::arguments::Run;
+use crate::failure::Outcome;
+use crate::feed::{self, Feed};
+use crate::model::Model;
+use crate::quantity;
+use crate::screen::{self, Side, Table};
+use crate::waiting::Waiting;
+
+/// Runs a model.
+pub fn run(arguments: &Run) -> Outcome {
+    let model = Model::open(&arguments.model, arguments.dtype)?;
+    let env = model.bind_sizes(&arguments.sizes)?;
+    let feed = feed::assemble(&model, arguments.inputs.as_deref(), env, arguments.seed)?;
+    tell_assumptions(&feed, arguments.seed);
+    let options = Options { reading: arguments.reading.reading(), limits: Limits::default() };
+    let start = Instant::now();
+    let outputs = {
+        let _waiting = Waiting::for_(&format!("running {}", model.name));
+        model.evaluate(&feed.tensors, &options)?
+    };
+    let seconds = start.elapsed().as_secs_f64();
+    if let Some(path) = &arguments.outputs {
+        let named = outputs.iter().map(|(name, literal)| (name.as_str(), literal));
+        write_npz(path, named, Compression::Stored)?;
+    }
+    if arguments.quiet {
+        return Ok(());
+    }
+    let summaries: Vec<Summary> = outputs.iter().map(|(name, literal)| Summary::of(name, literal)).collect();
+    if arguments.json {
+        return screen::print_json(&to_json(&model, arguments, &feed, &summaries));
+    }
+    anstream::eprintln!("ran on {} in {} s", arguments.device.name(), quantity::significant(seconds));
+    screen::print(&to_table(&summaries).text())
+}
+
+fn tell_assumptions(feed: &Feed, seed: u64) {
+    if !feed.assumed.is_empty() {
+        let sizes: Vec<String> = feed.assumed.iter().map(|(name, size)| format!("{name}={size}")).collect();
+        anstream::eprintln!("note: free sizes taken as {} (choose them with --sizes)", sizes.join(","));
+    }
+    for name in &feed.random {
+        let ty = feed.tensors[name].ty();
+        anstream::eprintln!("note: input {name} is random: {ty}, seed {seed}");
+    }
+}
+
+/// What an output looks like.
+struct Summary<'a> {
+    name: &'a str,
+    literal: &'a Literal,
+    nans: usize,
+    infinities: usize,
+    /// smallest, mean and largest of what is a number
+    range: Option<(f64, f64, f64)>,
+}
+
+impl<'a> Summary<'a> {
+    fn of(name: &'a str, literal: &'a Literal) -> Summary<'a> {
+        let mut summary = Summary { name, literal, nans: 0, infinities: 0, range: None };
+        let mut sum = 0.0;
+        for x in (0..literal.count()).map(|k| literal.float(k)) {
+            if x.is_nan() {
+                summary.nans += 1;
+                continue;
+            }
+            summary.infinities += usize::from(x.is_infinite());
+            sum += x;
+            let (low, _, high) = summary.range.unwrap_or((x, x, x));
+            summary.range = Some((low.min(x), 0.0, high.max(x)));
+        }
+        if let Some((_, mean, _)) = &mut summary.range {
+            *mean = sum / (literal.count() - summary.nans) as f64;
+        }
+        summary
+    }
+}
+
+fn to_table(summaries: &[Summary<'_>]) -> Table {
+    let columns = ["min", "mean", "max", ""].map(|name| (name, Side::Right));
+    let mut table = Table::new(&[&[("output", Side::Left), ("type", Side::Left)], &columns[..]].concat());
+    for summary in summaries {
+        let mut cells = vec![summary.name.to_string(), summary.literal.ty().to_string()];
+        match summary.range {
+            Some((low, mean, high)) => cells.extend([low, mean, high].map(number)),
+            None => cells.extend(["–", "–", "–"].map(String::from)),
+        }
+        if summary.literal.count() == 0 {
+            cells.push("empty".into());
+        } else if summary.nans > 0 {
+            cells.push(format!("{} NaN", summary.nans));
+        }
+        table.row(cells);
+    }
+    table
+}
+
+/// Six significant digits, without trailing zeros.
+fn number(x: f64) -> String {
+    if x == 0.0 || !x.is_finite() {
+        return format!("{x}");
+    }
+    let exponent = x.abs().log10().floor() as i32;
+    if !(-4..9).contains(&exponent) {
+        return format!("{x:.5e}");
+    }
+    let text = format!("{x:.*}", usize::try_from(5 - exponent).unwrap_or(0));
+    if text.contains('.') { text.trim_end_matches('0').trim_end_matches('.').to_string() } else { text }
+}
+
+fn to_json(model: &Model, arguments: &Run, feed: &Feed, summaries: &[Summary<'_>]) -> Value {
+    let inputs = feed.tensors.iter().map(|(name, literal)| {
+        let source = if feed.random.contains(name) { "random" } else { "file" };
+        json!({ "name": name, "dtype": literal.dtype().name(), "shape": literal.sizes(), "source": source })
+    });
+    let outputs = summaries.iter().map(|s| {
+        json!({
+            "name": s.name,
+            "dtype": s.literal.dtype().name(),
+            "shape": s.literal.sizes(),
+            "min": s.range.map(|r| r.0),
+            "mean": s.range.map(|r| r.1),
+            "max": s.range.map(|r| r.2),
+            "nan": s.nans,
+            "infinite": s.infinities,
+        })
+    });
+    json!({
+        "model": model.name,
+        "device": arguments.device.name(),
+        "reading": arguments.reading.name(),
+        "seed": arguments.seed,
+        "inputs": inputs.collect::<Vec<_>>(),
+        "outputs": outputs.collect::<Vec<_>>(),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_are_short() {
+        assert_eq!(number(0.0), "0");
+        assert_eq!(number(1.0), "1");
+        assert_eq!(number(-0.123456789), "-0.123457");
+        assert_eq!(number(123456.0), "123456");
+        assert_eq!(number(1e-9), "1.00000e-9");
+        assert_eq!(number(f64::INFINITY), "inf");
+    }
+
+    #[test]
+    fn a_summary_looks_past_nan() {
+        let literal = Literal::f32s(&[1.0, f32::NAN, 3.0]);
+        let summary = Summary::of("y", &literal);
+        assert_eq!((summary.range, summary.nans), (Some((1.0, 2.0, 3.0)), 1));
+        assert_eq!(Summary::of("y", &Literal::f32s(&[])).range, None);
+    }
+}

@@ -1,0 +1,101 @@
+//! Standard output: text at once, tables with aligned columns.
+
+use std::fmt::Write as _;
+use std::io::Write as _;
+
+use anstyle::Style;
+
+use crate::failure::{Failure, Outcome};
+
+/// Writes a whole report; colours vanish where they are not wanted.
+pub fn print(report: &str) -> Outcome {
+    let mut out = anstream::stdout().lock();
+    out.write_all(report.as_bytes()).and_then(|()| out.flush()).map_err(Failure::Output)
+}
+
+/// Writes a JSON value, indented.
+pub fn print_json(value: &serde_json::Value) -> Outcome {
+    let text = serde_json::to_string_pretty(value).expect("a JSON value can be written");
+    print(&format!("{text}\n"))
+}
+
+/// A heading.
+pub fn heading(text: &str) -> String {
+    let bold = Style::new().bold();
+    format!("{bold}{text}{bold:#}\n")
+}
+
+/// On which side of its column a cell stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Side {
+    Left,
+    Right,
+}
+
+/// Rows of text under a head, indented by two.
+#[derive(Debug)]
+pub struct Table {
+    head: Vec<(&'static str, Side)>,
+    rows: Vec<Vec<String>>,
+}
+
+impl Table {
+    /// A table with these columns; without any head where all names are empty.
+    pub fn new(head: &[(&'static str, Side)]) -> Table {
+        Table { head: head.to_vec(), rows: Vec::new() }
+    }
+
+    /// Adds a row; missing cells are empty.
+    pub fn row(&mut self, cells: Vec<String>) {
+        self.rows.push(cells);
+    }
+
+    /// The lines of the table.
+    pub fn text(&self) -> String {
+        let mut widths: Vec<usize> = self.head.iter().map(|(name, _)| name.chars().count()).collect();
+        for row in &self.rows {
+            for (width, cell) in widths.iter_mut().zip(row) {
+                *width = (*width).max(cell.chars().count());
+            }
+        }
+        let mut text = String::new();
+        if self.head.iter().any(|(name, _)| !name.is_empty()) {
+            let dim = Style::new().dimmed();
+            let names: Vec<String> = self.head.iter().map(|(name, _)| (*name).to_string()).collect();
+            let line = self.line(&names, &widths);
+            writeln!(text, "{dim}{line}{dim:#}").expect("writing to a string succeeds");
+        }
+        for row in &self.rows {
+            text.push_str(&self.line(row, &widths));
+            text.push('\n');
+        }
+        text
+    }
+
+    fn line(&self, cells: &[String], widths: &[usize]) -> String {
+        let mut line = String::new();
+        for (((_, side), width), cell) in self.head.iter().zip(widths).zip(cells) {
+            line.push_str("  ");
+            match side {
+                Side::Left => write!(line, "{cell:<width$}"),
+                Side::Right => write!(line, "{cell:>width$}"),
+            }
+            .expect("writing to a string succeeds");
+        }
+        line.truncate(line.trim_end().len());
+        line
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn columns_are_aligned() {
+        let mut table = Table::new(&[("", Side::Left), ("", Side::Right)]);
+        table.row(vec!["x".into(), "1".into()]);
+        table.row(vec!["größe".into(), "23".into()]);
+        assert_eq!(table.text(), "  x       1\n  größe  23\n");
+    }
+}

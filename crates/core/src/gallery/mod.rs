@@ -1,0 +1,53 @@
+//! The gallery: small graphs of the operations that fusion is for, with free sizes and a choice of element type.
+//!
+//! Comes in: a name and an element type. Goes out: a [`Graph`] whose sizes are the symbols that the entry lists, made of
+//! operators of table 3 where there are such, so that a report on it speaks of `LayerNormalization` and `Gelu`.
+//! Never here: data; whoever runs an entry chooses its inputs.
+
+mod elementwise;
+mod sketch;
+
+use crate::error::Result;
+use crate::graph::Graph;
+use crate::tensor::DType;
+
+use sketch::Sketch;
+
+/// One graph of the gallery.
+#[derive(Debug)]
+pub struct Entry {
+    /// how it is asked for
+    pub name: &'static str,
+    /// the family it belongs to: 1 elementwise chains … 16 whole sub-layers
+    pub row: u32,
+    /// what it computes
+    pub doc: &'static str,
+    /// its free sizes, each with the value that is taken where none is given
+    pub sizes: &'static [(&'static str, i64)],
+    draw: fn(&Sketch) -> Result<()>,
+}
+
+/// The files of the gallery.
+static GROUPS: &[&[Entry]] = &[elementwise::ENTRIES];
+
+/// Every entry, row by row.
+pub fn all() -> impl Iterator<Item = &'static Entry> {
+    GROUPS.iter().copied().flatten()
+}
+
+/// The entry with this name.
+pub fn find(name: &str) -> Option<&'static Entry> {
+    all().find(|entry| entry.name == name)
+}
+
+impl Entry {
+    /// The element types that an entry can be made for.
+    pub const DTYPES: &'static [DType] = &[DType::F32, DType::F16, DType::BF16, DType::F64];
+
+    /// The graph, with its float tensors of type `dtype`.
+    pub fn graph(&self, dtype: DType) -> Result<Graph> {
+        let sketch = Sketch::new(self.name, dtype)?;
+        (self.draw)(&sketch)?;
+        sketch.finish()
+    }
+}

@@ -21,7 +21,7 @@ pub enum Failure {
 }
 
 /// The result of a command.
-pub type Outcome = Result<(), Failure>;
+pub type Outcome<T = ()> = Result<T, Failure>;
 
 impl From<Error> for Failure {
     fn from(error: Error) -> Failure {
@@ -33,6 +33,14 @@ impl Failure {
     /// An error with its remedy.
     pub fn with_help(error: Error, help: impl Into<String>) -> Failure {
         Failure::Work { error, help: Some(help.into()) }
+    }
+
+    /// The same failure, seen from one place further out.
+    pub fn at(self, place: impl Into<String>) -> Failure {
+        match self {
+            Failure::Work { error, help } => Failure::Work { error: error.at(place), help },
+            output => output,
+        }
     }
 
     /// Tells the failure on standard error, and gives the exit status.

@@ -9,7 +9,7 @@ use fuseline_frontend::Tensors;
 use fuseline_frontend::npz::{ReadOptions, read_npz};
 use fuseline_frontend::onnx::import::Port;
 
-use crate::failure::Failure;
+use crate::failure::{Failure, Outcome};
 use crate::model::{Model, type_text};
 
 /// What goes into a run.
@@ -24,7 +24,7 @@ pub struct Feed {
 }
 
 /// Puts the inputs together: those of the file, which must fit, and random ones for the rest.
-pub fn assemble(model: &Model, file: Option<&Path>, mut env: Env, seed: u64) -> Result<Feed, Failure> {
+pub fn assemble(model: &Model, file: Option<&Path>, mut env: Env, seed: u64) -> Outcome<Feed> {
     let ports = &model.signature.inputs;
     let given = match file {
         Some(path) => read(ports, path)?,
@@ -32,12 +32,9 @@ pub fn assemble(model: &Model, file: Option<&Path>, mut env: Env, seed: u64) -> 
     };
     for port in ports {
         if let (Some(tensor), Some(path)) = (given.get(&port.name), file) {
-            check(port, tensor, &mut env).map_err(|mut failure| {
-                if let Failure::Work { error, .. } = &mut failure {
-                    *error = error.clone().at(format!("input \"{}\"", port.name)).at(path.display().to_string());
-                }
-                failure
-            })?;
+            let place =
+                |failure: Failure| failure.at(format!("input \"{}\"", port.name)).at(path.display().to_string());
+            check(port, tensor, &mut env).map_err(place)?;
         }
     }
     let mut feed = Feed { tensors: Tensors::new(), random: Vec::new(), assumed: Vec::new() };
@@ -65,7 +62,7 @@ pub fn assemble(model: &Model, file: Option<&Path>, mut env: Env, seed: u64) -> 
     Ok(feed)
 }
 
-fn read(ports: &[Port], path: &Path) -> Result<Tensors, Failure> {
+fn read(ports: &[Port], path: &Path) -> Outcome<Tensors> {
     let expected = |name: &str| ports.iter().find(|p| p.name == name).map(|p| p.dtype);
     let given = read_npz(path, &ReadOptions { expected: &expected, ..ReadOptions::default() })?;
     if let Some(unknown) = given.keys().find(|name| !ports.iter().any(|p| p.name == **name)) {
@@ -78,17 +75,16 @@ fn read(ports: &[Port], path: &Path) -> Result<Tensors, Failure> {
 }
 
 /// Whether a tensor is what an input wants; free sizes take the values they meet.
-fn check(port: &Port, tensor: &Literal, env: &mut Env) -> Result<(), Failure> {
+fn check(port: &Port, tensor: &Literal, env: &mut Env) -> Outcome {
     let found = TensorType::new(tensor.dtype(), tensor.sizes().iter().copied().collect::<Shape>());
-    let refuse = |why: String| Failure::from(Error::invalid(format!("{found} where {why} is wanted")));
+    let refuse = |env: &Env| Error::invalid(format!("{found} where {} is wanted", type_text(port, env)));
     if tensor.dtype() != port.dtype {
-        let Failure::Work { error, .. } = refuse(type_text(port, &Env::new())) else { unreachable!("made above") };
         let numpy = numpy_name(port.dtype);
-        return Err(Failure::with_help(error, format!("convert the array, for instance with .astype({numpy})")));
+        return Err(Failure::with_help(refuse(env), format!("convert the array, for instance by .astype({numpy})")));
     }
     let Some(shape) = &port.shape else { return Ok(()) };
     if shape.rank() != tensor.sizes().len() {
-        return Err(refuse(type_text(port, env)));
+        return Err(refuse(env).into());
     }
     for (dim, size) in shape.dims().iter().zip(tensor.sizes()) {
         let size = i64::try_from(*size).unwrap_or(i64::MAX);
@@ -96,7 +92,7 @@ fn check(port: &Port, tensor: &Literal, env: &mut Env) -> Result<(), Failure> {
             Some(symbol) if env.get(symbol).is_none() => {
                 env.bind(symbol.clone(), size);
             }
-            _ if env.apply(dim).surely_differs(&size.into()) => return Err(refuse(type_text(port, env))),
+            _ if env.apply(dim).surely_differs(&size.into()) => return Err(refuse(env).into()),
             _ => {}
         }
     }

@@ -139,7 +139,7 @@ fn count_nodes(model: &ModelProto) -> Histogram {
             let separator = if domain.is_empty() { "" } else { "." };
             histogram.add(&format!("{domain}{separator}{}", node.op_type));
             for attribute in &node.attribute {
-                graphs.extend(attribute.g.iter());
+                graphs.extend(attribute.g.as_deref());
                 graphs.extend(attribute.graphs.iter());
             }
         }
@@ -166,7 +166,7 @@ impl Inspection<'_> {
         let mut text = heading(&self.model.name);
         writeln!(text, "  {}", self.source()).expect(LINES);
         for (title, ports) in [("Inputs", &self.signature.inputs), ("Outputs", &self.signature.outputs)] {
-            text.push_str(&heading(title));
+            text.push_str(&section(title));
             let mut table = Table::new(&[("", Side::Left), ("", Side::Left)]);
             ports.iter().for_each(|port| table.row(vec![port.name.clone(), type_text(port, &self.env)]));
             text.push_str(&table.text());
@@ -218,7 +218,7 @@ impl Inspection<'_> {
             let saved = saved(total, least).map_or(String::new(), |s| format!(": fusion can save up to {s:.0} %"));
             fact("at least", format!("{}{saved}", bytes_text(&least.bytes())));
         }
-        text.push_str(&heading("Summary"));
+        text.push_str(&section("Summary"));
         text.push_str(&table.text());
     }
 
@@ -228,7 +228,7 @@ impl Inspection<'_> {
     }
 
     fn write_kinds(&self, text: &mut String, footprints: &Bound) {
-        text.push_str(&heading("By operator"));
+        text.push_str(&section("By operator"));
         let columns = ["operations", "bytes", "operations/byte", "share of bytes"].map(|name| (name, Side::Right));
         let mut table = Table::new(&[&[("operator", Side::Left), ("nodes", Side::Right)], &columns[..]].concat());
         for (op, count, footprint) in footprints.by_kind() {
@@ -310,7 +310,7 @@ fn write_heaviest(text: &mut String, footprints: &Bound, top: usize) {
     if heaviest.is_empty() {
         return;
     }
-    text.push_str(&heading("Most traffic"));
+    text.push_str(&section("Most traffic"));
     let columns = ["operations", "bytes", "operations/byte"].map(|name| (name, Side::Right));
     let mut table = Table::new(&[&[("node", Side::Left), ("operator", Side::Left)], &columns[..]].concat());
     for (origin, footprint) in heaviest {
@@ -323,6 +323,11 @@ fn write_heaviest(text: &mut String, footprints: &Bound, top: usize) {
         ]);
     }
     text.push_str(&table.text());
+}
+
+/// A heading after an empty line.
+fn section(title: &str) -> String {
+    format!("\n{}", heading(title))
 }
 
 fn listing(histogram: &Histogram) -> String {

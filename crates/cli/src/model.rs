@@ -12,7 +12,7 @@ use fuseline_frontend::onnx::import::{Pins, Port, Signature};
 use indexmap::IndexSet;
 
 use crate::arguments::{ModelName, SizeBinding};
-use crate::failure::Failure;
+use crate::failure::{Failure, Outcome};
 
 /// An opened model.
 #[derive(Debug)]
@@ -31,7 +31,7 @@ pub enum Content {
 
 impl Model {
     /// Opens a model; an element type may be chosen for gallery graphs only.
-    pub fn open(name: &ModelName, dtype: Option<DType>) -> Result<Model, Failure> {
+    pub fn open(name: &ModelName, dtype: Option<DType>) -> Outcome<Model> {
         match name {
             ModelName::Gallery(name) => {
                 let entry = gallery::find(name).ok_or_else(|| {
@@ -79,7 +79,7 @@ impl Model {
     }
 
     /// The sizes that the user gives; each must be one that the model leaves free, and be given once.
-    pub fn bind_sizes(&self, given: &[SizeBinding]) -> Result<Env, Failure> {
+    pub fn bind_sizes(&self, given: &[SizeBinding]) -> Outcome<Env> {
         let free = self.free_sizes();
         let mut env = Env::new();
         for SizeBinding { name, size } in given {

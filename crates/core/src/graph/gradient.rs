@@ -145,12 +145,11 @@ pub(crate) fn of_view<'b>(view: &View, at: &Adjoint<'_, 'b>) -> std::result::Res
             index.lt(bound).and(index.lt(0i64).not())
         });
         let open = holds.reduce(|a, b| a.and(b)).expect("a guarded view has guards");
-        let zero = summed * 0.0;
         let coordinates: Vec<Tensor<'b>> = map.iter().map(|d| builder.index(d, &shape)).collect();
-        let safe: Vec<Tensor<'b>> = coordinates.iter().map(|c| open.select(*c, *c * 0i64)).collect();
+        let safe: Vec<Tensor<'b>> = coordinates.iter().map(|c| open.select(*c, 0i64)).collect();
         let map = (0..safe.len()).map(|k| Dim::from(Symbol::Read(k as u8))).collect();
         let zeros = builder.scalar(grad.dtype_or_f32(), 0.0).expand(operand);
-        let updates = open.select(summed, zero);
+        let updates = open.select(summed, 0.0);
         return Ok(vec![Some(zeros.scatter(Scatter { combine: Combine::Add, map }, updates, &safe))]);
     };
     let zeros = builder.scalar(grad.dtype_or_f32(), 0.0).expand(operand);

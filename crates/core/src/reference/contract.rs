@@ -90,7 +90,7 @@ impl Loops {
             (b.tables(&spec.b, &self.batch), b.tables(&spec.b, &self.columns), b.tables(&spec.b, &self.depth));
         let mut out = vec![T::default(); self.out_sizes.iter().product()];
         let (mut a_panel, mut b_panel) = (Vec::new(), Vec::new());
-        for batch in 0..out_batch.len() {
+        for (batch, origin) in out_batch.iter().enumerate() {
             for column in (0..out_columns.len()).step_by(PANEL_COLUMNS) {
                 let columns = column..out_columns.len().min(column + PANEL_COLUMNS);
                 b.pack(batch, &b_batch, columns.clone(), &b_columns, &b_depth, &mut b_panel)?;
@@ -98,7 +98,7 @@ impl Loops {
                     let rows = row..out_rows.len().min(row + PANEL_ROWS);
                     a.pack(batch, &a_batch, rows.clone(), &a_rows, &a_depth, &mut a_panel)?;
                     multiply(&a_panel, &b_panel, a_depth.len(), rows.len(), columns.len(), |i, j, sum| {
-                        let at = out_batch[batch] + out_rows[row + i] + out_columns[column + j];
+                        let at = origin + out_rows[row + i] + out_columns[column + j];
                         out[at as usize] = sum;
                     });
                 }

@@ -1,0 +1,236 @@
+//! The command as users see it: output, files, errors and exit status.
+
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+
+use fuseline::tensor::{DType, Literal};
+use fuseline_frontend::npz::{Compression, ReadOptions, read_npz, write_npz};
+use fuseline_frontend::onnx::Message;
+use fuseline_frontend::onnx::schema::{
+    Dimension, DimensionValue, GraphProto, ModelProto, NodeProto, OperatorSetIdProto, TensorShapeProto,
+    TensorTypeProto, TypeProto, TypeValue, ValueInfoProto,
+};
+
+fn fuseline(arguments: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_fuseline")).args(arguments).output().unwrap()
+}
+
+fn text(bytes: &[u8]) -> &str {
+    std::str::from_utf8(bytes).unwrap()
+}
+
+/// Standard output of a command that must succeed.
+fn stdout(arguments: &[&str]) -> String {
+    let done = fuseline(arguments);
+    assert!(done.status.success(), "{arguments:?}: {}", text(&done.stderr));
+    text(&done.stdout).to_string()
+}
+
+/// Exit status and standard error of a command that must fail, and must not panic.
+fn failure(arguments: &[&str]) -> (i32, String) {
+    let done = fuseline(arguments);
+    let message = text(&done.stderr).to_string();
+    assert!(!done.status.success() && !message.contains("panicked"), "{arguments:?}: {message}");
+    (done.status.code().unwrap(), message)
+}
+
+fn json(arguments: &[&str]) -> serde_json::Value {
+    serde_json::from_str(&stdout(arguments)).unwrap()
+}
+
+/// `y = a + b` for vectors of a free length.
+fn write_addition(path: &Path, op: &str) {
+    let port = |name: &str| {
+        let dim = Dimension { value: Some(DimensionValue::DimParam("n".into())), ..Default::default() };
+        let shape = Some(TensorShapeProto { dim: vec![dim] });
+        let tensor = TypeValue::TensorType(TensorTypeProto { elem_type: 1, shape });
+        let ty = Some(TypeProto { value: Some(tensor), ..Default::default() });
+        ValueInfoProto { name: name.into(), r#type: ty, ..Default::default() }
+    };
+    let node = NodeProto {
+        input: vec!["a".into(), "b".into()],
+        output: vec!["y".into()],
+        name: "sum".into(),
+        op_type: op.into(),
+        ..Default::default()
+    };
+    let graph = GraphProto {
+        name: "addition".into(),
+        node: vec![node],
+        input: vec![port("a"), port("b")],
+        output: vec![port("y")],
+        ..Default::default()
+    };
+    let model = ModelProto {
+        ir_version: 8,
+        opset_import: vec![OperatorSetIdProto { domain: String::new(), version: 17 }],
+        graph: Some(graph),
+        ..Default::default()
+    };
+    std::fs::write(path, model.encode_to_vec()).unwrap();
+}
+
+fn write(path: &Path, arrays: &[(&str, &Literal)]) {
+    write_npz(path, arrays.iter().copied(), Compression::Stored).unwrap();
+}
+
+#[test]
+fn help_teaches_every_command_by_example() {
+    for command in [&["--help"][..], &["inspect", "--help"], &["run", "--help"], &["gallery", "--help"]] {
+        assert!(
+            stdout(command).contains("fuseline run ") || stdout(command).contains("fuseline inspect "),
+            "{command:?}"
+        );
+    }
+    assert!(stdout(&["--help"]).contains("Exit status:"));
+    assert!(stdout(&["--version"]).starts_with("fuseline "));
+}
+
+#[test]
+fn every_gallery_graph_can_be_inspected() {
+    let list = json(&["gallery", "--json"]);
+    let names: Vec<&str> = list.as_array().unwrap().iter().map(|e| e["name"].as_str().unwrap()).collect();
+    assert!(names.contains(&"add_gelu"));
+    let table = stdout(&["gallery"]);
+    for name in names {
+        assert!(table.contains(name));
+        let shown = stdout(&["inspect", &format!("gallery:{name}")]);
+        assert!(shown.contains("Inputs") && shown.contains("By operator"), "{shown}");
+    }
+}
+
+#[test]
+fn formulae_become_numbers_with_sizes() {
+    let open = json(&["inspect", "gallery:add_gelu", "--json"]);
+    assert_eq!(open["unfused"]["bytes_read"], "12*n");
+    assert_eq!(open["sizes"]["n"], serde_json::Value::Null);
+    let bound = json(&["inspect", "gallery:add_gelu", "--sizes", "n=1M", "--json"]);
+    assert_eq!(bound["unfused"]["bytes_read"], 12_000_000);
+    assert_eq!(bound["unfused"]["bytes_written"], 8_000_000);
+    assert_eq!(bound["at_least"]["bytes_read"], 8_000_000);
+    assert_eq!(bound["inputs"][0]["shape"][0], 1_000_000);
+    let half = json(&["inspect", "gallery:add_gelu", "--sizes", "n=1M", "--dtype", "f16", "--json"]);
+    assert_eq!(half["unfused"]["bytes_read"], 6_000_000);
+}
+
+#[test]
+fn a_run_repeats_for_its_seed() {
+    let run = |seed: &str| stdout(&["run", "gallery:add_gelu", "--sizes", "n=100", "--seed", seed]);
+    assert_eq!(run("1"), run("1"));
+    assert_ne!(run("1"), run("2"));
+    let done = fuseline(&["run", "gallery:add_gelu", "--sizes", "n=100", "--seed", "7", "--quiet"]);
+    assert!(done.stdout.is_empty());
+    assert!(text(&done.stderr).contains("input x is random: f32[100], seed 7"), "{}", text(&done.stderr));
+}
+
+#[test]
+fn a_file_of_inputs_gives_a_file_of_outputs() {
+    let folder = tempfile::tempdir().unwrap();
+    let place = |name: &str| folder.path().join(name);
+    write_addition(&place("add.onnx"), "Add");
+    let (a, b) = (Literal::f32s(&[1.0, 2.0]), Literal::f32s(&[10.0, 20.0]));
+    write(&place("x.npz"), &[("b", &b), ("a", &a)]);
+    let paths = ["add.onnx", "x.npz", "y.npz"].map(|n| place(n).display().to_string());
+    let summary = json(&["run", &paths[0], "--inputs", &paths[1], "--outputs", &paths[2], "--json"]);
+    assert_eq!(summary["outputs"][0]["mean"], 16.5);
+    assert_eq!(summary["inputs"][1]["source"], "file");
+    let outputs = read_npz(place("y.npz"), &ReadOptions::default()).unwrap();
+    assert_eq!(outputs["y"], Literal::f32s(&[11.0, 22.0]));
+
+    // What the file lacks is random, of the size that the file shows.
+    write(&place("x.npz"), &[("a", &a)]);
+    let done = fuseline(&["run", &paths[0], "--inputs", &paths[1]]);
+    assert!(text(&done.stderr).contains("input b is random: f32[2], seed 0"), "{}", text(&done.stderr));
+    let shown = stdout(&["inspect", &paths[0]]);
+    assert!(shown.contains("f32[n]") && shown.contains("opset 17") && shown.contains("Add 1"), "{shown}");
+}
+
+#[test]
+fn inputs_that_do_not_fit_are_refused_with_their_place() {
+    let folder = tempfile::tempdir().unwrap();
+    let place = |name: &str| folder.path().join(name);
+    write_addition(&place("add.onnx"), "Add");
+    let paths = ["add.onnx", "x.npz"].map(|n| place(n).display().to_string());
+    let refused = |arrays: &[(&str, &Literal)]| {
+        write(&place("x.npz"), arrays);
+        failure(&["run", &paths[0], "--inputs", &paths[1]])
+    };
+    let (two, three) = (Literal::f32s(&[1.0, 2.0]), Literal::f32s(&[1.0, 2.0, 3.0]));
+    let (status, message) = refused(&[("a", &two), ("c", &two)]);
+    assert!(
+        status == 2 && message.contains("no input called \"c\"") && message.contains("inputs are a, b"),
+        "{message}"
+    );
+    let (status, message) = refused(&[("a", &two), ("b", &three)]);
+    assert!(status == 2 && message.contains("f32[3] where f32[2] is wanted") && message.contains("x.npz"), "{message}");
+    let double = Literal::from_f64s(DType::F64, [2], &[1.0, 2.0]).unwrap();
+    let (status, message) = refused(&[("a", &double)]);
+    assert!(status == 2 && message.contains("numpy.float32"), "{message}");
+    let (status, message) = refused(&[("a", &two.reshaped([1, 2]).unwrap())]);
+    assert!(status == 2 && message.contains("f32[1, 2] where f32[n] is wanted"), "{message}");
+}
+
+#[test]
+fn errors_say_what_where_why_and_what_would_help() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("strange.onnx");
+    write_addition(&path, "NoSuchOperator");
+    let path = path.display().to_string();
+    // The model is right as far as anyone knows; the gap is ours.
+    let (status, message) = failure(&["run", &path]);
+    assert_eq!(status, 1, "{message}");
+    for part in ["error:", "NoSuchOperator", "where:", "strange.onnx", "why:", "help:"] {
+        assert!(message.contains(part), "{part}: {message}");
+    }
+    // Inspecting tells what can be told.
+    let done = fuseline(&["inspect", &path]);
+    assert_eq!(done.status.code(), Some(1));
+    assert!(text(&done.stdout).contains("NoSuchOperator 1"), "{}", text(&done.stdout));
+
+    for arguments in [
+        &["run"][..],
+        &["run", "missing.onnx"],
+        &["run", "gallery:nothing"],
+        &["run", "gallery:"],
+        &["run", "gallery:add_gelu", "--sizes", "m=3"],
+        &["run", "gallery:add_gelu", "--sizes", "n=3,n=4"],
+        &["run", "gallery:add_gelu", "--sizes", "n=x"],
+        &["run", "gallery:add_gelu", "--dtype", "i8"],
+        &["run", "gallery:add_gelu", "--device", "abacus"],
+        &["run", "gallery:add_gelu", "--inputs", "missing.npz"],
+        &["run", "gallery:add_gelu", "--sizes", "n=1", "--outputs", "/nowhere/y.npz"],
+        &["run", &path, "--dtype", "f16"],
+    ] {
+        let (status, message) = failure(arguments);
+        assert!(status == 2 && message.contains("error:"), "{arguments:?}: {status} {message}");
+    }
+    let (status, message) = failure(&["run", "gallery:add_gelu", "--sizes", "n=1000G"]);
+    assert!(status == 1 && message.contains("limit"), "{message}");
+}
+
+#[test]
+fn there_are_no_colours_where_nobody_sees_them() {
+    assert!(!stdout(&["inspect", "gallery:add_gelu"]).contains('\x1b'));
+    let colourful = |no_color: Option<&str>| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_fuseline"));
+        command.args(["inspect", "gallery:add_gelu"]).env("CLICOLOR_FORCE", "1").env_remove("NO_COLOR");
+        if let Some(value) = no_color {
+            command.env("NO_COLOR", value).env_remove("CLICOLOR_FORCE");
+        }
+        text(&command.output().unwrap().stdout).contains('\x1b')
+    };
+    assert!(colourful(None) && !colourful(Some("1")));
+}
+
+#[test]
+fn a_reader_that_goes_away_is_not_an_error() {
+    let mut child = Command::new(env!("CARGO_BIN_EXE_fuseline"))
+        .args(["gallery", "--json"])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    drop(child.stdout.take());
+    let done = child.wait_with_output().unwrap();
+    assert!(done.status.success() && done.stderr.is_empty(), "{}", text(&done.stderr));
+}

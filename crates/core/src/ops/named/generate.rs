@@ -31,6 +31,14 @@ pub(super) static OPS: &[NamedOp] = &[
         doc: "the numbers from `start` on in steps of `delta`, before `limit`",
         expand: range,
     },
+    NamedOp {
+        name: "EyeLike",
+        domain: "",
+        since: 9,
+        attributes: &["dtype", "k"],
+        doc: "a matrix of the operand's shape with ones on a diagonal, zeros elsewhere",
+        expand: eye_like,
+    },
 ];
 
 fn constant<'b>(call: &Call<'_, 'b>) -> Result<Vec<Tensor<'b>>> {
@@ -105,4 +113,16 @@ fn known_range<'b>(
     let distance = if step > 0 { &limit - &start } else { &start - &limit };
     let len = distance.max_with(&Dim::int(0)).ceildiv(&Dim::int(step.saturating_abs()));
     Ok(Some((start, len, step)))
+}
+
+fn eye_like<'b>(call: &Call<'_, 'b>) -> Result<Vec<Tensor<'b>>> {
+    let like = call.input(0)?.ty()?;
+    let shape = match like.shape.dims() {
+        [n] => Shape::new([n.clone(), n.clone()]),
+        [_, _] => like.shape,
+        _ => return Err(Error::invalid(format!("EyeLike of {like}, which is no matrix"))),
+    };
+    let dtype = call.dtype("dtype")?.unwrap_or(like.dtype);
+    let offset = call.builder.index(&(Dim::axis(1) - Dim::axis(0)), &shape);
+    Ok(vec![offset.equal(call.int_or("k", 0)?).cast(dtype)])
 }

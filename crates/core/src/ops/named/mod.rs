@@ -19,11 +19,15 @@ mod loss;
 mod matrix;
 mod movement;
 mod normalization;
+mod pad;
 mod pooling;
 mod quantization;
 mod random;
+mod rearrange;
 mod recurrent;
 mod reduction;
+mod scatter;
+mod search;
 mod shape;
 mod slice;
 mod softmax;
@@ -97,11 +101,15 @@ static GROUPS: &[&[NamedOp]] = &[
     matrix::OPS,
     movement::OPS,
     normalization::OPS,
+    pad::OPS,
     pooling::OPS,
     quantization::OPS,
     random::OPS,
+    rearrange::OPS,
     recurrent::OPS,
     reduction::OPS,
+    scatter::OPS,
+    search::OPS,
     shape::OPS,
     slice::OPS,
     softmax::OPS,

@@ -133,7 +133,7 @@ impl Buffer {
                 let convert = |x: i64| if unsigned { x as u64 as f64 } else { x as f64 };
                 out.iter_mut().zip(&values[start..]).for_each(|(o, x)| *o = convert(*x));
             }
-            Data::Literal(literal) => out.iter_mut().enumerate().for_each(|(k, o)| *o = literal.float(start + k)),
+            Data::Literal(literal) => literal.read_f64s(start, out),
             Data::View(v) => {
                 let (values, fill) = (v.base.to_floats(), v.fill.to_f64());
                 let len = out.len();

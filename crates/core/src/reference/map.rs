@@ -1,5 +1,7 @@
 //! Expressions over blocks of elements.
 
+use std::borrow::Cow;
+
 use smallvec::SmallVec;
 
 use super::positions::{advance, coordinates};
@@ -15,6 +17,23 @@ const BLOCK: usize = 1024;
 enum Lanes {
     Float(Vec<f64>),
     Int(Vec<i64>),
+}
+
+impl Lanes {
+    /// The block as floats; the condition of a select counts as 0 or 1.
+    fn as_floats(&self) -> Cow<'_, [f64]> {
+        match self {
+            Lanes::Float(x) => Cow::Borrowed(x),
+            Lanes::Int(x) => Cow::Owned(x.iter().map(|x| *x as f64).collect()),
+        }
+    }
+
+    fn as_ints(&self) -> &[i64] {
+        match self {
+            Lanes::Int(x) => x,
+            Lanes::Float(_) => unreachable!("an integer function has integer operands"),
+        }
+    }
 }
 
 /// The value of an expression at every coordinate of a domain.
@@ -106,37 +125,35 @@ fn read_bits(x: &Lanes, from: DType, to: DType) -> Lanes {
 fn apply(op: Scalar, from: DType, to: DType, operands: &[&Lanes], len: usize, reading: Reading) -> Lanes {
     let def = op.def();
     if from.is_float() {
-        let f = def.float.expect("the type was checked");
-        let lane = |lanes: &Lanes, k: usize| match lanes {
-            Lanes::Float(x) => x[k],
-            Lanes::Int(x) => x[k] as f64, // the condition of a select
-        };
-        let value = |k: usize| {
-            let args: SmallVec<[f64; 3]> = operands.iter().map(|o| lane(o, k)).collect();
-            f(&args)
-        };
-        return match (to.is_float(), reading) {
-            (false, _) => Lanes::Int((0..len).map(|k| value(k) as i64).collect()),
-            (true, Reading::Exact) => Lanes::Float((0..len).map(value).collect()),
-            (true, Reading::Rounded) => Lanes::Float((0..len).map(|k| to.round(value(k))).collect()),
-        };
+        let operands: SmallVec<[Cow<'_, [f64]>; 3]> = operands.iter().map(|o| o.as_floats()).collect();
+        let mut values = each(def.float.expect("the type was checked"), &operands, len, |x| *x);
+        if !to.is_float() {
+            return Lanes::Int(values.into_iter().map(|x| x as i64).collect());
+        }
+        if reading == Reading::Rounded {
+            values.iter_mut().for_each(|x| *x = to.round(*x));
+        }
+        return Lanes::Float(values);
     }
-    let lane = |lanes: &Lanes, k: usize| match lanes {
-        Lanes::Int(x) => widen(from, x[k]),
-        Lanes::Float(_) => unreachable!("an integer function has integer operands"),
-    };
-    if from == DType::Bool {
-        let f = def.bool.expect("the type was checked");
-        let value = |k: usize| {
-            let args: SmallVec<[bool; 3]> = operands.iter().map(|o| lane(o, k) != 0).collect();
-            i64::from(f(&args))
-        };
-        return Lanes::Int((0..len).map(value).collect());
+    let operands: SmallVec<[&[i64]; 3]> = operands.iter().map(|o| o.as_ints()).collect();
+    Lanes::Int(if from == DType::Bool {
+        let values = each(def.bool.expect("the type was checked"), &operands, len, |x| *x != 0);
+        values.into_iter().map(i64::from).collect()
+    } else {
+        let values = each(def.int.expect("the type was checked"), &operands, len, |x| widen(from, *x));
+        values.into_iter().map(|x| to.wrap(x) as i64).collect()
+    })
+}
+
+/// The function at every element of its operands, which `read` converts.
+fn each<S, T>(f: fn(&[T]) -> T, operands: &[impl AsRef<[S]>], len: usize, read: impl Fn(&S) -> T) -> Vec<T> {
+    match operands {
+        [a] => a.as_ref()[..len].iter().map(|a| f(&[read(a)])).collect(),
+        [a, b] => a.as_ref()[..len].iter().zip(b.as_ref()).map(|(a, b)| f(&[read(a), read(b)])).collect(),
+        [c, a, b] => {
+            let pairs = a.as_ref().iter().zip(b.as_ref());
+            c.as_ref()[..len].iter().zip(pairs).map(|(c, (a, b))| f(&[read(c), read(a), read(b)])).collect()
+        }
+        _ => unreachable!("functions of the scalar table take one to three arguments"),
     }
-    let f = def.int.expect("the type was checked");
-    let value = |k: usize| {
-        let args: SmallVec<[i128; 3]> = operands.iter().map(|o| lane(o, k)).collect();
-        to.wrap(f(&args)) as i64
-    };
-    Lanes::Int((0..len).map(value).collect())
 }

@@ -1,5 +1,7 @@
 //! Index maps with numbers in them: from coordinates of a result to positions in a dense operand.
 
+use smallvec::SmallVec;
+
 use crate::error::{Error, Result};
 use crate::ops::prim::View;
 use crate::tensor::{Dim, Env, Symbol};
@@ -64,6 +66,14 @@ impl IndexFn {
             }),
         }
     }
+
+    /// The function along the row through `i`, where it is a sum.
+    fn line(&self, i: &[usize]) -> Option<Line<'_>> {
+        let IndexFn::Sum { offset, parts } = self else { return None };
+        let Some((last, outer)) = parts.split_last() else { return Some(Line { start: *offset, part: None }) };
+        let start = offset + outer.iter().zip(i).map(|(p, i)| p.at(*i)).sum::<i64>();
+        Some(Line { start, part: Some(last) })
+    }
 }
 
 /// The positions that a view reads, and where it does not read.
@@ -113,23 +123,73 @@ impl Positions {
         limit: usize,
         mut f: impl FnMut(usize, Option<usize>),
     ) -> Result<()> {
-        if len == 0 {
-            return Ok(());
-        }
         let mut i = coordinates(start, &self.sizes);
-        for k in 0..len {
-            let open =
-                self.guards.iter().try_fold(true, |open, (g, bound)| Ok(open && (0..*bound).contains(&g.at(&i)?)))?;
-            if open {
-                let position = self.index.at(&i)?;
-                let inside = usize::try_from(position).ok().filter(|p| *p < limit);
-                f(k, Some(inside.ok_or_else(|| outside(&i, position, limit))?));
-            } else {
-                f(k, None);
+        let width = self.sizes.last().copied().unwrap_or(1);
+        let mut k = 0;
+        while k < len {
+            // The rest of a row: only the last coordinate moves.
+            let from = i.last().copied().unwrap_or(0);
+            let count = (width - from).min(len - k);
+            match self.row(&i) {
+                Some(row) => {
+                    for step in 0..count {
+                        let at = from + step;
+                        let open = row.guards.iter().all(|(g, bound)| (0..*bound).contains(&g.at(at)));
+                        let position = open.then(|| row.index.at(at));
+                        let inside = |p: i64| usize::try_from(p).ok().filter(|p| *p < limit);
+                        f(k + step, position.map(|p| inside(p).ok_or_else(|| outside(&i, p, limit))).transpose()?);
+                    }
+                }
+                None => {
+                    let mut i = i.clone();
+                    for step in 0..count {
+                        f(k + step, self.at(&i, limit)?);
+                        advance(&mut i, &self.sizes);
+                    }
+                }
+            }
+            k += count;
+            if let Some(last) = i.last_mut() {
+                *last = width - 1;
             }
             advance(&mut i, &self.sizes);
         }
         Ok(())
+    }
+
+    /// The functions of the last coordinate that index and guards are along one row, where they are sums.
+    fn row(&self, i: &[usize]) -> Option<Row<'_>> {
+        let guards = self.guards.iter().map(|(g, bound)| Some((g.line(i)?, *bound)));
+        Some(Row { index: self.index.line(i)?, guards: guards.collect::<Option<_>>()? })
+    }
+
+    fn at(&self, i: &[usize], limit: usize) -> Result<Option<usize>> {
+        for (guard, bound) in &self.guards {
+            if !(0..*bound).contains(&guard.at(i)?) {
+                return Ok(None);
+            }
+        }
+        let position = self.index.at(i)?;
+        let inside = usize::try_from(position).ok().filter(|p| *p < limit);
+        inside.map(Some).ok_or_else(|| outside(i, position, limit))
+    }
+}
+
+/// Index and guards along one row.
+struct Row<'p> {
+    index: Line<'p>,
+    guards: SmallVec<[(Line<'p>, i64); 4]>,
+}
+
+/// A function of the last coordinate.
+struct Line<'p> {
+    start: i64,
+    part: Option<&'p Part>,
+}
+
+impl Line<'_> {
+    fn at(&self, i: usize) -> i64 {
+        self.start + self.part.map_or(0, |p| p.at(i))
     }
 }
 

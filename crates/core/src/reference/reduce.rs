@@ -1,6 +1,6 @@
 //! Folds over axes.
 
-use super::positions::{advance, row_major};
+use super::positions::row_major;
 use super::{Buffer, Run};
 use crate::error::{Error, Result};
 use crate::ops::Scalar;
@@ -35,7 +35,7 @@ pub(crate) fn eval_reduce(monoid: Monoid, axes: &[usize], x: &Buffer, run: &mut 
         Ok(Buffer::floats(dtype, sizes, out))
     } else {
         let mut out = vec![int_neutral(monoid, dtype); count];
-        for_each_int(x, &strides, |to, value| out[to] = int_fold(monoid, dtype, out[to], value))?;
+        for_each_int(x, &strides, |to, _, value| out[to] = int_fold(monoid, dtype, out[to], value))?;
         Ok(Buffer::ints(dtype, sizes, out))
     }
 }
@@ -158,13 +158,11 @@ fn positions_of_best(monoid: Monoid, axis: usize, strides: &[usize], count: usiz
     } else {
         let mut best = vec![0i64; count];
         let unsigned = x.dtype() == DType::U64;
-        let mut i = vec![0; x.sizes().len()];
-        for_each_int(x, strides, |to, value| {
+        for_each_int(x, strides, |to, i, value| {
             let order = if unsigned { (value as u64).cmp(&(best[to] as u64)) } else { value.cmp(&best[to]) };
             if at[to] < 0 || better(if largest { order } else { order.reverse() }) {
                 (best[to], at[to]) = (value, i[axis] as i64);
             }
-            advance(&mut i, x.sizes());
         })?;
     }
     Ok(at)
@@ -172,29 +170,55 @@ fn positions_of_best(monoid: Monoid, axis: usize, strides: &[usize], count: usiz
 
 /// Calls `f(place in the result, coordinates, element)` in row-major order.
 fn for_each_float(x: &Buffer, strides: &[usize], mut f: impl FnMut(usize, &[usize], f64)) -> Result<()> {
-    let mut i = vec![0; x.sizes().len()];
+    let mut walk = Walk::new(x.sizes(), strides);
     let mut block = vec![0.0; BLOCK];
     for start in (0..x.count()).step_by(BLOCK) {
         let block = &mut block[..BLOCK.min(x.count() - start)];
         x.read_floats(start, block)?;
         for value in block {
-            f(i.iter().zip(strides).map(|(i, s)| i * s).sum(), &i, *value);
-            advance(&mut i, x.sizes());
+            f(walk.to, &walk.i, *value);
+            walk.advance();
         }
     }
     Ok(())
 }
 
-fn for_each_int(x: &Buffer, strides: &[usize], mut f: impl FnMut(usize, i64)) -> Result<()> {
-    let mut i = vec![0; x.sizes().len()];
+fn for_each_int(x: &Buffer, strides: &[usize], mut f: impl FnMut(usize, &[usize], i64)) -> Result<()> {
+    let mut walk = Walk::new(x.sizes(), strides);
     let mut block = vec![0; BLOCK];
     for start in (0..x.count()).step_by(BLOCK) {
         let block = &mut block[..BLOCK.min(x.count() - start)];
         x.read_ints(start, block)?;
         for value in block {
-            f(i.iter().zip(strides).map(|(i, s)| i * s).sum(), *value);
-            advance(&mut i, x.sizes());
+            f(walk.to, &walk.i, *value);
+            walk.advance();
         }
     }
     Ok(())
+}
+
+/// Coordinates in row-major order, and where each leads in the result.
+struct Walk<'a> {
+    i: Vec<usize>,
+    to: usize,
+    sizes: &'a [usize],
+    strides: &'a [usize],
+}
+
+impl<'a> Walk<'a> {
+    fn new(sizes: &'a [usize], strides: &'a [usize]) -> Walk<'a> {
+        Walk { i: vec![0; sizes.len()], to: 0, sizes, strides }
+    }
+
+    fn advance(&mut self) {
+        for axis in (0..self.i.len()).rev() {
+            self.i[axis] += 1;
+            self.to += self.strides[axis];
+            if self.i[axis] < self.sizes[axis] {
+                return;
+            }
+            self.to -= self.strides[axis] * self.sizes[axis];
+            self.i[axis] = 0;
+        }
+    }
 }

@@ -158,15 +158,24 @@ impl Literal {
         }
     }
 
-    /// All elements as floats.
-    pub fn to_f64s(&self) -> Vec<f64> {
+    /// The elements from `start` on as floats.
+    pub fn read_f64s(&self, start: usize, out: &mut [f64]) {
         match self.dtype {
             DType::F32 => {
-                let words = self.bytes.chunks_exact(4);
-                words.map(|b| f64::from(f32::from_le_bytes(b.try_into().expect("chunks of four")))).collect()
+                let words = self.bytes[start * 4..(start + out.len()) * 4].chunks_exact(4);
+                for (o, b) in out.iter_mut().zip(words) {
+                    *o = f64::from(f32::from_le_bytes(b.try_into().expect("chunks of four")));
+                }
             }
-            _ => (0..self.count()).map(|k| self.float(k)).collect(),
+            _ => out.iter_mut().enumerate().for_each(|(k, o)| *o = self.float(start + k)),
         }
+    }
+
+    /// All elements as floats.
+    pub fn to_f64s(&self) -> Vec<f64> {
+        let mut out = vec![0.0; self.count()];
+        self.read_f64s(0, &mut out);
+        out
     }
 
     /// All elements as integers.

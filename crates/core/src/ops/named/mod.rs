@@ -6,6 +6,7 @@
 
 mod activation;
 mod amount;
+mod attention;
 mod attributes;
 mod call;
 mod cast;
@@ -26,6 +27,7 @@ mod random;
 mod rearrange;
 mod recurrent;
 mod reduction;
+mod rotary;
 mod scatter;
 mod search;
 mod shape;
@@ -90,6 +92,7 @@ impl NamedOp {
 /// The files of the table.
 static GROUPS: &[&[NamedOp]] = &[
     activation::OPS,
+    attention::OPS,
     cast::OPS,
     convolution::OPS,
     elementwise::OPS,
@@ -108,6 +111,7 @@ static GROUPS: &[&[NamedOp]] = &[
     rearrange::OPS,
     recurrent::OPS,
     reduction::OPS,
+    rotary::OPS,
     scatter::OPS,
     search::OPS,
     shape::OPS,

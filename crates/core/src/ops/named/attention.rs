@@ -1,29 +1,20 @@
 //! Attention of queries to keys: two contractions joined by a softmax, written so that masks, caches and shared heads
 //! are index maps and scalar expressions.
 
-use super::elementwise::softmax;
+use super::softmax::softmax;
 use super::{Call, NamedOp};
 use crate::error::{Error, Result};
 use crate::graph::{Builder, Tensor};
 use crate::ops::prim::View;
 use crate::tensor::{DType, Dim, Shape};
 
-pub(super) static OPS: &[NamedOp] = &[NamedOp {
-    name: "Attention",
-    domain: "",
-    since: 23,
-    attributes: &[
-        "is_causal",
-        "kv_num_heads",
-        "q_num_heads",
-        "qk_matmul_output_mode",
-        "scale",
-        "softcap",
-        "softmax_precision",
-    ],
-    doc: "scaled dot-product attention, heads shared by groups of queries, with mask, softcap and key/value cache",
-    expand: attention,
-}];
+pub(super) static OPS: &[NamedOp] = &[NamedOp::standard(
+    "Attention",
+    23,
+    &["is_causal", "kv_num_heads", "q_num_heads", "qk_matmul_output_mode", "scale", "softcap", "softmax_precision"],
+    "scaled dot-product attention, heads shared by groups of queries, with mask, softcap and key/value cache",
+    attention,
+)];
 
 /// `[batch, length, heads·size]` as `[batch, heads, length, size]`.
 pub(super) fn split_heads<'b>(x: Tensor<'b>, heads: &Dim) -> Result<Tensor<'b>> {
@@ -129,7 +120,7 @@ fn attention<'b>(call: &Call<'_, 'b>) -> Result<Vec<Tensor<'b>>> {
     let softened = soften(product, call.float_or("softcap", 0.0)?);
     let biased = mask(call, softened, &past_length)?;
     let precision = call.dtype("softmax_precision")?.unwrap_or(biased.dtype()?);
-    let probabilities = softmax(biased.cast(precision), 3)?;
+    let probabilities = softmax(biased.cast(precision), &[3]);
     let y = weigh(probabilities, v)?.cast(q.dtype()?);
 
     let observed = match call.int_or("qk_matmul_output_mode", 0)? {

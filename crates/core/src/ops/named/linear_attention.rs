@@ -4,16 +4,26 @@ use super::time_loop::{Stepped, over_time};
 use super::{Call, NamedOp};
 use crate::error::{Error, Result};
 use crate::graph::Tensor;
+use crate::ops::prim::View;
 use crate::tensor::{DType, Dim};
 
-pub(super) static OPS: &[NamedOp] = &[NamedOp {
-    name: "LinearAttention",
-    domain: "",
-    since: 27,
-    attributes: &["chunk_size", "kv_num_heads", "q_num_heads", "scale", "update_rule"],
-    doc: "linear attention: a loop over time that carries the matrix of keys and values",
-    expand: linear_attention,
-}];
+const ATTRIBUTES: &[&str] = &["chunk_size", "kv_num_heads", "q_num_heads", "scale", "state_window", "update_rule"];
+
+pub(super) static OPS: &[NamedOp] = &[
+    NamedOp::standard(
+        "LinearAttention",
+        27,
+        ATTRIBUTES,
+        "linear attention: a loop over time that carries the matrix of keys and values",
+        linear_attention,
+    ),
+    NamedOp::contributed(
+        "LinearAttention",
+        ATTRIBUTES,
+        "linear attention; query heads may also share one query among several key heads",
+        linear_attention,
+    ),
+];
 
 /// How a step changes the state.
 #[derive(Clone, Copy, Debug)]
@@ -61,13 +71,20 @@ fn heads(call: &Call<'_, '_>, name: &str) -> Result<i64> {
 fn linear_attention<'b>(call: &Call<'_, 'b>) -> Result<Vec<Tensor<'b>>> {
     let rule = Rule::of(call)?;
     let (q_heads, kv_heads) = (heads(call, "q_num_heads")?, heads(call, "kv_num_heads")?);
-    if q_heads % kv_heads != 0 {
-        return Err(Error::invalid(format!("{q_heads} query heads are no multiple of {kv_heads} key heads")));
+    let out_heads = q_heads.max(kv_heads);
+    if out_heads % q_heads != 0 || out_heads % kv_heads != 0 {
+        return Err(Error::invalid(format!("{q_heads} query heads and {kv_heads} key heads do not share evenly")));
     }
-    let (kv, group) = (Dim::int(kv_heads), Dim::int(q_heads / kv_heads));
+    if call.int_or("state_window", 0)? != 0 {
+        return Err(call.unsupported("state_window", call.int_or("state_window", 0)?));
+    }
+    let (kv, group) = (Dim::int(kv_heads), Dim::int(out_heads / kv_heads));
     let q = heads_in_time(call.input(0)?, &Dim::int(q_heads))?;
     let (time, batch, key_size) = (q.dim(0)?, q.dim(1)?, q.dim(3)?);
-    let q = q.reshape(vec![time.clone(), batch.clone(), kv.clone(), group, key_size.clone()]);
+    // Output head `g` of key head `h` reads query head `h·group + g`, or one that several key heads share.
+    let head = (Dim::axis(2) * &group + Dim::axis(3)).floordiv(&Dim::int(out_heads / q_heads));
+    let shape = vec![time.clone(), batch.clone(), kv.clone(), group, key_size.clone()];
+    let q = q.view(View::new(shape.into(), vec![Dim::axis(0), Dim::axis(1), head, Dim::axis(4)]));
     let k = heads_in_time(call.input(1)?, &kv)?;
     let v = heads_in_time(call.input(2)?, &kv)?;
     let value_size = v.dim(3)?;
@@ -109,6 +126,6 @@ fn linear_attention<'b>(call: &Call<'_, 'b>) -> Result<Vec<Tensor<'b>>> {
     };
     let query = call.input(0)?.ty()?;
     let y = (results[1] * scale).permute(&[1, 0, 2, 3, 4]);
-    let y = y.reshape(vec![query.shape[0].clone(), query.shape[1].clone(), value_size * q_heads]);
+    let y = y.reshape(vec![query.shape[0].clone(), query.shape[1].clone(), value_size * out_heads]);
     Ok(vec![y.cast(query.dtype), results[0].cast(state_dtype)])
 }

@@ -12,27 +12,24 @@ use crate::ops::prim::{Guard, View};
 use crate::tensor::{DType, Dim, Shape};
 
 pub(super) static OPS: &[NamedOp] = &[
-    NamedOp {
-        name: "RotaryEmbedding",
-        domain: "",
-        since: 23,
-        attributes: &["interleaved", "num_heads", "rotary_embedding_dim"],
-        doc: "rotary position embedding with tables of cosines and sines",
-        expand: |call| {
+    NamedOp::standard(
+        "RotaryEmbedding",
+        23,
+        &["interleaved", "num_heads", "rotary_embedding_dim"],
+        "rotary position embedding with tables of cosines and sines",
+        |call| {
             let (cos, sin) = (call.input(1)?, call.input(2)?);
             match call.optional(3) {
                 Some(positions) => embed(call, cos.take(0, positions), sin.take(0, positions)),
                 None => embed(call, cos, sin),
             }
         },
-    },
-    NamedOp {
-        name: "RotaryEmbedding",
-        domain: "com.microsoft",
-        since: 1,
-        attributes: &["interleaved", "is_packed_batching", "num_heads", "rotary_embedding_dim", "scale"],
-        doc: "rotary position embedding; a single position is that of the first element",
-        expand: |call| {
+    ),
+    NamedOp::contributed(
+        "RotaryEmbedding",
+        &["interleaved", "is_packed_batching", "num_heads", "rotary_embedding_dim", "scale"],
+        "rotary position embedding; a single position is that of the first element",
+        |call| {
             if call.float_or("scale", 1.0)? != 1.0 {
                 return Err(call.unsupported("scale", call.float_or("scale", 1.0)?));
             }
@@ -44,7 +41,7 @@ pub(super) static OPS: &[NamedOp] = &[
             let positions = positions_from(call.input(1)?.cast(DType::I64), &length)?;
             embed(call, call.input(2)?.take(0, positions), call.input(3)?.take(0, positions))
         },
-    },
+    ),
 ];
 
 /// Positions `[batch, length]`; one number is the position of the first element of every row.

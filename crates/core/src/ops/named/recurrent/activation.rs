@@ -1,6 +1,7 @@
 //! The activation functions that recurrent operators name in their attributes.
 
 use super::super::Call;
+use super::super::activation::{hard_sigmoid, softplus};
 use crate::error::{Error, Result};
 use crate::graph::Tensor;
 
@@ -27,13 +28,12 @@ impl Activation {
             Activation::Tanh => x.tanh(),
             Activation::Sigmoid => x.sigmoid(),
             Activation::Softsign => x / (x.abs() + 1.0),
-            // log(1 + e^x), with the exponent never above zero.
-            Activation::Softplus => x.max(0.0) + (-x.abs()).exp().log1p(),
+            Activation::Softplus => softplus(x),
             Activation::Affine { alpha, beta } => x * alpha + beta,
             Activation::LeakyRelu { alpha } => x.lt(0.0).select(x * alpha, x),
             Activation::ThresholdedRelu { alpha } => x.ge(alpha).select(x, 0.0),
             Activation::ScaledTanh { alpha, beta } => (x * beta).tanh() * alpha,
-            Activation::HardSigmoid { alpha, beta } => (x * alpha + beta).max(0.0).min(1.0),
+            Activation::HardSigmoid { alpha, beta } => hard_sigmoid(x, alpha, beta),
             Activation::Elu { alpha } => x.lt(0.0).select(x.expm1() * alpha, x),
         }
     }

@@ -16,29 +16,27 @@ use crate::ops::prim::Gather;
 use crate::tensor::{DType, Dim, Shape, Symbol};
 
 pub(super) static OPS: &[NamedOp] = &[
-    NamedOp {
-        name: "LSTM",
-        domain: "",
-        since: 1,
-        attributes: &[
+    NamedOp::standard(
+        "LSTM",
+        1,
+        &[
             "activations",
             "activation_alpha",
             "activation_beta",
             "clip",
             "direction",
             "hidden_size",
+            "layout",
+            "output_sequence",
             "input_forget",
-            "layout",
-            "output_sequence",
         ],
-        doc: "a long short-term memory over a sequence: a loop, its input products hoisted",
-        expand: |call| cell::Lstm::new(call).and_then(|cell| run(call, &cell)),
-    },
-    NamedOp {
-        name: "GRU",
-        domain: "",
-        since: 1,
-        attributes: &[
+        "a long short-term memory over a sequence: a loop, its input products hoisted",
+        |call| cell::Lstm::new(call).and_then(|cell| run(call, &cell)),
+    ),
+    NamedOp::standard(
+        "GRU",
+        1,
+        &[
             "activations",
             "activation_alpha",
             "activation_beta",
@@ -46,17 +44,16 @@ pub(super) static OPS: &[NamedOp] = &[
             "direction",
             "hidden_size",
             "layout",
+            "output_sequence",
             "linear_before_reset",
-            "output_sequence",
         ],
-        doc: "gated recurrent units over a sequence: a loop, its input products hoisted",
-        expand: |call| cell::Gru::new(call).and_then(|cell| run(call, &cell)),
-    },
-    NamedOp {
-        name: "RNN",
-        domain: "",
-        since: 1,
-        attributes: &[
+        "gated recurrent units over a sequence: a loop, its input products hoisted",
+        |call| cell::Gru::new(call).and_then(|cell| run(call, &cell)),
+    ),
+    NamedOp::standard(
+        "RNN",
+        1,
+        &[
             "activations",
             "activation_alpha",
             "activation_beta",
@@ -66,9 +63,9 @@ pub(super) static OPS: &[NamedOp] = &[
             "layout",
             "output_sequence",
         ],
-        doc: "a simple recurrent layer over a sequence: a loop, its input products hoisted",
-        expand: |call| cell::Rnn::new(call).and_then(|cell| run(call, &cell)),
-    },
+        "a simple recurrent layer over a sequence: a loop, its input products hoisted",
+        |call| cell::Rnn::new(call).and_then(|cell| run(call, &cell)),
+    ),
 ];
 
 /// What tells the recurrent operators apart.

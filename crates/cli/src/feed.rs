@@ -53,8 +53,8 @@ pub fn assemble(model: &Model, file: Option<&Path>, mut env: Env, seed: u64) -> 
                 assume_sizes(model, shape, &mut env, &mut feed.assumed);
                 feed.random.push(port.name.clone());
                 let sizes = shape.eval(&env).at(|| format!("input \"{}\"", port.name))?;
-                random(port.dtype, sizes, seed, stream as u64, &mut budget)
-                    .at(|| format!("random input \"{}\"", port.name))?
+                let draw = Draw { seed, stream: stream as u64, positive: model.is_positive(&port.name) };
+                random(port.dtype, sizes, draw, &mut budget).at(|| format!("random input \"{}\"", port.name))?
             }
         };
         feed.tensors.insert(port.name.clone(), tensor);
@@ -131,17 +131,27 @@ fn assume_sizes(model: &Model, shape: &Shape, env: &mut Env, assumed: &mut Vec<(
     }
 }
 
+/// Which random numbers are wanted.
+#[derive(Clone, Copy, Debug)]
+struct Draw {
+    seed: u64,
+    stream: u64,
+    /// magnitudes only
+    positive: bool,
+}
+
 /// Random elements of a type: the same for the same seed and stream, wherever they are made.
-fn random(dtype: DType, sizes: Vec<usize>, seed: u64, stream: u64, budget: &mut u64) -> Result<Literal> {
+fn random(dtype: DType, sizes: Vec<usize>, draw: Draw, budget: &mut u64) -> Result<Literal> {
     let count: usize = sizes.iter().product();
     let wanted = count as u64 * 8;
     *budget = budget.checked_sub(wanted).ok_or_else(|| {
         let limit = Limits::default().bytes;
         Error::limit(format!("{wanted} bytes while it is made (the limit for all inputs is {limit})"))
     })?;
-    let word = |k: usize| philox::word(seed, stream, k as u64);
+    let word = |k: usize| philox::word(draw.seed, draw.stream, k as u64);
     if dtype.is_float() {
-        let values: Vec<f64> = (0..count).map(|k| normal(word(2 * k), word(2 * k + 1))).collect();
+        let value = |k: usize| normal(word(2 * k), word(2 * k + 1));
+        let values: Vec<f64> = (0..count).map(|k| if draw.positive { value(k).abs() } else { value(k) }).collect();
         return Literal::from_f64s(dtype, sizes, &values);
     }
     let integer = |k: usize| match dtype {
@@ -163,7 +173,9 @@ mod tests {
 
     #[test]
     fn random_tensors_repeat_and_have_their_distribution() {
-        let draw = |dtype, seed| random(dtype, vec![10_000], seed, 3, &mut (1 << 20)).unwrap();
+        let draw = |dtype, seed| {
+            random(dtype, vec![10_000], Draw { seed, stream: 3, positive: false }, &mut (1 << 20)).unwrap()
+        };
         assert_eq!(draw(DType::F32, 1), draw(DType::F32, 1));
         assert_ne!(draw(DType::F32, 1), draw(DType::F32, 2));
         let values = draw(DType::F64, 1).to_f64s();
@@ -173,6 +185,9 @@ mod tests {
         let bytes = draw(DType::I8, 1).to_ints();
         assert_eq!((bytes.iter().min(), bytes.iter().max()), (Some(&-128), Some(&127)));
         assert!(draw(DType::I64, 1).to_ints().iter().all(|n| [0, 1].contains(n)));
-        assert!(random(DType::F32, vec![10_000], 0, 0, &mut 100).is_err());
+        let positive = Draw { seed: 1, stream: 3, positive: true };
+        let magnitudes = random(DType::F64, vec![10_000], positive, &mut (1 << 20)).unwrap();
+        assert!(magnitudes.to_f64s().iter().all(|x| *x > 0.0));
+        assert!(random(DType::F32, vec![10_000], positive, &mut 100).is_err());
     }
 }

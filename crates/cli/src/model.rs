@@ -64,6 +64,11 @@ impl Model {
         }
     }
 
+    /// Whether an input makes sense only above zero, such as a variance.
+    pub fn is_positive(&self, input: &str) -> bool {
+        matches!(&self.content, Content::Gallery(entry, _) if entry.positive.contains(&input))
+    }
+
     /// The named sizes of the inputs, in their order.
     pub fn free_sizes(&self) -> Vec<String> {
         let mut names = IndexSet::new();

@@ -6,53 +6,51 @@ use crate::error::{Error, Result};
 use crate::graph::Tensor;
 use crate::ops::Number;
 use crate::ops::prim::{Guard, View};
-use crate::tensor::{Dim, Shape};
+use crate::tensor::{DType, Dim, Shape};
+
+/// The attributes of a convolution.
+const CONVOLUTION: &[&str] = &["auto_pad", "dilations", "group", "kernel_shape", "pads", "strides"];
 
 pub(super) static OPS: &[NamedOp] = &[
-    NamedOp {
-        name: "Conv",
-        domain: "",
-        since: 1,
-        attributes: &["auto_pad", "dilations", "group", "kernel_shape", "pads", "strides"],
-        doc: "a contraction of the windows of the input with filters, plus a bias per filter",
-        expand: |call| {
+    NamedOp::standard(
+        "Conv",
+        1,
+        CONVOLUTION,
+        "a contraction of the windows of the input with filters, plus a bias per filter",
+        |call| {
             let y = convolve(call, call.input(0)?, call.input(1)?)?;
             Ok(vec![with_bias(y, call.optional(2))?])
         },
-    },
-    NamedOp {
-        name: "ConvTranspose",
-        domain: "",
-        since: 1,
-        attributes: &[
-            "auto_pad",
-            "dilations",
-            "group",
-            "kernel_shape",
-            "output_padding",
-            "output_shape",
-            "pads",
-            "strides",
-        ],
-        doc: "the gradient of a convolution by its input: every element spreads a filter over the result",
-        expand: |call| {
+    ),
+    NamedOp::standard(
+        "ConvTranspose",
+        1,
+        &["auto_pad", "dilations", "group", "kernel_shape", "output_padding", "output_shape", "pads", "strides"],
+        "the gradient of a convolution by its input: every element spreads a filter over the result",
+        |call| {
             let y = spread(call, call.input(0)?, call.input(1)?)?;
             Ok(vec![with_bias(y, call.optional(2))?])
         },
-    },
-    NamedOp {
-        name: "ConvInteger",
-        domain: "",
-        since: 10,
-        attributes: &["auto_pad", "dilations", "group", "kernel_shape", "pads", "strides"],
-        doc: "a convolution of 8-bit integers less their zero points, in i32",
-        expand: |call| {
+    ),
+    NamedOp::standard(
+        "ConvInteger",
+        10,
+        CONVOLUTION,
+        "a convolution of 8-bit integers less their zero points, in i32",
+        |call| {
             let x = quantization::centred(call.input(0)?, call.optional(2))?;
             let w = call.input(1)?;
             let zero = call.optional(3).map(|z| quantization::along_axis(z, w.rank()?, 0)).transpose()?;
             Ok(vec![convolve(call, x, quantization::centred(w, zero)?)?])
         },
-    },
+    ),
+    NamedOp::standard(
+        "CausalConvWithState",
+        27,
+        &["activation"],
+        "a depthwise convolution over the past, whose last elements are a second result",
+        causal_convolution,
+    ),
 ];
 
 /// Labels of spatial axes: places of windows, elements of windows, and phases of a transposed convolution.
@@ -84,19 +82,35 @@ pub(super) fn convolve<'b>(call: &Call<'_, 'b>, x: Tensor<'b>, w: Tensor<'b>) ->
 
 /// Slides windows over the spatial axes and contracts them with the filters.
 fn contract_windows<'b>(grouped: Grouped<'b>, windows: &[Window]) -> Result<Tensor<'b>> {
+    let lead = grouped.w_labels.len();
+    let is_single = |k: &usize| windows[*k].is_single();
+    let single: Vec<usize> = (0..windows.len()).filter(is_single).map(|k| lead + k).collect();
+    let taps: Vec<char> = (0..windows.len()).filter(|k| !is_single(k)).map(|k| TAPS[k]).collect();
+    let zero = Number::new(grouped.x.dtype()?, 0.0);
+    let x = slide(grouped.x, windows, zero)?;
+    let w = if single.is_empty() { grouped.w } else { grouped.w.remove_axes(&single) };
+    let counts = windows.iter().map(|w| w.count.clone()).collect();
+    Ok(contract_taps(Grouped { x, w, ..grouped }, counts, &taps))
+}
+
+/// Contracts windows, whose places and taps follow the channels, with the filters.
+fn contract_taps<'b>(grouped: Grouped<'b>, counts: Vec<Dim>, taps: &[char]) -> Tensor<'b> {
     let Grouped { x, w, mut x_labels, mut w_labels, mut out_labels, mut out_dims } = grouped;
-    let zero = Number::new(x.dtype()?, 0.0);
-    let lead = w_labels.len();
-    let single: Vec<usize> = (0..windows.len()).filter(|k| windows[*k].is_single()).map(|k| lead + k).collect();
-    let taps: Vec<char> = (0..windows.len()).filter(|k| !windows[*k].is_single()).map(|k| TAPS[k]).collect();
-    x_labels.extend(&PLACES[..windows.len()]);
-    x_labels.extend(&taps);
-    w_labels.extend(&taps);
-    out_labels.extend(&PLACES[..windows.len()]);
-    out_dims.extend(windows.iter().map(|w| w.count.clone()));
-    let w = if single.is_empty() { w } else { w.remove_axes(&single) };
-    let y = slide(x, windows, zero)?.contract(&subscripts(&x_labels, &w_labels, &out_labels), w);
-    Ok(y.reshape(out_dims))
+    let places = &PLACES[..counts.len()];
+    x_labels.extend(places);
+    x_labels.extend(taps);
+    w_labels.extend(taps);
+    out_labels.extend(places);
+    out_dims.extend(counts);
+    x.contract(&subscripts(&x_labels, &w_labels, &out_labels), w).reshape(out_dims)
+}
+
+/// The contraction of windows `[N, C, places…, taps…]` that were gathered one by one with filters `[M, C / group, taps…]`.
+pub(super) fn contract_samples<'b>(call: &Call<'_, 'b>, seen: Tensor<'b>, w: Tensor<'b>) -> Result<Tensor<'b>> {
+    let (xs, ws) = (seen.shape()?, w.shape()?);
+    let rank = ws.rank() - 2;
+    let grouped = split_groups(call, seen, w, &xs, &ws, Filters::First)?;
+    Ok(contract_taps(grouped, xs.dims()[2..2 + rank].to_vec(), &TAPS[..rank]))
 }
 
 fn subscripts(a: &[char], b: &[char], out: &[char]) -> String {
@@ -105,7 +119,7 @@ fn subscripts(a: &[char], b: &[char], out: &[char]) -> String {
 }
 
 /// The number of spatial axes of a convolution; checks the ranks and `kernel_shape`.
-fn spatial_rank(call: &Call<'_, '_>, x: &Shape, w: &Shape) -> Result<usize> {
+pub(super) fn spatial_rank(call: &Call<'_, '_>, x: &Shape, w: &Shape) -> Result<usize> {
     let name = call.op.name;
     if x.rank() < 3 || x.rank() != w.rank() {
         return Err(Error::invalid(format!("{name} of a tensor {x} with filters {w}")));
@@ -187,6 +201,47 @@ pub(super) fn with_bias<'b>(y: Tensor<'b>, bias: Option<Tensor<'b>>) -> Result<T
     let Some(bias) = bias else { return Ok(y) };
     let rank = y.rank()?;
     Ok(y + quantization::along_axis(bias, rank, 1)?)
+}
+
+/// A depthwise convolution in which an element sees itself and those before it; what came before the first element is
+/// `past_state`, or zeros. Results: the convolution, and the past that the next call needs.
+fn causal_convolution<'b>(call: &Call<'_, 'b>) -> Result<Vec<Tensor<'b>>> {
+    let (x, w) = (call.input(0)?, call.input(1)?);
+    let (xs, ws) = (x.shape()?, w.shape()?);
+    let ([_, _, length], [_, _, size]) = (xs.dims(), ws.dims()) else {
+        return Err(Error::invalid(format!("{} of {} with filters {}", call.op.name, x.ty()?, w.ty()?)));
+    };
+    let none = vec![Dim::int(0); 3];
+    let before = vec![Dim::int(0), Dim::int(0), size - 1];
+    let padded = match call.optional(3) {
+        Some(past) => call.builder.concat(&[past, x], 2),
+        None => x.pad(&before, &none, 0.0),
+    };
+    let window = Window {
+        input: length + size - 1,
+        size: size.clone(),
+        stride: 1,
+        dilation: 1,
+        before: Dim::int(0),
+        after: Dim::int(0),
+        count: length.clone(),
+        overhangs: false,
+    };
+    let seen = slide(padded, std::slice::from_ref(&window), Number::new(x.dtype()?, 0.0))?;
+    let y = match window.is_single() {
+        true => seen.contract("ncx,c->ncx", w.remove_axes(&[1, 2])),
+        false => seen.contract("ncxi,ci->ncx", w.remove_axes(&[1])),
+    };
+    let y = with_bias(y, call.optional(2))?;
+    let y = match call.str_or("activation", "none")? {
+        "none" | "" => y,
+        "silu" | "swish" => {
+            let wide = y.cast(if x.dtype()? == DType::F64 { DType::F64 } else { DType::F32 });
+            (wide * wide.sigmoid()).cast(x.dtype()?)
+        }
+        other => return Err(Error::invalid(format!("attribute activation of {} is \"{other}\"", call.op.name))),
+    };
+    Ok(vec![y, padded.slice(2, length.clone(), size - 1, 1)])
 }
 
 /// One spatial axis of a transposed convolution.

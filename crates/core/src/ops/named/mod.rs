@@ -11,6 +11,7 @@ mod attributes;
 mod call;
 mod cast;
 mod convolution;
+mod einsum;
 mod elementwise;
 mod generate;
 mod indexing;
@@ -20,6 +21,7 @@ mod loss;
 mod matrix;
 mod movement;
 mod normalization;
+mod packed;
 mod pad;
 mod pooling;
 mod quantization;
@@ -34,6 +36,7 @@ mod shape;
 mod slice;
 mod softmax;
 mod time_loop;
+mod vision;
 mod windows;
 
 pub use attributes::{Attribute, Attributes};
@@ -95,6 +98,7 @@ static GROUPS: &[&[NamedOp]] = &[
     attention::OPS,
     cast::OPS,
     convolution::OPS,
+    einsum::OPS,
     elementwise::OPS,
     generate::OPS,
     indexing::OPS,
@@ -104,6 +108,7 @@ static GROUPS: &[&[NamedOp]] = &[
     matrix::OPS,
     movement::OPS,
     normalization::OPS,
+    packed::OPS,
     pad::OPS,
     pooling::OPS,
     quantization::OPS,
@@ -117,6 +122,7 @@ static GROUPS: &[&[NamedOp]] = &[
     shape::OPS,
     slice::OPS,
     softmax::OPS,
+    vision::OPS,
 ];
 
 /// Every row, group by group.

@@ -1,56 +1,117 @@
 //! Pools: folds over sliding windows, or over all spatial axes.
 
-use super::windows::{Sliding, Window, kernel_shape, slide};
-use super::{Call, NamedOp};
+use super::windows::{Sliding, Window, kernel_shape, pads, positive, slide};
+use super::{Attribute, Call, NamedOp};
 use crate::error::{Error, Result};
 use crate::graph::Tensor;
 use crate::ops::Number;
-use crate::ops::prim::Monoid;
-use crate::tensor::{DType, Dim, Shape};
+use crate::ops::prim::{Combine, Monoid, Scatter};
+use crate::tensor::{DType, Dim, Shape, Symbol};
 
 pub(super) static OPS: &[NamedOp] = &[
-    NamedOp {
-        name: "MaxPool",
-        domain: "",
-        since: 1,
-        attributes: &["auto_pad", "ceil_mode", "dilations", "kernel_shape", "pads", "storage_order", "strides"],
-        doc: "the largest element of every window, and where it lies",
-        expand: max_pool,
-    },
-    NamedOp {
-        name: "AveragePool",
-        domain: "",
-        since: 1,
-        attributes: &["auto_pad", "ceil_mode", "count_include_pad", "dilations", "kernel_shape", "pads", "strides"],
-        doc: "the mean of every window, of its elements inside of the tensor or of the padded tensor",
-        expand: |call| Ok(vec![average_pool(call, call.input(0)?)?]),
-    },
-    NamedOp {
-        name: "GlobalAveragePool",
-        domain: "",
-        since: 1,
-        attributes: &[],
-        doc: "the mean over all spatial axes, which keep the size 1",
-        expand: |call| {
-            let x = call.input(0)?;
-            Ok(vec![x.mean(&spatial_axes(call, x)?)])
-        },
-    },
-    NamedOp {
-        name: "GlobalMaxPool",
-        domain: "",
-        since: 1,
-        attributes: &[],
-        doc: "the largest element over all spatial axes, which keep the size 1",
-        expand: |call| {
+    NamedOp::standard(
+        "MaxPool",
+        1,
+        &["auto_pad", "ceil_mode", "dilations", "kernel_shape", "pads", "storage_order", "strides"],
+        "the largest element of every window, and where it lies",
+        max_pool,
+    ),
+    NamedOp::standard(
+        "AveragePool",
+        1,
+        &["auto_pad", "ceil_mode", "count_include_pad", "dilations", "kernel_shape", "pads", "strides"],
+        "the mean of every window, of its elements inside of the tensor or of the padded tensor",
+        |call| Ok(vec![average_windows(call, call.input(0)?)?]),
+    ),
+    NamedOp::standard("GlobalAveragePool", 1, &[], "the mean over all spatial axes, which keep the size 1", |call| {
+        let x = call.input(0)?;
+        Ok(vec![x.mean(&spatial_axes(call, x)?)])
+    }),
+    NamedOp::standard(
+        "GlobalMaxPool",
+        1,
+        &[],
+        "the largest element over all spatial axes, which keep the size 1",
+        |call| {
             let x = call.input(0)?;
             Ok(vec![x.reduce_keep(Monoid::Max, &spatial_axes(call, x)?)])
         },
-    },
+    ),
+    NamedOp::standard(
+        "LpPool",
+        1,
+        &["auto_pad", "ceil_mode", "dilations", "kernel_shape", "p", "pads", "strides"],
+        "the p-norm of every window",
+        |call| {
+            let x = call.input(0)?;
+            let windows = windows_of(call, x)?;
+            let seen = slide(x, &windows, Number::new(x.dtype()?, 0.0))?;
+            Ok(vec![norm(seen, exponent(call)?, &tap_axes(&windows))])
+        },
+    ),
+    NamedOp::standard("GlobalLpPool", 1, &["p"], "the p-norm over all spatial axes, which keep the size 1", |call| {
+        let x = call.input(0)?;
+        let axes = spatial_axes(call, x)?;
+        Ok(vec![norm(x, exponent(call)?, &axes).insert_axes(&axes)])
+    }),
+    NamedOp::standard(
+        "MaxUnpool",
+        9,
+        &["kernel_shape", "pads", "strides"],
+        "elements put back to the flat positions that a max pool reported, zeros elsewhere",
+        |call| Ok(vec![max_unpool(call)?]),
+    ),
 ];
 
+/// The exponent of a norm, which the first version writes as a float.
+fn exponent(call: &Call<'_, '_>) -> Result<f64> {
+    match call.attributes.get("p") {
+        Some(Attribute::Float(p)) => Ok(*p),
+        _ => Ok(call.int_or("p", 2)? as f64),
+    }
+}
+
+/// The p-norm over axes, which disappear.
+fn norm<'b>(x: Tensor<'b>, p: f64, axes: &[usize]) -> Tensor<'b> {
+    match p {
+        1.0 => x.abs().reduce(Monoid::Sum, axes),
+        2.0 => x.square().reduce(Monoid::Sum, axes).sqrt(),
+        _ => x.abs().pow(p).reduce(Monoid::Sum, axes).pow(1.0 / p),
+    }
+}
+
+fn max_unpool<'b>(call: &Call<'_, 'b>) -> Result<Tensor<'b>> {
+    let (x, positions) = (call.input(0)?, call.input(1)?);
+    let rank = spatial_axes(call, x)?.len();
+    let own = x.shape()?;
+    let strides = positive(call, "strides", rank)?;
+    let (before, after) = pads(call, rank)?;
+    let mut dims = own.dims()[..2].to_vec();
+    for (k, size) in kernel_shape(call, rank)?.iter().enumerate() {
+        dims.push((&own[2 + k] - 1) * strides[k] + size - before[k] - after[k]);
+    }
+    let pooled = Shape::from(dims);
+    let flat = Shape::new([pooled.count()]);
+    let empty = call.builder.scalar(x.dtype()?, 0.0).expand(flat);
+    let count = Shape::new([own.count()]);
+    let places = positions.cast(DType::I64).with_shape(own).reshape(count.clone());
+    let scatter = Scatter { combine: Combine::Replace, map: vec![Symbol::Read(0).into()] };
+    let spread = empty.scatter(scatter, x.reshape(count), &[places]).reshape(pooled.clone());
+    if call.optional(2).is_none() {
+        return Ok(spread);
+    }
+    // A larger shape keeps the elements at their coordinates.
+    let wanted = call.dims(2, "the output shape")?;
+    if wanted.len() != pooled.rank() {
+        return Err(Error::invalid(format!("an output shape of {} axes for {}", wanted.len(), x.ty()?)));
+    }
+    let none = vec![Dim::int(0); wanted.len()];
+    let more: Vec<Dim> = wanted.iter().zip(pooled.dims()).map(|(wanted, dim)| wanted - dim).collect();
+    Ok(spread.pad(&none, &more, 0.0))
+}
+
 /// The axes behind batch and channels.
-fn spatial_axes(call: &Call<'_, '_>, x: Tensor<'_>) -> Result<Vec<usize>> {
+pub(super) fn spatial_axes(call: &Call<'_, '_>, x: Tensor<'_>) -> Result<Vec<usize>> {
     let rank = x.rank()?;
     if rank < 2 {
         return Err(Error::invalid(format!("{} of a tensor {}", call.op.name, x.ty()?)));
@@ -123,7 +184,7 @@ fn max_positions<'b>(x: Tensor<'b>, seen: Tensor<'b>, windows: &[Window], column
 }
 
 /// The mean of every window of a float tensor.
-pub(super) fn average_pool<'b>(call: &Call<'_, 'b>, x: Tensor<'b>) -> Result<Tensor<'b>> {
+pub(super) fn average_windows<'b>(call: &Call<'_, 'b>, x: Tensor<'b>) -> Result<Tensor<'b>> {
     let windows = windows_of(call, x)?;
     let padded = call.flag("count_include_pad", false)?;
     let dtype = x.dtype()?;

@@ -7,49 +7,42 @@ use crate::ops::prim::{Monoid, View};
 use crate::tensor::{DType, Dim};
 
 pub(super) static OPS: &[NamedOp] = &[
-    NamedOp {
-        name: "QuantizeLinear",
-        domain: "",
-        since: 10,
-        attributes: &["axis", "block_size", "output_dtype", "precision", "saturate"],
-        doc: "x / scale rounded half to even, plus the zero point, saturated",
-        expand: |call| Ok(vec![quantize_linear(call)?]),
-    },
-    NamedOp {
-        name: "DequantizeLinear",
-        domain: "",
-        since: 10,
-        attributes: &["axis", "block_size", "output_dtype"],
-        doc: "(x − zero point) · scale",
-        expand: |call| Ok(vec![dequantize_linear(call)?]),
-    },
-    NamedOp {
-        name: "QuantizeLinear",
-        domain: "com.microsoft",
-        since: 1,
-        attributes: &["axis", "block_size", "output_dtype", "precision", "saturate"],
-        doc: "x / scale rounded half to even, plus the zero point, saturated",
-        expand: |call| Ok(vec![quantize_linear(call)?]),
-    },
-    NamedOp {
-        name: "DequantizeLinear",
-        domain: "com.microsoft",
-        since: 1,
-        attributes: &["axis", "block_size", "output_dtype"],
-        doc: "(x − zero point) · scale",
-        expand: |call| Ok(vec![dequantize_linear(call)?]),
-    },
-    NamedOp {
-        name: "DynamicQuantizeLinear",
-        domain: "",
-        since: 11,
-        attributes: &[],
-        doc: "quantised to u8 with the scale and zero point that the tensor's own range asks for, which are results too",
-        expand: |call| {
+    NamedOp::standard(
+        "QuantizeLinear",
+        10,
+        &["axis", "block_size", "output_dtype", "precision", "saturate"],
+        "x / scale rounded half to even, plus the zero point, saturated",
+        |call| Ok(vec![quantize_linear(call)?]),
+    ),
+    NamedOp::standard(
+        "DequantizeLinear",
+        10,
+        &["axis", "block_size", "output_dtype"],
+        "(x − zero point) · scale",
+        |call| Ok(vec![dequantize_linear(call)?]),
+    ),
+    NamedOp::contributed(
+        "QuantizeLinear",
+        &["axis", "block_size", "output_dtype", "precision", "saturate"],
+        "x / scale rounded half to even, plus the zero point, saturated",
+        |call| Ok(vec![quantize_linear(call)?]),
+    ),
+    NamedOp::contributed(
+        "DequantizeLinear",
+        &["axis", "block_size", "output_dtype"],
+        "(x − zero point) · scale",
+        |call| Ok(vec![dequantize_linear(call)?]),
+    ),
+    NamedOp::standard(
+        "DynamicQuantizeLinear",
+        11,
+        &[],
+        "quantised to u8 with the scale and zero point that the tensor's own range asks for, which are results too",
+        |call| {
             let Dynamic { scale, zero, quotient } = dynamic_u8(call.input(0)?)?;
             Ok(vec![saturated(quotient, Some(zero), DType::U8)?, scale, zero])
         },
-    },
+    ),
 ];
 
 /// An integer tensor less its zero point, as i32.
@@ -108,7 +101,8 @@ pub(super) fn dynamic_u8(x: Tensor<'_>) -> Result<Dynamic<'_>> {
     let high = x.reduce(Monoid::Max, &all).max(0.0);
     let low = x.reduce(Monoid::Min, &all).min(0.0);
     let range = high - low;
-    let scale = range.not_equal(0.0).select(range, 1.0) / 255.0;
+    // The scale is a result of its own: what is divided by it is divided by the rounded one.
+    let scale = (range.not_equal(0.0).select(range, 1.0).cast(DType::F64) / 255.0).cast(DType::F32);
     let zero = saturated(-low / scale, None, DType::U8)?;
     Ok(Dynamic { scale, zero, quotient: x / scale })
 }

@@ -53,20 +53,17 @@ pub(super) struct Window {
 }
 
 impl Sliding {
-    /// Reads `strides`, `dilations`, `pads` and `auto_pad` of an operator with this many spatial axes.
+    /// Reads `strides`, `dilations`, `pads` and, where the operator has it, `auto_pad` of an operator with this many spatial axes.
     pub fn of(call: &Call<'_, '_>, rank: usize) -> Result<Sliding> {
         let strides = positive(call, "strides", rank)?;
         let dilations = positive(call, "dilations", rank)?;
-        let none = || Padding::Explicit { before: vec![0; rank], after: vec![0; rank] };
-        let padding = match call.str_or("auto_pad", "NOTSET")? {
-            "NOTSET" | "" => match call.ints("pads")? {
-                None => none(),
-                Some(pads) if pads.len() == 2 * rank => {
-                    Padding::Explicit { before: pads[..rank].to_vec(), after: pads[rank..].to_vec() }
-                }
-                Some(pads) => return Err(wrong_length(call, "pads", pads.len(), 2 * rank)),
-            },
-            "VALID" => none(),
+        let automatic = call.op.attributes.contains(&"auto_pad");
+        let padding = match if automatic { call.str_or("auto_pad", "NOTSET")? } else { "NOTSET" } {
+            "NOTSET" | "" => {
+                let (before, after) = pads(call, rank)?;
+                Padding::Explicit { before, after }
+            }
+            "VALID" => Padding::Explicit { before: vec![0; rank], after: vec![0; rank] },
             "SAME_UPPER" => Padding::SameUpper,
             "SAME_LOWER" => Padding::SameLower,
             other => return Err(Error::invalid(format!("attribute auto_pad of {} is \"{other}\"", call.op.name))),
@@ -179,8 +176,17 @@ pub(super) fn kernel_shape(call: &Call<'_, '_>, rank: usize) -> Result<Vec<Dim>>
     Ok(given.iter().map(|n| Dim::int(*n)).collect())
 }
 
+/// The attribute `pads`: elements before and after each spatial axis.
+pub(super) fn pads(call: &Call<'_, '_>, rank: usize) -> Result<(Vec<i64>, Vec<i64>)> {
+    match call.ints("pads")? {
+        None => Ok((vec![0; rank], vec![0; rank])),
+        Some(pads) if pads.len() == 2 * rank => Ok((pads[..rank].to_vec(), pads[rank..].to_vec())),
+        Some(pads) => Err(wrong_length(call, "pads", pads.len(), 2 * rank)),
+    }
+}
+
 /// A list of positive integers, one per spatial axis; ones where it is left out.
-fn positive(call: &Call<'_, '_>, name: &str, rank: usize) -> Result<Vec<i64>> {
+pub(super) fn positive(call: &Call<'_, '_>, name: &str, rank: usize) -> Result<Vec<i64>> {
     match call.ints(name)? {
         None => Ok(vec![1; rank]),
         Some(list) if list.len() != rank => Err(wrong_length(call, name, list.len(), rank)),

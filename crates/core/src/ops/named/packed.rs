@@ -1,0 +1,116 @@
+//! Weights of few bits, several to a byte.
+
+use super::{Call, NamedOp};
+use crate::error::{Error, Result};
+use crate::graph::Tensor;
+use crate::ops::prim::View;
+use crate::tensor::{DType, Dim, Shape};
+
+pub(super) static OPS: &[NamedOp] = &[NamedOp::contributed(
+    "MatMulNBits",
+    &["K", "N", "accuracy_level", "bits", "block_size", "weight_prepacked"],
+    "the product with a matrix of packed integers, a scale and a zero point for every block along K, plus a bias",
+    |call| Ok(vec![product(call)?]),
+)];
+
+/// A packed matrix `[N, K]`.
+struct Packed {
+    rows: i64,
+    depth: i64,
+    bits: i64,
+    /// elements along K with one scale
+    block: i64,
+}
+
+impl Packed {
+    fn of(call: &Call<'_, '_>) -> Result<Packed> {
+        let wanted = |name: &str| -> Result<i64> {
+            let given = call.int(name)?.filter(|n| *n > 0);
+            given.ok_or_else(|| Error::invalid(format!("attribute {name} of {} must be positive", call.op.name)))
+        };
+        let bits = call.int_or("bits", 4)?;
+        if ![1, 2, 4, 8].contains(&bits) {
+            return Err(call.unsupported("bits", bits));
+        }
+        if call.int_or("weight_prepacked", 0)? != 0 {
+            return Err(call.unsupported("weight_prepacked", "weights in a private layout"));
+        }
+        let packed = Packed { rows: wanted("N")?, depth: wanted("K")?, bits, block: wanted("block_size")? };
+        if packed.block % packed.per_byte() != 0 {
+            return Err(call.unsupported("block_size", packed.block));
+        }
+        Ok(packed)
+    }
+
+    fn per_byte(&self) -> i64 {
+        8 / self.bits
+    }
+
+    fn blocks(&self) -> i64 {
+        (self.depth + self.block - 1) / self.block
+    }
+
+    /// The integers of `bytes`, which hold element `k` of a row at `byte(k)`; `count` of them in a row.
+    fn unpack<'b>(&self, bytes: Tensor<'b>, count: i64, map: Vec<Dim>) -> Tensor<'b> {
+        let shape = Shape::new([self.rows, count]);
+        let seen = bytes.view(View::new(shape.clone(), map));
+        if self.bits == 8 {
+            return seen;
+        }
+        let shift = Dim::axis(1).modulo(&Dim::int(self.per_byte())) * self.bits;
+        let shift = bytes.builder().index(&shift, &shape).cast(DType::U8);
+        (seen >> shift).and((1i64 << self.bits) - 1)
+    }
+
+    /// The weights as integers `[N, K]`.
+    fn weights<'b>(&self, bytes: Tensor<'b>) -> Tensor<'b> {
+        let blob = self.block / self.per_byte();
+        let (block, k) = (Dim::int(self.block), Dim::axis(1));
+        let byte = k.modulo(&block).floordiv(&Dim::int(self.per_byte()));
+        let map = vec![Dim::axis(0), k.floordiv(&block), byte];
+        self.unpack(bytes.reshape(Shape::new([self.rows, self.blocks(), blob])), self.depth, map)
+    }
+
+    /// The zero points of the blocks as integers or reals `[N, blocks]`: packed like the weights, each row from a whole byte
+    /// on, or one element each.
+    fn zero_points<'b>(&self, zero: Tensor<'b>, real: DType) -> Result<Tensor<'b>> {
+        if zero.dtype()? == DType::U8 {
+            let per_byte = Dim::int(self.per_byte());
+            let bytes = Dim::int(self.blocks()).ceildiv(&per_byte);
+            let zero = zero.reshape(Shape::new([Dim::int(self.rows), bytes]));
+            return Ok(self.unpack(zero, self.blocks(), vec![Dim::axis(0), Dim::axis(1).floordiv(&per_byte)]));
+        }
+        Ok(zero.reshape(Shape::new([self.rows, self.blocks()])).cast(real))
+    }
+}
+
+fn product<'b>(call: &Call<'_, 'b>) -> Result<Tensor<'b>> {
+    let a = call.input(0)?;
+    let (packed, dtype) = (Packed::of(call)?, a.dtype()?);
+    let weights = packed.weights(call.input(1)?);
+    let per_block = |x: Tensor<'b>| match call.optional(4) {
+        Some(groups) => x.take(1, groups.cast(DType::I64)),
+        None => {
+            let block = Dim::axis(1).floordiv(&Dim::int(packed.block));
+            x.view(View::new(Shape::new([packed.rows, packed.depth]), vec![Dim::axis(0), block]))
+        }
+    };
+    let zero = call.optional(3).map(|z| packed.zero_points(z, dtype)).transpose()?;
+    let centred = match zero {
+        Some(zero) if zero.dtype()?.is_float() => weights.cast(dtype) - per_block(zero),
+        Some(zero) => (weights.cast(DType::I32) - per_block(zero).cast(DType::I32)).cast(dtype),
+        None => (weights.cast(DType::I32) - (1i64 << (packed.bits - 1))).cast(dtype),
+    };
+    let scales = call.input(2)?.reshape(Shape::new([packed.rows, packed.blocks()]));
+    let y = times_rows(a, centred * per_block(scales.cast(dtype)))?;
+    Ok(call.optional(5).map_or(y, |bias| y + bias))
+}
+
+/// `a` `[…, K]` times the rows of `w` `[N, K]`.
+fn times_rows<'b>(a: Tensor<'b>, w: Tensor<'b>) -> Result<Tensor<'b>> {
+    let ty = a.ty()?;
+    let leading = ty.shape.rank().checked_sub(1).filter(|n| *n <= 20);
+    let leading = leading.ok_or_else(|| Error::invalid(format!("a product of {ty} with packed weights")))?;
+    let places: String = ('a'..='t').take(leading).collect();
+    Ok(a.contract(&format!("{places}K,NK->{places}N"), w))
+}

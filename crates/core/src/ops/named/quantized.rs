@@ -1,0 +1,197 @@
+//! Operators on quantised tensors: each operand with its scale and zero point, the result with its own.
+
+use super::pooling::{average_windows, spatial_axes};
+use super::quantization::{along_axis, centred, dynamic_u8, saturated, scalar_if_single};
+use super::softmax::softmax;
+use super::{Call, NamedOp, convolution, matrix};
+use crate::error::{Error, Result};
+use crate::graph::Tensor;
+use crate::ops::Scalar;
+use crate::tensor::DType;
+
+pub(super) static OPS: &[NamedOp] = &[
+    NamedOp::standard(
+        "QLinearConv",
+        10,
+        &["auto_pad", "dilations", "group", "kernel_shape", "pads", "strides"],
+        "a convolution of quantised tensors with a bias in units of both scales",
+        |call| Ok(vec![convolution(call)?]),
+    ),
+    NamedOp::standard("QLinearMatMul", 10, &[], "the product of quantised matrices", |call| Ok(vec![product(call)?])),
+    NamedOp::contributed("QLinearAdd", &[], "a sum of quantised tensors", |call| {
+        Ok(vec![elementwise(call, Scalar::Add)?])
+    }),
+    NamedOp::contributed("QLinearMul", &[], "a product of quantised tensors at every element", |call| {
+        Ok(vec![elementwise(call, Scalar::Mul)?])
+    }),
+    NamedOp::contributed("QLinearSigmoid", &[], "the sigmoid of a quantised tensor", |call| {
+        Ok(vec![requantised(call, real(call, 0)?.sigmoid(), 3)?])
+    }),
+    NamedOp::contributed("QLinearLeakyRelu", &["alpha"], "x, below 0 alpha · x, of a quantised tensor", |call| {
+        let x = real(call, 0)?;
+        let y = x.lt(0.0).select(x * call.float_or("alpha", 0.01)?, x);
+        Ok(vec![requantised(call, y, 3)?])
+    }),
+    NamedOp::contributed("QLinearSoftmax", &["axis", "opset"], "the softmax of a quantised tensor", |call| {
+        Ok(vec![quantised_softmax(call)?])
+    }),
+    NamedOp::contributed(
+        "QLinearGlobalAveragePool",
+        &["channels_last"],
+        "the mean over all spatial axes of a quantised tensor",
+        |call| {
+            let x = real(call, 0)?;
+            let rank = x.rank()?;
+            let axes: Vec<usize> = if call.flag("channels_last", false)? {
+                (1..rank.max(2) - 1).collect()
+            } else {
+                spatial_axes(call, x)?
+            };
+            Ok(vec![requantised(call, x.mean(&axes), 3)?])
+        },
+    ),
+    NamedOp::contributed(
+        "QLinearAveragePool",
+        &[
+            "auto_pad",
+            "ceil_mode",
+            "channels_last",
+            "count_include_pad",
+            "dilations",
+            "kernel_shape",
+            "pads",
+            "strides",
+        ],
+        "the mean of every window of a quantised tensor",
+        |call| {
+            let x = real(call, 0)?;
+            let last = call.flag("channels_last", false)?;
+            let y = average_windows(call, if last { channels_first(x)? } else { x })?;
+            Ok(vec![requantised(call, if last { channels_last(y)? } else { y }, 3)?])
+        },
+    ),
+    NamedOp::contributed("QLinearConcat", &["axis"], "quantised tensors behind one another along an axis", |call| {
+        Ok(vec![concat(call)?])
+    }),
+    NamedOp::contributed("QLinearWhere", &[], "one of two quantised tensors at every element", |call| {
+        let y = call.input(0)?.select(real(call, 1)?, real(call, 4)?);
+        Ok(vec![requantised(call, y, 7)?])
+    }),
+    NamedOp::contributed(
+        "QGemm",
+        &["alpha", "transA", "transB"],
+        "alpha · A · B + C of quantised matrices; without a scale for it, the result is real",
+        |call| Ok(vec![general_product(call)?]),
+    ),
+    NamedOp::contributed("MatMulIntegerToFloat", &[], "the real product of quantised matrices, plus a bias", |call| {
+        let a = centred(call.input(0)?, call.optional(4).map(matrix::per_row).transpose()?)?;
+        let b = centred(call.input(1)?, call.optional(5))?;
+        let scale = matrix::per_row(call.input(2)?)? * call.input(3)?;
+        Ok(vec![scaled_product(a, b, scale, call.optional(6))?])
+    }),
+    NamedOp::contributed(
+        "DynamicQuantizeMatMul",
+        &[],
+        "the product of a matrix, quantised by its own range, and a quantised matrix, plus a bias",
+        |call| {
+            let a = dynamic_u8(call.input(0)?)?;
+            let left = centred(saturated(a.quotient, Some(a.zero), DType::U8)?, Some(a.zero))?;
+            let right = centred(call.input(1)?, call.optional(3))?;
+            Ok(vec![scaled_product(left, right, a.scale * call.input(2)?, call.optional(4))?])
+        },
+    ),
+];
+
+/// Operand `k`, whose scale and zero point follow it, as the reals that it stands for.
+fn real<'b>(call: &Call<'_, 'b>, k: usize) -> Result<Tensor<'b>> {
+    let scale = scalar_if_single(call.input(k + 1)?)?;
+    Ok(centred(call.input(k)?, call.optional(k + 2))?.cast(DType::F32) * scale.cast(DType::F32))
+}
+
+/// Reals quantised with the scale that is operand `k` and the zero point behind it; its type is the result's, otherwise
+/// that of the first quantised operand.
+fn requantised<'b>(call: &Call<'_, 'b>, y: Tensor<'b>, k: usize) -> Result<Tensor<'b>> {
+    let scale = scalar_if_single(call.input(k)?)?;
+    let zero = call.optional(k + 1).map(scalar_if_single).transpose()?;
+    let dtype = match zero {
+        Some(zero) => zero.dtype()?,
+        None => {
+            let types = (0..k).filter_map(|j| call.optional(j)?.dtype().ok());
+            let mut quantised = types.filter(|d| matches!(d, DType::I8 | DType::U8 | DType::I16 | DType::U16));
+            quantised.next().unwrap_or(DType::U8)
+        }
+    };
+    saturated(y / scale.cast(DType::F32), zero, dtype)
+}
+
+fn convolution<'b>(call: &Call<'_, 'b>) -> Result<Tensor<'b>> {
+    let (x, w) = (call.input(0)?, call.input(3)?);
+    let rank = x.rank()?;
+    let filters_zero = call.optional(5).map(|z| along_axis(z, rank, 0)).transpose()?;
+    let sums = convolution::convolve(call, centred(x, call.optional(2))?, centred(w, filters_zero)?)?;
+    let sums = convolution::with_bias(sums, call.optional(8))?;
+    let scale = scalar_if_single(call.input(1)?)? * along_axis(call.input(4)?, rank, 1)?;
+    requantised(call, sums.cast(DType::F32) * scale.cast(DType::F32), 6)
+}
+
+fn product<'b>(call: &Call<'_, 'b>) -> Result<Tensor<'b>> {
+    let a = centred(call.input(0)?, call.optional(2).map(matrix::per_row).transpose()?)?;
+    let b = centred(call.input(3)?, call.optional(5))?;
+    let scale = scalar_if_single(matrix::per_row(call.input(1)?)?)? * scalar_if_single(call.input(4)?)?;
+    requantised(call, a.matmul(b).cast(DType::F32) * scale.cast(DType::F32), 6)
+}
+
+/// The product of centred integers in units of `scale`, plus a real bias.
+fn scaled_product<'b>(a: Tensor<'b>, b: Tensor<'b>, scale: Tensor<'b>, bias: Option<Tensor<'b>>) -> Result<Tensor<'b>> {
+    let scale = scalar_if_single(scale)?;
+    let y = a.matmul(b).cast(scale.dtype()?) * scale;
+    Ok(bias.map_or(y, |bias| y + bias))
+}
+
+fn elementwise<'b>(call: &Call<'_, 'b>, op: Scalar) -> Result<Tensor<'b>> {
+    requantised(call, call.builder.apply(op, &[real(call, 0)?, real(call, 3)?]), 6)
+}
+
+fn quantised_softmax<'b>(call: &Call<'_, 'b>) -> Result<Tensor<'b>> {
+    let x = real(call, 0)?;
+    let axis = x.axis(call.int_or("axis", -1)?)?;
+    let last = if call.int_or("opset", 13)? < 13 { x.rank()? } else { axis + 1 };
+    requantised(call, softmax(x, &(axis..last).collect::<Vec<_>>()), 3)
+}
+
+fn concat<'b>(call: &Call<'_, 'b>) -> Result<Tensor<'b>> {
+    let count = call.inputs.len();
+    if count < 5 || count % 3 != 2 {
+        return Err(Error::invalid(format!("{count} operands of QLinearConcat")));
+    }
+    let parts: Vec<Tensor<'b>> = (2..count).step_by(3).map(|k| real(call, k)).collect::<Result<_>>()?;
+    let axis = call.int("axis")?.ok_or_else(|| Error::invalid("attribute axis of QLinearConcat is missing"))?;
+    requantised(call, call.builder.concat(&parts, axis), 0)
+}
+
+fn general_product<'b>(call: &Call<'_, 'b>) -> Result<Tensor<'b>> {
+    let transposed = (call.flag("transA", false)?, call.flag("transB", false)?);
+    let columns_axis = usize::from(!transposed.1);
+    let a = centred(call.input(0)?, call.optional(2))?;
+    let columns_zero = call.optional(5).map(|z| along_axis(z, 2, columns_axis)).transpose()?;
+    let b = centred(call.input(3)?, columns_zero)?;
+    let mut sums = a.contract(matrix::general_subscripts(transposed), b);
+    if let Some(c) = call.optional(6) {
+        sums = sums + c.cast(DType::I32);
+    }
+    let scale = scalar_if_single(call.input(1)?)? * scalar_if_single(call.input(4)?)?;
+    let y = sums.cast(DType::F32) * (scale.cast(DType::F32) * call.float_or("alpha", 1.0)?);
+    if call.optional(7).is_some() { requantised(call, y, 7) } else { Ok(y) }
+}
+
+/// `[N, spatial…, C]` as `[N, C, spatial…]`.
+fn channels_first(x: Tensor<'_>) -> Result<Tensor<'_>> {
+    let rank = x.rank()?;
+    Ok(x.permute(&std::iter::once(0).chain(rank.checked_sub(1)).chain(1..rank - 1).collect::<Vec<_>>()))
+}
+
+/// `[N, C, spatial…]` as `[N, spatial…, C]`.
+fn channels_last(x: Tensor<'_>) -> Result<Tensor<'_>> {
+    let rank = x.rank()?;
+    Ok(x.permute(&std::iter::once(0).chain(2..rank).chain([1]).collect::<Vec<_>>()))
+}

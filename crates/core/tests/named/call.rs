@@ -51,6 +51,11 @@ impl Op {
         self
     }
 
+    pub fn no_arg(mut self) -> Op {
+        self.inputs.push(None);
+        self
+    }
+
     pub fn outputs(mut self, outputs: usize) -> Op {
         self.outputs = outputs;
         self

@@ -2,5 +2,8 @@
 
 mod call;
 mod convolution;
+mod einsum;
+mod packed;
 mod pooling;
 mod quantization;
+mod vision;

@@ -13,14 +13,17 @@ mod cast;
 mod convolution;
 mod einsum;
 mod elementwise;
+mod embedding;
 mod fused;
 mod generate;
+mod grouped;
 mod indexing;
 mod linear_attention;
 mod logic;
 mod loss;
 mod matrix;
 mod movement;
+mod multi_head;
 mod normalization;
 mod packed;
 mod pad;
@@ -102,14 +105,17 @@ static GROUPS: &[&[NamedOp]] = &[
     convolution::OPS,
     einsum::OPS,
     elementwise::OPS,
+    embedding::OPS,
     fused::OPS,
     generate::OPS,
+    grouped::OPS,
     indexing::OPS,
     linear_attention::OPS,
     logic::OPS,
     loss::OPS,
     matrix::OPS,
     movement::OPS,
+    multi_head::OPS,
     normalization::OPS,
     packed::OPS,
     pad::OPS,

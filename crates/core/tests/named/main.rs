@@ -3,7 +3,12 @@
 mod call;
 mod convolution;
 mod einsum;
+mod elementwise;
+mod loss;
+mod normalization;
 mod packed;
 mod pooling;
 mod quantization;
+mod random;
+mod reduction;
 mod vision;

@@ -1,0 +1,141 @@
+use fuseline::ops::named::Attribute;
+use fuseline::tensor::{DType, Literal};
+
+use crate::call::{at, coordinates, f32s, noise, op};
+
+fn ints(dtype: DType, values: &[i64]) -> Literal {
+    Literal::from_ints(dtype, [values.len()], values).unwrap()
+}
+
+fn floats(dtype: DType, values: &[f64]) -> Literal {
+    Literal::from_f64s(dtype, [values.len()], values).unwrap()
+}
+
+#[test]
+fn before_version_7_an_attribute_says_where_the_second_operand_lies() {
+    let x = noise(&[2, 3, 4, 5], 1);
+    let cases: &[(&[usize], Option<i64>, usize)] =
+        &[(&[3, 4], Some(1), 1), (&[2], Some(0), 0), (&[3], Some(-3), 1), (&[4, 5], None, 2), (&[5], Some(-1), 3)];
+    for (sizes, axis, first) in cases {
+        let b = noise(sizes, 2);
+        let mut call = op("Sub").opset(6).int("broadcast", 1).arg(x.clone()).arg(b.clone());
+        if let Some(axis) = axis {
+            call = call.int("axis", *axis);
+        }
+        let y = call.values();
+        for (k, i) in coordinates(x.sizes()).iter().enumerate() {
+            let place: Vec<i64> = i[*first..first + sizes.len()].iter().map(|i| *i as i64).collect();
+            assert_eq!(y[k], x.float(k) - at(&b, &place).unwrap(), "{sizes:?} from {axis:?} at {i:?}");
+        }
+    }
+    let outside = op("Sub").opset(6).int("axis", 3).arg(x).arg(noise(&[5, 1], 2)).refusal();
+    assert!(outside.contains("does not fit"), "{outside}");
+}
+
+#[test]
+fn powers_keep_the_type_of_the_base() {
+    let run = |base: Literal, exponent: Literal| {
+        let y = op("Pow").arg(base).arg(exponent).run().remove(0);
+        (y.dtype(), y.to_f64s())
+    };
+    assert_eq!(run(ints(DType::I32, &[2, 9]), floats(DType::F32, &[0.5, 0.5])), (DType::I32, vec![1.0, 3.0]));
+    assert_eq!(run(ints(DType::I8, &[2, -3]), ints(DType::I64, &[7, 3])), (DType::I8, vec![-128.0, -27.0]));
+    assert_eq!(run(floats(DType::F32, &[2.0, 3.0]), ints(DType::I64, &[-1, 3])), (DType::F32, vec![0.5, 27.0]));
+    let (dtype, y) = run(floats(DType::F16, &[2.0]), floats(DType::F32, &[0.1]));
+    assert_eq!((dtype, y[0]), (DType::F16, DType::F16.round(2f64.powf(f64::from(0.1f32)))));
+}
+
+#[test]
+fn integers_wrap_and_divide_as_stated() {
+    let (a, b) = (ints(DType::I8, &[127, -128, -7, 7]), ints(DType::I8, &[1, -1, 2, -2]));
+    let run = |name, fmod| op(name).int("fmod", fmod).arg(a.clone()).arg(b.clone()).values();
+    assert_eq!(op("Add").arg(a.clone()).arg(b.clone()).values(), [-128.0, 127.0, -5.0, 5.0]);
+    assert_eq!(op("Div").arg(a.clone()).arg(b.clone()).values(), [127.0, -128.0, -3.0, -3.0]);
+    assert_eq!(run("Mod", 0), [0.0, 0.0, 1.0, -1.0]);
+    assert_eq!(run("Mod", 1), [0.0, 0.0, -1.0, 1.0]);
+    let shifted = op("BitShift").str("direction", "LEFT");
+    let shifted = shifted.arg(ints(DType::U8, &[255, 1])).arg(ints(DType::U8, &[4, 8]));
+    assert_eq!(shifted.values(), [240.0, 0.0]);
+}
+
+#[test]
+fn bounds_of_clip_are_attributes_or_operands() {
+    let x = f32s(&[5], &[-3.0, -1.0, 0.5, 2.0, f64::NAN]);
+    let scalar = |x: f64| f32s(&[], &[x]);
+    let old = op("Clip").opset(6).float("min", -1.0).float("max", 1.0).arg(x.clone()).values();
+    let new = op("Clip").arg(x.clone()).arg(scalar(-1.0)).arg(scalar(1.0)).values();
+    assert_eq!(old[..4], [-1.0, -1.0, 0.5, 1.0]);
+    assert_eq!(old[..4], new[..4]);
+    assert!(old[4].is_nan() && new[4].is_nan());
+    assert_eq!(op("Clip").arg(x.clone()).no_arg().arg(scalar(1.0)).values()[..4], [-3.0, -1.0, 0.5, 1.0]);
+    assert_eq!(op("Clip").arg(x.clone()).arg(scalar(1.0)).arg(scalar(-1.0)).values()[..4], [-1.0; 4]);
+    assert_eq!(op("Clip").arg(f32s(&[], &[7.0])).no_arg().arg(f32s(&[1], &[1.0])).run()[0].sizes(), [0usize; 0]);
+}
+
+#[test]
+fn bits_are_read_as_another_type() {
+    let x = floats(DType::F32, &[1.0, -2.5, 0.0]);
+    let bits = op("BitCast").str("to", "i32").arg(x.clone()).run().remove(0);
+    assert_eq!(bits.to_ints(), [0x3f80_0000, 0xc020_0000u32 as i32 as i64, 0]);
+    assert_eq!(op("BitCast").str("to", "f32").arg(bits).values(), x.to_f64s());
+    assert!(op("BitCast").str("to", "i64").arg(x).refusal().contains("not as wide"));
+    let wide = floats(DType::F64, &[5e-324, -1.0]);
+    let bits = op("BitCast").str("to", "u64").arg(wide).run().remove(0);
+    assert_eq!(bits.to_ints(), [1, (-1f64).to_bits() as i64]);
+    assert_eq!(op("BitCast").str("to", "bool").arg(ints(DType::U8, &[0, 1])).values(), [0.0, 1.0]);
+}
+
+#[test]
+fn slopes_belong_to_channels_or_broadcast() {
+    let x = noise(&[2, 3, 2, 4], 1);
+    let slope = f32s(&[3], &[0.5, 2.0, 4.0]);
+    let expected: Vec<f64> = coordinates(x.sizes())
+        .iter()
+        .enumerate()
+        .map(|(k, i)| if x.float(k) < 0.0 { x.float(k) * slope.float(i[1]) } else { x.float(k) })
+        .collect();
+    assert_eq!(op("PRelu").opset(6).arg(x.clone()).arg(slope.clone()).values(), expected);
+    let column = slope.clone().reshaped([3, 1, 1]).unwrap();
+    assert_eq!(op("PRelu").arg(x.clone()).arg(column).values(), expected);
+    let single = op("PRelu").opset(6).arg(x.clone()).arg(f32s(&[1], &[2.0])).values();
+    assert_eq!(single, x.to_f64s().iter().map(|x| if *x < 0.0 { 2.0 * x } else { *x }).collect::<Vec<_>>());
+}
+
+#[test]
+fn activations_do_not_overflow() {
+    let x = f32s(&[4], &[-1e4, -1.0, 1.0, 1e4]);
+    assert_eq!(op("Softplus").arg(x.clone()).values()[3], 1e4);
+    assert_eq!(op("Softplus").arg(x.clone()).values()[0], 0.0);
+    let mish = op("Mish").arg(x.clone()).values();
+    assert!(mish[0].abs() == 0.0 && mish[3] == 1e4);
+    assert_eq!(op("Elu").arg(x.clone()).values()[0], -1.0);
+    assert_eq!(op("Gelu").arg(x.clone()).values()[3], 1e4);
+    assert_eq!(op("Gelu").with("approximate", Attribute::Str("tanh".into())).arg(x).values()[3], 1e4);
+}
+
+#[test]
+fn softmax_of_old_versions_sees_a_matrix() {
+    let x = noise(&[2, 3, 2], 1);
+    let new = op("Softmax").arg(x.clone().reshaped([2, 6]).unwrap()).values();
+    assert_eq!(op("Softmax").opset(12).arg(x.clone()).values(), new);
+    assert_eq!(op("Softmax").opset(11).int("axis", -2).arg(x.clone()).values(), new);
+    let hard = op("Hardmax").opset(1).arg(x.clone()).values();
+    assert_eq!(hard, op("Hardmax").arg(x.clone().reshaped([2, 6]).unwrap()).values());
+    assert_eq!(hard.iter().sum::<f64>(), 2.0);
+    let log = op("LogSoftmax").opset(1).arg(f32s(&[1, 2], &[0.0, 1e4])).values();
+    assert_eq!(log, [-1e4, 0.0]);
+    assert_eq!(op("Softmax").opset(1).arg(f32s(&[3], &[1.0, 2.0, 3.0])).values(), [1.0; 3]);
+}
+
+#[test]
+fn tensors_without_axes_or_elements_are_ordinary() {
+    for name in ["Relu", "Softplus", "Selu", "Exp", "Mish", "HardSwish", "Identity"] {
+        assert_eq!(op(name).arg(f32s(&[], &[0.5])).run()[0].sizes(), [0usize; 0], "{name}");
+        assert_eq!(op(name).arg(f32s(&[3, 0], &[])).run()[0].sizes(), [3, 0], "{name}");
+    }
+    for name in ["Softmax", "LogSoftmax", "Hardmax"] {
+        assert_eq!(op(name).arg(f32s(&[3, 0], &[])).run()[0].sizes(), [3, 0], "{name}");
+        assert_eq!(op(name).arg(f32s(&[0, 3], &[])).run()[0].sizes(), [0, 3], "{name}");
+    }
+    assert_eq!(op("Add").arg(f32s(&[0, 1], &[])).arg(f32s(&[3], &[1.0; 3])).run()[0].sizes(), [0, 3]);
+}

@@ -13,7 +13,7 @@ use smallvec::SmallVec;
 
 use super::scalar::{Scalar, Signature};
 use crate::error::{Error, Result};
-use crate::tensor::{Algebra, Class, DType, Dim, Symbol};
+use crate::tensor::{Class, DType, Dim};
 
 /// A constant number: a float by its bits, an integer or bool by its value (u64 as the same bits).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -176,6 +176,16 @@ impl Expr {
         self.nodes.iter().map(|(n, _)| if let ExprNode::Apply(op, _) = n { op.def().flops } else { 0 }).sum()
     }
 
+    /// The expression that computes `root` from the terms `args`, behind which it does not look. Every argument of the
+    /// scope that `root` needs must lie behind one of them.
+    pub fn of(root: Term<'_>, args: &[Term<'_>]) -> Expr {
+        let mut nodes = root.scope.state.borrow().nodes.clone();
+        for (k, arg) in args.iter().enumerate() {
+            nodes[arg.id as usize] = (ExprNode::Arg(k as u32), arg.dtype);
+        }
+        Expr::canonical(&nodes, root.id, args.iter().map(|a| a.dtype).collect())
+    }
+
     /// The single function this expression applies to its arguments in order, if it is nothing more.
     pub fn as_call(&self) -> Option<Scalar> {
         let (ExprNode::Apply(op, operands), _) = self.nodes.last()? else { return None };
@@ -228,12 +238,15 @@ impl Expr {
 
     /// The expression copied into a scope, its arguments replaced by terms.
     pub fn inline<'s>(&self, scope: &'s Scope, args: &[Term<'s>]) -> Term<'s> {
+        self.inline_with(scope, |node| if let ExprNode::Arg(k) = node { Some(args[*k as usize]) } else { None })
+    }
+
+    /// The expression copied into a scope; `leaf` replaces arguments, which it must, and coordinates, if it wants.
+    pub fn inline_with<'s>(&self, scope: &'s Scope, leaf: impl Fn(&ExprNode) -> Option<Term<'s>>) -> Term<'s> {
         let mut terms: Vec<Term<'s>> = Vec::with_capacity(self.nodes.len());
         for (node, dtype) in &self.nodes {
-            terms.push(match node {
-                ExprNode::Arg(k) => args[*k as usize],
-                _ => scope.add(node.renumbered(|o| terms[o as usize].id), *dtype),
-            });
+            let replaced = if node.operands().is_empty() { leaf(node) } else { None };
+            terms.push(replaced.unwrap_or_else(|| scope.add(node.renumbered(|o| terms[o as usize].id), *dtype)));
         }
         *terms.last().expect("an expression has a result")
     }
@@ -306,6 +319,23 @@ impl Scope {
         Term { scope: self, id, dtype }
     }
 
+    /// The step that does what `node` does, with other operands.
+    pub fn step<'s>(&'s self, node: &ExprNode, dtype: DType, operands: &[Term<'s>]) -> Term<'s> {
+        let id = |k: usize| operands[k].id;
+        let node = match node {
+            ExprNode::Apply(op, _) => ExprNode::Apply(*op, operands.iter().map(|t| t.id).collect()),
+            ExprNode::Cast(_) => ExprNode::Cast(id(0)),
+            ExprNode::Bits(_) => ExprNode::Bits(id(0)),
+            leaf => leaf.clone(),
+        };
+        self.add(node, dtype)
+    }
+
+    /// Argument `k`.
+    pub fn argument(&self, k: usize, dtype: DType) -> Term<'_> {
+        self.add(ExprNode::Arg(k as u32), dtype)
+    }
+
     /// The constant `x` of the type of `like`.
     pub fn float<'s>(&'s self, like: Term<'_>, x: f64) -> Term<'s> {
         self.constant(like.dtype, Number::new(like.dtype, x))
@@ -335,59 +365,6 @@ impl Scope {
     }
 }
 
-impl Scope {
-    /// An index expression as an i64: axes are coordinates, other symbols are sizes.
-    pub fn index(&self, dim: &Dim) -> Term<'_> {
-        if dim.mentions(|s| matches!(s, Symbol::Axis(_))) {
-            dim.interpret(&Indexing(self))
-        } else {
-            self.size(dim.clone())
-        }
-    }
-}
-
-/// Index expressions as terms.
-struct Indexing<'s>(&'s Scope);
-
-impl<'s> Algebra for Indexing<'s> {
-    type Number = Term<'s>;
-
-    fn int(&self, n: i64) -> Term<'s> {
-        self.0.constant(DType::I64, Number::Int(n))
-    }
-
-    fn symbol(&self, symbol: &Symbol) -> Term<'s> {
-        match symbol {
-            Symbol::Axis(axis) => self.0.coord(usize::from(*axis)),
-            other => self.0.size(other.clone().into()),
-        }
-    }
-
-    fn add(&self, a: Term<'s>, b: Term<'s>) -> Term<'s> {
-        a + b
-    }
-
-    fn mul(&self, a: Term<'s>, b: Term<'s>) -> Term<'s> {
-        a * b
-    }
-
-    fn floordiv(&self, a: Term<'s>, b: Term<'s>) -> Term<'s> {
-        (a - self.modulo(a, b)) / b
-    }
-
-    fn modulo(&self, a: Term<'s>, b: Term<'s>) -> Term<'s> {
-        Term::call(Scalar::Mod, &[a, b])
-    }
-
-    fn min(&self, a: Term<'s>, b: Term<'s>) -> Term<'s> {
-        Term::call(Scalar::Min, &[a, b])
-    }
-
-    fn max(&self, a: Term<'s>, b: Term<'s>) -> Term<'s> {
-        Term::call(Scalar::Max, &[a, b])
-    }
-}
-
 /// A step of an expression under construction; reads like the number it stands for.
 #[derive(Clone, Copy, Debug)]
 pub struct Term<'s> {
@@ -400,6 +377,33 @@ impl<'s> Term<'s> {
     /// Its type.
     pub fn dtype(self) -> DType {
         self.dtype
+    }
+
+    /// Its place among the steps of its scope; equal steps have one place.
+    pub fn place(self) -> u32 {
+        self.id
+    }
+
+    /// Steps up to this one, which is the last.
+    pub(super) fn with_steps<R>(self, look: impl FnOnce(&[(ExprNode, DType)]) -> R) -> R {
+        look(&self.scope.state.borrow().nodes[..=self.id as usize])
+    }
+
+    /// What it computes.
+    pub fn node(self) -> ExprNode {
+        self.scope.state.borrow().nodes[self.id as usize].0.clone()
+    }
+
+    /// The terms it reads.
+    pub fn operands(self) -> SmallVec<[Term<'s>; 3]> {
+        let operands = self.node().operands();
+        let state = self.scope.state.borrow();
+        operands.iter().map(|id| Term { scope: self.scope, id: *id, dtype: state.nodes[*id as usize].1 }).collect()
+    }
+
+    /// The number, when it is a constant.
+    pub fn as_const(self) -> Option<Number> {
+        if let ExprNode::Const(number) = self.node() { Some(number) } else { None }
     }
 
     /// A function of terms, or an error when the types do not fit.
@@ -454,6 +458,14 @@ impl<'s> Term<'s> {
         Term::call(Scalar::Select, &[self, yes, no])
     }
 }
+
+impl PartialEq for Term<'_> {
+    fn eq(&self, other: &Self) -> bool {
+        std::ptr::eq(self.scope, other.scope) && self.id == other.id
+    }
+}
+
+impl Eq for Term<'_> {}
 
 macro_rules! term_operators {
     ($($Trait:ident $method:ident $Op:ident;)+) => { $(

@@ -7,6 +7,7 @@
 //! Never here: how a device computes any of it.
 
 mod expr;
+mod index;
 pub mod named;
 
 pub mod prim;

@@ -1,6 +1,6 @@
 //! One view between two computations.
 
-use super::{Context, Pass};
+use super::{Context, Pass, formula};
 use crate::error::Result;
 use crate::graph::rewrite::{Rebuild, Values, replaced, rewrite};
 use crate::graph::{Graph, Value};
@@ -19,7 +19,7 @@ pub(super) const PASS: Pass = Pass {
 fn run(graph: &Graph, _: &Context) -> Result<Graph> {
     rewrite(graph, |rebuild, node, args| match node.prim() {
         Prim::View(row) => compose(rebuild, row.clone(), args[0]),
-        Prim::Gather(row) => match as_view(rebuild.graph(), row, args[0]) {
+        Prim::Gather(row) => match as_view(rebuild.graph(), row, args) {
             Some(view) => compose(rebuild, view, args[0]),
             None => Ok(None),
         },
@@ -73,14 +73,24 @@ fn part_read(graph: &Graph, view: &View, concat: &Concat, parts: &[Value]) -> Op
     None
 }
 
-/// A gather whose coordinates come from no index operand and surely lie inside.
-fn as_view(graph: &Graph, gather: &Gather, data: Value) -> Option<View> {
+/// A gather whose coordinates are index expressions, or formulas that are, and surely lie inside.
+fn as_view(graph: &Graph, gather: &Gather, args: &[Value]) -> Option<View> {
     let ranges = Ranges::of(gather.shape.dims());
-    let sizes = graph.ty(data).shape.dims();
-    let plain = |(at, size): (&Dim, &Dim)| {
-        !at.mentions(|s| matches!(s, Symbol::Read(_))) && ranges.is_below(&at.simplify(&ranges), size)
-    };
-    gather.map.iter().zip(sizes).all(plain).then(|| View::new(gather.shape.clone(), gather.map.clone()))
+    let read = |k: usize| formula::of_value(graph, args[k + 1])?.as_index(&ranges);
+    let places: Vec<Option<Dim>> = (0..args.len() - 1).map(read).collect();
+    let mut map = Vec::with_capacity(gather.map.len());
+    for (at, size) in gather.map.iter().zip(graph.ty(args[0]).shape.dims()) {
+        let at = at.substitute(&|s| match s {
+            Symbol::Read(k) => places[usize::from(*k)].clone(),
+            _ => None,
+        });
+        let at = at.simplify(&ranges);
+        if at.mentions(|s| matches!(s, Symbol::Read(_))) || !ranges.is_below(&at, size) {
+            return None;
+        }
+        map.push(at);
+    }
+    Some(View::new(gather.shape.clone(), map))
 }
 
 #[cfg(test)]
@@ -130,6 +140,23 @@ mod tests {
         b.output("y", all.slice(1, &s + 1, 2usize, 1));
         let after = check(&PASS, b.finish().unwrap());
         assert_eq!((count(&after, "concat"), count(&after, "view")), (0, 1));
+    }
+
+    #[test]
+    fn a_gather_at_places_that_are_known_to_be_inside_is_a_view() {
+        let b = Builder::new("positions");
+        let table = b.input("table", DType::F32, Shape::new([8usize, 3]));
+        let places = b.coordinate(0, &Shape::new([5usize])) + 2;
+        b.output("rows", table.take(0, places));
+        let n = b.input("n", DType::F32, Shape::new([Dim::named("n")])).shape().unwrap();
+        b.output("perhaps beyond", table.take(0, b.coordinate(0, &n)));
+        let after = check(&PASS, run_inlined(b.finish().unwrap()));
+        assert_eq!((count(&after, "gather"), count(&after, "view")), (1, 1), "{after:?}");
+    }
+
+    /// Places are formulas once constants are inside of the expressions that read them.
+    fn run_inlined(graph: Graph) -> Graph {
+        (super::super::inline_splats::PASS.run)(&graph, &Context::default()).unwrap()
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use smallvec::SmallVec;
 
-use super::{Context, Numerics, Pass};
+use super::{Context, Numerics, Pass, formula};
 use crate::error::Result;
 use crate::graph::rewrite::{Rebuild, Values, rewrite};
 use crate::graph::{Graph, Node, Value};
@@ -26,9 +26,6 @@ fn run(graph: &Graph, context: &Context) -> Result<Graph> {
     rewrite(graph, |rebuild, node, args| fold(rebuild, node, args, context))
 }
 
-/// A formula of more operations than this is dearer than a table of its values.
-pub(super) const FORMULA_FLOPS: u32 = 16;
-
 fn fold(rebuild: &mut Rebuild, node: &Node, args: &[Value], context: &Context) -> Result<Option<Values>> {
     if !is_foldable(rebuild.graph(), node, args, context) {
         return Ok(None);
@@ -48,7 +45,7 @@ fn is_foldable(graph: &Graph, node: &Node, args: &[Value], context: &Context) ->
     is_small
         && match (node.prim(), node.prim().class()) {
             (_, Class::Source | Class::Control) => false,
-            (Prim::Map(row), _) if args.is_empty() => row.expr.flops() > FORMULA_FLOPS,
+            (Prim::Map(row), _) if args.is_empty() => row.expr.flops() > formula::MOST_FLOPS,
             (Prim::View(row), _) => {
                 let (new, old) = (row.shape.as_ints(), graph.ty(args[0]).shape.as_ints());
                 let count = |sizes: Vec<usize>| sizes.iter().product::<usize>();

@@ -10,7 +10,10 @@
 mod compose_views;
 mod drop_dead;
 mod fold_constants;
+mod formula;
+mod inline_splats;
 mod shape_arithmetic;
+mod share_common;
 
 use crate::error::{Context as _, Result};
 use crate::graph::Graph;
@@ -61,6 +64,8 @@ pub const PASSES: &[Pass] = &[
     shape_arithmetic::PASS, // before folding: what it resolves are constants that folding can use
     fold_constants::PASS, // before views are composed: a constant seen through several views is one small constant
     compose_views::PASS, // then every later pass sees at most one view between two computations
+    inline_splats::PASS, // after composing: a constant behind several views is behind one
+    share_common::PASS, // last: the others leave several spellings of one computation
 ];
 
 /// The list is repeated at most this often; every pass makes a graph smaller or plainer, so that few rounds do.

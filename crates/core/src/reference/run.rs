@@ -138,6 +138,7 @@ impl Run<'_> {
         graph.outputs().iter().for_each(|o| uses[o.value.node()] += 1);
         let mut values: Vec<Vec<Buffer>> = vec![Vec::new(); graph.nodes().len()];
         let mut pending: Vec<&Constraint> = graph.constraints().iter().collect();
+        self.bind_inputs(graph)?;
         for (id, node) in graph.nodes().iter().enumerate() {
             if !live[id] {
                 continue;
@@ -172,6 +173,19 @@ impl Run<'_> {
         outputs
     }
 
+    /// Binds the sizes of all inputs before anything runs. The second time around, sizes such as `2*n` are checked whose
+    /// symbols only a later input has bound.
+    fn bind_inputs(&mut self, graph: &Graph) -> Result<()> {
+        for _ in 0..2 {
+            for value in graph.inputs() {
+                let name = graph.input_name(*value);
+                let buffer = self.input(name)?;
+                self.bind_sizes(graph.ty(*value), &buffer).at(|| format!("input \"{name}\""))?;
+            }
+        }
+        Ok(())
+    }
+
     /// Sizes of a result must be what its type says; a symbol that is still free takes the size it meets.
     fn bind_sizes(&mut self, ty: &TensorType, actual: &Buffer) -> Result<()> {
         let disagree =
@@ -186,7 +200,6 @@ impl Run<'_> {
                     self.env.bind(symbol.clone(), size);
                 }
                 _ => {
-                    // Sizes of an input such as 2*n are checked once n is bound by another input.
                     let known = !dim.mentions(|s| self.env.get(s).is_none());
                     if known && dim.eval(&self.env)? != size {
                         let wanted = dim.eval(&self.env)?;

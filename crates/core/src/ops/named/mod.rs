@@ -18,6 +18,7 @@ mod fused;
 mod generate;
 mod grouped;
 mod indexing;
+mod interpolate;
 mod linear_attention;
 mod logic;
 mod loss;
@@ -31,9 +32,11 @@ mod pooling;
 mod quantization;
 mod quantized;
 mod random;
+mod ratio;
 mod rearrange;
 mod recurrent;
 mod reduction;
+mod resize;
 mod rotary;
 mod scatter;
 mod search;
@@ -126,6 +129,7 @@ static GROUPS: &[&[NamedOp]] = &[
     rearrange::OPS,
     recurrent::OPS,
     reduction::OPS,
+    resize::OPS,
     rotary::OPS,
     scatter::OPS,
     search::OPS,

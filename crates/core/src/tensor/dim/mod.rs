@@ -293,8 +293,17 @@ impl Dim {
                 let (_, rest) = x.split_multiples(&y);
                 if ranges.is_below(&rest, &y) { rest } else { x.modulo(&y) }
             }
-            Atom::Min(x, y) => x.simplify(ranges).min_with(&y.simplify(ranges)),
-            Atom::Max(x, y) => x.simplify(ranges).max_with(&y.simplify(ranges)),
+            Atom::Min(x, y) | Atom::Max(x, y) => {
+                let (x, y) = (x.simplify(ranges), y.simplify(ranges));
+                let (x, y) = if ranges.is_at_most(&y, &x) { (y, x) } else { (x, y) };
+                let ordered = ranges.is_at_most(&x, &y);
+                match atom {
+                    Atom::Min(..) if ordered => x,
+                    Atom::Min(..) => x.min_with(&y),
+                    _ if ordered => y,
+                    _ => x.max_with(&y),
+                }
+            }
         });
         simplified.recombined()
     }

@@ -32,6 +32,11 @@ impl<'a> Ranges<'a> {
         self.bounds(dim).is_some_and(|r| r.low.is_nonnegative() && (bound - 1 - r.high).is_nonnegative())
     }
 
+    /// Whether `dim <= other` is certain.
+    pub fn is_at_most(&self, dim: &Dim, other: &Dim) -> bool {
+        self.bounds(&(other - dim)).is_some_and(|r| r.low.is_nonnegative())
+    }
+
     /// Bounds of an expression; `None` when they are not known.
     pub fn bounds(&self, dim: &Dim) -> Option<Range> {
         let (mut low, mut high) = (Dim::int(dim.constant()), Dim::int(dim.constant()));

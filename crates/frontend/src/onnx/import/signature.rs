@@ -49,6 +49,11 @@ impl Signature {
     }
 }
 
+/// Whether a size has a name that can tell it apart: some exporters write "?" for every size that is open.
+fn is_name(text: &str) -> bool {
+    text.chars().any(char::is_alphanumeric)
+}
+
 /// The declaration of one input or output.
 pub(super) fn port(info: &ValueInfoProto) -> Result<Port> {
     let place = || format!("\"{}\"", info.name);
@@ -68,7 +73,7 @@ pub(super) fn port(info: &ValueInfoProto) -> Result<Port> {
         for (axis, dim) in declared.dim.iter().enumerate() {
             dims.push(match &dim.value {
                 Some(DimensionValue::DimValue(n)) if *n >= 0 => Dim::int(*n),
-                Some(DimensionValue::DimParam(name)) if !name.is_empty() => Dim::named(name),
+                Some(DimensionValue::DimParam(name)) if is_name(name) => Dim::named(name),
                 // Some exporters write −1 for a size that is open.
                 Some(DimensionValue::DimValue(-1)) | Some(DimensionValue::DimParam(_)) | None => {
                     open_dim(&info.name, axis)

@@ -126,12 +126,13 @@ fn project<'b>(call: &Call<'_, 'b>) -> Result<Projected<'b>> {
 /// The state of the cache: the lengths count the new keys too, save in the first step, in which they may count fewer.
 fn cache_of<'b>(call: &Call<'_, 'b>, batch: &Dim, length: &Dim) -> Result<Cache<'b>> {
     let last = call.input(LENGTHS)?.cast(DType::I64).reshape(vec![batch.clone()]);
+    let none = call.builder.int(DType::I64, 0).expand(vec![batch.clone()]);
     let Some(past) = call.optional(PAST_KEY) else {
-        return Ok(Cache { before: last * 0i64, last, length: length.clone() });
+        return Ok(Cache { before: none, last, length: length.clone() });
     };
     let total = call.builder.bind(call.input(TOTAL_LENGTH)?)?;
     let first = call.builder.size(&total).equal(length);
-    let before = first.select(last * 0i64, last + &(Dim::int(1) - length));
+    let before = first.select(none, last + &(Dim::int(1) - length));
     Ok(Cache { before, last, length: past.dim(2)?.max_with(&total) })
 }
 

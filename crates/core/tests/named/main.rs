@@ -11,4 +11,5 @@ mod pooling;
 mod quantization;
 mod random;
 mod reduction;
+mod signal;
 mod vision;

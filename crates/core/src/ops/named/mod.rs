@@ -11,6 +11,7 @@ mod attributes;
 mod call;
 mod cast;
 mod convolution;
+mod determinant;
 mod einsum;
 mod elementwise;
 mod embedding;
@@ -41,6 +42,7 @@ mod rotary;
 mod scatter;
 mod search;
 mod shape;
+mod signal;
 mod slice;
 mod softmax;
 mod time_loop;
@@ -106,6 +108,7 @@ static GROUPS: &[&[NamedOp]] = &[
     attention::OPS,
     cast::OPS,
     convolution::OPS,
+    determinant::OPS,
     einsum::OPS,
     elementwise::OPS,
     embedding::OPS,
@@ -134,6 +137,7 @@ static GROUPS: &[&[NamedOp]] = &[
     scatter::OPS,
     search::OPS,
     shape::OPS,
+    signal::OPS,
     slice::OPS,
     softmax::OPS,
     vision::OPS,

@@ -9,7 +9,7 @@ use super::super::schema::{AttributeProto, AttributeType, NodeProto};
 
 /// Attributes whose integer is the code of an element type; the core gets its name.
 const DTYPE_ATTRIBUTES: &[&str] =
-    &["to", "dtype", "stash_type", "output_dtype", "softmax_precision", "output_datatype"];
+    &["to", "dtype", "stash_type", "output_dtype", "softmax_precision", "output_datatype", "precision"];
 
 /// The attributes of a node; regions are not among them. References to the attributes of a function are resolved by
 /// `call`, and left out where the call does not give them.
@@ -34,7 +34,7 @@ pub(super) fn attributes(node: &NodeProto, call: Option<&Attributes>, file: &Mod
     Ok(attributes)
 }
 
-/// One attribute; `None` for a region.
+/// One attribute; `None` for a region, and for an element type that is said to be undefined (code 0).
 pub(super) fn attribute(proto: &AttributeProto, file: &ModelFile) -> Result<Option<Attribute>> {
     let text = |bytes: &[u8]| {
         let text = std::str::from_utf8(bytes).map_err(|_| Error::invalid("the text is not UTF-8"))?;
@@ -43,6 +43,9 @@ pub(super) fn attribute(proto: &AttributeProto, file: &ModelFile) -> Result<Opti
     let kind = AttributeType::try_from(proto.r#type).unwrap_or(AttributeType::Undefined);
     Ok(Some(match kind {
         AttributeType::Int if DTYPE_ATTRIBUTES.contains(&proto.name.as_str()) => {
+            if proto.i == 0 {
+                return Ok(None);
+            }
             let code = i32::try_from(proto.i).map_err(|_| Error::invalid(format!("{} is no element type", proto.i)))?;
             Attribute::Str(dtype_of_code(code)?.name().to_string())
         }

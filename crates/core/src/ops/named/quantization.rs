@@ -98,8 +98,13 @@ pub(super) struct Dynamic<'b> {
 /// The range of a tensor, stretched to contain 0, mapped to 0..=255.
 pub(super) fn dynamic_u8(x: Tensor<'_>) -> Result<Dynamic<'_>> {
     let all: Vec<usize> = (0..x.rank()?).collect();
-    let high = x.reduce(Monoid::Max, &all).max(0.0);
-    let low = x.reduce(Monoid::Min, &all).min(0.0);
+    dynamic_u8_by(x, |monoid| x.reduce(monoid, &all))
+}
+
+/// The same for ranges that `extreme` finds; what it returns broadcasts against `x`.
+pub(super) fn dynamic_u8_by<'b>(x: Tensor<'b>, extreme: impl Fn(Monoid) -> Tensor<'b>) -> Result<Dynamic<'b>> {
+    let high = extreme(Monoid::Max).max(0.0);
+    let low = extreme(Monoid::Min).min(0.0);
     let range = high - low;
     let scale = range.not_equal(0.0).select(range, 1.0) / 255.0;
     let zero = saturated(-low / scale, None, DType::U8)?;

@@ -10,8 +10,8 @@ use crate::tensor::Dim;
 impl<'b> Layer<'_, 'b> {
     /// The state's share of the gates `from..from + count`: `[directions, batch, count·hidden]`.
     fn recur<'r>(&self, inside: &Step<'r, 'b>, h: Tensor<'r>, from: i64, count: i64) -> Result<Tensor<'r>> {
-        let weights = self.recurrent.slice(1, &self.hidden * from, &self.hidden * count, 1);
-        Ok(h.contract("dbh,dgh->dbg", inside.capture(weights)?))
+        let weights = self.recurrent.rows(&self.hidden * from, &self.hidden * count);
+        weights.captured(inside)?.product(h, &[1, 2], "dbh,dgh->dbg")
     }
 
     /// Gate number `k` of tensors whose last axis holds gates.

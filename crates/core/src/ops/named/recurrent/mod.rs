@@ -7,6 +7,7 @@
 
 mod activation;
 mod cell;
+mod weights;
 
 use super::time_loop::{Step, Stepped, over_time};
 use super::{Call, NamedOp};
@@ -14,6 +15,7 @@ use crate::error::{Error, Result};
 use crate::graph::{Builder, Tensor};
 use crate::ops::prim::Gather;
 use crate::tensor::{DType, Dim, Shape, Symbol};
+use weights::Weights;
 
 pub(super) static OPS: &[NamedOp] = &[
     NamedOp::standard(
@@ -66,6 +68,23 @@ pub(super) static OPS: &[NamedOp] = &[
         "a simple recurrent layer over a sequence: a loop, its input products hoisted",
         |call| cell::Rnn::new(call).and_then(|cell| run(call, &cell)),
     ),
+    NamedOp {
+        name: "DynamicQuantizeLSTM",
+        domain: "com.microsoft",
+        since: 1,
+        attributes: &[
+            "activations",
+            "activation_alpha",
+            "activation_beta",
+            "clip",
+            "direction",
+            "hidden_size",
+            "layout",
+            "input_forget",
+        ],
+        doc: "an LSTM with 8-bit weights, its input and its state quantised by their own ranges in every product",
+        expand: |call| cell::Lstm::new(call).and_then(|cell| run(call, &cell)),
+    },
 ];
 
 /// What tells the recurrent operators apart.
@@ -121,8 +140,10 @@ struct Layer<'a, 'b> {
     batch_first: bool,
     /// `[time, batch, features]`
     x: Tensor<'b>,
+    /// `[directions, gates·hidden, features]`
+    weights: Weights<'b>,
     /// `[directions, gates·hidden, hidden]`
-    recurrent: Tensor<'b>,
+    recurrent: Weights<'b>,
     /// `[directions, gates·hidden]` of the input and of the state
     biases: Option<(Tensor<'b>, Tensor<'b>)>,
     /// the length of each row of the batch, i64
@@ -143,12 +164,14 @@ impl<'a, 'b> Layer<'a, 'b> {
         }
         let x = if batch_first { x.permute(&[1, 0, 2]) } else { x };
         let (time, batch, dtype) = (x.dim(0)?, x.dim(1)?, x.dtype()?);
-        let hidden = call.input(2)?.dim(2)?;
+        let (weights, recurrent) = (Weights::of(call, 1, 8)?, Weights::of(call, 2, 10)?);
+        let hidden = recurrent.values.dim(2)?;
         if let Some(given) = call.int("hidden_size")? {
             call.builder.require_equal(&hidden, &Dim::int(given), "hidden_size")?;
         }
         let (directions, rows) = (Dim::from(direction.count()), &hidden * gates);
-        let recurrent = shaped(call.input(2)?, &[&directions, &rows, &hidden], "recurrence weights")?;
+        let weights = weights.shaped(&[&directions, &rows, &x.dim(2)?], "weights")?;
+        let recurrent = recurrent.shaped(&[&directions, &rows, &hidden], "recurrence weights")?;
         let biases = match call.optional(3) {
             None => None,
             Some(bias) => {
@@ -160,7 +183,7 @@ impl<'a, 'b> Layer<'a, 'b> {
             Some(lengths) => Some(shaped(lengths, &[&batch], "sequence_lens")?.cast(DType::I64)),
             None => None,
         };
-        Ok(Layer { call, direction, batch_first, x, recurrent, biases, lengths, time, batch, hidden, dtype })
+        Ok(Layer { call, direction, batch_first, x, weights, recurrent, biases, lengths, time, batch, hidden, dtype })
     }
 
     fn builder(&self) -> &'b Builder {
@@ -185,9 +208,8 @@ impl<'a, 'b> Layer<'a, 'b> {
 
     /// The input's share of all gates at all times: `[time, directions, batch, gates·hidden]`.
     fn products(&self, inner_bias: std::ops::Range<i64>) -> Result<Tensor<'b>> {
-        let (directions, rows) = (self.recurrent.dim(0)?, self.recurrent.dim(1)?);
-        let weights = shaped(self.call.input(1)?, &[&directions, &rows, &self.x.dim(2)?], "weights")?;
-        let products = self.x.contract("tbi,dgi->tdbg", weights);
+        let rows = self.recurrent.values.dim(1)?;
+        let products = self.weights.product(self.x, &[0, 1, 2], "tbi,dgi->tdbg")?;
         let Some((input, state)) = self.biases else { return Ok(products) };
         let inner = (&self.hidden * inner_bias.start, &self.hidden * inner_bias.end);
         let hoisted = if inner_bias.is_empty() {

@@ -173,7 +173,7 @@ impl Inspection<'_> {
         }
         self.write_facts(&mut text);
         if let Some(footprints) = &self.footprints {
-            self.write_kinds(&mut text, footprints);
+            write_kinds(&mut text, footprints);
             write_heaviest(&mut text, footprints, top);
         }
         text
@@ -214,9 +214,9 @@ impl Inspection<'_> {
         }
         if let Some(Bound { total, least, .. }) = &self.footprints {
             fact("work", format!("{} operations", formula(&total.flops)));
-            fact("traffic", format!("{} unfused", bytes_text(&total.bytes())));
+            fact("traffic", format!("{} unfused", bytes_in_words(&total.bytes())));
             let saved = saved(total, least).map_or(String::new(), |s| format!(": fusion can save up to {s:.0} %"));
-            fact("at least", format!("{}{saved}", bytes_text(&least.bytes())));
+            fact("at least", format!("{}{saved}", bytes_in_words(&least.bytes())));
         }
         text.push_str(&section("Summary"));
         text.push_str(&table.text());
@@ -225,27 +225,6 @@ impl Inspection<'_> {
     fn free_sizes(&self) -> Vec<String> {
         let names = self.model.free_sizes().into_iter();
         names.filter(|name| self.env.get(&fuseline::tensor::Symbol::name(name)).is_none()).collect()
-    }
-
-    fn write_kinds(&self, text: &mut String, footprints: &Bound) {
-        text.push_str(&section("By operator"));
-        let columns = ["operations", "bytes", "operations/byte", "share of bytes"].map(|name| (name, Side::Right));
-        let mut table = Table::new(&[&[("operator", Side::Left), ("nodes", Side::Right)], &columns[..]].concat());
-        for (op, count, footprint) in footprints.by_kind() {
-            let share = footprint.bytes().as_int().zip(footprints.total.bytes().as_int());
-            let share = share.filter(|(_, whole)| *whole > 0);
-            let share =
-                share.map_or(String::new(), |(part, whole)| format!("{:.1} %", 100.0 * part as f64 / whole as f64));
-            table.row(vec![
-                op.to_string(),
-                count.to_string(),
-                formula(&footprint.flops),
-                bytes_text(&footprint.bytes()),
-                intensity_text(&footprint),
-                share,
-            ]);
-        }
-        text.push_str(&table.text());
     }
 
     fn json(&self) -> Value {
@@ -305,9 +284,29 @@ impl Inspection<'_> {
     }
 }
 
+fn write_kinds(text: &mut String, footprints: &Bound) {
+    text.push_str(&section("By operator"));
+    let mut columns = vec![("operator", Side::Left), ("nodes", Side::Right)];
+    columns.extend(["operations", "bytes", "operations/byte"].map(|name| (name, Side::Right)));
+    // A share is a number only where the whole is one.
+    let whole = footprints.total.bytes().as_int().filter(|whole| *whole > 0);
+    columns.extend(whole.map(|_| ("share of bytes", Side::Right)));
+    let mut table = Table::new(&columns);
+    for (op, count, footprint) in footprints.by_kind() {
+        let bytes = footprint.bytes();
+        let share = whole.zip(bytes.as_int()).map(|(whole, part)| 100.0 * part as f64 / whole as f64);
+        let mut cells = vec![op.to_string(), count.to_string(), formula(&footprint.flops), bytes_text(&bytes)];
+        cells.push(intensity_text(&footprint));
+        cells.extend(share.map(|share| format!("{share:.1} %")));
+        table.row(cells);
+    }
+    text.push_str(&table.text());
+}
+
 fn write_heaviest(text: &mut String, footprints: &Bound, top: usize) {
     let heaviest = footprints.heaviest(top);
-    if heaviest.is_empty() {
+    // Where every kind occurs once, the table by kind has said it all.
+    if heaviest.is_empty() || footprints.operators.len() == footprints.by_kind().len() {
         return;
     }
     text.push_str(&section("Most traffic"));
@@ -340,6 +339,11 @@ fn bytes_text(dim: &Dim) -> String {
         Some(n) => quantity::bytes(n as f64),
         None => formula(dim),
     }
+}
+
+fn bytes_in_words(dim: &Dim) -> String {
+    let unit = if dim.as_int().is_some() { "" } else { " bytes" };
+    format!("{}{unit}", bytes_text(dim))
 }
 
 fn intensity_text(footprint: &Footprint) -> String {

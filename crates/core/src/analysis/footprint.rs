@@ -266,6 +266,19 @@ mod tests {
     }
 
     #[test]
+    fn a_constant_that_two_operators_share_is_not_moved_between_them() {
+        let b = Builder::new("shared");
+        let x = vector(&b, "x", "n");
+        begin(&b, "First");
+        let y = x * 0.5;
+        begin(&b, "Second");
+        b.output("y", y.exp() * 0.5);
+        let f = footprints(b);
+        assert_eq!(operator(&f, "First").alone.bytes(), dim("n") * 8);
+        assert_eq!(operator(&f, "Second").alone.bytes(), dim("n") * 8);
+    }
+
+    #[test]
     fn reshapes_are_free_and_permuted_outputs_are_copies() {
         let b = Builder::new("views");
         let x = matrix(&b, "x", "m", "n");

@@ -7,7 +7,6 @@ use super::footprint::Footprint;
 use super::stored::{self, Touched};
 use crate::graph::{Graph, Origin, Value};
 use crate::ops::Prim;
-use crate::tensor::Dim;
 
 /// What one operator of the user's model needs.
 #[derive(Clone, Debug)]
@@ -92,17 +91,14 @@ fn alone(
     }
     let inside = |node: usize| nodes.binary_search(&node).is_ok();
     let read = stored::merged(graph, nodes.iter().flat_map(|id| reads_from_outside(graph, *id, &inside)));
-    let mut written = Dim::int(0);
-    for id in nodes {
-        let leaves = readers[*id].iter().any(|reader| !inside(*reader));
-        for (port, ty) in graph.nodes()[*id].types().iter().enumerate() {
-            let value = Value::new(*id, port);
-            let taken = || readers[*id].iter().any(|r| !inside(*r) && graph.nodes()[*r].args().contains(&value));
-            if outputs.contains(&value) || (leaves && taken()) {
-                written = written + ty.bytes();
-            }
-        }
-    }
+    // Who has a value in an operator of its own does not need it from here.
+    let takes = |reader: usize, value: Value| {
+        let has_own = graph.origin(reader).iter().all(|o| graph.origin(value.node()).iter().any(|own| own == o));
+        !inside(reader) && !has_own && graph.nodes()[reader].args().contains(&value)
+    };
+    let results = nodes.iter().flat_map(|id| (0..graph.nodes()[*id].types().len()).map(|port| Value::new(*id, port)));
+    let leaving = results.filter(|v| outputs.contains(v) || readers[v.node()].iter().any(|reader| takes(*reader, *v)));
+    let written = leaving.map(|value| graph.ty(value).bytes()).sum();
     Footprint { flops, read: stored::bytes(graph, &read), written }
 }
 

@@ -1,5 +1,7 @@
 //! Which values lie in memory, and which elements of them a reader touches.
 
+use indexmap::IndexMap;
+
 use crate::graph::{Graph, Value};
 use crate::ops::Prim;
 use crate::ops::prim::{Class, View};
@@ -70,17 +72,16 @@ pub(super) fn reads(graph: &Graph, node: usize, stored: &Stored) -> Vec<Touched>
 
 /// Several reads of one value touch at most their sum, and at most all of it.
 pub(super) fn merged(graph: &Graph, all: impl Iterator<Item = Touched>) -> Vec<Touched> {
-    let mut merged: Vec<Touched> = Vec::new();
-    for touched in all {
-        match merged.iter_mut().find(|t| t.value == touched.value) {
-            Some(t) => {
-                let count = graph.ty(t.value).shape.count();
-                t.elements = at_most(&(&t.elements + &touched.elements), &count);
-            }
-            None => merged.push(touched),
-        }
+    let mut sums: IndexMap<Value, Dim> = IndexMap::new();
+    for Touched { value, elements } in all {
+        let sum = sums.entry(value).or_insert(Dim::int(0));
+        *sum = &*sum + elements;
     }
-    merged
+    let touched = sums.into_iter().map(|(value, sum)| {
+        let elements = at_most(&sum, &graph.ty(value).shape.count());
+        Touched { value, elements }
+    });
+    touched.collect()
 }
 
 /// The bytes of what is touched.

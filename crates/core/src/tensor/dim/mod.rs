@@ -181,6 +181,14 @@ impl Dim {
         if (other - self).is_nonnegative() {
             return self.clone();
         }
+        // min(a, min(x, y)) = min(x, y) where a ≥ x
+        for (a, nested) in [(self, other), (other, self)] {
+            if let Some(Atom::Min(x, y)) = nested.as_atom()
+                && [x, y].iter().any(|part| (a - *part).is_nonnegative())
+            {
+                return nested.clone();
+            }
+        }
         let (a, b) = if self < other { (self, other) } else { (other, self) };
         Atom::Min(a.clone(), b.clone()).into()
     }
@@ -192,6 +200,14 @@ impl Dim {
         }
         if (other - self).is_nonnegative() {
             return other.clone();
+        }
+        // max(a, max(x, y)) = max(x, y) where a ≤ x
+        for (a, nested) in [(self, other), (other, self)] {
+            if let Some(Atom::Max(x, y)) = nested.as_atom()
+                && [x, y].iter().any(|part| (*part - a).is_nonnegative())
+            {
+                return nested.clone();
+            }
         }
         let (a, b) = if self < other { (self, other) } else { (other, self) };
         Atom::Max(a.clone(), b.clone()).into()
@@ -600,6 +616,12 @@ mod tests {
         let n = named("n");
         assert_eq!((&n + 1).max_with(&n), &n + 1);
         assert_eq!(n.min_with(&Dim::int(0)), Dim::int(0));
+        let (low, high) = (n.min_with(&Dim::int(512)), n.max_with(&Dim::int(2)));
+        assert_eq!(low.min_with(&Dim::int(600)), low);
+        assert_eq!((&n + 1).min_with(&low), low);
+        assert_eq!(Dim::int(1).max_with(&high), high);
+        assert_eq!(high.max_with(&n), high);
+        assert_ne!(low.min_with(&Dim::int(500)), low);
         assert!((&n + 1).surely_differs(&Dim::int(0)));
         assert!(!n.surely_differs(&Dim::int(0)));
     }

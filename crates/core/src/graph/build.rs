@@ -76,6 +76,14 @@ impl Builder {
         self.state.borrow_mut().origin = origin.map_or_else(OriginSet::default, |o| OriginSet::of(Arc::new(o)));
     }
 
+    /// What `build` adds may belong to other operators; afterwards nodes belong to the same one as before.
+    pub fn keep_origin<R>(&self, build: impl FnOnce() -> R) -> R {
+        let origin = self.state.borrow().origin.clone();
+        let result = build();
+        self.state.borrow_mut().origin = origin;
+        result
+    }
+
     /// Looks at the graph built so far.
     pub fn with_graph<R>(&self, look: impl FnOnce(&Graph) -> R) -> R {
         look(&self.state.borrow().graph)

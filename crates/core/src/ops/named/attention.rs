@@ -97,6 +97,27 @@ pub(super) fn append<'b>(past: Option<Tensor<'b>>, new: Tensor<'b>) -> Tensor<'b
     }
 }
 
+/// Attention of `[batch, heads, length, size]` operands in which `change_scores` and `change_probabilities` stand before
+/// and after the softmax. In between numbers have the type `precision`: f32 unless the operands are f64.
+pub fn flex_attention<'b>(
+    [q, k, v]: [Tensor<'b>; 3],
+    scale: Option<f64>,
+    precision: Option<DType>,
+    change_scores: impl FnOnce(Tensor<'b>) -> Result<Tensor<'b>>,
+    change_probabilities: impl FnOnce(Tensor<'b>) -> Result<Tensor<'b>>,
+) -> Result<Tensor<'b>> {
+    for operand in [q, k, v] {
+        if operand.rank()? != 4 {
+            return Err(Error::invalid(format!("FlexAttention of an operand of shape {}", operand.shape()?)));
+        }
+    }
+    let dtype = q.dtype()?;
+    let precision = precision.unwrap_or(if dtype == DType::F64 { DType::F64 } else { DType::F32 });
+    let scores = change_scores(scores(q, k, scale_of(q, scale)?)?.cast(precision))?;
+    let probabilities = change_probabilities(softmax(scores, &[3]))?;
+    Ok(weigh(probabilities, v.cast(precision))?.cast(dtype))
+}
+
 fn attention<'b>(call: &Call<'_, 'b>) -> Result<Vec<Tensor<'b>>> {
     let packed = call.input(0)?.rank()? == 3;
     let heads = |k: usize, attribute: &str| -> Result<Tensor<'b>> {

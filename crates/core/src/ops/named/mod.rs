@@ -49,6 +49,7 @@ mod time_loop;
 mod vision;
 mod windows;
 
+pub use attention::flex_attention;
 pub use attributes::{Attribute, Attributes};
 pub use call::Call;
 

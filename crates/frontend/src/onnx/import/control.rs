@@ -13,8 +13,13 @@ use super::{Importer, truth};
 
 /// The region that is an attribute of a node.
 pub(super) fn region<'m>(node: &'m NodeProto, name: &str) -> Result<&'m GraphProto> {
-    let found = node.attribute.iter().find(|a| a.name == name).and_then(|a| a.g.as_deref());
+    let found = optional_region(node, name);
     found.ok_or_else(|| Error::invalid(format!("{} lacks its region \"{name}\"", node.op_type)))
+}
+
+/// The region that may be an attribute of a node.
+pub(super) fn optional_region<'m>(node: &'m NodeProto, name: &str) -> Option<&'m GraphProto> {
+    node.attribute.iter().find(|a| a.name == name).and_then(|a| a.g.as_deref())
 }
 
 impl<'m> Importer<'m> {

@@ -6,6 +6,7 @@
 
 mod attributes;
 mod control;
+mod flex_attention;
 mod node;
 mod order;
 mod scan;

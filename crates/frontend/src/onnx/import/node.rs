@@ -82,6 +82,7 @@ impl<'m> Importer<'m> {
             ("", "If") => return self.import_if(node, &inputs, place),
             ("", "Loop") => return self.import_loop(node, &inputs, place),
             ("", "Scan") => return self.import_scan(node, &inputs, place),
+            ("ai.onnx.preview", "FlexAttention") => return self.import_flex_attention(node, &inputs, place),
             _ => {}
         }
         let op = named::find(domain, &node.op_type).ok_or_else(|| missing_operator(domain, &node.op_type))?;
@@ -108,8 +109,11 @@ impl<'m> Importer<'m> {
 
     /// An operator that is missing is told even where its operands could not be made.
     fn note_gap(&self, node: &NodeProto, domain: &str) {
-        let control = domain.is_empty() && matches!(node.op_type.as_str(), "If" | "Loop" | "Scan");
-        if !control && named::find(domain, &node.op_type).is_none() {
+        let with_regions = matches!(
+            (domain, node.op_type.as_str()),
+            ("", "If" | "Loop" | "Scan") | ("ai.onnx.preview", "FlexAttention")
+        );
+        if !with_regions && named::find(domain, &node.op_type).is_none() {
             let error = missing_operator(domain, &node.op_type);
             self.trouble.borrow_mut().gaps.insert(format!(
                 "node \"{}\" ({}): {}",

@@ -1,0 +1,57 @@
+//! Attention with regions that change scores and probabilities; their nodes go into the graph around it.
+
+use fuseline::error::{Error, Result};
+use fuseline::graph::Tensor;
+use fuseline::ops::named::{Attribute, flex_attention};
+use fuseline::tensor::DType;
+
+use super::super::schema::{GraphProto, NodeProto};
+use super::Importer;
+use super::attributes::attributes;
+use super::control::optional_region;
+use super::node::Place;
+use super::scope::Scope;
+
+impl<'m> Importer<'m> {
+    pub(super) fn import_flex_attention<'s>(
+        &self,
+        node: &'m NodeProto,
+        inputs: &[Option<Tensor<'s>>],
+        place: Place<'_, 's>,
+    ) -> Result<Vec<Tensor<'s>>> {
+        let &[Some(q), Some(k), Some(v)] = inputs else {
+            return Err(Error::invalid("FlexAttention takes queries, keys and values"));
+        };
+        let (mut scale, mut precision) = (None, None);
+        for (name, value) in attributes(node, place.call, self.file)? {
+            match (name.as_str(), value) {
+                ("scale", Attribute::Float(x)) => scale = Some(x),
+                ("softmax_precision", Attribute::Str(dtype)) => precision = DType::from_name(&dtype),
+                _ => return Err(Error::unsupported(format!("attribute {name} of FlexAttention"))),
+            }
+        }
+        let change = |name: &'static str| {
+            move |x: Tensor<'s>| match optional_region(node, name) {
+                Some(region) => x.builder().keep_origin(|| self.change(region, x, place)),
+                None => Ok(x),
+            }
+        };
+        Ok(vec![flex_attention([q, k, v], scale, precision, change("score_mod"), change("prob_mod"))?])
+    }
+
+    /// What a region of one operand makes of a tensor; its type stays the same.
+    fn change<'s>(&self, region: &'m GraphProto, x: Tensor<'s>, place: Place<'_, 's>) -> Result<Tensor<'s>> {
+        let ([input], [output]) = (region.input.as_slice(), region.output.as_slice()) else {
+            return Err(Error::invalid("a region of FlexAttention takes one tensor and returns one"));
+        };
+        let scope = Scope::inside(place.scope);
+        scope.define(&input.name, x)?;
+        self.import_region(region, &scope, place)?;
+        let changed = x.builder().tensor(scope.lookup(&output.name)?.value());
+        let (before, after) = (x.ty()?, changed.ty()?);
+        if before.dtype != after.dtype || before.shape.rank() != after.shape.rank() {
+            return Err(Error::invalid(format!("a region of FlexAttention turns {before} into {after}")));
+        }
+        Ok(changed.expand(before.shape))
+    }
+}

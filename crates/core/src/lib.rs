@@ -3,6 +3,7 @@
 #![warn(missing_docs)]
 
 pub mod analysis;
+pub mod compare;
 pub mod error;
 pub mod gallery;
 pub mod graph;

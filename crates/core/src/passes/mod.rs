@@ -14,6 +14,9 @@ mod formula;
 mod inline_splats;
 mod shape_arithmetic;
 mod share_common;
+mod simplify_algebra;
+
+pub use simplify_algebra::{RULES, Rule, Tier};
 
 use crate::error::{Context as _, Result};
 use crate::graph::Graph;

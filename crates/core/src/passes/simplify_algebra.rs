@@ -1,0 +1,222 @@
+//! Arithmetic that can be said with less.
+//!
+//! Rules are rows of a table and see one step of an expression with everything behind it, also behind the borders of
+//! maps: `neg` of a value that another map computes as `neg x` is `x`. What a rule returns is cut at values that the
+//! graph has, so that nothing is computed twice.
+
+mod rules;
+
+use rustc_hash::FxHashMap;
+use smallvec::SmallVec;
+
+pub use rules::{RULES, Rule, Tier};
+
+use super::{Context, Numerics, Pass};
+use crate::error::{Error, Result};
+use crate::graph::rewrite::{Rebuild, Values, replaced, rewrite};
+use crate::graph::{Graph, Value};
+use crate::ops::prim::{Map, View};
+use crate::ops::{Expr, ExprNode, Prim, Scalar, Scope, Term};
+use crate::tensor::{Dim, Ranges, Symbol};
+
+pub(super) const PASS: Pass = Pass {
+    name: "simplify-algebra",
+    doc: "Steps of expressions that can be said with less are, by a table of exact and real rules.",
+    run,
+};
+
+/// In: any graph. Out: no rule of [`RULES`] that the numerics allow applies to a step of a map, seen together with the
+/// maps behind it up to a small depth; maps that return an operand as it is are gone.
+fn run(graph: &Graph, context: &Context) -> Result<Graph> {
+    rewrite(graph, |rebuild, node, args| match node.prim() {
+        Prim::Map(row) => match multiply_by_reciprocal(rebuild, row, args, context)? {
+            Some(values) => Ok(Some(values)),
+            None => simplify(rebuild, row, args, context),
+        },
+        _ => Ok(None),
+    })
+}
+
+/// How many maps behind a map are looked at in a line, and how many steps in all.
+const MOST_DEPTH: usize = 5;
+const MOST_STEPS: usize = 64;
+
+/// A rule may fire this often on one step; each makes it plainer, so that few do.
+const MOST_FIRINGS: usize = 32;
+
+fn simplify(rebuild: &mut Rebuild, row: &Map, args: &[Value], context: &Context) -> Result<Option<Values>> {
+    let scope = Scope::default();
+    let mut site =
+        Site { graph: rebuild.graph(), scope: &scope, terms: FxHashMap::default(), values: FxHashMap::default() };
+    let operands: SmallVec<[Term<'_>; 3]> = args.iter().map(|a| site.term(*a, MOST_DEPTH)).collect();
+    let mut fired = false;
+    let mut terms: Vec<Term<'_>> = Vec::with_capacity(row.expr.nodes().len());
+    for (node, dtype) in row.expr.nodes() {
+        let inputs: SmallVec<[Term<'_>; 3]> = node.operands().iter().map(|o| terms[*o as usize]).collect();
+        let mut term = match node {
+            ExprNode::Arg(k) => operands[*k as usize],
+            _ => scope.step(node, *dtype, &inputs),
+        };
+        if !matches!(node, ExprNode::Arg(_)) {
+            fired |= settle(&mut term, row, &scope, context)?;
+        }
+        terms.push(term);
+    }
+    let root = *terms.last().expect("an expression has a result");
+    if let Some(value) = site.values.get(&root.place()) {
+        // Also without a rule: the expression is one of its arguments.
+        return replaced(*value);
+    }
+    if !fired {
+        return Ok(None);
+    }
+    let (leaves, args) = site.cut(root);
+    replaced(rebuild.add(Map { expr: Expr::of(root, &leaves), shape: row.shape.clone() }, &args)?)
+}
+
+/// Applies rules to a step until none fires; whether one did.
+fn settle<'s>(term: &mut Term<'s>, row: &Map, scope: &'s Scope, context: &Context) -> Result<bool> {
+    let ranges = Ranges::of(row.shape.dims());
+    for firing in 0..MOST_FIRINGS {
+        let allowed = RULES.iter().filter(|rule| rule.tier.is_allowed(context.numerics));
+        let step = rules::Step { scope, term: *term, ranges };
+        let Some((rule, new)) = allowed.filter_map(|rule| Some((rule, (rule.apply)(&step)?))).next() else {
+            return Ok(firing > 0);
+        };
+        if new.dtype() != term.dtype() {
+            let (old, new) = (term.dtype(), new.dtype());
+            return Err(Error::bug(format!("the rule {} makes a {new} of a {old}", rule.name)));
+        }
+        *term = new;
+    }
+    Ok(true)
+}
+
+/// The terms that stand for values of the graph.
+struct Site<'g, 's> {
+    graph: &'g Graph,
+    scope: &'s Scope,
+    terms: FxHashMap<Value, Term<'s>>,
+    values: FxHashMap<u32, Value>,
+}
+
+impl<'s> Site<'_, 's> {
+    /// What a value is: the expression of the map that makes it, or an argument where one looks no further.
+    fn term(&mut self, value: Value, depth: usize) -> Term<'s> {
+        if let Some(term) = self.terms.get(&value) {
+            return *term;
+        }
+        let node = self.graph.node_of(value);
+        let term = match node.prim() {
+            Prim::Map(row) if depth > 0 && self.terms.len() + row.expr.nodes().len() <= MOST_STEPS => {
+                let args: SmallVec<[Term<'s>; 3]> = node.args().iter().map(|a| self.term(*a, depth - 1)).collect();
+                row.expr.inline(self.scope, &args)
+            }
+            _ => self.scope.argument(self.terms.len(), self.graph.ty(value).dtype),
+        };
+        self.terms.insert(value, term);
+        self.values.entry(term.place()).or_insert(value);
+        term
+    }
+
+    /// The values nearest to a term that it is computed from, in the order in which a walk from the left meets them.
+    fn cut(&self, root: Term<'s>) -> (Vec<Term<'s>>, Vec<Value>) {
+        let (mut leaves, mut values) = (Vec::new(), Vec::new());
+        let mut seen = rustc_hash::FxHashSet::default();
+        let mut todo = vec![root];
+        while let Some(term) = todo.pop() {
+            if !seen.insert(term.place()) {
+                continue;
+            }
+            match self.values.get(&term.place()) {
+                Some(value) if term.as_const().is_none() => {
+                    leaves.push(term);
+                    values.push(*value);
+                }
+                _ => todo.extend(term.operands().into_iter().rev()),
+            }
+        }
+        (leaves, values)
+    }
+}
+
+/// `x / y` with `y` repeated along axes is `x · (1 / y)` with the reciprocal repeated: one division for many. A square root
+/// has a reciprocal that cannot overflow; other divisors are left alone unless numerics are fast.
+fn multiply_by_reciprocal(
+    rebuild: &mut Rebuild,
+    row: &Map,
+    args: &[Value],
+    context: &Context,
+) -> Result<Option<Values>> {
+    if context.numerics == Numerics::Strict {
+        return Ok(None);
+    }
+    let mut args: SmallVec<[Value; 3]> = args.into();
+    let mut expr = row.expr.clone();
+    for (k, arg) in args.iter_mut().enumerate() {
+        let node = rebuild.graph().node_of(*arg);
+        let Prim::View(view) = node.prim() else { continue };
+        let (view, small) = (view.clone(), node.args()[0]);
+        let safe = context.numerics == Numerics::Fast || is_root(rebuild.graph(), small);
+        if !safe || !repeats(&view) || !rebuild.graph().ty(small).dtype.is_float() {
+            continue;
+        }
+        let Some(product) = with_reciprocal(&expr, k) else { continue };
+        let ty = rebuild.graph().ty(small).clone();
+        let inverse = Expr::build(&[ty.dtype], |scope, y| scope.one(y[0]) / y[0]);
+        let inverse = rebuild.add(Map { expr: inverse, shape: ty.shape }, &[small])?;
+        *arg = rebuild.add(view, &[inverse])?;
+        expr = product;
+    }
+    if expr == row.expr {
+        return Ok(None);
+    }
+    replaced(rebuild.add(Map { expr, shape: row.shape.clone() }, &args)?)
+}
+
+/// Whether a value is a square root.
+fn is_root(graph: &Graph, value: Value) -> bool {
+    let Prim::Map(row) = graph.node_of(value).prim() else { return false };
+    matches!(row.expr.nodes().last(), Some((ExprNode::Apply(Scalar::Sqrt, _), _)))
+}
+
+/// Whether a view without guards repeats elements along an axis of its result.
+fn repeats(view: &View) -> bool {
+    let unused = |axis: usize| {
+        let is_axis = |s: &Symbol| *s == Symbol::Axis(axis as u8);
+        !view.shape[axis].is(1) && !view.map.iter().any(|d: &Dim| d.mentions(is_axis))
+    };
+    view.guard.is_empty() && (0..view.shape.rank()).any(unused)
+}
+
+/// The expression with divisions by argument `k` turned into products, given that it is used for nothing else.
+fn with_reciprocal(expr: &Expr, k: usize) -> Option<Expr> {
+    let nodes = expr.nodes();
+    let is_arg = |id: u32| nodes[id as usize].0 == ExprNode::Arg(k as u32);
+    let mut divisions = 0;
+    for (node, _) in nodes {
+        match node {
+            ExprNode::Apply(Scalar::Div, operands) if is_arg(operands[1]) && !is_arg(operands[0]) => divisions += 1,
+            other if other.operands().iter().any(|o| is_arg(*o)) => return None,
+            _ => {}
+        }
+    }
+    if divisions == 0 {
+        return None;
+    }
+    Some(Expr::build(expr.args(), |scope, args| {
+        let mut terms: Vec<Term<'_>> = Vec::with_capacity(nodes.len());
+        for (node, dtype) in nodes {
+            let inputs: SmallVec<[Term<'_>; 3]> = node.operands().iter().map(|o| terms[*o as usize]).collect();
+            terms.push(match node {
+                ExprNode::Arg(k) => args[*k as usize],
+                ExprNode::Apply(Scalar::Div, operands) if is_arg(operands[1]) => inputs[0] * inputs[1],
+                _ => scope.step(node, *dtype, &inputs),
+            });
+        }
+        *terms.last().expect("an expression has a result")
+    }))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,377 @@
+//! The table of algebraic rules.
+
+use crate::ops::{Expr, ExprNode, Number, Prim, Scalar, Scope, Term, prim};
+use crate::passes::Numerics;
+use crate::reference::{Limits, Options, Reading, evaluate_prim};
+use crate::tensor::{Class, DType, Ranges, Shape};
+
+use Scalar::{
+    Abs, Add, And, Ceil, Div, Eq, Exp, Expm1, Floor, Le, Log, Log1p, Lt, Max, Min, Mul, Neg, Not, Or, Pow, Round,
+    Select, Sigmoid, Sqrt, Sub, Trunc,
+};
+
+/// What a rewrite may change.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Tier {
+    /// nothing: the same bits for every operand, where every step rounds
+    Exact,
+    /// true of real numbers; rounding, signs of zero and the treatment of infinities may differ
+    Real,
+}
+
+impl Tier {
+    /// Whether rules of this tier apply.
+    pub fn is_allowed(self, numerics: Numerics) -> bool {
+        self == Tier::Exact || numerics != Numerics::Strict
+    }
+}
+
+/// A step that a rule looks at.
+#[derive(Clone, Copy, Debug)]
+pub struct Step<'a, 's> {
+    /// where new terms are made
+    pub(super) scope: &'s Scope,
+    /// the step, already a term
+    pub(super) term: Term<'s>,
+    /// the ranges of the coordinates
+    pub(super) ranges: Ranges<'a>,
+}
+
+/// One row of the table.
+#[derive(Clone, Copy, Debug)]
+pub struct Rule {
+    /// its name, as reports print it
+    pub name: &'static str,
+    /// what it may change
+    pub tier: Tier,
+    /// what it says
+    pub doc: &'static str,
+    /// the plainer term, if the rule applies
+    pub(super) apply: for<'a, 's> fn(&Step<'a, 's>) -> Option<Term<'s>>,
+}
+
+macro_rules! rules {
+    ($($name:literal, $tier:ident, $doc:literal, |$s:ident| $body:expr;)+) => {
+        /// The rules, in the order in which they are tried.
+        pub const RULES: &[Rule] = &[$(Rule {
+            name: $name,
+            tier: Tier::$tier,
+            doc: $doc,
+            apply: { fn apply<'s>($s: &Step<'_, 's>) -> Option<Term<'s>> { $body } apply },
+        }),+];
+    };
+}
+
+rules! {
+//  name                  tier   what it says
+    "fold-step",          Exact, "a function of constants is the constant it gives, rounded",                |s| fold(s);
+    "constant-right",     Exact, "c ∘ x is x ∘ c for a commutative function",                                |s| constant_right(s);
+    "add-zero",           Exact, "x + 0 is x for integers; x + −0 and x − 0 are x for floats",               |s| add_zero(s);
+    "mul-one",            Exact, "x · 1, x / 1 and pow(x, 1) are x",                                         |s| mul_one(s);
+    "mul-zero",           Exact, "x · 0 is 0 for integers",                                                  |s| mul_zero(s);
+    "mul-minus-one",      Exact, "x · −1 and x / −1 are −x",                                                 |s| mul_minus_one(s);
+    "neg-neg",            Exact, "−(−x) and not(not x) are x",                                               |s| inverse_twice(s);
+    "add-neg",            Exact, "x + (−y) is x − y, and x − (−y) is x + y",                                 |s| add_neg(s);
+    "abs-neg",            Exact, "abs(−x) and abs(abs x) are abs x",                                         |s| abs_neg(s);
+    "select-known",       Exact, "a choice by a constant, or between equal terms, is none",                  |s| select_known(s);
+    "select-not",         Exact, "a choice by not c is the other choice by c",                               |s| select_not(s);
+    "select-truth",       Exact, "a choice between true and false is the condition",                         |s| select_truth(s);
+    "same-twice",         Exact, "max, min, and, or of a term with itself is the term",                      |s| same_twice(s);
+    "logic-known",        Exact, "and, or with a constant bool are the other operand or the constant",       |s| logic_known(s);
+    "clip-clip",          Exact, "max(max(x, a), b) is max(x, max(a, b)) for constants; so with min",         |s| clip_clip(s);
+    "round-whole",        Exact, "floor, ceil, round, trunc of a whole number is the number",                |s| round_whole(s);
+    "cast-cast",          Exact, "a conversion through a type that keeps every value is one conversion",     |s| cast_cast(s);
+    "div-power-of-two",   Exact, "x / c is x · (1 / c) where c is a power of two",                           |s| div_power_of_two(s);
+    "compare-ranges",     Exact, "a comparison of index expressions that their ranges decide is known",      |s| compare_ranges(s);
+    "sum-constants",      Exact, "(x ∘ a) ∘ b is x ∘ (a ∘ b) for integer sums and products with constants",  |s| if s.is_float() { None } else { constants_together(s) };
+    "add-plus-zero",      Real,  "x + 0 is x, also for floats",                                              |s| add_plus_zero(s);
+    "div-constant",       Real,  "x / c is x · (1 / c) where the reciprocal is a normal number",             |s| div_constant(s);
+    "pow-constant",       Real,  "pow(x, c) for c of 2, 3, ½, −½, −1 is products, roots, a reciprocal",      |s| pow_constant(s);
+    "constants-together", Real,  "(x ∘ a) ∘ b is x ∘ (a ∘ b) for sums and products with constants",          |s| constants_together(s);
+    "sigmoid",            Real,  "1 / (1 + exp(−x)) is sigmoid(x)",                                          |s| sigmoid(s);
+    "log1p",              Real,  "log(1 + x) is log1p(x), and exp(x) − 1 is expm1(x)",                       |s| log1p(s);
+}
+
+impl<'s> Step<'_, 's> {
+    /// The operands, if the step applies this function.
+    fn call(&self, op: Scalar) -> Option<[Term<'s>; 2]> {
+        call(self.term, op)
+    }
+
+    fn float(&self, x: f64) -> Term<'s> {
+        self.scope.float(self.term, x)
+    }
+
+    fn int(&self, x: i64) -> Term<'s> {
+        let dtype = self.term.dtype();
+        self.scope.constant(dtype, Number::from_int(dtype, x))
+    }
+
+    fn is_float(&self) -> bool {
+        self.term.dtype().is_float()
+    }
+}
+
+/// The operands of a term that applies this function; the only one of a unary function counts twice.
+fn call(term: Term<'_>, op: Scalar) -> Option<[Term<'_>; 2]> {
+    match term.node() {
+        ExprNode::Apply(found, _) if found == op => {
+            let operands = term.operands();
+            Some([operands[0], *operands.last().expect("functions have operands")])
+        }
+        _ => None,
+    }
+}
+
+fn unary(term: Term<'_>, op: Scalar) -> Option<Term<'_>> {
+    call(term, op).map(|[x, _]| x)
+}
+
+/// The value of a constant of a float type.
+fn float(term: Term<'_>) -> Option<f64> {
+    match term.as_const()? {
+        Number::Float(bits) => Some(f64::from_bits(bits)),
+        Number::Int(_) => None,
+    }
+}
+
+/// The value of a constant of an integer type or bool.
+fn int(term: Term<'_>) -> Option<i64> {
+    match term.as_const()? {
+        Number::Int(n) => Some(n),
+        Number::Float(_) => None,
+    }
+}
+
+/// Whether a term is the constant `n`, of whatever type; −0 is not 0.
+fn is(term: Term<'_>, n: i64) -> bool {
+    int(term) == Some(n) || float(term).is_some_and(|x| x.to_bits() == (n as f64).to_bits())
+}
+
+fn fold<'s>(s: &Step<'_, 's>) -> Option<Term<'s>> {
+    let operands = s.term.operands();
+    if operands.is_empty() || !operands.iter().all(|t| t.as_const().is_some()) {
+        return None;
+    }
+    let map = prim::Map { expr: Expr::of(s.term, &[]), shape: Shape::scalar() };
+    let options = Options { reading: Reading::Rounded, limits: Limits { trips: 0, bytes: 1 << 20 } };
+    let value = evaluate_prim(&Prim::from(map), &[], &options).ok()?.pop()?;
+    let dtype = s.term.dtype();
+    let number = if dtype.is_float() { Number::Float(value.float(0).to_bits()) } else { Number::Int(value.int(0)) };
+    Some(s.scope.constant(dtype, number))
+}
+
+fn constant_right<'s>(s: &Step<'_, 's>) -> Option<Term<'s>> {
+    let ExprNode::Apply(op, _) = s.term.node() else { return None };
+    let [a, b] = s.call(op).filter(|_| op.is_commutative())?;
+    (a.as_const().is_some() && b.as_const().is_none()).then(|| Term::call(op, &[b, a]))
+}
+
+fn add_zero<'s>(s: &Step<'_, 's>) -> Option<Term<'s>> {
+    let negative_zero = |t: Term<'_>| float(t).is_some_and(|x| x == 0.0 && x.is_sign_negative());
+    if let Some([x, zero]) = s.call(Add) {
+        return (int(zero) == Some(0) || negative_zero(zero)).then_some(x);
+    }
+    let [x, zero] = s.call(Sub)?;
+    is(zero, 0).then_some(x)
+}
+
+fn mul_one<'s>(s: &Step<'_, 's>) -> Option<Term<'s>> {
+    let [x, one] = s.call(Mul).or_else(|| s.call(Div)).or_else(|| s.call(Pow))?;
+    is(one, 1).then_some(x)
+}
+
+fn mul_zero<'s>(s: &Step<'_, 's>) -> Option<Term<'s>> {
+    let [_, zero] = s.call(Mul)?;
+    (int(zero) == Some(0)).then_some(zero)
+}
+
+fn mul_minus_one<'s>(s: &Step<'_, 's>) -> Option<Term<'s>> {
+    let [x, c] = s.call(Mul).or_else(|| s.call(Div))?;
+    let signed = matches!(s.term.dtype().class(), Class::Float | Class::Signed);
+    (signed && is(c, -1)).then(|| -x)
+}
+
+fn inverse_twice<'s>(s: &Step<'_, 's>) -> Option<Term<'s>> {
+    let twice = |op: Scalar| unary(unary(s.term, op)?, op);
+    twice(Neg).or_else(|| twice(Not))
+}
+
+fn add_neg<'s>(s: &Step<'_, 's>) -> Option<Term<'s>> {
+    if let Some([x, y]) = s.call(Sub) {
+        return unary(y, Neg).map(|y| x + y);
+    }
+    let [x, y] = s.call(Add)?;
+    match (unary(x, Neg), unary(y, Neg)) {
+        (_, Some(y)) => Some(x - y),
+        (Some(x), None) => Some(y - x),
+        (None, None) => None,
+    }
+}
+
+fn abs_neg<'s>(s: &Step<'_, 's>) -> Option<Term<'s>> {
+    let inner = unary(s.term, Abs)?;
+    let x = unary(inner, Neg).or_else(|| unary(inner, Abs))?;
+    Some(x.apply(Abs))
+}
+
+fn select<'s>(s: &Step<'_, 's>) -> Option<[Term<'s>; 3]> {
+    s.call(Select)?;
+    let operands = s.term.operands();
+    Some([operands[0], operands[1], operands[2]])
+}
+
+fn select_known<'s>(s: &Step<'_, 's>) -> Option<Term<'s>> {
+    let [c, yes, no] = select(s)?;
+    match int(c) {
+        Some(0) => Some(no),
+        Some(_) => Some(yes),
+        None => (yes == no).then_some(yes),
+    }
+}
+
+fn select_not<'s>(s: &Step<'_, 's>) -> Option<Term<'s>> {
+    let [c, yes, no] = select(s)?;
+    unary(c, Not).map(|c| c.select(no, yes))
+}
+
+fn select_truth<'s>(s: &Step<'_, 's>) -> Option<Term<'s>> {
+    let [c, yes, no] = select(s).filter(|_| s.term.dtype() == DType::Bool)?;
+    match (int(yes)?, int(no)?) {
+        (1, 0) => Some(c),
+        (0, 1) => Some(c.apply(Not)),
+        _ => None,
+    }
+}
+
+fn same_twice<'s>(s: &Step<'_, 's>) -> Option<Term<'s>> {
+    let [a, b] = [Max, Min, And, Or].into_iter().find_map(|op| s.call(op))?;
+    (a == b).then_some(a)
+}
+
+fn logic_known<'s>(s: &Step<'_, 's>) -> Option<Term<'s>> {
+    let ExprNode::Apply(op @ (And | Or), _) = s.term.node() else { return None };
+    let [x, c] = s.call(op).filter(|_| s.term.dtype() == DType::Bool)?;
+    let absorbs = i64::from(op == Or);
+    int(c).map(|n| if n == absorbs { c } else { x })
+}
+
+fn clip_clip<'s>(s: &Step<'_, 's>) -> Option<Term<'s>> {
+    let ExprNode::Apply(op @ (Max | Min), _) = s.term.node() else { return None };
+    let [inner, b] = s.call(op)?;
+    let [x, a] = call(inner, op)?;
+    let constant = fold(&Step { term: Term::call(op, &[a, b]), ..*s })?;
+    Some(Term::call(op, &[x, constant]))
+}
+
+fn round_whole<'s>(s: &Step<'_, 's>) -> Option<Term<'s>> {
+    let rounding = [Floor, Ceil, Round, Trunc];
+    let x = rounding.into_iter().find_map(|op| unary(s.term, op))?;
+    let from_int = matches!(x.node(), ExprNode::Cast(_)) && !x.operands()[0].dtype().is_float();
+    (!s.is_float() || from_int || rounding.into_iter().any(|op| unary(x, op).is_some())).then_some(x)
+}
+
+/// Whether every value of one type is a value of the other.
+fn keeps_values(from: DType, to: DType) -> bool {
+    match (from.format(), to.format(), from.int_range(), to.int_range()) {
+        (Some(a), Some(b), ..) => a.exponent_bits <= b.exponent_bits && a.mantissa_bits <= b.mantissa_bits,
+        (None, Some(b), Some((low, high)), _) => {
+            let largest = 1i128 << (b.mantissa_bits + 1);
+            let finite = to.max_float().is_some_and(|m| m >= high as f64);
+            finite && -largest <= low && high <= largest
+        }
+        (None, None, Some((low, high)), Some((least, most))) => to != DType::Bool && least <= low && high <= most,
+        _ => from == to,
+    }
+}
+
+fn cast_cast<'s>(s: &Step<'_, 's>) -> Option<Term<'s>> {
+    let is_cast = |t: Term<'_>| matches!(t.node(), ExprNode::Cast(_));
+    let middle = s.term.operands().first().copied().filter(|t| is_cast(s.term) && is_cast(*t))?;
+    let x = middle.operands()[0];
+    keeps_values(x.dtype(), middle.dtype()).then(|| x.cast(s.term.dtype()))
+}
+
+/// The reciprocal of a constant divisor, if it is a normal number of the type.
+fn reciprocal(s: &Step<'_, '_>, c: f64) -> Option<f64> {
+    let dtype = s.term.dtype();
+    let format = dtype.format()?;
+    let smallest = f64::from(2 - (1i32 << (format.exponent_bits - 1))).exp2();
+    let inverse = 1.0 / c;
+    (c.abs() >= smallest && (smallest..=dtype.max_float()?).contains(&inverse.abs())).then_some(inverse)
+}
+
+fn div_power_of_two<'s>(s: &Step<'_, 's>) -> Option<Term<'s>> {
+    let [x, c] = s.call(Div)?;
+    let c = float(c).filter(|c| c.is_finite() && c.to_bits() << 12 == 0)?;
+    reciprocal(s, c).map(|r| x * s.float(r))
+}
+
+fn compare_ranges<'s>(s: &Step<'_, 's>) -> Option<Term<'s>> {
+    let ExprNode::Apply(op @ (Lt | Le | Eq), _) = s.term.node() else { return None };
+    let [a, b] = s.call(op)?;
+    let (a, b) = (a.as_index(&s.ranges)?, b.as_index(&s.ranges)?);
+    let surely_at_least = |x: crate::tensor::Dim, n: i64| {
+        s.ranges.bounds(&x.simplify(&s.ranges)).is_some_and(|r| (r.low - n).is_nonnegative())
+    };
+    let (up, down) = (&b - &a, &a - &b);
+    let truth = match op {
+        Lt if surely_at_least(up.clone(), 1) => 1,
+        Lt if surely_at_least(down.clone(), 0) => 0,
+        Le if surely_at_least(up.clone(), 0) => 1,
+        Le if surely_at_least(down.clone(), 1) => 0,
+        Eq if up.is(0) => 1,
+        Eq if surely_at_least(up, 1) || surely_at_least(down, 1) => 0,
+        _ => return None,
+    };
+    Some(s.int(truth))
+}
+
+fn add_plus_zero<'s>(s: &Step<'_, 's>) -> Option<Term<'s>> {
+    let [x, zero] = s.call(Add)?;
+    is(zero, 0).then_some(x)
+}
+
+fn div_constant<'s>(s: &Step<'_, 's>) -> Option<Term<'s>> {
+    let [x, c] = s.call(Div)?;
+    reciprocal(s, float(c)?).map(|r| x * s.float(r))
+}
+
+fn pow_constant<'s>(s: &Step<'_, 's>) -> Option<Term<'s>> {
+    let [x, exponent] = s.call(Pow)?;
+    let exponent = float(exponent)?;
+    Some(match exponent {
+        2.0 => x * x,
+        3.0 => x * x * x,
+        0.5 => x.apply(Sqrt),
+        -0.5 => s.float(1.0) / x.apply(Sqrt),
+        -1.0 => s.float(1.0) / x,
+        _ => return None,
+    })
+}
+
+fn constants_together<'s>(s: &Step<'_, 's>) -> Option<Term<'s>> {
+    let ExprNode::Apply(op @ (Add | Mul), _) = s.term.node() else { return None };
+    let [inner, b] = s.call(op)?;
+    let [x, a] = call(inner, op)?;
+    let constant = fold(&Step { term: Term::call(op, &[a, b]), ..*s })?;
+    Some(Term::call(op, &[x, constant]))
+}
+
+fn sigmoid<'s>(s: &Step<'_, 's>) -> Option<Term<'s>> {
+    let [one, sum] = s.call(Div).filter(|[one, _]| is(*one, 1) && s.is_float())?;
+    let [a, b] = call(sum, Add)?;
+    let power = if is(b, 1) { a } else { Some(b).filter(|_| a == one)? };
+    let x = unary(unary(power, Exp)?, Neg)?;
+    Some(x.apply(Sigmoid))
+}
+
+fn log1p<'s>(s: &Step<'_, 's>) -> Option<Term<'s>> {
+    if let Some(sum) = unary(s.term, Log) {
+        let [x, one] = call(sum, Add)?;
+        return is(one, 1).then(|| x.apply(Log1p));
+    }
+    let difference = s.call(Sub).filter(|[_, c]| is(*c, 1)).or_else(|| s.call(Add).filter(|[_, c]| is(*c, -1)));
+    let [power, _] = difference.filter(|_| s.is_float())?;
+    unary(power, Exp).map(|x| x.apply(Expm1))
+}

@@ -1,0 +1,133 @@
+//! Every rule on an expression that it was made for.
+
+use super::super::testing::{check, check_real, count};
+use super::*;
+use crate::graph::{Builder, Tensor};
+use crate::passes::inline_splats;
+use crate::tensor::{DType, Shape};
+
+type Case = for<'b> fn(&'b Builder, Tensor<'b>, Tensor<'b>, Tensor<'b>) -> Tensor<'b>;
+
+/// A rule, what it is tried on (a float x, an integer i, a bool c, all of shape [9]) and how many maps are left.
+const CASES: &[(&str, Case, usize)] = &[
+    ("fold-step", |b, _, i, _| i * b.int(DType::I64, 3).expand(i.shape().unwrap()).max(5), 1),
+    ("constant-right", |b, x, _, _| b.scalar(DType::F32, 2.5).expand(x.shape().unwrap()) + x, 1),
+    ("add-zero", |_, _, i, _| i + 0, 0),
+    ("add-zero", |_, x, _, _| x - 0.0, 0),
+    ("add-zero", |_, x, _, _| x + -0.0, 0),
+    ("mul-one", |_, x, _, _| (x * 1.0 / 1.0).pow(1.0), 0),
+    ("mul-zero", |_, _, i, _| i * 0, 1),
+    ("mul-minus-one", |_, x, _, _| x * -1.0, 1),
+    ("mul-minus-one", |_, _, i, _| i / -1, 1),
+    ("neg-neg", |_, x, _, _| -(-x), 0),
+    ("neg-neg", |_, _, _, c| c.not().not(), 0),
+    ("add-neg", |_, x, _, _| x.exp() + (-x), 2),
+    ("add-neg", |_, x, _, _| x.exp() - (-x), 2),
+    ("abs-neg", |_, x, _, _| (-x).abs().abs(), 1),
+    ("select-known", |b, x, _, _| b.int(DType::Bool, 1).expand(x.shape().unwrap()).select(x, x.exp()), 0),
+    ("select-known", |_, x, _, c| c.select(x, x), 0),
+    ("select-not", |_, x, _, c| c.not().select(x, x.exp()), 2),
+    (
+        "select-truth",
+        |b, _, _, c| {
+            let truth = |n: i64| b.int(DType::Bool, n).expand(c.shape().unwrap());
+            c.select(truth(0), truth(1))
+        },
+        1,
+    ),
+    ("same-twice", |_, x, _, _| x.max(x), 0),
+    ("logic-known", |b, _, _, c| c.and(b.int(DType::Bool, 1)).or(b.int(DType::Bool, 0)), 0),
+    ("clip-clip", |_, x, _, _| x.max(-1.0).max(0.5), 1),
+    ("round-whole", |_, _, i, _| i.cast(DType::F32).round(), 1),
+    ("cast-cast", |_, _, _, c| c.cast(DType::F32).cast(DType::I64).cast(DType::Bool), 0),
+    ("cast-cast", |_, x, _, _| x.cast(DType::F64).cast(DType::F16), 1),
+    ("div-power-of-two", |_, x, _, _| x / 8.0, 1),
+    (
+        "compare-ranges",
+        |b, x, _, _| {
+            let at = b.coordinate(0, &x.shape().unwrap());
+            at.lt(0).select(x.exp(), x)
+        },
+        0,
+    ),
+    ("sum-constants", |_, _, i, _| i + 5 + 7, 1),
+    ("add-plus-zero", |_, x, _, _| x + 0.0, 0),
+    ("div-constant", |_, x, _, _| x / 3.0, 1),
+    ("pow-constant", |_, x, _, _| x.pow(2.0), 1),
+    ("pow-constant", |_, x, _, _| x.abs().pow(-0.5), 2),
+    ("constants-together", |_, x, _, _| x * 1.1 * 1.3, 1),
+    ("sigmoid", |b, x, _, _| b.scalar(DType::F32, 1.0) / ((-x).exp() + 1.0), 1),
+    ("sigmoid", |b, x, _, _| b.scalar(DType::F32, 1.0) / (b.scalar(DType::F32, 1.0) + (x * -1.0).exp()), 1),
+    ("log1p", |_, x, _, _| (x.exp() + 1.0).log(), 2),
+    ("log1p", |_, x, _, _| x.exp() - 1.0, 1),
+];
+
+fn build(case: Case) -> Graph {
+    let b = Builder::new("case");
+    let shape = Shape::new([9usize]);
+    let x = b.input("x", DType::F32, shape.clone());
+    let i = b.input("i", DType::I64, shape.clone());
+    let c = b.input("c", DType::Bool, shape);
+    b.output("y", case(&b, x, i, c));
+    (inline_splats::PASS.run)(&b.finish().unwrap(), &Context::default()).unwrap()
+}
+
+#[test]
+fn every_rule_does_what_it_says() {
+    for rule in RULES {
+        assert!(CASES.iter().any(|(name, ..)| *name == rule.name), "{} has no case", rule.name);
+        assert!(!rule.doc.is_empty());
+    }
+    for (name, case, maps) in CASES {
+        let rule = RULES.iter().find(|rule| rule.name == *name).unwrap();
+        let before = build(*case);
+        let strict = check(&PASS, before.clone());
+        assert!(rule.tier == Tier::Real || strict != before, "{name} does nothing to {before:?}");
+        let after = check_real(&PASS, before.clone());
+        assert_ne!(after, strict_or(rule.tier, &before, &strict), "{name} does nothing to {before:?}");
+        assert_eq!(count(&after, "map"), *maps, "{name} leaves {after:?}");
+    }
+}
+
+/// What the result must differ from: the original, and for real rules also what exact ones make of it.
+fn strict_or(tier: Tier, before: &Graph, strict: &Graph) -> Graph {
+    if tier == Tier::Real { strict.clone() } else { before.clone() }
+}
+
+#[test]
+fn a_zero_of_either_sign_is_told_apart() {
+    let before = build(|_, x, _, _| x + 0.0);
+    assert_eq!(check(&PASS, before.clone()), before, "−0 + 0 is +0");
+}
+
+#[test]
+fn a_shared_value_is_not_computed_again() {
+    let b = Builder::new("shared");
+    let x = b.input("x", DType::F32, Shape::new([9usize]));
+    let y = -x.exp();
+    b.output("y", y);
+    b.output("z", x.tanh() + y);
+    let after = check(&PASS, b.finish().unwrap());
+    // exp and tanh stay values: the difference reads them.
+    assert_eq!(count(&after, "map"), 4);
+    assert_eq!(after.node_of(after.outputs()[1].value).args().len(), 2);
+}
+
+#[test]
+fn a_division_by_a_repeated_root_is_a_product_with_its_reciprocal() {
+    let b = Builder::new("norm");
+    let x = b.input("x", DType::F32, Shape::new([4usize, 5]));
+    b.output("rms", x / ((x * x).mean(&[1]) + 1e-5).sqrt());
+    b.output("softmax", x.exp() / x.exp().sum(&[1]));
+    let inlined = (inline_splats::PASS.run)(&b.finish().unwrap(), &Context::default()).unwrap();
+    let divisions = |graph: &Graph| {
+        let full = |n: &&crate::graph::Node| n.types()[0].shape.rank() == 2;
+        let divides =
+            |n: &&crate::graph::Node| matches!(n.prim(), Prim::Map(m) if m.expr.as_call() == Some(Scalar::Div));
+        graph.nodes().iter().filter(full).filter(divides).count()
+    };
+    assert_eq!(divisions(&check(&PASS, inlined.clone())), 2);
+    assert_eq!(divisions(&check_real(&PASS, inlined.clone())), 1, "only the root is safe to invert");
+    let fast = Context { numerics: Numerics::Fast, ..Context::default() };
+    assert_eq!(divisions(&(PASS.run)(&inlined, &fast).unwrap()), 0);
+}

@@ -4,6 +4,7 @@
 
 pub mod analysis;
 pub mod compare;
+mod cursor;
 pub mod error;
 pub mod gallery;
 pub mod graph;

@@ -9,6 +9,7 @@
 
 mod arithmetic;
 mod interpret;
+mod parse;
 mod print;
 mod range;
 
@@ -137,7 +138,7 @@ impl Dim {
         }
         if let Some(b) = divisor.as_int().filter(|b| *b > 1) {
             // floor((g·x + c) / (g·y)) = floor((x + floor(c / g)) / y)
-            let g = gcd(self.terms().iter().fold(0, |g, t| gcd(g, t.coefficient)), b);
+            let g = self.terms().iter().fold(b, |g, t| gcd(g, t.coefficient));
             if g > 1 {
                 let inner = self.map_terms(|t| Some(t.coefficient / g)) + floor_div(self.constant(), g);
                 return inner.floordiv(&Dim::int(b / g));
@@ -160,7 +161,7 @@ impl Dim {
         if let (Some(a), Some(b)) = (rest.as_int(), divisor.as_int())
             && b != 0
         {
-            return Dim::int(a - b * floor_div(a, b));
+            return Dim::int(floor_mod(a, b));
         }
         if rest.is(0) {
             return rest;
@@ -277,8 +278,7 @@ impl Dim {
                         if y == 0 {
                             return Err(Error::invalid(format!("division by zero in the size {self}")));
                         }
-                        let quotient = floor_div(x, y);
-                        if matches!(atom, Atom::FloorDiv(..)) { quotient } else { x - quotient * y }
+                        if matches!(atom, Atom::FloorDiv(..)) { floor_div(x, y) } else { floor_mod(x, y) }
                     }
                     Atom::Min(x, y) => x.eval_with(lookup)?.min(y.eval_with(lookup)?),
                     Atom::Max(x, y) => x.eval_with(lookup)?.max(y.eval_with(lookup)?),
@@ -440,15 +440,17 @@ impl Dim {
         let mut quotient = Vec::new();
         let mut rest = Vec::new();
         for term in self.terms() {
-            match (term.coefficient % coefficient == 0).then(|| without(&term.factors, factors)).flatten() {
-                Some(left) => quotient.push(Term { factors: left, coefficient: term.coefficient / coefficient }),
+            match (term.coefficient.wrapping_rem(coefficient) == 0).then(|| without(&term.factors, factors)).flatten() {
+                Some(left) => {
+                    quotient.push(Term { factors: left, coefficient: term.coefficient.wrapping_div(coefficient) })
+                }
                 None => rest.push(term.clone()),
             }
         }
         let (mut whole, mut constant) = (0, self.constant());
         if factors.is_empty() {
             whole = floor_div(constant, coefficient);
-            constant -= whole * coefficient;
+            constant = floor_mod(constant, coefficient);
         }
         (Dim::from_terms(quotient, whole), Dim::from_terms(rest, constant))
     }
@@ -532,11 +534,21 @@ impl From<usize> for Dim {
 
 fn floor_div(a: i64, b: i64) -> i64 {
     let quotient = a.wrapping_div(b);
-    if a % b != 0 && (a < 0) != (b < 0) { quotient - 1 } else { quotient }
+    if a.wrapping_rem(b) != 0 && (a < 0) != (b < 0) { quotient - 1 } else { quotient }
 }
 
+fn floor_mod(a: i64, b: i64) -> i64 {
+    let rest = a.wrapping_rem(b);
+    if rest != 0 && (rest < 0) != (b < 0) { rest + b } else { rest }
+}
+
+/// The greatest common divisor of a positive number and another.
 fn gcd(a: i64, b: i64) -> i64 {
-    if b == 0 { a.abs() } else { gcd(b, a % b) }
+    let (mut x, mut y) = (a, (b % a).abs());
+    while y != 0 {
+        (x, y) = (y, x % y);
+    }
+    x
 }
 
 /// The sorted list `all` without the elements of `some`, or `None` if one is missing.

@@ -3,12 +3,13 @@
 use std::fmt;
 
 use super::{Atom, Dim, Symbol};
+use crate::cursor::{is_word, quoted};
 
 impl fmt::Display for Symbol {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Symbol::Name(name) if is_plain(name) => f.write_str(name),
-            Symbol::Name(name) => write!(f, "'{}'", name.replace('\\', "\\\\").replace('\'', "\\'")),
+            Symbol::Name(name) => f.write_str(&quoted(name, '\'')),
             Symbol::Value(n) => write!(f, "${n}"),
             Symbol::Axis(n) => write!(f, "i{n}"),
             Symbol::Read(n) => write!(f, "@{n}"),
@@ -18,10 +19,8 @@ impl fmt::Display for Symbol {
 
 /// An identifier that no other token of the text form can be taken for.
 fn is_plain(name: &str) -> bool {
-    let mut chars = name.chars();
-    let starts = chars.next().is_some_and(|c| c.is_ascii_alphabetic() || c == '_');
     let axis_like = name.strip_prefix('i').is_some_and(|d| !d.is_empty() && d.chars().all(|c| c.is_ascii_digit()));
-    starts && chars.all(|c| c.is_ascii_alphanumeric() || c == '_') && !axis_like && name != "min" && name != "max"
+    is_word(name) && !axis_like && name != "min" && name != "max"
 }
 
 impl fmt::Display for Atom {

@@ -1,0 +1,123 @@
+//! Constant tensors as text: a list of elements, one value for all, raw bytes, or a place in a file.
+
+use std::fmt::Write as _;
+
+use super::Resolve;
+use super::number::{self, NumberText};
+use crate::cursor::{Cursor, quoted};
+use crate::error::{Error, Result};
+use crate::tensor::{Literal, Source, TensorType};
+
+/// Elements are listed one by one up to this count; of literals that lie in a file, up to the second one.
+const MOST_LISTED: (usize, usize) = (256, 16);
+
+/// One value stands for all elements of a tensor up to this size, so that a short text cannot ask for all memory.
+const MOST_FILLED: usize = 64 << 20;
+
+/// Larger literals that lie in a file are not looked at.
+const MOST_READ: usize = 64 << 10;
+
+/// The data of a literal as text.
+pub(super) fn text(literal: &Literal) -> String {
+    let (count, bytes) = (literal.count(), literal.bytes());
+    let place = |source: &Source| format!("@{}+{}", quoted(&source.file, '"'), source.offset);
+    match literal.source() {
+        Some(source) if bytes.len() > MOST_READ => return place(source),
+        _ => {}
+    }
+    let width = literal.dtype().bits() / 8;
+    let element = |bytes: &[u8]| {
+        let mut word = [0; 8];
+        word[..width].copy_from_slice(bytes);
+        number::element_text(literal.dtype(), u64::from_le_bytes(word))
+    };
+    if literal.is_splat() && bytes.len() <= MOST_FILLED {
+        return element(&bytes[..width]);
+    }
+    if count <= if literal.source().is_some() { MOST_LISTED.1 } else { MOST_LISTED.0 } {
+        let elements: Vec<String> = bytes.chunks_exact(width).map(element).collect();
+        return format!("[{}]", elements.join(", "));
+    }
+    match literal.source() {
+        Some(source) => place(source),
+        None => {
+            let mut hex = String::with_capacity(bytes.len() * 2 + 5);
+            hex.push_str("hex\"");
+            bytes.iter().for_each(|b| write!(hex, "{b:02x}").expect("writing to a string succeeds"));
+            hex.push('"');
+            hex
+        }
+    }
+}
+
+/// The data of a literal whose type is not known yet.
+#[derive(Debug)]
+pub(super) enum Data<'t> {
+    All(NumberText<'t>),
+    Each(Vec<NumberText<'t>>),
+    Raw(Vec<u8>),
+    Place(Source),
+}
+
+/// Reads the data of a literal.
+pub(super) fn read<'t>(cursor: &mut Cursor<'t>) -> Result<Data<'t>> {
+    if cursor.eat("[") {
+        return cursor.list("]", number::read).map(Data::Each);
+    }
+    if cursor.eat("@") {
+        let file = cursor.string('"')?;
+        cursor.expect("+")?;
+        return Ok(Data::Place(Source { file: file.into(), offset: cursor.integer("a position in the file")? }));
+    }
+    if cursor.eat_word("hex") {
+        let start = *cursor;
+        let digits = cursor.string('"')?;
+        let values: Option<Vec<u8>> = digits.chars().map(|c| c.to_digit(16).map(|d| d as u8)).collect();
+        let values = values.filter(|v| v.len().is_multiple_of(2));
+        let values = values.ok_or_else(|| start.error("wanted two hexadecimal digits for each byte"))?;
+        return Ok(Data::Raw(values.chunks_exact(2).map(|d| d[0] << 4 | d[1]).collect()));
+    }
+    if number::is_next(cursor) {
+        return number::read(cursor).map(Data::All);
+    }
+    Err(cursor.expected("a number, a list of numbers, hex\"…\" or @\"file\"+position"))
+}
+
+impl Data<'_> {
+    /// The literal of a type, which stands at `place`.
+    pub(super) fn of_type(self, ty: &TensorType, place: Cursor<'_>, resolve: &Resolve<'_>) -> Result<Literal> {
+        self.literal(ty, resolve).map_err(|error| error.at(place.place()))
+    }
+
+    fn literal(self, ty: &TensorType, resolve: &Resolve<'_>) -> Result<Literal> {
+        ty.shape.check()?;
+        let sizes = ty.shape.as_ints();
+        let sizes = sizes.ok_or_else(|| Error::invalid(format!("a constant of a size that is no number, {ty}")))?;
+        let count = if sizes.contains(&0) { 0 } else { sizes.iter().product::<usize>() };
+        let wanted = ty.dtype.bytes(count).ok_or_else(|| Error::limit(format!("a constant {ty}")))?;
+        let width = ty.dtype.bits() / 8;
+        let bytes = match self {
+            Data::All(number) => {
+                if wanted > MOST_FILLED {
+                    return Err(Error::limit(format!("one value for all {wanted} bytes of a constant {ty}")));
+                }
+                number.element(ty.dtype)?.to_le_bytes()[..width].repeat(count)
+            }
+            Data::Each(numbers) => {
+                if numbers.len() != count {
+                    return Err(Error::invalid(format!("{} elements for a constant {ty}", numbers.len())));
+                }
+                let mut bytes = Vec::with_capacity(wanted);
+                for number in numbers {
+                    bytes.extend(&number.element(ty.dtype)?.to_le_bytes()[..width]);
+                }
+                bytes
+            }
+            Data::Raw(bytes) => bytes,
+            Data::Place(source) => {
+                return Ok(Literal::new(ty.dtype, sizes, resolve(&source, wanted)?)?.with_source(source));
+            }
+        };
+        Literal::new(ty.dtype, sizes, bytes)
+    }
+}

@@ -19,6 +19,16 @@ proptest! {
         let second = evaluate(&case.graph, &case.inputs, &Options::default()).unwrap();
         prop_assert_eq!(first, second);
     }
+
+    #[test]
+    fn what_is_printed_parses_back(case in cases()) {
+        let text = case.graph.to_string();
+        let parsed = Graph::parse(&text).map_err(|e| TestCaseError::fail(format!("{e}\n{text}")))?;
+        prop_assert_eq!(&parsed, &case.graph);
+        prop_assert_eq!(parsed.to_string(), text);
+        let with_origins = format!("{:#}", case.graph);
+        prop_assert_eq!(format!("{:#}", Graph::parse(&with_origins).unwrap()), with_origins);
+    }
 }
 
 #[test]

@@ -29,6 +29,7 @@ mod tape;
 use std::fmt;
 use std::sync::Arc;
 
+use fuseline::graph::text::print_literal;
 use fuseline::graph::{Builder, Graph};
 use fuseline::tensor::{DType, Dim, Env, Literal, Shape, Symbol};
 use proptest::prelude::*;
@@ -51,10 +52,10 @@ pub struct Case {
 
 impl fmt::Debug for Case {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        writeln!(f, "{:?}", self.graph)?;
+        writeln!(f, "{}", self.graph)?;
         for input in self.graph.inputs() {
             let name = self.graph.input_name(*input);
-            writeln!(f, "  {name} = {:?}", self.inputs[name])?;
+            writeln!(f, "{name} = {}", print_literal(&self.inputs[name]))?;
         }
         Ok(())
     }

@@ -9,6 +9,7 @@ pub mod gradient;
 mod origin;
 pub mod rewrite;
 mod tensor;
+pub mod text;
 
 pub use build::Builder;
 pub use contents::Known;
@@ -341,10 +342,6 @@ impl Hash for Graph {
 
 impl fmt::Debug for Graph {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        writeln!(f, "graph {}", self.name)?;
-        for (id, node) in self.nodes.iter().enumerate() {
-            writeln!(f, "  %{id} = {:?} {:?} : {:?}", node.prim, node.args, node.types)?;
-        }
-        write!(f, "  -> {:?}", self.outputs)
+        fmt::Display::fmt(self, f)
     }
 }

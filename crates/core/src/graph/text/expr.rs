@@ -2,7 +2,7 @@
 //!
 //! Arguments are letters, coordinates `i0`, `i1`, sizes `size(n + 1)`. A step that is used several times, or lies too
 //! deep, gets a name. A constant is written plainly beside an operand that shows its type, otherwise as `f32(2.0)`;
-//! around anything else that is a cast.
+//! around anything else that is a cast, and `bits_f32(…)` reads stored bits as another type.
 
 use super::number;
 use crate::ops::{Expr, ExprNode, Scalar, Signature};
@@ -81,6 +81,7 @@ impl Printer<'_> {
             ExprNode::Coord(axis) => (format!("i{axis}"), Binding::Atom),
             ExprNode::Size(dim) => (format!("size({dim})"), Binding::Atom),
             ExprNode::Cast(x) => (format!("{dtype}({})", self.texts[*x as usize].0), Binding::Atom),
+            ExprNode::Bits(x) => (format!("bits_{dtype}({})", self.texts[*x as usize].0), Binding::Atom),
             ExprNode::Apply(op, operands) => self.apply(*op, operands),
         }
     }

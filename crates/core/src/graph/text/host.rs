@@ -9,28 +9,25 @@ use crate::ops::prim::HostKind;
 /// An attribute of a host operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Attribute {
-    /// a value symbol, `$3`
+    /// a value symbol, `count=$3`
     Symbol(u32),
-}
-
-impl fmt::Display for Attribute {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Attribute::Symbol(n) => write!(f, "${n}"),
-        }
-    }
-}
-
-/// Reads the value of an attribute.
-pub(super) fn read(cursor: &mut Cursor<'_>) -> Result<Attribute> {
-    cursor.expect("$")?;
-    cursor.suffix("the number of a value symbol").map(Attribute::Symbol)
+    /// a number, `axis=1`
+    Number(usize),
+    /// something that is so; its name alone is printed, and nothing where it is not so
+    Flag(bool),
 }
 
 /// The attributes of an operation in the order in which they are printed.
 pub(super) fn attributes(kind: &HostKind) -> Vec<(&'static str, Attribute)> {
+    use Attribute::{Flag, Number, Symbol};
     match kind {
-        HostKind::NonZero { count } => vec![("count", Attribute::Symbol(*count))],
+        HostKind::NonZero { count } => vec![("count", Symbol(*count))],
+        HostKind::Unique { axis, sorted, count } => {
+            vec![("axis", Number(*axis)), ("sorted", Flag(*sorted)), ("count", Symbol(*count))]
+        }
+        HostKind::NonMaxSuppression { centered, count } => {
+            vec![("centered", Flag(*centered)), ("count", Symbol(*count))]
+        }
     }
 }
 
@@ -39,17 +36,82 @@ pub(super) fn kind(name: &str, given: &[(String, Attribute)]) -> Result<HostKind
     let find = |wanted: &str| given.iter().find(|(key, _)| key == wanted).map(|(_, value)| *value);
     let symbol = |wanted: &str| match find(wanted) {
         Some(Attribute::Symbol(n)) => Ok(n),
-        _ => Err(Error::invalid(format!("host.{name} takes {wanted}=$n"))),
+        _ => Err(Error::invalid(format!("host.{name} takes {wanted}=$…"))),
     };
+    let number = |wanted: &str| match find(wanted) {
+        Some(Attribute::Number(n)) => Ok(n),
+        _ => Err(Error::invalid(format!("host.{name} takes {wanted}=…"))),
+    };
+    let flag = |wanted: &str| find(wanted) == Some(Attribute::Flag(true));
     let kind = match name {
         "nonzero" => HostKind::NonZero { count: symbol("count")? },
+        "unique" => HostKind::Unique { axis: number("axis")?, sorted: flag("sorted"), count: symbol("count")? },
+        "suppress" => HostKind::NonMaxSuppression { centered: flag("centered"), count: symbol("count")? },
         _ => return Err(Error::invalid(format!("there is no host operation {name}"))),
     };
     let known = attributes(&kind);
-    match given.iter().enumerate().find(|(k, (key, _))| {
-        !known.iter().any(|(name, _)| name == key) || given[..*k].iter().any(|(earlier, _)| earlier == key)
-    }) {
-        Some((_, (key, _))) => Err(Error::invalid(format!("host.{name} takes no second or other {key}"))),
-        None => Ok(kind),
+    for (k, (key, value)) in given.iter().enumerate() {
+        if given[..k].iter().any(|(earlier, _)| earlier == key) {
+            return Err(Error::invalid(format!("{key} is given twice")));
+        }
+        if !known.iter().any(|(name, attribute)| name == key && attribute == value) {
+            return Err(Error::invalid(format!("host.{name} takes no {key} like this")));
+        }
+    }
+    Ok(kind)
+}
+
+/// An attribute as it is printed, with a blank before it.
+pub(super) fn text(key: &str, attribute: Attribute) -> String {
+    match attribute {
+        Attribute::Flag(true) => format!(" {key}"),
+        Attribute::Flag(false) => String::new(),
+        other => format!(" {key}={other}"),
+    }
+}
+
+/// Reads what stands behind the name of an attribute.
+pub(super) fn read(cursor: &mut Cursor<'_>) -> Result<Attribute> {
+    if !cursor.eat("=") {
+        return Ok(Attribute::Flag(true));
+    }
+    if cursor.eat("$") {
+        return cursor.suffix("the number of a value symbol").map(Attribute::Symbol);
+    }
+    cursor.integer("a number or a value symbol").map(Attribute::Number)
+}
+
+impl fmt::Display for Attribute {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Attribute::Symbol(n) => write!(f, "${n}"),
+            Attribute::Number(n) => write!(f, "{n}"),
+            Attribute::Flag(holds) => write!(f, "{holds}"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_kind_is_read_by_its_name() {
+        let kinds = [
+            HostKind::NonZero { count: 1 },
+            HostKind::Unique { axis: 2, sorted: true, count: 0 },
+            HostKind::NonMaxSuppression { centered: false, count: 7 },
+        ];
+        for wanted in kinds {
+            let text: String = attributes(&wanted).into_iter().map(|(key, value)| text(key, value)).collect();
+            let mut cursor = Cursor::new(&text);
+            let mut given = Vec::new();
+            while let Some(key) = cursor.peek_word() {
+                cursor.eat_word(key);
+                given.push((key.to_owned(), read(&mut cursor).unwrap()));
+            }
+            assert_eq!(kind(wanted.name(), &given).unwrap(), wanted, "{text}");
+        }
+        assert!(kind("nonzero", &[]).is_err() && kind("sing", &[]).is_err());
     }
 }

@@ -5,8 +5,8 @@ use std::fmt::Write as _;
 use super::Resolve;
 use super::number::{self, NumberText};
 use crate::cursor::{Cursor, quoted};
-use crate::error::{Error, Result};
-use crate::tensor::{Literal, Source, TensorType};
+use crate::error::{Context as _, Error, Result};
+use crate::tensor::{DType, Literal, Source, TensorType};
 
 /// Elements are listed one by one up to this count; of literals that lie in a file, up to the second one.
 const MOST_LISTED: (usize, usize) = (256, 16);
@@ -50,11 +50,29 @@ pub(super) fn text(literal: &Literal) -> String {
     }
 }
 
+/// A number and where it stands.
+#[derive(Debug)]
+pub(super) struct Element<'t> {
+    number: NumberText<'t>,
+    place: Cursor<'t>,
+}
+
+impl<'t> Element<'t> {
+    fn read(cursor: &mut Cursor<'t>) -> Result<Element<'t>> {
+        let place = *cursor;
+        Ok(Element { number: number::read(cursor)?, place })
+    }
+
+    fn bits(&self, dtype: DType) -> Result<u64> {
+        self.number.element(dtype).at(|| self.place.place())
+    }
+}
+
 /// The data of a literal whose type is not known yet.
 #[derive(Debug)]
 pub(super) enum Data<'t> {
-    All(NumberText<'t>),
-    Each(Vec<NumberText<'t>>),
+    All(Element<'t>),
+    Each(Vec<Element<'t>>),
     Raw(Vec<u8>),
     Place(Source),
 }
@@ -62,7 +80,7 @@ pub(super) enum Data<'t> {
 /// Reads the data of a literal.
 pub(super) fn read<'t>(cursor: &mut Cursor<'t>) -> Result<Data<'t>> {
     if cursor.eat("[") {
-        return cursor.list("]", number::read).map(Data::Each);
+        return cursor.list("]", Element::read).map(Data::Each);
     }
     if cursor.eat("@") {
         let file = cursor.string('"')?;
@@ -78,7 +96,7 @@ pub(super) fn read<'t>(cursor: &mut Cursor<'t>) -> Result<Data<'t>> {
         return Ok(Data::Raw(values.chunks_exact(2).map(|d| d[0] << 4 | d[1]).collect()));
     }
     if number::is_next(cursor) {
-        return number::read(cursor).map(Data::All);
+        return Element::read(cursor).map(Data::All);
     }
     Err(cursor.expected("a number, a list of numbers, hex\"…\" or @\"file\"+position"))
 }
@@ -86,38 +104,37 @@ pub(super) fn read<'t>(cursor: &mut Cursor<'t>) -> Result<Data<'t>> {
 impl Data<'_> {
     /// The literal of a type, which stands at `place`.
     pub(super) fn of_type(self, ty: &TensorType, place: Cursor<'_>, resolve: &Resolve<'_>) -> Result<Literal> {
-        self.literal(ty, resolve).map_err(|error| error.at(place.place()))
-    }
-
-    fn literal(self, ty: &TensorType, resolve: &Resolve<'_>) -> Result<Literal> {
-        ty.shape.check()?;
+        let here = || place.place();
+        ty.shape.check().at(here)?;
         let sizes = ty.shape.as_ints();
-        let sizes = sizes.ok_or_else(|| Error::invalid(format!("a constant of a size that is no number, {ty}")))?;
+        let sizes = sizes.ok_or_else(|| place.error(format!("a constant of a size that is no number, {ty}")))?;
         let count = if sizes.contains(&0) { 0 } else { sizes.iter().product::<usize>() };
-        let wanted = ty.dtype.bytes(count).ok_or_else(|| Error::limit(format!("a constant {ty}")))?;
+        let wanted = ty.dtype.bytes(count).ok_or_else(|| place.error(format!("a constant {ty}")))?;
         let width = ty.dtype.bits() / 8;
         let bytes = match self {
-            Data::All(number) => {
+            Data::All(element) => {
                 if wanted > MOST_FILLED {
-                    return Err(Error::limit(format!("one value for all {wanted} bytes of a constant {ty}")));
+                    let message = format!("one value for all {wanted} bytes of a constant {ty}");
+                    return Err(Error::limit(message).at(here()));
                 }
-                number.element(ty.dtype)?.to_le_bytes()[..width].repeat(count)
+                element.bits(ty.dtype)?.to_le_bytes()[..width].repeat(count)
             }
-            Data::Each(numbers) => {
-                if numbers.len() != count {
-                    return Err(Error::invalid(format!("{} elements for a constant {ty}", numbers.len())));
+            Data::Each(elements) => {
+                if elements.len() != count {
+                    return Err(place.error(format!("{} elements for a constant {ty}", elements.len())));
                 }
                 let mut bytes = Vec::with_capacity(wanted);
-                for number in numbers {
-                    bytes.extend(&number.element(ty.dtype)?.to_le_bytes()[..width]);
+                for element in elements {
+                    bytes.extend(&element.bits(ty.dtype)?.to_le_bytes()[..width]);
                 }
                 bytes
             }
             Data::Raw(bytes) => bytes,
             Data::Place(source) => {
-                return Ok(Literal::new(ty.dtype, sizes, resolve(&source, wanted)?)?.with_source(source));
+                let bytes = resolve(&source, wanted).at(here)?;
+                return Literal::new(ty.dtype, sizes, bytes).map(|literal| literal.with_source(source)).at(here);
             }
         };
-        Literal::new(ty.dtype, sizes, bytes)
+        Literal::new(ty.dtype, sizes, bytes).at(here)
     }
 }

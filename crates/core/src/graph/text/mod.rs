@@ -17,7 +17,7 @@ use bytes::Bytes;
 
 use super::Graph;
 use crate::cursor::Cursor;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::tensor::{Literal, Source};
 
 /// Finds the bytes of a large constant: where they lie and how many there are.
@@ -26,16 +26,14 @@ pub type Resolve<'r> = dyn Fn(&Source, usize) -> Result<Bytes> + 'r;
 impl Graph {
     /// The graph that a text denotes; constants that lie in files are refused.
     pub fn parse(text: &str) -> Result<Graph> {
-        parse(text, &|source, _| {
-            Err(crate::error::Error::invalid(format!("nothing is known of the file \"{}\"", source.file)))
-        })
+        parse(text, &no_files)
     }
 }
 
 /// The graph that a text denotes; `resolve` gives the data of constants that lie in files. Errors name line and column.
 pub fn parse(text: &str, resolve: &Resolve<'_>) -> Result<Graph> {
     let mut cursor = Cursor::new(text);
-    let graph = parse::read_graph(&mut cursor, resolve)?;
+    let graph = parse::read_graph(&mut cursor, resolve, false)?;
     cursor.end()?;
     Ok(graph)
 }
@@ -53,7 +51,12 @@ pub fn parse_literal(text: &str) -> Result<Literal> {
     let place = cursor;
     let ty = parse::read_type(&mut cursor)?;
     cursor.end()?;
-    data.of_type(&ty, place, &|source, _| {
-        Err(crate::error::Error::invalid(format!("nothing is known of the file \"{}\"", source.file)))
-    })
+    data.of_type(&ty, place, &no_files)
 }
+
+fn no_files(source: &Source, _: usize) -> Result<Bytes> {
+    Err(Error::invalid(format!("nothing is known of the file \"{}\"", source.file)))
+}
+
+#[cfg(test)]
+mod tests;

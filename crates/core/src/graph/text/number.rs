@@ -87,17 +87,9 @@ impl NumberText<'_> {
             NumberText::Bits(bits) => Err(Error::invalid(format!("bits({bits:#x}) are too many for {dtype}"))),
             NumberText::Plain(_) => Ok(match self.number(dtype)? {
                 Number::Int(n) => n as u64 & (u64::MAX >> (64 - dtype.bits())),
-                Number::Float(bits) => float_bits(dtype, f64::from_bits(bits)),
+                Number::Float(bits) => dtype.to_bits(f64::from_bits(bits)),
             }),
         }
-    }
-}
-
-fn float_bits(dtype: DType, x: f64) -> u64 {
-    match (dtype, dtype.format()) {
-        (DType::F64, _) | (_, None) => x.to_bits(),
-        (DType::F32, _) => u64::from((x as f32).to_bits()),
-        (_, Some(format)) => format.encode(x),
     }
 }
 
@@ -124,14 +116,7 @@ pub(super) fn element_text(dtype: DType, bits: u64) -> String {
         Class::Bool => if bits == 0 { "false" } else { "true" }.to_owned(),
         Class::Unsigned => bits.to_string(),
         Class::Signed => ((bits << unused) as i64 >> unused).to_string(),
-        Class::Float => {
-            let value = match (dtype, dtype.format()) {
-                (DType::F64, _) | (_, None) => f64::from_bits(bits),
-                (DType::F32, _) => f64::from(f32::from_bits(bits as u32)),
-                (_, Some(format)) => format.decode(bits),
-            };
-            float_text(dtype, value)
-        }
+        Class::Float => float_text(dtype, dtype.from_bits(bits)),
     };
     match NumberText::Plain(&plain).element(dtype) {
         Ok(back) if back == bits => plain,
@@ -190,8 +175,13 @@ mod tests {
             }
         }
         let rounded = text(DType::F32, Number::new(DType::F32, 0.1));
-        assert_eq!((rounded.as_str(), text(DType::F32, Number::Float(0.1f64.to_bits())).as_str()), ("0.1", "bits(0x3fb999999999999a)"));
-        for (dtype, n) in [(DType::I64, i64::MIN), (DType::U64, -1), (DType::I8, -128), (DType::U8, 255), (DType::Bool, 1)] {
+        assert_eq!(
+            (rounded.as_str(), text(DType::F32, Number::Float(0.1f64.to_bits())).as_str()),
+            ("0.1", "bits(0x3fb999999999999a)")
+        );
+        for (dtype, n) in
+            [(DType::I64, i64::MIN), (DType::U64, -1), (DType::I8, -128), (DType::U8, 255), (DType::Bool, 1)]
+        {
             let text = text(dtype, Number::Int(n));
             assert_eq!(read(&mut Cursor::new(&text)).unwrap().number(dtype).unwrap(), Number::Int(n), "{text}");
         }

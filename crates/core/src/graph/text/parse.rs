@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
 
-use super::print::symbols_mentioned;
+use super::print::{symbols_mentioned, types_text};
 use super::{Resolve, host, literal, number, read_expr};
 use crate::cursor::Cursor;
 use crate::error::{Context as _, Error, Kind, Result};
@@ -14,16 +14,21 @@ use crate::ops::prim::{
     Bind, Combine, Concat, Const, Contract, Gather, Guard, Host, If, Input, Loop, Map, Monoid, Prefix, Random, Reduce,
     Scatter, Sizes, Sort, View,
 };
-use crate::tensor::{DType, Dim, Shape, TensorType};
+use crate::tensor::{DType, Dim, TensorType};
 
-/// Reads a graph.
-pub(super) fn read_graph(cursor: &mut Cursor<'_>, resolve: &Resolve<'_>) -> Result<Graph> {
+/// Reads a graph. One that says nothing of symbols hands out all that it mentions, a region none of them.
+pub(super) fn read_graph(cursor: &mut Cursor<'_>, resolve: &Resolve<'_>, is_region: bool) -> Result<Graph> {
     cursor.expect_word("graph")?;
     let graph = Graph::new(cursor.name("the name of the graph")?);
     let mut reader = Reader { cursor, resolve, graph, labels: FxHashMap::default(), inputs: FxHashMap::default() };
-    reader.heading()?;
+    let symbols = reader.heading()?;
     while reader.statement()? {}
-    Ok(reader.graph)
+    let mut graph = reader.graph;
+    let mentioned = symbols_mentioned(&graph);
+    let (first, next) = symbols.unwrap_or(if is_region { (mentioned, mentioned) } else { (0, mentioned) });
+    graph.start_symbols(first);
+    graph.reserve_symbols(next);
+    Ok(graph)
 }
 
 /// Reads an element type and a shape.
@@ -63,7 +68,8 @@ enum Pending<'t> {
 }
 
 impl<'t> Reader<'_, 't, '_> {
-    fn heading(&mut self) -> Result<()> {
+    /// Reads what stands before the statements; returns the symbols that the graph hands out, if it says so.
+    fn heading(&mut self) -> Result<Option<(u32, u32)>> {
         self.cursor.expect("(")?;
         let mut first = true;
         while !self.cursor.eat(")") {
@@ -77,16 +83,20 @@ impl<'t> Reader<'_, 't, '_> {
             let ty = read_type(self.cursor)?;
             self.add_input(name, ty, &OriginSet::default(), start)?;
         }
+        let mut symbols = None;
         if self.cursor.eat_word("symbols") {
             self.cursor.expect("=")?;
-            self.cursor.expect("$")?;
-            let first = self.cursor.suffix("the number of a value symbol")?;
+            let first = self.symbol()?;
             self.cursor.expect("..")?;
-            self.cursor.expect("$")?;
-            self.graph.start_symbols(first);
-            self.graph.reserve_symbols(self.cursor.suffix("the number of a value symbol")?);
+            symbols = Some((first, self.symbol()?));
         }
-        self.cursor.expect("{")
+        self.cursor.expect("{")?;
+        Ok(symbols)
+    }
+
+    fn symbol(&mut self) -> Result<u32> {
+        self.cursor.expect("$")?;
+        self.cursor.suffix("the number of a value symbol")
     }
 
     /// Reads a statement; no more follow after a `return`.
@@ -133,7 +143,6 @@ impl<'t> Reader<'_, 't, '_> {
                 }
             }
         }
-        self.graph.reserve_symbols(symbols_mentioned(&self.graph));
         Ok(())
     }
 
@@ -151,7 +160,8 @@ impl<'t> Reader<'_, 't, '_> {
         let id = self.graph.add(prim, &args, &origin).map_err(users_error).at(|| place.place())?;
         let inferred = self.graph.nodes()[id].types();
         if inferred != types {
-            return Err(types_place.error(format!("the type of this is {inferred:?}, not {types:?}")));
+            let (inferred, types) = (types_text(inferred), types_text(&types));
+            return Err(types_place.error(format!("this is {inferred}, not {types}")));
         }
         Ok(id)
     }
@@ -251,8 +261,7 @@ impl<'t> Reader<'_, 't, '_> {
             "const" => (Pending::Const(literal::read(self.cursor)?), Vec::new()),
             "sizes" => (ready(Sizes { dims: self.dims()? }.into()), Vec::new()),
             "bind" => {
-                self.cursor.expect("$")?;
-                let symbol = self.cursor.suffix("the number of a value symbol")?;
+                let symbol = self.symbol()?;
                 self.cursor.expect("=")?;
                 (ready(Bind { symbol }.into()), vec![self.value()?])
             }
@@ -376,7 +385,7 @@ impl<'t> Reader<'_, 't, '_> {
         let args = self.values()?;
         let mut attributes = Vec::new();
         while let Some(key) = self.cursor.peek_word() {
-            self.key(key)?;
+            self.cursor.eat_word(key);
             attributes.push((key.to_owned(), host::read(self.cursor)?));
         }
         let kind = host::kind(name, &attributes).at(|| start.place())?;
@@ -408,7 +417,7 @@ impl<'t> Reader<'_, 't, '_> {
     fn region(&mut self, role: &str) -> Result<Arc<Graph>> {
         self.cursor.expect_word(role)?;
         let resolve = self.resolve;
-        self.cursor.nested(|cursor| read_graph(cursor, resolve)).map(Arc::new)
+        self.cursor.nested(|cursor| read_graph(cursor, resolve, true)).map(Arc::new)
     }
 }
 

@@ -11,18 +11,19 @@ use crate::tensor::{Dim, Symbol, TensorType};
 
 impl fmt::Display for Graph {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        print_graph(f, self, 0)
+        print_graph(f, self, 0, false)
     }
 }
 
-fn print_graph(f: &mut fmt::Formatter<'_>, graph: &Graph, depth: usize) -> fmt::Result {
+fn print_graph(f: &mut fmt::Formatter<'_>, graph: &Graph, depth: usize, is_region: bool) -> fmt::Result {
     let heading = heading_inputs(graph);
     let inputs = graph.inputs()[..heading].iter();
     let inputs: Vec<String> =
         inputs.map(|v| format!("{}: {}", name_text(graph.input_name(*v)), graph.ty(*v))).collect();
     write!(f, "graph {}({})", name_text(graph.name()), inputs.join(", "))?;
     let (first, next) = (graph.first_symbol(), graph.value_symbols());
-    if first != 0 || next != symbols_mentioned(graph) {
+    let handed_out = if is_region { next > first } else { (first, next) != (0, symbols_mentioned(graph)) };
+    if handed_out {
         write!(f, " symbols=${first}..${next}")?;
     }
     f.write_str(" {\n")?;
@@ -37,7 +38,7 @@ fn print_graph(f: &mut fmt::Formatter<'_>, graph: &Graph, depth: usize) -> fmt::
         f.write_char('\n')?;
         for (role, region) in regions(node.prim()) {
             write!(f, "{indent}  {role} ")?;
-            print_graph(f, region, depth + 2)?;
+            print_graph(f, region, depth + 2, true)?;
             f.write_char('\n')?;
         }
     }
@@ -84,14 +85,15 @@ fn regions(prim: &Prim) -> Vec<(&'static str, &Graph)> {
     }
 }
 
-fn types_text(types: &[TensorType]) -> String {
+pub(super) fn types_text(types: &[TensorType]) -> String {
     let texts: Vec<String> = types.iter().map(TensorType::to_string).collect();
     if texts.is_empty() { "()".to_owned() } else { texts.join(", ") }
 }
 
 fn value_text(graph: &Graph, value: Value) -> String {
-    match graph.node_of(value).prim() {
-        Prim::Input(row) => name_text(&row.name),
+    // A broken graph is printed too, to be looked at.
+    match graph.nodes().get(value.node()).map(Node::prim) {
+        Some(Prim::Input(row)) => name_text(&row.name),
         _ => format!("{value:?}"),
     }
 }
@@ -140,11 +142,8 @@ fn operation(graph: &Graph, node: &Node) -> String {
             format!("loop trips={} start={} carry=({}) capture={capture}", arg(0), arg(1), carried.join(", "))
         }
         Prim::Host(row) => {
-            let mut text = format!("host.{}{}", row.kind.name(), args(0));
-            for (key, attribute) in host::attributes(&row.kind) {
-                text += &format!(" {key}={attribute}");
-            }
-            text
+            let attributes = host::attributes(&row.kind).into_iter().map(|(key, value)| host::text(key, value));
+            format!("host.{}{}{}", row.kind.name(), args(0), attributes.collect::<String>())
         }
     }
 }

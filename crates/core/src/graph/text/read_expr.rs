@@ -130,6 +130,13 @@ impl<'t, 's> Reader<'_, 't, 's> {
             return Ok(Read::Term(self.scope.size(dim)));
         }
         let args = self.arguments()?;
+        if let Some(dtype) = word.strip_prefix("bits_").and_then(DType::from_name) {
+            return match args[..] {
+                [Read::Term(term)] => term.try_bits(dtype).map(Read::Term).map_err(|e| e.at(start.place())),
+                [Read::Number(_, place)] => Err(untyped(place)),
+                _ => Err(start.error(format!("{word} takes 1 operands, got {}", args.len()))),
+            };
+        }
         if let Some(dtype) = DType::from_name(word) {
             return match args[..] {
                 [Read::Number(text, place)] => {
@@ -142,9 +149,7 @@ impl<'t, 's> Reader<'_, 't, 's> {
         }
         match Scalar::from_name(word) {
             Some(op) if op.def().arity == args.len() => self.call(op, &args, start).map(Read::Term),
-            Some(op) => {
-                Err(start.error(format!("{word} takes {} operands, got {}", op.def().arity, args.len())))
-            }
+            Some(op) => Err(start.error(format!("{word} takes {} operands, got {}", op.def().arity, args.len()))),
             None => Err(start.error(format!("there is no function {word}"))),
         }
     }
@@ -229,13 +234,17 @@ mod tests {
         check(&Expr::build(&f, |_, x| x[0] - x[1] - x[2]), "a - b - c");
         check(&Expr::build(&f, |_, x| x[0] - (x[1] - x[2])), "a - (b - c)");
         check(&Expr::build(&f, |_, x| (x[0] + x[1]) * x[2] / (x[0] * x[1])), "(a + b) * c / (a * b)");
+        check(&Expr::bits(DType::F32, DType::U32).unwrap(), "bits_u32(a)");
         check(&Expr::build(&f, |_, x| -(-(x[0] * x[1])) + -x[2]), "--(a * b) + -c");
         check(&Expr::build(&f, |s, x| x[0] * s.float(x[0], -2.0) - s.one(x[0])), "a * -2.0 - 1.0");
         check(&Expr::build(&f[..1], |s, x| -s.one(x[0])), "-f32(1.0)");
         check(&Expr::build(&f[..0], |s, _| s.constant(DType::F16, Number::new(DType::F16, 0.1))), "f16(0.1)");
         check(&Expr::build(&f[..1], |s, x| s.float(x[0], f64::NEG_INFINITY).lt(x[0])), "-inf < a");
         check(&Expr::build(&f, |_, x| x[0].lt(x[1]).select(x[1], x[2]).cast(DType::I8)), "i8(select(a < b, b, c))");
-        check(&Expr::build(&f, |s, x| x[0].lt(x[1]).select(s.one(x[0]), s.float(x[0], 0.0))), "select(a < b, f32(1.0), f32(0.0))");
+        check(
+            &Expr::build(&f, |s, x| x[0].lt(x[1]).select(s.one(x[0]), s.float(x[0], 0.0))),
+            "select(a < b, f32(1.0), f32(0.0))",
+        );
         check(
             &Expr::build(&f, |s, x| {
                 let always = s.constant(DType::Bool, Number::Int(1));
@@ -254,7 +263,9 @@ mod tests {
             &Expr::build(&[], |s, _| s.coord(1).lt(s.size(Dim::named("n") + 1)).cast(DType::F32)),
             "f32(i1 < size(n + 1))",
         );
-        let eq = Expr::build(&[DType::Bool; 2], |_, x| Term::call(Scalar::Eq, &[x[0], Term::call(Scalar::Eq, &[x[1], x[0]])]));
+        let eq = Expr::build(&[DType::Bool; 2], |_, x| {
+            Term::call(Scalar::Eq, &[x[0], Term::call(Scalar::Eq, &[x[1], x[0]])])
+        });
         check(&eq, "a == (b == a)");
     }
 

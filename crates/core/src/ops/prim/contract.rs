@@ -72,6 +72,9 @@ impl Primitive for Contract {
         if self.a.len() != a.shape.rank() || self.b.len() != b.shape.rank() {
             return Err(refuse("the ranks differ from the subscripts"));
         }
+        if self.a.iter().chain(&self.b).chain(&self.out).any(|l| !l.is_ascii_alphabetic()) {
+            return Err(refuse("labels are letters"));
+        }
         let repeated = |labels: &[Label]| (1..labels.len()).any(|k| labels[..k].contains(&labels[k]));
         if repeated(&self.a) || repeated(&self.b) || repeated(&self.out) {
             return Err(refuse("a label repeats"));

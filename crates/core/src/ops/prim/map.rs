@@ -31,6 +31,11 @@ impl Primitive for Map {
                 return Err(Error::bug(format!("map: an operand is {arg}, the expression takes {wanted}")));
             }
         }
+        let rank = self.shape.rank();
+        let foreign = |node: &ExprNode| matches!(node, ExprNode::Coord(axis) if usize::from(*axis) >= rank);
+        if self.expr.nodes().iter().any(|(node, _)| foreign(node)) {
+            return Err(Error::bug("map: the expression mentions an axis that the result does not have"));
+        }
         self.shape.check()?;
         Ok(vec![TensorType::new(self.expr.dtype(), self.shape.clone())])
     }

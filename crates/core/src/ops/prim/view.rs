@@ -120,6 +120,9 @@ impl Primitive for View {
         if self.fill.is_some() == self.guard.is_empty() {
             return Err(Error::bug("view: a fill value goes with guards"));
         }
+        if self.fill.is_some_and(|fill| matches!(fill, Number::Float(_)) != args[0].dtype.is_float()) {
+            return Err(Error::bug(format!("view: the fill value {:?} of {}", self.fill, args[0])));
+        }
         let rank = self.shape.rank();
         let foreign = |s: &Symbol| match s {
             Symbol::Axis(a) => usize::from(*a) >= rank,

@@ -25,13 +25,15 @@ fn is_plain(name: &str) -> bool {
 
 impl fmt::Display for Atom {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let operand = |d: &Dim| {
-            if d.as_int().is_some_and(|n| n >= 0) || d.as_symbol().is_some() { d.to_string() } else { format!("({d})") }
+        let operand = |d: &Dim| match d.as_atom() {
+            Some(Atom::Symbol(_) | Atom::Min(..) | Atom::Max(..)) => d.to_string(),
+            None if d.as_int().is_some_and(|n| n >= 0) => d.to_string(),
+            _ => format!("({d})"),
         };
         match self {
             Atom::Symbol(symbol) => write!(f, "{symbol}"),
-            Atom::FloorDiv(x, y) => write!(f, "({} // {})", operand(x), operand(y)),
-            Atom::Mod(x, y) => write!(f, "({} % {})", operand(x), operand(y)),
+            Atom::FloorDiv(x, y) => write!(f, "{} // {}", operand(x), operand(y)),
+            Atom::Mod(x, y) => write!(f, "{} % {}", operand(x), operand(y)),
             Atom::Min(x, y) => write!(f, "min({x}, {y})"),
             Atom::Max(x, y) => write!(f, "max({x}, {y})"),
         }
@@ -52,8 +54,13 @@ impl fmt::Display for Dim {
             if term.coefficient.unsigned_abs() != 1 {
                 write!(f, "{}*", term.coefficient.unsigned_abs())?;
             }
+            let alone = term.coefficient == 1 && term.factors.len() == 1;
             for (k, atom) in term.factors.iter().enumerate() {
-                write!(f, "{}{atom}", if k == 0 { "" } else { "*" })?;
+                let times = if k == 0 { "" } else { "*" };
+                match atom {
+                    Atom::FloorDiv(..) | Atom::Mod(..) if !alone => write!(f, "{times}({atom})")?,
+                    _ => write!(f, "{times}{atom}")?,
+                }
             }
         }
         match self.constant() {

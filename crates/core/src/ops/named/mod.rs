@@ -10,6 +10,7 @@ mod attention;
 mod attributes;
 mod call;
 mod cast;
+mod classical;
 mod convolution;
 mod determinant;
 mod einsum;
@@ -108,6 +109,7 @@ static GROUPS: &[&[NamedOp]] = &[
     activation::OPS,
     attention::OPS,
     cast::OPS,
+    classical::OPS,
     convolution::OPS,
     determinant::OPS,
     einsum::OPS,

@@ -242,7 +242,7 @@ pub(super) fn stretch<'b>(
 }
 
 /// The weight of an element at a distance under the cubic convolution.
-fn cubic(distance: Tensor<'_>, a: f64) -> Tensor<'_> {
+pub(super) fn cubic(distance: Tensor<'_>, a: f64) -> Tensor<'_> {
     let x = distance.abs();
     let near = ((x * (a + 2.0) - (a + 3.0)) * x) * x + 1.0;
     let far = ((x * a - 5.0 * a) * x + 8.0 * a) * x - 4.0 * a;

@@ -40,6 +40,7 @@ mod recurrent;
 mod reduction;
 mod resize;
 mod rotary;
+mod sample;
 mod scatter;
 mod search;
 mod shape;
@@ -49,8 +50,8 @@ mod softmax;
 mod time_loop;
 mod vision;
 mod windows;
-
 pub use attention::flex_attention;
+
 pub use attributes::{Attribute, Attributes};
 pub use call::Call;
 
@@ -137,6 +138,7 @@ static GROUPS: &[&[NamedOp]] = &[
     reduction::OPS,
     resize::OPS,
     rotary::OPS,
+    sample::OPS,
     scatter::OPS,
     search::OPS,
     shape::OPS,

@@ -16,6 +16,7 @@ Exit status:
 const TOUR: &str = "\
 MODEL is one of
   net.onnx        an ONNX file
+  net.ir          a graph in text form (docs/ir.md)
   gallery:NAME    a graph of the built-in gallery; `fuseline gallery` lists them
 
 Start here:
@@ -49,10 +50,11 @@ Examples:
   fuseline inspect model.onnx
   fuseline inspect model.onnx --sizes batch=1,seq=128
   fuseline inspect gallery:attention --dtype f16 --json
+  fuseline inspect gallery:softmax --graph > softmax.ir
 
 {EXIT_STATUS}"))]
 pub struct Inspect {
-    /// An ONNX file or gallery:NAME
+    /// An ONNX file, a graph text (.ir) or gallery:NAME
     #[arg(value_name = "MODEL")]
     pub model: ModelName,
     /// Numbers for the model's free sizes; 4k, 1M, 2G and 4Ki, 1Mi, 2Gi are understood
@@ -67,6 +69,9 @@ pub struct Inspect {
     /// Print JSON
     #[arg(long)]
     pub json: bool,
+    /// Print the graph of primitives in text form, which can be read back from a file called .ir
+    #[arg(long, conflicts_with = "json")]
+    pub graph: bool,
 }
 
 /// Run a model and summarise its outputs
@@ -87,7 +92,7 @@ Files from and for Python:
 
 {EXIT_STATUS}"))]
 pub struct Run {
-    /// An ONNX file or gallery:NAME
+    /// An ONNX file, a graph text (.ir) or gallery:NAME
     #[arg(value_name = "MODEL")]
     pub model: ModelName,
     /// Read inputs by name from this .npz file

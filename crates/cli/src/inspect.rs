@@ -5,6 +5,7 @@ use std::fmt::Write as _;
 use fuseline::analysis::{Footprint, Footprints};
 use fuseline::error::{Error, Kind};
 use fuseline::graph::{Graph, Origin};
+use fuseline::ops::Prim;
 use fuseline::tensor::{Dim, Env};
 use fuseline_frontend::onnx::dtype_of_code;
 use fuseline_frontend::onnx::import::{Port, Signature};
@@ -29,6 +30,9 @@ pub fn inspect(arguments: &Inspect) -> Outcome {
         Err(error) if matches!(error.kind(), Kind::Unsupported | Kind::NeedsValue) => (None, Some(error)),
         Err(error) => return Err(error.into()),
     };
+    if let (true, Some(graph)) = (arguments.graph, &graph) {
+        return screen::print(&format!("{:#}\n", **graph));
+    }
     let inspection = Inspection::new(&model, graph.as_deref(), env, problem.as_ref());
     match arguments.json {
         true => screen::print_json(&inspection.json())?,
@@ -72,10 +76,10 @@ impl<'a> Inspection<'a> {
         let footprints = graph.map(|graph| Bound::new(&Footprints::of(graph), &env));
         let (operators, parameters) = match &model.content {
             Content::Onnx(onnx) => (count_nodes(&onnx.file().model), count_parameters(&onnx.file().model)),
-            Content::Gallery(..) => {
+            Content::Gallery(..) | Content::Text(_) => {
                 let mut operators = Histogram::default();
                 footprints.iter().flat_map(|f| &f.operators).for_each(|(origin, _)| operators.add(&origin.op));
-                (operators, Parameters::default())
+                (operators, graph.map_or_else(Parameters::default, count_constants))
             }
         };
         let mut primitives = Histogram::default();
@@ -147,6 +151,18 @@ fn count_nodes(model: &ModelProto) -> Histogram {
     histogram
 }
 
+fn count_constants(graph: &Graph) -> Parameters {
+    let mut parameters = Parameters::default();
+    for node in graph.nodes() {
+        if let Prim::Const(row) = node.prim() {
+            parameters.tensors += 1;
+            parameters.elements += row.literal.count() as u64;
+            parameters.bytes += row.literal.bytes().len() as u64;
+        }
+    }
+    parameters
+}
+
 fn count_parameters(model: &ModelProto) -> Parameters {
     let mut parameters = Parameters::default();
     for tensor in model.graph.iter().flat_map(|graph| &graph.initializer) {
@@ -181,6 +197,7 @@ impl Inspection<'_> {
 
     fn source(&self) -> String {
         match &self.model.content {
+            Content::Text(graph) => format!("graph \"{}\" in text form", graph.name()),
             Content::Gallery(entry, _) => format!("row {} of the gallery: {}", entry.row, entry.doc),
             Content::Onnx(onnx) => {
                 let model = &onnx.file().model;

@@ -27,6 +27,7 @@ pub struct Model {
 pub enum Content {
     Onnx(Box<fuseline_frontend::Model>),
     Gallery(&'static Entry, Box<Graph>),
+    Text(Box<Graph>),
 }
 
 impl Model {
@@ -49,6 +50,12 @@ impl Model {
                     let error = Error::invalid("--dtype chooses the type of gallery graphs; a file has its own types");
                     return Err(Failure::with_help(error, "leave --dtype out"));
                 }
+                if path.extension().is_some_and(|extension| extension == "ir") {
+                    let graph = fuseline_frontend::read_graph(path)?;
+                    let signature = signature(&graph);
+                    let content = Content::Text(Box::new(graph));
+                    return Ok(Model { name: path.display().to_string(), content, signature });
+                }
                 let model = fuseline_frontend::Model::open(path)?;
                 let signature = model.signature().clone();
                 Ok(Model { name: path.display().to_string(), content: Content::Onnx(Box::new(model)), signature })
@@ -59,7 +66,7 @@ impl Model {
     /// The size that is taken where none is given.
     pub fn default_size(&self, name: &str) -> i64 {
         match &self.content {
-            Content::Onnx(_) => 1,
+            Content::Onnx(_) | Content::Text(_) => 1,
             Content::Gallery(entry, _) => entry.sizes.iter().find(|(n, _)| *n == name).map_or(1, |(_, size)| *size),
         }
     }
@@ -108,7 +115,7 @@ impl Model {
     /// The graph: for every input where there is one, otherwise for the sizes given, where these are all sizes.
     pub fn graph(&self, env: &Env) -> Result<Cow<'_, Graph>> {
         let model = match &self.content {
-            Content::Gallery(_, graph) => return Ok(Cow::Borrowed(graph)),
+            Content::Gallery(_, graph) | Content::Text(graph) => return Ok(Cow::Borrowed(graph)),
             Content::Onnx(model) => model,
         };
         match model.graph() {
@@ -132,7 +139,7 @@ impl Model {
         };
         match &self.content {
             Content::Onnx(model) => model.specialise(inputs, |s| run(s.graph, s.inputs)),
-            Content::Gallery(_, graph) => run(graph, inputs),
+            Content::Gallery(_, graph) | Content::Text(graph) => run(graph, inputs),
         }
     }
 }

@@ -146,6 +146,22 @@ fn a_file_of_inputs_gives_a_file_of_outputs() {
 }
 
 #[test]
+fn a_graph_in_text_form_means_the_same() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("softmax.ir").display().to_string();
+    let sizes = ["--sizes", "rows=3,columns=5"];
+    std::fs::write(&path, stdout(&["inspect", "gallery:softmax", "--graph"])).unwrap();
+    let run = |model: &str| stdout(&["run", model, sizes[0], sizes[1]]);
+    assert_eq!(run(&path), run("gallery:softmax"));
+    let shown = stdout(&["inspect", &path]);
+    assert!(shown.contains("in text form") && shown.contains("Softmax 1"), "{shown}");
+    assert_eq!(stdout(&["inspect", &path, "--graph"]), stdout(&["inspect", "gallery:softmax", "--graph"]));
+    std::fs::write(&path, "graph nonsense {").unwrap();
+    let (status, message) = failure(&["run", &path]);
+    assert!(status == 2 && message.contains("softmax.ir"), "{message}");
+}
+
+#[test]
 fn inputs_that_do_not_fit_are_refused_with_their_place() {
     let folder = tempfile::tempdir().unwrap();
     let place = |name: &str| folder.path().join(name);

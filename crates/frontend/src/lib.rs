@@ -6,10 +6,12 @@
 #![warn(missing_docs)]
 
 mod elements;
+mod graph_text;
 pub mod mapping;
 mod model;
 mod npy;
 pub mod npz;
 pub mod onnx;
 
+pub use graph_text::read_graph;
 pub use model::{Model, Specialised, Tensors};

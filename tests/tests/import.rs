@@ -133,6 +133,30 @@ fn a_branch_that_is_known_becomes_part_of_the_graph() {
     assert_eq!(run(&model(g), &[("x", f32s(&[1], &[2.0]))]).unwrap()[0].to_f64s(), [-2.0]);
 }
 
+/// Each branch fits one length only, and which one is taken depends on another input.
+#[test]
+fn a_branch_that_does_not_fit_is_fine_when_it_is_not_taken() {
+    let branch = |length: i64| {
+        let mut g = graph(vec![], vec![node("Reshape", &["x", "shape"], &["r"])], vec![value("r", FLOAT, &["2", "k"])]);
+        g.initializer = vec![ints("shape", &[2, length])];
+        g
+    };
+    let mut g = graph(
+        vec![value("x", FLOAT, &["n"]), value("wide", INT64, &[])],
+        vec![
+            node("Equal", &["wide", "one"], &["c"]),
+            with(node("If", &["c"], &["y"]), vec![region("then_branch", branch(3)), region("else_branch", branch(2))]),
+        ],
+        vec![value("y", FLOAT, &["2", "k"])],
+    );
+    g.initializer = vec![scalar_ints("one", 1)];
+    let m = model(g);
+    let wide = |n: i64| Literal::from_ints(DType::I64, [], &[n]).unwrap();
+    assert_eq!(run(&m, &[("x", f32s(&[6], &[0.0; 6])), ("wide", wide(1))]).unwrap()[0].sizes(), [2, 3]);
+    assert_eq!(run(&m, &[("x", f32s(&[4], &[0.0; 4])), ("wide", wide(0))]).unwrap()[0].sizes(), [2, 2]);
+    assert!(run(&m, &[("x", f32s(&[4], &[0.0; 4])), ("wide", wide(1))]).is_err());
+}
+
 /// A loop that appends its slice to a growing value and stacks the trip number.
 #[test]
 fn a_loop_may_grow_its_values() {

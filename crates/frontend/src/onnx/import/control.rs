@@ -1,6 +1,6 @@
 //! If and Loop: regions with explicit captures.
 
-use fuseline::error::{Context, Error, Result};
+use fuseline::error::{Context, Error, Kind, Result};
 use fuseline::graph::{Builder, Graph, Known, Tensor};
 use fuseline::tensor::{DType, Shape, Symbol, TensorType};
 use indexmap::IndexSet;
@@ -50,7 +50,13 @@ impl<'m> Importer<'m> {
             let inner = builder.region(branch.name.clone());
             let scope = Scope::root(&inner);
             captures = self.capture(&names, &scope, place.scope)?;
-            self.import_region(branch, &scope, place)?;
+            // A branch that does not fit these inputs may be the one that is not taken.
+            self.import_region(branch, &scope, place).map_err(|error| match error.kind() {
+                Kind::Invalid => {
+                    builder.needs_value(condition, &format!("a branch does not fit unless it is never taken ({error})"))
+                }
+                _ => error,
+            })?;
             for output in &branch.output {
                 inner.output(&output.name, scope.lookup(&output.name)?);
             }

@@ -16,7 +16,7 @@ const MAX_HEADER: usize = 64 << 10;
 /// Room made at first for the elements; more is made only as elements arrive.
 const FIRST_STEP: usize = 1 << 20;
 
-/// NumPy's code of each element type, without the byte order. bfloat16 has no code: `V2` means two opaque bytes.
+/// NumPy's code of an element type, without the byte order. The others are opaque to it: see [`opaque_code`].
 const CODES: &[(&str, DType)] = &[
     ("b1", DType::Bool),
     ("u1", DType::U8),
@@ -28,30 +28,42 @@ const CODES: &[(&str, DType)] = &[
     ("i4", DType::I32),
     ("i8", DType::I64),
     ("f2", DType::F16),
-    ("V2", DType::BF16),
     ("f4", DType::F32),
     ("f8", DType::F64),
 ];
 
-/// Reads one array up to the end of `input`. `expected` tells what two opaque bytes are. `budget` is what may still be
+/// The code of a type that NumPy does not know: one or two opaque bytes, which hold a single element.
+fn opaque_code(dtype: DType) -> &'static str {
+    if dtype.bits() > 8 { "V2" } else { "V1" }
+}
+
+fn is_opaque(dtype: DType) -> bool {
+    CODES.iter().all(|row| row.1 != dtype)
+}
+
+/// Reads one array up to the end of `input`. `expected` tells what opaque bytes are. `budget` is what may still be
 /// read; what was read is taken off.
 pub fn read(input: &mut dyn Read, expected: Option<DType>, budget: &mut u64) -> Result<Literal> {
     let header = read_header(input, budget)?;
     let element = Element::parse(&header.descr, expected)?;
     let extent = extent(element.dtype, &header.shape)?;
-    let wanted = extent.bytes as u64;
+    let width = element.dtype.bits().div_ceil(8);
+    let stored = extent.count * width;
+    let wanted = stored as u64;
     *budget = budget.checked_sub(wanted).ok_or_else(|| over_budget(wanted))?;
-    let mut bytes = read_growing(input, extent.bytes)?;
+    let mut bytes = read_growing(input, stored)?;
     // Looking for one byte more also makes the reader of an archive compare the checksum.
     if input.take(1).read_to_end(&mut Vec::new()).map_err(cannot_read)? > 0 {
         return Err(Error::invalid(format!("data goes on after the {wanted} bytes that the header declares")));
     }
-    let width = element.dtype.bits() / 8;
     if element.big_endian {
         bytes.chunks_exact_mut(width).for_each(<[u8]>::reverse);
     }
     if header.fortran_order {
         bytes = row_major(bytes, &extent, width);
+    }
+    if element.dtype.bits() < 8 {
+        return Literal::from_bits(element.dtype, extent.sizes, bytes.iter().map(|b| u64::from(*b)));
     }
     Literal::new(element.dtype, extent.sizes, canonical(element.dtype, Bytes::from(bytes)))
 }
@@ -59,14 +71,19 @@ pub fn read(input: &mut dyn Read, expected: Option<DType>, budget: &mut u64) -> 
 /// Writes one array, in the version of the format that every NumPy reads, little-endian and row-major.
 pub fn write(output: &mut dyn Write, literal: &Literal) -> std::io::Result<()> {
     output.write_all(&header_bytes(literal))?;
+    if literal.dtype().bits() < 8 {
+        // Integers keep their sign in the byte of their own.
+        let byte = |k| if literal.dtype().is_int() { literal.int(k) as u8 } else { literal.bits(k) as u8 };
+        return output.write_all(&(0..literal.count()).map(byte).collect::<Vec<_>>());
+    }
     output.write_all(literal.bytes())
 }
 
 fn header_bytes(literal: &Literal) -> Vec<u8> {
     let dtype = literal.dtype();
-    let code = CODES.iter().find(|row| row.1 == dtype).expect("every type has a row").0;
+    let code = CODES.iter().find(|row| row.1 == dtype).map_or(opaque_code(dtype), |row| row.0);
     // Opaque bytes have no order, nor have single ones.
-    let order = if dtype.bits() == 8 || dtype == DType::BF16 { '|' } else { '<' };
+    let order = if dtype.bits() == 8 || is_opaque(dtype) { '|' } else { '<' };
     let sizes: Vec<String> = literal.sizes().iter().map(|n| n.to_string()).collect();
     let comma = if sizes.len() == 1 { "," } else { "" };
     let shape = sizes.join(", ");
@@ -222,16 +239,19 @@ impl Element {
         let unsupported = || Error::unsupported(format!("NumPy elements of type \"{}\"", descr.escape_debug()));
         let mut chars = descr.chars();
         let order = chars.next().ok_or_else(unsupported)?;
-        let row = CODES.iter().find(|(code, _)| *code == chars.as_str()).ok_or_else(unsupported)?;
-        let dtype = row.1;
-        if dtype == DType::BF16 && expected != Some(DType::BF16) {
-            let reason = "may be bfloat16, but are read only where that is expected";
-            return Err(Error::unsupported(format!("NumPy elements of type \"{}\" {reason}", descr.escape_debug())));
+        let code = chars.as_str();
+        if matches!(code, "V1" | "V2") && order != '>' {
+            let known = expected.filter(|dtype| is_opaque(*dtype) && opaque_code(*dtype) == code);
+            let reason = "may be bfloat16 or a type of eight bits or less, but are read only where that is expected";
+            let refusal =
+                || Error::unsupported(format!("NumPy elements of type \"{}\" {reason}", descr.escape_debug()));
+            return Ok(Element { dtype: known.ok_or_else(refusal)?, big_endian: false });
         }
+        let dtype = CODES.iter().find(|row| row.0 == code).ok_or_else(unsupported)?.1;
         match order {
             '<' => Ok(Element { dtype, big_endian: false }),
-            '>' if dtype != DType::BF16 => Ok(Element { dtype, big_endian: true }),
-            '|' if dtype.bits() == 8 || dtype == DType::BF16 => Ok(Element { dtype, big_endian: false }),
+            '>' => Ok(Element { dtype, big_endian: true }),
+            '|' if dtype.bits() == 8 => Ok(Element { dtype, big_endian: false }),
             _ => Err(unsupported()),
         }
     }
@@ -325,9 +345,9 @@ mod tests {
                 let literal = Literal::from_ints(dtype, sizes, &values).unwrap();
                 let mut bytes = Vec::new();
                 write(&mut bytes, &literal).unwrap();
-                assert_eq!((bytes.len() - literal.bytes().len()) % 64, 0);
+                assert_eq!((bytes.len() - count * dtype.bits().div_ceil(8)) % 64, 0);
                 assert_eq!(read(&mut &bytes[..], Some(dtype), &mut 1000).unwrap(), literal);
-                assert_eq!(parse(&bytes).is_ok(), dtype != DType::BF16);
+                assert_eq!(parse(&bytes).is_ok(), !is_opaque(dtype));
             }
         }
     }

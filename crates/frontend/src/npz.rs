@@ -215,7 +215,7 @@ mod tests {
         let (npz, npy) = (folder.path().join("a.npz"), folder.path().join("bf16.npy"));
         let arrays = arrays();
         write_npz(&npz, arrays.iter().map(|(n, l)| (n.as_str(), l)), Compression::default()).unwrap();
-        let expected = |name: &str| (name == "bf16").then_some(DType::BF16);
+        let expected = |name: &str| DType::from_name(name);
         let options = ReadOptions { expected: &expected, ..Default::default() };
         assert!(same(&read_npz(&npz, &options).unwrap(), &arrays));
         write_npy(&npy, &arrays["bf16"]).unwrap();

@@ -54,29 +54,35 @@ impl Literal {
 
     /// A literal of float values, each rounded to `dtype`, which may be any type (integers are truncated and wrap).
     pub fn from_f64s(dtype: DType, sizes: impl Into<Vec<usize>>, values: &[f64]) -> Result<Literal> {
-        let mut bytes = Vec::with_capacity(dtype.bytes(values.len()).unwrap_or(0));
-        for &x in values {
-            match dtype {
-                DType::F64 => bytes.extend(x.to_le_bytes()),
-                DType::F32 => bytes.extend((x as f32).to_le_bytes()),
-                _ => match dtype.format() {
-                    Some(format) => bytes.extend(&format.encode(x).to_le_bytes()[..dtype.bits() / 8]),
-                    None => bytes.extend(&dtype.wrap(x as i128).to_le_bytes()[..dtype.bits() / 8]),
-                },
-            }
+        if dtype.is_float() {
+            return Literal::from_bits(dtype, sizes, values.iter().map(|x| dtype.to_bits(*x)));
         }
-        Literal::new(dtype, sizes, bytes)
+        Literal::from_bits(dtype, sizes, values.iter().map(|x| dtype.wrap(*x as i128) as u64))
     }
 
-    /// A literal of integers, each wrapped to `dtype` (an integer type or bool).
+    /// A literal of integers, each wrapped to `dtype` (an integer type or bool) or converted (a float type).
     pub fn from_ints(dtype: DType, sizes: impl Into<Vec<usize>>, values: &[i64]) -> Result<Literal> {
-        let mut bytes = Vec::with_capacity(dtype.bytes(values.len()).unwrap_or(0));
-        for &x in values {
-            if dtype.is_float() {
-                return Literal::from_f64s(dtype, sizes, &values.iter().map(|x| *x as f64).collect::<Vec<_>>());
+        if dtype.is_float() {
+            return Literal::from_bits(dtype, sizes, values.iter().map(|x| dtype.to_bits(*x as f64)));
+        }
+        // Widening through i128 keeps u64 bit patterns as they are: wrapping takes the low bits.
+        Literal::from_bits(dtype, sizes, values.iter().map(|x| dtype.wrap(i128::from(*x)) as u64))
+    }
+
+    /// A literal of elements given by their low bits.
+    pub fn from_bits(
+        dtype: DType,
+        sizes: impl Into<Vec<usize>>,
+        elements: impl Iterator<Item = u64>,
+    ) -> Result<Literal> {
+        let bits = dtype.bits();
+        let mut bytes = Vec::with_capacity(dtype.bytes(elements.size_hint().0).unwrap_or(0));
+        for (k, element) in elements.enumerate() {
+            let element = element & (u64::MAX >> (64 - bits));
+            match bytes.last_mut() {
+                Some(byte) if k * bits % 8 != 0 => *byte |= (element << (k * bits % 8)) as u8,
+                _ => bytes.extend(&element.to_le_bytes()[..bits.div_ceil(8)]),
             }
-            // Widening through i128 keeps u64 bit patterns as they are: wrapping takes the low bits.
-            bytes.extend(&dtype.wrap(i128::from(x)).to_le_bytes()[..dtype.bits() / 8]);
         }
         Literal::new(dtype, sizes, bytes)
     }
@@ -135,11 +141,8 @@ impl Literal {
             DType::F32 => f64::from(f32::from_le_bytes(self.raw(k))),
             DType::F64 => f64::from_le_bytes(self.raw(k)),
             DType::BF16 => f64::from(f32::from_bits(u32::from(u16::from_le_bytes(self.raw(k))) << 16)),
-            DType::F16 => {
-                let format = self.dtype.format().expect("f16 has a format");
-                format.decode(u64::from(u16::from_le_bytes(self.raw(k))))
-            }
             DType::U64 => u64::from_le_bytes(self.raw(k)) as f64,
+            dtype if dtype.is_float() => dtype.from_bits(self.bits(k)),
             _ => self.int(k) as f64,
         }
     }
@@ -155,7 +158,18 @@ impl Literal {
             DType::I32 => i64::from(i32::from_le_bytes(self.raw(k))),
             DType::U64 => u64::from_le_bytes(self.raw(k)) as i64,
             DType::I64 => i64::from_le_bytes(self.raw(k)),
-            DType::F16 | DType::BF16 | DType::F32 | DType::F64 => self.float(k) as i64,
+            dtype if dtype.is_float() => self.float(k) as i64,
+            dtype => dtype.wrap(i128::from(self.bits(k))) as i64,
+        }
+    }
+
+    /// The bits that store element `k`.
+    pub fn bits(&self, k: usize) -> u64 {
+        match self.dtype.bits() {
+            64 => u64::from_le_bytes(self.raw(k)),
+            32 => u64::from(u32::from_le_bytes(self.raw(k))),
+            16 => u64::from(u16::from_le_bytes(self.raw(k))),
+            bits => u64::from(self.bytes[k * bits / 8] >> (k * bits % 8)) & (u64::MAX >> (64 - bits)),
         }
     }
 
@@ -186,6 +200,9 @@ impl Literal {
 
     /// Whether every element has the bits of the first (at least one element).
     pub fn is_splat(&self) -> bool {
+        if self.dtype.bits() < 8 {
+            return self.count() > 0 && (1..self.count()).all(|k| self.bits(k) == self.bits(0));
+        }
         let width = self.dtype.bits() / 8;
         self.count() > 0 && self.bytes.chunks_exact(width).all(|b| b == &self.bytes[..width])
     }
@@ -259,12 +276,17 @@ mod tests {
     #[test]
     fn elements_survive() {
         for &dtype in DType::ALL {
-            let values = [0.0, 1.0, 1.0];
-            let literal = Literal::from_f64s(dtype, [3], &values).unwrap();
+            // Five elements end within a byte of the narrow types; scales have no 0.
+            let zero = if dtype == DType::F8E8M0 { 0.5 } else { 0.0 };
+            let values = [zero, 1.0, 1.0, zero, 1.0];
+            let literal = Literal::from_f64s(dtype, [5], &values).unwrap();
             assert_eq!(literal.to_f64s(), values, "{dtype}");
-            assert_eq!(literal.to_ints(), [0, 1, 1], "{dtype}");
+            assert_eq!(literal.to_ints(), [0, 1, 1, 0, 1], "{dtype}");
             assert!(!literal.is_splat());
+            assert!(Literal::from_ints(dtype, [3], &[1; 3]).unwrap().is_splat(), "{dtype}");
         }
+        let negative = Literal::from_ints(DType::I4, [3], &[-8, 7, -1]).unwrap();
+        assert_eq!((negative.to_ints(), &negative.bytes()[..]), (vec![-8, 7, -1], &[0x78, 0x0f][..]));
         let large = Literal::from_ints(DType::U64, [1], &[-1]).unwrap();
         assert_eq!(large.float(0), u64::MAX as f64);
     }

@@ -9,6 +9,6 @@ mod literal;
 mod shape;
 
 pub use dim::{Algebra, Dim, Env, Range, Ranges, Symbol};
-pub use dtype::{Class, DType, FloatFormat};
+pub use dtype::{Class, DType, FloatFormat, Specials};
 pub use literal::{Literal, Source};
 pub use shape::{Shape, TensorType};

@@ -92,9 +92,8 @@ impl Field {
             DType::F64 => Field::Double,
             DType::I64 => Field::Int64,
             DType::U32 | DType::U64 => Field::Uint64,
-            DType::Bool | DType::U8 | DType::U16 | DType::I8 | DType::I16 | DType::I32 => Field::Int32,
-            // These hold their bit patterns.
-            DType::F16 | DType::BF16 => Field::Int32,
+            // Floats other than those above are there by their bits; elements below eight bits share a number as a byte.
+            _ => Field::Int32,
         }
     }
 
@@ -123,7 +122,7 @@ impl Field {
 
 /// The elements of `field`, which is the one for `dtype`, as little-endian bytes.
 fn typed_data(tensor: &TensorProto, dtype: DType, field: Field, extent: &Extent) -> Result<Bytes> {
-    let (found, wanted) = (field.len(tensor), extent.count);
+    let (found, wanted) = (field.len(tensor), if dtype.bits() < 8 { extent.bytes } else { extent.count });
     if found != wanted {
         let sizes = &extent.sizes;
         return Err(Error::invalid(format!(
@@ -146,7 +145,7 @@ fn typed_data(tensor: &TensorProto, dtype: DType, field: Field, extent: &Extent)
 /// Appends the low bits of each value. A value must fit the width of `dtype` as a signed or as an unsigned number,
 /// because writers differ in how they extend the sign; every value but 0 is true.
 fn push_narrowed(bytes: &mut Vec<u8>, dtype: DType, values: impl Iterator<Item = i128>) -> Result<()> {
-    let (bits, name) = (dtype.bits(), onnx_name(dtype));
+    let (bits, name) = (dtype.bits().max(8), onnx_name(dtype));
     for x in values {
         if dtype == DType::Bool {
             bytes.push(u8::from(x != 0));
@@ -200,9 +199,8 @@ mod tests {
                 Field::Double => proto.double_data = vec![0.0, 1.0],
                 Field::Int64 => proto.int64_data = vec![0, 1],
                 Field::Uint64 => proto.uint64_data = vec![0, 1],
-                Field::Int32 if dtype == DType::F16 => proto.int32_data = vec![0, 0x3c00],
-                Field::Int32 if dtype == DType::BF16 => proto.int32_data = vec![0, 0x3f80],
-                Field::Int32 => proto.int32_data = vec![0, 1],
+                Field::Int32 if dtype.bits() < 8 => proto.int32_data = vec![i32::from(want.bytes()[0])],
+                Field::Int32 => proto.int32_data = vec![want.bits(0) as i32, want.bits(1) as i32],
                 Field::Strings => unreachable!(),
             }
             assert_eq!(read(&proto).unwrap(), want, "{dtype}");

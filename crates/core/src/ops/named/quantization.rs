@@ -1,5 +1,6 @@
 //! Integers that stand for reals: `real = (integer − zero point) · scale`.
 
+use super::cast::cast_saturating;
 use super::{Call, NamedOp};
 use crate::error::{Error, Result};
 use crate::graph::Tensor;
@@ -166,7 +167,12 @@ fn quantize_linear<'b>(call: &Call<'_, 'b>) -> Result<Tensor<'b>> {
     let precision = call.dtype("precision")?.unwrap_or(scale.dtype()?);
     let scale = granularity.spread(scale.cast(precision), x)?;
     let zero = zero.map(|z| granularity.spread(z, x)).transpose()?;
-    saturated(x.cast(precision) / scale, zero, dtype)
+    let quotient = x.cast(precision) / scale;
+    if !dtype.is_float() {
+        return saturated(quotient, zero, dtype);
+    }
+    let shifted = zero.map_or(quotient, |zero| quotient + zero.cast(precision));
+    if call.flag("saturate", true)? { cast_saturating(shifted, dtype) } else { Ok(shifted.cast(dtype)) }
 }
 
 fn dequantize_linear<'b>(call: &Call<'_, 'b>) -> Result<Tensor<'b>> {
@@ -175,5 +181,10 @@ fn dequantize_linear<'b>(call: &Call<'_, 'b>) -> Result<Tensor<'b>> {
     let dtype = call.dtype("output_dtype")?.unwrap_or(scale.dtype()?);
     let zero = call.optional(2).map(|z| granularity.spread(z, x)).transpose()?;
     let scale = granularity.spread(scale, x)?.cast(DType::F32);
-    Ok((centred(x, zero)?.cast(DType::F32) * scale).cast(dtype))
+    let real = match zero {
+        _ if !x.dtype()?.is_float() => centred(x, zero)?.cast(DType::F32),
+        Some(zero) => x.cast(DType::F32) - zero.cast(DType::F32),
+        None => x.cast(DType::F32),
+    };
+    Ok((real * scale).cast(dtype))
 }

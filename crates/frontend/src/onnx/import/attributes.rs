@@ -4,7 +4,7 @@ use fuseline::error::{Error, Result};
 use fuseline::ops::named::{Attribute, Attributes};
 
 use super::super::ModelFile;
-use super::super::data_type::dtype_of_code;
+use super::super::data_type::{dtype_of_code, dtype_of_name};
 use super::super::schema::{AttributeProto, AttributeType, NodeProto};
 
 /// Attributes whose integer is the code of an element type; the core gets its name.
@@ -51,7 +51,12 @@ pub(super) fn attribute(proto: &AttributeProto, file: &ModelFile) -> Result<Opti
         }
         AttributeType::Int => Attribute::Int(proto.i),
         AttributeType::Float => Attribute::Float(f64::from(proto.f)),
-        AttributeType::String => Attribute::Str(text(&proto.s)?),
+        AttributeType::String => {
+            let text = text(&proto.s)?;
+            // The first version of Cast names the type.
+            let named = DTYPE_ATTRIBUTES.contains(&proto.name.as_str()).then(|| dtype_of_name(&text)).flatten();
+            Attribute::Str(named.map_or(text, |dtype| dtype.name().to_string()))
+        }
         AttributeType::Ints => Attribute::Ints(proto.ints.clone()),
         AttributeType::Floats => Attribute::Floats(proto.floats.iter().map(|x| f64::from(*x)).collect()),
         AttributeType::Strings => Attribute::Strs(proto.strings.iter().map(|s| text(s)).collect::<Result<_>>()?),

@@ -10,11 +10,13 @@ mod origin;
 pub mod rewrite;
 mod tensor;
 pub mod text;
+mod verify;
 
 pub use build::Builder;
 pub use contents::Known;
 pub use origin::{Origin, OriginSet};
 pub use tensor::{Operand, Tensor, WindowAxis};
+pub use verify::verify;
 
 use std::fmt;
 use std::hash::{Hash, Hasher};

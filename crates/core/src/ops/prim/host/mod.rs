@@ -47,6 +47,15 @@ impl HostKind {
             HostKind::NonMaxSuppression { .. } => "suppress",
         }
     }
+
+    /// The value symbol that it binds at run time.
+    pub fn binds(&self) -> Option<u32> {
+        match self {
+            HostKind::NonZero { count }
+            | HostKind::Unique { count, .. }
+            | HostKind::NonMaxSuppression { count, .. } => Some(*count),
+        }
+    }
 }
 
 /// An operation with one portable implementation; opaque to fusion.

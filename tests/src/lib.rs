@@ -4,3 +4,4 @@ pub mod generate;
 pub mod model_maker;
 pub mod node_test;
 pub mod onnx_data;
+pub mod round_trip;

@@ -9,6 +9,8 @@ use fuseline::tensor::{DType, Literal};
 use fuseline_frontend::onnx::read_tensor;
 use fuseline_frontend::{Model, Tensors};
 
+use crate::round_trip;
+
 /// Runs every data set of a test folder on the reference device.
 pub fn run(folder: &Path) -> Result<()> {
     let model = Model::open(folder.join("model.onnx"))?;
@@ -33,6 +35,7 @@ fn run_set(model: &Model, set: &Path) -> Result<()> {
 
 fn check_reading(model: &Model, set: &Path, inputs: &Tensors, reading: Reading) -> Result<()> {
     let results = model.specialise(inputs, |special| {
+        round_trip::check(special.graph)?;
         let inputs = special.inputs.iter().map(|(n, x)| (Arc::from(n.as_str()), x.clone())).collect();
         evaluate(special.graph, &inputs, &Options { reading, ..Options::default() })
     })?;

@@ -68,6 +68,7 @@ pub const PASSES: &[Pass] = &[
     fold_constants::PASS, // before views are composed: a constant seen through several views is one small constant
     compose_views::PASS, // then every later pass sees at most one view between two computations
     inline_splats::PASS, // after composing: a constant behind several views is behind one
+    simplify_algebra::PASS, // after inlining: rules see constants as constants
     share_common::PASS, // last: the others leave several spellings of one computation
 ];
 

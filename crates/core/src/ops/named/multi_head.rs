@@ -95,20 +95,33 @@ fn heads_of(call: &Call<'_, '_>) -> Result<Dim> {
 }
 
 fn attention<'b>(call: &Call<'_, 'b>) -> Result<Vec<Tensor<'b>>> {
+    let mut projected = call.input(0)?.contract("bli,id->bld", call.input(1)?);
+    if let Some(bias) = call.optional(2) {
+        projected = projected + bias;
+    }
+    attend_projected(call, projected, call.optional(3), call.optional(4), call.optional(5))
+}
+
+/// Self-attention of queries, keys and values that lie side by side, `[batch, length, sizes]`.
+pub(super) fn attend_projected<'b>(
+    call: &Call<'_, 'b>,
+    projected: Tensor<'b>,
+    mask: Option<Tensor<'b>>,
+    past: Option<Tensor<'b>>,
+    bias: Option<Tensor<'b>>,
+) -> Result<Vec<Tensor<'b>>> {
     for name in ["do_rotary", "past_present_share_buffer"] {
         if call.flag(name, false)? {
             return Err(call.unsupported(name, 1));
         }
     }
     let heads = heads_of(call)?;
-    let mut projected = call.input(0)?.contract("bli,id->bld", call.input(1)?);
-    if let Some(bias) = call.optional(2) {
-        projected = projected + bias;
-    }
     let width = projected.dim(2)?;
     let sizes: Vec<Dim> = match call.ints("qkv_hidden_sizes")? {
         Some(&[q, k, v]) => vec![Dim::int(q), Dim::int(k), Dim::int(v)],
-        Some(other) => return Err(Error::invalid(format!("attribute qkv_hidden_sizes = {other:?} of Attention"))),
+        Some(other) => {
+            return Err(Error::invalid(format!("attribute qkv_hidden_sizes = {other:?} of {}", call.op.name)));
+        }
         None => vec![width.floordiv(&Dim::int(3)); 3],
     };
     call.builder.require_equal(&width, &sizes.iter().cloned().sum(), "sizes of queries, keys and values")?;
@@ -116,11 +129,9 @@ fn attention<'b>(call: &Call<'_, 'b>) -> Result<Vec<Tensor<'b>>> {
         let from: Dim = sizes[..k].iter().cloned().sum();
         split_heads(projected.slice(2, from, sizes[k].clone(), 1), &heads)
     };
-    let past = call.optional(4);
     let earlier = |k: usize| past.map(|p| p.element(0, k));
     let length = past.map_or(Ok(Dim::int(0)), |p| p.dim(3))?;
     let (k, v) = (append(earlier(0), part(1)?), append(earlier(1), part(2)?));
-    let (mask, bias) = (call.optional(3), call.optional(5));
     let attended = attend(call, &Operands { q: part(0)?, k, v, past: length, mask, bias })?;
     let mut outputs = vec![attended.y];
     if call.outputs > 1 {

@@ -47,7 +47,7 @@ impl Packed {
     }
 
     fn blocks(&self) -> i64 {
-        (self.depth + self.block - 1) / self.block
+        (self.depth - 1) / self.block + 1
     }
 
     /// The integers of `bytes`, which hold element `k` of a row at `byte(k)`; `count` of them in a row.

@@ -1,5 +1,6 @@
 //! Operators on quantised tensors: each operand with its scale and zero point, the result with its own.
 
+use super::multi_head::attend_projected;
 use super::pooling::{average_windows, spatial_axes};
 use super::quantization::{along_axis, centred, dynamic_u8, saturated, scalar_if_single};
 use super::softmax::softmax;
@@ -43,7 +44,7 @@ pub(super) static OPS: &[NamedOp] = &[
             let x = real(call, 0)?;
             let rank = x.rank()?;
             let axes: Vec<usize> = if call.flag("channels_last", false)? {
-                (1..rank.max(2) - 1).collect()
+                (1..rank.saturating_sub(1)).collect()
             } else {
                 spatial_axes(call, x)?
             };
@@ -98,6 +99,26 @@ pub(super) static OPS: &[NamedOp] = &[
             let left = centred(saturated(a.quotient, Some(a.zero), DType::U8)?, Some(a.zero))?;
             let right = centred(call.input(1)?, call.optional(3))?;
             Ok(vec![scaled_product(left, right, a.scale * call.input(2)?, call.optional(4))?])
+        },
+    ),
+    NamedOp::contributed(
+        "QAttention",
+        &[
+            "do_rotary",
+            "mask_filter_value",
+            "num_heads",
+            "past_present_share_buffer",
+            "qkv_hidden_sizes",
+            "scale",
+            "unidirectional",
+        ],
+        "self-attention whose input projection is a product of quantised matrices",
+        |call| {
+            let input = centred(call.input(0)?, call.optional(6))?;
+            let weights = centred(call.input(1)?, call.optional(7))?;
+            let scale = call.input(3)? * call.input(4)?;
+            let projected = scaled_product(input, weights, scale, call.optional(2))?;
+            attend_projected(call, projected, call.optional(5), call.optional(8), None)
         },
     ),
 ];
@@ -187,7 +208,10 @@ fn general_product<'b>(call: &Call<'_, 'b>) -> Result<Tensor<'b>> {
 /// `[N, spatial…, C]` as `[N, C, spatial…]`.
 fn channels_first(x: Tensor<'_>) -> Result<Tensor<'_>> {
     let rank = x.rank()?;
-    Ok(x.permute(&std::iter::once(0).chain(rank.checked_sub(1)).chain(1..rank - 1).collect::<Vec<_>>()))
+    if rank < 2 {
+        return Err(Error::invalid(format!("channels of a tensor {}", x.ty()?)));
+    }
+    Ok(x.permute(&[0, rank - 1].into_iter().chain(1..rank - 1).collect::<Vec<_>>()))
 }
 
 /// `[N, C, spatial…]` as `[N, spatial…, C]`.

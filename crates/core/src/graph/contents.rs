@@ -6,7 +6,7 @@
 use std::rc::Rc;
 
 use super::{Graph, Node, Value};
-use crate::ops::prim::{Gather, Map, Monoid, Reduce, View};
+use crate::ops::prim::{Combine, Gather, Map, Monoid, Reduce, Scatter, View};
 use crate::ops::{ExprNode, Number, Prim, Scalar};
 use crate::tensor::{Class, DType, Dim, Literal, Symbol};
 
@@ -30,9 +30,13 @@ pub const MOST_ELEMENTS: usize = 256;
 /// The contents of a node's first result, given those of its operands (by `of`).
 pub fn contents(graph: &Graph, node: &Node, of: &dyn Fn(Value) -> Option<Contents>) -> Option<Contents> {
     let sizes = node.types().first()?.shape.as_ints()?;
-    let count = sizes.iter().try_fold(1usize, |p, n| p.checked_mul(*n)).filter(|n| *n <= MOST_ELEMENTS)?;
-    let arg = |k: usize| of(*node.args().get(k)?);
+    let count = small_count(&sizes)?;
     let arg_sizes = |k: usize| graph.ty(*node.args().get(k)?).shape.as_ints();
+    // Of a small operand that nothing is known of, the others still say something.
+    let arg = |k: usize| {
+        let small = || small_count(&arg_sizes(k)?).map(|n| vec![Known::Unknown; n].into());
+        of(*node.args().get(k)?).or_else(small)
+    };
     let contents: Vec<Known> = match node.prim() {
         Prim::Const(row) => (0..count).map(|k| from_literal(&row.literal, k)).collect(),
         Prim::Sizes(row) => row.dims.iter().cloned().map(Known::Int).collect(),
@@ -67,9 +71,18 @@ pub fn contents(graph: &Graph, node: &Node, of: &dyn Fn(Value) -> Option<Content
             all
         }
         Prim::Reduce(row) => reduce(row, &arg(0)?, &arg_sizes(0)?, node.types()[0].dtype, count)?,
+        Prim::Scatter(row) if row.combine == Combine::Replace => {
+            let indices: Option<Vec<Contents>> = (2..node.args().len()).map(arg).collect();
+            replaced(row, &arg(0)?, &sizes, &arg(1)?, &arg_sizes(1)?, &indices?)?
+        }
         _ => return None,
     };
     contents.iter().any(|k| *k != Known::Unknown).then(|| contents.into())
+}
+
+/// The number of elements of a tensor that is small enough to be followed.
+fn small_count(sizes: &[usize]) -> Option<usize> {
+    sizes.iter().try_fold(1usize, |p, n| p.checked_mul(*n)).filter(|n| *n <= MOST_ELEMENTS)
 }
 
 /// The contents as a literal, when every element is a number.
@@ -155,6 +168,32 @@ fn gather_element(
         _ => None,
     };
     element(from, from_sizes, gather.map.iter().map(|d| index_at(d, &i, &read)))
+}
+
+/// The elements after updates took the places of some; `None` where a place is not known.
+fn replaced(
+    row: &Scatter,
+    from: &[Known],
+    sizes: &[usize],
+    updates: &[Known],
+    update_sizes: &[usize],
+    indices: &[Contents],
+) -> Option<Vec<Known>> {
+    let mut all = from.to_vec();
+    for (k, update) in updates.iter().enumerate() {
+        let i = coordinates(k, update_sizes);
+        let read = |operand: usize| match indices.get(operand)?.get(k)? {
+            Known::Int(d) => d.as_int(),
+            _ => None,
+        };
+        let mut position = 0;
+        for (size, dim) in sizes.iter().zip(&row.map) {
+            let at = usize::try_from(index_at(dim, &i, &read)?).ok().filter(|n| n < size)?;
+            position = position * size + at;
+        }
+        *all.get_mut(position)? = update.clone();
+    }
+    Some(all)
 }
 
 fn reduce(row: &Reduce, from: &[Known], sizes: &[usize], dtype: DType, count: usize) -> Option<Vec<Known>> {

@@ -29,6 +29,12 @@ impl<'b> Op<'b> {
         self
     }
 
+    /// One more operand, which may be left out.
+    pub fn and(mut self, input: Option<Tensor<'b>>) -> Op<'b> {
+        self.inputs.push(input);
+        self
+    }
+
     pub fn opset(mut self, opset: u32) -> Op<'b> {
         self.opset = opset;
         self

@@ -100,10 +100,10 @@ fn python_slice(n: i64, [start, end, step]: [i64; 3]) -> Vec<f64> {
 
 #[test]
 fn slices_take_what_python_takes() {
-    let bounds = [MIN, -9, -5, -3, -1, 0, 1, 2, 4, 5, 7, MAX];
+    let bounds = [MIN, -9, -5, -1, 0, 2, 5, MAX];
     for start in bounds {
         for end in bounds {
-            for step in [1, 2, 3, -1, -2, MAX, MIN] {
+            for step in [1, 3, -1, -2, MAX, MIN] {
                 let b = Builder::new("slice");
                 let known = b.input("known", DType::F32, Shape::new([5usize]));
                 let symbolic = b.input("symbolic", DType::F32, Shape::new([Dim::named("n")]));

@@ -50,8 +50,8 @@ mod softmax;
 mod time_loop;
 mod vision;
 mod windows;
-pub use attention::flex_attention;
 
+pub use attention::flex_attention;
 pub use attributes::{Attribute, Attributes};
 pub use call::Call;
 

@@ -2,8 +2,9 @@
 
 use super::{Call, NamedOp};
 use crate::error::{Error, Result};
-use crate::graph::Tensor;
+use crate::graph::{Builder, Tensor};
 use crate::ops::prim::{Host, HostKind};
+use crate::ops::{Number, Prim};
 use crate::tensor::{DType, Dim, Shape};
 
 pub(super) static OPS: &[NamedOp] = &[
@@ -96,7 +97,39 @@ fn non_zero<'b>(call: &Call<'_, 'b>) -> Result<Vec<Tensor<'b>>> {
     let x = call.input(0)?;
     // A scalar counts as a vector of one element.
     let x = if x.rank()? == 0 { x.insert_axes(&[0]) } else { x };
+    if fill(call.builder, x).is_some_and(|n| n.to_f64() != 0.0) {
+        return Ok(vec![all_coordinates(call.builder, &x.shape()?)]);
+    }
     Ok(vec![nonzero(call, x)])
+}
+
+/// The number that every element of a repeated constant is.
+fn fill(builder: &Builder, x: Tensor<'_>) -> Option<Number> {
+    builder.with_graph(|graph| {
+        let mut node = graph.node_of(x.value());
+        loop {
+            match node.prim() {
+                Prim::View(view) if view.guard.is_empty() => node = graph.node_of(node.args()[0]),
+                Prim::Map(map) => return map.expr.as_const(),
+                Prim::Const(row) if row.literal.is_splat() => {
+                    return Some(Number::new(row.literal.dtype(), row.literal.float(0)));
+                }
+                _ => return None,
+            }
+        }
+    })
+}
+
+/// The coordinates of all elements of a shape, one column each: their number is no mystery.
+fn all_coordinates<'b>(builder: &'b Builder, shape: &Shape) -> Tensor<'b> {
+    let all = Shape::new([shape.count()]);
+    let strides = shape.strides();
+    let row = |k: usize| {
+        let place = Dim::axis(0).floordiv(&strides[k]);
+        let place = if k == 0 { place } else { place.modulo(&shape[k]) };
+        builder.index(&place, &all).insert_axes(&[0])
+    };
+    builder.concat(&(0..shape.rank()).map(row).collect::<Vec<_>>(), 0)
 }
 
 fn compress<'b>(call: &Call<'_, 'b>) -> Result<Vec<Tensor<'b>>> {

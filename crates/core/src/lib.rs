@@ -36,11 +36,14 @@
 
 pub mod analysis;
 pub mod compare;
+pub mod compile;
 mod cursor;
+pub mod device;
 pub mod error;
 pub mod gallery;
 pub mod graph;
 pub mod ops;
 pub mod passes;
+pub mod program;
 pub mod reference;
 pub mod tensor;

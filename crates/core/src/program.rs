@@ -1,0 +1,217 @@
+//! A program: what is computed once when it is loaded, and what is computed in every run.
+//!
+//! Constant subgraphs that are too large to fold while compiling (a transposed weight, a dequantised table, a
+//! BatchNorm folded into filters) are ordinary nodes of the *prepare* graph. Its outputs become inputs of the *run*
+//! graph under names that no model can have, so a device keeps them in whatever layout it likes.
+
+use std::sync::Arc;
+
+use indexmap::IndexMap;
+
+use crate::error::{Error, Result};
+use crate::graph::{Graph, Value};
+use crate::ops::Prim;
+use crate::ops::prim::{Class, Input};
+use crate::tensor::{Symbol, TensorType};
+
+/// A graph split by when it is computed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Program {
+    prepare: Graph,
+    run: Graph,
+    inputs: usize,
+}
+
+impl Program {
+    /// Splits a graph. Every constant value that a run reads and that is not a literal or a view is prepared.
+    pub fn new(graph: &Graph) -> Result<Program> {
+        let constant = constant_nodes(graph);
+        let prepared = prepared_values(graph, &constant);
+        Ok(Program {
+            prepare: prepare_graph(graph, &prepared)?,
+            run: run_graph(graph, &prepared)?,
+            inputs: graph.inputs().len(),
+        })
+    }
+
+    /// What is computed once; its outputs are prepared inputs of [`Program::run`], by name. Takes no inputs.
+    pub fn prepare(&self) -> &Graph {
+        &self.prepare
+    }
+
+    /// What is computed in every run: takes the caller's inputs, then the prepared ones.
+    pub fn run(&self) -> &Graph {
+        &self.run
+    }
+
+    /// The caller's inputs, in order, with their types.
+    pub fn inputs(&self) -> impl Iterator<Item = (&Arc<str>, &TensorType)> {
+        self.run.inputs()[..self.inputs].iter().map(|v| (self.run.input_name(*v), self.run.ty(*v)))
+    }
+}
+
+/// Which nodes depend on nothing but literals.
+fn constant_nodes(graph: &Graph) -> Vec<bool> {
+    let mut constant: Vec<bool> = Vec::with_capacity(graph.nodes().len());
+    for node in graph.nodes() {
+        let mut fixed =
+            !matches!(node.prim(), Prim::Input(_) | Prim::Random(_)) && node.prim().class() != Class::Control;
+        node.prim()
+            .for_each_dim(&mut |dim| fixed &= !dim.mentions(|s| matches!(s, Symbol::Name(_) | Symbol::Value(_))));
+        let symbolic = |ty: &TensorType| ty.shape.as_ints().is_none();
+        fixed &= !node.types().iter().any(symbolic) && node.args().iter().all(|a| constant[a.node()]);
+        constant.push(fixed);
+    }
+    constant
+}
+
+/// The constant values at the border, each with the name under which a run reads it.
+fn prepared_values(graph: &Graph, constant: &[bool]) -> IndexMap<Value, Arc<str>> {
+    let worth = |v: Value| {
+        let prim = graph.node_of(v).prim();
+        constant[v.node()] && !matches!(prim.class(), Class::Source) && !matches!(prim, Prim::View(_))
+    };
+    let mut prepared = IndexMap::new();
+    let mut seen = vec![false; graph.nodes().len()];
+    let live = graph.live_nodes();
+    let roots = (0..graph.nodes().len()).filter(|id| live[*id] && !constant[*id]);
+    let mut todo: Vec<Value> = roots.flat_map(|id| graph.nodes()[id].args().to_vec()).collect();
+    todo.extend(graph.outputs().iter().map(|o| o.value));
+    todo.reverse();
+    while let Some(value) = todo.pop() {
+        if worth(value) {
+            let next = prepared.len();
+            prepared.entry(value).or_insert_with(|| format!("prepared:{next}").into());
+        } else if constant[value.node()] && !std::mem::replace(&mut seen[value.node()], true) {
+            todo.extend(graph.node_of(value).args());
+        }
+    }
+    prepared
+}
+
+fn prepare_graph(graph: &Graph, prepared: &IndexMap<Value, Arc<str>>) -> Result<Graph> {
+    let mut needed = vec![false; graph.nodes().len()];
+    let mut todo: Vec<usize> = prepared.keys().map(|v| v.node()).collect();
+    while let Some(id) = todo.pop() {
+        if !std::mem::replace(&mut needed[id], true) {
+            todo.extend(graph.nodes()[id].args().iter().map(|a| a.node()));
+        }
+    }
+    let mut part = Part::new(graph);
+    for id in (0..graph.nodes().len()).filter(|id| needed[*id]) {
+        part.copy(graph, id)?;
+    }
+    for (value, name) in prepared {
+        let moved = part.moved(*value)?;
+        part.graph.add_output(name, moved);
+    }
+    Ok(part.graph)
+}
+
+fn run_graph(graph: &Graph, prepared: &IndexMap<Value, Arc<str>>) -> Result<Graph> {
+    let mut part = Part::new(graph);
+    for input in graph.inputs() {
+        part.copy(graph, input.node())?;
+    }
+    for (value, name) in prepared {
+        let input = Input { name: name.clone(), ty: graph.ty(*value).clone() };
+        let id = part.graph.add(input, &[], graph.origin(value.node()))?;
+        part.values.insert(*value, Value::new(id, 0));
+    }
+    let live = graph.live_nodes();
+    let mut needed: Vec<usize> = (0..graph.nodes().len()).filter(|id| live[*id]).collect();
+    // What only prepared values read is not part of a run.
+    let mut read = vec![false; graph.nodes().len()];
+    for output in graph.outputs() {
+        read[output.value.node()] |= !prepared.contains_key(&output.value);
+    }
+    let constant = constant_nodes(graph);
+    for id in needed.iter().rev().copied() {
+        if read[id] || !constant[id] {
+            read[id] = true;
+            let args = graph.nodes()[id].args().iter().filter(|a| !prepared.contains_key(*a));
+            args.for_each(|a| read[a.node()] = true);
+        }
+    }
+    needed.retain(|id| read[*id] && !matches!(graph.nodes()[*id].prim(), Prim::Input(_)));
+    for id in needed {
+        part.copy(graph, id)?;
+    }
+    for output in graph.outputs() {
+        let moved = part.moved(output.value)?;
+        part.graph.add_output(&output.name, moved);
+    }
+    for constraint in graph.constraints() {
+        part.graph.add_constraint(constraint.clone());
+    }
+    Ok(part.graph)
+}
+
+/// A part of a graph under construction, and where the values of the whole went.
+struct Part {
+    graph: Graph,
+    values: IndexMap<Value, Value>,
+}
+
+impl Part {
+    fn new(whole: &Graph) -> Part {
+        let mut graph = Graph::new(whole.name());
+        graph.reserve_symbols(whole.value_symbols());
+        Part { graph, values: IndexMap::new() }
+    }
+
+    fn moved(&self, value: Value) -> Result<Value> {
+        self.values
+            .get(&value)
+            .copied()
+            .ok_or_else(|| Error::bug(format!("{value:?} is in neither part of the program")))
+    }
+
+    fn copy(&mut self, whole: &Graph, id: usize) -> Result<()> {
+        let node = &whole.nodes()[id];
+        let args: Vec<Value> = node.args().iter().map(|a| self.moved(*a)).collect::<Result<_>>()?;
+        let new = self.graph.add(node.prim().clone(), &args, whole.origin(id))?;
+        for port in 0..node.types().len() {
+            self.values.insert(Value::new(id, port), Value::new(new, port));
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::graph::Builder;
+    use crate::tensor::{DType, Dim, Literal, Shape};
+
+    #[test]
+    fn constants_are_prepared_once_and_views_stay() {
+        let b = Builder::new("split");
+        let x = b.input("x", DType::F32, Shape::new([Dim::named("n"), Dim::int(2)]));
+        let w = b.constant(Literal::f32s(&[1.0, 2.0, 3.0, 4.0]).reshaped([2, 2]).unwrap());
+        let scaled = w * w.reduce(crate::ops::prim::Monoid::Max, &[0, 1]);
+        b.output("y", x.matmul(scaled.transpose()));
+        let program = Program::new(&b.finish().unwrap()).unwrap();
+        assert_eq!(program.prepare().outputs().len(), 1);
+        assert_eq!(program.prepare().inputs().len(), 0);
+        let names: Vec<&str> = program.run().inputs().iter().map(|v| program.run().input_name(*v).as_ref()).collect();
+        assert_eq!(names, ["x", "prepared:0"]);
+        assert_eq!(program.inputs().count(), 1);
+        assert!(!program.run().nodes().iter().any(|n| matches!(n.prim(), Prim::Const(_))));
+    }
+
+    #[test]
+    fn what_depends_on_a_size_or_on_chance_is_not_prepared() {
+        let b = Builder::new("sizes");
+        let x = b.input("x", DType::F32, Shape::new([Dim::named("n")]));
+        let seed = b.int(DType::I64, 7);
+        let noise = b.uniform(seed, DType::F32, Shape::new([3usize]));
+        let shape = x.shape().unwrap();
+        b.output("y", x + b.scalar(DType::F32, 1.0).exp().expand(shape));
+        b.output("z", noise);
+        let program = Program::new(&b.finish().unwrap()).unwrap();
+        let prepared: Vec<_> = program.prepare().nodes().iter().map(|n| n.prim().class()).collect();
+        assert!(prepared.iter().all(|c| matches!(c, Class::Source | Class::Map)), "{prepared:?}");
+        assert!(program.run().nodes().iter().any(|n| matches!(n.prim(), Prim::Random(_))));
+    }
+}

@@ -3,7 +3,11 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use fuseline::error::{Error, Result};
+use fuseline::compile::compile;
+use fuseline::device::{Device, NamedTensors, ReferenceDevice};
+use fuseline::error::{Context as _, Error, Result};
+use fuseline::graph::Graph;
+use fuseline::passes::Context;
 use fuseline::reference::{Options, Reading, evaluate};
 use fuseline::tensor::{DType, Literal};
 use fuseline_frontend::onnx::read_tensor;

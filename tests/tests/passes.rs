@@ -27,7 +27,8 @@ fn same_meaning(case: &Case, after: &Graph, reading: Reading, agreement: impl Fn
 fn is_smooth(graph: &Graph) -> bool {
     let jumps = |node: &ExprNode| match node {
         ExprNode::Apply(op, _) => {
-            let steps = [Scalar::Floor, Scalar::Ceil, Scalar::Round, Scalar::Trunc, Scalar::Sign, Scalar::Mod, Scalar::Rem];
+            let steps =
+                [Scalar::Floor, Scalar::Ceil, Scalar::Round, Scalar::Trunc, Scalar::Sign, Scalar::Mod, Scalar::Rem];
             op.def().signature == Signature::Compare || steps.contains(op)
         }
         ExprNode::Bits(_) => true,
@@ -36,10 +37,13 @@ fn is_smooth(graph: &Graph) -> bool {
     graph.nodes().iter().all(|node| match node.prim() {
         Prim::Map(row) => {
             let nodes = row.expr.nodes();
-            let to_int = |node: &ExprNode, to: bool| matches!(node, ExprNode::Cast(x) if nodes[*x as usize].1.is_float() && !to);
+            let to_int =
+                |node: &ExprNode, to: bool| matches!(node, ExprNode::Cast(x) if nodes[*x as usize].1.is_float() && !to);
             !nodes.iter().any(|(node, dtype)| jumps(node) || to_int(node, dtype.is_float()))
         }
-        Prim::Reduce(row) => !matches!(row.monoid, Monoid::ArgMax | Monoid::ArgMin | Monoid::ArgMaxLast | Monoid::ArgMinLast),
+        Prim::Reduce(row) => {
+            !matches!(row.monoid, Monoid::ArgMax | Monoid::ArgMin | Monoid::ArgMaxLast | Monoid::ArgMinLast)
+        }
         Prim::Sort(_) | Prim::Host(_) | Prim::If(_) | Prim::Loop(_) => false,
         _ => true,
     })

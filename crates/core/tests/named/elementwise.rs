@@ -73,19 +73,6 @@ fn bounds_of_clip_are_attributes_or_operands() {
 }
 
 #[test]
-fn bits_are_read_as_another_type() {
-    let x = floats(DType::F32, &[1.0, -2.5, 0.0]);
-    let bits = op("BitCast").str("to", "i32").arg(x.clone()).run().remove(0);
-    assert_eq!(bits.to_ints(), [0x3f80_0000, 0xc020_0000u32 as i32 as i64, 0]);
-    assert_eq!(op("BitCast").str("to", "f32").arg(bits).values(), x.to_f64s());
-    assert!(op("BitCast").str("to", "i64").arg(x).refusal().contains("not as wide"));
-    let wide = floats(DType::F64, &[5e-324, -1.0]);
-    let bits = op("BitCast").str("to", "u64").arg(wide).run().remove(0);
-    assert_eq!(bits.to_ints(), [1, (-1f64).to_bits() as i64]);
-    assert_eq!(op("BitCast").str("to", "bool").arg(ints(DType::U8, &[0, 1])).values(), [0.0, 1.0]);
-}
-
-#[test]
 fn slopes_belong_to_channels_or_broadcast() {
     let x = noise(&[2, 3, 2, 4], 1);
     let slope = f32s(&[3], &[0.5, 2.0, 4.0]);

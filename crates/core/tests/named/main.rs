@@ -1,6 +1,7 @@
 //! Rows of the table of named operators against plain loops.
 
 mod call;
+mod cast;
 mod classical;
 mod convolution;
 mod einsum;

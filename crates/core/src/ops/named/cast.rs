@@ -41,7 +41,8 @@ pub(super) fn cast_saturating(x: Tensor<'_>, to: DType) -> Result<Tensor<'_>> {
     let from = x.dtype()?;
     match to.max_float() {
         Some(max) if to.bits() <= 8 && to != from => {
-            let wide = as_float(x)?;
+            // The bound must be a number of the type that is compared.
+            let wide = if from.bits() <= 8 { x.cast(DType::F32) } else { as_float(x)? };
             Ok(wide.min(max).max(-max).cast(to))
         }
         _ => Ok(x.cast(to)),

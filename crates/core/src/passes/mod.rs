@@ -19,7 +19,7 @@ mod simplify_algebra;
 pub use simplify_algebra::{RULES, Rule, Tier};
 
 use crate::error::{Context as _, Result};
-use crate::graph::Graph;
+use crate::graph::{Graph, verify};
 
 /// How far arithmetic may be rearranged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
@@ -88,16 +88,18 @@ pub struct Step<'g> {
     pub graph: &'g Graph,
 }
 
-/// The graph after all passes, repeated until none of them changes it. `observe` is called after every pass; an error
-/// names the pass.
+/// The graph after all passes, repeated until none of them changes it. What a pass changed is verified; `observe` is
+/// called after every pass; an error names the pass.
 pub fn run_passes(graph: Graph, context: &Context, observe: &mut dyn FnMut(&Step<'_>)) -> Result<Graph> {
     let mut graph = graph;
     for round in 0..MOST_ROUNDS {
         let mut settled = true;
         for pass in PASSES {
-            let new = (pass.run)(&graph, context).at(|| format!("pass {}", pass.name))?;
+            let place = || format!("pass {}", pass.name);
+            let new = (pass.run)(&graph, context).at(place)?;
             let changed = new != graph;
             if changed {
+                verify(&new).at(place)?;
                 settled = false;
                 graph = new;
             }

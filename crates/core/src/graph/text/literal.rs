@@ -25,17 +25,15 @@ pub(super) fn text(literal: &Literal) -> String {
         Some(source) if bytes.len() > MOST_READ => return place(source),
         _ => {}
     }
-    let width = literal.dtype().bits() / 8;
-    let element = |bytes: &[u8]| {
-        let mut word = [0; 8];
-        word[..width].copy_from_slice(bytes);
-        number::element_text(literal.dtype(), u64::from_le_bytes(word))
-    };
-    if literal.is_splat() && bytes.len() <= MOST_FILLED {
-        return element(&bytes[..width]);
+    let element = |k: usize| number::element_text(literal.dtype(), literal.bits(k));
+    // Where elements do not fill the last byte, its other bits are 0 unless somebody wrote into them.
+    let unused = bytes.len() * 8 - count * literal.dtype().bits();
+    let is_clean = bytes.last().is_none_or(|last| unused == 0 || last >> (8 - unused) == 0);
+    if is_clean && literal.is_splat() && bytes.len() <= MOST_FILLED {
+        return element(0);
     }
-    if count <= if literal.source().is_some() { MOST_LISTED.1 } else { MOST_LISTED.0 } {
-        let elements: Vec<String> = bytes.chunks_exact(width).map(element).collect();
+    if is_clean && count <= if literal.source().is_some() { MOST_LISTED.1 } else { MOST_LISTED.0 } {
+        let elements: Vec<String> = (0..count).map(element).collect();
         return format!("[{}]", elements.join(", "));
     }
     match literal.source() {
@@ -110,31 +108,27 @@ impl Data<'_> {
         let sizes = sizes.ok_or_else(|| place.error(format!("a constant of a size that is no number, {ty}")))?;
         let count = if sizes.contains(&0) { 0 } else { sizes.iter().product::<usize>() };
         let wanted = ty.dtype.bytes(count).ok_or_else(|| place.error(format!("a constant {ty}")))?;
-        let width = ty.dtype.bits() / 8;
-        let bytes = match self {
+        match self {
             Data::All(element) => {
                 if wanted > MOST_FILLED {
                     let message = format!("one value for all {wanted} bytes of a constant {ty}");
                     return Err(Error::limit(message).at(here()));
                 }
-                element.bits(ty.dtype)?.to_le_bytes()[..width].repeat(count)
+                let bits = element.bits(ty.dtype)?;
+                Literal::from_bits(ty.dtype, sizes, std::iter::repeat_n(bits, count)).at(here)
             }
             Data::Each(elements) => {
                 if elements.len() != count {
                     return Err(place.error(format!("{} elements for a constant {ty}", elements.len())));
                 }
-                let mut bytes = Vec::with_capacity(wanted);
-                for element in elements {
-                    bytes.extend(&element.bits(ty.dtype)?.to_le_bytes()[..width]);
-                }
-                bytes
+                let bits = elements.iter().map(|e| e.bits(ty.dtype)).collect::<Result<Vec<u64>>>()?;
+                Literal::from_bits(ty.dtype, sizes, bits.into_iter()).at(here)
             }
-            Data::Raw(bytes) => bytes,
+            Data::Raw(bytes) => Literal::new(ty.dtype, sizes, bytes).at(here),
             Data::Place(source) => {
                 let bytes = resolve(&source, wanted).at(here)?;
-                return Literal::new(ty.dtype, sizes, bytes).map(|literal| literal.with_source(source)).at(here);
+                Literal::new(ty.dtype, sizes, bytes).map(|literal| literal.with_source(source)).at(here)
             }
-        };
-        Literal::new(ty.dtype, sizes, bytes).at(here)
+        }
     }
 }

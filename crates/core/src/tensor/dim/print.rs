@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use super::{Atom, Dim, Symbol};
+use super::{Atom, Dim, Symbol, Term};
 use crate::cursor::{is_word, quoted};
 
 impl fmt::Display for Symbol {
@@ -40,35 +40,46 @@ impl fmt::Display for Atom {
     }
 }
 
+impl fmt::Display for Term {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.coefficient.unsigned_abs() != 1 {
+            write!(f, "{}*", self.coefficient.unsigned_abs())?;
+        }
+        let alone = self.coefficient == 1 && self.factors.len() == 1;
+        for (k, atom) in self.factors.iter().enumerate() {
+            let times = if k == 0 { "" } else { "*" };
+            match atom {
+                Atom::FloorDiv(..) | Atom::Mod(..) if !alone => write!(f, "{times}({atom})")?,
+                _ => write!(f, "{times}{atom}")?,
+            }
+        }
+        Ok(())
+    }
+}
+
 impl fmt::Display for Dim {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut first = true;
-        for term in self.terms() {
-            let sign = if term.coefficient < 0 { "-" } else { "+" };
-            match (first, sign) {
-                (true, "-") => f.write_str("-")?,
-                (true, _) => {}
-                (false, _) => write!(f, " {sign} ")?,
-            }
-            first = false;
-            if term.coefficient.unsigned_abs() != 1 {
-                write!(f, "{}*", term.coefficient.unsigned_abs())?;
-            }
-            let alone = term.coefficient == 1 && term.factors.len() == 1;
-            for (k, atom) in term.factors.iter().enumerate() {
-                let times = if k == 0 { "" } else { "*" };
-                match atom {
-                    Atom::FloorDiv(..) | Atom::Mod(..) if !alone => write!(f, "{times}({atom})")?,
-                    _ => write!(f, "{times}{atom}")?,
-                }
+        if let Some(n) = self.as_int() {
+            return write!(f, "{n}");
+        }
+        let mut parts: Vec<(bool, String)> =
+            self.terms().iter().map(|term| (term.coefficient < 0, term.to_string())).collect();
+        if self.constant() != 0 {
+            parts.push((self.constant() < 0, self.constant().unsigned_abs().to_string()));
+        }
+        // A sum that begins with a minus is hard to read: what is added first leads.
+        if let Some(leading) = parts.iter().position(|(negative, _)| !negative) {
+            parts[..=leading].rotate_right(1);
+        }
+        for (k, (negative, text)) in parts.iter().enumerate() {
+            match (k, negative) {
+                (0, false) => f.write_str(text)?,
+                (0, true) => write!(f, "-{text}")?,
+                (_, false) => write!(f, " + {text}")?,
+                (_, true) => write!(f, " - {text}")?,
             }
         }
-        match self.constant() {
-            n if first => write!(f, "{n}"),
-            0 => Ok(()),
-            n if n < 0 => write!(f, " - {}", n.unsigned_abs()),
-            n => write!(f, " + {n}"),
-        }
+        Ok(())
     }
 }
 

@@ -1,0 +1,161 @@
+//! Case files: `cases/**/*.ir`, one test each.
+//!
+//! The first line says what to do, the rest is input; what must come out stands after a line `----`.
+//!
+//! | first line             | input                                        | output                                           |
+//! |------------------------|----------------------------------------------|--------------------------------------------------|
+//! | `test print`           | a graph                                      | its text                                         |
+//! | `test origins`         | a graph                                      | its text with origins                            |
+//! | `test verify`          | a graph                                      | `ok`, or what the verifier says                  |
+//! | `test error`           | a text that is no graph                      | what the parser says                             |
+//! | `test run` [`rounded`] | values such as `x = [1.0] : f32[1]`, a graph | the values of the outputs, or the error          |
+//! | `test pass NAME`       | a graph                                      | the graph after one pass                         |
+//! | `test passes` [`strict` or `fast`] | a graph                          | the graph after all passes                       |
+//!
+//! Every graph that is read is also sent through its text, and a pass must leave a graph that keeps its invariants.
+//! `BLESS=1` writes what comes out into the files.
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use fuseline::error::Error;
+use fuseline::graph::text::{parse_literal, print_literal};
+use fuseline::graph::{Graph, verify};
+use fuseline::passes::{Context, Numerics, PASSES, run_passes};
+use fuseline::reference::{Options, Reading, evaluate};
+use fuseline_tests::generate::Inputs;
+use fuseline_tests::round_trip;
+use libtest_mimic::{Arguments, Failed, Trial};
+
+fn main() -> ExitCode {
+    let arguments = Arguments::from_args();
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("cases");
+    let bless = std::env::var_os("BLESS").is_some();
+    let mut files = Vec::new();
+    find_cases(&root, &mut files);
+    files.sort();
+    let trials = files.into_iter().map(|path| {
+        let name = path.strip_prefix(&root).unwrap_or(&path).display().to_string();
+        Trial::test(name, move || check(&path, bless))
+    });
+    libtest_mimic::run(&arguments, trials.collect()).exit_code()
+}
+
+fn find_cases(folder: &Path, files: &mut Vec<PathBuf>) {
+    for path in std::fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.path()) {
+        if path.is_dir() {
+            find_cases(&path, files);
+        } else if path.extension().is_some_and(|e| e == "ir") {
+            files.push(path);
+        }
+    }
+}
+
+/// The line between input and output.
+const BORDER: &str = "----\n";
+
+fn check(path: &Path, bless: bool) -> Result<(), Failed> {
+    let text = std::fs::read_to_string(path)?;
+    let (input, wanted) = match text.split_once(&format!("\n{BORDER}")) {
+        Some((input, wanted)) => (input, wanted),
+        None => (text.trim_end(), ""),
+    };
+    let actual = format!("{}\n", outcome(input)?.trim_end());
+    if actual == wanted {
+        return Ok(());
+    }
+    if bless {
+        return Ok(std::fs::write(path, format!("{input}\n{BORDER}{actual}"))?);
+    }
+    Err(format!("wanted\n{wanted}\ngot\n{actual}\n(BLESS=1 accepts it)").into())
+}
+
+/// What comes out of an input.
+fn outcome(input: &str) -> Result<String, Failed> {
+    let command = input.lines().next().unwrap_or_default();
+    let words: Vec<&str> = command.split_whitespace().collect();
+    let (given, text) = split_values(input);
+    match words[..] {
+        ["test", "error"] => match Graph::parse(&text) {
+            Ok(graph) => Err(format!("this is a graph:\n{graph}").into()),
+            Err(error) => Ok(error.to_string()),
+        },
+        ["test", "verify"] => match verify(&parsed(&text)?) {
+            Ok(()) => Ok("ok".to_owned()),
+            Err(error) => Ok(error.to_string()),
+        },
+        ["test", "print"] => Ok(well_formed(&text)?.to_string()),
+        ["test", "origins"] => Ok(format!("{:#}", well_formed(&text)?)),
+        ["test", "run"] => Ok(run(&well_formed(&text)?, &given, Reading::Exact)),
+        ["test", "run", "rounded"] => Ok(run(&well_formed(&text)?, &given, Reading::Rounded)),
+        ["test", "pass", name] => {
+            let pass = PASSES.iter().find(|p| p.name == name).ok_or_else(|| format!("there is no pass {name}"))?;
+            let graph = (pass.run)(&well_formed(&text)?, &Context::default()).map_err(report)?;
+            round_trip::check(&graph).map_err(report)?;
+            Ok(graph.to_string())
+        }
+        ["test", "passes"] => passed(&text, Numerics::Default),
+        ["test", "passes", "strict"] => passed(&text, Numerics::Strict),
+        ["test", "passes", "fast"] => passed(&text, Numerics::Fast),
+        _ => Err(format!("unknown command: {command}").into()),
+    }
+}
+
+fn report(error: Error) -> Failed {
+    error.to_string().into()
+}
+
+fn parsed(text: &str) -> Result<Graph, Failed> {
+    Graph::parse(text).map_err(report)
+}
+
+/// A graph that keeps its invariants and survives its text.
+fn well_formed(text: &str) -> Result<Graph, Failed> {
+    let graph = parsed(text)?;
+    round_trip::check(&graph).map_err(report)?;
+    Ok(graph)
+}
+
+fn passed(text: &str, numerics: Numerics) -> Result<String, Failed> {
+    let context = Context { numerics, ..Context::default() };
+    let graph = run_passes(well_formed(text)?, &context, &mut |_| {}).map_err(report)?;
+    round_trip::check(&graph).map_err(report)?;
+    Ok(graph.to_string())
+}
+
+/// The lines before the graph that give values, and the text with the command and these lines left blank, so that
+/// places in errors are those of the file.
+fn split_values(input: &str) -> (Vec<&str>, String) {
+    let mut values = Vec::new();
+    let mut text = String::new();
+    let mut in_graph = false;
+    for (k, line) in input.lines().enumerate() {
+        in_graph |= line.starts_with("graph");
+        if k > 0 && (in_graph || line.trim_start().starts_with('#') || !line.contains(" = ")) {
+            text.push_str(line);
+        } else if k > 0 {
+            values.push(line);
+        }
+        text.push('\n');
+    }
+    (values, text)
+}
+
+fn run(graph: &Graph, given: &[&str], reading: Reading) -> String {
+    let mut inputs = Inputs::default();
+    for line in given {
+        let (name, value) = line.split_once(" = ").unwrap_or((line, ""));
+        match parse_literal(value) {
+            Ok(literal) => inputs.insert(Arc::from(name), literal),
+            Err(error) => return format!("{name}: {error}"),
+        };
+    }
+    match evaluate(graph, &inputs, &Options { reading, ..Options::default() }) {
+        Err(error) => error.to_string(),
+        Ok(values) => {
+            let lines = graph.outputs().iter().zip(&values);
+            lines.map(|(output, value)| format!("{} = {}\n", output.name, print_literal(value))).collect()
+        }
+    }
+}

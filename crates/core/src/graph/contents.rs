@@ -13,7 +13,7 @@ use crate::tensor::{Class, DType, Dim, Literal, Symbol};
 /// An element of a small tensor.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Known {
-    /// an integer (bool: 0 or 1), possibly an expression in sizes
+    /// an integer (bool: 0 or 1), possibly an expression in sizes; in tensors of f32 and f64, a size that was converted
     Int(Dim),
     /// a float
     Float(f64),
@@ -249,7 +249,12 @@ fn cast(x: &Known, to: DType) -> Known {
         (Known::Float(x), Class::Float) => Known::Float(to.round(*x)),
         (Known::Float(x), Class::Bool) => Known::Int(Dim::int(i64::from(*x != 0.0))),
         (Known::Float(x), _) => Known::Int(Dim::int(to.wrap(*x as i128) as i64)),
-        (Known::Int(d), Class::Float) => d.as_int().map_or(Known::Unknown, |n| Known::Float(to.round(n as f64))),
+        (Known::Int(d), Class::Float) => match d.as_int() {
+            Some(n) => Known::Float(to.round(n as f64)),
+            // Sizes along one axis are far below 2^24: floats of 32 bits hold them exactly.
+            None if matches!(to, DType::F32 | DType::F64) => x.clone(),
+            None => Known::Unknown,
+        },
         (Known::Int(d), _) => match d.as_int() {
             Some(n) => Known::Int(Dim::int(to.wrap(i128::from(n)) as i64)),
             // A size keeps its value in the wide types; whether it is zero is not known.
@@ -272,7 +277,8 @@ fn apply(op: Scalar, from: DType, to: DType, args: &[Known]) -> Known {
     if from.is_float() {
         let values: Option<Vec<f64>> =
             args.iter().map(|a| if let Known::Float(x) = a { Some(*x) } else { None }).collect();
-        let (Some(values), Some(f)) = (values, op.def().float) else { return Known::Unknown };
+        let Some(values) = values else { return integral(op, to, args) };
+        let Some(f) = op.def().float else { return Known::Unknown };
         let y = f(&values);
         return if to.is_float() { Known::Float(y) } else { Known::Int(Dim::int(y as i64)) };
     }
@@ -288,6 +294,27 @@ fn apply(op: Scalar, from: DType, to: DType, args: &[Known]) -> Known {
         return op.def().int.map_or(Known::Unknown, |f| Known::Int(Dim::int(to.wrap(f(&wide)) as i64)));
     }
     symbolic(op, &dims)
+}
+
+/// A function of floats that are integers, some of them sizes, where its result is an integer too.
+fn integral(op: Scalar, to: DType, args: &[Known]) -> Known {
+    let whole = |a: &Known| match a {
+        Known::Int(d) => Some(d.clone()),
+        Known::Float(x) if x.fract() == 0.0 && x.abs() < f64::from(1 << 24) => Some(Dim::int(*x as i64)),
+        _ => None,
+    };
+    let Some(dims) = args.iter().map(whole).collect::<Option<Vec<Dim>>>() else { return Known::Unknown };
+    let dims: Vec<&Dim> = dims.iter().collect();
+    let result = match (op, dims.as_slice()) {
+        (Scalar::Floor | Scalar::Ceil | Scalar::Round | Scalar::Trunc, [a]) => Known::Int((*a).clone()),
+        (Scalar::Div, [a, b]) if !b.is(0) && a.floordiv(b) * *b == **a => Known::Int(a.floordiv(b)),
+        (Scalar::Div | Scalar::Mod | Scalar::Rem, _) => Known::Unknown,
+        _ => symbolic(op, &dims),
+    };
+    match result {
+        Known::Int(d) if to.is_float() => d.as_int().map_or(Known::Int(d), |n| Known::Float(n as f64)),
+        other => other,
+    }
 }
 
 fn symbolic(op: Scalar, dims: &[&Dim]) -> Known {

@@ -103,8 +103,9 @@ impl Builder {
                     return Err(Error::invalid(format!("shapes {a} and {b} do not broadcast")));
                 }
                 self.require_equal(&x, &y, "broadcasting")?;
-                // A number says more than a symbol.
-                if y.as_int().is_some() { y } else { x }
+                // A number says more than a symbol, and a symbol more than an expression.
+                let rank = |d: &Dim| if d.as_int().is_some() { 0 } else { 1 + u8::from(d.as_symbol().is_none()) };
+                if rank(&y) < rank(&x) { y } else { x }
             });
         }
         Ok(dims.into())

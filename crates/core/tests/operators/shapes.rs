@@ -79,7 +79,9 @@ fn slices_of_symbolic_sizes_have_plain_sizes() {
     assert_eq!(size([0, MAX, 1]), n);
     assert_eq!(size([0, i64::from(i32::MAX), 1]), n);
     assert_eq!(size([0, MAX, 2]), n.ceildiv(&Dim::int(2)));
+    assert_eq!(size([0, 1_000_000_000, 1]), n);
     assert_eq!(size([-1, MAX, 1]), Dim::int(1));
+    assert_eq!(size([0, 1, 1]), Dim::int(1));
     assert_eq!(size([1, MAX, 1]), size([0, -1, 1]));
     assert_eq!(size([-1, MIN, -1]), n);
     assert_eq!(size([0, 5, 1]), n.min_with(&Dim::int(5)));
@@ -196,6 +198,20 @@ fn a_range_over_a_size_is_symbolic() {
     assert_eq!(numbers(9, 2, -3), [9, 6, 3]);
     assert_eq!(numbers(3, 3, 1), []);
     assert_eq!(numbers(3, 0, 1), []);
+}
+
+#[test]
+fn sizes_that_were_floats_for_a_while_are_known() {
+    let b = Builder::new("floats");
+    let n = Dim::named("n");
+    let x = b.input("x", DType::F32, Shape::new([n.clone()]));
+    let size = op("Squeeze", &[at(&b, x, 0)]).one(&b).cast(DType::F32);
+    let (zero, one) = (b.scalar(DType::F32, 0.0), b.scalar(DType::F32, 1.0));
+    assert_eq!(op("Range", &[zero, size, one]).one(&b).shape().unwrap(), Shape::new([n.clone()]));
+    let doubled = (size * 2.0).floor().cast(DType::I64).reshape(Shape::new([1usize]));
+    assert_eq!(op("ConstantOfShape", &[doubled]).one(&b).shape().unwrap(), Shape::new([&n * 2]));
+    let tripled = (size * 3.0 / size).cast(DType::I64).reshape(Shape::new([1usize]));
+    assert_eq!(op("ConstantOfShape", &[tripled]).one(&b).shape().unwrap(), Shape::new([3usize]));
 }
 
 #[test]

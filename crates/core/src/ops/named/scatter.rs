@@ -40,14 +40,6 @@ pub(super) static OPS: &[NamedOp] = &[
         doc: "updates written into a cache along an axis from a place of each batch on",
         expand: tensor_scatter,
     },
-    NamedOp {
-        name: "MaxUnpool",
-        domain: "",
-        since: 9,
-        attributes: &["kernel_shape", "pads", "strides"],
-        doc: "values put back where a pooling took them from, zeros elsewhere",
-        expand: max_unpool,
-    },
 ];
 
 fn combine(call: &Call<'_, '_>) -> Result<Combine> {
@@ -121,29 +113,4 @@ fn tensor_scatter<'b>(call: &Call<'_, 'b>) -> Result<Vec<Tensor<'b>>> {
         other => return Err(Error::invalid(format!("TensorScatter with mode {other}"))),
     };
     Ok(vec![cache.scatter(Scatter { combine: Combine::Replace, map }, update, &starts)])
-}
-
-fn max_unpool<'b>(call: &Call<'_, 'b>) -> Result<Vec<Tensor<'b>>> {
-    let (x, indices) = (call.input(0)?, call.input(1)?);
-    let own = x.shape()?;
-    let kernel = call.ints("kernel_shape")?.unwrap_or_default();
-    let axes = kernel.len();
-    let strides = call.ints("strides")?.map_or_else(|| vec![1; axes], <[i64]>::to_vec);
-    let pads = call.ints("pads")?.map_or_else(|| vec![0; 2 * axes], <[i64]>::to_vec);
-    if own.rank() != axes + 2 || strides.len() != axes || pads.len() != 2 * axes {
-        return Err(Error::invalid(format!("MaxUnpool of {} with a kernel {kernel:?}", x.ty()?)));
-    }
-    let pooled = |k: usize| (&own[k + 2] - 1) * strides[k] + kernel[k] - pads[k] - pads[axes + k];
-    let dims = own.dims()[..2].iter().cloned().chain((0..axes).map(pooled)).collect::<Vec<_>>();
-    let flat = |t: Tensor<'b>| t.reshape(Shape::new([own.count()]));
-    let empty = call.builder.scalar(x.dtype()?, 0.0).expand(Shape::new([dims.iter().product::<Dim>()]));
-    let scatter = Scatter { combine: Combine::Replace, map: vec![Symbol::Read(0).into()] };
-    let full = empty.scatter(scatter, flat(x), &[flat(indices.cast(DType::I64))]).reshape(Shape::from(dims.clone()));
-    let Some(_) = call.optional(2) else { return Ok(vec![full]) };
-    let wanted = call.dims(2, "the output's shape")?;
-    if wanted.len() != dims.len() {
-        return Err(Error::invalid(format!("MaxUnpool of {} to {} axes", x.ty()?, wanted.len())));
-    }
-    let after: Vec<Dim> = wanted.iter().zip(&dims).map(|(w, d)| w - d).collect();
-    Ok(vec![full.pad(&vec![Dim::int(0); dims.len()], &after, 0.0)])
 }

@@ -73,11 +73,12 @@ fn take_known(builder: &Builder, size: &Dim, start: &Dim, end: &Dim, step: i64) 
         let len = (&start - end).ceildiv(&Dim::int(-step)).max_with(&Dim::int(0));
         return Ok(Taken { start, len });
     }
-    let to_end = end.as_int().is_some_and(is_beyond) || end == size;
-    if to_end && start.is(-1) && size.as_int().is_none() {
-        // The last element: a size of 1 says more than min(1, size), so the run checks that there is one.
-        builder.require_equal(&size.min_with(&Dim::int(1)), &Dim::int(1), "Slice takes the last element")?;
-        return Ok(Taken { start: size - 1, len: Dim::int(1) });
+    let to_end = reaches_end(builder, end, size)?;
+    let single = (to_end && start.is(-1)) || (start.is(0) && end.is(1));
+    if single && size.as_int().is_none() {
+        // The first or last element: a size of 1 says more than min(1, size), so the run checks that there is one.
+        builder.require_equal(&size.min_with(&Dim::int(1)), &Dim::int(1), "Slice takes the first or last element")?;
+        return Ok(Taken { start: if to_end { size - 1 } else { Dim::int(0) }, len: Dim::int(1) });
     }
     let zero = Dim::int(0);
     let end = if to_end { size.clone() } else { from_front(end, size).min_with(size) };
@@ -87,6 +88,17 @@ fn take_known(builder: &Builder, size: &Dim, start: &Dim, end: &Dim, step: i64) 
         _ => (end - &from).max_with(&zero),
     };
     Ok(Taken { start: from, len: count.ceildiv(&Dim::int(step)) })
+}
+
+/// Whether a bound lies at or behind the end of the axis.
+fn reaches_end(builder: &Builder, end: &Dim, size: &Dim) -> Result<bool> {
+    let Some(bound) = end.as_int().filter(|_| size.as_int().is_none()) else { return Ok(end == size) };
+    if bound >= 1_000_000_000 && !is_beyond(bound) {
+        // Another number that is written for "to the end": the run checks that it is.
+        builder.require_equal(&size.min_with(end), size, "Slice goes to the end")?;
+        return Ok(true);
+    }
+    Ok(is_beyond(bound))
 }
 
 /// A bound counted from the front; it may lie outside of the axis.

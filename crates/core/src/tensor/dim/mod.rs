@@ -133,8 +133,9 @@ impl Dim {
         if !quotient.is(0) {
             return quotient + rest.floordiv(divisor);
         }
-        if let Some(Atom::FloorDiv(x, y)) = self.as_atom() {
-            return x.floordiv(&(y * divisor));
+        if let Some(Atom::FloorDiv(x, y)) = (self - self.constant()).as_atom() {
+            // floor((floor(x / y) + c) / d) = floor((x + c·y) / (y·d))
+            return (x + y * self.constant()).floordiv(&(y * divisor));
         }
         if let Some(b) = divisor.as_int().filter(|b| *b > 1) {
             // floor((g·x + c) / (g·y)) = floor((x + floor(c / g)) / y)

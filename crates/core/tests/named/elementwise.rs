@@ -126,3 +126,15 @@ fn tensors_without_axes_or_elements_are_ordinary() {
     }
     assert_eq!(op("Add").arg(f32s(&[0, 1], &[])).arg(f32s(&[3], &[1.0; 3])).run()[0].sizes(), [0, 3]);
 }
+
+#[test]
+fn one_bad_element_of_any_operand_is_found() {
+    let call = |last: f64| {
+        let call = op("IsAllFinite").domain("com.microsoft", 1);
+        call.arg(f32s(&[2], &[1.0, -1e30])).arg(f32s(&[1, 2], &[0.0, last]))
+    };
+    assert_eq!(call(1.0).values(), [1.0]);
+    for (bad, only) in [(f64::NAN, "isinf_only"), (f64::NEG_INFINITY, "isnan_only")] {
+        assert_eq!((call(bad).values(), call(bad).int(only, 1).values()), (vec![0.0], vec![1.0]));
+    }
+}

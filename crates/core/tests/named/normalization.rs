@@ -1,6 +1,6 @@
 use fuseline::tensor::{DType, Literal};
 
-use crate::call::{coordinates, f32s, noise, op};
+use crate::call::{at, coordinates, f32s, noise, op};
 
 fn close(actual: &[f64], expected: &[f64]) {
     assert_eq!(actual.len(), expected.len());
@@ -148,4 +148,40 @@ fn skip_connections_are_added_and_returned() {
     let y = call.arg(scale.clone()).arg(bias).outputs(4).run();
     let simple = op("SimplifiedLayerNormalization").float("epsilon", 0.0).arg(sum).arg(scale).run();
     close(&y[0].to_f64s(), &simple[0].to_f64s());
+}
+
+#[test]
+fn groups_of_channels_may_lie_at_the_end() {
+    let (x, scale, shift) = (noise(&[2, 4, 3, 2], 1), noise(&[4], 2), noise(&[4], 3));
+    let standard = op("GroupNormalization").int("num_groups", 2).arg(x.clone()).arg(scale.clone()).arg(shift.clone());
+    let expected = standard.run().remove(0);
+    let call = op("GroupNorm").domain("com.microsoft", 1).int("groups", 2);
+    let first = call.clone().int("channels_last", 0).arg(x.clone()).arg(scale.clone()).arg(shift.clone()).values();
+    close(&first, &expected.to_f64s());
+    let turned: Vec<f64> = coordinates(&[2, 3, 2, 4])
+        .iter()
+        .map(|i| at(&x, &[i[0] as i64, i[3] as i64, i[1] as i64, i[2] as i64]).unwrap())
+        .collect();
+    let turned = f32s(&[2, 3, 2, 4], &turned);
+    let last = call.clone().int("activation", 1).arg(turned.clone()).arg(scale.clone()).arg(shift.clone()).values();
+    for (k, i) in coordinates(&[2, 3, 2, 4]).iter().enumerate() {
+        let y = at(&expected, &[i[0] as i64, i[3] as i64, i[1] as i64, i[2] as i64]).unwrap();
+        close(&[last[k]], &[y / (1.0 + (-y).exp())]);
+    }
+    let skip = op("SkipGroupNorm").domain("com.microsoft", 1).int("groups", 2).int("activation", 1);
+    let skip = skip.arg(turned.clone()).arg(scale).arg(shift).arg(f32s(&[2, 4], &[0.0; 8])).outputs(2).run();
+    close(&skip[0].to_f64s(), &last);
+    assert_eq!(skip[1].to_f64s(), turned.to_f64s());
+}
+
+#[test]
+fn gates_multiply_the_norms_of_heads() {
+    let (x, scale, gate) = (noise(&[2, 3, 6], 1), noise(&[2], 2), noise(&[2, 3, 6], 3));
+    let call = op("GatedRMSNorm").domain("com.microsoft", 1).float("epsilon", 0.1).str("activation", "sigmoid");
+    let y = call.arg(x.clone()).arg(scale.clone()).arg(gate.clone()).values();
+    for (k, y) in y.iter().enumerate() {
+        let pair = [x.float(k / 2 * 2), x.float(k / 2 * 2 + 1)];
+        let root = ((pair[0].powi(2) + pair[1].powi(2)) / 2.0 + 0.1).sqrt();
+        close(&[*y], &[x.float(k) / root * scale.float(k % 2) / (1.0 + (-gate.float(k)).exp())]);
+    }
 }

@@ -6,6 +6,7 @@ use super::elementwise::as_float;
 use super::{Call, NamedOp};
 use crate::error::{Error, Result};
 use crate::graph::Tensor;
+use crate::tensor::Shape;
 
 /// The attributes of a function with the parameter alpha.
 const ALPHA: &[&str] = &["alpha", "consumed_inputs"];
@@ -83,6 +84,17 @@ pub(super) static OPS: &[NamedOp] = &[
     }),
     NamedOp::contributed("QuickGelu", &["alpha"], "x · sigmoid(alpha · x)", |call| {
         Ok(vec![swish(call.input(0)?, call.float_or("alpha", 1.702)?)])
+    }),
+    NamedOp::contributed("ScaledSiLU", &["alpha"], "Swish of a scaled x", |call| {
+        let x = call.input(0)?;
+        let scaled = match call.optional(1) {
+            Some(scale) => x * scale.cast(x.dtype()?).reshape(Shape::scalar()),
+            None => x * call.float_or("alpha", 1.0)?,
+        };
+        Ok(vec![swish(scaled, 1.0)])
+    }),
+    NamedOp::contributed("GatedAdd", &[], "a + b · gate", |call| {
+        Ok(vec![call.input(0)? + call.input(1)? * call.input(2)?])
     }),
     NamedOp::contributed("BiasSplitGelu", &[], "of a sum, the first half times Gelu of the second", bias_split_gelu),
     NamedOp::contributed("BiasAdd", &[], "the sum of a tensor, a bias and a skip connection", |call| {

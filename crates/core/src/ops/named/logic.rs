@@ -5,6 +5,7 @@ use super::{Call, NamedOp};
 use crate::error::{Error, Result};
 use crate::graph::Tensor;
 use crate::ops::Scalar;
+use crate::ops::prim::Monoid;
 use crate::tensor::DType;
 
 pub(super) static OPS: &[NamedOp] = &[
@@ -30,6 +31,7 @@ pub(super) static OPS: &[NamedOp] = &[
     }),
     NamedOp::standard("IsNaN", 9, &[], "whether x is not a number", |call| Ok(vec![call.input(0)?.is_nan()])),
     NamedOp::standard("IsInf", 10, &["detect_negative", "detect_positive"], "whether x is infinite", is_inf),
+    NamedOp::contributed("IsAllFinite", &["isinf_only", "isnan_only"], "whether no element is infinite or NaN", finite),
 ];
 
 fn bit_shift<'b>(call: &Call<'_, 'b>) -> Result<Vec<Tensor<'b>>> {
@@ -50,4 +52,18 @@ fn is_inf<'b>(call: &Call<'_, 'b>) -> Result<Vec<Tensor<'b>>> {
         (false, true) => x.equal(f64::INFINITY),
         (false, false) => call.builder.int(DType::Bool, 0).expand(x.shape()?),
     }])
+}
+
+fn finite<'b>(call: &Call<'_, 'b>) -> Result<Vec<Tensor<'b>>> {
+    let (only_inf, only_nan) = (call.flag("isinf_only", false)?, call.flag("isnan_only", false)?);
+    let mut all = call.builder.int(DType::Bool, 1);
+    for x in call.present()? {
+        let good = match (only_inf, only_nan) {
+            (false, true) => x.is_nan().not(),
+            (true, false) => x.abs().not_equal(f64::INFINITY),
+            _ => x.abs().lt(f64::INFINITY),
+        };
+        all = all.and(good.reduce(Monoid::Min, &(0..x.rank()?).collect::<Vec<_>>()));
+    }
+    Ok(vec![all])
 }

@@ -1,5 +1,6 @@
 //! Normalisation to a mean of 0 and a variance of 1, and its kin.
 
+use super::activation::swish;
 use super::elementwise::wider_float;
 use super::{Call, NamedOp};
 use crate::error::{Error, Result};
@@ -10,6 +11,9 @@ use crate::tensor::{DType, Dim, Shape};
 const LAYER: &[&str] = &["axis", "epsilon", "stash_type"];
 /// The attributes of BatchNormalization, of all versions.
 const BATCH: &[&str] = &["epsilon", "momentum", "training_mode", "is_test", "spatial", "consumed_inputs"];
+
+/// The attributes of ONNX Runtime's normalisations by groups.
+const GROUP: &[&str] = &["activation", "channels_last", "epsilon", "groups"];
 
 pub(super) static OPS: &[NamedOp] = &[
     NamedOp::standard("LayerNormalization", 1, LAYER, "standardised over the last axes, scaled, shifted", layer),
@@ -32,6 +36,16 @@ pub(super) static OPS: &[NamedOp] = &[
         &["epsilon", "num_groups", "stash_type"],
         "standardised for every instance and group of channels, scaled, shifted",
         group,
+    ),
+    NamedOp::contributed("GroupNorm", GROUP, "GroupNormalization, channels at the end, then an activation", |call| {
+        Ok(vec![group_norm(call, call.input(0)?)?])
+    }),
+    NamedOp::contributed("SkipGroupNorm", GROUP, "GroupNorm of a sum, which is a result too", skip_group),
+    NamedOp::contributed(
+        "GatedRMSNorm",
+        &["activation", "epsilon"],
+        "RMSNormalization over groups of the last axis, times an activated gate",
+        gated_rms,
     ),
     NamedOp::standard("MeanVarianceNormalization", 9, &["axes"], "standardised over axes", mean_variance),
     NamedOp::standard("LpNormalization", 1, &["axis", "p"], "divided by the 1-norm or 2-norm along an axis", lp),
@@ -204,31 +218,94 @@ fn instance<'b>(call: &Call<'_, 'b>) -> Result<Vec<Tensor<'b>>> {
     Ok(vec![s.normalized * per_channel(call.input(1)?, rank) + per_channel(call.input(2)?, rank)])
 }
 
-fn group<'b>(call: &Call<'_, 'b>) -> Result<Vec<Tensor<'b>>> {
-    let (x, scale, shift) = (call.input(0)?, call.input(1)?, call.input(2)?);
-    let groups = call.int("num_groups")?.filter(|n| *n > 0);
-    let groups = groups.ok_or_else(|| Error::invalid("GroupNormalization needs the attribute num_groups"))?;
-    let (dtype, shape) = (x.dtype()?, x.shape()?);
+/// A tensor whose second axis, the channels, is split into groups and the members of a group.
+fn split_channels<'b>(x: Tensor<'b>, groups: i64) -> Result<Tensor<'b>> {
+    let shape = x.shape()?;
     let [batch, channels, rest @ ..] = shape.dims() else {
-        return Err(Error::invalid(format!("GroupNormalization of a tensor of shape {shape}")));
+        return Err(Error::invalid(format!("groups of channels in a tensor of shape {shape}")));
     };
     let groups = Dim::int(groups);
     let members = channels.floordiv(&groups);
-    call.builder.require_equal(channels, &(&groups * &members), "channels in groups of one size")?;
-    let grouped: Shape = [batch.clone(), groups.clone(), members.clone()].iter().chain(rest).cloned().collect();
-    let axes: Vec<usize> = (2..grouped.rank()).collect();
+    x.builder().require_equal(channels, &(&groups * &members), "channels in groups of one size")?;
+    Ok(x.reshape([batch.clone(), groups, members].iter().chain(rest).cloned().collect::<Shape>()))
+}
+
+fn number_of_groups(call: &Call<'_, '_>, name: &str) -> Result<i64> {
+    let groups = call.int(name)?.filter(|n| *n > 0);
+    groups.ok_or_else(|| Error::invalid(format!("{} needs the attribute {name}", call.op.name)))
+}
+
+fn group<'b>(call: &Call<'_, 'b>) -> Result<Vec<Tensor<'b>>> {
+    let (x, scale, shift) = (call.input(0)?, call.input(1)?, call.input(2)?);
+    let (dtype, groups) = (x.dtype()?, number_of_groups(call, "num_groups")?);
     // Version 18 says nothing of precision; version 21 has the stash type.
     let stash = if call.opset < 21 { dtype } else { call.dtype("stash_type")?.unwrap_or(DType::F32) };
-    let wide = x.cast(wider_float(dtype, stash)).reshape(grouped.clone());
-    let normalized = standardize(wide, &axes, call.float_or("epsilon", 1e-5)?).normalized.cast(dtype);
+    let grouped = split_channels(x.cast(wider_float(dtype, stash)), groups)?;
+    let axes: Vec<usize> = (2..grouped.rank()?).collect();
+    let normalized = standardize(grouped, &axes, call.float_or("epsilon", 1e-5)?).normalized.cast(dtype);
     // Parameters belong to groups in version 18 and to channels from version 21 on.
     let seen = |parameter: Tensor<'b>| -> Result<Tensor<'b>> {
-        let each = call.opset < 21 && !parameter.dim(0)?.surely_differs(&groups);
-        let inner = if each { Dim::int(1) } else { members.clone() };
-        let ones = std::iter::repeat_n(Dim::int(1), rest.len());
-        Ok(parameter.reshape([groups.clone(), inner].into_iter().chain(ones).collect::<Shape>()))
+        let each = call.opset < 21 && !parameter.dim(0)?.surely_differs(&Dim::int(groups));
+        let members = if each { Dim::int(1) } else { grouped.dim(2)? };
+        let ones = std::iter::repeat_n(Dim::int(1), axes.len() - 1);
+        Ok(parameter.reshape([Dim::int(groups), members].into_iter().chain(ones).collect::<Shape>()))
     };
-    Ok(vec![(normalized * seen(scale)? + seen(shift)?).reshape(shape.clone())])
+    Ok(vec![(normalized * seen(scale)? + seen(shift)?).reshape(x.shape()?)])
+}
+
+/// ONNX Runtime's GroupNorm of a tensor, which has the channels at the end unless told otherwise.
+fn group_norm<'b>(call: &Call<'_, 'b>, x: Tensor<'b>) -> Result<Tensor<'b>> {
+    let (dtype, rank) = (x.dtype()?, x.rank()?);
+    if rank < 2 {
+        return Err(Error::invalid(format!("{} of a tensor with {rank} axes", call.op.name)));
+    }
+    let last = call.flag("channels_last", true)?;
+    let forth: Vec<usize> = [0, rank - 1].into_iter().chain(1..rank - 1).collect();
+    let back: Vec<usize> = std::iter::once(0).chain(2..rank).chain([1]).collect();
+    let first = x.cast(wider_float(dtype, DType::F32));
+    let first = if last { first.permute(&forth) } else { first };
+    let grouped = split_channels(first, number_of_groups(call, "groups")?)?;
+    let axes: Vec<usize> = (2..grouped.rank()?).collect();
+    let normalized = standardize(grouped, &axes, call.float_or("epsilon", 1e-5)?).normalized.reshape(first.shape()?);
+    let seen = |k: usize| -> Result<Tensor<'b>> { Ok(per_channel(call.input(k)?.cast(normalized.dtype()?), rank)) };
+    let affine = normalized * seen(1)? + seen(2)?;
+    let activated = match call.int_or("activation", 0)? {
+        0 => affine,
+        1 => swish(affine, 1.0),
+        other => return Err(call.unsupported("activation", other)),
+    };
+    Ok(if last { activated.permute(&back) } else { activated }.cast(dtype))
+}
+
+fn skip_group<'b>(call: &Call<'_, 'b>) -> Result<Vec<Tensor<'b>>> {
+    let (x, skip) = (call.input(0)?, call.input(3)?);
+    // A skip for every channel of every sample; channels lie at the end.
+    let between: Vec<usize> = (1..x.rank()?.saturating_sub(1)).collect();
+    let skip = if skip.rank()? == 2 { skip.insert_axes(&between) } else { skip };
+    let sum = x + skip;
+    let sum = call.optional(4).map_or(sum, |bias| sum + bias);
+    Ok(vec![group_norm(call, sum)?, sum])
+}
+
+/// RMS over groups of the last axis that are as long as the scale, times an activated gate.
+fn gated_rms<'b>(call: &Call<'_, 'b>) -> Result<Vec<Tensor<'b>>> {
+    let (x, scale, gate) = (call.input(0)?, call.input(1)?, call.input(2)?.cast(DType::F32));
+    let (shape, last) = (x.shape()?, x.axis(-1)?);
+    let length = scale.dim(0)?;
+    if length.is(0) {
+        return Err(Error::invalid("GatedRMSNorm with a scale of no elements"));
+    }
+    let heads = shape[last].floordiv(&length);
+    let split: Shape = shape.dims()[..last].iter().chain([&heads, &length]).cloned().collect();
+    let heads = x.cast(DType::F32).reshape(split);
+    let (normalized, _) = rms_normalize(heads, &[last + 1], call.float_or("epsilon", 1e-5)?);
+    let scaled = (normalized * scale.cast(DType::F32)).reshape(shape);
+    let gate = match call.str_or("activation", "silu")? {
+        "silu" | "swish" => swish(gate, 1.0),
+        "sigmoid" => gate.sigmoid(),
+        other => return Err(call.unsupported("activation", other)),
+    };
+    Ok(vec![(scaled * gate).cast(x.dtype()?)])
 }
 
 fn mean_variance<'b>(call: &Call<'_, 'b>) -> Result<Vec<Tensor<'b>>> {

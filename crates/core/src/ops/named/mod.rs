@@ -16,6 +16,7 @@ mod determinant;
 mod einsum;
 mod elementwise;
 mod embedding;
+mod feature;
 mod fused;
 mod generate;
 mod grouped;
@@ -28,6 +29,7 @@ mod matrix;
 mod movement;
 mod multi_head;
 mod normalization;
+mod optimizer;
 mod packed;
 mod pad;
 mod pooling;
@@ -48,6 +50,8 @@ mod signal;
 mod slice;
 mod softmax;
 mod time_loop;
+mod tree;
+mod vectorize;
 mod vision;
 mod windows;
 
@@ -116,6 +120,7 @@ static GROUPS: &[&[NamedOp]] = &[
     einsum::OPS,
     elementwise::OPS,
     embedding::OPS,
+    feature::OPS,
     fused::OPS,
     generate::OPS,
     grouped::OPS,
@@ -127,6 +132,7 @@ static GROUPS: &[&[NamedOp]] = &[
     movement::OPS,
     multi_head::OPS,
     normalization::OPS,
+    optimizer::OPS,
     packed::OPS,
     pad::OPS,
     pooling::OPS,
@@ -145,6 +151,8 @@ static GROUPS: &[&[NamedOp]] = &[
     signal::OPS,
     slice::OPS,
     softmax::OPS,
+    tree::OPS,
+    vectorize::OPS,
     vision::OPS,
 ];
 

@@ -79,8 +79,8 @@ impl Literal {
         let mut bytes = Vec::with_capacity(dtype.bytes(elements.size_hint().0).unwrap_or(0));
         for (k, element) in elements.enumerate() {
             let element = element & (u64::MAX >> (64 - bits));
-            match bytes.last_mut() {
-                Some(byte) if k * bits % 8 != 0 => *byte |= (element << (k * bits % 8)) as u8,
+            match (bytes.last_mut(), k * bits % 8) {
+                (Some(byte), shift @ 1..) => *byte |= (element << shift) as u8,
                 _ => bytes.extend(&element.to_le_bytes()[..bits.div_ceil(8)]),
             }
         }

@@ -7,6 +7,8 @@ use std::process::ExitCode;
 use anstyle::{AnsiColor, Style};
 use fuseline::error::{Error, Kind};
 
+use crate::screen;
+
 /// Why a command ended without doing its work.
 #[derive(Debug)]
 pub enum Failure {
@@ -49,11 +51,11 @@ impl Failure {
             // Whoever reads our output has seen enough: not a failure.
             Failure::Output(error) if error.kind() == io::ErrorKind::BrokenPipe => ExitCode::SUCCESS,
             Failure::Output(error) => {
-                anstream::eprintln!("error: cannot write to standard output: {error}");
+                screen::tell(&format!("error: cannot write to standard output: {error}\n"));
                 ExitCode::from(1)
             }
             Failure::Work { error, help } => {
-                anstream::eprint!("{}", block(error, help.as_deref()));
+                screen::tell(&block(error, help.as_deref()));
                 ExitCode::from(status(error.kind()))
             }
         }

@@ -39,18 +39,18 @@ pub fn run(arguments: &Run) -> Outcome {
     if arguments.json {
         return screen::print_json(&to_json(&model, arguments, &feed, &summaries));
     }
-    anstream::eprintln!("ran on {} in {} s", arguments.device.name(), quantity::significant(seconds));
+    screen::tell(&format!("ran on {} in {} s\n", arguments.device.name(), quantity::significant(seconds)));
     screen::print(&to_table(&summaries).text())
 }
 
 fn tell_assumptions(feed: &Feed, seed: u64) {
     if !feed.assumed.is_empty() {
         let sizes: Vec<String> = feed.assumed.iter().map(|(name, size)| format!("{name}={size}")).collect();
-        anstream::eprintln!("note: free sizes taken as {} (choose them with --sizes)", sizes.join(","));
+        screen::tell(&format!("note: free sizes taken as {} (choose them with --sizes)\n", sizes.join(",")));
     }
     for name in &feed.random {
         let ty = feed.tensors[name].ty();
-        anstream::eprintln!("note: input {name} is random: {ty}, seed {seed}");
+        screen::tell(&format!("note: input {name} is random: {ty}, seed {seed}\n"));
     }
 }
 

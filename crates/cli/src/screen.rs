@@ -1,4 +1,4 @@
-//! Standard output: text at once, tables with aligned columns.
+//! What is shown: reports on standard output, notes on standard error, tables with aligned columns.
 
 use std::fmt::Write as _;
 use std::io::Write as _;
@@ -11,6 +11,11 @@ use crate::failure::{Failure, Outcome};
 pub fn print(report: &str) -> Outcome {
     let mut out = anstream::stdout().lock();
     out.write_all(report.as_bytes()).and_then(|()| out.flush()).map_err(Failure::Output)
+}
+
+/// Writes to standard error. That nobody reads it does not stop the work.
+pub fn tell(text: &str) {
+    let _ = anstream::stderr().lock().write_all(text.as_bytes());
 }
 
 /// Writes a JSON value, indented.

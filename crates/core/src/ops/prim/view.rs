@@ -57,14 +57,22 @@ impl View {
         if shape.dims().iter().any(|d| d.is(0)) {
             return View::new(shape, vec![Dim::int(0); own.rank()]);
         }
-        let flat = shape.flat_index(&identity_map(shape.rank()));
+        // Runs of axes that hold equally many elements are independent of each other.
         let mut map = Vec::with_capacity(own.rank());
-        for (k, stride) in own.strides().iter().enumerate() {
-            let index = flat.floordiv(stride);
-            map.push(if k == 0 { index } else { index.modulo(&own[k]) });
-        }
-        if own.count() == shape.count() && own.dims().first().is_some_and(|d| d.is(1)) {
-            map[0] = Dim::int(0);
+        let (mut from, mut to) = (0, 0);
+        while from < own.rank() {
+            let (end, to_end) = equal_runs(own, &shape, from, to);
+            let read = Shape::from(own.dims()[from..end].to_vec());
+            let written = Shape::from(shape.dims()[to..to_end].to_vec());
+            let flat = written.flat_index(&(to..to_end).map(Dim::axis).collect::<Vec<_>>());
+            for (k, stride) in read.strides().iter().enumerate() {
+                map.push(match k {
+                    _ if read[k].is(1) => Dim::int(0),
+                    0 => flat.floordiv(stride),
+                    _ => flat.floordiv(stride).modulo(&read[k]),
+                });
+            }
+            (from, to) = (end, to_end);
         }
         View::new(shape, map)
     }
@@ -95,6 +103,24 @@ impl View {
     pub fn is_identity(&self, operand: &Shape) -> bool {
         self.guard.is_empty() && self.shape == *operand && self.map == identity_simplified(operand)
     }
+}
+
+/// Where the shortest runs of axes end, from `from` and `to` on, that are known to hold equally many elements.
+fn equal_runs(own: &Shape, shape: &Shape, from: usize, to: usize) -> (usize, usize) {
+    let mut read = Dim::int(1);
+    for end in from + 1..=own.rank() {
+        read = read * &own[end - 1];
+        let mut written = Dim::int(1);
+        for to_end in to..=shape.rank() {
+            if to_end > to {
+                written = written * &shape[to_end - 1];
+            }
+            if written == read {
+                return (end, to_end);
+            }
+        }
+    }
+    (own.rank(), shape.rank())
 }
 
 fn simplified(map: &[Dim], shape: &Shape) -> Vec<Dim> {
@@ -155,5 +181,27 @@ impl Primitive for View {
             f(&guard.index);
             f(&guard.bound);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_reshape_splits_and_joins_axes_without_looking_at_the_others() {
+        let [n, h, w] = ["n", "h", "w"].map(Dim::named);
+        let half = (&h + 1).floordiv(&Dim::int(2));
+        let int = Dim::int;
+        let map =
+            |own: &[Dim], shape: &[Dim]| View::reshape(&Shape::from(own.to_vec()), Shape::from(shape.to_vec())).map;
+        let axis = Dim::axis;
+        let joined = map(&[n.clone(), int(3), int(4), half.clone(), w.clone()], &[n.clone(), int(12), half, w.clone()]);
+        let four = int(4);
+        assert_eq!(joined, [axis(0), axis(1).floordiv(&four), axis(1).modulo(&four), axis(2), axis(3)]);
+        let split = map(&[&n * &h, int(8)], &[n.clone(), h.clone(), int(2), four.clone()]);
+        assert_eq!(split, [axis(0) * &h + axis(1), axis(2) * 4 + axis(3)]);
+        assert_eq!(map(&[int(1), n.clone(), int(1)], &[n.clone(), int(1), int(1)]), [int(0), axis(0), int(0)]);
+        assert_eq!(map(&[h.clone(), w.clone()], &[w.clone(), h.clone()])[1], (axis(0) * &h + axis(1)).modulo(&w));
     }
 }

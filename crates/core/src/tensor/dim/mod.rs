@@ -2,7 +2,8 @@
 //!
 //! A [`Dim`] is kept in one canonical form, a sum of products with integer coefficients
 //! (`2*B*S + 3`), whose factors are symbols or the atoms `x // y`, `x % y`, `min`, `max`. Equal sums therefore compare
-//! equal, which is how the rest of the compiler decides that two shapes agree. `ceildiv` is `-(-x // y)`.
+//! equal, which is how the rest of the compiler decides that two shapes agree. `ceildiv` is `(x + n - 1) // n`, or
+//! `-(-x // y)` where the divisor is not a number.
 //!
 //! The same algebra serves index maps: there the symbols [`Symbol::Axis`] stand for the coordinates of the
 //! iteration domain and [`Symbol::Read`] for an element of an index operand.
@@ -150,7 +151,10 @@ impl Dim {
 
     /// The smallest integer not below `self / divisor`.
     pub fn ceildiv(&self, divisor: &Dim) -> Dim {
-        -(-self).floordiv(divisor)
+        match divisor.as_int() {
+            Some(n) if n > 0 => (self + (n - 1)).floordiv(divisor),
+            _ => -(-self).floordiv(divisor),
+        }
     }
 
     /// `self - divisor * floordiv(self, divisor)`: in `0..divisor` for a positive divisor.

@@ -1,6 +1,8 @@
 //! Passes keep the meaning of random graphs.
 
 use fuseline::compare::{Agreement, Tolerance, compare};
+use fuseline::compile::compile;
+use fuseline::device::{Device, ReferenceDevice};
 use fuseline::graph::Graph;
 use fuseline::ops::prim::Monoid;
 use fuseline::ops::{ExprNode, Prim, Scalar, Signature};
@@ -70,6 +72,18 @@ proptest! {
         prop_assert!(rounds < 8, "{rounds} rounds for {after:?}");
         let again = run_passes(after.clone(), &STRICT, &mut |_| {}).unwrap();
         prop_assert_eq!(&again, &after);
+    }
+
+    #[test]
+    fn a_compiled_program_computes_what_its_graph_means(case in cases()) {
+        let options = Options { reading: Reading::Rounded, limits: Limits::default() };
+        let program = compile(case.graph.clone(), &STRICT).unwrap();
+        let loaded = ReferenceDevice { options }.load(&program).unwrap();
+        let inputs = case.inputs.iter().map(|(name, literal)| (name.clone(), literal.clone())).collect();
+        let expected = evaluate(&case.graph, &case.inputs, &options).unwrap();
+        for (e, a) in expected.iter().zip(&loaded.run(&inputs).unwrap()) {
+            prop_assert!(compare(e, a, &Agreement::Exact).is_ok());
+        }
     }
 
     #[test]

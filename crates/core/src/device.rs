@@ -9,8 +9,8 @@ use rustc_hash::FxHashMap;
 
 use crate::error::{Error, Result};
 use crate::program::Program;
-use crate::reference::{Options, evaluate};
-use crate::tensor::{Literal, TensorType};
+use crate::reference::{Buffer, Options, evaluate_buffers};
+use crate::tensor::{Env, Literal, TensorType};
 
 /// Tensors by name, in the order in which the caller gives them.
 pub type NamedTensors = indexmap::IndexMap<Arc<str>, Literal>;
@@ -43,7 +43,7 @@ impl Device for ReferenceDevice {
     }
 
     fn load(&self, program: &Program) -> Result<Box<dyn Executable>> {
-        let values = evaluate(program.prepare(), &FxHashMap::default(), &self.options)?;
+        let values = evaluate_buffers(program.prepare(), FxHashMap::default(), &self.options)?;
         let names = program.prepare().outputs().iter().map(|o| o.name.clone());
         Ok(Box::new(ReferenceProgram {
             program: program.clone(),
@@ -55,43 +55,61 @@ impl Device for ReferenceDevice {
 
 struct ReferenceProgram {
     program: Program,
-    prepared: Vec<(Arc<str>, Literal)>,
+    /// As the interpreter has them: rounding to the stored type would be a step that the graph does not have.
+    prepared: Vec<(Arc<str>, Buffer)>,
     options: Options,
 }
 
 impl Executable for ReferenceProgram {
     fn run(&self, inputs: &NamedTensors) -> Result<Vec<Literal>> {
         check_inputs(&self.program, inputs)?;
-        let given = inputs.iter().map(|(name, x)| (name.clone(), x.clone()));
-        let all: FxHashMap<Arc<str>, Literal> = given.chain(self.prepared.iter().cloned()).collect();
-        evaluate(self.program.run(), &all, &self.options)
+        let given = inputs.iter().map(|(name, x)| (name.clone(), Buffer::from_literal(x)));
+        let all = given.chain(self.prepared.iter().cloned()).collect();
+        evaluate_buffers(self.program.run(), all, &self.options)?.iter().map(Buffer::to_literal).collect()
     }
 }
 
-/// Refuses inputs that are missing, unknown, or of another element type or rank than the program takes. Sizes are
-/// checked where symbols are bound.
-pub fn check_inputs(program: &Program, inputs: &NamedTensors) -> Result<()> {
+/// Refuses inputs that are missing, unknown, or of another element type, rank or size than the program takes; returns
+/// the sizes that the inputs bind.
+pub fn check_inputs(program: &Program, inputs: &NamedTensors) -> Result<Env> {
+    let known = |name: &str| program.inputs().any(|(n, _)| n.as_ref() == name);
+    if let Some(unknown) = inputs.keys().find(|name| !known(name)) {
+        let names: Vec<&str> = program.inputs().map(|(n, _)| n.as_ref()).collect();
+        return Err(Error::invalid(format!("no input is called \"{unknown}\"; there are: {}", names.join(", "))));
+    }
+    let mut env = Env::new();
     for (name, ty) in program.inputs() {
         let Some(given) = inputs.get(name) else {
             return Err(Error::invalid(format!("input \"{name}\" ({ty}) is missing")));
         };
-        let fits = |ty: &TensorType| {
-            let pairs = ty.shape.dims().iter().zip(given.sizes());
-            let sizes = pairs.map(|(wanted, size)| wanted.as_int().is_none_or(|n| n == *size as i64));
-            ty.dtype == given.dtype() && ty.shape.rank() == given.sizes().len() && sizes.into_iter().all(|same| same)
-        };
-        if !fits(ty) {
+        if ty.dtype != given.dtype() || ty.shape.rank() != given.sizes().len() {
             return Err(Error::invalid(format!("input \"{name}\" is {}, wanted {ty}", given.ty())));
         }
-    }
-    let known = |name: &str| program.inputs().any(|(n, _)| n.as_ref() == name);
-    match inputs.keys().find(|name| !known(name)) {
-        Some(unknown) => {
-            let names: Vec<&str> = program.inputs().map(|(n, _)| n.as_ref()).collect();
-            Err(Error::invalid(format!("no input is called \"{unknown}\"; there are: {}", names.join(", "))))
+        for (dim, size) in ty.shape.dims().iter().zip(given.sizes()) {
+            if let Some(symbol) = dim.as_symbol().filter(|s| env.get(s).is_none()) {
+                env.bind(symbol.clone(), *size as i64);
+            }
         }
-        None => Ok(()),
     }
+    // Once all symbols are bound that can be: a size may be an expression of what a later input binds.
+    for (name, ty) in program.inputs() {
+        check_sizes(name, ty, &inputs[name], &env)?;
+    }
+    Ok(env)
+}
+
+fn check_sizes(name: &str, ty: &TensorType, given: &Literal, env: &Env) -> Result<()> {
+    for (axis, (dim, size)) in ty.shape.dims().iter().zip(given.sizes()).enumerate() {
+        // A symbol that occurs only inside of larger expressions has no value; nothing can be checked then.
+        let Ok(wanted) = dim.eval(env) else { continue };
+        if wanted != *size as i64 {
+            let given = given.ty();
+            let wanted = if dim.as_int().is_some() { wanted.to_string() } else { format!("{dim} = {wanted}") };
+            let why = format!("the size of axis {axis} must be {wanted}");
+            return Err(Error::invalid(format!("input \"{name}\" is {given}, wanted {ty}: {why}")));
+        }
+    }
+    Ok(())
 }
 
 #[cfg(test)]
@@ -126,6 +144,27 @@ mod tests {
                 });
             }
         });
+    }
+
+    #[test]
+    fn sizes_that_do_not_fit_are_told_with_what_binds_them() {
+        let b = Builder::new("sizes");
+        let n = Dim::named("n");
+        b.output("y", b.input("twice", DType::F32, Shape::new([&n * 2, Dim::int(1)])));
+        b.output("x", b.input("x", DType::F32, Shape::new([n])));
+        let program = compile(b.finish().unwrap(), &Context::default()).unwrap();
+        let check = |twice: [usize; 2], x: usize| {
+            let zeros = |sizes: &[usize]| {
+                Literal::from_f64s(DType::F32, sizes.to_vec(), &vec![0.0; sizes.iter().product()]).unwrap()
+            };
+            let inputs = [(Arc::from("twice"), zeros(&twice)), (Arc::from("x"), zeros(&[x]))];
+            check_inputs(&program, &inputs.into_iter().collect()).map(|_| ()).map_err(|e| e.message().to_string())
+        };
+        assert_eq!(check([4, 1], 2), Ok(()));
+        let wrong = "input \"twice\" is f32[5, 1], wanted f32[2*n, 1]: the size of axis 0 must be 2*n = 4";
+        assert_eq!(check([5, 1], 2), Err(wrong.to_string()));
+        let wrong = "input \"twice\" is f32[4, 3], wanted f32[2*n, 1]: the size of axis 1 must be 1";
+        assert_eq!(check([4, 3], 2), Err(wrong.to_string()));
     }
 
     #[test]

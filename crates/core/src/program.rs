@@ -9,9 +9,10 @@ use std::sync::Arc;
 use indexmap::IndexMap;
 
 use crate::error::{Error, Result};
-use crate::graph::{Graph, Value};
+use crate::graph::{Graph, Node, Value};
 use crate::ops::Prim;
 use crate::ops::prim::{Class, Input};
+use crate::passes::MOST_FORMULA_FLOPS;
 use crate::tensor::{Symbol, TensorType};
 
 /// A graph split by when it is computed.
@@ -23,7 +24,7 @@ pub struct Program {
 }
 
 impl Program {
-    /// Splits a graph. Every constant value that a run reads and that is not a literal or a view is prepared.
+    /// Splits a graph. Every constant value that a run reads and that is not a literal, a view or a formula is prepared.
     pub fn new(graph: &Graph) -> Result<Program> {
         let constant = constant_nodes(graph);
         let prepared = prepared_values(graph, &constant);
@@ -67,10 +68,7 @@ fn constant_nodes(graph: &Graph) -> Vec<bool> {
 
 /// The constant values at the border, each with the name under which a run reads it.
 fn prepared_values(graph: &Graph, constant: &[bool]) -> IndexMap<Value, Arc<str>> {
-    let worth = |v: Value| {
-        let prim = graph.node_of(v).prim();
-        constant[v.node()] && !matches!(prim.class(), Class::Source) && !matches!(prim, Prim::View(_))
-    };
+    let worth = |v: Value| constant[v.node()] && costs_work(graph.node_of(v));
     let mut prepared = IndexMap::new();
     let mut seen = vec![false; graph.nodes().len()];
     let live = graph.live_nodes();
@@ -87,6 +85,15 @@ fn prepared_values(graph: &Graph, constant: &[bool]) -> IndexMap<Value, Arc<str>
         }
     }
     prepared
+}
+
+/// Whether a constant is computed: neither stored, nor looked at through a view, nor a formula that its reader computes.
+fn costs_work(node: &Node) -> bool {
+    match node.prim() {
+        Prim::View(_) => false,
+        Prim::Map(row) if node.args().is_empty() => row.expr.flops() > MOST_FORMULA_FLOPS,
+        prim => prim.class() != Class::Source,
+    }
 }
 
 fn prepare_graph(graph: &Graph, prepared: &IndexMap<Value, Arc<str>>) -> Result<Graph> {
@@ -213,5 +220,27 @@ mod tests {
         let prepared: Vec<_> = program.prepare().nodes().iter().map(|n| n.prim().class()).collect();
         assert!(prepared.iter().all(|c| matches!(c, Class::Source | Class::Map)), "{prepared:?}");
         assert!(program.run().nodes().iter().any(|n| matches!(n.prim(), Prim::Random(_))));
+    }
+
+    #[test]
+    fn a_constant_output_is_prepared_and_a_stored_one_is_not() {
+        let b = Builder::new("outputs");
+        let stored = b.constant(Literal::f32s(&[1.0, 4.0]));
+        b.output("stored", stored);
+        b.output("computed", stored.sqrt());
+        b.output("random", b.random(b.int(DType::I64, 3), Shape::new([2usize])));
+        let program = Program::new(&b.finish().unwrap()).unwrap();
+        assert_eq!(program.prepare().outputs().len(), 1);
+        let names: Vec<_> = program.run().nodes().iter().map(|n| n.prim().name()).collect();
+        assert_eq!(names, ["input", "const", "const", "random"]);
+    }
+
+    #[test]
+    fn a_formula_is_left_to_its_readers() {
+        let b = Builder::new("formula");
+        let x = b.input("x", DType::F32, Shape::new([8usize, 2]));
+        b.output("y", x.take(0, b.coordinate(0, &Shape::new([3usize]))));
+        let program = Program::new(&b.finish().unwrap()).unwrap();
+        assert_eq!(program.prepare().nodes().len(), 0, "{program:?}");
     }
 }

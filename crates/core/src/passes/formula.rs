@@ -7,7 +7,7 @@ use crate::ops::{Expr, ExprNode, Number, Prim, Scalar, Scope, Term};
 use crate::tensor::{DType, Dim, Literal, Ranges};
 
 /// A formula of more operations than this is dearer than a table of its values.
-pub(super) const MOST_FLOPS: u32 = 16;
+pub(crate) const MOST_FLOPS: u32 = 16;
 
 /// The expression without arguments whose value at the coordinates of an element is the element. A stored constant
 /// has one if all its elements are equal; see [`of_table`] for others.

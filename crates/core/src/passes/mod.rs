@@ -16,6 +16,7 @@ mod shape_arithmetic;
 mod share_common;
 mod simplify_algebra;
 
+pub(crate) use formula::MOST_FLOPS as MOST_FORMULA_FLOPS;
 pub use simplify_algebra::{RULES, Rule, Tier};
 
 use crate::error::{Context as _, Result};

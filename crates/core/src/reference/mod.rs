@@ -17,7 +17,7 @@ mod run;
 mod sort;
 
 pub use buffer::Buffer;
-pub use run::{Limits, Options, Reading, Run, evaluate, evaluate_prim};
+pub use run::{Limits, Options, Reading, Run, evaluate, evaluate_buffers, evaluate_prim};
 
 pub(crate) use contract::eval_contract;
 pub(crate) use index::{eval_gather, eval_scatter};

@@ -47,9 +47,12 @@ pub struct Options {
 /// The outputs of a graph for the given inputs, by name, in the order of the graph's outputs.
 pub fn evaluate(graph: &Graph, inputs: &FxHashMap<Arc<str>, Literal>, options: &Options) -> Result<Vec<Literal>> {
     let inputs = inputs.iter().map(|(name, literal)| (name.clone(), Buffer::from_literal(literal))).collect();
-    let mut run = Run { options, env: Env::new(), inputs, trips: 0, live: 0, depth: 0 };
-    let values = run.execute(graph)?;
-    values.iter().map(Buffer::to_literal).collect()
+    evaluate_buffers(graph, inputs, options)?.iter().map(Buffer::to_literal).collect()
+}
+
+/// As [`evaluate`], on values of the interpreter: floats are not rounded to their type on the way in and out.
+pub fn evaluate_buffers(graph: &Graph, inputs: FxHashMap<Arc<str>, Buffer>, options: &Options) -> Result<Vec<Buffer>> {
+    Run { options, env: Env::new(), inputs, trips: 0, live: 0, depth: 0 }.execute(graph)
 }
 
 /// The results of one primitive on operands that are known, of types without free symbols.

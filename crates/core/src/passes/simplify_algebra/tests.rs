@@ -16,7 +16,7 @@ const CASES: &[(&str, Case, usize)] = &[
     ("add-zero", |_, x, _, _| x - 0.0, 0),
     ("add-zero", |_, x, _, _| x + -0.0, 0),
     ("mul-one", |_, x, _, _| (x * 1.0 / 1.0).pow(1.0), 0),
-    ("mul-zero", |_, _, i, _| i * 0, 1),
+    ("mul-zero", |b, _, i, _| i * b.int(DType::I64, 0), 1),
     ("mul-minus-one", |_, x, _, _| x * -1.0, 1),
     ("mul-minus-one", |_, _, i, _| i / -1, 1),
     ("neg-neg", |_, x, _, _| -(-x), 0),

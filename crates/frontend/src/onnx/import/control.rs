@@ -168,9 +168,9 @@ impl<'m> Importer<'m> {
                 if input.dtype != output.dtype || input.shape.rank() != output.shape.rank() {
                     return Err(Error::unsupported(format!("a carried value that turns from {ty} into {output}")));
                 }
-                for axis in 0..ty.shape.rank() {
-                    if input.shape[axis] != output.shape[axis] && !varying[k][axis] {
-                        varying[k][axis] = true;
+                for (axis, varies) in varying[k].iter_mut().enumerate() {
+                    if input.shape[axis] != output.shape[axis] && !*varies {
+                        *varies = true;
                         stable = false;
                     }
                 }

@@ -52,11 +52,27 @@ pub fn differentiate(graph: &Graph, output: &str, wrt: &[&str]) -> Result<Graph>
     let builder = Builder::from_graph(graph.clone());
     let start = graph.outputs().iter().find(|o| o.name.as_ref() == output);
     let start = start.ok_or_else(|| Error::invalid(format!("no output is called \"{output}\"")))?.value;
-    let ty = graph.ty(start);
-    if !ty.dtype.is_float() || ty.shape.rank() != 0 {
-        return Err(Error::invalid(format!("only a float scalar can be differentiated, \"{output}\" is {ty}")));
+    let mut inputs = Vec::with_capacity(wrt.len());
+    for name in wrt {
+        let input = graph.inputs().iter().find(|v| graph.input_name(**v).as_ref() == *name);
+        let input = *input.ok_or_else(|| Error::invalid(format!("no input is called \"{name}\"")))?;
+        inputs.push(builder.tensor(input));
     }
-    let mut grads: Vec<Vec<Option<Tensor<'_>>>> = graph.nodes().iter().map(|n| vec![None; n.types().len()]).collect();
+    for (name, gradient) in wrt.iter().zip(gradients(builder.tensor(start), &inputs)?) {
+        builder.output(&format!("grad:{name}"), gradient);
+    }
+    builder.finish()
+}
+
+/// The gradients of a float scalar by each of `wrt`, tensors of its graph; zeros by those that it does not depend on.
+pub fn gradients<'b>(output: Tensor<'b>, wrt: &[Tensor<'b>]) -> Result<Vec<Tensor<'b>>> {
+    let builder = output.builder();
+    let (ty, start) = (output.ty()?, output.value());
+    if !ty.dtype.is_float() || ty.shape.rank() != 0 {
+        return Err(Error::invalid(format!("only a float scalar can be differentiated, not {ty}")));
+    }
+    let graph = builder.with_graph(Graph::clone);
+    let mut grads: Vec<Vec<Option<Tensor<'b>>>> = graph.nodes().iter().map(|n| vec![None; n.types().len()]).collect();
     grads[start.node()][start.port()] = Some(builder.scalar(ty.dtype, 1.0));
     for id in (0..=start.node()).rev() {
         let node = &graph.nodes()[id];
@@ -77,14 +93,12 @@ pub fn differentiate(graph: &Graph, output: &str, wrt: &[&str]) -> Result<Graph>
             *sum = Some(sum.map_or(gradient, |s| s + gradient));
         }
     }
-    for name in wrt {
-        let input = graph.inputs().iter().find(|v| graph.input_name(**v).as_ref() == *name);
-        let input = *input.ok_or_else(|| Error::invalid(format!("no input is called \"{name}\"")))?;
-        let ty = graph.ty(input);
+    let of = |x: &Tensor<'b>| {
+        let (ty, value) = (x.ty()?, x.value());
         let zero = || builder.scalar(ty.dtype, 0.0).expand(ty.shape.clone());
-        builder.output(&format!("grad:{name}"), grads[input.node()][input.port()].unwrap_or_else(zero));
-    }
-    builder.finish()
+        Ok(grads[value.node()][value.port()].unwrap_or_else(zero))
+    };
+    wrt.iter().map(of).collect()
 }
 
 /// Elements flow back to where they were read: axes that the map does not mention are summed, the rest is scattered.

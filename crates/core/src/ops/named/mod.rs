@@ -30,6 +30,7 @@ mod movement;
 mod multi_head;
 mod normalization;
 mod optimizer;
+mod optional;
 mod packed;
 mod pad;
 mod pooling;
@@ -133,6 +134,7 @@ static GROUPS: &[&[NamedOp]] = &[
     multi_head::OPS,
     normalization::OPS,
     optimizer::OPS,
+    optional::OPS,
     packed::OPS,
     pad::OPS,
     pooling::OPS,

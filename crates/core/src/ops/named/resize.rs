@@ -150,12 +150,12 @@ fn stretch_to<'b>(
     axes: &[usize],
     filter: Filter,
 ) -> Result<Vec<Tensor<'b>>> {
-    let sizes = call.builder.dims_of(sizes, "the sizes")?;
-    if sizes.len() != axes.len() {
-        return Err(Error::invalid(format!("Resize with {} sizes for {} axes", sizes.len(), axes.len())));
+    let dims = call.builder.dims_of(sizes, "the sizes")?;
+    if dims.len() != axes.len() || dims.is_empty() {
+        return Err(Error::invalid(format!("Resize with {} sizes for {} axes", dims.len(), axes.len())));
     }
     let mut stretches = Vec::with_capacity(axes.len());
-    for (to, axis) in sizes.into_iter().zip(axes) {
+    for (to, axis) in dims.into_iter().zip(axes) {
         let from = x.dim(*axis)?;
         let width = Some(Ratio { over: to.clone(), under: Dim::int(1) });
         let scale = Scale::Exact(Ratio::new(to.clone(), from.clone()));
@@ -167,7 +167,13 @@ fn stretch_to<'b>(
         "not_smaller" => false,
         other => return Err(Error::invalid(format!("Resize with keep_aspect_ratio_policy {other}"))),
     };
-    let chosen = extreme_ratio(&stretches, smaller)?;
+    let Some(chosen) = extreme_ratio(&stretches, smaller) else {
+        let message = "keep_aspect_ratio_policy of Resize where it is not known which axis stretches most";
+        return Err(match call.builder.constant_of(sizes) {
+            Some(_) => Error::unsupported(message),
+            None => call.builder.needs_value(sizes, message),
+        });
+    };
     for stretch in &mut stretches {
         let width = Ratio { over: &stretch.from * &chosen.over, under: chosen.under.clone() };
         stretch.to = width.plus_half().floor();
@@ -177,8 +183,8 @@ fn stretch_to<'b>(
     apply(call, x, stretches, filter)
 }
 
-/// The smallest or largest of the ratios.
-fn extreme_ratio(stretches: &[Stretch<'_>], smallest: bool) -> Result<Ratio> {
+/// The smallest or largest of the ratios, if they can be told apart.
+fn extreme_ratio(stretches: &[Stretch<'_>], smallest: bool) -> Option<Ratio> {
     let ratios = stretches.iter().map(|s| Ratio::new(s.to.clone(), s.from.clone()));
     let mut chosen: Option<Ratio> = None;
     for ratio in ratios {
@@ -189,13 +195,13 @@ fn extreme_ratio(stretches: &[Stretch<'_>], smallest: bool) -> Result<Ratio> {
         let more = &ratio.over * &old.under - &old.over * &ratio.under;
         let (grows, shrinks) = (more.is_nonnegative(), (-&more).is_nonnegative());
         if !grows && !shrinks {
-            return Err(Error::unsupported("keep_aspect_ratio_policy of Resize where sizes are not constant"));
+            return None;
         }
         if if smallest { !grows } else { !shrinks } {
             chosen = Some(ratio);
         }
     }
-    chosen.ok_or_else(|| Error::invalid("Resize of no axes"))
+    chosen
 }
 
 /// Interpolates along every axis that changes.

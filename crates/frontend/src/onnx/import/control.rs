@@ -84,7 +84,12 @@ impl<'m> Importer<'m> {
     }
 
     /// Outer values as tensors of the outer graph, captured into a region.
-    fn capture<'s>(&self, names: &IndexSet<String>, inner: &Scope<'_>, outer: &Scope<'s>) -> Result<Vec<Tensor<'s>>> {
+    pub(super) fn capture<'s>(
+        &self,
+        names: &IndexSet<String>,
+        inner: &Scope<'_>,
+        outer: &Scope<'s>,
+    ) -> Result<Vec<Tensor<'s>>> {
         let mut captured = Vec::new();
         for name in names {
             inner.capture_one(name, outer)?.into_iter().for_each(|t| captured.push(t));

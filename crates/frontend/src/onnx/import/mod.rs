@@ -7,6 +7,7 @@
 mod attributes;
 mod control;
 mod flex_attention;
+mod gradient;
 mod node;
 mod order;
 mod scan;

@@ -83,6 +83,7 @@ impl<'m> Importer<'m> {
             ("", "Loop") => return self.import_loop(node, &inputs, place),
             ("", "Scan") => return self.import_scan(node, &inputs, place),
             ("ai.onnx.preview", "FlexAttention") => return self.import_flex_attention(node, &inputs, place),
+            ("ai.onnx.preview.training", "Gradient") => return self.import_gradient(node, &inputs, place),
             _ => {}
         }
         let op = named::find(domain, &node.op_type).ok_or_else(|| missing_operator(domain, &node.op_type))?;
@@ -109,11 +110,13 @@ impl<'m> Importer<'m> {
 
     /// An operator that is missing is told even where its operands could not be made.
     fn note_gap(&self, node: &NodeProto, domain: &str) {
-        let with_regions = matches!(
+        let imported_here = matches!(
             (domain, node.op_type.as_str()),
-            ("", "If" | "Loop" | "Scan") | ("ai.onnx.preview", "FlexAttention")
+            ("", "If" | "Loop" | "Scan")
+                | ("ai.onnx.preview", "FlexAttention")
+                | ("ai.onnx.preview.training", "Gradient")
         );
-        if !with_regions && named::find(domain, &node.op_type).is_none() {
+        if !imported_here && named::find(domain, &node.op_type).is_none() {
             let error = missing_operator(domain, &node.op_type);
             self.trouble.borrow_mut().gaps.insert(format!(
                 "node \"{}\" ({}): {}",

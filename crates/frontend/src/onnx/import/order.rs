@@ -30,6 +30,7 @@ pub(super) fn evaluation_order(nodes: &[NodeProto]) -> Result<Vec<usize>> {
         let mut read: IndexSet<&str> = node.input.iter().map(String::as_str).collect();
         let regions = regions(node).flat_map(free_names).collect::<IndexSet<String>>();
         read.extend(regions.iter().map(String::as_str));
+        read.extend(named_value(node));
         for made in read.into_iter().filter_map(|name| maker.get(name)) {
             waiting[id] += 1;
             readers[*made].push(id);
@@ -50,6 +51,12 @@ pub(super) fn evaluation_order(nodes: &[NodeProto]) -> Result<Vec<usize>> {
         Some(id) => Err(Error::invalid(format!("node \"{}\" depends on its own result", node_name(&nodes[id], id)))),
         None => Ok(order),
     }
+}
+
+/// The value that a node reads without taking it as an operand.
+fn named_value(node: &NodeProto) -> Option<&str> {
+    let differentiated = node.attribute.iter().find(|a| node.op_type == "Gradient" && a.name == "y");
+    differentiated.and_then(|a| std::str::from_utf8(&a.s).ok())
 }
 
 /// The regions of a node.

@@ -9,6 +9,7 @@ use super::super::schema::NodeProto;
 use super::attributes::attributes;
 use super::control::region;
 use super::node::Place;
+use super::order::free_names;
 use super::scope::Scope;
 use super::{Importer, truth};
 
@@ -19,10 +20,57 @@ impl<'m> Importer<'m> {
         inputs: &[Option<Tensor<'s>>],
         place: Place<'_, 's>,
     ) -> Result<Vec<Tensor<'s>>> {
-        let builder = place.scope.builder();
         if place.opsets.get("").is_some_and(|v| *v < 9) {
-            return Err(Error::unsupported("Scan of operator set version 8"));
+            return self.import_batched_scan(node, inputs, place);
         }
+        self.scan(node, inputs, place)
+    }
+
+    /// Version 8: operands and results have a batch axis in front, over which the scan itself is repeated.
+    fn import_batched_scan<'s>(
+        &self,
+        node: &'m NodeProto,
+        inputs: &[Option<Tensor<'s>>],
+        place: Place<'_, 's>,
+    ) -> Result<Vec<Tensor<'s>>> {
+        let builder = place.scope.builder();
+        let (lengths, operands) = inputs.split_first().ok_or_else(|| Error::invalid("Scan without operands"))?;
+        if lengths.is_some() {
+            return Err(Error::unsupported("Scan of operator set version 8 with sequence_lens"));
+        }
+        let operands: Option<Vec<Tensor<'s>>> = operands.iter().copied().collect();
+        let operands = operands.filter(|o| !o.is_empty());
+        let mut captured = operands.ok_or_else(|| Error::invalid("an operand of Scan is missing"))?;
+        let batch = captured[0].dim(0)?;
+        let region_of_row = builder.region("row of Scan");
+        let scope = Scope::root(&region_of_row);
+        let trip = region_of_row.input("trip", DType::I64, Shape::scalar());
+        let mut rows = Vec::with_capacity(captured.len());
+        for (k, operand) in captured.iter().enumerate() {
+            builder.require_equal(&batch, &operand.dim(0)?, "the batches of Scan's operands")?;
+            let ty = operand.ty()?;
+            rows.push(Some(region_of_row.input(&format!("operand:{k}"), ty.dtype, ty.shape).take(0, trip)));
+        }
+        captured.extend(self.capture(&free_names(region(node, "body")?), &scope, place.scope)?);
+        let results = self.scan(node, &rows, Place { scope: &scope, ..place })?;
+        if results.iter().any(|r| r.is_poisoned()) {
+            return Ok(vec![builder.poison(); node.output.len()]); // the cause is noted already
+        }
+        region_of_row.output("go_on", truth(&region_of_row, true));
+        for (k, result) in results.iter().enumerate() {
+            region_of_row.output(&format!("{k}"), *result);
+        }
+        let trips = builder.size(&batch);
+        builder.loop_(trips, truth(builder, true), &[], region_of_row.finish()?, &captured)
+    }
+
+    fn scan<'s>(
+        &self,
+        node: &'m NodeProto,
+        inputs: &[Option<Tensor<'s>>],
+        place: Place<'_, 's>,
+    ) -> Result<Vec<Tensor<'s>>> {
+        let builder = place.scope.builder();
         let given = attributes(node, place.call, self.file)?;
         let ints = |name: &str| match given.get(name) {
             Some(Attribute::Ints(list)) => list.clone(),
@@ -40,7 +88,8 @@ impl<'m> Importer<'m> {
             states.ok_or_else(|| Error::invalid(format!("num_scan_inputs = {count} for {} operands", all.len())))?;
         let (carried, scanned) = all.split_at(states);
         let flag = |list: &[i64], k: usize| list.get(k).is_some_and(|d| *d != 0);
-        let (axes, directions) = (ints("scan_input_axes"), ints("scan_input_directions"));
+        let (axes, mut directions) = (ints("scan_input_axes"), ints("scan_input_directions"));
+        directions.extend(ints("directions")); // the name in version 8
         // Every scanned operand with its slices along axis 0, in the order in which they are taken.
         let mut lines = Vec::new();
         for (k, tensor) in scanned.iter().enumerate() {

@@ -2,10 +2,10 @@
 
 mod call;
 mod cast;
-mod classical;
 mod convolution;
 mod einsum;
 mod elementwise;
+mod feature;
 mod loss;
 mod normalization;
 mod packed;

@@ -18,9 +18,12 @@ const fn row(
 }
 
 pub(super) static OPS: &[NamedOp] = &[
-    row("Binarizer", &["threshold"], "1 where the elements are above a threshold, 0 elsewhere", |call| {
-        let x = call.input(0)?;
-        Ok(vec![x.gt(call.builder.scalar(x.dtype()?, call.float_or("threshold", 0.0)?)).cast(x.dtype()?)])
+    row("Binarizer", &["threshold"], "1 where x is above the threshold, otherwise 0", |call| {
+        let (x, threshold) = (call.input(0)?, call.float_or("threshold", 0.0)?);
+        let dtype = x.dtype()?;
+        // An integer is above a number exactly when it is above its floor.
+        let above = x.gt(if dtype.is_float() { threshold } else { threshold.floor() });
+        Ok(vec![above.cast(dtype)])
     }),
     row("Scaler", &["offset", "scale"], "(x − offset) · scale, by feature", |call| {
         let x = call.input(0)?.cast(DType::F32);

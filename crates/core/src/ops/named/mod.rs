@@ -10,7 +10,6 @@ mod attention;
 mod attributes;
 mod call;
 mod cast;
-mod classical;
 mod convolution;
 mod determinant;
 mod einsum;
@@ -115,7 +114,6 @@ static GROUPS: &[&[NamedOp]] = &[
     activation::OPS,
     attention::OPS,
     cast::OPS,
-    classical::OPS,
     convolution::OPS,
     determinant::OPS,
     einsum::OPS,

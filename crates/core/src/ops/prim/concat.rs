@@ -57,7 +57,7 @@ impl Primitive for Concat {
     }
 
     fn gradient<'b>(&self, at: &Adjoint<'_, 'b>) -> std::result::Result<OperandGradients<'b>, NoGradient> {
-        Err(NoGradient { primitive: Self::NAME, operands: at.args.len() })
+        crate::graph::gradient::of_concat(self, at)
     }
 
     fn for_each_dim(&self, _: &mut dyn FnMut(&Dim)) {}

@@ -137,7 +137,7 @@ impl Primitive for Scatter {
     }
 
     fn gradient<'b>(&self, at: &Adjoint<'_, 'b>) -> std::result::Result<OperandGradients<'b>, NoGradient> {
-        Err(NoGradient { primitive: Self::NAME, operands: at.args.len() })
+        crate::graph::gradient::of_scatter(self, at)
     }
 
     fn for_each_dim(&self, f: &mut dyn FnMut(&Dim)) {

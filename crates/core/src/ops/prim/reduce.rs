@@ -173,7 +173,7 @@ impl Primitive for Prefix {
     }
 
     fn gradient<'b>(&self, at: &Adjoint<'_, 'b>) -> std::result::Result<OperandGradients<'b>, NoGradient> {
-        Err(NoGradient { primitive: Self::NAME, operands: at.args.len() })
+        crate::graph::gradient::of_prefix(self, at)
     }
 
     fn for_each_dim(&self, _: &mut dyn FnMut(&Dim)) {}

@@ -3,12 +3,16 @@
 //! Every primitive states the gradients by its operands (its row's `gradient`); the rules that need more than a line
 //! stand here. A primitive without a rule refuses with a typed [`NoGradient`].
 
+mod view;
+
 use std::fmt;
+
+pub(crate) use view::of_view;
 
 use super::{Builder, Graph, Tensor, Value};
 use crate::error::{Error, Result};
-use crate::ops::prim::{Combine, Contract, Gather, Monoid, Reduce, Scatter, View};
-use crate::tensor::{DType, Dim, Symbol};
+use crate::ops::prim::{Combine, Concat, Contract, Gather, Monoid, Prefix, Primitive, Reduce, Scatter};
+use crate::tensor::{DType, Dim};
 
 /// The gradients by each operand; `None` where they are zero.
 pub type OperandGradients<'b> = Vec<Option<Tensor<'b>>>;
@@ -101,75 +105,6 @@ pub fn gradients<'b>(output: Tensor<'b>, wrt: &[Tensor<'b>]) -> Result<Vec<Tenso
     wrt.iter().map(of).collect()
 }
 
-/// Elements flow back to where they were read: axes that the map does not mention are summed, the rest is scattered.
-pub(crate) fn of_view<'b>(view: &View, at: &Adjoint<'_, 'b>) -> std::result::Result<OperandGradients<'b>, NoGradient> {
-    let Some(grad) = at.grad(0) else { return Ok(vec![None]) };
-    let mentions = |axis: usize| {
-        let is_axis = |s: &Symbol| *s == Symbol::Axis(axis as u8);
-        view.map.iter().any(|d| d.mentions(is_axis)) || view.guard.iter().any(|g| g.index.mentions(is_axis))
-    };
-    let broadcast: Vec<usize> = (0..view.shape.rank()).filter(|a| !mentions(*a)).collect();
-    let summed = if broadcast.is_empty() { grad } else { grad.reduce(Monoid::Sum, &broadcast) };
-    // The remaining axes are renumbered.
-    let renumber = |dim: &Dim| {
-        dim.substitute(&|s| match s {
-            Symbol::Axis(a) => {
-                let before = broadcast.iter().filter(|b| **b < usize::from(*a)).count();
-                Some(Dim::axis(usize::from(*a) - before))
-            }
-            _ => None,
-        })
-    };
-    let map: Vec<Dim> = view.map.iter().map(renumber).collect();
-    let rank = view.shape.rank() - broadcast.len();
-    let operand = at.args[0].ty_or_scalar().shape;
-    if view.guard.is_empty() && map.len() == rank {
-        // A permutation flows back through its inverse.
-        let mut inverse = vec![None; rank];
-        for (axis, dim) in map.iter().enumerate() {
-            if let Some(Symbol::Axis(a)) = dim.as_symbol() {
-                inverse[usize::from(*a)] = Some(axis);
-            }
-        }
-        let order: Option<Vec<usize>> = map
-            .iter()
-            .map(|d| match d.as_symbol() {
-                Some(Symbol::Axis(a)) => Some(usize::from(*a)),
-                _ => None,
-            })
-            .collect();
-        if let Some(order) = order
-            && inverse.iter().all(Option::is_some)
-        {
-            let turned = summed.permute(&order);
-            if turned.ty_or_scalar().shape == operand {
-                return Ok(vec![Some(turned)]);
-            }
-        }
-    }
-    // Where a guard fails nothing was read: such elements are sent to coordinate 0 as zeros.
-    let builder = grad.builder();
-    let (updates, map) = if view.guard.is_empty() {
-        (summed, map)
-    } else {
-        let shape = summed.ty_or_scalar().shape;
-        let holds = view.guard.iter().map(|g| {
-            let index = builder.index(&renumber(&g.index), &shape);
-            let bound = builder.index(&g.bound, &shape);
-            index.lt(bound).and(index.lt(0i64).not())
-        });
-        let open = holds.reduce(|a, b| a.and(b)).expect("a guarded view has guards");
-        let coordinates: Vec<Tensor<'b>> = map.iter().map(|d| builder.index(d, &shape)).collect();
-        let safe: Vec<Tensor<'b>> = coordinates.iter().map(|c| open.select(*c, 0i64)).collect();
-        let map = (0..safe.len()).map(|k| Dim::from(Symbol::Read(k as u8))).collect();
-        let zeros = builder.scalar(grad.dtype_or_f32(), 0.0).expand(operand);
-        let updates = open.select(summed, 0.0);
-        return Ok(vec![Some(zeros.scatter(Scatter { combine: Combine::Add, map }, updates, &safe))]);
-    };
-    let zeros = builder.scalar(grad.dtype_or_f32(), 0.0).expand(operand);
-    Ok(vec![Some(zeros.scatter(Scatter { combine: Combine::Add, map }, updates, &[]))])
-}
-
 /// Sums spread their gradient; a maximum or minimum sends it to the elements that reach it, in equal shares; a product
 /// multiplies by the product of the others (zeros in the operand give NaN, as the quotient form does).
 pub(crate) fn of_reduce<'b>(
@@ -220,5 +155,50 @@ pub(crate) fn of_gather<'b>(
     let scatter = Scatter { combine: Combine::Add, map: gather.map.clone() };
     let mut grads = vec![None; at.args.len()];
     grads[0] = Some(zeros.scatter(scatter, grad, &at.args[1..]));
+    Ok(grads)
+}
+
+/// Every part gets its slice.
+pub(crate) fn of_concat<'b>(
+    concat: &Concat,
+    at: &Adjoint<'_, 'b>,
+) -> std::result::Result<OperandGradients<'b>, NoGradient> {
+    let Some(grad) = at.grad(0) else { return Ok(vec![None; at.args.len()]) };
+    let mut before = Dim::int(0);
+    let mut grads = Vec::with_capacity(at.args.len());
+    for part in &at.args {
+        let size = part.ty_or_scalar().shape[concat.axis].clone();
+        grads.push(Some(grad.slice(concat.axis, before.clone(), size.clone(), 1)));
+        before = before + size;
+    }
+    Ok(grads)
+}
+
+/// An element counts in all running sums from its place on: the gradient is a running sum from the other end.
+pub(crate) fn of_prefix<'b>(
+    prefix: &Prefix,
+    at: &Adjoint<'_, 'b>,
+) -> std::result::Result<OperandGradients<'b>, NoGradient> {
+    if prefix.monoid != Monoid::Sum {
+        return Err(NoGradient { primitive: Prefix::NAME, operands: at.args.len() });
+    }
+    let from_the_end =
+        |grad: Tensor<'b>| grad.flip(prefix.axis).prefix(Monoid::Sum, prefix.axis, prefix.exclusive).flip(prefix.axis);
+    Ok(vec![at.grad(0).map(from_the_end)])
+}
+
+/// What is added to lets its gradient through, and updates read theirs where they went.
+pub(crate) fn of_scatter<'b>(
+    scatter: &Scatter,
+    at: &Adjoint<'_, 'b>,
+) -> std::result::Result<OperandGradients<'b>, NoGradient> {
+    if scatter.combine != Combine::Add {
+        return Err(NoGradient { primitive: Scatter::NAME, operands: at.args.len() });
+    }
+    let mut grads = vec![None; at.args.len()];
+    if let Some(grad) = at.grad(0) {
+        let gather = Gather { shape: at.args[1].ty_or_scalar().shape, map: scatter.map.clone() };
+        (grads[0], grads[1]) = (Some(grad), Some(grad.gather(gather, &at.args[2..])));
+    }
     Ok(grads)
 }

@@ -163,3 +163,56 @@ fn integer_convolutions_pad_with_the_zero_point() {
     assert_eq!(y[0].dtype(), DType::I32);
     assert_eq!(y[0].to_ints(), [1, 249, 249, 2, 497, 248]);
 }
+
+/// A tensor `[N, C, H, W]` as `[N, H, W, C]`.
+fn channels_last(x: &Literal) -> Literal {
+    let &[n, c, h, w] = x.sizes() else { panic!("four axes") };
+    let places = coordinates(&[n, h, w, c]);
+    let values: Vec<f64> = places.iter().map(|i| x.float(((i[0] * c + i[3]) * h + i[1]) * w + i[2])).collect();
+    Literal::from_f64s(x.dtype(), [n, h, w, c], &values).unwrap()
+}
+
+#[test]
+fn channels_may_come_last() {
+    let (x, w, bias) = (noise(&[2, 4, 5, 3], 1), noise(&[6, 2, 3, 2], 2), noise(&[6], 3));
+    let with = |name: &'static str, x: &Literal| op(name).int("group", 2).ints("pads", &[1, 0, 1, 1]).arg(x.clone());
+    let first = with("Conv", &x).arg(w.clone()).arg(bias.clone()).run().remove(0);
+    let last = with("NhwcConv", &channels_last(&x)).domain("com.microsoft", 1).arg(w.clone()).arg(bias.clone()).run();
+    assert_eq!(last[0].to_f64s(), channels_last(&first).to_f64s());
+    let fused = with("NhwcFusedConv", &channels_last(&x)).domain("com.microsoft", 1).str("activation", "Relu");
+    let fused = fused.arg(w).arg(bias).arg(channels_last(&first)).run();
+    let wanted: Vec<f64> = last[0].to_f64s().iter().map(|y| (2.0 * y).max(0.0)).collect();
+    assert_eq!(fused[0].to_f64s(), wanted);
+    let pool = |name: &'static str, x: &Literal| op(name).ints("kernel_shape", &[2, 2]).arg(x.clone());
+    let first = pool("MaxPool", &x).run().remove(0);
+    let last = pool("NhwcMaxPool", &channels_last(&x)).domain("com.microsoft", 1).run();
+    assert_eq!(last[0].to_f64s(), channels_last(&first).to_f64s());
+}
+
+#[test]
+fn a_causal_convolution_hands_on_its_past() {
+    let (x, w) = (noise(&[1, 2, 6], 1), noise(&[2, 1, 3], 2));
+    let run = |x: Literal, past: Option<Literal>| {
+        let op = op("CausalConvWithState").domain("com.microsoft", 1).int("dilation", 2).arg(x).arg(w.clone()).no_arg();
+        past.map_or(op.clone(), |past| op.arg(past)).outputs(2).run()
+    };
+    let whole = run(x.clone(), None);
+    for channel in 0..2 {
+        for t in 0..6 {
+            let tap = |j: usize| {
+                at(&x, &[0, channel, t + 2 * j as i64 - 4]).unwrap_or(0.0) * w.float(channel as usize * 3 + j)
+            };
+            assert_eq!(at(&whole[0], &[0, channel, t]), Some((0..3).map(tap).sum()));
+        }
+    }
+    // In two halves the result is the same.
+    let half = |from: usize| {
+        let values: Vec<f64> = [from, 6 + from].iter().flat_map(|k| (*k..k + 3).map(|k| x.float(k))).collect();
+        f32s(&[1, 2, 3], &values)
+    };
+    let first = run(half(0), None);
+    let second = run(half(3), Some(first[1].clone()));
+    assert_eq!(second[1].to_f64s(), whole[1].to_f64s());
+    let ends: Vec<f64> = [3, 4, 5, 9, 10, 11].iter().map(|k| whole[0].float(*k)).collect();
+    assert_eq!(second[0].to_f64s(), ends);
+}

@@ -67,3 +67,34 @@ fn packed_weights_are_unpacked_by_block() {
         }
     }
 }
+
+#[test]
+fn slices_of_a_packed_table_are_gathered_before_they_are_unpacked() {
+    let (rows, depth) = (4, 32);
+    for bits in [2, 4, 8] {
+        let (packed, plain) = pack(rows, depth, bits);
+        let per_byte = 8 / bits;
+        let scales: Vec<f64> = (0..rows * 2).map(|k| (k + 1) as f64).collect();
+        let zero: Vec<i64> = (0..rows).map(|n| (n % (1 << bits)) as i64).collect();
+        // Both zero points of a row lie in one byte where they fit.
+        let zeros: Vec<i64> =
+            zero.iter().flat_map(|z| if bits < 8 { vec![z | z << bits] } else { vec![*z; 2] }).collect();
+        let places = [3, 0, -2];
+        let y = op("GatherBlockQuantized")
+            .domain("com.microsoft", 1)
+            .int("bits", bits as i64)
+            .int("block_size", 16)
+            .arg(bytes(&[rows, depth / per_byte], &packed))
+            .arg(Literal::i64s(&places))
+            .arg(f32s(&[rows, 2], &scales))
+            .arg(bytes(&[rows, zeros.len() / rows], &zeros))
+            .run();
+        for (k, place) in places.iter().enumerate() {
+            let n = place.rem_euclid(rows as i64) as usize;
+            for j in 0..depth {
+                let wanted = (plain[n * depth + j] - zero[n]) as f64 * scales[n * 2 + j / 16];
+                assert_eq!(y[0].float(k * depth + j), wanted, "{bits} bits, row {n}, element {j}");
+            }
+        }
+    }
+}

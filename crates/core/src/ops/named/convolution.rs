@@ -1,6 +1,6 @@
 //! Convolutions: contractions over sliding windows.
 
-use super::windows::{Padding, Sliding, Window, slide};
+use super::windows::{Padding, Sliding, Window, channels_first, channels_last, slide};
 use super::{Call, NamedOp, quantization};
 use crate::error::{Error, Result};
 use crate::graph::Tensor;
@@ -49,7 +49,27 @@ pub(super) static OPS: &[NamedOp] = &[
         27,
         &["activation"],
         "a depthwise convolution over the past, whose last elements are a second result",
-        causal_convolution,
+        |call| Ok(causal_convolution(call, call.input(0)?, call.optional(3), 1)?.into()),
+    ),
+    NamedOp::contributed(
+        "CausalConvWithState",
+        &["activation", "channels_last", "dilation", "ndim", "state_window"],
+        "a depthwise convolution over the past, whose last elements are a second result",
+        |call| {
+            for (name, known) in [("ndim", 1), ("state_window", 0)] {
+                let given = call.int_or(name, known)?;
+                if given != known {
+                    return Err(call.unsupported(name, given));
+                }
+            }
+            let (x, past, dilation) = (call.input(0)?, call.optional(3), call.int_or("dilation", 1)?.max(1));
+            if !call.flag("channels_last", false)? {
+                return Ok(causal_convolution(call, x, past, dilation)?.into());
+            }
+            let past = past.map(channels_first).transpose()?;
+            let results = causal_convolution(call, channels_first(x)?, past, dilation)?;
+            results.into_iter().map(channels_last).collect()
+        },
     ),
 ];
 
@@ -205,23 +225,27 @@ pub(super) fn with_bias<'b>(y: Tensor<'b>, bias: Option<Tensor<'b>>) -> Result<T
 
 /// A depthwise convolution in which an element sees itself and those before it; what came before the first element is
 /// `past_state`, or zeros. Results: the convolution, and the past that the next call needs.
-fn causal_convolution<'b>(call: &Call<'_, 'b>) -> Result<Vec<Tensor<'b>>> {
-    let (x, w) = (call.input(0)?, call.input(1)?);
+fn causal_convolution<'b>(
+    call: &Call<'_, 'b>,
+    x: Tensor<'b>,
+    past: Option<Tensor<'b>>,
+    dilation: i64,
+) -> Result<[Tensor<'b>; 2]> {
+    let w = call.input(1)?;
     let (xs, ws) = (x.shape()?, w.shape()?);
     let ([_, _, length], [_, _, size]) = (xs.dims(), ws.dims()) else {
         return Err(Error::invalid(format!("{} of {} with filters {}", call.op.name, x.ty()?, w.ty()?)));
     };
-    let none = vec![Dim::int(0); 3];
-    let before = vec![Dim::int(0), Dim::int(0), size - 1];
-    let padded = match call.optional(3) {
+    let state = (size - 1) * dilation;
+    let padded = match past {
         Some(past) => call.builder.concat(&[past, x], 2),
-        None => x.pad(&before, &none, 0.0),
+        None => x.pad(&[Dim::int(0), Dim::int(0), state.clone()], &vec![Dim::int(0); 3], 0.0),
     };
     let window = Window {
-        input: length + size - 1,
+        input: length + &state,
         size: size.clone(),
         stride: 1,
-        dilation: 1,
+        dilation,
         before: Dim::int(0),
         after: Dim::int(0),
         count: length.clone(),
@@ -241,7 +265,7 @@ fn causal_convolution<'b>(call: &Call<'_, 'b>) -> Result<Vec<Tensor<'b>>> {
         }
         other => return Err(Error::invalid(format!("attribute activation of {} is \"{other}\"", call.op.name))),
     };
-    Ok(vec![y, padded.slice(2, length.clone(), size - 1, 1)])
+    Ok([y, padded.slice(2, length.clone(), state, 1)])
 }
 
 /// One spatial axis of a transposed convolution.

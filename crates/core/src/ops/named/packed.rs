@@ -6,12 +6,20 @@ use crate::graph::Tensor;
 use crate::ops::prim::View;
 use crate::tensor::{DType, Dim, Shape};
 
-pub(super) static OPS: &[NamedOp] = &[NamedOp::contributed(
-    "MatMulNBits",
-    &["K", "N", "accuracy_level", "bits", "block_size", "weight_prepacked"],
-    "the product with a matrix of packed integers, a scale and a zero point for every block along K, plus a bias",
-    |call| Ok(vec![product(call)?]),
-)];
+pub(super) static OPS: &[NamedOp] = &[
+    NamedOp::contributed(
+        "GatherBlockQuantized",
+        &["bits", "block_size", "gather_axis", "quantize_axis"],
+        "slices of a table of integers with a scale and a zero point for every block, as reals",
+        |call| Ok(vec![gather(call)?]),
+    ),
+    NamedOp::contributed(
+        "MatMulNBits",
+        &["K", "N", "accuracy_level", "bits", "block_size", "weight_prepacked"],
+        "the product with a matrix of packed integers, a scale and a zero point for every block along K, plus a bias",
+        |call| Ok(vec![product(call)?]),
+    ),
+];
 
 /// A packed matrix `[N, K]`.
 struct Packed {
@@ -113,4 +121,52 @@ fn times_rows<'b>(a: Tensor<'b>, w: Tensor<'b>) -> Result<Tensor<'b>> {
     let leading = leading.ok_or_else(|| Error::invalid(format!("a product of {ty} with packed weights")))?;
     let places: String = ('a'..='t').take(leading).collect();
     Ok(a.contract(&format!("{places}K,NK->{places}N"), w))
+}
+
+/// Slices of a table whose elements may lie several to a byte along the last axis; scales and zero points are gathered with them.
+fn gather<'b>(call: &Call<'_, 'b>) -> Result<Tensor<'b>> {
+    let (data, indices, scales) = (call.input(0)?, call.input(1)?, call.input(2)?);
+    let (axis, blocked) = (data.axis(call.int_or("gather_axis", 0)?)?, data.axis(call.int_or("quantize_axis", 1)?)?);
+    let (bits, block) = (call.int_or("bits", 4)?, call.int_or("block_size", 128)?);
+    if axis == blocked {
+        return Err(call.unsupported("gather_axis", "the quantised axis"));
+    }
+    let in_bytes = data.dtype()? == DType::U8;
+    if in_bytes && (![1, 2, 4, 8].contains(&bits) || (bits < 8 && blocked + 1 != data.rank()?)) {
+        return Err(call.unsupported("bits", bits));
+    }
+    if block < 0 {
+        return Err(Error::invalid(format!("attribute block_size of {} is {block}", call.op.name)));
+    }
+    let per_byte = if in_bytes { 8 / bits } else { 1 };
+    let taken = data.take(axis, indices);
+    let last = if blocked > axis { blocked + indices.rank()? - 1 } else { blocked };
+    let mut dims = taken.shape()?.dims().to_vec();
+    dims[last] = &dims[last] * per_byte;
+    let shape = Shape::from(dims);
+    // The element that `place` along the blocked axis names, of a tensor whose elements may be packed.
+    let read = |x: Tensor<'b>, place: Dim, per_byte: i64| -> Result<Tensor<'b>> {
+        let mut map: Vec<Dim> = (0..shape.rank()).map(Dim::axis).collect();
+        map[last] = place.floordiv(&Dim::int(per_byte));
+        let seen = x.view(View::new(shape.clone(), map));
+        if per_byte == 1 {
+            return Ok(seen);
+        }
+        let shift = call.builder.index(&(place.modulo(&Dim::int(per_byte)) * bits), &shape).cast(DType::U8);
+        Ok((seen >> shift).and((1i64 << bits) - 1))
+    };
+    let of_block = if block == 0 { Dim::int(0) } else { Dim::axis(last).floordiv(&Dim::int(block)) };
+    let (values, real) = (read(taken, Dim::axis(last), per_byte)?, scales.dtype()?);
+    let values = if values.dtype()?.is_float() {
+        values.cast(real)
+    } else {
+        let integers = values.cast(DType::I32);
+        let centred = match call.optional(3) {
+            Some(zero) => integers - read(zero.take(axis, indices), of_block.clone(), per_byte)?.cast(DType::I32),
+            None if in_bytes => integers - (1i64 << (bits - 1)),
+            None => integers,
+        };
+        centred.cast(real)
+    };
+    Ok(values * read(scales.take(axis, indices), of_block, 1)?)
 }

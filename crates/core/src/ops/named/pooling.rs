@@ -1,6 +1,6 @@
 //! Pools: folds over sliding windows, or over all spatial axes.
 
-use super::windows::{Sliding, Window, kernel_shape, pads, positive, slide};
+use super::windows::{Sliding, Window, channels_first, channels_last, kernel_shape, pads, positive, slide};
 use super::{Attribute, Call, NamedOp};
 use crate::error::{Error, Result};
 use crate::graph::Tensor;
@@ -35,6 +35,17 @@ pub(super) static OPS: &[NamedOp] = &[
         |call| {
             let x = call.input(0)?;
             Ok(vec![x.reduce_keep(Monoid::Max, &spatial_axes(call, x)?)])
+        },
+    ),
+    NamedOp::contributed(
+        "NhwcMaxPool",
+        &["auto_pad", "ceil_mode", "dilations", "kernel_shape", "pads", "strides"],
+        "the largest element of every window, channels last",
+        |call| {
+            let x = channels_first(call.input(0)?)?;
+            let windows = windows_of(call, x)?;
+            let seen = slide(x, &windows, lowest(x.dtype()?))?;
+            Ok(vec![channels_last(seen.reduce(Monoid::Max, &tap_axes(&windows)))?])
         },
     ),
     NamedOp::standard(

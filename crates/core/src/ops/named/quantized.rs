@@ -4,10 +4,12 @@ use super::multi_head::attend_projected;
 use super::pooling::{average_windows, spatial_axes};
 use super::quantization::{along_axis, centred, dynamic_u8, saturated, scalar_if_single};
 use super::softmax::softmax;
+use super::windows::{channels_first, channels_last};
 use super::{Call, NamedOp, convolution, matrix};
 use crate::error::{Error, Result};
 use crate::graph::Tensor;
 use crate::ops::Scalar;
+use crate::ops::prim::Monoid;
 use crate::tensor::DType;
 
 pub(super) static OPS: &[NamedOp] = &[
@@ -16,7 +18,13 @@ pub(super) static OPS: &[NamedOp] = &[
         10,
         &["auto_pad", "dilations", "group", "kernel_shape", "pads", "strides"],
         "a convolution of quantised tensors with a bias in units of both scales",
-        |call| Ok(vec![convolution(call)?]),
+        |call| Ok(vec![convolution(call, false)?]),
+    ),
+    NamedOp::contributed(
+        "QLinearConv",
+        &["auto_pad", "channels_last", "dilations", "group", "kernel_shape", "pads", "strides"],
+        "a convolution of quantised tensors, whose channels may come last",
+        |call| Ok(vec![convolution(call, call.flag("channels_last", false)?)?]),
     ),
     NamedOp::standard("QLinearMatMul", 10, &[], "the product of quantised matrices", |call| Ok(vec![product(call)?])),
     NamedOp::contributed("QLinearAdd", &[], "a sum of quantised tensors", |call| {
@@ -71,6 +79,35 @@ pub(super) static OPS: &[NamedOp] = &[
             Ok(vec![requantised(call, if last { channels_last(y)? } else { y }, 3)?])
         },
     ),
+    NamedOp::contributed(
+        "QLinearReduceMean",
+        &["axes", "keepdims"],
+        "the mean of a quantised tensor over axes",
+        |call| {
+            let x = real(call, 0)?;
+            let axes = reduced_axes(call, x)?;
+            let mean = x.mean(&axes);
+            let mean = if call.flag("keepdims", true)? { mean } else { mean.remove_axes(&axes) };
+            Ok(vec![requantised(call, mean, 3)?])
+        },
+    ),
+    NamedOp::contributed(
+        "ReduceSumInteger",
+        &["axes", "keepdims"],
+        "the sum of 8-bit integers over axes, in i32",
+        |call| {
+            let x = call.input(0)?;
+            let axes = reduced_axes(call, x)?;
+            let sum = x.cast(DType::I32).reduce(Monoid::Sum, &axes);
+            Ok(vec![if call.flag("keepdims", true)? { sum.insert_axes(&axes) } else { sum }])
+        },
+    ),
+    NamedOp::contributed("MulInteger", &[], "the product of 8-bit integers less their zero points, in i32", |call| {
+        Ok(vec![centred(call.input(0)?, call.optional(1))? * centred(call.input(2)?, call.optional(3))?])
+    }),
+    NamedOp::contributed("MatMulInteger16", &[], "the product of matrices of 16-bit integers, in i32", |call| {
+        Ok(vec![centred(call.input(0)?, None)?.matmul(centred(call.input(1)?, None)?)])
+    }),
     NamedOp::contributed("QLinearConcat", &["axis"], "quantised tensors behind one another along an axis", |call| {
         Ok(vec![concat(call)?])
     }),
@@ -145,14 +182,16 @@ fn requantised<'b>(call: &Call<'_, 'b>, y: Tensor<'b>, k: usize) -> Result<Tenso
     saturated(y / scale.cast(DType::F32), zero, dtype)
 }
 
-fn convolution<'b>(call: &Call<'_, 'b>) -> Result<Tensor<'b>> {
+fn convolution<'b>(call: &Call<'_, 'b>, last: bool) -> Result<Tensor<'b>> {
     let (x, w) = (call.input(0)?, call.input(3)?);
+    let x = if last { channels_first(x)? } else { x };
     let rank = x.rank()?;
     let filters_zero = call.optional(5).map(|z| along_axis(z, rank, 0)).transpose()?;
     let sums = convolution::convolve(call, centred(x, call.optional(2))?, centred(w, filters_zero)?)?;
     let sums = convolution::with_bias(sums, call.optional(8))?;
     let scale = scalar_if_single(call.input(1)?)? * along_axis(call.input(4)?, rank, 1)?;
-    requantised(call, sums.cast(DType::F32) * scale.cast(DType::F32), 6)
+    let y = requantised(call, sums.cast(DType::F32) * scale.cast(DType::F32), 6)?;
+    if last { channels_last(y) } else { Ok(y) }
 }
 
 fn product<'b>(call: &Call<'_, 'b>) -> Result<Tensor<'b>> {
@@ -180,6 +219,14 @@ fn quantised_softmax<'b>(call: &Call<'_, 'b>) -> Result<Tensor<'b>> {
     requantised(call, softmax(x, &(axis..last).collect::<Vec<_>>()), 3)
 }
 
+/// The attribute `axes`; all axes where it is left out.
+fn reduced_axes(call: &Call<'_, '_>, x: Tensor<'_>) -> Result<Vec<usize>> {
+    match call.ints("axes")? {
+        Some(axes) => x.axes(axes),
+        None => Ok((0..x.rank()?).collect()),
+    }
+}
+
 fn concat<'b>(call: &Call<'_, 'b>) -> Result<Tensor<'b>> {
     let count = call.inputs.len();
     if count < 5 || count % 3 != 2 {
@@ -203,19 +250,4 @@ fn general_product<'b>(call: &Call<'_, 'b>) -> Result<Tensor<'b>> {
     let scale = scalar_if_single(call.input(1)?)? * scalar_if_single(call.input(4)?)?;
     let y = sums.cast(DType::F32) * (scale.cast(DType::F32) * call.float_or("alpha", 1.0)?);
     if call.optional(7).is_some() { requantised(call, y, 7) } else { Ok(y) }
-}
-
-/// `[N, spatial…, C]` as `[N, C, spatial…]`.
-fn channels_first(x: Tensor<'_>) -> Result<Tensor<'_>> {
-    let rank = x.rank()?;
-    if rank < 2 {
-        return Err(Error::invalid(format!("channels of a tensor {}", x.ty()?)));
-    }
-    Ok(x.permute(&[0, rank - 1].into_iter().chain(1..rank - 1).collect::<Vec<_>>()))
-}
-
-/// `[N, C, spatial…]` as `[N, spatial…, C]`.
-fn channels_last(x: Tensor<'_>) -> Result<Tensor<'_>> {
-    let rank = x.rank()?;
-    Ok(x.permute(&std::iter::once(0).chain(2..rank).chain([1]).collect::<Vec<_>>()))
 }

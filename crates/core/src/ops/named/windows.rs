@@ -162,6 +162,21 @@ pub(super) fn slide<'b>(x: Tensor<'b>, windows: &[Window], fill: Number) -> Resu
     Ok(x.view(View::guarded(dims.into(), map, guard, fill)))
 }
 
+/// `[N, spatial…, C]` as `[N, C, spatial…]`.
+pub(super) fn channels_first(x: Tensor<'_>) -> Result<Tensor<'_>> {
+    let rank = x.rank()?;
+    if rank < 2 {
+        return Err(Error::invalid(format!("channels of a tensor {}", x.ty()?)));
+    }
+    Ok(x.permute(&[0, rank - 1].into_iter().chain(1..rank - 1).collect::<Vec<_>>()))
+}
+
+/// `[N, C, spatial…]` as `[N, spatial…, C]`.
+pub(super) fn channels_last(x: Tensor<'_>) -> Result<Tensor<'_>> {
+    let rank = x.rank()?;
+    Ok(x.permute(&std::iter::once(0).chain(2..rank).chain([1]).collect::<Vec<_>>()))
+}
+
 /// Extents of windows as the attribute `kernel_shape` gives them.
 pub(super) fn kernel_shape(call: &Call<'_, '_>, rank: usize) -> Result<Vec<Dim>> {
     let given = call.ints("kernel_shape")?;

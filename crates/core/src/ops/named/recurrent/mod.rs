@@ -165,10 +165,10 @@ impl<'a, 'b> Layer<'a, 'b> {
         let x = if batch_first { x.permute(&[1, 0, 2]) } else { x };
         let (time, batch, dtype) = (x.dim(0)?, x.dim(1)?, x.dtype()?);
         let (weights, recurrent) = (Weights::of(call, 1, 8)?, Weights::of(call, 2, 10)?);
-        let hidden = recurrent.values.dim(2)?;
-        if let Some(given) = call.int("hidden_size")? {
-            call.builder.require_equal(&hidden, &Dim::int(given), "hidden_size")?;
-        }
+        let hidden = match call.int("hidden_size")?.filter(|n| *n > 0) {
+            Some(given) => Dim::int(given),
+            None => recurrent.values.dim(2)?,
+        };
         let (directions, rows) = (Dim::from(direction.count()), &hidden * gates);
         let weights = weights.shaped(&[&directions, &rows, &x.dim(2)?], "weights")?;
         let recurrent = recurrent.shaped(&[&directions, &rows, &hidden], "recurrence weights")?;

@@ -73,7 +73,9 @@ fn status(kind: Kind) -> u8 {
 fn block(error: &Error, help: Option<&str>) -> String {
     let red = Style::new().bold().fg_color(Some(AnsiColor::Red.into()));
     let bold = Style::new().bold();
-    let mut text = format!("{red}error:{red:#} {}\n", error.message());
+    // A gap is told by its name, which alone would say nothing.
+    let gap = if error.kind() == Kind::Unsupported { "not supported: " } else { "" };
+    let mut text = format!("{red}error:{red:#} {gap}{}\n", error.message());
     let mut line = |label: &str, words: &str| {
         writeln!(text, "  {bold}{label}:{bold:#} {words}").expect("writing to a string succeeds");
     };

@@ -27,16 +27,9 @@ pub struct Feed {
 pub fn assemble(model: &Model, file: Option<&Path>, mut env: Env, seed: u64) -> Outcome<Feed> {
     let ports = &model.signature.inputs;
     let given = match file {
-        Some(path) => read(ports, path)?,
+        Some(path) => read(model, path, &mut env)?,
         None => Tensors::new(),
     };
-    for port in ports {
-        if let (Some(tensor), Some(path)) = (given.get(&port.name), file) {
-            let place =
-                |failure: Failure| failure.at(format!("input \"{}\"", port.name)).at(path.display().to_string());
-            check(port, tensor, &mut env).map_err(place)?;
-        }
-    }
     let mut feed = Feed { tensors: Tensors::new(), random: Vec::new(), assumed: Vec::new() };
     let mut budget = Limits::default().bytes;
     for (stream, port) in ports.iter().enumerate() {
@@ -62,14 +55,20 @@ pub fn assemble(model: &Model, file: Option<&Path>, mut env: Env, seed: u64) -> 
     Ok(feed)
 }
 
-fn read(ports: &[Port], path: &Path) -> Outcome<Tensors> {
+/// Reads inputs from a file; each must be one of the model's, and fit. Free sizes take the values they meet.
+pub fn read(model: &Model, path: &Path, env: &mut Env) -> Outcome<Tensors> {
+    let ports = &model.signature.inputs;
     let expected = |name: &str| ports.iter().find(|p| p.name == name).map(|p| p.dtype);
     let given = read_npz(path, &ReadOptions { expected: &expected, ..ReadOptions::default() })?;
-    if let Some(unknown) = given.keys().find(|name| !ports.iter().any(|p| p.name == **name)) {
-        let names: Vec<&str> = ports.iter().map(|p| p.name.as_str()).collect();
-        let error =
-            Error::invalid(format!("the model has no input called \"{unknown}\"")).at(path.display().to_string());
-        return Err(Failure::with_help(error, format!("the model's inputs are {}", names.join(", "))));
+    for (name, tensor) in &given {
+        let Some(port) = ports.iter().find(|p| p.name == *name) else {
+            let names: Vec<&str> = ports.iter().map(|p| p.name.as_str()).collect();
+            let error = Error::invalid(format!("the model has no input called \"{name}\""));
+            let error = error.at(path.display().to_string());
+            return Err(Failure::with_help(error, format!("the model's inputs are {}", names.join(", "))));
+        };
+        let place = |failure: Failure| failure.at(format!("input \"{name}\"")).at(path.display().to_string());
+        check(port, tensor, env).map_err(place)?;
     }
     Ok(given)
 }

@@ -7,6 +7,7 @@ use fuseline::error::{Error, Kind};
 use fuseline::graph::{Graph, Origin};
 use fuseline::ops::Prim;
 use fuseline::tensor::{Dim, Env};
+use fuseline_frontend::Tensors;
 use fuseline_frontend::onnx::dtype_of_code;
 use fuseline_frontend::onnx::import::{Port, Signature};
 use fuseline_frontend::onnx::schema::{GraphProto, ModelProto};
@@ -15,6 +16,7 @@ use serde_json::{Map, Value, json};
 
 use crate::arguments::Inspect;
 use crate::failure::Outcome;
+use crate::feed;
 use crate::formula::formula;
 use crate::histogram::Histogram;
 use crate::model::{self, Content, Model, type_text};
@@ -24,8 +26,12 @@ use crate::screen::{self, Side, Table, heading};
 /// Inspects a model.
 pub fn inspect(arguments: &Inspect) -> Outcome {
     let model = Model::open(&arguments.model, arguments.dtype)?;
-    let env = model.bind_sizes(&arguments.sizes)?;
-    let (graph, problem) = match model.graph(&env) {
+    let mut env = model.bind_sizes(&arguments.sizes)?;
+    let inputs = match &arguments.inputs {
+        Some(path) => feed::read(&model, path, &mut env)?,
+        None => Tensors::new(),
+    };
+    let (graph, problem) = match model.graph(&inputs, &env) {
         Ok(graph) => (Some(graph), None),
         Err(error) if matches!(error.kind(), Kind::Unsupported | Kind::NeedsValue) => (None, Some(error)),
         Err(error) => return Err(error.into()),

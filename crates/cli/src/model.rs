@@ -112,14 +112,18 @@ impl Model {
         Ok(env)
     }
 
-    /// The graph: for every input where there is one, otherwise for the sizes given, where these are all sizes.
-    pub fn graph(&self, env: &Env) -> Result<Cow<'_, Graph>> {
+    /// The graph: for every input where there is one, otherwise for the inputs given, or for the sizes given, where
+    /// these are all sizes.
+    pub fn graph(&self, inputs: &Tensors, env: &Env) -> Result<Cow<'_, Graph>> {
         let model = match &self.content {
             Content::Gallery(_, graph) | Content::Text(graph) => return Ok(Cow::Borrowed(graph)),
             Content::Onnx(model) => model,
         };
         match model.graph() {
             Ok(graph) => Ok(Cow::Borrowed(graph)),
+            Err(error) if error.kind() == Kind::NeedsValue && !inputs.is_empty() => {
+                model.specialise(inputs, |specialised| Ok(specialised.graph.clone())).map(Cow::Owned)
+            }
             Err(error) if error.kind() == Kind::NeedsValue => {
                 let sizes = self.signature.inputs.iter();
                 let sizes = sizes.map(|port| Some((port.name.clone(), port.shape.as_ref()?.eval(env).ok()?)));

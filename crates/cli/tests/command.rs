@@ -7,7 +7,7 @@ use fuseline::tensor::{DType, Literal};
 use fuseline_frontend::npz::{Compression, ReadOptions, read_npz, write_npz};
 use fuseline_frontend::onnx::Message;
 use fuseline_frontend::onnx::schema::{
-    Dimension, DimensionValue, GraphProto, ModelProto, NodeProto, OperatorSetIdProto, TensorShapeProto,
+    AttributeProto, Dimension, DimensionValue, GraphProto, ModelProto, NodeProto, OperatorSetIdProto, TensorShapeProto,
     TensorTypeProto, TypeProto, TypeValue, ValueInfoProto,
 };
 
@@ -38,29 +38,22 @@ fn json(arguments: &[&str]) -> serde_json::Value {
     serde_json::from_str(&stdout(arguments)).unwrap()
 }
 
-/// `y = a + b` for vectors of a free length.
-fn write_addition(path: &Path, op: &str) {
-    let port = |name: &str| {
-        let dim = Dimension { value: Some(DimensionValue::DimParam("n".into())), ..Default::default() };
-        let shape = Some(TensorShapeProto { dim: vec![dim] });
-        let tensor = TypeValue::TensorType(TensorTypeProto { elem_type: 1, shape });
-        let ty = Some(TypeProto { value: Some(tensor), ..Default::default() });
-        ValueInfoProto { name: name.into(), r#type: ty, ..Default::default() }
-    };
-    let node = NodeProto {
-        input: vec!["a".into(), "b".into()],
-        output: vec!["y".into()],
-        name: "sum".into(),
-        op_type: op.into(),
-        ..Default::default()
-    };
-    let graph = GraphProto {
-        name: "addition".into(),
-        node: vec![node],
-        input: vec![port("a"), port("b")],
-        output: vec![port("y")],
-        ..Default::default()
-    };
+/// Elements of ONNX's type `code` with free sizes.
+fn tensor_type(code: i32, sizes: &[&str]) -> Option<TypeProto> {
+    let dim = |n: &&str| Dimension { value: Some(DimensionValue::DimParam(n.to_string())), ..Default::default() };
+    let shape = Some(TensorShapeProto { dim: sizes.iter().map(dim).collect() });
+    let tensor = TypeValue::TensorType(TensorTypeProto { elem_type: code, shape });
+    Some(TypeProto { value: Some(tensor), ..Default::default() })
+}
+
+/// A vector of f32.
+fn port(name: &str) -> ValueInfoProto {
+    ValueInfoProto { name: name.into(), r#type: tensor_type(1, &["n"]), ..Default::default() }
+}
+
+fn write_model(path: &Path, node: NodeProto, input: Vec<ValueInfoProto>, output: ValueInfoProto) {
+    let graph =
+        GraphProto { name: "graph".into(), node: vec![node], input, output: vec![output], ..Default::default() };
     let model = ModelProto {
         ir_version: 8,
         opset_import: vec![OperatorSetIdProto { domain: String::new(), version: 17 }],
@@ -68,6 +61,18 @@ fn write_addition(path: &Path, op: &str) {
         ..Default::default()
     };
     std::fs::write(path, model.encode_to_vec()).unwrap();
+}
+
+/// `y = op(a, b)` for vectors of a free length.
+fn write_binary(path: &Path, op: &str) {
+    let node = NodeProto {
+        input: vec!["a".into(), "b".into()],
+        output: vec!["y".into()],
+        name: "sum".into(),
+        op_type: op.into(),
+        ..Default::default()
+    };
+    write_model(path, node, vec![port("a"), port("b")], port("y"));
 }
 
 fn write(path: &Path, arrays: &[(&str, &Literal)]) {
@@ -127,7 +132,7 @@ fn a_run_repeats_for_its_seed() {
 fn a_file_of_inputs_gives_a_file_of_outputs() {
     let folder = tempfile::tempdir().unwrap();
     let place = |name: &str| folder.path().join(name);
-    write_addition(&place("add.onnx"), "Add");
+    write_binary(&place("add.onnx"), "Add");
     let (a, b) = (Literal::f32s(&[1.0, 2.0]), Literal::f32s(&[10.0, 20.0]));
     write(&place("x.npz"), &[("b", &b), ("a", &a)]);
     let paths = ["add.onnx", "x.npz", "y.npz"].map(|n| place(n).display().to_string());
@@ -143,6 +148,32 @@ fn a_file_of_inputs_gives_a_file_of_outputs() {
     assert!(text(&done.stderr).contains("input b is random: f32[2], seed 0"), "{}", text(&done.stderr));
     let shown = stdout(&["inspect", &paths[0]]);
     assert!(shown.contains("f32[n]") && shown.contains("opset 17") && shown.contains("Add 1"), "{shown}");
+}
+
+#[test]
+fn values_that_structure_hangs_on_come_from_a_file() {
+    let folder = tempfile::tempdir().unwrap();
+    let place = |name: &str| folder.path().join(name).display().to_string();
+    // The axes of a reduction, which arrive as an input, decide how many axes the result has.
+    let axes = ValueInfoProto { r#type: tensor_type(7, &["count"]), ..port("axes") };
+    let x = ValueInfoProto { r#type: tensor_type(1, &["rows", "columns"]), ..port("x") };
+    let attribute = AttributeProto { name: "keepdims".into(), r#type: 2, i: 0, ..Default::default() };
+    let node = NodeProto {
+        input: vec!["x".into(), "axes".into()],
+        output: vec!["y".into()],
+        op_type: "ReduceSum".into(),
+        attribute: vec![attribute],
+        ..Default::default()
+    };
+    write_model(Path::new(&place("sum.onnx")), node, vec![x, axes], port("y"));
+    let (status, message) = failure(&["inspect", &place("sum.onnx")]);
+    assert!(status == 2 && message.contains("give values of axes with --inputs"), "{message}");
+    let x = Literal::f32s(&[1.0; 6]).reshaped([2, 3]).unwrap();
+    write(Path::new(&place("x.npz")), &[("axes", &Literal::i64s(&[1])), ("x", &x)]);
+    let shown = stdout(&["inspect", &place("sum.onnx"), "--inputs", &place("x.npz")]);
+    assert!(shown.contains("y  f32[2]"), "{shown}");
+    let run = json(&["run", &place("sum.onnx"), "--inputs", &place("x.npz"), "--json"]);
+    assert_eq!(run["outputs"][0]["mean"], 3.0);
 }
 
 #[test]
@@ -165,7 +196,7 @@ fn a_graph_in_text_form_means_the_same() {
 fn inputs_that_do_not_fit_are_refused_with_their_place() {
     let folder = tempfile::tempdir().unwrap();
     let place = |name: &str| folder.path().join(name);
-    write_addition(&place("add.onnx"), "Add");
+    write_binary(&place("add.onnx"), "Add");
     let paths = ["add.onnx", "x.npz"].map(|n| place(n).display().to_string());
     let refused = |arrays: &[(&str, &Literal)]| {
         write(&place("x.npz"), arrays);
@@ -190,7 +221,7 @@ fn inputs_that_do_not_fit_are_refused_with_their_place() {
 fn errors_say_what_where_why_and_what_would_help() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("strange.onnx");
-    write_addition(&path, "NoSuchOperator");
+    write_binary(&path, "NoSuchOperator");
     let path = path.display().to_string();
     // The model is right as far as anyone knows; the gap is ours.
     let (status, message) = failure(&["run", &path]);

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use fuseline::gallery::{self, Entry};
-use fuseline::graph::Graph;
+use fuseline::graph::{Graph, verify};
 use fuseline::reference::{Options, evaluate};
 use fuseline::tensor::{DType, Env, Literal, Symbol};
 
@@ -92,6 +92,7 @@ fn every_entry_runs_in_every_float_type() {
         let wanted = outputs(&exact, &inputs);
         for &dtype in Entry::DTYPES {
             let graph = entry.graph(dtype).unwrap();
+            verify(&graph).unwrap();
             let got = outputs(&graph, &inputs);
             for (name, y) in &got {
                 assert_eq!(y.sizes, wanted[name].sizes, "{} {name}", entry.name);

@@ -261,7 +261,7 @@ fn only_a_float_scalar_by_inputs_that_exist() {
     let message = |output: &str, wrt: &str| differentiate(&graph, output, &[wrt]).unwrap_err().message().to_string();
     assert_eq!(message("nothing", "x"), "no output is called \"nothing\"");
     assert_eq!(message("scalar", "y"), "no input is called \"y\"");
-    assert_eq!(message("vector", "x"), "only a float scalar can be differentiated, \"vector\" is f32[2]");
+    assert_eq!(message("vector", "x"), "only a float scalar can be differentiated, not f32[2]");
 }
 
 fn layer_norm<'b>(x: Tensor<'b>, scale: Tensor<'b>, shift: Tensor<'b>) -> Tensor<'b> {

@@ -84,7 +84,7 @@ pub(super) fn causal<'b>(builder: &'b Builder, queries: &Dim, keys: &Dim, past: 
     builder.index(&(Dim::axis(0) + past - Dim::axis(1)), &shape).ge(0i64)
 }
 
-/// Scores where `seen` holds, −∞ elsewhere.
+/// Scores where `seen` holds, −∞ elsewhere. A query that sees no key becomes NaN in the softmax, as ONNX's formula says.
 pub(super) fn hide<'b>(scores: Tensor<'b>, seen: Tensor<'b>) -> Tensor<'b> {
     seen.select(scores, f64::NEG_INFINITY)
 }

@@ -3,9 +3,9 @@
 use std::collections::BTreeSet;
 
 use fuseline::gallery;
-use fuseline::graph::Graph;
+use fuseline::graph::{Graph, verify};
 use fuseline::ops::Prim;
-use fuseline::reference::{Options, evaluate};
+use fuseline::reference::{Limits, Options, evaluate};
 use fuseline::tensor::DType;
 use fuseline_tests::generate::cases;
 use fuseline_tests::round_trip;
@@ -29,8 +29,70 @@ proptest! {
     }
 }
 
+/// One slip of the pen.
+#[derive(Clone, Debug)]
+enum Slip {
+    /// a character in the place of some others
+    Character { at: usize, length: usize, character: char },
+    /// a number in the place of another
+    Number { at: usize, number: u64 },
+}
+
+fn slips() -> impl Strategy<Value = Vec<Slip>> {
+    let characters = prop::sample::select("0123456789abinx$@%.,:=+-*/<>!?\"'[](){} \n#é".chars().collect::<Vec<_>>());
+    let numbers = prop::sample::select(vec![0, 1, 2, 3, 7, 64, 255, 70_000, i64::MAX as u64, u64::MAX]);
+    let slip = prop_oneof![
+        (0usize..1 << 16, 0usize..6, characters).prop_map(|(at, length, character)| Slip::Character {
+            at,
+            length,
+            character
+        }),
+        (0usize..1 << 16, numbers).prop_map(|(at, number)| Slip::Number { at, number }),
+    ];
+    prop::collection::vec(slip, 1..4)
+}
+
+/// The text with some mistakes.
+fn misspelt(text: &str, slips: &[Slip]) -> String {
+    let mut characters: Vec<char> = text.chars().collect();
+    for slip in slips {
+        let is_digit = |k: &usize| characters.get(*k).is_some_and(char::is_ascii_digit);
+        let (range, new) = match slip {
+            Slip::Character { at, length, character } => {
+                let at = at % characters.len();
+                (at..(at + length).min(characters.len()), character.to_string())
+            }
+            Slip::Number { at, number } => {
+                let first = |k: &usize| is_digit(k) && !k.checked_sub(1).is_some_and(|before| is_digit(&before));
+                let starts: Vec<usize> = (0..characters.len()).filter(first).collect();
+                let Some(start) = starts.get(at % starts.len().max(1)) else { continue };
+                (*start..(*start..).find(|k| !is_digit(k)).unwrap_or(*start), number.to_string())
+            }
+        };
+        characters.splice(range, new.chars());
+    }
+    characters.into_iter().collect()
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+
+    /// A text with mistakes is an error or another graph; whatever it is, nothing panics and nothing eats all memory.
+    #[test]
+    fn no_text_makes_anything_panic(case in cases(), slips in slips()) {
+        let text = misspelt(&case.graph.to_string(), &slips);
+        let Ok(graph) = Graph::parse(&text) else { return Ok(()) };
+        if verify(&graph).is_err() {
+            return Ok(());
+        }
+        round_trip::check(&graph).map_err(|e| TestCaseError::fail(e.to_string()))?;
+        let limits = Limits { trips: 1000, bytes: 64 << 20 };
+        let _ = evaluate(&graph, &case.inputs, &Options { limits, ..Options::default() });
+    }
+}
+
 #[test]
-fn so_do_the_graphs_of_the_gallery() {
+fn the_graphs_of_the_gallery_do_so_too() {
     for entry in gallery::all() {
         for dtype in [DType::F32, DType::F16] {
             let graph = entry.graph(dtype).unwrap();

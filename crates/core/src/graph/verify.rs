@@ -10,9 +10,9 @@
 //! 6. Constants of expressions and fill values are numbers of their type.
 //! 7. Coordinates (`i0`) and elements of index operands (`@0`) occur in index maps and in guarded expressions only, never
 //!    in sizes.
-//! 8. Every size symbol has one binder, which precedes its uses. A name is bound by the first input that has it as a size,
-//!    and so is a value symbol of a region's input; other value symbols by a `bind`, a host operation, or the first
-//!    `if` or `loop` that has it as a size of a result.
+//! 8. Every size symbol has one binder, which precedes its uses. A name is bound by an input that has it as a size, before
+//!    anything runs, and so is a value symbol of a region's input; other value symbols by a `bind`, a host operation, or
+//!    the first `if` or `loop` that has it as a size of a result.
 //! 9. Constraints mention bound symbols only.
 //! 10. Regions keep this list, given the symbols bound around them; what they bind is not bound outside.
 
@@ -154,12 +154,10 @@ fn for_each_size(node: &Node, f: &mut dyn FnMut(&Dim)) {
 
 fn check_symbols(graph: &Graph, outer: &FxHashSet<Symbol>) -> Result<()> {
     let mut bound = outer.clone();
-    // A size of an input such as 2*n may stand before the input that binds n.
-    let mut of_inputs = outer.clone();
     let sizes = graph.inputs.iter().flat_map(|v| graph.ty(*v).shape.dims());
-    of_inputs.extend(sizes.filter_map(Dim::as_symbol).cloned());
+    bound.extend(sizes.filter_map(Dim::as_symbol).cloned());
     for (id, node) in graph.nodes.iter().enumerate() {
-        check_node_symbols(node, &of_inputs, &mut bound).at(|| graph.describe(id))?;
+        check_node_symbols(node, &mut bound).at(|| graph.describe(id))?;
     }
     for constraint in &graph.constraints {
         let place = || format!("constraint ({})", constraint.why);
@@ -168,13 +166,9 @@ fn check_symbols(graph: &Graph, outer: &FxHashSet<Symbol>) -> Result<()> {
     Ok(())
 }
 
-fn check_node_symbols(node: &Node, of_inputs: &FxHashSet<Symbol>, bound: &mut FxHashSet<Symbol>) -> Result<()> {
+fn check_node_symbols(node: &Node, bound: &mut FxHashSet<Symbol>) -> Result<()> {
     let result_sizes = || node.types.iter().flat_map(|ty| ty.shape.dims());
     match &node.prim {
-        Prim::Input(_) => {
-            bound.extend(result_sizes().filter_map(Dim::as_symbol).cloned());
-            return result_sizes().try_for_each(|dim| check_bound(dim, of_inputs));
-        }
         Prim::Bind(row) => bind(row.symbol, bound)?,
         Prim::Host(row) => row.kind.binds().map_or(Ok(()), |symbol| bind(symbol, bound))?,
         Prim::If(row) => {
@@ -318,10 +312,7 @@ mod tests {
     #[test]
     fn symbols_are_bound_once_and_before_their_uses() {
         refuses(&parsed("graph g() { %0 = sizes [n] : i64[1] return }"), "nothing before this binds n");
-        refuses(
-            &parsed("graph g() { %0 = sizes [n] : i64[1] %1 = input x : f32[n] return }"),
-            "nothing before this binds n",
-        );
+        verify(&parsed("graph g() { %0 = sizes [n] : i64[1] %1 = input x : f32[n] return }")).unwrap();
         refuses(&parsed("graph g(x: f32[2*n]) { return }"), "nothing before this binds n");
         verify(&parsed("graph g(x: f32[2*n], y: f32[n]) { return }")).unwrap();
         let bind = "graph g(x: i64[]) { %1 = bind $0 = x : i64[] %2 = map() i0 : i64[$0] return }";

@@ -23,10 +23,10 @@ pub(crate) fn eval_contract(spec: &Contract, a: &Buffer, b: &Buffer, run: &mut R
     run.reserve(loops.out_sizes.iter().product())?;
     let dtype = a.dtype();
     if dtype.is_float() {
-        let (a, b) = (Operand::new(a, Buffer::to_floats, 0.0)?, Operand::new(b, Buffer::to_floats, 0.0)?);
+        let (a, b) = (Operand::new(a, Buffer::to_floats, 0.0, run)?, Operand::new(b, Buffer::to_floats, 0.0, run)?);
         Ok(Buffer::floats(dtype, loops.out_sizes.clone(), loops.contract(spec, &a, &b)?))
     } else {
-        let (a, b) = (Operand::new(a, Buffer::to_ints, 0)?, Operand::new(b, Buffer::to_ints, 0)?);
+        let (a, b) = (Operand::new(a, Buffer::to_ints, 0, run)?, Operand::new(b, Buffer::to_ints, 0, run)?);
         let wrapped = |accumulator: DType, x: i64| dtype.wrap(accumulator.wrap(i128::from(x))) as i64;
         let sums = loops.contract(spec, &a, &b)?;
         let values = sums.into_iter().map(|x| wrapped(spec.accumulator, x)).collect();
@@ -184,7 +184,7 @@ impl Tables {
 }
 
 impl<'a, T: Lane> Operand<'a, T> {
-    fn new(x: &'a Buffer, read: fn(&Buffer) -> Cow<'_, [T]>, zero: T) -> Result<Operand<'a, T>> {
+    fn new(x: &'a Buffer, read: fn(&Buffer) -> Cow<'_, [T]>, zero: T, run: &Run<'_>) -> Result<Operand<'a, T>> {
         if let Some((base, positions, fill)) = x.as_view()
             && let Some((offset, parts, guards)) = as_sums(positions)
             && (guards.is_empty() || fill.to_f64() == 0.0)
@@ -193,7 +193,7 @@ impl<'a, T: Lane> Operand<'a, T> {
         }
         let parts = row_major(x.sizes()).into_iter().map(|s| Part::Stride(s as i64)).collect();
         let values = match x.as_view() {
-            Some(_) => Cow::Owned(read(&x.dense()?).into_owned()),
+            Some(_) => Cow::Owned(read(&run.dense(x)?).into_owned()),
             None => read(x),
         };
         Ok(Operand { values, offset: 0, parts, guards: Vec::new(), fill: zero })

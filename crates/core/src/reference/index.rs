@@ -68,7 +68,7 @@ fn for_each_target(
 pub(crate) fn eval_gather(map: &[Dim], sizes: Vec<usize>, args: &[Buffer], run: &mut Run<'_>) -> Result<Buffer> {
     let count = sizes.iter().product();
     run.reserve(count)?;
-    let data = args[0].dense()?;
+    let data = run.dense(&args[0])?;
     if data.dtype().is_float() {
         // Weights are not converted as a whole: a few rows of a large table are read.
         let mut positions = vec![0; count];
@@ -88,7 +88,7 @@ pub(crate) fn eval_gather(map: &[Dim], sizes: Vec<usize>, args: &[Buffer], run: 
 
 /// `data[map(i)] ∘= updates[i]`; operands: the data, the updates, then the index operands.
 pub(crate) fn eval_scatter(combine: Combine, map: &[Dim], args: &[Buffer], run: &mut Run<'_>) -> Result<Buffer> {
-    let (data, updates) = (args[0].dense()?, args[1].dense()?);
+    let (data, updates) = (run.dense(&args[0])?, run.dense(&args[1])?);
     run.reserve(data.count())?;
     let (dtype, sizes) = (data.dtype(), data.sizes().to_vec());
     let op = match combine {

@@ -20,6 +20,9 @@ pub enum IndexFn {
     General(Dim),
 }
 
+/// Axes up to this length get tables; along longer ones an index that is no multiple is evaluated as written.
+const LONGEST_TABLE: usize = 1 << 24;
+
 /// What one axis contributes to a sum.
 #[derive(Clone, Debug)]
 pub enum Part {
@@ -37,6 +40,20 @@ impl Part {
             Part::Table(table) => table[i],
         }
     }
+
+    /// The smallest and the largest contribution over `0..size`.
+    fn range(&self, size: usize) -> (i128, i128) {
+        match self {
+            Part::Stride(stride) => {
+                let last = i128::from(*stride) * size.saturating_sub(1) as i128;
+                (last.min(0), last.max(0))
+            }
+            Part::Table(table) => {
+                let (low, high) = (table.iter().min(), table.iter().max());
+                (low.map_or(0, |n| i128::from(*n)), high.map_or(0, |n| i128::from(*n)))
+            }
+        }
+    }
 }
 
 impl IndexFn {
@@ -45,6 +62,10 @@ impl IndexFn {
         let extents: Vec<Dim> = sizes.iter().map(|n| Dim::from(*n)).collect();
         let dim = env.apply(dim).simplify(&crate::tensor::Ranges::of(&extents));
         let Some((parts, rest)) = dim.separate(sizes.len()) else { return Ok(IndexFn::General(dim)) };
+        let has_table = |(axis, part): (usize, &Dim)| part.as_stride(axis).is_none() && sizes[axis] > LONGEST_TABLE;
+        if parts.iter().enumerate().any(has_table) {
+            return Ok(IndexFn::General(dim));
+        }
         let part = |(axis, part): (usize, &Dim)| match part.as_stride(axis) {
             Some(stride) => Ok(Part::Stride(stride)),
             None => {
@@ -53,7 +74,23 @@ impl IndexFn {
             }
         };
         let parts: Result<Vec<Part>> = parts.iter().enumerate().map(part).collect();
-        Ok(IndexFn::Sum { offset: rest.eval(&Env::new())?, parts: parts? })
+        let sum = IndexFn::Sum { offset: rest.eval(&Env::new())?, parts: parts? };
+        // Sums are computed without checks, which needs room for every sum on the way.
+        Ok(if sum.reach(sizes) <= i128::from(i64::MAX) { sum } else { IndexFn::General(dim) })
+    }
+
+    /// The smallest and the largest value over a domain that is not empty, where it is a sum.
+    fn range(&self, sizes: &[usize]) -> Option<(i128, i128)> {
+        let IndexFn::Sum { offset, parts } = self else { return None };
+        let ranges = parts.iter().zip(sizes).map(|(part, size)| part.range(*size));
+        Some(ranges.fold((i128::from(*offset), i128::from(*offset)), |(a, b), (low, high)| (a + low, b + high)))
+    }
+
+    /// A bound of the magnitude of every partial sum.
+    fn reach(&self, sizes: &[usize]) -> i128 {
+        let IndexFn::Sum { offset, parts } = self else { return 0 };
+        let ranges = parts.iter().zip(sizes).map(|(part, size)| part.range(*size));
+        i128::from(*offset).abs() + ranges.map(|(low, high)| low.abs().max(high.abs())).sum::<i128>()
     }
 
     /// The value at coordinates `i`.
@@ -96,6 +133,7 @@ impl Positions {
             let parts = vec![Part::Stride(0); sizes.len()];
             return Ok(Positions { index: IndexFn::Sum { offset: 0, parts }, guards: Vec::new(), sizes });
         }
+        check_coordinates(view, operand, &sizes, env)?;
         let flat: Dim = view.map.iter().zip(row_major(operand)).map(|(i, stride)| i * stride as i64).sum();
         let guard = |g: &crate::ops::prim::Guard| Ok((IndexFn::new(&g.index, &sizes, env)?, g.bound.eval(env)?));
         let guards: Result<Vec<_>> = view.guard.iter().map(guard).collect();
@@ -173,6 +211,23 @@ impl Positions {
         let inside = usize::try_from(position).ok().filter(|p| *p < limit);
         inside.map(Some).ok_or_else(|| outside(i, position, limit))
     }
+}
+
+/// Refuses a view that leads outside of its operand. Where there are guards, or an index is no sum, the positions that are
+/// really read are looked at one by one instead.
+fn check_coordinates(view: &View, operand: &[usize], sizes: &[usize], env: &Env) -> Result<()> {
+    if !view.guard.is_empty() {
+        return Ok(());
+    }
+    for (axis, (index, size)) in view.map.iter().zip(operand).enumerate() {
+        if let Some((low, high)) = IndexFn::new(index, sizes, env)?.range(sizes)
+            && (low < 0 || high >= *size as i128)
+        {
+            let place = format!("coordinates {low} to {high} of axis {axis}, which has the size {size}");
+            return Err(Error::invalid(format!("a view reads {place}")));
+        }
+    }
+    Ok(())
 }
 
 /// Index and guards along one row.

@@ -6,7 +6,7 @@ use rustc_hash::FxHashMap;
 
 use super::Buffer;
 use crate::error::{Context, Error, Result};
-use crate::graph::{Constraint, Graph};
+use crate::graph::{Constraint, Graph, Node};
 use crate::ops::Prim;
 use crate::tensor::{Env, Literal, Shape, Symbol, TensorType};
 
@@ -94,7 +94,7 @@ impl Run<'_> {
         self.env.bind(symbol, value);
     }
 
-    /// The numbers of a shape; refuses results that are over the memory limit before anything is allocated.
+    /// The numbers of a shape.
     pub(crate) fn sizes(&self, shape: &Shape) -> Result<Vec<usize>> {
         shape.eval(&self.env)
     }
@@ -107,6 +107,29 @@ impl Run<'_> {
             return Err(Error::limit(format!("values of {wanted} bytes at one time (the limit is {limit} bytes)")));
         }
         Ok(())
+    }
+
+    /// Refuses results that would exceed the memory limit, as far as their sizes are known before they are computed.
+    /// Views take no memory until somebody needs their elements in a row.
+    fn reserve_results(&self, node: &Node) -> Result<()> {
+        if matches!(node.prim(), Prim::View(_) | Prim::Input(_) | Prim::Const(_)) {
+            return Ok(());
+        }
+        let free = |s: &Symbol| self.env.get(s).is_none();
+        let known = node.types().iter().filter(|ty| !ty.shape.dims().iter().any(|d| d.mentions(free)));
+        let mut count = 0usize;
+        for ty in known {
+            count = count.saturating_add(self.sizes(&ty.shape)?.iter().product());
+        }
+        self.reserve(count)
+    }
+
+    /// The tensor with its elements in a row, if there is memory for them.
+    pub(crate) fn dense(&self, buffer: &Buffer) -> Result<Buffer> {
+        if buffer.as_view().is_some() {
+            self.reserve(buffer.count())?;
+        }
+        buffer.dense()
     }
 
     /// Counts a trip of a loop against the limit.
@@ -149,8 +172,9 @@ impl Run<'_> {
             let mut args: Vec<Buffer> = node.args().iter().map(|a| values[a.node()][a.port()].clone()).collect();
             let place = || graph.describe(id);
             if !node.prim().reads_views() {
-                args = args.iter().map(Buffer::dense).collect::<Result<_>>().at(place)?;
+                args = args.iter().map(|a| self.dense(a)).collect::<Result<_>>().at(place)?;
             }
+            self.reserve_results(node).at(place)?;
             let mut results = node.prim().eval(&args, self).at(place)?;
             if self.options.reading == Reading::Rounded {
                 results = results.iter().map(Buffer::rounded).collect::<Result<_>>().at(place)?;
@@ -169,7 +193,10 @@ impl Run<'_> {
                 }
             }
         }
-        let outputs = graph.outputs().iter().map(|o| values[o.value.node()][o.value.port()].dense());
+        let outputs = graph.outputs().iter().map(|o| {
+            let value = &values[o.value.node()][o.value.port()];
+            self.dense(value).at(|| graph.describe(o.value.node()))
+        });
         let outputs: Result<Vec<Buffer>> = outputs.collect();
         let released: u64 = values.iter().flatten().map(|r| r.owned_bytes() as u64).sum();
         self.live = self.live.saturating_sub(released);

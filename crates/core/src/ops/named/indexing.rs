@@ -137,12 +137,17 @@ impl<'b> Coordinates<'b> {
     /// The coordinates of the axes of `data` from `first` on.
     pub fn of(data: Tensor<'b>, indices: Tensor<'b>, first: usize) -> Result<Coordinates<'b>> {
         let mut places = indices.shape()?.dims().to_vec();
-        let count = places.pop().and_then(|n| n.as_int());
+        let count = places.pop().ok_or_else(|| Error::invalid("indices that are a scalar"))?;
         let last = places.len();
-        let count = count.and_then(|n| usize::try_from(n).ok()).filter(|n| data.rank().is_ok_and(|r| first + n <= r));
-        let count = count.ok_or_else(|| {
-            Error::invalid(format!("indices whose last axis names no axes of the data: {:?}", indices.ty()))
-        })?;
+        // The rank of the result hangs on it.
+        let Some(count) = count.as_int() else {
+            return Err(Error::unsupported(format!("indices with {count} coordinates each, a number not known yet")));
+        };
+        let fits = |n: &usize| data.rank().is_ok_and(|r| first + n <= r);
+        let count = usize::try_from(count)
+            .ok()
+            .filter(fits)
+            .ok_or_else(|| Error::invalid(format!("indices with {count} coordinates each into {:?}", data.ty())))?;
         let indices = indices.cast(DType::I64);
         let part = |k: usize| Ok(indices.element(last, k).wrap_index(&data.dim(first + k)?));
         let parts = (0..count).map(part).collect::<Result<Vec<_>>>()?;

@@ -14,7 +14,7 @@ use crate::tensor::{DType, Dim, Shape};
 pub(super) enum Scale<'b> {
     /// a fraction
     Exact(Ratio),
-    /// an f32 scalar that only the run knows
+    /// a float scalar that only the run knows
     Float(Tensor<'b>),
 }
 
@@ -22,7 +22,7 @@ impl<'b> Scale<'b> {
     fn tensor(&self, builder: &'b Builder) -> Tensor<'b> {
         match self {
             Scale::Exact(ratio) => float(builder, &ratio.over) / float(builder, &ratio.under),
-            Scale::Float(scale) => *scale,
+            Scale::Float(scale) => scale.cast(DType::F64),
         }
     }
 }
@@ -75,7 +75,7 @@ pub(super) enum Filter {
 pub(super) enum Coordinates<'b> {
     /// a fraction over axis 0
     Exact(Ratio),
-    /// a vector of f32, and whether places outside of the operand are extrapolated
+    /// a vector of f64 (rounding must not move a place to the other side of an element), and whether places outside of the operand are extrapolated
     Float { places: Tensor<'b>, extrapolates: bool },
 }
 
@@ -88,7 +88,7 @@ enum Places<'b> {
 }
 
 fn float<'b>(builder: &'b Builder, dim: &Dim) -> Tensor<'b> {
-    builder.size(dim).cast(DType::F32)
+    builder.size(dim).cast(DType::F64)
 }
 
 impl<'b> Coordinates<'b> {
@@ -106,7 +106,7 @@ impl<'b> Coordinates<'b> {
         if let (Scale::Exact(scale), Some(width), None) = (&way.scale, &way.width, region) {
             return Ok(Coordinates::Exact(exact(way, scale, width, mode)));
         }
-        let i = builder.coordinate(0, &way.shape()).cast(DType::F32);
+        let i = builder.coordinate(0, &way.shape()).cast(DType::F64);
         let (from, to, scale) = (float(builder, &way.from), float(builder, &way.to), way.scale.tensor(builder));
         let width = match &way.width {
             Some(width) => float(builder, &width.over) / float(builder, &width.under),
@@ -293,7 +293,7 @@ fn stretch_smoothly<'b>(
             (Ratio { over: &scale.under * reach, under: up }.ceil(), shrink)
         }
         Scale::Float(scale) => {
-            let shrink = scale.min(1.0);
+            let shrink = scale.cast(DType::F64).min(1.0);
             (b.bind((shrink.recip() * reach as f64).ceil())?, shrink)
         }
     };

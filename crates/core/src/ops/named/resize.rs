@@ -108,10 +108,12 @@ fn stretch_by<'b>(
     let scales: Vec<Scale<'b>> = match call.builder.constant_of(scales) {
         Some(literal) => literal.to_f64s().into_iter().map(float_scale).collect::<Result<_>>()?,
         None => {
-            let count = scales.shape()?.count().as_int().filter(|n| *n == axes.len() as i64);
-            let count = count.ok_or_else(|| Error::invalid(format!("Resize with scales {:?}", scales.ty())))?;
+            if scales.rank()? != 1 {
+                return Err(Error::invalid(format!("{} with scales {}", call.op.name, scales.ty()?)));
+            }
+            call.builder.require_equal(&scales.dim(0)?, &axes.len().into(), "Resize takes a scale for each axis")?;
             let scales = scales.cast(DType::F32);
-            (0..count).map(|k| Scale::Float(scales.element(0, k))).collect()
+            (0..axes.len()).map(|k| Scale::Float(scales.element(0, k))).collect()
         }
     };
     scale_axes(call, x, scales, axes, filter)
@@ -150,12 +152,12 @@ fn stretch_to<'b>(
     axes: &[usize],
     filter: Filter,
 ) -> Result<Vec<Tensor<'b>>> {
-    let dims = call.builder.dims_of(sizes, "the sizes")?;
-    if dims.len() != axes.len() || dims.is_empty() {
-        return Err(Error::invalid(format!("Resize with {} sizes for {} axes", dims.len(), axes.len())));
+    let sizes = call.builder.dims_of(sizes, "the sizes")?;
+    if sizes.len() != axes.len() {
+        return Err(Error::invalid(format!("Resize with {} sizes for {} axes", sizes.len(), axes.len())));
     }
     let mut stretches = Vec::with_capacity(axes.len());
-    for (to, axis) in dims.into_iter().zip(axes) {
+    for (to, axis) in sizes.into_iter().zip(axes) {
         let from = x.dim(*axis)?;
         let width = Some(Ratio { over: to.clone(), under: Dim::int(1) });
         let scale = Scale::Exact(Ratio::new(to.clone(), from.clone()));
@@ -167,41 +169,40 @@ fn stretch_to<'b>(
         "not_smaller" => false,
         other => return Err(Error::invalid(format!("Resize with keep_aspect_ratio_policy {other}"))),
     };
-    let Some(chosen) = extreme_ratio(&stretches, smaller) else {
-        let message = "keep_aspect_ratio_policy of Resize where it is not known which axis stretches most";
-        return Err(match call.builder.constant_of(sizes) {
-            Some(_) => Error::unsupported(message),
-            None => call.builder.needs_value(sizes, message),
-        });
-    };
+    let one = one_ratio(call, &stretches, smaller)?;
     for stretch in &mut stretches {
-        let width = Ratio { over: &stretch.from * &chosen.over, under: chosen.under.clone() };
-        stretch.to = width.plus_half().floor();
-        stretch.width = Some(width);
-        stretch.scale = Scale::Exact(chosen.clone());
+        (stretch.to, stretch.width) = match &one {
+            Scale::Exact(ratio) => {
+                let width = Ratio { over: &stretch.from * &ratio.over, under: ratio.under.clone() };
+                (width.plus_half().floor(), Some(width))
+            }
+            Scale::Float(scale) => (call.builder.bind((*scale * &stretch.from + 0.5).floor())?, None),
+        };
+        stretch.scale = one.clone();
     }
     apply(call, x, stretches, filter)
 }
 
-/// The smallest or largest of the ratios, if they can be told apart.
-fn extreme_ratio(stretches: &[Stretch<'_>], smallest: bool) -> Option<Ratio> {
-    let ratios = stretches.iter().map(|s| Ratio::new(s.to.clone(), s.from.clone()));
-    let mut chosen: Option<Ratio> = None;
-    for ratio in ratios {
-        let Some(old) = &chosen else {
-            chosen = Some(ratio);
-            continue;
-        };
-        let more = &ratio.over * &old.under - &old.over * &ratio.under;
-        let (grows, shrinks) = (more.is_nonnegative(), (-&more).is_nonnegative());
-        if !grows && !shrinks {
-            return None;
+/// The smallest or largest of the ratios, for all axes.
+fn one_ratio<'b>(call: &Call<'_, 'b>, stretches: &[Stretch<'b>], smallest: bool) -> Result<Scale<'b>> {
+    let ratios: Vec<Ratio> = stretches.iter().map(|s| Ratio::new(s.to.clone(), s.from.clone())).collect();
+    let first = ratios.first().ok_or_else(|| Error::invalid("Resize of no axes"))?;
+    let chosen = ratios.iter().try_fold(first, |old, new| {
+        let more = &new.over * &old.under - &old.over * &new.under;
+        match (more.is_nonnegative(), (-more).is_nonnegative()) {
+            (true, _) => Some(if smallest { old } else { new }),
+            (_, true) => Some(if smallest { new } else { old }),
+            _ => None,
         }
-        if if smallest { !grows } else { !shrinks } {
-            chosen = Some(ratio);
-        }
+    });
+    if let Some(ratio) = chosen {
+        return Ok(Scale::Exact(ratio.clone()));
     }
-    chosen
+    // Which one it is depends on sizes that are not known yet.
+    let float = |dim: &Dim| call.builder.size(dim).cast(DType::F64);
+    let scales = ratios.iter().map(|r| float(&r.over) / float(&r.under));
+    let scale = scales.reduce(|a, b| if smallest { a.min(b) } else { a.max(b) });
+    scale.map(Scale::Float).ok_or_else(|| Error::bug("no ratios"))
 }
 
 /// Interpolates along every axis that changes.
@@ -214,7 +215,7 @@ fn apply<'b>(
     let old = call.op.name == "Upsample" || call.opset < 11;
     let mode = if old { "asymmetric" } else { call.str_or("coordinate_transformation_mode", "half_pixel")? };
     let region = match mode {
-        "tf_crop_and_resize" => Some(call.input(1)?.cast(DType::F32)),
+        "tf_crop_and_resize" => Some(call.input(1)?.cast(DType::F64)),
         _ => None,
     };
     let (antialias, exclude_outside) =

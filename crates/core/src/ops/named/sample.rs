@@ -146,21 +146,11 @@ impl<'b> GridAxis<'b> {
 
     /// Places near enough to the image to be integers; those far outside are moved to where they read the same.
     fn bounded(&self, places: Tensor<'b>) -> Tensor<'b> {
-        let last = &self.size - 1;
         match self.padding {
             // Further out than any filter reaches.
-            Padding::Zeros => places.max(-4.0).min(&(&self.size + 4)),
-            Padding::Border => {
-                let clamped = places.max(0.0).min(&last);
-                if self.aligned {
-                    return clamped;
-                }
-                // Half an element beyond the ends still belongs to the image.
-                let beyond = places.lt(-0.5).or((places + 0.5).gt(&self.size));
-                beyond.select(clamped, places)
-            }
+            Padding::Zeros | Padding::Border => places.max(-4.0).min(&(&self.size + 4)),
             Padding::Reflection => {
-                let (start, span) = if self.aligned { (0.0, last) } else { (-0.5, self.size.clone()) };
+                let (start, span) = if self.aligned { (0.0, &self.size - 1) } else { (-0.5, self.size.clone()) };
                 let period = (&span * 2).max_with(&Dim::int(1));
                 let distance = (places - start).modulo(&period);
                 let mirrored = -distance + &(span * 2);
@@ -195,15 +185,18 @@ fn affine_grid<'b>(call: &Call<'_, 'b>) -> Result<Vec<Tensor<'b>>> {
     let size = call.dims(1, "the size")?;
     let axes = size.len().checked_sub(2).filter(|n| *n > 0);
     let axes = axes.ok_or_else(|| Error::invalid(format!("AffineGrid of {} sizes", size.len())))?;
-    let fits = theta.rank()? == 3 && theta.dim(1)?.is(axes as i64) && theta.dim(2)?.is(axes as i64 + 1);
-    if !fits {
-        return Err(Error::invalid(format!("AffineGrid with transformations {} of {axes} axes", theta.ty()?)));
+    if theta.rank()? != 3 {
+        return Err(Error::invalid(format!("AffineGrid with transformations {}", theta.ty()?)));
     }
-    call.builder.require_equal(&theta.dim(0)?, &size[0], "the batches of AffineGrid")?;
+    let matrices = Shape::new([size[0].clone(), axes.into(), (axes + 1).into()]);
+    for (k, dim) in matrices.dims().iter().enumerate() {
+        call.builder.require_equal(&theta.dim(k)?, dim, "the transformations of AffineGrid")?;
+    }
+    let theta = theta.with_shape(matrices);
     let aligned = call.flag("align_corners", false)?;
     let dtype = theta.dtype()?;
     let image = &size[2..];
-    let mut dims = vec![theta.dim(0)?];
+    let mut dims = vec![size[0].clone()];
     dims.extend_from_slice(image);
     dims.push(axes.into());
     let shape = Shape::from(dims);

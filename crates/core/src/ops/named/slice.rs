@@ -63,13 +63,17 @@ fn slice<'b>(call: &Call<'_, 'b>) -> Result<Vec<Tensor<'b>>> {
 /// Bounds as expressions: the result is one too, and nothing has to run to know it.
 fn take_known(builder: &Builder, size: &Dim, start: &Dim, end: &Dim, step: i64) -> Result<Taken> {
     if step < 0 {
-        let (last, none) = (size - 1, Dim::int(-1));
-        let inside = |bound: &Dim| match bound.as_int() {
+        let last = size - 1;
+        let inside = |bound: &Dim, lowest: i64| match bound.as_int() {
             Some(n) if is_beyond(n) => last.clone(),
-            Some(n) if is_beyond(n.saturating_neg()) => none.clone(),
-            _ => from_front(bound, size).max_with(&none).min_with(&last),
+            Some(n) if is_beyond(n.saturating_neg()) => Dim::int(lowest).min_with(&last),
+            _ => match from_front(bound, size) {
+                at if at == last => at,
+                at => at.max_with(&Dim::int(lowest)).min_with(&last),
+            },
         };
-        let (start, end) = (inside(start), inside(end));
+        // Walking back, a start before the axis is its first element; only an end may lie before it.
+        let (start, end) = (inside(start, 0), inside(end, -1));
         let len = (&start - end).ceildiv(&Dim::int(-step)).max_with(&Dim::int(0));
         return Ok(Taken { start, len });
     }
@@ -123,14 +127,14 @@ fn take_unknown<'b>(
     step: i64,
 ) -> Result<Taken> {
     let extent = builder.size(size);
-    let inside = |bound: &Amount<'b>| {
+    let inside = |bound: &Amount<'b>, lowest: i64| {
         let bound = bound.tensor(builder);
         let bound = bound.lt(0).select(bound + extent, bound);
-        if step > 0 { bound.max(0).min(extent) } else { bound.max(-1).min(extent - 1) }
+        bound.max(lowest).min(if step > 0 { extent } else { extent - 1 })
     };
-    let (start, end) = (inside(start), inside(end));
+    let (start, end) = (inside(start, 0), inside(end, if step > 0 { 0 } else { -1 }));
     let distance = if step > 0 { end - start } else { start - end };
     let len = (distance + (step.abs() - 1)).max(0) / step.abs();
-    // An empty slice may start before the axis; sizes are not negative.
+    // A slice of an empty axis may start before it; sizes are not negative.
     Ok(Taken { start: builder.bind(start.max(0))?, len: builder.bind(len)? })
 }

@@ -165,6 +165,8 @@ impl Run<'_> {
         let mut values: Vec<Vec<Buffer>> = vec![Vec::new(); graph.nodes().len()];
         let mut pending: Vec<&Constraint> = graph.constraints().iter().collect();
         self.bind_inputs(graph)?;
+        // Before anything runs: composed views rely on sizes that must agree.
+        self.check_constraints(&mut pending)?;
         for (id, node) in graph.nodes().iter().enumerate() {
             if !live[id] {
                 continue;

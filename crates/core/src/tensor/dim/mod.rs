@@ -221,8 +221,21 @@ impl Dim {
 
     /// Whether the form alone shows that the value cannot be negative (no means: not known).
     pub fn is_nonnegative(&self) -> bool {
-        self.constant() >= 0
-            && self.terms().iter().all(|t| t.coefficient > 0 && t.factors.iter().all(Atom::is_nonnegative))
+        let plainly = self.constant() >= 0
+            && self.terms().iter().all(|t| t.coefficient > 0 && t.factors.iter().all(Atom::is_nonnegative));
+        plainly || self.is_nonnegative_by_choice()
+    }
+
+    /// Whether the expression stays non-negative when a subtracted minimum, or an added maximum, is replaced by one of
+    /// the two that it is taken of: that makes it smaller, if anything.
+    fn is_nonnegative_by_choice(&self) -> bool {
+        let choice = self.terms().iter().find_map(|term| match (term.factors.as_slice(), term.coefficient < 0) {
+            ([Atom::Min(x, y)], true) | ([Atom::Max(x, y)], false) => Some((term, x, y)),
+            _ => None,
+        });
+        let Some((term, x, y)) = choice else { return false };
+        let others = self - Dim::from_terms(vec![term.clone()], 0);
+        [x, y].into_iter().any(|chosen| (&others + chosen * term.coefficient).is_nonnegative())
     }
 
     /// Whether the two can be told apart for every binding of their symbols.
@@ -641,5 +654,9 @@ mod tests {
         assert_ne!(low.min_with(&Dim::int(500)), low);
         assert!((&n + 1).surely_differs(&Dim::int(0)));
         assert!(!n.surely_differs(&Dim::int(0)));
+        let cut = n.min_with(&Dim::int(512));
+        assert!((Dim::int(512) - &cut).is_nonnegative() && (&n - &cut).is_nonnegative());
+        assert!(!(Dim::int(511) - &cut).is_nonnegative());
+        assert!((n.max_with(&Dim::int(3)) - 3).is_nonnegative());
     }
 }

@@ -188,6 +188,36 @@ fn functions_that_call_themselves_end() {
 }
 
 #[test]
+fn functions_that_double_meet_their_limit() {
+    let call = |k: usize, input: &str, output: &str| {
+        let mut call = node(&format!("F{k}"), &[input], &[output]);
+        call.domain = "local".into();
+        call
+    };
+    let function = |k: usize| FunctionProto {
+        name: format!("F{k}"),
+        domain: "local".into(),
+        input: vec!["x".into()],
+        output: vec!["y".into()],
+        node: if k == 0 {
+            vec![node("Neg", &["x"], &["y"])]
+        } else {
+            vec![call(k - 1, "x", "h"), call(k - 1, "h", "y")]
+        },
+        opset_import: vec![
+            OperatorSetIdProto { domain: "local".into(), version: 1 },
+            OperatorSetIdProto { domain: String::new(), version: 18 },
+        ],
+        ..FunctionProto::default()
+    };
+    let mut m =
+        model(graph(vec![value("x", FLOAT, &["2"])], vec![call(40, "x", "y")], vec![value("y", FLOAT, &["2"])]));
+    m.functions = (0..=40).map(function).collect();
+    m.opset_import.push(OperatorSetIdProto { domain: "local".into(), version: 1 });
+    assert_eq!(refused(&m).kind(), Kind::Limit);
+}
+
+#[test]
 fn an_endless_loop_meets_its_limit() {
     let body = graph(
         vec![value("i", INT64, &[]), value("go", 9, &[]), value("a", FLOAT, &["2"])],

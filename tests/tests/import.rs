@@ -227,6 +227,22 @@ fn a_size_of_one_is_broadcast_after_all() {
     assert!(error.to_string().contains("Add_z"), "{error}");
 }
 
+#[test]
+fn a_constant_that_is_an_input_too_can_be_replaced() {
+    let inputs = vec![value("x", FLOAT, &["n"]), value("w", FLOAT, &["1"])];
+    let mut g = graph(inputs, vec![node("Mul", &["x", "w"], &["y"])], vec![value("y", FLOAT, &["n"])]);
+    g.initializer = vec![TensorProto {
+        name: "w".into(),
+        dims: vec![1],
+        data_type: FLOAT,
+        float_data: vec![2.0],
+        ..TensorProto::default()
+    }];
+    let m = model(g);
+    assert_eq!(run(&m, &[("x", f32s(&[1], &[3.0]))]).unwrap()[0].to_f64s(), [6.0]);
+    assert_eq!(run(&m, &[("x", f32s(&[1], &[3.0])), ("w", f32s(&[1], &[5.0]))]).unwrap()[0].to_f64s(), [15.0]);
+}
+
 /// Axes given at run time decide the structure: the graph is made for their values.
 #[test]
 fn structure_may_hang_on_the_value_of_an_input() {

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::str::FromStr;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
-use fuseline::reference::Reading;
+use fuseline::reference::{Limits, Reading};
 use fuseline::tensor::DType;
 
 const EXIT_STATUS: &str = "\
@@ -119,6 +119,12 @@ pub struct Run {
     /// How the reference reads floats
     #[arg(long, value_enum, default_value_t = ReadingName::Exact)]
     pub reading: ReadingName,
+    /// Most memory for the values of a run
+    #[arg(long, value_name = "BYTES", default_value = "8Gi", value_parser = parse_size)]
+    pub max_memory: i64,
+    /// Most trips of all loops together
+    #[arg(long, value_name = "N", default_value_t = Limits::default().trips)]
+    pub max_trips: u64,
     /// Print no summary
     #[arg(long, short, conflicts_with = "json")]
     pub quiet: bool,

@@ -52,12 +52,17 @@ pub fn assemble(model: &Model, file: Option<&Path>, mut env: Env, seed: u64) -> 
         };
         feed.tensors.insert(port.name.clone(), tensor);
     }
+    for port in &model.signature.defaults {
+        if let Some(tensor) = given.get(&port.name) {
+            feed.tensors.insert(port.name.clone(), tensor.clone());
+        }
+    }
     Ok(feed)
 }
 
 /// Reads inputs from a file; each must be one of the model's, and fit. Free sizes take the values they meet.
 pub fn read(model: &Model, path: &Path, env: &mut Env) -> Outcome<Tensors> {
-    let ports = &model.signature.inputs;
+    let ports: Vec<&Port> = model.signature.inputs.iter().chain(&model.signature.defaults).collect();
     let expected = |name: &str| ports.iter().find(|p| p.name == name).map(|p| p.dtype);
     let given = read_npz(path, &ReadOptions { expected: &expected, ..ReadOptions::default() })?;
     for (name, tensor) in &given {

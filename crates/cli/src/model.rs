@@ -156,6 +156,7 @@ pub fn signature(graph: &Graph) -> Signature {
     };
     Signature {
         inputs: graph.inputs().iter().map(|v| port(graph.input_name(*v), *v)).collect(),
+        defaults: Vec::new(),
         outputs: graph.outputs().iter().map(|o| port(&o.name, o.value)).collect(),
     }
 }

@@ -21,7 +21,8 @@ pub fn run(arguments: &Run) -> Outcome {
     let env = model.bind_sizes(&arguments.sizes)?;
     let feed = feed::assemble(&model, arguments.inputs.as_deref(), env, arguments.seed)?;
     tell_assumptions(&feed, arguments.seed);
-    let options = Options { reading: arguments.reading.reading(), limits: Limits::default() };
+    let limits = Limits { trips: arguments.max_trips, bytes: arguments.max_memory.unsigned_abs() };
+    let options = Options { reading: arguments.reading.reading(), limits };
     let start = Instant::now();
     let outputs = {
         let _waiting = Waiting::for_(&format!("running {}", model.name));

@@ -72,13 +72,23 @@ impl Model {
 
     /// Calls `run` with a graph that holds for these inputs: the general one, or where structure hangs on values or
     /// sizes, one made for them.
+    ///
+    /// A value given for an input that has a default takes the default's place.
     pub fn specialise<R>(&self, inputs: &Tensors, mut run: impl FnMut(Specialised<'_>) -> Result<R>) -> Result<R> {
-        let needed = match self.graph().and_then(|graph| run(Specialised { graph, inputs })) {
+        let is_default = |name: &str| self.signature.defaults.iter().any(|port| port.name == name);
+        let (defaults, inputs): (Tensors, Tensors) =
+            inputs.iter().map(|(name, x)| (name.clone(), x.clone())).partition(|(name, _)| is_default(name));
+        let inputs = &inputs;
+        let mut pins = Pins { values: defaults, ..Pins::default() };
+        let first = if pins.values.is_empty() {
+            self.graph().and_then(|graph| run(Specialised { graph, inputs }))
+        } else {
+            self.graph_for(&pins).and_then(|graph| run(Specialised { graph: &graph, inputs }))
+        };
+        let mut reason = match first {
             Err(error) if error.kind() == Kind::NeedsValue => error,
             done => return done,
         };
-        let mut pins = Pins::default();
-        let mut reason = needed;
         loop {
             let known = |name: &&String| inputs.contains_key(*name) && !pins.values.contains_key(*name);
             let fresh: Vec<&String> = reason.needs().iter().filter(known).collect();
@@ -87,9 +97,9 @@ impl Model {
                 pins.values.extend(fresh);
             } else if pins.sizes.is_empty() && !inputs.is_empty() {
                 pins.sizes = inputs.iter().map(|(name, x)| (name.clone(), x.sizes().to_vec())).collect();
-            } else if pins.values.len() < inputs.len() {
+            } else if inputs.keys().any(|name| !pins.values.contains_key(name)) {
                 // Control flow inside regions may hide which input it hangs on.
-                pins.values = inputs.clone();
+                pins.values.extend(inputs.clone());
             } else {
                 return Err(reason);
             }

@@ -31,7 +31,7 @@ pub struct Limits {
 
 impl Default for Limits {
     fn default() -> Limits {
-        Limits { trips: 1_000_000, bytes: 32 << 30 }
+        Limits { trips: 250_000, bytes: 8 << 30 }
     }
 }
 

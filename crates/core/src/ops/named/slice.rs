@@ -46,6 +46,9 @@ fn slice<'b>(call: &Call<'_, 'b>) -> Result<Vec<Tensor<'b>>> {
     if [ends.len(), axes.len(), steps.len()] != [starts.len(); 3] || axes.iter().any(|a| *a >= dims.len()) {
         return Err(Error::invalid(format!("Slice of {} with {} starts", x.ty()?, starts.len())));
     }
+    if (1..axes.len()).any(|k| axes[..k].contains(&axes[k])) {
+        return Err(Error::invalid(format!("Slice names an axis twice in {axes:?}")));
+    }
     let mut map = identity_map(dims.len());
     for (k, axis) in axes.into_iter().enumerate() {
         let step = steps[k].clamp(-BEYOND, BEYOND);

@@ -16,7 +16,7 @@ mod signature;
 
 pub use signature::{Port, Signature};
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 
 use fuseline::error::{Context, Error, Kind, Result};
 use fuseline::graph::{Builder, Graph, Tensor};
@@ -47,6 +47,9 @@ pub fn import(file: &ModelFile, pins: &Pins) -> Result<Graph> {
 /// Calls of functions inside functions, and regions inside regions, go no deeper than this.
 const MAX_DEPTH: usize = 64;
 
+/// Nodes of a model once its functions are expanded: functions that call each other twice grow without bound.
+const MAX_NODES: usize = 300_000;
+
 /// Lines of the list of what is not supported.
 const MAX_GAPS: usize = 50;
 
@@ -56,6 +59,7 @@ struct Importer<'m> {
     opsets: FxHashMap<String, u32>,
     functions: FxHashMap<(&'m str, &'m str, &'m str), &'m FunctionProto>,
     trouble: RefCell<Trouble>,
+    imported: Cell<usize>,
 }
 
 /// What went wrong so far without ending the import.
@@ -76,7 +80,7 @@ impl<'m> Importer<'m> {
             }
         }
         let opsets = opset_versions(&file.model.opset_import)?;
-        Ok(Importer { file, pins, opsets, functions, trouble: RefCell::default() })
+        Ok(Importer { file, pins, opsets, functions, trouble: RefCell::default(), imported: Cell::new(0) })
     }
 
     fn import(&self, graph: &'m GraphProto) -> Result<Graph> {
@@ -184,11 +188,11 @@ impl<'m> Importer<'m> {
             if trouble.gaps.len() > MAX_GAPS {
                 lines.push(format!("\n  … and {} more", trouble.gaps.len() - MAX_GAPS));
             }
-            return Err(Error::unsupported(format!(
-                "the model uses {} things that are not there yet:{}",
-                trouble.gaps.len(),
-                lines.concat()
-            )));
+            let count = match trouble.gaps.len() {
+                1 => "one thing that is".to_string(),
+                n => format!("{n} things that are"),
+            };
+            return Err(Error::unsupported(format!("the model uses {count} not there yet:{}", lines.concat())));
         }
         match &trouble.needs {
             Some(first) => {

@@ -8,7 +8,7 @@ use rustc_hash::FxHashMap;
 use super::super::schema::{FunctionProto, GraphProto, NodeProto};
 use super::attributes::{attribute, attributes};
 use super::scope::Scope;
-use super::{Importer, MAX_DEPTH, node_name, opset_versions, order, standard_domain};
+use super::{Importer, MAX_DEPTH, MAX_NODES, node_name, opset_versions, order, standard_domain};
 
 /// What surrounds a node: its graph's names, the versions of the operator sets, how deep it lies, and the attributes of
 /// the function call it is part of.
@@ -34,6 +34,12 @@ impl<'m> Importer<'m> {
 
     /// Imports a node and names its results. Gaps are noted and their results poisoned.
     fn import_at(&self, node: &'m NodeProto, id: usize, place: Place<'_, '_>) -> Result<()> {
+        self.imported.set(self.imported.get() + 1);
+        if self.imported.get() > MAX_NODES {
+            return Err(Error::limit(format!(
+                "the model has more than {MAX_NODES} nodes once its functions are expanded"
+            )));
+        }
         let builder = place.scope.builder();
         let name = node_name(node, id);
         let label = || format!("node \"{name}\" ({})", node.op_type);
@@ -191,8 +197,10 @@ impl<'m> Importer<'m> {
             opsets: self.opsets.clone(),
             functions: self.functions.iter().map(|(k, f)| (*k, *f)).collect(),
             trouble: std::cell::RefCell::default(),
+            imported: self.imported.clone(),
         };
         let done = inner.import_at(node, id, place);
+        self.imported.set(inner.imported.get());
         let found = inner.trouble.into_inner();
         let mut trouble = self.trouble.borrow_mut();
         trouble.gaps.extend(found.gaps);

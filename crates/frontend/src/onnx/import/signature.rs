@@ -35,6 +35,8 @@ impl fmt::Display for Port {
 pub struct Signature {
     /// what the caller provides; constants that older models list here are left out
     pub inputs: Vec<Port>,
+    /// what the caller may provide: the model has values for these
+    pub defaults: Vec<Port>,
     /// what comes back
     pub outputs: Vec<Port>,
 }
@@ -43,9 +45,13 @@ impl Signature {
     /// The signature of a graph.
     pub fn of(graph: &GraphProto) -> Result<Signature> {
         let constants: FxHashSet<&str> = graph.initializer.iter().map(|t| t.name.as_str()).collect();
-        let given = graph.input.iter().filter(|i| !constants.contains(i.name.as_str()));
-        let outputs = graph.output.iter().map(port);
-        Ok(Signature { inputs: given.map(port).collect::<Result<_>>()?, outputs: outputs.collect::<Result<_>>()? })
+        let (defaults, given): (Vec<_>, Vec<_>) = graph.input.iter().partition(|i| constants.contains(i.name.as_str()));
+        let ports = |list: Vec<&ValueInfoProto>| list.into_iter().map(port).collect::<Result<Vec<Port>>>();
+        Ok(Signature {
+            inputs: ports(given)?,
+            defaults: ports(defaults)?,
+            outputs: ports(graph.output.iter().collect())?,
+        })
     }
 }
 

@@ -35,6 +35,9 @@ impl Default for Limits {
     }
 }
 
+/// Values of more elements than this are asked for before they are made.
+const PROBED: usize = 1 << 24;
+
 /// How to run.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Options {
@@ -106,7 +109,10 @@ impl Run<'_> {
             let limit = self.options.limits.bytes;
             return Err(Error::limit(format!("values of {wanted} bytes at one time (the limit is {limit} bytes)")));
         }
-        Ok(())
+        // A probe: a machine that has no such memory refuses here, where there is an error to return.
+        let refused =
+            |_| Error::limit(format!("the machine has no {} bytes of memory for one value", count.saturating_mul(8)));
+        if count > PROBED { Vec::<f64>::new().try_reserve_exact(count).map_err(refused) } else { Ok(()) }
     }
 
     /// Refuses results that would exceed the memory limit, as far as their sizes are known before they are computed.

@@ -166,3 +166,19 @@ fn sampling_at_an_identity_grid_gives_the_image() {
         }
     }
 }
+
+/// Version 10 takes the floor where an axis grows and the ceiling where it shrinks, scales known or not.
+#[test]
+fn the_first_resize_rounds_outward() {
+    let b = Builder::new("resize10");
+    let x = b.input("x", DType::F32, Shape::new([2usize, 4]));
+    let scales = b.input("scales", DType::F32, Shape::new([2usize]));
+    let known = b.constant(Literal::f32s(&[1.5, 0.6]));
+    b.output("known", op("Resize", &[x, known]).opset(10).one(&b));
+    b.output("given", op("Resize", &[x, scales]).opset(10).one(&b));
+    let values: Vec<f64> = (1..9).map(f64::from).collect();
+    let x = Literal::from_f64s(DType::F32, [2, 4], &values).unwrap();
+    for y in run(b, &[("x", x), ("scales", Literal::f32s(&[1.5, 0.6]))]).unwrap() {
+        assert_eq!((y.sizes(), y.to_f64s()), (&[3, 2][..], vec![1.0, 3.0, 1.0, 3.0, 5.0, 7.0]));
+    }
+}

@@ -58,6 +58,21 @@ pub(super) enum Nearest {
     Ceil,
     PreferFloor,
     PreferCeil,
+    /// as version 10 has it: the floor where the axis grows, the ceiling where it shrinks
+    Outward,
+}
+
+impl Nearest {
+    /// The neighbour on an axis whose scale is a known number, or the mode itself where only the run knows it.
+    fn on(self, scale: &Scale<'_>) -> Nearest {
+        match (self, scale) {
+            (Nearest::Outward, Scale::Exact(ratio)) if (&ratio.under - &ratio.over - 1).is_nonnegative() => {
+                Nearest::Ceil
+            }
+            (Nearest::Outward, Scale::Exact(_)) => Nearest::Floor,
+            (mode, _) => mode,
+        }
+    }
 }
 
 /// How neighbours are blended.
@@ -157,10 +172,10 @@ impl<'b> Coordinates<'b> {
         }
     }
 
-    fn nearest(&self, mode: Nearest) -> Places<'b> {
+    fn nearest(&self, mode: Nearest, scale: &Scale<'b>) -> Places<'b> {
         match self {
             Coordinates::Exact(place) => Places::Exact(match mode {
-                Nearest::Floor => place.floor(),
+                Nearest::Floor | Nearest::Outward => place.floor(),
                 Nearest::Ceil => place.ceil(),
                 Nearest::PreferFloor => place.minus_half().ceil(),
                 Nearest::PreferCeil => place.plus_half().floor(),
@@ -171,6 +186,10 @@ impl<'b> Coordinates<'b> {
                     Nearest::Ceil => places.ceil(),
                     Nearest::PreferFloor => (*places - 0.5).ceil(),
                     Nearest::PreferCeil => (*places + 0.5).floor(),
+                    Nearest::Outward => {
+                        let shrinks = scale.tensor(places.builder()).cast(DType::F32).lt(1.0);
+                        shrinks.select(places.ceil(), places.floor())
+                    }
                 }
                 .cast(DType::I64),
             ),
@@ -211,7 +230,7 @@ pub(super) fn stretch<'b>(
     exclude_outside: bool,
 ) -> Result<Tensor<'b>> {
     if let Filter::Nearest(mode) = filter {
-        return tap(x, way, &coordinates.nearest(mode), 0);
+        return tap(x, way, &coordinates.nearest(mode.on(&way.scale), &way.scale), 0);
     }
     if antialias {
         return stretch_smoothly(x, way, coordinates, filter, exclude_outside);

@@ -73,6 +73,7 @@ fn filter(call: &Call<'_, '_>, old: bool) -> Result<Filter> {
     let mode = call.str_or("mode", "nearest")?;
     if old {
         return match mode {
+            "nearest" if call.op.name == "Resize" => Ok(Filter::Nearest(Nearest::Outward)),
             "nearest" => Ok(Filter::Nearest(Nearest::Floor)),
             "linear" | "bilinear" => Ok(Filter::Linear),
             other => Err(Error::invalid(format!("{} with mode {other}", call.op.name))),

@@ -46,6 +46,10 @@ fn compound<'s>(scope: &'s Scope, terms: &[Term<'s>], tape: &mut Tape<'_>) -> Op
     if arity == 1 && tape.chance(3) {
         return Some(x.cast(tape.one_of(DType::ALL)?));
     }
+    if arity == 1 && tape.chance(8) {
+        let as_wide: Vec<DType> = DType::ALL.iter().copied().filter(|d| d.bits() == x.dtype().bits()).collect();
+        return x.try_bits(tape.one_of(&as_wide)?).ok();
+    }
     let op = scalar(tape, arity, x.dtype())?;
     let mut operands = vec![x];
     while operands.len() < arity {

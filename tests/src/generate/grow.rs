@@ -26,6 +26,12 @@ const DTYPES: &[DType] = &[
     DType::U16,
     DType::I16,
     DType::U32,
+    DType::F8E4M3,
+    DType::I4,
+    DType::F8E5M2,
+    DType::U4,
+    DType::F4E2M1,
+    DType::U2,
 ];
 
 /// Names of inputs that a text form must not trip over.
@@ -84,6 +90,7 @@ impl<'b> Growth<'b> {
             Op::Input => self.input(tape),
             Op::Bind => self.bind(tape),
             Op::NonZero => self.nonzero(tape),
+            Op::Unique => return self.unique(tape),
             Op::Slice | Op::Permute | Op::Expand | Op::Reshape | Op::Flip | Op::Pad | Op::Windows | Op::Concat => {
                 self.movement(step.op, tape)
             }
@@ -300,8 +307,10 @@ impl<'b> Growth<'b> {
     /// An integer expression over sizes and the coordinates of a domain of this rank.
     fn dim(&self, tape: &mut Tape<'_>, rank: usize) -> Dim {
         let symbols = self.pool.iter().flat_map(|t| type_of(*t).shape.dims().to_vec());
+        let symbols = symbols.filter(|d| d.as_symbol().is_some());
         let mut leaves: Vec<Dim> = (0..rank).map(Dim::axis).collect();
-        leaves.extend(symbols.filter(|d| d.as_symbol().is_some()));
+        // Division by sizes that are zero is what shape arithmetic may get wrong: sizes as data are larger.
+        leaves.extend(symbols.map(|d| if self.is_solid(&d) { d } else { d + 1 }));
         leaves.push(Dim::int(3));
         let mut total = leaves[tape.below(leaves.len())].clone();
         for _ in 0..tape.below(4) {
@@ -359,9 +368,23 @@ impl<'b> Growth<'b> {
         if most * ty.shape.rank() as i64 > MOST_ELEMENTS {
             return None;
         }
-        let count = self.builder.fresh_symbol();
-        self.bounds.bind(Symbol::Value(count), most);
+        let count = self.fresh_symbol(most);
         Some(self.builder.add(Host { kind: HostKind::NonZero { count } }, &[x]))
+    }
+
+    fn unique(&mut self, tape: &mut Tape<'_>) -> Option<Vec<Tensor<'b>>> {
+        let x = self.any(tape);
+        let shape = type_of(x).shape;
+        let axis = self.axis(tape, &shape, |d| self.is_solid(d))?;
+        let count = self.fresh_symbol(self.size(&shape[axis]));
+        Some(self.builder.add_multi(Host { kind: HostKind::Unique { axis, sorted: tape.chance(2), count } }, &[x]))
+    }
+
+    /// A value symbol that is at most `most` when the graph runs.
+    fn fresh_symbol(&mut self, most: i64) -> u32 {
+        let symbol = self.builder.fresh_symbol();
+        self.bounds.bind(Symbol::Value(symbol), most);
+        symbol
     }
 }
 
@@ -370,9 +393,10 @@ pub(super) fn type_of(tensor: Tensor<'_>) -> TensorType {
     tensor.ty().expect("the generator adds only what fits")
 }
 
-/// A function of this many operands of one type.
+/// A function of this many operands of one type. Narrow types are for storage: nothing is computed in them.
 pub(super) fn scalar(tape: &mut Tape<'_>, arity: usize, dtype: DType) -> Option<Scalar> {
-    let fits = |op: &Scalar| op.def().arity == arity && op.is_defined_on(dtype);
+    let is_narrow = dtype.bits() < 8 || (dtype.is_float() && dtype.bits() == 8);
+    let fits = |op: &Scalar| !is_narrow && op.def().arity == arity && op.is_defined_on(dtype);
     let fitting: Vec<Scalar> = Scalar::ALL.iter().copied().filter(fits).collect();
     tape.one_of(&fitting)
 }

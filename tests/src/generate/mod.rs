@@ -96,6 +96,7 @@ enum Op {
     Input,
     Bind,
     NonZero,
+    Unique,
     If,
     Loop,
 }
@@ -127,6 +128,7 @@ const PLAIN: &[Op] = &[
     Op::Input,
     Op::Bind,
     Op::NonZero,
+    Op::Unique,
 ];
 
 /// One addition to a graph.

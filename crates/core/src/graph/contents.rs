@@ -307,7 +307,7 @@ fn integral(op: Scalar, to: DType, args: &[Known]) -> Known {
     let dims: Vec<&Dim> = dims.iter().collect();
     let result = match (op, dims.as_slice()) {
         (Scalar::Floor | Scalar::Ceil | Scalar::Round | Scalar::Trunc, [a]) => Known::Int((*a).clone()),
-        (Scalar::Div, [a, b]) if !b.is(0) && a.floordiv(b) * *b == **a => Known::Int(a.floordiv(b)),
+        (Scalar::Div, [a, b]) if is_divisor(b) && a.floordiv(b) * *b == **a => Known::Int(a.floordiv(b)),
         (Scalar::Div | Scalar::Mod | Scalar::Rem, _) => Known::Unknown,
         _ => symbolic(op, &dims),
     };
@@ -315,6 +315,15 @@ fn integral(op: Scalar, to: DType, args: &[Known]) -> Known {
         Known::Int(d) if to.is_float() => d.as_int().map_or(Known::Int(d), |n| Known::Float(n as f64)),
         other => other,
     }
+}
+
+/// Whether a size can be divided by as numbers are: it is larger than zero, or the product of the sizes of some axes. The
+/// latter can be zero too, but what is computed from the sizes of a tensor without elements shapes no elements either.
+fn is_divisor(dim: &Dim) -> bool {
+    let mut axes = Dim::int(1);
+    dim.for_each_symbol(&mut |s| axes = &axes * Dim::from(s.clone()));
+    let times = dim.floordiv(&axes).as_int().filter(|n| *n > 0);
+    (dim - 1).is_nonnegative() || times.is_some_and(|n| axes * n == *dim)
 }
 
 fn symbolic(op: Scalar, dims: &[&Dim]) -> Known {
@@ -328,8 +337,8 @@ fn symbolic(op: Scalar, dims: &[&Dim]) -> Known {
         (Scalar::Max, [a, b]) => a.max_with(b),
         (Scalar::Abs, [a]) if a.is_nonnegative() => (*a).clone(),
         // Where neither is negative, truncation is the floor.
-        (Scalar::Div, [a, b]) if a.is_nonnegative() && b.is_nonnegative() => a.floordiv(b),
-        (Scalar::Mod | Scalar::Rem, [a, b]) if a.is_nonnegative() && b.is_nonnegative() => a.modulo(b),
+        (Scalar::Div, [a, b]) if a.is_nonnegative() && is_divisor(b) => a.floordiv(b),
+        (Scalar::Mod | Scalar::Rem, [a, b]) if a.is_nonnegative() && is_divisor(b) => a.modulo(b),
         (Scalar::Eq, [a, b]) if a == b => return truth(true),
         (Scalar::Eq, [a, b]) if a.surely_differs(b) => return truth(false),
         (Scalar::Lt, [a, b]) if (*b - *a - 1).is_nonnegative() => return truth(true),

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use smallvec::{SmallVec, smallvec};
 
 use super::contents::{Contents, contents};
-use super::{Graph, Node, OriginSet, Value};
+use super::{Constraint, Graph, Node, OriginSet, Value};
 use crate::error::{Context, Error, Result};
 use crate::ops::Prim;
 use crate::ops::prim::{If, Loop};
@@ -33,6 +33,11 @@ impl Rebuild {
     /// Adds a primitive (or finds the equal one) and returns its first result.
     pub fn add(&mut self, prim: impl Into<Prim>, args: &[Value]) -> Result<Value> {
         self.graph.add(prim, args, &self.origin).map(|id| Value::new(id, 0))
+    }
+
+    /// Demands that two sizes are equal at run time.
+    pub fn add_constraint(&mut self, constraint: Constraint) {
+        self.graph.add_constraint(constraint);
     }
 
     /// What is known of the elements of a small tensor.

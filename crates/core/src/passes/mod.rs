@@ -7,6 +7,8 @@
 //! Rewrites come in tiers. *Exact* ones give the same bits wherever every operation rounds (the rounded reading) and run
 //! always; *real* ones are true of real numbers and run unless numerics are [`Numerics::Strict`].
 
+mod align_contractions;
+mod choose_branches;
 mod compose_views;
 mod drop_dead;
 mod fold_constants;
@@ -66,11 +68,13 @@ pub struct Pass {
 pub const PASSES: &[Pass] = &[
     drop_dead::PASS, // first: no pass spends time on what nobody reads (each drops what it makes dead itself)
     shape_arithmetic::PASS, // before folding: what it resolves are constants that folding can use
-    fold_constants::PASS, // before views are composed: a constant seen through several views is one small constant
-    compose_views::PASS, // then every later pass sees at most one view between two computations
-    inline_splats::PASS, // after composing: a constant behind several views is behind one
+    choose_branches::PASS, // after shape arithmetic, which decides most conditions; before the passes that simplify what it leaves
+    fold_constants::PASS,  // before views are composed: a constant seen through several views is one small constant
+    compose_views::PASS,   // then every later pass sees at most one view between two computations
+    align_contractions::PASS, // after composing: a permutation may hide behind another view
+    inline_splats::PASS,   // after composing: a constant behind several views is behind one
     simplify_algebra::PASS, // after inlining: rules see constants as constants
-    share_common::PASS, // last: the others leave several spellings of one computation
+    share_common::PASS,    // last: the others leave several spellings of one computation
 ];
 
 /// The list is repeated at most this often; every pass makes a graph smaller or plainer, so that few rounds do.

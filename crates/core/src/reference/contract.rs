@@ -71,11 +71,14 @@ impl Loops {
             let group = spec.out.iter().copied().filter(|l| spec.a.contains(l) == in_a && spec.b.contains(l) == in_b);
             sized(group.collect())
         };
+        // By name, so that the order in which operands list their axes does not change the order of a sum.
+        let mut depth = spec.summed();
+        depth.sort_unstable();
         Loops {
             batch: out(true, true),
             rows: out(true, false),
             columns: out(false, true),
-            depth: sized(spec.summed()),
+            depth: sized(depth),
             out_sizes: spec.out.iter().map(|l| size(*l)).collect(),
         }
     }

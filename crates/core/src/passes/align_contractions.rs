@@ -1,0 +1,185 @@
+//! Contractions that read their operands in the order in which they lie.
+
+use super::{Context, Pass};
+use crate::error::Result;
+use crate::graph::rewrite::{Rebuild, Values, replaced, rewrite};
+use crate::graph::{Graph, Value};
+use crate::ops::Prim;
+use crate::ops::prim::{Contract, Guard, Label, View};
+use crate::tensor::{Dim, Shape, Symbol};
+
+pub(super) const PASS: Pass = Pass {
+    name: "align-contractions",
+    doc: "A contraction names the axes of its operands in the order in which they lie, and no axis that only repeats elements.",
+    run,
+};
+
+/// In: any graph. Out: no contraction reads a view that only permutes axes, or that repeats its operand along an axis that
+/// the other operand has too; other views that it reads have their axes in the order of the operand's. So a product
+/// with a transposed matrix, and heads that are split and moved to the front, have one form however they were written.
+fn run(graph: &Graph, _: &Context) -> Result<Graph> {
+    rewrite(graph, |rebuild, node, args| match node.prim() {
+        Prim::Contract(row) => align(rebuild, row, args),
+        _ => Ok(None),
+    })
+}
+
+fn align(rebuild: &mut Rebuild, row: &Contract, args: &[Value]) -> Result<Option<Values>> {
+    let graph = rebuild.graph();
+    let first = aligned(graph, args[0], &row.a, &row.b, &row.out);
+    let labels = first.as_ref().map_or(&row.a, |(_, labels)| labels).clone();
+    let second = aligned(graph, args[1], &row.b, &labels, &row.out);
+    let mut spec = row.clone();
+    let mut operands = [args[0], args[1]];
+    for (found, (operand, labels)) in
+        [first, second].into_iter().zip(operands.iter_mut().zip([&mut spec.a, &mut spec.b]))
+    {
+        let Some((view, order)) = found else { continue };
+        let source = rebuild.graph().node_of(*operand).args()[0];
+        let identity = view.is_identity(&rebuild.graph().ty(source).shape);
+        *operand = if identity { source } else { rebuild.add(view, &[source])? };
+        *labels = order;
+    }
+    if spec == *row {
+        return Ok(None);
+    }
+    replaced(rebuild.add(spec, &operands)?)
+}
+
+/// The view that an operand is, with its axes in the order of what it looks at, and their labels in that order; `None`
+/// where the operand is no view or has that order already.
+fn aligned(
+    graph: &Graph,
+    operand: Value,
+    labels: &[Label],
+    other: &[Label],
+    out: &[Label],
+) -> Option<(View, Vec<Label>)> {
+    let Prim::View(view) = graph.node_of(operand).prim() else { return None };
+    let mentions = |axis: usize| {
+        let is_axis = |s: &Symbol| *s == Symbol::Axis(axis as u8);
+        view.map.iter().any(|d| d.mentions(is_axis)) || view.guard.iter().any(|g| g.index.mentions(is_axis))
+    };
+    // Without the label here, the loop still exists through the other operand; one that is summed needs both.
+    let needed = |axis: &usize| mentions(*axis) || !other.contains(&labels[*axis]) || !out.contains(&labels[*axis]);
+    let mut order: Vec<usize> = (0..labels.len()).filter(needed).collect();
+    // Stable: axes that lie inside of each other are ordered, those that overlap keep their order.
+    order.sort_by_key(|axis| place(view, *axis));
+    if order.iter().copied().eq(0..labels.len()) {
+        return None;
+    }
+    let moved = |dim: &Dim| {
+        dim.substitute(&|s| match s {
+            Symbol::Axis(a) => order.iter().position(|o| *o == usize::from(*a)).map(Dim::axis),
+            _ => None,
+        })
+    };
+    let shape: Shape = order.iter().map(|a| view.shape[*a].clone()).collect();
+    let map: Vec<Dim> = view.map.iter().map(moved).collect();
+    let guard = view.guard.iter().map(|g| Guard { index: moved(&g.index), bound: g.bound.clone() }).collect();
+    let view = match view.fill {
+        Some(fill) => View::guarded(shape, map, guard, fill),
+        None => View::new(shape, map),
+    };
+    Some((view, order.iter().map(|a| labels[*a]).collect()))
+}
+
+/// Where an axis of a view lies in what it looks at: the first axis that it moves along, and there, larger steps first if
+/// no other axis of the view moves along it in between.
+fn place(view: &View, axis: usize) -> (usize, std::cmp::Reverse<i64>) {
+    let is_axis = |s: &Symbol| *s == Symbol::Axis(axis as u8);
+    let first = view.map.iter().position(|d| d.mentions(is_axis));
+    let Some(first) = first else { return (0, std::cmp::Reverse(i64::MAX)) };
+    (first, std::cmp::Reverse(nested_stride(view, &view.map[first], axis).unwrap_or(0)))
+}
+
+/// The step of an axis in an index expression all of whose axes lie inside of each other, as after a reshape.
+fn nested_stride(view: &View, index: &Dim, axis: usize) -> Option<i64> {
+    let (parts, _) = index.separate(view.shape.rank())?;
+    let mut steps = Vec::new();
+    for (a, part) in parts.iter().enumerate().filter(|(_, part)| !part.is(0)) {
+        steps.push((part.as_stride(a).filter(|s| *s > 0)?, a));
+    }
+    steps.sort_unstable();
+    let inside = |pair: &[(i64, usize)]| {
+        let (small, a) = pair[0];
+        view.shape[a].as_int().is_some_and(|n| small.saturating_mul(n) <= pair[1].0)
+    };
+    let step = steps.iter().find(|(_, a)| *a == axis)?.0;
+    steps.windows(2).all(inside).then_some(step)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::{check, count};
+    use super::*;
+    use crate::graph::Builder;
+    use crate::tensor::DType;
+
+    fn subscripts(graph: &Graph) -> Vec<String> {
+        let contractions = graph.nodes().iter().filter_map(|n| match n.prim() {
+            Prim::Contract(row) => Some(row.subscripts()),
+            _ => None,
+        });
+        contractions.collect()
+    }
+
+    #[test]
+    fn a_product_with_a_transposed_matrix_reads_the_matrix() {
+        let b = Builder::new("transposed");
+        let x = b.input("x", DType::F32, Shape::new([Dim::named("n"), Dim::int(4)]));
+        let w = b.input("w", DType::F32, Shape::new([3usize, 4]));
+        b.output("y", x.contract("mk,kn->mn", w.transpose()));
+        b.output("z", x.contract("mk,nk->mn", w));
+        let after = check(&PASS, b.finish().unwrap());
+        assert_eq!(subscripts(&after), ["mk,nk->mn"], "both are one");
+        assert_eq!(count(&after, "view"), 0);
+    }
+
+    #[test]
+    fn heads_are_read_where_they_lie() {
+        let b = Builder::new("heads");
+        let (n, s) = (Dim::named("n"), Dim::named("s"));
+        let heads = |name: &str| {
+            let x = b.input(name, DType::F32, Shape::new([n.clone(), s.clone(), Dim::int(6)]));
+            x.reshape(Shape::new([n.clone(), s.clone(), Dim::int(2), Dim::int(3)])).permute(&[0, 2, 1, 3])
+        };
+        let (q, k) = (heads("q"), heads("k"));
+        b.output("scores", q.contract("bhsd,bhdt->bhst", k.transpose()));
+        let composed = (super::super::compose_views::PASS.run)(&b.finish().unwrap(), &Context::default()).unwrap();
+        let after = check(&PASS, composed);
+        assert_eq!(subscripts(&after), ["bshd,bthd->bhst"]);
+        let maps: Vec<_> = after
+            .nodes()
+            .iter()
+            .filter_map(|n| if let Prim::View(v) = n.prim() { Some(&v.map) } else { None })
+            .collect();
+        assert_eq!(maps.len(), 2);
+        assert!(maps.iter().all(|m| **m == [Dim::axis(0), Dim::axis(1), Dim::axis(2) * 3 + Dim::axis(3)]), "{maps:?}");
+    }
+
+    #[test]
+    fn an_axis_that_repeats_elements_is_left_to_the_other_operand() {
+        let b = Builder::new("repeated");
+        let x = b.input("x", DType::F32, Shape::new([5usize, 2, 4]));
+        let w = b.input("w", DType::F32, Shape::new([4usize, 3]));
+        let everywhere = w.expand(Shape::new([5usize, 4, 3]));
+        b.output("y", x.contract("bmk,bkn->bmn", everywhere));
+        b.output("summed", x.contract("bmk,bkn->mn", everywhere));
+        let after = check(&PASS, b.finish().unwrap());
+        assert_eq!(subscripts(&after), ["bmk,kn->bmn", "bmk,bkn->mn"]);
+    }
+
+    #[test]
+    fn windows_keep_the_order_of_their_axes() {
+        use crate::graph::WindowAxis;
+        let b = Builder::new("windows");
+        let x = b.input("x", DType::F32, Shape::new([1usize, 2, 9]));
+        let w = b.input("w", DType::F32, Shape::new([3usize, 2, 3]));
+        let axis =
+            WindowAxis { size: 3usize.into(), stride: 1, dilation: 2, before: 1usize.into(), count: 6usize.into() };
+        b.output("y", x.windows(&[axis], 0.0).contract("ncxk,ock->nox", w));
+        let graph = b.finish().unwrap();
+        assert_eq!(check(&PASS, graph.clone()), graph);
+    }
+}

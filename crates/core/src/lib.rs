@@ -48,3 +48,4 @@ pub mod passes;
 pub mod program;
 pub mod reference;
 pub mod tensor;
+pub mod tile;

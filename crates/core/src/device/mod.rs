@@ -1,7 +1,12 @@
 //! Where programs run.
 //!
 //! A [`Device`] turns a [`Program`] into an [`Executable`] and knows nothing of files; the reference device is the one
-//! that defines what the others must compute.
+//! that defines what the others must compute. A [`DeviceSpec`] is what the planner knows of a device: numbers.
+
+mod spec;
+mod spec_text;
+
+pub use spec::{Costs, DeviceSpec, Host, Limits, Machine, MemoryLevel, Rates, Scope, Skeleton, Tile, Unit};
 
 use std::sync::Arc;
 

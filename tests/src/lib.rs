@@ -5,3 +5,4 @@ pub mod model_maker;
 pub mod node_test;
 pub mod onnx_data;
 pub mod round_trip;
+pub mod spellings;

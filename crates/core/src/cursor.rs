@@ -208,6 +208,19 @@ impl<'t> Cursor<'t> {
         }
     }
 
+    /// Reads `key=`, which must come next.
+    pub(crate) fn key(&mut self, key: &str) -> Result<()> {
+        if self.eat_word(key) && self.eat("=") { Ok(()) } else { Err(self.expected(&format!("'{key}='"))) }
+    }
+
+    /// Reads the second part of a name such as `reduce.max`.
+    pub(crate) fn variant<T>(&mut self, what: &str, find: impl Fn(&str) -> Option<T>) -> Result<T> {
+        self.expect(".")?;
+        let start = *self;
+        let name = self.word(what)?;
+        find(name).ok_or_else(|| start.error(format!("{name} is not {what}")))
+    }
+
     /// Reads what stands one level deeper.
     pub(crate) fn nested<T>(&mut self, read: impl FnOnce(&mut Self) -> Result<T>) -> Result<T> {
         self.descend()?;

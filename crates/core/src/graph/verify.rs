@@ -105,14 +105,11 @@ fn check_sharing(graph: &Graph) -> Result<()> {
 
 fn check_constants(node: &Node) -> Result<()> {
     let check = |number: Number, dtype: DType| {
-        let holds = match number {
-            Number::Float(bits) => {
-                let x = f64::from_bits(bits);
-                dtype.is_float() && (x.is_nan() || dtype.round(x).to_bits() == bits)
-            }
-            Number::Int(n) => !dtype.is_float() && dtype.wrap(i128::from(n)) as i64 == n,
-        };
-        if holds { Ok(()) } else { Err(Error::bug(format!("{number:?} is not a number of type {dtype}"))) }
+        if number.is_of(dtype) {
+            Ok(())
+        } else {
+            Err(Error::bug(format!("{number:?} is not a number of type {dtype}")))
+        }
     };
     match &node.prim {
         Prim::Map(row) => row.expr.nodes().iter().try_for_each(|(step, dtype)| match step {

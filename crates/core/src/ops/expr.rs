@@ -41,6 +41,17 @@ impl Number {
         }
     }
 
+    /// Whether it is a number of this type: a float that the type can hold, an integer within its range.
+    pub fn is_of(self, dtype: DType) -> bool {
+        match self {
+            Number::Float(bits) => {
+                let x = f64::from_bits(bits);
+                dtype.is_float() && (x.is_nan() || dtype.round(x).to_bits() == bits)
+            }
+            Number::Int(n) => !dtype.is_float() && dtype.wrap(i128::from(n)) as i64 == n,
+        }
+    }
+
     /// The value as a float.
     pub fn to_f64(self) -> f64 {
         match self {

@@ -11,9 +11,16 @@
 //! Comes in: kernels from lowering or from a user's text. Goes out: kernels that a backend emits. Never here: graphs of
 //! users, names of operators, devices.
 
+mod build;
+mod infer;
 mod schedule;
+mod text;
+mod verify;
 
+pub use build::Builder;
 pub use schedule::{Chain, Correction, Placement, Schedule, Tile};
+pub use text::parse;
+pub use verify::verify;
 
 use std::fmt;
 
@@ -205,6 +212,27 @@ pub enum Op {
 }
 
 impl Op {
+    /// The name in text forms.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Op::Load { .. } => "load",
+            Op::Random { .. } => "random",
+            Op::Map { .. } => "map",
+            Op::Reduce { .. } => "reduce",
+            Op::Prefix { .. } => "prefix",
+            Op::Dot { .. } => "dot",
+        }
+    }
+
+    /// The axes over which it folds; none for what folds nothing.
+    pub fn folds(&self) -> AxisSet {
+        match self {
+            Op::Reduce { over, .. } | Op::Dot { over, .. } => *over,
+            Op::Prefix { axis, .. } => AxisSet::of(*axis),
+            Op::Load { .. } | Op::Random { .. } | Op::Map { .. } => AxisSet::EMPTY,
+        }
+    }
+
     /// The steps that it reads.
     pub fn operands(&self) -> SmallVec<[StepId; 3]> {
         match self {

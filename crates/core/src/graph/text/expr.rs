@@ -41,7 +41,7 @@ pub(super) fn arg_name(k: usize) -> String {
 }
 
 /// An expression as text.
-pub(super) fn text(expr: &Expr) -> String {
+pub(crate) fn text(expr: &Expr) -> String {
     let nodes = expr.nodes();
     let mut uses = vec![0; nodes.len()];
     nodes.iter().flat_map(|(node, _)| node.operands()).for_each(|o| uses[o as usize] += 1);

@@ -5,13 +5,13 @@
 //! [`std::fmt::Display`]; the alternate form `{:#}` adds where nodes come from (`!Softmax "encoder/3"`), which parses
 //! back too. Never here: what a node means; types come from [`Graph::add`].
 
-mod expr;
+pub(crate) mod expr;
 mod host;
 mod literal;
-mod number;
-mod parse;
-mod print;
-mod read_expr;
+pub(crate) mod number;
+pub(crate) mod parse;
+pub(crate) mod print;
+pub(crate) mod read_expr;
 
 use bytes::Bytes;
 
@@ -54,7 +54,8 @@ pub fn parse_literal(text: &str) -> Result<Literal> {
     data.of_type(&ty, place, &no_files)
 }
 
-fn no_files(source: &Source, _: usize) -> Result<Bytes> {
+/// Refuses constants that lie in files.
+pub(crate) fn no_files(source: &Source, _: usize) -> Result<Bytes> {
     Err(Error::invalid(format!("nothing is known of the file \"{}\"", source.file)))
 }
 

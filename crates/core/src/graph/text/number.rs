@@ -7,7 +7,7 @@ use crate::tensor::{Class, DType};
 
 /// A number as it stands in the text; its value depends on the type it is read as.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum NumberText<'t> {
+pub(crate) enum NumberText<'t> {
     /// digits, or one of the words `inf`, `nan`, `true`, `false`
     Plain(&'t str),
     /// `bits(0x…)`
@@ -15,7 +15,7 @@ pub(super) enum NumberText<'t> {
 }
 
 /// Whether a number comes next.
-pub(super) fn is_next(cursor: &mut Cursor<'_>) -> bool {
+pub(crate) fn is_next(cursor: &mut Cursor<'_>) -> bool {
     let rest = cursor.rest();
     let body = rest.strip_prefix('-').unwrap_or(rest);
     if body.starts_with(|c: char| c.is_ascii_digit()) {
@@ -30,7 +30,7 @@ pub(super) fn is_next(cursor: &mut Cursor<'_>) -> bool {
 }
 
 /// Reads a number.
-pub(super) fn read<'t>(cursor: &mut Cursor<'t>) -> Result<NumberText<'t>> {
+pub(crate) fn read<'t>(cursor: &mut Cursor<'t>) -> Result<NumberText<'t>> {
     if !is_next(cursor) {
         return Err(cursor.expected("a number"));
     }
@@ -48,7 +48,7 @@ pub(super) fn read<'t>(cursor: &mut Cursor<'t>) -> Result<NumberText<'t>> {
 
 impl NumberText<'_> {
     /// The constant of an element type that the text denotes. The bits of a float are those of an f64.
-    pub(super) fn number(self, dtype: DType) -> Result<Number> {
+    pub(crate) fn number(self, dtype: DType) -> Result<Number> {
         let refuse = |text: &dyn std::fmt::Display| Error::invalid(format!("{text} is not a number of type {dtype}"));
         match (self, dtype.class()) {
             (NumberText::Bits(bits), Class::Float) => Ok(Number::Float(bits)),
@@ -82,7 +82,7 @@ impl NumberText<'_> {
     }
 
     /// The stored bits of an element of a literal. Here `bits(…)` are those of the element itself.
-    pub(super) fn element(self, dtype: DType) -> Result<u64> {
+    pub(crate) fn element(self, dtype: DType) -> Result<u64> {
         match self {
             NumberText::Bits(bits) if dtype.bits() == 64 || bits >> dtype.bits() == 0 => Ok(bits),
             NumberText::Bits(bits) => Err(Error::invalid(format!("bits({bits:#x}) are too many for {dtype}"))),
@@ -95,7 +95,7 @@ impl NumberText<'_> {
 }
 
 /// A constant of an element type.
-pub(super) fn text(dtype: DType, number: Number) -> String {
+pub(crate) fn text(dtype: DType, number: Number) -> String {
     match number {
         Number::Float(bits) => {
             let plain = float_text(dtype, f64::from_bits(bits));
@@ -111,7 +111,7 @@ pub(super) fn text(dtype: DType, number: Number) -> String {
 }
 
 /// An element of a literal, given its stored bits.
-pub(super) fn element_text(dtype: DType, bits: u64) -> String {
+pub(crate) fn element_text(dtype: DType, bits: u64) -> String {
     let unused = 64 - dtype.bits() as u32;
     let plain = match dtype.class() {
         Class::Bool => if bits == 0 { "false" } else { "true" }.to_owned(),

@@ -9,15 +9,15 @@ use super::{Resolve, host, literal, number, read_expr};
 use crate::cursor::Cursor;
 use crate::error::{Context as _, Error, Kind, Result};
 use crate::graph::{Constraint, Graph, Origin, OriginSet, Value};
-use crate::ops::Prim;
 use crate::ops::prim::{
     Bind, Combine, Concat, Const, Contract, Gather, Guard, Host, If, Input, Loop, Map, Monoid, Prefix, Random, Reduce,
     Scatter, Sizes, Sort, View,
 };
+use crate::ops::{Number, Prim};
 use crate::tensor::{DType, Dim, TensorType};
 
 /// Reads a graph. One that says nothing of symbols hands out all that it mentions, a region none of them.
-pub(super) fn read_graph(cursor: &mut Cursor<'_>, resolve: &Resolve<'_>, is_region: bool) -> Result<Graph> {
+pub(crate) fn read_graph(cursor: &mut Cursor<'_>, resolve: &Resolve<'_>, is_region: bool) -> Result<Graph> {
     cursor.expect_word("graph")?;
     let graph = Graph::new(cursor.name("the name of the graph")?);
     let mut reader = Reader { cursor, resolve, graph, labels: FxHashMap::default(), inputs: FxHashMap::default() };
@@ -32,16 +32,39 @@ pub(super) fn read_graph(cursor: &mut Cursor<'_>, resolve: &Resolve<'_>, is_regi
 }
 
 /// Reads an element type and a shape.
-pub(super) fn read_type(cursor: &mut Cursor<'_>) -> Result<TensorType> {
+pub(crate) fn read_type(cursor: &mut Cursor<'_>) -> Result<TensorType> {
     let dtype = read_dtype(cursor)?;
     cursor.expect("[")?;
     Ok(TensorType::new(dtype, cursor.list("]", Dim::read)?))
 }
 
-fn read_dtype(cursor: &mut Cursor<'_>) -> Result<DType> {
+/// Reads an element type.
+pub(crate) fn read_dtype(cursor: &mut Cursor<'_>) -> Result<DType> {
     let start = *cursor;
     let name = cursor.word("an element type")?;
     DType::from_name(name).ok_or_else(|| start.error(format!("there is no element type {name}")))
+}
+
+/// Reads guards and the value of this type that stands where one fails, if any come next.
+pub(crate) fn read_guards(cursor: &mut Cursor<'_>, dtype: DType) -> Result<(Vec<Guard>, Option<Number>)> {
+    let mut guards = Vec::new();
+    if !cursor.eat_word("where") {
+        return Ok((guards, None));
+    }
+    loop {
+        cursor.expect("0")?;
+        cursor.expect("<=")?;
+        let index = Dim::read(cursor)?;
+        cursor.expect("<")?;
+        guards.push(Guard { index, bound: Dim::read(cursor)? });
+        if !cursor.eat(",") {
+            break;
+        }
+    }
+    cursor.expect_word("else")?;
+    let place = *cursor;
+    let fill = number::read(cursor)?.number(dtype).at(|| place.place())?;
+    Ok((guards, Some(fill)))
 }
 
 struct Reader<'c, 't, 'r> {
@@ -61,7 +84,7 @@ enum Pending<'t> {
     Input(String),
     Random { stream: u64 },
     Map(crate::ops::Expr),
-    View { map: Vec<Dim>, guard: Vec<Guard>, fill: Option<crate::ops::Number> },
+    View { map: Vec<Dim>, guard: Vec<Guard>, fill: Option<Number> },
     Gather { map: Vec<Dim> },
     If,
     Loop { carried: usize },
@@ -227,30 +250,14 @@ impl<'t> Reader<'_, 't, '_> {
         Ok(values)
     }
 
-    /// `key=`, which must come next.
-    fn key(&mut self, key: &str) -> Result<()> {
-        if self.cursor.eat_word(key) && self.cursor.eat("=") {
-            return Ok(());
-        }
-        Err(self.cursor.expected(&format!("'{key}='")))
-    }
-
     fn number_at(&mut self, key: &str) -> Result<usize> {
-        self.key(key)?;
+        self.cursor.key(key)?;
         self.cursor.integer("a number")
     }
 
     fn dims(&mut self) -> Result<Vec<Dim>> {
         self.cursor.expect("[")?;
         self.cursor.list("]", Dim::read)
-    }
-
-    /// The second part of a name such as `reduce.max`.
-    fn variant<T>(&mut self, what: &str, find: impl Fn(&str) -> Option<T>) -> Result<T> {
-        self.cursor.expect(".")?;
-        let start = *self.cursor;
-        let name = self.cursor.word(what)?;
-        find(name).ok_or_else(|| start.error(format!("{name} is not {what}")))
     }
 
     fn operation(&mut self) -> Result<(Pending<'t>, Vec<Value>)> {
@@ -267,7 +274,7 @@ impl<'t> Reader<'_, 't, '_> {
             }
             "random" => {
                 let seed = self.value()?;
-                self.key("stream")?;
+                self.cursor.key("stream")?;
                 (Pending::Random { stream: self.cursor.integer("the number of a stream")? }, vec![seed])
             }
             "map" => {
@@ -286,7 +293,7 @@ impl<'t> Reader<'_, 't, '_> {
             "gather" => {
                 let data = self.value()?;
                 let map = self.dims()?;
-                self.key("index")?;
+                self.cursor.key("index")?;
                 (Pending::Gather { map }, [vec![data], self.values()?].concat())
             }
             "scatter" => self.scatter()?,
@@ -297,7 +304,7 @@ impl<'t> Reader<'_, 't, '_> {
             }
             "if" => {
                 let condition = self.value()?;
-                self.key("capture")?;
+                self.cursor.key("capture")?;
                 (Pending::If, [vec![condition], self.values()?].concat())
             }
             "loop" => self.loop_()?,
@@ -309,37 +316,21 @@ impl<'t> Reader<'_, 't, '_> {
     fn view(&mut self) -> Result<(Pending<'t>, Vec<Value>)> {
         let x = self.value()?;
         let map = self.dims()?;
-        let (mut guard, mut fill) = (Vec::new(), None);
-        if self.cursor.eat_word("where") {
-            loop {
-                self.cursor.expect("0")?;
-                self.cursor.expect("<=")?;
-                let index = Dim::read(self.cursor)?;
-                self.cursor.expect("<")?;
-                guard.push(Guard { index, bound: Dim::read(self.cursor)? });
-                if !self.cursor.eat(",") {
-                    break;
-                }
-            }
-            self.cursor.expect_word("else")?;
-            let place = *self.cursor;
-            let text = number::read(self.cursor)?;
-            fill = Some(text.number(self.graph.ty(x).dtype).at(|| place.place())?);
-        }
+        let (guard, fill) = read_guards(self.cursor, self.graph.ty(x).dtype)?;
         Ok((Pending::View { map, guard, fill }, vec![x]))
     }
 
     fn reduce(&mut self) -> Result<(Pending<'t>, Vec<Value>)> {
-        let monoid = self.variant("a monoid", Monoid::from_name)?;
+        let monoid = self.cursor.variant("a monoid", Monoid::from_name)?;
         let x = self.value()?;
-        self.key("axes")?;
+        self.cursor.key("axes")?;
         self.cursor.expect("[")?;
         let axes = self.cursor.list("]", |cursor| cursor.integer("the number of an axis"))?;
         Ok((Pending::Ready(Reduce { monoid, axes }.into()), vec![x]))
     }
 
     fn prefix(&mut self) -> Result<(Pending<'t>, Vec<Value>)> {
-        let monoid = self.variant("a monoid", Monoid::from_name)?;
+        let monoid = self.cursor.variant("a monoid", Monoid::from_name)?;
         let x = self.value()?;
         let axis = self.number_at("axis")?;
         let row = Prefix { monoid, axis, exclusive: self.cursor.eat_word("exclusive") };
@@ -350,30 +341,30 @@ impl<'t> Reader<'_, 't, '_> {
         let args = self.values()?;
         let place = *self.cursor;
         let subscripts = self.cursor.string('"')?;
-        self.key("acc")?;
+        self.cursor.key("acc")?;
         let row = Contract::parse(&subscripts, read_dtype(self.cursor)?).at(|| place.place())?;
         Ok((Pending::Ready(row.into()), args))
     }
 
     fn scatter(&mut self) -> Result<(Pending<'t>, Vec<Value>)> {
-        let combine = self.variant("a way to combine", Combine::from_name)?;
+        let combine = self.cursor.variant("a way to combine", Combine::from_name)?;
         let data = self.value()?;
         let map = self.dims()?;
-        self.key("updates")?;
+        self.cursor.key("updates")?;
         let updates = self.value()?;
-        self.key("index")?;
+        self.cursor.key("index")?;
         let args = [vec![data, updates], self.values()?].concat();
         Ok((Pending::Ready(Scatter { combine, map }.into()), args))
     }
 
     fn loop_(&mut self) -> Result<(Pending<'t>, Vec<Value>)> {
-        self.key("trips")?;
+        self.cursor.key("trips")?;
         let trips = self.value()?;
-        self.key("start")?;
+        self.cursor.key("start")?;
         let start = self.value()?;
-        self.key("carry")?;
+        self.cursor.key("carry")?;
         let carried = self.values()?;
-        self.key("capture")?;
+        self.cursor.key("capture")?;
         let captures = self.values()?;
         Ok((Pending::Loop { carried: carried.len() }, [vec![trips, start], carried, captures].concat()))
     }

@@ -6,7 +6,7 @@ use super::{expr, host, literal, number};
 use crate::cursor::{name_text, quoted};
 use crate::graph::{Graph, Node, Value};
 use crate::ops::Prim;
-use crate::ops::prim::View;
+use crate::ops::prim::Guard;
 use crate::tensor::{Dim, Symbol, TensorType};
 
 impl fmt::Display for Graph {
@@ -15,7 +15,8 @@ impl fmt::Display for Graph {
     }
 }
 
-fn print_graph(f: &mut fmt::Formatter<'_>, graph: &Graph, depth: usize, is_region: bool) -> fmt::Result {
+/// Prints a graph that stands `depth` levels deep.
+pub(crate) fn print_graph(f: &mut fmt::Formatter<'_>, graph: &Graph, depth: usize, is_region: bool) -> fmt::Result {
     let heading = heading_inputs(graph);
     let inputs = graph.inputs()[..heading].iter();
     let inputs: Vec<String> =
@@ -98,7 +99,8 @@ fn value_text(graph: &Graph, value: Value) -> String {
     }
 }
 
-fn dims_text(dims: &[Dim]) -> String {
+/// Index expressions between brackets.
+pub(crate) fn dims_text(dims: &[Dim]) -> String {
     let texts: Vec<String> = dims.iter().map(Dim::to_string).collect();
     format!("[{}]", texts.join(", "))
 }
@@ -121,7 +123,7 @@ fn operation(graph: &Graph, node: &Node) -> String {
         Prim::View(row) => {
             let dtype = node.types().first().map(|ty| ty.dtype);
             let fill = row.fill.zip(dtype).map_or_else(String::new, |(n, dtype)| number::text(dtype, n));
-            format!("view {}{}{}", arg(0), dims_text(&row.map), guards_text(row, &fill))
+            format!("view {}{}{}", arg(0), dims_text(&row.map), guards_text(&row.guard, &fill))
         }
         Prim::Concat(row) => format!("concat{} axis={}", args(0), row.axis),
         Prim::Reduce(row) => format!("reduce.{} {} axes={:?}", row.monoid.name(), arg(0), row.axes),
@@ -148,10 +150,11 @@ fn operation(graph: &Graph, node: &Node) -> String {
     }
 }
 
-fn guards_text(view: &View, fill: &str) -> String {
-    if view.guard.is_empty() {
+/// Where something is read, and what stands for it elsewhere; nothing without guards.
+pub(crate) fn guards_text(guards: &[Guard], fill: &str) -> String {
+    if guards.is_empty() {
         return String::new();
     }
-    let guards: Vec<String> = view.guard.iter().map(|g| format!("0 <= {} < {}", g.index, g.bound)).collect();
+    let guards: Vec<String> = guards.iter().map(|g| format!("0 <= {} < {}", g.index, g.bound)).collect();
     format!(" where {} else {fill}", guards.join(", "))
 }

@@ -10,7 +10,7 @@ use crate::ops::{Expr, Scalar, Scope, Signature, Term};
 use crate::tensor::{DType, Dim};
 
 /// Reads an expression of arguments of the given types.
-pub(super) fn read<'t>(cursor: &mut Cursor<'t>, args: &[DType]) -> Result<Expr> {
+pub(crate) fn read<'t>(cursor: &mut Cursor<'t>, args: &[DType]) -> Result<Expr> {
     Expr::try_build(args, |scope, terms| {
         let names = terms.iter().enumerate().map(|(k, term)| (arg_name(k), *term)).collect();
         let mut reader = Reader { cursor, scope, names };

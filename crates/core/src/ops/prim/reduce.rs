@@ -64,7 +64,8 @@ impl Monoid {
         matches!(self, Monoid::ArgMax | Monoid::ArgMin | Monoid::ArgMaxLast | Monoid::ArgMinLast)
     }
 
-    fn result(self, dtype: DType) -> Result<DType> {
+    /// The type of a fold of elements of this type; an error where there is no such fold.
+    pub fn result(self, dtype: DType) -> Result<DType> {
         match self {
             Monoid::Sum | Monoid::Prod if dtype == DType::Bool => {
                 Err(Error::invalid(format!("{} is not defined for bool", self.name())))

@@ -10,7 +10,8 @@
 //!   counts. Where a byte is served follows from how much else was touched since it was touched last (its distance) and the
 //!   capacity of the levels. Pieces shorter than a line cost a line; accesses narrower than a vector cost a vector at the
 //!   nearest level, which serves a number of accesses and not of bytes.
-//! - *Arithmetic.* Operations by unit. Units that share their ports (all vector work of a CPU) add up; others overlap.
+//! - *Arithmetic.* Operations by unit. Units that share their ports (all vector work of a CPU) add up; others overlap, unless
+//!   the work says that they wait for each other.
 //! - *Parallelism.* Blocks are dealt to cores whole: the fullest core decides (wave quantisation). Few threads neither have
 //!   enough bytes under way nor keep the arithmetic busy; how many there can be follows from registers and on-chip memory.
 //! - *Registers* beyond the limit are spilled: written and read again at the nearest level that holds them.
@@ -50,6 +51,9 @@ pub struct Work {
     pub joins: f64,
     /// how many times all operations are done, where values are computed anew instead of kept; at least 1
     pub recompute: f64,
+    /// the part of the time of the other units that the slowest one does not hide, from 0 (they overlap) to 1 (one after the
+    /// other, as where operands are computed before matrix units can take them)
+    pub serial: f64,
     /// kernels that are started: two for a reduction in two phases
     pub launches: f64,
     /// bytes that are copied to and from the host, where part of the work is done there
@@ -114,6 +118,7 @@ impl Default for Work {
             barriers: 0.0,
             joins: 0.0,
             recompute: 1.0,
+            serial: 0.0,
             launches: 1.0,
             host_bytes: 0.0,
         }
@@ -402,6 +407,7 @@ fn compute(work: &Work, spec: &DeviceSpec, share: &Share) -> (f64, Unit) {
     // Few threads leave gaps between dependent operations; matrix instructions are long enough to fill them.
     let filled = (share.threads / spec.limits.fill_threads as f64).min(1.0);
     let mut slowest = (0.0, Unit::Elementwise(DType::F32));
+    let mut others = 0.0;
     // Units that run on the same ports wait for each other.
     let mut vector = (0.0, 0.0, slowest.1);
     for (unit, count) in &work.operations {
@@ -422,11 +428,15 @@ fn compute(work: &Work, spec: &DeviceSpec, share: &Share) -> (f64, Unit) {
             if us > vector.1 {
                 (vector.1, vector.2) = (us, *unit);
             }
-        } else if us > slowest.0 {
+            continue;
+        }
+        others += us;
+        if us > slowest.0 {
             slowest = (us, *unit);
         }
     }
-    if vector.0 > slowest.0 { (vector.0, vector.2) } else { slowest }
+    let (longest, unit) = if vector.0 > slowest.0 { (vector.0, vector.2) } else { slowest };
+    (longest + work.serial.clamp(0.0, 1.0) * (vector.0 + others - longest), unit)
 }
 
 #[cfg(test)]

@@ -6,8 +6,10 @@
 mod cost;
 mod footprint;
 mod operator;
+pub mod scorecard;
 mod stored;
 
 pub use cost::{Bound, Price, Stream, Work, price};
 pub use footprint::{Footprint, Footprints};
 pub use operator::Operator;
+pub use scorecard::Scorecard;

@@ -205,6 +205,9 @@ fn special_functions_share_the_ports_of_a_cpu_and_not_those_of_a_gpu() {
     let [a, b] = [Unit::Elementwise(DType::F32), Unit::Special(DType::F32)].map(|u| move |s: &DeviceSpec| s.rate(u));
     assert!(close(price(&work, cpu).compute_us, 1e6 / a(cpu) + 1e5 / b(cpu), 1e-9));
     assert!(close(price(&work, h200).compute_us, (1e6 / a(h200)).max(1e5 / b(h200)), 1e-9));
+    // Where one must wait for the other, both count.
+    work.serial = 1.0;
+    assert!(close(price(&work, h200).compute_us, 1e6 / a(h200) + 1e5 / b(h200), 1e-9));
     // The cost column decides which is which: a sum is one operation, erf is 16 where exp2 is 8.
     let mut counted = Work::default();
     counted.scalar(Scalar::Add, 10.0, DType::F32).scalar(Scalar::Erf, 10.0, DType::F32);
@@ -265,6 +268,7 @@ impl Dice {
         work.registers = self.below(400) as f64;
         work.on_chip = self.below(300_000) as f64;
         (work.barriers, work.joins) = (self.below(10) as f64, self.below(2) as f64);
+        work.serial = self.below(3) as f64 / 2.0;
         work
     }
 }

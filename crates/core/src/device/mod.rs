@@ -6,7 +6,7 @@
 mod spec;
 mod spec_text;
 
-pub use spec::{Costs, DeviceSpec, Host, Limits, Machine, MemoryLevel, Rates, Scope, Skeleton, Tile, Unit};
+pub use spec::{Costs, DeviceSpec, Host, Limits, Machine, MemoryLevel, Rates, Scope, Skeleton, Unit};
 
 use std::sync::Arc;
 

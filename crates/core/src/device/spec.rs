@@ -9,6 +9,7 @@ use std::sync::LazyLock;
 
 use crate::error::{Error, Result};
 use crate::tensor::DType;
+use crate::tile::Tile;
 
 /// A device, described by numbers.
 #[derive(Clone, Debug, PartialEq)]
@@ -196,17 +197,6 @@ impl Rates {
         let wider = if dtype.bits() == 64 { DType::F64 } else { DType::F32 };
         self.peak(dtype).or_else(|| self.peak(wider)).or_else(|| self.peak(DType::F32)).unwrap_or(1.0)
     }
-}
-
-/// A block of the contraction skeleton.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Tile {
-    /// rows of the result
-    pub rows: usize,
-    /// columns of the result
-    pub columns: usize,
-    /// terms of the sum that are taken at a time
-    pub depth: usize,
 }
 
 /// A unit of a device that does arithmetic.

@@ -6,9 +6,10 @@
 use std::fmt;
 use std::str::FromStr;
 
-use super::spec::{Costs, DeviceSpec, Host, Limits, Machine, MemoryLevel, Rates, Scope, Skeleton, Tile};
+use super::spec::{Costs, DeviceSpec, Host, Limits, Machine, MemoryLevel, Rates, Scope, Skeleton};
 use crate::error::{Error, Result};
 use crate::tensor::DType;
+use crate::tile::Tile;
 
 const MEMORY_KEYS: [&str; 8] = ["bytes", "scope", "keeps", "gbps", "core_gbps", "reach", "line", "in_flight"];
 
@@ -107,7 +108,7 @@ impl Entry<'_> {
     }
 
     fn tile(&self, text: &str) -> Result<Tile> {
-        let sizes: Vec<usize> = text.trim().split('x').filter_map(|n| n.parse().ok()).collect();
+        let sizes: Vec<u32> = text.trim().split('x').filter_map(|n| n.parse().ok()).collect();
         match sizes[..] {
             [rows, columns, depth] if sizes.iter().all(|n| (1..1 << 20).contains(n)) => {
                 Ok(Tile { rows, columns, depth })

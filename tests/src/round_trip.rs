@@ -12,8 +12,8 @@ pub fn check(graph: &Graph) -> Result<()> {
     let mut literals = Vec::new();
     collect(graph, &mut literals);
     let resolve = |source: &Source, len: usize| {
-        let found = literals.iter().find(|l| l.source() == Some(source) && l.bytes().len() == len);
-        found.map(|l| l.bytes().clone()).ok_or_else(|| Error::bug(format!("no constant lies at {source:?}")))
+        let found = literals.iter().find(|l| l.source() == Some(source) && l.byte_count() == len);
+        found.map(|l| l.bytes()).ok_or_else(|| Error::bug(format!("no constant lies at {source:?}")))
     };
     for text in [format!("{graph}"), format!("{graph:#}")] {
         let parsed = parse(&text, &resolve).at(|| format!("in the text\n{text}\n"))?;

@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use fuseline::error::{Error, Kind, Result};
-use fuseline::reference::{Limits, Options, evaluate, philox};
+use fuseline::philox;
+use fuseline::reference::{Limits, Options, evaluate};
 use fuseline::tensor::{DType, Literal};
 use fuseline_frontend::onnx::schema::{
     DataLocation, FunctionProto, ModelProto, OperatorSetIdProto, StringStringEntryProto, TensorProto,

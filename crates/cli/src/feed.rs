@@ -3,7 +3,8 @@
 use std::path::Path;
 
 use fuseline::error::{Context, Error, Result};
-use fuseline::reference::{Limits, philox};
+use fuseline::philox;
+use fuseline::reference::Limits;
 use fuseline::tensor::{DType, Env, Literal, Shape, Symbol, TensorType};
 use fuseline_frontend::Tensors;
 use fuseline_frontend::npz::{ReadOptions, read_npz};

@@ -163,7 +163,7 @@ fn count_constants(graph: &Graph) -> Parameters {
         if let Prim::Const(row) = node.prim() {
             parameters.tensors += 1;
             parameters.elements += row.literal.count() as u64;
-            parameters.bytes += row.literal.bytes().len() as u64;
+            parameters.bytes += row.literal.byte_count() as u64;
         }
     }
     parameters

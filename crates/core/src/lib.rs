@@ -45,6 +45,7 @@ pub mod gallery;
 pub mod graph;
 pub mod ops;
 pub mod passes;
+pub mod philox;
 pub mod program;
 pub mod reference;
 pub mod tensor;

@@ -29,7 +29,7 @@ fn measure(path: &Path) -> Result<(), Box<dyn std::error::Error>> {
     let graph = file.model.graph.as_ref().ok_or("no graph")?;
     let literals = graph.initializer.iter().map(|tensor| file.literal(tensor)).collect::<Result<Vec<_>, _>>()?;
     let (after, elapsed) = (memory()?, start.elapsed());
-    let bytes: usize = literals.iter().map(|literal| literal.bytes().len()).sum();
+    let bytes: usize = literals.iter().map(|literal| literal.byte_count()).sum();
     println!("{} literals of {} MB in {elapsed:.1?}", literals.len(), bytes / 1_000_000);
     for (when, memory) in [("before", before), ("after", after)] {
         println!("{when}: {} KiB private, of them {} anonymous", memory.private_kib, memory.anonymous_kib);

@@ -76,7 +76,7 @@ pub fn write(output: &mut dyn Write, literal: &Literal) -> std::io::Result<()> {
         let byte = |k| if literal.dtype().is_int() { literal.int(k) as u8 } else { literal.bits(k) as u8 };
         return output.write_all(&(0..literal.count()).map(byte).collect::<Vec<_>>());
     }
-    output.write_all(literal.bytes())
+    output.write_all(&literal.bytes())
 }
 
 fn header_bytes(literal: &Literal) -> Vec<u8> {

@@ -110,7 +110,7 @@ pub fn write_npz_to<'a, W: Write + Seek>(
             .last_modified_time(DateTime::default())
             .unix_permissions(0o644)
             // With room for the header and for what deflating may add.
-            .large_file(literal.bytes().len() > 0xf000_0000);
+            .large_file(literal.byte_count() > 0xf000_0000);
         archive.start_file(format!("{name}.npy"), options).map_err(zip_error).at(place)?;
         npy::write(&mut archive, literal).map_err(cannot_write).at(place)?;
     }

@@ -63,6 +63,9 @@ pub(super) fn of_table(literal: &Literal, context: &Context) -> Option<Expr> {
     if literal.is_splat() {
         return Some(of_splat(literal));
     }
+    if literal.as_seeded().is_some() {
+        return None; // random numbers follow no formula
+    }
     affine(literal).or_else(|| band(literal))
 }
 

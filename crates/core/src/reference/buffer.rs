@@ -187,9 +187,12 @@ impl Buffer {
         }
     }
 
-    /// The tensor as the caller gets it, floats rounded to their type.
+    /// The tensor as the caller gets it, floats rounded to their type; its elements are there, never a seed.
     pub fn to_literal(&self) -> Result<Literal> {
         if let Data::Literal(literal) = &self.data {
+            if literal.as_seeded().is_some() {
+                return Literal::new(self.dtype, self.sizes.clone(), literal.bytes());
+            }
             return literal.clone().reshaped(self.sizes.clone());
         }
         let dense = self.dense()?;

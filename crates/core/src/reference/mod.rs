@@ -10,7 +10,6 @@ mod buffer;
 mod contract;
 mod index;
 mod map;
-pub mod philox;
 mod positions;
 mod reduce;
 mod run;

@@ -7,10 +7,12 @@ mod dim;
 mod dtype;
 mod layout;
 mod literal;
+mod seeded;
 mod shape;
 
 pub use dim::{Algebra, Dim, Env, Range, Ranges, Symbol};
 pub use dtype::{Class, DType, FloatFormat, Specials};
 pub use layout::Layout;
 pub use literal::{Literal, Source};
+pub use seeded::Seeded;
 pub use shape::{Shape, TensorType};

@@ -110,15 +110,7 @@ struct Place<'a> {
 
 impl<'a> Place<'a> {
     fn parse(entries: &'a [StringStringEntryProto]) -> Result<Place<'a>> {
-        let value = |key: &str| {
-            let mut found = entries.iter().filter(|entry| entry.key == key).map(|entry| entry.value.as_str());
-            let first = found.next();
-            match found.next() {
-                Some(_) => Err(Error::invalid(format!("external data with more than one {key}"))),
-                None => Ok(first),
-            }
-        };
-        let number = |key: &str| match value(key)? {
+        let number = |key: &str| match value_of(entries, key)? {
             Some(text) => text.parse().map(Some).map_err(|_| {
                 Error::invalid(format!(
                     "external data with the {key} \"{}\", not a count of bytes",
@@ -127,7 +119,7 @@ impl<'a> Place<'a> {
             }),
             None => Ok(None),
         };
-        let location = value("location")?.filter(|location| !location.is_empty());
+        let location = value_of(entries, "location")?.filter(|location| !location.is_empty());
         Ok(Place {
             location: location.ok_or_else(|| Error::invalid("external data without a location"))?,
             offset: number("offset")?.unwrap_or(0),
@@ -151,6 +143,16 @@ impl<'a> Place<'a> {
             ))
         })?;
         Ok(file.slice(self.offset as usize..end as usize))
+    }
+}
+
+/// The value of a key, which has at most one.
+pub(super) fn value_of<'a>(entries: &'a [StringStringEntryProto], key: &str) -> Result<Option<&'a str>> {
+    let mut found = entries.iter().filter(|entry| entry.key == key).map(|entry| entry.value.as_str());
+    let first = found.next();
+    match found.next() {
+        Some(_) => Err(Error::invalid(format!("external data with more than one {key}"))),
+        None => Ok(first),
     }
 }
 

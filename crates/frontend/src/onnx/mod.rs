@@ -8,6 +8,7 @@ mod external;
 mod file;
 pub mod import;
 pub mod schema;
+mod seeded;
 mod tensor;
 
 pub use data_type::{data_type_code, data_type_name, dtype_of_code};

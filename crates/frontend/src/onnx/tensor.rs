@@ -1,7 +1,7 @@
 //! Tensors of a model as literals.
 //!
 //! Nothing is allocated before the declared sizes are known to fit the data that is there. Raw and external data are
-//! slices of the file; typed data is converted.
+//! slices of the file; typed data is converted; seeded data is made when somebody reads it.
 
 use bytes::Bytes;
 use fuseline::error::{Context, Error, Result};
@@ -10,6 +10,7 @@ use fuseline::tensor::{DType, Literal};
 use super::data_type::{data_type_code, data_type_name, dtype_of_code};
 use super::external::DataFiles;
 use super::schema::{DataLocation, TensorProto};
+use super::seeded::seeded;
 use crate::elements::{Extent, canonical, extent};
 
 /// The literal that `tensor`, a part of the model with these files, describes.
@@ -25,6 +26,9 @@ fn unnamed_literal(tensor: &TensorProto, files: &DataFiles) -> Result<Literal> {
     }
     let (field, external) = (Field::of(dtype), is_external(tensor)?);
     check_fields(tensor, dtype, field, external)?;
+    if external && let Some(seeded) = seeded(&tensor.external_data)? {
+        return Literal::seeded(dtype, extent.sizes, seeded);
+    }
     let (bytes, source) = if external {
         files.external(&tensor.external_data, extent.bytes)?
     } else if field.len(tensor) > 0 {
@@ -162,6 +166,7 @@ fn push_narrowed(bytes: &mut Vec<u8>, dtype: DType, values: impl Iterator<Item =
 #[cfg(test)]
 mod tests {
     use fuseline::error::Kind;
+    use fuseline::tensor::Seeded;
 
     use super::super::schema::{Segment, StringStringEntryProto};
     use super::*;
@@ -182,7 +187,7 @@ mod tests {
     fn raw_data_of_every_type_is_shared() {
         for &dtype in DType::ALL {
             let want = Literal::from_ints(dtype, [3], &[0, 1, 1]).unwrap();
-            let proto = TensorProto { raw_data: want.bytes().clone(), ..tensor(dtype, &[3]) };
+            let proto = TensorProto { raw_data: want.bytes(), ..tensor(dtype, &[3]) };
             let got = read(&proto).unwrap();
             assert_eq!(got, want);
             assert_eq!(got.bytes().as_ptr(), proto.raw_data.as_ptr(), "{dtype}");
@@ -294,5 +299,25 @@ mod tests {
         assert_eq!(got.source().unwrap().offset, 2);
         let huge = TensorProto { dims: vec![1 << 47], ..proto };
         assert_eq!(literal(&huge, &files).unwrap_err().kind(), Kind::Invalid);
+    }
+
+    #[test]
+    fn seeded_data_needs_no_file_and_is_limited() {
+        let entry = |key: &str, value: &str| StringStringEntryProto { key: key.into(), value: value.into() };
+        let seeded = |dims: &[i64], high: &str| TensorProto {
+            data_location: 1,
+            external_data: vec![entry("location", "seeded:3"), entry("low", "-1"), entry("high", high)],
+            ..tensor(DType::F32, dims)
+        };
+        let literal = read(&seeded(&[30_000, 768], "1")).unwrap();
+        assert_eq!(literal.as_seeded(), Some(Seeded { seed: 3, low: -1.0, high: 1.0 }));
+        assert_eq!(literal.byte_count(), 30_000 * 768 * 4);
+        for dims in [&[1 << 60][..], &[1 << 40], &[1 << 30, 1 << 30], &[i64::MAX, 2]] {
+            assert_eq!(kind(&seeded(dims, "1")), Kind::Limit, "{dims:?}");
+        }
+        assert_eq!(kind(&seeded(&[2, -1], "1")), Kind::Invalid);
+        assert_eq!(kind(&seeded(&[2], "1e39")), Kind::Invalid);
+        let both = TensorProto { raw_data: vec![0; 4].into(), ..seeded(&[1], "1") };
+        assert_eq!(read(&both).unwrap_err().message(), "both external data and raw_data");
     }
 }

@@ -1,4 +1,4 @@
-//! Constant tensors as text: a list of elements, one value for all, raw bytes, or a place in a file.
+//! Constant tensors as text: a list of elements, one value for all, raw bytes, a place in a file, or a seed.
 
 use std::fmt::Write as _;
 
@@ -6,7 +6,7 @@ use super::Resolve;
 use super::number::{self, NumberText};
 use crate::cursor::{Cursor, quoted};
 use crate::error::{Context as _, Error, Result};
-use crate::tensor::{DType, Literal, Source, TensorType};
+use crate::tensor::{DType, Literal, Seeded, Source, TensorType};
 
 /// Elements are listed one by one up to this count; of literals that lie in a file, up to the second one.
 const MOST_LISTED: (usize, usize) = (256, 16);
@@ -19,6 +19,9 @@ const MOST_READ: usize = 64 << 10;
 
 /// The data of a literal as text.
 pub(super) fn text(literal: &Literal) -> String {
+    if let Some(Seeded { seed, low, high }) = literal.as_seeded() {
+        return format!("seeded({seed}, {low:?}, {high:?})");
+    }
     let (count, bytes) = (literal.count(), literal.bytes());
     let place = |source: &Source| format!("@{}+{}", quoted(&source.file, '"'), source.offset);
     match literal.source() {
@@ -73,6 +76,7 @@ pub(super) enum Data<'t> {
     Each(Vec<Element<'t>>),
     Raw(Vec<u8>),
     Place(Source),
+    Seeded(Seeded),
 }
 
 /// Reads the data of a literal.
@@ -93,10 +97,21 @@ pub(super) fn read<'t>(cursor: &mut Cursor<'t>) -> Result<Data<'t>> {
         let values = values.ok_or_else(|| start.error("wanted two hexadecimal digits for each byte"))?;
         return Ok(Data::Raw(values.chunks_exact(2).map(|d| d[0] << 4 | d[1]).collect()));
     }
+    if cursor.eat_word("seeded") {
+        cursor.expect("(")?;
+        let seed = cursor.integer("a seed")?;
+        let mut bound = || {
+            cursor.expect(",")?;
+            Element::read(cursor)?.bits(DType::F64).map(f64::from_bits)
+        };
+        let seeded = Seeded { seed, low: bound()?, high: bound()? };
+        cursor.expect(")")?;
+        return Ok(Data::Seeded(seeded));
+    }
     if number::is_next(cursor) {
         return Element::read(cursor).map(Data::All);
     }
-    Err(cursor.expected("a number, a list of numbers, hex\"…\" or @\"file\"+position"))
+    Err(cursor.expected("a number, a list of numbers, hex\"…\", @\"file\"+position or seeded(seed, low, high)"))
 }
 
 impl Data<'_> {
@@ -124,6 +139,7 @@ impl Data<'_> {
                 let bits = elements.iter().map(|e| e.bits(ty.dtype)).collect::<Result<Vec<u64>>>()?;
                 Literal::from_bits(ty.dtype, sizes, bits.into_iter()).at(here)
             }
+            Data::Seeded(seeded) => Literal::seeded(ty.dtype, sizes, seeded).at(here),
             Data::Raw(bytes) => Literal::new(ty.dtype, sizes, bytes).at(here),
             Data::Place(source) => {
                 let bytes = resolve(&source, wanted).at(here)?;

@@ -5,7 +5,8 @@ use std::sync::Arc;
 use super::{Access, Class, Primitive, expect_args};
 use crate::error::{Error, Result};
 use crate::graph::gradient::{Adjoint, NoGradient, OperandGradients};
-use crate::reference::{Buffer, Run, philox};
+use crate::philox;
+use crate::reference::{Buffer, Run};
 use crate::tensor::{DType, Dim, Literal, Shape, Symbol, TensorType};
 
 /// A tensor that the caller provides.
@@ -66,7 +67,10 @@ impl Primitive for Const {
         None
     }
 
-    fn eval(&self, _: &[Buffer], _: &mut Run<'_>) -> Result<Vec<Buffer>> {
+    fn eval(&self, _: &[Buffer], run: &mut Run<'_>) -> Result<Vec<Buffer>> {
+        if self.literal.as_seeded().is_some() {
+            run.reserve(self.literal.count())?; // stored elements lie in memory or in a file; these will have to be made
+        }
         Ok(vec![Buffer::from_literal(&self.literal)])
     }
 

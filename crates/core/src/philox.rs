@@ -5,9 +5,17 @@ const WEYL: [u32; 2] = [0x9E37_79B9, 0xBB67_AE85];
 
 /// The word of element `index` in a stream: word `index % 4` of the block with counter (index / 4, stream) under key `seed`.
 pub fn word(seed: u64, stream: u64, index: u64) -> u32 {
-    let block = index / 4;
-    let counter = [block as u32, (block >> 32) as u32, stream as u32, (stream >> 32) as u32];
-    philox4x32(counter, [seed as u32, (seed >> 32) as u32])[(index % 4) as usize]
+    block(seed, stream, index / 4)[(index % 4) as usize]
+}
+
+/// The words of a stream from element `start` on: those that [`word`] gives one by one.
+pub fn words(seed: u64, stream: u64, start: u64) -> impl Iterator<Item = u32> {
+    (start / 4..).flat_map(move |index| block(seed, stream, index)).skip((start % 4) as usize)
+}
+
+fn block(seed: u64, stream: u64, index: u64) -> [u32; 4] {
+    let counter = [index as u32, (index >> 32) as u32, stream as u32, (stream >> 32) as u32];
+    philox4x32(counter, [seed as u32, (seed >> 32) as u32])
 }
 
 /// One block of four words.
@@ -43,5 +51,9 @@ mod tests {
         assert_ne!(word(1, 2, 3), word(1, 3, 3));
         assert_ne!(word(1, 2, 3), word(1, 2, 4));
         assert_ne!(word(1, 2, 3), word(2, 2, 3));
+        for start in 0..6 {
+            let one_by_one: Vec<u32> = (start..start + 9).map(|k| word(1, 2, k)).collect();
+            assert_eq!(words(1, 2, start).take(9).collect::<Vec<_>>(), one_by_one);
+        }
     }
 }

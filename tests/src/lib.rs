@@ -1,5 +1,6 @@
 //! Shared machinery of the test suites.
 
+pub mod agree;
 pub mod generate;
 pub mod model_maker;
 pub mod node_test;

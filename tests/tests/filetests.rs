@@ -11,6 +11,8 @@
 //! | `test run` [`rounded`] | values such as `x = [1.0] : f32[1]`, a graph | the values of the outputs, or the error          |
 //! | `test pass NAME`       | a graph                                      | the graph after one pass                         |
 //! | `test passes` [`strict` or `fast`] | a graph                          | the graph after all passes                       |
+//! | `test rewrite NAME`    | a graph                                      | the graph after one rewrite                      |
+//! | `test rewrites` [`strict` or `fast`] | a graph                        | what was looked at, the graph after all rewrites |
 //!
 //! Every graph that is read is also sent through its text, and a pass must leave a graph that keeps its invariants.
 //! `BLESS=1` writes what comes out into the files.
@@ -24,6 +26,7 @@ use fuseline::graph::text::{parse_literal, print_literal};
 use fuseline::graph::{Graph, verify};
 use fuseline::passes::{Context, Numerics, PASSES, run_passes};
 use fuseline::reference::{Options, Reading, evaluate};
+use fuseline::rewrites::{Permit, REWRITES, apply_rewrites};
 use fuseline_tests::generate::Inputs;
 use fuseline_tests::round_trip;
 use libtest_mimic::{Arguments, Failed, Trial};
@@ -98,6 +101,18 @@ fn outcome(input: &str) -> Result<String, Failed> {
         ["test", "passes"] => passed(&text, Numerics::Default),
         ["test", "passes", "strict"] => passed(&text, Numerics::Strict),
         ["test", "passes", "fast"] => passed(&text, Numerics::Fast),
+        ["test", "rewrite", name] => {
+            let rewrite =
+                REWRITES.iter().find(|r| r.name == name).ok_or_else(|| format!("there is no rewrite {name}"))?;
+            let graph = well_formed(&text)?;
+            let new = rewrite.apply(&graph, &Context::default(), &mut Permit::everything()).map_err(report)?;
+            let new = new.unwrap_or(graph);
+            round_trip::check(&new).map_err(report)?;
+            Ok(new.to_string())
+        }
+        ["test", "rewrites"] => rewritten(&text, Numerics::Default),
+        ["test", "rewrites", "strict"] => rewritten(&text, Numerics::Strict),
+        ["test", "rewrites", "fast"] => rewritten(&text, Numerics::Fast),
         _ => Err(format!("unknown command: {command}").into()),
     }
 }
@@ -122,6 +137,21 @@ fn passed(text: &str, numerics: Numerics) -> Result<String, Failed> {
     let graph = run_passes(well_formed(text)?, &context, &mut |_| {}).map_err(report)?;
     round_trip::check(&graph).map_err(report)?;
     Ok(graph.to_string())
+}
+
+/// The graph after passes and rewrites, and before it, as comments, the applications that were looked at.
+fn rewritten(text: &str, numerics: Numerics) -> Result<String, Failed> {
+    let context = Context { numerics, ..Context::default() };
+    let graph = run_passes(well_formed(text)?, &context, &mut |_| {}).map_err(report)?;
+    let mut permit = Permit::everything();
+    let graph = apply_rewrites(graph, &context, &mut permit).map_err(report)?;
+    round_trip::check(&graph).map_err(report)?;
+    let mut lines = String::new();
+    for application in permit.applications() {
+        let refused = application.refused.map(|why| format!(" (refused: {why})")).unwrap_or_default();
+        lines.push_str(&format!("# {}: {}{refused}\n", application.rule, application.what));
+    }
+    Ok(format!("{lines}{graph}"))
 }
 
 /// The lines before the graph that give values, and the text with the command and these lines left blank, so that

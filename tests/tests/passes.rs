@@ -3,53 +3,13 @@
 use fuseline::compare::{Agreement, Tolerance, compare};
 use fuseline::compile::compile;
 use fuseline::device::{Device, ReferenceDevice};
-use fuseline::graph::Graph;
-use fuseline::ops::prim::Monoid;
-use fuseline::ops::{ExprNode, Prim, Scalar, Signature};
 use fuseline::passes::{Context, Numerics, PASSES, run_passes};
 use fuseline::reference::{Limits, Options, Reading, evaluate};
-use fuseline::tensor::Env;
-use fuseline_tests::generate::{Case, cases};
+use fuseline_tests::agree::{is_smooth, same_meaning, sizes};
+use fuseline_tests::generate::cases;
 use proptest::prelude::*;
 
 const STRICT: Context = Context { numerics: Numerics::Strict, fold_bytes: 64 << 10, table_elements: 1 << 20 };
-
-fn same_meaning(case: &Case, after: &Graph, reading: Reading, agreement: impl Fn(usize) -> Agreement) {
-    let options = Options { reading, limits: Limits::default() };
-    let expected = evaluate(&case.graph, &case.inputs, &options).unwrap();
-    let actual = evaluate(after, &case.inputs, &options).unwrap_or_else(|e| panic!("{e}\nin {after:?}"));
-    for (k, (e, a)) in expected.iter().zip(&actual).enumerate() {
-        if let Err(mismatch) = compare(e, a, &agreement(k)) {
-            panic!("output {k}: {mismatch}\n{after:?}");
-        }
-    }
-}
-
-/// Whether outputs change little where values change little: no rounding, comparison or position stands between.
-fn is_smooth(graph: &Graph) -> bool {
-    let jumps = |node: &ExprNode| match node {
-        ExprNode::Apply(op, _) => {
-            let steps =
-                [Scalar::Floor, Scalar::Ceil, Scalar::Round, Scalar::Trunc, Scalar::Sign, Scalar::Mod, Scalar::Rem];
-            op.def().signature == Signature::Compare || steps.contains(op)
-        }
-        ExprNode::Bits(_) => true,
-        _ => false,
-    };
-    graph.nodes().iter().all(|node| match node.prim() {
-        Prim::Map(row) => {
-            let nodes = row.expr.nodes();
-            let to_int =
-                |node: &ExprNode, to: bool| matches!(node, ExprNode::Cast(x) if nodes[*x as usize].1.is_float() && !to);
-            !nodes.iter().any(|(node, dtype)| jumps(node) || to_int(node, dtype.is_float()))
-        }
-        Prim::Reduce(row) => {
-            !matches!(row.monoid, Monoid::ArgMax | Monoid::ArgMin | Monoid::ArgMaxLast | Monoid::ArgMinLast)
-        }
-        Prim::Sort(_) | Prim::Host(_) | Prim::If(_) | Prim::Loop(_) => false,
-        _ => true,
-    })
-}
 
 proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
@@ -89,15 +49,7 @@ proptest! {
     #[test]
     fn real_algebra_stays_within_the_tolerance(case in cases().prop_filter("smooth", |case| is_smooth(&case.graph))) {
         let after = run_passes(case.graph.clone(), &Context::default(), &mut |_| {}).unwrap();
-        let mut env = Env::new();
-        for input in case.graph.inputs() {
-            let sizes = case.inputs[case.graph.input_name(*input)].sizes();
-            for (dim, size) in case.graph.ty(*input).shape.dims().iter().zip(sizes) {
-                if let Some(symbol) = dim.as_symbol() {
-                    env.bind(symbol.clone(), *size as i64);
-                }
-            }
-        }
+        let env = sizes(&case);
         same_meaning(&case, &after, Reading::Exact, |k| Agreement::Within(Tolerance::of_output(&case.graph, k, &env)));
     }
 }

@@ -5,10 +5,11 @@
 //! 2. [`ops`]: the three tables, functions of numbers, primitives on tensors, operators that users know;
 //! 3. [`graph`]: primitives with operands, built by handles that read like mathematics;
 //! 4. [`passes`]: graph in, plainer graph out;
-//! 5. [`compile`](mod@compile): the pipeline, graph to [`program`], which a [`device`] loads;
-//! 6. [`reference`](mod@reference): what a graph means, and [`compare`](mod@compare): whether a result is that;
-//! 7. [`analysis`]: the work and the traffic that it needs;
-//! 8. [`gallery`]: the graphs that fusion is for.
+//! 5. [`rewrites`]: graph in, graph with its work elsewhere out, every step a decision;
+//! 6. [`compile`](mod@compile): the pipeline, graph to [`program`], which a [`device`] loads;
+//! 7. [`reference`](mod@reference): what a graph means, and [`compare`](mod@compare): whether a result is that;
+//! 8. [`analysis`]: the work and the traffic that it needs;
+//! 9. [`gallery`]: the graphs that fusion is for.
 //!
 //! ```
 //! use fuseline::analysis::Footprints;
@@ -48,5 +49,6 @@ pub mod passes;
 pub mod philox;
 pub mod program;
 pub mod reference;
+pub mod rewrites;
 pub mod tensor;
 pub mod tile;

@@ -52,7 +52,7 @@ impl Program {
 }
 
 /// Which nodes depend on nothing but literals.
-fn constant_nodes(graph: &Graph) -> Vec<bool> {
+pub(crate) fn constant_nodes(graph: &Graph) -> Vec<bool> {
     let mut constant: Vec<bool> = Vec::with_capacity(graph.nodes().len());
     for node in graph.nodes() {
         let mut fixed =

@@ -20,6 +20,8 @@ pub type Values = SmallVec<[Value; 1]>;
 pub struct Rebuild {
     graph: Graph,
     origin: OriginSet,
+    /// The results of the nodes of the old graph that have been rebuilt.
+    moved: Vec<Values>,
     /// What is known of the first results of nodes, as far as somebody has asked.
     contents: Vec<Option<Contents>>,
 }
@@ -28,6 +30,11 @@ impl Rebuild {
     /// What has been rebuilt so far; the new operands of a node are values of this graph.
     pub fn graph(&self) -> &Graph {
         &self.graph
+    }
+
+    /// What has taken the place of a value of the graph that is being rebuilt: one that the node at hand depends on.
+    pub fn moved(&self, value: Value) -> Value {
+        self.moved[value.node()][value.port()]
     }
 
     /// Adds a primitive (or finds the equal one) and returns its first result.
@@ -64,6 +71,21 @@ where
     rewrite_region(graph, &mut f)
 }
 
+/// As [`rewrite`], but regions stay as they are, and `f` is told the number of the node in `graph`; what became of the values
+/// that the node depends on is [`Rebuild::moved`].
+pub fn rewrite_outside_regions<F>(graph: &Graph, mut f: F) -> Result<Graph>
+where
+    F: FnMut(&mut Rebuild, usize) -> Result<Option<Values>>,
+{
+    without_dead(rebuild_nodes(graph, &mut |rebuild, id, node, args| match f(rebuild, id)? {
+        Some(values) => {
+            check_types(rebuild, node, &values)?;
+            Ok(values)
+        }
+        None => keep(rebuild, node, args),
+    })?)
+}
+
 /// A single result that takes the place of a node's first one.
 pub fn replaced(value: Value) -> Result<Option<Values>> {
     Ok(Some(smallvec![value]))
@@ -71,29 +93,38 @@ pub fn replaced(value: Value) -> Result<Option<Values>> {
 
 type Rewriter<'f> = dyn FnMut(&mut Rebuild, &Node, &[Value]) -> Result<Option<Values>> + 'f;
 
+/// As a [`Rewriter`], but sees the number of the node too, and returns its results in any case.
+type Rebuilder<'f> = dyn FnMut(&mut Rebuild, usize, &Node, &[Value]) -> Result<Values> + 'f;
+
 fn rewrite_region(graph: &Graph, f: &mut Rewriter<'_>) -> Result<Graph> {
-    let new = rebuild_nodes(graph, f)?;
-    if new.live_nodes().contains(&false) { rebuild_nodes(&new, &mut |_, _, _| Ok(None)) } else { Ok(new) }
+    without_dead(rebuild_nodes(graph, &mut |rebuild, _, node, args| rewrite_node(rebuild, node, args, f))?)
 }
 
-fn rebuild_nodes(graph: &Graph, f: &mut Rewriter<'_>) -> Result<Graph> {
+fn without_dead(graph: Graph) -> Result<Graph> {
+    if graph.live_nodes().contains(&false) {
+        return rebuild_nodes(&graph, &mut |rebuild, _, node, args| keep(rebuild, node, args));
+    }
+    Ok(graph)
+}
+
+fn rebuild_nodes(graph: &Graph, f: &mut Rebuilder<'_>) -> Result<Graph> {
     let mut rebuild = Rebuild { graph: Graph::new(graph.name()), ..Rebuild::default() };
     rebuild.graph.start_symbols(graph.first_symbol());
     rebuild.graph.reserve_symbols(graph.value_symbols());
+    rebuild.moved.reserve(graph.nodes().len());
     let live = graph.live_nodes();
-    let mut moved: Vec<Values> = Vec::with_capacity(graph.nodes().len());
     for (id, node) in graph.nodes().iter().enumerate() {
         if !live[id] {
-            moved.push(Values::new());
+            rebuild.moved.push(Values::new());
             continue;
         }
         rebuild.origin = graph.origin(id).clone();
-        let args: SmallVec<[Value; 3]> = node.args().iter().map(|a| moved[a.node()][a.port()]).collect();
-        let values = rewrite_node(&mut rebuild, node, &args, f).at(|| graph.describe(id))?;
-        moved.push(values);
+        let args: SmallVec<[Value; 3]> = node.args().iter().map(|a| rebuild.moved(*a)).collect();
+        let values = f(&mut rebuild, id, node, &args).at(|| graph.describe(id))?;
+        rebuild.moved.push(values);
     }
     for output in graph.outputs() {
-        rebuild.graph.add_output(&output.name, moved[output.value.node()][output.value.port()]);
+        rebuild.graph.add_output(&output.name, rebuild.moved(output.value));
     }
     for constraint in graph.constraints() {
         rebuild.graph.add_constraint(constraint.clone());
@@ -116,17 +147,25 @@ fn rewrite_node(rebuild: &mut Rebuild, node: &Node, args: &[Value], f: &mut Rewr
     };
     let values = match f(rebuild, &node, args)? {
         Some(values) => values,
-        None => {
-            let id = rebuild.graph.add(node.prim().clone(), args, &rebuild.origin)?;
-            (0..rebuild.graph.nodes()[id].types().len()).map(|port| Value::new(id, port)).collect()
-        }
+        None => keep(rebuild, &node, args)?,
     };
+    check_types(rebuild, &node, &values)?;
+    Ok(values)
+}
+
+/// The node as it is, with its new operands.
+fn keep(rebuild: &mut Rebuild, node: &Node, args: &[Value]) -> Result<Values> {
+    let id = rebuild.graph.add(node.prim().clone(), args, &rebuild.origin)?;
+    Ok((0..rebuild.graph.nodes()[id].types().len()).map(|port| Value::new(id, port)).collect())
+}
+
+fn check_types(rebuild: &Rebuild, node: &Node, values: &[Value]) -> Result<()> {
     let types: Vec<&TensorType> = values.iter().map(|v| rebuild.graph.ty(*v)).collect();
     if !types.iter().copied().eq(node.types()) {
         let (name, old) = (node.prim().name(), node.types());
         return Err(Error::bug(format!("a rewrite puts {types:?} in the place of a {name} of {old:?}")));
     }
-    Ok(values)
+    Ok(())
 }
 
 fn rebuilt(region: &Arc<Graph>, f: &mut Rewriter<'_>) -> Result<Arc<Graph>> {

@@ -1,0 +1,146 @@
+//! Normalisers behind the products that they normalise.
+
+use super::facts::axes;
+use super::hoist_scales::{wider, with_range};
+use super::peel::{Action, Order, Peeled, act, all_read_once, cast, peel};
+use super::seen::Seen;
+use super::softmax::shifted_exponential;
+use super::step::{Kind, Step};
+use super::{Facts, Permit, Refusal, Rewrite, Site, sites};
+use crate::error::Result;
+use crate::graph::rewrite::{Rebuild, Values, replaced};
+use crate::graph::{Graph, Value};
+use crate::ops::prim::{Contract, Label, Monoid, View};
+use crate::ops::{Prim, Scalar};
+use crate::passes::{Context, Tier};
+use crate::tensor::{DType, Dim, Shape};
+
+pub(super) const REWRITE: Rewrite = Rewrite {
+    name: "defer-normalizer",
+    doc: "A contraction of e / Σe is the contraction of e, divided by Σe; a condition on the row goes along.",
+    tier: Tier::Real,
+    run,
+};
+
+/// In: any graph. Out: no contraction reads `e · g` (or `e / g`), summed over an axis along which `g` is constant, where `g` is
+/// computed from the sum of that very `e` over the axis: the contraction reads `e`, and `g` acts on its result. So do choices
+/// between 0 and the product by a condition that is computed from a reduction and constant along the axis (the NaN guard of a
+/// softmax). Factors in between that vary along the axis (a dropout mask) stay.
+///
+/// This is the condition under which the sum and the contraction can run in one loop over the axis: both fold the same `e`,
+/// and only what is done with the two results comes after. Other factors of a row (the root of an RMSNorm) are not
+/// sums of what is contracted and stay where they are.
+///
+/// Types: see `hoist-scales`; the sum of `e · v` before it is divided can be far larger than after.
+fn run(graph: &Graph, _: &Context, permit: &mut Permit<'_>) -> Result<Option<Graph>> {
+    let facts = Facts::of(graph);
+    sites(graph, |id| find(graph, &facts, id, permit), |rebuild, id, found| apply(graph, rebuild, id, found))
+}
+
+/// Which operand is a product with a normaliser, and its parts.
+struct Found {
+    operand: usize,
+    peeled: Peeled,
+}
+
+fn find(graph: &Graph, facts: &Facts, id: usize, permit: &mut Permit<'_>) -> Option<Found> {
+    let node = &graph.nodes()[id];
+    let Prim::Contract(row) = node.prim() else { return None };
+    let labels = [&row.a, &row.b];
+    let found = [0, 1].into_iter().find_map(|operand| {
+        let peeled = normalised(graph, node.args()[operand], labels[operand], &row.out)?;
+        Some(Found { operand, peeled })
+    })?;
+    let producer = node.args()[found.operand];
+    let (probabilities, out) = (graph.ty(producer), &node.types()[0]);
+    let site = Site {
+        rule: REWRITE.name,
+        producer: producer.node(),
+        consumer: id,
+        flops_saved: probabilities.shape.count() - out.shape.count(),
+        bytes_saved: (probabilities.bytes() - out.bytes()) * 2,
+        what: "what normalises a row divides its product".to_owned(),
+    };
+    if !all_read_once(facts, &found.peeled.passed) {
+        permit.refuse(graph, site, Refusal::UsedElsewhere);
+        return None;
+    }
+    permit.allow(graph, site).then_some(found)
+}
+
+/// The operand of a contraction without what normalises it, if something does.
+fn normalised(graph: &Graph, operand: Value, labels: &[Label], out: &[Label]) -> Option<Peeled> {
+    if !graph.ty(operand).dtype.is_float() {
+        return None;
+    }
+    let summed = axes((0..labels.len()).filter(|k| !out.contains(&labels[*k])));
+    let mut parts = Vec::new();
+    product_parts(graph, Step::of(graph, operand), &mut parts);
+    let normalises = |seen: &Seen| {
+        seen.reductions(graph).iter().any(|(row, folded)| row.monoid == Monoid::Sum && parts.contains(folded))
+    };
+    let wanted = |action: Action, seen: &Seen| {
+        let fits = match action {
+            Action::Times | Action::Over => normalises(seen),
+            Action::Unless | Action::OnlyIf => !seen.reductions(graph).is_empty(),
+        };
+        fits && seen.view.guard.is_empty() && seen.is_free_of(graph, summed)
+    };
+    // exp(x − max x) is at most 1, also without its normaliser, so that any type holds it.
+    let is_small = parts.iter().any(|part| shifted_exponential(graph, *part).is_some());
+    let peeled = peel(graph, operand, Order { wanted: &wanted, is_small });
+    let is_factor = |action: Action| matches!(action, Action::Times | Action::Over);
+    peeled.factors.iter().any(|f| is_factor(f.action)).then_some(peeled)
+}
+
+/// The steps that a product is made of, itself and what is inside of its factors included.
+fn product_parts(graph: &Graph, step: Step, parts: &mut Vec<Step>) {
+    const MOST_PARTS: usize = 64;
+    if parts.len() >= MOST_PARTS {
+        return;
+    }
+    parts.push(step);
+    match step.kind(graph) {
+        Kind::Call(Scalar::Mul, operands) => operands.iter().for_each(|o| product_parts(graph, *o, parts)),
+        Kind::Call(Scalar::Div, operands) => product_parts(graph, operands[0], parts),
+        Kind::Call(Scalar::Select, operands) => operands[1..].iter().for_each(|o| product_parts(graph, *o, parts)),
+        Kind::Cast(x) => product_parts(graph, x, parts),
+        Kind::Value(value) => {
+            if let Prim::View(_) = graph.node_of(value).prim() {
+                product_parts(graph, Step::of(graph, graph.node_of(value).args()[0]), parts);
+            }
+        }
+        _ => {}
+    }
+}
+
+fn apply(graph: &Graph, rebuild: &mut Rebuild, id: usize, found: &Found) -> Result<Option<Values>> {
+    let node = &graph.nodes()[id];
+    let Prim::Contract(row) = node.prim() else { return Ok(None) };
+    let (dtype, shape) = (node.types()[0].dtype, &node.types()[0].shape);
+    let factors = || found.peeled.factors.iter().map(|f| f.seen.step.dtype(graph)).filter(|d| d.is_float());
+    let wide = factors().fold(with_range(dtype), wider);
+    let mut operands = [rebuild.moved(node.args()[0]), rebuild.moved(node.args()[1])];
+    operands[found.operand] = found.peeled.rest.rebuilt(graph, rebuild)?;
+    for operand in &mut operands {
+        *operand = cast(rebuild, *operand, wide)?;
+    }
+    let labels = [&row.a, &row.b][found.operand];
+    let product = Contract { accumulator: wider(row.accumulator, wide), ..row.clone() };
+    let mut result = rebuild.add(product, &operands)?;
+    for factor in found.peeled.factors.iter().rev() {
+        let view = from_result(shape, labels, &row.out).after(&factor.seen.view);
+        let view = view.ok_or_else(|| crate::error::Error::bug("views without guards compose"))?;
+        let value = Seen { step: factor.seen.step, view }.rebuilt(graph, rebuild)?;
+        let value = if rebuild.graph().ty(value).dtype == DType::Bool { value } else { cast(rebuild, value, wide)? };
+        result = act(rebuild, factor.action, result, value)?;
+    }
+    replaced(cast(rebuild, result, dtype)?)
+}
+
+/// An operand of a contraction looked at from the coordinates of the result, where it does not matter how far along the summed
+/// axes.
+fn from_result(shape: &Shape, labels: &[Label], out: &[Label]) -> View {
+    let place = |label: &Label| out.iter().position(|l| l == label).map_or(Dim::int(0), Dim::axis);
+    View::new(shape.clone(), labels.iter().map(place).collect())
+}

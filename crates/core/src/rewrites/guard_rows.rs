@@ -1,0 +1,155 @@
+//! Conditions on probabilities that are conditions on rows.
+
+use super::softmax;
+use super::step::{Kind, Step, part};
+use super::{Permit, Rewrite, Site, sites};
+use crate::error::Result;
+use crate::graph::rewrite::{Rebuild, Values, replaced};
+use crate::graph::{Graph, Value};
+use crate::ops::prim::{Map, Monoid, Reduce};
+use crate::ops::{Expr, ExprNode, Prim, Scalar, Term};
+use crate::passes::{Context, Tier};
+use crate::tensor::{DType, Dim};
+
+pub(super) const REWRITE: Rewrite = Rewrite {
+    name: "guard-rows",
+    doc: "Whether a probability of a softmax is NaN is asked of its row, and whether a row is all −∞ of its maximum.",
+    tier: Tier::Exact,
+    run,
+};
+
+/// In: any graph. Out: no `isnan(p)` with `p = e / s`, `e = exp(x − m)`, `m = max x`, `s = Σ e` over the same axes: it is
+/// `isnan(s)`; and no "all `x` = −∞" or "some `x` ≠ −∞" over the axes of such a maximum: it is `m = −∞` or its negation. A guard
+/// that exporters put on probabilities is then constant along the row, and can move behind what reads the row.
+///
+/// Why `isnan(e / s) = isnan(s)` for every element of a row (with at least one element; without one there is nothing to say):
+/// - some `x` is NaN: `m` is NaN, hence every `e`, hence `s`: both sides hold;
+/// - `m = +∞`: the elements that are +∞ have `e = exp(∞ − ∞)` = NaN, hence `s` is NaN, and so is every quotient by it: both hold;
+/// - `m = −∞`: every `x` is −∞, so every `e` is exp(−∞ + ∞) = NaN, hence `s`: both hold;
+/// - `m` is finite: `x − m` ≤ 0, so that every `e` is in [0, 1], and 1 for an element that is `m`; hence `s` is at least 1 and not
+///   NaN (in a narrow type it may be +∞), and `e / s` is a number: neither holds.
+///
+/// Why "all `x` = −∞" is `m = −∞`: `max` gives NaN if an element is NaN, which makes both false; without NaN it is the definition
+/// of a maximum; over no elements it is −∞, and "all" is true.
+fn run(graph: &Graph, _: &Context, permit: &mut Permit<'_>) -> Result<Option<Graph>> {
+    sites(graph, |id| find(graph, id, permit), |rebuild, id, found| apply(graph, rebuild, id, found))
+}
+
+enum Found {
+    /// the step of a map that asks, and the sum at the same coordinates
+    IsNan(usize, Step),
+    /// a reduction over `x = −∞` or its negation, by its `x`
+    Masked { x: Step, negated: bool },
+}
+
+fn find(graph: &Graph, id: usize, permit: &mut Permit<'_>) -> Option<Found> {
+    let node = &graph.nodes()[id];
+    let (found, producer, flops_saved, what) = match node.prim() {
+        Prim::Map(row) => {
+            let asks = |k: &usize| matches!(row.expr.nodes()[*k].0, ExprNode::Apply(Scalar::IsNan, _));
+            let mut positions = (0..row.expr.nodes().len()).filter(asks);
+            let (position, sum) = positions.find_map(|k| Some((k, asked_row(graph, Value::new(id, 0), k)?)))?;
+            let what = "whether a probability is NaN is asked of the sum of its row";
+            (Found::IsNan(position, sum), sum.node(), Dim::int(0), what)
+        }
+        Prim::Reduce(row) => {
+            let (x, negated) = masked(graph, row, node.args()[0])?;
+            let what = "whether a row is masked everywhere is asked of its maximum";
+            (Found::Masked { x, negated }, x.node(), graph.ty(node.args()[0]).shape.count() * 2, what)
+        }
+        _ => return None,
+    };
+    let site = Site {
+        rule: REWRITE.name,
+        producer,
+        consumer: id,
+        flops_saved,
+        bytes_saved: Dim::int(0),
+        what: what.to_owned(),
+    };
+    permit.allow(graph, site).then_some(found)
+}
+
+/// For a step `isnan(p)` of a map, where `p` is a probability of a softmax: the sum of the row, at the coordinates of `p`.
+fn asked_row(graph: &Graph, value: Value, position: usize) -> Option<Step> {
+    let [mut p] = Step::at(graph, value, position as u32).call(graph, Scalar::IsNan)?;
+    // Conversions between types that have infinities keep what is NaN; a probability is never too large.
+    while let Kind::Cast(inner) = p.kind(graph) {
+        p = Some(inner).filter(|x| has_infinities(x.dtype(graph)) && has_infinities(p.dtype(graph)))?;
+    }
+    softmax::sum_of_row(graph, p)
+}
+
+fn has_infinities(dtype: DType) -> bool {
+    matches!(dtype, DType::F16 | DType::BF16 | DType::F32 | DType::F64)
+}
+
+/// For a reduction that says whether all elements are −∞ (or, negated, whether some are not), as a bool or a number: the elements,
+/// if the graph computes their maximum.
+fn masked(graph: &Graph, row: &Reduce, operand: Value) -> Option<(Step, bool)> {
+    let mut condition = Step::of(graph, operand);
+    while let Kind::Cast(inner) = condition.kind(graph) {
+        condition = inner;
+    }
+    let negated = condition.call::<1>(graph, Scalar::Not).filter(|_| condition.dtype(graph) == DType::Bool);
+    let all = negated.is_none();
+    let fits = match row.monoid {
+        Monoid::Min => all,
+        Monoid::Prod => all,
+        Monoid::Max => !all,
+        _ => false,
+    };
+    let [x, least] = negated.map_or(condition, |[c]| c).call(graph, Scalar::Eq).filter(|_| fits)?;
+    if least.float(graph) != Some(f64::NEG_INFINITY) || !takes_maximum(graph, x, &row.axes) {
+        return None;
+    }
+    Some((x, !all))
+}
+
+fn takes_maximum(graph: &Graph, x: Step, axes: &[usize]) -> bool {
+    graph.nodes().iter().any(|node| match node.prim() {
+        Prim::Reduce(row) => row.monoid == Monoid::Max && row.axes == axes && Step::of(graph, node.args()[0]) == x,
+        _ => false,
+    })
+}
+
+fn apply(graph: &Graph, rebuild: &mut Rebuild, id: usize, found: &Found) -> Result<Option<Values>> {
+    let node = &graph.nodes()[id];
+    match (found, node.prim()) {
+        (Found::IsNan(position, sum), Prim::Map(row)) => {
+            let sum = sum.rebuilt(graph, rebuild)?;
+            let mut args: Vec<Value> = node.args().iter().map(|a| rebuild.moved(*a)).collect();
+            args.push(sum);
+            let mut dtypes = row.expr.args().to_vec();
+            dtypes.push(rebuild.graph().ty(sum).dtype);
+            let expr = Expr::build(&dtypes, |scope, args| {
+                let mut terms: Vec<Term<'_>> = Vec::with_capacity(row.expr.nodes().len());
+                for (k, (node, dtype)) in row.expr.nodes().iter().enumerate() {
+                    let inputs: Vec<Term<'_>> = node.operands().iter().map(|o| terms[*o as usize]).collect();
+                    terms.push(match node {
+                        ExprNode::Arg(k) => args[*k as usize],
+                        _ if k == *position => args[args.len() - 1].apply(Scalar::IsNan),
+                        _ => scope.step(node, *dtype, &inputs),
+                    });
+                }
+                *terms.last().expect("an expression has a result")
+            });
+            // Without the arguments that nothing needs any more: they are read by one map less.
+            let (expr, taken) = part(&expr, expr.nodes().len() - 1);
+            let args: Vec<Value> = taken.iter().map(|k| args[*k]).collect();
+            replaced(rebuild.add(Map { expr, shape: row.shape.clone() }, &args)?)
+        }
+        (Found::Masked { x, negated }, Prim::Reduce(row)) => {
+            let x = x.rebuilt(graph, rebuild)?;
+            let max = rebuild.add(Reduce { monoid: Monoid::Max, axes: row.axes.clone() }, &[x])?;
+            let ty = &node.types()[0];
+            let expr = Expr::build(&[rebuild.graph().ty(max).dtype], |scope, m| {
+                let least = Term::call(Scalar::Eq, &[m[0], scope.float(m[0], f64::NEG_INFINITY)]);
+                let holds = if *negated { least.apply(Scalar::Not) } else { least };
+                if ty.dtype == DType::Bool { holds } else { holds.cast(ty.dtype) }
+            });
+            replaced(rebuild.add(Map { expr, shape: ty.shape.clone() }, &[max])?)
+        }
+        _ => Ok(None),
+    }
+}

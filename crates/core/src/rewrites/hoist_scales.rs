@@ -1,0 +1,137 @@
+//! Scales behind contractions.
+
+use super::peel::{Action, Factor, Order, Peeled, cast, peel};
+use super::seen::Seen;
+use super::{Facts, Permit, Rewrite, Site, sites};
+use crate::error::Result;
+use crate::graph::rewrite::{Rebuild, Values, replaced};
+use crate::graph::{Graph, Value};
+use crate::ops::prim::{Contract, Map};
+use crate::ops::{Expr, Number, Prim, Scope, Term};
+use crate::passes::{Context, Tier};
+use crate::tensor::{DType, Dim};
+
+pub(super) const REWRITE: Rewrite = Rewrite {
+    name: "hoist-scales",
+    doc: "Numbers that scale the operands of a contraction scale its result instead, as one number.",
+    tier: Tier::Real,
+    run,
+};
+
+/// In: any graph. Out: no operand of a contraction of two computed tensors is a product with (or a quotient by) a number
+/// that is the same everywhere, also behind views and conversions that keep the range. So `(q·√s)·(k·√s)`, `(q·s)·k` and
+/// `(q·k)·s` have one form.
+///
+/// A contraction of a type with a small range (f16) becomes one of f32, its result rounded after scaling: a scale below 1
+/// may be what keeps its sums in range.
+fn run(graph: &Graph, _: &Context, permit: &mut Permit<'_>) -> Result<Option<Graph>> {
+    let facts = Facts::of(graph);
+    sites(graph, |id| find(graph, &facts, id, permit), |rebuild, id, found| apply(graph, rebuild, id, found))
+}
+
+/// The operands without their scales.
+type Found = [Peeled; 2];
+
+fn find(graph: &Graph, facts: &Facts, id: usize, permit: &mut Permit<'_>) -> Option<Found> {
+    let node = &graph.nodes()[id];
+    let Prim::Contract(_) = node.prim() else { return None };
+    let [a, b] = [node.args()[0], node.args()[1]];
+    let constant = |v: Value| facts.is_constant(v.node());
+    if !graph.ty(a).dtype.is_float() || constant(a) || constant(b) {
+        return None;
+    }
+    let wanted = |action: Action, seen: &Seen| is_scale(graph, action, seen);
+    let found = [a, b].map(|operand| peel(graph, operand, Order { wanted: &wanted, is_small: false }));
+    if found.iter().all(|peeled| peeled.factors.is_empty()) {
+        return None;
+    }
+    let out = &graph.nodes()[id].types()[0];
+    let scaled: Vec<Value> =
+        [a, b].into_iter().zip(&found).filter(|(_, p)| !p.factors.is_empty()).map(|(v, _)| v).collect();
+    let site = Site {
+        rule: REWRITE.name,
+        producer: scaled[0].node(),
+        consumer: id,
+        flops_saved: scaled.iter().map(|v| graph.ty(*v).shape.count()).sum::<Dim>() - out.shape.count(),
+        bytes_saved: (scaled.iter().map(|v| graph.ty(*v).bytes()).sum::<Dim>() - out.bytes()) * 2,
+        what: match found.iter().map(|p| p.factors.len()).sum::<usize>() {
+            1 => "a number scales the result instead of an operand".to_owned(),
+            count => format!("{count} numbers scale the result, as one, instead of operands"),
+        },
+    };
+    permit.allow(graph, site).then_some(found)
+}
+
+/// Whether a factor is a number that is the same everywhere, and no special one.
+fn is_scale(graph: &Graph, action: Action, seen: &Seen) -> bool {
+    let known = |x: f64| x != 0.0 && x.is_finite();
+    let number = matches!(action, Action::Times | Action::Over);
+    number && seen.step.float(graph).map_or_else(|| seen.step.uniform(graph).is_some(), known)
+}
+
+fn apply(graph: &Graph, rebuild: &mut Rebuild, id: usize, found: &Found) -> Result<Option<Values>> {
+    let node = &graph.nodes()[id];
+    let Prim::Contract(row) = node.prim() else { return Ok(None) };
+    let dtype = node.types()[0].dtype;
+    let factors: Vec<&Factor> = found.iter().flat_map(|p| &p.factors).collect();
+    let wide = with_range(dtype);
+    let mut operands = [node.args()[0]; 2];
+    for (operand, peeled) in operands.iter_mut().zip(found) {
+        let rest = peeled.rest.rebuilt(graph, rebuild)?;
+        *operand = cast(rebuild, rest, wide)?;
+    }
+    let product = rebuild.add(Contract { accumulator: wider(row.accumulator, wide), ..row.clone() }, &operands)?;
+    let expr = Expr::build(&[wide], |scope, x| scaled(graph, scope, x[0], &factors));
+    let scaled = rebuild.add(Map { expr, shape: node.types()[0].shape.clone() }, &[product])?;
+    replaced(cast(rebuild, scaled, dtype)?)
+}
+
+/// A term multiplied by all factors, the known ones as one number.
+fn scaled<'s>(graph: &Graph, scope: &'s Scope, term: Term<'s>, factors: &[&Factor]) -> Term<'s> {
+    let dtype = term.dtype();
+    let (mut number, mut count) = (1.0, 0);
+    let mut term = term;
+    for factor in factors {
+        let step = factor.seen.step;
+        match (step.float(graph), factor.action) {
+            (Some(x), Action::Over) => (number, count) = (number / x, count + 1),
+            (Some(x), _) => (number, count) = (number * x, count + 1),
+            (None, action) => {
+                let expr = step.uniform(graph).expect("a factor is a number");
+                let factor = expr.inline(scope, &[]).cast(dtype);
+                term = if action == Action::Over { term / factor } else { term * factor };
+            }
+        }
+    }
+    if count == 0 {
+        return term;
+    }
+    let least = factors.iter().map(|f| f.seen.step.dtype(graph)).max_by(|a, b| a.epsilon().total_cmp(&b.epsilon()));
+    let number = if count > 1 { plainest(number, count, least.unwrap_or(dtype)) } else { number };
+    term * scope.constant(dtype, Number::new(dtype, number))
+}
+
+/// A product of `count` rounded numbers, or the reciprocal root of a whole number where that is as good: √s · √s is s.
+fn plainest(product: f64, count: i32, dtype: DType) -> f64 {
+    let error = f64::from(count) * dtype.epsilon();
+    let square = (product * product).recip();
+    let whole = square.round();
+    let near = (square / whole - 1.0).abs() <= error;
+    // Among large numbers one is always near.
+    let telling = whole >= 1.0 && whole * error < 0.1;
+    if near && telling { whole.sqrt().recip().copysign(product) } else { product }
+}
+
+/// The type in which sums of a type are computed where what keeps them in range comes later: itself, or f32 for f16.
+pub(super) fn with_range(dtype: DType) -> DType {
+    wider(dtype, DType::BF16) // the shortest type with the range of f32
+}
+
+/// The first type, or f32 or f64 if it does not hold all values of the second one.
+pub(super) fn wider(a: DType, b: DType) -> DType {
+    let holds = |wide: DType, narrow: DType| match (wide.format(), narrow.format()) {
+        (Some(w), Some(n)) => w.exponent_bits >= n.exponent_bits && w.mantissa_bits >= n.mantissa_bits,
+        _ => wide == narrow,
+    };
+    [a, b, DType::F32].into_iter().find(|wide| holds(*wide, a) && holds(*wide, b)).unwrap_or(DType::F64)
+}

@@ -1,0 +1,117 @@
+//! Rewrites: changes of a graph that change its arithmetic, each of them a decision.
+//!
+//! Comes in: a graph after the passes. Goes out: the same computation with its parts elsewhere: scales behind contractions,
+//! normalisers behind the products that they normalise, constants inside of weights. Passes make a meaning plain and always
+//! run; a rewrite moves work, so every single application is asked for ([`Permit`]), recorded and can be switched off.
+//! Any selection of them gives a graph of the same meaning.
+//!
+//! A rewrite matches structure: index maps, monoids, contractions. None looks at names or origins; regions are graphs of their
+//! own, and whoever plans them rewrites them.
+
+mod defer_normalizer;
+mod facts;
+mod guard_rows;
+mod hoist_scales;
+mod peel;
+mod permit;
+mod seen;
+mod softmax;
+mod step;
+
+pub use permit::{Application, Permit, Refusal, Site};
+
+use facts::Facts;
+use rustc_hash::FxHashMap;
+
+use crate::error::{Context as _, Result};
+use crate::graph::rewrite::{Rebuild, Values, rewrite_outside_regions};
+use crate::graph::{Graph, verify};
+use crate::passes::{Context, Tier, run_passes};
+
+/// One row of the list.
+#[derive(Clone, Copy, Debug)]
+pub struct Rewrite {
+    /// its name, as reports print it
+    pub name: &'static str,
+    /// what it does, in a sentence
+    pub doc: &'static str,
+    /// what it may change
+    pub tier: Tier,
+    /// the rewrite: the new graph, or `None` where it fits nowhere or is allowed nowhere
+    pub(crate) run: fn(&Graph, &Context, &mut Permit<'_>) -> Result<Option<Graph>>,
+}
+
+/// The rewrites in the order in which they run; the list is repeated until nothing changes.
+pub const REWRITES: &[Rewrite] = &[
+    hoist_scales::REWRITE, // first: a scale that could also go into weights belongs behind the contraction of two operands
+    guard_rows::REWRITE,   // before normalisers move: a guard on the row can move along
+    defer_normalizer::REWRITE,
+];
+
+/// The list is repeated at most this often; a rewrite never undoes another, so that few rounds do.
+const MOST_ROUNDS: usize = 8;
+
+/// The graph after all rewrites that numerics and permit allow, repeated until none of them changes it; passes run after
+/// each round. What a rewrite changed is verified; an error names the rewrite.
+pub fn apply_rewrites(graph: Graph, context: &Context, permit: &mut Permit<'_>) -> Result<Graph> {
+    let mut graph = graph;
+    for _ in 0..MOST_ROUNDS {
+        let mut settled = true;
+        for rewrite in REWRITES.iter().filter(|r| r.tier.is_allowed(context.numerics)) {
+            if let Some(new) = rewrite.apply(&graph, context, permit)? {
+                settled = false;
+                graph = new;
+            }
+        }
+        if settled {
+            break;
+        }
+        graph = run_passes(graph, context, &mut |_| {})?;
+    }
+    Ok(graph)
+}
+
+impl Rewrite {
+    /// The graph with this rewrite applied wherever the permit allows; `None` where nothing changed.
+    pub fn apply(&self, graph: &Graph, context: &Context, permit: &mut Permit<'_>) -> Result<Option<Graph>> {
+        let place = || format!("rewrite {}", self.name);
+        permit.start_over();
+        let new = (self.run)(graph, context, permit).at(place)?;
+        if let Some(new) = &new {
+            verify(new).at(place)?;
+        }
+        Ok(new)
+    }
+}
+
+/// Rebuilds a graph at the sites that `find` returns for its live nodes; `None` where there is none.
+fn sites<S>(
+    graph: &Graph,
+    mut find: impl FnMut(usize) -> Option<S>,
+    mut apply: impl FnMut(&mut Rebuild, usize, &S) -> Result<Option<Values>>,
+) -> Result<Option<Graph>> {
+    let live = graph.live_nodes();
+    let live = (0..graph.nodes().len()).filter(|id| live[*id]);
+    let found: FxHashMap<usize, S> = live.filter_map(|id| Some((id, find(id)?))).collect();
+    if found.is_empty() {
+        return Ok(None);
+    }
+    let new = rewrite_outside_regions(graph, |rebuild, id| match found.get(&id) {
+        Some(site) => apply(rebuild, id, site),
+        None => Ok(None),
+    });
+    new.map(Some)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_unique_and_documented() {
+        for (k, rewrite) in REWRITES.iter().enumerate() {
+            assert!(REWRITES[..k].iter().all(|r| r.name != rewrite.name), "{} twice", rewrite.name);
+            assert!(!rewrite.doc.is_empty());
+        }
+    }
+}

@@ -1,0 +1,215 @@
+//! Who is asked before a rewrite is applied, and what was answered.
+
+use std::fmt;
+use std::hash::{Hash, Hasher};
+
+use rustc_hash::{FxHashMap, FxHasher};
+
+use crate::graph::{Graph, OriginSet};
+use crate::tensor::Dim;
+
+/// A place in a graph where a rewrite applies.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Site {
+    /// the rewrite
+    pub rule: &'static str,
+    /// the node whose work moves
+    pub producer: usize,
+    /// the node that it moves past, or into
+    pub consumer: usize,
+    /// arithmetic operations that a run does less (negative: more)
+    pub flops_saved: Dim,
+    /// bytes that a run moves less where every map runs by itself (negative: more)
+    pub bytes_saved: Dim,
+    /// what happens, in words
+    pub what: String,
+}
+
+/// Why a rewrite that fits is not applied.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Refusal {
+    /// whoever gives permission said no
+    NotAllowed,
+    /// another node reads the value that would no longer be computed
+    UsedElsewhere,
+    /// an integer sum could leave the range of its type, or its length is not known
+    MayOverflow,
+}
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Refusal::NotAllowed => "switched off",
+            Refusal::UsedElsewhere => "another reader needs the value as it is",
+            Refusal::MayOverflow => "the integer sum may overflow",
+        })
+    }
+}
+
+/// A site that was looked at, and what became of it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Application {
+    /// the same in every run for the same place of a model
+    pub id: u64,
+    /// the rewrite
+    pub rule: &'static str,
+    /// where the producer comes from
+    pub producer: OriginSet,
+    /// where the consumer comes from
+    pub consumer: OriginSet,
+    /// see [`Site::flops_saved`]
+    pub flops_saved: Dim,
+    /// see [`Site::bytes_saved`]
+    pub bytes_saved: Dim,
+    /// see [`Site::what`]
+    pub what: String,
+    /// why it was not applied; `None`: it was
+    pub refused: Option<Refusal>,
+}
+
+/// Gives permission for each application of a rewrite and keeps the list of those that were looked at.
+pub struct Permit<'p> {
+    decide: Box<dyn FnMut(&Application) -> bool + 'p>,
+    applications: Vec<Application>,
+    /// Applications of sites that rule, origins and types do not tell apart, in the order of the graph.
+    alike: FxHashMap<u64, Alike>,
+}
+
+#[derive(Default)]
+struct Alike {
+    applications: Vec<usize>,
+    next: usize,
+}
+
+impl<'p> Permit<'p> {
+    /// Permission by a function, which sees each application once.
+    pub fn by(decide: impl FnMut(&Application) -> bool + 'p) -> Permit<'p> {
+        Permit { decide: Box::new(decide), applications: Vec::new(), alike: FxHashMap::default() }
+    }
+
+    /// Permission for everything.
+    pub fn everything() -> Permit<'p> {
+        Permit::by(|_| true)
+    }
+
+    /// Permission for nothing.
+    pub fn nothing() -> Permit<'p> {
+        Permit::by(|_| false)
+    }
+
+    /// What was looked at so far, in order.
+    pub fn applications(&self) -> &[Application] {
+        &self.applications
+    }
+
+    /// Says that a rewrite is about to go through a graph from the start: what it was refused before it will ask again.
+    pub(super) fn start_over(&mut self) {
+        self.alike.values_mut().for_each(|alike| alike.next = 0);
+    }
+
+    /// Whether a rewrite may be applied at a site of `graph`.
+    pub(super) fn allow(&mut self, graph: &Graph, site: Site) -> bool {
+        self.settle(graph, site, None).is_none()
+    }
+
+    /// Records a site of `graph` at which a rewrite fits but must not be applied.
+    pub(super) fn refuse(&mut self, graph: &Graph, site: Site, why: Refusal) {
+        self.settle(graph, site, Some(why));
+    }
+
+    fn settle(&mut self, graph: &Graph, site: Site, refused: Option<Refusal>) -> Option<Refusal> {
+        let kind = kind(graph, &site);
+        let alike = self.alike.entry(kind).or_default();
+        // Sites whose rewrite was applied are gone; what is there now are those that were refused, or new ones.
+        let gone = |k: &usize| self.applications[*k].refused.is_none();
+        while alike.applications.get(alike.next).is_some_and(gone) {
+            alike.next += 1;
+        }
+        let known = alike.applications.get(alike.next).copied();
+        let place = known.unwrap_or(self.applications.len());
+        if known.is_none() {
+            alike.applications.push(place);
+            self.applications.push(Application {
+                id: hash(&(kind, alike.next)),
+                rule: site.rule,
+                producer: graph.origin(site.producer).clone(),
+                consumer: graph.origin(site.consumer).clone(),
+                flops_saved: site.flops_saved,
+                bytes_saved: site.bytes_saved,
+                what: site.what,
+                refused,
+            });
+        }
+        alike.next += 1;
+        let application = &mut self.applications[place];
+        // What the graph forbade before it may allow now; what was not allowed stays so.
+        if refused.is_none() && application.refused != Some(Refusal::NotAllowed) {
+            let allowed = (self.decide)(application);
+            application.refused = (!allowed).then_some(Refusal::NotAllowed);
+        }
+        application.refused
+    }
+}
+
+impl fmt::Debug for Permit<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Permit").field("applications", &self.applications).finish_non_exhaustive()
+    }
+}
+
+/// What stays the same of a site when the graph around it changes: rule, origins, types.
+fn kind(graph: &Graph, site: &Site) -> u64 {
+    let mut hasher = FxHasher::default();
+    site.rule.hash(&mut hasher);
+    for node in [site.producer, site.consumer] {
+        graph.nodes()[node].types().hash(&mut hasher);
+        graph.origin(node).iter().for_each(|origin| origin.hash(&mut hasher));
+    }
+    hasher.finish()
+}
+
+fn hash(x: &impl Hash) -> u64 {
+    let mut hasher = FxHasher::default();
+    x.hash(&mut hasher);
+    hasher.finish()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::graph::Builder;
+    use crate::tensor::{DType, Shape};
+
+    #[test]
+    fn a_refused_site_keeps_its_answer_when_others_are_gone() {
+        let b = Builder::new("alike");
+        let x = b.input("x", DType::F32, Shape::new([2usize]));
+        let values = [x.exp(), x.exp().exp(), x.exp().exp().exp()];
+        b.output("y", values[2]);
+        let graph = b.finish().unwrap();
+        let site = |consumer: usize| Site {
+            rule: "test",
+            producer: 0,
+            consumer,
+            flops_saved: Dim::int(1),
+            bytes_saved: Dim::int(0),
+            what: String::new(),
+        };
+        let mut asked = 0;
+        let mut permit = Permit::by(|_| {
+            asked += 1;
+            asked != 2
+        });
+        permit.start_over();
+        let answers = [1, 2, 3].map(|consumer| permit.allow(&graph, site(consumer)));
+        assert_eq!(answers, [true, false, true]);
+        permit.start_over();
+        assert!(!permit.allow(&graph, site(2)), "it was refused before");
+        assert!(permit.allow(&graph, site(3)), "a new one");
+        assert_eq!(permit.applications().len(), 4);
+        let mut ids: Vec<u64> = permit.applications().iter().map(|a| a.id).collect();
+        ids.sort_unstable();
+        ids.dedup();
+        assert_eq!(ids.len(), 4);
+    }
+}

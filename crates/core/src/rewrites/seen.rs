@@ -1,0 +1,156 @@
+//! Steps looked at from the coordinates of another shape.
+
+use smallvec::SmallVec;
+
+use super::facts::{Axes, mentioned};
+use super::step::{Kind, Step};
+use crate::error::Result;
+use crate::graph::rewrite::Rebuild;
+use crate::graph::{Graph, Value};
+use crate::ops::prim::{Map, Reduce, View, identity_map};
+use crate::ops::{Expr, ExprNode, Prim};
+use crate::tensor::{Dim, Shape};
+
+/// A step, looked at from the coordinates of another shape.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Seen {
+    /// what is looked at
+    pub(super) step: Step,
+    /// how
+    pub(super) view: View,
+}
+
+/// Searches stop after this many steps; what is behind so much arithmetic is no factor of a row.
+const MOST_STEPS: usize = 64;
+
+impl Seen {
+    /// A value from its own coordinates.
+    pub(super) fn whole(graph: &Graph, value: Value) -> Seen {
+        let shape = graph.ty(value).shape.clone();
+        let map = identity_map(shape.rank());
+        Seen { step: Step::of(graph, value), view: View::new(shape, map) }
+    }
+
+    /// Another step at the same coordinates.
+    pub(super) fn with(&self, step: Step) -> Seen {
+        Seen { step, view: self.view.clone() }
+    }
+
+    /// What is behind a view, seen through it; `None` if this is no view, or one that cannot be composed with.
+    pub(super) fn behind(&self, graph: &Graph) -> Option<Seen> {
+        let Kind::Value(value) = self.step.kind(graph) else { return None };
+        let node = graph.node_of(value);
+        let Prim::View(inner) = node.prim() else { return None };
+        Some(Seen { step: Step::of(graph, node.args()[0]), view: self.view.after(inner)? })
+    }
+
+    /// What is behind all views.
+    pub(super) fn behind_views(&self, graph: &Graph) -> Seen {
+        let mut seen = self.clone();
+        while let Some(behind) = seen.behind(graph) {
+            seen = behind;
+        }
+        seen
+    }
+
+    /// Whether the step can be computed without some of the axes of the coordinates: nothing behind it is looked up by them.
+    pub(super) fn is_free_of(&self, graph: &Graph, axes: Axes) -> bool {
+        let mut free = true;
+        let walked = self.walk(graph, &mut |seen| {
+            let mentions = seen.view.map.iter().chain(seen.view.guard.iter().map(|g| &g.index));
+            free &= mentions.fold(0, |found, dim| found | mentioned(dim)) & axes == 0;
+        });
+        walked && free
+    }
+
+    /// The reductions that the step is computed from with nothing but maps and views between, and what they fold.
+    pub(super) fn reductions<'g>(&self, graph: &'g Graph) -> Vec<(&'g Reduce, Step)> {
+        let mut found = Vec::new();
+        self.walk(graph, &mut |seen| {
+            if let Kind::Value(value) = seen.step.kind(graph)
+                && let Prim::Reduce(row) = graph.node_of(value).prim()
+            {
+                found.push((row, Step::of(graph, graph.node_of(value).args()[0])));
+            }
+        });
+        found
+    }
+
+    /// Calls `visit` with everything that the step is computed from, as it is seen, behind maps and views; coordinates that
+    /// an expression mentions count as a look at them. Whether there was an end to it.
+    fn walk(&self, graph: &Graph, visit: &mut dyn FnMut(&Seen)) -> bool {
+        let mut todo = vec![self.clone()];
+        for _ in 0..MOST_STEPS {
+            let Some(seen) = todo.pop() else { return true };
+            if let Some(behind) = seen.behind(graph) {
+                todo.push(behind);
+                continue;
+            }
+            let operands = match seen.step.kind(graph) {
+                Kind::Call(_, operands) => operands,
+                Kind::Cast(x) | Kind::Bits(x) => SmallVec::from_slice(&[x]),
+                Kind::Coord(axis) => {
+                    let map = vec![seen.view.map[usize::from(axis)].clone()];
+                    visit(&Seen { step: seen.step, view: View { map, ..seen.view.clone() } });
+                    continue;
+                }
+                Kind::Const(_) | Kind::Size => continue,
+                Kind::Value(_) => {
+                    visit(&seen);
+                    continue;
+                }
+            };
+            todo.extend(operands.iter().map(|o| seen.with(*o)));
+        }
+        false
+    }
+
+    /// The value of the new graph that holds what is seen. A map of which only a part is seen is computed at the new coordinates
+    /// instead.
+    pub(super) fn rebuilt(&self, graph: &Graph, rebuild: &mut Rebuild) -> Result<Value> {
+        if let Some(behind) = self.behind(graph) {
+            return behind.rebuilt(graph, rebuild);
+        }
+        let Some((expr, args)) = self.step.parts(graph).filter(|_| self.is_part(graph)) else {
+            let value = self.step.rebuilt(graph, rebuild)?;
+            let identity = self.view.is_identity(&rebuild.graph().ty(value).shape);
+            return if identity { Ok(value) } else { rebuild.add(self.view.clone(), &[value]) };
+        };
+        let args: SmallVec<[Value; 3]> =
+            args.iter().map(|arg| self.with(Step::of(graph, *arg)).rebuilt(graph, rebuild)).collect::<Result<_>>()?;
+        let dtypes = expr.args().to_vec();
+        let expr = Expr::build(&dtypes, |scope, terms| {
+            expr.inline_with(scope, |node| match node {
+                ExprNode::Arg(k) => Some(terms[*k as usize]),
+                ExprNode::Coord(axis) => Some(scope.index(&self.view.map[usize::from(*axis)])),
+                _ => None,
+            })
+        });
+        rebuild.add(Map { expr, shape: self.view.shape.clone() }, &args)
+    }
+
+    /// Whether only one place along some axis of the step is seen.
+    fn is_part(&self, graph: &Graph) -> bool {
+        let fixed = |(dim, size): (&Dim, &Dim)| mentioned(dim) == 0 && !size.is(1);
+        self.view.guard.is_empty() && self.view.map.iter().zip(self.step.shape(graph).dims()).any(fixed)
+    }
+}
+
+/// For a step that is a reduction, repeated along the axes that it folds: the reduction and what it folds, which has the shape
+/// of the step.
+pub(super) fn own_row(graph: &Graph, step: Step) -> Option<(&Reduce, Step)> {
+    let Kind::Value(value) = step.kind(graph) else { return None };
+    let seen = Seen::whole(graph, value).behind_views(graph);
+    let Kind::Value(value) = seen.step.kind(graph) else { return None };
+    let node = graph.node_of(value);
+    let Prim::Reduce(row) = node.prim() else { return None };
+    let folded = graph.ty(node.args()[0]).shape.clone();
+    let own = own_row_view(&folded, &row.axes);
+    (seen.view == own).then(|| (row, Step::of(graph, node.args()[0])))
+}
+
+/// The view that repeats a reduction along the axes that it folded.
+fn own_row_view(folded: &Shape, axes: &[usize]) -> View {
+    let kept = identity_map(folded.rank()).into_iter().enumerate().filter(|(k, _)| !axes.contains(k));
+    View::new(folded.clone(), kept.map(|(_, dim)| dim).collect())
+}

@@ -1,0 +1,62 @@
+//! Whether a graph means what another one means.
+
+use fuseline::compare::{Agreement, compare};
+use fuseline::graph::Graph;
+use fuseline::ops::prim::Monoid;
+use fuseline::ops::{ExprNode, Prim, Scalar, Signature};
+use fuseline::reference::{Limits, Options, Reading, evaluate};
+use fuseline::tensor::Env;
+
+use crate::generate::Case;
+
+/// Panics unless a graph gives what the graph of a case gives, on its inputs.
+pub fn same_meaning(case: &Case, after: &Graph, reading: Reading, agreement: impl Fn(usize) -> Agreement) {
+    let options = Options { reading, limits: Limits::default() };
+    let expected = evaluate(&case.graph, &case.inputs, &options).unwrap();
+    let actual = evaluate(after, &case.inputs, &options).unwrap_or_else(|e| panic!("{e}\nin {after:?}"));
+    for (k, (e, a)) in expected.iter().zip(&actual).enumerate() {
+        if let Err(mismatch) = compare(e, a, &agreement(k)) {
+            panic!("output {k}: {mismatch}\n{after:?}");
+        }
+    }
+}
+
+/// Whether outputs change little where values change little: no rounding, comparison or position stands between.
+pub fn is_smooth(graph: &Graph) -> bool {
+    let jumps = |node: &ExprNode| match node {
+        ExprNode::Apply(op, _) => {
+            let steps =
+                [Scalar::Floor, Scalar::Ceil, Scalar::Round, Scalar::Trunc, Scalar::Sign, Scalar::Mod, Scalar::Rem];
+            op.def().signature == Signature::Compare || steps.contains(op)
+        }
+        ExprNode::Bits(_) => true,
+        _ => false,
+    };
+    graph.nodes().iter().all(|node| match node.prim() {
+        Prim::Map(row) => {
+            let nodes = row.expr.nodes();
+            let to_int =
+                |node: &ExprNode, to: bool| matches!(node, ExprNode::Cast(x) if nodes[*x as usize].1.is_float() && !to);
+            !nodes.iter().any(|(node, dtype)| jumps(node) || to_int(node, dtype.is_float()))
+        }
+        Prim::Reduce(row) => {
+            !matches!(row.monoid, Monoid::ArgMax | Monoid::ArgMin | Monoid::ArgMaxLast | Monoid::ArgMinLast)
+        }
+        Prim::Sort(_) | Prim::Host(_) | Prim::If(_) | Prim::Loop(_) => false,
+        _ => true,
+    })
+}
+
+/// The sizes that the inputs of a case bind.
+pub fn sizes(case: &Case) -> Env {
+    let mut env = Env::new();
+    for input in case.graph.inputs() {
+        let sizes = case.inputs[case.graph.input_name(*input)].sizes();
+        for (dim, size) in case.graph.ty(*input).shape.dims().iter().zip(sizes) {
+            if let Some(symbol) = dim.as_symbol() {
+                env.bind(symbol.clone(), *size as i64);
+            }
+        }
+    }
+    env
+}

@@ -1,0 +1,218 @@
+//! Rewrites keep the meaning of graphs, whichever of them are applied.
+
+use fuseline::compare::{Agreement, Tolerance};
+use fuseline::graph::{Builder, Graph};
+use fuseline::ops::Prim;
+use fuseline::ops::prim::Monoid;
+use fuseline::passes::{Context, Numerics, run_passes};
+use fuseline::reference::Reading;
+use fuseline::rewrites::{Application, Permit, apply_rewrites};
+use fuseline::tensor::{DType, Dim, Literal, Shape};
+use fuseline_tests::agree::{is_smooth, same_meaning, sizes};
+use fuseline_tests::generate::{Case, Inputs, cases};
+use proptest::prelude::*;
+
+fn rewritten(graph: &Graph, context: &Context, permit: &mut Permit<'_>) -> Graph {
+    let graph = run_passes(graph.clone(), context, &mut |_| {}).unwrap();
+    apply_rewrites(graph, context, permit).unwrap()
+}
+
+/// Permission by the bits of a number, in turn.
+fn by_bits(bits: u64) -> Permit<'static> {
+    let mut turn = 0;
+    Permit::by(move |_: &Application| {
+        turn += 1;
+        bits >> (turn % 64) & 1 == 1
+    })
+}
+
+fn within_tolerance(case: &Case, after: &Graph) {
+    let env = sizes(case);
+    same_meaning(case, after, Reading::Exact, |k| Agreement::Within(Tolerance::of_output(&case.graph, k, &env)));
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn any_selection_keeps_the_meaning(
+        case in cases().prop_filter("smooth", |case| is_smooth(&case.graph)),
+        bits in any::<u64>(),
+    ) {
+        within_tolerance(&case, &rewritten(&case.graph, &Context::default(), &mut by_bits(bits)));
+    }
+
+    #[test]
+    fn under_strict_numerics_every_bit_is_kept(case in cases()) {
+        let strict = Context { numerics: Numerics::Strict, ..Context::default() };
+        let after = rewritten(&case.graph, &strict, &mut Permit::everything());
+        same_meaning(&case, &after, Reading::Rounded, |_| Agreement::Exact);
+    }
+}
+
+/// Where an attention scales its scores.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Scale {
+    Query,
+    Key,
+    Both,
+    Scores,
+    Divided,
+}
+
+/// What an attention does about rows without a key.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Guard {
+    Nothing,
+    NotANumber,
+    AllMasked,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Spelling {
+    scale: Scale,
+    guard: Guard,
+    dropout: bool,
+    joined: bool,
+    dtype: DType,
+}
+
+fn spellings() -> impl Strategy<Value = Spelling> {
+    let scale = prop::sample::select(vec![Scale::Query, Scale::Key, Scale::Both, Scale::Scores, Scale::Divided]);
+    let guard = prop::sample::select(vec![Guard::Nothing, Guard::NotANumber, Guard::AllMasked]);
+    let dtype = prop::sample::select(vec![DType::F32, DType::F16, DType::BF16, DType::F64]);
+    (scale, guard, any::<bool>(), any::<bool>(), dtype).prop_map(|(scale, guard, dropout, joined, dtype)| Spelling {
+        scale,
+        guard,
+        dropout,
+        joined,
+        dtype,
+    })
+}
+
+const WIDTH: usize = 16;
+
+fn attention(spelling: Spelling) -> Graph {
+    let Spelling { scale, guard, dropout, joined, dtype } = spelling;
+    let b = Builder::new("attention");
+    let [n, m] = ["n", "m"].map(Dim::named);
+    let heads = Dim::int(2);
+    let input = |name: &str, rows: &Dim| {
+        b.input(name, dtype, Shape::new([heads.clone(), rows.clone(), Dim::int(WIDTH as i64)]))
+    };
+    let (q, k, v) = (input("q", &n), input("k", &m), input("v", &m));
+    let mask = b.input("mask", dtype, Shape::new([n.clone(), m.clone()]));
+    let s = (WIDTH as f64).sqrt().recip();
+    let (q, k) = match scale {
+        Scale::Query => (q * s, k),
+        Scale::Key => (q, k * s),
+        Scale::Both => (q * s.sqrt(), k * s.sqrt()),
+        Scale::Scores | Scale::Divided => (q, k),
+    };
+    let scores = q.contract("hnd,hdm->hnm", k.transpose());
+    let scores = match scale {
+        Scale::Scores => scores * s,
+        Scale::Divided => scores / (WIDTH as f64).sqrt(),
+        _ => scores,
+    };
+    let x = (scores + mask).cast(DType::F32);
+    let e = (x - x.reduce_keep(Monoid::Max, &[2])).exp();
+    let p = e / e.sum(&[2]);
+    let zero = b.scalar(DType::F32, 0.0);
+    let p = match guard {
+        Guard::Nothing => p,
+        Guard::NotANumber => p.is_nan().select(zero, p),
+        Guard::AllMasked => x.equal(f64::NEG_INFINITY).reduce_keep(Monoid::Min, &[2]).select(zero, p),
+    };
+    let p = if dropout { b.input("keep", DType::Bool, p.shape().unwrap()).select(p, 0.0) * 1.25 } else { p };
+    let p = p.cast(dtype);
+    let y = if joined {
+        let rows = p.reshape(Shape::new([&heads * &n, m.clone()])).reshape(Shape::new([heads.clone(), n, m]));
+        rows.contract("hnm,hmd->hnd", v)
+    } else {
+        p.contract("hnm,hmd->hnd", v)
+    };
+    b.output("y", y);
+    b.finish().unwrap()
+}
+
+/// Everyday numbers, and a mask with rows that see everything, something and, if asked for, nothing and what is no number.
+fn fed(graph: Graph, keys: usize, special: bool) -> Case {
+    const ROWS: usize = 5;
+    let mut inputs = Inputs::default();
+    for input in graph.inputs() {
+        let ty = graph.ty(*input);
+        let name = graph.input_name(*input).clone();
+        let sizes: Vec<usize> = match name.as_ref() {
+            "q" => vec![2, ROWS, WIDTH],
+            "mask" => vec![ROWS, keys],
+            "keep" => vec![2, ROWS, keys],
+            _ => vec![2, keys, WIDTH],
+        };
+        let value = |i: usize| match name.as_ref() {
+            "mask" => match i / keys {
+                1 => [0.0, f64::NEG_INFINITY][i % keys % 2],
+                2 if special => f64::NEG_INFINITY,
+                3 if special => [0.5, f64::INFINITY][usize::from(i % keys == 1)],
+                4 if special => [0.5, f64::NAN][usize::from(i.is_multiple_of(keys))],
+                _ => 0.25,
+            },
+            "keep" => f64::from(u8::from(i % 3 != 1)),
+            _ => ((i * 7 + name.len() * 5 + usize::from(name.as_bytes()[0])) % 23) as f64 * 0.21 - 2.2,
+        };
+        let values: Vec<f64> = (0..sizes.iter().product()).map(value).collect();
+        inputs.insert(name, Literal::from_f64s(ty.dtype, sizes, &values).unwrap());
+    }
+    Case { graph, inputs }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 64, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn attention_of_every_spelling_keeps_its_meaning(
+        spelling in spellings(),
+        keys in 1usize..7,
+        bits in prop_oneof![Just(u64::MAX), any::<u64>()],
+    ) {
+        // Where a row is NaN and all of it is dropped, real numbers do not say what 0 / NaN is.
+        let special = spelling.guard == Guard::NotANumber || !spelling.dropout;
+        let case = fed(attention(spelling), keys, special);
+        within_tolerance(&case, &rewritten(&case.graph, &Context::default(), &mut by_bits(bits)));
+        let strict = Context { numerics: Numerics::Strict, ..Context::default() };
+        let after = rewritten(&case.graph, &strict, &mut Permit::everything());
+        same_meaning(&case, &after, Reading::Rounded, |_| Agreement::Exact);
+    }
+
+    #[test]
+    fn attention_of_every_spelling_has_one_form(spelling in spellings()) {
+        let spelling = Spelling { dtype: DType::F32, ..spelling };
+        let form = |spelling| rewritten(&attention(spelling), &Context::default(), &mut Permit::everything());
+        let after = form(spelling);
+        prop_assert_eq!(&after, &form(Spelling { scale: Scale::Scores, joined: false, ..spelling }));
+        // The product reads exponentials: nothing is divided before it.
+        let contractions = after.nodes().iter().filter(|node| matches!(node.prim(), Prim::Contract(_)));
+        prop_assert_eq!(contractions.count(), 2);
+        let divides = |node: &fuseline::graph::Node| match node.prim() {
+            Prim::Map(row) => row.expr.as_call() == Some(fuseline::ops::Scalar::Div),
+            _ => false,
+        };
+        let division = after.nodes().iter().position(divides).unwrap();
+        let is_product = |node: &fuseline::graph::Node| matches!(node.prim(), Prim::Contract(_));
+        prop_assert!(after.nodes().iter().rposition(is_product).unwrap() < division);
+    }
+}
+
+#[test]
+fn a_rewrite_that_is_refused_leaves_everything_as_it_was() {
+    let spelling =
+        Spelling { scale: Scale::Both, guard: Guard::NotANumber, dropout: true, joined: false, dtype: DType::F32 };
+    let graph = run_passes(attention(spelling), &Context::default(), &mut |_| {}).unwrap();
+    let mut permit = Permit::nothing();
+    assert_eq!(apply_rewrites(graph.clone(), &Context::default(), &mut permit).unwrap(), graph);
+    let rules: Vec<_> = permit.applications().iter().map(|a| (a.rule, a.refused.is_some())).collect();
+    assert_eq!(
+        rules,
+        [("hoist-scales", true), ("hoist-scales", true), ("guard-rows", true), ("defer-normalizer", true)]
+    );
+}

@@ -1,4 +1,4 @@
-//! Case files: `cases/**/*.ir`, one test each.
+//! Case files: graphs in `cases/**/*.ir`, kernels in `cases/**/*.tile`, one test each.
 //!
 //! The first line says what to do, the rest is input; what must come out stands after a line `----`.
 //!
@@ -14,6 +14,15 @@
 //! | `test rewrite NAME`    | a graph                                      | the graph after one rewrite                      |
 //! | `test rewrites` [`strict` or `fast`] | a graph                        | what was looked at, the graph after all rewrites |
 //!
+//! For kernels:
+//!
+//! | first line             | input                                        | output                                           |
+//! |------------------------|----------------------------------------------|--------------------------------------------------|
+//! | `test print`           | a kernel                                     | its text                                         |
+//! | `test types`           | a kernel                                     | its text with type and axes of every step        |
+//! | `test verify`          | a kernel                                     | `ok`, or what the verifier says                  |
+//! | `test error`           | a text that is no kernel                     | what the parser says                             |
+//!
 //! Every graph that is read is also sent through its text, and a pass must leave a graph that keeps its invariants.
 //! `BLESS=1` writes what comes out into the files.
 
@@ -27,6 +36,7 @@ use fuseline::graph::{Graph, verify};
 use fuseline::passes::{Context, Numerics, PASSES, run_passes};
 use fuseline::reference::{Options, Reading, evaluate};
 use fuseline::rewrites::{Permit, REWRITES, apply_rewrites};
+use fuseline::tile::{self, Kernel};
 use fuseline_tests::generate::Inputs;
 use fuseline_tests::round_trip;
 use libtest_mimic::{Arguments, Failed, Trial};
@@ -49,7 +59,7 @@ fn find_cases(folder: &Path, files: &mut Vec<PathBuf>) {
     for path in std::fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.path()) {
         if path.is_dir() {
             find_cases(&path, files);
-        } else if path.extension().is_some_and(|e| e == "ir") {
+        } else if path.extension().is_some_and(|e| e == "ir" || e == "tile") {
             files.push(path);
         }
     }
@@ -64,7 +74,9 @@ fn check(path: &Path, bless: bool) -> Result<(), Failed> {
         Some((input, wanted)) => (input, wanted),
         None => (text.trim_end(), ""),
     };
-    let actual = format!("{}\n", outcome(input)?.trim_end());
+    let is_kernel = path.extension().is_some_and(|e| e == "tile");
+    let outcome = if is_kernel { kernel_outcome(input)? } else { outcome(input)? };
+    let actual = format!("{}\n", outcome.trim_end());
     if actual == wanted {
         return Ok(());
     }
@@ -117,6 +129,36 @@ fn outcome(input: &str) -> Result<String, Failed> {
     }
 }
 
+/// What comes out of an input that is a kernel.
+fn kernel_outcome(input: &str) -> Result<String, Failed> {
+    let command = input.lines().next().unwrap_or_default();
+    let words: Vec<&str> = command.split_whitespace().collect();
+    let (_, text) = split_values(input);
+    match words[..] {
+        ["test", "error"] => match tile::parse(&text) {
+            Ok(kernel) => Err(format!("this is a kernel:\n{kernel}").into()),
+            Err(error) => Ok(error.to_string()),
+        },
+        ["test", "verify"] => match tile::verify(&tile::parse(&text).map_err(report)?) {
+            Ok(()) => Ok("ok".to_owned()),
+            Err(error) => Ok(error.to_string()),
+        },
+        ["test", "print"] => Ok(well_formed_kernel(&text)?.to_string()),
+        ["test", "types"] => Ok(format!("{:#}", well_formed_kernel(&text)?)),
+        _ => Err(format!("unknown command: {command}").into()),
+    }
+}
+
+/// A kernel that keeps its invariants and survives its text.
+fn well_formed_kernel(text: &str) -> Result<Kernel, Failed> {
+    let kernel = tile::parse(text).map_err(report)?;
+    tile::verify(&kernel).map_err(report)?;
+    if tile::parse(&kernel.to_string()).map_err(report)? != kernel {
+        return Err(format!("this does not survive its text:\n{kernel}").into());
+    }
+    Ok(kernel)
+}
+
 fn report(error: Error) -> Failed {
     error.to_string().into()
 }
@@ -161,7 +203,7 @@ fn split_values(input: &str) -> (Vec<&str>, String) {
     let mut text = String::new();
     let mut in_graph = false;
     for (k, line) in input.lines().enumerate() {
-        in_graph |= line.starts_with("graph");
+        in_graph |= line.starts_with("graph") || line.starts_with("kernel");
         if k > 0 && (in_graph || line.trim_start().starts_with('#') || !line.contains(" = ")) {
             text.push_str(line);
         } else if k > 0 {

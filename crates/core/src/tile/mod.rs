@@ -121,6 +121,16 @@ impl AxisSet {
     }
 }
 
+impl fmt::Display for AxisSet {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("[")?;
+        for (k, axis) in self.iter().enumerate() {
+            write!(f, "{}i{axis}", if k == 0 { "" } else { ", " })?;
+        }
+        f.write_str("]")
+    }
+}
+
 impl FromIterator<usize> for AxisSet {
     fn from_iter<I: IntoIterator<Item = usize>>(axes: I) -> AxisSet {
         axes.into_iter().fold(AxisSet::EMPTY, AxisSet::with)
@@ -224,6 +234,11 @@ impl Op {
         }
     }
 
+    /// Whether it folds; a fold over no axes is one too.
+    pub fn is_fold(&self) -> bool {
+        matches!(self, Op::Reduce { .. } | Op::Prefix { .. } | Op::Dot { .. })
+    }
+
     /// The axes over which it folds; none for what folds nothing.
     pub fn folds(&self) -> AxisSet {
         match self {
@@ -265,6 +280,13 @@ pub struct Store {
     pub index: Vec<Dim>,
     /// what is written, at every point of the axes that `index` mentions; it varies over no others
     pub value: StepId,
+}
+
+impl Store {
+    /// The axes that the coordinates mention: one element is written at every point of them.
+    pub fn axes(&self) -> AxisSet {
+        self.index.iter().map(AxisSet::mentioned).fold(AxisSet::EMPTY, AxisSet::union)
+    }
 }
 
 /// Where floats inside of a kernel are rounded.

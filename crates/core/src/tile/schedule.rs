@@ -37,7 +37,7 @@ pub struct Correction {
     pub fold: StepId,
     /// the earlier fold along the streamed axis on which its terms depend
     pub on: StepId,
-    /// the factor, an expression of the old and the new running result
+    /// the factor, a float expression of the old and the new running result
     pub factor: Expr,
 }
 

@@ -4,7 +4,7 @@ use std::fmt;
 
 use crate::graph::text::print::{dims_text, guards_text, print_graph};
 use crate::graph::text::{expr, number};
-use crate::tile::{AxisSet, Kernel, Op, Param, Placement, Rounding, Schedule, StepId, Tile};
+use crate::tile::{Kernel, Op, Param, Placement, Rounding, Schedule, StepId, Tile};
 
 impl fmt::Display for Kernel {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -22,7 +22,7 @@ impl fmt::Display for Kernel {
         for (k, step) in self.steps.iter().enumerate() {
             let text = format!("%{k} = {}", operation(self, &step.op));
             if f.alternate() {
-                writeln!(f, "  {text:<58} # {} over {}", step.dtype, axes_text(step.axes))?;
+                writeln!(f, "  {text:<58} # {} over {}", step.dtype, step.axes)?;
             } else {
                 writeln!(f, "  {text}")?;
             }
@@ -54,11 +54,6 @@ fn params(params: &[Param], letter: char) -> impl Iterator<Item = String> {
     })
 }
 
-fn axes_text(axes: AxisSet) -> String {
-    let texts: Vec<String> = axes.iter().map(|axis| format!("i{axis}")).collect();
-    format!("[{}]", texts.join(", "))
-}
-
 fn steps_text(steps: &[StepId]) -> String {
     let texts: Vec<String> = steps.iter().map(|step| format!("{step:?}")).collect();
     format!("({})", texts.join(", "))
@@ -73,7 +68,7 @@ fn print_schedule(f: &mut fmt::Formatter<'_>, schedule: &Schedule) -> fmt::Resul
     match schedule {
         Schedule::Map => Ok(()),
         Schedule::Row { along, placement } => {
-            write!(f, " along={} placement=", axes_text(*along))?;
+            write!(f, " along={along} placement=")?;
             match placement {
                 Placement::Registers => f.write_str("registers"),
                 Placement::OnChip => f.write_str("on_chip"),
@@ -82,17 +77,16 @@ fn print_schedule(f: &mut fmt::Formatter<'_>, schedule: &Schedule) -> fmt::Resul
             }
         }
         Schedule::Column { across, along, parts } => {
-            write!(f, " across={} along={} parts={parts}", axes_text(*across), axes_text(*along))
+            write!(f, " across={across} along={along} parts={parts}")
         }
         Schedule::Contract { dots, rows, columns, sum, whole_rows, tile } => {
-            let (rows, columns, sum) = (axes_text(*rows), axes_text(*columns), axes_text(*sum));
             write!(f, " dots={} rows={rows} columns={columns} sum={sum}", steps_text(dots))?;
             write!(f, " {}{}", tile_text(*tile), if *whole_rows { " whole_rows" } else { "" })
         }
         Schedule::Attention { chain, corrections: _, tile } => {
             write!(f, " first={:?} second={:?}", chain.first, chain.second)?;
-            write!(f, " rows={} stream={}", axes_text(chain.rows), axes_text(chain.stream))?;
-            write!(f, " inner={} columns={}", axes_text(chain.inner), axes_text(chain.columns))?;
+            write!(f, " rows={} stream={}", chain.rows, chain.stream)?;
+            write!(f, " inner={} columns={}", chain.inner, chain.columns)?;
             write!(f, " {}", tile_text(*tile))
         }
         Schedule::Host(graph) => {
@@ -115,13 +109,13 @@ fn operation(kernel: &Kernel, op: &Op) -> String {
             format!("random {seed:?} stream={stream} at {index}{}", reading(reads))
         }
         Op::Map { expr, args } => format!("map{} {}", steps_text(args), expr::text(expr)),
-        Op::Reduce { monoid, over, arg } => format!("reduce.{} {arg:?} over {}", monoid.name(), axes_text(*over)),
+        Op::Reduce { monoid, over, arg } => format!("reduce.{} {arg:?} over {over}", monoid.name()),
         Op::Prefix { monoid, axis, exclusive, arg } => {
             let flag = if *exclusive { " exclusive" } else { "" };
             format!("prefix.{} {arg:?} along i{axis}{flag}", monoid.name())
         }
         Op::Dot { over, a, b, accumulator } => {
-            format!("dot({a:?}, {b:?}) over {} acc={accumulator}", axes_text(*over))
+            format!("dot({a:?}, {b:?}) over {over} acc={accumulator}")
         }
     }
 }

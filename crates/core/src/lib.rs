@@ -8,7 +8,7 @@
 //! 5. [`rewrites`]: graph in, graph with its work elsewhere out, every step a decision;
 //! 6. [`compile`](mod@compile): the pipeline, graph to [`program`], which a [`device`] loads;
 //! 7. [`reference`](mod@reference): what a graph means, and [`compare`](mod@compare): whether a result is that;
-//! 8. [`analysis`]: the work and the traffic that it needs;
+//! 8. [`analysis`]: the work and the traffic that it needs, and the price; [`analyzer`]: the same for operations fed by hand;
 //! 9. [`gallery`]: the graphs that fusion is for.
 //!
 //! ```
@@ -37,6 +37,7 @@
 #![warn(missing_docs)]
 
 pub mod analysis;
+pub mod analyzer;
 pub mod compare;
 pub mod compile;
 mod cursor;

@@ -1,0 +1,289 @@
+use super::*;
+use crate::error::Kind;
+use crate::tensor::DType;
+
+fn spec(name: &str) -> &'static DeviceSpec {
+    DeviceSpec::find(name).unwrap()
+}
+
+fn analyzer(operations: Vec<Operation>) -> Analyzer {
+    let mut analyzer = Analyzer::new();
+    operations.into_iter().for_each(|operation| _ = analyzer.add_operation(operation));
+    analyzer
+}
+
+fn shaped(name: &str, shape: &[usize]) -> Tensor {
+    Tensor::shaped(name, DType::F32, shape)
+}
+
+/// `layernorm`, then `gelu`, on rows of 4096.
+fn layernorm_gelu() -> Vec<Operation> {
+    let layernorm = Operation::new("layernorm").reads(shaped("x", &[8192, 4096])).writes("h");
+    vec![layernorm.memory_bound().intensity(2.5), Operation::new("gelu").reads("h").writes("y").elementwise()]
+}
+
+/// The classic layer: normalise, project to queries, keys and values, split, attend, add what came in.
+fn layer(batch: usize) -> Vec<Operation> {
+    let [x, h, y, o] = ["x", "h", "y", "o"].map(|name| shaped(name, &[batch, 128, 768]));
+    let part = |name: &str| shaped(name, &[batch, 128, 768]);
+    let weights = shaped("w", &[768, 2304]);
+    vec![
+        Operation::new("layernorm").reads(x.clone()).writes(h.clone()).memory_bound().intensity(2.5),
+        Operation::new("linear").reads(h).reads(weights).writes(shaped("qkv", &[batch, 128, 2304])).compute_bound(),
+        Operation::new("split").reads("qkv").writes(part("q")).writes(part("k")).writes(part("v")).memory_bound(),
+        Operation::new("attention")
+            .reads("q")
+            .reads("k")
+            .reads("v")
+            .writes(y)
+            .compute_bound()
+            .flops((batch * 12) as f64 * 4.0 * 128.0 * 128.0 * 64.0),
+        Operation::new("add_residual").reads("y").reads(x).writes(o).elementwise().memory_bound(),
+    ]
+}
+
+#[test]
+fn layernorm_and_gelu_are_fused_with_0_85() {
+    let analysis = analyzer(layernorm_gelu()).analyze(spec("h200")).unwrap();
+    let [candidate] = &analysis.candidates[..] else { panic!("{analysis:?}") };
+    assert_eq!(candidate.scorecard.to_string(), "FUSE 0.85");
+    assert_eq!(candidate.verdict, Verdict::Fuse);
+    let n = 4.0 * 8192.0 * 4096.0;
+    assert_eq!((candidate.before.bytes, candidate.after.bytes), (4.0 * n, 2.0 * n));
+    assert_eq!((candidate.before.launches, candidate.after.launches), (2, 1));
+    // Twice 268 MB at 4.27 TB/s and twice a launch become half of it.
+    assert!((candidate.before.us - 2.0 * (2.0 * n / 4.272e6 + 1.5)).abs() < 0.1, "{candidate:?}");
+    assert!((candidate.before.us / candidate.after.us - 2.0).abs() < 1e-9);
+    assert_eq!(analysis.disagreements(), 0);
+    assert_eq!(analysis.groups[0].name(), "layernorm + gelu");
+}
+
+#[test]
+fn a_chain_of_elementwise_operations_keeps_its_ends() {
+    // mul, add, relu with one tensor each: 6 N become 2 N, 67 % less.
+    let chain = |names: &[&str]| {
+        let operations = names.iter().enumerate().map(|(at, name)| {
+            let [input, output] = [at, at + 1].map(|t| Tensor::of_bytes(format!("t{t}"), 4e6));
+            Operation::new(*name).reads(input).writes(output).elementwise()
+        });
+        analyzer(operations.collect()).analyze(spec("h200")).unwrap()
+    };
+    let three = chain(&["mul", "add", "relu"]);
+    assert_eq!((three.before.bytes, three.after.bytes), (24e6, 8e6));
+    assert_eq!((three.before.launches, three.after.launches), (3, 1));
+    let saved = 100.0 * (1.0 - three.after.bytes / three.before.bytes);
+    assert_eq!(saved.round(), 67.0);
+    // relu(layer_norm(x)) step by step: x, mean, variance, x̂ and y written and read, 10 accesses become 2.
+    let five = chain(&["mean", "variance", "normalise", "scale", "relu"]);
+    assert_eq!((five.before.accesses, five.after.accesses), (10, 2));
+    assert_eq!(five.before.bytes / five.after.bytes, 5.0);
+    let card = five.groups[0].scorecard.as_ref().unwrap();
+    // 0.4 + 0.2 · 4/5 + 0.2 + 0.1 + 0.1
+    assert!((card.score - 0.96).abs() < 1e-9 && card.verdict == crate::analysis::scorecard::Verdict::Fuse, "{card:?}");
+}
+
+#[test]
+fn the_classic_layer_gives_its_three_fusions_on_every_device() {
+    for spec in DeviceSpec::all() {
+        for batch in [1, 4, 64] {
+            let analysis = analyzer(layer(batch)).analyze(spec).unwrap();
+            assert_eq!(analysis.assumptions, ["add_residual does one operation for each byte"]);
+            let verdict = |producer: &str, consumer: &str| {
+                let candidate = analysis.candidate(producer, consumer).unwrap();
+                (candidate.verdict.clone(), format!("{} {batch}: {candidate:?}", spec.name))
+            };
+            let (norm, text) = verdict("layernorm", "linear");
+            let Verdict::FuseIf(condition) = norm else { panic!("{text}") };
+            assert!(condition.small && condition.to_string().starts_with("if small batch: up to "), "{text}");
+            for (producer, consumer) in [("split", "attention"), ("attention", "add_residual")] {
+                let (verdict, text) = verdict(producer, consumer);
+                assert_eq!(verdict, Verdict::Fuse, "{text}");
+            }
+            let (split, text) = verdict("linear", "split");
+            assert!(matches!(&split, Verdict::KeepApart(Reason::Taken(_))), "{text}");
+            assert_eq!(analysis.candidates.len(), 4);
+            let groups: Vec<String> = analysis.groups.iter().map(Group::name).collect();
+            let first = if condition.holds { vec!["layernorm + linear"] } else { vec!["layernorm", "linear"] };
+            assert_eq!(groups, [first, vec!["split + attention + add_residual"]].concat());
+        }
+    }
+}
+
+#[test]
+fn what_the_texts_refuse_is_refused_on_request() {
+    let mut classic = analyzer(layer(4));
+    let analysis = classic.set_policy(Policy::Textbook).analyze(spec("a100")).unwrap();
+    let name = |producer: &str, consumer: &str| match &analysis.candidate(producer, consumer).unwrap().verdict {
+        Verdict::Fuse => "fuse".to_string(),
+        Verdict::FuseIf(condition) => condition.to_string().split(':').next().unwrap().to_string(),
+        Verdict::KeepApart(reason) => reason.name().to_string(),
+    };
+    assert_eq!(name("layernorm", "linear"), "if small batch");
+    assert_eq!(name("linear", "split"), "incompatible_access");
+    assert_eq!(name("split", "attention"), "fuse");
+    assert_eq!(name("attention", "add_residual"), "fuse");
+}
+
+#[test]
+fn names_and_bounds_are_enough() {
+    let plain = vec![
+        Operation::new("layernorm").reads("x").writes("h").memory_bound(),
+        Operation::new("linear").reads("h").reads("w").writes("qkv").compute_bound(),
+        Operation::new("split").reads("qkv").writes("q").writes("k").writes("v").memory_bound(),
+        Operation::new("attention").reads("q").reads("k").reads("v").writes("y").compute_bound(),
+        Operation::new("add_residual").reads("y").reads("x").writes("o").memory_bound().elementwise(),
+    ];
+    let analysis = analyzer(plain).analyze(spec("h200")).unwrap();
+    let kinds: Vec<Class> = analysis.operations.iter().map(|o| o.class).collect();
+    assert_eq!(kinds, [Class::Reduce, Class::Contract, Class::View, Class::Contract, Class::Map]);
+    let verdict = |producer, consumer| &analysis.candidate(producer, consumer).unwrap().verdict;
+    assert!(matches!(verdict("layernorm", "linear"), Verdict::FuseIf(c) if c.small), "{analysis:?}");
+    assert_eq!(verdict("split", "attention"), &Verdict::Fuse);
+    assert_eq!(verdict("attention", "add_residual"), &Verdict::Fuse);
+    assert!(analysis.assumptions.iter().any(|a| a == "x has 67108864 bytes"), "{:?}", analysis.assumptions);
+}
+
+#[test]
+fn the_break_even_is_where_the_prices_meet() {
+    let at = |rows: usize, spec: &DeviceSpec| {
+        let layernorm = Operation::new("layernorm").reads(shaped("x", &[rows, 1024])).writes("h").intensity(2.0);
+        let linear = Operation::new("linear").reads("h").reads(shaped("w", &[1024, 4096]));
+        let linear = linear.writes(shaped("y", &[rows, 4096])).class(Class::Contract);
+        analyzer(vec![layernorm, linear]).analyze(spec).unwrap().candidates.remove(0)
+    };
+    for spec in DeviceSpec::all() {
+        let Verdict::FuseIf(condition) = at(1, spec).verdict else { panic!("{}", spec.name) };
+        let rows = condition.rows.unwrap();
+        assert!(condition.small && condition.batch == Some(rows) && rows >= 1.0, "{condition:?}");
+        let below = at(rows.floor() as usize, spec);
+        assert!(below.saved_us() > 0.0 && below.is_taken(), "{}: {below:?}", spec.name);
+        let beyond = at((rows * 1.2).ceil() as usize + 1, spec);
+        assert!(beyond.saved_us() <= 0.0 && !beyond.is_taken(), "{}: {beyond:?}", spec.name);
+        // Wherever it is asked from, it is the same place.
+        let Verdict::FuseIf(again) = beyond.verdict else { panic!("{}", spec.name) };
+        assert!(!again.holds && (again.rows.unwrap() / rows - 1.0).abs() < 0.01, "{again:?} {condition:?}");
+    }
+}
+
+#[test]
+fn a_reduction_behind_a_contraction_needs_whole_rows() {
+    let pair = |columns: usize| {
+        let matmul = Operation::new("matmul").reads(shaped("x", &[4096, 1024])).reads(shaped("w", &[1024, columns]));
+        let matmul = matmul.writes(shaped("h", &[4096, columns])).compute_bound();
+        let layernorm = Operation::new("layernorm").reads("h").writes("y").memory_bound();
+        analyzer(vec![matmul, layernorm]).analyze(spec("h200")).unwrap().candidates.remove(0)
+    };
+    let wide = pair(4096);
+    assert_eq!(wide.scorecard.to_string(), "keep apart — different bottlenecks: compute-bound next to memory-bound");
+    assert!(matches!(&wide.verdict, Verdict::KeepApart(reason) if reason.name() == "different_bottlenecks"));
+    let narrow = pair(128);
+    assert_eq!(narrow.verdict, Verdict::Fuse);
+    assert!(narrow.lifted[0].to_string().contains("allowed, because a block of the contraction owns whole rows"));
+    assert!(narrow.disagrees() && !wide.disagrees());
+}
+
+#[test]
+fn limits_of_the_texts_are_lifted_with_a_reason() {
+    let run = |operations: Vec<Operation>, policy: Policy| {
+        let analysis = analyzer(operations).set_policy(policy).analyze(spec("h200")).unwrap();
+        let reason = match &analysis.candidate("a", "b").unwrap().verdict {
+            Verdict::KeepApart(reason) => reason.name(),
+            _ => "fused",
+        };
+        (reason, analysis)
+    };
+    let x = || Tensor::of_bytes("x", 4e6);
+    let map = |name: &str| Operation::new(name).elementwise();
+    // The tensor between is needed by somebody else too: it is written, and one reading is saved.
+    let shared =
+        vec![map("a").reads(x()).writes("t"), map("b").reads("t").writes("y"), map("c").reads("t").writes("z")];
+    assert_eq!(run(shared.clone(), Policy::Textbook).0, "intermediate_needed");
+    let (reason, analysis) = run(shared, Policy::ByCost);
+    let candidate = analysis.candidate("a", "b").unwrap();
+    assert_eq!((reason, candidate.before.bytes, candidate.after.bytes), ("fused", 16e6, 12e6));
+    assert!(candidate.lifted[0].to_string().ends_with("it is stored as a second result, and not read again"));
+    // Element types.
+    let half = Tensor { dtype: Some(DType::F16), ..Tensor::named("t") };
+    let mixed = vec![map("a").reads(x()).writes(half.clone()), map("b").reads(half).writes("y")];
+    assert_eq!(run(mixed.clone(), Policy::Textbook).0, "different_types");
+    assert_eq!(run(mixed, Policy::ByCost).0, "fused");
+    // Registers: up to the device's own limit.
+    let heavy =
+        |registers: f64| vec![map("a").reads(x()).writes("t").registers(registers), map("b").reads("t").writes("y")];
+    assert_eq!(run(heavy(60.0), Policy::Textbook).0, "register_pressure");
+    assert_eq!(run(heavy(60.0), Policy::ByCost).0, "fused");
+    assert_eq!(run(heavy(300.0), Policy::ByCost).0, "register_pressure");
+}
+
+#[test]
+fn what_cannot_be_one_kernel_stays_apart() {
+    let reason = |operations: Vec<Operation>| {
+        let analysis = analyzer(operations).analyze(spec("cpu")).unwrap();
+        match &analysis.candidate("a", "c").unwrap().verdict {
+            Verdict::KeepApart(reason) => (reason.name(), reason.to_string()),
+            verdict => panic!("{verdict:?}"),
+        }
+    };
+    let map = |name: &str| Operation::new(name).elementwise();
+    let a = || map("a").reads(Tensor::of_bytes("x", 4e6)).writes("t");
+    let sort = Operation::new("c").reads("t").writes("y").class(Class::Opaque);
+    assert_eq!(reason(vec![a(), sort]).0, "opaque");
+    let branch = Operation::new("c").reads("t").writes("y").class(Class::Control);
+    assert_eq!(reason(vec![a(), branch]).0, "control_flow");
+    // a → sort → c: whoever takes a and c must have sort too.
+    let sort = Operation::new("sort").reads("t").writes("u").class(Class::Opaque);
+    let around = vec![a(), sort, map("c").reads("t").reads("u").writes("y")];
+    assert_eq!(reason(around), ("between", "sort lies between them".to_string()));
+    let product = |name: &str, x: &str, y: &str| Operation::new(name).reads(x).writes(y).compute_bound();
+    assert_eq!(reason(vec![product("a", "x", "t"), product("c", "t", "y")]).0, "two_contractions");
+}
+
+#[test]
+fn the_order_in_which_operations_are_given_does_not_matter() {
+    let forward = analyzer(layernorm_gelu()).analyze(spec("cpu")).unwrap();
+    let backward = analyzer(layernorm_gelu().into_iter().rev().collect()).analyze(spec("cpu")).unwrap();
+    assert_eq!(forward, backward);
+}
+
+#[test]
+fn contradictions_are_errors_with_their_place() {
+    let refused = |operations: Vec<Operation>| {
+        let error = analyzer(operations).analyze(spec("cpu")).unwrap_err();
+        assert_eq!(error.kind(), Kind::Invalid);
+        error.to_string()
+    };
+    let op = |name: &str, x: &str, y: &str| Operation::new(name).reads(x).writes(y);
+    assert!(refused(vec![op("a", "x", "y"), op("a", "y", "z")]).ends_with("two operations are called \"a\""));
+    assert!(refused(vec![op("a", "x", "y"), op("b", "x", "y")]).ends_with("\"y\" is written by \"a\" and by \"b\""));
+    assert!(
+        refused(vec![op("a", "x", "y"), op("b", "y", "x")]).ends_with("these operations wait for each other: a, b")
+    );
+    assert!(refused(vec![op("a", "x", "x")]).ends_with("these operations wait for each other: a"));
+    assert!(refused(vec![Operation::new("a")]).ends_with("operation \"a\": it has no outputs"));
+    assert!(refused(vec![op("", "x", "y")]).ends_with("an operation has no name"));
+    let two = vec![op("a", "x", "y").reads(shaped("x", &[3])), op("b", "y", "z").reads(shaped("x", &[4]))];
+    assert!(refused(two).contains("operation \"b\": tensor \"x\" is given a second time, with another shape"));
+    let bytes = Tensor { bytes: Some(5.0), ..shaped("t", &[3]) };
+    assert!(refused(vec![op("a", "x", "y").reads(bytes)]).ends_with("tensor \"t\" has 5 bytes, but its shape has 12"));
+    assert!(refused(vec![op("a", "x", "y").flops(-1.0)]).contains("flops must be a number"));
+    assert!(refused(vec![op("a", "x", "y").flops(1.0).intensity(1.0)]).contains("both given"));
+    let huge = shaped("h", &[usize::MAX, 2]);
+    assert!(refused(vec![op("a", "x", "y").reads(huge)]).ends_with("tensor \"h\" is too large"));
+}
+
+#[test]
+fn nothing_is_analyzed_to_nothing() {
+    let empty = Analyzer::new().analyze(spec("cpu")).unwrap();
+    assert!(empty.candidates.is_empty() && empty.groups.is_empty());
+    assert_eq!(empty.before, Totals::default());
+    // Tensors without elements cost a launch.
+    let none = analyzer(vec![
+        Operation::new("a").reads(shaped("x", &[0, 4])).writes(shaped("t", &[0, 4])).elementwise(),
+        Operation::new("b").reads("t").writes(shaped("y", &[0, 4])).class(Class::Contract),
+    ]);
+    for spec in DeviceSpec::all() {
+        let analysis = none.analyze(spec).unwrap();
+        assert!(analysis.before.us.is_finite() && analysis.before.us > 0.0);
+        assert_eq!(analysis.candidates[0].verdict, Verdict::Fuse);
+    }
+}

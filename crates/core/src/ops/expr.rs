@@ -330,6 +330,16 @@ impl Scope {
         Term { scope: self, id, dtype }
     }
 
+    /// The term at a place.
+    pub fn term(&self, place: u32) -> Term<'_> {
+        Term { scope: self, id: place, dtype: self.state.borrow().nodes[place as usize].1 }
+    }
+
+    /// All steps so far, with their types.
+    pub(crate) fn with_nodes<R>(&self, look: impl FnOnce(&[(ExprNode, DType)]) -> R) -> R {
+        look(&self.state.borrow().nodes)
+    }
+
     /// The step that does what `node` does, with other operands.
     pub fn step<'s>(&'s self, node: &ExprNode, dtype: DType, operands: &[Term<'s>]) -> Term<'s> {
         let id = |k: usize| operands[k].id;

@@ -423,6 +423,25 @@ impl Dim {
         }
     }
 
+    /// The constant `c` when the axis occurs, and only ever as `axis // c` or `axis % c`.
+    pub fn divisor_of(&self, axis: usize) -> Option<i64> {
+        let symbol = Symbol::Axis(axis as u8);
+        let mut divisor = None;
+        for atom in self.terms().iter().flat_map(|t| &t.factors) {
+            if !Dim::from(atom.clone()).mentions(|s| *s == symbol) {
+                continue;
+            }
+            let found = match atom {
+                Atom::FloorDiv(x, y) | Atom::Mod(x, y) if x.as_symbol() == Some(&symbol) => y.as_int()?,
+                _ => return None,
+            };
+            if divisor.replace(found).is_some_and(|old| old != found) {
+                return None;
+            }
+        }
+        divisor
+    }
+
     fn terms(&self) -> &[Term] {
         match &self.0 {
             Repr::Const(_) => &[],

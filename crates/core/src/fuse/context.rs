@@ -1,0 +1,107 @@
+//! What rules see: kernels by kind, and who reads whom. No names, no origins, no operators of the user.
+
+use super::evaluate::Kind;
+use super::state::{GroupId, Groups, State};
+use crate::graph::Value;
+use crate::ops::Prim;
+use crate::ops::prim::Class;
+use crate::tensor::Shape;
+
+/// The groups so far, as a rule sees them.
+#[derive(Debug)]
+pub struct FuseContext<'a> {
+    state: &'a State<'a>,
+}
+
+impl<'a> FuseContext<'a> {
+    pub(super) fn new(state: &'a State<'a>) -> FuseContext<'a> {
+        FuseContext { state }
+    }
+
+    /// The kind of a group's kernel.
+    pub fn kind(&self, group: GroupId) -> Kind {
+        self.state.group(group).priced.kind
+    }
+
+    /// The groups that read what a group stores, ascending.
+    pub fn consumers(&self, group: GroupId) -> Groups {
+        self.state.consumers(group)
+    }
+
+    /// The groups whose stored values a group reads, ascending.
+    pub fn producers(&self, group: GroupId) -> Groups {
+        self.state.producers(group)
+    }
+
+    /// How many nodes a group has.
+    pub fn size(&self, group: GroupId) -> usize {
+        self.state.group(group).members.len()
+    }
+
+    /// The shapes that a group stores.
+    pub fn stored(&self, group: GroupId) -> impl Iterator<Item = &Shape> {
+        self.state.group(group).outputs.iter().map(|v| &self.state.graph.ty(*v).shape)
+    }
+
+    /// The classes of a group's nodes, in order.
+    pub fn classes(&self, group: GroupId) -> impl Iterator<Item = Class> {
+        self.state.group(group).members.iter().map(|id| self.state.graph.nodes()[*id].prim().class())
+    }
+
+    /// The operands of a group's contractions through the views before them.
+    fn factors(&self, group: GroupId) -> Vec<Value> {
+        let contractions = self.state.group(group).members.iter().filter_map(|id| {
+            let node = &self.state.graph.nodes()[*id];
+            matches!(node.prim(), Prim::Contract(_)).then_some(node)
+        });
+        contractions.flat_map(|n| n.args().iter().filter_map(|a| self.state.cells.look(*a).base)).collect()
+    }
+
+    /// The groups that also contract something that this group contracts, ascending, nearest first and not too many.
+    pub fn contraction_siblings(&self, group: GroupId) -> Groups {
+        let mut found = Groups::new();
+        for factor in self.factors(group) {
+            for other in self.neighbours(group, factor) {
+                if !found.contains(&other) && self.kind(other) == Kind::Contract && self.factors(other).contains(&factor) {
+                    found.push(other);
+                }
+            }
+        }
+        found
+    }
+
+    /// The groups of folds that read a tensor that this group reads.
+    pub fn fold_siblings(&self, group: GroupId) -> Groups {
+        let mut found = Groups::new();
+        let members = &self.state.group(group).members;
+        for read in members.iter().flat_map(|m| &self.state.cells.reads[*m]) {
+            let value = Value::new(*read as usize, 0);
+            for other in self.neighbours(group, value) {
+                if !found.contains(&other) && matches!(self.kind(other), Kind::Row | Kind::Column) {
+                    found.push(other);
+                }
+            }
+        }
+        found
+    }
+
+    /// Other groups that read a value, those that begin soon after this one.
+    fn neighbours(&self, group: GroupId, value: Value) -> Groups {
+        const NEAREST: usize = 4;
+        let from = self.state.group(group).members[0];
+        let mut found = Groups::new();
+        let readers = self.state.readers_of(value);
+        let start = readers.partition_point(|r| (*r as usize) <= from);
+        for reader in &readers[start..] {
+            for other in &self.state.inside[*reader as usize] {
+                if *other != group && !found.contains(other) {
+                    found.push(*other);
+                }
+            }
+            if found.len() >= NEAREST {
+                break;
+            }
+        }
+        found
+    }
+}

@@ -1,0 +1,188 @@
+//! Decisions: what was looked at, what was decided, why, and what it is worth.
+
+use std::fmt;
+use std::str::FromStr;
+
+use crate::error::Error;
+use crate::lower::Refusal;
+
+/// The name of a decision: follows from the structure of what it is about, the same in every run.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct DecisionId(pub u64);
+
+impl fmt::Display for DecisionId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:012x}", self.0 & 0xffff_ffff_ffff)
+    }
+}
+
+impl fmt::Debug for DecisionId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+impl FromStr for DecisionId {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<DecisionId, Error> {
+        let parsed = (text.len() == 12).then(|| u64::from_str_radix(text, 16).ok()).flatten();
+        parsed.map(DecisionId).ok_or_else(|| Error::invalid(format!("\"{text}\" is no decision (12 hexadecimal digits)")))
+    }
+}
+
+/// Whether something was done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Verdict {
+    /// it was
+    Taken,
+    /// it was not
+    Refused,
+}
+
+/// Why a candidate was not taken.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Reason {
+    /// no kernel can do it, or none of this device
+    Illegal(Refusal),
+    /// a path leads from the one through something else to the other
+    Cycle,
+    /// it would take longer
+    Slower {
+        /// by how many microseconds
+        by_us: f64,
+    },
+    /// no way to combine these two is known
+    NoRule,
+    /// the user said so
+    Pinned,
+    /// as many decisions were taken as were allowed
+    Fuel,
+    /// a plan by chance did not choose it
+    Chance,
+    /// the textbook policy refuses it
+    Textbook(&'static str),
+}
+
+impl Reason {
+    /// A word for it, for programs that read reports.
+    pub fn code(&self) -> &'static str {
+        match self {
+            Reason::Illegal(refusal) => refusal.code(),
+            Reason::Cycle => "cycle",
+            Reason::Slower { .. } => "slower",
+            Reason::NoRule => "no-rule",
+            Reason::Pinned => "pinned",
+            Reason::Fuel => "fuel",
+            Reason::Chance => "chance",
+            Reason::Textbook(_) => "textbook",
+        }
+    }
+
+    /// Whether no choice of the user can change it.
+    pub fn is_illegal(&self) -> bool {
+        matches!(self, Reason::Illegal(_) | Reason::Cycle | Reason::NoRule)
+    }
+}
+
+impl fmt::Display for Reason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Reason::Illegal(refusal) => fmt::Display::fmt(refusal, f),
+            Reason::Cycle => f.write_str("the first reaches the second also through something else that must run between"),
+            Reason::Slower { by_us } => write!(f, "one kernel would take {by_us:.2} us longer"),
+            Reason::NoRule => f.write_str("no rule combines kernels of these kinds"),
+            Reason::Pinned => f.write_str("kept apart as asked"),
+            Reason::Fuel => f.write_str("as many decisions were taken as allowed"),
+            Reason::Chance => f.write_str("not chosen in this random plan"),
+            Reason::Textbook(why) => write!(f, "the textbook policy: {why}"),
+        }
+    }
+}
+
+/// What something costs in all: time, traffic, work, launches.
+#[derive(Clone, Copy, Debug, PartialEq, Default)]
+pub struct Cost {
+    /// predicted microseconds
+    pub us: f64,
+    /// bytes read and written in memory
+    pub bytes: f64,
+    /// arithmetic operations
+    pub flops: f64,
+    /// kernels
+    pub launches: f64,
+    /// registers of a thread, the most of any kernel
+    pub registers: f64,
+}
+
+impl std::ops::Add for Cost {
+    type Output = Cost;
+    fn add(self, other: Cost) -> Cost {
+        Cost {
+            us: self.us + other.us,
+            bytes: self.bytes + other.bytes,
+            flops: self.flops + other.flops,
+            launches: self.launches + other.launches,
+            registers: self.registers.max(other.registers),
+        }
+    }
+}
+
+/// A candidate that was looked at.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Decision {
+    /// its name
+    pub id: DecisionId,
+    /// the rule that proposed it
+    pub rule: &'static str,
+    /// the nodes that come first, ascending
+    pub producer: Vec<usize>,
+    /// the nodes that come second, ascending
+    pub consumer: Vec<usize>,
+    /// whether it was done
+    pub verdict: Verdict,
+    /// why not; `None` where it was
+    pub reason: Option<Reason>,
+    /// what both cost apart
+    pub before: Cost,
+    /// what they cost together; `None` where no kernel can do it
+    pub after: Option<Cost>,
+    /// the pairs of nodes, reader last, that it decides about
+    pub edges: Vec<(usize, usize)>,
+    /// what the user should know of a decision that was taken: a second output, work done twice, a rounding removed
+    pub notes: Vec<Note>,
+}
+
+/// What a taken decision brings with it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Note {
+    /// the intermediate result has other readers and is written besides
+    SecondOutput,
+    /// the first is computed in several kernels instead of being stored
+    ComputedAgain,
+    /// a value that was rounded between the two stays wider
+    RoundingRemoved,
+    /// the result is written in another order than it is computed
+    PermutedStore,
+    /// a contraction and a reduction in one kernel
+    ContractionWithReduction,
+}
+
+impl fmt::Display for Note {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Note::SecondOutput => "allowed, because the intermediate result becomes a second output",
+            Note::ComputedAgain => "allowed, because computing it again is cheaper than storing it",
+            Note::RoundingRemoved => "a rounding between the two is removed",
+            Note::PermutedStore => "allowed, because the store permutes",
+            Note::ContractionWithReduction => "allowed, because a tile owns whole rows",
+        })
+    }
+}
+
+impl Decision {
+    /// Microseconds that it saves (or, refused, would save; negative where it would cost).
+    pub fn saved_us(&self) -> f64 {
+        self.after.map_or(0.0, |after| self.before.us - after.us)
+    }
+}

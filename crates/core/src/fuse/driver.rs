@@ -1,0 +1,543 @@
+//! Takes decisions: what saves the most first, or by chance, or as written.
+
+use std::cmp::{Ordering, Reverse};
+use std::collections::BinaryHeap;
+
+use rustc_hash::{FxHashMap, FxHashSet};
+
+use super::context::FuseContext;
+use super::decision::{Cost, Decision, DecisionId, Note, Reason, Verdict};
+use super::evaluate::{Evaluator, Kind};
+use super::name::Names;
+use super::options::{Chooser, PlanOptions, Policy};
+use super::rules::{Form, Proposal, RULES};
+use super::state::{GroupId, GroupState, Groups, State};
+use super::textbook;
+use crate::error::{Error, Result};
+use crate::lower::Refusal;
+use crate::reference::philox;
+
+/// A kernel has no more nodes than this.
+const MOST_MEMBERS: usize = 256;
+
+/// Less than this is no gain.
+const LEAST_SAVED_US: f64 = 1e-6;
+
+/// A proposal that was looked at.
+struct Candidate {
+    proposal: Proposal,
+    before: Cost,
+    /// the groups that would take the place of the proposed ones
+    after: std::result::Result<(Vec<GroupState>, Cost), Reason>,
+    edges: Vec<(usize, usize)>,
+    id: DecisionId,
+}
+
+impl Candidate {
+    fn saved_us(&self) -> f64 {
+        self.after.as_ref().map_or(f64::NEG_INFINITY, |(_, after)| self.before.us - after.us)
+    }
+}
+
+/// The best candidate of a group, in the queue.
+struct Entry {
+    saved_us: f64,
+    anchor: GroupId,
+    version: u32,
+}
+
+impl Ord for Entry {
+    fn cmp(&self, other: &Entry) -> Ordering {
+        self.saved_us.total_cmp(&other.saved_us).then_with(|| Reverse(self.anchor).cmp(&Reverse(other.anchor)))
+    }
+}
+
+impl PartialOrd for Entry {
+    fn partial_cmp(&self, other: &Entry) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl PartialEq for Entry {
+    fn eq(&self, other: &Entry) -> bool {
+        self.cmp(other) == Ordering::Equal
+    }
+}
+
+impl Eq for Entry {}
+
+/// The groups, what was decided about them, and who is next.
+pub(super) struct Driver<'g> {
+    pub state: State<'g>,
+    pub evaluator: Evaluator<'g>,
+    pub decisions: Vec<Decision>,
+    options: &'g PlanOptions,
+    names: Names,
+    best: FxHashMap<GroupId, (u32, Candidate)>,
+    queue: BinaryHeap<Entry>,
+    versions: u32,
+    /// pairs of cells that are in one kernel by a decision
+    joined: FxHashSet<(usize, usize)>,
+    taken: usize,
+}
+
+impl<'g> Driver<'g> {
+    pub fn new(state: State<'g>, evaluator: Evaluator<'g>, options: &'g PlanOptions) -> Driver<'g> {
+        let names = Names::of(state.graph);
+        Driver {
+            state,
+            evaluator,
+            decisions: Vec::new(),
+            options,
+            names,
+            best: FxHashMap::default(),
+            queue: BinaryHeap::new(),
+            versions: 0,
+            joined: FxHashSet::default(),
+            taken: 0,
+        }
+    }
+
+    /// Takes decisions until none is left to take, then notes what was not.
+    pub fn run(&mut self) -> Result<()> {
+        match &self.options.chooser {
+            Chooser::ByCost => self.by_cost(),
+            Chooser::AtRandom(seed) => self.at_random(*seed),
+            Chooser::Replay(lock) => self.replay(&lock.kernels)?,
+        }
+        self.note_refusals();
+        Ok(())
+    }
+
+    fn by_cost(&mut self) {
+        for group in self.state.iter().collect::<Vec<_>>() {
+            self.consider(group);
+        }
+        while let Some(entry) = self.queue.pop() {
+            let current = self.best.get(&entry.anchor).is_some_and(|(version, _)| *version == entry.version);
+            if !current {
+                continue;
+            }
+            let (_, candidate) = self.best.remove(&entry.anchor).expect("it is there");
+            if candidate.proposal.groups.iter().any(|g| !self.state.is_there(*g)) {
+                if self.state.is_there(entry.anchor) {
+                    self.consider(entry.anchor);
+                }
+                continue;
+            }
+            if !self.has_fuel() {
+                break;
+            }
+            for group in self.take(candidate) {
+                self.consider(group);
+            }
+        }
+    }
+
+    fn has_fuel(&self) -> bool {
+        self.options.fuel.is_none_or(|fuel| self.taken < fuel)
+    }
+
+    /// Finds the best candidate of a group and puts it into the queue.
+    fn consider(&mut self, group: GroupId) {
+        let mut best: Option<Candidate> = None;
+        for proposal in self.proposals(group) {
+            let candidate = self.evaluate(proposal);
+            let forced = candidate.after.is_ok() && self.is_pinned(&candidate, |pins| Some(&pins.together));
+            let saved = if forced { f64::INFINITY } else { candidate.saved_us() };
+            let better = best.as_ref().is_none_or(|b| saved > b.saved_us());
+            if saved > LEAST_SAVED_US && better {
+                best = Some(candidate);
+                if forced {
+                    break;
+                }
+            }
+        }
+        self.versions += 1;
+        match best {
+            Some(candidate) => {
+                let forced = self.is_pinned(&candidate, |pins| Some(&pins.together));
+                let saved_us = if forced { f64::INFINITY } else { candidate.saved_us() };
+                self.queue.push(Entry { saved_us, anchor: group, version: self.versions });
+                self.best.insert(group, (self.versions, candidate));
+            }
+            None => {
+                self.best.remove(&group);
+            }
+        }
+    }
+
+    fn proposals(&self, group: GroupId) -> Vec<Proposal> {
+        let context = FuseContext::new(&self.state);
+        RULES.iter().flat_map(|rule| rule.propose(&context, group)).collect()
+    }
+
+    fn is_pinned(
+        &self,
+        candidate: &Candidate,
+        list: impl Fn(&super::options::Pins) -> Option<&std::collections::BTreeSet<DecisionId>>,
+    ) -> bool {
+        let Some(list) = list(&self.options.pins) else { return false };
+        if list.is_empty() {
+            return false;
+        }
+        list.contains(&candidate.id) || candidate.edges.iter().any(|e| list.contains(&self.names.edge(*e)))
+    }
+
+    fn evaluate(&mut self, proposal: Proposal) -> Candidate {
+        let costs = proposal.groups.iter().map(|g| self.state.group(*g).priced.cost());
+        let before = costs.fold(Cost::default(), |sum, cost| sum + cost);
+        let members = self.state.union(&proposal.groups);
+        let edges = self.candidate_edges(&proposal);
+        let id = match edges.first() {
+            Some(edge) if proposal.groups.len() == 2 => self.names.edge(*edge),
+            _ => self.names.set(proposal.rule, proposal.groups.iter().map(|g| self.state.group(*g).members[0])),
+        };
+        let mut candidate = Candidate { proposal, before, after: Err(Reason::NoRule), edges, id };
+        let only = self.options.pins.only.is_some();
+        let pinned = self.is_pinned(&candidate, |pins| Some(&pins.apart))
+            || (only && !self.is_pinned(&candidate, |pins| pins.only.as_ref()));
+        candidate.after = if pinned {
+            Err(Reason::Pinned)
+        } else {
+            match candidate.proposal.form {
+                Form::Join => self.joined(&candidate.proposal.groups, members),
+                Form::Copy => self.copied(&candidate.proposal.groups),
+            }
+        };
+        if self.options.policy == Policy::Textbook
+            && candidate.after.is_ok()
+            && let Some(why) = textbook::refusal(&self.state, &candidate.proposal)
+        {
+            candidate.after = Err(Reason::Textbook(why));
+        }
+        candidate
+    }
+
+    /// The edges that a proposal would put inside of a kernel.
+    fn candidate_edges(&self, proposal: &Proposal) -> Vec<(usize, usize)> {
+        let mut edges = Vec::new();
+        for (k, from) in proposal.groups.iter().enumerate() {
+            for (j, to) in proposal.groups.iter().enumerate() {
+                if k != j {
+                    let (from, to) = (self.state.group(*from), self.state.group(*to));
+                    edges.extend(self.state.edges(&from.members, &to.members));
+                }
+            }
+        }
+        edges.sort_unstable();
+        edges.dedup();
+        edges
+    }
+
+    fn joined(
+        &mut self,
+        groups: &[GroupId],
+        members: Vec<usize>,
+    ) -> std::result::Result<(Vec<GroupState>, Cost), Reason> {
+        if members.len() > MOST_MEMBERS {
+            return Err(Reason::Illegal(Refusal::TooLarge));
+        }
+        let outputs = self.state.outputs(&members, groups, &[]);
+        let priced = self.evaluator.evaluate(&members, &outputs).map_err(Reason::Illegal)?;
+        if self.state.makes_cycle(groups) {
+            return Err(Reason::Cycle);
+        }
+        let cost = priced.cost();
+        Ok((vec![GroupState { members, outputs, priced }], cost))
+    }
+
+    fn copied(&mut self, groups: &[GroupId]) -> std::result::Result<(Vec<GroupState>, Cost), Reason> {
+        let (producer, readers) = groups.split_first().expect("a copy has a producer");
+        let copied = self.state.group(*producer).members.clone();
+        if copied.iter().any(|node| self.state.cells.is_output[*node]) {
+            return Err(Reason::Illegal(Refusal::OutputCopied));
+        }
+        let (mut states, mut total) = (Vec::with_capacity(readers.len()), Cost::default());
+        for reader in readers {
+            let members = self.state.union(&[*producer, *reader]);
+            if members.len() > MOST_MEMBERS {
+                return Err(Reason::Illegal(Refusal::TooLarge));
+            }
+            let outputs = self.state.outputs(&members, &[*producer, *reader], &copied);
+            let priced = self.evaluator.evaluate(&members, &outputs).map_err(Reason::Illegal)?;
+            total = total + priced.cost();
+            states.push(GroupState { members, outputs, priced });
+        }
+        Ok((states, total))
+    }
+
+    /// Does what a candidate proposes, notes it, and returns the groups that must be looked at again.
+    fn take(&mut self, candidate: Candidate) -> Groups {
+        let Candidate { proposal, before, after, edges, id } = candidate;
+        let Ok((states, after)) = after else { return Groups::new() };
+        self.taken += 1;
+        let producer = self.state.group(proposal.groups[0]).members.clone();
+        let consumer = self.state.union(&proposal.groups[1..]);
+        let notes = self.notes(&proposal, &producer, &states);
+        let fresh: Vec<(usize, usize)> = edges.into_iter().filter(|e| self.joined.insert(*e)).collect();
+        self.decisions.push(Decision {
+            id,
+            rule: proposal.rule,
+            producer,
+            consumer,
+            verdict: Verdict::Taken,
+            reason: None,
+            before,
+            after: Some(after),
+            edges: fresh,
+            notes,
+        });
+        let added = self.state.replace(&proposal.groups, states);
+        let mut again = added.clone();
+        again.extend(self.refresh(&added));
+        for group in &added {
+            again.extend(self.state.producers(*group));
+            again.extend(self.state.consumers(*group));
+        }
+        again.sort_unstable();
+        again.dedup();
+        again
+    }
+
+    /// What other groups stored only for the new ones need not be stored any more where the new ones compute it.
+    fn refresh(&mut self, added: &[GroupId]) -> Groups {
+        let mut homes = Groups::new();
+        for group in added {
+            for node in &self.state.group(*group).members {
+                let home = self.state.home[*node];
+                if !added.contains(&home) && !homes.contains(&home) {
+                    homes.push(home);
+                }
+            }
+        }
+        homes.retain(|home| {
+            let members = self.state.group(*home).members.clone();
+            let outputs = self.state.outputs(&members, &[*home], &[]);
+            if outputs == self.state.group(*home).outputs {
+                return false;
+            }
+            // Storing less never needs another schedule; should it, the values stay stored.
+            let Ok(priced) = self.evaluator.evaluate(&members, &outputs) else { return false };
+            self.state.groups[*home as usize] = Some(GroupState { members, outputs, priced });
+            true
+        });
+        homes
+    }
+
+    fn notes(&self, proposal: &Proposal, producer: &[usize], states: &[GroupState]) -> Vec<Note> {
+        let mut notes = Vec::new();
+        if proposal.form == Form::Copy {
+            notes.push(Note::ComputedAgain);
+        } else if states[0].outputs.iter().any(|v| producer.binary_search(&v.node()).is_ok()) && states[0].outputs.len() > 1 {
+            notes.push(Note::SecondOutput);
+        }
+        let narrow = |node: &usize| {
+            let dtype = self.state.graph.nodes()[*node].types()[0].dtype;
+            dtype.is_float() && dtype.bits() < 32
+        };
+        let stored = |node: &usize| states.iter().any(|s| s.outputs.iter().any(|v| v.node() == *node));
+        if self.options.numerics != crate::passes::Numerics::Strict && producer.iter().any(|n| narrow(n) && !stored(n)) {
+            notes.push(Note::RoundingRemoved);
+        }
+        let kinds: Vec<Kind> = proposal.groups.iter().map(|g| self.state.group(*g).priced.kind).collect();
+        let has = |wanted: &[Kind]| kinds.iter().any(|k| wanted.contains(k));
+        if has(&[Kind::Contract, Kind::Attention]) && has(&[Kind::Row, Kind::Column]) {
+            notes.push(Note::ContractionWithReduction);
+        }
+        notes
+    }
+
+    /// Legal candidates by chance. Every legal plan is right, so that tests may run any.
+    fn at_random(&mut self, seed: u64) {
+        let mut draws = 0u64;
+        let mut draw = |below: usize| {
+            draws += 1;
+            philox::word(seed, 0, draws) as usize % below.max(1)
+        };
+        let tries = 4 * self.state.iter().count();
+        for _ in 0..tries {
+            if !self.has_fuel() {
+                return;
+            }
+            let groups: Vec<GroupId> = self.state.iter().collect();
+            let Some(group) = groups.get(draw(groups.len())) else { return };
+            let mut proposals = self.proposals(*group);
+            if proposals.is_empty() {
+                continue;
+            }
+            let proposal = proposals.swap_remove(draw(proposals.len()));
+            let candidate = self.evaluate(proposal);
+            if candidate.after.is_ok() && draw(8) != 0 {
+                self.take(candidate);
+            }
+        }
+    }
+
+    /// The kernels of a written plan.
+    fn replay(&mut self, kernels: &[Vec<usize>]) -> Result<()> {
+        let nodes = self.state.graph.nodes().len();
+        let mut states = Vec::with_capacity(kernels.len());
+        let mut homes: Vec<Option<usize>> = vec![None; nodes];
+        for (k, members) in kernels.iter().enumerate() {
+            for node in members {
+                if *node >= nodes || !self.state.cells.is_cell[*node] {
+                    return Err(Error::invalid(format!("kernel {k} of the plan lists %{node}, which no kernel computes")));
+                }
+                homes[*node].get_or_insert(k);
+            }
+        }
+        if let Some(missing) = self.state.cells.iter().find(|id| homes[*id].is_none()) {
+            return Err(Error::invalid(format!("no kernel of the plan computes %{missing}")));
+        }
+        for (k, members) in kernels.iter().enumerate() {
+            let read_elsewhere = |node: usize| {
+                let readers = &self.state.cells.readers[node];
+                kernels.iter().any(|other| {
+                    other.binary_search(&node).is_err()
+                        && readers.iter().any(|r| other.binary_search(&(*r as usize)).is_ok())
+                })
+            };
+            let stored = |node: &&usize| {
+                homes[**node] == Some(k)
+                    && (self.state.cells.is_output[**node] || self.state.cells.is_opaque[**node] || read_elsewhere(**node))
+            };
+            let ports = |node: &usize| {
+                let node = *node;
+                (0..self.state.graph.nodes()[node].types().len()).map(move |port| crate::graph::Value::new(node, port))
+            };
+            let outputs: Vec<_> = members.iter().filter(stored).flat_map(ports).collect();
+            let priced = self.evaluator.evaluate(members, &outputs).map_err(|refusal| {
+                Error::invalid(format!("kernel {k} of the plan cannot be: {refusal}"))
+            })?;
+            states.push(GroupState { members: members.clone(), outputs, priced });
+        }
+        let old: Vec<GroupId> = self.state.iter().collect();
+        self.state.replace(&old, states);
+        for group in self.state.iter().collect::<Vec<_>>() {
+            let members = self.state.group(group).members.clone();
+            for edge in self.state.edges(&members, &members) {
+                self.joined.insert(edge);
+                let id = self.names.edge(edge);
+                let cost = Cost::default();
+                let (producer, consumer) = (vec![edge.0], vec![edge.1]);
+                self.decisions.push(Decision {
+                    id,
+                    rule: "plan",
+                    producer,
+                    consumer,
+                    verdict: Verdict::Taken,
+                    reason: None,
+                    before: cost,
+                    after: Some(cost),
+                    edges: vec![edge],
+                    notes: Vec::new(),
+                });
+            }
+        }
+        Ok(())
+    }
+
+    /// Looks at every pair of neighbours that stayed apart, and at every other proposal that is left, and notes why.
+    fn note_refusals(&mut self) {
+        for group in self.state.iter().collect::<Vec<_>>() {
+            let mut candidates: Vec<Candidate> = Vec::new();
+            for proposal in self.proposals(group) {
+                candidates.push(self.evaluate(proposal));
+            }
+            for consumer in self.state.consumers(group) {
+                let pair = [group, consumer];
+                let is_pair = |c: &Candidate| c.proposal.groups.as_slice() == pair && c.proposal.form == Form::Join;
+                if !candidates.iter().any(is_pair) {
+                    candidates.push(self.without_rule(group, consumer));
+                }
+            }
+            for candidate in candidates {
+                self.refuse(candidate);
+            }
+        }
+    }
+
+    /// Two neighbours that no rule combines.
+    fn without_rule(&self, group: GroupId, consumer: GroupId) -> Candidate {
+        let groups: Groups = [group, consumer].into_iter().collect();
+        let host = groups.iter().any(|g| self.state.group(*g).priced.kind == Kind::Host);
+        let nested = groups.iter().all(|g| matches!(self.state.group(*g).priced.kind, Kind::Contract | Kind::Attention));
+        let reason = match (host, nested) {
+            (true, _) => Reason::Illegal(Refusal::Opaque),
+            (_, true) => Reason::Illegal(Refusal::NestedContraction),
+            _ => Reason::NoRule,
+        };
+        let proposal = Proposal { rule: "none", groups, form: Form::Join };
+        let edges = self.candidate_edges(&proposal);
+        let before = proposal.groups.iter().map(|g| self.state.group(*g).priced.cost()).fold(Cost::default(), |a, b| a + b);
+        let id = edges.first().map_or(DecisionId(0), |edge| self.names.edge(*edge));
+        Candidate { proposal, before, after: Err(reason), edges, id }
+    }
+
+    fn refuse(&mut self, candidate: Candidate) {
+        let Candidate { proposal, before, after, edges, id } = candidate;
+        let edges: Vec<(usize, usize)> = edges.into_iter().filter(|e| !self.joined.contains(e)).collect();
+        let pair = proposal.form == Form::Join && proposal.groups.len() == 2;
+        let is_edge = pair && !edges.is_empty() && {
+            let consumer = self.state.group(proposal.groups[1]);
+            edges.iter().any(|e| consumer.members.binary_search(&e.1).is_ok())
+        };
+        let (reason, after) = match after {
+            Err(reason) => (reason, None),
+            Ok((_, after)) if before.us - after.us <= LEAST_SAVED_US => {
+                (Reason::Slower { by_us: after.us - before.us }, Some(after))
+            }
+            Ok((_, after)) => match self.options.chooser {
+                Chooser::AtRandom(_) => (Reason::Chance, Some(after)),
+                Chooser::Replay(_) => (Reason::Pinned, Some(after)),
+                Chooser::ByCost => (Reason::Fuel, Some(after)),
+            },
+        };
+        self.decisions.push(Decision {
+            id,
+            rule: proposal.rule,
+            producer: self.state.group(proposal.groups[0]).members.clone(),
+            consumer: self.state.union(&proposal.groups[1..]),
+            verdict: Verdict::Refused,
+            reason: Some(reason),
+            before,
+            after,
+            // A set or a copy is another way to decide about edges that their pairs decide about.
+            edges: if is_edge { edges } else { Vec::new() },
+            notes: Vec::new(),
+        });
+    }
+
+    /// The groups in an order in which what is read was stored before.
+    pub fn ordered(&self) -> Result<Vec<GroupId>> {
+        let groups: Vec<GroupId> = self.state.iter().collect();
+        let mut waits: FxHashMap<GroupId, usize> = groups.iter().map(|g| (*g, 0)).collect();
+        let mut followers: FxHashMap<GroupId, Groups> = FxHashMap::default();
+        for group in &groups {
+            let next = self.state.followers(*group);
+            for later in &next {
+                *waits.get_mut(later).expect("a follower is there") += 1;
+            }
+            followers.insert(*group, next);
+        }
+        let first = |g: &GroupId| self.state.group(*g).members[0];
+        let mut ready: BinaryHeap<Reverse<(usize, GroupId)>> =
+            groups.iter().filter(|g| waits[g] == 0).map(|g| Reverse((first(g), *g))).collect();
+        let mut order = Vec::with_capacity(groups.len());
+        while let Some(Reverse((_, group))) = ready.pop() {
+            order.push(group);
+            for later in &followers[&group] {
+                let left = waits.get_mut(later).expect("a follower is there");
+                *left -= 1;
+                if *left == 0 {
+                    ready.push(Reverse((first(later), *later)));
+                }
+            }
+        }
+        match order.len() == groups.len() {
+            true => Ok(order),
+            false => Err(Error::invalid("the kernels of the plan wait for each other in a circle")),
+        }
+    }
+}

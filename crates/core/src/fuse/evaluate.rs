@@ -1,0 +1,210 @@
+//! What a set of nodes costs as one kernel. Equal sets are looked at once.
+
+use std::hash::{Hash, Hasher};
+use std::rc::Rc;
+
+use rustc_hash::{FxHashMap, FxHasher};
+
+use super::cell::Cells;
+use super::decision::Cost;
+use crate::analysis::{Price, Work, price};
+use crate::device::{DeviceSpec, Skeleton, Unit};
+use crate::graph::{Graph, Value};
+use crate::lower::{self, Group, Hints, Limits, Refusal, Roles};
+use crate::ops::Prim;
+use crate::tensor::DType;
+
+/// The kinds of kernels, by their schedule.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Kind {
+    /// every point by itself
+    Map,
+    /// folds along rows
+    Row,
+    /// folds across rows
+    Column,
+    /// sums of products
+    Contract,
+    /// two joined sums of products
+    Attention,
+    /// one portable implementation, or control flow
+    Host,
+}
+
+impl Kind {
+    /// The name in reports.
+    pub fn name(self) -> &'static str {
+        match self {
+            Kind::Map => "map",
+            Kind::Row => "row",
+            Kind::Column => "column",
+            Kind::Contract => "contract",
+            Kind::Attention => "attention",
+            Kind::Host => "host",
+        }
+    }
+
+    fn of(roles: &Roles) -> Kind {
+        match roles {
+            Roles::Map => Kind::Map,
+            Roles::Row { .. } => Kind::Row,
+            Roles::Column { .. } => Kind::Column,
+            Roles::Contract { .. } => Kind::Contract,
+            Roles::Attention { .. } => Kind::Attention,
+        }
+    }
+
+    fn skeleton(self) -> Skeleton {
+        match self {
+            Kind::Map => Skeleton::Map,
+            Kind::Row => Skeleton::Row,
+            Kind::Column => Skeleton::Column,
+            Kind::Contract => Skeleton::Contract,
+            Kind::Attention => Skeleton::Attention,
+            Kind::Host => Skeleton::Host,
+        }
+    }
+}
+
+/// A kernel with its price.
+#[derive(Clone, Debug)]
+pub struct Priced {
+    /// its schedule's kind
+    pub kind: Kind,
+    /// what it does
+    pub work: Work,
+    /// what that costs
+    pub price: Price,
+}
+
+impl Priced {
+    /// The cost in all.
+    pub fn cost(&self) -> Cost {
+        Cost {
+            us: self.price.us,
+            bytes: self.work.footprint(),
+            flops: self.work.flops(),
+            launches: self.work.launches,
+            registers: self.work.registers,
+        }
+    }
+}
+
+/// What is known of a set of nodes as one kernel.
+pub(super) type Evaluated = Result<Rc<Priced>, Refusal>;
+
+/// Prices sets of nodes, and remembers equal ones: twelve equal layers are looked at once.
+pub(super) struct Evaluator<'g> {
+    pub graph: &'g Graph,
+    pub cells: &'g Cells,
+    pub spec: &'g DeviceSpec,
+    pub hints: &'g Hints,
+    known: FxHashMap<(u64, u64), Evaluated>,
+    types: Vec<u64>,
+}
+
+impl<'g> Evaluator<'g> {
+    pub fn new(graph: &'g Graph, cells: &'g Cells, spec: &'g DeviceSpec, hints: &'g Hints) -> Evaluator<'g> {
+        let type_hash = |node: &crate::graph::Node| {
+            let mut hasher = FxHasher::default();
+            node.types().hash(&mut hasher);
+            hasher.finish()
+        };
+        let types = graph.nodes().iter().map(type_hash).collect();
+        Evaluator { graph, cells, spec, hints, known: FxHashMap::default(), types }
+    }
+
+    /// The structure of a set of nodes: equal for sets that become the same kernel up to which tensors it reads.
+    pub fn key(&self, members: &[usize], outputs: &[Value]) -> (u64, u64) {
+        let (mut first, mut second) = (FxHasher::default(), FxHasher::default());
+        second.write_u64(0x9e37_79b9_7f4a_7c15);
+        let mut outside: Vec<Value> = Vec::new();
+        let mut put = |x: u64| {
+            first.write_u64(x);
+            second.write_u64(x.rotate_left(23) ^ 0x5851_f42d_4c95_7f2d);
+        };
+        let opaque = |id: usize| self.cells.is_opaque[id];
+        for (position, id) in members.iter().enumerate() {
+            let node = &self.graph.nodes()[*id];
+            put(self.cells.form[*id]);
+            for arg in node.args() {
+                let seen = if opaque(*id) { super::cell::Seen { base: Some(*arg), form: 0 } } else { self.cells.look(*arg) };
+                put(seen.form);
+                match seen.base {
+                    None => put(1),
+                    Some(base) => match members.binary_search(&base.node()) {
+                        Ok(inside) => put(2 + ((position - inside) as u64) * 8 + base.port() as u64 * 1024),
+                        Err(_) => {
+                            let known = outside.iter().position(|v| *v == base);
+                            let number = known.unwrap_or_else(|| {
+                                outside.push(base);
+                                outside.len() - 1
+                            });
+                            put(3 + number as u64 * 8);
+                            put(self.types[base.node()] ^ base.port() as u64);
+                            put(u64::from(self.cells.is_cell[base.node()]));
+                        }
+                    },
+                }
+            }
+        }
+        for output in outputs {
+            put(members.binary_search(&output.node()).map_or(u64::MAX, |k| k as u64) ^ ((output.port() as u64) << 32));
+        }
+        (first.finish(), second.finish())
+    }
+
+    /// The price of a set of nodes that stores some values.
+    pub fn evaluate(&mut self, members: &[usize], outputs: &[Value]) -> Evaluated {
+        let key = self.key(members, outputs);
+        if let Some(known) = self.known.get(&key) {
+            return known.clone();
+        }
+        let found = self.look(members, outputs);
+        self.known.insert(key, found.clone());
+        found
+    }
+
+    fn look(&self, members: &[usize], outputs: &[Value]) -> Evaluated {
+        if let [only] = members
+            && self.cells.is_opaque[*only]
+        {
+            return Ok(Rc::new(self.host(*only)));
+        }
+        let group = Group { graph: self.graph, members, outputs };
+        let draft = lower::lower(&group)?;
+        let limits = Limits::of(self.spec, contracted(self.graph, members));
+        let roles = lower::classify(&draft, &limits, self.hints)?;
+        let kind = Kind::of(&roles);
+        if !self.spec.has_skeleton(kind.skeleton()) {
+            return Err(Refusal::NoSkeleton);
+        }
+        let fresh = |value: Value| self.cells.is_cell[value.node()];
+        let work = lower::work(&draft, &roles, self.spec, self.hints, &fresh);
+        let price = price(&work, self.spec);
+        Ok(Rc::new(Priced { kind, work, price }))
+    }
+
+    /// The price of one portable implementation.
+    fn host(&self, id: usize) -> Priced {
+        let node = &self.graph.nodes()[id];
+        let bytes = |ty: &crate::tensor::TensorType| self.hints.size(&ty.bytes());
+        let read: f64 = node.args().iter().map(|a| bytes(self.graph.ty(*a))).sum();
+        let written: f64 = node.types().iter().map(bytes).sum();
+        let mut work = Work::default();
+        work.operate(Unit::Host, (read + written) / 4.0);
+        work.host_bytes = read + written;
+        work.read(crate::analysis::Stream::of(read)).write(crate::analysis::Stream::of(written));
+        let price = price(&work, self.spec);
+        Priced { kind: Kind::Host, work, price }
+    }
+}
+
+/// The type of the operands of a group's contractions.
+pub(super) fn contracted(graph: &Graph, members: &[usize]) -> DType {
+    let of = |id: &usize| match graph.nodes()[*id].prim() {
+        Prim::Contract(_) => Some(graph.ty(graph.nodes()[*id].args()[0]).dtype),
+        _ => None,
+    };
+    members.iter().find_map(of).unwrap_or(DType::F32)
+}

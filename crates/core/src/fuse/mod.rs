@@ -1,0 +1,30 @@
+//! Which nodes become one kernel, and why.
+//!
+//! Comes in: a graph after passes, a device as data, options. Goes out: a [`Plan`]: groups of nodes in the order in which they run, each
+//! with its kernel and its price, and a log of every decision, taken or refused, with its reason. Never here: code
+//! generation, devices that exist.
+//!
+//! Three questions are kept apart. *Legality*: do the nodes, lowered together, have a schedule, and does no path lead out
+//! and back? *Profit*: what does that kernel cost in microseconds on the device, compared with the kernels it replaces?
+//! *Order*: what saves the most is done first. Every legal plan is right, so tests may choose plans by chance.
+
+mod cell;
+mod context;
+mod decision;
+mod driver;
+mod evaluate;
+mod lock;
+mod name;
+mod options;
+mod plan;
+pub mod rules;
+mod state;
+mod textbook;
+
+pub use context::FuseContext;
+pub use decision::{Cost, Decision, DecisionId, Note, Reason, Verdict};
+pub use evaluate::{Kind, Priced};
+pub use lock::Lock;
+pub use options::{Chooser, Pins, PlanOptions, Policy};
+pub use plan::{Plan, PlannedKernel, plan};
+pub use state::GroupId;

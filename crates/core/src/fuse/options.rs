@@ -1,0 +1,76 @@
+//! What a plan is made for.
+
+use std::collections::BTreeSet;
+
+use super::decision::DecisionId;
+use super::lock::Lock;
+use crate::device::DeviceSpec;
+use crate::lower::Hints;
+use crate::passes::Numerics;
+
+/// How candidates are chosen.
+#[derive(Clone, Debug, Default)]
+pub enum Chooser {
+    /// what saves the most time first, as long as it saves any
+    #[default]
+    ByCost,
+    /// legal candidates by chance, whatever they cost
+    AtRandom(u64),
+    /// the kernels of a written plan
+    Replay(Lock),
+}
+
+/// Which reasons count.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
+pub enum Policy {
+    /// predicted microseconds alone
+    #[default]
+    Microseconds,
+    /// also the refusals of the textbooks: a contraction beside a reduction, permuted stores, second outputs, changes of type
+    Textbook,
+}
+
+/// Decisions that the user has taken.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Pins {
+    /// kept apart
+    pub apart: BTreeSet<DecisionId>,
+    /// combined wherever that is possible
+    pub together: BTreeSet<DecisionId>,
+    /// where present: nothing else is combined
+    pub only: Option<BTreeSet<DecisionId>>,
+}
+
+/// What a plan is made for; the same graph and options give the same plan.
+#[derive(Clone, Debug)]
+pub struct PlanOptions {
+    /// the device
+    pub spec: DeviceSpec,
+    /// how far arithmetic may be rearranged
+    pub numerics: Numerics,
+    /// numbers for free sizes
+    pub hints: Hints,
+    /// how candidates are chosen
+    pub chooser: Chooser,
+    /// at most this many decisions are taken
+    pub fuel: Option<usize>,
+    /// decisions of the user
+    pub pins: Pins,
+    /// which reasons count
+    pub policy: Policy,
+}
+
+impl PlanOptions {
+    /// Everything as usual, on a device.
+    pub fn on(spec: &DeviceSpec) -> PlanOptions {
+        PlanOptions {
+            spec: spec.clone(),
+            numerics: Numerics::Default,
+            hints: Hints::default(),
+            chooser: Chooser::ByCost,
+            fuel: None,
+            pins: Pins::default(),
+            policy: Policy::Microseconds,
+        }
+    }
+}

@@ -1,0 +1,232 @@
+//! Plans: kernels in the order in which they run, and every decision that led to them.
+
+use std::sync::Arc;
+
+use rustc_hash::FxHashMap;
+
+use super::cell::Cells;
+use super::decision::{Cost, Decision};
+use super::driver::Driver;
+use super::evaluate::{Evaluator, Kind, contracted};
+use super::lock::Lock;
+use super::name::Names;
+use super::options::{Chooser, PlanOptions};
+use super::state::{GroupState, State};
+use crate::analysis::{Price, Work};
+use crate::error::{Error, Result};
+use crate::graph::{Graph, OriginSet, Value};
+use crate::lower::{self, Group, Limits};
+use crate::ops::Prim;
+use crate::ops::prim::Input;
+use crate::passes::Numerics;
+use crate::tile::{Kernel, Param, Rounding, Schedule};
+
+/// A kernel with its place in the graph.
+#[derive(Clone, Debug)]
+pub struct PlannedKernel {
+    /// the nodes that it computes, ascending
+    pub members: Vec<usize>,
+    /// the values that it reads, in the order of the kernel's inputs
+    pub inputs: Vec<Value>,
+    /// the values that it stores, in the order of the kernel's outputs
+    pub outputs: Vec<Value>,
+    /// the kind of its schedule
+    pub kind: Kind,
+    /// the kernel; equal layers share it
+    pub kernel: Arc<Kernel>,
+    /// what it does
+    pub work: Work,
+    /// what that costs
+    pub price: Price,
+    /// for control flow: the plans of its regions
+    pub regions: Vec<Plan>,
+}
+
+/// A graph divided into kernels.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    /// the kernels, in the order in which they run
+    pub kernels: Vec<PlannedKernel>,
+    /// every decision, in the order in which it was taken, then what was refused
+    pub decisions: Vec<Decision>,
+    /// what all kernels cost
+    pub cost: Cost,
+    /// what one kernel for every node would cost
+    pub apart: Cost,
+    /// the graph, as a hash of its structure
+    pub graph: u64,
+}
+
+impl Plan {
+    /// The plan as text that can be obeyed.
+    pub fn lock(&self) -> Lock {
+        Lock {
+            graph: self.graph,
+            kernels: self.kernels.iter().map(|k| k.members.clone()).collect(),
+            kinds: self.kernels.iter().map(|k| k.kind.name().to_string()).collect(),
+        }
+    }
+}
+
+/// Divides a graph into kernels. The graph should have gone through the passes.
+pub fn plan(graph: &Graph, options: &PlanOptions) -> Result<Plan> {
+    let name = Names::graph(graph);
+    if let Chooser::Replay(lock) = &options.chooser
+        && lock.graph != name
+    {
+        return Err(Error::invalid("the plan was made for another graph (or with other passes)"));
+    }
+    let cells = Cells::of(graph);
+    let mut evaluator = Evaluator::new(graph, &cells, &options.spec, &options.hints);
+    let state = State::apart(graph, &cells, &mut evaluator).map_err(|(id, refusal)| {
+        Error::bug(format!("a node by itself is no kernel: {refusal}")).at(graph.describe(id))
+    })?;
+    let apart = state.iter().map(|g| state.group(g).priced.cost()).fold(Cost::default(), |sum, cost| sum + cost);
+    let mut driver = Driver::new(state, evaluator, options);
+    driver.run()?;
+    let mut kernels = Vec::new();
+    let mut known: FxHashMap<(u64, u64), Finished> = FxHashMap::default();
+    for id in driver.ordered()? {
+        let group = driver.state.group(id);
+        kernels.push(planned(graph, group, &driver.evaluator, options, &mut known)?);
+    }
+    let cost = kernels.iter().map(|k| cost(k)).fold(Cost::default(), |sum, cost| sum + cost);
+    Ok(Plan { kernels, decisions: driver.decisions, cost, apart, graph: name })
+}
+
+fn cost(kernel: &PlannedKernel) -> Cost {
+    Cost {
+        us: kernel.price.us,
+        bytes: kernel.work.footprint(),
+        flops: kernel.work.flops(),
+        launches: kernel.work.launches,
+        registers: kernel.work.registers,
+    }
+}
+
+/// A kernel, and which of the values outside of its group are its inputs: as positions in the order in which they are
+/// first read.
+struct Finished {
+    kernel: Arc<Kernel>,
+    inputs: Vec<usize>,
+}
+
+fn planned(
+    graph: &Graph,
+    group: &GroupState,
+    evaluator: &Evaluator<'_>,
+    options: &PlanOptions,
+    known: &mut FxHashMap<(u64, u64), Finished>,
+) -> Result<PlannedKernel> {
+    let GroupState { members, outputs, priced } = group;
+    let (kernel, inputs) = match (priced.kind, members.as_slice()) {
+        (Kind::Host, [only]) => (Arc::new(host_kernel(graph, *only)?), graph.nodes()[*only].args().to_vec()),
+        _ => {
+            let key = evaluator.key(members, outputs);
+            let outside = outside(graph, evaluator.cells, members);
+            if !known.contains_key(&key) || has_random(graph, members) {
+                known.insert(key, finished(graph, group, options, &outside)?);
+            }
+            let found = &known[&key];
+            (found.kernel.clone(), found.inputs.iter().map(|k| outside[*k]).collect())
+        }
+    };
+    let regions = match members.as_slice() {
+        [only] => regions(graph, *only, options)?,
+        _ => Vec::new(),
+    };
+    Ok(PlannedKernel {
+        members: members.clone(),
+        inputs,
+        outputs: outputs.clone(),
+        kind: priced.kind,
+        kernel,
+        work: priced.work.clone(),
+        price: priced.price,
+        regions,
+    })
+}
+
+/// Streams of random numbers are part of a kernel but not of the structure by which kernels are shared.
+fn has_random(graph: &Graph, members: &[usize]) -> bool {
+    members.iter().any(|id| matches!(graph.nodes()[*id].prim(), Prim::Random(_)))
+}
+
+/// The values that members read from outside, in the order in which they are first read.
+fn outside(graph: &Graph, cells: &Cells, members: &[usize]) -> Vec<Value> {
+    let mut found: Vec<Value> = Vec::new();
+    for id in members {
+        for arg in graph.nodes()[*id].args() {
+            let base = cells.look(*arg).base;
+            if let Some(base) = base.filter(|b| members.binary_search(&b.node()).is_err() && !found.contains(b)) {
+                found.push(base);
+            }
+        }
+        if matches!(graph.nodes()[*id].prim(), Prim::View(_))
+            && let Some(base) = cells.look(Value::new(*id, 0)).base
+            && members.binary_search(&base.node()).is_err()
+            && !found.contains(&base)
+        {
+            found.push(base);
+        }
+    }
+    found
+}
+
+fn finished(graph: &Graph, group: &GroupState, options: &PlanOptions, outside: &[Value]) -> Result<Finished> {
+    let place = || graph.describe(group.members[0]);
+    let refused = |refusal| Error::bug(format!("a planned group has no kernel: {refusal}")).at(place());
+    let draft = lower::lower(&Group { graph, members: &group.members, outputs: &group.outputs }).map_err(refused)?;
+    let limits = Limits::of(&options.spec, contracted(graph, &group.members));
+    let roles = lower::classify(&draft, &limits, &options.hints).map_err(refused)?;
+    let rounding = if options.numerics == Numerics::Strict { Rounding::Every } else { Rounding::Ends };
+    let kernel = lower::finish(&draft, &roles, &limits, rounding);
+    let position = |value: &Value| {
+        outside.iter().position(|v| v == value).ok_or_else(|| Error::bug(format!("{value:?} is read but not listed")))
+    };
+    let inputs = draft.inputs.iter().map(|(value, _)| position(value)).collect::<Result<Vec<usize>>>()?;
+    Ok(Finished { kernel: Arc::new(kernel), inputs })
+}
+
+/// One node as a kernel of its own, run by its portable implementation.
+fn host_kernel(graph: &Graph, id: usize) -> Result<Kernel> {
+    let node = &graph.nodes()[id];
+    let none = OriginSet::default();
+    let mut alone = Graph::new("host");
+    alone.reserve_symbols(graph.value_symbols());
+    let mut args = Vec::with_capacity(node.args().len());
+    for (k, arg) in node.args().iter().enumerate() {
+        let input = Input { name: format!("x{k}").into(), ty: graph.ty(*arg).clone() };
+        args.push(Value::new(alone.add(input, &[], &none)?, 0));
+    }
+    let new = alone.add(node.prim().clone(), &args, &none)?;
+    for port in 0..node.types().len() {
+        alone.add_output(&format!("y{port}"), Value::new(new, port));
+    }
+    let param = |ty: &crate::tensor::TensorType| Param::row_major(ty.clone());
+    Ok(Kernel {
+        axes: Vec::new(),
+        inputs: node.args().iter().map(|a| param(graph.ty(*a))).collect(),
+        outputs: node.types().iter().map(param).collect(),
+        steps: Vec::new(),
+        stores: Vec::new(),
+        schedule: Schedule::Host(Arc::new(alone)),
+        rounding: Rounding::Ends,
+    })
+}
+
+/// The plans of the regions of control flow; no fusion crosses their border.
+fn regions(graph: &Graph, id: usize, options: &PlanOptions) -> Result<Vec<Plan>> {
+    let inner = PlanOptions {
+        chooser: match &options.chooser {
+            Chooser::AtRandom(seed) => Chooser::AtRandom(seed.wrapping_add(id as u64 + 1)),
+            _ => Chooser::ByCost,
+        },
+        ..options.clone()
+    };
+    match graph.nodes()[id].prim() {
+        Prim::If(row) => [&row.then, &row.otherwise].into_iter().map(|region| plan(region, &inner)).collect(),
+        Prim::Loop(row) => Ok(vec![plan(&row.body, &inner)?]),
+        _ => Ok(Vec::new()),
+    }
+}

@@ -1,0 +1,97 @@
+//! Two contractions joined by folds over the axis that the second one sums.
+
+use smallvec::SmallVec;
+
+use super::{Form, FuseContext, GroupId, Proposal, Rule};
+use crate::fuse::Kind;
+
+/// Attention, derived: everything on the way from one contraction to another.
+pub(super) struct Attention;
+
+/// No more groups than this lie between the two contractions.
+const MOST_BETWEEN: usize = 48;
+
+impl Rule for Attention {
+    fn name(&self) -> &'static str {
+        "attention"
+    }
+
+    fn doc(&self) -> &'static str {
+        "Two contractions, the second summing over what the first leaves free, with elementwise work and folds over that axis \
+         between them: the matrix between them is never stored."
+    }
+
+    fn propose(&self, context: &FuseContext<'_>, group: GroupId) -> Vec<Proposal> {
+        if context.kind(group) != Kind::Contract {
+            return Vec::new();
+        }
+        let mut proposals = Vec::new();
+        let (behind, firsts) = before(context, group);
+        for first in firsts {
+            let mut groups = between(context, first, group, &behind);
+            if groups.len() > 2 || context.consumers(first).contains(&group) {
+                include_readers(context, &mut groups, group);
+                proposals.push(Proposal { rule: self.name(), groups: groups.into_iter().collect(), form: Form::Join });
+            }
+        }
+        proposals
+    }
+}
+
+type Many = SmallVec<[GroupId; 16]>;
+
+/// The groups before a contraction up to the contractions before those, and these.
+fn before(context: &FuseContext<'_>, group: GroupId) -> (Many, Many) {
+    let (mut behind, mut firsts) = (Many::new(), Many::new());
+    let mut todo: Many = context.producers(group).into_iter().collect();
+    while let Some(next) = todo.pop() {
+        if behind.contains(&next) || firsts.contains(&next) || behind.len() == MOST_BETWEEN {
+            continue;
+        }
+        match context.kind(next) {
+            Kind::Contract => firsts.push(next),
+            Kind::Map | Kind::Row | Kind::Column => {
+                behind.push(next);
+                todo.extend(context.producers(next));
+            }
+            Kind::Attention | Kind::Host => {}
+        }
+    }
+    firsts.sort_unstable();
+    (behind, firsts)
+}
+
+/// The two contractions and everything on the way from the first to the second.
+fn between(context: &FuseContext<'_>, first: GroupId, second: GroupId, behind: &Many) -> Many {
+    let mut reached: Many = Many::new();
+    reached.push(first);
+    let mut todo: Many = context.consumers(first).into_iter().filter(|c| behind.contains(c)).collect();
+    while let Some(next) = todo.pop() {
+        if reached.contains(&next) {
+            continue;
+        }
+        reached.push(next);
+        todo.extend(context.consumers(next).into_iter().filter(|c| behind.contains(c)));
+    }
+    reached.push(second);
+    reached.sort_unstable();
+    reached
+}
+
+/// Adds what else reads the matrix between the two: the sum of a softmax whose division comes after the product.
+fn include_readers(context: &FuseContext<'_>, groups: &mut Many, second: GroupId) {
+    let mut at = 0;
+    while at < groups.len() && groups.len() < MOST_BETWEEN {
+        let group = groups[at];
+        at += 1;
+        if group == second {
+            continue;
+        }
+        for reader in context.consumers(group) {
+            if !groups.contains(&reader) && matches!(context.kind(reader), Kind::Row | Kind::Column) {
+                groups.push(reader);
+            }
+        }
+    }
+    groups.sort_unstable();
+}

@@ -1,0 +1,28 @@
+//! Work that shares an operand.
+
+use super::{Form, FuseContext, GroupId, Proposal, Rule};
+use crate::fuse::Kind;
+
+/// Contractions of one operand, and folds of one tensor.
+pub(super) struct Siblings;
+
+impl Rule for Siblings {
+    fn name(&self) -> &'static str {
+        "siblings"
+    }
+
+    fn doc(&self) -> &'static str {
+        "Contractions that share an operand (queries, keys and values; gate and up) are one wide contraction; folds of one tensor \
+         are one pass over it."
+    }
+
+    fn propose(&self, context: &FuseContext<'_>, group: GroupId) -> Vec<Proposal> {
+        let others = match context.kind(group) {
+            Kind::Contract => context.contraction_siblings(group),
+            Kind::Row | Kind::Column => context.fold_siblings(group),
+            _ => return Vec::new(),
+        };
+        let pair = |o: &GroupId| Proposal { rule: self.name(), groups: [group, *o].into_iter().collect(), form: Form::Join };
+        others.iter().map(pair).collect()
+    }
+}

@@ -1,0 +1,225 @@
+//! The groups while they are being merged.
+
+use std::rc::Rc;
+
+use smallvec::SmallVec;
+
+use super::cell::Cells;
+use super::evaluate::{Evaluator, Priced};
+use crate::graph::{Graph, Value};
+use crate::lower::Refusal;
+
+/// A group by its number; numbers are never used again.
+pub type GroupId = u32;
+
+/// A list of groups.
+pub(super) type Groups = SmallVec<[GroupId; 4]>;
+
+/// Nodes that are one kernel, so far.
+#[derive(Clone, Debug)]
+pub(super) struct GroupState {
+    /// ascending
+    pub members: Vec<usize>,
+    pub outputs: Vec<Value>,
+    pub priced: Rc<Priced>,
+}
+
+/// A partition of the cells into groups, except that a cell may be computed in several groups; one of them is its home,
+/// which stores it if somebody else reads it.
+#[derive(Debug)]
+pub(super) struct State<'g> {
+    pub graph: &'g Graph,
+    pub cells: &'g Cells,
+    pub groups: Vec<Option<GroupState>>,
+    /// for every node, the groups that compute it
+    pub inside: Vec<Groups>,
+    /// for every node, the group that stores it
+    pub home: Vec<GroupId>,
+}
+
+impl<'g> State<'g> {
+    /// Every cell by itself.
+    pub fn apart(graph: &'g Graph, cells: &'g Cells, evaluator: &mut Evaluator<'g>) -> Result<State<'g>, (usize, Refusal)> {
+        let count = graph.nodes().len();
+        let mut state =
+            State { graph, cells, groups: Vec::new(), inside: vec![Groups::new(); count], home: vec![u32::MAX; count] };
+        for id in cells.iter() {
+            let members = vec![id];
+            let outputs: Vec<Value> = (0..graph.nodes()[id].types().len()).map(|port| Value::new(id, port)).collect();
+            let priced = evaluator.evaluate(&members, &outputs).map_err(|refusal| (id, refusal))?;
+            let group = state.groups.len() as GroupId;
+            state.inside[id].push(group);
+            state.home[id] = group;
+            state.groups.push(Some(GroupState { members, outputs, priced }));
+        }
+        Ok(state)
+    }
+
+    pub fn group(&self, id: GroupId) -> &GroupState {
+        self.groups[id as usize].as_ref().expect("the group is there")
+    }
+
+    pub fn is_there(&self, id: GroupId) -> bool {
+        self.groups[id as usize].is_some()
+    }
+
+    /// The groups that are there, ascending.
+    pub fn iter(&self) -> impl Iterator<Item = GroupId> {
+        (0..self.groups.len() as GroupId).filter(|id| self.is_there(*id))
+    }
+
+    fn has(&self, group: GroupId, node: usize) -> bool {
+        self.inside[node].contains(&group)
+    }
+
+    /// The groups that read a value that this group stores, ascending.
+    pub fn consumers(&self, id: GroupId) -> Groups {
+        let mut found = Groups::new();
+        for member in &self.group(id).members {
+            if self.home[*member] != id {
+                continue;
+            }
+            for reader in &self.cells.readers[*member] {
+                for group in &self.inside[*reader as usize] {
+                    if *group != id && !self.has(*group, *member) && !found.contains(group) {
+                        found.push(*group);
+                    }
+                }
+            }
+        }
+        found.sort_unstable();
+        found
+    }
+
+    /// The cells that read a value, ascending; also of inputs and constants.
+    pub fn readers_of(&self, value: Value) -> &[u32] {
+        &self.cells.readers[value.node()]
+    }
+
+    /// The groups whose stored values this group reads, ascending.
+    pub fn producers(&self, id: GroupId) -> Groups {
+        let mut found = Groups::new();
+        for member in &self.group(id).members {
+            for read in &self.cells.reads[*member] {
+                let read = *read as usize;
+                if !self.has(id, read) && !found.contains(&self.home[read]) {
+                    found.push(self.home[read]);
+                }
+            }
+        }
+        found.sort_unstable();
+        found
+    }
+
+    /// The groups that must run after this one: consumers, and those whose sizes it binds.
+    pub fn followers(&self, id: GroupId) -> Groups {
+        let mut found = self.consumers(id);
+        for member in &self.group(id).members {
+            for later in &self.cells.before[*member] {
+                for group in &self.inside[*later as usize] {
+                    if *group != id && !found.contains(group) {
+                        found.push(*group);
+                    }
+                }
+            }
+        }
+        found
+    }
+
+    /// Whether groups, made one, would have to run both before and after another group.
+    pub fn makes_cycle(&self, merged: &[GroupId]) -> bool {
+        let last = merged.iter().filter_map(|g| self.group(*g).members.last()).max().copied().unwrap_or(0);
+        let mut seen: Vec<GroupId> = Vec::new();
+        let mut todo: Vec<GroupId> = Vec::new();
+        for group in merged {
+            todo.extend(self.followers(*group).into_iter().filter(|g| !merged.contains(g)));
+        }
+        while let Some(group) = todo.pop() {
+            if seen.contains(&group) {
+                continue;
+            }
+            seen.push(group);
+            // What lies behind the last node of all cannot lead back.
+            if self.group(group).members.first().is_none_or(|first| *first > last) {
+                continue;
+            }
+            for next in self.followers(group) {
+                if merged.contains(&next) {
+                    return true;
+                }
+                todo.push(next);
+            }
+        }
+        false
+    }
+
+    /// All nodes of some groups, ascending.
+    pub fn union(&self, groups: &[GroupId]) -> Vec<usize> {
+        let mut all: Vec<usize> = groups.iter().flat_map(|g| self.group(*g).members.iter().copied()).collect();
+        all.sort_unstable();
+        all.dedup();
+        all
+    }
+
+    /// What some nodes would have to store if they took the place of some groups, and (for `copied` nodes) other groups
+    /// computed those nodes too.
+    pub fn outputs(&self, members: &[usize], replaced: &[GroupId], copied: &[usize]) -> Vec<Value> {
+        let mut outputs = Vec::new();
+        for node in members {
+            if !replaced.contains(&self.home[*node]) || copied.binary_search(node).is_ok() {
+                continue;
+            }
+            let read_outside = || {
+                self.cells.readers[*node].iter().any(|reader| {
+                    let groups = &self.inside[*reader as usize];
+                    groups.iter().any(|g| !replaced.contains(g) && !self.has(*g, *node))
+                        || (members.binary_search(&(*reader as usize)).is_err()
+                            && groups.iter().any(|g| replaced.contains(g)))
+                })
+            };
+            if self.cells.is_output[*node] || self.cells.is_opaque[*node] || read_outside() {
+                outputs.extend((0..self.graph.nodes()[*node].types().len()).map(|port| Value::new(*node, port)));
+            }
+        }
+        outputs
+    }
+
+    /// Puts new groups in the place of old ones. The first of them is home to every node it computes that had its home in an
+    /// old one.
+    pub fn replace(&mut self, old: &[GroupId], new: Vec<GroupState>) -> Groups {
+        let moved = self.union(old);
+        for group in old {
+            self.groups[*group as usize] = None;
+        }
+        let mut added = Groups::new();
+        for group in new {
+            let id = self.groups.len() as GroupId;
+            for node in &group.members {
+                self.inside[*node].push(id);
+            }
+            self.groups.push(Some(group));
+            added.push(id);
+        }
+        for node in moved {
+            self.inside[node].retain(|g| !old.contains(g));
+            if old.contains(&self.home[node]) {
+                self.home[node] = *self.inside[node].iter().find(|g| added.contains(g)).unwrap_or(&self.inside[node][0]);
+            }
+        }
+        added
+    }
+
+    /// The edges from cells of one set to cells of another that read them, ascending.
+    pub fn edges(&self, from: &[usize], to: &[usize]) -> Vec<(usize, usize)> {
+        let mut edges = Vec::new();
+        for reader in to {
+            for read in &self.cells.reads[*reader] {
+                if from.binary_search(&(*read as usize)).is_ok() {
+                    edges.push((*read as usize, *reader));
+                }
+            }
+        }
+        edges.sort_unstable();
+        edges
+    }
+}

@@ -1,0 +1,538 @@
+//! What is wanted where: the walk from stored values to loads.
+
+use rustc_hash::FxHashMap;
+use smallvec::SmallVec;
+
+use super::draft::{Leaf, LeafOp, Place};
+use super::{Refusal, is_opaque};
+use crate::graph::{Graph, Value};
+use crate::ops::prim::{Concat, Contract, Gather, Guard, Map, Prefix, Random, Reduce, Sizes, View};
+use crate::ops::{ExprNode, Number, Prim, Scalar, Scope, Term};
+use crate::tensor::{DType, Dim, Ranges, Symbol, TensorType};
+use crate::tile::AxisSet;
+
+/// Coordinates that were interned.
+pub(super) type Coordinates = u32;
+/// Conditions that were interned; 0 is none.
+type Conditions = u32;
+
+/// A kernel has no more leaves than this, so that the work of lowering stays bounded.
+const MOST_LEAVES: usize = 1024;
+/// A kernel has no more terms than this.
+const MOST_TERMS: usize = 1 << 14;
+
+type Wanted<T> = Result<T, Refusal>;
+
+/// The walk, and what it has found so far.
+pub(super) struct Demand<'g, 's> {
+    graph: &'g Graph,
+    members: &'g [usize],
+    scope: &'s Scope,
+    pub axes: Vec<Dim>,
+    pub inputs: Vec<(Value, TensorType)>,
+    pub leaves: Vec<Leaf>,
+    pub term_axes: Vec<AxisSet>,
+    /// Lists of axes that folds run over, in the order in which they were made.
+    folded: Vec<Vec<usize>>,
+    coordinates: Vec<Vec<Dim>>,
+    known_coordinates: FxHashMap<Vec<Dim>, Coordinates>,
+    conditions: Vec<Vec<Guard>>,
+    known_conditions: FxHashMap<Vec<Guard>, Conditions>,
+    /// What was wanted where, and the term that is it.
+    found: FxHashMap<(Value, Coordinates, Conditions), Place>,
+    loads: FxHashMap<(Value, Coordinates, Conditions, Number), Place>,
+}
+
+impl<'g, 's> Demand<'g, 's> {
+    pub fn new(graph: &'g Graph, members: &'g [usize], scope: &'s Scope) -> Demand<'g, 's> {
+        Demand {
+            graph,
+            members,
+            scope,
+            axes: Vec::new(),
+            inputs: Vec::new(),
+            leaves: Vec::new(),
+            term_axes: Vec::new(),
+            folded: Vec::new(),
+            coordinates: Vec::new(),
+            known_coordinates: FxHashMap::default(),
+            conditions: vec![Vec::new()],
+            known_conditions: [(Vec::new(), 0)].into_iter().collect(),
+            found: FxHashMap::default(),
+            loads: FxHashMap::default(),
+        }
+    }
+
+    /// A new axis.
+    pub fn add_axis(&mut self, extent: Dim) -> Wanted<usize> {
+        if self.axes.len() == AxisSet::MOST {
+            return Err(Refusal::TooManyAxes);
+        }
+        self.axes.push(extent);
+        Ok(self.axes.len() - 1)
+    }
+
+    pub fn coordinates(&mut self, at: Vec<Dim>) -> Coordinates {
+        let next = self.coordinates.len() as Coordinates;
+        let id = *self.known_coordinates.entry(at.clone()).or_insert(next);
+        if id == next {
+            self.coordinates.push(at);
+        }
+        id
+    }
+
+    pub fn coordinate_list(&self, at: Coordinates) -> &[Dim] {
+        &self.coordinates[at as usize]
+    }
+
+    /// Everywhere that a value was wanted without a condition.
+    pub fn places_of(&self, value: Value) -> Vec<(Coordinates, Place)> {
+        let mut all: Vec<_> =
+            self.found.iter().filter(|(k, _)| k.0 == value && k.2 == 0).map(|(k, place)| (k.1, *place)).collect();
+        all.sort_unstable();
+        all
+    }
+
+    fn conditions(&mut self, outer: Conditions, more: Vec<Guard>) -> Conditions {
+        if more.is_empty() {
+            return outer;
+        }
+        let mut all = self.conditions[outer as usize].clone();
+        for guard in more {
+            if !all.contains(&guard) {
+                all.push(guard);
+            }
+        }
+        let next = self.conditions.len() as Conditions;
+        let id = *self.known_conditions.entry(all.clone()).or_insert(next);
+        if id == next {
+            self.conditions.push(all);
+        }
+        id
+    }
+
+    fn is_member(&self, node: usize) -> bool {
+        self.members.binary_search(&node).is_ok()
+    }
+
+    /// The term that is a value at some coordinates, wanted only where conditions hold.
+    pub fn value(&mut self, value: Value, at: Coordinates, when: Conditions) -> Wanted<Place> {
+        let key = (value, at, when);
+        if let Some(place) = self.found.get(&key) {
+            return Ok(*place);
+        }
+        let place = self.computed(value, at, when)?;
+        self.note_terms()?;
+        self.found.insert(key, place);
+        Ok(place)
+    }
+
+    fn computed(&mut self, value: Value, at: Coordinates, when: Conditions) -> Wanted<Place> {
+        let graph = self.graph;
+        let node = graph.node_of(value);
+        let args = node.args();
+        match node.prim() {
+            Prim::View(view) => self.view(view, args[0], at, when),
+            Prim::Sizes(row) => Ok(self.sizes(row, at)),
+            Prim::Map(row) if args.is_empty() || self.is_member(value.node()) => self.map(row, args, at, when),
+            _ if !self.is_member(value.node()) => self.load(value, at, when, zero(graph.ty(value).dtype)),
+            prim if is_opaque(prim) => Err(Refusal::Opaque),
+            Prim::Concat(row) => self.concat(row, args, at, when),
+            Prim::Gather(row) => self.gather(row, value, args, at, when),
+            Prim::Reduce(row) => self.reduce(row, args[0], at, when),
+            Prim::Prefix(row) => self.prefix(row, args[0], at, when),
+            Prim::Contract(row) => self.contract(row, args, at, when),
+            Prim::Random(row) => self.random(row, args[0], at, when),
+            _ => Err(Refusal::Opaque),
+        }
+    }
+
+    /// Learns the axes of terms that were made since it last looked.
+    fn note_terms(&mut self) -> Wanted<()> {
+        let (axes, leaves) = (&mut self.term_axes, &self.leaves);
+        self.scope.with_nodes(|nodes| {
+            for (node, _) in &nodes[axes.len()..] {
+                axes.push(match node {
+                    ExprNode::Arg(k) => leaves[*k as usize].axes,
+                    ExprNode::Coord(axis) => AxisSet::of(usize::from(*axis)),
+                    other => other.operands().iter().fold(AxisSet::EMPTY, |set, o| set.union(axes[*o as usize])),
+                });
+            }
+        });
+        if self.term_axes.len() > MOST_TERMS { Err(Refusal::TooLarge) } else { Ok(()) }
+    }
+
+    fn leaf(&mut self, op: LeafOp, dtype: DType, axes: AxisSet) -> Wanted<Place> {
+        if self.leaves.len() == MOST_LEAVES {
+            return Err(Refusal::TooLarge);
+        }
+        let place = self.scope.argument(self.leaves.len(), dtype).place();
+        self.leaves.push(Leaf { op, dtype, axes });
+        self.note_terms()?;
+        Ok(place)
+    }
+
+    fn ranges_simplified(&self, dim: Dim) -> Dim {
+        if dim.as_int().is_some() || dim.as_symbol().is_some() { dim } else { dim.simplify(&Ranges::of(&self.axes)) }
+    }
+
+    /// An index expression over the axes of `at`, as one over the axes of the kernel.
+    fn through(&self, dim: &Dim, at: Coordinates) -> Dim {
+        let at = &self.coordinates[at as usize];
+        match dim.as_symbol() {
+            Some(Symbol::Axis(axis)) => at[usize::from(*axis)].clone(),
+            _ if dim.as_int().is_some() => dim.clone(),
+            _ => {
+                let replaced = dim.substitute(&|s| match s {
+                    Symbol::Axis(axis) => at.get(usize::from(*axis)).cloned(),
+                    _ => None,
+                });
+                self.ranges_simplified(replaced)
+            }
+        }
+    }
+
+    /// Conditions over the axes of `at`, without those that always hold; `None` if one never does.
+    fn guards(&self, guards: &[Guard], at: Coordinates) -> Vec<Guard> {
+        let ranges = Ranges::of(&self.axes);
+        let moved = guards.iter().map(|g| Guard { index: self.through(&g.index, at), bound: g.bound.clone() });
+        moved.filter(|g| !ranges.is_below(&g.index, &g.bound)).collect()
+    }
+
+    /// Whether guards hold, as a term.
+    fn holds(&self, guards: &[Guard]) -> Term<'s> {
+        let scope = self.scope;
+        let ranges = Ranges::of(&self.axes);
+        let zero = Dim::int(0);
+        let mut all: Option<Term<'s>> = None;
+        for guard in guards {
+            let index = scope.index(&guard.index);
+            let mut sides: SmallVec<[Term<'s>; 2]> = SmallVec::new();
+            if !ranges.is_at_most(&zero, &guard.index) {
+                sides.push(Term::call(Scalar::Le, &[scope.constant(DType::I64, Number::Int(0)), index]));
+            }
+            if !ranges.is_at_most(&(&guard.index + 1), &guard.bound) {
+                sides.push(index.lt(scope.index(&guard.bound)));
+            }
+            for side in sides {
+                all = Some(all.map_or(side, |all| Term::call(Scalar::And, &[all, side])));
+            }
+        }
+        all.unwrap_or_else(|| scope.constant(DType::Bool, Number::Int(1)))
+    }
+
+    fn view(&mut self, view: &View, operand: Value, at: Coordinates, when: Conditions) -> Wanted<Place> {
+        let index: Vec<Dim> = view.map.iter().map(|d| self.through(d, at)).collect();
+        let inner = self.coordinates(index);
+        let guards = self.guards(&view.guard, at);
+        if guards.is_empty() {
+            return self.value(operand, inner, when);
+        }
+        let fill = view.fill.expect("a view with guards has a fill value");
+        let both = self.conditions(when, guards.clone());
+        let source = self.graph.node_of(operand).prim();
+        let loaded = !self.is_member(operand.node()) && !super::is_transparent(self.graph, operand.node());
+        if loaded && !matches!(source, Prim::View(_)) {
+            return self.load(operand, inner, both, fill);
+        }
+        let inside = self.value(operand, inner, both)?;
+        let inside = self.scope.term(inside);
+        let fill = self.scope.constant(inside.dtype(), fill);
+        Ok(self.holds(&guards).select(inside, fill).place())
+    }
+
+    fn sizes(&mut self, row: &Sizes, at: Coordinates) -> Place {
+        let index = self.coordinates[at as usize][0].clone();
+        let pick = |k: usize| self.scope.size(row.dims[k].clone());
+        if let Some(k) = index.as_int().and_then(|k| usize::try_from(k).ok()).filter(|k| *k < row.dims.len()) {
+            return pick(k).place();
+        }
+        let Some(last) = row.dims.len().checked_sub(1) else {
+            return self.scope.constant(DType::I64, Number::Int(0)).place();
+        };
+        let position = self.scope.index(&index);
+        let is = |k: usize| Term::call(Scalar::Eq, &[position, self.scope.constant(DType::I64, Number::Int(k as i64))]);
+        (0..last).rev().fold(pick(last), |rest, k| is(k).select(pick(k), rest)).place()
+    }
+
+    fn map(&mut self, row: &Map, args: &[Value], at: Coordinates, when: Conditions) -> Wanted<Place> {
+        let operands: SmallVec<[Place; 4]> =
+            args.iter().map(|a| self.value(*a, at, when)).collect::<Wanted<_>>()?;
+        let coordinates = &self.coordinates[at as usize];
+        let scope = self.scope;
+        if row.expr.nodes().iter().any(|(n, _)| matches!(n, ExprNode::Coord(_)))
+            && coordinates.iter().any(|d| d.mentions(|s| matches!(s, Symbol::Read(_))))
+        {
+            return Err(Refusal::GatherOfFused);
+        }
+        let term = row.expr.inline_with(scope, |node| match node {
+            ExprNode::Arg(k) => Some(scope.term(operands[*k as usize])),
+            ExprNode::Coord(axis) => Some(scope.index(&coordinates[usize::from(*axis)])),
+            _ => None,
+        });
+        Ok(term.place())
+    }
+
+    fn load(&mut self, value: Value, at: Coordinates, when: Conditions, fill: Number) -> Wanted<Place> {
+        let key = (value, at, when, fill);
+        if let Some(place) = self.loads.get(&key) {
+            return Ok(*place);
+        }
+        let index = self.coordinates[at as usize].clone();
+        let place = self.load_at(value, index, when, fill, SmallVec::new())?;
+        self.loads.insert(key, place);
+        Ok(place)
+    }
+
+    fn load_at(
+        &mut self,
+        value: Value,
+        index: Vec<Dim>,
+        when: Conditions,
+        fill: Number,
+        reads: SmallVec<[Place; 1]>,
+    ) -> Wanted<Place> {
+        let ty = self.graph.ty(value).clone();
+        let input = match self.inputs.iter().position(|(v, _)| *v == value) {
+            Some(input) => input,
+            None => {
+                self.inputs.push((value, ty.clone()));
+                self.inputs.len() - 1
+            }
+        };
+        let guard = self.conditions[when as usize].clone();
+        let mentioned = index.iter().chain(guard.iter().map(|g| &g.index)).map(AxisSet::mentioned);
+        let mut axes = mentioned.fold(AxisSet::EMPTY, AxisSet::union);
+        axes = reads.iter().fold(axes, |set, r| set.union(self.term_axes[*r as usize]));
+        let fill = (!guard.is_empty()).then_some(fill);
+        self.leaf(LeafOp::Load { input, index, guard, fill, reads }, ty.dtype, axes)
+    }
+
+    fn concat(&mut self, row: &Concat, args: &[Value], at: Coordinates, when: Conditions) -> Wanted<Place> {
+        let own = self.coordinates[at as usize].clone();
+        let ranges_of = |d: &Dim, bound: &Dim, axes: &[Dim]| Ranges::of(axes).is_below(d, bound);
+        let mut before = Dim::int(0);
+        let mut parts: Vec<(Vec<Guard>, Place)> = Vec::new();
+        for arg in args {
+            let extent = self.graph.ty(*arg).shape[row.axis].clone();
+            let mut index = own.clone();
+            index[row.axis] = self.ranges_simplified(&own[row.axis] - &before);
+            before = before + &extent;
+            let guard = Guard { index: index[row.axis].clone(), bound: extent.clone() };
+            let ranges = Ranges::of(&self.axes);
+            let outside = ranges.bounds(&guard.index).is_some_and(|r| {
+                (-&r.high - 1).is_nonnegative() || (&r.low - &extent).is_nonnegative()
+            });
+            if outside {
+                continue;
+            }
+            let sure = ranges_of(&guard.index, &guard.bound, &self.axes);
+            let guards = if sure { Vec::new() } else { vec![guard] };
+            let inner = self.coordinates(index);
+            let both = self.conditions(when, guards.clone());
+            let place = self.value(*arg, inner, both)?;
+            parts.push((guards, place));
+            if sure {
+                break;
+            }
+        }
+        let Some((_, last)) = parts.pop() else {
+            let dtype = self.graph.ty(args[0]).dtype;
+            return Ok(self.scope.constant(dtype, zero(dtype)).place());
+        };
+        let scope = self.scope;
+        let choose = |rest: Term<'s>, (guards, place): &(Vec<Guard>, Place)| {
+            self.holds(guards).select(scope.term(*place), rest)
+        };
+        Ok(parts.iter().rev().fold(scope.term(last), choose).place())
+    }
+
+    fn gather(
+        &mut self,
+        row: &Gather,
+        result: Value,
+        args: &[Value],
+        at: Coordinates,
+        when: Conditions,
+    ) -> Wanted<Place> {
+        let (mut data, indices) = (args[0], &args[1..]);
+        let reads: SmallVec<[Place; 1]> = indices.iter().map(|a| self.value(*a, at, when)).collect::<Wanted<_>>()?;
+        let mut index: Vec<Dim> = row.map.iter().map(|d| self.through(d, at)).collect();
+        while let Prim::View(view) = self.graph.node_of(data).prim() {
+            if !view.guard.is_empty() {
+                return Err(Refusal::GatherOfFused);
+            }
+            let moved = |d: &Dim| {
+                d.substitute(&|s| match s {
+                    Symbol::Axis(axis) => index.get(usize::from(*axis)).cloned(),
+                    _ => None,
+                })
+            };
+            index = view.map.iter().map(moved).collect();
+            data = self.graph.node_of(data).args()[0];
+        }
+        if self.is_member(data.node()) || super::is_transparent(self.graph, data.node()) {
+            return Err(Refusal::GatherOfFused);
+        }
+        self.load_at(data, index, when, zero(self.graph.ty(result).dtype), reads)
+    }
+
+    fn reduce(&mut self, row: &Reduce, operand: Value, at: Coordinates, when: Conditions) -> Wanted<Place> {
+        let shape = self.graph.ty(operand).shape.clone();
+        let extents: Vec<Dim> = row.axes.iter().map(|a| shape[*a].clone()).collect();
+        let own = self.coordinates[at as usize].clone();
+        let place_of = |folded: &[usize]| -> Vec<Dim> {
+            let mut own = own.iter();
+            let coordinate = |axis: usize| match row.axes.iter().position(|a| *a == axis) {
+                Some(k) if extents[k].is(1) => Dim::int(0),
+                Some(k) => Dim::axis(folded[k]),
+                None => own.next().expect("the result has the other axes").clone(),
+            };
+            (0..shape.rank()).map(coordinate).collect()
+        };
+        let found = |walk: &Self, folded: &[usize]| walk.was_wanted(operand, &place_of(folded), when);
+        let folded = self.fold_axes(&extents, at, when, true, &found)?;
+        let inner = self.coordinates(place_of(&folded));
+        let arg = self.value(operand, inner, when)?;
+        let over: AxisSet = folded.iter().zip(&extents).filter(|(_, e)| !e.is(1)).map(|(a, _)| *a).collect();
+        let axes = self.term_axes[arg as usize].without(over);
+        let dtype = if row.monoid.is_position() { DType::I64 } else { self.graph.ty(operand).dtype };
+        // A fold over axes of one element is the element; a position in them is 0.
+        match (over.is_empty(), row.monoid.is_position()) {
+            (true, true) => Ok(self.scope.constant(DType::I64, Number::Int(0)).place()),
+            (true, false) => Ok(arg),
+            _ => self.leaf(LeafOp::Reduce { monoid: row.monoid, over, arg }, dtype, axes),
+        }
+    }
+
+    fn contract(&mut self, row: &Contract, args: &[Value], at: Coordinates, when: Conditions) -> Wanted<Place> {
+        let types = [self.graph.ty(args[0]).clone(), self.graph.ty(args[1]).clone()];
+        let summed = row.summed();
+        let extent = |label| row.extent(&types, label).expect("every label has a size").clone();
+        let extents: Vec<Dim> = summed.iter().map(|l| extent(*l)).collect();
+        let own = self.coordinates[at as usize].clone();
+        let place_of = |labels: &[char], folded: &[usize]| -> Vec<Dim> {
+            let coordinate = |label: &char| match row.out.iter().position(|l| l == label) {
+                Some(k) => own[k].clone(),
+                None => match summed.iter().position(|l| l == label).expect("a label is free or summed") {
+                    k if extents[k].is(1) => Dim::int(0),
+                    k => Dim::axis(folded[k]),
+                },
+            };
+            labels.iter().map(coordinate).collect()
+        };
+        let found = |walk: &Self, folded: &[usize]| {
+            walk.was_wanted(args[0], &place_of(&row.a, folded), when)
+                || walk.was_wanted(args[1], &place_of(&row.b, folded), when)
+        };
+        let folded = self.fold_axes(&extents, at, when, false, &found)?;
+        let [left, right] = [(args[0], &row.a), (args[1], &row.b)].map(|(arg, labels)| (arg, place_of(labels, &folded)));
+        let at_left = self.coordinates(left.1);
+        let a = self.value(left.0, at_left, when)?;
+        let at_right = self.coordinates(right.1);
+        let b = self.value(right.0, at_right, when)?;
+        let over: AxisSet = folded.iter().zip(&extents).filter(|(_, e)| !e.is(1)).map(|(a, _)| *a).collect();
+        if over.is_empty() {
+            // A sum of one product; it rounds as the sum would.
+            let [a, b] = [a, b].map(|p| self.scope.term(p));
+            return Ok((a * b).place());
+        }
+        let axes = self.term_axes[a as usize].union(self.term_axes[b as usize]).without(over);
+        self.leaf(LeafOp::Dot { over, a, b, accumulator: row.accumulator }, types[0].dtype, axes)
+    }
+
+    fn prefix(&mut self, row: &Prefix, operand: Value, at: Coordinates, when: Conditions) -> Wanted<Place> {
+        let own = &self.coordinates[at as usize];
+        let Some(Symbol::Axis(axis)) = own[row.axis].as_symbol() else { return Err(Refusal::PrefixMoved) };
+        let axis = usize::from(*axis);
+        let elsewhere = own.iter().enumerate().any(|(k, d)| k != row.axis && AxisSet::mentioned(d).contains(axis));
+        let whole = self.axes[axis] == self.graph.ty(operand).shape[row.axis];
+        if elsewhere || !whole || when != 0 {
+            return Err(Refusal::PrefixMoved);
+        }
+        let arg = self.value(operand, at, when)?;
+        let axes = self.term_axes[arg as usize].with(axis);
+        let op = LeafOp::Prefix { monoid: row.monoid, axis, exclusive: row.exclusive, arg };
+        self.leaf(op, self.graph.ty(operand).dtype, axes)
+    }
+
+    fn random(&mut self, row: &Random, seed: Value, at: Coordinates, when: Conditions) -> Wanted<Place> {
+        let index = self.ranges_simplified(row.shape.flat_index(&self.coordinates[at as usize]));
+        let nowhere = self.coordinates(Vec::new());
+        let seed = self.value(seed, nowhere, when)?;
+        let axes = AxisSet::mentioned(&index).union(self.term_axes[seed as usize]);
+        self.leaf(LeafOp::Random { stream: row.stream, seed, index }, DType::U32, axes)
+    }
+
+    fn was_wanted(&self, value: Value, at: &[Dim], when: Conditions) -> bool {
+        self.known_coordinates.get(at).is_some_and(|at| self.found.contains_key(&(value, *at, when)))
+    }
+
+    /// The axes that a fold over these extents runs over. Axes that are there are shared where that shares work:
+    /// first those under which the operand is wanted already, then (for plain folds) those along which the result is
+    /// repeated, or that another fold runs over; new ones otherwise. Extents of 1 need no axis.
+    fn fold_axes(
+        &mut self,
+        extents: &[Dim],
+        at: Coordinates,
+        when: Conditions,
+        plain: bool,
+        found: &dyn Fn(&Self, &[usize]) -> bool,
+    ) -> Wanted<Vec<usize>> {
+        let guards = self.conditions[when as usize].iter().map(|g| &g.index);
+        let mentioned = self.coordinates[at as usize].iter().chain(guards).map(AxisSet::mentioned);
+        let busy = mentioned.fold(AxisSet::EMPTY, AxisSet::union);
+        let fits = |folded: &[usize]| {
+            folded.len() == extents.len()
+                && folded.iter().zip(extents).all(|(a, e)| e.is(1) || (self.axes[*a] == *e && !busy.contains(*a)))
+        };
+        let mut candidates: Vec<Vec<usize>> = self.folded.iter().filter(|f| fits(f)).cloned().collect();
+        let repeated = self.repeated_axes(extents, busy);
+        candidates.extend(repeated.iter().filter(|f| fits(f)).cloned());
+        let shared = candidates.iter().find(|folded| found(self, folded)).or_else(|| {
+            let first = if plain { repeated.first().or_else(|| candidates.first()) } else { None };
+            first.filter(|folded| fits(folded))
+        });
+        if let Some(folded) = shared {
+            return Ok(folded.clone());
+        }
+        let mut fresh = Vec::with_capacity(extents.len());
+        for extent in extents {
+            fresh.push(if extent.is(1) { 0 } else { self.add_axis(extent.clone())? });
+        }
+        if !self.folded.contains(&fresh) {
+            self.folded.push(fresh.clone());
+        }
+        Ok(fresh)
+    }
+
+    /// Axes of these extents that are not busy, each used once: every choice for a single extent, the first for several.
+    fn repeated_axes(&self, extents: &[Dim], busy: AxisSet) -> Vec<Vec<usize>> {
+        let free = |extent: &Dim, taken: AxisSet| -> Vec<usize> {
+            let fits = |a: &usize| self.axes[*a] == *extent && !busy.contains(*a) && !taken.contains(*a);
+            (0..self.axes.len()).filter(fits).collect()
+        };
+        if let [extent] = extents {
+            return free(extent, AxisSet::EMPTY).into_iter().map(|axis| vec![axis]).collect();
+        }
+        let mut taken = AxisSet::EMPTY;
+        let mut chosen = Vec::with_capacity(extents.len());
+        for extent in extents {
+            let axis = match extent.is(1) {
+                true => 0,
+                false => match free(extent, taken).first() {
+                    Some(axis) => *axis,
+                    None => return Vec::new(),
+                },
+            };
+            taken = if extent.is(1) { taken } else { taken.with(axis) };
+            chosen.push(axis);
+        }
+        vec![chosen]
+    }
+}
+
+/// The number 0 of a type.
+fn zero(dtype: DType) -> Number {
+    Number::new(dtype, 0.0)
+}

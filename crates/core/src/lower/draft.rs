@@ -1,0 +1,183 @@
+//! A kernel before it has a schedule.
+
+use rustc_hash::FxHashSet;
+use smallvec::SmallVec;
+
+use crate::graph::Value;
+use crate::ops::prim::{Guard, Monoid};
+use crate::ops::{ExprNode, Number, Scope};
+use crate::tensor::{DType, Dim, TensorType};
+use crate::tile::AxisSet;
+
+/// The place of a term in the scope of a draft.
+pub type Place = u32;
+
+/// What the arithmetic of a draft starts from: loads, random words, folds. Leaf `k` is argument `k` of the scope.
+#[derive(Clone, Debug)]
+pub enum LeafOp {
+    /// an element of an input
+    Load {
+        /// which input
+        input: usize,
+        /// coordinate of each axis; `Read(k)` is the value of `reads[k]`
+        index: Vec<Dim>,
+        /// where it is read
+        guard: Vec<Guard>,
+        /// the value elsewhere; present exactly when there are guards
+        fill: Option<Number>,
+        /// terms that coordinates mention
+        reads: SmallVec<[Place; 1]>,
+    },
+    /// a random word
+    Random {
+        /// tells draws apart
+        stream: u64,
+        /// the seed
+        seed: Place,
+        /// the element index
+        index: Dim,
+    },
+    /// a fold over axes
+    Reduce {
+        /// how to fold
+        monoid: Monoid,
+        /// the folded axes
+        over: AxisSet,
+        /// what is folded
+        arg: Place,
+    },
+    /// a running fold
+    Prefix {
+        /// how to fold
+        monoid: Monoid,
+        /// along which axis
+        axis: usize,
+        /// without the element's own value
+        exclusive: bool,
+        /// what is folded
+        arg: Place,
+    },
+    /// a sum of products
+    Dot {
+        /// the summed axes
+        over: AxisSet,
+        /// first factor
+        a: Place,
+        /// second factor
+        b: Place,
+        /// type of the sum
+        accumulator: DType,
+    },
+}
+
+impl LeafOp {
+    /// The terms that it reads.
+    pub fn operands(&self) -> SmallVec<[Place; 2]> {
+        match self {
+            LeafOp::Load { reads, .. } => reads.iter().copied().collect(),
+            LeafOp::Random { seed, .. } => SmallVec::from_slice(&[*seed]),
+            LeafOp::Reduce { arg, .. } | LeafOp::Prefix { arg, .. } => SmallVec::from_slice(&[*arg]),
+            LeafOp::Dot { a, b, .. } => SmallVec::from_slice(&[*a, *b]),
+        }
+    }
+
+    /// The axes that it folds.
+    pub fn folded(&self) -> AxisSet {
+        match self {
+            LeafOp::Reduce { over, .. } | LeafOp::Dot { over, .. } => *over,
+            LeafOp::Load { .. } | LeafOp::Random { .. } | LeafOp::Prefix { .. } => AxisSet::EMPTY,
+        }
+    }
+
+    /// Whether it is a sum of products.
+    pub fn is_dot(&self) -> bool {
+        matches!(self, LeafOp::Dot { .. })
+    }
+
+    /// Whether it folds its operand.
+    pub fn is_fold(&self) -> bool {
+        matches!(self, LeafOp::Reduce { .. } | LeafOp::Dot { .. } | LeafOp::Prefix { .. })
+    }
+}
+
+/// A leaf with the type of its value and the axes over which that varies.
+#[derive(Clone, Debug)]
+pub struct Leaf {
+    /// what it is
+    pub op: LeafOp,
+    /// the type of its value
+    pub dtype: DType,
+    /// the axes over which it varies
+    pub axes: AxisSet,
+}
+
+/// A value written to an output.
+#[derive(Clone, Debug)]
+pub struct Sink {
+    /// what is stored
+    pub value: Value,
+    /// its type
+    pub ty: TensorType,
+    /// coordinate of each of its axes
+    pub index: Vec<Dim>,
+    /// the term that computes it
+    pub term: Place,
+    /// the axes that the coordinates mention
+    pub axes: AxisSet,
+}
+
+/// A kernel without a schedule: axes, leaves in an order in which operands precede readers, arithmetic between them as
+/// one scope of shared terms, and what is stored.
+#[derive(Debug)]
+pub struct Draft {
+    /// extents of the axes
+    pub axes: Vec<Dim>,
+    /// what is loaded, in the order in which it was first wanted
+    pub inputs: Vec<(Value, TensorType)>,
+    /// where arithmetic starts
+    pub leaves: Vec<Leaf>,
+    /// the arithmetic; argument `k` is leaf `k`
+    pub scope: Scope,
+    /// what is stored, in the order of the group's outputs
+    pub sinks: Vec<Sink>,
+    /// for every term, the axes over which it varies
+    pub term_axes: Vec<AxisSet>,
+}
+
+impl Draft {
+    /// The axes over which a term varies.
+    pub fn axes_of(&self, place: Place) -> AxisSet {
+        self.term_axes[place as usize]
+    }
+
+    /// The leaves that a term reads without another leaf between, ascending.
+    pub fn leaves_of(&self, place: Place) -> Vec<usize> {
+        let mut found = Vec::new();
+        let mut seen = FxHashSet::default();
+        let mut todo = vec![place];
+        self.scope.with_nodes(|nodes| {
+            while let Some(place) = todo.pop() {
+                if !seen.insert(place) {
+                    continue;
+                }
+                match &nodes[place as usize].0 {
+                    ExprNode::Arg(k) => found.push(*k as usize),
+                    node => todo.extend(node.operands()),
+                }
+            }
+        });
+        found.sort_unstable();
+        found
+    }
+
+    /// The terms that are read as operands of leaves, and those that are stored: where arithmetic ends.
+    pub fn ends(&self) -> impl Iterator<Item = Place> {
+        let operands = self.leaves.iter().flat_map(|leaf| leaf.op.operands());
+        operands.chain(self.sinks.iter().map(|s| s.term))
+    }
+
+    /// The folds, as leaf numbers.
+    pub fn folds(&self) -> impl Iterator<Item = usize> {
+        (0..self.leaves.len()).filter(|k| self.leaves[*k].op.is_fold())
+    }
+}

@@ -1,0 +1,58 @@
+//! From groups of nodes to kernels.
+//!
+//! Comes in: a graph, the nodes of one group and the values of it that must be stored. Goes out: a [`Draft`], which is a
+//! kernel before it has a schedule, and from that a [`crate::tile::Kernel`]. Lowering looks at its own group only.
+//!
+//! It works by demand. A stored value is wanted at every point of its own axes, which become axes of the kernel; a map
+//! wants its operands at the same coordinates; a view wants its operand at others; a fold wants its operand along an
+//! axis more. What lies outside of the group is loaded. A draft is therefore right by construction: it computes at
+//! every point what the graph says. Whether it is a *good* kernel is a question of its schedule and its price.
+
+mod classify;
+mod demand;
+mod draft;
+mod finish;
+mod refusal;
+mod root;
+mod work;
+
+pub use classify::{Hints, Limits, Roles, classify};
+pub use draft::{Draft, Leaf, LeafOp, Place, Sink};
+pub use finish::finish;
+pub use refusal::Refusal;
+pub use work::work;
+
+use crate::graph::{Graph, Value};
+use crate::ops::Prim;
+use crate::ops::prim::Class;
+
+/// The nodes of a kernel, ascending, and what of their results is stored, ascending.
+#[derive(Clone, Copy, Debug)]
+pub struct Group<'g> {
+    /// the graph
+    pub graph: &'g Graph,
+    /// the nodes that the kernel computes, ascending
+    pub members: &'g [usize],
+    /// the values that it stores, ascending
+    pub outputs: &'g [Value],
+}
+
+/// Whether a node belongs to no kernel, because every reader computes it from coordinates or looks through it.
+pub fn is_transparent(graph: &Graph, node: usize) -> bool {
+    let node = &graph.nodes()[node];
+    match node.prim() {
+        Prim::View(_) | Prim::Sizes(_) => true,
+        Prim::Map(_) => node.args().is_empty(),
+        _ => false,
+    }
+}
+
+/// Whether a node is one portable implementation (or control flow), which no kernel of loops contains.
+pub fn is_opaque(prim: &Prim) -> bool {
+    matches!(prim.class(), Class::Control | Class::Opaque) || matches!(prim, Prim::Scatter(_))
+}
+
+/// The draft of a group, or why there is none.
+pub fn lower(group: &Group<'_>) -> Result<Draft, Refusal> {
+    root::lower_roots(group)
+}

@@ -1,0 +1,197 @@
+//! Stored values: which axes they give the kernel, and at which coordinates they are written.
+
+use std::collections::BTreeMap;
+
+use super::demand::{Coordinates, Demand};
+use super::draft::{Draft, LeafOp, Place, Sink};
+use super::{Group, Refusal};
+use crate::graph::Value;
+use crate::ops::Scope;
+use crate::tensor::{Dim, Ranges, Shape, Symbol};
+use crate::tile::AxisSet;
+
+/// How axes of stored values are cut in two: (output, axis) to the size of the inner part.
+type Cuts = BTreeMap<(usize, usize), i64>;
+
+/// An output is cut at most this often before lowering is content with what it has.
+const MOST_CUTS: usize = 8;
+
+/// The draft of a group. Later nodes come first: what they want of earlier outputs tells where those are written.
+pub(super) fn lower_roots(group: &Group<'_>) -> Result<Draft, Refusal> {
+    let mut cuts = Cuts::new();
+    loop {
+        let draft = lower_with(group, &cuts)?;
+        let wanted = wanted_cuts(&draft, group);
+        let before = cuts.len();
+        for (place, inner) in wanted {
+            cuts.entry(place).or_insert(inner);
+        }
+        if cuts.len() == before || cuts.len() > MOST_CUTS {
+            return Ok(draft.0);
+        }
+    }
+}
+
+/// A draft with, for every axis of the kernel that is an axis of an output, which one that is.
+type Rooted = (Draft, BTreeMap<usize, (usize, usize)>);
+
+fn lower_with(group: &Group<'_>, cuts: &Cuts) -> Result<Rooted, Refusal> {
+    let scope = Scope::default();
+    let mut walk = Demand::new(group.graph, group.members, &scope);
+    let mut owners = BTreeMap::new();
+    let mut sinks: Vec<Option<Sink>> = vec![None; group.outputs.len()];
+    for (k, value) in group.outputs.iter().enumerate().rev() {
+        let (at, term) = match written_where_wanted(&walk, group, *value) {
+            Some(found) => found,
+            None => root(&mut walk, group, k, cuts, &mut owners)?,
+        };
+        let index = walk.coordinate_list(at).to_vec();
+        let axes = index.iter().map(AxisSet::mentioned).fold(AxisSet::EMPTY, AxisSet::union);
+        sinks[k] = Some(Sink { value: *value, ty: group.graph.ty(*value).clone(), index, term, axes });
+    }
+    let sinks: Vec<Sink> = sinks.into_iter().flatten().collect();
+    let Demand { axes, inputs, leaves, term_axes, .. } = walk;
+    if sinks.iter().any(|s| !term_axes[s.term as usize].is_within(s.axes)) {
+        return Err(Refusal::StoreNotCovered);
+    }
+    Ok((Draft { axes, inputs, leaves, scope, sinks, term_axes }, owners))
+}
+
+/// Where a value is wanted already, at coordinates that cover it exactly once.
+fn written_where_wanted(walk: &Demand<'_, '_>, group: &Group<'_>, value: Value) -> Option<(Coordinates, Place)> {
+    let shape = &group.graph.ty(value).shape;
+    let covered = |(at, _): &(Coordinates, Place)| covers(walk.coordinate_list(*at), shape, &walk.axes);
+    walk.places_of(value).into_iter().find(covered)
+}
+
+/// Whether coordinates over axes reach every element of a shape exactly once: the row-major position is a sum of axes
+/// with strides in mixed radix.
+pub(crate) fn covers(index: &[Dim], shape: &Shape, axes: &[Dim]) -> bool {
+    let ranges = Ranges::of(axes);
+    let flat = shape.flat_index(index).simplify(&ranges);
+    let Some((parts, rest)) = flat.separate(axes.len()) else { return false };
+    if !rest.is(0) {
+        return false;
+    }
+    // The strides, from the smallest: each must be the number of elements that the axes before it reach.
+    let used: Vec<usize> = (0..axes.len()).filter(|a| !parts[*a].is(0)).collect();
+    let stride = |axis: usize| {
+        let at_one = parts[axis].substitute(&|s| (*s == Symbol::Axis(axis as u8)).then(|| Dim::int(1)));
+        (&at_one * Dim::axis(axis) == parts[axis]).then_some(at_one)
+    };
+    let Some(strides) = used.iter().map(|a| Some((*a, stride(*a)?))).collect::<Option<Vec<_>>>() else { return false };
+    let mut left = strides;
+    let mut reached = Dim::int(1);
+    while !left.is_empty() {
+        let Some(k) = left.iter().position(|(_, stride)| *stride == reached) else { return false };
+        let (axis, _) = left.remove(k);
+        reached = reached * &axes[axis];
+    }
+    reached == shape.count()
+}
+
+/// Wants a stored value at every point of axes of its own, sharing axes with what was loaded before where both read
+/// the same tensor along them.
+fn root(
+    walk: &mut Demand<'_, '_>,
+    group: &Group<'_>,
+    output: usize,
+    cuts: &Cuts,
+    owners: &mut BTreeMap<usize, (usize, usize)>,
+) -> Result<(Coordinates, Place), Refusal> {
+    let value = group.outputs[output];
+    let shape = group.graph.ty(value).shape.clone();
+    let shared = if walk.leaves.is_empty() { None } else { shared_axes(walk, group, value, &shape) };
+    let mut at = Vec::with_capacity(shape.rank());
+    for (k, extent) in shape.dims().iter().enumerate() {
+        if let Some(axis) = shared.as_ref().and_then(|s| s[k]) {
+            at.push(Dim::axis(axis));
+        } else if extent.is(1) {
+            at.push(Dim::int(0));
+        } else if let Some(inner) = cuts.get(&(output, k)) {
+            let outer = walk.add_axis(extent.floordiv(&Dim::int(*inner)))?;
+            let inner_axis = walk.add_axis(Dim::int(*inner))?;
+            owners.insert(outer, (output, k));
+            owners.insert(inner_axis, (output, k));
+            at.push(Dim::axis(outer) * *inner + Dim::axis(inner_axis));
+        } else {
+            let axis = walk.add_axis(extent.clone())?;
+            owners.insert(axis, (output, k));
+            at.push(Dim::axis(axis));
+        }
+    }
+    let at = walk.coordinates(at);
+    let term = walk.value(value, at, 0)?;
+    Ok((at, term))
+}
+
+/// For every axis of a further stored value, the axis of the kernel that runs along it, if there is one: a tensor that
+/// both read is read along it by both.
+fn shared_axes(walk: &Demand<'_, '_>, group: &Group<'_>, value: Value, shape: &Shape) -> Option<Vec<Option<usize>>> {
+    // The value by itself, to see what it reads.
+    let scope = Scope::default();
+    let mut alone = Demand::new(group.graph, group.members, &scope);
+    let mut at = Vec::with_capacity(shape.rank());
+    let mut own = vec![None; shape.rank()];
+    for (k, extent) in shape.dims().iter().enumerate() {
+        if extent.is(1) {
+            at.push(Dim::int(0));
+            continue;
+        }
+        let axis = alone.add_axis(extent.clone()).ok()?;
+        own[k] = Some(axis);
+        at.push(Dim::axis(axis));
+    }
+    let at = alone.coordinates(at);
+    alone.value(value, at, 0).ok()?;
+    let mut shared: Vec<Option<usize>> = vec![None; alone.axes.len()];
+    for leaf in &alone.leaves {
+        let LeafOp::Load { input, index, .. } = &leaf.op else { continue };
+        let source = alone.inputs[*input].0;
+        let twins = walk.leaves.iter().filter_map(|old| match &old.op {
+            LeafOp::Load { input, index, .. } if walk.inputs[*input].0 == source => Some(index),
+            _ => None,
+        });
+        for twin in twins {
+            for (new, old) in index.iter().zip(twin) {
+                let (Some(Symbol::Axis(new)), Some(Symbol::Axis(old))) = (new.as_symbol(), old.as_symbol()) else {
+                    continue;
+                };
+                let (new, old) = (usize::from(*new), usize::from(*old));
+                let taken = shared.contains(&Some(old));
+                if shared[new].is_none() && !taken && alone.axes[new] == walk.axes[old] {
+                    shared[new] = Some(old);
+                }
+            }
+        }
+    }
+    let found: Vec<Option<usize>> = own.iter().map(|axis| axis.and_then(|a| shared[a])).collect();
+    Some(found)
+}
+
+/// The axes of outputs that are only ever seen through a division by a constant, so that the kernel is plainer with the
+/// quotient and the remainder as axes.
+fn wanted_cuts((draft, owners): &Rooted, group: &Group<'_>) -> Vec<((usize, usize), i64)> {
+    let mut seen: BTreeMap<usize, Option<i64>> = BTreeMap::new();
+    let indices = draft.leaves.iter().filter_map(|leaf| match &leaf.op {
+        LeafOp::Load { index, .. } => Some(index),
+        _ => None,
+    });
+    for dim in indices.flatten() {
+        for axis in AxisSet::mentioned(dim).iter().filter(|a| owners.contains_key(a)) {
+            let divisor = dim.divisor_of(axis);
+            let entry = seen.entry(axis).or_insert(divisor);
+            if *entry != divisor {
+                *entry = None;
+            }
+        }
+    }
+    let cut = |(axis, divisor): (usize, Option<i64>)| {
+        let (output, k) = owners[&axis];
+        let extent = &group.graph.ty(group.outputs[output]).shape[k];
+        let inner = divisor?;
+        let whole = extent.modulo(&Dim::int(inner)).is(0) && draft.axes[axis] == *extent;
+        whole.then_some(((output, k), inner))
+    };
+    seen.into_iter().filter_map(cut).collect()
+}

@@ -8,6 +8,7 @@ use fuseline::device::DeviceSpec;
 use fuseline::error::Result;
 use fuseline::fuse::{PlanOptions, Verdict, plan};
 use fuseline::passes::{Context, run_passes};
+use fuseline::rewrites::{Permit, apply_rewrites};
 use fuseline_frontend::Model;
 
 fn main() -> Result<()> {
@@ -16,6 +17,7 @@ fn main() -> Result<()> {
     let target = options.iter().find_map(|o| o.strip_prefix("--target=")).unwrap_or("cpu");
     for file in &files {
         let graph = run_passes(Model::open(file)?.graph()?.clone(), &Context::default(), &mut |_| {})?;
+        let graph = apply_rewrites(graph, &Context::default(), &mut Permit::everything())?;
         let mut chosen = PlanOptions::on(DeviceSpec::find(target)?);
         if let Some(n) = options.iter().find_map(|o| o.strip_prefix("--size=")) {
             chosen.hints.otherwise = n.parse().expect("a number");
@@ -45,12 +47,27 @@ fn main() -> Result<()> {
                     .flat_map(|m| graph.origin(*m).iter().map(|o| o.name.to_string()).collect::<Vec<_>>())
                     .collect();
                 let outs: Vec<String> = kernel.outputs.iter().map(|v| format!("{v:?}:{}", graph.ty(*v))).collect();
-                println!("  {k:3} {:9} {:8.2} us  -> {}  nodes {:?}  {}", kernel.kind.name(), kernel.price.us, outs.join(" "), kernel.members, origins.last().cloned().unwrap_or_default());
+                println!(
+                    "  {k:3} {:9} {:8.2} us  -> {}  nodes {:?}  {}",
+                    kernel.kind.name(),
+                    kernel.price.us,
+                    outs.join(" "),
+                    kernel.members,
+                    origins.last().cloned().unwrap_or_default()
+                );
             }
         }
         if has("--decisions") {
             for d in refused {
-                println!("  {} {:18} {:?} -> {:?}: {} ({:.2})", d.id, d.rule, d.producer, d.consumer, d.reason.as_ref().map_or(String::new(), |r| r.to_string()), d.saved_us());
+                println!(
+                    "  {} {:18} {:?} -> {:?}: {} ({:.2})",
+                    d.id,
+                    d.rule,
+                    d.producer,
+                    d.consumer,
+                    d.reason.as_ref().map_or(String::new(), |r| r.to_string()),
+                    d.saved_us()
+                );
             }
         }
     }

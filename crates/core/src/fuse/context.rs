@@ -62,7 +62,10 @@ impl<'a> FuseContext<'a> {
         let mut found = Groups::new();
         for factor in self.factors(group) {
             for other in self.neighbours(group, factor) {
-                if !found.contains(&other) && self.kind(other) == Kind::Contract && self.factors(other).contains(&factor) {
+                if !found.contains(&other)
+                    && self.kind(other) == Kind::Contract
+                    && self.factors(other).contains(&factor)
+                {
                     found.push(other);
                 }
             }

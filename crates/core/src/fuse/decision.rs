@@ -27,7 +27,9 @@ impl FromStr for DecisionId {
 
     fn from_str(text: &str) -> Result<DecisionId, Error> {
         let parsed = (text.len() == 12).then(|| u64::from_str_radix(text, 16).ok()).flatten();
-        parsed.map(DecisionId).ok_or_else(|| Error::invalid(format!("\"{text}\" is no decision (12 hexadecimal digits)")))
+        parsed
+            .map(DecisionId)
+            .ok_or_else(|| Error::invalid(format!("\"{text}\" is no decision (12 hexadecimal digits)")))
     }
 }
 
@@ -89,7 +91,9 @@ impl fmt::Display for Reason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Reason::Illegal(refusal) => fmt::Display::fmt(refusal, f),
-            Reason::Cycle => f.write_str("the first reaches the second also through something else that must run between"),
+            Reason::Cycle => {
+                f.write_str("the first reaches the second also through something else that must run between")
+            }
             Reason::Slower { by_us } => write!(f, "one kernel would take {by_us:.2} us longer"),
             Reason::NoRule => f.write_str("no rule combines kernels of these kinds"),
             Reason::Pinned => f.write_str("kept apart as asked"),

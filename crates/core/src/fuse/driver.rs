@@ -15,7 +15,7 @@ use super::state::{GroupId, GroupState, Groups, State};
 use super::textbook;
 use crate::error::{Error, Result};
 use crate::lower::Refusal;
-use crate::reference::philox;
+use crate::philox;
 
 /// A kernel has no more nodes than this.
 const MOST_MEMBERS: usize = 256;
@@ -329,7 +329,9 @@ impl<'g> Driver<'g> {
         let mut notes = Vec::new();
         if proposal.form == Form::Copy {
             notes.push(Note::ComputedAgain);
-        } else if states[0].outputs.iter().any(|v| producer.binary_search(&v.node()).is_ok()) && states[0].outputs.len() > 1 {
+        } else if states[0].outputs.iter().any(|v| producer.binary_search(&v.node()).is_ok())
+            && states[0].outputs.len() > 1
+        {
             notes.push(Note::SecondOutput);
         }
         let narrow = |node: &usize| {
@@ -337,7 +339,8 @@ impl<'g> Driver<'g> {
             dtype.is_float() && dtype.bits() < 32
         };
         let stored = |node: &usize| states.iter().any(|s| s.outputs.iter().any(|v| v.node() == *node));
-        if self.options.numerics != crate::passes::Numerics::Strict && producer.iter().any(|n| narrow(n) && !stored(n)) {
+        if self.options.numerics != crate::passes::Numerics::Strict && producer.iter().any(|n| narrow(n) && !stored(n))
+        {
             notes.push(Note::RoundingRemoved);
         }
         let kinds: Vec<Kind> = proposal.groups.iter().map(|g| self.state.group(*g).priced.kind).collect();
@@ -382,7 +385,9 @@ impl<'g> Driver<'g> {
         for (k, members) in kernels.iter().enumerate() {
             for node in members {
                 if *node >= nodes || !self.state.cells.is_cell[*node] {
-                    return Err(Error::invalid(format!("kernel {k} of the plan lists %{node}, which no kernel computes")));
+                    return Err(Error::invalid(format!(
+                        "kernel {k} of the plan lists %{node}, which no kernel computes"
+                    )));
                 }
                 homes[*node].get_or_insert(k);
             }
@@ -400,16 +405,19 @@ impl<'g> Driver<'g> {
             };
             let stored = |node: &&usize| {
                 homes[**node] == Some(k)
-                    && (self.state.cells.is_output[**node] || self.state.cells.is_opaque[**node] || read_elsewhere(**node))
+                    && (self.state.cells.is_output[**node]
+                        || self.state.cells.is_opaque[**node]
+                        || read_elsewhere(**node))
             };
             let ports = |node: &usize| {
                 let node = *node;
                 (0..self.state.graph.nodes()[node].types().len()).map(move |port| crate::graph::Value::new(node, port))
             };
             let outputs: Vec<_> = members.iter().filter(stored).flat_map(ports).collect();
-            let priced = self.evaluator.evaluate(members, &outputs).map_err(|refusal| {
-                Error::invalid(format!("kernel {k} of the plan cannot be: {refusal}"))
-            })?;
+            let priced = self
+                .evaluator
+                .evaluate(members, &outputs)
+                .map_err(|refusal| Error::invalid(format!("kernel {k} of the plan cannot be: {refusal}")))?;
             states.push(GroupState { members: members.clone(), outputs, priced });
         }
         let old: Vec<GroupId> = self.state.iter().collect();
@@ -462,7 +470,8 @@ impl<'g> Driver<'g> {
     fn without_rule(&self, group: GroupId, consumer: GroupId) -> Candidate {
         let groups: Groups = [group, consumer].into_iter().collect();
         let host = groups.iter().any(|g| self.state.group(*g).priced.kind == Kind::Host);
-        let nested = groups.iter().all(|g| matches!(self.state.group(*g).priced.kind, Kind::Contract | Kind::Attention));
+        let nested =
+            groups.iter().all(|g| matches!(self.state.group(*g).priced.kind, Kind::Contract | Kind::Attention));
         let reason = match (host, nested) {
             (true, _) => Reason::Illegal(Refusal::Opaque),
             (_, true) => Reason::Illegal(Refusal::NestedContraction),
@@ -470,7 +479,8 @@ impl<'g> Driver<'g> {
         };
         let proposal = Proposal { rule: "none", groups, form: Form::Join };
         let edges = self.candidate_edges(&proposal);
-        let before = proposal.groups.iter().map(|g| self.state.group(*g).priced.cost()).fold(Cost::default(), |a, b| a + b);
+        let before =
+            proposal.groups.iter().map(|g| self.state.group(*g).priced.cost()).fold(Cost::default(), |a, b| a + b);
         let id = edges.first().map_or(DecisionId(0), |edge| self.names.edge(*edge));
         Candidate { proposal, before, after: Err(reason), edges, id }
     }

@@ -128,7 +128,8 @@ impl<'g> Evaluator<'g> {
             let node = &self.graph.nodes()[*id];
             put(self.cells.form[*id]);
             for arg in node.args() {
-                let seen = if opaque(*id) { super::cell::Seen { base: Some(*arg), form: 0 } } else { self.cells.look(*arg) };
+                let seen =
+                    if opaque(*id) { super::cell::Seen { base: Some(*arg), form: 0 } } else { self.cells.look(*arg) };
                 put(seen.form);
                 match seen.base {
                     None => put(1),

@@ -45,7 +45,8 @@ impl std::str::FromStr for Lock {
             None => return Err(Error::invalid("the plan is empty")),
         }
         let graph = lines.next().and_then(|(_, l)| u64::from_str_radix(l.strip_prefix("graph ")?.trim(), 16).ok());
-        let mut lock = Lock { graph: graph.ok_or_else(|| wrong(2, "wanted \"graph\" and its hash"))?, ..Lock::default() };
+        let mut lock =
+            Lock { graph: graph.ok_or_else(|| wrong(2, "wanted \"graph\" and its hash"))?, ..Lock::default() };
         for (k, line) in lines {
             let mut words = line.split_whitespace();
             lock.kinds.push(words.next().unwrap_or_default().to_string());

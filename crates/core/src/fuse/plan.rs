@@ -90,7 +90,7 @@ pub fn plan(graph: &Graph, options: &PlanOptions) -> Result<Plan> {
         let group = driver.state.group(id);
         kernels.push(planned(graph, group, &driver.evaluator, options, &mut known)?);
     }
-    let cost = kernels.iter().map(|k| cost(k)).fold(Cost::default(), |sum, cost| sum + cost);
+    let cost = kernels.iter().map(cost).fold(Cost::default(), |sum, cost| sum + cost);
     Ok(Plan { kernels, decisions: driver.decisions, cost, apart, graph: name })
 }
 

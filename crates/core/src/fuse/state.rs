@@ -39,7 +39,11 @@ pub(super) struct State<'g> {
 
 impl<'g> State<'g> {
     /// Every cell by itself.
-    pub fn apart(graph: &'g Graph, cells: &'g Cells, evaluator: &mut Evaluator<'g>) -> Result<State<'g>, (usize, Refusal)> {
+    pub fn apart(
+        graph: &'g Graph,
+        cells: &'g Cells,
+        evaluator: &mut Evaluator<'g>,
+    ) -> Result<State<'g>, (usize, Refusal)> {
         let count = graph.nodes().len();
         let mut state =
             State { graph, cells, groups: Vec::new(), inside: vec![Groups::new(); count], home: vec![u32::MAX; count] };
@@ -203,7 +207,8 @@ impl<'g> State<'g> {
         for node in moved {
             self.inside[node].retain(|g| !old.contains(g));
             if old.contains(&self.home[node]) {
-                self.home[node] = *self.inside[node].iter().find(|g| added.contains(g)).unwrap_or(&self.inside[node][0]);
+                self.home[node] =
+                    *self.inside[node].iter().find(|g| added.contains(g)).unwrap_or(&self.inside[node][0]);
             }
         }
         added

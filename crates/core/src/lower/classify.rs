@@ -211,7 +211,12 @@ fn rows(flow: &Flow<'_>, limits: &Limits, hints: &Hints) -> Result<Roles, Refusa
     }
     // What a fold across workers gives exists only when all are done.
     let late = |leaf: &crate::lower::Leaf| {
-        leaf.op.is_fold() && leaf.op.operands().iter().any(|o| flow.direct[o].iter().any(|l| draft.leaves[*l].op.is_fold() && apart(*l)))
+        leaf.op.is_fold()
+            && leaf
+                .op
+                .operands()
+                .iter()
+                .any(|o| flow.direct[o].iter().any(|l| draft.leaves[*l].op.is_fold() && apart(*l)))
     };
     if draft.leaves.iter().any(late) {
         if along.is_empty() {
@@ -300,7 +305,8 @@ fn contraction(flow: &Flow<'_>, limits: &Limits, hints: &Hints) -> Result<Roles,
             return Err(Refusal::Unrelated);
         }
     }
-    let length = extent(draft, columns, hints);
+    let widths = dots.iter().map(|d| extent(draft, draft.leaves[*d].axes.without(rows), hints));
+    let length = widths.fold(1.0, f64::max);
     if whole_rows && length > limits.tile_row {
         return Err(Refusal::RowsTooLong { need: length as u64, have: limits.tile_row as u64 });
     }

@@ -256,8 +256,7 @@ impl<'g, 's> Demand<'g, 's> {
     }
 
     fn map(&mut self, row: &Map, args: &[Value], at: Coordinates, when: Conditions) -> Wanted<Place> {
-        let operands: SmallVec<[Place; 4]> =
-            args.iter().map(|a| self.value(*a, at, when)).collect::<Wanted<_>>()?;
+        let operands: SmallVec<[Place; 4]> = args.iter().map(|a| self.value(*a, at, when)).collect::<Wanted<_>>()?;
         let coordinates = &self.coordinates[at as usize];
         let scope = self.scope;
         if row.expr.nodes().iter().any(|(n, _)| matches!(n, ExprNode::Coord(_)))
@@ -320,9 +319,9 @@ impl<'g, 's> Demand<'g, 's> {
             before = before + &extent;
             let guard = Guard { index: index[row.axis].clone(), bound: extent.clone() };
             let ranges = Ranges::of(&self.axes);
-            let outside = ranges.bounds(&guard.index).is_some_and(|r| {
-                (-&r.high - 1).is_nonnegative() || (&r.low - &extent).is_nonnegative()
-            });
+            let outside = ranges
+                .bounds(&guard.index)
+                .is_some_and(|r| (-&r.high - 1).is_nonnegative() || (&r.low - &extent).is_nonnegative());
             if outside {
                 continue;
             }
@@ -341,9 +340,8 @@ impl<'g, 's> Demand<'g, 's> {
             return Ok(self.scope.constant(dtype, zero(dtype)).place());
         };
         let scope = self.scope;
-        let choose = |rest: Term<'s>, (guards, place): &(Vec<Guard>, Place)| {
-            self.holds(guards).select(scope.term(*place), rest)
-        };
+        let choose =
+            |rest: Term<'s>, (guards, place): &(Vec<Guard>, Place)| self.holds(guards).select(scope.term(*place), rest);
         Ok(parts.iter().rev().fold(scope.term(last), choose).place())
     }
 
@@ -426,7 +424,8 @@ impl<'g, 's> Demand<'g, 's> {
                 || walk.was_wanted(args[1], &place_of(&row.b, folded), when)
         };
         let folded = self.fold_axes(&extents, at, when, false, &found)?;
-        let [left, right] = [(args[0], &row.a), (args[1], &row.b)].map(|(arg, labels)| (arg, place_of(labels, &folded)));
+        let [left, right] =
+            [(args[0], &row.a), (args[1], &row.b)].map(|(arg, labels)| (arg, place_of(labels, &folded)));
         let at_left = self.coordinates(left.1);
         let a = self.value(left.0, at_left, when)?;
         let at_right = self.coordinates(right.1);

@@ -90,7 +90,9 @@ impl fmt::Display for Refusal {
                 write!(f, "whole rows of {need} elements do not fit the {have} of a block")
             }
             Refusal::Unrelated => f.write_str("a part of it would run over other loops than the rest"),
-            Refusal::NestedContraction => f.write_str("a contraction would be computed again for every tile of another"),
+            Refusal::NestedContraction => {
+                f.write_str("a contraction would be computed again for every tile of another")
+            }
             Refusal::OutputCopied => f.write_str("a result of the graph is stored once"),
             Refusal::NoSkeleton => f.write_str("the device has no schedule of this kind"),
             Refusal::TooManyParameters { need, have } => {

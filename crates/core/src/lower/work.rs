@@ -15,16 +15,11 @@ impl Limits {
     /// What a device can hold, for contractions of this type.
     pub fn of(spec: &DeviceSpec, dtype: DType) -> Limits {
         let largest = spec.tiles(dtype)[0];
-        let tile = |t: &crate::device::Tile| Tile {
-            rows: t.rows as u32,
-            columns: t.columns as u32,
-            depth: t.depth as u32,
-        };
-        let widest = spec.tiles(dtype).iter().map(|t| t.columns).max().unwrap_or(1) as f64;
+        let widest = spec.tiles(dtype).iter().map(|t| t.columns).max().map_or(1.0, f64::from);
         let (tile_row, stream_columns, stream_tile) = match spec.kind {
             // Rows of a CPU's result wait in the memory next to the core; a GPU's in the registers of one block.
             Machine::Cpu => {
-                let rows = f64::from(largest.rows as u32);
+                let rows = f64::from(largest.rows);
                 (spec.limits.on_chip as f64 / 4.0 / rows, 1024.0, Tile { rows: 64, columns: 256, depth: 64 })
             }
             Machine::Gpu => (widest, 256.0, Tile { rows: 64, columns: 64, depth: 64 }),
@@ -36,7 +31,7 @@ impl Limits {
             stream_columns,
             workers: spec.limits.cores as f64,
             parameters: spec.limits.parameters,
-            tile: tile(&largest),
+            tile: largest,
             stream_tile,
         }
     }
@@ -51,13 +46,7 @@ struct Meter<'a> {
 }
 
 /// What a kernel does. `is_fresh` tells which inputs another kernel has just written.
-pub fn work(
-    draft: &Draft,
-    roles: &Roles,
-    spec: &DeviceSpec,
-    hints: &Hints,
-    is_fresh: &dyn Fn(Value) -> bool,
-) -> Work {
+pub fn work(draft: &Draft, roles: &Roles, spec: &DeviceSpec, hints: &Hints, is_fresh: &dyn Fn(Value) -> bool) -> Work {
     let mut meter = Meter { draft, spec, hints, work: Work::default() };
     let repeats = meter.repeats(roles);
     meter.traffic(&repeats, roles, is_fresh);
@@ -97,11 +86,11 @@ impl Meter<'_> {
                     }
                 }
             }
-            Roles::Contract { dots, shared, rows, columns, .. } => {
+            Roles::Contract { dots, shared, rows, .. } => {
                 let tile = self.tile(dots[0]);
-                let apart = columns.without(*rows);
-                let across = (self.extent(apart) / f64::from(tile.columns)).ceil().max(1.0);
-                let down = (self.extent(rows.without(self.others(dots, *shared))) / f64::from(tile.rows)).ceil().max(1.0);
+                let across = self.wide(dots, *rows).iter().map(|(n, _)| (n / f64::from(tile.columns)).ceil()).sum();
+                let down =
+                    (self.extent(rows.without(self.others(dots, *shared))) / f64::from(tile.rows)).ceil().max(1.0);
                 self.prologues(&mut repeats, dots, &|place| if place == *shared { across } else { down });
             }
             Roles::Attention { first, second, rows, .. } => {
@@ -130,6 +119,20 @@ impl Meter<'_> {
             _ => AxisSet::EMPTY,
         };
         dots.iter().map(other).fold(AxisSet::EMPTY, AxisSet::union)
+    }
+
+    /// The columns of contractions that share a factor with these rows: for every set of columns, how many there are, and
+    /// how many of the contractions have them.
+    fn wide(&self, dots: &[usize], rows: AxisSet) -> Vec<(f64, f64)> {
+        let mut sets: Vec<(AxisSet, f64)> = Vec::new();
+        for dot in dots {
+            let columns = self.draft.leaves[*dot].axes.without(rows);
+            match sets.iter_mut().find(|(set, _)| *set == columns) {
+                Some((_, count)) => *count += 1.0,
+                None => sets.push((columns, 1.0)),
+            }
+        }
+        sets.into_iter().map(|(set, count)| (self.extent(set).max(1.0), count)).collect()
     }
 
     fn limits(&self, dot: usize) -> Limits {
@@ -225,7 +228,8 @@ impl Meter<'_> {
                 }
             }
             let bytes = elements.min(whole) * element;
-            streams.push((is_fresh(*value), Stream::of(bytes).again(passes, bytes).strided(access, run)));
+            let between = self.between(roles, element).min(bytes);
+            streams.push((is_fresh(*value), Stream::of(bytes).again(passes, between).strided(access, run)));
         }
         let written: Vec<f64> = draft
             .sinks
@@ -238,6 +242,21 @@ impl Meter<'_> {
         }
         for bytes in written {
             self.work.write(Stream::of(bytes).warm(touched));
+        }
+    }
+
+    /// Bytes that a core touches from one pass over an operand of a contraction to the next: a CPU works through packed
+    /// panels, a GPU's blocks walk along the sum side by side.
+    fn between(&self, roles: &Roles, element: f64) -> f64 {
+        let (tile, length) = match roles {
+            Roles::Contract { dots, sum, .. } => (self.tile(dots[0]), self.extent(*sum)),
+            Roles::Attention { first, inner, .. } => (self.limits(*first).stream_tile, self.extent(*inner)),
+            _ => return f64::INFINITY,
+        };
+        let (rows, columns, depth) = (f64::from(tile.rows), f64::from(tile.columns), f64::from(tile.depth));
+        match self.spec.kind {
+            Machine::Cpu => (rows + columns) * depth.min(length) * element,
+            Machine::Gpu => (rows + columns) * length * element * self.spec.limits.cores as f64,
         }
     }
 
@@ -263,7 +282,8 @@ impl Meter<'_> {
         steps.sort_unstable_by_key(|(place, ..)| *place);
         for (place, op, dtype) in steps {
             let axes = draft.axes_of(place);
-            let again = repeats.prologue.iter().filter(|(of, _)| repeats.before.contains(&place) && axes.is_within(*of));
+            let again =
+                repeats.prologue.iter().filter(|(of, _)| repeats.before.contains(&place) && axes.is_within(*of));
             let times = again.map(|(_, times)| *times).fold(1.0, f64::max);
             let count = self.extent(axes) * times;
             self.work.scalar(op, count, arithmetic_dtype(dtype));
@@ -318,7 +338,8 @@ impl Meter<'_> {
                 self.work.divide((rows * parts / together).ceil(), threads * together);
                 self.work.barriers = if gpu { 2.0 * folds } else { folds * together };
                 self.work.launches = if parts > 1.0 { 2.0 } else { 1.0 };
-                let held = draft.leaves.iter().filter(|l| matches!(l.op, LeafOp::Load { .. }) && along.is_within(l.axes));
+                let held =
+                    draft.leaves.iter().filter(|l| matches!(l.op, LeafOp::Load { .. }) && along.is_within(l.axes));
                 let row: f64 = held.map(|l| length * l.dtype.bits() as f64 / 8.0).sum();
                 match placement {
                     Placement::Registers if gpu => self.work.registers += row / 4.0 / threads,
@@ -334,21 +355,27 @@ impl Meter<'_> {
                 self.work.launches = if *parts > 1 { 2.0 } else { 1.0 };
                 self.work.barriers = folds;
             }
-            Roles::Contract { dots, rows, columns, whole_rows, .. } => {
-                let limits = self.limits(dots[0]);
-                let tile = limits.tile;
-                let wide = self.extent(columns.without(*rows)).max(1.0);
-                let tile_columns = if *whole_rows { wide } else { f64::from(tile.columns) };
-                let tiles = (self.extent(*rows) / f64::from(tile.rows)).ceil() * (wide / tile_columns).ceil();
+            Roles::Contract { dots, rows, whole_rows, .. } => {
+                let tile = self.tile(dots[0]);
+                let wide = self.wide(dots, *rows);
+                let tile_columns = |n: f64| if *whole_rows { n } else { f64::from(tile.columns) };
+                let down = (self.extent(*rows) / f64::from(tile.rows)).ceil();
+                let tiles: f64 = wide.iter().map(|(n, _)| down * (n / tile_columns(*n)).ceil()).sum();
                 let threads: f64 = if gpu { 256.0 } else { 1.0 };
                 self.work.divide(tiles, threads);
                 let element = self.dot_dtype(dots[0]).bits() as f64 / 8.0;
+                let held = wide.iter().map(|(n, count)| f64::from(tile.rows) * tile_columns(*n) * count);
+                let held = held.fold(0.0, f64::max);
                 if gpu {
-                    let accumulators = f64::from(tile.rows) * tile_columns / threads * dots.len() as f64;
-                    self.work.registers += accumulators;
-                    self.work.on_chip = 3.0 * (f64::from(tile.rows) + f64::from(tile.columns)) * f64::from(tile.depth) * element;
+                    self.work.registers += held / threads;
+                    let stage = (f64::from(tile.rows) + f64::from(tile.columns)) * f64::from(tile.depth) * element;
+                    self.work.on_chip = 3.0 * stage;
                 } else if *whole_rows {
-                    self.work.on_chip = f64::from(tile.rows) * wide * 4.0;
+                    self.work.on_chip = held * 4.0;
+                } else {
+                    // What one tile has more than the registers that it is made for.
+                    let own = f64::from(tile.rows * tile.columns) * 4.0;
+                    self.work.registers += (held * 4.0 - own) / self.spec.limits.register_bytes as f64;
                 }
                 self.work.barriers = if *whole_rows { 2.0 * folds } else { 0.0 };
             }
@@ -360,7 +387,8 @@ impl Meter<'_> {
                 if gpu {
                     let width = self.extent(*columns) + f64::from(tile.columns);
                     self.work.registers += f64::from(tile.rows) * width / threads;
-                    self.work.on_chip = 2.0 * (f64::from(tile.rows) + f64::from(tile.columns)) * self.extent(*inner) * element;
+                    self.work.on_chip =
+                        2.0 * (f64::from(tile.rows) + f64::from(tile.columns)) * self.extent(*inner) * element;
                 }
                 self.work.barriers = 2.0;
             }

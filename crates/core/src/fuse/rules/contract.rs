@@ -72,8 +72,12 @@ impl Rule for Dual {
         }
         let siblings = context.contraction_siblings(group);
         let consumers = context.consumers(group);
-        let both = |c: &&GroupId| context.kind(**c) == Kind::Contract && (siblings.contains(c) || context.contraction_siblings(**c).contains(&group));
-        let pair = |c: &GroupId| Proposal { rule: self.name(), groups: [group, *c].into_iter().collect(), form: Form::Join };
+        let both = |c: &&GroupId| {
+            context.kind(**c) == Kind::Contract
+                && (siblings.contains(c) || context.contraction_siblings(**c).contains(&group))
+        };
+        let pair =
+            |c: &GroupId| Proposal { rule: self.name(), groups: [group, *c].into_iter().collect(), form: Form::Join };
         consumers.iter().filter(both).map(pair).collect()
     }
 }

@@ -45,8 +45,15 @@ pub trait Rule: Sync {
 }
 
 /// The rules.
-pub const RULES: &[&dyn Rule] =
-    &[&attention::Attention, &map::Map, &reduce::Reduce, &contract::Epilogue, &contract::Prologue, &contract::Dual, &siblings::Siblings];
+pub const RULES: &[&dyn Rule] = &[
+    &attention::Attention,
+    &map::Map,
+    &reduce::Reduce,
+    &contract::Epilogue,
+    &contract::Prologue,
+    &contract::Dual,
+    &siblings::Siblings,
+];
 
 /// A group with each of its consumers for which `fits` holds, and, where that is all of several, copied into all.
 fn with_consumers(

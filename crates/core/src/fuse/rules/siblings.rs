@@ -22,7 +22,8 @@ impl Rule for Siblings {
             Kind::Row | Kind::Column => context.fold_siblings(group),
             _ => return Vec::new(),
         };
-        let pair = |o: &GroupId| Proposal { rule: self.name(), groups: [group, *o].into_iter().collect(), form: Form::Join };
+        let pair =
+            |o: &GroupId| Proposal { rule: self.name(), groups: [group, *o].into_iter().collect(), form: Form::Join };
         others.iter().map(pair).collect()
     }
 }

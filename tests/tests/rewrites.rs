@@ -1,7 +1,7 @@
 //! Rewrites keep the meaning of graphs, whichever of them are applied.
 
 use fuseline::compare::{Agreement, Tolerance};
-use fuseline::graph::{Builder, Graph};
+use fuseline::graph::{Builder, Graph, Tensor, WindowAxis};
 use fuseline::ops::Prim;
 use fuseline::ops::prim::Monoid;
 use fuseline::passes::{Context, Numerics, run_passes};
@@ -200,6 +200,90 @@ proptest! {
         let division = after.nodes().iter().position(divides).unwrap();
         let is_product = |node: &fuseline::graph::Node| matches!(node.prim(), Prim::Contract(_));
         prop_assert!(after.nodes().iter().rposition(is_product).unwrap() < division);
+    }
+}
+
+/// What stands before a chain of sums and products with constants.
+#[derive(Clone, Copy, Debug)]
+enum Core {
+    Input,
+    Product,
+    Convolution,
+    Grouped,
+    Depthwise,
+}
+
+/// A sum or product with a constant: which, along which axes of `[n, 4, 6]`, and its numbers.
+#[derive(Clone, Copy, Debug)]
+struct Link {
+    op: usize,
+    axes: usize,
+    seed: usize,
+}
+
+fn links() -> impl Strategy<Value = Vec<Link>> {
+    let link = (0usize..5, 0usize..4, any::<u8>()).prop_map(|(op, axes, seed)| Link { op, axes, seed: seed.into() });
+    prop::collection::vec(link, 1..6)
+}
+
+fn numbers<'b>(b: &'b Builder, sizes: &[usize], seed: usize) -> Tensor<'b> {
+    let value = |k: usize| (((k + 1) * (seed + 3) % 13) as f64 + 2.0) * [0.125, -0.125][(k * seed) % 2];
+    let values: Vec<f64> = (0..sizes.iter().product()).map(value).collect();
+    b.constant(Literal::from_f64s(DType::F32, sizes.to_vec(), &values).unwrap())
+}
+
+fn affine(core: Core, links: &[Link]) -> Graph {
+    let b = Builder::new("affine");
+    let n = Dim::named("n");
+    let x = b.input("x", DType::F32, Shape::new([n.clone(), Dim::int(4), Dim::int(6)]));
+    let window =
+        || WindowAxis { size: 3usize.into(), stride: 1, dilation: 1, before: 1usize.into(), count: 6usize.into() };
+    let mut y = match core {
+        Core::Input => x,
+        Core::Product => x.contract("ncx,cm->nmx", numbers(&b, &[4, 4], 1)),
+        Core::Convolution => x.windows(&[window()], 0.0).contract("ncxk,mck->nmx", numbers(&b, &[4, 4, 3], 2)),
+        Core::Depthwise => x.windows(&[window()], 0.0).contract("ncxk,ck->ncx", numbers(&b, &[4, 3], 3)),
+        Core::Grouped => {
+            let grouped = x.reshape(Shape::new([n.clone(), Dim::int(2), Dim::int(2), Dim::int(6)]));
+            let y = grouped.contract("ngcx,gmc->ngmx", numbers(&b, &[2, 2, 2], 4));
+            y.reshape(Shape::new([n, Dim::int(4), Dim::int(6)]))
+        }
+    };
+    for link in links {
+        let sizes: &[usize] = [&[1][..], &[4, 1], &[6], &[4, 6]][link.axes];
+        let c = numbers(&b, sizes, link.seed);
+        y = match link.op {
+            0 => y + c,
+            1 => y - c,
+            2 => c - y,
+            3 => y * c,
+            _ => y / c,
+        };
+    }
+    b.output("y", y.max(0.0));
+    b.finish().unwrap()
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 64, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn chains_of_sums_and_products_keep_their_meaning(
+        core in prop::sample::select(vec![Core::Input, Core::Product, Core::Convolution, Core::Grouped, Core::Depthwise]),
+        links in links(),
+        bits in prop_oneof![Just(u64::MAX), any::<u64>()],
+    ) {
+        let graph = affine(core, &links);
+        let values: Vec<f64> = (0..48).map(|k| (k * 7 % 19) as f64 * 0.3 - 2.5).collect();
+        let x = Literal::from_f64s(DType::F32, [2, 4, 6], &values).unwrap();
+        let case = Case { graph, inputs: [("x".into(), x)].into_iter().collect() };
+        let after = rewritten(&case.graph, &Context::default(), &mut by_bits(bits));
+        within_tolerance(&case, &after);
+        if bits == u64::MAX {
+            // At most a product, a sum, and the maximum are left.
+            let maps = after.nodes().iter().filter(|node| matches!(node.prim(), Prim::Map(_)) && !node.args().is_empty());
+            prop_assert!(maps.count() <= 3, "{after:?}");
+        }
     }
 }
 

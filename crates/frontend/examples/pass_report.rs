@@ -1,8 +1,8 @@
 //! What the passes make of models, and how long they take:
 //! `cargo run --release -p fuseline-frontend --example pass_report -- model.onnx …`
 //!
-//! With `--print`, also the graph that is left; with `--run`, both graphs run in the reference on made-up inputs and are
-//! compared.
+//! With `--rewrites`, all rewrites are applied too; with `--print`, also the graph that is left; with `--run`, both graphs
+//! run in the reference on made-up inputs and are compared.
 
 use std::collections::BTreeMap;
 use std::time::Instant;
@@ -14,6 +14,7 @@ use fuseline::graph::Graph;
 use fuseline::passes::{Context, run_passes};
 use fuseline::program::Program;
 use fuseline::reference::{Options, evaluate};
+use fuseline::rewrites::{Permit, Refusal, apply_rewrites};
 use fuseline::tensor::{Env, Literal, Symbol};
 use fuseline_frontend::Model;
 
@@ -45,6 +46,7 @@ fn main() -> Result<()> {
         println!("  after   {}", counts(&plain));
         let spent: Vec<_> = spent.iter().map(|(pass, (ms, n))| format!("{pass} {ms:.0} ms ({n} changes)")).collect();
         println!("  passes  {rounds} rounds: {}", spent.join(", "));
+        let plain = if options.iter().any(|o| o == "--rewrites") { rewritten(plain)? } else { plain };
         let program = Program::new(&plain)?;
         println!("  prepare {}", counts(program.prepare()));
         if options.iter().any(|o| o == "--print") {
@@ -55,6 +57,28 @@ fn main() -> Result<()> {
         }
     }
     Ok(())
+}
+
+/// The graph after all rewrites; how often each was applied and refused.
+fn rewritten(graph: Graph) -> Result<Graph> {
+    let start = Instant::now();
+    let mut permit = Permit::everything();
+    let graph = apply_rewrites(graph, &Context::default(), &mut permit)?;
+    let ms = start.elapsed().as_secs_f64() * 1e3;
+    let mut applied: BTreeMap<(&str, Option<Refusal>), usize> = BTreeMap::new();
+    for application in permit.applications() {
+        *applied.entry((application.rule, application.refused)).or_default() += 1;
+    }
+    let list: Vec<String> = applied
+        .iter()
+        .map(|((rule, refused), n)| match refused {
+            Some(why) => format!("{n} {rule} refused ({why})"),
+            None => format!("{n} {rule}"),
+        })
+        .collect();
+    println!("  rewritten in {ms:.0} ms: {}", list.join(", "));
+    println!("  after   {}", counts(&graph));
+    Ok(graph)
 }
 
 /// Runs the original graph and the program on made-up inputs; free sizes are 8.

@@ -8,12 +8,15 @@
 //! A rewrite matches structure: index maps, monoids, contractions. None looks at names or origins; regions are graphs of their
 //! own, and whoever plans them rewrites them.
 
+mod compose_affine;
+mod constants;
 mod defer_normalizer;
 mod facts;
 mod guard_rows;
 mod hoist_scales;
 mod peel;
 mod permit;
+mod scale_weights;
 mod seen;
 mod softmax;
 mod step;
@@ -45,7 +48,9 @@ pub struct Rewrite {
 pub const REWRITES: &[Rewrite] = &[
     hoist_scales::REWRITE, // first: a scale that could also go into weights belongs behind the contraction of two operands
     guard_rows::REWRITE,   // before normalisers move: a guard on the row can move along
-    defer_normalizer::REWRITE,
+    defer_normalizer::REWRITE, // after the guards
+    compose_affine::REWRITE, // before weights: it brings scales next to contractions
+    scale_weights::REWRITE, // last of the scales: what is left next to a contraction with weights
 ];
 
 /// The list is repeated at most this often; a rewrite never undoes another, so that few rounds do.
@@ -93,6 +98,15 @@ fn sites<S>(
     let live = graph.live_nodes();
     let live = (0..graph.nodes().len()).filter(|id| live[*id]);
     let found: FxHashMap<usize, S> = live.filter_map(|id| Some((id, find(id)?))).collect();
+    rebuilt_at(graph, &found, |rebuild, id, site| apply(rebuild, id, site))
+}
+
+/// Rebuilds a graph at some of its nodes; `None` where there is none.
+fn rebuilt_at<S>(
+    graph: &Graph,
+    found: &FxHashMap<usize, S>,
+    mut apply: impl FnMut(&mut Rebuild, usize, &S) -> Result<Option<Values>>,
+) -> Result<Option<Graph>> {
     if found.is_empty() {
         return Ok(None);
     }

@@ -26,9 +26,7 @@ const MOST_STEPS: usize = 64;
 impl Seen {
     /// A value from its own coordinates.
     pub(super) fn whole(graph: &Graph, value: Value) -> Seen {
-        let shape = graph.ty(value).shape.clone();
-        let map = identity_map(shape.rank());
-        Seen { step: Step::of(graph, value), view: View::new(shape, map) }
+        Seen { step: Step::of(graph, value), view: View::identity(&graph.ty(value).shape) }
     }
 
     /// Another step at the same coordinates.
@@ -55,54 +53,49 @@ impl Seen {
 
     /// Whether the step can be computed without some of the axes of the coordinates: nothing behind it is looked up by them.
     pub(super) fn is_free_of(&self, graph: &Graph, axes: Axes) -> bool {
-        let mut free = true;
-        let walked = self.walk(graph, &mut |seen| {
-            let mentions = seen.view.map.iter().chain(seen.view.guard.iter().map(|g| &g.index));
-            free &= mentions.fold(0, |found, dim| found | mentioned(dim)) & axes == 0;
-        });
-        walked && free
+        self.leaves(graph).is_some_and(|leaves| leaves.iter().all(|leaf| leaf.axes() & axes == 0))
     }
 
     /// The reductions that the step is computed from with nothing but maps and views between, and what they fold.
     pub(super) fn reductions<'g>(&self, graph: &'g Graph) -> Vec<(&'g Reduce, Step)> {
-        let mut found = Vec::new();
-        self.walk(graph, &mut |seen| {
-            if let Kind::Value(value) = seen.step.kind(graph)
-                && let Prim::Reduce(row) = graph.node_of(value).prim()
-            {
-                found.push((row, Step::of(graph, graph.node_of(value).args()[0])));
-            }
-        });
-        found
+        let reduction = |leaf: &Seen| {
+            let Kind::Value(value) = leaf.step.kind(graph) else { return None };
+            let node = graph.node_of(value);
+            let Prim::Reduce(row) = node.prim() else { return None };
+            Some((row, Step::of(graph, node.args()[0])))
+        };
+        self.leaves(graph).unwrap_or_default().iter().filter_map(reduction).collect()
     }
 
-    /// Calls `visit` with everything that the step is computed from, as it is seen, behind maps and views; coordinates that
-    /// an expression mentions count as a look at them. Whether there was an end to it.
-    fn walk(&self, graph: &Graph, visit: &mut dyn FnMut(&Seen)) -> bool {
+    /// What the step is computed from behind maps and views, as it is seen: values, and coordinates that an expression
+    /// mentions. `None` where that is too much.
+    pub(super) fn leaves(&self, graph: &Graph) -> Option<Vec<Seen>> {
+        let mut leaves = Vec::new();
         let mut todo = vec![self.clone()];
         for _ in 0..MOST_STEPS {
-            let Some(seen) = todo.pop() else { return true };
+            let Some(seen) = todo.pop() else { return Some(leaves) };
             if let Some(behind) = seen.behind(graph) {
                 todo.push(behind);
                 continue;
             }
-            let operands = match seen.step.kind(graph) {
-                Kind::Call(_, operands) => operands,
-                Kind::Cast(x) | Kind::Bits(x) => SmallVec::from_slice(&[x]),
+            match seen.step.kind(graph) {
+                Kind::Call(_, operands) => todo.extend(operands.iter().map(|o| seen.with(*o))),
+                Kind::Cast(x) | Kind::Bits(x) => todo.push(seen.with(x)),
                 Kind::Coord(axis) => {
                     let map = vec![seen.view.map[usize::from(axis)].clone()];
-                    visit(&Seen { step: seen.step, view: View { map, ..seen.view.clone() } });
-                    continue;
+                    leaves.push(Seen { step: seen.step, view: View { map, ..seen.view } });
                 }
-                Kind::Const(_) | Kind::Size => continue,
-                Kind::Value(_) => {
-                    visit(&seen);
-                    continue;
-                }
-            };
-            todo.extend(operands.iter().map(|o| seen.with(*o)));
+                Kind::Value(_) => leaves.push(seen),
+                Kind::Const(_) | Kind::Size => {}
+            }
         }
-        false
+        None
+    }
+
+    /// The axes of the coordinates that what is seen is looked up by.
+    pub(super) fn axes(&self) -> Axes {
+        let read = self.view.map.iter().chain(self.view.guard.iter().map(|g| &g.index));
+        read.fold(0, |axes, dim| axes | mentioned(dim))
     }
 
     /// The value of the new graph that holds what is seen. A map of which only a part is seen is computed at the new coordinates

@@ -31,6 +31,11 @@ pub struct View {
 }
 
 impl View {
+    /// The view that changes nothing.
+    pub fn identity(shape: &Shape) -> View {
+        View::new(shape.clone(), identity_map(shape.rank()))
+    }
+
     /// A view without guards.
     pub fn new(shape: Shape, map: Vec<Dim>) -> View {
         let map = simplified(&map, &shape);

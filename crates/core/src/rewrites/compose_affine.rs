@@ -1,0 +1,179 @@
+//! Scales and shifts by constants as one scale and one shift.
+
+use rustc_hash::FxHashMap;
+
+use super::constants::{Constant, constant_axes};
+use super::peel::call;
+use super::scale_weights::Weights;
+use super::step::{Kind, Step};
+use super::{Facts, Permit, Rewrite, Site, rebuilt_at};
+use crate::error::Result;
+use crate::graph::rewrite::{Rebuild, Values, replaced};
+use crate::graph::{Graph, Value};
+use crate::ops::{Prim, Scalar};
+use crate::passes::{Context, Tier};
+
+pub(super) const REWRITE: Rewrite = Rewrite {
+    name: "compose-affine",
+    doc: "Sums and products with constants that vary along axes, one after the other, become one product and one sum.",
+    tier: Tier::Real,
+    run,
+};
+
+/// In: any graph. Out: no chain of sums, differences, products and quotients of one value with constants, read by nobody else in
+/// between, is longer than `x · a + b`, where one of the constants varies along an axis (numbers are left to the algebra
+/// of expressions). Where `x` is a contraction with weights that could take the factor, `(x + b) · a` becomes `x · a + b · a`.
+///
+/// A BatchNorm, `(x − μ) / σ · γ + β`, is thus `x · (γ/σ) + (β − μ·γ/σ)`.
+fn run(graph: &Graph, _: &Context, permit: &mut Permit<'_>) -> Result<Option<Graph>> {
+    let facts = Facts::of(graph);
+    let live = graph.live_nodes();
+    let mut found = FxHashMap::default();
+    let mut inside = vec![false; graph.nodes().len()];
+    // From the end, so that a chain is found as a whole before its parts.
+    for id in (0..graph.nodes().len()).rev().filter(|id| live[*id]) {
+        if let Some(chain) = (!inside[id]).then(|| find(graph, &facts, id)).flatten() {
+            chain.passed.iter().for_each(|node| inside[*node] = true);
+            found.insert(id, chain);
+        }
+    }
+    let mut ids: Vec<usize> = found.keys().copied().collect();
+    ids.sort_unstable();
+    for id in ids {
+        let site = site(graph, id, &found[&id]);
+        if !permit.allow(graph, site) {
+            found.remove(&id);
+        }
+    }
+    rebuilt_at(graph, &found, |rebuild, id, chain| apply(graph, &facts, rebuild, id, chain))
+}
+
+/// One link of a chain around a value.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Link {
+    /// x + c
+    Plus(Step),
+    /// x − c
+    Minus(Step),
+    /// c − x
+    From(Step),
+    /// x · c
+    Times(Step),
+    /// x / c
+    Over(Step),
+}
+
+struct Chain {
+    /// the value in the middle
+    core: Step,
+    /// from the inside to the outside
+    links: Vec<Link>,
+    /// the nodes between the whole and the value in the middle
+    passed: Vec<usize>,
+}
+
+impl Link {
+    fn constant(self) -> Step {
+        match self {
+            Link::Plus(c) | Link::Minus(c) | Link::From(c) | Link::Times(c) | Link::Over(c) => c,
+        }
+    }
+
+    fn is_product(self) -> bool {
+        matches!(self, Link::Times(_) | Link::Over(_))
+    }
+}
+
+fn find(graph: &Graph, facts: &Facts, id: usize) -> Option<Chain> {
+    let node = &graph.nodes()[id];
+    if !matches!(node.prim(), Prim::Map(_)) || !node.types()[0].dtype.is_float() {
+        return None;
+    }
+    let chain = chain(graph, facts, Step::of(graph, Value::new(id, 0)));
+    let axes = |link: &Link| constant_axes(graph, facts, link.constant()).unwrap_or(0);
+    if chain.links.iter().all(|link| axes(link) == 0) {
+        return None;
+    }
+    let scales = chain.links.iter().any(|l| l.is_product() || matches!(l, Link::From(_)));
+    let shifts = chain.links.iter().any(|l| !l.is_product());
+    let shorter = chain.links.len() > usize::from(scales) + usize::from(shifts);
+    let into_weights = match chain.links.as_slice() {
+        [shift, scale] if !shift.is_product() && scale.is_product() => {
+            Weights::of(graph, facts, chain.core, axes(scale)).is_some()
+        }
+        _ => false,
+    };
+    (shorter || into_weights).then_some(chain)
+}
+
+/// The longest chain that ends in a step.
+fn chain(graph: &Graph, facts: &Facts, end: Step) -> Chain {
+    let (mut core, mut links, mut passed) = (end, Vec::new(), Vec::new());
+    while let Some((inner, link)) = link(graph, facts, core) {
+        let other = inner.node() != core.node();
+        if core.node() != end.node() {
+            passed.push(core.node());
+        }
+        links.push(link);
+        core = inner;
+        if other && facts.readers(inner.node()) > 1 {
+            break;
+        }
+    }
+    links.reverse();
+    passed.dedup();
+    Chain { core, links, passed }
+}
+
+/// What a step does to what it is computed from, if that is one thing and the other operand is a constant.
+fn link(graph: &Graph, facts: &Facts, step: Step) -> Option<(Step, Link)> {
+    let Kind::Call(op, operands) = step.kind(graph) else { return None };
+    let &[a, b] = operands.as_slice() else { return None };
+    let constant = |step: Step| constant_axes(graph, facts, step).is_some();
+    match (op, constant(a), constant(b)) {
+        (Scalar::Add, false, true) => Some((a, Link::Plus(b))),
+        (Scalar::Add, true, false) => Some((b, Link::Plus(a))),
+        (Scalar::Sub, false, true) => Some((a, Link::Minus(b))),
+        (Scalar::Sub, true, false) => Some((b, Link::From(a))),
+        (Scalar::Mul, false, true) => Some((a, Link::Times(b))),
+        (Scalar::Mul, true, false) => Some((b, Link::Times(a))),
+        (Scalar::Div, false, true) => Some((a, Link::Over(b))),
+        _ => None,
+    }
+}
+
+fn site(graph: &Graph, id: usize, chain: &Chain) -> Site {
+    let ty = &graph.nodes()[id].types()[0];
+    let saved = chain.links.len() as i64 - 2;
+    Site {
+        rule: REWRITE.name,
+        producer: chain.core.node(),
+        consumer: id,
+        flops_saved: ty.shape.count() * saved,
+        bytes_saved: ty.bytes() * (2 * saved),
+        what: format!("{} sums and products with constants become one product and one sum", chain.links.len()),
+    }
+}
+
+fn apply(graph: &Graph, facts: &Facts, rebuild: &mut Rebuild, id: usize, chain: &Chain) -> Result<Option<Values>> {
+    let (mut scale, mut shift) = (Constant::One, Constant::Zero);
+    for link in &chain.links {
+        let c = Constant::Step(link.constant());
+        (scale, shift) = match link {
+            Link::Plus(_) => (scale, shift.plus(c)),
+            Link::Minus(_) => (scale, shift.minus(c)),
+            Link::From(_) => (Constant::Zero.minus(scale), c.minus(shift)),
+            Link::Times(_) => (scale.times(c.clone()), shift.times(c)),
+            Link::Over(_) => (scale.over(c.clone()), shift.over(c)),
+        };
+    }
+    let ty = graph.nodes()[id].types()[0].clone();
+    let mut value = chain.core.rebuilt(graph, rebuild)?;
+    for (constant, op) in [(scale, Scalar::Mul), (shift, Scalar::Add)] {
+        if !matches!(constant, Constant::One | Constant::Zero) {
+            let constant = constant.rebuilt(graph, facts, rebuild, &ty.shape, ty.dtype)?;
+            value = call(rebuild, op, &[value, constant])?;
+        }
+    }
+    replaced(value)
+}

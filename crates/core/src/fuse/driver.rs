@@ -79,6 +79,8 @@ pub(super) struct Driver<'g> {
     /// pairs of cells that are in one kernel by a decision
     joined: FxHashSet<(usize, usize)>,
     taken: usize,
+    /// whether late rules propose
+    late: bool,
 }
 
 impl<'g> Driver<'g> {
@@ -95,6 +97,7 @@ impl<'g> Driver<'g> {
             versions: 0,
             joined: FxHashSet::default(),
             taken: 0,
+            late: false,
         }
     }
 
@@ -109,7 +112,14 @@ impl<'g> Driver<'g> {
         Ok(())
     }
 
+    /// What saves the most first; when nothing is left, once more with the rules that come late.
     fn by_cost(&mut self) {
+        self.until_settled();
+        self.late = true;
+        self.until_settled();
+    }
+
+    fn until_settled(&mut self) {
         for group in self.state.iter().collect::<Vec<_>>() {
             self.consider(group);
         }
@@ -169,7 +179,8 @@ impl<'g> Driver<'g> {
 
     fn proposals(&self, group: GroupId) -> Vec<Proposal> {
         let context = FuseContext::new(&self.state);
-        RULES.iter().flat_map(|rule| rule.propose(&context, group)).collect()
+        let rules = RULES.iter().filter(|rule| self.late || !rule.is_late());
+        rules.flat_map(|rule| rule.propose(&context, group)).collect()
     }
 
     fn is_pinned(
@@ -353,6 +364,7 @@ impl<'g> Driver<'g> {
 
     /// Legal candidates by chance. Every legal plan is right, so that tests may run any.
     fn at_random(&mut self, seed: u64) {
+        self.late = true;
         let mut draws = 0u64;
         let mut draw = |below: usize| {
             draws += 1;
@@ -448,6 +460,7 @@ impl<'g> Driver<'g> {
 
     /// Looks at every pair of neighbours that stayed apart, and at every other proposal that is left, and notes why.
     fn note_refusals(&mut self) {
+        self.late = true;
         for group in self.state.iter().collect::<Vec<_>>() {
             let mut candidates: Vec<Candidate> = Vec::new();
             for proposal in self.proposals(group) {

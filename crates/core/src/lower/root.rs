@@ -154,19 +154,32 @@ fn shared_axes(walk: &Demand<'_, '_>, group: &Group<'_>, value: Value, shape: &S
         });
         for twin in twins {
             for (new, old) in index.iter().zip(twin) {
-                let (Some(Symbol::Axis(new)), Some(Symbol::Axis(old))) = (new.as_symbol(), old.as_symbol()) else {
-                    continue;
-                };
-                let (new, old) = (usize::from(*new), usize::from(*old));
-                let taken = shared.contains(&Some(old));
-                if shared[new].is_none() && !taken && alone.axes[new] == walk.axes[old] {
-                    shared[new] = Some(old);
+                for (new, old) in twin_axes(new, &alone.axes, old, &walk.axes) {
+                    if shared[new].is_none() && !shared.contains(&Some(old)) {
+                        shared[new] = Some(old);
+                    }
                 }
             }
         }
     }
     let found: Vec<Option<usize>> = own.iter().map(|axis| axis.and_then(|a| shared[a])).collect();
     Some(found)
+}
+
+/// Pairs of axes of the same extent that two coordinates step along with the same stride.
+fn twin_axes(new: &Dim, new_axes: &[Dim], old: &Dim, old_axes: &[Dim]) -> Vec<(usize, usize)> {
+    let strides = |dim: &Dim, axes: &[Dim]| -> Vec<(usize, Dim)> {
+        let Some((parts, _)) = dim.separate(axes.len()) else { return Vec::new() };
+        (0..axes.len()).filter(|a| !parts[*a].is(0)).map(|a| (a, parts[a].clone())).collect()
+    };
+    let (ours, theirs) = (strides(new, new_axes), strides(old, old_axes));
+    let mut pairs = Vec::new();
+    for (a, part) in &ours {
+        let moved = |b: usize| part.substitute(&|s| (*s == Symbol::Axis(*a as u8)).then(|| Dim::axis(b)));
+        let twin = theirs.iter().find(|(b, other)| new_axes[*a] == old_axes[*b] && moved(*b) == *other);
+        pairs.extend(twin.map(|(b, _)| (*a, *b)));
+    }
+    pairs
 }
 
 /// The axes of outputs that are only ever seen through a division by a constant, so that the kernel is plainer with the

@@ -45,6 +45,10 @@ impl Rule for Prologue {
          operand is fetched."
     }
 
+    fn is_late(&self) -> bool {
+        true
+    }
+
     fn propose(&self, context: &FuseContext<'_>, group: GroupId) -> Vec<Proposal> {
         if !matches!(context.kind(group), Kind::Map | Kind::Row | Kind::Column) {
             return Vec::new();

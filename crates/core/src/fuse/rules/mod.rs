@@ -40,6 +40,12 @@ pub trait Rule: Sync {
     /// what it does, in a sentence
     fn doc(&self) -> &'static str;
 
+    /// Whether it waits until the other rules have nothing left to do. What is done to a result on its way to memory should
+    /// not be taken by its reader before its maker could.
+    fn is_late(&self) -> bool {
+        false
+    }
+
     /// What could be combined with this group, which produces (for pairs) or comes last (for larger sets).
     fn propose(&self, context: &FuseContext<'_>, group: GroupId) -> Vec<Proposal>;
 }

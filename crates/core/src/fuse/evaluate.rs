@@ -71,6 +71,8 @@ impl Kind {
 pub struct Priced {
     /// its schedule's kind
     pub kind: Kind,
+    /// the tiles that were chosen for it, and what else it stays within
+    pub limits: Limits,
     /// what it does
     pub work: Work,
     /// what that costs
@@ -174,16 +176,32 @@ impl<'g> Evaluator<'g> {
         }
         let group = Group { graph: self.graph, members, outputs };
         let draft = lower::lower(&group)?;
-        let limits = Limits::of(self.spec, contracted(self.graph, members));
-        let roles = lower::classify(&draft, &limits, self.hints)?;
-        let kind = Kind::of(&roles);
-        if !self.spec.has_skeleton(kind.skeleton()) {
-            return Err(Refusal::NoSkeleton);
-        }
         let fresh = |value: Value| self.cells.is_cell[value.node()];
-        let work = lower::work(&draft, &roles, self.spec, self.hints, &fresh);
-        let price = price(&work, self.spec);
-        Ok(Rc::new(Priced { kind, work, price }))
+        let mut best: Option<Priced> = None;
+        let mut refused = Refusal::NoSkeleton;
+        for limits in Limits::choices(self.spec, contracted(self.graph, members)) {
+            let roles = match lower::classify(&draft, &limits, self.hints) {
+                Ok(roles) => roles,
+                Err(refusal) => {
+                    refused = refusal;
+                    continue;
+                }
+            };
+            let kind = Kind::of(&roles);
+            if !self.spec.has_skeleton(kind.skeleton()) {
+                continue;
+            }
+            let work = lower::work(&draft, &roles, &limits, self.spec, self.hints, &fresh);
+            let price = price(&work, self.spec);
+            let tiled = matches!(kind, Kind::Contract | Kind::Attention);
+            if best.as_ref().is_none_or(|b| price.us < b.price.us) {
+                best = Some(Priced { kind, limits, work, price });
+            }
+            if !tiled {
+                break;
+            }
+        }
+        best.map(Rc::new).ok_or(refused)
     }
 
     /// The price of one portable implementation.
@@ -197,7 +215,8 @@ impl<'g> Evaluator<'g> {
         work.host_bytes = read + written;
         work.read(crate::analysis::Stream::of(read)).write(crate::analysis::Stream::of(written));
         let price = price(&work, self.spec);
-        Priced { kind: Kind::Host, work, price }
+        let limits = Limits::of(self.spec, DType::F32);
+        Priced { kind: Kind::Host, limits, work, price }
     }
 }
 

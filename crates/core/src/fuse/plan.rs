@@ -7,7 +7,7 @@ use rustc_hash::FxHashMap;
 use super::cell::Cells;
 use super::decision::{Cost, Decision};
 use super::driver::Driver;
-use super::evaluate::{Evaluator, Kind, contracted};
+use super::evaluate::{Evaluator, Kind};
 use super::lock::Lock;
 use super::name::Names;
 use super::options::{Chooser, PlanOptions};
@@ -15,7 +15,7 @@ use super::state::{GroupState, State};
 use crate::analysis::{Price, Work};
 use crate::error::{Error, Result};
 use crate::graph::{Graph, OriginSet, Value};
-use crate::lower::{self, Group, Limits};
+use crate::lower::{self, Group};
 use crate::ops::Prim;
 use crate::ops::prim::Input;
 use crate::passes::Numerics;
@@ -177,10 +177,10 @@ fn finished(graph: &Graph, group: &GroupState, options: &PlanOptions, outside: &
     let place = || graph.describe(group.members[0]);
     let refused = |refusal| Error::bug(format!("a planned group has no kernel: {refusal}")).at(place());
     let draft = lower::lower(&Group { graph, members: &group.members, outputs: &group.outputs }).map_err(refused)?;
-    let limits = Limits::of(&options.spec, contracted(graph, &group.members));
-    let roles = lower::classify(&draft, &limits, &options.hints).map_err(refused)?;
+    let limits = &group.priced.limits;
+    let roles = lower::classify(&draft, limits, &options.hints).map_err(refused)?;
     let rounding = if options.numerics == Numerics::Strict { Rounding::Every } else { Rounding::Ends };
-    let kernel = lower::finish(&draft, &roles, &limits, rounding);
+    let kernel = lower::finish(&draft, &roles, limits, rounding);
     let position = |value: &Value| {
         outside.iter().position(|v| v == value).ok_or_else(|| Error::bug(format!("{value:?} is read but not listed")))
     };

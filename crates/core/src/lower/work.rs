@@ -12,7 +12,12 @@ use crate::tensor::{DType, Symbol};
 use crate::tile::{AxisSet, Placement, Tile};
 
 impl Limits {
-    /// What a device can hold, for contractions of this type.
+    /// What a device can hold, for contractions of this type, with each of the tiles that it has for them.
+    pub fn choices(spec: &DeviceSpec, dtype: DType) -> impl Iterator<Item = Limits> {
+        spec.tiles(dtype).iter().map(move |tile| Limits { tile: *tile, ..Limits::of(spec, dtype) })
+    }
+
+    /// What a device can hold, for contractions of this type, with the largest tile.
     pub fn of(spec: &DeviceSpec, dtype: DType) -> Limits {
         let largest = spec.tiles(dtype)[0];
         let widest = spec.tiles(dtype).iter().map(|t| t.columns).max().map_or(1.0, f64::from);
@@ -42,12 +47,20 @@ struct Meter<'a> {
     draft: &'a Draft,
     spec: &'a DeviceSpec,
     hints: &'a Hints,
+    limits: &'a Limits,
     work: Work,
 }
 
 /// What a kernel does. `is_fresh` tells which inputs another kernel has just written.
-pub fn work(draft: &Draft, roles: &Roles, spec: &DeviceSpec, hints: &Hints, is_fresh: &dyn Fn(Value) -> bool) -> Work {
-    let mut meter = Meter { draft, spec, hints, work: Work::default() };
+pub fn work(
+    draft: &Draft,
+    roles: &Roles,
+    limits: &Limits,
+    spec: &DeviceSpec,
+    hints: &Hints,
+    is_fresh: &dyn Fn(Value) -> bool,
+) -> Work {
+    let mut meter = Meter { draft, spec, hints, limits, work: Work::default() };
     let repeats = meter.repeats(roles);
     meter.traffic(&repeats, roles, is_fresh);
     meter.arithmetic(&repeats);
@@ -87,14 +100,14 @@ impl Meter<'_> {
                 }
             }
             Roles::Contract { dots, shared, rows, .. } => {
-                let tile = self.tile(dots[0]);
+                let tile = self.limits.tile;
                 let across = self.wide(dots, *rows).iter().map(|(n, _)| (n / f64::from(tile.columns)).ceil()).sum();
                 let down =
                     (self.extent(rows.without(self.others(dots, *shared))) / f64::from(tile.rows)).ceil().max(1.0);
                 self.prologues(&mut repeats, dots, &|place| if place == *shared { across } else { down });
             }
             Roles::Attention { first, second, rows, .. } => {
-                let tile = self.limits(*first).stream_tile;
+                let tile = self.limits.stream_tile;
                 let own = rows.without(self.common(*first)).without(self.common(*second));
                 let down = (self.extent(own) / f64::from(tile.rows)).ceil().max(1.0);
                 let queried = |place: Place| draft.axes_of(place).common(own).is_empty();
@@ -135,19 +148,11 @@ impl Meter<'_> {
         sets.into_iter().map(|(set, count)| (self.extent(set).max(1.0), count)).collect()
     }
 
-    fn limits(&self, dot: usize) -> Limits {
-        Limits::of(self.spec, self.dot_dtype(dot))
-    }
-
     fn dot_dtype(&self, dot: usize) -> DType {
         match &self.draft.leaves[dot].op {
             LeafOp::Dot { a, .. } => self.draft.scope.term(*a).dtype(),
             _ => DType::F32,
         }
-    }
-
-    fn tile(&self, dot: usize) -> Tile {
-        self.limits(dot).tile
     }
 
     /// Marks what lies before dots, and how often each operand is walked.
@@ -249,8 +254,8 @@ impl Meter<'_> {
     /// panels, a GPU's blocks walk along the sum side by side.
     fn between(&self, roles: &Roles, element: f64) -> f64 {
         let (tile, length) = match roles {
-            Roles::Contract { dots, sum, .. } => (self.tile(dots[0]), self.extent(*sum)),
-            Roles::Attention { first, inner, .. } => (self.limits(*first).stream_tile, self.extent(*inner)),
+            Roles::Contract { sum, .. } => (self.limits.tile, self.extent(*sum)),
+            Roles::Attention { inner, .. } => (self.limits.stream_tile, self.extent(*inner)),
             _ => return f64::INFINITY,
         };
         let (rows, columns, depth) = (f64::from(tile.rows), f64::from(tile.columns), f64::from(tile.depth));
@@ -356,7 +361,7 @@ impl Meter<'_> {
                 self.work.barriers = folds;
             }
             Roles::Contract { dots, rows, whole_rows, .. } => {
-                let tile = self.tile(dots[0]);
+                let tile = self.limits.tile;
                 let wide = self.wide(dots, *rows);
                 let tile_columns = |n: f64| if *whole_rows { n } else { f64::from(tile.columns) };
                 let down = (self.extent(*rows) / f64::from(tile.rows)).ceil();
@@ -380,7 +385,7 @@ impl Meter<'_> {
                 self.work.barriers = if *whole_rows { 2.0 * folds } else { 0.0 };
             }
             Roles::Attention { first, rows, columns, inner, .. } => {
-                let tile = self.limits(*first).stream_tile;
+                let tile = self.limits.stream_tile;
                 let threads: f64 = if gpu { 128.0 } else { 1.0 };
                 self.work.divide((self.extent(*rows) / f64::from(tile.rows)).ceil(), threads);
                 let element = self.dot_dtype(*first).bits() as f64 / 8.0;

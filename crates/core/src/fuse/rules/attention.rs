@@ -8,8 +8,14 @@ use crate::fuse::Kind;
 /// Attention, derived: everything on the way from one contraction to another.
 pub(super) struct Attention;
 
-/// No more groups than this lie between the two contractions.
-const MOST_BETWEEN: usize = 48;
+/// No more groups than this lie between the two contractions, or are looked at to find the first.
+const MOST_BETWEEN: usize = 40;
+
+/// No more nodes than this are between them.
+const MOST_NODES: usize = 96;
+
+/// Contractions before the second that are tried as the first, the nearest ones.
+const MOST_FIRSTS: usize = 3;
 
 impl Rule for Attention {
     fn name(&self) -> &'static str {
@@ -29,7 +35,9 @@ impl Rule for Attention {
         let (behind, firsts) = before(context, group);
         for first in firsts {
             let mut groups = between(context, first, group, &behind);
-            if groups.len() > 2 || context.consumers(first).contains(&group) {
+            let folds = |g: &GroupId| matches!(context.kind(*g), Kind::Row | Kind::Column);
+            let nodes: usize = groups.iter().map(|g| context.size(*g)).sum();
+            if nodes <= MOST_NODES && groups.iter().any(folds) {
                 include_readers(context, &mut groups, group);
                 proposals.push(Proposal { rule: self.name(), groups: groups.into_iter().collect(), form: Form::Join });
             }
@@ -43,10 +51,13 @@ type Many = SmallVec<[GroupId; 16]>;
 /// The groups before a contraction up to the contractions before those, and these.
 fn before(context: &FuseContext<'_>, group: GroupId) -> (Many, Many) {
     let (mut behind, mut firsts) = (Many::new(), Many::new());
-    let mut todo: Many = context.producers(group).into_iter().collect();
-    while let Some(next) = todo.pop() {
-        if behind.contains(&next) || firsts.contains(&next) || behind.len() == MOST_BETWEEN {
+    let mut todo: std::collections::VecDeque<GroupId> = context.producers(group).into_iter().collect();
+    while let Some(next) = todo.pop_front() {
+        if behind.contains(&next) || firsts.contains(&next) {
             continue;
+        }
+        if behind.len() == MOST_BETWEEN || firsts.len() == MOST_FIRSTS {
+            break;
         }
         match context.kind(next) {
             Kind::Contract => firsts.push(next),

@@ -14,7 +14,13 @@ use crate::tile::{AxisSet, Placement, Tile};
 impl Limits {
     /// What a device can hold, for contractions of this type, with each of the tiles that it has for them.
     pub fn choices(spec: &DeviceSpec, dtype: DType) -> impl Iterator<Item = Limits> {
-        spec.tiles(dtype).iter().map(move |tile| Limits { tile: *tile, ..Limits::of(spec, dtype) })
+        let (tiles, largest) = (spec.tiles(dtype), Limits::of(spec, dtype));
+        let halvings = largest.stream_tile.rows.ilog2().saturating_sub(3);
+        (0..tiles.len().max(halvings as usize)).map(move |k| {
+            let rows = (largest.stream_tile.rows >> k).max(8);
+            let stream_tile = Tile { rows, ..largest.stream_tile };
+            Limits { tile: tiles[k.min(tiles.len() - 1)], stream_tile, ..largest.clone() }
+        })
     }
 
     /// What a device can hold, for contractions of this type, with the largest tile.
@@ -27,7 +33,7 @@ impl Limits {
                 let rows = f64::from(largest.rows);
                 (spec.limits.on_chip as f64 / 4.0 / rows, 1024.0, Tile { rows: 64, columns: 256, depth: 64 })
             }
-            Machine::Gpu => (widest, 256.0, Tile { rows: 64, columns: 64, depth: 64 }),
+            Machine::Gpu => (widest, 256.0, Tile { rows: 128, columns: 64, depth: 64 }),
         };
         Limits {
             row_registers: spec.limits.row_in_registers as f64,

@@ -12,7 +12,7 @@ pub(super) struct Attention;
 const MOST_BETWEEN: usize = 40;
 
 /// No more nodes than this are between them.
-const MOST_NODES: usize = 96;
+const MOST_NODES: usize = 48;
 
 /// Contractions before the second that are tried as the first, the nearest ones.
 const MOST_FIRSTS: usize = 3;
@@ -36,9 +36,11 @@ impl Rule for Attention {
         for first in firsts {
             let mut groups = between(context, first, group, &behind);
             let folds = |g: &GroupId| matches!(context.kind(*g), Kind::Row | Kind::Column);
-            let nodes: usize = groups.iter().map(|g| context.size(*g)).sum();
-            if nodes <= MOST_NODES && groups.iter().any(folds) {
-                include_readers(context, &mut groups, group);
+            if !groups.iter().any(folds) {
+                continue;
+            }
+            include_readers(context, &mut groups, group);
+            if groups.iter().map(|g| context.size(*g)).sum::<usize>() <= MOST_NODES {
                 proposals.push(Proposal { rule: self.name(), groups: groups.into_iter().collect(), form: Form::Join });
             }
         }
@@ -91,17 +93,10 @@ fn between(context: &FuseContext<'_>, first: GroupId, second: GroupId, behind: &
 
 /// Adds what else reads the matrix between the two: the sum of a softmax whose division comes after the product.
 fn include_readers(context: &FuseContext<'_>, groups: &mut Many, second: GroupId) {
-    let mut at = 0;
-    while at < groups.len() && groups.len() < MOST_BETWEEN {
-        let group = groups[at];
-        at += 1;
-        if group == second {
-            continue;
-        }
-        for reader in context.consumers(group) {
-            if !groups.contains(&reader) && matches!(context.kind(reader), Kind::Row | Kind::Column) {
-                groups.push(reader);
-            }
+    let path: Many = groups.iter().copied().filter(|g| *g != second).collect();
+    for reader in path.iter().flat_map(|g| context.consumers(*g)) {
+        if !groups.contains(&reader) && matches!(context.kind(reader), Kind::Row | Kind::Column) {
+            groups.push(reader);
         }
     }
     groups.sort_unstable();

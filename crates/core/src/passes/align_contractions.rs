@@ -10,13 +10,14 @@ use crate::tensor::{Dim, Shape, Symbol};
 
 pub(super) const PASS: Pass = Pass {
     name: "align-contractions",
-    doc: "A contraction names the axes of its operands in the order in which they lie, and no axis that only repeats elements.",
+    doc: "A contraction names the axes of its operands in the order in which they lie, with letters in the order of its result.",
     run,
 };
 
 /// In: any graph. Out: no contraction reads a view that only permutes axes, or that repeats its operand along an axis that
-/// the other operand has too; other views that it reads have their axes in the order of the operand's. So a product
-/// with a transposed matrix, and heads that are split and moved to the front, have one form however they were written.
+/// the other operand has too; other views that it reads have their axes in the order of the operand's; axes of the result
+/// are a, b, c …, those that are summed follow. So a product with a transposed matrix, and heads that are split and
+/// moved to the front, have one form however they were written.
 fn run(graph: &Graph, _: &Context) -> Result<Graph> {
     rewrite(graph, |rebuild, node, args| match node.prim() {
         Prim::Contract(row) => align(rebuild, row, args),
@@ -40,10 +41,22 @@ fn align(rebuild: &mut Rebuild, row: &Contract, args: &[Value]) -> Result<Option
         *operand = if identity { source } else { rebuild.add(view, &[source])? };
         *labels = order;
     }
+    let spec = relettered(&spec);
     if spec == *row {
         return Ok(None);
     }
     replaced(rebuild.add(spec, &operands)?)
+}
+
+/// The same contraction with the letters a, b, c … for the axes of the result and then for those that are summed.
+fn relettered(spec: &Contract) -> Contract {
+    let labels: Vec<Label> = spec.out.iter().copied().chain(spec.summed()).collect();
+    let letter = |label: &Label| {
+        let place = labels.iter().position(|l| l == label).expect("a label is of the result or summed");
+        ('a'..='z').chain('A'..='Z').nth(place).expect("labels are letters, of which there are no more")
+    };
+    let all = |labels: &[Label]| labels.iter().map(letter).collect();
+    Contract { a: all(&spec.a), b: all(&spec.b), out: all(&spec.out), accumulator: spec.accumulator }
 }
 
 /// The view that an operand is, with its axes in the order of what it looks at, and their labels in that order; `None`
@@ -86,7 +99,7 @@ fn aligned(
 
 /// Where an axis of a view lies in what it looks at: the first axis that it moves along, and there, larger steps first if
 /// no other axis of the view moves along it in between.
-fn place(view: &View, axis: usize) -> (usize, std::cmp::Reverse<i64>) {
+pub(super) fn place(view: &View, axis: usize) -> (usize, std::cmp::Reverse<i64>) {
     let is_axis = |s: &Symbol| *s == Symbol::Axis(axis as u8);
     let first = view.map.iter().position(|d| d.mentions(is_axis));
     let Some(first) = first else { return (0, std::cmp::Reverse(i64::MAX)) };
@@ -132,7 +145,7 @@ mod tests {
         b.output("y", x.contract("mk,kn->mn", w.transpose()));
         b.output("z", x.contract("mk,nk->mn", w));
         let after = check(&PASS, b.finish().unwrap());
-        assert_eq!(subscripts(&after), ["mk,nk->mn"], "both are one");
+        assert_eq!(subscripts(&after), ["ac,bc->ab"], "both are one");
         assert_eq!(count(&after, "view"), 0);
     }
 
@@ -148,7 +161,7 @@ mod tests {
         b.output("scores", q.contract("bhsd,bhdt->bhst", k.transpose()));
         let composed = (super::super::compose_views::PASS.run)(&b.finish().unwrap(), &Context::default()).unwrap();
         let after = check(&PASS, composed);
-        assert_eq!(subscripts(&after), ["bshd,bthd->bhst"]);
+        assert_eq!(subscripts(&after), ["acbe,adbe->abcd"]);
         let maps: Vec<_> = after
             .nodes()
             .iter()
@@ -167,7 +180,7 @@ mod tests {
         b.output("y", x.contract("bmk,bkn->bmn", everywhere));
         b.output("summed", x.contract("bmk,bkn->mn", everywhere));
         let after = check(&PASS, b.finish().unwrap());
-        assert_eq!(subscripts(&after), ["bmk,kn->bmn", "bmk,bkn->mn"]);
+        assert_eq!(subscripts(&after), ["abd,dc->abc", "cad,cdb->ab"]);
     }
 
     #[test]
@@ -178,7 +191,7 @@ mod tests {
         let w = b.input("w", DType::F32, Shape::new([3usize, 2, 3]));
         let axis =
             WindowAxis { size: 3usize.into(), stride: 1, dilation: 2, before: 1usize.into(), count: 6usize.into() };
-        b.output("y", x.windows(&[axis], 0.0).contract("ncxk,ock->nox", w));
+        b.output("y", x.windows(&[axis], 0.0).contract("adce,bde->abc", w));
         let graph = b.finish().unwrap();
         assert_eq!(check(&PASS, graph.clone()), graph);
     }

@@ -27,7 +27,8 @@ fn run(graph: &Graph, _: &Context) -> Result<Graph> {
     })
 }
 
-fn compose(rebuild: &mut Rebuild, view: View, operand: Value) -> Result<Option<Values>> {
+/// What a view of a value is: a view of what that looks at, or the value itself.
+pub(super) fn compose(rebuild: &mut Rebuild, view: View, operand: Value) -> Result<Option<Values>> {
     let graph = rebuild.graph();
     let (mut view, mut operand) = (normal(view), operand);
     loop {

@@ -257,6 +257,22 @@ impl Dim {
         }
     }
 
+    /// Calls `f` with the size of the inner part of an axis wherever the expression takes quotient or remainder of it.
+    pub fn for_each_cut(&self, axis: usize, f: &mut dyn FnMut(Dim)) {
+        let is_axis = |x: &Dim| *x == Dim::axis(axis);
+        for atom in self.terms().iter().flat_map(|t| &t.factors) {
+            if let Atom::FloorDiv(x, y) | Atom::Mod(x, y) = atom {
+                match x.as_atom() {
+                    _ if is_axis(x) => f(y.clone()),
+                    Some(Atom::FloorDiv(x, inner)) if is_axis(x) && matches!(atom, Atom::Mod(..)) => f(y * inner),
+                    _ => {}
+                }
+                x.for_each_cut(axis, f);
+                y.for_each_cut(axis, f);
+            }
+        }
+    }
+
     /// Whether some symbol satisfies `predicate`.
     pub fn mentions(&self, predicate: impl Fn(&Symbol) -> bool) -> bool {
         let mut found = false;

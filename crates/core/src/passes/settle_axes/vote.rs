@@ -1,0 +1,343 @@
+//! Which axes the readers of a value ask for.
+
+use smallvec::SmallVec;
+
+use super::frame::{Frame, Slot, digit};
+use crate::graph::{Graph, Node, Value};
+use crate::ops::Prim;
+use crate::ops::prim::{Contract, Label, View, identity_map};
+use crate::tensor::{Dim, Ranges, Shape, Symbol};
+
+/// What a reader has a say in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Say {
+    /// whether axes are taken apart
+    Cuts,
+    /// that, and the order of axes
+    Order,
+    /// everything: the value is an output
+    All,
+}
+
+/// A reader of a value: the domain over which it runs and the coordinates, one for each axis of the value.
+#[derive(Clone, Debug)]
+struct Vote {
+    domain: Shape,
+    at: Vec<Dim>,
+    say: Say,
+}
+
+/// What the readers of a node ask for.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Wish {
+    /// the axes to compute it over, where they are others than it has
+    pub frame: Option<Frame>,
+    /// whether nobody asks for an order of the axes
+    pub any_order: bool,
+}
+
+/// What the readers of every node ask for.
+pub(super) fn wishes(graph: &Graph) -> Vec<Wish> {
+    let joints = joints(graph);
+    let live = graph.live_nodes();
+    let mut votes: Vec<Vec<Vote>> = vec![Vec::new(); graph.nodes().len()];
+    for output in graph.outputs() {
+        cast(graph, &mut votes, output.value, Say::All, |shape| (shape.clone(), identity_map(shape.rank())));
+    }
+    let mut wishes: Vec<Wish> = vec![Wish::default(); graph.nodes().len()];
+    for (id, node) in graph.nodes().iter().enumerate().rev().filter(|(id, _)| live[*id]) {
+        let heard = std::mem::take(&mut votes[id]);
+        if let Prim::View(view) = node.prim() {
+            for vote in &heard {
+                cast(graph, &mut votes, node.args()[0], vote.say, |_| (vote.domain.clone(), through(view, vote)));
+            }
+            continue;
+        }
+        if is_framed(node) {
+            let frame = settled(node, &heard, &joints[id]).filter(|frame| !frame.is_identity());
+            wishes[id] = Wish { frame, any_order: heard.iter().all(|v| v.say == Say::Cuts) };
+        }
+        vote_for_operands(graph, node, &wishes[id], &mut votes);
+    }
+    wishes
+}
+
+/// Whether a node can be computed over other axes.
+fn is_framed(node: &Node) -> bool {
+    match node.prim() {
+        Prim::Map(_) => !node.args().is_empty(),
+        Prim::Reduce(_) | Prim::Contract(_) => true,
+        _ => false,
+    }
+}
+
+/// Adds a vote, unless nobody will count it.
+fn cast(
+    graph: &Graph,
+    votes: &mut [Vec<Vote>],
+    value: Value,
+    say: Say,
+    reader: impl FnOnce(&Shape) -> (Shape, Vec<Dim>),
+) {
+    let node = graph.node_of(value);
+    if is_framed(node) || matches!(node.prim(), Prim::View(_)) {
+        let (domain, at) = reader(&graph.ty(value).shape);
+        votes[value.node()].push(Vote { domain, at, say });
+    }
+}
+
+/// The coordinates that a reader of a view reads behind it.
+fn through(view: &View, vote: &Vote) -> Vec<Dim> {
+    let ranges = Ranges::of(vote.domain.dims());
+    let composed = view.map.iter().map(|dim| {
+        let dim = dim.substitute(&|s| match s {
+            Symbol::Axis(a) => vote.at.get(usize::from(*a)).cloned(),
+            _ => None,
+        });
+        dim.simplify(&ranges)
+    });
+    composed.collect()
+}
+
+fn vote_for_operands(graph: &Graph, node: &Node, wish: &Wish, votes: &mut [Vec<Vote>]) {
+    let identity;
+    let frame = match (&wish.frame, node.types()) {
+        (Some(frame), _) => frame,
+        (None, [ty]) => {
+            identity = Frame::identity(&ty.shape);
+            &identity
+        }
+        (None, _) => {
+            for arg in node.args() {
+                cast(graph, votes, *arg, Say::Order, |shape| (shape.clone(), identity_map(shape.rank())));
+            }
+            return;
+        }
+    };
+    match node.prim() {
+        Prim::Map(_) => {
+            let say = if wish.any_order { Say::Cuts } else { Say::Order };
+            for arg in node.args() {
+                cast(graph, votes, *arg, say, |_| (frame.shape.clone(), frame.own.clone()));
+            }
+        }
+        Prim::Reduce(row) => cast(graph, votes, node.args()[0], Say::Cuts, |shape| {
+            let (mut domain, mut at) = (frame.shape.dims().to_vec(), Vec::with_capacity(shape.rank()));
+            let mut kept = frame.own.iter();
+            for (k, extent) in shape.dims().iter().enumerate() {
+                if row.axes.contains(&k) {
+                    at.push(Dim::axis(domain.len()));
+                    domain.push(extent.clone());
+                } else {
+                    at.extend(kept.next().cloned());
+                }
+            }
+            (domain.into(), at)
+        }),
+        Prim::Contract(row) => {
+            for (k, labels) in [&row.a, &row.b].into_iter().enumerate() {
+                let operand = node.args()[k];
+                let say = if k == 0 && joins_axes(graph, operand) { Say::Order } else { Say::Cuts };
+                cast(graph, votes, operand, say, |shape| operand_domain(row, labels, shape, frame));
+            }
+        }
+        _ => {
+            for arg in node.args() {
+                cast(graph, votes, *arg, Say::Order, |shape| (shape.clone(), identity_map(shape.rank())));
+            }
+        }
+    }
+}
+
+/// Whether a value is a view that sees several axes as one, and does nothing else: a reshape said in which order they lie.
+fn joins_axes(graph: &Graph, value: Value) -> bool {
+    let Prim::View(view) = graph.node_of(value).prim() else { return false };
+    let mentions = |dim: &Dim, axis: usize| dim.mentions(|s| *s == Symbol::Axis(axis as u8));
+    let rank = view.shape.rank();
+    let apart = view.map.iter().all(|dim| (0..rank).filter(|axis| mentions(dim, *axis)).count() <= 1);
+    apart && (0..rank).any(|axis| !cuts_of(view, axis).is_empty())
+}
+
+/// The axes of the result in their order, then the summed ones, and the coordinates of an operand over them.
+fn operand_domain(row: &Contract, labels: &[Label], shape: &Shape, frame: &Frame) -> (Shape, Vec<Dim>) {
+    let mut domain = frame.shape.dims().to_vec();
+    let mut at = Vec::with_capacity(labels.len());
+    for (label, extent) in labels.iter().zip(shape.dims()) {
+        match row.out.iter().position(|l| l == label) {
+            Some(axis) => at.push(frame.own[axis].clone()),
+            None => {
+                at.push(Dim::axis(domain.len()));
+                domain.push(extent.clone());
+            }
+        }
+    }
+    (domain.into(), at)
+}
+
+/// Sizes of the inner parts of an axis that a reshape made of several, ascending.
+type Cuts = SmallVec<[Dim; 1]>;
+
+/// For every axis of every node's first result, where reshapes joined it.
+fn joints(graph: &Graph) -> Vec<Vec<Cuts>> {
+    let mut all: Vec<Vec<Cuts>> = Vec::with_capacity(graph.nodes().len());
+    for node in graph.nodes() {
+        let rank = node.types().first().map_or(0, |ty| ty.shape.rank());
+        let mut cuts: Vec<Cuts> = vec![Cuts::new(); rank];
+        let of = |value: Value| if value.port() == 0 { all[value.node()].as_slice() } else { &[] };
+        match node.prim() {
+            Prim::View(view) => {
+                for (axis, own) in cuts.iter_mut().enumerate() {
+                    join(own, &cuts_of(view, axis));
+                    let whole = view.map.iter().position(|d| *d == Dim::axis(axis));
+                    join(own, whole.and_then(|k| of(node.args()[0]).get(k)).unwrap_or(&Cuts::new()));
+                }
+            }
+            Prim::Map(_) => {
+                for arg in node.args() {
+                    cuts.iter_mut().zip(of(*arg)).for_each(|(own, theirs)| join(own, theirs));
+                }
+            }
+            Prim::Reduce(row) => {
+                let kept = of(node.args()[0]).iter().enumerate().filter(|(k, _)| !row.axes.contains(k));
+                cuts.iter_mut().zip(kept).for_each(|(own, (_, theirs))| join(own, theirs));
+            }
+            Prim::Contract(row) => {
+                for (k, labels) in [&row.a, &row.b].into_iter().enumerate() {
+                    for (label, theirs) in labels.iter().zip(of(node.args()[k])) {
+                        if let Some(axis) = row.out.iter().position(|l| l == label) {
+                            join(&mut cuts[axis], theirs);
+                        }
+                    }
+                }
+            }
+            _ => {}
+        }
+        all.push(cuts);
+    }
+    all
+}
+
+fn join(own: &mut Cuts, theirs: &Cuts) {
+    for cut in theirs {
+        if !own.contains(cut) {
+            own.push(cut.clone());
+        }
+    }
+}
+
+/// Where a view takes one of its axes apart to see the axes of its operand.
+fn cuts_of(view: &View, axis: usize) -> Cuts {
+    let mut cuts = Cuts::new();
+    for dim in &view.map {
+        dim.for_each_cut(axis, &mut |cut| join(&mut cuts, &Cuts::from_elem(cut, 1)));
+    }
+    cuts
+}
+
+/// The axes that a node's readers agree on.
+fn settled(node: &Node, votes: &[Vote], joints: &[Cuts]) -> Option<Frame> {
+    let shape = &node.types()[0].shape;
+    let plain = shape.dims().iter().all(|d| !d.is(1)) && joints.iter().all(|j| j.is_empty());
+    if plain && votes.iter().all(|v| v.say == Say::Cuts || v.at == identity_map(shape.rank())) {
+        return None;
+    }
+    let factors: Vec<Vec<Dim>> = (0..shape.rank()).map(|axis| factors(shape, axis, &joints[axis], votes)).collect();
+    let mut slots: Vec<Slot> = Vec::new();
+    for (axis, sizes) in factors.iter().enumerate() {
+        slots.extend((0..sizes.len()).map(|part| Slot::Factor { axis, part }));
+    }
+    let outputs = votes.iter().filter(|v| v.say == Say::All);
+    if let (Prim::Map(_), Some(exact)) =
+        (node.prim(), outputs.clone().find_map(|vote| exactly(vote, &factors, slots.len())))
+    {
+        return Some(Frame::new(shape, &factors, &exact));
+    }
+    let order = |vote: &Vote| ordered(vote, &factors, &slots);
+    let mut orders = votes.iter().filter(|v| v.say == Say::Order).filter_map(order);
+    let wanted = match outputs.clone().find_map(order) {
+        Some(order) => Some(order),
+        // Any reader that is content with the order as it is decides: nothing moves without need.
+        None => orders.next().filter(|first| *first == slots || !orders.any(|other| other == slots)),
+    };
+    Some(Frame::new(shape, &factors, &wanted.unwrap_or(slots)))
+}
+
+/// The sizes that an axis is made of: cut where a reshape joined it and a reader takes it apart.
+fn factors(shape: &Shape, axis: usize, joints: &Cuts, votes: &[Vote]) -> Vec<Dim> {
+    let extent = &shape[axis];
+    if extent.is(1) {
+        return Vec::new();
+    }
+    let mut inner: Vec<&Dim> = joints.iter().filter(|cut| votes.iter().any(|v| is_cut(v, axis, cut))).collect();
+    // Ascending by divisibility; cuts that do not lie inside of each other are left out.
+    inner.sort_by_key(|cut| joints.iter().filter(|c| divides(c, cut)).count());
+    let mut sizes = Vec::new();
+    let mut done = Dim::int(1);
+    for cut in inner {
+        if divides(&done, cut) && divides(cut, extent) {
+            sizes.push(cut.floordiv(&done));
+            done = cut.clone();
+        }
+    }
+    sizes.push(extent.floordiv(&done));
+    sizes.reverse();
+    sizes
+}
+
+fn divides(divisor: &Dim, dim: &Dim) -> bool {
+    dim.floordiv(divisor) * divisor == *dim
+}
+
+/// Whether a reader sees the quotient and the remainder of an axis as things apart.
+fn is_cut(vote: &Vote, axis: usize, cut: &Dim) -> bool {
+    let at = &vote.at[axis];
+    if matches!(at.as_symbol(), Some(Symbol::Axis(_))) || at.as_int().is_some() {
+        return false;
+    }
+    let ranges = Ranges::of(vote.domain.dims());
+    let (outer, inner) = (at.floordiv(cut).simplify(&ranges), at.modulo(cut).simplify(&ranges));
+    let shared = |s: &Symbol| matches!(s, Symbol::Axis(_)) && inner.mentions(|t| t == s);
+    !outer.mentions(shared)
+}
+
+/// The factors in the order of the axes of a reader's domain; `None` where one has no place there.
+fn ordered(vote: &Vote, factors: &[Vec<Dim>], slots: &[Slot]) -> Option<Vec<Slot>> {
+    let ranges = Ranges::of(vote.domain.dims());
+    let mut keyed = Vec::with_capacity(slots.len());
+    for slot in slots {
+        let Slot::Factor { axis, part } = slot else { continue };
+        let at = digit(&vote.at[*axis], &factors[*axis], *part).simplify(&ranges);
+        keyed.push((first_axis(&at)?, *slot));
+    }
+    keyed.sort_by_key(|(place, _)| *place);
+    Some(keyed.into_iter().map(|(_, slot)| slot).collect())
+}
+
+fn first_axis(dim: &Dim) -> Option<u8> {
+    let mut first = None;
+    dim.for_each_symbol(&mut |s| {
+        if let Symbol::Axis(a) = s {
+            first = Some(first.map_or(*a, |f: u8| f.min(*a)));
+        }
+    });
+    first
+}
+
+/// The axes of an output, if each is one factor or has the size 1, and no factor is left over.
+fn exactly(vote: &Vote, factors: &[Vec<Dim>], count: usize) -> Option<Vec<Slot>> {
+    let ranges = Ranges::of(vote.domain.dims());
+    let mut slots = vec![Slot::Unit; vote.domain.rank()];
+    for (axis, sizes) in factors.iter().enumerate() {
+        for part in 0..sizes.len() {
+            let at = digit(&vote.at[axis], sizes, part).simplify(&ranges);
+            let Some(Symbol::Axis(k)) = at.as_symbol() else { return None };
+            let slot = slots.get_mut(usize::from(*k)).filter(|s| **s == Slot::Unit)?;
+            *slot = Slot::Factor { axis, part };
+        }
+    }
+    let fits = slots.iter().zip(vote.domain.dims()).all(|(slot, extent)| match slot {
+        Slot::Unit => extent.is(1),
+        Slot::Factor { axis, part } => factors[*axis][*part] == *extent,
+    });
+    (fits && slots.iter().filter(|s| **s != Slot::Unit).count() == count).then_some(slots)
+}

@@ -1,9 +1,10 @@
-//! The `fuseline` command: inspects and runs models.
+//! The `fuseline` command: inspects and runs models, and analyzes operations fed by hand.
 //!
 //! Comes in: arguments, files. Goes out: reports on standard output, notes and errors on standard error, files, an exit
 //! status. Options are read here, once; nothing below looks at the environment.
 #![forbid(unsafe_code)]
 
+mod analyze;
 mod arguments;
 mod failure;
 mod feed;
@@ -12,6 +13,7 @@ mod gallery;
 mod histogram;
 mod inspect;
 mod model;
+mod operations;
 mod quantity;
 mod run;
 mod screen;
@@ -27,6 +29,7 @@ fn main() -> ExitCode {
     let done = match Arguments::parse().command {
         Command::Inspect(arguments) => inspect::inspect(&arguments),
         Command::Run(arguments) => run::run(&arguments),
+        Command::Analyze(arguments) => analyze::analyze(&arguments),
         Command::Gallery(arguments) => gallery::list(&arguments),
     };
     match done {

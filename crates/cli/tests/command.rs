@@ -81,11 +81,10 @@ fn write(path: &Path, arrays: &[(&str, &Literal)]) {
 
 #[test]
 fn help_teaches_every_command_by_example() {
-    for command in [&["--help"][..], &["inspect", "--help"], &["run", "--help"], &["gallery", "--help"]] {
-        assert!(
-            stdout(command).contains("fuseline run ") || stdout(command).contains("fuseline inspect "),
-            "{command:?}"
-        );
+    let commands = [&["--help"][..], &["inspect", "--help"], &["run", "--help"], &["analyze", "--help"]];
+    for command in commands.into_iter().chain([&["gallery", "--help"][..]]) {
+        let examples = ["fuseline run ", "fuseline inspect ", "fuseline analyze "];
+        assert!(examples.iter().any(|example| stdout(command).contains(example)), "{command:?}");
     }
     assert!(stdout(&["--help"]).contains("Exit status:"));
     assert!(stdout(&["--version"]).starts_with("fuseline "));

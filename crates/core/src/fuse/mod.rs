@@ -9,6 +9,7 @@
 //! *Order*: what saves the most is done first. Every legal plan is right, so tests may choose plans by chance.
 
 mod cell;
+mod check;
 mod context;
 mod decision;
 mod driver;

@@ -22,6 +22,9 @@
 //! | `test types`           | a kernel                                     | its text with type and axes of every step        |
 //! | `test verify`          | a kernel                                     | `ok`, or what the verifier says                  |
 //! | `test error`           | a text that is no kernel                     | what the parser says                             |
+//! | `test run` [`rounded`] | values of the inputs in order, a kernel      | the values of the outputs, or the error          |
+//!
+//! A kernel that is run must give the same with its folds computed as its schedule says.
 //!
 //! Every graph that is read is also sent through its text, and a pass must leave a graph that keeps its invariants.
 //! `BLESS=1` writes what comes out into the files.
@@ -34,9 +37,10 @@ use fuseline::error::Error;
 use fuseline::graph::text::{parse_literal, print_literal};
 use fuseline::graph::{Graph, verify};
 use fuseline::passes::{Context, Numerics, PASSES, run_passes};
-use fuseline::reference::{Options, Reading, evaluate};
+use fuseline::reference::{Buffer, Options, Reading, evaluate};
 use fuseline::rewrites::{Permit, REWRITES, apply_rewrites};
-use fuseline::tile::{self, Kernel};
+use fuseline::tensor::Env;
+use fuseline::tile::{self, Kernel, interp};
 use fuseline_tests::generate::Inputs;
 use fuseline_tests::round_trip;
 use libtest_mimic::{Arguments, Failed, Trial};
@@ -133,8 +137,10 @@ fn outcome(input: &str) -> Result<String, Failed> {
 fn kernel_outcome(input: &str) -> Result<String, Failed> {
     let command = input.lines().next().unwrap_or_default();
     let words: Vec<&str> = command.split_whitespace().collect();
-    let (_, text) = split_values(input);
+    let (given, text) = split_values(input);
     match words[..] {
+        ["test", "run"] => run_kernel(&well_formed_kernel(&text)?, &given, Reading::Exact),
+        ["test", "run", "rounded"] => run_kernel(&well_formed_kernel(&text)?, &given, Reading::Rounded),
         ["test", "error"] => match tile::parse(&text) {
             Ok(kernel) => Err(format!("this is a kernel:\n{kernel}").into()),
             Err(error) => Ok(error.to_string()),
@@ -147,6 +153,32 @@ fn kernel_outcome(input: &str) -> Result<String, Failed> {
         ["test", "types"] => Ok(format!("{:#}", well_formed_kernel(&text)?)),
         _ => Err(format!("unknown command: {command}").into()),
     }
+}
+
+fn run_kernel(kernel: &Kernel, given: &[&str], reading: Reading) -> Result<String, Failed> {
+    let literals = given.iter().map(|line| parse_literal(line.split_once(" = ").map_or(*line, |(_, value)| value)));
+    let inputs: Vec<Buffer> =
+        literals.map(|literal| literal.map(|l| Buffer::from_literal(&l))).collect::<Result<_, _>>().map_err(report)?;
+    let options = interp::Options { reading, ..interp::Options::default() };
+    let outputs = match interp::run(kernel, &inputs, &Env::new(), &options) {
+        Ok(outputs) => outputs,
+        Err(error) => return Ok(error.to_string()),
+    };
+    let options = interp::Options { folds: interp::Folds::AsScheduled, ..options };
+    let scheduled = interp::run(kernel, &inputs, &Env::new(), &options).map_err(report)?;
+    let mut lines = String::new();
+    for (k, (output, other)) in outputs.iter().zip(&scheduled).enumerate() {
+        let near = |(x, y): (&f64, &f64)| x == y || (x - y).abs() <= 1e-9 * x.abs() || x.is_nan() && y.is_nan();
+        let same = output.to_floats().iter().zip(other.to_floats().iter()).all(near);
+        let texts = [output, other].map(|buffer| buffer.to_literal().map(|literal| print_literal(&literal)));
+        let [text, other] = texts;
+        let (text, other) = (text.map_err(report)?, other.map_err(report)?);
+        if !same {
+            return Err(format!("y{k} = {text}\nas scheduled: {other}").into());
+        }
+        lines += &format!("y{k} = {text}\n");
+    }
+    Ok(lines)
 }
 
 /// A kernel that keeps its invariants and survives its text.

@@ -56,13 +56,17 @@ impl Buffer {
     pub fn view(operand: &Buffer, view: &View, env: &Env) -> Result<Buffer> {
         let base = operand.dense()?;
         let positions = Positions::new(view, &base.sizes, env)?;
+        Ok(base.seen_at(positions, view.fill.unwrap_or(Number::Int(0))))
+    }
+
+    /// The elements of a dense tensor at positions, and `fill` where these are guarded.
+    pub(crate) fn seen_at(self, positions: Positions, fill: Number) -> Buffer {
         let sizes = positions.sizes.clone();
-        if positions.is_flat(base.count()) {
-            return Ok(Buffer { sizes, ..base });
+        if positions.is_flat(self.count()) {
+            return Buffer { sizes, ..self };
         }
-        let fill = view.fill.unwrap_or(Number::Int(0));
-        let base = base.converted();
-        Ok(Buffer { dtype: base.dtype, sizes, data: Data::View(Arc::new(Viewed { base, positions, fill })) })
+        let base = self.converted();
+        Buffer { dtype: base.dtype, sizes, data: Data::View(Arc::new(Viewed { base, positions, fill })) }
     }
 
     /// Element type.
@@ -114,7 +118,7 @@ impl Buffer {
     }
 
     /// The same dense tensor, its literal converted: a view reads it block by block.
-    fn converted(self) -> Buffer {
+    pub(crate) fn converted(self) -> Buffer {
         let Data::Literal(literal) = &self.data else { return self };
         let data = if self.dtype.is_float() {
             Data::Float(Arc::new(literal.to_f64s()))
@@ -122,6 +126,12 @@ impl Buffer {
             Data::Int(Arc::new(literal.to_ints()))
         };
         Buffer { data, ..self }
+    }
+
+    /// The same dense tensor under other sizes of the same count.
+    pub(crate) fn reshaped(self, sizes: Vec<usize>) -> Buffer {
+        debug_assert!(self.as_view().is_none() && self.count() == sizes.iter().product::<usize>());
+        Buffer { sizes, ..self }
     }
 
     /// Elements from `start` on as floats.

@@ -18,7 +18,7 @@ const PANEL_ROWS: usize = 64;
 const PANEL_COLUMNS: usize = 256;
 
 /// The value of a contraction.
-pub(crate) fn eval_contract(spec: &Contract, a: &Buffer, b: &Buffer, run: &mut Run<'_>) -> Result<Buffer> {
+pub(crate) fn eval_contract(spec: &Contract, a: &Buffer, b: &Buffer, run: &Run<'_>) -> Result<Buffer> {
     let loops = Loops::new(spec, a.sizes(), b.sizes());
     run.reserve(loops.out_sizes.iter().product())?;
     let dtype = a.dtype();

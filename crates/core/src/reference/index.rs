@@ -53,15 +53,17 @@ fn for_each_target(
                 })?,
             };
             let inside = usize::try_from(at).ok().filter(|n| *n < data[axis]);
-            position += strides[axis]
-                * inside.ok_or_else(|| {
-                    Error::invalid(format!("index {at} is out of range for axis {axis} of size {}", data[axis]))
-                })?;
+            position += strides[axis] * inside.ok_or_else(|| out_of_range(at, axis, data[axis]))?;
         }
         f(k, position);
         advance(&mut i, domain);
     }
     Ok(())
+}
+
+/// The error of a coordinate outside of a tensor.
+pub(crate) fn out_of_range(at: i64, axis: usize, size: usize) -> Error {
+    Error::invalid(format!("index {at} is out of range for axis {axis} of size {size}"))
 }
 
 /// `result[i] = data[map(i)]`; operands: the data, then the index operands.

@@ -37,7 +37,19 @@ impl Lanes {
 }
 
 /// The value of an expression at every coordinate of a domain.
-pub(crate) fn eval_map(expr: &Expr, sizes: Vec<usize>, args: &[Buffer], run: &mut Run<'_>) -> Result<Buffer> {
+pub(crate) fn eval_map(expr: &Expr, sizes: Vec<usize>, args: &[Buffer], run: &Run<'_>) -> Result<Buffer> {
+    eval_map_within(expr, sizes, &|axis| (axis, 0), args, run)
+}
+
+/// The value of an expression at every coordinate of a part of a domain: `place` says for a coordinate of the expression
+/// which axis of the part it is and where the part begins on it.
+pub(crate) fn eval_map_within(
+    expr: &Expr,
+    sizes: Vec<usize>,
+    place: &dyn Fn(usize) -> (usize, usize),
+    args: &[Buffer],
+    run: &Run<'_>,
+) -> Result<Buffer> {
     let count: usize = sizes.iter().product();
     run.reserve(count)?;
     let dtype = expr.dtype();
@@ -50,7 +62,10 @@ pub(crate) fn eval_map(expr: &Expr, sizes: Vec<usize>, args: &[Buffer], run: &mu
                 ExprNode::Arg(k) => read(&args[*k as usize], start, len)?,
                 ExprNode::Const(Number::Float(bits)) => Lanes::Float(vec![f64::from_bits(*bits); len]),
                 ExprNode::Const(Number::Int(n)) => Lanes::Int(vec![*n; len]),
-                ExprNode::Coord(axis) => Lanes::Int(coordinate_lanes(usize::from(*axis), start, len, &sizes)),
+                ExprNode::Coord(axis) => {
+                    let (axis, from) = place(usize::from(*axis));
+                    Lanes::Int(coordinate_lanes(axis, from, start, len, &sizes))
+                }
                 ExprNode::Size(dim) => Lanes::Int(vec![dim.eval(run.env())?; len]),
                 ExprNode::Cast(x) => cast(&steps[*x as usize], expr.nodes()[*x as usize].1, *dtype),
                 ExprNode::Bits(x) => read_bits(&steps[*x as usize], expr.nodes()[*x as usize].1, *dtype),
@@ -82,11 +97,11 @@ fn read(arg: &Buffer, start: usize, len: usize) -> Result<Lanes> {
     }
 }
 
-fn coordinate_lanes(axis: usize, start: usize, len: usize, sizes: &[usize]) -> Vec<i64> {
+fn coordinate_lanes(axis: usize, from: usize, start: usize, len: usize, sizes: &[usize]) -> Vec<i64> {
     let mut i = coordinates(start, sizes);
     let mut out = Vec::with_capacity(len);
     for _ in 0..len {
-        out.push(i[axis] as i64);
+        out.push((from + i[axis]) as i64);
         advance(&mut i, sizes);
     }
     out

@@ -19,7 +19,8 @@ pub use buffer::Buffer;
 pub use run::{Limits, Options, Reading, Run, evaluate, evaluate_buffers, evaluate_prim};
 
 pub(crate) use contract::eval_contract;
-pub(crate) use index::{eval_gather, eval_scatter};
-pub(crate) use map::eval_map;
-pub(crate) use reduce::{eval_prefix, eval_reduce};
+pub(crate) use index::{eval_gather, eval_scatter, out_of_range};
+pub(crate) use map::{eval_map, eval_map_within};
+pub(crate) use positions::{IndexFn, Part, Positions, coordinates, row_major};
+pub(crate) use reduce::{combine, eval_prefix, eval_reduce};
 pub(crate) use sort::eval_sort;

@@ -80,7 +80,7 @@ impl IndexFn {
     }
 
     /// The smallest and the largest value over a domain that is not empty, where it is a sum.
-    fn range(&self, sizes: &[usize]) -> Option<(i128, i128)> {
+    pub fn range(&self, sizes: &[usize]) -> Option<(i128, i128)> {
         let IndexFn::Sum { offset, parts } = self else { return None };
         let ranges = parts.iter().zip(sizes).map(|(part, size)| part.range(*size));
         Some(ranges.fold((i128::from(*offset), i128::from(*offset)), |(a, b), (low, high)| (a + low, b + high)))

@@ -10,7 +10,7 @@ use crate::tensor::DType;
 const BLOCK: usize = 4096;
 
 /// The fold of a tensor over some axes, which disappear.
-pub(crate) fn eval_reduce(monoid: Monoid, axes: &[usize], x: &Buffer, run: &mut Run<'_>) -> Result<Buffer> {
+pub(crate) fn eval_reduce(monoid: Monoid, axes: &[usize], x: &Buffer, run: &Run<'_>) -> Result<Buffer> {
     let kept: Vec<usize> = (0..x.sizes().len()).filter(|k| !axes.contains(k)).collect();
     let sizes: Vec<usize> = kept.iter().map(|k| x.sizes()[*k]).collect();
     let count = sizes.iter().product();
@@ -40,9 +40,21 @@ pub(crate) fn eval_reduce(monoid: Monoid, axes: &[usize], x: &Buffer, run: &mut 
     }
 }
 
+/// Two folds of disjoint elements, of one type and size, as the fold of all of them. Positions cannot be combined so.
+pub(crate) fn combine(monoid: Monoid, a: &Buffer, b: &Buffer) -> Buffer {
+    let (dtype, sizes) = (a.dtype(), a.sizes().to_vec());
+    if dtype.is_float() {
+        let fold = float_fold(monoid);
+        let values = a.to_floats().iter().zip(b.to_floats().iter()).map(|(a, b)| fold(*a, *b)).collect();
+        Buffer::floats(dtype, sizes, values)
+    } else {
+        let values = a.to_ints().iter().zip(b.to_ints().iter()).map(|(a, b)| int_fold(monoid, dtype, *a, *b)).collect();
+        Buffer::ints(dtype, sizes, values)
+    }
+}
+
 /// Running folds along one axis.
-pub(crate) fn eval_prefix(monoid: Monoid, axis: usize, exclusive: bool, x: &Buffer, run: &mut Run<'_>) -> Buffer {
-    let _ = run;
+pub(crate) fn eval_prefix(monoid: Monoid, axis: usize, exclusive: bool, x: &Buffer) -> Buffer {
     let (len, inner) = (x.sizes()[axis], x.sizes()[axis + 1..].iter().product::<usize>());
     let lines = (0..x.count() / (len * inner).max(1)).flat_map(|o| (0..inner).map(move |i| o * len * inner + i));
     let dtype = x.dtype();

@@ -8,7 +8,7 @@ use super::Buffer;
 use crate::error::{Context, Error, Result};
 use crate::graph::{Constraint, Graph, Node};
 use crate::ops::Prim;
-use crate::tensor::{Env, Literal, Shape, Symbol, TensorType};
+use crate::tensor::{Env, Literal, Shape, Symbol};
 
 /// How floats are read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
@@ -55,13 +55,13 @@ pub fn evaluate(graph: &Graph, inputs: &FxHashMap<Arc<str>, Literal>, options: &
 
 /// As [`evaluate`], on values of the interpreter: floats are not rounded to their type on the way in and out.
 pub fn evaluate_buffers(graph: &Graph, inputs: FxHashMap<Arc<str>, Buffer>, options: &Options) -> Result<Vec<Buffer>> {
-    Run { options, env: Env::new(), inputs, trips: 0, live: 0, depth: 0 }.execute(graph)
+    Run { inputs, ..Run::new(options, Env::new()) }.execute(graph)
 }
 
 /// The results of one primitive on operands that are known, of types without free symbols.
 pub fn evaluate_prim(prim: &Prim, args: &[Literal], options: &Options) -> Result<Vec<Literal>> {
     let args: Vec<Buffer> = args.iter().map(Buffer::from_literal).collect();
-    let mut run = Run { options, env: Env::new(), inputs: FxHashMap::default(), trips: 0, live: 0, depth: 0 };
+    let mut run = Run::new(options, Env::new());
     prim.eval(&args, &mut run)?.iter().map(Buffer::to_literal).collect()
 }
 
@@ -74,6 +74,13 @@ pub struct Run<'o> {
     trips: u64,
     live: u64,
     depth: u32,
+}
+
+impl<'o> Run<'o> {
+    /// A run of nothing yet, under a binding of symbols.
+    pub(crate) fn new(options: &'o Options, env: Env) -> Run<'o> {
+        Run { options, env, inputs: FxHashMap::default(), trips: 0, live: 0, depth: 0 }
+    }
 }
 
 impl Run<'_> {
@@ -188,7 +195,7 @@ impl Run<'_> {
                 results = results.iter().map(Buffer::rounded).collect::<Result<_>>().at(place)?;
             }
             for (ty, result) in node.types().iter().zip(&results) {
-                self.bind_sizes(ty, result).at(place)?;
+                ty.bind(result.dtype(), result.sizes(), &mut self.env).at(place)?;
             }
             self.check_constraints(&mut pending)?;
             self.live += results.iter().map(|r| r.owned_bytes() as u64).sum::<u64>();
@@ -218,36 +225,10 @@ impl Run<'_> {
             for value in graph.inputs() {
                 let name = graph.input_name(*value);
                 let buffer = self.input(name)?;
-                self.bind_sizes(graph.ty(*value), &buffer).at(|| format!("input \"{name}\""))?;
-            }
-        }
-        Ok(())
-    }
-
-    /// Sizes of a result must be what its type says; a symbol that is still free takes the size it meets.
-    fn bind_sizes(&mut self, ty: &TensorType, actual: &Buffer) -> Result<()> {
-        let disagree =
-            || Error::invalid(format!("a tensor {}{:?} where {ty} is wanted", actual.dtype(), actual.sizes()));
-        if ty.dtype != actual.dtype() || ty.shape.rank() != actual.sizes().len() {
-            return Err(disagree());
-        }
-        for (dim, size) in ty.shape.dims().iter().zip(actual.sizes()) {
-            let size = i64::try_from(*size).map_err(|_| disagree())?;
-            match dim.as_symbol() {
-                Some(symbol) if self.env.get(symbol).is_none() => {
-                    self.env.bind(symbol.clone(), size);
-                }
-                _ => {
-                    let known = !dim.mentions(|s| self.env.get(s).is_none());
-                    if known && dim.eval(&self.env)? != size {
-                        let wanted = dim.eval(&self.env)?;
-                        return Err(Error::invalid(format!(
-                            "a tensor {}{:?} where {ty} is wanted ({dim} is {wanted} here)",
-                            actual.dtype(),
-                            actual.sizes()
-                        )));
-                    }
-                }
+                graph
+                    .ty(*value)
+                    .bind(buffer.dtype(), buffer.sizes(), &mut self.env)
+                    .at(|| format!("input \"{name}\""))?;
             }
         }
         Ok(())

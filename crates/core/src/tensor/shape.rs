@@ -147,6 +147,34 @@ impl TensorType {
         TensorType { dtype, shape: shape.into() }
     }
 
+    /// Checks that a tensor is of this type under a binding of symbols. A size that is one free symbol binds it; a size
+    /// that mentions free symbols otherwise is not looked at.
+    pub fn bind(&self, dtype: DType, sizes: &[usize], env: &mut Env) -> Result<()> {
+        let disagree = || Error::invalid(format!("a tensor {dtype}{sizes:?} where {self} is wanted"));
+        if self.dtype != dtype || self.shape.rank() != sizes.len() {
+            return Err(disagree());
+        }
+        for (dim, size) in self.shape.dims().iter().zip(sizes) {
+            let size = i64::try_from(*size).map_err(|_| disagree())?;
+            match dim.as_symbol() {
+                Some(symbol) if env.get(symbol).is_none() => {
+                    env.bind(symbol.clone(), size);
+                }
+                _ if dim.mentions(|s| env.get(s).is_none()) => {}
+                _ => {
+                    let wanted = dim.eval(env)?;
+                    if wanted != size {
+                        let why = format!("{dim} is {wanted} here");
+                        return Err(Error::invalid(format!(
+                            "a tensor {dtype}{sizes:?} where {self} is wanted ({why})"
+                        )));
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
     /// The bytes that a tensor of this type occupies.
     pub fn bytes(&self) -> Dim {
         (self.shape.count() * self.dtype.bits() as i64).ceildiv(&Dim::int(8))

@@ -13,6 +13,7 @@
 
 mod build;
 mod infer;
+pub mod interp;
 mod schedule;
 mod text;
 mod verify;

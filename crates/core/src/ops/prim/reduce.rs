@@ -169,8 +169,8 @@ impl Primitive for Prefix {
         None
     }
 
-    fn eval(&self, args: &[Buffer], run: &mut Run<'_>) -> Result<Vec<Buffer>> {
-        Ok(vec![eval_prefix(self.monoid, self.axis, self.exclusive, &args[0], run)])
+    fn eval(&self, args: &[Buffer], _: &mut Run<'_>) -> Result<Vec<Buffer>> {
+        Ok(vec![eval_prefix(self.monoid, self.axis, self.exclusive, &args[0])])
     }
 
     fn gradient<'b>(&self, at: &Adjoint<'_, 'b>) -> std::result::Result<OperandGradients<'b>, NoGradient> {

@@ -184,7 +184,10 @@ impl<'t> Reader<'_, 't> {
                 self.cursor.key("stream")?;
                 let stream = self.cursor.integer("the number of a stream")?;
                 self.cursor.expect_word("at")?;
+                // In brackets: behind a sum, the `%` of the next step would be read as a remainder.
+                self.cursor.expect("[")?;
                 let index = Dim::read(self.cursor)?;
+                self.cursor.expect("]")?;
                 Op::Random { stream, seed, index, reads: self.reads()?.into() }
             }
             "map" => {

@@ -106,7 +106,7 @@ fn operation(kernel: &Kernel, op: &Op) -> String {
             format!("load x{input}{}{}{}", dims_text(index), reading(reads), guards_text(guard, &fill))
         }
         Op::Random { stream, seed, index, reads } => {
-            format!("random {seed:?} stream={stream} at {index}{}", reading(reads))
+            format!("random {seed:?} stream={stream} at [{index}]{}", reading(reads))
         }
         Op::Map { expr, args } => format!("map{} {}", steps_text(args), expr::text(expr)),
         Op::Reduce { monoid, over, arg } => format!("reduce.{} {arg:?} over {over}", monoid.name()),

@@ -20,7 +20,7 @@ kernel {
   %8 = prefix.sum %5 along i2
   %9 = dot(%7, %4) over [i1, i3] acc=f64
   %10 = reduce.argmax_last %4 over [i2]
-  %11 = random %0 stream=7 at 768*i0 + @0 reading (%0)
+  %11 = random %0 stream=7 at [768*i0 + @0] reading (%0)
   %12 = map(%6, %9, %8) a + b + c
   store y0[i0, i2] = %12
   store y1[i0] = %11

@@ -180,6 +180,11 @@ fn check_stream(kernel: &Kernel, chain: &Chain, corrections: &[Correction]) -> R
         check_correction(kernel, correction).at(|| format!("the correction of {:?}", correction.fold))?;
     }
     for k in (0..kernel.steps.len()).filter(|k| is_streamed(*k)) {
+        let beyond = |c: &&Correction| !kernel.step(c.on).axes.is_within(kernel.steps[k].axes);
+        if let Some(correction) = corrections.iter().filter(|c| c.fold.index() == k).find(beyond) {
+            let why = format!("it is corrected for {:?}, which varies over more", correction.on);
+            return Err(Error::invalid(why).at(kernel.describe(k)));
+        }
         let needed = nearest(kernel, k, &is_streamed);
         let given = corrections.iter().filter(|c| c.fold.index() == k).map(|c| c.on.index());
         let mut given: Vec<usize> = given.collect();

@@ -9,7 +9,7 @@
 mod expr;
 mod index;
 pub mod named;
-
+pub mod normal;
 pub mod prim;
 mod scalar;
 

@@ -20,6 +20,7 @@ mod share_common;
 mod simplify_algebra;
 
 pub(crate) use formula::MOST_FLOPS as MOST_FORMULA_FLOPS;
+pub(crate) use simplify_algebra::RuleStep;
 pub use simplify_algebra::{RULES, Rule, Tier};
 
 use crate::error::{Context as _, Result};

@@ -9,6 +9,7 @@ mod rules;
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 
+pub(crate) use rules::Step as RuleStep;
 pub use rules::{RULES, Rule, Tier};
 
 use super::{Context, Numerics, Pass};

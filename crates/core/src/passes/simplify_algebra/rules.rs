@@ -30,11 +30,11 @@ impl Tier {
 #[derive(Clone, Copy, Debug)]
 pub struct Step<'a, 's> {
     /// where new terms are made
-    pub(super) scope: &'s Scope,
+    pub(crate) scope: &'s Scope,
     /// the step, already a term
-    pub(super) term: Term<'s>,
+    pub(crate) term: Term<'s>,
     /// the ranges of the coordinates
-    pub(super) ranges: Ranges<'a>,
+    pub(crate) ranges: Ranges<'a>,
 }
 
 /// One row of the table.
@@ -47,7 +47,7 @@ pub struct Rule {
     /// what it says
     pub doc: &'static str,
     /// the plainer term, if the rule applies
-    pub(super) apply: for<'a, 's> fn(&Step<'a, 's>) -> Option<Term<'s>>,
+    pub(crate) apply: for<'a, 's> fn(&Step<'a, 's>) -> Option<Term<'s>>,
 }
 
 macro_rules! rules {
@@ -309,7 +309,7 @@ fn div_power_of_two<'s>(s: &Step<'_, 's>) -> Option<Term<'s>> {
 
 fn compare_ranges<'s>(s: &Step<'_, 's>) -> Option<Term<'s>> {
     let ExprNode::Apply(op @ (Lt | Le | Eq), _) = s.term.node() else { return None };
-    let [a, b] = s.call(op)?;
+    let [a, b] = s.call(op).filter(|[a, _]| a.dtype().is_int())?;
     let (a, b) = (a.as_index(&s.ranges)?, b.as_index(&s.ranges)?);
     let surely_at_least = |x: crate::tensor::Dim, n: i64| {
         s.ranges.bounds(&x.simplify(&s.ranges)).is_some_and(|r| (r.low - n).is_nonnegative())

@@ -1,0 +1,416 @@
+//! Functions of real numbers, and the powers that have another form.
+
+use std::rc::Rc;
+
+use smallvec::SmallVec;
+
+use super::Normalizer;
+use super::number::{intended, is_normal};
+use super::product::{Factor, Product};
+use super::sum::Real;
+use crate::ops::{ExprNode, Scalar, Term};
+use crate::tensor::{Class, DType};
+
+use Scalar::{
+    Abs, Add, Asin, Asinh, Atan, Atanh, Cos, Cosh, Div, Erf, Exp, Exp2, Expm1, Le, Log, Log1p, Lt, Max, Min, Mul, Neg,
+    Pow, Select, Sigmoid, Sign, Sin, Sinh, Sqrt, Sub, Tan, Tanh,
+};
+
+/// Powers by integers and halves up to this are products and roots.
+const MOST_POWER: f64 = 8.0;
+
+impl<'s> Normalizer<'s> {
+    /// A function of real numbers, other than `select`.
+    pub(super) fn function(&mut self, op: Scalar, dtype: DType, operands: &[Rc<Real<'s>>]) -> Real<'s> {
+        let numbers: SmallVec<[f64; 3]> = operands.iter().filter_map(|x| x.as_constant()).collect();
+        if let (true, Some(value)) = (numbers.len() == operands.len(), op.def().float) {
+            return Product::constant(self.scope, dtype, intended(value(&numbers), dtype)).into();
+        }
+        let (x, last) = (&operands[0], &operands[operands.len() - 1]);
+        match op {
+            Add => self.add(dtype, &[(1.0, x), (1.0, last)]),
+            Sub => self.add(dtype, &[(1.0, x), (-1.0, last)]),
+            Neg => self.multiple_of(x, -1.0),
+            Mul if x.as_constant().is_some() => self.multiple_of(last, numbers[0]),
+            Mul if last.as_constant().is_some() => self.multiple_of(x, numbers[0]),
+            Div if last.as_constant().is_some_and(|c| is_normal(1.0 / c, dtype)) => {
+                self.multiple_of(x, intended(1.0 / numbers[0], dtype))
+            }
+            _ => {
+                let products: SmallVec<[Rc<Product<'s>>; 2]> = operands.iter().map(|x| self.product(x)).collect();
+                self.function_of_products(op, &products).into()
+            }
+        }
+    }
+
+    fn function_of_products(&mut self, op: Scalar, operands: &[Rc<Product<'s>>]) -> Product<'s> {
+        let (x, last) = (&operands[0], &operands[operands.len() - 1]);
+        match op {
+            Mul => self.times(x, last),
+            Div => {
+                let inverse = self.power(last, -1);
+                self.times(x, &inverse)
+            }
+            Pow => self.general_power(x, last),
+            Sqrt => self.root(x),
+            Log => self.logarithm(x),
+            Log1p => self.logarithm_from_one(x),
+            Abs => self.magnitude(x),
+            Max | Min => self.extremum(op, operands),
+            Sign | Erf | Tanh | Sin | Tan | Asin | Atan | Sinh | Asinh | Atanh if x.coefficient <= 0.0 => {
+                // 0 · x is 0, or NaN as x is infinite or NaN.
+                let is_zero = x.coefficient == 0.0;
+                if is_zero { (**x).clone() } else { self.function_of_products(op, &[Rc::new(x.negated())]).negated() }
+            }
+            Cos | Cosh if x.coefficient < 0.0 => self.atom(op, &[&x.negated()]),
+            Sign if x.has_scale() => self.atom(op, &[&x.monomial()]),
+            _ => {
+                let operands: SmallVec<[&Product<'s>; 2]> = operands.iter().map(|p| &**p).collect();
+                self.atom(op, &operands)
+            }
+        }
+    }
+
+    /// A function as it is.
+    fn atom(&mut self, op: Scalar, operands: &[&Product<'s>]) -> Product<'s> {
+        let operands: SmallVec<[Term<'s>; 2]> = operands.iter().map(|p| self.write(p)).collect();
+        Product::atom(Term::call(op, &operands))
+    }
+
+    fn general_power(&mut self, x: &Product<'s>, exponent: &Product<'s>) -> Product<'s> {
+        match exponent.as_constant().filter(|e| e.abs() <= MOST_POWER && (2.0 * e).fract() == 0.0) {
+            Some(e) if e.fract() == 0.0 => self.power(x, e as i32),
+            Some(e) => {
+                let root = self.root(x);
+                self.power(&root, (2.0 * e) as i32)
+            }
+            None => self.atom(Pow, &[x, exponent]),
+        }
+    }
+
+    /// The square root: even powers leave it as magnitudes, a positive constant leaves it unless it scales a sum.
+    fn root(&mut self, x: &Product<'s>) -> Product<'s> {
+        if x.coefficient <= 0.0 {
+            return self.atom(Sqrt, &[x]);
+        }
+        let (mut inside, mut outside) = (x.clone(), Product::constant(self.scope, x.dtype, 1.0));
+        for factor in &mut inside.factors {
+            let pairs = factor.exponent / 2;
+            if pairs != 0 {
+                let base = self.product_of(factor.base);
+                let size = self.magnitude(&base);
+                let size = self.power(&size, pairs);
+                outside = self.times(&outside, &size);
+                factor.exponent %= 2;
+            }
+        }
+        inside.factors.retain(|f| f.exponent != 0);
+        let below = !inside.factors.is_empty() && inside.factors.iter().all(|f| f.exponent < 0);
+        if below && is_normal(1.0 / inside.coefficient, x.dtype) {
+            inside.coefficient = 1.0 / inside.coefficient;
+            inside.factors.iter_mut().for_each(|f| f.exponent = -f.exponent);
+        }
+        let scales_sum = inside.as_base().is_some_and(|base| self.sums.contains_key(&base.place()));
+        if !scales_sum {
+            let scale = inside.coefficient.sqrt();
+            outside = self.scaled(&outside, if below { 1.0 / scale } else { scale });
+            inside.coefficient = 1.0;
+        }
+        if inside.factors.is_empty() {
+            return outside;
+        }
+        let root = self.atom(Sqrt, &[&inside]);
+        let root = if below { self.power(&root, -1) } else { root };
+        self.times(&root, &outside)
+    }
+
+    fn logarithm(&mut self, x: &Product<'s>) -> Product<'s> {
+        let sum = x.as_base().and_then(|base| self.sums.get(&base.place()).cloned());
+        let Some(sum) = sum.filter(|s| (s.constant * x.coefficient - 1.0).abs() <= x.dtype.epsilon()) else {
+            return self.atom(Log, &[x]);
+        };
+        let parts: Vec<_> = sum.terms.iter().map(|(t, c)| (c * x.coefficient, self.product_of(*t))).collect();
+        let rest = self.add_products(x.dtype, &parts);
+        self.logarithm_from_one(&rest)
+    }
+
+    /// `log1p(x)`; of an exponential in the form that does not overflow.
+    fn logarithm_from_one(&mut self, x: &Product<'s>) -> Product<'s> {
+        let exponential = x.as_base().filter(|_| x.coefficient == 1.0).and_then(|base| argument(base, Exp));
+        let Some(argument) = exponential.map(|t| self.product_of(t)) else { return self.atom(Log1p, &[x]) };
+        if self.is_nonnegative_product(&argument.negated()) {
+            return self.atom(Log1p, &[x]);
+        }
+        let zero = Rc::new(Product::constant(self.scope, x.dtype, 0.0));
+        let above = self.extremum(Max, &[argument.clone(), zero]);
+        let size = self.magnitude(&argument);
+        let decay = self.atom(Exp, &[&size.negated()]);
+        let rest = self.atom(Log1p, &[&decay]);
+        self.add_products(x.dtype, &[(1.0, Rc::new(above)), (1.0, Rc::new(rest))])
+    }
+
+    fn magnitude(&mut self, x: &Product<'s>) -> Product<'s> {
+        if self.is_nonnegative_product(x) {
+            return x.clone();
+        }
+        let positive = Product { coefficient: x.coefficient.abs(), ..x.clone() };
+        if self.is_nonnegative_product(&positive) {
+            return positive;
+        }
+        let size = self.atom(Abs, &[&x.monomial()]);
+        self.scaled(&size, x.coefficient.abs())
+    }
+
+    /// The largest or smallest of several: a set, constants joined, a common scale outside, `min(max(x, low), high)` for a clip.
+    fn extremum(&mut self, op: Scalar, operands: &[Rc<Product<'s>>]) -> Product<'s> {
+        let dtype = operands[0].dtype;
+        let pick = op.def().float.expect("a function of floats");
+        let flipped = if op == Max { Min } else { Max };
+        let (mut terms, mut bound): (Vec<Term<'s>>, Option<f64>) = (Vec::new(), None);
+        let mut todo: Vec<Rc<Product<'s>>> = operands.to_vec();
+        while let Some(product) = todo.pop() {
+            let inner = if product.coefficient < 0.0 { flipped } else { op };
+            if let Some(x) = product.as_constant().or_else(|| infinity(&product)) {
+                bound = Some(bound.map_or(x, |bound| pick(&[bound, x])));
+            } else if let Some(base) = product.as_base().filter(|b| product.coefficient != 0.0 && calls(*b, inner)) {
+                // Scaled operands of a scaled extremum: they may share a scale with the others.
+                for operand in base.operands() {
+                    todo.push(Rc::new(self.scaled(&self.product_of(operand), product.coefficient)));
+                }
+            } else {
+                terms.push(self.write(&product));
+            }
+        }
+        let order = &mut self.order;
+        terms.sort_by(|a, b| order.compare(*a, *b));
+        terms.dedup();
+        self.drop_below_magnitude(op, &mut terms);
+        if let Some(k) = terms.iter().position(|t| self.has_opposite(*t, &terms)) {
+            let product = self.product_of(terms[k]);
+            let size = self.magnitude(&product);
+            let opposite = self.write(&product.negated());
+            let mut parts = vec![Rc::new(if op == Max { size } else { size.negated() })];
+            parts.extend(terms.iter().filter(|t| **t != terms[k] && **t != opposite).map(|t| self.product_of(*t)));
+            parts.extend(bound.map(|b| Rc::new(Product::constant(self.scope, dtype, b))));
+            return self.extremum(op, &parts);
+        }
+        let bound = bound.filter(|b| *b != if op == Max { f64::NEG_INFINITY } else { f64::INFINITY });
+        let scale = self.common_scale(op, &terms, bound, dtype);
+        if scale != 1.0 {
+            let mut parts: SmallVec<[Rc<Product<'s>>; 2]> = SmallVec::new();
+            for term in terms {
+                let product = self.product_of(term);
+                let coefficient = product.coefficient / scale + 0.0; // −0 becomes 0
+                parts.push(Rc::new(Product { coefficient, ..(*product).clone() }));
+            }
+            parts.extend(bound.map(|b| Rc::new(Product::constant(self.scope, dtype, intended(b / scale, dtype)))));
+            let rest = self.extremum(if scale < 0.0 { flipped } else { op }, &parts);
+            return self.scaled(&rest, scale);
+        }
+        if let ([term], Some(low), Max) = (terms.as_slice(), bound, op)
+            && let Some((x, high)) = self.bounded_above(*term).filter(|(_, high)| low <= *high)
+        {
+            let low = Rc::new(Product::constant(self.scope, dtype, low));
+            let high = Rc::new(Product::constant(self.scope, dtype, high));
+            let x = self.product_of(x);
+            let raised = self.extremum(Max, &[x, low]);
+            return self.extremum(Min, &[Rc::new(raised), high]);
+        }
+        if let Some(bound) = bound {
+            let bound = Product::constant(self.scope, dtype, bound);
+            terms.push(self.write(&bound));
+        }
+        let chain = terms.into_iter().reduce(|a, b| Term::call(op, &[a, b])).expect("of at least one operand");
+        (*self.product_of(chain)).clone()
+    }
+
+    /// `max(|x|, x)` is `|x|`, and so is `max(|x|, −x)`.
+    fn drop_below_magnitude(&mut self, op: Scalar, terms: &mut Vec<Term<'s>>) {
+        for term in terms.clone() {
+            let product = self.product_of(term);
+            let outermost = if op == Max { product.coefficient > 0.0 } else { product.coefficient < 0.0 };
+            if let Some(inside) = product.as_base().filter(|_| outermost).and_then(|base| argument(base, Abs)) {
+                let inside = self.product_of(inside);
+                for scale in [product.coefficient, -product.coefficient] {
+                    let inside = self.scaled(&inside, scale);
+                    let inside = self.write(&inside);
+                    terms.retain(|t| *t != inside);
+                }
+            }
+        }
+    }
+
+    /// Whether a term is negative by its coefficient and its opposite is there too.
+    fn has_opposite(&mut self, term: Term<'s>, terms: &[Term<'s>]) -> bool {
+        let product = self.product_of(term);
+        product.coefficient < 0.0 && terms.contains(&self.write(&product.negated()))
+    }
+
+    /// What terms and bound are divided by: the size of their coefficients, if they share one, with the sign that the first of
+    /// them, coefficients aside, has.
+    fn common_scale(&mut self, op: Scalar, terms: &[Term<'s>], bound: Option<f64>, dtype: DType) -> f64 {
+        let mut first: Option<(Term<'s>, f64)> = None;
+        let mut size: Option<f64> = None;
+        for term in terms {
+            let product = self.product_of(*term);
+            let monomial = self.write(&product.monomial());
+            let is_first = first.is_none_or(|(least, _)| self.order.compare(monomial, least).is_lt());
+            if is_first && product.coefficient != 0.0 {
+                first = Some((monomial, product.coefficient));
+            }
+            let coefficient = product.coefficient.abs();
+            let shared = coefficient != 0.0 && size.is_none_or(|size| size == coefficient);
+            size = Some(if shared { coefficient } else { 1.0 });
+        }
+        // Zeros have no sign: of them only the largest is taken.
+        let sign = if first.map_or(op == Min && !terms.is_empty(), |(_, c)| c < 0.0) { -1.0 } else { 1.0 };
+        let size = size.unwrap_or(1.0);
+        let divides = bound.is_none_or(|b| b == 0.0 || b.is_infinite() || is_normal(b / size, dtype));
+        if divides { size * sign } else { sign }
+    }
+
+    /// The operand and the bound of `min(x, bound)`.
+    fn bounded_above(&self, term: Term<'s>) -> Option<(Term<'s>, f64)> {
+        let ExprNode::Apply(Min, _) = term.node() else { return None };
+        let operands = term.operands();
+        Some((operands[0], operands[1].as_const()?.to_f64()))
+    }
+
+    /// `select` of real numbers.
+    pub(super) fn select(&mut self, condition: Term<'s>, yes: Term<'s>, no: Term<'s>) -> Product<'s> {
+        // With a constant bound the comparison is false for NaN, which then is the result, as max and min have it.
+        if let ExprNode::Apply(Lt | Le, _) = condition.node()
+            && let [a, b] = *condition.operands()
+            && a.dtype() == yes.dtype()
+        {
+            let (a_is_bound, b_is_bound) = (is_bound(a), is_bound(b));
+            if b_is_bound && yes == b && no == a {
+                return self.extremum(Max, &[self.product_of(a), self.product_of(b)]);
+            }
+            if a_is_bound && yes == a && no == b {
+                return self.extremum(Min, &[self.product_of(b), self.product_of(a)]);
+            }
+        }
+        let operands = [condition, yes, no];
+        let node = ExprNode::Apply(Select, operands.iter().map(|t| t.place()).collect());
+        let term = self.exact(&node, yes.dtype(), &operands);
+        (*self.product_of(term)).clone()
+    }
+
+    /// The form of one of the factors of a product, if there is a plainer one. May change the other factors.
+    pub(super) fn another_form(&mut self, factors: &mut [Factor<'s>], k: usize) -> Option<Product<'s>> {
+        let Factor { base, exponent } = factors[k];
+        let ExprNode::Apply(op, _) = base.node() else { return None };
+        match op {
+            Exp if exponent < 0 => {
+                let inverse = self.exponential_of_negated(base);
+                Some(self.power(&inverse, -exponent))
+            }
+            Exp => self.logistic_quotient(factors, k),
+            Sqrt if exponent.abs() > 1 => {
+                let inside = argument(base, Sqrt).filter(|x| self.is_nonnegative(*x))?;
+                let whole = self.power(&self.product_of(inside), exponent / 2);
+                let rest = self.power(&Product::atom(base), exponent % 2);
+                Some(self.times(&whole, &rest))
+            }
+            Abs if exponent.abs() > 1 => {
+                let inside = argument(base, Abs)?;
+                let pairs = self.power(&self.product_of(inside), exponent / 2 * 2);
+                let rest = self.power(&Product::atom(base), exponent % 2);
+                Some(self.times(&pairs, &rest))
+            }
+            _ if exponent < 0 => {
+                let logistic = self.one_plus_exponential(base)?;
+                let argument = self.product_of(logistic).negated();
+                let sigmoid = self.atom(Sigmoid, &[&argument]);
+                Some(self.power(&sigmoid, -exponent))
+            }
+            _ => None,
+        }
+    }
+
+    fn exponential_of_negated(&mut self, base: Term<'s>) -> Product<'s> {
+        let argument = self.product_of(argument(base, Exp).expect("an exponential")).negated();
+        self.atom(Exp, &[&argument])
+    }
+
+    /// `exp(x) · sigmoid(−x)` is `sigmoid(x)`.
+    fn logistic_quotient(&mut self, factors: &mut [Factor<'s>], k: usize) -> Option<Product<'s>> {
+        let is_sigmoid = |f: &Factor<'s>| f.exponent > 0 && argument(f.base, Sigmoid).is_some();
+        if !factors.iter().any(is_sigmoid) {
+            return None;
+        }
+        let x = self.product_of(argument(factors[k].base, Exp)?);
+        let mirrored = self.atom(Sigmoid, &[&x.negated()]).as_base()?;
+        let partner = factors.iter().position(|f| f.exponent > 0 && f.base == mirrored)?;
+        let shared = factors[k].exponent.min(factors[partner].exponent);
+        let sigmoid = self.atom(Sigmoid, &[&x]);
+        let sigmoid = self.power(&sigmoid, shared);
+        let left = [Factor { exponent: factors[k].exponent - shared, ..factors[k] }];
+        factors[partner] = Factor { exponent: factors[partner].exponent - shared, ..factors[partner] };
+        let mut product = sigmoid;
+        product.factors.extend(left.into_iter().filter(|f| f.exponent != 0));
+        Some(product)
+    }
+
+    /// The `x` of `1 + exp(x)`.
+    fn one_plus_exponential(&self, base: Term<'s>) -> Option<Term<'s>> {
+        let sum = self.sums.get(&base.place())?;
+        let [(term, 1.0)] = sum.terms[..] else { return None };
+        argument(term, Exp).filter(|_| sum.constant == 1.0)
+    }
+
+    fn is_nonnegative_product(&mut self, product: &Product<'s>) -> bool {
+        product.coefficient >= 0.0 && product.factors.iter().all(|f| f.exponent % 2 == 0 || self.is_nonnegative(f.base))
+    }
+
+    /// Whether a normal term is surely not negative.
+    fn is_nonnegative(&mut self, term: Term<'s>) -> bool {
+        if let Some(known) = self.nonnegative.get(&term.place()) {
+            return *known;
+        }
+        let product = self.product_of(term);
+        let holds = if let Some(sum) = self.sums.get(&term.place()).cloned() {
+            sum.constant >= 0.0 && sum.terms.iter().all(|(t, c)| *c >= 0.0 && self.is_nonnegative(*t))
+        } else if product.as_base() != Some(term) {
+            self.is_nonnegative_product(&product)
+        } else {
+            match term.node() {
+                ExprNode::Apply(Exp | Exp2 | Sigmoid | Sqrt | Abs | Cosh, _) => true,
+                ExprNode::Apply(Max, _) => term.operands().iter().any(|o| self.is_nonnegative(*o)),
+                ExprNode::Apply(Min, _) => term.operands().iter().all(|o| self.is_nonnegative(*o)),
+                ExprNode::Apply(Select, _) => term.operands()[1..].iter().all(|o| self.is_nonnegative(*o)),
+                ExprNode::Apply(Log1p | Expm1, _) => self.is_nonnegative(term.operands()[0]),
+                ExprNode::Cast(_) => {
+                    let from = term.operands()[0];
+                    matches!(from.dtype().class(), Class::Bool | Class::Unsigned)
+                        || matches!(from.node(), ExprNode::Size(_) | ExprNode::Coord(_))
+                }
+                ExprNode::Const(number) => number.to_f64() >= 0.0,
+                _ => false,
+            }
+        };
+        self.nonnegative.insert(term.place(), holds);
+        holds
+    }
+}
+
+/// The operand of a function of one operand.
+fn argument(term: Term<'_>, op: Scalar) -> Option<Term<'_>> {
+    calls(term, op).then(|| term.operands()[0])
+}
+
+fn calls(term: Term<'_>, op: Scalar) -> bool {
+    matches!(term.node(), ExprNode::Apply(found, _) if found == op)
+}
+
+/// The infinity that a product is.
+fn infinity(product: &Product<'_>) -> Option<f64> {
+    let x = product.as_base()?.as_const()?.to_f64() * product.coefficient;
+    x.is_infinite().then_some(x)
+}
+
+/// Whether a term is a constant that is a number.
+fn is_bound(term: Term<'_>) -> bool {
+    term.as_const().is_some_and(|n| !n.to_f64().is_nan())
+}

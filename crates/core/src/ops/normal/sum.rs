@@ -1,0 +1,407 @@
+//! Sums of products: collected, made primitive, written.
+
+use std::borrow::Cow;
+use std::cell::OnceCell;
+use std::rc::Rc;
+
+use smallvec::SmallVec;
+
+use super::Normalizer;
+use super::number::{is_normal, is_same, is_short, read_back};
+use super::product::{Factor, Product};
+use crate::ops::{ExprNode, Number, Scalar, Term};
+use crate::tensor::DType;
+
+/// `Σ coefficient · monomial + constant`: at least two terms, or one and a constant.
+#[derive(Clone, Debug)]
+pub(super) struct Sum<'s> {
+    /// products without coefficient, as terms, in order; a coefficient is a normal number of the type, or 0
+    pub(super) terms: Vec<(Term<'s>, f64)>,
+    pub(super) constant: f64,
+    /// the base and the degree, if every term is a power of one base
+    polynomial: Option<(Term<'s>, i32)>,
+}
+
+/// A real number: a product, or a sum that may still grow.
+#[derive(Debug)]
+pub(super) struct Real<'s> {
+    pub(super) dtype: DType,
+    /// the addends; common factors are taken out where the sum is read as a product, not before: of `x·y + x·z + w` they
+    /// would be taken out of a part
+    sum: Option<Sum<'s>>,
+    product: OnceCell<Rc<Product<'s>>>,
+}
+
+impl<'s> From<Product<'s>> for Real<'s> {
+    fn from(product: Product<'s>) -> Real<'s> {
+        Real { dtype: product.dtype, sum: None, product: OnceCell::from(Rc::new(product)) }
+    }
+}
+
+impl Real<'_> {
+    /// The number, if it is one.
+    pub(super) fn as_constant(&self) -> Option<f64> {
+        self.product.get()?.as_constant()
+    }
+}
+
+/// A sum of more terms than this is a term of a larger one.
+const MOST_TERMS: usize = 64;
+
+/// Polynomials up to this degree are multiplied out.
+const MOST_DEGREE: i32 = 8;
+
+impl<'s> Normalizer<'s> {
+    /// `Σ coefficient · x`.
+    pub(super) fn add(&mut self, dtype: DType, parts: &[(f64, &Real<'s>)]) -> Real<'s> {
+        let (mut terms, mut constant): (Vec<(Term<'s>, f64)>, f64) = (Vec::with_capacity(parts.len() + 1), 0.0);
+        for (sign, part) in parts {
+            let spread = match &part.sum {
+                Some(sum) => Some((*sign, Cow::Borrowed(sum))),
+                None => {
+                    let product = self.product(part);
+                    let addends = self.addends(&product);
+                    addends.map(|sum| (sign * product.coefficient, Cow::Owned(sum)))
+                }
+            };
+            match spread {
+                Some((scale, sum)) if terms.len() + sum.terms.len() <= MOST_TERMS && can_scale(&sum, scale, dtype) => {
+                    terms.extend(sum.terms.iter().map(|(term, c)| (*term, c * scale)));
+                    constant += sum.constant * scale;
+                }
+                _ => {
+                    let product = self.product(part);
+                    match product.as_constant() {
+                        Some(x) => constant += sign * x,
+                        None => terms.push((self.write(&product.monomial()), sign * product.coefficient)),
+                    }
+                }
+            }
+        }
+        if !dtype.round(constant).is_finite() {
+            terms.push((self.scope.constant(dtype, Number::new(dtype, constant)), 1.0));
+            constant = 0.0;
+        }
+        let order = &mut self.order;
+        terms.sort_by(|a, b| order.compare(a.0, b.0));
+        terms.dedup_by(|b, a| {
+            let same = a.0 == b.0;
+            a.1 += if same { b.1 } else { 0.0 };
+            same
+        });
+        match terms.as_slice() {
+            [] => Product::constant(self.scope, dtype, constant).into(),
+            [(term, coefficient)] if constant == 0.0 => self.scaled(&self.product_of(*term), *coefficient).into(),
+            _ => Real { dtype, sum: Some(Sum { terms, constant, polynomial: None }), product: OnceCell::new() },
+        }
+    }
+
+    /// `Σ coefficient · product`.
+    pub(super) fn add_products(&mut self, dtype: DType, parts: &[(f64, Rc<Product<'s>>)]) -> Product<'s> {
+        let parts: Vec<_> = parts.iter().map(|(c, part)| (*c, Real::from((**part).clone()))).collect();
+        let parts: Vec<_> = parts.iter().map(|(c, part)| (*c, part)).collect();
+        let sum = self.add(dtype, &parts);
+        (*self.product(&sum)).clone()
+    }
+
+    /// `c · x`.
+    pub(super) fn multiple_of(&mut self, x: &Real<'s>, c: f64) -> Real<'s> {
+        let product = self.product(x);
+        let product = self.scaled(&product, c);
+        let sum = x.sum.as_ref().filter(|sum| c != 0.0 && can_scale(sum, c, x.dtype)).map(|sum| Sum {
+            terms: sum.terms.iter().map(|(term, coefficient)| (*term, coefficient * c)).collect(),
+            constant: sum.constant * c,
+            polynomial: None,
+        });
+        Real { dtype: x.dtype, sum, product: OnceCell::from(Rc::new(product)) }
+    }
+
+    /// The number as a product.
+    pub(super) fn product(&mut self, x: &Real<'s>) -> Rc<Product<'s>> {
+        if let Some(known) = x.product.get() {
+            return known.clone();
+        }
+        let sum = x.sum.as_ref().expect("a number is a product or a sum");
+        let product = Rc::new(self.primitive(x.dtype, sum.terms.clone(), sum.constant));
+        x.product.get_or_init(|| product).clone()
+    }
+
+    /// The sum that a product, its coefficient aside, is or can be multiplied out to.
+    fn addends(&mut self, product: &Product<'s>) -> Option<Sum<'s>> {
+        if let Some(base) = product.as_base() {
+            return self.sums.get(&base.place()).map(|sum| (**sum).clone());
+        }
+        let [a, b] = product.factors.as_slice() else { return None };
+        let polynomial =
+            |f: &Factor<'s>| self.sums.get(&f.base.place()).filter(|s| f.exponent == 1 && s.polynomial.is_some());
+        let (power, sum) = match (polynomial(a), polynomial(b)) {
+            (Some(sum), _) if sum.is_in(b.base) => (*b, sum.clone()),
+            (_, Some(sum)) if sum.is_in(a.base) => (*a, sum.clone()),
+            _ => return None,
+        };
+        let (_, degree) = sum.polynomial?;
+        if power.exponent < 0 || degree + power.exponent > MOST_DEGREE {
+            return None;
+        }
+        let factor = Product { dtype: product.dtype, coefficient: 1.0, factors: SmallVec::from_slice(&[power]) };
+        let mut terms = Vec::with_capacity(sum.terms.len() + 1);
+        for (term, coefficient) in &sum.terms {
+            let term = self.times(&factor, &self.product_of(*term));
+            terms.push((self.write(&term), *coefficient));
+        }
+        if sum.constant != 0.0 {
+            terms.push((self.write(&factor), sum.constant));
+        }
+        Some(Sum { terms, constant: 0.0, polynomial: None })
+    }
+
+    /// A sum of sorted terms as a product: common factors and a common coefficient outside.
+    fn primitive(&mut self, dtype: DType, mut terms: Vec<(Term<'s>, f64)>, constant: f64) -> Product<'s> {
+        if constant == 0.0
+            && let Some(common) = self.common_factors(dtype, &terms)
+        {
+            let inverse = Product { factors: inverted(&common.factors), ..common.clone() };
+            let parts: Vec<_> =
+                terms.iter().map(|(term, c)| (*c, Rc::new(without(&self.product_of(*term), &inverse)))).collect();
+            let rest = self.add_products(dtype, &parts);
+            return self.times(&rest, &common);
+        }
+        if constant == 0.0 && terms.iter().all(|(_, c)| *c == 0.0) {
+            terms.iter_mut().for_each(|(_, c)| *c = 1.0);
+            let sum = self.primitive(dtype, terms, constant);
+            return self.scaled(&sum, 0.0);
+        }
+        let content = content(&terms, constant, dtype);
+        for (_, coefficient) in &mut terms {
+            *coefficient = quotient(*coefficient, content, dtype);
+        }
+        let constant = quotient(constant, content, dtype);
+        if let Some(term) = minus_one(&terms, constant, dtype) {
+            return self.scaled(&Product::atom(term), content);
+        }
+        let polynomial = self.polynomial_of(&terms);
+        let sum = Rc::new(Sum { terms, constant, polynomial });
+        let base = self.write_sum(dtype, &sum, 1.0);
+        self.sums.entry(base.place()).or_insert(sum);
+        self.scaled(&Product::atom(base), content)
+    }
+
+    /// The factors that all terms have.
+    fn common_factors(&mut self, dtype: DType, terms: &[(Term<'s>, f64)]) -> Option<Product<'s>> {
+        let (first, rest) = terms.split_first()?;
+        let mut common = self.product_of(first.0).factors.clone();
+        for (term, _) in rest {
+            let other = self.product_of(*term);
+            common.retain(|f| {
+                let same = |o: &&Factor<'s>| o.base == f.base && o.exponent.signum() == f.exponent.signum();
+                let found = other.factors.iter().find(same);
+                let shared = found.map_or(0, |o| o.exponent.abs().min(f.exponent.abs()));
+                f.exponent = f.exponent.signum() * shared;
+                shared > 0
+            });
+            if common.is_empty() {
+                return None;
+            }
+        }
+        Some(Product { dtype, coefficient: 1.0, factors: common })
+    }
+
+    fn polynomial_of(&self, terms: &[(Term<'s>, f64)]) -> Option<(Term<'s>, i32)> {
+        let mut found: Option<(Term<'s>, i32)> = None;
+        for (term, _) in terms {
+            let product = self.product_of(*term);
+            let [Factor { base, exponent }] = *product.factors.as_slice() else { return None };
+            let known = found.get_or_insert((base, exponent));
+            if known.0 != base || exponent < 0 {
+                return None;
+            }
+            known.1 = known.1.max(exponent);
+        }
+        found
+    }
+
+    /// Whether a product is better written with its coefficient inside of the sum: that saves a multiplication, or costs
+    /// none and the constant of the sum was not written as it is.
+    pub(super) fn is_better_inside(&self, dtype: DType, coefficient: f64, base: Term<'s>) -> bool {
+        let sum = &self.sums[&base.place()];
+        if is_same(coefficient.abs(), 1.0, dtype) {
+            return true;
+        }
+        let multiplications =
+            |scale: f64| sum.terms.iter().filter(|(_, c)| !is_same((c * scale).abs(), 1.0, dtype)).count();
+        let (inside, outside) = (multiplications(coefficient), multiplications(1.0) + 1);
+        let computed = sum.constant != 0.0 && !is_short(dtype.round(sum.constant));
+        (inside < outside || inside == outside && computed) && can_be_read_back(sum, coefficient, dtype)
+    }
+
+    /// A primitive sum times a constant.
+    pub(super) fn write_scaled_sum(&mut self, base: Term<'s>, scale: f64) -> Term<'s> {
+        if scale == 1.0 {
+            return base;
+        }
+        let sum = self.sums[&base.place()].clone();
+        let term = self.write_sum(base.dtype(), &sum, scale);
+        let product = Product { coefficient: scale, ..Product::atom(base) };
+        self.products.entry(term.place()).or_insert_with(|| Rc::new(product));
+        term
+    }
+
+    fn write_sum(&mut self, dtype: DType, sum: &Sum<'s>, scale: f64) -> Term<'s> {
+        let constant = dtype.round(sum.constant * scale);
+        // In f64 the coefficients of a polynomial do not survive being multiplied out again.
+        if let Some((base, degree)) = sum.polynomial
+            && (2..=MOST_DEGREE).contains(&degree)
+            && sum.terms.len() > 1
+            && dtype != DType::F64
+        {
+            return self.write_polynomial(dtype, sum, scale, base);
+        }
+        let mut signed = Vec::with_capacity(sum.terms.len());
+        for (term, coefficient) in &sum.terms {
+            signed.push(self.with_sign(*term, dtype.round(coefficient * scale) + 0.0)); // −0 becomes 0
+        }
+        let mut rest = signed.iter().enumerate();
+        let first = rest.clone().position(|(_, (_, c))| *c >= 0.0);
+        let mut total = match first {
+            Some(k) => self.multiple(dtype, signed[k].0, signed[k].1),
+            None if constant > 0.0 => self.scope.constant(dtype, Number::new(dtype, constant)),
+            None => self.multiple(dtype, signed[0].0, signed[0].1),
+        };
+        let used = first.or((constant <= 0.0).then_some(0));
+        if constant != 0.0 && used.is_some() {
+            total = self.plus_constant(dtype, total, constant);
+        }
+        for (k, (term, coefficient)) in rest.by_ref() {
+            if Some(k) != used {
+                let size = self.multiple(dtype, *term, coefficient.abs());
+                total = if *coefficient < 0.0 { total - size } else { total + size };
+            }
+        }
+        total
+    }
+
+    /// A monomial with a negative coefficient is one with a positive coefficient if it has a sum to change the sign of.
+    fn with_sign(&mut self, monomial: Term<'s>, coefficient: f64) -> (Term<'s>, f64) {
+        if coefficient >= 0.0 {
+            return (monomial, coefficient);
+        }
+        let product = self.product_of(monomial);
+        let is_sum = |f: &Factor<'s>| f.exponent % 2 != 0 && self.sums.contains_key(&f.base.place());
+        if product.as_base().is_some() || !product.factors.iter().any(is_sum) {
+            return (monomial, coefficient);
+        }
+        (self.write(&product.negated()), -coefficient)
+    }
+
+    fn write_polynomial(&mut self, dtype: DType, sum: &Sum<'s>, scale: f64, base: Term<'s>) -> Term<'s> {
+        let mut powers: Vec<(i32, f64)> = Vec::with_capacity(sum.terms.len() + 1);
+        for (term, coefficient) in &sum.terms {
+            powers.push((self.product_of(*term).factors[0].exponent, dtype.round(coefficient * scale)));
+        }
+        powers.push((0, dtype.round(sum.constant * scale)));
+        powers.sort_unstable_by_key(|(exponent, _)| std::cmp::Reverse(*exponent));
+        let mut total: Option<Term<'s>> = None;
+        for pair in powers.windows(2) {
+            let [(high, leading), (low, next)] = *pair else { unreachable!("windows of two") };
+            let factors = SmallVec::from_slice(&[Factor { base, exponent: high - low }]);
+            let step = self.write(&Product { dtype, coefficient: 1.0, factors });
+            let product = match total {
+                Some(total) => self.commuted(Scalar::Mul, total, step),
+                None => self.multiple(dtype, step, leading),
+            };
+            total = Some(self.plus_constant(dtype, product, next));
+        }
+        total.expect("a polynomial has a term")
+    }
+
+    fn multiple(&self, dtype: DType, term: Term<'s>, coefficient: f64) -> Term<'s> {
+        match coefficient {
+            1.0 => term,
+            -1.0 => -term,
+            c => term * self.scope.constant(dtype, Number::new(dtype, c)),
+        }
+    }
+
+    fn plus_constant(&self, dtype: DType, term: Term<'s>, x: f64) -> Term<'s> {
+        let size = self.scope.constant(dtype, Number::new(dtype, x.abs()));
+        match x {
+            0.0 => term,
+            x if x < 0.0 => term - size,
+            _ => term + size,
+        }
+    }
+}
+
+impl<'s> Sum<'s> {
+    fn is_in(&self, base: Term<'s>) -> bool {
+        self.polynomial.is_some_and(|(b, _)| b == base)
+    }
+}
+
+fn can_scale(sum: &Sum<'_>, scale: f64, dtype: DType) -> bool {
+    let fits = |c: f64| c == 0.0 || is_normal(c * scale, dtype);
+    sum.terms.iter().all(|(_, c)| fits(*c)) && fits(sum.constant)
+}
+
+fn inverted<'s>(factors: &[Factor<'s>]) -> SmallVec<[Factor<'s>; 2]> {
+    factors.iter().map(|f| Factor { exponent: -f.exponent, ..*f }).collect()
+}
+
+/// A product without some of its factors, given by their inverses.
+fn without<'s>(product: &Product<'s>, inverse: &Product<'s>) -> Product<'s> {
+    let mut rest = product.clone();
+    for taken in &inverse.factors {
+        for factor in &mut rest.factors {
+            if factor.base == taken.base && factor.exponent.signum() != taken.exponent.signum() {
+                factor.exponent += taken.exponent;
+            }
+        }
+    }
+    rest.factors.retain(|f| f.exponent != 0);
+    rest
+}
+
+/// The coefficient that is taken out of a sum: the size that most terms share, of several the largest, with the sign of the
+/// first term. 1 where a quotient by it would leave the range of the type.
+fn content(terms: &[(Term<'_>, f64)], constant: f64, dtype: DType) -> f64 {
+    let mut sizes: SmallVec<[f64; 8]> = terms.iter().map(|(_, c)| c.abs()).filter(|c| *c != 0.0).collect();
+    let Some(first) = terms.iter().map(|(_, c)| *c).find(|c| *c != 0.0) else { return 1f64.copysign(constant) };
+    sizes.sort_by(|a, b| b.total_cmp(a));
+    let (mut best, mut most) = (sizes[0], 0);
+    for group in sizes.chunk_by(|a, b| is_same(*a, *b, dtype)) {
+        if group.len() > most {
+            (best, most) = (group[0], group.len());
+        }
+    }
+    let fits = |c: f64| c == 0.0 || is_normal(c / best, dtype);
+    let size = if sizes.iter().all(|c| fits(*c)) && fits(constant) { best } else { 1.0 };
+    if is_same(size, 1.0, dtype) { first.signum() } else { size.copysign(first) }
+}
+
+/// A coefficient of a primitive sum, as it will be read when it has been written.
+fn quotient(x: f64, content: f64, dtype: DType) -> f64 {
+    let x = x / content + 0.0; // −0 becomes 0
+    if is_same(x.abs(), 1.0, dtype) { x.signum() } else { read_back(x, dtype) }
+}
+
+/// Whether the coefficients of a sum, multiplied by a constant and rounded, give the sum and the constant back.
+fn can_be_read_back(sum: &Sum<'_>, scale: f64, dtype: DType) -> bool {
+    let terms: Vec<_> = sum.terms.iter().map(|(term, c)| (*term, read_back(c * scale, dtype))).collect();
+    let constant = read_back(sum.constant * scale, dtype);
+    let content = content(&terms, constant, dtype);
+    let back = |c: f64, original: f64| {
+        let read = quotient(c, content, dtype);
+        is_same(read, original, dtype) && is_same(read * content, original * scale, dtype)
+    };
+    is_same(content, scale, dtype)
+        && terms.iter().zip(&sum.terms).all(|((_, c), (_, original))| back(*c, *original))
+        && back(constant, sum.constant)
+        && can_scale(sum, scale, dtype)
+}
+
+/// `exp(x) − 1` as `expm1(x)`.
+fn minus_one<'s>(terms: &[(Term<'s>, f64)], constant: f64, dtype: DType) -> Option<Term<'s>> {
+    let [(term, 1.0)] = terms else { return None };
+    let exponential = matches!(term.node(), ExprNode::Apply(Scalar::Exp, _)) && is_same(constant, -1.0, dtype);
+    exponential.then(|| term.operands()[0].apply(Scalar::Expm1))
+}

@@ -13,8 +13,8 @@
 //!    - map: nothing is folded;
 //!    - row: folds are over the axes along;
 //!    - column: folds are over the axes across and along, and what reads a fold across varies over no axis across;
-//!    - contract: the dots sum over the same axes and share a factor; rows are axes that only this one has, columns axes
-//!      that only the others have. Other folds are over summed axes, or, where a worker owns whole rows, over columns;
+//!    - contract: the dots sum over the same axes and share a factor; rows are axes of it, columns axes that only the
+//!      others have. Other folds are over summed axes, or, where a worker owns whole rows, over columns;
 //!    - attention: the second dot sums over the streamed axes, which are columns of the first one, on which it depends.
 //!      Where a fold along the stream depends on another one, there is one correction for it. What depends on such a fold
 //!      and varies along the stream is not stored;

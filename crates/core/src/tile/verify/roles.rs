@@ -110,7 +110,7 @@ fn as_dot(kernel: &Kernel, id: StepId) -> Result<(AxisSet, [StepId; 2])> {
     }
 }
 
-/// The dots share a factor; the rows are axes of it alone, the columns of the other factors alone.
+/// The dots share a factor; the rows are axes of it, the columns those of the other factors that it lacks.
 fn check_factors(kernel: &Kernel, dots: &[StepId], rows: AxisSet, columns: AxisSet, sum: AxisSet) -> Result<()> {
     let first = *dots.first().ok_or_else(|| Error::invalid("no dots"))?;
     let (_, candidates) = as_dot(kernel, first)?;
@@ -127,8 +127,8 @@ fn check_factors(kernel: &Kernel, dots: &[StepId], rows: AxisSet, columns: AxisS
                 _ => return Err(Error::invalid(format!("{dot:?} does not share a factor with {first:?}"))),
             };
             let (own, foreign) = (kernel.step(shared).axes.without(sum), kernel.step(other).axes.without(sum));
-            if !rows.is_within(own.without(foreign)) {
-                return Err(Error::invalid(format!("the rows of {dot:?} are {}, not {rows}", own.without(foreign))));
+            if !rows.is_within(own) {
+                return Err(Error::invalid(format!("the rows of {dot:?} are {own}, not {rows}")));
             }
             others = others.union(foreign).without(own);
         }
@@ -147,7 +147,8 @@ fn check_chain(kernel: &Kernel, chain: &Chain) -> Result<()> {
     if stream.is_empty() {
         return Err(Error::invalid("nothing is streamed"));
     }
-    for (dot, sum, result) in [(first, inner, rows.union(*stream)), (second, stream, rows.union(*columns))] {
+    // Masks may bring in rows that the first dot lacks.
+    for (dot, sum, result) in [(first, inner, *stream), (second, stream, rows.union(*columns))] {
         let (over, _) = as_dot(kernel, *dot)?;
         let axes = kernel.step(*dot).axes;
         if over != *sum {

@@ -38,6 +38,13 @@ impl<'a> FuseContext<'a> {
         self.state.group(group).members.len()
     }
 
+    /// Whether a group reads no more bytes than it writes.
+    pub fn shrinks(&self, group: GroupId) -> bool {
+        let streams = &self.state.group(group).priced.work.streams;
+        let sum = |written: bool| streams.iter().filter(|s| s.written == written).map(|s| s.bytes).sum::<f64>();
+        sum(false) <= 1.05 * sum(true)
+    }
+
     /// The shapes that a group stores.
     pub fn stored(&self, group: GroupId) -> impl Iterator<Item = &Shape> {
         self.state.group(group).outputs.iter().map(|v| &self.state.graph.ty(*v).shape)

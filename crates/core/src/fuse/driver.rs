@@ -250,6 +250,7 @@ impl<'g> Driver<'g> {
             return Err(Reason::Illegal(Refusal::TooLarge));
         }
         let outputs = self.state.outputs(&members, groups, &[]);
+        let members = self.state.needed(members, &outputs);
         let priced = self.evaluator.evaluate(&members, &outputs).map_err(Reason::Illegal)?;
         if self.state.makes_cycle(groups) {
             return Err(Reason::Cycle);
@@ -271,6 +272,7 @@ impl<'g> Driver<'g> {
                 return Err(Reason::Illegal(Refusal::TooLarge));
             }
             let outputs = self.state.outputs(&members, &[*producer, *reader], &copied);
+            let members = self.state.needed(members, &outputs);
             let priced = self.evaluator.evaluate(&members, &outputs).map_err(Reason::Illegal)?;
             total = total + priced.cost();
             states.push(GroupState { members, outputs, priced });

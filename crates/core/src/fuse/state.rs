@@ -188,6 +188,32 @@ impl<'g> State<'g> {
         outputs
     }
 
+    /// The members that outputs are computed from: what groups computed for themselves may be of no use to their union.
+    pub fn needed(&self, members: Vec<usize>, outputs: &[Value]) -> Vec<usize> {
+        let mut wanted = vec![false; members.len()];
+        for output in outputs {
+            if let Ok(k) = members.binary_search(&output.node()) {
+                wanted[k] = true;
+            }
+        }
+        for k in (0..members.len()).rev().filter(|k| wanted[*k]).collect::<Vec<_>>() {
+            let mut todo = vec![k];
+            while let Some(k) = todo.pop() {
+                for read in &self.cells.reads[members[k]] {
+                    if let Ok(inner) = members.binary_search(&(*read as usize))
+                        && !std::mem::replace(&mut wanted[inner], true)
+                    {
+                        todo.push(inner);
+                    }
+                }
+            }
+        }
+        let mut keep = wanted.iter();
+        let mut members = members;
+        members.retain(|_| *keep.next().expect("a mark for each"));
+        members
+    }
+
     /// Puts new groups in the place of old ones. The first of them is home to every node it computes that had its home in an
     /// old one.
     pub fn replace(&mut self, old: &[GroupId], new: Vec<GroupState>) -> Groups {

@@ -107,7 +107,7 @@ impl Meter<'_> {
             }
             Roles::Contract { dots, shared, rows, .. } => {
                 let tile = self.limits.tile;
-                let across = self.wide(dots, *rows).iter().map(|(n, _)| (n / f64::from(tile.columns)).ceil()).sum();
+                let across = self.wide(dots, *rows).iter().map(|n| (n / f64::from(tile.columns)).ceil()).sum();
                 let down =
                     (self.extent(rows.without(self.others(dots, *shared))) / f64::from(tile.rows)).ceil().max(1.0);
                 self.prologues(&mut repeats, dots, &|place| if place == *shared { across } else { down });
@@ -140,9 +140,9 @@ impl Meter<'_> {
         dots.iter().map(other).fold(AxisSet::EMPTY, AxisSet::union)
     }
 
-    /// The columns of contractions that share a factor with these rows: for every set of columns, how many there are, and
-    /// how many of the contractions have them.
-    fn wide(&self, dots: &[usize], rows: AxisSet) -> Vec<(f64, f64)> {
+    /// The columns of contractions that share a factor with these rows. Where several have the same, they lie in turns in
+    /// one tile, as if there were as many columns more.
+    fn wide(&self, dots: &[usize], rows: AxisSet) -> Vec<f64> {
         let mut sets: Vec<(AxisSet, f64)> = Vec::new();
         for dot in dots {
             let columns = self.draft.leaves[*dot].axes.without(rows);
@@ -151,7 +151,7 @@ impl Meter<'_> {
                 None => sets.push((columns, 1.0)),
             }
         }
-        sets.into_iter().map(|(set, count)| (self.extent(set).max(1.0), count)).collect()
+        sets.into_iter().map(|(set, count)| self.extent(set).max(1.0) * count).collect()
     }
 
     fn dot_dtype(&self, dot: usize) -> DType {
@@ -371,11 +371,11 @@ impl Meter<'_> {
                 let wide = self.wide(dots, *rows);
                 let tile_columns = |n: f64| if *whole_rows { n } else { f64::from(tile.columns) };
                 let down = (self.extent(*rows) / f64::from(tile.rows)).ceil();
-                let tiles: f64 = wide.iter().map(|(n, _)| down * (n / tile_columns(*n)).ceil()).sum();
+                let tiles: f64 = wide.iter().map(|n| down * (n / tile_columns(*n)).ceil()).sum();
                 let threads: f64 = if gpu { 256.0 } else { 1.0 };
                 self.work.divide(tiles, threads);
                 let element = self.dot_dtype(dots[0]).bits() as f64 / 8.0;
-                let held = wide.iter().map(|(n, count)| f64::from(tile.rows) * tile_columns(*n) * count);
+                let held = wide.iter().map(|n| f64::from(tile.rows) * tile_columns(*n));
                 let held = held.fold(0.0, f64::max);
                 if gpu {
                     self.work.registers += held / threads;
@@ -383,10 +383,6 @@ impl Meter<'_> {
                     self.work.on_chip = 3.0 * stage;
                 } else if *whole_rows {
                     self.work.on_chip = held * 4.0;
-                } else {
-                    // What one tile has more than the registers that it is made for.
-                    let own = f64::from(tile.rows * tile.columns) * 4.0;
-                    self.work.registers += (held * 4.0 - own) / self.spec.limits.register_bytes as f64;
                 }
                 self.work.barriers = if *whole_rows { 2.0 * folds } else { 0.0 };
             }

@@ -74,7 +74,8 @@ fn with_consumers(
         let groups = [producer, *consumer].into_iter().collect();
         proposals.push(Proposal { rule, groups, form: Form::Join });
     }
-    let several = (2..=MOST_COPIES).contains(&consumers.len());
+    // A copy must not read more than what it saves from being stored: sums of sums would be read over and over.
+    let several = (2..=MOST_COPIES).contains(&consumers.len()) && context.shrinks(producer);
     if several && consumers.iter().all(|c| fits(*c)) {
         let groups = std::iter::once(producer).chain(consumers.iter().copied()).collect();
         proposals.push(Proposal { rule, groups, form: Form::Copy });

@@ -57,6 +57,14 @@ fn main() -> Result<()> {
                 );
             }
         }
+        if has("--text") {
+            let mut seen = std::collections::HashSet::new();
+            for kernel in &plan.kernels {
+                if seen.insert(kernel.kernel.to_string()) {
+                    println!("{}", kernel.kernel);
+                }
+            }
+        }
         if has("--decisions") {
             for d in refused {
                 println!(

@@ -178,7 +178,15 @@ fn finished(graph: &Graph, group: &GroupState, options: &PlanOptions, outside: &
     let refused = |refusal| Error::bug(format!("a planned group has no kernel: {refusal}")).at(place());
     let draft = lower::lower(&Group { graph, members: &group.members, outputs: &group.outputs }).map_err(refused)?;
     let limits = &group.priced.limits;
-    let roles = lower::classify(&draft, limits, &options.hints).map_err(refused)?;
+    let settled = lower::settle(&draft, options.numerics);
+    // Algebra can make a fold vanish, and with it what held a schedule together; the draft as it was has one.
+    let (draft, roles) = match lower::classify(&settled, limits, &options.hints) {
+        Ok(roles) => (settled, roles),
+        Err(_) => {
+            let roles = lower::classify(&draft, limits, &options.hints).map_err(refused)?;
+            (draft, roles)
+        }
+    };
     let rounding = if options.numerics == Numerics::Strict { Rounding::Every } else { Rounding::Ends };
     let kernel = lower::finish(&draft, &roles, limits, rounding);
     let position = |value: &Value| {

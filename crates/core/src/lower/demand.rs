@@ -149,16 +149,7 @@ impl<'g, 's> Demand<'g, 's> {
 
     /// Learns the axes of terms that were made since it last looked.
     fn note_terms(&mut self) -> Wanted<()> {
-        let (axes, leaves) = (&mut self.term_axes, &self.leaves);
-        self.scope.with_nodes(|nodes| {
-            for (node, _) in &nodes[axes.len()..] {
-                axes.push(match node {
-                    ExprNode::Arg(k) => leaves[*k as usize].axes,
-                    ExprNode::Coord(axis) => AxisSet::of(usize::from(*axis)),
-                    other => other.operands().iter().fold(AxisSet::EMPTY, |set, o| set.union(axes[*o as usize])),
-                });
-            }
-        });
+        super::draft::note_axes(self.scope, &self.leaves, &mut self.term_axes);
         if self.term_axes.len() > MOST_TERMS { Err(Refusal::TooLarge) } else { Ok(()) }
     }
 

@@ -37,6 +37,11 @@ pub enum LeafOp {
         /// the element index
         index: Dim,
     },
+    /// a term with a value of its own, because it is folded and read again
+    Let {
+        /// what it is
+        arg: Place,
+    },
     /// a fold over axes
     Reduce {
         /// how to fold
@@ -76,7 +81,9 @@ impl LeafOp {
         match self {
             LeafOp::Load { reads, .. } => reads.iter().copied().collect(),
             LeafOp::Random { seed, .. } => SmallVec::from_slice(&[*seed]),
-            LeafOp::Reduce { arg, .. } | LeafOp::Prefix { arg, .. } => SmallVec::from_slice(&[*arg]),
+            LeafOp::Let { arg } | LeafOp::Reduce { arg, .. } | LeafOp::Prefix { arg, .. } => {
+                SmallVec::from_slice(&[*arg])
+            }
             LeafOp::Dot { a, b, .. } => SmallVec::from_slice(&[*a, *b]),
         }
     }
@@ -85,7 +92,7 @@ impl LeafOp {
     pub fn folded(&self) -> AxisSet {
         match self {
             LeafOp::Reduce { over, .. } | LeafOp::Dot { over, .. } => *over,
-            LeafOp::Load { .. } | LeafOp::Random { .. } | LeafOp::Prefix { .. } => AxisSet::EMPTY,
+            _ => AxisSet::EMPTY,
         }
     }
 
@@ -142,6 +149,19 @@ pub struct Draft {
     pub sinks: Vec<Sink>,
     /// for every term, the axes over which it varies
     pub term_axes: Vec<AxisSet>,
+}
+
+/// Learns the axes of terms that were made since somebody last looked.
+pub(super) fn note_axes(scope: &Scope, leaves: &[Leaf], axes: &mut Vec<AxisSet>) {
+    scope.with_nodes(|nodes| {
+        for (node, _) in &nodes[axes.len()..] {
+            axes.push(match node {
+                ExprNode::Arg(k) => leaves[*k as usize].axes,
+                ExprNode::Coord(axis) => AxisSet::of(usize::from(*axis)),
+                other => other.operands().iter().fold(AxisSet::EMPTY, |set, o| set.union(axes[*o as usize])),
+            });
+        }
+    });
 }
 
 impl Draft {

@@ -14,8 +14,13 @@ pub fn finish(draft: &Draft, roles: &Roles, limits: &Limits, rounding: Rounding)
     let mut writer = Writer { draft, shared: shared_terms(draft), steps: Vec::new(), written: FxHashMap::default() };
     let mut leaves: Vec<StepId> = Vec::with_capacity(draft.leaves.len());
     for (k, leaf) in draft.leaves.iter().enumerate() {
-        let op = writer.leaf(&leaf.op);
-        let id = writer.push(Step { op, dtype: leaf.dtype, axes: leaf.axes });
+        let id = match &leaf.op {
+            LeafOp::Let { arg } => writer.term(*arg),
+            other => {
+                let op = writer.leaf(other);
+                writer.push(Step { op, dtype: leaf.dtype, axes: leaf.axes })
+            }
+        };
         let place = draft.scope.argument(k, leaf.dtype).place();
         writer.written.insert(place, id);
         leaves.push(id);
@@ -125,6 +130,7 @@ impl Writer<'_> {
             LeafOp::Random { stream, seed, index } => {
                 Op::Random { stream: *stream, seed: self.term(*seed), index: index.clone(), reads: SmallVec::new() }
             }
+            LeafOp::Let { .. } => unreachable!("a term is no operation of its own"),
             LeafOp::Reduce { monoid, over, arg } => Op::Reduce { monoid: *monoid, over: *over, arg: self.term(*arg) },
             LeafOp::Prefix { monoid, axis, exclusive, arg } => {
                 Op::Prefix { monoid: *monoid, axis: *axis, exclusive: *exclusive, arg: self.term(*arg) }

@@ -14,12 +14,14 @@ mod draft;
 mod finish;
 mod refusal;
 mod root;
+mod settle;
 mod work;
 
 pub use classify::{Hints, Limits, Roles, classify};
 pub use draft::{Draft, Leaf, LeafOp, Place, Sink};
 pub use finish::finish;
 pub use refusal::Refusal;
+pub use settle::settle;
 pub use work::work;
 
 use crate::graph::{Graph, Value};

@@ -318,7 +318,7 @@ impl Meter<'_> {
                     let count = self.extent(leaf.axes);
                     self.work.operate(Unit::Elementwise(DType::I32), 15.0 * count);
                 }
-                LeafOp::Load { .. } => {}
+                LeafOp::Load { .. } | LeafOp::Let { .. } => {}
             }
         }
     }

@@ -218,7 +218,7 @@ fn rewritten(text: &str, numerics: Numerics) -> Result<String, Failed> {
     let context = Context { numerics, ..Context::default() };
     let graph = run_passes(well_formed(text)?, &context, &mut |_| {}).map_err(report)?;
     let mut permit = Permit::everything();
-    let graph = apply_rewrites(graph, &context, &mut permit).map_err(report)?;
+    let graph = apply_rewrites(graph, &context, &mut permit, &mut |_| {}).map_err(report)?;
     round_trip::check(&graph).map_err(report)?;
     let mut lines = String::new();
     for application in permit.applications() {

@@ -14,7 +14,7 @@ use proptest::prelude::*;
 
 fn rewritten(graph: &Graph, context: &Context, permit: &mut Permit<'_>) -> Graph {
     let graph = run_passes(graph.clone(), context, &mut |_| {}).unwrap();
-    apply_rewrites(graph, context, permit).unwrap()
+    apply_rewrites(graph, context, permit, &mut |_| {}).unwrap()
 }
 
 /// Permission by the bits of a number, in turn.
@@ -293,7 +293,7 @@ fn a_rewrite_that_is_refused_leaves_everything_as_it_was() {
         Spelling { scale: Scale::Both, guard: Guard::NotANumber, dropout: true, joined: false, dtype: DType::F32 };
     let graph = run_passes(attention(spelling), &Context::default(), &mut |_| {}).unwrap();
     let mut permit = Permit::nothing();
-    assert_eq!(apply_rewrites(graph.clone(), &Context::default(), &mut permit).unwrap(), graph);
+    assert_eq!(apply_rewrites(graph.clone(), &Context::default(), &mut permit, &mut |_| {}).unwrap(), graph);
     let rules: Vec<_> = permit.applications().iter().map(|a| (a.rule, a.refused.is_some())).collect();
     assert_eq!(
         rules,

@@ -1,9 +1,12 @@
 //! The pipeline, from a front end's graph to a program that a device can load.
 
-use crate::error::{Context as _, Result};
+use crate::error::{Context as _, Error, Result};
+use crate::fuse::{Chooser, DecisionId, Lock, Plan, PlanOptions, plan};
 use crate::graph::{Graph, verify};
-use crate::passes::{Context, run_passes};
+use crate::passes::{Context, Step, run_passes};
+use crate::philox;
 use crate::program::Program;
+use crate::rewrites::{Application, Permit, apply_rewrites};
 
 /// Compiles a graph: the stages in order.
 pub fn compile(graph: Graph, context: &Context) -> Result<Program> {
@@ -13,6 +16,96 @@ pub fn compile(graph: Graph, context: &Context) -> Result<Program> {
     let graph = run_passes(graph, context, &mut |_| {})?;
     // Split by time: only now is it known which constants are too large to have been folded.
     Program::new(&graph)
+}
+
+/// A program, how its two graphs are divided into kernels, and all that was decided on the way.
+#[derive(Clone, Debug)]
+pub struct PlannedProgram {
+    /// what is computed once, and what in every run
+    pub program: Program,
+    /// every place where a rewrite fits, applied or not
+    pub rewrites: Vec<Application>,
+    /// the kernels that run once
+    pub prepare: Plan,
+    /// the kernels of every run
+    pub run: Plan,
+}
+
+/// Compiles a graph and plans it; `observe` sees the graph after every pass and rewrite.
+///
+/// Rewrites obey the same choices as fusions: pins, fuel (they are asked first), chance, a lock.
+pub fn plan_program(graph: Graph, options: &PlanOptions, observe: &mut dyn FnMut(&Step<'_>)) -> Result<PlannedProgram> {
+    verify(&graph).at(|| "the graph as it came in")?;
+    let context = Context { numerics: options.numerics, ..Context::default() };
+    let graph = run_passes(graph, &context, observe)?;
+    // Move work to where it is done least often. After the passes: rewrites read plain arithmetic. Before the split: what they
+    // put into weights is prepared.
+    let mut permit = permit(options);
+    let graph = apply_rewrites(graph, &context, &mut permit, observe)?;
+    let rewrites = permit.into_applications();
+    let applied = rewrites.iter().filter(|a| a.refused.is_none()).count();
+    check_locked(options, &rewrites)?;
+    let program = Program::new(&graph)?;
+    // What runs once must not take the fuel of what runs always.
+    let mut options = options.clone();
+    options.fuel = options.fuel.map(|fuel| fuel.saturating_sub(applied));
+    let run = plan(program.run(), &options).at(|| "the plan of a run")?;
+    let prepare = plan(program.prepare(), &options).at(|| "the plan of what is prepared")?;
+    Ok(PlannedProgram { program, rewrites, prepare, run })
+}
+
+impl PlannedProgram {
+    /// The plan as text that can be obeyed.
+    pub fn lock(&self, options: &PlanOptions) -> Lock {
+        let applied = self.rewrites.iter().filter(|a| a.refused.is_none());
+        let mut graphs = self.run.locked();
+        graphs.extend(self.prepare.locked());
+        // Regions that are equal have equal plans.
+        let mut seen = rustc_hash::FxHashSet::default();
+        graphs.retain(|part| seen.insert(part.graph));
+        Lock {
+            target: Some((options.spec.name.clone(), options.spec.fingerprint())),
+            numerics: Some(options.numerics),
+            rewrites: applied.map(|a| (rewrite_id(a), String::new())).collect(),
+            graphs,
+        }
+    }
+}
+
+/// The name of the decision about a rewrite.
+pub fn rewrite_id(application: &Application) -> DecisionId {
+    DecisionId(application.id >> 16)
+}
+
+/// Who is asked about rewrites: the choices of the user, or chance, or a lock.
+fn permit(options: &PlanOptions) -> Permit<'_> {
+    let (mut applied, mut asked) = (0, 0);
+    Permit::by(move |application| {
+        let id = rewrite_id(application);
+        let pins = &options.pins;
+        asked += 1;
+        let wanted = match &options.chooser {
+            Chooser::ByCost => true,
+            Chooser::AtRandom(seed) => !philox::word(*seed, 1, asked).is_multiple_of(4),
+            Chooser::Replay(lock) => lock.has_rewrite(id),
+        };
+        let free = !pins.apart.contains(&id) && pins.only.as_ref().is_none_or(|only| only.contains(&id));
+        let allowed = wanted && free && options.fuel.is_none_or(|fuel| applied < fuel);
+        applied += usize::from(allowed);
+        allowed
+    })
+}
+
+/// A lock must not list a rewrite that is not applied: the graph would not be the one that it divides.
+fn check_locked(options: &PlanOptions, rewrites: &[Application]) -> Result<()> {
+    let Chooser::Replay(lock) = &options.chooser else { return Ok(()) };
+    let is_applied = |id: &DecisionId| rewrites.iter().any(|a| rewrite_id(a) == *id && a.refused.is_none());
+    match lock.rewrites.iter().find(|(id, _)| !is_applied(id)) {
+        Some((id, _)) => {
+            Err(Error::invalid(format!("the plan applies the rewrite {id}, which this model does not have")))
+        }
+        None => Ok(()),
+    }
 }
 
 #[cfg(test)]
@@ -57,5 +150,48 @@ mod tests {
     fn compiling_twice_gives_the_same_program() {
         let context = Context::default();
         assert_eq!(compile(sample(), &context).unwrap(), compile(sample(), &context).unwrap());
+    }
+
+    fn options() -> PlanOptions {
+        PlanOptions::on(crate::device::DeviceSpec::find("h200").unwrap())
+    }
+
+    fn members(plan: &Plan) -> Vec<Vec<usize>> {
+        plan.kernels.iter().map(|k| k.members.clone()).collect()
+    }
+
+    #[test]
+    fn a_written_plan_is_obeyed() {
+        let options = options();
+        let planned = plan_program(sample(), &options, &mut |_| {}).unwrap();
+        let lock: Lock = planned.lock(&options).to_string().parse().unwrap();
+        let obeying = PlanOptions { chooser: Chooser::Replay(Arc::new(lock.clone())), ..options.clone() };
+        let again = plan_program(sample(), &obeying, &mut |_| {}).unwrap();
+        assert_eq!(members(&again.run), members(&planned.run));
+        assert_eq!(members(&again.prepare), members(&planned.prepare));
+        assert_eq!(again.run.cost, planned.run.cost);
+        assert_eq!(again.lock(&options).to_string(), planned.lock(&options).to_string());
+
+        let mut other = lock.clone();
+        other.graphs[0].graph += 1;
+        let obeying = PlanOptions { chooser: Chooser::Replay(Arc::new(other)), ..options.clone() };
+        assert!(plan_program(sample(), &obeying, &mut |_| {}).unwrap_err().message().contains("another graph"));
+        let mut other = lock;
+        other.rewrites.push((DecisionId(7), String::new()));
+        let obeying = PlanOptions { chooser: Chooser::Replay(Arc::new(other)), ..options };
+        let error = plan_program(sample(), &obeying, &mut |_| {}).unwrap_err();
+        assert!(error.message().contains("000000000007"), "{error}");
+    }
+
+    #[test]
+    fn nothing_is_done_where_nothing_is_allowed() {
+        let mut apart = options();
+        apart.pins.only = Some(std::collections::BTreeSet::new());
+        let planned = plan_program(sample(), &apart, &mut |_| {}).unwrap();
+        assert!(planned.rewrites.iter().all(|a| a.refused.is_some()));
+        assert!(planned.run.kernels.iter().all(|k| k.members.len() == 1));
+        assert_eq!(planned.run.cost.us, planned.run.apart.us);
+        let fused = plan_program(sample(), &options(), &mut |_| {}).unwrap();
+        assert!(fused.run.kernels.len() < planned.run.kernels.len());
     }
 }

@@ -63,7 +63,7 @@ fn main() -> Result<()> {
 fn rewritten(graph: Graph) -> Result<Graph> {
     let start = Instant::now();
     let mut permit = Permit::everything();
-    let graph = apply_rewrites(graph, &Context::default(), &mut permit)?;
+    let graph = apply_rewrites(graph, &Context::default(), &mut permit, &mut |_| {})?;
     let ms = start.elapsed().as_secs_f64() * 1e3;
     let mut applied: BTreeMap<(&str, Option<Refusal>), usize> = BTreeMap::new();
     for application in permit.applications() {

@@ -17,7 +17,7 @@ fn main() -> Result<()> {
     let target = options.iter().find_map(|o| o.strip_prefix("--target=")).unwrap_or("cpu");
     for file in &files {
         let graph = run_passes(Model::open(file)?.graph()?.clone(), &Context::default(), &mut |_| {})?;
-        let graph = apply_rewrites(graph, &Context::default(), &mut Permit::everything())?;
+        let graph = apply_rewrites(graph, &Context::default(), &mut Permit::everything(), &mut |_| {})?;
         let mut chosen = PlanOptions::on(DeviceSpec::find(target)?);
         if let Some(n) = options.iter().find_map(|o| o.strip_prefix("--size=")) {
             chosen.hints.otherwise = n.parse().expect("a number");

@@ -147,8 +147,8 @@ pub struct Decision {
     pub verdict: Verdict,
     /// why not; `None` where it was
     pub reason: Option<Reason>,
-    /// what both cost apart
-    pub before: Cost,
+    /// what the first and the second cost apart
+    pub sides: [Cost; 2],
     /// what they cost together; `None` where no kernel can do it
     pub after: Option<Cost>,
     /// the pairs of nodes, reader last, that it decides about
@@ -187,6 +187,11 @@ impl fmt::Display for Note {
 impl Decision {
     /// Microseconds that it saves (or, refused, would save; negative where it would cost).
     pub fn saved_us(&self) -> f64 {
-        self.after.map_or(0.0, |after| self.before.us - after.us)
+        self.after.map_or(0.0, |after| self.before().us - after.us)
+    }
+
+    /// What both cost apart.
+    pub fn before(&self) -> Cost {
+        self.sides[0] + self.sides[1]
     }
 }

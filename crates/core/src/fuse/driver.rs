@@ -8,6 +8,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use super::context::FuseContext;
 use super::decision::{Cost, Decision, DecisionId, Note, Reason, Verdict};
 use super::evaluate::{Evaluator, Kind};
+use super::lock::LockedKernel;
 use super::name::Names;
 use super::options::{Chooser, PlanOptions, Policy};
 use super::rules::{Form, Proposal, RULES};
@@ -26,7 +27,8 @@ const LEAST_SAVED_US: f64 = 1e-6;
 /// A proposal that was looked at.
 struct Candidate {
     proposal: Proposal,
-    before: Cost,
+    /// the first group, and all others together
+    sides: [Cost; 2],
     /// the groups that would take the place of the proposed ones
     after: std::result::Result<(Vec<GroupState>, Cost), Reason>,
     edges: Vec<(usize, usize)>,
@@ -34,8 +36,12 @@ struct Candidate {
 }
 
 impl Candidate {
+    fn before(&self) -> Cost {
+        self.sides[0] + self.sides[1]
+    }
+
     fn saved_us(&self) -> f64 {
-        self.after.as_ref().map_or(f64::NEG_INFINITY, |(_, after)| self.before.us - after.us)
+        self.after.as_ref().map_or(f64::NEG_INFINITY, |(_, after)| self.before().us - after.us)
     }
 }
 
@@ -72,6 +78,8 @@ pub(super) struct Driver<'g> {
     pub evaluator: Evaluator<'g>,
     pub decisions: Vec<Decision>,
     options: &'g PlanOptions,
+    /// the graph, as a hash of its structure
+    graph: u64,
     names: Names,
     best: FxHashMap<GroupId, (u32, Candidate)>,
     queue: BinaryHeap<Entry>,
@@ -84,13 +92,14 @@ pub(super) struct Driver<'g> {
 }
 
 impl<'g> Driver<'g> {
-    pub fn new(state: State<'g>, evaluator: Evaluator<'g>, options: &'g PlanOptions) -> Driver<'g> {
+    pub fn new(state: State<'g>, evaluator: Evaluator<'g>, options: &'g PlanOptions, graph: u64) -> Driver<'g> {
         let names = Names::of(state.graph);
         Driver {
             state,
             evaluator,
             decisions: Vec::new(),
             options,
+            graph,
             names,
             best: FxHashMap::default(),
             queue: BinaryHeap::new(),
@@ -106,7 +115,10 @@ impl<'g> Driver<'g> {
         match &self.options.chooser {
             Chooser::ByCost => self.by_cost(),
             Chooser::AtRandom(seed) => self.at_random(*seed),
-            Chooser::Replay(lock) => self.replay(&lock.kernels)?,
+            Chooser::Replay(lock) => {
+                let part = lock.graph(self.graph).ok_or_else(|| Error::bug("the lock has no part for the graph"))?;
+                self.replay(&part.kernels)?;
+            }
         }
         self.note_refusals();
         Ok(())
@@ -195,19 +207,24 @@ impl<'g> Driver<'g> {
         list.contains(&candidate.id) || candidate.edges.iter().any(|e| list.contains(&self.names.edge(*e)))
     }
 
+    /// Whether a candidate is among those that may be taken at all.
+    fn is_listed(&self, candidate: &Candidate) -> bool {
+        let Some(only) = &self.options.pins.only else { return true };
+        let edges = &candidate.edges;
+        let all = || !edges.is_empty() && edges.iter().all(|e| only.contains(&self.names.edge(*e)));
+        only.contains(&candidate.id) || (!only.is_empty() && all())
+    }
+
     fn evaluate(&mut self, proposal: Proposal) -> Candidate {
-        let costs = proposal.groups.iter().map(|g| self.state.group(*g).priced.cost());
-        let before = costs.fold(Cost::default(), |sum, cost| sum + cost);
+        let sides = self.sides(&proposal.groups);
         let members = self.state.union(&proposal.groups);
         let edges = self.candidate_edges(&proposal);
         let id = match edges.first() {
             Some(edge) if proposal.groups.len() == 2 => self.names.edge(*edge),
             _ => self.names.set(proposal.rule, proposal.groups.iter().map(|g| self.state.group(*g).members[0])),
         };
-        let mut candidate = Candidate { proposal, before, after: Err(Reason::NoRule), edges, id };
-        let only = self.options.pins.only.is_some();
-        let pinned = self.is_pinned(&candidate, |pins| Some(&pins.apart))
-            || (only && !self.is_pinned(&candidate, |pins| pins.only.as_ref()));
+        let mut candidate = Candidate { proposal, sides, after: Err(Reason::NoRule), edges, id };
+        let pinned = self.is_pinned(&candidate, |pins| Some(&pins.apart)) || !self.is_listed(&candidate);
         candidate.after = if pinned {
             Err(Reason::Pinned)
         } else {
@@ -223,6 +240,13 @@ impl<'g> Driver<'g> {
             candidate.after = Err(Reason::Textbook(why));
         }
         candidate
+    }
+
+    /// What the first group costs, and what all others cost.
+    fn sides(&self, groups: &[GroupId]) -> [Cost; 2] {
+        let cost = |g: &GroupId| self.state.group(*g).priced.cost();
+        let rest = groups[1..].iter().map(cost).fold(Cost::default(), |sum, cost| sum + cost);
+        [cost(&groups[0]), rest]
     }
 
     /// The edges that a proposal would put inside of a kernel.
@@ -282,7 +306,7 @@ impl<'g> Driver<'g> {
 
     /// Does what a candidate proposes, notes it, and returns the groups that must be looked at again.
     fn take(&mut self, candidate: Candidate) -> Groups {
-        let Candidate { proposal, before, after, edges, id } = candidate;
+        let Candidate { proposal, sides, after, edges, id } = candidate;
         let Ok((states, after)) = after else { return Groups::new() };
         self.taken += 1;
         let producer = self.state.group(proposal.groups[0]).members.clone();
@@ -296,7 +320,7 @@ impl<'g> Driver<'g> {
             consumer,
             verdict: Verdict::Taken,
             reason: None,
-            before,
+            sides,
             after: Some(after),
             edges: fresh,
             notes,
@@ -392,29 +416,33 @@ impl<'g> Driver<'g> {
     }
 
     /// The kernels of a written plan.
-    fn replay(&mut self, kernels: &[Vec<usize>]) -> Result<()> {
+    fn replay(&mut self, kernels: &[LockedKernel]) -> Result<()> {
         let nodes = self.state.graph.nodes().len();
+        let wrong = |kernel: &LockedKernel, what: String| match kernel.line {
+            0 => Error::invalid(format!("a kernel of the plan {what}")),
+            line => Error::invalid(format!("line {line} of the plan: the kernel {what}")),
+        };
         let mut states = Vec::with_capacity(kernels.len());
         let mut homes: Vec<Option<usize>> = vec![None; nodes];
-        for (k, members) in kernels.iter().enumerate() {
-            for node in members {
+        for (k, kernel) in kernels.iter().enumerate() {
+            for node in &kernel.nodes {
                 if *node >= nodes || !self.state.cells.is_cell[*node] {
-                    return Err(Error::invalid(format!(
-                        "kernel {k} of the plan lists %{node}, which no kernel computes"
-                    )));
+                    return Err(wrong(kernel, format!("lists %{node}, which no kernel computes")));
                 }
                 homes[*node].get_or_insert(k);
             }
         }
         if let Some(missing) = self.state.cells.iter().find(|id| homes[*id].is_none()) {
-            return Err(Error::invalid(format!("no kernel of the plan computes %{missing}")));
+            let place = self.state.graph.describe(missing);
+            return Err(Error::invalid(format!("no kernel of the plan computes %{missing}")).at(place));
         }
-        for (k, members) in kernels.iter().enumerate() {
+        for (k, kernel) in kernels.iter().enumerate() {
+            let members = &kernel.nodes;
             let read_elsewhere = |node: usize| {
                 let readers = &self.state.cells.readers[node];
                 kernels.iter().any(|other| {
-                    other.binary_search(&node).is_err()
-                        && readers.iter().any(|r| other.binary_search(&(*r as usize)).is_ok())
+                    other.nodes.binary_search(&node).is_err()
+                        && readers.iter().any(|r| other.nodes.binary_search(&(*r as usize)).is_ok())
                 })
             };
             let stored = |node: &&usize| {
@@ -428,10 +456,8 @@ impl<'g> Driver<'g> {
                 (0..self.state.graph.nodes()[node].types().len()).map(move |port| crate::graph::Value::new(node, port))
             };
             let outputs: Vec<_> = members.iter().filter(stored).flat_map(ports).collect();
-            let priced = self
-                .evaluator
-                .evaluate(members, &outputs)
-                .map_err(|refusal| Error::invalid(format!("kernel {k} of the plan cannot be: {refusal}")))?;
+            let priced = self.evaluator.evaluate(members, &outputs);
+            let priced = priced.map_err(|refusal| wrong(kernel, format!("cannot be: {refusal}")))?;
             states.push(GroupState { members: members.clone(), outputs, priced });
         }
         let old: Vec<GroupId> = self.state.iter().collect();
@@ -450,7 +476,7 @@ impl<'g> Driver<'g> {
                     consumer,
                     verdict: Verdict::Taken,
                     reason: None,
-                    before: cost,
+                    sides: [cost; 2],
                     after: Some(cost),
                     edges: vec![edge],
                     notes: Vec::new(),
@@ -494,20 +520,22 @@ impl<'g> Driver<'g> {
         };
         let proposal = Proposal { rule: "none", groups, form: Form::Join };
         let edges = self.candidate_edges(&proposal);
-        let before =
-            proposal.groups.iter().map(|g| self.state.group(*g).priced.cost()).fold(Cost::default(), |a, b| a + b);
+        let sides = self.sides(&proposal.groups);
         let id = edges.first().map_or(DecisionId(0), |edge| self.names.edge(*edge));
-        Candidate { proposal, before, after: Err(reason), edges, id }
+        Candidate { proposal, sides, after: Err(reason), edges, id }
     }
 
     fn refuse(&mut self, candidate: Candidate) {
-        let Candidate { proposal, before, after, edges, id } = candidate;
+        let Candidate { proposal, sides, after, edges, id } = candidate;
         let edges: Vec<(usize, usize)> = edges.into_iter().filter(|e| !self.joined.contains(e)).collect();
         let pair = proposal.form == Form::Join && proposal.groups.len() == 2;
+        // What another decision has settled cannot be the name of this one.
+        let id = edges.first().filter(|_| pair).map_or(id, |edge| self.names.edge(*edge));
         let is_edge = pair && !edges.is_empty() && {
             let consumer = self.state.group(proposal.groups[1]);
             edges.iter().any(|e| consumer.members.binary_search(&e.1).is_ok())
         };
+        let before = sides[0] + sides[1];
         let (reason, after) = match after {
             Err(reason) => (reason, None),
             Ok((_, after)) if before.us - after.us <= LEAST_SAVED_US => {
@@ -526,7 +554,7 @@ impl<'g> Driver<'g> {
             consumer: self.state.union(&proposal.groups[1..]),
             verdict: Verdict::Refused,
             reason: Some(reason),
-            before,
+            sides,
             after,
             // A set or a copy is another way to decide about edges that their pairs decide about.
             edges: if is_edge { edges } else { Vec::new() },

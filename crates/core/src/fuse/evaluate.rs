@@ -32,6 +32,14 @@ pub enum Kind {
 }
 
 impl Kind {
+    /// Every kind.
+    pub const ALL: &'static [Kind] = &[Kind::Map, Kind::Row, Kind::Column, Kind::Contract, Kind::Attention, Kind::Host];
+
+    /// The kind with this name.
+    pub fn from_name(name: &str) -> Option<Kind> {
+        Kind::ALL.iter().copied().find(|kind| kind.name() == name)
+    }
+
     /// The name in reports.
     pub fn name(self) -> &'static str {
         match self {

@@ -25,7 +25,7 @@ mod textbook;
 pub use context::FuseContext;
 pub use decision::{Cost, Decision, DecisionId, Note, Reason, Verdict};
 pub use evaluate::{Kind, Priced};
-pub use lock::Lock;
+pub use lock::{Lock, LockedGraph, LockedKernel};
 pub use options::{Chooser, Pins, PlanOptions, Policy};
 pub use plan::{Plan, PlannedKernel, plan};
 pub use state::GroupId;

@@ -1,6 +1,7 @@
 //! What a plan is made for.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use super::decision::DecisionId;
 use super::lock::Lock;
@@ -17,7 +18,7 @@ pub enum Chooser {
     /// legal candidates by chance, whatever they cost
     AtRandom(u64),
     /// the kernels of a written plan
-    Replay(Lock),
+    Replay(Arc<Lock>),
 }
 
 /// Which reasons count.

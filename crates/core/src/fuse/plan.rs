@@ -8,7 +8,7 @@ use super::cell::Cells;
 use super::decision::{Cost, Decision};
 use super::driver::Driver;
 use super::evaluate::{Evaluator, Kind};
-use super::lock::Lock;
+use super::lock::{LockedGraph, LockedKernel};
 use super::name::Names;
 use super::options::{Chooser, PlanOptions};
 use super::state::{GroupState, State};
@@ -58,13 +58,14 @@ pub struct Plan {
 }
 
 impl Plan {
-    /// The plan as text that can be obeyed.
-    pub fn lock(&self) -> Lock {
-        Lock {
-            graph: self.graph,
-            kernels: self.kernels.iter().map(|k| k.members.clone()).collect(),
-            kinds: self.kernels.iter().map(|k| k.kind.name().to_string()).collect(),
-        }
+    /// The kernels as they are written into a lock: those of this graph, then those of its regions.
+    pub fn locked(&self) -> Vec<LockedGraph> {
+        let kernel =
+            |k: &PlannedKernel| LockedKernel { kind: k.kind, nodes: k.members.clone(), line: 0, note: String::new() };
+        let own =
+            LockedGraph { graph: self.graph, kernels: self.kernels.iter().map(kernel).collect(), note: String::new() };
+        let regions = self.kernels.iter().flat_map(|k| &k.regions).flat_map(Plan::locked);
+        std::iter::once(own).chain(regions).collect()
     }
 }
 
@@ -72,9 +73,9 @@ impl Plan {
 pub fn plan(graph: &Graph, options: &PlanOptions) -> Result<Plan> {
     let name = Names::graph(graph);
     if let Chooser::Replay(lock) = &options.chooser
-        && lock.graph != name
+        && lock.graph(name).is_none()
     {
-        return Err(Error::invalid("the plan was made for another graph (or with other passes)"));
+        return Err(Error::invalid("the plan was made for another graph, or with other passes or rewrites"));
     }
     let cells = Cells::of(graph);
     let mut evaluator = Evaluator::new(graph, &cells, &options.spec, &options.hints);
@@ -82,7 +83,7 @@ pub fn plan(graph: &Graph, options: &PlanOptions) -> Result<Plan> {
         Error::bug(format!("a node by itself is no kernel: {refusal}")).at(graph.describe(id))
     })?;
     let apart = state.iter().map(|g| state.group(g).priced.cost()).fold(Cost::default(), |sum, cost| sum + cost);
-    let mut driver = Driver::new(state, evaluator, options);
+    let mut driver = Driver::new(state, evaluator, options, name);
     driver.run()?;
     let mut kernels = Vec::new();
     let mut known: FxHashMap<(u64, u64), Finished> = FxHashMap::default();
@@ -228,7 +229,7 @@ fn regions(graph: &Graph, id: usize, options: &PlanOptions) -> Result<Vec<Plan>>
     let inner = PlanOptions {
         chooser: match &options.chooser {
             Chooser::AtRandom(seed) => Chooser::AtRandom(seed.wrapping_add(id as u64 + 1)),
-            _ => Chooser::ByCost,
+            other => other.clone(),
         },
         ..options.clone()
     };

@@ -38,6 +38,25 @@ pub enum Numerics {
     Fast,
 }
 
+impl Numerics {
+    /// Every one, from the strictest.
+    pub const ALL: &'static [Numerics] = &[Numerics::Strict, Numerics::Default, Numerics::Fast];
+
+    /// The name in text forms and on the command line.
+    pub fn name(self) -> &'static str {
+        match self {
+            Numerics::Strict => "strict",
+            Numerics::Default => "default",
+            Numerics::Fast => "fast",
+        }
+    }
+
+    /// The one with this name.
+    pub fn from_name(name: &str) -> Option<Numerics> {
+        Numerics::ALL.iter().copied().find(|n| n.name() == name)
+    }
+}
+
 /// What every pass is told.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Context {

@@ -29,7 +29,7 @@ use rustc_hash::FxHashMap;
 use crate::error::{Context as _, Result};
 use crate::graph::rewrite::{Rebuild, Values, rewrite_outside_regions};
 use crate::graph::{Graph, verify};
-use crate::passes::{Context, Tier, run_passes};
+use crate::passes::{Context, Step, Tier, run_passes};
 
 /// One row of the list.
 #[derive(Clone, Copy, Debug)]
@@ -57,21 +57,28 @@ pub const REWRITES: &[Rewrite] = &[
 const MOST_ROUNDS: usize = 8;
 
 /// The graph after all rewrites that numerics and permit allow, repeated until none of them changes it; passes run after
-/// each round. What a rewrite changed is verified; an error names the rewrite.
-pub fn apply_rewrites(graph: Graph, context: &Context, permit: &mut Permit<'_>) -> Result<Graph> {
+/// each round. What a rewrite changed is verified; `observe` is called after every rewrite and pass; an error names the
+/// rewrite.
+pub fn apply_rewrites(
+    graph: Graph,
+    context: &Context,
+    permit: &mut Permit<'_>,
+    observe: &mut dyn FnMut(&Step<'_>),
+) -> Result<Graph> {
     let mut graph = graph;
-    for _ in 0..MOST_ROUNDS {
+    for round in 0..MOST_ROUNDS {
         let mut settled = true;
         for rewrite in REWRITES.iter().filter(|r| r.tier.is_allowed(context.numerics)) {
-            if let Some(new) = rewrite.apply(&graph, context, permit)? {
-                settled = false;
-                graph = new;
-            }
+            let new = rewrite.apply(&graph, context, permit)?;
+            let changed = new.is_some();
+            settled &= !changed;
+            graph = new.unwrap_or(graph);
+            observe(&Step { pass: rewrite.name, round, changed, graph: &graph });
         }
         if settled {
             break;
         }
-        graph = run_passes(graph, context, &mut |_| {})?;
+        graph = run_passes(graph, context, observe)?;
     }
     Ok(graph)
 }

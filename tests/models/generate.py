@@ -5,6 +5,7 @@ A variant names the exporter and what it was asked for:
     dynamo, legacy           fixed sizes, by torch.export and by tracing, which spell the same network differently
     dynamo_dyn, legacy_dyn   batch and sequence length (images: batch) left open
     dynamo_external          weights in a file beside the model, which is how torch saves by default
+    dynamo_plain, legacy_plain  what the exporter says before it optimises: batch norms are not folded into convolutions
 
 A transformers decoder without a mask input finds packed sequences by operators that the legacy exporter lacks; it gets
 the `_masked` one. Every export runs in a process of its own: `python generate.py MODEL VARIANT PATH WEIGHTS`.
@@ -21,6 +22,7 @@ import packages
 OPSET = {"dynamo": 18, "legacy": 17}
 FIXED = ["dynamo", "legacy"]
 OPEN = FIXED + ["dynamo_dyn", "legacy_dyn"]
+PLAIN = ["dynamo_plain", "legacy_plain"]
 VARIANTS = {
     "bert_base": OPEN,
     "bert_base_eager": FIXED,
@@ -28,7 +30,7 @@ VARIANTS = {
     "gpt2": ["dynamo", "dynamo_dyn"],
     "gpt2_masked": ["legacy", "dynamo_dyn", "legacy_dyn"],
     "vit_b16": FIXED,
-    "resnet50": OPEN,
+    "resnet50": OPEN + PLAIN,
     "llama4l": OPEN,
     "llama4l_hf": ["dynamo", "dynamo_dyn"],
     "llama4l_hf_masked": ["legacy", "legacy_dyn"],
@@ -40,6 +42,10 @@ VARIANTS = {
     "moe8x2l": FIXED,
     "mixtral_hf": ["dynamo"],
     "mixtral_hf_masked": ["legacy"],
+    "bert_tiny": OPEN,
+    "gpt2_tiny": OPEN,
+    "llama_tiny": OPEN,
+    "regnet_tiny": FIXED + PLAIN,
 }
 
 
@@ -93,11 +99,14 @@ def export(model, variant, path, weights):
         if exporter == "legacy":
             if wish == "dyn":
                 options["dynamic_axes"] = {name: axes for name in [*names, "out"]}
+            if wish == "plain":
+                options |= {"training": torch.onnx.TrainingMode.PRESERVE, "do_constant_folding": False}
             torch.onnx.export(network, values, path, output_names=["out"], **options)
         else:
             if wish == "dyn":
                 open_axes = {axis: torch.export.Dim.DYNAMIC for axis in axes}
                 options["dynamic_shapes"] = networks.dynamic_shapes(network, [open_axes] * len(values))
+            options["optimize"] = wish != "plain"
             torch.onnx.export(network, values, **options).save(path, external_data=wish == "external")
 
 

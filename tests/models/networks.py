@@ -123,6 +123,36 @@ def vision(name):
     return torchvision.models.get_model(name, weights=None), image()
 
 
+# --- the same architectures, small enough to run anywhere -------------------------------------------------------------
+
+TINY = {"vocab_size": 128, "max_position_embeddings": 64}
+
+
+def bert_tiny():
+    sizes = {"hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 2, "num_attention_heads": 4}
+    model = transformers.BertModel(transformers.BertConfig(**TINY, **sizes), add_pooling_layer=False)
+    inputs = masked(tokens(128, length=16))
+    return Call(model, list(inputs), "last_hidden_state"), inputs
+
+
+def gpt2_tiny():
+    sizes = {"vocab_size": 128, "n_positions": 64, "n_embd": 64, "n_layer": 2, "n_head": 4}
+    model = transformers.GPT2LMHeadModel(transformers.GPT2Config(**sizes, use_cache=False))
+    return decoder(model, tokens(128, length=16), mask=True)
+
+
+def llama_tiny():
+    sizes = {"hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 2, "num_attention_heads": 4}
+    config = transformers.LlamaConfig(**TINY, **sizes, num_key_value_heads=2, use_cache=False)
+    return decoder(transformers.LlamaForCausalLM(config), tokens(128, length=16), mask=True)
+
+
+def regnet_tiny():
+    blocks = {"depth": 3, "w_0": 16, "w_a": 16.0, "w_m": 2.0, "group_width": 8, "se_ratio": 0.25}
+    stages = torchvision.models.regnet.BlockParams.from_init_params(**blocks)
+    return torchvision.models.RegNet(stages, num_classes=10, stem_width=16), image(32)
+
+
 # --- a Llama-like decoder ---------------------------------------------------------------------------------------------
 
 
@@ -288,4 +318,8 @@ BUILD = {
     "moe8x2l": experts,
     "mixtral_hf": mixtral_hf,
     "mixtral_hf_masked": lambda: mixtral_hf(mask=True),
+    "bert_tiny": bert_tiny,
+    "gpt2_tiny": gpt2_tiny,
+    "llama_tiny": llama_tiny,
+    "regnet_tiny": regnet_tiny,
 }

@@ -9,8 +9,10 @@ A float tensor of more than 64 elements becomes external data at the location `s
 is read (docs/structure-only-models.md). It is drawn between bounds that keep the mean and the deviation of the original and
 do not leave its range, so that activations stay as large as they were and variances stay positive. Equal tensors
 share a seed. Everything else stays as it is: integers, truth values, small tensors, and tensors that are no weights
-but tables (whole numbers, masks of infinities); large triangular masks are written as operators that make them. Types of
-inner values, descriptions and metadata are left out, and inner values have short names; nodes keep theirs.
+but tables (whole numbers, masks of infinities). Large tables of one value are drawn between equal bounds, and large
+triangular masks become operators that make them. Types of inner values, descriptions and metadata are left out, and inner values have short names; nodes keep theirs.
+
+Beside a tiny model MODEL.K.npz holds inputs and what ONNX Runtime answers to them when seeds.py fills in the numbers.
 
 The sources are those of check.py, which exports them where they are missing; one folder (--dir) serves both.
 """
@@ -34,16 +36,20 @@ gpt2.dynamo gpt2.dynamo_dyn gpt2_masked.legacy gpt2_masked.legacy_dyn gpt2_maske
 llama4l.legacy llama4l.dynamo llama4l_hf.dynamo llama4l_hf.dynamo_dyn llama4l_hf_masked.legacy llama4l_hf_masked.legacy_dyn
 vit_b16.legacy vit_b16.dynamo resnet50.legacy resnet50.legacy_dyn resnet50.dynamo resnet50.dynamo_dyn
 mobilenetv3l.legacy mobilenetv3l.dynamo efficientnet_b0.legacy efficientnet_b0.dynamo
+resnet50.legacy_plain resnet50.dynamo_plain
+bert_tiny.legacy bert_tiny.legacy_dyn bert_tiny.dynamo bert_tiny.dynamo_dyn
+gpt2_tiny.legacy gpt2_tiny.dynamo_dyn llama_tiny.legacy llama_tiny.dynamo_dyn
+regnet_tiny.legacy regnet_tiny.dynamo regnet_tiny.legacy_plain regnet_tiny.dynamo_plain
 convnext_t.legacy convnext_t.dynamo whisper_tiny_enc.legacy whisper_tiny_enc.dynamo
 """.split()
 SMALL = 64  # elements; smaller tensors stay as they are
-MOST_EXACT = 48 << 10  # bytes of a table that stays as it is
+MOST_EXACT = 64 << 10  # bytes of a table that stays as it is
 MOST_BYTES = 300_000  # of a file
 
 
 def main():
     args = arguments()
-    home = args.dir.resolve() / "venv"
+    home = (args.dir / "venv").resolve()
     if Path(sys.prefix).resolve() != home:
         try:
             environment.ensure(home)
@@ -62,6 +68,8 @@ def main():
         generate.generate_all(args.dir.resolve(), f"^generated/{re.escape(name)}$", failures.__setitem__)
         if source.exists():
             convert(source, TARGET / source.name)
+            if "tiny" in name:
+                answer(TARGET / source.name)
     for name, reason in failures.items():
         print(f"FAILED {name}: {reason}")
     sys.exit(1 if failures else 0)
@@ -93,6 +101,23 @@ def convert(source, target):
         sys.exit(f"{source.name}: {len(data)} bytes are left, more than {MOST_BYTES}")
     target.write_bytes(data)
     print(f"structure: {target.name}, {len(data)} bytes", flush=True)
+
+
+def answer(path):
+    """Write feeds for a structure, and the answers of ONNX Runtime with them."""
+    import feeds
+    import numpy
+    import onnx
+    import seeds
+
+    model = onnx.load(path, load_external_data=False)
+    seeds.fill(tensor for graph in graphs(model.graph) for tensor in tensors(graph))
+    session = feeds.session(model.SerializeToString(), feeds.onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL)
+    outputs = [output.name for output in session.get_outputs()]
+    inputs = [port.name for port in session.get_inputs()]
+    for k, feed in enumerate(feeds.make_feeds(f"generated/{path.stem}", inputs)):
+        answers = dict(zip(outputs, session.run(outputs, feed)))
+        numpy.savez_compressed(path.with_suffix(f".{k}.npz"), **feed, **answers)
 
 
 def strip(model):
@@ -135,12 +160,8 @@ class Seeding:
     def apply(self, model):
         for graph in list(graphs(model.graph)):
             made = []
-            for tensor in list(graph.initializer):
+            for tensor in list(tensors(graph)):
                 made += self.replace(tensor, graph.initializer)
-            for node in graph.node:
-                for attribute in node.attribute:
-                    if attribute.HasField("t"):
-                        self.replace(attribute.t, None)
             for node in reversed(made):
                 graph.node.insert(0, node)
 
@@ -152,14 +173,15 @@ class Seeding:
         if math.prod(tensor.dims) <= SMALL:
             return []
         values = numpy_helper.to_array(tensor)
-        if is_weight(values):
+        is_large = values.nbytes > MOST_EXACT
+        if is_weight(values) or is_large and numpy.isfinite(values.flat[0]) and (values == values.flat[0]).all():
             self.seed(tensor, values.astype(numpy.float64))
             return []
-        if values.nbytes <= MOST_EXACT:
+        if not is_large:
             return []
-        made = triangle(tensor.name, values) if initializers is not None else None
-        if made is None:
-            sys.exit(f"the table {tensor.name} of {values.nbytes} bytes is neither weights nor a triangle")
+        made = triangle(tensor.name, values)
+        if made is None or tensor not in initializers:
+            sys.exit(f"the table {tensor.name!r} of {values.nbytes} bytes is neither weights nor a triangle")
         initializers.remove(tensor)
         return made
 
@@ -221,6 +243,15 @@ def graphs(graph):
         for attribute in node.attribute:
             for inner in (*([attribute.g] if attribute.HasField("g") else []), *attribute.graphs):
                 yield from graphs(inner)
+
+
+def tensors(graph):
+    """The initializers of a graph and the tensors that its nodes hold as attributes."""
+    yield from graph.initializer
+    for node in graph.node:
+        for attribute in node.attribute:
+            if attribute.HasField("t"):
+                yield attribute.t
 
 
 def nodes(graph):

@@ -192,6 +192,20 @@ fn a_graph_in_text_form_means_the_same() {
 }
 
 #[test]
+fn a_model_with_seeds_for_weights_is_a_model() {
+    let structure = |name: &str| format!("{}/../../tests/models/structure/{name}", env!("CARGO_MANIFEST_DIR"));
+    let shown = json(&["inspect", &structure("bert_base.legacy.onnx"), "--json"]);
+    assert_eq!(shown["parameters"]["bytes"].as_u64(), Some(435_566_592), "{shown}");
+    let folder = tempfile::tempdir().unwrap();
+    let [tiny, text] = ["tiny.onnx", "tiny.ir"].map(|name| folder.path().join(name).display().to_string());
+    std::fs::copy(structure("bert_tiny.legacy.onnx"), &tiny).unwrap();
+    std::fs::write(&text, stdout(&["inspect", &tiny, "--graph"])).unwrap();
+    let table = |model: &str| stdout(&["run", model]).lines().skip(1).map(String::from).collect::<Vec<_>>();
+    assert!(table(&tiny).concat().contains("f32[1, 16, 64]"));
+    assert_eq!(table(&tiny), table(&text));
+}
+
+#[test]
 fn inputs_that_do_not_fit_are_refused_with_their_place() {
     let folder = tempfile::tempdir().unwrap();
     let place = |name: &str| folder.path().join(name);

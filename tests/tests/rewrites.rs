@@ -287,6 +287,126 @@ proptest! {
     }
 }
 
+/// A quantised operand: its type, whether it is known beforehand, and where zero point and scale come from.
+#[derive(Clone, Copy, Debug)]
+struct Quantised {
+    dtype: DType,
+    known: bool,
+    zero: Parameter,
+    scale: Parameter,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Parameter {
+    Nothing,
+    Number,
+    Scalar,
+    Row,
+}
+
+fn quantised() -> impl Strategy<Value = Quantised> {
+    let parameter =
+        || prop::sample::select(vec![Parameter::Nothing, Parameter::Number, Parameter::Scalar, Parameter::Row]);
+    (prop::sample::select(vec![DType::U8, DType::I8]), any::<bool>(), parameter(), parameter())
+        .prop_map(|(dtype, known, zero, scale)| Quantised { dtype, known, zero, scale })
+}
+
+/// A tensor of `[rows, 2, 48]` integers less their zero point, and its scale, which broadcasts against it.
+fn centred<'b>(b: &'b Builder, name: &str, spec: Quantised, rows: &Dim) -> (Tensor<'b>, Option<Tensor<'b>>) {
+    let shape = Shape::new([rows.clone(), Dim::int(2), Dim::int(48)]);
+    let q = if spec.known {
+        let values: Vec<i64> = (0..384).map(|k| k * 29 % 256 - 60).collect();
+        b.constant(Literal::from_ints(spec.dtype, [4, 2, 48], &values).unwrap())
+    } else {
+        b.input(name, spec.dtype, shape)
+    };
+    let parameter = |kind: Parameter, suffix: &str, dtype: DType, number: f64| match kind {
+        Parameter::Nothing => None,
+        Parameter::Number => Some(b.scalar(dtype, number)),
+        Parameter::Scalar => Some(b.input(&format!("{name} {suffix}"), dtype, Shape::scalar())),
+        Parameter::Row if spec.known => {
+            let values = [1.0, 3.0, 2.0, 5.0].map(|x| number * x);
+            Some(b.constant(Literal::from_f64s(dtype, [4, 1, 1], &values).unwrap()))
+        }
+        Parameter::Row => {
+            let rows = Shape::new([rows.clone(), Dim::int(1), Dim::int(1)]);
+            Some(b.input(&format!("{name} {suffix}"), dtype, rows))
+        }
+    };
+    let q = q.cast(DType::I32);
+    let centred = match parameter(spec.zero, "zero", spec.dtype, 17.0) {
+        Some(zero) => q - zero.cast(DType::I32),
+        None => q,
+    };
+    (centred, parameter(spec.scale, "scale", DType::F32, 0.0625))
+}
+
+/// A product, or a convolution with padding, of two quantised tensors, of reals or of integers.
+fn quantised_product(a: Quantised, b: Quantised, windows: bool, reals: bool) -> Graph {
+    let builder = Builder::new("quantised");
+    let operand = |name: &str, spec: Quantised| {
+        let rows = if spec.known { Dim::int(4) } else { Dim::named(name) };
+        let (centred, scale) = centred(&builder, name, spec, &rows);
+        match (reals, scale) {
+            (false, _) => centred,
+            (true, None) => centred.cast(DType::F32),
+            (true, Some(scale)) => centred.cast(DType::F32) * scale,
+        }
+    };
+    let (x, w) = (operand("a", a), operand("b", b));
+    let y = if windows {
+        let axis =
+            WindowAxis { size: 3usize.into(), stride: 1, dilation: 1, before: 1usize.into(), count: 48usize.into() };
+        x.windows(&[axis], 0.0).contract("ncxk,mck->nmx", w.slice(2, 2usize, 3usize, 1))
+    } else {
+        x.contract("nck,mck->nm", w)
+    };
+    builder.output("y", y);
+    builder.finish().unwrap()
+}
+
+fn fed_integers(graph: Graph) -> Case {
+    let mut inputs = Inputs::default();
+    for (n, input) in graph.inputs().iter().enumerate() {
+        let ty = graph.ty(*input);
+        let sizes: Vec<usize> = ty.shape.dims().iter().map(|d| d.as_int().unwrap_or(3) as usize).collect();
+        let values: Vec<f64> = (0..sizes.iter().product())
+            .map(|k: usize| match ty.dtype {
+                DType::F32 => 0.01 * (k + n + 1) as f64,
+                _ => ((k * 37 + n * 11) % 128) as f64,
+            })
+            .collect();
+        inputs.insert(graph.input_name(*input).clone(), Literal::from_f64s(ty.dtype, sizes, &values).unwrap());
+    }
+    Case { graph, inputs }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 96, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn quantised_products_keep_their_meaning(
+        a in quantised(),
+        b in quantised(),
+        windows in any::<bool>(),
+        bits in prop_oneof![Just(u64::MAX), any::<u64>()],
+    ) {
+        let case = fed_integers(quantised_product(a, b, windows, true));
+        let after = rewritten(&case.graph, &Context::default(), &mut by_bits(bits));
+        within_tolerance(&case, &after);
+        if bits == u64::MAX && !(a.known && b.known) {
+            let integer = |node: &fuseline::graph::Node| {
+                matches!(node.prim(), Prim::Contract(row) if row.accumulator == DType::I32)
+            };
+            prop_assert!(after.nodes().iter().any(integer), "{after:?}");
+        }
+        let case = fed_integers(quantised_product(a, b, windows, false));
+        let strict = Context { numerics: Numerics::Strict, ..Context::default() };
+        let after = rewritten(&case.graph, &strict, &mut by_bits(bits));
+        same_meaning(&case, &after, Reading::Rounded, |_| Agreement::Exact);
+    }
+}
+
 #[test]
 fn a_rewrite_that_is_refused_leaves_everything_as_it_was() {
     let spelling =

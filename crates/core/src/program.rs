@@ -24,7 +24,8 @@ pub struct Program {
 }
 
 impl Program {
-    /// Splits a graph. Every constant value that a run reads and that is not a literal, a view or a formula is prepared.
+    /// Splits a graph. Every constant value that a run reads is prepared unless it is a literal, a view, a formula, or a mere
+    /// conversion of short integers.
     pub fn new(graph: &Graph) -> Result<Program> {
         let constant = constant_nodes(graph);
         let prepared = prepared_values(graph, &constant);
@@ -87,10 +88,15 @@ fn prepared_values(graph: &Graph, constant: &[bool]) -> IndexMap<Value, Arc<str>
     prepared
 }
 
-/// Whether a constant is computed: neither stored, nor looked at through a view, nor a formula that its reader computes.
+/// Whether a constant is computed: neither stored, nor looked at through a view, nor a formula that its reader computes, nor a
+/// conversion of short integers, which its reader does for fewer bytes.
 fn costs_work(node: &Node) -> bool {
     match node.prim() {
         Prim::View(_) => false,
+        Prim::Map(row) if row.expr.is_cast() => {
+            let from = row.expr.args()[0];
+            !(from.is_int() && from.bits() <= 8 && row.expr.dtype().bits() > from.bits())
+        }
         Prim::Map(row) if node.args().is_empty() => row.expr.flops() > MOST_FORMULA_FLOPS,
         prim => prim.class() != Class::Source,
     }

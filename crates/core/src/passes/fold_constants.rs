@@ -5,9 +5,9 @@ use smallvec::SmallVec;
 use super::{Context, Numerics, Pass, formula};
 use crate::error::Result;
 use crate::graph::rewrite::{Rebuild, Values, rewrite};
-use crate::graph::{Graph, Node, Value};
+use crate::graph::{Graph, Node, Value, contents};
 use crate::ops::Prim;
-use crate::ops::prim::{Class, Const};
+use crate::ops::prim::{Class, Const, Map};
 use crate::reference::{Limits, Options, Reading, evaluate_prim};
 use crate::tensor::{Literal, TensorType};
 
@@ -19,7 +19,8 @@ pub(super) const PASS: Pass = Pass {
 
 /// In: any graph. Out: no node with small results has only small constants as operands, where small means up to
 /// `fold_bytes`. Left alone are formulas (maps without operands, unless they cost more than reading a table), views that
-/// repeat elements, random numbers, sub-graphs, and what the reference refuses, which is an error for run time.
+/// repeat elements, random numbers, sub-graphs, what the reference refuses, which is an error for run time, and what is computed
+/// from quantised weights (tables of integers of up to 8 bits), which are best kept as short as they are.
 ///
 /// Under strict numerics every step of a folded computation is rounded, as it would be at run time; otherwise only the result.
 fn run(graph: &Graph, context: &Context) -> Result<Graph> {
@@ -46,6 +47,7 @@ fn is_foldable(graph: &Graph, node: &Node, args: &[Value], context: &Context) ->
         && match (node.prim(), node.prim().class()) {
             (_, Class::Source | Class::Control) => false,
             (Prim::Map(row), _) if args.is_empty() => row.expr.flops() > formula::MOST_FLOPS,
+            (Prim::Map(row), _) if widens_weights(graph, row, args) => false,
             (Prim::View(row), _) => {
                 let (new, old) = (row.shape.as_ints(), graph.ty(args[0]).shape.as_ints());
                 let count = |sizes: Vec<usize>| sizes.iter().product::<usize>();
@@ -60,6 +62,15 @@ fn fits(ty: &TensorType, context: &Context) -> bool {
     ty.bytes().as_int().is_some_and(|n| n <= context.fold_bytes as i64)
 }
 
+/// Whether a map converts a table of short integers to a longer type.
+fn widens_weights(graph: &Graph, row: &Map, args: &[Value]) -> bool {
+    // Tables whose contents are followed may say something about shapes.
+    let large = |n: i64| n > contents::MOST_ELEMENTS as i64;
+    let short =
+        |ty: &TensorType| ty.dtype.is_int() && ty.dtype.bits() <= 8 && ty.shape.count().as_int().is_some_and(large);
+    row.expr.is_cast() && row.expr.dtype().bits() > 8 && short(graph.ty(args[0]))
+}
+
 /// The data of a small constant: stored, a formula, or a view of one of these.
 fn literal(graph: &Graph, value: Value, context: &Context) -> Option<Literal> {
     let node = graph.node_of(value);
@@ -68,6 +79,7 @@ fn literal(graph: &Graph, value: Value, context: &Context) -> Option<Literal> {
     }
     match node.prim() {
         Prim::Const(row) => Some(row.literal.clone()),
+        Prim::Map(row) if widens_weights(graph, row, node.args()) => None,
         Prim::Map(_) | Prim::View(_) => {
             let operands: Option<Vec<Literal>> = node.args().iter().map(|a| literal(graph, *a, context)).collect();
             let result = evaluate_prim(node.prim(), &operands?, &options(context)).ok()?.pop()?;
@@ -111,6 +123,17 @@ mod tests {
         b.output("large", b.constant(large).exp());
         let graph = b.finish().unwrap();
         assert_eq!(check(&PASS, graph.clone()), graph);
+    }
+
+    #[test]
+    fn quantised_weights_stay_short() {
+        let b = Builder::new("weights");
+        let x = b.input("x", DType::F32, Shape::new([8usize, 64]));
+        let values: Vec<i64> = (0..512).map(|k| k * 7 % 100).collect();
+        let weights = b.constant(Literal::from_ints(DType::I8, [64, 8], &values).unwrap());
+        b.output("y", x.matmul(weights.cast(DType::F32) * 0.1));
+        let after = check(&PASS, b.finish().unwrap());
+        assert_eq!(count(&after, "map"), 3, "the number, the conversion, the product: {after:?}");
     }
 
     #[test]

@@ -16,9 +16,8 @@ use crate::tensor::{DType, Dim, Shape};
 /// not. The sizes of the axes are known. (A table of two coordinates, such as a mask, is better left a formula.)
 pub(super) fn constant_axes(graph: &Graph, facts: &Facts, step: Step) -> Option<Axes> {
     let shape = step.shape(graph);
-    let whole = Seen { step, view: View::identity(shape) };
     let (mut axes, mut is_formula): (Axes, bool) = (0, false);
-    for leaf in whole.leaves(graph)? {
+    for leaf in Seen::at(graph, step).leaves(graph)? {
         match leaf.step.kind(graph) {
             Kind::Value(value) if facts.is_constant(value.node()) && leaf.view.guard.is_empty() => {}
             Kind::Coord(_) => is_formula = true,

@@ -1,8 +1,9 @@
 //! Normalisers behind the products that they normalise.
 
-use super::facts::axes;
+use super::facts::Axes;
 use super::hoist_scales::{wider, with_range};
-use super::peel::{Action, Order, Peeled, act, all_read_once, cast, peel};
+use super::operand::{acted_on, summed_axes};
+use super::peel::{Action, Order, Peeled, all_read_once, cast, peel};
 use super::seen::Seen;
 use super::softmax::shifted_exponential;
 use super::step::{Kind, Step};
@@ -10,10 +11,9 @@ use super::{Facts, Permit, Refusal, Rewrite, Site, sites};
 use crate::error::Result;
 use crate::graph::rewrite::{Rebuild, Values, replaced};
 use crate::graph::{Graph, Value};
-use crate::ops::prim::{Contract, Label, Monoid, View};
+use crate::ops::prim::{Contract, Monoid};
 use crate::ops::{Prim, Scalar};
 use crate::passes::{Context, Tier};
-use crate::tensor::{DType, Dim, Shape};
 
 pub(super) const REWRITE: Rewrite = Rewrite {
     name: "defer-normalizer",
@@ -46,9 +46,8 @@ struct Found {
 fn find(graph: &Graph, facts: &Facts, id: usize, permit: &mut Permit<'_>) -> Option<Found> {
     let node = &graph.nodes()[id];
     let Prim::Contract(row) = node.prim() else { return None };
-    let labels = [&row.a, &row.b];
     let found = [0, 1].into_iter().find_map(|operand| {
-        let peeled = normalised(graph, node.args()[operand], labels[operand], &row.out)?;
+        let peeled = normalised(graph, node.args()[operand], summed_axes(row, operand))?;
         Some(Found { operand, peeled })
     })?;
     let producer = node.args()[found.operand];
@@ -69,11 +68,10 @@ fn find(graph: &Graph, facts: &Facts, id: usize, permit: &mut Permit<'_>) -> Opt
 }
 
 /// The operand of a contraction without what normalises it, if something does.
-fn normalised(graph: &Graph, operand: Value, labels: &[Label], out: &[Label]) -> Option<Peeled> {
+fn normalised(graph: &Graph, operand: Value, summed: Axes) -> Option<Peeled> {
     if !graph.ty(operand).dtype.is_float() {
         return None;
     }
-    let summed = axes((0..labels.len()).filter(|k| !out.contains(&labels[*k])));
     let mut parts = Vec::new();
     product_parts(graph, Step::of(graph, operand), &mut parts);
     let normalises = |seen: &Seen| {
@@ -117,7 +115,7 @@ fn product_parts(graph: &Graph, step: Step, parts: &mut Vec<Step>) {
 fn apply(graph: &Graph, rebuild: &mut Rebuild, id: usize, found: &Found) -> Result<Option<Values>> {
     let node = &graph.nodes()[id];
     let Prim::Contract(row) = node.prim() else { return Ok(None) };
-    let (dtype, shape) = (node.types()[0].dtype, &node.types()[0].shape);
+    let dtype = node.types()[0].dtype;
     let factors = || found.peeled.factors.iter().map(|f| f.seen.step.dtype(graph)).filter(|d| d.is_float());
     let wide = factors().fold(with_range(dtype), wider);
     let mut operands = [rebuild.moved(node.args()[0]), rebuild.moved(node.args()[1])];
@@ -125,22 +123,8 @@ fn apply(graph: &Graph, rebuild: &mut Rebuild, id: usize, found: &Found) -> Resu
     for operand in &mut operands {
         *operand = cast(rebuild, *operand, wide)?;
     }
-    let labels = [&row.a, &row.b][found.operand];
     let product = Contract { accumulator: wider(row.accumulator, wide), ..row.clone() };
-    let mut result = rebuild.add(product, &operands)?;
-    for factor in found.peeled.factors.iter().rev() {
-        let view = from_result(shape, labels, &row.out).after(&factor.seen.view);
-        let view = view.ok_or_else(|| crate::error::Error::bug("views without guards compose"))?;
-        let value = Seen { step: factor.seen.step, view }.rebuilt(graph, rebuild)?;
-        let value = if rebuild.graph().ty(value).dtype == DType::Bool { value } else { cast(rebuild, value, wide)? };
-        result = act(rebuild, factor.action, result, value)?;
-    }
+    let result = rebuild.add(product, &operands)?;
+    let result = acted_on(graph, rebuild, (node, row, found.operand), &found.peeled.factors, result)?;
     replaced(cast(rebuild, result, dtype)?)
-}
-
-/// An operand of a contraction looked at from the coordinates of the result, where it does not matter how far along the summed
-/// axes.
-fn from_result(shape: &Shape, labels: &[Label], out: &[Label]) -> View {
-    let place = |label: &Label| out.iter().position(|l| l == label).map_or(Dim::int(0), Dim::axis);
-    View::new(shape.clone(), labels.iter().map(place).collect())
 }

@@ -63,7 +63,7 @@ fn find(graph: &Graph, facts: &Facts, id: usize, permit: &mut Permit<'_>) -> Opt
 }
 
 /// Whether a factor is a number that is the same everywhere, and no special one.
-pub(super) fn is_scale(graph: &Graph, action: Action, seen: &Seen) -> bool {
+fn is_scale(graph: &Graph, action: Action, seen: &Seen) -> bool {
     let known = |x: f64| x != 0.0 && x.is_finite();
     let number = matches!(action, Action::Times | Action::Over);
     number && seen.step.float(graph).map_or_else(|| seen.step.uniform(graph).is_some(), known)
@@ -87,7 +87,7 @@ fn apply(graph: &Graph, rebuild: &mut Rebuild, id: usize, found: &Found) -> Resu
 }
 
 /// A term multiplied by all factors, the known ones as one number.
-pub(super) fn product_of<'s>(graph: &Graph, scope: &'s Scope, term: Term<'s>, factors: &[&Factor]) -> Term<'s> {
+fn product_of<'s>(graph: &Graph, scope: &'s Scope, term: Term<'s>, factors: &[&Factor]) -> Term<'s> {
     let dtype = term.dtype();
     let (mut number, mut count) = (1.0, 0);
     let mut term = term;

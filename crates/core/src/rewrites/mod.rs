@@ -10,10 +10,13 @@
 
 mod compose_affine;
 mod constants;
+mod contract_integers;
 mod defer_normalizer;
+mod defer_zero_points;
 mod facts;
 mod guard_rows;
 mod hoist_scales;
+mod operand;
 mod peel;
 mod permit;
 mod scale_weights;
@@ -46,11 +49,13 @@ pub struct Rewrite {
 
 /// The rewrites in the order in which they run; the list is repeated until nothing changes.
 pub const REWRITES: &[Rewrite] = &[
-    hoist_scales::REWRITE, // first: a scale that could also go into weights belongs behind the contraction of two operands
-    guard_rows::REWRITE,   // before normalisers move: a guard on the row can move along
-    defer_normalizer::REWRITE, // after the guards
-    compose_affine::REWRITE, // before weights: it brings scales next to contractions
-    scale_weights::REWRITE, // last of the scales: what is left next to a contraction with weights
+    contract_integers::REWRITE, // before scales move: it knows quantised operands by their scales
+    defer_zero_points::REWRITE, // after it: contractions that became integer ones have zero points too
+    hoist_scales::REWRITE,      // before weights: a scale of two computed operands belongs behind their contraction
+    guard_rows::REWRITE,        // before normalisers move: a guard on the row can move along
+    defer_normalizer::REWRITE,  // after the guards
+    compose_affine::REWRITE,    // before weights: it brings scales next to contractions
+    scale_weights::REWRITE,     // last of the scales: what is left next to a contraction with weights
 ];
 
 /// The list is repeated at most this often; a rewrite never undoes another, so that few rounds do.

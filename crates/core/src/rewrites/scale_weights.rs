@@ -2,32 +2,31 @@
 
 use super::constants::constant_axes;
 use super::facts::{Axes, axes, mentioned};
-use super::hoist_scales::{is_scale, product_of};
-use super::peel::{Order, Peeled, all_read_once, call, peel};
+use super::peel::call;
 use super::seen::Seen;
 use super::step::{Kind, Step};
 use super::{Facts, Permit, Refusal, Rewrite, Site, sites};
 use crate::error::Result;
 use crate::graph::rewrite::{Rebuild, Values, replaced};
 use crate::graph::{Graph, Value};
-use crate::ops::prim::{Map, View};
-use crate::ops::{Expr, Prim, Scalar};
+use crate::ops::prim::View;
+use crate::ops::{Prim, Scalar};
 use crate::passes::{Context, Tier};
 use crate::tensor::{Dim, Ranges, Shape, Symbol};
 
 pub(super) const REWRITE: Rewrite = Rewrite {
     name: "scale-weights",
-    doc: "Constants that scale the result of a contraction with constant weights, or numbers that scale its other operand, scale the weights.",
+    doc: "Constants that scale the result of a contraction with constant weights scale the weights.",
     tier: Tier::Real,
     run,
 };
 
 /// In: any graph. Out: no contraction with a constant operand (weights) is read by nothing but a product with, or a quotient by, a
-/// constant that varies along axes that the weights have, also behind views that split, join and permute axes; and no number
-/// scales the other operand. The scaled weights are constants: folded where they are small, otherwise prepared once.
+/// constant that varies along axes that the weights have, also behind views that split, join and permute axes. The scaled weights
+/// are constants: folded where they are small, otherwise prepared once.
 fn run(graph: &Graph, _: &Context, permit: &mut Permit<'_>) -> Result<Option<Graph>> {
     let facts = Facts::of(graph);
-    sites(graph, |id| find(graph, &facts, id, permit), |rebuild, id, found| apply(graph, rebuild, id, found))
+    sites(graph, |id| find(graph, &facts, id, permit), |rebuild, _, found| apply(graph, rebuild, found))
 }
 
 /// A contraction with weights, seen from the coordinates of a step that is it, or a view of it.
@@ -106,58 +105,37 @@ fn inverse(view: &View, operand: &Shape, axis: usize) -> Option<Dim> {
     whole.then(|| position(&Dim::axis))
 }
 
-enum Found {
-    /// a product of a contraction with a constant, or a quotient by it
-    Result { op: Scalar, factor: Step, weights: Weights },
-    /// a contraction, the operand that are weights, and the other one without its scales
-    Operand { weights: usize, peeled: Peeled },
+/// A product of a contraction with a constant, or a quotient by it.
+struct Found {
+    op: Scalar,
+    factor: Step,
+    weights: Weights,
 }
 
 fn find(graph: &Graph, facts: &Facts, id: usize, permit: &mut Permit<'_>) -> Option<Found> {
     let node = &graph.nodes()[id];
-    match node.prim() {
-        Prim::Map(_) => {
-            let (op, factor, weights) = scaled_result(graph, facts, id)?;
-            let ty = &node.types()[0];
-            let site = Site {
-                rule: REWRITE.name,
-                producer: weights.contract,
-                consumer: id,
-                flops_saved: ty.shape.count(),
-                bytes_saved: ty.bytes() * 2,
-                what: "constants scale the weights instead of the result".to_owned(),
-            };
-            permit.allow(graph, site).then_some(Found::Result { op, factor, weights })
-        }
-        Prim::Contract(_) => {
-            let is_constant = |k: usize| facts.is_constant(node.args()[k].node());
-            let weights = (0..2).find(|k| is_constant(*k) && !is_constant(1 - k))?;
-            let operand = node.args()[1 - weights];
-            let wanted = |action, seen: &Seen| is_scale(graph, action, seen);
-            let peeled = peel(graph, operand, Order { wanted: &wanted, is_small: false });
-            if peeled.factors.is_empty() || !graph.ty(operand).dtype.is_float() {
-                return None;
-            }
-            let ty = graph.ty(operand);
-            let site = Site {
-                rule: REWRITE.name,
-                producer: operand.node(),
-                consumer: id,
-                flops_saved: ty.shape.count(),
-                bytes_saved: ty.bytes() * 2,
-                what: "a number scales the weights instead of the other operand".to_owned(),
-            };
-            if !all_read_once(facts, &peeled.passed) {
-                permit.refuse(graph, site, Refusal::UsedElsewhere);
-                return None;
-            }
-            permit.allow(graph, site).then_some(Found::Operand { weights, peeled })
-        }
-        _ => None,
+    let Prim::Map(_) = node.prim() else { return None };
+    let found = scaled_result(graph, facts, id)?;
+    let ty = &node.types()[0];
+    let site = Site {
+        rule: REWRITE.name,
+        producer: found.weights.contract,
+        consumer: id,
+        flops_saved: ty.shape.count(),
+        bytes_saved: ty.bytes() * 2,
+        what: "constants scale the weights instead of the result".to_owned(),
+    };
+    // A second copy of large weights costs more than a product with a number.
+    let is_number = constant_axes(graph, facts, found.factor) == Some(0);
+    let weights = graph.nodes()[found.weights.contract].args()[found.weights.operand];
+    if is_number && facts.readers(weights.node()) > 1 {
+        permit.refuse(graph, site, Refusal::UsedElsewhere);
+        return None;
     }
+    permit.allow(graph, site).then_some(found)
 }
 
-fn scaled_result(graph: &Graph, facts: &Facts, id: usize) -> Option<(Scalar, Step, Weights)> {
+fn scaled_result(graph: &Graph, facts: &Facts, id: usize) -> Option<Found> {
     let Kind::Call(op @ (Scalar::Mul | Scalar::Div), operands) = Step::of(graph, Value::new(id, 0)).kind(graph) else {
         return None;
     };
@@ -167,35 +145,22 @@ fn scaled_result(graph: &Graph, facts: &Facts, id: usize) -> Option<(Scalar, Ste
     }
     let with = |x: Step, factor: Step| {
         let varying = constant_axes(graph, facts, factor)?;
-        Some((op, factor, Weights::of(graph, facts, x, varying)?))
+        Some(Found { op, factor, weights: Weights::of(graph, facts, x, varying)? })
     };
     with(a, b).or_else(|| if op == Scalar::Mul { with(b, a) } else { None })
 }
 
-fn apply(graph: &Graph, rebuild: &mut Rebuild, id: usize, found: &Found) -> Result<Option<Values>> {
-    match found {
-        Found::Result { op, factor, weights: at } => {
-            let node = &graph.nodes()[at.contract];
-            let mut operands = [rebuild.moved(node.args()[0]), rebuild.moved(node.args()[1])];
-            let shape = rebuild.graph().ty(operands[at.operand]).shape.clone();
-            let map = at.places.iter().map(|place| place.clone().unwrap_or(Dim::int(0))).collect();
-            let factor = Seen { step: *factor, view: View::new(shape, map) }.rebuilt(graph, rebuild)?;
-            operands[at.operand] = call(rebuild, *op, &[operands[at.operand], factor])?;
-            let mut value = rebuild.add(node.prim().clone(), &operands)?;
-            for view in at.views.iter().rev() {
-                value = rebuild.add(view.clone(), &[value])?;
-            }
-            replaced(value)
-        }
-        Found::Operand { weights, peeled } => {
-            let node = &graph.nodes()[id];
-            let mut operands = [rebuild.moved(node.args()[0]), rebuild.moved(node.args()[1])];
-            operands[1 - weights] = peeled.rest.rebuilt(graph, rebuild)?;
-            let ty = rebuild.graph().ty(operands[*weights]).clone();
-            let factors: Vec<_> = peeled.factors.iter().collect();
-            let expr = Expr::build(&[ty.dtype], |scope, x| product_of(graph, scope, x[0], &factors));
-            operands[*weights] = rebuild.add(Map { expr, shape: ty.shape }, &[operands[*weights]])?;
-            replaced(rebuild.add(node.prim().clone(), &operands)?)
-        }
+fn apply(graph: &Graph, rebuild: &mut Rebuild, found: &Found) -> Result<Option<Values>> {
+    let at = &found.weights;
+    let node = &graph.nodes()[at.contract];
+    let mut operands = [rebuild.moved(node.args()[0]), rebuild.moved(node.args()[1])];
+    let shape = rebuild.graph().ty(operands[at.operand]).shape.clone();
+    let map = at.places.iter().map(|place| place.clone().unwrap_or(Dim::int(0))).collect();
+    let factor = Seen { step: found.factor, view: View::new(shape, map) }.rebuilt(graph, rebuild)?;
+    operands[at.operand] = call(rebuild, found.op, &[operands[at.operand], factor])?;
+    let mut value = rebuild.add(node.prim().clone(), &operands)?;
+    for view in at.views.iter().rev() {
+        value = rebuild.add(view.clone(), &[value])?;
     }
+    replaced(value)
 }

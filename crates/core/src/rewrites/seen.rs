@@ -29,6 +29,11 @@ impl Seen {
         Seen { step: Step::of(graph, value), view: View::identity(&graph.ty(value).shape) }
     }
 
+    /// A step from its own coordinates.
+    pub(super) fn at(graph: &Graph, step: Step) -> Seen {
+        Seen { step, view: View::identity(step.shape(graph)) }
+    }
+
     /// Another step at the same coordinates.
     pub(super) fn with(&self, step: Step) -> Seen {
         Seen { step, view: self.view.clone() }

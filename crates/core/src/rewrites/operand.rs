@@ -1,0 +1,73 @@
+//! Factors of an operand of a contraction, from the coordinates of the result.
+
+use super::facts::{Axes, axes};
+use super::peel::{Factor, act, cast};
+use super::seen::Seen;
+use crate::error::{Error, Result};
+use crate::graph::rewrite::Rebuild;
+use crate::graph::{Graph, Node, Value};
+use crate::ops::prim::{Contract, Label, View};
+use crate::tensor::{DType, Dim, Ranges};
+
+/// The labels of an operand's axes.
+pub(super) fn labels(row: &Contract, operand: usize) -> &[Label] {
+    [&row.a, &row.b][operand]
+}
+
+/// The axes of an operand that are summed over.
+pub(super) fn summed_axes(row: &Contract, operand: usize) -> Axes {
+    let labels = labels(row, operand);
+    axes((0..labels.len()).filter(|k| !row.out.contains(&labels[*k])))
+}
+
+/// What an operand is seen through without the guards of the view: where these fill with 0, a factor of what they guard is one
+/// of the whole. `None` if what is behind could then be looked up outside of itself.
+pub(super) fn unguarded(graph: &Graph, seen: &Seen) -> Option<Seen> {
+    if seen.view.guard.is_empty() {
+        return Some(seen.clone());
+    }
+    let open = Seen { step: seen.step, view: View::new(seen.view.shape.clone(), seen.view.map.clone()) };
+    let ranges = Ranges::of(open.view.shape.dims());
+    let inside = |leaf: &Seen| {
+        let sizes = leaf.step.shape(graph).dims();
+        leaf.view.map.len() == sizes.len()
+            && leaf.view.map.iter().zip(sizes).all(|(at, size)| ranges.is_below(at, size))
+    };
+    open.leaves(graph)?.iter().all(inside).then_some(open)
+}
+
+/// An operand of a contraction from the coordinates of its result, where it does not matter how far along the summed axes.
+pub(super) fn from_result(node: &Node, row: &Contract, operand: usize) -> View {
+    let place = |label: &Label| row.out.iter().position(|l| l == label).map_or(Dim::int(0), Dim::axis);
+    View::new(node.types()[0].shape.clone(), labels(row, operand).iter().map(place).collect())
+}
+
+/// What is seen from the coordinates of an operand, at the coordinates of the result.
+pub(super) fn at_result(
+    graph: &Graph,
+    rebuild: &mut Rebuild,
+    (node, row, operand): (&Node, &Contract, usize),
+    seen: &Seen,
+) -> Result<Value> {
+    let view = from_result(node, row, operand).after(&seen.view);
+    let view = view.ok_or_else(|| Error::bug("views without guards compose"))?;
+    Seen { step: seen.step, view }.rebuilt(graph, rebuild)
+}
+
+/// A result on which the factors of an operand act, the innermost first, computed in type `dtype`.
+pub(super) fn acted_on(
+    graph: &Graph,
+    rebuild: &mut Rebuild,
+    at: (&Node, &Contract, usize),
+    factors: &[Factor],
+    result: Value,
+) -> Result<Value> {
+    let dtype = rebuild.graph().ty(result).dtype;
+    let mut result = result;
+    for factor in factors.iter().rev() {
+        let value = at_result(graph, rebuild, at, &factor.seen)?;
+        let value = if rebuild.graph().ty(value).dtype == DType::Bool { value } else { cast(rebuild, value, dtype)? };
+        result = act(rebuild, factor.action, result, value)?;
+    }
+    Ok(result)
+}

@@ -26,8 +26,10 @@
 //! trigonometric identities, `tanh` by exponentials.
 
 mod exact;
+pub mod factor;
 mod function;
 mod number;
+pub mod online;
 mod order;
 mod product;
 mod sum;

@@ -1,6 +1,8 @@
 //! Spellings of formulas, and random terms.
 
 mod exact;
+mod factor;
+mod online;
 mod random;
 mod spellings;
 

@@ -1,10 +1,10 @@
 use super::*;
 
 /// A small generator of random numbers (xorshift): the same ones every time.
-struct Random(u64);
+pub(super) struct Random(pub(super) u64);
 
 impl Random {
-    fn below(&mut self, n: usize) -> usize {
+    pub(super) fn below(&mut self, n: usize) -> usize {
         self.0 ^= self.0 << 13;
         self.0 ^= self.0 >> 7;
         self.0 ^= self.0 << 17;
@@ -17,7 +17,7 @@ impl Random {
 }
 
 const ARGS: usize = 4;
-const CASES: usize = 1500;
+const CASES: usize = 600;
 const CONSTANTS: &[f64] =
     &[0.0, 1.0, -1.0, 0.5, 2.0, 3.0, -0.25, 0.1, std::f64::consts::FRAC_1_SQRT_2, 1.702, 6.0, 0.044715];
 

@@ -24,7 +24,7 @@
 //! | `test error`           | a text that is no kernel                     | what the parser says                             |
 //! | `test run` [`rounded`] | values of the inputs in order, a kernel      | the values of the outputs, or the error          |
 //!
-//! A kernel that is run must give the same with its folds computed as its schedule says.
+//! A kernel that is run must give the same with its folds computed as its schedule says, and in small pieces.
 //!
 //! Every graph that is read is also sent through its text, and a pass must leave a graph that keeps its invariants.
 //! `BLESS=1` writes what comes out into the files.
@@ -164,21 +164,21 @@ fn run_kernel(kernel: &Kernel, given: &[&str], reading: Reading) -> Result<Strin
         Ok(outputs) => outputs,
         Err(error) => return Ok(error.to_string()),
     };
-    let options = interp::Options { folds: interp::Folds::AsScheduled, ..options };
-    let scheduled = interp::run(kernel, &inputs, &Env::new(), &options).map_err(report)?;
-    let mut lines = String::new();
-    for (k, (output, other)) in outputs.iter().zip(&scheduled).enumerate() {
-        let near = |(x, y): (&f64, &f64)| x == y || (x - y).abs() <= 1e-9 * x.abs() || x.is_nan() && y.is_nan();
-        let same = output.to_floats().iter().zip(other.to_floats().iter()).all(near);
-        let texts = [output, other].map(|buffer| buffer.to_literal().map(|literal| print_literal(&literal)));
-        let [text, other] = texts;
-        let (text, other) = (text.map_err(report)?, other.map_err(report)?);
-        if !same {
-            return Err(format!("y{k} = {text}\nas scheduled: {other}").into());
+    let text = |buffer: &Buffer| buffer.to_literal().map(|literal| print_literal(&literal)).map_err(report);
+    for folds in [interp::Folds::Whole, interp::Folds::AsScheduled] {
+        for piece in [options.piece, 2] {
+            let options = interp::Options { folds, piece, ..options };
+            let others = interp::run(kernel, &inputs, &Env::new(), &options).map_err(report)?;
+            for (output, other) in outputs.iter().zip(&others) {
+                let near = |(x, y): (&f64, &f64)| x == y || (x - y).abs() <= 1e-9 * x.abs() || x.is_nan() && y.is_nan();
+                if !output.to_floats().iter().zip(other.to_floats().iter()).all(near) {
+                    return Err(format!("{}\nwith {folds:?}, {piece}: {}", text(output)?, text(other)?).into());
+                }
+            }
         }
-        lines += &format!("y{k} = {text}\n");
     }
-    Ok(lines)
+    let lines = outputs.iter().enumerate().map(|(k, output)| Ok(format!("y{k} = {}\n", text(output)?)));
+    lines.collect()
 }
 
 /// A kernel that keeps its invariants and survives its text.

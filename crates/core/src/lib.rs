@@ -9,7 +9,8 @@
 //! 6. [`compile`](mod@compile): the pipeline, graph to [`program`], which a [`device`] loads;
 //! 7. [`reference`](mod@reference): what a graph means, and [`compare`](mod@compare): whether a result is that;
 //! 8. [`analysis`]: the work and the traffic that it needs, and the price; [`analyzer`]: the same for operations fed by hand;
-//! 9. [`gallery`]: the graphs that fusion is for.
+//! 9. [`tile`]: the language of kernels, with its text, its rules and its interpreter;
+//! 10. [`gallery`]: the graphs that fusion is for.
 //!
 //! ```
 //! use fuseline::analysis::Footprints;

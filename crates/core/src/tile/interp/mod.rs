@@ -39,7 +39,7 @@ pub enum Folds {
 }
 
 /// How to run.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug)]
 pub struct Options {
     /// how floats are read: exact leaves everything but casts in f64; rounded rounds where the kernel says so
     pub reading: Reading,
@@ -47,6 +47,15 @@ pub struct Options {
     pub limits: Limits,
     /// how folds are computed
     pub folds: Folds,
+    /// steps of more elements are computed in pieces, as far as axes are independent; changes no result
+    pub piece: usize,
+}
+
+impl Default for Options {
+    fn default() -> Options {
+        let (reading, limits, folds) = (Reading::default(), Limits::default(), Folds::default());
+        Options { reading, limits, folds, piece: 1 << 20 }
+    }
 }
 
 /// The outputs of a kernel for its inputs, in order. Symbols that `env` does not bind are bound by the inputs whose sizes
@@ -113,7 +122,8 @@ impl<'k> Interpreter<'k> {
         });
         let inputs: Vec<Buffer> = inputs.collect::<Result<_>>()?;
         let views: Vec<bool> = loads.iter().map(|load| load.as_ref().is_some_and(Loading::is_view)).collect();
-        let nest = Nest::new(kernel, &extents, &views, parts::streamed(kernel, options.folds));
+        let streamed = parts::streamed(kernel, options.folds);
+        let nest = Nest::new(kernel, &extents, &views, &streamed, options.piece);
         let mut outputs = Vec::with_capacity(kernel.outputs.len());
         for (k, param) in kernel.outputs.iter().enumerate() {
             outputs.push(Target::new(&param.ty, &run).at(|| format!("output y{k}"))?);

@@ -6,9 +6,6 @@
 
 use super::super::{AxisSet, Kernel};
 
-/// Steps of more elements than this are computed in pieces, where axes can be loops.
-const LARGE: usize = 1 << 20;
-
 #[derive(Debug)]
 pub(super) struct Nest {
     /// the loops, outermost first: axis, and length of a piece
@@ -24,14 +21,15 @@ pub(super) struct Nest {
 }
 
 impl Nest {
-    pub(super) fn new(kernel: &Kernel, extents: &[usize], is_view: &[bool], streamed: Vec<bool>) -> Nest {
-        let sized = Sized { kernel, extents, is_view };
+    /// The nest of a kernel of these extents in which steps have at most `most` elements, where axes can be loops.
+    pub(super) fn new(kernel: &Kernel, extents: &[usize], is_view: &[bool], streamed: &[bool], most: usize) -> Nest {
+        let sized = Sized { kernel, extents, is_view, most };
         let loops = sized.loops();
         let mut level_of = vec![0; kernel.steps.len()];
         for (k, step) in kernel.steps.iter().enumerate() {
             let operands = step.op.operands();
             let least = operands.iter().map(|operand| level_of[operand.index()]).max().unwrap_or(0);
-            let fits = |level: &usize| sized.count(k, &loops[..*level]) <= LARGE;
+            let fits = |level: &usize| sized.count(k, &loops[..*level]) <= most;
             level_of[k] = match streamed[k] {
                 true => loops.len(),
                 false => (least..loops.len()).find(fits).unwrap_or(loops.len()),
@@ -41,7 +39,7 @@ impl Nest {
         for k in (0..kernel.steps.len()).filter(|k| !streamed[*k]) {
             levels[level_of[k]].push(k);
         }
-        let released = released(kernel, &level_of, &streamed);
+        let released = released(kernel, &level_of, streamed);
         let streamed = (0..kernel.steps.len()).filter(|k| streamed[*k]).collect();
         Nest { loops, levels, released, is_view: is_view.to_vec(), streamed }
     }
@@ -71,6 +69,7 @@ struct Sized<'k> {
     kernel: &'k Kernel,
     extents: &'k [usize],
     is_view: &'k [bool],
+    most: usize,
 }
 
 impl Sized<'_> {
@@ -95,14 +94,14 @@ impl Sized<'_> {
             let free =
                 |k: usize| steps[k].axes.without(folded).without(taken).iter().find(|axis| self.extents[*axis] > 1);
             // The largest first, so that what stands further inside is smaller.
-            let large = (0..steps.len()).filter(|k| self.count(*k, &loops) > LARGE && free(*k).is_some());
+            let large = (0..steps.len()).filter(|k| self.count(*k, &loops) > self.most && free(*k).is_some());
             let Some(axis) = large.max_by_key(|k| self.count(*k, &loops)).and_then(free) else { break };
             loops.push((axis, 1));
         }
         if let Some((axis, length)) = loops.last().copied() {
             let inside =
                 (0..steps.len()).filter(|k| steps[*k].axes.contains(axis)).map(|k| self.count(k, &loops)).max();
-            let longest = (LARGE / inside.unwrap_or(1).max(1)).clamp(length, self.extents[axis]);
+            let longest = (self.most / inside.unwrap_or(1).max(1)).clamp(length, self.extents[axis]);
             loops.pop();
             loops.push((axis, longest));
         }

@@ -174,11 +174,13 @@ proptest! {
         spelling in spellings(),
         keys in 1usize..7,
         bits in prop_oneof![Just(u64::MAX), any::<u64>()],
+        numerics in prop::sample::select(vec![Numerics::Default, Numerics::Fast]),
     ) {
         // Where a row is NaN and all of it is dropped, real numbers do not say what 0 / NaN is.
         let special = spelling.guard == Guard::NotANumber || !spelling.dropout;
         let case = fed(attention(spelling), keys, special);
-        within_tolerance(&case, &rewritten(&case.graph, &Context::default(), &mut by_bits(bits)));
+        let context = Context { numerics, ..Context::default() };
+        within_tolerance(&case, &rewritten(&case.graph, &context, &mut by_bits(bits)));
         let strict = Context { numerics: Numerics::Strict, ..Context::default() };
         let after = rewritten(&case.graph, &strict, &mut Permit::everything());
         same_meaning(&case, &after, Reading::Rounded, |_| Agreement::Exact);

@@ -29,6 +29,8 @@ pub(super) const REWRITE: Rewrite = Rewrite {
 /// - `m` is finite: `x − m` ≤ 0, so that every `e` is in [0, 1], and 1 for an element that is `m`; hence `s` is at least 1 and not
 ///   NaN (in a narrow type it may be +∞), and `e / s` is a number: neither holds.
 ///
+/// The same holds for `e · (1 / s)`, and `isnan(1 / s)` is `isnan(s)`.
+///
 /// Why "all `x` = −∞" is `m = −∞`: `max` gives NaN if an element is NaN, which makes both false; without NaN it is the definition
 /// of a maximum; over no elements it is −∞, and "all" is true.
 fn run(graph: &Graph, _: &Context, permit: &mut Permit<'_>) -> Result<Option<Graph>> {
@@ -77,7 +79,7 @@ fn asked_row(graph: &Graph, value: Value, position: usize) -> Option<Step> {
     while let Kind::Cast(inner) = p.kind(graph) {
         p = Some(inner).filter(|x| has_infinities(x.dtype(graph)) && has_infinities(p.dtype(graph)))?;
     }
-    softmax::sum_of_row(graph, p)
+    softmax::normaliser(graph, p)
 }
 
 fn has_infinities(dtype: DType) -> bool {

@@ -127,24 +127,22 @@ impl Seen {
         rebuild.add(Map { expr, shape: self.view.shape.clone() }, &args)
     }
 
+    /// Where a reduction is seen, repeated along the axes that it folds: the reduction and what it folds, which has the shape of
+    /// the coordinates.
+    pub(super) fn own_row<'g>(&self, graph: &'g Graph) -> Option<(&'g Reduce, Step)> {
+        let seen = self.behind_views(graph);
+        let Kind::Value(value) = seen.step.kind(graph) else { return None };
+        let node = graph.node_of(value);
+        let Prim::Reduce(row) = node.prim() else { return None };
+        let own = own_row_view(&graph.ty(node.args()[0]).shape, &row.axes);
+        (seen.view == own).then(|| (row, Step::of(graph, node.args()[0])))
+    }
+
     /// Whether only one place along some axis of the step is seen.
     fn is_part(&self, graph: &Graph) -> bool {
         let fixed = |(dim, size): (&Dim, &Dim)| mentioned(dim) == 0 && !size.is(1);
         self.view.guard.is_empty() && self.view.map.iter().zip(self.step.shape(graph).dims()).any(fixed)
     }
-}
-
-/// For a step that is a reduction, repeated along the axes that it folds: the reduction and what it folds, which has the shape
-/// of the step.
-pub(super) fn own_row(graph: &Graph, step: Step) -> Option<(&Reduce, Step)> {
-    let Kind::Value(value) = step.kind(graph) else { return None };
-    let seen = Seen::whole(graph, value).behind_views(graph);
-    let Kind::Value(value) = seen.step.kind(graph) else { return None };
-    let node = graph.node_of(value);
-    let Prim::Reduce(row) = node.prim() else { return None };
-    let folded = graph.ty(node.args()[0]).shape.clone();
-    let own = own_row_view(&folded, &row.axes);
-    (seen.view == own).then(|| (row, Step::of(graph, node.args()[0])))
 }
 
 /// The view that repeats a reduction along the axes that it folded.

@@ -505,6 +505,51 @@ impl<'g> Driver<'g> {
                 self.refuse(candidate);
             }
         }
+        self.settle_edges();
+    }
+
+    /// Whether a kernel computes both ends of an edge.
+    fn is_inside(&self, (from, to): (usize, usize)) -> bool {
+        self.state.inside[to].iter().any(|group| self.state.inside[from].contains(group))
+    }
+
+    /// Gives every edge to exactly one decision: one that was taken if a kernel has both ends in it, otherwise one that was
+    /// refused. (Groups that overlap bring edges along; what a union does not need takes edges away.)
+    fn settle_edges(&mut self) {
+        let mut owners: FxHashMap<(usize, usize), usize> = FxHashMap::default();
+        for (k, decision) in self.decisions.iter().enumerate() {
+            for edge in &decision.edges {
+                if self.is_inside(*edge) == (decision.verdict == Verdict::Taken) {
+                    owners.entry(*edge).or_insert(k);
+                }
+            }
+        }
+        let cells: Vec<usize> = self.state.cells.iter().collect();
+        for edge in self.state.edges(&cells, &cells) {
+            if owners.contains_key(&edge) {
+                continue;
+            }
+            let wanted = if self.is_inside(edge) { Verdict::Taken } else { Verdict::Refused };
+            let has = |nodes: &[usize], node: usize| nodes.binary_search(&node).is_ok();
+            let about = |d: &Decision| {
+                d.verdict == wanted
+                    && (has(&d.producer, edge.0) || has(&d.consumer, edge.0))
+                    && (has(&d.producer, edge.1) || has(&d.consumer, edge.1))
+            };
+            if let Some(k) = self.decisions.iter().rposition(about) {
+                owners.insert(edge, k);
+            }
+        }
+        for (k, decision) in self.decisions.iter_mut().enumerate() {
+            decision.edges.retain(|edge| owners.get(edge) == Some(&k));
+        }
+        let mut given: Vec<((usize, usize), usize)> = owners.into_iter().collect();
+        given.sort_unstable();
+        for (edge, k) in given {
+            if !self.decisions[k].edges.contains(&edge) {
+                self.decisions[k].edges.push(edge);
+            }
+        }
     }
 
     /// Two neighbours that no rule combines.
@@ -527,7 +572,7 @@ impl<'g> Driver<'g> {
 
     fn refuse(&mut self, candidate: Candidate) {
         let Candidate { proposal, sides, after, edges, id } = candidate;
-        let edges: Vec<(usize, usize)> = edges.into_iter().filter(|e| !self.joined.contains(e)).collect();
+        let edges: Vec<(usize, usize)> = edges.into_iter().filter(|e| !self.is_inside(*e)).collect();
         let pair = proposal.form == Form::Join && proposal.groups.len() == 2;
         // What another decision has settled cannot be the name of this one.
         let id = edges.first().filter(|_| pair).map_or(id, |edge| self.names.edge(*edge));

@@ -29,3 +29,13 @@ pub use lock::{Lock, LockedGraph, LockedKernel};
 pub use options::{Chooser, Pins, PlanOptions, Policy};
 pub use plan::{Plan, PlannedKernel, plan};
 pub use state::GroupId;
+
+use crate::graph::Graph;
+
+/// Every pair of computing nodes of which the second reads a result of the first, through whatever views: what decisions
+/// are about. Ascending by reader.
+pub fn edges(graph: &Graph) -> Vec<(usize, usize)> {
+    let cells = cell::Cells::of(graph);
+    let reads = |id: usize| cells.reads[id].iter().map(move |read| (*read as usize, id));
+    cells.iter().flat_map(reads).collect()
+}

@@ -1,0 +1,149 @@
+//! Plans of whole networks without their weights: how many kernels, decided by what.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use fuseline::device::DeviceSpec;
+use fuseline::fuse::{Kind, Plan, PlanOptions, Verdict, edges, plan};
+use fuseline::graph::Graph;
+use fuseline::passes::{Context, run_passes};
+use fuseline::program::Program;
+use fuseline::rewrites::{Permit, apply_rewrites};
+use fuseline::tensor::Symbol;
+use fuseline_frontend::Model;
+
+/// The run graph of a network, ready to be planned.
+fn network(name: &str) -> Graph {
+    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("models/structure").join(format!("{name}.onnx"));
+    let model = Model::open(&file).unwrap_or_else(|e| panic!("{e}"));
+    let context = Context::default();
+    let graph = run_passes(model.graph().unwrap().clone(), &context, &mut |_| {}).unwrap();
+    let graph = apply_rewrites(graph, &context, &mut Permit::everything()).unwrap();
+    Program::new(&graph).unwrap().run().clone()
+}
+
+/// A batch of one, 128 of every other free size.
+fn options(graph: &Graph, target: &str) -> PlanOptions {
+    let mut options = PlanOptions::on(DeviceSpec::find(target).unwrap());
+    for input in graph.inputs() {
+        let dims = graph.ty(*input).shape.dims();
+        if let Some(symbol @ Symbol::Name(_)) = dims.first().and_then(|d| d.as_symbol())
+            && dims.len() > 1
+        {
+            options.hints.env.bind(symbol.clone(), 1);
+        }
+    }
+    options
+}
+
+fn planned(name: &str, target: &str) -> (Graph, Plan) {
+    let graph = network(name);
+    let plan = plan(&graph, &options(&graph, target)).unwrap_or_else(|e| panic!("{name}: {e}"));
+    (graph, plan)
+}
+
+const TARGETS: [&str; 2] = ["cpu", "h200"];
+
+fn assert_at_most(name: &str, most: usize) {
+    for target in TARGETS {
+        let (_, plan) = planned(name, target);
+        let mut kinds: BTreeMap<&str, usize> = BTreeMap::new();
+        plan.kernels.iter().for_each(|k| *kinds.entry(k.kind.name()).or_default() += 1);
+        assert!(plan.kernels.len() <= most, "{name} on {target}: {} kernels {kinds:?}", plan.kernels.len());
+    }
+}
+
+#[test]
+fn transformers_become_few_kernels_a_layer() {
+    for name in ["bert_base.legacy", "bert_base.legacy_dyn", "bert_base.dynamo", "bert_base.dynamo_dyn"] {
+        assert_at_most(name, 12 * 7 + 4); // 4: embedding, mask
+    }
+    for name in ["gpt2.dynamo", "gpt2.dynamo_dyn", "gpt2_masked.legacy", "gpt2_masked.legacy_dyn"] {
+        assert_at_most(name, 12 * 7 + 5); // 5: embedding, masks, the last norm, the projection to words
+    }
+    for name in ["llama4l_hf.dynamo", "llama4l_hf_masked.legacy", "llama4l_hf_masked.legacy_dyn", "llama4l.legacy"] {
+        assert_at_most(name, 4 * 8 + 5);
+    }
+    for name in ["vit_b16.dynamo", "vit_b16.legacy"] {
+        assert_at_most(name, 12 * 7 + 4);
+    }
+}
+
+#[test]
+fn convolutional_networks_become_little_more_than_their_convolutions() {
+    for name in ["resnet50.dynamo", "resnet50.legacy", "resnet50.dynamo_dyn", "resnet50.legacy_dyn"] {
+        assert_at_most(name, 57);
+    }
+}
+
+#[test]
+fn attention_is_one_kernel_and_its_matrix_is_never_stored() {
+    for name in
+        ["bert_base.legacy_dyn", "gpt2.dynamo", "llama4l_hf.dynamo", "vit_b16.legacy", "whisper_tiny_enc.dynamo"]
+    {
+        for target in TARGETS {
+            let (graph, plan) = planned(name, target);
+            let attentions = plan.kernels.iter().filter(|k| k.kind == Kind::Attention).count();
+            assert!(attentions >= 4, "{name} on {target}: {attentions}");
+            for value in plan.kernels.iter().flat_map(|k| &k.outputs) {
+                let dims = graph.ty(*value).shape.dims();
+                let [.., heads, rows, columns] = dims else { continue };
+                // A mask has no heads.
+                let has_heads = heads.as_int().is_some_and(|n| n > 1);
+                assert!(rows != columns || !has_heads, "{name} on {target} stores {}", graph.ty(*value));
+            }
+        }
+    }
+}
+
+#[test]
+fn elementwise_kernels_that_are_left_have_a_reason_with_a_price() {
+    for name in ["mobilenetv3l.dynamo", "mobilenetv3l.legacy", "efficientnet_b0.dynamo", "efficientnet_b0.legacy"] {
+        for target in TARGETS {
+            let (_, plan) = planned(name, target);
+            for kernel in plan.kernels.iter().filter(|k| k.kind == Kind::Map) {
+                let about = |nodes: &[usize]| nodes.iter().any(|n| kernel.members.contains(n));
+                let refused = plan.decisions.iter().filter(|d| d.verdict == Verdict::Refused);
+                let reasons = refused.filter(|d| about(&d.producer) || about(&d.consumer)).count();
+                assert!(reasons > 0, "{name} on {target}: nobody said why {:?} stands alone", kernel.members);
+            }
+        }
+    }
+}
+
+#[test]
+fn every_edge_has_exactly_one_decision_and_none_was_taken_at_a_loss() {
+    for name in ["bert_base.dynamo", "llama4l_hf.dynamo", "mobilenetv3l.legacy"] {
+        for target in TARGETS {
+            let (graph, plan) = planned(name, target);
+            let mut decided: BTreeMap<(usize, usize), usize> = BTreeMap::new();
+            plan.decisions.iter().flat_map(|d| &d.edges).for_each(|edge| *decided.entry(*edge).or_default() += 1);
+            for edge in edges(&graph) {
+                assert_eq!(decided.remove(&edge), Some(1), "{name} on {target}: {edge:?}");
+            }
+            assert!(decided.is_empty(), "{name} on {target}: decisions about nothing: {decided:?}");
+            for decision in plan.decisions.iter().filter(|d| d.verdict == Verdict::Taken) {
+                assert!(decision.saved_us() > 0.0, "{name} on {target}: {decision:?}");
+            }
+            assert!(plan.cost.us < plan.apart.us);
+        }
+    }
+}
+
+#[test]
+fn a_network_is_planned_the_same_way_twice_and_as_written() {
+    let graph = network("bert_base.dynamo");
+    let chosen = options(&graph, "cpu");
+    let (first, second) = (plan(&graph, &chosen).unwrap(), plan(&graph, &chosen).unwrap());
+    assert_eq!(first.lock().to_string(), second.lock().to_string());
+    assert_eq!(first.decisions, second.decisions);
+    let kernels = |plan: &Plan| plan.kernels.iter().map(|k| k.kernel.to_string()).collect::<Vec<_>>();
+    assert_eq!(kernels(&first), kernels(&second));
+    let lock = first.lock().to_string().parse().unwrap();
+    let replayed = plan_as(&graph, &chosen, lock);
+    assert_eq!(kernels(&replayed), kernels(&first));
+}
+
+fn plan_as(graph: &Graph, options: &PlanOptions, lock: fuseline::fuse::Lock) -> Plan {
+    plan(graph, &PlanOptions { chooser: fuseline::fuse::Chooser::Replay(lock), ..options.clone() }).unwrap()
+}

@@ -2,24 +2,20 @@
 
 use std::collections::BTreeMap;
 use std::path::Path;
+use std::sync::Arc;
 
+use fuseline::compile::plan_program;
 use fuseline::device::DeviceSpec;
-use fuseline::fuse::{Kind, Plan, PlanOptions, Verdict, edges, plan};
+use fuseline::fuse::{Chooser, Kind, Plan, PlanOptions, Verdict, edges};
 use fuseline::graph::Graph;
-use fuseline::passes::{Context, run_passes};
-use fuseline::program::Program;
-use fuseline::rewrites::{Permit, apply_rewrites};
 use fuseline::tensor::Symbol;
 use fuseline_frontend::Model;
 
-/// The run graph of a network, ready to be planned.
+/// A network as it comes out of its file.
 fn network(name: &str) -> Graph {
     let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("models/structure").join(format!("{name}.onnx"));
     let model = Model::open(&file).unwrap_or_else(|e| panic!("{e}"));
-    let context = Context::default();
-    let graph = run_passes(model.graph().unwrap().clone(), &context, &mut |_| {}).unwrap();
-    let graph = apply_rewrites(graph, &context, &mut Permit::everything()).unwrap();
-    Program::new(&graph).unwrap().run().clone()
+    model.graph().unwrap().clone()
 }
 
 /// A batch of one, 128 of every other free size.
@@ -36,10 +32,13 @@ fn options(graph: &Graph, target: &str) -> PlanOptions {
     options
 }
 
+/// What is run of a network, and its plan.
 fn planned(name: &str, target: &str) -> (Graph, Plan) {
     let graph = network(name);
-    let plan = plan(&graph, &options(&graph, target)).unwrap_or_else(|e| panic!("{name}: {e}"));
-    (graph, plan)
+    let options = options(&graph, target);
+    let planned = plan_program(graph, &options, &mut |_| {}).unwrap_or_else(|e| panic!("{name}: {e}"));
+    planned.run.check(planned.program.run()).unwrap_or_else(|e| panic!("{name}: {e}"));
+    (planned.program.run().clone(), planned.run)
 }
 
 const TARGETS: [&str; 2] = ["cpu", "h200"];
@@ -134,16 +133,16 @@ fn every_edge_has_exactly_one_decision_and_none_was_taken_at_a_loss() {
 fn a_network_is_planned_the_same_way_twice_and_as_written() {
     let graph = network("bert_base.dynamo");
     let chosen = options(&graph, "cpu");
-    let (first, second) = (plan(&graph, &chosen).unwrap(), plan(&graph, &chosen).unwrap());
-    assert_eq!(first.lock().to_string(), second.lock().to_string());
-    assert_eq!(first.decisions, second.decisions);
+    let plan_as = |chooser: Chooser| {
+        let options = PlanOptions { chooser, ..chosen.clone() };
+        plan_program(graph.clone(), &options, &mut |_| {}).unwrap()
+    };
+    let (first, second) = (plan_as(Chooser::ByCost), plan_as(Chooser::ByCost));
+    let written = first.lock(&chosen).to_string();
+    assert_eq!(written, second.lock(&chosen).to_string());
+    assert_eq!(first.run.decisions, second.run.decisions);
     let kernels = |plan: &Plan| plan.kernels.iter().map(|k| k.kernel.to_string()).collect::<Vec<_>>();
-    assert_eq!(kernels(&first), kernels(&second));
-    let lock = first.lock().to_string().parse().unwrap();
-    let replayed = plan_as(&graph, &chosen, lock);
-    assert_eq!(kernels(&replayed), kernels(&first));
-}
-
-fn plan_as(graph: &Graph, options: &PlanOptions, lock: fuseline::fuse::Lock) -> Plan {
-    plan(graph, &PlanOptions { chooser: fuseline::fuse::Chooser::Replay(lock), ..options.clone() }).unwrap()
+    assert_eq!(kernels(&first.run), kernels(&second.run));
+    let replayed = plan_as(Chooser::Replay(Arc::new(written.parse().unwrap())));
+    assert_eq!(kernels(&replayed.run), kernels(&first.run));
 }

@@ -7,12 +7,15 @@ use rustc_hash::{FxHashMap, FxHasher};
 
 use super::cell::Cells;
 use super::decision::Cost;
+use super::options::PlanOptions;
 use crate::analysis::{Price, Work, price};
 use crate::device::{DeviceSpec, Skeleton, Unit};
 use crate::graph::{Graph, Value};
 use crate::lower::{self, Group, Hints, Limits, Refusal, Roles};
 use crate::ops::Prim;
+use crate::passes::Numerics;
 use crate::tensor::DType;
+use crate::tile::Schedule;
 
 /// The kinds of kernels, by their schedule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -49,6 +52,18 @@ impl Kind {
             Kind::Contract => "contract",
             Kind::Attention => "attention",
             Kind::Host => "host",
+        }
+    }
+
+    /// The kind of a schedule.
+    pub fn of_schedule(schedule: &Schedule) -> Kind {
+        match schedule {
+            Schedule::Map => Kind::Map,
+            Schedule::Row { .. } => Kind::Row,
+            Schedule::Column { .. } => Kind::Column,
+            Schedule::Contract { .. } => Kind::Contract,
+            Schedule::Attention { .. } => Kind::Attention,
+            Schedule::Host(_) => Kind::Host,
         }
     }
 
@@ -109,19 +124,21 @@ pub(super) struct Evaluator<'g> {
     pub cells: &'g Cells,
     pub spec: &'g DeviceSpec,
     pub hints: &'g Hints,
+    pub numerics: Numerics,
     known: FxHashMap<(u64, u64), Evaluated>,
     types: Vec<u64>,
 }
 
 impl<'g> Evaluator<'g> {
-    pub fn new(graph: &'g Graph, cells: &'g Cells, spec: &'g DeviceSpec, hints: &'g Hints) -> Evaluator<'g> {
+    pub fn new(graph: &'g Graph, cells: &'g Cells, options: &'g PlanOptions) -> Evaluator<'g> {
+        let (spec, hints, numerics) = (&options.spec, &options.hints, options.numerics);
         let type_hash = |node: &crate::graph::Node| {
             let mut hasher = FxHasher::default();
             node.types().hash(&mut hasher);
             hasher.finish()
         };
         let types = graph.nodes().iter().map(type_hash).collect();
-        Evaluator { graph, cells, spec, hints, known: FxHashMap::default(), types }
+        Evaluator { graph, cells, spec, hints, numerics, known: FxHashMap::default(), types }
     }
 
     /// The structure of a set of nodes: equal for sets that become the same kernel up to which tensors it reads.
@@ -202,6 +219,12 @@ impl<'g> Evaluator<'g> {
             let work = lower::work(&draft, &roles, &limits, self.spec, self.hints, &fresh);
             let price = price(&work, self.spec);
             let tiled = matches!(kind, Kind::Contract | Kind::Attention);
+            if kind == Kind::Attention && best.is_none() {
+                // Whether folds can follow each other along the stream shows in the normal form.
+                let settled = lower::settle(&draft, self.numerics);
+                let roles = lower::classify(&settled, &limits, self.hints)?;
+                lower::corrections(&settled, &roles, self.numerics)?;
+            }
             if best.as_ref().is_none_or(|b| price.us < b.price.us) {
                 best = Some(Priced { kind, limits, work, price });
             }

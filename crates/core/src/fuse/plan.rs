@@ -18,7 +18,6 @@ use crate::graph::{Graph, OriginSet, Value};
 use crate::lower::{self, Group};
 use crate::ops::Prim;
 use crate::ops::prim::Input;
-use crate::passes::Numerics;
 use crate::tile::{Kernel, Param, Rounding, Schedule};
 
 /// A kernel with its place in the graph.
@@ -78,7 +77,7 @@ pub fn plan(graph: &Graph, options: &PlanOptions) -> Result<Plan> {
         return Err(Error::invalid("the plan was made for another graph, or with other passes or rewrites"));
     }
     let cells = Cells::of(graph);
-    let mut evaluator = Evaluator::new(graph, &cells, &options.spec, &options.hints);
+    let mut evaluator = Evaluator::new(graph, &cells, options);
     let state = State::apart(graph, &cells, &mut evaluator).map_err(|(id, refusal)| {
         Error::bug(format!("a node by itself is no kernel: {refusal}")).at(graph.describe(id))
     })?;
@@ -140,7 +139,7 @@ fn planned(
         members: members.clone(),
         inputs,
         outputs: outputs.clone(),
-        kind: priced.kind,
+        kind: Kind::of_schedule(&kernel.schedule),
         kernel,
         work: priced.work.clone(),
         price: priced.price,
@@ -179,17 +178,7 @@ fn finished(graph: &Graph, group: &GroupState, options: &PlanOptions, outside: &
     let refused = |refusal| Error::bug(format!("a planned group has no kernel: {refusal}")).at(place());
     let draft = lower::lower(&Group { graph, members: &group.members, outputs: &group.outputs }).map_err(refused)?;
     let limits = &group.priced.limits;
-    let settled = lower::settle(&draft, options.numerics);
-    // Algebra can make a fold vanish, and with it what held a schedule together; the draft as it was has one.
-    let (draft, roles) = match lower::classify(&settled, limits, &options.hints) {
-        Ok(roles) => (settled, roles),
-        Err(_) => {
-            let roles = lower::classify(&draft, limits, &options.hints).map_err(refused)?;
-            (draft, roles)
-        }
-    };
-    let rounding = if options.numerics == Numerics::Strict { Rounding::Every } else { Rounding::Ends };
-    let kernel = lower::finish(&draft, &roles, limits, rounding);
+    let (draft, kernel) = lower::write(draft, limits, &options.hints, options.numerics).map_err(refused)?;
     let position = |value: &Value| {
         outside.iter().position(|v| v == value).ok_or_else(|| Error::bug(format!("{value:?} is read but not listed")))
     };

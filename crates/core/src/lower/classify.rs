@@ -236,17 +236,25 @@ fn rows(flow: &Flow<'_>, limits: &Limits, hints: &Hints) -> Result<Roles, Refusa
     Ok(Roles::Column { across, along, parts })
 }
 
-/// The axis along which the largest loaded tensor lies side by side.
+/// The axis along which the largest loaded tensor lies side by side: of those that its last coordinate mentions, the
+/// longest.
 fn innermost(draft: &Draft, hints: &Hints) -> Option<usize> {
-    let loads = draft.leaves.iter().filter_map(|leaf| match &leaf.op {
-        LeafOp::Load { index, .. } => {
-            let last = index.iter().rev().find(|d| d.as_int().is_none())?;
-            let axis = AxisSet::mentioned(last).iter().last()?;
-            Some((extent(draft, leaf.axes, hints), axis))
+    let mut best: Option<(f64, f64, usize)> = None;
+    for leaf in &draft.leaves {
+        let LeafOp::Load { index, .. } = &leaf.op else { continue };
+        let Some(last) = index.iter().rev().find(|d| d.as_int().is_none()) else { continue };
+        for axis in AxisSet::mentioned(last).iter() {
+            let found = (extent(draft, leaf.axes, hints), hints.size(&draft.axes[axis]), axis);
+            // The first of equal ones, whatever the order of the loads.
+            let better = |b: &(f64, f64, usize)| {
+                (found.0, found.1).partial_cmp(&(b.0, b.1)).is_some_and(|o| o.is_gt() || (o.is_eq() && axis < b.2))
+            };
+            if best.as_ref().is_none_or(better) {
+                best = Some(found);
+            }
         }
-        _ => None,
-    });
-    loads.max_by(|a, b| a.0.total_cmp(&b.0)).map(|(_, axis)| axis)
+    }
+    best.map(|(_, _, axis)| axis)
 }
 
 /// Where a row lies between its uses: as near as it fits.

@@ -4,13 +4,19 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use smallvec::SmallVec;
 
 use super::classify::{Limits, Roles};
+use super::refusal::Refusal;
+use super::stream::corrections;
 use super::draft::{Draft, LeafOp, Place};
 use crate::ops::{Expr, ExprNode, Term};
-use crate::tile::{Chain, Kernel, Op, Param, Rounding, Schedule, Step, StepId, Store};
+use crate::passes::Numerics;
+use crate::tile::{Chain, Correction, Kernel, Op, Param, Rounding, Schedule, Step, StepId, Store};
 
 /// The kernel of a draft: leaves become steps in their order, the arithmetic between them one expression for every end,
-/// except that what several ends share becomes a step of its own.
-pub fn finish(draft: &Draft, roles: &Roles, limits: &Limits, rounding: Rounding) -> Kernel {
+/// except that what several ends share becomes a step of its own. Refused where folds that are streamed cannot follow each
+/// other.
+pub fn finish(draft: &Draft, roles: &Roles, limits: &Limits, numerics: Numerics) -> Result<Kernel, Refusal> {
+    let rounding = if numerics == Numerics::Strict { Rounding::Every } else { Rounding::Ends };
+    let follows = corrections(draft, roles, numerics)?;
     let mut writer = Writer { draft, shared: shared_terms(draft), steps: Vec::new(), written: FxHashMap::default() };
     let mut leaves: Vec<StepId> = Vec::with_capacity(draft.leaves.len());
     for (k, leaf) in draft.leaves.iter().enumerate() {
@@ -30,15 +36,20 @@ pub fn finish(draft: &Draft, roles: &Roles, limits: &Limits, rounding: Rounding)
         stores.push(Store { output, index: sink.index.clone(), value: writer.term(sink.term) });
     }
     let param = |ty: &crate::tensor::TensorType| Param::row_major(ty.clone());
-    Kernel {
+    let mut schedule = schedule(roles, limits, &leaves);
+    if let Schedule::Attention { corrections, .. } = &mut schedule {
+        let correction = |(fold, on, factor)| Correction { fold: leaves[fold], on: leaves[on], factor };
+        corrections.extend(follows.into_iter().map(|(fold, on, factor): (usize, usize, Expr)| correction((fold, on, factor))));
+    }
+    Ok(Kernel {
         axes: draft.axes.clone(),
         inputs: draft.inputs.iter().map(|(_, ty)| param(ty)).collect(),
         outputs: draft.sinks.iter().map(|s| param(&s.ty)).collect(),
         steps: writer.steps,
         stores,
-        schedule: schedule(roles, limits, &leaves),
+        schedule,
         rounding,
-    }
+    })
 }
 
 fn schedule(roles: &Roles, limits: &Limits, leaves: &[StepId]) -> Schedule {

@@ -15,6 +15,7 @@ mod finish;
 mod refusal;
 mod root;
 mod settle;
+mod stream;
 mod work;
 
 pub use classify::{Hints, Limits, Roles, classify};
@@ -22,11 +23,14 @@ pub use draft::{Draft, Leaf, LeafOp, Place, Sink};
 pub use finish::finish;
 pub use refusal::Refusal;
 pub use settle::settle;
+pub use stream::corrections;
 pub use work::work;
 
 use crate::graph::{Graph, Value};
 use crate::ops::Prim;
 use crate::ops::prim::Class;
+use crate::passes::Numerics;
+use crate::tile::Kernel;
 
 /// The nodes of a kernel, ascending, and what of their results is stored, ascending.
 #[derive(Clone, Copy, Debug)]
@@ -52,6 +56,21 @@ pub fn is_transparent(graph: &Graph, node: usize) -> bool {
 /// Whether a node is one portable implementation (or control flow), which no kernel of loops contains.
 pub fn is_opaque(prim: &Prim) -> bool {
     matches!(prim.class(), Class::Control | Class::Opaque) || matches!(prim, Prim::Scatter(_))
+}
+
+/// The kernel of a draft, and the draft in the form in which it was written.
+pub fn write(draft: Draft, limits: &Limits, hints: &Hints, numerics: Numerics) -> Result<(Draft, Kernel), Refusal> {
+    let settled = settle(&draft, numerics);
+    let written = classify(&settled, limits, hints).and_then(|roles| finish(&settled, &roles, limits, numerics));
+    match written {
+        Ok(kernel) => Ok((settled, kernel)),
+        // Algebra can make a fold vanish, and with it what held a schedule together; the draft as it was has one.
+        Err(_) => {
+            let roles = classify(&draft, limits, hints)?;
+            let kernel = finish(&draft, &roles, limits, numerics)?;
+            Ok((draft, kernel))
+        }
+    }
 }
 
 /// The draft of a group, or why there is none.

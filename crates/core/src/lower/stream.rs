@@ -1,0 +1,108 @@
+//! How the folds of two joined contractions follow each other when their axis is walked piece by piece.
+
+use rustc_hash::FxHashMap;
+use smallvec::SmallVec;
+
+use super::classify::Roles;
+use super::draft::{Draft, LeafOp, Place};
+use super::refusal::Refusal;
+use crate::ops::normal::{Correction, Normalizer};
+use crate::ops::prim::Monoid;
+use crate::ops::{Expr, ExprNode, Scope, Term};
+use crate::passes::Numerics;
+use crate::tile::AxisSet;
+
+/// For a fold, the earlier fold that its terms depend on, and the factor by which its partial result follows that: an
+/// expression of the old and the new running result. Folds by their leaves.
+pub(super) type Follows = (usize, usize, Expr);
+
+/// What makes streaming right: for every fold along the stream, and every earlier fold that its terms depend on, how it
+/// follows. Refused where one cannot, and for other schedules there is nothing to follow.
+pub fn corrections(draft: &Draft, roles: &Roles, numerics: Numerics) -> Result<Vec<Follows>, Refusal> {
+    let Roles::Attention { second, stream, .. } = roles else { return Ok(Vec::new()) };
+    let streamed = |leaf: usize| !draft.leaves[leaf].op.folded().common(*stream).is_empty();
+    let mut found = Vec::new();
+    for fold in (0..draft.leaves.len()).filter(|k| streamed(*k)) {
+        let (terms, monoid) = match &draft.leaves[fold].op {
+            LeafOp::Reduce { monoid, arg, .. } => (SmallVec::<[Place; 2]>::from_slice(&[*arg]), *monoid),
+            LeafOp::Dot { a, b, .. } if fold == *second => (SmallVec::from_slice(&[*a, *b]), Monoid::Sum),
+            _ => continue,
+        };
+        for term in terms {
+            follow(draft, fold, term, monoid, *stream, numerics, &mut found)?;
+        }
+    }
+    Ok(found)
+}
+
+/// Adds how a fold of a term follows each fold along the stream that the term reads.
+fn follow(
+    draft: &Draft,
+    fold: usize,
+    term: Place,
+    monoid: Monoid,
+    stream: AxisSet,
+    numerics: Numerics,
+    found: &mut Vec<Follows>,
+) -> Result<(), Refusal> {
+    let scope = Scope::default();
+    let term = looked_through(draft, &scope, term, stream);
+    let varies = |node: &ExprNode| match node {
+        ExprNode::Arg(k) => !draft.leaves[*k as usize].axes.common(stream).is_empty(),
+        ExprNode::Coord(axis) => stream.contains(usize::from(*axis)),
+        _ => false,
+    };
+    let mut normalizer = Normalizer::new(&scope, numerics);
+    for (k, leaf) in draft.leaves.iter().enumerate() {
+        if leaf.op.folded().common(stream).is_empty() || found.iter().any(|(f, on, _)| (*f, *on) == (fold, k)) {
+            continue;
+        }
+        let running = scope.argument(k, leaf.dtype);
+        match normalizer.correction(term, running, monoid, &varies) {
+            Ok(Correction::None) => {}
+            Ok(Correction::Factor(change)) if change.others.is_empty() => found.push((fold, k, change.expr)),
+            _ => return Err(Refusal::NotStreamable),
+        }
+    }
+    Ok(())
+}
+
+/// A term with every value of its own that reads a fold along the stream replaced by what it is.
+fn looked_through<'s>(draft: &Draft, scope: &'s Scope, place: Place, stream: AxisSet) -> Term<'s> {
+    let mut copied: FxHashMap<Place, Term<'s>> = FxHashMap::default();
+    let mut stack = vec![(place, false)];
+    while let Some((next, expanded)) = stack.pop() {
+        if copied.contains_key(&next) {
+            continue;
+        }
+        let term = draft.scope.term(next);
+        let inner = match term.node() {
+            ExprNode::Arg(k) => match &draft.leaves[k as usize].op {
+                LeafOp::Let { arg } if reads_stream(draft, *arg, stream) => Some(*arg),
+                _ => None,
+            },
+            _ => None,
+        };
+        let operands: SmallVec<[Place; 3]> = match inner {
+            Some(arg) => SmallVec::from_slice(&[arg]),
+            None => term.operands().iter().map(|o| o.place()).collect(),
+        };
+        if !expanded {
+            stack.push((next, true));
+            stack.extend(operands.iter().rev().map(|o| (*o, false)));
+            continue;
+        }
+        let terms: SmallVec<[Term<'s>; 3]> = operands.iter().map(|o| copied[o]).collect();
+        let copy = if inner.is_some() { terms[0] } else { scope.step(&term.node(), term.dtype(), &terms) };
+        copied.insert(next, copy);
+    }
+    copied[&place]
+}
+
+/// Whether a term reads a fold along the stream, also through values of their own.
+fn reads_stream(draft: &Draft, place: Place, stream: AxisSet) -> bool {
+    draft.leaves_of(place).into_iter().any(|leaf| match &draft.leaves[leaf].op {
+        LeafOp::Let { arg } => reads_stream(draft, *arg, stream),
+        op => !op.folded().common(stream).is_empty(),
+    })
+}

@@ -3,12 +3,14 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Instant;
 
 use fuseline::compile::plan_program;
 use fuseline::device::DeviceSpec;
-use fuseline::fuse::{Chooser, Kind, Plan, PlanOptions, Verdict, edges};
-use fuseline::graph::Graph;
-use fuseline::tensor::Symbol;
+use fuseline::fuse::{Chooser, Kind, Plan, PlanOptions, Verdict, edges, plan};
+use fuseline::graph::{Builder, Graph};
+use fuseline::ops::prim::Monoid;
+use fuseline::tensor::{DType, Shape, Symbol};
 use fuseline_frontend::Model;
 
 /// A network as it comes out of its file.
@@ -145,4 +147,50 @@ fn a_network_is_planned_the_same_way_twice_and_as_written() {
     assert_eq!(kernels(&first.run), kernels(&second.run));
     let replayed = plan_as(Chooser::Replay(Arc::new(written.parse().unwrap())));
     assert_eq!(kernels(&replayed.run), kernels(&first.run));
+}
+
+/// Layers of a transformer encoder, all of one form.
+fn encoder(layers: usize) -> Graph {
+    let b = Builder::new("encoder");
+    let (length, width, heads) = (128, 256, 4);
+    let matrix = |name: String, rows: usize, columns: usize| b.input(&name, DType::F32, Shape::new([rows, columns]));
+    let mut x = matrix("x".into(), length, width);
+    for layer in 0..layers {
+        let weight = |name: &str, rows: usize, columns: usize| matrix(format!("{name}.{layer}"), rows, columns);
+        let split = |name: &str| {
+            let projected = x.matmul(weight(name, width, width));
+            projected.reshape(Shape::new([length, heads, width / heads])).permute(&[1, 0, 2])
+        };
+        let [q, k, v] = ["q", "k", "v"].map(split);
+        let scores = q.matmul(k.permute(&[0, 2, 1])) * 0.125;
+        let e = (scores - scores.reduce_keep(Monoid::Max, &[2])).exp();
+        let mixed = (e / e.sum(&[2])).matmul(v).permute(&[1, 0, 2]).reshape(Shape::new([length, width]));
+        let first = x + mixed.matmul(weight("o", width, width));
+        let centred = first - first.mean(&[1]);
+        let y = centred / ((centred * centred).mean(&[1]) + 1e-5).sqrt();
+        let hidden = y.matmul(weight("up", width, 4 * width)).max(0.0);
+        x = y + hidden.matmul(weight("down", 4 * width, width));
+    }
+    b.output("y", x);
+    b.finish().unwrap()
+}
+
+#[test]
+fn eight_times_the_layers_take_about_eight_times_as_long() {
+    let spec = DeviceSpec::find("cpu").unwrap();
+    let prepared = |layers: usize| {
+        let planned = plan_program(encoder(layers), &PlanOptions::on(spec), &mut |_| {}).unwrap();
+        assert!(planned.run.kernels.len() <= 7 * layers + 2, "{} kernels", planned.run.kernels.len());
+        planned.program.run().clone()
+    };
+    let (few, many) = (prepared(12), prepared(96));
+    let seconds = |graph: &Graph| {
+        let start = Instant::now();
+        plan(graph, &PlanOptions::on(spec)).unwrap();
+        start.elapsed().as_secs_f64()
+    };
+    // Others use the machine too: the best of a few tries counts.
+    let ratios: Vec<f64> = (0..5).map(|_| seconds(&many) / seconds(&few)).collect();
+    let best = ratios.iter().copied().fold(f64::INFINITY, f64::min);
+    assert!(best <= 8.5, "96 layers take {best:.1} times as long as 12 ({ratios:.1?})");
 }

@@ -54,6 +54,11 @@ pub enum Reason {
         /// by how many microseconds
         by_us: f64,
     },
+    /// combining them two by two is better than all at once
+    PairsBetter {
+        /// by how many microseconds
+        by_us: f64,
+    },
     /// no way to combine these two is known
     NoRule,
     /// the user said so
@@ -73,6 +78,7 @@ impl Reason {
             Reason::Illegal(refusal) => refusal.code(),
             Reason::Cycle => "cycle",
             Reason::Slower { .. } => "slower",
+            Reason::PairsBetter { .. } => "pairs-better",
             Reason::NoRule => "no-rule",
             Reason::Pinned => "pinned",
             Reason::Fuel => "fuel",
@@ -95,6 +101,7 @@ impl fmt::Display for Reason {
                 f.write_str("the first reaches the second also through something else that must run between")
             }
             Reason::Slower { by_us } => write!(f, "one kernel would take {by_us:.2} us longer"),
+            Reason::PairsBetter { by_us } => write!(f, "combined two by two they take {by_us:.2} us less"),
             Reason::NoRule => f.write_str("no rule combines kernels of these kinds"),
             Reason::Pinned => f.write_str("kept apart as asked"),
             Reason::Fuel => f.write_str("as many decisions were taken as allowed"),

@@ -89,6 +89,8 @@ pub(super) struct Driver<'g> {
     taken: usize,
     /// whether late rules propose
     late: bool,
+    /// for sets of groups by their structure, the time of the best plan that combines them two by two
+    rivals: FxHashMap<(u64, u64), f64>,
 }
 
 impl<'g> Driver<'g> {
@@ -107,6 +109,7 @@ impl<'g> Driver<'g> {
             joined: FxHashSet::default(),
             taken: 0,
             late: false,
+            rivals: FxHashMap::default(),
         }
     }
 
@@ -229,7 +232,10 @@ impl<'g> Driver<'g> {
             Err(Reason::Pinned)
         } else {
             match candidate.proposal.form {
-                Form::Join => self.joined(&candidate.proposal.groups, members),
+                Form::Join => {
+                    let forced = self.is_pinned(&candidate, |pins| Some(&pins.together));
+                    self.joined(&candidate.proposal.groups, members, forced)
+                }
                 Form::Copy => self.copied(&candidate.proposal.groups),
             }
         };
@@ -269,6 +275,7 @@ impl<'g> Driver<'g> {
         &mut self,
         groups: &[GroupId],
         members: Vec<usize>,
+        forced: bool,
     ) -> std::result::Result<(Vec<GroupState>, Cost), Reason> {
         if members.len() > MOST_MEMBERS {
             return Err(Reason::Illegal(Refusal::TooLarge));
@@ -280,7 +287,57 @@ impl<'g> Driver<'g> {
             return Err(Reason::Cycle);
         }
         let cost = priced.cost();
+        if groups.len() > 2 && !forced {
+            let rival_us = self.rival_us(groups, &members, &outputs);
+            if rival_us < cost.us {
+                return Err(Reason::PairsBetter { by_us: cost.us - rival_us });
+            }
+        }
         Ok((vec![GroupState { members, outputs, priced }], cost))
+    }
+
+    /// What some groups cost when they are combined two by two, the best pair first, never all of a set at once.
+    fn rival_us(&mut self, groups: &[GroupId], members: &[usize], outputs: &[crate::graph::Value]) -> f64 {
+        let key = self.evaluator.key(members, outputs);
+        if let Some(known) = self.rivals.get(&key) {
+            return *known;
+        }
+        let mut blocks: Vec<(Groups, f64)> =
+            groups.iter().map(|g| ([*g].into_iter().collect(), self.state.group(*g).priced.price.us)).collect();
+        while let Some((first, second, us)) = self.best_pair(&blocks) {
+            let (taken, _) = blocks.remove(second);
+            blocks[first].0.extend(taken);
+            blocks[first].1 = us;
+        }
+        let total = blocks.iter().map(|(_, us)| us).sum();
+        self.rivals.insert(key, total);
+        total
+    }
+
+    /// The two neighbours among blocks of groups that save the most as one kernel, and what that costs.
+    fn best_pair(&mut self, blocks: &[(Groups, f64)]) -> Option<(usize, usize, f64)> {
+        let mut best: Option<(f64, (usize, usize, f64))> = None;
+        for first in 0..blocks.len() {
+            for second in first + 1..blocks.len() {
+                let reads = |from: &Groups, to: &Groups| {
+                    from.iter().any(|g| self.state.consumers(*g).iter().any(|c| to.contains(c)))
+                };
+                if !reads(&blocks[first].0, &blocks[second].0) && !reads(&blocks[second].0, &blocks[first].0) {
+                    continue;
+                }
+                let both: Groups = blocks[first].0.iter().chain(&blocks[second].0).copied().collect();
+                let union = self.state.union(&both);
+                let outputs = self.state.outputs(&union, &both, &[]);
+                let members = self.state.needed(union, &outputs);
+                let Ok(priced) = self.evaluator.evaluate(&members, &outputs) else { continue };
+                let saved = blocks[first].1 + blocks[second].1 - priced.price.us;
+                let better = best.as_ref().is_none_or(|(most, _)| saved > *most);
+                if priced.kind != Kind::Attention && saved > LEAST_SAVED_US && better {
+                    best = Some((saved, (first, second, priced.price.us)));
+                }
+            }
+        }
+        best.map(|(_, pair)| pair)
     }
 
     fn copied(&mut self, groups: &[GroupId]) -> std::result::Result<(Vec<GroupState>, Cost), Reason> {

@@ -14,6 +14,7 @@ mod context;
 mod decision;
 mod driver;
 mod evaluate;
+mod layout;
 mod lock;
 mod name;
 mod options;

@@ -1,5 +1,6 @@
 //! Plans: kernels in the order in which they run, and every decision that led to them.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
@@ -8,6 +9,7 @@ use super::cell::Cells;
 use super::decision::{Cost, Decision};
 use super::driver::Driver;
 use super::evaluate::{Evaluator, Kind};
+use super::layout::assign_layouts;
 use super::lock::{LockedGraph, LockedKernel};
 use super::name::Names;
 use super::options::{Chooser, PlanOptions};
@@ -18,6 +20,7 @@ use crate::graph::{Graph, OriginSet, Value};
 use crate::lower::{self, Group};
 use crate::ops::Prim;
 use crate::ops::prim::Input;
+use crate::tensor::Layout;
 use crate::tile::{Kernel, Param, Rounding, Schedule};
 
 /// A kernel with its place in the graph.
@@ -48,6 +51,8 @@ pub struct Plan {
     pub kernels: Vec<PlannedKernel>,
     /// every decision, in the order in which it was taken, then what was refused
     pub decisions: Vec<Decision>,
+    /// how stored values lie in memory
+    pub layouts: BTreeMap<Value, Layout>,
     /// what all kernels cost
     pub cost: Cost,
     /// what one kernel for every node would cost
@@ -91,7 +96,8 @@ pub fn plan(graph: &Graph, options: &PlanOptions) -> Result<Plan> {
         kernels.push(planned(graph, group, &driver.evaluator, options, &mut known)?);
     }
     let cost = kernels.iter().map(cost).fold(Cost::default(), |sum, cost| sum + cost);
-    Ok(Plan { kernels, decisions: driver.decisions, cost, apart, graph: name })
+    let layouts = assign_layouts(graph, &kernels);
+    Ok(Plan { kernels, layouts, decisions: driver.decisions, cost, apart, graph: name })
 }
 
 fn cost(kernel: &PlannedKernel) -> Cost {

@@ -34,6 +34,8 @@ pub(super) struct Demand<'g, 's> {
     pub term_axes: Vec<AxisSet>,
     /// Lists of axes that folds run over, in the order in which they were made.
     folded: Vec<Vec<usize>>,
+    /// The axes of the folds whose operands are being looked for, outermost first.
+    around: Vec<Vec<usize>>,
     coordinates: Vec<Vec<Dim>>,
     known_coordinates: FxHashMap<Vec<Dim>, Coordinates>,
     conditions: Vec<Vec<Guard>>,
@@ -54,6 +56,7 @@ impl<'g, 's> Demand<'g, 's> {
             leaves: Vec::new(),
             term_axes: Vec::new(),
             folded: Vec::new(),
+            around: Vec::new(),
             coordinates: Vec::new(),
             known_coordinates: FxHashMap::default(),
             conditions: vec![Vec::new()],
@@ -382,7 +385,9 @@ impl<'g, 's> Demand<'g, 's> {
         let found = |walk: &Self, folded: &[usize]| walk.was_wanted(operand, &place_of(folded), when);
         let folded = self.fold_axes(&extents, at, when, true, &found)?;
         let inner = self.coordinates(place_of(&folded));
+        self.around.push(folded.clone());
         let arg = self.value(operand, inner, when)?;
+        self.around.pop();
         let over: AxisSet = folded.iter().zip(&extents).filter(|(_, e)| !e.is(1)).map(|(a, _)| *a).collect();
         let axes = self.term_axes[arg as usize].without(over);
         let dtype = if row.monoid.is_position() { DType::I64 } else { self.graph.ty(operand).dtype };
@@ -417,10 +422,11 @@ impl<'g, 's> Demand<'g, 's> {
         let folded = self.fold_axes(&extents, at, when, false, &found)?;
         let [left, right] =
             [(args[0], &row.a), (args[1], &row.b)].map(|(arg, labels)| (arg, place_of(labels, &folded)));
-        let at_left = self.coordinates(left.1);
+        let (at_left, at_right) = (self.coordinates(left.1), self.coordinates(right.1));
+        self.around.push(folded.clone());
         let a = self.value(left.0, at_left, when)?;
-        let at_right = self.coordinates(right.1);
         let b = self.value(right.0, at_right, when)?;
+        self.around.pop();
         let over: AxisSet = folded.iter().zip(&extents).filter(|(_, e)| !e.is(1)).map(|(a, _)| *a).collect();
         if over.is_empty() {
             // A sum of one product; it rounds as the sum would.
@@ -459,8 +465,8 @@ impl<'g, 's> Demand<'g, 's> {
     }
 
     /// The axes that a fold over these extents runs over. Axes that are there are shared where that shares work:
-    /// first those under which the operand is wanted already, then (for plain folds) those along which the result is
-    /// repeated, or that another fold runs over; new ones otherwise. Extents of 1 need no axis.
+    /// first those under which the operand is wanted already, then (for plain folds) those of a fold around it, those along
+    /// which the result is repeated, or that another fold runs over; new ones otherwise. Extents of 1 need no axis.
     fn fold_axes(
         &mut self,
         extents: &[Dim],
@@ -480,7 +486,9 @@ impl<'g, 's> Demand<'g, 's> {
         let repeated = self.repeated_axes(extents, busy);
         candidates.extend(repeated.iter().filter(|f| fits(f)).cloned());
         let shared = candidates.iter().find(|folded| found(self, folded)).or_else(|| {
-            let first = if plain { repeated.first().or_else(|| candidates.first()) } else { None };
+            // Inside of another fold, the result is repeated along that one's axes.
+            let around = self.around.iter().rev().find(|folded| fits(folded));
+            let first = if plain { around.or(repeated.first()).or(candidates.first()) } else { None };
             first.filter(|folded| fits(folded))
         });
         if let Some(folded) = shared {

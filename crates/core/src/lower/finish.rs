@@ -4,9 +4,9 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use smallvec::SmallVec;
 
 use super::classify::{Limits, Roles};
+use super::draft::{Draft, LeafOp, Place};
 use super::refusal::Refusal;
 use super::stream::corrections;
-use super::draft::{Draft, LeafOp, Place};
 use crate::ops::{Expr, ExprNode, Term};
 use crate::passes::Numerics;
 use crate::tile::{Chain, Correction, Kernel, Op, Param, Rounding, Schedule, Step, StepId, Store};
@@ -39,7 +39,8 @@ pub fn finish(draft: &Draft, roles: &Roles, limits: &Limits, numerics: Numerics)
     let mut schedule = schedule(roles, limits, &leaves);
     if let Schedule::Attention { corrections, .. } = &mut schedule {
         let correction = |(fold, on, factor)| Correction { fold: leaves[fold], on: leaves[on], factor };
-        corrections.extend(follows.into_iter().map(|(fold, on, factor): (usize, usize, Expr)| correction((fold, on, factor))));
+        corrections
+            .extend(follows.into_iter().map(|(fold, on, factor): (usize, usize, Expr)| correction((fold, on, factor))));
     }
     Ok(Kernel {
         axes: draft.axes.clone(),

@@ -6,7 +6,7 @@ use smallvec::SmallVec;
 use super::classify::Roles;
 use super::draft::{Draft, LeafOp, Place};
 use super::refusal::Refusal;
-use crate::ops::normal::{Correction, Normalizer};
+use crate::ops::normal::{Normalizer, online::Correction};
 use crate::ops::prim::Monoid;
 use crate::ops::{Expr, ExprNode, Scope, Term};
 use crate::passes::Numerics;

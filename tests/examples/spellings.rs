@@ -1,13 +1,17 @@
-//! Prints what the passes make of the corpus of spellings: each class with the distinct graphs that its rows become.
+//! Prints what becomes of the corpus of spellings: each class with the distinct forms that its rows take.
 //!
-//! `cargo run -p fuseline-tests --example spellings [TEXT]` limits it to the families and classes that contain a text.
+//! `cargo run -p fuseline-tests --example spellings -- FORM [TEXT]` with the form `passes` (the graph after passes), `rewrites`
+//! (after rewrites too) or the name of a device (the kernels planned for it); a text limits it to the families and
+//! classes that contain it.
 
 use fuseline::error::Result;
 use fuseline::passes::{Context, run_passes};
-use fuseline_tests::spellings::classes;
+use fuseline_tests::spellings::{Spelling, classes};
 
 fn main() -> Result<()> {
-    let wanted = std::env::args().nth(1).unwrap_or_default();
+    let mut arguments = std::env::args().skip(1);
+    let form = arguments.next().unwrap_or_else(|| "passes".into());
+    let wanted = arguments.next().unwrap_or_default();
     for class in classes() {
         let title = format!("{} / {}", class[0].family, class[0].class);
         if !title.contains(&wanted) {
@@ -15,17 +19,24 @@ fn main() -> Result<()> {
         }
         let mut forms: Vec<(String, Vec<&str>)> = Vec::new();
         for row in &class {
-            let graph = run_passes(row.graph()?, &Context::default(), &mut |_| {})?;
-            let text = graph.to_string();
+            let text = text(row, &form).unwrap_or_else(|error| format!("error: {error}\n"));
             match forms.iter_mut().find(|(form, _)| *form == text) {
                 Some((_, rows)) => rows.push(row.name),
                 None => forms.push((text, vec![row.name])),
             }
         }
-        println!("== {title}: {} rows, {} graphs", class.len(), forms.len());
+        println!("== {title}: {} rows, {} forms", class.len(), forms.len());
         for (form, rows) in &forms {
             println!("-- {}\n{form}", rows.join(" | "));
         }
     }
     Ok(())
+}
+
+fn text(row: &Spelling, form: &str) -> Result<String> {
+    Ok(match form {
+        "passes" => run_passes(row.graph()?, &Context::default(), &mut |_| {})?.to_string(),
+        "rewrites" => row.plain()?.to_string(),
+        device => row.planned(device)?.kernels(),
+    })
 }

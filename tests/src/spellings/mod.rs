@@ -11,6 +11,7 @@ mod grouped_attention;
 mod layer_norm;
 mod layer_norm_backward;
 mod masked_attention;
+mod planned;
 mod quantized;
 mod rms_norm;
 mod rope;
@@ -20,6 +21,7 @@ mod skip_norm;
 mod softmax;
 
 pub use data::{bindings, inputs};
+pub use planned::Planned;
 pub use sheet::Sheet;
 
 use fuseline::error::Result;

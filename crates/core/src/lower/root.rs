@@ -182,16 +182,46 @@ fn twin_axes(new: &Dim, new_axes: &[Dim], old: &Dim, old_axes: &[Dim]) -> Vec<(u
     pairs
 }
 
-/// The axes of outputs that are only ever seen through a division by a constant, so that the kernel is plainer with the
-/// quotient and the remainder as axes.
+/// The axes of outputs that the kernel is plainer with as quotient and remainder: everything that it reads, or everything
+/// that goes into one fold, sees them through a division by a constant only. Without the cut the fold would be computed
+/// once for every remainder.
 fn wanted_cuts((draft, owners): &Rooted, group: &Group<'_>) -> Vec<((usize, usize), i64)> {
+    let everything = (0..draft.leaves.len()).collect::<Vec<_>>();
+    let folds = draft.folds().map(|fold| below(draft, fold));
+    let mut cuts = BTreeMap::new();
+    for leaves in folds.chain([everything]) {
+        for (axis, inner) in divided_axes(draft, &leaves).into_iter().filter(|(axis, _)| owners.contains_key(axis)) {
+            let (output, k) = owners[&axis];
+            let extent = &group.graph.ty(group.outputs[output]).shape[k];
+            if extent.modulo(&Dim::int(inner)).is(0) && draft.axes[axis] == *extent {
+                cuts.entry((output, k)).or_insert(inner);
+            }
+        }
+    }
+    cuts.into_iter().collect()
+}
+
+/// All leaves that a leaf depends on.
+fn below(draft: &Draft, leaf: usize) -> Vec<usize> {
+    let mut found = vec![false; draft.leaves.len()];
+    let mut todo = vec![leaf];
+    while let Some(leaf) = todo.pop() {
+        for operand in draft.leaves[leaf].op.operands() {
+            todo.extend(draft.leaves_of(operand).into_iter().filter(|l| !std::mem::replace(&mut found[*l], true)));
+        }
+    }
+    (0..found.len()).filter(|l| found[*l]).collect()
+}
+
+/// The axes that the loads among some leaves mention as `axis // c` and `axis % c` only, with one constant c.
+fn divided_axes(draft: &Draft, leaves: &[usize]) -> Vec<(usize, i64)> {
     let mut seen: BTreeMap<usize, Option<i64>> = BTreeMap::new();
-    let indices = draft.leaves.iter().filter_map(|leaf| match &leaf.op {
+    let indices = leaves.iter().filter_map(|leaf| match &draft.leaves[*leaf].op {
         LeafOp::Load { index, .. } => Some(index),
         _ => None,
     });
     for dim in indices.flatten() {
-        for axis in AxisSet::mentioned(dim).iter().filter(|a| owners.contains_key(a)) {
+        for axis in AxisSet::mentioned(dim).iter() {
             let divisor = dim.divisor_of(axis);
             let entry = seen.entry(axis).or_insert(divisor);
             if *entry != divisor {
@@ -199,12 +229,5 @@ fn wanted_cuts((draft, owners): &Rooted, group: &Group<'_>) -> Vec<((usize, usiz
             }
         }
     }
-    let cut = |(axis, divisor): (usize, Option<i64>)| {
-        let (output, k) = owners[&axis];
-        let extent = &group.graph.ty(group.outputs[output]).shape[k];
-        let inner = divisor?;
-        let whole = extent.modulo(&Dim::int(inner)).is(0) && draft.axes[axis] == *extent;
-        whole.then_some(((output, k), inner))
-    };
-    seen.into_iter().filter_map(cut).collect()
+    seen.into_iter().filter_map(|(axis, divisor)| Some((axis, divisor?))).collect()
 }

@@ -95,8 +95,7 @@ impl Builder {
                 }
                 self.require_equal(&x, &y, "broadcasting")?;
                 // A number says more than a symbol, and a symbol more than an expression.
-                let rank = |d: &Dim| if d.as_int().is_some() { 0 } else { 1 + u8::from(d.as_symbol().is_none()) };
-                if rank(&y) < rank(&x) { y } else { x }
+                if y.complexity() < x.complexity() { y } else { x }
             });
         }
         Ok(dims.into())

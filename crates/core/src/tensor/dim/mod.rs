@@ -112,6 +112,19 @@ impl Dim {
         }
     }
 
+    /// How much the expression says: 0 for a number, 1 for a symbol, more for every part of a larger one.
+    pub fn complexity(&self) -> usize {
+        let atom = |atom: &Atom| match atom {
+            Atom::Symbol(_) => 1,
+            Atom::FloorDiv(x, y) | Atom::Mod(x, y) | Atom::Min(x, y) | Atom::Max(x, y) => {
+                1 + x.complexity().max(1) + y.complexity().max(1)
+            }
+        };
+        let scaled = |t: &Term| usize::from(t.coefficient != 1);
+        let terms = self.terms().iter().map(|t| scaled(t) + t.factors.iter().map(atom).sum::<usize>());
+        terms.sum::<usize>() + usize::from(!self.terms().is_empty() && self.constant() != 0)
+    }
+
     /// Whether the expression is the number `n`.
     pub fn is(&self, n: i64) -> bool {
         self.as_int() == Some(n)
@@ -665,6 +678,14 @@ mod tests {
         assert_eq!((&middle * 3 + &low).simplify(&none), i.modulo(&(&s * 3)));
         let all = i.floordiv(&(&s * 3)) * &s * 6 + middle * 6 + low * 2;
         assert_eq!(all.simplify(&none), i * 2);
+    }
+
+    #[test]
+    fn expressions_are_ordered_by_what_they_say() {
+        let (p, s) = (named("p"), named("s"));
+        let ascending = [Dim::int(7), s.clone(), &s + 1, &p + &s, (&p + &s).min_with(&Dim::int(32))];
+        assert!(ascending.windows(2).all(|w| w[0].complexity() <= w[1].complexity()));
+        assert!(s.complexity() < (&s * 2).complexity() && (&p + &s).complexity() < ascending[4].complexity());
     }
 
     #[test]

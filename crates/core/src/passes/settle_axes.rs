@@ -11,7 +11,7 @@ mod vote;
 use smallvec::SmallVec;
 
 use frame::Frame;
-use vote::wishes;
+use vote::{Cuts, Wish, cuts_of, divided, wishes};
 
 use super::align_contractions::place;
 use super::compose_views::compose;
@@ -30,8 +30,8 @@ pub(super) const PASS: Pass = Pass {
 };
 
 /// In: any graph. Out: an output is no rearrangement of a map that nothing else reads; no map, fold or contraction has an
-/// axis that one reshape joins and all readers take apart again, nor (save outputs) an axis of size 1; a fold reads its
-/// operand in the order in which that lies. Regions are left alone.
+/// axis that one reshape joins and a reader takes apart again, nor (save outputs) an axis of size 1; a fold reads its
+/// operand in the order in which that lies, and axes that a reshape joined one by one. Regions are left alone.
 fn run(graph: &Graph, _: &Context) -> Result<Graph> {
     let wishes = wishes(graph);
     rewrite_outside_regions(graph, |rebuild, id| {
@@ -44,7 +44,7 @@ fn run(graph: &Graph, _: &Context) -> Result<Graph> {
                 frame.map_or(Ok(None), |frame| move_map(rebuild, row, &args, &frame))
             }
             Prim::Map(row) => frame.map_or(Ok(None), |frame| move_map(rebuild, row, &args, frame)),
-            Prim::Reduce(row) => move_reduce(rebuild, row, node, args[0], frame),
+            Prim::Reduce(row) => move_reduce(rebuild, row, node, args[0], &wishes[id]),
             Prim::Contract(row) => frame.map_or(Ok(None), |frame| move_contract(rebuild, row, &args, frame)),
             // Views of what moved look at it where it is now.
             Prim::View(row) => compose(rebuild, row.clone(), args[0]),
@@ -110,78 +110,99 @@ fn lying_order(view: &View) -> Option<Vec<usize>> {
     Some(order)
 }
 
-/// The axes of a fold's operand: those that stay, by their place in the frame of the result, and those that are folded.
+/// An axis of a fold's operand: one that stays, by its place in the frame of the result, or a factor of one that is folded.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Axis {
     Kept(usize),
-    Folded(usize),
+    Folded { axis: usize, part: usize },
 }
 
-fn move_reduce(
-    rebuild: &mut Rebuild,
-    row: &Reduce,
-    node: &Node,
-    arg: Value,
-    frame: Option<&Frame>,
-) -> Result<Option<Values>> {
+fn move_reduce(rebuild: &mut Rebuild, row: &Reduce, node: &Node, arg: Value, wish: &Wish) -> Result<Option<Values>> {
     let own = Frame::identity(&node.types()[0].shape);
-    let target = frame.unwrap_or(&own);
-    let operand = rebuild.graph().ty(arg).shape.clone();
-    let axes = arranged(rebuild.graph(), row, arg, target);
+    let mut target = wish.frame.clone().unwrap_or(own);
+    let operand = Operand::new(rebuild.graph(), row, arg);
+    if wish.any_order {
+        let mut order: Vec<usize> = (0..target.shape.rank()).collect();
+        order.sort_by_key(|k| operand.place_of_kept(&target, *k));
+        target = target.reordered(&order);
+    }
+    let axes = operand.arranged(&target);
     let place = |axis: Axis| axes.iter().position(|a| *a == axis).map(Dim::axis);
     let extent = |axis: &Axis| match axis {
         Axis::Kept(k) => target.shape[*k].clone(),
-        Axis::Folded(k) => operand[*k].clone(),
+        Axis::Folded { axis, part } => operand.factors[*axis][*part].clone(),
     };
     let domain: Shape = axes.iter().map(extent).collect();
-    let mut kept = 0;
-    let mut at = Vec::with_capacity(operand.rank());
-    for k in 0..operand.rank() {
-        if row.axes.contains(&k) {
-            at.push(place(Axis::Folded(k)).expect("every folded axis has a place"));
+    let mut kept = target.own.iter();
+    let mut at = Vec::with_capacity(operand.factors.len());
+    for (axis, sizes) in operand.factors.iter().enumerate() {
+        if row.axes.contains(&axis) {
+            let inner = |part: usize| sizes[part + 1..].iter().product::<Dim>();
+            let digit = |part| place(Axis::Folded { axis, part }).map(|at| at * inner(part));
+            at.push((0..sizes.len()).filter_map(digit).sum());
         } else {
-            at.push(target.own[kept].substitute(&|s| match s {
-                Symbol::Axis(a) => place(Axis::Kept(usize::from(*a))),
-                _ => None,
+            at.extend(kept.next().map(|own| {
+                own.substitute(&|s| match s {
+                    Symbol::Axis(a) => place(Axis::Kept(usize::from(*a))),
+                    _ => None,
+                })
             }));
-            kept += 1;
         }
     }
-    let folded = (0..axes.len()).filter(|k| matches!(axes[*k], Axis::Folded(_))).collect();
-    let reduce = Reduce { monoid: row.monoid, axes: folded };
+    let folded = (0..axes.len()).filter(|k| matches!(axes[*k], Axis::Folded { .. })).collect();
     let operand = read(rebuild, arg, domain, at)?;
-    let value = rebuild.add(reduce, &[operand])?;
-    match frame {
-        Some(frame) => seen_as_before(rebuild, value, frame),
-        None => replaced(value),
-    }
+    let value = rebuild.add(Reduce { monoid: row.monoid, axes: folded }, &[operand])?;
+    if target.is_identity() { replaced(value) } else { seen_as_before(rebuild, value, &target) }
 }
 
-/// The order of the operand's axes: the frame's, and every folded axis where it lies in what the operand looks at.
-fn arranged(graph: &Graph, row: &Reduce, arg: Value, frame: &Frame) -> Vec<Axis> {
-    let rank = graph.ty(arg).shape.rank();
-    // Where an axis of the operand lies in what it looks at.
-    let lies = |axis: usize| match graph.node_of(arg).prim() {
-        Prim::View(view) => {
+/// The operand of a fold: where its axes lie in what it looks at.
+struct Operand<'r> {
+    row: &'r Reduce,
+    /// for each axis, the sizes of the axes that it joins (one: itself)
+    factors: Vec<Vec<Dim>>,
+    /// for each axis, the first axis that it moves along
+    lies: Vec<usize>,
+}
+
+impl<'r> Operand<'r> {
+    fn new(graph: &Graph, row: &'r Reduce, arg: Value) -> Operand<'r> {
+        let shape = &graph.ty(arg).shape;
+        let mut operand = Operand { row, factors: Vec::new(), lies: Vec::new() };
+        for axis in 0..shape.rank() {
             let mentions = |d: &Dim| d.mentions(|s| *s == Symbol::Axis(axis as u8));
-            view.map.iter().position(mentions).unwrap_or(0)
+            let (lies, cuts) = match graph.node_of(arg).prim() {
+                Prim::View(view) => (view.map.iter().position(mentions).unwrap_or(0), cuts_of(view, axis)),
+                _ => (axis, Cuts::new()),
+            };
+            // A position counts along the axis as it is.
+            let apart = row.axes.contains(&axis) && !row.monoid.is_position();
+            operand.factors.push(divided(&shape[axis], if apart { &cuts } else { &[] }));
+            operand.lies.push(lies);
         }
-        _ => axis,
-    };
-    let kept: Vec<usize> = (0..rank).filter(|k| !row.axes.contains(k)).collect();
-    let places = |k: usize| {
-        let from = (0..kept.len()).find(|j| frame.own[*j].mentions(|s| *s == Symbol::Axis(k as u8)));
-        from.map_or(0, |j| lies(kept[j]))
-    };
-    let mut axes: Vec<Axis> = (0..frame.shape.rank()).map(Axis::Kept).collect();
-    let mut from = 0;
-    for folded in &row.axes {
-        let behind = |axis: &Axis| matches!(axis, Axis::Kept(k) if places(*k) > lies(*folded));
-        let at = axes[from..].iter().position(behind).map_or(axes.len(), |k| from + k);
-        axes.insert(at, Axis::Folded(*folded));
-        from = at + 1;
+        operand
     }
-    axes
+
+    /// Where an axis of the result's frame lies in what the operand looks at.
+    fn place_of_kept(&self, frame: &Frame, k: usize) -> usize {
+        let kept = (0..self.lies.len()).filter(|axis| !self.row.axes.contains(axis));
+        let of_frame = kept.zip(&frame.own).find(|(_, own)| own.mentions(|s| *s == Symbol::Axis(k as u8)));
+        of_frame.map_or(0, |(axis, _)| self.lies[axis])
+    }
+
+    /// The order of the axes: the frame's, and every folded axis where it lies.
+    fn arranged(&self, frame: &Frame) -> Vec<Axis> {
+        let mut axes: Vec<Axis> = (0..frame.shape.rank()).map(Axis::Kept).collect();
+        let mut from = 0;
+        for axis in &self.row.axes {
+            let lies = self.lies[*axis];
+            let behind = |a: &Axis| matches!(a, Axis::Kept(k) if self.place_of_kept(frame, *k) > lies);
+            let at = axes[from..].iter().position(behind).map_or(axes.len(), |k| from + k);
+            let parts = (0..self.factors[*axis].len()).map(|part| Axis::Folded { axis: *axis, part });
+            axes.splice(at..at, parts);
+            from = at + self.factors[*axis].len();
+        }
+        axes
+    }
 }
 
 fn move_contract(rebuild: &mut Rebuild, row: &Contract, args: &[Value], frame: &Frame) -> Result<Option<Values>> {

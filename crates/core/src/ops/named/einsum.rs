@@ -43,7 +43,7 @@ fn einsum<'b>(call: &Call<'_, 'b>) -> Result<Tensor<'b>> {
         let shares = |x: &Labelled<'_>| x.labels.iter().any(|l| product.labels.contains(l));
         let next = waiting.remove(waiting.iter().position(shares).unwrap_or(0));
         let wanted = |l: &char| equation.result.contains(l) || waiting.iter().any(|x| x.labels.contains(l));
-        product = multiply(product, next, &wanted);
+        product = multiply(product, next, &equation.result, &wanted);
     }
     let product = sum_out(product, &|l| equation.result.contains(l));
     let order = equation.result.iter().map(|l| {
@@ -53,12 +53,13 @@ fn einsum<'b>(call: &Call<'_, 'b>) -> Result<Tensor<'b>> {
     Ok(product.tensor.permute(&order.collect::<Result<Vec<_>>>()?))
 }
 
-/// The product of two operands, summed over the letters that nobody wants any more.
-fn multiply<'b>(a: Labelled<'b>, b: Labelled<'b>, wanted: &dyn Fn(&char) -> bool) -> Labelled<'b> {
+/// The product of two operands, summed over the letters that nobody wants any more; those of the result in its order.
+fn multiply<'b>(a: Labelled<'b>, b: Labelled<'b>, result: &[char], wanted: &dyn Fn(&char) -> bool) -> Labelled<'b> {
     let a = sum_out(a, &|l| wanted(l) || b.labels.contains(l));
     let b = sum_out(b, &|l| wanted(l) || a.labels.contains(l));
     let both = a.labels.iter().chain(b.labels.iter().filter(|l| !a.labels.contains(l)));
-    let labels: Vec<char> = both.copied().filter(|l| wanted(l)).collect();
+    let mut labels: Vec<char> = both.copied().filter(|l| wanted(l)).collect();
+    labels.sort_by_key(|l| result.iter().position(|r| r == l).unwrap_or(result.len()));
     let text = |labels: &[char]| labels.iter().collect::<String>();
     let subscripts = format!("{},{}->{}", text(&a.labels), text(&b.labels), text(&labels));
     Labelled { tensor: a.tensor.contract(&subscripts, b.tensor), labels }

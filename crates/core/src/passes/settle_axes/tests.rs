@@ -134,3 +134,34 @@ fn a_projection_keeps_its_columns_together() {
     let after = check_composed(b.finish().unwrap());
     assert!(computed(&after).starts_with(&["f32[n, s, 12]".into(), "f32[n, s, 12]".into()]), "{after}");
 }
+
+#[test]
+fn a_fold_over_axes_that_were_joined_folds_each() {
+    let b = Builder::new("columns");
+    let [n, s, _] = dims();
+    let x = b.input("x", DType::F32, Shape::new([n.clone(), s.clone(), Dim::int(6)]));
+    let rows = x.reshape(Shape::new([&n * &s, Dim::int(6)]));
+    b.output("sum", rows.exp().reduce(crate::ops::prim::Monoid::Sum, &[0]));
+    b.output("largest", rows.reduce(crate::ops::prim::Monoid::ArgMax, &[0]));
+    let after = check_composed(b.finish().unwrap());
+    let folds: Vec<_> = after.nodes().iter().filter(|node| matches!(node.prim(), Prim::Reduce(_))).collect();
+    let axes: Vec<_> = folds.iter().map(|node| after.ty(node.args()[0]).shape.to_string()).collect();
+    assert_eq!(axes, ["[n, s, 6]", "[n*s, 6]"], "a position counts along one axis: {after}");
+}
+
+#[test]
+fn a_fold_follows_the_order_of_its_operand() {
+    let b = Builder::new("order");
+    let [n, s, t] = dims();
+    let q = b.input("q", DType::F32, Shape::new([n.clone(), s.clone(), Dim::int(4), Dim::int(3)]));
+    let k = b.input("k", DType::F32, Shape::new([n, t, Dim::int(4), Dim::int(3)]));
+    let scores = q.contract("bqhe,bkhe->bqhk", k).permute(&[0, 2, 1, 3]);
+    let e = (scores - scores.reduce_keep(crate::ops::prim::Monoid::Max, &[3])).exp();
+    b.output("y", (e / e.sum(&[3])).contract("bhqk,bkhe->bqhe", k));
+    let after = check_composed(b.finish().unwrap());
+    let views = after.nodes().iter().filter_map(|node| match node.prim() {
+        Prim::View(view) => Some(view.map.len()),
+        _ => None,
+    });
+    assert!(views.eq([3, 3, 4]), "two folds are repeated, a contraction reads in its order: {after}");
+}

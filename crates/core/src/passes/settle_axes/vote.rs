@@ -57,7 +57,7 @@ pub(super) fn wishes(graph: &Graph) -> Vec<Wish> {
             let frame = settled(node, &heard, &joints[id]).filter(|frame| !frame.is_identity());
             wishes[id] = Wish { frame, any_order: heard.iter().all(|v| v.say == Say::Cuts) };
         }
-        vote_for_operands(graph, node, &wishes[id], &mut votes);
+        vote_for_operands(graph, node, &wishes[id], &joints, &mut votes);
     }
     wishes
 }
@@ -99,7 +99,7 @@ fn through(view: &View, vote: &Vote) -> Vec<Dim> {
     composed.collect()
 }
 
-fn vote_for_operands(graph: &Graph, node: &Node, wish: &Wish, votes: &mut [Vec<Vote>]) {
+fn vote_for_operands(graph: &Graph, node: &Node, wish: &Wish, joints: &[Vec<Cuts>], votes: &mut [Vec<Vote>]) {
     let identity;
     let frame = match (&wish.frame, node.types()) {
         (Some(frame), _) => frame,
@@ -125,12 +125,17 @@ fn vote_for_operands(graph: &Graph, node: &Node, wish: &Wish, votes: &mut [Vec<V
             let (mut domain, mut at) = (frame.shape.dims().to_vec(), Vec::with_capacity(shape.rank()));
             let mut kept = frame.own.iter();
             for (k, extent) in shape.dims().iter().enumerate() {
-                if row.axes.contains(&k) {
-                    at.push(Dim::axis(domain.len()));
-                    domain.push(extent.clone());
-                } else {
+                if !row.axes.contains(&k) {
                     at.extend(kept.next().cloned());
+                    continue;
                 }
+                let apart = if row.monoid.is_position() { &[][..] } else { &joints[node.args()[0].node()][k] };
+                let mut index = Dim::int(0);
+                for size in divided(extent, apart) {
+                    index = index * &size + Dim::axis(domain.len());
+                    domain.push(size);
+                }
+                at.push(index);
             }
             (domain.into(), at)
         }),
@@ -174,8 +179,8 @@ fn operand_domain(row: &Contract, labels: &[Label], shape: &Shape, frame: &Frame
     (domain.into(), at)
 }
 
-/// Sizes of the inner parts of an axis that a reshape made of several, ascending.
-type Cuts = SmallVec<[Dim; 1]>;
+/// Sizes of the inner parts of an axis that a reshape made of several.
+pub(super) type Cuts = SmallVec<[Dim; 1]>;
 
 /// For every axis of every node's first result, where reshapes joined it.
 fn joints(graph: &Graph) -> Vec<Vec<Cuts>> {
@@ -226,7 +231,7 @@ fn join(own: &mut Cuts, theirs: &Cuts) {
 }
 
 /// Where a view takes one of its axes apart to see the axes of its operand.
-fn cuts_of(view: &View, axis: usize) -> Cuts {
+pub(super) fn cuts_of(view: &View, axis: usize) -> Cuts {
     let mut cuts = Cuts::new();
     for dim in &view.map {
         dim.for_each_cut(axis, &mut |cut| join(&mut cuts, &Cuts::from_elem(cut, 1)));
@@ -268,9 +273,15 @@ fn factors(shape: &Shape, axis: usize, joints: &Cuts, votes: &[Vote]) -> Vec<Dim
     if extent.is(1) {
         return Vec::new();
     }
-    let mut inner: Vec<&Dim> = joints.iter().filter(|cut| votes.iter().any(|v| is_cut(v, axis, cut))).collect();
-    // Ascending by divisibility; cuts that do not lie inside of each other are left out.
-    inner.sort_by_key(|cut| joints.iter().filter(|c| divides(c, cut)).count());
+    let wanted: Cuts = joints.iter().filter(|cut| votes.iter().any(|v| is_cut(v, axis, cut))).cloned().collect();
+    divided(extent, &wanted)
+}
+
+/// The sizes that an axis is made of, the outermost first, when it is cut in these places. Cuts that do not lie inside of
+/// each other, or of the axis, are left out.
+pub(super) fn divided(extent: &Dim, cuts: &[Dim]) -> Vec<Dim> {
+    let mut inner: Vec<&Dim> = cuts.iter().collect();
+    inner.sort_by_key(|cut| cuts.iter().filter(|c| divides(c, cut)).count());
     let mut sizes = Vec::new();
     let mut done = Dim::int(1);
     for cut in inner {

@@ -329,16 +329,35 @@ impl Traffic<'_> {
         // The part of the bytes that no nearer level serves.
         let mut rest = 1.0;
         for (at, level) in self.spec.memory.iter().enumerate().take(LEVELS) {
-            let line = level.line as f64;
-            let waste = if at == 0 { vector / stream.access.clamp(1.0, vector) } else { 1.0 };
-            let moved = bytes * rest * waste.max(line / stream.run.clamp(1.0, line));
+            let mut moved = bytes * rest;
+            let width = if at == 0 { excess(vector, stream.access) } else { 1.0 };
+            moved *= width.max(excess(level.line as f64, stream.run));
             self.bytes[at] += moved;
             self.longest[at] = self.longest[at].max(moved);
             if at < last {
-                // A memory that holds all of it serves all; at twice its size everything has been pushed out in time.
-                rest *= 1.0 - distance(level).map_or(0.0, |d| (2.0 - d / level.bytes as f64).clamp(0.0, 1.0));
+                rest *= distance(level).map_or(1.0, |distance| missed(distance, level.bytes as f64));
+            }
+            if rest == 0.0 {
+                return;
             }
         }
+    }
+}
+
+/// How many times too much is moved where pieces of `used` bytes come in wholes.
+fn excess(whole: f64, used: f64) -> f64 {
+    if used >= whole { 1.0 } else { whole / used.max(1.0) }
+}
+
+/// The part of the bytes that a memory does not hold any more. One that holds everything touched meanwhile serves all; at
+/// twice its size everything has been pushed out in time.
+fn missed(touched: f64, capacity: f64) -> f64 {
+    if touched <= capacity {
+        0.0
+    } else if touched >= 2.0 * capacity {
+        1.0
+    } else {
+        touched / capacity - 1.0
     }
 }
 
@@ -363,6 +382,9 @@ fn memory(work: &Work, spec: &DeviceSpec, share: &Share) -> (f64, usize) {
     let under_way = by_thread * share.threads;
     let mut slowest = (0.0, spec.memory.len() - 1);
     for (at, level) in spec.memory.iter().enumerate().take(LEVELS) {
+        if traffic.bytes[at] == 0.0 {
+            continue;
+        }
         let flow = if level.in_flight == 0 { 1.0 } else { (under_way / level.in_flight as f64).min(1.0) };
         let together = (traffic.longest[at] / flow).max(traffic.bytes[at]) / level.gbps;
         let by_core = traffic.bytes[at] * share.imbalance / cores / level.core_gbps;

@@ -10,7 +10,8 @@ is read (docs/structure-only-models.md). It is drawn between bounds that keep th
 do not leave its range, so that activations stay as large as they were and variances stay positive. Equal tensors
 share a seed. Everything else stays as it is: integers, truth values, small tensors, and tensors that are no weights
 but tables (whole numbers, masks of infinities). Large tables of one value are drawn between equal bounds, and large
-triangular masks become operators that make them. Types of inner values, descriptions and metadata are left out, and inner values have short names; nodes keep theirs.
+triangular masks become operators that make them. Types of inner values, descriptions and metadata are left out, and
+inner values have short names; nodes keep theirs.
 
 Beside a tiny model MODEL.K.npz holds inputs and what ONNX Runtime answers to them when seeds.py fills in the numbers.
 
@@ -195,7 +196,10 @@ class Seeding:
         tensor.Clear()
         tensor.name, tensor.data_type, tensor.data_location = name, data_type, tensor.EXTERNAL
         tensor.dims.extend(dims)
-        for key, value in (("location", f"seeded:{seed}"), ("low", f"{low:.4g}"), ("high", f"{high:.4g}")):
+        bounds = f"{low:.4g}", f"{high:.4g}"
+        if bounds[0] == bounds[1]:  # all digits, so that close bounds stay apart and equal ones are exact
+            bounds = repr(float(low)), repr(float(high))
+        for key, value in zip(("location", "low", "high"), (f"seeded:{seed}", *bounds)):
             tensor.external_data.add(key=key, value=value)
 
 

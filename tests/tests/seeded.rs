@@ -7,7 +7,7 @@ use fuseline::error::Kind;
 use fuseline::graph::Graph;
 use fuseline::ops::Prim;
 use fuseline::passes::Context;
-use fuseline::reference::{Options, evaluate};
+use fuseline::reference::{Limits, Options, evaluate};
 use fuseline::tensor::{DType, Literal};
 use fuseline_frontend::Model;
 use fuseline_frontend::onnx::schema::{StringStringEntryProto, TensorProto};
@@ -60,4 +60,22 @@ fn what_a_seed_stands_for_counts_against_the_limits() {
     options.limits.bytes = 31; // four elements take eight bytes each
     let error = evaluate(model.graph().unwrap(), &inputs.into_iter().collect(), &options).unwrap_err();
     assert_eq!(error.kind(), Kind::Limit, "{error}");
+}
+
+#[test]
+fn views_of_seeds_count_as_long_as_they_are_there() {
+    let view = |k: usize| {
+        format!("  %{k} = const seeded({k}, 0.0, 1.0) : f32[64, 64]\n  %v{k} = view %{k}[i1, i0] : f32[64, 64]\n")
+    };
+    let sum = "  %s = map(%v0, %v1, %v2) a + b + c : f32[64, 64]\n  return y = %s\n";
+    let text = format!("graph views() {{\n{}{}{}{sum}}}", view(0), view(1), view(2));
+    let graph = Graph::parse(&text).unwrap();
+    let run = |bytes: u64| {
+        let options = Options { limits: Limits { bytes, trips: 0 }, ..Options::default() };
+        evaluate(&graph, &Default::default(), &options).map_err(|error| error.kind())
+    };
+    let one = 64 * 64 * 8;
+    assert!(run(4 * one).is_ok(), "three operands and their sum");
+    assert_eq!(run(3 * one), Err(Kind::Limit));
+    assert_eq!(run(2 * one), Err(Kind::Limit));
 }

@@ -30,6 +30,8 @@ enum Data {
 struct Viewed {
     /// dense
     base: Buffer,
+    /// whether the elements of the base were made for this view: copied from another one, or converted from a literal
+    owns_base: bool,
     positions: Positions,
     fill: Number,
 }
@@ -56,17 +58,23 @@ impl Buffer {
     pub fn view(operand: &Buffer, view: &View, env: &Env) -> Result<Buffer> {
         let base = operand.dense()?;
         let positions = Positions::new(view, &base.sizes, env)?;
-        Ok(base.seen_at(positions, view.fill.unwrap_or(Number::Int(0))))
+        let is_copied = operand.as_view().is_some();
+        Ok(base.seen(positions, view.fill.unwrap_or(Number::Int(0)), is_copied))
     }
 
     /// The elements of a dense tensor at positions, and `fill` where these are guarded.
     pub(crate) fn seen_at(self, positions: Positions, fill: Number) -> Buffer {
+        self.seen(positions, fill, false)
+    }
+
+    fn seen(self, positions: Positions, fill: Number, is_copied: bool) -> Buffer {
         let sizes = positions.sizes.clone();
         if positions.is_flat(self.count()) {
             return Buffer { sizes, ..self };
         }
+        let owns_base = is_copied || self.is_literal();
         let base = self.converted();
-        Buffer { dtype: base.dtype, sizes, data: Data::View(Arc::new(Viewed { base, positions, fill })) }
+        Buffer { dtype: base.dtype, sizes, data: Data::View(Arc::new(Viewed { base, owns_base, positions, fill })) }
     }
 
     /// Element type.
@@ -88,8 +96,14 @@ impl Buffer {
     pub fn owned_bytes(&self) -> usize {
         match &self.data {
             Data::Float(_) | Data::Int(_) => self.count() * 8,
+            Data::View(v) if v.owns_base => v.base.count() * 8,
             Data::Literal(_) | Data::View(_) => 0,
         }
+    }
+
+    /// Whether the elements lie where a literal has them.
+    pub(super) fn is_literal(&self) -> bool {
+        matches!(self.data, Data::Literal(_))
     }
 
     /// For a view: the dense operand, the positions it reads, and the fill value.

@@ -8,6 +8,7 @@ use super::Buffer;
 use crate::error::{Context, Error, Result};
 use crate::graph::{Constraint, Graph, Node};
 use crate::ops::Prim;
+use crate::ops::prim::View;
 use crate::tensor::{Env, Literal, Shape, Symbol};
 
 /// How floats are read.
@@ -135,6 +136,14 @@ impl Run<'_> {
             count = count.saturating_add(self.sizes(&ty.shape)?.iter().product());
         }
         self.reserve(count)
+    }
+
+    /// The operand seen through a view, if there is memory for what has to be copied or converted.
+    pub(crate) fn view(&self, operand: &Buffer, view: &View) -> Result<Buffer> {
+        if operand.as_view().is_some() || operand.is_literal() {
+            self.reserve(operand.count())?;
+        }
+        Buffer::view(operand, view, &self.env)
     }
 
     /// The tensor with its elements in a row, if there is memory for them.

@@ -173,7 +173,7 @@ impl Primitive for View {
     }
 
     fn eval(&self, args: &[Buffer], run: &mut Run<'_>) -> Result<Vec<Buffer>> {
-        Buffer::view(&run.dense(&args[0])?, self, run.env()).map(|buffer| vec![buffer])
+        run.view(&args[0], self).map(|buffer| vec![buffer])
     }
 
     fn gradient<'b>(&self, at: &Adjoint<'_, 'b>) -> std::result::Result<OperandGradients<'b>, NoGradient> {

@@ -23,7 +23,7 @@ impl Spelling {
     pub fn plain(&self) -> Result<Graph> {
         let context = Context::default();
         let graph = run_passes(self.graph()?, &context, &mut |_| {})?;
-        apply_rewrites(graph, &context, &mut Permit::everything())
+        apply_rewrites(graph, &context, &mut Permit::everything(), &mut |_| {})
     }
 
     /// The plan for a device, by its name.

@@ -1,8 +1,11 @@
-//! Kernels as they stand in the documentation.
+//! Kernels as text: those of the documentation, and misspelt ones.
 
 use std::path::Path;
 
-use fuseline::tile;
+use fuseline::reference::Buffer;
+use fuseline::tensor::{Dim, Env, Symbol};
+use fuseline::tile::interp::{self, Folds, Options};
+use fuseline::tile::{self, Kernel};
 
 /// The kernels of a page: lines from `kernel {` to `}`, four blanks further in.
 fn kernels(page: &str) -> Vec<String> {
@@ -32,4 +35,102 @@ fn the_examples_of_the_documentation_are_kernels() {
         tile::verify(&kernel).unwrap();
         assert_eq!(format!("{kernel}\n"), text);
     }
+}
+
+/// Numbers that are different every time, and the same in every run.
+struct Dice(u64);
+
+impl Dice {
+    fn below(&mut self, bound: usize) -> usize {
+        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (self.0 >> 33) as usize % bound.max(1)
+    }
+}
+
+/// Words, numbers and signs of a text, each with the blanks behind it.
+fn tokens(text: &str) -> Vec<&str> {
+    let mut tokens = Vec::new();
+    let mut rest = text;
+    while !rest.is_empty() {
+        let word = rest.find(|c: char| !(c.is_alphanumeric() || c == '_')).unwrap_or(rest.len());
+        let end = if word > 0 { word } else { rest.chars().next().map_or(0, char::len_utf8) };
+        let blanks = rest[end..].len() - rest[end..].trim_start().len();
+        let (token, others) = rest.split_at(end + blanks);
+        tokens.push(token);
+        rest = others;
+    }
+    tokens
+}
+
+/// One or two tokens left out, doubled, or replaced by others of the text.
+fn misspelt(tokens: &[&str], dice: &mut Dice) -> String {
+    let mut tokens = tokens.to_vec();
+    for _ in 0..=dice.below(2) {
+        let (at, other) = (dice.below(tokens.len()), dice.below(tokens.len()));
+        match dice.below(4) {
+            0 => drop(tokens.remove(at)),
+            1 => tokens.insert(at, tokens[other]),
+            _ => tokens[at] = tokens[other],
+        }
+    }
+    tokens.concat()
+}
+
+/// Runs a kernel whose every symbol is 3, on inputs of ones, unless it is large.
+fn attempt(kernel: &Kernel) {
+    let size = |dim: &Dim| dim.eval_with(&|s| matches!(s, Symbol::Name(_) | Symbol::Value(_)).then_some(3));
+    let shapes = kernel.inputs.iter().chain(&kernel.outputs).map(|param| param.ty.shape.dims());
+    let is_small = |dims: &[Dim]| {
+        let sizes: Option<Vec<i64>> = dims.iter().map(|dim| size(dim).ok()).collect();
+        sizes.is_some_and(|sizes| sizes.iter().try_fold(1i64, |n, size| n.checked_mul(*size)).is_some_and(|n| n < 5000))
+    };
+    if !shapes.chain([kernel.axes.as_slice()]).all(is_small) {
+        return;
+    }
+    let mut inputs = Vec::new();
+    for param in &kernel.inputs {
+        let sizes: Vec<usize> =
+            param.ty.shape.dims().iter().map(|dim| size(dim).unwrap_or(0).max(0) as usize).collect();
+        let count = sizes.iter().product();
+        inputs.push(match param.ty.dtype {
+            dtype if dtype.is_float() => Buffer::floats(dtype, sizes, vec![1.0; count]),
+            dtype => Buffer::ints(dtype, sizes, vec![1; count]),
+        });
+    }
+    for (folds, piece) in [(Folds::Whole, 1 << 20), (Folds::AsScheduled, 4)] {
+        let _ = interp::run(kernel, &inputs, &Env::new(), &Options { folds, piece, ..Options::default() });
+    }
+}
+
+fn case_files(folder: &Path) -> Vec<String> {
+    let mut paths: Vec<_> = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
+    paths.sort();
+    let texts = paths.iter().flat_map(|path| match path.is_dir() {
+        true => case_files(path),
+        false => std::fs::read_to_string(path).into_iter().collect(),
+    });
+    texts.collect()
+}
+
+#[test]
+fn misspelt_kernels_never_panic() {
+    let files = case_files(&Path::new(env!("CARGO_MANIFEST_DIR")).join("cases/tile"));
+    assert!(files.len() > 50);
+    let (mut dice, mut read, mut verified) = (Dice(7), 0, 0);
+    for file in &files {
+        let text = file.split_once("\n----\n").map_or(file.as_str(), |(input, _)| input);
+        let Some(start) = text.find("kernel {") else { continue };
+        let tokens = tokens(&text[start..]);
+        for _ in 0..150 {
+            let text = misspelt(&tokens, &mut dice);
+            let Ok(kernel) = tile::parse(&text) else { continue };
+            read += 1;
+            assert_eq!(tile::parse(&kernel.to_string()).unwrap(), kernel, "{text}");
+            if tile::verify(&kernel).is_ok() {
+                verified += 1;
+                attempt(&kernel);
+            }
+        }
+    }
+    assert!(read > 300 && verified > 100, "{read} kernels, of which {verified} keep the rules");
 }

@@ -1,7 +1,7 @@
 //! Takes decisions: what saves the most first, or by chance, or as written.
 
 use std::cmp::{Ordering, Reverse};
-use std::collections::BinaryHeap;
+use std::collections::{BTreeMap, BinaryHeap};
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
@@ -91,6 +91,8 @@ pub(super) struct Driver<'g> {
     late: bool,
     /// for sets of groups by their structure, the time of the best plan that combines them two by two
     rivals: FxHashMap<(u64, u64), f64>,
+    /// sets of groups that were not combined, by name, with why
+    sets: BTreeMap<DecisionId, Decision>,
 }
 
 impl<'g> Driver<'g> {
@@ -110,6 +112,7 @@ impl<'g> Driver<'g> {
             taken: 0,
             late: false,
             rivals: FxHashMap::default(),
+            sets: BTreeMap::new(),
         }
     }
 
@@ -168,6 +171,7 @@ impl<'g> Driver<'g> {
         let mut best: Option<Candidate> = None;
         for proposal in self.proposals(group) {
             let candidate = self.evaluate(proposal);
+            self.note_set(&candidate);
             let forced = candidate.after.is_ok() && self.is_pinned(&candidate, |pins| Some(&pins.together));
             let saved = if forced { f64::INFINITY } else { candidate.saved_us() };
             let better = best.as_ref().is_none_or(|b| saved > b.saved_us());
@@ -190,6 +194,28 @@ impl<'g> Driver<'g> {
                 self.best.remove(&group);
             }
         }
+    }
+
+    /// Notes why a set of groups is not combined. When its parts have been combined otherwise, nobody will ask again.
+    fn note_set(&mut self, candidate: &Candidate) {
+        let Err(reason) = &candidate.after else { return };
+        let groups = &candidate.proposal.groups;
+        if groups.len() < 3 || candidate.proposal.form != Form::Join || self.sets.contains_key(&candidate.id) {
+            return;
+        }
+        let decision = Decision {
+            id: candidate.id,
+            rule: candidate.proposal.rule,
+            producer: self.state.group(groups[0]).members.clone(),
+            consumer: self.state.union(&groups[1..]),
+            verdict: Verdict::Refused,
+            reason: Some(reason.clone()),
+            sides: candidate.sides,
+            after: None,
+            edges: Vec::new(),
+            notes: Vec::new(),
+        };
+        self.sets.insert(candidate.id, decision);
     }
 
     fn proposals(&self, group: GroupId) -> Vec<Proposal> {
@@ -560,6 +586,16 @@ impl<'g> Driver<'g> {
             }
             for candidate in candidates {
                 self.refuse(candidate);
+            }
+        }
+        for (id, decision) in std::mem::take(&mut self.sets) {
+            let first = decision.producer[0];
+            let together = |group: &GroupId| {
+                let has = |node: &usize| self.state.inside[*node].contains(group);
+                decision.producer.iter().chain(&decision.consumer).all(has)
+            };
+            if !self.state.inside[first].iter().any(together) && self.decisions.iter().all(|d| d.id != id) {
+                self.decisions.push(decision);
             }
         }
         self.settle_edges();

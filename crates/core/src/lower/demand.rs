@@ -120,14 +120,28 @@ impl<'g, 's> Demand<'g, 's> {
 
     /// The term that is a value at some coordinates, wanted only where conditions hold.
     pub fn value(&mut self, value: Value, at: Coordinates, when: Conditions) -> Wanted<Place> {
-        let key = (value, at, when);
-        if let Some(place) = self.found.get(&key) {
+        if let Some(place) = self.found.get(&(value, at, when)) {
             return Ok(*place);
         }
-        let place = self.computed(value, at, when)?;
-        self.note_terms()?;
-        self.found.insert(key, place);
-        Ok(place)
+        // Maps want their operands at the same coordinates: chains of them may be long, so they are not walked by
+        // recursion.
+        let mut todo = vec![(value, false)];
+        while let Some((next, expanded)) = todo.pop() {
+            if self.found.contains_key(&(next, at, when)) {
+                continue;
+            }
+            let graph = self.graph;
+            let is_map = matches!(graph.node_of(next).prim(), Prim::Map(_)) && self.is_member(next.node());
+            if is_map && !expanded {
+                todo.push((next, true));
+                todo.extend(graph.node_of(next).args().iter().rev().map(|arg| (*arg, false)));
+                continue;
+            }
+            let place = self.computed(next, at, when)?;
+            self.note_terms()?;
+            self.found.insert((next, at, when), place);
+        }
+        Ok(self.found[&(value, at, when)])
     }
 
     fn computed(&mut self, value: Value, at: Coordinates, when: Conditions) -> Wanted<Place> {

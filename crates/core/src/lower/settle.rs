@@ -215,27 +215,33 @@ impl Forms<'_> {
     }
 
     fn term(&mut self, place: Place) -> u64 {
-        if let Some(form) = self.known.get(&place) {
-            return *form;
+        let mut todo = vec![(place, false)];
+        while let Some((next, expanded)) = todo.pop() {
+            if self.known.contains_key(&next) {
+                continue;
+            }
+            let term = self.scope.term(next);
+            let operands = term.operands();
+            if !expanded && !operands.is_empty() {
+                todo.push((next, true));
+                todo.extend(operands.iter().map(|o| (o.place(), false)));
+                continue;
+            }
+            let mut hasher = FxHasher::default();
+            term.dtype().hash(&mut hasher);
+            match term.node() {
+                ExprNode::Arg(k) => (0u8, self.ranks[k as usize]).hash(&mut hasher),
+                ExprNode::Const(number) => (1u8, number).hash(&mut hasher),
+                ExprNode::Coord(axis) => (2u8, axis).hash(&mut hasher),
+                ExprNode::Size(dim) => (3u8, dim).hash(&mut hasher),
+                ExprNode::Apply(op, _) => (4u8, op).hash(&mut hasher),
+                ExprNode::Cast(_) => 5u8.hash(&mut hasher),
+                ExprNode::Bits(_) => 6u8.hash(&mut hasher),
+            }
+            operands.iter().for_each(|o| self.known[&o.place()].hash(&mut hasher));
+            self.known.insert(next, hasher.finish());
         }
-        let term = self.scope.term(place);
-        let mut hasher = FxHasher::default();
-        term.dtype().hash(&mut hasher);
-        match term.node() {
-            ExprNode::Arg(k) => (0u8, self.ranks[k as usize]).hash(&mut hasher),
-            ExprNode::Const(number) => (1u8, number).hash(&mut hasher),
-            ExprNode::Coord(axis) => (2u8, axis).hash(&mut hasher),
-            ExprNode::Size(dim) => (3u8, dim).hash(&mut hasher),
-            ExprNode::Apply(op, _) => (4u8, op).hash(&mut hasher),
-            ExprNode::Cast(_) => 5u8.hash(&mut hasher),
-            ExprNode::Bits(_) => 6u8.hash(&mut hasher),
-        }
-        for operand in term.operands() {
-            self.term(operand.place()).hash(&mut hasher);
-        }
-        let form = hasher.finish();
-        self.known.insert(place, form);
-        form
+        self.known[&place]
     }
 }
 

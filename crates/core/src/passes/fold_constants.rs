@@ -79,7 +79,8 @@ fn literal(graph: &Graph, value: Value, context: &Context) -> Option<Literal> {
     }
     match node.prim() {
         Prim::Const(row) => Some(row.literal.clone()),
-        Prim::Map(row) if widens_weights(graph, row, node.args()) => None,
+        // A map with operands that could be folded was folded before: it need not be looked at again.
+        Prim::Map(_) if !node.args().is_empty() => None,
         Prim::Map(_) | Prim::View(_) => {
             let operands: Option<Vec<Literal>> = node.args().iter().map(|a| literal(graph, *a, context)).collect();
             let result = evaluate_prim(node.prim(), &operands?, &options(context)).ok()?.pop()?;

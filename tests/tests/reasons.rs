@@ -223,7 +223,7 @@ fn users_and_books_are_obeyed() {
     let mut chance = on("h200");
     let seeds = (0..32).map(|seed| {
         chance.chooser = Chooser::AtRandom(seed);
-        refusals(&plan(&graph, &chance), "chance").len()
+        refusals(&plan(&product, &chance), "chance").len()
     });
     assert!(seeds.max() > Some(0));
 }

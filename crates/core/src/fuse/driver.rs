@@ -479,7 +479,8 @@ impl<'g> Driver<'g> {
             draws += 1;
             philox::word(seed, 0, draws) as usize % below.max(1)
         };
-        let tries = 4 * self.state.iter().count();
+        // Some plans stop early: what is half done must be right as well.
+        let tries = draw(4 * self.state.iter().count() + 1);
         for _ in 0..tries {
             if !self.has_fuel() {
                 return;

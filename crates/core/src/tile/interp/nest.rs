@@ -108,3 +108,47 @@ impl Sized<'_> {
         loops
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tile::parse;
+
+    fn nest(text: &str, extents: &[usize], most: usize) -> Nest {
+        let kernel = parse(text).unwrap();
+        let is_view: Vec<bool> = kernel.steps.iter().map(|step| step.op.name() == "load").collect();
+        Nest::new(&kernel, extents, &is_view, &vec![false; kernel.steps.len()], most)
+    }
+
+    #[test]
+    fn a_row_of_scores_is_there_at_one_time() {
+        let attention = "kernel { axes i0: h, i1: n, i2: m, i3: 8, i4: 8 in q: f32[h, n, 8], k: f32[h, m, 8] schedule map \
+            %0 = load q[i0, i1, i3] %1 = load k[i0, i2, i3] %2 = map(%1) exp(a) %3 = dot(%0, %2) over [i3] acc=f32 \
+            %4 = reduce.max %3 over [i2] %5 = map(%3, %4) exp(a - b) %6 = dot(%5, %1) over [i2] acc=f32 }";
+        let extents = [4, 100, 50, 8, 8];
+        assert!(nest(attention, &extents, 1 << 20).loops.is_empty(), "small enough");
+        let heads = nest(attention, &extents, 10_000);
+        assert_eq!(heads.loops, [(0, 2)]);
+        let rows = nest(attention, &extents, 500);
+        assert_eq!(rows.loops, [(0, 1), (1, 10)]);
+        // The keys of a head do not change from row to row; the largest of a row is not larger than allowed for all heads.
+        assert_eq!(rows.levels, [vec![0, 1], vec![2], vec![3, 4, 5, 6]]);
+        assert_eq!(rows.released[5], [3, 4]);
+    }
+
+    #[test]
+    fn what_varies_over_an_inner_loop_alone_stands_outside_where_it_is_small() {
+        let outer = "kernel { axes i0: n, i1: m in a: f32[n], b: f32[m] schedule map %0 = load a[i0] %1 = load b[i1] \
+            %2 = map(%1) exp(a) %3 = map(%0, %2) a * b %4 = map(%3) exp(a) }";
+        let nest = nest(outer, &[1000, 200], 300);
+        assert_eq!((nest.loops, nest.levels), (vec![(0, 1)], vec![vec![0, 1, 2], vec![3, 4]]));
+    }
+
+    #[test]
+    fn axes_that_are_folded_are_no_loops() {
+        let sum = "kernel { axes i0: n, i1: m in a: f32[n, m] schedule map %0 = load a[i0, i1] %1 = map(%0) exp(a) \
+            %2 = reduce.sum %1 over [i0] }";
+        assert_eq!(nest(sum, &[1000, 20], 100).loops, [(1, 1)]);
+        assert_eq!(nest(sum, &[1000, 1], 100).loops, []);
+    }
+}

@@ -83,10 +83,10 @@ impl<'a> FuseContext<'a> {
     /// The groups of folds that read a tensor that this group reads.
     pub fn fold_siblings(&self, group: GroupId) -> Groups {
         let mut found = Groups::new();
-        let members = &self.state.group(group).members;
-        for read in members.iter().flat_map(|m| &self.state.cells.reads[*m]) {
-            let value = Value::new(*read as usize, 0);
-            for other in self.neighbours(group, value) {
+        let args = self.state.group(group).members.iter().flat_map(|m| self.state.graph.nodes()[*m].args());
+        let bases: Vec<Value> = args.filter_map(|a| self.state.cells.look(*a).base).collect();
+        for base in bases {
+            for other in self.neighbours(group, base) {
                 if !found.contains(&other) && matches!(self.kind(other), Kind::Row | Kind::Column) {
                     found.push(other);
                 }

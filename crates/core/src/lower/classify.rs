@@ -39,7 +39,7 @@ impl Default for Hints {
 /// What a device can hold, as far as schedules hang on it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Limits {
-    /// elements of a row that a worker keeps in registers
+    /// bytes of a row that a worker keeps in registers
     pub row_registers: f64,
     /// bytes that a worker keeps next to the core
     pub on_chip: f64,
@@ -261,8 +261,9 @@ fn innermost(draft: &Draft, hints: &Hints) -> Option<usize> {
 fn placement(draft: &Draft, along: AxisSet, limits: &Limits, hints: &Hints) -> Placement {
     let length = extent(draft, along, hints);
     let held = draft.leaves.iter().filter(|l| matches!(l.op, LeafOp::Load { .. }) && along.is_within(l.axes));
-    let (count, bytes) = held.fold((0.0, 0.0), |(n, bytes), l| (n + 1.0, bytes + length * l.dtype.bits() as f64 / 8.0));
-    if length * count <= limits.row_registers {
+    // Narrow floats are held as they are computed, in 4 bytes.
+    let bytes: f64 = held.map(|l| length * (l.dtype.bits() as f64 / 8.0).max(4.0)).sum();
+    if bytes <= limits.row_registers {
         Placement::Registers
     } else if bytes <= limits.on_chip {
         Placement::OnChip

@@ -186,7 +186,10 @@ impl<'g, 's> Demand<'g, 's> {
 
     /// An index expression over the axes of `at`, as one over the axes of the kernel.
     fn through(&self, dim: &Dim, at: Coordinates) -> Dim {
-        let at = &self.coordinates[at as usize];
+        self.through_list(dim, &self.coordinates[at as usize])
+    }
+
+    fn through_list(&self, dim: &Dim, at: &[Dim]) -> Dim {
         match dim.as_symbol() {
             Some(Symbol::Axis(axis)) => at[usize::from(*axis)].clone(),
             _ if dim.as_int().is_some() => dim.clone(),
@@ -474,8 +477,30 @@ impl<'g, 's> Demand<'g, 's> {
         self.leaf(LeafOp::Random { stream: row.stream, seed, index }, DType::U32, axes)
     }
 
+    /// Whether a value is wanted at some coordinates, or what it is computed from is, as far as a short look shows.
     fn was_wanted(&self, value: Value, at: &[Dim], when: Conditions) -> bool {
-        self.known_coordinates.get(at).is_some_and(|at| self.found.contains_key(&(value, *at, when)))
+        self.is_wanted_near(value, at, when, 4)
+    }
+
+    fn is_wanted_near(&self, value: Value, at: &[Dim], when: Conditions, steps: usize) -> bool {
+        let known = self.known_coordinates.get(at);
+        if known.is_some_and(|at| self.found.contains_key(&(value, *at, when))) {
+            return true;
+        }
+        let node = self.graph.node_of(value);
+        match node.prim() {
+            _ if steps == 0 => false,
+            Prim::View(view) if view.guard.is_empty() => {
+                let inner: Vec<Dim> = view.map.iter().map(|d| self.through_list(d, at)).collect();
+                self.is_wanted_near(node.args()[0], &inner, when, steps - 1)
+            }
+            Prim::Map(_) if self.is_member(value.node()) => {
+                // A value that does not vary along the fold says nothing about it.
+                let whole = |arg: &&Value| !matches!(self.graph.node_of(**arg).prim(), Prim::View(_));
+                node.args().iter().filter(whole).any(|arg| self.is_wanted_near(*arg, at, when, steps - 1))
+            }
+            _ => false,
+        }
     }
 
     /// The axes that a fold over these extents runs over. Axes that are there are shared where that shares work:

@@ -111,6 +111,10 @@ impl Meter<'_> {
                 let down =
                     (self.extent(rows.without(self.others(dots, *shared))) / f64::from(tile.rows)).ceil().max(1.0);
                 self.prologues(&mut repeats, dots, &|place| if place == *shared { across } else { down });
+                if self.spec.kind == Machine::Gpu {
+                    // Two neighbouring blocks fetch what both need once.
+                    repeats.passes.iter_mut().for_each(|passes| *passes = (*passes / 2.0).max(1.0));
+                }
             }
             Roles::Attention { first, second, rows, .. } => {
                 let tile = self.limits.stream_tile;
@@ -267,7 +271,8 @@ impl Meter<'_> {
         let (rows, columns, depth) = (f64::from(tile.rows), f64::from(tile.columns), f64::from(tile.depth));
         match self.spec.kind {
             Machine::Cpu => (rows + columns) * depth.min(length) * element,
-            Machine::Gpu => (rows + columns) * length * element * self.spec.limits.cores as f64,
+            // The tiles that are worked on at a time walk along the sum together, a few stages apart.
+            Machine::Gpu => (rows + columns) * 4.0 * depth * element,
         }
     }
 
@@ -291,6 +296,13 @@ impl Meter<'_> {
             }
         });
         steps.sort_unstable_by_key(|(place, ..)| *place);
+        // Matrix units wait for operands that are computed.
+        let waits = |(place, op, _): &(Place, crate::ops::Scalar, DType)| {
+            repeats.before.contains(place) && op.def().flops > 0 && !draft.axes_of(*place).is_empty()
+        };
+        if self.spec.kind == Machine::Gpu && steps.iter().any(waits) {
+            self.work.serial = 1.0;
+        }
         for (place, op, dtype) in steps {
             let axes = draft.axes_of(place);
             let again =
@@ -347,7 +359,10 @@ impl Meter<'_> {
                 let threads = if gpu { (length / parts / 4.0).clamp(32.0, 1024.0) } else { 1.0 };
                 let together = if gpu { (128.0 / threads).max(1.0) } else { (4096.0 / length).max(1.0) };
                 self.work.divide((rows * parts / together).ceil(), threads * together);
-                self.work.barriers = if gpu { 2.0 * folds } else { folds * together };
+                // Where neighbours in memory belong to different rows, they are folded side by side.
+                let crosses = self.inner_axis().is_none_or(|axis| along.contains(axis));
+                let meetings = if gpu { 2.0 * folds } else { folds * together };
+                self.work.barriers = if crosses { meetings } else { 0.0 };
                 self.work.launches = if parts > 1.0 { 2.0 } else { 1.0 };
                 let held =
                     draft.leaves.iter().filter(|l| matches!(l.op, LeafOp::Load { .. }) && along.is_within(l.axes));

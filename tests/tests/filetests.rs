@@ -121,7 +121,7 @@ fn outcome(input: &str) -> Result<String, Failed> {
             let rewrite =
                 REWRITES.iter().find(|r| r.name == name).ok_or_else(|| format!("there is no rewrite {name}"))?;
             let graph = well_formed(&text)?;
-            let new = rewrite.apply(&graph, &Context::default(), &mut Permit::everything()).map_err(report)?;
+            let new = rewrite.apply(&graph, &mut Permit::everything()).map_err(report)?;
             let new = new.unwrap_or(graph);
             round_trip::check(&new).map_err(report)?;
             Ok(new.to_string())

@@ -11,7 +11,7 @@ use crate::error::Result;
 use crate::graph::rewrite::{Rebuild, Values, replaced};
 use crate::graph::{Graph, Value};
 use crate::ops::{Prim, Scalar};
-use crate::passes::{Context, Tier};
+use crate::passes::Tier;
 
 pub(super) const REWRITE: Rewrite = Rewrite {
     name: "compose-affine",
@@ -25,14 +25,12 @@ pub(super) const REWRITE: Rewrite = Rewrite {
 /// of expressions). Where `x` is a contraction with weights that could take the factor, `(x + b) · a` becomes `x · a + b · a`.
 ///
 /// A BatchNorm, `(x − μ) / σ · γ + β`, is thus `x · (γ/σ) + (β − μ·γ/σ)`.
-fn run(graph: &Graph, _: &Context, permit: &mut Permit<'_>) -> Result<Option<Graph>> {
-    let facts = Facts::of(graph);
-    let live = graph.live_nodes();
+fn run(graph: &Graph, facts: &Facts, permit: &mut Permit<'_>) -> Result<Option<Graph>> {
     let mut found = FxHashMap::default();
     let mut inside = vec![false; graph.nodes().len()];
     // From the end, so that a chain is found as a whole before its parts.
-    for id in (0..graph.nodes().len()).rev().filter(|id| live[*id]) {
-        if let Some(chain) = (!inside[id]).then(|| find(graph, &facts, id)).flatten() {
+    for id in (0..graph.nodes().len()).rev().filter(|id| facts.is_live(*id)) {
+        if let Some(chain) = (!inside[id]).then(|| find(graph, facts, id)).flatten() {
             chain.passed.iter().for_each(|node| inside[*node] = true);
             found.insert(id, chain);
         }
@@ -45,7 +43,7 @@ fn run(graph: &Graph, _: &Context, permit: &mut Permit<'_>) -> Result<Option<Gra
             found.remove(&id);
         }
     }
-    rebuilt_at(graph, &found, |rebuild, id, chain| apply(graph, &facts, rebuild, id, chain))
+    rebuilt_at(graph, &found, |rebuild, id, chain| apply(graph, facts, rebuild, id, chain))
 }
 
 /// One link of a chain around a value.

@@ -15,6 +15,9 @@ use crate::tensor::{DType, Dim, Shape};
 /// The axes along which a step varies that is computed from nothing but literals, numbers and one coordinate; `None` if it is
 /// not. The sizes of the axes are known. (A table of two coordinates, such as a mask, is better left a formula.)
 pub(super) fn constant_axes(graph: &Graph, facts: &Facts, step: Step) -> Option<Axes> {
+    if !step.is_literal(graph, facts) {
+        return None; // the usual case, decided without a look behind views
+    }
     let shape = step.shape(graph);
     let (mut axes, mut is_formula): (Axes, bool) = (0, false);
     for leaf in Seen::at(graph, step).leaves(graph)? {

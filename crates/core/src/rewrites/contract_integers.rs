@@ -5,13 +5,13 @@ use super::operand::{acted_on, summed_axes, unguarded};
 use super::peel::{Action, Order, Peeled, Rest, cast, peel};
 use super::seen::Seen;
 use super::step::{Kind, Step};
-use super::{Permit, Refusal, Rewrite, Site, sites};
+use super::{Facts, Permit, Refusal, Rewrite, Site, sites};
 use crate::error::Result;
 use crate::graph::rewrite::{Rebuild, Values, replaced};
 use crate::graph::{Graph, Node, Value};
 use crate::ops::prim::{Contract, View};
 use crate::ops::{Number, Prim, Scalar};
-use crate::passes::{Context, Tier};
+use crate::passes::Tier;
 use crate::tensor::{DType, Dim, Literal};
 
 pub(super) const REWRITE: Rewrite = Rewrite {
@@ -25,8 +25,8 @@ pub(super) const REWRITE: Rewrite = Rewrite {
 /// point) with scales that are constant along the summed axes, if its sums of integers stay in range of i32, which is
 /// checked by the ranges of the types and the sizes of the summed axes. It is a contraction in i32, which is exact, and the
 /// scales act on its result. Scales in blocks along a summed axis stay where they are.
-fn run(graph: &Graph, _: &Context, permit: &mut Permit<'_>) -> Result<Option<Graph>> {
-    sites(graph, |id| find(graph, id, permit), |rebuild, id, found| apply(graph, rebuild, id, found))
+fn run(graph: &Graph, facts: &Facts, permit: &mut Permit<'_>) -> Result<Option<Graph>> {
+    sites(graph, facts, |id| find(graph, id, permit), |rebuild, id, found| apply(graph, rebuild, id, found))
 }
 
 /// Views, the outermost first, of a step that is an integer.

@@ -13,7 +13,7 @@ use crate::graph::rewrite::{Rebuild, Values, replaced};
 use crate::graph::{Graph, Value};
 use crate::ops::prim::{Contract, Monoid};
 use crate::ops::{Prim, Scalar};
-use crate::passes::{Context, Tier};
+use crate::passes::Tier;
 
 pub(super) const REWRITE: Rewrite = Rewrite {
     name: "defer-normalizer",
@@ -32,9 +32,8 @@ pub(super) const REWRITE: Rewrite = Rewrite {
 /// sums of what is contracted and stay where they are.
 ///
 /// Types: see `hoist-scales`; the sum of `e · v` before it is divided can be far larger than after.
-fn run(graph: &Graph, _: &Context, permit: &mut Permit<'_>) -> Result<Option<Graph>> {
-    let facts = Facts::of(graph);
-    sites(graph, |id| find(graph, &facts, id, permit), |rebuild, id, found| apply(graph, rebuild, id, found))
+fn run(graph: &Graph, facts: &Facts, permit: &mut Permit<'_>) -> Result<Option<Graph>> {
+    sites(graph, facts, |id| find(graph, facts, id, permit), |rebuild, id, found| apply(graph, rebuild, id, found))
 }
 
 /// Which operand is a product with a normaliser, and its parts.

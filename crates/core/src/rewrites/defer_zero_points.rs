@@ -4,13 +4,13 @@ use super::operand::{at_result, labels, summed_axes};
 use super::peel::call;
 use super::seen::Seen;
 use super::step::{Kind, Step};
-use super::{Permit, Rewrite, Site, sites};
+use super::{Facts, Permit, Rewrite, Site, sites};
 use crate::error::Result;
 use crate::graph::rewrite::{Rebuild, Values, replaced};
 use crate::graph::{Graph, Node, Value};
 use crate::ops::prim::{Contract, Map, Monoid, Reduce, View};
 use crate::ops::{Expr, Number, Prim, Scalar};
-use crate::passes::{Context, Tier};
+use crate::passes::Tier;
 use crate::tensor::{Dim, Shape};
 
 pub(super) const REWRITE: Rewrite = Rewrite {
@@ -26,8 +26,8 @@ pub(super) const REWRITE: Rewrite = Rewrite {
 /// constants. Integers wrap around, and in such arithmetic this holds without exception.
 ///
 /// Padding: a view that fills `x − z` with 0 fills `x` with `z`, if `z` is a number.
-fn run(graph: &Graph, _: &Context, permit: &mut Permit<'_>) -> Result<Option<Graph>> {
-    sites(graph, |id| find(graph, id, permit), |rebuild, id, found| apply(graph, rebuild, id, found))
+fn run(graph: &Graph, facts: &Facts, permit: &mut Permit<'_>) -> Result<Option<Graph>> {
+    sites(graph, facts, |id| find(graph, id, permit), |rebuild, id, found| apply(graph, rebuild, id, found))
 }
 
 /// An operand `x − z` behind views.

@@ -3,6 +3,8 @@
 use smallvec::SmallVec;
 
 use crate::graph::Graph;
+use crate::ops::Prim;
+use crate::ops::prim::Class;
 use crate::program;
 use crate::tensor::{Dim, Symbol};
 
@@ -17,8 +19,10 @@ pub(super) fn axes(list: impl IntoIterator<Item = usize>) -> Axes {
 /// Facts about every node of a graph.
 #[derive(Debug)]
 pub(super) struct Facts {
+    live: Vec<bool>,
     readers: Vec<u32>,
     constant: Vec<bool>,
+    literal: Vec<bool>,
 }
 
 impl Facts {
@@ -33,7 +37,18 @@ impl Facts {
             args.iter().for_each(|a| readers[*a] += 1);
         }
         graph.outputs().iter().for_each(|o| readers[o.value.node()] += 1);
-        Facts { readers, constant: program::constant_nodes(graph) }
+        let mut literal: Vec<bool> = Vec::with_capacity(live.len());
+        for node in graph.nodes() {
+            let source =
+                !matches!(node.prim(), Prim::Input(_) | Prim::Random(_)) && node.prim().class() != Class::Control;
+            literal.push(source && node.args().iter().all(|a| literal[a.node()]));
+        }
+        Facts { live, readers, constant: program::constant_nodes(graph), literal }
+    }
+
+    /// Whether an output needs a node.
+    pub(super) fn is_live(&self, node: usize) -> bool {
+        self.live[node]
     }
 
     /// How many nodes and outputs read a node.
@@ -44,6 +59,11 @@ impl Facts {
     /// Whether a node depends on nothing but literals, so that it can be computed before any run.
     pub(super) fn is_constant(&self, node: usize) -> bool {
         self.constant[node]
+    }
+
+    /// Whether a node depends on nothing but literals and sizes.
+    pub(super) fn is_literal(&self, node: usize) -> bool {
+        self.literal[node]
     }
 }
 

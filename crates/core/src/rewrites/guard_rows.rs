@@ -2,13 +2,13 @@
 
 use super::softmax;
 use super::step::{Kind, Step, part};
-use super::{Permit, Rewrite, Site, sites};
+use super::{Facts, Permit, Rewrite, Site, sites};
 use crate::error::Result;
 use crate::graph::rewrite::{Rebuild, Values, replaced};
 use crate::graph::{Graph, Value};
 use crate::ops::prim::{Map, Monoid, Reduce};
 use crate::ops::{Expr, ExprNode, Prim, Scalar, Term};
-use crate::passes::{Context, Tier};
+use crate::passes::Tier;
 use crate::tensor::{DType, Dim};
 
 pub(super) const REWRITE: Rewrite = Rewrite {
@@ -33,8 +33,8 @@ pub(super) const REWRITE: Rewrite = Rewrite {
 ///
 /// Why "all `x` = −∞" is `m = −∞`: `max` gives NaN if an element is NaN, which makes both false; without NaN it is the definition
 /// of a maximum; over no elements it is −∞, and "all" is true.
-fn run(graph: &Graph, _: &Context, permit: &mut Permit<'_>) -> Result<Option<Graph>> {
-    sites(graph, |id| find(graph, id, permit), |rebuild, id, found| apply(graph, rebuild, id, found))
+fn run(graph: &Graph, facts: &Facts, permit: &mut Permit<'_>) -> Result<Option<Graph>> {
+    sites(graph, facts, |id| find(graph, id, permit), |rebuild, id, found| apply(graph, rebuild, id, found))
 }
 
 enum Found {

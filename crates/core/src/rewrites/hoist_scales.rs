@@ -8,7 +8,7 @@ use crate::graph::rewrite::{Rebuild, Values, replaced};
 use crate::graph::{Graph, Value};
 use crate::ops::prim::{Contract, Map};
 use crate::ops::{Expr, Number, Prim, Scope, Term};
-use crate::passes::{Context, Tier};
+use crate::passes::Tier;
 use crate::tensor::{DType, Dim};
 
 pub(super) const REWRITE: Rewrite = Rewrite {
@@ -24,9 +24,8 @@ pub(super) const REWRITE: Rewrite = Rewrite {
 ///
 /// A contraction of a type with a small range (f16) becomes one of f32, its result rounded after scaling: a scale below 1
 /// may be what keeps its sums in range.
-fn run(graph: &Graph, _: &Context, permit: &mut Permit<'_>) -> Result<Option<Graph>> {
-    let facts = Facts::of(graph);
-    sites(graph, |id| find(graph, &facts, id, permit), |rebuild, id, found| apply(graph, rebuild, id, found))
+fn run(graph: &Graph, facts: &Facts, permit: &mut Permit<'_>) -> Result<Option<Graph>> {
+    sites(graph, facts, |id| find(graph, facts, id, permit), |rebuild, id, found| apply(graph, rebuild, id, found))
 }
 
 /// The operands without their scales.

@@ -44,7 +44,7 @@ pub struct Rewrite {
     /// what it may change
     pub tier: Tier,
     /// the rewrite: the new graph, or `None` where it fits nowhere or is allowed nowhere
-    pub(crate) run: fn(&Graph, &Context, &mut Permit<'_>) -> Result<Option<Graph>>,
+    run: fn(&Graph, &Facts, &mut Permit<'_>) -> Result<Option<Graph>>,
 }
 
 /// The rewrites in the order in which they run; the list is repeated until nothing changes.
@@ -73,11 +73,13 @@ pub fn apply_rewrites(
     let mut graph = graph;
     for round in 0..MOST_ROUNDS {
         let mut settled = true;
+        let mut facts = Facts::of(&graph);
         for rewrite in REWRITES.iter().filter(|r| r.tier.is_allowed(context.numerics)) {
-            let new = rewrite.apply(&graph, context, permit)?;
+            let new = rewrite.apply_knowing(&graph, &facts, permit)?;
             let changed = new.is_some();
-            settled &= !changed;
-            graph = new.unwrap_or(graph);
+            if let Some(new) = new {
+                (settled, facts, graph) = (false, Facts::of(&new), new);
+            }
             observe(&Step { pass: rewrite.name, round, changed, graph: &graph });
         }
         if settled {
@@ -90,10 +92,14 @@ pub fn apply_rewrites(
 
 impl Rewrite {
     /// The graph with this rewrite applied wherever the permit allows; `None` where nothing changed.
-    pub fn apply(&self, graph: &Graph, context: &Context, permit: &mut Permit<'_>) -> Result<Option<Graph>> {
+    pub fn apply(&self, graph: &Graph, permit: &mut Permit<'_>) -> Result<Option<Graph>> {
+        self.apply_knowing(graph, &Facts::of(graph), permit)
+    }
+
+    fn apply_knowing(&self, graph: &Graph, facts: &Facts, permit: &mut Permit<'_>) -> Result<Option<Graph>> {
         let place = || format!("rewrite {}", self.name);
         permit.start_over();
-        let new = (self.run)(graph, context, permit).at(place)?;
+        let new = (self.run)(graph, facts, permit).at(place)?;
         if let Some(new) = &new {
             verify(new).at(place)?;
         }
@@ -104,11 +110,11 @@ impl Rewrite {
 /// Rebuilds a graph at the sites that `find` returns for its live nodes; `None` where there is none.
 fn sites<S>(
     graph: &Graph,
+    facts: &Facts,
     mut find: impl FnMut(usize) -> Option<S>,
     mut apply: impl FnMut(&mut Rebuild, usize, &S) -> Result<Option<Values>>,
 ) -> Result<Option<Graph>> {
-    let live = graph.live_nodes();
-    let live = (0..graph.nodes().len()).filter(|id| live[*id]);
+    let live = (0..graph.nodes().len()).filter(|id| facts.is_live(*id));
     let found: FxHashMap<usize, S> = live.filter_map(|id| Some((id, find(id)?))).collect();
     rebuilt_at(graph, &found, |rebuild, id, site| apply(rebuild, id, site))
 }

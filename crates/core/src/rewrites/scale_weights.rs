@@ -11,7 +11,7 @@ use crate::graph::rewrite::{Rebuild, Values, replaced};
 use crate::graph::{Graph, Value};
 use crate::ops::prim::View;
 use crate::ops::{Prim, Scalar};
-use crate::passes::{Context, Tier};
+use crate::passes::Tier;
 use crate::tensor::{Dim, Ranges, Shape, Symbol};
 
 pub(super) const REWRITE: Rewrite = Rewrite {
@@ -24,9 +24,8 @@ pub(super) const REWRITE: Rewrite = Rewrite {
 /// In: any graph. Out: no contraction with a constant operand (weights) is read by nothing but a product with, or a quotient by, a
 /// constant that varies along axes that the weights have, also behind views that split, join and permute axes. The scaled weights
 /// are constants: folded where they are small, otherwise prepared once.
-fn run(graph: &Graph, _: &Context, permit: &mut Permit<'_>) -> Result<Option<Graph>> {
-    let facts = Facts::of(graph);
-    sites(graph, |id| find(graph, &facts, id, permit), |rebuild, _, found| apply(graph, rebuild, found))
+fn run(graph: &Graph, facts: &Facts, permit: &mut Permit<'_>) -> Result<Option<Graph>> {
+    sites(graph, facts, |id| find(graph, facts, id, permit), |rebuild, _, found| apply(graph, rebuild, found))
 }
 
 /// A contraction with weights, seen from the coordinates of a step that is it, or a view of it.

@@ -2,6 +2,7 @@
 
 use smallvec::SmallVec;
 
+use super::facts::Facts;
 use crate::error::Result;
 use crate::graph::rewrite::Rebuild;
 use crate::graph::{Graph, Value};
@@ -121,6 +122,17 @@ impl Step {
         let (expr, _) = self.parts(graph).filter(|(_, args)| args.is_empty())?;
         let coordinates = expr.nodes().iter().any(|(node, _)| matches!(node, ExprNode::Coord(_)));
         (!coordinates).then_some(expr)
+    }
+
+    /// Whether it depends on nothing but literals, sizes and coordinates.
+    pub(super) fn is_literal(self, graph: &Graph, facts: &Facts) -> bool {
+        match self.position(graph) {
+            None => facts.is_literal(self.node()),
+            Some(_) => {
+                let parts = self.parts(graph);
+                parts.is_some_and(|(_, args)| args.iter().all(|arg| facts.is_literal(arg.node())))
+            }
+        }
     }
 
     /// For a step of a map: its expression and the values that this takes.

@@ -5,13 +5,14 @@
 //! run in the reference on made-up inputs and are compared.
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::time::Instant;
 
 use fuseline::compare::{Agreed, Agreement, Tolerance, compare};
 use fuseline::device::{Device, NamedTensors, ReferenceDevice};
 use fuseline::error::Result;
 use fuseline::graph::Graph;
-use fuseline::passes::{Context, run_passes};
+use fuseline::passes::{Context, Step, run_passes};
 use fuseline::program::Program;
 use fuseline::reference::{Options, evaluate};
 use fuseline::rewrites::{Permit, Refusal, apply_rewrites};
@@ -33,19 +34,10 @@ fn main() -> Result<()> {
         let before = graph.clone();
         println!("{file}: {} nodes, imported in {:.0} ms", graph.nodes().len(), start.elapsed().as_secs_f64() * 1e3);
         println!("  before  {}", counts(&graph));
-        let mut spent: BTreeMap<&str, (f64, usize)> = BTreeMap::new();
-        let mut rounds = 0;
-        let mut last = Instant::now();
-        let plain = run_passes(graph, &Context::default(), &mut |step| {
-            let entry = spent.entry(step.pass).or_default();
-            entry.0 += last.elapsed().as_secs_f64() * 1e3;
-            entry.1 += usize::from(step.changed);
-            rounds = step.round + 1;
-            last = Instant::now();
-        })?;
+        let mut clock = Clock::new();
+        let plain = run_passes(graph, &Context::default(), &mut |step| clock.lap(step))?;
         println!("  after   {}", counts(&plain));
-        let spent: Vec<_> = spent.iter().map(|(pass, (ms, n))| format!("{pass} {ms:.0} ms ({n} changes)")).collect();
-        println!("  passes  {rounds} rounds: {}", spent.join(", "));
+        println!("  passes  {clock}");
         let plain = if options.iter().any(|o| o == "--rewrites") { rewritten(plain)? } else { plain };
         let program = Program::new(&plain)?;
         println!("  prepare {}", counts(program.prepare()));
@@ -59,12 +51,40 @@ fn main() -> Result<()> {
     Ok(())
 }
 
+/// The time that every pass and rewrite took.
+struct Clock {
+    spent: BTreeMap<&'static str, (f64, usize)>,
+    rounds: usize,
+    last: Instant,
+}
+
+impl Clock {
+    fn new() -> Clock {
+        Clock { spent: BTreeMap::new(), rounds: 0, last: Instant::now() }
+    }
+
+    fn lap(&mut self, step: &Step<'_>) {
+        let entry = self.spent.entry(step.pass).or_default();
+        entry.0 += self.last.elapsed().as_secs_f64() * 1e3;
+        entry.1 += usize::from(step.changed);
+        self.rounds = self.rounds.max(step.round + 1);
+        self.last = Instant::now();
+    }
+}
+
+impl fmt::Display for Clock {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let all: f64 = self.spent.values().map(|(ms, _)| ms).sum();
+        write!(f, "{} rounds, {all:.0} ms", self.rounds)?;
+        self.spent.iter().try_for_each(|(pass, (ms, n))| write!(f, ", {pass} {ms:.1} ms ({n} changes)"))
+    }
+}
+
 /// The graph after all rewrites; how often each was applied and refused.
 fn rewritten(graph: Graph) -> Result<Graph> {
-    let start = Instant::now();
+    let mut clock = Clock::new();
     let mut permit = Permit::everything();
-    let graph = apply_rewrites(graph, &Context::default(), &mut permit, &mut |_| {})?;
-    let ms = start.elapsed().as_secs_f64() * 1e3;
+    let graph = apply_rewrites(graph, &Context::default(), &mut permit, &mut |step| clock.lap(step))?;
     let mut applied: BTreeMap<(&str, Option<Refusal>), usize> = BTreeMap::new();
     for application in permit.applications() {
         *applied.entry((application.rule, application.refused)).or_default() += 1;
@@ -76,7 +96,8 @@ fn rewritten(graph: Graph) -> Result<Graph> {
             None => format!("{n} {rule}"),
         })
         .collect();
-    println!("  rewritten in {ms:.0} ms: {}", list.join(", "));
+    println!("  rewrites {clock}");
+    println!("  applied {}", list.join(", "));
     println!("  after   {}", counts(&graph));
     Ok(graph)
 }

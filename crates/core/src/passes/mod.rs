@@ -119,21 +119,24 @@ pub struct Step<'g> {
 /// called after every pass; an error names the pass.
 pub fn run_passes(graph: Graph, context: &Context, observe: &mut dyn FnMut(&Step<'_>)) -> Result<Graph> {
     let mut graph = graph;
-    for round in 0..MOST_ROUNDS {
-        let mut settled = true;
+    // A pass changes nothing when it runs again, so that the others are enough after the last change.
+    let (mut idle, mut enough) = (0, PASSES.len());
+    'rounds: for round in 0..MOST_ROUNDS {
         for pass in PASSES {
             let place = || format!("pass {}", pass.name);
             let new = (pass.run)(&graph, context).at(place)?;
             let changed = new != graph;
             if changed {
                 verify(&new).at(place)?;
-                settled = false;
+                (idle, enough) = (0, PASSES.len() - 1);
                 graph = new;
+            } else {
+                idle += 1;
             }
             observe(&Step { pass: pass.name, round, changed, graph: &graph });
-        }
-        if settled {
-            break;
+            if idle == enough {
+                break 'rounds;
+            }
         }
     }
     Ok(graph)

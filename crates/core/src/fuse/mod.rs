@@ -8,6 +8,7 @@
 //! and back? *Profit*: what does that kernel cost in microseconds on the device, compared with the kernels it replaces?
 //! *Order*: what saves the most is done first. Every legal plan is right, so tests may choose plans by chance.
 
+mod candidate;
 mod cell;
 mod check;
 mod context;
@@ -16,9 +17,11 @@ mod driver;
 mod evaluate;
 mod layout;
 mod lock;
+mod log;
 mod name;
 mod options;
 mod plan;
+mod replay;
 pub mod rules;
 mod state;
 mod textbook;

@@ -1,0 +1,199 @@
+//! What a proposal would bring: the groups that would take the place of others, and their cost.
+
+use super::decision::{Cost, DecisionId, Reason};
+use super::driver::{Driver, LEAST_SAVED_US};
+use super::evaluate::Kind;
+use super::options::Policy;
+use super::rules::{Form, Proposal};
+use super::state::{GroupId, GroupState, Groups};
+use super::textbook;
+use crate::lower::Refusal;
+
+/// A kernel has no more nodes than this.
+const MOST_MEMBERS: usize = 256;
+
+/// A proposal that was looked at.
+pub(super) struct Candidate {
+    pub proposal: Proposal,
+    /// the first group, and all others together
+    pub sides: [Cost; 2],
+    /// the groups that would take the place of the proposed ones
+    pub after: Result<(Vec<GroupState>, Cost), Reason>,
+    pub edges: Vec<(usize, usize)>,
+    pub id: DecisionId,
+}
+
+impl Candidate {
+    pub fn before(&self) -> Cost {
+        self.sides[0] + self.sides[1]
+    }
+
+    pub fn saved_us(&self) -> f64 {
+        self.after.as_ref().map_or(f64::NEG_INFINITY, |(_, after)| self.before().us - after.us)
+    }
+}
+
+impl Driver<'_> {
+    pub(super) fn is_pinned(
+        &self,
+        candidate: &Candidate,
+        list: impl Fn(&super::options::Pins) -> Option<&std::collections::BTreeSet<DecisionId>>,
+    ) -> bool {
+        let Some(list) = list(&self.options.pins) else { return false };
+        if list.is_empty() {
+            return false;
+        }
+        list.contains(&candidate.id) || candidate.edges.iter().any(|e| list.contains(&self.names.edge(*e)))
+    }
+
+    /// Whether a candidate is among those that may be taken at all.
+    pub(super) fn is_listed(&self, candidate: &Candidate) -> bool {
+        let Some(only) = &self.options.pins.only else { return true };
+        let edges = &candidate.edges;
+        let all = || !edges.is_empty() && edges.iter().all(|e| only.contains(&self.names.edge(*e)));
+        only.contains(&candidate.id) || (!only.is_empty() && all())
+    }
+
+    pub(super) fn evaluate(&mut self, proposal: Proposal) -> Candidate {
+        let sides = self.sides(&proposal.groups);
+        let members = self.state.union(&proposal.groups);
+        let edges = self.candidate_edges(&proposal);
+        let id = match edges.first() {
+            Some(edge) if proposal.groups.len() == 2 => self.names.edge(*edge),
+            _ => self.names.set(proposal.rule, proposal.groups.iter().map(|g| self.state.group(*g).members[0])),
+        };
+        let mut candidate = Candidate { proposal, sides, after: Err(Reason::NoRule), edges, id };
+        let pinned = self.is_pinned(&candidate, |pins| Some(&pins.apart)) || !self.is_listed(&candidate);
+        candidate.after = if pinned {
+            Err(Reason::Pinned)
+        } else {
+            match candidate.proposal.form {
+                Form::Join => {
+                    let forced = self.is_pinned(&candidate, |pins| Some(&pins.together));
+                    self.joined(&candidate.proposal.groups, members, forced)
+                }
+                Form::Copy => self.copied(&candidate.proposal.groups),
+            }
+        };
+        if self.options.policy == Policy::Textbook
+            && candidate.after.is_ok()
+            && let Some(why) = textbook::refusal(&self.state, &candidate.proposal)
+        {
+            candidate.after = Err(Reason::Textbook(why));
+        }
+        candidate
+    }
+
+    /// What the first group costs, and what all others cost.
+    pub(super) fn sides(&self, groups: &[GroupId]) -> [Cost; 2] {
+        let cost = |g: &GroupId| self.state.group(*g).priced.cost();
+        let rest = groups[1..].iter().map(cost).fold(Cost::default(), |sum, cost| sum + cost);
+        [cost(&groups[0]), rest]
+    }
+
+    /// The edges that a proposal would put inside of a kernel.
+    pub(super) fn candidate_edges(&self, proposal: &Proposal) -> Vec<(usize, usize)> {
+        let mut edges = Vec::new();
+        for (k, from) in proposal.groups.iter().enumerate() {
+            for (j, to) in proposal.groups.iter().enumerate() {
+                if k != j {
+                    let (from, to) = (self.state.group(*from), self.state.group(*to));
+                    edges.extend(self.state.edges(&from.members, &to.members));
+                }
+            }
+        }
+        edges.sort_unstable();
+        edges.dedup();
+        edges
+    }
+
+    pub(super) fn joined(
+        &mut self,
+        groups: &[GroupId],
+        members: Vec<usize>,
+        forced: bool,
+    ) -> Result<(Vec<GroupState>, Cost), Reason> {
+        if members.len() > MOST_MEMBERS {
+            return Err(Reason::Illegal(Refusal::TooLarge));
+        }
+        let outputs = self.state.outputs(&members, groups, &[]);
+        let members = self.state.needed(members, &outputs);
+        let priced = self.evaluator.evaluate(&members, &outputs).map_err(Reason::Illegal)?;
+        if self.state.makes_cycle(groups) {
+            return Err(Reason::Cycle);
+        }
+        let cost = priced.cost();
+        if groups.len() > 2 && !forced {
+            let rival_us = self.rival_us(groups, &members, &outputs);
+            if rival_us < cost.us {
+                return Err(Reason::PairsBetter { by_us: cost.us - rival_us });
+            }
+        }
+        Ok((vec![GroupState { members, outputs, priced }], cost))
+    }
+
+    /// What some groups cost when they are combined two by two, the best pair first, never all of a set at once.
+    pub(super) fn rival_us(&mut self, groups: &[GroupId], members: &[usize], outputs: &[crate::graph::Value]) -> f64 {
+        let key = self.evaluator.key(members, outputs);
+        if let Some(known) = self.rivals.get(&key) {
+            return *known;
+        }
+        let mut blocks: Vec<(Groups, f64)> =
+            groups.iter().map(|g| ([*g].into_iter().collect(), self.state.group(*g).priced.price.us)).collect();
+        while let Some((first, second, us)) = self.best_pair(&blocks) {
+            let (taken, _) = blocks.remove(second);
+            blocks[first].0.extend(taken);
+            blocks[first].1 = us;
+        }
+        let total = blocks.iter().map(|(_, us)| us).sum();
+        self.rivals.insert(key, total);
+        total
+    }
+
+    /// The two neighbours among blocks of groups that save the most as one kernel, and what that costs.
+    pub(super) fn best_pair(&mut self, blocks: &[(Groups, f64)]) -> Option<(usize, usize, f64)> {
+        let mut best: Option<(f64, (usize, usize, f64))> = None;
+        for first in 0..blocks.len() {
+            for second in first + 1..blocks.len() {
+                let reads = |from: &Groups, to: &Groups| {
+                    from.iter().any(|g| self.state.consumers(*g).iter().any(|c| to.contains(c)))
+                };
+                if !reads(&blocks[first].0, &blocks[second].0) && !reads(&blocks[second].0, &blocks[first].0) {
+                    continue;
+                }
+                let both: Groups = blocks[first].0.iter().chain(&blocks[second].0).copied().collect();
+                let union = self.state.union(&both);
+                let outputs = self.state.outputs(&union, &both, &[]);
+                let members = self.state.needed(union, &outputs);
+                let Ok(priced) = self.evaluator.evaluate(&members, &outputs) else { continue };
+                let saved = blocks[first].1 + blocks[second].1 - priced.price.us;
+                let better = best.as_ref().is_none_or(|(most, _)| saved > *most);
+                if priced.kind != Kind::Attention && saved > LEAST_SAVED_US && better {
+                    best = Some((saved, (first, second, priced.price.us)));
+                }
+            }
+        }
+        best.map(|(_, pair)| pair)
+    }
+
+    pub(super) fn copied(&mut self, groups: &[GroupId]) -> Result<(Vec<GroupState>, Cost), Reason> {
+        let (producer, readers) = groups.split_first().expect("a copy has a producer");
+        let copied = self.state.group(*producer).members.clone();
+        if copied.iter().any(|node| self.state.cells.is_output[*node]) {
+            return Err(Reason::Illegal(Refusal::OutputCopied));
+        }
+        let (mut states, mut total) = (Vec::with_capacity(readers.len()), Cost::default());
+        for reader in readers {
+            let members = self.state.union(&[*producer, *reader]);
+            if members.len() > MOST_MEMBERS {
+                return Err(Reason::Illegal(Refusal::TooLarge));
+            }
+            let outputs = self.state.outputs(&members, &[*producer, *reader], &copied);
+            let members = self.state.needed(members, &outputs);
+            let priced = self.evaluator.evaluate(&members, &outputs).map_err(Reason::Illegal)?;
+            total = total + priced.cost();
+            states.push(GroupState { members, outputs, priced });
+        }
+        Ok((states, total))
+    }
+}

@@ -1,0 +1,193 @@
+//! What is written down: why groups stayed apart, and which decision each edge belongs to.
+
+use rustc_hash::FxHashMap;
+
+use super::candidate::Candidate;
+use super::decision::{Decision, DecisionId, Note, Reason, Verdict};
+use super::driver::{Driver, LEAST_SAVED_US};
+use super::evaluate::Kind;
+use super::options::Chooser;
+use super::rules::{Form, Proposal};
+use super::state::{GroupId, GroupState, Groups};
+use crate::lower::Refusal;
+
+impl Driver<'_> {
+    /// Notes why a set of groups is not combined. When its parts have been combined otherwise, nobody will ask again.
+    pub(super) fn note_set(&mut self, candidate: &Candidate) {
+        let Err(reason) = &candidate.after else { return };
+        let groups = &candidate.proposal.groups;
+        if groups.len() < 3 || candidate.proposal.form != Form::Join || self.sets.contains_key(&candidate.id) {
+            return;
+        }
+        let decision = Decision {
+            id: candidate.id,
+            rule: candidate.proposal.rule,
+            producer: self.state.group(groups[0]).members.clone(),
+            consumer: self.state.union(&groups[1..]),
+            verdict: Verdict::Refused,
+            reason: Some(reason.clone()),
+            sides: candidate.sides,
+            after: None,
+            edges: Vec::new(),
+            notes: Vec::new(),
+        };
+        self.sets.insert(candidate.id, decision);
+    }
+
+    /// Looks at every pair of neighbours that stayed apart, and at every other proposal that is left, and notes why.
+    pub(super) fn note_refusals(&mut self) {
+        self.late = true;
+        for group in self.state.iter().collect::<Vec<_>>() {
+            let mut candidates: Vec<Candidate> = Vec::new();
+            for proposal in self.proposals(group) {
+                candidates.push(self.evaluate(proposal));
+            }
+            for consumer in self.state.consumers(group) {
+                let pair = [group, consumer];
+                let is_pair = |c: &Candidate| c.proposal.groups.as_slice() == pair && c.proposal.form == Form::Join;
+                if !candidates.iter().any(is_pair) {
+                    candidates.push(self.without_rule(group, consumer));
+                }
+            }
+            for candidate in candidates {
+                self.refuse(candidate);
+            }
+        }
+        for (id, decision) in std::mem::take(&mut self.sets) {
+            let first = decision.producer[0];
+            let together = |group: &GroupId| {
+                let has = |node: &usize| self.state.inside[*node].contains(group);
+                decision.producer.iter().chain(&decision.consumer).all(has)
+            };
+            if !self.state.inside[first].iter().any(together) && self.decisions.iter().all(|d| d.id != id) {
+                self.decisions.push(decision);
+            }
+        }
+        self.settle_edges();
+    }
+
+    /// Whether a kernel computes both ends of an edge.
+    pub(super) fn is_inside(&self, (from, to): (usize, usize)) -> bool {
+        self.state.inside[to].iter().any(|group| self.state.inside[from].contains(group))
+    }
+
+    /// Gives every edge to exactly one decision: one that was taken if a kernel has both ends in it, otherwise one that was
+    /// refused. (Groups that overlap bring edges along; what a union does not need takes edges away.)
+    pub(super) fn settle_edges(&mut self) {
+        let mut owners: FxHashMap<(usize, usize), usize> = FxHashMap::default();
+        for (k, decision) in self.decisions.iter().enumerate() {
+            for edge in &decision.edges {
+                if self.is_inside(*edge) == (decision.verdict == Verdict::Taken) {
+                    owners.entry(*edge).or_insert(k);
+                }
+            }
+        }
+        let cells: Vec<usize> = self.state.cells.iter().collect();
+        for edge in self.state.edges(&cells, &cells) {
+            if owners.contains_key(&edge) {
+                continue;
+            }
+            let wanted = if self.is_inside(edge) { Verdict::Taken } else { Verdict::Refused };
+            let has = |nodes: &[usize], node: usize| nodes.binary_search(&node).is_ok();
+            let about = |d: &Decision| {
+                d.verdict == wanted
+                    && (has(&d.producer, edge.0) || has(&d.consumer, edge.0))
+                    && (has(&d.producer, edge.1) || has(&d.consumer, edge.1))
+            };
+            if let Some(k) = self.decisions.iter().rposition(about) {
+                owners.insert(edge, k);
+            }
+        }
+        for (k, decision) in self.decisions.iter_mut().enumerate() {
+            decision.edges.retain(|edge| owners.get(edge) == Some(&k));
+        }
+        let mut given: Vec<((usize, usize), usize)> = owners.into_iter().collect();
+        given.sort_unstable();
+        for (edge, k) in given {
+            if !self.decisions[k].edges.contains(&edge) {
+                self.decisions[k].edges.push(edge);
+            }
+        }
+    }
+
+    /// Two neighbours that no rule combines.
+    pub(super) fn without_rule(&self, group: GroupId, consumer: GroupId) -> Candidate {
+        let groups: Groups = [group, consumer].into_iter().collect();
+        let host = groups.iter().any(|g| self.state.group(*g).priced.kind == Kind::Host);
+        let nested =
+            groups.iter().all(|g| matches!(self.state.group(*g).priced.kind, Kind::Contract | Kind::Attention));
+        let reason = match (host, nested) {
+            (true, _) => Reason::Illegal(Refusal::Opaque),
+            (_, true) => Reason::Illegal(Refusal::NestedContraction),
+            _ => Reason::NoRule,
+        };
+        let proposal = Proposal { rule: "none", groups, form: Form::Join };
+        let edges = self.candidate_edges(&proposal);
+        let sides = self.sides(&proposal.groups);
+        let id = edges.first().map_or(DecisionId(0), |edge| self.names.edge(*edge));
+        Candidate { proposal, sides, after: Err(reason), edges, id }
+    }
+
+    pub(super) fn refuse(&mut self, candidate: Candidate) {
+        let Candidate { proposal, sides, after, edges, id } = candidate;
+        let edges: Vec<(usize, usize)> = edges.into_iter().filter(|e| !self.is_inside(*e)).collect();
+        let pair = proposal.form == Form::Join && proposal.groups.len() == 2;
+        // What another decision has settled cannot be the name of this one.
+        let id = edges.first().filter(|_| pair).map_or(id, |edge| self.names.edge(*edge));
+        let is_edge = pair && !edges.is_empty() && {
+            let consumer = self.state.group(proposal.groups[1]);
+            edges.iter().any(|e| consumer.members.binary_search(&e.1).is_ok())
+        };
+        let before = sides[0] + sides[1];
+        let (reason, after) = match after {
+            Err(reason) => (reason, None),
+            Ok((_, after)) if before.us - after.us <= LEAST_SAVED_US => {
+                (Reason::Slower { by_us: after.us - before.us }, Some(after))
+            }
+            Ok((_, after)) => match self.options.chooser {
+                Chooser::AtRandom(_) => (Reason::Chance, Some(after)),
+                Chooser::Replay(_) => (Reason::Pinned, Some(after)),
+                Chooser::ByCost => (Reason::Fuel, Some(after)),
+            },
+        };
+        self.decisions.push(Decision {
+            id,
+            rule: proposal.rule,
+            producer: self.state.group(proposal.groups[0]).members.clone(),
+            consumer: self.state.union(&proposal.groups[1..]),
+            verdict: Verdict::Refused,
+            reason: Some(reason),
+            sides,
+            after,
+            // A set or a copy is another way to decide about edges that their pairs decide about.
+            edges: if is_edge { edges } else { Vec::new() },
+            notes: Vec::new(),
+        });
+    }
+
+    pub(super) fn notes(&self, proposal: &Proposal, producer: &[usize], states: &[GroupState]) -> Vec<Note> {
+        let mut notes = Vec::new();
+        if proposal.form == Form::Copy {
+            notes.push(Note::ComputedAgain);
+        } else if states[0].outputs.iter().any(|v| producer.binary_search(&v.node()).is_ok())
+            && states[0].outputs.len() > 1
+        {
+            notes.push(Note::SecondOutput);
+        }
+        let narrow = |node: &usize| {
+            let dtype = self.state.graph.nodes()[*node].types()[0].dtype;
+            dtype.is_float() && dtype.bits() < 32
+        };
+        let stored = |node: &usize| states.iter().any(|s| s.outputs.iter().any(|v| v.node() == *node));
+        if self.options.numerics != crate::passes::Numerics::Strict && producer.iter().any(|n| narrow(n) && !stored(n))
+        {
+            notes.push(Note::RoundingRemoved);
+        }
+        let kinds: Vec<Kind> = proposal.groups.iter().map(|g| self.state.group(*g).priced.kind).collect();
+        let has = |wanted: &[Kind]| kinds.iter().any(|k| wanted.contains(k));
+        if has(&[Kind::Contract, Kind::Attention]) && has(&[Kind::Row, Kind::Column]) {
+            notes.push(Note::ContractionWithReduction);
+        }
+        notes
+    }
+}

@@ -1,0 +1,80 @@
+//! Plans as written.
+
+use super::decision::{Cost, Decision, Verdict};
+use super::driver::Driver;
+use super::lock::LockedKernel;
+use super::state::{GroupId, GroupState};
+use crate::error::{Error, Result};
+
+impl Driver<'_> {
+    /// The kernels of a written plan.
+    pub(super) fn replay(&mut self, kernels: &[LockedKernel]) -> Result<()> {
+        let nodes = self.state.graph.nodes().len();
+        let wrong = |kernel: &LockedKernel, what: String| match kernel.line {
+            0 => Error::invalid(format!("a kernel of the plan {what}")),
+            line => Error::invalid(format!("line {line} of the plan: the kernel {what}")),
+        };
+        let mut states = Vec::with_capacity(kernels.len());
+        let mut homes: Vec<Option<usize>> = vec![None; nodes];
+        for (k, kernel) in kernels.iter().enumerate() {
+            for node in &kernel.nodes {
+                if *node >= nodes || !self.state.cells.is_cell[*node] {
+                    return Err(wrong(kernel, format!("lists %{node}, which no kernel computes")));
+                }
+                homes[*node].get_or_insert(k);
+            }
+        }
+        if let Some(missing) = self.state.cells.iter().find(|id| homes[*id].is_none()) {
+            let place = self.state.graph.describe(missing);
+            return Err(Error::invalid(format!("no kernel of the plan computes %{missing}")).at(place));
+        }
+        for (k, kernel) in kernels.iter().enumerate() {
+            let members = &kernel.nodes;
+            let read_elsewhere = |node: usize| {
+                let readers = &self.state.cells.readers[node];
+                kernels.iter().any(|other| {
+                    other.nodes.binary_search(&node).is_err()
+                        && readers.iter().any(|r| other.nodes.binary_search(&(*r as usize)).is_ok())
+                })
+            };
+            let stored = |node: &&usize| {
+                homes[**node] == Some(k)
+                    && (self.state.cells.is_output[**node]
+                        || self.state.cells.is_opaque[**node]
+                        || read_elsewhere(**node))
+            };
+            let ports = |node: &usize| {
+                let node = *node;
+                (0..self.state.graph.nodes()[node].types().len()).map(move |port| crate::graph::Value::new(node, port))
+            };
+            let outputs: Vec<_> = members.iter().filter(stored).flat_map(ports).collect();
+            let priced = self.evaluator.evaluate(members, &outputs);
+            let priced = priced.map_err(|refusal| wrong(kernel, format!("cannot be: {refusal}")))?;
+            states.push(GroupState { members: members.clone(), outputs, priced });
+        }
+        let old: Vec<GroupId> = self.state.iter().collect();
+        self.state.replace(&old, states);
+        for group in self.state.iter().collect::<Vec<_>>() {
+            let members = self.state.group(group).members.clone();
+            for edge in self.state.edges(&members, &members) {
+                self.joined.insert(edge);
+                let id = self.names.edge(edge);
+                let cost = Cost::default();
+                let (producer, consumer) = (vec![edge.0], vec![edge.1]);
+                self.decisions.push(Decision {
+                    id,
+                    rule: "plan",
+                    producer,
+                    consumer,
+                    verdict: Verdict::Taken,
+                    reason: None,
+                    sides: [cost; 2],
+                    after: Some(cost),
+                    edges: vec![edge],
+                    notes: Vec::new(),
+                });
+            }
+        }
+        Ok(())
+    }
+}

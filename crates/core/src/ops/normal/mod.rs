@@ -18,6 +18,7 @@
 //!   the term is written; a constant that would leave the range of the type is not combined with others.
 //! - `1/(1+exp(−x))` is `sigmoid`, `log(1+x)` is `log1p`, `exp(x) − 1` is `expm1`, `log1p(exp(x))` is `max(x, 0) + log1p(exp(−|x|))`, odd and
 //!   even functions have no negative argument, scales leave `max`, `min`, `abs` and the root of a product.
+//! - What is added to a choice between −∞ and something is added to that: `select(c, 0, −∞) + x` is `select(c, x, −∞)`.
 //! - f16, bf16 and f32 are computed as f32: conversions among them vanish, except from leaves and to the type of the
 //!   result. Rounding to a storage type (f8 …) and from f64 stays.
 //! - Comparisons, `isnan`, `select` and everything on integers see exact rules only.

@@ -45,6 +45,29 @@ impl Real<'_> {
     }
 }
 
+/// A choice between −∞ and something else: a mask.
+struct Hiding<'s> {
+    condition: Term<'s>,
+    /// which outcome of the condition hides
+    when: bool,
+    seen: Term<'s>,
+    /// −∞
+    hidden: Term<'s>,
+}
+
+impl<'s> Hiding<'s> {
+    fn of(term: Term<'s>) -> Option<Hiding<'s>> {
+        let ExprNode::Apply(Scalar::Select, _) = term.node() else { return None };
+        let [condition, yes, no] = term.operands()[..] else { return None };
+        let hides = |t: Term<'s>| matches!(t.as_const(), Some(Number::Float(bits)) if f64::from_bits(bits) == f64::NEG_INFINITY);
+        match (hides(yes), hides(no)) {
+            (true, false) => Some(Hiding { condition, when: true, seen: no, hidden: yes }),
+            (false, true) => Some(Hiding { condition, when: false, seen: yes, hidden: no }),
+            _ => None,
+        }
+    }
+}
+
 /// A sum of more terms than this is a term of a larger one.
 const MOST_TERMS: usize = 64;
 
@@ -89,11 +112,29 @@ impl<'s> Normalizer<'s> {
             a.1 += if same { b.1 } else { 0.0 };
             same
         });
+        if let Some(k) = terms.iter().position(|(term, c)| *c == 1.0 && Hiding::of(*term).is_some()) {
+            let (choice, _) = terms.remove(k);
+            return self.add_behind(dtype, choice, &terms, constant);
+        }
         match terms.as_slice() {
             [] => Product::constant(self.scope, dtype, constant).into(),
             [(term, coefficient)] if constant == 0.0 => self.scaled(&self.product_of(*term), *coefficient).into(),
             _ => Real { dtype, sum: Some(Sum { terms, constant, polynomial: None }), product: OnceCell::new() },
         }
+    }
+
+    /// `select(c, x, −∞) + y` is `select(c, x + y, −∞)`: what is hidden stays hidden.
+    fn add_behind(&mut self, dtype: DType, choice: Term<'s>, terms: &[(Term<'s>, f64)], constant: f64) -> Real<'s> {
+        let hiding = Hiding::of(choice).expect("the choice hides");
+        let mut parts = vec![(1.0, self.product_of(hiding.seen))];
+        for (term, coefficient) in terms {
+            parts.push((*coefficient, self.product_of(*term)));
+        }
+        parts.push((1.0, Rc::new(Product::constant(self.scope, dtype, constant))));
+        let sum = self.add_products(dtype, &parts);
+        let seen = self.write(&sum);
+        let (yes, no) = if hiding.when { (hiding.hidden, seen) } else { (seen, hiding.hidden) };
+        self.select(hiding.condition, yes, no).into()
     }
 
     /// `Σ coefficient · product`.

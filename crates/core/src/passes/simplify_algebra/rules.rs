@@ -1,9 +1,9 @@
 //! The table of algebraic rules.
 
-use crate::ops::{Expr, ExprNode, Number, Prim, Scalar, Scope, Term, prim};
+use crate::ops::{Expr, ExprNode, Number, Prim, Scalar, Scope, Signature, Term, prim};
 use crate::passes::Numerics;
 use crate::reference::{Limits, Options, Reading, evaluate_prim};
-use crate::tensor::{Class, DType, Ranges, Shape};
+use crate::tensor::{Class, DType, Dim, Ranges, Shape};
 
 use Scalar::{
     Abs, Add, And, Ceil, Div, Eq, Exp, Expm1, Floor, Le, Log, Log1p, Lt, Max, Min, Mul, Neg, Not, Or, Pow, Round,
@@ -82,7 +82,11 @@ rules! {
     "round-whole",        Exact, "floor, ceil, round, trunc of a whole number is the number",                |s| round_whole(s);
     "cast-cast",          Exact, "a conversion through a type that keeps every value is one conversion",     |s| cast_cast(s);
     "div-power-of-two",   Exact, "x / c is x · (1 / c) where c is a power of two",                           |s| div_power_of_two(s);
+    "choice-of-constants", Exact, "a conversion or comparison of a choice of constants is a choice of what they give", |s| choice_of_constants(s);
+    "zero-is-false",      Exact, "x == 0 is not bool(x)",                                                    |s| zero_is_false(s);
     "compare-ranges",     Exact, "a comparison of index expressions that their ranges decide is known",      |s| compare_ranges(s);
+    "compare-indices",    Exact, "a comparison of index expressions is a ≤ of sums without subtraction",      |s| compare_indices(s);
+    "choice-by-indices",  Exact, "of a comparison of index expressions and its opposite, a choice is by the plainer",   |s| choice_by_indices(s);
     "sum-constants",      Exact, "(x ∘ a) ∘ b is x ∘ (a ∘ b) for integer sums and products with constants",  |s| if s.is_float() { None } else { constants_together(s) };
     "add-plus-zero",      Real,  "x + 0 is x, also for floats",                                              |s| add_plus_zero(s);
     "div-constant",       Real,  "x / c is x · (1 / c) where the reciprocal is a normal number",             |s| div_constant(s);
@@ -244,6 +248,45 @@ fn select_truth<'s>(s: &Step<'_, 's>) -> Option<Term<'s>> {
     }
 }
 
+fn choice_of_constants<'s>(s: &Step<'_, 's>) -> Option<Term<'s>> {
+    let operands = s.term.operands();
+    let is_choice = |t: &Term<'s>| {
+        matches!(t.node(), ExprNode::Apply(Select, _)) && t.operands()[1..].iter().all(|t| t.as_const().is_some())
+    };
+    let compares = |op: Scalar| op.def().signature == Signature::Compare;
+    let place = match s.term.node() {
+        ExprNode::Cast(_) => operands.iter().position(is_choice)?,
+        ExprNode::Apply(op, _) if compares(op) => {
+            let place = operands.iter().position(is_choice)?;
+            operands.iter().enumerate().all(|(k, t)| k == place || t.as_const().is_some()).then_some(place)?
+        }
+        _ => return None,
+    };
+    let choice = operands[place].operands();
+    let given = |branch: Term<'s>| {
+        let mut operands = operands.clone();
+        operands[place] = branch;
+        fold(&Step { term: s.scope.step(&s.term.node(), s.term.dtype(), &operands), ..*s })
+    };
+    Some(choice[0].select(given(choice[1])?, given(choice[2])?))
+}
+
+fn zero_is_false<'s>(s: &Step<'_, 's>) -> Option<Term<'s>> {
+    let [x, zero] = s.call(Eq)?;
+    let is_zero = int(zero) == Some(0) || float(zero) == Some(0.0);
+    // Comparisons of coordinates have a form of their own.
+    (is_zero && x.as_index(&s.ranges).is_none()).then(|| truth(x).apply(Not))
+}
+
+/// Whether a term is not zero, seen through conversions that keep every value.
+fn truth(term: Term<'_>) -> Term<'_> {
+    match term.node() {
+        _ if term.dtype() == DType::Bool => term,
+        ExprNode::Cast(_) if keeps_values(term.operands()[0].dtype(), term.dtype()) => truth(term.operands()[0]),
+        _ => term.cast(DType::Bool),
+    }
+}
+
 fn same_twice<'s>(s: &Step<'_, 's>) -> Option<Term<'s>> {
     let [a, b] = [Max, Min, And, Or].into_iter().find_map(|op| s.call(op))?;
     (a == b).then_some(a)
@@ -311,9 +354,8 @@ fn compare_ranges<'s>(s: &Step<'_, 's>) -> Option<Term<'s>> {
     let ExprNode::Apply(op @ (Lt | Le | Eq), _) = s.term.node() else { return None };
     let [a, b] = s.call(op).filter(|[a, _]| a.dtype().is_int())?;
     let (a, b) = (a.as_index(&s.ranges)?, b.as_index(&s.ranges)?);
-    let surely_at_least = |x: crate::tensor::Dim, n: i64| {
-        s.ranges.bounds(&x.simplify(&s.ranges)).is_some_and(|r| (r.low - n).is_nonnegative())
-    };
+    let surely_at_least =
+        |x: Dim, n: i64| s.ranges.bounds(&x.simplify(&s.ranges)).is_some_and(|r| (r.low - n).is_nonnegative());
     let (up, down) = (&b - &a, &a - &b);
     let truth = match op {
         Lt if surely_at_least(up.clone(), 1) => 1,
@@ -325,6 +367,36 @@ fn compare_ranges<'s>(s: &Step<'_, 's>) -> Option<Term<'s>> {
         _ => return None,
     };
     Some(s.int(truth))
+}
+
+/// The sides `left ≤ right` of a comparison of index expressions, each a sum without subtraction.
+fn sides(s: &Step<'_, '_>, comparison: Term<'_>) -> Option<(Dim, Dim)> {
+    let ExprNode::Apply(op @ (Lt | Le), _) = comparison.node() else { return None };
+    let [a, b] = call(comparison, op)?;
+    let difference = b.as_index(&s.ranges)? - a.as_index(&s.ranges)? - i64::from(op == Lt);
+    let (right, left) = difference.by_sign();
+    Some((left, right))
+}
+
+fn at_most<'s>(s: &Step<'_, 's>, left: &Dim, right: &Dim) -> Term<'s> {
+    Term::call(Le, &[s.scope.index(left), s.scope.index(right)])
+}
+
+fn compare_indices<'s>(s: &Step<'_, 's>) -> Option<Term<'s>> {
+    let (left, right) = sides(s, s.term)?;
+    let new = at_most(s, &left, &right);
+    (new != s.term).then_some(new)
+}
+
+fn choice_by_indices<'s>(s: &Step<'_, 's>) -> Option<Term<'s>> {
+    let [c, yes, no] = select(s)?;
+    let (left, right) = sides(s, c)?;
+    // not (left ≤ right) is right + 1 ≤ left
+    let (over, under) = (&left - &right - 1).by_sign();
+    let weight = |left: &Dim, right: &Dim| {
+        (left.complexity() + right.complexity(), left.as_int().is_some(), left.clone(), right.clone())
+    };
+    (weight(&under, &over) < weight(&left, &right)).then(|| at_most(s, &under, &over).select(no, yes))
 }
 
 fn add_plus_zero<'s>(s: &Step<'_, 's>) -> Option<Term<'s>> {

@@ -50,6 +50,33 @@ const CASES: &[(&str, Case, usize)] = &[
         },
         0,
     ),
+    (
+        "choice-of-constants",
+        |b, _, _, c| {
+            let number = |n: f64| b.scalar(DType::F32, n).expand(c.shape().unwrap());
+            c.select(number(1.0), number(0.0)).cast(DType::Bool)
+        },
+        0,
+    ),
+    ("choice-of-constants", |b, _, _, c| c.select(b.int(DType::I64, 3), 7).lt(5), 0),
+    ("zero-is-false", |_, x, i, _| i.equal(0).select(x, x.exp()), 2),
+    ("zero-is-false", |_, _, _, c| c.cast(DType::I64).equal(0), 1),
+    (
+        "compare-indices",
+        |b, x, i, _| {
+            let at = b.coordinate(0, &x.shape().unwrap());
+            i.lt(3).and((at - 4).lt(0))
+        },
+        2,
+    ),
+    (
+        "choice-by-indices",
+        |b, x, _, _| {
+            let at = b.coordinate(0, &x.shape().unwrap());
+            b.int(DType::I64, 5).le(at).select(x, x.exp())
+        },
+        2,
+    ),
     ("sum-constants", |_, _, i, _| i + 5 + 7, 1),
     ("add-plus-zero", |_, x, _, _| x + 0.0, 0),
     ("div-constant", |_, x, _, _| x / 3.0, 1),

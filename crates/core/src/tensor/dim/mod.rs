@@ -440,6 +440,17 @@ impl Dim {
         Some((parts, rest))
     }
 
+    /// The terms that are added and the terms that are subtracted, as two sums without a negative coefficient: their
+    /// difference is the expression.
+    pub fn by_sign(&self) -> (Dim, Dim) {
+        let part = |sign: i64| {
+            let terms = self.terms().iter().filter(|t| t.coefficient.signum() == sign);
+            let terms = terms.map(|t| Term { coefficient: t.coefficient.saturating_mul(sign), ..t.clone() });
+            Dim::from_terms(terms.collect(), self.constant().saturating_mul(sign).max(0))
+        };
+        (part(1), part(-1))
+    }
+
     /// The coefficient `c` when the expression is `c * axis` with a constant `c`.
     pub fn as_stride(&self, axis: usize) -> Option<i64> {
         match self.terms() {

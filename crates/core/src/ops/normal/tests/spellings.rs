@@ -25,7 +25,7 @@ fn check_in(dtypes: &[DType], args: usize, family: &[Body]) -> Expr {
                     let (expected, found) = (spelled.eval_f64(&values), form.eval_f64(&values));
                     let tolerance = 40.0 * dtype.epsilon() * expected.abs().max(0.1);
                     assert!(
-                        (expected - found).abs() <= tolerance,
+                        expected == found || (expected - found).abs() <= tolerance,
                         "{} at {values:?}: {found} is not {expected}",
                         text(&form)
                     );
@@ -350,4 +350,28 @@ fn ranks_decide_the_order_of_leaves() {
         Expr::of(root, &[x, bias])
     };
     assert_eq!(form(ranks(7, 9), false), form(ranks(9, 7), true));
+}
+
+#[test]
+fn a_mask_that_is_added_hides() {
+    let form = check(
+        2,
+        &[
+            |s, x| x[1].lt(c(x[1], 1.0, s)).select(x[0] * c(x[0], 0.25, s), c(x[0], f64::NEG_INFINITY, s)),
+            |s, x| {
+                x[0] * c(x[0], 0.25, s)
+                    + x[1].lt(c(x[1], 1.0, s)).select(c(x[0], 0.0, s), c(x[0], f64::NEG_INFINITY, s))
+            },
+            |s, x| {
+                let mask = x[1].lt(c(x[1], 1.0, s)).select(c(x[0], 0.0, s), c(x[0], f64::NEG_INFINITY, s));
+                mask + x[0] / c(x[0], 4.0, s)
+            },
+        ],
+    );
+    assert_eq!(text(&form), "select(lt(a1, 1.0), (a0 * 0.25), -inf)");
+    check_different(
+        2,
+        |s, x| x[0] + x[1].lt(c(x[1], 1.0, s)).select(c(x[0], 0.0, s), c(x[0], -1e4, s)),
+        |s, x| x[1].lt(c(x[1], 1.0, s)).select(x[0], c(x[0], -1e4, s)),
+    );
 }

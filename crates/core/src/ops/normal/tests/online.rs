@@ -101,10 +101,10 @@ fn check_stream(body: Body, row: &[f64], values: &[f64], piece: usize) -> (f64, 
     // All at once.
     let max = |a: f64, b: f64| if a.is_nan() || b.is_nan() { f64::NAN } else { a.max(b) };
     let m = row.iter().map(|x| score(*x)).fold(f64::NEG_INFINITY, max);
-    let term =
-        |body: Body, x: f64, m: f64, l: f64| built(DType::F64, ARGS, body).eval_f64(&[x, m, l, fixed[0], fixed[1]]);
-    let l: f64 = row.iter().map(|x| term(first, *x, m, 0.0)).sum();
-    let whole: f64 = row.iter().zip(values).map(|(x, v)| term(body, *x, m, l) * v).sum();
+    let [exponential, term] = [first, body].map(|body| built(DType::F64, ARGS, body));
+    let l: f64 = row.iter().map(|x| exponential.eval_f64(&[*x, m, 0.0, fixed[0], fixed[1]])).sum();
+    let terms = row.iter().map(|x| term.eval_f64(&[*x, m, l, fixed[0], fixed[1]]));
+    let whole: f64 = terms.zip(values).map(|(p, v)| p * v).sum();
     // In pieces.
     let (sum, product) = (streamed(first), streamed(body));
     let (mut m, mut l, mut o) = (f64::NEG_INFINITY, 0.0, 0.0);
@@ -130,7 +130,7 @@ const GUARDED: Body = |s, x| {
 #[test]
 fn attention_in_pieces_is_attention_at_once() {
     let mut random = Random(0xdead_beef_cafe);
-    for case in 0..200 {
+    for case in 0..60 {
         let len = 1 + random.below(40);
         let mut row: Vec<f64> = (0..len).map(|_| (random.below(4001) as f64 - 2000.0) / 10.0).collect();
         let values: Vec<f64> = (0..len).map(|_| random.below(100) as f64 / 50.0 - 1.0).collect();

@@ -88,6 +88,18 @@ impl LeafOp {
         }
     }
 
+    /// The same operation on other terms.
+    pub(super) fn with_operands(&self, operands: &[Place]) -> LeafOp {
+        let mut op = self.clone();
+        match &mut op {
+            LeafOp::Load { reads, .. } => *reads = operands.into(),
+            LeafOp::Random { seed, .. } => *seed = operands[0],
+            LeafOp::Let { arg } | LeafOp::Reduce { arg, .. } | LeafOp::Prefix { arg, .. } => *arg = operands[0],
+            LeafOp::Dot { a, b, .. } => (*a, *b) = (operands[0], operands[1]),
+        }
+        op
+    }
+
     /// The axes that it folds.
     pub fn folded(&self) -> AxisSet {
         match self {

@@ -6,7 +6,8 @@ use smallvec::SmallVec;
 use super::classify::{Limits, Roles};
 use super::draft::{Draft, LeafOp, Place};
 use super::refusal::Refusal;
-use super::stream::corrections;
+use super::steady::steadied;
+use super::stream::{Follows, corrections};
 use crate::ops::{Expr, ExprNode, Term};
 use crate::passes::Numerics;
 use crate::tile::{Chain, Correction, Kernel, Op, Param, Rounding, Schedule, Step, StepId, Store};
@@ -17,6 +18,21 @@ use crate::tile::{Chain, Correction, Kernel, Op, Param, Rounding, Schedule, Step
 pub fn finish(draft: &Draft, roles: &Roles, limits: &Limits, numerics: Numerics) -> Result<Kernel, Refusal> {
     let rounding = if numerics == Numerics::Strict { Rounding::Every } else { Rounding::Ends };
     let follows = corrections(draft, roles, numerics)?;
+    let Roles::Attention { first, second, stream, .. } = roles else {
+        return Ok(written(draft, roles, limits, rounding, Vec::new()));
+    };
+    let (steady, moved) = steadied(draft, *stream, &follows);
+    let follows = follows.into_iter().map(|(fold, on, factor)| (moved[fold], moved[on], factor)).collect();
+    let places = (moved[*first], moved[*second]);
+    let mut roles = roles.clone();
+    if let Roles::Attention { first, second, .. } = &mut roles {
+        (*first, *second) = places;
+    }
+    Ok(written(&steady, &roles, limits, rounding, follows))
+}
+
+/// The kernel of a draft with roles, and how streamed folds follow each other.
+fn written(draft: &Draft, roles: &Roles, limits: &Limits, rounding: Rounding, follows: Vec<Follows>) -> Kernel {
     let mut writer = Writer { draft, shared: shared_terms(draft), steps: Vec::new(), written: FxHashMap::default() };
     let mut leaves: Vec<StepId> = Vec::with_capacity(draft.leaves.len());
     for (k, leaf) in draft.leaves.iter().enumerate() {
@@ -38,11 +54,10 @@ pub fn finish(draft: &Draft, roles: &Roles, limits: &Limits, numerics: Numerics)
     let param = |ty: &crate::tensor::TensorType| Param::row_major(ty.clone());
     let mut schedule = schedule(roles, limits, &leaves);
     if let Schedule::Attention { corrections, .. } = &mut schedule {
-        let correction = |(fold, on, factor)| Correction { fold: leaves[fold], on: leaves[on], factor };
-        corrections
-            .extend(follows.into_iter().map(|(fold, on, factor): (usize, usize, Expr)| correction((fold, on, factor))));
+        let correction = |(fold, on, factor): Follows| Correction { fold: leaves[fold], on: leaves[on], factor };
+        corrections.extend(follows.into_iter().map(correction));
     }
-    Ok(Kernel {
+    Kernel {
         axes: draft.axes.clone(),
         inputs: draft.inputs.iter().map(|(_, ty)| param(ty)).collect(),
         outputs: draft.sinks.iter().map(|s| param(&s.ty)).collect(),
@@ -50,7 +65,7 @@ pub fn finish(draft: &Draft, roles: &Roles, limits: &Limits, numerics: Numerics)
         stores,
         schedule,
         rounding,
-    })
+    }
 }
 
 fn schedule(roles: &Roles, limits: &Limits, leaves: &[StepId]) -> Schedule {

@@ -15,6 +15,7 @@ mod finish;
 mod refusal;
 mod root;
 mod settle;
+mod steady;
 mod stream;
 mod work;
 

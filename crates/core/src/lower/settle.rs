@@ -165,7 +165,7 @@ impl<'d, 's> Work<'d, 's> {
 }
 
 /// A term copied into another scope; every leaf that it reads was copied before.
-fn copy_term(from: &Scope, to: &Scope, place: Place, copied: &mut FxHashMap<Place, Place>) -> Place {
+pub(super) fn copy_term(from: &Scope, to: &Scope, place: Place, copied: &mut FxHashMap<Place, Place>) -> Place {
     let mut stack = vec![(place, false)];
     while let Some((next, expanded)) = stack.pop() {
         if copied.contains_key(&next) {

@@ -61,7 +61,10 @@ fn follow(
         let running = scope.argument(k, leaf.dtype);
         match normalizer.correction(term, running, monoid, &varies) {
             Ok(Correction::None) => {}
-            Ok(Correction::Factor(change)) if change.others.is_empty() => found.push((fold, k, change.expr)),
+            // Other factors are 0 / 0 where a row begins masked.
+            Ok(Correction::Factor(change)) if change.others.is_empty() && change.is_exponential => {
+                found.push((fold, k, change.expr));
+            }
             _ => return Err(Refusal::NotStreamable),
         }
     }
@@ -101,7 +104,7 @@ fn looked_through<'s>(draft: &Draft, scope: &'s Scope, place: Place, stream: Axi
 }
 
 /// Whether a term reads a fold along the stream, also through values of their own.
-fn reads_stream(draft: &Draft, place: Place, stream: AxisSet) -> bool {
+pub(super) fn reads_stream(draft: &Draft, place: Place, stream: AxisSet) -> bool {
     draft.leaves_of(place).into_iter().any(|leaf| match &draft.leaves[leaf].op {
         LeafOp::Let { arg } => reads_stream(draft, *arg, stream),
         op => !op.folded().common(stream).is_empty(),

@@ -48,6 +48,8 @@ pub struct Change<'s> {
     pub expr: Expr,
     /// other leaves that it reads; they do not vary along the axis
     pub others: Vec<Term<'s>>,
+    /// whether it is a product of exponentials: a running result that was −∞ makes it 0, never 0 / 0
+    pub is_exponential: bool,
 }
 
 /// Terms `(value − center)²`, to be folded as count, mean and sum of squared deviations if `center` is the mean of `value`,
@@ -303,8 +305,8 @@ impl<'s> Normalizer<'s> {
     }
 
     fn factor(&mut self, ratio: Ratio<'s>, site: &Site<'_, 's>) -> Change<'s> {
-        let ratio = self.write(&ratio.value);
-        self.unless_equal(ratio, 1.0, site)
+        let value = self.write(&ratio.value);
+        Change { is_exponential: ratio.is_positive, ..self.unless_equal(value, 1.0, site) }
     }
 
     fn shift(&mut self, product: &Product<'s>, site: &mut Site<'_, 's>) -> Option<Change<'s>> {
@@ -331,7 +333,7 @@ impl<'s> Normalizer<'s> {
         }
         others.sort_by(|a, b| self.order.compare(*a, *b));
         let args: Vec<Term<'s>> = [old, new].into_iter().chain(others.iter().copied()).collect();
-        Change { expr: Expr::of(change, &args), others }
+        Change { expr: Expr::of(change, &args), others, is_exponential: false }
     }
 
     /// `(value − center)²`, where the center reads the running result and does not vary.

@@ -405,9 +405,9 @@ impl<'s> Term<'s> {
         self.id
     }
 
-    /// Steps up to this one, which is the last.
-    pub(super) fn with_steps<R>(self, look: impl FnOnce(&[(ExprNode, DType)]) -> R) -> R {
-        look(&self.scope.state.borrow().nodes[..=self.id as usize])
+    /// The steps that it needs, of which it is the last.
+    pub(super) fn steps(self) -> Vec<(ExprNode, DType)> {
+        Expr::canonical(&self.scope.state.borrow().nodes, self.id, Vec::new()).nodes
     }
 
     /// What it computes.

@@ -68,7 +68,7 @@ impl Expr {
 impl Term<'_> {
     /// See [`Expr::as_index`].
     pub fn as_index(self, ranges: &Ranges<'_>) -> Option<Dim> {
-        self.with_steps(|steps| index_of(steps, ranges))
+        index_of(&self.steps(), ranges)
     }
 }
 

@@ -7,7 +7,7 @@ use crate::ops::{ExprNode, Scalar, Term};
 use crate::passes::{RULES, RuleStep, Tier};
 use crate::tensor::{DType, Ranges};
 
-use Scalar::{Add, And, Div, Le, Lt, Max, Min, Mul, Neg, Not, Or, Sub};
+use Scalar::{Add, And, Div, Eq, Le, Lt, Max, Min, Mul, Neg, Not, Or, Sub};
 
 /// Rules may fire this often on one term; each makes it plainer, so that few do.
 const MOST_FIRINGS: usize = 32;
@@ -50,10 +50,26 @@ impl<'s> Normalizer<'s> {
             (Add | Sub | Neg | Mul, _) if dtype.is_int() => self.whole(*op, dtype, operands),
             (Div, [a, b]) if dtype.is_int() => self.whole_division(*a, *b),
             (And | Or | Max | Min, _) => self.set(*op, operands),
-            (Not, [x]) if dtype == DType::Bool => negation(*x).unwrap_or_else(|| x.apply(Not)),
+            (Not, [x]) if dtype == DType::Bool => match negation(*x) {
+                Some(opposite) => self.arranged(&opposite.node(), dtype, &opposite.operands()),
+                None => x.apply(Not),
+            },
+            (Lt | Le | Eq, [a, b]) if a.dtype() == DType::I64 => self.index_comparison(*op, *a, *b),
             (op, [a, b]) if op.is_commutative() => self.commuted(op, *a, *b),
             _ => self.scope.step(node, dtype, operands),
         }
+    }
+
+    /// A comparison; of index expressions, the one form of `i < j + 1`, `i ≤ j` and `i − j ≤ 0`.
+    fn index_comparison(&mut self, op: Scalar, a: Term<'s>, b: Term<'s>) -> Term<'s> {
+        let ranges = Ranges::of(&self.extents);
+        let Some((left, right)) = a.as_index(&ranges).zip(b.as_index(&ranges)) else {
+            return if op == Eq { self.commuted(op, a, b) } else { Term::call(op, &[a, b]) };
+        };
+        let difference = right - left - i64::from(op == Lt);
+        let (above, below) = difference.sides();
+        let [below, above] = [below, above].map(|side| self.scope.index(&side)).map(|side| self.wide(side));
+        if op == Eq { self.commuted(op, below, above) } else { Term::call(Le, &[below, above]) }
     }
 
     /// A function of a set of operands: nested calls are one, in order, each operand once, constants last.

@@ -125,6 +125,14 @@ impl Dim {
         terms.sum::<usize>() + usize::from(!self.terms().is_empty() && self.constant() != 0)
     }
 
+    /// Two expressions without negative coefficients whose difference this one is.
+    pub fn sides(&self) -> (Dim, Dim) {
+        let constant = self.constant();
+        let above = self.map_terms(|t| (t.coefficient > 0).then_some(t.coefficient)) + constant.max(0);
+        let below = self.map_terms(|t| (t.coefficient < 0).then_some(t.coefficient.saturating_neg()));
+        (above, below + constant.min(0).saturating_neg())
+    }
+
     /// Whether the expression is the number `n`.
     pub fn is(&self, n: i64) -> bool {
         self.as_int() == Some(n)

@@ -45,6 +45,17 @@ fn comparisons_of_coordinates_have_one_form() {
     let mut normalizer = Normalizer::new(&scope, Numerics::Strict);
     let form = normalizer.normal(at_most);
     assert_eq!(normalizer.normal(i.lt(j).apply(Scalar::Not)), form);
+    assert_eq!(Expr::of(form, &[]), Expr::of(at_most, &[]));
+    let zero = scope.constant(DType::I64, Number::Int(0));
+    let spellings = [
+        j.lt(i + scope.constant(DType::I64, Number::Int(1))),
+        (j - scope.constant(DType::I64, Number::Int(1))).lt(i),
+        Term::call(Scalar::Le, &[j - i, zero]),
+        Term::call(Scalar::Le, &[zero, i - j]),
+    ];
+    for spelled in spellings {
+        assert_eq!(normalizer.normal(spelled), form);
+    }
     let both = |a, b| Term::call(Scalar::And, &[a, b]);
     let (k, one) = (scope.coord(2), scope.constant(DType::I64, Number::Int(1)));
     let (before, after) = (k.lt(j), i.lt(k + one));

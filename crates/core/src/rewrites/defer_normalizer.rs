@@ -74,7 +74,7 @@ fn normalised(graph: &Graph, operand: Value, summed: Axes) -> Option<Peeled> {
     let mut parts = Vec::new();
     product_parts(graph, Step::of(graph, operand), &mut parts);
     let normalises = |seen: &Seen| {
-        seen.reductions(graph).iter().any(|(row, folded)| row.monoid == Monoid::Sum && parts.contains(folded))
+        seen.reductions(graph).iter().any(|fold| fold.monoid == Monoid::Sum && parts.contains(&fold.step))
     };
     let wanted = |action: Action, seen: &Seen| {
         let fits = match action {

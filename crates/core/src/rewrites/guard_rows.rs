@@ -1,11 +1,11 @@
 //! Conditions on probabilities that are conditions on rows.
 
 use super::softmax;
-use super::step::{Kind, Step, part};
+use super::step::{Kind, Step, with_step};
 use super::{Facts, Permit, Rewrite, Site, sites};
 use crate::error::Result;
 use crate::graph::rewrite::{Rebuild, Values, replaced};
-use crate::graph::{Graph, Value};
+use crate::graph::{Graph, Node, Value};
 use crate::ops::prim::{Map, Monoid, Reduce};
 use crate::ops::{Expr, ExprNode, Prim, Scalar, Term};
 use crate::passes::Tier;
@@ -79,7 +79,7 @@ fn asked_row(graph: &Graph, value: Value, position: usize) -> Option<Step> {
     while let Kind::Cast(inner) = p.kind(graph) {
         p = Some(inner).filter(|x| has_infinities(x.dtype(graph)) && has_infinities(p.dtype(graph)))?;
     }
-    softmax::normaliser(graph, p)
+    softmax::normalised(graph, p).map(|(_, sum)| sum)
 }
 
 fn has_infinities(dtype: DType) -> bool {
@@ -102,44 +102,36 @@ fn masked(graph: &Graph, row: &Reduce, operand: Value) -> Option<(Step, bool)> {
         _ => false,
     };
     let [x, least] = negated.map_or(condition, |[c]| c).call(graph, Scalar::Eq).filter(|_| fits)?;
-    if least.float(graph) != Some(f64::NEG_INFINITY) || !takes_maximum(graph, x, &row.axes) {
+    if least.float(graph) != Some(f64::NEG_INFINITY) {
         return None;
     }
-    Some((x, !all))
+    Some((maximum_taken(graph, x, &row.axes)?, !all))
 }
 
-fn takes_maximum(graph: &Graph, x: Step, axes: &[usize]) -> bool {
-    graph.nodes().iter().any(|node| match node.prim() {
-        Prim::Reduce(row) => row.monoid == Monoid::Max && row.axes == axes && Step::of(graph, node.args()[0]) == x,
-        _ => false,
-    })
+/// The elements, or these in another type that has infinities, whichever the graph takes the maximum of.
+fn maximum_taken(graph: &Graph, x: Step, axes: &[usize]) -> Option<Step> {
+    let is_same = |folded: &Step| match folded.kind(graph) {
+        Kind::Cast(inner) => *folded == x || (inner == x && is_wider(folded.dtype(graph), inner.dtype(graph))),
+        _ => *folded == x,
+    };
+    let folded = |node: &Node| match node.prim() {
+        Prim::Reduce(row) if row.monoid == Monoid::Max && row.axes == axes => Some(Step::of(graph, node.args()[0])),
+        _ => None,
+    };
+    graph.nodes().iter().filter_map(folded).find(is_same)
+}
+
+/// Whether a conversion makes no infinity of a number.
+fn is_wider(to: DType, from: DType) -> bool {
+    has_infinities(to) && has_infinities(from) && to.max_float() >= from.max_float()
 }
 
 fn apply(graph: &Graph, rebuild: &mut Rebuild, id: usize, found: &Found) -> Result<Option<Values>> {
     let node = &graph.nodes()[id];
     match (found, node.prim()) {
-        (Found::IsNan(position, sum), Prim::Map(row)) => {
+        (Found::IsNan(position, sum), Prim::Map(_)) => {
             let sum = sum.rebuilt(graph, rebuild)?;
-            let mut args: Vec<Value> = node.args().iter().map(|a| rebuild.moved(*a)).collect();
-            args.push(sum);
-            let mut dtypes = row.expr.args().to_vec();
-            dtypes.push(rebuild.graph().ty(sum).dtype);
-            let expr = Expr::build(&dtypes, |scope, args| {
-                let mut terms: Vec<Term<'_>> = Vec::with_capacity(row.expr.nodes().len());
-                for (k, (node, dtype)) in row.expr.nodes().iter().enumerate() {
-                    let inputs: Vec<Term<'_>> = node.operands().iter().map(|o| terms[*o as usize]).collect();
-                    terms.push(match node {
-                        ExprNode::Arg(k) => args[*k as usize],
-                        _ if k == *position => args[args.len() - 1].apply(Scalar::IsNan),
-                        _ => scope.step(node, *dtype, &inputs),
-                    });
-                }
-                *terms.last().expect("an expression has a result")
-            });
-            // Without the arguments that nothing needs any more: they are read by one map less.
-            let (expr, taken) = part(&expr, expr.nodes().len() - 1);
-            let args: Vec<Value> = taken.iter().map(|k| args[*k]).collect();
-            replaced(rebuild.add(Map { expr, shape: row.shape.clone() }, &args)?)
+            replaced(with_step(graph, rebuild, (id, *position), sum, |sum, _| sum.apply(Scalar::IsNan))?)
         }
         (Found::Masked { x, negated }, Prim::Reduce(row)) => {
             let x = x.rebuilt(graph, rebuild)?;

@@ -14,6 +14,7 @@ mod contract_integers;
 mod defer_normalizer;
 mod defer_zero_points;
 mod facts;
+mod guard_by_sums;
 mod guard_rows;
 mod hoist_scales;
 mod operand;
@@ -53,6 +54,7 @@ pub const REWRITES: &[Rewrite] = &[
     defer_zero_points::REWRITE, // after it: contractions that became integer ones have zero points too
     hoist_scales::REWRITE,      // before weights: a scale of two computed operands belongs behind their contraction
     guard_rows::REWRITE,        // before normalisers move: a guard on the row can move along
+    guard_by_sums::REWRITE,     // after it: conditions on rows are in one form
     defer_normalizer::REWRITE,  // after the guards
     compose_affine::REWRITE,    // before weights: it brings scales next to contractions
     scale_weights::REWRITE,     // last of the scales: what is left next to a contraction with weights

@@ -7,7 +7,7 @@ use super::step::{Kind, Step};
 use crate::error::Result;
 use crate::graph::rewrite::Rebuild;
 use crate::graph::{Graph, Value};
-use crate::ops::prim::{Map, Reduce, View, identity_map};
+use crate::ops::prim::{Map, Monoid, View};
 use crate::ops::{Expr, ExprNode, Prim};
 use crate::tensor::{Dim, Shape};
 
@@ -61,15 +61,13 @@ impl Seen {
         self.leaves(graph).is_some_and(|leaves| leaves.iter().all(|leaf| leaf.axes() & axes == 0))
     }
 
-    /// The reductions that the step is computed from with nothing but maps and views between, and what they fold.
-    pub(super) fn reductions<'g>(&self, graph: &'g Graph) -> Vec<(&'g Reduce, Step)> {
-        let reduction = |leaf: &Seen| {
-            let Kind::Value(value) = leaf.step.kind(graph) else { return None };
-            let node = graph.node_of(value);
-            let Prim::Reduce(row) = node.prim() else { return None };
-            Some((row, Step::of(graph, node.args()[0])))
+    /// The reductions that the step is computed from with nothing but maps and views between.
+    pub(super) fn reductions(&self, graph: &Graph) -> Vec<Fold> {
+        let fold = |leaf: &Seen| match leaf.step.kind(graph) {
+            Kind::Value(value) => Fold::of(graph, value),
+            _ => None,
         };
-        self.leaves(graph).unwrap_or_default().iter().filter_map(reduction).collect()
+        self.leaves(graph).unwrap_or_default().iter().filter_map(fold).collect()
     }
 
     /// What the step is computed from behind maps and views, as it is seen: values, and coordinates that an expression
@@ -127,15 +125,13 @@ impl Seen {
         rebuild.add(Map { expr, shape: self.view.shape.clone() }, &args)
     }
 
-    /// Where a reduction is seen, repeated along the axes that it folds: the reduction and what it folds, which has the shape of
-    /// the coordinates.
-    pub(super) fn own_row<'g>(&self, graph: &'g Graph) -> Option<(&'g Reduce, Step)> {
+    /// Where a reduction is seen, repeated along the axes that it folds: that reduction. The coordinates are those of what it folds.
+    pub(super) fn own_row(&self, graph: &Graph) -> Option<Fold> {
         let seen = self.behind_views(graph);
         let Kind::Value(value) = seen.step.kind(graph) else { return None };
-        let node = graph.node_of(value);
-        let Prim::Reduce(row) = node.prim() else { return None };
-        let own = own_row_view(&graph.ty(node.args()[0]).shape, &row.axes);
-        (seen.view == own).then(|| (row, Step::of(graph, node.args()[0])))
+        let fold = Fold::of(graph, value)?;
+        let own = View::new(fold.step.shape(graph).clone(), fold.kept.iter().map(|axis| Dim::axis(*axis)).collect());
+        (seen.view == own).then_some(fold)
     }
 
     /// Whether only one place along some axis of the step is seen.
@@ -145,8 +141,53 @@ impl Seen {
     }
 }
 
-/// The view that repeats a reduction along the axes that it folded.
-fn own_row_view(folded: &Shape, axes: &[usize]) -> View {
-    let kept = identity_map(folded.rank()).into_iter().enumerate().filter(|(k, _)| !axes.contains(k));
-    View::new(folded.clone(), kept.map(|(_, dim)| dim).collect())
+/// A reduction of a step, which it may see with its axes in another order.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Fold {
+    /// how it folds
+    pub(super) monoid: Monoid,
+    /// what it folds
+    pub(super) step: Step,
+    /// over which axes of the step, ascending
+    pub(super) axes: Vec<usize>,
+    /// which axis of the step each axis of the result is
+    kept: Vec<usize>,
+}
+
+impl Fold {
+    /// The reduction that makes a value.
+    pub(super) fn of(graph: &Graph, value: Value) -> Option<Fold> {
+        let node = graph.node_of(value);
+        let Prim::Reduce(row) = node.prim() else { return None };
+        let mut operand = node.args()[0];
+        let mut order: Vec<usize> = (0..graph.ty(operand).shape.rank()).collect();
+        while let Prim::View(view) = graph.node_of(operand).prim() {
+            let inner = graph.node_of(operand).args()[0];
+            let Some(places) = permuted(view, &graph.ty(inner).shape) else { break };
+            order = order.iter().map(|axis| places[*axis]).collect();
+            operand = inner;
+        }
+        let mut axes: Vec<usize> = row.axes.iter().map(|axis| order[*axis]).collect();
+        axes.sort_unstable();
+        let kept = (0..order.len()).filter(|axis| !row.axes.contains(axis)).map(|axis| order[axis]).collect();
+        Some(Fold { monoid: row.monoid, step: Step::of(graph, operand), axes, kept })
+    }
+}
+
+/// For a view that only permutes axes: which axis of the operand each of its axes is.
+fn permuted(view: &View, operand: &Shape) -> Option<Vec<usize>> {
+    if view.shape.rank() != operand.rank() || !view.guard.is_empty() {
+        return None;
+    }
+    let units: Vec<usize> = (0..operand.rank()).filter(|axis| operand[*axis].is(1)).collect();
+    let place = |axis: usize| {
+        if view.shape[axis].is(1) {
+            // One is as good as another.
+            return units.get((0..axis).filter(|before| view.shape[*before].is(1)).count()).copied();
+        }
+        let along = Dim::axis(axis);
+        let place = view.map.iter().position(|dim| *dim == along)?;
+        (operand[place] == view.shape[axis]).then_some(place)
+    };
+    (0..view.shape.rank()).map(place).collect()
 }

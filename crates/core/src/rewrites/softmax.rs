@@ -1,35 +1,62 @@
 //! The parts of a softmax, recognised by structure.
 
 use super::seen::Seen;
-use super::step::Step;
+use super::step::{Kind, Step};
 use crate::graph::Graph;
 use crate::ops::Scalar;
 use crate::ops::prim::Monoid;
+use crate::tensor::DType;
 
 /// Whether a step is `exp(x − m)` with `m` the maximum of `x` over some axes, and over which: a number in [0, 1] unless the row
 /// holds NaN, +∞, or −∞ only, in which case all of it is NaN or 0.
-pub(super) fn shifted_exponential(graph: &Graph, step: Step) -> Option<&[usize]> {
+pub(super) fn shifted_exponential(graph: &Graph, step: Step) -> Option<Vec<usize>> {
     let power = step.call::<1>(graph, Scalar::Exp).or_else(|| step.call(graph, Scalar::Exp2))?;
     let [x, max] = power[0].call(graph, Scalar::Sub)?;
-    let (row, folded) = Seen::at(graph, max).own_row(graph)?;
-    (row.monoid == Monoid::Max && folded == x).then_some(row.axes.as_slice())
+    let fold = Seen::at(graph, max).own_row(graph)?;
+    (fold.monoid == Monoid::Max && fold.step == x).then_some(fold.axes)
 }
 
-/// For a step `e / s` or `e · (1 / s)` with `e = exp(x − max x)` and `s = Σ e` over the same axes: the step `s` or `1 / s`.
-pub(super) fn normaliser(graph: &Graph, probability: Step) -> Option<Step> {
+/// For a step `e / s` or `e · (1 / s)` with `e = exp(x − max x)` and `s = Σ e` over the same axes: the step `e`, and the step `s` or
+/// `1 / s`.
+pub(super) fn normalised(graph: &Graph, probability: Step) -> Option<(Step, Step)> {
     if let Some([e, sum]) = probability.call(graph, Scalar::Div) {
-        return sums_row(graph, e, &Seen::at(graph, sum)).then_some(sum);
+        return sums_row(graph, e, &Seen::at(graph, sum)).then_some((e, sum));
     }
     let [a, b] = probability.call(graph, Scalar::Mul)?;
     [(a, b), (b, a)].into_iter().find_map(|(e, inverse)| {
         let seen = Seen::at(graph, inverse).behind_views(graph);
         let [one, sum] = seen.step.call(graph, Scalar::Div)?;
-        (one.float(graph) == Some(1.0) && sums_row(graph, e, &seen.with(sum))).then_some(inverse)
+        (one.float(graph) == Some(1.0) && sums_row(graph, e, &seen.with(sum))).then_some((e, inverse))
     })
 }
 
 /// Whether a step is `exp(x − max x)`, and what is seen from its coordinates its sum over the axes of the maximum.
 fn sums_row(graph: &Graph, e: Step, sum: &Seen) -> bool {
-    let Some((row, folded)) = sum.own_row(graph) else { return false };
-    row.monoid == Monoid::Sum && folded == e && shifted_exponential(graph, e) == Some(row.axes.as_slice())
+    let fold = sum.own_row(graph).filter(|fold| fold.monoid == Monoid::Sum && fold.step == e);
+    fold.is_some_and(|fold| shifted_exponential(graph, e) == Some(fold.axes))
+}
+
+/// Whether a condition, seen from the coordinates of a probability `e / s` with `e = exp(x − max x)`, says that the maximum of its
+/// row is −∞ (true) or that it is not (false); `None` if it says neither.
+pub(super) fn masks_row(graph: &Graph, condition: Step, e: Step) -> Option<bool> {
+    let mut holds = true;
+    let mut seen = Seen::at(graph, condition).behind_views(graph);
+    loop {
+        let inner = match seen.step.kind(graph) {
+            Kind::Call(Scalar::Not, operands) if seen.step.dtype(graph) == DType::Bool => {
+                holds = !holds;
+                operands[0]
+            }
+            // A truth as a number, and a number as a truth.
+            Kind::Cast(x) if !seen.step.dtype(graph).is_float() && !x.dtype(graph).is_float() => x,
+            _ => break,
+        };
+        seen = seen.with(inner).behind_views(graph);
+    }
+    let [max, least] = seen.step.call(graph, Scalar::Eq)?;
+    let fold = seen.with(max).own_row(graph)?;
+    let power = e.call::<1>(graph, Scalar::Exp).or_else(|| e.call(graph, Scalar::Exp2))?;
+    let [x, _] = power[0].call(graph, Scalar::Sub)?;
+    let masks = least.float(graph) == Some(f64::NEG_INFINITY) && fold.monoid == Monoid::Max && fold.step == x;
+    (masks && shifted_exponential(graph, e) == Some(fold.axes)).then_some(holds)
 }

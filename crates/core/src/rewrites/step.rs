@@ -3,7 +3,7 @@
 use smallvec::SmallVec;
 
 use super::facts::Facts;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::graph::rewrite::Rebuild;
 use crate::graph::{Graph, Value};
 use crate::ops::prim::Map;
@@ -186,4 +186,35 @@ pub(super) fn part(whole: &Expr, position: usize) -> (Expr, SmallVec<[usize; 3]>
         terms.pop().flatten().expect("the last step is needed")
     });
     (expr, taken)
+}
+
+/// A map with one of its steps replaced: `make` gets another value, at the same coordinates, and the operands of the step.
+pub(super) fn with_step(
+    graph: &Graph,
+    rebuild: &mut Rebuild,
+    (id, position): (usize, usize),
+    other: Value,
+    make: impl for<'s> Fn(Term<'s>, &[Term<'s>]) -> Term<'s>,
+) -> Result<Value> {
+    let node = &graph.nodes()[id];
+    let Prim::Map(row) = node.prim() else { return Err(Error::bug("a step is part of a map")) };
+    let mut args: SmallVec<[Value; 4]> = node.args().iter().map(|a| rebuild.moved(*a)).collect();
+    args.push(other);
+    let dtypes: SmallVec<[DType; 4]> = args.iter().map(|a| rebuild.graph().ty(*a).dtype).collect();
+    let expr = Expr::build(&dtypes, |scope, args| {
+        let mut terms: Vec<Term<'_>> = Vec::with_capacity(row.expr.nodes().len());
+        for (k, (node, dtype)) in row.expr.nodes().iter().enumerate() {
+            let inputs: SmallVec<[Term<'_>; 3]> = node.operands().iter().map(|o| terms[*o as usize]).collect();
+            terms.push(match node {
+                ExprNode::Arg(arg) => args[*arg as usize],
+                _ if k == position => make(args[args.len() - 1], &inputs),
+                _ => scope.step(node, *dtype, &inputs),
+            });
+        }
+        *terms.last().expect("an expression has a result")
+    });
+    // Without the arguments that nothing needs any more: they are read by one map less.
+    let (expr, taken) = part(&expr, expr.nodes().len() - 1);
+    let args: SmallVec<[Value; 4]> = taken.iter().map(|k| args[*k]).collect();
+    rebuild.add(Map { expr, shape: row.shape.clone() }, &args)
 }

@@ -5,7 +5,7 @@ use std::rc::Rc;
 use smallvec::SmallVec;
 
 use super::Normalizer;
-use super::number::{intended, is_normal};
+use super::number::{computed, is_normal};
 use super::product::{Factor, Product};
 use super::sum::Real;
 use crate::ops::{ExprNode, Scalar, Term};
@@ -24,7 +24,7 @@ impl<'s> Normalizer<'s> {
     pub(super) fn function(&mut self, op: Scalar, dtype: DType, operands: &[Rc<Real<'s>>]) -> Real<'s> {
         let numbers: SmallVec<[f64; 3]> = operands.iter().filter_map(|x| x.as_constant()).collect();
         if let (true, Some(value)) = (numbers.len() == operands.len(), op.def().float) {
-            return Product::constant(self.scope, dtype, intended(value(&numbers), dtype)).into();
+            return Product::constant(self.scope, dtype, computed(value(&numbers))).into();
         }
         let (x, last) = (&operands[0], &operands[operands.len() - 1]);
         match op {
@@ -34,7 +34,7 @@ impl<'s> Normalizer<'s> {
             Mul if x.as_constant().is_some() => self.multiple_of(last, numbers[0]),
             Mul if last.as_constant().is_some() => self.multiple_of(x, numbers[0]),
             Div if last.as_constant().is_some_and(|c| is_normal(1.0 / c, dtype)) => {
-                self.multiple_of(x, intended(1.0 / numbers[0], dtype))
+                self.multiple_of(x, computed(1.0 / numbers[0]))
             }
             _ => {
                 let products: SmallVec<[Rc<Product<'s>>; 2]> = operands.iter().map(|x| self.product(x)).collect();
@@ -203,12 +203,12 @@ impl<'s> Normalizer<'s> {
                 let coefficient = product.coefficient / scale + 0.0; // −0 becomes 0
                 parts.push(Rc::new(Product { coefficient, ..(*product).clone() }));
             }
-            parts.extend(bound.map(|b| Rc::new(Product::constant(self.scope, dtype, intended(b / scale, dtype)))));
+            parts.extend(bound.map(|b| Rc::new(Product::constant(self.scope, dtype, computed(b / scale)))));
             let rest = self.extremum(if scale < 0.0 { flipped } else { op }, &parts);
             return self.scaled(&rest, scale);
         }
         if let ([term], Some(low), Max) = (terms.as_slice(), bound, op)
-            && let Some((x, high)) = self.bounded_above(*term).filter(|(_, high)| low <= *high)
+            && let Some((x, high)) = self.bounded_above(*term).filter(|(_, high)| dtype.round(low) <= *high)
         {
             let low = Rc::new(Product::constant(self.scope, dtype, low));
             let high = Rc::new(Product::constant(self.scope, dtype, high));
@@ -254,7 +254,11 @@ impl<'s> Normalizer<'s> {
         for term in terms {
             let product = self.product_of(*term);
             let monomial = self.write(&product.monomial());
-            let is_first = first.is_none_or(|(least, _)| self.order.compare(monomial, least).is_lt());
+            // Of several multiples the largest decides.
+            let is_first = first.is_none_or(|(least, c)| {
+                let order = self.order.compare(monomial, least);
+                order.is_lt() || order.is_eq() && product.coefficient.abs() > c.abs()
+            });
             if is_first && product.coefficient != 0.0 {
                 first = Some((monomial, product.coefficient));
             }

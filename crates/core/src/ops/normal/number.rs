@@ -49,6 +49,11 @@ fn shortest_name(size: f64, dtype: DType) -> Option<f64> {
     shortest.map(|(_, name)| name)
 }
 
+/// A number computed from others that are meant, without the error of computing it in f64.
+pub(super) fn computed(x: f64) -> f64 {
+    intended(x, DType::F64)
+}
+
 /// What a number means once it has been written as a constant of a type.
 pub(super) fn read_back(x: f64, dtype: DType) -> f64 {
     intended(dtype.round(x), dtype)

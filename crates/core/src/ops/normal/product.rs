@@ -5,7 +5,7 @@ use std::rc::Rc;
 
 use smallvec::SmallVec;
 
-use super::number::{intended, is_normal, is_same, read_back};
+use super::number::{computed, is_normal, is_same, read_back};
 use super::{Normalizer, Numerics};
 use crate::ops::{ExprNode, Number, Scalar, Scope, Term};
 use crate::tensor::DType;
@@ -110,7 +110,7 @@ impl<'s> Normalizer<'s> {
         if exponent == 0 {
             return Product::constant(self.scope, dtype, 1.0);
         }
-        let coefficient = intended(product.coefficient.powi(exponent), dtype);
+        let coefficient = computed(product.coefficient.powi(exponent));
         let fits = |f: &Factor<'_>| f.exponent.checked_mul(exponent).is_some_and(|e| e.abs() <= MOST_EXPONENT);
         if !product.factors.iter().all(fits)
             || !(is_normal(coefficient, dtype) || product.coefficient == 0.0 && exponent > 0)
@@ -137,7 +137,7 @@ impl<'s> Normalizer<'s> {
             }
         }
         if coefficients.iter().filter(|c| c.abs() != 1.0).count() > 1 {
-            coefficient = intended(coefficient, dtype);
+            coefficient = computed(coefficient);
         }
         self.merge(&mut factors);
         for k in 0..factors.len() {
@@ -220,7 +220,7 @@ impl<'s> Normalizer<'s> {
         let (dtype, scope) = (product.dtype, self.scope);
         let constant = |x: f64| scope.constant(dtype, Number::new(dtype, x));
         if product.factors.is_empty() {
-            return constant(product.coefficient);
+            return constant(read_back(product.coefficient, dtype));
         }
         let (coefficient, factors) = self.place_coefficient(product);
         let mut scale = (!is_same(coefficient.abs(), 1.0, dtype)).then_some(coefficient);
@@ -264,11 +264,11 @@ impl<'s> Normalizer<'s> {
     /// The coefficient and the factors as they are written: a sign, and a coefficient where that is better, goes into a sum.
     fn place_coefficient(&mut self, product: &Product<'s>) -> (f64, SmallVec<[Factor<'s>; 2]>) {
         let (coefficient, mut factors) = (product.coefficient, product.factors.clone());
+        // So that a second look decides in the same way.
+        let coefficient = read_back(coefficient, product.dtype);
         if coefficient == 1.0 || coefficient == 0.0 {
             return (coefficient, factors);
         }
-        // So that a second look decides in the same way.
-        let coefficient = read_back(coefficient, product.dtype);
         let is_sum = |f: &Factor<'s>| self.sums.contains_key(&f.base.place());
         if let Some(k) = factors.iter().position(|f| f.exponent == 1 && is_sum(f)) {
             let inside = self.is_better_inside(product.dtype, coefficient, factors[k].base);

@@ -249,11 +249,11 @@ impl<'s> Normalizer<'s> {
 
     fn polynomial_of(&self, terms: &[(Term<'s>, f64)]) -> Option<(Term<'s>, i32)> {
         let mut found: Option<(Term<'s>, i32)> = None;
-        for (term, _) in terms {
+        for (term, coefficient) in terms {
             let product = self.product_of(*term);
             let [Factor { base, exponent }] = *product.factors.as_slice() else { return None };
             let known = found.get_or_insert((base, exponent));
-            if known.0 != base || exponent < 0 {
+            if known.0 != base || exponent < 0 || *coefficient == 0.0 {
                 return None;
             }
             known.1 = known.1.max(exponent);

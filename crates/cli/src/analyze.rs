@@ -6,18 +6,18 @@ use fuseline::analysis::Scorecard;
 use fuseline::analysis::scorecard;
 use fuseline::analyzer::{Analysis, Analyzer, Candidate, Condition, Group, Totals, Verdict};
 use fuseline::device::DeviceSpec;
-use fuseline::error::Error;
 use serde_json::{Value, json};
 
 use crate::arguments::Analyze;
-use crate::failure::{Failure, Outcome};
+use crate::failure::Outcome;
 use crate::operations::{self, kind_name};
 use crate::quantity::{self, significant};
 use crate::screen::{self, Side, Table, heading};
+use crate::target;
 
 /// Analyzes a file of operations.
 pub fn analyze(arguments: &Analyze) -> Outcome {
-    let spec = target(&arguments.target)?;
+    let spec = target::find(&arguments.target)?;
     let mut analyzer = Analyzer::new();
     for operation in operations::read(&arguments.operations, &arguments.sizes)? {
         analyzer.add_operation(operation);
@@ -28,17 +28,6 @@ pub fn analyze(arguments: &Analyze) -> Outcome {
         true => screen::print_json(&to_json(&analysis, &spec)),
         false => screen::print(&to_text(&analysis, &spec)),
     }
-}
-
-/// A device that ships, or one that a file describes.
-fn target(name: &str) -> Outcome<DeviceSpec> {
-    if !name.ends_with(".spec") {
-        let names: Vec<&str> = DeviceSpec::names().collect();
-        let help = format!("known devices are {}; a file called .spec can describe another one", names.join(", "));
-        return DeviceSpec::find(name).cloned().map_err(|e| Failure::with_help(e.at("--target"), help));
-    }
-    let text = std::fs::read_to_string(name).map_err(|e| Error::invalid(format!("cannot be read: {e}")).at(name))?;
-    Ok(DeviceSpec::parse(&text).map_err(|e| e.at(name))?)
 }
 
 fn to_text(analysis: &Analysis, spec: &DeviceSpec) -> String {

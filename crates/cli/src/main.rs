@@ -1,4 +1,4 @@
-//! The `fuseline` command: inspects and runs models, and analyzes operations fed by hand.
+//! The `fuseline` command: inspects, explains and runs models, and analyzes operations fed by hand.
 //!
 //! Comes in: arguments, files. Goes out: reports on standard output, notes and errors on standard error, files, an exit
 //! status. Options are read here, once; nothing below looks at the environment.
@@ -6,6 +6,7 @@
 
 mod analyze;
 mod arguments;
+mod explain;
 mod failure;
 mod feed;
 mod formula;
@@ -17,6 +18,7 @@ mod operations;
 mod quantity;
 mod run;
 mod screen;
+mod target;
 mod waiting;
 
 use std::process::ExitCode;
@@ -28,6 +30,7 @@ use arguments::{Arguments, Command};
 fn main() -> ExitCode {
     let done = match Arguments::parse().command {
         Command::Inspect(arguments) => inspect::inspect(&arguments),
+        Command::Explain(arguments) => explain::explain(&arguments),
         Command::Run(arguments) => run::run(&arguments),
         Command::Analyze(arguments) => analyze::analyze(&arguments),
         Command::Gallery(arguments) => gallery::list(&arguments),

@@ -71,6 +71,23 @@ impl Model {
         }
     }
 
+    /// Numbers for free sizes that have none yet, for those who need numbers to compare: the gallery's own, otherwise 1 for the
+    /// leading axis of an input (which is the batch nearly always) and 128 for the others.
+    pub fn typical_sizes(&self, env: &Env) -> Vec<(String, i64)> {
+        let leading = |name: &str| {
+            let shapes = self.signature.inputs.iter().filter_map(|port| port.shape.as_ref());
+            let mut first = shapes.filter_map(|shape| shape.dims().first());
+            first.any(|dim| dim.as_symbol() == Some(&Symbol::name(name)))
+        };
+        let size = |name: &str| match &self.content {
+            Content::Gallery(..) => self.default_size(name),
+            Content::Onnx(_) | Content::Text(_) if leading(name) => 1,
+            Content::Onnx(_) | Content::Text(_) => 128,
+        };
+        let free = self.free_sizes().into_iter().filter(|name| env.get(&Symbol::name(name)).is_none());
+        free.map(|name| (name.clone(), size(&name))).collect()
+    }
+
     /// Whether an input makes sense only above zero, such as a variance.
     pub fn is_positive(&self, input: &str) -> bool {
         matches!(&self.content, Content::Gallery(entry, _) if entry.positive.contains(&input))

@@ -24,6 +24,13 @@ pub fn print_json(value: &serde_json::Value) -> Outcome {
     print(&format!("{text}\n"))
 }
 
+/// Columns that a line may take: those of the terminal, and a fixed number where there is none.
+pub fn width() -> usize {
+    const WITHOUT_TERMINAL: usize = 120;
+    let terminal = terminal_size::terminal_size_of(std::io::stdout()).map(|(width, _)| usize::from(width.0));
+    terminal.unwrap_or(WITHOUT_TERMINAL).max(60)
+}
+
 /// A heading.
 pub fn heading(text: &str) -> String {
     let bold = Style::new().bold();

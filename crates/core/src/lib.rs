@@ -6,11 +6,13 @@
 //! 3. [`graph`]: primitives with operands, built by handles that read like mathematics;
 //! 4. [`passes`]: graph in, plainer graph out;
 //! 5. [`rewrites`]: graph in, graph with its work elsewhere out, every step a decision;
-//! 6. [`compile`](mod@compile): the pipeline, graph to [`program`], which a [`device`] loads;
-//! 7. [`reference`](mod@reference): what a graph means, and [`compare`](mod@compare): whether a result is that;
-//! 8. [`analysis`]: the work and the traffic that it needs, and the price; [`analyzer`]: the same for operations fed by hand;
-//! 9. [`tile`]: the language of kernels, with its text, its rules and its interpreter;
-//! 10. [`gallery`]: the graphs that fusion is for.
+//! 6. [`fuse`]: graph in, plan out: which nodes become one kernel, and why; [`lower`]: nodes in, kernel out;
+//! 7. [`tile`]: the language of kernels, with its text, its rules and its interpreter;
+//! 8. [`compile`](mod@compile): the pipeline, graph to [`program`], which a [`device`] loads;
+//! 9. [`explain`]: a plan in the user's language;
+//! 10. [`reference`](mod@reference): what a graph means, and [`compare`](mod@compare): whether a result is that;
+//! 11. [`analysis`]: the work and the traffic that it needs, and the price; [`analyzer`]: the same for operations fed by hand;
+//! 12. [`gallery`]: the graphs that fusion is for.
 //!
 //! ```
 //! use fuseline::analysis::Footprints;
@@ -44,6 +46,7 @@ pub mod compile;
 mod cursor;
 pub mod device;
 pub mod error;
+pub mod explain;
 pub mod fuse;
 pub mod gallery;
 pub mod graph;

@@ -31,7 +31,7 @@ pub use decision::{Cost, Decision, DecisionId, Note, Reason, Verdict};
 pub use evaluate::{Kind, Priced};
 pub use lock::{Lock, LockedGraph, LockedKernel};
 pub use options::{Chooser, Pins, PlanOptions, Policy};
-pub use plan::{Plan, PlannedKernel, plan};
+pub use plan::{Plan, PlannedKernel, edge_names, plan};
 pub use state::GroupId;
 
 use crate::graph::Graph;

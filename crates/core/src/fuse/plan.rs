@@ -6,7 +6,7 @@ use std::sync::Arc;
 use rustc_hash::FxHashMap;
 
 use super::cell::Cells;
-use super::decision::{Cost, Decision};
+use super::decision::{Cost, Decision, DecisionId};
 use super::driver::Driver;
 use super::evaluate::{Evaluator, Kind};
 use super::layout::assign_layouts;
@@ -71,6 +71,12 @@ impl Plan {
         let regions = self.kernels.iter().flat_map(|k| &k.regions).flat_map(Plan::locked);
         std::iter::once(own).chain(regions).collect()
     }
+}
+
+/// The name of the decision about each of the [`edges`](super::edges) of a graph, in their order.
+pub fn edge_names(graph: &Graph) -> Vec<DecisionId> {
+    let names = Names::of(graph);
+    super::edges(graph).into_iter().map(|edge| names.edge(edge)).collect()
 }
 
 /// Divides a graph into kernels. The graph should have gone through the passes.

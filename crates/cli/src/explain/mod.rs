@@ -1,0 +1,208 @@
+//! `fuseline explain`: which kernels a model becomes, and why.
+
+mod compare;
+mod json;
+mod name;
+mod text;
+
+use std::borrow::Cow;
+use std::path::Path;
+use std::sync::Arc;
+
+use fuseline::compile::{PlannedProgram, plan_program};
+use fuseline::error::{Error, Kind};
+use fuseline::explain::Explanation;
+use fuseline::fuse::{Chooser, DecisionId, Lock, Pins, PlanOptions};
+use fuseline::graph::Graph;
+use fuseline::lower::Hints;
+use fuseline::passes::{Numerics, Step};
+use fuseline::tensor::{Env, Symbol};
+use fuseline_frontend::Tensors;
+
+use crate::arguments::Explain;
+use crate::failure::{Failure, Outcome};
+use crate::feed;
+use crate::model::Model;
+use crate::screen;
+use crate::target;
+use crate::waiting::Waiting;
+
+/// Explains a model.
+pub fn explain(arguments: &Explain) -> Outcome {
+    let lock = arguments.plan.as_deref().map(read_lock).transpose()?;
+    let model = Model::open(&arguments.model, arguments.dtype)?;
+    let request = Request::new(&model, arguments, lock)?;
+    let story = match arguments.verbose {
+        true => request.tell(&request.options, &mut |step| print_step(step)),
+        false => request.tell(&request.options, &mut |_| {}),
+    };
+    let story = match &arguments.plan {
+        Some(path) => story.map_err(|failure| failure.at(path.display().to_string()))?,
+        None => story?,
+    };
+    request.check_listed(&arguments.only_fuse, &story)?;
+    let flipped = match arguments.flip {
+        Some(id) => Some(compare::flip(&request, &story, id)?),
+        None => None,
+    };
+    let shown = flipped.as_ref().and_then(|f| f.after.as_ref()).unwrap_or(&story);
+    if let Some(path) = &arguments.lock {
+        let text = name::noted_lock(&request, shown).to_string();
+        std::fs::write(path, text)
+            .map_err(|e| Error::invalid(format!("cannot be written: {e}")).at(path.display().to_string()))?;
+    }
+    match (&flipped, arguments.json) {
+        (Some(flipped), true) => screen::print_json(&json::of_flip(&request, &story, flipped)),
+        (Some(flipped), false) => screen::print(&text::of_flip(&request, &story, flipped)),
+        (None, true) => screen::print_json(&json::of_story(&request, &story)),
+        (None, false) => screen::print(&text::of_story(&request, &story, arguments)),
+    }
+}
+
+/// What is to be planned.
+struct Request<'m> {
+    model: &'m Model,
+    graph: Cow<'m, Graph>,
+    options: PlanOptions,
+    /// the sizes that were given
+    given: Vec<(String, i64)>,
+    /// free sizes that nobody gave, with what was taken
+    assumed: Vec<(String, i64)>,
+}
+
+/// A plan, and the plan in words.
+struct Story {
+    planned: PlannedProgram,
+    explanation: Explanation,
+}
+
+impl<'m> Request<'m> {
+    fn new(model: &'m Model, arguments: &Explain, lock: Option<Lock>) -> Outcome<Request<'m>> {
+        let mut env = model.bind_sizes(&arguments.sizes)?;
+        let inputs = match &arguments.inputs {
+            Some(path) => feed::read(model, path, &mut env)?,
+            None => Tensors::new(),
+        };
+        let name = |name: String| env.get(&Symbol::name(&name)).map(|size| (name, size));
+        let given: Vec<(String, i64)> = model.free_sizes().into_iter().filter_map(name).collect();
+        let assumed = model.typical_sizes(&env);
+        let mut all = env.clone();
+        for (name, size) in &assumed {
+            all.bind(Symbol::name(name), *size);
+        }
+        let graph = match model.graph(&inputs, &env) {
+            // What cannot be built for every size can perhaps be built for these.
+            Err(error) if error.kind() == Kind::NeedsValue && !assumed.is_empty() => model.graph(&inputs, &all),
+            other => other,
+        }?;
+        let options = plan_options(arguments, lock, all)?;
+        Ok(Request { model, graph, options, given, assumed })
+    }
+
+    /// Plans the model and puts the plan into words.
+    fn tell(&self, options: &PlanOptions, observe: &mut dyn FnMut(&Step<'_>)) -> Outcome<Story> {
+        let planned = {
+            let _waiting = Waiting::for_(&format!("planning {}", self.model.name));
+            plan_program(self.graph.clone().into_owned(), options, observe)?
+        };
+        let explanation = Explanation::of(&planned, options)?;
+        Ok(Story { planned, explanation })
+    }
+
+    /// An id that was listed must be that of a decision: of this plan, or of the plan in which everything may be done.
+    fn check_listed(&self, listed: &[DecisionId], story: &Story) -> Outcome {
+        let is_known = |id: &DecisionId, story: &Story| story.explanation.decisions.iter().any(|d| d.id == *id);
+        let missing: Vec<DecisionId> = listed.iter().copied().filter(|id| !is_known(id, story)).collect();
+        if missing.is_empty() {
+            return Ok(());
+        }
+        let free = PlanOptions { pins: Pins::default(), ..self.options.clone() };
+        let whole = self.tell(&free, &mut |_| {})?;
+        for id in missing {
+            if !is_known(&id, &whole) {
+                return Err(unknown(id, &whole).at("--only-fuse"));
+            }
+            screen::tell(&format!(
+                "note: {id} did not come up: what it combines takes shape by other decisions, which are not listed\n"
+            ));
+        }
+        Ok(())
+    }
+}
+
+fn plan_options(arguments: &Explain, lock: Option<Lock>, env: Env) -> Outcome<PlanOptions> {
+    let spec = match (&arguments.target, lock.as_ref().and_then(|lock| lock.target.as_ref())) {
+        (Some(name), written) => {
+            let spec = target::find(name)?;
+            if let Some((other, fingerprint)) = written
+                && *fingerprint != spec.fingerprint()
+            {
+                screen::tell(&format!("note: the plan was made for {other}, not for {}\n", spec.name));
+            }
+            spec
+        }
+        (None, Some((name, fingerprint))) => {
+            let spec = target::find(name);
+            match spec {
+                Ok(spec) if spec.fingerprint() == *fingerprint => spec,
+                _ => {
+                    let error = Error::invalid(format!("the plan was made for a device \"{name}\" that is not known"));
+                    let place = arguments.plan.as_ref().map_or(String::new(), |path| path.display().to_string());
+                    return Err(Failure::with_help(error.at(place), "give its file, or another device, with --target"));
+                }
+            }
+        }
+        (None, None) => target::find("cpu")?,
+    };
+    let written = lock.as_ref().and_then(|lock| lock.numerics);
+    let numerics = match (arguments.numerics.map(|n| n.numerics()), written) {
+        (Some(wanted), Some(written)) if wanted != written => {
+            let error = Error::invalid(format!("the plan was made with numerics {}", written.name())).at("--numerics");
+            return Err(Failure::with_help(error, "leave --numerics out, or plan again without --plan"));
+        }
+        (wanted, written) => wanted.or(written).unwrap_or(Numerics::Default),
+    };
+    let only = arguments.no_fuse.then(Vec::new);
+    let only = only.or((!arguments.only_fuse.is_empty()).then(|| arguments.only_fuse.clone()));
+    Ok(PlanOptions {
+        numerics,
+        hints: Hints { env, ..Hints::default() },
+        chooser: lock.map_or(Chooser::ByCost, |lock| Chooser::Replay(Arc::new(lock))),
+        fuel: arguments.fuel,
+        pins: Pins { only: only.map(|ids| ids.into_iter().collect()), ..Pins::default() },
+        policy: arguments.policy.of_plans(),
+        ..PlanOptions::on(&spec)
+    })
+}
+
+fn read_lock(path: &Path) -> Outcome<Lock> {
+    let place = path.display().to_string();
+    let text =
+        std::fs::read_to_string(path).map_err(|e| Error::invalid(format!("cannot be read: {e}")).at(place.clone()))?;
+    let help = "`fuseline explain MODEL --lock FILE` writes a plan";
+    text.parse().map_err(|e: Error| Failure::with_help(e.at(place), help))
+}
+
+fn print_step(step: &Step<'_>) {
+    if step.changed {
+        let title = screen::heading(&format!("After {} (round {})", step.pass, step.round + 1));
+        // A reader that goes away is noticed when the report itself is printed.
+        let _ = screen::print(&format!("{title}{}\n", step.graph));
+    }
+}
+
+/// An id that no decision has, with those that look like it.
+fn unknown(id: DecisionId, story: &Story) -> Failure {
+    let error = Error::invalid(format!("no decision of this plan is called {id}"));
+    let wanted = id.to_string();
+    let distance = |other: &str| wanted.bytes().zip(other.bytes()).filter(|(a, b)| a != b).count();
+    let mut near: Vec<(usize, String)> =
+        story.explanation.decisions.iter().map(|d| (distance(&d.id.to_string()), d.id.to_string())).collect();
+    near.sort();
+    let near: Vec<String> = near.into_iter().take(3).map(|(_, id)| id).collect();
+    let help = match near.is_empty() {
+        true => "the plan has no decisions at all".to_string(),
+        false => format!("the nearest are {}; `fuseline explain MODEL` lists all", near.join(", ")),
+    };
+    Failure::with_help(error, help)
+}

@@ -1,0 +1,235 @@
+//! `fuseline explain` as users see it: plans, decisions, flips, locks, errors.
+
+use std::process::{Command, Output};
+
+use serde_json::Value;
+
+fn fuseline(arguments: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_fuseline")).args(arguments).output().unwrap()
+}
+
+/// Standard output of a command that must succeed.
+fn stdout(arguments: &[&str]) -> String {
+    let done = fuseline(arguments);
+    assert!(done.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&done.stderr));
+    String::from_utf8(done.stdout).unwrap()
+}
+
+fn json(arguments: &[&str]) -> Value {
+    serde_json::from_str(&stdout(arguments)).unwrap()
+}
+
+/// Exit status and standard error of a command that must fail, and must not panic.
+fn failure(arguments: &[&str]) -> (i32, String) {
+    let done = fuseline(arguments);
+    let message = String::from_utf8(done.stderr).unwrap();
+    assert!(!done.status.success() && !message.contains("panicked"), "{arguments:?}: {message}");
+    (done.status.code().unwrap(), message)
+}
+
+fn list<'v>(value: &'v Value, key: &str) -> &'v Vec<Value> {
+    value[key].as_array().unwrap_or_else(|| panic!("no list {key}"))
+}
+
+const SUBLAYER: &str = "gallery:transformer_sublayer";
+
+fn h200<'a>(model: &'a str, more: &[&'a str]) -> Vec<&'a str> {
+    [&["explain", model, "--target", "h200"], more].concat()
+}
+
+#[test]
+fn the_plan_is_a_table_and_the_decisions_follow() {
+    let text = stdout(&h200(SUBLAYER, &[]));
+    for wanted in [
+        "gallery:transformer_sublayer on h200",
+        "sizes assumed: tokens=128,features=512",
+        "LayerNorm",
+        "MatMul + Add + GELU + Add",
+        "contract",
+        "every primitive by itself",
+        "Decisions, the largest effect first",
+        "layernormalization → matmul",
+        "between parts of one operator",
+    ] {
+        assert!(text.contains(wanted), "no {wanted:?} in\n{text}");
+    }
+    assert_eq!(text, stdout(&h200(SUBLAYER, &[])), "the same bytes twice");
+    assert!(text.lines().all(|line| line.chars().count() <= 140), "{text}");
+    let few = stdout(&h200(SUBLAYER, &["--top", "1"]));
+    assert!(few.len() < text.len() && few.contains(" more, "), "{few}");
+    let verbose = stdout(&h200(SUBLAYER, &["--verbose"]));
+    assert!(verbose.contains("After compose-views") || verbose.contains("After "), "{verbose}");
+    assert!(verbose.contains("layernormalization ("), "{verbose}");
+}
+
+#[test]
+fn programs_can_read_it() {
+    let plan = json(&h200(SUBLAYER, &["--json"]));
+    for kernel in list(&plan, "kernels") {
+        for key in ["name", "kind", "pattern"] {
+            assert!(kernel[key].is_string(), "{key}: {kernel}");
+        }
+        assert!(!list(kernel, "nodes").is_empty() && kernel["nodes"][0].is_string(), "{kernel}");
+        for key in ["bytes", "flops", "predicted_us"] {
+            assert!(kernel[key].as_f64().unwrap() > 0.0, "{key}: {kernel}");
+        }
+    }
+    for decision in list(&plan, "decisions") {
+        for key in ["id", "rule", "producer", "consumer", "verdict", "reason"] {
+            assert!(decision[key].as_str().is_some_and(|text| !text.is_empty()), "{key}: {decision}");
+        }
+        assert!(decision["saved_us"].is_number() && decision["score"].is_number(), "{decision}");
+        assert!(["taken", "refused"].contains(&decision["verdict"].as_str().unwrap()));
+    }
+    let ids: Vec<&str> = list(&plan, "decisions").iter().map(|d| d["id"].as_str().unwrap()).collect();
+    let mut pairs: Vec<String> = Vec::new();
+    for edge in list(&plan, "edges") {
+        assert_eq!(ids.iter().filter(|id| **id == edge[2].as_str().unwrap()).count(), 1, "{edge}");
+        pairs.push(format!("{} {}", edge[0], edge[1]));
+    }
+    let count = pairs.len();
+    pairs.sort();
+    pairs.dedup();
+    assert_eq!(pairs.len(), count, "an edge twice");
+    let sum: f64 = list(&plan, "kernels").iter().map(|k| k["predicted_us"].as_f64().unwrap()).sum();
+    assert!((plan["totals"]["predicted_us"].as_f64().unwrap() - sum).abs() < 1e-2);
+    assert_eq!(plan["assumed_sizes"]["tokens"], 128);
+    let given = json(&h200(SUBLAYER, &["--json", "--sizes", "tokens=256"]));
+    assert_eq!((&given["sizes"]["tokens"], &given["assumed_sizes"]["features"]), (&256.into(), &512.into()));
+}
+
+#[test]
+fn a_layer_norm_with_a_gelu_scores_as_the_texts_say() {
+    let plan = json(&h200("gallery:layernorm_gelu", &["--json"]));
+    let kernel = &list(&plan, "kernels")[0];
+    assert_eq!(kernel["pattern"], "LayerNorm + GELU");
+    assert!(kernel["textbook"].as_str().unwrap().starts_with("FUSE 0."), "{kernel}");
+}
+
+#[test]
+fn nothing_or_little_is_combined_on_demand() {
+    let fused = json(&h200(SUBLAYER, &["--json"]));
+    let apart = json(&h200(SUBLAYER, &["--json", "--no-fuse"]));
+    let kernels = |plan: &Value| list(plan, "kernels").len();
+    assert_eq!(apart["totals"]["kernels"], apart["totals"]["by_primitive"]["kernels"]);
+    assert!(list(&apart, "decisions").iter().all(|d| d["verdict"] == "refused"));
+    let decision = list(&fused, "decisions").iter().find(|d| d["verdict"] == "taken" && d["rule"] == "map").unwrap();
+    let id = decision["id"].as_str().unwrap();
+    let one = json(&h200(SUBLAYER, &["--json", "--only-fuse", id]));
+    assert_eq!(kernels(&one), kernels(&apart) - 1);
+    let taken: Vec<&Value> = list(&one, "decisions").iter().filter(|d| d["verdict"] == "taken").collect();
+    assert!(taken.len() == 1 && taken[0]["id"] == id, "{taken:?}");
+    assert_eq!(kernels(&json(&h200(SUBLAYER, &["--json", "--fuel", "1"]))), kernels(&apart) - 1);
+    let textbook = json(&h200(SUBLAYER, &["--json", "--policy", "textbook"]));
+    assert!(kernels(&textbook) >= kernels(&fused));
+}
+
+#[test]
+fn one_decision_can_be_turned_round() {
+    let plan = json(&h200(SUBLAYER, &["--json"]));
+    let find = |verdict: &str, rule: &str| {
+        let found = list(&plan, "decisions").iter().find(|d| d["verdict"] == verdict && d["rule"] == rule);
+        found.unwrap_or_else(|| panic!("no {rule} that was {verdict}"))["id"].as_str().unwrap().to_string()
+    };
+    let taken = find("taken", "contract-epilogue");
+    let text = stdout(&h200(SUBLAYER, &["--flip", &taken]));
+    for wanted in ["slower by", "as planned", "not done", "Kernels that go", "Kernels that come"] {
+        assert!(text.contains(wanted), "no {wanted:?} in\n{text}");
+    }
+    let flipped = json(&h200(SUBLAYER, &["--flip", &taken, "--json"]));
+    let us = |side: &str| flipped["flip"][side]["predicted_us"].as_f64().unwrap();
+    assert!(us("after") > us("before") && flipped["flip"]["illegal"].is_null());
+
+    let mut near = taken.clone();
+    near.replace_range(11.., if near.ends_with('0') { "1" } else { "0" });
+    let (status, message) = failure(&h200(SUBLAYER, &["--flip", &near]));
+    assert!(status == 2 && message.contains(&taken) && message.contains("the nearest are"), "{message}");
+}
+
+#[test]
+fn what_cannot_be_done_stays_so() {
+    let models = json(&["gallery", "--json"]);
+    let found = models.as_array().unwrap().iter().find_map(|entry| {
+        let model = format!("gallery:{}", entry["name"].as_str().unwrap());
+        let plan = json(&h200(&model, &["--json"]));
+        let illegal = list(&plan, "decisions").iter().find(|d| d["illegal"] == true).cloned();
+        illegal.map(|decision| (model, decision))
+    });
+    let (model, decision) = found.expect("some graph of the gallery has two kernels that cannot be one");
+    let id = decision["id"].as_str().unwrap();
+    let text = stdout(&h200(&model, &["--flip", id]));
+    assert!(text.contains(&format!("illegal: {}", decision["reason"].as_str().unwrap())), "{text}");
+    let flipped = json(&h200(&model, &["--flip", id, "--json"]));
+    assert!(flipped["flip"]["illegal"] == decision["reason"] && flipped["flip"]["after"].is_null(), "{flipped}");
+}
+
+#[test]
+fn a_plan_can_be_written_compared_and_obeyed() {
+    let folder = tempfile::tempdir().unwrap();
+    let place = |name: &str| folder.path().join(name).display().to_string();
+    let (one, two, edited) = (place("one.plan"), place("two.plan"), place("edited.plan"));
+    let first = json(&h200(SUBLAYER, &["--json", "--lock", &one]));
+    let text = std::fs::read_to_string(&one).unwrap();
+    assert!(text.starts_with("fuseline plan 1\ntarget h200 "), "{text}");
+    assert!(text.contains("numerics default") && text.contains("# every run"), "{text}");
+    // The device and the numerics are those of the plan.
+    let again = json(&["explain", SUBLAYER, "--plan", &one, "--json", "--lock", &two]);
+    assert_eq!(again["kernels"], first["kernels"]);
+    assert_eq!(again["target"], first["target"]);
+    assert_eq!(std::fs::read_to_string(&two).unwrap(), text);
+    stdout(&h200(SUBLAYER, &["--lock", &two]));
+    assert_eq!(std::fs::read_to_string(&two).unwrap(), text, "the same bytes twice");
+
+    // Another device may obey it too, as long as it has such kernels.
+    let done = fuseline(&["explain", SUBLAYER, "--plan", &one, "--target", "a100"]);
+    assert!(done.status.success() && String::from_utf8_lossy(&done.stderr).contains("the plan was made for h200"));
+
+    let refuse = |from: &str, to: &str| {
+        std::fs::write(&edited, text.replacen(from, to, 1)).unwrap();
+        let (status, message) = failure(&["explain", SUBLAYER, "--plan", &edited]);
+        assert!(status == 2 && message.contains("edited.plan"), "{message}");
+        message
+    };
+    assert!(refuse("numerics default", "numerics loose").contains("line 3"));
+    assert!(refuse("\ncontract ", "\nring ").contains("line 5 of the plan: \"ring\" is no kind of kernels"));
+    assert!(refuse("target h200", "target nothing").contains("is not known"));
+    assert!(refuse("\ncontract %", "\ncontract %9999 %").contains("line 5 of the plan: the kernel lists %9999"));
+    let (status, message) = failure(&["explain", "gallery:softmax", "--plan", &one]);
+    assert!(status == 2 && message.contains("another graph"), "{message}");
+    let (status, message) = failure(&["explain", SUBLAYER, "--plan", &one, "--numerics", "strict"]);
+    assert!(status == 2 && message.contains("made with numerics default"), "{message}");
+}
+
+#[test]
+fn wrong_requests_are_told_apart() {
+    for arguments in [
+        &["explain"][..],
+        &["explain", SUBLAYER, "--target", "abacus"],
+        &["explain", SUBLAYER, "--target", "missing.spec"],
+        &["explain", SUBLAYER, "--flip", "12"],
+        &["explain", SUBLAYER, "--flip", "0123456789ab"],
+        &["explain", SUBLAYER, "--only-fuse", "0123456789ab"],
+        &["explain", SUBLAYER, "--no-fuse", "--flip", "0123456789ab"],
+        &["explain", SUBLAYER, "--plan", "x.plan", "--policy", "textbook"],
+        &["explain", SUBLAYER, "--plan", "missing.plan"],
+        &["explain", SUBLAYER, "--lock", "/nowhere/x.plan"],
+        &["explain", SUBLAYER, "--numerics", "loose"],
+        &["explain", SUBLAYER, "--json", "--verbose"],
+        &["explain", SUBLAYER, "--sizes", "m=3"],
+    ] {
+        let (status, message) = failure(arguments);
+        assert!(status == 2 && message.contains("error:"), "{arguments:?}: {status} {message}");
+    }
+    assert!(stdout(&["explain", "--help"]).contains("fuseline explain model.onnx"));
+}
+
+#[test]
+fn a_device_may_come_from_a_file() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("mine.spec").display().to_string();
+    let spec = fuseline::device::DeviceSpec::find("h200").unwrap().to_string();
+    std::fs::write(&path, spec.replacen("name = h200", "name = mine", 1)).unwrap();
+    let plan = json(&["explain", SUBLAYER, "--target", &path, "--json"]);
+    assert_eq!(plan["target"]["name"], "mine");
+    assert_eq!(plan["kernels"], json(&h200(SUBLAYER, &["--json"]))["kernels"]);
+}

@@ -1,0 +1,238 @@
+//! Decisions in the user's language, ranked.
+
+use rustc_hash::FxHashMap;
+
+use super::score::Scorer;
+use super::wiring::Wiring;
+use crate::analysis::Scorecard;
+use crate::analysis::scorecard;
+use crate::compile::rewrite_id;
+use crate::device::{DeviceSpec, Unit};
+use crate::fuse::{Decision, DecisionId, Note, Plan, PlanOptions, Reason, Verdict};
+use crate::graph::OriginSet;
+use crate::rewrites::{Application, Refusal};
+use crate::tensor::DType;
+
+/// A decision as it is shown.
+#[derive(Clone, Debug)]
+pub struct DecisionRow {
+    /// its name, which `--flip` takes
+    pub id: DecisionId,
+    /// the rule or rewrite that proposed it
+    pub rule: &'static str,
+    /// what comes first, by the name of its operator
+    pub producer: String,
+    /// what comes second
+    pub consumer: String,
+    /// whether it was done
+    pub verdict: Verdict,
+    /// a word for the reason
+    pub code: &'static str,
+    /// why, in a sentence
+    pub reason: String,
+    /// microseconds that it saves, or would save; negative where it would cost; 0 where it cannot be done
+    pub saved_us: f64,
+    /// bytes that it saves in memory
+    pub bytes_saved: f64,
+    /// arithmetic operations that it saves
+    pub flops_saved: f64,
+    /// whether both sides are parts of one operator
+    pub is_inside: bool,
+    /// whether it has a price at all: no kernel, no price
+    pub is_priced: bool,
+    /// whether no choice of the user can change it
+    pub is_illegal: bool,
+    /// what the textbooks would say; none for rewrites
+    pub scorecard: Option<Scorecard>,
+}
+
+impl DecisionRow {
+    /// Whether the scorecard says the opposite of the microseconds.
+    pub fn disagrees(&self) -> bool {
+        let fuse = self.scorecard.as_ref().map(|card| card.verdict == scorecard::Verdict::Fuse);
+        self.is_priced && fuse.is_some_and(|fuse| fuse != (self.saved_us > 0.0))
+    }
+
+    /// The score, from 0 to 1; 0 for rewrites.
+    pub fn score(&self) -> f64 {
+        self.scorecard.as_ref().map_or(0.0, |card| card.score)
+    }
+}
+
+/// Which decision settled whether two nodes share a kernel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Edge {
+    /// the node that computes
+    pub producer: usize,
+    /// the node that reads it, perhaps through views
+    pub consumer: usize,
+    /// what was decided
+    pub decision: DecisionId,
+}
+
+/// What became of every edge of a graph: the decision that joined its nodes, or the one that kept them apart.
+pub(super) fn edges(plan: &Plan) -> Vec<Edge> {
+    let mut finals: FxHashMap<(usize, usize), &Decision> = FxHashMap::default();
+    for decision in &plan.decisions {
+        for edge in &decision.edges {
+            let known = finals.entry(*edge).or_insert(decision);
+            if decision.verdict == Verdict::Taken && known.verdict == Verdict::Refused {
+                *known = decision;
+            }
+        }
+    }
+    let edge = |((producer, consumer), decision): ((usize, usize), &Decision)| Edge {
+        producer,
+        consumer,
+        decision: decision.id,
+    };
+    let mut edges: Vec<Edge> = finals.into_iter().map(edge).collect();
+    edges.sort_unstable_by_key(|e| (e.consumer, e.producer));
+    edges
+}
+
+/// The decisions of a plan, one for each id: the one that was taken, or the refusal that says most.
+pub(super) fn of_plan(plan: &Plan, scorer: &Scorer<'_>) -> Vec<DecisionRow> {
+    let rank = |d: &Decision| (d.verdict == Verdict::Taken, d.after.is_some(), !d.edges.is_empty());
+    let mut places: FxHashMap<DecisionId, usize> = FxHashMap::default();
+    let mut kept: Vec<&Decision> = Vec::new();
+    for decision in &plan.decisions {
+        let place = *places.entry(decision.id).or_insert(kept.len());
+        match kept.get_mut(place) {
+            Some(known) if rank(decision) > rank(known) => *known = decision,
+            Some(_) => {}
+            None => kept.push(decision),
+        }
+    }
+    kept.into_iter().map(|decision| row(decision, scorer)).collect()
+}
+
+fn row(decision: &Decision, scorer: &Scorer<'_>) -> DecisionRow {
+    let (from, to) = ends(decision, scorer.wiring);
+    let (producer, consumer, is_inside) = names(from, to, scorer.wiring);
+    let before = decision.before();
+    let after = decision.after.unwrap_or(before);
+    let reason = match &decision.reason {
+        Some(reason) => reason.to_string(),
+        None if decision.rule == "plan" => "as the plan says".to_string(),
+        None => {
+            // Other readers may have come into the same kernel since.
+            let holds = |note: &&Note| **note != Note::SecondOutput || scorer.is_stored[from];
+            let notes: Vec<String> = decision.notes.iter().filter(holds).map(ToString::to_string).collect();
+            let gain = gain(before.bytes - after.bytes, before.launches - after.launches);
+            std::iter::once(gain).chain(notes).filter(|s| !s.is_empty()).collect::<Vec<_>>().join("; ")
+        }
+    };
+    DecisionRow {
+        id: decision.id,
+        rule: decision.rule,
+        producer,
+        consumer,
+        verdict: decision.verdict,
+        code: decision.reason.as_ref().map_or("taken", Reason::code),
+        reason,
+        saved_us: decision.saved_us(),
+        bytes_saved: before.bytes - after.bytes,
+        flops_saved: before.flops - after.flops,
+        is_inside,
+        is_priced: decision.after.is_some() && decision.rule != "plan",
+        is_illegal: decision.reason.as_ref().is_some_and(Reason::is_illegal),
+        scorecard: Some(scorer.card(decision)),
+    }
+}
+
+/// What a taken decision brings, in words.
+fn gain(bytes: f64, launches: f64) -> String {
+    let launches = match launches {
+        1.0 => "1 launch".to_string(),
+        n => format!("{n} launches"),
+    };
+    match bytes.round() {
+        n if n > 0.0 => format!("saves {launches} and {} of traffic", bytes_text(n)),
+        n if n < 0.0 => format!("saves {launches}, for {} more traffic", bytes_text(-n)),
+        _ => format!("saves {launches}"),
+    }
+}
+
+fn bytes_text(bytes: f64) -> String {
+    match bytes {
+        n if n >= 1e9 => format!("{:.2} GB", n / 1e9),
+        n if n >= 1e6 => format!("{:.2} MB", n / 1e6),
+        n if n >= 1e3 => format!("{:.1} kB", n / 1e3),
+        n => format!("{n} B"),
+    }
+}
+
+/// The nodes where the two sides touch, or with which they end.
+fn ends(decision: &Decision, wiring: &Wiring<'_>) -> (usize, usize) {
+    let ends = || (*decision.producer.last().unwrap_or(&0), *decision.consumer.last().unwrap_or(&0));
+    if decision.rule == "attention" {
+        return ends();
+    }
+    let touching = decision.consumer.iter().find_map(|to| {
+        let read = wiring.operands(*to).into_iter().flatten().find(|n| decision.producer.binary_search(n).is_ok());
+        read.map(|from| (from, *to))
+    });
+    decision.edges.first().copied().or(touching).unwrap_or_else(ends)
+}
+
+/// The names of two nodes, with what they do where they are parts of one operator.
+fn names(from: usize, to: usize, wiring: &Wiring<'_>) -> (String, String, bool) {
+    let (producer, consumer) = (wiring.name(from), wiring.name(to));
+    match producer == consumer {
+        true => (format!("{producer} ({})", wiring.verb(from)), format!("{consumer} ({})", wiring.verb(to)), true),
+        false => (producer, consumer, false),
+    }
+}
+
+/// The rewrites that were looked at.
+pub(super) fn of_rewrites(applications: &[Application], options: &PlanOptions) -> Vec<DecisionRow> {
+    let name = |set: &OriginSet| {
+        let first = set.iter().next();
+        first.map_or("(no name)".to_string(), |o| if o.name.is_empty() { o.op.to_string() } else { o.name.to_string() })
+    };
+    let number = |dim: &crate::tensor::Dim| {
+        dim.eval_with(&|s| Some(options.hints.env.get(s).unwrap_or(options.hints.otherwise))).unwrap_or(0) as f64
+    };
+    let row = |application: &Application| {
+        let (flops, bytes) = (number(&application.flops_saved), number(&application.bytes_saved));
+        DecisionRow {
+            id: rewrite_id(application),
+            rule: application.rule,
+            producer: name(&application.producer),
+            consumer: name(&application.consumer),
+            verdict: if application.refused.is_none() { Verdict::Taken } else { Verdict::Refused },
+            code: match application.refused {
+                None => "taken",
+                Some(Refusal::NotAllowed) => "pinned",
+                Some(Refusal::UsedElsewhere) => "used-elsewhere",
+                Some(Refusal::MayOverflow) => "may-overflow",
+            },
+            reason: match application.refused {
+                None => application.what.clone(),
+                Some(why) => format!("{}: {why}", application.what),
+            },
+            saved_us: roofline_us(flops, bytes, &options.spec),
+            bytes_saved: bytes,
+            flops_saved: flops,
+            is_inside: false,
+            is_priced: false,
+            is_illegal: !matches!(application.refused, None | Some(Refusal::NotAllowed)),
+            scorecard: None,
+        }
+    };
+    applications.iter().map(row).collect()
+}
+
+/// The time that operations and bytes take by themselves: a rewrite has no kernel of its own to price.
+fn roofline_us(flops: f64, bytes: f64, spec: &DeviceSpec) -> f64 {
+    let memory = spec.main_memory();
+    let bytes_us = bytes / (memory.gbps * memory.reach * 1e3);
+    let flops_us = flops / (spec.rate(Unit::Elementwise(DType::F32)) * 1e3);
+    if bytes_us.abs() > flops_us.abs() { bytes_us } else { flops_us }
+}
+
+/// Largest effect first; equal ones in the order in which they were decided.
+pub(super) fn rank(rows: &mut [DecisionRow]) {
+    rows.sort_by(|a, b| b.saved_us.abs().total_cmp(&a.saved_us.abs()));
+}

@@ -1,0 +1,202 @@
+//! Plans in the language of the user: kernels by what they do, decisions by the operators that they are about.
+//!
+//! Comes in: a planned program. Goes out: an [`Explanation`], rows of plain data that a command prints and a report
+//! shows. This is the only place after import where names are read; nothing here decides anything.
+
+mod activation;
+mod decision;
+mod pattern;
+mod score;
+mod wiring;
+
+pub use decision::{DecisionRow, Edge};
+
+use rustc_hash::FxHashSet;
+
+use crate::analysis::Scorecard;
+use crate::compile::PlannedProgram;
+use crate::error::Result;
+use crate::fuse::{Chooser, Cost, Kind, Pins, Plan, PlanOptions, PlannedKernel, Policy, edge_names, edges, plan};
+use crate::graph::{Graph, Origin};
+use crate::ops::Prim;
+use score::Scorer;
+use wiring::Wiring;
+
+/// A kernel as it is shown.
+#[derive(Clone, Debug)]
+pub struct KernelRow {
+    /// a name that no other kernel has
+    pub name: String,
+    /// the kind of its schedule
+    pub kind: Kind,
+    /// what it does, such as `LayerNorm + GELU`
+    pub pattern: String,
+    /// the operators of the model that it computes, or computes parts of
+    pub operators: Vec<Origin>,
+    /// the nodes of the graph that it computes, ascending
+    pub members: Vec<usize>,
+    /// bytes read and written, each counted once
+    pub bytes: f64,
+    /// arithmetic operations
+    pub flops: f64,
+    /// what most of its time goes to
+    pub bound: String,
+    /// predicted microseconds
+    pub us: f64,
+    /// what the textbooks would say of making its operators one kernel; none where it is of one operator
+    pub scorecard: Option<Scorecard>,
+    /// for kernels of a region: the operator that runs it
+    pub inside: Option<String>,
+}
+
+impl KernelRow {
+    /// Operations for each byte.
+    pub fn intensity(&self) -> Option<f64> {
+        (self.bytes > 0.0).then(|| self.flops / self.bytes)
+    }
+}
+
+/// One graph of a program, explained.
+#[derive(Clone, Debug, Default)]
+pub struct Part {
+    /// its kernels in the order in which they run; those of a region follow the kernel that runs it
+    pub kernels: Vec<KernelRow>,
+    /// every pair of nodes, one of which reads the other, with what was decided about it; without those of regions
+    pub edges: Vec<Edge>,
+    /// what all kernels cost, without those of regions
+    pub cost: Cost,
+    /// the same if no kernel had parts of two operators
+    pub by_operator: Baseline,
+    /// the same with one kernel for every primitive
+    pub by_primitive: Baseline,
+}
+
+/// What a plan is compared with.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Baseline {
+    /// how many kernels it has
+    pub kernels: usize,
+    /// what they cost
+    pub cost: Cost,
+}
+
+/// A planned program, explained.
+#[derive(Clone, Debug)]
+pub struct Explanation {
+    /// what runs every time
+    pub run: Part,
+    /// what runs once
+    pub prepare: Part,
+    /// every decision, that with the largest effect first
+    pub decisions: Vec<DecisionRow>,
+}
+
+impl Explanation {
+    /// Explains a program that was planned with `options`.
+    pub fn of(planned: &PlannedProgram, options: &PlanOptions) -> Result<Explanation> {
+        let mut decisions = decision::of_rewrites(&planned.rewrites, options);
+        let mut explain = |graph: &Graph, plan: &Plan| {
+            let mut part = Part { cost: plan.cost, ..Part::default() };
+            explain_plan(graph, plan, options, None, &mut part, &mut decisions)?;
+            name_kernels(&mut part.kernels);
+            Ok(part)
+        };
+        let run = explain(planned.program.run(), &planned.run)?;
+        let prepare = explain(planned.program.prepare(), &planned.prepare)?;
+        // Equal regions ask the same questions.
+        let mut seen = FxHashSet::default();
+        decisions.retain(|row| seen.insert(row.id));
+        decision::rank(&mut decisions);
+        Ok(Explanation { run, prepare, decisions })
+    }
+
+    /// The decisions in which the scorecard says the opposite of the microseconds.
+    pub fn disagreements(&self) -> usize {
+        self.decisions.iter().filter(|row| row.disagrees()).count()
+    }
+}
+
+fn explain_plan(
+    graph: &Graph,
+    plan: &Plan,
+    options: &PlanOptions,
+    inside: Option<&str>,
+    part: &mut Part,
+    decisions: &mut Vec<DecisionRow>,
+) -> Result<()> {
+    let wiring = Wiring::of(graph);
+    let mut is_stored = vec![false; graph.nodes().len()];
+    plan.kernels.iter().flat_map(|k| &k.outputs).for_each(|v| is_stored[v.node()] = true);
+    let scorer = Scorer { wiring: &wiring, spec: &options.spec, hints: &options.hints, is_stored };
+    decisions.extend(decision::of_plan(plan, &scorer));
+    let by_operator = plan_by_operator(graph, options)?;
+    if inside.is_none() {
+        part.edges = decision::edges(plan);
+        part.by_operator = Baseline { kernels: by_operator.kernels.len(), cost: by_operator.cost };
+        // What is computed in several kernels would be one.
+        let primitives: FxHashSet<usize> = plan.kernels.iter().flat_map(|k| k.members.iter().copied()).collect();
+        part.by_primitive = Baseline { kernels: primitives.len(), cost: plan.apart };
+    }
+    for kernel in &plan.kernels {
+        let within = |other: &&PlannedKernel| other.members.iter().all(|m| kernel.members.binary_search(m).is_ok());
+        let apart: Vec<&PlannedKernel> = by_operator.kernels.iter().filter(within).collect();
+        let scorecard = scorer.kernel_card(kernel, &apart);
+        part.kernels.push(KernelRow { scorecard, ..kernel_row(&wiring, kernel, options, inside) });
+        let Some(only) = kernel.members.first().filter(|_| !kernel.regions.is_empty()) else { continue };
+        let name = wiring.name(*only);
+        for (region, plan) in regions(graph, *only).into_iter().zip(&kernel.regions) {
+            explain_plan(region, plan, options, Some(&name), part, decisions)?;
+        }
+    }
+    Ok(())
+}
+
+/// The plan in which no kernel has parts of two operators: what a runtime without fusion does.
+fn plan_by_operator(graph: &Graph, options: &PlanOptions) -> Result<Plan> {
+    let shared = |a: usize, b: usize| {
+        let names = graph.origin(a);
+        graph.origin(b).iter().any(|origin| names.iter().any(|other| other == origin))
+    };
+    let all = edges(graph).into_iter().zip(edge_names(graph));
+    let inside = all.filter(|((from, to), _)| shared(*from, *to)).map(|(_, id)| id);
+    let pins = Pins { only: Some(inside.collect()), ..Pins::default() };
+    let policy = Policy::Microseconds;
+    plan(graph, &PlanOptions { pins, policy, chooser: Chooser::ByCost, fuel: None, ..options.clone() })
+}
+
+/// The graphs inside of a node, in the order of their plans.
+fn regions(graph: &Graph, node: usize) -> Vec<&Graph> {
+    match graph.nodes()[node].prim() {
+        Prim::If(row) => vec![&row.then, &row.otherwise],
+        Prim::Loop(row) => vec![&row.body],
+        _ => Vec::new(),
+    }
+}
+
+fn kernel_row(wiring: &Wiring<'_>, kernel: &PlannedKernel, options: &PlanOptions, inside: Option<&str>) -> KernelRow {
+    KernelRow {
+        name: String::new(),
+        kind: kernel.kind,
+        pattern: pattern::pattern(wiring, kernel),
+        operators: wiring.operators(&kernel.members),
+        members: kernel.members.clone(),
+        bytes: kernel.work.footprint(),
+        flops: kernel.work.flops(),
+        bound: kernel.price.bound.describe(&options.spec),
+        us: kernel.price.us,
+        scorecard: None,
+        inside: inside.map(str::to_string),
+    }
+}
+
+/// Names kernels by what they do and their place.
+fn name_kernels(kernels: &mut [KernelRow]) {
+    for (k, kernel) in kernels.iter_mut().enumerate() {
+        let letters =
+            kernel.pattern.chars().map(|c| if c.is_ascii_alphanumeric() { c.to_ascii_lowercase() } else { ' ' });
+        let letters: String = letters.collect();
+        let words: Vec<&str> = letters.split_whitespace().take(4).collect();
+        kernel.name =
+            format!("{}_{k}", if words.is_empty() { kernel.kind.name().to_string() } else { words.join("_") });
+    }
+}

@@ -7,18 +7,21 @@ use fuseline::device::DeviceSpec;
 use fuseline::explain::Explanation;
 use fuseline::fuse::{PlanOptions, edges};
 use fuseline::graph::Graph;
-use fuseline::tensor::DType;
+use fuseline::tensor::{DType, Symbol};
 use fuseline_tests::spellings::{Spelling, all};
 
-fn explained(graph: &Graph, target: &str) -> (PlannedProgram, Explanation) {
-    let options = PlanOptions::on(DeviceSpec::find(target).unwrap());
+fn explained(graph: &Graph, target: &str, sizes: &[(&str, i64)]) -> (PlannedProgram, Explanation) {
+    let mut options = PlanOptions::on(DeviceSpec::find(target).unwrap());
+    for (name, size) in sizes {
+        options.hints.env.bind(Symbol::name(name), *size);
+    }
     let planned = plan_program(graph.clone(), &options, &mut |_| {}).unwrap_or_else(|e| panic!("{e}"));
     let explanation = Explanation::of(&planned, &options).unwrap_or_else(|e| panic!("{e}"));
     (planned, explanation)
 }
 
-fn patterns(graph: &Graph) -> Vec<String> {
-    explained(graph, "cpu").1.run.kernels.into_iter().map(|k| k.pattern).collect()
+fn patterns(graph: &Graph, sizes: &[(&str, i64)]) -> Vec<String> {
+    explained(graph, "cpu", sizes).1.run.kernels.into_iter().map(|k| k.pattern).collect()
 }
 
 #[test]
@@ -37,7 +40,7 @@ fn every_spelling_has_the_name_of_what_it_is() {
     for (family, name) in names {
         for row in all().filter(|row| row.family == family) {
             let Spelling { class, name: spelling, .. } = row;
-            let found = patterns(&row.graph().unwrap());
+            let found = patterns(&row.graph().unwrap(), &[]);
             // What some call a steeper SiLU is the cheap form of a GELU.
             let name = if *class == "f32, steeper" { "GELU (sigmoid)" } else { name };
             if !found.iter().any(|pattern| pattern.contains(name)) {
@@ -57,8 +60,8 @@ fn the_gallery_is_called_by_its_operators() {
         ("attention", &["Attention"]),
         ("add_gelu", &["Add + GELU"]),
     ] {
-        let graph = fuseline::gallery::find(name).unwrap().graph(DType::F32).unwrap();
-        assert_eq!(patterns(&graph), wanted, "{name}");
+        let entry = fuseline::gallery::find(name).unwrap();
+        assert_eq!(patterns(&entry.graph(DType::F32).unwrap(), entry.sizes), wanted, "{name}");
     }
 }
 
@@ -67,7 +70,7 @@ fn every_edge_has_one_decision_and_every_decision_one_row() {
     for entry in fuseline::gallery::all() {
         let graph = entry.graph(DType::F32).unwrap();
         for target in ["cpu", "h200"] {
-            let (planned, explanation) = explained(&graph, target);
+            let (planned, explanation) = explained(&graph, target, entry.sizes);
             let ids: BTreeSet<_> = explanation.decisions.iter().map(|row| row.id).collect();
             assert_eq!(ids.len(), explanation.decisions.len(), "{}: an id twice", entry.name);
             let parts = [(planned.program.run(), &explanation.run), (planned.program.prepare(), &explanation.prepare)];

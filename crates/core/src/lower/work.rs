@@ -215,6 +215,15 @@ impl Meter<'_> {
         unit_axis(&sink.index)
     }
 
+    /// The axis along which what is read lies side by side.
+    fn read_axis(&self) -> Option<usize> {
+        let loads = self.draft.leaves.iter().filter_map(|leaf| match &leaf.op {
+            LeafOp::Load { index, .. } => Some((self.extent(leaf.axes), index)),
+            _ => None,
+        });
+        loads.max_by(|a, b| a.0.total_cmp(&b.0)).and_then(|(_, index)| unit_axis(index))
+    }
+
     fn traffic(&mut self, repeats: &Repeats, roles: &Roles, is_fresh: &dyn Fn(Value) -> bool) {
         let draft = self.draft;
         let inner = self.inner_axis();
@@ -357,10 +366,12 @@ impl Meter<'_> {
                 let rows = self.extent(all.without(*along)).max(1.0);
                 let parts = if let Placement::Split(parts) = placement { f64::from(*parts) } else { 1.0 };
                 let threads = if gpu { (length / parts / 4.0).clamp(32.0, 1024.0) } else { 1.0 };
-                let together = if gpu { (128.0 / threads).max(1.0) } else { (4096.0 / length).max(1.0) };
+                let together = if gpu { 128.0 / threads } else { 4096.0 / length };
+                // No more rows than there are.
+                let together = together.min(rows).max(1.0);
                 self.work.divide((rows * parts / together).ceil(), threads * together);
                 // Where neighbours in memory belong to different rows, they are folded side by side.
-                let crosses = self.inner_axis().is_none_or(|axis| along.contains(axis));
+                let crosses = self.read_axis().or(self.inner_axis()).is_none_or(|axis| along.contains(axis));
                 let meetings = if gpu { 2.0 * folds } else { folds * together };
                 self.work.barriers = if crosses { meetings } else { 0.0 };
                 self.work.launches = if parts > 1.0 { 2.0 } else { 1.0 };

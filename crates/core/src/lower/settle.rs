@@ -131,7 +131,9 @@ impl<'d, 's> Work<'d, 's> {
         self.shared.remove(&place);
         let settled = self.normal(SmallVec::from_slice(&[place]))[0];
         let term = self.scope.term(settled);
-        if !matches!(term.node(), ExprNode::Apply(..)) {
+        // Rounding to a narrow type is no work of its own.
+        let works = |term: Term<'_>| matches!(term.node(), ExprNode::Apply(..));
+        if !works(term) && !(matches!(term.node(), ExprNode::Cast(_)) && works(term.operands()[0])) {
             self.copied.insert(place, settled);
             return;
         }

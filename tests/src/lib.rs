@@ -5,5 +5,6 @@ pub mod generate;
 pub mod model_maker;
 pub mod node_test;
 pub mod onnx_data;
+pub mod planned;
 pub mod round_trip;
 pub mod spellings;

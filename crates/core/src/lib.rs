@@ -7,7 +7,7 @@
 //! 4. [`passes`]: graph in, plainer graph out;
 //! 5. [`rewrites`]: graph in, graph with its work elsewhere out, every step a decision;
 //! 6. [`fuse`]: graph in, plan out: which nodes become one kernel, and why; [`lower`]: nodes in, kernel out;
-//! 7. [`tile`]: the language of kernels, with its text, its rules and its interpreter;
+//! 7. [`tile`]: the language of kernels, with its text, its rules and its interpreter; [`interpret`]: whole plans on it;
 //! 8. [`compile`](mod@compile): the pipeline, graph to [`program`], which a [`device`] loads;
 //! 9. [`explain`]: a plan in the user's language;
 //! 10. [`reference`](mod@reference): what a graph means, and [`compare`](mod@compare): whether a result is that;
@@ -50,6 +50,7 @@ pub mod explain;
 pub mod fuse;
 pub mod gallery;
 pub mod graph;
+pub mod interpret;
 pub mod lower;
 pub mod ops;
 pub mod passes;

@@ -17,6 +17,7 @@ pub use contents::Known;
 pub use origin::{Origin, OriginSet};
 pub use tensor::{Operand, Tensor, WindowAxis};
 pub use verify::verify;
+pub(crate) use verify::verify_open;
 
 use std::fmt;
 use std::hash::{Hash, Hasher};

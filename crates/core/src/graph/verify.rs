@@ -26,10 +26,48 @@ use crate::tensor::{DType, Dim, Symbol, TensorType};
 
 /// Checks that a graph keeps every invariant of the list above.
 pub fn verify(graph: &Graph) -> Result<()> {
-    verify_region(graph, &FxHashSet::default())
+    verify_region(graph, &Bound::default())
 }
 
-fn verify_region(graph: &Graph, outer: &FxHashSet<Symbol>) -> Result<()> {
+/// As [`verify`], for a graph that stands among others: symbols that it does not bind are bound around it.
+pub(crate) fn verify_open(graph: &Graph) -> Result<()> {
+    verify_region(graph, &Bound { is_open: true, ..Bound::default() })
+}
+
+/// The symbols that are bound at some place of a graph.
+#[derive(Clone, Debug, Default)]
+struct Bound {
+    symbols: FxHashSet<Symbol>,
+    /// whether others may be bound around the graph
+    is_open: bool,
+}
+
+impl Bound {
+    fn bind(&mut self, symbol: u32) -> Result<()> {
+        match self.symbols.insert(Symbol::Value(symbol)) {
+            true => Ok(()),
+            false => Err(Error::bug(format!("${symbol} is bound twice"))),
+        }
+    }
+
+    fn check(&mut self, dim: &Dim) -> Result<()> {
+        let mut free = None;
+        dim.for_each_symbol(&mut |s| {
+            let is_size = matches!(s, Symbol::Name(_) | Symbol::Value(_));
+            if is_size && self.is_open {
+                self.symbols.insert(s.clone());
+            } else if is_size && !self.symbols.contains(s) {
+                free.get_or_insert_with(|| s.clone());
+            }
+        });
+        match free {
+            Some(symbol) => Err(Error::bug(format!("nothing before this binds {symbol}"))),
+            None => Ok(()),
+        }
+    }
+}
+
+fn verify_region(graph: &Graph, outer: &Bound) -> Result<()> {
     let each = |check: &dyn Fn(usize, &Node) -> Result<()>| -> Result<()> {
         graph.nodes.iter().enumerate().try_for_each(|(id, node)| check(id, node).at(|| graph.describe(id)))
     };
@@ -149,25 +187,25 @@ fn for_each_size(node: &Node, f: &mut dyn FnMut(&Dim)) {
     node.types.iter().flat_map(|ty| ty.shape.dims()).for_each(f);
 }
 
-fn check_symbols(graph: &Graph, outer: &FxHashSet<Symbol>) -> Result<()> {
+fn check_symbols(graph: &Graph, outer: &Bound) -> Result<()> {
     let mut bound = outer.clone();
     let sizes = graph.inputs.iter().flat_map(|v| graph.ty(*v).shape.dims());
-    bound.extend(sizes.filter_map(Dim::as_symbol).cloned());
+    bound.symbols.extend(sizes.filter_map(Dim::as_symbol).cloned());
     for (id, node) in graph.nodes.iter().enumerate() {
         check_node_symbols(node, &mut bound).at(|| graph.describe(id))?;
     }
     for constraint in &graph.constraints {
         let place = || format!("constraint ({})", constraint.why);
-        check_bound(&constraint.left, &bound).and_then(|()| check_bound(&constraint.right, &bound)).at(place)?;
+        bound.check(&constraint.left).and_then(|()| bound.check(&constraint.right)).at(place)?;
     }
     Ok(())
 }
 
-fn check_node_symbols(node: &Node, bound: &mut FxHashSet<Symbol>) -> Result<()> {
+fn check_node_symbols(node: &Node, bound: &mut Bound) -> Result<()> {
     let result_sizes = || node.types.iter().flat_map(|ty| ty.shape.dims());
     match &node.prim {
-        Prim::Bind(row) => bind(row.symbol, bound)?,
-        Prim::Host(row) => row.kind.binds().map_or(Ok(()), |symbol| bind(symbol, bound))?,
+        Prim::Bind(row) => bound.bind(row.symbol)?,
+        Prim::Host(row) => row.kind.binds().map_or(Ok(()), |symbol| bound.bind(symbol))?,
         Prim::If(row) => {
             verify_region(&row.then, bound).at(|| "then")?;
             verify_region(&row.otherwise, bound).at(|| "else")?;
@@ -177,7 +215,7 @@ fn check_node_symbols(node: &Node, bound: &mut FxHashSet<Symbol>) -> Result<()> 
             let mut result = Ok(());
             prim.for_each_dim(&mut |dim| {
                 if result.is_ok() {
-                    result = check_bound(dim, bound);
+                    result = bound.check(dim);
                 }
             });
             result?;
@@ -185,26 +223,9 @@ fn check_node_symbols(node: &Node, bound: &mut FxHashSet<Symbol>) -> Result<()> 
     }
     if matches!(node.prim, Prim::If(_) | Prim::Loop(_)) {
         let values = result_sizes().filter_map(Dim::as_symbol).filter(|s| matches!(s, Symbol::Value(_)));
-        bound.extend(values.cloned());
+        bound.symbols.extend(values.cloned());
     }
-    result_sizes().try_for_each(|dim| check_bound(dim, bound))
-}
-
-fn bind(symbol: u32, bound: &mut FxHashSet<Symbol>) -> Result<()> {
-    if bound.insert(Symbol::Value(symbol)) { Ok(()) } else { Err(Error::bug(format!("${symbol} is bound twice"))) }
-}
-
-fn check_bound(dim: &Dim, bound: &FxHashSet<Symbol>) -> Result<()> {
-    let mut free = None;
-    dim.for_each_symbol(&mut |s| {
-        if matches!(s, Symbol::Name(_) | Symbol::Value(_)) && !bound.contains(s) {
-            free.get_or_insert_with(|| s.clone());
-        }
-    });
-    match free {
-        Some(symbol) => Err(Error::bug(format!("nothing before this binds {symbol}"))),
-        None => Ok(()),
-    }
+    result_sizes().try_for_each(|dim| bound.check(dim))
 }
 
 #[cfg(test)]
@@ -325,6 +346,15 @@ mod tests {
             ),
             "$0 is bound twice",
         );
+    }
+
+    #[test]
+    fn an_open_graph_leaves_symbols_to_others() {
+        let open = parsed("graph g(x: f32[2*n]) { %1 = view x[min(i0 + $3, n)] : f32[m] return y = %1 }");
+        refuses(&open, "nothing before this binds n");
+        verify_open(&open).unwrap();
+        let late = parsed("graph g(x: f32[2*$0]) { %1 = host.nonzero(x) count=$0 : i64[1, $0] return y = %1 }");
+        assert!(verify_open(&late).unwrap_err().to_string().contains("$0 is bound twice"));
     }
 
     #[test]

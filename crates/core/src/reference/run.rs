@@ -188,7 +188,7 @@ impl Run<'_> {
         let mut pending: Vec<&Constraint> = graph.constraints().iter().collect();
         self.bind_inputs(graph)?;
         // Before anything runs: composed views rely on sizes that must agree.
-        self.check_constraints(&mut pending)?;
+        check_constraints(&mut pending, &self.env)?;
         for (id, node) in graph.nodes().iter().enumerate() {
             if !live[id] {
                 continue;
@@ -206,7 +206,7 @@ impl Run<'_> {
             for (ty, result) in node.types().iter().zip(&results) {
                 ty.bind(result.dtype(), result.sizes(), &mut self.env).at(place)?;
             }
-            self.check_constraints(&mut pending)?;
+            check_constraints(&mut pending, &self.env)?;
             self.live += results.iter().map(|r| r.owned_bytes() as u64).sum::<u64>();
             values[id] = results;
             for arg in node.args() {
@@ -242,22 +242,22 @@ impl Run<'_> {
         }
         Ok(())
     }
+}
 
-    /// Checks the constraints whose symbols are all bound, and forgets them.
-    fn check_constraints(&self, pending: &mut Vec<&Constraint>) -> Result<()> {
-        let mut failed = None;
-        pending.retain(|constraint| {
-            let free = |s: &Symbol| self.env.get(s).is_none();
-            if constraint.left.mentions(free) || constraint.right.mentions(free) {
-                return true;
-            }
-            match (constraint.left.eval(&self.env), constraint.right.eval(&self.env)) {
-                (Ok(a), Ok(b)) if a == b => {}
-                (Ok(a), Ok(b)) => failed = failed.take().or(Some(constraint.violated(a, b))),
-                (Err(e), _) | (_, Err(e)) => failed = failed.take().or(Some(e)),
-            }
-            false
-        });
-        failed.map_or(Ok(()), Err)
-    }
+/// Checks the constraints whose symbols are all bound, and forgets them.
+pub(crate) fn check_constraints(pending: &mut Vec<&Constraint>, env: &Env) -> Result<()> {
+    let mut failed = None;
+    pending.retain(|constraint| {
+        let free = |s: &Symbol| env.get(s).is_none();
+        if constraint.left.mentions(free) || constraint.right.mentions(free) {
+            return true;
+        }
+        match (constraint.left.eval(env), constraint.right.eval(env)) {
+            (Ok(a), Ok(b)) if a == b => {}
+            (Ok(a), Ok(b)) => failed = failed.take().or(Some(constraint.violated(a, b))),
+            (Err(e), _) | (_, Err(e)) => failed = failed.take().or(Some(e)),
+        }
+        false
+    });
+    failed.map_or(Ok(()), Err)
 }

@@ -168,3 +168,17 @@ fn results_are_stored() {
     plan.kernels.clear();
     assert!(plan.check(&graph).unwrap_err().to_string().contains("constraint (test)"));
 }
+
+#[test]
+fn opaque_nodes_may_have_sizes_that_their_operands_do_not_bind() {
+    let text = "graph g(x: f32[n], y: f32[2*n + 1], k: i64[], c: bool[]) {
+      %4 = bind $0 = k : i64[]
+      %5 = sort y axis=0 : f32[2*n + 1], i64[2*n + 1]
+      %6 = if c capture=(y) : f32[$0]
+        then graph then(y: f32[2*n + 1]) { %1 = view y[min(i0 + n, 2*n)] : f32[$0] return z = %1 }
+        else graph else(y: f32[2*n + 1]) { %1 = view y[min(i0, n)] : f32[$0] return z = %1 }
+      return a = %5, b = %6
+    }";
+    let graph = graph(text);
+    apart(&graph).check(&graph).unwrap();
+}

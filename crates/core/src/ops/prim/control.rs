@@ -10,7 +10,7 @@ use crate::error::{Error, Result};
 use crate::graph::Graph;
 use crate::graph::gradient::{Adjoint, NoGradient, OperandGradients};
 use crate::reference::{Buffer, Run};
-use crate::tensor::{DType, Dim, TensorType};
+use crate::tensor::{DType, Dim, Env, TensorType};
 
 /// One of two regions, chosen by a bool. Operands: the condition, then what the regions capture.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -56,6 +56,75 @@ fn check_result(name: &str, declared: &TensorType, actual: &TensorType) -> Resul
     Ok(())
 }
 
+/// Who runs regions: the reference, node by node, or whoever has a plan of them.
+pub(crate) trait Regions {
+    /// Counts a trip of a loop against the limit.
+    fn count_trip(&mut self) -> Result<()>;
+
+    /// The results of one of the regions of the primitive, in the order of its fields, for its inputs in order.
+    fn region(&mut self, number: usize, operands: &[Buffer]) -> Result<Vec<Buffer>>;
+
+    /// The symbols that are bound around the regions.
+    fn env(&self) -> &Env;
+}
+
+/// Regions run by the reference.
+struct ByReference<'a, 'o> {
+    run: &'a mut Run<'o>,
+    regions: &'a [&'a Graph],
+}
+
+impl Regions for ByReference<'_, '_> {
+    fn count_trip(&mut self) -> Result<()> {
+        self.run.count_trip()
+    }
+
+    fn region(&mut self, number: usize, operands: &[Buffer]) -> Result<Vec<Buffer>> {
+        self.run.region(self.regions[number], operands)
+    }
+
+    fn env(&self) -> &Env {
+        self.run.env()
+    }
+}
+
+impl If {
+    /// The results for operands.
+    pub(crate) fn run(&self, args: &[Buffer], regions: &mut dyn Regions) -> Result<Vec<Buffer>> {
+        let holds = args[0].to_ints()[0] != 0;
+        regions.region(usize::from(!holds), &args[1..])
+    }
+}
+
+impl Loop {
+    /// The results for operands.
+    pub(crate) fn run(&self, args: &[Buffer], regions: &mut dyn Regions) -> Result<Vec<Buffer>> {
+        let trips = args[0].to_ints()[0];
+        let mut go_on = args[1].to_ints()[0] != 0;
+        let (carried, captures) = args[2..].split_at(self.carried);
+        let mut carried = carried.to_vec();
+        let mut slices: Vec<Vec<Buffer>> = vec![Vec::new(); self.results.len() - self.carried];
+        let mut trip = 0;
+        while go_on && trip < trips {
+            regions.count_trip()?;
+            let mut operands = vec![Buffer::ints(DType::I64, vec![], vec![trip])];
+            operands.extend(carried.iter().chain(captures).cloned());
+            let mut results = regions.region(0, &operands)?.into_iter();
+            go_on = results.next().is_some_and(|c| c.to_ints()[0] != 0);
+            carried = results.by_ref().take(self.carried).collect();
+            for (stack, slice) in slices.iter_mut().zip(results) {
+                stack.push(slice);
+            }
+            trip += 1;
+        }
+        let types = &self.results[self.carried..];
+        let stacks = slices.iter().zip(types).map(|(slices, ty)| Buffer::stack(slices, ty, regions.env()));
+        let stacks: Result<Vec<Buffer>> = stacks.collect();
+        carried.extend(stacks?);
+        Ok(carried)
+    }
+}
+
 fn is_scalar(ty: &TensorType, dtype: DType) -> bool {
     ty.dtype == dtype && ty.shape.rank() == 0
 }
@@ -84,8 +153,7 @@ impl Primitive for If {
     }
 
     fn eval(&self, args: &[Buffer], run: &mut Run<'_>) -> Result<Vec<Buffer>> {
-        let holds = args[0].to_ints()[0] != 0;
-        run.region(if holds { &self.then } else { &self.otherwise }, &args[1..])
+        If::run(self, args, &mut ByReference { run, regions: &[&self.then, &self.otherwise] })
     }
 
     fn gradient<'b>(&self, at: &Adjoint<'_, 'b>) -> std::result::Result<OperandGradients<'b>, NoGradient> {
@@ -129,29 +197,7 @@ impl Primitive for Loop {
     }
 
     fn eval(&self, args: &[Buffer], run: &mut Run<'_>) -> Result<Vec<Buffer>> {
-        let trips = args[0].to_ints()[0];
-        let mut go_on = args[1].to_ints()[0] != 0;
-        let (carried, captures) = args[2..].split_at(self.carried);
-        let mut carried = carried.to_vec();
-        let mut slices: Vec<Vec<Buffer>> = vec![Vec::new(); self.results.len() - self.carried];
-        let mut trip = 0;
-        while go_on && trip < trips {
-            run.count_trip()?;
-            let mut operands = vec![Buffer::ints(DType::I64, vec![], vec![trip])];
-            operands.extend(carried.iter().chain(captures).cloned());
-            let mut results = run.region(&self.body, &operands)?.into_iter();
-            go_on = results.next().is_some_and(|c| c.to_ints()[0] != 0);
-            carried = results.by_ref().take(self.carried).collect();
-            for (stack, slice) in slices.iter_mut().zip(results) {
-                stack.push(slice);
-            }
-            trip += 1;
-        }
-        let stacks =
-            slices.iter().zip(&self.results[self.carried..]).map(|(slices, ty)| Buffer::stack(slices, ty, run.env()));
-        let stacks: Result<Vec<Buffer>> = stacks.collect();
-        carried.extend(stacks?);
-        Ok(carried)
+        Loop::run(self, args, &mut ByReference { run, regions: &[&self.body] })
     }
 
     fn gradient<'b>(&self, at: &Adjoint<'_, 'b>) -> std::result::Result<OperandGradients<'b>, NoGradient> {

@@ -1,0 +1,75 @@
+//! Any legal plan is right: random graphs, planned by chance, by cost and not at all, run on the interpreter of kernels.
+//!
+//! Each property is tried on 64 graphs. On ten thousand:
+//! `PROPTEST_CASES=10000 cargo test --release -p fuseline-tests --test plans`.
+
+use fuseline::compare::{Agreement, Tolerance};
+use fuseline::device::DeviceSpec;
+use fuseline::passes::Numerics;
+use fuseline::reference::{self, Limits, Reading, evaluate};
+use fuseline::tile::interp::{self, Folds};
+use fuseline_tests::agree::{is_smooth, sizes};
+use fuseline_tests::generate::{Case, cases};
+use fuseline_tests::planned::{agrees, choices, planned};
+use proptest::prelude::*;
+
+fn config() -> ProptestConfig {
+    let usual = ProptestConfig { failure_persistence: None, ..ProptestConfig::default() };
+    let asked = std::env::var_os("PROPTEST_CASES").is_some();
+    ProptestConfig { cases: if asked { usual.cases } else { 64 }, ..usual }
+}
+
+fn devices() -> impl Strategy<Value = &'static str> {
+    prop::sample::select(DeviceSpec::names().collect::<Vec<_>>())
+}
+
+/// Every plan of a case gives what the reference gives.
+fn check(
+    case: &Case,
+    device: &str,
+    seeds: &[u64],
+    numerics: Numerics,
+    run: &interp::Options,
+    agreement: impl Fn(usize) -> Agreement,
+) {
+    let options = reference::Options { reading: run.reading, limits: run.limits };
+    let expected = evaluate(&case.graph, &case.inputs, &options).unwrap();
+    for options in choices(device, numerics, seeds) {
+        let planned = planned(&case.graph, &options).unwrap_or_else(|e| panic!("{:?}: {e}", options.chooser));
+        let agreed = agrees(&planned, &case.inputs, run, &expected, &agreement);
+        agreed.unwrap_or_else(|e| panic!("{:?}: {e}", options.chooser));
+    }
+}
+
+proptest! {
+    #![proptest_config(config())]
+
+    /// Without real algebra and with folds in one piece, every bit is the same.
+    #[test]
+    fn strict_plans_keep_every_bit(case in cases(), device in devices(), seeds: [u64; 2]) {
+        let run = interp::Options { reading: Reading::Rounded, limits: Limits::default(), folds: Folds::Whole };
+        check(&case, device, &seeds, Numerics::Strict, &run, |_| Agreement::Exact);
+    }
+
+    /// Real algebra, split folds and streamed attention stay within the tolerance.
+    #[test]
+    fn plans_stay_within_the_tolerance(
+        case in cases().prop_filter("smooth", |case| is_smooth(&case.graph)),
+        device in devices(),
+        seeds: [u64; 2],
+    ) {
+        let env = sizes(&case);
+        let run = interp::Options { reading: Reading::Exact, limits: Limits::default(), folds: Folds::AsScheduled };
+        let agreement = |k| Agreement::Within(Tolerance::of_output(&case.graph, k, &env));
+        check(&case, device, &seeds, Numerics::Default, &run, agreement);
+    }
+
+    /// The same graph and options give the same plan.
+    #[test]
+    fn plans_are_the_same_twice(case in cases(), device in devices(), seed: u64) {
+        for options in choices(device, Numerics::Default, &[seed]) {
+            let [first, second] = [(), ()].map(|()| planned(&case.graph, &options).unwrap());
+            prop_assert_eq!(format!("{first:?}"), format!("{second:?}"));
+        }
+    }
+}

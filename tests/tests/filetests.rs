@@ -24,6 +24,7 @@
 //! | `test error`           | a text that is no kernel                     | what the parser says                             |
 //! | `test run` [`rounded`] | values of the inputs in order, a kernel      | the values of the outputs, or the error          |
 //!
+//! A graph that is run must give the same however it is planned, on the interpreter of kernels.
 //! A kernel that is run must give the same with its folds computed as its schedule says, and in small pieces.
 //!
 //! Every graph that is read is also sent through its text, and a pass must leave a graph that keeps its invariants.
@@ -33,6 +34,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 
+use fuseline::compare::Agreement;
 use fuseline::error::Error;
 use fuseline::graph::text::{parse_literal, print_literal};
 use fuseline::graph::{Graph, verify};
@@ -42,7 +44,7 @@ use fuseline::rewrites::{Permit, REWRITES, apply_rewrites};
 use fuseline::tensor::Env;
 use fuseline::tile::{self, Kernel, interp};
 use fuseline_tests::generate::Inputs;
-use fuseline_tests::round_trip;
+use fuseline_tests::{planned, round_trip};
 use libtest_mimic::{Arguments, Failed, Trial};
 
 fn main() -> ExitCode {
@@ -106,8 +108,8 @@ fn outcome(input: &str) -> Result<String, Failed> {
         },
         ["test", "print"] => Ok(well_formed(&text)?.to_string()),
         ["test", "origins"] => Ok(format!("{:#}", well_formed(&text)?)),
-        ["test", "run"] => Ok(run(&well_formed(&text)?, &given, Reading::Exact)),
-        ["test", "run", "rounded"] => Ok(run(&well_formed(&text)?, &given, Reading::Rounded)),
+        ["test", "run"] => run(&well_formed(&text)?, &given, Reading::Exact),
+        ["test", "run", "rounded"] => run(&well_formed(&text)?, &given, Reading::Rounded),
         ["test", "pass", name] => {
             let pass = PASSES.iter().find(|p| p.name == name).ok_or_else(|| format!("there is no pass {name}"))?;
             let graph = (pass.run)(&well_formed(&text)?, &Context::default()).map_err(report)?;
@@ -246,20 +248,37 @@ fn split_values(input: &str) -> (Vec<&str>, String) {
     (values, text)
 }
 
-fn run(graph: &Graph, given: &[&str], reading: Reading) -> String {
+fn run(graph: &Graph, given: &[&str], reading: Reading) -> Result<String, Failed> {
     let mut inputs = Inputs::default();
     for line in given {
         let (name, value) = line.split_once(" = ").unwrap_or((line, ""));
         match parse_literal(value) {
             Ok(literal) => inputs.insert(Arc::from(name), literal),
-            Err(error) => return format!("{name}: {error}"),
+            Err(error) => return Ok(format!("{name}: {error}")),
         };
     }
-    match evaluate(graph, &inputs, &Options { reading, ..Options::default() }) {
+    let options = interp::Options { reading, ..interp::Options::default() };
+    let outcome = evaluate(graph, &inputs, &Options { reading, ..Options::default() });
+    for device in ["cpu", "h200"] {
+        for choice in planned::choices(device, Numerics::Strict, &[1, 2]) {
+            let planned = planned::planned(graph, &choice);
+            match &outcome {
+                Ok(values) => {
+                    planned.and_then(|p| planned::agrees(&p, &inputs, &options, values, |_| Agreement::Exact))
+                }
+                Err(_) => match planned.and_then(|p| planned::run(&p, &inputs, &options)) {
+                    Ok(values) => Err(Error::bug(format!("a plan gives {values:?}"))),
+                    Err(_) => Ok(()),
+                },
+            }
+            .map_err(|error| Failed::from(format!("{:?} on {device}: {error}", choice.chooser)))?;
+        }
+    }
+    Ok(match outcome {
         Err(error) => error.to_string(),
         Ok(values) => {
             let lines = graph.outputs().iter().zip(&values);
             lines.map(|(output, value)| format!("{} = {}\n", output.name, print_literal(value))).collect()
         }
-    }
+    })
 }

@@ -6,7 +6,7 @@
 use fuseline::compare::{Agreement, Tolerance};
 use fuseline::device::DeviceSpec;
 use fuseline::passes::Numerics;
-use fuseline::reference::{self, Limits, Reading, evaluate};
+use fuseline::reference::{self, Reading, evaluate};
 use fuseline::tile::interp::{self, Folds};
 use fuseline_tests::agree::{is_smooth, sizes};
 use fuseline_tests::generate::{Case, cases};
@@ -21,6 +21,11 @@ fn config() -> ProptestConfig {
 
 fn devices() -> impl Strategy<Value = &'static str> {
     prop::sample::select(DeviceSpec::names().collect::<Vec<_>>())
+}
+
+/// Of how many elements pieces of loops are at most.
+fn pieces() -> impl Strategy<Value = usize> {
+    prop::sample::select(vec![interp::Options::default().piece, 3])
 }
 
 /// Every plan of a case gives what the reference gives.
@@ -46,8 +51,8 @@ proptest! {
 
     /// Without real algebra and with folds in one piece, every bit is the same.
     #[test]
-    fn strict_plans_keep_every_bit(case in cases(), device in devices(), seeds: [u64; 2]) {
-        let run = interp::Options { reading: Reading::Rounded, limits: Limits::default(), folds: Folds::Whole };
+    fn strict_plans_keep_every_bit(case in cases(), device in devices(), seeds: [u64; 2], piece in pieces()) {
+        let run = interp::Options { reading: Reading::Rounded, piece, ..interp::Options::default() };
         check(&case, device, &seeds, Numerics::Strict, &run, |_| Agreement::Exact);
     }
 
@@ -57,9 +62,10 @@ proptest! {
         case in cases().prop_filter("smooth", |case| is_smooth(&case.graph)),
         device in devices(),
         seeds: [u64; 2],
+        piece in pieces(),
     ) {
         let env = sizes(&case);
-        let run = interp::Options { reading: Reading::Exact, limits: Limits::default(), folds: Folds::AsScheduled };
+        let run = interp::Options { folds: Folds::AsScheduled, piece, ..interp::Options::default() };
         let agreement = |k| Agreement::Within(Tolerance::of_output(&case.graph, k, &env));
         check(&case, device, &seeds, Numerics::Default, &run, agreement);
     }

@@ -6,7 +6,7 @@ use rustc_hash::FxHasher;
 use smallvec::SmallVec;
 
 use crate::graph::{Graph, Value};
-use crate::lower::{is_opaque, is_transparent};
+use crate::lower::{gathered, is_opaque, is_transparent};
 use crate::ops::Prim;
 use crate::tensor::{Dim, Symbol};
 
@@ -87,11 +87,14 @@ impl Cells {
             }
             cells.is_cell[id] |= !is_transparent(graph, id) || cells.is_output[id];
             cells.is_opaque[id] = is_opaque(node.prim());
-            if cells.is_opaque[id] {
-                for arg in node.args() {
-                    let stored = is_transparent(graph, arg.node());
-                    cells.is_cell[arg.node()] |= stored;
-                }
+            // What is read as it is, is stored.
+            let stored = match node.prim() {
+                _ if cells.is_opaque[id] => node.args(),
+                Prim::Gather(_) => &[gathered(graph, node.args()[0])],
+                _ => &[],
+            };
+            for value in stored {
+                cells.is_cell[value.node()] |= is_transparent(graph, value.node());
             }
         }
         cells.connect(graph, &live);
@@ -99,16 +102,14 @@ impl Cells {
     }
 
     fn connect(&mut self, graph: &Graph, live: &[bool]) {
-        let binders = graph.binders();
+        let binders = Binders::of(graph);
         for (id, node) in graph.nodes().iter().enumerate() {
             if !live[id] || !self.is_cell[id] {
                 continue;
             }
             let mut reads = Nodes::new();
-            for arg in node.args() {
-                // An opaque node reads exactly what it is given.
-                let base = if self.is_opaque[id] { Some(*arg) } else { self.look(*arg).base };
-                match base {
+            for k in 0..node.args().len() {
+                match self.operand(graph, id, k).base {
                     Some(base) if self.is_cell[base.node()] => reads.push(base.node() as u32),
                     Some(base) if !self.readers[base.node()].contains(&(id as u32)) => {
                         self.readers[base.node()].push(id as u32);
@@ -118,18 +119,7 @@ impl Cells {
             }
             reads.sort_unstable();
             reads.dedup();
-            let mut after = Nodes::new();
-            let mut need = |dim: &Dim| {
-                dim.for_each_symbol(&mut |s| {
-                    if let Symbol::Value(n) = s {
-                        after.extend(binders.get(n).filter(|b| **b != id).map(|b| *b as u32));
-                    }
-                });
-            };
-            node.prim().for_each_dim(&mut need);
-            node.types().iter().flat_map(|ty| ty.shape.dims()).for_each(&mut need);
-            after.sort_unstable();
-            after.dedup();
+            let mut after = binders.before(id).clone();
             after.retain(|b| self.is_cell[*b as usize] && !reads.contains(b));
             for read in &reads {
                 self.readers[*read as usize].push(id as u32);
@@ -149,9 +139,64 @@ impl Cells {
         }
     }
 
+    /// An operand of a node as the node reads it: an opaque one reads exactly what it is given, a gather only through views
+    /// that read everywhere.
+    pub fn operand(&self, graph: &Graph, node: usize, k: usize) -> Seen {
+        let arg = graph.nodes()[node].args()[k];
+        if self.is_opaque[node] {
+            return Seen { base: Some(arg), form: 0 };
+        }
+        let is_data = k == 0 && matches!(graph.nodes()[node].prim(), Prim::Gather(_));
+        let base = if is_data { gathered(graph, arg) } else { return self.look(arg) };
+        if !is_transparent(graph, base.node()) {
+            return self.look(arg);
+        }
+        let mut form = 0;
+        let mut value = arg;
+        while value != base {
+            form = hash((form, self.form[value.node()]));
+            value = graph.node_of(value).args()[0];
+        }
+        Seen { base: Some(base), form }
+    }
+
     /// The cells, ascending.
     pub fn iter(&self) -> impl Iterator<Item = usize> {
         (0..self.is_cell.len()).filter(|id| self.is_cell[*id])
+    }
+}
+
+/// For every node, the nodes that bind the sizes it mentions itself or through the views and formulas before it.
+struct Binders(Vec<Nodes>);
+
+impl Binders {
+    fn of(graph: &Graph) -> Binders {
+        let binders = graph.binders();
+        let mut all: Vec<Nodes> = Vec::with_capacity(graph.nodes().len());
+        for (id, node) in graph.nodes().iter().enumerate() {
+            let mut before = Nodes::new();
+            // What binds a size precedes what mentions it; a region may use the numbers of later ones for its own.
+            let mut need = |dim: &Dim| {
+                dim.for_each_symbol(&mut |s| {
+                    if let Symbol::Value(n) = s {
+                        before.extend(binders.get(n).filter(|b| **b < id).map(|b| *b as u32));
+                    }
+                });
+            };
+            node.prim().for_each_dim(&mut need);
+            node.types().iter().flat_map(|ty| ty.shape.dims()).for_each(&mut need);
+            for arg in node.args().iter().filter(|arg| is_transparent(graph, arg.node())) {
+                before.extend_from_slice(&all[arg.node()]);
+            }
+            before.sort_unstable();
+            before.dedup();
+            all.push(before);
+        }
+        Binders(all)
+    }
+
+    fn before(&self, node: usize) -> &Nodes {
+        &self.0[node]
     }
 }
 

@@ -150,13 +150,11 @@ impl<'g> Evaluator<'g> {
             first.write_u64(x);
             second.write_u64(x.rotate_left(23) ^ 0x5851_f42d_4c95_7f2d);
         };
-        let opaque = |id: usize| self.cells.is_opaque[id];
         for (position, id) in members.iter().enumerate() {
             let node = &self.graph.nodes()[*id];
             put(self.cells.form[*id]);
-            for arg in node.args() {
-                let seen =
-                    if opaque(*id) { super::cell::Seen { base: Some(*arg), form: 0 } } else { self.cells.look(*arg) };
+            for k in 0..node.args().len() {
+                let seen = self.cells.operand(self.graph, *id, k);
                 put(seen.form);
                 match seen.base {
                     None => put(1),

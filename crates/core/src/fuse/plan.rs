@@ -168,8 +168,8 @@ fn has_random(graph: &Graph, members: &[usize]) -> bool {
 fn outside(graph: &Graph, cells: &Cells, members: &[usize]) -> Vec<Value> {
     let mut found: Vec<Value> = Vec::new();
     for id in members {
-        for arg in graph.nodes()[*id].args() {
-            let base = cells.look(*arg).base;
+        for k in 0..graph.nodes()[*id].args().len() {
+            let base = cells.operand(graph, *id, k).base;
             if let Some(base) = base.filter(|b| members.binary_search(&b.node()).is_err() && !found.contains(b)) {
                 found.push(base);
             }

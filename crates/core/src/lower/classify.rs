@@ -310,7 +310,8 @@ fn contraction(flow: &Flow<'_>, limits: &Limits, hints: &Hints) -> Result<Roles,
     }
     let tile = rows.union(columns);
     for sink in &draft.sinks {
-        if flow.dots_behind(sink.term) == 0 || !sink.axes.is_within(tile) {
+        // Along axes over which the result does not vary it is written again and again.
+        if flow.dots_behind(sink.term) == 0 || !draft.axes_of(sink.term).is_within(tile) {
             return Err(Refusal::Unrelated);
         }
     }

@@ -6,7 +6,7 @@ use smallvec::SmallVec;
 use super::draft::{Leaf, LeafOp, Place};
 use super::{Refusal, is_opaque};
 use crate::graph::{Graph, Value};
-use crate::ops::prim::{Concat, Contract, Gather, Guard, Map, Prefix, Random, Reduce, Sizes, View};
+use crate::ops::prim::{Concat, Contract, Gather, Guard, Map, Monoid, Prefix, Random, Reduce, Sizes, View};
 use crate::ops::{ExprNode, Number, Prim, Scalar, Scope, Term};
 use crate::tensor::{DType, Dim, Ranges, Symbol, TensorType};
 use crate::tile::AxisSet;
@@ -367,10 +367,10 @@ impl<'g, 's> Demand<'g, 's> {
         let (mut data, indices) = (args[0], &args[1..]);
         let reads: SmallVec<[Place; 1]> = indices.iter().map(|a| self.value(*a, at, when)).collect::<Wanted<_>>()?;
         let mut index: Vec<Dim> = row.map.iter().map(|d| self.through(d, at)).collect();
-        while let Prim::View(view) = self.graph.node_of(data).prim() {
-            if !view.guard.is_empty() {
-                return Err(Refusal::GatherOfFused);
-            }
+        let base = super::gathered(self.graph, data);
+        while data != base {
+            let node = self.graph.node_of(data);
+            let Prim::View(view) = node.prim() else { unreachable!("only views are looked through") };
             let moved = |d: &Dim| {
                 d.substitute(&|s| match s {
                     Symbol::Axis(axis) => index.get(usize::from(*axis)).cloned(),
@@ -378,9 +378,9 @@ impl<'g, 's> Demand<'g, 's> {
                 })
             };
             index = view.map.iter().map(moved).collect();
-            data = self.graph.node_of(data).args()[0];
+            data = node.args()[0];
         }
-        if self.is_member(data.node()) || super::is_transparent(self.graph, data.node()) {
+        if self.is_member(data.node()) {
             return Err(Refusal::GatherOfFused);
         }
         self.load_at(data, index, when, zero(self.graph.ty(result).dtype), reads)
@@ -411,7 +411,7 @@ impl<'g, 's> Demand<'g, 's> {
         // A fold over axes of one element is the element; a position in them is 0.
         match (over.is_empty(), row.monoid.is_position()) {
             (true, true) => Ok(self.scope.constant(DType::I64, Number::Int(0)).place()),
-            (true, false) => Ok(arg),
+            (true, false) => Ok(self.fold_of_one(row.monoid, arg)),
             _ => self.leaf(LeafOp::Reduce { monoid: row.monoid, over, arg }, dtype, axes),
         }
     }
@@ -448,13 +448,21 @@ impl<'g, 's> Demand<'g, 's> {
         if over.is_empty() {
             // A sum of one product; it rounds as the sum would.
             let [a, b] = [a, b].map(|p| self.scope.term(p));
-            return Ok((a * b).place());
+            return Ok(self.fold_of_one(Monoid::Sum, (a * b).place()));
         }
         let axes = self.term_axes[a as usize].union(self.term_axes[b as usize]).without(over);
         self.leaf(LeafOp::Dot { over, a, b, accumulator: row.accumulator }, types[0].dtype, axes)
     }
 
     fn prefix(&mut self, row: &Prefix, operand: Value, at: Coordinates, when: Conditions) -> Wanted<Place> {
+        let ty = self.graph.ty(operand);
+        if ty.shape[row.axis].is(1) {
+            if row.exclusive {
+                return Ok(self.scope.constant(ty.dtype, row.monoid.neutral(ty.dtype)).place());
+            }
+            let arg = self.value(operand, at, when)?;
+            return Ok(self.fold_of_one(row.monoid, arg));
+        }
         let own = &self.coordinates[at as usize];
         let Some(Symbol::Axis(axis)) = own[row.axis].as_symbol() else { return Err(Refusal::PrefixMoved) };
         let axis = usize::from(*axis);
@@ -478,6 +486,15 @@ impl<'g, 's> Demand<'g, 's> {
     }
 
     /// Whether a value is wanted at some coordinates, or what it is computed from is, as far as a short look shows.
+    /// The fold of a single value. A sum starts at 0, and 0 + −0 is 0.
+    fn fold_of_one(&self, monoid: Monoid, arg: Place) -> Place {
+        let term = self.scope.term(arg);
+        match (monoid, term.dtype().is_float()) {
+            (Monoid::Sum, true) => (term + self.scope.constant(term.dtype(), zero(term.dtype()))).place(),
+            _ => arg,
+        }
+    }
+
     fn was_wanted(&self, value: Value, at: &[Dim], when: Conditions) -> bool {
         self.is_wanted_near(value, at, when, 4)
     }

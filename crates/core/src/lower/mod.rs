@@ -59,6 +59,18 @@ pub fn is_opaque(prim: &Prim) -> bool {
     matches!(prim.class(), Class::Control | Class::Opaque) || matches!(prim, Prim::Scatter(_))
 }
 
+/// What a gather reads its elements from: the data through views that read everywhere. A view with guards, or a formula,
+/// is stored for it.
+pub fn gathered(graph: &Graph, data: Value) -> Value {
+    let mut base = data;
+    while let Prim::View(view) = graph.node_of(base).prim()
+        && view.guard.is_empty()
+    {
+        base = graph.node_of(base).args()[0];
+    }
+    base
+}
+
 /// The kernel of a draft, and the draft in the form in which it was written.
 pub fn write(draft: Draft, limits: &Limits, hints: &Hints, numerics: Numerics) -> Result<(Draft, Kernel), Refusal> {
     let settled = settle(&draft, numerics);

@@ -19,8 +19,13 @@ const MOST_CUTS: usize = 8;
 /// The draft of a group. Later nodes come first: what they want of earlier outputs tells where those are written.
 pub(super) fn lower_roots(group: &Group<'_>) -> Result<Draft, Refusal> {
     let mut cuts = Cuts::new();
+    let mut uncut: Option<Draft> = None;
     loop {
-        let draft = lower_with(group, &cuts)?;
+        let draft = match (lower_with(group, &cuts), uncut.take()) {
+            // A running fold along an axis has no place on the parts of one.
+            (Err(_), Some(draft)) => return Ok(draft),
+            (lowered, _) => lowered?,
+        };
         let wanted = wanted_cuts(&draft, group);
         let before = cuts.len();
         for (place, inner) in wanted {
@@ -29,6 +34,7 @@ pub(super) fn lower_roots(group: &Group<'_>) -> Result<Draft, Refusal> {
         if cuts.len() == before || cuts.len() > MOST_CUTS {
             return Ok(draft.0);
         }
+        uncut = Some(draft.0);
     }
 }
 

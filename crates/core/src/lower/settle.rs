@@ -312,11 +312,15 @@ impl<'s> Walk<'_, 's> {
                         self.inputs.len() - 1
                     }
                 };
+                let mentioned = index.iter().chain(guard.iter().map(|g| &g.index)).map(AxisSet::mentioned);
+                let varies = operands.iter().map(|o| axes(*o, &self.axes)).chain(mentioned);
+                let varies = varies.fold(AxisSet::EMPTY, AxisSet::union);
                 let reads = operands.iter().copied().collect();
-                (LeafOp::Load { input, index: index.clone(), guard: guard.clone(), fill: *fill, reads }, leaf.axes)
+                (LeafOp::Load { input, index: index.clone(), guard: guard.clone(), fill: *fill, reads }, varies)
             }
             LeafOp::Random { stream, index, .. } => {
-                (LeafOp::Random { stream: *stream, seed: operands[0], index: index.clone() }, leaf.axes)
+                let varies = AxisSet::mentioned(index).union(axes(operands[0], &self.axes));
+                (LeafOp::Random { stream: *stream, seed: operands[0], index: index.clone() }, varies)
             }
             LeafOp::Reduce { monoid, over, .. } => {
                 let varies = axes(operands[0], &self.axes).without(*over);

@@ -3,8 +3,8 @@
 use super::positions::row_major;
 use super::{Buffer, Run};
 use crate::error::{Error, Result};
-use crate::ops::Scalar;
 use crate::ops::prim::Monoid;
+use crate::ops::{Number, Scalar};
 use crate::tensor::DType;
 
 const BLOCK: usize = 4096;
@@ -138,12 +138,9 @@ fn int_fold(monoid: Monoid, dtype: DType, a: i64, b: i64) -> i64 {
 }
 
 fn int_neutral(monoid: Monoid, dtype: DType) -> i64 {
-    let (low, high) = dtype.int_range().expect("an integer type has a range");
-    match monoid {
-        Monoid::Sum => 0,
-        Monoid::Prod => 1,
-        Monoid::Max => low as i64,
-        _ => high as i64,
+    match monoid.neutral(dtype) {
+        Number::Int(n) => n,
+        Number::Float(_) => unreachable!("an integer type has integers"),
     }
 }
 

@@ -37,9 +37,7 @@ fn broken(by: impl FnOnce(&mut Plan)) -> String {
     let mut plan = apart(&graph);
     plan.check(&graph).unwrap();
     by(&mut plan);
-    let error = plan.check(&graph).unwrap_err();
-    assert_eq!(error.kind(), crate::error::Kind::Bug, "{error}");
-    error.to_string()
+    plan.check(&graph).unwrap_err().to_string()
 }
 
 #[track_caller]

@@ -3,6 +3,7 @@
 use super::{Access, Class, OperandMap, Primitive, expect_args, identity_map};
 use crate::error::{Error, Result};
 use crate::graph::gradient::{Adjoint, NoGradient, OperandGradients};
+use crate::ops::Number;
 use crate::reference::{Buffer, Run, eval_prefix, eval_reduce};
 use crate::tensor::{DType, Dim, Shape, TensorType};
 
@@ -62,6 +63,21 @@ impl Monoid {
     /// Whether the result is a position rather than a value.
     pub fn is_position(self) -> bool {
         matches!(self, Monoid::ArgMax | Monoid::ArgMin | Monoid::ArgMaxLast | Monoid::ArgMinLast)
+    }
+
+    /// The fold of no elements, as a number of the type; no element is any position.
+    pub fn neutral(self, dtype: DType) -> Number {
+        let (low, high) = match dtype.int_range() {
+            Some((low, high)) => (Number::Int(low as i64), Number::Int(high as i64)),
+            None => (Number::new(dtype, f64::NEG_INFINITY), Number::new(dtype, f64::INFINITY)),
+        };
+        match self {
+            Monoid::Sum => Number::new(dtype, 0.0),
+            Monoid::Prod => Number::new(dtype, 1.0),
+            Monoid::Max => low,
+            Monoid::Min => high,
+            Monoid::ArgMax | Monoid::ArgMin | Monoid::ArgMaxLast | Monoid::ArgMinLast => Number::Int(-1),
+        }
     }
 
     /// The type of a fold of elements of this type; an error where there is no such fold.

@@ -105,6 +105,10 @@ impl Interpreter<'_> {
 
     fn store(&mut self, number: usize, store: &Store, block: &Block) -> Result<()> {
         let axes = store.axes();
+        // Inside of loops that the store does not mention, the first trip of them writes.
+        if (0..block.start.len()).any(|axis| !axes.contains(axis) && block.start[axis] > 0) {
+            return Ok(());
+        }
         let count = block.count(axes);
         let Some(storing) = self.stores[number].as_ref().filter(|_| count > 0) else { return Ok(()) };
         let value = self.operand(store.value, axes, block)?;

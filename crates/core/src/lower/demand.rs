@@ -536,7 +536,10 @@ impl<'g, 's> Demand<'g, 's> {
         let busy = mentioned.fold(AxisSet::EMPTY, AxisSet::union);
         let fits = |folded: &[usize]| {
             folded.len() == extents.len()
-                && folded.iter().zip(extents).all(|(a, e)| e.is(1) || (self.axes[*a] == *e && !busy.contains(*a)))
+                && folded
+                    .iter()
+                    .zip(extents)
+                    .all(|(a, e)| e.is(1) || (self.axes.get(*a) == Some(e) && !busy.contains(*a)))
         };
         let mut candidates: Vec<Vec<usize>> = self.folded.iter().filter(|f| fits(f)).cloned().collect();
         let repeated = self.repeated_axes(extents, busy);

@@ -180,7 +180,7 @@ impl Work {
 
     /// All operations, recomputed ones included.
     pub fn flops(&self) -> f64 {
-        self.operations.iter().map(|(_, count)| count).sum::<f64>() * self.recompute
+        self.operations.iter().fold(0.0, |sum, (_, count)| sum + count) * self.recompute
     }
 }
 

@@ -132,8 +132,8 @@ impl<'d, 's> Work<'d, 's> {
         let settled = self.normal(SmallVec::from_slice(&[place]))[0];
         let term = self.scope.term(settled);
         // Rounding to a narrow type is no work of its own.
-        let works = |term: Term<'_>| matches!(term.node(), ExprNode::Apply(..));
-        if !works(term) && !(matches!(term.node(), ExprNode::Cast(_)) && works(term.operands()[0])) {
+        let rounded = if let ExprNode::Cast(_) = term.node() { term.operands()[0] } else { term };
+        if !matches!(rounded.node(), ExprNode::Apply(..)) {
             self.copied.insert(place, settled);
             return;
         }

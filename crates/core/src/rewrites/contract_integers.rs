@@ -1,6 +1,6 @@
 //! Contractions of integers that stand for reals.
 
-use super::hoist_scales::with_range;
+use super::hoist_scales::{wider, with_range};
 use super::operand::{acted_on, summed_axes, unguarded};
 use super::peel::{Action, Order, Peeled, Rest, cast, peel};
 use super::seen::Seen;
@@ -30,9 +30,25 @@ fn run(graph: &Graph, facts: &Facts, permit: &mut Permit<'_>) -> Result<Option<G
 }
 
 /// Views, the outermost first, of a step that is an integer.
-struct Integer {
+pub(super) struct Integer {
     views: Vec<View>,
     step: Step,
+}
+
+impl Integer {
+    /// The element type of the integers.
+    pub(super) fn dtype(&self, graph: &Graph) -> DType {
+        self.step.dtype(graph)
+    }
+
+    /// The integers, converted to another type, as a value of the new graph.
+    pub(super) fn rebuilt(&self, graph: &Graph, rebuild: &mut Rebuild, dtype: DType) -> Result<Value> {
+        let mut value = self.step.rebuilt(graph, rebuild)?;
+        for view in self.views.iter().rev() {
+            value = rebuild.add(view.clone(), &[value])?;
+        }
+        cast(rebuild, value, dtype)
+    }
 }
 
 type Found = [(Peeled, Integer); 2];
@@ -63,7 +79,7 @@ fn find(graph: &Graph, id: usize, permit: &mut Permit<'_>) -> Option<Found> {
 }
 
 /// An operand as an integer and what scales it.
-fn quantised(graph: &Graph, node: &Node, row: &Contract, operand: usize) -> Option<(Peeled, Integer)> {
+pub(super) fn quantised(graph: &Graph, node: &Node, row: &Contract, operand: usize) -> Option<(Peeled, Integer)> {
     let summed = summed_axes(row, operand);
     let wanted = |action: Action, seen: &Seen| {
         let scale = matches!(action, Action::Times | Action::Over);
@@ -172,16 +188,11 @@ fn apply(graph: &Graph, rebuild: &mut Rebuild, id: usize, found: &Found) -> Resu
     let Prim::Contract(row) = node.prim() else { return Ok(None) };
     let mut operands: Vec<Value> = Vec::with_capacity(2);
     for (_, integer) in found {
-        let mut operand = integer.step.rebuilt(graph, rebuild)?;
-        operand = cast(rebuild, operand, DType::I32)?;
-        for view in integer.views.iter().rev() {
-            operand = rebuild.add(view.clone(), &[operand])?;
-        }
-        operands.push(operand);
+        operands.push(integer.rebuilt(graph, rebuild, DType::I32)?);
     }
     let sums = rebuild.add(Contract { accumulator: DType::I32, ..row.clone() }, &operands)?;
     let dtype = node.types()[0].dtype;
-    let mut result = cast(rebuild, sums, super::hoist_scales::wider(with_range(dtype), DType::F32))?;
+    let mut result = cast(rebuild, sums, wider(with_range(dtype), DType::F32))?;
     for (operand, (peeled, _)) in found.iter().enumerate() {
         result = acted_on(graph, rebuild, (node, row, operand), &peeled.factors, result)?;
     }

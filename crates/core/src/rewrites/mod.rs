@@ -12,6 +12,7 @@ mod compose_affine;
 mod constants;
 mod contract_integers;
 mod defer_normalizer;
+mod defer_scales;
 mod defer_zero_points;
 mod facts;
 mod guard_by_sums;
@@ -51,7 +52,8 @@ pub struct Rewrite {
 /// The rewrites in the order in which they run; the list is repeated until nothing changes.
 pub const REWRITES: &[Rewrite] = &[
     contract_integers::REWRITE, // before scales move: it knows quantised operands by their scales
-    defer_zero_points::REWRITE, // after it: contractions that became integer ones have zero points too
+    defer_scales::REWRITE,      // after it: where only one side is quantised
+    defer_zero_points::REWRITE, // after both: contractions that became integer ones have zero points too
     hoist_scales::REWRITE,      // before weights: a scale of two computed operands belongs behind their contraction
     guard_rows::REWRITE,        // before normalisers move: a guard on the row can move along
     guard_by_sums::REWRITE,     // after it: conditions on rows are in one form

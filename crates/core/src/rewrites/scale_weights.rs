@@ -63,6 +63,9 @@ impl Weights {
                 Prim::Contract(row) => {
                     let is_constant = |k: usize| facts.is_constant(node.args()[k].node());
                     let operand = (0..2).find(|k| is_constant(*k) && !is_constant(1 - k))?;
+                    if is_quantised(graph, node.args()[operand]) {
+                        return None;
+                    }
                     let labels = [&row.a, &row.b][operand];
                     let place = |axis: usize| labels.iter().position(|l| *l == row.out[axis]).map(Dim::axis);
                     let places = moved(&places, &place)?;
@@ -71,6 +74,15 @@ impl Weights {
                 _ => return None,
             }
         }
+    }
+}
+
+/// Whether weights are short integers that are only converted: scaled, they would no longer be short.
+fn is_quantised(graph: &Graph, weights: Value) -> bool {
+    let seen = Seen::whole(graph, weights).behind_views(graph);
+    match seen.step.kind(graph) {
+        Kind::Cast(x) => x.dtype(graph).is_int() && x.dtype(graph).bits() <= 8,
+        _ => false,
     }
 }
 

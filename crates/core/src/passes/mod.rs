@@ -14,6 +14,7 @@ mod drop_dead;
 mod fold_constants;
 mod formula;
 mod inline_splats;
+mod join_parts;
 mod settle_axes;
 mod shape_arithmetic;
 mod share_common;
@@ -92,6 +93,7 @@ pub const PASSES: &[Pass] = &[
     choose_branches::PASS, // after shape arithmetic, which decides most conditions; before the passes that simplify what it leaves
     fold_constants::PASS,  // before views are composed: a constant seen through several views is one small constant
     compose_views::PASS,   // then every later pass sees at most one view between two computations
+    join_parts::PASS,      // after composing: a part is one view of what it looks at
     settle_axes::PASS,     // after composing: readers are seen through one view
     align_contractions::PASS, // after composing: a permutation may hide behind another view
     inline_splats::PASS,   // after composing: a constant behind several views is behind one

@@ -1,14 +1,13 @@
 //! Rotary position embeddings: pairs of elements turned by an angle that grows with the position.
 //!
-//! The partner of an element, its sign and its place in the tables are index maps, so nothing is split or joined:
-//! `y[j] = x[j]·cos[pair(j)] ∓ x[partner(j)]·sin[pair(j)]`; elements behind the rotated ones have cos 1 and sin 0.
+//! The partner of an element and its place in the tables are index maps, its sign is an expression of its coordinate, so
+//! nothing is split or joined: `y[j] = x[j]·cos[pair(j)] ∓ x[partner(j)]·sin[pair(j)]`.
 
 use super::attention::{merge_heads, split_heads};
 use super::{Call, NamedOp};
 use crate::error::{Error, Result};
 use crate::graph::Tensor;
-use crate::ops::Number;
-use crate::ops::prim::{Guard, View};
+use crate::ops::prim::View;
 use crate::tensor::{DType, Dim, Shape};
 
 pub(super) static OPS: &[NamedOp] = &[
@@ -76,7 +75,7 @@ fn embed<'b>(call: &Call<'_, 'b>, cos: Tensor<'b>, sin: Tensor<'b>) -> Result<Ve
 }
 
 /// Rotates the first `rotated` elements (all, if not given) of `[batch, heads, length, size]` by tables
-/// `[batch or 1, length, rotated / 2]`.
+/// `[batch or 1, length, rotated / 2]`; the others are passed on.
 pub(super) fn rotate<'b>(
     x: Tensor<'b>,
     cos: Tensor<'b>,
@@ -84,39 +83,68 @@ pub(super) fn rotate<'b>(
     rotated: Option<Dim>,
     interleaved: bool,
 ) -> Result<Tensor<'b>> {
-    let ty = x.ty()?;
-    let shape = ty.shape.clone();
-    let rotated = rotated.unwrap_or_else(|| shape[3].clone());
-    let (element, half) = (Dim::axis(3), rotated.floordiv(&Dim::int(2)));
-    let (partner, pair) = if interleaved {
-        let odd = element.modulo(&Dim::int(2));
-        (&element + 1 - odd * 2, element.floordiv(&Dim::int(2)))
-    } else {
-        ((&element + &half).modulo(&rotated), element.modulo(&half))
-    };
-    let inside = vec![Guard { index: element, bound: rotated }];
-    let guarded = |tensor: Tensor<'b>, map: Vec<Dim>, outside: f64| {
-        let fill = Number::new(ty.dtype, outside);
-        tensor.view(View::guarded(shape.clone(), map, inside.clone(), fill))
-    };
-    let table = |table: Tensor<'b>, outside: f64| -> Result<Tensor<'b>> {
-        let own = table.shape()?;
-        let [batch, length, pairs] = own.dims() else {
-            return Err(Error::invalid(format!("rotary tables of shape {own} for {ty}")));
-        };
-        if !batch.is(1) {
-            x.builder().require_equal(batch, &shape[0], "batch of rotary tables")?;
+    let size = x.dim(3)?;
+    match rotated.filter(|rotated| *rotated != size) {
+        None => turn(x, [cos, sin], interleaved),
+        Some(rotated) => {
+            let turned = turn(x.slice(3, 0usize, rotated.clone(), 1), [cos, sin], interleaved)?;
+            let rest = x.slice(3, rotated.clone(), size - rotated, 1);
+            Ok(x.builder().concat(&[turned, rest], 3))
         }
-        x.builder().require_equal(length, &shape[2], "length of rotary tables")?;
-        x.builder().require_equal(pairs, &half, "rotary tables hold half of the rotated elements")?;
-        let row = if batch.is(1) { Dim::int(0) } else { Dim::axis(0) };
-        Ok(guarded(table.cast(ty.dtype), vec![row, Dim::axis(2), pair.clone()], outside))
+    }
+}
+
+/// Rotates all elements: `x[j]·cos[pair(j)] ± x[partner(j)]·sin[pair(j)]`, minus for the first of each pair.
+fn turn<'b>(x: Tensor<'b>, tables: [Tensor<'b>; 2], interleaved: bool) -> Result<Tensor<'b>> {
+    let shape = x.shape()?;
+    let half = shape[3].floordiv(&Dim::int(2));
+    let tables = tables.map(|table| check_table(x, table, &half));
+    // Pairs of neighbours have an axis of their own; halves are seen in one axis, turned by a half.
+    let mut dims = shape.dims().to_vec();
+    let mut at: Vec<Dim> = (0..3).map(Dim::axis).collect();
+    let (element, partner, pair) = if interleaved {
+        dims.splice(3.., [half.clone(), Dim::int(2)]);
+        (Dim::axis(3) * 2 + Dim::axis(4), Dim::axis(3) * 2 + 1 - Dim::axis(4), Dim::axis(3))
+    } else {
+        (Dim::axis(3), (Dim::axis(3) + &half).modulo(&shape[3]), Dim::axis(3).modulo(&half))
     };
-    let mut map: Vec<Dim> = (0..3).map(Dim::axis).collect();
-    map.push(partner);
-    let straight = x * table(cos, 1.0)?;
-    let crossed = guarded(x, map, 0.0) * table(sin, 0.0)?;
-    let place = x.builder().coordinate(0, &vec![shape[3].clone()].into());
-    let first = if interleaved { place.modulo(2i64).equal(0i64) } else { place.lt(&half) };
-    Ok(first.select(straight - crossed, straight + crossed))
+    let domain = Shape::from(dims);
+    let mut seen = |index: Dim| {
+        at.truncate(3);
+        at.push(index);
+        x.view(View::new(domain.clone(), at.clone()))
+    };
+    let (straight, crossed) = (seen(element), seen(partner));
+    let mut spread = Vec::with_capacity(2);
+    for table in tables {
+        let table = table?;
+        let row = if table.dim(0)?.is(1) { Dim::int(0) } else { Dim::axis(0) };
+        spread.push(table.view(View::new(domain.clone(), vec![row, Dim::axis(2), pair.clone()])));
+    }
+    let place = x.builder().coordinate(domain.rank() - 1, &domain);
+    let first = if interleaved { place.lt(1i64) } else { place.lt(&half) };
+    let sign = first.select(x.builder().scalar(x.dtype()?, -1.0), 1.0);
+    let turned = straight * spread[0] + crossed * spread[1] * sign;
+    if !interleaved {
+        return Ok(turned);
+    }
+    let (pair, two) = (Dim::axis(3), Dim::int(2));
+    at.truncate(3);
+    at.extend([pair.floordiv(&two), pair.modulo(&two)]);
+    Ok(turned.view(View::new(shape, at)))
+}
+
+/// A table of cosines or sines in the type of what is rotated, with its sizes checked.
+fn check_table<'b>(x: Tensor<'b>, table: Tensor<'b>, half: &Dim) -> Result<Tensor<'b>> {
+    let (ty, own) = (x.ty()?, table.shape()?);
+    let [batch, length, pairs] = own.dims() else {
+        return Err(Error::invalid(format!("rotary tables of shape {own} for {ty}")));
+    };
+    if !batch.is(1) {
+        x.builder().require_equal(batch, &ty.shape[0], "batch of rotary tables")?;
+    }
+    x.builder().require_equal(length, &ty.shape[2], "length of rotary tables")?;
+    x.builder().require_equal(pairs, half, "rotary tables hold half of the rotated elements")?;
+    x.builder().require_equal(&(half * 2), &ty.shape[3], "rotated elements are pairs")?;
+    Ok(table.cast(ty.dtype))
 }

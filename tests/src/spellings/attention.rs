@@ -62,17 +62,17 @@ pub(super) struct Operands<'s> {
     pub v: Tensor<'s>,
 }
 
-/// `[n, 4, s, 16]`, keys and values of another length, values of another size.
+/// `[n, 4, s, 64]`, keys and values of another length.
 pub(super) fn heads(s: &Sheet, dtype: DType) -> Operands<'_> {
     Operands {
-        q: s.input("q", dtype, "n, 4, s, 16"),
-        k: s.input("k", dtype, "n, 4, t, 16"),
-        v: s.input("v", dtype, "n, 4, t, 24"),
+        q: s.input("q", dtype, "n, 4, s, 64"),
+        k: s.input("k", dtype, "n, 4, t, 64"),
+        v: s.input("v", dtype, "n, 4, t, 64"),
     }
 }
 
 /// One over the root of the head size.
-pub(super) const SCALE: f64 = 0.25;
+pub(super) const SCALE: f64 = 0.125;
 
 /// The product with the transposed keys.
 pub(super) fn scores<'s>(s: &'s Sheet, q: Tensor<'s>, k: Tensor<'s>) -> Tensor<'s> {
@@ -95,7 +95,7 @@ fn scale_on_scores(s: &Sheet) {
 
 fn scores_over_root(s: &Sheet) {
     let o = heads(s, F32);
-    finish(s, s.div(scores(s, o.q, o.k), s.sqrt(s.number(16.0))), &o);
+    finish(s, s.div(scores(s, o.q, o.k), s.sqrt(s.number(64.0))), &o);
 }
 
 fn scale_on_queries(s: &Sheet) {
@@ -105,7 +105,7 @@ fn scale_on_queries(s: &Sheet) {
 
 fn queries_over_root(s: &Sheet) {
     let o = heads(s, F32);
-    finish(s, scores(s, s.div(o.q, s.number(4.0)), o.k), &o);
+    finish(s, scores(s, s.div(o.q, s.number(8.0)), o.k), &o);
 }
 
 fn scale_on_keys(s: &Sheet) {
@@ -141,10 +141,10 @@ fn three_axes<'s>(s: &'s Sheet) {
         let joined = s.call("Mul", &[s.size(x, 0), s.int(4)]);
         s.call("Reshape", &[x, s.vector(&[joined, s.size(x, 2), s.int(width)])])
     };
-    let product = s.matmul(rows(o.q, 16), s.transpose(rows(o.k, 16), &[0, 2, 1]));
+    let product = s.matmul(rows(o.q, 64), s.transpose(rows(o.k, 64), &[0, 2, 1]));
     let probabilities = s.softmax(s.mul(product, s.number(SCALE)), -1);
-    let y = s.matmul(probabilities, rows(o.v, 24));
-    s.output("y", s.call("Reshape", &[y, s.vector(&[s.size(o.q, 0), s.int(4), s.size(o.q, 2), s.int(24)])]));
+    let y = s.matmul(probabilities, rows(o.v, 64));
+    s.output("y", s.call("Reshape", &[y, s.vector(&[s.size(o.q, 0), s.int(4), s.size(o.q, 2), s.int(64)])]));
 }
 
 /// As ATen decomposes it: every operand expanded to its own shape and viewed with three axes, scores viewed with four.
@@ -157,13 +157,13 @@ fn three_axes_expanded<'s>(s: &'s Sheet) {
     };
     let (queries, keys) = (s.size(o.q, 2), s.size(o.k, 2));
     let root = s.number(SCALE.sqrt());
-    let q = rows(s.mul(o.q, root), [queries, s.int(16)]);
-    let k = rows(s.mul(s.transpose(o.k, &[0, 1, 3, 2]), root), [s.int(16), keys]);
+    let q = rows(s.mul(o.q, root), [queries, s.int(64)]);
+    let k = rows(s.mul(s.transpose(o.k, &[0, 1, 3, 2]), root), [s.int(64), keys]);
     let four =
         |x: Tensor<'s>, last: Tensor<'s>| s.call("Reshape", &[x, s.vector(&[s.size(o.q, 0), s.int(4), queries, last])]);
     let probabilities = written_out(s, four(s.matmul(q, k), keys), -1);
-    let y = s.matmul(rows(probabilities, [queries, keys]), rows(o.v, [keys, s.int(24)]));
-    s.output("y", four(y, s.int(24)));
+    let y = s.matmul(rows(probabilities, [queries, keys]), rows(o.v, [keys, s.int(64)]));
+    s.output("y", four(y, s.int(64)));
 }
 
 fn einsum(s: &Sheet) {
@@ -176,7 +176,7 @@ fn einsum(s: &Sheet) {
 fn keys_transposed_twice(s: &Sheet) {
     let o = heads(s, F32);
     let turned = s.transpose(s.transpose(o.k, &[0, 2, 1, 3]), &[0, 2, 3, 1]);
-    finish(s, s.div(s.matmul(o.q, turned), s.number(4.0)), &o);
+    finish(s, s.div(s.matmul(o.q, turned), s.number(8.0)), &o);
 }
 
 fn axis_in_front(s: &Sheet) {
@@ -192,9 +192,9 @@ fn named(s: &Sheet) {
     s.output("y", s.op("Attention").opset(23).of(&[o.q, o.k, o.v]));
 }
 
-/// `[n, s, 64]`: four heads in a row.
+/// `[n, s, 256]`: four heads in a row.
 fn row_operands(s: &Sheet) -> Operands<'_> {
-    Operands { q: s.floats("q", "n, s, 64"), k: s.floats("k", "n, t, 64"), v: s.floats("v", "n, t, 96") }
+    Operands { q: s.floats("q", "n, s, 256"), k: s.floats("k", "n, t, 256"), v: s.floats("v", "n, t, 256") }
 }
 
 pub(super) fn split_heads<'s>(s: &'s Sheet, x: Tensor<'s>, heads: i64) -> Tensor<'s> {
@@ -210,16 +210,16 @@ pub(super) fn merge_heads<'s>(s: &'s Sheet, x: Tensor<'s>, width: i64) -> Tensor
 fn rows(s: &Sheet) {
     let o = row_operands(s);
     let [q, k, v] = [o.q, o.k, o.v].map(|x| split_heads(s, x, 4));
-    let probabilities = s.softmax(s.div(scores(s, q, k), s.number(4.0)), -1);
-    s.output("y", merge_heads(s, s.matmul(probabilities, v), 96));
+    let probabilities = s.softmax(s.div(scores(s, q, k), s.number(8.0)), -1);
+    s.output("y", merge_heads(s, s.matmul(probabilities, v), 256));
 }
 
 fn rows_keys_at_once(s: &Sheet) {
     let o = row_operands(s);
     let (q, v) = (split_heads(s, o.q, 4), split_heads(s, o.v, 4));
-    let k = s.transpose(s.reshape(o.k, &[0, 0, 4, 16]), &[0, 2, 3, 1]);
+    let k = s.transpose(s.reshape(o.k, &[0, 0, 4, 64]), &[0, 2, 3, 1]);
     let probabilities = s.softmax(s.mul(s.matmul(q, k), s.number(SCALE)), -1);
-    s.output("y", merge_heads(s, s.matmul(probabilities, v), 96));
+    s.output("y", merge_heads(s, s.matmul(probabilities, v), 256));
 }
 
 fn rows_scaled_early(s: &Sheet) {
@@ -227,7 +227,7 @@ fn rows_scaled_early(s: &Sheet) {
     let q = split_heads(s, s.mul(o.q, s.number(SCALE)), 4);
     let [k, v] = [o.k, o.v].map(|x| split_heads(s, x, 4));
     let y = s.matmul(s.softmax(scores(s, q, k), 3), v);
-    let shape = s.vector(&[s.size(o.q, 0), s.size(o.q, 1), s.int(96)]);
+    let shape = s.vector(&[s.size(o.q, 0), s.size(o.q, 1), s.int(256)]);
     s.output("y", s.call("Reshape", &[s.transpose(y, &[0, 2, 1, 3]), shape]));
 }
 
@@ -239,21 +239,21 @@ fn rows_three_axes<'s>(s: &'s Sheet) {
         let heads = s.transpose(s.reshape(x, &[0, 0, 4, width]), &[0, 2, 1, 3]);
         s.call("Reshape", &[heads, s.vector(&[joined, s.size(x, 1), s.int(width)])])
     };
-    let q = rows(s.mul(o.q, s.number(SCALE)), 16);
-    let product = s.matmul(q, s.transpose(rows(o.k, 16), &[0, 2, 1]));
-    let y = s.matmul(s.softmax(product, -1), rows(o.v, 24));
-    let four = s.call("Reshape", &[y, s.vector(&[s.size(o.q, 0), s.int(4), s.size(o.q, 1), s.int(24)])]);
-    s.output("y", merge_heads(s, four, 96));
+    let q = rows(s.mul(o.q, s.number(SCALE)), 64);
+    let product = s.matmul(q, s.transpose(rows(o.k, 64), &[0, 2, 1]));
+    let y = s.matmul(s.softmax(product, -1), rows(o.v, 64));
+    let four = s.call("Reshape", &[y, s.vector(&[s.size(o.q, 0), s.int(4), s.size(o.q, 1), s.int(64)])]);
+    s.output("y", merge_heads(s, four, 256));
 }
 
 fn rows_einsum(s: &Sheet) {
     let o = row_operands(s);
-    let [q, k] = [o.q, o.k].map(|x| s.reshape(x, &[0, 0, 4, 16]));
+    let [q, k] = [o.q, o.k].map(|x| s.reshape(x, &[0, 0, 4, 64]));
     let product = s.op("Einsum").str("equation", "bqhe,bkhe->bhqk").of(&[q, k]);
     let probabilities = s.softmax(s.mul(product, s.number(SCALE)), -1);
-    let v = s.reshape(o.v, &[0, 0, 4, 24]);
+    let v = s.reshape(o.v, &[0, 0, 4, 64]);
     let y = s.op("Einsum").str("equation", "bhqk,bkhv->bqhv").of(&[probabilities, v]);
-    s.output("y", s.reshape(y, &[0, 0, 96]));
+    s.output("y", s.reshape(y, &[0, 0, 256]));
 }
 
 fn rows_named(s: &Sheet) {
@@ -268,7 +268,7 @@ fn rows_contributed(s: &Sheet) {
 }
 
 fn bare_operands(s: &Sheet) -> Operands<'_> {
-    Operands { q: s.floats("q", "n, s, 16"), k: s.floats("k", "n, t, 16"), v: s.floats("v", "n, t, 24") }
+    Operands { q: s.floats("q", "n, s, 64"), k: s.floats("k", "n, t, 64"), v: s.floats("v", "n, t, 64") }
 }
 
 fn bare(s: &Sheet) {
@@ -306,37 +306,37 @@ fn narrow_named(s: &Sheet) {
     s.output("y", s.op("Attention").opset(23).of(&[o.q, o.k, o.v]));
 }
 
-/// Queries, keys and values of 64 each, side by side.
+/// Queries, keys and values of 256 each, side by side.
 fn projection(s: &Sheet) -> Tensor<'_> {
-    let product = s.matmul(s.floats("x", "n, s, 80"), s.floats("weights", "80, 192"));
-    s.add(product, s.floats("bias", "192"))
+    let product = s.matmul(s.floats("x", "n, s, 96"), s.floats("weights", "96, 768"));
+    s.add(product, s.floats("bias", "768"))
 }
 
 fn attend_projected<'s>(s: &'s Sheet, parts: [Tensor<'s>; 3]) {
     let [q, k, v] = parts.map(|x| split_heads(s, x, 4));
-    let probabilities = s.softmax(s.div(scores(s, q, k), s.number(4.0)), -1);
-    s.output("y", merge_heads(s, s.matmul(probabilities, v), 64));
+    let probabilities = s.softmax(s.div(scores(s, q, k), s.number(8.0)), -1);
+    s.output("y", merge_heads(s, s.matmul(probabilities, v), 256));
 }
 
 fn projected_split(s: &Sheet) {
-    let parts = s.op("Split").int("axis", 2).all(&[projection(s), s.ints(&[64, 64, 64])], 3);
+    let parts = s.op("Split").int("axis", 2).all(&[projection(s), s.ints(&[256, 256, 256])], 3);
     attend_projected(s, [parts[0], parts[1], parts[2]]);
 }
 
 fn projected_slices(s: &Sheet) {
     let all = projection(s);
-    attend_projected(s, [0, 1, 2].map(|k| s.slice(all, -1, 64 * k, 64 * (k + 1))));
+    attend_projected(s, [0, 1, 2].map(|k| s.slice(all, -1, 256 * k, 256 * (k + 1))));
 }
 
 /// As ViT does: heads and the three parts split at once, the parts moved to the front.
 fn projected_reshaped(s: &Sheet) {
-    let all = s.transpose(s.reshape(projection(s), &[0, 0, 3, 4, 16]), &[2, 0, 3, 1, 4]);
+    let all = s.transpose(s.reshape(projection(s), &[0, 0, 3, 4, 64]), &[2, 0, 3, 1, 4]);
     let [q, k, v] = [0, 1, 2].map(|part| s.gather(all, s.int(part)));
     let probabilities = s.softmax(scores(s, s.mul(q, s.number(SCALE)), k), -1);
-    s.output("y", merge_heads(s, s.matmul(probabilities, v), 64));
+    s.output("y", merge_heads(s, s.matmul(probabilities, v), 256));
 }
 
 fn projected_named(s: &Sheet) {
-    let (x, weights, bias) = (s.floats("x", "n, s, 80"), s.floats("weights", "80, 192"), s.floats("bias", "192"));
+    let (x, weights, bias) = (s.floats("x", "n, s, 96"), s.floats("weights", "96, 768"), s.floats("bias", "768"));
     s.output("y", s.contributed("Attention").int("num_heads", 4).of(&[x, weights, bias]));
 }

@@ -34,7 +34,7 @@ spellings! {
 
 /// Six heads of queries, two of keys and values.
 fn operands(s: &Sheet) -> Operands<'_> {
-    Operands { q: s.floats("q", "n, 6, s, 16"), k: s.floats("k", "n, 2, t, 16"), v: s.floats("v", "n, 2, t, 24") }
+    Operands { q: s.floats("q", "n, 6, s, 64"), k: s.floats("k", "n, 2, t, 64"), v: s.floats("v", "n, 2, t, 64") }
 }
 
 /// Each head three times, by an axis that is inserted, expanded and joined.
@@ -52,7 +52,7 @@ fn attend<'s>(s: &'s Sheet, q: Tensor<'s>, k: Tensor<'s>, v: Tensor<'s>) {
 
 fn repeated(s: &Sheet) {
     let o = operands(s);
-    attend(s, o.q, repeat(s, o.k, 16), repeat(s, o.v, 24));
+    attend(s, o.q, repeat(s, o.k, 64), repeat(s, o.v, 64));
 }
 
 fn tiled(s: &Sheet) {
@@ -61,7 +61,7 @@ fn tiled(s: &Sheet) {
         let wide = s.call("Tile", &[s.unsqueeze(x, &[2]), s.ints(&[1, 1, 3, 1, 1])]);
         s.reshape(wide, &[0, 6, -1, width])
     };
-    attend(s, o.q, tile(o.k, 16), tile(o.v, 24));
+    attend(s, o.q, tile(o.k, 64), tile(o.v, 64));
 }
 
 fn gathered(s: &Sheet) {
@@ -72,11 +72,11 @@ fn gathered(s: &Sheet) {
 
 fn by_group(s: &Sheet) {
     let o = operands(s);
-    let q = s.reshape(o.q, &[0, 2, 3, -1, 16]);
+    let q = s.reshape(o.q, &[0, 2, 3, -1, 64]);
     let [k, v] = [o.k, o.v].map(|x| s.unsqueeze(x, &[2]));
     let product = s.matmul(q, s.transpose(k, &[0, 1, 2, 4, 3]));
-    let y = s.matmul(s.softmax(s.div(product, s.number(4.0)), -1), v);
-    s.output("y", s.call("Reshape", &[y, s.vector(&[s.size(o.q, 0), s.int(6), s.size(o.q, 2), s.int(24)])]));
+    let y = s.matmul(s.softmax(s.div(product, s.number(8.0)), -1), v);
+    s.output("y", s.call("Reshape", &[y, s.vector(&[s.size(o.q, 0), s.int(6), s.size(o.q, 2), s.int(64)])]));
 }
 
 fn named(s: &Sheet) {
@@ -95,11 +95,11 @@ struct Step<'s> {
 
 fn step(s: &Sheet) -> Step<'_> {
     Step {
-        q: s.floats("q", "n, 6, s, 16"),
-        k: s.floats("k", "n, 2, s, 16"),
-        v: s.floats("v", "n, 2, s, 24"),
-        past_key: s.floats("past_key", "n, 2, p, 16"),
-        past_value: s.floats("past_value", "n, 2, p, 24"),
+        q: s.floats("q", "n, 6, s, 64"),
+        k: s.floats("k", "n, 2, s, 64"),
+        v: s.floats("v", "n, 2, s, 64"),
+        past_key: s.floats("past_key", "n, 2, p, 64"),
+        past_value: s.floats("past_value", "n, 2, p, 64"),
     }
 }
 
@@ -110,9 +110,9 @@ fn attend_cached<'s>(s: &'s Sheet, step: &Step<'s>) {
     let places = |limit| s.call("Range", &[s.int(0), limit, s.int(1)]);
     let queries = s.add(places(s.size(step.q, 2)), s.size(step.past_key, 2));
     let seen = s.call("LessOrEqual", &[s.unsqueeze(places(s.size(keys, 2)), &[0]), s.unsqueeze(queries, &[1])]);
-    let product = s.mul(scores(s, step.q, repeat(s, keys, 16)), s.number(SCALE));
+    let product = s.mul(scores(s, step.q, repeat(s, keys, 64)), s.number(SCALE));
     let hidden = s.choose(s.cast(seen, Bool), product, s.number(f64::NEG_INFINITY));
-    s.output("y", s.matmul(s.softmax(hidden, -1), repeat(s, values, 24)));
+    s.output("y", s.matmul(s.softmax(hidden, -1), repeat(s, values, 64)));
     s.output("keys", keys);
     s.output("values", values);
 }
@@ -136,21 +136,21 @@ fn past_named(s: &Sheet) {
 
 /// Six heads of queries and two of keys in rows, and the last key that each row of the batch has.
 fn row_operands(s: &Sheet) -> (Operands<'_>, Tensor<'_>) {
-    let o = Operands { q: s.floats("q", "n, s, 96"), k: s.floats("k", "n, s, 32"), v: s.floats("v", "n, s, 32") };
+    let o = Operands { q: s.floats("q", "n, s, 384"), k: s.floats("k", "n, s, 128"), v: s.floats("v", "n, s, 128") };
     (o, s.input("lengths", I32, "n"))
 }
 
 fn lengths_compared(s: &Sheet) {
     let (o, lengths) = row_operands(s);
     let q = split_heads(s, o.q, 6);
-    let [k, v] = [o.k, o.v].map(|x| repeat(s, split_heads(s, x, 2), 16));
+    let [k, v] = [o.k, o.v].map(|x| repeat(s, split_heads(s, x, 2), 64));
     let places = s.call("Range", &[s.int(0), s.size(o.q, 1), s.int(1)]);
     let (queries, keys) = (s.unsqueeze(places, &[1]), s.unsqueeze(places, &[0]));
     let filled = s.call("LessOrEqual", &[keys, s.unsqueeze(s.cast(lengths, I64), &[1, 2, 3])]);
     let seen = s.call("And", &[filled, s.call("LessOrEqual", &[keys, queries])]);
     let product = s.mul(scores(s, q, k), s.number(SCALE));
     let hidden = s.choose(seen, product, s.number(f64::NEG_INFINITY));
-    s.output("y", merge_heads(s, s.matmul(s.softmax(hidden, -1), v), 96));
+    s.output("y", merge_heads(s, s.matmul(s.softmax(hidden, -1), v), 384));
 }
 
 fn lengths_contributed(s: &Sheet) {
@@ -163,7 +163,7 @@ fn lengths_contributed(s: &Sheet) {
 
 /// Cosines and sines of half the head size, for every new position.
 fn tables(s: &Sheet) -> [Tensor<'_>; 2] {
-    ["cos", "sin"].map(|name| s.input(name, F32, "1, s, 8"))
+    ["cos", "sin"].map(|name| s.input(name, F32, "1, s, 32"))
 }
 
 fn llama<'s>(s: &'s Sheet, rotate: impl Fn(Tensor<'s>, [Tensor<'s>; 2]) -> Tensor<'s>, attend: impl Fn(&Step<'s>)) {

@@ -106,7 +106,7 @@ fn additive_mask(s: &Sheet) -> Tensor<'_> {
 
 fn additive_quotient(s: &Sheet) {
     let o = heads(s, F32);
-    finish(s, s.add(s.div(scores(s, o.q, o.k), s.number(4.0)), additive_mask(s)), &o);
+    finish(s, s.add(s.div(scores(s, o.q, o.k), s.number(8.0)), additive_mask(s)), &o);
 }
 
 fn additive_product(s: &Sheet) {
@@ -116,12 +116,12 @@ fn additive_product(s: &Sheet) {
 
 fn additive_on_queries(s: &Sheet) {
     let o = heads(s, F32);
-    finish(s, s.add(scores(s, s.div(o.q, s.number(4.0)), o.k), additive_mask(s)), &o);
+    finish(s, s.add(scores(s, s.div(o.q, s.number(8.0)), o.k), additive_mask(s)), &o);
 }
 
 fn additive_on_both(s: &Sheet) {
     let o = heads(s, F32);
-    let root = s.number(0.5);
+    let root = s.number(SCALE.sqrt());
     let product = s.matmul(s.mul(o.q, root), s.mul(s.transpose(o.k, &[0, 1, 3, 2]), root));
     finish(s, s.add(product, additive_mask(s)), &o);
 }
@@ -155,7 +155,7 @@ fn joined_scores<'s>(s: &'s Sheet, o: &Operands<'s>) -> Tensor<'s> {
 /// The product of joined probabilities and values, with four axes again.
 fn joined_values<'s>(s: &'s Sheet, probabilities: Tensor<'s>, o: &Operands<'s>) {
     let y = s.matmul(joined(s, probabilities), joined(s, o.v));
-    let shape = s.vector(&[s.size(o.q, 0), s.int(4), s.size(o.q, 2), s.int(24)]);
+    let shape = s.vector(&[s.size(o.q, 0), s.int(4), s.size(o.q, 2), s.int(64)]);
     s.output("y", s.call("Reshape", &[y, shape]));
 }
 
@@ -190,7 +190,7 @@ fn boolean_choice(s: &Sheet) {
 fn boolean_inverse(s: &Sheet) {
     let o = heads(s, F32);
     let hidden = s.call("Not", &[boolean_mask(s)]);
-    finish(s, s.choose(hidden, infinity(s), s.div(scores(s, o.q, o.k), s.number(4.0))), &o);
+    finish(s, s.choose(hidden, infinity(s), s.div(scores(s, o.q, o.k), s.number(8.0))), &o);
 }
 
 fn boolean_added(s: &Sheet) {
@@ -219,7 +219,7 @@ fn least_choice(s: &Sheet) {
 /// As DistilBERT does: the mask as numbers, compared with zero, viewed and repeated to the shape of the scores.
 fn least_compared(s: &Sheet) {
     let o = heads(s, F32);
-    let product = scores(s, s.div(o.q, s.number(4.0)), o.k);
+    let product = scores(s, s.div(o.q, s.number(8.0)), o.k);
     let hidden = s.call("Equal", &[s.cast(boolean_mask(s), I64), s.int(0)]);
     let viewed = s.call("Reshape", &[hidden, s.vector(&[s.size(o.q, 0), s.int(1), s.size(o.q, 2), s.size(o.k, 2)])]);
     let everywhere = s.expand(viewed, s.call("Shape", &[product]));
@@ -238,7 +238,7 @@ fn hidden_by_product<'s>(s: &'s Sheet, seen: Tensor<'s>) -> Tensor<'s> {
 fn padding_product(s: &Sheet) {
     let o = heads(s, F32);
     let seen = s.unsqueeze(s.unsqueeze(padding(s), &[1]), &[2]);
-    let product = s.div(scores(s, o.q, o.k), s.number(4.0));
+    let product = s.div(scores(s, o.q, o.k), s.number(8.0));
     finish(s, s.add(product, hidden_by_product(s, seen)), &o);
 }
 
@@ -285,7 +285,7 @@ fn padding_filled(s: &Sheet) {
     let o = heads(s, F32);
     let shape = s.vector(&[s.size(o.q, 0), s.int(1), s.size(o.q, 2), s.size(o.k, 2)]);
     let seen = s.expand(s.unsqueeze(s.unsqueeze(padding(s), &[1]), &[2]), shape);
-    finish(s, s.add(s.div(scores(s, o.q, o.k), s.number(4.0)), filled(s, seen)), &o);
+    finish(s, s.add(s.div(scores(s, o.q, o.k), s.number(8.0)), filled(s, seen)), &o);
 }
 
 fn padding_filled_late(s: &Sheet) {
@@ -297,7 +297,7 @@ fn padding_filled_late(s: &Sheet) {
 
 /// As many keys as queries.
 fn self_heads(s: &Sheet) -> Operands<'_> {
-    Operands { q: s.floats("q", "n, 4, s, 16"), k: s.floats("k", "n, 4, s, 16"), v: s.floats("v", "n, 4, s, 24") }
+    Operands { q: s.floats("q", "n, 4, s, 64"), k: s.floats("k", "n, 4, s, 64"), v: s.floats("v", "n, 4, s, 64") }
 }
 
 fn square<'s>(s: &'s Sheet, o: &Operands<'s>) -> Tensor<'s> {
@@ -367,7 +367,7 @@ fn causal_named(s: &Sheet) {
 /// The operator takes queries in rows; keys and values may have their heads apart.
 fn causal_contributed(s: &Sheet) {
     let o = self_heads(s);
-    let q = merge_heads(s, o.q, 64);
+    let q = merge_heads(s, o.q, 256);
     let attention = s.contributed("MultiHeadAttention").int("num_heads", 4).int("unidirectional", 1);
     let y = attention.of(&[q, o.k, o.v]);
     s.output("y", split_heads(s, y, 4));
@@ -375,7 +375,7 @@ fn causal_contributed(s: &Sheet) {
 
 /// GPT-2's projection: queries, keys and values side by side, split, heads in front.
 fn gpt2_operands(s: &Sheet) -> Operands<'_> {
-    let parts = s.split(s.floats("qkv", "n, s, 192"), 2, 3);
+    let parts = s.split(s.floats("qkv", "n, s, 768"), 2, 3);
     let [q, k, v] = [0, 1, 2].map(|k| split_heads(s, parts[k], 4));
     Operands { q, k, v }
 }
@@ -384,7 +384,7 @@ fn gpt2_operands(s: &Sheet) -> Operands<'_> {
 fn present<'s>(s: &'s Sheet, seen: Tensor<'s>, o: &Operands<'s>) {
     let product = s.div(scores(s, o.q, o.k), s.sqrt(s.cast(s.size(o.v, -1), F32)));
     let probabilities = s.softmax(s.choose(seen, product, least(s)), -1);
-    s.output("y", merge_heads(s, s.matmul(probabilities, o.v), 64));
+    s.output("y", merge_heads(s, s.matmul(probabilities, o.v), 256));
     s.output("keys", o.k);
     s.output("values", o.v);
 }
@@ -423,7 +423,7 @@ struct Cached<'s> {
 
 fn cached(s: &Sheet) -> Cached<'_> {
     let new = self_heads(s);
-    let past = [s.floats("past_key", "n, 4, p, 16"), s.floats("past_value", "n, 4, p, 24")];
+    let past = [s.floats("past_key", "n, 4, p, 64"), s.floats("past_value", "n, 4, p, 64")];
     let (k, v) = (s.concat(&[past[0], new.k], 2), s.concat(&[past[1], new.v], -2));
     Cached { o: Operands { q: new.q, k, v }, past, new }
 }
@@ -463,7 +463,7 @@ fn softcap(s: &Sheet) {
 
 fn softcap_product(s: &Sheet) {
     let o = heads(s, F32);
-    let product = scores(s, s.div(o.q, s.number(4.0)), o.k);
+    let product = scores(s, s.div(o.q, s.number(8.0)), o.k);
     finish(s, s.mul(s.number(50.0), s.tanh(s.mul(product, s.number(0.02)))), &o);
 }
 

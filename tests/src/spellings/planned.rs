@@ -6,8 +6,15 @@ use fuseline::fuse::{Plan, PlanOptions, plan};
 use fuseline::graph::Graph;
 use fuseline::passes::{Context, run_passes};
 use fuseline::rewrites::{Permit, apply_rewrites};
+use fuseline::tensor::{Env, Symbol};
 
 use super::Spelling;
+
+/// Sizes as models have them, for the symbols that rows use: what a plan is priced for.
+fn usual_sizes() -> Env {
+    let sizes = [("n", 8), ("s", 1024), ("t", 1024), ("p", 256)];
+    sizes.into_iter().map(|(name, size)| (Symbol::name(name), size)).collect()
+}
 
 /// A plan with the graph that it divides.
 #[derive(Debug)]
@@ -29,7 +36,9 @@ impl Spelling {
     /// The plan for a device, by its name.
     pub fn planned(&self, device: &str) -> Result<Planned> {
         let graph = self.plain()?;
-        let plan = plan(&graph, &PlanOptions::on(DeviceSpec::find(device)?))?;
+        let mut options = PlanOptions::on(DeviceSpec::find(device)?);
+        options.hints.env = usual_sizes();
+        let plan = plan(&graph, &options)?;
         Ok(Planned { graph, plan })
     }
 }

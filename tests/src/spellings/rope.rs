@@ -1,4 +1,4 @@
-//! Rotary embeddings of `[n, 4, s, 16]`: halves or pairs of elements turned by an angle for every position.
+//! Rotary embeddings of `[n, 4, s, 64]`: halves or pairs of elements turned by an angle for every position.
 
 use fuseline::graph::Tensor;
 use fuseline::tensor::DType::{F32, I64};
@@ -41,15 +41,15 @@ spellings! {
 }
 
 fn x(s: &Sheet) -> Tensor<'_> {
-    s.floats("x", "n, 4, s, 16")
+    s.floats("x", "n, 4, s, 64")
 }
 
 fn half_tables(s: &Sheet) -> [Tensor<'_>; 2] {
-    ["cos", "sin"].map(|name| s.floats(name, "1, s, 8"))
+    ["cos", "sin"].map(|name| s.floats(name, "1, s, 32"))
 }
 
 fn full_tables(s: &Sheet) -> [Tensor<'_>; 2] {
-    ["cos", "sin"].map(|name| s.floats(name, "1, s, 16"))
+    ["cos", "sin"].map(|name| s.floats(name, "1, s, 64"))
 }
 
 /// A table for both halves, with an axis for the heads.
@@ -63,7 +63,7 @@ fn rotate_half<'s>(s: &'s Sheet, first: Tensor<'s>, second: Tensor<'s>) -> Tenso
 }
 
 fn sliced_half<'s>(s: &'s Sheet, x: Tensor<'s>) -> Tensor<'s> {
-    rotate_half(s, s.slice(x, 3, 0, 8), s.slice(x, 3, 8, i64::MAX))
+    rotate_half(s, s.slice(x, 3, 0, 32), s.slice(x, 3, 32, i64::MAX))
 }
 
 fn split_half<'s>(s: &'s Sheet, x: Tensor<'s>) -> Tensor<'s> {
@@ -145,9 +145,9 @@ fn full_sine_left(s: &Sheet) {
     s.output("y", s.add(s.mul(sin, sliced_half(s, x)), s.mul(cos, x)));
 }
 
-/// Tables for 32 positions, and the positions of every row.
+/// Tables for 24 positions, and the positions of every row.
 fn cache(s: &Sheet) -> ([Tensor<'_>; 2], Tensor<'_>) {
-    (["cos", "sin"].map(|name| s.floats(name, "32, 8")), s.input("positions", I64, "n, s"))
+    (["cos", "sin"].map(|name| s.floats(name, "24, 32")), s.input("positions", I64, "n, s"))
 }
 
 fn gathered(s: &Sheet) {
@@ -165,7 +165,7 @@ fn gathered_named(s: &Sheet) {
 
 /// How fast each pair turns.
 fn frequencies(s: &Sheet) -> Tensor<'_> {
-    s.table(F32, &[8], |i| 10000f64.powf(-(i[0] as f64) / 8.0))
+    s.table(F32, &[32], |i| 10000f64.powf(-(i[0] as f64) / 32.0))
 }
 
 fn by_angles<'s>(s: &'s Sheet, x: Tensor<'s>, angles: Tensor<'s>) {
@@ -184,7 +184,7 @@ fn angles(s: &Sheet) {
 fn angles_matmul(s: &Sheet) {
     let x = x(s);
     let positions = s.cast(s.input("positions", I64, "n, s"), F32);
-    let column = s.expand(s.unsqueeze(frequencies(s), &[0, 2]), s.vector(&[s.size(x, 0), s.int(8), s.int(1)]));
+    let column = s.expand(s.unsqueeze(frequencies(s), &[0, 2]), s.vector(&[s.size(x, 0), s.int(32), s.int(1)]));
     let product = s.matmul(column, s.unsqueeze(positions, &[1]));
     by_angles(s, x, s.transpose(product, &[0, 2, 1]));
 }
@@ -209,7 +209,7 @@ fn stack<'s>(s: &'s Sheet, x: Tensor<'s>, first: Tensor<'s>, second: Tensor<'s>)
 fn pairs_reshaped(s: &Sheet) {
     let x = x(s);
     let [cos, sin] = half_tables(s).map(|t| s.unsqueeze(t, &[1]));
-    let pairs = s.split(s.reshape(x, &[0, 0, 0, 8, 2]), -1, 2);
+    let pairs = s.split(s.reshape(x, &[0, 0, 0, 32, 2]), -1, 2);
     let (even, odd) = (s.call("Squeeze", &[pairs[0], s.ints(&[4])]), s.call("Squeeze", &[pairs[1], s.ints(&[4])]));
     let first = s.sub(s.mul(even, cos), s.mul(odd, sin));
     let second = s.add(s.mul(odd, cos), s.mul(even, sin));
@@ -221,7 +221,7 @@ fn pairs_complex(s: &Sheet) {
     let x = x(s);
     let [cos, sin] = half_tables(s).map(|t| s.unsqueeze(t, &[1, 4]));
     let turn = s.concat(&[cos, sin], 4);
-    let pairs = s.reshape(x, &[0, 0, 0, 8, 2]);
+    let pairs = s.reshape(x, &[0, 0, 0, 32, 2]);
     let part = |x, k: i64| s.op("Gather").int("axis", 4).of(&[x, s.int(k)]);
     let real = s.sub(s.mul(part(pairs, 0), part(turn, 0)), s.mul(part(pairs, 1), part(turn, 1)));
     let imaginary = s.add(s.mul(part(pairs, 0), part(turn, 1)), s.mul(part(pairs, 1), part(turn, 0)));
@@ -238,14 +238,14 @@ fn pairs_named(s: &Sheet) {
 }
 
 fn quarter_tables(s: &Sheet) -> [Tensor<'_>; 2] {
-    ["cos", "sin"].map(|name| s.floats(name, "1, s, 4"))
+    ["cos", "sin"].map(|name| s.floats(name, "1, s, 16"))
 }
 
 fn partial(s: &Sheet) {
     let x = x(s);
     let tables = quarter_tables(s).map(|t| doubled(s, t));
-    let (turning, passed) = (s.slice(x, 3, 0, 8), s.slice(x, 3, 8, i64::MAX));
-    let rotated = rotate_half(s, s.slice(turning, 3, 0, 4), s.slice(turning, 3, 4, i64::MAX));
+    let (turning, passed) = (s.slice(x, 3, 0, 32), s.slice(x, 3, 32, i64::MAX));
+    let rotated = rotate_half(s, s.slice(turning, 3, 0, 16), s.slice(turning, 3, 16, i64::MAX));
     s.output("y", s.concat(&[turned(s, turning, rotated, tables), passed], -1));
 }
 
@@ -254,6 +254,6 @@ fn partial_named(s: &Sheet) {
     let [cos, sin] = quarter_tables(s);
     let batch = s.unsqueeze(s.size(x, 0), &[0]);
     let everywhere = |t| s.expand(t, s.concat(&[batch, s.ints(&[1, 1])], 0));
-    let rotary = s.op("RotaryEmbedding").opset(23).int("rotary_embedding_dim", 8);
+    let rotary = s.op("RotaryEmbedding").opset(23).int("rotary_embedding_dim", 32);
     s.output("y", rotary.of(&[x, everywhere(cos), everywhere(sin)]));
 }

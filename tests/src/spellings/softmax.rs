@@ -1,4 +1,4 @@
-//! Softmax of `[n, s, 33]` over the inner and over an outer axis.
+//! Softmax of `[n, s, 768]` over the inner and over an outer axis.
 
 use fuseline::graph::Tensor;
 use fuseline::tensor::DType::{F16, F32};
@@ -44,7 +44,7 @@ spellings! {
 }
 
 fn x(s: &Sheet) -> Tensor<'_> {
-    s.floats("x", "n, s, 33")
+    s.floats("x", "n, s, 768")
 }
 
 /// The exponential of what is left when the largest is taken away, and its sum.
@@ -77,7 +77,7 @@ fn inner_old(s: &Sheet) {
 
 fn inner_flattened(s: &Sheet) {
     let x = x(s);
-    let y = s.softmax(s.reshape(x, &[-1, 33]), 1);
+    let y = s.softmax(s.reshape(x, &[-1, 768]), 1);
     s.output("y", s.call("Reshape", &[y, s.call("Shape", &[x])]));
 }
 
@@ -107,7 +107,7 @@ fn scaled_root(s: &Sheet) {
 }
 
 fn mask(s: &Sheet) -> Tensor<'_> {
-    s.floats("mask", "n, 1, 33")
+    s.floats("mask", "n, 1, 768")
 }
 
 fn masked(s: &Sheet) {
@@ -128,12 +128,12 @@ fn masked_expanded(s: &Sheet) {
 }
 
 fn wide(s: &Sheet) {
-    let x = s.cast(s.input("x", F16, "n, s, 33"), F32);
+    let x = s.cast(s.input("x", F16, "n, s, 768"), F32);
     s.output("y", s.cast(s.softmax(x, -1), F16));
 }
 
 fn wide_written_out(s: &Sheet) {
-    let x = s.cast(s.input("x", F16, "n, s, 33"), F32);
+    let x = s.cast(s.input("x", F16, "n, s, 768"), F32);
     s.output("y", s.cast(written_out(s, x, -1), F16));
 }
 

@@ -159,14 +159,24 @@ impl<'d> Flow<'d> {
         self.draft.leaves[leaf].op.operands().iter().fold(0, |bits, o| bits | self.dots_behind(*o))
     }
 
-    /// Whether the result of a fold is read where it varies along the folded axes again.
+    /// Whether the result of a fold is read, by whatever way, where something varies along the folded axes again.
     pub fn is_read_along(&self, fold: usize) -> bool {
-        let over = self.draft.leaves[fold].op.folded();
-        let reads = |end: Place| self.direct[&end].contains(&fold);
+        let (draft, over) = (self.draft, self.draft.leaves[fold].op.folded());
         let again = |axes: AxisSet| !axes.common(over).is_empty();
-        let operands = self.draft.leaves.iter().flat_map(|leaf| leaf.op.operands());
-        operands.into_iter().any(|o| reads(o) && again(self.draft.axes_of(o)))
-            || self.draft.sinks.iter().any(|s| reads(s.term) && again(s.axes))
+        let mut depends = vec![false; draft.leaves.len()];
+        depends[fold] = true;
+        let reads = |end: Place, depends: &[bool]| self.direct[&end].iter().any(|leaf| depends[*leaf]);
+        for (k, leaf) in draft.leaves.iter().enumerate().skip(fold + 1) {
+            for operand in leaf.op.operands() {
+                if reads(operand, &depends) {
+                    depends[k] = true;
+                    if again(leaf.axes) || again(draft.axes_of(operand)) {
+                        return true;
+                    }
+                }
+            }
+        }
+        draft.sinks.iter().any(|s| reads(s.term, &depends) && again(s.axes))
     }
 }
 

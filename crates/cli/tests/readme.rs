@@ -1,4 +1,4 @@
-//! The README shows what the command prints. `BLESS=1` rewrites its `inspect` transcripts.
+//! The README shows what the command prints. `BLESS=1` rewrites its `inspect` and `explain` transcripts.
 
 use std::path::Path;
 use std::process::Command;
@@ -17,9 +17,10 @@ fn transcripts_are_what_the_command_prints() {
         let done = Command::new(env!("CARGO_BIN_EXE_fuseline")).args(&arguments).output().unwrap();
         let printed = String::from_utf8(done.stdout).unwrap();
         let wanted = format!("$ fuseline {command}\n{printed}");
-        if arguments[0] == "inspect" && std::env::var_os("BLESS").is_some() {
+        let is_fixed = ["inspect", "explain"].contains(&arguments[0]);
+        if is_fixed && std::env::var_os("BLESS").is_some() {
             readme = readme.replace(block, &wanted);
-        } else if arguments[0] == "inspect" {
+        } else if is_fixed {
             assert_eq!(block, wanted);
         } else {
             // Notes and the time it took stand before what is printed.

@@ -7,8 +7,8 @@
 use super::activation::{self, POINTS};
 use super::wiring::Wiring;
 use crate::fuse::PlannedKernel;
-use crate::graph::Origin;
-use crate::ops::prim::Monoid;
+use crate::graph::{Origin, Value};
+use crate::ops::prim::{Class, Monoid};
 use crate::ops::{ExprNode, Prim, Scalar};
 use crate::tile::{AxisSet, Chain, Kernel, Op, Schedule, StepId};
 
@@ -18,6 +18,7 @@ pub(super) fn pattern(wiring: &Wiring<'_>, kernel: &PlannedKernel) -> String {
     if let Schedule::Attention { chain, .. } = &kernel.kernel.schedule {
         parts.name_attention(&attention(&kernel.kernel, chain));
     }
+    parts.name_rotations();
     parts.name_norms();
     parts.name_activations();
     parts.name_operators();
@@ -32,7 +33,17 @@ struct Parts<'w, 'g> {
     before: Vec<Vec<bool>>,
     /// for every member, its word
     owner: Vec<Option<usize>>,
-    words: Vec<String>,
+    words: Vec<Word>,
+}
+
+/// A word for some of the members.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Word {
+    text: String,
+    /// the operator, where it is one
+    origin: Option<Origin>,
+    /// whether it says what the kernel is about: more than one operation on every element
+    is_strong: bool,
 }
 
 impl<'w, 'g> Parts<'w, 'g> {
@@ -53,17 +64,30 @@ impl<'w, 'g> Parts<'w, 'g> {
     }
 
     /// The words in the order of the nodes that they stand for.
-    fn words(&self) -> Vec<&str> {
+    fn words(&self) -> Vec<(&str, bool)> {
         let mut told = vec![false; self.words.len()];
         let first = |word: &&usize| !std::mem::replace(&mut told[**word], true);
-        self.owner.iter().flatten().filter(first).map(|word| self.words[*word].as_str()).collect()
+        let words = self.owner.iter().flatten().filter(first).map(|word| &self.words[*word]);
+        words.map(|word| (word.text.as_str(), word.is_strong)).collect()
     }
 
-    fn assign(&mut self, word: String, members: impl IntoIterator<Item = usize>) {
-        let id = self.words.len();
-        self.words.push(word);
+    /// Gives members a word; one operator has one word.
+    fn assign(&mut self, word: Word, members: impl IntoIterator<Item = usize>) {
+        let same = |known: &Word| word.origin.is_some() && known.origin == word.origin;
+        let id = self.words.iter().position(same).unwrap_or(self.words.len());
+        if id == self.words.len() {
+            self.words.push(word);
+        }
         for k in members {
             self.owner[k].get_or_insert(id);
+        }
+    }
+
+    /// The name of what was recognised, or of the one operator that it is.
+    fn recognised(&self, name: &str, members: &[usize]) -> Word {
+        match self.origins(members).as_slice() {
+            [only] => Word { text: pretty(&only.op), origin: Some(only.clone()), is_strong: true },
+            _ => Word { text: name.to_string(), origin: None, is_strong: true },
         }
     }
 
@@ -129,8 +153,58 @@ impl<'w, 'g> Parts<'w, 'g> {
             let statistic = self.before[k][first] && !self.before[k][second] && self.operands(k).iter().all(of_folds);
             inside[k] |= fold || late || statistic;
         }
+        // What masks are computed from belongs to the scores; what values are computed from does not.
+        let values: Vec<usize> =
+            self.operands(second).into_iter().flatten().filter(|o| *o != first && !self.before[*o][first]).collect();
+        for (k, inside) in inside.iter_mut().enumerate().take(second) {
+            let of_values = values.iter().any(|v| *v == k || self.before[*v][k]);
+            *inside |= self.before[second][k] && !self.before[first][k] && !of_values;
+        }
         let members: Vec<usize> = (0..self.members.len()).filter(|k| inside[*k]).collect();
-        self.assign(word.to_string(), members);
+        self.assign(Word { text: word.to_string(), origin: None, is_strong: true }, members);
+    }
+
+    /// Rotations by position: the sum of two products that read one value at two places.
+    fn name_rotations(&mut self) {
+        for k in 0..self.members.len() {
+            if !matches!(self.applies(k), Some(Scalar::Add | Scalar::Sub)) || !self.is_free(k) {
+                continue;
+            }
+            let is_product = |o: &usize| self.applies(*o) == Some(Scalar::Mul) && self.is_free(*o);
+            let products: Vec<usize> = self.operands(k).into_iter().flatten().filter(is_product).collect();
+            let [a, b] = products.as_slice() else { continue };
+            let roots = |k: usize| {
+                let args = self.wiring.graph.nodes()[self.members[k]].args();
+                args.iter().map(|value| (self.root(value.node()), *value)).collect::<Vec<_>>()
+            };
+            let turned = |(x, at): &(Option<usize>, Value)| {
+                x.is_some() && roots(*b).iter().any(|(y, there)| y == x && there != at)
+            };
+            let is_rotation = roots(*a).iter().any(turned);
+            if is_rotation {
+                let members = [*a, *b, k];
+                self.assign(self.recognised("RoPE", &members), members);
+            }
+        }
+    }
+
+    /// What a value is made of by views, signs and putting parts behind one another, if that is one thing.
+    fn root(&self, node: usize) -> Option<usize> {
+        let mut found = None;
+        let mut todo = vec![node];
+        while let Some(node) = todo.pop() {
+            let moves = match self.wiring.graph.nodes()[node].prim() {
+                Prim::View(_) | Prim::Concat(_) => true,
+                Prim::Map(row) => row.expr.as_call() == Some(Scalar::Neg),
+                _ => false,
+            };
+            match moves {
+                true => todo.extend(self.wiring.operands(node).into_iter().flatten()),
+                false if found.is_none_or(|known| known == node) => found = Some(node),
+                false => return None,
+            }
+        }
+        found
     }
 
     // Normalisations.
@@ -143,11 +217,7 @@ impl<'w, 'g> Parts<'w, 'g> {
             };
             if let Some((name, folds)) = found {
                 let members = self.around(&folds);
-                let word = match self.origins(&members).as_slice() {
-                    [only] => pretty(&only.op),
-                    _ => name.to_string(),
-                };
-                self.assign(word, members);
+                self.assign(self.recognised(name, &members), members);
             }
         }
     }
@@ -278,11 +348,7 @@ impl<'w, 'g> Parts<'w, 'g> {
             if self.is_free(exit)
                 && let Some((name, members)) = self.activation(exit)
             {
-                let word = match self.origins(&members).as_slice() {
-                    [only] => pretty(&only.op),
-                    _ => name.to_string(),
-                };
-                self.assign(word, members);
+                self.assign(self.recognised(name, &members), members);
             }
         }
     }
@@ -363,12 +429,37 @@ impl<'w, 'g> Parts<'w, 'g> {
                         self.is_free(*j) && self.wiring.graph.origin(self.members[*j]).iter().next() == Some(&origin)
                     };
                     let members: Vec<usize> = (k..self.members.len()).filter(same).collect();
-                    self.assign(pretty(&origin.op), members);
+                    let word = self.operator(origin, &members);
+                    self.assign(word, members);
                 }
-                None => self.assign(self.wiring.verb(self.members[k]), [k]),
+                None => {
+                    let text = self.wiring.verb(self.members[k]);
+                    let is_strong = is_main(self.prim(k));
+                    self.assign(Word { text, origin: None, is_strong }, [k]);
+                }
             }
         }
     }
+
+    /// The name of an operator; where its main part is in another kernel, with what is left of it here.
+    fn operator(&self, origin: Origin, members: &[usize]) -> Word {
+        let graph = self.wiring.graph;
+        let is_strong = members.iter().any(|k| is_main(self.prim(*k)));
+        let elsewhere =
+            |node: &usize| is_main(graph.nodes()[*node].prim()) && self.members.binary_search(node).is_err();
+        let text = match members.last() {
+            Some(last) if !is_strong && self.wiring.parts(&origin).iter().any(elsewhere) => {
+                format!("{} ({})", pretty(&origin.op), self.wiring.verb(self.members[*last]))
+            }
+            _ => pretty(&origin.op),
+        };
+        Word { text, origin: Some(origin), is_strong }
+    }
+}
+
+/// Whether a primitive is more than one operation on every element.
+fn is_main(prim: &Prim) -> bool {
+    !matches!(prim.class(), Class::Map | Class::View | Class::Source)
 }
 
 /// Attention with what sets it apart.
@@ -442,30 +533,38 @@ const SMALL: [&str; 3] = ["Cast", "Identity", "cast"];
 /// A sentence has no more words than this.
 const MOST_WORDS: usize = 6;
 
-/// Words as one line: repeated ones are counted, long lists are cut.
-fn sentence(words: &[&str]) -> String {
-    let large: Vec<&str> = words.iter().copied().filter(|w| !SMALL.contains(w)).collect();
+/// Words as one line: repeated ones are counted; of long lists those stay that say what the kernel is about.
+fn sentence(words: &[(&str, bool)]) -> String {
+    let large: Vec<(&str, bool)> = words.iter().copied().filter(|(word, _)| !SMALL.contains(word)).collect();
     let words = if large.is_empty() { words } else { &large };
-    let period = (1..words.len())
-        .find(|p| words.len().is_multiple_of(*p) && words.iter().zip(&words[*p..]).all(|(a, b)| a == b));
-    if let Some(period) = period.filter(|p| *p > 1) {
-        return format!("{} × ({})", words.len() / period, joined(&words[..period]));
+    let repeats = |p: &usize| words.len().is_multiple_of(*p) && words.iter().zip(&words[*p..]).all(|(a, b)| a == b);
+    match (2..words.len()).find(repeats) {
+        Some(period) if words[..period].iter().any(|word| *word != words[0]) => {
+            format!("{} × ({})", words.len() / period, joined(&words[..period]))
+        }
+        _ => joined(words),
     }
-    joined(words)
 }
 
-fn joined(words: &[&str]) -> String {
-    let mut counted: Vec<(usize, &str)> = Vec::new();
-    for word in words {
+fn joined(words: &[(&str, bool)]) -> String {
+    let mut counted: Vec<(usize, &str, bool)> = Vec::new();
+    for (word, is_strong) in words {
         match counted.last_mut() {
-            Some((count, last)) if last == word => *count += 1,
-            _ => counted.push((1, word)),
+            Some((count, last, _)) if last == word => *count += 1,
+            _ => counted.push((1, word, *is_strong)),
         }
     }
-    let text = |(count, word): &(usize, &str)| if *count > 1 { format!("{count} × {word}") } else { word.to_string() };
-    let cut = if counted.len() > MOST_WORDS + 1 { MOST_WORDS } else { counted.len() };
-    let mut text = counted[..cut].iter().map(text).collect::<Vec<_>>().join(" + ");
-    let rest: usize = counted[cut..].iter().map(|(count, _)| count).sum();
+    let mut rest = 0;
+    while counted.len() > MOST_WORDS {
+        let last_weak = counted.iter().rposition(|(_, _, is_strong)| !is_strong);
+        let (count, ..) = counted.remove(last_weak.unwrap_or(counted.len() - 1));
+        rest += count;
+    }
+    let text = |(count, word, _): &(usize, &str, bool)| match count {
+        1 => word.to_string(),
+        count => format!("{count} × {word}"),
+    };
+    let mut text = counted.iter().map(text).collect::<Vec<_>>().join(" + ");
     if rest > 0 {
         text.push_str(&format!(" + {rest} more"));
     }
@@ -478,12 +577,16 @@ mod tests {
 
     #[test]
     fn sentences_are_short() {
-        assert_eq!(sentence(&["Cast"]), "Cast");
-        assert_eq!(sentence(&["Cast", "Add"]), "Add");
-        assert_eq!(sentence(&["Add", "Add"]), "2 × Add");
-        assert_eq!(sentence(&["MatMul", "Add", "MatMul", "Add", "MatMul", "Add"]), "3 × (MatMul + Add)");
-        assert_eq!(sentence(&["Add", "Add", "LayerNorm"]), "2 × Add + LayerNorm");
-        assert_eq!(sentence(&["a", "b", "c", "d", "e", "f", "g"]), "a + b + c + d + e + f + g");
-        assert_eq!(sentence(&["a", "b", "c", "d", "e", "f", "g", "h", "h"]), "a + b + c + d + e + f + 3 more");
+        let told = |words: &[&str]| {
+            let words: Vec<(&str, bool)> = words.iter().map(|w| (*w, w.contains("MatMul"))).collect();
+            sentence(&words)
+        };
+        assert_eq!(told(&["Cast"]), "Cast");
+        assert_eq!(told(&["Cast", "Add"]), "Add");
+        assert_eq!(told(&["Add", "Add"]), "2 × Add");
+        assert_eq!(told(&["Add", "Add", "Add", "Add"]), "4 × Add");
+        assert_eq!(told(&["MatMul", "Add", "MatMul", "Add", "MatMul", "Add"]), "3 × (MatMul + Add)");
+        assert_eq!(told(&["Add", "Add", "LayerNorm"]), "2 × Add + LayerNorm");
+        assert_eq!(told(&["a", "b", "c", "d", "e", "f", "g", "MatMul"]), "a + b + c + d + e + MatMul + 2 more");
     }
 }

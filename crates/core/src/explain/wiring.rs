@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use rustc_hash::FxHashSet;
+use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::graph::{Graph, Origin, Value};
 use crate::lower::is_transparent;
@@ -17,6 +17,8 @@ pub(super) struct Wiring<'g> {
     /// for every node, the computing nodes that read it, ascending
     readers: Vec<Vec<usize>>,
     is_output: Vec<bool>,
+    /// for every operator of the user, the computing nodes that are parts of it, ascending
+    parts: FxHashMap<&'g Origin, Vec<usize>>,
 }
 
 impl<'g> Wiring<'g> {
@@ -30,10 +32,14 @@ impl<'g> Wiring<'g> {
                 _ => Some(Value::new(id, 0)),
             });
         }
-        let mut wiring = Wiring { graph, base, readers: vec![Vec::new(); count], is_output: vec![false; count] };
+        let (readers, is_output) = (vec![Vec::new(); count], vec![false; count]);
+        let mut wiring = Wiring { graph, base, readers, is_output, parts: FxHashMap::default() };
         graph.outputs().iter().for_each(|o| wiring.is_output[o.value.node()] = true);
         let live = graph.live_nodes();
         for id in (0..count).filter(|id| live[*id] && !is_transparent(graph, *id)) {
+            if let Some(origin) = graph.origin(id).iter().next().filter(|_| !wiring.is_source(id)) {
+                wiring.parts.entry(origin).or_default().push(id);
+            }
             for read in wiring.operands(id).into_iter().flatten() {
                 if wiring.readers[read].last() != Some(&id) {
                     wiring.readers[read].push(id);
@@ -52,6 +58,11 @@ impl<'g> Wiring<'g> {
     /// The computing nodes that read a node, ascending.
     pub fn readers(&self, node: usize) -> &[usize] {
         &self.readers[node]
+    }
+
+    /// The computing nodes that are parts of an operator, ascending.
+    pub fn parts(&self, operator: &Origin) -> &[usize] {
+        self.parts.get(operator).map_or(&[], Vec::as_slice)
     }
 
     /// Whether a result of the graph lies there.

@@ -42,6 +42,13 @@ impl Rebuild {
         self.graph.add(prim, args, &self.origin).map(|id| Value::new(id, 0))
     }
 
+    /// As [`Rebuild::add`], for what does the work of a node of another origin: it belongs to that origin first.
+    pub fn add_for(&mut self, origin: &OriginSet, prim: impl Into<Prim>, args: &[Value]) -> Result<Value> {
+        let mut both = origin.clone();
+        both.merge(&self.origin);
+        self.graph.add(prim, args, &both).map(|id| Value::new(id, 0))
+    }
+
     /// Demands that two sizes are equal at run time.
     pub fn add_constraint(&mut self, constraint: Constraint) {
         self.graph.add_constraint(constraint);

@@ -169,7 +169,7 @@ fn apply(graph: &Graph, rebuild: &mut Rebuild, found: &Found) -> Result<Option<V
     let map = at.places.iter().map(|place| place.clone().unwrap_or(Dim::int(0))).collect();
     let factor = Seen { step: found.factor, view: View::new(shape, map) }.rebuilt(graph, rebuild)?;
     operands[at.operand] = call(rebuild, found.op, &[operands[at.operand], factor])?;
-    let mut value = rebuild.add(node.prim().clone(), &operands)?;
+    let mut value = rebuild.add_for(graph.origin(at.contract), node.prim().clone(), &operands)?;
     for view in at.views.iter().rev() {
         value = rebuild.add(view.clone(), &[value])?;
     }

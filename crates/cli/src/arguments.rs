@@ -10,6 +10,8 @@ use fuseline::passes::Numerics;
 use fuseline::reference::{Limits, Reading};
 use fuseline::tensor::DType;
 
+use crate::device::Device;
+
 const EXIT_STATUS: &str = "\
 Exit status:
   0  done
@@ -95,6 +97,7 @@ Examples:
   fuseline run model.onnx --inputs x.npz --outputs y.npz
   fuseline run model.onnx --sizes batch=2,seq=16 --seed 7
   fuseline run gallery:softmax --sizes rows=4,columns=8 --dtype bf16 --reading rounded
+  fuseline run gallery:attention --device interp --target h200
 
 Files from and for Python:
   numpy.savez('x.npz', input_ids=ids, attention_mask=mask)
@@ -112,8 +115,14 @@ pub struct Run {
     #[arg(long, value_name = "Y.npz")]
     pub outputs: Option<PathBuf>,
     /// Where to run
-    #[arg(long, value_enum, default_value_t = Device::Reference)]
+    #[arg(long, value_enum, value_name = "DEVICE", default_value = "reference")]
     pub device: Device,
+    /// For devices that run a plan: the device to plan for, a name or a file called .spec
+    #[arg(long, value_name = "NAME")]
+    pub target: Option<String>,
+    /// For devices that run a plan: how far arithmetic may be rearranged [default: default]
+    #[arg(long, value_enum)]
+    pub numerics: Option<NumericsName>,
     /// Numbers for the model's free sizes; 4k, 1M, 2G and 4Ki, 1Mi, 2Gi are understood
     #[arg(long, value_name = "NAME=SIZE,…", value_delimiter = ',')]
     pub sizes: Vec<SizeBinding>,
@@ -123,7 +132,7 @@ pub struct Run {
     /// Seed of random inputs
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub seed: u64,
-    /// How the reference reads floats
+    /// How the interpreters read floats
     #[arg(long, value_enum, default_value_t = ReadingName::Exact)]
     pub reading: ReadingName,
     /// Most memory for the values of a run
@@ -329,22 +338,7 @@ pub struct Gallery {
     pub json: bool,
 }
 
-/// Where a model runs.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum Device {
-    /// the reference interpreter: the meaning of the model in f64; exact and slow
-    Reference,
-}
-
-impl Device {
-    pub fn name(self) -> &'static str {
-        match self {
-            Device::Reference => "reference",
-        }
-    }
-}
-
-/// How the reference reads floats.
+/// How the interpreters read floats.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum ReadingName {
     /// f64 inside, rounded where the model says so and at the outputs

@@ -6,6 +6,7 @@
 
 mod analyze;
 mod arguments;
+mod device;
 mod explain;
 mod failure;
 mod feed;

@@ -5,13 +5,13 @@ use std::borrow::Cow;
 use fuseline::error::{Error, Kind, Result};
 use fuseline::gallery::{self, Entry};
 use fuseline::graph::{Graph, Value};
-use fuseline::reference::{Options, evaluate};
 use fuseline::tensor::{DType, Dim, Env, Literal, Symbol, TensorType};
 use fuseline_frontend::Tensors;
 use fuseline_frontend::onnx::import::{Pins, Port, Signature};
 use indexmap::IndexSet;
 
 use crate::arguments::{ModelName, SizeBinding};
+use crate::device::Runner;
 use crate::failure::{Failure, Outcome};
 
 /// An opened model.
@@ -152,10 +152,10 @@ impl Model {
     }
 
     /// The outputs by name, in the model's order.
-    pub fn evaluate(&self, inputs: &Tensors, options: &Options) -> Result<Vec<(String, Literal)>> {
+    pub fn evaluate(&self, inputs: &Tensors, run: &Runner) -> Result<Vec<(String, Literal)>> {
         let run = |graph: &Graph, inputs: &Tensors| -> Result<Vec<(String, Literal)>> {
             let inputs = inputs.iter().map(|(name, literal)| (name.as_str().into(), literal.clone())).collect();
-            let values = evaluate(graph, &inputs, options)?;
+            let values = run(graph, inputs)?;
             Ok(graph.outputs().iter().map(|o| o.name.to_string()).zip(values).collect())
         };
         match &self.content {

@@ -8,6 +8,7 @@ use fuseline_frontend::npz::{Compression, write_npz};
 use serde_json::{Value, json};
 
 use crate::arguments::Run;
+use crate::device::Wishes;
 use crate::failure::Outcome;
 use crate::feed::{self, Feed};
 use crate::model::Model;
@@ -17,16 +18,18 @@ use crate::waiting::Waiting;
 
 /// Runs a model.
 pub fn run(arguments: &Run) -> Outcome {
+    let limits = Limits { trips: arguments.max_trips, bytes: arguments.max_memory.unsigned_abs() };
+    let options = Options { reading: arguments.reading.reading(), limits };
+    let numerics = arguments.numerics.map(|numerics| numerics.numerics());
+    let runner = arguments.device.runner(Wishes { target: arguments.target.as_deref(), numerics, options })?;
     let model = Model::open(&arguments.model, arguments.dtype)?;
     let env = model.bind_sizes(&arguments.sizes)?;
     let feed = feed::assemble(&model, arguments.inputs.as_deref(), env, arguments.seed)?;
     tell_assumptions(&feed, arguments.seed);
-    let limits = Limits { trips: arguments.max_trips, bytes: arguments.max_memory.unsigned_abs() };
-    let options = Options { reading: arguments.reading.reading(), limits };
     let start = Instant::now();
     let outputs = {
         let _waiting = Waiting::for_(&format!("running {}", model.name));
-        model.evaluate(&feed.tensors, &options)?
+        model.evaluate(&feed.tensors, &runner)?
     };
     let seconds = start.elapsed().as_secs_f64();
     if let Some(path) = &arguments.outputs {
@@ -40,7 +43,7 @@ pub fn run(arguments: &Run) -> Outcome {
     if arguments.json {
         return screen::print_json(&to_json(&model, arguments, &feed, &summaries));
     }
-    screen::tell(&format!("ran on {} in {} s\n", arguments.device.name(), quantity::significant(seconds)));
+    screen::tell(&format!("ran on {} in {} s\n", arguments.device.name, quantity::significant(seconds)));
     screen::print(&to_table(&summaries).text())
 }
 
@@ -137,7 +140,7 @@ fn to_json(model: &Model, arguments: &Run, feed: &Feed, summaries: &[Summary<'_>
     });
     json!({
         "model": model.name,
-        "device": arguments.device.name(),
+        "device": arguments.device.name,
         "reading": arguments.reading.name(),
         "seed": arguments.seed,
         "inputs": inputs.collect::<Vec<_>>(),

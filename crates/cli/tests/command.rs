@@ -176,6 +176,49 @@ fn values_that_structure_hangs_on_come_from_a_file() {
 }
 
 #[test]
+fn plans_come_to_the_same_as_the_graph() {
+    let folder = tempfile::tempdir().unwrap();
+    let [bare, planned] = ["bare.npz", "planned.npz"].map(|name| folder.path().join(name).display().to_string());
+    let sizes = "batch=2,heads=3,queries=4,keys=5,size=7";
+    let run = |outputs: &str, more: &[&str]| {
+        let usual = ["run", "gallery:masked_attention", "--sizes", sizes, "--json", "--outputs", outputs];
+        json(&[&usual[..], more].concat())
+    };
+    let expected = run(&bare, &[]);
+    for more in [&["--device", "interp"][..], &["--device", "interp", "--target", "h200", "--numerics", "strict"]] {
+        let actual = run(&planned, more);
+        assert_eq!(actual["device"], "interp");
+        assert_eq!(actual["inputs"], expected["inputs"]);
+        assert_eq!(actual["outputs"][0]["shape"], serde_json::json!([2, 3, 4, 7]));
+        let read = |path: &str| read_npz(path, &ReadOptions::default()).unwrap()["y"].to_f64s();
+        let (a, e) = (read(&planned), read(&bare));
+        assert!(a.len() == e.len() && a.iter().zip(&e).all(|(a, e)| (a - e).abs() < 1e-6), "{a:?}\n{e:?}");
+    }
+}
+
+#[test]
+fn devices_that_cannot_do_it_say_so() {
+    let run = |more: &[&str]| failure(&[&["run", "gallery:add_gelu", "--sizes", "n=4"], more].concat());
+    for device in ["cpu", "cuda"] {
+        let (status, message) = run(&["--device", device]);
+        assert!(
+            status == 1 && message.contains("not supported") && message.contains("reference or interp"),
+            "{message}"
+        );
+    }
+    let (status, message) = run(&["--device", "abacus"]);
+    assert!(status == 2 && message.contains("reference, interp, cpu, cuda"), "{message}");
+    for wish in [["--target", "h200"], ["--numerics", "strict"]] {
+        let (status, message) = run(&wish);
+        assert!(status == 2 && message.contains(wish[0]) && message.contains("plans nothing"), "{message}");
+    }
+    let (status, message) = run(&["--device", "interp", "--target", "abacus"]);
+    assert!(status == 2 && message.contains("known devices are"), "{message}");
+    let (status, message) = run(&["--device", "interp", "--max-memory", "1"]);
+    assert!(status == 1 && message.contains("limit"), "{message}");
+}
+
+#[test]
 fn a_graph_in_text_form_means_the_same() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("softmax.ir").display().to_string();

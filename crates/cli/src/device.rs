@@ -1,0 +1,129 @@
+//! Where models run: the table of devices.
+
+use clap::ValueEnum;
+use clap::builder::PossibleValue;
+use fuseline::compile::{PlannedProgram, plan_program};
+use fuseline::device::{Executable, NamedTensors};
+use fuseline::error::{Error, Result};
+use fuseline::fuse::PlanOptions;
+use fuseline::graph::Graph;
+use fuseline::interpret;
+use fuseline::passes::Numerics;
+use fuseline::reference::{self, evaluate};
+use fuseline::tensor::{Env, Literal};
+use fuseline::tile::interp;
+
+use crate::failure::{Failure, Outcome};
+use crate::target;
+
+/// A device.
+#[derive(Clone, Copy, Debug)]
+pub struct Device {
+    /// how it is asked for
+    pub name: &'static str,
+    doc: &'static str,
+    way: Way,
+}
+
+/// How a device comes to its outputs.
+#[derive(Clone, Copy, Debug)]
+enum Way {
+    /// it runs the graph as it is
+    Graph(fn(&Graph, NamedTensors, &reference::Options) -> Result<Vec<Literal>>),
+    /// it runs a plan of the graph
+    Plan {
+        /// the device that is planned for where nothing else is asked for
+        target: &'static str,
+        load: fn(&PlannedProgram, &reference::Options) -> Result<Box<dyn Executable>>,
+    },
+    /// it is not there yet
+    Missing,
+}
+
+/// All devices; the command line, its help and its errors follow from here.
+static DEVICES: &[Device] = &[
+    Device {
+        name: "reference",
+        doc: "the reference interpreter: the meaning of the model in f64; exact and slow",
+        way: Way::Graph(|graph, inputs, options| evaluate(graph, &inputs.into_iter().collect(), options)),
+    },
+    Device {
+        name: "interp",
+        doc: "the interpreter of kernels: runs the plan that `explain` shows, kernel by kernel; slow",
+        way: Way::Plan {
+            target: "cpu",
+            load: |planned, options| {
+                let reference::Options { reading, limits } = *options;
+                interpret::load(planned, &interp::Options { reading, limits, ..interp::Options::default() })
+            },
+        },
+    },
+    Device { name: "cpu", doc: "machine code for this processor; not there yet", way: Way::Missing },
+    Device { name: "cuda", doc: "an NVIDIA GPU; not there yet", way: Way::Missing },
+];
+
+impl ValueEnum for Device {
+    fn value_variants<'a>() -> &'a [Device] {
+        DEVICES
+    }
+
+    fn to_possible_value(&self) -> Option<PossibleValue> {
+        Some(PossibleValue::new(self.name).help(self.doc))
+    }
+}
+
+/// What else is asked of a device.
+#[derive(Debug)]
+pub struct Wishes<'a> {
+    /// the device to plan for
+    pub target: Option<&'a str>,
+    /// how far arithmetic may be rearranged
+    pub numerics: Option<Numerics>,
+    /// how floats are read, and what a run may use
+    pub options: reference::Options,
+}
+
+/// Computes the outputs of a graph for inputs by name.
+pub type Runner = Box<dyn Fn(&Graph, NamedTensors) -> Result<Vec<Literal>>>;
+
+impl Device {
+    /// The device, ready to run graphs as wished.
+    pub fn runner(self, wishes: Wishes<'_>) -> Outcome<Runner> {
+        let Wishes { target, numerics, options } = wishes;
+        match self.way {
+            Way::Graph(_) if target.is_some() || numerics.is_some() => {
+                let option = if target.is_some() { "--target" } else { "--numerics" };
+                let error = Error::invalid(format!("{} runs the model as it is and plans nothing", self.name));
+                Err(Failure::with_help(error.at(option), format!("leave {option} out, or choose --device interp")))
+            }
+            Way::Graph(run) => Ok(Box::new(move |graph, inputs| run(graph, inputs, &options))),
+            Way::Plan { target: usual, load } => {
+                let numerics = numerics.unwrap_or(Numerics::Default);
+                let plan = PlanOptions { numerics, ..PlanOptions::on(&target::find(target.unwrap_or(usual))?) };
+                Ok(Box::new(move |graph, inputs| {
+                    let mut plan = plan.clone();
+                    bind_sizes(graph, &inputs, &mut plan.hints.env);
+                    load(&plan_program(graph.clone(), &plan, &mut |_| {})?, &options)?.run(&inputs)
+                }))
+            }
+            Way::Missing => {
+                let there = DEVICES.iter().filter(|device| !matches!(device.way, Way::Missing));
+                let names: Vec<&str> = there.map(|device| device.name).collect();
+                let error = Error::unsupported(format!("the device {}", self.name)).at("--device");
+                Err(Failure::with_help(error, format!("take {}", names.join(" or "))))
+            }
+        }
+    }
+}
+
+/// The sizes that inputs show: a plan is made for them.
+fn bind_sizes(graph: &Graph, inputs: &NamedTensors, env: &mut Env) {
+    for value in graph.inputs() {
+        let Some(given) = inputs.get(graph.input_name(*value)) else { continue };
+        for (dim, size) in graph.ty(*value).shape.dims().iter().zip(given.sizes()) {
+            if let Some(symbol) = dim.as_symbol() {
+                env.bind(symbol.clone(), i64::try_from(*size).unwrap_or(i64::MAX));
+            }
+        }
+    }
+}

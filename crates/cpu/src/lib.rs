@@ -1,0 +1,11 @@
+//! Fuseline on processors.
+//!
+//! A tour, in the order of the data:
+//! 1. [`emit`]: a kernel at fixed sizes becomes phases of vector programs;
+//! 2. [`vector`]: the language of vector programs;
+//! 3. [`code`]: programs that can be called.
+#![warn(missing_docs)]
+
+pub mod code;
+pub mod emit;
+pub mod vector;

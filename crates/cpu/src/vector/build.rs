@@ -1,0 +1,408 @@
+//! Building vector programs.
+//!
+//! The builder keeps one value for equal computations and puts a pure one as far outside of the loops as its operands allow:
+//! who builds need not think about what is invariant. What reads memory that the program itself writes must say so
+//! ([`Builder::load_again`]): it stays where it is.
+
+use fuseline::tensor::DType;
+use rustc_hash::FxHashMap;
+use smallvec::SmallVec;
+
+use super::{
+    Address, Binary, Bound, Carried, Compare, Convert, Effect, FmaOp, FoldOp, IntOp, Loop, Node, Op, Program, Routine,
+    Ty, Unary, Value,
+};
+
+/// A program that is being built.
+#[derive(Debug)]
+pub struct Builder {
+    lanes: u32,
+    types: Vec<Ty>,
+    /// for every value, in how many loops it stands
+    depths: Vec<u32>,
+    scopes: Vec<Scope>,
+    known: FxHashMap<Op, Value>,
+    numbers: FxHashMap<Value, i64>,
+    buffers: u32,
+}
+
+/// A loop that is open; the outermost scope is the program.
+#[derive(Debug, Default)]
+struct Scope {
+    nodes: Vec<Node>,
+    /// what may be reused inside of it only
+    known: Vec<Op>,
+    head: Option<Head>,
+}
+
+#[derive(Debug)]
+struct Head {
+    var: Value,
+    from: Bound,
+    to: Bound,
+    step: i64,
+    params: Vec<Value>,
+    inits: Vec<Value>,
+}
+
+impl Builder {
+    /// An empty program with vectors of so many lanes.
+    pub fn new(lanes: u32) -> Builder {
+        Builder {
+            lanes,
+            types: Vec::new(),
+            depths: Vec::new(),
+            scopes: vec![Scope::default()],
+            known: FxHashMap::default(),
+            numbers: FxHashMap::default(),
+            buffers: 0,
+        }
+    }
+
+    /// Numbers in a vector.
+    pub fn lanes(&self) -> u32 {
+        self.lanes
+    }
+
+    /// The type of a value.
+    pub fn ty(&self, value: Value) -> Ty {
+        self.types[value.index()]
+    }
+
+    /// In how many loops a value stands.
+    pub fn depth(&self, value: Value) -> u32 {
+        self.depths[value.index()]
+    }
+
+    /// The program. Every loop must have been ended.
+    pub fn finish(mut self) -> Program {
+        let scope = self.scopes.pop().expect("the program itself is a scope");
+        assert!(self.scopes.is_empty(), "a loop was not ended");
+        Program { lanes: self.lanes, types: self.types, buffers: self.buffers, body: scope.nodes }
+    }
+
+    fn fresh(&mut self, ty: Ty, depth: usize) -> Value {
+        let value = Value(u32::try_from(self.types.len()).expect("a program has fewer than 2^32 values"));
+        self.types.push(ty);
+        self.depths.push(depth as u32);
+        value
+    }
+
+    /// A pure value: the one that is known, or a new one as far outside as its operands are.
+    fn pure(&mut self, ty: Ty, op: Op) -> Value {
+        if let Some(value) = self.known.get(&op) {
+            return *value;
+        }
+        let depth = op.operands().iter().map(|v| self.depths[v.index()] as usize).max().unwrap_or(0);
+        let value = self.fresh(ty, depth);
+        self.scopes[depth].nodes.push(Node::Let(value, op.clone()));
+        self.scopes[depth].known.push(op.clone());
+        self.known.insert(op, value);
+        value
+    }
+
+    /// A value that stays where it is.
+    fn here(&mut self, ty: Ty, op: Op) -> Value {
+        let depth = self.scopes.len() - 1;
+        let value = self.fresh(ty, depth);
+        self.scopes[depth].nodes.push(Node::Let(value, op));
+        value
+    }
+
+    fn effect(&mut self, effect: Effect) {
+        self.scopes.last_mut().expect("the program itself is a scope").nodes.push(Node::Do(effect));
+    }
+}
+
+/// Loops.
+impl Builder {
+    /// Opens a loop; returns its counter and what `inits` are inside of it.
+    pub fn begin_loop(&mut self, from: Bound, to: Bound, step: i64, inits: &[Value]) -> (Value, Vec<Value>) {
+        let depth = self.scopes.len();
+        let var = self.fresh(Ty::Int, depth);
+        let params: Vec<Value> = inits.iter().map(|init| self.fresh(self.types[init.index()], depth)).collect();
+        let head = Head { var, from, to, step, params: params.clone(), inits: inits.to_vec() };
+        self.scopes.push(Scope { head: Some(head), ..Scope::default() });
+        (var, params)
+    }
+
+    /// Closes the innermost loop; `nexts` are what the next trip is given. Returns what they are behind the loop.
+    pub fn end_loop(&mut self, nexts: &[Value]) -> Vec<Value> {
+        let scope = self.scopes.pop().expect("a loop is open");
+        let head = scope.head.expect("a loop is open");
+        for op in &scope.known {
+            self.known.remove(op);
+        }
+        let depth = self.scopes.len() - 1;
+        let mut carried = Vec::with_capacity(nexts.len());
+        for ((param, init), next) in head.params.iter().zip(&head.inits).zip(nexts) {
+            let result = self.fresh(self.types[param.index()], depth);
+            carried.push(Carried { param: *param, init: *init, next: *next, result });
+        }
+        let results = carried.iter().map(|c| c.result).collect();
+        let Head { var, from, to, step, .. } = head;
+        let node = Node::Loop(Box::new(Loop { var, from, to, step, carried, body: scope.nodes }));
+        self.scopes.last_mut().expect("the program itself is a scope").nodes.push(node);
+        results
+    }
+
+    /// Opens the loop over the tasks of the call; returns the task.
+    pub fn begin_tasks(&mut self) -> Value {
+        let (from, to) = (self.pure(Ty::Int, Op::Begin), self.pure(Ty::Int, Op::End));
+        self.begin_loop(Bound::Value(from), Bound::Value(to), 1, &[]).0
+    }
+}
+
+/// Integers.
+impl Builder {
+    /// A number.
+    pub fn number(&mut self, n: i64) -> Value {
+        let value = self.pure(Ty::Int, Op::Number(n));
+        self.numbers.insert(value, n);
+        value
+    }
+
+    /// The number that a value is known to be.
+    pub fn as_number(&self, value: Value) -> Option<i64> {
+        self.numbers.get(&value).copied()
+    }
+
+    /// The pointer at a place of the table.
+    pub fn buffer(&mut self, place: u32) -> Value {
+        self.buffers = self.buffers.max(place + 1);
+        self.pure(Ty::Int, Op::Buffer(place))
+    }
+
+    /// A function of integers.
+    pub fn int(&mut self, op: IntOp, a: Value, b: Value) -> Value {
+        match (op, self.as_number(a), self.as_number(b)) {
+            (_, Some(a), Some(b)) if op.is_defined(b) => return self.number(op.apply(a, b)),
+            (IntOp::Add | IntOp::Or | IntOp::Xor, Some(0), _) => return b,
+            (IntOp::Add | IntOp::Sub | IntOp::Or | IntOp::Xor | IntOp::Shl | IntOp::Shr, _, Some(0)) => return a,
+            (IntOp::Mul, Some(1), _) => return b,
+            (IntOp::Mul | IntOp::FloorDiv, _, Some(1)) => return a,
+            (IntOp::Mul, Some(0), _) | (IntOp::Mul, _, Some(0)) | (IntOp::FloorMod, _, Some(1)) => {
+                return self.number(0);
+            }
+            _ => {}
+        }
+        self.pure(Ty::Int, Op::Int(op, a, b))
+    }
+
+    /// a + n
+    pub fn plus(&mut self, a: Value, n: i64) -> Value {
+        let n = self.number(n);
+        self.int(IntOp::Add, a, n)
+    }
+
+    /// a · n
+    pub fn times(&mut self, a: Value, n: i64) -> Value {
+        let n = self.number(n);
+        self.int(IntOp::Mul, a, n)
+    }
+
+    /// The second where the first is not 0, otherwise the third.
+    pub fn choose(&mut self, which: Value, a: Value, b: Value) -> Value {
+        match self.as_number(which) {
+            Some(0) => b,
+            Some(_) => a,
+            None if a == b => a,
+            None => self.pure(Ty::Int, Op::Choose(which, a, b)),
+        }
+    }
+
+    /// An integer in memory that the program does not write.
+    pub fn read_int(&mut self, at: Address, memory: DType) -> Value {
+        self.pure(Ty::Int, Op::ReadInt { at, memory })
+    }
+
+    /// The value, which must be within `0..bound`.
+    pub fn check_int(&mut self, value: Value, bound: Value, site: u32) -> Value {
+        self.pure(Ty::Int, Op::CheckInt { value, bound, site })
+    }
+
+    /// `base + Σ value·stride + offset`, in bytes, computed as far outside of the loops as it can be.
+    pub fn address(&mut self, base: Value, terms: &[(Value, i64)], offset: i64) -> Address {
+        let mut terms: Vec<(Value, i64)> = terms.iter().copied().filter(|(_, stride)| *stride != 0).collect();
+        let (mut base, mut offset) = (base, offset);
+        terms.retain(|(value, stride)| match self.as_number(*value) {
+            Some(n) => {
+                offset += n * *stride;
+                false
+            }
+            None => true,
+        });
+        terms.sort_by_key(|(value, _)| (self.depth(*value), *value));
+        let last = terms.pop_if(|(_, stride)| matches!(stride, 1 | 2 | 4 | 8));
+        for (value, stride) in terms {
+            let term = self.times(value, stride);
+            base = self.int(IntOp::Add, base, term);
+        }
+        let index = last.map(|(value, stride)| (value, stride as u8));
+        match i32::try_from(offset) {
+            Ok(offset) => Address { base, index, offset },
+            Err(_) => Address { base: self.plus(base, offset), index, offset: 0 },
+        }
+    }
+}
+
+/// Vectors.
+impl Builder {
+    /// Equal lanes, by the bits of one.
+    pub fn bits(&mut self, ty: Ty, bits: u64) -> Value {
+        self.pure(ty, Op::Const(ty, bits))
+    }
+
+    /// A float in every lane.
+    pub fn float(&mut self, ty: Ty, x: f64) -> Value {
+        match ty {
+            Ty::F32 => self.bits(ty, u64::from((x as f32).to_bits())),
+            _ => self.bits(ty, x.to_bits()),
+        }
+    }
+
+    /// An integer in every lane.
+    pub fn integer(&mut self, ty: Ty, n: i64) -> Value {
+        match ty {
+            Ty::I32 => self.bits(ty, u64::from(n as u32)),
+            _ => self.bits(ty, n as u64),
+        }
+    }
+
+    /// All lanes, or none.
+    pub fn truth(&mut self, holds: bool) -> Value {
+        self.bits(Ty::Mask, u64::from(holds))
+    }
+
+    /// 0, 1, 2, …
+    pub fn lane_numbers(&mut self, ty: Ty) -> Value {
+        self.pure(ty, Op::Lanes(ty))
+    }
+
+    /// A mask of the first n lanes.
+    pub fn first(&mut self, n: u32) -> Value {
+        self.pure(Ty::Mask, Op::First(n))
+    }
+
+    /// An integer in every lane; as a mask, whether it is not 0.
+    pub fn splat(&mut self, ty: Ty, value: Value) -> Value {
+        match (ty, self.as_number(value)) {
+            (Ty::Mask, Some(n)) => self.truth(n != 0),
+            (_, Some(n)) => self.integer(ty, n),
+            _ => self.pure(ty, Op::Splat(ty, value)),
+        }
+    }
+
+    /// Lane 0 as an integer.
+    pub fn lane0(&mut self, value: Value) -> Value {
+        self.pure(Ty::Int, Op::Lane0(value))
+    }
+
+    /// A function of one vector.
+    pub fn unary(&mut self, op: Unary, a: Value) -> Value {
+        self.pure(self.ty(a), Op::Unary(op, a))
+    }
+
+    /// A function of two vectors.
+    pub fn binary(&mut self, op: Binary, a: Value, b: Value) -> Value {
+        self.pure(self.ty(a), Op::Binary(op, a, b))
+    }
+
+    /// a·b + c, or with other signs, rounded once.
+    pub fn fma(&mut self, op: FmaOp, a: Value, b: Value, c: Value) -> Value {
+        self.pure(self.ty(a), Op::Fma(op, a, b, c))
+    }
+
+    /// A comparison.
+    pub fn compare(&mut self, op: Compare, a: Value, b: Value) -> Value {
+        self.pure(Ty::Mask, Op::Compare(op, a, b))
+    }
+
+    /// The second where the mask holds, otherwise the third.
+    pub fn select(&mut self, mask: Value, a: Value, b: Value) -> Value {
+        if a == b { a } else { self.pure(self.ty(a), Op::Select(mask, a, b)) }
+    }
+
+    /// Lanes of another type.
+    pub fn convert(&mut self, how: Convert, ty: Ty, a: Value) -> Value {
+        self.pure(ty, Op::Convert(how, ty, a))
+    }
+
+    /// The fold of all lanes in every lane.
+    pub fn fold(&mut self, op: FoldOp, a: Value) -> Value {
+        self.pure(self.ty(a), Op::Fold(op, a))
+    }
+
+    /// A function called for every lane.
+    pub fn call(&mut self, ty: Ty, routine: Routine, args: &[Value]) -> Value {
+        self.pure(ty, Op::Call(ty, routine, SmallVec::from_slice(args)))
+    }
+}
+
+/// Memory.
+impl Builder {
+    /// Consecutive elements of memory that the program does not write.
+    pub fn load(&mut self, at: Address, memory: DType, mask: Option<Value>) -> Value {
+        self.pure(register(memory), Op::Load { at, memory, mask })
+    }
+
+    /// One element, of memory that the program does not write, in every lane.
+    pub fn load_splat(&mut self, at: Address, memory: DType) -> Value {
+        self.pure(register(memory), Op::LoadSplat { at, memory })
+    }
+
+    /// Consecutive elements of memory that the program writes too.
+    pub fn load_again(&mut self, at: Address, memory: DType, mask: Option<Value>) -> Value {
+        self.here(register(memory), Op::Load { at, memory, mask })
+    }
+
+    /// One element, of memory that the program writes too, in every lane.
+    pub fn load_splat_again(&mut self, at: Address, memory: DType) -> Value {
+        self.here(register(memory), Op::LoadSplat { at, memory })
+    }
+
+    /// Elements at places of memory that the program does not write.
+    pub fn gather(&mut self, at: Address, index: Value, memory: DType, mask: Option<Value>) -> Value {
+        self.pure(register(memory), Op::Gather { at, index, memory, mask })
+    }
+
+    /// Elements at places of memory that the program writes too.
+    pub fn gather_again(&mut self, at: Address, index: Value, memory: DType, mask: Option<Value>) -> Value {
+        self.here(register(memory), Op::Gather { at, index, memory, mask })
+    }
+
+    /// The lanes, which must be within `0..bound` where the mask holds.
+    pub fn check_lanes(&mut self, value: Value, bound: Value, mask: Option<Value>, site: u32) -> Value {
+        self.pure(self.ty(value), Op::CheckLanes { value, bound, mask, site })
+    }
+
+    /// Writes consecutive elements.
+    pub fn store(&mut self, at: Address, value: Value, memory: DType, mask: Option<Value>) {
+        self.effect(Effect::Store { at, value, memory, mask, streaming: false });
+    }
+
+    /// Writes consecutive elements past the caches; the address must be a multiple of the bytes of the vector.
+    pub fn store_streaming(&mut self, at: Address, value: Value, memory: DType) {
+        self.effect(Effect::Store { at, value, memory, mask: None, streaming: true });
+    }
+
+    /// Writes elements at places.
+    pub fn scatter(&mut self, at: Address, index: Value, value: Value, memory: DType, mask: Option<Value>) {
+        self.effect(Effect::Scatter { at, index, value, memory, mask });
+    }
+
+    /// Writes lane 0.
+    pub fn store_lane(&mut self, at: Address, value: Value, memory: DType) {
+        self.effect(Effect::StoreLane { at, value, memory });
+    }
+
+    /// Asks for a line of memory.
+    pub fn prefetch(&mut self, at: Address) {
+        self.effect(Effect::Prefetch(at));
+    }
+}
+
+/// The type of a loaded element.
+fn register(memory: DType) -> Ty {
+    Ty::of(memory).expect("who builds loads elements that registers can hold")
+}

@@ -1,0 +1,551 @@
+//! The language of vector programs: what every kernel is on a processor, whatever its instruction set.
+//!
+//! A [`Program`] is straight-line code and counted loops over values. A value is an integer (an address, a coordinate, a
+//! count), a vector of [`Program::lanes`] numbers, or a mask of as many truths. There are no types narrower than 32 bits in
+//! registers: memory may hold them, loads widen and stores narrow. Every vector of a program has the same number of lanes, so
+//! that a program with 64-bit numbers has half as many lanes as one without.
+//!
+//! A program is called with a table of pointers ([`Op::Buffer`]), and a range of *tasks* ([`Op::Begin`], [`Op::End`]) that it
+//! works through in any order; tasks are independent of each other, which is how threads share a program.
+//!
+//! Comes in: kernels from `emit`. Goes out: programs for the machine (`x64`) or for the
+//! portable executor. Never here: axes, tensors, schedules.
+
+pub mod build;
+
+pub use build::Builder;
+
+use std::hash::{Hash, Hasher};
+
+use fuseline::tensor::DType;
+use smallvec::SmallVec;
+
+/// A value by its number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Value(pub u32);
+
+impl Value {
+    /// Its place among the values of the program.
+    pub fn index(self) -> usize {
+        self.0 as usize
+    }
+}
+
+/// The type of a value.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Ty {
+    /// one 64-bit integer: an address, a coordinate, a count
+    Int,
+    /// a vector of f32
+    F32,
+    /// a vector of f64
+    F64,
+    /// a vector of 32-bit integers; also holds 8- and 16-bit ones, extended by their own sign
+    I32,
+    /// a vector of 64-bit integers
+    I64,
+    /// a truth for every lane
+    Mask,
+}
+
+impl Ty {
+    /// Bytes of one lane; 0 for masks, whose size is the machine's.
+    pub fn lane_bytes(self) -> usize {
+        match self {
+            Ty::F32 | Ty::I32 => 4,
+            Ty::F64 | Ty::I64 | Ty::Int => 8,
+            Ty::Mask => 0,
+        }
+    }
+
+    /// Whether lanes are floats.
+    pub fn is_float(self) -> bool {
+        matches!(self, Ty::F32 | Ty::F64)
+    }
+
+    /// Whether it is a vector of numbers.
+    pub fn is_vector(self) -> bool {
+        !matches!(self, Ty::Int | Ty::Mask)
+    }
+
+    /// The type in which elements of this type are computed. Strings of bits narrower than a byte have none.
+    pub fn of(dtype: DType) -> Option<Ty> {
+        Some(match dtype {
+            DType::F16 | DType::BF16 | DType::F32 => Ty::F32,
+            DType::F64 => Ty::F64,
+            DType::I8 | DType::U8 | DType::I16 | DType::U16 | DType::I32 | DType::U32 => Ty::I32,
+            DType::I64 | DType::U64 => Ty::I64,
+            DType::Bool => Ty::Mask,
+            _ => return None,
+        })
+    }
+}
+
+/// A place in memory: `base + index·scale + offset`, in bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Address {
+    /// an integer: a pointer
+    pub base: Value,
+    /// an integer and 1, 2, 4 or 8
+    pub index: Option<(Value, u8)>,
+    /// bytes
+    pub offset: i32,
+}
+
+/// A function of two integers. Comparisons give 0 or 1.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum IntOp {
+    /// a + b, wrapping
+    Add,
+    /// a − b, wrapping
+    Sub,
+    /// a · b, wrapping
+    Mul,
+    /// the floor of a / b; b > 0
+    FloorDiv,
+    /// a − b · floor(a / b); b > 0
+    FloorMod,
+    /// the smaller
+    Min,
+    /// the larger
+    Max,
+    /// bits in both
+    And,
+    /// bits in either
+    Or,
+    /// bits in one of two
+    Xor,
+    /// a · 2^b; 0 ≤ b < 64
+    Shl,
+    /// the floor of a / 2^b; 0 ≤ b < 64
+    Shr,
+    /// a < b
+    Lt,
+    /// a ≤ b
+    Le,
+    /// a = b
+    Eq,
+}
+
+/// A function of one vector.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Unary {
+    /// square root, correctly rounded
+    Sqrt,
+    /// towards −∞
+    Floor,
+    /// towards +∞
+    Ceil,
+    /// to nearest, ties to even
+    Round,
+    /// towards zero
+    Trunc,
+    /// F32: rounded to f16 and back; subnormals kept
+    RoundF16,
+    /// F32: rounded to bf16 and back; subnormals kept
+    RoundBf16,
+}
+
+/// A function of two vectors of one type. Integers wrap.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Binary {
+    /// a + b
+    Add,
+    /// a − b
+    Sub,
+    /// a · b; integers keep the low half
+    Mul,
+    /// a / b, floats only
+    Div,
+    /// `a < b ? a : b`, so b where either is NaN or both are zeros; integers signed
+    Min,
+    /// `a > b ? a : b`, so b where either is NaN or both are zeros; integers signed
+    Max,
+    /// the smaller as unsigned integers
+    MinUnsigned,
+    /// the larger as unsigned integers
+    MaxUnsigned,
+    /// I32: the high half of the unsigned product
+    MulHigh,
+    /// bits in both (any type)
+    And,
+    /// bits in either (any type)
+    Or,
+    /// bits in one of two (any type)
+    Xor,
+    /// bits in b and not in a (any type)
+    AndNot,
+    /// integers: a · 2^b by the lane of b, 0 where b is not in 0..width
+    Shl,
+    /// integers: the floor of a / 2^b as signed; sign everywhere where b is not in 0..width
+    ShrSigned,
+    /// integers: the floor of a / 2^b as unsigned; 0 where b is not in 0..width
+    ShrUnsigned,
+    /// floats: a · 2^floor(b), with the right subnormals, 0 and ∞; NaN if either is
+    Scale,
+}
+
+/// Signs of a fused multiply-add.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum FmaOp {
+    /// a·b + c
+    Add,
+    /// a·b − c
+    Sub,
+    /// −a·b + c
+    NegAdd,
+    /// −a·b − c
+    NegSub,
+}
+
+/// A comparison. Those of floats are false where either is NaN, unless said.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Compare {
+    /// a < b; integers signed
+    Lt,
+    /// a ≤ b; integers signed
+    Le,
+    /// a = b
+    Eq,
+    /// a ≠ b; true where either is NaN
+    Ne,
+    /// integers: a < b as unsigned
+    LtUnsigned,
+    /// integers: a ≤ b as unsigned
+    LeUnsigned,
+    /// floats: either is NaN
+    Unordered,
+}
+
+/// How lanes become lanes of another type.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Convert {
+    /// I32, I64, F32, F64 → F32, F64, rounded to nearest; integers as signed
+    Float,
+    /// I32, I64 → F32, F64, rounded to nearest; integers as unsigned
+    FloatUnsigned,
+    /// F32, F64 → I32, I64 towards zero; what does not fit, and NaN, is the least integer
+    Truncate,
+    /// I32 → I64 by sign
+    ExtendSigned,
+    /// I32 → I64 by zeros
+    ExtendUnsigned,
+    /// I64 → I32, the low half
+    Low,
+    /// the same bits: F32 ↔ I32, F64 ↔ I64
+    Bits,
+}
+
+/// A fold of all lanes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum FoldOp {
+    /// by this function, in a butterfly: lane k with lane k xor 1, then 2, 4, …; the order of arguments is (own, other)
+    By(Binary),
+}
+
+/// A function that is called: for what no instruction sequence is worth. Called lane by lane on the elements' bits.
+#[derive(Clone, Copy, Debug)]
+pub struct Routine {
+    /// what the arguments are, and the result: bits of a lane as the low bits of a word
+    pub call: fn(&[u64]) -> u64,
+    /// its name in texts; programs are compared by it
+    pub name: &'static str,
+}
+
+impl PartialEq for Routine {
+    fn eq(&self, other: &Routine) -> bool {
+        self.name == other.name
+    }
+}
+
+impl Eq for Routine {}
+
+impl Hash for Routine {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.name.hash(state);
+    }
+}
+
+/// What a value is. Operands are earlier values.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum Op {
+    /// Int: the pointer at this place of the table
+    Buffer(u32),
+    /// Int: the first task
+    Begin,
+    /// Int: the task behind the last
+    End,
+    /// Int: a number
+    Number(i64),
+    /// Int: a function of integers
+    Int(IntOp, Value, Value),
+    /// Int: the second where the first is not 0, otherwise the third
+    Choose(Value, Value, Value),
+    /// Int: an integer or bool in memory, extended by its sign
+    ReadInt {
+        /// where
+        at: Address,
+        /// what lies there
+        memory: DType,
+    },
+    /// Int: the first where 0 ≤ it < the second; otherwise 0, and the call fails, naming this place and the value
+    CheckInt {
+        /// the integer
+        value: Value,
+        /// what it must be below
+        bound: Value,
+        /// which check this is, for the message
+        site: u32,
+    },
+    /// a vector of equal lanes, by the bits of one; Mask: all lanes, 0 or 1
+    Const(Ty, u64),
+    /// I32 or I64: 0, 1, 2, …
+    Lanes(Ty),
+    /// Mask: the first n lanes
+    First(u32),
+    /// I32, I64: the integer in every lane (its low bits); Mask: whether it is not 0
+    Splat(Ty, Value),
+    /// Int: lane 0 of an I32 (by its sign) or I64; of a mask 0 or 1
+    Lane0(Value),
+    /// a function of one vector
+    Unary(Unary, Value),
+    /// a function of two vectors; masks too for `And`, `Or`, `Xor`, `AndNot`
+    Binary(Binary, Value, Value),
+    /// floats: a fused multiply-add, rounded once
+    Fma(FmaOp, Value, Value, Value),
+    /// Mask: a comparison of vectors of one type
+    Compare(Compare, Value, Value),
+    /// by a mask: the second where it holds, otherwise the third (vectors or masks)
+    Select(Value, Value, Value),
+    /// lanes converted to another type
+    Convert(Convert, Ty, Value),
+    /// every lane: the fold of all lanes
+    Fold(FoldOp, Value),
+    /// consecutive elements in memory, widened; lanes that the mask leaves out are 0 and not read
+    Load {
+        /// of the first lane
+        at: Address,
+        /// what lies there
+        memory: DType,
+        /// which lanes
+        mask: Option<Value>,
+    },
+    /// one element in memory in every lane, widened
+    LoadSplat {
+        /// where
+        at: Address,
+        /// what lies there
+        memory: DType,
+    },
+    /// elements in memory at `at + index·bytes`, widened; lanes that the mask leaves out are 0 and not read
+    Gather {
+        /// of index 0
+        at: Address,
+        /// I32 or I64, signed
+        index: Value,
+        /// what lies there
+        memory: DType,
+        /// which lanes
+        mask: Option<Value>,
+    },
+    /// I32, I64: as it is where 0 ≤ it < the bound; otherwise 0 and, in lanes of the mask, the call fails
+    CheckLanes {
+        /// the integers
+        value: Value,
+        /// what they must be below: an Int
+        bound: Value,
+        /// which lanes matter
+        mask: Option<Value>,
+        /// which check this is, for the message
+        site: u32,
+    },
+    /// a function called for every lane; the result has this type
+    Call(Ty, Routine, SmallVec<[Value; 3]>),
+}
+
+/// What changes memory.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum Effect {
+    /// writes lanes to consecutive elements, narrowed: integers by their low bits, floats to nearest
+    Store {
+        /// of the first lane
+        at: Address,
+        /// what is written; a mask as bool
+        value: Value,
+        /// what lies there afterwards
+        memory: DType,
+        /// which lanes
+        mask: Option<Value>,
+        /// past the caches; the address is a multiple of the bytes of the vector
+        streaming: bool,
+    },
+    /// writes lanes to `at + index·bytes`, narrowed
+    Scatter {
+        /// of index 0
+        at: Address,
+        /// I32 or I64, signed, all different where the mask holds
+        index: Value,
+        /// what is written
+        value: Value,
+        /// what lies there afterwards
+        memory: DType,
+        /// which lanes
+        mask: Option<Value>,
+    },
+    /// writes lane 0, narrowed
+    StoreLane {
+        /// where
+        at: Address,
+        /// what is written
+        value: Value,
+        /// what lies there afterwards
+        memory: DType,
+    },
+    /// asks for a line of memory
+    Prefetch(Address),
+}
+
+/// The end of a loop's range.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Bound {
+    /// a number
+    Number(i64),
+    /// an Int
+    Value(Value),
+}
+
+/// A value that a loop hands from trip to trip.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Carried {
+    /// what it is in a trip
+    pub param: Value,
+    /// what it is in the first trip
+    pub init: Value,
+    /// what it is in the next trip
+    pub next: Value,
+    /// what it is behind the loop: `init` if there was no trip
+    pub result: Value,
+}
+
+/// `for var in (from..to).step_by(step)`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Loop {
+    /// Int: the counter
+    pub var: Value,
+    /// its first value
+    pub from: Bound,
+    /// it stays below
+    pub to: Bound,
+    /// its step, above 0
+    pub step: i64,
+    /// what goes from trip to trip
+    pub carried: Vec<Carried>,
+    /// what happens
+    pub body: Vec<Node>,
+}
+
+/// A statement.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Node {
+    /// a value
+    Let(Value, Op),
+    /// a change of memory
+    Do(Effect),
+    /// a loop
+    Loop(Box<Loop>),
+}
+
+/// A vector program.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Program {
+    /// numbers in a vector: 4, 8 or 16
+    pub lanes: u32,
+    /// the type of every value
+    pub types: Vec<Ty>,
+    /// how many pointers the table has
+    pub buffers: u32,
+    /// what happens
+    pub body: Vec<Node>,
+}
+
+impl Program {
+    /// The type of a value.
+    pub fn ty(&self, value: Value) -> Ty {
+        self.types[value.index()]
+    }
+}
+
+impl IntOp {
+    /// Whether the function has a value for this second argument.
+    pub fn is_defined(self, b: i64) -> bool {
+        match self {
+            IntOp::FloorDiv | IntOp::FloorMod => b > 0,
+            IntOp::Shl | IntOp::Shr => (0..64).contains(&b),
+            _ => true,
+        }
+    }
+
+    /// The value, where it [is defined](IntOp::is_defined).
+    pub fn apply(self, a: i64, b: i64) -> i64 {
+        match self {
+            IntOp::Add => a.wrapping_add(b),
+            IntOp::Sub => a.wrapping_sub(b),
+            IntOp::Mul => a.wrapping_mul(b),
+            IntOp::FloorDiv => a.div_euclid(b),
+            IntOp::FloorMod => a.rem_euclid(b),
+            IntOp::Min => a.min(b),
+            IntOp::Max => a.max(b),
+            IntOp::And => a & b,
+            IntOp::Or => a | b,
+            IntOp::Xor => a ^ b,
+            IntOp::Shl => a << b,
+            IntOp::Shr => a >> b,
+            IntOp::Lt => i64::from(a < b),
+            IntOp::Le => i64::from(a <= b),
+            IntOp::Eq => i64::from(a == b),
+        }
+    }
+}
+
+impl Address {
+    /// The integers that it is made of.
+    pub fn operands(&self) -> impl Iterator<Item = Value> {
+        std::iter::once(self.base).chain(self.index.map(|(value, _)| value))
+    }
+}
+
+impl Op {
+    /// The values that it reads.
+    pub fn operands(&self) -> SmallVec<[Value; 4]> {
+        match self {
+            Op::Buffer(_) | Op::Begin | Op::End | Op::Number(_) | Op::Const(..) | Op::Lanes(_) | Op::First(_) => {
+                SmallVec::new()
+            }
+            Op::Int(_, a, b) | Op::Binary(_, a, b) | Op::Compare(_, a, b) => SmallVec::from_slice(&[*a, *b]),
+            Op::Choose(a, b, c) | Op::Fma(_, a, b, c) | Op::Select(a, b, c) => SmallVec::from_slice(&[*a, *b, *c]),
+            Op::Splat(_, a) | Op::Lane0(a) | Op::Unary(_, a) | Op::Convert(_, _, a) | Op::Fold(_, a) => {
+                SmallVec::from_slice(&[*a])
+            }
+            Op::ReadInt { at, .. } | Op::LoadSplat { at, .. } => at.operands().collect(),
+            Op::CheckInt { value, bound, .. } => SmallVec::from_slice(&[*value, *bound]),
+            Op::Load { at, mask, .. } => at.operands().chain(*mask).collect(),
+            Op::Gather { at, index, mask, .. } => at.operands().chain([*index]).chain(*mask).collect(),
+            Op::CheckLanes { value, bound, mask, .. } => [*value, *bound].into_iter().chain(*mask).collect(),
+            Op::Call(_, _, args) => args.iter().copied().collect(),
+        }
+    }
+}
+
+impl Effect {
+    /// The values that it reads.
+    pub fn operands(&self) -> SmallVec<[Value; 4]> {
+        match self {
+            Effect::Store { at, value, mask, .. } => at.operands().chain([*value]).chain(*mask).collect(),
+            Effect::Scatter { at, index, value, mask, .. } => {
+                at.operands().chain([*index, *value]).chain(*mask).collect()
+            }
+            Effect::StoreLane { at, value, .. } => at.operands().chain([*value]).collect(),
+            Effect::Prefetch(at) => at.operands().collect(),
+        }
+    }
+}

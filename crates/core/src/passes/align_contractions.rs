@@ -1,11 +1,14 @@
 //! Contractions that read their operands in the order in which they lie.
 
-use super::{Context, Pass};
+use smallvec::SmallVec;
+
+use super::compose_views::compose;
+use super::{Context, Numerics, Pass};
 use crate::error::Result;
 use crate::graph::rewrite::{Rebuild, Values, replaced, rewrite};
 use crate::graph::{Graph, Value};
-use crate::ops::Prim;
-use crate::ops::prim::{Contract, Guard, Label, View};
+use crate::ops::prim::{Contract, Guard, Label, Map, View};
+use crate::ops::{Expr, Prim};
 use crate::tensor::{Dim, Shape, Symbol};
 
 pub(super) const PASS: Pass = Pass {
@@ -16,13 +19,40 @@ pub(super) const PASS: Pass = Pass {
 
 /// In: any graph. Out: no contraction reads a view that only permutes axes, or that repeats its operand along an axis that
 /// the other operand has too; other views that it reads have their axes in the order of the operand's; axes of the result
-/// are a, b, c …, those that are summed follow. So a product with a transposed matrix, and heads that are split and
+/// are a, b, c …, those that are summed follow; a sum of one product is the product. So a product with a transposed matrix, and heads that are split and
 /// moved to the front, have one form however they were written.
-fn run(graph: &Graph, _: &Context) -> Result<Graph> {
+fn run(graph: &Graph, context: &Context) -> Result<Graph> {
     rewrite(graph, |rebuild, node, args| match node.prim() {
-        Prim::Contract(row) => align(rebuild, row, args),
+        Prim::Contract(row) => match as_product(rebuild, row, args, &node.types()[0].shape, context)? {
+            Some(values) => Ok(Some(values)),
+            None => align(rebuild, row, args),
+        },
         _ => Ok(None),
     })
+}
+
+/// A contraction that sums one product at a time as that product; not under strict numerics, where 0 + −0 is not −0.
+fn as_product(
+    rebuild: &mut Rebuild,
+    row: &Contract,
+    args: &[Value],
+    shape: &Shape,
+    context: &Context,
+) -> Result<Option<Values>> {
+    let types = [rebuild.graph().ty(args[0]).clone(), rebuild.graph().ty(args[1]).clone()];
+    let single = |label: &Label| row.extent(&types, *label).is_some_and(|extent| extent.is(1));
+    if context.numerics == Numerics::Strict || !row.summed().iter().all(single) {
+        return Ok(None);
+    }
+    let mut operands: SmallVec<[Value; 2]> = SmallVec::new();
+    for (operand, labels) in args.iter().zip([&row.a, &row.b]) {
+        let place = |label: &Label| row.out.iter().position(|l| l == label).map_or(Dim::int(0), Dim::axis);
+        let view = View::new(shape.clone(), labels.iter().map(place).collect());
+        operands.push(compose(rebuild, view, *operand)?.map_or(*operand, |values| values[0]));
+    }
+    let dtype = types[0].dtype;
+    let expr = Expr::build(&[dtype; 2], |_, x| x[0] * x[1]);
+    replaced(rebuild.add(Map { expr, shape: shape.clone() }, &operands)?)
 }
 
 fn align(rebuild: &mut Rebuild, row: &Contract, args: &[Value]) -> Result<Option<Values>> {
@@ -181,6 +211,17 @@ mod tests {
         b.output("summed", x.contract("bmk,bkn->mn", everywhere));
         let after = check(&PASS, b.finish().unwrap());
         assert_eq!(subscripts(&after), ["abd,dc->abc", "cad,cdb->ab"]);
+    }
+
+    #[test]
+    fn a_sum_of_one_product_is_the_product() {
+        let b = Builder::new("outer");
+        let x = b.input("x", DType::F32, Shape::new([Dim::named("n"), Dim::int(1)]));
+        let w = b.input("w", DType::F32, Shape::new([1usize, 4]));
+        b.output("y", x.matmul(w));
+        let graph = b.finish().unwrap();
+        assert_eq!(count(&super::super::testing::check_real(&PASS, graph.clone()), "contract"), 0);
+        assert_eq!(count(&check(&PASS, graph), "contract"), 1, "0 + −0 is 0");
     }
 
     #[test]

@@ -5,8 +5,8 @@ use crate::error::Result;
 use crate::graph::rewrite::{Rebuild, Values, replaced, rewrite};
 use crate::graph::{Graph, Value};
 use crate::ops::Prim;
-use crate::ops::prim::{Concat, Gather, View};
-use crate::tensor::{Dim, Ranges, Symbol};
+use crate::ops::prim::{Concat, Const, Gather, View};
+use crate::tensor::{Dim, Literal, Ranges, Symbol};
 
 pub(super) const PASS: Pass = Pass {
     name: "compose-views",
@@ -15,7 +15,8 @@ pub(super) const PASS: Pass = Pass {
 };
 
 /// In: any graph. Out: no view reads a view (unless the two fill with different values), no view is the identity, no view
-/// of a concat stays inside one part, and no gather has places that are known to be inside and do not come from data.
+/// of a concat stays inside one part, no view looks at a constant with axes of size 1, and no gather has places that are
+/// known to be inside and do not come from data.
 fn run(graph: &Graph, _: &Context) -> Result<Graph> {
     rewrite(graph, |rebuild, node, args| match node.prim() {
         Prim::View(row) => compose(rebuild, row.clone(), args[0]),
@@ -46,7 +47,24 @@ pub(super) fn compose(rebuild: &mut Rebuild, view: View, operand: Value) -> Resu
     if view.is_identity(&graph.ty(operand).shape) {
         return replaced(operand);
     }
+    if let Some((narrow, literal)) = without_ones(graph, &view, operand) {
+        let constant = rebuild.add(Const { literal }, &[])?;
+        let identity = narrow.is_identity(&rebuild.graph().ty(constant).shape);
+        return replaced(if identity { constant } else { rebuild.add(narrow, &[constant])? });
+    }
     replaced(rebuild.add(view, &[operand])?)
+}
+
+/// The view of a constant with axes of size 1 as a view of the constant without them.
+fn without_ones(graph: &Graph, view: &View, operand: Value) -> Option<(View, Literal)> {
+    let Prim::Const(row) = graph.node_of(operand).prim() else { return None };
+    let kept: Vec<usize> = (0..view.map.len()).filter(|k| row.literal.sizes()[*k] != 1).collect();
+    if kept.len() == view.map.len() {
+        return None;
+    }
+    let sizes: Vec<usize> = kept.iter().map(|k| row.literal.sizes()[*k]).collect();
+    let literal = row.literal.clone().reshaped(sizes).ok()?;
+    Some((View { map: kept.iter().map(|k| view.map[*k].clone()).collect(), ..view.clone() }, literal))
 }
 
 /// The view with its expressions simplified under the ranges of its axes.

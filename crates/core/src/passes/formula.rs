@@ -2,7 +2,7 @@
 
 use super::Context;
 use crate::graph::{Graph, Value};
-use crate::ops::prim::View;
+use crate::ops::prim::{Monoid, Prefix, View};
 use crate::ops::{Expr, ExprNode, Number, Prim, Scalar, Scope, Term};
 use crate::tensor::{DType, Dim, Literal, Ranges};
 
@@ -27,6 +27,17 @@ pub(super) fn of_value(graph: &Graph, value: Value) -> Option<Expr> {
 /// The formula of a constant whose elements are equal.
 pub(super) fn of_splat(literal: &Literal) -> Expr {
     Expr::build(&[], |scope, _| scope.constant(literal.dtype(), number(literal, 0)))
+}
+
+/// The formula of running sums of one integer: a multiple of the place.
+pub(super) fn of_running_sum(graph: &Graph, row: &Prefix, operand: Value) -> Option<Expr> {
+    let dtype = graph.ty(operand).dtype;
+    let Number::Int(term) = of_value(graph, operand)?.as_const()? else { return None };
+    if row.monoid != Monoid::Sum || !dtype.is_int() {
+        return None;
+    }
+    let count = Dim::axis(row.axis) + i64::from(!row.exclusive);
+    Some(Expr::build(&[], |scope, _| scope.index(&(count * term)).cast(dtype)))
 }
 
 /// The formula of a view of a formula.
@@ -55,7 +66,8 @@ fn through(inner: &Expr, view: &View) -> Expr {
 }
 
 /// The formula of a stored table that is an integer step function of its coordinates: affine (a range), or of two values
-/// told apart by a band along the diagonal of two axes (a causal or sliding-window mask) or by an interval of one axis.
+/// told apart by a band along the diagonal of two axes (a causal or sliding-window mask) or by an interval of one axis; also
+/// with its elements repeated along an axis (a staircase), or as a whole.
 pub(super) fn of_table(literal: &Literal, context: &Context) -> Option<Expr> {
     if literal.count() < 2 || literal.count() > context.table_elements {
         return None;
@@ -66,7 +78,50 @@ pub(super) fn of_table(literal: &Literal, context: &Context) -> Option<Expr> {
     if literal.as_seeded().is_some() {
         return None; // random numbers follow no formula
     }
-    affine(literal).or_else(|| band(literal))
+    let found = affine(literal).or_else(|| of_repeated(literal, context)).or_else(|| band(literal));
+    found.filter(|expr| expr.flops() <= MOST_FLOPS)
+}
+
+/// The formula of a table of integers or bools that repeats its elements, or itself, along an axis: that of what is
+/// repeated, at the quotient or the remainder of the coordinate.
+fn of_repeated(literal: &Literal, context: &Context) -> Option<Expr> {
+    if literal.dtype().is_float() {
+        return None; // a few numbers that happen to be repeated
+    }
+    let sizes = literal.sizes();
+    let strides = strides(sizes);
+    (0..sizes.len()).find_map(|axis| {
+        let (size, stride) = (sizes[axis], strides[axis]);
+        let coordinate = |k: usize| k / stride % size;
+        let same = |k: usize, back: usize| literal.int(k) == literal.int(k - back * stride);
+        let divisors = (2..size).filter(|n| size.is_multiple_of(*n));
+        // Each element `n` times in a row, the longest runs first; or the first `n` again and again.
+        let is_run = |n: &usize| (0..literal.count()).all(|k| same(k, coordinate(k) % n));
+        let is_period = |n: &usize| (0..literal.count()).all(|k| same(k, coordinate(k) / n * n));
+        let at = Dim::axis(axis);
+        let (kept, every, index) = match divisors.clone().rev().find(is_run) {
+            Some(n) => (size / n, n, at.floordiv(&Dim::from(n))),
+            None => divisors.clone().find(is_period).map(|n| (n, 1, at.modulo(&Dim::from(n))))?,
+        };
+        let mut smaller = sizes.to_vec();
+        smaller[axis] = kept;
+        let place = |k: usize| {
+            let (mut rest, mut from) = (k, 0);
+            for (a, n) in smaller.iter().enumerate().rev() {
+                from += rest % n * strides[a] * if a == axis { every } else { 1 };
+                rest /= n;
+            }
+            from
+        };
+        let elements: Vec<i64> = (0..smaller.iter().product()).map(|k| literal.int(place(k))).collect();
+        let inner = of_table(&Literal::from_ints(literal.dtype(), smaller, &elements).ok()?, context)?;
+        Some(Expr::build(&[], |scope, _| {
+            inner.inline_with(scope, |node| match node {
+                ExprNode::Coord(a) if usize::from(*a) == axis => Some(scope.index(&index)),
+                _ => None,
+            })
+        }))
+    })
 }
 
 fn number(literal: &Literal, k: usize) -> Number {
@@ -256,10 +311,21 @@ mod tests {
     }
 
     #[test]
+    fn repetitions_are_quotients_and_remainders() {
+        let heads = recognised(DType::I64, &[6], |i| (i[0] / 3) as f64).unwrap();
+        assert_eq!(heads.as_index(&Ranges::of(&[Dim::int(6)])), Some(Dim::axis(0).floordiv(&Dim::int(3))), "{heads:?}");
+        recognised(DType::Bool, &[8], |i| f64::from(u8::from(i[0] % 2 == 0))).unwrap();
+        recognised(DType::U8, &[5, 96], |i| (i[1] % 2 * 4) as f64).unwrap();
+        recognised(DType::I64, &[4, 6], |i| (i[1] / 2 + 10 * i[0]) as f64).unwrap();
+    }
+
+    #[test]
     fn other_tables_stay_tables() {
         assert!(recognised(DType::F32, &[8], |i| (i[0] as f64).sin()).is_none());
         assert!(recognised(DType::I64, &[8], |i| (i[0] * i[0]) as f64).is_none());
-        assert!(recognised(DType::Bool, &[8], |i| f64::from(u8::from(i[0] % 2 == 0))).is_none());
+        assert!(recognised(DType::Bool, &[8], |i| f64::from(u8::from([0, 3, 4].contains(&i[0])))).is_none());
+        assert!(recognised(DType::F32, &[6], |i| [0.5, 0.25][i[0] % 2]).is_none());
+        assert!(recognised(DType::I32, &[12], |i| (i[0] / 2 % 3) as f64).is_none(), "dearer than the table");
         assert!(recognised(DType::F32, &[4], |i| if i[0] == 0 { -0.0 } else { i[0] as f64 }).is_none());
         assert!(recognised(DType::Bool, &[3, 3, 3], |i| f64::from(u8::from(i[0] <= i[1] && i[1] <= i[2]))).is_none());
     }

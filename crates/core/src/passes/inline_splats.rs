@@ -17,7 +17,7 @@ pub(super) const PASS: Pass = Pass {
 };
 
 /// In: any graph. Out: no map reads an operand whose elements are a cheap function of coordinates and sizes (see
-/// [`formula`]), no view looks at one, and no stored constant of more than one element is one.
+/// [`formula`]), no view looks at one, no running sum counts, and no stored constant of more than one element is one.
 fn run(graph: &Graph, context: &Context) -> Result<Graph> {
     rewrite(graph, |rebuild, node, args| match node.prim() {
         Prim::Const(row) => match formula::of_table(&row.literal, context) {
@@ -31,6 +31,10 @@ fn run(graph: &Graph, context: &Context) -> Result<Graph> {
                 None => replaced(view),
             }
         }
+        Prim::Prefix(row) => match formula::of_running_sum(rebuild.graph(), row, args[0]) {
+            Some(expr) => replaced(rebuild.add(Map { expr, shape: node.types()[0].shape.clone() }, &[])?),
+            None => Ok(None),
+        },
         Prim::Map(row) => inline(rebuild, row, args),
         _ => Ok(None),
     })
@@ -84,6 +88,17 @@ mod tests {
         b.output("y", cut.select(x, b.scalar(DType::F32, f64::NEG_INFINITY)));
         let after = check(&PASS, b.finish().unwrap());
         assert_eq!((after.nodes().len(), count(&after, "map")), (2, 1), "{after:?}");
+    }
+
+    #[test]
+    fn running_sums_of_ones_are_places() {
+        let b = Builder::new("counts");
+        let x = b.input("x", DType::I32, Shape::new([Dim::named("n"), Dim::int(3)]));
+        let ones = b.int(DType::I32, 2).expand(x.shape().unwrap());
+        b.output("y", x + ones.prefix(crate::ops::prim::Monoid::Sum, 0, false));
+        b.output("z", x + ones.prefix(crate::ops::prim::Monoid::Sum, 1, true));
+        let after = check(&PASS, b.finish().unwrap());
+        assert_eq!((count(&after, "prefix"), count(&after, "map")), (0, 2), "{after:?}");
     }
 
     #[test]

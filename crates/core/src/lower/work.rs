@@ -8,7 +8,7 @@ use crate::analysis::{Stream, Work};
 use crate::device::{DeviceSpec, Machine, Unit};
 use crate::graph::Value;
 use crate::ops::ExprNode;
-use crate::tensor::{DType, Symbol};
+use crate::tensor::{DType, Dim, Symbol};
 use crate::tile::{AxisSet, Placement, Tile};
 
 impl Limits {
@@ -429,16 +429,35 @@ impl Meter<'_> {
     }
 }
 
-/// The axis along which coordinates step to the next element in memory.
-fn unit_axis(index: &[crate::tensor::Dim]) -> Option<usize> {
+/// The axis along which coordinates step to the next element in memory, or stay close to it: quotients and remainders
+/// jump now and then, but neighbours read from one line.
+fn unit_axis(index: &[Dim]) -> Option<usize> {
     let last = index.iter().rev().find(|d| d.as_int().is_none())?;
     if let Some(Symbol::Axis(axis)) = last.as_symbol() {
         return Some(usize::from(*axis));
     }
-    AxisSet::mentioned(last).iter().find(|axis| {
-        let step = last.substitute(&|s| (*s == Symbol::Axis(*axis as u8)).then(|| crate::tensor::Dim::axis(*axis) + 1));
+    let steps_by_one = |axis: &usize| {
+        let step = last.substitute(&|s| (*s == Symbol::Axis(*axis as u8)).then(|| Dim::axis(*axis) + 1));
         (step - last).is(1)
-    })
+    };
+    let mentioned = AxisSet::mentioned(last);
+    mentioned.iter().find(steps_by_one).or_else(|| mentioned.iter().find(|axis| stays_close(last, *axis)))
+}
+
+/// Whether the first steps along an axis, the others at rest, stay within about as many elements.
+fn stays_close(index: &Dim, axis: usize) -> bool {
+    const STEPS: i64 = 8;
+    const USUAL_SIZE: i64 = 1024;
+    let at = |k: i64| {
+        index.eval_with(&|s| match s {
+            Symbol::Axis(a) if usize::from(*a) == axis => Some(k),
+            Symbol::Axis(_) => Some(0),
+            _ => Some(USUAL_SIZE),
+        })
+    };
+    let Ok(places) = (0..STEPS).map(at).collect::<Result<Vec<i64>, _>>() else { return false };
+    let (low, high) = (places.iter().min(), places.iter().max());
+    low.zip(high).is_some_and(|(low, high)| low < high && high - low <= STEPS)
 }
 
 /// The type in which values are computed: narrow floats are widened.

@@ -21,7 +21,7 @@ mod skip_norm;
 mod softmax;
 
 pub use data::{bindings, inputs};
-pub use planned::Planned;
+pub use planned::{Planned, usual_sizes};
 pub use sheet::Sheet;
 
 use fuseline::error::Result;

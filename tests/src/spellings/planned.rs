@@ -11,7 +11,7 @@ use fuseline::tensor::{Env, Symbol};
 use super::Spelling;
 
 /// Sizes as models have them, for the symbols that rows use: what a plan is priced for.
-fn usual_sizes() -> Env {
+pub fn usual_sizes() -> Env {
     let sizes = [("n", 8), ("s", 1024), ("t", 1024), ("p", 256)];
     sizes.into_iter().map(|(name, size)| (Symbol::name(name), size)).collect()
 }

@@ -19,8 +19,8 @@ pub(super) const PASS: Pass = Pass {
 
 /// In: any graph. Out: no contraction reads a view that only permutes axes, or that repeats its operand along an axis that
 /// the other operand has too; other views that it reads have their axes in the order of the operand's; axes of the result
-/// are a, b, c …, those that are summed follow; a sum of one product is the product. So a product with a transposed matrix, and heads that are split and
-/// moved to the front, have one form however they were written.
+/// are a, b, c …, those that are summed follow; a sum of one product is the product. So a product with a transposed matrix,
+/// and heads that are split and moved to the front, have one form however they were written.
 fn run(graph: &Graph, context: &Context) -> Result<Graph> {
     rewrite(graph, |rebuild, node, args| match node.prim() {
         Prim::Contract(row) => match as_product(rebuild, row, args, &node.types()[0].shape, context)? {

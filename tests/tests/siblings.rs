@@ -1,0 +1,139 @@
+//! Spellings of one computation become the same kernels: the same schedule, the same steps, the same text.
+
+use std::collections::BTreeSet;
+
+use fuseline::tensor::Dim;
+use fuseline::tile::Schedule;
+use fuseline_tests::spellings::{Planned, Spelling, all, classes, usual_sizes};
+
+/// Classes whose rows do not become one kernel yet, each with the reason; a class that does must leave the list.
+const APART: &[(&str, &str, &str)] = &[
+    ("layer_norm", "f16", "sums of narrow floats are loaded as they are, or widened first"),
+    ("swiglu", "f32, two weights", "two products that differ by their readers only have no order"),
+    ("quantized weights", "a scale for every column", "scales stay where they were written"),
+    ("quantized weights", "packed in four bits", "bits that a table selects, or parts that are put together"),
+    ("quantized sandwich", "one scale", "zero points are subtracted as integers or as floats"),
+];
+
+/// How many rows some class of a family must have; where a class is named, that one.
+const LEAST: &[(&str, Option<&str>, usize)] = &[
+    ("layer_norm", Some("f32"), 6),
+    ("rms_norm", Some("f32"), 5),
+    ("gelu_erf", Some("f32"), 6),
+    ("gelu_tanh", Some("f32"), 3),
+    ("silu", Some("f32"), 3),
+    ("swiglu", Some("f32, two weights"), 3),
+    ("swiglu", Some("f32, packed weights"), 3),
+    ("softmax", Some("inner axis"), 3),
+    ("softmax", Some("outer axis"), 3),
+    ("skip_layer_norm", None, 3),
+    ("rope", Some("halves, tables of half the size"), 3),
+];
+
+fn label(row: &Spelling) -> String {
+    format!("{} / {} / {}", row.family, row.class, row.name)
+}
+
+fn planned(row: &Spelling, device: &str) -> Planned {
+    row.planned(device).unwrap_or_else(|e| panic!("{} on {device}: {e}", label(row)))
+}
+
+fn is_attention(row: &Spelling) -> bool {
+    row.family.contains("attention")
+}
+
+/// The first line in which two texts differ, with what stands before it in both.
+fn first_difference(a: &str, b: &str) -> String {
+    let same = a.lines().zip(b.lines()).take_while(|(a, b)| a == b).count();
+    let before: String = a.lines().take(same).map(|line| format!("  {line}\n")).collect();
+    let [a, b] = [a, b].map(|text| text.lines().nth(same).unwrap_or("the end"));
+    format!("{before}- {a}\n+ {b}")
+}
+
+fn check_siblings(device: &str) {
+    let mut wrong = Vec::new();
+    for class in classes() {
+        let first = planned(class[0], device).kernels();
+        let mut differs = None;
+        for row in &class[1..] {
+            let text = planned(row, device).kernels();
+            if text != first {
+                let difference = first_difference(&first, &text);
+                differs.get_or_insert(format!("{} is not the kernel of {}:\n{difference}", label(row), class[0].name));
+            }
+        }
+        let listed = APART.iter().any(|(family, name, _)| (*family, *name) == (class[0].family, class[0].class));
+        match differs {
+            Some(difference) if !listed => wrong.push(difference),
+            None if listed => wrong.push(format!("{} is one kernel: take it off the list", label(class[0]))),
+            _ => {}
+        }
+    }
+    assert!(wrong.is_empty(), "on {device}:\n{}", wrong.join("\n\n"));
+}
+
+#[test]
+fn siblings_are_the_same_kernels_on_a_cpu() {
+    check_siblings("cpu");
+}
+
+#[test]
+fn siblings_are_the_same_kernels_on_a_gpu() {
+    check_siblings("h200");
+}
+
+#[test]
+fn the_list_of_exceptions_names_classes_that_are_there() {
+    for (family, class, reason) in APART {
+        assert!(all().any(|row| (row.family, row.class) == (*family, *class)), "{family} / {class}");
+        assert!(!reason.is_empty());
+    }
+}
+
+#[test]
+fn every_family_has_enough_siblings() {
+    for (family, class, least) in LEAST {
+        let rows = |row: &&Spelling| row.family == *family && class.is_none_or(|class| row.class == class);
+        assert!(all().filter(rows).count() >= *least, "{family} / {class:?}");
+    }
+    let attention: BTreeSet<String> = all().filter(|row| is_attention(row)).map(label).collect();
+    assert!(attention.len() >= 16, "{attention:#?}");
+}
+
+#[test]
+fn an_epsilon_outside_of_the_root_is_another_kernel() {
+    for device in ["cpu", "h200"] {
+        let of = |class: &str| {
+            let row = all().find(|row| row.family == "layer_norm" && row.class == class).unwrap();
+            planned(row, device).kernels()
+        };
+        assert_ne!(of("f32"), of("f32, epsilon outside of the root"));
+    }
+}
+
+/// What a class of attention may have beside its kernel: copies of keys and values that are returned, the product that makes queries, keys
+/// and values; never what is computed from scores.
+#[test]
+fn attention_is_one_kernel_and_no_scores_are_stored() {
+    let sizes = usual_sizes();
+    let value = |dim: &Dim| dim.eval(&sizes).expect("rows use the usual symbols");
+    let size = |name: &str| value(&Dim::named(name));
+    let (length, largest_mask) = (size("s"), size("n") * size("s") * size("t"));
+    for device in ["cpu", "h200"] {
+        for class in classes().iter().filter(|class| is_attention(class[0])) {
+            let planned = planned(class[0], device);
+            let kernels: Vec<_> = planned.plan.kernels.iter().map(|k| &k.kernel).collect();
+            let fused = kernels.iter().filter(|k| matches!(k.schedule, Schedule::Attention { .. })).count();
+            assert_eq!(fused, 1, "{} on {device}:\n{}", label(class[0]), planned.kernels());
+            let mut masks = 0;
+            for output in kernels.iter().flat_map(|k| &k.outputs) {
+                let dims = output.ty.shape.dims();
+                let is_square = dims.iter().filter(|dim| value(dim) >= length).count() > 1;
+                let count: i64 = dims.iter().map(value).product();
+                assert!(!is_square || count <= largest_mask, "{} on {device} stores {}", label(class[0]), output.ty);
+                masks += usize::from(is_square);
+            }
+            assert!(masks <= 1, "{} on {device} stores {masks} masks", label(class[0]));
+        }
+    }
+}

@@ -23,6 +23,7 @@ pub struct Builder {
     scopes: Vec<Scope>,
     known: FxHashMap<Op, Value>,
     numbers: FxHashMap<Value, i64>,
+    constants: FxHashMap<Value, u64>,
     buffers: u32,
 }
 
@@ -55,6 +56,7 @@ impl Builder {
             scopes: vec![Scope::default()],
             known: FxHashMap::default(),
             numbers: FxHashMap::default(),
+            constants: FxHashMap::default(),
             buffers: 0,
         }
     }
@@ -250,7 +252,14 @@ impl Builder {
 impl Builder {
     /// Equal lanes, by the bits of one.
     pub fn bits(&mut self, ty: Ty, bits: u64) -> Value {
-        self.pure(ty, Op::Const(ty, bits))
+        let value = self.pure(ty, Op::Const(ty, bits));
+        self.constants.insert(value, bits);
+        value
+    }
+
+    /// The bits of every lane, where a value is known to be constant.
+    pub fn as_bits(&self, value: Value) -> Option<u64> {
+        self.constants.get(&value).copied()
     }
 
     /// A float in every lane.
@@ -336,6 +345,12 @@ impl Builder {
     /// A function called for every lane.
     pub fn call(&mut self, ty: Ty, routine: Routine, args: &[Value]) -> Value {
         self.pure(ty, Op::Call(ty, routine, SmallVec::from_slice(args)))
+    }
+
+    /// A function called for the lanes of a mask, which should be rare; `otherwise` in the others.
+    pub fn call_where(&mut self, mask: Value, routine: Routine, args: &[Value], otherwise: Value) -> Value {
+        let args = SmallVec::from_slice(args);
+        self.pure(self.ty(otherwise), Op::CallWhere { mask, routine, args, otherwise })
     }
 }
 

@@ -359,8 +359,20 @@ pub enum Op {
         /// which check this is, for the message
         site: u32,
     },
-    /// a function called for every lane; the result has this type
+    /// a function called for every lane, of vectors; the result, a vector, has this type
     Call(Ty, Routine, SmallVec<[Value; 3]>),
+    /// a function called for the lanes of a mask; the others are those of a vector of the result's type. Meant for lanes
+    /// that are rare: where there is none, nothing is called, and that is what should be fast
+    CallWhere {
+        /// which lanes
+        mask: Value,
+        /// the function
+        routine: Routine,
+        /// its arguments: vectors
+        args: SmallVec<[Value; 3]>,
+        /// the other lanes
+        otherwise: Value,
+    },
 }
 
 /// What changes memory.
@@ -532,6 +544,7 @@ impl Op {
             Op::Gather { at, index, mask, .. } => at.operands().chain([*index]).chain(*mask).collect(),
             Op::CheckLanes { value, bound, mask, .. } => [*value, *bound].into_iter().chain(*mask).collect(),
             Op::Call(_, _, args) => args.iter().copied().collect(),
+            Op::CallWhere { mask, args, otherwise, .. } => args.iter().copied().chain([*mask, *otherwise]).collect(),
         }
     }
 }

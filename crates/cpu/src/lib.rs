@@ -3,9 +3,11 @@
 //! A tour, in the order of the data:
 //! 1. [`emit`]: a kernel at fixed sizes becomes phases of vector programs;
 //! 2. [`vector`]: the language of vector programs;
-//! 3. [`code`]: programs that can be called.
+//! 3. [`code`]: programs that can be called;
+//! 4. [`run`]: whole plans on threads.
 #![warn(missing_docs)]
 
 pub mod code;
 pub mod emit;
+pub mod run;
 pub mod vector;

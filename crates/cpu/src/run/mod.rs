@@ -1,0 +1,3 @@
+//! Running programs: threads, memory.
+
+pub mod pool;

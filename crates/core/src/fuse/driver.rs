@@ -11,7 +11,7 @@ use super::decision::{Decision, DecisionId, Verdict};
 use super::evaluate::Evaluator;
 use super::name::Names;
 use super::options::{Chooser, PlanOptions};
-use super::rules::{Proposal, RULES};
+use super::rules::{Form, Proposal, RULES};
 use super::state::{GroupId, GroupState, Groups, State};
 use crate::error::{Error, Result};
 use crate::philox;
@@ -121,7 +121,7 @@ impl<'g> Driver<'g> {
                 continue;
             }
             let (_, candidate) = self.best.remove(&entry.anchor).expect("it is there");
-            if candidate.proposal.groups.iter().any(|g| !self.state.is_there(*g)) {
+            if !self.is_current(&candidate.proposal) {
                 if self.state.is_there(entry.anchor) {
                     self.consider(entry.anchor);
                 }
@@ -134,6 +134,12 @@ impl<'g> Driver<'g> {
                 self.consider(group);
             }
         }
+    }
+
+    /// Whether a proposal that was legal still is: decisions about others may have led a way out of its groups and back.
+    fn is_current(&self, proposal: &Proposal) -> bool {
+        proposal.groups.iter().all(|g| self.state.is_there(*g))
+            && (proposal.form == Form::Copy || !self.state.makes_cycle(&proposal.groups))
     }
 
     fn has_fuel(&self) -> bool {

@@ -1,7 +1,9 @@
 //! The groups while they are being merged.
 
+use std::ops::Range;
 use std::rc::Rc;
 
+use rustc_hash::FxHashSet;
 use smallvec::SmallVec;
 
 use super::cell::Cells;
@@ -35,6 +37,8 @@ pub(super) struct State<'g> {
     pub inside: Vec<Groups>,
     /// for every node, the group that stores it
     pub home: Vec<GroupId>,
+    /// for every node, how many groups have members both up to it and behind it
+    crossing: Vec<u32>,
 }
 
 impl<'g> State<'g> {
@@ -45,8 +49,14 @@ impl<'g> State<'g> {
         evaluator: &mut Evaluator<'g>,
     ) -> Result<State<'g>, (usize, Refusal)> {
         let count = graph.nodes().len();
-        let mut state =
-            State { graph, cells, groups: Vec::new(), inside: vec![Groups::new(); count], home: vec![u32::MAX; count] };
+        let mut state = State {
+            graph,
+            cells,
+            groups: Vec::new(),
+            inside: vec![Groups::new(); count],
+            home: vec![u32::MAX; count],
+            crossing: vec![0; count],
+        };
         for id in cells.iter() {
             let members = vec![id];
             let outputs: Vec<Value> = (0..graph.nodes()[id].types().len()).map(|port| Value::new(id, port)).collect();
@@ -133,18 +143,15 @@ impl<'g> State<'g> {
     /// Whether groups, made one, would have to run both before and after another group.
     pub fn makes_cycle(&self, merged: &[GroupId]) -> bool {
         let last = merged.iter().filter_map(|g| self.group(*g).members.last()).max().copied().unwrap_or(0);
-        let mut seen: Vec<GroupId> = Vec::new();
+        // Behind a node that no group crosses, all ways lead further away.
+        let end = (last..self.crossing.len()).find(|node| self.crossing[*node] == 0).unwrap_or(self.crossing.len());
+        let mut seen: FxHashSet<GroupId> = FxHashSet::default();
         let mut todo: Vec<GroupId> = Vec::new();
         for group in merged {
             todo.extend(self.followers(*group).into_iter().filter(|g| !merged.contains(g)));
         }
         while let Some(group) = todo.pop() {
-            if seen.contains(&group) {
-                continue;
-            }
-            seen.push(group);
-            // What lies behind the last node of all cannot lead back.
-            if self.group(group).members.first().is_none_or(|first| *first > last) {
+            if !seen.insert(group) || self.group(group).members.first().is_none_or(|first| *first > end) {
                 continue;
             }
             for next in self.followers(group) {
@@ -214,12 +221,13 @@ impl<'g> State<'g> {
         members
     }
 
-    /// Puts new groups in the place of old ones. The first of them is home to every node it computes that had its home in an
-    /// old one.
+    /// Puts new groups in the place of old ones. A node that had its home in an old one has it where it is stored now, or where
+    /// it is computed first.
     pub fn replace(&mut self, old: &[GroupId], new: Vec<GroupState>) -> Groups {
         let moved = self.union(old);
         for group in old {
-            self.groups[*group as usize] = None;
+            let gone = self.groups[*group as usize].take().expect("the group is there");
+            self.crossing[span(&gone)].iter_mut().for_each(|count| *count -= 1);
         }
         let mut added = Groups::new();
         for group in new {
@@ -227,14 +235,17 @@ impl<'g> State<'g> {
             for node in &group.members {
                 self.inside[*node].push(id);
             }
+            self.crossing[span(&group)].iter_mut().for_each(|count| *count += 1);
             self.groups.push(Some(group));
             added.push(id);
         }
         for node in moved {
             self.inside[node].retain(|g| !old.contains(g));
             if old.contains(&self.home[node]) {
-                self.home[node] =
-                    *self.inside[node].iter().find(|g| added.contains(g)).unwrap_or(&self.inside[node][0]);
+                let (inside, is_new) = (&self.inside[node], |g: &&GroupId| added.contains(*g));
+                let stores = |g: &&GroupId| is_new(g) && self.group(**g).outputs.iter().any(|v| v.node() == node);
+                let home = inside.iter().find(stores).or_else(|| inside.iter().find(is_new));
+                self.home[node] = *home.unwrap_or(&inside[0]);
             }
         }
         added
@@ -252,5 +263,49 @@ impl<'g> State<'g> {
         }
         edges.sort_unstable();
         edges
+    }
+}
+
+/// The nodes that a group crosses: it has members up to them and behind them.
+fn span(group: &GroupState) -> Range<usize> {
+    match (group.members.first(), group.members.last()) {
+        (Some(first), Some(last)) => *first..*last,
+        _ => 0..0,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::device::DeviceSpec;
+    use crate::fuse::PlanOptions;
+    use crate::graph::Builder;
+    use crate::tensor::{DType, Shape};
+
+    #[test]
+    fn ways_back_are_found_behind_the_last_node_too() {
+        let b = Builder::new("ways");
+        let x = b.input("x", DType::F32, Shape::new([8usize]));
+        let first = x.exp();
+        let reader = first.sin();
+        let other = x.sqrt();
+        let further = other.cos();
+        b.output("reader", reader);
+        b.output("end", further + first);
+        let graph = b.finish().unwrap();
+        let cells = Cells::of(&graph);
+        let options = PlanOptions::on(DeviceSpec::find("cpu").unwrap());
+        let mut evaluator = Evaluator::new(&graph, &cells, &options);
+        let mut state = State::apart(&graph, &cells, &mut evaluator).unwrap();
+        let ids: Vec<GroupId> = state.iter().collect();
+        let [first, reader, other, _, end] = ids[..] else { panic!("{graph}") };
+        // The end waits for what comes after `other`, and `reader` would wait for the end if both were one with it.
+        assert!(!state.makes_cycle(&[reader, other]) && !state.makes_cycle(&[first, end]));
+        let groups = [first, end];
+        let members = state.union(&groups);
+        let outputs = state.outputs(&members, &groups, &[]);
+        let priced = evaluator.evaluate(&members, &outputs).unwrap();
+        state.replace(&groups, vec![GroupState { members, outputs, priced }]);
+        assert!(state.makes_cycle(&[reader, other]));
     }
 }

@@ -6,42 +6,65 @@ use std::sync::Arc;
 use fuseline::compile::compile;
 use fuseline::device::{Device, NamedTensors, ReferenceDevice};
 use fuseline::error::{Context as _, Error, Result};
+use fuseline::fuse::PlanOptions;
 use fuseline::graph::Graph;
-use fuseline::passes::Context;
+use fuseline::passes::{Context, Numerics};
 use fuseline::reference::{Options, Reading, evaluate};
 use fuseline::tensor::{DType, Literal};
+use fuseline::tile::interp::{self, Folds};
 use fuseline_frontend::onnx::read_tensor;
 use fuseline_frontend::{Model, Tensors};
 
-use crate::round_trip;
+use crate::generate::Inputs;
+use crate::{planned, round_trip};
 
 /// Runs every data set of a test folder on the reference device.
 pub fn run(folder: &Path) -> Result<()> {
+    each_set(folder, |model, inputs, wanted| {
+        check_readings(model, inputs, wanted, &as_imported)?;
+        check_readings(model, inputs, wanted, &compiled).at(|| "compiled")
+    })
+}
+
+/// Runs every data set of a test folder planned, on the interpreter of kernels.
+pub fn run_planned(folder: &Path, options: &PlanOptions) -> Result<()> {
+    let run = |graph: &Graph, inputs, reading| planned(graph, inputs, reading, options);
+    each_set(folder, |model, inputs, wanted| match check_readings(model, inputs, wanted, &run) {
+        // Where a result jumps, a plan that rounds less often than the model may give what the model means.
+        Err(why) if options.numerics != Numerics::Strict => {
+            let meant = results(model, inputs, &as_imported, Reading::Exact)?;
+            let names = wanted.iter().map(|(name, _)| *name);
+            check(&names.zip(meant).collect::<Vec<_>>(), &results(model, inputs, &run, Reading::Exact)?)
+                .map_err(|_| why)
+        }
+        outcome => outcome,
+    })
+}
+
+fn each_set(folder: &Path, check: impl Fn(&Model, &Tensors, &[(&str, Literal)]) -> Result<()>) -> Result<()> {
     let model = Model::open(folder.join("model.onnx"))?;
     let mut sets: Vec<PathBuf> = entries(folder)?.into_iter().filter(|p| p.is_dir()).collect();
     sets.sort();
     if sets.is_empty() {
         return Err(Error::invalid("the test has no data"));
     }
-    sets.iter().try_for_each(|set| run_set(&model, set))
-}
-
-fn run_set(model: &Model, set: &Path) -> Result<()> {
-    let signature = model.signature();
-    let mut inputs = Tensors::new();
-    for (k, port) in signature.inputs.iter().enumerate() {
-        inputs.insert(port.name.clone(), read_tensor(set.join(format!("input_{k}.pb")))?.1);
+    for set in sets {
+        let signature = model.signature();
+        let mut inputs = Tensors::new();
+        for (k, port) in signature.inputs.iter().enumerate() {
+            inputs.insert(port.name.clone(), read_tensor(set.join(format!("input_{k}.pb")))?.1);
+        }
+        let mut wanted = Vec::new();
+        for (k, port) in signature.outputs.iter().enumerate() {
+            wanted.push((port.name.as_str(), read_tensor(set.join(format!("output_{k}.pb")))?.1));
+        }
+        check(&model, &inputs, &wanted)?;
     }
-    let mut wanted = Vec::new();
-    for (k, port) in signature.outputs.iter().enumerate() {
-        wanted.push((port.name.as_str(), read_tensor(set.join(format!("output_{k}.pb")))?.1));
-    }
-    check_readings(model, &inputs, &wanted, as_imported)?;
-    check_readings(model, &inputs, &wanted, compiled).at(|| "compiled")
+    Ok(())
 }
 
 /// How a graph is run.
-type Runner = fn(&Graph, NamedTensors, Options) -> Result<Vec<Literal>>;
+type Runner<'r> = &'r dyn Fn(&Graph, NamedTensors, Options) -> Result<Vec<Literal>>;
 
 /// The meaning: the graph as the importer made it, which must also survive its text form.
 fn as_imported(graph: &Graph, inputs: NamedTensors, options: Options) -> Result<Vec<Literal>> {
@@ -55,24 +78,30 @@ fn compiled(graph: &Graph, inputs: NamedTensors, options: Options) -> Result<Vec
     ReferenceDevice { options }.load(&program)?.run(&inputs)
 }
 
-/// Where a result jumps (a tie in a quantisation), the official outputs are what rounded arithmetic made of it.
-fn check_readings(model: &Model, inputs: &Tensors, wanted: &[(&str, Literal)], run: Runner) -> Result<()> {
-    let exact = check_reading(model, inputs, wanted, run, Reading::Exact);
-    exact.or_else(|why| check_reading(model, inputs, wanted, run, Reading::Rounded).map_err(|_| why))
+/// The graph planned; plans are checked, and folds are computed as they are scheduled where that may show.
+fn planned(graph: &Graph, inputs: NamedTensors, options: Options, plan: &PlanOptions) -> Result<Vec<Literal>> {
+    let inputs: Inputs = inputs.into_iter().collect();
+    let folds = if plan.numerics == Numerics::Strict { Folds::Whole } else { Folds::AsScheduled };
+    let run = interp::Options { reading: options.reading, limits: options.limits, folds, ..interp::Options::default() };
+    let planned = planned::planned(graph, plan)?;
+    planned::run(&planned, &inputs, &run).at(|| planned::show(&planned))
 }
 
-fn check_reading(
-    model: &Model,
-    inputs: &Tensors,
-    wanted: &[(&str, Literal)],
-    run: Runner,
-    reading: Reading,
-) -> Result<()> {
-    let results = model.specialise(inputs, |special| {
+/// Where a result jumps (a tie in a quantisation), the official outputs are what rounded arithmetic made of it.
+fn check_readings(model: &Model, inputs: &Tensors, wanted: &[(&str, Literal)], run: Runner<'_>) -> Result<()> {
+    let with = |reading| check(wanted, &results(model, inputs, run, reading)?);
+    with(Reading::Exact).or_else(|why| with(Reading::Rounded).map_err(|_| why))
+}
+
+fn results(model: &Model, inputs: &Tensors, run: Runner<'_>, reading: Reading) -> Result<Vec<Literal>> {
+    model.specialise(inputs, |special| {
         let inputs = special.inputs.iter().map(|(n, x)| (Arc::from(n.as_str()), x.clone())).collect();
         run(special.graph, inputs, Options { reading, ..Options::default() })
-    })?;
-    for ((name, wanted), actual) in wanted.iter().zip(&results) {
+    })
+}
+
+fn check(wanted: &[(&str, Literal)], actual: &[Literal]) -> Result<()> {
+    for ((name, wanted), actual) in wanted.iter().zip(actual) {
         compare(wanted, actual).map_err(|why| Error::invalid(why).at(format!("output \"{name}\"")))?;
     }
     Ok(())

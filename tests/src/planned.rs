@@ -59,13 +59,18 @@ pub fn agrees(
     expected: &[Literal],
     agreement: impl Fn(usize) -> Agreement,
 ) -> Result<()> {
-    let show = || format!("{}\n{}", planned.program.run(), kernels(&planned.run));
+    let show = || show(planned);
     let actual = run(planned, inputs, options).at(show)?;
     for (k, (expected, actual)) in expected.iter().zip(&actual).enumerate() {
         compare(expected, actual, &agreement(k))
             .map_err(|mismatch| Error::bug(format!("output {k}: {mismatch}")).at(show()))?;
     }
     Ok(())
+}
+
+/// The graph that is run with its kernels, as text.
+pub fn show(planned: &PlannedProgram) -> String {
+    format!("{}\n{}", planned.program.run(), kernels(&planned.run))
 }
 
 /// The kernels of a plan, as text.

@@ -1,5 +1,6 @@
 //! The official ONNX tests against two lists: `onnx/passing.txt` (must pass) and `onnx/gaps.txt` (does not pass yet, with
 //! the reason). Every test stands in exactly one of them; a gap that passes fails the suite, so the lists cannot rot.
+//! What must pass, must pass planned too, on the interpreter of kernels.
 //! `BLESS=1` rewrites both from what happens; a reason in brackets was written by hand and is kept.
 
 use std::collections::BTreeMap;
@@ -7,6 +8,11 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::{Arc, Mutex};
 
+use fuseline::device::DeviceSpec;
+use fuseline::error::Context as _;
+use fuseline::fuse::{Chooser, PlanOptions};
+use fuseline::passes::Numerics;
+use fuseline::philox;
 use fuseline_tests::{node_test, onnx_data};
 use libtest_mimic::{Arguments, Failed, Trial};
 
@@ -29,6 +35,10 @@ fn main() -> ExitCode {
     for (name, folder) in tests(&data) {
         let gap = gaps.get(&name).cloned();
         let listed = passing.contains_key(&name);
+        if listed {
+            let (name, folder) = (name.clone(), folder.clone());
+            trials.push(Trial::test(format!("planned/{name}"), move || check_planned(&name, &folder)));
+        }
         trials.push(Trial::test(name, move || check(&folder, listed, gap)));
     }
     let known: std::collections::HashSet<String> = tests(&data).into_iter().map(|(name, _)| name).collect();
@@ -56,6 +66,23 @@ fn attempt(folder: &Path) -> Result<(), String> {
     let outcome = std::panic::catch_unwind(|| node_test::run(folder));
     let outcome = outcome.unwrap_or_else(|_| Err(fuseline::error::Error::bug("panic")));
     outcome.map_err(|error| error.to_string().replace(&*folder.to_string_lossy(), "…"))
+}
+
+/// What passes on the reference passes planned: by cost and by chance, with real algebra and without. Which device is planned for,
+/// and what chance says, follows from the name of the test.
+fn check_planned(name: &str, folder: &Path) -> Result<(), Failed> {
+    let number = name.bytes().fold(0, |hash: u64, byte| hash.wrapping_mul(31).wrapping_add(u64::from(byte)));
+    let draw = philox::word(0, 0, number);
+    let devices: Vec<&str> = DeviceSpec::names().collect();
+    let usual = PlanOptions::on(DeviceSpec::find(devices[draw as usize % devices.len()])?);
+    for numerics in [Numerics::Default, Numerics::Strict] {
+        for chooser in [Chooser::ByCost, Chooser::AtRandom(u64::from(draw))] {
+            let options = PlanOptions { numerics, chooser, ..usual.clone() };
+            let place = || format!("{numerics:?}, {:?} on {}", options.chooser, options.spec.name);
+            node_test::run_planned(folder, &options).at(place)?;
+        }
+    }
+    Ok(())
 }
 
 /// All tests, `suite/name`, in order.

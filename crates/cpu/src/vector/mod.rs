@@ -12,8 +12,13 @@
 //! portable executor. Never here: axes, tensors, schedules.
 
 pub mod build;
+mod flatten;
+mod lane;
+mod registers;
+pub mod run;
 
 pub use build::Builder;
+pub use run::Portable;
 
 use std::hash::{Hash, Hasher};
 

@@ -1,0 +1,261 @@
+//! Pieces of memory, used again from run to run.
+//!
+//! Touching memory for the first time costs more than writing it, so that what a run needs is taken from [`Blocks`] and goes
+//! back there: arenas at the end of the run, results when the caller drops them.
+#![allow(unsafe_code, reason = "memory that machine code writes")]
+
+use std::alloc::{Layout, alloc_zeroed, dealloc};
+use std::fmt;
+use std::ptr::NonNull;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+
+use bytes::Bytes;
+use fuseline::error::{Error, Result};
+use memmap2::MmapRaw;
+
+use super::memory::ALIGNMENT;
+
+/// Blocks from here on are mapped, in large pages where the system has them.
+const MAPPED: usize = 1 << 20;
+
+/// A piece of memory. Whoever holds it may read and write all of it.
+pub struct Block {
+    bytes: usize,
+    memory: Memory,
+}
+
+enum Memory {
+    /// of this layout
+    Allocated(NonNull<u8>, Layout),
+    Mapped(MmapRaw),
+}
+
+// SAFETY: the memory belongs to the block alone; shared blocks give out nothing but the pointer.
+unsafe impl Send for Block {}
+// SAFETY: as above.
+unsafe impl Sync for Block {}
+
+impl Block {
+    /// New memory of at least so many bytes, all zero; a multiple of [`ALIGNMENT`].
+    fn new(bytes: usize) -> Result<Block> {
+        let refused = || Error::limit(format!("the machine has no {bytes} bytes of memory in one piece"));
+        let rounded = bytes.max(1).checked_next_multiple_of(ALIGNMENT).ok_or_else(refused)?;
+        if rounded >= MAPPED {
+            let map = MmapRaw::from(memmap2::MmapMut::map_anon(rounded).map_err(|_| refused())?);
+            // Advice that is not taken changes nothing but time.
+            #[cfg(target_os = "linux")]
+            let _ = map.advise(memmap2::Advice::HugePage);
+            return Ok(Block { bytes: rounded, memory: Memory::Mapped(map) });
+        }
+        let layout = Layout::from_size_align(rounded, ALIGNMENT).map_err(|_| refused())?;
+        // SAFETY: the layout is not empty.
+        let start = NonNull::new(unsafe { alloc_zeroed(layout) }).ok_or_else(refused)?;
+        Ok(Block { bytes: rounded, memory: Memory::Allocated(start, layout) })
+    }
+
+    /// Its first byte; a multiple of [`ALIGNMENT`].
+    pub fn start(&self) -> *mut u8 {
+        match &self.memory {
+            Memory::Allocated(start, _) => start.as_ptr(),
+            Memory::Mapped(map) => map.as_mut_ptr(),
+        }
+    }
+
+    /// How large it is.
+    pub fn bytes(&self) -> usize {
+        self.bytes
+    }
+}
+
+impl Drop for Block {
+    fn drop(&mut self) {
+        if let Memory::Allocated(start, layout) = self.memory {
+            // SAFETY: allocated by `new` with this layout, and freed only here.
+            unsafe { dealloc(start.as_ptr(), layout) }
+        }
+    }
+}
+
+impl fmt::Debug for Block {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Block").field("bytes", &self.bytes).finish()
+    }
+}
+
+/// Memory for runs. What was given back is used again; no more is kept than was in use at one time.
+#[derive(Debug, Default)]
+pub struct Blocks {
+    state: Mutex<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    /// what was given back, oldest first
+    free: Vec<Block>,
+    free_bytes: usize,
+    used_bytes: usize,
+    /// the most that was in use at one time
+    most_bytes: usize,
+}
+
+impl Blocks {
+    /// No memory yet.
+    pub fn new() -> Arc<Blocks> {
+        Arc::new(Blocks::default())
+    }
+
+    /// Memory of at least so many bytes. What is in it is of no meaning.
+    pub fn take(self: &Arc<Blocks>, bytes: usize) -> Result<Held> {
+        let again = self.state().reuse(bytes);
+        // Not while others wait: mapping memory takes a while.
+        let block = again.map_or_else(|| Block::new(bytes), Ok)?;
+        let mut state = self.state();
+        state.used_bytes += block.bytes;
+        state.most_bytes = state.most_bytes.max(state.used_bytes);
+        Ok(Held { block: Some(block), home: Arc::downgrade(self) })
+    }
+
+    /// The most bytes that were in use at one time.
+    pub fn most_bytes(&self) -> usize {
+        self.state().most_bytes
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        // Nothing that is done under the lock panics half way.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl State {
+    /// The smallest free block that is large enough and not much larger.
+    fn reuse(&mut self, bytes: usize) -> Option<Block> {
+        let fits = |block: &Block| block.bytes >= bytes && block.bytes / 2 <= bytes.max(ALIGNMENT);
+        let fitting = self.free.iter().enumerate().filter(|(_, block)| fits(block));
+        let (k, _) = fitting.min_by_key(|(_, block)| block.bytes)?;
+        let block = self.free.remove(k);
+        self.free_bytes -= block.bytes;
+        Some(block)
+    }
+
+    /// Keeps a block; returns what is too much.
+    fn keep(&mut self, block: Block) -> Vec<Block> {
+        self.used_bytes -= block.bytes;
+        self.free_bytes += block.bytes;
+        self.free.push(block);
+        let mut excess = Vec::new();
+        while self.free_bytes > self.most_bytes {
+            let oldest = self.free.remove(0);
+            self.free_bytes -= oldest.bytes;
+            excess.push(oldest);
+        }
+        excess
+    }
+}
+
+/// A block that goes back to where it came from.
+#[derive(Debug)]
+pub struct Held {
+    /// none only while it is dropped
+    block: Option<Block>,
+    home: Weak<Blocks>,
+}
+
+impl Held {
+    /// The block.
+    pub fn block(&self) -> &Block {
+        self.block.as_ref().expect("there is a block until it is dropped")
+    }
+
+    /// Its first bytes as something to share: nobody may write them any more.
+    pub fn into_bytes(self, length: usize) -> Bytes {
+        debug_assert!(length <= self.block().bytes);
+        Bytes::from_owner(Shared { held: self, length })
+    }
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        let Some(block) = self.block.take() else { return };
+        if let Some(home) = self.home.upgrade() {
+            let excess = home.state().keep(block);
+            drop(excess);
+        }
+    }
+}
+
+/// The first bytes of a block that nobody writes.
+struct Shared {
+    held: Held,
+    length: usize,
+}
+
+impl AsRef<[u8]> for Shared {
+    fn as_ref(&self) -> &[u8] {
+        let block = self.held.block();
+        // SAFETY: the block is at least so long and was zero when it was made, so that every byte has a value; who had it
+        // gave it away to be shared, and nobody else has the pointer.
+        unsafe { std::slice::from_raw_parts(block.start(), self.length.min(block.bytes)) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn blocks_are_aligned_and_zero_and_can_be_written() {
+        for bytes in [0, 1, 63, 64, 1000, MAPPED - 1, MAPPED, 5 * MAPPED + 3] {
+            let held = Blocks::new().take(bytes).unwrap();
+            let block = held.block();
+            assert!(block.bytes() >= bytes && block.start().addr() % ALIGNMENT == 0);
+            // SAFETY: the block is ours and that long.
+            let memory = unsafe { std::slice::from_raw_parts_mut(block.start(), block.bytes()) };
+            assert!(memory.iter().all(|x| *x == 0), "{bytes}");
+            memory.fill(7);
+            assert_eq!(held.into_bytes(bytes), vec![7; bytes]);
+        }
+    }
+
+    #[test]
+    fn what_is_given_back_is_used_again() {
+        let blocks = Blocks::new();
+        let (first, other) = (blocks.take(10_000).unwrap(), blocks.take(10_000).unwrap());
+        let at = first.block().start();
+        assert_ne!(at, other.block().start());
+        let bytes = first.into_bytes(100);
+        let slice = bytes.slice(50..);
+        drop(bytes);
+        let third = blocks.take(10_000).unwrap();
+        assert_ne!(third.block().start(), at, "a slice still shows it");
+        drop(slice);
+        assert_eq!(blocks.take(8_000).unwrap().block().start(), at);
+        assert_ne!(blocks.take(1_000).unwrap().block().start(), at, "too large to be wasted");
+    }
+
+    #[test]
+    fn no_more_is_kept_than_was_used() {
+        let blocks = Blocks::new();
+        for bytes in [100_000, 40_000, 90_000, 10_000, 200_000, 3_000] {
+            drop(blocks.take(bytes).unwrap());
+            let state = blocks.state();
+            assert!(state.free_bytes <= state.most_bytes && state.used_bytes == 0);
+            assert_eq!(state.free.iter().map(Block::bytes).sum::<usize>(), state.free_bytes);
+        }
+        assert!(blocks.most_bytes() >= 200_000);
+    }
+
+    #[test]
+    fn results_outlive_where_they_came_from() {
+        let blocks = Blocks::new();
+        let bytes = blocks.take(100).unwrap().into_bytes(100);
+        drop(blocks);
+        assert_eq!(bytes.len(), 100);
+    }
+
+    #[test]
+    fn memory_that_is_not_there_is_an_error() {
+        let error = Blocks::new().take(usize::MAX - 100).unwrap_err();
+        assert_eq!(error.kind(), fuseline::error::Kind::Limit);
+        assert!(Blocks::new().take(usize::MAX).is_err());
+    }
+}

@@ -1,0 +1,203 @@
+//! Where the values of a run lie in one piece of memory.
+//!
+//! Comes in: how many bytes every value takes and over which steps of the run it must be kept. Goes out: an offset for each,
+//! such that values that must be kept at one time do not overlap. Never here: memory itself.
+
+/// Every offset is a multiple of this: a line of memory, and the widest vector.
+pub const ALIGNMENT: usize = 64;
+
+/// Bytes behind every value that belong to nobody, so that neighbours share no line and do not lie whole pages apart.
+const SLACK: usize = 64;
+
+/// A value that wants a place.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Wish {
+    /// how large it is
+    pub bytes: usize,
+    /// the step that writes it
+    pub first: usize,
+    /// the last step that reads it, not before `first`
+    pub last: usize,
+    /// an earlier wish whose memory it may have: one whose last reader is the step that writes this, and reads no element
+    /// of it after the same element of this was written
+    pub heir_of: Option<usize>,
+}
+
+/// Where values lie.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Placement {
+    /// by wish; a multiple of [`ALIGNMENT`]
+    pub offsets: Vec<usize>,
+    /// how much memory that takes
+    pub bytes: usize,
+}
+
+/// Some wishes that are fulfilled by one piece of memory: the first, its heir, the heir's heir, and so on.
+#[derive(Clone, Copy, Debug)]
+struct Line {
+    bytes: usize,
+    first: usize,
+    last: usize,
+}
+
+/// Finds a place for every wish: the largest first, each in the smallest gap that is large enough.
+pub fn place(wishes: &[Wish]) -> Placement {
+    let (lines, line_of) = trace_lines(wishes);
+    let mut order: Vec<usize> = (0..lines.len()).filter(|k| lines[*k].bytes > 0).collect();
+    order.sort_by_key(|k| (std::cmp::Reverse(lines[*k].bytes), lines[*k].first));
+    let mut offsets = vec![0; lines.len()];
+    // By offset, so that gaps are found in one walk.
+    let mut placed: Vec<usize> = Vec::with_capacity(order.len());
+    let mut bytes = 0;
+    for k in order {
+        offsets[k] = best_gap(&lines, &offsets, &placed, k);
+        bytes = bytes.max(offsets[k] + lines[k].bytes);
+        let at = placed.partition_point(|other| offsets[*other] <= offsets[k]);
+        placed.insert(at, k);
+    }
+    Placement { offsets: line_of.into_iter().map(|line| offsets[line]).collect(), bytes }
+}
+
+/// The lines of heirs, and the line of every wish.
+fn trace_lines(wishes: &[Wish]) -> (Vec<Line>, Vec<usize>) {
+    let mut lines: Vec<Line> = Vec::with_capacity(wishes.len());
+    let mut line_of: Vec<usize> = Vec::with_capacity(wishes.len());
+    for (k, wish) in wishes.iter().enumerate() {
+        debug_assert!(wish.first <= wish.last);
+        let bytes = padded(wish.bytes);
+        let heritage = wish.heir_of.filter(|left| {
+            *left < k
+                && padded(wishes[*left].bytes) >= bytes
+                && wishes[*left].first < wish.first
+                && wishes[*left].last == wish.first
+                // Two heirs of one value would both have it.
+                && lines[line_of[*left]].last == wish.first
+        });
+        match heritage {
+            Some(left) => {
+                lines[line_of[left]].last = wish.last;
+                line_of.push(line_of[left]);
+            }
+            None => {
+                line_of.push(lines.len());
+                lines.push(Line { bytes, first: wish.first, last: wish.last });
+            }
+        }
+    }
+    (lines, line_of)
+}
+
+/// The bytes that a value takes with what is behind it.
+fn padded(bytes: usize) -> usize {
+    if bytes == 0 { 0 } else { bytes.next_multiple_of(ALIGNMENT).saturating_add(SLACK) }
+}
+
+/// The start of the smallest gap between those that are needed at the same time, or of the end behind all of them.
+fn best_gap(lines: &[Line], offsets: &[usize], placed: &[usize], k: usize) -> usize {
+    let wanted = lines[k];
+    let meets = |other: &&usize| lines[**other].first <= wanted.last && wanted.first <= lines[**other].last;
+    let mut best: Option<(usize, usize)> = None;
+    let mut end = 0;
+    for other in placed.iter().filter(meets) {
+        let gap = offsets[*other].saturating_sub(end);
+        if gap >= wanted.bytes && best.is_none_or(|(smallest, _)| gap < smallest) {
+            best = Some((gap, end));
+        }
+        end = end.max(offsets[*other] + lines[*other].bytes);
+    }
+    best.map_or(end, |(_, start)| start)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use fuseline::philox;
+
+    fn wish(bytes: usize, first: usize, last: usize) -> Wish {
+        Wish { bytes, first, last, heir_of: None }
+    }
+
+    fn check(wishes: &[Wish], placement: &Placement) {
+        for (a, wish) in wishes.iter().enumerate().filter(|(_, w)| w.bytes > 0) {
+            let at = placement.offsets[a];
+            assert_eq!(at % ALIGNMENT, 0);
+            assert!(at + wish.bytes <= placement.bytes);
+            for (b, other) in wishes.iter().enumerate().take(a).filter(|(_, w)| w.bytes > 0) {
+                let is_heritage = wish.heir_of == Some(b) && at == placement.offsets[b];
+                let together = wish.first <= other.last && other.first <= wish.last;
+                let (start, end) = (placement.offsets[b], placement.offsets[b] + other.bytes);
+                assert!(!together || is_heritage || at + wish.bytes <= start || end <= at, "{a} and {b}: {wishes:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_chain_takes_the_memory_of_two() {
+        let chain: Vec<Wish> = (0..10).map(|k| wish(1000, k, k + 1)).collect();
+        let placement = place(&chain);
+        check(&chain, &placement);
+        assert_eq!(placement.bytes, 2 * (1024 + SLACK));
+    }
+
+    #[test]
+    fn the_smallest_gap_is_taken() {
+        // Between the first, third and fifth lie two gaps, once what was there is no longer needed.
+        let sizes = [(6400, 9), (5000, 1), (4000, 9), (3000, 1), (2000, 9)];
+        let mut wishes: Vec<Wish> = sizes.into_iter().map(|(bytes, last)| wish(bytes, 0, last)).collect();
+        wishes.push(wish(1000, 2, 3));
+        let placement = place(&wishes);
+        check(&wishes, &placement);
+        assert_eq!(placement.offsets[5], placement.offsets[3]);
+    }
+
+    #[test]
+    fn an_heir_lies_where_the_other_lay() {
+        let mut wishes = vec![wish(512, 0, 1), wish(512, 1, 2), wish(256, 2, 3), wish(256, 2, 3)];
+        // The second heir of one value gets memory of its own.
+        for (heir, left) in [(1, 0), (2, 1), (3, 1)] {
+            wishes[heir].heir_of = Some(left);
+        }
+        let placement = place(&wishes);
+        check(&wishes, &placement);
+        assert_eq!(placement.offsets[..3], [placement.offsets[0]; 3]);
+        assert_ne!(placement.offsets[3], placement.offsets[0]);
+        // What is still read has no heir, nor has what is too small.
+        for (left, heir) in [(wish(512, 0, 2), wish(512, 1, 3)), (wish(256, 0, 1), wish(512, 1, 3))] {
+            let wishes = [left, Wish { heir_of: Some(0), ..heir }];
+            let placement = place(&wishes);
+            check(&wishes, &placement);
+            assert_ne!(placement.offsets[0], placement.offsets[1]);
+        }
+    }
+
+    #[test]
+    fn nothing_takes_nothing() {
+        assert_eq!(place(&[]).bytes, 0);
+        assert_eq!(place(&[wish(0, 0, 3), wish(0, 1, 1)]).bytes, 0);
+    }
+
+    #[test]
+    fn what_is_kept_at_one_time_never_overlaps() {
+        for seed in 0..200 {
+            let mut words = philox::words(seed, 0, 0);
+            let mut draw = |below: usize| words.next().unwrap() as usize % below;
+            let steps = 1 + draw(20);
+            let mut wishes: Vec<Wish> = Vec::new();
+            for k in 0..draw(40) {
+                let first = draw(steps);
+                let last = first + draw(steps - first);
+                let heir_of = (k > 0 && draw(2) == 0).then(|| draw(k));
+                wishes.push(Wish { bytes: draw(5) * draw(700), first, last, heir_of });
+            }
+            let placement = place(&wishes);
+            check(&wishes, &placement);
+            let live = |t: usize| {
+                wishes.iter().filter(|w| w.first <= t && t <= w.last).map(|w| padded(w.bytes)).sum::<usize>()
+            };
+            let sum: usize = wishes.iter().map(|w| padded(w.bytes)).sum();
+            let at_least = (0..steps).map(live).max().unwrap();
+            assert!(placement.bytes <= sum);
+            assert!(wishes.iter().any(|w| w.heir_of.is_some()) || placement.bytes >= at_least);
+        }
+    }
+}

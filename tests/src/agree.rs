@@ -1,9 +1,9 @@
 //! Whether a graph means what another one means.
 
-use fuseline::compare::{Agreement, compare};
+use fuseline::compare::{Agreement, compare, is_jump};
 use fuseline::graph::Graph;
 use fuseline::ops::prim::Monoid;
-use fuseline::ops::{ExprNode, Prim, Scalar, Signature};
+use fuseline::ops::{ExprNode, Prim};
 use fuseline::reference::{Limits, Options, Reading, evaluate};
 use fuseline::tensor::Env;
 
@@ -24,11 +24,7 @@ pub fn same_meaning(case: &Case, after: &Graph, reading: Reading, agreement: imp
 /// Whether outputs change little where values change little: no rounding, comparison or position stands between.
 pub fn is_smooth(graph: &Graph) -> bool {
     let jumps = |node: &ExprNode| match node {
-        ExprNode::Apply(op, _) => {
-            let steps =
-                [Scalar::Floor, Scalar::Ceil, Scalar::Round, Scalar::Trunc, Scalar::Sign, Scalar::Mod, Scalar::Rem];
-            op.def().signature == Signature::Compare || steps.contains(op)
-        }
+        ExprNode::Apply(op, _) => is_jump(*op),
         ExprNode::Bits(_) => true,
         _ => false,
     };

@@ -1,0 +1,192 @@
+//! What a graph means, and what it may give instead where the smallest error decides.
+//!
+//! A rounding, a comparison or a conversion to an integer jumps: what lies within its error of the jump may fall on either
+//! side. So the graph is also evaluated with what enters each jump moved up by its error, and moved down; an element may
+//! lie anywhere between what these give.
+
+use std::sync::Arc;
+
+use rustc_hash::FxHashMap;
+
+use super::{Agreement, Mismatch, SAFETY, Tolerance, compare_between, own_error, step_error};
+use crate::error::Result;
+use crate::graph::Graph;
+use crate::graph::rewrite::{replaced, rewrite_outside_regions};
+use crate::ops::prim::Map;
+use crate::ops::{Expr, ExprNode, Prim, Scalar, Scope, Signature, Term};
+use crate::reference::{Limits, Options, Reading, evaluate};
+use crate::tensor::{DType, Env, Literal};
+
+/// The outputs of a graph for some inputs, with what an execution may make of them.
+#[derive(Clone, Debug)]
+pub struct Meaning {
+    outputs: Vec<Literal>,
+    /// the outputs when what enters jumps is moved; none where nothing jumps
+    moved: Vec<Vec<Literal>>,
+    tolerances: Vec<Tolerance>,
+}
+
+impl Meaning {
+    /// What a graph gives for inputs by name.
+    pub fn of(graph: &Graph, inputs: &FxHashMap<Arc<str>, Literal>, limits: Limits) -> Result<Meaning> {
+        let options = Options { reading: Reading::Exact, limits };
+        let outputs = evaluate(graph, inputs, &options)?;
+        let env = sizes(graph, inputs);
+        let errors = errors_between_jumps(graph, &env);
+        let mut moved = Vec::new();
+        for sign in [1.0, -1.0] {
+            let (other, is_other) = with_moved_jumps(graph, &errors, sign)?;
+            // Moved indices may leave their tensor; what fails so says nothing.
+            moved.extend(is_other.then(|| evaluate(&other, inputs, &options).ok()).flatten());
+        }
+        let tolerances = (0..outputs.len()).map(|k| Tolerance::of_output(graph, k, &env)).collect();
+        Ok(Meaning { outputs, moved, tolerances })
+    }
+
+    /// The outputs.
+    pub fn outputs(&self) -> &[Literal] {
+        &self.outputs
+    }
+
+    /// Whether these may be the outputs of an execution; the first that may not, with why.
+    pub fn check(&self, actual: &[Literal]) -> std::result::Result<(), (usize, Mismatch)> {
+        for (k, (expected, actual)) in self.outputs.iter().zip(actual).enumerate() {
+            // Sizes may hang on what was moved.
+            let moved = self.moved.iter().map(|outputs| &outputs[k]).filter(|other| other.ty() == expected.ty());
+            let moved: Vec<&Literal> = moved.collect();
+            let within = Agreement::Within(self.tolerances[k]);
+            compare_between(expected, &moved, actual, &within).map_err(|mismatch| (k, mismatch))?;
+        }
+        Ok(())
+    }
+}
+
+/// The sizes that inputs bind.
+fn sizes(graph: &Graph, inputs: &FxHashMap<Arc<str>, Literal>) -> Env {
+    let mut env = Env::new();
+    for value in graph.inputs() {
+        let Some(given) = inputs.get(graph.input_name(*value)) else { continue };
+        for (dim, size) in graph.ty(*value).shape.dims().iter().zip(given.sizes()) {
+            if let Some(symbol) = dim.as_symbol() {
+                env.bind(symbol.clone(), *size as i64);
+            }
+        }
+    }
+    env
+}
+
+/// The error of each node's results relative to their magnitude. What comes out of a jump has none: it is right, or it is on the
+/// other side.
+fn errors_between_jumps(graph: &Graph, env: &Env) -> Vec<f64> {
+    let mut errors: Vec<f64> = Vec::with_capacity(graph.nodes().len());
+    for node in graph.nodes() {
+        let given: Vec<f64> = node.args().iter().map(|a| errors[a.node()]).collect();
+        errors.push(match node.prim() {
+            Prim::Map(row) => step_errors(&row.expr, &given).last().copied().unwrap_or(0.0),
+            _ if node.types().iter().all(|ty| !ty.dtype.is_float()) => 0.0,
+            _ => given.iter().copied().fold(0.0, f64::max) + own_error(graph, node, env, &errors),
+        });
+    }
+    errors
+}
+
+/// The error of each step of an expression, given those of its arguments.
+fn step_errors(expr: &Expr, given: &[f64]) -> Vec<f64> {
+    let mut errors: Vec<f64> = Vec::with_capacity(expr.nodes().len());
+    for (node, dtype) in expr.nodes() {
+        let carried = node.operands().iter().map(|k| errors[*k as usize]).fold(0.0, f64::max);
+        errors.push(match node {
+            ExprNode::Arg(k) => given[*k as usize],
+            _ if jumps(node, *dtype) => 0.0,
+            _ => carried + step_error(node, *dtype),
+        });
+    }
+    errors
+}
+
+fn jumps(node: &ExprNode, dtype: DType) -> bool {
+    match node {
+        ExprNode::Apply(op, _) => is_jump(*op),
+        ExprNode::Cast(_) => !dtype.is_float(),
+        _ => false,
+    }
+}
+
+/// The graph with what enters jumps moved by its error, up or down, and whether that is another graph.
+fn with_moved_jumps(graph: &Graph, errors: &[f64], sign: f64) -> Result<(Graph, bool)> {
+    let mut is_other = false;
+    let other = rewrite_outside_regions(graph, |rebuild, id| {
+        let node = &graph.nodes()[id];
+        let Prim::Map(row) = node.prim() else { return Ok(None) };
+        let given: Vec<f64> = node.args().iter().map(|a| errors[a.node()]).collect();
+        let Some(expr) = moved(&row.expr, &given, sign) else { return Ok(None) };
+        is_other = true;
+        let args: Vec<_> = node.args().iter().map(|a| rebuild.moved(*a)).collect();
+        replaced(rebuild.add(Map { expr, shape: row.shape.clone() }, &args)?)
+    })?;
+    Ok((other, is_other))
+}
+
+/// The expression with what enters its jumps moved, where anything that errs does.
+fn moved(expr: &Expr, given: &[f64], sign: f64) -> Option<Expr> {
+    let (scope, errors) = (Scope::default(), step_errors(expr, given));
+    let (mut terms, mut is_other): (Vec<Term<'_>>, bool) = (Vec::with_capacity(errors.len()), false);
+    for (node, dtype) in expr.nodes() {
+        let places = node.operands();
+        let mut operands: Vec<Term<'_>> = places.iter().map(|k| terms[*k as usize]).collect();
+        let error = places.iter().map(|k| errors[*k as usize]).fold(0.0, f64::max);
+        if error > 0.0 && jumps(node, *dtype) && operands[0].dtype().is_float() {
+            operands[0] = nudged(&scope, &operands, sign * SAFETY * error);
+            is_other = true;
+        }
+        terms.push(scope.step(node, *dtype, &operands));
+    }
+    let args: Vec<Term<'_>> = expr.args().iter().enumerate().map(|(k, d)| scope.argument(k, *d)).collect();
+    is_other.then(|| Expr::of(*terms.last().expect("an expression has a result"), &args))
+}
+
+/// The first operand of a jump moved by a part of its magnitude: of that beside it for comparisons, of one step otherwise.
+fn nudged<'s>(scope: &'s Scope, operands: &[Term<'s>], by: f64) -> Term<'s> {
+    let x = operands[0];
+    let beside = operands.get(1).map_or_else(|| scope.one(x), |y| y.apply(Scalar::Abs));
+    let magnitude = Term::call(Scalar::Add, &[x.apply(Scalar::Abs), beside]);
+    Term::call(Scalar::Add, &[x, Term::call(Scalar::Mul, &[magnitude, scope.float(x, by)])])
+}
+
+/// Whether a function of floats changes by much where its arguments change by little.
+pub fn is_jump(op: Scalar) -> bool {
+    let steps = [Scalar::Floor, Scalar::Ceil, Scalar::Round, Scalar::Trunc, Scalar::Sign, Scalar::Mod, Scalar::Rem];
+    op.def().signature == Signature::Compare || steps.contains(&op)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::graph::Builder;
+    use crate::tensor::Shape;
+
+    fn quantised() -> (Graph, FxHashMap<Arc<str>, Literal>) {
+        let b = Builder::new("quantise");
+        let x = b.input("x", DType::F32, Shape::new([3usize]));
+        b.output("q", (x / 0.5).round().cast(DType::I8));
+        b.output("above", x.gt(b.scalar(DType::F32, 0.5).expand(Shape::new([3usize]))));
+        let given = Literal::f32s(&[0.3, 0.75, 0.5]);
+        (b.finish().unwrap(), [(Arc::from("x"), given)].into_iter().collect())
+    }
+
+    #[test]
+    fn what_lies_on_a_jump_may_fall_on_either_side() {
+        let (graph, inputs) = quantised();
+        let meaning = Meaning::of(&graph, &inputs, Limits::default()).unwrap();
+        let q = |last: [i64; 3]| Literal::from_ints(DType::I8, [3], &last).unwrap();
+        let above = |last: i64| Literal::from_ints(DType::Bool, [3], &[0, 1, last]).unwrap();
+        assert_eq!(meaning.outputs(), [q([1, 2, 1]), above(0)]);
+        // 0.75 / 0.5 is a tie; 0.3 / 0.5 and 0.5 / 0.5 are not.
+        assert!(meaning.check(&[q([1, 1, 1]), above(0)]).is_ok());
+        assert_eq!(meaning.check(&[q([0, 2, 1]), above(0)]).unwrap_err().0, 0);
+        assert!(meaning.check(&[q([1, 2, 2]), above(0)]).is_err());
+        assert!(meaning.check(&[q([1, 3, 1]), above(0)]).is_err());
+        // Inputs are what they are: nothing errs before the comparison.
+        assert_eq!(meaning.check(&[q([1, 2, 1]), above(1)]).unwrap_err().0, 1);
+    }
+}

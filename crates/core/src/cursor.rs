@@ -10,7 +10,7 @@ const MOST_NESTED: u32 = 200;
 
 /// A place in a text.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Cursor<'t> {
+pub struct Cursor<'t> {
     text: &'t str,
     at: usize,
     nested: u32,
@@ -18,12 +18,12 @@ pub(crate) struct Cursor<'t> {
 
 impl<'t> Cursor<'t> {
     /// The beginning of a text.
-    pub(crate) fn new(text: &'t str) -> Cursor<'t> {
+    pub fn new(text: &'t str) -> Cursor<'t> {
         Cursor { text, at: 0, nested: 0 }
     }
 
     /// The characters not read yet, from the next token on.
-    pub(crate) fn rest(&mut self) -> &'t str {
+    pub fn rest(&mut self) -> &'t str {
         loop {
             let rest = &self.text[self.at..];
             let trimmed = rest.trim_start();
@@ -36,17 +36,17 @@ impl<'t> Cursor<'t> {
     }
 
     /// The next character that is no blank.
-    pub(crate) fn peek(&mut self) -> Option<char> {
+    pub fn peek(&mut self) -> Option<char> {
         self.rest().chars().next()
     }
 
     /// Whether these characters come next.
-    pub(crate) fn sees(&mut self, token: &str) -> bool {
+    pub fn sees(&mut self, token: &str) -> bool {
         self.rest().starts_with(token)
     }
 
     /// Reads these characters if they come next.
-    pub(crate) fn eat(&mut self, token: &str) -> bool {
+    pub fn eat(&mut self, token: &str) -> bool {
         let found = self.sees(token);
         if found {
             self.at += token.len();
@@ -55,12 +55,12 @@ impl<'t> Cursor<'t> {
     }
 
     /// Reads these characters, which must come next.
-    pub(crate) fn expect(&mut self, token: &str) -> Result<()> {
+    pub fn expect(&mut self, token: &str) -> Result<()> {
         if self.eat(token) { Ok(()) } else { Err(self.expected(&format!("'{token}'"))) }
     }
 
     /// Reads this whole word if it comes next.
-    pub(crate) fn eat_word(&mut self, word: &str) -> bool {
+    pub fn eat_word(&mut self, word: &str) -> bool {
         let found = self.peek_word() == Some(word);
         if found {
             self.at += word.len();
@@ -69,26 +69,26 @@ impl<'t> Cursor<'t> {
     }
 
     /// Reads this word, which must come next.
-    pub(crate) fn expect_word(&mut self, word: &str) -> Result<()> {
+    pub fn expect_word(&mut self, word: &str) -> Result<()> {
         if self.eat_word(word) { Ok(()) } else { Err(self.expected(&format!("'{word}'"))) }
     }
 
     /// The word (letters, digits and `_`, not beginning with a digit) that comes next.
-    pub(crate) fn peek_word(&mut self) -> Option<&'t str> {
+    pub fn peek_word(&mut self) -> Option<&'t str> {
         let rest = self.rest();
         let starts = rest.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_');
         starts.then(|| &rest[..rest.find(|c: char| !is_word_char(c)).unwrap_or(rest.len())])
     }
 
     /// Reads a word; `what` says in an error which one is missing.
-    pub(crate) fn word(&mut self, what: &str) -> Result<&'t str> {
+    pub fn word(&mut self, what: &str) -> Result<&'t str> {
         let word = self.peek_word().ok_or_else(|| self.expected(what))?;
         self.at += word.len();
         Ok(word)
     }
 
     /// Reads word characters that may begin with a digit and follow without a blank, such as the `12` of `%12`.
-    pub(crate) fn label(&mut self, what: &str) -> Result<&'t str> {
+    pub fn label(&mut self, what: &str) -> Result<&'t str> {
         let rest = &self.text[self.at..];
         let label = &rest[..rest.find(|c: char| !is_word_char(c)).unwrap_or(rest.len())];
         if label.is_empty() {
@@ -99,7 +99,7 @@ impl<'t> Cursor<'t> {
     }
 
     /// Reads a number that follows without a blank, such as the `3` of `$3`.
-    pub(crate) fn suffix<N: TryFrom<u128>>(&mut self, what: &str) -> Result<N> {
+    pub fn suffix<N: TryFrom<u128>>(&mut self, what: &str) -> Result<N> {
         let digits = |c: char| !c.is_ascii_digit();
         let rest = &self.text[self.at..];
         let text = &rest[..rest.find(digits).unwrap_or(rest.len())];
@@ -110,13 +110,13 @@ impl<'t> Cursor<'t> {
     }
 
     /// Reads a number without sign.
-    pub(crate) fn integer<N: TryFrom<u128>>(&mut self, what: &str) -> Result<N> {
+    pub fn integer<N: TryFrom<u128>>(&mut self, what: &str) -> Result<N> {
         self.rest();
         self.suffix(what)
     }
 
     /// Whether these characters follow without a blank; reads them.
-    pub(crate) fn eat_adjacent(&mut self, token: &str) -> bool {
+    pub fn eat_adjacent(&mut self, token: &str) -> bool {
         let found = self.text[self.at..].starts_with(token);
         if found {
             self.at += token.len();
@@ -125,7 +125,7 @@ impl<'t> Cursor<'t> {
     }
 
     /// Reads the characters of a number: an optional sign, then digits, letters and points (`-1.5e-3`, `0x1f`, `inf`).
-    pub(crate) fn number(&mut self) -> Result<&'t str> {
+    pub fn number(&mut self) -> Result<&'t str> {
         let rest = self.rest();
         let body = rest.strip_prefix('-').unwrap_or(rest);
         let signed_exponent = body.starts_with(|c: char| c.is_ascii_digit()) && !body.starts_with("0x");
@@ -145,7 +145,7 @@ impl<'t> Cursor<'t> {
     }
 
     /// Reads text between two `quote` characters; escapes are those of [`quoted`].
-    pub(crate) fn string(&mut self, quote: char) -> Result<String> {
+    pub fn string(&mut self, quote: char) -> Result<String> {
         if self.peek() != Some(quote) {
             return Err(self.expected(&format!("text between {quote} and {quote}")));
         }
@@ -184,7 +184,7 @@ impl<'t> Cursor<'t> {
     }
 
     /// Reads a word or a text between `"`.
-    pub(crate) fn name(&mut self, what: &str) -> Result<String> {
+    pub fn name(&mut self, what: &str) -> Result<String> {
         match self.peek() {
             Some('"') => self.string('"'),
             _ => self.word(what).map(str::to_owned),
@@ -192,7 +192,7 @@ impl<'t> Cursor<'t> {
     }
 
     /// Reads items separated by commas until `close`, which is read too.
-    pub(crate) fn list<T>(&mut self, close: &str, mut item: impl FnMut(&mut Self) -> Result<T>) -> Result<Vec<T>> {
+    pub fn list<T>(&mut self, close: &str, mut item: impl FnMut(&mut Self) -> Result<T>) -> Result<Vec<T>> {
         let mut items = Vec::new();
         if self.eat(close) {
             return Ok(items);
@@ -209,12 +209,12 @@ impl<'t> Cursor<'t> {
     }
 
     /// Reads `key=`, which must come next.
-    pub(crate) fn key(&mut self, key: &str) -> Result<()> {
+    pub fn key(&mut self, key: &str) -> Result<()> {
         if self.eat_word(key) && self.eat("=") { Ok(()) } else { Err(self.expected(&format!("'{key}='"))) }
     }
 
     /// Reads the second part of a name such as `reduce.max`.
-    pub(crate) fn variant<T>(&mut self, what: &str, find: impl Fn(&str) -> Option<T>) -> Result<T> {
+    pub fn variant<T>(&mut self, what: &str, find: impl Fn(&str) -> Option<T>) -> Result<T> {
         self.expect(".")?;
         let start = *self;
         let name = self.word(what)?;
@@ -222,7 +222,7 @@ impl<'t> Cursor<'t> {
     }
 
     /// Reads what stands one level deeper.
-    pub(crate) fn nested<T>(&mut self, read: impl FnOnce(&mut Self) -> Result<T>) -> Result<T> {
+    pub fn nested<T>(&mut self, read: impl FnOnce(&mut Self) -> Result<T>) -> Result<T> {
         self.descend()?;
         let result = read(self)?;
         self.ascend();
@@ -230,7 +230,7 @@ impl<'t> Cursor<'t> {
     }
 
     /// Goes one level deeper; refused where there are too many.
-    pub(crate) fn descend(&mut self) -> Result<()> {
+    pub fn descend(&mut self) -> Result<()> {
         if self.nested == MOST_NESTED {
             let message = format!("more than {MOST_NESTED} levels inside one another");
             return Err(Error::limit(message).at(self.place()));
@@ -240,17 +240,17 @@ impl<'t> Cursor<'t> {
     }
 
     /// Comes back from one level deeper.
-    pub(crate) fn ascend(&mut self) {
+    pub fn ascend(&mut self) {
         self.nested -= 1;
     }
 
     /// Refuses anything but blanks from here on.
-    pub(crate) fn end(&mut self) -> Result<()> {
+    pub fn end(&mut self) -> Result<()> {
         if self.rest().is_empty() { Ok(()) } else { Err(self.expected("the end of the text")) }
     }
 
     /// The place of the next token, in words.
-    pub(crate) fn place(mut self) -> String {
+    pub fn place(mut self) -> String {
         self.rest();
         let before = &self.text[..self.at];
         let line_start = before.rfind('\n').map_or(0, |k| k + 1);
@@ -259,12 +259,12 @@ impl<'t> Cursor<'t> {
     }
 
     /// An error at this place.
-    pub(crate) fn error(self, message: impl Into<String>) -> Error {
+    pub fn error(self, message: impl Into<String>) -> Error {
         Error::invalid(message).at(self.place())
     }
 
     /// The error that something is missing here.
-    pub(crate) fn expected(mut self, what: &str) -> Error {
+    pub fn expected(mut self, what: &str) -> Error {
         let rest = self.rest();
         let length = match rest.find(|c: char| !is_word_char(c)).unwrap_or(rest.len()) {
             0 => rest.chars().next().map_or(0, char::len_utf8),
@@ -280,17 +280,17 @@ fn is_word_char(c: char) -> bool {
 }
 
 /// Whether a name can stand as a word, without quotes.
-pub(crate) fn is_word(name: &str) -> bool {
+pub fn is_word(name: &str) -> bool {
     Cursor::new(name).peek_word() == Some(name)
 }
 
 /// A name as a word where it is one, otherwise between `"`.
-pub(crate) fn name_text(name: &str) -> String {
+pub fn name_text(name: &str) -> String {
     if is_word(name) { name.to_owned() } else { quoted(name, '"') }
 }
 
 /// Text between two `quote` characters; quotes, backslashes and control characters are escaped.
-pub(crate) fn quoted(text: &str, quote: char) -> String {
+pub fn quoted(text: &str, quote: char) -> String {
     let mut out = String::with_capacity(text.len() + 2);
     out.push(quote);
     for c in text.chars() {

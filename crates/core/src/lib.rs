@@ -43,7 +43,7 @@ pub mod analysis;
 pub mod analyzer;
 pub mod compare;
 pub mod compile;
-mod cursor;
+pub mod cursor;
 pub mod device;
 pub mod error;
 pub mod explain;

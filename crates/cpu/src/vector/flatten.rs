@@ -148,6 +148,8 @@ pub(super) enum Step {
         to: Reg,
         routine: Routine,
         args: Box<[(Ty, Reg)]>,
+        /// the lanes that it is called for, and what the others are
+        only: Option<(Reg, Reg)>,
     },
     Store {
         at: Place,
@@ -324,7 +326,12 @@ impl Flattener<'_> {
             },
             Op::Call(into, routine, args) => {
                 let args = args.iter().map(|arg| (ty(arg), reg(arg))).collect();
-                Step::Call { ty: *into, to, routine: *routine, args }
+                Step::Call { ty: *into, to, routine: *routine, args, only: None }
+            }
+            Op::CallWhere { mask, routine, args, otherwise } => {
+                let args = args.iter().map(|arg| (ty(arg), reg(arg))).collect();
+                let only = Some((reg(mask), reg(otherwise)));
+                Step::Call { ty: ty(otherwise), to, routine: *routine, args, only }
             }
         })
     }

@@ -14,11 +14,17 @@
 pub mod build;
 mod flatten;
 mod lane;
+mod names;
+pub mod parse;
+mod print;
 mod registers;
 pub mod run;
+pub mod verify;
 
 pub use build::Builder;
+pub use parse::parse;
 pub use run::Portable;
+pub use verify::verify;
 
 use std::hash::{Hash, Hasher};
 

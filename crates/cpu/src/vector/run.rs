@@ -5,11 +5,12 @@
 
 use fuseline::error::{Error, Result};
 use fuseline::tensor::DType;
+use smallvec::SmallVec;
 
 use super::flatten::{Elements, Place, Reg, Step, flatten};
 use super::lane::{self, Float, Lane, bf16_to_f32, f16_to_f32, f32_to_bf16, f32_to_f16, map, truncate};
 use super::registers::Files;
-use super::{Convert, Program, Ty};
+use super::{Convert, Program, Ty, verify};
 use crate::code::Fault;
 
 /// A program made ready for any processor.
@@ -30,6 +31,7 @@ enum Body {
 impl Portable {
     /// Makes a program ready. An invalid one is our bug, and the error says what is wrong.
     pub fn new(program: &Program) -> Result<Portable> {
+        verify(program)?;
         let flat = flatten(program);
         let body = match program.lanes {
             4 => Body::Four(flat.steps.clone(), Files::new(&flat)),
@@ -204,13 +206,14 @@ impl<const L: usize> Machine<'_, L> {
                 on_vectors!(files, ty, |file| file[to as usize] = lane::fold(op, &file[a as usize]));
             }
             Step::CheckLanes { ty, to, value, bound, mask, site } => self.check(ty, to, value, bound, mask, site),
-            Step::Call { ty, to, ref routine, ref args } => {
-                let mut words = [0; L];
-                for (lane, word) in words.iter_mut().enumerate() {
-                    let args: smallvec::SmallVec<[u64; 4]> =
-                        args.iter().map(|(ty, arg)| files.word(*ty, *arg, lane)).collect();
-                    *word = (routine.call)(&args);
-                }
+            Step::Call { ty, to, ref routine, ref args, only } => {
+                let words = std::array::from_fn(|lane| match only {
+                    Some((mask, otherwise)) if !files.mask[mask as usize][lane] => files.word(ty, otherwise, lane),
+                    _ => {
+                        let args = args.iter().map(|(ty, arg)| files.word(*ty, *arg, lane));
+                        (routine.call)(&args.collect::<SmallVec<[u64; 4]>>())
+                    }
+                });
                 files.set_words(ty, to, &words);
             }
             Step::Copy { ty: Ty::Int, to, from } => files.int[to as usize] = files.int(from),
@@ -595,6 +598,8 @@ mod tests {
         let lanes = b.lane_numbers(Ty::I32);
         let half = b.float(Ty::F32, 0.5);
         let v = b.call(Ty::F32, routine, &[half, lanes]);
+        let none = b.first(15);
+        let v = b.call_where(none, routine, &[v, lanes], v);
         let v = b.unary(Unary::Ceil, v);
         let v = b.fold(FoldOp::By(Binary::Max), v);
         let (begin, end) = (b.begin_tasks(), b.number(5));
@@ -608,6 +613,6 @@ mod tests {
         b.end_loop(&[]);
         let mut buffers = [vec![0; 24]];
         call(&b.finish(), &mut buffers, 1..5);
-        assert_eq!(floats(&buffers[0]), [0.0, 0.5, 0.0, 0.5, 0.0, 16.0]);
+        assert_eq!(floats(&buffers[0]), [0.0, 0.5, 0.0, 0.5, 0.0, 29.0]);
     }
 }

@@ -1,5 +1,14 @@
 //! Vector programs that can be called.
 
+#[cfg(not(target_arch = "x86_64"))]
+use fuseline::error::Error;
+use fuseline::error::Result;
+
+use crate::vector::Program;
+use crate::vector::run::Portable;
+#[cfg(target_arch = "x86_64")]
+use crate::x64::{Level, Machine};
+
 /// For which instructions programs are made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Isa {
@@ -12,6 +21,29 @@ pub enum Isa {
 }
 
 impl Isa {
+    /// The best that this processor has.
+    pub fn detect() -> Isa {
+        #[cfg(target_arch = "x86_64")]
+        {
+            let has_512 = is_x86_feature_detected!("avx512f")
+                && is_x86_feature_detected!("avx512bw")
+                && is_x86_feature_detected!("avx512dq")
+                && is_x86_feature_detected!("avx512vl");
+            let has_2 = is_x86_feature_detected!("avx2")
+                && is_x86_feature_detected!("fma")
+                && is_x86_feature_detected!("f16c")
+                && is_x86_feature_detected!("bmi1")
+                && is_x86_feature_detected!("bmi2");
+            if has_512 && has_2 {
+                return Isa::Avx512;
+            }
+            if has_2 {
+                return Isa::Avx2;
+            }
+        }
+        Isa::Portable
+    }
+
     /// Bytes of the widest vector.
     pub fn vector_bytes(self) -> usize {
         match self {
@@ -25,6 +57,59 @@ impl Isa {
         match self {
             Isa::Avx512 | Isa::Portable => 32,
             Isa::Avx2 => 16,
+        }
+    }
+}
+
+/// A program that can be called.
+#[derive(Debug)]
+pub struct Code {
+    made: Made,
+}
+
+#[derive(Debug)]
+enum Made {
+    #[cfg(target_arch = "x86_64")]
+    Machine(Machine),
+    Portable(Portable),
+}
+
+impl Code {
+    /// A program made for these instructions. Calling it is safe only where the processor has them.
+    pub fn new(program: &Program, isa: Isa) -> Result<Code> {
+        let made = match isa {
+            #[cfg(target_arch = "x86_64")]
+            Isa::Avx512 => Made::Machine(Machine::new(program, Level::Avx512)?),
+            #[cfg(target_arch = "x86_64")]
+            Isa::Avx2 => Made::Machine(Machine::new(program, Level::Avx2)?),
+            Isa::Portable => Made::Portable(Portable::new(program)?),
+            #[cfg(not(target_arch = "x86_64"))]
+            isa => return Err(Error::unsupported(format!("{isa:?} on this processor"))),
+        };
+        Ok(Code { made })
+    }
+
+    /// Runs tasks `begin..end`. The first check that fails is noted in `fault`, unless one is noted there already.
+    ///
+    /// # Safety
+    /// The processor has the instructions that the code was made for; the table has as many pointers as the program wants, and they point to
+    /// all that it reads and writes.
+    pub unsafe fn call(&self, table: &[*mut u8], begin: i64, end: i64, fault: &mut Fault) {
+        match &self.made {
+            #[cfg(target_arch = "x86_64")]
+            // SAFETY: as promised
+            Made::Machine(machine) => unsafe { machine.call(table, begin, end, fault) },
+            // SAFETY: as promised
+            Made::Portable(portable) => unsafe { portable.call(table, begin, end, fault) },
+        }
+    }
+
+    /// The instructions of the machine as text; nothing where programs are interpreted.
+    pub fn asm(&self) -> String {
+        match &self.made {
+            #[cfg(target_arch = "x86_64")]
+            Made::Machine(machine) => machine.asm(),
+            Made::Portable(_) => String::new(),
         }
     }
 }

@@ -1,0 +1,530 @@
+//! Bytes of machine code: constants first, then the function.
+
+use fuseline::error::{Error, Result};
+use iced_x86::{Code, Encoder, IcedError, Instruction, OpKind, Register};
+
+use super::allocate::{ARGUMENTS, Places};
+use super::frame::Frame;
+use super::machine::{
+    Base, CallSite, Class, Cond, Fold, Function, Inst, Label, Lane, LoopId, Mem, Operand, Reg, Size, Slot, What,
+};
+use super::routine::{Descriptor, call_lanes};
+use super::table::{Level, rows};
+
+/// Machine code that lies anywhere.
+#[derive(Debug)]
+pub struct Encoded {
+    /// constants and instructions
+    pub bytes: Vec<u8>,
+    /// where the function begins
+    pub entry: usize,
+    /// what it calls; instructions hold their addresses
+    pub descriptors: Box<[Descriptor]>,
+}
+
+/// Bytes to which the heads of loops are aligned.
+const HEAD: usize = 32;
+
+/// Encodes a function whose registers have places.
+pub fn encode(function: &Function, places: &Places, lanes: usize) -> Result<Encoded> {
+    let frame = Frame::new(function, places)?;
+    let descriptors = function.calls.iter().map(|call| descriptor(call, &frame, lanes)).collect();
+    let mut bytes = function.pool.bytes.clone();
+    bytes.resize(bytes.len().next_multiple_of(64), 0);
+    let entry = bytes.len();
+    bytes.reserve(function.insts.len() * 8);
+    let mut encoder = Encoder::new(64);
+    encoder.set_buffer(bytes);
+    let mut encode = Encode {
+        function,
+        places,
+        frame,
+        encoder,
+        at: entry,
+        labels: vec![0; function.labels as usize],
+        heads: vec![0; function.loops.len()],
+        jumps: Vec::new(),
+        descriptors,
+    };
+    encode.function().map_err(|e| Error::bug(format!("an instruction cannot be encoded: {e}")))?;
+    Ok(encode.finish(entry))
+}
+
+struct Encode<'a> {
+    function: &'a Function,
+    places: &'a Places,
+    frame: Frame,
+    encoder: Encoder,
+    at: usize,
+    labels: Vec<usize>,
+    heads: Vec<usize>,
+    /// jumps ahead: where their distance stands, and their aim
+    jumps: Vec<(usize, Label)>,
+    descriptors: Box<[Descriptor]>,
+}
+
+type Coded = std::result::Result<(), IcedError>;
+
+impl Encode<'_> {
+    fn finish(mut self, entry: usize) -> Encoded {
+        let mut bytes = self.encoder.take_buffer();
+        for (place, label) in self.jumps {
+            let distance = (self.labels[label as usize] as i64 - (place as i64 + 4)) as i32;
+            bytes[place..place + 4].copy_from_slice(&distance.to_le_bytes());
+        }
+        Encoded { bytes, entry, descriptors: self.descriptors }
+    }
+
+    fn function(&mut self) -> Coded {
+        self.prologue()?;
+        let function = self.function;
+        for inst in &function.insts {
+            self.inst(inst)?;
+        }
+        self.epilogue()
+    }
+
+    fn prologue(&mut self) -> Coded {
+        for place in self.frame.kept.clone() {
+            self.op1(Code::Push_r64, integer(place, Size::Qword))?;
+        }
+        if self.frame.bytes > 0 {
+            self.op2(Code::Mov_r64_rm64, Register::RAX, Register::RSP)?;
+            self.op_imm(Code::And_rm64_imm8, Register::RSP, OpKind::Immediate8to64, -64)?;
+            self.op_imm(Code::Sub_rm64_imm32, Register::RSP, OpKind::Immediate32to64, self.frame.bytes as i64)?;
+            self.store(Code::Mov_rm64_r64, self.frame.caller, Register::RAX)?;
+        }
+        Ok(())
+    }
+
+    fn epilogue(&mut self) -> Coded {
+        if self.function.fence {
+            self.plain(Code::Sfence)?;
+        }
+        self.plain(Code::VEX_Vzeroupper)?;
+        if self.frame.bytes > 0 {
+            self.load(Code::Mov_r64_rm64, Register::RSP, self.frame.caller)?;
+        }
+        for place in self.frame.kept.clone().into_iter().rev() {
+            self.op1(Code::Pop_r64, integer(place, Size::Qword))?;
+        }
+        self.plain(Code::Retnq)
+    }
+
+    fn inst(&mut self, inst: &Inst) -> Coded {
+        match inst.what {
+            What::Code(code) => self.code(code, inst, &inst.operands),
+            What::Copy => self.copy(inst),
+            What::Fma(forms) => self.fma(forms, inst),
+            What::Add => self.add(inst),
+            What::Divide { modulo } => self.divide(modulo, inst),
+            What::Entry => self.entry(inst),
+            What::Label(label) => {
+                self.labels[label as usize] = self.at;
+                Ok(())
+            }
+            What::Jump(cond, label) => self.jump(cond, label),
+            What::Head(id) => self.head(id),
+            What::Back(cond, id) => self.back(cond, id),
+            What::Exit(_) => Ok(()),
+            What::Call(site) => self.call(site as usize),
+        }
+    }
+
+    fn emit(&mut self, instruction: &Instruction) -> Coded {
+        self.at += self.encoder.encode(instruction, self.at as u64)?;
+        Ok(())
+    }
+
+    fn place(&self, reg: Reg) -> u8 {
+        self.places.of[reg.index()]
+    }
+
+    fn register(&self, reg: Reg, size: Size) -> Register {
+        let place = self.place(reg);
+        match size {
+            Size::X => Register::XMM0 + u32::from(place),
+            Size::Y => Register::YMM0 + u32::from(place),
+            Size::Z => Register::ZMM0 + u32::from(place),
+            Size::K => Register::K0 + u32::from(place),
+            _ => integer(place, size),
+        }
+    }
+
+    fn memory(&self, instruction: &mut Instruction, mem: &Mem) {
+        match mem.base {
+            Base::Reg(reg) => {
+                instruction.set_memory_base(self.register(reg, Size::Qword));
+                instruction.set_memory_displacement64(mem.offset as i64 as u64);
+            }
+            Base::Slot(slot) => {
+                instruction.set_memory_base(Register::RSP);
+                instruction.set_memory_displacement64(self.frame.slot(slot) as u64 + mem.offset as i64 as u64);
+            }
+            Base::Pool => {
+                instruction.set_memory_base(Register::RIP);
+                instruction.set_memory_displacement64(mem.offset as u64);
+            }
+        }
+        // 1: as short as the distance allows
+        instruction.set_memory_displ_size(1);
+        if let Some(index) = mem.index {
+            instruction.set_memory_index(self.register(index.reg, index.size));
+            instruction.set_memory_index_scale(u32::from(index.scale));
+        }
+        instruction.set_is_broadcast(mem.broadcast);
+    }
+
+    fn code(&mut self, code: Code, inst: &Inst, operands: &[Operand]) -> Coded {
+        let mut instruction = Instruction::default();
+        instruction.set_code(code);
+        for (at, operand) in (0u32..).zip(operands) {
+            match operand {
+                Operand::None => break,
+                Operand::Reg(reg, size, _) => {
+                    instruction.set_op_kind(at, OpKind::Register);
+                    instruction.set_op_register(at, self.register(*reg, *size));
+                }
+                Operand::Imm(kind, number) => {
+                    instruction.set_op_kind(at, *kind);
+                    instruction.set_immediate_i64(at, *number);
+                }
+                Operand::Mem(mem) => {
+                    instruction.set_op_kind(at, OpKind::Memory);
+                    self.memory(&mut instruction, mem);
+                }
+            }
+        }
+        if let Some(mask) = inst.mask {
+            instruction.set_op_mask(self.register(mask.reg, Size::K));
+            instruction.set_zeroing_masking(mask.zero);
+        }
+        self.emit(&instruction)
+    }
+
+    fn copy(&mut self, inst: &Inst) -> Coded {
+        let [to, from, ..] = &inst.operands;
+        let size = match (to, from) {
+            (Operand::Reg(a, size, _), Operand::Reg(b, ..)) => {
+                if self.place(*a) == self.place(*b) {
+                    return Ok(());
+                }
+                *size
+            }
+            (Operand::Reg(_, size, _), _) | (_, Operand::Reg(_, size, _)) => *size,
+            _ => Size::Qword,
+        };
+        let store = matches!(to, Operand::Mem(_));
+        self.code(move_code(self.function.level, size, store), inst, &inst.operands)
+    }
+
+    /// Chooses the form that writes where the result is wanted.
+    fn fma(&mut self, [form132, form213, form231]: [Code; 3], inst: &Inst) -> Coded {
+        let [to, a, b, c] = inst.operands;
+        let place = |o: &Operand| match o {
+            Operand::Reg(reg, ..) => Some(self.place(*reg)),
+            _ => None,
+        };
+        let is_memory = |o: &Operand| matches!(o, Operand::Mem(_));
+        // multiplication commutes: memory is the second factor
+        let (a, b) = if is_memory(&a) { (b, a) } else { (a, b) };
+        let here = place(&to);
+        let (code, second, third) = if place(&c) == here {
+            (form231, a, b)
+        } else if place(&a) == here {
+            if is_memory(&b) { (form132, c, b) } else { (form213, b, c) }
+        } else if place(&b) == here {
+            (form213, a, c)
+        } else if is_memory(&c) {
+            self.move_to(&to, &a)?;
+            (form213, b, c)
+        } else {
+            self.move_to(&to, &c)?;
+            (form231, a, b)
+        };
+        self.code(code, inst, &[to, second, third])
+    }
+
+    fn move_to(&mut self, to: &Operand, from: &Operand) -> Coded {
+        if let Operand::Reg(_, size, _) = to {
+            let code = move_code(self.function.level, *size, false);
+            let copy = Inst::new(What::Copy, &[*to, *from], Fold::Never);
+            self.code(code, &copy, &copy.operands)?;
+        }
+        Ok(())
+    }
+
+    fn add(&mut self, inst: &Inst) -> Coded {
+        let [to, a, b, _] = inst.operands;
+        let (Operand::Reg(d, ..), Operand::Reg(x, ..)) = (to, a) else { return Ok(()) };
+        let (d, x) = (self.register(d, Size::Qword), self.register(x, Size::Qword));
+        match b {
+            Operand::Reg(y, ..) => {
+                let y = self.register(y, Size::Qword);
+                if d == x {
+                    self.op2(Code::Add_r64_rm64, d, y)
+                } else if d == y {
+                    self.op2(Code::Add_r64_rm64, d, x)
+                } else {
+                    self.lea(d, x, y, 0)
+                }
+            }
+            Operand::Imm(_, number) if d == x && i8::try_from(number).is_ok() => {
+                self.op_imm(Code::Add_rm64_imm8, d, OpKind::Immediate8to64, number)
+            }
+            Operand::Imm(_, number) if d == x => self.op_imm(Code::Add_rm64_imm32, d, OpKind::Immediate32to64, number),
+            Operand::Imm(_, number) => self.lea(d, x, Register::None, number),
+            _ => Ok(()),
+        }
+    }
+
+    /// Truncating division, then one less where what is left is negative.
+    fn divide(&mut self, modulo: bool, inst: &Inst) -> Coded {
+        let [Operand::Reg(to, ..), Operand::Reg(a, ..), Operand::Reg(b, ..), _] = inst.operands else { return Ok(()) };
+        let [to, a, b] = [to, a, b].map(|reg| self.register(reg, Size::Qword));
+        let (rax, rdx) = (Register::RAX, Register::RDX);
+        if a != rax {
+            self.op2(Code::Mov_r64_rm64, rax, a)?;
+        }
+        self.plain(Code::Cqo)?;
+        self.op1(Code::Idiv_rm64, b)?;
+        if modulo {
+            self.op2(Code::Mov_r64_rm64, rax, rdx)?;
+            self.op_imm(Code::Sar_rm64_imm8, rax, OpKind::Immediate8, 63)?;
+            self.op2(Code::And_r64_rm64, rax, b)?;
+        } else {
+            self.op_imm(Code::Sar_rm64_imm8, rdx, OpKind::Immediate8, 63)?;
+        }
+        if to == rax {
+            self.op2(Code::Add_r64_rm64, rax, rdx)
+        } else if to == rdx {
+            self.op2(Code::Add_r64_rm64, rdx, rax)
+        } else {
+            self.lea(to, rax, rdx, 0)
+        }
+    }
+
+    /// Arguments go to their places all at once.
+    fn entry(&mut self, inst: &Inst) -> Coded {
+        let mut moves: Vec<(u8, u8)> = Vec::new();
+        for (operand, from) in inst.operands.iter().zip(ARGUMENTS) {
+            if let Operand::Reg(reg, ..) = operand
+                && self.place(*reg) != from
+            {
+                moves.push((self.place(*reg), from));
+            }
+        }
+        while let Some(first) = moves.first().copied() {
+            let ready = moves.iter().position(|(to, _)| moves.iter().all(|(_, from)| from != to));
+            match ready {
+                Some(at) => {
+                    let (to, from) = moves.swap_remove(at);
+                    self.op2(Code::Mov_r64_rm64, integer(to, Size::Qword), integer(from, Size::Qword))?;
+                }
+                None => {
+                    // a ring: after an exchange one is in its place, and what was there is where that came from
+                    let (to, from) = first;
+                    self.op2(Code::Xchg_rm64_r64, integer(to, Size::Qword), integer(from, Size::Qword))?;
+                    moves.remove(0);
+                    for (_, source) in &mut moves {
+                        if *source == to {
+                            *source = from;
+                        }
+                    }
+                    moves.retain(|(to, from)| to != from);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn jump(&mut self, cond: Cond, label: Label) -> Coded {
+        self.branch(jump_code(cond, false), 0)?;
+        self.jumps.push((self.at - 4, label));
+        Ok(())
+    }
+
+    fn head(&mut self, id: LoopId) -> Coded {
+        if self.function.loops[id as usize].innermost {
+            let mut left = self.at.next_multiple_of(HEAD) - self.at;
+            while left > 0 {
+                let nop = NOPS[left.min(NOPS.len()) - 1];
+                for byte in nop {
+                    self.encoder.write_u8(*byte);
+                }
+                self.at += nop.len();
+                left -= nop.len();
+            }
+        }
+        self.heads[id as usize] = self.at;
+        Ok(())
+    }
+
+    fn back(&mut self, cond: Cond, id: LoopId) -> Coded {
+        let aim = self.heads[id as usize];
+        // a short jump is 2 bytes long
+        let short = self.at + 2 - aim <= 128;
+        self.branch(jump_code(cond, short), aim as u64)
+    }
+
+    /// Saves what is live, calls, and brings it back.
+    fn call(&mut self, site: usize) -> Coded {
+        let address = std::ptr::from_ref(&self.descriptors[site]) as u64;
+        let places = self.places;
+        let live = &places.across_calls[site];
+        for (reg, _) in live {
+            self.keep(*reg, true)?;
+        }
+        self.plain(Code::VEX_Vzeroupper)?;
+        self.number(Register::RDI, address)?;
+        self.op2(Code::Mov_r64_rm64, Register::RSI, Register::RSP)?;
+        self.number(Register::RAX, call_lanes as *const () as u64)?;
+        self.op1(Code::Call_rm64, Register::RAX)?;
+        for (reg, _) in live {
+            self.keep(*reg, false)?;
+        }
+        Ok(())
+    }
+
+    fn keep(&mut self, reg: Reg, store: bool) -> Coded {
+        let (class, size) = (self.function.class(reg), self.function.sizes[reg.index()]);
+        let code = move_code(self.function.level, size, store);
+        let (at, register) = (self.frame.saved(class, self.place(reg)), self.register(reg, size));
+        if store { self.store(code, at, register) } else { self.load(code, register, at) }
+    }
+}
+
+/// Single instructions with places.
+impl Encode<'_> {
+    fn plain(&mut self, code: Code) -> Coded {
+        self.emit(&Instruction::with(code))
+    }
+
+    fn op1(&mut self, code: Code, a: Register) -> Coded {
+        let instruction = Instruction::with1(code, a)?;
+        self.emit(&instruction)
+    }
+
+    fn op2(&mut self, code: Code, a: Register, b: Register) -> Coded {
+        let instruction = Instruction::with2(code, a, b)?;
+        self.emit(&instruction)
+    }
+
+    fn op_imm(&mut self, code: Code, a: Register, kind: OpKind, number: i64) -> Coded {
+        let mut instruction = Instruction::default();
+        instruction.set_code(code);
+        instruction.set_op_kind(0, OpKind::Register);
+        instruction.set_op_register(0, a);
+        instruction.set_op_kind(1, kind);
+        instruction.set_immediate_i64(1, number);
+        self.emit(&instruction)
+    }
+
+    fn number(&mut self, to: Register, number: u64) -> Coded {
+        self.op_imm(Code::Mov_r64_imm64, to, OpKind::Immediate64, number as i64)
+    }
+
+    fn lea(&mut self, to: Register, base: Register, index: Register, offset: i64) -> Coded {
+        let mut instruction = Instruction::default();
+        instruction.set_code(Code::Lea_r64_m);
+        instruction.set_op_kind(0, OpKind::Register);
+        instruction.set_op_register(0, to);
+        instruction.set_op_kind(1, OpKind::Memory);
+        instruction.set_memory_base(base);
+        instruction.set_memory_index(index);
+        instruction.set_memory_displacement64(offset as u64);
+        instruction.set_memory_displ_size(1);
+        self.emit(&instruction)
+    }
+
+    fn on_stack(at: usize, instruction: &mut Instruction) {
+        instruction.set_memory_base(Register::RSP);
+        instruction.set_memory_displacement64(at as u64);
+        instruction.set_memory_displ_size(1);
+    }
+
+    fn store(&mut self, code: Code, at: usize, from: Register) -> Coded {
+        let mut instruction = Instruction::default();
+        instruction.set_code(code);
+        instruction.set_op_kind(0, OpKind::Memory);
+        Self::on_stack(at, &mut instruction);
+        instruction.set_op_kind(1, OpKind::Register);
+        instruction.set_op_register(1, from);
+        self.emit(&instruction)
+    }
+
+    fn load(&mut self, code: Code, to: Register, at: usize) -> Coded {
+        let mut instruction = Instruction::default();
+        instruction.set_code(code);
+        instruction.set_op_kind(0, OpKind::Register);
+        instruction.set_op_register(0, to);
+        instruction.set_op_kind(1, OpKind::Memory);
+        Self::on_stack(at, &mut instruction);
+        self.emit(&instruction)
+    }
+
+    fn branch(&mut self, code: Code, aim: u64) -> Coded {
+        let instruction = Instruction::with_branch(code, aim)?;
+        self.emit(&instruction)
+    }
+}
+
+fn descriptor(call: &CallSite, frame: &Frame, lanes: usize) -> Descriptor {
+    let place = |(slot, lane): (Slot, Lane)| (frame.slot(slot), lane);
+    Descriptor {
+        routine: call.routine,
+        lanes,
+        arguments: call.arguments.iter().copied().map(place).collect(),
+        result: place(call.result),
+        only: call.only.map(place),
+    }
+}
+
+fn integer(place: u8, size: Size) -> Register {
+    let first = match size {
+        Size::Byte if place >= 4 => return Register::SPL + u32::from(place - 4),
+        Size::Byte => Register::AL,
+        Size::Dword => Register::EAX,
+        _ => Register::RAX,
+    };
+    first + u32::from(place)
+}
+
+/// How a register is copied, or goes to or from memory.
+fn move_code(level: Level, size: Size, store: bool) -> Code {
+    let row = match (size.class(), store) {
+        (Class::Int, false) => return Code::Mov_r64_rm64,
+        (Class::Int, true) => return Code::Mov_rm64_r64,
+        (Class::Mask, false) => return Code::VEX_Kmovw_kr_km16,
+        (Class::Mask, true) => return Code::VEX_Kmovw_m16_kr,
+        (Class::Vector, false) => rows::LOAD_32,
+        (Class::Vector, true) => rows::STORE_32,
+    };
+    row.code(level, size).unwrap_or(Code::INVALID)
+}
+
+fn jump_code(cond: Cond, short: bool) -> Code {
+    let (near, far) = match cond {
+        Cond::Less => (Code::Jl_rel8_64, Code::Jl_rel32_64),
+        Cond::NotLess => (Code::Jge_rel8_64, Code::Jge_rel32_64),
+        Cond::Greater => (Code::Jg_rel8_64, Code::Jg_rel32_64),
+        Cond::NotGreater => (Code::Jle_rel8_64, Code::Jle_rel32_64),
+        Cond::Equal => (Code::Je_rel8_64, Code::Je_rel32_64),
+        Cond::NotEqual => (Code::Jne_rel8_64, Code::Jne_rel32_64),
+        Cond::Below => (Code::Jb_rel8_64, Code::Jb_rel32_64),
+    };
+    if short { near } else { far }
+}
+
+/// Instructions that do nothing, by their length.
+const NOPS: [&[u8]; 9] = [
+    &[0x90],
+    &[0x66, 0x90],
+    &[0x0f, 0x1f, 0x00],
+    &[0x0f, 0x1f, 0x40, 0x00],
+    &[0x0f, 0x1f, 0x44, 0x00, 0x00],
+    &[0x66, 0x0f, 0x1f, 0x44, 0x00, 0x00],
+    &[0x0f, 0x1f, 0x80, 0x00, 0x00, 0x00, 0x00],
+    &[0x0f, 0x1f, 0x84, 0x00, 0x00, 0x00, 0x00, 0x00],
+    &[0x66, 0x0f, 0x1f, 0x84, 0x00, 0x00, 0x00, 0x00, 0x00],
+];

@@ -1,0 +1,85 @@
+//! Makes one register of what a loop hands on: the value in front of the loop, in a trip, for the next trip and behind the loop.
+//!
+//! Two registers are made one if one is last read where the other is first written, or before. Inner loops come first, so that
+//! what an outer loop hands through an inner one becomes one register as well.
+
+use super::live::{Interval, Live};
+use super::machine::{Function, Reg};
+
+/// Joins registers, renames them, and drops the copies that copied a register to itself.
+pub fn join(function: &mut Function) {
+    if function.loops.is_empty() {
+        return;
+    }
+    let live = Live::new(function, true);
+    let mut sets = Sets { parents: (0..function.sizes.len() as u32).collect(), intervals: live.intervals };
+    let mut inner_first: Vec<usize> = (0..function.loops.len()).collect();
+    inner_first.sort_by_key(|id| live.ends[*id]);
+    for id in inner_first {
+        for phi in std::mem::take(&mut function.loops[id].phis) {
+            if let Some((inst, from)) = phi.next {
+                sets.join(phi.param, from, 2 * inst, function);
+            }
+            sets.extend(phi.param, live.ends[id]);
+            sets.unite(phi.param, phi.result);
+            if let Some(from) = phi.first {
+                sets.join(from, phi.param, u32::MAX, function);
+            }
+        }
+    }
+    for inst in &mut function.insts {
+        inst.rename(|reg| sets.find(reg));
+    }
+    function.insts.retain(|inst| inst.copied().is_none_or(|(to, from)| to != from));
+}
+
+/// Registers that are one, with their common interval.
+struct Sets {
+    parents: Vec<u32>,
+    intervals: Vec<Interval>,
+}
+
+impl Sets {
+    fn find(&mut self, reg: Reg) -> Reg {
+        let mut root = reg.0;
+        while self.parents[root as usize] != root {
+            let grand = self.parents[self.parents[root as usize] as usize];
+            self.parents[root as usize] = grand;
+            root = grand;
+        }
+        Reg(root)
+    }
+
+    fn extend(&mut self, reg: Reg, end: u32) {
+        let root = self.find(reg);
+        let interval = &mut self.intervals[root.index()];
+        interval.end = interval.end.max(end);
+    }
+
+    /// Makes them one if the second begins behind the end of the first, and ends no later than `until`.
+    fn join(&mut self, first: Reg, second: Reg, until: u32, function: &Function) {
+        let (first, second) = (self.find(first), self.find(second));
+        let fits = self.intervals[second.index()].start > self.intervals[first.index()].end
+            && self.intervals[second.index()].end <= until
+            && function.sizes[first.index()] == function.sizes[second.index()]
+            && function.constants[first.index()].is_none()
+            && function.constants[second.index()].is_none();
+        if first != second && fits {
+            self.unite(first, second);
+        }
+    }
+
+    fn unite(&mut self, first: Reg, second: Reg) {
+        let (first, second) = (self.find(first), self.find(second));
+        if first == second {
+            return;
+        }
+        let (a, b) = (self.intervals[first.index()], self.intervals[second.index()]);
+        self.intervals[first.index()] = Interval {
+            start: a.start.min(b.start),
+            end: if b.is_used() { a.end.max(b.end) } else { a.end },
+            weight: a.weight + b.weight,
+        };
+        self.parents[second.index()] = first.0;
+    }
+}

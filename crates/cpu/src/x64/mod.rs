@@ -1,0 +1,76 @@
+//! Machine code for x86-64.
+//!
+//! A tour, in the order of the data: [`order`] knows what a program uses where; [`select`] turns it into instructions over registers without
+//! places ([`machine`], by the rows of [`table`]); [`join`] makes one register of what a loop hands on ([`live`]); [`allocate`] finds places, and
+//! [`spill`] puts aside what has none; [`encode`] makes bytes, on a [`frame`], which go to executable [`pages`].
+
+mod allocate;
+mod encode;
+mod frame;
+mod join;
+mod live;
+mod machine;
+mod order;
+mod pages;
+mod routine;
+mod select;
+mod spill;
+mod table;
+
+use fuseline::error::Result;
+use iced_x86::{Decoder, DecoderOptions, Formatter, IntelFormatter};
+
+pub use table::Level;
+
+use crate::code::Fault;
+use crate::vector::Program;
+use pages::Pages;
+use routine::Descriptor;
+
+/// A program as machine code.
+#[derive(Debug)]
+pub struct Machine {
+    pages: Pages,
+    entry: usize,
+    length: usize,
+    /// the code holds their addresses
+    _descriptors: Box<[Descriptor]>,
+}
+
+type Entry = unsafe extern "sysv64" fn(*const *mut u8, i64, i64, *mut Fault);
+
+impl Machine {
+    /// Machine code for a program.
+    pub fn new(program: &Program, level: Level) -> Result<Machine> {
+        let mut function = select::select(program, level)?;
+        join::join(&mut function);
+        let places = allocate::allocate(&mut function)?;
+        let encoded = encode::encode(&function, &places, program.lanes as usize)?;
+        let pages = Pages::new(&encoded.bytes)?;
+        Ok(Machine { pages, entry: encoded.entry, length: encoded.bytes.len(), _descriptors: encoded.descriptors })
+    }
+
+    /// Runs tasks.
+    ///
+    /// # Safety
+    /// The processor has the instructions; the table has as many pointers as the program wants, and they point to all that it reads and writes.
+    pub unsafe fn call(&self, table: &[*mut u8], begin: i64, end: i64, fault: &mut Fault) {
+        // SAFETY: the pages hold a function of this type there
+        let entry: Entry = unsafe { std::mem::transmute(self.pages.address(self.entry)) };
+        // SAFETY: as promised
+        unsafe { entry(table.as_ptr(), begin, end, fault) }
+    }
+
+    /// The instructions as text, one a line.
+    pub fn asm(&self) -> String {
+        let code = &self.pages.content()[self.entry..self.length];
+        let mut text = String::new();
+        let mut formatter = IntelFormatter::new();
+        for instruction in Decoder::with_ip(64, code, 0, DecoderOptions::NONE).iter() {
+            text.push_str(&format!("{:5} ", instruction.ip()));
+            formatter.format(&instruction, &mut text);
+            text.push('\n');
+        }
+        text
+    }
+}

@@ -1,0 +1,30 @@
+//! Memory that holds machine code: written first, executable afterwards, never both.
+
+use fuseline::error::{Error, Result};
+use memmap2::{Mmap, MmapMut};
+
+/// Pages of constants and code.
+#[derive(Debug)]
+pub struct Pages {
+    map: Mmap,
+}
+
+impl Pages {
+    /// Pages with this content.
+    pub fn new(content: &[u8]) -> Result<Pages> {
+        let failed = |e: std::io::Error| Error::unsupported(format!("memory for machine code: {e}"));
+        let mut map = MmapMut::map_anon(content.len().max(1)).map_err(failed)?;
+        map[..content.len()].copy_from_slice(content);
+        Ok(Pages { map: map.make_exec().map_err(failed)? })
+    }
+
+    /// The address of a byte.
+    pub fn address(&self, offset: usize) -> *const u8 {
+        self.map[offset..].as_ptr()
+    }
+
+    /// The content.
+    pub fn content(&self) -> &[u8] {
+        &self.map
+    }
+}

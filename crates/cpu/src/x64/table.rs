@@ -1,0 +1,285 @@
+//! Which instruction does what: one row an operation, whose forms for the widths of vectors follow each other in `iced`'s numbering.
+
+use iced_x86::Code;
+
+use super::machine::Size;
+use crate::vector::{Binary, Compare, FmaOp, Ty, Unary};
+
+/// The instruction sets that code is made for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Level {
+    /// AVX-512 F, BW, DQ, VL
+    Avx512,
+    /// AVX2, FMA, F16C, BMI2
+    Avx2,
+}
+
+/// One operation in its encodings: the narrowest form, behind which the wider ones follow.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Row {
+    /// AVX2's
+    pub vex: Code,
+    /// AVX-512's
+    pub evex: Code,
+    /// bytes of an element that AVX-512 can take from memory for every lane; 0 if it cannot
+    pub lane: u8,
+    /// how wide the narrowest form is
+    narrowest: Size,
+}
+
+const NONE: Code = Code::INVALID;
+
+const fn row(vex: Code, evex: Code, lane: u8) -> Row {
+    Row { vex, evex, lane, narrowest: Size::X }
+}
+
+const fn row_from_32(vex: Code, evex: Code, lane: u8) -> Row {
+    Row { vex, evex, lane, narrowest: Size::Y }
+}
+
+impl Row {
+    /// The instruction for this width, if the instruction set has it.
+    pub fn code(self, level: Level, size: Size) -> Option<Code> {
+        let (first, widest) = match level {
+            Level::Avx512 => (self.evex, Size::Z),
+            Level::Avx2 => (self.vex, Size::Y),
+        };
+        if first == NONE || size < self.narrowest || size > widest {
+            return None;
+        }
+        Some(following(first, size as usize - self.narrowest as usize))
+    }
+}
+
+/// The instruction so many places behind this one.
+pub fn following(code: Code, places: usize) -> Code {
+    Code::try_from(code as usize + places).unwrap_or(NONE)
+}
+
+/// A function of two vectors in one instruction.
+pub fn binary(op: Binary, ty: Ty) -> Option<Row> {
+    use Binary::*;
+    use Code::*;
+    use Ty::*;
+    Some(match (op, ty) {
+        (Add, F32) => row(VEX_Vaddps_xmm_xmm_xmmm128, EVEX_Vaddps_xmm_k1z_xmm_xmmm128b32, 4),
+        (Add, F64) => row(VEX_Vaddpd_xmm_xmm_xmmm128, EVEX_Vaddpd_xmm_k1z_xmm_xmmm128b64, 8),
+        (Add, I32) => row(VEX_Vpaddd_xmm_xmm_xmmm128, EVEX_Vpaddd_xmm_k1z_xmm_xmmm128b32, 4),
+        (Add, I64) => row(VEX_Vpaddq_xmm_xmm_xmmm128, EVEX_Vpaddq_xmm_k1z_xmm_xmmm128b64, 8),
+        (Sub, F32) => row(VEX_Vsubps_xmm_xmm_xmmm128, EVEX_Vsubps_xmm_k1z_xmm_xmmm128b32, 4),
+        (Sub, F64) => row(VEX_Vsubpd_xmm_xmm_xmmm128, EVEX_Vsubpd_xmm_k1z_xmm_xmmm128b64, 8),
+        (Sub, I32) => row(VEX_Vpsubd_xmm_xmm_xmmm128, EVEX_Vpsubd_xmm_k1z_xmm_xmmm128b32, 4),
+        (Sub, I64) => row(VEX_Vpsubq_xmm_xmm_xmmm128, EVEX_Vpsubq_xmm_k1z_xmm_xmmm128b64, 8),
+        (Mul, F32) => row(VEX_Vmulps_xmm_xmm_xmmm128, EVEX_Vmulps_xmm_k1z_xmm_xmmm128b32, 4),
+        (Mul, F64) => row(VEX_Vmulpd_xmm_xmm_xmmm128, EVEX_Vmulpd_xmm_k1z_xmm_xmmm128b64, 8),
+        (Mul, I32) => row(VEX_Vpmulld_xmm_xmm_xmmm128, EVEX_Vpmulld_xmm_k1z_xmm_xmmm128b32, 4),
+        (Mul, I64) => row(NONE, EVEX_Vpmullq_xmm_k1z_xmm_xmmm128b64, 8),
+        (Div, F32) => row(VEX_Vdivps_xmm_xmm_xmmm128, EVEX_Vdivps_xmm_k1z_xmm_xmmm128b32, 4),
+        (Div, F64) => row(VEX_Vdivpd_xmm_xmm_xmmm128, EVEX_Vdivpd_xmm_k1z_xmm_xmmm128b64, 8),
+        (Min, F32) => row(VEX_Vminps_xmm_xmm_xmmm128, EVEX_Vminps_xmm_k1z_xmm_xmmm128b32, 4),
+        (Min, F64) => row(VEX_Vminpd_xmm_xmm_xmmm128, EVEX_Vminpd_xmm_k1z_xmm_xmmm128b64, 8),
+        (Min, I32) => row(VEX_Vpminsd_xmm_xmm_xmmm128, EVEX_Vpminsd_xmm_k1z_xmm_xmmm128b32, 4),
+        (Min, I64) => row(NONE, EVEX_Vpminsq_xmm_k1z_xmm_xmmm128b64, 8),
+        (Max, F32) => row(VEX_Vmaxps_xmm_xmm_xmmm128, EVEX_Vmaxps_xmm_k1z_xmm_xmmm128b32, 4),
+        (Max, F64) => row(VEX_Vmaxpd_xmm_xmm_xmmm128, EVEX_Vmaxpd_xmm_k1z_xmm_xmmm128b64, 8),
+        (Max, I32) => row(VEX_Vpmaxsd_xmm_xmm_xmmm128, EVEX_Vpmaxsd_xmm_k1z_xmm_xmmm128b32, 4),
+        (Max, I64) => row(NONE, EVEX_Vpmaxsq_xmm_k1z_xmm_xmmm128b64, 8),
+        (MinUnsigned, I32) => row(VEX_Vpminud_xmm_xmm_xmmm128, EVEX_Vpminud_xmm_k1z_xmm_xmmm128b32, 4),
+        (MinUnsigned, I64) => row(NONE, EVEX_Vpminuq_xmm_k1z_xmm_xmmm128b64, 8),
+        (MaxUnsigned, I32) => row(VEX_Vpmaxud_xmm_xmm_xmmm128, EVEX_Vpmaxud_xmm_k1z_xmm_xmmm128b32, 4),
+        (MaxUnsigned, I64) => row(NONE, EVEX_Vpmaxuq_xmm_k1z_xmm_xmmm128b64, 8),
+        (And, F32) => row(VEX_Vandps_xmm_xmm_xmmm128, EVEX_Vandps_xmm_k1z_xmm_xmmm128b32, 4),
+        (And, F64) => row(VEX_Vandpd_xmm_xmm_xmmm128, EVEX_Vandpd_xmm_k1z_xmm_xmmm128b64, 8),
+        (And, I32) => row(VEX_Vpand_xmm_xmm_xmmm128, EVEX_Vpandd_xmm_k1z_xmm_xmmm128b32, 4),
+        (And, I64) => row(VEX_Vpand_xmm_xmm_xmmm128, EVEX_Vpandq_xmm_k1z_xmm_xmmm128b64, 8),
+        (Or, F32) => row(VEX_Vorps_xmm_xmm_xmmm128, EVEX_Vorps_xmm_k1z_xmm_xmmm128b32, 4),
+        (Or, F64) => row(VEX_Vorpd_xmm_xmm_xmmm128, EVEX_Vorpd_xmm_k1z_xmm_xmmm128b64, 8),
+        (Or, I32) => row(VEX_Vpor_xmm_xmm_xmmm128, EVEX_Vpord_xmm_k1z_xmm_xmmm128b32, 4),
+        (Or, I64) => row(VEX_Vpor_xmm_xmm_xmmm128, EVEX_Vporq_xmm_k1z_xmm_xmmm128b64, 8),
+        (Xor, F32) => row(VEX_Vxorps_xmm_xmm_xmmm128, EVEX_Vxorps_xmm_k1z_xmm_xmmm128b32, 4),
+        (Xor, F64) => row(VEX_Vxorpd_xmm_xmm_xmmm128, EVEX_Vxorpd_xmm_k1z_xmm_xmmm128b64, 8),
+        (Xor, I32) => row(VEX_Vpxor_xmm_xmm_xmmm128, EVEX_Vpxord_xmm_k1z_xmm_xmmm128b32, 4),
+        (Xor, I64) => row(VEX_Vpxor_xmm_xmm_xmmm128, EVEX_Vpxorq_xmm_k1z_xmm_xmmm128b64, 8),
+        (AndNot, F32) => row(VEX_Vandnps_xmm_xmm_xmmm128, EVEX_Vandnps_xmm_k1z_xmm_xmmm128b32, 4),
+        (AndNot, F64) => row(VEX_Vandnpd_xmm_xmm_xmmm128, EVEX_Vandnpd_xmm_k1z_xmm_xmmm128b64, 8),
+        (AndNot, I32) => row(VEX_Vpandn_xmm_xmm_xmmm128, EVEX_Vpandnd_xmm_k1z_xmm_xmmm128b32, 4),
+        (AndNot, I64) => row(VEX_Vpandn_xmm_xmm_xmmm128, EVEX_Vpandnq_xmm_k1z_xmm_xmmm128b64, 8),
+        (Shl, I32) => row(VEX_Vpsllvd_xmm_xmm_xmmm128, EVEX_Vpsllvd_xmm_k1z_xmm_xmmm128b32, 4),
+        (Shl, I64) => row(VEX_Vpsllvq_xmm_xmm_xmmm128, EVEX_Vpsllvq_xmm_k1z_xmm_xmmm128b64, 8),
+        (ShrUnsigned, I32) => row(VEX_Vpsrlvd_xmm_xmm_xmmm128, EVEX_Vpsrlvd_xmm_k1z_xmm_xmmm128b32, 4),
+        (ShrUnsigned, I64) => row(VEX_Vpsrlvq_xmm_xmm_xmmm128, EVEX_Vpsrlvq_xmm_k1z_xmm_xmmm128b64, 8),
+        (ShrSigned, I32) => row(VEX_Vpsravd_xmm_xmm_xmmm128, EVEX_Vpsravd_xmm_k1z_xmm_xmmm128b32, 4),
+        (ShrSigned, I64) => row(NONE, EVEX_Vpsravq_xmm_k1z_xmm_xmmm128b64, 8),
+        (Scale, F32) => row(NONE, EVEX_Vscalefps_xmm_k1z_xmm_xmmm128b32, 4),
+        (Scale, F64) => row(NONE, EVEX_Vscalefpd_xmm_k1z_xmm_xmmm128b64, 8),
+        _ => return None,
+    })
+}
+
+/// A shift of every lane by one number.
+pub fn shift(op: Binary, ty: Ty) -> Option<Row> {
+    use Code::*;
+    Some(match (op, ty) {
+        (Binary::Shl, Ty::I32) => row(VEX_Vpslld_xmm_xmm_imm8, EVEX_Vpslld_xmm_k1z_xmmm128b32_imm8, 4),
+        (Binary::Shl, Ty::I64) => row(VEX_Vpsllq_xmm_xmm_imm8, EVEX_Vpsllq_xmm_k1z_xmmm128b64_imm8, 8),
+        (Binary::ShrUnsigned, Ty::I32) => row(VEX_Vpsrld_xmm_xmm_imm8, EVEX_Vpsrld_xmm_k1z_xmmm128b32_imm8, 4),
+        (Binary::ShrUnsigned, Ty::I64) => row(VEX_Vpsrlq_xmm_xmm_imm8, EVEX_Vpsrlq_xmm_k1z_xmmm128b64_imm8, 8),
+        (Binary::ShrSigned, Ty::I32) => row(VEX_Vpsrad_xmm_xmm_imm8, EVEX_Vpsrad_xmm_k1z_xmmm128b32_imm8, 4),
+        (Binary::ShrSigned, Ty::I64) => row(NONE, EVEX_Vpsraq_xmm_k1z_xmmm128b64_imm8, 8),
+        _ => return None,
+    })
+}
+
+/// A function of one vector in one instruction, and the number that it is given.
+pub fn unary(op: Unary, ty: Ty) -> Option<(Row, Option<u8>)> {
+    use Code::*;
+    // bit 3: no exception where digits are lost
+    let how = match op {
+        Unary::Sqrt => None,
+        Unary::Round => Some(8),
+        Unary::Floor => Some(9),
+        Unary::Ceil => Some(10),
+        Unary::Trunc => Some(11),
+        Unary::RoundF16 | Unary::RoundBf16 => return None,
+    };
+    let row = match (how, ty) {
+        (None, Ty::F32) => row(VEX_Vsqrtps_xmm_xmmm128, EVEX_Vsqrtps_xmm_k1z_xmmm128b32, 4),
+        (None, Ty::F64) => row(VEX_Vsqrtpd_xmm_xmmm128, EVEX_Vsqrtpd_xmm_k1z_xmmm128b64, 8),
+        (Some(_), Ty::F32) => row(VEX_Vroundps_xmm_xmmm128_imm8, EVEX_Vrndscaleps_xmm_k1z_xmmm128b32_imm8, 4),
+        (Some(_), Ty::F64) => row(VEX_Vroundpd_xmm_xmmm128_imm8, EVEX_Vrndscalepd_xmm_k1z_xmmm128b64_imm8, 8),
+        _ => return None,
+    };
+    Some((row, how))
+}
+
+/// The three forms of a fused multiply-add: 132, 213, 231.
+pub fn fma(op: FmaOp, ty: Ty) -> Option<[Row; 3]> {
+    use Code::*;
+    Some(match (op, ty) {
+        (FmaOp::Add, Ty::F32) => [
+            row(VEX_Vfmadd132ps_xmm_xmm_xmmm128, EVEX_Vfmadd132ps_xmm_k1z_xmm_xmmm128b32, 4),
+            row(VEX_Vfmadd213ps_xmm_xmm_xmmm128, EVEX_Vfmadd213ps_xmm_k1z_xmm_xmmm128b32, 4),
+            row(VEX_Vfmadd231ps_xmm_xmm_xmmm128, EVEX_Vfmadd231ps_xmm_k1z_xmm_xmmm128b32, 4),
+        ],
+        (FmaOp::Add, Ty::F64) => [
+            row(VEX_Vfmadd132pd_xmm_xmm_xmmm128, EVEX_Vfmadd132pd_xmm_k1z_xmm_xmmm128b64, 8),
+            row(VEX_Vfmadd213pd_xmm_xmm_xmmm128, EVEX_Vfmadd213pd_xmm_k1z_xmm_xmmm128b64, 8),
+            row(VEX_Vfmadd231pd_xmm_xmm_xmmm128, EVEX_Vfmadd231pd_xmm_k1z_xmm_xmmm128b64, 8),
+        ],
+        (FmaOp::Sub, Ty::F32) => [
+            row(VEX_Vfmsub132ps_xmm_xmm_xmmm128, EVEX_Vfmsub132ps_xmm_k1z_xmm_xmmm128b32, 4),
+            row(VEX_Vfmsub213ps_xmm_xmm_xmmm128, EVEX_Vfmsub213ps_xmm_k1z_xmm_xmmm128b32, 4),
+            row(VEX_Vfmsub231ps_xmm_xmm_xmmm128, EVEX_Vfmsub231ps_xmm_k1z_xmm_xmmm128b32, 4),
+        ],
+        (FmaOp::Sub, Ty::F64) => [
+            row(VEX_Vfmsub132pd_xmm_xmm_xmmm128, EVEX_Vfmsub132pd_xmm_k1z_xmm_xmmm128b64, 8),
+            row(VEX_Vfmsub213pd_xmm_xmm_xmmm128, EVEX_Vfmsub213pd_xmm_k1z_xmm_xmmm128b64, 8),
+            row(VEX_Vfmsub231pd_xmm_xmm_xmmm128, EVEX_Vfmsub231pd_xmm_k1z_xmm_xmmm128b64, 8),
+        ],
+        (FmaOp::NegAdd, Ty::F32) => [
+            row(VEX_Vfnmadd132ps_xmm_xmm_xmmm128, EVEX_Vfnmadd132ps_xmm_k1z_xmm_xmmm128b32, 4),
+            row(VEX_Vfnmadd213ps_xmm_xmm_xmmm128, EVEX_Vfnmadd213ps_xmm_k1z_xmm_xmmm128b32, 4),
+            row(VEX_Vfnmadd231ps_xmm_xmm_xmmm128, EVEX_Vfnmadd231ps_xmm_k1z_xmm_xmmm128b32, 4),
+        ],
+        (FmaOp::NegAdd, Ty::F64) => [
+            row(VEX_Vfnmadd132pd_xmm_xmm_xmmm128, EVEX_Vfnmadd132pd_xmm_k1z_xmm_xmmm128b64, 8),
+            row(VEX_Vfnmadd213pd_xmm_xmm_xmmm128, EVEX_Vfnmadd213pd_xmm_k1z_xmm_xmmm128b64, 8),
+            row(VEX_Vfnmadd231pd_xmm_xmm_xmmm128, EVEX_Vfnmadd231pd_xmm_k1z_xmm_xmmm128b64, 8),
+        ],
+        (FmaOp::NegSub, Ty::F32) => [
+            row(VEX_Vfnmsub132ps_xmm_xmm_xmmm128, EVEX_Vfnmsub132ps_xmm_k1z_xmm_xmmm128b32, 4),
+            row(VEX_Vfnmsub213ps_xmm_xmm_xmmm128, EVEX_Vfnmsub213ps_xmm_k1z_xmm_xmmm128b32, 4),
+            row(VEX_Vfnmsub231ps_xmm_xmm_xmmm128, EVEX_Vfnmsub231ps_xmm_k1z_xmm_xmmm128b32, 4),
+        ],
+        (FmaOp::NegSub, Ty::F64) => [
+            row(VEX_Vfnmsub132pd_xmm_xmm_xmmm128, EVEX_Vfnmsub132pd_xmm_k1z_xmm_xmmm128b64, 8),
+            row(VEX_Vfnmsub213pd_xmm_xmm_xmmm128, EVEX_Vfnmsub213pd_xmm_k1z_xmm_xmmm128b64, 8),
+            row(VEX_Vfnmsub231pd_xmm_xmm_xmmm128, EVEX_Vfnmsub231pd_xmm_k1z_xmm_xmmm128b64, 8),
+        ],
+        _ => return None,
+    })
+}
+
+/// A comparison of floats in either set, of integers in AVX-512; and its predicate.
+pub fn compare(op: Compare, ty: Ty) -> Option<(Row, u8)> {
+    use Code::*;
+    if ty.is_float() {
+        // quiet predicates: NaN raises nothing
+        let predicate = match op {
+            Compare::Lt => 0x11,
+            Compare::Le => 0x12,
+            Compare::Eq => 0x00,
+            Compare::Ne => 0x04,
+            Compare::Unordered => 0x03,
+            Compare::LtUnsigned | Compare::LeUnsigned => return None,
+        };
+        let row = match ty {
+            Ty::F32 => row(VEX_Vcmpps_xmm_xmm_xmmm128_imm8, EVEX_Vcmpps_kr_k1_xmm_xmmm128b32_imm8, 4),
+            _ => row(VEX_Vcmppd_xmm_xmm_xmmm128_imm8, EVEX_Vcmppd_kr_k1_xmm_xmmm128b64_imm8, 8),
+        };
+        return Some((row, predicate));
+    }
+    let (predicate, unsigned) = match op {
+        Compare::Eq => (0, false),
+        Compare::Lt => (1, false),
+        Compare::Le => (2, false),
+        Compare::Ne => (4, false),
+        Compare::LtUnsigned => (1, true),
+        Compare::LeUnsigned => (2, true),
+        Compare::Unordered => return None,
+    };
+    let row = match (ty, unsigned) {
+        (Ty::I32, false) => row(NONE, EVEX_Vpcmpd_kr_k1_xmm_xmmm128b32_imm8, 4),
+        (Ty::I32, true) => row(NONE, EVEX_Vpcmpud_kr_k1_xmm_xmmm128b32_imm8, 4),
+        (Ty::I64, false) => row(NONE, EVEX_Vpcmpq_kr_k1_xmm_xmmm128b64_imm8, 8),
+        (Ty::I64, true) => row(NONE, EVEX_Vpcmpuq_kr_k1_xmm_xmmm128b64_imm8, 8),
+        _ => return None,
+    };
+    Some((row, predicate))
+}
+
+/// Rows that are known by name.
+pub mod rows {
+    use iced_x86::Code::*;
+
+    use super::{NONE, Row, row, row_from_32};
+
+    /// moves of 4-byte lanes: to a register
+    pub const LOAD_32: Row = row(VEX_Vmovups_xmm_xmmm128, EVEX_Vmovups_xmm_k1z_xmmm128, 0);
+    /// moves of 8-byte lanes: to a register
+    pub const LOAD_64: Row = row(VEX_Vmovupd_xmm_xmmm128, EVEX_Vmovupd_xmm_k1z_xmmm128, 0);
+    /// moves of 4-byte lanes: to memory
+    pub const STORE_32: Row = row(VEX_Vmovups_xmmm128_xmm, EVEX_Vmovups_xmmm128_k1z_xmm, 0);
+    /// moves of 8-byte lanes: to memory
+    pub const STORE_64: Row = row(VEX_Vmovupd_xmmm128_xmm, EVEX_Vmovupd_xmmm128_k1z_xmm, 0);
+    /// moves past the caches
+    pub const STREAM: Row = row(VEX_Vmovntps_m128_xmm, EVEX_Vmovntps_m128_xmm, 0);
+    /// 4 bytes of memory in every lane
+    pub const SPLAT_32: Row = row(VEX_Vbroadcastss_xmm_m32, EVEX_Vbroadcastss_xmm_k1z_xmmm32, 0);
+    /// the lowest 4 bytes of a register in every lane
+    pub const SPREAD_32: Row = row(VEX_Vpbroadcastd_xmm_xmmm32, EVEX_Vpbroadcastd_xmm_k1z_xmmm32, 0);
+    /// the lowest 8 bytes of memory or of a register in every lane
+    pub const SPREAD_64: Row = row(VEX_Vpbroadcastq_xmm_xmmm64, EVEX_Vpbroadcastq_xmm_k1z_xmmm64, 0);
+    /// an integer in every lane
+    pub const SPLAT_INT_32: Row = row(NONE, EVEX_Vpbroadcastd_xmm_k1z_r32, 0);
+    /// an integer in every lane
+    pub const SPLAT_INT_64: Row = row(NONE, EVEX_Vpbroadcastq_xmm_k1z_r64, 0);
+    /// no bit
+    pub const XOR: Row = row(VEX_Vpxor_xmm_xmm_xmmm128, EVEX_Vpxord_xmm_k1z_xmm_xmmm128b32, 4);
+    /// by a mask the third, otherwise the second
+    pub const BLEND_32: Row = row(NONE, EVEX_Vblendmps_xmm_k1z_xmm_xmmm128b32, 4);
+    /// by a mask the third, otherwise the second
+    pub const BLEND_64: Row = row(NONE, EVEX_Vblendmpd_xmm_k1z_xmm_xmmm128b64, 8);
+    /// by a vector of truths the third, otherwise the second
+    pub const BLEND_BY_32: Row = row(VEX_Vblendvps_xmm_xmm_xmmm128_xmm, NONE, 0);
+    /// by a vector of truths the third, otherwise the second
+    pub const BLEND_BY_64: Row = row(VEX_Vblendvpd_xmm_xmm_xmmm128_xmm, NONE, 0);
+    /// 4-byte lanes as 8-byte lanes, by their sign
+    pub const EXTEND_SIGNED: Row = row(VEX_Vpmovsxdq_xmm_xmmm64, EVEX_Vpmovsxdq_xmm_k1z_xmmm64, 0);
+    /// 4-byte lanes anew within 16 bytes
+    pub const SHUFFLE_32: Row = row(VEX_Vpshufd_xmm_xmmm128_imm8, EVEX_Vpshufd_xmm_k1z_xmmm128b32_imm8, 4);
+    /// 8-byte lanes anew within 32 bytes; there is no form for 16
+    pub const PERMUTE_64: Row = row_from_32(VEX_Vpermq_ymm_ymmm256_imm8, EVEX_Vpermq_ymm_k1z_ymmm256b64_imm8, 8);
+    /// parts of 16 bytes anew; there is no form for 16
+    pub const SHUFFLE_128: Row = row_from_32(NONE, EVEX_Vshufi64x2_ymm_k1z_ymm_ymmm256b64_imm8, 8);
+}

@@ -8,8 +8,6 @@ use fuseline_tests::spellings::{Planned, Spelling, all, classes, usual_sizes};
 
 /// Classes whose rows do not become one kernel yet, each with the reason; a class that does must leave the list.
 const APART: &[(&str, &str, &str)] = &[
-    ("layer_norm", "f16", "sums of narrow floats are loaded as they are, or widened first"),
-    ("swiglu", "f32, two weights", "two products that differ by their readers only have no order"),
     ("quantized weights", "a scale for every column", "scales stay where they were written"),
     ("quantized weights", "packed in four bits", "bits that a table selects, or parts that are put together"),
     ("quantized sandwich", "one scale", "zero points are subtracted as integers or as floats"),

@@ -10,6 +10,8 @@
 pub mod code;
 pub mod emit;
 pub mod run;
+#[cfg(all(unix, any(test, feature = "testing")))]
+pub mod testing;
 pub mod vector;
 #[cfg(target_arch = "x86_64")]
 mod x64;

@@ -8,6 +8,7 @@
 //! axis more. What lies outside of the group is loaded. A draft is therefore right by construction: it computes at
 //! every point what the graph says. Whether it is a *good* kernel is a question of its schedule and its price.
 
+mod alike;
 mod classify;
 mod demand;
 mod draft;

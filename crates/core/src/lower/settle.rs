@@ -9,6 +9,7 @@ use std::hash::{Hash, Hasher};
 use rustc_hash::{FxHashMap, FxHashSet, FxHasher};
 use smallvec::SmallVec;
 
+use super::alike::told_apart;
 use super::draft::{Draft, Leaf, LeafOp, Place, Sink};
 use crate::graph::Value;
 use crate::ops::normal::{LeafRank, Normalizer};
@@ -23,26 +24,26 @@ use crate::tile::AxisSet;
 /// not look through it, so that what is subtracted from it cancels as it was meant to.
 pub fn settle(draft: &Draft, numerics: Numerics) -> Draft {
     let scope = Scope::default();
-    let mut work = Work {
-        draft,
-        numerics,
-        scope: &scope,
-        shared: shared_places(draft),
-        copied: FxHashMap::default(),
-        leaves: Vec::new(),
-        ranks: Vec::new(),
+    let mut work = Work::new(draft, numerics, &scope, &[]);
+    let ends = work.ends();
+    let Some(apart) = told_apart(&scope, &work.leaves, &work.ranks, &ends) else {
+        return written(draft, &scope, &work.leaves, &ends);
     };
-    for (k, leaf) in draft.leaves.iter().enumerate() {
-        work.leaf(k, leaf);
-    }
-    let ends = work.normal(draft.sinks.iter().map(|s| s.term).collect());
+    let scope = Scope::default();
+    let mut work = Work::new(draft, numerics, &scope, &apart);
+    let ends = work.ends();
+    written(draft, &scope, &work.leaves, &ends)
+}
+
+/// The settled leaves and terms that stored values need, numbered in the order in which they are met.
+fn written(draft: &Draft, scope: &Scope, settled: &[Settled<'_>], ends: &[Place]) -> Draft {
     let fresh = Scope::default();
     let mut walk = Walk {
         draft,
-        scope: &scope,
-        settled: &work.leaves,
+        scope,
+        settled,
         fresh: &fresh,
-        placed: vec![None; work.leaves.len()],
+        placed: vec![None; settled.len()],
         copied: FxHashMap::default(),
         inputs: Vec::new(),
         leaves: Vec::new(),
@@ -50,7 +51,7 @@ pub fn settle(draft: &Draft, numerics: Numerics) -> Draft {
     };
     let mut sinks = Vec::with_capacity(draft.sinks.len());
     for (sink, end) in draft.sinks.iter().zip(ends) {
-        let term = walk.term(end);
+        let term = walk.term(*end);
         sinks.push(Sink { term, ..sink.clone() });
     }
     walk.note_axes();
@@ -87,10 +88,11 @@ fn shared_places(draft: &Draft) -> FxHashSet<Place> {
 }
 
 /// A leaf whose operands are settled.
-struct Settled<'d> {
+pub(super) struct Settled<'d> {
     /// the leaf as it was; `None` for a term that keeps its own value
-    leaf: Option<&'d Leaf>,
-    operands: Places,
+    pub(super) leaf: Option<&'d Leaf>,
+    /// what it reads
+    pub(super) operands: Places,
     dtype: DType,
 }
 
@@ -104,9 +106,25 @@ struct Work<'d, 's> {
     copied: FxHashMap<Place, Place>,
     leaves: Vec<Settled<'d>>,
     ranks: Vec<LeafRank>,
+    /// what tells leaves that would have one rank apart
+    apart: &'d [u64],
 }
 
 impl<'d, 's> Work<'d, 's> {
+    fn new(draft: &'d Draft, numerics: Numerics, scope: &'s Scope, apart: &'d [u64]) -> Work<'d, 's> {
+        let (shared, copied) = (shared_places(draft), FxHashMap::default());
+        Work { draft, numerics, scope, shared, copied, leaves: Vec::new(), ranks: Vec::new(), apart }
+    }
+
+    /// Settles everything: the terms that are stored.
+    fn ends(&mut self) -> Vec<Place> {
+        let draft = self.draft;
+        for (k, leaf) in draft.leaves.iter().enumerate() {
+            self.leaf(k, leaf);
+        }
+        self.normal(draft.sinks.iter().map(|s| s.term).collect(), false)
+    }
+
     fn leaf(&mut self, old: usize, leaf: &'d Leaf) {
         let mut operands = leaf.op.operands();
         for operand in &mut operands {
@@ -114,55 +132,66 @@ impl<'d, 's> Work<'d, 's> {
                 self.keep(*operand);
             }
         }
-        let operands: Places = self.normal(operands).into_iter().collect();
-        let rank = Forms { scope: self.scope, ranks: &self.ranks, known: FxHashMap::default() }.leaf(
-            self.draft,
-            Some(leaf),
-            &operands,
-        );
-        self.push(Settled { leaf: Some(leaf), operands, dtype: leaf.dtype }, leaf.axes.len(), rank);
+        let is_wide = is_wide_fold(&leaf.op);
+        let operands: Places = self.normal(operands, is_wide).into_iter().collect();
+        let dtype = if is_wide { self.scope.term(operands[0]).dtype() } else { leaf.dtype };
+        let settled = Settled { leaf: Some(leaf), operands, dtype };
         let place = self.draft.scope.argument(old, leaf.dtype).place();
-        let new = self.scope.argument(self.leaves.len() - 1, leaf.dtype).place();
-        self.copied.insert(place, new);
+        self.push(settled, leaf.axes.len(), place);
     }
 
     /// Makes a term a value of its own.
     fn keep(&mut self, place: Place) {
         self.shared.remove(&place);
-        let settled = self.normal(SmallVec::from_slice(&[place]))[0];
+        let settled = self.normal(SmallVec::from_slice(&[place]), true)[0];
         let term = self.scope.term(settled);
-        // Rounding to a narrow type is no work of its own.
-        let rounded = if let ExprNode::Cast(_) = term.node() { term.operands()[0] } else { term };
-        if !matches!(rounded.node(), ExprNode::Apply(..)) {
-            self.copied.insert(place, settled);
+        if !matches!(term.node(), ExprNode::Apply(..)) {
+            let narrow = term.cast(self.draft.scope.term(place).dtype());
+            self.copied.insert(place, narrow.place());
             return;
         }
         let operands: Places = SmallVec::from_slice(&[settled]);
-        let rank = Forms { scope: self.scope, ranks: &self.ranks, known: FxHashMap::default() }
-            .leaf(self.draft, None, &operands);
         let level = self.draft.axes_of(place).len();
-        self.push(Settled { leaf: None, operands, dtype: term.dtype() }, level, rank);
-        let new = self.scope.argument(self.leaves.len() - 1, term.dtype()).place();
-        self.copied.insert(place, new);
+        self.push(Settled { leaf: None, operands, dtype: term.dtype() }, level, place);
     }
 
-    fn push(&mut self, leaf: Settled<'d>, level: usize, rank: u64) {
+    /// Adds a leaf, which is from now on what an old term is.
+    fn push(&mut self, leaf: Settled<'d>, level: usize, old: Place) {
+        let mut forms = Forms { scope: self.scope, ranks: &self.ranks, known: FxHashMap::default() };
+        let mut rank = forms.leaf(self.draft, &leaf);
+        if let Some(colour) = self.apart.get(self.leaves.len()).filter(|colour| **colour != 0) {
+            let mut hasher = FxHasher::default();
+            (rank, colour).hash(&mut hasher);
+            rank = hasher.finish();
+        }
+        let new = self.scope.argument(self.leaves.len(), leaf.dtype).cast(self.draft.scope.term(old).dtype());
+        self.copied.insert(old, new.place());
         self.leaves.push(leaf);
         self.ranks.push(LeafRank { level: level as u8, rank });
     }
 
-    /// Terms in normal form.
-    fn normal(&mut self, places: SmallVec<[Place; 2]>) -> Vec<Place> {
+    /// Terms in normal form; wide ones of the type in which they are computed, not of their own.
+    fn normal(&mut self, places: SmallVec<[Place; 2]>, wide: bool) -> Vec<Place> {
         if places.is_empty() {
             return Vec::new();
         }
         let copies: Vec<Place> = places.iter().map(|p| self.copy(*p)).collect();
         let mut normalizer = Normalizer::ranked(self.scope, self.numerics, self.ranks.clone(), self.draft.axes.clone());
-        copies.into_iter().map(|p| normalizer.normal(self.scope.term(p)).place()).collect()
+        let settled = copies.into_iter().map(|p| self.scope.term(p));
+        settled.map(|t| if wide { normalizer.wide(t) } else { normalizer.normal(t) }.place()).collect()
     }
 
     fn copy(&mut self, place: Place) -> Place {
         copy_term(&self.draft.scope, self.scope, place, &mut self.copied)
+    }
+}
+
+/// Whether a fold has the type in which its operand is computed: narrow floats are not rounded before and after. Where
+/// rounding makes elements equal, their positions depend on it.
+fn is_wide_fold(op: &LeafOp) -> bool {
+    match op {
+        LeafOp::Reduce { monoid, .. } | LeafOp::Prefix { monoid, .. } => !monoid.is_position(),
+        _ => false,
     }
 }
 
@@ -193,10 +222,11 @@ struct Forms<'d> {
 }
 
 impl Forms<'_> {
-    fn leaf(&mut self, draft: &Draft, leaf: Option<&Leaf>, operands: &[Place]) -> u64 {
+    fn leaf(&mut self, draft: &Draft, settled: &Settled<'_>) -> u64 {
+        let Settled { leaf, operands, dtype } = settled;
         let Some(leaf) = leaf else { return self.term(operands[0]) };
         let mut hasher = FxHasher::default();
-        leaf.dtype.hash(&mut hasher);
+        dtype.hash(&mut hasher);
         match &leaf.op {
             LeafOp::Load { input, index, guard, fill, .. } => {
                 (0u8, &draft.inputs[*input].1, index, guard, fill).hash(&mut hasher);
@@ -341,7 +371,7 @@ impl<'s> Walk<'_, 's> {
                 (LeafOp::Dot { over: *over, a, b, accumulator: *accumulator }, varies)
             }
         };
-        self.place(old, Leaf { op, dtype: leaf.dtype, axes: varies })
+        self.place(old, Leaf { op, dtype: *dtype, axes: varies })
     }
 
     fn place(&mut self, old: usize, leaf: Leaf) -> usize {

@@ -38,7 +38,7 @@ impl Plan {
 
 impl PlannedKernel {
     /// The kernel by its number in the plan, its kind and its last node, for the path of an error.
-    pub(crate) fn describe(&self, number: usize, graph: &Graph) -> String {
+    pub fn describe(&self, number: usize, graph: &Graph) -> String {
         let node = self.members.last().filter(|id| **id < graph.nodes().len());
         let node = node.map_or("no node".to_owned(), |id| graph.describe(*id));
         format!("kernel {number} ({}, {node})", self.kind.name())

@@ -16,12 +16,11 @@ mod run;
 mod sort;
 
 pub use buffer::Buffer;
-pub use run::{Limits, Options, Reading, Run, evaluate, evaluate_buffers, evaluate_prim};
+pub use run::{Limits, Options, Reading, Run, check_constraints, evaluate, evaluate_buffers, evaluate_prim};
 
 pub(crate) use contract::eval_contract;
 pub(crate) use index::{eval_gather, eval_scatter, out_of_range};
 pub(crate) use map::{eval_map, eval_map_within};
 pub(crate) use positions::{IndexFn, Part, Positions, coordinates, row_major};
 pub(crate) use reduce::{combine, eval_prefix, eval_reduce};
-pub(crate) use run::check_constraints;
 pub(crate) use sort::eval_sort;

@@ -245,7 +245,7 @@ impl Run<'_> {
 }
 
 /// Checks the constraints whose symbols are all bound, and forgets them.
-pub(crate) fn check_constraints(pending: &mut Vec<&Constraint>, env: &Env) -> Result<()> {
+pub fn check_constraints(pending: &mut Vec<&Constraint>, env: &Env) -> Result<()> {
     let mut failed = None;
     pending.retain(|constraint| {
         let free = |s: &Symbol| env.get(s).is_none();

@@ -23,12 +23,13 @@ pub use schedule::{Chain, Correction, Placement, Schedule, Tile};
 pub use text::parse;
 pub use verify::verify;
 
+use std::collections::BTreeSet;
 use std::fmt;
 
 use smallvec::SmallVec;
 
 use crate::ops::prim::{Guard, Monoid};
-use crate::ops::{Expr, Number};
+use crate::ops::{Expr, ExprNode, Number};
 use crate::tensor::{DType, Dim, Layout, Symbol, TensorType};
 
 /// A step by its place in the kernel.
@@ -324,4 +325,43 @@ impl Kernel {
     pub fn step(&self, id: StepId) -> &Step {
         &self.steps[id.index()]
     }
+
+    /// The symbols on whose values its sizes, coordinates and expressions depend, ascending; axes are not among them.
+    pub fn symbols(&self) -> BTreeSet<Symbol> {
+        let mut symbols = BTreeSet::new();
+        self.for_each_dim(&mut |dim| {
+            dim.for_each_symbol(&mut |symbol| {
+                if matches!(symbol, Symbol::Name(_) | Symbol::Value(_)) && !symbols.contains(symbol) {
+                    symbols.insert(symbol.clone());
+                }
+            });
+        });
+        symbols
+    }
+
+    /// Looks at every size, coordinate and guard.
+    fn for_each_dim(&self, f: &mut dyn FnMut(&Dim)) {
+        self.axes.iter().for_each(&mut *f);
+        let params = self.inputs.iter().chain(&self.outputs);
+        params.flat_map(|param| param.ty.shape.dims()).for_each(&mut *f);
+        for step in &self.steps {
+            match &step.op {
+                Op::Load { index, guard, .. } => {
+                    index.iter().for_each(&mut *f);
+                    guard.iter().flat_map(|guard| [&guard.index, &guard.bound]).for_each(&mut *f);
+                }
+                Op::Random { index, .. } => f(index),
+                Op::Map { expr, .. } => sizes_of(expr).for_each(&mut *f),
+                Op::Reduce { .. } | Op::Prefix { .. } | Op::Dot { .. } => {}
+            }
+        }
+        self.stores.iter().flat_map(|store| &store.index).for_each(&mut *f);
+        if let Schedule::Attention { corrections, .. } = &self.schedule {
+            corrections.iter().flat_map(|correction| sizes_of(&correction.factor)).for_each(f);
+        }
+    }
+}
+
+fn sizes_of(expr: &Expr) -> impl Iterator<Item = &Dim> {
+    expr.nodes().iter().filter_map(|(node, _)| if let ExprNode::Size(dim) = node { Some(dim) } else { None })
 }

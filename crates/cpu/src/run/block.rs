@@ -83,8 +83,10 @@ impl fmt::Debug for Block {
 }
 
 /// Memory for runs. What was given back is used again; no more is kept than was in use at one time.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Blocks {
+    /// whether anything is kept
+    keeps: bool,
     state: Mutex<State>,
 }
 
@@ -99,9 +101,14 @@ struct State {
 }
 
 impl Blocks {
-    /// No memory yet.
+    /// No memory yet; what comes back is kept.
     pub fn new() -> Arc<Blocks> {
-        Arc::new(Blocks::default())
+        Arc::new(Blocks { keeps: true, state: Mutex::default() })
+    }
+
+    /// No memory yet; what comes back is freed: it was needed only once.
+    pub fn once() -> Arc<Blocks> {
+        Arc::new(Blocks { keeps: false, state: Mutex::default() })
     }
 
     /// Memory of at least so many bytes. What is in it is of no meaning.
@@ -137,13 +144,13 @@ impl State {
         Some(block)
     }
 
-    /// Keeps a block; returns what is too much.
-    fn keep(&mut self, block: Block) -> Vec<Block> {
+    /// Keeps a block; returns what is more than `most` bytes.
+    fn keep(&mut self, block: Block, most: usize) -> Vec<Block> {
         self.used_bytes -= block.bytes;
         self.free_bytes += block.bytes;
         self.free.push(block);
         let mut excess = Vec::new();
-        while self.free_bytes > self.most_bytes {
+        while self.free_bytes > most {
             let oldest = self.free.remove(0);
             self.free_bytes -= oldest.bytes;
             excess.push(oldest);
@@ -177,7 +184,11 @@ impl Drop for Held {
     fn drop(&mut self) {
         let Some(block) = self.block.take() else { return };
         if let Some(home) = self.home.upgrade() {
-            let excess = home.state().keep(block);
+            let mut state = home.state();
+            let most = if home.keeps { state.most_bytes } else { 0 };
+            let excess = state.keep(block, most);
+            // Unmapping memory takes a while: not while others wait.
+            drop(state);
             drop(excess);
         }
     }

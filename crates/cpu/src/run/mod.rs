@@ -1,5 +1,24 @@
-//! Running programs: threads, memory.
+//! Running programs: threads, memory, sessions.
+//!
+//! Comes in: a program with a plan of it. Goes out: outputs for inputs. A plan is looked at once ([`load`]); at the first run of
+//! every new combination of sizes its kernels are made and its memory is divided ([`specialize`]); a run ([`execute`]) then only
+//! calls them.
 
 pub mod block;
+mod constant;
+mod engine;
+mod execute;
+mod launch;
+mod load;
 pub mod memory;
+mod pack;
 pub mod pool;
+mod session;
+mod specialize;
+#[cfg(test)]
+mod tests;
+mod workshop;
+
+pub use constant::Release;
+pub use session::{CpuDevice, Session};
+pub use workshop::Emit;

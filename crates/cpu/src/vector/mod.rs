@@ -451,7 +451,7 @@ pub struct Carried {
 }
 
 /// `for var in (from..to).step_by(step)`.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Loop {
     /// Int: the counter
     pub var: Value,
@@ -468,7 +468,7 @@ pub struct Loop {
 }
 
 /// A statement.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Node {
     /// a value
     Let(Value, Op),
@@ -479,7 +479,7 @@ pub enum Node {
 }
 
 /// A vector program.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Program {
     /// numbers in a vector: 4, 8 or 16
     pub lanes: u32,

@@ -57,7 +57,7 @@ fn check_result(name: &str, declared: &TensorType, actual: &TensorType) -> Resul
 }
 
 /// Who runs regions: the reference, node by node, or whoever has a plan of them.
-pub(crate) trait Regions {
+pub trait Regions {
     /// Counts a trip of a loop against the limit.
     fn count_trip(&mut self) -> Result<()>;
 
@@ -90,7 +90,7 @@ impl Regions for ByReference<'_, '_> {
 
 impl If {
     /// The results for operands.
-    pub(crate) fn run(&self, args: &[Buffer], regions: &mut dyn Regions) -> Result<Vec<Buffer>> {
+    pub fn run(&self, args: &[Buffer], regions: &mut dyn Regions) -> Result<Vec<Buffer>> {
         let holds = args[0].to_ints()[0] != 0;
         regions.region(usize::from(!holds), &args[1..])
     }
@@ -98,7 +98,7 @@ impl If {
 
 impl Loop {
     /// The results for operands.
-    pub(crate) fn run(&self, args: &[Buffer], regions: &mut dyn Regions) -> Result<Vec<Buffer>> {
+    pub fn run(&self, args: &[Buffer], regions: &mut dyn Regions) -> Result<Vec<Buffer>> {
         let trips = args[0].to_ints()[0];
         let mut go_on = args[1].to_ints()[0] != 0;
         let (carried, captures) = args[2..].split_at(self.carried);

@@ -16,8 +16,7 @@ mod view;
 
 pub use concat::Concat;
 pub use contract::{Contract, Label};
-pub(crate) use control::Regions;
-pub use control::{If, Loop};
+pub use control::{If, Loop, Regions};
 pub use host::{Host, HostKind};
 pub use index::{Combine, Gather, Scatter};
 pub use map::Map;

@@ -1,0 +1,300 @@
+//! Runs: segments one after another, kernels one after another, regions inside.
+#![allow(unsafe_code, reason = "machine code is called with pointers")]
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use fuseline::error::{Context, Error, Result};
+use fuseline::graph::Constraint;
+use fuseline::ops::Prim;
+use fuseline::ops::prim::Regions;
+use fuseline::reference::{Buffer, Reading, check_constraints};
+use fuseline::tensor::{Env, Literal, Symbol};
+use fuseline::tile::interp;
+use smallvec::SmallVec;
+
+use super::block::Held;
+use super::engine::Engine;
+use super::launch::{Table, launch};
+use super::load::{LoadedGraph, Origin, Segment, Way};
+use super::pool::Team;
+use super::specialize::{Entry, Special, Step, sizes, specialize};
+use crate::code::Fault;
+use crate::emit::{Memory, Phase};
+
+/// The state of a run.
+pub(super) struct Run<'e, 't, 'p> {
+    engine: &'e Engine,
+    team: &'t mut Team<'p>,
+    env: Env,
+    /// trips of loops so far
+    trips: u64,
+    /// bytes of the values that are there
+    live: u64,
+}
+
+impl<'e, 't, 'p> Run<'e, 't, 'p> {
+    /// A run of nothing yet.
+    pub fn new(engine: &'e Engine, team: &'t mut Team<'p>) -> Run<'e, 't, 'p> {
+        Run::with_sizes(engine, team, &Env::new())
+    }
+
+    /// A run of nothing yet, where some sizes are known.
+    pub fn with_sizes(engine: &'e Engine, team: &'t mut Team<'p>, env: &Env) -> Run<'e, 't, 'p> {
+        Run { engine, team, env: env.clone(), trips: 0, live: 0 }
+    }
+
+    /// The outputs of a graph for its inputs in order; those that are constants need not be given.
+    pub fn execute(&mut self, loaded: &LoadedGraph, inputs: &[Option<Literal>]) -> Result<Vec<Literal>> {
+        let graph = &*loaded.graph;
+        let mut values = Values::new(loaded.slots.len());
+        // The second time around, sizes such as 2*n are checked whose symbols only a later input has bound.
+        for _ in 0..2 {
+            for (value, input) in graph.inputs().iter().zip(inputs) {
+                let Some(input) = input else { continue };
+                let place = || format!("input \"{}\"", graph.input_name(*value));
+                graph.ty(*value).bind(input.dtype(), input.sizes(), &mut self.env).at(place)?;
+            }
+        }
+        for (slot, input) in loaded.inputs.iter().zip(inputs) {
+            if let (Origin::Input, Some(input)) = (loaded.slots[*slot].origin, input) {
+                values.keep(*slot, Kept::of_literal(input.clone()));
+            }
+        }
+        let mut pending: Vec<&Constraint> = graph.constraints().iter().collect();
+        // Before anything runs: kernels rely on sizes that must agree.
+        check_constraints(&mut pending, &self.env)?;
+        let before = self.live;
+        for segment in &loaded.segments {
+            self.segment(loaded, segment, &mut values, &mut pending)?;
+        }
+        let outputs = loaded.outputs.iter().map(|slot| self.literal(loaded, *slot, &mut values));
+        let outputs = outputs.collect();
+        self.live = before;
+        outputs
+    }
+
+    fn segment(
+        &mut self,
+        loaded: &LoadedGraph,
+        segment: &Segment,
+        values: &mut Values,
+        pending: &mut Vec<&Constraint>,
+    ) -> Result<()> {
+        let special = self.special(loaded, segment)?;
+        let wanted = self.live.saturating_add((special.arena_bytes + special.own_bytes) as u64);
+        let limit = self.engine.limits.bytes;
+        if wanted > limit {
+            return Err(Error::limit(format!("values of {wanted} bytes at one time (the limit is {limit} bytes)")));
+        }
+        let arena = self.engine.blocks.take(special.arena_bytes)?;
+        self.live += special.arena_bytes as u64;
+        for (slot, bytes) in &special.constants {
+            values.pointers[*slot] = bytes.as_ptr().cast_mut();
+        }
+        for (k, step) in segment.kernels.clone().zip(&special.steps) {
+            let outcome = match step {
+                Some(step) => self.run_code(&special, step, &arena, values),
+                None => self.run_otherwise(loaded, k, values),
+            };
+            outcome.at(|| loaded.describe(k))?;
+            if !pending.is_empty() {
+                check_constraints(pending, &self.env)?;
+            }
+            for slot in &loaded.kernels[k].released {
+                self.live = self.live.saturating_sub(values.drop(*slot));
+            }
+        }
+        self.live = self.live.saturating_sub(special.arena_bytes as u64);
+        Ok(())
+    }
+
+    /// The segment at the sizes of this run.
+    pub fn special(&mut self, loaded: &LoadedGraph, segment: &Segment) -> Result<Arc<Special>> {
+        let key = sizes(segment, &self.env)?;
+        segment.specials.get(key, || specialize(self.engine, self.team, loaded, segment, &self.env))
+    }
+
+    /// Runs the programs of a kernel.
+    fn run_code(&mut self, special: &Special, step: &Step, arena: &Held, values: &mut Values) -> Result<()> {
+        for (slot, bytes) in &step.own {
+            let held = self.engine.blocks.take(*bytes)?;
+            self.live += held.block().bytes() as u64;
+            values.keep(*slot, Kept::Block(held, *bytes));
+        }
+        let base = arena.block().start();
+        let pointers: SmallVec<[*mut u8; 24]> =
+            step.table.iter().map(|entry| pointer(*entry, step, base, values)).collect();
+        let emitted = &step.compiled.emitted;
+        let worker = emitted.place(Memory::Worker) as usize;
+        let first = base.wrapping_add(special.workers);
+        for k in &step.phases {
+            let table = Table { pointers: &pointers, worker, first, stride: special.stride };
+            let phase = &emitted.phases[*k];
+            // SAFETY: inputs and constants have the sizes for which the kernel was made; outputs, memory between phases and
+            // that of threads are as large as it asks for, and values that are needed at one time do not overlap.
+            // Nobody else has the arena and the outputs; tasks of a phase are independent.
+            let fault = unsafe { launch(self.team, &step.compiled.codes[*k], phase.tasks, table) };
+            fault.map_or(Ok(()), |fault| Err(failed_check(phase, fault)))?;
+        }
+        Ok(())
+    }
+
+    /// Runs a kernel that has no programs.
+    fn run_otherwise(&mut self, loaded: &LoadedGraph, k: usize, values: &mut Values) -> Result<()> {
+        let (planned, kernel) = (&loaded.plan.kernels[k], &loaded.kernels[k]);
+        let mut args = Vec::with_capacity(kernel.inputs.len());
+        for slot in &kernel.inputs {
+            args.push(Buffer::from_literal(&self.literal(loaded, *slot, values)?));
+        }
+        let prim = loaded.graph.nodes()[planned.members[0]].prim();
+        let results = match (&kernel.way, prim) {
+            (Way::If, Prim::If(row)) => row.run(&args, &mut Inner { run: self, regions: &kernel.regions })?,
+            (Way::Loop, Prim::Loop(row)) => row.run(&args, &mut Inner { run: self, regions: &kernel.regions })?,
+            (Way::Bind(symbol), _) => {
+                self.env.bind(Symbol::Value(*symbol), args[0].to_ints()[0]);
+                args
+            }
+            _ => interp::run(&planned.kernel, &args, &self.env, &self.left())?,
+        };
+        for (slot, result) in kernel.outputs.iter().zip(results) {
+            loaded.slots[*slot].ty.bind(result.dtype(), result.sizes(), &mut self.env)?;
+            let kept = Kept::of_literal(result.to_literal()?);
+            self.live = self.live.saturating_add(kept.bytes());
+            values.keep(*slot, kept);
+        }
+        Ok(())
+    }
+
+    /// What is left for a kernel that is interpreted.
+    fn left(&self) -> interp::Options {
+        let mut limits = self.engine.limits;
+        limits.bytes = limits.bytes.saturating_sub(self.live);
+        limits.trips = limits.trips.saturating_sub(self.trips);
+        // Rounded where the kernel says so, as code is.
+        interp::Options { reading: Reading::Rounded, limits, ..interp::Options::default() }
+    }
+
+    /// A value as a tensor of its own.
+    fn literal(&mut self, loaded: &LoadedGraph, slot: usize, values: &mut Values) -> Result<Literal> {
+        let info = &loaded.slots[slot];
+        if let Origin::Constant(id) = info.origin {
+            return Buffer::from_literal(&self.engine.literal(id, self.team)?).to_literal();
+        }
+        match std::mem::take(&mut values.kept[slot]) {
+            Kept::Nothing => Err(Error::bug("a value is read, and is not there")),
+            Kept::Block(held, bytes) => {
+                let literal = Literal::new(info.ty.dtype, info.ty.shape.eval(&self.env)?, held.into_bytes(bytes))?;
+                values.keep(slot, Kept::of_literal(literal.clone()));
+                Ok(literal)
+            }
+            kept @ Kept::Literal(..) => {
+                let Kept::Literal(literal, _) = &kept else { return Err(Error::bug("a literal is none")) };
+                let literal = literal.clone();
+                values.kept[slot] = kept;
+                Ok(literal)
+            }
+        }
+    }
+}
+
+/// What a check that failed says.
+pub(super) fn failed_check(phase: &Phase, fault: Fault) -> Error {
+    let site = usize::try_from(fault.site - 1).ok().and_then(|site| phase.sites.get(site));
+    let message = site.map_or("a check failed", String::as_str);
+    Error::invalid(format!("{message}: {}", fault.value))
+}
+
+fn pointer(entry: Entry, step: &Step, arena: *mut u8, values: &Values) -> *mut u8 {
+    match entry {
+        Entry::Slot(slot) => values.pointers[slot],
+        Entry::Arena(offset) => arena.wrapping_add(offset),
+        Entry::Packed(number) => {
+            let block = step.packed.as_ref().and_then(|packed| packed.blocks[number].as_ref());
+            block.map_or(std::ptr::null_mut(), |held| held.block().start())
+        }
+        Entry::Nothing => std::ptr::null_mut(),
+    }
+}
+
+/// The values of a graph during a run, by slot.
+struct Values {
+    /// where they lie; null for what is not there, or lies in the memory of a segment
+    pointers: Vec<*mut u8>,
+    kept: Vec<Kept>,
+}
+
+/// What keeps a value alive.
+#[derive(Default)]
+enum Kept {
+    /// something else does, or it is not there
+    #[default]
+    Nothing,
+    /// memory of its own, of which so many bytes are the value
+    Block(Held, usize),
+    /// a tensor with its bytes
+    Literal(Literal, Bytes),
+}
+
+impl Kept {
+    fn of_literal(literal: Literal) -> Kept {
+        let bytes = literal.bytes();
+        Kept::Literal(literal, bytes)
+    }
+
+    fn bytes(&self) -> u64 {
+        match self {
+            Kept::Nothing => 0,
+            Kept::Block(held, _) => held.block().bytes() as u64,
+            Kept::Literal(_, bytes) => bytes.len() as u64,
+        }
+    }
+}
+
+impl Values {
+    fn new(slots: usize) -> Values {
+        Values { pointers: vec![std::ptr::null_mut(); slots], kept: (0..slots).map(|_| Kept::Nothing).collect() }
+    }
+
+    fn keep(&mut self, slot: usize, kept: Kept) {
+        self.pointers[slot] = match &kept {
+            Kept::Nothing => std::ptr::null_mut(),
+            Kept::Block(held, _) => held.block().start(),
+            Kept::Literal(_, bytes) => bytes.as_ptr().cast_mut(),
+        };
+        self.kept[slot] = kept;
+    }
+
+    /// Forgets a value; returns how many bytes it had.
+    fn drop(&mut self, slot: usize) -> u64 {
+        let kept = std::mem::take(&mut self.kept[slot]);
+        self.pointers[slot] = std::ptr::null_mut();
+        kept.bytes()
+    }
+}
+
+/// The regions of a node, run by their plans.
+struct Inner<'a, 'e, 't, 'p> {
+    run: &'a mut Run<'e, 't, 'p>,
+    regions: &'a [LoadedGraph],
+}
+
+impl Regions for Inner<'_, '_, '_, '_> {
+    fn count_trip(&mut self) -> Result<()> {
+        self.run.trips += 1;
+        let most = self.run.engine.limits.trips;
+        if self.run.trips > most { Err(Error::limit(format!("more than {most} loop trips"))) } else { Ok(()) }
+    }
+
+    fn region(&mut self, number: usize, operands: &[Buffer]) -> Result<Vec<Buffer>> {
+        let outer = self.run.env.clone();
+        let inputs = operands.iter().map(|operand| operand.to_literal().map(Some)).collect::<Result<Vec<_>>>()?;
+        let results = self.run.execute(&self.regions[number], &inputs);
+        self.run.env = outer;
+        Ok(results?.iter().map(Buffer::from_literal).collect())
+    }
+
+    fn env(&self) -> &Env {
+        &self.run.env
+    }
+}

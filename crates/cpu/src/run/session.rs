@@ -1,0 +1,177 @@
+//! Programs on a processor.
+
+use std::sync::{Arc, PoisonError};
+
+use fuseline::compile::PlannedProgram;
+use fuseline::device::{Device, Executable, NamedTensors, check_inputs};
+use fuseline::error::{Context, Error, Result};
+use fuseline::fuse::{Plan, PlanOptions, plan};
+use fuseline::graph::Graph;
+use fuseline::program::Program;
+use fuseline::reference::Limits;
+use fuseline::tensor::{Env, Literal};
+
+use super::block::Blocks;
+use super::constant::{ConstantId, Constants, Release};
+use super::engine::Engine;
+use super::execute::Run;
+use super::load::LoadedGraph;
+use super::pack::Packs;
+use super::pool::Pool;
+use super::workshop::{Emit, Workshop};
+use crate::code::Isa;
+
+/// A processor as a device. Clones share its threads.
+#[derive(Clone, Debug)]
+pub struct CpuDevice {
+    /// how programs are planned
+    pub plan: PlanOptions,
+    /// what a run may use
+    pub limits: Limits,
+    /// is told of bytes of a model that were copied into another form and will hardly be read again
+    pub release: Release,
+    /// for which instructions kernels are made; the processor has them
+    isa: Isa,
+    pool: Arc<Pool>,
+    emit: Emit,
+}
+
+impl CpuDevice {
+    /// A processor with so many threads, for which kernels are emitted like this. The processor must have the instructions.
+    pub fn new(isa: Isa, threads: usize, plan: PlanOptions, limits: Limits, emit: Emit) -> Result<CpuDevice> {
+        let has = Isa::detect();
+        if isa != Isa::Portable && isa != has && (isa, has) != (Isa::Avx2, Isa::Avx512) {
+            return Err(Error::unsupported(format!("{isa:?} on a processor that has {has:?}")));
+        }
+        let refused = |error| Error::limit(format!("the system has no {threads} threads: {error}"));
+        let pool = Arc::new(Pool::new(threads).map_err(refused)?);
+        Ok(CpuDevice { isa, plan, limits, release: |_| {}, pool, emit })
+    }
+
+    /// For which instructions kernels are made.
+    pub fn isa(&self) -> Isa {
+        self.isa
+    }
+
+    /// How many threads a run has.
+    pub fn threads(&self) -> usize {
+        self.pool.threads()
+    }
+
+    /// Makes a planned program ready. What is constant is computed here, and kernels are made for the sizes of the plan's
+    /// hints, as far as these are known.
+    pub fn load(&self, planned: &PlannedProgram) -> Result<Session> {
+        self.session(&planned.program, &planned.prepare, &planned.run)
+    }
+
+    fn session(&self, program: &Program, prepare: &Plan, run: &Plan) -> Result<Session> {
+        let checked = |graph: &Graph, plan: &Plan| -> Result<Arc<Graph>> {
+            plan.check(graph).at(|| "the plan")?;
+            Ok(Arc::new(graph.clone()))
+        };
+        let mut constants = Constants::new(self.release);
+        let graph = checked(program.prepare(), prepare)?;
+        let loaded = LoadedGraph::new(&graph, prepare, &[], &mut constants)?;
+        let once = self.engine(constants, None);
+        let prepared = self.pool.enter(|team| Run::new(&once, team).execute(&loaded, &[]))?;
+        let mut constants = Constants::new(self.release);
+        let given = std::iter::repeat_n(None, program.inputs().count());
+        let prepared = prepared.into_iter().enumerate().map(|(k, value)| Some(constants.add_prepared(k, value)));
+        let given: Vec<Option<ConstantId>> = given.chain(prepared).collect();
+        let graph = checked(program.run(), run)?;
+        let loaded_run = LoadedGraph::new(&graph, run, &given, &mut constants)?;
+        let engine = self.engine(constants, Some(Box::new((once, loaded))));
+        let session = Session { program: program.clone(), engine, run: loaded_run };
+        session.warm_up(&self.plan.hints.env)?;
+        Ok(session)
+    }
+
+    fn engine(&self, constants: Constants, prepare: Option<Box<(Engine, LoadedGraph)>>) -> Engine {
+        Engine {
+            pool: self.pool.clone(),
+            limits: self.limits,
+            workshop: Workshop::new(self.isa, self.emit),
+            blocks: if prepare.is_some() { Blocks::new() } else { Blocks::once() },
+            kept: Blocks::once(),
+            constants,
+            packs: Packs::default(),
+            keeps_constants: prepare.is_some(),
+            prepare,
+            refused: Default::default(),
+        }
+    }
+}
+
+impl Device for CpuDevice {
+    fn name(&self) -> &str {
+        "cpu"
+    }
+
+    fn load(&self, program: &Program) -> Result<Box<dyn Executable>> {
+        let prepare = plan(program.prepare(), &self.plan).at(|| "the plan of what is prepared")?;
+        let run = plan(program.run(), &self.plan).at(|| "the plan of a run")?;
+        Ok(Box::new(self.session(program, &prepare, &run)?))
+    }
+}
+
+/// A program that is ready to run on a processor, from any number of threads.
+#[derive(Debug)]
+pub struct Session {
+    program: Program,
+    engine: Engine,
+    run: LoadedGraph,
+}
+
+impl Session {
+    /// Makes what can be made for these sizes, so that no run has to.
+    fn warm_up(&self, env: &Env) -> Result<()> {
+        let is_known = |symbols: &[_]| symbols.iter().all(|symbol| env.get(symbol).is_some());
+        self.engine.pool.enter(|team| {
+            for segment in self.run.segments.iter().filter(|segment| is_known(&segment.symbols)) {
+                Run::with_sizes(&self.engine, team, env).special(&self.run, segment)?;
+            }
+            Ok(())
+        })
+    }
+
+    /// Kernels that were run, or will be, by the interpreter of kernels because there is no code for them, each with the
+    /// reason.
+    pub fn refused(&self) -> Vec<String> {
+        let lines = |engine: &Engine| engine.refused.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let mut all = lines(&self.engine);
+        if let Some(prepare) = &self.engine.prepare {
+            all.extend(lines(&prepare.0));
+        }
+        all
+    }
+
+    /// What its graphs and runs share.
+    #[cfg(test)]
+    pub(super) fn engine(&self) -> &Engine {
+        &self.engine
+    }
+
+    /// What a run does.
+    #[cfg(test)]
+    pub(super) fn loaded(&self) -> &LoadedGraph {
+        &self.run
+    }
+
+    /// How many forms of constants are kept.
+    pub fn packs(&self) -> usize {
+        self.engine.packs.len()
+    }
+
+    /// The most bytes that runs, and what is kept for them, had at one time; constants as they came are not counted.
+    pub fn most_bytes(&self) -> usize {
+        self.engine.blocks.most_bytes() + self.engine.kept.most_bytes()
+    }
+}
+
+impl Executable for Session {
+    fn run(&self, inputs: &NamedTensors) -> Result<Vec<Literal>> {
+        check_inputs(&self.program, inputs)?;
+        let given: Vec<Option<Literal>> = self.program.inputs().map(|(name, _)| inputs.get(name).cloned()).collect();
+        self.engine.pool.enter(|team| Run::new(&self.engine, team).execute(&self.run, &given))
+    }
+}

@@ -1,0 +1,313 @@
+//! Segments at fixed sizes: code for every kernel, and a place for every value.
+
+use std::fmt;
+use std::ops::Range;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use bytes::Bytes;
+use fuseline::error::{Context, Error, Result};
+use fuseline::tensor::{Env, TensorType};
+use rustc_hash::FxHashMap;
+
+use super::constant::ConstantId;
+use super::engine::Engine;
+use super::load::{LoadedGraph, Origin, Segment, Slot, Way};
+use super::memory::{Placement, Wish, place};
+use super::pack::{Packed, constant_phases};
+use super::pool::Team;
+use super::workshop::{Compiled, Made};
+use crate::emit::Memory;
+
+/// The sizes that a segment was made ready for, latest used last.
+#[derive(Default)]
+pub(super) struct Specials(Mutex<Vec<(Vec<i64>, Arc<Special>)>>);
+
+/// A segment is kept ready for this many sizes.
+const MOST_SIZES: usize = 64;
+
+impl Specials {
+    /// The segment for sizes, which is made unless it is there.
+    pub fn get(&self, sizes: Vec<i64>, make: impl FnOnce() -> Result<Special>) -> Result<Arc<Special>> {
+        // Held while it is made: who waits mostly wants the same.
+        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let entry = match known.iter().rposition(|(other, _)| *other == sizes) {
+            Some(last) if last + 1 == known.len() => return Ok(known[last].1.clone()),
+            Some(k) => known.remove(k),
+            None => (sizes, Arc::new(make()?)),
+        };
+        if known.len() == MOST_SIZES {
+            known.remove(0);
+        }
+        let special = entry.1.clone();
+        known.push(entry);
+        Ok(special)
+    }
+}
+
+impl fmt::Debug for Specials {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        f.debug_list().entries(known.iter().map(|(sizes, _)| sizes)).finish()
+    }
+}
+
+/// A segment at fixed sizes.
+#[derive(Debug)]
+pub(super) struct Special {
+    /// for every kernel of the segment, its code; none for what is run otherwise
+    pub steps: Vec<Option<Step>>,
+    /// the bytes of all values that lie in one piece of memory, and behind them those of threads
+    pub arena_bytes: usize,
+    /// where the memory of the first thread begins
+    pub workers: usize,
+    /// bytes of one thread
+    pub stride: usize,
+    /// bytes of what has memory of its own
+    pub own_bytes: usize,
+    /// constants that are read in every run, by slot
+    pub constants: Vec<(usize, Bytes)>,
+}
+
+/// A kernel at fixed sizes.
+#[derive(Debug)]
+pub(super) struct Step {
+    pub compiled: Arc<Compiled>,
+    /// the phases that are run every time
+    pub phases: Vec<usize>,
+    /// what the others have written
+    pub packed: Option<Arc<Packed>>,
+    /// what every pointer of the table is
+    pub table: Vec<Entry>,
+    /// outputs that get memory of their own, with their bytes
+    pub own: Vec<(usize, usize)>,
+}
+
+/// What a pointer of a table is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Entry {
+    /// a value that is an input, a constant, or has memory of its own
+    Slot(usize),
+    /// a place in the segment's memory
+    Arena(usize),
+    /// what constant phases have written
+    Packed(usize),
+    /// nobody uses it, or it is set for every thread
+    Nothing,
+}
+
+/// The sizes on which a segment depends.
+pub(super) fn sizes(segment: &Segment, env: &Env) -> Result<Vec<i64>> {
+    let number = |symbol| env.get(symbol).ok_or_else(|| Error::bug(format!("the size {symbol:?} is not known")));
+    segment.symbols.iter().map(number).collect()
+}
+
+/// Makes a segment ready for the sizes of a binding.
+pub(super) fn specialize(
+    engine: &Engine,
+    team: &mut Team<'_>,
+    loaded: &LoadedGraph,
+    segment: &Segment,
+    env: &Env,
+) -> Result<Special> {
+    let kernels = segment.kernels.clone();
+    let bytes = stored_bytes(engine, loaded, kernels.clone(), env)?;
+    let mut made: Vec<Option<Making>> = Vec::with_capacity(kernels.len());
+    for k in kernels.clone() {
+        made.push(make(engine, team, loaded, k, env).at(|| loaded.describe(k))?);
+    }
+    let layout = Layout::new(loaded, segment, &made, &bytes);
+    let mut steps = Vec::with_capacity(kernels.len());
+    let mut own_bytes = 0usize;
+    for (k, making) in kernels.clone().zip(made) {
+        let step = making.map(|making| layout.step(loaded, k, making, &bytes));
+        own_bytes += step.iter().flat_map(|step| &step.own).map(|(_, bytes)| bytes).sum::<usize>();
+        steps.push(step);
+    }
+    let constants = keep_constants(engine, team, loaded, segment, &steps)?;
+    let workers = layout.placement.bytes;
+    let worker_bytes = steps.iter().flatten().map(worker_bytes).max().unwrap_or(0);
+    let stride = worker_bytes.next_multiple_of(128);
+    let arena_bytes = workers + stride * engine.pool.threads();
+    Ok(Special { steps, arena_bytes, workers, stride, own_bytes, constants })
+}
+
+fn worker_bytes(step: &Step) -> usize {
+    let phases = step.phases.iter().map(|k| step.compiled.emitted.phases[*k].worker_bytes);
+    phases.max().unwrap_or(0)
+}
+
+/// The bytes of what programs store, by slot. Refuses, before anything is made for such sizes, what is over the limit.
+fn stored_bytes(
+    engine: &Engine,
+    loaded: &LoadedGraph,
+    kernels: Range<usize>,
+    env: &Env,
+) -> Result<FxHashMap<usize, usize>> {
+    let mut stored = FxHashMap::default();
+    for k in kernels {
+        if !matches!(loaded.kernels[k].way, Way::Code) {
+            continue;
+        }
+        for slot in &loaded.kernels[k].outputs {
+            let bytes = tensor_bytes(&loaded.slots[*slot].ty, env).at(|| loaded.describe(k))?;
+            let limit = engine.limits.bytes;
+            if bytes as u64 > limit {
+                let error = Error::limit(format!("a value of {bytes} bytes (the limit is {limit} bytes)"));
+                return Err(error.at(loaded.describe(k)));
+            }
+            stored.insert(*slot, bytes);
+        }
+    }
+    Ok(stored)
+}
+
+fn tensor_bytes(ty: &TensorType, env: &Env) -> Result<usize> {
+    let count = ty.shape.eval(env)?.iter().product();
+    ty.dtype.bytes(count).ok_or_else(|| Error::limit(format!("a tensor {ty} of more bytes than can be counted")))
+}
+
+/// A kernel for which there is code.
+struct Making {
+    compiled: Arc<Compiled>,
+    fixed: Vec<bool>,
+    packed: Option<Arc<Packed>>,
+}
+
+/// The code of a kernel; none for what is run otherwise.
+fn make(engine: &Engine, team: &mut Team<'_>, loaded: &LoadedGraph, k: usize, env: &Env) -> Result<Option<Making>> {
+    let kernel = &loaded.kernels[k];
+    if !matches!(kernel.way, Way::Code) {
+        return Ok(None);
+    }
+    let compiled = match engine.workshop.make(&loaded.plan.kernels[k].kernel, env)? {
+        Made::Code(compiled) => compiled,
+        Made::Refused(reason) => {
+            engine.note_refused(loaded.describe(k), &reason);
+            return Ok(None);
+        }
+    };
+    let constant = |slot: &usize| match loaded.slots[*slot].origin {
+        Origin::Constant(id) if engine.keeps_constants => Some(id),
+        _ => None,
+    };
+    let inputs: Vec<Option<ConstantId>> = kernel.inputs.iter().map(constant).collect();
+    let fixed = match engine.keeps_constants {
+        true => constant_phases(&compiled, &inputs),
+        false => vec![false; compiled.codes.len()],
+    };
+    let packed = match fixed.contains(&true) {
+        true => Some(engine.packs.pack(engine, team, &compiled, &fixed, &inputs)?),
+        false => None,
+    };
+    Ok(Some(Making { compiled, fixed, packed }))
+}
+
+/// Where the values of a segment lie.
+struct Layout {
+    placement: Placement,
+    /// the wish of a slot that lies in the segment's memory
+    by_slot: FxHashMap<usize, usize>,
+    /// the wishes of memory between phases, by kernel and number
+    by_scratch: FxHashMap<(usize, usize), usize>,
+}
+
+impl Layout {
+    fn new(
+        loaded: &LoadedGraph,
+        segment: &Segment,
+        made: &[Option<Making>],
+        bytes: &FxHashMap<usize, usize>,
+    ) -> Layout {
+        let kernels = segment.kernels.clone();
+        // What is not run by programs takes whole tensors, each by itself.
+        let mut leaves = vec![false; loaded.slots.len()];
+        for (k, making) in kernels.clone().zip(made) {
+            if making.is_none() {
+                loaded.kernels[k].inputs.iter().for_each(|slot| leaves[*slot] = true);
+            }
+        }
+        let stays = |slot: usize, info: &Slot| !info.is_output && info.last < kernels.end && !leaves[slot];
+        let mut wishes = Vec::new();
+        let (mut by_slot, mut by_scratch) = (FxHashMap::default(), FxHashMap::default());
+        for (k, making) in kernels.clone().zip(made) {
+            let Some(making) = making else { continue };
+            for slot in &loaded.kernels[k].outputs {
+                let info = &loaded.slots[*slot];
+                if stays(*slot, info) {
+                    by_slot.insert(*slot, wishes.len());
+                    wishes.push(Wish { bytes: bytes[slot], first: k, last: info.last, heir_of: None });
+                }
+            }
+            for (number, bytes) in making.compiled.emitted.scratch.iter().enumerate() {
+                if making.packed.as_ref().is_none_or(|packed| packed.blocks[number].is_none()) {
+                    by_scratch.insert((k, number), wishes.len());
+                    wishes.push(Wish { bytes: *bytes, first: k, last: k, heir_of: None });
+                }
+            }
+        }
+        Layout { placement: place(&wishes), by_slot, by_scratch }
+    }
+
+    fn step(&self, loaded: &LoadedGraph, k: usize, making: Making, bytes: &FxHashMap<usize, usize>) -> Step {
+        let Making { compiled, fixed, packed } = making;
+        let kernel = &loaded.kernels[k];
+        let emitted = &compiled.emitted;
+        let phases: Vec<usize> = (0..fixed.len()).filter(|phase| !fixed[*phase]).collect();
+        let of_slot = |slot: &usize| match self.by_slot.get(slot) {
+            Some(wish) => Entry::Arena(self.placement.offsets[*wish]),
+            None => Entry::Slot(*slot),
+        };
+        let mut table = Vec::with_capacity(emitted.place(Memory::Worker) as usize + 1);
+        for (number, slot) in kernel.inputs.iter().enumerate() {
+            let is_read = phases.iter().any(|phase| emitted.phases[*phase].reads.contains(&Memory::Input(number)));
+            table.push(if is_read { of_slot(slot) } else { Entry::Nothing });
+        }
+        table.extend(kernel.outputs.iter().map(of_slot));
+        for number in 0..emitted.scratch.len() {
+            table.push(match self.by_scratch.get(&(k, number)) {
+                Some(wish) => Entry::Arena(self.placement.offsets[*wish]),
+                None => Entry::Packed(number),
+            });
+        }
+        table.push(Entry::Nothing);
+        let own = kernel.outputs.iter().filter(|slot| !self.by_slot.contains_key(*slot));
+        let own = own.map(|slot| (*slot, bytes[slot])).collect();
+        Step { compiled, phases, packed, table, own }
+    }
+}
+
+/// The constants that programs read in every run; those that they read in another form are let go.
+fn keep_constants(
+    engine: &Engine,
+    team: &mut Team<'_>,
+    loaded: &LoadedGraph,
+    segment: &Segment,
+    steps: &[Option<Step>],
+) -> Result<Vec<(usize, Bytes)>> {
+    let mut is_read = vec![false; loaded.slots.len()];
+    let mut is_taken = vec![false; loaded.slots.len()];
+    for (k, step) in segment.kernels.clone().zip(steps) {
+        match step {
+            Some(step) => step.table.iter().for_each(|entry| {
+                if let Entry::Slot(slot) = entry {
+                    is_read[*slot] = true;
+                }
+            }),
+            None => loaded.kernels[k].inputs.iter().for_each(|slot| is_taken[*slot] = true),
+        }
+    }
+    let mut constants = Vec::new();
+    for k in segment.kernels.clone() {
+        for slot in &loaded.kernels[k].inputs {
+            let Origin::Constant(id) = loaded.slots[*slot].origin else { continue };
+            if std::mem::take(&mut is_read[*slot]) {
+                engine.literal(id, team)?;
+                let bytes = engine.constants.pin(id).ok_or_else(|| Error::bug("a constant is not there"))?;
+                constants.push((*slot, bytes));
+            } else if !is_taken[*slot] && engine.keeps_constants {
+                engine.constants.release(id);
+            }
+        }
+    }
+    Ok(constants)
+}

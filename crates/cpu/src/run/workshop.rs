@@ -1,0 +1,109 @@
+//! Kernels made ready for a processor, each once.
+//!
+//! Comes in: a kernel and numbers for its sizes. Goes out: programs that can be called, or why there are none. Equal kernels at
+//! equal sizes share what is made, and so do equal programs of different kernels.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use fuseline::error::{Error, Kind, Result};
+use fuseline::tensor::Env;
+use fuseline::tile::Kernel;
+use rustc_hash::FxHashMap;
+
+use crate::code::{Code, Isa};
+use crate::emit::Emitted;
+use crate::vector::Program;
+
+/// What turns kernels at fixed sizes into programs.
+pub type Emit = fn(&Kernel, &Env, Isa) -> Result<Emitted>;
+
+/// A kernel at fixed sizes whose programs can be called.
+#[derive(Debug)]
+pub(super) struct Compiled {
+    /// the phases
+    pub emitted: Emitted,
+    /// for every phase, its program; equal programs are one
+    pub codes: Vec<Arc<Code>>,
+}
+
+/// What became of a kernel.
+#[derive(Clone, Debug)]
+pub(super) enum Made {
+    /// programs
+    Code(Arc<Compiled>),
+    /// there are none, and this is why: the interpreter of kernels runs it
+    Refused(Arc<str>),
+}
+
+/// Where kernels are made.
+#[derive(Debug)]
+pub(super) struct Workshop {
+    isa: Isa,
+    emit: Emit,
+    known: Mutex<Known>,
+}
+
+/// A kernel with the numbers of its symbols, in their order.
+type Key = (Arc<Kernel>, Vec<i64>);
+
+#[derive(Debug, Default)]
+struct Known {
+    kernels: FxHashMap<Key, Made>,
+    codes: FxHashMap<Program, Arc<Code>>,
+}
+
+/// More than this many kernels are known only while they are in use.
+const MOST_KERNELS: usize = 4096;
+
+impl Workshop {
+    pub fn new(isa: Isa, emit: Emit) -> Workshop {
+        Workshop { isa, emit, known: Mutex::default() }
+    }
+
+    /// The kernel at the sizes of the binding.
+    pub fn make(&self, kernel: &Arc<Kernel>, env: &Env) -> Result<Made> {
+        let number = |symbol| env.get(symbol).ok_or_else(|| Error::bug(format!("the size {symbol:?} is not known")));
+        let sizes = kernel.symbols().iter().map(number).collect::<Result<Vec<i64>>>()?;
+        let key = (kernel.clone(), sizes);
+        // Held while kernels are made: who waits would make the same.
+        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(made) = known.kernels.get(&key) {
+            return Ok(made.clone());
+        }
+        let made = match (self.emit)(kernel, env, self.isa).and_then(|emitted| known.compile(emitted, self.isa)) {
+            Ok(compiled) => Made::Code(Arc::new(compiled)),
+            Err(error) if error.kind() == Kind::Unsupported => Made::Refused(error.to_string().into()),
+            Err(error) => return Err(error),
+        };
+        known.forget_unused();
+        known.kernels.insert(key, made.clone());
+        Ok(made)
+    }
+}
+
+impl Known {
+    fn compile(&mut self, emitted: Emitted, isa: Isa) -> Result<Compiled> {
+        let mut codes = Vec::with_capacity(emitted.phases.len());
+        for phase in &emitted.phases {
+            let code = match self.codes.get(&phase.program) {
+                Some(code) => code.clone(),
+                None => {
+                    let code = Arc::new(Code::new(&phase.program, isa)?);
+                    self.codes.insert(phase.program.clone(), code.clone());
+                    code
+                }
+            };
+            codes.push(code);
+        }
+        Ok(Compiled { emitted, codes })
+    }
+
+    /// Drops what nobody uses once there is much of it: a program that sees ever new sizes must not fill the memory.
+    fn forget_unused(&mut self) {
+        if self.kernels.len() < MOST_KERNELS {
+            return;
+        }
+        self.kernels.retain(|_, made| matches!(made, Made::Code(compiled) if Arc::strong_count(compiled) > 1));
+        self.codes.retain(|_, code| Arc::strong_count(code) > 1);
+    }
+}

@@ -23,17 +23,31 @@ pub(super) const PASS: Pass = Pass {
 /// In: any graph. Out: no concat has only parts that are the same scalar expression, signs and constants aside, of views of
 /// the same tensors, whose index maps are one map: equal in place, repeated, side by side, or rotated. Regions are left alone.
 fn run(graph: &Graph, _: &Context) -> Result<Graph> {
+    let (mut after, mut joined) = once(graph)?;
+    // A concat of concats sees what its parts have become.
+    while joined {
+        (after, joined) = once(&after)?;
+    }
+    Ok(after)
+}
+
+/// The graph with concats joined, and whether there were any.
+fn once(graph: &Graph) -> Result<(Graph, bool)> {
     let readers = readers(graph);
-    rewrite_outside_regions(graph, |rebuild, id| {
+    let mut joined = false;
+    let after = rewrite_outside_regions(graph, |rebuild, id| {
         let node = &graph.nodes()[id];
         match node.prim() {
             Prim::Concat(row) if (2..=MOST_PARTS).contains(&node.args().len()) => {
                 let shape = &node.types()[0].shape;
-                join(rebuild, &Parts::new(graph, &readers, row, node.args(), shape), node.args())
+                let whole = join(rebuild, &Parts::new(graph, &readers, row, node.args(), shape), node.args())?;
+                joined |= whole.is_some();
+                Ok(whole)
             }
             _ => Ok(None),
         }
-    })
+    })?;
+    Ok((after, joined))
 }
 
 /// Longer lists of parts are tables that somebody assembles.
@@ -42,11 +56,12 @@ const MOST_PARTS: usize = 8;
 /// How many maps behind a part are looked at in a line.
 const MOST_DEPTH: usize = 6;
 
-/// How often each node is read, outputs included.
+/// How often each node is read by what is not dead, outputs included.
 fn readers(graph: &Graph) -> Vec<u32> {
     let mut readers = vec![0; graph.nodes().len()];
     let outputs = graph.outputs().iter().map(|o| o.value);
-    for value in graph.nodes().iter().flat_map(|node| node.args().iter().copied()).chain(outputs) {
+    let live = graph.nodes().iter().zip(graph.live_nodes()).filter_map(|(node, live)| live.then_some(node));
+    for value in live.flat_map(|node| node.args().iter().copied()).chain(outputs) {
         readers[value.node()] += 1;
     }
     readers

@@ -74,7 +74,9 @@ impl IndexFn {
             }
         };
         let parts: Result<Vec<Part>> = parts.iter().enumerate().map(part).collect();
-        let sum = IndexFn::Sum { offset: rest.eval(&Env::new())?, parts: parts? };
+        // What has no value somewhere (a division by a size of zero) may lie behind a guard that never holds there.
+        let (Ok(offset), Ok(parts)) = (rest.eval(&Env::new()), parts) else { return Ok(IndexFn::General(dim)) };
+        let sum = IndexFn::Sum { offset, parts };
         // Sums are computed without checks, which needs room for every sum on the way.
         Ok(if sum.reach(sizes) <= i128::from(i64::MAX) { sum } else { IndexFn::General(dim) })
     }

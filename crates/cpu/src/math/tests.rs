@@ -1,0 +1,392 @@
+//! Every function on every type against the table, and how far the fast ones are off.
+
+use fuseline::ops::prim::Monoid;
+use fuseline::ops::{Scalar, Signature};
+
+use super::*;
+use crate::code::Fault;
+use crate::vector::{Address, Portable};
+
+const LANES: usize = 8;
+
+/// Runs vector code on lanes of the given types, by the bits of their elements in registers.
+fn run(
+    inputs: &[(DType, Vec<u64>)],
+    to: DType,
+    lanes: usize,
+    body: impl FnOnce(&mut Builder, &[Value]) -> Value,
+) -> Vec<u64> {
+    let count = inputs[0].1.len();
+    let padded = count.next_multiple_of(lanes);
+    let mut b = Builder::new(lanes as u32);
+    let bases: Vec<Value> = (0..=inputs.len() as u32).map(|k| b.buffer(k)).collect();
+    let task = b.begin_tasks();
+    let mut args = Vec::new();
+    for ((dtype, _), base) in inputs.iter().zip(&bases) {
+        let at = b.address(*base, &[(task, (lanes * held_bytes(*dtype)) as i64)], 0);
+        args.push(b.load(at, held(*dtype), None));
+    }
+    let y = body(&mut b, &args);
+    let at: Address = b.address(bases[inputs.len()], &[(task, (lanes * held_bytes(to)) as i64)], 0);
+    b.store(at, y, held(to), None);
+    b.end_loop(&[]);
+    let mut buffers: Vec<Vec<u8>> = inputs
+        .iter()
+        .map(|(dtype, words)| {
+            let padding = std::iter::repeat_n(&words[0], padded - count);
+            words.iter().chain(padding).flat_map(|w| w.to_le_bytes()[..held_bytes(*dtype)].to_vec()).collect()
+        })
+        .collect();
+    buffers.push(vec![0; padded * held_bytes(to)]);
+    let table: Vec<*mut u8> = buffers.iter_mut().map(Vec::as_mut_ptr).collect();
+    let portable = Portable::new(&b.finish()).unwrap();
+    // SAFETY: the program reads and writes its buffers, a vector for every task.
+    unsafe { portable.call(&table, 0, (padded / lanes) as i64, &mut Fault::default()) };
+    let word = |bytes: &[u8]| bytes.iter().rev().fold(0, |word, byte| word << 8 | u64::from(*byte));
+    buffers.last().unwrap().chunks_exact(held_bytes(to)).take(count).map(word).collect()
+}
+
+/// A type of memory whose elements are the lanes that hold `dtype`.
+fn held(dtype: DType) -> DType {
+    match register(dtype) {
+        Ty::F32 => DType::F32,
+        Ty::F64 => DType::F64,
+        Ty::I32 => DType::I32,
+        Ty::I64 => DType::I64,
+        _ => DType::Bool,
+    }
+}
+
+fn held_bytes(dtype: DType) -> usize {
+    held(dtype).bits() / 8
+}
+
+/// The bits of lanes that hold a float of the type.
+fn float_word(dtype: DType, x: f64) -> u64 {
+    if dtype == DType::F64 { x.to_bits() } else { u64::from((x as f32).to_bits()) }
+}
+
+fn float_of(dtype: DType, word: u64) -> f64 {
+    if dtype == DType::F64 { f64::from_bits(word) } else { f64::from(f32::from_bits(word as u32)) }
+}
+
+fn int_word(dtype: DType, x: i128) -> u64 {
+    if held_bytes(dtype) == 8 { x as u64 } else { u64::from(x as u32) }
+}
+
+fn int_of(dtype: DType, word: u64) -> i128 {
+    match held(dtype) {
+        DType::Bool => i128::from(word),
+        _ if integer::is_wide_unsigned(dtype) => i128::from(word),
+        DType::I32 => i128::from(word as u32 as i32),
+        _ => i128::from(word as i64),
+    }
+}
+
+fn random(seed: u64) -> impl Iterator<Item = u32> {
+    fuseline::philox::words(seed, 0, 0)
+}
+
+/// Numbers of a float type at which something happens, and others.
+fn floats(dtype: DType) -> Vec<f64> {
+    let max = dtype.max_float().unwrap();
+    let mut xs = vec![
+        0.0,
+        1.0,
+        0.5,
+        2.5,
+        3.5,
+        1e-3,
+        0.75,
+        2.0,
+        100.0,
+        127.5,
+        1e-45,
+        1e-40,
+        1e-38,
+        3e38,
+        300.7,
+        65535.5,
+        16777217.0,
+        2147483648.0,
+        4294967295.0,
+        4294967296.5,
+        8589934591.0,
+        9.3e18,
+        1.9e19,
+        1e30,
+        2.3e38,
+        max,
+        f64::INFINITY,
+        f64::NAN,
+    ];
+    xs.extend(random(3).take(20).map(|w| (f64::from(w) / 4294967296.0 - 0.5) * 16.0));
+    let mut all: Vec<f64> = xs.iter().flat_map(|x| [dtype.round(*x), dtype.round(-x)]).collect();
+    all.dedup_by(|a, b| a.to_bits() == b.to_bits());
+    all
+}
+
+fn integers(dtype: DType) -> Vec<i128> {
+    let (low, high) = dtype.int_range().unwrap();
+    let mut xs =
+        vec![0, 1, 2, 3, 5, 7, 8, 31, 32, 33, 40, 63, 64, 100, -1, -2, -7, -8, -100, low, low + 1, high, high - 1];
+    xs.extend(random(4).take(12).map(|w| dtype.wrap(i128::from(w) * 0x1_2345_6789)));
+    xs.iter().map(|x| dtype.wrap(*x)).collect()
+}
+
+fn table_types() -> impl Iterator<Item = DType> {
+    DType::ALL.iter().copied().filter(|d| Ty::of(*d).is_some() || !d.is_float())
+}
+
+/// All combinations of one, two or three elements, as words by argument.
+fn combinations(words: &[u64], conditions: &[u64], def_arity: usize, select: bool) -> Vec<Vec<u64>> {
+    let mut columns = vec![Vec::new(); def_arity];
+    let pairs = words.iter().flat_map(|a| words.iter().map(move |b| (*a, *b)));
+    match (def_arity, select) {
+        (1, _) => columns[0] = words.to_vec(),
+        (2, _) => pairs.for_each(|(a, b)| {
+            columns[0].push(a);
+            columns[1].push(b);
+        }),
+        _ => pairs.flat_map(|(a, b)| conditions.iter().map(move |c| (*c, a, b))).for_each(|(c, a, b)| {
+            columns[0].push(c);
+            columns[1].push(a);
+            columns[2].push(b);
+        }),
+    }
+    columns
+}
+
+#[test]
+fn every_function_on_every_type_is_as_the_table_says() {
+    for (op, dtype) in Scalar::ALL.iter().flat_map(|op| table_types().map(move |d| (*op, d))) {
+        if !op.is_defined_on(dtype) {
+            continue;
+        }
+        let def = op.def();
+        let words: Vec<u64> = match dtype.class() {
+            Class::Float => floats(dtype).iter().map(|x| float_word(dtype, *x)).collect(),
+            Class::Bool => vec![0, 1],
+            _ => integers(dtype).iter().map(|x| int_word(dtype, *x)).collect(),
+        };
+        let select = def.signature == Signature::Select;
+        let columns = combinations(&words, &[0, 1], def.arity, select);
+        let to = if def.signature == Signature::Compare { DType::Bool } else { dtype };
+        let types = (0..def.arity).map(|k| if select && k == 0 { DType::Bool } else { dtype });
+        let inputs: Vec<(DType, Vec<u64>)> = types.zip(columns).collect();
+        let out = run(&inputs, to, LANES, |b, args| apply(b, op, dtype, args));
+        for (k, y) in out.into_iter().enumerate() {
+            let args: Vec<u64> = inputs.iter().map(|(_, words)| words[k]).collect();
+            check_element(op, dtype, to, &inputs, &args, y);
+        }
+    }
+}
+
+fn check_element(op: Scalar, dtype: DType, to: DType, inputs: &[(DType, Vec<u64>)], args: &[u64], y: u64) {
+    let def = op.def();
+    if dtype.is_float() {
+        let numbers: Vec<f64> = inputs
+            .iter()
+            .zip(args)
+            .map(|((d, _), w)| if d.is_float() { float_of(*d, *w) } else { *w as f64 })
+            .collect();
+        let expected = (def.float.unwrap())(&numbers);
+        let told = || format!("{op:?} of {dtype} {numbers:?}: {expected}");
+        if to == DType::Bool {
+            assert_eq!(y as f64, expected, "{}", told());
+            return;
+        }
+        let actual = float_of(to, y);
+        let nearest = if to == DType::F64 { expected } else { DType::F32.round(expected) };
+        let same = actual == nearest && actual.is_sign_negative() == nearest.is_sign_negative();
+        let exact = same || (actual.is_nan() && nearest.is_nan());
+        let close = def.ulp > 0 && to != DType::F64 && errs(actual, expected) <= f64::from(def.ulp) + 0.5;
+        assert!(exact || close, "{} is not {actual}", told());
+        assert!(exact || expected != 0.0, "{} is not {actual}", told());
+    } else {
+        let numbers: Vec<i128> = inputs.iter().zip(args).map(|((d, _), w)| int_of(*d, *w)).collect();
+        let expected = match dtype {
+            DType::Bool => {
+                let truths: Vec<bool> = numbers.iter().map(|n| *n != 0).collect();
+                i128::from((def.bool.unwrap())(&truths))
+            }
+            _ => to.wrap((def.int.unwrap())(&numbers)),
+        };
+        assert_eq!(int_of(to, y), expected, "{op:?} of {dtype} {numbers:?}");
+    }
+}
+
+/// How many units of the last place of an f32 a result is off.
+fn errs(actual: f64, expected: f64) -> f64 {
+    if actual == expected {
+        return 0.0;
+    }
+    let exponent = expected.abs().log2().floor().max(-126.0);
+    if expected.abs() > f64::from(f32::MAX) && actual.is_infinite() {
+        return 0.0;
+    }
+    (actual - expected).abs() / (exponent - 23.0).exp2()
+}
+
+/// Points for a function of f32: uniform in bits over all floats, and uniform between bounds.
+fn points(count: usize, low: f32, high: f32) -> Vec<u64> {
+    let mut words = random(11);
+    let mut xs: Vec<u64> = words.by_ref().take(count / 2).map(u64::from).collect();
+    let within = |w: u32| low + (f64::from(w) / 4294967296.0 * f64::from(high - low)) as f32;
+    xs.extend(words.take(count / 2).map(|w| u64::from(within(w).to_bits())));
+    xs
+}
+
+#[test]
+fn fast_functions_err_by_what_the_table_allows() {
+    let ranges = [
+        (Scalar::Exp, -104.0, 89.0),
+        (Scalar::Exp2, -150.0, 128.5),
+        (Scalar::Expm1, -18.0, 10.0),
+        (Scalar::Sigmoid, -104.0, 20.0),
+        (Scalar::Tanh, -9.5, 9.5),
+        (Scalar::Erf, -4.1, 4.1),
+        (Scalar::Log, 0.0, 4.0),
+        (Scalar::Log2, 0.0, 4.0),
+        (Scalar::Log1p, -1.0, 3.0),
+        (Scalar::Sin, -50.0, 50.0),
+        (Scalar::Cos, -50.0, 50.0),
+    ];
+    for (op, low, high) in ranges {
+        let inputs = [(DType::F32, points(100_000, low, high))];
+        let out = run(&inputs, DType::F32, 16, |b, args| apply(b, op, DType::F32, args));
+        let mut worst = (0.0, 0.0, 0.0);
+        for (x, y) in inputs[0].1.iter().zip(&out) {
+            let (x, y) = (float_of(DType::F32, *x), float_of(DType::F32, *y));
+            let expected = (op.def().float.unwrap())(&[x]);
+            assert_eq!(y.is_nan(), expected.is_nan(), "{op:?} {x}: {y}");
+            let error = errs(y, expected);
+            if error > worst.0 {
+                worst = (error, x, y);
+            }
+        }
+        let (error, x, y) = worst;
+        assert!(error <= f64::from(op.def().ulp) + 0.5, "{op:?} {x} = {y} is off by {error}");
+    }
+}
+
+#[test]
+fn casts_are_those_of_the_reference() {
+    let all: Vec<DType> = DType::ALL.to_vec();
+    for (from, to) in all.iter().flat_map(|from| all.iter().map(move |to| (*from, *to))) {
+        let words: Vec<u64> = match from.class() {
+            Class::Float => floats(from).iter().map(|x| float_word(from, *x)).collect(),
+            Class::Bool => vec![0, 1],
+            _ => integers(from).iter().map(|x| int_word(from, *x)).collect(),
+        };
+        let inputs = [(from, words)];
+        let out = run(&inputs, to, LANES, |b, args| cast(b, from, to, args[0]));
+        for (x, y) in inputs[0].1.iter().zip(&out) {
+            if from.is_float() {
+                let x = float_of(from, *x);
+                let expected = match to.class() {
+                    Class::Float => {
+                        let (expected, y) = (to.round(x), float_of(to, *y));
+                        assert!(
+                            expected.to_bits() == y.to_bits() || (expected.is_nan() && y.is_nan()),
+                            "{x} {from}→{to}: {y}"
+                        );
+                        continue;
+                    }
+                    Class::Bool => i128::from(x != 0.0),
+                    _ => to.wrap(x as i128),
+                };
+                assert_eq!(int_of(to, *y), expected, "{x} {from}→{to}");
+            } else {
+                let x = int_of(from, *x);
+                if to.is_float() {
+                    let (expected, y) = (to.round(x as f64), float_of(to, *y));
+                    assert!(expected == y || (expected.is_nan() && y.is_nan()), "{x} {from}→{to}: {y}, not {expected}");
+                } else {
+                    assert_eq!(int_of(to, *y), to.wrap(x), "{x} {from}→{to}");
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn bits_are_read_as_other_types() {
+    let all: Vec<DType> = DType::ALL.to_vec();
+    for (from, to) in all.iter().flat_map(|from| all.iter().map(move |to| (*from, *to))) {
+        if from.bits() != to.bits() || to == DType::Bool {
+            continue;
+        }
+        let words: Vec<u64> = match from.class() {
+            Class::Float => floats(from).iter().map(|x| float_word(from, *x)).collect(),
+            Class::Bool => vec![0, 1],
+            _ => integers(from).iter().map(|x| int_word(from, *x)).collect(),
+        };
+        let inputs = [(from, words)];
+        let out = run(&inputs, to, LANES, |b, args| reinterpret(b, from, to, args[0]));
+        for (x, y) in inputs[0].1.iter().zip(&out) {
+            let low = u64::MAX >> (64 - from.bits());
+            let bits = if from.is_float() { from.to_bits(float_of(from, *x)) } else { int_of(from, *x) as u64 & low };
+            if to.is_float() {
+                let (expected, y) = (to.from_bits(bits), float_of(to, *y));
+                assert!(
+                    expected.to_bits() == y.to_bits() || (expected.is_nan() && y.is_nan()),
+                    "{from}→{to} {bits:#x}"
+                );
+            } else if !(from.is_float() && float_of(from, *x).is_nan()) {
+                assert_eq!(int_of(to, *y), to.wrap(i128::from(bits)), "{from}→{to} {bits:#x}");
+            }
+        }
+    }
+}
+
+#[test]
+fn lanes_are_folded_as_their_elements_are() {
+    let special = [1.0, -0.0, 0.0, f64::NAN, -3.5, f64::INFINITY, f64::NEG_INFINITY, 2.0];
+    for (dtype, monoid) in [DType::F32, DType::F64, DType::F16]
+        .into_iter()
+        .flat_map(|d| [Monoid::Sum, Monoid::Prod, Monoid::Max, Monoid::Min].map(|m| (d, m)))
+    {
+        let mut words = random(17);
+        for _ in 0..200 {
+            let elements: Vec<f64> =
+                words.by_ref().take(LANES).map(|w| special[(w >> 16) as usize % (2 + w as usize % 7)]).collect();
+            let inputs = [(dtype, elements.iter().map(|x| float_word(dtype, *x)).collect())];
+            let out = run(&inputs, dtype, LANES, |b, args| monoid::fold_lanes(b, monoid, dtype, args[0]));
+            let scalar = match monoid {
+                Monoid::Sum => Scalar::Add,
+                Monoid::Prod => Scalar::Mul,
+                Monoid::Max => Scalar::Max,
+                _ => Scalar::Min,
+            };
+            let fold = scalar.def().float.unwrap();
+            let start = monoid.neutral(dtype).to_f64();
+            let expected = elements.iter().fold(start, |a, x| fold(&[a, *x]));
+            for y in out {
+                let y = float_of(dtype, y);
+                let zeros = matches!(monoid, Monoid::Sum | Monoid::Prod) && y == 0.0 && expected == 0.0;
+                let same = y.to_bits() == expected.to_bits() || (y.is_nan() && expected.is_nan()) || zeros;
+                assert!(same, "{} of {elements:?} is {expected}, not {y}", monoid.name());
+            }
+        }
+    }
+    for dtype in DType::ALL.iter().copied().filter(|d| d.is_int()) {
+        for monoid in [Monoid::Sum, Monoid::Prod, Monoid::Max, Monoid::Min] {
+            let elements: Vec<i128> = integers(dtype).into_iter().skip(14).take(LANES).collect();
+            let inputs = [(dtype, elements.iter().map(|x| int_word(dtype, *x)).collect())];
+            let out = run(&inputs, dtype, LANES, |b, args| {
+                let none = monoid::neutral(b, monoid, dtype);
+                let folded = monoid::fold_lanes(b, monoid, dtype, args[0]);
+                monoid::combine(b, monoid, dtype, none, folded)
+            });
+            let expected = match monoid {
+                Monoid::Sum => elements.iter().fold(0i128, |a, x| dtype.wrap(a.wrapping_add(*x))),
+                Monoid::Prod => elements.iter().fold(1i128, |a, x| dtype.wrap(a.wrapping_mul(*x))),
+                Monoid::Max => *elements.iter().max().unwrap(),
+                _ => *elements.iter().min().unwrap(),
+            };
+            out.iter()
+                .for_each(|y| assert_eq!(int_of(dtype, *y), expected, "{} of {dtype} {elements:?}", monoid.name()));
+        }
+    }
+}

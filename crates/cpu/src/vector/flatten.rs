@@ -5,6 +5,7 @@
 
 use fuseline::tensor::DType;
 
+use super::carry::in_place;
 use super::{
     Address, Binary, Bound, Carried, Compare, Convert, Effect, FmaOp, FoldOp, IntOp, Loop, Node, Op, Program, Routine,
     Ty, Unary, Value,
@@ -216,16 +217,19 @@ pub(super) fn file(ty: Ty) -> usize {
 /// The steps of a program, which must be valid.
 pub(super) fn flatten(program: &Program) -> Flat {
     let mut flattener =
-        Flattener { program, flat: Flat::default(), registers: vec![Reg::MAX; program.types.len()], zero: 0 };
+        Flattener { program, flat: Flat::default(), registers: vec![NONE; program.types.len()], zero: 0 };
     flattener.zero = flattener.fresh(Ty::Int, Initial::Number(0));
     flattener.nodes(&program.body);
     flattener.flat
 }
 
+/// Of a value that has no register yet.
+const NONE: Reg = Reg::MAX;
+
 struct Flattener<'p> {
     program: &'p Program,
     flat: Flat,
-    /// of every value that was met
+    /// of every value that was met, and of those that will be computed in place
     registers: Vec<Reg>,
     /// holds the integer 0
     zero: Reg,
@@ -246,10 +250,12 @@ impl Flattener<'_> {
         self.registers[value.index()]
     }
 
-    fn define(&mut self, value: Value, initial: Initial) -> Reg {
-        let register = self.fresh(self.ty(value), initial);
-        self.registers[value.index()] = register;
-        register
+    /// The register of a value that is being defined: the one that it is to be computed in place in, or a new one.
+    fn define(&mut self, value: Value) -> Reg {
+        if self.registers[value.index()] == NONE {
+            self.registers[value.index()] = self.fresh(self.ty(value), Initial::Zero);
+        }
+        self.registers[value.index()]
     }
 
     fn place(&self, at: &Address) -> Place {
@@ -281,20 +287,25 @@ impl Flattener<'_> {
             Op::Const(_, bits) => Initial::Bits(*bits),
             Op::Lanes(_) => Initial::Lanes,
             Op::First(n) => Initial::First(*n),
-            _ => Initial::Zero,
+            _ => {
+                let to = self.define(value);
+                let step = self.step(to, op);
+                return self.flat.steps.push(step);
+            }
         };
-        let to = self.define(value, initial);
-        if let Some(step) = self.step(to, op) {
-            self.flat.steps.push(step);
+        let constant = self.fresh(self.ty(value), initial);
+        match self.registers[value.index()] {
+            NONE => self.registers[value.index()] = constant,
+            to => self.copy(self.ty(value), to, constant),
         }
     }
 
-    /// What computes an operation; nothing where the register holds it from the beginning.
-    fn step(&self, to: Reg, op: &Op) -> Option<Step> {
+    /// What computes an operation that is no constant.
+    fn step(&self, to: Reg, op: &Op) -> Step {
         let reg = |value: &Value| self.register(*value);
         let ty = |value: &Value| self.ty(*value);
-        Some(match op {
-            Op::Number(_) | Op::Const(..) | Op::Lanes(_) | Op::First(_) => return None,
+        match op {
+            Op::Number(_) | Op::Const(..) | Op::Lanes(_) | Op::First(_) => unreachable!("{op} is a constant"),
             Op::Buffer(place) => Step::Buffer { to, place: *place as usize },
             Op::Begin => Step::Begin { to },
             Op::End => Step::End { to },
@@ -333,7 +344,7 @@ impl Flattener<'_> {
                 let only = Some((reg(mask), reg(otherwise)));
                 Step::Call { ty: ty(otherwise), to, routine: *routine, args, only }
             }
-        })
+        }
     }
 
     fn load(&self, to: Reg, at: &Address, elements: Elements, memory: DType, mask: Option<Value>) -> Step {
@@ -356,14 +367,17 @@ impl Flattener<'_> {
     }
 
     fn counted(&mut self, counted: &Loop) {
-        let var = self.define(counted.var, Initial::Zero);
+        let var = self.define(counted.var);
         let (from, to) = (self.bound(counted.from), self.bound(counted.to));
         self.copy(Ty::Int, var, from);
-        for carried in &counted.carried {
-            let init = self.register(carried.init);
-            let param = self.define(carried.param, Initial::Zero);
-            self.registers[carried.result.index()] = param;
-            self.copy(self.ty(carried.param), param, init);
+        for (carried, in_place) in counted.carried.iter().zip(in_place(counted)) {
+            // What it is behind the loop lies where it is in the trips, wherever that is wanted.
+            let param = self.define(carried.result);
+            self.registers[carried.param.index()] = param;
+            self.copy(self.ty(carried.param), param, self.register(carried.init));
+            if in_place {
+                self.registers[carried.next.index()] = param;
+            }
         }
         let head = self.flat.steps.len();
         self.flat.steps.push(Step::Leave { var, to, target: head });
@@ -386,9 +400,6 @@ impl Flattener<'_> {
         let mut moves = Vec::with_capacity(carried.len());
         for each in carried {
             let (ty, param, next) = (self.ty(each.param), self.register(each.param), self.register(each.next));
-            if param == next {
-                continue;
-            }
             let overwritten = carried.iter().any(|other| other.param == each.next);
             let from = if overwritten {
                 let kept = self.fresh(ty, Initial::Zero);
@@ -405,6 +416,9 @@ impl Flattener<'_> {
     }
 
     fn copy(&mut self, ty: Ty, to: Reg, from: Reg) {
+        if to == from {
+            return;
+        }
         self.flat.steps.push(Step::Copy { ty, to, from });
     }
 }

@@ -67,7 +67,7 @@ pub(super) fn fold<T: Lane, const L: usize>(op: Binary, a: &[T; L]) -> [T; L] {
 /// A float of a vector.
 pub(super) trait Float: Lane + Default {
     /// a·b + c, rounded once.
-    fn fused(a: Self, b: Self, c: Self) -> Self;
+    fn fused<const L: usize>(a: &[Self; L], b: &[Self; L], c: &[Self; L]) -> [Self; L];
 
     /// a · 2^floor(b), rounded once.
     fn scale(a: Self, b: Self) -> Self;
@@ -80,17 +80,13 @@ pub(super) trait Float: Lane + Default {
 
     /// A fused multiply-add of vectors.
     fn fma<const L: usize>(op: FmaOp, a: &[Self; L], b: &[Self; L], c: &[Self; L]) -> [Self; L] {
-        let mut out = *c;
-        for k in 0..L {
-            let (a, b, c) = (a[k], b[k], c[k]);
-            out[k] = match op {
-                FmaOp::Add => Self::fused(a, b, c),
-                FmaOp::Sub => Self::fused(a, b, Self::negated(c)),
-                FmaOp::NegAdd => Self::fused(Self::negated(a), b, c),
-                FmaOp::NegSub => Self::fused(Self::negated(a), b, Self::negated(c)),
-            };
+        let negated = |a| map(a, Self::negated);
+        match op {
+            FmaOp::Add => Self::fused(a, b, c),
+            FmaOp::Sub => Self::fused(a, b, &negated(c)),
+            FmaOp::NegAdd => Self::fused(&negated(a), b, c),
+            FmaOp::NegSub => Self::fused(&negated(a), b, &negated(c)),
         }
-        out
     }
 }
 
@@ -133,7 +129,7 @@ macro_rules! floats {
         }
 
         impl Float for $float {
-            fn fused(a: $float, b: $float, c: $float) -> $float {
+            fn fused<const L: usize>(a: &[$float; L], b: &[$float; L], c: &[$float; L]) -> [$float; L] {
                 fused::$float(a, b, c)
             }
 
@@ -268,29 +264,51 @@ pub(super) mod truncate {
 }
 
 mod fused {
-    /// Through f64, where the product is exact. The sum is rounded to odd there, so that rounding it again to f32 is as
-    /// good as rounding once.
+    /// Through f64, where products are exact, so that the sum is rounded there and then to f32. That is as good as once, unless
+    /// the first rounding made a tie of what was none.
     #[cfg(not(any(target_feature = "fma", target_arch = "aarch64")))]
-    pub(super) fn f32(a: f32, b: f32, c: f32) -> f32 {
-        let (product, c) = (f64::from(a) * f64::from(b), f64::from(c));
-        let sum = product + c;
-        let added = sum - product;
-        let error = (product - (sum - added)) + (c - added);
+    pub(super) fn f32<const L: usize>(a: &[f32; L], b: &[f32; L], c: &[f32; L]) -> [f32; L] {
+        let mut sums = [0.0; L];
+        let mut ties = false;
+        for k in 0..L {
+            sums[k] = f64::from(a[k]) * f64::from(b[k]) + f64::from(c[k]);
+            ties |= may_be_a_tie(sums[k]);
+        }
+        if ties {
+            for k in 0..L {
+                sums[k] = to_odd(f64::from(a[k]) * f64::from(b[k]), f64::from(c[k]));
+            }
+        }
+        sums.map(|sum| sum as f32)
+    }
+
+    /// Whether a number lies halfway between two f32. Below their normal numbers, ties are elsewhere: all but 0 may be some.
+    #[cfg(not(any(target_feature = "fma", target_arch = "aarch64")))]
+    fn may_be_a_tie(x: f64) -> bool {
+        let halfway = x.to_bits() & 0x1fff_ffff == 0x1000_0000;
+        halfway | ((x.abs() < f64::from(f32::MIN_POSITIVE)) & (x != 0.0))
+    }
+
+    /// The sum, rounded to odd: rounded again to f32, that is as good as rounding once.
+    #[cfg(not(any(target_feature = "fma", target_arch = "aarch64")))]
+    fn to_odd(a: f64, b: f64) -> f64 {
+        let sum = a + b;
+        let added = sum - a;
+        let error = (a - (sum - added)) + (b - added);
         // The error of an infinite or undefined sum is NaN.
         let inexact = error.abs() > 0.0;
         let bits = sum.to_bits();
         let towards = if (error > 0.0) == (sum > 0.0) { bits.wrapping_add(1) } else { bits.wrapping_sub(1) };
-        let odd = if inexact && bits & 1 == 0 { towards } else { bits };
-        f64::from_bits(odd) as f32
+        f64::from_bits(if inexact && bits & 1 == 0 { towards } else { bits })
     }
 
     #[cfg(any(target_feature = "fma", target_arch = "aarch64"))]
-    pub(super) fn f32(a: f32, b: f32, c: f32) -> f32 {
-        a.mul_add(b, c)
+    pub(super) fn f32<const L: usize>(a: &[f32; L], b: &[f32; L], c: &[f32; L]) -> [f32; L] {
+        std::array::from_fn(|k| a[k].mul_add(b[k], c[k]))
     }
 
-    pub(super) fn f64(a: f64, b: f64, c: f64) -> f64 {
-        a.mul_add(b, c)
+    pub(super) fn f64<const L: usize>(a: &[f64; L], b: &[f64; L], c: &[f64; L]) -> [f64; L] {
+        std::array::from_fn(|k| a[k].mul_add(b[k], c[k]))
     }
 }
 
@@ -412,7 +430,7 @@ mod tests {
     fn fused_products_round_once() {
         for ((a, b), c) in floats(1).zip(floats(2)).zip(floats(3)).take(300_000) {
             for c in [c, -(a * b), -(a * b).next_up()] {
-                assert!(same(fused::f32(a, b, c), a.mul_add(b, c)), "{a:e} * {b:e} + {c:e}");
+                assert!(same(fused::f32(&[a], &[b], &[c])[0], a.mul_add(b, c)), "{a:e} * {b:e} + {c:e}");
             }
         }
     }

@@ -12,6 +12,7 @@
 //! portable executor. Never here: axes, tensors, schedules.
 
 pub mod build;
+mod carry;
 mod flatten;
 mod lane;
 mod names;

@@ -7,10 +7,13 @@
 
 use std::fs::File;
 use std::path::Path;
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use bytes::Bytes;
 use fuseline::error::{Error, Result};
 use memmap2::Mmap;
+#[cfg(unix)]
+use memmap2::UncheckedAdvice;
 
 /// The content of a regular file, paged in on demand and unmapped with the last slice of it.
 pub fn map_file(path: &Path) -> Result<Bytes> {
@@ -26,8 +29,40 @@ pub fn map_file(path: &Path) -> Result<Bytes> {
     // SAFETY: the mapping is read-only, and the `Bytes` that owns it gives out only shared slices, so nothing writes
     // through it. That nobody changes the file meanwhile is the user's duty, stated above; all reads are of bytes,
     // for which every bit pattern is valid.
-    let mapping = unsafe { Mmap::map(&file) }.map_err(cannot)?;
-    Ok(Bytes::from_owner(mapping))
+    let mapping = Arc::new(unsafe { Mmap::map(&file) }.map_err(cannot)?);
+    let mut mappings = MAPPINGS.lock().unwrap_or_else(PoisonError::into_inner);
+    mappings.retain(|other| other.strong_count() > 0);
+    mappings.push(Arc::downgrade(&mapping));
+    Ok(Bytes::from_owner(Mapping(mapping)))
+}
+
+/// Every file that is mapped, for [`release`]: a slice does not tell where it comes from.
+static MAPPINGS: Mutex<Vec<Weak<Mmap>>> = Mutex::new(Vec::new());
+
+/// What a slice of a mapped file keeps alive.
+struct Mapping(Arc<Mmap>);
+
+impl AsRef<[u8]> for Mapping {
+    fn as_ref(&self) -> &[u8] {
+        &self.0
+    }
+}
+
+/// Tells the system that bytes will hardly be read again: if they are a slice of a mapped file, their memory is free for
+/// others. Who reads them nevertheless finds them as they were.
+pub fn release(bytes: &Bytes) {
+    let mappings = MAPPINGS.lock().unwrap_or_else(PoisonError::into_inner);
+    let start = bytes.as_ptr().addr();
+    for mapping in mappings.iter().filter_map(Weak::upgrade) {
+        let first = mapping.as_ptr().addr();
+        if bytes.is_empty() || start < first || start + bytes.len() > first + mapping.len() {
+            continue;
+        }
+        #[cfg(unix)]
+        // SAFETY: the pages of a read-only mapping of a file are the file's: dropping them changes nothing that can be
+        // read, since the next reader gets them from the file again. Advice that is refused changes nothing either.
+        let _ = unsafe { mapping.unchecked_advise_range(UncheckedAdvice::DontNeed, start - first, bytes.len()) };
+    }
 }
 
 #[cfg(test)]
@@ -42,6 +77,22 @@ mod tests {
         assert_eq!(map_file(&path).unwrap(), &b"some bytes"[..]);
         std::fs::write(&path, b"").unwrap();
         assert!(map_file(&path).unwrap().is_empty());
+    }
+
+    #[test]
+    fn what_was_released_can_be_read_again() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("data");
+        let content: Vec<u8> = (0..100_000u32).map(|k| (k % 251) as u8).collect();
+        std::fs::write(&path, &content).unwrap();
+        let bytes = map_file(&path).unwrap();
+        for slice in [bytes.clone(), bytes.slice(5000..70_000), bytes.slice(99_999..), bytes.slice(3..3)] {
+            release(&slice);
+            assert_eq!(bytes, content);
+        }
+        let elsewhere = Bytes::from(content.clone());
+        release(&elsewhere);
+        assert_eq!(elsewhere, content);
     }
 
     #[test]

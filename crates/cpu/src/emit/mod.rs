@@ -3,7 +3,108 @@
 //! Comes in: a [`Kernel`](fuseline::tile::Kernel) and numbers for its sizes. Goes out: [`Emitted`], phases of vector programs
 //! that run one after another. Never here: registers, instruction sets beyond the width of a vector, threads.
 
-use crate::vector::Program;
+mod access;
+mod attention;
+mod bound;
+mod causal;
+mod contract;
+mod emitter;
+mod expression;
+mod fold;
+mod generic;
+mod index;
+mod lanes;
+mod point;
+mod prefix;
+mod roles;
+mod row_plan;
+mod rows;
+#[cfg(test)]
+mod tests;
+mod tile_sums;
+
+use fuseline::error::{Error, Result};
+use fuseline::tensor::{DType, Env};
+use fuseline::tile::{Kernel, Schedule};
+
+use crate::code::Isa;
+use crate::vector::{Program, Ty};
+use bound::Bound;
+use emitter::{Emitter, is_wide};
+
+/// Emits a kernel at fixed sizes for a machine. What the machine cannot do at all is [not supported](Error::unsupported).
+pub fn emit(kernel: &Kernel, env: &Env, isa: Isa) -> Result<Emitted> {
+    if let Schedule::Host(_) = kernel.schedule {
+        return Err(Error::unsupported("a kernel of the host has no vector program"));
+    }
+    let params = kernel.inputs.iter().chain(&kernel.outputs).map(|param| param.ty.dtype);
+    check_types(params.chain(kernel.steps.iter().map(|step| step.dtype)))?;
+    let bound = Bound::new(kernel, env)?;
+    let most = (isa.vector_bytes() / 4) as u32;
+    let phases = if bound.extents.contains(&0) {
+        let is_empty = |store: usize| bound.count(kernel.stores[store].axes()) == 0;
+        if !(0..kernel.stores.len()).all(is_empty) {
+            return Err(Error::unsupported("a fold of no elements"));
+        }
+        Emission::new(&bound, isa, most)
+    } else {
+        // Vectors hold half as many lanes where some turn out to have 64 bits.
+        match emit_phases(&bound, isa, most)? {
+            emission if emission.phases.iter().any(|phase| is_wide(&phase.program)) => {
+                emit_phases(&bound, isa, most / 2)?
+            }
+            emission => emission,
+        }
+    };
+    let Emission { phases, scratch, .. } = phases;
+    Ok(Emitted { phases, scratch, inputs: kernel.inputs.len(), outputs: kernel.outputs.len() })
+}
+
+fn emit_phases<'e>(bound: &'e Bound<'e>, isa: Isa, lanes: u32) -> Result<Emission<'e>> {
+    let mut emission = Emission::new(bound, isa, lanes);
+    match &bound.kernel.schedule {
+        Schedule::Row { along, .. } => row_plan::emit_row(&mut emission, *along)?,
+        Schedule::Contract { .. } => contract::emit_contract(&mut emission)?,
+        Schedule::Attention { .. } => attention::emit_attention(&mut emission)?,
+        _ => generic::emit_generic(&mut emission)?,
+    }
+    Ok(emission)
+}
+
+fn check_types(mut dtypes: impl Iterator<Item = DType>) -> Result<()> {
+    match dtypes.find(|dtype| Ty::of(*dtype).is_none()) {
+        Some(dtype) => Err(Error::unsupported(format!("elements of type {dtype} in vectors"))),
+        None => Ok(()),
+    }
+}
+
+/// A kernel that is being emitted.
+struct Emission<'e> {
+    bound: &'e Bound<'e>,
+    isa: Isa,
+    lanes: u32,
+    phases: Vec<Phase>,
+    scratch: Vec<usize>,
+}
+
+impl<'e> Emission<'e> {
+    fn new(bound: &'e Bound<'e>, isa: Isa, lanes: u32) -> Emission<'e> {
+        Emission { bound, isa, lanes, phases: Vec::new(), scratch: Vec::new() }
+    }
+
+    /// Numbers in a vector.
+    fn lanes(&self) -> i64 {
+        i64::from(self.lanes)
+    }
+
+    /// Emits a phase by `body`, which returns the number of tasks.
+    fn phase(&mut self, name: &'static str, body: &mut dyn FnMut(&mut Emitter<'_>) -> Result<i64>) -> Result<()> {
+        let mut emitter = Emitter::new(self.bound, self.isa, self.lanes);
+        let tasks = body(&mut emitter)?;
+        self.phases.push(emitter.finish(name, tasks));
+        Ok(())
+    }
+}
 
 /// A kernel at fixed sizes.
 #[derive(Clone, Debug)]
@@ -50,15 +151,22 @@ pub struct Phase {
     pub sites: Vec<String>,
 }
 
-impl Emitted {
-    /// The place of memory in the table of pointers of every phase: inputs, outputs, scratch, the worker's.
-    pub fn place(&self, memory: Memory) -> u32 {
-        let place = match memory {
+impl Memory {
+    /// The place in the table of pointers of a kernel with so many inputs and outputs: inputs, outputs, the worker's, scratch.
+    pub fn place(self, inputs: usize, outputs: usize) -> u32 {
+        let place = match self {
             Memory::Input(k) => k,
-            Memory::Output(k) => self.inputs + k,
-            Memory::Scratch(k) => self.inputs + self.outputs + k,
-            Memory::Worker => self.inputs + self.outputs + self.scratch.len(),
+            Memory::Output(k) => inputs + k,
+            Memory::Worker => inputs + outputs,
+            Memory::Scratch(k) => inputs + outputs + 1 + k,
         };
         place as u32
+    }
+}
+
+impl Emitted {
+    /// The place of memory in the table of pointers of every phase.
+    pub fn place(&self, memory: Memory) -> u32 {
+        memory.place(self.inputs, self.outputs)
     }
 }

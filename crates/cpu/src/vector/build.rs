@@ -25,6 +25,8 @@ pub struct Builder {
     numbers: FxHashMap<Value, i64>,
     constants: FxHashMap<Value, u64>,
     buffers: u32,
+    /// vectors are put no further outside than this
+    floor: usize,
 }
 
 /// A loop that is open; the outermost scope is the program.
@@ -58,6 +60,7 @@ impl Builder {
             numbers: FxHashMap::default(),
             constants: FxHashMap::default(),
             buffers: 0,
+            floor: 0,
         }
     }
 
@@ -95,7 +98,10 @@ impl Builder {
         if let Some(value) = self.known.get(&op) {
             return *value;
         }
-        let depth = op.operands().iter().map(|v| self.depths[v.index()] as usize).max().unwrap_or(0);
+        let mut depth = op.operands().iter().map(|v| self.depths[v.index()] as usize).max().unwrap_or(0);
+        if ty != Ty::Int && !matches!(op, Op::Const(..)) {
+            depth = depth.max(self.floor);
+        }
         let value = self.fresh(ty, depth);
         self.scopes[depth].nodes.push(Node::Let(value, op.clone()));
         self.scopes[depth].known.push(op.clone());
@@ -109,6 +115,17 @@ impl Builder {
         let value = self.fresh(ty, depth);
         self.scopes[depth].nodes.push(Node::Let(value, op));
         value
+    }
+
+    /// From here on, vectors stay in the innermost loop that is open even where they could stand outside of it: for what
+    /// follows a loop that needs all registers. Until [`Builder::move_outside`].
+    pub fn stay_inside(&mut self) {
+        self.floor = self.scopes.len() - 1;
+    }
+
+    /// From here on, vectors stand as far outside as they can.
+    pub fn move_outside(&mut self) {
+        self.floor = 0;
     }
 
     fn effect(&mut self, effect: Effect) {

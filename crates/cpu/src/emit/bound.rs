@@ -1,0 +1,140 @@
+//! A kernel with numbers for its sizes: where it reads and writes, as offsets.
+
+use fuseline::error::{Context, Error, Result};
+use fuseline::ops::Number;
+use fuseline::tensor::{DType, Dim, Env, Ranges, Symbol};
+use fuseline::tile::{AxisSet, Kernel, Op, Param, StepId};
+
+/// A kernel at fixed sizes. Every extent is at least 1: a kernel with nothing to do is not emitted.
+#[derive(Debug)]
+pub(super) struct Bound<'k> {
+    pub kernel: &'k Kernel,
+    pub extents: Vec<i64>,
+    /// of every load, in the order of the steps
+    loads: Vec<Option<Access>>,
+    /// of every store
+    pub stores: Vec<Access>,
+    env: &'k Env,
+}
+
+/// Where elements of a tensor are read or written.
+#[derive(Clone, Debug)]
+pub(super) struct Access {
+    /// what lies there
+    pub dtype: DType,
+    /// the offset of an element, but for the coordinates that are checked
+    pub offset: Dim,
+    /// coordinates that must be checked: each with its size and its stride
+    pub checked: Vec<Checked>,
+    /// where it is read at all: 0 ≤ index < bound
+    pub guards: Vec<(Dim, i64)>,
+    /// the value elsewhere
+    pub fill: Number,
+    /// the steps whose values [`Symbol::Read`] stands for
+    pub reads: Vec<StepId>,
+}
+
+/// A coordinate that nothing but the data proves to be inside.
+#[derive(Clone, Debug)]
+pub(super) struct Checked {
+    pub index: Dim,
+    pub size: i64,
+    pub stride: i64,
+    pub axis: usize,
+}
+
+impl<'k> Bound<'k> {
+    pub fn new(kernel: &'k Kernel, env: &'k Env) -> Result<Bound<'k>> {
+        let extents = kernel.axes.iter().map(|extent| extent.eval(env)).collect::<Result<Vec<i64>>>()?;
+        let mut bound = Bound { kernel, extents, loads: Vec::new(), stores: Vec::new(), env };
+        let dims: Vec<Dim> = bound.extents.iter().map(|n| Dim::int(*n)).collect();
+        let ranges = Ranges::of(&dims);
+        for (k, step) in kernel.steps.iter().enumerate() {
+            let load = match &step.op {
+                Op::Load { input, index, guard, fill, reads } => {
+                    let mut access = bound
+                        .access(&kernel.inputs[*input], index, !guard.is_empty(), &ranges)
+                        .at(|| format!("%{k}"))?;
+                    for g in guard {
+                        let index = env.apply(&g.index).simplify(&ranges);
+                        let most = g.bound.eval(env)?;
+                        if !ranges.is_below(&index, &Dim::int(most)) {
+                            access.guards.push((index, most));
+                        }
+                    }
+                    access.fill = fill.unwrap_or(Number::Int(0));
+                    access.reads = reads.to_vec();
+                    Some(access)
+                }
+                _ => None,
+            };
+            bound.loads.push(load);
+        }
+        for store in &kernel.stores {
+            let access = bound.access(&kernel.outputs[store.output], &store.index, false, &ranges)?;
+            bound.stores.push(access);
+        }
+        Ok(bound)
+    }
+
+    fn access(&self, param: &Param, index: &[Dim], guarded: bool, ranges: &Ranges<'_>) -> Result<Access> {
+        let sizes = param.ty.shape.dims().iter().map(|size| size.eval(self.env)).collect::<Result<Vec<i64>>>()?;
+        let mut strides = vec![1; sizes.len()];
+        let mut next = 1i64;
+        for axis in param.layout.order().collect::<Vec<_>>().into_iter().rev() {
+            strides[axis] = next;
+            let too_large = || Error::limit("a tensor with more than 2^63 elements");
+            next = next.checked_mul(sizes[axis].max(1)).ok_or_else(too_large)?;
+        }
+        let (mut offset, mut checked) = (Dim::int(0), Vec::new());
+        for (axis, dim) in index.iter().enumerate() {
+            let dim = self.env.apply(dim).simplify(ranges);
+            let (size, stride) = (sizes[axis], strides[axis]);
+            let read = dim.mentions(|s| matches!(s, Symbol::Read(_)));
+            // Where a guard holds, coordinates are inside: that is what the verifier of kernels demands.
+            if read || (!guarded && !ranges.is_below(&dim, &Dim::int(size))) {
+                checked.push(Checked { index: dim, size, stride, axis });
+            } else {
+                offset = offset + dim * stride;
+            }
+        }
+        Ok(Access {
+            dtype: param.ty.dtype,
+            offset: offset.simplify(ranges),
+            checked,
+            guards: Vec::new(),
+            fill: Number::Int(0),
+            reads: Vec::new(),
+        })
+    }
+
+    /// Where a load reads.
+    pub fn load(&self, id: StepId) -> &Access {
+        self.loads[id.index()].as_ref().expect("who asks knows that the step is a load")
+    }
+
+    /// The number that a size is.
+    pub fn size(&self, dim: &Dim) -> i64 {
+        dim.eval(self.env).expect("sizes were evaluated when the kernel was bound")
+    }
+
+    /// An expression over axes with numbers for sizes.
+    pub fn dim(&self, dim: &Dim) -> Dim {
+        self.env.apply(dim)
+    }
+
+    /// The number of points along some axes.
+    pub fn count(&self, axes: AxisSet) -> i64 {
+        axes.iter().map(|axis| self.extents[axis]).product()
+    }
+}
+
+/// Bytes of an element in memory.
+pub(super) fn bytes_of(dtype: DType) -> i64 {
+    dtype.bits().div_ceil(8) as i64
+}
+
+/// The least integer not below a / b, of numbers above 0.
+pub(super) fn ceil_div(a: i64, b: i64) -> i64 {
+    (a + b - 1) / b
+}

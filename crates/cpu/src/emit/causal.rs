@@ -1,0 +1,53 @@
+//! Scores that no weight can come of: keys behind a row's own place.
+
+use fuseline::ops::{Expr, ExprNode, Number, Scalar};
+
+/// If an expression is −∞ wherever `key ≥ row + n`, the least such n that is visible.
+pub(super) fn first_masked(expr: &Expr, key: usize, row: usize) -> Option<i64> {
+    let nodes = expr.nodes();
+    let (root, _) = nodes.last()?;
+    let ExprNode::Apply(Scalar::Select, args) = root else { return None };
+    let is_masked = |k: u32| match &nodes[k as usize].0 {
+        ExprNode::Const(Number::Float(bits)) => f64::from_bits(*bits) == f64::NEG_INFINITY,
+        _ => false,
+    };
+    is_masked(args[2]).then(|| first_false(expr, args[0], key, row)).flatten()
+}
+
+/// If a truth is false wherever `key ≥ row + n`, the least such n that is visible.
+fn first_false(expr: &Expr, truth: u32, key: usize, row: usize) -> Option<i64> {
+    let ExprNode::Apply(op, args) = &expr.nodes()[truth as usize].0 else { return None };
+    let difference = || {
+        let (a, b) = (linear(expr, args[0])?, linear(expr, args[1])?);
+        let is = |terms: &[(usize, i64)], axis: usize| terms == [(axis, 1)];
+        (is(&a.0, key) && is(&b.0, row)).then(|| b.1 - a.1)
+    };
+    match op {
+        // key + a ≤ row + b fails from key = row + (b − a) + 1 on.
+        Scalar::Le => difference().map(|d| d + 1),
+        Scalar::Lt => difference(),
+        Scalar::And | Scalar::Mul | Scalar::Min => {
+            let sides = [args[0], args[1]].map(|side| first_false(expr, side, key, row));
+            sides.into_iter().flatten().min()
+        }
+        _ => None,
+    }
+}
+
+/// An expression as coordinates with factors, plus a number.
+fn linear(expr: &Expr, node: u32) -> Option<(Vec<(usize, i64)>, i64)> {
+    match &expr.nodes()[node as usize].0 {
+        ExprNode::Coord(axis) => Some((vec![(usize::from(*axis), 1)], 0)),
+        ExprNode::Const(Number::Int(n)) => Some((Vec::new(), *n)),
+        ExprNode::Apply(Scalar::Add, args) => {
+            let (mut a, b) = (linear(expr, args[0])?, linear(expr, args[1])?);
+            a.0.extend(b.0);
+            Some((a.0, a.1 + b.1))
+        }
+        ExprNode::Apply(Scalar::Sub, args) => {
+            let (a, b) = (linear(expr, args[0])?, linear(expr, args[1])?);
+            b.0.is_empty().then_some((a.0, a.1 - b.1))
+        }
+        _ => None,
+    }
+}

@@ -1,0 +1,608 @@
+//! Contractions as multiplications of matrices.
+//!
+//! The right factors are packed into panels as wide as a few vectors, element after element of the sum; a panel of a
+//! constant is packed once for all runs. A task multiplies rows of the left factor with panels, tile by tile: the sums of a
+//! tile stay in registers from the first term to what is computed of them and stored.
+
+use fuseline::error::{Error, Result};
+use fuseline::tensor::{DType, Dim};
+use fuseline::tile::{AxisSet, Op, Schedule, StepId};
+use rustc_hash::FxHashMap;
+
+use super::bound::{bytes_of, ceil_div};
+use super::emitter::{Emitter, Given, Held};
+use super::fold::{Folding, Kept};
+use super::generic::{emit_fold, emit_generic, give, held_dtype};
+use super::lanes::stride_along;
+use super::point::{Coord, Point};
+use super::roles::Roles;
+use super::row_plan::plan_rows;
+use super::rows::dense_offset;
+use super::tile_sums::{Stepped, TileSums};
+use super::{Emission, Memory};
+use crate::code::Isa;
+use crate::vector::{Bound as To, Compare, IntOp, Ty, Value};
+
+/// Rows that a task works on at a time where it owns whole rows.
+const WHOLE_ROWS: i64 = 36;
+
+/// Bytes of the left factor that stay in the second-level cache while a panel passes.
+const LEFT_BYTES: i64 = 512 * 1024;
+
+/// Rows of a tile: with the vectors of a panel, sums for three quarters of the registers.
+pub(super) const TILE_ROWS: i64 = 6;
+
+/// Vectors of a panel.
+pub(super) fn panel_vectors(isa: Isa) -> i64 {
+    if isa.registers() >= 32 { 4 } else { 2 }
+}
+
+/// Bytes of a term in a panel.
+pub(super) fn panel_bytes(e: &Emitter<'_>, dtype: DType) -> i64 {
+    panel_vectors(e.isa) * e.lanes() * bytes_of(dtype)
+}
+
+/// A contraction with its factors where tiles can read them.
+struct Multiply {
+    roles: Roles,
+    left: Held,
+    right: Vec<Held>,
+    /// elements of the left factor from row to row, and from term to term
+    row_stride: i64,
+    term_stride: i64,
+    /// vectors of a panel
+    width: i64,
+}
+
+/// Emits a contraction: what comes before, the factors, the product with what comes after.
+pub(super) fn emit_contract(emission: &mut Emission<'_>) -> Result<()> {
+    let bound = emission.bound;
+    let kernel = bound.kernel;
+    let Schedule::Contract { dots, .. } = &kernel.schedule else {
+        return Err(Error::bug("a contraction without its schedule"));
+    };
+    let Some(groups) = groups(emission, dots) else { return emit_generic(emission) };
+    let mut held: FxHashMap<StepId, Held> = FxHashMap::default();
+    let behind = behind(emission, dots);
+    for (k, step) in kernel.steps.iter().enumerate() {
+        let id = StepId(k as u32);
+        if step.op.is_fold() && !dots.contains(&id) && !behind[k] {
+            let place = emit_fold(emission, id, &held)?;
+            held.insert(id, place);
+        }
+    }
+    for Group { roles, stores, folds } in groups {
+        let multiply = factors(emission, roles, &held)?;
+        if folds {
+            emit_whole_rows(emission, &multiply, &stores, &held)?;
+        } else {
+            emit_tiles(emission, &multiply, &stores, &held)?;
+        }
+    }
+    Ok(())
+}
+
+/// Stores that need the same contractions.
+struct Group {
+    roles: Roles,
+    stores: Vec<usize>,
+    /// whether folds stand between the contractions and the stores
+    folds: bool,
+}
+
+/// Which steps depend on a contraction.
+pub(super) fn behind(emission: &Emission<'_>, dots: &[StepId]) -> Vec<bool> {
+    let mut behind: Vec<bool> = Vec::new();
+    for step in &emission.bound.kernel.steps {
+        let depends = step.op.operands().iter().any(|id| dots.contains(id) || behind[id.index()]);
+        behind.push(depends);
+    }
+    behind
+}
+
+/// The stores of a kernel by the contractions that they need; `None` where some fit no multiplication of matrices.
+fn groups(emission: &Emission<'_>, dots: &[StepId]) -> Option<Vec<Group>> {
+    let bound = emission.bound;
+    let kernel = bound.kernel;
+    let mut groups: Vec<(Vec<StepId>, Vec<usize>, bool)> = Vec::new();
+    for (k, store) in kernel.stores.iter().enumerate() {
+        let (needed, folds) = contractions_of(emission, store.value, dots);
+        if needed.is_empty() {
+            return None;
+        }
+        match groups.iter_mut().find(|(own, ..)| *own == needed) {
+            Some((_, stores, own_folds)) => {
+                stores.push(k);
+                *own_folds |= folds;
+            }
+            None => groups.push((needed, vec![k], folds)),
+        }
+    }
+    let lanes = emission.lanes();
+    let mut found = Vec::new();
+    for (needed, stores, folds) in groups {
+        let roles = Roles::of(bound, &needed, &stores, lanes)?;
+        let wide = roles.column_count(bound) * 2 > lanes;
+        // A vector must not run from one of several column axes into the next.
+        let even = roles.columns.len() == 1 || bound.extents[*roles.columns.last()?] % lanes == 0;
+        let covers = |k: &usize| {
+            let axes = kernel.stores[*k].axes();
+            if folds { axes.is_within(roles.free()) } else { axes == roles.free() }
+        };
+        let fits = roles.right.len() <= 2 && wide && even && stores.iter().all(covers);
+        let float = needed.iter().all(|id| kernel.step(*id).dtype.is_float());
+        if !fits || !float || folds && !folds_rows(emission, &roles, &stores) {
+            return None;
+        }
+        found.push(Group { roles, stores, folds });
+    }
+    Some(found)
+}
+
+/// The contractions that a value needs, and whether folds stand behind them.
+fn contractions_of(emission: &Emission<'_>, value: StepId, dots: &[StepId]) -> (Vec<StepId>, bool) {
+    let kernel = emission.bound.kernel;
+    let behind = behind(emission, dots);
+    let mut seen = vec![false; kernel.steps.len()];
+    let (mut todo, mut needed, mut folds) = (vec![value], Vec::new(), false);
+    while let Some(id) = todo.pop() {
+        if std::mem::replace(&mut seen[id.index()], true) {
+            continue;
+        }
+        if dots.contains(&id) {
+            needed.push(id);
+        } else {
+            folds |= behind[id.index()] && kernel.step(id).op.is_fold();
+            todo.extend(kernel.step(id).op.operands());
+        }
+    }
+    needed.sort();
+    (needed, folds)
+}
+
+/// Whether every fold behind the contractions runs over all columns, so that a task that owns rows can compute it.
+fn folds_rows(emission: &Emission<'_>, roles: &Roles, stores: &[usize]) -> bool {
+    let kernel = emission.bound.kernel;
+    let columns: AxisSet = roles.columns.iter().copied().collect();
+    let outer: AxisSet = roles.batch.iter().chain(&roles.rows).copied().collect();
+    let behind = behind(emission, &roles.dots);
+    let all = kernel.steps.iter().enumerate().filter(|(k, step)| behind[*k] && step.op.is_fold());
+    let rows = all.into_iter().all(|(_, step)| matches!(step.op, Op::Reduce { over, .. } if over == columns));
+    rows && stores.iter().all(|k| {
+        let axes = kernel.stores[*k].axes();
+        outer.is_within(axes)
+    })
+}
+
+/// Puts the factors where tiles can read them.
+fn factors(emission: &mut Emission<'_>, roles: Roles, held: &FxHashMap<StepId, Held>) -> Result<Multiply> {
+    let width = panel_vectors(emission.isa) / roles.right.len() as i64;
+    let (left, row_stride, term_stride) = left_factor(emission, &roles, held)?;
+    let mut right = Vec::new();
+    for id in roles.right.clone() {
+        right.push(pack_right(emission, &roles, id, held)?);
+    }
+    Ok(Multiply { roles, left, right, row_stride, term_stride, width })
+}
+
+/// The left factor as it lies, where rows and terms are at even distances; otherwise packed.
+pub(super) fn left_factor(
+    emission: &mut Emission<'_>,
+    roles: &Roles,
+    held: &FxHashMap<StepId, Held>,
+) -> Result<(Held, i64, i64)> {
+    let bound = emission.bound;
+    if let Op::Load { input, .. } = &bound.kernel.step(roles.left).op {
+        let access = bound.load(roles.left);
+        let plain = access.checked.is_empty() && access.guards.is_empty() && access.dtype == DType::F32;
+        let rows = even_stride(bound, &access.offset, &roles.rows);
+        let terms = even_stride(bound, &access.offset, &roles.sum);
+        if let (true, Some(row_stride), Some(term_stride)) = (plain, rows, terms) {
+            let offset = access.offset.clone();
+            let left = Held { memory: Memory::Input(*input), base: None, offset, dtype: access.dtype, again: false };
+            return Ok((left, row_stride, term_stride));
+        }
+    }
+    let order: Vec<usize> = roles.batch.iter().chain(&roles.rows).chain(&roles.sum).copied().collect();
+    let offset = dense_offset(&order, &bound.extents);
+    let left = hold(emission, "gather", roles.left, offset, &order, held)?;
+    Ok((left, roles.sum_count(bound), 1))
+}
+
+/// The distance of neighbours along axes taken together, where it is the same everywhere.
+pub(super) fn even_stride(bound: &super::bound::Bound<'_>, offset: &Dim, axes: &[usize]) -> Option<i64> {
+    let mut stride = None;
+    let mut expected = 0;
+    for axis in axes.iter().rev() {
+        let own = stride_along(bound, offset, *axis)?;
+        let is_sum =
+            (offset.clone() - Dim::axis(*axis) * own).mentions(|s| *s == fuseline::tensor::Symbol::Axis(*axis as u8));
+        if is_sum || stride.is_some() && own != expected {
+            return None;
+        }
+        stride.get_or_insert(own);
+        expected = own * bound.extents[*axis];
+    }
+    Some(stride.unwrap_or(0))
+}
+
+/// Packs a right factor into panels.
+pub(super) fn pack_right(
+    emission: &mut Emission<'_>,
+    roles: &Roles,
+    id: StepId,
+    held: &FxHashMap<StepId, Held>,
+) -> Result<Held> {
+    let bound = emission.bound;
+    let panel = panel_vectors(emission.isa) * emission.lanes();
+    let column = dense_offset(&roles.columns, &bound.extents);
+    let term = dense_offset(&roles.sum, &bound.extents);
+    let (terms, panels) = (roles.sum_count(bound), (roles.column_count(bound) + panel - 1) / panel);
+    let batch = dense_offset(&roles.batch, &bound.extents);
+    let size = Dim::int(panel);
+    let offset = ((batch * panels + column.floordiv(&size)) * terms + term) * panel + column.modulo(&size);
+    let order: Vec<usize> = roles.batch.iter().chain(&roles.sum).chain(&roles.columns).copied().collect();
+    let place = hold(emission, "pack", id, offset, &order, held)?;
+    let bytes = roles.batch_count(bound) * panels * terms * panel * bytes_of(place.dtype);
+    if let Memory::Scratch(k) = place.memory {
+        emission.scratch[k] = bytes as usize;
+    }
+    Ok(place)
+}
+
+/// Computes a step into scratch of its own.
+fn hold(
+    emission: &mut Emission<'_>,
+    name: &'static str,
+    id: StepId,
+    offset: Dim,
+    order: &[usize],
+    held: &FxHashMap<StepId, Held>,
+) -> Result<Held> {
+    let bound = emission.bound;
+    let dtype = held_dtype(bound.kernel.step(id).dtype);
+    let place = Held { memory: Memory::Scratch(emission.scratch.len()), base: None, offset, dtype, again: false };
+    let bytes = bound.count(order.iter().copied().collect()) * bytes_of(dtype);
+    emission.phase(name, &mut |e: &mut Emitter<'_>| {
+        give(e, held);
+        let rows = super::generic::hold_rows(e, id, order, &place);
+        e.rows(&rows)
+    })?;
+    emission.scratch.push(bytes as usize);
+    Ok(place)
+}
+
+/// Emits tiles whose results are stored at once.
+fn emit_tiles(
+    emission: &mut Emission<'_>,
+    multiply: &Multiply,
+    stores: &[usize],
+    held: &FxHashMap<StepId, Held>,
+) -> Result<()> {
+    let bound = emission.bound;
+    let roles = &multiply.roles;
+    let tiling = Tiling::new(roles.row_count(bound), TILE_ROWS);
+    let panels = multiply.panels(emission);
+    // Rows in chunks whose part of the left factor stays close, but enough chunks to share.
+    let most = (LEFT_BYTES / (roles.sum_count(bound) * 4).max(1) / tiling.rows.max(1)).max(1);
+    let wanted = ceil_div(16i64, panels * roles.batch_count(bound));
+    let together = ceil_div(tiling.count, wanted).clamp(1, most);
+    let chunks = ceil_div(tiling.count, together);
+    emission.phase("multiply", &mut |e: &mut Emitter<'_>| {
+        give(e, held);
+        let task = e.b.begin_tasks();
+        let (panels_value, chunks_value) = (e.b.number(panels), e.b.number(chunks));
+        let panel = e.b.int(IntOp::FloorMod, task, panels_value);
+        let rest = e.b.int(IntOp::FloorDiv, task, panels_value);
+        let chunk = e.b.int(IntOp::FloorMod, rest, chunks_value);
+        let batch = e.b.int(IntOp::FloorDiv, rest, chunks_value);
+        let from = e.b.times(chunk, together);
+        let to = e.b.plus(from, together);
+        let last = e.b.number(tiling.count);
+        let to = e.b.int(IntOp::Min, to, last);
+        let origin = batch_point(e, roles, batch);
+        multiply.tiles(e, &tiling, &origin, panel, from, to, &mut |e, points| {
+            let values: Vec<StepId> = stores.iter().map(|k| bound.kernel.stores[*k].value).collect();
+            let values = e.values(&values, points)?;
+            for (store, values) in stores.iter().zip(values) {
+                for (point, value) in points.iter().zip(values) {
+                    e.store(*store, value, point, false);
+                }
+            }
+            Ok(())
+        })?;
+        e.b.end_loop(&[]);
+        Ok(roles.batch_count(bound) * chunks * panels)
+    })
+}
+
+/// Emits tasks that own whole rows: their tiles go to the worker's memory, then rows are worked on.
+fn emit_whole_rows(
+    emission: &mut Emission<'_>,
+    multiply: &Multiply,
+    stores: &[usize],
+    held: &FxHashMap<StepId, Held>,
+) -> Result<()> {
+    let bound = emission.bound;
+    let roles = &multiply.roles;
+    let tiling = Tiling::new(roles.row_count(bound), TILE_ROWS);
+    let panels = multiply.panels(emission);
+    let together = (WHOLE_ROWS / tiling.rows.max(1)).max(1).min(tiling.count);
+    let chunks = ceil_div(tiling.count, together);
+    let padded = panels * multiply.width * emission.lanes();
+    let rows_most = together * tiling.rows;
+    emission.phase("multiply", &mut |e: &mut Emitter<'_>| {
+        give(e, held);
+        let task = e.b.begin_tasks();
+        let chunks_value = e.b.number(chunks);
+        let chunk = e.b.int(IntOp::FloorMod, task, chunks_value);
+        let batch = e.b.int(IntOp::FloorDiv, task, chunks_value);
+        let from = e.b.times(chunk, together);
+        let to = e.b.plus(from, together);
+        let last = e.b.number(tiling.count);
+        let to = e.b.int(IntOp::Min, to, last);
+        let origin = batch_point(e, roles, batch);
+        // Rows of the worker's memory begin with the first row of the chunk.
+        let (first, behind) = (tiling.row(e, from), tiling.row(e, to));
+        let own = e.pointer(Memory::Worker);
+        let mut places: FxHashMap<StepId, Held> = FxHashMap::default();
+        let row = dense_offset(&roles.rows, &bound.extents);
+        let column = dense_offset(&roles.columns, &bound.extents);
+        for (k, dot) in roles.dots.iter().enumerate() {
+            let before = e.b.times(first, -padded * 4);
+            let base = e.b.int(IntOp::Add, own, before);
+            let base = e.b.plus(base, k as i64 * rows_most * padded * 4);
+            let offset = &row * padded + &column;
+            let dtype = held_dtype(bound.kernel.step(*dot).dtype);
+            places.insert(*dot, Held { memory: Memory::Worker, base: Some(base), offset, dtype, again: true });
+        }
+        e.worker_bytes = e.worker_bytes.max((roles.dots.len() as i64 * rows_most * padded * 4) as usize);
+        let (panel, _) = e.b.begin_loop(To::Number(0), To::Number(panels), 1, &[]);
+        multiply.tiles(e, &tiling, &origin, panel, from, to, &mut |e, points| {
+            for dot in &roles.dots {
+                let place = places[dot].clone();
+                for point in points {
+                    let value = e.given_at(*dot, point)?;
+                    // The worker's rows are padded: lanes beyond the end may be written.
+                    let mut whole = point.clone();
+                    whole.mask = None;
+                    e.store_held(&place, value, &whole);
+                }
+            }
+            Ok(())
+        })?;
+        e.b.end_loop(&[]);
+        for (dot, place) in &places {
+            e.given.insert(*dot, Given::Held(place.clone()));
+        }
+        let outer: Vec<usize> = roles.batch.iter().chain(&roles.rows).copied().collect();
+        let used = e.worker_bytes as i64;
+        let rows = plan_rows(e, outer, roles.columns.clone(), roles.columns.last().copied(), stores, used)?;
+        let (row, _) = e.b.begin_loop(To::Value(first), To::Value(behind), 1, &[]);
+        let point = rows_point(e, &roles.rows, &origin, row);
+        e.row(&rows, &[point], None)?;
+        e.b.end_loop(&[]);
+        e.b.end_loop(&[]);
+        Ok(roles.batch_count(bound) * chunks)
+    })
+}
+
+/// The point of a batch by its number.
+pub(super) fn batch_point(e: &mut Emitter<'_>, roles: &Roles, batch: Value) -> Point {
+    let origin = Point::origin(e.bound.extents.len());
+    rows_point(e, &roles.batch, &origin, batch)
+}
+
+/// A point with the coordinates along some axes that a number says, the last of them innermost.
+pub(super) fn rows_point(e: &mut Emitter<'_>, axes: &[usize], origin: &Point, number: Value) -> Point {
+    let (mut point, mut rest) = (origin.clone(), number);
+    for (k, axis) in axes.iter().enumerate().rev() {
+        let size = e.b.number(e.bound.extents[*axis]);
+        let coord = if k == 0 { rest } else { e.b.int(IntOp::FloorMod, rest, size) };
+        rest = e.b.int(IntOp::FloorDiv, rest, size);
+        point = point.with(*axis, Coord { base: Some(coord), plus: 0, lanes: false });
+    }
+    point
+}
+
+/// Rows divided evenly into tiles: the first `longer` of them have `rows` rows, the others one less.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Tiling {
+    pub count: i64,
+    pub rows: i64,
+    longer: i64,
+}
+
+impl Tiling {
+    pub fn new(rows: i64, most: i64) -> Tiling {
+        let count = ceil_div(rows, most);
+        let shorter = rows / count;
+        match rows % count {
+            0 => Tiling { count, rows: shorter, longer: count },
+            longer => Tiling { count, rows: shorter + 1, longer },
+        }
+    }
+
+    /// Emits loops over the tiles `from..to`; `body` is given the first row of a tile and how many there are.
+    pub fn each(
+        &self,
+        e: &mut Emitter<'_>,
+        from: Value,
+        to: Value,
+        body: &mut dyn FnMut(&mut Emitter<'_>, Value, i64) -> Result<()>,
+    ) -> Result<()> {
+        let longer = e.b.number(self.longer);
+        let all_long = self.longer == self.count;
+        for (rows, is_long) in [(self.rows, true), (self.rows - 1, false)] {
+            if !is_long && all_long {
+                continue;
+            }
+            let (from, to) = match (is_long, all_long) {
+                (true, true) => (from, to),
+                (true, false) => (from, e.b.int(IntOp::Min, to, longer)),
+                (false, _) => (e.b.int(IntOp::Max, from, longer), to),
+            };
+            let (tile, _) = e.b.begin_loop(To::Value(from), To::Value(to), 1, &[]);
+            let first = self.row(e, tile);
+            body(e, first, rows)?;
+            e.b.end_loop(&[]);
+        }
+        Ok(())
+    }
+
+    /// The first row of a tile.
+    pub fn row(&self, e: &mut Emitter<'_>, tile: Value) -> Value {
+        let longer = e.b.number(self.longer);
+        let long = e.b.int(IntOp::Min, tile, longer);
+        let long = e.b.times(long, self.rows);
+        let short = e.b.int(IntOp::Sub, tile, longer);
+        let none = e.b.number(0);
+        let short = e.b.int(IntOp::Max, short, none);
+        let short = e.b.times(short, self.rows - 1);
+        e.b.int(IntOp::Add, long, short)
+    }
+}
+
+impl Multiply {
+    fn panels(&self, emission: &Emission<'_>) -> i64 {
+        let panel = self.width * emission.lanes();
+        (self.roles.column_count(emission.bound) + panel - 1) / panel
+    }
+
+    /// Emits the tiles `from..to` of a panel; `then` is given the points of each tile, where the sums have their values.
+    #[allow(clippy::too_many_arguments, reason = "where, which and what then")]
+    fn tiles(
+        &self,
+        e: &mut Emitter<'_>,
+        tiling: &Tiling,
+        origin: &Point,
+        panel: Value,
+        from: Value,
+        to: Value,
+        then: &mut dyn FnMut(&mut Emitter<'_>, &[Point]) -> Result<()>,
+    ) -> Result<()> {
+        tiling.each(e, from, to, &mut |e, first, rows| {
+            let points = self.points(e, origin, first, rows, panel);
+            self.sums(e, origin, first, rows, panel, &points)?;
+            e.b.stay_inside();
+            then(e, &points)?;
+            e.b.move_outside();
+            Ok(())
+        })
+    }
+
+    /// The points of a tile: rows, then the vectors of the panel.
+    fn points(&self, e: &mut Emitter<'_>, origin: &Point, first: Value, rows: i64, panel: Value) -> Vec<Point> {
+        let start = e.b.times(panel, self.width * e.lanes());
+        e.multiples.insert(start, self.width * e.lanes());
+        tile_points(e, &self.roles, origin, (first, rows), (start, self.width))
+    }
+
+    /// Emits the sums of a tile and gives the contractions their values.
+    fn sums(
+        &self,
+        e: &mut Emitter<'_>,
+        origin: &Point,
+        first: Value,
+        rows: i64,
+        panel: Value,
+        points: &[Point],
+    ) -> Result<()> {
+        let roles = &self.roles;
+        let kernel = e.bound.kernel;
+        // Where the tile begins in the left factor: rows and terms follow at even distances.
+        let at_first = rows_point(e, &roles.rows, origin, first);
+        let left = e.address_of(&self.left, &at_first);
+        let mut right = Vec::new();
+        for held in &self.right {
+            let at = column_start(e, roles, origin, panel, self.width * e.lanes());
+            right.push(e.address_of(held, &at));
+        }
+        let bytes = bytes_of(self.left.dtype);
+        let sums = TileSums {
+            foldings: roles.dots.iter().filter_map(|dot| Folding::of_factors(kernel, *dot, roles.left)).collect(),
+            rows,
+            width: self.width,
+            terms: roles.sum_count(e.bound),
+            left: Stepped {
+                dtype: self.left.dtype,
+                row_bytes: self.row_stride * bytes,
+                term_bytes: self.term_stride * bytes,
+            },
+            right: self.right.iter().map(|r| (r.dtype, panel_bytes(e, r.dtype))).collect(),
+            masks: Vec::new(),
+        };
+        let kept = sums.emit(e, left, &right, None);
+        give_sums(e, &roles.dots, &sums, &kept, points);
+        Ok(())
+    }
+}
+
+/// Gives contractions the values that the sums of a tile are.
+pub(super) fn give_sums(e: &mut Emitter<'_>, dots: &[StepId], sums: &TileSums, kept: &[Value], points: &[Point]) {
+    let kernel = e.bound.kernel;
+    for (d, dot) in dots.iter().enumerate() {
+        let mut values = FxHashMap::default();
+        for (k, point) in points.iter().enumerate() {
+            let one = Kept::from_slice(&[kept[d * points.len() + k]]);
+            values.insert(point.key(kernel.step(*dot).axes), sums.foldings[d].result(&mut e.b, &one));
+        }
+        e.given.insert(*dot, Given::Values(values));
+    }
+}
+
+/// The points of a tile: so many rows from one on, then so many vectors of columns from one on.
+pub(super) fn tile_points(
+    e: &mut Emitter<'_>,
+    roles: &Roles,
+    origin: &Point,
+    (first, rows): (Value, i64),
+    (start, width): (Value, i64),
+) -> Vec<Point> {
+    let (lanes, columns) = (e.lanes(), roles.column_count(e.bound));
+    let mut points = Vec::new();
+    for r in 0..rows {
+        let row = match roles.rows[..] {
+            [] => origin.clone(),
+            [axis] => origin.with(axis, Coord { base: Some(first), plus: r, lanes: false }),
+            _ => {
+                let number = e.b.plus(first, r);
+                rows_point(e, &roles.rows, origin, number)
+            }
+        };
+        for v in 0..width {
+            let mut point = column_point(e, &roles.columns, &row, start, v * lanes);
+            if columns % (width * lanes) != 0 {
+                let left = e.b.number(columns - v * lanes);
+                let left = e.b.int(IntOp::Sub, left, start);
+                let left = e.b.splat(Ty::I32, left);
+                let numbers = e.b.lane_numbers(Ty::I32);
+                let mask = e.b.compare(Compare::Lt, numbers, left);
+                point = point.masked(mask);
+            }
+            points.push(point);
+        }
+    }
+    points
+}
+
+/// A point with lanes along the last column axis, at a column by number plus a few.
+pub(super) fn column_point(e: &mut Emitter<'_>, columns: &[usize], row: &Point, start: Value, plus: i64) -> Point {
+    if let [axis] = columns {
+        return row.with(*axis, Coord { base: Some(start), plus, lanes: true });
+    }
+    let (mut point, mut rest) = (row.clone(), e.b.plus(start, plus));
+    for (k, axis) in columns.iter().enumerate().rev() {
+        let size = e.b.number(e.bound.extents[*axis]);
+        let coord = if k == 0 { rest } else { e.b.int(IntOp::FloorMod, rest, size) };
+        rest = e.b.int(IntOp::FloorDiv, rest, size);
+        point = point.with(*axis, Coord { base: Some(coord), plus: 0, lanes: k + 1 == columns.len() });
+    }
+    point
+}
+
+/// The point where a panel begins, at the first term.
+fn column_start(e: &mut Emitter<'_>, roles: &Roles, origin: &Point, panel: Value, across: i64) -> Point {
+    let start = e.b.times(panel, across);
+    column_point(e, &roles.columns, origin, start, 0)
+}

@@ -1,0 +1,260 @@
+//! The values of steps at points.
+
+use std::collections::BTreeSet;
+
+use fuseline::error::{Error, Result};
+use fuseline::tensor::{DType, Dim};
+use fuseline::tile::{Op, StepId};
+use rustc_hash::FxHashMap;
+use smallvec::SmallVec;
+
+use super::bound::Bound;
+use super::index::{Index, Multiples, Sum, lanes_of};
+use super::point::{Coord, Point};
+use super::{Memory, Phase};
+use crate::code::Isa;
+use crate::math;
+use crate::vector::{Binary, Builder, Convert, Program, Ty, Value};
+
+/// What tells points apart for a step.
+pub(super) type Key = SmallVec<[Coord; 6]>;
+
+/// Where the value of a step comes from, other than from its operation.
+#[derive(Clone, Debug)]
+pub(super) enum Given {
+    /// from registers, at some points
+    Values(FxHashMap<Key, Value>),
+    /// from memory, where an earlier pass or phase has put it
+    Held(Held),
+}
+
+/// The value of a step in memory.
+#[derive(Clone, Debug)]
+pub(super) struct Held {
+    pub memory: Memory,
+    /// an Int: where the first element lies, if that is not the beginning of the memory
+    pub base: Option<Value>,
+    /// the element, over the axes of the kernel
+    pub offset: Dim,
+    /// what lies there
+    pub dtype: DType,
+    /// whether the program that reads it writes it too
+    pub again: bool,
+}
+
+/// A phase that is being emitted.
+pub(super) struct Emitter<'e> {
+    pub bound: &'e Bound<'e>,
+    pub isa: Isa,
+    pub b: Builder,
+    pub multiples: Multiples,
+    pub given: FxHashMap<StepId, Given>,
+    pub sites: Vec<String>,
+    pub reads: BTreeSet<Memory>,
+    pub writes: BTreeSet<Memory>,
+    pub worker_bytes: usize,
+}
+
+impl<'e> Emitter<'e> {
+    pub fn new(bound: &'e Bound<'e>, isa: Isa, lanes: u32) -> Emitter<'e> {
+        Emitter {
+            bound,
+            isa,
+            b: Builder::new(lanes),
+            multiples: Multiples::default(),
+            given: FxHashMap::default(),
+            sites: Vec::new(),
+            reads: BTreeSet::new(),
+            writes: BTreeSet::new(),
+            worker_bytes: 0,
+        }
+    }
+
+    /// Numbers in a vector.
+    pub fn lanes(&self) -> i64 {
+        i64::from(self.b.lanes())
+    }
+
+    /// The pointer to some memory.
+    pub fn pointer(&mut self, memory: Memory) -> Value {
+        let (inputs, outputs) = (self.bound.kernel.inputs.len(), self.bound.kernel.outputs.len());
+        self.b.buffer(memory.place(inputs, outputs))
+    }
+
+    /// The phase, once everything has been emitted.
+    pub fn finish(self, name: &'static str, tasks: i64) -> Phase {
+        Phase {
+            name,
+            program: self.b.finish(),
+            tasks: tasks as u64,
+            reads: self.reads.into_iter().collect(),
+            writes: self.writes.into_iter().collect(),
+            worker_bytes: self.worker_bytes,
+            sites: self.sites,
+        }
+    }
+
+    /// The values of some steps at some points: for every step, one for every point.
+    pub fn values(&mut self, wanted: &[StepId], points: &[Point]) -> Result<Vec<Vec<Value>>> {
+        let mut found: FxHashMap<StepId, Spread> = FxHashMap::default();
+        for id in self.needed(wanted) {
+            let spread = self.spread(id, points);
+            let values = self.step(id, &spread, points, &found)?;
+            found.insert(id, Spread { values, ..spread });
+        }
+        Ok(wanted.iter().map(|id| (0..points.len()).map(|k| found[id].at(k)).collect()).collect())
+    }
+
+    /// What must be computed for some steps, operands first.
+    fn needed(&self, wanted: &[StepId]) -> BTreeSet<StepId> {
+        let mut needed = BTreeSet::new();
+        let mut todo: Vec<StepId> = wanted.to_vec();
+        while let Some(id) = todo.pop() {
+            // Coordinates and seeds are integers of their own.
+            if needed.insert(id)
+                && !self.given.contains_key(&id)
+                && let Op::Map { args, .. } = &self.bound.kernel.step(id).op
+            {
+                todo.extend(args);
+            }
+        }
+        needed
+    }
+
+    /// Which points differ for a step.
+    fn spread(&self, id: StepId, points: &[Point]) -> Spread {
+        let axes = self.bound.kernel.step(id).axes;
+        let mut distinct: Vec<(Key, Option<Value>)> = Vec::new();
+        let (mut first, mut of) = (Vec::new(), Vec::new());
+        for (k, point) in points.iter().enumerate() {
+            let mask = point.mask.filter(|_| point.lane_axis().is_some_and(|axis| axes.contains(axis)));
+            let key = (point.key(axes), mask);
+            let place = distinct.iter().position(|other| *other == key).unwrap_or_else(|| {
+                distinct.push(key);
+                first.push(k);
+                distinct.len() - 1
+            });
+            of.push(place);
+        }
+        Spread { first, of, values: Vec::new() }
+    }
+
+    fn step(
+        &mut self,
+        id: StepId,
+        spread: &Spread,
+        points: &[Point],
+        found: &FxHashMap<StepId, Spread>,
+    ) -> Result<Vec<Value>> {
+        if self.given.contains_key(&id) {
+            return spread.first.iter().map(|k| self.given_at(id, &points[*k])).collect();
+        }
+        let (kernel, rounding) = (self.bound.kernel, self.bound.kernel.rounding);
+        match &kernel.step(id).op {
+            Op::Load { .. } => spread.first.iter().map(|k| self.load(id, &points[*k])).collect(),
+            Op::Map { expr, args } => {
+                let args: Vec<Vec<Value>> =
+                    args.iter().map(|arg| spread.first.iter().map(|k| found[arg].at(*k)).collect()).collect();
+                let at: Vec<&Point> = spread.first.iter().map(|k| &points[*k]).collect();
+                Ok(self.map(expr, &args, &at, rounding))
+            }
+            Op::Random { stream, seed, index, reads } => {
+                spread.first.iter().map(|k| self.random(*stream, *seed, index, reads, &points[*k])).collect()
+            }
+            Op::Reduce { .. } | Op::Prefix { .. } | Op::Dot { .. } => {
+                Err(Error::bug(format!("the fold {id:?} is read before it is computed")))
+            }
+        }
+    }
+
+    /// A value that is there already.
+    pub fn given_at(&mut self, id: StepId, point: &Point) -> Result<Value> {
+        match &self.given[&id] {
+            Given::Values(values) => {
+                let key = point.key(self.bound.kernel.step(id).axes);
+                let missing = || Error::bug(format!("{id:?} has no value at {point:?}"));
+                values.get(&key).copied().ok_or_else(missing)
+            }
+            Given::Held(held) => {
+                let held = held.clone();
+                Ok(self.load_held(&held, point))
+            }
+        }
+    }
+
+    /// The value of a step as a coordinate.
+    pub fn coordinate(&mut self, id: StepId, point: &Point) -> Result<Index> {
+        let step = self.bound.kernel.step(id);
+        if !point.lane_axis().is_some_and(|axis| step.axes.contains(axis)) {
+            return Ok(Index::Sum(Sum::value(self.int_value(id, point)?)));
+        }
+        let value = self.values(&[id], std::slice::from_ref(point))?[0][0];
+        if self.b.ty(value) != Ty::I64 {
+            return Ok(Index::Lanes(value));
+        }
+        // What does not fit into 32 bits is no coordinate; it must not become one.
+        let (low, high) = (self.b.integer(Ty::I64, -(1 << 30)), self.b.integer(Ty::I64, 1 << 30));
+        let value = self.b.binary(Binary::Max, value, low);
+        let value = self.b.binary(Binary::Min, value, high);
+        Ok(Index::Lanes(self.b.convert(Convert::Low, Ty::I32, value)))
+    }
+
+    /// The value of an integer step that is the same in all lanes.
+    fn int_value(&mut self, id: StepId, point: &Point) -> Result<Value> {
+        let kernel = self.bound.kernel;
+        if !self.given.contains_key(&id) {
+            match &kernel.step(id).op {
+                Op::Load { .. } => return self.load_int(id, point),
+                Op::Map { expr, args } if args.iter().all(|arg| !kernel.step(*arg).dtype.is_float()) => {
+                    let args = args.iter().map(|arg| self.int_value(*arg, point)).collect::<Result<Vec<_>>>()?;
+                    if let Some(value) = self.map_int(expr, &args, point) {
+                        return Ok(value);
+                    }
+                }
+                _ => {}
+            }
+        }
+        let value = self.values(&[id], std::slice::from_ref(point))?[0][0];
+        Ok(self.b.lane0(value))
+    }
+
+    /// The lanes of an index.
+    pub fn lanes_of(&mut self, index: &Index) -> Value {
+        lanes_of(&mut self.b, index)
+    }
+
+    /// A place for a message about a check.
+    pub fn site(&mut self, message: String) -> u32 {
+        let place = self.sites.iter().position(|known| *known == message).unwrap_or_else(|| {
+            self.sites.push(message);
+            self.sites.len() - 1
+        });
+        place as u32
+    }
+
+    /// A constant of a type.
+    pub fn constant(&mut self, dtype: DType, number: fuseline::ops::Number) -> Value {
+        math::constant(&mut self.b, dtype, number)
+    }
+}
+
+/// The values of a step at several points, each computed once.
+#[derive(Debug)]
+struct Spread {
+    /// the first point of each value
+    first: Vec<usize>,
+    /// which value a point has
+    of: Vec<usize>,
+    values: Vec<Value>,
+}
+
+impl Spread {
+    fn at(&self, point: usize) -> Value {
+        self.values[self.of[point]]
+    }
+}
+
+/// Whether a program computes with lanes of 64 bits, of which a vector holds half as many.
+pub(super) fn is_wide(program: &Program) -> bool {
+    program.types.iter().any(|ty| matches!(ty, Ty::I64 | Ty::F64))
+}

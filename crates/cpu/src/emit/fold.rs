@@ -1,0 +1,220 @@
+//! Folds: what is kept from trip to trip, how a term joins it, and what becomes of it.
+
+use fuseline::ops::Scalar;
+use fuseline::ops::prim::Monoid;
+use fuseline::tensor::DType;
+use fuseline::tile::{Kernel, Op, StepId};
+use smallvec::SmallVec;
+
+use crate::math;
+use crate::vector::{Binary, Builder, Compare, FmaOp, FoldOp, Ty, Value};
+
+/// What a fold keeps: one vector, or a vector and the positions where its numbers were.
+pub(super) type Kept = SmallVec<[Value; 2]>;
+
+/// How a step folds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Folding {
+    /// a monoid on elements of a type
+    Of(Monoid, DType),
+    /// the sum of products of elements of the types, in the accumulator's type
+    Products([DType; 2], DType),
+}
+
+impl Folding {
+    /// How a step of a kernel folds, if it does.
+    pub fn of(kernel: &Kernel, id: StepId) -> Option<Folding> {
+        match &kernel.step(id).op {
+            Op::Reduce { monoid, arg, .. } | Op::Prefix { monoid, arg, .. } => {
+                Some(Folding::Of(*monoid, kernel.step(*arg).dtype))
+            }
+            Op::Dot { a, b, accumulator, .. } => {
+                Some(Folding::Products([kernel.step(*a).dtype, kernel.step(*b).dtype], *accumulator))
+            }
+            _ => None,
+        }
+    }
+
+    /// How a contraction folds the products of a left factor with the other one.
+    pub fn of_factors(kernel: &Kernel, dot: StepId, left: StepId) -> Option<Folding> {
+        match Folding::of(kernel, dot)? {
+            Folding::Products([a, b], accumulator) if kernel.step(dot).op.operands()[0] != left => {
+                Some(Folding::Products([b, a], accumulator))
+            }
+            folding => Some(folding),
+        }
+    }
+
+    /// The element type of what is folded.
+    fn dtype(self) -> DType {
+        match self {
+            Folding::Of(_, dtype) | Folding::Products(_, dtype) => dtype,
+        }
+    }
+
+    fn monoid(self) -> Monoid {
+        match self {
+            Folding::Of(monoid, _) => monoid,
+            Folding::Products(..) => Monoid::Sum,
+        }
+    }
+
+    /// Whether the position of an element is wanted; then whether the largest, and whether the last.
+    fn position(self) -> Option<(bool, bool)> {
+        match self.monoid() {
+            Monoid::ArgMax => Some((true, false)),
+            Monoid::ArgMin => Some((false, false)),
+            Monoid::ArgMaxLast => Some((true, true)),
+            Monoid::ArgMinLast => Some((false, true)),
+            _ => None,
+        }
+    }
+
+    /// How many vectors it keeps.
+    pub fn parts(self) -> usize {
+        if self.position().is_some() { 2 } else { 1 }
+    }
+
+    /// What a fold of nothing keeps.
+    pub fn neutral(self, b: &mut Builder) -> Kept {
+        if self.position().is_some() {
+            // The position says that there was none yet.
+            let zero = math::constant(b, self.kept_dtype(), fuseline::ops::Number::from_int(self.kept_dtype(), 0));
+            let none = b.integer(Ty::I32, -1);
+            return SmallVec::from_slice(&[zero, none]);
+        }
+        if self.dtype() == DType::Bool {
+            let start = b.integer(Ty::I32, i64::from(self.monoid() == Monoid::Min || self.monoid() == Monoid::Prod));
+            return SmallVec::from_slice(&[start]);
+        }
+        SmallVec::from_slice(&[math::monoid::neutral(b, self.monoid(), self.dtype())])
+    }
+
+    /// The type in which numbers of positions are compared.
+    fn kept_dtype(self) -> DType {
+        if self.dtype() == DType::Bool { DType::I32 } else { self.dtype() }
+    }
+
+    /// One more term; `position` is that of the term (I32), wanted by positions alone.
+    pub fn join(
+        self,
+        b: &mut Builder,
+        kept: &Kept,
+        terms: &[Value],
+        position: Option<Value>,
+        mask: Option<Value>,
+    ) -> Kept {
+        let joined = match self {
+            Folding::Products(dtypes, accumulator) => {
+                let x = math::cast(b, dtypes[0], accumulator, terms[0]);
+                let y = math::cast(b, dtypes[1], accumulator, terms[1]);
+                let sum = if accumulator.is_float() {
+                    b.fma(FmaOp::Add, x, y, kept[0])
+                } else {
+                    let product = math::apply(b, Scalar::Mul, accumulator, &[x, y]);
+                    math::apply(b, Scalar::Add, accumulator, &[kept[0], product])
+                };
+                SmallVec::from_slice(&[sum])
+            }
+            Folding::Of(monoid, dtype) => {
+                let term = if dtype == DType::Bool { as_integer(b, terms[0]) } else { terms[0] };
+                match (self.position(), position) {
+                    (Some(_), Some(position)) => {
+                        let other = SmallVec::from_slice(&[term, position]);
+                        self.merge(b, kept, &other)
+                    }
+                    _ => SmallVec::from_slice(&[math::monoid::combine(b, monoid, self.kept_dtype(), kept[0], term)]),
+                }
+            }
+        };
+        match mask {
+            Some(mask) => joined.iter().zip(kept).map(|(new, old)| b.select(mask, *new, *old)).collect(),
+            None => joined,
+        }
+    }
+
+    /// Two folds of different terms together.
+    pub fn merge(self, b: &mut Builder, kept: &Kept, other: &Kept) -> Kept {
+        let Some((largest, last)) = self.position() else {
+            return SmallVec::from_slice(&[math::monoid::combine(
+                b,
+                self.monoid(),
+                self.kept_dtype(),
+                kept[0],
+                other[0],
+            )]);
+        };
+        let better = self.is_better(b, [kept[0], kept[1]], [other[0], other[1]], largest, last);
+        let value = b.select(better, other[0], kept[0]);
+        SmallVec::from_slice(&[value, b.select(better, other[1], kept[1])])
+    }
+
+    /// Whether the second of two numbers with their positions is the one that is wanted. NaN counts as the best, as
+    /// `max` and `min` have it.
+    fn is_better(self, b: &mut Builder, kept: [Value; 2], other: [Value; 2], largest: bool, last: bool) -> Value {
+        let dtype = self.kept_dtype();
+        let zero = b.integer(Ty::I32, 0);
+        let is_new = b.compare(Compare::Lt, kept[1], zero);
+        let is_there = b.compare(Compare::Le, zero, other[1]);
+        let (low, high) = if largest { (kept[0], other[0]) } else { (other[0], kept[0]) };
+        let mut beats = math::apply(b, Scalar::Lt, dtype, &[low, high]);
+        let mut equal = math::apply(b, Scalar::Eq, dtype, &[kept[0], other[0]]);
+        if dtype.is_float() {
+            let (old, new) =
+                (b.compare(Compare::Unordered, kept[0], kept[0]), b.compare(Compare::Unordered, other[0], other[0]));
+            let first_nan = b.binary(Binary::AndNot, old, new);
+            let both_nan = b.binary(Binary::And, old, new);
+            beats = b.binary(Binary::Or, beats, first_nan);
+            equal = b.binary(Binary::Or, equal, both_nan);
+        }
+        let (early, late) = if last { (kept[1], other[1]) } else { (other[1], kept[1]) };
+        let sooner = b.compare(Compare::Lt, early, late);
+        let tied = b.binary(Binary::And, equal, sooner);
+        let wins = b.binary(Binary::Or, beats, tied);
+        let wins = b.binary(Binary::Or, wins, is_new);
+        b.binary(Binary::And, wins, is_there)
+    }
+
+    /// What all lanes together keep, in every lane.
+    pub fn across(self, b: &mut Builder, kept: &Kept) -> Kept {
+        if self.position().is_none() {
+            return SmallVec::from_slice(&[math::monoid::fold_lanes(b, self.monoid(), self.kept_dtype(), kept[0])]);
+        }
+        let Some((largest, last)) = self.position() else { unreachable!("handled above") };
+        let (dtype, zero) = (self.kept_dtype(), b.integer(Ty::I32, 0));
+        let is_there = b.compare(Compare::Le, zero, kept[1]);
+        let monoid = if largest { Monoid::Max } else { Monoid::Min };
+        let neutral = math::monoid::neutral(b, monoid, dtype);
+        let value = b.select(is_there, kept[0], neutral);
+        let best = math::monoid::fold_lanes(b, monoid, dtype, value);
+        let mut is_best = math::apply(b, Scalar::Eq, dtype, &[kept[0], best]);
+        if dtype.is_float() {
+            let both_nan = b.compare(Compare::Unordered, kept[0], kept[0]);
+            let best_nan = b.compare(Compare::Unordered, best, best);
+            let both_nan = b.binary(Binary::And, both_nan, best_nan);
+            is_best = b.binary(Binary::Or, is_best, both_nan);
+        }
+        let is_best = b.binary(Binary::And, is_best, is_there);
+        let worst = b.integer(Ty::I32, if last { -1 } else { i64::from(i32::MAX) });
+        let position = b.select(is_best, kept[1], worst);
+        let position = b.fold(FoldOp::By(if last { Binary::Max } else { Binary::Min }), position);
+        SmallVec::from_slice(&[best, position])
+    }
+
+    /// The value of the fold, of the type that the step has.
+    pub fn result(self, b: &mut Builder, kept: &Kept) -> Value {
+        match self {
+            Folding::Of(..) if self.position().is_some() => math::cast(b, DType::I32, DType::I64, kept[1]),
+            Folding::Of(_, DType::Bool) => {
+                let zero = b.integer(Ty::I32, 0);
+                b.compare(Compare::Ne, kept[0], zero)
+            }
+            Folding::Of(..) | Folding::Products(..) => kept[0],
+        }
+    }
+}
+
+fn as_integer(b: &mut Builder, mask: Value) -> Value {
+    let (one, zero) = (b.integer(Ty::I32, 1), b.integer(Ty::I32, 0));
+    b.select(mask, one, zero)
+}

@@ -1,0 +1,158 @@
+//! Any kernel, fold by fold: what every schedule can fall back to, and all that maps need.
+//!
+//! Every fold becomes a phase that leaves its result in scratch; then the stores follow, those over the same axes together.
+
+use fuseline::error::Result;
+use fuseline::tensor::DType;
+use fuseline::tile::{AxisSet, Op, StepId};
+use rustc_hash::FxHashMap;
+
+use super::bound::{Bound, bytes_of};
+use super::emitter::{Emitter, Given, Held};
+use super::lanes::{choose_lane, offsets_read};
+use super::prefix::Running;
+use super::rows::{Pass, Rows, dense_offset};
+use super::{Emission, Memory};
+
+/// What lies in memory for a value that registers hold: halves are not rounded on the way.
+pub(super) fn held_dtype(dtype: DType) -> DType {
+    match dtype {
+        DType::F16 | DType::BF16 => DType::F32,
+        other => other,
+    }
+}
+
+/// Emits a kernel fold by fold.
+pub(super) fn emit_generic(emission: &mut Emission<'_>) -> Result<()> {
+    let bound = emission.bound;
+    let mut held: FxHashMap<StepId, Held> = FxHashMap::default();
+    for (k, step) in bound.kernel.steps.iter().enumerate() {
+        let id = StepId(k as u32);
+        if step.op.is_fold() {
+            let place = emit_fold(emission, id, &held)?;
+            held.insert(id, place);
+        }
+    }
+    emit_stores(emission, &held)
+}
+
+/// Emits all stores, those over the same axes together.
+pub(super) fn emit_stores(emission: &mut Emission<'_>, held: &FxHashMap<StepId, Held>) -> Result<()> {
+    let kernel = emission.bound.kernel;
+    let mut groups: Vec<(AxisSet, Vec<usize>)> = Vec::new();
+    for (k, store) in kernel.stores.iter().enumerate() {
+        match groups.iter_mut().find(|(axes, _)| *axes == store.axes()) {
+            Some((_, stores)) => stores.push(k),
+            None => groups.push((store.axes(), vec![k])),
+        }
+    }
+    for (axes, stores) in groups {
+        emission.phase("map", &mut |e: &mut Emitter<'_>| {
+            give(e, held);
+            let rows = map_rows(e, axes, &stores);
+            e.rows(&rows)
+        })?;
+    }
+    Ok(())
+}
+
+/// Lets a phase read what earlier ones have computed.
+pub(super) fn give(e: &mut Emitter<'_>, held: &FxHashMap<StepId, Held>) {
+    e.given.extend(held.iter().map(|(id, held)| (*id, Given::Held(held.clone()))));
+}
+
+/// Stores over the same axes as a phase of rows.
+fn map_rows(e: &Emitter<'_>, axes: AxisSet, stores: &[usize]) -> Rows {
+    let bound = e.bound;
+    let values: Vec<StepId> = stores.iter().map(|k| bound.kernel.stores[*k].value).collect();
+    let mut offsets = offsets_read(bound, &values, &|id| e.given.contains_key(&id));
+    offsets.extend(stores.iter().map(|k| bound.stores[*k].offset.clone()));
+    let lane = choose_lane(bound, axes, &offsets, e.lanes());
+    let bytes: i64 = stores.iter().map(|k| bytes_written(bound, *k)).sum();
+    Rows {
+        outer: axes.iter().filter(|axis| Some(*axis) != lane).collect(),
+        inner: lane.into_iter().collect(),
+        lane,
+        passes: vec![Pass { stores: stores.to_vec(), ..Pass::default() }],
+        results: Vec::new(),
+        stores: Vec::new(),
+        unroll: unroll(e, lane),
+        streaming: bytes >= STREAMED,
+    }
+}
+
+/// A step at all points of some axes as a phase of rows that puts it into memory.
+pub(super) fn hold_rows(e: &Emitter<'_>, id: StepId, order: &[usize], place: &Held) -> Rows {
+    let bound = e.bound;
+    let mut offsets = offsets_read(bound, &[id], &|id| e.given.contains_key(&id));
+    offsets.push(place.offset.clone());
+    let lane = choose_lane(bound, order.iter().copied().collect(), &offsets, e.lanes());
+    Rows {
+        outer: order.iter().copied().filter(|axis| Some(*axis) != lane).collect(),
+        inner: lane.into_iter().collect(),
+        lane,
+        passes: vec![Pass { holds: vec![(id, place.clone())], ..Pass::default() }],
+        results: Vec::new(),
+        stores: Vec::new(),
+        unroll: unroll(e, lane),
+        streaming: false,
+    }
+}
+
+/// Results of so many bytes are written past the caches: they will not be there when they are read.
+pub(super) const STREAMED: i64 = 3 << 20;
+
+fn bytes_written(bound: &Bound<'_>, store: usize) -> i64 {
+    bound.count(bound.kernel.stores[store].axes()) * bytes_of(bound.stores[store].dtype)
+}
+
+/// Vectors that are worked on at a time along an axis.
+pub(super) fn unroll(e: &Emitter<'_>, lane: Option<usize>) -> i64 {
+    let most = if e.lanes() * 4 >= 64 { 4 } else { 2 };
+    lane.map_or(1, |lane| (e.bound.extents[lane] / e.lanes()).clamp(1, most))
+}
+
+/// Emits a fold; returns where its result lies.
+pub(super) fn emit_fold(emission: &mut Emission<'_>, id: StepId, held: &FxHashMap<StepId, Held>) -> Result<Held> {
+    let bound = emission.bound;
+    let step = bound.kernel.step(id);
+    let over = step.op.folds();
+    let operands = step.op.operands();
+    let scratch = emission.scratch.len();
+    let dtype = held_dtype(step.dtype);
+    let mut place = None;
+    let name = step.op.name();
+    emission.phase(name, &mut |e: &mut Emitter<'_>| {
+        give(e, held);
+        let is_prefix = matches!(step.op, Op::Prefix { .. });
+        let free = if is_prefix { step.axes.without(over) } else { step.axes };
+        let may = if is_prefix { free } else { free.union(over) };
+        let offsets = offsets_read(bound, &operands, &|id| e.given.contains_key(&id));
+        let lane = choose_lane(bound, may, &offsets, e.lanes());
+        let mut order: Vec<usize> = step.axes.iter().filter(|axis| Some(*axis) != lane).collect();
+        order.extend(lane.filter(|lane| step.axes.contains(*lane)));
+        let offset = dense_offset(&order, &bound.extents);
+        let result = Held { memory: Memory::Scratch(scratch), base: None, offset, dtype, again: false };
+        place = Some(result.clone());
+        let outer: Vec<usize> = order.into_iter().filter(|axis| free.contains(*axis)).collect();
+        if let Op::Prefix { axis, exclusive, .. } = step.op {
+            let running = Running { step: id, axis, exclusive, outer, lane, held: result };
+            return e.running(&running);
+        }
+        let mut inner: Vec<usize> = over.iter().filter(|axis| Some(*axis) != lane).collect();
+        inner.extend(lane.filter(|lane| over.contains(*lane)));
+        e.rows(&Rows {
+            outer,
+            inner,
+            lane,
+            passes: vec![Pass { folds: vec![id], ..Pass::default() }],
+            results: vec![(id, result)],
+            stores: Vec::new(),
+            unroll: unroll(e, lane),
+            streaming: false,
+        })
+    })?;
+    let bytes = (bound.count(step.axes) * bytes_of(dtype)) as usize;
+    emission.scratch.push(bytes);
+    Ok(place.expect("a phase emits its fold"))
+}

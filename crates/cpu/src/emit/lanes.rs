@@ -1,0 +1,67 @@
+//! Along which axis lanes run.
+
+use fuseline::tensor::{Dim, Symbol};
+use fuseline::tile::{AxisSet, Op, StepId};
+
+use super::bound::Bound;
+
+/// What a vector costs whose elements lie one by one, in vectors whose elements lie in a row.
+const SCATTERED: f64 = 12.0;
+
+/// The axis along which lanes should run, of some that they may: where most of what is read and written lies in a row, and
+/// vectors are full.
+pub(super) fn choose_lane(bound: &Bound<'_>, may: AxisSet, accesses: &[Dim], lanes: i64) -> Option<usize> {
+    let cost = |axis: usize| {
+        let extent = bound.extents[axis];
+        let vectors = (extent as f64 / lanes as f64).ceil();
+        let each: f64 = accesses.iter().map(|offset| access_cost(bound, offset, axis)).sum();
+        (each + 1.0) * vectors / extent as f64
+    };
+    let axes = may.iter().filter(|axis| bound.extents[*axis] > 1);
+    // Of equals the innermost.
+    axes.min_by(|a, b| cost(*a).total_cmp(&cost(*b)).then(b.cmp(a)))
+}
+
+fn access_cost(bound: &Bound<'_>, offset: &Dim, axis: usize) -> f64 {
+    match stride_along(bound, offset, axis) {
+        Some(0) => 0.5,
+        Some(1) => 1.0,
+        _ => SCATTERED,
+    }
+}
+
+/// How far neighbours along an axis are from each other, at the first points.
+pub(super) fn stride_along(bound: &Bound<'_>, offset: &Dim, axis: usize) -> Option<i64> {
+    let at = |n: i64| {
+        offset
+            .eval_with(&|symbol| match symbol {
+                Symbol::Axis(other) if usize::from(*other) == axis => Some(n),
+                Symbol::Axis(_) => Some(0),
+                _ => None,
+            })
+            .ok()
+    };
+    let last = bound.extents[axis] - 1;
+    let step = at(1)? - at(0)?;
+    // Quotients step rarely: at the end they have.
+    (last < 4 || at(2)? - at(1)? == step).then_some(step)
+}
+
+/// The offsets at which a step and what it is made of read, up to steps that are there already.
+pub(super) fn offsets_read(bound: &Bound<'_>, roots: &[StepId], is_given: &dyn Fn(StepId) -> bool) -> Vec<Dim> {
+    let mut seen = vec![false; bound.kernel.steps.len()];
+    let (mut todo, mut offsets) = (roots.to_vec(), Vec::new());
+    while let Some(id) = todo.pop() {
+        if is_given(id) || std::mem::replace(&mut seen[id.index()], true) {
+            continue;
+        }
+        let op = &bound.kernel.step(id).op;
+        if matches!(op, Op::Load { .. }) {
+            let access = bound.load(id);
+            let checked = access.checked.iter().map(|c| c.index.clone() * c.stride);
+            offsets.push(checked.fold(access.offset.clone(), |sum, more| sum + more));
+        }
+        todo.extend(op.operands());
+    }
+    offsets
+}

@@ -1,0 +1,205 @@
+//! What happens in which pass over a row.
+
+use fuseline::error::Result;
+use fuseline::tensor::Dim;
+use fuseline::tile::{AxisSet, Op, StepId};
+use rustc_hash::FxHashMap;
+
+use super::bound::bytes_of;
+use super::emitter::{Emitter, Held};
+use super::generic::{STREAMED, emit_generic, held_dtype, unroll};
+use super::lanes::{choose_lane, offsets_read};
+use super::rows::{Pass, Rows, dense_offset};
+use super::{Emission, Memory};
+
+/// Arithmetic that is not done twice: its result is put into memory between passes.
+const COSTLY: u32 = 6;
+
+/// Bytes of a row that may lie in the worker's memory between passes.
+const MOST_HELD: i64 = 1 << 20;
+
+/// Emits a kernel that folds along axes that one worker owns.
+pub(super) fn emit_row(emission: &mut Emission<'_>, along: AxisSet) -> Result<()> {
+    let bound = emission.bound;
+    let kernel = bound.kernel;
+    let folds: Vec<&Op> = kernel.steps.iter().map(|step| &step.op).filter(|op| op.is_fold()).collect();
+    let plain = folds.iter().all(|op| op.folds() == along && !matches!(op, Op::Prefix { .. }));
+    let written = kernel.stores.iter().map(|store| store.axes()).fold(AxisSet::EMPTY, AxisSet::union);
+    let outer = written.without(along);
+    if !plain || along.is_empty() || !kernel.stores.iter().all(|store| outer.is_within(store.axes())) {
+        return emit_generic(emission);
+    }
+    let stores: Vec<usize> = (0..kernel.stores.len()).collect();
+    let roots: Vec<StepId> = kernel.stores.iter().map(|store| store.value).collect();
+    let mut offsets = offsets_read(bound, &roots, &|_| false);
+    offsets.extend(bound.stores.iter().map(|access| access.offset.clone()));
+    emission.phase("row", &mut |e: &mut Emitter<'_>| {
+        let lane = choose_lane(bound, along.union(outer), &offsets, e.lanes());
+        let (outer, inner) = (ordered(outer, lane), ordered(along, lane));
+        let rows = plan_rows(e, outer, inner, lane, &stores, 0)?;
+        e.rows(&rows)
+    })
+}
+
+/// Axes in ascending order, but for that of the lanes, which is last.
+fn ordered(axes: AxisSet, lane: Option<usize>) -> Vec<usize> {
+    let others = axes.iter().filter(|axis| Some(*axis) != lane);
+    others.chain(lane.filter(|lane| axes.contains(*lane))).collect()
+}
+
+/// Plans the passes over a row that stores need: a fold follows those that its terms need. `used` bytes of the worker's
+/// memory are taken already.
+pub(super) fn plan_rows(
+    e: &mut Emitter<'_>,
+    outer: Vec<usize>,
+    inner: Vec<usize>,
+    lane: Option<usize>,
+    stores: &[usize],
+    used: i64,
+) -> Result<Rows> {
+    let bound = e.bound;
+    let kernel = bound.kernel;
+    let within: AxisSet = inner.iter().copied().collect();
+    let unroll = unroll(e, lane);
+    let mut rows = Rows {
+        outer,
+        inner,
+        lane,
+        passes: Vec::new(),
+        results: Vec::new(),
+        stores: Vec::new(),
+        unroll,
+        streaming: false,
+    };
+    let roots: Vec<StepId> = stores.iter().map(|k| kernel.stores[*k].value).collect();
+    let depths = depths(e, &roots);
+    let pass = |rows: &mut Rows, k: usize| rows.passes.resize(rows.passes.len().max(k + 1), Pass::default());
+    for (id, depth) in &depths {
+        if kernel.step(*id).op.is_fold() && !e.given.contains_key(id) {
+            pass(&mut rows, depth - 1);
+            rows.passes[depth - 1].folds.push(*id);
+        }
+    }
+    for store in stores {
+        let Some((_, depth)) = depths.iter().find(|(id, _)| *id == kernel.stores[*store].value) else { continue };
+        if kernel.stores[*store].axes().common(within).is_empty() {
+            rows.stores.push(*store);
+        } else {
+            pass(&mut rows, *depth);
+            rows.passes[*depth].stores.push(*store);
+        }
+    }
+    let bytes = |k: &usize| bound.count(kernel.stores[*k].axes()) * bytes_of(bound.stores[*k].dtype);
+    rows.streaming = stores.iter().map(bytes).sum::<i64>() >= STREAMED;
+    hold_between(e, &mut rows, within, used);
+    Ok(rows)
+}
+
+/// The steps that some values need, each with the number of passes that must be over before it can be computed; a fold's own
+/// pass counts. Operands come first.
+fn depths(e: &Emitter<'_>, roots: &[StepId]) -> Vec<(StepId, usize)> {
+    let kernel = e.bound.kernel;
+    let mut wanted = vec![false; kernel.steps.len()];
+    let mut todo = roots.to_vec();
+    while let Some(id) = todo.pop() {
+        if !std::mem::replace(&mut wanted[id.index()], true) && !e.given.contains_key(&id) {
+            todo.extend(kernel.step(id).op.operands());
+        }
+    }
+    let mut depth = vec![0; kernel.steps.len()];
+    let mut found = Vec::new();
+    for k in (0..kernel.steps.len()).filter(|k| wanted[*k]) {
+        let id = StepId(k as u32);
+        if !e.given.contains_key(&id) {
+            let op = &kernel.step(id).op;
+            let operands = op.operands().iter().map(|id| depth[id.index()]).max().unwrap_or(0);
+            depth[k] = operands + usize::from(op.is_fold());
+        }
+        found.push((id, depth[k]));
+    }
+    found
+}
+
+/// Lets passes put into memory what later ones would have to compute again.
+fn hold_between(e: &mut Emitter<'_>, rows: &mut Rows, within: AxisSet, used: i64) {
+    let kernel = e.bound.kernel;
+    let extents = &e.bound.extents;
+    // The first pass that computes a step, for every step.
+    let mut first: FxHashMap<StepId, usize> = FxHashMap::default();
+    let mut held: FxHashMap<StepId, usize> = FxHashMap::default();
+    for p in 0..rows.passes.len() {
+        let mut todo = roots(e, &rows.passes[p]);
+        let mut seen = vec![false; kernel.steps.len()];
+        while let Some(id) = todo.pop() {
+            let step = kernel.step(id);
+            if std::mem::replace(&mut seen[id.index()], true)
+                || e.given.contains_key(&id)
+                || step.op.is_fold()
+                || held.contains_key(&id)
+            {
+                continue;
+            }
+            let earlier = *first.entry(id).or_insert(p);
+            let varies = !step.axes.common(within).is_empty();
+            if earlier < p && varies && cost(e, id) >= COSTLY {
+                held.insert(id, earlier);
+                continue;
+            }
+            todo.extend(step.op.operands());
+        }
+    }
+    let mut held: Vec<(StepId, usize)> = held.into_iter().collect();
+    held.sort();
+    // Along an axis of rows, a block of lanes lies behind another.
+    let lane = rows.lane.filter(|lane| !rows.inner.contains(lane));
+    let block = lane.map_or(1, |_| rows.unroll * e.lanes());
+    let count: i64 = rows.inner.iter().map(|axis| extents[*axis]).product::<i64>() * block;
+    let mut offset = dense_offset(&rows.inner, extents);
+    if let Some(lane) = lane {
+        offset = offset * block + Dim::axis(lane).modulo(&Dim::int(block));
+    }
+    let mut start = used;
+    for (id, p) in held {
+        let dtype = held_dtype(kernel.step(id).dtype);
+        let bytes = (count * bytes_of(dtype) + 63) / 64 * 64 + 64;
+        if start - used + bytes > MOST_HELD {
+            continue;
+        }
+        let worker = e.pointer(Memory::Worker);
+        let base = e.b.plus(worker, start);
+        start += bytes;
+        let place = Held { memory: Memory::Worker, base: Some(base), offset: offset.clone(), dtype, again: true };
+        rows.passes[p].holds.push((id, place));
+    }
+    e.worker_bytes = e.worker_bytes.max(start as usize);
+}
+
+/// What a pass asks for.
+fn roots(e: &Emitter<'_>, pass: &Pass) -> Vec<StepId> {
+    let kernel = e.bound.kernel;
+    let terms = pass.folds.iter().flat_map(|id| kernel.step(*id).op.operands());
+    terms.chain(pass.stores.iter().map(|k| kernel.stores[*k].value)).collect()
+}
+
+/// The arithmetic of a step and of what it is made of.
+fn cost(e: &Emitter<'_>, id: StepId) -> u32 {
+    let kernel = e.bound.kernel;
+    let mut seen = vec![false; kernel.steps.len()];
+    let (mut todo, mut cost) = (vec![id], 0);
+    while let Some(id) = todo.pop() {
+        if std::mem::replace(&mut seen[id.index()], true) || e.given.contains_key(&id) {
+            continue;
+        }
+        let step = kernel.step(id);
+        match &step.op {
+            Op::Map { expr, args } => {
+                cost += expr.flops();
+                todo.extend(args);
+            }
+            Op::Random { .. } => cost += 40,
+            Op::Load { reads, .. } => cost += if reads.is_empty() { 1 } else { 2 },
+            _ => {}
+        }
+    }
+    cost
+}

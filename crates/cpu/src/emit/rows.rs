@@ -1,0 +1,416 @@
+//! Phases in which a task owns whole rows: maps, folds along axes with everything before, between and after, and folds down
+//! columns, lane by lane.
+//!
+//! A row is a point along the *outer* axes; what happens in it is a list of passes over the *inner* axes. A pass computes
+//! folds, stores results, and puts values that later passes need into the worker's memory.
+
+use fuseline::error::Result;
+use fuseline::tensor::Dim;
+use fuseline::tile::{Op, StepId};
+use rustc_hash::FxHashMap;
+
+use super::bound::ceil_div;
+use super::emitter::{Emitter, Given, Held};
+use super::fold::{Folding, Kept};
+use super::point::{Coord, Point};
+use crate::vector::{Bound as To, Compare, IntOp, Ty, Value};
+
+/// What happens in a pass over the inner axes.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Pass {
+    /// folds that it computes, all over all inner axes
+    pub folds: Vec<StepId>,
+    /// stores, by their place
+    pub stores: Vec<usize>,
+    /// values that are put into memory
+    pub holds: Vec<(StepId, Held)>,
+}
+
+/// A phase of rows.
+#[derive(Clone, Debug)]
+pub(super) struct Rows {
+    /// the axes of a row's coordinates, outermost first
+    pub outer: Vec<usize>,
+    /// the axes of a pass, outermost first
+    pub inner: Vec<usize>,
+    /// along which lanes run: the last of the inner axes, or one of the outer ones; none where nothing can
+    pub lane: Option<usize>,
+    /// what happens in a row
+    pub passes: Vec<Pass>,
+    /// results of folds that are put into memory when a row is done
+    pub results: Vec<(StepId, Held)>,
+    /// stores of what does not vary over the inner axes, by their place
+    pub stores: Vec<usize>,
+    /// vectors that are worked on at a time
+    pub unroll: i64,
+    /// whether results are written past the caches
+    pub streaming: bool,
+}
+
+/// Elements of work that a task should have at least.
+const TASK_ELEMENTS: i64 = 16 * 1024;
+
+impl Emitter<'_> {
+    /// Emits a phase of rows; returns the number of tasks.
+    pub fn rows(&mut self, rows: &Rows) -> Result<i64> {
+        let inside: i64 = rows.inner.iter().map(|axis| self.bound.extents[*axis]).product();
+        self.rows_with(rows, inside, &mut |_, _| Ok(()))
+    }
+
+    /// Emits a phase of rows, each of so many elements, in which something more happens behind the passes; returns the number
+    /// of tasks.
+    pub fn rows_with(
+        &mut self,
+        rows: &Rows,
+        inside: i64,
+        more: &mut dyn FnMut(&mut Self, &[Point]) -> Result<()>,
+    ) -> Result<i64> {
+        let lane_is_outer = rows.lane.is_some_and(|lane| !rows.inner.contains(&lane));
+        // Along an axis of rows, lanes come in blocks.
+        let block = rows.unroll * self.lanes();
+        let extent = |e: &Self, axis: usize| match rows.lane {
+            Some(lane) if lane_is_outer && lane == axis => ceil_div(e.bound.extents[axis], block),
+            _ => e.bound.extents[axis],
+        };
+        let sizes: Vec<i64> = rows.outer.iter().map(|axis| extent(self, *axis)).collect();
+        let count: i64 = sizes.iter().product();
+        // A map over one long row is cut into pieces.
+        let piece = self.piece(rows, count);
+        let pieces = piece.map_or(1, |piece| ceil_div(self.bound.extents[rows.inner[rows.inner.len() - 1]], piece));
+        let work = piece.unwrap_or(inside) * if lane_is_outer { block } else { 1 };
+        let together = (TASK_ELEMENTS / work.max(1)).clamp(1, (count * pieces).max(1));
+        let tasks = ceil_div(count * pieces, together);
+
+        let task = self.b.begin_tasks();
+        let first = self.b.times(task, together);
+        let last = self.b.plus(first, together);
+        let end = self.b.number(count * pieces);
+        let last = self.b.int(IntOp::Min, last, end);
+        let (row, _) = self.b.begin_loop(To::Value(first), To::Value(last), 1, &[]);
+        let mut rest = row;
+        let mut range = None;
+        if let Some(piece) = piece {
+            let lane = rows.inner[rows.inner.len() - 1];
+            let (number, pieces) = (self.b.number(pieces), pieces);
+            let which = if pieces == 1 { self.b.number(0) } else { self.b.int(IntOp::FloorMod, row, number) };
+            rest = self.b.int(IntOp::FloorDiv, row, number);
+            let from = self.b.times(which, piece);
+            self.multiples.insert(from, piece);
+            let to = self.b.plus(from, piece);
+            let all = self.b.number(self.bound.extents[lane]);
+            range = Some((from, self.b.int(IntOp::Min, to, all)));
+        }
+        let point = self.decode(rows, &sizes, rest, if lane_is_outer { Some(block) } else { None });
+        let points = if lane_is_outer { self.lane_block(rows, &point) } else { vec![point] };
+        self.row(rows, &points, range)?;
+        more(self, &points)?;
+        self.b.end_loop(&[]);
+        self.b.end_loop(&[]);
+        Ok(tasks)
+    }
+
+    /// Emits what happens in a row: at one point, or at the vectors of a block of lanes along an axis of rows.
+    pub fn row(&mut self, rows: &Rows, points: &[Point], range: Option<(Value, Value)>) -> Result<()> {
+        for pass in &rows.passes {
+            self.pass(rows, pass, points, range)?;
+        }
+        for (id, held) in &rows.results {
+            for point in points {
+                let value = self.given_at(*id, point)?;
+                self.store_held(held, value, point);
+            }
+        }
+        for store in &rows.stores {
+            let values = self.values(&[self.bound.kernel.stores[*store].value], points)?;
+            for (point, value) in points.iter().zip(&values[0]) {
+                self.store(*store, *value, point, false);
+            }
+        }
+        Ok(())
+    }
+
+    /// Into which pieces the innermost axis is cut, where nothing folds along it and there is too little else to share.
+    fn piece(&self, rows: &Rows, count: i64) -> Option<i64> {
+        let lane = *rows.inner.last()?;
+        let folds = rows.passes.iter().any(|pass| !pass.folds.is_empty());
+        let long = self.bound.extents[lane] > 2 * TASK_ELEMENTS;
+        let alone = rows.lane == Some(lane) && rows.inner.len() == 1;
+        (!folds && alone && rows.passes.len() == 1 && long && count < 64).then_some(TASK_ELEMENTS)
+    }
+
+    /// The coordinates of a row by its number.
+    fn decode(&mut self, rows: &Rows, sizes: &[i64], number: Value, block: Option<i64>) -> Point {
+        let mut point = Point::origin(self.bound.extents.len());
+        let mut rest = number;
+        for (k, axis) in rows.outer.iter().enumerate().rev() {
+            let size = self.b.number(sizes[k]);
+            let coord = if k == 0 { rest } else { self.b.int(IntOp::FloorMod, rest, size) };
+            rest = self.b.int(IntOp::FloorDiv, rest, size);
+            let coord = match block {
+                Some(block) if rows.lane == Some(*axis) => {
+                    let base = self.b.times(coord, block);
+                    self.multiples.insert(base, block);
+                    base
+                }
+                _ => coord,
+            };
+            let coord = Coord { base: Some(coord), plus: 0, lanes: rows.lane == Some(*axis) };
+            point = point.with(*axis, coord);
+        }
+        point
+    }
+
+    /// The vectors of a block of lanes along an axis of rows.
+    fn lane_block(&mut self, rows: &Rows, point: &Point) -> Vec<Point> {
+        let Some(lane) = rows.lane else { return vec![point.clone()] };
+        let (lanes, extent) = (self.lanes(), self.bound.extents[lane]);
+        let vectors = (0..rows.unroll).map(|k| point.moved(lane, k * lanes));
+        let vectors: Vec<Point> = vectors.collect();
+        if extent % (rows.unroll * lanes) == 0 {
+            return vectors;
+        }
+        let Some(base) = point.coord(lane).base else { return vectors };
+        vectors.into_iter().enumerate().map(|(k, at)| self.below(at, base, k as i64 * lanes, extent)).collect()
+    }
+
+    /// A point whose lanes beyond the end are left out.
+    fn below(&mut self, point: Point, base: Value, plus: i64, end: i64) -> Point {
+        let end = self.b.number(end - plus);
+        self.below_value(point, base, end)
+    }
+
+    /// A point whose lanes at `base` and behind stay below an integer.
+    fn below_value(&mut self, point: Point, base: Value, end: Value) -> Point {
+        let left = self.b.int(IntOp::Sub, end, base);
+        let left = self.b.splat(Ty::I32, left);
+        let numbers = self.b.lane_numbers(Ty::I32);
+        let mask = self.b.compare(Compare::Lt, numbers, left);
+        point.masked(mask)
+    }
+
+    /// Emits a pass: loops over the inner axes, then what its folds are.
+    pub fn pass(&mut self, rows: &Rows, pass: &Pass, points: &[Point], range: Option<(Value, Value)>) -> Result<()> {
+        let kernel = self.bound.kernel;
+        let foldings: Vec<Folding> = pass.folds.iter().filter_map(|id| Folding::of(kernel, *id)).collect();
+        // Vectors along a folded axis are folded apart and merged at the end.
+        let lane_is_inner = rows.lane.is_some_and(|lane| rows.inner.contains(&lane));
+        let copies = if lane_is_inner { rows.unroll as usize } else { 1 };
+        let mut kept = Accumulators::new(self, &foldings, points.len() * copies);
+        kept.values = self.nest(rows, pass, &foldings, &rows.inner, points, kept.values, range)?;
+        let across = rows
+            .lane
+            .is_some_and(|lane| pass.folds.first().is_some_and(|id| kernel.step(*id).op.folds().contains(lane)));
+        for (f, id) in pass.folds.iter().enumerate() {
+            let mut values = FxHashMap::default();
+            for (p, point) in points.iter().enumerate() {
+                let mut all = kept.at(p * copies, f);
+                for copy in 1..copies {
+                    let other = kept.at(p * copies + copy, f);
+                    all = foldings[f].merge(&mut self.b, &all, &other);
+                }
+                if across {
+                    all = foldings[f].across(&mut self.b, &all);
+                }
+                let value = foldings[f].result(&mut self.b, &all);
+                values.insert(point.key(kernel.step(*id).axes), value);
+            }
+            self.given.insert(*id, Given::Values(values));
+        }
+        for (id, held) in &pass.holds {
+            self.given.insert(*id, Given::Held(held.clone()));
+        }
+        Ok(())
+    }
+
+    /// Loops over the inner axes that are left; returns what folds keep.
+    #[allow(clippy::too_many_arguments, reason = "the state of a nest of loops")]
+    fn nest(
+        &mut self,
+        rows: &Rows,
+        pass: &Pass,
+        foldings: &[Folding],
+        axes: &[usize],
+        points: &[Point],
+        kept: Vec<Value>,
+        range: Option<(Value, Value)>,
+    ) -> Result<Vec<Value>> {
+        match axes {
+            [] => self.body(rows, pass, foldings, points, kept),
+            [lane] if rows.lane == Some(*lane) => self.lane_loops(rows, pass, foldings, *lane, points, kept, range),
+            [axis, further @ ..] => {
+                let extent = self.bound.extents[*axis];
+                let (var, kept) = self.b.begin_loop(To::Number(0), To::Number(extent), 1, &kept);
+                let coord = Coord { base: Some(var), plus: 0, lanes: false };
+                let points: Vec<Point> = points.iter().map(|point| point.with(*axis, coord)).collect();
+                let next = self.nest(rows, pass, foldings, further, &points, kept, range)?;
+                Ok(self.b.end_loop(&next))
+            }
+        }
+    }
+
+    /// The loops along the lanes: whole blocks of vectors, then vector by vector with the lanes that are left.
+    #[allow(clippy::too_many_arguments, reason = "the state of a nest of loops")]
+    fn lane_loops(
+        &mut self,
+        rows: &Rows,
+        pass: &Pass,
+        foldings: &[Folding],
+        lane: usize,
+        points: &[Point],
+        kept: Vec<Value>,
+        range: Option<(Value, Value)>,
+    ) -> Result<Vec<Value>> {
+        let (lanes, extent) = (self.lanes(), self.bound.extents[lane]);
+        let block = rows.unroll * lanes;
+        let point = points[0].clone();
+        let (from, whole, to, rest) = match range {
+            None => {
+                let whole = extent / block * block;
+                (To::Number(0), To::Number(whole), To::Number(extent), extent > whole)
+            }
+            Some((from, to)) => {
+                let length = self.b.int(IntOp::Sub, to, from);
+                let size = self.b.number(block);
+                let blocks = self.b.int(IntOp::FloorDiv, length, size);
+                let whole = self.b.times(blocks, block);
+                let whole = self.b.int(IntOp::Add, from, whole);
+                self.multiples.insert(whole, lanes);
+                (To::Value(from), To::Value(whole), To::Value(to), true)
+            }
+        };
+        let mut kept = kept;
+        if range.is_some() || extent >= block {
+            let (var, inside) = self.b.begin_loop(from, whole, block, &kept);
+            self.multiples.insert(var, block);
+            let at = point.with(lane, Coord { base: Some(var), plus: 0, lanes: true });
+            let vectors: Vec<Point> = (0..rows.unroll).map(|k| at.moved(lane, k * lanes)).collect();
+            let next = self.body(rows, pass, foldings, &vectors, inside)?;
+            kept = self.b.end_loop(&next);
+        }
+        if rest {
+            // One vector at a time: only the first accumulators take part.
+            let first = kept.len() / rows.unroll as usize;
+            let (var, inside) = self.b.begin_loop(whole, to, lanes, &kept[..first]);
+            self.multiples.insert(var, lanes);
+            let at = point.with(lane, Coord { base: Some(var), plus: 0, lanes: true });
+            let at = match (range, extent % lanes) {
+                (None, 0) => at,
+                (None, _) => self.below(at, var, 0, extent),
+                (Some((_, to)), _) => self.below_value(at, var, to),
+            };
+            let next = self.body(rows, pass, foldings, &[at], inside)?;
+            let results = self.b.end_loop(&next);
+            kept.splice(..first, results);
+        }
+        Ok(kept)
+    }
+
+    /// What happens at some points: terms join the folds, values are stored.
+    fn body(
+        &mut self,
+        rows: &Rows,
+        pass: &Pass,
+        foldings: &[Folding],
+        points: &[Point],
+        kept: Vec<Value>,
+    ) -> Result<Vec<Value>> {
+        let kernel = self.bound.kernel;
+        let mut wanted: Vec<StepId> = Vec::new();
+        for id in &pass.folds {
+            wanted.extend(kernel.step(*id).op.operands());
+        }
+        wanted.extend(pass.holds.iter().map(|(id, _)| *id));
+        wanted.extend(pass.stores.iter().map(|store| kernel.stores[*store].value));
+        let values = self.values(&wanted, points)?;
+        let mut values = values.into_iter();
+        let mut kept = Accumulators { foldings: foldings.to_vec(), values: kept };
+        for (f, id) in pass.folds.iter().enumerate() {
+            let op = &kernel.step(*id).op;
+            let terms: Vec<Vec<Value>> = op.operands().iter().filter_map(|_| values.next()).collect();
+            for (p, point) in points.iter().enumerate() {
+                let terms: Vec<Value> = terms.iter().map(|term| term[p]).collect();
+                let position = self.position(op, point);
+                let old = kept.at(p, f);
+                let mask = point.mask.filter(|_| point.lane_axis().is_some_and(|lane| op.folds().contains(lane)));
+                let new = foldings[f].join(&mut self.b, &old, &terms, position, mask);
+                kept.set(p, f, &new);
+            }
+        }
+        for (id, held) in &pass.holds {
+            let held_values = values.next().unwrap_or_default();
+            for (point, value) in points.iter().zip(&held_values) {
+                self.store_held(held, *value, point);
+            }
+            debug_assert!(!held_values.is_empty(), "{id:?} was asked for");
+        }
+        for store in &pass.stores {
+            for (point, value) in points.iter().zip(values.next().unwrap_or_default()) {
+                self.store(*store, value, point, rows.streaming);
+            }
+        }
+        Ok(kept.values)
+    }
+
+    /// The position of a term along the axis of a fold that wants it.
+    fn position(&mut self, op: &Op, point: &Point) -> Option<Value> {
+        let Op::Reduce { monoid, over, .. } = op else { return None };
+        if !monoid.is_position() {
+            return None;
+        }
+        let coord = point.coord(over.iter().next()?);
+        let base = match coord.base {
+            Some(base) => self.b.plus(base, coord.plus),
+            None => self.b.number(coord.plus),
+        };
+        let base = self.b.splat(Ty::I32, base);
+        if !coord.lanes {
+            return Some(base);
+        }
+        let numbers = self.b.lane_numbers(Ty::I32);
+        Some(self.b.binary(crate::vector::Binary::Add, base, numbers))
+    }
+}
+
+/// What folds keep, for every copy of every fold, as one list that loops can carry.
+#[derive(Debug)]
+struct Accumulators {
+    foldings: Vec<Folding>,
+    values: Vec<Value>,
+}
+
+impl Accumulators {
+    fn new(e: &mut Emitter<'_>, foldings: &[Folding], copies: usize) -> Accumulators {
+        let mut values = Vec::new();
+        for _ in 0..copies {
+            for folding in foldings {
+                values.extend(folding.neutral(&mut e.b));
+            }
+        }
+        Accumulators { foldings: foldings.to_vec(), values }
+    }
+
+    fn place(&self, copy: usize, fold: usize) -> std::ops::Range<usize> {
+        let sizes: Vec<usize> = self.foldings.iter().map(|folding| folding.parts()).collect();
+        let start = copy * sizes.iter().sum::<usize>() + sizes[..fold].iter().sum::<usize>();
+        start..start + sizes[fold]
+    }
+
+    fn at(&self, copy: usize, fold: usize) -> Kept {
+        Kept::from_slice(&self.values[self.place(copy, fold)])
+    }
+
+    fn set(&mut self, copy: usize, fold: usize, kept: &Kept) {
+        let place = self.place(copy, fold);
+        self.values[place].copy_from_slice(kept);
+    }
+}
+
+/// The offset of an element among the points of some axes, the last one innermost.
+pub(super) fn dense_offset(axes: &[usize], extents: &[i64]) -> Dim {
+    let (mut offset, mut stride) = (Dim::int(0), 1);
+    for axis in axes.iter().rev() {
+        offset = offset + Dim::axis(*axis) * stride;
+        stride *= extents[*axis];
+    }
+    offset
+}

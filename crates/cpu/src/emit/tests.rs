@@ -1,0 +1,182 @@
+//! Kernels emitted and run by the portable executor give what the interpreter of kernels gives.
+
+use fuseline::compare::{Agreement, Tolerance, compare};
+use fuseline::reference::Buffer;
+use fuseline::tensor::{DType, Env, Literal, Symbol};
+use fuseline::tile::{Kernel, interp, parse};
+
+use super::{Memory, emit};
+use crate::code::{Code, Fault, Isa};
+
+/// Numbers that look random, from −1 to 1, or small indices.
+fn literal(dtype: DType, sizes: Vec<usize>, seed: usize) -> Literal {
+    let count = sizes.iter().product();
+    if dtype.is_float() {
+        let value = |k: usize| (((k * 7919 + seed * 104_729) * 2_654_435_761) % 2001) as f64 / 1000.0 - 1.0;
+        let values: Vec<f64> = (0..count).map(value).collect();
+        return Literal::from_f64s(dtype, sizes, &values).unwrap();
+    }
+    let values: Vec<i64> = (0..count).map(|k| ((k * 31 + seed) % 3) as i64).collect();
+    Literal::from_ints(dtype, sizes, &values).unwrap()
+}
+
+/// Runs an emitted kernel on the portable executor.
+pub(super) fn run(kernel: &Kernel, env: &Env, inputs: &[Literal], isa: Isa) -> Vec<Literal> {
+    let emitted = emit(kernel, env, isa).unwrap_or_else(|e| panic!("{e}\n{kernel}"));
+    let size = |n: usize| vec![0u64; n.div_ceil(8) + 16];
+    let mut given: Vec<Vec<u8>> = inputs.iter().map(|x| x.bytes().to_vec()).collect();
+    let sizes: Vec<Vec<usize>> = kernel
+        .outputs
+        .iter()
+        .map(|p| p.ty.shape.dims().iter().map(|d| d.eval(env).unwrap() as usize).collect())
+        .collect();
+    let bytes: Vec<usize> =
+        kernel.outputs.iter().zip(&sizes).map(|(p, s)| p.ty.dtype.bytes(s.iter().product()).unwrap()).collect();
+    let mut outputs: Vec<Vec<u64>> = bytes.iter().map(|n| size(*n)).collect();
+    let mut scratch: Vec<Vec<u64>> = emitted.scratch.iter().map(|n| size(*n)).collect();
+    let worker = emitted.phases.iter().map(|phase| phase.worker_bytes).max().unwrap_or(0);
+    let mut worker = size(worker);
+    let count = inputs.len() + outputs.len() + 1 + scratch.len();
+    let mut table = vec![std::ptr::null_mut(); count];
+    let place = |memory: Memory| emitted.place(memory) as usize;
+    for (k, x) in given.iter_mut().enumerate() {
+        table[place(Memory::Input(k))] = x.as_mut_ptr();
+    }
+    for (k, x) in outputs.iter_mut().enumerate() {
+        table[place(Memory::Output(k))] = x.as_mut_ptr().cast();
+    }
+    for (k, x) in scratch.iter_mut().enumerate() {
+        table[place(Memory::Scratch(k))] = x.as_mut_ptr().cast();
+    }
+    table[place(Memory::Worker)] = worker.as_mut_ptr().cast();
+    for phase in &emitted.phases {
+        let code = Code::new(&phase.program, isa).unwrap_or_else(|e| panic!("{e}\n{}", phase.program));
+        let mut fault = Fault::default();
+        // SAFETY: the table holds memory of the sizes that the kernel has been emitted for.
+        unsafe { code.call(&table, 0, phase.tasks as i64, &mut fault) };
+        assert_eq!(fault, Fault::default());
+    }
+    let results = kernel.outputs.iter().zip(sizes).zip(outputs.iter().zip(bytes));
+    results
+        .map(|((param, sizes), (words, bytes))| {
+            let all: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).take(bytes).collect();
+            Literal::new(param.ty.dtype, sizes, all).unwrap()
+        })
+        .collect()
+}
+
+/// Emits and runs a kernel, and compares with its meaning. `sizes` bind its symbols.
+fn check(text: &str, sizes: &[(&str, i64)]) {
+    let kernel = parse(text).unwrap();
+    let env: Env = sizes.iter().map(|(name, n)| (Symbol::name(name), *n)).collect();
+    let inputs: Vec<Literal> = kernel
+        .inputs
+        .iter()
+        .enumerate()
+        .map(|(k, param)| {
+            let sizes = param.ty.shape.dims().iter().map(|d| d.eval(&env).unwrap() as usize).collect();
+            literal(param.ty.dtype, sizes, k)
+        })
+        .collect();
+    let buffers: Vec<Buffer> = inputs.iter().map(Buffer::from_literal).collect();
+    let expected = interp::run(&kernel, &buffers, &env, &interp::Options::default()).unwrap();
+    for isa in [Isa::Portable] {
+        let actual = run(&kernel, &env, &inputs, isa);
+        for (k, (e, a)) in expected.iter().zip(&actual).enumerate() {
+            let agreement = Agreement::Within(Tolerance::ulps(a.dtype(), 32.0));
+            if let Err(mismatch) = compare(&e.to_literal().unwrap(), a, &agreement) {
+                panic!("{isa:?} output {k}: {mismatch}\n{kernel}");
+            }
+        }
+    }
+}
+
+#[test]
+fn maps_of_any_length() {
+    for n in [1, 7, 16, 17, 64, 100, 40_000] {
+        check(
+            "kernel { axes i0: n in a: f32[n], b: f32[n] out y: f32[n] schedule map %0 = load a[i0] %1 = load b[i0] \
+             %2 = map(%0, %1) (a + b) * a store y[i0] = %2 }",
+            &[("n", n)],
+        );
+    }
+}
+
+#[test]
+fn broadcast_transposed_and_padded_loads() {
+    for (n, m) in [(3, 5), (20, 33), (64, 48)] {
+        check(
+            "kernel { axes i0: n, i1: m in a: f32[m, n], b: f32[m], c: f32[n, m] out y: f32[n, m], z: f32[m, n] schedule map \
+             %0 = load a[i1, i0] %1 = load b[i1] %2 = load c[i0 - 1, i1 - 2] where 0 <= i0 - 1 < n, 0 <= i1 - 2 < m else 3.0 \
+             %3 = map(%0, %1, %2) a + b * c store y[i0, i1] = %3 store z[i1, i0] = %3 }",
+            &[("n", n), ("m", m)],
+        );
+    }
+}
+
+const SOFTMAX: &str = "axes i0: n, i1: m in x: f32[n, m] out y: f32[n, m] schedule row along=[i1] placement=registers \
+    %0 = load x[i0, i1] %1 = reduce.max %0 over [i1] %2 = map(%0, %1) exp(a - b) %3 = reduce.sum %2 over [i1] \
+    %4 = map(%2, %3) a / b store y[i0, i1] = %4 }";
+
+#[test]
+fn rows_are_folded() {
+    for (n, m) in [(1, 1), (3, 15), (5, 16), (4, 100), (30, 64), (2, 1000)] {
+        check(&format!("kernel {{ {SOFTMAX}"), &[("n", n), ("m", m)]);
+        let columns = SOFTMAX.replace("x[i0, i1]", "x[i1, i0]").replace("y[i0, i1]", "y[i1, i0]");
+        let columns = columns.replace("f32[n, m]", "f32[m, n]");
+        check(&format!("kernel {{ {columns}"), &[("n", n), ("m", m)]);
+    }
+}
+
+#[test]
+fn contractions_with_what_comes_after() {
+    for (n, m, k) in [(1, 64, 8), (6, 64, 4), (7, 65, 9), (128, 96, 33), (13, 30, 5), (40, 200, 64)] {
+        let sizes = [("n", n), ("m", m), ("k", k)];
+        check(
+            "kernel { axes i0: n, i1: m, i2: k in x: f32[n, k], w: f32[k, m], b: f32[m] out y: f32[n, m] \
+             schedule contract dots=(%2) rows=[i0] columns=[i1] sum=[i2] tile=6x64x256 \
+             %0 = load x[i0, i2] %1 = load w[i2, i1] %2 = dot(%0, %1) over [i2] acc=f32 %3 = load b[i1] \
+             %4 = map(%2, %3) max(a + b, 0.0) store y[i0, i1] = %4 }",
+            &sizes,
+        );
+        check(
+            "kernel { axes i0: n, i1: m, i2: k in x: f32[n, k], w: f32[k, m], v: f32[m, k] out y: f32[n, m] \
+             schedule contract dots=(%2, %4) rows=[i0] columns=[i1] sum=[i2] tile=6x64x256 \
+             %0 = load x[i0, i2] %1 = load w[i2, i1] %2 = dot(%0, %1) over [i2] acc=f32 %3 = load v[i1, i2] \
+             %4 = dot(%0, %3) over [i2] acc=f32 %5 = map(%2, %4) a * b store y[i0, i1] = %5 }",
+            &sizes,
+        );
+        check(
+            "kernel { axes i0: n, i1: m, i2: k in x: f32[n, k], w: f32[k, m], b: f32[n, m] out y: f32[n, m], z: f32[n, m] \
+             schedule contract dots=(%2) rows=[i0] columns=[i1] sum=[i2] tile=6x64x256 whole_rows \
+             %0 = load x[i0, i2] %1 = load w[i2, i1] %2 = dot(%0, %1) over [i2] acc=f32 %3 = load b[i0, i1] \
+             %4 = map(%2, %3) a + b %5 = map(%4) a * a %6 = reduce.sum %5 over [i1] \
+             %7 = map(%4, %6) a / sqrt(b + 1.0) store y[i0, i1] = %7 store z[i0, i1] = %4 }",
+            &sizes,
+        );
+    }
+}
+
+/// Attention over heads that lie beside each other in a row, as exporters write it.
+fn attention(score: &str) -> String {
+    format!(
+        "kernel {{ axes i0: n, i1: h, i2: c, i3: m, i4: d in x0: f32[n, m], x1: f32[n, h*d], x2: f32[m, h*d], x3: f32[m, h*c] \
+         out y0: f32[n, h, c] schedule attention first=%3 second=%10 rows=[i0, i1] stream=[i3] inner=[i4] columns=[i2] \
+         tile=64x256x64 %0 = load x0[i0, i3] %1 = load x1[i0, d*i1 + i4] %2 = load x2[i3, d*i1 + i4] \
+         %3 = dot(%1, %2) over [i4] acc=f32 %4 = map(%0, %3) {score} %5 = reduce.max %4 over [i3] \
+         %6 = map(%5) select(abs(a) < inf, a, 0.0) %7 = map(%4, %6) exp(a - b) %8 = reduce.sum %7 over [i3] \
+         %9 = load x3[i3, c*i1 + i2] %10 = dot(%7, %9) over [i3] acc=f32 %11 = map(%8, %5, %10) c / (a + b * 0.0) \
+         store y0[i0, i1, i2] = %11 correct %8 on %5 by select(a == b, 1.0, exp(a - b)) \
+         correct %10 on %5 by select(a == b, 1.0, exp(a - b)) }}"
+    )
+}
+
+#[test]
+fn attention_of_any_size() {
+    let sizes = [(5, 1, 64, 20, 8), (50, 2, 64, 300, 16), (1, 3, 16, 40, 8), (7, 1, 20, 70, 5), (60, 1, 100, 520, 4)];
+    for (n, h, c, m, d) in sizes {
+        let sizes = [("n", n), ("h", h), ("c", c), ("m", m), ("d", d)];
+        check(&attention("a + b * 0.125"), &sizes);
+        check(&attention("select(i3 <= i0 + 3, b * 0.125 + a, -inf)"), &sizes);
+    }
+}

@@ -1,0 +1,96 @@
+//! The sums of products of a tile, kept in registers: the inner loop of every contraction.
+
+use fuseline::tensor::DType;
+
+use super::emitter::Emitter;
+use super::fold::{Folding, Kept};
+use crate::vector::{Bound as To, Value};
+
+/// Terms of the sum in a trip.
+const TERMS: i64 = 1;
+
+/// A matrix whose rows and terms lie at even distances.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Stepped {
+    pub dtype: DType,
+    pub row_bytes: i64,
+    pub term_bytes: i64,
+}
+
+/// Sums of products of some rows of a left factor with some vectors of columns of right factors.
+#[derive(Clone, Debug)]
+pub(super) struct TileSums {
+    /// one for every right factor
+    pub foldings: Vec<Folding>,
+    pub rows: i64,
+    /// vectors of columns
+    pub width: i64,
+    pub terms: i64,
+    pub left: Stepped,
+    /// type and bytes from term to term of every right factor
+    pub right: Vec<(DType, i64)>,
+    /// for every vector, the lanes that may be read; none where all may
+    pub masks: Vec<Value>,
+}
+
+impl TileSums {
+    /// The number of sums of one right factor.
+    fn count(&self) -> usize {
+        (self.rows * self.width) as usize
+    }
+
+    /// Emits the sums from where the factors begin: for every right factor, for every row, for every vector. They begin with
+    /// `start`, or with nothing.
+    pub fn emit(&self, e: &mut Emitter<'_>, left: Value, right: &[Value], start: Option<Vec<Value>>) -> Vec<Value> {
+        let mut state: Vec<Value> = std::iter::once(left).chain(right.iter().copied()).collect();
+        let sums = state.len();
+        match start {
+            Some(start) => state.extend(start),
+            None => {
+                for folding in &self.foldings {
+                    for _ in 0..self.count() {
+                        state.extend(folding.neutral(&mut e.b));
+                    }
+                }
+            }
+        }
+        let whole = self.terms / TERMS * TERMS;
+        for (from, to, step) in [(0, whole, TERMS), (whole, self.terms, 1)] {
+            if from == to {
+                continue;
+            }
+            let (_, mut inside) = e.b.begin_loop(To::Number(from), To::Number(to), step, &state);
+            for term in 0..step {
+                self.term(e, term, &mut inside, sums);
+            }
+            inside[0] = e.b.plus(inside[0], step * self.left.term_bytes);
+            for (d, (_, term_bytes)) in self.right.iter().enumerate() {
+                inside[1 + d] = e.b.plus(inside[1 + d], step * term_bytes);
+            }
+            state = e.b.end_loop(&inside);
+        }
+        state.split_off(sums)
+    }
+
+    /// One term joins every sum.
+    fn term(&self, e: &mut Emitter<'_>, term: i64, inside: &mut [Value], sums: usize) {
+        for (d, folding) in self.foldings.iter().enumerate() {
+            let (dtype, term_bytes) = self.right[d];
+            let vector = e.lanes() * super::bound::bytes_of(dtype);
+            let mut vectors = Vec::new();
+            for v in 0..self.width {
+                let at = e.b.address(inside[1 + d], &[], term * term_bytes + v * vector);
+                vectors.push(e.b.load_again(at, dtype, self.masks.get(v as usize).copied()));
+            }
+            for r in 0..self.rows {
+                let at = e.b.address(inside[0], &[], r * self.left.row_bytes + term * self.left.term_bytes);
+                let left = e.b.load_splat_again(at, self.left.dtype);
+                for (v, right) in vectors.iter().enumerate() {
+                    let k = sums + d * self.count() + (r * self.width) as usize + v;
+                    let old = Kept::from_slice(&[inside[k]]);
+                    inside[k] = folding.join(&mut e.b, &old, &[left, *right], None, None)[0];
+                }
+            }
+        }
+    }
+}

@@ -3,6 +3,8 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
+use bytes::Bytes;
+
 use super::positions::Positions;
 use crate::error::Result;
 use crate::ops::Number;
@@ -244,7 +246,9 @@ impl Buffer {
         sizes[axis] = parts.iter().map(|p| p.sizes[axis]).sum();
         let outer: usize = sizes[..axis].iter().product();
         let runs: Vec<usize> = parts.iter().map(|p| p.sizes[axis..].iter().product()).collect();
-        let data = if dtype.is_float() {
+        let data = if let Some(literal) = concat_literals(parts, &sizes, &runs, outer) {
+            Data::Literal(literal)
+        } else if dtype.is_float() {
             let values: Vec<_> = parts.iter().map(Buffer::to_floats).collect();
             Data::Float(Arc::new(interleave(&values, &runs, outer)))
         } else {
@@ -282,6 +286,22 @@ impl Buffer {
     }
 }
 
+/// Literals put together byte by byte; none where a part is none, or its elements share bytes.
+fn concat_literals(parts: &[Buffer], sizes: &[usize], runs: &[usize], outer: usize) -> Option<Literal> {
+    let dtype = parts[0].dtype;
+    if !dtype.bits().is_multiple_of(8) {
+        return None;
+    }
+    let bytes = parts.iter().map(|part| match &part.data {
+        Data::Literal(literal) => Some(literal.bytes()),
+        _ => None,
+    });
+    let bytes: Vec<Bytes> = bytes.collect::<Option<_>>()?;
+    let bytes: Vec<Cow<'_, [u8]>> = bytes.iter().map(|bytes| Cow::Borrowed(&bytes[..])).collect();
+    let runs: Vec<usize> = runs.iter().map(|run| run * dtype.bits() / 8).collect();
+    Literal::new(dtype, sizes.to_vec(), interleave(&bytes, &runs, outer)).ok()
+}
+
 fn interleave<T: Copy>(parts: &[Cow<'_, [T]>], runs: &[usize], outer: usize) -> Vec<T> {
     let mut out = Vec::with_capacity(outer * runs.iter().sum::<usize>());
     for row in 0..outer {
@@ -290,4 +310,28 @@ fn interleave<T: Copy>(parts: &[Cow<'_, [T]>], runs: &[usize], outer: usize) -> 
         }
     }
     out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn literals_are_put_together_like_values() {
+        for dtype in [DType::F32, DType::BF16, DType::I64, DType::Bool, DType::U4] {
+            let part = |sizes: [usize; 3]| {
+                let values: Vec<i64> = (0..sizes.iter().product::<usize>() as i64).map(|k| k % 3 % 2).collect();
+                Buffer::from_literal(&Literal::from_ints(dtype, sizes, &values).unwrap())
+            };
+            for axis in 0..3 {
+                let mut other = [2, 2, 3];
+                other[axis] = 4;
+                let parts = [part([2, 2, 3]), part(other)];
+                let converted = parts.clone().map(Buffer::converted);
+                let literals = Buffer::concat(&parts, axis);
+                assert_eq!(literals.is_literal(), dtype != DType::U4);
+                assert_eq!(literals.to_literal(), Buffer::concat(&converted, axis).to_literal(), "{dtype}, {axis}");
+            }
+        }
+    }
 }

@@ -193,7 +193,7 @@ pub enum Binary {
     ShrSigned,
     /// integers: the floor of a / 2^b as unsigned; 0 where b is not in 0..width
     ShrUnsigned,
-    /// floats: a · 2^floor(b), with the right subnormals, 0 and ∞; NaN if either is
+    /// floats: a · 2^floor(b), with the right subnormals, 0 and ∞; NaN if either is, but of NaN and an infinite b anything
     Scale,
 }
 

@@ -484,6 +484,7 @@ fn integer(place: u8, size: Size) -> Register {
     let first = match size {
         Size::Byte if place >= 4 => return Register::SPL + u32::from(place - 4),
         Size::Byte => Register::AL,
+        Size::Word => Register::AX,
         Size::Dword => Register::EAX,
         _ => Register::RAX,
     };

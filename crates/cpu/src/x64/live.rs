@@ -63,6 +63,10 @@ impl Live {
                     if apart {
                         for phi in &function.loops[id as usize].phis {
                             homes[phi.param.index()] = open.len() as u32;
+                            if phi.stays {
+                                let interval = &mut live.intervals[phi.param.index()];
+                                interval.end = interval.end.max(live.ends[id as usize]);
+                            }
                         }
                     }
                 }

@@ -36,6 +36,8 @@ pub enum Class {
 pub enum Size {
     /// 8 bits of an integer
     Byte,
+    /// 16 bits of an integer
+    Word,
     /// 32 bits of an integer
     Dword,
     /// 64 bits of an integer
@@ -65,6 +67,7 @@ impl Size {
     pub fn bytes(self) -> usize {
         match self {
             Size::Byte => 1,
+            Size::Word => 2,
             Size::Dword => 4,
             Size::Qword | Size::K => 8,
             Size::X => 16,
@@ -146,6 +149,11 @@ impl Mem {
     /// A constant.
     pub fn pool(offset: i32) -> Mem {
         Mem { base: Base::Pool, index: None, offset, broadcast: false }
+    }
+
+    /// So many bytes behind it.
+    pub fn plus(self, bytes: usize) -> Mem {
+        Mem { offset: self.offset + bytes as i32, ..self }
     }
 
     /// Behind a pointer.
@@ -343,6 +351,8 @@ pub struct Phi {
     pub first: Option<Reg>,
     /// the copy at the end of a trip: which instruction, and from where
     pub next: Option<(u32, Reg)>,
+    /// whether it stays as it is in all trips
+    pub stays: bool,
 }
 
 /// A loop.

@@ -5,6 +5,8 @@
 //! [`spill`] puts aside what has none; [`encode`] makes bytes, on a [`frame`], which go to executable [`pages`].
 
 mod allocate;
+#[cfg(all(test, unix))]
+mod differential;
 mod encode;
 mod frame;
 mod join;

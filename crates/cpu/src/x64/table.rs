@@ -1,9 +1,10 @@
 //! Which instruction does what: one row an operation, whose forms for the widths of vectors follow each other in `iced`'s numbering.
 
+use fuseline::tensor::DType;
 use iced_x86::Code;
 
 use super::machine::Size;
-use crate::vector::{Binary, Compare, FmaOp, Ty, Unary};
+use crate::vector::{Binary, Compare, Convert, FmaOp, Ty, Unary};
 
 /// The instruction sets that code is made for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -238,6 +239,66 @@ pub fn compare(op: Compare, ty: Ty) -> Option<(Row, u8)> {
     Some((row, predicate))
 }
 
+/// A conversion in one instruction; its forms are told apart by the wider of both sides.
+pub fn convert(how: Convert, from: Ty, to: Ty) -> Option<Row> {
+    use Code::*;
+    use Ty::*;
+    Some(match (how, from, to) {
+        (Convert::Float, I32, F32) => row(VEX_Vcvtdq2ps_xmm_xmmm128, EVEX_Vcvtdq2ps_xmm_k1z_xmmm128b32, 4),
+        (Convert::Float, I32, F64) => row(VEX_Vcvtdq2pd_xmm_xmmm64, EVEX_Vcvtdq2pd_xmm_k1z_xmmm64b32, 4),
+        (Convert::Float, I64, F32) => row(NONE, EVEX_Vcvtqq2ps_xmm_k1z_xmmm128b64, 8),
+        (Convert::Float, I64, F64) => row(NONE, EVEX_Vcvtqq2pd_xmm_k1z_xmmm128b64, 8),
+        (Convert::Float, F32, F64) => row(VEX_Vcvtps2pd_xmm_xmmm64, EVEX_Vcvtps2pd_xmm_k1z_xmmm64b32, 4),
+        (Convert::Float, F64, F32) => row(VEX_Vcvtpd2ps_xmm_xmmm128, EVEX_Vcvtpd2ps_xmm_k1z_xmmm128b64, 8),
+        (Convert::FloatUnsigned, I32, F32) => row(NONE, EVEX_Vcvtudq2ps_xmm_k1z_xmmm128b32, 4),
+        (Convert::FloatUnsigned, I32, F64) => row(NONE, EVEX_Vcvtudq2pd_xmm_k1z_xmmm64b32, 4),
+        (Convert::FloatUnsigned, I64, F32) => row(NONE, EVEX_Vcvtuqq2ps_xmm_k1z_xmmm128b64, 8),
+        (Convert::FloatUnsigned, I64, F64) => row(NONE, EVEX_Vcvtuqq2pd_xmm_k1z_xmmm128b64, 8),
+        (Convert::Truncate, F32, I32) => row(VEX_Vcvttps2dq_xmm_xmmm128, EVEX_Vcvttps2dq_xmm_k1z_xmmm128b32, 4),
+        (Convert::Truncate, F32, I64) => row(NONE, EVEX_Vcvttps2qq_xmm_k1z_xmmm64b32, 4),
+        (Convert::Truncate, F64, I32) => row(VEX_Vcvttpd2dq_xmm_xmmm128, EVEX_Vcvttpd2dq_xmm_k1z_xmmm128b64, 8),
+        (Convert::Truncate, F64, I64) => row(NONE, EVEX_Vcvttpd2qq_xmm_k1z_xmmm128b64, 8),
+        (Convert::ExtendSigned, I32, I64) => rows::EXTEND_SIGNED,
+        (Convert::ExtendUnsigned, I32, I64) => row(VEX_Vpmovzxdq_xmm_xmmm64, EVEX_Vpmovzxdq_xmm_k1z_xmmm64, 0),
+        _ => return None,
+    })
+}
+
+/// Elements narrower than their lanes, from memory or a register to lanes; what is left to do follows from the type.
+pub fn widen(memory: DType) -> Option<Row> {
+    use Code::*;
+    Some(match memory {
+        DType::I8 => row(VEX_Vpmovsxbd_xmm_xmmm32, EVEX_Vpmovsxbd_xmm_k1z_xmmm32, 0),
+        DType::U8 | DType::Bool => row(VEX_Vpmovzxbd_xmm_xmmm32, EVEX_Vpmovzxbd_xmm_k1z_xmmm32, 0),
+        DType::I16 => row(VEX_Vpmovsxwd_xmm_xmmm64, EVEX_Vpmovsxwd_xmm_k1z_xmmm64, 0),
+        DType::U16 | DType::BF16 => row(VEX_Vpmovzxwd_xmm_xmmm64, EVEX_Vpmovzxwd_xmm_k1z_xmmm64, 0),
+        DType::F16 => row(VEX_Vcvtph2ps_xmm_xmmm64, EVEX_Vcvtph2ps_xmm_k1z_xmmm64, 0),
+        _ => return None,
+    })
+}
+
+/// Gathers by indices and elements of so many bytes; forms are told apart by the wider of both.
+pub fn gather(index: usize, element: usize) -> Row {
+    use Code::*;
+    match (index, element) {
+        (4, 4) => row(VEX_Vgatherdps_xmm_vm32x_xmm, EVEX_Vgatherdps_xmm_k1_vm32x, 0),
+        (4, _) => row(VEX_Vgatherdpd_xmm_vm32x_xmm, EVEX_Vgatherdpd_xmm_k1_vm32x, 0),
+        (_, 4) => row(VEX_Vgatherqps_xmm_vm64x_xmm, EVEX_Vgatherqps_xmm_k1_vm64x, 0),
+        _ => row(VEX_Vgatherqpd_xmm_vm64x_xmm, EVEX_Vgatherqpd_xmm_k1_vm64x, 0),
+    }
+}
+
+/// Scatters by indices and elements of so many bytes; forms are told apart by the wider of both.
+pub fn scatter(index: usize, element: usize) -> Row {
+    use Code::*;
+    match (index, element) {
+        (4, 4) => row(NONE, EVEX_Vscatterdps_vm32x_k1_xmm, 0),
+        (4, _) => row(NONE, EVEX_Vscatterdpd_vm32x_k1_xmm, 0),
+        (_, 4) => row(NONE, EVEX_Vscatterqps_vm64x_k1_xmm, 0),
+        _ => row(NONE, EVEX_Vscatterqpd_vm64x_k1_xmm, 0),
+    }
+}
+
 /// Rows that are known by name.
 pub mod rows {
     use iced_x86::Code::*;
@@ -282,4 +343,34 @@ pub mod rows {
     pub const PERMUTE_64: Row = row_from_32(VEX_Vpermq_ymm_ymmm256_imm8, EVEX_Vpermq_ymm_k1z_ymmm256b64_imm8, 8);
     /// parts of 16 bytes anew; there is no form for 16
     pub const SHUFFLE_128: Row = row_from_32(NONE, EVEX_Vshufi64x2_ymm_k1z_ymm_ymmm256b64_imm8, 8);
+    /// 16 bits of f32 lanes, rounded to f16
+    pub const NARROW_F16: Row = row(VEX_Vcvtps2ph_xmmm64_xmm_imm8, EVEX_Vcvtps2ph_xmmm64_k1z_xmm_imm8, 0);
+    /// the low bytes of 4-byte lanes
+    pub const NARROW_8: Row = row(NONE, EVEX_Vpmovdb_xmmm32_k1z_xmm, 0);
+    /// the low halves of 4-byte lanes
+    pub const NARROW_16: Row = row(NONE, EVEX_Vpmovdw_xmmm64_k1z_xmm, 0);
+    /// the low halves of 8-byte lanes
+    pub const NARROW_32: Row = row(NONE, EVEX_Vpmovqd_xmmm64_k1z_xmm, 0);
+    /// which lanes have common bits
+    pub const TEST_32: Row = row(NONE, EVEX_Vptestmd_kr_k1_xmm_xmmm128b32, 4);
+    /// lanes of a mask, from memory
+    pub const MASK_LOAD_32: Row = row(VEX_Vmaskmovps_xmm_xmm_m128, NONE, 0);
+    /// lanes of a mask, from memory
+    pub const MASK_LOAD_64: Row = row(VEX_Vmaskmovpd_xmm_xmm_m128, NONE, 0);
+    /// lanes of a mask, to memory
+    pub const MASK_STORE_32: Row = row(VEX_Vmaskmovps_m128_xmm_xmm, NONE, 0);
+    /// lanes of a mask, to memory
+    pub const MASK_STORE_64: Row = row(VEX_Vmaskmovpd_m128_xmm_xmm, NONE, 0);
+    /// a truth for every lane: equal
+    pub const EQUAL_32: Row = row(VEX_Vpcmpeqd_xmm_xmm_xmmm128, NONE, 0);
+    /// a truth for every lane: equal
+    pub const EQUAL_64: Row = row(VEX_Vpcmpeqq_xmm_xmm_xmmm128, NONE, 0);
+    /// a truth for every lane: greater
+    pub const GREATER_32: Row = row(VEX_Vpcmpgtd_xmm_xmm_xmmm128, NONE, 0);
+    /// a truth for every lane: greater
+    pub const GREATER_64: Row = row(VEX_Vpcmpgtq_xmm_xmm_xmmm128, NONE, 0);
+    /// products of the low halves of 8-byte lanes
+    pub const MUL_LOW: Row = row(VEX_Vpmuludq_xmm_xmm_xmmm128, EVEX_Vpmuludq_xmm_k1z_xmm_xmmm128b64, 8);
+    /// bytes anew within 16 bytes
+    pub const SHUFFLE_8: Row = row(VEX_Vpshufb_xmm_xmm_xmmm128, EVEX_Vpshufb_xmm_k1z_xmm_xmmm128, 0);
 }

@@ -195,7 +195,10 @@ impl Generator {
             9 if !ty.is_float() => self.shifted(ty),
             _ => {
                 let op = self.binary_op(ty);
-                let (a, b) = (self.pick_for(op, ty), self.pick_for(op, ty));
+                let (mut a, b) = (self.pick_for(op, ty), self.pick_for(op, ty));
+                if op == Binary::Scale {
+                    a = self.without_nan(a);
+                }
                 self.b.binary(op, a, b)
             }
         }

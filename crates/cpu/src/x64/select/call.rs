@@ -1,17 +1,22 @@
 //! Routines, called for every lane or for some.
 
 use fuseline::error::Result;
-use iced_x86::Code;
 use smallvec::SmallVec;
 
 use super::{Select, def, used};
 use crate::vector::{Routine, Ty, Value};
-use crate::x64::machine::{CallSite, Cond, Fold, Lane, Mem, Operand, Reg, Size, Slot, What};
+use crate::x64::machine::{CallSite, Cond, Fold, Lane, Mem, Operand, Reg, Slot, What};
 use crate::x64::table::Level;
 
 impl Select<'_> {
     pub(super) fn call(&mut self, ty: Ty, routine: Routine, args: &[Value]) -> Result<Reg> {
-        let arguments = self.put_arguments(args)?;
+        let args = self.arguments(args)?;
+        self.call_regs(ty, routine, &args)
+    }
+
+    /// A routine for every lane of registers.
+    pub(super) fn call_regs(&mut self, ty: Ty, routine: Routine, args: &[(Reg, Ty)]) -> Result<Reg> {
+        let arguments = args.iter().map(|(reg, ty)| (self.put_on_stack(*reg), self.lane(*ty))).collect();
         let (to, size) = self.fresh(ty)?;
         let result = (self.function.slot(size.bytes()), self.lane(ty));
         self.invoke(CallSite { routine, arguments, result, only: None });
@@ -30,10 +35,7 @@ impl Select<'_> {
     ) -> Result<Reg> {
         let (mask, otherwise) = (self.reg(mask)?, self.reg(otherwise)?);
         // what waits is loaded here, not only where something is called
-        let args = args
-            .iter()
-            .map(|arg| Ok((self.reg(*arg)?, self.program.ty(*arg))))
-            .collect::<Result<SmallVec<[_; 3]>>>()?;
+        let args = self.arguments(args)?;
         let to = self.copy_of(otherwise);
         let none = self.function.label();
         self.test_mask(mask)?;
@@ -47,37 +49,8 @@ impl Select<'_> {
         Ok(to)
     }
 
-    /// The flags: equal if no lane holds.
-    pub(super) fn test_mask(&mut self, mask: Reg) -> Result<()> {
-        if self.level == Level::Avx512 {
-            self.code(Code::VEX_Kortestw_kr_kr, &[used(mask, Size::K), used(mask, Size::K)]);
-            return Ok(());
-        }
-        let bits = self.mask_bits(mask)?;
-        self.code(Code::Test_rm32_r32, &[used(bits, Size::Dword), used(bits, Size::Dword)]);
-        Ok(())
-    }
-
-    /// A mask as bits of an integer.
-    pub(super) fn mask_bits(&mut self, mask: Reg) -> Result<Reg> {
-        let to = self.function.reg(Size::Qword);
-        let size = self.size(Ty::Mask)?;
-        let code = match size {
-            Size::K => Code::VEX_Kmovw_r32_kr,
-            Size::Y => Code::VEX_Vmovmskps_r32_ymm,
-            _ => Code::VEX_Vmovmskps_r32_xmm,
-        };
-        self.code(code, &[def(to, Size::Dword), used(mask, size)]);
-        Ok(to)
-    }
-
-    fn put_arguments(&mut self, args: &[Value]) -> Result<Vec<(Slot, Lane)>> {
-        args.iter()
-            .map(|arg| {
-                let reg = self.reg(*arg)?;
-                Ok((self.put_on_stack(reg), self.lane(self.program.ty(*arg))))
-            })
-            .collect()
+    fn arguments(&mut self, args: &[Value]) -> Result<SmallVec<[(Reg, Ty); 3]>> {
+        args.iter().map(|arg| Ok((self.reg(*arg)?, self.program.ty(*arg)))).collect()
     }
 
     fn invoke(&mut self, site: CallSite) {
@@ -93,7 +66,7 @@ impl Select<'_> {
         slot
     }
 
-    fn take_from(&mut self, to: Reg, slot: Slot) {
+    pub(super) fn take_from(&mut self, to: Reg, slot: Slot) {
         let size = self.function.sizes[to.index()];
         self.push(What::Copy, &[def(to, size), Operand::Mem(Mem::slot(slot, 0))], Fold::Never);
     }

@@ -96,7 +96,7 @@ impl Select<'_> {
         }
     }
 
-    fn shift_number(&mut self, from: Reg, by: u8, code: Code) -> Reg {
+    pub(super) fn shift_number(&mut self, from: Reg, by: u8, code: Code) -> Reg {
         let to = self.copy_of(from);
         self.push(What::Code(code), &[changed(to, Q), imm8(by)], Fold::At(0));
         to

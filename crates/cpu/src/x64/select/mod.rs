@@ -4,16 +4,23 @@
 //! them, where it may become an operand in memory, unless memory changes before. An integer that only the next trip needs waits
 //! for the end of this one, so that it can be counted up in place.
 
+mod arithmetic;
 mod call;
+mod check;
+mod convert;
 mod int;
+mod lanes;
+mod mask;
 mod memory;
+mod narrow;
 mod repeat;
 mod vector;
 
 use fuseline::error::{Error, Result};
 use iced_x86::{Code, OpKind};
+use rustc_hash::FxHashMap;
 
-use super::machine::{Base, Constant, Fold, Function, Index, Inst, Masking, Mem, Operand, Reg, Role, Size, What};
+use super::machine::{Constant, Fold, Function, Index, Inst, Masking, Mem, Operand, Reg, Role, Size, What};
 use super::order::Facts;
 use super::table::{Level, Row, rows};
 use crate::vector::{Address, Effect, Node, Op, Program, Ty, Value};
@@ -33,6 +40,8 @@ pub fn select(program: &Program, level: Level) -> Result<Function> {
         pending: vec![None; count],
         loads: Vec::new(),
         waiting: Vec::new(),
+        shared: FxHashMap::default(),
+        preamble: Vec::new(),
         table,
         begin,
         end,
@@ -57,6 +66,10 @@ struct Select<'p> {
     loads: Vec<Value>,
     /// for every open loop, what waits for the end of the trip
     waiting: Vec<Vec<(Value, &'p Op)>>,
+    /// constants that instructions need beyond those of the program, each once
+    shared: FxHashMap<(Ty, u64), Reg>,
+    /// how these come into registers, in front of everything
+    preamble: Vec<Inst>,
     table: Reg,
     begin: Reg,
     end: Reg,
@@ -153,9 +166,9 @@ impl<'p> Select<'p> {
             Op::CallWhere { mask, routine, args, otherwise } => {
                 self.call_where(ty, *routine, *mask, args, *otherwise)?
             }
-            Op::Convert(..) | Op::Gather { .. } | Op::CheckLanes { .. } => {
-                return Err(Error::unsupported("this operation in machine code"));
-            }
+            Op::Convert(how, to, a) => self.convert(*how, *to, *a)?,
+            Op::Gather { at, index, memory, mask } => self.gather(at, *index, *memory, *mask)?,
+            Op::CheckLanes { value, bound, mask, site } => self.check_lanes(*value, *bound, *mask, *site)?,
         };
         self.regs[value.index()] = Some(reg);
         Ok(())
@@ -163,6 +176,12 @@ impl<'p> Select<'p> {
 
     /// The function, without constants that nothing reads from a register.
     fn finish(mut self) -> Function {
+        // behind the arguments of the call
+        let ahead = self.preamble.len();
+        self.function.insts.splice(1..1, std::mem::take(&mut self.preamble));
+        for (next, _) in self.function.loops.iter_mut().flat_map(|l| &mut l.phis).filter_map(|phi| phi.next.as_mut()) {
+            *next += ahead as u32;
+        }
         let mut read = vec![false; self.function.sizes.len()];
         for inst in &self.function.insts {
             inst.each_reg(|reg, role| read[reg.index()] |= !matches!(role, Role::Def | Role::Again));
@@ -307,12 +326,18 @@ impl Select<'_> {
     }
 
     fn address(&mut self, at: &Address) -> Result<Mem> {
-        let base = Base::Reg(self.reg(at.base)?);
+        let base = self.reg(at.base)?;
         let index = match at.index {
             Some((value, scale)) => Some(Index { reg: self.reg(value)?, size: Size::Qword, scale }),
             None => None,
         };
-        Ok(Mem { base, index, offset: at.offset, broadcast: false })
+        let mem = Mem { index, ..Mem::at(base, at.offset) };
+        if at.offset <= FARTHEST {
+            return Ok(mem);
+        }
+        let base = self.function.reg(Size::Qword);
+        self.code(Code::Lea_r64_m, &[def(base, Size::Qword), Operand::Mem(mem)]);
+        Ok(Mem::at(base, 0))
     }
 
     fn copy(&mut self, to: Reg, from: Reg) {
@@ -354,6 +379,21 @@ impl Select<'_> {
         self.hold(ty, Constant { offset, lane: 0, zero: bytes.iter().all(|b| *b == 0) })
     }
 
+    /// A constant that an instruction needs, computed once in front of everything; of masks the number of first lanes.
+    fn shared(&mut self, ty: Ty, bits: u64) -> Result<Reg> {
+        if let Some(reg) = self.shared.get(&(ty, bits)) {
+            return Ok(*reg);
+        }
+        let made = self.function.insts.len();
+        let reg = match ty {
+            Ty::Mask => self.first(bits as u32)?,
+            _ => self.constant(ty, bits)?,
+        };
+        self.preamble.extend(self.function.insts.drain(made..));
+        self.shared.insert((ty, bits), reg);
+        Ok(reg)
+    }
+
     fn move_row(ty: Ty, store: bool) -> Row {
         match (ty.lane_bytes() == 8, store) {
             (false, false) => rows::LOAD_32,
@@ -363,6 +403,9 @@ impl Select<'_> {
         }
     }
 }
+
+/// Behind this offset, that of the last lane might not fit.
+const FARTHEST: i32 = i32::MAX - 256;
 
 fn def(reg: Reg, size: Size) -> Operand {
     Operand::Reg(reg, size, Role::Def)

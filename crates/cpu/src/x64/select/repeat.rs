@@ -110,7 +110,7 @@ impl<'p> Select<'p> {
         let (param, result) = (self.function.reg(size), self.function.reg(size));
         let first = self.fill(param, carried.init)?;
         self.regs[carried.param.index()] = Some(param);
-        Ok(Phi { param, result, first, next: None })
+        Ok(Phi { param, result, first, next: None, stays: false })
     }
 
     /// Copies a value to a register; from where, unless it is a constant.
@@ -218,7 +218,7 @@ impl<'p> Select<'p> {
                 None => {
                     self.fill(phi.param, carried.next)?;
                 }
-                Some(reg) if reg == phi.param => {}
+                Some(reg) if reg == phi.param => phi.stays = true,
                 Some(reg) => {
                     if let Some(constant) = self.function.constants[reg.index()] {
                         let inst = self.function.materialise(phi.param, constant);

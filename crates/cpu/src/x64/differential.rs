@@ -1,0 +1,67 @@
+//! Random programs: machine code must do what the portable executor does.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use crate::code::{Code, Isa};
+use crate::testing::random::{Options, case};
+use crate::testing::{Case, Side};
+
+/// Instruction set, lanes, bytes of the widest vector.
+const SHAPES: [(Isa, u32); 5] = [(Isa::Avx512, 16), (Isa::Avx512, 8), (Isa::Avx512, 4), (Isa::Avx2, 8), (Isa::Avx2, 4)];
+
+fn has(isa: Isa) -> bool {
+    match Isa::detect() {
+        Isa::Avx512 => true,
+        Isa::Avx2 => isa != Isa::Avx512,
+        Isa::Portable => false,
+    }
+}
+
+/// What is different, if anything is.
+fn difference(case: &Case, isa: Isa) -> Option<String> {
+    let code = match Code::new(&case.program, isa) {
+        Ok(code) => code,
+        Err(error) => return Some(error.to_string()),
+    };
+    Side::ALL.into_iter().find_map(|side| {
+        let expected = case.expected(side, &case.whole());
+        let found = case.run(side, &case.whole(), |table, tasks, fault| {
+            // SAFETY: the program of a case stays within its memory, or ends at a guarded page
+            unsafe { code.call(table, tasks.start, tasks.end, fault) }
+        });
+        case.difference(&expected, &found)
+    })
+}
+
+fn check(seeds: std::ops::Range<u64>, size: impl Fn(u64) -> usize) {
+    for seed in seeds {
+        let (isa, lanes) = SHAPES[seed as usize % SHAPES.len()];
+        if !has(isa) {
+            continue;
+        }
+        let case = case(seed, Options { lanes, vector_bytes: isa.vector_bytes(), size: size(seed) });
+        let found = catch_unwind(AssertUnwindSafe(|| difference(&case, isa)));
+        if !matches!(found, Ok(None)) {
+            let small =
+                case.reduce(|case| !matches!(catch_unwind(AssertUnwindSafe(|| difference(case, isa))), Ok(None)));
+            let what = catch_unwind(AssertUnwindSafe(|| difference(&small, isa)));
+            let asm = Code::new(&small.program, isa).map(|code| code.asm()).unwrap_or_default();
+            panic!("seed {seed}, {isa:?}, {lanes} lanes: {what:?}\n{}\n{asm}", small.program);
+        }
+    }
+}
+
+#[test]
+fn small_programs() {
+    check(0..400, |_| 8);
+}
+
+#[test]
+fn middling_programs() {
+    check(1000..1300, |seed| 20 + seed as usize % 40);
+}
+
+#[test]
+fn large_programs() {
+    check(2000..2040, |seed| 200 + seed as usize % 200);
+}

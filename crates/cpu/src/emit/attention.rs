@@ -351,9 +351,7 @@ impl<'e> Attention<'e> {
             e.b.move_outside();
             for (point, value) in points.iter().zip(&values[0]) {
                 // Rows are padded: lanes beyond the end may be written.
-                let mut whole = point.clone();
-                whole.mask = None;
-                e.store_held(&places.scores, *value, &whole);
+                e.store_held(&places.scores, *value, &point.clone().unmasked());
             }
             Ok(())
         })?;
@@ -485,14 +483,7 @@ impl<'e> Attention<'e> {
             let at_first = rows_point(e, &roles.rows, &at_key, first);
             let left = e.address_of(&places.scores, &at_first);
             let masks: Vec<Value> = points.iter().take(width as usize).filter_map(|point| point.mask).collect();
-            let whole: Vec<Point> = points
-                .iter()
-                .cloned()
-                .map(|mut point| {
-                    point.mask = None;
-                    point
-                })
-                .collect();
+            let whole: Vec<Point> = points.iter().cloned().map(Point::unmasked).collect();
             let sums = TileSums {
                 foldings: Folding::of_factors(kernel, self.chain.second, roles.left).into_iter().collect(),
                 rows,

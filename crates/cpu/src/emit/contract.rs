@@ -24,7 +24,10 @@ use crate::code::Isa;
 use crate::vector::{Bound as To, Compare, IntOp, Ty, Value};
 
 /// Rows that a task works on at a time where it owns whole rows.
-const WHOLE_ROWS: i64 = 36;
+const WHOLE_ROWS: i64 = 66;
+
+/// Terms that are added at a time where sums can wait in memory.
+const MOST_TERMS: i64 = 1024;
 
 /// Bytes of the left factor that stay in the second-level cache while a panel passes.
 const LEFT_BYTES: i64 = 512 * 1024;
@@ -301,7 +304,8 @@ fn emit_tiles(
         let last = e.b.number(tiling.count);
         let to = e.b.int(IntOp::Min, to, last);
         let origin = batch_point(e, roles, batch);
-        multiply.tiles(e, &tiling, &origin, panel, from, to, &mut |e, points| {
+        let terms = Terms::all(roles.sum_count(bound));
+        multiply.tiles(e, &tiling, &origin, panel, (from, to), &terms, &mut |e, points| {
             let values: Vec<StepId> = stores.iter().map(|k| bound.kernel.stores[*k].value).collect();
             let values = e.values(&values, points)?;
             for (store, values) in stores.iter().zip(values) {
@@ -348,35 +352,23 @@ fn emit_whole_rows(
         let mut places: FxHashMap<StepId, Held> = FxHashMap::default();
         let row = dense_offset(&roles.rows, &bound.extents);
         let column = dense_offset(&roles.columns, &bound.extents);
-        for (k, dot) in roles.dots.iter().enumerate() {
-            let before = e.b.times(first, -padded * 4);
-            let base = e.b.int(IntOp::Add, own, before);
-            let base = e.b.plus(base, k as i64 * rows_most * padded * 4);
-            let offset = &row * padded + &column;
+        let mut used = 0;
+        for dot in &roles.dots {
             let dtype = held_dtype(bound.kernel.step(*dot).dtype);
+            let bytes = bytes_of(dtype);
+            let before = e.b.times(first, -padded * bytes);
+            let base = e.b.int(IntOp::Add, own, before);
+            let base = e.b.plus(base, used);
+            used += rows_most * padded * bytes;
+            let offset = &row * padded + &column;
             places.insert(*dot, Held { memory: Memory::Worker, base: Some(base), offset, dtype, again: true });
         }
-        e.worker_bytes = e.worker_bytes.max((roles.dots.len() as i64 * rows_most * padded * 4) as usize);
-        let (panel, _) = e.b.begin_loop(To::Number(0), To::Number(panels), 1, &[]);
-        multiply.tiles(e, &tiling, &origin, panel, from, to, &mut |e, points| {
-            for dot in &roles.dots {
-                let place = places[dot].clone();
-                for point in points {
-                    let value = e.given_at(*dot, point)?;
-                    // The worker's rows are padded: lanes beyond the end may be written.
-                    let mut whole = point.clone();
-                    whole.mask = None;
-                    e.store_held(&place, value, &whole);
-                }
-            }
-            Ok(())
-        })?;
-        e.b.end_loop(&[]);
+        e.worker_bytes = e.worker_bytes.max(used as usize);
+        multiply.add_up(e, &tiling, &origin, panels, (from, to), &places)?;
         for (dot, place) in &places {
             e.given.insert(*dot, Given::Held(place.clone()));
         }
         let outer: Vec<usize> = roles.batch.iter().chain(&roles.rows).copied().collect();
-        let used = e.worker_bytes as i64;
         let rows = plan_rows(e, outer, roles.columns.clone(), roles.columns.last().copied(), stores, used)?;
         let (row, _) = e.b.begin_loop(To::Value(first), To::Value(behind), 1, &[]);
         let point = rows_point(e, &roles.rows, &origin, row);
@@ -477,18 +469,61 @@ impl Multiply {
         tiling: &Tiling,
         origin: &Point,
         panel: Value,
-        from: Value,
-        to: Value,
+        (from, to): (Value, Value),
+        terms: &Terms<'_>,
         then: &mut dyn FnMut(&mut Emitter<'_>, &[Point]) -> Result<()>,
     ) -> Result<()> {
         tiling.each(e, from, to, &mut |e, first, rows| {
             let points = self.points(e, origin, first, rows, panel);
-            self.sums(e, origin, first, rows, panel, &points)?;
+            self.sums(e, origin, (first, rows), panel, terms, &points)?;
             e.b.stay_inside();
             then(e, &points)?;
             e.b.move_outside();
             Ok(())
         })
+    }
+
+    /// Emits the sums of all panels into the worker's memory, some terms at a time: so many that what is read of both factors
+    /// stays close.
+    fn add_up(
+        &self,
+        e: &mut Emitter<'_>,
+        tiling: &Tiling,
+        origin: &Point,
+        panels: i64,
+        tiles: (Value, Value),
+        places: &FxHashMap<StepId, Held>,
+    ) -> Result<()> {
+        let all = self.roles.sum_count(e.bound);
+        let count = ceil_div(all, ceil_div(all, MOST_TERMS));
+        let whole = all / count;
+        let part = |e: &mut Emitter<'_>, terms: &Terms<'_>| -> Result<()> {
+            let (panel, _) = e.b.begin_loop(To::Number(0), To::Number(panels), 1, &[]);
+            self.tiles(e, tiling, origin, panel, tiles, terms, &mut |e, points| {
+                for dot in &self.roles.dots {
+                    for point in points {
+                        let value = e.given_at(*dot, point)?;
+                        // The worker's rows are padded: lanes beyond the end may be written.
+                        e.store_held(&places[dot], value, &point.clone().unmasked());
+                    }
+                }
+                Ok(())
+            })?;
+            e.b.end_loop(&[]);
+            Ok(())
+        };
+        part(e, &Terms::all(count))?;
+        if whole > 1 {
+            let (number, _) = e.b.begin_loop(To::Number(1), To::Number(whole), 1, &[]);
+            let from = Some(e.b.times(number, count));
+            part(e, &Terms { from, count, begun: Some(places) })?;
+            e.b.end_loop(&[]);
+        }
+        if whole * count < all {
+            let from = Some(e.b.number(whole * count));
+            part(e, &Terms { from, count: all - whole * count, begun: Some(places) })?;
+        }
+        Ok(())
     }
 
     /// The points of a tile: rows, then the vectors of the panel.
@@ -503,38 +538,73 @@ impl Multiply {
         &self,
         e: &mut Emitter<'_>,
         origin: &Point,
-        first: Value,
-        rows: i64,
+        (first, rows): (Value, i64),
         panel: Value,
+        terms: &Terms<'_>,
         points: &[Point],
     ) -> Result<()> {
         let roles = &self.roles;
         let kernel = e.bound.kernel;
+        let bytes = bytes_of(self.left.dtype);
+        let left = Stepped {
+            dtype: self.left.dtype,
+            row_bytes: self.row_stride * bytes,
+            term_bytes: self.term_stride * bytes,
+        };
         // Where the tile begins in the left factor: rows and terms follow at even distances.
         let at_first = rows_point(e, &roles.rows, origin, first);
-        let left = e.address_of(&self.left, &at_first);
+        let start = e.address_of(&self.left, &at_first);
+        let start = terms.move_by(e, start, left.term_bytes);
         let mut right = Vec::new();
         for held in &self.right {
             let at = column_start(e, roles, origin, panel, self.width * e.lanes());
-            right.push(e.address_of(held, &at));
+            let start = e.address_of(held, &at);
+            let term_bytes = panel_bytes(e, held.dtype);
+            right.push(terms.move_by(e, start, term_bytes));
         }
-        let bytes = bytes_of(self.left.dtype);
         let sums = TileSums {
             foldings: roles.dots.iter().filter_map(|dot| Folding::of_factors(kernel, *dot, roles.left)).collect(),
             rows,
             width: self.width,
-            terms: roles.sum_count(e.bound),
-            left: Stepped {
-                dtype: self.left.dtype,
-                row_bytes: self.row_stride * bytes,
-                term_bytes: self.term_stride * bytes,
-            },
+            terms: terms.count,
+            left,
             right: self.right.iter().map(|r| (r.dtype, panel_bytes(e, r.dtype))).collect(),
             masks: Vec::new(),
         };
-        let kept = sums.emit(e, left, &right, None);
+        let begun = terms.begun.map(|places| {
+            let held = roles.dots.iter().flat_map(|dot| points.iter().map(|point| (&places[dot], point)));
+            held.map(|(place, point)| e.load_held(place, &point.clone().unmasked())).collect()
+        });
+        let kept = sums.emit(e, start, &right, begun);
         give_sums(e, &roles.dots, &sums, &kept, points);
         Ok(())
+    }
+}
+
+/// The terms of a sum that are added at a time.
+struct Terms<'t> {
+    /// an Int: the first of them; none for the very first
+    from: Option<Value>,
+    count: i64,
+    /// where the sums of the terms before lie; none where there are none
+    begun: Option<&'t FxHashMap<StepId, Held>>,
+}
+
+impl Terms<'_> {
+    /// All terms.
+    fn all(count: i64) -> Self {
+        Terms { from: None, count, begun: None }
+    }
+
+    /// A pointer to the first term, from one to the very first.
+    fn move_by(&self, e: &mut Emitter<'_>, pointer: Value, bytes: i64) -> Value {
+        match self.from {
+            Some(from) => {
+                let plus = e.b.times(from, bytes);
+                e.b.int(IntOp::Add, pointer, plus)
+            }
+            None => pointer,
+        }
     }
 }
 

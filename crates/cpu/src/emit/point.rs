@@ -53,6 +53,12 @@ impl Point {
         self
     }
 
+    /// The point with all lanes: for memory that is padded.
+    pub fn unmasked(mut self) -> Point {
+        self.mask = None;
+        self
+    }
+
     /// The axis along which lanes run.
     pub fn lane_axis(&self) -> Option<usize> {
         self.coords.iter().position(|coord| coord.lanes)

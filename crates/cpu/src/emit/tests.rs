@@ -80,7 +80,7 @@ fn check(text: &str, sizes: &[(&str, i64)]) {
         .collect();
     let buffers: Vec<Buffer> = inputs.iter().map(Buffer::from_literal).collect();
     let expected = interp::run(&kernel, &buffers, &env, &interp::Options::default()).unwrap();
-    for isa in [Isa::Portable] {
+    for isa in [Isa::Portable, Isa::Avx512, Isa::Avx2] {
         let actual = run(&kernel, &env, &inputs, isa);
         for (k, (e, a)) in expected.iter().zip(&actual).enumerate() {
             let agreement = Agreement::Within(Tolerance::ulps(a.dtype(), 32.0));
@@ -130,7 +130,7 @@ fn rows_are_folded() {
 
 #[test]
 fn contractions_with_what_comes_after() {
-    for (n, m, k) in [(1, 64, 8), (6, 64, 4), (7, 65, 9), (128, 96, 33), (13, 30, 5), (40, 200, 64)] {
+    for (n, m, k) in [(1, 64, 8), (6, 64, 4), (7, 65, 9), (128, 96, 33), (13, 30, 5), (40, 200, 64), (9, 70, 2100)] {
         let sizes = [("n", n), ("m", m), ("k", k)];
         check(
             "kernel { axes i0: n, i1: m, i2: k in x: f32[n, k], w: f32[k, m], b: f32[m] out y: f32[n, m] \

@@ -165,6 +165,11 @@ impl Memory {
 }
 
 impl Emitted {
+    /// How many pointers the table of every phase has.
+    pub fn pointers(&self) -> usize {
+        self.inputs + self.outputs + 1 + self.scratch.len()
+    }
+
     /// The place of memory in the table of pointers of every phase.
     pub fn place(&self, memory: Memory) -> u32 {
         memory.place(self.inputs, self.outputs)

@@ -125,7 +125,7 @@ fn run(engine: &Engine, team: &mut Team<'_>, compiled: &Compiled, phases: &[usiz
     for id in &key.inputs {
         sources.push(id.map(|id| engine.literal(id, team)).transpose()?.map(|literal| literal.bytes()));
     }
-    let mut pointers = vec![std::ptr::null_mut(); emitted.place(Memory::Worker) as usize + 1];
+    let mut pointers = vec![std::ptr::null_mut(); emitted.pointers()];
     for (k, source) in sources.iter().enumerate() {
         if let Some(bytes) = source {
             pointers[emitted.place(Memory::Input(k)) as usize] = bytes.as_ptr().cast_mut();

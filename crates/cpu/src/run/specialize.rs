@@ -257,19 +257,23 @@ impl Layout {
             Some(wish) => Entry::Arena(self.placement.offsets[*wish]),
             None => Entry::Slot(*slot),
         };
-        let mut table = Vec::with_capacity(emitted.place(Memory::Worker) as usize + 1);
+        let mut table = vec![Entry::Nothing; emitted.pointers()];
+        let mut set = |memory, entry| table[emitted.place(memory) as usize] = entry;
         for (number, slot) in kernel.inputs.iter().enumerate() {
-            let is_read = phases.iter().any(|phase| emitted.phases[*phase].reads.contains(&Memory::Input(number)));
-            table.push(if is_read { of_slot(slot) } else { Entry::Nothing });
+            if phases.iter().any(|phase| emitted.phases[*phase].reads.contains(&Memory::Input(number))) {
+                set(Memory::Input(number), of_slot(slot));
+            }
         }
-        table.extend(kernel.outputs.iter().map(of_slot));
+        for (number, slot) in kernel.outputs.iter().enumerate() {
+            set(Memory::Output(number), of_slot(slot));
+        }
         for number in 0..emitted.scratch.len() {
-            table.push(match self.by_scratch.get(&(k, number)) {
+            let entry = match self.by_scratch.get(&(k, number)) {
                 Some(wish) => Entry::Arena(self.placement.offsets[*wish]),
                 None => Entry::Packed(number),
-            });
+            };
+            set(Memory::Scratch(number), entry);
         }
-        table.push(Entry::Nothing);
         let own = kernel.outputs.iter().filter(|slot| !self.by_slot.contains_key(*slot));
         let own = own.map(|slot| (*slot, bytes[slot])).collect();
         Step { compiled, phases, packed, table, own }

@@ -1,7 +1,7 @@
 //! Functions of floats, f32 and f64 alike, that instructions do not give as the table wants them.
 
 use super::lanes::Lanes;
-use crate::vector::{Binary, Compare, Ty, Value};
+use crate::vector::{Binary, Builder, Compare, Ty, Value};
 
 /// The larger; NaN if either is; of two zeros +0.
 pub(super) fn max(f: &mut Lanes<'_>, a: Value, b: Value) -> Value {
@@ -44,6 +44,30 @@ pub(super) fn sign(f: &mut Lanes<'_>, x: Value) -> Value {
     let sign = f.sign(x);
     let unit = f.or(sign, one);
     f.select(has_one, unit, x)
+}
+
+/// a / b as a · (1 / b), where b is a constant or stands outside of a loop that a stands in: one division instead of many. None
+/// where it does not, or where lanes hold f64.
+///
+/// Numbers whose reciprocal may not be a normal number are scaled by powers of two together with a, which changes nothing.
+pub(super) fn divide_by_known(b: &mut Builder, a: Value, n: Value) -> Option<Value> {
+    if b.ty(n) != Ty::F32 || b.depth(n) >= b.depth(a) {
+        return None;
+    }
+    let mut f = Lanes(b);
+    let safe = |x: f64| (-100f64).exp2() < x.abs() && x.abs() < 100f64.exp2();
+    if let Some(x) = constant(&f, n).filter(|x| safe(*x)) {
+        return Some(f.mul(a, (1.0 / x) as f32));
+    }
+    let magnitude = f.magnitude(n);
+    let small = f.lt(magnitude, 2f32.powi(-64));
+    let large = f.lt(2f32.powi(64), magnitude);
+    let scale = f.select(small, 2f32.powi(64), 1.0f32);
+    let scale = f.select(large, 2f32.powi(-64), scale);
+    let scaled = f.mul(n, scale);
+    let reciprocal = f.div(1.0f32, scaled);
+    let a = f.mul(a, scale);
+    Some(f.mul(a, reciprocal))
 }
 
 /// The larger of a known number `c`, which is `x`, and lanes `y`.

@@ -91,7 +91,7 @@ pub(super) fn may_leave(op: Scalar, dtype: DType) -> bool {
         Scalar::Not => dtype.class() == Class::Unsigned,
         _ => false,
     };
-    grows && dtype.bits() < 32
+    grows && dtype.is_int() && dtype.bits() < 32
 }
 
 /// Integers whose low bits are right, brought into the range of their type.

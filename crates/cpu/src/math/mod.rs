@@ -8,11 +8,15 @@
 
 mod cast;
 mod exponential;
+pub mod expr;
 mod float;
+mod fuse;
+pub mod int_expr;
 mod integer;
 mod lanes;
 mod logarithm;
 pub mod monoid;
+mod ranges;
 mod routine;
 mod trigonometry;
 
@@ -25,6 +29,7 @@ use fuseline::tensor::{Class, DType};
 use crate::vector::{Binary, Builder, Ty, Unary, Value};
 pub use cast::{cast, reinterpret};
 use lanes::Lanes;
+pub use ranges::Facts;
 
 /// The type of the lanes that hold elements of a type.
 pub fn register(dtype: DType) -> Ty {
@@ -40,14 +45,16 @@ pub fn register(dtype: DType) -> Ty {
 /// A function of the table on operands of type `dtype` (those behind the condition, for a select). Results of narrow floats are
 /// not rounded to their type; those of integers are within theirs.
 pub fn apply(b: &mut Builder, op: Scalar, dtype: DType, args: &[Value]) -> Value {
+    let value = apply_unwrapped(b, op, dtype, args);
+    if integer::may_leave(op, dtype) { integer::wrap(b, dtype, value) } else { value }
+}
+
+/// As [`apply`], but integers may have left the range of a type that is narrower than lanes; their low bits are right.
+fn apply_unwrapped(b: &mut Builder, op: Scalar, dtype: DType, args: &[Value]) -> Value {
     match dtype.class() {
         Class::Bool => on_bool(b, op, args),
         Class::Float => on_float(b, op, args),
-        Class::Signed | Class::Unsigned => {
-            let value = integer::apply(b, op, dtype, args);
-            let leaves = integer::may_leave(op, dtype);
-            if leaves { integer::wrap(b, dtype, value) } else { value }
-        }
+        Class::Signed | Class::Unsigned => integer::apply(b, op, dtype, args),
     }
 }
 

@@ -16,7 +16,7 @@ use super::contract::{
     panel_vectors, rows_point, tile_points,
 };
 use super::emitter::{Emitter, Given, Held};
-use super::fold::{Folding, Kept};
+use super::fold::Folding;
 use super::generic::{emit_fold, emit_generic, give, held_dtype};
 use super::point::Point;
 use super::roles::Roles;
@@ -390,8 +390,7 @@ impl<'e> Attention<'e> {
                     Some(factor) => e.b.binary(crate::vector::Binary::Mul, old, factor),
                     None => old,
                 };
-                let new = folding.merge(&mut e.b, &Kept::from_slice(&[kept]), &Kept::from_slice(&[block]));
-                let new = folding.result(&mut e.b, &new);
+                let new = folding.merge_results(&mut e.b, kept, block);
                 e.store_held(&held, new, &point);
                 let key = point.key(kernel.step(*id).axes);
                 e.given.insert(*id, Given::Values(std::iter::once((key, new)).collect()));

@@ -7,7 +7,7 @@ use fuseline::tile::Rounding;
 use super::emitter::Emitter;
 use super::point::Point;
 use crate::math;
-use crate::vector::{Binary, FmaOp, IntOp, Ty, Value};
+use crate::vector::{Binary, Compare, FmaOp, IntOp, Ty, Value};
 
 /// Integers of 64 bits that are made of coordinates and small numbers fit into 32.
 const SMALL: i64 = 1 << 14;
@@ -69,7 +69,7 @@ impl Emitter<'_> {
         math::apply(&mut self.b, op, dtype, &values)
     }
 
-    /// A product that nothing but this sum reads, together with it.
+    /// A product that nothing but this sum reads together with it, and a quotient by what is known outside.
     fn fused(
         &mut self,
         expr: &Expr,
@@ -87,6 +87,7 @@ impl Emitter<'_> {
         };
         let at = |k: u32| found[k as usize][p];
         match (op, operands) {
+            (Scalar::Div, [a, b]) if expr.nodes()[*b as usize].1.is_float() => self.divided(at(*a), at(*b)),
             (Scalar::Add, [a, b]) => match (product(*a), product(*b)) {
                 (_, Some((x, y))) => Some(self.b.fma(FmaOp::Add, at(x), at(y), at(*a))),
                 (Some((x, y)), _) => Some(self.b.fma(FmaOp::Add, at(x), at(y), at(*b))),
@@ -99,6 +100,24 @@ impl Emitter<'_> {
             },
             _ => None,
         }
+    }
+
+    /// A quotient whose divisor is known outside of the loops in which the dividend is: by the reciprocal, which is computed
+    /// there once.
+    fn divided(&mut self, a: Value, b: Value) -> Option<Value> {
+        if self.b.ty(a) != Ty::F32 || self.b.depth(b) >= self.b.depth(a) || self.b.as_bits(b).is_some() {
+            return None;
+        }
+        // The reciprocal of a very small divisor would overflow: it is taken of a larger one, and made up for.
+        let far = self.b.float(Ty::F32, f64::from(2f32.powi(-100)));
+        let magnitude = math::apply(&mut self.b, Scalar::Abs, DType::F32, &[b]);
+        let is_small = self.b.compare(Compare::Lt, magnitude, far);
+        let (one, more) = (self.b.float(Ty::F32, 1.0), self.b.float(Ty::F32, f64::from(2f32.powi(60))));
+        let scale = self.b.select(is_small, more, one);
+        let larger = self.b.binary(Binary::Mul, b, scale);
+        let reciprocal = self.b.binary(Binary::Div, one, larger);
+        let quotient = self.b.binary(Binary::Mul, a, reciprocal);
+        Some(self.b.binary(Binary::Mul, quotient, scale))
     }
 
     /// A coordinate as a vector.

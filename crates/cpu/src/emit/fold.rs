@@ -1,9 +1,9 @@
 //! Folds: what is kept from trip to trip, how a term joins it, and what becomes of it.
 
-use fuseline::ops::Scalar;
 use fuseline::ops::prim::Monoid;
+use fuseline::ops::{Number, Scalar};
 use fuseline::tensor::DType;
-use fuseline::tile::{Kernel, Op, StepId};
+use fuseline::tile::{Kernel, Op, Rounding, StepId};
 use smallvec::SmallVec;
 
 use crate::math;
@@ -17,6 +17,8 @@ pub(super) type Kept = SmallVec<[Value; 2]>;
 pub(super) enum Folding {
     /// a monoid on elements of a type
     Of(Monoid, DType),
+    /// the largest or smallest float, where the sign of a zero does not matter: a number, and whether there was NaN
+    Extreme(Monoid, DType),
     /// the sum of products of elements of the types, in the accumulator's type
     Products([DType; 2], DType),
 }
@@ -25,6 +27,11 @@ impl Folding {
     /// How a step of a kernel folds, if it does.
     pub fn of(kernel: &Kernel, id: StepId) -> Option<Folding> {
         match &kernel.step(id).op {
+            Op::Reduce { monoid: monoid @ (Monoid::Max | Monoid::Min), arg, .. }
+                if kernel.rounding == Rounding::Ends && kernel.step(*arg).dtype.is_float() =>
+            {
+                Some(Folding::Extreme(*monoid, kernel.step(*arg).dtype))
+            }
             Op::Reduce { monoid, arg, .. } | Op::Prefix { monoid, arg, .. } => {
                 Some(Folding::Of(*monoid, kernel.step(*arg).dtype))
             }
@@ -48,13 +55,13 @@ impl Folding {
     /// The element type of what is folded.
     fn dtype(self) -> DType {
         match self {
-            Folding::Of(_, dtype) | Folding::Products(_, dtype) => dtype,
+            Folding::Of(_, dtype) | Folding::Extreme(_, dtype) | Folding::Products(_, dtype) => dtype,
         }
     }
 
     fn monoid(self) -> Monoid {
         match self {
-            Folding::Of(monoid, _) => monoid,
+            Folding::Of(monoid, _) | Folding::Extreme(monoid, _) => monoid,
             Folding::Products(..) => Monoid::Sum,
         }
     }
@@ -72,14 +79,14 @@ impl Folding {
 
     /// How many vectors it keeps.
     pub fn parts(self) -> usize {
-        if self.position().is_some() { 2 } else { 1 }
+        if self.position().is_some() || matches!(self, Folding::Extreme(..)) { 2 } else { 1 }
     }
 
     /// What a fold of nothing keeps.
     pub fn neutral(self, b: &mut Builder) -> Kept {
         if self.position().is_some() {
             // The position says that there was none yet.
-            let zero = math::constant(b, self.kept_dtype(), fuseline::ops::Number::from_int(self.kept_dtype(), 0));
+            let zero = math::constant(b, self.kept_dtype(), Number::from_int(self.kept_dtype(), 0));
             let none = b.integer(Ty::I32, -1);
             return SmallVec::from_slice(&[zero, none]);
         }
@@ -87,7 +94,11 @@ impl Folding {
             let start = b.integer(Ty::I32, i64::from(self.monoid() == Monoid::Min || self.monoid() == Monoid::Prod));
             return SmallVec::from_slice(&[start]);
         }
-        SmallVec::from_slice(&[math::monoid::neutral(b, self.monoid(), self.dtype())])
+        let neutral = math::monoid::neutral(b, self.monoid(), self.dtype());
+        match self {
+            Folding::Extreme(..) => SmallVec::from_slice(&[neutral, b.truth(false)]),
+            _ => SmallVec::from_slice(&[neutral]),
+        }
     }
 
     /// The type in which numbers of positions are compared.
@@ -116,6 +127,10 @@ impl Folding {
                 };
                 SmallVec::from_slice(&[sum])
             }
+            Folding::Extreme(..) => {
+                let is_nan = b.compare(Compare::Unordered, terms[0], terms[0]);
+                self.merge(b, kept, &SmallVec::from_slice(&[terms[0], is_nan]))
+            }
             Folding::Of(monoid, dtype) => {
                 let term = if dtype == DType::Bool { as_integer(b, terms[0]) } else { terms[0] };
                 match (self.position(), position) {
@@ -135,6 +150,10 @@ impl Folding {
 
     /// Two folds of different terms together.
     pub fn merge(self, b: &mut Builder, kept: &Kept, other: &Kept) -> Kept {
+        if let Folding::Extreme(monoid, dtype) = self {
+            let number = math::monoid::combine_numbers(b, monoid, dtype, kept[0], other[0]);
+            return SmallVec::from_slice(&[number, b.binary(Binary::Or, kept[1], other[1])]);
+        }
         let Some((largest, last)) = self.position() else {
             return SmallVec::from_slice(&[math::monoid::combine(
                 b,
@@ -177,6 +196,13 @@ impl Folding {
 
     /// What all lanes together keep, in every lane.
     pub fn across(self, b: &mut Builder, kept: &Kept) -> Kept {
+        if let Folding::Extreme(monoid, dtype) = self {
+            let number = math::monoid::fold_numbers(b, monoid, dtype, kept[0]);
+            let there = as_integer(b, kept[1]);
+            let there = b.fold(FoldOp::By(Binary::Or), there);
+            let zero = b.integer(Ty::I32, 0);
+            return SmallVec::from_slice(&[number, b.compare(Compare::Ne, there, zero)]);
+        }
         if self.position().is_none() {
             return SmallVec::from_slice(&[math::monoid::fold_lanes(b, self.monoid(), self.kept_dtype(), kept[0])]);
         }
@@ -201,6 +227,11 @@ impl Folding {
         SmallVec::from_slice(&[best, position])
     }
 
+    /// The results of two folds of different terms as one; not of positions.
+    pub fn merge_results(self, b: &mut Builder, one: Value, other: Value) -> Value {
+        math::monoid::combine(b, self.monoid(), self.dtype(), one, other)
+    }
+
     /// The value of the fold, of the type that the step has.
     pub fn result(self, b: &mut Builder, kept: &Kept) -> Value {
         match self {
@@ -208,6 +239,10 @@ impl Folding {
             Folding::Of(_, DType::Bool) => {
                 let zero = b.integer(Ty::I32, 0);
                 b.compare(Compare::Ne, kept[0], zero)
+            }
+            Folding::Extreme(_, dtype) => {
+                let nan = math::constant(b, dtype, Number::Float(f64::NAN.to_bits()));
+                b.select(kept[1], nan, kept[0])
             }
             Folding::Of(..) | Folding::Products(..) => kept[0],
         }

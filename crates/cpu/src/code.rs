@@ -4,8 +4,8 @@
 use fuseline::error::Error;
 use fuseline::error::Result;
 
-use crate::vector::Program;
 use crate::vector::run::Portable;
+use crate::vector::{Program, verify};
 #[cfg(target_arch = "x86_64")]
 use crate::x64::{Level, Machine};
 
@@ -77,6 +77,9 @@ enum Made {
 impl Code {
     /// A program made for these instructions. Calling it is safe only where the processor has them.
     pub fn new(program: &Program, isa: Isa) -> Result<Code> {
+        if cfg!(debug_assertions) {
+            verify(program)?;
+        }
         let made = match isa {
             #[cfg(target_arch = "x86_64")]
             Isa::Avx512 => Made::Machine(Machine::new(program, Level::Avx512)?),

@@ -112,7 +112,9 @@ impl Generator {
         let from = if self.chance(2) { Bound::Number(self.below(5) as i64 - 2) } else { Bound::Value(self.index(4)) };
         let to = if self.chance(2) { Bound::Number(self.below(7) as i64) } else { Bound::Value(self.index(7)) };
         let step = 1 + self.below(3) as i64;
-        let inits: Vec<Value> = (0..self.below(5))
+        // Seldom more than any processor has registers.
+        let most = if self.chance(6) { 40 } else { 5 };
+        let inits: Vec<Value> = (0..self.below(most))
             .map(|_| {
                 let ty = self.any_ty();
                 self.pick(ty)
@@ -127,8 +129,14 @@ impl Generator {
             .iter()
             .map(|param| {
                 let ty = self.b.ty(*param);
-                let alike: Vec<Value> = params.iter().copied().filter(|other| self.b.ty(*other) == ty).collect();
-                if self.chance(4) { alike[self.below(alike.len())] } else { self.pick(ty) }
+                match self.below(4) {
+                    0 => {
+                        let alike = params.iter().copied().filter(|other| self.b.ty(*other) == ty);
+                        self.one_of(&alike.collect::<Vec<_>>())
+                    }
+                    1 if ty.is_vector() => self.accumulated(*param),
+                    _ => self.pick(ty),
+                }
             })
             .collect();
         let results = self.b.end_loop(&nexts);

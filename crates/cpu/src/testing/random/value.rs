@@ -204,6 +204,17 @@ impl Generator {
         }
     }
 
+    /// What loops are for: a value and one more.
+    pub(super) fn accumulated(&mut self, value: Value) -> Value {
+        let ty = self.b.ty(value);
+        let (a, b) = (self.pick(ty), self.pick(ty));
+        if ty.is_float() && self.chance(2) {
+            return self.b.fma(FmaOp::Add, a, b, value);
+        }
+        let op = self.one_of(&[Binary::Add, Binary::Mul, Binary::Min, Binary::Max]);
+        self.b.binary(op, value, a)
+    }
+
     fn binary_op(&mut self, ty: Ty) -> Binary {
         let ops: Vec<Binary> = Binary::ALL.iter().copied().filter(|op| has_binary(*op, ty)).collect();
         self.one_of(&ops)

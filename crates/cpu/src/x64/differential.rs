@@ -2,9 +2,12 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
+use fuseline::tensor::DType;
+
 use crate::code::{Code, Isa};
 use crate::testing::random::{Options, case};
-use crate::testing::{Case, Side};
+use crate::testing::{Case, Contents, Side};
+use crate::vector::parse;
 
 /// Instruction set, lanes, bytes of the widest vector.
 const SHAPES: [(Isa, u32); 5] = [(Isa::Avx512, 16), (Isa::Avx512, 8), (Isa::Avx512, 4), (Isa::Avx2, 8), (Isa::Avx2, 4)];
@@ -48,6 +51,37 @@ fn check(seeds: std::ops::Range<u64>, size: impl Fn(u64) -> usize) {
             let asm = Code::new(&small.program, isa).map(|code| code.asm()).unwrap_or_default();
             panic!("seed {seed}, {isa:?}, {lanes} lanes: {what:?}\n{}\n{asm}", small.program);
         }
+    }
+}
+
+/// What an inner loop makes of one parameter becomes another one, while the first gets something else.
+#[test]
+fn parameters_that_change_places_through_a_loop() {
+    let text = "vector lanes=8 buffers=1 {
+        %0: int = buffer 0
+        %1: i32 = lanes
+        %2: i32 = const 0x7
+        %3: i32 = add %1, %2
+        for %4 in 0..3 {
+            carry %5: i32 = %1
+            carry %6: i32 = %2
+            for %7 in 0..2 {
+                carry %8: i32 = %5
+                carry %9: i32 = %3
+                %10: i32 = add %8, %2
+                next %10 -> %11
+                next %9 -> %12
+            }
+            next %12 -> %13
+            next %11 -> %14
+        }
+        store i32 [%0] = %13
+        store i32 [%0 + 32] = %14
+    }";
+    let buffers = vec![Contents { dtype: DType::I32, bytes: vec![0; 64] }];
+    let case = Case { program: parse(text, &[]).expect("the text of a program"), buffers, tasks: 1 };
+    for isa in [Isa::Avx512, Isa::Avx2].into_iter().filter(|isa| has(*isa)) {
+        assert_eq!(difference(&case, isa), None, "{isa:?}");
     }
 }
 

@@ -12,7 +12,12 @@ pub fn join(function: &mut Function) {
         return;
     }
     let live = Live::new(function, true);
-    let mut sets = Sets { parents: (0..function.sizes.len() as u32).collect(), intervals: live.intervals };
+    let count = function.sizes.len();
+    let mut sets =
+        Sets { parents: (0..count as u32).collect(), intervals: live.intervals, renewed: vec![u32::MAX; count] };
+    for phi in function.loops.iter().flat_map(|each| &each.phis) {
+        sets.renewed[phi.param.index()] = phi.renewed.saturating_mul(2);
+    }
     let mut inner_first: Vec<usize> = (0..function.loops.len()).collect();
     inner_first.sort_by_key(|id| live.ends[*id]);
     for id in inner_first {
@@ -20,10 +25,11 @@ pub fn join(function: &mut Function) {
             if let Some((inst, from)) = phi.next {
                 sets.join(phi.param, from, 2 * inst, function);
             }
-            sets.extend(phi.param, live.ends[id]);
+            sets.settle(phi.param, live.ends[id]);
             sets.unite(phi.param, phi.result);
             if let Some(from) = phi.first {
-                sets.join(from, phi.param, u32::MAX, function);
+                let until = sets.until(from);
+                sets.join(from, phi.param, until, function);
             }
         }
     }
@@ -37,6 +43,8 @@ pub fn join(function: &mut Function) {
 struct Sets {
     parents: Vec<u32>,
     intervals: Vec<Interval>,
+    /// where the parameter of a loop that is still to be looked at is written anew: what shares its register must have been read
+    renewed: Vec<u32>,
 }
 
 impl Sets {
@@ -50,10 +58,18 @@ impl Sets {
         Reg(root)
     }
 
-    fn extend(&mut self, reg: Reg, end: u32) {
+    /// A parameter, when all that may be one with it in the trip has been joined: it is live to the end of its loop.
+    fn settle(&mut self, reg: Reg, end: u32) {
         let root = self.find(reg);
         let interval = &mut self.intervals[root.index()];
         interval.end = interval.end.max(end);
+        self.renewed[root.index()] = u32::MAX;
+    }
+
+    /// Up to where a register keeps what it holds.
+    fn until(&mut self, reg: Reg) -> u32 {
+        let root = self.find(reg);
+        self.renewed[root.index()]
     }
 
     /// Makes them one if the second begins behind the end of the first, and ends no later than `until`.
@@ -80,6 +96,7 @@ impl Sets {
             end: if b.is_used() { a.end.max(b.end) } else { a.end },
             weight: a.weight + b.weight,
         };
+        self.renewed[first.index()] = self.renewed[first.index()].min(self.renewed[second.index()]);
         self.parents[second.index()] = first.0;
     }
 }

@@ -353,6 +353,8 @@ pub struct Phi {
     pub next: Option<(u32, Reg)>,
     /// whether it stays as it is in all trips
     pub stays: bool,
+    /// the instruction that writes it for the next trip; behind all if none does
+    pub renewed: u32,
 }
 
 /// A loop.

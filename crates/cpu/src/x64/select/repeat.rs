@@ -110,7 +110,7 @@ impl<'p> Select<'p> {
         let (param, result) = (self.function.reg(size), self.function.reg(size));
         let first = self.fill(param, carried.init)?;
         self.regs[carried.param.index()] = Some(param);
-        Ok(Phi { param, result, first, next: None, stays: false })
+        Ok(Phi { param, result, first, next: None, stays: false, renewed: u32::MAX })
     }
 
     /// Copies a value to a register; from where, unless it is a constant.
@@ -214,17 +214,18 @@ impl<'p> Select<'p> {
             from.push(Some(if moves { self.copy_of(reg) } else { reg }));
         }
         for ((carried, phi), from) in inner.carried.iter().zip(phis).zip(from) {
+            phi.renewed = self.function.insts.len() as u32;
             match from {
                 None => {
                     self.fill(phi.param, carried.next)?;
                 }
-                Some(reg) if reg == phi.param => phi.stays = true,
+                Some(reg) if reg == phi.param => (phi.stays, phi.renewed) = (true, u32::MAX),
                 Some(reg) => {
                     if let Some(constant) = self.function.constants[reg.index()] {
                         let inst = self.function.materialise(phi.param, constant);
                         self.function.insts.push(inst);
                     } else {
-                        phi.next = Some((self.function.insts.len() as u32, reg));
+                        phi.next = Some((phi.renewed, reg));
                         self.copy(phi.param, reg);
                     }
                 }

@@ -1,5 +1,6 @@
 //! The command line: what can be asked for, with the help that teaches it.
 
+use std::num::NonZeroUsize;
 use std::path::PathBuf;
 use std::str::FromStr;
 
@@ -97,6 +98,7 @@ Examples:
   fuseline run model.onnx --inputs x.npz --outputs y.npz
   fuseline run model.onnx --sizes batch=2,seq=16 --seed 7
   fuseline run gallery:softmax --sizes rows=4,columns=8 --dtype bf16 --reading rounded
+  fuseline run model.onnx --device cpu --threads 1
   fuseline run gallery:attention --device interp --target h200
 
 Files from and for Python:
@@ -123,6 +125,9 @@ pub struct Run {
     /// For devices that run a plan: how far arithmetic may be rearranged [default: default]
     #[arg(long, value_enum)]
     pub numerics: Option<NumericsName>,
+    /// For the device cpu: how many threads work [default: one for every processor]
+    #[arg(long, value_name = "N")]
+    pub threads: Option<NonZeroUsize>,
     /// Numbers for the model's free sizes; 4k, 1M, 2G and 4Ki, 1Mi, 2Gi are understood
     #[arg(long, value_name = "NAME=SIZE,…", value_delimiter = ',')]
     pub sizes: Vec<SizeBinding>,

@@ -1,5 +1,7 @@
 //! Where models run: the table of devices.
 
+use std::num::NonZeroUsize;
+
 use clap::ValueEnum;
 use clap::builder::PossibleValue;
 use fuseline::compile::{PlannedProgram, plan_program};
@@ -12,6 +14,9 @@ use fuseline::passes::Numerics;
 use fuseline::reference::{self, evaluate};
 use fuseline::tensor::{Env, Literal};
 use fuseline::tile::interp;
+use fuseline_cpu::code::Isa;
+use fuseline_cpu::run::CpuDevice;
+use fuseline_frontend::mapping;
 
 use crate::failure::{Failure, Outcome};
 use crate::target;
@@ -34,7 +39,9 @@ enum Way {
     Plan {
         /// the device that is planned for where nothing else is asked for
         target: &'static str,
-        load: fn(&PlannedProgram, &reference::Options) -> Result<Box<dyn Executable>>,
+        /// whether it has threads
+        has_threads: bool,
+        load: fn(&PlannedProgram, &PlanOptions, &Means) -> Result<Box<dyn Executable>>,
     },
     /// it is not there yet
     Missing,
@@ -52,13 +59,22 @@ static DEVICES: &[Device] = &[
         doc: "the interpreter of kernels: runs the plan that `explain` shows, kernel by kernel; slow",
         way: Way::Plan {
             target: "cpu",
-            load: |planned, options| {
-                let reference::Options { reading, limits } = *options;
+            has_threads: false,
+            load: |planned, _, means| {
+                let reference::Options { reading, limits } = means.options;
                 interpret::load(planned, &interp::Options { reading, limits, ..interp::Options::default() })
             },
         },
     },
-    Device { name: "cpu", doc: "machine code for this processor; not there yet", way: Way::Missing },
+    Device {
+        name: "cpu",
+        doc: "machine code for this processor, where it has AVX-512 or AVX2; otherwise the portable executor",
+        way: Way::Plan {
+            target: "cpu",
+            has_threads: true,
+            load: |planned, plan, means| Ok(Box::new(processor(plan.clone(), means)?.load(planned)?)),
+        },
+    },
     Device { name: "cuda", doc: "an NVIDIA GPU; not there yet", way: Way::Missing },
 ];
 
@@ -79,8 +95,26 @@ pub struct Wishes<'a> {
     pub target: Option<&'a str>,
     /// how far arithmetic may be rearranged
     pub numerics: Option<Numerics>,
+    /// what a run has
+    pub means: Means,
+}
+
+/// What a run has.
+#[derive(Clone, Copy, Debug)]
+pub struct Means {
     /// how floats are read, and what a run may use
     pub options: reference::Options,
+    /// how many threads; none: one for every processor
+    pub threads: Option<NonZeroUsize>,
+}
+
+/// This processor.
+pub fn processor(plan: PlanOptions, means: &Means) -> Result<CpuDevice> {
+    let processors = std::thread::available_parallelism().unwrap_or(NonZeroUsize::MIN);
+    let threads = means.threads.unwrap_or(processors).get();
+    let mut device = CpuDevice::new(Isa::detect(), threads, plan, means.options.limits)?;
+    device.release = mapping::release;
+    Ok(device)
 }
 
 /// Computes the outputs of a graph for inputs by name.
@@ -89,21 +123,25 @@ pub type Runner = Box<dyn Fn(&Graph, NamedTensors) -> Result<Vec<Literal>>>;
 impl Device {
     /// The device, ready to run graphs as wished.
     pub fn runner(self, wishes: Wishes<'_>) -> Outcome<Runner> {
-        let Wishes { target, numerics, options } = wishes;
+        let Wishes { target, numerics, means } = wishes;
+        if means.threads.is_some() && !matches!(self.way, Way::Plan { has_threads: true, .. }) {
+            let error = Error::invalid(format!("{} has no threads of its own", self.name)).at("--threads");
+            return Err(Failure::with_help(error, "leave --threads out, or choose --device cpu"));
+        }
         match self.way {
             Way::Graph(_) if target.is_some() || numerics.is_some() => {
                 let option = if target.is_some() { "--target" } else { "--numerics" };
                 let error = Error::invalid(format!("{} runs the model as it is and plans nothing", self.name));
                 Err(Failure::with_help(error.at(option), format!("leave {option} out, or choose --device interp")))
             }
-            Way::Graph(run) => Ok(Box::new(move |graph, inputs| run(graph, inputs, &options))),
-            Way::Plan { target: usual, load } => {
+            Way::Graph(run) => Ok(Box::new(move |graph, inputs| run(graph, inputs, &means.options))),
+            Way::Plan { target: usual, load, .. } => {
                 let numerics = numerics.unwrap_or(Numerics::Default);
                 let plan = PlanOptions { numerics, ..PlanOptions::on(&target::find(target.unwrap_or(usual))?) };
                 Ok(Box::new(move |graph, inputs| {
                     let mut plan = plan.clone();
                     bind_sizes(graph, &inputs, &mut plan.hints.env);
-                    load(&plan_program(graph.clone(), &plan, &mut |_| {})?, &options)?.run(&inputs)
+                    load(&plan_program(graph.clone(), &plan, &mut |_| {})?, &plan, &means)?.run(&inputs)
                 }))
             }
             Way::Missing => {

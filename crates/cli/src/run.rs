@@ -8,7 +8,7 @@ use fuseline_frontend::npz::{Compression, write_npz};
 use serde_json::{Value, json};
 
 use crate::arguments::Run;
-use crate::device::Wishes;
+use crate::device::{Means, Wishes};
 use crate::failure::Outcome;
 use crate::feed::{self, Feed};
 use crate::model::Model;
@@ -21,7 +21,8 @@ pub fn run(arguments: &Run) -> Outcome {
     let limits = Limits { trips: arguments.max_trips, bytes: arguments.max_memory.unsigned_abs() };
     let options = Options { reading: arguments.reading.reading(), limits };
     let numerics = arguments.numerics.map(|numerics| numerics.numerics());
-    let runner = arguments.device.runner(Wishes { target: arguments.target.as_deref(), numerics, options })?;
+    let means = Means { options, threads: arguments.threads };
+    let runner = arguments.device.runner(Wishes { target: arguments.target.as_deref(), numerics, means })?;
     let model = Model::open(&arguments.model, arguments.dtype)?;
     let env = model.bind_sizes(&arguments.sizes)?;
     let feed = feed::assemble(&model, arguments.inputs.as_deref(), env, arguments.seed)?;

@@ -21,4 +21,3 @@ mod workshop;
 
 pub use constant::Release;
 pub use session::{CpuDevice, Session};
-pub use workshop::Emit;

@@ -20,6 +20,7 @@ use super::pack::Packs;
 use super::pool::Pool;
 use super::workshop::{Emit, Workshop};
 use crate::code::Isa;
+use crate::emit::emit;
 
 /// A processor as a device. Clones share its threads.
 #[derive(Clone, Debug)]
@@ -37,8 +38,8 @@ pub struct CpuDevice {
 }
 
 impl CpuDevice {
-    /// A processor with so many threads, for which kernels are emitted like this. The processor must have the instructions.
-    pub fn new(isa: Isa, threads: usize, plan: PlanOptions, limits: Limits, emit: Emit) -> Result<CpuDevice> {
+    /// A processor with so many threads, which must have the instructions.
+    pub fn new(isa: Isa, threads: usize, plan: PlanOptions, limits: Limits) -> Result<CpuDevice> {
         let has = Isa::detect();
         if isa != Isa::Portable && isa != has && (isa, has) != (Isa::Avx2, Isa::Avx512) {
             return Err(Error::unsupported(format!("{isa:?} on a processor that has {has:?}")));
@@ -46,6 +47,12 @@ impl CpuDevice {
         let refused = |error| Error::limit(format!("the system has no {threads} threads: {error}"));
         let pool = Arc::new(Pool::new(threads).map_err(refused)?);
         Ok(CpuDevice { isa, plan, limits, release: |_| {}, pool, emit })
+    }
+
+    /// The same with another emitter.
+    #[cfg(test)]
+    pub(super) fn with_emitter(self, emit: Emit) -> CpuDevice {
+        CpuDevice { emit, ..self }
     }
 
     /// For which instructions kernels are made.

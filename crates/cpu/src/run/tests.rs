@@ -120,7 +120,7 @@ fn planned(graph: &Graph) -> PlannedProgram {
 }
 
 fn device(threads: usize) -> CpuDevice {
-    CpuDevice::new(Isa::Portable, threads, options(), Limits::default(), emit).unwrap()
+    CpuDevice::new(Isa::Portable, threads, options(), Limits::default()).unwrap().with_emitter(emit)
 }
 
 fn session(graph: &Graph, threads: usize) -> Session {

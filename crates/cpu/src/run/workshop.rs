@@ -15,7 +15,7 @@ use crate::emit::Emitted;
 use crate::vector::Program;
 
 /// What turns kernels at fixed sizes into programs.
-pub type Emit = fn(&Kernel, &Env, Isa) -> Result<Emitted>;
+pub(super) type Emit = fn(&Kernel, &Env, Isa) -> Result<Emitted>;
 
 /// A kernel at fixed sizes whose programs can be called.
 #[derive(Debug)]

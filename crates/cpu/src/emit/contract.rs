@@ -12,7 +12,7 @@ use rustc_hash::FxHashMap;
 use super::bound::{bytes_of, ceil_div};
 use super::emitter::{Emitter, Given, Held};
 use super::fold::{Folding, Kept};
-use super::generic::{emit_fold, emit_generic, give, held_dtype};
+use super::generic::{emit_fold, emit_stores_of, give, held_dtype};
 use super::lanes::stride_along;
 use super::point::{Coord, Point};
 use super::roles::Roles;
@@ -34,6 +34,9 @@ const LEFT_BYTES: i64 = 512 * 1024;
 
 /// Rows of a tile: with the vectors of a panel, sums for three quarters of the registers.
 pub(super) const TILE_ROWS: i64 = 6;
+
+/// Vectors may be filled to one part of so many.
+const NARROWEST: i64 = 4;
 
 /// Vectors of a panel.
 pub(super) fn panel_vectors(isa: Isa) -> i64 {
@@ -64,7 +67,6 @@ pub(super) fn emit_contract(emission: &mut Emission<'_>) -> Result<()> {
     let Schedule::Contract { dots, .. } = &kernel.schedule else {
         return Err(Error::bug("a contraction without its schedule"));
     };
-    let Some(groups) = groups(emission, dots) else { return emit_generic(emission) };
     let mut held: FxHashMap<StepId, Held> = FxHashMap::default();
     let behind = behind(emission, dots);
     for (k, step) in kernel.steps.iter().enumerate() {
@@ -74,7 +76,11 @@ pub(super) fn emit_contract(emission: &mut Emission<'_>) -> Result<()> {
             held.insert(id, place);
         }
     }
-    for Group { roles, stores, folds } in groups {
+    for Group { roles, stores, folds } in groups(emission, dots) {
+        let Some(roles) = roles else {
+            emit_stores_of(emission, &stores, &mut held)?;
+            continue;
+        };
         let multiply = factors(emission, roles, &held)?;
         if folds {
             emit_whole_rows(emission, &multiply, &stores, &held)?;
@@ -87,7 +93,8 @@ pub(super) fn emit_contract(emission: &mut Emission<'_>) -> Result<()> {
 
 /// Stores that need the same contractions.
 struct Group {
-    roles: Roles,
+    /// none where they are no multiplication of matrices
+    roles: Option<Roles>,
     stores: Vec<usize>,
     /// whether folds stand between the contractions and the stores
     folds: bool,
@@ -103,16 +110,11 @@ pub(super) fn behind(emission: &Emission<'_>, dots: &[StepId]) -> Vec<bool> {
     behind
 }
 
-/// The stores of a kernel by the contractions that they need; `None` where some fit no multiplication of matrices.
-fn groups(emission: &Emission<'_>, dots: &[StepId]) -> Option<Vec<Group>> {
-    let bound = emission.bound;
-    let kernel = bound.kernel;
+/// The stores of a kernel by the contractions that they need.
+fn groups(emission: &Emission<'_>, dots: &[StepId]) -> Vec<Group> {
     let mut groups: Vec<(Vec<StepId>, Vec<usize>, bool)> = Vec::new();
-    for (k, store) in kernel.stores.iter().enumerate() {
+    for (k, store) in emission.bound.kernel.stores.iter().enumerate() {
         let (needed, folds) = contractions_of(emission, store.value, dots);
-        if needed.is_empty() {
-            return None;
-        }
         match groups.iter_mut().find(|(own, ..)| *own == needed) {
             Some((_, stores, own_folds)) => {
                 stores.push(k);
@@ -121,25 +123,28 @@ fn groups(emission: &Emission<'_>, dots: &[StepId]) -> Option<Vec<Group>> {
             None => groups.push((needed, vec![k], folds)),
         }
     }
-    let lanes = emission.lanes();
-    let mut found = Vec::new();
-    for (needed, stores, folds) in groups {
-        let roles = Roles::of(bound, &needed, &stores, lanes)?;
-        let wide = roles.column_count(bound) * 2 > lanes;
-        // A vector must not run from one of several column axes into the next.
-        let even = roles.columns.len() == 1 || bound.extents[*roles.columns.last()?] % lanes == 0;
-        let covers = |k: &usize| {
-            let axes = kernel.stores[*k].axes();
-            if folds { axes.is_within(roles.free()) } else { axes == roles.free() }
-        };
-        let fits = roles.right.len() <= 2 && wide && even && stores.iter().all(covers);
-        let float = needed.iter().all(|id| kernel.step(*id).dtype.is_float());
-        if !fits || !float || folds && !folds_rows(emission, &roles, &stores) {
-            return None;
-        }
-        found.push(Group { roles, stores, folds });
-    }
-    Some(found)
+    let group = |(needed, stores, folds): (Vec<StepId>, Vec<usize>, bool)| {
+        let roles = multiplication(emission, &needed, &stores, folds);
+        Group { roles, stores, folds }
+    };
+    groups.into_iter().map(group).collect()
+}
+
+/// The roles of contractions that are a multiplication of matrices with nothing but rows behind it.
+fn multiplication(emission: &Emission<'_>, needed: &[StepId], stores: &[usize], folds: bool) -> Option<Roles> {
+    let (bound, lanes) = (emission.bound, emission.lanes());
+    let kernel = bound.kernel;
+    let roles = Roles::of(bound, needed, stores, lanes)?;
+    let wide = roles.column_count(bound) * NARROWEST >= lanes;
+    // A vector must not run from one of several column axes into the next.
+    let even = roles.columns.len() == 1 || bound.extents[*roles.columns.last()?] % lanes == 0;
+    let covers = |k: &usize| {
+        let axes = kernel.stores[*k].axes();
+        if folds { axes.is_within(roles.free()) } else { axes == roles.free() }
+    };
+    let float = needed.iter().all(|id| kernel.step(*id).dtype.is_float());
+    let fits = roles.right.len() <= 2 && wide && even && float && stores.iter().all(covers);
+    (fits && (!folds || folds_rows(emission, &roles, stores))).then_some(roles)
 }
 
 /// The contractions that a value needs, and whether folds stand behind them.
@@ -179,7 +184,9 @@ fn folds_rows(emission: &Emission<'_>, roles: &Roles, stores: &[usize]) -> bool 
 
 /// Puts the factors where tiles can read them.
 fn factors(emission: &mut Emission<'_>, roles: Roles, held: &FxHashMap<StepId, Held>) -> Result<Multiply> {
-    let width = panel_vectors(emission.isa) / roles.right.len() as i64;
+    let most = panel_vectors(emission.isa) / roles.right.len() as i64;
+    let width = most.min(ceil_div(roles.column_count(emission.bound), emission.lanes()));
+    let width = if most % width == 0 { width } else { most };
     let (left, row_stride, term_stride) = left_factor(emission, &roles, held)?;
     let mut right = Vec::new();
     for id in roles.right.clone() {
@@ -284,7 +291,7 @@ fn emit_tiles(
 ) -> Result<()> {
     let bound = emission.bound;
     let roles = &multiply.roles;
-    let tiling = Tiling::new(roles.row_count(bound), TILE_ROWS);
+    let tiling = Tiling::new(roles.row_count(bound), multiply.tile_rows(emission.isa));
     let panels = multiply.panels(emission);
     // Rows in chunks whose part of the left factor stays close, but enough chunks to share.
     let most = (LEFT_BYTES / (roles.sum_count(bound) * 4).max(1) / tiling.rows.max(1)).max(1);
@@ -329,7 +336,7 @@ fn emit_whole_rows(
 ) -> Result<()> {
     let bound = emission.bound;
     let roles = &multiply.roles;
-    let tiling = Tiling::new(roles.row_count(bound), TILE_ROWS);
+    let tiling = Tiling::new(roles.row_count(bound), multiply.tile_rows(emission.isa));
     let panels = multiply.panels(emission);
     let together = (WHOLE_ROWS / tiling.rows.max(1)).max(1).min(tiling.count);
     let chunks = ceil_div(tiling.count, together);
@@ -456,6 +463,11 @@ impl Tiling {
 }
 
 impl Multiply {
+    /// Rows of a tile whose sums fit into the registers.
+    fn tile_rows(&self, isa: Isa) -> i64 {
+        (TILE_ROWS * panel_vectors(isa) / (self.width * self.right.len() as i64)).min(2 * TILE_ROWS)
+    }
+
     fn panels(&self, emission: &Emission<'_>) -> i64 {
         let panel = self.width * emission.lanes();
         (self.roles.column_count(emission.bound) + panel - 1) / panel

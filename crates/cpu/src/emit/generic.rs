@@ -24,26 +24,41 @@ pub(super) fn held_dtype(dtype: DType) -> DType {
 
 /// Emits a kernel fold by fold.
 pub(super) fn emit_generic(emission: &mut Emission<'_>) -> Result<()> {
-    let bound = emission.bound;
-    let mut held: FxHashMap<StepId, Held> = FxHashMap::default();
-    for (k, step) in bound.kernel.steps.iter().enumerate() {
-        let id = StepId(k as u32);
-        if step.op.is_fold() {
-            let place = emit_fold(emission, id, &held)?;
-            held.insert(id, place);
-        }
-    }
-    emit_stores(emission, &held)
+    let stores: Vec<usize> = (0..emission.bound.kernel.stores.len()).collect();
+    emit_stores_of(emission, &stores, &mut FxHashMap::default())
 }
 
-/// Emits all stores, those over the same axes together.
-pub(super) fn emit_stores(emission: &mut Emission<'_>, held: &FxHashMap<StepId, Held>) -> Result<()> {
+/// Emits some stores, with the folds that they need and that are not there yet.
+pub(super) fn emit_stores_of(
+    emission: &mut Emission<'_>,
+    stores: &[usize],
+    held: &mut FxHashMap<StepId, Held>,
+) -> Result<()> {
+    let kernel = emission.bound.kernel;
+    let mut wanted = vec![false; kernel.steps.len()];
+    let mut todo: Vec<StepId> = stores.iter().map(|k| kernel.stores[*k].value).collect();
+    while let Some(id) = todo.pop() {
+        if !held.contains_key(&id) && !std::mem::replace(&mut wanted[id.index()], true) {
+            todo.extend(kernel.step(id).op.operands());
+        }
+    }
+    for k in (0..kernel.steps.len()).filter(|k| wanted[*k] && kernel.steps[*k].op.is_fold()) {
+        let id = StepId(k as u32);
+        let place = emit_fold(emission, id, held)?;
+        held.insert(id, place);
+    }
+    emit_stores(emission, stores, held)
+}
+
+/// Emits stores, those over the same axes together.
+fn emit_stores(emission: &mut Emission<'_>, stores: &[usize], held: &FxHashMap<StepId, Held>) -> Result<()> {
     let kernel = emission.bound.kernel;
     let mut groups: Vec<(AxisSet, Vec<usize>)> = Vec::new();
-    for (k, store) in kernel.stores.iter().enumerate() {
-        match groups.iter_mut().find(|(axes, _)| *axes == store.axes()) {
-            Some((_, stores)) => stores.push(k),
-            None => groups.push((store.axes(), vec![k])),
+    for k in stores {
+        let own = kernel.stores[*k].axes();
+        match groups.iter_mut().find(|(axes, _)| *axes == own) {
+            Some((_, stores)) => stores.push(*k),
+            None => groups.push((own, vec![*k])),
         }
     }
     for (axes, stores) in groups {

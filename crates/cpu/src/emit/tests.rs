@@ -131,7 +131,17 @@ fn rows_are_folded() {
 
 #[test]
 fn contractions_with_what_comes_after() {
-    for (n, m, k) in [(1, 64, 8), (6, 64, 4), (7, 65, 9), (128, 96, 33), (13, 30, 5), (40, 200, 64), (9, 70, 2100)] {
+    for (n, m, k) in [
+        (1, 64, 8),
+        (30, 8, 20),
+        (20, 3, 9),
+        (6, 64, 4),
+        (7, 65, 9),
+        (128, 96, 33),
+        (13, 30, 5),
+        (40, 200, 64),
+        (9, 70, 2100),
+    ] {
         let sizes = [("n", n), ("m", m), ("k", k)];
         check(
             "kernel { axes i0: n, i1: m, i2: k in x: f32[n, k], w: f32[k, m], b: f32[m] out y: f32[n, m] \

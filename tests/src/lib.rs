@@ -1,6 +1,7 @@
 //! Shared machinery of the test suites.
 
 pub mod agree;
+pub mod attentions;
 pub mod generate;
 pub mod model_maker;
 pub mod node_test;

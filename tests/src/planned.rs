@@ -11,7 +11,7 @@ use fuseline::graph::Graph;
 use fuseline::interpret;
 use fuseline::passes::Numerics;
 use fuseline::tensor::Literal;
-use fuseline::tile::{self, interp};
+use fuseline::tile::{self, Placement, Schedule, interp};
 
 use crate::generate::Inputs;
 
@@ -43,6 +43,26 @@ pub fn check(plan: &Plan, graph: &Graph) -> Result<()> {
         }
     }
     Ok(())
+}
+
+/// A plan whose kernels take so little at a time that small inputs are cut into parts too: a streamed axis into pieces of two
+/// elements, a fold that can be split into three parts.
+pub fn cut_small(mut planned: PlannedProgram) -> PlannedProgram {
+    cut_plan(&mut planned.prepare);
+    cut_plan(&mut planned.run);
+    planned
+}
+
+fn cut_plan(plan: &mut Plan) {
+    for kernel in &mut plan.kernels {
+        match &mut Arc::make_mut(&mut kernel.kernel).schedule {
+            Schedule::Attention { tile, .. } => tile.columns = 2,
+            Schedule::Row { placement: placement @ Placement::Split(_), .. } => *placement = Placement::Split(3),
+            Schedule::Column { parts, .. } => *parts = 3,
+            _ => {}
+        }
+        kernel.regions.iter_mut().for_each(cut_plan);
+    }
 }
 
 /// Runs a planned program on the interpreter of kernels.

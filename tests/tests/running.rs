@@ -12,7 +12,7 @@ use fuseline::reference::{self, Limits, Reading, evaluate};
 use fuseline::tensor::{DType, Env, Literal, Symbol};
 use fuseline::tile::interp::{self, Folds};
 use fuseline_tests::generate::Inputs;
-use fuseline_tests::planned::{planned, run, show};
+use fuseline_tests::planned::{cut_small, planned, run, show};
 use fuseline_tests::spellings;
 
 /// A graph with inputs, and what must come out.
@@ -29,10 +29,10 @@ impl Subject {
         Subject { name: name.to_string(), graph, inputs, meaning }
     }
 
-    /// Plans the graph and runs the plan with folds as they are scheduled; the outputs must be what the graph means.
+    /// Plans the graph and runs the plan, folds in small parts as they are scheduled; the outputs must be what the graph means.
     fn holds(&self, options: &PlanOptions, reading: Reading) {
         let what = format!("{} {:?} {reading:?} on {}", self.name, options.chooser, options.spec.name);
-        let plan = planned(&self.graph, options).unwrap_or_else(|e| panic!("{what}: {e}"));
+        let plan = cut_small(planned(&self.graph, options).unwrap_or_else(|e| panic!("{what}: {e}")));
         let how = interp::Options { reading, folds: Folds::AsScheduled, ..interp::Options::default() };
         let outputs = run(&plan, &self.inputs, &how).unwrap_or_else(|e| panic!("{what}: {e}\n{}", show(&plan)));
         if let Err((k, mismatch)) = self.meaning.check(&outputs) {
@@ -150,7 +150,7 @@ fn the_gallery_runs_with_nothing_and_with_one_of_everything() {
         for list in [[0, 3, 2, 4, 3], [1, 1, 1, 1, 1], [3, 0, 2, 4, 3], [2, 1, 1, 5, 3]] {
             let (graph, env) = (entry.graph(DType::F32).unwrap(), sizes(entry, list));
             let inputs = inputs(&graph, &env, entry.positive);
-            let plan = planned(&graph, &options).unwrap();
+            let plan = cut_small(planned(&graph, &options).unwrap());
             let how = interp::Options { folds: Folds::AsScheduled, ..interp::Options::default() };
             let outcome = run(&plan, &inputs, &how);
             match (Meaning::of(&graph, &inputs, Limits::default()), outcome) {

@@ -1,17 +1,25 @@
 //! Whole networks without their weights (`models/structure/*.onnx`), one test each: they are small, import, compile within
-//! little memory and keep all invariants; the tiny ones answer as ONNX Runtime does (`NAME.K.npz`: inputs and outputs).
+//! little memory and keep all invariants; the tiny ones answer as ONNX Runtime does (`NAME.K.npz`: inputs and outputs), on
+//! the reference, and planned on the interpreter of kernels.
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
+use fuseline::compare::Meaning;
 use fuseline::compile::compile;
-use fuseline::device::{Device, NamedTensors, ReferenceDevice};
+use fuseline::device::{Device, DeviceSpec, NamedTensors, ReferenceDevice};
+use fuseline::error::Error;
+use fuseline::fuse::{Chooser, PlanOptions};
 use fuseline::graph::{Graph, verify};
 use fuseline::ops::Prim;
 use fuseline::passes::Context;
+use fuseline::reference::Limits;
 use fuseline::tensor::Literal;
+use fuseline::tile::interp::{self, Folds};
 use fuseline_frontend::npz::{ReadOptions, read_npz};
 use fuseline_frontend::{Model, Tensors};
+use fuseline_tests::generate::Inputs;
+use fuseline_tests::planned::{cut_small, planned, run};
 use fuseline_tests::round_trip;
 use libtest_mimic::{Arguments, Failed, Trial};
 
@@ -38,7 +46,11 @@ fn main() -> ExitCode {
         let name = file.file_stem().unwrap_or_default().to_string_lossy().into_owned();
         match file.extension().and_then(|e| e.to_str()) {
             Some("onnx") => trials.push(Trial::test(format!("compile/{name}"), move || compiles(&file))),
-            Some("npz") => trials.push(Trial::test(format!("answer/{name}"), move || answers(&file))),
+            Some("npz") => {
+                let other = file.clone();
+                trials.push(Trial::test(format!("answer/{name}"), move || answers(&file)));
+                trials.push(Trial::test(format!("planned/{name}"), move || answers_as_planned(&other)));
+            }
             _ => {}
         }
     }
@@ -96,18 +108,48 @@ fn most_held() -> Option<usize> {
     line.trim().strip_suffix(" kB")?.parse::<usize>().ok().map(|kib| kib << 10)
 }
 
+/// The answer of the compiled network, on the reference device.
 fn answers(file: &Path) -> Result<(), Failed> {
+    check_answer(file, |graph, given| {
+        let program = compile(graph.clone(), &Context::default())?;
+        ReferenceDevice::default().load(&program)?.run(&given)
+    })
+}
+
+/// The answer of the network as it is planned, on the interpreter of kernels: by cost on a CPU and on a GPU, and by chance.
+fn answers_as_planned(file: &Path) -> Result<(), Failed> {
+    let how = interp::Options { folds: Folds::AsScheduled, ..interp::Options::default() };
+    for (device, chooser) in [("cpu", Chooser::ByCost), ("h200", Chooser::ByCost), ("a100", Chooser::AtRandom(1))] {
+        let options = PlanOptions { chooser, ..PlanOptions::on(DeviceSpec::find(device)?) };
+        check_answer(file, |graph, given| {
+            let inputs: Inputs = given.into_iter().collect();
+            let plan = cut_small(planned(graph, &options)?);
+            let outputs = run(&plan, &inputs, &how)?;
+            let meaning = Meaning::of(graph, &inputs, Limits::default())?;
+            meaning
+                .check(&outputs)
+                .map_err(|(k, why)| Error::bug(format!("output {k} is not what it means: {why}")))?;
+            Ok(outputs)
+        })
+        .map_err(|why| format!("{device}: {}", why.message().unwrap_or("it fails")))?;
+    }
+    Ok(())
+}
+
+/// Runs a network in some way on the inputs of a file, and compares with the outputs there.
+fn check_answer(
+    file: &Path,
+    run: impl Fn(&Graph, NamedTensors) -> fuseline::error::Result<Vec<Literal>>,
+) -> Result<(), Failed> {
     let arrays = read_npz(file, &ReadOptions::default())?;
     // NAME.K.npz belongs to NAME.onnx.
     let model = Model::open(file.with_extension("").with_extension("onnx"))?;
     let takes = |name: &str| model.signature().inputs.iter().any(|port| port.name == name);
     let (inputs, wanted): (Tensors, Tensors) = arrays.into_iter().partition(|(name, _)| takes(name));
     let outputs = model.specialise(&inputs, |special| {
-        let program = compile(special.graph.clone(), &Context::default())?;
         let given: NamedTensors = special.inputs.iter().map(|(n, x)| (n.as_str().into(), x.clone())).collect();
-        let names: Vec<String> = program.run().outputs().iter().map(|o| o.name.to_string()).collect();
-        let outputs = ReferenceDevice::default().load(&program)?.run(&given)?;
-        Ok(names.into_iter().zip(outputs).collect::<Tensors>())
+        let names = special.graph.outputs().iter().map(|o| o.name.to_string());
+        Ok(names.zip(run(special.graph, given)?).collect::<Tensors>())
     })?;
     if wanted.is_empty() {
         return Err("there is no answer to compare with".into());

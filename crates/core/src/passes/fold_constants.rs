@@ -13,12 +13,12 @@ use crate::tensor::{Literal, TensorType};
 
 pub(super) const PASS: Pass = Pass {
     name: "fold-constants",
-    doc: "A node whose operands are all small constants becomes the constant that the reference computes.",
+    doc: "A node whose operands are all small constants becomes the constant that the reference computes; so does what has no elements.",
     run,
 };
 
 /// In: any graph. Out: no node with small results has only small constants as operands, where small means up to
-/// `fold_bytes`. Left alone are formulas (maps without operands, unless they cost more than reading a table), views that
+/// `fold_bytes`, and none but inputs and control flow gives tensors that are known to have no elements. Left alone are formulas (maps without operands, unless they cost more than reading a table), views that
 /// repeat elements, random numbers, sub-graphs, what the reference refuses, which is an error for run time, and what is computed
 /// from quantised weights (tables of integers of up to 8 bits), which are best kept as short as they are.
 ///
@@ -28,6 +28,11 @@ fn run(graph: &Graph, context: &Context) -> Result<Graph> {
 }
 
 fn fold(rebuild: &mut Rebuild, node: &Node, args: &[Value], context: &Context) -> Result<Option<Values>> {
+    let is_computed = !matches!(node.prim().class(), Class::Source | Class::Control);
+    if let Some(empty) = empty(node).filter(|_| is_computed) {
+        let constants = empty.into_iter().map(|literal| rebuild.add(Const { literal }, &[]));
+        return constants.collect::<Result<SmallVec<_>>>().map(Some);
+    }
     if !is_foldable(rebuild.graph(), node, args, context) {
         return Ok(None);
     }
@@ -39,6 +44,15 @@ fn fold(rebuild: &mut Rebuild, node: &Node, args: &[Value], context: &Context) -
     }
     let constants = results.into_iter().map(|literal| rebuild.add(Const { literal }, &[]));
     constants.collect::<Result<SmallVec<_>>>().map(Some)
+}
+
+/// The results of a node, where all are known to have no elements.
+fn empty(node: &Node) -> Option<Vec<Literal>> {
+    let results = node.types().iter().map(|ty| {
+        let sizes = ty.shape.as_ints().filter(|sizes| sizes.contains(&0))?;
+        Literal::from_ints(ty.dtype, sizes, &[]).ok()
+    });
+    results.collect()
 }
 
 fn is_foldable(graph: &Graph, node: &Node, args: &[Value], context: &Context) -> bool {
@@ -102,6 +116,18 @@ mod tests {
     use crate::graph::Builder;
     use crate::ops::prim::Monoid;
     use crate::tensor::{DType, Shape};
+
+    #[test]
+    fn what_has_no_elements_is_not_computed() {
+        let b = Builder::new("empty");
+        let x = b.input("x", DType::F32, Shape::new([0usize, 2, 3]));
+        let y = b.input("y", DType::F32, Shape::new([0usize, 3, 2]));
+        b.output("product", x.contract("bik,bkj->bij", y).exp());
+        b.output("sum", x.sum(&[0]));
+        let after = check(&PASS, b.finish().unwrap());
+        // The sum of nothing has elements.
+        assert_eq!((count(&after, "contract"), count(&after, "map"), count(&after, "reduce")), (0, 0, 1));
+    }
 
     #[test]
     fn a_chain_of_constants_becomes_one() {

@@ -185,9 +185,15 @@ fn plans_come_to_the_same_as_the_graph() {
         json(&[&usual[..], more].concat())
     };
     let expected = run(&bare, &[]);
-    for more in [&["--device", "interp"][..], &["--device", "interp", "--target", "h200", "--numerics", "strict"]] {
+    let wishes = [
+        &["--device", "interp"][..],
+        &["--device", "interp", "--target", "h200", "--numerics", "strict"],
+        &["--device", "cpu"],
+        &["--device", "cpu", "--threads", "3", "--numerics", "strict"],
+    ];
+    for more in wishes {
         let actual = run(&planned, more);
-        assert_eq!(actual["device"], "interp");
+        assert_eq!(actual["device"], more[1]);
         assert_eq!(actual["inputs"], expected["inputs"]);
         assert_eq!(actual["outputs"][0]["shape"], serde_json::json!([2, 3, 4, 7]));
         let read = |path: &str| read_npz(path, &ReadOptions::default()).unwrap()["y"].to_f64s();
@@ -199,13 +205,9 @@ fn plans_come_to_the_same_as_the_graph() {
 #[test]
 fn devices_that_cannot_do_it_say_so() {
     let run = |more: &[&str]| failure(&[&["run", "gallery:add_gelu", "--sizes", "n=4"], more].concat());
-    for device in ["cpu", "cuda"] {
-        let (status, message) = run(&["--device", device]);
-        assert!(
-            status == 1 && message.contains("not supported") && message.contains("reference or interp"),
-            "{message}"
-        );
-    }
+    let (status, message) = run(&["--device", "cuda"]);
+    let help = "reference or interp or cpu";
+    assert!(status == 1 && message.contains("not supported") && message.contains(help), "{message}");
     let (status, message) = run(&["--device", "abacus"]);
     assert!(status == 2 && message.contains("reference, interp, cpu, cuda"), "{message}");
     for wish in [["--target", "h200"], ["--numerics", "strict"]] {
@@ -214,8 +216,14 @@ fn devices_that_cannot_do_it_say_so() {
     }
     let (status, message) = run(&["--device", "interp", "--target", "abacus"]);
     assert!(status == 2 && message.contains("known devices are"), "{message}");
-    let (status, message) = run(&["--device", "interp", "--max-memory", "1"]);
-    assert!(status == 1 && message.contains("limit"), "{message}");
+    for device in ["interp", "cpu"] {
+        let (status, message) = run(&["--device", device, "--max-memory", "1"]);
+        assert!(status == 1 && message.contains("limit"), "{message}");
+    }
+    let (status, message) = run(&["--device", "interp", "--threads", "2"]);
+    assert!(status == 2 && message.contains("choose --device cpu"), "{message}");
+    let (status, message) = run(&["--device", "cpu", "--threads", "0"]);
+    assert!(status == 2 && message.contains("--threads"), "{message}");
 }
 
 #[test]

@@ -54,14 +54,21 @@ fn check(seeds: std::ops::Range<u64>, size: impl Fn(u64) -> usize) {
     }
 }
 
+/// A program of eight lanes that writes two vectors of i32.
+fn check_text(body: &str) {
+    let text = format!("vector lanes=8 buffers=1 {{ %0: int = buffer 0 %1: i32 = lanes %2: i32 = const 0x7 {body} }}");
+    let buffers = vec![Contents { dtype: DType::I32, bytes: vec![0; 64] }];
+    let case = Case { program: parse(&text, &[]).expect("the text of a program"), buffers, tasks: 1 };
+    for isa in [Isa::Avx512, Isa::Avx2].into_iter().filter(|isa| has(*isa)) {
+        assert_eq!(difference(&case, isa), None, "{isa:?}");
+    }
+}
+
 /// What an inner loop makes of one parameter becomes another one, while the first gets something else.
 #[test]
 fn parameters_that_change_places_through_a_loop() {
-    let text = "vector lanes=8 buffers=1 {
-        %0: int = buffer 0
-        %1: i32 = lanes
-        %2: i32 = const 0x7
-        %3: i32 = add %1, %2
+    check_text(
+        "%3: i32 = add %1, %2
         for %4 in 0..3 {
             carry %5: i32 = %1
             carry %6: i32 = %2
@@ -76,13 +83,30 @@ fn parameters_that_change_places_through_a_loop() {
             next %11 -> %14
         }
         store i32 [%0] = %13
-        store i32 [%0 + 32] = %14
-    }";
-    let buffers = vec![Contents { dtype: DType::I32, bytes: vec![0; 64] }];
-    let case = Case { program: parse(text, &[]).expect("the text of a program"), buffers, tasks: 1 };
-    for isa in [Isa::Avx512, Isa::Avx2].into_iter().filter(|isa| has(*isa)) {
-        assert_eq!(difference(&case, isa), None, "{isa:?}");
-    }
+        store i32 [%0 + 32] = %14",
+    );
+}
+
+/// A parameter that no trip reads, of a loop that has no trip.
+#[test]
+fn parameters_that_are_only_handed_on() {
+    check_text(
+        "%3: int = begin
+        %4: i32 = add %1, %2
+        %5: i32 = mul %1, %2
+        for %6 in 0..%3 {
+            carry %7: i32 = %4
+            carry %8: i32 = %5
+            for %9 in 0..2 {
+                carry %10: i32 = %8
+                next %10 -> %11
+            }
+            next %11 -> %12
+            next %2 -> %13
+        }
+        store i32 [%0] = %12
+        store i32 [%0 + 32] = %13",
+    );
 }
 
 #[test]

@@ -63,10 +63,10 @@ impl Live {
                     if apart {
                         for phi in &function.loops[id as usize].phis {
                             homes[phi.param.index()] = open.len() as u32;
-                            if phi.stays {
-                                let interval = &mut live.intervals[phi.param.index()];
-                                interval.end = interval.end.max(live.ends[id as usize]);
-                            }
+                            // even where no trip reads it: without a trip, it is what it was in front of the loop
+                            let end = if phi.stays { live.ends[id as usize] } else { at };
+                            let interval = &mut live.intervals[phi.param.index()];
+                            interval.end = interval.end.max(end);
                         }
                     }
                 }

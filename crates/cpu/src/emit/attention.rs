@@ -331,7 +331,7 @@ impl<'e> Attention<'e> {
         e.multiples.insert(start, panel);
         let at = column_point(e, &roles.columns, origin, start, 0);
         let right = e.address_of(&factors.keys, &at);
-        factors.tiling.each(e, tiles.0, tiles.1, &mut |e, first, rows| {
+        factors.tiling.each(e, tiles.0, tiles.1, &mut |e, _, first, rows| {
             let points = tile_points(e, roles, origin, (first, rows), (start, width));
             let at_first = rows_point(e, &roles.rows, origin, first);
             let left = e.address_of(&factors.left, &at_first);
@@ -343,6 +343,7 @@ impl<'e> Attention<'e> {
                 left: factors.stepped,
                 right: vec![(factors.keys.dtype, panel_bytes(e, factors.keys.dtype))],
                 masks: Vec::new(),
+                ahead: None,
             };
             let kept = sums.emit(e, left, &[right], None);
             give_sums(e, &roles.dots, &sums, &kept, &points);
@@ -477,7 +478,7 @@ impl<'e> Attention<'e> {
         let at = column_point(e, &roles.columns, &at_key, start, 0);
         let right = e.address_of(&factors.values, &at);
         let dtype = places.scores.dtype;
-        factors.tiling.each(e, tiles.0, tiles.1, &mut |e, first, rows| {
+        factors.tiling.each(e, tiles.0, tiles.1, &mut |e, _, first, rows| {
             let points = tile_points(e, roles, origin, (first, rows), (start, width));
             let at_first = rows_point(e, &roles.rows, &at_key, first);
             let left = e.address_of(&places.scores, &at_first);
@@ -491,6 +492,7 @@ impl<'e> Attention<'e> {
                 left: Stepped { dtype, row_bytes: places.block * bytes_of(dtype), term_bytes: bytes_of(dtype) },
                 right: vec![(factors.values.dtype, factors.value_step)],
                 masks,
+                ahead: None,
             };
             let kept: Vec<Value> = whole.iter().map(|point| e.load_held(&places.results, point)).collect();
             let kept = sums.emit(e, left, &[right], Some(kept));

@@ -30,10 +30,16 @@ const WHOLE_ROWS: i64 = 66;
 const MOST_TERMS: i64 = 1024;
 
 /// Bytes of the left factor that stay in the second-level cache while a panel passes.
-const LEFT_BYTES: i64 = 512 * 1024;
+const LEFT_BYTES: i64 = 1 << 20;
 
 /// Rows of a tile: with the vectors of a panel, sums for three quarters of the registers.
 pub(super) const TILE_ROWS: i64 = 6;
+
+/// Bytes of a right factor that do not stay in the caches of a core.
+const FAR: i64 = 1 << 20;
+
+/// Bytes of a line of memory.
+const LINE: i64 = 64;
 
 /// Vectors may be filled to one part of so many.
 const NARROWEST: i64 = 4;
@@ -422,13 +428,13 @@ impl Tiling {
         }
     }
 
-    /// Emits loops over the tiles `from..to`; `body` is given the first row of a tile and how many there are.
+    /// Emits loops over the tiles `from..to`; `body` is given the tile, its first row and how many there are.
     pub fn each(
         &self,
         e: &mut Emitter<'_>,
         from: Value,
         to: Value,
-        body: &mut dyn FnMut(&mut Emitter<'_>, Value, i64) -> Result<()>,
+        body: &mut dyn FnMut(&mut Emitter<'_>, Value, Value, i64) -> Result<()>,
     ) -> Result<()> {
         let longer = e.b.number(self.longer);
         let all_long = self.longer == self.count;
@@ -443,7 +449,7 @@ impl Tiling {
             };
             let (tile, _) = e.b.begin_loop(To::Value(from), To::Value(to), 1, &[]);
             let first = self.row(e, tile);
-            body(e, first, rows)?;
+            body(e, tile, first, rows)?;
             e.b.end_loop(&[]);
         }
         Ok(())
@@ -463,6 +469,18 @@ impl Tiling {
 }
 
 impl Multiply {
+    /// What of the next panel a tile asks for: with every term of its own one line of it. Some tiles together ask for all.
+    fn ahead(&self, e: &mut Emitter<'_>, tile: Value) -> Option<(i64, Value)> {
+        let (terms, columns) = (self.roles.sum_count(e.bound), self.roles.column_count(e.bound));
+        let term = panel_bytes(e, self.right[0].dtype);
+        if terms * columns * bytes_of(self.right[0].dtype) < FAR {
+            return None;
+        }
+        let lines = e.b.number(term / LINE - 1);
+        let line = e.b.int(IntOp::And, tile, lines);
+        Some((terms * term, e.b.times(line, LINE)))
+    }
+
     /// Rows of a tile whose sums fit into the registers.
     fn tile_rows(&self, isa: Isa) -> i64 {
         (TILE_ROWS * panel_vectors(isa) / (self.width * self.right.len() as i64)).min(2 * TILE_ROWS)
@@ -485,9 +503,9 @@ impl Multiply {
         terms: &Terms<'_>,
         then: &mut dyn FnMut(&mut Emitter<'_>, &[Point]) -> Result<()>,
     ) -> Result<()> {
-        tiling.each(e, from, to, &mut |e, first, rows| {
+        tiling.each(e, from, to, &mut |e, tile, first, rows| {
             let points = self.points(e, origin, first, rows, panel);
-            self.sums(e, origin, (first, rows), panel, terms, &points)?;
+            self.sums(e, origin, (tile, first, rows), panel, terms, &points)?;
             e.b.stay_inside();
             then(e, &points)?;
             e.b.move_outside();
@@ -550,7 +568,7 @@ impl Multiply {
         &self,
         e: &mut Emitter<'_>,
         origin: &Point,
-        (first, rows): (Value, i64),
+        (tile, first, rows): (Value, Value, i64),
         panel: Value,
         terms: &Terms<'_>,
         points: &[Point],
@@ -582,6 +600,7 @@ impl Multiply {
             left,
             right: self.right.iter().map(|r| (r.dtype, panel_bytes(e, r.dtype))).collect(),
             masks: Vec::new(),
+            ahead: self.ahead(e, tile),
         };
         let begun = terms.begun.map(|places| {
             let held = roles.dots.iter().flat_map(|dot| points.iter().map(|point| (&places[dot], point)));

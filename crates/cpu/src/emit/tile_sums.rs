@@ -2,6 +2,7 @@
 
 use fuseline::tensor::DType;
 
+use super::bound::bytes_of;
 use super::emitter::Emitter;
 use super::fold::{Folding, Kept};
 use crate::vector::{Bound as To, Value};
@@ -31,6 +32,8 @@ pub(super) struct TileSums {
     pub right: Vec<(DType, i64)>,
     /// for every vector, the lanes that may be read; none where all may
     pub masks: Vec<Value>,
+    /// what will be read of the right factors next, from what is read now: bytes, and an Int of bytes
+    pub ahead: Option<(i64, Value)>,
 }
 
 impl TileSums {
@@ -72,19 +75,26 @@ impl TileSums {
         state.split_off(sums)
     }
 
-    /// One term joins every sum.
+    /// One term joins every sum. The vectors of all right factors are loaded first, so that an element of the left one is
+    /// loaded once.
     fn term(&self, e: &mut Emitter<'_>, term: i64, inside: &mut [Value], sums: usize) {
-        for (d, folding) in self.foldings.iter().enumerate() {
-            let (dtype, term_bytes) = self.right[d];
-            let vector = e.lanes() * super::bound::bytes_of(dtype);
-            let mut vectors = Vec::new();
-            for v in 0..self.width {
-                let at = e.b.address(inside[1 + d], &[], term * term_bytes + v * vector);
-                vectors.push(e.b.load_again(at, dtype, self.masks.get(v as usize).copied()));
+        let mut right: Vec<Vec<Value>> = Vec::with_capacity(self.right.len());
+        for (d, (dtype, term_bytes)) in self.right.iter().enumerate() {
+            if let Some((bytes, plus)) = self.ahead {
+                let at = e.b.address(inside[1 + d], &[(plus, 1)], bytes + term * term_bytes);
+                e.b.prefetch(at);
             }
-            for r in 0..self.rows {
-                let at = e.b.address(inside[0], &[], r * self.left.row_bytes + term * self.left.term_bytes);
-                let left = e.b.load_splat_again(at, self.left.dtype);
+            let vector = e.lanes() * bytes_of(*dtype);
+            let vectors = (0..self.width).map(|v| {
+                let at = e.b.address(inside[1 + d], &[], term * term_bytes + v * vector);
+                e.b.load_again(at, *dtype, self.masks.get(v as usize).copied())
+            });
+            right.push(vectors.collect());
+        }
+        for r in 0..self.rows {
+            let at = e.b.address(inside[0], &[], r * self.left.row_bytes + term * self.left.term_bytes);
+            let left = e.b.load_splat_again(at, self.left.dtype);
+            for (d, (folding, vectors)) in self.foldings.iter().zip(&right).enumerate() {
                 for (v, right) in vectors.iter().enumerate() {
                     let k = sums + d * self.count() + (r * self.width) as usize + v;
                     let old = Kept::from_slice(&[inside[k]]);

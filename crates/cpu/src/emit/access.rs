@@ -36,6 +36,9 @@ impl Emitter<'_> {
     pub fn load(&mut self, id: StepId, point: &Point) -> Result<Value> {
         let access = self.bound.load(id).clone();
         let Op::Load { input, .. } = &self.bound.kernel.step(id).op else { unreachable!("a load") };
+        if access.is_empty {
+            return Ok(self.constant(access.dtype, access.fill));
+        }
         let memory = Memory::Input(*input);
         let guarded = self.guards(&access, point)?;
         let offset = self.offset(&access, point, guarded, id)?;
@@ -67,6 +70,9 @@ impl Emitter<'_> {
     pub fn load_int(&mut self, id: StepId, point: &Point) -> Result<Value> {
         let access = self.bound.load(id).clone();
         let Op::Load { input, .. } = &self.bound.kernel.step(id).op else { unreachable!("a load") };
+        if access.is_empty {
+            return Ok(self.b.number(if let Number::Int(n) = access.fill { n } else { 0 }));
+        }
         let memory = Memory::Input(*input);
         let guarded = self.guards(&access, point)?;
         let offset = self.offset(&access, point, guarded, id)?;

@@ -22,6 +22,8 @@ pub(super) struct Bound<'k> {
 pub(super) struct Access {
     /// what lies there
     pub dtype: DType,
+    /// whether nothing lies there: then nothing is ever read
+    pub is_empty: bool,
     /// the offset of an element, but for the coordinates that are checked
     pub offset: Dim,
     /// coordinates that must be checked: each with its size and its stride
@@ -100,6 +102,7 @@ impl<'k> Bound<'k> {
         }
         Ok(Access {
             dtype: param.ty.dtype,
+            is_empty: sizes.contains(&0),
             offset: offset.simplify(ranges),
             checked,
             guards: Vec::new(),

@@ -6,13 +6,6 @@ use fuseline::tensor::Dim;
 use fuseline::tile::Schedule;
 use fuseline_tests::spellings::{Planned, Spelling, all, classes, usual_sizes};
 
-/// Classes whose rows do not become one kernel yet, each with the reason; a class that does must leave the list.
-const APART: &[(&str, &str, &str)] = &[
-    ("quantized weights", "a scale for every column", "scales stay where they were written"),
-    ("quantized weights", "packed in four bits", "bits that a table selects, or parts that are put together"),
-    ("quantized sandwich", "one scale", "zero points are subtracted as integers or as floats"),
-];
-
 /// How many rows some class of a family must have; where a class is named, that one.
 const LEAST: &[(&str, Option<&str>, usize)] = &[
     ("layer_norm", Some("f32"), 6),
@@ -52,19 +45,12 @@ fn check_siblings(device: &str) {
     let mut wrong = Vec::new();
     for class in classes() {
         let first = planned(class[0], device).kernels();
-        let mut differs = None;
         for row in &class[1..] {
             let text = planned(row, device).kernels();
             if text != first {
                 let difference = first_difference(&first, &text);
-                differs.get_or_insert(format!("{} is not the kernel of {}:\n{difference}", label(row), class[0].name));
+                wrong.push(format!("{} is not the kernel of {}:\n{difference}", label(row), class[0].name));
             }
-        }
-        let listed = APART.iter().any(|(family, name, _)| (*family, *name) == (class[0].family, class[0].class));
-        match differs {
-            Some(difference) if !listed => wrong.push(difference),
-            None if listed => wrong.push(format!("{} is one kernel: take it off the list", label(class[0]))),
-            _ => {}
         }
     }
     assert!(wrong.is_empty(), "on {device}:\n{}", wrong.join("\n\n"));
@@ -78,14 +64,6 @@ fn siblings_are_the_same_kernels_on_a_cpu() {
 #[test]
 fn siblings_are_the_same_kernels_on_a_gpu() {
     check_siblings("h200");
-}
-
-#[test]
-fn the_list_of_exceptions_names_classes_that_are_there() {
-    for (family, class, reason) in APART {
-        assert!(all().any(|row| (row.family, row.class) == (*family, *class)), "{family} / {class}");
-        assert!(!reason.is_empty());
-    }
 }
 
 #[test]

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use indexmap::IndexMap;
 
 use crate::error::{Error, Result};
-use crate::graph::{Graph, Node, Value};
+use crate::graph::{Graph, Value};
 use crate::ops::Prim;
 use crate::ops::prim::{Class, Input};
 use crate::passes::MOST_FORMULA_FLOPS;
@@ -24,8 +24,8 @@ pub struct Program {
 }
 
 impl Program {
-    /// Splits a graph. Every constant value that a run reads is prepared unless it is a literal, a view, a formula, or a mere
-    /// conversion of short integers.
+    /// Splits a graph. Every constant value that a run reads is prepared unless it is a literal, a view, a formula, or a cheap
+    /// elementwise function of short integers (quantised weights).
     pub fn new(graph: &Graph) -> Result<Program> {
         let constant = constant_nodes(graph);
         let prepared = prepared_values(graph, &constant);
@@ -69,7 +69,7 @@ pub(crate) fn constant_nodes(graph: &Graph) -> Vec<bool> {
 
 /// The constant values at the border, each with the name under which a run reads it.
 fn prepared_values(graph: &Graph, constant: &[bool]) -> IndexMap<Value, Arc<str>> {
-    let worth = |v: Value| constant[v.node()] && costs_work(graph.node_of(v));
+    let worth = worth_preparing(graph, constant);
     let mut prepared = IndexMap::new();
     let mut seen = vec![false; graph.nodes().len()];
     let live = graph.live_nodes();
@@ -78,7 +78,7 @@ fn prepared_values(graph: &Graph, constant: &[bool]) -> IndexMap<Value, Arc<str>
     todo.extend(graph.outputs().iter().map(|o| o.value));
     todo.reverse();
     while let Some(value) = todo.pop() {
-        if worth(value) {
+        if worth[value.node()] {
             let next = prepared.len();
             prepared.entry(value).or_insert_with(|| format!("prepared:{next}").into());
         } else if constant[value.node()] && !std::mem::replace(&mut seen[value.node()], true) {
@@ -88,17 +88,58 @@ fn prepared_values(graph: &Graph, constant: &[bool]) -> IndexMap<Value, Arc<str>
     prepared
 }
 
-/// Whether a constant is computed: neither stored, nor looked at through a view, nor a formula that its reader computes, nor a
-/// conversion of short integers, which its reader does for fewer bytes.
-fn costs_work(node: &Node) -> bool {
-    match node.prim() {
-        Prim::View(_) => false,
-        Prim::Map(row) if row.expr.is_cast() => {
-            let from = row.expr.args()[0];
-            !(from.is_int() && from.bits() <= 8 && row.expr.dtype().bits() > from.bits())
+/// Which constant nodes are worth preparing: those that are computed, neither stored, nor looked at through a view, nor a formula that
+/// its reader computes, nor a cheap elementwise function of short integers, which its reader computes from fewer bytes
+/// (weights of 8 bits or less, with their zero points and scales).
+fn worth_preparing(graph: &Graph, constant: &[bool]) -> Vec<bool> {
+    let mut worth = vec![false; graph.nodes().len()];
+    let mut recipes: Vec<Recipe> = Vec::with_capacity(graph.nodes().len());
+    for (id, node) in graph.nodes().iter().enumerate() {
+        let mut recipe = Recipe::default();
+        if let (Prim::Map(_) | Prim::View(_), true) = (node.prim(), constant[id]) {
+            node.args().iter().for_each(|arg| recipe.include(&recipes[arg.node()]));
         }
-        Prim::Map(row) if node.args().is_empty() => row.expr.flops() > MOST_FORMULA_FLOPS,
-        prim => prim.class() != Class::Source,
+        match node.prim() {
+            _ if !constant[id] => {}
+            Prim::View(_) => {}
+            Prim::Map(row) => {
+                recipe.flops = recipe.flops.saturating_add(row.expr.flops());
+                let is_formula = node.args().is_empty() && recipe.flops <= MOST_FORMULA_FLOPS;
+                worth[id] = !is_formula && !recipe.is_short_for(graph, Value::new(id, 0));
+            }
+            prim => worth[id] = prim.class() != Class::Source,
+        }
+        let is_stored = matches!(node.prim(), Prim::Const(_)) || worth[id];
+        recipes.push(if is_stored { Recipe { flops: 0, stored: vec![id] } } else { recipe });
+    }
+    worth
+}
+
+/// What a reader of a constant does if it is not prepared.
+#[derive(Default)]
+struct Recipe {
+    /// operations for every element
+    flops: u32,
+    /// the nodes that it reads, each once
+    stored: Vec<usize>,
+}
+
+impl Recipe {
+    fn include(&mut self, other: &Recipe) {
+        self.flops = self.flops.saturating_add(other.flops);
+        self.stored.extend(&other.stored);
+        self.stored.sort_unstable();
+        self.stored.dedup();
+    }
+
+    /// Whether following it is cheap and reads short integers, at most half as many bytes as the constant has.
+    fn is_short_for(&self, graph: &Graph, value: Value) -> bool {
+        let bytes = |ty: &TensorType| ty.bytes().as_int();
+        let types = || self.stored.iter().map(|id| &graph.nodes()[*id].types()[0]);
+        let Some(largest) = types().max_by_key(|ty| bytes(ty)) else { return false };
+        let read: Option<i64> = types().map(bytes).sum();
+        let is_less = read.zip(bytes(graph.ty(value))).is_some_and(|(read, whole)| 2 * read <= whole);
+        is_less && largest.dtype.is_int() && largest.dtype.bits() <= 8 && self.flops <= MOST_FORMULA_FLOPS
     }
 }
 
@@ -195,7 +236,7 @@ impl Part {
 mod tests {
     use super::*;
     use crate::graph::Builder;
-    use crate::tensor::{DType, Dim, Literal, Shape};
+    use crate::tensor::{DType, Dim, Literal, Seeded, Shape};
 
     #[test]
     fn constants_are_prepared_once_and_views_stay() {
@@ -239,6 +280,24 @@ mod tests {
         assert_eq!(program.prepare().outputs().len(), 1);
         let names: Vec<_> = program.run().nodes().iter().map(|n| n.prim().name()).collect();
         assert_eq!(names, ["input", "const", "const", "random"]);
+    }
+
+    #[test]
+    fn quantised_weights_stay_as_they_are_stored() {
+        let b = Builder::new("weights");
+        let x = b.input("x", DType::F32, Shape::new([Dim::named("n"), Dim::int(64)]));
+        let stored = |dtype: DType, sizes: &[usize], seed: u64| {
+            b.constant(Literal::seeded(dtype, sizes, Seeded { seed, low: -8.0, high: 8.0 }).unwrap())
+        };
+        let weights = stored(DType::I8, &[64, 32], 1).cast(DType::I32);
+        let zero = stored(DType::I8, &[32], 2).cast(DType::I32);
+        let scale = stored(DType::F32, &[32], 3);
+        let dequantised = (weights - zero.expand(weights.shape().unwrap())).cast(DType::F32) * scale;
+        b.output("y", x.matmul(dequantised));
+        b.output("z", x.matmul(stored(DType::F32, &[64, 32], 4).exp() * scale.exp()));
+        let program = Program::new(&b.finish().unwrap()).unwrap();
+        let prepared: Vec<_> = program.prepare().outputs().iter().map(|o| o.name.as_ref()).collect();
+        assert_eq!(prepared, ["prepared:0"], "only what is computed from floats: {:?}", program.prepare());
     }
 
     #[test]

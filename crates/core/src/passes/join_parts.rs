@@ -1,7 +1,10 @@
 //! Parts that were computed apart and put behind one another.
 //!
 //! Rotary embeddings are the reason: the second half of a vector negated, then the first, is the vector seen in another
-//! order, times a sign that depends on the place. So are pairs that are taken apart, turned and stacked again.
+//! order, times a sign that depends on the place. So are pairs that are taken apart, turned and stacked again, and integers
+//! that are unpacked from bytes.
+
+mod bits;
 
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
@@ -20,7 +23,7 @@ pub(super) const PASS: Pass = Pass {
     run,
 };
 
-/// In: any graph. Out: no concat has only parts that are the same scalar expression, signs and constants aside, of views of
+/// In: any graph. Out: no concat has only parts that are the same scalar expression, signs, shifts and constants aside, of views of
 /// the same tensors, whose index maps are one map: equal in place, repeated, side by side, or rotated. Regions are left alone.
 fn run(graph: &Graph, _: &Context) -> Result<Graph> {
     let (mut after, mut joined) = once(graph)?;
@@ -218,6 +221,9 @@ impl<'s> Union<'_, 's> {
             let operands: SmallVec<[SmallVec<[Term<'s>; 3]>; 2]> = terms.iter().map(|t| t.operands()).collect();
             return self.join_calls(&nodes[0], terms[0], &operands);
         }
+        if let Some(joined) = self.join_integers(terms).or_else(|| self.join_bits(terms)) {
+            return Some(joined);
+        }
         match (terms, nodes.as_slice()) {
             (&[a, b], [ExprNode::Const(x), ExprNode::Const(y)]) => {
                 let constant = |n: Number| self.scope.constant(a.dtype(), n);
@@ -363,12 +369,55 @@ mod tests {
     }
 
     #[test]
+    fn readers_that_nobody_reads_do_not_count() {
+        let b = Builder::new("dead");
+        let x = vectors(&b, "x");
+        let negated = -x;
+        let _ = negated.exp();
+        b.output("y", b.concat(&[negated, x], 0));
+        assert_eq!(count(&check(&PASS, b.finish().unwrap()), "concat"), 0);
+    }
+
+    #[test]
     fn a_table_behind_itself_is_repeated() {
         let b = Builder::new("doubled");
         let x = vectors(&b, "x");
         b.output("y", b.concat(&[x, x, x], 0).exp());
         let after = check(&PASS, b.finish().unwrap());
         assert_eq!((count(&after, "concat"), count(&after, "view")), (0, 1), "{after}");
+    }
+
+    #[test]
+    fn integers_that_were_packed_are_shifted_by_place_and_masked() {
+        use Scalar::{And, Shr};
+        let unpacked = |parts: &dyn for<'b> Fn(&'b Builder, Tensor<'b>) -> Vec<Tensor<'b>>| {
+            let b = Builder::new("packed");
+            let x = b.input("x", DType::U8, Shape::new([Dim::named("n"), Dim::int(8)]));
+            let parts: Vec<Tensor<'_>> = parts(&b, x).into_iter().map(|x| x.insert_axes(&[2])).collect();
+            b.output("y", b.concat(&parts, 2));
+            let graph = super::super::run_passes(b.finish().unwrap(), &Context::default(), &mut |_| {}).unwrap();
+            check(&PASS, graph).to_string()
+        };
+        let both = unpacked(&|b, x| {
+            let n = |n: i64| b.int(DType::U8, n);
+            vec![x.apply2(And, n(15)), x.apply2(Shr, n(4))]
+        });
+        let masked = unpacked(&|b, x| {
+            let n = |n: i64| b.int(DType::U8, n);
+            vec![x.apply2(And, n(15)), x.apply2(Shr, n(4)).apply2(And, n(15))]
+        });
+        assert_eq!(both, masked);
+        assert!(!both.contains("concat"), "{both}");
+        let divided = unpacked(&|b, x| {
+            let n = |n: i64| b.int(DType::U8, n);
+            vec![x.apply2(Scalar::Mod, n(16)), x.apply2(Scalar::Div, n(16))]
+        });
+        assert_eq!(divided, both);
+        let four = unpacked(&|b, x| {
+            let n = |n: i64| b.int(DType::U8, n);
+            (0..4).map(|k| x.apply2(Shr, n(2 * k)).apply2(And, n(3))).collect()
+        });
+        assert!(!four.contains("concat"), "{four}");
     }
 
     #[test]

@@ -4,11 +4,13 @@
 //! maps: `neg` of a value that another map computes as `neg x` is `x`. What a rule returns is cut at values that the
 //! graph has, so that nothing is computed twice.
 
+mod bits;
 mod rules;
 
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 
+pub(super) use bits::{mask_keeps, with_constant};
 pub(crate) use rules::Step as RuleStep;
 pub use rules::{RULES, Rule, Tier};
 

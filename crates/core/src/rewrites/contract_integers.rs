@@ -2,15 +2,15 @@
 
 use super::hoist_scales::{wider, with_range};
 use super::operand::{acted_on, summed_axes, unguarded};
-use super::peel::{Action, Order, Peeled, Rest, cast, peel};
+use super::peel::{Action, Order, Peeled, Rest, call, cast, peel};
 use super::seen::Seen;
 use super::step::{Kind, Step};
 use super::{Facts, Permit, Refusal, Rewrite, Site, sites};
 use crate::error::Result;
 use crate::graph::rewrite::{Rebuild, Values, replaced};
 use crate::graph::{Graph, Node, Value};
-use crate::ops::prim::{Contract, View};
-use crate::ops::{Number, Prim, Scalar};
+use crate::ops::prim::{Contract, Map, View};
+use crate::ops::{Expr, Number, Prim, Scalar};
 use crate::passes::Tier;
 use crate::tensor::{DType, Dim, Literal};
 
@@ -29,21 +29,64 @@ fn run(graph: &Graph, facts: &Facts, permit: &mut Permit<'_>) -> Result<Option<G
     sites(graph, facts, |id| find(graph, id, permit), |rebuild, id, found| apply(graph, rebuild, id, found))
 }
 
-/// Views, the outermost first, of a step that is an integer.
+/// Views, the outermost first, of a whole number.
 pub(super) struct Integer {
     views: Vec<View>,
-    step: Step,
+    whole: Whole,
+}
+
+/// A number that is an integer, whatever its type.
+enum Whole {
+    /// of an integer type
+    Step(Step),
+    /// `a − b`, computed in a float type
+    Difference { a: Box<Integer>, b: Box<Integer> },
+    /// a number of a float type, where a step is
+    Number { at: Step, value: i64 },
 }
 
 impl Integer {
-    /// The element type of the integers.
-    pub(super) fn dtype(&self, graph: &Graph) -> DType {
-        self.step.dtype(graph)
+    fn plain(whole: Whole) -> Integer {
+        Integer { views: Vec::new(), whole }
+    }
+
+    /// Smallest and largest value.
+    fn range(&self, graph: &Graph) -> Option<(i128, i128)> {
+        let (low, high) = match &self.whole {
+            Whole::Step(step) => range(graph, *step, 0)?,
+            Whole::Difference { a, b, .. } => {
+                let ((a, b), (c, d)) = (a.range(graph)?, b.range(graph)?);
+                (a - d, b - c)
+            }
+            Whole::Number { value, .. } => ((*value).into(), (*value).into()),
+        };
+        let is_filled = self.views.iter().any(|view| view.fill.is_some());
+        Some(if is_filled { (low.min(0), high.max(0)) } else { (low, high) })
+    }
+
+    /// Whether float types hold it as it is.
+    fn is_exact(&self, graph: &Graph) -> bool {
+        self.range(graph).is_some_and(|(low, high)| low >= -(1 << 16) && high <= 1 << 16)
+    }
+
+    /// Whether it is stored in up to 8 bits, less a zero point of that type perhaps.
+    pub(super) fn is_short(&self, graph: &Graph) -> bool {
+        self.range(graph).is_some_and(|(low, high)| low >= -(1 << 8) && high <= 1 << 8)
     }
 
     /// The integers, converted to another type, as a value of the new graph.
     pub(super) fn rebuilt(&self, graph: &Graph, rebuild: &mut Rebuild, dtype: DType) -> Result<Value> {
-        let mut value = self.step.rebuilt(graph, rebuild)?;
+        let mut value = match &self.whole {
+            Whole::Step(step) => step.rebuilt(graph, rebuild)?,
+            Whole::Difference { a, b, .. } => {
+                let (a, b) = (a.rebuilt(graph, rebuild, DType::I32)?, b.rebuilt(graph, rebuild, DType::I32)?);
+                call(rebuild, Scalar::Sub, &[a, b])?
+            }
+            Whole::Number { at, value } => {
+                let expr = Expr::build(&[], |scope, _| scope.constant(DType::I32, Number::Int(*value)));
+                rebuild.add(Map { expr, shape: at.shape(graph).clone() }, &[])?
+            }
+        };
         for view in self.views.iter().rev() {
             value = rebuild.add(view.clone(), &[value])?;
         }
@@ -100,32 +143,40 @@ fn integer(graph: &Graph, rest: &Rest) -> Option<Integer> {
         Rest::Step(step) => converted(graph, &Seen::at(graph, *step)),
         Rest::Cast(_, rest) => integer(graph, rest),
         Rest::View(view, rest) => {
-            let Integer { mut views, step } = integer(graph, rest)?;
-            views.insert(0, in_integers(view));
-            Some(Integer { views, step })
+            let mut integer = integer(graph, rest)?;
+            integer.views.insert(0, in_integers(view));
+            Some(integer)
         }
         Rest::Product(..) | Rest::Acted(..) => None,
     }
 }
 
 /// The integer that a step is a conversion of, seen through views.
-fn converted(graph: &Graph, seen: &Seen) -> Option<Integer> {
+pub(super) fn converted(graph: &Graph, seen: &Seen) -> Option<Integer> {
     match seen.step.kind(graph) {
         Kind::Cast(x) if x.dtype(graph).is_float() => converted(graph, &seen.with(x)),
-        Kind::Cast(x) => {
-            let is_short = range(graph, x, 0).is_some_and(|(low, high)| low >= -(1 << 16) && high <= 1 << 16);
-            is_short.then(|| Integer { views: Vec::new(), step: x })
+        Kind::Cast(x) => Some(Integer::plain(Whole::Step(x))).filter(|integer| integer.is_exact(graph)),
+        Kind::Call(Scalar::Sub, operands) if seen.step.dtype(graph).is_float() => {
+            let part = |x: Step| whole_number(graph, x).or_else(|| converted(graph, &Seen::at(graph, x)));
+            let difference = Whole::Difference { a: Box::new(part(operands[0])?), b: Box::new(part(operands[1])?) };
+            Some(Integer::plain(difference)).filter(|integer| integer.is_exact(graph))
         }
         Kind::Value(value) => {
             let Prim::View(view) = graph.node_of(value).prim() else { return None };
             let zero = |fill: Number| fill.to_f64() == 0.0;
             let behind = seen.behind(graph).filter(|_| view.fill.is_none_or(zero))?;
-            let Integer { mut views, step } = converted(graph, &behind)?;
-            views.insert(0, in_integers(view));
-            Some(Integer { views, step })
+            let mut integer = converted(graph, &behind)?;
+            integer.views.insert(0, in_integers(view));
+            Some(integer)
         }
         _ => None,
     }
+}
+
+/// A constant of a float type that is an integer.
+fn whole_number(graph: &Graph, at: Step) -> Option<Integer> {
+    let value = at.float(graph).filter(|x| x.fract() == 0.0 && x.abs() <= f64::from(1 << 16))?;
+    Some(Integer::plain(Whole::Number { at, value: value as i64 }))
 }
 
 /// A view that fills with 0, of integers.
@@ -176,7 +227,7 @@ fn elements_range(literal: &Literal) -> Option<(i128, i128)> {
 
 /// Whether sums of products surely stay in range of i32.
 fn fits(graph: &Graph, node: &Node, row: &Contract, found: &Found) -> bool {
-    let largest = |integer: &Integer| range(graph, integer.step, 0).map(|(low, high)| low.abs().max(high.abs()));
+    let largest = |integer: &Integer| integer.range(graph).map(|(low, high)| low.abs().max(high.abs()));
     let types = [graph.ty(node.args()[0]).clone(), graph.ty(node.args()[1]).clone()];
     let length = row.summed().iter().map(|l| row.extent(&types, *l).cloned().unwrap_or(Dim::int(1))).product::<Dim>();
     let bound = || largest(&found[0].1)?.checked_mul(largest(&found[1].1)?)?.checked_mul(length.as_int()?.into());

@@ -20,9 +20,10 @@ pub(super) const REWRITE: Rewrite = Rewrite {
     run,
 };
 
-/// In: any graph. Out: no contraction of floats reads a product of stored integers of up to 8 bits, converted, with scales that are
-/// constant along the summed axes: it reads the integers, converted, and the scales act on its result. Weights stay as short as
-/// they are stored, and what is done to each of them is a conversion. Scales in blocks along a summed axis stay.
+/// In: any graph. Out: no contraction of floats reads a product of stored integers of up to 8 bits (less a zero point), converted,
+/// with scales that are constant along the summed axes: it reads the integers, converted, and the scales act on its result.
+/// Weights stay as short as they are stored, and what is done to each of them is a conversion. Scales in blocks along a
+/// summed axis stay.
 ///
 /// Types: see `hoist-scales`.
 fn run(graph: &Graph, facts: &Facts, permit: &mut Permit<'_>) -> Result<Option<Graph>> {
@@ -55,8 +56,7 @@ fn find(graph: &Graph, id: usize, permit: &mut Permit<'_>) -> Option<Found> {
 
 fn scaled(graph: &Graph, node: &Node, row: &Contract, operand: usize) -> Option<(Peeled, Integer)> {
     let (peeled, integer) = quantised(graph, node, row, operand)?;
-    let short = integer.dtype(graph).is_int() && integer.dtype(graph).bits() <= 8;
-    (short && !peeled.factors.is_empty()).then_some((peeled, integer))
+    (integer.is_short(graph) && !peeled.factors.is_empty()).then_some((peeled, integer))
 }
 
 fn apply(graph: &Graph, rebuild: &mut Rebuild, id: usize, found: &Found) -> Result<Option<Values>> {

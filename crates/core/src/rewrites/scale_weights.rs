@@ -1,6 +1,7 @@
 //! Scales inside of weights.
 
 use super::constants::constant_axes;
+use super::contract_integers::converted;
 use super::facts::{Axes, axes, mentioned};
 use super::peel::call;
 use super::seen::Seen;
@@ -79,11 +80,7 @@ impl Weights {
 
 /// Whether weights are short integers that are only converted: scaled, they would no longer be short.
 fn is_quantised(graph: &Graph, weights: Value) -> bool {
-    let seen = Seen::whole(graph, weights).behind_views(graph);
-    match seen.step.kind(graph) {
-        Kind::Cast(x) => x.dtype(graph).is_int() && x.dtype(graph).bits() <= 8,
-        _ => false,
-    }
+    converted(graph, &Seen::whole(graph, weights)).is_some_and(|integer| integer.is_short(graph))
 }
 
 /// Expressions over axes with every axis replaced; `None` if one has no replacement.

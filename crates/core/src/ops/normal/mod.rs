@@ -21,6 +21,8 @@
 //! - What is added to a choice between −∞ and something is added to that: `select(c, 0, −∞) + x` is `select(c, x, −∞)`.
 //! - f16, bf16 and f32 are computed as f32: conversions among them vanish, except from leaves and to the type of the
 //!   result. Rounding to a storage type (f8 …) and from f64 stays.
+//! - A conversion of a sum of integers is the sum of their conversions, where none of it can leave the range in which
+//!   the float type holds every integer: `f32(i32(a) − 8)` is `f32(a) − 8`.
 //! - Comparisons, `isnan`, `select` and everything on integers see exact rules only.
 //!
 //! Not covered: exponentials of sums (`exp(a)·exp(b)`), partial factoring (`x + x·y + z` and `x·(1+y) + z` differ),
@@ -162,7 +164,10 @@ impl<'s> Normalizer<'s> {
                 Value::Real(real) if real.dtype == dtype => operands[0].clone(),
                 other => {
                     let other = self.term(other);
-                    self.real(Product::atom(other.cast(dtype)))
+                    match self.converted_sum(other, dtype) {
+                        Some(sum) => Value::Real(Rc::new(sum)),
+                        None => self.real(Product::atom(other.cast(dtype))),
+                    }
                 }
             },
             (ExprNode::Bits(_), _) => {

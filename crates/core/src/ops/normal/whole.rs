@@ -1,10 +1,12 @@
-//! Sums and products of integers, which wrap around: exact in any order.
+//! Sums and products of integers, which wrap around: exact in any order; as real numbers where they cannot.
 
 use std::rc::Rc;
 
 use smallvec::SmallVec;
 
 use super::Normalizer;
+use super::product::Product;
+use super::sum::Real;
 use crate::ops::{ExprNode, Number, Scalar, Term};
 use crate::tensor::{Class, DType};
 
@@ -49,6 +51,25 @@ impl<'s> Normalizer<'s> {
             }
         }
         a / b
+    }
+
+    /// An integer converted to a float type, if the conversion of a sum is the sum of conversions: where no part of it can
+    /// leave the integers that the type holds. So are zero points subtracted before or after a conversion.
+    pub(super) fn converted_sum(&mut self, term: Term<'s>, dtype: DType) -> Option<Real<'s>> {
+        let whole = self.combinations.get(&term.place()).filter(|_| term.dtype().class() == Class::Signed).cloned()?;
+        let (low, high) = bounds(term, 0)?;
+        let largest = 1i128 << (dtype.format()?.mantissa_bits + 1);
+        if low < -largest || high > largest {
+            return None;
+        }
+        let mut parts: Vec<(f64, Rc<Product<'s>>)> = Vec::with_capacity(whole.terms.len() + 1);
+        for (part, coefficient) in &whole.terms {
+            let part = self.convert(*part, dtype);
+            parts.push((signed(*coefficient, term.dtype()) as f64, Rc::new(Product::atom(part))));
+        }
+        let constant = signed(whole.constant, term.dtype()) as f64;
+        parts.push((1.0, Rc::new(Product::constant(self.scope, dtype, constant))));
+        Some(self.add_products(dtype, &parts).into())
     }
 
     fn combination_of(&self, term: Term<'s>) -> Rc<Combination<'s>> {
@@ -124,10 +145,7 @@ impl<'s> Normalizer<'s> {
 
     fn write_whole(&mut self, dtype: DType, combination: Combination<'s>) -> Term<'s> {
         let constant = |n: i64| self.scope.constant(dtype, Number::Int(n));
-        let signed = |c: i64| -> i64 {
-            let unused = 64 - dtype.bits() as u32;
-            c << unused >> unused
-        };
+        let signed = |c: i64| signed(c, dtype);
         let multiple =
             |term: Term<'s>, c: i64| if c == 1 { term } else { term * constant(dtype.wrap(i128::from(c)) as i64) };
         // The smallest number has no opposite: it is added as it is.
@@ -159,5 +177,40 @@ impl<'s> Normalizer<'s> {
             self.combinations.entry(total.place()).or_insert_with(|| Rc::new(combination));
         }
         total
+    }
+}
+
+/// A coefficient as the number nearest to 0 that it is, modulo the width of the type.
+fn signed(coefficient: i64, dtype: DType) -> i64 {
+    let unused = 64 - dtype.bits() as u32;
+    coefficient << unused >> unused
+}
+
+/// Smallest and largest value of an integer, by types and constants; `None` where it may wrap around on the way.
+fn bounds(term: Term<'_>, depth: usize) -> Option<(i128, i128)> {
+    const MOST_DEPTH: usize = 12;
+    let (least, most) = term.dtype().int_range()?;
+    let within = |(low, high): (i128, i128)| (least <= low && high <= most).then_some((low, high));
+    let operands = term.operands();
+    let of = |k: usize| bounds(operands[k], depth + 1);
+    match term.node() {
+        _ if depth > MOST_DEPTH => None,
+        ExprNode::Const(Number::Int(n)) => Some((n.into(), n.into())),
+        ExprNode::Cast(_) if operands[0].dtype().is_int() => of(0).and_then(within).or(Some((least, most))),
+        ExprNode::Apply(Scalar::Add, _) => {
+            let ((a, b), (c, d)) = (of(0)?, of(1)?);
+            within((a + c, b + d))
+        }
+        ExprNode::Apply(Scalar::Sub, _) => {
+            let ((a, b), (c, d)) = (of(0)?, of(1)?);
+            within((a - d, b - c))
+        }
+        ExprNode::Apply(Scalar::Neg, _) => of(0).and_then(|(low, high)| within((-high, -low))),
+        ExprNode::Apply(Scalar::Mul, _) => {
+            let ((a, b), (c, d)) = (of(0)?, of(1)?);
+            let corners = [a.checked_mul(c)?, a.checked_mul(d)?, b.checked_mul(c)?, b.checked_mul(d)?];
+            within((*corners.iter().min()?, *corners.iter().max()?))
+        }
+        _ => Some((least, most)),
     }
 }

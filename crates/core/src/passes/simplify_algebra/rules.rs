@@ -1,5 +1,6 @@
 //! The table of algebraic rules.
 
+use super::bits;
 use crate::ops::{Expr, ExprNode, Number, Prim, Scalar, Scope, Signature, Term, prim};
 use crate::passes::Numerics;
 use crate::reference::{Limits, Options, Reading, evaluate_prim};
@@ -87,6 +88,8 @@ rules! {
     "compare-ranges",     Exact, "a comparison of index expressions that their ranges decide is known",      |s| compare_ranges(s);
     "compare-indices",    Exact, "a comparison of index expressions is a ≤ of sums without subtraction",      |s| compare_indices(s);
     "choice-by-indices",  Exact, "of a comparison of index expressions and its opposite, a choice is by the plainer",   |s| choice_by_indices(s);
+    "power-of-two",       Exact, "x mod 2^k and x / 2^k are a mask and a shift for unsigned integers",         |s| bits::by_power_of_two(s.scope, s.term);
+    "idle-mask",          Exact, "a mask of more low bits than an unsigned integer has leaves it as it is",      |s| bits::idle_mask(s.term);
     "sum-constants",      Exact, "(x ∘ a) ∘ b is x ∘ (a ∘ b) for integer sums and products with constants",  |s| if s.is_float() { None } else { constants_together(s) };
     "add-plus-zero",      Real,  "x + 0 is x, also for floats",                                              |s| add_plus_zero(s);
     "div-constant",       Real,  "x / c is x · (1 / c) where the reciprocal is a normal number",             |s| div_constant(s);

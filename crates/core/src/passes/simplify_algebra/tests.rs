@@ -77,6 +77,8 @@ const CASES: &[(&str, Case, usize)] = &[
         },
         2,
     ),
+    ("power-of-two", |_, _, i, _| i.cast(DType::U8).apply2(Scalar::Mod, 16).apply2(Scalar::Div, 4), 3),
+    ("idle-mask", |_, _, i, _| i.cast(DType::U8).apply2(Scalar::Shr, 4).apply2(Scalar::And, 15), 2),
     ("sum-constants", |_, _, i, _| i + 5 + 7, 1),
     ("add-plus-zero", |_, x, _, _| x + 0.0, 0),
     ("div-constant", |_, x, _, _| x / 3.0, 1),

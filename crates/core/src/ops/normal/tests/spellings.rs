@@ -375,3 +375,22 @@ fn a_mask_that_is_added_hides() {
         |s, x| x[1].lt(c(x[1], 1.0, s)).select(x[0], c(x[0], -1e4, s)),
     );
 }
+
+#[test]
+fn zero_points_are_subtracted_before_or_after_a_conversion() {
+    use DType::{F32, I8, I32, U8};
+    let form = |types: [DType; 2], body: Body| normal(&Expr::build(&types, body), Numerics::Default);
+    let scaled: [Body; 4] = [
+        |s, x| (x[0].cast(I32) - x[1].cast(I32)).cast(F32) * s.constant(F32, Number::new(F32, 0.05)),
+        |s, x| (x[0].cast(F32) - x[1].cast(F32)) * s.constant(F32, Number::new(F32, 0.05)),
+        |s, x| (x[1].cast(I32) - x[0].cast(I32)).cast(F32) / s.constant(F32, Number::new(F32, -20.0)),
+        |s, x| s.constant(F32, Number::new(F32, 0.05)) * -(x[1].cast(F32) - x[0].cast(F32)),
+    ];
+    for types in [[I8, I8], [U8, U8], [U8, I8]] {
+        for body in scaled {
+            assert_eq!(form(types, body), form(types, scaled[0]));
+        }
+    }
+    let wide = form([I32, I32], |_, x| (x[0] - x[1]).cast(F32));
+    assert_eq!(text(&wide), "f32((a0 - a1))", "differences of large integers are exact before they are rounded");
+}

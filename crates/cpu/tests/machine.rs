@@ -8,22 +8,28 @@ fn at(base: Value, offset: i32) -> Address {
     Address { base, index: None, offset }
 }
 
-/// `rows` × `4·lanes` of c += a·b over `depth`; a lies row by row, b packed in panels of 4 vectors.
-fn micro_kernel(lanes: u32, rows: usize, columns: usize, depth: i64) -> Program {
+/// `rows` × `columns` vectors of c = a·b over `depth`, `steps` at a time; a lies row by row, b packed in panels of `columns` vectors.
+fn micro_kernel(lanes: u32, rows: usize, columns: usize, depth: i64, steps: i64) -> Program {
     let mut b = Builder::new(lanes);
     let bytes = 4 * lanes as i32;
     let (pa, pb, pc) = (b.buffer(0), b.buffer(1), b.buffer(2));
     let zero = b.float(Ty::F32, 0.0);
     let mut inits = vec![pa, pb];
     inits.extend(std::iter::repeat_n(zero, rows * columns));
-    let (_, params) = b.begin_loop(Bound::Number(0), Bound::Number(depth), 1, &inits);
+    let (_, params) = b.begin_loop(Bound::Number(0), Bound::Number(depth), steps, &inits);
     let (pa, pb) = (params[0], params[1]);
-    let vectors: Vec<Value> = (0..columns).map(|j| b.load(at(pb, j as i32 * bytes), DType::F32, None)).collect();
-    let mut nexts = vec![b.plus(pa, 4), b.plus(pb, i64::from(bytes) * columns as i64)];
-    for row in 0..rows {
-        let splat = b.load_splat(at(pa, row as i32 * 4 * depth as i32), DType::F32);
-        for column in 0..columns {
-            nexts.push(b.fma(FmaOp::Add, splat, vectors[column], params[2 + row * columns + column]));
+    let panel = bytes * columns as i32;
+    let mut nexts = vec![b.plus(pa, 4 * steps), b.plus(pb, i64::from(panel) * steps)];
+    nexts.extend(&params[2..]);
+    for step in 0..steps as i32 {
+        let at_vector = |column: usize| at(pb, panel * step + column as i32 * bytes);
+        let vectors: Vec<Value> = (0..columns).map(|column| b.load(at_vector(column), DType::F32, None)).collect();
+        for row in 0..rows {
+            let splat = b.load_splat(at(pa, 4 * (row as i32 * depth as i32 + step)), DType::F32);
+            for (column, vector) in vectors.iter().enumerate() {
+                let sum = &mut nexts[2 + row * columns + column];
+                *sum = b.fma(FmaOp::Add, splat, *vector, *sum);
+            }
         }
     }
     let results = b.end_loop(&nexts);
@@ -54,18 +60,21 @@ fn innermost(asm: &str) -> Vec<&str> {
 
 #[test]
 fn micro_kernel_is_only_what_it_must_be() {
-    let depth = 64;
-    let program = micro_kernel(16, 6, 4, depth);
-    let code = Code::new(&program, Isa::Avx512).unwrap();
-    let asm = code.asm();
-    println!("{asm}");
-    let inner = innermost(&asm);
-    let count = |name: &str| inner.iter().filter(|text| text.starts_with(name)).count();
-    assert_eq!(count("vfmadd231ps"), 24, "{inner:#?}");
-    assert_eq!(count("vmovups"), 4, "the vectors of b: {inner:#?}");
-    assert_eq!(count("vbroadcastss"), 6, "the numbers of a: {inner:#?}");
-    assert_eq!(inner.len(), 24 + 4 + 6 + 4, "and two pointers, a count, a jump: {inner:#?}");
-    assert!(!asm.contains("rsp"), "nothing on the stack");
+    let shapes = [(Isa::Avx512, 16, 6, 4), (Isa::Avx512, 16, 9, 3), (Isa::Avx512, 16, 14, 2), (Isa::Avx2, 8, 6, 2)];
+    for (isa, lanes, rows, columns) in shapes {
+        for steps in [1, 2, 4] {
+            let program = micro_kernel(lanes, rows, columns, 64, steps);
+            let asm = Code::new(&program, isa).unwrap().asm();
+            let (inner, steps) = (innermost(&asm), steps as usize);
+            let count = |name: &str| inner.iter().filter(|text| text.starts_with(name)).count();
+            assert_eq!(count("vfmadd231ps"), rows * columns * steps, "{inner:#?}");
+            assert_eq!(count("vmovups"), columns * steps, "the vectors of b: {inner:#?}");
+            assert_eq!(count("vbroadcastss"), rows * steps, "the numbers of a: {inner:#?}");
+            let rest = inner.len() - (rows * columns + columns + rows) * steps;
+            assert_eq!(rest, 4, "two pointers, a count, a jump: {inner:#?}");
+            assert!(!asm.contains("rsp"), "nothing lies on the stack: {asm}");
+        }
+    }
 }
 
 #[test]
@@ -73,9 +82,10 @@ fn micro_kernel_multiplies() {
     if Isa::detect() != Isa::Avx512 {
         return;
     }
-    let (rows, columns, depth) = (6, 4, 37);
-    for (isa, lanes) in [(Isa::Avx512, 16), (Isa::Avx512, 8), (Isa::Avx512, 4), (Isa::Avx2, 8), (Isa::Avx2, 4)] {
-        let program = micro_kernel(lanes, rows, columns, depth as i64);
+    let (rows, columns) = (6, 4);
+    let sets = [(Isa::Avx512, 16), (Isa::Avx512, 8), (Isa::Avx512, 4), (Isa::Avx2, 8), (Isa::Avx2, 4)];
+    for ((isa, lanes), depth) in sets.into_iter().flat_map(|set| [(set, 37), (set, 38)]) {
+        let program = micro_kernel(lanes, rows, columns, depth as i64, if depth % 2 == 0 { 2 } else { 1 });
         let width = columns * lanes as usize;
         let mut a: Vec<f32> = (0..rows * depth).map(|k| (k % 7) as f32 - 3.0).collect();
         let mut b: Vec<f32> = (0..depth * width).map(|k| (k % 5) as f32 - 2.0).collect();

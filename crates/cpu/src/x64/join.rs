@@ -1,10 +1,13 @@
 //! Makes one register of what a loop hands on: the value in front of the loop, in a trip, for the next trip and behind the loop.
 //!
 //! Two registers are made one if one is last read where the other is first written, or before. Inner loops come first, so that
-//! what an outer loop hands through an inner one becomes one register as well.
+//! what an outer loop hands through an inner one becomes one register as well. What a trip computes step by step from what it was given
+//! to what it hands on (a sum to which it adds several times) is one register from end to end.
+
+use smallvec::SmallVec;
 
 use super::live::{Interval, Live};
-use super::machine::{Function, Reg};
+use super::machine::{Function, Operand, Reg, Role, What};
 
 /// Joins registers, renames them, and drops the copies that copied a register to itself.
 pub fn join(function: &mut Function) {
@@ -23,6 +26,7 @@ pub fn join(function: &mut Function) {
     for id in inner_first {
         for phi in std::mem::take(&mut function.loops[id].phis) {
             if let Some((inst, from)) = phi.next {
+                sets.chain(phi.param, from, 2 * inst, function);
                 sets.join(phi.param, from, 2 * inst, function);
             }
             sets.settle(phi.param, live.ends[id]);
@@ -83,6 +87,49 @@ impl Sets {
         if first != second && fits {
             self.unite(first, second);
         }
+    }
+
+    /// Makes one all steps from a parameter to what is handed on, if each is last read where the next is first written.
+    fn chain(&mut self, param: Reg, next: Reg, until: u32, function: &Function) {
+        let param = self.find(param);
+        let mut steps: SmallVec<[Reg; 8]> = SmallVec::new();
+        let mut last = self.find(next);
+        if self.intervals[last.index()].end > until {
+            return;
+        }
+        while last != param {
+            steps.push(last);
+            let start = self.intervals[last.index()].start;
+            let Some(inst) = function.insts.get(start as usize / 2) else { return };
+            // of a fused multiply-add the sum first
+            let mut operands = match inst.what {
+                What::Fma(_) => [inst.operands[3], inst.operands[1], inst.operands[2]],
+                What::Code(_) | What::Copy | What::Add => [inst.operands[1], inst.operands[2], inst.operands[3]],
+                _ => return,
+            }
+            .into_iter()
+            .filter_map(|operand| self.ends_before(&operand, last, function))
+            .collect::<SmallVec<[Reg; 3]>>()
+            .into_iter();
+            let before = operands.clone().find(|set| *set == param).or_else(|| operands.next());
+            match before {
+                Some(before) => last = before,
+                None => return,
+            }
+        }
+        for step in steps {
+            self.unite(param, step);
+        }
+    }
+
+    /// The set of an operand, if another that begins where it is read may go on in its place.
+    fn ends_before(&mut self, operand: &Operand, next: Reg, function: &Function) -> Option<Reg> {
+        let Operand::Reg(reg, _, Role::Use) = operand else { return None };
+        let set = self.find(*reg);
+        let fits = self.intervals[set.index()].end < self.intervals[next.index()].start
+            && function.sizes[set.index()] == function.sizes[next.index()]
+            && function.constants[set.index()].is_none();
+        fits.then_some(set)
     }
 
     fn unite(&mut self, first: Reg, second: Reg) {

@@ -305,6 +305,45 @@ pub mod rows {
 
     use super::{NONE, Row, row, row_from_32};
 
+    /// All of them.
+    #[cfg(test)]
+    pub const ALL: &[Row] = &[
+        LOAD_32,
+        LOAD_64,
+        STORE_32,
+        STORE_64,
+        STREAM,
+        SPLAT_32,
+        SPREAD_32,
+        SPREAD_64,
+        SPLAT_INT_32,
+        SPLAT_INT_64,
+        XOR,
+        BLEND_32,
+        BLEND_64,
+        BLEND_BY_32,
+        BLEND_BY_64,
+        EXTEND_SIGNED,
+        SHUFFLE_32,
+        PERMUTE_64,
+        SHUFFLE_128,
+        NARROW_F16,
+        NARROW_8,
+        NARROW_16,
+        NARROW_32,
+        TEST_32,
+        MASK_LOAD_32,
+        MASK_LOAD_64,
+        MASK_STORE_32,
+        MASK_STORE_64,
+        EQUAL_32,
+        EQUAL_64,
+        GREATER_32,
+        GREATER_64,
+        MUL_LOW,
+        SHUFFLE_8,
+    ];
+
     /// moves of 4-byte lanes: to a register
     pub const LOAD_32: Row = row(VEX_Vmovups_xmm_xmmm128, EVEX_Vmovups_xmm_k1z_xmmm128, 0);
     /// moves of 8-byte lanes: to a register
@@ -373,4 +412,65 @@ pub mod rows {
     pub const MUL_LOW: Row = row(VEX_Vpmuludq_xmm_xmm_xmmm128, EVEX_Vpmuludq_xmm_k1z_xmm_xmmm128b64, 8);
     /// bytes anew within 16 bytes
     pub const SHUFFLE_8: Row = row(VEX_Vpshufb_xmm_xmm_xmmm128, EVEX_Vpshufb_xmm_k1z_xmm_xmmm128, 0);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn all() -> Vec<Row> {
+        let tys = [Ty::F32, Ty::F64, Ty::I32, Ty::I64];
+        let mut rows = rows::ALL.to_vec();
+        for ty in tys {
+            rows.extend(Binary::ALL.iter().filter_map(|op| binary(*op, ty)));
+            rows.extend(Binary::ALL.iter().filter_map(|op| shift(*op, ty)));
+            rows.extend(Unary::ALL.iter().filter_map(|op| unary(*op, ty).map(|(row, _)| row)));
+            rows.extend(FmaOp::ALL.iter().filter_map(|op| fma(*op, ty)).flatten());
+            rows.extend(Compare::ALL.iter().filter_map(|op| compare(*op, ty).map(|(row, _)| row)));
+            rows.extend(tys.iter().flat_map(|to| Convert::ALL.iter().filter_map(|how| convert(*how, ty, *to))));
+        }
+        rows.extend(DType::ALL.iter().filter_map(|dtype| widen(*dtype)));
+        for index in [4, 8] {
+            rows.extend([4, 8].iter().flat_map(|element| [gather(index, *element), scatter(index, *element)]));
+        }
+        rows
+    }
+
+    /// The widest vector that an instruction names.
+    fn widest(code: Code) -> Size {
+        let name = format!("{code:?}");
+        let has = |letter: char| {
+            ["", "vm32", "vm64"].iter().any(|place| {
+                let end = if place.is_empty() { "mm" } else { "" };
+                name.contains(&format!("_{place}{letter}{end}"))
+            })
+        };
+        if has('z') {
+            Size::Z
+        } else if has('y') {
+            Size::Y
+        } else {
+            Size::X
+        }
+    }
+
+    #[test]
+    fn forms_of_a_row_are_one_instruction_in_its_widths() {
+        for row in all() {
+            for level in [Level::Avx512, Level::Avx2] {
+                let first = if level == Level::Avx512 { row.evex } else { row.vex };
+                for size in [Size::X, Size::Y, Size::Z] {
+                    if let Some(code) = row.code(level, size) {
+                        assert_eq!(code.mnemonic(), first.mnemonic(), "{row:?} {size:?}");
+                        assert_eq!(widest(code), size, "{code:?}");
+                        let expected = if level == Level::Avx512 { "EVEX" } else { "VEX" };
+                        assert!(format!("{code:?}").starts_with(expected), "{code:?}");
+                    }
+                }
+            }
+            let name = format!("{:?}", row.evex);
+            let bits = [(4, "b32"), (8, "b64")].into_iter().find(|(_, end)| name.contains(end));
+            assert_eq!(bits.map_or(0, |(lane, _)| lane), row.lane, "{name}");
+        }
+    }
 }

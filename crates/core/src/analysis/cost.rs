@@ -51,6 +51,8 @@ pub struct Work {
     pub joins: f64,
     /// how many times all operations are done, where values are computed anew instead of kept; at least 1
     pub recompute: f64,
+    /// how many times more products matrix units make than are wanted, because they make whole tiles; at least 1
+    pub padding: f64,
     /// the part of the time of the other units that the slowest one does not hide, from 0 (they overlap) to 1 (one after the
     /// other, as where operands are computed before matrix units can take them)
     pub serial: f64,
@@ -118,6 +120,7 @@ impl Default for Work {
             barriers: 0.0,
             joins: 0.0,
             recompute: 1.0,
+            padding: 1.0,
             serial: 0.0,
             launches: 1.0,
             host_bytes: 0.0,
@@ -426,8 +429,10 @@ fn spill(work: &Work, spec: &DeviceSpec, share: &Share, traffic: &mut Traffic<'_
 
 /// Microseconds of the slowest unit, and which it is.
 fn compute(work: &Work, spec: &DeviceSpec, share: &Share) -> (f64, Unit) {
-    // Few threads leave gaps between dependent operations; matrix instructions are long enough to fill them.
+    // Few threads leave gaps between dependent operations. A thread that adds up a tile always has another sum to go on with
+    // and needs half as many; matrix instructions are long enough by themselves.
     let filled = (share.threads / spec.limits.fill_threads as f64).min(1.0);
+    let filled_by_sums = (2.0 * share.threads / spec.limits.fill_threads as f64).min(1.0);
     let mut slowest = (0.0, Unit::Elementwise(DType::F32));
     let mut others = 0.0;
     // Units that run on the same ports wait for each other.
@@ -436,7 +441,10 @@ fn compute(work: &Work, spec: &DeviceSpec, share: &Share) -> (f64, Unit) {
         let evenly = count * work.recompute.max(1.0) / (spec.rate(*unit) * 1e3);
         let us = match unit {
             Unit::Host => evenly,
-            Unit::Matrix(dtype) if spec.matrix.peak(*dtype).is_some() => evenly * share.imbalance,
+            Unit::Matrix(dtype) if spec.matrix.peak(*dtype).is_some() => {
+                evenly * share.imbalance * work.padding.max(1.0)
+            }
+            Unit::Matrix(_) | Unit::Fma(_) => evenly * share.imbalance / filled_by_sums,
             _ => evenly * share.imbalance / filled,
         };
         let is_vector = match unit {

@@ -12,7 +12,6 @@ use crate::analysis::{Price, Work, price};
 use crate::device::{DeviceSpec, Skeleton, Unit};
 use crate::graph::{Graph, Value};
 use crate::lower::{self, Group, Hints, Limits, Refusal, Roles};
-use crate::ops::Prim;
 use crate::passes::Numerics;
 use crate::tensor::DType;
 use crate::tile::Schedule;
@@ -200,37 +199,29 @@ impl<'g> Evaluator<'g> {
         let group = Group { graph: self.graph, members, outputs };
         let draft = lower::lower(&group)?;
         let fresh = |value: Value| self.cells.is_cell[value.node()];
-        let mut best: Option<Priced> = None;
-        let mut refused = Refusal::NoSkeleton;
-        for limits in Limits::choices(self.spec, contracted(self.graph, members)) {
-            let roles = match lower::classify(&draft, &limits, self.hints) {
-                Ok(roles) => roles,
-                Err(refusal) => {
-                    refused = refusal;
-                    continue;
-                }
-            };
-            let kind = Kind::of(&roles);
-            if !self.spec.has_skeleton(kind.skeleton()) {
-                continue;
-            }
+        let dots = 0..draft.leaves.len();
+        let dtype = dots.into_iter().find_map(|leaf| draft.factor_dtype(leaf)).unwrap_or(DType::F32);
+        let largest = Limits::of(self.spec, dtype);
+        let roles = lower::classify(&draft, &largest, self.hints)?;
+        let kind = Kind::of(&roles);
+        if !self.spec.has_skeleton(kind.skeleton()) {
+            return Err(Refusal::NoSkeleton);
+        }
+        if kind == Kind::Attention {
+            // Whether folds can follow each other along the stream shows in the normal form.
+            let settled = lower::settle(&draft, self.numerics);
+            let roles = lower::classify(&settled, &largest, self.hints)?;
+            lower::corrections(&settled, &roles, self.numerics)?;
+        }
+        let priced = |limits: Limits| {
             let work = lower::work(&draft, &roles, &limits, self.spec, self.hints, &fresh);
             let price = price(&work, self.spec);
-            let tiled = matches!(kind, Kind::Contract | Kind::Attention);
-            if kind == Kind::Attention && best.is_none() {
-                // Whether folds can follow each other along the stream shows in the normal form.
-                let settled = lower::settle(&draft, self.numerics);
-                let roles = lower::classify(&settled, &limits, self.hints)?;
-                lower::corrections(&settled, &roles, self.numerics)?;
-            }
-            if best.as_ref().is_none_or(|b| price.us < b.price.us) {
-                best = Some(Priced { kind, limits, work, price });
-            }
-            if !tiled {
-                break;
-            }
-        }
-        best.map(Rc::new).ok_or(refused)
+            Priced { kind, limits, work, price }
+        };
+        let tilings = largest.tilings(&roles, self.spec, dtype).into_iter().map(priced);
+        // The first of equally good ones: the largest tile.
+        let better = |best: Priced, next: Priced| if next.price.us < best.price.us { next } else { best };
+        tilings.reduce(better).map(Rc::new).ok_or(Refusal::NoSkeleton)
     }
 
     /// The price of one portable implementation.
@@ -247,13 +238,4 @@ impl<'g> Evaluator<'g> {
         let limits = Limits::of(self.spec, DType::F32);
         Priced { kind: Kind::Host, limits, work, price }
     }
-}
-
-/// The type of the operands of a group's contractions.
-pub(super) fn contracted(graph: &Graph, members: &[usize]) -> DType {
-    let of = |id: &usize| match graph.nodes()[*id].prim() {
-        Prim::Contract(_) => Some(graph.ty(graph.nodes()[*id].args()[0]).dtype),
-        _ => None,
-    };
-    members.iter().find_map(of).unwrap_or(DType::F32)
 }

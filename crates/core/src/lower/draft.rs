@@ -208,6 +208,30 @@ impl Draft {
         operands.chain(self.sinks.iter().map(|s| s.term))
     }
 
+    /// The type of a dot's factors as a matrix unit may take them: that of the narrow floats that both are widened from, where
+    /// the sum is kept in f32 as such units keep it; otherwise the type that they have. Widening is exact, so that it may as
+    /// well happen inside of the unit. `None` for a leaf that is no dot.
+    pub fn factor_dtype(&self, leaf: usize) -> Option<DType> {
+        let LeafOp::Dot { a, b, accumulator, .. } = &self.leaves[leaf].op else { return None };
+        let dtype = self.scope.term(*a).dtype();
+        let narrow = |place: Place| {
+            let from = self.widened(place)?;
+            (*accumulator == DType::F32).then(|| self.scope.term(from).dtype())
+        };
+        match (narrow(*a), narrow(*b)) {
+            (Some(first), Some(second)) if first == second => Some(first),
+            _ => Some(dtype),
+        }
+    }
+
+    /// The term of a float of 16 bits or less that this one widens to f32, if it does nothing else.
+    pub(super) fn widened(&self, place: Place) -> Option<Place> {
+        let term = self.scope.term(place);
+        let ExprNode::Cast(from) = term.node() else { return None };
+        let narrow = self.scope.term(from).dtype();
+        (term.dtype() == DType::F32 && narrow.is_float() && narrow.bits() <= 16).then_some(from)
+    }
+
     /// The folds, as leaf numbers.
     pub fn folds(&self) -> impl Iterator<Item = usize> {
         (0..self.leaves.len()).filter(|k| self.leaves[*k].op.is_fold())

@@ -124,8 +124,12 @@ fn shared_terms(draft: &Draft) -> FxHashSet<Place> {
             }
         }
         let is_shared = |place: usize| {
-            let (node, _) = &nodes[place];
-            let works = matches!(node, ExprNode::Apply(..));
+            let is_work = |place: usize| matches!(nodes[place].0, ExprNode::Apply(..));
+            // Work that is rounded before anybody reads it is one step with its rounding.
+            let works = match nodes[place].0 {
+                ExprNode::Cast(from) => is_work(from as usize) && inner[from as usize],
+                _ => is_work(place),
+            };
             works && readers[place].count_ones() > 1 && !inner[place]
         };
         (0..nodes.len()).filter(|p| is_shared(*p)).map(|p| p as Place).collect()

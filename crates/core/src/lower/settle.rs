@@ -133,7 +133,16 @@ impl<'d, 's> Work<'d, 's> {
             }
         }
         let is_wide = is_wide_fold(&leaf.op);
-        let operands: Places = self.normal(operands, is_wide).into_iter().collect();
+        // What a narrow factor is rounded to stays visible, so that a unit for that type can take it.
+        let type_read = operands.first().map(|o| self.draft.scope.term(*o).dtype());
+        let widens = leaf.op.is_dot() && self.draft.factor_dtype(old) != type_read;
+        if widens {
+            operands.iter_mut().for_each(|o| *o = self.draft.widened(*o).unwrap_or(*o));
+        }
+        let mut operands: Places = self.normal(operands, is_wide).into_iter().collect();
+        if let Some(wide) = type_read.filter(|_| widens) {
+            operands.iter_mut().for_each(|o| *o = self.scope.term(*o).cast(wide).place());
+        }
         let dtype = if is_wide { self.scope.term(operands[0]).dtype() } else { leaf.dtype };
         let settled = Settled { leaf: Some(leaf), operands, dtype };
         let place = self.draft.scope.argument(old, leaf.dtype).place();

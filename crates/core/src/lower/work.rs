@@ -12,15 +12,25 @@ use crate::tensor::{DType, Dim, Symbol};
 use crate::tile::{AxisSet, Placement, Tile};
 
 impl Limits {
-    /// What a device can hold, for contractions of this type, with each of the tiles that it has for them.
-    pub fn choices(spec: &DeviceSpec, dtype: DType) -> impl Iterator<Item = Limits> {
-        let (tiles, largest) = (spec.tiles(dtype), Limits::of(spec, dtype));
-        let halvings = largest.stream_tile.rows.ilog2().saturating_sub(3);
-        (0..tiles.len().max(halvings as usize)).map(move |k| {
-            let rows = (largest.stream_tile.rows >> k).max(8);
-            let stream_tile = Tile { rows, ..largest.stream_tile };
-            Limits { tile: tiles[k.min(tiles.len() - 1)], stream_tile, ..largest.clone() }
-        })
+    /// The same with each of the tiles that a device has for a schedule; one that has no tiles is left as it is.
+    pub fn tilings(&self, roles: &Roles, spec: &DeviceSpec, dtype: DType) -> Vec<Limits> {
+        match roles {
+            Roles::Contract { .. } => {
+                spec.tiles(dtype).iter().map(|tile| Limits { tile: *tile, ..self.clone() }).collect()
+            }
+            Roles::Attention { .. } => {
+                let largest = self.stream_tile;
+                let halved = |size: u32, least: u32| {
+                    std::iter::successors(Some(size), |size| Some(size / 2)).take_while(move |size| *size >= least)
+                };
+                // Fewer rows give more blocks; fewer streamed columns leave room for wider heads.
+                let tiles = halved(largest.rows, 16).flat_map(|rows| {
+                    halved(largest.columns, largest.columns / 2).map(move |columns| Tile { rows, columns, ..largest })
+                });
+                tiles.map(|stream_tile| Limits { stream_tile, ..self.clone() }).collect()
+            }
+            _ => vec![self.clone()],
+        }
     }
 
     /// What a device can hold, for contractions of this type, with the largest tile.
@@ -69,7 +79,7 @@ pub fn work(
     let mut meter = Meter { draft, spec, hints, limits, work: Work::default() };
     let repeats = meter.repeats(roles);
     meter.traffic(&repeats, roles, is_fresh);
-    meter.arithmetic(&repeats);
+    meter.arithmetic(&repeats, roles);
     meter.division(roles);
     meter.work
 }
@@ -118,7 +128,7 @@ impl Meter<'_> {
             }
             Roles::Attention { first, second, rows, .. } => {
                 let tile = self.limits.stream_tile;
-                let own = rows.without(self.common(*first)).without(self.common(*second));
+                let own = self.queried(*first, *second, *rows);
                 let down = (self.extent(own) / f64::from(tile.rows)).ceil().max(1.0);
                 let queried = |place: Place| draft.axes_of(place).common(own).is_empty();
                 self.prologues(&mut repeats, &[*first, *second], &|place| if queried(place) { down } else { 1.0 });
@@ -132,6 +142,34 @@ impl Meter<'_> {
         match &self.draft.leaves[dot].op {
             LeafOp::Dot { over, a, b, .. } => self.draft.axes_of(*a).common(self.draft.axes_of(*b)).without(*over),
             _ => AxisSet::EMPTY,
+        }
+    }
+
+    /// The rows of two joined dots that read the same streamed operands.
+    fn queried(&self, first: usize, second: usize, rows: AxisSet) -> AxisSet {
+        rows.without(self.common(first)).without(self.common(second))
+    }
+
+    /// How many times more products a matrix unit makes than are wanted, because it makes whole tiles.
+    fn padding(&self, dot: usize, roles: &Roles) -> f64 {
+        let padded = |length: f64, tile: f64| {
+            let length = length.max(1.0);
+            (length / tile).ceil() * tile / length
+        };
+        match roles {
+            Roles::Contract { dots, shared, rows, columns, whole_rows, .. } => {
+                let (down, across) = (f64::from(self.limits.tile.rows), f64::from(self.limits.tile.columns));
+                let own = self.extent(rows.without(self.others(dots, *shared)));
+                let wide = self.extent(self.draft.leaves[dot].axes.common(*columns));
+                padded(own, down) * if *whole_rows { 1.0 } else { padded(wide, across) }
+            }
+            Roles::Attention { first, second, rows, .. } => {
+                let tile = f64::from(self.limits.stream_tile.rows);
+                let tiles = self.spec.tiles(self.draft.factor_dtype(dot).unwrap_or(DType::F32));
+                let least = tiles.iter().map(|t| f64::from(t.rows)).fold(f64::INFINITY, f64::min);
+                padded(self.extent(self.queried(*first, *second, *rows)), tile) * (least / tile).max(1.0)
+            }
+            _ => 1.0,
         }
     }
 
@@ -158,11 +196,9 @@ impl Meter<'_> {
         sets.into_iter().map(|(set, count)| self.extent(set).max(1.0) * count).collect()
     }
 
-    fn dot_dtype(&self, dot: usize) -> DType {
-        match &self.draft.leaves[dot].op {
-            LeafOp::Dot { a, .. } => self.draft.scope.term(*a).dtype(),
-            _ => DType::F32,
-        }
+    /// Bytes of an element of a dot's factors.
+    fn factor_bytes(&self, dot: usize) -> f64 {
+        self.draft.factor_dtype(dot).map_or(4.0, |dtype| dtype.bits() as f64 / 8.0)
     }
 
     /// Marks what lies before dots, and how often each operand is walked.
@@ -285,7 +321,7 @@ impl Meter<'_> {
         }
     }
 
-    fn arithmetic(&mut self, repeats: &Repeats) {
+    fn arithmetic(&mut self, repeats: &Repeats, roles: &Roles) {
         let draft = self.draft;
         let mut reached = FxHashSet::default();
         let mut todo: Vec<Place> = draft.ends().collect();
@@ -305,12 +341,13 @@ impl Meter<'_> {
             }
         });
         steps.sort_unstable_by_key(|(place, ..)| *place);
-        // Matrix units wait for operands that are computed.
+        // Matrix units wait for operands that are computed; in a stream, less: the scores of one tile are worked on while
+        // others are multiplied.
         let waits = |(place, op, _): &(Place, crate::ops::Scalar, DType)| {
             repeats.before.contains(place) && op.def().flops > 0 && !draft.axes_of(*place).is_empty()
         };
         if self.spec.kind == Machine::Gpu && steps.iter().any(waits) {
-            self.work.serial = 1.0;
+            self.work.serial = if matches!(roles, Roles::Attention { .. }) { 0.25 } else { 1.0 };
         }
         for (place, op, dtype) in steps {
             let axes = draft.axes_of(place);
@@ -320,12 +357,13 @@ impl Meter<'_> {
             let count = self.extent(axes) * times;
             self.work.scalar(op, count, arithmetic_dtype(dtype));
         }
-        for leaf in &draft.leaves {
+        for (k, leaf) in draft.leaves.iter().enumerate() {
             match &leaf.op {
-                LeafOp::Dot { over, a, .. } => {
-                    let dtype = draft.scope.term(*a).dtype();
+                LeafOp::Dot { over, .. } => {
+                    let dtype = draft.factor_dtype(k).unwrap_or(leaf.dtype);
                     let flops = 2.0 * self.extent(leaf.axes.union(*over));
                     self.work.dot(flops, dtype, self.spec);
+                    self.work.padding = self.work.padding.max(self.padding(k, roles));
                 }
                 LeafOp::Reduce { over, .. } => {
                     let count = self.extent(leaf.axes.union(*over));
@@ -392,36 +430,40 @@ impl Meter<'_> {
                 self.work.launches = if *parts > 1 { 2.0 } else { 1.0 };
                 self.work.barriers = folds;
             }
-            Roles::Contract { dots, rows, whole_rows, .. } => {
+            Roles::Contract { dots, shared, rows, whole_rows, .. } => {
                 let tile = self.limits.tile;
+                let own = rows.without(self.others(dots, *shared));
                 let wide = self.wide(dots, *rows);
                 let tile_columns = |n: f64| if *whole_rows { n } else { f64::from(tile.columns) };
-                let down = (self.extent(*rows) / f64::from(tile.rows)).ceil();
+                // No tile has rows of two batches.
+                let down = self.extent(rows.without(own)) * (self.extent(own) / f64::from(tile.rows)).ceil();
                 let tiles: f64 = wide.iter().map(|n| down * (n / tile_columns(*n)).ceil()).sum();
                 let threads: f64 = if gpu { 256.0 } else { 1.0 };
                 self.work.divide(tiles, threads);
-                let element = self.dot_dtype(dots[0]).bits() as f64 / 8.0;
-                let held = wide.iter().map(|n| f64::from(tile.rows) * tile_columns(*n));
-                let held = held.fold(0.0, f64::max);
+                let element = self.factor_bytes(dots[0]);
+                let widest = wide.iter().map(|n| tile_columns(*n)).fold(0.0, f64::max);
+                let held = f64::from(tile.rows) * widest;
                 if gpu {
                     self.work.registers += held / threads;
-                    let stage = (f64::from(tile.rows) + f64::from(tile.columns)) * f64::from(tile.depth) * element;
+                    // Whole rows need all columns of an operand at each step of the sum.
+                    let stage = (f64::from(tile.rows) + widest) * f64::from(tile.depth) * element;
                     self.work.on_chip = 3.0 * stage;
                 } else if *whole_rows {
                     self.work.on_chip = held * 4.0;
                 }
                 self.work.barriers = if *whole_rows { 2.0 * folds } else { 0.0 };
             }
-            Roles::Attention { first, rows, columns, inner, .. } => {
+            Roles::Attention { first, second, rows, columns, inner, .. } => {
                 let tile = self.limits.stream_tile;
-                let threads: f64 = if gpu { 128.0 } else { 1.0 };
-                self.work.divide((self.extent(*rows) / f64::from(tile.rows)).ceil(), threads);
-                let element = self.dot_dtype(*first).bits() as f64 / 8.0;
+                let own = self.queried(*first, *second, *rows);
+                let (down, streamed) = (f64::from(tile.rows), f64::from(tile.columns));
+                let threads: f64 = if gpu { 256.0 } else { 1.0 };
+                self.work.divide(self.extent(rows.without(own)) * (self.extent(own) / down).ceil(), threads);
                 if gpu {
-                    let width = self.extent(*columns) + f64::from(tile.columns);
-                    self.work.registers += f64::from(tile.rows) * width / threads;
-                    self.work.on_chip =
-                        2.0 * (f64::from(tile.rows) + f64::from(tile.columns)) * self.extent(*inner) * element;
+                    let (width, inner) = (self.extent(*columns), self.extent(*inner));
+                    self.work.registers += down * (width + streamed) / threads;
+                    // The rows of the first factor stay; of both streamed operands one tile is there, in turns.
+                    self.work.on_chip = (down * inner + streamed * (inner + width)) * self.factor_bytes(*first);
                 }
                 self.work.barriers = 2.0;
             }

@@ -40,8 +40,12 @@ impl Rule for Attention {
                 continue;
             }
             include_readers(context, &mut groups, group);
-            if groups.iter().map(|g| context.size(*g)).sum::<usize>() <= MOST_NODES {
-                proposals.push(Proposal { rule: self.name(), groups: groups.into_iter().collect(), form: Form::Join });
+            let whole = with_operands(context, &groups);
+            for groups in std::iter::once(groups).chain(whole) {
+                if groups.iter().map(|g| context.size(*g)).sum::<usize>() <= MOST_NODES {
+                    let groups = groups.into_iter().collect();
+                    proposals.push(Proposal { rule: self.name(), groups, form: Form::Join });
+                }
             }
         }
         proposals
@@ -100,4 +104,18 @@ fn include_readers(context: &FuseContext<'_>, groups: &mut Many, second: GroupId
         }
     }
     groups.sort_unstable();
+}
+
+/// The same groups and the elementwise work on their operands that nobody else reads, if there is any: a conversion of the
+/// values decides which unit multiplies them.
+fn with_operands(context: &FuseContext<'_>, groups: &Many) -> Option<Many> {
+    let mut whole = groups.clone();
+    for producer in groups.iter().flat_map(|g| context.producers(*g)) {
+        let ours = || context.consumers(producer).iter().all(|reader| groups.contains(reader));
+        if !whole.contains(&producer) && context.kind(producer) == Kind::Map && ours() {
+            whole.push(producer);
+        }
+    }
+    whole.sort_unstable();
+    (whole.len() > groups.len()).then_some(whole)
 }

@@ -56,7 +56,7 @@ pub fn cut_small(mut planned: PlannedProgram) -> PlannedProgram {
 fn cut_plan(plan: &mut Plan) {
     for kernel in &mut plan.kernels {
         match &mut Arc::make_mut(&mut kernel.kernel).schedule {
-            Schedule::Attention { tile, .. } => tile.columns = 2,
+            Schedule::Attention { tile, parts, .. } => (tile.columns, *parts) = (2, 2),
             Schedule::Row { placement: placement @ Placement::Split(_), .. } => *placement = Placement::Split(3),
             Schedule::Column { parts, .. } => *parts = 3,
             _ => {}

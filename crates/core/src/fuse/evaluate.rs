@@ -218,7 +218,7 @@ impl<'g> Evaluator<'g> {
             let price = price(&work, self.spec);
             Priced { kind, limits, work, price }
         };
-        let tilings = largest.tilings(&roles, self.spec, dtype).into_iter().map(priced);
+        let tilings = lower::tilings(&draft, &roles, &largest, self.spec, self.hints, dtype).into_iter().map(priced);
         // The first of equally good ones: the largest tile.
         let better = |best: Priced, next: Priced| if next.price.us < best.price.us { next } else { best };
         tilings.reduce(better).map(Rc::new).ok_or(Refusal::NoSkeleton)

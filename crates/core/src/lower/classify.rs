@@ -55,6 +55,8 @@ pub struct Limits {
     pub tile: Tile,
     /// the block of rows and streamed columns of two joined contractions
     pub stream_tile: Tile,
+    /// into how many parts the stream of two joined contractions is cut
+    pub stream_parts: u32,
 }
 
 /// A schedule by leaves of the draft.

@@ -92,6 +92,7 @@ fn schedule(roles: &Roles, limits: &Limits, leaves: &[StepId]) -> Schedule {
             },
             corrections: Vec::new(),
             tile: limits.stream_tile,
+            parts: limits.stream_parts,
         },
     }
 }

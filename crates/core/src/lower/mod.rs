@@ -11,6 +11,7 @@
 mod alike;
 mod classify;
 mod demand;
+mod divide;
 mod draft;
 mod finish;
 mod refusal;
@@ -18,6 +19,7 @@ mod root;
 mod settle;
 mod steady;
 mod stream;
+mod tiling;
 mod work;
 
 pub use classify::{Hints, Limits, Roles, classify};
@@ -26,6 +28,7 @@ pub use finish::finish;
 pub use refusal::Refusal;
 pub use settle::settle;
 pub use stream::corrections;
+pub use tiling::tilings;
 pub use work::work;
 
 use crate::graph::{Graph, Value};

@@ -4,67 +4,21 @@ use rustc_hash::FxHashSet;
 
 use super::classify::{Hints, Limits, Roles, extent};
 use super::draft::{Draft, LeafOp, Place};
+use super::tiling::queried;
 use crate::analysis::{Stream, Work};
 use crate::device::{DeviceSpec, Machine, Unit};
 use crate::graph::Value;
 use crate::ops::ExprNode;
 use crate::tensor::{DType, Dim, Symbol};
-use crate::tile::{AxisSet, Placement, Tile};
-
-impl Limits {
-    /// The same with each of the tiles that a device has for a schedule; one that has no tiles is left as it is.
-    pub fn tilings(&self, roles: &Roles, spec: &DeviceSpec, dtype: DType) -> Vec<Limits> {
-        match roles {
-            Roles::Contract { .. } => {
-                spec.tiles(dtype).iter().map(|tile| Limits { tile: *tile, ..self.clone() }).collect()
-            }
-            Roles::Attention { .. } => {
-                let largest = self.stream_tile;
-                let halved = |size: u32, least: u32| {
-                    std::iter::successors(Some(size), |size| Some(size / 2)).take_while(move |size| *size >= least)
-                };
-                // Fewer rows give more blocks; fewer streamed columns leave room for wider heads.
-                let tiles = halved(largest.rows, 16).flat_map(|rows| {
-                    halved(largest.columns, largest.columns / 2).map(move |columns| Tile { rows, columns, ..largest })
-                });
-                tiles.map(|stream_tile| Limits { stream_tile, ..self.clone() }).collect()
-            }
-            _ => vec![self.clone()],
-        }
-    }
-
-    /// What a device can hold, for contractions of this type, with the largest tile.
-    pub fn of(spec: &DeviceSpec, dtype: DType) -> Limits {
-        let largest = spec.tiles(dtype)[0];
-        let widest = spec.tiles(dtype).iter().map(|t| t.columns).max().map_or(1.0, f64::from);
-        let (tile_row, stream_columns, stream_tile) = match spec.kind {
-            // Rows of a CPU's result wait in the memory next to the core; a GPU's in the registers of one block.
-            Machine::Cpu => {
-                let rows = f64::from(largest.rows);
-                (spec.limits.on_chip as f64 / 4.0 / rows, 1024.0, Tile { rows: 64, columns: 256, depth: 64 })
-            }
-            Machine::Gpu => (widest, 256.0, Tile { rows: 128, columns: 64, depth: 64 }),
-        };
-        Limits {
-            row_registers: spec.limits.row_in_registers as f64,
-            on_chip: spec.limits.row_on_chip as f64,
-            tile_row,
-            stream_columns,
-            workers: spec.limits.cores as f64,
-            parameters: spec.limits.parameters,
-            tile: largest,
-            stream_tile,
-        }
-    }
-}
+use crate::tile::{AxisSet, Placement};
 
 /// What everything about a draft's work follows from.
-struct Meter<'a> {
-    draft: &'a Draft,
-    spec: &'a DeviceSpec,
-    hints: &'a Hints,
-    limits: &'a Limits,
-    work: Work,
+pub(super) struct Meter<'a> {
+    pub(super) draft: &'a Draft,
+    pub(super) spec: &'a DeviceSpec,
+    pub(super) hints: &'a Hints,
+    pub(super) limits: &'a Limits,
+    pub(super) work: Work,
 }
 
 /// What a kernel does. `is_fresh` tells which inputs another kernel has just written.
@@ -80,7 +34,7 @@ pub fn work(
     let repeats = meter.repeats(roles);
     meter.traffic(&repeats, roles, is_fresh);
     meter.arithmetic(&repeats, roles);
-    meter.division(roles);
+    meter.divide(roles);
     meter.work
 }
 
@@ -95,7 +49,7 @@ struct Repeats {
 }
 
 impl Meter<'_> {
-    fn extent(&self, axes: AxisSet) -> f64 {
+    pub(super) fn extent(&self, axes: AxisSet) -> f64 {
         extent(self.draft, axes, self.hints)
     }
 
@@ -126,28 +80,23 @@ impl Meter<'_> {
                     repeats.passes.iter_mut().for_each(|passes| *passes = (*passes / 2.0).max(1.0));
                 }
             }
-            Roles::Attention { first, second, rows, .. } => {
+            Roles::Attention { first, second, .. } => {
                 let tile = self.limits.stream_tile;
-                let own = self.queried(*first, *second, *rows);
+                let own = self.queried(roles);
                 let down = (self.extent(own) / f64::from(tile.rows)).ceil().max(1.0);
-                let queried = |place: Place| draft.axes_of(place).common(own).is_empty();
-                self.prologues(&mut repeats, &[*first, *second], &|place| if queried(place) { down } else { 1.0 });
+                let is_streamed = |place: Place| draft.axes_of(place).common(own).is_empty();
+                self.prologues(&mut repeats, &[*first, *second], &|place| if is_streamed(place) { down } else { 1.0 });
             }
         }
         repeats
     }
 
-    /// The batch axes of a dot: those of both factors that are not summed.
-    fn common(&self, dot: usize) -> AxisSet {
-        match &self.draft.leaves[dot].op {
-            LeafOp::Dot { over, a, b, .. } => self.draft.axes_of(*a).common(self.draft.axes_of(*b)).without(*over),
+    /// The rows of two joined dots that read the same streamed operands.
+    pub(super) fn queried(&self, roles: &Roles) -> AxisSet {
+        match roles {
+            Roles::Attention { first, second, rows, .. } => queried(self.draft, *first, *second, *rows),
             _ => AxisSet::EMPTY,
         }
-    }
-
-    /// The rows of two joined dots that read the same streamed operands.
-    fn queried(&self, first: usize, second: usize, rows: AxisSet) -> AxisSet {
-        rows.without(self.common(first)).without(self.common(second))
     }
 
     /// How many times more products a matrix unit makes than are wanted, because it makes whole tiles.
@@ -163,18 +112,18 @@ impl Meter<'_> {
                 let wide = self.extent(self.draft.leaves[dot].axes.common(*columns));
                 padded(own, down) * if *whole_rows { 1.0 } else { padded(wide, across) }
             }
-            Roles::Attention { first, second, rows, .. } => {
+            Roles::Attention { .. } => {
                 let tile = f64::from(self.limits.stream_tile.rows);
                 let tiles = self.spec.tiles(self.draft.factor_dtype(dot).unwrap_or(DType::F32));
                 let least = tiles.iter().map(|t| f64::from(t.rows)).fold(f64::INFINITY, f64::min);
-                padded(self.extent(self.queried(*first, *second, *rows)), tile) * (least / tile).max(1.0)
+                padded(self.extent(self.queried(roles)), tile) * (least / tile).max(1.0)
             }
             _ => 1.0,
         }
     }
 
     /// The axes of the factors that are not shared.
-    fn others(&self, dots: &[usize], shared: Place) -> AxisSet {
+    pub(super) fn others(&self, dots: &[usize], shared: Place) -> AxisSet {
         let other = |dot: &usize| match &self.draft.leaves[*dot].op {
             LeafOp::Dot { a, b, .. } => self.draft.axes_of(if *a == shared { *b } else { *a }),
             _ => AxisSet::EMPTY,
@@ -184,7 +133,7 @@ impl Meter<'_> {
 
     /// The columns of contractions that share a factor with these rows. Where several have the same, they lie in turns in
     /// one tile, as if there were as many columns more.
-    fn wide(&self, dots: &[usize], rows: AxisSet) -> Vec<f64> {
+    pub(super) fn wide(&self, dots: &[usize], rows: AxisSet) -> Vec<f64> {
         let mut sets: Vec<(AxisSet, f64)> = Vec::new();
         for dot in dots {
             let columns = self.draft.leaves[*dot].axes.without(rows);
@@ -197,7 +146,7 @@ impl Meter<'_> {
     }
 
     /// Bytes of an element of a dot's factors.
-    fn factor_bytes(&self, dot: usize) -> f64 {
+    pub(super) fn factor_bytes(&self, dot: usize) -> f64 {
         self.draft.factor_dtype(dot).map_or(4.0, |dtype| dtype.bits() as f64 / 8.0)
     }
 
@@ -246,13 +195,13 @@ impl Meter<'_> {
     }
 
     /// The axis along which the results lie side by side.
-    fn inner_axis(&self) -> Option<usize> {
+    pub(super) fn inner_axis(&self) -> Option<usize> {
         let sink = self.draft.sinks.iter().max_by(|a, b| self.extent(a.axes).total_cmp(&self.extent(b.axes)))?;
         unit_axis(&sink.index)
     }
 
     /// The axis along which what is read lies side by side.
-    fn read_axis(&self) -> Option<usize> {
+    pub(super) fn read_axis(&self) -> Option<usize> {
         let loads = self.draft.leaves.iter().filter_map(|leaf| match &leaf.op {
             LeafOp::Load { index, .. } => Some((self.extent(leaf.axes), index)),
             _ => None,
@@ -341,13 +290,19 @@ impl Meter<'_> {
             }
         });
         steps.sort_unstable_by_key(|(place, ..)| *place);
-        // Matrix units wait for operands that are computed; in a stream, less: the scores of one tile are worked on while
-        // others are multiplied.
-        let waits = |(place, op, _): &(Place, crate::ops::Scalar, DType)| {
-            repeats.before.contains(place) && op.def().flops > 0 && !draft.axes_of(*place).is_empty()
-        };
-        if self.spec.kind == Machine::Gpu && steps.iter().any(waits) {
-            self.work.serial = if matches!(roles, Roles::Attention { .. }) { 0.25 } else { 1.0 };
+        if self.spec.kind == Machine::Gpu {
+            let waits = |(place, op, _): &(Place, crate::ops::Scalar, DType)| {
+                repeats.before.contains(place) && op.def().flops > 0 && !draft.axes_of(*place).is_empty()
+            };
+            self.work.serial = match roles {
+                // The scores of one tile are worked on while others are multiplied.
+                Roles::Attention { .. } => 0.25,
+                // Matrix units wait for operands that are computed.
+                _ if steps.iter().any(waits) => 1.0,
+                // Folds of whole rows wait for the end of their sums, and few such tiles share a core.
+                Roles::Contract { whole_rows: true, .. } => 0.5,
+                _ => 0.0,
+            };
         }
         for (place, op, dtype) in steps {
             let axes = draft.axes_of(place);
@@ -378,94 +333,6 @@ impl Meter<'_> {
                     self.work.operate(Unit::Elementwise(DType::I32), 15.0 * count);
                 }
                 LeafOp::Load { .. } | LeafOp::Let { .. } => {}
-            }
-        }
-    }
-
-    fn division(&mut self, roles: &Roles) {
-        let draft = self.draft;
-        let gpu = self.spec.kind == Machine::Gpu;
-        let all: AxisSet = (0..draft.axes.len()).collect();
-        let points = self.extent(all).max(1.0);
-        let loads = draft.leaves.iter().filter(|l| matches!(l.op, LeafOp::Load { .. })).count() as f64;
-        let values = loads + draft.sinks.len() as f64;
-        let terms = draft.term_axes.len() as f64;
-        // Live values: what is loaded and stored, and a part of what lies between.
-        self.work.registers = if gpu { 14.0 + 2.0 * values + terms.sqrt() } else { 2.0 + values + terms.sqrt() };
-        let folds = draft.folds().count() as f64;
-        match roles {
-            Roles::Map => {
-                let width = if gpu { 4.0 } else { 4096.0 };
-                let threads: f64 = if gpu { 256.0 } else { 1.0 };
-                self.work.divide((points / (threads * width)).ceil(), threads);
-            }
-            Roles::Row { along, placement } => {
-                let length = self.extent(*along).max(1.0);
-                let rows = self.extent(all.without(*along)).max(1.0);
-                let parts = if let Placement::Split(parts) = placement { f64::from(*parts) } else { 1.0 };
-                let threads = if gpu { (length / parts / 4.0).clamp(32.0, 1024.0) } else { 1.0 };
-                let together = if gpu { 128.0 / threads } else { 4096.0 / length };
-                // No more rows than there are.
-                let together = together.min(rows).max(1.0);
-                self.work.divide((rows * parts / together).ceil(), threads * together);
-                // Where neighbours in memory belong to different rows, they are folded side by side.
-                let crosses = self.read_axis().or(self.inner_axis()).is_none_or(|axis| along.contains(axis));
-                let meetings = if gpu { 2.0 * folds } else { folds * together };
-                self.work.barriers = if crosses { meetings } else { 0.0 };
-                self.work.launches = if parts > 1.0 { 2.0 } else { 1.0 };
-                let held =
-                    draft.leaves.iter().filter(|l| matches!(l.op, LeafOp::Load { .. }) && along.is_within(l.axes));
-                let row: f64 = held.map(|l| length * l.dtype.bits() as f64 / 8.0).sum();
-                match placement {
-                    Placement::Registers if gpu => self.work.registers += row / 4.0 / threads,
-                    Placement::OnChip => self.work.on_chip = row,
-                    _ => {}
-                }
-            }
-            Roles::Column { across, along, parts } => {
-                let independent = self.extent(all.without(*across).without(*along)).max(1.0);
-                let threads: f64 = if gpu { 256.0 } else { 1.0 };
-                let blocks = (independent / if gpu { threads } else { 64.0 }).ceil() * f64::from(*parts);
-                self.work.divide(blocks, threads);
-                self.work.launches = if *parts > 1 { 2.0 } else { 1.0 };
-                self.work.barriers = folds;
-            }
-            Roles::Contract { dots, shared, rows, whole_rows, .. } => {
-                let tile = self.limits.tile;
-                let own = rows.without(self.others(dots, *shared));
-                let wide = self.wide(dots, *rows);
-                let tile_columns = |n: f64| if *whole_rows { n } else { f64::from(tile.columns) };
-                // No tile has rows of two batches.
-                let down = self.extent(rows.without(own)) * (self.extent(own) / f64::from(tile.rows)).ceil();
-                let tiles: f64 = wide.iter().map(|n| down * (n / tile_columns(*n)).ceil()).sum();
-                let threads: f64 = if gpu { 256.0 } else { 1.0 };
-                self.work.divide(tiles, threads);
-                let element = self.factor_bytes(dots[0]);
-                let widest = wide.iter().map(|n| tile_columns(*n)).fold(0.0, f64::max);
-                let held = f64::from(tile.rows) * widest;
-                if gpu {
-                    self.work.registers += held / threads;
-                    // Whole rows need all columns of an operand at each step of the sum.
-                    let stage = (f64::from(tile.rows) + widest) * f64::from(tile.depth) * element;
-                    self.work.on_chip = 3.0 * stage;
-                } else if *whole_rows {
-                    self.work.on_chip = held * 4.0;
-                }
-                self.work.barriers = if *whole_rows { 2.0 * folds } else { 0.0 };
-            }
-            Roles::Attention { first, second, rows, columns, inner, .. } => {
-                let tile = self.limits.stream_tile;
-                let own = self.queried(*first, *second, *rows);
-                let (down, streamed) = (f64::from(tile.rows), f64::from(tile.columns));
-                let threads: f64 = if gpu { 256.0 } else { 1.0 };
-                self.work.divide(self.extent(rows.without(own)) * (self.extent(own) / down).ceil(), threads);
-                if gpu {
-                    let (width, inner) = (self.extent(*columns), self.extent(*inner));
-                    self.work.registers += down * (width + streamed) / threads;
-                    // The rows of the first factor stay; of both streamed operands one tile is there, in turns.
-                    self.work.on_chip = (down * inner + streamed * (inner + width)) * self.factor_bytes(*first);
-                }
-                self.work.barriers = 2.0;
             }
         }
     }

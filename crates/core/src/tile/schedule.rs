@@ -102,6 +102,9 @@ pub enum Schedule {
         corrections: Vec<Correction>,
         /// rows and streamed columns that are worked on at a time
         tile: Tile,
+        /// into how many parts the stream is cut, which different workers walk; what each has found is corrected and combined
+        /// afterwards
+        parts: u32,
     },
     /// one portable implementation: the node of a graph with nothing but inputs beside it
     Host(Arc<Graph>),

@@ -216,6 +216,25 @@ fn special_functions_share_the_ports_of_a_cpu_and_not_those_of_a_gpu() {
 }
 
 #[test]
+fn sums_of_products_fill_a_core_with_fewer_threads_and_matrix_units_make_whole_tiles() {
+    let h200 = spec("h200");
+    let us = |unit: Unit, threads: f64, padding: f64| {
+        let mut work = Work { padding, ..Work::default() };
+        work.operate(unit, 1e9).divide(132.0, threads);
+        price(&work, h200).compute_us
+    };
+    // 512 threads hide that a result can be used 4 cycles later; independent sums do half of that by themselves.
+    let (fma, single) = (Unit::Fma(DType::F32), Unit::Elementwise(DType::F32));
+    assert!(close(us(single, 256.0, 1.0), 2.0 * 1e6 / h200.rate(single), 1e-9));
+    assert!(close(us(fma, 256.0, 1.0), 1e6 / h200.rate(fma), 1e-9));
+    assert!(close(us(fma, 128.0, 1.0), 2.0 * 1e6 / h200.rate(fma), 1e-9));
+    // Padding costs where there are matrix units, and nowhere else.
+    let matrix = Unit::Matrix(DType::BF16);
+    assert!(close(us(matrix, 128.0, 1.5), 1.5 * 1e6 / h200.rate(matrix), 1e-9));
+    assert_eq!(us(fma, 256.0, 1.5), us(fma, 256.0, 1.0));
+}
+
+#[test]
 fn work_on_the_host_pays_for_its_copies() {
     let mut work = Work { host_bytes: 1e6, ..Work::default() };
     work.operate(Unit::Host, 3e6);
@@ -276,7 +295,7 @@ impl Dice {
 #[test]
 fn more_never_costs_less() {
     type More = fn(&mut Work);
-    let more: [(&str, More); 14] = [
+    let more: [(&str, More); 15] = [
         ("bytes of the first stream", |w| w.streams[0].bytes *= 1.7),
         ("bytes of the last stream", |w| w.streams.last_mut().unwrap().bytes *= 1.7),
         ("passes", |w| w.streams[0].passes += 1.0),
@@ -290,6 +309,7 @@ fn more_never_costs_less() {
         ("barriers", |w| w.barriers += 1.0),
         ("joins", |w| w.joins += 1.0),
         ("recomputation", |w| w.recompute *= 1.5),
+        ("padding", |w| w.padding *= 1.5),
         ("launches", |w| w.launches += 1.0),
     ];
     for spec in DeviceSpec::all() {

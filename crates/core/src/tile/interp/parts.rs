@@ -63,10 +63,10 @@ impl Interpreter<'_> {
     }
 
     /// Runs the steps of an attention along its stream: folds keep running results, which are corrected where they depend
-    /// on one that has changed.
+    /// on one that has changed. Parts of the stream begin anew, and what they have found is put together.
     pub(super) fn stream(&mut self, block: &Block) -> Result<()> {
         let kernel = self.kernel;
-        let Schedule::Attention { chain, corrections, tile } = &kernel.schedule else { return Ok(()) };
+        let Schedule::Attention { chain, corrections, tile, parts } = &kernel.schedule else { return Ok(()) };
         if self.nest.streamed.is_empty() {
             return Ok(());
         }
@@ -77,19 +77,16 @@ impl Interpreter<'_> {
         if pieces.is_empty() {
             pieces.push(block.clone());
         }
-        steps.iter().for_each(|k| self.held[*k] = None);
-        for piece in &pieces {
-            let before = self.held.clone();
-            for k in &steps {
-                if kernel.steps[*k].op.folds().common(chain.stream).is_empty() {
-                    self.hold(*k, piece)?;
-                } else {
-                    self.advance(*k, piece, &before, corrections).at(|| kernel.describe(*k))?;
-                }
-                if !kernel.steps[*k].axes.common(chain.stream).is_empty() {
-                    self.write(*k, piece)?;
-                }
+        let mut found: Option<Vec<Option<Held>>> = None;
+        for part in pieces.chunks(pieces.len().div_ceil(*parts as usize)) {
+            steps.iter().for_each(|k| self.held[*k] = None);
+            for piece in part {
+                self.walk(&steps, piece, chain.stream, corrections)?;
             }
+            if let Some(found) = &found {
+                self.join(&steps, found, block, chain.stream, corrections)?;
+            }
+            found = Some(self.held.clone());
         }
         for k in steps.iter().filter(|k| kernel.steps[**k].axes.common(chain.stream).is_empty()) {
             self.write(*k, block)?;
@@ -98,30 +95,84 @@ impl Interpreter<'_> {
         Ok(())
     }
 
+    /// Runs the steps of an attention on one piece of its stream.
+    fn walk(&mut self, steps: &[usize], piece: &Block, stream: AxisSet, corrections: &[Correction]) -> Result<()> {
+        let kernel = self.kernel;
+        let before = self.held.clone();
+        for k in steps {
+            if kernel.steps[*k].op.folds().common(stream).is_empty() {
+                self.hold(*k, piece)?;
+            } else {
+                self.advance(*k, piece, &before, corrections).at(|| kernel.describe(*k))?;
+            }
+            if !kernel.steps[*k].axes.common(stream).is_empty() {
+                self.write(*k, piece)?;
+            }
+        }
+        Ok(())
+    }
+
     /// Takes one more piece into a running fold.
     fn advance(&mut self, k: usize, piece: &Block, before: &[Option<Held>], corrections: &[Correction]) -> Result<()> {
-        let step = &self.kernel.steps[k];
         let mut total = self.fold_whole(k, piece)?;
-        if let Some(old) = &before[k] {
-            let mut running = old.buffer.clone();
-            for correction in corrections.iter().filter(|c| c.fold.index() == k) {
-                let on = correction.on.index();
-                let missing = || Error::bug(format!("%{on} has no running result"));
-                let own = self.kernel.steps[on].axes;
-                let seen = |held: &Option<Held>| {
-                    held.as_ref().ok_or_else(missing).map(|held| self.seen(held, own, step.axes, piece))
-                };
-                let changed = [seen(&before[on])?, seen(&self.held[on])?];
-                let sizes = piece.sizes_of(step.axes);
-                let factor =
-                    eval_map_within(&correction.factor, sizes.clone(), &|axis| (axis, 0), &changed, &self.run)?;
-                let values = running.to_floats().iter().zip(factor.to_floats().iter()).map(|(x, f)| x * f).collect();
-                running = Buffer::floats(step.dtype, sizes, values);
-            }
-            total = self.rounded(combine(monoid_of(&step.op), &running, &total))?;
+        if before[k].is_some() {
+            let running = self.corrected(k, before, piece, corrections)?;
+            total = self.rounded(combine(monoid_of(&self.kernel.steps[k].op), &running, &total))?;
         }
         self.held[k] = Some(Held { buffer: total, block: piece.clone() });
         Ok(())
+    }
+
+    /// Puts what another part of the stream has found together with what is held.
+    fn join(
+        &mut self,
+        steps: &[usize],
+        found: &[Option<Held>],
+        block: &Block,
+        stream: AxisSet,
+        corrections: &[Correction],
+    ) -> Result<()> {
+        let kernel = self.kernel;
+        let own = self.held.clone();
+        for k in steps {
+            let step = &kernel.steps[*k];
+            if !step.op.folds().common(stream).is_empty() {
+                // What it depends on comes first: a running result is known of both together before it is followed.
+                let parts = [found, own.as_slice()].map(|part| self.corrected(*k, part, block, corrections));
+                let [first, second] = parts;
+                let buffer = self.rounded(combine(monoid_of(&step.op), &first?, &second?))?;
+                self.held[*k] = Some(Held { buffer, block: block.clone() });
+            } else if step.axes.common(stream).is_empty() {
+                self.hold(*k, block)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// A partial result of a fold as it is when what it depends on is no longer what it was but what is held now.
+    fn corrected(
+        &self,
+        k: usize,
+        before: &[Option<Held>],
+        piece: &Block,
+        corrections: &[Correction],
+    ) -> Result<Buffer> {
+        let step = &self.kernel.steps[k];
+        let missing = |k: usize| move || Error::bug(format!("%{k} has no running result"));
+        let mut running = before[k].as_ref().ok_or_else(missing(k))?.buffer.clone();
+        for correction in corrections.iter().filter(|c| c.fold.index() == k) {
+            let on = correction.on.index();
+            let own = self.kernel.steps[on].axes;
+            let seen = |held: &Option<Held>| {
+                held.as_ref().ok_or_else(missing(on)).map(|held| self.seen(held, own, step.axes, piece))
+            };
+            let changed = [seen(&before[on])?, seen(&self.held[on])?];
+            let sizes = piece.sizes_of(step.axes);
+            let factor = eval_map_within(&correction.factor, sizes.clone(), &|axis| (axis, 0), &changed, &self.run)?;
+            let values = running.to_floats().iter().zip(factor.to_floats().iter()).map(|(x, f)| x * f).collect();
+            running = Buffer::floats(step.dtype, sizes, values);
+        }
+        Ok(running)
     }
 }
 

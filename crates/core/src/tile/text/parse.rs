@@ -58,7 +58,7 @@ struct Mention<'t> {
 enum Outline<'t> {
     Ready(Schedule),
     Contract { dots: Vec<Mention<'t>>, rows: AxisSet, columns: AxisSet, sum: AxisSet, whole_rows: bool, tile: Tile },
-    Attention { first: Mention<'t>, second: Mention<'t>, axes: [AxisSet; 4], tile: Tile },
+    Attention { first: Mention<'t>, second: Mention<'t>, axes: [AxisSet; 4], tile: Tile, parts: u32 },
 }
 
 impl<'t> Reader<'_, 't> {
@@ -253,7 +253,15 @@ impl<'t> Reader<'_, 't> {
                 self.cursor.key("second")?;
                 let second = read_mention(self.cursor)?;
                 let axes = [self.role("rows")?, self.role("stream")?, self.role("inner")?, self.role("columns")?];
-                Outline::Attention { first, second, axes, tile: self.tile()? }
+                let tile = self.tile()?;
+                let parts = match self.cursor.eat_word("parts") {
+                    true => {
+                        self.cursor.expect("=")?;
+                        self.cursor.integer("a number of parts")?
+                    }
+                    false => 1,
+                };
+                Outline::Attention { first, second, axes, tile, parts }
             }
             "host" => {
                 let graph = self.cursor.nested(|cursor| read_graph(cursor, &no_files, false))?;
@@ -279,10 +287,10 @@ impl<'t> Reader<'_, 't> {
                 let dots = dots.iter().map(find).collect::<Result<_>>()?;
                 Schedule::Contract { dots, rows, columns, sum, whole_rows, tile }
             }
-            Outline::Attention { first, second, axes: [rows, stream, inner, columns], tile } => {
+            Outline::Attention { first, second, axes: [rows, stream, inner, columns], tile, parts } => {
                 let (first, second) = (find(&first)?, find(&second)?);
                 let chain = Chain { first, second, rows, stream, inner, columns };
-                Schedule::Attention { chain, corrections, tile }
+                Schedule::Attention { chain, corrections, tile, parts }
             }
         })
     }

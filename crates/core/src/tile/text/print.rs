@@ -83,11 +83,12 @@ fn print_schedule(f: &mut fmt::Formatter<'_>, schedule: &Schedule) -> fmt::Resul
             write!(f, " dots={} rows={rows} columns={columns} sum={sum}", steps_text(dots))?;
             write!(f, " {}{}", tile_text(*tile), if *whole_rows { " whole_rows" } else { "" })
         }
-        Schedule::Attention { chain, corrections: _, tile } => {
+        Schedule::Attention { chain, corrections: _, tile, parts } => {
             write!(f, " first={:?} second={:?}", chain.first, chain.second)?;
             write!(f, " rows={} stream={}", chain.rows, chain.stream)?;
             write!(f, " inner={} columns={}", chain.inner, chain.columns)?;
-            write!(f, " {}", tile_text(*tile))
+            write!(f, " {}", tile_text(*tile))?;
+            if *parts == 1 { Ok(()) } else { write!(f, " parts={parts}") }
         }
         Schedule::Host(graph) => {
             f.write_str(" ")?;

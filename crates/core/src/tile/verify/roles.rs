@@ -24,8 +24,11 @@ pub(super) fn check_schedule(kernel: &Kernel) -> Result<()> {
                 _ => Err(format!("it folds over {over}, and is not one of the dots")),
             })
         }
-        Schedule::Attention { chain, corrections, tile } => {
+        Schedule::Attention { chain, corrections, tile, parts } => {
             check_tile(*tile)?;
+            if *parts == 0 {
+                return Err(Error::invalid("a stream cut into no parts"));
+            }
             check_chain(kernel, chain)?;
             check_stream(kernel, chain, corrections)
         }

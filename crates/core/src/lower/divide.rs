@@ -1,0 +1,126 @@
+//! How the work of a schedule is divided among the cores of a device, and what a block of it holds.
+
+use super::classify::Roles;
+use super::draft::LeafOp;
+use super::work::Meter;
+use crate::analysis::Stream;
+use crate::device::Machine;
+use crate::tile::{AxisSet, Placement};
+
+impl Meter<'_> {
+    /// Says how the work is divided. After everything else: it adds to what is moved where parts are combined.
+    pub(super) fn divide(&mut self, roles: &Roles) {
+        let draft = self.draft;
+        let gpu = self.is_gpu();
+        let loads = draft.leaves.iter().filter(|l| matches!(l.op, LeafOp::Load { .. })).count() as f64;
+        let values = loads + draft.sinks.len() as f64;
+        let terms = draft.term_axes.len() as f64;
+        // Live values: what is loaded and stored, and a part of what lies between.
+        self.work.registers = if gpu { 14.0 + 2.0 * values + terms.sqrt() } else { 2.0 + values + terms.sqrt() };
+        match roles {
+            Roles::Map => {
+                let points = self.extent(self.all()).max(1.0);
+                let width = if gpu { 4.0 } else { 4096.0 };
+                let threads: f64 = if gpu { 256.0 } else { 1.0 };
+                self.work.divide((points / (threads * width)).ceil(), threads);
+            }
+            Roles::Row { along, placement } => self.divide_rows(*along, *placement),
+            Roles::Column { across, along, parts } => {
+                let independent = self.extent(self.all().without(*across).without(*along)).max(1.0);
+                let threads: f64 = if gpu { 256.0 } else { 1.0 };
+                let blocks = (independent / if gpu { threads } else { 64.0 }).ceil() * f64::from(*parts);
+                self.work.divide(blocks, threads);
+                self.work.launches = if *parts > 1 { 2.0 } else { 1.0 };
+                self.work.barriers = self.folds();
+            }
+            Roles::Contract { .. } => self.divide_contraction(roles),
+            Roles::Attention { .. } => self.divide_attention(roles),
+        }
+    }
+
+    fn is_gpu(&self) -> bool {
+        self.spec.kind == Machine::Gpu
+    }
+
+    fn all(&self) -> AxisSet {
+        (0..self.draft.axes.len()).collect()
+    }
+
+    fn folds(&self) -> f64 {
+        self.draft.folds().count() as f64
+    }
+
+    fn divide_rows(&mut self, along: AxisSet, placement: Placement) {
+        let (gpu, folds) = (self.is_gpu(), self.folds());
+        let length = self.extent(along).max(1.0);
+        let rows = self.extent(self.all().without(along)).max(1.0);
+        let parts = if let Placement::Split(parts) = placement { f64::from(parts) } else { 1.0 };
+        let threads = if gpu { (length / parts / 4.0).clamp(32.0, 1024.0) } else { 1.0 };
+        let together = if gpu { 128.0 / threads } else { 4096.0 / length };
+        // No more rows than there are.
+        let together = together.min(rows).max(1.0);
+        self.work.divide((rows * parts / together).ceil(), threads * together);
+        // Where neighbours in memory belong to different rows, they are folded side by side.
+        let crosses = self.read_axis().or(self.inner_axis()).is_none_or(|axis| along.contains(axis));
+        let meetings = if gpu { 2.0 * folds } else { folds * together };
+        self.work.barriers = if crosses { meetings } else { 0.0 };
+        self.work.launches = if parts > 1.0 { 2.0 } else { 1.0 };
+        let is_held = |op: &LeafOp, axes: AxisSet| matches!(op, LeafOp::Load { .. }) && along.is_within(axes);
+        let held = self.draft.leaves.iter().filter(|l| is_held(&l.op, l.axes));
+        let row: f64 = held.map(|l| length * l.dtype.bits() as f64 / 8.0).sum();
+        match placement {
+            Placement::Registers if gpu => self.work.registers += row / 4.0 / threads,
+            Placement::OnChip => self.work.on_chip = row,
+            _ => {}
+        }
+    }
+
+    fn divide_contraction(&mut self, roles: &Roles) {
+        let Roles::Contract { dots, shared, rows, whole_rows, .. } = roles else { return };
+        let gpu = self.is_gpu();
+        let tile = self.limits.tile;
+        let own = rows.without(self.others(dots, *shared));
+        let wide = self.wide(dots, *rows);
+        let tile_columns = |n: f64| if *whole_rows { n } else { f64::from(tile.columns) };
+        // No tile has rows of two batches.
+        let down = self.extent(rows.without(own)) * (self.extent(own) / f64::from(tile.rows)).ceil();
+        let tiles: f64 = wide.iter().map(|n| down * (n / tile_columns(*n)).ceil()).sum();
+        let threads: f64 = if gpu { 256.0 } else { 1.0 };
+        self.work.divide(tiles, threads);
+        let widest = wide.iter().map(|n| tile_columns(*n)).fold(0.0, f64::max);
+        let held = f64::from(tile.rows) * widest;
+        if gpu {
+            self.work.registers += held / threads;
+            // Whole rows need all columns of an operand at each step of the sum.
+            let stage = (f64::from(tile.rows) + widest) * f64::from(tile.depth) * self.factor_bytes(dots[0]);
+            self.work.on_chip = 3.0 * stage;
+        } else if *whole_rows {
+            self.work.on_chip = held * 4.0;
+        }
+        self.work.barriers = if *whole_rows { 2.0 * self.folds() } else { 0.0 };
+    }
+
+    fn divide_attention(&mut self, roles: &Roles) {
+        let Roles::Attention { first, rows, columns, inner, .. } = roles else { return };
+        let gpu = self.is_gpu();
+        let (tile, parts) = (self.limits.stream_tile, f64::from(self.limits.stream_parts));
+        let own = self.queried(roles);
+        let (down, streamed) = (f64::from(tile.rows), f64::from(tile.columns));
+        let threads: f64 = if gpu { 256.0 } else { 1.0 };
+        let tiles = self.extent(rows.without(own)) * (self.extent(own) / down).ceil();
+        self.work.divide(tiles * parts, threads);
+        let (width, inner) = (self.extent(*columns), self.extent(*inner));
+        if gpu {
+            self.work.registers += down * (width + streamed) / threads;
+            // The rows of the first factor stay; of both streamed operands one tile is there, in turns.
+            self.work.on_chip = (down * inner + streamed * (inner + width)) * self.factor_bytes(*first);
+        }
+        self.work.barriers = 2.0;
+        if parts > 1.0 {
+            // Each part leaves its sums and the running folds of its rows; a second phase combines them.
+            let bytes = 4.0 * parts * self.extent(*rows) * (width + self.folds());
+            self.work.launches = 2.0;
+            self.work.write(Stream::of(bytes).warm(bytes)).read(Stream::of(bytes).warm(bytes));
+        }
+    }
+}

@@ -46,7 +46,7 @@ pub fn check(plan: &Plan, graph: &Graph) -> Result<()> {
 }
 
 /// A plan whose kernels take so little at a time that small inputs are cut into parts too: a streamed axis into pieces of two
-/// elements, a fold that can be split into three parts.
+/// elements and shared by two workers, a fold that can be split into three parts.
 pub fn cut_small(mut planned: PlannedProgram) -> PlannedProgram {
     cut_plan(&mut planned.prepare);
     cut_plan(&mut planned.run);

@@ -9,7 +9,7 @@ use crate::vector::{Builder, Program, Value};
 
 /// What programs can be run on here.
 fn instructions() -> Vec<Isa> {
-    vec![Isa::Portable]
+    [Isa::Avx512, Isa::Avx2, Isa::Portable].into_iter().filter(|isa| *isa >= Isa::detect()).collect()
 }
 
 /// Lanes of a vector, with or without numbers of 64 bits.

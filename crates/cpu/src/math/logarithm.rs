@@ -6,21 +6,13 @@ use super::lanes::Lanes;
 use crate::vector::{Binary, Compare, Convert, Ty, Value};
 
 /// (log(1 + t) − t) / t² on √½ ≤ 1 + t ≤ √2.
-const LOG: [f32; 9] = [
-    -0.5,
-    0.333_333_3,
-    -0.250_008_23,
-    0.200_012_5,
-    -0.166_233_15,
-    0.142_012_73,
-    -0.131_601_9,
-    0.127_647_64,
-    -0.076_381_89,
-];
+const LOG: [f32; 8] =
+    [-0.5, 0.333_339_12, -0.250_013_38, 0.199_629_9, -0.165_774_93, 0.149_154_86, -0.142_686_29, 0.086_998_925];
 /// The bits of √½.
 const LEAST_MANTISSA: i32 = 0x3f35_04f3;
 const LN_2: f32 = std::f32::consts::LN_2;
 const LOG2_E: f32 = std::f32::consts::LOG2_E;
+const LOG2_E_LESS_1: f32 = 0.442_695_05;
 
 /// A positive number as 2^e·(1 + t).
 struct Split {
@@ -31,9 +23,8 @@ struct Split {
 /// log x.
 pub(super) fn log(f: &mut Lanes<'_>, x: Value) -> Value {
     let Split { e, t } = split(f, x);
-    let curve = curve(f, t);
-    let whole = f.fma(e, LN_2, t);
-    let y = f.add(whole, curve);
+    let fraction = log_of_mantissa(f, t);
+    let y = f.fma(e, LN_2, fraction);
     at_the_ends(f, x, x, y)
 }
 
@@ -42,7 +33,7 @@ pub(super) fn log2(f: &mut Lanes<'_>, x: Value) -> Value {
     let Split { e, t } = split(f, x);
     let curve = curve(f, t);
     // t·log2(e) as t + t·(log2(e) − 1): the larger part is exact.
-    let rest = f.mul(t, LOG2_E - 1.0);
+    let rest = f.mul(t, LOG2_E_LESS_1);
     let rest = f.fma(curve, LOG2_E, rest);
     let fraction = f.add(t, rest);
     let y = f.add(e, fraction);
@@ -61,13 +52,18 @@ pub(super) fn log1p(f: &mut Lanes<'_>, x: Value) -> Value {
     let down = f.negated(e);
     let lost = f.scale(lost, down);
     let t = f.add(t, lost);
-    let curve = curve(f, t);
-    let whole = f.fma(e, LN_2, t);
-    let y = f.add(whole, curve);
+    let fraction = log_of_mantissa(f, t);
+    let y = f.fma(e, LN_2, fraction);
     let y = at_the_ends(f, sum, x, y);
     // The sign is that of x, also of −0.
     let sign = f.sign(x);
     f.or(y, sign)
+}
+
+/// log(1 + t).
+fn log_of_mantissa(f: &mut Lanes<'_>, t: Value) -> Value {
+    let curve = curve(f, t);
+    f.add(t, curve)
 }
 
 /// log(1 + t) − t.

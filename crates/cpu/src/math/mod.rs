@@ -16,6 +16,7 @@ mod integer;
 mod lanes;
 mod logarithm;
 pub mod monoid;
+pub mod random;
 mod ranges;
 mod routine;
 mod trigonometry;

@@ -2,6 +2,7 @@
 
 mod expressions;
 mod functions;
+mod words;
 
 use super::*;
 use crate::code::{Code, Fault, Isa};

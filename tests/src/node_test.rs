@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use fuseline::compare::Meaning;
 use fuseline::compile::compile;
-use fuseline::device::{Device, NamedTensors, ReferenceDevice};
+use fuseline::device::{Device, Executable, NamedTensors, ReferenceDevice};
 use fuseline::error::{Context as _, Error, Result};
 use fuseline::fuse::PlanOptions;
 use fuseline::graph::Graph;
@@ -13,6 +13,8 @@ use fuseline::passes::{Context, Numerics};
 use fuseline::reference::{Limits, Options, Reading, evaluate};
 use fuseline::tensor::{DType, Literal};
 use fuseline::tile::interp::{self, Folds};
+use fuseline_cpu::code::Isa;
+use fuseline_cpu::run::CpuDevice;
 use fuseline_frontend::onnx::read_tensor;
 use fuseline_frontend::{Model, Tensors};
 
@@ -29,15 +31,28 @@ pub fn run(folder: &Path) -> Result<()> {
 
 /// Runs every data set of a test folder planned, on the interpreter of kernels.
 pub fn run_planned(folder: &Path, options: &PlanOptions) -> Result<()> {
-    let run = |graph: &Graph, inputs, reading| planned(graph, inputs, reading, options);
-    each_set(folder, |model, inputs, wanted| match check_readings(model, inputs, wanted, &run) {
+    run_by(folder, options, &|graph, inputs, reading| planned(graph, inputs, reading, options))
+}
+
+/// Runs every data set of a test folder planned, on this processor.
+pub fn run_on_processor(folder: &Path, options: &PlanOptions, isa: Isa) -> Result<()> {
+    run_by(folder, options, &|graph, inputs, _| {
+        let planned = planned::planned(graph, options)?;
+        let device = CpuDevice::new(isa, 1, options.clone(), Limits::default())?;
+        let run = || device.load(&planned)?.run(&inputs);
+        run().at(|| planned::show(&planned))
+    })
+}
+
+fn run_by(folder: &Path, options: &PlanOptions, run: Runner<'_>) -> Result<()> {
+    each_set(folder, |model, inputs, wanted| match check_readings(model, inputs, wanted, run) {
         // Where a result jumps, a plan that rounds less often than the model may give what the model means.
         Err(why) if options.numerics != Numerics::Strict => {
             let meant = model.specialise(inputs, |special| {
                 let inputs = special.inputs.iter().map(|(n, x)| (Arc::from(n.as_str()), x.clone()));
                 Meaning::of(special.graph, &inputs.collect(), Limits::default())
             })?;
-            meant.check(&results(model, inputs, &run, Reading::Exact)?).map_err(|_| why)
+            meant.check(&results(model, inputs, run, Reading::Exact)?).map_err(|_| why)
         }
         outcome => outcome,
     })

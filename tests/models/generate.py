@@ -46,6 +46,10 @@ VARIANTS = {
     "gpt2_tiny": OPEN,
     "llama_tiny": OPEN,
     "regnet_tiny": FIXED + PLAIN,
+    "vit_tiny": FIXED,
+    "mobilenet_tiny": FIXED + PLAIN,
+    "convnext_tiny": FIXED,
+    "decoder_tiny": FIXED,
 }
 
 

@@ -153,6 +153,25 @@ def regnet_tiny():
     return torchvision.models.RegNet(stages, num_classes=10, stem_width=16), image(32)
 
 
+def vit_tiny():
+    sizes = {"hidden_size": 48, "intermediate_size": 96, "num_hidden_layers": 2, "num_attention_heads": 3}
+    config = transformers.ViTConfig(**sizes, image_size=32, patch_size=8)
+    model = transformers.ViTModel(config, add_pooling_layer=False)
+    return Call(model, ["pixel_values"], "last_hidden_state"), image(32)
+
+
+def mobilenet_tiny():
+    block = torchvision.models.mobilenetv3.InvertedResidualConfig
+    rows = [(16, 3, 16, 16, True, "RE", 2, 1), (16, 3, 40, 24, False, "RE", 2, 1), (24, 5, 60, 24, True, "HS", 1, 1)]
+    blocks = [block(*row, width_mult=1.0) for row in rows]
+    return torchvision.models.MobileNetV3(blocks, last_channel=64, num_classes=10), image(32)
+
+
+def convnext_tiny():
+    stages = [torchvision.models.convnext.CNBlockConfig(*sizes) for sizes in [(16, 32, 1), (32, None, 2)]]
+    return torchvision.models.ConvNeXt(stages, num_classes=10), image(32)
+
+
 # --- a Llama-like decoder ---------------------------------------------------------------------------------------------
 
 
@@ -188,16 +207,23 @@ class GroupedAttention(nn.Module):
         self.register_buffer("mask", torch.full((longest, longest), float("-inf")).triu(1))
 
     def forward(self, x):
+        return self.step(x, None)[0]
+
+    def step(self, x, past):
+        """Attention of new tokens to those before them, whose keys and values may be given; with all keys and values."""
         batch, length, width = x.shape
         q = self.q(x).view(batch, length, self.heads, self.head).transpose(1, 2)
         k = self.k(x).view(batch, length, self.kv_heads, self.head).transpose(1, 2)
         v = self.v(x).view(batch, length, self.kv_heads, self.head).transpose(1, 2)
-        cos, sin = self.cos[:length], self.sin[:length]
+        start, stop = (0, length) if past is None else (past[0].shape[2], past[0].shape[2] + length)
+        cos, sin = self.cos[start:stop], self.sin[start:stop]
         q, k = rotate(q, cos, sin), rotate(k, cos, sin)
-        k, v = self.share(k), self.share(v)
-        scores = (q @ k.transpose(-1, -2)) * self.head**-0.5 + self.mask[:length, :length]
-        y = scores.softmax(-1) @ v
-        return self.o(y.transpose(1, 2).reshape(batch, length, width))
+        if past is not None:
+            k, v = torch.cat((past[0], k), 2), torch.cat((past[1], v), 2)
+        keys, values = self.share(k), self.share(v)
+        scores = (q @ keys.transpose(-1, -2)) * self.head**-0.5 + self.mask[start:stop, :stop]
+        y = scores.softmax(-1) @ values
+        return self.o(y.transpose(1, 2).reshape(batch, length, width)), k, v
 
     def share(self, x):
         batch, _, length, _ = x.shape
@@ -256,6 +282,28 @@ class Decoder(nn.Module):
             x = x + layer["attention"](layer["norm1"](x))
             x = x + layer["feed"](layer["norm2"](x))
         return self.head(self.norm(x))
+
+
+class Step(nn.Module):
+    """The next tokens of a decoder, given the keys and values of those before; returns the longer ones too."""
+
+    def __init__(self, decoder):
+        super().__init__()
+        self.decoder = decoder
+
+    def forward(self, ids, *past):
+        x, present = self.decoder.embedding(ids), []
+        for layer, k, v in zip(self.decoder.layers, past[::2], past[1::2]):
+            y, k, v = layer["attention"].step(layer["norm1"](x), (k, v))
+            x, present = x + y, [*present, k, v]
+            x = x + layer["feed"](layer["norm2"](x))
+        return (self.decoder.head(self.decoder.norm(x)), *present)
+
+
+def decoder_tiny():
+    decoder = Decoder(2, 48, 6, 2, 96, vocabulary=128, longest=32)
+    past = {f"{name}{layer}": torch.randn(1, 2, 5, 8) for layer in range(2) for name in ("keys", "values")}
+    return Step(decoder), tokens(128, length=3) | past
 
 
 def llama():
@@ -322,4 +370,8 @@ BUILD = {
     "gpt2_tiny": gpt2_tiny,
     "llama_tiny": llama_tiny,
     "regnet_tiny": regnet_tiny,
+    "vit_tiny": vit_tiny,
+    "mobilenet_tiny": mobilenet_tiny,
+    "convnext_tiny": convnext_tiny,
+    "decoder_tiny": decoder_tiny,
 }

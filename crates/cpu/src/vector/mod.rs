@@ -313,7 +313,7 @@ pub enum Op {
     Const(Ty, u64),
     /// I32 or I64: 0, 1, 2, …
     Lanes(Ty),
-    /// Mask: the first n lanes
+    /// Mask: the first n lanes; all where there are no more than n
     First(u32),
     /// I32, I64: the integer in every lane (its low bits); Mask: whether it is not 0
     Splat(Ty, Value),
@@ -331,7 +331,7 @@ pub enum Op {
     Select(Value, Value, Value),
     /// lanes converted to another type
     Convert(Convert, Ty, Value),
-    /// every lane: the fold of all lanes
+    /// every lane: the fold of all lanes of a vector of numbers
     Fold(FoldOp, Value),
     /// consecutive elements in memory, widened; lanes that the mask leaves out are 0 and not read
     Load {
@@ -360,7 +360,8 @@ pub enum Op {
         /// which lanes
         mask: Option<Value>,
     },
-    /// I32, I64: as it is where 0 ≤ it < the bound; otherwise 0 and, in lanes of the mask, the call fails
+    /// I32, I64: as it is where 0 ≤ it < the bound; otherwise 0 and, in lanes of the mask, the call fails, naming the value of
+    /// the first such lane
     CheckLanes {
         /// the integers
         value: Value,

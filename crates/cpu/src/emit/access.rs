@@ -10,7 +10,8 @@ use super::bound::{Access, Checked, bytes_of};
 use super::emitter::{Emitter, Held};
 use super::index::{Index, Sum, Within, index_at, int_of, multiple_of, within};
 use super::point::Point;
-use crate::vector::{Address, Binary, IntOp, Routine, Ty, Value};
+use crate::math::random::{Wide, word};
+use crate::vector::{Address, Binary, IntOp, Ty, Value};
 
 /// Where lanes are read or written.
 enum Place {
@@ -310,22 +311,17 @@ impl Emitter<'_> {
         let index = index_at(&mut self.b, &self.multiples, &index, point, &reads);
         let seed = match self.coordinate(seed, point)? {
             Index::Sum(sum) => int_of(&mut self.b, &sum),
-            Index::Lanes(lanes) => self.b.lane0(lanes),
+            Index::Lanes(_) => return Err(Error::unsupported("seeds that differ from element to element")),
         };
-        let element = match &index {
-            Index::Sum(sum) => int_of(&mut self.b, &Sum { lane: 0, ..sum.clone() }),
-            Index::Lanes(_) => return Err(Error::unsupported("random numbers at places that are read")),
+        let seed = Wide::uniform(&mut self.b, seed);
+        let index = match index {
+            Index::Sum(sum) => {
+                let first = int_of(&mut self.b, &Sum { lane: 0, ..sum.clone() });
+                let far = || Error::unsupported("random numbers of elements that are 2^31 or more apart");
+                Wide::line(&mut self.b, first, sum.lane).ok_or_else(far)?
+            }
+            Index::Lanes(lanes) => Wide::lanes(&mut self.b, lanes),
         };
-        let Index::Sum(Sum { lane, .. }) = index else { unreachable!("handled above") };
-        let element = self.b.splat(Ty::I64, element);
-        let numbers = self.b.lane_numbers(Ty::I64);
-        let stride = self.b.integer(Ty::I64, lane);
-        let numbers = self.b.binary(Binary::Mul, numbers, stride);
-        let element = self.b.binary(Binary::Add, element, numbers);
-        let seed = self.b.splat(Ty::I64, seed);
-        let stream = self.b.integer(Ty::I64, stream as i64);
-        let word =
-            Routine { name: "philox", call: |words| u64::from(fuseline::philox::word(words[0], words[1], words[2])) };
-        Ok(self.b.call(Ty::I32, word, &[seed, stream, element]))
+        Ok(word(&mut self.b, seed, stream, index))
     }
 }

@@ -67,6 +67,19 @@ impl Emitter<'_> {
         Ok(self.filled(loaded, guarded, access.dtype, access.fill))
     }
 
+    /// Asks for the memory that lies some bytes behind what a load reads at a point.
+    pub fn ask_for(&mut self, id: StepId, point: &Point, bytes: i64) {
+        let access = self.bound.load(id).clone();
+        let Op::Load { input, .. } = &self.bound.kernel.step(id).op else { unreachable!("a load") };
+        let offset = index_at(&mut self.b, &self.multiples, &access.offset, point, &[]);
+        if let Place::Row(at) = self.place(Memory::Input(*input), None, &offset, access.dtype, None) {
+            let offset = i64::from(at.offset) + bytes;
+            if let Ok(offset) = i32::try_from(offset) {
+                self.b.prefetch(Address { offset, ..at });
+            }
+        }
+    }
+
     /// The value of an integer load that is the same in all lanes.
     pub fn load_int(&mut self, id: StepId, point: &Point) -> Result<Value> {
         let access = self.bound.load(id).clone();

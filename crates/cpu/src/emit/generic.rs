@@ -9,7 +9,7 @@ use rustc_hash::FxHashMap;
 
 use super::bound::{Bound, bytes_of};
 use super::emitter::{Emitter, Given, Held};
-use super::lanes::{choose_lane, offsets_read};
+use super::lanes::{choose_lane, offsets_read, stride_along};
 use super::prefix::Running;
 use super::rows::{Pass, Rows, dense_offset};
 use super::{Emission, Memory};
@@ -84,6 +84,13 @@ fn map_rows(e: &Emitter<'_>, axes: AxisSet, stores: &[usize]) -> Rows {
     offsets.extend(stores.iter().map(|k| bound.stores[*k].offset.clone()));
     let lane = choose_lane(bound, axes, &offsets, e.lanes());
     let bytes: i64 = stores.iter().map(|k| bytes_written(bound, *k)).sum();
+    let streaming = bytes >= STREAMED;
+    let is_row = |id: &StepId| lane.is_some_and(|lane| loads_rows(bound, *id, lane));
+    let ahead = if streaming {
+        loads_of(e, &values).into_iter().filter(is_row).map(|id| (id, AHEAD)).collect()
+    } else {
+        Vec::new()
+    };
     Rows {
         outer: axes.iter().filter(|axis| Some(*axis) != lane).collect(),
         inner: lane.into_iter().collect(),
@@ -92,7 +99,8 @@ fn map_rows(e: &Emitter<'_>, axes: AxisSet, stores: &[usize]) -> Rows {
         results: Vec::new(),
         stores: Vec::new(),
         unroll: unroll(e, lane),
-        streaming: bytes >= STREAMED,
+        streaming,
+        ahead,
     }
 }
 
@@ -111,11 +119,39 @@ pub(super) fn hold_rows(e: &Emitter<'_>, id: StepId, order: &[usize], place: &He
         stores: Vec::new(),
         unroll: unroll(e, lane),
         streaming: false,
+        ahead: Vec::new(),
     }
 }
 
 /// Results of so many bytes are written past the caches: they will not be there when they are read.
 pub(super) const STREAMED: i64 = 3 << 20;
+
+/// How far ahead of its use memory is asked for where elements are read in a row.
+const AHEAD: i64 = 2048;
+
+/// The loads that some steps are made of, up to what is there already.
+pub(super) fn loads_of(e: &Emitter<'_>, roots: &[StepId]) -> Vec<StepId> {
+    let kernel = e.bound.kernel;
+    let mut seen = vec![false; kernel.steps.len()];
+    let (mut todo, mut loads) = (roots.to_vec(), Vec::new());
+    while let Some(id) = todo.pop() {
+        if e.given.contains_key(&id) || std::mem::replace(&mut seen[id.index()], true) {
+            continue;
+        }
+        match &kernel.step(id).op {
+            Op::Load { .. } => loads.push(id),
+            op => todo.extend(op.operands()),
+        }
+    }
+    loads.sort();
+    loads
+}
+
+/// Whether a load reads lanes along an axis in a row, at places that follow from coordinates alone.
+pub(super) fn loads_rows(bound: &Bound<'_>, id: StepId, lane: usize) -> bool {
+    let access = bound.load(id);
+    access.checked.is_empty() && access.guards.is_empty() && stride_along(bound, &access.offset, lane) == Some(1)
+}
 
 fn bytes_written(bound: &Bound<'_>, store: usize) -> i64 {
     bound.count(bound.kernel.stores[store].axes()) * bytes_of(bound.stores[store].dtype)
@@ -165,6 +201,7 @@ pub(super) fn emit_fold(emission: &mut Emission<'_>, id: StepId, held: &FxHashMa
             stores: Vec::new(),
             unroll: unroll(e, lane),
             streaming: false,
+            ahead: Vec::new(),
         })
     })?;
     let bytes = (bound.count(step.axes) * bytes_of(dtype)) as usize;

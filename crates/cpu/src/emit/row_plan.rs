@@ -7,8 +7,8 @@ use rustc_hash::FxHashMap;
 
 use super::bound::bytes_of;
 use super::emitter::{Emitter, Held};
-use super::generic::{STREAMED, emit_generic, held_dtype, unroll};
-use super::lanes::{choose_lane, offsets_read};
+use super::generic::{STREAMED, emit_generic, held_dtype, loads_of, loads_rows, unroll};
+use super::lanes::{choose_lane, offsets_read, stride_along};
 use super::rows::{Pass, Rows, dense_offset};
 use super::{Emission, Memory};
 
@@ -70,6 +70,7 @@ pub(super) fn plan_rows(
         stores: Vec::new(),
         unroll,
         streaming: false,
+        ahead: Vec::new(),
     };
     let roots: Vec<StepId> = stores.iter().map(|k| kernel.stores[*k].value).collect();
     let depths = depths(e, &roots);
@@ -91,8 +92,25 @@ pub(super) fn plan_rows(
     }
     let bytes = |k: &usize| bound.count(kernel.stores[*k].axes()) * bytes_of(bound.stores[*k].dtype);
     rows.streaming = stores.iter().map(bytes).sum::<i64>() >= STREAMED;
+    if rows.streaming {
+        rows.ahead = next_row(e, &rows);
+    }
     hold_between(e, &mut rows, within, used);
     Ok(rows)
+}
+
+/// What the first pass over the next row will read, by the bytes from row to row.
+fn next_row(e: &Emitter<'_>, rows: &Rows) -> Vec<(StepId, i64)> {
+    let (Some(first), Some(lane), Some(row)) = (rows.passes.first(), rows.lane, rows.outer.last()) else {
+        return Vec::new();
+    };
+    let bound = e.bound;
+    let far = |id: StepId| {
+        let stride = stride_along(bound, &bound.load(id).offset, *row).filter(|stride| *stride != 0)?;
+        Some((id, stride * bytes_of(bound.load(id).dtype)))
+    };
+    let loads = loads_of(e, &roots(e, first)).into_iter().filter(|id| loads_rows(bound, *id, lane));
+    loads.filter_map(far).collect()
 }
 
 /// The steps that some values need, each with the number of passes that must be over before it can be computed; a fold's own

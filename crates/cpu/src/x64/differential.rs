@@ -12,7 +12,7 @@ use crate::vector::parse;
 /// Instruction set, lanes, bytes of the widest vector.
 const SHAPES: [(Isa, u32); 5] = [(Isa::Avx512, 16), (Isa::Avx512, 8), (Isa::Avx512, 4), (Isa::Avx2, 8), (Isa::Avx2, 4)];
 
-fn has(isa: Isa) -> bool {
+pub(super) fn has(isa: Isa) -> bool {
     match Isa::detect() {
         Isa::Avx512 => true,
         Isa::Avx2 => isa != Isa::Avx512,
@@ -21,7 +21,7 @@ fn has(isa: Isa) -> bool {
 }
 
 /// What is different, if anything is.
-fn difference(case: &Case, isa: Isa) -> Option<String> {
+pub(super) fn difference(case: &Case, isa: Isa) -> Option<String> {
     let code = match Code::new(&case.program, isa) {
         Ok(code) => code,
         Err(error) => return Some(error.to_string()),

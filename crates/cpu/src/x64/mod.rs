@@ -15,6 +15,8 @@ mod machine;
 mod order;
 mod pages;
 mod routine;
+#[cfg(all(test, unix))]
+mod scales;
 mod select;
 mod spill;
 mod table;

@@ -4,11 +4,13 @@ use crate::vector::{Bound, Loop, Node, Op, Program, Value};
 
 /// Facts about the values of a program.
 #[derive(Debug)]
-pub struct Facts {
+pub struct Facts<'p> {
     /// how often a value is read by what is not dead
     pub uses: Vec<u32>,
     /// whether all of that happens in the very block in which the value stands
     pub local: Vec<bool>,
+    /// what a value is
+    pub definitions: Vec<Option<&'p Op>>,
     /// the number that a value is
     pub numbers: Vec<Option<i64>>,
     /// the bits that every lane of a value has
@@ -17,14 +19,15 @@ pub struct Facts {
     pub waits: Vec<bool>,
 }
 
-impl Facts {
+impl<'p> Facts<'p> {
     /// The facts about a program.
-    pub fn new(program: &Program) -> Facts {
+    pub fn new(program: &'p Program) -> Facts<'p> {
         let count = program.types.len();
         let mut walk = Walk {
             facts: Facts {
                 uses: vec![0; count],
                 local: vec![true; count],
+                definitions: vec![None; count],
                 numbers: vec![None; count],
                 constants: vec![None; count],
                 waits: vec![false; count],
@@ -41,22 +44,23 @@ impl Facts {
     }
 }
 
-struct Walk {
-    facts: Facts,
+struct Walk<'p> {
+    facts: Facts<'p>,
     /// the block in which a value stands
     blocks: Vec<u32>,
     block: u32,
     count: u32,
 }
 
-impl Walk {
+impl<'p> Walk<'p> {
     /// Notes where values stand.
-    fn place(&mut self, nodes: &[Node]) {
+    fn place(&mut self, nodes: &'p [Node]) {
         let block = self.block;
         for node in nodes {
             match node {
                 Node::Let(value, op) => {
                     self.blocks[value.index()] = block;
+                    self.facts.definitions[value.index()] = Some(op);
                     match op {
                         Op::Number(n) => self.facts.numbers[value.index()] = Some(*n),
                         Op::Const(_, bits) => self.facts.constants[value.index()] = Some(*bits),

@@ -1,7 +1,9 @@
 //! Functions of vectors that take several instructions.
 
 use fuseline::error::{Error, Result};
+use smallvec::SmallVec;
 
+use super::range::Range;
 use super::{Select, changed, def, imm8, used};
 use crate::vector::{Binary, Compare, Convert, Ty, Unary};
 use crate::x64::machine::{Masking, Operand, Reg, Role, Size, What};
@@ -32,7 +34,7 @@ impl Select<'_> {
                 let shifted = self.two(Binary::ShrUnsigned, ty, folded, b)?;
                 self.two(Binary::Xor, ty, shifted, sign)
             }
-            (Binary::Scale, Ty::F32 | Ty::F64) => self.scale(ty, a, b),
+            (Binary::Scale, Ty::F32 | Ty::F64) => self.scale(ty, a, b, Range::ANY),
             _ => Err(Error::bug(format!("{op:?} of {ty:?}"))),
         }
     }
@@ -64,39 +66,74 @@ impl Select<'_> {
         self.two(Binary::Add, Ty::I64, low, high)
     }
 
-    /// a · 2^floor(b) by three multiplications with powers of two. The last takes all that it can, so that those before it do not round:
-    /// where they would reach subnormals, the result is 0.
-    pub(super) fn scale(&mut self, ty: Ty, a: Reg, b: Reg) -> Result<Reg> {
-        let size = self.size(ty)?;
+    /// a · 2^floor(b) by multiplications with powers of two, as many as the range of b asks for. The last takes all that it can, so
+    /// that those before it do not round: where they would reach subnormals, the result is 0.
+    pub(super) fn scale(&mut self, ty: Ty, a: Reg, b: Reg, range: Range) -> Result<Reg> {
         let (most, lowest, highest) = if ty == Ty::F32 { (300.0, -126, 127) } else { (2200.0, -1022, 1023) };
-        let floor = self.function.reg(size);
-        let (row, how) = table::unary(Unary::Floor, ty).ok_or_else(|| Error::bug("floors"))?;
-        self.op(row, size, &[def(floor, size), used(b, size), imm8(how.unwrap_or_default())], 1)?;
-        let (above, below) = (self.shared_float(ty, most)?, self.shared_float(ty, -most)?);
-        let within = self.two(Binary::Min, ty, floor, above)?;
-        let within = self.two(Binary::Max, ty, within, below)?;
-        let exponent = self.convert_reg(Convert::Truncate, ty, Ty::I32, within)?;
-        let (low, high) = (self.shared_int(lowest)?, self.shared_int(highest)?);
-        let mut parts = [exponent; 3];
-        let mut left = exponent;
-        for part in parts.iter_mut().take(2) {
-            let most = self.two(Binary::Min, Ty::I32, left, high)?;
-            *part = self.two(Binary::Max, Ty::I32, most, low)?;
-            left = self.two(Binary::Sub, Ty::I32, left, *part)?;
+        let mut exponent = b;
+        if !range.whole {
+            exponent = self.floor(ty, b)?;
         }
-        parts[2] = left;
+        if range.high > most {
+            let most = self.shared_float(ty, most)?;
+            exponent = self.two(Binary::Min, ty, exponent, most)?;
+        }
+        if range.low < -most {
+            let least = self.shared_float(ty, -most)?;
+            exponent = self.two(Binary::Max, ty, exponent, least)?;
+        }
+        let mut left = self.convert_reg(Convert::Truncate, ty, Ty::I32, exponent)?;
+        let mut low = range.low.clamp(-most, most).floor() as i32;
+        let mut high = range.high.clamp(-most, most).ceil() as i32;
+        let mut parts: SmallVec<[Reg; 3]> = SmallVec::new();
+        while low < lowest || high > highest {
+            let mut part = left;
+            if high > highest {
+                let limit = self.shared_int(highest)?;
+                part = self.two(Binary::Min, Ty::I32, part, limit)?;
+            }
+            if low < lowest {
+                let limit = self.shared_int(lowest)?;
+                part = self.two(Binary::Max, Ty::I32, part, limit)?;
+            }
+            left = self.two(Binary::Sub, Ty::I32, left, part)?;
+            (low, high) = ((low - lowest).min(0), (high - highest).max(0));
+            parts.push(part);
+        }
+        parts.push(left);
         let mut product = a;
         for part in parts.into_iter().rev() {
             let power = self.power_of_two(ty, part, highest)?;
             product = self.two(Binary::Mul, ty, product, power)?;
         }
-        // where b is not finite, so is not b − b: there the power is ∞, 0 or NaN itself
-        let difference = self.two(Binary::Sub, ty, b, b)?;
-        let special = self.compare_regs(Compare::Unordered, ty, difference, difference)?;
-        let zero = self.shared(ty, 0)?;
-        let power = self.two(Binary::Max, ty, zero, b)?;
-        let scaled = self.two(Binary::Mul, ty, a, power)?;
-        self.blend(ty, special, used(scaled, size), product)
+        self.scale_special(ty, a, b, product, range)
+    }
+
+    fn floor(&mut self, ty: Ty, a: Reg) -> Result<Reg> {
+        let (to, size) = self.fresh(ty)?;
+        let (row, how) = table::unary(Unary::Floor, ty).ok_or_else(|| Error::bug("floors"))?;
+        self.op(row, size, &[def(to, size), used(a, size), imm8(how.unwrap_or_default())], 1)?;
+        Ok(to)
+    }
+
+    /// What scaling gives where the exponent is NaN or infinite.
+    fn scale_special(&mut self, ty: Ty, a: Reg, b: Reg, product: Reg, range: Range) -> Result<Reg> {
+        match (range.is_finite(), range.nan) {
+            (true, false) => Ok(product),
+            (true, true) => {
+                let nan = self.compare_regs(Compare::Unordered, ty, b, b)?;
+                self.blend(ty, nan, used(b, self.size(ty)?), product)
+            }
+            (false, _) => {
+                // where b is not finite, so is not b − b: there the power is ∞, 0 or NaN itself
+                let difference = self.two(Binary::Sub, ty, b, b)?;
+                let special = self.compare_regs(Compare::Unordered, ty, difference, difference)?;
+                let zero = self.shared(ty, 0)?;
+                let power = self.two(Binary::Max, ty, zero, b)?;
+                let scaled = self.two(Binary::Mul, ty, a, power)?;
+                self.blend(ty, special, used(scaled, self.size(ty)?), product)
+            }
+        }
     }
 
     /// 2^k for exponents of normal numbers, by their bits.

@@ -13,6 +13,7 @@ mod lanes;
 mod mask;
 mod memory;
 mod narrow;
+mod range;
 mod repeat;
 mod vector;
 
@@ -55,7 +56,7 @@ pub fn select(program: &Program, level: Level) -> Result<Function> {
 
 struct Select<'p> {
     program: &'p Program,
-    facts: Facts,
+    facts: Facts<'p>,
     level: Level,
     function: Function,
     /// registers of values that have been computed
@@ -177,11 +178,9 @@ impl<'p> Select<'p> {
     /// The function, without constants that nothing reads from a register.
     fn finish(mut self) -> Function {
         // behind the arguments of the call
-        let ahead = self.preamble.len();
+        let ahead = self.preamble.len() as u32;
         self.function.insts.splice(1..1, std::mem::take(&mut self.preamble));
-        for (next, _) in self.function.loops.iter_mut().flat_map(|l| &mut l.phis).filter_map(|phi| phi.next.as_mut()) {
-            *next += ahead as u32;
-        }
+        self.renumber(|place| place + ahead);
         let mut read = vec![false; self.function.sizes.len()];
         for inst in &self.function.insts {
             inst.each_reg(|reg, role| read[reg.index()] |= !matches!(role, Role::Def | Role::Again));
@@ -195,9 +194,7 @@ impl<'p> Select<'p> {
             }
             moved[at + 1] = moved[at] + u32::from(kept[at]);
         }
-        for (next, _) in self.function.loops.iter_mut().flat_map(|l| &mut l.phis).filter_map(|phi| phi.next.as_mut()) {
-            *next = moved[*next as usize];
-        }
+        self.renumber(|place| moved[place as usize]);
         let mut kept = kept.into_iter();
         self.function.insts.retain(|_| kept.next().unwrap_or(true));
         self.function.constants = constants;
@@ -207,6 +204,18 @@ impl<'p> Select<'p> {
 
 /// Instructions and operands.
 impl Select<'_> {
+    /// Instructions have moved: those that loops know by number.
+    fn renumber(&mut self, to: impl Fn(u32) -> u32) {
+        for phi in self.function.loops.iter_mut().flat_map(|each| &mut each.phis) {
+            if let Some((next, _)) = &mut phi.next {
+                *next = to(*next);
+            }
+            if phi.renewed != u32::MAX {
+                phi.renewed = to(phi.renewed);
+            }
+        }
+    }
+
     fn push(&mut self, what: What, operands: &[Operand], fold: Fold) {
         self.function.insts.push(Inst::new(what, operands, fold));
     }

@@ -3,6 +3,7 @@
 use fuseline::error::{Error, Result};
 use iced_x86::{Code, OpKind};
 
+use super::range::Range;
 use super::{Select, changed, def, imm8, used};
 use crate::vector::{Binary, FmaOp, FoldOp, Ty, Unary, Value};
 use crate::x64::machine::{Fold, Operand, Reg, Size, What};
@@ -112,8 +113,9 @@ impl Select<'_> {
             return self.shift_by(op, ty, a, by as u8);
         }
         let Some(row) = table::binary(op, ty).filter(|row| row.code(self.level, size).is_some()) else {
+            let range = if op == Binary::Scale { self.range(b) } else { Range::ANY };
             let (a, b) = (self.reg(a)?, self.reg(b)?);
-            return self.compose(op, ty, a, b);
+            return if op == Binary::Scale { self.scale(ty, a, b, range) } else { self.compose(op, ty, a, b) };
         };
         let commutes = match op {
             Binary::Add | Binary::Mul | Binary::And | Binary::Or | Binary::Xor => true,
@@ -196,7 +198,7 @@ impl Select<'_> {
             let other = self.exchange(ty, size, own, distance)?;
             own = match op {
                 // the machine's own gives ∞ for NaN and ∞, which a fold meets on its way
-                Binary::Scale => self.scale(ty, own, other)?,
+                Binary::Scale => self.scale(ty, own, other, Range::ANY)?,
                 _ => self.two(op, ty, own, other)?,
             };
             distance *= 2;

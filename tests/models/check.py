@@ -30,6 +30,7 @@ def arguments():
     option("--only", metavar="REGEX", default="", help="only models whose name contains this, e.g. 'gpt2.*dyn'")
     option("--dir", type=Path, default=ROOT / "target/models", help="working folder (default: target/models)")
     option("--fuseline", metavar="PATH", type=Path, help="the command (default: target/release/fuseline)")
+    option("--device", default="reference", help="where to run: reference, interp or cpu (default: %(default)s)")
     option("--timeout", metavar="SECONDS", type=float, default=1800, help="for one run (default: %(default)s)")
     return parser.parse_args()
 
@@ -58,7 +59,7 @@ def main():
         if not chosen and not failures:
             sys.exit(f"no model in {folder} matches {args.only!r}; the stage `prepare` makes them")
         command = args.fuseline.resolve() if args.fuseline else build()
-        agree = compare.compare_all(folder, chosen, command, args.timeout, failures)
+        agree = compare.compare_all(folder, chosen, command, args.device, args.timeout, failures)
     sys.exit(0 if agree else 1)
 
 

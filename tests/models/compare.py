@@ -38,7 +38,7 @@ class Row:
 HEADER = "model", "feed", "sizes", "error", "bound", "seconds", "verdict"
 
 
-def compare_all(folder, models, command, timeout, failures):
+def compare_all(folder, models, command, device, timeout, failures):
     """Compare every feed of these models, print and write the report, and say whether all agree.
 
     `failures` maps a model to the reason why it could not be prepared; it becomes a row too.
@@ -47,7 +47,7 @@ def compare_all(folder, models, command, timeout, failures):
     line = f"{{:{width}}}  {{:>4}}  {{:30}}  {{:>9}}  {{:>9}}  {{:>8}}  {{}}".format
     print(line(*HEADER), flush=True)
     rows = []
-    for row in all_rows(folder, models, command, timeout, failures):
+    for row in all_rows(folder, models, command, device, timeout, failures):
         print(line(*row.cells()), flush=True)
         rows.append(row)
     write_report(folder, rows)
@@ -56,7 +56,7 @@ def compare_all(folder, models, command, timeout, failures):
     return agreeing == len(rows)
 
 
-def all_rows(folder, models, command, timeout, failures):
+def all_rows(folder, models, command, device, timeout, failures):
     for model, reason in failures.items():
         yield Row(model, reason)
     for model in models:
@@ -66,17 +66,17 @@ def all_rows(folder, models, command, timeout, failures):
         if not feeds:
             yield Row(model, "has no feeds: run the stage `prepare`")
         for feed in feeds:
-            yield compare_feed(folder, model, feed, command, timeout)
+            yield compare_feed(folder, model, feed, command, device, timeout)
 
 
-def compare_feed(folder, model, feed, command, timeout):
+def compare_feed(folder, model, feed, command, device, timeout):
     stem = feed.with_suffix("")
     k = int(stem.suffix[1:])
     ours_path = feed.with_suffix(".ours.npz")
     ours_path.unlink(missing_ok=True)
     with np.load(feed) as inputs:
         sizes = " ".join("x".join(map(str, inputs[name].shape)) or "scalar" for name in inputs.files)
-    options = ["--device", "reference", "--inputs", feed, "--outputs", ours_path]
+    options = ["--device", device, "--inputs", feed, "--outputs", ours_path]
     start = time.perf_counter()
     problem = run([command, "run", folder / f"{model}.onnx", *options], timeout)
     seconds = time.perf_counter() - start

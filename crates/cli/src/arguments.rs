@@ -45,6 +45,8 @@ pub enum Command {
     Inspect(Inspect),
     Run(Run),
     Explain(Explain),
+    Bench(Bench),
+    Kernels(Kernels),
     Analyze(Analyze),
     Gallery(Gallery),
 }
@@ -152,6 +154,114 @@ pub struct Run {
     /// Print the summary as JSON
     #[arg(long)]
     pub json: bool,
+}
+
+/// Measure what fusion gains on this processor
+///
+/// Runs the model as planned, with one kernel for every node of the model, and with one for every primitive, in turns:
+/// times, speed-up, traffic, what compiling and loading took, and how near to the limits of the machine that comes.
+/// Inputs are those of `run`; free sizes that nobody gives are 1 for the leading axis and 128 for the others.
+#[derive(Debug, Args)]
+#[command(after_help = format!("\
+Examples:
+  fuseline bench model.onnx --sizes batch=1,seq=128
+  fuseline bench model.onnx --inputs x.npz --threads 1 --json > times.json
+  fuseline bench gallery:layernorm_gelu --sizes rows=4096,columns=768 --iters 100
+  fuseline bench model.onnx --only fused
+
+{EXIT_STATUS}"))]
+pub struct Bench {
+    /// An ONNX file, a graph text (.ir) or gallery:NAME
+    #[arg(value_name = "MODEL")]
+    pub model: ModelName,
+    /// Read inputs by name from this .npz file
+    #[arg(long, value_name = "X.npz")]
+    pub inputs: Option<PathBuf>,
+    /// Numbers for the model's free sizes; 4k, 1M, 2G and 4Ki, 1Mi, 2Gi are understood
+    #[arg(long, value_name = "NAME=SIZE,…", value_delimiter = ',')]
+    pub sizes: Vec<SizeBinding>,
+    /// Element type of a gallery graph: f32, f16, bf16 or f64
+    #[arg(long, value_name = "TYPE", value_parser = float_type)]
+    pub dtype: Option<DType>,
+    /// How many runs of each plan are measured
+    #[arg(long, value_name = "N", default_value = "20")]
+    pub iters: NonZeroUsize,
+    /// How many runs of each plan come before, and are not
+    #[arg(long, value_name = "N", default_value_t = 3)]
+    pub warmup: usize,
+    /// Measure the fused plan alone, or the others alone
+    #[arg(long, value_enum)]
+    pub only: Option<Only>,
+    /// How many threads work [default: one for every processor]
+    #[arg(long, value_name = "N")]
+    pub threads: Option<NonZeroUsize>,
+    /// The device to plan for: a name, or a file called .spec
+    #[arg(long, value_name = "NAME", default_value = "cpu")]
+    pub target: String,
+    /// How far arithmetic may be rearranged [default: default]
+    #[arg(long, value_enum)]
+    pub numerics: Option<NumericsName>,
+    /// Seed of random inputs
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    pub seed: u64,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Which plans are measured.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Only {
+    /// the plan as it is
+    Fused,
+    /// one kernel for every node, and one for every primitive
+    Unfused,
+}
+
+/// Show the kernels of a model as code
+///
+/// Prints every kernel of the plan, equal ones once: in the language of kernels (docs/tile.md), as a program of vectors,
+/// or as the machine code that this processor runs.
+#[derive(Debug, Args)]
+#[command(after_help = format!("\
+Examples:
+  fuseline kernels gallery:layernorm_gelu
+  fuseline kernels model.onnx --emit asm --sizes batch=1,seq=128
+
+{EXIT_STATUS}"))]
+pub struct Kernels {
+    /// An ONNX file, a graph text (.ir) or gallery:NAME
+    #[arg(value_name = "MODEL")]
+    pub model: ModelName,
+    /// As what
+    #[arg(long, value_enum, value_name = "FORM", default_value_t = Form::Tile)]
+    pub emit: Form,
+    /// Numbers for the model's free sizes; 4k, 1M, 2G and 4Ki, 1Mi, 2Gi are understood
+    #[arg(long, value_name = "NAME=SIZE,…", value_delimiter = ',')]
+    pub sizes: Vec<SizeBinding>,
+    /// Take sizes, and values that the structure of the model hangs on, from this .npz file
+    #[arg(long, value_name = "X.npz")]
+    pub inputs: Option<PathBuf>,
+    /// Element type of a gallery graph: f32, f16, bf16 or f64
+    #[arg(long, value_name = "TYPE", value_parser = float_type)]
+    pub dtype: Option<DType>,
+    /// The device to plan for: a name, or a file called .spec
+    #[arg(long, value_name = "NAME", default_value = "cpu")]
+    pub target: String,
+    /// How far arithmetic may be rearranged [default: default]
+    #[arg(long, value_enum)]
+    pub numerics: Option<NumericsName>,
+}
+
+/// As what kernels are shown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Form {
+    /// the language of kernels
+    Tile,
+    /// programs of vectors, at fixed sizes
+    Vector,
+    /// machine code, at fixed sizes
+    Asm,
 }
 
 /// Show which kernels a model becomes, and why

@@ -155,7 +155,7 @@ impl Device {
 }
 
 /// The sizes that inputs show: a plan is made for them.
-fn bind_sizes(graph: &Graph, inputs: &NamedTensors, env: &mut Env) {
+pub fn bind_sizes(graph: &Graph, inputs: &NamedTensors, env: &mut Env) {
     for value in graph.inputs() {
         let Some(given) = inputs.get(graph.input_name(*value)) else { continue };
         for (dim, size) in graph.ty(*value).shape.dims().iter().zip(given.sizes()) {

@@ -6,6 +6,7 @@
 
 mod analyze;
 mod arguments;
+mod bench;
 mod device;
 mod explain;
 mod failure;
@@ -14,6 +15,7 @@ mod formula;
 mod gallery;
 mod histogram;
 mod inspect;
+mod kernels;
 mod model;
 mod operations;
 mod quantity;
@@ -33,6 +35,8 @@ fn main() -> ExitCode {
         Command::Inspect(arguments) => inspect::inspect(&arguments),
         Command::Explain(arguments) => explain::explain(&arguments),
         Command::Run(arguments) => run::run(&arguments),
+        Command::Bench(arguments) => bench::bench(&arguments),
+        Command::Kernels(arguments) => kernels::kernels(&arguments),
         Command::Analyze(arguments) => analyze::analyze(&arguments),
         Command::Gallery(arguments) => gallery::list(&arguments),
     };

@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 
+use fuseline::device::NamedTensors;
 use fuseline::error::{Error, Kind, Result};
 use fuseline::gallery::{self, Entry};
 use fuseline::graph::{Graph, Value};
@@ -151,17 +152,25 @@ impl Model {
         }
     }
 
+    /// Calls `use_graph` with a graph that holds for these inputs, and with the inputs that it still takes.
+    pub fn with_graph<R>(
+        &self,
+        inputs: &Tensors,
+        mut use_graph: impl FnMut(&Graph, NamedTensors) -> Result<R>,
+    ) -> Result<R> {
+        let named = |inputs: &Tensors| inputs.iter().map(|(name, x)| (name.as_str().into(), x.clone())).collect();
+        match &self.content {
+            Content::Onnx(model) => model.specialise(inputs, |s| use_graph(s.graph, named(s.inputs))),
+            Content::Gallery(_, graph) | Content::Text(graph) => use_graph(graph, named(inputs)),
+        }
+    }
+
     /// The outputs by name, in the model's order.
     pub fn evaluate(&self, inputs: &Tensors, run: &Runner) -> Result<Vec<(String, Literal)>> {
-        let run = |graph: &Graph, inputs: &Tensors| -> Result<Vec<(String, Literal)>> {
-            let inputs = inputs.iter().map(|(name, literal)| (name.as_str().into(), literal.clone())).collect();
+        self.with_graph(inputs, |graph, inputs| {
             let values = run(graph, inputs)?;
             Ok(graph.outputs().iter().map(|o| o.name.to_string()).zip(values).collect())
-        };
-        match &self.content {
-            Content::Onnx(model) => model.specialise(inputs, |s| run(s.graph, s.inputs)),
-            Content::Gallery(_, graph) | Content::Text(graph) => run(graph, inputs),
-        }
+        })
     }
 }
 

@@ -1,7 +1,7 @@
 //! The pipeline, from a front end's graph to a program that a device can load.
 
 use crate::error::{Context as _, Error, Result};
-use crate::fuse::{Chooser, DecisionId, Lock, Plan, PlanOptions, plan};
+use crate::fuse::{Chooser, DecisionId, Lock, Pins, Plan, PlanOptions, plan};
 use crate::graph::{Graph, verify};
 use crate::passes::{Context, Step, run_passes};
 use crate::philox;
@@ -52,6 +52,30 @@ pub fn plan_program(graph: Graph, options: &PlanOptions, observe: &mut dyn FnMut
     let run = plan(program.run(), &options).at(|| "the plan of a run")?;
     let prepare = plan(program.prepare(), &options).at(|| "the plan of what is prepared")?;
     Ok(PlannedProgram { program, rewrites, prepare, run })
+}
+
+/// What one kernel computes where nothing is fused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Grain {
+    /// an operator of the user's model
+    Operator,
+    /// a primitive
+    Primitive,
+}
+
+/// Compiles a graph and plans it without fusion and without rewrites: what a plan is measured against.
+pub fn plan_apart(graph: Graph, options: &PlanOptions, grain: Grain) -> Result<PlannedProgram> {
+    let usual = PlanOptions { pins: Pins::apart(), chooser: Chooser::ByCost, ..options.clone() };
+    let mut planned = plan_program(graph, &usual, &mut |_| {})?;
+    if grain == Grain::Operator {
+        let within = |graph: &Graph| {
+            let options = PlanOptions { pins: Pins::within_operators(graph), ..usual.clone() };
+            plan(graph, &options)
+        };
+        planned.run = within(planned.program.run())?;
+        planned.prepare = within(planned.program.prepare())?;
+    }
+    Ok(planned)
 }
 
 impl PlannedProgram {
@@ -193,5 +217,10 @@ mod tests {
         assert_eq!(planned.run.cost.us, planned.run.apart.us);
         let fused = plan_program(sample(), &options(), &mut |_| {}).unwrap();
         assert!(fused.run.kernels.len() < planned.run.kernels.len());
+        let by_primitive = plan_apart(sample(), &options(), Grain::Primitive).unwrap();
+        assert_eq!(members(&by_primitive.run), members(&planned.run));
+        // Without origins, every primitive is an operator of its own.
+        let by_operator = plan_apart(sample(), &options(), Grain::Operator).unwrap();
+        assert_eq!(members(&by_operator.run), members(&planned.run));
     }
 }

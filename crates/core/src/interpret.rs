@@ -10,7 +10,7 @@ use rustc_hash::FxHashMap;
 use crate::compile::PlannedProgram;
 use crate::device::{Device, Executable, NamedTensors, check_inputs};
 use crate::error::{Context, Error, Result};
-use crate::fuse::{Plan, PlanOptions, PlannedKernel, plan};
+use crate::fuse::{Plan, PlanOptions, plan};
 use crate::graph::{Constraint, Graph, Value};
 use crate::ops::Prim;
 use crate::ops::prim::Regions;
@@ -108,7 +108,7 @@ impl PlannedGraph {
             released[k].extend(values.filter(|value| last.get(value) == Some(&k)));
         }
         let regions = plan.kernels.iter().map(|kernel| {
-            let inner = inner_graphs(&graph, kernel).into_iter().zip(&kernel.regions);
+            let inner = graph.nodes()[kernel.members[0]].prim().regions().into_iter().zip(&kernel.regions);
             inner.map(|(region, plan)| PlannedGraph::checked(region.clone(), plan.clone())).collect()
         });
         let regions = regions.collect();
@@ -129,18 +129,6 @@ impl PlannedGraph {
         });
         let given: Vec<Buffer> = given.collect::<Result<_>>()?;
         Run { options, env: Env::new(), trips: 0, live: 0 }.execute(self, &given)
-    }
-}
-
-/// The regions of the node of a kernel of control flow.
-fn inner_graphs<'g>(graph: &'g Graph, kernel: &PlannedKernel) -> Vec<&'g Arc<Graph>> {
-    match kernel.members.as_slice() {
-        [only] => match graph.nodes()[*only].prim() {
-            Prim::If(row) => vec![&row.then, &row.otherwise],
-            Prim::Loop(row) => vec![&row.body],
-            _ => Vec::new(),
-        },
-        _ => Vec::new(),
     }
 }
 

@@ -16,9 +16,8 @@ use rustc_hash::FxHashSet;
 use crate::analysis::Scorecard;
 use crate::compile::PlannedProgram;
 use crate::error::Result;
-use crate::fuse::{Chooser, Cost, Kind, Pins, Plan, PlanOptions, PlannedKernel, Policy, edge_names, edges, plan};
+use crate::fuse::{Chooser, Cost, Kind, Pins, Plan, PlanOptions, PlannedKernel, Policy, plan};
 use crate::graph::{Graph, Origin};
-use crate::ops::Prim;
 use score::Scorer;
 use wiring::Wiring;
 
@@ -144,7 +143,7 @@ fn explain_plan(
         part.kernels.push(KernelRow { scorecard, ..kernel_row(&wiring, kernel, options, inside) });
         let Some(only) = kernel.members.first().filter(|_| !kernel.regions.is_empty()) else { continue };
         let name = wiring.name(*only);
-        for (region, plan) in regions(graph, *only).into_iter().zip(&kernel.regions) {
+        for (region, plan) in graph.nodes()[*only].prim().regions().into_iter().zip(&kernel.regions) {
             explain_plan(region, plan, options, Some(&name), part, decisions)?;
         }
     }
@@ -153,24 +152,9 @@ fn explain_plan(
 
 /// The plan in which no kernel has parts of two operators: what a runtime without fusion does.
 fn plan_by_operator(graph: &Graph, options: &PlanOptions) -> Result<Plan> {
-    let shared = |a: usize, b: usize| {
-        let names = graph.origin(a);
-        graph.origin(b).iter().any(|origin| names.iter().any(|other| other == origin))
-    };
-    let all = edges(graph).into_iter().zip(edge_names(graph));
-    let inside = all.filter(|((from, to), _)| shared(*from, *to)).map(|(_, id)| id);
-    let pins = Pins { only: Some(inside.collect()), ..Pins::default() };
+    let pins = Pins::within_operators(graph);
     let policy = Policy::Microseconds;
     plan(graph, &PlanOptions { pins, policy, chooser: Chooser::ByCost, fuel: None, ..options.clone() })
-}
-
-/// The graphs inside of a node, in the order of their plans.
-fn regions(graph: &Graph, node: usize) -> Vec<&Graph> {
-    match graph.nodes()[node].prim() {
-        Prim::If(row) => vec![&row.then, &row.otherwise],
-        Prim::Loop(row) => vec![&row.body],
-        _ => Vec::new(),
-    }
 }
 
 fn kernel_row(wiring: &Wiring<'_>, kernel: &PlannedKernel, options: &PlanOptions, inside: Option<&str>) -> KernelRow {

@@ -239,11 +239,7 @@ impl<'p> Check<'p> {
     }
 
     fn node_sizes(&mut self, node: &Node, regions: &[Plan]) -> Result<()> {
-        let inner: &[&Graph] = match node.prim() {
-            Prim::If(row) => &[&row.then, &row.otherwise],
-            Prim::Loop(row) => &[&row.body],
-            _ => &[],
-        };
+        let inner = node.prim().regions();
         if inner.len() != regions.len() {
             return Err(Error::bug(format!("{} plans for {} regions", regions.len(), inner.len())));
         }

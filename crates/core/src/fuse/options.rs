@@ -5,7 +5,9 @@ use std::sync::Arc;
 
 use super::decision::DecisionId;
 use super::lock::Lock;
+use super::{edge_names, edges};
 use crate::device::DeviceSpec;
+use crate::graph::Graph;
 use crate::lower::Hints;
 use crate::passes::Numerics;
 
@@ -40,6 +42,24 @@ pub struct Pins {
     pub together: BTreeSet<DecisionId>,
     /// where present: nothing else is combined
     pub only: Option<BTreeSet<DecisionId>>,
+}
+
+impl Pins {
+    /// No kernel has parts of two operators of the user's model: what a runtime without fusion does.
+    pub fn within_operators(graph: &Graph) -> Pins {
+        let shared = |a: usize, b: usize| {
+            let names = graph.origin(a);
+            graph.origin(b).iter().any(|origin| names.iter().any(|other| other == origin))
+        };
+        let all = edges(graph).into_iter().zip(edge_names(graph));
+        let inside = all.filter(|((from, to), _)| shared(*from, *to)).map(|(_, id)| id);
+        Pins { only: Some(inside.collect()), ..Pins::default() }
+    }
+
+    /// Nothing is combined.
+    pub fn apart() -> Pins {
+        Pins { only: Some(BTreeSet::new()), ..Pins::default() }
+    }
 }
 
 /// What a plan is made for; the same graph and options give the same plan.

@@ -234,9 +234,5 @@ fn regions(graph: &Graph, id: usize, options: &PlanOptions) -> Result<Vec<Plan>>
         },
         ..options.clone()
     };
-    match graph.nodes()[id].prim() {
-        Prim::If(row) => [&row.then, &row.otherwise].into_iter().map(|region| plan(region, &inner)).collect(),
-        Prim::Loop(row) => Ok(vec![plan(&row.body, &inner)?]),
-        _ => Ok(Vec::new()),
-    }
+    graph.nodes()[id].prim().regions().into_iter().map(|region| plan(region, &inner)).collect()
 }

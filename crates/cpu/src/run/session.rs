@@ -1,6 +1,7 @@
 //! Programs on a processor.
 
 use std::sync::{Arc, PoisonError};
+use std::time::Duration;
 
 use fuseline::compile::PlannedProgram;
 use fuseline::device::{Device, Executable, NamedTensors, check_inputs};
@@ -162,6 +163,12 @@ impl Session {
     #[cfg(test)]
     pub(super) fn loaded(&self) -> &LoadedGraph {
         &self.run
+    }
+
+    /// How long making kernels took so far: emitting them, and machine code.
+    pub fn making(&self) -> Duration {
+        let prepare = self.engine.prepare.as_ref().map_or(Duration::ZERO, |prepare| prepare.0.workshop.spent());
+        prepare + self.engine.workshop.spent()
     }
 
     /// How many forms of constants are kept.

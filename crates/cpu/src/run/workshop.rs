@@ -4,6 +4,7 @@
 //! equal sizes share what is made, and so do equal programs of different kernels.
 
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
 use fuseline::error::{Error, Kind, Result};
 use fuseline::tensor::Env;
@@ -48,6 +49,8 @@ type Key = (Arc<Kernel>, Vec<i64>);
 
 #[derive(Debug, Default)]
 struct Known {
+    /// how long making took
+    spent: Duration,
     kernels: FxHashMap<Key, Made>,
     codes: FxHashMap<Program, Arc<Code>>,
 }
@@ -70,14 +73,23 @@ impl Workshop {
         if let Some(made) = known.kernels.get(&key) {
             return Ok(made.clone());
         }
+        let start = Instant::now();
         let made = match (self.emit)(kernel, env, self.isa).and_then(|emitted| known.compile(emitted, self.isa)) {
             Ok(compiled) => Made::Code(Arc::new(compiled)),
             Err(error) if error.kind() == Kind::Unsupported => Made::Refused(error.to_string().into()),
             Err(error) => return Err(error),
         };
+        known.spent += start.elapsed();
         known.forget_unused();
         known.kernels.insert(key, made.clone());
         Ok(made)
+    }
+}
+
+impl Workshop {
+    /// How long making kernels took so far.
+    pub fn spent(&self) -> Duration {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner).spent
     }
 }
 

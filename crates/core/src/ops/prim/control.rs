@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use super::{Access, Class, Primitive};
+use super::{Access, Class, Prim, Primitive};
 use crate::error::{Error, Result};
 use crate::graph::Graph;
 use crate::graph::gradient::{Adjoint, NoGradient, OperandGradients};
@@ -54,6 +54,17 @@ fn check_result(name: &str, declared: &TensorType, actual: &TensorType) -> Resul
         return Err(Error::invalid(format!("{name}: a region returns {actual} where {declared} is wanted")));
     }
     Ok(())
+}
+
+impl Prim {
+    /// The regions of control flow, in the order of its fields; none for what has no regions.
+    pub fn regions(&self) -> Vec<&Arc<Graph>> {
+        match self {
+            Prim::If(row) => vec![&row.then, &row.otherwise],
+            Prim::Loop(row) => vec![&row.body],
+            _ => Vec::new(),
+        }
+    }
 }
 
 /// Who runs regions: the reference, node by node, or whoever has a plan of them.

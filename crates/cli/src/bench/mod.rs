@@ -1,0 +1,122 @@
+//! `fuseline bench`: what fusion gains, measured.
+
+mod contender;
+mod report;
+
+use std::time::{Duration, Instant};
+
+use fuseline::device::NamedTensors;
+use fuseline::error::Result;
+use fuseline::fuse::PlanOptions;
+use fuseline::graph::Graph;
+use fuseline::passes::Numerics;
+use fuseline::reference;
+use fuseline::tensor::Symbol;
+
+use crate::arguments::{Bench, Only};
+use crate::device::{Means, bind_sizes, processor};
+use crate::failure::Outcome;
+use crate::feed::{self, Feed};
+use crate::model::Model;
+use crate::screen;
+use crate::target;
+use crate::waiting::Waiting;
+
+use contender::{Contender, Kind};
+
+/// Measures a model.
+pub fn bench(arguments: &Bench) -> Outcome {
+    let start = Instant::now();
+    let model = Model::open(&arguments.model, arguments.dtype)?;
+    let opened = start.elapsed();
+    let numerics = arguments.numerics.map_or(Numerics::Default, |numerics| numerics.numerics());
+    let plan = PlanOptions { numerics, ..PlanOptions::on(&target::find(&arguments.target)?) };
+    let feed = assemble(&model, arguments)?;
+    let contest = {
+        let _waiting = Waiting::for_(&format!("measuring {}", model.name));
+        model.with_graph(&feed.tensors, |graph, inputs| Contest::hold(graph, &inputs, &plan, arguments))?
+    };
+    let measured = Measured { model: &model, arguments, plan: &plan, feed: &feed, opened, contest };
+    if arguments.json {
+        return screen::print_json(&report::to_json(&measured));
+    }
+    screen::print(&report::to_text(&measured))
+}
+
+/// The inputs: those of the file, and random ones of usual sizes for the rest.
+fn assemble(model: &Model, arguments: &Bench) -> Outcome<Feed> {
+    let mut env = model.bind_sizes(&arguments.sizes)?;
+    if let Some(path) = &arguments.inputs {
+        feed::read(model, path, &mut env)?;
+    }
+    let assumed = model.typical_sizes(&env);
+    for (name, size) in &assumed {
+        env.bind(Symbol::name(name), *size);
+    }
+    let feed = feed::assemble(model, arguments.inputs.as_deref(), env, arguments.seed)?;
+    Ok(Feed { assumed, ..feed })
+}
+
+/// Everything that was measured, and how.
+struct Measured<'a> {
+    model: &'a Model,
+    arguments: &'a Bench,
+    plan: &'a PlanOptions,
+    feed: &'a Feed,
+    /// how long the file took to open
+    opened: Duration,
+    contest: Contest,
+}
+
+/// Plans of one graph, run in turns.
+struct Contest {
+    contenders: Vec<Contender>,
+    threads: usize,
+    /// the most memory that the process had, after the first contender had run
+    peak_bytes: Option<u64>,
+}
+
+impl Contest {
+    fn hold(graph: &Graph, inputs: &NamedTensors, plan: &PlanOptions, arguments: &Bench) -> Result<Contest> {
+        let mut plan = plan.clone();
+        bind_sizes(graph, inputs, &mut plan.hints.env);
+        let means = Means { options: reference::Options::default(), threads: arguments.threads };
+        let device = processor(plan.clone(), &means)?;
+        let kinds: &[Kind] = match arguments.only {
+            None => &[Kind::Fused, Kind::PerNode, Kind::PerPrimitive],
+            Some(Only::Fused) => &[Kind::Fused],
+            Some(Only::Unfused) => &[Kind::PerNode, Kind::PerPrimitive],
+        };
+        let mut contenders = Vec::with_capacity(kinds.len());
+        let mut peak_bytes = None;
+        for kind in kinds {
+            let mut contender = Contender::prepare(*kind, graph, &plan, &device)?;
+            for _ in 0..arguments.warmup.max(1) {
+                contender.run(inputs)?;
+            }
+            contender.times.clear();
+            contenders.push(contender);
+            peak_bytes = peak_bytes.or_else(most_memory);
+        }
+        // In turns, so that what disturbs the machine disturbs all alike.
+        for _ in 0..arguments.iters.get() {
+            for contender in &mut contenders {
+                contender.run(inputs)?;
+            }
+        }
+        contenders.iter_mut().for_each(|contender| contender.times.sort_unstable());
+        Ok(Contest { contenders, threads: device.threads(), peak_bytes })
+    }
+
+    fn find(&self, kind: Kind) -> Option<&Contender> {
+        self.contenders.iter().find(|contender| contender.kind == kind)
+    }
+}
+
+/// The most memory that this process had at one time, where the system tells.
+fn most_memory() -> Option<u64> {
+    let status = std::fs::read_to_string("/proc/self/status").ok()?;
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
+    let kilobytes: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
+    Some(kilobytes * 1024)
+}

@@ -1,0 +1,167 @@
+//! What was measured, for people and for programs.
+
+use std::fmt::Write as _;
+
+use fuseline::tensor::DType;
+use serde_json::{Map, Value, json};
+
+use super::Measured;
+use super::contender::{Contender, Kind};
+use crate::quantity::{self, significant};
+use crate::screen::{Side, Table, heading};
+
+/// A table of the contenders, and what follows from it.
+pub fn to_text(measured: &Measured<'_>) -> String {
+    let contest = &measured.contest;
+    let runs = measured.arguments.iters.get();
+    let threads = contest.threads;
+    let mut text = heading(&format!("{} on {threads} thread{}", measured.model.name, plural(threads)));
+    let mut line = |words: String| writeln!(text, "  {words}").expect("writing to a string succeeds");
+    line(format!("{runs} run{} of each, in turns{}", plural(runs), sizes(measured)));
+    text.push('\n');
+    text.push_str(&table(measured).text());
+    text.push('\n');
+    let mut line = |words: String| writeln!(text, "  {words}").expect("writing to a string succeeds");
+    if let (Some(fused), Some(other)) = (contest.find(Kind::Fused), contest.find(Kind::PerNode)) {
+        let saved = other.median_ms() - fused.median_ms();
+        let traffic = other.cost.bytes - fused.cost.bytes;
+        let part = 100.0 * traffic / other.cost.bytes.max(1.0);
+        let traffic = quantity::bytes(traffic);
+        line(format!("fusion saves {} ms a run and {traffic} of traffic ({part:.0} %)", three_digits(saved)));
+    }
+    if let Some(first) = contest.contenders.first() {
+        let [compiling, loading] = [first.compiling, measured.opened + first.loading].map(ms);
+        let peak =
+            contest.peak_bytes.map_or(String::new(), |peak| format!(", {} of memory", quantity::bytes(peak as f64)));
+        line(format!("{}: compiled in {compiling} ms, loaded in {loading} ms{peak}", first.kind.title()));
+    }
+    let (gbps, gflops) = limits(measured);
+    line(format!("the machine: {} GB/s, {} GFLOP/s in f32", significant(gbps), significant(gflops)));
+    for contender in &contest.contenders {
+        let interpreted = contender.interpreted();
+        if let Some(first) = interpreted.first() {
+            line(format!("{}: {} interpreted, such as {first}", contender.kind.title(), kernels(interpreted.len())));
+        }
+    }
+    text
+}
+
+/// A number with three digits that count, however small it is.
+fn three_digits(x: f64) -> String {
+    if x == 0.0 || !x.is_finite() {
+        return x.to_string();
+    }
+    let after = 2 - x.abs().log10().floor() as i32;
+    format!("{x:.*}", usize::try_from(after).unwrap_or(0))
+}
+
+fn plural(n: usize) -> &'static str {
+    if n == 1 { "" } else { "s" }
+}
+
+fn kernels(n: usize) -> String {
+    format!("{n} kernel{}", plural(n))
+}
+
+fn ms(time: std::time::Duration) -> String {
+    significant(time.as_secs_f64() * 1e3)
+}
+
+fn sizes(measured: &Measured<'_>) -> String {
+    let assumed: Vec<String> = measured.feed.assumed.iter().map(|(name, size)| format!("{name}={size}")).collect();
+    if assumed.is_empty() { String::new() } else { format!("; sizes assumed: {}", assumed.join(",")) }
+}
+
+fn table(measured: &Measured<'_>) -> Table {
+    let columns = ["kernels", "median ms", "min", "p90", "speed-up", "GB/s", "GFLOP/s"].map(|name| (name, Side::Right));
+    let mut table = Table::new(&[&[("", Side::Left)], &columns[..]].concat());
+    let contenders = &measured.contest.contenders;
+    let slowest = contenders.last().map_or(f64::NAN, Contender::median_ms);
+    let (gbps, gflops) = limits(measured);
+    for contender in contenders {
+        let rate = |x: f64, most: f64| format!("{} ({:.0} %)", significant(x), 100.0 * x / most);
+        table.row(vec![
+            contender.kind.title().into(),
+            contender.kernels.to_string(),
+            three_digits(contender.median_ms()),
+            three_digits(contender.quantile_ms(0.0)),
+            three_digits(contender.quantile_ms(0.9)),
+            format!("{}×", significant(slowest / contender.median_ms())),
+            rate(contender.gbps(), gbps),
+            rate(contender.gflops(), gflops),
+        ]);
+    }
+    table
+}
+
+/// GB/s of the farthest memory and GFLOP/s of the vector units, for as many threads as there are.
+fn limits(measured: &Measured<'_>) -> (f64, f64) {
+    let spec = &measured.plan.spec;
+    let threads = measured.contest.threads.min(spec.limits.cores) as f64;
+    let memory = spec.memory.last().map_or(f64::NAN, |level| level.gbps.min(level.core_gbps * threads));
+    let flops = spec.vector.peak(DType::F32).unwrap_or(f64::NAN);
+    (memory, flops * threads / spec.limits.cores.max(1) as f64)
+}
+
+/// The same as JSON.
+pub fn to_json(measured: &Measured<'_>) -> Value {
+    let contest = &measured.contest;
+    let mut fields = Map::new();
+    let mut field = |name: &str, value: Value| fields.insert(name.into(), value);
+    field("model", json!(measured.model.name));
+    field("device", json!("cpu"));
+    field("target", json!(measured.plan.spec.name));
+    field("threads", json!(contest.threads));
+    field("iters", json!(measured.arguments.iters.get()));
+    let inputs = measured.feed.tensors.iter();
+    let inputs = inputs.map(|(name, x)| json!({ "name": name, "dtype": x.dtype().name(), "shape": x.sizes() }));
+    field("inputs", inputs.collect());
+    for contender in &contest.contenders {
+        let value = json!({
+            "median_ms": contender.median_ms(),
+            "min_ms": contender.quantile_ms(0.0),
+            "p90_ms": contender.quantile_ms(0.9),
+            "kernels": contender.kernels,
+            "bytes": contender.cost.bytes,
+            "flops": contender.cost.flops,
+            "gbps": contender.gbps(),
+            "gflops": contender.gflops(),
+            "predicted_ms": contender.cost.us / 1e3,
+            "interpreted": contender.interpreted().len(),
+        });
+        field(contender.kind.name(), value);
+    }
+    if let Some(fused) = contest.find(Kind::Fused) {
+        for other in contest.contenders.iter().filter(|other| other.kind != Kind::Fused) {
+            let versus = json!({
+                "speedup": other.median_ms() / fused.median_ms(),
+                "saved_ms": other.median_ms() - fused.median_ms(),
+                "saved_bytes": other.cost.bytes - fused.cost.bytes,
+            });
+            field(&format!("fused_against_{}", other.kind.name()), versus);
+        }
+    }
+    if let Some(first) = contest.contenders.first() {
+        field("compile_ms", json!(first.compiling.as_secs_f64() * 1e3));
+        field("load_ms", json!((measured.opened + first.loading).as_secs_f64() * 1e3));
+        field("kernels", json!(first.kernels));
+    }
+    field("peak_mb", json!(contest.peak_bytes.map(|bytes| bytes as f64 / 1e6)));
+    let (gbps, gflops) = limits(measured);
+    field("machine", json!({ "gbps": gbps, "gflops": gflops }));
+    Value::Object(fields)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn short_times_keep_their_digits() {
+        assert_eq!(three_digits(0.0712), "0.0712");
+        assert_eq!(three_digits(1.0), "1.00");
+        assert_eq!(three_digits(-12.34), "-12.3");
+        assert_eq!(three_digits(1234.5), "1234");
+        assert_eq!(three_digits(0.0), "0");
+    }
+}

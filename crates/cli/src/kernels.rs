@@ -1,0 +1,118 @@
+//! `fuseline kernels`: the kernels of a plan as code.
+
+use std::fmt::Write as _;
+use std::sync::Arc;
+
+use fuseline::compile::plan_program;
+use fuseline::error::{Context, Kind, Result};
+use fuseline::fuse::{Plan, PlanOptions};
+use fuseline::graph::Graph;
+use fuseline::lower::Hints;
+use fuseline::passes::Numerics;
+use fuseline::tensor::{Env, Symbol};
+use fuseline::tile::{Kernel, Schedule};
+use fuseline_cpu::code::{Code, Isa};
+use fuseline_cpu::emit::emit;
+use fuseline_frontend::Tensors;
+use indexmap::IndexMap;
+
+use crate::arguments::{Form, Kernels};
+use crate::failure::Outcome;
+use crate::feed;
+use crate::model::Model;
+use crate::screen::{self, heading};
+use crate::target;
+
+/// Shows the kernels of a model.
+pub fn kernels(arguments: &Kernels) -> Outcome {
+    let model = Model::open(&arguments.model, arguments.dtype)?;
+    let mut env = model.bind_sizes(&arguments.sizes)?;
+    let inputs = match &arguments.inputs {
+        Some(path) => feed::read(&model, path, &mut env)?,
+        None => Tensors::new(),
+    };
+    let mut all = env.clone();
+    for (name, size) in model.typical_sizes(&env) {
+        all.bind(Symbol::name(&name), size);
+    }
+    let graph = match model.graph(&inputs, &env) {
+        // What cannot be built for every size can perhaps be built for these.
+        Err(error) if error.kind() == Kind::NeedsValue => model.graph(&inputs, &all)?,
+        other => other?,
+    };
+    let options = PlanOptions {
+        numerics: arguments.numerics.map_or(Numerics::Default, |numerics| numerics.numerics()),
+        hints: Hints { env: all.clone(), ..Hints::default() },
+        ..PlanOptions::on(&target::find(&arguments.target)?)
+    };
+    let planned = plan_program(graph.into_owned(), &options, &mut |_| {})?;
+    let mut text = String::new();
+    for (title, graph, plan) in [
+        ("Kernels of a run", planned.program.run(), &planned.run),
+        ("Kernels that run once", planned.program.prepare(), &planned.prepare),
+    ] {
+        let distinct = distinct(graph, plan);
+        if distinct.is_empty() {
+            continue;
+        }
+        text.push_str(&heading(title));
+        for (kernel, places) in &distinct {
+            text.push('\n');
+            text.push_str(&heading(&format!("# {}", describe(places))));
+            let shown = show(kernel, &all, arguments.emit).at(|| places[0].clone())?;
+            writeln!(text, "{}", shown.trim_end()).expect("writing to a string succeeds");
+        }
+        text.push('\n');
+    }
+    screen::print(&text)
+}
+
+/// The kernels of a plan and its regions, equal ones once, with where each stands.
+fn distinct(graph: &Graph, plan: &Plan) -> IndexMap<Arc<Kernel>, Vec<String>> {
+    let mut found: IndexMap<Arc<Kernel>, Vec<String>> = IndexMap::new();
+    for (k, planned) in plan.kernels.iter().enumerate() {
+        if !matches!(planned.kernel.schedule, Schedule::Host(_)) {
+            found.entry(planned.kernel.clone()).or_default().push(planned.describe(k, graph));
+        }
+        for (region, plan) in graph.nodes()[planned.members[0]].prim().regions().into_iter().zip(&planned.regions) {
+            for (kernel, places) in distinct(region, plan) {
+                let outer = planned.describe(k, graph);
+                let places = places.into_iter().map(|place| format!("{outer}: {place}"));
+                found.entry(kernel).or_default().extend(places);
+            }
+        }
+    }
+    found
+}
+
+fn describe(places: &[String]) -> String {
+    match places {
+        [only] => only.clone(),
+        [first, others @ ..] => format!("{first}, and {} more", others.len()),
+        [] => String::new(),
+    }
+}
+
+fn show(kernel: &Kernel, env: &Env, form: Form) -> Result<String> {
+    if form == Form::Tile {
+        return Ok(kernel.to_string());
+    }
+    if kernel.symbols().iter().any(|symbol| env.get(symbol).is_none()) {
+        return Ok("its sizes are known only in a run".into());
+    }
+    let isa = Isa::detect();
+    let emitted = match emit(kernel, env, isa) {
+        Err(error) if error.kind() == Kind::Unsupported => return Ok(format!("interpreted: {error}")),
+        other => other?,
+    };
+    let mut text = String::new();
+    for phase in &emitted.phases {
+        writeln!(text, "{}: {} tasks", phase.name, phase.tasks).expect("writing to a string succeeds");
+        let code = match form {
+            Form::Asm if isa != Isa::Portable => Code::new(&phase.program, isa)?.asm(),
+            _ => phase.program.to_string(),
+        };
+        writeln!(text, "{}", code.trim_end()).expect("writing to a string succeeds");
+    }
+    Ok(text)
+}

@@ -1,0 +1,64 @@
+//! `fuseline bench` and `fuseline kernels` as users see them.
+
+use std::process::Command;
+
+use serde_json::Value;
+
+/// Standard output of a command that must succeed.
+fn stdout(arguments: &[&str]) -> String {
+    let done = Command::new(env!("CARGO_BIN_EXE_fuseline")).args(arguments).output().unwrap();
+    assert!(done.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&done.stderr));
+    String::from_utf8(done.stdout).unwrap()
+}
+
+fn json(arguments: &[&str]) -> Value {
+    serde_json::from_str(&stdout(arguments)).unwrap()
+}
+
+const MODEL: [&str; 5] = ["bench", "gallery:transformer_sublayer", "--sizes", "tokens=8,features=32", "--json"];
+
+#[test]
+fn times_of_every_plan_are_told() {
+    let measured = json(&[&MODEL[..], &["--iters", "4", "--warmup", "1", "--threads", "2"]].concat());
+    assert_eq!((measured["threads"].as_u64(), measured["iters"].as_u64()), (Some(2), Some(4)));
+    let number = |value: &Value| value.as_f64().unwrap_or_else(|| panic!("{measured:#}"));
+    for plan in ["fused", "per_node", "per_primitive"] {
+        let [median, min, p90] = ["median_ms", "min_ms", "p90_ms"].map(|field| number(&measured[plan][field]));
+        assert!(0.0 < min && min <= median && median <= p90, "{measured:#}");
+        assert_eq!(measured[plan]["interpreted"], 0, "{measured:#}");
+    }
+    for field in ["compile_ms", "load_ms"] {
+        assert!(number(&measured[field]) > 0.0, "{measured:#}");
+    }
+    let kernels = |plan: &str| number(&measured[plan]["kernels"]);
+    assert!(kernels("fused") < kernels("per_node") && kernels("per_node") < kernels("per_primitive"), "{measured:#}");
+    assert_eq!(measured["kernels"], measured["fused"]["kernels"]);
+    assert!(measured["peak_mb"].is_null() || number(&measured["peak_mb"]) > 0.0);
+    assert!(number(&measured["fused_against_per_node"]["saved_bytes"]) > 0.0);
+}
+
+#[test]
+fn one_side_can_be_measured_alone() {
+    let plans = |only: &str| {
+        let measured = json(&[&MODEL[..], &["--iters", "1", "--only", only]].concat());
+        ["fused", "per_node", "per_primitive"].map(|plan| measured[plan].is_object())
+    };
+    assert_eq!(plans("fused"), [true, false, false]);
+    assert_eq!(plans("unfused"), [false, true, true]);
+    let text = stdout(&["bench", "gallery:softmax", "--sizes", "rows=4,columns=8", "--iters", "1", "--threads", "1"]);
+    for word in ["on 1 thread\n", "1 run of each", "speed-up", "fusion saves", "compiled in", "GFLOP/s"] {
+        assert!(text.contains(word), "{word}: {text}");
+    }
+}
+
+#[test]
+fn kernels_are_shown_as_code() {
+    let show = |form: &str| stdout(&["kernels", "gallery:softmax", "--sizes", "rows=4,columns=8", "--emit", form]);
+    let tile = show("tile");
+    assert!(tile.contains("schedule row") && tile.contains("reduce.max"), "{tile}");
+    assert!(tile.contains("x0: f32[rows, columns]"), "sizes are not written into kernels: {tile}");
+    for form in ["vector", "asm"] {
+        let text = show(form);
+        assert!(text.contains("tasks") && text.lines().count() > 20, "{text}");
+    }
+}

@@ -1,6 +1,6 @@
 //! Kernels at fixed sizes as vector programs.
 //!
-//! Comes in: a [`Kernel`](fuseline::tile::Kernel) and numbers for its sizes. Goes out: [`Emitted`], phases of vector programs
+//! Comes in: a [`Kernel`] and numbers for its sizes. Goes out: [`Emitted`], phases of vector programs
 //! that run one after another. Never here: registers, instruction sets beyond the width of a vector, threads.
 
 mod access;

@@ -1,7 +1,7 @@
 //! Running programs: threads, memory, sessions.
 //!
-//! Comes in: a program with a plan of it. Goes out: outputs for inputs. A plan is looked at once ([`load`]); at the first run of
-//! every new combination of sizes its kernels are made and its memory is divided ([`specialize`]); a run ([`execute`]) then only
+//! Comes in: a program with a plan of it. Goes out: outputs for inputs. A plan is looked at once (`load`); at the first run of
+//! every new combination of sizes its kernels are made and its memory is divided (`specialize`); a run (`execute`) then only
 //! calls them.
 
 pub mod block;

@@ -2,6 +2,7 @@
 
 pub mod agree;
 pub mod attentions;
+pub mod drawn;
 pub mod generate;
 pub mod model_maker;
 pub mod node_test;

@@ -7,6 +7,7 @@ use fuseline::graph::{Graph, verify};
 use fuseline::ops::Prim;
 use fuseline::reference::{Limits, Options, evaluate};
 use fuseline::tensor::DType;
+use fuseline_tests::drawn;
 use fuseline_tests::generate::cases;
 use fuseline_tests::round_trip;
 use proptest::prelude::*;
@@ -14,7 +15,7 @@ use proptest::strategy::ValueTree;
 use proptest::test_runner::TestRunner;
 
 proptest! {
-    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(drawn::cases(256))]
 
     #[test]
     fn a_graph_means_one_thing(case in cases()) {
@@ -75,7 +76,7 @@ fn misspelt(text: &str, slips: &[Slip]) -> String {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(drawn::cases(256))]
 
     /// A text with mistakes is an error or another graph; whatever it is, nothing panics and nothing eats all memory.
     #[test]

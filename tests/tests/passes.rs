@@ -3,16 +3,18 @@
 use fuseline::compare::{Agreement, Tolerance, compare};
 use fuseline::compile::compile;
 use fuseline::device::{Device, ReferenceDevice};
+use fuseline::graph::Graph;
 use fuseline::passes::{Context, Numerics, PASSES, run_passes};
 use fuseline::reference::{Limits, Options, Reading, evaluate};
 use fuseline_tests::agree::{is_smooth, same_meaning, sizes};
+use fuseline_tests::drawn;
 use fuseline_tests::generate::cases;
 use proptest::prelude::*;
 
 const STRICT: Context = Context { numerics: Numerics::Strict, fold_bytes: 64 << 10, table_elements: 1 << 20 };
 
 proptest! {
-    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(drawn::cases(256))]
 
     #[test]
     fn every_pass_keeps_every_bit_and_is_done_after_one_run(case in cases()) {
@@ -52,4 +54,18 @@ proptest! {
         let env = sizes(&case);
         same_meaning(&case, &after, Reading::Exact, |k| Agreement::Within(Tolerance::of_output(&case.graph, k, &env)));
     }
+}
+
+/// Two passes that each had their own order of a view and a conversion of sizes took turns for ever.
+#[test]
+fn conversions_of_viewed_sizes_settle() {
+    let graph = Graph::parse(
+        "graph sizes(x: f32[p]) { %1 = sizes [p, p] : i64[2] %2 = view %1[i1] : i64[1, 2] %3 = map(%2) i32(a) : i32[1, 2] \
+         %4 = const 1 : i64[] %5 = const true : bool[] %6 = loop trips=%4 start=%5 carry=(%3) capture=(%3) : i32[1, 2] \
+         body graph body(c0: i64[], c1: i32[1, 2], c2: i32[1, 2]) { %3 = const true : bool[] return go_on = %3, next = c2 } \
+         return y = %6 }",
+    );
+    let mut rounds = 0;
+    run_passes(graph.unwrap(), &STRICT, &mut |step| rounds = rounds.max(step.round)).unwrap();
+    assert!(rounds < 8, "{rounds} rounds");
 }

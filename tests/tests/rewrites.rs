@@ -9,6 +9,7 @@ use fuseline::reference::Reading;
 use fuseline::rewrites::{Application, Permit, apply_rewrites};
 use fuseline::tensor::{DType, Dim, Literal, Shape};
 use fuseline_tests::agree::{is_smooth, same_meaning, sizes};
+use fuseline_tests::drawn;
 use fuseline_tests::generate::{Case, Inputs, cases};
 use proptest::prelude::*;
 
@@ -32,7 +33,7 @@ fn within_tolerance(case: &Case, after: &Graph) {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(drawn::cases(256))]
 
     #[test]
     fn any_selection_keeps_the_meaning(
@@ -180,7 +181,7 @@ fn fed(graph: Graph, keys: usize, masked: bool, special: bool) -> Case {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 64, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(drawn::cases(64))]
 
     #[test]
     fn attention_of_every_spelling_keeps_its_meaning(
@@ -293,7 +294,7 @@ fn affine(core: Core, links: &[Link]) -> Graph {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 64, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(drawn::cases(64))]
 
     #[test]
     fn chains_of_sums_and_products_keep_their_meaning(
@@ -414,7 +415,7 @@ fn fed_integers(graph: Graph) -> Case {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 96, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(drawn::cases(96))]
 
     #[test]
     fn quantised_products_keep_their_meaning(

@@ -31,14 +31,18 @@ pub(super) const PASS: Pass = Pass {
 
 /// In: any graph. Out: an output is no rearrangement of a map that nothing else reads; no map, fold or contraction has an
 /// axis that one reshape joins and a reader takes apart again, nor (save outputs) an axis of size 1; a fold reads its
-/// operand in the order in which that lies, and axes that a reshape joined one by one. Regions are left alone.
+/// operand in the order in which that lies, and axes that a reshape joined one by one. Regions are left alone, and so are maps of
+/// sizes.
 fn run(graph: &Graph, _: &Context) -> Result<Graph> {
     let wishes = wishes(graph);
+    let made_of_sizes = made_of_sizes(graph);
     rewrite_outside_regions(graph, |rebuild, id| {
         let node = &graph.nodes()[id];
         let args: SmallVec<[Value; 3]> = node.args().iter().map(|a| rebuild.moved(*a)).collect();
         let frame = wishes[id].frame.as_ref();
         match node.prim() {
+            // They are written as shape arithmetic has them.
+            Prim::Map(_) if made_of_sizes[id] => Ok(None),
             Prim::Map(row) if wishes[id].any_order => {
                 let frame = as_operands_lie(rebuild, row, &args, frame)?;
                 frame.map_or(Ok(None), |frame| move_map(rebuild, row, &args, &frame))
@@ -51,6 +55,20 @@ fn run(graph: &Graph, _: &Context) -> Result<Graph> {
             _ => Ok(None),
         }
     })
+}
+
+/// Which nodes hold nothing but what follows from sizes.
+fn made_of_sizes(graph: &Graph) -> Vec<bool> {
+    let mut made: Vec<bool> = Vec::with_capacity(graph.nodes().len());
+    for node in graph.nodes() {
+        let from_sizes = !node.args().is_empty() && node.args().iter().all(|arg| made[arg.node()]);
+        made.push(match node.prim() {
+            Prim::Sizes(_) => true,
+            Prim::Map(_) | Prim::View(_) | Prim::Concat(_) => from_sizes,
+            _ => false,
+        });
+    }
+    made
 }
 
 /// What `operand` holds at coordinates `at` over a domain.

@@ -8,25 +8,16 @@ use fuseline::passes::Numerics;
 use fuseline::reference::{self, Limits, Reading, evaluate};
 use fuseline::tile::interp::{self, Folds};
 use fuseline_tests::attentions::attentions;
+use fuseline_tests::drawn;
 use fuseline_tests::planned::{agrees, choices, cut_small, planned, run, show};
 use proptest::prelude::*;
-use proptest::test_runner::RngSeed;
-
-fn config() -> ProptestConfig {
-    let usual = ProptestConfig { failure_persistence: None, ..ProptestConfig::default() };
-    match std::env::var_os("PROPTEST_CASES") {
-        Some(_) => usual,
-        // The same graphs every time, so that a change is judged by itself; longer runs draw their own.
-        None => ProptestConfig { cases: 64, rng_seed: RngSeed::Fixed(1), ..usual },
-    }
-}
 
 fn devices() -> impl Strategy<Value = &'static str> {
     prop::sample::select(DeviceSpec::names().collect::<Vec<_>>())
 }
 
 proptest! {
-    #![proptest_config(config())]
+    #![proptest_config(drawn::cases(64))]
 
     /// Streamed along pieces of two keys, attention gives what it means.
     #[test]

@@ -9,20 +9,10 @@ use fuseline::passes::Numerics;
 use fuseline::reference::{self, Reading, evaluate};
 use fuseline::tile::interp::{self, Folds};
 use fuseline_tests::agree::{is_smooth, sizes};
+use fuseline_tests::drawn;
 use fuseline_tests::generate::{Case, cases};
 use fuseline_tests::planned::{agrees, choices, planned};
 use proptest::prelude::*;
-use proptest::test_runner::RngSeed;
-
-fn config() -> ProptestConfig {
-    let usual = ProptestConfig { failure_persistence: None, ..ProptestConfig::default() };
-    let asked = std::env::var_os("PROPTEST_CASES").is_some();
-    if asked {
-        return usual;
-    }
-    // The same graphs every time, so that a change is judged by itself; longer runs draw their own.
-    ProptestConfig { cases: 64, rng_seed: RngSeed::Fixed(1), ..usual }
-}
 
 fn devices() -> impl Strategy<Value = &'static str> {
     prop::sample::select(DeviceSpec::names().collect::<Vec<_>>())
@@ -52,7 +42,7 @@ fn check(
 }
 
 proptest! {
-    #![proptest_config(config())]
+    #![proptest_config(drawn::cases(64))]
 
     /// Without real algebra and with folds in one piece, every bit is the same.
     #[test]

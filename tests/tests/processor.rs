@@ -16,18 +16,10 @@ use fuseline::tensor::Literal;
 use fuseline_cpu::code::Isa;
 use fuseline_cpu::run::CpuDevice;
 use fuseline_tests::attentions::attentions;
+use fuseline_tests::drawn;
 use fuseline_tests::generate::{Inputs, cases};
 use fuseline_tests::planned::{choices, planned, show};
 use proptest::prelude::*;
-use proptest::test_runner::RngSeed;
-
-fn config(cases: u32) -> ProptestConfig {
-    let usual = ProptestConfig { failure_persistence: None, ..ProptestConfig::default() };
-    if std::env::var_os("PROPTEST_CASES").is_some() {
-        return usual;
-    }
-    ProptestConfig { cases, rng_seed: RngSeed::Fixed(1), ..usual }
-}
 
 /// The instruction sets that this processor has: one with wider vectors has the narrower ones too.
 fn isas() -> Vec<Isa> {
@@ -64,7 +56,7 @@ fn bytes(outputs: &[Literal]) -> Vec<Vec<u8>> {
 }
 
 proptest! {
-    #![proptest_config(config(64))]
+    #![proptest_config(drawn::cases(64))]
 
     #[test]
     fn random_graphs_run_as_planned(case in cases(), seed: u64, strict: bool) {
@@ -75,7 +67,7 @@ proptest! {
 }
 
 proptest! {
-    #![proptest_config(config(16))]
+    #![proptest_config(drawn::cases(16))]
 
     #[test]
     fn random_attentions_run_as_planned(case in attentions(), seed: u64) {

@@ -168,10 +168,7 @@ impl<'e> Attention<'e> {
         let last_chunk = e.b.number(chunks - 1);
         let chunk = e.b.int(IntOp::Sub, last_chunk, chunk);
         let batch = e.b.int(IntOp::FloorDiv, task, chunks_value);
-        let from = e.b.times(chunk, together);
-        let to = e.b.plus(from, together);
-        let count = e.b.number(tiling.count);
-        let to = e.b.int(IntOp::Min, to, count);
+        let (from, to) = tiling.chunk(e, chunk, together);
         let rows = (tiling.row(e, from), tiling.row(e, to));
         let origin = batch_point(e, first, batch);
         let places = self.places(e, rows.0, task_rows, block, padded);

@@ -312,10 +312,7 @@ fn emit_tiles(
         let rest = e.b.int(IntOp::FloorDiv, task, panels_value);
         let chunk = e.b.int(IntOp::FloorMod, rest, chunks_value);
         let batch = e.b.int(IntOp::FloorDiv, rest, chunks_value);
-        let from = e.b.times(chunk, together);
-        let to = e.b.plus(from, together);
-        let last = e.b.number(tiling.count);
-        let to = e.b.int(IntOp::Min, to, last);
+        let (from, to) = tiling.chunk(e, chunk, together);
         let origin = batch_point(e, roles, batch);
         let terms = Terms::all(roles.sum_count(bound));
         multiply.tiles(e, &tiling, &origin, panel, (from, to), &terms, &mut |e, points| {
@@ -354,10 +351,7 @@ fn emit_whole_rows(
         let chunks_value = e.b.number(chunks);
         let chunk = e.b.int(IntOp::FloorMod, task, chunks_value);
         let batch = e.b.int(IntOp::FloorDiv, task, chunks_value);
-        let from = e.b.times(chunk, together);
-        let to = e.b.plus(from, together);
-        let last = e.b.number(tiling.count);
-        let to = e.b.int(IntOp::Min, to, last);
+        let (from, to) = tiling.chunk(e, chunk, together);
         let origin = batch_point(e, roles, batch);
         // Rows of the worker's memory begin with the first row of the chunk.
         let (first, behind) = (tiling.row(e, from), tiling.row(e, to));
@@ -426,6 +420,13 @@ impl Tiling {
             0 => Tiling { count, rows: shorter, longer: count },
             longer => Tiling { count, rows: shorter + 1, longer },
         }
+    }
+
+    /// The tiles of a chunk by its number, of so many together: from one up to another.
+    pub fn chunk(&self, e: &mut Emitter<'_>, chunk: Value, together: i64) -> (Value, Value) {
+        let from = e.b.times(chunk, together);
+        let (to, count) = (e.b.plus(from, together), e.b.number(self.count));
+        (from, e.b.int(IntOp::Min, to, count))
     }
 
     /// Emits loops over the tiles `from..to`; `body` is given the tile, its first row and how many there are.

@@ -22,6 +22,11 @@ spellings! {
             "sums with labels": einsum,
             "keys transposed twice": keys_transposed_twice,
             "axis of one in front": axis_in_front,
+            "scores turned": scores_turned,
+            "values turned": values_turned,
+            "normalised behind the product": normalised_late,
+            "power of the head size, dropout that does nothing": idle_dropout,
+            "sums with labels, values first": einsum_values_first,
             "one operator": named,
         }
         "heads in rows" {
@@ -30,6 +35,7 @@ spellings! {
             "scale on queries before the split": rows_scaled_early,
             "three axes": rows_three_axes,
             "sums with labels": rows_einsum,
+            "sequence in front": rows_sequence_in_front,
             "one operator": rows_named,
             "one operator of ONNX Runtime": rows_contributed,
         }
@@ -49,6 +55,8 @@ spellings! {
             "product, sum, split": projected_split,
             "product, sum, slices": projected_slices,
             "reshaped by three": projected_reshaped,
+            "reshaped by three, split and squeezed": projected_squeezed,
+            "heads split first": projected_heads_first,
             "one operator": projected_named,
         }
     }
@@ -339,4 +347,71 @@ fn projected_reshaped(s: &Sheet) {
 fn projected_named(s: &Sheet) {
     let (x, weights, bias) = (s.floats("x", "n, s, 96"), s.floats("weights", "96, 768"), s.floats("bias", "768"));
     s.output("y", s.contributed("Attention").int("num_heads", 4).of(&[x, weights, bias]));
+}
+
+/// Keys times queries: the softmax runs over the first of the last two axes.
+fn scores_turned(s: &Sheet) {
+    let o = heads(s, F32);
+    let product = s.mul(s.matmul(o.k, s.transpose(o.q, &[0, 1, 3, 2])), s.number(SCALE));
+    let probabilities = s.softmax(product, 2);
+    s.output("y", s.matmul(s.transpose(probabilities, &[0, 1, 3, 2]), o.v));
+}
+
+fn values_turned(s: &Sheet) {
+    let o = heads(s, F32);
+    let probabilities = s.transpose(s.softmax(scaled_scores(s, &o), 3), &[0, 1, 3, 2]);
+    let y = s.matmul(s.transpose(o.v, &[0, 1, 3, 2]), probabilities);
+    s.output("y", s.transpose(y, &[0, 1, 3, 2]));
+}
+
+fn normalised_late(s: &Sheet) {
+    let o = heads(s, F32);
+    let scores = scaled_scores(s, &o);
+    let e = s.exp(s.sub(scores, s.reduce("ReduceMax", scores, -1)));
+    s.output("y", s.div(s.matmul(e, o.v), s.reduce("ReduceSum", e, -1)));
+}
+
+fn idle_dropout(s: &Sheet) {
+    let o = heads(s, F32);
+    let scale = s.pow(s.number(64.0), s.number(-0.5));
+    let probabilities = s.softmax(s.mul(scores(s, o.q, o.k), scale), -1);
+    s.output("y", s.matmul(s.op("Dropout").of(&[probabilities, s.number(0.1)]), o.v));
+}
+
+fn einsum_values_first(s: &Sheet) {
+    let o = heads(s, F32);
+    let product = s.op("Einsum").str("equation", "nhsd,nhld->nhls").of(&[o.k, s.mul(o.q, s.number(SCALE))]);
+    let y = s.op("Einsum").str("equation", "nhsv,nhls->nhlv").of(&[o.v, s.softmax(product, -1)]);
+    s.output("y", y);
+}
+
+/// As PyTorch's own module does: sequence, batch, width; then batch and heads are one axis.
+fn rows_sequence_in_front<'s>(s: &'s Sheet) {
+    let o = row_operands(s);
+    let joined = s.mul(s.size(o.q, 0), s.int(4));
+    let rows = |x: Tensor<'s>| {
+        let front = s.transpose(x, &[1, 0, 2]);
+        let heads = s.call("Reshape", &[front, s.vector(&[s.size(x, 1), joined, s.int(64)])]);
+        s.transpose(heads, &[1, 0, 2])
+    };
+    let (q, k, v) = (rows(o.q), rows(o.k), rows(o.v));
+    let product = s.matmul(s.div(q, s.sqrt(s.number(64.0))), s.transpose(k, &[0, 2, 1]));
+    let y = s.transpose(s.matmul(s.softmax(product, 2), v), &[1, 0, 2]);
+    let merged = s.call("Reshape", &[y, s.vector(&[s.size(o.q, 1), s.size(o.q, 0), s.int(256)])]);
+    s.output("y", s.transpose(merged, &[1, 0, 2]));
+}
+
+fn projected_squeezed(s: &Sheet) {
+    let all = s.transpose(s.reshape(projection(s), &[0, -1, 3, 4, 64]), &[2, 0, 3, 1, 4]);
+    let parts = s.split(all, 0, 3);
+    let [q, k, v] = [0, 1, 2].map(|part| s.call("Squeeze", &[parts[part], s.ints(&[0])]));
+    let probabilities = s.softmax(s.mul(scores(s, q, k), s.number(SCALE)), 3);
+    s.output("y", merge_heads(s, s.matmul(probabilities, v), 256));
+}
+
+fn projected_heads_first(s: &Sheet) {
+    let all = s.transpose(s.reshape(projection(s), &[0, 0, 12, 64]), &[0, 2, 1, 3]);
+    let [q, k, v] = [0, 4, 8].map(|head| s.slice(all, 1, head, head + 4));
+    let probabilities = s.softmax(s.mul(scores(s, q, k), s.number(SCALE)), -1);
+    s.output("y", merge_heads(s, s.matmul(probabilities, v), 256));
 }

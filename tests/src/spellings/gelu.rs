@@ -17,6 +17,8 @@ spellings! {
             "one on the left": one_on_the_left,
             "root of two computed": computed_root,
             "half of the quotient's factor": half_of_factor,
+            "less the other tail": other_tail,
+            "negated argument": negated_argument,
             "one operator": named,
             "one operator of ONNX Runtime": contributed,
         }
@@ -37,6 +39,8 @@ spellings! {
             "factored": factored,
             "polynomial": polynomial,
             "half last": half_last,
+            "by the sigmoid": by_sigmoid,
+            "half of the sum": half_of_tanh,
             "one operator": named_tanh,
             "one operator of ONNX Runtime": contributed_tanh,
         }
@@ -174,4 +178,30 @@ fn named_tanh(s: &Sheet) {
 
 fn contributed_tanh(s: &Sheet) {
     s.output("y", s.contributed("FastGelu").of(&[x(s)]));
+}
+
+fn other_tail(s: &Sheet) {
+    let x = x(s);
+    let tail = s.sub(s.number(1.0), s.erf(s.div(x, s.number(SQRT_2))));
+    s.output("y", s.sub(x, s.mul(s.mul(s.number(0.5), x), tail)));
+}
+
+fn negated_argument(s: &Sheet) {
+    let x = x(s);
+    let inside = s.erf(s.mul(x, s.number(-FRAC_1_SQRT_2)));
+    s.output("y", s.mul(s.mul(x, s.number(0.5)), s.sub(s.number(1.0), inside)));
+}
+
+/// `1 + tanh(u)` is `2 · sigmoid(2 · u)`.
+fn by_sigmoid(s: &Sheet) {
+    let x = x(s);
+    let inner = cubic(s, x, s.pow(x, s.number(3.0)));
+    s.output("y", s.mul(x, s.sigmoid(s.mul(inner, s.number(2.0)))));
+}
+
+fn half_of_tanh(s: &Sheet) {
+    let x = x(s);
+    let inner = cubic(s, x, s.mul(s.mul(x, x), x));
+    let half = s.add(s.number(0.5), s.mul(s.number(0.5), s.tanh(inner)));
+    s.output("y", s.mul(x, half));
 }

@@ -14,6 +14,8 @@ spellings! {
             "repeated by a tile": tiled,
             "gathered heads": gathered,
             "queries by group": by_group,
+            "three axes, repeated": three_axes,
+            "sums with labels by group": einsum_by_group,
             "one operator": named,
         }
         "causal, behind a past" {
@@ -183,4 +185,22 @@ fn llama_split(s: &Sheet) {
 
 fn llama_named(s: &Sheet) {
     llama(s, |x, tables| rotate_named(s, x, tables), |step| attend_cached_named(s, step));
+}
+
+fn three_axes<'s>(s: &'s Sheet) {
+    let o = operands(s);
+    let joined = s.mul(s.size(o.q, 0), s.int(6));
+    let rows = |x: Tensor<'s>| s.call("Reshape", &[x, s.vector(&[joined, s.size(x, 2), s.int(64)])]);
+    let (q, k, v) = (rows(o.q), rows(repeat(s, o.k, 64)), rows(repeat(s, o.v, 64)));
+    let product = s.mul(s.matmul(q, s.transpose(k, &[0, 2, 1])), s.number(SCALE));
+    let y = s.matmul(s.softmax(product, -1), v);
+    s.output("y", s.call("Reshape", &[y, s.vector(&[s.size(o.q, 0), s.int(6), s.size(o.q, 2), s.int(64)])]));
+}
+
+fn einsum_by_group(s: &Sheet) {
+    let o = operands(s);
+    let q = s.reshape(s.mul(o.q, s.number(SCALE)), &[0, 2, 3, -1, 64]);
+    let product = s.op("Einsum").str("equation", "bghqd,bgkd->bghqk").of(&[q, o.k]);
+    let y = s.op("Einsum").str("equation", "bghqk,bgkd->bghqd").of(&[s.softmax(product, -1), o.v]);
+    s.output("y", s.call("Reshape", &[y, s.vector(&[s.size(o.q, 0), s.int(6), s.size(o.q, 2), s.int(64)])]));
 }

@@ -23,6 +23,13 @@ spellings! {
             "rows flattened": flattened,
             "transposed and back": transposed,
             "scale inside": scale_inside,
+            "product and shift of the operand": product_and_shift,
+            "difference the other way round": other_difference,
+            "sum of squares": sum_of_squares,
+            "norm of the differences": norm_of_differences,
+            "means by a product with a constant": mean_by_product,
+            "means by labels": mean_by_labels,
+            "shift on the left, quotient of products": quotient_of_products,
             "one operator": named,
             "one operator over rows": named_over_rows,
         }
@@ -257,4 +264,56 @@ fn narrow_scale(s: &Sheet) {
 fn named_f16(s: &Sheet) {
     let o = operands(s, F16);
     s.output("y", s.op("LayerNormalization").float("epsilon", EPSILON).of(&[o.x, o.scale, o.shift]));
+}
+
+/// As batch normalisation is written, and layers on top of it: one product and one sum for every element.
+fn product_and_shift(s: &Sheet) {
+    let o = operands(s, F32);
+    let average = mean(s, o.x);
+    let difference = s.sub(o.x, average);
+    let variance = mean(s, s.mul(difference, difference));
+    let factor = s.mul(s.reciprocal(s.sqrt(s.add(variance, s.number(EPSILON)))), o.scale);
+    s.output("y", s.add(s.mul(o.x, factor), s.sub(o.shift, s.mul(average, factor))));
+}
+
+fn other_difference(s: &Sheet) {
+    let o = operands(s, F32);
+    let centred = s.sub(mean(s, o.x), o.x);
+    let root = s.sqrt(s.add(mean(s, s.mul(centred, centred)), s.number(EPSILON)));
+    finish(s, s.div(s.neg(centred), root), &o);
+}
+
+fn sum_of_squares(s: &Sheet) {
+    let o = operands(s, F32);
+    let centred = s.sub(o.x, s.reduce("ReduceMean", o.x, 2));
+    let variance = s.div(s.reduce("ReduceSumSquare", centred, -1), s.number(96.0));
+    finish(s, s.div(centred, s.pow(s.add(variance, s.number(EPSILON)), s.number(0.5))), &o);
+}
+
+fn norm_of_differences(s: &Sheet) {
+    let o = operands(s, F32);
+    let centred = s.sub(o.x, mean(s, o.x));
+    let norm = s.op("ReduceL2").opset(13).ints("axes", &[2]).of(&[centred]);
+    let variance = s.mul(s.mul(norm, norm), s.number(1.0 / 96.0));
+    finish(s, s.div(centred, s.sqrt(s.add(s.number(EPSILON), variance))), &o);
+}
+
+fn mean_by_product(s: &Sheet) {
+    let weights = s.table(F32, &[96, 1], |_| 1.0 / 96.0);
+    with_mean(s, |x| s.matmul(x, weights));
+}
+
+fn mean_by_labels(s: &Sheet) {
+    let o = operands(s, F32);
+    let centred = s.sub(o.x, mean(s, o.x));
+    let squares = s.op("Einsum").str("equation", "bsd,bsd->bs").of(&[centred, centred]);
+    let variance = s.unsqueeze(s.div(squares, s.number(96.0)), &[2]);
+    finish(s, s.div(centred, s.sqrt(s.add(variance, s.number(EPSILON)))), &o);
+}
+
+fn quotient_of_products(s: &Sheet) {
+    let o = operands(s, F32);
+    let centred = s.sub(o.x, mean(s, o.x));
+    let root = s.sqrt(s.add(mean(s, s.mul(centred, centred)), s.number(EPSILON)));
+    s.output("y", s.add(o.shift, s.div(s.mul(o.scale, centred), root)));
 }

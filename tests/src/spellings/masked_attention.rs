@@ -1,7 +1,7 @@
 //! Attention in which scores are hidden or shifted: masks of every kind, positions, caps, dropout, guards.
 
 use fuseline::graph::Tensor;
-use fuseline::tensor::DType::{Bool, F32, I64};
+use fuseline::tensor::DType::{Bool, F32, I64, U8};
 
 use super::attention::{Operands, SCALE, finish, heads, merge_heads, scaled_scores, scores, split_heads};
 use super::softmax::written_out;
@@ -49,6 +49,13 @@ spellings! {
             "subtracted, converted, repeated": padding_filled_late,
         }
     }
+    "attention, product with a mask" {
+        "hidden by a constant" {
+            "less a constant, one less the mask": product_mask,
+            "plus a constant, the mask less one": product_mask_plus,
+            "sum on the left": product_mask_left,
+        }
+    }
     "attention, causal" {
         "hidden by infinity" {
             "lower triangle of ones": causal_triangle,
@@ -56,6 +63,9 @@ spellings! {
             "comparison of ranges": causal_ranges,
             "comparison of running counts": causal_counts,
             "upper triangle of infinities added": causal_added,
+            "difference of ranges": causal_difference,
+            "not the upper triangle": causal_not_upper,
+            "triangle of a table by bytes": causal_bytes,
             "stored table of infinities added": causal_stored_added,
             "one operator": causal_named,
             "one operator of ONNX Runtime": causal_contributed,
@@ -410,7 +420,7 @@ fn gpt2_ranges(s: &Sheet) {
 
 fn gpt2_bytes(s: &Sheet) {
     let o = gpt2_operands(s);
-    let table = cut(s, stored_triangle(s, fuseline::tensor::DType::U8), &o);
+    let table = cut(s, stored_triangle(s, U8), &o);
     present(s, s.cast(table, Bool), &o);
 }
 
@@ -545,4 +555,51 @@ fn safe_softmax_three_axes(s: &Sheet) {
     let hidden = s.call("Equal", &[product, infinity(s)]);
     let all = s.call("Not", &[s.cast(s.reduce("ReduceMax", s.cast(s.call("Not", &[hidden]), I64), -1), Bool)]);
     joined_values(s, s.choose(all, s.number(0.0), written_out(s, product, -1)), &o);
+}
+
+/// Whether a query sees a key, as zeros and ones that are multiplied.
+fn product_operands(s: &Sheet) -> (Operands<'_>, Tensor<'_>) {
+    (heads(s, F32), s.floats("padding", "n, 1, s, t"))
+}
+
+fn product_mask(s: &Sheet) {
+    let (o, mask) = product_operands(s);
+    let hidden = s.mul(s.number(1e4), s.sub(s.number(1.0), mask));
+    finish(s, s.sub(s.mul(scaled_scores(s, &o), mask), hidden), &o);
+}
+
+fn product_mask_plus(s: &Sheet) {
+    let (o, mask) = product_operands(s);
+    let hidden = s.mul(s.sub(mask, s.number(1.0)), s.number(1e4));
+    finish(s, s.add(s.mul(mask, s.div(scores(s, o.q, o.k), s.number(8.0))), hidden), &o);
+}
+
+fn product_mask_left(s: &Sheet) {
+    let (o, mask) = product_operands(s);
+    let hidden = s.mul(s.sub(s.number(1.0), mask), s.number(-1e4));
+    finish(s, s.add(hidden, s.mul(scores(s, s.mul(o.q, s.number(SCALE)), o.k), mask)), &o);
+}
+
+fn causal_difference(s: &Sheet) {
+    let o = self_heads(s);
+    let (queries, keys) = (range(s, s.size(o.q, 2)), range(s, s.size(o.k, 2)));
+    let ahead = s.sub(s.unsqueeze(keys, &[0]), s.unsqueeze(queries, &[1]));
+    let hidden = s.call("Greater", &[ahead, s.int(0)]);
+    finish(s, s.choose(hidden, infinity(s), scaled_scores(s, &o)), &o);
+}
+
+fn causal_not_upper(s: &Sheet) {
+    let o = self_heads(s);
+    let ones = s.expand(s.int(1), square(s, &o));
+    let above = s.cast(s.op("Trilu").int("upper", 1).of(&[ones, s.int(1)]), Bool);
+    hide(s, s.call("Not", &[above]), &o);
+}
+
+fn causal_bytes(s: &Sheet) {
+    let o = self_heads(s);
+    let length = s.unsqueeze(s.size(o.q, 2), &[0]);
+    let ends = s.concat(&[length, length], 0);
+    let table = s.call("Slice", &[stored_triangle(s, U8), s.ints(&[0, 0]), ends, s.ints(&[2, 3])]);
+    let seen = s.call("Equal", &[table, s.builder().int(U8, 1)]);
+    hide(s, seen, &o);
 }

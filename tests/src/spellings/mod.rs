@@ -7,6 +7,7 @@
 mod attention;
 mod data;
 mod gelu;
+mod group_norm;
 mod grouped_attention;
 mod layer_norm;
 mod layer_norm_backward;
@@ -72,6 +73,7 @@ static FAMILIES: &[&[Spelling]] = &[
     silu::ROWS,
     softmax::ROWS,
     skip_norm::ROWS,
+    group_norm::ROWS,
     attention::ROWS,
     masked_attention::ROWS,
     grouped_attention::ROWS,

@@ -11,15 +11,18 @@ spellings! {
             "one operator, product": dequantized,
             "written out, product": dequantized_written_out,
             "scale behind the product": scale_behind,
+            "scale and shift of the product": scale_of_difference,
         }
         "packed in four bits" {
             "one operator": four_bits,
             "unpacked, dequantised, product": four_bits_unpacked,
+            "remainders and quotients": four_bits_divided,
         }
     }
     "quantized sandwich" {
         "one scale" {
             "two operators": sandwich,
+            "bounds first, less as integers": sandwich_integers,
             "written out": sandwich_written_out,
         }
     }
@@ -162,4 +165,28 @@ fn row_scaled_bounds(s: &Sheet) {
     let clipped = s.call("Min", &[s.call("Max", &[s.div(x, step), s.number(-LARGEST)]), s.number(LARGEST)]);
     s.output("y", s.cast(clipped, F8E4M3));
     s.output("step", step);
+}
+
+fn scale_of_difference(s: &Sheet) {
+    let [x, weights, step, zero] = dequantized_operands(s);
+    let scaled = s.mul(step, s.sub(s.cast(weights, F32), s.cast(zero, F32)));
+    s.output("y", s.op("Einsum").str("equation", "bsk,kn->bsn").of(&[x, scaled]));
+}
+
+fn four_bits_divided(s: &Sheet) {
+    let [x, weights, step] = four_bit_operands(s);
+    let sixteen = s.builder().int(U8, 16);
+    let (low, high) = (s.call("Mod", &[weights, sixteen]), s.div(weights, sixteen));
+    let both = s.concat(&[s.unsqueeze(low, &[-1]), s.unsqueeze(high, &[-1])], -1);
+    let integers = s.sub(s.cast(s.reshape(both, &[40, 3, 32]), I32), s.builder().int(I32, 8));
+    let reals = s.mul(s.unsqueeze(step, &[2]), s.cast(integers, F32));
+    s.output("y", s.op("Einsum").str("equation", "bsk,nk->bsn").of(&[x, s.reshape(reals, &[40, 96])]));
+}
+
+fn sandwich_integers(s: &Sheet) {
+    let x = s.floats("x", "n, s, 96");
+    let rounded = s.call("Round", &[s.mul(x, s.number(20.0))]);
+    let bounded = s.call("Min", &[s.call("Max", &[s.add(rounded, s.number(3.0)), s.number(-128.0)]), s.number(127.0)]);
+    let integers = s.sub(s.cast(s.cast(bounded, I8), I32), s.builder().int(I32, 3));
+    s.output("y", s.mul(s.number(0.05), s.cast(integers, F32)));
 }

@@ -16,6 +16,9 @@ spellings! {
             "scale first": scale_first,
             "scale on the root": scale_on_root,
             "rows flattened": flattened,
+            "squared norm over a count": squared_norm,
+            "squares by labels": squares_by_labels,
+            "norm over the root of a count": norm_over_root,
             "one operator": named,
             "one operator, older name": named_simplified,
         }
@@ -151,4 +154,25 @@ fn wide_statistics(s: &Sheet) {
 fn named_f16(s: &Sheet) {
     let (x, scale) = operands(s, F16);
     s.output("y", s.op("RMSNormalization").opset(23).float("epsilon", EPSILON).of(&[x, scale]));
+}
+
+fn squared_norm(s: &Sheet) {
+    let (x, scale) = operands(s, F32);
+    let norm = s.reduce("ReduceL2", x, -1);
+    let mean = s.div(s.pow(norm, s.number(2.0)), s.number(96.0));
+    s.output("y", s.mul(s.div(x, s.sqrt(s.add(mean, s.number(EPSILON)))), scale));
+}
+
+fn squares_by_labels(s: &Sheet) {
+    let (x, scale) = operands(s, F32);
+    let squares = s.op("Einsum").str("equation", "abi,abi->ab").of(&[x, x]);
+    let mean = s.mul(s.unsqueeze(squares, &[-1]), s.number(1.0 / 96.0));
+    s.output("y", s.mul(scale, s.mul(x, s.reciprocal(s.sqrt(s.add(mean, s.number(EPSILON)))))));
+}
+
+fn norm_over_root(s: &Sheet) {
+    let (x, scale) = operands(s, F32);
+    let root = s.div(s.reduce("ReduceL2", x, -1), s.sqrt(s.cast(s.size(x, -1), F32)));
+    let moment = s.add(s.mul(root, root), s.number(EPSILON));
+    s.output("y", s.mul(x, s.mul(s.pow(moment, s.number(-0.5)), scale)));
 }

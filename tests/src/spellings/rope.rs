@@ -12,6 +12,9 @@ spellings! {
             "tables doubled, halves split": half_split,
             "halves sliced by the shape": half_from_shape,
             "halves turned apart": half_apart,
+            "signs in a table": half_signs,
+            "halves reversed": half_reversed,
+            "less from nothing": half_from_nothing,
             "one operator": half_named,
         }
         "halves, tables of the full size" {
@@ -256,4 +259,29 @@ fn partial_named(s: &Sheet) {
     let everywhere = |t| s.expand(t, s.concat(&[batch, s.ints(&[1, 1])], 0));
     let rotary = s.op("RotaryEmbedding").opset(23).int("rotary_embedding_dim", 32);
     s.output("y", rotary.of(&[x, everywhere(cos), everywhere(sin)]));
+}
+
+/// The halves swapped, times a table of signs.
+fn half_signs(s: &Sheet) {
+    let x = x(s);
+    let swapped = s.concat(&[s.slice(x, -1, 32, 64), s.slice(x, -1, 0, 32)], -1);
+    let signs = s.table(F32, &[64], |i| if i[0] < 32 { -1.0 } else { 1.0 });
+    s.output("y", turned(s, x, s.mul(swapped, signs), half_tables(s).map(|t| doubled(s, t))));
+}
+
+/// The halves as rows of a matrix, read backwards.
+fn half_reversed(s: &Sheet) {
+    let x = x(s);
+    let halves = s.reshape(x, &[0, 0, 0, 2, 32]);
+    let backwards = s.call("Slice", &[halves, s.ints(&[-1]), s.ints(&[i64::MIN]), s.ints(&[3]), s.ints(&[-1])]);
+    let signs = s.table(F32, &[2, 1], |i| if i[0] == 0 { -1.0 } else { 1.0 });
+    let rotated = s.reshape(s.mul(backwards, signs), &[0, 0, 0, 64]);
+    s.output("y", turned(s, x, rotated, half_tables(s).map(|t| doubled(s, t))));
+}
+
+fn half_from_nothing(s: &Sheet) {
+    let x = x(s);
+    let halves = s.split(x, 3, 2);
+    let rotated = s.concat(&[s.sub(s.number(0.0), halves[1]), halves[0]], 3);
+    s.output("y", turned(s, x, rotated, half_tables(s).map(|t| doubled(s, t))));
 }

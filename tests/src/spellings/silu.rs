@@ -12,6 +12,7 @@ spellings! {
             "reciprocal of the exponential": reciprocal,
             "one operator": named,
             "one operator of ONNX Runtime": contributed,
+            "by the hyperbolic tangent": by_tanh,
         }
         "f32, steeper" {
             "product with the sigmoid": steep,
@@ -25,11 +26,14 @@ spellings! {
             "quotient for the gate": two_weights_quotient,
             "rows flattened": two_weights_flattened,
             "gate on the right": gate_on_the_right,
+            "sums with labels": two_weights_einsum,
+            "products of matrices, weights turned": two_weights_gemm,
         }
         "f32, packed weights" {
             "split": packed_split,
             "two slices": packed_slices,
             "reshaped and gathered": packed_gathered,
+            "split by sizes, sums with labels": packed_sizes,
         }
     }
 }
@@ -137,4 +141,32 @@ fn packed_gathered(s: &Sheet) {
     let both = s.reshape(packed(s), &[0, 0, 2, 160]);
     let part = |k: i64| s.op("Gather").int("axis", 2).of(&[both, s.int(k)]);
     s.output("y", s.mul(silu(s, part(0)), part(1)));
+}
+
+fn by_tanh(s: &Sheet) {
+    let x = x(s);
+    let tanh = s.tanh(s.div(x, s.number(2.0)));
+    s.output("y", s.mul(s.mul(x, s.number(0.5)), s.add(s.number(1.0), tanh)));
+}
+
+fn two_weights_einsum(s: &Sheet) {
+    let o = operands(s);
+    let [up, gate] = [o.up, o.gate].map(|w| s.op("Einsum").str("equation", "bsd,df->bsf").of(&[o.x, w]));
+    s.output("y", s.mul(s.mul(up, gate), s.sigmoid(gate)));
+}
+
+fn two_weights_gemm(s: &Sheet) {
+    let o = operands(s);
+    let rows = s.reshape(o.x, &[-1, 96]);
+    let product = |w| s.op("Gemm").int("transB", 1).of(&[rows, s.transpose(w, &[1, 0])]);
+    let y = s.mul(silu(s, product(o.gate)), product(o.up));
+    let shape = s.concat(&[s.slice(s.call("Shape", &[o.x]), 0, 0, 2), s.ints(&[160])], 0);
+    s.output("y", s.call("Reshape", &[y, shape]));
+}
+
+fn packed_sizes(s: &Sheet) {
+    let (x, weights) = (s.floats("x", "n, s, 96"), s.floats("weights", "96, 320"));
+    let both = s.op("Einsum").str("equation", "...d,df->...f").of(&[x, weights]);
+    let parts = s.op("Split").int("axis", -1).all(&[both, s.ints(&[160, 160])], 2);
+    s.output("y", s.mul(parts[1], s.div(parts[0], one_plus_exp(s, parts[0]))));
 }

@@ -13,6 +13,8 @@ spellings! {
             "reciprocal of the sum": inner_reciprocal,
             "older version, rows of a matrix": inner_old,
             "rows flattened": inner_flattened,
+            "exponential of the logarithm": inner_of_log,
+            "less the logarithm of the sum": inner_log_sum,
         }
         "outer axis" {
             "one operator": outer,
@@ -39,6 +41,7 @@ spellings! {
             "one operator": log,
             "written out": log_written_out,
             "logarithm of the sum first": log_sum_first,
+            "logarithm of the operator": log_of_softmax,
         }
     }
 }
@@ -153,4 +156,19 @@ fn log_sum_first(s: &Sheet) {
     let (_, sum) = exponentials(s, x, -1);
     let total = s.add(s.reduce("ReduceMax", x, -1), s.call("Log", &[sum]));
     s.output("y", s.sub(x, total));
+}
+
+fn inner_of_log(s: &Sheet) {
+    s.output("y", s.exp(s.op("LogSoftmax").int("axis", 2).of(&[x(s)])));
+}
+
+fn inner_log_sum(s: &Sheet) {
+    let x = x(s);
+    let largest = s.reduce("ReduceMax", x, -1);
+    let sum = s.reduce("ReduceSum", s.exp(s.sub(x, largest)), -1);
+    s.output("y", s.exp(s.sub(x, s.add(s.call("Log", &[sum]), largest))));
+}
+
+fn log_of_softmax(s: &Sheet) {
+    s.output("y", s.call("Log", &[s.softmax(x(s), 2)]));
 }

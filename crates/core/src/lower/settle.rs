@@ -13,6 +13,7 @@ use super::alike::told_apart;
 use super::draft::{Draft, Leaf, LeafOp, Place, Sink};
 use crate::graph::Value;
 use crate::ops::normal::{LeafRank, Normalizer};
+use crate::ops::prim::Monoid;
 use crate::ops::{ExprNode, Scope, Term};
 use crate::passes::Numerics;
 use crate::tensor::{DType, TensorType};
@@ -106,6 +107,8 @@ struct Work<'d, 's> {
     copied: FxHashMap<Place, Place>,
     leaves: Vec<Settled<'d>>,
     ranks: Vec<LeafRank>,
+    /// the leaves that are surely not negative
+    nonnegative: Vec<u32>,
     /// what tells leaves that would have one rank apart
     apart: &'d [u64],
 }
@@ -113,7 +116,17 @@ struct Work<'d, 's> {
 impl<'d, 's> Work<'d, 's> {
     fn new(draft: &'d Draft, numerics: Numerics, scope: &'s Scope, apart: &'d [u64]) -> Work<'d, 's> {
         let (shared, copied) = (shared_places(draft), FxHashMap::default());
-        Work { draft, numerics, scope, shared, copied, leaves: Vec::new(), ranks: Vec::new(), apart }
+        Work {
+            draft,
+            numerics,
+            scope,
+            shared,
+            copied,
+            leaves: Vec::new(),
+            ranks: Vec::new(),
+            nonnegative: Vec::new(),
+            apart,
+        }
     }
 
     /// Settles everything: the terms that are stored.
@@ -122,7 +135,7 @@ impl<'d, 's> Work<'d, 's> {
         for (k, leaf) in draft.leaves.iter().enumerate() {
             self.leaf(k, leaf);
         }
-        self.normal(draft.sinks.iter().map(|s| s.term).collect(), false)
+        self.normal(draft.sinks.iter().map(|s| s.term).collect())
     }
 
     fn leaf(&mut self, old: usize, leaf: &'d Leaf) {
@@ -132,32 +145,50 @@ impl<'d, 's> Work<'d, 's> {
                 self.keep(*operand);
             }
         }
-        let is_wide = is_wide_fold(&leaf.op);
+        let place = self.draft.scope.argument(old, leaf.dtype).place();
+        if let Some(monoid) = wide_fold(&leaf.op) {
+            let (operand, is_nonnegative) = self.wide(operands[0]);
+            let dtype = self.scope.term(operand).dtype();
+            let settled = Settled { leaf: Some(leaf), operands: SmallVec::from_slice(&[operand]), dtype };
+            if monoid == Monoid::Sum && is_nonnegative {
+                self.nonnegative.push(self.leaves.len() as u32);
+            }
+            self.push(settled, leaf.axes.len(), place);
+            return;
+        }
+        if let LeafOp::Dot { over, a, b, .. } = &leaf.op {
+            // The factor whose own axes come first is the first one.
+            let [left, right] = [a, b].map(|p| self.draft.axes_of(*p).without(*over));
+            let first = |own: AxisSet, other: AxisSet| own.without(other).iter().next().unwrap_or(AxisSet::MOST);
+            if first(right, left) < first(left, right) {
+                operands.reverse();
+            }
+        }
         // What a narrow factor is rounded to stays visible, so that a unit for that type can take it.
         let type_read = operands.first().map(|o| self.draft.scope.term(*o).dtype());
         let widens = leaf.op.is_dot() && self.draft.factor_dtype(old) != type_read;
         if widens {
             operands.iter_mut().for_each(|o| *o = self.draft.widened(*o).unwrap_or(*o));
         }
-        let mut operands: Places = self.normal(operands, is_wide).into_iter().collect();
+        let mut operands: Places = self.normal(operands).into_iter().collect();
         if let Some(wide) = type_read.filter(|_| widens) {
             operands.iter_mut().for_each(|o| *o = self.scope.term(*o).cast(wide).place());
         }
-        let dtype = if is_wide { self.scope.term(operands[0]).dtype() } else { leaf.dtype };
-        let settled = Settled { leaf: Some(leaf), operands, dtype };
-        let place = self.draft.scope.argument(old, leaf.dtype).place();
-        self.push(settled, leaf.axes.len(), place);
+        self.push(Settled { leaf: Some(leaf), operands, dtype: leaf.dtype }, leaf.axes.len(), place);
     }
 
     /// Makes a term a value of its own.
     fn keep(&mut self, place: Place) {
         self.shared.remove(&place);
-        let settled = self.normal(SmallVec::from_slice(&[place]), true)[0];
+        let (settled, is_nonnegative) = self.wide(place);
         let term = self.scope.term(settled);
         if !matches!(term.node(), ExprNode::Apply(..)) {
             let narrow = term.cast(self.draft.scope.term(place).dtype());
             self.copied.insert(place, narrow.place());
             return;
+        }
+        if is_nonnegative {
+            self.nonnegative.push(self.leaves.len() as u32);
         }
         let operands: Places = SmallVec::from_slice(&[settled]);
         let level = self.draft.axes_of(place).len();
@@ -179,15 +210,28 @@ impl<'d, 's> Work<'d, 's> {
         self.ranks.push(LeafRank { level: level as u8, rank });
     }
 
-    /// Terms in normal form; wide ones of the type in which they are computed, not of their own.
-    fn normal(&mut self, places: SmallVec<[Place; 2]>, wide: bool) -> Vec<Place> {
+    /// Terms in normal form.
+    fn normal(&mut self, places: SmallVec<[Place; 2]>) -> Vec<Place> {
         if places.is_empty() {
             return Vec::new();
         }
         let copies: Vec<Place> = places.iter().map(|p| self.copy(*p)).collect();
-        let mut normalizer = Normalizer::ranked(self.scope, self.numerics, self.ranks.clone(), self.draft.axes.clone());
-        let settled = copies.into_iter().map(|p| self.scope.term(p));
-        settled.map(|t| if wide { normalizer.wide(t) } else { normalizer.normal(t) }.place()).collect()
+        let mut normalizer = self.normalizer();
+        copies.into_iter().map(|p| normalizer.normal(self.scope.term(p)).place()).collect()
+    }
+
+    /// A term in normal form and of the type in which it is computed; whether it is surely not negative.
+    fn wide(&mut self, place: Place) -> (Place, bool) {
+        let copy = self.copy(place);
+        let mut normalizer = self.normalizer();
+        let term = normalizer.wide(self.scope.term(copy));
+        (term.place(), normalizer.is_nonnegative(term))
+    }
+
+    fn normalizer(&self) -> Normalizer<'s> {
+        let known = self.nonnegative.iter().copied();
+        Normalizer::ranked(self.scope, self.numerics, self.ranks.clone(), self.draft.axes.clone())
+            .knowing_nonnegative(known)
     }
 
     fn copy(&mut self, place: Place) -> Place {
@@ -195,12 +239,12 @@ impl<'d, 's> Work<'d, 's> {
     }
 }
 
-/// Whether a fold has the type in which its operand is computed: narrow floats are not rounded before and after. Where
-/// rounding makes elements equal, their positions depend on it.
-fn is_wide_fold(op: &LeafOp) -> bool {
+/// How a fold folds that has the type in which its operand is computed: narrow floats are not rounded before and after. Not
+/// if it finds positions: where rounding makes elements equal, these depend on it.
+fn wide_fold(op: &LeafOp) -> Option<Monoid> {
     match op {
-        LeafOp::Reduce { monoid, .. } | LeafOp::Prefix { monoid, .. } => !monoid.is_position(),
-        _ => false,
+        LeafOp::Reduce { monoid, .. } | LeafOp::Prefix { monoid, .. } if !monoid.is_position() => Some(*monoid),
+        _ => None,
     }
 }
 
@@ -370,13 +414,8 @@ impl<'s> Walk<'_, 's> {
                 (LeafOp::Prefix { monoid: *monoid, axis: *axis, exclusive: *exclusive, arg: operands[0] }, varies)
             }
             LeafOp::Dot { over, accumulator, .. } => {
-                let [mut a, mut b] = [operands[0], operands[1]];
+                let [a, b] = [operands[0], operands[1]];
                 let varies = axes(a, &self.axes).union(axes(b, &self.axes)).without(*over);
-                // The factor whose free axes come first is the first one.
-                let first = |p: Place| axes(p, &self.axes).without(*over).iter().next().unwrap_or(AxisSet::MOST);
-                if first(b) < first(a) {
-                    std::mem::swap(&mut a, &mut b);
-                }
                 (LeafOp::Dot { over: *over, a, b, accumulator: *accumulator }, varies)
             }
         };

@@ -1,14 +1,13 @@
 //! Contractions that read their operands in the order in which they lie.
 
-use smallvec::SmallVec;
+mod plain;
 
-use super::compose_views::compose;
 use super::{Context, Numerics, Pass};
 use crate::error::Result;
 use crate::graph::rewrite::{Rebuild, Values, replaced, rewrite};
 use crate::graph::{Graph, Value};
-use crate::ops::prim::{Contract, Guard, Label, Map, View};
-use crate::ops::{Expr, Prim};
+use crate::ops::Prim;
+use crate::ops::prim::{Contract, Guard, Label, View};
 use crate::tensor::{Dim, Shape, Symbol};
 
 pub(super) const PASS: Pass = Pass {
@@ -19,40 +18,20 @@ pub(super) const PASS: Pass = Pass {
 
 /// In: any graph. Out: no contraction reads a view that only permutes axes, or that repeats its operand along an axis that
 /// the other operand has too; other views that it reads have their axes in the order of the operand's; axes of the result
-/// are a, b, c …, those that are summed follow; a sum of one product is the product. So a product with a transposed matrix,
-/// and heads that are split and moved to the front, have one form however they were written.
+/// are a, b, c …, those that are summed follow; none is a sum of products that share nothing, or of multiples of one number.
+/// So a product with a transposed matrix, heads that are split and moved to the front, and means that are written as products
+/// have one form however they were written.
 fn run(graph: &Graph, context: &Context) -> Result<Graph> {
-    rewrite(graph, |rebuild, node, args| match node.prim() {
-        Prim::Contract(row) => match as_product(rebuild, row, args, &node.types()[0].shape, context)? {
-            Some(values) => Ok(Some(values)),
-            None => align(rebuild, row, args),
-        },
-        _ => Ok(None),
+    rewrite(graph, |rebuild, node, args| {
+        let Prim::Contract(row) = node.prim() else { return Ok(None) };
+        // Not under strict numerics: 0 + −0 is not −0, and products are not rounded before they are summed.
+        if context.numerics != Numerics::Strict
+            && let Some(values) = plain::plainer(rebuild, row, args, &node.types()[0])?
+        {
+            return Ok(Some(values));
+        }
+        align(rebuild, row, args)
     })
-}
-
-/// A contraction that sums one product at a time as that product; not under strict numerics, where 0 + −0 is not −0.
-fn as_product(
-    rebuild: &mut Rebuild,
-    row: &Contract,
-    args: &[Value],
-    shape: &Shape,
-    context: &Context,
-) -> Result<Option<Values>> {
-    let types = [rebuild.graph().ty(args[0]).clone(), rebuild.graph().ty(args[1]).clone()];
-    let single = |label: &Label| row.extent(&types, *label).is_some_and(|extent| extent.is(1));
-    if context.numerics == Numerics::Strict || !row.summed().iter().all(single) {
-        return Ok(None);
-    }
-    let mut operands: SmallVec<[Value; 2]> = SmallVec::new();
-    for (operand, labels) in args.iter().zip([&row.a, &row.b]) {
-        let place = |label: &Label| row.out.iter().position(|l| l == label).map_or(Dim::int(0), Dim::axis);
-        let view = View::new(shape.clone(), labels.iter().map(place).collect());
-        operands.push(compose(rebuild, view, *operand)?.map_or(*operand, |values| values[0]));
-    }
-    let dtype = types[0].dtype;
-    let expr = Expr::build(&[dtype; 2], |_, x| x[0] * x[1]);
-    replaced(rebuild.add(Map { expr, shape: shape.clone() }, &operands)?)
 }
 
 fn align(rebuild: &mut Rebuild, row: &Contract, args: &[Value]) -> Result<Option<Values>> {
@@ -222,6 +201,21 @@ mod tests {
         let graph = b.finish().unwrap();
         assert_eq!(count(&super::super::testing::check_real(&PASS, graph.clone()), "contract"), 0);
         assert_eq!(count(&check(&PASS, graph), "contract"), 1, "0 + −0 is 0");
+    }
+
+    #[test]
+    fn products_that_share_nothing_and_multiples_of_one_number_are_sums() {
+        let b = Builder::new("sums");
+        let x = b.input("x", DType::F16, Shape::new([Dim::named("n"), Dim::int(3), Dim::int(4)]));
+        let spec = |text: &str| Contract::parse(text, DType::F32).unwrap();
+        b.output("squares", x.contract_with(spec("abc,abc->ab"), x));
+        b.output("turned", x.contract_with(spec("abc,abc->ba"), x));
+        let quarter = b.scalar(DType::F16, 0.25).expand(Shape::new([4usize, 2]));
+        b.output("mean", x.contract_with(spec("abc,cd->abd"), quarter));
+        let graph = b.finish().unwrap();
+        let after = super::super::testing::check_real(&PASS, graph.clone());
+        assert_eq!((count(&after, "contract"), count(&after, "reduce")), (0, 3), "{after}");
+        assert_eq!(count(&check(&PASS, graph), "contract"), 3);
     }
 
     #[test]

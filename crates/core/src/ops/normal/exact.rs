@@ -67,6 +67,7 @@ impl<'s> Normalizer<'s> {
             return if op == Eq { self.commuted(op, a, b) } else { Term::call(op, &[a, b]) };
         };
         let difference = right - left - i64::from(op == Lt);
+        let difference = if op == Eq { difference } else { difference.with_same_sign() };
         let (above, below) = difference.sides();
         let [below, above] = [below, above].map(|side| self.scope.index(&side)).map(|side| self.wide(side));
         if op == Eq { self.commuted(op, below, above) } else { Term::call(Le, &[below, above]) }

@@ -53,6 +53,7 @@ impl<'s> Normalizer<'s> {
             }
             Pow => self.general_power(x, last),
             Sqrt => self.root(x),
+            Exp => self.exponential(x),
             Log => self.logarithm(x),
             Log1p => self.logarithm_from_one(x),
             Abs => self.magnitude(x),
@@ -122,6 +123,40 @@ impl<'s> Normalizer<'s> {
         let root = self.atom(Sqrt, &[&inside]);
         let root = if below { self.power(&root, -1) } else { root };
         self.times(&root, &outside)
+    }
+
+    /// `exp(x)`; the logarithm of an argument that is added to `x` is a factor: `exp(x − log(y))` is `exp(x) / y`.
+    fn exponential(&mut self, x: &Product<'s>) -> Product<'s> {
+        let mut addends = vec![(x.coefficient, self.write(&x.monomial()))];
+        let mut constant = 0.0;
+        if let Some(sum) = x.as_base().and_then(|base| self.sums.get(&base.place()).cloned()) {
+            addends = sum.terms.iter().map(|(term, c)| (c * x.coefficient, *term)).collect();
+            constant = sum.constant * x.coefficient;
+        }
+        let mut factors: Vec<(Term<'s>, i32)> = Vec::new();
+        addends.retain(|(c, term)| {
+            let inside = argument(*term, Log).filter(|_| c.fract() == 0.0 && c.abs() <= MOST_POWER);
+            let is_argument = |inside: &Term<'s>| matches!(inside.node(), ExprNode::Arg(_));
+            let inside = inside.filter(is_argument).filter(|inside| self.is_nonnegative(*inside));
+            let Some(inside) = inside else { return true };
+            factors.push((inside, *c as i32));
+            false
+        });
+        if factors.is_empty() {
+            return self.atom(Exp, &[x]);
+        }
+        let mut parts: Vec<_> = addends.iter().map(|(c, term)| (*c, self.product_of(*term))).collect();
+        parts.push((constant, Rc::new(Product::constant(self.scope, x.dtype, 1.0))));
+        let rest = self.add_products(x.dtype, &parts);
+        let mut product = match rest.as_constant() {
+            Some(c) => Product::constant(self.scope, x.dtype, computed(c.exp())),
+            None => self.atom(Exp, &[&rest]),
+        };
+        for (inside, exponent) in factors {
+            let factor = self.power(&self.product_of(inside), exponent);
+            product = self.times(&product, &factor);
+        }
+        product
     }
 
     fn logarithm(&mut self, x: &Product<'s>) -> Product<'s> {
@@ -369,7 +404,7 @@ impl<'s> Normalizer<'s> {
     }
 
     /// Whether a normal term is surely not negative.
-    fn is_nonnegative(&mut self, term: Term<'s>) -> bool {
+    pub fn is_nonnegative(&mut self, term: Term<'s>) -> bool {
         if let Some(known) = self.nonnegative.get(&term.place()) {
             return *known;
         }
@@ -391,6 +426,7 @@ impl<'s> Normalizer<'s> {
                         || matches!(from.node(), ExprNode::Size(_) | ExprNode::Coord(_))
                 }
                 ExprNode::Const(number) => number.to_f64() >= 0.0,
+                ExprNode::Arg(k) => self.nonnegative_arguments.contains(&k),
                 _ => false,
             }
         };

@@ -12,11 +12,13 @@
 //!   is `x · y⁻¹`, `pow` by small integers and halves is powers and roots. A numerator and a denominator never cancel,
 //!   and `x − x` is `0 · x`: where `x` is infinite or NaN so is the result.
 //! - A sum is *primitive* inside of a product: the coefficient that most of its terms share (of several the largest) is
-//!   taken out, so is the sign of its first term, and the factors that all of its terms share. Products are not
-//!   distributed over sums, except over a polynomial of one base, up to degree 8.
+//!   taken out, so is the sign of its first term, and the factors that all of its terms share; then those that some of
+//!   them share: `x·y + x·z + w` is `x·(y + z) + w`. Products are not distributed over sums, except over a polynomial of one
+//!   base, up to degree 8.
 //! - Constants are computed in f64 from the real number that each is a rounding of (see `number.rs`), and rounded once, when
 //!   the term is written; a constant that would leave the range of the type is not combined with others.
-//! - `1/(1+exp(−x))` is `sigmoid`, `log(1+x)` is `log1p`, `exp(x) − 1` is `expm1`, `log1p(exp(x))` is `max(x, 0) + log1p(exp(−|x|))`, odd and
+//! - `1/(1+exp(−x))` is `sigmoid`, `1 + tanh(x)` is `2·sigmoid(2·x)`, `log(1+x)` is `log1p`, `exp(x) − 1` is `expm1`, `exp(x − log(y))`
+//!   is `exp(x) / y`, `log1p(exp(x))` is `max(x, 0) + log1p(exp(−|x|))`, odd and
 //!   even functions have no negative argument, scales leave `max`, `min`, `abs` and the root of a product.
 //! - What is added to a choice between −∞ and something is added to that: `select(c, 0, −∞) + x` is `select(c, x, −∞)`.
 //! - f16, bf16 and f32 are computed as f32: conversions among them vanish, except from leaves and to the type of the
@@ -25,8 +27,8 @@
 //!   the float type holds every integer: `f32(i32(a) − 8)` is `f32(a) − 8`.
 //! - Comparisons, `isnan`, `select` and everything on integers see exact rules only.
 //!
-//! Not covered: exponentials of sums (`exp(a)·exp(b)`), partial factoring (`x + x·y + z` and `x·(1+y) + z` differ),
-//! trigonometric identities, `tanh` by exponentials.
+//! Not covered: exponentials of sums (`exp(a)·exp(b)`), trigonometric identities, `tanh` by exponentials; of several ways to
+//! gather (`x·y + y·z + z·x`) the one that was written stays.
 
 mod exact;
 pub mod factor;
@@ -83,6 +85,7 @@ pub struct Normalizer<'s> {
     sums: FxHashMap<u32, Rc<Sum<'s>>>,
     combinations: FxHashMap<u32, Rc<Combination<'s>>>,
     nonnegative: FxHashMap<u32, bool>,
+    nonnegative_arguments: FxHashSet<u32>,
 }
 
 /// What a term is.
@@ -113,7 +116,14 @@ impl<'s> Normalizer<'s> {
             sums: FxHashMap::default(),
             combinations: FxHashMap::default(),
             nonnegative: FxHashMap::default(),
+            nonnegative_arguments: FxHashSet::default(),
         }
+    }
+
+    /// As it is, and knowing arguments that are surely not negative.
+    pub fn knowing_nonnegative(mut self, arguments: impl Iterator<Item = u32>) -> Normalizer<'s> {
+        self.nonnegative_arguments.extend(arguments);
+        self
     }
 
     /// The normal form of a term, of the same type.

@@ -207,6 +207,14 @@ impl<'s> Normalizer<'s> {
             let rest = self.add_products(dtype, &parts);
             return self.times(&rest, &common);
         }
+        if self.polynomial_of(&terms).is_none() {
+            while let Some(fewer) = self.gathered(dtype, &terms) {
+                if fewer.len() == 1 && constant == 0.0 {
+                    return self.scaled(&self.product_of(fewer[0].0), fewer[0].1);
+                }
+                terms = fewer;
+            }
+        }
         if constant == 0.0 && terms.iter().all(|(_, c)| *c == 0.0) {
             terms.iter_mut().for_each(|(_, c)| *c = 1.0);
             let sum = self.primitive(dtype, terms, constant);
@@ -217,14 +225,73 @@ impl<'s> Normalizer<'s> {
             *coefficient = quotient(*coefficient, content, dtype);
         }
         let constant = quotient(constant, content, dtype);
-        if let Some(term) = minus_one(&terms, constant, dtype) {
-            return self.scaled(&Product::atom(term), content);
+        if let Some(product) = self.known_sum(&terms, constant, dtype) {
+            return self.scaled(&product, content);
         }
         let polynomial = self.polynomial_of(&terms);
         let sum = Rc::new(Sum { terms, constant, polynomial });
         let base = self.write_sum(dtype, &sum, 1.0);
         self.sums.entry(base.place()).or_insert(sum);
         self.scaled(&Product::atom(base), content)
+    }
+
+    /// The terms with some that share factors gathered: `x·y + x·z + w` is `x·(y + z) + w`. Those that share most go first.
+    fn gathered(&mut self, dtype: DType, terms: &[(Term<'s>, f64)]) -> Option<Vec<(Term<'s>, f64)>> {
+        if terms.len() < 2 || terms.iter().any(|(_, c)| *c == 0.0) {
+            return None;
+        }
+        let mut best: Option<(i32, Product<'s>)> = None;
+        for k in 1..terms.len() {
+            for before in 0..k {
+                let Some(common) = self.common_factors(dtype, &[terms[before], terms[k]]) else { continue };
+                let weight = common.factors.iter().map(|f| f.exponent.abs()).sum();
+                if best.as_ref().is_none_or(|(most, _)| weight > *most) {
+                    best = Some((weight, common));
+                }
+            }
+        }
+        let (_, common) = best?;
+        let inverse = Product { factors: inverted(&common.factors), ..common.clone() };
+        let (mut inside, mut rest) = (Vec::new(), Vec::new());
+        for (term, coefficient) in terms {
+            let product = self.product_of(*term);
+            let has = |f: &Factor<'s>| {
+                let same = |o: &Factor<'s>| o.base == f.base && o.exponent.signum() == f.exponent.signum();
+                product.factors.iter().any(|o| same(o) && o.exponent.abs() >= f.exponent.abs())
+            };
+            if common.factors.iter().all(has) {
+                inside.push((*coefficient, Rc::new(without(&product, &inverse))));
+            } else {
+                rest.push((1.0, Rc::new(self.scaled(&product, *coefficient))));
+            }
+        }
+        let inside = self.add_products(dtype, &inside);
+        let group = self.times(&inside, &common);
+        let mut terms = vec![(self.write(&group.monomial()), group.coefficient)];
+        terms.extend(rest.iter().map(|(_, product)| (self.write(&product.monomial()), product.coefficient)));
+        let order = &mut self.order;
+        terms.sort_by(|a, b| order.compare(a.0, b.0));
+        Some(terms)
+    }
+
+    /// A sum of one function and a constant that is another function: `exp(x) − 1` is `expm1(x)`, `tanh(x) + 1` is
+    /// `2 · sigmoid(2·x)` (which does not cancel), `sigmoid(x) − ½` is `½ · tanh(x / 2)`.
+    fn known_sum(&mut self, terms: &[(Term<'s>, f64)], constant: f64, dtype: DType) -> Option<Product<'s>> {
+        let [(term, 1.0)] = terms else { return None };
+        let ExprNode::Apply(op, _) = term.node() else { return None };
+        let is = |x: f64| is_same(constant, x, dtype);
+        let mut of = |op: Scalar, scale: f64| {
+            let argument = self.product_of(term.operands()[0]);
+            let argument = self.scaled(&argument, scale);
+            Product::atom(self.write(&argument).apply(op))
+        };
+        match op {
+            Scalar::Exp if is(-1.0) => Some(of(Scalar::Expm1, 1.0)),
+            Scalar::Tanh if is(1.0) => Some(Product { coefficient: 2.0, ..of(Scalar::Sigmoid, 2.0) }),
+            Scalar::Tanh if is(-1.0) => Some(Product { coefficient: -2.0, ..of(Scalar::Sigmoid, -2.0) }),
+            Scalar::Sigmoid if is(-0.5) => Some(Product { coefficient: 0.5, ..of(Scalar::Tanh, 0.5) }),
+            _ => None,
+        }
     }
 
     /// The factors that all terms have.
@@ -438,11 +505,4 @@ fn can_be_read_back(sum: &Sum<'_>, scale: f64, dtype: DType) -> bool {
         && terms.iter().zip(&sum.terms).all(|((_, c), (_, original))| back(*c, *original))
         && back(constant, sum.constant)
         && can_scale(sum, scale, dtype)
-}
-
-/// `exp(x) − 1` as `expm1(x)`.
-fn minus_one<'s>(terms: &[(Term<'s>, f64)], constant: f64, dtype: DType) -> Option<Term<'s>> {
-    let [(term, 1.0)] = terms else { return None };
-    let exponential = matches!(term.node(), ExprNode::Apply(Scalar::Exp, _)) && is_same(constant, -1.0, dtype);
-    exponential.then(|| term.operands()[0].apply(Scalar::Expm1))
 }

@@ -92,6 +92,8 @@ rules! {
     "idle-mask",          Exact, "a mask of more low bits than an unsigned integer has leaves it as it is",      |s| bits::idle_mask(s.term);
     "sum-constants",      Exact, "(x ∘ a) ∘ b is x ∘ (a ∘ b) for integer sums and products with constants",  |s| if s.is_float() { None } else { constants_together(s) };
     "add-plus-zero",      Real,  "x + 0 is x, also for floats",                                              |s| add_plus_zero(s);
+    "zero-minus",         Real,  "0 − x is −x",                                                              |s| zero_minus(s);
+    "log-exp",            Real,  "log(exp(x)) is x, and log(exp(x) / y) is x − log(y)",                      |s| log_exp(s);
     "div-constant",       Real,  "x / c is x · (1 / c) where the reciprocal is a normal number",             |s| div_constant(s);
     "pow-constant",       Real,  "pow(x, c) for c of 2, 3, ½, −½, −1 is products, roots, a reciprocal",      |s| pow_constant(s);
     "constants-together", Real,  "(x ∘ a) ∘ b is x ∘ (a ∘ b) for sums and products with constants",          |s| constants_together(s);
@@ -377,7 +379,7 @@ fn sides(s: &Step<'_, '_>, comparison: Term<'_>) -> Option<(Dim, Dim)> {
     let ExprNode::Apply(op @ (Lt | Le), _) = comparison.node() else { return None };
     let [a, b] = call(comparison, op)?;
     let difference = b.as_index(&s.ranges)? - a.as_index(&s.ranges)? - i64::from(op == Lt);
-    let (right, left) = difference.by_sign();
+    let (right, left) = difference.with_same_sign().by_sign();
     Some((left, right))
 }
 
@@ -405,6 +407,23 @@ fn choice_by_indices<'s>(s: &Step<'_, 's>) -> Option<Term<'s>> {
 fn add_plus_zero<'s>(s: &Step<'_, 's>) -> Option<Term<'s>> {
     let [x, zero] = s.call(Add)?;
     is(zero, 0).then_some(x)
+}
+
+fn zero_minus<'s>(s: &Step<'_, 's>) -> Option<Term<'s>> {
+    let [zero, x] = s.call(Sub)?;
+    let signed = matches!(s.term.dtype().class(), Class::Float | Class::Signed);
+    (signed && is(zero, 0)).then(|| -x)
+}
+
+fn log_exp<'s>(s: &Step<'_, 's>) -> Option<Term<'s>> {
+    let inside = unary(s.term, Log)?;
+    if let Some(x) = unary(inside, Exp) {
+        return Some(x);
+    }
+    let [power, y] = call(inside, Div)?;
+    let x = unary(power, Exp)?;
+    let rest = Step { term: y.apply(Log), ..*s };
+    Some(x - log_exp(&rest).or_else(|| log1p(&rest)).unwrap_or(rest.term))
 }
 
 fn div_constant<'s>(s: &Step<'_, 's>) -> Option<Term<'s>> {

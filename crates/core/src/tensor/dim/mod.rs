@@ -13,6 +13,7 @@ mod interpret;
 mod parse;
 mod print;
 mod range;
+mod simplify;
 
 pub use interpret::{Algebra, Env};
 pub use range::{Range, Ranges};
@@ -343,83 +344,6 @@ impl Dim {
             total = total.checked_add(product).ok_or_else(overflow)?;
         }
         Ok(total)
-    }
-
-    /// The expression simplified under the knowledge that every axis stays inside its range:
-    /// `(i*S + j) // S` becomes `i` where `j` runs over `0..S`.
-    pub fn simplify(&self, ranges: &Ranges<'_>) -> Dim {
-        let simplified = self.rebuild(&mut |atom| match atom {
-            Atom::Symbol(symbol) => match symbol {
-                // An axis of extent one has only the coordinate 0.
-                Symbol::Axis(axis) if ranges.extent(*axis).is_some_and(|e| e.is(1)) => Dim::int(0),
-                _ => symbol.clone().into(),
-            },
-            Atom::FloorDiv(x, y) => {
-                let (x, y) = (x.simplify(ranges), y.simplify(ranges));
-                let (quotient, rest) = x.split_multiples(&y);
-                if ranges.is_below(&rest, &y) { quotient } else { x.floordiv(&y) }
-            }
-            Atom::Mod(x, y) => {
-                let (x, y) = (x.simplify(ranges), y.simplify(ranges));
-                let (_, rest) = x.split_multiples(&y);
-                if ranges.is_below(&rest, &y) { rest } else { x.modulo(&y) }
-            }
-            Atom::Min(x, y) | Atom::Max(x, y) => {
-                let (x, y) = (x.simplify(ranges), y.simplify(ranges));
-                let (x, y) = if ranges.is_at_most(&y, &x) { (y, x) } else { (x, y) };
-                let ordered = ranges.is_at_most(&x, &y);
-                match atom {
-                    Atom::Min(..) if ordered => x,
-                    Atom::Min(..) => x.min_with(&y),
-                    _ if ordered => y,
-                    _ => x.max_with(&y),
-                }
-            }
-        });
-        simplified.recombined()
-    }
-
-    /// Quotients and remainders of one division put together again: `y*(x // y) + x % y` is `x`, and
-    /// `a*((x // a) % b) + x % a` is `x % (a*b)`.
-    fn recombined(self) -> Dim {
-        let mut sum = self;
-        while let Some(shorter) = sum.recombine_once() {
-            sum = shorter;
-        }
-        sum
-    }
-
-    fn recombine_once(&self) -> Option<Dim> {
-        let remainders = |dim: &Dim| -> Vec<(Dim, Dim, Dim)> {
-            let mut found = Vec::new();
-            for term in dim.terms() {
-                for (k, atom) in term.factors.iter().enumerate() {
-                    if let Atom::Mod(x, y) = atom {
-                        let mut factors = term.factors.clone();
-                        factors.remove(k);
-                        let times = Dim::from_terms(vec![Term { factors, coefficient: term.coefficient }], 0);
-                        found.push((x.clone(), y.clone(), times));
-                    }
-                }
-            }
-            found
-        };
-        let all = remainders(self);
-        for (x, y, times) in &all {
-            let quotient = x.floordiv(y);
-            let without = self - times * x.modulo(y);
-            let whole = &without - times * y * &quotient + times * x;
-            if whole.terms().len() < self.terms().len() {
-                return Some(whole);
-            }
-            for (_, b, _) in all.iter().filter(|(q, _, _)| *q == quotient) {
-                let joined = &without - times * y * quotient.modulo(b) + times * x.modulo(&(y * b));
-                if joined.terms().len() < self.terms().len() {
-                    return Some(joined);
-                }
-            }
-        }
-        None
     }
 
     /// The expression as a sum of parts that each mention one axis only: a part per axis (of `rank`), then the rest.

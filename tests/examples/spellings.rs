@@ -5,7 +5,7 @@
 //! classes that contain it.
 
 use fuseline::error::Result;
-use fuseline::passes::{Context, run_passes};
+use fuseline::passes::{Context, Numerics, run_passes};
 use fuseline_tests::spellings::{Spelling, classes};
 
 fn main() -> Result<()> {
@@ -36,7 +36,7 @@ fn main() -> Result<()> {
 fn text(row: &Spelling, form: &str) -> Result<String> {
     Ok(match form {
         "passes" => run_passes(row.graph()?, &Context::default(), &mut |_| {})?.to_string(),
-        "rewrites" => row.plain()?.to_string(),
-        device => row.planned(device)?.kernels(),
+        "rewrites" => row.plain(Numerics::Default)?.to_string(),
+        device => row.planned(device, Numerics::Default)?.kernels(),
     })
 }

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use fuseline::passes::Numerics;
 use fuseline::tensor::Dim;
 use fuseline::tile::Schedule;
 use fuseline_tests::spellings::{Planned, Spelling, all, classes, usual_sizes};
@@ -26,7 +27,7 @@ fn label(row: &Spelling) -> String {
 }
 
 fn planned(row: &Spelling, device: &str) -> Planned {
-    row.planned(device).unwrap_or_else(|e| panic!("{} on {device}: {e}", label(row)))
+    row.planned(device, Numerics::Default).unwrap_or_else(|e| panic!("{} on {device}: {e}", label(row)))
 }
 
 fn is_attention(row: &Spelling) -> bool {
@@ -85,6 +86,19 @@ fn an_epsilon_outside_of_the_root_is_another_kernel() {
         };
         assert_ne!(of("f32"), of("f32, epsilon outside of the root"));
     }
+}
+
+/// A NaN of a hidden score shows in a sum and not in a choice.
+#[test]
+fn infinities_that_are_added_are_no_choice_under_strict_numerics() {
+    let rows = || all().filter(|row| row.family == "attention, boolean mask" && row.class == "hidden by infinity");
+    let of = |name: &str, numerics: Numerics| {
+        let row = rows().find(|row| row.name == name).unwrap();
+        row.planned("cpu", numerics).unwrap().kernels()
+    };
+    let [choice, added] = ["choice", "zeros and infinities added"];
+    assert_eq!(of(choice, Numerics::Default), of(added, Numerics::Default));
+    assert_ne!(of(choice, Numerics::Strict), of(added, Numerics::Strict));
 }
 
 /// What a class of attention may have beside its kernel: copies of keys and values that are returned, the product that makes queries, keys

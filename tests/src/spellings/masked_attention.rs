@@ -1,4 +1,10 @@
 //! Attention in which scores are hidden or shifted: masks of every kind, positions, caps, dropout, guards.
+//!
+//! A mask that is added and a mask that chooses are different classes. Where a finite number is added, the score is still in the
+//! sum: a NaN under the mask makes its whole row NaN, an infinity too, and a row that is hidden throughout still tells its
+//! scores apart. A choice replaces the score, whatever it was, and hides a NaN as well. Only of −∞ are both one class: what is
+//! added to it does not show in a real number, and default numerics are about those; under strict numerics they are
+//! different kernels, because a NaN shows.
 
 use fuseline::graph::Tensor;
 use fuseline::tensor::DType::{Bool, F32, I64, U8};

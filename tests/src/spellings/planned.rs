@@ -4,7 +4,7 @@ use fuseline::device::DeviceSpec;
 use fuseline::error::Result;
 use fuseline::fuse::{Plan, PlanOptions, plan};
 use fuseline::graph::Graph;
-use fuseline::passes::{Context, run_passes};
+use fuseline::passes::{Context, Numerics, run_passes};
 use fuseline::rewrites::{Permit, apply_rewrites};
 use fuseline::tensor::{Env, Symbol};
 
@@ -27,16 +27,16 @@ pub struct Planned {
 
 impl Spelling {
     /// The graph after passes and rewrites, as planners see it.
-    pub fn plain(&self) -> Result<Graph> {
-        let context = Context::default();
+    pub fn plain(&self, numerics: Numerics) -> Result<Graph> {
+        let context = Context { numerics, ..Context::default() };
         let graph = run_passes(self.graph()?, &context, &mut |_| {})?;
         apply_rewrites(graph, &context, &mut Permit::everything(), &mut |_| {})
     }
 
     /// The plan for a device, by its name.
-    pub fn planned(&self, device: &str) -> Result<Planned> {
-        let graph = self.plain()?;
-        let mut options = PlanOptions::on(DeviceSpec::find(device)?);
+    pub fn planned(&self, device: &str, numerics: Numerics) -> Result<Planned> {
+        let graph = self.plain(numerics)?;
+        let mut options = PlanOptions { numerics, ..PlanOptions::on(DeviceSpec::find(device)?) };
         options.hints.env = usual_sizes();
         let plan = plan(&graph, &options)?;
         Ok(Planned { graph, plan })

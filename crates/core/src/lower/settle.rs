@@ -12,7 +12,7 @@ use smallvec::SmallVec;
 use super::alike::told_apart;
 use super::draft::{Draft, Leaf, LeafOp, Place, Sink};
 use crate::graph::Value;
-use crate::ops::normal::{LeafRank, Normalizer};
+use crate::ops::normal::{Knowledge, LeafRank, Normalizer};
 use crate::ops::prim::Monoid;
 use crate::ops::{ExprNode, Scope, Term};
 use crate::passes::Numerics;
@@ -107,8 +107,8 @@ struct Work<'d, 's> {
     copied: FxHashMap<Place, Place>,
     leaves: Vec<Settled<'d>>,
     ranks: Vec<LeafRank>,
-    /// the leaves that are surely not negative
-    nonnegative: Vec<u32>,
+    /// what is known of the leaves
+    knowledge: Knowledge,
     /// what tells leaves that would have one rank apart
     apart: &'d [u64],
 }
@@ -124,7 +124,7 @@ impl<'d, 's> Work<'d, 's> {
             copied,
             leaves: Vec::new(),
             ranks: Vec::new(),
-            nonnegative: Vec::new(),
+            knowledge: Knowledge::default(),
             apart,
         }
     }
@@ -150,8 +150,12 @@ impl<'d, 's> Work<'d, 's> {
             let (operand, is_nonnegative) = self.wide(operands[0]);
             let dtype = self.scope.term(operand).dtype();
             let settled = Settled { leaf: Some(leaf), operands: SmallVec::from_slice(&[operand]), dtype };
-            if monoid == Monoid::Sum && is_nonnegative {
-                self.nonnegative.push(self.leaves.len() as u32);
+            let number = self.leaves.len() as u32;
+            let is_whole = matches!(leaf.op, LeafOp::Reduce { .. });
+            match monoid {
+                Monoid::Sum if is_nonnegative => _ = self.knowledge.nonnegative.insert(number),
+                Monoid::Max if is_whole => _ = self.knowledge.above.insert(number, operand),
+                _ => {}
             }
             self.push(settled, leaf.axes.len(), place);
             return;
@@ -188,7 +192,7 @@ impl<'d, 's> Work<'d, 's> {
             return;
         }
         if is_nonnegative {
-            self.nonnegative.push(self.leaves.len() as u32);
+            self.knowledge.nonnegative.insert(self.leaves.len() as u32);
         }
         let operands: Places = SmallVec::from_slice(&[settled]);
         let level = self.draft.axes_of(place).len();
@@ -229,9 +233,8 @@ impl<'d, 's> Work<'d, 's> {
     }
 
     fn normalizer(&self) -> Normalizer<'s> {
-        let known = self.nonnegative.iter().copied();
         Normalizer::ranked(self.scope, self.numerics, self.ranks.clone(), self.draft.axes.clone())
-            .knowing_nonnegative(known)
+            .knowing(self.knowledge.clone())
     }
 
     fn copy(&mut self, place: Place) -> Place {

@@ -4,10 +4,10 @@ use std::rc::Rc;
 
 use smallvec::SmallVec;
 
-use super::Normalizer;
 use super::number::{computed, is_normal};
 use super::product::{Factor, Product};
 use super::sum::Real;
+use super::{Normalizer, Numerics};
 use crate::ops::{ExprNode, Scalar, Term};
 use crate::tensor::{Class, DType};
 
@@ -125,7 +125,8 @@ impl<'s> Normalizer<'s> {
         self.times(&root, &outside)
     }
 
-    /// `exp(x)`; the logarithm of an argument that is added to `x` is a factor: `exp(x − log(y))` is `exp(x) / y`.
+    /// `exp(x)`; the logarithm of an argument that is added to `x` is a factor: `exp(x − log(y))` is `exp(x) / y`. Not where
+    /// `exp(x)` could overflow, unless numerics are fast.
     fn exponential(&mut self, x: &Product<'s>) -> Product<'s> {
         let mut addends = vec![(x.coefficient, self.write(&x.monomial()))];
         let mut constant = 0.0;
@@ -148,6 +149,9 @@ impl<'s> Normalizer<'s> {
         let mut parts: Vec<_> = addends.iter().map(|(c, term)| (*c, self.product_of(*term))).collect();
         parts.push((constant, Rc::new(Product::constant(self.scope, x.dtype, 1.0))));
         let rest = self.add_products(x.dtype, &parts);
+        if self.numerics != Numerics::Fast && !self.is_nonpositive(&rest) {
+            return self.atom(Exp, &[x]);
+        }
         let mut product = match rest.as_constant() {
             Some(c) => Product::constant(self.scope, x.dtype, computed(c.exp())),
             None => self.atom(Exp, &[&rest]),
@@ -157,6 +161,23 @@ impl<'s> Normalizer<'s> {
             product = self.times(&product, &factor);
         }
         product
+    }
+
+    /// Whether a product is surely not positive: a number, or something less what is nowhere less than it.
+    fn is_nonpositive(&mut self, x: &Product<'s>) -> bool {
+        if let Some(constant) = x.as_constant() {
+            return constant <= 0.0;
+        }
+        let Some(sum) = x.as_base().and_then(|base| self.sums.get(&base.place()).cloned()) else { return false };
+        sum.terms.iter().enumerate().any(|(k, (term, c))| {
+            let ExprNode::Arg(argument) = term.node() else { return false };
+            let bound = self.knowledge.above.get(&argument).filter(|_| c * x.coefficient == -1.0).copied();
+            let Some(bound) = bound.filter(|_| sum.constant == 0.0) else { return false };
+            let others = sum.terms.iter().enumerate().filter(|(j, _)| *j != k);
+            let parts: Vec<_> = others.map(|(_, (t, c))| (c * x.coefficient, self.product_of(*t))).collect();
+            let minuend = self.add_products(x.dtype, &parts);
+            self.write(&minuend).place() == bound
+        })
     }
 
     fn logarithm(&mut self, x: &Product<'s>) -> Product<'s> {
@@ -426,7 +447,7 @@ impl<'s> Normalizer<'s> {
                         || matches!(from.node(), ExprNode::Size(_) | ExprNode::Coord(_))
                 }
                 ExprNode::Const(number) => number.to_f64() >= 0.0,
-                ExprNode::Arg(k) => self.nonnegative_arguments.contains(&k),
+                ExprNode::Arg(k) => self.knowledge.nonnegative.contains(&k),
                 _ => false,
             }
         };

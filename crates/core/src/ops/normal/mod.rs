@@ -18,7 +18,7 @@
 //! - Constants are computed in f64 from the real number that each is a rounding of (see `number.rs`), and rounded once, when
 //!   the term is written; a constant that would leave the range of the type is not combined with others.
 //! - `1/(1+exp(−x))` is `sigmoid`, `1 + tanh(x)` is `2·sigmoid(2·x)`, `log(1+x)` is `log1p`, `exp(x) − 1` is `expm1`, `exp(x − log(y))`
-//!   is `exp(x) / y`, `log1p(exp(x))` is `max(x, 0) + log1p(exp(−|x|))`, odd and
+//!   is `exp(x) / y` where `x` is surely not positive (`exp(x)` alone might overflow), `log1p(exp(x))` is `max(x, 0) + log1p(exp(−|x|))`, odd and
 //!   even functions have no negative argument, scales leave `max`, `min`, `abs` and the root of a product.
 //! - What is added to a choice between −∞ and something is added to that: `select(c, 0, −∞) + x` is `select(c, x, −∞)`.
 //! - f16, bf16 and f32 are computed as f32: conversions among them vanish, except from leaves and to the type of the
@@ -85,7 +85,16 @@ pub struct Normalizer<'s> {
     sums: FxHashMap<u32, Rc<Sum<'s>>>,
     combinations: FxHashMap<u32, Rc<Combination<'s>>>,
     nonnegative: FxHashMap<u32, bool>,
-    nonnegative_arguments: FxHashSet<u32>,
+    knowledge: Knowledge,
+}
+
+/// What is known of arguments, besides their types.
+#[derive(Clone, Debug, Default)]
+pub struct Knowledge {
+    /// those that are surely not negative
+    pub nonnegative: FxHashSet<u32>,
+    /// those that are nowhere less than a normal term, with its place
+    pub above: FxHashMap<u32, u32>,
 }
 
 /// What a term is.
@@ -116,14 +125,13 @@ impl<'s> Normalizer<'s> {
             sums: FxHashMap::default(),
             combinations: FxHashMap::default(),
             nonnegative: FxHashMap::default(),
-            nonnegative_arguments: FxHashSet::default(),
+            knowledge: Knowledge::default(),
         }
     }
 
-    /// As it is, and knowing arguments that are surely not negative.
-    pub fn knowing_nonnegative(mut self, arguments: impl Iterator<Item = u32>) -> Normalizer<'s> {
-        self.nonnegative_arguments.extend(arguments);
-        self
+    /// As it is, and knowing this of its arguments.
+    pub fn knowing(self, knowledge: Knowledge) -> Normalizer<'s> {
+        Normalizer { knowledge, ..self }
     }
 
     /// The normal form of a term, of the same type.

@@ -51,3 +51,28 @@ fn text(expr: &Expr) -> String {
     }
     parts.pop().unwrap()
 }
+
+/// `exp(x − m − log(y))` of arguments x, m and y of which y is not negative.
+fn log_quotient(scope: &Scope) -> [Term<'_>; 3] {
+    let [x, m, y] = [0, 1, 2].map(|k| scope.argument(k, DType::F32));
+    [x, m, (x - m - y.apply(Scalar::Log)).apply(Scalar::Exp)]
+}
+
+#[test]
+fn a_logarithm_leaves_an_exponential_only_where_nothing_overflows() {
+    let is_quotient = |numerics: Numerics, bounds_x: bool| {
+        let scope = Scope::default();
+        let [x, _, term] = log_quotient(&scope);
+        let mut knowledge = Knowledge::default();
+        knowledge.nonnegative.insert(2);
+        if bounds_x {
+            knowledge.above.insert(1, x.place());
+        }
+        let normal = Normalizer::new(&scope, numerics).knowing(knowledge).normal(term);
+        !matches!(normal.node(), ExprNode::Apply(Scalar::Exp, _))
+    };
+    assert!(is_quotient(Numerics::Default, true), "m is the largest x");
+    assert!(!is_quotient(Numerics::Default, false), "exp(x − m) may overflow");
+    assert!(is_quotient(Numerics::Fast, false));
+    assert!(!is_quotient(Numerics::Strict, true));
+}

@@ -161,10 +161,10 @@ impl<'d> Flow<'d> {
         self.draft.leaves[leaf].op.operands().iter().fold(0, |bits, o| bits | self.dots_behind(*o))
     }
 
-    /// Whether the result of a fold is read, by whatever way, where something varies along the folded axes again.
-    pub fn is_read_along(&self, fold: usize) -> bool {
-        let (draft, over) = (self.draft, self.draft.leaves[fold].op.folded());
-        let again = |axes: AxisSet| !axes.common(over).is_empty();
+    /// The axes over which the result of a fold varies, and all that reads it by whatever way.
+    fn axes_behind(&self, fold: usize) -> AxisSet {
+        let draft = self.draft;
+        let mut axes = draft.leaves[fold].axes;
         let mut depends = vec![false; draft.leaves.len()];
         depends[fold] = true;
         let reads = |end: Place, depends: &[bool]| self.direct[&end].iter().any(|leaf| depends[*leaf]);
@@ -172,13 +172,12 @@ impl<'d> Flow<'d> {
             for operand in leaf.op.operands() {
                 if reads(operand, &depends) {
                     depends[k] = true;
-                    if again(leaf.axes) || again(draft.axes_of(operand)) {
-                        return true;
-                    }
+                    axes = axes.union(leaf.axes).union(draft.axes_of(operand));
                 }
             }
         }
-        draft.sinks.iter().any(|s| reads(s.term, &depends) && again(s.axes))
+        let sinks = draft.sinks.iter().filter(|sink| reads(sink.term, &depends));
+        sinks.fold(axes, |axes, sink| axes.union(sink.axes))
     }
 }
 
@@ -210,7 +209,7 @@ fn rows(flow: &Flow<'_>, limits: &Limits, hints: &Hints) -> Result<Roles, Refusa
     for fold in draft.folds() {
         match &draft.leaves[fold].op {
             LeafOp::Prefix { axis, .. } => along = along.with(*axis),
-            op if flow.is_read_along(fold) => along = along.union(op.folded()),
+            op if !flow.axes_behind(fold).common(op.folded()).is_empty() => along = along.union(op.folded()),
             op => once = once.union(op.folded()),
         }
     }
@@ -221,16 +220,15 @@ fn rows(flow: &Flow<'_>, limits: &Limits, hints: &Hints) -> Result<Roles, Refusa
     if across.is_empty() {
         return Ok(Roles::Row { along, placement: placement(draft, along, limits, hints) });
     }
-    // What a fold across workers gives exists only when all are done.
-    let late = |leaf: &crate::lower::Leaf| {
-        leaf.op.is_fold()
-            && leaf
-                .op
-                .operands()
-                .iter()
-                .any(|o| flow.direct[o].iter().any(|l| draft.leaves[*l].op.is_fold() && apart(*l)))
+    // What a fold across workers gives exists only when all are done: neither can another fold read it, nor can it be wanted
+    // at every one of them.
+    let is_apart = |leaf: &usize| draft.leaves[*leaf].op.is_fold() && apart(*leaf);
+    let reads_apart = |fold: usize| {
+        let operands = draft.leaves[fold].op.operands();
+        operands.iter().any(|operand| flow.direct[operand].iter().any(is_apart))
     };
-    if draft.leaves.iter().any(late) {
+    let is_repeated = |fold: usize| apart(fold) && !flow.axes_behind(fold).common(across).is_empty();
+    if draft.folds().any(|fold| reads_apart(fold) || is_repeated(fold)) {
         if along.is_empty() {
             // Folds of folds: one worker owns all that is folded.
             return Ok(Roles::Row { along: across, placement: placement(draft, across, limits, hints) });

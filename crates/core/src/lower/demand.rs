@@ -148,6 +148,11 @@ impl<'g, 's> Demand<'g, 's> {
         let graph = self.graph;
         let node = graph.node_of(value);
         let args = node.args();
+        let ty = graph.ty(value);
+        if ty.shape.dims().iter().any(|extent| extent.is(0)) {
+            // It has no elements, and what is wanted of it is never read: a coordinate that is the same everywhere would be.
+            return Ok(self.scope.constant(ty.dtype, zero(ty.dtype)).place());
+        }
         match node.prim() {
             Prim::View(view) => self.view(view, args[0], at, when),
             Prim::Sizes(row) => Ok(self.sizes(row, at)),
@@ -485,7 +490,6 @@ impl<'g, 's> Demand<'g, 's> {
         self.leaf(LeafOp::Random { stream: row.stream, seed, index }, DType::U32, axes)
     }
 
-    /// Whether a value is wanted at some coordinates, or what it is computed from is, as far as a short look shows.
     /// The fold of a single value. A sum starts at 0, and 0 + −0 is 0.
     fn fold_of_one(&self, monoid: Monoid, arg: Place) -> Place {
         let term = self.scope.term(arg);
@@ -495,6 +499,7 @@ impl<'g, 's> Demand<'g, 's> {
         }
     }
 
+    /// Whether a value is wanted at some coordinates, or what it is computed from is, as far as a short look shows.
     fn was_wanted(&self, value: Value, at: &[Dim], when: Conditions) -> bool {
         self.is_wanted_near(value, at, when, 4)
     }

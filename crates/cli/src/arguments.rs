@@ -192,6 +192,9 @@ pub struct Bench {
     /// Measure the fused plan alone, or the others alone
     #[arg(long, value_enum)]
     pub only: Option<Only>,
+    /// Show where the time goes as well: every kernel of the first plan, measured beside predicted
+    #[arg(long)]
+    pub kernels: bool,
     /// How many threads work [default: one for every processor]
     #[arg(long, value_name = "N")]
     pub threads: Option<NonZeroUsize>,

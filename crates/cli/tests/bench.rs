@@ -52,6 +52,24 @@ fn one_side_can_be_measured_alone() {
 }
 
 #[test]
+fn the_time_of_every_kernel_is_told() {
+    let measured = json(&[&MODEL[..], &["--iters", "2", "--only", "fused", "--kernels"]].concat());
+    let kernels = measured["profile"].as_array().unwrap();
+    assert_eq!(Some(kernels.len() as u64), measured["kernels"].as_u64());
+    for kernel in kernels {
+        let phases = kernel["phases"].as_array().unwrap();
+        let sum: f64 = phases.iter().map(|phase| phase["us"].as_f64().unwrap()).sum();
+        let us = kernel["us"].as_f64().unwrap();
+        assert!(us > 0.0 && (sum - us).abs() < 1e-6 * us, "{kernel:#}");
+        assert!(kernel["predicted_us"].as_f64().unwrap() > 0.0, "{kernel:#}");
+    }
+    let text = stdout(&["bench", "gallery:softmax", "--sizes", "rows=4,columns=8", "--iters", "1", "--kernels"]);
+    for word in ["µs each", "predicted", "row", "µs in kernels"] {
+        assert!(text.contains(word), "{word}: {text}");
+    }
+}
+
+#[test]
 fn kernels_are_shown_as_code() {
     let show = |form: &str| stdout(&["kernels", "gallery:softmax", "--sizes", "rows=4,columns=8", "--emit", form]);
     let tile = show("tile");

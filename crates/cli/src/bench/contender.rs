@@ -2,12 +2,14 @@
 
 use std::time::{Duration, Instant};
 
-use fuseline::compile::{Grain, plan_apart, plan_program};
+use fuseline::compile::{Grain, PlannedProgram, plan_apart, plan_program};
 use fuseline::device::{Executable, NamedTensors};
 use fuseline::error::Result;
 use fuseline::fuse::{Cost, PlanOptions};
 use fuseline::graph::Graph;
 use fuseline_cpu::run::{CpuDevice, Session};
+
+use super::profile;
 
 /// Which plan it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,9 +43,7 @@ impl Kind {
 pub struct Contender {
     pub kind: Kind,
     session: Session,
-    pub kernels: usize,
-    /// what the plan is predicted to cost
-    pub cost: Cost,
+    planned: PlannedProgram,
     /// passes, the plan, and making its kernels
     pub compiling: Duration,
     /// preparing constants and packing them
@@ -68,8 +68,7 @@ impl Contender {
         Ok(Contender {
             kind,
             session,
-            kernels: planned.run.kernels.len(),
-            cost: planned.run.cost,
+            planned,
             compiling: planning + making,
             loading: loading.saturating_sub(making),
             times: Vec::new(),
@@ -83,6 +82,21 @@ impl Contender {
         self.times.push(start.elapsed());
         drop(outputs);
         Ok(())
+    }
+
+    /// How many kernels the plan has.
+    pub fn kernels(&self) -> usize {
+        self.planned.run.kernels.len()
+    }
+
+    /// What the plan is predicted to cost.
+    pub fn cost(&self) -> Cost {
+        self.planned.run.cost
+    }
+
+    /// Where the time of a run goes.
+    pub fn profile(&self, plan: &PlanOptions, inputs: &NamedTensors, runs: usize) -> Result<Vec<profile::Measured>> {
+        profile::measure(&self.session, &self.planned, plan, inputs, runs)
     }
 
     /// Kernels that the interpreter runs, each with the reason.
@@ -105,11 +119,11 @@ impl Contender {
 
     /// Bytes that the plan moves, in GB/s of the median.
     pub fn gbps(&self) -> f64 {
-        self.cost.bytes / (self.median_ms() * 1e6)
+        self.cost().bytes / (self.median_ms() * 1e6)
     }
 
     /// Arithmetic of the plan, in GFLOP/s of the median.
     pub fn gflops(&self) -> f64 {
-        self.cost.flops / (self.median_ms() * 1e6)
+        self.cost().flops / (self.median_ms() * 1e6)
     }
 }

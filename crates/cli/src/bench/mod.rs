@@ -1,6 +1,7 @@
 //! `fuseline bench`: what fusion gains, measured.
 
 mod contender;
+mod profile;
 mod report;
 
 use std::time::{Duration, Instant};
@@ -74,6 +75,8 @@ struct Contest {
     threads: usize,
     /// the most memory that the process had, after the first contender had run
     peak_bytes: Option<u64>,
+    /// where the time of the first contender goes, if that was asked for
+    profile: Option<Vec<profile::Measured>>,
 }
 
 impl Contest {
@@ -105,7 +108,12 @@ impl Contest {
             }
         }
         contenders.iter_mut().for_each(|contender| contender.times.sort_unstable());
-        Ok(Contest { contenders, threads: device.threads(), peak_bytes })
+        let runs = arguments.iters.get();
+        let profile = match contenders.first().filter(|_| arguments.kernels) {
+            Some(first) => Some(first.profile(&plan, inputs, runs)?),
+            None => None,
+        };
+        Ok(Contest { contenders, threads: device.threads(), peak_bytes, profile })
     }
 
     fn find(&self, kind: Kind) -> Option<&Contender> {

@@ -7,6 +7,7 @@ use serde_json::{Map, Value, json};
 
 use super::Measured;
 use super::contender::{Contender, Kind};
+use super::profile;
 use crate::quantity::{self, significant};
 use crate::screen::{Side, Table, heading};
 
@@ -24,8 +25,8 @@ pub fn to_text(measured: &Measured<'_>) -> String {
     let mut line = |words: String| writeln!(text, "  {words}").expect("writing to a string succeeds");
     if let (Some(fused), Some(other)) = (contest.find(Kind::Fused), contest.find(Kind::PerNode)) {
         let saved = other.median_ms() - fused.median_ms();
-        let traffic = other.cost.bytes - fused.cost.bytes;
-        let part = 100.0 * traffic / other.cost.bytes.max(1.0);
+        let traffic = other.cost().bytes - fused.cost().bytes;
+        let part = 100.0 * traffic / other.cost().bytes.max(1.0);
         let traffic = quantity::bytes(traffic);
         line(format!("fusion saves {} ms a run and {traffic} of traffic ({part:.0} %)", three_digits(saved)));
     }
@@ -42,6 +43,10 @@ pub fn to_text(measured: &Measured<'_>) -> String {
         if let Some(first) = interpreted.first() {
             line(format!("{}: {} interpreted, such as {first}", contender.kind.title(), kernels(interpreted.len())));
         }
+    }
+    if let Some(kernels) = &contest.profile {
+        text.push('\n');
+        text.push_str(&profile::to_text(kernels));
     }
     text
 }
@@ -82,7 +87,7 @@ fn table(measured: &Measured<'_>) -> Table {
         let rate = |x: f64, most: f64| format!("{} ({:.0} %)", significant(x), 100.0 * x / most);
         table.row(vec![
             contender.kind.title().into(),
-            contender.kernels.to_string(),
+            contender.kernels().to_string(),
             three_digits(contender.median_ms()),
             three_digits(contender.quantile_ms(0.0)),
             three_digits(contender.quantile_ms(0.9)),
@@ -121,12 +126,12 @@ pub fn to_json(measured: &Measured<'_>) -> Value {
             "median_ms": contender.median_ms(),
             "min_ms": contender.quantile_ms(0.0),
             "p90_ms": contender.quantile_ms(0.9),
-            "kernels": contender.kernels,
-            "bytes": contender.cost.bytes,
-            "flops": contender.cost.flops,
+            "kernels": contender.kernels(),
+            "bytes": contender.cost().bytes,
+            "flops": contender.cost().flops,
             "gbps": contender.gbps(),
             "gflops": contender.gflops(),
-            "predicted_ms": contender.cost.us / 1e3,
+            "predicted_ms": contender.cost().us / 1e3,
             "interpreted": contender.interpreted().len(),
         });
         field(contender.kind.name(), value);
@@ -136,7 +141,7 @@ pub fn to_json(measured: &Measured<'_>) -> Value {
             let versus = json!({
                 "speedup": other.median_ms() / fused.median_ms(),
                 "saved_ms": other.median_ms() - fused.median_ms(),
-                "saved_bytes": other.cost.bytes - fused.cost.bytes,
+                "saved_bytes": other.cost().bytes - fused.cost().bytes,
             });
             field(&format!("fused_against_{}", other.kind.name()), versus);
         }
@@ -144,7 +149,10 @@ pub fn to_json(measured: &Measured<'_>) -> Value {
     if let Some(first) = contest.contenders.first() {
         field("compile_ms", json!(first.compiling.as_secs_f64() * 1e3));
         field("load_ms", json!((measured.opened + first.loading).as_secs_f64() * 1e3));
-        field("kernels", json!(first.kernels));
+        field("kernels", json!(first.kernels()));
+    }
+    if let Some(kernels) = &contest.profile {
+        field("profile", profile::to_json(kernels));
     }
     field("peak_mb", json!(contest.peak_bytes.map(|bytes| bytes as f64 / 1e6)));
     let (gbps, gflops) = limits(measured);

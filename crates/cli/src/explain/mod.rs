@@ -5,6 +5,8 @@ mod json;
 mod name;
 mod text;
 
+pub use name::cut_back;
+
 use std::borrow::Cow;
 use std::path::Path;
 use std::sync::Arc;

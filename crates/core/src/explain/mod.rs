@@ -157,6 +157,14 @@ fn plan_by_operator(graph: &Graph, options: &PlanOptions) -> Result<Plan> {
     plan(graph, &PlanOptions { pins, policy, chooser: Chooser::ByCost, fuel: None, ..options.clone() })
 }
 
+/// The kernels of a plan as they are shown, in its order, without scorecards and without those of regions.
+pub fn kernel_rows(graph: &Graph, plan: &Plan, options: &PlanOptions) -> Vec<KernelRow> {
+    let wiring = Wiring::of(graph);
+    let mut rows = plan.kernels.iter().map(|kernel| kernel_row(&wiring, kernel, options, None)).collect::<Vec<_>>();
+    name_kernels(&mut rows);
+    rows
+}
+
 fn kernel_row(wiring: &Wiring<'_>, kernel: &PlannedKernel, options: &PlanOptions, inside: Option<&str>) -> KernelRow {
     KernelRow {
         name: String::new(),

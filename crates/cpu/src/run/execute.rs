@@ -18,6 +18,7 @@ use super::engine::Engine;
 use super::launch::{Table, launch};
 use super::load::{LoadedGraph, Origin, Segment, Way};
 use super::pool::Team;
+use super::span::{Recorder, Span};
 use super::specialize::{Entry, Special, Step, sizes, specialize};
 use crate::code::Fault;
 use crate::emit::{Memory, Phase};
@@ -31,6 +32,7 @@ pub(super) struct Run<'e, 't, 'p> {
     trips: u64,
     /// bytes of the values that are there
     live: u64,
+    recorder: Recorder,
 }
 
 impl<'e, 't, 'p> Run<'e, 't, 'p> {
@@ -41,7 +43,17 @@ impl<'e, 't, 'p> Run<'e, 't, 'p> {
 
     /// A run of nothing yet, where some sizes are known.
     pub fn with_sizes(engine: &'e Engine, team: &'t mut Team<'p>, env: &Env) -> Run<'e, 't, 'p> {
-        Run { engine, team, env: env.clone(), trips: 0, live: 0 }
+        Run { engine, team, env: env.clone(), trips: 0, live: 0, recorder: Recorder::off() }
+    }
+
+    /// Where the time of what follows goes is taken down.
+    pub fn recorded(self) -> Run<'e, 't, 'p> {
+        Run { recorder: Recorder::on(), ..self }
+    }
+
+    /// Where the time went, if that was taken down.
+    pub fn into_spans(self) -> Vec<Span> {
+        self.recorder.into_spans()
     }
 
     /// The outputs of a graph for its inputs in order; those that are constants need not be given.
@@ -65,9 +77,11 @@ impl<'e, 't, 'p> Run<'e, 't, 'p> {
         // Before anything runs: kernels rely on sizes that must agree.
         check_constraints(&mut pending, &self.env)?;
         let before = self.live;
-        for segment in &loaded.segments {
-            self.segment(loaded, segment, &mut values, &mut pending)?;
-        }
+        self.recorder.enter();
+        let done =
+            loaded.segments.iter().try_for_each(|segment| self.segment(loaded, segment, &mut values, &mut pending));
+        self.recorder.leave();
+        done?;
         let outputs = loaded.outputs.iter().map(|slot| self.literal(loaded, *slot, &mut values));
         let outputs = outputs.collect();
         self.live = before;
@@ -94,8 +108,13 @@ impl<'e, 't, 'p> Run<'e, 't, 'p> {
         }
         for (k, step) in segment.kernels.clone().zip(&special.steps) {
             let outcome = match step {
-                Some(step) => self.run_code(&special, step, &arena, values),
-                None => self.run_otherwise(loaded, k, values),
+                Some(step) => self.run_code(k, &special, step, &arena, values),
+                None => {
+                    let since = self.recorder.now();
+                    let outcome = self.run_otherwise(loaded, k, values);
+                    self.recorder.note(since, k, None, 1);
+                    outcome
+                }
             };
             outcome.at(|| loaded.describe(k))?;
             if !pending.is_empty() {
@@ -116,7 +135,7 @@ impl<'e, 't, 'p> Run<'e, 't, 'p> {
     }
 
     /// Runs the programs of a kernel.
-    fn run_code(&mut self, special: &Special, step: &Step, arena: &Held, values: &mut Values) -> Result<()> {
+    fn run_code(&mut self, k: usize, special: &Special, step: &Step, arena: &Held, values: &mut Values) -> Result<()> {
         for (slot, bytes) in &step.own {
             let held = self.engine.blocks.take(*bytes)?;
             self.live += held.block().bytes() as u64;
@@ -128,13 +147,15 @@ impl<'e, 't, 'p> Run<'e, 't, 'p> {
         let emitted = &step.compiled.emitted;
         let worker = emitted.place(Memory::Worker) as usize;
         let first = base.wrapping_add(special.workers);
-        for k in &step.phases {
+        for number in &step.phases {
             let table = Table { pointers: &pointers, worker, first, stride: special.stride };
-            let phase = &emitted.phases[*k];
+            let phase = &emitted.phases[*number];
+            let since = self.recorder.now();
             // SAFETY: inputs and constants have the sizes for which the kernel was made; outputs, memory between phases and
             // that of threads are as large as it asks for, and values that are needed at one time do not overlap.
             // Nobody else has the arena and the outputs; tasks of a phase are independent.
-            let fault = unsafe { launch(self.team, &step.compiled.codes[*k], phase.tasks, table) };
+            let fault = unsafe { launch(self.team, &step.compiled.codes[*number], phase.tasks, table) };
+            self.recorder.note(since, k, Some(phase.name), phase.tasks);
             fault.map_or(Ok(()), |fault| Err(failed_check(phase, fault)))?;
         }
         Ok(())

@@ -14,6 +14,7 @@ pub mod memory;
 mod pack;
 pub mod pool;
 mod session;
+mod span;
 mod specialize;
 #[cfg(test)]
 mod tests;
@@ -21,3 +22,4 @@ mod workshop;
 
 pub use constant::Release;
 pub use session::{CpuDevice, Session};
+pub use span::Span;

@@ -19,6 +19,7 @@ use super::execute::Run;
 use super::load::LoadedGraph;
 use super::pack::Packs;
 use super::pool::Pool;
+use super::span::Span;
 use super::workshop::{Emit, Workshop};
 use crate::code::Isa;
 use crate::emit::emit;
@@ -182,10 +183,27 @@ impl Session {
     }
 }
 
+impl Session {
+    /// The outputs, and where the time went: the spans of the run, in order.
+    pub fn run_recorded(&self, inputs: &NamedTensors) -> Result<(Vec<Literal>, Vec<Span>)> {
+        let given = self.given(inputs)?;
+        self.engine.pool.enter(|team| {
+            let mut run = Run::new(&self.engine, team).recorded();
+            let outputs = run.execute(&self.run, &given)?;
+            Ok((outputs, run.into_spans()))
+        })
+    }
+
+    /// The inputs in their order.
+    fn given(&self, inputs: &NamedTensors) -> Result<Vec<Option<Literal>>> {
+        check_inputs(&self.program, inputs)?;
+        Ok(self.program.inputs().map(|(name, _)| inputs.get(name).cloned()).collect())
+    }
+}
+
 impl Executable for Session {
     fn run(&self, inputs: &NamedTensors) -> Result<Vec<Literal>> {
-        check_inputs(&self.program, inputs)?;
-        let given: Vec<Option<Literal>> = self.program.inputs().map(|(name, _)| inputs.get(name).cloned()).collect();
+        let given = self.given(inputs)?;
         self.engine.pool.enter(|team| Run::new(&self.engine, team).execute(&self.run, &given))
     }
 }

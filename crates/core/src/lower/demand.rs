@@ -16,6 +16,9 @@ pub(super) type Coordinates = u32;
 /// Conditions that were interned; 0 is none.
 type Conditions = u32;
 
+/// No condition.
+const ALWAYS: Conditions = 0;
+
 /// A kernel has no more leaves than this, so that the work of lowering stays bounded.
 const MOST_LEAVES: usize = 1024;
 /// A kernel has no more terms than this.
@@ -157,7 +160,11 @@ impl<'g, 's> Demand<'g, 's> {
             Prim::View(view) => self.view(view, args[0], at, when),
             Prim::Sizes(row) => Ok(self.sizes(row, at)),
             Prim::Map(row) if args.is_empty() || self.is_member(value.node()) => self.map(row, args, at, when),
-            _ if !self.is_member(value.node()) => self.load(value, at, when, zero(graph.ty(value).dtype)),
+            _ if !self.is_member(value.node()) => {
+                // What it is where a condition does not hold is of no interest.
+                let when = if self.is_inside(value, at) { ALWAYS } else { when };
+                self.load(value, at, when, zero(graph.ty(value).dtype))
+            }
             prim if is_opaque(prim) => Err(Refusal::Opaque),
             Prim::Concat(row) => self.concat(row, args, at, when),
             Prim::Gather(row) => self.gather(row, value, args, at, when),
@@ -286,6 +293,16 @@ impl<'g, 's> Demand<'g, 's> {
             _ => None,
         });
         Ok(term.place())
+    }
+
+    /// Whether coordinates are certain to lie in a value, whatever the conditions. Those with a size in them never are:
+    /// nothing can be divided by one that is 0.
+    fn is_inside(&self, value: Value, at: Coordinates) -> bool {
+        let ranges = Ranges::of(&self.axes);
+        let extents = self.graph.ty(value).shape.dims();
+        let has_sizes = |index: &Dim| index.mentions(|symbol| !matches!(symbol, Symbol::Axis(_)));
+        let mut pairs = self.coordinates[at as usize].iter().zip(extents);
+        pairs.all(|(index, extent)| !has_sizes(index) && ranges.is_below(index, extent))
     }
 
     fn load(&mut self, value: Value, at: Coordinates, when: Conditions, fill: Number) -> Wanted<Place> {

@@ -26,7 +26,8 @@ use crate::vector::{Bound as To, Compare, IntOp, Ty, Value};
 /// Rows that a task works on at a time where it owns whole rows.
 const WHOLE_ROWS: i64 = 66;
 
-/// Terms that are added at a time where sums can wait in memory.
+/// Terms that are added at a time: with more, what is read of both factors does not stay close while tiles pass, and sums
+/// had better wait in memory.
 const MOST_TERMS: i64 = 1024;
 
 /// Bytes of the left factor that stay in the second-level cache while a panel passes.
@@ -300,7 +301,7 @@ fn emit_tiles(
     let tiling = Tiling::new(roles.row_count(bound), multiply.tile_rows(emission.isa));
     let panels = multiply.panels(emission);
     // Rows in chunks whose part of the left factor stays close, but enough chunks to share.
-    let most = (LEFT_BYTES / (roles.sum_count(bound) * 4).max(1) / tiling.rows.max(1)).max(1);
+    let most = (LEFT_BYTES / (roles.sum_count(bound).min(MOST_TERMS) * 4).max(1) / tiling.rows.max(1)).max(1);
     let wanted = ceil_div(16i64, panels * roles.batch_count(bound));
     let together = ceil_div(tiling.count, wanted).clamp(1, most);
     let chunks = ceil_div(tiling.count, together);
@@ -314,16 +315,21 @@ fn emit_tiles(
         let batch = e.b.int(IntOp::FloorDiv, rest, chunks_value);
         let (from, to) = tiling.chunk(e, chunk, together);
         let origin = batch_point(e, roles, batch);
-        let terms = Terms::all(roles.sum_count(bound));
-        multiply.tiles(e, &tiling, &origin, panel, (from, to), &terms, &mut |e, points| {
-            let values: Vec<StepId> = stores.iter().map(|k| bound.kernel.stores[*k].value).collect();
-            let values = e.values(&values, points)?;
-            for (store, values) in stores.iter().zip(values) {
-                for (point, value) in points.iter().zip(values) {
-                    e.store(*store, value, point, false);
+        let places = multiply.waiting(e, &tiling, (from, together), panel);
+        multiply.in_parts(e, &places, &mut |e, terms, is_last| {
+            multiply.tiles(e, &tiling, &origin, panel, (from, to), terms, &mut |e, points| {
+                if !is_last {
+                    return multiply.store_sums(e, &places, points);
                 }
-            }
-            Ok(())
+                let values: Vec<StepId> = stores.iter().map(|k| bound.kernel.stores[*k].value).collect();
+                let values = e.values(&values, points)?;
+                for (store, values) in stores.iter().zip(values) {
+                    for (point, value) in points.iter().zip(values) {
+                        e.store(*store, value, point, false);
+                    }
+                }
+                Ok(())
+            })
         })?;
         e.b.end_loop(&[]);
         Ok(roles.batch_count(bound) * chunks * panels)
@@ -355,22 +361,9 @@ fn emit_whole_rows(
         let origin = batch_point(e, roles, batch);
         // Rows of the worker's memory begin with the first row of the chunk.
         let (first, behind) = (tiling.row(e, from), tiling.row(e, to));
-        let own = e.pointer(Memory::Worker);
-        let mut places: FxHashMap<StepId, Held> = FxHashMap::default();
-        let row = dense_offset(&roles.rows, &bound.extents);
-        let column = dense_offset(&roles.columns, &bound.extents);
-        let mut used = 0;
-        for dot in &roles.dots {
-            let dtype = held_dtype(bound.kernel.step(*dot).dtype);
-            let bytes = bytes_of(dtype);
-            let before = e.b.times(first, -padded * bytes);
-            let base = e.b.int(IntOp::Add, own, before);
-            let base = e.b.plus(base, used);
-            used += rows_most * padded * bytes;
-            let offset = &row * padded + &column;
-            places.insert(*dot, Held { memory: Memory::Worker, base: Some(base), offset, dtype, again: true });
-        }
-        e.worker_bytes = e.worker_bytes.max(used as usize);
+        let before = e.b.number(0);
+        let places = multiply.in_worker(e, (first, rows_most), (before, padded));
+        let used = e.worker_bytes as i64;
         multiply.add_up(e, &tiling, &origin, panels, (from, to), &places)?;
         for (dot, place) in &places {
             e.given.insert(*dot, Given::Held(place.clone()));
@@ -525,34 +518,96 @@ impl Multiply {
         tiles: (Value, Value),
         places: &FxHashMap<StepId, Held>,
     ) -> Result<()> {
-        let all = self.roles.sum_count(e.bound);
-        let count = ceil_div(all, ceil_div(all, MOST_TERMS));
-        let whole = all / count;
-        let part = |e: &mut Emitter<'_>, terms: &Terms<'_>| -> Result<()> {
+        self.in_parts(e, places, &mut |e, terms, _| {
             let (panel, _) = e.b.begin_loop(To::Number(0), To::Number(panels), 1, &[]);
-            self.tiles(e, tiling, origin, panel, tiles, terms, &mut |e, points| {
-                for dot in &self.roles.dots {
-                    for point in points {
-                        let value = e.given_at(*dot, point)?;
-                        // The worker's rows are padded: lanes beyond the end may be written.
-                        e.store_held(&places[dot], value, &point.clone().unmasked());
-                    }
-                }
-                Ok(())
-            })?;
+            self.tiles(e, tiling, origin, panel, tiles, terms, &mut |e, points| self.store_sums(e, places, points))?;
             e.b.end_loop(&[]);
             Ok(())
-        };
-        part(e, &Terms::all(count))?;
-        if whole > 1 {
-            let (number, _) = e.b.begin_loop(To::Number(1), To::Number(whole), 1, &[]);
+        })
+    }
+
+    /// Emits the terms of a sum some at a time: `part` is told which, and whether these are the last.
+    fn in_parts(
+        &self,
+        e: &mut Emitter<'_>,
+        places: &FxHashMap<StepId, Held>,
+        part: &mut dyn FnMut(&mut Emitter<'_>, &Terms<'_>, bool) -> Result<()>,
+    ) -> Result<()> {
+        let all = self.roles.sum_count(e.bound);
+        let parts = self.parts(e);
+        let count = ceil_div(all, parts);
+        part(e, &Terms::all(count.min(all)), parts == 1)?;
+        if parts > 2 {
+            let (number, _) = e.b.begin_loop(To::Number(1), To::Number(parts - 1), 1, &[]);
             let from = Some(e.b.times(number, count));
-            part(e, &Terms { from, count, begun: Some(places) })?;
+            part(e, &Terms { from, count, begun: Some(places) }, false)?;
             e.b.end_loop(&[]);
         }
-        if whole * count < all {
-            let from = Some(e.b.number(whole * count));
-            part(e, &Terms { from, count: all - whole * count, begun: Some(places) })?;
+        if parts > 1 {
+            let before = (parts - 1) * count;
+            let from = Some(e.b.number(before));
+            part(e, &Terms { from, count: all - before, begun: Some(places) }, true)?;
+        }
+        Ok(())
+    }
+
+    /// How many times terms are added.
+    fn parts(&self, e: &Emitter<'_>) -> i64 {
+        ceil_div(self.roles.sum_count(e.bound), MOST_TERMS).max(1)
+    }
+
+    /// Where the sums of tiles, so many from one on, wait for the rest of their terms; nowhere if there are no more.
+    fn waiting(
+        &self,
+        e: &mut Emitter<'_>,
+        tiling: &Tiling,
+        (from, together): (Value, i64),
+        panel: Value,
+    ) -> FxHashMap<StepId, Held> {
+        if self.parts(e) == 1 {
+            return FxHashMap::default();
+        }
+        let across = self.width * e.lanes();
+        let first = tiling.row(e, from);
+        let before = e.b.times(panel, across);
+        self.in_worker(e, (first, together * tiling.rows), (before, across))
+    }
+
+    /// Places in the worker's memory for the sums of so many rows and columns from some on.
+    fn in_worker(
+        &self,
+        e: &mut Emitter<'_>,
+        (first, rows): (Value, i64),
+        (before, across): (Value, i64),
+    ) -> FxHashMap<StepId, Held> {
+        let row = dense_offset(&self.roles.rows, &e.bound.extents);
+        let column = dense_offset(&self.roles.columns, &e.bound.extents);
+        let own = e.pointer(Memory::Worker);
+        let mut places = FxHashMap::default();
+        let mut used = 0;
+        for dot in &self.roles.dots {
+            let dtype = held_dtype(e.bound.kernel.step(*dot).dtype);
+            let bytes = bytes_of(dtype);
+            let skipped = e.b.times(first, across);
+            let skipped = e.b.int(IntOp::Add, skipped, before);
+            let skipped = e.b.times(skipped, -bytes);
+            let base = e.b.int(IntOp::Add, own, skipped);
+            let base = e.b.plus(base, used);
+            used += rows * across * bytes;
+            let offset = &row * across + &column;
+            places.insert(*dot, Held { memory: Memory::Worker, base: Some(base), offset, dtype, again: true });
+        }
+        e.worker_bytes = e.worker_bytes.max(used as usize);
+        places
+    }
+
+    /// Stores the sums of a tile. Rows of the worker's memory are padded: lanes beyond the end may be written.
+    fn store_sums(&self, e: &mut Emitter<'_>, places: &FxHashMap<StepId, Held>, points: &[Point]) -> Result<()> {
+        for dot in &self.roles.dots {
+            for point in points {
+                let value = e.given_at(*dot, point)?;
+                e.store_held(&places[dot], value, &point.clone().unmasked());
+            }
         }
         Ok(())
     }

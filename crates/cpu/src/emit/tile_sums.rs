@@ -8,7 +8,7 @@ use super::fold::{Folding, Kept};
 use crate::vector::{Bound as To, Value};
 
 /// Terms of the sum in a trip.
-const TERMS: i64 = 1;
+const TERMS: i64 = 4;
 
 /// A matrix whose rows and terms lie at even distances.
 #[derive(Clone, Copy, Debug)]

@@ -3,7 +3,7 @@
 //! All of them write x as n·ln 2 + r with |r| ≤ ln 2 / 2 and take a polynomial of r; the power of two is exact. The polynomials
 //! are of least relative error on that range, their coefficients rounded one after another.
 
-use super::lanes::Lanes;
+use super::lanes::{Lanes, Term};
 use crate::vector::{Binary, Value};
 
 /// Added to a number and taken away again, it leaves the nearest integer; the low bits of the sum are that integer.
@@ -38,23 +38,39 @@ const ERFC: [f32; 8] = [
     -0.000_059_758_066,
 ];
 
+/// Below it e^x is nothing as f32.
+const EXP_NOTHING: f32 = -104.0;
+
+/// Below it 2^x is nothing as f32.
+const EXP2_NOTHING: f32 = -150.0;
+
 /// e^x.
 pub(super) fn exp(f: &mut Lanes<'_>, x: Value) -> Value {
+    let is_nothing = f.lt(x, EXP_NOTHING);
     let x = f.at_most(x, 89.0f32);
-    let x = f.at_least(x, -104.0f32);
+    let x = f.at_least(x, EXP_NOTHING);
     let (n, r) = split(f, x);
     let power = f.polynomial(r, &EXP);
+    let power = nothing_where(f, is_nothing, power);
     f.scale(power, n)
+}
+
+/// Zero in some lanes. A processor takes long over a product that underflows, but not over a zero; scores that are masked come
+/// to e^−∞ by the million.
+fn nothing_where(f: &mut Lanes<'_>, is_nothing: Value, x: impl Term) -> Value {
+    f.select(is_nothing, 0.0f32, x)
 }
 
 /// 2^x.
 pub(super) fn exp2(f: &mut Lanes<'_>, x: Value) -> Value {
+    let is_nothing = f.lt(x, EXP2_NOTHING);
     let shifted = f.add(x, ROUNDER);
     let n = f.sub(shifted, ROUNDER);
     let r = f.sub(x, n);
     // An infinity leaves no fraction; any number will do, and NaN comes back with n.
     let r = f.binary(Binary::Min, r, 0.5f32);
     let power = f.polynomial(r, &EXP2);
+    let power = nothing_where(f, is_nothing, power);
     f.scale(power, n)
 }
 
@@ -87,13 +103,15 @@ pub(super) fn expm1(f: &mut Lanes<'_>, x: Value) -> Value {
 
 /// 1 / (1 + e^−x), as 2^n / (2^n + e^−r).
 pub(super) fn sigmoid(f: &mut Lanes<'_>, x: Value) -> Value {
+    let is_nothing = f.lt(x, EXP_NOTHING);
     let x = f.at_most(x, 20.0f32);
-    let x = f.at_least(x, -104.0f32);
+    let x = f.at_least(x, EXP_NOTHING);
     let (n, r) = split(f, x);
     let mut falling = EXP;
     falling.iter_mut().skip(1).step_by(2).for_each(|c| *c = -*c);
     let rest = f.polynomial(r, &falling);
-    let power = f.scale(1.0f32, n);
+    let one = nothing_where(f, is_nothing, 1.0f32);
+    let power = f.scale(one, n);
     let sum = f.add(power, rest);
     f.div(power, sum)
 }

@@ -243,8 +243,9 @@ fn common_shapes_take_few_instructions() {
     assert_eq!(count("a * (b + 1.0)", 2), 1.0);
     // A comparison and a select; the row is put into lanes once for all copies.
     assert!(count("select(i1 <= i0, a * 0.125, -inf)", 1) <= 4.0);
-    assert!(count("exp(a)", 1) <= 13.0);
-    assert!(count("a * b * sigmoid(a)", 2) <= 17.0);
+    // Two of them for what underflows: without them masked scores are slow.
+    assert!(count("exp(a)", 1) <= 15.0);
+    assert!(count("a * b * sigmoid(a)", 2) <= 19.0);
     assert!(
         count("a * 0.5 * (erf(a * 0.70710677) + 1.0)", 1) <= 32.0,
         "{}",

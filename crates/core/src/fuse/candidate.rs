@@ -124,7 +124,7 @@ impl Driver<'_> {
         }
         let cost = priced.cost();
         if groups.len() > 2 && !forced {
-            let rival_us = self.rival_us(groups, &members, &outputs);
+            let rival_us = self.rival_us(groups, &members, priced.structure);
             if rival_us < cost.us {
                 return Err(Reason::PairsBetter { by_us: cost.us - rival_us });
             }
@@ -133,8 +133,8 @@ impl Driver<'_> {
     }
 
     /// What some groups cost when they are combined two by two, the best pair first, never all of a set at once.
-    pub(super) fn rival_us(&mut self, groups: &[GroupId], members: &[usize], outputs: &[crate::graph::Value]) -> f64 {
-        let key = self.evaluator.key(members, outputs);
+    pub(super) fn rival_us(&mut self, groups: &[GroupId], members: &[usize], structure: u32) -> f64 {
+        let key = self.division(groups, members, structure);
         if let Some(known) = self.rivals.get(&key) {
             return *known;
         }
@@ -148,6 +148,18 @@ impl Driver<'_> {
         let total = blocks.iter().map(|(_, us)| us).sum();
         self.rivals.insert(key, total);
         total
+    }
+
+    /// A set of groups by structure: that of the kernel of all, that of each, and how they divide its nodes.
+    fn division(&self, groups: &[GroupId], members: &[usize], structure: u32) -> Box<[u32]> {
+        let mut words = vec![structure];
+        for group in groups {
+            let GroupState { members: own, priced, .. } = self.state.group(*group);
+            words.extend([priced.structure, own.len() as u32]);
+            // What the kernel of all does not need has no place in it.
+            words.extend(own.iter().map(|node| members.binary_search(node).map_or(u32::MAX, |place| place as u32)));
+        }
+        words.into_boxed_slice()
     }
 
     /// The two neighbours among blocks of groups that save the most as one kernel, and what that costs.

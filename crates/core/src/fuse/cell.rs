@@ -1,10 +1,9 @@
 //! The nodes that kernels are made of, and who reads whom.
 
-use std::hash::{Hash, Hasher};
-
-use rustc_hash::FxHasher;
+use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 
+use super::structure::{Form, Numbers};
 use crate::graph::{Graph, Value};
 use crate::lower::{gathered, is_opaque, is_transparent};
 use crate::ops::Prim;
@@ -18,8 +17,8 @@ pub(super) type Nodes = SmallVec<[u32; 4]>;
 pub(super) struct Seen {
     /// what lies behind the views; `None` for what follows from coordinates
     pub base: Option<Value>,
-    /// the views, or the formula, as a hash of their structure
-    pub form: u64,
+    /// the views, or the formula: equal ones have one number
+    pub form: u32,
 }
 
 /// The computing nodes of a graph. Views and formulas are no cells: their readers look through them. Where a view must be
@@ -40,17 +39,16 @@ pub(super) struct Cells {
     pub before: Vec<Nodes>,
     /// for every node, its first result through the views before it
     pub seen: Vec<Seen>,
-    /// for every node, its operation without operands, as a hash
-    pub form: Vec<u64>,
+    /// for every node, its operation without operands: equal ones have one number
+    pub form: Vec<u32>,
+    /// for gathers whose data is a formula or a view with guards, the data as they read it
+    data: FxHashMap<usize, Seen>,
     /// for every node, whether a result of it is a result of the graph
     pub is_output: Vec<bool>,
 }
 
-fn hash(of: impl Hash) -> u64 {
-    let mut hasher = FxHasher::default();
-    of.hash(&mut hasher);
-    hasher.finish()
-}
+/// Stands for what lies behind a formula: nothing.
+const FORMULA: u32 = u32::MAX;
 
 impl Cells {
     pub fn of(graph: &Graph) -> Cells {
@@ -65,20 +63,24 @@ impl Cells {
             before: vec![Nodes::new(); count],
             seen: Vec::with_capacity(count),
             form: Vec::with_capacity(count),
+            data: FxHashMap::default(),
             is_output: vec![false; count],
         };
+        let mut forms: Numbers<Form<'_>> = Numbers::default();
+        // A view and what it is a view of: nothing but a stored value (0), further views, or a formula.
+        let mut views: Numbers<(u32, u32)> = Numbers::default();
         for output in graph.outputs() {
             cells.is_output[output.value.node()] = true;
         }
         for (id, node) in graph.nodes().iter().enumerate() {
-            let form = form(node.prim());
+            let form = forms.of(Form::of(node.prim()));
             cells.form.push(form);
             cells.seen.push(match node.prim() {
                 Prim::View(_) => {
                     let inner = cells.look(node.args()[0]);
-                    Seen { base: inner.base, form: hash((form, inner.form)) }
+                    Seen { base: inner.base, form: views.of((form, inner.form)) }
                 }
-                _ if is_transparent(graph, id) => Seen { base: None, form },
+                _ if is_transparent(graph, id) => Seen { base: None, form: views.of((form, FORMULA)) },
                 _ => Seen { base: Some(Value::new(id, 0)), form: 0 },
             });
             let source = matches!(node.prim(), Prim::Input(_) | Prim::Const(_));
@@ -95,6 +97,12 @@ impl Cells {
             };
             for value in stored {
                 cells.is_cell[value.node()] |= is_transparent(graph, value.node());
+            }
+            if let (Prim::Gather(_), [base]) = (node.prim(), stored)
+                && is_transparent(graph, base.node())
+            {
+                let form = cells.form_between(graph, node.args()[0], *base, &mut views);
+                cells.data.insert(id, Seen { base: Some(*base), form });
             }
         }
         cells.connect(graph, &live);
@@ -146,18 +154,19 @@ impl Cells {
         if self.is_opaque[node] {
             return Seen { base: Some(arg), form: 0 };
         }
-        let is_data = k == 0 && matches!(graph.nodes()[node].prim(), Prim::Gather(_));
-        let base = if is_data { gathered(graph, arg) } else { return self.look(arg) };
-        if !is_transparent(graph, base.node()) {
-            return self.look(arg);
-        }
-        let mut form = 0;
-        let mut value = arg;
+        let data = if k == 0 { self.data.get(&node).copied() } else { None };
+        data.unwrap_or_else(|| self.look(arg))
+    }
+
+    /// The views from a value back to one before it.
+    fn form_between(&self, graph: &Graph, from: Value, base: Value, views: &mut Numbers<(u32, u32)>) -> u32 {
+        let mut forms: SmallVec<[u32; 4]> = SmallVec::new();
+        let mut value = from;
         while value != base {
-            form = hash((form, self.form[value.node()]));
+            forms.push(self.form[value.node()]);
             value = graph.node_of(value).args()[0];
         }
-        Seen { base: Some(base), form }
+        forms.into_iter().rev().fold(0, |inner, form| views.of((form, inner)))
     }
 
     /// The cells, ascending.
@@ -197,15 +206,5 @@ impl Binders {
 
     fn before(&self, node: usize) -> &Nodes {
         &self.0[node]
-    }
-}
-
-/// An operation without operands as a hash of what decides its kernel. Streams of random numbers differ without
-/// changing the form.
-fn form(prim: &Prim) -> u64 {
-    match prim {
-        Prim::Random(row) => hash(("random", &row.shape)),
-        Prim::Input(_) | Prim::Const(_) => 0,
-        other => hash(other),
     }
 }

@@ -63,8 +63,8 @@ pub(super) struct Driver<'g> {
     taken: usize,
     /// whether late rules propose
     pub(super) late: bool,
-    /// for sets of groups by their structure, the time of the best plan that combines them two by two
-    pub(super) rivals: FxHashMap<(u64, u64), f64>,
+    /// for sets of groups by their structure and division, the time of the best plan that combines them two by two
+    pub(super) rivals: FxHashMap<Box<[u32]>, f64>,
     /// sets of groups that were not combined, by name, with why
     pub(super) sets: BTreeMap<DecisionId, Decision>,
 }

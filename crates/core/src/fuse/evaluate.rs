@@ -1,13 +1,13 @@
 //! What a set of nodes costs as one kernel. Equal sets are looked at once.
 
-use std::hash::{Hash, Hasher};
 use std::rc::Rc;
 
-use rustc_hash::{FxHashMap, FxHasher};
+use rustc_hash::FxHashMap;
 
 use super::cell::Cells;
 use super::decision::Cost;
 use super::options::PlanOptions;
+use super::structure::Structures;
 use crate::analysis::{Price, Work, price};
 use crate::device::{DeviceSpec, Skeleton, Unit};
 use crate::graph::{Graph, Value};
@@ -99,6 +99,8 @@ pub struct Priced {
     pub work: Work,
     /// what that costs
     pub price: Price,
+    /// the structure of its nodes: equal ones have one number
+    pub(super) structure: u32,
 }
 
 impl Priced {
@@ -124,77 +126,34 @@ pub(super) struct Evaluator<'g> {
     pub spec: &'g DeviceSpec,
     pub hints: &'g Hints,
     pub numerics: Numerics,
-    known: FxHashMap<(u64, u64), Evaluated>,
-    types: Vec<u64>,
+    structures: Structures,
+    known: FxHashMap<Box<[u32]>, Evaluated>,
 }
 
 impl<'g> Evaluator<'g> {
     pub fn new(graph: &'g Graph, cells: &'g Cells, options: &'g PlanOptions) -> Evaluator<'g> {
         let (spec, hints, numerics) = (&options.spec, &options.hints, options.numerics);
-        let type_hash = |node: &crate::graph::Node| {
-            let mut hasher = FxHasher::default();
-            node.types().hash(&mut hasher);
-            hasher.finish()
-        };
-        let types = graph.nodes().iter().map(type_hash).collect();
-        Evaluator { graph, cells, spec, hints, numerics, known: FxHashMap::default(), types }
-    }
-
-    /// The structure of a set of nodes: equal for sets that become the same kernel up to which tensors it reads.
-    pub fn key(&self, members: &[usize], outputs: &[Value]) -> (u64, u64) {
-        let (mut first, mut second) = (FxHasher::default(), FxHasher::default());
-        second.write_u64(0x9e37_79b9_7f4a_7c15);
-        let mut outside: Vec<Value> = Vec::new();
-        let mut put = |x: u64| {
-            first.write_u64(x);
-            second.write_u64(x.rotate_left(23) ^ 0x5851_f42d_4c95_7f2d);
-        };
-        for (position, id) in members.iter().enumerate() {
-            let node = &self.graph.nodes()[*id];
-            put(self.cells.form[*id]);
-            for k in 0..node.args().len() {
-                let seen = self.cells.operand(self.graph, *id, k);
-                put(seen.form);
-                match seen.base {
-                    None => put(1),
-                    Some(base) => match members.binary_search(&base.node()) {
-                        Ok(inside) => put(2 + ((position - inside) as u64) * 8 + base.port() as u64 * 1024),
-                        Err(_) => {
-                            let known = outside.iter().position(|v| *v == base);
-                            let number = known.unwrap_or_else(|| {
-                                outside.push(base);
-                                outside.len() - 1
-                            });
-                            put(3 + number as u64 * 8);
-                            put(self.types[base.node()] ^ base.port() as u64);
-                            put(u64::from(self.cells.is_cell[base.node()]));
-                        }
-                    },
-                }
-            }
-        }
-        for output in outputs {
-            put(members.binary_search(&output.node()).map_or(u64::MAX, |k| k as u64) ^ ((output.port() as u64) << 32));
-        }
-        (first.finish(), second.finish())
+        let structures = Structures::of(graph);
+        Evaluator { graph, cells, spec, hints, numerics, structures, known: FxHashMap::default() }
     }
 
     /// The price of a set of nodes that stores some values.
     pub fn evaluate(&mut self, members: &[usize], outputs: &[Value]) -> Evaluated {
-        let key = self.key(members, outputs);
-        if let Some(known) = self.known.get(&key) {
+        let structure = self.structures.write(self.graph, self.cells, members, outputs);
+        if let Some(known) = self.known.get(structure) {
             return known.clone();
         }
-        let found = self.look(members, outputs);
-        self.known.insert(key, found.clone());
+        let structure = structure.into();
+        let found = self.look(members, outputs, self.known.len() as u32);
+        self.known.insert(structure, found.clone());
         found
     }
 
-    fn look(&self, members: &[usize], outputs: &[Value]) -> Evaluated {
+    fn look(&self, members: &[usize], outputs: &[Value], structure: u32) -> Evaluated {
         if let [only] = members
             && self.cells.is_opaque[*only]
         {
-            return Ok(Rc::new(self.host(*only)));
+            return Ok(Rc::new(self.host(*only, structure)));
         }
         let group = Group { graph: self.graph, members, outputs };
         let draft = lower::lower(&group)?;
@@ -216,7 +175,7 @@ impl<'g> Evaluator<'g> {
         let priced = |limits: Limits| {
             let work = lower::work(&draft, &roles, &limits, self.spec, self.hints, &fresh);
             let price = price(&work, self.spec);
-            Priced { kind, limits, work, price }
+            Priced { kind, limits, work, price, structure }
         };
         let tilings = lower::tilings(&draft, &roles, &largest, self.spec, self.hints, dtype).into_iter().map(priced);
         // The first of equally good ones: the largest tile.
@@ -225,7 +184,7 @@ impl<'g> Evaluator<'g> {
     }
 
     /// The price of one portable implementation.
-    fn host(&self, id: usize) -> Priced {
+    fn host(&self, id: usize, structure: u32) -> Priced {
         let node = &self.graph.nodes()[id];
         let bytes = |ty: &crate::tensor::TensorType| self.hints.size(&ty.bytes());
         let read: f64 = node.args().iter().map(|a| bytes(self.graph.ty(*a))).sum();
@@ -236,6 +195,6 @@ impl<'g> Evaluator<'g> {
         work.read(crate::analysis::Stream::of(read)).write(crate::analysis::Stream::of(written));
         let price = price(&work, self.spec);
         let limits = Limits::of(self.spec, DType::F32);
-        Priced { kind: Kind::Host, limits, work, price }
+        Priced { kind: Kind::Host, limits, work, price, structure }
     }
 }

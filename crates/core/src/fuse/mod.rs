@@ -24,6 +24,7 @@ mod plan;
 mod replay;
 pub mod rules;
 mod state;
+mod structure;
 mod textbook;
 
 pub use context::FuseContext;

@@ -96,10 +96,10 @@ pub fn plan(graph: &Graph, options: &PlanOptions) -> Result<Plan> {
     let mut driver = Driver::new(state, evaluator, options, name);
     driver.run()?;
     let mut kernels = Vec::new();
-    let mut known: FxHashMap<(u64, u64), Finished> = FxHashMap::default();
+    let mut known: FxHashMap<u32, Finished> = FxHashMap::default();
     for id in driver.ordered()? {
         let group = driver.state.group(id);
-        kernels.push(planned(graph, group, &driver.evaluator, options, &mut known)?);
+        kernels.push(planned(graph, group, &cells, options, &mut known)?);
     }
     let cost = kernels.iter().map(cost).fold(Cost::default(), |sum, cost| sum + cost);
     let layouts = assign_layouts(graph, &kernels);
@@ -126,20 +126,19 @@ struct Finished {
 fn planned(
     graph: &Graph,
     group: &GroupState,
-    evaluator: &Evaluator<'_>,
+    cells: &Cells,
     options: &PlanOptions,
-    known: &mut FxHashMap<(u64, u64), Finished>,
+    known: &mut FxHashMap<u32, Finished>,
 ) -> Result<PlannedKernel> {
     let GroupState { members, outputs, priced } = group;
     let (kernel, inputs) = match (priced.kind, members.as_slice()) {
         (Kind::Host, [only]) => (Arc::new(host_kernel(graph, *only)?), graph.nodes()[*only].args().to_vec()),
         _ => {
-            let key = evaluator.key(members, outputs);
-            let outside = outside(graph, evaluator.cells, members);
-            if !known.contains_key(&key) || has_random(graph, members) {
-                known.insert(key, finished(graph, group, options, &outside)?);
+            let outside = outside(graph, cells, members);
+            if !known.contains_key(&priced.structure) || has_random(graph, members) {
+                known.insert(priced.structure, finished(graph, group, options, &outside)?);
             }
-            let found = &known[&key];
+            let found = &known[&priced.structure];
             (found.kernel.clone(), found.inputs.iter().map(|k| outside[*k]).collect())
         }
     };

@@ -49,9 +49,16 @@ pub fn plan_program(graph: Graph, options: &PlanOptions, observe: &mut dyn FnMut
     // What runs once must not take the fuel of what runs always.
     let mut options = options.clone();
     options.fuel = options.fuel.map(|fuel| fuel.saturating_sub(applied));
-    let run = plan(program.run(), &options).at(|| "the plan of a run")?;
-    let prepare = plan(program.prepare(), &options).at(|| "the plan of what is prepared")?;
+    let run = checked_plan(program.run(), &options).at(|| "the plan of a run")?;
+    let prepare = checked_plan(program.prepare(), &options).at(|| "the plan of what is prepared")?;
     Ok(PlannedProgram { program, rewrites, prepare, run })
+}
+
+/// A plan that was proven apart from how it was found: nothing runs a plan that is not right.
+fn checked_plan(graph: &Graph, options: &PlanOptions) -> Result<Plan> {
+    let plan = plan(graph, options)?;
+    plan.check(graph)?;
+    Ok(plan)
 }
 
 /// What one kernel computes where nothing is fused.
@@ -70,7 +77,7 @@ pub fn plan_apart(graph: Graph, options: &PlanOptions, grain: Grain) -> Result<P
     if grain == Grain::Operator {
         let within = |graph: &Graph| {
             let options = PlanOptions { pins: Pins::within_operators(graph), ..usual.clone() };
-            plan(graph, &options)
+            checked_plan(graph, &options)
         };
         planned.run = within(planned.program.run())?;
         planned.prepare = within(planned.program.prepare())?;

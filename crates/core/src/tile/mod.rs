@@ -22,6 +22,7 @@ pub use build::Builder;
 pub use schedule::{Chain, Correction, Placement, Schedule, Tile};
 pub use text::parse;
 pub use verify::verify;
+pub(crate) use verify::verify_unread;
 
 use std::collections::BTreeSet;
 use std::fmt;

@@ -12,6 +12,28 @@ use crate::lower::Refusal;
 /// A kernel has no more nodes than this.
 const MOST_MEMBERS: usize = 256;
 
+/// Groups that a rival of a proposal has made one kernel, and its price.
+struct Block {
+    groups: Groups,
+    us: f64,
+}
+
+/// Whether a way leads from one block to another by a third, so that the two cannot be one kernel; `after` lists who waits for
+/// each. No way leads out of all blocks and back.
+fn leads_around(after: &[Vec<usize>], from: usize, to: usize) -> bool {
+    let mut seen = vec![false; after.len()];
+    let mut todo: Vec<usize> = after[from].iter().copied().filter(|next| *next != to).collect();
+    while let Some(next) = todo.pop() {
+        if next == to {
+            return true;
+        }
+        if next != from && !std::mem::replace(&mut seen[next], true) {
+            todo.extend(&after[next]);
+        }
+    }
+    false
+}
+
 /// A proposal that was looked at.
 pub(super) struct Candidate {
     pub proposal: Proposal,
@@ -138,14 +160,15 @@ impl Driver<'_> {
         if let Some(known) = self.rivals.get(&key) {
             return *known;
         }
-        let mut blocks: Vec<(Groups, f64)> =
-            groups.iter().map(|g| ([*g].into_iter().collect(), self.state.group(*g).priced.price.us)).collect();
+        let block =
+            |g: &GroupId| Block { groups: [*g].into_iter().collect(), us: self.state.group(*g).priced.price.us };
+        let mut blocks: Vec<Block> = groups.iter().map(block).collect();
         while let Some((first, second, us)) = self.best_pair(&blocks) {
-            let (taken, _) = blocks.remove(second);
-            blocks[first].0.extend(taken);
-            blocks[first].1 = us;
+            let taken = blocks.remove(second);
+            blocks[first].groups.extend(taken.groups);
+            blocks[first].us = us;
         }
-        let total = blocks.iter().map(|(_, us)| us).sum();
+        let total = blocks.iter().map(|block| block.us).sum();
         self.rivals.insert(key, total);
         total
     }
@@ -163,22 +186,21 @@ impl Driver<'_> {
     }
 
     /// The two neighbours among blocks of groups that save the most as one kernel, and what that costs.
-    pub(super) fn best_pair(&mut self, blocks: &[(Groups, f64)]) -> Option<(usize, usize, f64)> {
+    fn best_pair(&mut self, blocks: &[Block]) -> Option<(usize, usize, f64)> {
+        let after: Vec<Vec<usize>> = blocks.iter().map(|block| self.followers_among(block, blocks)).collect();
         let mut best: Option<(f64, (usize, usize, f64))> = None;
         for first in 0..blocks.len() {
             for second in first + 1..blocks.len() {
-                let reads = |from: &Groups, to: &Groups| {
-                    from.iter().any(|g| self.state.consumers(*g).iter().any(|c| to.contains(c)))
-                };
-                if !reads(&blocks[first].0, &blocks[second].0) && !reads(&blocks[second].0, &blocks[first].0) {
+                let neighbours = after[first].contains(&second) || after[second].contains(&first);
+                if !neighbours || leads_around(&after, first, second) || leads_around(&after, second, first) {
                     continue;
                 }
-                let both: Groups = blocks[first].0.iter().chain(&blocks[second].0).copied().collect();
+                let both: Groups = blocks[first].groups.iter().chain(&blocks[second].groups).copied().collect();
                 let union = self.state.union(&both);
                 let outputs = self.state.outputs(&union, &both, &[]);
                 let members = self.state.needed(union, &outputs);
                 let Ok(priced) = self.evaluator.evaluate(&members, &outputs) else { continue };
-                let saved = blocks[first].1 + blocks[second].1 - priced.price.us;
+                let saved = blocks[first].us + blocks[second].us - priced.price.us;
                 let better = best.as_ref().is_none_or(|(most, _)| saved > *most);
                 if priced.kind != Kind::Attention && saved > LEAST_SAVED_US && better {
                     best = Some((saved, (first, second, priced.price.us)));
@@ -186,6 +208,14 @@ impl Driver<'_> {
             }
         }
         best.map(|(_, pair)| pair)
+    }
+
+    /// The blocks that must wait for a block.
+    fn followers_among(&self, block: &Block, blocks: &[Block]) -> Vec<usize> {
+        let followers: Groups = block.groups.iter().flat_map(|group| self.state.followers(*group)).collect();
+        let reads = |other: &Block| other.groups.iter().any(|group| followers.contains(group));
+        let all = blocks.iter().enumerate();
+        all.filter(|(_, other)| other.groups != block.groups && reads(other)).map(|(k, _)| k).collect()
     }
 
     pub(super) fn copied(&mut self, groups: &[GroupId]) -> Result<(Vec<GroupState>, Cost), Reason> {
@@ -207,5 +237,21 @@ impl Driver<'_> {
             states.push(GroupState { members, outputs, priced });
         }
         Ok((states, total))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::leads_around;
+
+    #[test]
+    fn ways_around_are_those_by_a_third() {
+        // 0 → 1 → 2 → 3, and 0 → 2.
+        let after = [vec![1, 2], vec![2], vec![3], vec![]];
+        assert!(leads_around(&after, 0, 2));
+        assert!(!leads_around(&after, 0, 1) && !leads_around(&after, 1, 2) && !leads_around(&after, 2, 0));
+        // What is merged already may lead in a circle: 0 and 1 wait for each other.
+        let circle = [vec![1], vec![0, 2], vec![]];
+        assert!(!leads_around(&circle, 0, 1) && !leads_around(&circle, 1, 2));
     }
 }

@@ -23,6 +23,7 @@
 //! | `test verify`          | a kernel                                     | `ok`, or what the verifier says                  |
 //! | `test error`           | a text that is no kernel                     | what the parser says                             |
 //! | `test run` [`rounded`] | values of the inputs in order, a kernel      | the values of the outputs, or the error          |
+//! | `test cuda` [`whole`] sizes such as `m=64` | a kernel                 | functions in CUDA C++ (`whole`: with what they call) for these sizes, or the error |
 //!
 //! A graph that is run must give the same however it is planned, on the interpreter of kernels.
 //! A kernel that is run must give the same with its folds computed as its schedule says, and in small pieces.
@@ -41,8 +42,9 @@ use fuseline::graph::{Graph, verify};
 use fuseline::passes::{Context, Numerics, PASSES, run_passes};
 use fuseline::reference::{Buffer, Options, Reading, evaluate};
 use fuseline::rewrites::{Permit, REWRITES, apply_rewrites};
-use fuseline::tensor::Env;
+use fuseline::tensor::{Env, Symbol};
 use fuseline::tile::{self, Kernel, interp};
+use fuseline_cuda::print;
 use fuseline_tests::generate::Inputs;
 use fuseline_tests::{planned, round_trip};
 use libtest_mimic::{Arguments, Failed, Trial};
@@ -69,6 +71,30 @@ fn find_cases(folder: &Path, files: &mut Vec<PathBuf>) {
             files.push(path);
         }
     }
+}
+
+/// A kernel as CUDA C++.
+fn printed_for_cuda(kernel: &Kernel, sizes: &[&str]) -> Result<String, Failed> {
+    let (whole, sizes) = match sizes {
+        ["whole", sizes @ ..] => (true, sizes),
+        sizes => (false, sizes),
+    };
+    let mut fixed = Env::new();
+    for size in sizes {
+        let (name, number) = size.split_once('=').ok_or_else(|| format!("no size: {size}"))?;
+        fixed.bind(Symbol::name(name), number.parse::<i64>()?);
+    }
+    let options = print::Options { name: kernel.schedule.name().to_owned(), fixed, wide: false };
+    let printed = match print::print(kernel, &options) {
+        Ok(printed) => printed,
+        Err(error) => return Ok(error.to_string()),
+    };
+    let launches = printed.launches.iter().map(|launch| {
+        let shared = if launch.shared == 0 { String::new() } else { format!(", {} bytes", launch.shared) };
+        format!("launch {}<<<{}, {}{shared}>>>\n", launch.name, launch.blocks, launch.threads)
+    });
+    let text = if whole { printed.source() } else { printed.functions };
+    Ok(format!("{}{text}", launches.collect::<String>()))
 }
 
 /// The line between input and output.
@@ -147,6 +173,7 @@ fn kernel_outcome(input: &str) -> Result<String, Failed> {
             Ok(kernel) => Err(format!("this is a kernel:\n{kernel}").into()),
             Err(error) => Ok(error.to_string()),
         },
+        ["test", "cuda", ref sizes @ ..] => printed_for_cuda(&well_formed_kernel(&text)?, sizes),
         ["test", "verify"] => match tile::verify(&tile::parse(&text).map_err(report)?) {
             Ok(()) => Ok("ok".to_owned()),
             Err(error) => Ok(error.to_string()),

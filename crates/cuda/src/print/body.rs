@@ -1,0 +1,597 @@
+//! The body of a kernel under construction: nested levels, each of which binds some coordinates.
+//!
+//! The value of a step is computed on the outermost level that binds all axes over which it varies, and once there; so what does not
+//! vary along a loop stands before it. The innermost level may be the *lanes*: neighbouring points along one axis that one thread
+//! computes, of which whole packs are read and written.
+
+use fuseline::error::{Error, Result};
+use fuseline::ops::ExprNode;
+use fuseline::ops::prim::Monoid;
+use fuseline::tensor::{DType, Dim, Symbol};
+use fuseline::tile::{AxisSet, Op, Rounding, StepId};
+use rustc_hash::FxHashMap;
+
+use super::code::Code;
+use super::index::{Names, index, size_name};
+use super::nest::{Access, Nest, Written, is_multiple, slope};
+use super::{Parameter, element, prelude};
+
+/// Points along an axis that one thread computes together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Lanes {
+    pub axis: usize,
+    pub count: i64,
+}
+
+/// A part of the body between braces.
+#[derive(Debug, Default)]
+struct Level {
+    /// the axes whose coordinates it binds
+    binds: AxisSet,
+    lines: Vec<String>,
+    /// values of steps
+    known: FxHashMap<StepId, Code>,
+    /// values of steps in every lane: `l` is the lane
+    in_lanes: FxHashMap<StepId, Code>,
+    is_lanes: bool,
+}
+
+/// A body under construction.
+#[derive(Debug)]
+pub(super) struct Body<'n> {
+    pub nest: &'n Nest<'n>,
+    levels: Vec<Level>,
+    /// the lanes, where there are more than one
+    pub lanes: Option<Lanes>,
+    /// what it was asked for so far
+    pub parameters: Vec<Parameter>,
+    /// what failed checks say
+    pub sites: Vec<String>,
+    temporaries: usize,
+}
+
+impl<'n> Body<'n> {
+    /// An empty body.
+    pub fn new(nest: &'n Nest<'n>, lanes: Option<Lanes>, sites: Vec<String>) -> Body<'n> {
+        let lanes = lanes.filter(|lanes| lanes.count > 1);
+        Body { nest, levels: vec![Level::default()], lanes, parameters: Vec::new(), sites, temporaries: 0 }
+    }
+
+    /// Its lines; all other levels are closed.
+    pub fn finish(mut self) -> (Vec<String>, Vec<Parameter>, Vec<String>) {
+        debug_assert_eq!(self.levels.len(), 1);
+        self.parameters.sort();
+        drop_unused(&mut self.levels[0].lines);
+        (std::mem::take(&mut self.levels[0].lines), self.parameters, self.sites)
+    }
+
+    /// One more line on the innermost level.
+    pub fn line(&mut self, line: impl Into<String>) {
+        self.top().lines.push(line.into());
+    }
+
+    fn top(&mut self) -> &mut Level {
+        self.levels.last_mut().expect("the outermost level is never closed")
+    }
+
+    /// Notes that some axes have coordinates from here on, on the innermost level.
+    pub fn bind(&mut self, axes: AxisSet) {
+        let top = self.top();
+        top.binds = top.binds.union(axes);
+    }
+
+    /// Opens a level that binds some axes.
+    pub fn open(&mut self, binds: AxisSet) {
+        self.levels.push(Level { binds, ..Level::default() });
+    }
+
+    /// Closes the innermost level; what stands before its brace is `head`.
+    pub fn close(&mut self, head: &str) {
+        let mut level = self.levels.pop().expect("who closes has opened");
+        drop_unused(&mut level.lines);
+        if level.lines.is_empty() {
+            return;
+        }
+        // The condition of an unrolled loop stands at the margin, as the preprocessor likes it.
+        for line in head.lines().rev().skip(1).collect::<Vec<_>>().into_iter().rev() {
+            self.line(line);
+        }
+        let head = head.lines().next_back().unwrap_or_default();
+        self.line(if head.is_empty() { "{".to_owned() } else { format!("{head} {{") });
+        level.lines.into_iter().for_each(|line| {
+            let line = if line.starts_with('#') { line } else { format!("  {line}") };
+            self.line(line);
+        });
+        self.line("}");
+    }
+
+    /// Opens the lanes, where there are any.
+    pub fn open_lanes(&mut self) {
+        if let Some(lanes) = self.lanes {
+            self.levels.push(Level { binds: AxisSet::of(lanes.axis), is_lanes: true, ..Level::default() });
+        }
+    }
+
+    /// Closes the lanes, where there are any.
+    pub fn close_lanes(&mut self) {
+        if let Some(lanes) = self.lanes {
+            self.close(&format!("#pragma unroll\nfor (int l = 0; l < {}; ++l)", lanes.count));
+        }
+    }
+
+    fn is_in_lanes(&self) -> bool {
+        self.levels.last().is_some_and(|level| level.is_lanes)
+    }
+
+    /// Does something on the level around the lanes.
+    fn around_lanes<T>(&mut self, act: impl FnOnce(&mut Self) -> Result<T>) -> Result<T> {
+        let lanes = self.levels.pop().expect("who asks is in the lanes");
+        let result = act(self);
+        self.levels.push(lanes);
+        result
+    }
+
+    /// The value of a step is this from here on, on the innermost level.
+    pub fn know(&mut self, id: StepId, code: Code) {
+        self.top().known.insert(id, code);
+    }
+
+    /// The value of a step in any lanes on the innermost level is this; `l` is the lane.
+    pub fn know_in_lanes(&mut self, id: StepId, code: Code) {
+        self.top().in_lanes.insert(id, code);
+    }
+
+    /// A name that nothing else has.
+    pub fn fresh(&mut self, letter: &str) -> String {
+        self.temporaries += 1;
+        format!("{letter}{}", self.temporaries)
+    }
+
+    /// The value of a step, seen from the innermost level.
+    pub fn value(&mut self, id: StepId) -> Result<Code> {
+        if let Some(code) = self.lookup(id) {
+            return Ok(code);
+        }
+        let axes = self.nest.axes[id.index()];
+        let mut bound = AxisSet::EMPTY;
+        let home = self.levels.iter().position(|level| {
+            bound = bound.union(level.binds);
+            axes.is_within(bound)
+        });
+        let home = home.ok_or_else(|| Error::bug(format!("{id:?} varies over {axes}, of which {bound} are bound")))?;
+        let inner = self.levels.split_off(home + 1);
+        let code = self.define(id);
+        self.levels.extend(inner);
+        code
+    }
+
+    fn lookup(&self, id: StepId) -> Option<Code> {
+        let known = self.levels.iter().rev().find_map(|level| level.known.get(&id));
+        let in_lanes = || self.levels.iter().rev().find_map(|level| level.in_lanes.get(&id));
+        known.or_else(|| if self.is_in_lanes() { in_lanes() } else { None }).cloned()
+    }
+
+    /// Computes a step on the innermost level.
+    fn define(&mut self, id: StepId) -> Result<Code> {
+        let nest = self.nest;
+        let step = nest.kernel.step(id);
+        let code = match &step.op {
+            Op::Load { .. } => self.load(id)?,
+            Op::Random { stream, seed, reads, .. } => self.random(id, *stream, *seed, reads)?,
+            Op::Map { expr, args } => {
+                let args = args.iter().map(|arg| self.value(*arg)).collect::<Result<Vec<Code>>>()?;
+                self.expression(expr, &args)?
+            }
+            Op::Reduce { .. } | Op::Dot { .. } => return self.fold(id),
+            Op::Prefix { .. } => return Err(Error::bug(format!("{id:?} is a running fold inside of a kernel"))),
+        };
+        if code.is_atom() && code.len() < 8 {
+            self.know(id, code.clone());
+            return Ok(code);
+        }
+        let name = format!("v{}", id.0);
+        self.line(format!("const {} {name} = {code};", element::held(step.dtype)));
+        self.know(id, Code::atom(name.clone()));
+        Ok(Code::atom(name))
+    }
+
+    /// An index expression on the innermost level; `reads` are the values that it reads from data.
+    pub fn index(&mut self, dim: &Dim, reads: &[Code]) -> Code {
+        dim.for_each_symbol(&mut |symbol| {
+            if matches!(symbol, Symbol::Name(_) | Symbol::Value(_)) {
+                self.use_parameter(Parameter::Size(symbol.clone()));
+            }
+        });
+        let lanes = self.lanes.filter(|_| self.is_in_lanes());
+        index(dim, &Here { lanes, reads })
+    }
+
+    /// Notes that the kernel takes a parameter.
+    pub fn use_parameter(&mut self, parameter: Parameter) {
+        if !self.parameters.contains(&parameter) {
+            self.parameters.push(parameter);
+        }
+    }
+
+    /// Where an element lies: the tensor and the offset into it.
+    fn address(&mut self, access: &Access) -> Result<(String, Code)> {
+        let reads = access.reads.iter().map(|id| self.value(*id)).collect::<Result<Vec<Code>>>()?;
+        let reads: Vec<Code> = reads.iter().map(|read| Code::cast("Index", read)).collect();
+        let mut offset = self.index(&access.offset, &reads);
+        for checked in &access.checked {
+            self.sites.push(checked.message.clone());
+            self.use_parameter(Parameter::Fault);
+            let (at, size) = (self.index(&checked.index, &reads), self.index(&checked.size, &[]));
+            let site = Code::atom(self.sites.len().to_string());
+            let at = Code::call("checked<Index>", &[at, size, site, Code::atom("fault")]);
+            let stride = self.index(&checked.stride, &[]);
+            offset = offset.plus(&at.times(&stride));
+        }
+        self.use_parameter(access.tensor.parameter.clone());
+        Ok((access.tensor.parameter.name(), offset))
+    }
+
+    /// The condition under which a load reads; none where it always does.
+    fn guard(&mut self, access: &Access) -> Result<Option<Code>> {
+        let reads = access.reads.iter().map(|id| self.value(*id)).collect::<Result<Vec<Code>>>()?;
+        let mut all: Option<Code> = None;
+        for guard in &access.guards {
+            let (at, bound) = (self.index(&guard.index, &reads), self.index(&guard.bound, &[]));
+            let at = if at.is_atom() { at.to_string() } else { format!("({at})") };
+            // One comparison does for both bounds: what is below 0 is very large.
+            let within = Code::atom(format!("(Unsigned){at} < (Unsigned)({bound})"));
+            all = Some(match all {
+                None => within,
+                Some(others) => Code::atom(format!("{others} && {within}")),
+            });
+        }
+        Ok(all)
+    }
+
+    fn load(&mut self, id: StepId) -> Result<Code> {
+        let access = self.nest.load(id).clone();
+        let dtype = access.tensor.dtype;
+        if let (Some(lanes), true) = (self.lanes, self.is_in_lanes())
+            && let Some(width) = pack_width(&access, lanes)
+        {
+            let name = format!("p{}", id.0);
+            let code = element::widened(dtype, Code::atom(format!("{name}.at[l]")));
+            self.around_lanes(|body| {
+                body.pack(&access, lanes.count, width, &name)?;
+                body.know_in_lanes(id, code.clone());
+                Ok(())
+            })?;
+            return Ok(code);
+        }
+        let guard = self.guard(&access)?;
+        let (tensor, offset) = self.address(&access)?;
+        let value = element::widened(dtype, Code::atom(format!("{tensor}[{offset}]")));
+        Ok(match guard {
+            None => value,
+            Some(guard) => {
+                let fill = element::constant(self.nest.kernel.step(id).dtype, access.fill);
+                Code::choice(&Code::atom(format!("({guard})")), &value, &fill)
+            }
+        })
+    }
+
+    /// Reads a pack of elements.
+    fn pack(&mut self, access: &Access, count: i64, width: i64, name: &str) -> Result<()> {
+        let ty = element::stored(access.tensor.dtype)?;
+        let guard = self.guard(access)?;
+        let (tensor, offset) = self.address(access)?;
+        let widths = if width == count { format!("{count}") } else { format!("{count}, {width}") };
+        let loaded = format!("load<{widths}>({tensor} + {})", Code::atom("0").plus(&offset));
+        match guard {
+            None => self.line(format!("const Pack<{ty}, {count}> {name} = {loaded};")),
+            Some(guard) => {
+                let fill = element::constant(access.tensor.dtype, access.fill);
+                let fill = element::narrowed(access.tensor.dtype, &fill)?;
+                let fill = Code::cast(ty, &fill);
+                let fill = if element::is_wrapped(access.tensor.dtype) {
+                    element::narrowed(access.tensor.dtype, &element::constant(access.tensor.dtype, access.fill))?
+                } else {
+                    fill
+                };
+                self.line(format!("const Pack<{ty}, {count}> {name} = {guard} ? {loaded} : filled<{count}>({fill});"));
+            }
+        }
+        Ok(())
+    }
+
+    fn random(&mut self, id: StepId, stream: u64, seed: StepId, reads: &[StepId]) -> Result<Code> {
+        let dim = self.nest.random(id).clone();
+        let stream = Code::atom(format!("{stream}ull"));
+        if let (Some(lanes), true) = (self.lanes, self.is_in_lanes()) {
+            let start = start_of(&dim, lanes.axis);
+            let in_line = slope(&dim, lanes.axis).is_some_and(|slope| slope.is(1)) && is_multiple(&start, 4);
+            let is_uniform = !self.nest.axes[seed.index()].contains(lanes.axis);
+            if in_line && reads.is_empty() && lanes.count % 4 == 0 && is_uniform {
+                let name = format!("r{}", id.0);
+                let code = Code::atom(format!("{name}[l]"));
+                self.around_lanes(|body| {
+                    let (seed, at) = (body.value(seed)?, body.index(&dim, &[]));
+                    body.line(format!("unsigned {name}[{}];", lanes.count));
+                    body.line(format!("random_words({name}, {seed}, {stream}, {at});"));
+                    body.know_in_lanes(id, code.clone());
+                    Ok(())
+                })?;
+                return Ok(code);
+            }
+        }
+        let reads = reads.iter().map(|read| self.value(*read)).collect::<Result<Vec<Code>>>()?;
+        let (seed, at) = (self.value(seed)?, self.index(&dim, &reads));
+        Ok(Code::call("random_word", &[seed, stream, at]))
+    }
+
+    /// A fold by a loop of its own.
+    fn fold(&mut self, id: StepId) -> Result<Code> {
+        let over = self.nest.folds[id.index()];
+        let name = format!("s{}", id.0);
+        let accumulator = Accumulator::of(self.nest, id);
+        if let (Some(lanes), true) = (self.lanes, self.is_in_lanes()) {
+            let result = accumulator.result(self, &format!("{name}[l]"));
+            self.around_lanes(|body| {
+                let count = lanes.count;
+                body.line(format!("{} {name}[{count}];", accumulator.ty));
+                body.line("#pragma unroll");
+                body.line(format!("for (int l = 0; l < {count}; ++l) {name}[l] = {};", accumulator.neutral));
+                body.loop_over(over, |body| {
+                    body.open_lanes();
+                    body.accumulate(id, &accumulator, &format!("{name}[l]"))?;
+                    body.close_lanes();
+                    Ok(())
+                })?;
+                body.know_in_lanes(id, result.clone());
+                Ok(())
+            })?;
+            return Ok(result);
+        }
+        self.line(format!("{} {name} = {};", accumulator.ty, accumulator.neutral));
+        self.loop_over(over, |body| body.accumulate(id, &accumulator, &name))?;
+        let result = accumulator.result(self, &name);
+        self.know(id, result.clone());
+        Ok(result)
+    }
+
+    /// Loops over axes, the outermost first.
+    fn loop_over(&mut self, over: AxisSet, act: impl FnOnce(&mut Self) -> Result<()>) -> Result<()> {
+        let axes: Vec<usize> = over.iter().collect();
+        for axis in &axes {
+            self.open(AxisSet::of(*axis));
+        }
+        act(self)?;
+        for axis in axes.iter().rev() {
+            let extent = self.index(&self.nest.extents[*axis].clone(), &[]);
+            self.close(&format!("for (Index i{axis} = 0; i{axis} < {extent}; ++i{axis})"));
+        }
+        Ok(())
+    }
+
+    /// One more term into a fold whose running result is called `name`.
+    pub fn accumulate(&mut self, id: StepId, accumulator: &Accumulator, name: &str) -> Result<()> {
+        let term = match &self.nest.kernel.step(id).op {
+            Op::Reduce { monoid, arg, over } => {
+                let value = self.value(*arg)?;
+                if monoid.is_position() {
+                    let axis = over.iter().next().ok_or_else(|| Error::bug("a position along no axis"))?;
+                    let at = self.index(&self.nest.dim(&Dim::axis(axis)), &[]);
+                    Code::atom(format!("{}{{{value}, {at}}}", accumulator.ty))
+                } else {
+                    value
+                }
+            }
+            Op::Dot { a, b, .. } => {
+                let (x, y) = (self.value(*a)?, self.value(*b)?);
+                let product = accumulator.product(&x, &y);
+                self.line(format!("{name} = {};", accumulator.folded(&Code::atom(name), &product)));
+                return Ok(());
+            }
+            _ => return Err(Error::bug("a fold of what does not fold")),
+        };
+        self.line(format!("{name} = {};", accumulator.folded(&Code::atom(name), &term)));
+        Ok(())
+    }
+
+    /// Writes the value of a step, on the innermost level; where packs are written, the lines that do it belong behind the lanes.
+    pub fn store(&mut self, number: usize, live: Option<&str>) -> Result<Vec<String>> {
+        let written = self.nest.stores[number].clone();
+        let Written { access, value, axes } = &written;
+        let bound = self.levels.iter().fold(AxisSet::EMPTY, |all, level| all.union(level.binds));
+        let dtype = access.tensor.dtype;
+        // Along axes that the output lacks, the first point writes.
+        let mut conditions: Vec<String> = live.map(str::to_owned).into_iter().collect();
+        for axis in bound.without(*axes).iter() {
+            let at = self.index(&Dim::axis(axis), &[]);
+            conditions.push(if at.is_atom() { format!("{at} == 0") } else { format!("({at}) == 0") });
+        }
+        let condition = |line: String| match conditions.join(" && ") {
+            all if all.is_empty() => line,
+            all => format!("if ({all}) {line}"),
+        };
+        let value = self.value_to_store(*value, dtype)?;
+        if let (Some(lanes), true) = (self.lanes, self.is_in_lanes())
+            && axes.contains(lanes.axis)
+            && let Some(width) = pack_width(access, lanes)
+        {
+            let name = format!("o{number}");
+            self.line(format!("{name}[l] = {value};"));
+            let held = element::held(self.nest.kernel.step(written.value).dtype);
+            return self.around_lanes(|body| {
+                body.line(format!("{held} {name}[{}];", lanes.count));
+                let (tensor, offset) = body.address(access)?;
+                let widths =
+                    if width == lanes.count { format!("{width}") } else { format!("{}, {width}", lanes.count) };
+                Ok(vec![condition(format!("store<{widths}>({tensor} + {offset}, {name});"))])
+            });
+        }
+        let (tensor, offset) = self.address(access)?;
+        let narrowed = element::narrowed(dtype, &value)?;
+        self.line(condition(format!("{tensor}[{offset}] = {narrowed};")));
+        Ok(Vec::new())
+    }
+
+    /// The value of a step that is stored as an element of a type: rounding to that type is left to the store.
+    fn value_to_store(&mut self, id: StepId, dtype: DType) -> Result<Code> {
+        let nest = self.nest;
+        if let Op::Map { expr, args } = &nest.kernel.step(id).op
+            && element::is_wrapped(dtype)
+            && expr.dtype() == dtype
+            && self.lookup(id).is_none()
+            && let Some((ExprNode::Cast(_), _)) = expr.nodes().last()
+        {
+            let args = args.iter().map(|arg| self.value(*arg)).collect::<Result<Vec<Code>>>()?;
+            return self.expression_to_store(expr, &args);
+        }
+        self.value(id)
+    }
+
+    /// Whether results of functions are rounded to their types one by one.
+    pub fn rounds_everything(&self) -> bool {
+        self.nest.kernel.rounding == Rounding::Every
+    }
+}
+
+/// Drops coordinates that no later line mentions.
+fn drop_unused(lines: &mut Vec<String>) {
+    for at in (0..lines.len()).rev() {
+        let declared = lines[at].strip_prefix("const Index ").and_then(|rest| rest.split_once(" = "));
+        if let Some((name, _)) = declared
+            && !lines[at + 1..].iter().any(|line| prelude::mentions(line, name))
+        {
+            lines.remove(at);
+        }
+    }
+}
+
+/// The offset at the first lane, but for where the lanes begin, which is a multiple of their number.
+fn start_of(dim: &Dim, axis: usize) -> Dim {
+    dim.substitute(&|symbol| match symbol {
+        Symbol::Axis(a) if usize::from(*a) == axis => Some(Dim::int(0)),
+        _ => None,
+    })
+}
+
+/// How many elements of an access lie side by side and can be moved at once; none where lanes are moved one by one.
+pub(super) fn pack_width(access: &Access, lanes: Lanes) -> Option<i64> {
+    let varies = |dim: &Dim| AxisSet::mentioned(dim).contains(lanes.axis);
+    let others = access.checked.iter().map(|c| &c.index).chain(access.guards.iter().map(|g| &g.index));
+    if !slope(&access.offset, lanes.axis)?.is(1) || others.into_iter().any(varies) || !access.reads.is_empty() {
+        return None;
+    }
+    let start = start_of(&access.offset, lanes.axis);
+    let mut width = lanes.count;
+    while width > 1 && !is_multiple(&start, width) {
+        width /= 2;
+    }
+    (width > 1).then_some(width)
+}
+
+/// What symbols are called on a level.
+struct Here<'a> {
+    lanes: Option<Lanes>,
+    reads: &'a [Code],
+}
+
+impl Names for Here<'_> {
+    fn size(&self, symbol: &Symbol) -> Code {
+        Code::atom(size_name(symbol))
+    }
+
+    fn coordinate(&self, axis: usize) -> Code {
+        let first = Code::atom(format!("i{axis}"));
+        match self.lanes {
+            Some(lanes) if lanes.axis == axis => first.plus(&Code::atom("l")),
+            _ => first,
+        }
+    }
+
+    fn read(&self, number: usize) -> Code {
+        self.reads[number].clone()
+    }
+}
+
+/// How a fold runs: the type of its running result, where it begins, and how it goes on.
+#[derive(Clone, Debug)]
+pub(super) struct Accumulator {
+    /// its type
+    pub ty: String,
+    /// the fold of nothing
+    pub neutral: Code,
+    /// the functor that folds two
+    pub functor: &'static str,
+    monoid: Monoid,
+    /// the type of its elements
+    dtype: DType,
+    /// the type of the result
+    result: DType,
+}
+
+impl Accumulator {
+    pub fn of(nest: &Nest<'_>, id: StepId) -> Accumulator {
+        let step = nest.kernel.step(id);
+        let (monoid, dtype) = match &step.op {
+            Op::Reduce { monoid, arg, .. } => (*monoid, nest.kernel.step(*arg).dtype),
+            Op::Dot { accumulator, .. } => (Monoid::Sum, *accumulator),
+            _ => (Monoid::Sum, step.dtype),
+        };
+        let held = element::held(dtype);
+        let (ty, neutral) = if monoid.is_position() {
+            let ty = format!("Best<{held}>");
+            let none = format!("{ty}{{0, -1}}");
+            (ty, Code::atom(none))
+        } else {
+            (held.to_owned(), element::constant(dtype, monoid.neutral(dtype)))
+        };
+        let functor = match monoid {
+            Monoid::Sum => "Sum()",
+            Monoid::Prod => "Prod()",
+            Monoid::Max => "Max()",
+            Monoid::Min => "Min()",
+            Monoid::ArgMax => "Position<true, false>()",
+            Monoid::ArgMin => "Position<false, false>()",
+            Monoid::ArgMaxLast => "Position<true, true>()",
+            Monoid::ArgMinLast => "Position<false, true>()",
+        };
+        Accumulator { ty, neutral, functor, monoid, dtype, result: step.dtype }
+    }
+
+    /// Two running results as one.
+    pub fn folded(&self, a: &Code, b: &Code) -> Code {
+        use fuseline::ops::Scalar;
+        let op = match self.monoid {
+            Monoid::Sum => Scalar::Add,
+            Monoid::Prod => Scalar::Mul,
+            Monoid::Max => Scalar::Max,
+            Monoid::Min => Scalar::Min,
+            _ => return Code::call(self.functor, &[a.clone(), b.clone()]),
+        };
+        super::scalar::apply(op, self.dtype, &[a.clone(), b.clone()])
+    }
+
+    /// A product of two factors in the type of the running result.
+    fn product(&self, a: &Code, b: &Code) -> Code {
+        if self.dtype.is_float() && self.dtype != DType::F64 {
+            return a.times(b);
+        }
+        let held = element::held(self.dtype);
+        let (a, b) = (Code::cast(held, a), Code::cast(held, b));
+        super::scalar::apply(fuseline::ops::Scalar::Mul, self.dtype, &[a, b])
+    }
+
+    /// The value of the fold, of its running result at the end.
+    pub fn result(&self, body: &Body<'_>, name: &str) -> Code {
+        if self.monoid.is_position() {
+            return Code::atom(format!("{name}.at"));
+        }
+        let rounds = body.rounds_everything() && element::is_wrapped(self.result);
+        let narrow = self.result.is_int() && self.result.bits() < 32;
+        if rounds {
+            super::expression::rounded(self.result, Code::atom(name))
+        } else if narrow || self.result != self.dtype && !self.result.is_float() {
+            super::expression::wrapped(self.result, Code::atom(name))
+        } else {
+            Code::atom(name)
+        }
+    }
+}

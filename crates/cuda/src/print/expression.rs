@@ -1,0 +1,158 @@
+//! Scalar expressions in C++.
+
+use fuseline::error::Result;
+use fuseline::ops::{Expr, ExprNode};
+use fuseline::tensor::{Class, DType, Dim};
+
+use super::body::Body;
+use super::code::{Code, Rank};
+use super::{element, scalar};
+
+/// An expression that is longer gets lines of its own.
+const LONGEST: usize = 88;
+
+impl Body<'_> {
+    /// The value of an expression on the innermost level. What is read more than once gets a name.
+    pub fn expression(&mut self, expr: &Expr, args: &[Code]) -> Result<Code> {
+        self.steps(expr.nodes(), args)
+    }
+
+    /// The value of an expression that ends with a conversion to a narrow float, before that.
+    pub fn expression_to_store(&mut self, expr: &Expr, args: &[Code]) -> Result<Code> {
+        let (last, nodes) = expr.nodes().split_last().expect("an expression has a result");
+        match &last.0 {
+            ExprNode::Cast(x) if *x as usize + 1 == nodes.len() && nodes[*x as usize].1.is_float() => {
+                self.steps(nodes, args)
+            }
+            _ => self.steps(expr.nodes(), args),
+        }
+    }
+
+    fn steps(&mut self, nodes: &[(ExprNode, DType)], args: &[Code]) -> Result<Code> {
+        let mut readers = vec![0u32; nodes.len()];
+        for operand in nodes.iter().flat_map(|(node, _)| node.operands()) {
+            readers[operand as usize] += 1;
+        }
+        let mut codes: Vec<Code> = Vec::with_capacity(nodes.len());
+        for (k, (node, dtype)) in nodes.iter().enumerate() {
+            let operand = |o: &u32| (codes[*o as usize].clone(), nodes[*o as usize].1);
+            let code = match node {
+                ExprNode::Arg(number) => args[*number as usize].clone(),
+                ExprNode::Const(number) => element::constant(*dtype, *number),
+                ExprNode::Coord(axis) => {
+                    let dim = self.nest.dim(&Dim::axis(usize::from(*axis)));
+                    Code::cast("long long", &self.index(&dim, &[]))
+                }
+                ExprNode::Size(dim) => {
+                    let dim = self.nest.dim(dim);
+                    Code::cast("long long", &self.index(&dim, &[]))
+                }
+                ExprNode::Cast(x) => {
+                    let (x, from) = operand(x);
+                    cast(from, *dtype, x)
+                }
+                ExprNode::Bits(x) => {
+                    let (x, from) = operand(x);
+                    reinterpreted(from, *dtype, x)?
+                }
+                ExprNode::Apply(op, operands) => {
+                    let from = nodes[*operands.last().expect("functions have operands") as usize].1;
+                    let operands: Vec<Code> = operands.iter().map(|o| codes[*o as usize].clone()).collect();
+                    let code = scalar::apply(*op, from, &operands);
+                    if scalar::may_leave(*op, *dtype) {
+                        wrapped(*dtype, code)
+                    } else if self.rounds_everything() && element::is_wrapped(*dtype) {
+                        rounded(*dtype, code)
+                    } else {
+                        code
+                    }
+                }
+            };
+            let is_leaf = node.operands().is_empty();
+            let is_shared = readers[k] > 1 && !is_leaf;
+            if is_shared || (code.len() > LONGEST && k + 1 < nodes.len()) {
+                let name = self.fresh("t");
+                self.line(format!("const {} {name} = {code};", element::held(*dtype)));
+                codes.push(Code::atom(name));
+            } else {
+                codes.push(code);
+            }
+        }
+        Ok(codes.pop().expect("an expression has a result"))
+    }
+}
+
+/// An integer whose low bits are right, brought into the range of its type.
+pub(super) fn wrapped(dtype: DType, code: Code) -> Code {
+    match dtype {
+        DType::I8 => Code::cast("signed char", &code),
+        DType::U8 => Code::cast("unsigned char", &code),
+        DType::I16 => Code::cast("short", &code),
+        DType::U16 => Code::cast("unsigned short", &code),
+        DType::I2 | DType::I4 => {
+            let unused = 32 - dtype.bits();
+            Code::atom(format!("((int)((unsigned)({code}) << {unused}) >> {unused})"))
+        }
+        DType::U2 | DType::U4 => Code::atom(format!("(({code}) & {})", (1 << dtype.bits()) - 1)),
+        _ => Code::cast(element::held(dtype), &code),
+    }
+}
+
+/// The nearest number of a narrow float type.
+pub(super) fn rounded(dtype: DType, code: Code) -> Code {
+    match element::stored(dtype) {
+        Ok(ty) if element::is_wrapped(dtype) => Code::call("widen", &[Code::call(&format!("narrow<{ty}>"), &[code])]),
+        _ => code,
+    }
+}
+
+/// A value of one type converted to another, as the reference does it.
+fn cast(from: DType, to: DType, value: Code) -> Code {
+    match (from.class(), to.class()) {
+        _ if from == to => value,
+        (_, Class::Bool) => Code::infix("!=", Rank::Equality, &value, &Code::atom("0")),
+        (Class::Bool, _) => Code::cast(element::held(to), &value),
+        (Class::Float, Class::Float) => match (from, to) {
+            (DType::F64, DType::F32) => Code::cast("float", &value),
+            (_, DType::F64) => Code::cast("double", &value),
+            (_, DType::F32) => value,
+            _ => rounded(to, value),
+        },
+        (Class::Float, _) => wrapped(to, Code::call("whole", &[value])),
+        (_, Class::Float) => match (from.bits(), to) {
+            (_, DType::F64) => Code::cast("double", &value),
+            (64, DType::F32) => Code::cast("float", &Code::cast("double", &value)),
+            (_, DType::F32) => Code::cast("float", &value),
+            (..=16, _) => rounded(to, Code::cast("float", &value)),
+            _ => rounded(to, Code::cast("double", &value)),
+        },
+        _ => {
+            let (low, high) = to.int_range().expect("integers have a range");
+            let (least, most) = from.int_range().expect("integers have a range");
+            let fits = low <= least && most <= high;
+            if fits && element::held(from) == element::held(to) { value } else { wrapped(to, value) }
+        }
+    }
+}
+
+/// The stored bits of one type read as another that is as wide.
+fn reinterpreted(from: DType, to: DType, value: Code) -> Result<Code> {
+    let bits = match from {
+        DType::F32 => Code::call("__float_as_int", &[value]),
+        DType::F64 => Code::call("__double_as_longlong", &[value]),
+        _ if from.is_float() => {
+            Code::atom(format!("{}.bits", Code::call(&format!("narrow<{}>", element::stored(from)?), &[value])))
+        }
+        _ => value,
+    };
+    Ok(match to {
+        DType::F32 => Code::call("__int_as_float", &[Code::cast("int", &bits)]),
+        DType::F64 => Code::call("__longlong_as_double", &[Code::cast("long long", &bits)]),
+        _ if to.is_float() => {
+            let ty = element::stored(to)?;
+            let unsigned = if to.bits() == 16 { "unsigned short" } else { "unsigned char" };
+            Code::call("widen", &[Code::atom(format!("{ty}{{({unsigned})({bits})}}"))])
+        }
+        _ => wrapped(to, bits),
+    })
+}

@@ -1,0 +1,100 @@
+//! A printed function with what it takes and how it is launched.
+
+use fuseline::error::Result;
+use fuseline::tensor::{DType, Dim};
+
+use super::body::Body;
+use super::index::size_name;
+use super::nest::Nest;
+use super::{Launch, Parameter, element};
+
+/// How many threads run a function.
+#[derive(Clone, Debug)]
+pub(super) struct Grid {
+    pub blocks: Dim,
+    pub threads: u32,
+    /// bytes of shared memory that are asked for at the launch
+    pub shared: u32,
+}
+
+/// A function of a kernel.
+#[derive(Debug)]
+pub(super) struct Function {
+    lines: Vec<String>,
+    grid: Grid,
+    /// the parameters, with the element types of tensors and whether they are written
+    parameters: Vec<(Parameter, Option<DType>, bool)>,
+    what: String,
+    /// what failed checks say, those of earlier functions too
+    pub sites: Vec<String>,
+}
+
+impl Function {
+    /// A function with this body; `what` says in a few words how it works.
+    pub fn new(body: Body<'_>, grid: Grid, what: String) -> Function {
+        let nest = body.nest;
+        let (lines, parameters, sites) = body.finish();
+        let parameters = parameters.into_iter().map(|parameter| {
+            let (dtype, is_written) = element_type(nest, &parameter);
+            (parameter, dtype, is_written)
+        });
+        Function { lines, grid, parameters: parameters.collect(), what, sites }
+    }
+
+    /// Its text under a name, and its launch.
+    pub fn print(self, name: &str) -> Result<(String, Launch)> {
+        let mut args = Vec::with_capacity(self.parameters.len());
+        for (parameter, dtype, is_written) in &self.parameters {
+            let name = parameter.name();
+            args.push(match (parameter, dtype) {
+                (Parameter::Size(_), _) => format!("Index {name}"),
+                (Parameter::Fault, _) => format!("Fault* {name}"),
+                (_, Some(dtype)) => {
+                    let constant = if *is_written { "" } else { "const " };
+                    format!("{constant}{}* __restrict__ {name}", element::stored(*dtype)?)
+                }
+                (_, None) => format!("void* {name}"),
+            });
+        }
+        let Grid { blocks, threads, shared } = self.grid;
+        let mut text = format!("// {threads} threads a block; {}.\n", self.what);
+        let head = format!("extern \"C\" __global__ void __launch_bounds__({threads}) {name}(");
+        text.push_str(&head);
+        text.push_str(&wrapped_list(&args, head.len()));
+        text.push_str(") {\n");
+        for line in &self.lines {
+            text.push_str(if line.starts_with('#') { "" } else { "  " });
+            text.push_str(line);
+            text.push('\n');
+        }
+        text.push_str("}\n");
+        let parameters = self.parameters.into_iter().map(|(parameter, ..)| parameter).collect();
+        Ok((text, Launch { name: name.to_owned(), blocks, threads, shared, parameters }))
+    }
+}
+
+/// What lies in a tensor, and whether the kernel writes it.
+fn element_type(nest: &Nest<'_>, parameter: &Parameter) -> (Option<DType>, bool) {
+    let written = nest.stores.iter().find(|store| store.access.tensor.parameter == *parameter);
+    if let Some(store) = written {
+        return (Some(store.access.tensor.dtype), true);
+    }
+    (nest.loads().find(|access| access.tensor.parameter == *parameter).map(|access| access.tensor.dtype), false)
+}
+
+/// Arguments in lines of readable length.
+fn wrapped_list(args: &[String], indent: usize) -> String {
+    let one = args.join(", ");
+    if indent + one.len() <= 120 { one } else { format!("\n    {}", args.join(",\n    ")) }
+}
+
+/// The name of a size in a signature.
+pub(super) fn parameter_name(parameter: &Parameter) -> String {
+    match parameter {
+        Parameter::Input(number) => format!("x{number}"),
+        Parameter::Output(number) => format!("y{number}"),
+        Parameter::Scratch(number) => format!("z{number}"),
+        Parameter::Fault => "fault".to_owned(),
+        Parameter::Size(symbol) => size_name(symbol),
+    }
+}

@@ -1,0 +1,179 @@
+//! Kernels as CUDA C++.
+//!
+//! Comes in: a kernel, numbers for some of its sizes, how wide indices are. Goes out: a text that NVRTC compiles by itself, and how to
+//! launch the functions in it. Sizes without numbers are arguments of the functions, so that one text serves every batch. Never here:
+//! a device, a compiler, a file.
+
+mod body;
+mod code;
+mod element;
+mod expression;
+mod function;
+mod index;
+mod nest;
+mod points;
+mod prelude;
+mod row;
+mod scalar;
+mod scan;
+mod stages;
+
+use std::collections::BTreeSet;
+use std::fmt::Write as _;
+
+use fuseline::error::Result;
+use fuseline::tensor::{Dim, Env, Symbol};
+use fuseline::tile::{AxisSet, Kernel, Rounding};
+
+use nest::Nest;
+use stages::{Way, stages};
+
+/// How a kernel is printed.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// what its functions are called; a number follows where there are several
+    pub name: String,
+    /// the sizes that it is made for; other sizes are arguments
+    pub fixed: Env,
+    /// whether indices have 64 bits: where a tensor has 2^31 elements or more
+    pub wide: bool,
+}
+
+/// A printed kernel.
+#[derive(Clone, Debug)]
+pub struct Printed {
+    /// the kernel and its sizes as a comment, then what the functions call
+    pub head: String,
+    /// the functions, which need no header but the head
+    pub functions: String,
+    /// what is launched, one after another
+    pub launches: Vec<Launch>,
+    /// memory between launches
+    pub scratch: Vec<Scratch>,
+    /// what checks say that fail on the device: the first is number 1
+    pub sites: Vec<String>,
+    /// whether products and sums must be rounded apart
+    pub is_strict: bool,
+}
+
+impl Printed {
+    /// The text, which needs no header.
+    pub fn source(&self) -> String {
+        format!("{}\n{}", self.head, self.functions)
+    }
+}
+
+/// A launch of a function.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Launch {
+    /// the function
+    pub name: String,
+    /// blocks, in the sizes that are not fixed; nothing is launched where it is 0
+    pub blocks: Dim,
+    /// threads of a block
+    pub threads: u32,
+    /// bytes of shared memory beyond what the text declares
+    pub shared: u32,
+    /// what the function takes, in order
+    pub parameters: Vec<Parameter>,
+}
+
+/// What a function takes.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Parameter {
+    /// a pointer to an input of the kernel
+    Input(usize),
+    /// a pointer to an output
+    Output(usize),
+    /// a pointer to memory between launches
+    Scratch(usize),
+    /// a pointer to where failed checks are reported: an i32 that is 0, and an i64 eight bytes behind its beginning
+    Fault,
+    /// a size, in the type of indices
+    Size(Symbol),
+}
+
+impl Parameter {
+    fn name(&self) -> String {
+        function::parameter_name(self)
+    }
+}
+
+/// Memory between launches.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Scratch {
+    /// how much, in the sizes of the kernel
+    pub bytes: Dim,
+}
+
+/// A kernel as CUDA C++.
+pub fn print(kernel: &Kernel, options: &Options) -> Result<Printed> {
+    let (stages, scratch) = stages(kernel, &options.fixed)?;
+    let (mut functions, mut launches, mut sites) = (String::new(), Vec::new(), Vec::new());
+    for (number, stage) in stages.iter().enumerate() {
+        let mut nest = Nest::new(&stage.kernel, &options.fixed, &stage.parameters)?;
+        nest.join_axes();
+        let function = match stage.way {
+            Way::Points => points::points(&nest, &stage.stores, sites)?,
+            Way::Rows(along) => {
+                let along: AxisSet = along.iter().filter(|axis| !nest.extents[*axis].is(1)).collect();
+                row::rows(&nest, &stage.stores, along, sites)?
+            }
+            Way::Scan(id) => scan::scan(&nest, id, sites)?,
+        };
+        sites = function.sites.clone();
+        let name = if stages.len() == 1 { options.name.clone() } else { format!("{}_{number}", options.name) };
+        let (text, launch) = function.print(&name)?;
+        if number > 0 {
+            functions.push('\n');
+        }
+        functions.push_str(&text);
+        launches.push(launch);
+    }
+    let mut head = comment(kernel, options);
+    let (index, unsigned) = if options.wide { ("long long", "unsigned long long") } else { ("int", "unsigned") };
+    writeln!(head, "typedef {index} Index;").expect("writing to a string succeeds");
+    if functions.contains("(Unsigned)") {
+        writeln!(head, "typedef {unsigned} Unsigned;").expect("writing to a string succeeds");
+    }
+    let prelude = prelude::needed(&functions);
+    if !prelude.is_empty() {
+        head.push('\n');
+        head.push_str(prelude.trim_end_matches('\n'));
+        head.push('\n');
+    }
+    Ok(Printed { head, functions, launches, scratch, sites, is_strict: kernel.rounding == Rounding::Every })
+}
+
+/// The sizes that a kernel is better made for than told: those of folds, which are unrolled, and those along which elements lie side by
+/// side, which packs must divide. All others may change from launch to launch.
+pub fn sizes_to_fix(kernel: &Kernel) -> BTreeSet<Symbol> {
+    let folded = kernel.steps.iter().flat_map(|step| step.op.folds().iter().collect::<Vec<_>>());
+    let folded = folded.map(|axis| &kernel.axes[axis]);
+    let params = kernel.inputs.iter().chain(&kernel.outputs);
+    let innermost = params.filter_map(|param| param.ty.shape.dims().get(param.layout.order().last()?));
+    let mut symbols = BTreeSet::new();
+    for dim in folded.chain(innermost) {
+        dim.for_each_symbol(&mut |symbol| {
+            symbols.insert(symbol.clone());
+        });
+    }
+    symbols
+}
+
+/// What is computed, and for which sizes, as a comment.
+fn comment(kernel: &Kernel, options: &Options) -> String {
+    let mut text = String::new();
+    for line in kernel.to_string().lines() {
+        writeln!(text, "// {line}").expect("writing to a string succeeds");
+    }
+    let sizes: Vec<String> = kernel
+        .symbols()
+        .iter()
+        .filter_map(|symbol| options.fixed.get(symbol).map(|size| format!("{symbol} = {size}")))
+        .collect();
+    if !sizes.is_empty() {
+        writeln!(text, "// for {}", sizes.join(", ")).expect("writing to a string succeeds");
+    }
+    text
+}

@@ -1,0 +1,412 @@
+//! What printed kernels call: small device functions that stand before them, each only where it is used.
+
+/// A part of the prelude: the names by which it is asked for, and its text.
+struct Part {
+    names: &'static [&'static str],
+    text: &'static str,
+}
+
+/// The parts that a text needs, in the order of the table: those whose names it mentions, and those that these need.
+pub(super) fn needed(text: &str) -> String {
+    let mut is_needed = vec![false; PARTS.len()];
+    let mut unread: Vec<&str> = vec![text];
+    while let Some(text) = unread.pop() {
+        for (k, part) in PARTS.iter().enumerate() {
+            if !is_needed[k] && part.names.iter().any(|name| mentions(text, name)) {
+                is_needed[k] = true;
+                unread.push(part.text);
+            }
+        }
+    }
+    let parts = PARTS.iter().zip(is_needed).filter(|(_, needed)| *needed);
+    parts.map(|(part, _)| format!("{}\n", part.text.trim_start_matches('\n'))).collect()
+}
+
+/// Whether a text contains a name as a word.
+pub(super) fn mentions(text: &str, name: &str) -> bool {
+    let is_part = |c: char| c.is_alphanumeric() || c == '_';
+    text.match_indices(name).any(|(at, _)| {
+        !text[..at].chars().next_back().is_some_and(is_part)
+            && !text[at + name.len()..].chars().next().is_some_and(is_part)
+    })
+}
+
+macro_rules! parts {
+    ($([$($name:literal),+] $text:literal)+) => {
+        static PARTS: &[Part] = &[$(Part { names: &[$($name),+], text: $text }),+];
+    };
+}
+
+parts! {
+["to_odd"] "
+// The nearest float, or of two the one with an odd last bit: rounding that once more is as rounding once.
+__device__ __forceinline__ float to_odd(float x) { return x; }
+__device__ __forceinline__ float to_odd(double x) {
+  const float near = __double2float_rz(x);
+  return (double)near == x || x != x ? near : __int_as_float(__float_as_int(near) | 1);
+}
+"
+["Specials"] "
+// Which bits of a narrow float are no numbers.
+enum Specials { INFINITIES, ALL_ONES, NEGATIVE_ZERO, SCALE };
+"
+["decoded"] "
+template <int EXPONENT, int MANTISSA, int BIAS, Specials SPECIALS>
+__device__ __forceinline__ float decoded(unsigned bits) {
+  constexpr unsigned TOP = (1u << EXPONENT) - 1, ONES = (1u << (EXPONENT + MANTISSA)) - 1, SIGN = SPECIALS == SCALE ? 0 : ONES + 1;
+  const unsigned fraction = bits & ((1u << MANTISSA) - 1), exponent = (bits >> MANTISSA) & TOP;
+  const float nan = __int_as_float(0x7fc00000);
+  float x = exponent == 0 && SPECIALS != SCALE ? ldexpf((float)fraction, 1 - BIAS - MANTISSA)
+                                               : ldexpf((float)(fraction | 1u << MANTISSA), (int)exponent - BIAS - MANTISSA);
+  if (SPECIALS == INFINITIES && exponent == TOP) x = fraction == 0 ? __int_as_float(0x7f800000) : nan;
+  if ((SPECIALS == ALL_ONES || SPECIALS == SCALE) && (bits & ONES) == ONES) x = nan;
+  if (SPECIALS == NEGATIVE_ZERO && bits == SIGN) x = nan;
+  return bits & SIGN ? -x : x;
+}
+"
+["encoded"] "
+template <int EXPONENT, int MANTISSA, int BIAS, Specials SPECIALS>
+__device__ __forceinline__ unsigned char encoded(float x) {
+  constexpr unsigned TOP = (1u << EXPONENT) - 1, ONES = (1u << (EXPONENT + MANTISSA)) - 1, SIGN = SPECIALS == SCALE ? 0 : ONES + 1;
+  constexpr unsigned MOST = SPECIALS == INFINITIES ? (TOP << MANTISSA) - 1 : SPECIALS == NEGATIVE_ZERO ? ONES : ONES - 1;
+  const unsigned sign = __float_as_int(x) < 0 ? SIGN : 0;
+  const unsigned nan = SPECIALS == INFINITIES ? sign | TOP << MANTISSA | 1u << (MANTISSA > 0 ? MANTISSA - 1 : 0)
+                     : SPECIALS == NEGATIVE_ZERO ? SIGN : sign | ONES;
+  const unsigned large = SPECIALS == INFINITIES ? sign | TOP << MANTISSA : nan;
+  if (x != x) return nan;
+  const float a = fabsf(x);
+  if (SPECIALS == SCALE) {
+    if (x < 0.0f) return ONES;
+    const int field = a == 0.0f ? 0 : ilogbf(a / 0.75f) + BIAS;
+    return field > (int)MOST ? large : field < 0 ? 0 : field;
+  }
+  if (a == 0.0f) return SPECIALS == NEGATIVE_ZERO ? 0 : sign;
+  if (a == __int_as_float(0x7f800000)) return large;
+  const int exponent = max((__float_as_int(a) >> 23) - 127, 1 - BIAS);
+  const unsigned rounded = (unsigned)rintf(ldexpf(a, MANTISSA - exponent));
+  const unsigned normal = 1u << MANTISSA;
+  const unsigned bits = rounded < normal ? rounded : ((unsigned)(exponent + BIAS) << MANTISSA) + (rounded - normal);
+  if (bits == 0 && SPECIALS == NEGATIVE_ZERO) return 0;
+  return bits > MOST ? large : sign | bits;
+}
+"
+["Narrow", "narrow"] "
+// The element that a value becomes in memory: the nearest, ties to even.
+template <class T> struct Narrow {
+  static constexpr bool PAIRS = false;
+  template <class V> static __device__ __forceinline__ T of(V x) { return (T)x; }
+};
+template <class T, class V> __device__ __forceinline__ T narrow(V x) { return Narrow<T>::of(x); }
+"
+["f16"] "
+struct f16 { unsigned short bits; };
+__device__ __forceinline__ float widen(f16 x) { float y; asm(\"cvt.f32.f16 %0, %1;\" : \"=f\"(y) : \"h\"(x.bits)); return y; }
+template <> struct Narrow<f16> {
+  static constexpr bool PAIRS = true;
+  static __device__ __forceinline__ f16 of(float x) { f16 y; asm(\"cvt.rn.f16.f32 %0, %1;\" : \"=h\"(y.bits) : \"f\"(x)); return y; }
+  static __device__ __forceinline__ f16 of(double x) { return of(to_odd(x)); }
+  static __device__ __forceinline__ unsigned pair(float a, float b) {
+    unsigned y; asm(\"cvt.rn.f16x2.f32 %0, %1, %2;\" : \"=r\"(y) : \"f\"(b), \"f\"(a)); return y;
+  }
+};
+"
+["bf16"] "
+struct bf16 { unsigned short bits; };
+__device__ __forceinline__ float widen(bf16 x) { return __uint_as_float((unsigned)x.bits << 16); }
+template <> struct Narrow<bf16> {
+  static constexpr bool PAIRS = true;
+  static __device__ __forceinline__ bf16 of(float x) { bf16 y; asm(\"cvt.rn.bf16.f32 %0, %1;\" : \"=h\"(y.bits) : \"f\"(x)); return y; }
+  static __device__ __forceinline__ bf16 of(double x) { return of(to_odd(x)); }
+  static __device__ __forceinline__ unsigned pair(float a, float b) {
+    unsigned y; asm(\"cvt.rn.bf16x2.f32 %0, %1, %2;\" : \"=r\"(y) : \"f\"(b), \"f\"(a)); return y;
+  }
+};
+"
+["f8e4m3"] "
+struct f8e4m3 { unsigned char bits; };
+__device__ __forceinline__ float widen(f8e4m3 x) { return decoded<4, 3, 7, ALL_ONES>(x.bits); }
+template <> struct Narrow<f8e4m3> {
+  static constexpr bool PAIRS = false;
+  template <class V> static __device__ __forceinline__ f8e4m3 of(V x) { return f8e4m3{encoded<4, 3, 7, ALL_ONES>(to_odd(x))}; }
+};
+"
+["f8e4m3z"] "
+struct f8e4m3z { unsigned char bits; };
+__device__ __forceinline__ float widen(f8e4m3z x) { return decoded<4, 3, 8, NEGATIVE_ZERO>(x.bits); }
+template <> struct Narrow<f8e4m3z> {
+  static constexpr bool PAIRS = false;
+  template <class V> static __device__ __forceinline__ f8e4m3z of(V x) { return f8e4m3z{encoded<4, 3, 8, NEGATIVE_ZERO>(to_odd(x))}; }
+};
+"
+["f8e5m2"] "
+struct f8e5m2 { unsigned char bits; };
+__device__ __forceinline__ float widen(f8e5m2 x) { return decoded<5, 2, 15, INFINITIES>(x.bits); }
+template <> struct Narrow<f8e5m2> {
+  static constexpr bool PAIRS = false;
+  template <class V> static __device__ __forceinline__ f8e5m2 of(V x) { return f8e5m2{encoded<5, 2, 15, INFINITIES>(to_odd(x))}; }
+};
+"
+["f8e5m2z"] "
+struct f8e5m2z { unsigned char bits; };
+__device__ __forceinline__ float widen(f8e5m2z x) { return decoded<5, 2, 16, NEGATIVE_ZERO>(x.bits); }
+template <> struct Narrow<f8e5m2z> {
+  static constexpr bool PAIRS = false;
+  template <class V> static __device__ __forceinline__ f8e5m2z of(V x) { return f8e5m2z{encoded<5, 2, 16, NEGATIVE_ZERO>(to_odd(x))}; }
+};
+"
+["f8e8m0"] "
+struct f8e8m0 { unsigned char bits; };
+__device__ __forceinline__ float widen(f8e8m0 x) { return decoded<8, 0, 127, SCALE>(x.bits); }
+template <> struct Narrow<f8e8m0> {
+  static constexpr bool PAIRS = false;
+  template <class V> static __device__ __forceinline__ f8e8m0 of(V x) { return f8e8m0{encoded<8, 0, 127, SCALE>(to_odd(x))}; }
+};
+"
+["Pack"] "
+// N elements that lie side by side.
+template <class T, int N> struct alignas(sizeof(T) * N) Pack { T at[N]; };
+"
+["load"] "
+// N elements, read W at a time.
+template <int N, int W = N, class T> __device__ __forceinline__ Pack<T, N> load(const T* from) {
+  Pack<T, N> pack;
+#pragma unroll
+  for (int k = 0; k < N; k += W) *(Pack<T, W>*)(pack.at + k) = *(const Pack<T, W>*)(from + k);
+  return pack;
+}
+"
+["filled"] "
+template <int N, class T> __device__ __forceinline__ Pack<T, N> filled(T with) {
+  Pack<T, N> pack;
+#pragma unroll
+  for (int k = 0; k < N; ++k) pack.at[k] = with;
+  return pack;
+}
+"
+["packed"] "
+template <class T, class V, int N> __device__ __forceinline__ Pack<T, N> packed(const V (&values)[N]) {
+  Pack<T, N> pack;
+  if constexpr (Narrow<T>::PAIRS && N % 2 == 0) {
+#pragma unroll
+    for (int k = 0; k < N; k += 2) {
+      const unsigned pair = Narrow<T>::pair(values[k], values[k + 1]);
+      pack.at[k].bits = pair & 0xffff, pack.at[k + 1].bits = pair >> 16;
+    }
+  } else {
+#pragma unroll
+    for (int k = 0; k < N; ++k) pack.at[k] = narrow<T>(values[k]);
+  }
+  return pack;
+}
+"
+["store"] "
+// N values, rounded to elements and written W at a time.
+template <int N, int W = N, class T, class V> __device__ __forceinline__ void store(T* to, const V (&values)[N]) {
+  const Pack<T, N> pack = packed<T>(values);
+#pragma unroll
+  for (int k = 0; k < N; k += W) *(Pack<T, W>*)(to + k) = *(const Pack<T, W>*)(pack.at + k);
+}
+"
+["larger", "smaller"] "
+// NaN where either is; +0 is larger than -0.
+__device__ __forceinline__ float larger(float a, float b) { float y; asm(\"max.NaN.f32 %0, %1, %2;\" : \"=f\"(y) : \"f\"(a), \"f\"(b)); return y; }
+__device__ __forceinline__ float smaller(float a, float b) { float y; asm(\"min.NaN.f32 %0, %1, %2;\" : \"=f\"(y) : \"f\"(a), \"f\"(b)); return y; }
+__device__ __forceinline__ double larger(double a, double b) { return a != a ? a : b != b ? b : a == b ? (a == 0 ? a + b : a) : a > b ? a : b; }
+__device__ __forceinline__ double smaller(double a, double b) { return -larger(-a, -b); }
+template <class T> __device__ __forceinline__ T larger(T a, T b) { return a < b ? b : a; }
+template <class T> __device__ __forceinline__ T smaller(T a, T b) { return b < a ? b : a; }
+"
+["is_nan"] "
+template <class T> __device__ __forceinline__ bool is_nan(T x) { return x != x; }
+"
+["sign_of"] "
+template <class T> __device__ __forceinline__ T sign_of(T x) { return x > T(0) ? T(1) : x < T(0) ? T(-1) : x; }
+"
+["sigmoid"] "
+__device__ __forceinline__ float sigmoid(float x) { return 1.0f / (1.0f + expf(-x)); }
+__device__ __forceinline__ double sigmoid(double x) { return 1.0 / (1.0 + exp(-x)); }
+"
+["exp2_by_f64"] "
+__device__ __forceinline__ float exp2_by_f64(float x) { return (float)exp2((double)x); }
+"
+["sin_by_f64"] "
+__device__ __forceinline__ float sin_by_f64(float x) { return (float)sin((double)x); }
+"
+["cos_by_f64"] "
+__device__ __forceinline__ float cos_by_f64(float x) { return (float)cos((double)x); }
+"
+["tan_by_f64"] "
+__device__ __forceinline__ float tan_by_f64(float x) { return (float)tan((double)x); }
+"
+["sinh_by_f64"] "
+__device__ __forceinline__ float sinh_by_f64(float x) { return (float)sinh((double)x); }
+"
+["acosh_by_f64"] "
+__device__ __forceinline__ float acosh_by_f64(float x) { return (float)acosh((double)x); }
+"
+["wrapped_sum"] "
+template <class T> __device__ __forceinline__ T wrapped_sum(T a, T b) { return (T)((unsigned long long)a + (unsigned long long)b); }
+"
+["wrapped_difference"] "
+template <class T> __device__ __forceinline__ T wrapped_difference(T a, T b) { return (T)((unsigned long long)a - (unsigned long long)b); }
+"
+["wrapped_product"] "
+template <class T> __device__ __forceinline__ T wrapped_product(T a, T b) { return (T)((unsigned long long)a * (unsigned long long)b); }
+"
+["negated"] "
+template <class T> __device__ __forceinline__ T negated(T x) { return (T)(0ull - (unsigned long long)x); }
+"
+["magnitude"] "
+template <class T> __device__ __forceinline__ T magnitude(T x) { return x < T(0) ? negated(x) : x; }
+"
+["quotient"] "
+// Towards zero; 0 where the divisor is.
+template <class T> __device__ __forceinline__ T quotient(T a, T b) { return b == T(0) ? T(0) : T(-1) < T(0) && b == T(-1) ? negated(a) : a / b; }
+"
+["remainder_of"] "
+template <class T> __device__ __forceinline__ T remainder_of(T a, T b) { return b == T(0) || (T(-1) < T(0) && b == T(-1)) ? T(0) : a % b; }
+"
+["floor_mod"] "
+// The remainder with the divisor's sign.
+__device__ __forceinline__ float floor_mod(float a, float b) { const float r = fmodf(a, b); return r != 0 && (r < 0) != (b < 0) ? r + b : r; }
+__device__ __forceinline__ double floor_mod(double a, double b) { const double r = fmod(a, b); return r != 0 && (r < 0) != (b < 0) ? r + b : r; }
+template <class T> __device__ __forceinline__ T floor_mod(T a, T b) { const T r = remainder_of(a, b); return r != 0 && (r < 0) != (b < 0) ? r + b : r; }
+"
+["power"] "
+template <class T> __device__ T power(T a, T b) {
+  if (b < T(0)) return a == T(1) ? T(1) : a == T(-1) ? (b % T(2) == T(0) ? T(1) : T(-1)) : T(0);
+  T result = 1;
+  for (; b > T(0); b >>= 1, a = wrapped_product(a, a)) if (b & T(1)) result = wrapped_product(result, a);
+  return result;
+}
+"
+["shifted_left"] "
+template <class T> __device__ __forceinline__ T shifted_left(T a, T b) { return b >= T(0) && b < T(64) ? (T)((unsigned long long)a << b) : T(0); }
+"
+["shifted_right"] "
+template <class T> __device__ __forceinline__ T shifted_right(T a, T b) { return b >= T(0) && b < T(64) ? (T)((T(-1) < T(0) ? (long long)a : (long long)a) >> b) : T(0); }
+__device__ __forceinline__ unsigned long long shifted_right(unsigned long long a, unsigned long long b) { return b < 64 ? a >> b : 0; }
+"
+["whole"] "
+// The low bits of a float without its fraction; those of 2^127 and more are ones, those of NaN zeros.
+__device__ __forceinline__ long long whole(double x) {
+  if (fabs(x) < 9223372036854775808.0) return (long long)x;
+  const long long bits = __double_as_longlong(x);
+  const int shift = (int)(bits >> 52 & 0x7ff) - 1023 - 52;
+  if (shift >= 75) return x > 0 ? -1 : 0;
+  const long long magnitude = shift < 64 ? (bits & 0xfffffffffffffll | 1ll << 52) << shift : 0;
+  return x < 0 ? -magnitude : magnitude;
+}
+__device__ __forceinline__ long long whole(float x) { return fabsf(x) < 2147483648.0f ? (long long)(int)x : whole((double)x); }
+"
+["floor_div"] "
+template <class T> __device__ __forceinline__ T floor_div(T a, T b) { const T q = a / b; return q * b > a ? q - 1 : q; }
+"
+["floor_rest"] "
+template <class T> __device__ __forceinline__ T floor_rest(T a, T b) { const T r = a % b; return r < 0 ? r + b : r; }
+"
+["Fault"] "
+struct Fault { int site; long long value; };
+"
+["checked"] "
+// An index that was read; one outside of its axis is reported, and 0 taken instead.
+template <class T> __device__ __forceinline__ T checked(T index, T size, int site, Fault* fault) {
+  if (index >= 0 && index < size) return index;
+  if (atomicCAS(&fault->site, 0, site) == 0) fault->value = index;
+  return 0;
+}
+"
+["philox", "random_words"] "
+// Philox-4x32-10: the four words of a block.
+struct Words { unsigned at[4]; };
+__device__ __forceinline__ Words philox(unsigned long long seed, unsigned long long stream, unsigned long long block) {
+  unsigned c0 = (unsigned)block, c1 = (unsigned)(block >> 32), c2 = (unsigned)stream, c3 = (unsigned)(stream >> 32);
+  unsigned k0 = (unsigned)seed, k1 = (unsigned)(seed >> 32);
+#pragma unroll
+  for (int round = 0; round < 10; ++round) {
+    if (round > 0) k0 += 0x9e3779b9u, k1 += 0xbb67ae85u;
+    const unsigned low0 = 0xd2511f53u * c0, high0 = __umulhi(0xd2511f53u, c0);
+    const unsigned low1 = 0xcd9e8d57u * c2, high1 = __umulhi(0xcd9e8d57u, c2);
+    c0 = high1 ^ c1 ^ k0, c1 = low1, c2 = high0 ^ c3 ^ k1, c3 = low0;
+  }
+  return {{c0, c1, c2, c3}};
+}
+// N words from an index that is a multiple of four on.
+template <int N> __device__ __forceinline__ void random_words(unsigned (&words)[N], unsigned long long seed, unsigned long long stream, unsigned long long index) {
+#pragma unroll
+  for (int k = 0; k < N; k += 4) {
+    const Words four = philox(seed, stream, (index + k) / 4);
+#pragma unroll
+    for (int j = 0; j < 4; ++j) words[k + j] = four.at[j];
+  }
+}
+"
+["random_word"] "
+__device__ __forceinline__ unsigned random_word(unsigned long long seed, unsigned long long stream, unsigned long long index) {
+  const Words four = philox(seed, stream, index / 4);
+  const unsigned low = index & 1 ? four.at[1] : four.at[0], high = index & 1 ? four.at[3] : four.at[2];
+  return index & 2 ? high : low;
+}
+"
+["Sum"] "
+struct Sum {
+  __device__ __forceinline__ float operator()(float a, float b) const { return a + b; }
+  __device__ __forceinline__ double operator()(double a, double b) const { return a + b; }
+  template <class T> __device__ __forceinline__ T operator()(T a, T b) const { return wrapped_sum(a, b); }
+};
+"
+["Prod"] "
+struct Prod {
+  __device__ __forceinline__ float operator()(float a, float b) const { return a * b; }
+  __device__ __forceinline__ double operator()(double a, double b) const { return a * b; }
+  template <class T> __device__ __forceinline__ T operator()(T a, T b) const { return wrapped_product(a, b); }
+};
+"
+["Max"] "
+struct Max { template <class T> __device__ __forceinline__ T operator()(T a, T b) const { return larger(a, b); } };
+"
+["Min"] "
+struct Min { template <class T> __device__ __forceinline__ T operator()(T a, T b) const { return smaller(a, b); } };
+"
+["shuffled"] "
+template <class T> __device__ __forceinline__ T shuffled(T x, int distance) { return __shfl_xor_sync(0xffffffffu, x, distance); }
+__device__ __forceinline__ bool shuffled(bool x, int distance) { return __shfl_xor_sync(0xffffffffu, (int)x, distance) != 0; }
+"
+["Best", "Position"] "
+// The best value so far and where it stands; nowhere is -1. NaN is better than every number.
+template <class T> struct Best { T value; long long at; };
+template <class T> __device__ __forceinline__ Best<T> shuffled(Best<T> x, int distance) { return {shuffled(x.value, distance), shuffled(x.at, distance)}; }
+template <bool LARGEST, bool LAST> struct Position {
+  template <class T> __device__ __forceinline__ Best<T> operator()(Best<T> a, Best<T> b) const {
+    if (a.at < 0) return b;
+    if (b.at < 0) return a;
+    const bool a_is_nan = a.value != a.value, b_is_nan = b.value != b.value;
+    if (a_is_nan != b_is_nan) return a_is_nan ? a : b;
+    if (a_is_nan || a.value == b.value) return (a.at < b.at) != LAST ? a : b;
+    return (a.value > b.value) == LARGEST ? a : b;
+  }
+};
+"
+["in_lanes"] "
+// The fold of the values of N neighbouring lanes, in every one of them.
+template <int N, class F, class T> __device__ __forceinline__ T in_lanes(T x, F fold) {
+#pragma unroll
+  for (int distance = N / 2; distance > 0; distance /= 2) x = fold(x, shuffled(x, distance));
+  return x;
+}
+"
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parts_come_with_what_they_need_and_in_order() {
+        let text = needed("const f8e4m3* x0; widen(x0[1]);");
+        let place = |what: &str| text.find(what).unwrap_or_else(|| panic!("{what} is missing"));
+        assert!(place("struct Narrow") < place("float decoded(") || place("float decoded(") < place("float widen("));
+        assert!(place("float to_odd(") < place("float widen(f8e4m3") && !text.contains("bf16"));
+        assert!(!text.contains("philox") && needed("int wideness;").is_empty());
+    }
+}

@@ -1,0 +1,170 @@
+//! Kernels cut into stages that can be printed one by one: what a later stage reads of an earlier one lies in memory between them.
+//!
+//! This is how there is always a way: folds whose results are wanted at more points than they have are computed on their own.
+
+use fuseline::error::{Error, Result};
+use fuseline::tensor::{DType, Dim, Env, TensorType};
+use fuseline::tile::{AxisSet, Kernel, Op, Param, Schedule, StepId, Store};
+use smallvec::SmallVec;
+
+use super::nest::{Nest, Parameters, slope};
+use super::row;
+use super::{Parameter, Scratch};
+
+/// A kernel that becomes one function.
+#[derive(Clone, Debug)]
+pub(super) struct Stage {
+    pub kernel: Kernel,
+    pub parameters: Parameters,
+    pub way: Way,
+    /// the stores that it does
+    pub stores: Vec<usize>,
+}
+
+/// How a stage runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Way {
+    /// a thread computes some points
+    Points,
+    /// some threads own a row along these axes
+    Rows(AxisSet),
+    /// a thread walks along an axis, for the running fold that is the one thing stored
+    Scan(StepId),
+}
+
+/// The stages of a kernel, and the memory between them.
+pub(super) fn stages(kernel: &Kernel, fixed: &Env) -> Result<(Vec<Stage>, Vec<Scratch>)> {
+    if let Schedule::Host(_) = kernel.schedule {
+        return Err(Error::unsupported("a kernel of the host as code for a GPU"));
+    }
+    let all: Vec<usize> = (0..kernel.stores.len()).collect();
+    let mut cut = Cut {
+        work: kernel.clone(),
+        parameters: Parameters {
+            inputs: (0..kernel.inputs.len()).map(Parameter::Input).collect(),
+            outputs: (0..kernel.outputs.len()).map(Parameter::Output).collect(),
+        },
+        fixed,
+        stages: Vec::new(),
+        scratch: Vec::new(),
+    };
+    if let Schedule::Row { along, .. } = kernel.schedule
+        && cut.owns_rows(&all, along)?
+    {
+        let (kernel, parameters) = (cut.work, cut.parameters);
+        return Ok((vec![Stage { kernel, parameters, way: Way::Rows(along), stores: all }], Vec::new()));
+    }
+    for k in 0..kernel.steps.len() {
+        let id = StepId(k as u32);
+        if kernel.steps[k].op.is_fold() && !cut.is_folded_in_place(id) {
+            cut.store_fold(id)?;
+        }
+    }
+    cut.store_outputs()?;
+    Ok((cut.stages, cut.scratch))
+}
+
+/// A kernel that is being cut.
+struct Cut<'k> {
+    /// what is left of it: folds that were stored are loads
+    work: Kernel,
+    parameters: Parameters,
+    fixed: &'k Env,
+    stages: Vec<Stage>,
+    scratch: Vec<Scratch>,
+}
+
+impl Cut<'_> {
+    /// Whether rows along these axes can be owned as they are.
+    fn owns_rows(&self, stores: &[usize], along: AxisSet) -> Result<bool> {
+        let nest = Nest::new(&self.work, self.fixed, &self.parameters)?;
+        let present: AxisSet = along.iter().filter(|axis| !nest.extents[*axis].is(1)).collect();
+        Ok(row::fits(&nest, stores, present))
+    }
+
+    /// Whether a fold is wanted exactly at the points of the outputs, and by no other fold.
+    fn is_folded_in_place(&self, id: StepId) -> bool {
+        let steps = &self.work.steps;
+        if matches!(steps[id.index()].op, Op::Prefix { .. }) {
+            return false;
+        }
+        // The steps that depend on it.
+        let mut depends = vec![false; steps.len()];
+        depends[id.index()] = true;
+        for k in id.index() + 1..steps.len() {
+            depends[k] = steps[k].op.operands().iter().any(|operand| depends[operand.index()]);
+            if depends[k] && steps[k].op.is_fold() {
+                return false;
+            }
+        }
+        let readers = self.work.stores.iter().filter(|store| depends[store.value.index()]);
+        readers.into_iter().all(|store| store.axes() == steps[id.index()].axes)
+    }
+
+    /// Computes a fold on its own, into memory, from where the rest of the kernel reads it.
+    fn store_fold(&mut self, id: StepId) -> Result<()> {
+        let step = self.work.step(id).clone();
+        let sizes: Vec<Dim> = step.axes.iter().map(|axis| self.work.axes[axis].clone()).collect();
+        // What is narrow in memory is wide between steps; so it stays.
+        let is_narrow = step.dtype.is_float() && step.dtype != DType::F64;
+        let dtype = if is_narrow { DType::F32 } else { step.dtype };
+        let param = Param::row_major(TensorType::new(dtype, sizes.clone()));
+        let index: Vec<Dim> = step.axes.iter().map(Dim::axis).collect();
+        let number = self.scratch.len();
+        let count = sizes.iter().fold(Dim::int(1), |all, size| all * size);
+        self.scratch.push(Scratch { bytes: count * i64::try_from(dtype.bits() / 8).unwrap_or(8) });
+        let mut kernel = self.work.clone();
+        kernel.outputs = vec![param.clone()];
+        kernel.stores = vec![Store { output: 0, index: index.clone(), value: id }];
+        let parameters =
+            Parameters { inputs: self.parameters.inputs.clone(), outputs: vec![Parameter::Scratch(number)] };
+        let way = match step.op {
+            Op::Prefix { .. } => Way::Scan(id),
+            _ => way_of_folds(&kernel, self.fixed, &parameters, &[0])?,
+        };
+        self.stages.push(Stage { kernel, parameters, way, stores: vec![0] });
+        self.work.inputs.push(param);
+        self.parameters.inputs.push(Parameter::Scratch(number));
+        let input = self.work.inputs.len() - 1;
+        let load = Op::Load { input, index, guard: Vec::new(), fill: None, reads: SmallVec::new() };
+        self.work.steps[id.index()].op = load;
+        Ok(())
+    }
+
+    /// What is left: the outputs, those with the same axes together.
+    fn store_outputs(&mut self) -> Result<()> {
+        let mut groups: Vec<(AxisSet, Vec<usize>)> = Vec::new();
+        for (k, store) in self.work.stores.iter().enumerate() {
+            match groups.iter_mut().find(|(axes, _)| *axes == store.axes()) {
+                Some((_, stores)) => stores.push(k),
+                None => groups.push((store.axes(), vec![k])),
+            }
+        }
+        for (_, stores) in groups {
+            let way = way_of_folds(&self.work, self.fixed, &self.parameters, &stores)?;
+            let (kernel, parameters) = (self.work.clone(), self.parameters.clone());
+            self.stages.push(Stage { kernel, parameters, way, stores });
+        }
+        Ok(())
+    }
+}
+
+/// Rows where folds run along what lies side by side in memory; otherwise points, whose neighbours then do.
+fn way_of_folds(kernel: &Kernel, fixed: &Env, parameters: &Parameters, stores: &[usize]) -> Result<Way> {
+    let nest = Nest::new(kernel, fixed, parameters)?;
+    let needed = nest.needed(stores);
+    let Some(along) = (0..needed.len()).find(|k| needed[*k] && kernel.steps[*k].op.is_fold()) else {
+        return Ok(Way::Points);
+    };
+    let along = nest.folds[along];
+    let points = stores.iter().fold(AxisSet::EMPTY, |all, store| all.union(nest.stores[*store].axes));
+    let is_in_line = |axes: AxisSet| {
+        let is_term =
+            |k: &usize| matches!(kernel.steps[*k].op, Op::Load { .. }) && !nest.axes[*k].common(along).is_empty();
+        let loads = (0..needed.len()).filter(|k| needed[*k] && is_term(k));
+        let mut offsets = loads.map(|k| &nest.load(StepId(k as u32)).offset);
+        offsets.any(|offset| axes.iter().any(|axis| slope(offset, axis).is_some_and(|slope| slope.is(1))))
+    };
+    let rows = is_in_line(along) && !is_in_line(points) && row::fits(&nest, stores, along);
+    Ok(if rows { Way::Rows(along) } else { Way::Points })
+}

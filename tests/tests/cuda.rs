@@ -1,0 +1,124 @@
+//! Every kernel that is planned for a GPU is printed as CUDA C++ and compiled by NVRTC, without a warning and without a spilled register:
+//! those of the gallery, and those of whole networks. No GPU is needed.
+
+use std::collections::HashSet;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::sync::{Arc, Mutex};
+
+use fuseline::compile::{PlannedProgram, plan_program};
+use fuseline::device::DeviceSpec;
+use fuseline::fuse::{Plan, PlanOptions};
+use fuseline::gallery::{self, Entry};
+use fuseline::graph::Graph;
+use fuseline::tensor::{DType, Env, Symbol};
+use fuseline::tile::{Kernel, Schedule};
+use fuseline_cuda::nvrtc::Compiler;
+use fuseline_cuda::print::{Options, print, sizes_to_fix};
+use fuseline_frontend::Model;
+use libtest_mimic::{Arguments, Failed, Trial};
+
+/// What kernels are compiled for: the oldest architecture that is supported, and the one that they are made for.
+const ARCHITECTURES: [&str; 2] = ["sm_80", "sm_90a"];
+
+fn main() -> ExitCode {
+    let arguments = Arguments::from_args();
+    // Without the compiler, every test fails and says why.
+    let compiler = fuseline_tests::nvrtc::folder()
+        .and_then(|folder| Compiler::find(&[folder]).map_err(|error| error.to_string()))
+        .map_err(|why| format!("NVRTC is needed for this test (package nvidia-cuda-nvrtc, by pip): {why}"));
+    let shop = Arc::new(Shop { compiler, known: Mutex::default() });
+    let mut trials = Vec::new();
+    for entry in gallery::all() {
+        let shop = shop.clone();
+        trials.push(Trial::test(format!("gallery/{}", entry.name), move || shop.gallery(entry)));
+    }
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("models/structure");
+    let mut files: Vec<PathBuf> =
+        std::fs::read_dir(&folder).into_iter().flatten().flatten().map(|e| e.path()).collect();
+    files.retain(|file| file.extension().is_some_and(|e| e == "onnx"));
+    files.sort();
+    for file in files {
+        let (shop, name) = (shop.clone(), file.file_stem().unwrap_or_default().to_string_lossy().into_owned());
+        trials.push(Trial::test(format!("model/{name}"), move || shop.model(&file)));
+    }
+    libtest_mimic::run(&arguments, trials).exit_code()
+}
+
+/// The compiler, and the texts that it has seen.
+struct Shop {
+    compiler: Result<Compiler, String>,
+    known: Mutex<HashSet<String>>,
+}
+
+impl Shop {
+    fn gallery(&self, entry: &Entry) -> Result<(), Failed> {
+        for dtype in [DType::F32, DType::BF16] {
+            let sizes: Env = entry.sizes.iter().map(|(name, size)| (Symbol::name(name), *size)).collect();
+            self.check(entry.graph(dtype)?, sizes)?;
+        }
+        Ok(())
+    }
+
+    fn model(&self, file: &Path) -> Result<(), Failed> {
+        let graph = Model::open(file)?.graph()?.clone();
+        let mut sizes = Env::new();
+        for value in graph.inputs() {
+            for symbol in graph.ty(*value).shape.dims().iter().filter_map(|dim| dim.as_symbol()) {
+                sizes.bind(symbol.clone(), 128);
+            }
+        }
+        self.check(graph, sizes)
+    }
+
+    fn check(&self, graph: Graph, sizes: Env) -> Result<(), Failed> {
+        let mut options = PlanOptions::on(DeviceSpec::find("h200")?);
+        options.hints.env = sizes.clone();
+        let PlannedProgram { program, prepare, run, .. } = plan_program(graph, &options, &mut |_| {})?;
+        let mut kernels = Vec::new();
+        collect(program.prepare(), &prepare, &mut kernels);
+        collect(program.run(), &run, &mut kernels);
+        for kernel in kernels {
+            self.compile(&kernel, &sizes).map_err(|why| format!("{why}\n{kernel}"))?;
+        }
+        Ok(())
+    }
+
+    fn compile(&self, kernel: &Kernel, sizes: &Env) -> Result<(), String> {
+        // What only a run tells stays an argument.
+        let fixed = sizes_to_fix(kernel).into_iter().filter_map(|symbol| Some((symbol.clone(), sizes.get(&symbol)?)));
+        let options = Options { name: kernel.schedule.name().to_owned(), fixed: fixed.collect(), wide: false };
+        let printed = print(kernel, &options).map_err(|error| error.to_string())?;
+        let source = printed.source();
+        if !self.known.lock().expect("no test panics with it").insert(source.clone()) {
+            return Ok(());
+        }
+        let compiler = self.compiler.as_ref().map_err(String::clone)?;
+        for architecture in ARCHITECTURES {
+            let cubin = compiler.compile(&source, &options.name, architecture, printed.is_strict);
+            let cubin = cubin.map_err(|error| format!("{error}\n{source}"))?;
+            if let Some(line) = cubin.log.lines().find(|line| is_bad(line)) {
+                return Err(format!("{architecture}: {line}\n{source}"));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Whether a line of the log tells of something that must not be.
+fn is_bad(line: &str) -> bool {
+    let spills = line.contains("spill") && !line.contains("0 bytes spill stores, 0 bytes spill loads");
+    spills || line.contains("warning") || line.contains("ignored")
+}
+
+/// The distinct kernels of a plan and its regions that are code.
+fn collect(graph: &Graph, plan: &Plan, kernels: &mut Vec<Arc<Kernel>>) {
+    for planned in &plan.kernels {
+        if !matches!(planned.kernel.schedule, Schedule::Host(_)) && !kernels.contains(&planned.kernel) {
+            kernels.push(planned.kernel.clone());
+        }
+        for (region, plan) in graph.nodes()[planned.members[0]].prim().regions().into_iter().zip(&planned.regions) {
+            collect(region, plan, kernels);
+        }
+    }
+}

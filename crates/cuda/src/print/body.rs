@@ -11,7 +11,7 @@ use fuseline::tensor::{DType, Dim, Symbol};
 use fuseline::tile::{AxisSet, Op, Rounding, StepId};
 use rustc_hash::FxHashMap;
 
-use super::code::Code;
+use super::code::{Code, Rank};
 use super::index::{Names, index, size_name};
 use super::nest::{Access, Nest, Written, is_multiple, slope};
 use super::{Parameter, element, prelude};
@@ -33,6 +33,8 @@ struct Level {
     known: FxHashMap<StepId, Code>,
     /// values of steps in every lane: `l` is the lane
     in_lanes: FxHashMap<StepId, Code>,
+    /// other values that have names, by what they are
+    named: FxHashMap<String, Code>,
     is_lanes: bool,
 }
 
@@ -152,17 +154,42 @@ impl<'n> Body<'n> {
         if let Some(code) = self.lookup(id) {
             return Ok(code);
         }
-        let axes = self.nest.axes[id.index()];
+        self.at_home(self.nest.axes[id.index()], |body| body.define(id))
+    }
+
+    /// Does something on the outermost level that binds some axes.
+    pub fn at_home<T>(&mut self, axes: AxisSet, act: impl FnOnce(&mut Self) -> Result<T>) -> Result<T> {
         let mut bound = AxisSet::EMPTY;
         let home = self.levels.iter().position(|level| {
             bound = bound.union(level.binds);
             axes.is_within(bound)
         });
-        let home = home.ok_or_else(|| Error::bug(format!("{id:?} varies over {axes}, of which {bound} are bound")))?;
+        let home = home.ok_or_else(|| Error::bug(format!("{axes} are wanted, and {bound} are bound")))?;
         let inner = self.levels.split_off(home + 1);
-        let code = self.define(id);
+        let result = act(self);
         self.levels.extend(inner);
-        code
+        result
+    }
+
+    /// Whether a value that varies over some axes belongs to a level further out.
+    pub fn is_from_outside(&self, axes: AxisSet) -> bool {
+        let outside = &self.levels[..self.levels.len() - 1];
+        let bound = outside.iter().fold(AxisSet::EMPTY, |all, level| all.union(level.binds));
+        self.levels.len() > 1 && axes.is_within(bound)
+    }
+
+    /// A name for a value that varies over some axes, on the outermost level that binds them; equal values have one name.
+    pub fn named(&mut self, letter: &str, ty: &str, axes: AxisSet, code: &Code) -> Result<Code> {
+        self.at_home(axes, |body| {
+            let text = format!("{ty} {code}");
+            if let Some(known) = body.levels.iter().rev().find_map(|level| level.named.get(&text)) {
+                return Ok(known.clone());
+            }
+            let name = body.fresh(letter);
+            body.line(format!("const {ty} {name} = {code};"));
+            body.top().named.insert(text, Code::atom(name.clone()));
+            Ok(Code::atom(name))
+        })
     }
 
     fn lookup(&self, id: StepId) -> Option<Code> {
@@ -178,10 +205,7 @@ impl<'n> Body<'n> {
         let code = match &step.op {
             Op::Load { .. } => self.load(id)?,
             Op::Random { stream, seed, reads, .. } => self.random(id, *stream, *seed, reads)?,
-            Op::Map { expr, args } => {
-                let args = args.iter().map(|arg| self.value(*arg)).collect::<Result<Vec<Code>>>()?;
-                self.expression(expr, &args)?
-            }
+            Op::Map { expr, args } => self.expression(expr, args)?,
             Op::Reduce { .. } | Op::Dot { .. } => return self.fold(id),
             Op::Prefix { .. } => return Err(Error::bug(format!("{id:?} is a running fold inside of a kernel"))),
         };
@@ -213,17 +237,24 @@ impl<'n> Body<'n> {
         }
     }
 
-    /// Where an element lies: the tensor and the offset into it.
-    fn address(&mut self, access: &Access) -> Result<(String, Code)> {
+    /// Where an element lies: the tensor and the offset into it. Where the guard fails, nothing is read from there.
+    fn address(&mut self, access: &Access, guard: Option<&Code>) -> Result<(String, Code)> {
         let reads = access.reads.iter().map(|id| self.value(*id)).collect::<Result<Vec<Code>>>()?;
-        let reads: Vec<Code> = reads.iter().map(|read| Code::cast("Index", read)).collect();
         let mut offset = self.index(&access.offset, &reads);
         for checked in &access.checked {
-            self.sites.push(checked.message.clone());
+            if !self.sites.contains(&checked.message) {
+                self.sites.push(checked.message.clone());
+            }
+            let site = self.sites.iter().position(|site| *site == checked.message).map_or(0, |site| site + 1);
             self.use_parameter(Parameter::Fault);
             let (at, size) = (self.index(&checked.index, &reads), self.index(&checked.size, &[]));
-            let site = Code::atom(self.sites.len().to_string());
-            let at = Code::call("checked<Index>", &[at, size, site, Code::atom("fault")]);
+            let site = Code::atom(site.to_string());
+            let at = guard.map_or(at.clone(), |guard| Code::choice(guard, &at, &Code::atom("0")));
+            let at = Code::call("checked", &[at, size, site, Code::atom("fault")]);
+            let axes = access.reads.iter().map(|read| self.nest.axes[read.index()]);
+            let axes = axes.chain(access.guards.iter().map(|guard| AxisSet::mentioned(&guard.index)));
+            let axes = axes.fold(AxisSet::mentioned(&checked.index), AxisSet::union);
+            let at = self.named("c", "Index", axes, &at)?;
             let stride = self.index(&checked.stride, &[]);
             offset = offset.plus(&at.times(&stride));
         }
@@ -237,12 +268,12 @@ impl<'n> Body<'n> {
         let mut all: Option<Code> = None;
         for guard in &access.guards {
             let (at, bound) = (self.index(&guard.index, &reads), self.index(&guard.bound, &[]));
-            let at = if at.is_atom() { at.to_string() } else { format!("({at})") };
             // One comparison does for both bounds: what is below 0 is very large.
-            let within = Code::atom(format!("(Unsigned){at} < (Unsigned)({bound})"));
+            let unsigned = if access.reads.is_empty() { "Unsigned" } else { "unsigned long long" };
+            let within = Code::infix("<", Rank::Order, &Code::cast(unsigned, &at), &Code::cast(unsigned, &bound));
             all = Some(match all {
                 None => within,
-                Some(others) => Code::atom(format!("{others} && {within}")),
+                Some(others) => Code::infix("&&", Rank::Both, &others, &within),
             });
         }
         Ok(all)
@@ -252,7 +283,7 @@ impl<'n> Body<'n> {
         let access = self.nest.load(id).clone();
         let dtype = access.tensor.dtype;
         if let (Some(lanes), true) = (self.lanes, self.is_in_lanes())
-            && let Some(width) = pack_width(&access, lanes)
+            && let Some(width) = pack_width(self.nest, &access, lanes)
         {
             let name = format!("p{}", id.0);
             let code = element::widened(dtype, Code::atom(format!("{name}.at[l]")));
@@ -264,13 +295,13 @@ impl<'n> Body<'n> {
             return Ok(code);
         }
         let guard = self.guard(&access)?;
-        let (tensor, offset) = self.address(&access)?;
+        let (tensor, offset) = self.address(&access, guard.as_ref())?;
         let value = element::widened(dtype, Code::atom(format!("{tensor}[{offset}]")));
         Ok(match guard {
             None => value,
             Some(guard) => {
                 let fill = element::constant(self.nest.kernel.step(id).dtype, access.fill);
-                Code::choice(&Code::atom(format!("({guard})")), &value, &fill)
+                Code::choice(&guard, &value, &fill)
             }
         })
     }
@@ -279,7 +310,7 @@ impl<'n> Body<'n> {
     fn pack(&mut self, access: &Access, count: i64, width: i64, name: &str) -> Result<()> {
         let ty = element::stored(access.tensor.dtype)?;
         let guard = self.guard(access)?;
-        let (tensor, offset) = self.address(access)?;
+        let (tensor, offset) = self.address(access, guard.as_ref())?;
         let widths = if width == count { format!("{count}") } else { format!("{count}, {width}") };
         let loaded = format!("load<{widths}>({tensor} + {})", Code::atom("0").plus(&offset));
         match guard {
@@ -412,20 +443,20 @@ impl<'n> Body<'n> {
         let value = self.value_to_store(*value, dtype)?;
         if let (Some(lanes), true) = (self.lanes, self.is_in_lanes())
             && axes.contains(lanes.axis)
-            && let Some(width) = pack_width(access, lanes)
+            && let Some(width) = pack_width(self.nest, access, lanes)
         {
             let name = format!("o{number}");
             self.line(format!("{name}[l] = {value};"));
             let held = element::held(self.nest.kernel.step(written.value).dtype);
             return self.around_lanes(|body| {
                 body.line(format!("{held} {name}[{}];", lanes.count));
-                let (tensor, offset) = body.address(access)?;
+                let (tensor, offset) = body.address(access, None)?;
                 let widths =
                     if width == lanes.count { format!("{width}") } else { format!("{}, {width}", lanes.count) };
                 Ok(vec![condition(format!("store<{widths}>({tensor} + {offset}, {name});"))])
             });
         }
-        let (tensor, offset) = self.address(access)?;
+        let (tensor, offset) = self.address(access, None)?;
         let narrowed = element::narrowed(dtype, &value)?;
         self.line(condition(format!("{tensor}[{offset}] = {narrowed};")));
         Ok(Vec::new())
@@ -440,8 +471,7 @@ impl<'n> Body<'n> {
             && self.lookup(id).is_none()
             && let Some((ExprNode::Cast(_), _)) = expr.nodes().last()
         {
-            let args = args.iter().map(|arg| self.value(*arg)).collect::<Result<Vec<Code>>>()?;
-            return self.expression_to_store(expr, &args);
+            return self.expression_to_store(expr, args);
         }
         self.value(id)
     }
@@ -473,15 +503,17 @@ fn start_of(dim: &Dim, axis: usize) -> Dim {
 }
 
 /// How many elements of an access lie side by side and can be moved at once; none where lanes are moved one by one.
-pub(super) fn pack_width(access: &Access, lanes: Lanes) -> Option<i64> {
+pub(super) fn pack_width(nest: &Nest<'_>, access: &Access, lanes: Lanes) -> Option<i64> {
     let varies = |dim: &Dim| AxisSet::mentioned(dim).contains(lanes.axis);
     let others = access.checked.iter().map(|c| &c.index).chain(access.guards.iter().map(|g| &g.index));
-    if !slope(&access.offset, lanes.axis)?.is(1) || others.into_iter().any(varies) || !access.reads.is_empty() {
+    let reads_vary = access.reads.iter().any(|read| nest.axes[read.index()].contains(lanes.axis));
+    if !slope(&access.offset, lanes.axis)?.is(1) || others.into_iter().any(varies) || reads_vary {
         return None;
     }
-    let start = start_of(&access.offset, lanes.axis);
+    let mut starts = vec![start_of(&access.offset, lanes.axis)];
+    starts.extend(access.checked.iter().map(|checked| checked.stride.clone()));
     let mut width = lanes.count;
-    while width > 1 && !is_multiple(&start, width) {
+    while width > 1 && !starts.iter().all(|start| is_multiple(start, width)) {
         width /= 2;
     }
     (width > 1).then_some(width)

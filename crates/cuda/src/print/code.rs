@@ -116,6 +116,11 @@ impl Code {
         self.rank == Rank::Atom
     }
 
+    /// Whether it is a name.
+    pub fn is_name(&self) -> bool {
+        self.is_atom() && self.text.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')
+    }
+
     /// As an operand of something that binds so tightly, where equal ones need no parentheses.
     fn within(&self, rank: Rank) -> String {
         if self.rank <= rank { self.text.clone() } else { format!("({})", self.text) }

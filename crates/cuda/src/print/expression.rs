@@ -3,6 +3,7 @@
 use fuseline::error::Result;
 use fuseline::ops::{Expr, ExprNode};
 use fuseline::tensor::{Class, DType, Dim};
+use fuseline::tile::{AxisSet, StepId};
 
 use super::body::Body;
 use super::code::{Code, Rank};
@@ -13,12 +14,12 @@ const LONGEST: usize = 88;
 
 impl Body<'_> {
     /// The value of an expression on the innermost level. What is read more than once gets a name.
-    pub fn expression(&mut self, expr: &Expr, args: &[Code]) -> Result<Code> {
+    pub fn expression(&mut self, expr: &Expr, args: &[StepId]) -> Result<Code> {
         self.steps(expr.nodes(), args)
     }
 
     /// The value of an expression that ends with a conversion to a narrow float, before that.
-    pub fn expression_to_store(&mut self, expr: &Expr, args: &[Code]) -> Result<Code> {
+    pub fn expression_to_store(&mut self, expr: &Expr, args: &[StepId]) -> Result<Code> {
         let (last, nodes) = expr.nodes().split_last().expect("an expression has a result");
         match &last.0 {
             ExprNode::Cast(x) if *x as usize + 1 == nodes.len() && nodes[*x as usize].1.is_float() => {
@@ -28,16 +29,26 @@ impl Body<'_> {
         }
     }
 
-    fn steps(&mut self, nodes: &[(ExprNode, DType)], args: &[Code]) -> Result<Code> {
+    fn steps(&mut self, nodes: &[(ExprNode, DType)], args: &[StepId]) -> Result<Code> {
         let mut readers = vec![0u32; nodes.len()];
         for operand in nodes.iter().flat_map(|(node, _)| node.operands()) {
             readers[operand as usize] += 1;
         }
+        let values = args.iter().map(|arg| self.value(*arg)).collect::<Result<Vec<Code>>>()?;
+        let axes = self.axes_of(nodes, args);
         let mut codes: Vec<Code> = Vec::with_capacity(nodes.len());
         for (k, (node, dtype)) in nodes.iter().enumerate() {
+            // What does not vary here is computed further out.
+            for operand in node.operands() {
+                let place = operand as usize;
+                let is_hidden = self.is_from_outside(axes[place]) && axes[place] != axes[k];
+                if is_hidden && !nodes[place].0.operands().is_empty() && !codes[place].is_name() {
+                    codes[place] = self.named("t", element::held(nodes[place].1), axes[place], &codes[place])?;
+                }
+            }
             let operand = |o: &u32| (codes[*o as usize].clone(), nodes[*o as usize].1);
             let code = match node {
-                ExprNode::Arg(number) => args[*number as usize].clone(),
+                ExprNode::Arg(number) => values[*number as usize].clone(),
                 ExprNode::Const(number) => element::constant(*dtype, *number),
                 ExprNode::Coord(axis) => {
                     let dim = self.nest.dim(&Dim::axis(usize::from(*axis)));
@@ -71,14 +82,26 @@ impl Body<'_> {
             let is_leaf = node.operands().is_empty();
             let is_shared = readers[k] > 1 && !is_leaf;
             if is_shared || (code.len() > LONGEST && k + 1 < nodes.len()) {
-                let name = self.fresh("t");
-                self.line(format!("const {} {name} = {code};", element::held(*dtype)));
-                codes.push(Code::atom(name));
+                codes.push(self.named("t", element::held(*dtype), axes[k], &code)?);
             } else {
                 codes.push(code);
             }
         }
         Ok(codes.pop().expect("an expression has a result"))
+    }
+
+    /// The axes over which the steps of an expression vary.
+    fn axes_of(&self, nodes: &[(ExprNode, DType)], args: &[StepId]) -> Vec<AxisSet> {
+        let mut axes: Vec<AxisSet> = Vec::with_capacity(nodes.len());
+        for (node, _) in nodes {
+            let own = match node {
+                ExprNode::Arg(number) => self.nest.axes[args[*number as usize].index()],
+                ExprNode::Coord(axis) => AxisSet::mentioned(&self.nest.dim(&Dim::axis(usize::from(*axis)))),
+                _ => AxisSet::EMPTY,
+            };
+            axes.push(node.operands().iter().fold(own, |all, operand| all.union(axes[*operand as usize])));
+        }
+        axes
     }
 }
 

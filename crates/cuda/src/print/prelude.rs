@@ -310,8 +310,8 @@ struct Fault { int site; long long value; };
 "
 ["checked"] "
 // An index that was read; one outside of its axis is reported, and 0 taken instead.
-template <class T> __device__ __forceinline__ T checked(T index, T size, int site, Fault* fault) {
-  if (index >= 0 && index < size) return index;
+__device__ __forceinline__ Index checked(long long index, Index size, int site, Fault* fault) {
+  if (index >= 0 && index < size) return (Index)index;
   if (atomicCAS(&fault->site, 0, site) == 0) fault->value = index;
   return 0;
 }

@@ -20,7 +20,7 @@ const THREADS: i64 = 128;
 /// Elements of a row that a thread takes where nothing speaks against it.
 const SHARE: i64 = 32;
 
-/// Registers of values that are held, for each thread of a block of up to 512.
+/// Registers of values that are held, for each thread of a block of up to 512; larger blocks have few.
 const MOST_REGISTERS: i64 = 80;
 
 /// Bytes of shared memory for values that are held.
@@ -173,7 +173,7 @@ impl<'n, 'k> Plan<'n, 'k> {
             return;
         }
         let (all, loads) = (self.takes(true), self.takes(false));
-        let registers = 4 * if self.block() > 512 { MOST_REGISTERS / 2 } else { MOST_REGISTERS };
+        let registers = 4 * if self.block() > 512 { MOST_REGISTERS / 4 } else { MOST_REGISTERS };
         let shared = MOST_SHARED / self.block();
         for (takes, most, place) in [
             (&all, registers, Place::Registers),
@@ -231,7 +231,7 @@ impl<'n, 'k> Plan<'n, 'k> {
         let dtype = self.nest.kernel.step(step).dtype;
         if let Op::Load { .. } = self.nest.kernel.step(step).op {
             let access = self.nest.load(step);
-            let is_plain = pack_width(access, self.lanes).is_some() && self.lanes.count > 1;
+            let is_plain = pack_width(self.nest, access, self.lanes).is_some() && self.lanes.count > 1;
             if let (true, Ok(ty)) = (is_plain, element::stored(access.tensor.dtype)) {
                 return Held { step, first, ty, bytes: element::bytes(access.tensor.dtype), is_pack: true };
             }

@@ -26,6 +26,7 @@ pub fn bytes(n: f64) -> String {
 /// Three significant digits.
 pub fn significant(x: f64) -> String {
     match x.abs() {
+        a if a >= 1e9 => format!("{x:.2e}"),
         a if a >= 99.95 => format!("{x:.0}"),
         a if a >= 9.995 => format!("{x:.1}"),
         _ => format!("{x:.2}"),
@@ -46,5 +47,7 @@ mod tests {
         assert_eq!(bytes(12.0), "12 B");
         assert_eq!(bytes(4e6), "4.00 MB");
         assert_eq!(count(123_456_789_000.0), "123 G");
+        assert_eq!(significant(123_456_789.0), "123456789");
+        assert_eq!(significant(5.9598e30), "5.96e30");
     }
 }

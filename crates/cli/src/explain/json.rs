@@ -14,7 +14,7 @@ pub fn of_story(request: &Request<'_>, story: &Story) -> Value {
     value["kernels"] = explanation.run.kernels.iter().map(kernel).collect();
     value["prepared"] = explanation.prepare.kernels.iter().map(kernel).collect();
     value["totals"] = totals(&explanation.run);
-    value["prepare_totals"] = cost(&explanation.prepare.cost, explanation.prepare.kernels.len());
+    value["prepare_totals"] = cost(&explanation.prepare.cost, explanation.prepare.count());
     value["decisions"] = explanation.decisions.iter().map(decision).collect();
     value["disagreements"] = json!(explanation.disagreements());
     value["edges"] = edges(&explanation.run);
@@ -26,7 +26,7 @@ pub fn of_story(request: &Request<'_>, story: &Story) -> Value {
 pub fn of_flip(request: &Request<'_>, story: &Story, flipped: &Flipped) -> Value {
     let side = |story: &Story| {
         let run = &story.explanation.run;
-        let mut side = cost(&run.cost, run.kernels.len());
+        let mut side = cost(&run.cost, run.count());
         side["kernels_list"] = run.kernels.iter().map(kernel).collect();
         side
     };
@@ -98,8 +98,7 @@ fn edges(part: &Part) -> Value {
 }
 
 fn totals(part: &Part) -> Value {
-    let kernels = part.kernels.iter().filter(|k| k.inside.is_none()).count();
-    let mut value = cost(&part.cost, kernels);
+    let mut value = cost(&part.cost, part.count());
     let baseline = |other: &Baseline| {
         let mut value = cost(&other.cost, other.kernels);
         value["speedup"] = json!((part.cost.us > 0.0).then(|| short(other.cost.us / part.cost.us)));
@@ -107,6 +106,7 @@ fn totals(part: &Part) -> Value {
     };
     value["by_operator"] = baseline(&part.by_operator);
     value["by_primitive"] = baseline(&part.by_primitive);
+    value["regions"] = cost(&part.regions.cost, part.regions.kernels);
     value
 }
 

@@ -107,7 +107,8 @@ impl<'m> Request<'m> {
             let _waiting = Waiting::for_(&format!("planning {}", self.model.name));
             plan_program(self.graph.clone().into_owned(), options, observe)?
         };
-        let explanation = Explanation::of(&planned, options)?;
+        let mut explanation = Explanation::of(&planned, options)?;
+        explanation.price_rewrites(&self.graph, options)?;
         Ok(Story { planned, explanation })
     }
 

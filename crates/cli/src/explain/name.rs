@@ -19,13 +19,14 @@ impl Shortener {
 
     /// A name in at most `width` columns.
     pub fn short(&self, name: &str, width: usize) -> String {
-        cut_path(name.get(self.prefix..).unwrap_or(name), width)
+        cut_path(&one_line(name.get(self.prefix..).unwrap_or(name)), width)
     }
 
     /// The operators of a kernel in at most `width` columns: all of them, `layer.0/{query/Add, key/Add}`, or the last.
     pub fn list(&self, kernel: &KernelRow, width: usize) -> String {
-        let names = kernel.operators.iter().map(|o| o.name.get(self.prefix..).unwrap_or(&o.name));
-        let names: Vec<&str> = names.filter(|name| !name.is_empty()).collect();
+        let names = kernel.operators.iter().map(|o| one_line(o.name.get(self.prefix..).unwrap_or(&o.name)));
+        let names: Vec<String> = names.filter(|name| !name.is_empty()).collect();
+        let names: Vec<&str> = names.iter().map(String::as_str).collect();
         let [first, .., last] = names.as_slice() else {
             let nodes: Vec<String> = kernel.members.iter().map(|m| format!("%{m}")).collect();
             return names.first().map_or_else(|| cut_back(&nodes.join(" "), width), |only| cut_path(only, width));
@@ -44,13 +45,18 @@ impl Shortener {
     }
 }
 
+/// A name on one line, whatever its writer put into it.
+fn one_line(name: &str) -> String {
+    name.chars().map(|c| if c.is_control() { ' ' } else { c }).collect()
+}
+
 /// The length of what all names begin with, up to a separator; 0 for a single name.
 fn common_prefix<'n>(mut names: impl Iterator<Item = &'n str>) -> usize {
     let Some(first) = names.next() else { return 0 };
     let (mut length, mut count) = (first.len(), 1);
     for name in names {
         count += 1;
-        length = first[..length].bytes().zip(name.bytes()).take_while(|(a, b)| a == b).count();
+        length = first.as_bytes()[..length].iter().zip(name.as_bytes()).take_while(|(a, b)| a == b).count();
     }
     if count == 1 {
         return 0;
@@ -145,5 +151,7 @@ mod tests {
         assert_eq!(cut_back("one two three", 8), "one two…");
         assert_eq!(common_prefix(["/m/a/x", "/m/a/y", "/m/b"].into_iter()), 3);
         assert_eq!(common_prefix(["/m/a/x"].into_iter()), 0);
+        assert_eq!(common_prefix(["m/é", "m/è", "m/ê"].into_iter()), 2);
+        assert_eq!(one_line("two\nlines"), "two lines");
     }
 }

@@ -57,6 +57,9 @@ fn head(request: &Request<'_>) -> String {
 
 /// The kernels, a line each, the names of their nodes as long as there is room.
 fn kernels(rows: &[KernelRow], names: &Shortener, width: usize) -> String {
+    if rows.is_empty() {
+        return "  none: nothing is left to compute\n".to_string();
+    }
     let columns = ["bytes", "flops", "flops/B", "score"].map(|name| (name, Side::Right));
     let first = [("", Side::Right), ("kernel", Side::Left), ("kind", Side::Left), ("µs", Side::Right)];
     let head = [&first[..], &columns[..], &[("bound by", Side::Left), ("from", Side::Left)]].concat();
@@ -103,7 +106,6 @@ fn is_refused(card: &Scorecard) -> bool {
 
 fn write_totals(text: &mut String, explanation: &Explanation) {
     let Explanation { run, prepare, .. } = explanation;
-    let own = run.kernels.iter().filter(|k| k.inside.is_none()).count();
     let columns = ["kernels", "µs", "traffic", ""].map(|name| (name, Side::Right));
     let mut table = Table::new(&[&[("", Side::Left)], &columns[..]].concat());
     let mut row = |name: &str, kernels: usize, cost: &Cost, is_other: bool| {
@@ -116,11 +118,14 @@ fn write_totals(text: &mut String, explanation: &Explanation) {
             times.map_or(String::new(), |times| format!("{} × the time", significant(times))),
         ]);
     };
-    row("as planned", own, &run.cost, false);
+    row("as planned", run.count(), &run.cost, false);
     row("no two operators together", run.by_operator.kernels, &run.by_operator.cost, true);
     row("every primitive by itself", run.by_primitive.kernels, &run.by_primitive.cost, true);
+    if run.regions.kernels > 0 {
+        row("in branches and loops, besides", run.regions.kernels, &run.regions.cost, false);
+    }
     if !prepare.kernels.is_empty() {
-        row("prepared once", prepare.kernels.len(), &prepare.cost, false);
+        row("prepared once", prepare.count(), &prepare.cost, false);
     }
     text.push_str(&section("Totals"));
     text.push_str(&table.text());
@@ -184,11 +189,12 @@ fn alike<'r>(rows: impl Iterator<Item = &'r DecisionRow>) -> Vec<Vec<&'r Decisio
 fn write_decision(text: &mut String, group: &[&DecisionRow], names: &Shortener, width: usize) {
     let row = group[0];
     let verdict = if row.verdict == Verdict::Taken { "taken" } else { "refused" };
-    let saved = match (row.is_priced, row.scorecard.is_some()) {
-        (true, _) => signed(row.saved_us),
-        // A rewrite has no kernel; a refusal without one has no price.
-        (false, false) => format!("≈{}", signed(row.saved_us)),
-        (false, true) => "–".into(),
+    let saved = match (row.is_priced, row.is_rewrite) {
+        (true, false) => signed(row.saved_us),
+        // The share of one of several equal ones.
+        (true, true) => format!("≈{}", signed(row.saved_us)),
+        // No kernel, no price.
+        (false, _) => "–".into(),
     };
     let score = row.scorecard.as_ref().map_or("–".into(), |card| format!("{:.2}", card.score));
     let mark = if row.disagrees() { "≠" } else { " " };
@@ -237,7 +243,7 @@ pub fn of_flip(request: &Request<'_>, story: &Story, flipped: &Flipped) -> Strin
     let mut table = Table::new(&columns);
     let difference = two.cost.us - one.cost.us;
     table.row(vec!["predicted µs".into(), significant(one.cost.us), significant(two.cost.us), signed(difference)]);
-    let count = |part: &Part| part.kernels.len();
+    let count = |part: &Part| part.count();
     let kernels_more = count(two) as f64 - count(one) as f64;
     table.row(vec!["kernels".into(), count(one).to_string(), count(two).to_string(), format!("{kernels_more:+}")]);
     let bytes = |part: &Part| quantity::bytes(part.cost.bytes.round());

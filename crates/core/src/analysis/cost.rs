@@ -181,9 +181,13 @@ impl Work {
         self.streams.iter().map(|s| s.bytes).sum()
     }
 
-    /// All operations, recomputed ones included.
+    /// All operations, recomputed ones included; special functions count as many as their cost column says.
     pub fn flops(&self) -> f64 {
-        self.operations.iter().fold(0.0, |sum, (_, count)| sum + count) * self.recompute
+        let flops = |(unit, count): &(Unit, f64)| match unit {
+            Unit::Special(_) => count * f64::from(Scalar::Exp2.def().flops),
+            _ => *count,
+        };
+        self.operations.iter().map(flops).fold(0.0, |sum, count| sum + count) * self.recompute
     }
 }
 

@@ -7,11 +7,10 @@ use super::wiring::Wiring;
 use crate::analysis::Scorecard;
 use crate::analysis::scorecard;
 use crate::compile::rewrite_id;
-use crate::device::{DeviceSpec, Unit};
-use crate::fuse::{Decision, DecisionId, Note, Plan, PlanOptions, Reason, Verdict};
+use crate::fuse::{Decision, DecisionId, Note, Plan, Reason, Verdict};
 use crate::graph::OriginSet;
+use crate::ops::Prim;
 use crate::rewrites::{Application, Refusal};
-use crate::tensor::DType;
 
 /// A decision as it is shown.
 #[derive(Clone, Debug)]
@@ -36,6 +35,8 @@ pub struct DecisionRow {
     pub bytes_saved: f64,
     /// arithmetic operations that it saves
     pub flops_saved: f64,
+    /// whether it is a rewrite of the graph and not a fusion
+    pub is_rewrite: bool,
     /// whether both sides are parts of one operator
     pub is_inside: bool,
     /// whether it has a price at all: no kernel, no price
@@ -134,6 +135,7 @@ fn row(decision: &Decision, scorer: &Scorer<'_>) -> DecisionRow {
         saved_us: decision.saved_us(),
         bytes_saved: before.bytes - after.bytes,
         flops_saved: before.flops - after.flops,
+        is_rewrite: false,
         is_inside,
         is_priced: decision.after.is_some() && decision.rule != "plan",
         is_illegal: decision.reason.as_ref().is_some_and(Reason::is_illegal),
@@ -167,7 +169,7 @@ fn bytes_text(bytes: f64) -> String {
 fn ends(decision: &Decision, wiring: &Wiring<'_>) -> (usize, usize) {
     let ends = || (*decision.producer.last().unwrap_or(&0), *decision.consumer.last().unwrap_or(&0));
     if decision.rule == "attention" {
-        return ends();
+        return contractions(decision, wiring).unwrap_or_else(ends);
     }
     let touching = decision.consumer.iter().find_map(|to| {
         let read = wiring.operands(*to).into_iter().flatten().find(|n| decision.producer.binary_search(n).is_ok());
@@ -176,60 +178,55 @@ fn ends(decision: &Decision, wiring: &Wiring<'_>) -> (usize, usize) {
     decision.edges.first().copied().or(touching).unwrap_or_else(ends)
 }
 
+/// The first and the last contraction of both sides, which attention is about.
+fn contractions(decision: &Decision, wiring: &Wiring<'_>) -> Option<(usize, usize)> {
+    let contracts = |node: &&usize| matches!(wiring.graph.nodes()[**node].prim(), Prim::Contract(_));
+    let all = || decision.producer.iter().chain(&decision.consumer).filter(contracts);
+    Some((*all().min()?, *all().max()?))
+}
+
 /// The names of two nodes, with what they do where they are parts of one operator.
 fn names(from: usize, to: usize, wiring: &Wiring<'_>) -> (String, String, bool) {
     let (producer, consumer) = (wiring.name(from), wiring.name(to));
-    match producer == consumer {
+    let of = |node: usize| wiring.graph.origin(node).iter().next();
+    match producer == consumer && of(from) == of(to) {
         true => (format!("{producer} ({})", wiring.verb(from)), format!("{consumer} ({})", wiring.verb(to)), true),
         false => (producer, consumer, false),
     }
 }
 
-/// The rewrites that were looked at.
-pub(super) fn of_rewrites(applications: &[Application], options: &PlanOptions) -> Vec<DecisionRow> {
+/// The rewrites that were looked at, without prices.
+pub(super) fn of_rewrites(applications: &[Application]) -> Vec<DecisionRow> {
     let name = |set: &OriginSet| {
         let first = set.iter().next();
         first.map_or("(no name)".to_string(), |o| if o.name.is_empty() { o.op.to_string() } else { o.name.to_string() })
     };
-    let number = |dim: &crate::tensor::Dim| {
-        dim.eval_with(&|s| Some(options.hints.env.get(s).unwrap_or(options.hints.otherwise))).unwrap_or(0) as f64
-    };
-    let row = |application: &Application| {
-        let (flops, bytes) = (number(&application.flops_saved), number(&application.bytes_saved));
-        DecisionRow {
-            id: rewrite_id(application),
-            rule: application.rule,
-            producer: name(&application.producer),
-            consumer: name(&application.consumer),
-            verdict: if application.refused.is_none() { Verdict::Taken } else { Verdict::Refused },
-            code: match application.refused {
-                None => "taken",
-                Some(Refusal::NotAllowed) => "pinned",
-                Some(Refusal::UsedElsewhere) => "used-elsewhere",
-                Some(Refusal::MayOverflow) => "may-overflow",
-            },
-            reason: match application.refused {
-                None => application.what.clone(),
-                Some(why) => format!("{}: {why}", application.what),
-            },
-            saved_us: roofline_us(flops, bytes, &options.spec),
-            bytes_saved: bytes,
-            flops_saved: flops,
-            is_inside: false,
-            is_priced: false,
-            is_illegal: !matches!(application.refused, None | Some(Refusal::NotAllowed)),
-            scorecard: None,
-        }
+    let row = |application: &Application| DecisionRow {
+        id: rewrite_id(application),
+        rule: application.rule,
+        producer: name(&application.producer),
+        consumer: name(&application.consumer),
+        verdict: if application.refused.is_none() { Verdict::Taken } else { Verdict::Refused },
+        code: match application.refused {
+            None => "taken",
+            Some(Refusal::NotAllowed) => "pinned",
+            Some(Refusal::UsedElsewhere) => "used-elsewhere",
+            Some(Refusal::MayOverflow) => "may-overflow",
+        },
+        reason: match application.refused {
+            None => application.what.clone(),
+            Some(why) => format!("{}: {why}", application.what),
+        },
+        saved_us: 0.0,
+        bytes_saved: 0.0,
+        flops_saved: 0.0,
+        is_rewrite: true,
+        is_inside: false,
+        is_priced: false,
+        is_illegal: !matches!(application.refused, None | Some(Refusal::NotAllowed)),
+        scorecard: None,
     };
     applications.iter().map(row).collect()
-}
-
-/// The time that operations and bytes take by themselves: a rewrite has no kernel of its own to price.
-fn roofline_us(flops: f64, bytes: f64, spec: &DeviceSpec) -> f64 {
-    let memory = spec.main_memory();
-    let bytes_us = bytes / (memory.gbps * memory.reach * 1e3);
-    let flops_us = flops / (spec.rate(Unit::Elementwise(DType::F32)) * 1e3);
-    if bytes_us.abs() > flops_us.abs() { bytes_us } else { flops_us }
 }
 
 /// Largest effect first; equal ones in the order in which they were decided.

@@ -11,12 +11,14 @@ mod wiring;
 
 pub use decision::{DecisionRow, Edge};
 
+use std::collections::BTreeSet;
+
 use rustc_hash::FxHashSet;
 
 use crate::analysis::Scorecard;
-use crate::compile::PlannedProgram;
+use crate::compile::{PlannedProgram, plan_program};
 use crate::error::Result;
-use crate::fuse::{Chooser, Cost, Kind, Pins, Plan, PlanOptions, PlannedKernel, Policy, plan};
+use crate::fuse::{Chooser, Cost, Kind, Pins, Plan, PlanOptions, PlannedKernel, Policy, Verdict, plan};
 use crate::graph::{Graph, Origin};
 use score::Scorer;
 use wiring::Wiring;
@@ -30,7 +32,7 @@ pub struct KernelRow {
     pub kind: Kind,
     /// what it does, such as `LayerNorm + GELU`
     pub pattern: String,
-    /// the operators of the model that it computes, or computes parts of
+    /// the operators of the model that it computes, or computes parts of; those that read it where no operator makes it
     pub operators: Vec<Origin>,
     /// the nodes of the graph that it computes, ascending
     pub members: Vec<usize>,
@@ -68,6 +70,8 @@ pub struct Part {
     pub by_operator: Baseline,
     /// the same with one kernel for every primitive
     pub by_primitive: Baseline,
+    /// what the kernels of branches and bodies of loops cost, each run once; not part of `cost`
+    pub regions: Baseline,
 }
 
 /// What a plan is compared with.
@@ -90,13 +94,21 @@ pub struct Explanation {
     pub decisions: Vec<DecisionRow>,
 }
 
+impl Part {
+    /// How many kernels it has, without those of regions.
+    pub fn count(&self) -> usize {
+        self.kernels.iter().filter(|kernel| kernel.inside.is_none()).count()
+    }
+}
+
 impl Explanation {
     /// Explains a program that was planned with `options`.
     pub fn of(planned: &PlannedProgram, options: &PlanOptions) -> Result<Explanation> {
-        let mut decisions = decision::of_rewrites(&planned.rewrites, options);
+        let mut decisions = decision::of_rewrites(&planned.rewrites);
         let mut explain = |graph: &Graph, plan: &Plan| {
             let mut part = Part { cost: plan.cost, ..Part::default() };
             explain_plan(graph, plan, options, None, &mut part, &mut decisions)?;
+            part.regions = plan.kernels.iter().flat_map(|k| &k.regions).map(whole).fold(Baseline::default(), added);
             name_kernels(&mut part.kernels);
             Ok(part)
         };
@@ -107,6 +119,33 @@ impl Explanation {
         decisions.retain(|row| seen.insert(row.id));
         decision::rank(&mut decisions);
         Ok(Explanation { run, prepare, decisions })
+    }
+
+    /// Prices the rewrites that were applied to the graph that the program was made of, as it came in. A rewrite has no kernel
+    /// of its own: what it is worth is the time that the plan takes longer where its rule is not applied anywhere, in equal
+    /// parts. A plan that is written, drawn by chance or cut short is not made again, and its rewrites have no price.
+    pub fn price_rewrites(&mut self, graph: &Graph, options: &PlanOptions) -> Result<()> {
+        if !matches!(options.chooser, Chooser::ByCost) || options.fuel.is_some() {
+            return Ok(());
+        }
+        let is_applied = |row: &DecisionRow| row.is_rewrite && row.verdict == Verdict::Taken;
+        let rules: BTreeSet<&'static str> = self.decisions.iter().filter(|r| is_applied(r)).map(|r| r.rule).collect();
+        for rule in rules {
+            let rows: Vec<&mut DecisionRow> =
+                self.decisions.iter_mut().filter(|row| row.rule == rule && is_applied(row)).collect();
+            let mut without = options.clone();
+            without.pins.apart.extend(rows.iter().map(|row| row.id));
+            let other = plan_program(graph.clone(), &without, &mut |_| {})?.run.cost;
+            let count = rows.len() as f64;
+            for row in rows {
+                row.saved_us = (other.us - self.run.cost.us) / count;
+                row.bytes_saved = (other.bytes - self.run.cost.bytes) / count;
+                row.flops_saved = (other.flops - self.run.cost.flops) / count;
+                row.is_priced = true;
+            }
+        }
+        decision::rank(&mut self.decisions);
+        Ok(())
     }
 
     /// The decisions in which the scorecard says the opposite of the microseconds.
@@ -150,6 +189,16 @@ fn explain_plan(
     Ok(())
 }
 
+/// The kernels of a plan, those of its regions included.
+fn whole(plan: &Plan) -> Baseline {
+    let own = Baseline { kernels: plan.kernels.len(), cost: plan.cost };
+    plan.kernels.iter().flat_map(|k| &k.regions).map(whole).fold(own, added)
+}
+
+fn added(a: Baseline, b: Baseline) -> Baseline {
+    Baseline { kernels: a.kernels + b.kernels, cost: a.cost + b.cost }
+}
+
 /// The plan in which no kernel has parts of two operators: what a runtime without fusion does.
 fn plan_by_operator(graph: &Graph, options: &PlanOptions) -> Result<Plan> {
     let pins = Pins::within_operators(graph);
@@ -166,11 +215,12 @@ pub fn kernel_rows(graph: &Graph, plan: &Plan, options: &PlanOptions) -> Vec<Ker
 }
 
 fn kernel_row(wiring: &Wiring<'_>, kernel: &PlannedKernel, options: &PlanOptions, inside: Option<&str>) -> KernelRow {
+    let own = wiring.operators(&kernel.members);
     KernelRow {
         name: String::new(),
         kind: kernel.kind,
         pattern: pattern::pattern(wiring, kernel),
-        operators: wiring.operators(&kernel.members),
+        operators: if own.is_empty() { wiring.served(&kernel.members) } else { own },
         members: kernel.members.clone(),
         bytes: kernel.work.footprint(),
         flops: kernel.work.flops(),

@@ -160,7 +160,10 @@ impl<'w, 'g> Parts<'w, 'g> {
             let of_values = values.iter().any(|v| *v == k || self.before[*v][k]);
             *inside |= self.before[second][k] && !self.before[first][k] && !of_values;
         }
-        let members: Vec<usize> = (0..self.members.len()).filter(|k| inside[*k]).collect();
+        // So do conversions and whatever else is part of the operators that the two contractions are.
+        let of = |k: usize| self.wiring.graph.origin(self.members[k]);
+        let shares = |k: usize| [first, second].iter().any(|c| of(k).iter().any(|o| of(*c).iter().any(|p| p == o)));
+        let members: Vec<usize> = (0..self.members.len()).filter(|k| inside[*k] || shares(*k)).collect();
         self.assign(Word { text: word.to_string(), origin: None, is_strong: true }, members);
     }
 

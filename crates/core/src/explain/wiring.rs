@@ -99,6 +99,18 @@ impl<'g> Wiring<'g> {
         found
     }
 
+    /// The operators that read what some nodes compute, or the results of the graph that it is: what a constant that no operator
+    /// makes is for.
+    pub fn served(&self, members: &[usize]) -> Vec<Origin> {
+        let readers = members.iter().flat_map(|node| self.readers(*node).iter().copied());
+        let found = self.operators(&readers.collect::<Vec<_>>());
+        if !found.is_empty() {
+            return found;
+        }
+        let stored = self.graph.outputs().iter().filter(|o| members.binary_search(&o.value.node()).is_ok());
+        stored.map(|o| Origin { op: "Constant".into(), name: o.name.clone() }).collect()
+    }
+
     /// A node in the user's words: the name of its operator, or what it is where it has none.
     pub fn name(&self, node: usize) -> String {
         match self.graph.origin(node).iter().next() {
@@ -116,7 +128,12 @@ impl<'g> Wiring<'g> {
                     crate::ops::ExprNode::Apply(op, _) => Some(op.def().name),
                     _ => None,
                 });
-                applied.unwrap_or(if row.expr.is_cast() { "cast" } else { "map" }).to_string()
+                let plain = match () {
+                    () if row.expr.is_cast() => "cast",
+                    () if self.graph.nodes()[node].args().is_empty() => "constant",
+                    () => "copy",
+                };
+                applied.unwrap_or(plain).to_string()
             }
             Prim::Reduce(row) => row.monoid.name().to_string(),
             other => other.name().to_string(),

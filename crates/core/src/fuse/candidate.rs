@@ -40,9 +40,25 @@ pub(super) struct Candidate {
     /// the first group, and all others together
     pub sides: [Cost; 2],
     /// the groups that would take the place of the proposed ones
-    pub after: Result<(Vec<GroupState>, Cost), Reason>,
+    pub after: After,
     pub edges: Vec<(usize, usize)>,
     pub id: DecisionId,
+}
+
+/// The groups that would take the place of others and what they cost, or why they do not.
+pub(super) type After = Result<(Vec<GroupState>, Cost), Refused>;
+
+/// Why a proposal is not followed, and what it would cost where a kernel could do it.
+#[derive(Clone, Debug)]
+pub(super) struct Refused {
+    pub reason: Reason,
+    pub cost: Option<Cost>,
+}
+
+impl From<Reason> for Refused {
+    fn from(reason: Reason) -> Refused {
+        Refused { reason, cost: None }
+    }
 }
 
 impl Candidate {
@@ -84,10 +100,9 @@ impl Driver<'_> {
             Some(edge) if proposal.groups.len() == 2 => self.names.edge(*edge),
             _ => self.names.set(proposal.rule, proposal.groups.iter().map(|g| self.state.group(*g).members[0])),
         };
-        let mut candidate = Candidate { proposal, sides, after: Err(Reason::NoRule), edges, id };
-        let pinned = self.is_pinned(&candidate, |pins| Some(&pins.apart)) || !self.is_listed(&candidate);
-        candidate.after = if pinned {
-            Err(Reason::Pinned)
+        let mut candidate = Candidate { proposal, sides, after: Err(Reason::NoRule.into()), edges, id };
+        candidate.after = if !self.is_listed(&candidate) {
+            Err(Reason::Pinned.into())
         } else {
             match candidate.proposal.form {
                 Form::Join => {
@@ -97,13 +112,23 @@ impl Driver<'_> {
                 Form::Copy => self.copied(&candidate.proposal.groups),
             }
         };
-        if self.options.policy == Policy::Textbook
-            && candidate.after.is_ok()
-            && let Some(why) = textbook::refusal(&self.state, &candidate.proposal)
+        if let Ok((_, cost)) = &candidate.after
+            && let Some(reason) = self.unwanted(&candidate)
         {
-            candidate.after = Err(Reason::Textbook(why));
+            candidate.after = Err(Refused { reason, cost: Some(*cost) });
         }
         candidate
+    }
+
+    /// Why something that can be done is not wanted, whatever it saves.
+    fn unwanted(&self, candidate: &Candidate) -> Option<Reason> {
+        if self.is_pinned(candidate, |pins| Some(&pins.apart)) {
+            return Some(Reason::Pinned);
+        }
+        let by_the_book =
+            self.options.policy == Policy::Textbook && !self.is_pinned(candidate, |pins| Some(&pins.together));
+        let refusal = by_the_book.then(|| textbook::refusal(&self.state, &candidate.proposal)).flatten();
+        refusal.map(Reason::Textbook)
     }
 
     /// What the first group costs, and what all others cost.
@@ -129,26 +154,22 @@ impl Driver<'_> {
         edges
     }
 
-    pub(super) fn joined(
-        &mut self,
-        groups: &[GroupId],
-        members: Vec<usize>,
-        forced: bool,
-    ) -> Result<(Vec<GroupState>, Cost), Reason> {
+    pub(super) fn joined(&mut self, groups: &[GroupId], members: Vec<usize>, forced: bool) -> After {
         if members.len() > MOST_MEMBERS {
-            return Err(Reason::Illegal(Refusal::TooLarge));
+            return Err(Reason::Illegal(Refusal::TooLarge).into());
         }
         let outputs = self.state.outputs(&members, groups, &[]);
         let members = self.state.needed(members, &outputs);
         let priced = self.evaluator.evaluate(&members, &outputs).map_err(Reason::Illegal)?;
         if self.state.makes_cycle(groups) {
-            return Err(Reason::Cycle);
+            return Err(Reason::Cycle.into());
         }
         let cost = priced.cost();
         if groups.len() > 2 && !forced {
             let rival_us = self.rival_us(groups, &members, priced.structure);
             if rival_us < cost.us {
-                return Err(Reason::PairsBetter { by_us: cost.us - rival_us });
+                let reason = Reason::PairsBetter { by_us: cost.us - rival_us };
+                return Err(Refused { reason, cost: Some(cost) });
             }
         }
         Ok((vec![GroupState { members, outputs, priced }], cost))
@@ -218,17 +239,17 @@ impl Driver<'_> {
         all.filter(|(_, other)| other.groups != block.groups && reads(other)).map(|(k, _)| k).collect()
     }
 
-    pub(super) fn copied(&mut self, groups: &[GroupId]) -> Result<(Vec<GroupState>, Cost), Reason> {
+    pub(super) fn copied(&mut self, groups: &[GroupId]) -> After {
         let (producer, readers) = groups.split_first().expect("a copy has a producer");
         let copied = self.state.group(*producer).members.clone();
         if copied.iter().any(|node| self.state.cells.is_output[*node]) {
-            return Err(Reason::Illegal(Refusal::OutputCopied));
+            return Err(Reason::Illegal(Refusal::OutputCopied).into());
         }
         let (mut states, mut total) = (Vec::with_capacity(readers.len()), Cost::default());
         for reader in readers {
             let members = self.state.union(&[*producer, *reader]);
             if members.len() > MOST_MEMBERS {
-                return Err(Reason::Illegal(Refusal::TooLarge));
+                return Err(Reason::Illegal(Refusal::TooLarge).into());
             }
             let outputs = self.state.outputs(&members, &[*producer, *reader], &copied);
             let members = self.state.needed(members, &outputs);

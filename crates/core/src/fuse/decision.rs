@@ -175,8 +175,12 @@ pub enum Note {
     RoundingRemoved,
     /// the result is written in another order than it is computed
     PermutedStore,
-    /// a contraction and a reduction in one kernel
-    ContractionWithReduction,
+    /// folds of the result of a contraction are in its kernel
+    WholeRows,
+    /// folds of an operand of a contraction are in its kernel
+    FoldedOperand,
+    /// two contractions with folds between them are in one kernel
+    Streamed,
 }
 
 impl fmt::Display for Note {
@@ -186,7 +190,9 @@ impl fmt::Display for Note {
             Note::ComputedAgain => "allowed, because computing it again is cheaper than storing it",
             Note::RoundingRemoved => "a rounding between the two is removed",
             Note::PermutedStore => "allowed, because the store permutes",
-            Note::ContractionWithReduction => "allowed, because a tile owns whole rows",
+            Note::WholeRows => "allowed, because a tile owns whole rows",
+            Note::FoldedOperand => "allowed, because folding a row again for each tile costs less than storing it",
+            Note::Streamed => "allowed, because the folds between the products follow each other along the stream",
         })
     }
 }

@@ -75,7 +75,8 @@ const NOTES_AT: usize = 40;
 fn line(f: &mut fmt::Formatter<'_>, text: &str, note: &str) -> fmt::Result {
     match note {
         "" => writeln!(f, "{text}"),
-        note => writeln!(f, "{text:<NOTES_AT$} # {note}"),
+        // A note ends with its line, whatever names are in it.
+        note => writeln!(f, "{text:<NOTES_AT$} # {}", note.replace(char::is_control, " ")),
     }
 }
 
@@ -186,7 +187,7 @@ mod tests {
             graphs: vec![LockedGraph {
                 graph: 12,
                 kernels: vec![kernel(Kind::Row, &[3, 4]), kernel(Kind::Map, &[7])],
-                note: "run".into(),
+                note: "run\nrow %1".into(),
             }],
         }
     }

@@ -14,7 +14,7 @@ use crate::lower::Refusal;
 impl Driver<'_> {
     /// Notes why a set of groups is not combined. When its parts have been combined otherwise, nobody will ask again.
     pub(super) fn note_set(&mut self, candidate: &Candidate) {
-        let Err(reason) = &candidate.after else { return };
+        let Err(refused) = &candidate.after else { return };
         let groups = &candidate.proposal.groups;
         if groups.len() < 3 || candidate.proposal.form != Form::Join || self.sets.contains_key(&candidate.id) {
             return;
@@ -25,9 +25,9 @@ impl Driver<'_> {
             producer: self.state.group(groups[0]).members.clone(),
             consumer: self.state.union(&groups[1..]),
             verdict: Verdict::Refused,
-            reason: Some(reason.clone()),
+            reason: Some(refused.reason.clone()),
             sides: candidate.sides,
-            after: None,
+            after: refused.cost,
             edges: Vec::new(),
             notes: Vec::new(),
         };
@@ -125,7 +125,7 @@ impl Driver<'_> {
         let edges = self.candidate_edges(&proposal);
         let sides = self.sides(&proposal.groups);
         let id = edges.first().map_or(DecisionId(0), |edge| self.names.edge(*edge));
-        Candidate { proposal, sides, after: Err(reason), edges, id }
+        Candidate { proposal, sides, after: Err(reason.into()), edges, id }
     }
 
     pub(super) fn refuse(&mut self, candidate: Candidate) {
@@ -140,7 +140,7 @@ impl Driver<'_> {
         };
         let before = sides[0] + sides[1];
         let (reason, after) = match after {
-            Err(reason) => (reason, None),
+            Err(refused) => (refused.reason, refused.cost),
             Ok((_, after)) if before.us - after.us <= LEAST_SAVED_US => {
                 (Reason::Slower { by_us: after.us - before.us }, Some(after))
             }
@@ -183,11 +183,19 @@ impl Driver<'_> {
         {
             notes.push(Note::RoundingRemoved);
         }
-        let kinds: Vec<Kind> = proposal.groups.iter().map(|g| self.state.group(*g).priced.kind).collect();
-        let has = |wanted: &[Kind]| kinds.iter().any(|k| wanted.contains(k));
-        if has(&[Kind::Contract, Kind::Attention]) && has(&[Kind::Row, Kind::Column]) {
-            notes.push(Note::ContractionWithReduction);
-        }
+        notes.extend(self.note_of_folds(proposal, states));
         notes
+    }
+
+    /// What a contraction does with folds that came into its kernel.
+    fn note_of_folds(&self, proposal: &Proposal, states: &[GroupState]) -> Option<Note> {
+        let kind = |group: &GroupId| self.state.group(*group).priced.kind;
+        let folds = |group: &GroupId| matches!(kind(group), Kind::Row | Kind::Column);
+        match states.first()?.priced.kind {
+            Kind::Attention if !proposal.groups.iter().any(|g| kind(g) == Kind::Attention) => Some(Note::Streamed),
+            Kind::Contract if proposal.groups.first().is_some_and(folds) => Some(Note::FoldedOperand),
+            Kind::Contract if proposal.groups.iter().any(folds) => Some(Note::WholeRows),
+            _ => None,
+        }
     }
 }

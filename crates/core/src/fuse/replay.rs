@@ -2,9 +2,16 @@
 
 use super::decision::{Cost, Decision, Verdict};
 use super::driver::Driver;
+use super::evaluate::Kind;
 use super::lock::LockedKernel;
 use super::state::{GroupId, GroupState};
 use crate::error::{Error, Result};
+
+/// Whether a kernel that was one kind can have become another: sizes decide whether folds run along rows or across them.
+fn is_like(written: Kind, found: Kind) -> bool {
+    let folds = |kind: Kind| matches!(kind, Kind::Row | Kind::Column);
+    written == found || (folds(written) && folds(found))
+}
 
 impl Driver<'_> {
     /// The kernels of a written plan.
@@ -50,6 +57,12 @@ impl Driver<'_> {
             let outputs: Vec<_> = members.iter().filter(stored).flat_map(ports).collect();
             let priced = self.evaluator.evaluate(members, &outputs);
             let priced = priced.map_err(|refusal| wrong(kernel, format!("cannot be: {refusal}")))?;
+            if !is_like(kernel.kind, priced.kind) {
+                return Err(wrong(
+                    kernel,
+                    format!("is of the kind {}, not {}", priced.kind.name(), kernel.kind.name()),
+                ));
+            }
             states.push(GroupState { members: members.clone(), outputs, priced });
         }
         let old: Vec<GroupId> = self.state.iter().collect();

@@ -221,13 +221,13 @@ fn standard_domain(domain: &str) -> &str {
     if domain == "ai.onnx" { "" } else { domain }
 }
 
-/// How a node is called in messages: its name, or what it makes where it has none.
+/// How a node is called in messages: its name, or the name of what it makes where it has none.
 fn node_name(node: &NodeProto, id: usize) -> String {
     if !node.name.is_empty() {
         return node.name.clone();
     }
     let output = node.output.iter().find(|o| !o.is_empty());
-    output.map_or_else(|| format!("#{id}"), |o| format!("→{o}"))
+    output.map_or_else(|| format!("#{id}"), Clone::clone)
 }
 
 /// The size of an axis that a model leaves open.

@@ -1,13 +1,15 @@
 //! Plans in the user's language: what kernels are called, whatever the spelling, and that every edge has its decision.
 
 use std::collections::BTreeSet;
+use std::path::Path;
 
-use fuseline::compile::{PlannedProgram, plan_program};
+use fuseline::compile::{PlannedProgram, plan_program, plan_simplified, simplified};
 use fuseline::device::DeviceSpec;
 use fuseline::explain::Explanation;
-use fuseline::fuse::{PlanOptions, edges};
+use fuseline::fuse::{PlanOptions, Verdict, edges};
 use fuseline::graph::Graph;
 use fuseline::tensor::{DType, Symbol};
+use fuseline_frontend::Model;
 use fuseline_tests::spellings::{Spelling, all};
 
 fn explained(graph: &Graph, target: &str, sizes: &[(&str, i64)]) -> (PlannedProgram, Explanation) {
@@ -82,6 +84,45 @@ fn every_edge_has_one_decision_and_every_decision_one_row() {
             }
             let us = |row: &fuseline::explain::DecisionRow| row.saved_us.abs();
             assert!(explanation.decisions.windows(2).all(|pair| us(&pair[0]) >= us(&pair[1])));
+        }
+    }
+}
+
+fn network(name: &str) -> Graph {
+    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("models/structure").join(format!("{name}.onnx"));
+    Model::open(&file).and_then(|model| model.graph().cloned()).unwrap_or_else(|e| panic!("{e}"))
+}
+
+/// For every rule that was applied, how often, what its rewrites are said to save in all, and what the whole plan takes longer
+/// without any of them.
+fn worth_of_rules(graph: &Graph, target: &str) -> Vec<(&'static str, usize, f64, f64)> {
+    let options = PlanOptions::on(DeviceSpec::find(target).unwrap());
+    let plain = simplified(graph.clone(), &options, &mut |_| {}).unwrap();
+    let planned = plan_simplified(plain.clone(), &options, &mut |_| {}).unwrap();
+    let mut explanation = Explanation::of(&planned, &options).unwrap();
+    explanation.price_rewrites(&planned, &plain, &options);
+    let applied = || explanation.decisions.iter().filter(|row| row.is_rewrite && row.verdict == Verdict::Taken);
+    let rules: BTreeSet<&'static str> = applied().map(|row| row.rule).collect();
+    let of_rule = |rule: &'static str| {
+        let rows: Vec<_> = applied().filter(|row| row.rule == rule).collect();
+        assert!(rows.iter().all(|row| row.is_priced), "{rule} on {target} has no price");
+        let mut without = options.clone();
+        without.pins.apart.extend(rows.iter().map(|row| row.id));
+        let other = plan_simplified(plain.clone(), &without, &mut |_| {}).unwrap().run.cost.us;
+        (rule, rows.len(), rows.iter().map(|row| row.saved_us).sum(), other - planned.run.cost.us)
+    };
+    rules.into_iter().map(of_rule).collect()
+}
+
+#[test]
+fn rewrites_are_worth_what_the_kernels_around_them_take_longer_without_them() {
+    for (name, target) in [("bert_tiny.dynamo", "cpu"), ("bert_tiny.dynamo", "h200"), ("resnet50.dynamo_plain", "cpu")]
+    {
+        let rules = worth_of_rules(&network(name), target);
+        assert!(rules.iter().any(|(_, count, _, whole)| *count > 1 && *whole > 1.0), "{name}: {rules:?}");
+        for (rule, count, said, whole) in rules {
+            let near = 0.25 * whole.abs() + 0.1;
+            assert!((said - whole).abs() <= near, "{name} on {target}: {count} × {rule}: {said} µs of {whole} µs");
         }
     }
 }

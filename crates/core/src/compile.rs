@@ -35,13 +35,25 @@ pub struct PlannedProgram {
 ///
 /// Rewrites obey the same choices as fusions: pins, fuel (they are asked first), chance, a lock.
 pub fn plan_program(graph: Graph, options: &PlanOptions, observe: &mut dyn FnMut(&Step<'_>)) -> Result<PlannedProgram> {
+    plan_simplified(simplified(graph, options, observe)?, options, observe)
+}
+
+/// The graph after the passes: of it, a program can be planned in several ways.
+pub fn simplified(graph: Graph, options: &PlanOptions, observe: &mut dyn FnMut(&Step<'_>)) -> Result<Graph> {
     verify(&graph).at(|| "the graph as it came in")?;
-    let context = Context { numerics: options.numerics, ..Context::default() };
-    let graph = run_passes(graph, &context, observe)?;
+    run_passes(graph, &context(options), observe)
+}
+
+/// As [`plan_program`], of a graph that went through the passes already, with the same numerics.
+pub fn plan_simplified(
+    graph: Graph,
+    options: &PlanOptions,
+    observe: &mut dyn FnMut(&Step<'_>),
+) -> Result<PlannedProgram> {
     // Move work to where it is done least often. After the passes: rewrites read plain arithmetic. Before the split: what they
     // put into weights is prepared.
     let mut permit = permit(options);
-    let graph = apply_rewrites(graph, &context, &mut permit, observe)?;
+    let graph = apply_rewrites(graph, &context(options), &mut permit, observe)?;
     let rewrites = permit.into_applications();
     let applied = rewrites.iter().filter(|a| a.refused.is_none()).count();
     check_locked(options, &rewrites)?;
@@ -59,6 +71,10 @@ fn checked_plan(graph: &Graph, options: &PlanOptions) -> Result<Plan> {
     let plan = plan(graph, options)?;
     plan.check(graph)?;
     Ok(plan)
+}
+
+fn context(options: &PlanOptions) -> Context {
+    Context { numerics: options.numerics, ..Context::default() }
 }
 
 /// What one kernel computes where nothing is fused.

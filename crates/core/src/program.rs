@@ -168,9 +168,7 @@ fn run_graph(graph: &Graph, prepared: &IndexMap<Value, Arc<str>>) -> Result<Grap
         part.copy(graph, input.node())?;
     }
     for (value, name) in prepared {
-        let input = Input { name: name.clone(), ty: graph.ty(*value).clone() };
-        let id = part.graph.add(input, &[], graph.origin(value.node()))?;
-        part.values.insert(*value, Value::new(id, 0));
+        part.add_input(graph, name.clone(), *value)?;
     }
     let live = graph.live_nodes();
     let mut needed: Vec<usize> = (0..graph.nodes().len()).filter(|id| live[*id]).collect();
@@ -202,26 +200,42 @@ fn run_graph(graph: &Graph, prepared: &IndexMap<Value, Arc<str>>) -> Result<Grap
 }
 
 /// A part of a graph under construction, and where the values of the whole went.
-struct Part {
-    graph: Graph,
+pub(crate) struct Part {
+    pub graph: Graph,
     values: IndexMap<Value, Value>,
 }
 
 impl Part {
-    fn new(whole: &Graph) -> Part {
+    /// An empty part.
+    pub fn new(whole: &Graph) -> Part {
         let mut graph = Graph::new(whole.name());
         graph.reserve_symbols(whole.value_symbols());
         Part { graph, values: IndexMap::new() }
     }
 
-    fn moved(&self, value: Value) -> Result<Value> {
+    /// Whether a value of the whole is there.
+    pub fn has(&self, value: Value) -> bool {
+        self.values.contains_key(&value)
+    }
+
+    /// Where a value of the whole went.
+    pub fn moved(&self, value: Value) -> Result<Value> {
         self.values
             .get(&value)
             .copied()
             .ok_or_else(|| Error::bug(format!("{value:?} is in neither part of the program")))
     }
 
-    fn copy(&mut self, whole: &Graph, id: usize) -> Result<()> {
+    /// Adds an input that stands for a value of the whole.
+    pub fn add_input(&mut self, whole: &Graph, name: Arc<str>, value: Value) -> Result<()> {
+        let input = Input { name, ty: whole.ty(value).clone() };
+        let id = self.graph.add(input, &[], whole.origin(value.node()))?;
+        self.values.insert(value, Value::new(id, 0));
+        Ok(())
+    }
+
+    /// Adds a node of the whole whose operands are there.
+    pub fn copy(&mut self, whole: &Graph, id: usize) -> Result<()> {
         let node = &whole.nodes()[id];
         let args: Vec<Value> = node.args().iter().map(|a| self.moved(*a)).collect::<Result<_>>()?;
         let new = self.graph.add(node.prim().clone(), &args, whole.origin(id))?;

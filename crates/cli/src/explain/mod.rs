@@ -7,11 +7,10 @@ mod text;
 
 pub use name::cut_back;
 
-use std::borrow::Cow;
 use std::path::Path;
 use std::sync::Arc;
 
-use fuseline::compile::{PlannedProgram, plan_program};
+use fuseline::compile::{PlannedProgram, plan_simplified, simplified};
 use fuseline::error::{Error, Kind};
 use fuseline::explain::Explanation;
 use fuseline::fuse::{Chooser, DecisionId, Lock, Pins, PlanOptions};
@@ -33,11 +32,13 @@ use crate::waiting::Waiting;
 pub fn explain(arguments: &Explain) -> Outcome {
     let lock = arguments.plan.as_deref().map(read_lock).transpose()?;
     let model = Model::open(&arguments.model, arguments.dtype)?;
-    let request = Request::new(&model, arguments, lock)?;
-    let story = match arguments.verbose {
-        true => request.tell(&request.options, &mut |step| print_step(step)),
-        false => request.tell(&request.options, &mut |_| {}),
+    let mut observe = |step: &Step<'_>| {
+        if arguments.verbose {
+            print_step(step);
+        }
     };
+    let request = Request::new(&model, arguments, lock, &mut observe)?;
+    let story = request.tell(&request.options, &mut observe);
     let story = match &arguments.plan {
         Some(path) => story.map_err(|failure| failure.at(path.display().to_string()))?,
         None => story?,
@@ -64,7 +65,8 @@ pub fn explain(arguments: &Explain) -> Outcome {
 /// What is to be planned.
 struct Request<'m> {
     model: &'m Model,
-    graph: Cow<'m, Graph>,
+    /// after the passes
+    graph: Graph,
     options: PlanOptions,
     /// the sizes that were given
     given: Vec<(String, i64)>,
@@ -79,7 +81,12 @@ struct Story {
 }
 
 impl<'m> Request<'m> {
-    fn new(model: &'m Model, arguments: &Explain, lock: Option<Lock>) -> Outcome<Request<'m>> {
+    fn new(
+        model: &'m Model,
+        arguments: &Explain,
+        lock: Option<Lock>,
+        observe: &mut dyn FnMut(&Step<'_>),
+    ) -> Outcome<Request<'m>> {
         let mut env = model.bind_sizes(&arguments.sizes)?;
         let inputs = match &arguments.inputs {
             Some(path) => feed::read(model, path, &mut env)?,
@@ -98,6 +105,10 @@ impl<'m> Request<'m> {
             other => other,
         }?;
         let options = plan_options(arguments, lock, all)?;
+        let graph = {
+            let _waiting = Waiting::for_(&format!("simplifying {}", model.name));
+            simplified(graph.into_owned(), &options, observe)?
+        };
         Ok(Request { model, graph, options, given, assumed })
     }
 
@@ -105,10 +116,10 @@ impl<'m> Request<'m> {
     fn tell(&self, options: &PlanOptions, observe: &mut dyn FnMut(&Step<'_>)) -> Outcome<Story> {
         let planned = {
             let _waiting = Waiting::for_(&format!("planning {}", self.model.name));
-            plan_program(self.graph.clone().into_owned(), options, observe)?
+            plan_simplified(self.graph.clone(), options, observe)?
         };
         let mut explanation = Explanation::of(&planned, options)?;
-        explanation.price_rewrites(&self.graph, options)?;
+        explanation.price_rewrites(&planned, &self.graph, options);
         Ok(Story { planned, explanation })
     }
 

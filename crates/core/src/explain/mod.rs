@@ -8,20 +8,20 @@ mod decision;
 mod pattern;
 mod score;
 mod wiring;
+mod worth;
 
 pub use decision::{DecisionRow, Edge};
 
-use std::collections::BTreeSet;
-
-use rustc_hash::FxHashSet;
+use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::analysis::Scorecard;
-use crate::compile::{PlannedProgram, plan_program};
+use crate::compile::{PlannedProgram, rewrite_id};
 use crate::error::Result;
-use crate::fuse::{Chooser, Cost, Kind, Pins, Plan, PlanOptions, PlannedKernel, Policy, Verdict, plan};
+use crate::fuse::{Chooser, Cost, DecisionId, Kind, Pins, Plan, PlanOptions, PlannedKernel, Policy, plan};
 use crate::graph::{Graph, Origin};
 use score::Scorer;
 use wiring::Wiring;
+use worth::Appraiser;
 
 /// A kernel as it is shown.
 #[derive(Clone, Debug)]
@@ -121,31 +121,23 @@ impl Explanation {
         Ok(Explanation { run, prepare, decisions })
     }
 
-    /// Prices the rewrites that were applied to the graph that the program was made of, as it came in. A rewrite has no kernel
-    /// of its own: what it is worth is the time that the plan takes longer where its rule is not applied anywhere, in equal
-    /// parts. A plan that is written, drawn by chance or cut short is not made again, and its rewrites have no price.
-    pub fn price_rewrites(&mut self, graph: &Graph, options: &PlanOptions) -> Result<()> {
+    /// Prices the rewrites that were applied to `graph`, the one after the passes: a rewrite has no kernel of its own, and what it is
+    /// worth is the time that the kernels around it take longer without it. A plan that is written, drawn by chance or cut
+    /// short is not made again, and its rewrites have no price.
+    pub fn price_rewrites(&mut self, planned: &PlannedProgram, graph: &Graph, options: &PlanOptions) {
         if !matches!(options.chooser, Chooser::ByCost) || options.fuel.is_some() {
-            return Ok(());
+            return;
         }
-        let is_applied = |row: &DecisionRow| row.is_rewrite && row.verdict == Verdict::Taken;
-        let rules: BTreeSet<&'static str> = self.decisions.iter().filter(|r| is_applied(r)).map(|r| r.rule).collect();
-        for rule in rules {
-            let rows: Vec<&mut DecisionRow> =
-                self.decisions.iter_mut().filter(|row| row.rule == rule && is_applied(row)).collect();
-            let mut without = options.clone();
-            without.pins.apart.extend(rows.iter().map(|row| row.id));
-            let other = plan_program(graph.clone(), &without, &mut |_| {})?.run.cost;
-            let count = rows.len() as f64;
-            for row in rows {
-                row.saved_us = (other.us - self.run.cost.us) / count;
-                row.bytes_saved = (other.bytes - self.run.cost.bytes) / count;
-                row.flops_saved = (other.flops - self.run.cost.flops) / count;
-                row.is_priced = true;
-            }
+        let mut appraiser = Appraiser::new(graph, options, &planned.run, &self.run.kernels);
+        let applied = planned.rewrites.iter().filter(|application| application.refused.is_none());
+        let worths: FxHashMap<DecisionId, Cost> =
+            applied.filter_map(|application| Some((rewrite_id(application), appraiser.worth(application)?))).collect();
+        for row in self.decisions.iter_mut().filter(|row| row.is_rewrite) {
+            let Some(worth) = worths.get(&row.id) else { continue };
+            (row.saved_us, row.bytes_saved, row.flops_saved) = (worth.us, worth.bytes, worth.flops);
+            row.is_priced = true;
         }
         decision::rank(&mut self.decisions);
-        Ok(())
     }
 
     /// The decisions in which the scorecard says the opposite of the microseconds.

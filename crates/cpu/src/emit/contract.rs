@@ -463,11 +463,13 @@ impl Tiling {
 }
 
 impl Multiply {
-    /// What of the next panel a tile asks for: with every term of its own one line of it. Some tiles together ask for all.
+    /// What of the next panel a tile asks for: with every term of its own one line of it. Some tiles together ask for all;
+    /// what fewer tiles read passes by too fast for that.
     fn ahead(&self, e: &mut Emitter<'_>, tile: Value) -> Option<(i64, Value)> {
         let (terms, columns) = (self.roles.sum_count(e.bound), self.roles.column_count(e.bound));
         let term = panel_bytes(e, self.right[0].dtype);
-        if terms * columns * bytes_of(self.right[0].dtype) < FAR {
+        let tiles = ceil_div(self.roles.row_count(e.bound), self.tile_rows(e.isa));
+        if terms * columns * bytes_of(self.right[0].dtype) < FAR || tiles < term / LINE {
             return None;
         }
         let lines = e.b.number(term / LINE - 1);

@@ -12,6 +12,7 @@ mod emitter;
 mod expression;
 mod fold;
 mod generic;
+mod group;
 mod index;
 mod lanes;
 mod point;
@@ -39,6 +40,7 @@ pub fn emit(kernel: &Kernel, env: &Env, isa: Isa) -> Result<Emitted> {
     }
     let params = kernel.inputs.iter().chain(&kernel.outputs).map(|param| param.ty.dtype);
     check_types(params.chain(kernel.steps.iter().map(|step| step.dtype)))?;
+    let kernel = &*group::grouped(kernel);
     let bound = Bound::new(kernel, env)?;
     let most = (isa.vector_bytes() / 4) as u32;
     let phases = if bound.extents.contains(&0) {

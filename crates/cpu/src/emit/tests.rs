@@ -191,3 +191,19 @@ fn attention_of_any_size() {
         check(&attention("select(i3 <= i0 + 3, b * 0.125 + a, -inf)"), &sizes);
     }
 }
+
+#[test]
+fn heads_that_share_keys() {
+    for score in ["a + b * 0.125", "select(i3 <= i0 + 3, b * 0.125 + a, -inf)"] {
+        let text = attention(score)
+            .replace("i1: h", "i1: 6")
+            .replace("h*d], x2", "6*d], x2")
+            .replace("f32[n, h, c]", "f32[n, 6, c]");
+        let text = text.replace("x2[i3, d*i1 + i4]", "x2[i3, d*(i1 // 3) + i4]");
+        let text = text.replace("x3[i3, c*i1 + i2]", "x3[i3, c*(i1 // 3) + i2]");
+        assert!(matches!(super::group::grouped(&parse(&text).unwrap()), std::borrow::Cow::Owned(_)), "{text}");
+        for (n, c, m, d) in [(1, 64, 70, 8), (50, 64, 300, 16), (7, 20, 70, 5)] {
+            check(&text, &[("n", n), ("h", 2), ("c", c), ("m", m), ("d", d)]);
+        }
+    }
+}

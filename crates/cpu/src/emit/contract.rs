@@ -316,7 +316,7 @@ fn emit_tiles(
         let (from, to) = tiling.chunk(e, chunk, together);
         let origin = batch_point(e, roles, batch);
         let places = multiply.waiting(e, &tiling, (from, together), panel);
-        multiply.in_parts(e, &places, &mut |e, terms, is_last| {
+        multiply.in_parts(e, &places, false, &mut |e, terms, is_last| {
             multiply.tiles(e, &tiling, &origin, panel, (from, to), terms, &mut |e, points| {
                 if !is_last {
                     return multiply.store_sums(e, &places, points);
@@ -520,7 +520,7 @@ impl Multiply {
         tiles: (Value, Value),
         places: &FxHashMap<StepId, Held>,
     ) -> Result<()> {
-        self.in_parts(e, places, &mut |e, terms, _| {
+        self.in_parts(e, places, true, &mut |e, terms, _| {
             let (panel, _) = e.b.begin_loop(To::Number(0), To::Number(panels), 1, &[]);
             self.tiles(e, tiling, origin, panel, tiles, terms, &mut |e, points| self.store_sums(e, places, points))?;
             e.b.end_loop(&[]);
@@ -528,27 +528,29 @@ impl Multiply {
         })
     }
 
-    /// Emits the terms of a sum some at a time: `part` is told which, and whether these are the last.
+    /// Emits the terms of a sum some at a time: `part` is told which, and whether these are the last. Where what is done with the
+    /// last is no different, equal parts are one loop.
     fn in_parts(
         &self,
         e: &mut Emitter<'_>,
         places: &FxHashMap<StepId, Held>,
+        ends_alike: bool,
         part: &mut dyn FnMut(&mut Emitter<'_>, &Terms<'_>, bool) -> Result<()>,
     ) -> Result<()> {
         let all = self.roles.sum_count(e.bound);
         let parts = self.parts(e);
         let count = ceil_div(all, parts);
         part(e, &Terms::all(count.min(all)), parts == 1)?;
-        if parts > 2 {
-            let (number, _) = e.b.begin_loop(To::Number(1), To::Number(parts - 1), 1, &[]);
+        let looped = if ends_alike && parts * count == all { parts } else { parts - 1 };
+        if looped > 1 {
+            let (number, _) = e.b.begin_loop(To::Number(1), To::Number(looped), 1, &[]);
             let from = Some(e.b.times(number, count));
             part(e, &Terms { from, count, begun: Some(places) }, false)?;
             e.b.end_loop(&[]);
         }
-        if parts > 1 {
-            let before = (parts - 1) * count;
-            let from = Some(e.b.number(before));
-            part(e, &Terms { from, count: all - before, begun: Some(places) }, true)?;
+        if looped > 0 && looped < parts {
+            let from = Some(e.b.number(looped * count));
+            part(e, &Terms { from, count: all - looped * count, begun: Some(places) }, true)?;
         }
         Ok(())
     }

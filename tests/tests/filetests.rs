@@ -10,7 +10,7 @@
 //! | `test error`           | a text that is no graph                      | what the parser says                             |
 //! | `test run` [`rounded`] | values such as `x = [1.0] : f32[1]`, a graph | the values of the outputs, or the error          |
 //! | `test pass NAME`       | a graph                                      | the graph after one pass                         |
-//! | `test passes` [`strict` or `fast`] | a graph                          | the graph after all passes                       |
+//! | `test passes` [`strict`, `fast` or `bf16`] | a graph                  | the graph after all passes                       |
 //! | `test rewrite NAME`    | a graph                                      | the graph after one rewrite                      |
 //! | `test rewrites` [`strict` or `fast`] | a graph                        | what was looked at, the graph after all rewrites |
 //!
@@ -39,7 +39,7 @@ use fuseline::compare::Agreement;
 use fuseline::error::Error;
 use fuseline::graph::text::{parse_literal, print_literal};
 use fuseline::graph::{Graph, verify};
-use fuseline::passes::{Context, Numerics, PASSES, run_passes};
+use fuseline::passes::{Context, Numerics, PASSES, Precision, run_passes};
 use fuseline::reference::{Buffer, Options, Reading, evaluate};
 use fuseline::rewrites::{Permit, REWRITES, apply_rewrites};
 use fuseline::tensor::{Env, Symbol};
@@ -145,6 +145,10 @@ fn outcome(input: &str) -> Result<String, Failed> {
         ["test", "passes"] => passed(&text, Numerics::Default),
         ["test", "passes", "strict"] => passed(&text, Numerics::Strict),
         ["test", "passes", "fast"] => passed(&text, Numerics::Fast),
+        ["test", "passes", "bf16"] => {
+            let context = Context { precision: Precision::Bf16, ..Context::default() };
+            passed_by(&text, &context)
+        }
         ["test", "rewrite", name] => {
             let rewrite =
                 REWRITES.iter().find(|r| r.name == name).ok_or_else(|| format!("there is no rewrite {name}"))?;
@@ -236,8 +240,11 @@ fn well_formed(text: &str) -> Result<Graph, Failed> {
 }
 
 fn passed(text: &str, numerics: Numerics) -> Result<String, Failed> {
-    let context = Context { numerics, ..Context::default() };
-    let graph = run_passes(well_formed(text)?, &context, &mut |_| {}).map_err(report)?;
+    passed_by(text, &Context { numerics, ..Context::default() })
+}
+
+fn passed_by(text: &str, context: &Context) -> Result<String, Failed> {
+    let graph = run_passes(well_formed(text)?, context, &mut |_| {}).map_err(report)?;
     round_trip::check(&graph).map_err(report)?;
     Ok(graph.to_string())
 }

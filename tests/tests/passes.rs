@@ -4,14 +4,15 @@ use fuseline::compare::{Agreement, Tolerance, compare};
 use fuseline::compile::compile;
 use fuseline::device::{Device, ReferenceDevice};
 use fuseline::graph::Graph;
-use fuseline::passes::{Context, Numerics, PASSES, run_passes};
+use fuseline::passes::{Context, Numerics, PASSES, Precision, run_passes};
 use fuseline::reference::{Limits, Options, Reading, evaluate};
 use fuseline_tests::agree::{is_smooth, same_meaning, sizes};
 use fuseline_tests::drawn;
 use fuseline_tests::generate::cases;
 use proptest::prelude::*;
 
-const STRICT: Context = Context { numerics: Numerics::Strict, fold_bytes: 64 << 10, table_elements: 1 << 20 };
+const STRICT: Context =
+    Context { numerics: Numerics::Strict, precision: Precision::F32, fold_bytes: 64 << 10, table_elements: 1 << 20 };
 
 proptest! {
     #![proptest_config(drawn::cases(256))]

@@ -6,8 +6,9 @@ use std::str::FromStr;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use fuseline::analyzer::Policy;
+use fuseline::error::Error;
 use fuseline::fuse::{self, DecisionId};
-use fuseline::passes::Numerics;
+use fuseline::passes::{Numerics, Precision};
 use fuseline::reference::{Limits, Reading};
 use fuseline::tensor::DType;
 
@@ -127,6 +128,9 @@ pub struct Run {
     /// For devices that run a plan: how far arithmetic may be rearranged [default: default]
     #[arg(long, value_enum)]
     pub numerics: Option<NumericsName>,
+    /// In which type the factors of contractions are multiplied
+    #[arg(long, value_enum, value_name = "TYPE", default_value_t = PrecisionName::F32)]
+    pub precision: PrecisionName,
     /// For the device cpu: how many threads work [default: one for every processor]
     #[arg(long, value_name = "N")]
     pub threads: Option<NonZeroUsize>,
@@ -204,6 +208,9 @@ pub struct Bench {
     /// How far arithmetic may be rearranged [default: default]
     #[arg(long, value_enum)]
     pub numerics: Option<NumericsName>,
+    /// In which type the factors of contractions are multiplied
+    #[arg(long, value_enum, value_name = "TYPE", default_value_t = PrecisionName::F32)]
+    pub precision: PrecisionName,
     /// Seed of random inputs
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub seed: u64,
@@ -254,6 +261,9 @@ pub struct Kernels {
     /// How far arithmetic may be rearranged [default: default]
     #[arg(long, value_enum)]
     pub numerics: Option<NumericsName>,
+    /// In which type the factors of contractions are multiplied
+    #[arg(long, value_enum, value_name = "TYPE", default_value_t = PrecisionName::F32)]
+    pub precision: PrecisionName,
 }
 
 /// As what kernels are shown.
@@ -311,6 +321,9 @@ pub struct Explain {
     /// How far arithmetic may be rearranged [default: default, or that of --plan]
     #[arg(long, value_enum)]
     pub numerics: Option<NumericsName>,
+    /// In which type the factors of contractions are multiplied
+    #[arg(long, value_enum, value_name = "TYPE", default_value_t = PrecisionName::F32)]
+    pub precision: PrecisionName,
     /// Who has the last word
     #[arg(long, value_enum, default_value_t = PolicyName::Cost)]
     pub policy: PolicyName,
@@ -360,6 +373,28 @@ impl NumericsName {
             NumericsName::Strict => Numerics::Strict,
             NumericsName::Default => Numerics::Default,
             NumericsName::Fast => Numerics::Fast,
+        }
+    }
+}
+
+/// In which type the factors of contractions are multiplied.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum PrecisionName {
+    /// as the model says
+    F32,
+    /// factors of f32 are rounded to bf16; sums and everything else stay f32
+    Bf16,
+}
+
+impl PrecisionName {
+    /// The precision, which must go with the numerics.
+    pub fn precision(self, numerics: Numerics) -> Result<Precision, Error> {
+        match self {
+            PrecisionName::F32 => Ok(Precision::F32),
+            PrecisionName::Bf16 if numerics == Numerics::Strict => {
+                Err(Error::invalid("bf16 rounds what strict numerics keep").at("--precision"))
+            }
+            PrecisionName::Bf16 => Ok(Precision::Bf16),
         }
     }
 }

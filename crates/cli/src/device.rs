@@ -5,12 +5,12 @@ use std::num::NonZeroUsize;
 use clap::ValueEnum;
 use clap::builder::PossibleValue;
 use fuseline::compile::{PlannedProgram, plan_program};
-use fuseline::device::{Executable, NamedTensors};
+use fuseline::device::{Device as _, Executable, NamedTensors, ReferenceDevice};
 use fuseline::error::{Error, Result};
 use fuseline::fuse::PlanOptions;
 use fuseline::graph::Graph;
 use fuseline::interpret;
-use fuseline::passes::Numerics;
+use fuseline::passes::{Numerics, Precision};
 use fuseline::reference::{self, evaluate};
 use fuseline::tensor::{Env, Literal};
 use fuseline::tile::interp;
@@ -95,6 +95,8 @@ pub struct Wishes<'a> {
     pub target: Option<&'a str>,
     /// how far arithmetic may be rearranged
     pub numerics: Option<Numerics>,
+    /// in which type the factors of contractions are multiplied
+    pub precision: Precision,
     /// what a run has
     pub means: Means,
 }
@@ -123,7 +125,7 @@ pub type Runner = Box<dyn Fn(&Graph, NamedTensors) -> Result<Vec<Literal>>>;
 impl Device {
     /// The device, ready to run graphs as wished.
     pub fn runner(self, wishes: Wishes<'_>) -> Outcome<Runner> {
-        let Wishes { target, numerics, means } = wishes;
+        let Wishes { target, numerics, precision, means } = wishes;
         if means.threads.is_some() && !matches!(self.way, Way::Plan { has_threads: true, .. }) {
             let error = Error::invalid(format!("{} has no threads of its own", self.name)).at("--threads");
             return Err(Failure::with_help(error, "leave --threads out, or choose --device cpu"));
@@ -134,10 +136,19 @@ impl Device {
                 let error = Error::invalid(format!("{} runs the model as it is and plans nothing", self.name));
                 Err(Failure::with_help(error.at(option), format!("leave {option} out, or choose --device interp")))
             }
+            // The meaning of what other devices run with these roundings: of the graph that has them.
+            Way::Graph(_) if precision != Precision::F32 => {
+                let plan = PlanOptions { precision, ..PlanOptions::on(&target::find("cpu")?) };
+                Ok(Box::new(move |graph, inputs| {
+                    let planned = plan_program(graph.clone(), &plan, &mut |_| {})?;
+                    ReferenceDevice { options: means.options }.load(&planned.program)?.run(&inputs)
+                }))
+            }
             Way::Graph(run) => Ok(Box::new(move |graph, inputs| run(graph, inputs, &means.options))),
             Way::Plan { target: usual, load, .. } => {
                 let numerics = numerics.unwrap_or(Numerics::Default);
-                let plan = PlanOptions { numerics, ..PlanOptions::on(&target::find(target.unwrap_or(usual))?) };
+                let spec = target::find(target.unwrap_or(usual))?;
+                let plan = PlanOptions { numerics, precision, ..PlanOptions::on(&spec) };
                 Ok(Box::new(move |graph, inputs| {
                     let mut plan = plan.clone();
                     bind_sizes(graph, &inputs, &mut plan.hints.env);

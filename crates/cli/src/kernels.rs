@@ -40,8 +40,10 @@ pub fn kernels(arguments: &Kernels) -> Outcome {
         Err(error) if error.kind() == Kind::NeedsValue => model.graph(&inputs, &all)?,
         other => other?,
     };
+    let numerics = arguments.numerics.map_or(Numerics::Default, |numerics| numerics.numerics());
     let options = PlanOptions {
-        numerics: arguments.numerics.map_or(Numerics::Default, |numerics| numerics.numerics()),
+        numerics,
+        precision: arguments.precision.precision(numerics)?,
         hints: Hints { env: all.clone(), ..Hints::default() },
         ..PlanOptions::on(&target::find(&arguments.target)?)
     };

@@ -22,7 +22,9 @@ pub fn run(arguments: &Run) -> Outcome {
     let options = Options { reading: arguments.reading.reading(), limits };
     let numerics = arguments.numerics.map(|numerics| numerics.numerics());
     let means = Means { options, threads: arguments.threads };
-    let runner = arguments.device.runner(Wishes { target: arguments.target.as_deref(), numerics, means })?;
+    let precision = arguments.precision.precision(numerics.unwrap_or_default())?;
+    let wishes = Wishes { target: arguments.target.as_deref(), numerics, precision, means };
+    let runner = arguments.device.runner(wishes)?;
     let model = Model::open(&arguments.model, arguments.dtype)?;
     let env = model.bind_sizes(&arguments.sizes)?;
     let feed = feed::assemble(&model, arguments.inputs.as_deref(), env, arguments.seed)?;

@@ -3,7 +3,7 @@
 use crate::error::{Context as _, Error, Result};
 use crate::fuse::{Chooser, DecisionId, Lock, Pins, Plan, PlanOptions, plan};
 use crate::graph::{Graph, verify};
-use crate::passes::{Context, Step, run_passes};
+use crate::passes::{Context, Precision, Step, run_passes};
 use crate::philox;
 use crate::program::Program;
 use crate::rewrites::{Application, Permit, apply_rewrites};
@@ -53,7 +53,12 @@ pub fn plan_simplified(
     // Move work to where it is done least often. After the passes: rewrites read plain arithmetic. Before the split: what they
     // put into weights is prepared.
     let mut permit = permit(options);
-    let graph = apply_rewrites(graph, &context(options), &mut permit, observe)?;
+    let exact = context(options);
+    let mut graph = apply_rewrites(graph, &exact, &mut permit, observe)?;
+    // Behind the rewrites: what is rounded is what is multiplied once scales and normalisers stand where they belong.
+    if options.precision != Precision::F32 {
+        graph = run_passes(graph, &Context { precision: options.precision, ..exact }, observe)?;
+    }
     let rewrites = permit.into_applications();
     let applied = rewrites.iter().filter(|a| a.refused.is_none()).count();
     check_locked(options, &rewrites)?;

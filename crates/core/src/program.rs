@@ -24,8 +24,8 @@ pub struct Program {
 }
 
 impl Program {
-    /// Splits a graph. Every constant value that a run reads is prepared unless it is a literal, a view, a formula, or a cheap
-    /// elementwise function of short integers (quantised weights).
+    /// Splits a graph. Every constant value that a run reads is prepared unless it is a literal, a view, a formula, a cheap
+    /// elementwise function of short integers (quantised weights), or a widening of short floats.
     pub fn new(graph: &Graph) -> Result<Program> {
         let constant = constant_nodes(graph);
         let prepared = prepared_values(graph, &constant);
@@ -90,7 +90,7 @@ fn prepared_values(graph: &Graph, constant: &[bool]) -> IndexMap<Value, Arc<str>
 
 /// Which constant nodes are worth preparing: those that are computed, neither stored, nor looked at through a view, nor a formula that
 /// its reader computes, nor a cheap elementwise function of short integers, which its reader computes from fewer bytes
-/// (weights of 8 bits or less, with their zero points and scales).
+/// (weights of 8 bits or less, with their zero points and scales), nor short floats widened.
 fn worth_preparing(graph: &Graph, constant: &[bool]) -> Vec<bool> {
     let mut worth = vec![false; graph.nodes().len()];
     let mut recipes: Vec<Recipe> = Vec::with_capacity(graph.nodes().len());
@@ -132,14 +132,20 @@ impl Recipe {
         self.stored.dedup();
     }
 
-    /// Whether following it is cheap and reads short integers, at most half as many bytes as the constant has.
+    /// Whether following it is cheap and reads short integers, or does nothing but widen short floats: at most half as many
+    /// bytes as the constant has.
     fn is_short_for(&self, graph: &Graph, value: Value) -> bool {
         let bytes = |ty: &TensorType| ty.bytes().as_int();
         let types = || self.stored.iter().map(|id| &graph.nodes()[*id].types()[0]);
         let Some(largest) = types().max_by_key(|ty| bytes(ty)) else { return false };
         let read: Option<i64> = types().map(bytes).sum();
         let is_less = read.zip(bytes(graph.ty(value))).is_some_and(|(read, whole)| 2 * read <= whole);
-        is_less && largest.dtype.is_int() && largest.dtype.bits() <= 8 && self.flops <= MOST_FORMULA_FLOPS
+        let dtype = largest.dtype;
+        let is_cheap = match dtype.is_int() {
+            true => dtype.bits() <= 8 && self.flops <= MOST_FORMULA_FLOPS,
+            false => dtype.is_float() && self.flops == 0,
+        };
+        is_less && is_cheap
     }
 }
 

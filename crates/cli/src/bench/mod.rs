@@ -31,7 +31,8 @@ pub fn bench(arguments: &Bench) -> Outcome {
     let model = Model::open(&arguments.model, arguments.dtype)?;
     let opened = start.elapsed();
     let numerics = arguments.numerics.map_or(Numerics::Default, |numerics| numerics.numerics());
-    let plan = PlanOptions { numerics, ..PlanOptions::on(&target::find(&arguments.target)?) };
+    let precision = arguments.precision.precision(numerics)?;
+    let plan = PlanOptions { numerics, precision, ..PlanOptions::on(&target::find(&arguments.target)?) };
     let feed = assemble(&model, arguments)?;
     let contest = {
         let _waiting = Waiting::for_(&format!("measuring {}", model.name));

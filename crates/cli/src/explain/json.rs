@@ -47,6 +47,7 @@ fn head(request: &Request<'_>) -> Value {
         "model": request.model.name,
         "target": { "name": spec.name, "fingerprint": format!("{:016x}", spec.fingerprint()) },
         "numerics": request.options.numerics.name(),
+        "precision": request.options.precision.name(),
         "sizes": sizes(&request.given),
         "assumed_sizes": sizes(&request.assumed),
     })

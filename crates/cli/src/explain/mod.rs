@@ -180,6 +180,7 @@ fn plan_options(arguments: &Explain, lock: Option<Lock>, env: Env) -> Outcome<Pl
     let only = only.or((!arguments.only_fuse.is_empty()).then(|| arguments.only_fuse.clone()));
     Ok(PlanOptions {
         numerics,
+        precision: arguments.precision.precision(numerics)?,
         hints: Hints { env, ..Hints::default() },
         chooser: lock.map_or(Chooser::ByCost, |lock| Chooser::Replay(Arc::new(lock))),
         fuel: arguments.fuel,

@@ -5,6 +5,7 @@ use std::fmt::Write as _;
 use fuseline::analysis::{Scorecard, scorecard};
 use fuseline::explain::{DecisionRow, Explanation, KernelRow, Part};
 use fuseline::fuse::{Cost, Verdict};
+use fuseline::passes::Precision;
 use indexmap::IndexMap;
 
 use super::compare::Flipped;
@@ -45,6 +46,9 @@ fn head(request: &Request<'_>) -> String {
     line(&mut text, &format!("  {}", options.spec.doc));
     let list = |sizes: &[(String, i64)]| sizes.iter().map(|(n, s)| format!("{n}={s}")).collect::<Vec<_>>().join(",");
     let mut facts = vec![format!("numerics {}", options.numerics.name())];
+    if options.precision != Precision::F32 {
+        facts.push(format!("precision {}", options.precision.name()));
+    }
     if !request.given.is_empty() {
         facts.push(format!("sizes {}", list(&request.given)));
     }

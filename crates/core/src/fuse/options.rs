@@ -9,7 +9,7 @@ use super::{edge_names, edges};
 use crate::device::DeviceSpec;
 use crate::graph::Graph;
 use crate::lower::Hints;
-use crate::passes::Numerics;
+use crate::passes::{Numerics, Precision};
 
 /// How candidates are chosen.
 #[derive(Clone, Debug, Default)]
@@ -69,6 +69,8 @@ pub struct PlanOptions {
     pub spec: DeviceSpec,
     /// how far arithmetic may be rearranged
     pub numerics: Numerics,
+    /// in which type the factors of contractions are multiplied
+    pub precision: Precision,
     /// numbers for free sizes
     pub hints: Hints,
     /// how candidates are chosen
@@ -87,6 +89,7 @@ impl PlanOptions {
         PlanOptions {
             spec: spec.clone(),
             numerics: Numerics::Default,
+            precision: Precision::F32,
             hints: Hints::default(),
             chooser: Chooser::ByCost,
             fuel: None,

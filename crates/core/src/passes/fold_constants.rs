@@ -2,14 +2,14 @@
 
 use smallvec::SmallVec;
 
-use super::{Context, Numerics, Pass, formula};
+use super::{Context, Numerics, Pass, Precision, formula};
 use crate::error::Result;
 use crate::graph::rewrite::{Rebuild, Values, rewrite};
 use crate::graph::{Graph, Node, Value, contents};
 use crate::ops::Prim;
 use crate::ops::prim::{Class, Const, Map};
 use crate::reference::{Limits, Options, Reading, evaluate_prim};
-use crate::tensor::{Literal, TensorType};
+use crate::tensor::{DType, Literal, TensorType};
 
 pub(super) const PASS: Pass = Pass {
     name: "fold-constants",
@@ -20,7 +20,7 @@ pub(super) const PASS: Pass = Pass {
 /// In: any graph. Out: no node with small results has only small constants as operands, where small means up to
 /// `fold_bytes`, and none but inputs and control flow gives tensors that are known to have no elements. Left alone are formulas (maps without operands, unless they cost more than reading a table), views that
 /// repeat elements, random numbers, sub-graphs, what the reference refuses, which is an error for run time, and what is computed
-/// from quantised weights (tables of integers of up to 8 bits), which are best kept as short as they are.
+/// from short weights (tables of integers of up to 8 bits, or of bf16 where factors are), which are best kept as they are.
 ///
 /// Under strict numerics every step of a folded computation is rounded, as it would be at run time; otherwise only the result.
 fn run(graph: &Graph, context: &Context) -> Result<Graph> {
@@ -61,7 +61,7 @@ fn is_foldable(graph: &Graph, node: &Node, args: &[Value], context: &Context) ->
         && match (node.prim(), node.prim().class()) {
             (_, Class::Source | Class::Control) => false,
             (Prim::Map(row), _) if args.is_empty() => row.expr.flops() > formula::MOST_FLOPS,
-            (Prim::Map(row), _) if widens_weights(graph, row, args) => false,
+            (Prim::Map(row), _) if widens_weights(graph, row, args, context) => false,
             (Prim::View(row), _) => {
                 let (new, old) = (row.shape.as_ints(), graph.ty(args[0]).shape.as_ints());
                 let count = |sizes: Vec<usize>| sizes.iter().product::<usize>();
@@ -76,13 +76,17 @@ fn fits(ty: &TensorType, context: &Context) -> bool {
     ty.bytes().as_int().is_some_and(|n| n <= context.fold_bytes as i64)
 }
 
-/// Whether a map converts a table of short integers to a longer type.
-fn widens_weights(graph: &Graph, row: &Map, args: &[Value]) -> bool {
+/// Whether a map converts a table of short integers to a longer type, or one of rounded factors.
+fn widens_weights(graph: &Graph, row: &Map, args: &[Value], context: &Context) -> bool {
     // Tables whose contents are followed may say something about shapes.
     let large = |n: i64| n > contents::MOST_ELEMENTS as i64;
-    let short =
-        |ty: &TensorType| ty.dtype.is_int() && ty.dtype.bits() <= 8 && ty.shape.count().as_int().is_some_and(large);
-    row.expr.is_cast() && row.expr.dtype().bits() > 8 && short(graph.ty(args[0]))
+    let is_short = |dtype: DType| match context.precision {
+        Precision::Bf16 if dtype == DType::BF16 => true,
+        _ => dtype.is_int() && dtype.bits() <= 8,
+    };
+    let from = graph.ty(args[0]);
+    let widens = row.expr.is_cast() && row.expr.dtype().bits() > from.dtype.bits().max(8);
+    widens && is_short(from.dtype) && from.shape.count().as_int().is_some_and(large)
 }
 
 /// The data of a small constant: stored, a formula, or a view of one of these.

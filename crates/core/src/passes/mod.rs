@@ -15,6 +15,7 @@ mod fold_constants;
 mod formula;
 mod inline_splats;
 mod join_parts;
+mod round_factors;
 mod settle_axes;
 mod shape_arithmetic;
 mod share_common;
@@ -58,11 +59,41 @@ impl Numerics {
     }
 }
 
+/// In which type the factors of contractions are multiplied.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
+pub enum Precision {
+    /// as the model says
+    #[default]
+    F32,
+    /// factors of f32 are rounded to bf16; sums and everything else stay f32. Not under [`Numerics::Strict`]
+    Bf16,
+}
+
+impl Precision {
+    /// Every one.
+    pub const ALL: &'static [Precision] = &[Precision::F32, Precision::Bf16];
+
+    /// The name in text forms and on the command line.
+    pub fn name(self) -> &'static str {
+        match self {
+            Precision::F32 => "f32",
+            Precision::Bf16 => "bf16",
+        }
+    }
+
+    /// The one with this name.
+    pub fn from_name(name: &str) -> Option<Precision> {
+        Precision::ALL.iter().copied().find(|p| p.name() == name)
+    }
+}
+
 /// What every pass is told.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Context {
     /// how far arithmetic may be rearranged
     pub numerics: Numerics,
+    /// in which type the factors of contractions are multiplied
+    pub precision: Precision,
     /// constants are folded up to this size; larger constant subgraphs are left to the prepare phase of a program
     pub fold_bytes: usize,
     /// constant tables up to this many elements are tried for a formula in their coordinates
@@ -71,7 +102,12 @@ pub struct Context {
 
 impl Default for Context {
     fn default() -> Context {
-        Context { numerics: Numerics::Default, fold_bytes: 64 << 10, table_elements: 16 << 20 }
+        Context {
+            numerics: Numerics::Default,
+            precision: Precision::F32,
+            fold_bytes: 64 << 10,
+            table_elements: 16 << 20,
+        }
     }
 }
 
@@ -98,6 +134,7 @@ pub const PASSES: &[Pass] = &[
     align_contractions::PASS, // after composing: a permutation may hide behind another view
     inline_splats::PASS,   // after composing: a constant behind several views is behind one
     simplify_algebra::PASS, // after inlining: rules see constants as constants
+    round_factors::PASS,   // after algebra: what is rounded is what is multiplied in the end
     share_common::PASS,    // last: the others leave several spellings of one computation
 ];
 

@@ -6,10 +6,11 @@ use fuseline::analysis::Scorecard;
 use fuseline::analysis::scorecard;
 use fuseline::analyzer::{Analysis, Analyzer, Candidate, Condition, Group, Totals, Verdict};
 use fuseline::device::DeviceSpec;
+use fuseline::error::{Context as _, Result};
 use serde_json::{Value, json};
 
 use crate::arguments::Analyze;
-use crate::failure::Outcome;
+use crate::failure::{Failure, Outcome};
 use crate::operations::{self, kind_name};
 use crate::quantity::{self, significant};
 use crate::screen::{self, Side, Table, heading};
@@ -18,16 +19,21 @@ use crate::target;
 /// Analyzes a file of operations.
 pub fn analyze(arguments: &Analyze) -> Outcome {
     let spec = target::find(&arguments.target)?;
+    let remedy = "`fuseline analyze --help` shows a file and lists its fields";
+    let analysis = analysis(arguments, &spec).map_err(|error| Failure::from(error).or_help(remedy))?;
+    match arguments.json {
+        true => screen::print_json(&to_json(&analysis, &spec)),
+        false => screen::print(&to_text(&analysis, &spec)),
+    }
+}
+
+fn analysis(arguments: &Analyze, spec: &DeviceSpec) -> Result<Analysis> {
     let mut analyzer = Analyzer::new();
     for operation in operations::read(&arguments.operations, &arguments.sizes)? {
         analyzer.add_operation(operation);
     }
     analyzer.set_policy(arguments.policy.policy());
-    let analysis = analyzer.analyze(&spec).map_err(|e| e.at(arguments.operations.display().to_string()))?;
-    match arguments.json {
-        true => screen::print_json(&to_json(&analysis, &spec)),
-        false => screen::print(&to_text(&analysis, &spec)),
-    }
+    analyzer.analyze(spec).at(|| arguments.operations.display().to_string())
 }
 
 fn to_text(analysis: &Analysis, spec: &DeviceSpec) -> String {
@@ -51,7 +57,7 @@ fn to_text(analysis: &Analysis, spec: &DeviceSpec) -> String {
     write_kernels(&mut text, analysis);
     if !analysis.assumptions.is_empty() {
         text.push_str(&format!("\n{}", heading("Assumed, because the file does not say")));
-        analysis.assumptions.iter().for_each(|a| line(&mut text, &format!("  {a}")));
+        analysis.assumptions.iter().for_each(|a| prose(&mut text, 2, &a.to_string()));
     }
     text
 }
@@ -74,27 +80,32 @@ fn write_candidates(text: &mut String, analysis: &Analysis) {
     for c in &analysis.candidates {
         text.push('\n');
         match &c.verdict {
-            Verdict::KeepApart(reason) => line(text, &format!("  {}: keep apart — {reason}", c.name())),
-            Verdict::Fuse => line(text, &format!("  {}: FUSE {:.2}{}", c.name(), c.scorecard.score, savings(c))),
+            Verdict::KeepApart(reason) => prose(text, 2, &format!("{}: keep apart — {reason}", c.name())),
+            Verdict::Fuse => prose(text, 2, &format!("{}: FUSE {:.2}{}", c.name(), c.scorecard.score, savings(c))),
             Verdict::FuseIf(condition) => {
-                line(text, &format!("  {}: FUSE {:.2} {condition}{}", c.name(), c.scorecard.score, savings(c)));
+                prose(text, 2, &format!("{}: FUSE {:.2} {condition}{}", c.name(), c.scorecard.score, savings(c)));
                 let here =
                     if condition.holds { "it does at the sizes given" } else { "it does not at the sizes given" };
-                line(text, &format!("      {here}"));
+                prose(text, 6, here);
             }
         }
         if !matches!(c.verdict, Verdict::KeepApart(_)) {
-            c.lifted.iter().for_each(|lifted| line(text, &format!("      {lifted}")));
+            c.lifted.iter().for_each(|lifted| prose(text, 6, &lifted.to_string()));
         }
         if c.disagrees() {
-            line(text, &format!("      the scorecard says otherwise: {}", c.scorecard));
+            prose(text, 6, &format!("the scorecard says otherwise: {}", c.scorecard));
         }
         let (yes, no): (Vec<_>, Vec<_>) = c.scorecard.rules.iter().partition(|r| r.holds);
         let list = |rules: Vec<&scorecard::RuleOfThumb>| rules.iter().map(|r| r.rule).collect::<Vec<_>>().join("; ");
         [("hold", yes), ("do not", no)].into_iter().filter(|(_, rules)| !rules.is_empty()).for_each(|(word, rules)| {
-            line(text, &format!("      rules of thumb that {word}: {}", list(rules)));
+            prose(text, 6, &format!("rules of thumb that {word}: {}", list(rules)));
         });
     }
+}
+
+/// A sentence, in as many lines as it takes.
+fn prose(text: &mut String, indent: usize, words: &str) {
+    text.push_str(&screen::wrapped(words, indent, screen::width()));
 }
 
 fn write_kernels(text: &mut String, analysis: &Analysis) {

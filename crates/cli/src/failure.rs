@@ -37,6 +37,16 @@ impl Failure {
         Failure::Work { error, help: Some(help.into()) }
     }
 
+    /// The same failure; where the input is wrong and nobody said what would help, with this remedy.
+    pub fn or_help(self, remedy: &str) -> Failure {
+        match self {
+            Failure::Work { error, help: None } if error.kind() == Kind::Invalid => {
+                Failure::Work { error, help: Some(remedy.to_string()) }
+            }
+            other => other,
+        }
+    }
+
     /// The same failure, seen from one place further out.
     pub fn at(self, place: impl Into<String>) -> Failure {
         match self {

@@ -12,20 +12,18 @@ use fuseline::tensor::{DType, Dim, Env, Symbol};
 use serde::de::{self, Deserialize, Deserializer, MapAccess, SeqAccess, Visitor};
 
 use crate::arguments::SizeBinding;
-use crate::failure::{Failure, Outcome};
 
 /// A number of operations is not looked at beyond this: the search for candidates looks at pairs.
 const MOST_OPERATIONS: usize = 10_000;
 
 /// Reads the operations of a file, with `given` in place of the file's own sizes.
-pub fn read(path: &Path, given: &[SizeBinding]) -> Outcome<Vec<Operation>> {
+pub fn read(path: &Path, given: &[SizeBinding]) -> Result<Vec<Operation>> {
     let place = path.display().to_string();
     let text = std::fs::read_to_string(path).map_err(|e| Error::invalid(format!("cannot be read: {e}")).at(&place))?;
-    let file = parse(&text).map_err(|failure| failure.at(&place))?;
-    file.resolve(given).map_err(|error| error.at(&place).into())
+    parse(&text).and_then(|file| file.resolve(given)).map_err(|error| error.at(&place))
 }
 
-fn parse(text: &str) -> Outcome<File> {
+fn parse(text: &str) -> Result<File> {
     let parsed = match text.trim_start().starts_with('[') {
         true => serde_json::from_str(text).map(|operations| File { operations, ..File::default() }),
         false => serde_json::from_str(text),
@@ -35,16 +33,16 @@ fn parse(text: &str) -> Outcome<File> {
         let suffix = format!(" at line {} column {}", error.line(), error.column());
         let message = message.strip_suffix(&suffix).unwrap_or(&message);
         let place = format!("line {}, column {}", error.line(), error.column());
-        Failure::with_help(
-            Error::invalid(message).at(place),
-            "`fuseline analyze --help` shows a file and lists its fields",
-        )
+        Error::invalid(message).at(place)
     })
 }
 
 /// The whole file; a list of operations alone will do.
 #[derive(Debug, Default, serde::Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(
+    deny_unknown_fields,
+    expecting = "a list of operations, or {\"sizes\", \"dtype\", \"tensors\", \"operations\"}"
+)]
 struct File {
     /// numbers for the names that shapes mention
     #[serde(default)]
@@ -57,7 +55,7 @@ struct File {
 }
 
 #[derive(Debug, serde::Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(deny_unknown_fields, expecting = "an operation: {\"name\", \"inputs\", \"outputs\", …}")]
 struct OperationEntry {
     name: String,
     #[serde(default)]

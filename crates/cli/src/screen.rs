@@ -31,6 +31,22 @@ pub fn width() -> usize {
     terminal.unwrap_or(WITHOUT_TERMINAL).max(60)
 }
 
+/// A text in lines of at most `width` columns, all of them indented; a word that is longer has a line of its own.
+pub fn wrapped(text: &str, indent: usize, width: usize) -> String {
+    let room = width.saturating_sub(indent).max(20);
+    let mut lines: Vec<String> = Vec::new();
+    for word in text.split_whitespace() {
+        match lines.last_mut() {
+            Some(line) if line.chars().count() + 1 + word.chars().count() <= room => {
+                line.push(' ');
+                line.push_str(word);
+            }
+            _ => lines.push(word.to_string()),
+        }
+    }
+    lines.iter().map(|line| format!("{:indent$}{line}\n", "")).collect()
+}
+
 /// A heading.
 pub fn heading(text: &str) -> String {
     let bold = Style::new().bold();
@@ -102,6 +118,14 @@ impl Table {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn long_texts_become_lines() {
+        assert_eq!(wrapped("one two three four", 2, 22), "  one two three four\n");
+        assert_eq!(wrapped("one two three four five six", 4, 24), "    one two three four\n    five six\n");
+        assert_eq!(wrapped("a-word-that-is-longer-than-a-line b", 0, 10), "a-word-that-is-longer-than-a-line\nb\n");
+        assert_eq!(wrapped("", 2, 80), "");
+    }
 
     #[test]
     fn columns_are_aligned() {

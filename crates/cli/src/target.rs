@@ -12,6 +12,8 @@ pub fn find(name: &str) -> Outcome<DeviceSpec> {
         let help = format!("known devices are {}; a file called .spec can describe another one", names.join(", "));
         return DeviceSpec::find(name).cloned().map_err(|e| Failure::with_help(e.at("--target"), help));
     }
-    let text = std::fs::read_to_string(name).map_err(|e| Error::invalid(format!("cannot be read: {e}")).at(name))?;
-    Ok(DeviceSpec::parse(&text).map_err(|e| e.at(name))?)
+    let text = std::fs::read_to_string(name).map_err(|e| Error::invalid(format!("cannot be read: {e}")));
+    let spec = text.and_then(|text| DeviceSpec::parse(&text));
+    let help = "crates/core/specs has the files of the devices that ship, to begin with";
+    spec.map_err(|e| Failure::from(e.at(name)).or_help(help))
 }

@@ -133,12 +133,13 @@ fn broken_files_are_told_by_line_and_field() {
             vec!["tensor \"x\" is read and written by no operation"],
         ),
         ("{ \"operations\": [], \"sizes\": { \"n\": -1 } }".into(), vec!["size \"n\" is below zero"]),
-        ("12".into(), vec!["invalid type: integer", "line 1"]),
+        ("12".into(), vec!["integer `12`, expected a list of operations", "line 1"]),
+        ("[12]".into(), vec!["integer `12`, expected an operation", "line 1"]),
     ];
     for (text, parts) in cases {
         let (status, message) = refused(&text);
         assert_eq!(status, 2, "{message}");
-        for part in parts.iter().chain(&["error:", "ops.json", "help:"]) {
+        for part in parts.iter().chain(&["error:", "ops.json", "help: `fuseline analyze --help`"]) {
             assert!(message.contains(part), "{part} in {message} for {text}");
         }
     }

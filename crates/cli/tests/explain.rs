@@ -193,6 +193,9 @@ fn a_plan_can_be_written_compared_and_obeyed() {
     assert!(refuse("numerics default", "numerics loose").contains("line 3"));
     assert!(refuse("\ncontract ", "\nring ").contains("line 5 of the plan: \"ring\" is no kind of kernels"));
     assert!(refuse("target h200", "target nothing").contains("is not known"));
+    let fingerprint = text.lines().nth(1).and_then(|line| line.split(' ').next_back()).unwrap();
+    assert!(refuse(fingerprint, "0000000000000000").contains("described otherwise"));
+    assert!(refuse("fuseline plan 1", "fuseline plan 2").contains("--lock FILE` writes a plan that fits"));
     assert!(refuse("\ncontract %", "\ncontract %9999 %").contains("line 5 of the plan: the kernel lists %9999"));
     let (status, message) = failure(&["explain", "gallery:softmax", "--plan", &one]);
     assert!(status == 2 && message.contains("another graph"), "{message}");
@@ -232,4 +235,40 @@ fn a_device_may_come_from_a_file() {
     let plan = json(&["explain", SUBLAYER, "--target", &path, "--json"]);
     assert_eq!(plan["target"]["name"], "mine");
     assert_eq!(plan["kernels"], json(&h200(SUBLAYER, &["--json"]))["kernels"]);
+}
+
+/// No search looks at every plan; but where a flip finds a better one, it says why the plan is another.
+#[test]
+fn a_flip_that_gains_says_why_it_was_not_done() {
+    let mut faster = 0;
+    for (model, more) in
+        [("gallery:moe_int8", &[][..]), (SUBLAYER, &["--fuel", "4"]), (SUBLAYER, &["--policy", "textbook"])]
+    {
+        let arguments = |last: &[&'static str]| -> Vec<String> {
+            h200(model, more).into_iter().chain(last.iter().copied()).map(str::to_string).collect()
+        };
+        let run = |arguments: Vec<String>| json(&arguments.iter().map(String::as_str).collect::<Vec<_>>());
+        for decision in list(&run(arguments(&["--json"])), "decisions").iter().take(10) {
+            let mut flip = arguments(&["--json", "--flip"]);
+            flip.push(decision["id"].as_str().unwrap().to_string());
+            let flip = &run(flip)["flip"];
+            let us = |side: &str| flip[side]["predicted_us"].as_f64();
+            match flip["effect"].as_str().unwrap() {
+                "illegal" => assert!(flip["illegal"].is_string() && flip["after"].is_null(), "{flip}"),
+                "faster" => {
+                    assert!(us("after") < us("before") && flip["why"].is_string(), "{flip}");
+                    faster += 1;
+                }
+                "slower" => assert!(us("after") > us("before"), "{flip}"),
+                other => assert_eq!(other, "equal"),
+            }
+        }
+    }
+    assert!(faster > 0, "with fuel for four decisions, a fifth gains");
+}
+
+#[test]
+fn what_keeps_two_kernels_apart_is_listed() {
+    let text = stdout(&h200("gallery:feed_forward", &[]));
+    assert!(text.contains("a contraction would be computed again for every tile of another"), "{text}");
 }

@@ -1,7 +1,7 @@
 //! One decision the other way: what would it cost?
 
 use fuseline::explain::DecisionRow;
-use fuseline::fuse::{DecisionId, PlanOptions, Verdict};
+use fuseline::fuse::{DecisionId, PlanOptions, Policy, Verdict};
 
 use super::{Request, Story, unknown};
 use crate::failure::Outcome;
@@ -14,6 +14,41 @@ pub struct Flipped {
     pub after: Option<Story>,
     /// why it is impossible
     pub illegal: Option<String>,
+}
+
+/// What a plan with one decision the other way is to the plan, in microseconds.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Effect {
+    Slower(f64),
+    Faster(f64),
+    Equal,
+}
+
+/// Less than this is no difference.
+const LEAST_US: f64 = 0.005;
+
+impl Flipped {
+    /// What turning the decision round does to the time.
+    pub fn effect(&self, story: &Story) -> Effect {
+        let after = self.after.as_ref().unwrap_or(story);
+        match after.explanation.run.cost.us - story.explanation.run.cost.us {
+            us if us > LEAST_US => Effect::Slower(us),
+            us if us < -LEAST_US => Effect::Faster(-us),
+            _ => Effect::Equal,
+        }
+    }
+
+    /// Why a plan that is faster was not made.
+    pub fn why_not_found(&self, options: &PlanOptions) -> &'static str {
+        if options.policy != Policy::Microseconds {
+            return "the textbook decides, not the time";
+        }
+        if options.fuel.is_some() || options.pins.only.is_some() {
+            return "this plan may not take every decision";
+        }
+        "what saves most is decided first, and what follows from it was not foreseen; --lock FILE writes the faster plan, \
+         --plan FILE obeys it"
+    }
 }
 
 /// Plans again with one decision the other way.

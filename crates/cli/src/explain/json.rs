@@ -4,7 +4,7 @@ use fuseline::explain::{Baseline, DecisionRow, Edge, KernelRow, Part};
 use fuseline::fuse::{Cost, Verdict};
 use serde_json::{Map, Value, json};
 
-use super::compare::Flipped;
+use super::compare::{Effect, Flipped};
 use super::{Request, Story};
 
 /// The whole plan.
@@ -31,8 +31,16 @@ pub fn of_flip(request: &Request<'_>, story: &Story, flipped: &Flipped) -> Value
         side
     };
     let mut value = head(request);
+    let (effect, why) = match (&flipped.after, flipped.effect(story)) {
+        (None, _) => ("illegal", flipped.illegal.as_deref()),
+        (_, Effect::Slower(_)) => ("slower", None),
+        (_, Effect::Faster(_)) => ("faster", Some(flipped.why_not_found(&request.options))),
+        (_, Effect::Equal) => ("equal", None),
+    };
     value["flip"] = json!({
         "decision": decision(&flipped.decision),
+        "effect": effect,
+        "why": why,
         "illegal": flipped.illegal,
         "before": side(story),
         "after": flipped.after.as_ref().map(side),

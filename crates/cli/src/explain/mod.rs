@@ -28,6 +28,9 @@ use crate::screen;
 use crate::target;
 use crate::waiting::Waiting;
 
+/// What helps where a written plan does not fit.
+const WRITE_A_PLAN: &str = "`fuseline explain MODEL --lock FILE` writes a plan that fits";
+
 /// Explains a model.
 pub fn explain(arguments: &Explain) -> Outcome {
     let lock = arguments.plan.as_deref().map(read_lock).transpose()?;
@@ -40,7 +43,7 @@ pub fn explain(arguments: &Explain) -> Outcome {
     let request = Request::new(&model, arguments, lock, &mut observe)?;
     let story = request.tell(&request.options, &mut observe);
     let story = match &arguments.plan {
-        Some(path) => story.map_err(|failure| failure.at(path.display().to_string()))?,
+        Some(path) => story.map_err(|failure| failure.at(path.display().to_string()).or_help(WRITE_A_PLAN))?,
         None => story?,
     };
     request.check_listed(&arguments.only_fuse, &story)?;
@@ -156,13 +159,20 @@ fn plan_options(arguments: &Explain, lock: Option<Lock>, env: Env) -> Outcome<Pl
             spec
         }
         (None, Some((name, fingerprint))) => {
-            let spec = target::find(name);
-            match spec {
+            let found = target::find(name);
+            let unknown = match &found {
+                Ok(_) => "which is described otherwise now",
+                Err(_) => "which is not known",
+            };
+            match found {
                 Ok(spec) if spec.fingerprint() == *fingerprint => spec,
                 _ => {
-                    let error = Error::invalid(format!("the plan was made for a device \"{name}\" that is not known"));
+                    let error = Error::invalid(format!("the plan was made for a device \"{name}\", {unknown}"));
                     let place = arguments.plan.as_ref().map_or(String::new(), |path| path.display().to_string());
-                    return Err(Failure::with_help(error.at(place), "give its file, or another device, with --target"));
+                    return Err(Failure::with_help(
+                        error.at(place),
+                        "say with --target which device is meant, by its name or its file",
+                    ));
                 }
             }
         }
@@ -192,10 +202,8 @@ fn plan_options(arguments: &Explain, lock: Option<Lock>, env: Env) -> Outcome<Pl
 
 fn read_lock(path: &Path) -> Outcome<Lock> {
     let place = path.display().to_string();
-    let text =
-        std::fs::read_to_string(path).map_err(|e| Error::invalid(format!("cannot be read: {e}")).at(place.clone()))?;
-    let help = "`fuseline explain MODEL --lock FILE` writes a plan";
-    text.parse().map_err(|e: Error| Failure::with_help(e.at(place), help))
+    let text = std::fs::read_to_string(path).map_err(|e| Error::invalid(format!("cannot be read: {e}")));
+    text.and_then(|text| text.parse()).map_err(|e| Failure::from(e.at(place)).or_help(WRITE_A_PLAN))
 }
 
 fn print_step(step: &Step<'_>) {

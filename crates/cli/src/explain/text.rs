@@ -8,12 +8,12 @@ use fuseline::fuse::{Cost, Verdict};
 use fuseline::passes::Precision;
 use indexmap::IndexMap;
 
-use super::compare::Flipped;
+use super::compare::{Effect, Flipped};
 use super::name::{Shortener, cut_back};
 use super::{Request, Story};
 use crate::arguments::Explain;
 use crate::quantity::{self, significant};
-use crate::screen::{self, Side, Table, heading};
+use crate::screen::{self, Side, Table, heading, wrapped};
 
 /// The whole plan.
 pub fn of_story(request: &Request<'_>, story: &Story, arguments: &Explain) -> String {
@@ -55,7 +55,7 @@ fn head(request: &Request<'_>) -> String {
     if !request.assumed.is_empty() {
         facts.push(format!("sizes assumed: {} (choose them with --sizes)", list(&request.assumed)));
     }
-    line(&mut text, &format!("  {}", facts.join("; ")));
+    text.push_str(&wrapped(&facts.join("; "), 2, screen::width()));
     text
 }
 
@@ -72,7 +72,7 @@ fn kernels(rows: &[KernelRow], names: &Shortener, width: usize) -> String {
         let inside = row.inside.as_ref().map_or(String::new(), |_| "  ".to_string());
         cells.push(vec![
             k.to_string(),
-            format!("{inside}{}", cut_back(&row.pattern, width / 3)),
+            format!("{inside}{}", row.pattern),
             row.kind.name().into(),
             significant(row.us),
             quantity::bytes(row.bytes.round()),
@@ -88,14 +88,46 @@ fn kernels(rows: &[KernelRow], names: &Shortener, width: usize) -> String {
         let longest = cells.iter().map(|row| row[column].chars().count()).max().unwrap_or(0);
         longest.max(head[column].0.chars().count()) + 2
     };
-    let taken: usize = (0..9).map(longest).sum();
-    let room = width.saturating_sub(taken + 2).max(16);
+    let mut widths: Vec<usize> = (0..9).map(longest).collect();
+    let from = rows.iter().map(|row| names.list(row, LEAST_FROM).chars().count()).max().unwrap_or(0) + 2;
+    // The names of kernels are shortened before a column goes.
+    let others = widths.iter().sum::<usize>() - widths[KERNEL] + from;
+    widths[KERNEL] = widths[KERNEL].min(width.saturating_sub(others).clamp(LEAST_KERNEL, LEAST_KERNEL.max(width / 3)));
+    let shown = columns_that_fit(&widths, width.saturating_sub(from));
+    let taken: usize = shown.iter().map(|column| widths[*column]).sum();
+    let room = width.saturating_sub(taken + 2).max(from - 2);
+    let head: Vec<_> = shown.iter().chain(&[9]).map(|column| head[*column]).collect();
     let mut table = Table::new(&head);
-    for (mut cells, row) in cells.into_iter().zip(rows) {
-        cells.push(names.list(row, room));
-        table.row(cells);
+    for (cells, row) in cells.iter().zip(rows) {
+        let cell = |column: &usize| match *column {
+            KERNEL => cut_back(&cells[KERNEL], widths[KERNEL] - 2),
+            column => cells[column].clone(),
+        };
+        let mut shown: Vec<String> = shown.iter().map(cell).collect();
+        shown.push(names.list(row, room));
+        table.row(shown);
     }
     table.text()
+}
+
+/// The place of the kernels' names in their table, and how narrow they may become.
+const KERNEL: usize = 1;
+const LEAST_KERNEL: usize = 22;
+
+/// Columns that the names of nodes have at least.
+const LEAST_FROM: usize = 16;
+
+/// Which columns of the table of kernels there is room for; what can be told from others goes first.
+fn columns_that_fit(widths: &[usize], room: usize) -> Vec<usize> {
+    const FIRST_TO_GO: [usize; 5] = [6, 7, 8, 5, 4];
+    let mut shown: Vec<usize> = (0..widths.len()).collect();
+    for column in FIRST_TO_GO {
+        if shown.iter().map(|column| widths[*column]).sum::<usize>() <= room {
+            break;
+        }
+        shown.retain(|other| *other != column);
+    }
+    shown
 }
 
 /// What bounds a kernel, without its element type.
@@ -149,13 +181,13 @@ fn write_decisions(text: &mut String, explanation: &Explanation, names: &Shorten
     );
     let groups: Vec<Vec<&DecisionRow>> = match arguments.verbose {
         true => all.iter().map(|row| vec![row]).collect(),
-        false => alike(all.iter().filter(|row| !row.is_inside)),
+        false => alike(all.iter().filter(|row| !is_detail(row))),
     };
     let top = if arguments.verbose { groups.len() } else { arguments.top.min(groups.len()) };
     for group in &groups[..top] {
         write_decision(text, group, names, width);
     }
-    let inside = all.iter().filter(|row| row.is_inside).count();
+    let inside = all.iter().filter(|row| is_detail(row)).count();
     let rest: usize = groups[top..].iter().map(Vec::len).sum();
     let parts = [(rest, "more"), (inside, "between parts of one operator")];
     let parts = parts.iter().filter(|(count, _)| *count > 0 && !arguments.verbose);
@@ -163,6 +195,11 @@ fn write_decisions(text: &mut String, explanation: &Explanation, names: &Shorten
     if !parts.is_empty() {
         line(text, &format!("  … and {} (--verbose and --json list all)", parts.join(", ")));
     }
+}
+
+/// Whether nobody asks for a decision: parts of one operator that are together. Why they are apart is of interest.
+fn is_detail(row: &DecisionRow) -> bool {
+    row.is_inside && row.verdict == Verdict::Taken
 }
 
 /// Decisions that differ in nothing but numbers in names, such as those of equal layers.
@@ -203,22 +240,30 @@ fn write_decision(text: &mut String, group: &[&DecisionRow], names: &Shortener, 
     let score = row.scorecard.as_ref().map_or("–".into(), |card| format!("{:.2}", card.score));
     let mark = if row.disagrees() { "≠" } else { " " };
     let start = format!("  {}  {verdict:<7}  {saved:>9} µs  {score:>4}{mark} {:<17}  ", row.id, row.rule);
-    let room = width.saturating_sub(start.chars().count() + 3);
+    // Where little room is left for names, they have a line of their own.
+    let indent = 16;
+    let is_apart = width < start.chars().count() + LEAST_NAMES;
+    let room = width.saturating_sub(3 + if is_apart { indent } else { start.chars().count() });
     let half = |name: &str, other: &str| {
         let other = names.short(other, usize::MAX).chars().count();
         names.short(name, (room / 2).max(room.saturating_sub(other)).max(12))
     };
     let (producer, consumer) = (half(&row.producer, &row.consumer), half(&row.consumer, &row.producer));
-    line(text, &format!("{start}{producer} → {consumer}"));
+    match is_apart {
+        true => line(text, &format!("{}\n{:indent$}{producer} → {consumer}", start.trim_end(), "")),
+        false => line(text, &format!("{start}{producer} → {consumer}")),
+    }
     let more = if group.len() > 1 { format!(" (and {} more like it)", group.len() - 1) } else { String::new() };
-    let indent = " ".repeat(16);
-    line(text, &format!("{indent}{}{more}", row.reason));
+    text.push_str(&wrapped(&format!("{}{more}", row.reason), indent, width));
     if row.disagrees()
         && let Some(card) = &row.scorecard
     {
-        line(text, &format!("{indent}scorecard: {card}"));
+        text.push_str(&wrapped(&format!("scorecard: {card}"), indent, width));
     }
 }
+
+/// Columns that two names have at least if they stand behind the numbers of a decision.
+const LEAST_NAMES: usize = 40;
 
 fn signed(us: f64) -> String {
     let digits = significant(us.abs());
@@ -238,7 +283,9 @@ pub fn of_flip(request: &Request<'_>, story: &Story, flipped: &Flipped) -> Strin
     text.push_str(&section(&format!("Flip {}", row.id)));
     write_decision(&mut text, &[row], &names, width);
     let Some(after) = &flipped.after else {
-        line(&mut text, &format!("\n  illegal: {}", flipped.illegal.as_deref().unwrap_or("it cannot be done")));
+        let why = flipped.illegal.as_deref().unwrap_or("it cannot be done");
+        text.push('\n');
+        text.push_str(&wrapped(&format!("illegal: {why}"), 2, width));
         return text;
     };
     let word = if row.verdict == Verdict::Taken { "not done" } else { "done" };
@@ -248,18 +295,22 @@ pub fn of_flip(request: &Request<'_>, story: &Story, flipped: &Flipped) -> Strin
     let difference = two.cost.us - one.cost.us;
     table.row(vec!["predicted µs".into(), significant(one.cost.us), significant(two.cost.us), signed(difference)]);
     let count = |part: &Part| part.count();
-    let kernels_more = count(two) as f64 - count(one) as f64;
-    table.row(vec!["kernels".into(), count(one).to_string(), count(two).to_string(), format!("{kernels_more:+}")]);
+    let more = match (count(one), count(two)) {
+        (before, after) if after < before => format!("−{}", before - after),
+        (before, after) => format!("+{}", after - before),
+    };
+    table.row(vec!["kernels".into(), count(one).to_string(), count(two).to_string(), more]);
     let bytes = |part: &Part| quantity::bytes(part.cost.bytes.round());
     table.row(vec!["traffic".into(), bytes(one), bytes(two)]);
     text.push('\n');
     text.push_str(&table.text());
-    let verdict = match difference {
-        d if d > 0.005 => format!("slower by {} µs", significant(d)),
-        d if d < -0.005 => format!("faster by {} µs", significant(-d)),
-        _ => "as fast as before".to_string(),
+    let verdict = match flipped.effect(story) {
+        Effect::Slower(us) => format!("slower by {} µs", significant(us)),
+        Effect::Faster(us) => format!("faster by {} µs: {}", significant(us), flipped.why_not_found(&request.options)),
+        Effect::Equal => "as fast as before".to_string(),
     };
-    line(&mut text, &format!("\n  {verdict}"));
+    text.push('\n');
+    text.push_str(&wrapped(&verdict, 2, width));
     write_changed(&mut text, one, two, &names, width);
     text
 }
@@ -275,5 +326,18 @@ fn write_changed(text: &mut String, one: &Part, two: &Part, names: &Shortener, w
             text.push_str(&section(title));
             text.push_str(&kernels(&rows, names, width));
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_narrow_table_leaves_out_what_follows_from_the_rest() {
+        let widths = [4, 24, 10, 8, 9, 9, 9, 7, 15];
+        assert_eq!(columns_that_fit(&widths, 100).len(), 9);
+        assert_eq!(columns_that_fit(&widths, 90), [0, 1, 2, 3, 4, 5, 7, 8], "operations for each byte go first");
+        assert_eq!(columns_that_fit(&widths, 10), [0, 1, 2, 3], "kernel, kind and time stay");
     }
 }

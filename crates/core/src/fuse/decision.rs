@@ -100,8 +100,8 @@ impl fmt::Display for Reason {
             Reason::Cycle => {
                 f.write_str("the first reaches the second also through something else that must run between")
             }
-            Reason::Slower { by_us } => write!(f, "one kernel would take {by_us:.2} us longer"),
-            Reason::PairsBetter { by_us } => write!(f, "combined two by two they take {by_us:.2} us less"),
+            Reason::Slower { by_us } => write!(f, "one kernel would take {by_us:.2} µs longer"),
+            Reason::PairsBetter { by_us } => write!(f, "combined two by two they take {by_us:.2} µs less"),
             Reason::NoRule => f.write_str("no rule combines kernels of these kinds"),
             Reason::Pinned => f.write_str("kept apart as asked"),
             Reason::Fuel => f.write_str("as many decisions were taken as allowed"),

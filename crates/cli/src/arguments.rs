@@ -50,6 +50,16 @@ pub enum Command {
     Kernels(Kernels),
     Analyze(Analyze),
     Gallery(Gallery),
+    Doctor(Doctor),
+}
+
+/// Show which devices can be used here, and what is missing for the others
+#[derive(Debug, Args)]
+#[command(after_help = EXIT_STATUS)]
+pub struct Doctor {
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
 }
 
 /// Show what a model takes, returns, computes and moves
@@ -231,12 +241,13 @@ pub enum Only {
 /// Show the kernels of a model as code
 ///
 /// Prints every kernel of the plan, equal ones once: in the language of kernels (docs/tile.md), as a program of vectors,
-/// or as the machine code that this processor runs.
+/// as the machine code that this processor runs, or as CUDA C++ for a GPU.
 #[derive(Debug, Args)]
 #[command(after_help = format!("\
 Examples:
   fuseline kernels gallery:layernorm_gelu
   fuseline kernels model.onnx --emit asm --sizes batch=1,seq=128
+  fuseline kernels gallery:softmax --emit cuda --dtype bf16
 
 {EXIT_STATUS}"))]
 pub struct Kernels {
@@ -255,9 +266,9 @@ pub struct Kernels {
     /// Element type of a gallery graph: f32, f16, bf16 or f64
     #[arg(long, value_name = "TYPE", value_parser = float_type)]
     pub dtype: Option<DType>,
-    /// The device to plan for: a name, or a file called .spec
-    #[arg(long, value_name = "NAME", default_value = "cpu")]
-    pub target: String,
+    /// The device to plan for: a name, or a file called .spec [default: cpu; h200 with --emit cuda]
+    #[arg(long, value_name = "NAME")]
+    pub target: Option<String>,
     /// How far arithmetic may be rearranged [default: default]
     #[arg(long, value_enum)]
     pub numerics: Option<NumericsName>,
@@ -275,6 +286,8 @@ pub enum Form {
     Vector,
     /// machine code, at fixed sizes
     Asm,
+    /// CUDA C++, for an NVIDIA GPU, which need not be there
+    Cuda,
 }
 
 /// Show which kernels a model becomes, and why

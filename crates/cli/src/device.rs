@@ -19,7 +19,7 @@ use fuseline_cpu::run::CpuDevice;
 use fuseline_frontend::mapping;
 
 use crate::failure::{Failure, Outcome};
-use crate::target;
+use crate::{gpu, target};
 
 /// A device.
 #[derive(Clone, Copy, Debug)]
@@ -43,8 +43,6 @@ enum Way {
         has_threads: bool,
         load: fn(&PlannedProgram, &PlanOptions, &Means) -> Result<Box<dyn Executable>>,
     },
-    /// it is not there yet
-    Missing,
 }
 
 /// All devices; the command line, its help and its errors follow from here.
@@ -75,7 +73,15 @@ static DEVICES: &[Device] = &[
             load: |planned, plan, means| Ok(Box::new(processor(plan.clone(), means)?.load(planned)?)),
         },
     },
-    Device { name: "cuda", doc: "an NVIDIA GPU; not there yet", way: Way::Missing },
+    Device {
+        name: "cuda",
+        doc: "an NVIDIA GPU, by its driver and NVRTC; `fuseline doctor` says what is missing",
+        way: Way::Plan {
+            target: "h200",
+            has_threads: false,
+            load: |planned, plan, means| Ok(Box::new(gpu::open(plan.clone(), means.options.limits)?.load(planned)?)),
+        },
+    },
 ];
 
 impl ValueEnum for Device {
@@ -154,12 +160,6 @@ impl Device {
                     bind_sizes(graph, &inputs, &mut plan.hints.env);
                     load(&plan_program(graph.clone(), &plan, &mut |_| {})?, &plan, &means)?.run(&inputs)
                 }))
-            }
-            Way::Missing => {
-                let there = DEVICES.iter().filter(|device| !matches!(device.way, Way::Missing));
-                let names: Vec<&str> = there.map(|device| device.name).collect();
-                let error = Error::unsupported(format!("the device {}", self.name)).at("--device");
-                Err(Failure::with_help(error, format!("take {}", names.join(" or "))))
             }
         }
     }

@@ -13,6 +13,7 @@ use fuseline::tensor::{Env, Symbol};
 use fuseline::tile::{Kernel, Schedule};
 use fuseline_cpu::code::{Code, Isa};
 use fuseline_cpu::emit::emit;
+use fuseline_cuda::print::{self, sizes_to_fix};
 use fuseline_frontend::Tensors;
 use indexmap::IndexMap;
 
@@ -41,11 +42,12 @@ pub fn kernels(arguments: &Kernels) -> Outcome {
         other => other?,
     };
     let numerics = arguments.numerics.map_or(Numerics::Default, |numerics| numerics.numerics());
+    let usual = if arguments.emit == Form::Cuda { "h200" } else { "cpu" };
     let options = PlanOptions {
         numerics,
         precision: arguments.precision.precision(numerics)?,
         hints: Hints { env: all.clone(), ..Hints::default() },
-        ..PlanOptions::on(&target::find(&arguments.target)?)
+        ..PlanOptions::on(&target::find(arguments.target.as_deref().unwrap_or(usual))?)
     };
     let planned = plan_program(graph.into_owned(), &options, &mut |_| {})?;
     let mut text = String::new();
@@ -99,6 +101,9 @@ fn show(kernel: &Kernel, env: &Env, form: Form) -> Result<String> {
     if form == Form::Tile {
         return Ok(kernel.to_string());
     }
+    if form == Form::Cuda {
+        return Ok(printed_for_cuda(kernel, env));
+    }
     if kernel.symbols().iter().any(|symbol| env.get(symbol).is_none()) {
         return Ok("its sizes are known only in a run".into());
     }
@@ -117,4 +122,14 @@ fn show(kernel: &Kernel, env: &Env, form: Form) -> Result<String> {
         writeln!(text, "{}", code.trim_end()).expect("writing to a string succeeds");
     }
     Ok(text)
+}
+
+/// CUDA C++, for the sizes that it is better made for; others are arguments.
+fn printed_for_cuda(kernel: &Kernel, env: &Env) -> String {
+    let fixed = sizes_to_fix(kernel).into_iter().filter_map(|symbol| Some((symbol.clone(), env.get(&symbol)?)));
+    let options = print::Options { name: kernel.schedule.name().to_owned(), fixed: fixed.collect(), wide: false };
+    match print::print(kernel, &options) {
+        Ok(printed) => printed.source(),
+        Err(error) => format!("interpreted: {error}"),
+    }
 }

@@ -8,11 +8,13 @@ mod analyze;
 mod arguments;
 mod bench;
 mod device;
+mod doctor;
 mod explain;
 mod failure;
 mod feed;
 mod formula;
 mod gallery;
+mod gpu;
 mod histogram;
 mod inspect;
 mod kernels;
@@ -39,6 +41,7 @@ fn main() -> ExitCode {
         Command::Kernels(arguments) => kernels::kernels(&arguments),
         Command::Analyze(arguments) => analyze::analyze(&arguments),
         Command::Gallery(arguments) => gallery::list(&arguments),
+        Command::Doctor(arguments) => doctor::doctor(&arguments),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,

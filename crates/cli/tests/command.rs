@@ -205,9 +205,6 @@ fn plans_come_to_the_same_as_the_graph() {
 #[test]
 fn devices_that_cannot_do_it_say_so() {
     let run = |more: &[&str]| failure(&[&["run", "gallery:add_gelu", "--sizes", "n=4"], more].concat());
-    let (status, message) = run(&["--device", "cuda"]);
-    let help = "reference or interp or cpu";
-    assert!(status == 1 && message.contains("not supported") && message.contains(help), "{message}");
     let (status, message) = run(&["--device", "abacus"]);
     assert!(status == 2 && message.contains("reference, interp, cpu, cuda"), "{message}");
     for wish in [["--target", "h200"], ["--numerics", "strict"]] {
@@ -345,4 +342,28 @@ fn a_reader_that_goes_away_is_not_an_error() {
         drop((child.stdout.take(), child.stderr.take()));
         assert!(child.wait().unwrap().success(), "{arguments:?}");
     }
+}
+
+#[test]
+fn the_doctor_names_what_a_gpu_lacks_and_so_does_a_run_on_it() {
+    let found = json(&["doctor", "--json"]);
+    let find = |what: &str| {
+        let all = found["findings"].as_array().unwrap();
+        all.iter().find(|f| f["device"] == "cuda" && f["needs"] == what).unwrap().clone()
+    };
+    let done = fuseline(&["run", "gallery:add_gelu", "--sizes", "n=4", "--device", "cuda"]);
+    match ["GPU", "compiler"].map(find).into_iter().find(|finding| finding["there"] == false) {
+        None => assert!(done.status.success(), "{}", text(&done.stderr)),
+        Some(missing) => {
+            let (note, message) = (missing["note"].as_str().unwrap(), text(&done.stderr));
+            assert!(note.contains("install"), "{note}");
+            assert!(done.status.code() == Some(1) && message.contains(note), "{message}");
+        }
+    }
+}
+
+#[test]
+fn kernels_are_shown_for_a_gpu_that_need_not_be_there() {
+    let shown = stdout(&["kernels", "gallery:softmax", "--emit", "cuda", "--dtype", "bf16", "--sizes", "columns=1024"]);
+    assert!(shown.contains("extern \"C\" __global__") && shown.contains("const bf16* __restrict__ x0"), "{shown}");
 }

@@ -8,7 +8,7 @@
 //! 5. [`rewrites`]: graph in, graph with its work elsewhere out, every step a decision;
 //! 6. [`fuse`]: graph in, plan out: which nodes become one kernel, and why; [`lower`]: nodes in, kernel out;
 //! 7. [`tile`]: the language of kernels, with its text, its rules and its interpreter; [`interpret`]: whole plans on it;
-//! 8. [`compile`](mod@compile): the pipeline, graph to [`program`], which a [`device`] loads;
+//! 8. [`compile`](mod@compile): the pipeline, graph to [`program`], which a [`device`] loads; [`run`]: what devices know of plans before they run;
 //! 9. [`explain`]: a plan in the user's language;
 //! 10. [`reference`](mod@reference): what a graph means, and [`compare`](mod@compare): whether a result is that;
 //! 11. [`analysis`]: the work and the traffic that it needs, and the price; [`analyzer`]: the same for operations fed by hand;
@@ -58,5 +58,6 @@ pub mod philox;
 pub mod program;
 pub mod reference;
 pub mod rewrites;
+pub mod run;
 pub mod tensor;
 pub mod tile;

@@ -2,8 +2,14 @@
 //!
 //! A tour, in the order of the data:
 //! 1. [`print`](mod@print): a kernel becomes CUDA C++ that needs no header, and the launches that run it;
-//! 2. [`nvrtc`]: that becomes machine code.
+//! 2. [`nvrtc`]: that becomes machine code, which a [`cache`] keeps;
+//! 3. [`gpu`]: the driver, memory, launches;
+//! 4. [`run`]: whole plans.
 #![warn(missing_docs)]
 
+pub mod cache;
+mod driver;
+pub mod gpu;
 pub mod nvrtc;
 pub mod print;
+pub mod run;

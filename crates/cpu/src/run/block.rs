@@ -11,9 +11,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use bytes::Bytes;
 use fuseline::error::{Error, Result};
+use fuseline::run::memory::ALIGNMENT;
 use memmap2::MmapRaw;
-
-use super::memory::ALIGNMENT;
 
 /// Blocks from here on are mapped, in large pages where the system has them.
 const MAPPED: usize = 1 << 20;

@@ -7,12 +7,11 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use bytes::Bytes;
 use fuseline::error::Result;
+use fuseline::run::ConstantPool;
 use fuseline::tensor::Literal;
 use rustc_hash::FxHashMap;
 
-/// A constant by its number in a session.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub(super) struct ConstantId(usize);
+pub(super) use fuseline::run::ConstantId;
 
 /// Is told of bytes that will hardly be read again.
 pub type Release = fn(&Bytes);
@@ -55,16 +54,6 @@ impl Constants {
         Constants { entries: Vec::new(), literals: FxHashMap::default(), release }
     }
 
-    /// A literal of a graph; equal ones are one constant.
-    pub fn add_literal(&mut self, literal: &Literal) -> ConstantId {
-        if let Some(known) = self.literals.get(literal) {
-            return *known;
-        }
-        let id = self.add(literal.clone(), None);
-        self.literals.insert(literal.clone(), id);
-        id
-    }
-
     /// A prepared value by its number.
     pub fn add_prepared(&mut self, number: usize, literal: Literal) -> ConstantId {
         self.add(literal, Some(number))
@@ -74,11 +63,6 @@ impl Constants {
         let state = Mutex::new(State { literal: Some(literal), pinned: None });
         self.entries.push(Entry { readers: 0, prepared, state });
         ConstantId(self.entries.len() - 1)
-    }
-
-    /// Notes that somebody reads it.
-    pub fn count_reader(&mut self, id: ConstantId) {
-        self.entries[id.0].readers += 1;
     }
 
     /// The constant; none if it was dropped.
@@ -118,6 +102,21 @@ impl Constants {
             }
         }
         Ok(())
+    }
+}
+
+impl ConstantPool for Constants {
+    fn add_literal(&mut self, literal: &Literal) -> ConstantId {
+        if let Some(known) = self.literals.get(literal) {
+            return *known;
+        }
+        let id = self.add(literal.clone(), None);
+        self.literals.insert(literal.clone(), id);
+        id
+    }
+
+    fn count_reader(&mut self, id: ConstantId) {
+        self.entries[id.0].readers += 1;
     }
 }
 

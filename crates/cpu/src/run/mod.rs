@@ -10,7 +10,6 @@ mod engine;
 mod execute;
 mod launch;
 mod load;
-pub mod memory;
 mod pack;
 pub mod pool;
 mod session;

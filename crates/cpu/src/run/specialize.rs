@@ -6,13 +6,13 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use bytes::Bytes;
 use fuseline::error::{Context, Error, Result};
+use fuseline::run::memory::{Placement, Wish, place};
 use fuseline::tensor::{Env, TensorType};
 use rustc_hash::FxHashMap;
 
 use super::constant::ConstantId;
 use super::engine::Engine;
 use super::load::{LoadedGraph, Origin, Segment, Slot, Way};
-use super::memory::{Placement, Wish, place};
 use super::pack::{Packed, constant_phases};
 use super::pool::Team;
 use super::workshop::{Compiled, Made};

@@ -16,6 +16,7 @@ mod prelude;
 mod row;
 mod scalar;
 mod scan;
+mod split;
 mod stages;
 
 use std::collections::BTreeSet;

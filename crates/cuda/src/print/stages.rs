@@ -3,13 +3,13 @@
 //! This is how there is always a way: folds whose results are wanted at more points than they have are computed on their own.
 
 use fuseline::error::{Error, Result};
+use fuseline::ops::prim::Monoid;
 use fuseline::tensor::{DType, Dim, Env, TensorType};
-use fuseline::tile::{AxisSet, Kernel, Op, Param, Schedule, StepId, Store};
+use fuseline::tile::{AxisSet, Kernel, Op, Param, Schedule, Step, StepId, Store};
 use smallvec::SmallVec;
 
 use super::nest::{Nest, Parameters, slope};
-use super::row;
-use super::{Parameter, Scratch};
+use super::{Parameter, Scratch, row, split};
 
 /// A kernel that becomes one function.
 #[derive(Clone, Debug)]
@@ -50,18 +50,37 @@ pub(super) fn stages(kernel: &Kernel, fixed: &Env) -> Result<(Vec<Stage>, Vec<Sc
     };
     if let Schedule::Row { along, .. } = kernel.schedule
         && cut.owns_rows(&all, along)?
+        && !is_too_long(kernel, fixed, along)
     {
         let (kernel, parameters) = (cut.work, cut.parameters);
         return Ok((vec![Stage { kernel, parameters, way: Way::Rows(along), stores: all }], Vec::new()));
     }
-    for k in 0..kernel.steps.len() {
+    let mut k = 0;
+    while k < cut.work.steps.len() {
         let id = StepId(k as u32);
-        if kernel.steps[k].op.is_fold() && !cut.is_folded_in_place(id) {
-            cut.store_fold(id)?;
+        if cut.work.steps[k].op.is_fold() && cut.is_needed(id) {
+            // The parts of a fold stand before it.
+            let id = if cut.store_parts(id)? { StepId(id.0 + 1) } else { id };
+            if !cut.is_folded_in_place(id) {
+                cut.store_fold(id)?;
+            }
+            k = id.index();
         }
+        k += 1;
     }
     cut.store_outputs()?;
     Ok((cut.stages, cut.scratch))
+}
+
+/// Whether rows are so few and so long that one block of threads each would leave a GPU idle.
+fn is_too_long(kernel: &Kernel, fixed: &Env, along: AxisSet) -> bool {
+    let count = |axes: AxisSet| {
+        let mut extents = axes.iter().map(|axis| fixed.apply(&kernel.axes[axis]).as_int());
+        extents.try_fold(1i64, |all, extent| all.checked_mul(extent?))
+    };
+    let all: AxisSet = (0..kernel.axes.len()).collect();
+    let (rows, length) = (count(all.without(along)), count(along));
+    matches!((rows, length), (Some(rows), Some(length)) if rows < 64 && length >= 1 << 17)
 }
 
 /// A kernel that is being cut.
@@ -80,6 +99,78 @@ impl Cut<'_> {
         let nest = Nest::new(&self.work, self.fixed, &self.parameters)?;
         let present: AxisSet = along.iter().filter(|axis| !nest.extents[*axis].is(1)).collect();
         Ok(row::fits(&nest, stores, present))
+    }
+
+    fn is_needed(&self, id: StepId) -> bool {
+        let mut needed = vec![false; self.work.steps.len()];
+        self.work.stores.iter().for_each(|store| needed[store.value.index()] = true);
+        for k in (id.index()..needed.len()).rev() {
+            if needed[k] {
+                self.work.steps[k].op.operands().iter().for_each(|operand| needed[operand.index()] = true);
+            }
+        }
+        needed[id.index()]
+    }
+
+    /// Folds parts on their own, where that is better; what is left of the fold is the fold of its parts.
+    fn store_parts(&mut self, id: StepId) -> Result<bool> {
+        let alone = self.alone(id, &self.work.step(id).axes.iter().map(Dim::axis).collect::<Vec<_>>());
+        let outputs = Parameters { inputs: self.parameters.inputs.clone(), outputs: vec![Parameter::Output(0)] };
+        let owned = match way_of_folds(&alone, self.fixed, &outputs, &[0])? {
+            Way::Rows(along) => {
+                let nest = Nest::new(&alone, self.fixed, &outputs)?;
+                nest.count(along).as_int().map_or(1, |length| (length / 32).clamp(1, 1024))
+            }
+            _ => 1,
+        };
+        let Some(split) = split::choose(&self.work, id, self.fixed, owned) else { return Ok(false) };
+        let mut kernel = split::in_parts(&self.work, id, split, self.fixed);
+        // A step may stand before the fold now.
+        let moved = StepId(id.0 + u32::try_from(kernel.steps.len() - self.work.steps.len()).unwrap_or(0));
+        let step = kernel.step(moved).clone();
+        let (monoid, dtype) = match &step.op {
+            Op::Dot { accumulator, .. } => (Monoid::Sum, *accumulator),
+            Op::Reduce { monoid, .. } => (*monoid, step.dtype),
+            _ => return Err(Error::bug("a fold of what does not fold")),
+        };
+        let part = self.work.axes.len();
+        let axes: Vec<usize> = std::iter::once(part).chain(step.axes.iter().filter(|axis| *axis != part)).collect();
+        let index: Vec<Dim> = axes.iter().copied().map(Dim::axis).collect();
+        let sizes: Vec<Dim> = axes.iter().map(|axis| kernel.axes[*axis].clone()).collect();
+        let (param, number) = self.between(dtype, sizes);
+        kernel.outputs = vec![param.clone()];
+        kernel.stores = vec![Store { output: 0, index: index.clone(), value: moved }];
+        let parameters =
+            Parameters { inputs: self.parameters.inputs.clone(), outputs: vec![Parameter::Scratch(number)] };
+        let way = way_of_folds(&kernel, self.fixed, &parameters, &[0])?;
+        self.stages.push(Stage { kernel, parameters, way, stores: vec![0] });
+        self.work.axes.push(Dim::int(split.parts));
+        self.work.inputs.push(param);
+        self.parameters.inputs.push(Parameter::Scratch(number));
+        let input = self.work.inputs.len() - 1;
+        let op = Op::Load { input, index, guard: Vec::new(), fill: None, reads: SmallVec::new() };
+        split::insert(&mut self.work, id, Step { op, dtype, axes: step.axes });
+        let over = AxisSet::of(part);
+        self.work.steps[id.index() + 1].op = Op::Reduce { monoid, over, arg: id };
+        Ok(true)
+    }
+
+    /// The kernel that stores nothing but a step.
+    fn alone(&self, id: StepId, index: &[Dim]) -> Kernel {
+        let mut kernel = self.work.clone();
+        let step = kernel.step(id);
+        let sizes: Vec<Dim> = step.axes.iter().map(|axis| kernel.axes[axis].clone()).collect();
+        kernel.outputs = vec![Param::row_major(TensorType::new(step.dtype, sizes))];
+        kernel.stores = vec![Store { output: 0, index: index.to_vec(), value: id }];
+        kernel
+    }
+
+    /// Memory between stages. What is narrow in memory is wide between steps; so it stays.
+    fn between(&mut self, dtype: DType, sizes: Vec<Dim>) -> (Param, usize) {
+        let dtype = if dtype.is_float() && dtype != DType::F64 { DType::F32 } else { dtype };
+        let count = sizes.iter().fold(Dim::int(1), |all, size| all * size);
+        self.scratch.push(Scratch { bytes: count * i64::try_from(dtype.bits() / 8).unwrap_or(8) });
+        (Param::row_major(TensorType::new(dtype, sizes)), self.scratch.len() - 1)
     }
 
     /// Whether a fold is wanted exactly at the points of the outputs, and by no other fold.
@@ -104,18 +195,10 @@ impl Cut<'_> {
     /// Computes a fold on its own, into memory, from where the rest of the kernel reads it.
     fn store_fold(&mut self, id: StepId) -> Result<()> {
         let step = self.work.step(id).clone();
-        let sizes: Vec<Dim> = step.axes.iter().map(|axis| self.work.axes[axis].clone()).collect();
-        // What is narrow in memory is wide between steps; so it stays.
-        let is_narrow = step.dtype.is_float() && step.dtype != DType::F64;
-        let dtype = if is_narrow { DType::F32 } else { step.dtype };
-        let param = Param::row_major(TensorType::new(dtype, sizes.clone()));
         let index: Vec<Dim> = step.axes.iter().map(Dim::axis).collect();
-        let number = self.scratch.len();
-        let count = sizes.iter().fold(Dim::int(1), |all, size| all * size);
-        self.scratch.push(Scratch { bytes: count * i64::try_from(dtype.bits() / 8).unwrap_or(8) });
-        let mut kernel = self.work.clone();
+        let mut kernel = self.alone(id, &index);
+        let (param, number) = self.between(step.dtype, kernel.outputs[0].ty.shape.dims().to_vec());
         kernel.outputs = vec![param.clone()];
-        kernel.stores = vec![Store { output: 0, index: index.clone(), value: id }];
         let parameters =
             Parameters { inputs: self.parameters.inputs.clone(), outputs: vec![Parameter::Scratch(number)] };
         let way = match step.op {

@@ -111,7 +111,7 @@ fn best_gap(lines: &[Line], offsets: &[usize], placed: &[usize], k: usize) -> us
 #[cfg(test)]
 mod tests {
     use super::*;
-    use fuseline::philox;
+    use crate::philox;
 
     fn wish(bytes: usize, first: usize, last: usize) -> Wish {
         Wish { bytes, first, last, heir_of: None }

@@ -1,0 +1,101 @@
+"""PyTorch on the cases of `gpu time`: eager and torch.compile, medians by device events.
+
+    python3 bench/gpu_peers.py [--json] [NAME ...]
+
+Needs PyTorch with CUDA and Triton. A NAME is part of a case's name. The bytes are those that any execution must move.
+"""
+
+import json
+import sys
+
+import torch
+import torch.nn.functional as F
+import triton
+
+RUNS_MS = 100
+
+
+def median_us(run):
+    run()
+    torch.cuda.synchronize()
+    return triton.testing.do_bench(run, warmup=30, rep=RUNS_MS, return_mode="median") * 1e3
+
+
+def random(*shape, dtype):
+    return torch.randn(*shape, device="cuda", dtype=dtype)
+
+
+def quantize(y):
+    scale = y.abs().amax(-1, keepdim=True).float() / 127
+    return (y.float() / scale).round().clamp(-128, 127).to(torch.int8), scale
+
+
+def cases(dtype):
+    """Name, function, arguments, bytes: in the order of bench/src/bin/gpu/time.rs."""
+    size = torch.finfo(dtype).bits // 8
+    rows, columns = 8192, 4096
+    count = rows * columns
+    x, y, z = (random(rows, columns, dtype=dtype) for _ in range(3))
+    w, b = random(columns, dtype=dtype), random(columns, dtype=dtype)
+    for n in (33554432, 1048576, 10485760, 104857600):
+        p, q = random(n, dtype=dtype), random(n, dtype=dtype)
+        yield f"add_gelu n={n}", lambda p, q: F.gelu(p + q), (p, q), 3 * n * size
+    yield "mul_add_relu", lambda x, y, z: torch.relu(x * y + z), (x, y, z), 4 * count * size
+    yield "bias_gelu", lambda x, b: F.gelu(x + b), (x, b), 2 * count * size
+    yield "silu", F.silu, (x,), 2 * count * size
+    yield "swiglu", lambda x, y: F.silu(x) * y, (x, y), 3 * count * size
+    yield "bias_dropout_residual", lambda x, b, r: F.dropout(x + b, 0.1, True) + r, (x, b, y), 3 * count * size
+    yield "gelu_dropout_residual", lambda x, r: F.dropout(F.gelu(x), 0.1, True) + r, (x, y), 3 * count * size
+    yield "layernorm", lambda x, w, b: F.layer_norm(x, (columns,), w, b), (x, w, b), 2 * count * size
+    yield "layernorm_gelu", lambda x, w, b: F.gelu(F.layer_norm(x, (columns,), w, b)), (x, w, b), 2 * count * size
+    yield "rmsnorm", lambda x, w: F.rms_norm(x, (columns,), w), (x, w), 2 * count * size
+    yield "add_rmsnorm", lambda x, r, w: F.rms_norm(x + r, (columns,), w), (x, y, w), 3 * count * size
+    yield (
+        "layernorm_dropout_residual",
+        lambda x, r, w, b: F.layer_norm(r + F.dropout(x, 0.1, True), (columns,), w, b),
+        (x, y, w, b),
+        3 * count * size,
+    )
+    yield "softmax", lambda x: torch.softmax(x, -1), (x,), 2 * count * size
+    yield "softmax_dropout", lambda x: F.dropout(torch.softmax(x, -1), 0.1, True), (x,), 2 * count * size
+    yield (
+        "layernorm_quantize_int8",
+        lambda x, w, b: quantize(F.layer_norm(x, (columns,), w, b)),
+        (x, w, b),
+        count * (size + 1),
+    )
+    for rows, columns in ((2048, 32768), (131072, 128), (512, 100000)):
+        x = random(rows, columns, dtype=dtype)
+        yield f"softmax {rows}x{columns}", lambda x: torch.softmax(x, -1), (x,), 2 * x.numel() * size
+    for rows, columns in ((32768, 768), (8192, 4095)):
+        x, w, b = random(rows, columns, dtype=dtype), random(columns, dtype=dtype), random(columns, dtype=dtype)
+        yield (
+            f"layernorm {rows}x{columns}",
+            lambda x, w, b: F.layer_norm(x, (x.shape[1],), w, b),
+            (x, w, b),
+            2 * x.numel() * size,
+        )
+
+
+def main(arguments):
+    as_json = "--json" in arguments
+    names = [word for word in arguments if not word.startswith("--")]
+    rows = []
+    for dtype in (torch.float32, torch.bfloat16):
+        for name, function, args, moved in cases(dtype):
+            if names and not any(part in name for part in names):
+                continue
+            torch._dynamo.reset()
+            compiled = torch.compile(function, dynamic=False, fullgraph=True)
+            eager, fused = median_us(lambda: function(*args)), median_us(lambda: compiled(*args))
+            row = {"case": name, "dtype": str(dtype)[6:], "bytes": moved, "eager_us": eager, "compile_us": fused}
+            rows.append(row)
+            if not as_json:
+                rate = moved / min(eager, fused) / 1e3
+                print(f"{row['dtype']:9}{name:34} eager {eager:9.1f}  compile {fused:9.1f} us  best {rate:6.0f} GB/s", flush=True)
+    if as_json:
+        print(json.dumps({"torch": torch.__version__, "rows": rows}, indent=1))
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -1,0 +1,150 @@
+//! Outputs of the GPU against the reference: the gallery in several types and sizes, all spellings, random graphs, random plans.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+
+use fuseline::compare::Meaning;
+use fuseline::compile::plan_program;
+use fuseline::device::{DeviceSpec, Executable, NamedTensors};
+use fuseline::error::{Error, Result};
+use fuseline::fuse::{Chooser, PlanOptions};
+use fuseline::gallery;
+use fuseline::graph::Graph;
+use fuseline::passes::Numerics;
+use fuseline::reference::Limits;
+use fuseline::tensor::{DType, Env, Literal, Symbol};
+use fuseline_cuda::run::CudaDevice;
+use fuseline_tests::attentions::attentions;
+use fuseline_tests::generate::{Inputs, cases};
+use fuseline_tests::spellings;
+use proptest::strategy::{Strategy, ValueTree};
+use proptest::test_runner::{Config, RngSeed, TestRunner};
+
+use crate::Arguments;
+
+/// What came out so far.
+struct Tally<'a> {
+    arguments: &'a Arguments,
+    device: CudaDevice,
+    right: usize,
+    wrong: Vec<String>,
+    /// kernels that the host ran because there is no code for them
+    refused: Vec<String>,
+}
+
+/// Checks everything; whether all is right.
+pub fn check(arguments: &Arguments) -> Result<bool> {
+    let device = arguments.device()?;
+    println!("{:?}", device.description());
+    let mut tally = Tally { arguments, device, right: 0, wrong: Vec::new(), refused: Vec::new() };
+    for entry in gallery::all() {
+        for dtype in [DType::F32, DType::F16, DType::BF16, DType::F64] {
+            for (label, scale) in [("usual", None), ("odd", Some([3, 37, 5, 33])), ("wide", Some([5, 1000, 3, 520]))] {
+                let name = format!("gallery {} {dtype} {label}", entry.name);
+                let sizes = entry.sizes.iter().enumerate().map(|(k, (name, usual))| {
+                    let size = scale.map_or(*usual, |scale| {
+                        if *name == "n" || *name == "columns" { scale[1] } else { scale[k % 4].min(*usual) }
+                    });
+                    (Symbol::name(name), size.min(2048))
+                });
+                let env: Env = sizes.collect();
+                let Ok(graph) = entry.graph(dtype) else { continue };
+                let inputs = numbers(&graph, &env, entry.positive);
+                tally.holds(&name, &graph, &inputs, &env, Chooser::ByCost, Numerics::Default);
+            }
+        }
+    }
+    for row in spellings::all() {
+        let name = format!("spelling {} {} {}", row.family, row.class, row.name);
+        let graph = row.graph()?;
+        let inputs = spellings::inputs(&graph);
+        for chooser in [Chooser::ByCost, Chooser::AtRandom(1)] {
+            tally.holds(&name, &graph, &inputs, &Env::new(), chooser, Numerics::Default);
+        }
+    }
+    let mut runner =
+        TestRunner::new(Config { rng_seed: RngSeed::Fixed(7), failure_persistence: None, ..Config::default() });
+    for k in 0..arguments.graphs {
+        let drawn =
+            if k % 4 == 3 { attentions().boxed().new_tree(&mut runner) } else { cases().boxed().new_tree(&mut runner) };
+        let case = drawn.map_err(|error| Error::bug(error.to_string()))?.current();
+        let numerics = if k % 2 == 0 { Numerics::Default } else { Numerics::Strict };
+        for chooser in [Chooser::ByCost, Chooser::AtRandom(u64::from(k))] {
+            tally.holds(&format!("random {k}"), &case.graph, &case.inputs, &Env::new(), chooser, numerics);
+        }
+    }
+    for line in &tally.refused {
+        println!("run by the host: {line}");
+    }
+    println!("{} right, {} wrong", tally.right, tally.wrong.len());
+    Ok(tally.wrong.is_empty())
+}
+
+impl Tally<'_> {
+    /// Plans a graph, runs it on the GPU, and compares with what it means.
+    fn holds(&mut self, name: &str, graph: &Graph, inputs: &Inputs, env: &Env, chooser: Chooser, numerics: Numerics) {
+        if !self.arguments.wants(name) {
+            return;
+        }
+        let what = format!("{name} {chooser:?} {numerics:?}");
+        let outcome = catch_unwind(AssertUnwindSafe(|| self.compare(graph, inputs, env, chooser, numerics)));
+        match outcome.unwrap_or_else(|_| Err(Error::bug("a panic"))) {
+            Ok(refused) => {
+                self.right += 1;
+                for line in refused {
+                    if !self.refused.contains(&line) {
+                        self.refused.push(line);
+                    }
+                }
+            }
+            Err(error) => {
+                println!("WRONG {what}: {error}");
+                self.wrong.push(what);
+            }
+        }
+    }
+
+    fn compare(
+        &self,
+        graph: &Graph,
+        inputs: &Inputs,
+        env: &Env,
+        chooser: Chooser,
+        numerics: Numerics,
+    ) -> Result<Vec<String>> {
+        let mut options = PlanOptions { chooser, numerics, ..PlanOptions::on(DeviceSpec::find("h200")?) };
+        options.hints.env = env.clone();
+        let planned = plan_program(graph.clone(), &options, &mut |_| {})?;
+        let session = self.device.load(&planned)?;
+        let given: NamedTensors = inputs.iter().map(|(name, literal)| (Arc::clone(name), literal.clone())).collect();
+        // The second run launches what the first has recorded.
+        session.run(&given)?;
+        let outputs = session.run(&given)?;
+        let meaning = Meaning::of(graph, inputs, Limits::default())?;
+        let kernels = || planned.run.kernels.iter().map(|k| k.kernel.to_string()).collect::<String>();
+        meaning.check(&outputs).map_err(|(k, why)| Error::bug(format!("output {k}: {why}\n{}", kernels())))?;
+        Ok(session.refused())
+    }
+}
+
+/// Numbers that look random, different for every input, exact in every float type.
+fn numbers(graph: &Graph, env: &Env, positive: &[&str]) -> Inputs {
+    let mut state = 12345u64;
+    let mut next = || {
+        state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+        (state >> 33) as i64 % 65 - 32
+    };
+    let input = |value: &fuseline::graph::Value| {
+        let (name, ty) = (graph.input_name(*value), graph.ty(*value));
+        let sizes = ty.shape.eval(env).expect("the gallery says its sizes");
+        let values = (0..sizes.iter().product()).map(|_| match ty.dtype {
+            DType::Bool => (next() > 0) as i64 as f64,
+            DType::I8 => next() as f64 * 3.0,
+            _ if positive.contains(&name.as_ref()) => (next().abs() + 1) as f64 / 16.0,
+            _ => next() as f64 / 16.0,
+        });
+        let values: Vec<f64> = values.collect();
+        (name.clone(), Literal::from_f64s(ty.dtype, sizes, &values).expect("as many values as the sizes say"))
+    };
+    graph.inputs().iter().map(input).collect()
+}

@@ -1,0 +1,83 @@
+//! Kernels on an NVIDIA GPU: first whether they are right, then how long they take. The program needs a driver and NVRTC, nothing else.
+//!
+//!     gpu check [--graphs=N] [--libraries=FOLDER] [NAME…]     outputs against the reference
+//!     gpu time  [--json] [--runs=N] [--libraries=FOLDER] [NAME…]     device time against a copy of the same bytes
+//!
+//! A NAME is part of the name of a case. `bench/gpu_peers.py` times PyTorch on the same list.
+
+mod check;
+mod time;
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use fuseline::device::DeviceSpec;
+use fuseline::error::{Error, Result};
+use fuseline::fuse::PlanOptions;
+use fuseline::reference::Limits;
+use fuseline_cuda::run::CudaDevice;
+
+/// What was asked for.
+struct Arguments {
+    libraries: Vec<PathBuf>,
+    cache: Option<PathBuf>,
+    json: bool,
+    runs: usize,
+    graphs: u32,
+    /// parts of names
+    names: Vec<String>,
+}
+
+impl Arguments {
+    fn wants(&self, name: &str) -> bool {
+        self.names.is_empty() || self.names.iter().any(|part| name.contains(part.as_str()))
+    }
+
+    /// The GPU, for plans of its kind.
+    fn device(&self) -> Result<CudaDevice> {
+        let plan = PlanOptions::on(DeviceSpec::find("h200")?);
+        let limits = Limits { bytes: 100 << 30, ..Limits::default() };
+        CudaDevice::open(0, &self.libraries, self.cache.clone(), plan, limits)
+    }
+}
+
+fn main() -> ExitCode {
+    match run() {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        Err(error) => {
+            eprintln!("error: {error}");
+            ExitCode::from(2)
+        }
+    }
+}
+
+fn run() -> Result<bool> {
+    let mut words = std::env::args().skip(1);
+    let command = words.next().unwrap_or_default();
+    let mut arguments = Arguments {
+        libraries: vec![PathBuf::from("/usr/local/cuda/lib64")],
+        cache: None,
+        json: false,
+        runs: 51,
+        graphs: 200,
+        names: Vec::new(),
+    };
+    for word in words {
+        let number = |text: &str| text.parse::<usize>().map_err(|_| Error::invalid(format!("{text} is no number")));
+        match word.split_once('=') {
+            Some(("--libraries", folder)) => arguments.libraries.insert(0, folder.into()),
+            Some(("--cache", folder)) => arguments.cache = Some(folder.into()),
+            Some(("--runs", text)) => arguments.runs = number(text)?,
+            Some(("--graphs", text)) => arguments.graphs = u32::try_from(number(text)?).unwrap_or(u32::MAX),
+            _ if word == "--json" => arguments.json = true,
+            _ if word.starts_with("--") => return Err(Error::invalid(format!("there is no option {word}"))),
+            _ => arguments.names.push(word),
+        }
+    }
+    match command.as_str() {
+        "check" => check::check(&arguments),
+        "time" => time::time(&arguments).map(|()| true),
+        _ => Err(Error::invalid("wanted `gpu check` or `gpu time`")),
+    }
+}

@@ -1,0 +1,70 @@
+//! `fuseline doctor`: which devices can be used here, and what is missing for the others.
+
+use std::fmt::Write as _;
+use std::num::NonZeroUsize;
+
+use fuseline_cpu::code::Isa;
+use fuseline_cuda::gpu::Gpu;
+use fuseline_cuda::nvrtc::Compiler;
+use serde_json::json;
+
+use crate::arguments::Doctor;
+use crate::failure::Outcome;
+use crate::gpu;
+use crate::screen;
+
+/// Something that a device needs.
+struct Finding {
+    device: &'static str,
+    what: &'static str,
+    /// what was found, or why it was not
+    outcome: Result<String, String>,
+}
+
+/// Looks for everything.
+pub fn doctor(arguments: &Doctor) -> Outcome {
+    let findings = findings();
+    if arguments.json {
+        let rows = findings.iter().map(|finding| {
+            let text = finding.outcome.as_ref().unwrap_or_else(|why| why);
+            json!({ "device": finding.device, "needs": finding.what, "there": finding.outcome.is_ok(), "note": text })
+        });
+        return screen::print_json(&json!({ "findings": rows.collect::<Vec<_>>() }));
+    }
+    let mut text = String::new();
+    for finding in &findings {
+        let (sign, note) = match &finding.outcome {
+            Ok(found) => ("ok     ", found),
+            Err(why) => ("missing", why),
+        };
+        writeln!(text, "{sign}  {:5} {:9} {note}", finding.device, finding.what).expect("writing to a string succeeds");
+    }
+    screen::print(&text)
+}
+
+fn findings() -> Vec<Finding> {
+    let processors = std::thread::available_parallelism().map_or(1, NonZeroUsize::get);
+    let code = match Isa::detect() {
+        Isa::Avx512 => "machine code with AVX-512",
+        Isa::Avx2 => "machine code with AVX2",
+        Isa::Portable => "no machine code for this processor: kernels run on the portable executor",
+    };
+    let cpu = Finding { device: "cpu", what: "processor", outcome: Ok(format!("{code}, {processors} threads")) };
+    let device = Gpu::open(0).map(|gpu| {
+        let it = &gpu.description;
+        let (major, minor) = it.driver;
+        format!("{}, {}, {} GB, driver for CUDA {major}.{minor}", it.name, it.architecture(), it.memory / 1_000_000_000)
+    });
+    let compiler = Compiler::find(&gpu::libraries()).map(|compiler| {
+        let (major, minor) = compiler.version();
+        format!("NVRTC {major}.{minor} ({})", compiler.path().display())
+    });
+    let cache = gpu::cache().map(|folder| format!("machine code is kept in {}", folder.display()));
+    let cache = cache.ok_or_else(|| "no folder to keep machine code in; set FUSELINE_CACHE".to_owned());
+    vec![
+        cpu,
+        Finding { device: "cuda", what: "GPU", outcome: device.map_err(|error| error.message().to_owned()) },
+        Finding { device: "cuda", what: "compiler", outcome: compiler.map_err(|error| error.message().to_owned()) },
+        Finding { device: "cuda", what: "cache", outcome: cache },
+    ]
+}

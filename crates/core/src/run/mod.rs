@@ -1,0 +1,9 @@
+//! What every device that runs plans must know of them before they run: who reads what, what is constant, what can be made ready at one
+//! time, and where values may lie.
+//!
+//! Comes in: a graph with a plan of it. Goes out: the same as lists by number. Never here: memory, threads, a device.
+
+mod load;
+pub mod memory;
+
+pub use load::{ConstantId, ConstantPool, LoadedGraph, LoadedKernel, Origin, Segment, Slot, Way};

@@ -1,0 +1,490 @@
+//! A GPU: its memory, its one stream of work, code that was loaded into it.
+#![allow(unsafe_code, reason = "the driver is called with pointers")]
+
+use std::collections::BTreeMap;
+use std::ffi::{CString, c_int, c_void};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use fuseline::error::{Error, Result};
+
+use crate::driver::{CAPTURE_RELAXED, DevicePtr, Driver, Handle, STREAM_NON_BLOCKING, attribute, function_attribute};
+
+/// Blocks are multiples of this; what the driver gives is aligned to it.
+const GRAIN: usize = 512;
+
+/// A GPU with a stream of its own. Work is done in the order in which it is asked for.
+pub struct Gpu {
+    driver: Driver,
+    device: c_int,
+    context: Handle,
+    stream: Handle,
+    free: Mutex<Free>,
+    /// what it is
+    pub description: Description,
+}
+
+/// What is known of a GPU.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Description {
+    /// its name
+    pub name: String,
+    /// its compute capability
+    pub capability: (i32, i32),
+    /// multiprocessors
+    pub cores: i32,
+    /// bytes of memory
+    pub memory: usize,
+    /// bytes of shared memory that a block may have
+    pub shared: usize,
+    /// the version of CUDA that the driver knows
+    pub driver: (i32, i32),
+}
+
+impl Description {
+    /// The architecture that kernels are compiled for.
+    pub fn architecture(&self) -> String {
+        let (major, minor) = self.capability;
+        format!("sm_{major}{minor}{}", if major >= 9 { "a" } else { "" })
+    }
+}
+
+/// Blocks of memory that nobody uses, by size.
+#[derive(Default)]
+struct Free {
+    blocks: BTreeMap<usize, Vec<DevicePtr>>,
+    /// bytes that were taken from the driver
+    taken: usize,
+}
+
+// SAFETY: the driver may be called from any thread; what is kept beside it is locked or never changed.
+unsafe impl Send for Gpu {}
+// SAFETY: as above.
+unsafe impl Sync for Gpu {}
+
+impl std::fmt::Debug for Gpu {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        self.description.fmt(f)
+    }
+}
+
+impl Gpu {
+    /// How many there are; an error says why none can be used.
+    pub fn count() -> Result<i32> {
+        let driver = Driver::find()?;
+        let mut count = 0;
+        // SAFETY: a place for a number.
+        driver.check(unsafe { (driver.device_count)(&mut count) }, "counting devices")?;
+        Ok(count)
+    }
+
+    /// The GPU with a number.
+    pub fn open(number: i32) -> Result<Arc<Gpu>> {
+        let driver = Driver::find()?;
+        let mut device = 0;
+        // SAFETY: a place for a number.
+        driver.check(unsafe { (driver.device_get)(&mut device, number) }, "finding the device")?;
+        let description = describe(&driver, device)?;
+        let (mut context, mut stream) = (std::ptr::null_mut(), std::ptr::null_mut());
+        // SAFETY: places for handles; the context is current before a stream is made in it.
+        unsafe {
+            driver.check((driver.context_retain)(&mut context, device), "starting the device")?;
+            driver.check((driver.context_set)(context), "entering the device")?;
+            driver.check((driver.stream_create)(&mut stream, STREAM_NON_BLOCKING), "making a stream")?;
+        }
+        Ok(Arc::new(Gpu { driver, device, context, stream, free: Mutex::default(), description }))
+    }
+
+    /// The driver, with the device as this thread's.
+    fn enter(&self) -> Result<&Driver> {
+        // SAFETY: the context was made by the driver and is kept.
+        self.driver.check(unsafe { (self.driver.context_set)(self.context) }, "entering the device")?;
+        Ok(&self.driver)
+    }
+
+    fn free_blocks(&self) -> MutexGuard<'_, Free> {
+        // Nothing panics half way.
+        self.free.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Memory, which is not cleared.
+    pub fn take(self: &Arc<Gpu>, bytes: usize) -> Result<Block> {
+        let wanted = bytes.max(1).next_multiple_of(GRAIN);
+        let mut free = self.free_blocks();
+        // The smallest that is large enough and not much larger.
+        let most = wanted.saturating_mul(2).max(1 << 16);
+        let fitting = free.blocks.range(wanted..=most).next().map(|(size, _)| *size);
+        if let Some(size) = fitting
+            && let Some(list) = free.blocks.get_mut(&size)
+            && let Some(at) = list.pop()
+        {
+            if list.is_empty() {
+                free.blocks.remove(&size);
+            }
+            return Ok(Block { gpu: self.clone(), at, bytes: size });
+        }
+        free.taken += wanted;
+        drop(free);
+        let at = match self.allocate(wanted) {
+            Err(error) if error.kind() == fuseline::error::Kind::Limit => {
+                self.release_all()?;
+                self.allocate(wanted)?
+            }
+            other => other?,
+        };
+        Ok(Block { gpu: self.clone(), at, bytes: wanted })
+    }
+
+    fn allocate(&self, bytes: usize) -> Result<DevicePtr> {
+        let driver = self.enter()?;
+        let mut at = 0;
+        // SAFETY: a place for an address.
+        driver.check(unsafe { (driver.alloc)(&mut at, bytes) }, &format!("{bytes} bytes of memory"))?;
+        Ok(at)
+    }
+
+    /// Gives blocks that nobody uses back to the driver.
+    fn release_all(&self) -> Result<()> {
+        self.synchronize()?;
+        let blocks = std::mem::take(&mut self.free_blocks().blocks);
+        let driver = self.enter()?;
+        for (size, list) in blocks {
+            for at in list {
+                // SAFETY: it was allocated and nobody has it.
+                driver.check(unsafe { (driver.free)(at) }, "freeing memory")?;
+                self.free_blocks().taken -= size;
+            }
+        }
+        Ok(())
+    }
+
+    /// Bytes of memory that were taken from the driver.
+    pub fn taken(&self) -> usize {
+        self.free_blocks().taken
+    }
+
+    /// Copies bytes to the device; they may be dropped when this returns.
+    pub fn write(&self, to: DevicePtr, bytes: &[u8]) -> Result<()> {
+        if bytes.is_empty() {
+            return Ok(());
+        }
+        let driver = self.enter()?;
+        // SAFETY: the caller has a block of at least so many bytes there. Memory of the host that is not pinned has been read when the
+        // call returns.
+        let status = unsafe { (driver.copy_in)(to, bytes.as_ptr().cast(), bytes.len(), self.stream) };
+        driver.check(status, "copying to the device")
+    }
+
+    /// Copies bytes from the device, after all work before.
+    pub fn read(&self, from: DevicePtr, bytes: &mut [u8]) -> Result<()> {
+        if bytes.is_empty() {
+            return self.synchronize();
+        }
+        let driver = self.enter()?;
+        // SAFETY: the caller has a block of at least so many bytes there; they have arrived when the stream was waited for.
+        let status = unsafe { (driver.copy_out)(bytes.as_mut_ptr().cast(), from, bytes.len(), self.stream) };
+        driver.check(status, "copying from the device")?;
+        self.synchronize()
+    }
+
+    /// Sets bytes of the device to zero.
+    pub fn clear(&self, at: DevicePtr, bytes: usize) -> Result<()> {
+        let driver = self.enter()?;
+        // SAFETY: the caller has a block of at least so many bytes there.
+        driver.check(unsafe { (driver.fill)(at, 0, bytes, self.stream) }, "clearing memory")
+    }
+
+    /// Copies bytes within the device.
+    pub fn copy(&self, to: DevicePtr, from: DevicePtr, bytes: usize) -> Result<()> {
+        let driver = self.enter()?;
+        // SAFETY: the caller has blocks of at least so many bytes in both places.
+        driver.check(unsafe { (driver.copy)(to, from, bytes, self.stream) }, "copying on the device")
+    }
+
+    /// Waits for all work.
+    pub fn synchronize(&self) -> Result<()> {
+        let driver = self.enter()?;
+        // SAFETY: the stream is ours.
+        driver.check(unsafe { (driver.stream_synchronize)(self.stream) }, "waiting for the device")
+    }
+
+    /// Loads machine code.
+    pub fn load(self: &Arc<Gpu>, cubin: &[u8]) -> Result<Module> {
+        let driver = self.enter()?;
+        let mut module = std::ptr::null_mut();
+        // SAFETY: the bytes are a cubin, which says how long it is.
+        driver.check(unsafe { (driver.module_load)(&mut module, cubin.as_ptr().cast()) }, "loading a kernel")?;
+        Ok(Module { gpu: self.clone(), module })
+    }
+
+    /// Launches a function with arguments that lie at these addresses.
+    ///
+    /// # Safety
+    ///
+    /// The arguments must be those that the function takes, and what it reads and writes there must be memory of the device that is large
+    /// enough.
+    pub unsafe fn launch(&self, function: &Function, grid: Grid, arguments: &mut [*mut c_void]) -> Result<()> {
+        let driver = self.enter()?;
+        let Grid { blocks, threads, shared } = grid;
+        // SAFETY: the function was loaded; the rest is what the caller promises.
+        let status = unsafe {
+            (driver.launch)(
+                function.function,
+                blocks,
+                1,
+                1,
+                threads,
+                1,
+                1,
+                shared,
+                self.stream,
+                arguments.as_mut_ptr(),
+                std::ptr::null_mut(),
+            )
+        };
+        driver.check(status, "launching")
+    }
+
+    /// Records what `work` launches instead of doing it, as one launch.
+    pub fn record(self: &Arc<Gpu>, work: impl FnOnce() -> Result<()>) -> Result<Graph> {
+        let driver = self.enter()?;
+        // SAFETY: the stream is ours and is not being recorded.
+        driver.check(unsafe { (driver.capture_begin)(self.stream, CAPTURE_RELAXED) }, "recording")?;
+        let done = work();
+        let mut graph = std::ptr::null_mut();
+        // SAFETY: the recording is ended in any case.
+        let ended = driver.check(unsafe { (driver.capture_end)(self.stream, &mut graph) }, "recording");
+        done.and(ended)?;
+        let mut exec = std::ptr::null_mut();
+        // SAFETY: the graph was recorded; it is not needed once it can be launched.
+        unsafe {
+            let made = driver.check((driver.graph_instantiate)(&mut exec, graph, 0), "making a graph of launches");
+            (driver.graph_destroy)(graph);
+            made?;
+        }
+        Ok(Graph { gpu: self.clone(), exec })
+    }
+
+    /// A point in the stream of work.
+    pub fn mark(self: &Arc<Gpu>) -> Result<Mark> {
+        let driver = self.enter()?;
+        let mut event = std::ptr::null_mut();
+        // SAFETY: a place for a handle, which is then recorded on our stream.
+        unsafe {
+            driver.check((driver.event_create)(&mut event, 0), "making an event")?;
+            let mark = Mark { gpu: self.clone(), event };
+            driver.check((driver.event_record)(event, self.stream), "recording an event")?;
+            Ok(mark)
+        }
+    }
+}
+
+impl Drop for Gpu {
+    fn drop(&mut self) {
+        let _ = self.release_all();
+        // SAFETY: both were made when the device was opened, and nothing uses them any more.
+        unsafe {
+            (self.driver.stream_destroy)(self.stream);
+            (self.driver.context_release)(self.device);
+        }
+    }
+}
+
+fn describe(driver: &Driver, device: c_int) -> Result<Description> {
+    let number = |attribute: c_int| {
+        let mut value = 0;
+        // SAFETY: a place for a number.
+        let status = unsafe { (driver.device_attribute)(&mut value, attribute, device) };
+        driver.check(status, "asking the device").map(|()| value)
+    };
+    let mut name = vec![0u8; 256];
+    let (mut memory, mut version) = (0, 0);
+    // SAFETY: places for a name of that length, a size and a number.
+    unsafe {
+        driver.check((driver.device_name)(name.as_mut_ptr().cast(), 256, device), "asking for the name")?;
+        driver.check((driver.device_memory)(&mut memory, device), "asking for the memory")?;
+        driver.check((driver.version)(&mut version), "asking for the version")?;
+    }
+    let length = name.iter().position(|byte| *byte == 0).unwrap_or(name.len());
+    Ok(Description {
+        name: String::from_utf8_lossy(&name[..length]).into_owned(),
+        capability: (number(attribute::CAPABILITY_MAJOR)?, number(attribute::CAPABILITY_MINOR)?),
+        cores: number(attribute::CORES)?,
+        memory,
+        shared: usize::try_from(number(attribute::SHARED_OF_BLOCK)?).unwrap_or(0),
+        driver: (version / 1000, version % 1000 / 10),
+    })
+}
+
+/// Memory of a GPU, which goes back to it when it is dropped; later work may then have it.
+#[derive(Debug)]
+pub struct Block {
+    gpu: Arc<Gpu>,
+    at: DevicePtr,
+    bytes: usize,
+}
+
+impl Block {
+    /// Where it begins.
+    pub fn at(&self) -> DevicePtr {
+        self.at
+    }
+
+    /// How large it is.
+    pub fn bytes(&self) -> usize {
+        self.bytes
+    }
+}
+
+impl Drop for Block {
+    fn drop(&mut self) {
+        self.gpu.free_blocks().blocks.entry(self.bytes).or_default().push(self.at);
+    }
+}
+
+/// How many threads run a function.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Grid {
+    /// blocks
+    pub blocks: u32,
+    /// threads of a block
+    pub threads: u32,
+    /// bytes of shared memory beyond what the function declares
+    pub shared: u32,
+}
+
+/// Machine code on a GPU.
+pub struct Module {
+    gpu: Arc<Gpu>,
+    module: Handle,
+}
+
+// SAFETY: the driver may be called from any thread.
+unsafe impl Send for Module {}
+// SAFETY: as above.
+unsafe impl Sync for Module {}
+
+impl std::fmt::Debug for Module {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Module")
+    }
+}
+
+impl Module {
+    /// A function by its name, allowed to use so many bytes of shared memory.
+    pub fn function(self: &Arc<Module>, name: &str, shared: u32) -> Result<Function> {
+        let driver = self.gpu.enter()?;
+        let text = CString::new(name).map_err(|_| Error::bug("a name with a zero byte"))?;
+        let mut function = std::ptr::null_mut();
+        // SAFETY: the module is loaded, and the name ends with a zero byte.
+        let status = unsafe { (driver.module_function)(&mut function, self.module, text.as_ptr()) };
+        driver.check(status, &format!("the function {name}"))?;
+        if shared > 0 {
+            let bytes = c_int::try_from(shared).map_err(|_| Error::bug("more shared memory than there is"))?;
+            // SAFETY: the function was found.
+            let status = unsafe { (driver.function_set)(function, function_attribute::MOST_DYNAMIC_SHARED, bytes) };
+            driver.check(status, &format!("{shared} bytes of shared memory for {name}"))?;
+        }
+        Ok(Function { module: self.clone(), function })
+    }
+}
+
+impl Drop for Module {
+    fn drop(&mut self) {
+        if let Ok(driver) = self.gpu.enter() {
+            // SAFETY: it was loaded, and no function of it is left.
+            unsafe { (driver.module_unload)(self.module) };
+        }
+    }
+}
+
+/// A function on a GPU.
+#[derive(Debug)]
+pub struct Function {
+    module: Arc<Module>,
+    function: Handle,
+}
+
+// SAFETY: the driver may be called from any thread.
+unsafe impl Send for Function {}
+// SAFETY: as above.
+unsafe impl Sync for Function {}
+
+impl Function {
+    /// Registers of a thread, and bytes of memory that it has for what does not fit into them.
+    pub fn registers(&self) -> Result<(i32, i32)> {
+        let driver = self.module.gpu.enter()?;
+        let number = |attribute: c_int| {
+            let mut value = 0;
+            // SAFETY: a place for a number; the function was found.
+            let status = unsafe { (driver.function_attribute)(&mut value, attribute, self.function) };
+            driver.check(status, "asking a function").map(|()| value)
+        };
+        Ok((number(function_attribute::REGISTERS)?, number(function_attribute::LOCAL_BYTES)?))
+    }
+}
+
+/// Launches that were recorded.
+#[derive(Debug)]
+pub struct Graph {
+    gpu: Arc<Gpu>,
+    exec: Handle,
+}
+
+// SAFETY: the driver may be called from any thread.
+unsafe impl Send for Graph {}
+// SAFETY: as above.
+unsafe impl Sync for Graph {}
+
+impl Graph {
+    /// Does all of them.
+    pub fn launch(&self) -> Result<()> {
+        let driver = self.gpu.enter()?;
+        // SAFETY: it was made; what its launches read and write is kept by who recorded them.
+        driver.check(unsafe { (driver.graph_launch)(self.exec, self.gpu.stream) }, "launching a graph")
+    }
+}
+
+impl Drop for Graph {
+    fn drop(&mut self) {
+        if let Ok(driver) = self.gpu.enter() {
+            // SAFETY: it was made, and nobody else has it.
+            unsafe { (driver.graph_exec_destroy)(self.exec) };
+        }
+    }
+}
+
+/// A point in the stream of work of a GPU.
+#[derive(Debug)]
+pub struct Mark {
+    gpu: Arc<Gpu>,
+    event: Handle,
+}
+
+// SAFETY: the driver may be called from any thread.
+unsafe impl Send for Mark {}
+
+impl Mark {
+    /// Microseconds of the device from an earlier mark to this one, which is waited for.
+    pub fn since(&self, earlier: &Mark) -> Result<f64> {
+        let driver = self.gpu.enter()?;
+        let mut milliseconds = 0.0;
+        // SAFETY: both were recorded; a place for a number.
+        unsafe {
+            driver.check((driver.event_synchronize)(self.event), "waiting for an event")?;
+            driver.check(
+                (driver.event_elapsed)(&mut milliseconds, earlier.event, self.event),
+                "the time between events",
+            )?;
+        }
+        Ok(f64::from(milliseconds) * 1000.0)
+    }
+}
+
+impl Drop for Mark {
+    fn drop(&mut self) {
+        if let Ok(driver) = self.gpu.enter() {
+            // SAFETY: it was made, and nobody else has it.
+            unsafe { (driver.event_destroy)(self.event) };
+        }
+    }
+}

@@ -1,0 +1,54 @@
+//! What is the same in every run, on the device from its first use on.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use fuseline::error::{Error, Result};
+use fuseline::run::{ConstantId, ConstantPool};
+use fuseline::tensor::Literal;
+use rustc_hash::FxHashMap;
+
+use super::execute::Value;
+use crate::gpu::{Block, Gpu};
+
+/// The constants of a session.
+#[derive(Debug, Default)]
+pub(super) struct Constants {
+    entries: Vec<Mutex<Value>>,
+    literals: FxHashMap<Literal, ConstantId>,
+}
+
+impl Constants {
+    /// A value that was prepared.
+    pub fn add_prepared(&mut self, value: Value) -> ConstantId {
+        self.entries.push(Mutex::new(value));
+        ConstantId(self.entries.len() - 1)
+    }
+
+    /// The constant as the host has it; read back from the device if need be.
+    pub fn literal(&self, id: ConstantId, gpu: &Arc<Gpu>) -> Result<Literal> {
+        self.entry(id)?.lock().unwrap_or_else(PoisonError::into_inner).literal(gpu)
+    }
+
+    /// The constant on the device.
+    pub fn block(&self, id: ConstantId, gpu: &Arc<Gpu>) -> Result<Arc<Block>> {
+        let mut value = self.entry(id)?.lock().unwrap_or_else(PoisonError::into_inner);
+        value.block(gpu)
+    }
+
+    fn entry(&self, id: ConstantId) -> Result<&Mutex<Value>> {
+        self.entries.get(id.0).ok_or_else(|| Error::bug("a constant is not there"))
+    }
+}
+
+impl ConstantPool for Constants {
+    fn add_literal(&mut self, literal: &Literal) -> ConstantId {
+        if let Some(known) = self.literals.get(literal) {
+            return *known;
+        }
+        let id = self.add_prepared(Value::of_literal(literal.clone()));
+        self.literals.insert(literal.clone(), id);
+        id
+    }
+
+    fn count_reader(&mut self, _: ConstantId) {}
+}

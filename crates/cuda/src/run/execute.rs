@@ -1,0 +1,430 @@
+//! Runs: segments one after another, kernels one after another, regions inside.
+#![allow(unsafe_code, reason = "kernels are launched with pointers")]
+
+use std::ffi::c_void;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use fuseline::error::{Context, Error, Result};
+use fuseline::graph::Constraint;
+use fuseline::ops::Prim;
+use fuseline::ops::prim::Regions;
+use fuseline::reference::{Buffer, Limits, Reading, check_constraints};
+use fuseline::run::{Origin, Way};
+use fuseline::tensor::{Env, Literal, Symbol};
+use fuseline::tile::interp;
+
+use super::constant::Constants;
+use super::specialize::{LoadedGraph, Pure, Segment, Special, Step, specialize};
+use super::workshop::Workshop;
+use crate::gpu::{Block, Gpu};
+use crate::print::Parameter;
+
+/// What the graphs and runs of a session share.
+#[derive(Debug)]
+pub(super) struct Engine {
+    pub gpu: Arc<Gpu>,
+    pub limits: Limits,
+    pub workshop: Arc<Workshop>,
+    pub constants: Constants,
+    /// where the checks of kernels report, a place for each kernel of a graph
+    pub faults: Block,
+    /// kernels for which there is no code, with the reason
+    pub refused: Mutex<Vec<String>>,
+    /// runs take turns: they share memory
+    pub turn: Mutex<()>,
+}
+
+/// Bytes of a report.
+const FAULT_BYTES: usize = 16;
+
+/// Kernels of a graph that have a place to report of their own; later ones share the last.
+const MOST_FAULTS: usize = 4096;
+
+impl Engine {
+    pub fn new(gpu: Arc<Gpu>, limits: Limits, workshop: Arc<Workshop>, constants: Constants) -> Result<Engine> {
+        let faults = gpu.take(FAULT_BYTES * MOST_FAULTS)?;
+        gpu.clear(faults.at(), FAULT_BYTES * MOST_FAULTS)?;
+        Ok(Engine { gpu, limits, workshop, constants, faults, refused: Mutex::default(), turn: Mutex::default() })
+    }
+
+    /// Notes that there is no code for a kernel.
+    pub fn note_refused(&self, line: String) {
+        let mut refused = self.refused.lock().unwrap_or_else(PoisonError::into_inner);
+        if !refused.contains(&line) {
+            refused.push(line);
+        }
+    }
+
+    fn fault_of(&self, k: usize) -> u64 {
+        self.faults.at() + (k.min(MOST_FAULTS - 1) * FAULT_BYTES) as u64
+    }
+}
+
+/// A value during a run: on the host, on the device, or on both.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Value {
+    host: Option<Literal>,
+    device: Option<Arc<Block>>,
+    /// type and sizes of what is only on the device
+    like: Option<Like>,
+}
+
+#[derive(Clone, Debug)]
+struct Like {
+    dtype: fuseline::tensor::DType,
+    sizes: Vec<usize>,
+}
+
+impl Value {
+    /// A value that the host has.
+    pub fn of_literal(literal: Literal) -> Value {
+        Value { host: Some(literal), device: None, like: None }
+    }
+
+    /// The value as the host has it; read back from the device if need be.
+    pub fn literal(&mut self, gpu: &Arc<Gpu>) -> Result<Literal> {
+        if let Some(literal) = &self.host {
+            return Ok(literal.clone());
+        }
+        let (Some(block), Some(like)) = (&self.device, &self.like) else {
+            return Err(Error::bug("a value is read, and is not there"));
+        };
+        let literal = read(gpu, block.at(), like)?;
+        self.host = Some(literal.clone());
+        Ok(literal)
+    }
+
+    /// The value on the device; copied there if need be.
+    pub fn block(&mut self, gpu: &Arc<Gpu>) -> Result<Arc<Block>> {
+        if let Some(block) = &self.device {
+            return Ok(block.clone());
+        }
+        let literal = self.host.as_ref().ok_or_else(|| Error::bug("a value is read, and is not there"))?;
+        let block = Arc::new(gpu.take(literal.byte_count())?);
+        gpu.write(block.at(), &literal.bytes())?;
+        self.device = Some(block.clone());
+        Ok(block)
+    }
+}
+
+fn read(gpu: &Arc<Gpu>, at: u64, like: &Like) -> Result<Literal> {
+    let count = like.sizes.iter().product();
+    let bytes = like.dtype.bytes(count).ok_or_else(|| Error::limit("a tensor of more bytes than can be counted"))?;
+    let mut data = vec![0u8; bytes];
+    gpu.read(at, &mut data)?;
+    Literal::new(like.dtype, like.sizes.clone(), data)
+}
+
+/// The state of a run.
+pub(super) struct Run<'e> {
+    engine: &'e Engine,
+    env: Env,
+    /// trips of loops so far
+    trips: u64,
+}
+
+impl<'e> Run<'e> {
+    /// A run of nothing yet.
+    pub fn new(engine: &'e Engine) -> Run<'e> {
+        Run { engine, env: Env::new(), trips: 0 }
+    }
+
+    /// The outputs of a graph for its inputs in order; those that are constants need not be given.
+    pub fn execute(&mut self, loaded: &LoadedGraph, inputs: &[Option<Literal>]) -> Result<Vec<Value>> {
+        self.bind(loaded, inputs)?;
+        let mut pending: Vec<&Constraint> = loaded.graph.constraints().iter().collect();
+        // Before anything runs: kernels rely on sizes that must agree.
+        check_constraints(&mut pending, &self.env)?;
+        if let [only] = loaded.segments.as_slice()
+            && only.symbols.iter().all(|symbol| self.env.get(symbol).is_some())
+        {
+            let special = self.special(loaded, only)?;
+            if let Some(pure) = &special.pure {
+                return self.execute_pure(loaded, &special, pure, inputs);
+            }
+        }
+        let mut values: Vec<Value> = vec![Value::default(); loaded.slots.len()];
+        for (slot, input) in loaded.inputs.iter().zip(inputs) {
+            if let (Origin::Input, Some(input)) = (loaded.slots[*slot].origin, input) {
+                values[*slot] = Value::of_literal(input.clone());
+            }
+        }
+        for segment in &loaded.segments {
+            let special = self.special(loaded, segment)?;
+            for (k, step) in segment.kernels.clone().zip(&special.steps) {
+                match step {
+                    Some(step) => self.run_code(loaded, &special, k, step, &mut values),
+                    None => self.run_otherwise(loaded, k, &mut values),
+                }
+                .at(|| loaded.describe(k))?;
+                if !pending.is_empty() {
+                    check_constraints(&mut pending, &self.env)?;
+                }
+                for slot in &loaded.kernels[k].released {
+                    values[*slot] = Value::default();
+                }
+            }
+        }
+        self.check_faults(loaded)?;
+        let output = |slot: &usize| match loaded.slots[*slot].origin {
+            Origin::Constant(id) => Ok(Value::of_literal(self.engine.constants.literal(id, &self.engine.gpu)?)),
+            _ => Ok(values[*slot].clone()),
+        };
+        loaded.outputs.iter().map(output).collect()
+    }
+
+    /// Binds the sizes that inputs show.
+    fn bind(&mut self, loaded: &LoadedGraph, inputs: &[Option<Literal>]) -> Result<()> {
+        let graph = &*loaded.graph;
+        // The second time around, sizes such as 2*n are checked whose symbols only a later input has bound.
+        for _ in 0..2 {
+            for (value, input) in graph.inputs().iter().zip(inputs) {
+                let Some(input) = input else { continue };
+                let place = || format!("input \"{}\"", graph.input_name(*value));
+                graph.ty(*value).bind(input.dtype(), input.sizes(), &mut self.env).at(place)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The segment at the sizes of this run.
+    fn special(&mut self, loaded: &LoadedGraph, segment: &Segment) -> Result<Arc<Special>> {
+        let number = |symbol| self.env.get(symbol).ok_or_else(|| Error::bug(format!("the size {symbol} is not known")));
+        let sizes = segment.symbols.iter().map(number).collect::<Result<Vec<i64>>>()?;
+        segment.specials.get(sizes, || specialize(self.engine, loaded, segment, &self.env))
+    }
+
+    /// Runs a graph that is nothing but launches.
+    fn execute_pure(
+        &mut self,
+        loaded: &LoadedGraph,
+        special: &Special,
+        pure: &Pure,
+        inputs: &[Option<Literal>],
+    ) -> Result<Vec<Value>> {
+        self.write_inputs(loaded, pure, inputs)?;
+        self.launch_pure(loaded, special, pure)?;
+        self.check_faults(loaded)?;
+        let gpu = &self.engine.gpu;
+        let output = |slot: &usize| {
+            let info = &loaded.slots[*slot];
+            if let Origin::Constant(id) = info.origin {
+                return Ok(Value::of_literal(self.engine.constants.literal(id, gpu)?));
+            }
+            let like = Like { dtype: info.ty.dtype, sizes: info.ty.shape.eval(&self.env)? };
+            let at = pure.by_slot.get(slot).ok_or_else(|| Error::bug("an output has no place"))?;
+            Ok(Value::of_literal(read(gpu, *at, &like)?))
+        };
+        loaded.outputs.iter().map(output).collect()
+    }
+
+    fn write_inputs(&self, loaded: &LoadedGraph, pure: &Pure, inputs: &[Option<Literal>]) -> Result<()> {
+        for (slot, input) in loaded.inputs.iter().zip(inputs) {
+            if let (Some(at), Some(input)) = (pure.by_slot.get(slot), input) {
+                self.engine.gpu.write(*at, &input.bytes())?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Launches everything: recorded the first time, as one from then on.
+    fn launch_pure(&self, loaded: &LoadedGraph, special: &Special, pure: &Pure) -> Result<()> {
+        let mut graph = pure.graph.lock().unwrap_or_else(PoisonError::into_inner);
+        if graph.is_none() {
+            let tables = self.tables(loaded, special, pure)?;
+            *graph = Some(self.engine.gpu.record(|| {
+                for (k, (step, table)) in special.steps.iter().flatten().zip(&tables).enumerate() {
+                    self.launch(k, step, table).at(|| loaded.describe(k))?;
+                }
+                Ok(())
+            })?);
+        }
+        graph.as_ref().map_or(Ok(()), crate::gpu::Graph::launch)
+    }
+
+    /// For every kernel, where its inputs, outputs and memory between launches lie. Constants are brought to the device here.
+    fn tables(&self, loaded: &LoadedGraph, special: &Special, pure: &Pure) -> Result<Vec<Table>> {
+        let place = |slot: &usize| match loaded.slots[*slot].origin {
+            Origin::Constant(id) => Ok(self.engine.constants.block(id, &self.engine.gpu)?.at()),
+            _ => pure.by_slot.get(slot).copied().ok_or_else(|| Error::bug("a value has no place")),
+        };
+        let mut tables = Vec::with_capacity(special.steps.len());
+        for (k, step) in special.steps.iter().enumerate() {
+            let kernel = &loaded.kernels[k];
+            let scratch = step.iter().flat_map(|step| &step.scratch).enumerate();
+            let scratch = scratch.map(|(number, _)| pure.by_scratch.get(&(k, number)).copied().unwrap_or(0));
+            tables.push(Table {
+                inputs: kernel.inputs.iter().map(place).collect::<Result<Vec<u64>>>()?,
+                outputs: kernel.outputs.iter().map(place).collect::<Result<Vec<u64>>>()?,
+                scratch: scratch.collect(),
+            });
+        }
+        Ok(tables)
+    }
+
+    /// Microseconds that the device takes for the launches of a graph that is nothing else, several times.
+    pub fn time(&mut self, loaded: &LoadedGraph, inputs: &[Option<Literal>], runs: usize) -> Result<Option<Vec<f64>>> {
+        self.bind(loaded, inputs)?;
+        let [only] = loaded.segments.as_slice() else { return Ok(None) };
+        let special = self.special(loaded, only)?;
+        let Some(pure) = &special.pure else { return Ok(None) };
+        self.write_inputs(loaded, pure, inputs)?;
+        for _ in 0..3 {
+            self.launch_pure(loaded, &special, pure)?;
+        }
+        self.engine.gpu.synchronize()?;
+        let mut marks = vec![self.engine.gpu.mark()?];
+        for _ in 0..runs {
+            self.launch_pure(loaded, &special, pure)?;
+            marks.push(self.engine.gpu.mark()?);
+        }
+        self.engine.gpu.synchronize()?;
+        self.check_faults(loaded)?;
+        let times = marks.windows(2).map(|pair| pair[1].since(&pair[0]));
+        times.collect::<Result<Vec<f64>>>().map(Some)
+    }
+
+    /// Runs the launches of a kernel.
+    fn run_code(
+        &mut self,
+        loaded: &LoadedGraph,
+        special: &Special,
+        k: usize,
+        step: &Step,
+        values: &mut [Value],
+    ) -> Result<()> {
+        let (gpu, kernel) = (&self.engine.gpu, &loaded.kernels[k]);
+        let mut table = Table::default();
+        for slot in &kernel.inputs {
+            let block = match loaded.slots[*slot].origin {
+                Origin::Constant(id) => self.engine.constants.block(id, gpu)?,
+                _ => values[*slot].block(gpu)?,
+            };
+            table.inputs.push(block.at());
+        }
+        for slot in &kernel.outputs {
+            let ty = &loaded.slots[*slot].ty;
+            let block = Arc::new(gpu.take(special.bytes.get(slot).copied().unwrap_or(0))?);
+            table.outputs.push(block.at());
+            let like = Like { dtype: ty.dtype, sizes: ty.shape.eval(&self.env)? };
+            values[*slot] = Value { host: None, device: Some(block), like: Some(like) };
+        }
+        let scratch = step.scratch.iter().map(|bytes| gpu.take(*bytes)).collect::<Result<Vec<Block>>>()?;
+        table.scratch = scratch.iter().map(Block::at).collect();
+        self.launch(k, step, &table)
+    }
+
+    fn launch(&self, k: usize, step: &Step, table: &Table) -> Result<()> {
+        let compiled = &step.compiled;
+        for ((launch, grid), function) in compiled.printed.launches.iter().zip(&step.grids).zip(&compiled.functions) {
+            if grid.blocks == 0 {
+                continue;
+            }
+            let argument = |parameter: &Parameter| -> Result<u64> {
+                let missing = || Error::bug("a kernel takes what is not there");
+                Ok(match parameter {
+                    Parameter::Input(number) => *table.inputs.get(*number).ok_or_else(missing)?,
+                    Parameter::Output(number) => *table.outputs.get(*number).ok_or_else(missing)?,
+                    Parameter::Scratch(number) => *table.scratch.get(*number).ok_or_else(missing)?,
+                    Parameter::Fault => self.engine.fault_of(k),
+                    // The low half comes first, which is all that a narrow size has.
+                    Parameter::Size(symbol) => step.env.get(symbol).ok_or_else(missing)? as u64,
+                })
+            };
+            let mut arguments = launch.parameters.iter().map(argument).collect::<Result<Vec<u64>>>()?;
+            let mut pointers: Vec<*mut c_void> =
+                arguments.iter_mut().map(|argument| std::ptr::from_mut(argument).cast()).collect();
+            debug_assert!(cfg!(target_endian = "little") || compiled.wide);
+            // SAFETY: the table has memory of the sizes that the launch was prepared for, and the arguments are those that the text
+            // of the function names, in order.
+            unsafe { self.engine.gpu.launch(function, *grid, &mut pointers) }.at(|| launch.name.clone())?;
+        }
+        Ok(())
+    }
+
+    /// An error where a check of a kernel failed.
+    fn check_faults(&self, loaded: &LoadedGraph) -> Result<()> {
+        let count = loaded.kernels.len().min(MOST_FAULTS);
+        let mut bytes = vec![0u8; count * FAULT_BYTES];
+        self.engine.gpu.read(self.engine.faults.at(), &mut bytes)?;
+        let Some(k) = bytes.chunks_exact(FAULT_BYTES).position(|report| report[..4] != [0; 4]) else { return Ok(()) };
+        self.engine.gpu.clear(self.engine.faults.at(), count * FAULT_BYTES)?;
+        let report = &bytes[k * FAULT_BYTES..][..FAULT_BYTES];
+        let site = i32::from_le_bytes([report[0], report[1], report[2], report[3]]);
+        let value = i64::from_le_bytes(report[8..].try_into().map_err(|_| Error::bug("a report is cut off"))?);
+        let what = format!("an index that was read is outside of its axis: {value} (check {site})");
+        Err(Error::invalid(what).at(loaded.describe(k)))
+    }
+
+    /// Runs a kernel that has no launches.
+    fn run_otherwise(&mut self, loaded: &LoadedGraph, k: usize, values: &mut [Value]) -> Result<()> {
+        let (planned, kernel) = (&loaded.plan.kernels[k], &loaded.kernels[k]);
+        let gpu = &self.engine.gpu;
+        let mut args = Vec::with_capacity(kernel.inputs.len());
+        for slot in &kernel.inputs {
+            let literal = match loaded.slots[*slot].origin {
+                Origin::Constant(id) => self.engine.constants.literal(id, gpu)?,
+                _ => values[*slot].literal(gpu)?,
+            };
+            args.push(Buffer::from_literal(&literal));
+        }
+        let prim = loaded.graph.nodes()[planned.members[0]].prim();
+        let results = match (&kernel.way, prim) {
+            (Way::If, Prim::If(row)) => row.run(&args, &mut Inner { run: self, regions: &kernel.regions })?,
+            (Way::Loop, Prim::Loop(row)) => row.run(&args, &mut Inner { run: self, regions: &kernel.regions })?,
+            (Way::Bind(symbol), _) => {
+                self.env.bind(Symbol::Value(*symbol), args[0].to_ints()[0]);
+                args
+            }
+            _ => {
+                let (reading, limits) = (Reading::Rounded, self.engine.limits);
+                interp::run(
+                    &planned.kernel,
+                    &args,
+                    &self.env,
+                    &interp::Options { reading, limits, ..Default::default() },
+                )?
+            }
+        };
+        for (slot, result) in kernel.outputs.iter().zip(results) {
+            loaded.slots[*slot].ty.bind(result.dtype(), result.sizes(), &mut self.env)?;
+            values[*slot] = Value::of_literal(result.to_literal()?);
+        }
+        Ok(())
+    }
+}
+
+/// Where the tensors of a kernel lie.
+#[derive(Debug, Default)]
+struct Table {
+    inputs: Vec<u64>,
+    outputs: Vec<u64>,
+    scratch: Vec<u64>,
+}
+
+/// The regions of a node, run by their plans.
+struct Inner<'a, 'e> {
+    run: &'a mut Run<'e>,
+    regions: &'a [LoadedGraph],
+}
+
+impl Regions for Inner<'_, '_> {
+    fn count_trip(&mut self) -> Result<()> {
+        self.run.trips += 1;
+        let most = self.run.engine.limits.trips;
+        if self.run.trips > most { Err(Error::limit(format!("more than {most} loop trips"))) } else { Ok(()) }
+    }
+
+    fn region(&mut self, number: usize, operands: &[Buffer]) -> Result<Vec<Buffer>> {
+        let outer = self.run.env.clone();
+        let inputs = operands.iter().map(|operand| operand.to_literal().map(Some)).collect::<Result<Vec<_>>>()?;
+        let results = self.run.execute(&self.regions[number], &inputs);
+        self.run.env = outer;
+        let gpu = &self.run.engine.gpu;
+        results?.iter_mut().map(|value| Ok(Buffer::from_literal(&value.literal(gpu)?))).collect()
+    }
+
+    fn env(&self) -> &Env {
+        &self.run.env
+    }
+}

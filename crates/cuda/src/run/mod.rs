@@ -1,0 +1,13 @@
+//! Running programs on a GPU.
+//!
+//! Comes in: a program with a plan of it. Goes out: outputs for inputs. A plan is looked at once; at the first run of every new combination
+//! of sizes its kernels are made (`workshop`) and launches are prepared (`specialize`); a run (`execute`) then only launches them, as one
+//! recorded graph where nothing of the host stands between.
+
+mod constant;
+mod execute;
+mod session;
+mod specialize;
+mod workshop;
+
+pub use session::{CudaDevice, Session, Timing};

@@ -1,0 +1,167 @@
+//! Programs on a GPU.
+
+use std::path::PathBuf;
+use std::sync::{Arc, PoisonError};
+use std::time::Duration;
+
+use fuseline::compile::PlannedProgram;
+use fuseline::device::{Device, Executable, NamedTensors, check_inputs};
+use fuseline::error::{Context, Error, Result};
+use fuseline::fuse::{Plan, PlanOptions, plan};
+use fuseline::graph::Graph;
+use fuseline::program::Program;
+use fuseline::reference::Limits;
+use fuseline::run::ConstantId;
+use fuseline::tensor::Literal;
+
+use super::constant::Constants;
+use super::execute::{Engine, Run, Value};
+use super::specialize::LoadedGraph;
+use super::workshop::Workshop;
+use crate::cache::Cache;
+use crate::gpu::{Description, Gpu};
+use crate::nvrtc::Compiler;
+
+/// A GPU as a device. Clones share it.
+#[derive(Clone, Debug)]
+pub struct CudaDevice {
+    /// how programs are planned
+    pub plan: PlanOptions,
+    /// what a run may use
+    pub limits: Limits,
+    gpu: Arc<Gpu>,
+    workshop: Arc<Workshop>,
+}
+
+impl CudaDevice {
+    /// The GPU with a number. The compiler is looked for in these folders, and then where the system has libraries; machine code is kept in a
+    /// folder, if one is given.
+    pub fn open(
+        number: i32,
+        libraries: &[PathBuf],
+        cache: Option<PathBuf>,
+        plan: PlanOptions,
+        limits: Limits,
+    ) -> Result<CudaDevice> {
+        let gpu = Gpu::open(number)?;
+        let (major, minor) = gpu.description.capability;
+        if major < 8 {
+            let name = &gpu.description.name;
+            return Err(Error::unsupported(format!("{name}, of compute capability {major}.{minor}: 8.0 is needed")));
+        }
+        let compiler = Arc::new(Compiler::find(libraries)?);
+        let workshop = Arc::new(Workshop::new(gpu.clone(), compiler, cache.map(Cache::in_folder)));
+        Ok(CudaDevice { plan, limits, gpu, workshop })
+    }
+
+    /// What the GPU is.
+    pub fn description(&self) -> &Description {
+        &self.gpu.description
+    }
+
+    /// The GPU itself.
+    pub fn gpu(&self) -> &Arc<Gpu> {
+        &self.gpu
+    }
+
+    /// Makes a planned program ready. What is constant is computed here.
+    pub fn load(&self, planned: &PlannedProgram) -> Result<Session> {
+        self.session(&planned.program, &planned.prepare, &planned.run)
+    }
+
+    fn session(&self, program: &Program, prepare: &Plan, run: &Plan) -> Result<Session> {
+        let checked = |graph: &Graph, plan: &Plan| -> Result<Arc<Graph>> {
+            plan.check(graph).at(|| "the plan")?;
+            Ok(Arc::new(graph.clone()))
+        };
+        let engine =
+            |constants: Constants| Engine::new(self.gpu.clone(), self.limits, self.workshop.clone(), constants);
+        let mut constants = Constants::default();
+        let graph = checked(program.prepare(), prepare)?;
+        let loaded = LoadedGraph::new(&graph, prepare, &[], &mut constants)?;
+        let once = engine(constants)?;
+        let prepared: Vec<Value> = Run::new(&once).execute(&loaded, &[]).at(|| "what is prepared")?;
+        let mut refused = once.refused.into_inner().unwrap_or_else(PoisonError::into_inner);
+        let mut constants = Constants::default();
+        let given = std::iter::repeat_n(None, program.inputs().count());
+        let prepared = prepared.into_iter().map(|value| Some(constants.add_prepared(value)));
+        let given: Vec<Option<ConstantId>> = given.chain(prepared).collect();
+        let graph = checked(program.run(), run)?;
+        let loaded = LoadedGraph::new(&graph, run, &given, &mut constants)?;
+        let engine = engine(constants)?;
+        engine.refused.lock().unwrap_or_else(PoisonError::into_inner).append(&mut refused);
+        Ok(Session { program: program.clone(), engine, run: loaded })
+    }
+}
+
+impl Device for CudaDevice {
+    fn name(&self) -> &str {
+        "cuda"
+    }
+
+    fn load(&self, program: &Program) -> Result<Box<dyn Executable>> {
+        let prepare = plan(program.prepare(), &self.plan).at(|| "the plan of what is prepared")?;
+        let run = plan(program.run(), &self.plan).at(|| "the plan of a run")?;
+        Ok(Box::new(self.session(program, &prepare, &run)?))
+    }
+}
+
+/// A program that is ready to run on a GPU, from any number of threads, which take turns.
+#[derive(Debug)]
+pub struct Session {
+    program: Program,
+    engine: Engine,
+    run: LoadedGraph,
+}
+
+/// How long a program takes on the device.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Timing {
+    /// microseconds of every run, in order, as the device measures them; without copies from and to the host
+    pub us: Vec<f64>,
+}
+
+impl Timing {
+    /// The middle one.
+    pub fn median(&self) -> f64 {
+        let mut sorted = self.us.clone();
+        sorted.sort_by(f64::total_cmp);
+        sorted.get(sorted.len() / 2).copied().unwrap_or(0.0)
+    }
+}
+
+impl Session {
+    /// Kernels that were run, or will be, by the interpreter of kernels because there is no code for them, each with the reason.
+    pub fn refused(&self) -> Vec<String> {
+        self.engine.refused.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// How many texts the device's compiler has compiled so far, and how long making kernels took.
+    pub fn making(&self) -> (usize, Duration) {
+        self.engine.workshop.spent()
+    }
+
+    /// Runs the program so many times on inputs that stay on the device; none where something of the host stands between kernels.
+    pub fn time(&self, inputs: &NamedTensors, runs: usize) -> Result<Option<Timing>> {
+        let given = self.given(inputs)?;
+        let _turn = self.engine.turn.lock().unwrap_or_else(PoisonError::into_inner);
+        let us = Run::new(&self.engine).time(&self.run, &given, runs)?;
+        Ok(us.map(|us| Timing { us }))
+    }
+
+    fn given(&self, inputs: &NamedTensors) -> Result<Vec<Option<Literal>>> {
+        check_inputs(&self.program, inputs)?;
+        let given = self.program.inputs().map(|(name, _)| Some(inputs[name].clone()));
+        let prepared = self.run.inputs.len() - self.program.inputs().count();
+        Ok(given.chain(std::iter::repeat_n(None, prepared)).collect())
+    }
+}
+
+impl Executable for Session {
+    fn run(&self, inputs: &NamedTensors) -> Result<Vec<Literal>> {
+        let given = self.given(inputs)?;
+        let _turn = self.engine.turn.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut outputs = Run::new(&self.engine).execute(&self.run, &given)?;
+        outputs.iter_mut().map(|value| value.literal(&self.engine.gpu)).collect()
+    }
+}

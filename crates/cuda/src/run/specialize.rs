@@ -1,0 +1,184 @@
+//! Segments at fixed sizes: launches for every kernel, and a place for every value.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use fuseline::error::{Context, Error, Result};
+use fuseline::run::memory::{Wish, place};
+use fuseline::run::{Origin, Way};
+use fuseline::tensor::{Env, TensorType};
+use rustc_hash::FxHashMap;
+
+use super::execute::Engine;
+use super::workshop::{Compiled, Key, Made, key};
+use crate::gpu::{Block, Grid};
+use crate::print::Parameter;
+
+/// A graph with a plan of it, and what was made of its segments.
+pub(super) type LoadedGraph = fuseline::run::LoadedGraph<Specials>;
+/// A segment, and what was made of it.
+pub(super) type Segment = fuseline::run::Segment<Specials>;
+
+/// The sizes that a segment was made ready for, latest used last.
+#[derive(Debug, Default)]
+pub(super) struct Specials(Mutex<Vec<(Vec<i64>, Arc<Special>)>>);
+
+/// A segment is kept ready for this many sizes.
+const MOST_SIZES: usize = 64;
+
+impl Specials {
+    /// The segment for sizes, which is made unless it is there.
+    pub fn get(&self, sizes: Vec<i64>, make: impl FnOnce() -> Result<Special>) -> Result<Arc<Special>> {
+        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let entry = match known.iter().rposition(|(other, _)| *other == sizes) {
+            Some(k) => known.remove(k),
+            None => (sizes, Arc::new(make()?)),
+        };
+        if known.len() == MOST_SIZES {
+            known.remove(0);
+        }
+        let special = entry.1.clone();
+        known.push(entry);
+        Ok(special)
+    }
+}
+
+/// A segment at fixed sizes.
+#[derive(Debug)]
+pub(super) struct Special {
+    /// for every kernel of the segment, its launches; none for what is run otherwise
+    pub steps: Vec<Option<Step>>,
+    /// bytes of values by slot
+    pub bytes: FxHashMap<usize, usize>,
+    /// where everything lies, if nothing but launches is done
+    pub pure: Option<Pure>,
+}
+
+/// A kernel at fixed sizes.
+#[derive(Debug)]
+pub(super) struct Step {
+    pub compiled: Arc<Compiled>,
+    pub grids: Vec<Grid>,
+    /// bytes between launches
+    pub scratch: Vec<usize>,
+    /// the sizes that launches take, as their parameters name them
+    pub env: Env,
+}
+
+/// A graph that is nothing but launches: all of its values have one place, and all launches can be recorded as one.
+#[derive(Debug)]
+pub(super) struct Pure {
+    /// keeps the memory
+    _arena: Block,
+    /// where inputs and values of kernels lie, by slot
+    pub by_slot: FxHashMap<usize, u64>,
+    /// where memory between launches lies, by kernel and number
+    pub by_scratch: FxHashMap<(usize, usize), u64>,
+    /// the launches, once they were recorded
+    pub graph: Mutex<Option<crate::gpu::Graph>>,
+}
+
+/// Makes a segment ready for the sizes of a binding.
+pub(super) fn specialize(engine: &Engine, loaded: &LoadedGraph, segment: &Segment, env: &Env) -> Result<Special> {
+    let kernels = segment.kernels.clone();
+    let coded: Vec<usize> = kernels.clone().filter(|k| matches!(loaded.kernels[*k].way, Way::Code)).collect();
+    let mut bytes = FxHashMap::default();
+    let mut keys: Vec<Key> = Vec::with_capacity(coded.len());
+    for k in &coded {
+        for slot in &loaded.kernels[*k].outputs {
+            let size = tensor_bytes(&loaded.slots[*slot].ty, env).at(|| loaded.describe(*k))?;
+            let limit = engine.limits.bytes;
+            if size as u64 > limit {
+                let error = Error::limit(format!("a value of {size} bytes (the limit is {limit} bytes)"));
+                return Err(error.at(loaded.describe(*k)));
+            }
+            bytes.insert(*slot, size);
+        }
+        keys.push(key(&loaded.plan.kernels[*k].kernel, env).at(|| loaded.describe(*k))?);
+    }
+    let mut made = engine.workshop.make(&keys)?.into_iter();
+    let mut steps = Vec::with_capacity(kernels.len());
+    for k in kernels.clone() {
+        let step = match coded.contains(&k).then(|| made.next()).flatten() {
+            Some(Made::Code(compiled)) => Some(step(compiled, env).at(|| loaded.describe(k))?),
+            Some(Made::Refused(reason)) => {
+                engine.note_refused(format!("{}: {reason}", loaded.describe(k)));
+                None
+            }
+            None => None,
+        };
+        steps.push(step);
+    }
+    let is_pure = loaded.segments.len() == 1 && steps.iter().all(Option::is_some);
+    let pure = if is_pure { Some(place_all(engine, loaded, &steps, &bytes, env)?) } else { None };
+    Ok(Special { steps, bytes, pure })
+}
+
+fn step(compiled: Arc<Compiled>, env: &Env) -> Result<Step> {
+    let mut grids = Vec::with_capacity(compiled.printed.launches.len());
+    let mut sizes = Env::new();
+    for launch in &compiled.printed.launches {
+        let blocks = launch.blocks.eval(env)?;
+        let blocks = u32::try_from(blocks).ok().filter(|blocks| *blocks < 1 << 31);
+        let blocks = blocks.ok_or_else(|| Error::limit("more blocks of threads than a GPU takes"))?;
+        grids.push(Grid { blocks, threads: launch.threads, shared: launch.shared });
+        for parameter in &launch.parameters {
+            if let Parameter::Size(symbol) = parameter {
+                let size = env.get(symbol).ok_or_else(|| Error::bug(format!("the size {symbol} is not known")))?;
+                sizes.bind(symbol.clone(), size);
+            }
+        }
+    }
+    let scratch = compiled.printed.scratch.iter().map(|scratch| {
+        let bytes = scratch.bytes.eval(env)?;
+        usize::try_from(bytes).map_err(|_| Error::limit("more bytes between launches than can be counted"))
+    });
+    let scratch = scratch.collect::<Result<Vec<usize>>>()?;
+    Ok(Step { compiled, grids, scratch, env: sizes })
+}
+
+/// A place for every input, every value and all memory between launches.
+fn place_all(
+    engine: &Engine,
+    loaded: &LoadedGraph,
+    steps: &[Option<Step>],
+    bytes: &FxHashMap<usize, usize>,
+    env: &Env,
+) -> Result<Pure> {
+    let last = steps.len();
+    let (mut wishes, mut slots, mut scratches) = (Vec::new(), Vec::new(), Vec::new());
+    for (slot, info) in loaded.slots.iter().enumerate() {
+        let wish = match info.origin {
+            // Inputs stay what they are from run to run.
+            Origin::Input => Wish { bytes: tensor_bytes(&info.ty, env)?, first: 0, last, heir_of: None },
+            Origin::Constant(_) => continue,
+            Origin::Kernel(k) => {
+                let last = if info.is_output { last } else { info.last };
+                Wish { bytes: bytes.get(&slot).copied().unwrap_or(0), first: k, last, heir_of: None }
+            }
+        };
+        slots.push((slot, wishes.len()));
+        wishes.push(wish);
+    }
+    for (k, step) in steps.iter().enumerate() {
+        for (number, bytes) in step.iter().flat_map(|step| &step.scratch).enumerate() {
+            scratches.push(((k, number), wishes.len()));
+            wishes.push(Wish { bytes: *bytes, first: k, last: k, heir_of: None });
+        }
+    }
+    let placement = place(&wishes);
+    if placement.bytes as u64 > engine.limits.bytes {
+        let (wanted, limit) = (placement.bytes, engine.limits.bytes);
+        return Err(Error::limit(format!("values of {wanted} bytes at one time (the limit is {limit} bytes)")));
+    }
+    let arena = engine.gpu.take(placement.bytes)?;
+    let at = |wish: usize| arena.at() + placement.offsets[wish] as u64;
+    let by_slot = slots.into_iter().map(|(slot, wish)| (slot, at(wish))).collect();
+    let by_scratch = scratches.into_iter().map(|(key, wish)| (key, at(wish))).collect();
+    Ok(Pure { _arena: arena, by_slot, by_scratch, graph: Mutex::default() })
+}
+
+/// The bytes of a tensor at the sizes of a binding.
+pub(super) fn tensor_bytes(ty: &TensorType, env: &Env) -> Result<usize> {
+    let count = ty.shape.eval(env)?.iter().product();
+    ty.dtype.bytes(count).ok_or_else(|| Error::limit(format!("a tensor {ty} of more bytes than can be counted")))
+}

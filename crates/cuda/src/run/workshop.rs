@@ -1,0 +1,155 @@
+//! Kernels made ready for a GPU, each once.
+//!
+//! Comes in: a kernel and numbers for its sizes. Goes out: functions that can be launched, or why there are none. Equal kernels that are made
+//! for equal sizes share what is made; sizes that are arguments make no difference.
+
+use std::collections::BTreeSet;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use fuseline::error::{Context, Error, Kind, Result};
+use fuseline::tensor::{Env, Symbol};
+use fuseline::tile::Kernel;
+use rustc_hash::FxHashMap;
+
+use crate::cache::Cache;
+use crate::gpu::{Function, Gpu, Module};
+use crate::nvrtc::Compiler;
+use crate::print::{Options, Printed, print, sizes_to_fix};
+
+/// A kernel that can be launched.
+#[derive(Debug)]
+pub(super) struct Compiled {
+    pub printed: Printed,
+    /// for every launch, its function
+    pub functions: Vec<Function>,
+    /// whether sizes have 64 bits
+    pub wide: bool,
+}
+
+/// What became of a kernel.
+#[derive(Clone, Debug)]
+pub(super) enum Made {
+    Code(Arc<Compiled>),
+    /// there is no code, and this is why: the interpreter of kernels runs it
+    Refused(Arc<str>),
+}
+
+/// A kernel, the sizes that it is made for, and whether indices are wide.
+pub(super) type Key = (Arc<Kernel>, Vec<(Symbol, i64)>, bool);
+
+/// Where kernels are made.
+#[derive(Debug)]
+pub(super) struct Workshop {
+    gpu: Arc<Gpu>,
+    compiler: Arc<Compiler>,
+    cache: Option<Cache>,
+    known: Mutex<FxHashMap<Key, Made>>,
+    /// what the compiler was used for, and how long
+    spent: Mutex<(usize, Duration)>,
+}
+
+impl Workshop {
+    pub fn new(gpu: Arc<Gpu>, compiler: Arc<Compiler>, cache: Option<Cache>) -> Workshop {
+        Workshop { gpu, compiler, cache, known: Mutex::default(), spent: Mutex::default() }
+    }
+
+    /// How many texts were compiled, and how long that took.
+    pub fn spent(&self) -> (usize, Duration) {
+        *self.spent.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Makes kernels, those that are not there at once on all processors.
+    pub fn make(&self, kernels: &[Key]) -> Result<Vec<Made>> {
+        let missing: BTreeSet<usize> = {
+            let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+            let is_first = |k: &usize| kernels.iter().position(|key| *key == kernels[*k]) == Some(*k);
+            (0..kernels.len()).filter(|k| !known.contains_key(&kernels[*k])).filter(is_first).collect()
+        };
+        let missing: Vec<usize> = missing.into_iter().collect();
+        let (next, begin) = (AtomicUsize::new(0), Instant::now());
+        let (results, compiled) = (Mutex::new(Vec::new()), AtomicUsize::new(0));
+        let workers = std::thread::available_parallelism().map_or(1, usize::from).min(missing.len());
+        std::thread::scope(|scope| {
+            for _ in 0..workers {
+                scope.spawn(|| {
+                    while let Some(k) = missing.get(next.fetch_add(1, Ordering::Relaxed)) {
+                        let made = self.compile(&kernels[*k], &compiled);
+                        results.lock().unwrap_or_else(PoisonError::into_inner).push((*k, made));
+                    }
+                });
+            }
+        });
+        let results = results.into_inner().unwrap_or_else(PoisonError::into_inner);
+        {
+            let mut spent = self.spent.lock().unwrap_or_else(PoisonError::into_inner);
+            spent.0 += compiled.into_inner();
+            spent.1 += begin.elapsed();
+        }
+        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        for (k, made) in results {
+            let made = match made {
+                Ok((printed, cubin)) => Made::Code(Arc::new(self.load(printed, &cubin, kernels[k].2)?)),
+                Err(error) if error.kind() == Kind::Unsupported => Made::Refused(error.message().into()),
+                Err(error) => return Err(error),
+            };
+            known.insert(kernels[k].clone(), made);
+        }
+        let made = kernels.iter().map(|key| known.get(key).cloned().ok_or_else(|| Error::bug("a kernel was not made")));
+        made.collect()
+    }
+
+    /// The text of a kernel, and its machine code.
+    fn compile(&self, (kernel, sizes, wide): &Key, compiled: &AtomicUsize) -> Result<(Printed, Vec<u8>)> {
+        let fixed: Env = sizes.iter().cloned().collect();
+        let options = Options { name: kernel.schedule.name().to_owned(), fixed, wide: *wide };
+        let printed = print(kernel, &options)?;
+        let (source, architecture) = (printed.source(), self.gpu.description.architecture());
+        let (major, minor) = self.compiler.version();
+        let made_from = format!(
+            "fuseline {}, NVRTC {major}.{minor}, {architecture}, strict {}\n{source}",
+            env!("CARGO_PKG_VERSION"),
+            printed.is_strict
+        );
+        if let Some(cubin) = self.cache.as_ref().and_then(|cache| cache.get(&made_from)) {
+            return Ok((printed, cubin));
+        }
+        compiled.fetch_add(1, Ordering::Relaxed);
+        let cubin = self.compiler.compile(&source, &options.name, &architecture, printed.is_strict)?.bytes;
+        if let Some(cache) = &self.cache {
+            // A cache that cannot be written is as good as none.
+            let _ = cache.put(&made_from, &cubin);
+        }
+        Ok((printed, cubin))
+    }
+
+    fn load(&self, printed: Printed, cubin: &[u8], wide: bool) -> Result<Compiled> {
+        let module: Arc<Module> = Arc::new(self.gpu.load(cubin)?);
+        let functions = printed.launches.iter().map(|launch| module.function(&launch.name, launch.shared));
+        let functions = functions.collect::<Result<Vec<Function>>>().at(|| "a kernel that was compiled")?;
+        Ok(Compiled { printed, functions, wide })
+    }
+}
+
+/// What a kernel is made for under a binding of all its sizes.
+pub(super) fn key(kernel: &Arc<Kernel>, env: &Env) -> Result<Key> {
+    let number = |symbol: &Symbol| env.get(symbol).ok_or_else(|| Error::bug(format!("the size {symbol} is not known")));
+    let mut sizes = Vec::new();
+    for symbol in sizes_to_fix(kernel) {
+        let size = number(&symbol)?;
+        sizes.push((symbol, size));
+    }
+    let mut wide = false;
+    for param in kernel.inputs.iter().chain(&kernel.outputs) {
+        let mut count = 1i64;
+        for dim in param.ty.shape.dims() {
+            count = count.saturating_mul(dim.eval(env)?);
+        }
+        wide |= count >= i64::from(i32::MAX);
+    }
+    // Points are counted too: an axis may be seen by nothing but a fold.
+    let points = kernel.axes.iter().map(|extent| extent.eval(env)).collect::<Result<Vec<i64>>>()?;
+    wide |= points.iter().any(|extent| *extent >= i64::from(i32::MAX));
+    Ok((kernel.clone(), sizes, wide))
+}

@@ -5,7 +5,7 @@
 
 Needs onnxruntime and numpy (`python3 tests/models/check.py prepare` makes an environment with both, and models). In every
 round each contender loads the model afresh or keeps its session, runs a few times and reports its least and its median; the
-table has the least of all rounds and the median of the medians. Free sizes are 128.
+table has the least of all rounds and the median of the medians.
 """
 import argparse
 import json
@@ -26,15 +26,16 @@ def arguments():
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--iters", type=int, default=5)
+    parser.add_argument("--sizes", default="", help="NAME=SIZE,… for free sizes; the others are 128")
     return parser.parse_args()
 
 
-def feeds_of(session):
+def feeds_of(session, sizes):
     rng = np.random.default_rng(0)
     kinds = {"tensor(float)": np.float32, "tensor(double)": np.float64, "tensor(float16)": np.float16}
     feeds = {}
     for port in session.get_inputs():
-        shape = [size if isinstance(size, int) else 128 for size in port.shape]
+        shape = [size if isinstance(size, int) else sizes.get(size, 128) for size in port.shape]
         if port.type in kinds:
             feeds[port.name] = rng.standard_normal(shape).astype(kinds[port.type])
         else:
@@ -74,7 +75,8 @@ def contenders(args, model, folder):
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = args.threads
     session = onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
-    feeds = feeds_of(session)
+    sizes = dict(pair.split("=") for pair in args.sizes.split(",") if pair)
+    feeds = feeds_of(session, {name: int(size) for name, size in sizes.items()})
     feed = Path(folder) / "feed.npz"
     np.savez(feed, **feeds)
     session.run(None, feeds)

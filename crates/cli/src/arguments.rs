@@ -110,8 +110,8 @@ pub struct Inspect {
 Examples:
   fuseline run model.onnx --inputs x.npz --outputs y.npz
   fuseline run model.onnx --sizes batch=2,seq=16 --seed 7
-  fuseline run gallery:softmax --sizes rows=4,columns=8 --dtype bf16 --reading rounded
-  fuseline run model.onnx --device cpu --threads 1
+  fuseline run model.onnx --threads 1
+  fuseline run gallery:softmax --sizes rows=4,columns=8 --dtype bf16 --device reference --reading rounded
   fuseline run gallery:attention --device interp --target h200
 
 Files from and for Python:
@@ -130,7 +130,7 @@ pub struct Run {
     #[arg(long, value_name = "Y.npz")]
     pub outputs: Option<PathBuf>,
     /// Where to run
-    #[arg(long, value_enum, value_name = "DEVICE", default_value = "reference")]
+    #[arg(long, value_enum, value_name = "DEVICE", default_value = "cpu")]
     pub device: Device,
     /// For devices that run a plan: the device to plan for, a name or a file called .spec
     #[arg(long, value_name = "NAME")]
@@ -153,9 +153,9 @@ pub struct Run {
     /// Seed of random inputs
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub seed: u64,
-    /// How the interpreters read floats
-    #[arg(long, value_enum, default_value_t = ReadingName::Exact)]
-    pub reading: ReadingName,
+    /// For the devices reference and interp: how floats are read [default: exact]
+    #[arg(long, value_enum)]
+    pub reading: Option<ReadingName>,
     /// Most memory for the values of a run
     #[arg(long, value_name = "BYTES", default_value = "8Gi", value_parser = parse_size)]
     pub max_memory: i64,

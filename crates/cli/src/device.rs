@@ -103,6 +103,8 @@ pub struct Wishes<'a> {
     pub numerics: Option<Numerics>,
     /// in which type the factors of contractions are multiplied
     pub precision: Precision,
+    /// whether it was said how floats are read
+    pub reads: bool,
     /// what a run has
     pub means: Means,
 }
@@ -131,8 +133,13 @@ pub type Runner = Box<dyn Fn(&Graph, NamedTensors) -> Result<Vec<Literal>>>;
 impl Device {
     /// The device, ready to run graphs as wished.
     pub fn runner(self, wishes: Wishes<'_>) -> Outcome<Runner> {
-        let Wishes { target, numerics, precision, means } = wishes;
-        if means.threads.is_some() && !matches!(self.way, Way::Plan { has_threads: true, .. }) {
+        let Wishes { target, numerics, precision, reads, means } = wishes;
+        let has_threads = matches!(self.way, Way::Plan { has_threads: true, .. });
+        if reads && has_threads {
+            let error = Error::invalid(format!("{} computes with the model's own types", self.name)).at("--reading");
+            return Err(Failure::with_help(error, "leave --reading out, or choose --device reference"));
+        }
+        if means.threads.is_some() && !has_threads {
             let error = Error::invalid(format!("{} has no threads of its own", self.name)).at("--threads");
             return Err(Failure::with_help(error, "leave --threads out, or choose --device cpu"));
         }

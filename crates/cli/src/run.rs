@@ -7,7 +7,7 @@ use fuseline::tensor::Literal;
 use fuseline_frontend::npz::{Compression, write_npz};
 use serde_json::{Value, json};
 
-use crate::arguments::Run;
+use crate::arguments::{ReadingName, Run};
 use crate::device::{Means, Wishes};
 use crate::failure::Outcome;
 use crate::feed::{self, Feed};
@@ -19,12 +19,13 @@ use crate::waiting::Waiting;
 /// Runs a model.
 pub fn run(arguments: &Run) -> Outcome {
     let limits = Limits { trips: arguments.max_trips, bytes: arguments.max_memory.unsigned_abs() };
-    let options = Options { reading: arguments.reading.reading(), limits };
+    let reading = arguments.reading.unwrap_or(ReadingName::Exact);
+    let options = Options { reading: reading.reading(), limits };
     let numerics = arguments.numerics.map(|numerics| numerics.numerics());
     let means = Means { options, threads: arguments.threads };
     let precision = arguments.precision.precision(numerics.unwrap_or_default())?;
-    let wishes = Wishes { target: arguments.target.as_deref(), numerics, precision, means };
-    let runner = arguments.device.runner(wishes)?;
+    let (target, reads) = (arguments.target.as_deref(), arguments.reading.is_some());
+    let runner = arguments.device.runner(Wishes { target, numerics, precision, reads, means })?;
     let model = Model::open(&arguments.model, arguments.dtype)?;
     let env = model.bind_sizes(&arguments.sizes)?;
     let feed = feed::assemble(&model, arguments.inputs.as_deref(), env, arguments.seed)?;
@@ -111,16 +112,16 @@ fn to_table(summaries: &[Summary<'_>]) -> Table {
     table
 }
 
-/// Six significant digits, without trailing zeros.
+/// Five significant digits, without trailing zeros: in f32 the sixth depends on the machine.
 fn number(x: f64) -> String {
     if x == 0.0 || !x.is_finite() {
         return format!("{x}");
     }
     let exponent = x.abs().log10().floor() as i32;
     if !(-4..9).contains(&exponent) {
-        return format!("{x:.5e}");
+        return format!("{x:.4e}");
     }
-    let text = format!("{x:.*}", usize::try_from(5 - exponent).unwrap_or(0));
+    let text = format!("{x:.*}", usize::try_from(4 - exponent).unwrap_or(0));
     if text.contains('.') { text.trim_end_matches('0').trim_end_matches('.').to_string() } else { text }
 }
 
@@ -144,7 +145,7 @@ fn to_json(model: &Model, arguments: &Run, feed: &Feed, summaries: &[Summary<'_>
     json!({
         "model": model.name,
         "device": arguments.device.name,
-        "reading": arguments.reading.name(),
+        "reading": arguments.reading.map(ReadingName::name),
         "seed": arguments.seed,
         "inputs": inputs.collect::<Vec<_>>(),
         "outputs": outputs.collect::<Vec<_>>(),
@@ -159,9 +160,9 @@ mod tests {
     fn numbers_are_short() {
         assert_eq!(number(0.0), "0");
         assert_eq!(number(1.0), "1");
-        assert_eq!(number(-0.123456789), "-0.123457");
+        assert_eq!(number(-0.123456789), "-0.12346");
         assert_eq!(number(123456.0), "123456");
-        assert_eq!(number(1e-9), "1.00000e-9");
+        assert_eq!(number(1e-9), "1.0000e-9");
         assert_eq!(number(f64::INFINITY), "inf");
     }
 

@@ -184,7 +184,7 @@ fn plans_come_to_the_same_as_the_graph() {
         let usual = ["run", "gallery:masked_attention", "--sizes", sizes, "--json", "--outputs", outputs];
         json(&[&usual[..], more].concat())
     };
-    let expected = run(&bare, &[]);
+    let expected = run(&bare, &["--device", "reference"]);
     let wishes = [
         &["--device", "interp"][..],
         &["--device", "interp", "--target", "h200", "--numerics", "strict"],
@@ -208,7 +208,7 @@ fn devices_that_cannot_do_it_say_so() {
     let (status, message) = run(&["--device", "abacus"]);
     assert!(status == 2 && message.contains("reference, interp, cpu, cuda"), "{message}");
     for wish in [["--target", "h200"], ["--numerics", "strict"]] {
-        let (status, message) = run(&wish);
+        let (status, message) = run(&[&["--device", "reference"], &wish[..]].concat());
         assert!(status == 2 && message.contains(wish[0]) && message.contains("plans nothing"), "{message}");
     }
     let (status, message) = run(&["--device", "interp", "--target", "abacus"]);
@@ -219,6 +219,8 @@ fn devices_that_cannot_do_it_say_so() {
     }
     let (status, message) = run(&["--device", "interp", "--threads", "2"]);
     assert!(status == 2 && message.contains("choose --device cpu"), "{message}");
+    let (status, message) = run(&["--reading", "rounded"]);
+    assert!(status == 2 && message.contains("choose --device reference"), "{message}");
     let (status, message) = run(&["--device", "cpu", "--threads", "0"]);
     assert!(status == 2 && message.contains("--threads"), "{message}");
 }

@@ -463,9 +463,9 @@ impl Tiling {
 }
 
 impl Multiply {
-    /// What of the next panel a tile asks for: with every term of its own one line of it. Some tiles together ask for all;
-    /// what fewer tiles read passes by too fast for that.
-    fn ahead(&self, e: &mut Emitter<'_>, tile: Value) -> Option<(i64, Value)> {
+    /// What a tile asks for of the terms that are added next, which lie behind its own, be they of this panel or the next one:
+    /// with every term one line. Some tiles together ask for all; what fewer tiles read passes by too fast for that.
+    fn ahead(&self, e: &mut Emitter<'_>, tile: Value, count: i64) -> Option<(i64, Value)> {
         let (terms, columns) = (self.roles.sum_count(e.bound), self.roles.column_count(e.bound));
         let term = panel_bytes(e, self.right[0].dtype);
         let tiles = ceil_div(self.roles.row_count(e.bound), self.tile_rows(e.isa));
@@ -474,7 +474,7 @@ impl Multiply {
         }
         let lines = e.b.number(term / LINE - 1);
         let line = e.b.int(IntOp::And, tile, lines);
-        Some((terms * term, e.b.times(line, LINE)))
+        Some((count * term, e.b.times(line, LINE)))
     }
 
     /// Rows of a tile whose sums fit into the registers.
@@ -660,7 +660,7 @@ impl Multiply {
             left,
             right: self.right.iter().map(|r| (r.dtype, panel_bytes(e, r.dtype))).collect(),
             masks: Vec::new(),
-            ahead: self.ahead(e, tile),
+            ahead: self.ahead(e, tile, terms.count),
         };
         let begun = terms.begun.map(|places| {
             let held = roles.dots.iter().flat_map(|dot| points.iter().map(|point| (&places[dot], point)));

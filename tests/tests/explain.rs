@@ -93,6 +93,19 @@ fn network(name: &str) -> Graph {
     Model::open(&file).and_then(|model| model.graph().cloned()).unwrap_or_else(|e| panic!("{e}"))
 }
 
+#[test]
+fn a_rewrite_that_costs_time_says_why_it_was_applied() {
+    let options = PlanOptions::on(DeviceSpec::find("cpu").unwrap());
+    // Its queries are scaled before they are multiplied, and many scores are scaled instead.
+    let plain = simplified(network("whisper_tiny_enc.legacy"), &options, &mut |_| {}).unwrap();
+    let planned = plan_simplified(plain.clone(), &options, &mut |_| {}).unwrap();
+    let mut explanation = Explanation::of(&planned, &options).unwrap();
+    explanation.price_rewrites(&planned, &plain, &options);
+    let losses = || explanation.decisions.iter().filter(|row| row.verdict == Verdict::Taken && row.saved_us < -0.01);
+    assert!(losses().count() > 0 && losses().all(|row| row.is_rewrite), "fusions never cost time");
+    assert!(losses().all(|row| row.reason.contains("applied wherever they fit")));
+}
+
 /// For every rule that was applied, how often, what its rewrites are said to save in all, and what the whole plan takes longer
 /// without any of them.
 fn worth_of_rules(graph: &Graph, target: &str) -> Vec<(&'static str, usize, f64, f64)> {

@@ -46,6 +46,10 @@ impl Flipped {
         if options.fuel.is_some() || options.pins.only.is_some() {
             return "this plan may not take every decision";
         }
+        if self.decision.is_rewrite {
+            return "rewrites are applied wherever they fit, and this one does not pay here; --lock FILE writes the faster plan, \
+                    --plan FILE obeys it";
+        }
         "what saves most is decided first, and what follows from it was not foreseen; --lock FILE writes the faster plan, \
          --plan FILE obeys it"
     }

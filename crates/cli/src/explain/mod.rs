@@ -104,9 +104,12 @@ impl<'m> Request<'m> {
         }
         let graph = match model.graph(&inputs, &env) {
             // What cannot be built for every size can perhaps be built for these.
-            Err(error) if error.kind() == Kind::NeedsValue && !assumed.is_empty() => model.graph(&inputs, &all),
-            other => other,
-        }?;
+            Err(error) if error.kind() == Kind::NeedsValue && !assumed.is_empty() => {
+                let remedy = format!("these sizes were assumed: {}; give others with --sizes", size_list(&assumed));
+                model.graph(&inputs, &all).map_err(|error| Failure::from(error).or_help(&remedy))?
+            }
+            other => other?,
+        };
         let options = plan_options(arguments, lock, all)?;
         let graph = {
             let _waiting = Waiting::for_(&format!("simplifying {}", model.name));
@@ -145,6 +148,11 @@ impl<'m> Request<'m> {
         }
         Ok(())
     }
+}
+
+/// Sizes as `--sizes` takes them.
+fn size_list(sizes: &[(String, i64)]) -> String {
+    sizes.iter().map(|(name, size)| format!("{name}={size}")).collect::<Vec<_>>().join(",")
 }
 
 fn plan_options(arguments: &Explain, lock: Option<Lock>, env: Env) -> Outcome<PlanOptions> {

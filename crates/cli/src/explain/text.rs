@@ -10,7 +10,7 @@ use indexmap::IndexMap;
 
 use super::compare::{Effect, Flipped};
 use super::name::{Shortener, cut_back};
-use super::{Request, Story};
+use super::{Request, Story, size_list};
 use crate::arguments::Explain;
 use crate::quantity::{self, significant};
 use crate::screen::{self, Side, Table, heading, wrapped};
@@ -44,16 +44,15 @@ fn head(request: &Request<'_>) -> String {
     let options = &request.options;
     let mut text = heading(&format!("{} on {}", request.model.name, options.spec.name));
     line(&mut text, &format!("  {}", options.spec.doc));
-    let list = |sizes: &[(String, i64)]| sizes.iter().map(|(n, s)| format!("{n}={s}")).collect::<Vec<_>>().join(",");
     let mut facts = vec![format!("numerics {}", options.numerics.name())];
     if options.precision != Precision::F32 {
         facts.push(format!("precision {}", options.precision.name()));
     }
     if !request.given.is_empty() {
-        facts.push(format!("sizes {}", list(&request.given)));
+        facts.push(format!("sizes {}", size_list(&request.given)));
     }
     if !request.assumed.is_empty() {
-        facts.push(format!("sizes assumed: {} (choose them with --sizes)", list(&request.assumed)));
+        facts.push(format!("sizes assumed: {} (choose them with --sizes)", size_list(&request.assumed)));
     }
     text.push_str(&wrapped(&facts.join("; "), 2, screen::width()));
     text

@@ -101,6 +101,9 @@ impl Part {
     }
 }
 
+/// A rewrite that costs less than this costs nothing.
+const LEAST_LOSS_US: f64 = 0.005;
+
 impl Explanation {
     /// Explains a program that was planned with `options`.
     pub fn of(planned: &PlannedProgram, options: &PlanOptions) -> Result<Explanation> {
@@ -136,6 +139,11 @@ impl Explanation {
             let Some(worth) = worths.get(&row.id) else { continue };
             (row.saved_us, row.bytes_saved, row.flops_saved) = (worth.us, worth.bytes, worth.flops);
             row.is_priced = true;
+            if worth.us < -LEAST_LOSS_US {
+                row.reason.push_str(
+                    "; costs time here, but rewrites are applied wherever they fit: every spelling is one kernel",
+                );
+            }
         }
         decision::rank(&mut self.decisions);
     }

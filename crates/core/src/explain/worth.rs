@@ -10,14 +10,11 @@ use rustc_hash::{FxHashMap, FxHashSet, FxHasher};
 use super::KernelRow;
 use crate::compile::{PlannedProgram, plan_simplified, rewrite_id};
 use crate::error::Result;
-use crate::fuse::{Cost, Plan, PlanOptions};
+use crate::fuse::{Cost, DecisionId, Plan, PlanOptions};
 use crate::graph::{Graph, Origin, Value};
-use crate::ops::Prim;
+use crate::ops::{ExprNode, Prim};
 use crate::program::{Part, constant_nodes};
 use crate::rewrites::Application;
-
-/// Constants of more elements than this are weights: what they hold does not matter to a price.
-const MOST_SHORT_ELEMENTS: i64 = 16;
 
 /// Prices rewrites of one program.
 pub(super) struct Appraiser<'a> {
@@ -35,6 +32,8 @@ pub(super) struct Appraiser<'a> {
     parts: FxHashMap<u64, Known>,
     /// what one of the rewrites of a rule is worth in a part
     worths: FxHashMap<(u64, &'static str), Option<Cost>>,
+    /// what rewrites are worth that are in a part that was planned for another one
+    priced: FxHashMap<DecisionId, Cost>,
 }
 
 /// A kernel of the plan.
@@ -70,28 +69,37 @@ impl<'a> Appraiser<'a> {
             structures: FxHashMap::default(),
             parts: FxHashMap::default(),
             worths: FxHashMap::default(),
+            priced: FxHashMap::default(),
         }
     }
 
     /// What a rewrite saves: a share, where its rule applies several times around it. None where that cannot be told.
     pub fn worth(&mut self, application: &Application) -> Option<Cost> {
+        if let Some(known) = self.priced.get(&rewrite_id(application)) {
+            return Some(*known);
+        }
         let key = self.structure_around(application)?;
         if let Some(known) = self.worths.get(&(key, application.rule)) {
             return *known;
         }
-        let worth = self.worth_in(&self.parts[&key], application.rule).ok().flatten();
+        let part = &self.parts[&key];
+        let applied = part.planned.rewrites.iter().filter(|a| a.rule == application.rule && a.refused.is_none());
+        let ids: Vec<DecisionId> = applied.map(rewrite_id).collect();
+        let worth = self.worth_in(part, &ids).ok().flatten();
+        if let Some(worth) = worth {
+            ids.into_iter().for_each(|id| _ = self.priced.entry(id).or_insert(worth));
+        }
         self.worths.insert((key, application.rule), worth);
         worth
     }
 
-    fn worth_in(&self, part: &Known, rule: &str) -> Result<Option<Cost>> {
-        let applied = part.planned.rewrites.iter().filter(|a| a.rule == rule && a.refused.is_none());
-        let ids: Vec<_> = applied.map(rewrite_id).collect();
+    /// What some rewrites of a part save, each its share.
+    fn worth_in(&self, part: &Known, ids: &[DecisionId]) -> Result<Option<Cost>> {
         if ids.is_empty() {
             return Ok(None);
         }
         let mut without = self.options.clone();
-        without.pins.apart.extend(&ids);
+        without.pins.apart.extend(ids);
         let other = plan_simplified(part.graph.clone(), &without, &mut |_| {})?.run.cost;
         Ok(Some(share(other, part.planned.run.cost, ids.len() as f64)))
     }
@@ -218,20 +226,27 @@ fn neighbours(plan: &Plan) -> Vec<Vec<usize>> {
     neighbours
 }
 
-/// A number that equal parts of a model have, such as its layers: all but what weights hold and where nodes come from.
+/// A number that equal parts of a model have, such as its layers: all but where nodes come from and what constants hold, which
+/// hardly matters to a price.
 fn structure(graph: &Graph) -> u64 {
     let mut hasher = FxHasher::default();
     for node in graph.nodes() {
         match node.prim() {
-            Prim::Const(_) if is_long(node.types()[0].shape.count().as_int()) => node.types().hash(&mut hasher),
+            Prim::Const(_) => {}
+            Prim::Map(row) => {
+                for (step, dtype) in row.expr.nodes() {
+                    dtype.hash(&mut hasher);
+                    match step {
+                        ExprNode::Const(_) => {}
+                        step => step.hash(&mut hasher),
+                    }
+                }
+            }
             other => other.hash(&mut hasher),
         }
+        node.types().hash(&mut hasher);
         node.args().hash(&mut hasher);
     }
     graph.outputs().iter().for_each(|output| output.value.hash(&mut hasher));
     hasher.finish()
-}
-
-fn is_long(elements: Option<i64>) -> bool {
-    elements.is_none_or(|count| count > MOST_SHORT_ELEMENTS)
 }

@@ -23,7 +23,7 @@ use proptest::prelude::*;
 
 /// The instruction sets that this processor has: one with wider vectors has the narrower ones too.
 fn isas() -> Vec<Isa> {
-    [Isa::Avx512, Isa::Avx2, Isa::Portable].into_iter().filter(|isa| *isa >= Isa::detect()).collect()
+    Isa::available().collect()
 }
 
 /// Runs a graph as it is planned.

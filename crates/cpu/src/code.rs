@@ -7,11 +7,13 @@ use fuseline::error::Result;
 use crate::vector::run::Portable;
 use crate::vector::{Program, verify};
 #[cfg(target_arch = "x86_64")]
-use crate::x64::{Level, Machine};
+use crate::x64::{self, Level, Machine};
 
 /// For which instructions programs are made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Isa {
+    /// as AVX-512, and tiles of bf16 (AMX), which the system lets the process use
+    Amx,
     /// x86-64 with AVX-512 (F, BW, DQ, VL)
     Avx512,
     /// x86-64 with AVX2, FMA and F16C
@@ -21,6 +23,15 @@ pub enum Isa {
 }
 
 impl Isa {
+    /// All of them, the best first: what runs on one runs on those before it, and all run the last.
+    pub const ALL: &'static [Isa] = &[Isa::Amx, Isa::Avx512, Isa::Avx2, Isa::Portable];
+
+    /// Those that this processor has, the best first.
+    pub fn available() -> impl Iterator<Item = Isa> {
+        let best = Isa::detect();
+        Isa::ALL.iter().copied().filter(move |isa| *isa >= best)
+    }
+
     /// The best that this processor has.
     pub fn detect() -> Isa {
         #[cfg(target_arch = "x86_64")]
@@ -35,7 +46,7 @@ impl Isa {
                 && is_x86_feature_detected!("bmi1")
                 && is_x86_feature_detected!("bmi2");
             if has_512 && has_2 {
-                return Isa::Avx512;
+                return if x64::has_tiles() { Isa::Amx } else { Isa::Avx512 };
             }
             if has_2 {
                 return Isa::Avx2;
@@ -47,7 +58,7 @@ impl Isa {
     /// Bytes of the widest vector.
     pub fn vector_bytes(self) -> usize {
         match self {
-            Isa::Avx512 | Isa::Portable => 64,
+            Isa::Amx | Isa::Avx512 | Isa::Portable => 64,
             Isa::Avx2 => 32,
         }
     }
@@ -55,7 +66,7 @@ impl Isa {
     /// Vectors that can be held at a time.
     pub fn registers(self) -> usize {
         match self {
-            Isa::Avx512 | Isa::Portable => 32,
+            Isa::Amx | Isa::Avx512 | Isa::Portable => 32,
             Isa::Avx2 => 16,
         }
     }
@@ -82,7 +93,7 @@ impl Code {
         }
         let made = match isa {
             #[cfg(target_arch = "x86_64")]
-            Isa::Avx512 => Made::Machine(Machine::new(program, Level::Avx512)?),
+            Isa::Amx | Isa::Avx512 => Made::Machine(Machine::new(program, Level::Avx512)?),
             #[cfg(target_arch = "x86_64")]
             Isa::Avx2 => Made::Machine(Machine::new(program, Level::Avx2)?),
             Isa::Portable => Made::Portable(Portable::new(program)?),

@@ -79,7 +79,7 @@ fn micro_kernel_is_only_what_it_must_be() {
 
 #[test]
 fn micro_kernel_multiplies() {
-    if Isa::detect() != Isa::Avx512 {
+    if Isa::detect() > Isa::Avx512 {
         return;
     }
     let (rows, columns) = (6, 4);

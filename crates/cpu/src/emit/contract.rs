@@ -14,6 +14,7 @@ use super::emitter::{Emitter, Given, Held};
 use super::fold::{Folding, Kept};
 use super::generic::{emit_fold, emit_stores_of, give, held_dtype};
 use super::lanes::stride_along;
+use super::matrix;
 use super::point::{Coord, Point};
 use super::roles::Roles;
 use super::row_plan::plan_rows;
@@ -31,16 +32,16 @@ const WHOLE_ROWS: i64 = 66;
 const MOST_TERMS: i64 = 1024;
 
 /// Bytes of the left factor that stay in the second-level cache while a panel passes.
-const LEFT_BYTES: i64 = 1 << 20;
+pub(super) const LEFT_BYTES: i64 = 1 << 20;
 
 /// Rows of a tile: with the vectors of a panel, sums for three quarters of the registers.
 pub(super) const TILE_ROWS: i64 = 6;
 
 /// Bytes of a right factor that do not stay in the caches of a core.
-const FAR: i64 = 1 << 20;
+pub(super) const FAR: i64 = 1 << 20;
 
 /// Bytes of a line of memory.
-const LINE: i64 = 64;
+pub(super) const LINE: i64 = 64;
 
 /// Vectors may be filled to one part of so many.
 const NARROWEST: i64 = 4;
@@ -88,6 +89,10 @@ pub(super) fn emit_contract(emission: &mut Emission<'_>) -> Result<()> {
             emit_stores_of(emission, &stores, &mut held)?;
             continue;
         };
+        if matrix::fits(emission, &roles) {
+            matrix::emit_blocks(emission, &roles, &stores, folds, &held)?;
+            continue;
+        }
         let multiply = factors(emission, roles, &held)?;
         if folds {
             emit_whole_rows(emission, &multiply, &stores, &held)?;
@@ -362,7 +367,7 @@ fn emit_whole_rows(
         // Rows of the worker's memory begin with the first row of the chunk.
         let (first, behind) = (tiling.row(e, from), tiling.row(e, to));
         let before = e.b.number(0);
-        let places = multiply.in_worker(e, (first, rows_most), (before, padded));
+        let places = in_worker(roles, e, (first, rows_most), (before, padded));
         let used = e.worker_bytes as i64;
         multiply.add_up(e, &tiling, &origin, panels, (from, to), &places)?;
         for (dot, place) in &places {
@@ -574,35 +579,7 @@ impl Multiply {
         let across = self.width * e.lanes();
         let first = tiling.row(e, from);
         let before = e.b.times(panel, across);
-        self.in_worker(e, (first, together * tiling.rows), (before, across))
-    }
-
-    /// Places in the worker's memory for the sums of so many rows and columns from some on.
-    fn in_worker(
-        &self,
-        e: &mut Emitter<'_>,
-        (first, rows): (Value, i64),
-        (before, across): (Value, i64),
-    ) -> FxHashMap<StepId, Held> {
-        let row = dense_offset(&self.roles.rows, &e.bound.extents);
-        let column = dense_offset(&self.roles.columns, &e.bound.extents);
-        let own = e.pointer(Memory::Worker);
-        let mut places = FxHashMap::default();
-        let mut used = 0;
-        for dot in &self.roles.dots {
-            let dtype = held_dtype(e.bound.kernel.step(*dot).dtype);
-            let bytes = bytes_of(dtype);
-            let skipped = e.b.times(first, across);
-            let skipped = e.b.int(IntOp::Add, skipped, before);
-            let skipped = e.b.times(skipped, -bytes);
-            let base = e.b.int(IntOp::Add, own, skipped);
-            let base = e.b.plus(base, used);
-            used += rows * across * bytes;
-            let offset = &row * across + &column;
-            places.insert(*dot, Held { memory: Memory::Worker, base: Some(base), offset, dtype, again: true });
-        }
-        e.worker_bytes = e.worker_bytes.max(used as usize);
-        places
+        in_worker(&self.roles, e, (first, together * tiling.rows), (before, across))
     }
 
     /// Stores the sums of a tile. Rows of the worker's memory are padded: lanes beyond the end may be written.
@@ -670,6 +647,34 @@ impl Multiply {
         give_sums(e, &roles.dots, &sums, &kept, points);
         Ok(())
     }
+}
+
+/// Places in the worker's memory for the sums of so many rows and columns from some on.
+pub(super) fn in_worker(
+    roles: &Roles,
+    e: &mut Emitter<'_>,
+    (first, rows): (Value, i64),
+    (before, across): (Value, i64),
+) -> FxHashMap<StepId, Held> {
+    let row = dense_offset(&roles.rows, &e.bound.extents);
+    let column = dense_offset(&roles.columns, &e.bound.extents);
+    let own = e.pointer(Memory::Worker);
+    let mut places = FxHashMap::default();
+    let mut used = 0;
+    for dot in &roles.dots {
+        let dtype = held_dtype(e.bound.kernel.step(*dot).dtype);
+        let bytes = bytes_of(dtype);
+        let skipped = e.b.times(first, across);
+        let skipped = e.b.int(IntOp::Add, skipped, before);
+        let skipped = e.b.times(skipped, -bytes);
+        let base = e.b.int(IntOp::Add, own, skipped);
+        let base = e.b.plus(base, used);
+        used += rows * across * bytes;
+        let offset = &row * across + &column;
+        places.insert(*dot, Held { memory: Memory::Worker, base: Some(base), offset, dtype, again: true });
+    }
+    e.worker_bytes = e.worker_bytes.max(used as usize);
+    places
 }
 
 /// The terms of a sum that are added at a time.

@@ -15,6 +15,7 @@ mod generic;
 mod group;
 mod index;
 mod lanes;
+mod matrix;
 mod point;
 mod prefix;
 mod roles;

@@ -81,7 +81,7 @@ fn check(text: &str, sizes: &[(&str, i64)]) {
     let buffers: Vec<Buffer> = inputs.iter().map(Buffer::from_literal).collect();
     let expected = interp::run(&kernel, &buffers, &env, &interp::Options::default()).unwrap();
     // A machine with wider vectors has the narrower ones too.
-    for isa in [Isa::Avx512, Isa::Avx2, Isa::Portable].into_iter().filter(|isa| *isa >= Isa::detect()) {
+    for isa in Isa::available() {
         let actual = run(&kernel, &env, &inputs, isa);
         for (k, (e, a)) in expected.iter().zip(&actual).enumerate() {
             let agreement = Agreement::Within(Tolerance::ulps(a.dtype(), 32.0));
@@ -164,6 +164,78 @@ fn contractions_with_what_comes_after() {
              %4 = map(%2, %3) a + b %5 = map(%4) a * a %6 = reduce.sum %5 over [i1] \
              %7 = map(%4, %6) a / sqrt(b + 1.0) store y[i0, i1] = %7 store z[i0, i1] = %4 }",
             &sizes,
+        );
+    }
+}
+
+/// Tells which instructions for bf16 the machine lacks, so that a test says what it skips.
+fn tell_skipped() {
+    if Isa::detect() != Isa::Amx {
+        eprintln!("skipped: tiles of bf16 (this machine has {:?})", Isa::detect());
+    }
+}
+
+#[test]
+fn contractions_of_bf16() {
+    tell_skipped();
+    for (n, m, k) in [
+        (1, 64, 8),
+        (16, 32, 32),
+        (30, 8, 20),
+        (33, 3, 9),
+        (7, 65, 33),
+        (64, 40, 131),
+        (48, 30, 64),
+        (100, 33, 129),
+        (9, 70, 300),
+    ] {
+        let sizes = [("n", n), ("m", m), ("k", k)];
+        check(
+            "kernel { axes i0: n, i1: m, i2: k in x: f32[n, k], w: bf16[k, m], b: f32[m] out y: f32[n, m] \
+             schedule contract dots=(%4) rows=[i0] columns=[i1] sum=[i2] tile=32x32x32 \
+             %0 = load x[i0, i2] %1 = map(%0) f32(bf16(a)) %2 = load w[i2, i1] %3 = map(%2) f32(a) \
+             %4 = dot(%1, %3) over [i2] acc=f32 %5 = load b[i1] \
+             %6 = map(%4, %5) max(a + b, 0.0) store y[i0, i1] = %6 }",
+            &sizes,
+        );
+        check(
+            "kernel { axes i0: n, i1: m, i2: k in x: bf16[n, k], w: f32[k, m], v: bf16[m, k] out y: f32[n, m] \
+             schedule contract dots=(%4, %7) rows=[i0] columns=[i1] sum=[i2] tile=32x32x32 \
+             %0 = load x[i0, i2] %1 = map(%0) f32(a) %2 = load w[i2, i1] %3 = map(%2) f32(bf16(a)) \
+             %4 = dot(%1, %3) over [i2] acc=f32 %5 = load v[i1, i2] %6 = map(%5) f32(a) \
+             %7 = dot(%1, %6) over [i2] acc=f32 %8 = map(%4, %7) a * b store y[i0, i1] = %8 }",
+            &sizes,
+        );
+        check(
+            "kernel { axes i0: n, i1: m, i2: k in x: bf16[n, k], w: bf16[k, m], b: f32[n, m] out y: f32[n, m], z: f32[n, m] \
+             schedule contract dots=(%4) rows=[i0] columns=[i1] sum=[i2] tile=32x32x32 whole_rows \
+             %0 = load x[i0, i2] %1 = map(%0) f32(a) %2 = load w[i2, i1] %3 = map(%2) f32(a) \
+             %4 = dot(%1, %3) over [i2] acc=f32 %5 = load b[i0, i1] \
+             %6 = map(%4, %5) a + b %7 = map(%6) a * a %8 = reduce.sum %7 over [i1] \
+             %9 = map(%6, %8) a / sqrt(b + 1.0) store y[i0, i1] = %9 store z[i0, i1] = %6 }",
+            &sizes,
+        );
+        check(
+            "kernel { axes i0: h, i1: n, i2: m, i3: k in x: f32[n, h, k], w: f32[h, m, k] out y: bf16[h, n, m] \
+             schedule contract dots=(%4) rows=[i0, i1] columns=[i2] sum=[i3] tile=32x32x32 \
+             %0 = load x[i1, i0, i3] %1 = map(%0) f32(bf16(a)) %2 = load w[i0, i2, i3] %3 = map(%2) f32(bf16(a)) \
+             %4 = dot(%1, %3) over [i3] acc=f32 %5 = map(%4) bf16(a) store y[i0, i1, i2] = %5 }",
+            &[sizes[0], sizes[1], sizes[2], ("h", 3)],
+        );
+    }
+}
+
+#[test]
+fn convolutions_of_bf16() {
+    tell_skipped();
+    for (c, o, s) in [(3, 20, 9), (8, 40, 14)] {
+        check(
+            "kernel { axes i0: o, i1: s, i2: s, i3: c, i4: 3, i5: 3 in x: f32[c, s, s], w: f32[o, c, 3, 3] out y: f32[o, s, s] \
+             schedule contract dots=(%4) rows=[i0] columns=[i1, i2] sum=[i3, i4, i5] tile=32x32x32 \
+             %0 = load x[i3, i1 + i4 - 1, i2 + i5 - 1] where 0 <= i1 + i4 - 1 < s, 0 <= i2 + i5 - 1 < s else 0.0 \
+             %1 = map(%0) f32(bf16(a)) %2 = load w[i0, i3, i4, i5] %3 = map(%2) f32(bf16(a)) \
+             %4 = dot(%3, %1) over [i3, i4, i5] acc=f32 store y[i0, i1, i2] = %4 }",
+            &[("c", c), ("o", o), ("s", s)],
         );
     }
 }

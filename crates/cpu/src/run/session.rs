@@ -43,7 +43,7 @@ impl CpuDevice {
     /// A processor with so many threads, which must have the instructions.
     pub fn new(isa: Isa, threads: usize, plan: PlanOptions, limits: Limits) -> Result<CpuDevice> {
         let has = Isa::detect();
-        if isa != Isa::Portable && isa != has && (isa, has) != (Isa::Avx2, Isa::Avx512) {
+        if isa < has {
             return Err(Error::unsupported(format!("{isa:?} on a processor that has {has:?}")));
         }
         let refused = |error| Error::limit(format!("the system has no {threads} threads: {error}"));

@@ -10,7 +10,7 @@ use smallvec::SmallVec;
 
 use super::{
     Address, Binary, Bound, Carried, Compare, Convert, Effect, FmaOp, FoldOp, IntOp, Loop, Node, Op, Program, Routine,
-    Ty, Unary, Value,
+    TileOp, Ty, Unary, Value,
 };
 
 /// A program that is being built.
@@ -431,6 +431,11 @@ impl Builder {
     /// Asks for a line of memory.
     pub fn prefetch(&mut self, at: Address) {
         self.effect(Effect::Prefetch(at));
+    }
+
+    /// Works on tiles.
+    pub fn tile(&mut self, op: TileOp) {
+        self.effect(Effect::Tile(op));
     }
 }
 

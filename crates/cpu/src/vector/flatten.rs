@@ -8,7 +8,7 @@ use fuseline::tensor::DType;
 use super::carry::in_place;
 use super::{
     Address, Binary, Bound, Carried, Compare, Convert, Effect, FmaOp, FoldOp, IntOp, Loop, Node, Op, Program, Routine,
-    Ty, Unary, Value,
+    TileOp, Ty, Unary, Value,
 };
 
 /// A register: its place in the file of its type.
@@ -158,6 +158,11 @@ pub(super) enum Step {
         value: Reg,
         memory: DType,
         mask: Option<Reg>,
+    },
+    /// works on tiles; memory is where it says, not where the operation does
+    Tile {
+        op: TileOp,
+        at: Option<Place>,
     },
     Copy {
         ty: Ty,
@@ -361,6 +366,13 @@ impl Flattener<'_> {
             }
             Effect::StoreLane { at, value, memory } => (at, value, Elements::First, memory, None),
             Effect::Prefetch(_) => return,
+            Effect::Tile(op) => {
+                let at = match op {
+                    TileOp::Load { at, .. } | TileOp::Store { at, .. } => Some(self.place(at)),
+                    TileOp::Zero(_) | TileOp::Products { .. } => None,
+                };
+                return self.flat.steps.push(Step::Tile { op: *op, at });
+            }
         };
         let (at, value) = (self.place(at), self.register(*value));
         self.flat.steps.push(Step::Store { at, elements, value, memory: *memory, mask });

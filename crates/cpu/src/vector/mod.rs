@@ -20,6 +20,7 @@ pub mod parse;
 mod print;
 mod registers;
 pub mod run;
+mod tile;
 pub mod verify;
 
 pub use build::Builder;
@@ -428,6 +429,53 @@ pub enum Effect {
     },
     /// asks for a line of memory
     Prefetch(Address),
+    /// works on tiles
+    Tile(TileOp),
+}
+
+/// How many tiles there are.
+pub const TILES: u8 = 8;
+
+/// Rows of a tile.
+pub const TILE_ROWS: i64 = 16;
+
+/// Bytes of a row of a tile.
+pub const TILE_ROW_BYTES: i64 = 64;
+
+/// What is done with tiles: squares of 16 rows of 64 bytes, known by number, that keep what they hold until the call ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum TileOp {
+    /// all bits of a tile become 0
+    Zero(u8),
+    /// rows of memory, so many bytes apart, become a tile
+    Load {
+        /// the tile
+        tile: u8,
+        /// of the first row
+        at: Address,
+        /// bytes from row to row
+        stride: i32,
+    },
+    /// a tile becomes rows of memory, so many bytes apart
+    Store {
+        /// the tile
+        tile: u8,
+        /// of the first row
+        at: Address,
+        /// bytes from row to row
+        stride: i32,
+    },
+    /// Adds products of bf16 to a tile of f32: in row r and column c, of `a` in row r and of `b` in column c, which holds pairs of
+    /// terms below each other. The first terms of all pairs are summed, then the second ones, each product joining its
+    /// sum without rounding of its own; then both sums join. Subnormal numbers count as 0, and so do results that would be.
+    Products {
+        /// the sums
+        sums: u8,
+        /// rows of 32 terms
+        a: u8,
+        /// rows of 16 pairs of terms
+        b: u8,
+    },
 }
 
 /// The end of a loop's range.
@@ -572,6 +620,8 @@ impl Effect {
             }
             Effect::StoreLane { at, value, .. } => at.operands().chain([*value]).collect(),
             Effect::Prefetch(at) => at.operands().collect(),
+            Effect::Tile(TileOp::Load { at, .. } | TileOp::Store { at, .. }) => at.operands().collect(),
+            Effect::Tile(TileOp::Zero(_) | TileOp::Products { .. }) => SmallVec::new(),
         }
     }
 }

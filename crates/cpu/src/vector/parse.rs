@@ -6,7 +6,7 @@ use fuseline::tensor::DType;
 
 use super::{
     Address, Binary, Bound, Carried, Compare, Convert, Effect, FmaOp, FoldOp, IntOp, Loop, Node, Op, Program, Routine,
-    Ty, Unary, Value,
+    TileOp, Ty, Unary, Value,
 };
 
 /// Reads the text of a program; those that it calls are found among `routines`.
@@ -305,6 +305,17 @@ impl Parser<'_> {
         Ok(Op::CallWhere { mask: self.value()?, routine, args, otherwise })
     }
 
+    fn tile(&mut self) -> Result<u8> {
+        self.cursor.integer("the number of a tile")
+    }
+
+    /// The rows of a tile in memory: the first, and bytes from one to the next.
+    fn rows(&mut self) -> Result<(Address, i32)> {
+        let at = self.address()?;
+        self.cursor.expect_word("by")?;
+        Ok((at, self.cursor.integer("bytes from row to row")?))
+    }
+
     fn effect(&mut self) -> Result<Effect> {
         let start = self.cursor;
         let name = self.cursor.word("a statement")?;
@@ -329,6 +340,25 @@ impl Parser<'_> {
                 Effect::StoreLane { at, value: self.value()?, memory }
             }
             "prefetch" => Effect::Prefetch(self.address()?),
+            "tile_zero" => Effect::Tile(TileOp::Zero(self.tile()?)),
+            "tile_load" => {
+                let tile = self.tile()?;
+                self.cursor.expect("=")?;
+                let (at, stride) = self.rows()?;
+                Effect::Tile(TileOp::Load { tile, at, stride })
+            }
+            "tile_store" => {
+                let (at, stride) = self.rows()?;
+                self.cursor.expect("=")?;
+                Effect::Tile(TileOp::Store { tile: self.tile()?, at, stride })
+            }
+            "tile_products" => {
+                let sums = self.tile()?;
+                self.cursor.expect("+=")?;
+                let a = self.tile()?;
+                self.cursor.expect("*")?;
+                Effect::Tile(TileOp::Products { sums, a, b: self.tile()? })
+            }
             name => return Err(start.error(format!("{name} is not a statement"))),
         })
     }
@@ -380,6 +410,10 @@ vector lanes=8 buffers=3 {
     scatter bf16 [%0] at %19 = %28
     store_lane f32 [%0] = %28
     prefetch [%0 + 256]
+    tile_zero 1
+    tile_load 4 = [%0 + %20*8] by 128
+    tile_products 1 += 4 * 5
+    tile_store [%0] by 64 = 1
   }
 }";
 

@@ -18,7 +18,7 @@
 
 use std::fmt::{Display, Formatter, Result};
 
-use super::{Address, Bound, Effect, FoldOp, Loop, Node, Op, Program, Ty, Value};
+use super::{Address, Bound, Effect, FoldOp, Loop, Node, Op, Program, TileOp, Ty, Value};
 
 impl Display for Program {
     fn fmt(&self, f: &mut Formatter<'_>) -> Result {
@@ -143,6 +143,10 @@ impl Display for Effect {
             }
             Effect::StoreLane { at, value, memory } => write!(f, "store_lane {memory} {at} = {value}"),
             Effect::Prefetch(at) => write!(f, "prefetch {at}"),
+            Effect::Tile(TileOp::Zero(tile)) => write!(f, "tile_zero {tile}"),
+            Effect::Tile(TileOp::Load { tile, at, stride }) => write!(f, "tile_load {tile} = {at} by {stride}"),
+            Effect::Tile(TileOp::Store { tile, at, stride }) => write!(f, "tile_store {at} by {stride} = {tile}"),
+            Effect::Tile(TileOp::Products { sums, a, b }) => write!(f, "tile_products {sums} += {a} * {b}"),
         }
     }
 }

@@ -10,6 +10,7 @@ use smallvec::SmallVec;
 use super::flatten::{Elements, Place, Reg, Step, flatten};
 use super::lane::{self, Float, Lane, bf16_to_f32, f16_to_f32, f32_to_bf16, f32_to_f16, map, truncate};
 use super::registers::Files;
+use super::tile::Tiles;
 use super::{Convert, Program, Ty, verify};
 use crate::code::Fault;
 
@@ -54,12 +55,19 @@ impl Portable {
     /// If the table has fewer pointers than the program asks for.
     pub unsafe fn call(&self, table: &[*mut u8], begin: i64, end: i64, fault: &mut Fault) {
         assert!(table.len() >= self.buffers, "{} pointers for {} buffers", table.len(), self.buffers);
+        let tiles = Tiles::default();
         // SAFETY: what the caller promises.
         unsafe {
             match &self.body {
-                Body::Four(steps, files) => Machine { files: files.clone(), table, begin, end, fault }.run(steps),
-                Body::Eight(steps, files) => Machine { files: files.clone(), table, begin, end, fault }.run(steps),
-                Body::Sixteen(steps, files) => Machine { files: files.clone(), table, begin, end, fault }.run(steps),
+                Body::Four(steps, files) => {
+                    Machine { files: files.clone(), table, begin, end, fault, tiles }.run(steps)
+                }
+                Body::Eight(steps, files) => {
+                    Machine { files: files.clone(), table, begin, end, fault, tiles }.run(steps)
+                }
+                Body::Sixteen(steps, files) => {
+                    Machine { files: files.clone(), table, begin, end, fault, tiles }.run(steps)
+                }
             }
         }
     }
@@ -72,6 +80,7 @@ struct Machine<'c, const L: usize> {
     begin: i64,
     end: i64,
     fault: &'c mut Fault,
+    tiles: Tiles,
 }
 
 /// The same for every type of vectors: `$what`, where `$file` is the type's registers.
@@ -140,6 +149,11 @@ impl<const L: usize> Machine<'_, L> {
                 Step::ReadInt { to, at, memory } => {
                     // SAFETY: what the caller promises.
                     self.files.int[*to as usize] = unsafe { read_int(self.pointer(at), *memory) };
+                }
+                Step::Tile { op, at } => {
+                    let at = at.as_ref().map_or(std::ptr::null_mut(), |at| self.pointer(at));
+                    // SAFETY: what the caller promises.
+                    unsafe { self.tiles.run(op, at) }
                 }
                 step => self.compute(step),
             }
@@ -222,6 +236,7 @@ impl<const L: usize> Machine<'_, L> {
             Step::Load { .. }
             | Step::Store { .. }
             | Step::ReadInt { .. }
+            | Step::Tile { .. }
             | Step::Leave { .. }
             | Step::Repeat { .. } => {
                 unreachable!("memory and jumps are looked at before")

@@ -10,12 +10,14 @@
 //! 8. Divisors are above 0 and shifts within 0..64 where they are numbers.
 //! 9. Steps of loops are above 0; what is carried keeps its type.
 //! 10. Stores past the caches write all lanes.
+//! 11. Tiles are some of those that there are; three different ones make products.
 
 use fuseline::error::{Error, Result};
 use fuseline::tensor::DType;
 
 use super::{
-    Address, Binary, Bound, Carried, Compare, Convert, Effect, FoldOp, IntOp, Loop, Node, Op, Program, Ty, Unary, Value,
+    Address, Binary, Bound, Carried, Compare, Convert, Effect, FoldOp, IntOp, Loop, Node, Op, Program, TILES, TileOp,
+    Ty, Unary, Value,
 };
 
 /// The first thing that is wrong with a program, which is our bug.
@@ -259,9 +261,27 @@ impl Verifier<'_> {
             }
             Effect::StoreLane { at, value, memory } => (at, value, memory),
             Effect::Prefetch(at) => return self.address(at),
+            Effect::Tile(op) => return self.tile(op),
         };
         let ty = self.memory(at, *memory)?;
         self.expect(*value, ty)
+    }
+
+    fn tile(&self, op: &TileOp) -> Result<()> {
+        let named = match op {
+            TileOp::Zero(tile) | TileOp::Load { tile, .. } | TileOp::Store { tile, .. } => [*tile; 3],
+            TileOp::Products { sums, a, b } if sums == a || sums == b || a == b => {
+                return Err(Error::bug("a tile multiplied with itself or added to"));
+            }
+            TileOp::Products { sums, a, b } => [*sums, *a, *b],
+        };
+        if named.iter().any(|tile| *tile >= TILES) {
+            return Err(Error::bug(format!("there are {TILES} tiles")));
+        }
+        match op {
+            TileOp::Load { at, .. } | TileOp::Store { at, .. } => self.address(at),
+            TileOp::Zero(_) | TileOp::Products { .. } => Ok(()),
+        }
     }
 
     fn counted(&mut self, inner: &Loop) -> Result<()> {

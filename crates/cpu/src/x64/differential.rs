@@ -13,11 +13,7 @@ use crate::vector::parse;
 const SHAPES: [(Isa, u32); 5] = [(Isa::Avx512, 16), (Isa::Avx512, 8), (Isa::Avx512, 4), (Isa::Avx2, 8), (Isa::Avx2, 4)];
 
 pub(super) fn has(isa: Isa) -> bool {
-    match Isa::detect() {
-        Isa::Avx512 => true,
-        Isa::Avx2 => isa != Isa::Avx512,
-        Isa::Portable => false,
-    }
+    Isa::available().any(|other| other == isa)
 }
 
 /// What is different, if anything is.

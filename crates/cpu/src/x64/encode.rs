@@ -101,6 +101,9 @@ impl Encode<'_> {
         if self.function.fence {
             self.plain(Code::Sfence)?;
         }
+        if self.function.tiles {
+            self.plain(Code::VEX_Tilerelease)?;
+        }
         self.plain(Code::VEX_Vzeroupper)?;
         if self.frame.bytes > 0 {
             self.load(Code::Mov_r64_rm64, Register::RSP, self.frame.caller)?;
@@ -192,6 +195,10 @@ impl Encode<'_> {
                 Operand::Mem(mem) => {
                     instruction.set_op_kind(at, OpKind::Memory);
                     self.memory(&mut instruction, mem);
+                }
+                Operand::Tile(tile) => {
+                    instruction.set_op_kind(at, OpKind::Register);
+                    instruction.set_op_register(at, Register::TMM0 + u32::from(*tile));
                 }
             }
         }

@@ -173,6 +173,8 @@ pub enum Operand {
     Imm(OpKind, i64),
     /// memory
     Mem(Mem),
+    /// a tile
+    Tile(u8),
 }
 
 /// Which lanes an instruction writes.
@@ -291,7 +293,7 @@ impl Inst {
                         see(index.reg, Role::Use);
                     }
                 }
-                Operand::None | Operand::Imm(..) => {}
+                Operand::None | Operand::Imm(..) | Operand::Tile(_) => {}
             }
         }
         if let Some(mask) = self.mask {
@@ -312,7 +314,7 @@ impl Inst {
                         index.reg = to(index.reg);
                     }
                 }
-                Operand::None | Operand::Imm(..) => {}
+                Operand::None | Operand::Imm(..) | Operand::Tile(_) => {}
             }
         }
         if let Some(mask) = &mut self.mask {
@@ -391,6 +393,8 @@ pub struct Function {
     pub calls: Vec<CallSite>,
     /// whether stores went past the caches
     pub fence: bool,
+    /// whether tiles are used
+    pub tiles: bool,
 }
 
 impl Function {
@@ -408,6 +412,7 @@ impl Function {
             pool: Pool::default(),
             calls: Vec::new(),
             fence: false,
+            tiles: false,
         }
     }
 

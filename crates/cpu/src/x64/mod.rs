@@ -20,11 +20,13 @@ mod scales;
 mod select;
 mod spill;
 mod table;
+mod tiles;
 
 use fuseline::error::Result;
 use iced_x86::{Decoder, DecoderOptions, Formatter, IntelFormatter};
 
 pub use table::Level;
+pub use tiles::has_tiles;
 
 use crate::code::Fault;
 use crate::vector::Program;

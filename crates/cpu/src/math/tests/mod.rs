@@ -10,7 +10,7 @@ use crate::vector::{Builder, Program, Value};
 
 /// What programs can be run on here.
 fn instructions() -> Vec<Isa> {
-    [Isa::Avx512, Isa::Avx2, Isa::Portable].into_iter().filter(|isa| *isa >= Isa::detect()).collect()
+    Isa::available().filter(|isa| *isa != Isa::Amx).collect()
 }
 
 /// Lanes of a vector, with or without numbers of 64 bits.

@@ -100,6 +100,7 @@ impl Select<'_> {
                 self.code(Code::Prefetcht0_m8, &[Operand::Mem(mem)]);
                 Ok(())
             }
+            Effect::Tile(op) => self.tile(op),
         }
     }
 

@@ -15,6 +15,7 @@ mod memory;
 mod narrow;
 mod range;
 mod repeat;
+mod tile;
 mod vector;
 
 use fuseline::error::{Error, Result};

@@ -436,7 +436,6 @@ impl<'e> Attention<'e> {
             stores: Vec::new(),
             unroll: most,
             streaming: false,
-            ahead: Vec::new(),
         }
     }
 
@@ -534,7 +533,6 @@ impl<'e> Attention<'e> {
             stores: outside,
             unroll: super::generic::unroll(e, lane),
             streaming: false,
-            ahead: Vec::new(),
         };
         let (row, _) = e.b.begin_loop(To::Value(rows.0), To::Value(rows.1), 1, &[]);
         let point = rows_point(e, &self.first.rows, origin, row);

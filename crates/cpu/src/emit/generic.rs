@@ -95,12 +95,11 @@ fn map_rows(e: &Emitter<'_>, axes: AxisSet, stores: &[usize]) -> Rows {
         outer: axes.iter().filter(|axis| Some(*axis) != lane).collect(),
         inner: lane.into_iter().collect(),
         lane,
-        passes: vec![Pass { stores: stores.to_vec(), ..Pass::default() }],
+        passes: vec![Pass { stores: stores.to_vec(), ahead, ..Pass::default() }],
         results: Vec::new(),
         stores: Vec::new(),
         unroll: unroll(e, lane),
         streaming,
-        ahead,
     }
 }
 
@@ -119,7 +118,6 @@ pub(super) fn hold_rows(e: &Emitter<'_>, id: StepId, order: &[usize], place: &He
         stores: Vec::new(),
         unroll: unroll(e, lane),
         streaming: false,
-        ahead: Vec::new(),
     }
 }
 
@@ -201,7 +199,6 @@ pub(super) fn emit_fold(emission: &mut Emission<'_>, id: StepId, held: &FxHashMa
             stores: Vec::new(),
             unroll: unroll(e, lane),
             streaming: false,
-            ahead: Vec::new(),
         })
     })?;
     let bytes = (bound.count(step.axes) * bytes_of(dtype)) as usize;

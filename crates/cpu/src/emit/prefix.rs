@@ -38,7 +38,6 @@ impl Emitter<'_> {
             stores: Vec::new(),
             unroll: 1,
             streaming: false,
-            ahead: Vec::new(),
         };
         self.rows_with(&rows, self.bound.extents[axis], &mut |e, points| {
             let kernel = e.bound.kernel;

@@ -70,7 +70,6 @@ pub(super) fn plan_rows(
         stores: Vec::new(),
         unroll,
         streaming: false,
-        ahead: Vec::new(),
     };
     let roots: Vec<StepId> = stores.iter().map(|k| kernel.stores[*k].value).collect();
     let depths = depths(e, &roots);
@@ -92,10 +91,14 @@ pub(super) fn plan_rows(
     }
     let bytes = |k: &usize| bound.count(kernel.stores[*k].axes()) * bytes_of(bound.stores[*k].dtype);
     rows.streaming = stores.iter().map(bytes).sum::<i64>() >= STREAMED;
-    if rows.streaming {
-        rows.ahead = next_row(e, &rows);
-    }
     hold_between(e, &mut rows, within, used);
+    if rows.streaming {
+        // Memory is read while there is most else to do.
+        let busiest = (0..rows.passes.len()).max_by_key(|pass| pass_cost(e, &rows, *pass));
+        if let Some(busiest) = busiest {
+            rows.passes[busiest].ahead = next_row(e, &rows);
+        }
+    }
     Ok(rows)
 }
 
@@ -199,13 +202,26 @@ fn roots(e: &Emitter<'_>, pass: &Pass) -> Vec<StepId> {
     terms.chain(pass.stores.iter().map(|k| kernel.stores[*k].value)).collect()
 }
 
+/// The arithmetic of a pass: without that of folds, which other passes compute, and of what these have put into memory.
+fn pass_cost(e: &Emitter<'_>, rows: &Rows, pass: usize) -> u32 {
+    let earlier = rows.passes[..pass].iter().flat_map(|pass| &pass.holds);
+    let held: Vec<StepId> = earlier.map(|(id, _)| *id).collect();
+    let is_there = |id: StepId| held.contains(&id) || e.bound.kernel.step(id).op.is_fold();
+    arithmetic(e, roots(e, &rows.passes[pass]), &is_there)
+}
+
 /// The arithmetic of a step and of what it is made of.
 fn cost(e: &Emitter<'_>, id: StepId) -> u32 {
+    arithmetic(e, vec![id], &|_| false)
+}
+
+/// The arithmetic of steps and of what they are made of, as far as it is not there.
+fn arithmetic(e: &Emitter<'_>, mut todo: Vec<StepId>, is_there: &dyn Fn(StepId) -> bool) -> u32 {
     let kernel = e.bound.kernel;
     let mut seen = vec![false; kernel.steps.len()];
-    let (mut todo, mut cost) = (vec![id], 0);
+    let mut cost = 0;
     while let Some(id) = todo.pop() {
-        if std::mem::replace(&mut seen[id.index()], true) || e.given.contains_key(&id) {
+        if std::mem::replace(&mut seen[id.index()], true) || e.given.contains_key(&id) || is_there(id) {
             continue;
         }
         let step = kernel.step(id);

@@ -24,6 +24,8 @@ pub(super) struct Pass {
     pub stores: Vec<usize>,
     /// values that are put into memory
     pub holds: Vec<(StepId, Held)>,
+    /// loads that are asked for ahead of time, each with the bytes by which
+    pub ahead: Vec<(StepId, i64)>,
 }
 
 /// A phase of rows.
@@ -45,8 +47,6 @@ pub(super) struct Rows {
     pub unroll: i64,
     /// whether results are written past the caches
     pub streaming: bool,
-    /// loads that are asked for ahead of time in the last pass, each with the bytes by which
-    pub ahead: Vec<(StepId, i64)>,
 }
 
 /// Elements of work that a task should have at least.
@@ -323,10 +323,8 @@ impl Emitter<'_> {
         }
         wanted.extend(pass.holds.iter().map(|(id, _)| *id));
         wanted.extend(pass.stores.iter().map(|store| kernel.stores[*store].value));
-        if rows.passes.last().is_some_and(|last| std::ptr::eq(last, pass)) {
-            for (id, bytes) in &rows.ahead {
-                points.iter().filter(|point| point.mask.is_none()).for_each(|point| self.ask_for(*id, point, *bytes));
-            }
+        for (id, bytes) in &pass.ahead {
+            points.iter().filter(|point| point.mask.is_none()).for_each(|point| self.ask_for(*id, point, *bytes));
         }
         let values = self.values(&wanted, points)?;
         let mut values = values.into_iter();

@@ -212,9 +212,12 @@ pub struct Bench {
     /// How many threads work [default: one for every processor]
     #[arg(long, value_name = "N")]
     pub threads: Option<NonZeroUsize>,
-    /// The device to plan for: a name, or a file called .spec
-    #[arg(long, value_name = "NAME", default_value = "cpu")]
-    pub target: String,
+    /// Where plans are measured
+    #[arg(long, value_enum, value_name = "DEVICE", default_value_t = Measuring::Cpu)]
+    pub device: Measuring,
+    /// The device to plan for: a name, or a file called .spec [default: cpu; h200 with --device cuda]
+    #[arg(long, value_name = "NAME")]
+    pub target: Option<String>,
     /// How far arithmetic may be rearranged [default: default]
     #[arg(long, value_enum)]
     pub numerics: Option<NumericsName>,
@@ -227,6 +230,33 @@ pub struct Bench {
     /// Print JSON
     #[arg(long)]
     pub json: bool,
+}
+
+/// Where plans are measured.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Measuring {
+    /// this processor
+    Cpu,
+    /// an NVIDIA GPU, in its own time: what is copied from and to the host is not measured
+    Cuda,
+}
+
+impl Measuring {
+    /// The name in JSON.
+    pub fn name(self) -> &'static str {
+        match self {
+            Measuring::Cpu => "cpu",
+            Measuring::Cuda => "cuda",
+        }
+    }
+
+    /// The device that is planned for where nothing else is asked for.
+    pub fn target(self) -> &'static str {
+        match self {
+            Measuring::Cpu => "cpu",
+            Measuring::Cuda => "h200",
+        }
+    }
 }
 
 /// Which plans are measured.

@@ -3,12 +3,12 @@
 use std::time::{Duration, Instant};
 
 use fuseline::compile::{Grain, PlannedProgram, plan_apart, plan_program};
-use fuseline::device::{Executable, NamedTensors};
-use fuseline::error::Result;
+use fuseline::device::NamedTensors;
+use fuseline::error::{Error, Result};
 use fuseline::fuse::{Cost, PlanOptions};
 use fuseline::graph::Graph;
-use fuseline_cpu::run::{CpuDevice, Session};
 
+use super::machine::{Machine, Session};
 use super::profile;
 
 /// Which plan it is.
@@ -54,7 +54,7 @@ pub struct Contender {
 
 impl Contender {
     /// Plans a graph and makes the plan ready.
-    pub fn prepare(kind: Kind, graph: &Graph, plan: &PlanOptions, device: &CpuDevice) -> Result<Contender> {
+    pub fn prepare(kind: Kind, graph: &Graph, plan: &PlanOptions, device: &Machine) -> Result<Contender> {
         let start = Instant::now();
         let planned = match kind {
             Kind::Fused => plan_program(graph.clone(), plan, &mut |_| {})?,
@@ -77,10 +77,7 @@ impl Contender {
 
     /// Runs it once and takes the time.
     pub fn run(&mut self, inputs: &NamedTensors) -> Result<()> {
-        let start = Instant::now();
-        let outputs = self.session.run(inputs)?;
-        self.times.push(start.elapsed());
-        drop(outputs);
+        self.times.push(self.session.time(inputs)?);
         Ok(())
     }
 
@@ -96,7 +93,10 @@ impl Contender {
 
     /// Where the time of a run goes.
     pub fn profile(&self, plan: &PlanOptions, inputs: &NamedTensors, runs: usize) -> Result<Vec<profile::Measured>> {
-        profile::measure(&self.session, &self.planned, plan, inputs, runs)
+        match &self.session {
+            Session::Cpu(session) => profile::measure(session, &self.planned, plan, inputs, runs),
+            Session::Cuda(_) => Err(Error::unsupported("the time of single kernels on a GPU").at("--kernels")),
+        }
     }
 
     /// Kernels that the interpreter runs, each with the reason.

@@ -1,6 +1,7 @@
 //! `fuseline bench`: what fusion gains, measured.
 
 mod contender;
+mod machine;
 mod profile;
 mod report;
 
@@ -15,7 +16,7 @@ use fuseline::reference;
 use fuseline::tensor::Symbol;
 
 use crate::arguments::{Bench, Only};
-use crate::device::{Means, bind_sizes, processor};
+use crate::device::{Means, bind_sizes};
 use crate::failure::Outcome;
 use crate::feed::{self, Feed};
 use crate::model::Model;
@@ -24,6 +25,7 @@ use crate::target;
 use crate::waiting::Waiting;
 
 use contender::{Contender, Kind};
+use machine::Machine;
 
 /// Measures a model.
 pub fn bench(arguments: &Bench) -> Outcome {
@@ -32,7 +34,11 @@ pub fn bench(arguments: &Bench) -> Outcome {
     let opened = start.elapsed();
     let numerics = arguments.numerics.map_or(Numerics::Default, |numerics| numerics.numerics());
     let precision = arguments.precision.precision(numerics)?;
-    let plan = PlanOptions { numerics, precision, ..PlanOptions::on(&target::find(&arguments.target)?) };
+    let plan = PlanOptions {
+        numerics,
+        precision,
+        ..PlanOptions::on(&target::find(arguments.target.as_deref().unwrap_or(arguments.device.target()))?)
+    };
     let feed = assemble(&model, arguments)?;
     let contest = {
         let _waiting = Waiting::for_(&format!("measuring {}", model.name));
@@ -85,7 +91,7 @@ impl Contest {
         let mut plan = plan.clone();
         bind_sizes(graph, inputs, &mut plan.hints.env);
         let means = Means { options: reference::Options::default(), threads: arguments.threads };
-        let device = processor(plan.clone(), &means)?;
+        let device = Machine::open(arguments.device, plan.clone(), &means)?;
         let kinds: &[Kind] = match arguments.only {
             None => &[Kind::Fused, Kind::PerNode, Kind::PerPrimitive],
             Some(Only::Fused) => &[Kind::Fused],

@@ -8,6 +8,7 @@ use serde_json::{Map, Value, json};
 use super::Measured;
 use super::contender::{Contender, Kind};
 use super::profile;
+use crate::arguments::Measuring;
 use crate::quantity::{self, significant};
 use crate::screen::{Side, Table, heading};
 
@@ -16,7 +17,11 @@ pub fn to_text(measured: &Measured<'_>) -> String {
     let contest = &measured.contest;
     let runs = measured.arguments.iters.get();
     let threads = contest.threads;
-    let mut text = heading(&format!("{} on {threads} thread{}", measured.model.name, plural(threads)));
+    let place = match measured.arguments.device {
+        Measuring::Cpu => format!("{threads} thread{}", plural(threads)),
+        Measuring::Cuda => "the GPU".to_owned(),
+    };
+    let mut text = heading(&format!("{} on {place}", measured.model.name));
     let mut line = |words: String| writeln!(text, "  {words}").expect("writing to a string succeeds");
     line(format!("{runs} run{} of each, in turns{}", plural(runs), sizes(measured)));
     text.push('\n');
@@ -99,10 +104,13 @@ fn table(measured: &Measured<'_>) -> Table {
     table
 }
 
-/// GB/s of the farthest memory and GFLOP/s of the vector units, for as many threads as there are.
+/// GB/s of the farthest memory and GFLOP/s of the vector units, for as many threads as there are; for all of a GPU.
 fn limits(measured: &Measured<'_>) -> (f64, f64) {
     let spec = &measured.plan.spec;
-    let threads = measured.contest.threads.min(spec.limits.cores) as f64;
+    let threads = match measured.arguments.device {
+        Measuring::Cpu => measured.contest.threads.min(spec.limits.cores),
+        Measuring::Cuda => spec.limits.cores,
+    } as f64;
     let memory = spec.memory.last().map_or(f64::NAN, |level| level.gbps.min(level.core_gbps * threads));
     let flops = spec.vector.peak(DType::F32).unwrap_or(f64::NAN);
     (memory, flops * threads / spec.limits.cores.max(1) as f64)
@@ -114,7 +122,7 @@ pub fn to_json(measured: &Measured<'_>) -> Value {
     let mut fields = Map::new();
     let mut field = |name: &str, value: Value| fields.insert(name.into(), value);
     field("model", json!(measured.model.name));
-    field("device", json!("cpu"));
+    field("device", json!(measured.arguments.device.name()));
     field("target", json!(measured.plan.spec.name));
     field("threads", json!(contest.threads));
     field("iters", json!(measured.arguments.iters.get()));

@@ -1,7 +1,7 @@
 //! Scalar expressions in C++.
 
 use fuseline::error::Result;
-use fuseline::ops::{Expr, ExprNode};
+use fuseline::ops::{Expr, ExprNode, Scalar};
 use fuseline::tensor::{Class, DType, Dim};
 use fuseline::tile::{AxisSet, StepId};
 
@@ -59,12 +59,20 @@ impl Body<'_> {
                     Code::cast("long long", &self.index(&dim, &[]))
                 }
                 ExprNode::Cast(x) => {
-                    let (x, from) = operand(x);
-                    cast(from, *dtype, x)
+                    let (place, (x, from)) = (*x as usize, operand(x));
+                    // What is known to fit needs no care.
+                    let fits = from.is_float() && from != DType::F64 && fits_an_int(nodes, place);
+                    if fits && dtype.is_int() { wrapped(*dtype, Code::cast("int", &x)) } else { cast(from, *dtype, x) }
                 }
                 ExprNode::Bits(x) => {
                     let (x, from) = operand(x);
                     reinterpreted(from, *dtype, x)?
+                }
+                ExprNode::Apply(Scalar::Div, parts) if self.divides_many(*dtype, &axes, k, parts[1] as usize) => {
+                    let place = parts[1] as usize;
+                    let by = Code::call("divisor", &[codes[place].clone()]);
+                    let by = self.named("d", "Divisor", axes[place], &by)?;
+                    Code::call("divided", &[codes[parts[0] as usize].clone(), by])
                 }
                 ExprNode::Apply(op, operands) => {
                     let from = nodes[*operands.last().expect("functions have operands") as usize].1;
@@ -90,6 +98,13 @@ impl Body<'_> {
         Ok(codes.pop().expect("an expression has a result"))
     }
 
+    /// Whether a divisor comes from a level further out, so that its inverse is worth having. That rounds twice, which is not strict.
+    fn divides_many(&self, dtype: DType, axes: &[AxisSet], quotient: usize, divisor: usize) -> bool {
+        let is_narrow = dtype.is_float() && dtype != DType::F64 && !self.rounds_everything();
+        let varies = !axes[divisor].is_empty() && axes[divisor] != axes[quotient];
+        is_narrow && varies && self.is_from_outside(axes[divisor])
+    }
+
     /// The axes over which the steps of an expression vary.
     fn axes_of(&self, nodes: &[(ExprNode, DType)], args: &[StepId]) -> Vec<AxisSet> {
         let mut axes: Vec<AxisSet> = Vec::with_capacity(nodes.len());
@@ -102,6 +117,30 @@ impl Body<'_> {
             axes.push(node.operands().iter().fold(own, |all, operand| all.union(axes[*operand as usize])));
         }
         axes
+    }
+}
+
+/// Whether a float is certainly NaN or within the range of `int`.
+fn fits_an_int(nodes: &[(ExprNode, DType)], at: usize) -> bool {
+    const LIMIT: f64 = 2_147_483_000.0;
+    bounds(nodes, at).is_some_and(|(low, high)| -LIMIT <= low && high <= LIMIT)
+}
+
+/// Bounds of a float that is a number, as far as constants show them.
+fn bounds(nodes: &[(ExprNode, DType)], at: usize) -> Option<(f64, f64)> {
+    let everything = (f64::NEG_INFINITY, f64::INFINITY);
+    match &nodes[at].0 {
+        ExprNode::Const(number) => Some((number.to_f64(), number.to_f64())),
+        ExprNode::Apply(Scalar::Max | Scalar::Min, operands) => {
+            let [(a, b), (c, d)] = [0, 1].map(|k| bounds(nodes, operands[k] as usize).unwrap_or(everything));
+            let is_max = matches!(&nodes[at].0, ExprNode::Apply(Scalar::Max, _));
+            Some(if is_max { (a.max(c), b.max(d)) } else { (a.min(c), b.min(d)) })
+        }
+        ExprNode::Apply(Scalar::Round | Scalar::Floor | Scalar::Ceil | Scalar::Trunc, operands) => {
+            bounds(nodes, operands[0] as usize).map(|(low, high)| (low - 1.0, high + 1.0))
+        }
+        ExprNode::Cast(x) if nodes[at].1.is_float() => bounds(nodes, *x as usize),
+        _ => None,
     }
 }
 

@@ -226,6 +226,33 @@ template <class T> __device__ __forceinline__ T sign_of(T x) { return x > T(0) ?
 __device__ __forceinline__ float sigmoid(float x) { return 1.0f / (1.0f + expf(-x)); }
 __device__ __forceinline__ double sigmoid(double x) { return 1.0 / (1.0 + exp(-x)); }
 "
+["erf_of"] "
+// The error function: 1 - 2^w, where w = log2(erfc |x|) is |x| times a polynomial.
+__device__ __forceinline__ float erf_of(float x) {
+  const float a = smaller(fabsf(x), 3.93f);
+  float curve = -0.000059758066f;
+  curve = fmaf(curve, a, 0.00055737485f), curve = fmaf(curve, a, -0.0018282053f);
+  curve = fmaf(curve, a, -0.00026508112f), curve = fmaf(curve, a, 0.0278522f);
+  curve = fmaf(curve, a, -0.14832157f), curve = fmaf(curve, a, -0.9184447f), curve = fmaf(curve, a, -1.627907f);
+  // 2^w = 2^n (1 + rest), with n the nearest integer: 1.5 * 2^23 + 127 leaves it in the low bits as an exponent.
+  const float shifted = fmaf(a, curve, 12583039.0f);
+  const float r = fmaf(a, curve, 12583039.0f - shifted);
+  float rest = 0.00015383745f;
+  rest = fmaf(rest, r, 0.0013387408f), rest = fmaf(rest, r, 0.009618307f), rest = fmaf(rest, r, 0.055503674f);
+  rest = fmaf(rest, r, 0.24022649f), rest = fmaf(rest, r, 0.6931472f) * r;
+  const float power = __int_as_float(__float_as_int(shifted) << 23);
+  return copysignf(fmaf(-power, rest, 1.0f - power), x);
+}
+"
+["Divisor"] "
+// A divisor of many numbers, by its inverse; scaled, where that would be no ordinary number.
+struct Divisor { float scale, inverse; };
+__device__ __forceinline__ Divisor divisor(float x) {
+  const float scale = fabsf(x) < 1.2e-30f ? 18446744073709551616.0f : fabsf(x) > 1.2e30f ? 5.421010862427522e-20f : 1.0f;
+  return {scale, 1.0f / (x * scale)};
+}
+__device__ __forceinline__ float divided(float a, Divisor by) { return a * by.scale * by.inverse; }
+"
 ["exp2_by_f64"] "
 __device__ __forceinline__ float exp2_by_f64(float x) { return (float)exp2((double)x); }
 "
@@ -325,9 +352,8 @@ __device__ __forceinline__ Words philox(unsigned long long seed, unsigned long l
 #pragma unroll
   for (int round = 0; round < 10; ++round) {
     if (round > 0) k0 += 0x9e3779b9u, k1 += 0xbb67ae85u;
-    const unsigned low0 = 0xd2511f53u * c0, high0 = __umulhi(0xd2511f53u, c0);
-    const unsigned low1 = 0xcd9e8d57u * c2, high1 = __umulhi(0xcd9e8d57u, c2);
-    c0 = high1 ^ c1 ^ k0, c1 = low1, c2 = high0 ^ c3 ^ k1, c3 = low0;
+    const unsigned long long a = 0xd2511f53ull * c0, b = 0xcd9e8d57ull * c2;
+    c0 = (unsigned)(b >> 32) ^ c1 ^ k0, c1 = (unsigned)b, c2 = (unsigned)(a >> 32) ^ c3 ^ k1, c3 = (unsigned)a;
   }
   return {{c0, c1, c2, c3}};
 }

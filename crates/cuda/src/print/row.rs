@@ -182,7 +182,9 @@ impl<'n, 'k> Plan<'n, 'k> {
             (&loads, shared, Place::Shared),
         ] {
             let bytes = self.bytes(takes);
-            if bytes <= most {
+            // Registers are free again once the last pass has taken a value; shared memory is divided for good.
+            let wanted = if place == Place::Registers { self.bytes_at_once(takes) } else { bytes };
+            if wanted <= most {
                 self.place = place;
                 self.shared_bytes = if place == Place::Shared { bytes * self.block() } else { 0 };
                 self.held = takes.held.clone();
@@ -196,6 +198,16 @@ impl<'n, 'k> Plan<'n, 'k> {
     fn bytes(&self, takes: &Takes) -> i64 {
         let element: i64 = takes.held.iter().map(|held| held.bytes).sum();
         element * self.lanes.count * self.turns.unwrap_or(1)
+    }
+
+    /// The most bytes of a thread that are held between two passes.
+    fn bytes_at_once(&self, takes: &Takes) -> i64 {
+        let last = |held: &Held| takes.by_pass.iter().rposition(|taken| taken.contains(&held.step)).unwrap_or(0);
+        let between = (0..self.passes.len()).map(|pass| {
+            let held = takes.held.iter().filter(|held| held.first <= pass && last(held) > pass);
+            held.map(|held| held.bytes).sum::<i64>()
+        });
+        between.max().unwrap_or(0) * self.lanes.count * self.turns.unwrap_or(1)
     }
 
     /// What passes take from earlier ones.

@@ -85,7 +85,7 @@ spellings! {
     Asinh:    Call("asinhf"),         Call("asinh"),       No,                          No;
     Acosh:    Call("acosh_by_f64"),   Call("acosh"),       No,                          No;
     Atanh:    Call("atanhf"),         Call("atanh"),       No,                          No;
-    Erf:      Call("erff"),           Call("erf"),         No,                          No;
+    Erf:      Call("erf_of"),         Call("erf"),         No,                          No;
     Sigmoid:  Call("sigmoid"),        Call("sigmoid"),     No,                          No;
     Lt:       LESS,                   LESS,                LESS,                        LESS;
     Le:       AT_MOST,                AT_MOST,             AT_MOST,                     AT_MOST;

@@ -18,6 +18,8 @@ mod scalar;
 mod scan;
 mod split;
 mod stages;
+#[cfg(test)]
+mod tests;
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;

@@ -1,0 +1,130 @@
+//! Stages of kernels, run one after another on the interpreter of kernels, give what the kernel gives.
+
+use std::collections::BTreeMap;
+
+use fuseline::compare::{Agreement, Tolerance, compare};
+use fuseline::reference::Buffer;
+use fuseline::tensor::{DType, Env, Literal, Symbol};
+use fuseline::tile::{AxisSet, Kernel, Op, Placement, Schedule, interp, parse};
+
+use super::Parameter;
+use super::stages::{Stage, stages};
+
+/// Numbers that look random, from −1 to 1, or small indices.
+fn literal(dtype: DType, sizes: Vec<usize>, seed: usize) -> Literal {
+    let count = sizes.iter().product();
+    if dtype.is_float() {
+        let value = |k: usize| (((k * 7919 + seed * 104_729) * 2_654_435_761) % 2001) as f64 / 1000.0 - 1.0;
+        let values: Vec<f64> = (0..count).map(value).collect();
+        return Literal::from_f64s(dtype, sizes, &values).unwrap();
+    }
+    let values: Vec<i64> = (0..count).map(|k| ((k * 31 + seed) % 3) as i64).collect();
+    Literal::from_ints(dtype, sizes, &values).unwrap()
+}
+
+/// What a stage does, as a kernel: its own stores alone, and the outputs that these write.
+fn own_part(stage: &Stage) -> (Kernel, Vec<Parameter>) {
+    let mut kernel = stage.kernel.clone();
+    let mut outputs: Vec<usize> = Vec::new();
+    kernel.stores = Vec::new();
+    for number in &stage.stores {
+        let mut store = stage.kernel.stores[*number].clone();
+        let place = outputs.iter().position(|output| *output == store.output).unwrap_or_else(|| {
+            outputs.push(store.output);
+            outputs.len() - 1
+        });
+        store.output = place;
+        kernel.stores.push(store);
+    }
+    // What stands behind the last value that is stored may not fit any more.
+    let last = kernel.stores.iter().map(|store| store.value.index()).max().unwrap();
+    kernel.steps.truncate(last + 1);
+    kernel.outputs = outputs.iter().map(|output| stage.kernel.outputs[*output].clone()).collect();
+    let is_prefix = |op: &Op| matches!(op, Op::Prefix { .. });
+    let folded = kernel.steps.iter().filter(|step| !is_prefix(&step.op)).map(|step| step.op.folds());
+    let along = folded.fold(AxisSet::EMPTY, AxisSet::union);
+    let prefixes = kernel.steps.iter().filter(|step| is_prefix(&step.op)).map(|step| step.op.folds());
+    let along = prefixes.fold(along, AxisSet::union);
+    kernel.schedule = match along.is_empty() {
+        true => Schedule::Map,
+        false => Schedule::Row { along, placement: Placement::Reread },
+    };
+    (kernel, outputs.into_iter().map(|output| stage.parameters.outputs[output].clone()).collect())
+}
+
+/// Cuts a kernel into stages and runs them; returns how many there were.
+fn check(text: &str, sizes: &[(&str, i64)]) -> usize {
+    let kernel = parse(text).unwrap();
+    let env: Env = sizes.iter().map(|(name, n)| (Symbol::name(name), *n)).collect();
+    let inputs = kernel.inputs.iter().enumerate().map(|(k, param)| {
+        let sizes = param.ty.shape.eval(&env).unwrap();
+        Buffer::from_literal(&literal(param.ty.dtype, sizes, k))
+    });
+    let inputs: Vec<Buffer> = inputs.collect();
+    let options = interp::Options::default();
+    let expected = interp::run(&kernel, &inputs, &env, &options).unwrap();
+    let (stages, _) = stages(&kernel, &env).unwrap();
+    let mut memory: BTreeMap<Parameter, Buffer> =
+        inputs.into_iter().enumerate().map(|(k, input)| (Parameter::Input(k), input)).collect();
+    for stage in &stages {
+        let (part, outputs) = own_part(stage);
+        let given: Vec<Buffer> = stage.parameters.inputs.iter().map(|parameter| memory[parameter].clone()).collect();
+        let results = interp::run(&part, &given, &env, &options).unwrap_or_else(|e| panic!("{e}\n{part}"));
+        memory.extend(outputs.into_iter().zip(results));
+    }
+    for (k, expected) in expected.iter().enumerate() {
+        let actual = memory[&Parameter::Output(k)].to_literal().unwrap();
+        let agreement = Agreement::Within(Tolerance::ulps(actual.dtype(), 64.0));
+        if let Err(mismatch) = compare(&expected.to_literal().unwrap(), &actual, &agreement) {
+            panic!("output {k}: {mismatch}\n{kernel}");
+        }
+    }
+    stages.len()
+}
+
+#[test]
+fn attention_is_computed_fold_by_fold() {
+    let text = "kernel { axes i0: h, i1: n, i2: m, i3: 8, i4: 8 in x0: f32[h, n, 8], x1: f32[h, m, 8], x2: f32[h, m, 8] \
+        out y0: f32[h, n, 8] schedule attention first=%3 second=%8 rows=[i1] stream=[i2] inner=[i3] columns=[i4] tile=64x64x64 \
+        %0 = load x0[i0, i1, i3] %1 = load x1[i0, i2, i3] %2 = load x2[i0, i2, i4] %3 = dot(%0, %1) over [i3] acc=f32 \
+        %4 = map(%3) select(i2 <= i1, a * 0.125, -inf) %5 = reduce.max %4 over [i2] %6 = map(%4, %5) exp(a - b) \
+        %7 = reduce.sum %6 over [i2] %8 = dot(%6, %2) over [i2] acc=f32 %9 = map(%8, %7) a / b store y0[i0, i1, i4] = %9 \
+        correct %7 on %5 by exp(a - b) correct %8 on %5 by exp(a - b) }";
+    assert_eq!(check(text, &[("h", 2), ("n", 5), ("m", 7)]), 4);
+}
+
+#[test]
+fn sums_of_columns_are_cut_into_parts_that_need_not_be_equal() {
+    let text = "kernel { axes i0: n, i1: 24 in x: f32[n, 24] out y: f32[24], z: f32[24] schedule column across=[i0] along=[] parts=4 \
+        %0 = load x[i0, i1] %1 = reduce.sum %0 over [i0] %2 = map(%0) a * a + 1.0 %3 = reduce.sum %2 over [i0] \
+        %4 = map(%3) sqrt(a) store y[i1] = %1 store z[i1] = %4 }";
+    // In one part; in equal parts; in parts of which the last is shorter.
+    assert_eq!(check(text, &[("n", 40)]), 1);
+    assert_eq!(check(text, &[("n", 4096)]), 3);
+    assert_eq!(check(text, &[("n", 4099)]), 3);
+}
+
+#[test]
+fn long_folds_to_few_numbers_are_cut_into_parts() {
+    let sum = "kernel { axes i0: n in x: f32[n] out y: f32[] schedule row along=[i0] placement=split(8) \
+        %0 = load x[i0] %1 = map(%0) abs(a) %2 = reduce.sum %1 over [i0] %3 = map(%2) sqrt(a) store y[] = %3 }";
+    assert_eq!(check(sum, &[("n", 262_144)]), 2);
+    assert_eq!(check(sum, &[("n", 262_147)]), 2);
+    let least = "kernel { axes i0: n in x: f32[n], w: f32[n] out y: f32[] schedule row along=[i0] placement=split(8) \
+        %0 = load x[i0] %1 = load w[i0] %2 = map(%0, %1) max(a, b) + 2.0 %3 = reduce.min %2 over [i0] store y[] = %3 }";
+    assert_eq!(check(least, &[("n", 262_147)]), 2);
+    let products = "kernel { axes i0: 3, i1: k, i2: 2 in x: f32[3, k], w: f32[k, 2] out y: f32[3, 2] \
+        schedule contract dots=(%2) rows=[i0] columns=[i2] sum=[i1] tile=8x8x8 \
+        %0 = load x[i0, i1] %1 = load w[i1, i2] %2 = dot(%0, %1) over [i1] acc=f32 store y[i0, i2] = %2 }";
+    assert_eq!(check(products, &[("k", 1000)]), 2);
+    assert_eq!(check(products, &[("k", 1003)]), 2);
+}
+
+#[test]
+fn outputs_of_other_shapes_have_stages_of_their_own() {
+    let text = "kernel { axes i0: n, i1: m in x: f32[n, m] out y: f32[n, m], z: f32[n], w: f32[m] \
+        schedule column across=[i0] along=[i1] parts=2 %0 = load x[i0, i1] %1 = reduce.max %0 over [i1] \
+        %2 = map(%0, %1) exp(a - b) %3 = reduce.sum %2 over [i1] %4 = map(%2, %3) a / b %5 = reduce.sum %0 over [i0] \
+        store y[i0, i1] = %4 store z[i0] = %3 store w[i1] = %5 }";
+    assert!(check(text, &[("n", 6), ("m", 9)]) >= 3);
+}

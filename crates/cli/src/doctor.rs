@@ -45,6 +45,7 @@ pub fn doctor(arguments: &Doctor) -> Outcome {
 fn findings() -> Vec<Finding> {
     let processors = std::thread::available_parallelism().map_or(1, NonZeroUsize::get);
     let code = match Isa::detect() {
+        Isa::Amx => "machine code with AVX-512, tiles of bf16 (AMX)",
         Isa::Avx512 => "machine code with AVX-512",
         Isa::Avx2 => "machine code with AVX2",
         Isa::Portable => "no machine code for this processor: kernels run on the portable executor",

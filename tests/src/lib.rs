@@ -3,6 +3,7 @@
 pub mod agree;
 pub mod attentions;
 pub mod drawn;
+pub mod extremes;
 pub mod generate;
 pub mod model_maker;
 pub mod node_test;

@@ -10,8 +10,8 @@ use indexmap::IndexMap;
 
 use crate::error::{Error, Result};
 use crate::graph::{Graph, Value};
-use crate::ops::Prim;
-use crate::ops::prim::{Class, Input};
+use crate::ops::prim::{Class, Input, Map};
+use crate::ops::{Expr, Prim};
 use crate::passes::MOST_FORMULA_FLOPS;
 use crate::tensor::{Symbol, TensorType};
 
@@ -205,10 +205,16 @@ fn run_graph(graph: &Graph, prepared: &IndexMap<Value, Arc<str>>) -> Result<Grap
     Ok(part.graph)
 }
 
+/// Readers look through no more views in a row than this: what is behind more is stored. Passes leave chains of views only where
+/// paddings fill with different numbers.
+const MOST_VIEWS: u32 = 32;
+
 /// A part of a graph under construction, and where the values of the whole went.
 pub(crate) struct Part {
     pub graph: Graph,
     values: IndexMap<Value, Value>,
+    /// for every node of the part, how many views in a row end with it
+    views: Vec<u32>,
 }
 
 impl Part {
@@ -216,7 +222,7 @@ impl Part {
     pub fn new(whole: &Graph) -> Part {
         let mut graph = Graph::new(whole.name());
         graph.reserve_symbols(whole.value_symbols());
-        Part { graph, values: IndexMap::new() }
+        Part { graph, values: IndexMap::new(), views: Vec::new() }
     }
 
     /// Whether a value of the whole is there.
@@ -243,12 +249,28 @@ impl Part {
     /// Adds a node of the whole whose operands are there.
     pub fn copy(&mut self, whole: &Graph, id: usize) -> Result<()> {
         let node = &whole.nodes()[id];
-        let args: Vec<Value> = node.args().iter().map(|a| self.moved(*a)).collect::<Result<_>>()?;
+        let mut args: Vec<Value> = node.args().iter().map(|a| self.moved(*a)).collect::<Result<_>>()?;
+        let mut views = 0;
+        if matches!(node.prim(), Prim::View(_)) {
+            views = 1 + self.views_before(args[0]);
+            if views > MOST_VIEWS {
+                let ty = self.graph.ty(args[0]);
+                let same = Map { expr: Expr::build(&[ty.dtype], |_, x| x[0]), shape: ty.shape.clone() };
+                args[0] = Value::new(self.graph.add(same, &args, whole.origin(id))?, 0);
+                views = 1;
+            }
+        }
         let new = self.graph.add(node.prim().clone(), &args, whole.origin(id))?;
+        self.views.resize(self.graph.nodes().len(), 0);
+        self.views[new] = views;
         for port in 0..node.types().len() {
             self.values.insert(Value::new(id, port), Value::new(new, port));
         }
         Ok(())
+    }
+
+    fn views_before(&self, value: Value) -> u32 {
+        self.views.get(value.node()).copied().unwrap_or(0)
     }
 }
 
@@ -272,6 +294,19 @@ mod tests {
         assert_eq!(names, ["x", "prepared:0"]);
         assert_eq!(program.inputs().count(), 1);
         assert!(!program.run().nodes().iter().any(|n| matches!(n.prim(), Prim::Const(_))));
+    }
+
+    #[test]
+    fn chains_of_views_are_stored_now_and_then() {
+        let b = Builder::new("paddings");
+        let mut x = b.input("x", DType::F32, Shape::new([Dim::named("n")]));
+        for k in 0..3 * MOST_VIEWS {
+            x = x.pad(&[Dim::int(1)], &[Dim::int(0)], f64::from(k % 2));
+        }
+        b.output("y", x);
+        let program = Program::new(&b.finish().unwrap()).unwrap();
+        let maps = program.run().nodes().iter().filter(|node| matches!(node.prim(), Prim::Map(_)));
+        assert_eq!(maps.count(), 2);
     }
 
     #[test]

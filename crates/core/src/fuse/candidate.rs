@@ -69,6 +69,22 @@ impl Candidate {
     pub fn saved_us(&self) -> f64 {
         self.after.as_ref().map_or(f64::NEG_INFINITY, |(_, after)| self.before().us - after.us)
     }
+
+    /// What it is worth compared with proposals about other groups: the time saved, of a run of neighbours by each.
+    pub fn worth_us(&self) -> f64 {
+        match self.proposal.form {
+            Form::Run => self.saved_us() / (self.proposal.groups.len() - 1) as f64,
+            Form::Join | Form::Copy => self.saved_us(),
+        }
+    }
+
+    /// What it weighs among proposals about one group: where neighbours are alike, longer runs of them weigh more.
+    pub fn weight(&self) -> f64 {
+        match self.proposal.form {
+            Form::Run => self.worth_us() * (1.0 + 0.1 * f64::from((self.proposal.groups.len() - 1).ilog2())),
+            Form::Join | Form::Copy => self.worth_us(),
+        }
+    }
 }
 
 impl Driver<'_> {
@@ -92,10 +108,20 @@ impl Driver<'_> {
         only.contains(&candidate.id) || (!only.is_empty() && all())
     }
 
+    /// Whether a proposal has more nodes than a kernel can have, and is not worth a look.
+    pub(super) fn is_too_large(&self, proposal: &Proposal) -> bool {
+        let groups = &proposal.groups;
+        let all: usize = groups.iter().map(|group| self.state.group(*group).members.len()).sum();
+        // Groups may have nodes in common.
+        let together = || self.state.union(groups).len();
+        proposal.form != Form::Copy && all > MOST_MEMBERS && (all > 2 * MOST_MEMBERS || together() > MOST_MEMBERS)
+    }
+
     pub(super) fn evaluate(&mut self, proposal: Proposal) -> Candidate {
         let sides = self.sides(&proposal.groups);
         let members = self.state.union(&proposal.groups);
-        let edges = self.candidate_edges(&proposal);
+        self.effort += members.len() as u64;
+        let edges = self.candidate_edges(&proposal, &members);
         let id = match edges.first() {
             Some(edge) if proposal.groups.len() == 2 => self.names.edge(*edge),
             _ => self.names.set(proposal.rule, proposal.groups.iter().map(|g| self.state.group(*g).members[0])),
@@ -105,9 +131,10 @@ impl Driver<'_> {
             Err(Reason::Pinned.into())
         } else {
             match candidate.proposal.form {
-                Form::Join => {
+                Form::Join | Form::Run => {
                     let forced = self.is_pinned(&candidate, |pins| Some(&pins.together));
-                    self.joined(&candidate.proposal.groups, members, forced)
+                    let rivals = candidate.proposal.form == Form::Join && !forced;
+                    self.joined(&candidate.proposal.groups, members, rivals)
                 }
                 Form::Copy => self.copied(&candidate.proposal.groups),
             }
@@ -138,23 +165,16 @@ impl Driver<'_> {
         [cost(&groups[0]), rest]
     }
 
-    /// The edges that a proposal would put inside of a kernel.
-    pub(super) fn candidate_edges(&self, proposal: &Proposal) -> Vec<(usize, usize)> {
-        let mut edges = Vec::new();
-        for (k, from) in proposal.groups.iter().enumerate() {
-            for (j, to) in proposal.groups.iter().enumerate() {
-                if k != j {
-                    let (from, to) = (self.state.group(*from), self.state.group(*to));
-                    edges.extend(self.state.edges(&from.members, &to.members));
-                }
-            }
-        }
-        edges.sort_unstable();
-        edges.dedup();
+    /// The edges that a proposal would put inside of a kernel: those between nodes that are not in one of its groups only.
+    pub(super) fn candidate_edges(&self, proposal: &Proposal, members: &[usize]) -> Vec<(usize, usize)> {
+        let groups = &proposal.groups;
+        let homes = |node: usize| self.state.inside[node].iter().filter(|group| groups.contains(group));
+        let mut edges = self.state.edges(members, members);
+        edges.retain(|(from, to)| homes(*from).any(|k| homes(*to).any(|j| j != k)));
         edges
     }
 
-    pub(super) fn joined(&mut self, groups: &[GroupId], members: Vec<usize>, forced: bool) -> After {
+    pub(super) fn joined(&mut self, groups: &[GroupId], members: Vec<usize>, rivals: bool) -> After {
         if members.len() > MOST_MEMBERS {
             return Err(Reason::Illegal(Refusal::TooLarge).into());
         }
@@ -165,7 +185,7 @@ impl Driver<'_> {
             return Err(Reason::Cycle.into());
         }
         let cost = priced.cost();
-        if groups.len() > 2 && !forced {
+        if groups.len() > 2 && rivals {
             let rival_us = self.rival_us(groups, &members, priced.structure);
             if rival_us < cost.us {
                 let reason = Reason::PairsBetter { by_us: cost.us - rival_us };

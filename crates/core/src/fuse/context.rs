@@ -11,11 +11,13 @@ use crate::tensor::Shape;
 #[derive(Debug)]
 pub struct FuseContext<'a> {
     state: &'a State<'a>,
+    /// how many consumers of a group are shown
+    most: usize,
 }
 
 impl<'a> FuseContext<'a> {
-    pub(super) fn new(state: &'a State<'a>) -> FuseContext<'a> {
-        FuseContext { state }
+    pub(super) fn new(state: &'a State<'a>, most: usize) -> FuseContext<'a> {
+        FuseContext { state, most }
     }
 
     /// The kind of a group's kernel.
@@ -23,9 +25,14 @@ impl<'a> FuseContext<'a> {
         self.state.group(group).priced.kind
     }
 
-    /// The groups that read what a group stores, ascending.
+    /// The groups that read what a group stores, ascending; the first ones where there are very many.
     pub fn consumers(&self, group: GroupId) -> Groups {
-        self.state.consumers(group)
+        self.state.first_consumers(group, self.most)
+    }
+
+    /// Whether every pair of neighbours is to be looked at, however many there are.
+    pub(super) fn is_thorough(&self) -> bool {
+        self.most == usize::MAX
     }
 
     /// The groups whose stored values a group reads, ascending.

@@ -19,16 +19,22 @@ use crate::philox;
 /// Less than this is no gain.
 pub(super) const LEAST_SAVED_US: f64 = 1e-6;
 
+/// Of a group that more groups read than this, decisions look at the first ones, and at others when these are taken in.
+pub(super) const MOST_CONSUMERS: usize = 64;
+
+/// Of the neighbours of a new group, so many are looked at again at once; of others when it is their turn.
+const MOST_AGAIN: usize = 16;
+
 /// The best candidate of a group, in the queue.
 struct Entry {
-    saved_us: f64,
+    worth_us: f64,
     anchor: GroupId,
     version: u32,
 }
 
 impl Ord for Entry {
     fn cmp(&self, other: &Entry) -> Ordering {
-        self.saved_us.total_cmp(&other.saved_us).then_with(|| Reverse(self.anchor).cmp(&Reverse(other.anchor)))
+        self.worth_us.total_cmp(&other.worth_us).then_with(|| Reverse(self.anchor).cmp(&Reverse(other.anchor)))
     }
 }
 
@@ -61,6 +67,8 @@ pub(super) struct Driver<'g> {
     /// pairs of cells that are in one kernel by a decision
     pub(super) joined: FxHashSet<(usize, usize)>,
     taken: usize,
+    /// how many nodes proposals had that were looked at
+    pub effort: u64,
     /// whether late rules propose
     pub(super) late: bool,
     /// for sets of groups by their structure and division, the time of the best plan that combines them two by two
@@ -84,6 +92,7 @@ impl<'g> Driver<'g> {
             versions: 0,
             joined: FxHashSet::default(),
             taken: 0,
+            effort: 0,
             late: false,
             rivals: FxHashMap::default(),
             sets: BTreeMap::new(),
@@ -149,13 +158,15 @@ impl<'g> Driver<'g> {
     /// Finds the best candidate of a group and puts it into the queue.
     fn consider(&mut self, group: GroupId) {
         let mut best: Option<Candidate> = None;
-        for proposal in self.proposals(group) {
+        for proposal in self.proposals(group, MOST_CONSUMERS) {
+            if self.is_too_large(&proposal) {
+                continue;
+            }
             let candidate = self.evaluate(proposal);
             self.note_set(&candidate);
             let forced = candidate.after.is_ok() && self.is_pinned(&candidate, |pins| Some(&pins.together));
-            let saved = if forced { f64::INFINITY } else { candidate.saved_us() };
-            let better = best.as_ref().is_none_or(|b| saved > b.saved_us());
-            if saved > LEAST_SAVED_US && better {
+            let better = best.as_ref().is_none_or(|b| candidate.weight() > b.weight());
+            if forced || (candidate.saved_us() > LEAST_SAVED_US && better) {
                 best = Some(candidate);
                 if forced {
                     break;
@@ -166,8 +177,8 @@ impl<'g> Driver<'g> {
         match best {
             Some(candidate) => {
                 let forced = self.is_pinned(&candidate, |pins| Some(&pins.together));
-                let saved_us = if forced { f64::INFINITY } else { candidate.saved_us() };
-                self.queue.push(Entry { saved_us, anchor: group, version: self.versions });
+                let worth_us = if forced { f64::INFINITY } else { candidate.worth_us() };
+                self.queue.push(Entry { worth_us, anchor: group, version: self.versions });
                 self.best.insert(group, (self.versions, candidate));
             }
             None => {
@@ -176,8 +187,9 @@ impl<'g> Driver<'g> {
         }
     }
 
-    pub(super) fn proposals(&self, group: GroupId) -> Vec<Proposal> {
-        let context = FuseContext::new(&self.state);
+    /// What rules propose for a group, looking at no more of its consumers than some.
+    pub(super) fn proposals(&self, group: GroupId, most: usize) -> Vec<Proposal> {
+        let context = FuseContext::new(&self.state, most);
         let rules = RULES.iter().filter(|rule| self.late || !rule.is_late());
         rules.flat_map(|rule| rule.propose(&context, group)).collect()
     }
@@ -203,12 +215,17 @@ impl<'g> Driver<'g> {
             edges: fresh,
             notes,
         });
-        let added = self.state.replace(&proposal.groups, states);
-        let mut again = added.clone();
+        let added: Groups = match proposal.form {
+            Form::Join | Form::Run => {
+                states.into_iter().flat_map(|state| self.state.join(&proposal.groups, state)).collect()
+            }
+            Form::Copy => self.state.copy(&proposal.groups, states),
+        };
+        let mut again: Groups = added.clone();
         again.extend(self.refresh(&added));
         for group in &added {
-            again.extend(self.state.producers(*group));
-            again.extend(self.state.consumers(*group));
+            again.extend(self.state.producers(*group).into_iter().take(MOST_AGAIN));
+            again.extend(self.state.first_consumers(*group, MOST_AGAIN));
         }
         again.sort_unstable();
         again.dedup();
@@ -256,7 +273,7 @@ impl<'g> Driver<'g> {
             }
             let groups: Vec<GroupId> = self.state.iter().collect();
             let Some(group) = groups.get(draw(groups.len())) else { return };
-            let mut proposals = self.proposals(*group);
+            let mut proposals = self.proposals(*group, MOST_CONSUMERS);
             if proposals.is_empty() {
                 continue;
             }
@@ -270,31 +287,8 @@ impl<'g> Driver<'g> {
 
     /// The groups in an order in which what is read was stored before.
     pub fn ordered(&self) -> Result<Vec<GroupId>> {
-        let groups: Vec<GroupId> = self.state.iter().collect();
-        let mut waits: FxHashMap<GroupId, usize> = groups.iter().map(|g| (*g, 0)).collect();
-        let mut followers: FxHashMap<GroupId, Groups> = FxHashMap::default();
-        for group in &groups {
-            let next = self.state.followers(*group);
-            for later in &next {
-                *waits.get_mut(later).expect("a follower is there") += 1;
-            }
-            followers.insert(*group, next);
-        }
-        let first = |g: &GroupId| self.state.group(*g).members[0];
-        let mut ready: BinaryHeap<Reverse<(usize, GroupId)>> =
-            groups.iter().filter(|g| waits[g] == 0).map(|g| Reverse((first(g), *g))).collect();
-        let mut order = Vec::with_capacity(groups.len());
-        while let Some(Reverse((_, group))) = ready.pop() {
-            order.push(group);
-            for later in &followers[&group] {
-                let left = waits.get_mut(later).expect("a follower is there");
-                *left -= 1;
-                if *left == 0 {
-                    ready.push(Reverse((first(later), *later)));
-                }
-            }
-        }
-        match order.len() == groups.len() {
+        let order = self.state.ordered();
+        match order.len() == self.state.iter().count() {
             true => Ok(order),
             false => Err(Error::invalid("the kernels of the plan wait for each other in a circle")),
         }

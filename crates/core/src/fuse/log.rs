@@ -1,6 +1,6 @@
 //! What is written down: why groups stayed apart, and which decision each edge belongs to.
 
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::candidate::Candidate;
 use super::decision::{Decision, DecisionId, Note, Reason, Verdict};
@@ -38,28 +38,31 @@ impl Driver<'_> {
     pub(super) fn note_refusals(&mut self) {
         self.late = true;
         for group in self.state.iter().collect::<Vec<_>>() {
-            let mut candidates: Vec<Candidate> = Vec::new();
-            for proposal in self.proposals(group) {
-                candidates.push(self.evaluate(proposal));
-            }
-            for consumer in self.state.consumers(group) {
-                let pair = [group, consumer];
-                let is_pair = |c: &Candidate| c.proposal.groups.as_slice() == pair && c.proposal.form == Form::Join;
-                if !candidates.iter().any(is_pair) {
-                    candidates.push(self.without_rule(group, consumer));
+            let mut looked_at: FxHashSet<GroupId> = FxHashSet::default();
+            for proposal in self.proposals(group, usize::MAX) {
+                if let ([first, other], Form::Join) = (proposal.groups.as_slice(), proposal.form)
+                    && *first == group
+                {
+                    looked_at.insert(*other);
                 }
-            }
-            for candidate in candidates {
+                let candidate = self.evaluate(proposal);
                 self.refuse(candidate);
             }
+            for consumer in self.state.consumers(group) {
+                if !looked_at.contains(&consumer) {
+                    let candidate = self.without_rule(group, consumer);
+                    self.refuse(candidate);
+                }
+            }
         }
+        let named: FxHashSet<DecisionId> = self.decisions.iter().map(|decision| decision.id).collect();
         for (id, decision) in std::mem::take(&mut self.sets) {
             let first = decision.producer[0];
             let together = |group: &GroupId| {
                 let has = |node: &usize| self.state.inside[*node].contains(group);
                 decision.producer.iter().chain(&decision.consumer).all(has)
             };
-            if !self.state.inside[first].iter().any(together) && self.decisions.iter().all(|d| d.id != id) {
+            if !self.state.inside[first].iter().any(together) && !named.contains(&id) {
                 self.decisions.push(decision);
             }
         }
@@ -82,32 +85,38 @@ impl Driver<'_> {
                 }
             }
         }
-        let cells: Vec<usize> = self.state.cells.iter().collect();
-        for edge in self.state.edges(&cells, &cells) {
-            if owners.contains_key(&edge) {
-                continue;
-            }
-            let wanted = if self.is_inside(edge) { Verdict::Taken } else { Verdict::Refused };
-            let has = |nodes: &[usize], node: usize| nodes.binary_search(&node).is_ok();
-            let about = |d: &Decision| {
-                d.verdict == wanted
-                    && (has(&d.producer, edge.0) || has(&d.consumer, edge.0))
-                    && (has(&d.producer, edge.1) || has(&d.consumer, edge.1))
-            };
-            if let Some(k) = self.decisions.iter().rposition(about) {
-                owners.insert(edge, k);
-            }
-        }
         for (k, decision) in self.decisions.iter_mut().enumerate() {
             decision.edges.retain(|edge| owners.get(edge) == Some(&k));
         }
-        let mut given: Vec<((usize, usize), usize)> = owners.into_iter().collect();
-        given.sort_unstable();
-        for (edge, k) in given {
-            if !self.decisions[k].edges.contains(&edge) {
-                self.decisions[k].edges.push(edge);
+        let cells: Vec<usize> = self.state.cells.iter().collect();
+        let mut free = self.state.edges(&cells, &cells);
+        free.retain(|edge| !owners.contains_key(edge));
+        let about = self.decisions_about(free.iter().map(|edge| edge.1).collect());
+        for edge in free {
+            let wanted = if self.is_inside(edge) { Verdict::Taken } else { Verdict::Refused };
+            let decides = |k: &&usize| {
+                let decision = &self.decisions[**k];
+                let has = |nodes: &[usize]| nodes.binary_search(&edge.0).is_ok();
+                decision.verdict == wanted && (has(&decision.producer) || has(&decision.consumer))
+            };
+            if let Some(k) = about.get(&edge.1).and_then(|about| about.iter().rev().find(decides)) {
+                self.decisions[*k].edges.push(edge);
             }
         }
+    }
+
+    /// For some nodes, the decisions about groups that have them, ascending.
+    fn decisions_about(&self, nodes: FxHashSet<usize>) -> FxHashMap<usize, Vec<usize>> {
+        let mut about: FxHashMap<usize, Vec<usize>> = FxHashMap::default();
+        if nodes.is_empty() {
+            return about;
+        }
+        for (k, decision) in self.decisions.iter().enumerate() {
+            for node in decision.producer.iter().chain(&decision.consumer).filter(|node| nodes.contains(node)) {
+                about.entry(*node).or_default().push(k);
+            }
+        }
+        about
     }
 
     /// Two neighbours that no rule combines.
@@ -122,7 +131,7 @@ impl Driver<'_> {
             _ => Reason::NoRule,
         };
         let proposal = Proposal { rule: "none", groups, form: Form::Join };
-        let edges = self.candidate_edges(&proposal);
+        let edges = self.candidate_edges(&proposal, &self.state.union(&proposal.groups));
         let sides = self.sides(&proposal.groups);
         let id = edges.first().map_or(DecisionId(0), |edge| self.names.edge(*edge));
         Candidate { proposal, sides, after: Err(reason.into()), edges, id }

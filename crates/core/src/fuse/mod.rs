@@ -20,6 +20,7 @@ mod lock;
 mod log;
 mod name;
 mod options;
+mod order;
 mod plan;
 mod replay;
 pub mod rules;

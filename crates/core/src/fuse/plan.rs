@@ -17,7 +17,7 @@ use super::state::{GroupState, State};
 use crate::analysis::{Price, Work};
 use crate::error::{Error, Result};
 use crate::graph::{Graph, OriginSet, Value};
-use crate::lower::{self, Group};
+use crate::lower::{self, Group, Refusal};
 use crate::ops::Prim;
 use crate::ops::prim::Input;
 use crate::tensor::Layout;
@@ -59,6 +59,8 @@ pub struct Plan {
     pub apart: Cost,
     /// the graph, as a hash of its structure
     pub graph: u64,
+    /// how much was looked at to find it: nodes of proposals, groups on ways around them; the same in every run
+    pub effort: u64,
 }
 
 impl Plan {
@@ -90,7 +92,12 @@ pub fn plan(graph: &Graph, options: &PlanOptions) -> Result<Plan> {
     let cells = Cells::of(graph);
     let mut evaluator = Evaluator::new(graph, &cells, options);
     let state = State::apart(graph, &cells, &mut evaluator).map_err(|(id, refusal)| {
-        Error::bug(format!("a node by itself is no kernel: {refusal}")).at(graph.describe(id))
+        let why = format!("a node by itself is no kernel: {refusal}");
+        let error = match refusal {
+            Refusal::TooLarge | Refusal::TooManyAxes => Error::limit(why),
+            _ => Error::bug(why),
+        };
+        error.at(graph.describe(id))
     })?;
     let apart = state.iter().map(|g| state.group(g).priced.cost()).fold(Cost::default(), |sum, cost| sum + cost);
     let mut driver = Driver::new(state, evaluator, options, name);
@@ -103,7 +110,8 @@ pub fn plan(graph: &Graph, options: &PlanOptions) -> Result<Plan> {
     }
     let cost = kernels.iter().map(cost).fold(Cost::default(), |sum, cost| sum + cost);
     let layouts = assign_layouts(graph, &kernels);
-    Ok(Plan { kernels, layouts, decisions: driver.decisions, cost, apart, graph: name })
+    let effort = driver.effort + driver.state.effort.get();
+    Ok(Plan { kernels, layouts, decisions: driver.decisions, cost, apart, graph: name, effort })
 }
 
 fn cost(kernel: &PlannedKernel) -> Cost {

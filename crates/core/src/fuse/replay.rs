@@ -1,10 +1,12 @@
 //! Plans as written.
 
+use smallvec::SmallVec;
+
 use super::decision::{Cost, Decision, Verdict};
 use super::driver::Driver;
 use super::evaluate::Kind;
 use super::lock::LockedKernel;
-use super::state::{GroupId, GroupState};
+use super::state::GroupState;
 use crate::error::{Error, Result};
 
 /// Whether a kernel that was one kind can have become another: sizes decide whether folds run along rows or across them.
@@ -22,30 +24,28 @@ impl Driver<'_> {
             line => Error::invalid(format!("line {line} of the plan: the kernel {what}")),
         };
         let mut states = Vec::with_capacity(kernels.len());
-        let mut homes: Vec<Option<usize>> = vec![None; nodes];
+        // For every node the kernels that compute it; the first one stores it.
+        let mut inside: Vec<SmallVec<[usize; 1]>> = vec![SmallVec::new(); nodes];
         for (k, kernel) in kernels.iter().enumerate() {
             for node in &kernel.nodes {
                 if *node >= nodes || !self.state.cells.is_cell[*node] {
                     return Err(wrong(kernel, format!("lists %{node}, which no kernel computes")));
                 }
-                homes[*node].get_or_insert(k);
+                inside[*node].push(k);
             }
         }
-        if let Some(missing) = self.state.cells.iter().find(|id| homes[*id].is_none()) {
+        if let Some(missing) = self.state.cells.iter().find(|id| inside[*id].is_empty()) {
             let place = self.state.graph.describe(missing);
             return Err(Error::invalid(format!("no kernel of the plan computes %{missing}")).at(place));
         }
         for (k, kernel) in kernels.iter().enumerate() {
             let members = &kernel.nodes;
             let read_elsewhere = |node: usize| {
-                let readers = &self.state.cells.readers[node];
-                kernels.iter().any(|other| {
-                    other.nodes.binary_search(&node).is_err()
-                        && readers.iter().any(|r| other.nodes.binary_search(&(*r as usize)).is_ok())
-                })
+                let readers = self.state.cells.readers[node].iter();
+                readers.flat_map(|r| &inside[*r as usize]).any(|other| !inside[node].contains(other))
             };
             let stored = |node: &&usize| {
-                homes[**node] == Some(k)
+                inside[**node].first() == Some(&k)
                     && (self.state.cells.is_output[**node]
                         || self.state.cells.is_opaque[**node]
                         || read_elsewhere(**node))
@@ -65,8 +65,7 @@ impl Driver<'_> {
             }
             states.push(GroupState { members: members.clone(), outputs, priced });
         }
-        let old: Vec<GroupId> = self.state.iter().collect();
-        self.state.replace(&old, states);
+        self.state.replace_all(states);
         for group in self.state.iter().collect::<Vec<_>>() {
             let members = self.state.group(group).members.clone();
             for edge in self.state.edges(&members, &members) {

@@ -1,13 +1,13 @@
 //! The groups while they are being merged.
 
-use std::ops::Range;
+use std::cell::Cell;
 use std::rc::Rc;
 
-use rustc_hash::FxHashSet;
 use smallvec::SmallVec;
 
-use super::cell::Cells;
+use super::cell::{Cells, Nodes};
 use super::evaluate::{Evaluator, Priced};
+use super::order::Order;
 use crate::graph::{Graph, Value};
 use crate::lower::Refusal;
 
@@ -37,8 +37,10 @@ pub(super) struct State<'g> {
     pub inside: Vec<Groups>,
     /// for every node, the group that stores it
     pub home: Vec<GroupId>,
-    /// for every node, how many groups have members both up to it and behind it
-    crossing: Vec<u32>,
+    /// the order in which groups can run
+    pub order: Order,
+    /// how many groups were looked at on ways around others
+    pub effort: Cell<u64>,
 }
 
 impl<'g> State<'g> {
@@ -55,7 +57,8 @@ impl<'g> State<'g> {
             groups: Vec::new(),
             inside: vec![Groups::new(); count],
             home: vec![u32::MAX; count],
-            crossing: vec![0; count],
+            order: Order::default(),
+            effort: Cell::new(0),
         };
         for id in cells.iter() {
             let members = vec![id];
@@ -65,6 +68,7 @@ impl<'g> State<'g> {
             state.inside[id].push(group);
             state.home[id] = group;
             state.groups.push(Some(GroupState { members, outputs, priced }));
+            state.order.push(group);
         }
         Ok(state)
     }
@@ -88,20 +92,31 @@ impl<'g> State<'g> {
 
     /// The groups that read a value that this group stores, ascending.
     pub fn consumers(&self, id: GroupId) -> Groups {
+        self.first_consumers(id, usize::MAX)
+    }
+
+    /// The groups that read a value that this group stores, ascending: at most so many, those of the first readers.
+    pub fn first_consumers(&self, id: GroupId, most: usize) -> Groups {
         let mut found = Groups::new();
-        for member in &self.group(id).members {
+        'members: for member in &self.group(id).members {
             if self.home[*member] != id {
                 continue;
             }
             for reader in &self.cells.readers[*member] {
                 for group in &self.inside[*reader as usize] {
-                    if *group != id && !self.has(*group, *member) && !found.contains(group) {
+                    if *group != id && found.last() != Some(group) && !self.has(*group, *member) {
                         found.push(*group);
+                    }
+                }
+                if found.len() >= most {
+                    sort_out(&mut found);
+                    if found.len() >= most {
+                        break 'members;
                     }
                 }
             }
         }
-        found.sort_unstable();
+        sort_out(&mut found);
         found
     }
 
@@ -116,52 +131,37 @@ impl<'g> State<'g> {
         for member in &self.group(id).members {
             for read in &self.cells.reads[*member] {
                 let read = *read as usize;
-                if !self.has(id, read) && !found.contains(&self.home[read]) {
+                if found.last() != Some(&self.home[read]) && !self.has(id, read) {
                     found.push(self.home[read]);
                 }
             }
         }
-        found.sort_unstable();
+        sort_out(&mut found);
         found
     }
 
     /// The groups that must run after this one: consumers, and those whose sizes it binds.
     pub fn followers(&self, id: GroupId) -> Groups {
         let mut found = self.consumers(id);
-        for member in &self.group(id).members {
-            for later in &self.cells.before[*member] {
-                for group in &self.inside[*later as usize] {
-                    if *group != id && !found.contains(group) {
-                        found.push(*group);
-                    }
-                }
-            }
-        }
+        self.extend(&mut found, id, &self.cells.before);
         found
     }
 
-    /// Whether groups, made one, would have to run both before and after another group.
-    pub fn makes_cycle(&self, merged: &[GroupId]) -> bool {
-        let last = merged.iter().filter_map(|g| self.group(*g).members.last()).max().copied().unwrap_or(0);
-        // Behind a node that no group crosses, all ways lead further away.
-        let end = (last..self.crossing.len()).find(|node| self.crossing[*node] == 0).unwrap_or(self.crossing.len());
-        let mut seen: FxHashSet<GroupId> = FxHashSet::default();
-        let mut todo: Vec<GroupId> = Vec::new();
-        for group in merged {
-            todo.extend(self.followers(*group).into_iter().filter(|g| !merged.contains(g)));
+    /// The groups that must run before this one: producers, and those that bind its sizes.
+    pub fn leaders(&self, id: GroupId) -> Groups {
+        let mut found = self.producers(id);
+        self.extend(&mut found, id, &self.cells.after);
+        found
+    }
+
+    /// Adds the other groups that compute what nodes of a group are tied to by sizes.
+    fn extend(&self, found: &mut Groups, id: GroupId, tied: &[Nodes]) {
+        let before = found.len();
+        let nodes = self.group(id).members.iter().flat_map(|member| &tied[*member]);
+        found.extend(nodes.flat_map(|node| &self.inside[*node as usize]).copied().filter(|group| *group != id));
+        if found.len() > before {
+            sort_out(found);
         }
-        while let Some(group) = todo.pop() {
-            if !seen.insert(group) || self.group(group).members.first().is_none_or(|first| *first > end) {
-                continue;
-            }
-            for next in self.followers(group) {
-                if merged.contains(&next) {
-                    return true;
-                }
-                todo.push(next);
-            }
-        }
-        false
     }
 
     /// All nodes of some groups, ascending.
@@ -221,34 +221,52 @@ impl<'g> State<'g> {
         members
     }
 
+    /// Puts one group in the place of some.
+    pub fn join(&mut self, old: &[GroupId], new: GroupState) -> Groups {
+        let place = self.make_place(old);
+        self.replace(old, vec![(place, new)])
+    }
+
+    /// Puts groups that also compute what the first of some groups computes in the place of the others.
+    pub fn copy(&mut self, old: &[GroupId], new: Vec<GroupState>) -> Groups {
+        let places = old[1..].iter().map(|reader| self.order.place(*reader));
+        let new = places.zip(new).collect();
+        self.replace(old, new)
+    }
+
+    /// Puts other groups in the place of all.
+    pub fn replace_all(&mut self, new: Vec<GroupState>) {
+        let old: Vec<GroupId> = self.iter().collect();
+        self.replace(&old, new.into_iter().map(|group| (0, group)).collect());
+        self.arrange();
+    }
+
     /// Puts new groups in the place of old ones. A node that had its home in an old one has it where it is stored now, or where
     /// it is computed first.
-    pub fn replace(&mut self, old: &[GroupId], new: Vec<GroupState>) -> Groups {
+    fn replace(&mut self, old: &[GroupId], new: Vec<(u32, GroupState)>) -> Groups {
         let moved = self.union(old);
         for group in old {
-            let gone = self.groups[*group as usize].take().expect("the group is there");
-            self.crossing[span(&gone)].iter_mut().for_each(|count| *count -= 1);
+            self.groups[*group as usize] = None;
         }
-        let mut added = Groups::new();
-        for group in new {
+        let first_new = self.groups.len() as GroupId;
+        for (place, group) in new {
             let id = self.groups.len() as GroupId;
             for node in &group.members {
                 self.inside[*node].push(id);
             }
-            self.crossing[span(&group)].iter_mut().for_each(|count| *count += 1);
             self.groups.push(Some(group));
-            added.push(id);
+            self.order.push(place);
         }
         for node in moved {
-            self.inside[node].retain(|g| !old.contains(g));
-            if old.contains(&self.home[node]) {
-                let (inside, is_new) = (&self.inside[node], |g: &&GroupId| added.contains(*g));
+            self.inside[node].retain(|g| self.groups[*g as usize].is_some());
+            if self.groups[self.home[node] as usize].is_none() {
+                let (inside, is_new) = (&self.inside[node], |g: &&GroupId| **g >= first_new);
                 let stores = |g: &&GroupId| is_new(g) && self.group(**g).outputs.iter().any(|v| v.node() == node);
                 let home = inside.iter().find(stores).or_else(|| inside.iter().find(is_new));
                 self.home[node] = *home.unwrap_or(&inside[0]);
             }
         }
-        added
+        (first_new..self.groups.len() as GroupId).collect()
     }
 
     /// The edges from cells of one set to cells of another that read them, ascending.
@@ -266,12 +284,10 @@ impl<'g> State<'g> {
     }
 }
 
-/// The nodes that a group crosses: it has members up to them and behind them.
-fn span(group: &GroupState) -> Range<usize> {
-    match (group.members.first(), group.members.last()) {
-        (Some(first), Some(last)) => *first..*last,
-        _ => 0..0,
-    }
+/// Ascending, and each once.
+fn sort_out(groups: &mut Groups) {
+    groups.sort_unstable();
+    groups.dedup();
 }
 
 #[cfg(test)]
@@ -305,7 +321,7 @@ mod tests {
         let members = state.union(&groups);
         let outputs = state.outputs(&members, &groups, &[]);
         let priced = evaluator.evaluate(&members, &outputs).unwrap();
-        state.replace(&groups, vec![GroupState { members, outputs, priced }]);
+        state.join(&groups, GroupState { members, outputs, priced });
         assert!(state.makes_cycle(&[reader, other]));
     }
 }

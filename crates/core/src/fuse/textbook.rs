@@ -11,7 +11,7 @@ pub(super) fn refusal(state: &State<'_>, proposal: &Proposal) -> Option<&'static
     if has(&[Kind::Contract, Kind::Attention]) && has(&[Kind::Row, Kind::Column]) {
         return Some("compute-bound next to memory-bound: different bottlenecks");
     }
-    if proposal.form == Form::Copy || state.consumers(proposal.groups[0]).len() > 1 {
+    if proposal.form == Form::Copy || state.first_consumers(proposal.groups[0], 2).len() > 1 {
         return Some("another consumer needs the intermediate result");
     }
     let stored = |g: u32| state.group(g).outputs.first().map(|v| state.graph.ty(*v).clone());

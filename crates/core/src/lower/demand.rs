@@ -23,6 +23,8 @@ const ALWAYS: Conditions = 0;
 const MOST_LEAVES: usize = 1024;
 /// A kernel has no more terms than this.
 const MOST_TERMS: usize = 1 << 14;
+/// A kernel has no more views, folds and concats behind one another than this, which are walked by recursion.
+const MOST_DEPTH: usize = 128;
 
 type Wanted<T> = Result<T, Refusal>;
 
@@ -46,10 +48,15 @@ pub(super) struct Demand<'g, 's> {
     /// What was wanted where, and the term that is it.
     found: FxHashMap<(Value, Coordinates, Conditions), Place>,
     loads: FxHashMap<(Value, Coordinates, Conditions, Number), Place>,
+    /// For the values that are to be stored, where they were found without a condition.
+    stored: FxHashMap<Value, Vec<(Coordinates, Place)>>,
+    /// how many values are being looked for, each for the sake of another
+    depth: usize,
 }
 
 impl<'g, 's> Demand<'g, 's> {
-    pub fn new(graph: &'g Graph, members: &'g [usize], scope: &'s Scope) -> Demand<'g, 's> {
+    /// A walk through some nodes that remembers where it meets values that are to be stored.
+    pub fn new(graph: &'g Graph, members: &'g [usize], scope: &'s Scope, stored: &[Value]) -> Demand<'g, 's> {
         Demand {
             graph,
             members,
@@ -66,6 +73,8 @@ impl<'g, 's> Demand<'g, 's> {
             known_conditions: [(Vec::new(), 0)].into_iter().collect(),
             found: FxHashMap::default(),
             loads: FxHashMap::default(),
+            stored: stored.iter().map(|value| (*value, Vec::new())).collect(),
+            depth: 0,
         }
     }
 
@@ -91,12 +100,9 @@ impl<'g, 's> Demand<'g, 's> {
         &self.coordinates[at as usize]
     }
 
-    /// Everywhere that a value was wanted without a condition.
-    pub fn places_of(&self, value: Value) -> Vec<(Coordinates, Place)> {
-        let mut all: Vec<_> =
-            self.found.iter().filter(|(k, _)| k.0 == value && k.2 == 0).map(|(k, place)| (k.1, *place)).collect();
-        all.sort_unstable();
-        all
+    /// Everywhere that a value which is to be stored was wanted without a condition.
+    pub fn places_of(&self, value: Value) -> &[(Coordinates, Place)] {
+        self.stored.get(&value).map_or(&[], Vec::as_slice)
     }
 
     fn conditions(&mut self, outer: Conditions, more: Vec<Guard>) -> Conditions {
@@ -126,6 +132,16 @@ impl<'g, 's> Demand<'g, 's> {
         if let Some(place) = self.found.get(&(value, at, when)) {
             return Ok(*place);
         }
+        if self.depth == MOST_DEPTH {
+            return Err(Refusal::TooLarge);
+        }
+        self.depth += 1;
+        let found = self.walk(value, at, when);
+        self.depth -= 1;
+        found
+    }
+
+    fn walk(&mut self, value: Value, at: Coordinates, when: Conditions) -> Wanted<Place> {
         // Maps want their operands at the same coordinates: chains of them may be long, so they are not walked by
         // recursion.
         let mut todo = vec![(value, false)];
@@ -143,6 +159,11 @@ impl<'g, 's> Demand<'g, 's> {
             let place = self.computed(next, at, when)?;
             self.note_terms()?;
             self.found.insert((next, at, when), place);
+            if when == 0
+                && let Some(places) = self.stored.get_mut(&next)
+            {
+                places.push((at, place));
+            }
         }
         Ok(self.found[&(value, at, when)])
     }

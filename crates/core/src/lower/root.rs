@@ -43,7 +43,7 @@ type Rooted = (Draft, BTreeMap<usize, (usize, usize)>);
 
 fn lower_with(group: &Group<'_>, cuts: &Cuts) -> Result<Rooted, Refusal> {
     let scope = Scope::default();
-    let mut walk = Demand::new(group.graph, group.members, &scope);
+    let mut walk = Demand::new(group.graph, group.members, &scope, group.outputs);
     let mut owners = BTreeMap::new();
     let mut sinks: Vec<Option<Sink>> = vec![None; group.outputs.len()];
     for (k, value) in group.outputs.iter().enumerate().rev() {
@@ -66,8 +66,10 @@ fn lower_with(group: &Group<'_>, cuts: &Cuts) -> Result<Rooted, Refusal> {
 /// Where a value is wanted already, at coordinates that cover it exactly once.
 fn written_where_wanted(walk: &Demand<'_, '_>, group: &Group<'_>, value: Value) -> Option<(Coordinates, Place)> {
     let shape = &group.graph.ty(value).shape;
-    let covered = |(at, _): &(Coordinates, Place)| covers(walk.coordinate_list(*at), shape, &walk.axes);
-    walk.places_of(value).into_iter().find(covered)
+    // The first of them, by the order in which their coordinates came up.
+    let mut places = walk.places_of(value).to_vec();
+    places.sort_unstable();
+    places.into_iter().find(|(at, _)| covers(walk.coordinate_list(*at), shape, &walk.axes))
 }
 
 /// Whether coordinates over axes reach every element of a shape exactly once: the row-major position is a sum of axes
@@ -136,7 +138,7 @@ fn root(
 fn shared_axes(walk: &Demand<'_, '_>, group: &Group<'_>, value: Value, shape: &Shape) -> Option<Vec<Option<usize>>> {
     // The value by itself, to see what it reads.
     let scope = Scope::default();
-    let mut alone = Demand::new(group.graph, group.members, &scope);
+    let mut alone = Demand::new(group.graph, group.members, &scope, &[]);
     let mut at = Vec::with_capacity(shape.rank());
     let mut own = vec![None; shape.rank()];
     for (k, extent) in shape.dims().iter().enumerate() {

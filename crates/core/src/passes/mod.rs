@@ -20,6 +20,7 @@ mod settle_axes;
 mod shape_arithmetic;
 mod share_common;
 mod simplify_algebra;
+mod split_concats;
 
 pub(crate) use formula::MOST_FLOPS as MOST_FORMULA_FLOPS;
 pub(crate) use simplify_algebra::RuleStep;
@@ -130,6 +131,7 @@ pub const PASSES: &[Pass] = &[
     fold_constants::PASS,  // before views are composed: a constant seen through several views is one small constant
     compose_views::PASS,   // then every later pass sees at most one view between two computations
     join_parts::PASS,      // after composing: a part is one view of what it looks at
+    split_concats::PASS,   // after joining, which may leave no concat at all
     settle_axes::PASS,     // after composing: readers are seen through one view
     align_contractions::PASS, // after composing: a permutation may hide behind another view
     inline_splats::PASS,   // after composing: a constant behind several views is behind one

@@ -27,7 +27,7 @@ impl Rule for Epilogue {
         let fits = |c: GroupId| matches!(context.kind(c), Kind::Map | Kind::Row | Kind::Column);
         let mut proposals = with_consumers(self.name(), context, group, fits);
         // Computing a contraction several times is never what is wanted.
-        proposals.retain(|p| p.form == Form::Join);
+        proposals.retain(|p| p.form != Form::Copy);
         proposals
     }
 }

@@ -1,6 +1,6 @@
 //! Elementwise work with elementwise work.
 
-use super::{FuseContext, GroupId, Proposal, Rule, with_consumers};
+use super::{FuseContext, GroupId, Proposal, Rule, with_consumers, with_producers};
 use crate::fuse::Kind;
 
 /// Elementwise groups are one loop.
@@ -20,6 +20,9 @@ impl Rule for Map {
         if context.kind(group) != Kind::Map {
             return Vec::new();
         }
-        with_consumers(self.name(), context, group, |c| context.kind(c) == Kind::Map)
+        let is_map = |other: GroupId| context.kind(other) == Kind::Map;
+        let mut proposals = with_consumers(self.name(), context, group, is_map);
+        proposals.extend(with_producers(self.name(), context, group, is_map));
+        proposals
     }
 }

@@ -28,6 +28,8 @@ pub struct Proposal {
 pub enum Form {
     /// one kernel of all
     Join,
+    /// one kernel of a group with several of its very many neighbours, each of which could be joined with it alone
+    Run,
     /// the first group is computed in each of the others, and vanishes
     Copy,
 }
@@ -69,19 +71,53 @@ fn with_consumers(
     fits: impl Fn(GroupId) -> bool,
 ) -> Vec<Proposal> {
     let consumers = context.consumers(producer);
-    let mut proposals = Vec::new();
-    for consumer in consumers.iter().filter(|c| fits(**c)) {
-        let groups = [producer, *consumer].into_iter().collect();
-        proposals.push(Proposal { rule, groups, form: Form::Join });
-    }
+    let fitting: Groups = consumers.iter().copied().filter(|c| fits(*c)).collect();
+    let runs = runs(context, producer, fitting.len());
+    let pairs = if runs.is_empty() { fitting.len() } else { MOST_PAIRS };
+    let joined = |readers: &[GroupId], form: Form| {
+        let groups = std::iter::once(producer).chain(readers.iter().copied()).collect();
+        Proposal { rule, groups, form }
+    };
+    let mut proposals: Vec<Proposal> = fitting.iter().take(pairs).map(|c| joined(&[*c], Form::Join)).collect();
+    proposals.extend(runs.into_iter().map(|length| joined(&fitting[..length], Form::Run)));
     // A copy must not read more than what it saves from being stored: sums of sums would be read over and over.
     let several = (2..=MOST_COPIES).contains(&consumers.len()) && context.shrinks(producer);
-    if several && consumers.iter().all(|c| fits(*c)) {
-        let groups = std::iter::once(producer).chain(consumers.iter().copied()).collect();
-        proposals.push(Proposal { rule, groups, form: Form::Copy });
+    if several && fitting.len() == consumers.len() {
+        proposals.push(joined(&consumers, Form::Copy));
     }
     proposals
 }
+
+/// A group with several of its very many producers for which `fits` holds.
+fn with_producers(
+    rule: &'static str,
+    context: &FuseContext<'_>,
+    consumer: GroupId,
+    fits: impl Fn(GroupId) -> bool,
+) -> Vec<Proposal> {
+    let fitting: Groups = context.producers(consumer).into_iter().filter(|p| fits(*p)).collect();
+    let joined = |length: usize| {
+        let groups = fitting[..length].iter().copied().chain([consumer]).collect();
+        Proposal { rule, groups, form: Form::Run }
+    };
+    runs(context, consumer, fitting.len()).into_iter().map(joined).collect()
+}
+
+/// How many of the neighbours of a group are joined with it at once, if these are very many: as many as it has nodes, or fewer.
+/// One by one, a kernel would be looked at in every size up to that of all.
+fn runs(context: &FuseContext<'_>, hub: GroupId, neighbours: usize) -> Vec<usize> {
+    if neighbours <= MANY || context.is_thorough() {
+        return Vec::new();
+    }
+    let longest = neighbours.min(context.size(hub).max(MANY));
+    std::iter::successors(Some(longest), |length| Some(length / 2)).take_while(|length| *length > 1).collect()
+}
+
+/// More neighbours than this are very many.
+const MANY: usize = 16;
+
+/// Of a group with very many neighbours, so many pairs are proposed.
+const MOST_PAIRS: usize = 4;
 
 /// A group is copied into no more readers than this.
 const MOST_COPIES: usize = 8;

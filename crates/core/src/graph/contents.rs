@@ -326,7 +326,14 @@ fn is_divisor(dim: &Dim) -> bool {
     (dim - 1).is_nonnegative() || times.is_some_and(|n| axes * n == *dim)
 }
 
+/// Arithmetic of sizes is followed up to expressions of so many parts; what gets longer is left to the run.
+const MOST_PARTS: u32 = 256;
+
 fn symbolic(op: Scalar, dims: &[&Dim]) -> Known {
+    let summands = dims.iter().map(|dim| dim.summands()).product::<usize>();
+    if dims.iter().any(|dim| dim.complexity() > MOST_PARTS) || summands > MOST_PARTS as usize {
+        return Known::Unknown;
+    }
     let truth = |holds: bool| Known::Int(Dim::int(i64::from(holds)));
     let result = match (op, dims) {
         (Scalar::Add, [a, b]) => *a + *b,

@@ -246,6 +246,7 @@ impl Graph {
             }
         }
         let types = prim.infer(&arg_types)?;
+        types.iter().try_for_each(|ty| ty.shape.check())?;
         let id = self.nodes.len();
         if matches!(prim, Prim::Input(_)) {
             self.inputs.push(Value::new(id, 0));

@@ -12,6 +12,10 @@ pub struct Shape(Vec<Dim>);
 /// No tensor has more axes than this; ONNX models stay below ten.
 const MAX_RANK: usize = 64;
 
+/// No size is a longer expression than this (see [`Dim::complexity`]), and no count of elements a longer sum: what is built of
+/// sizes must not outgrow the graph.
+const MAX_COMPLEXITY: u32 = 1024;
+
 impl Shape {
     /// A shape with these sizes.
     pub fn new(dims: impl IntoIterator<Item = impl Into<Dim>>) -> Shape {
@@ -68,11 +72,19 @@ impl Shape {
         index.iter().zip(self.strides()).map(|(i, s)| i * s).sum()
     }
 
-    /// Refuses shapes that no program can mean: a constant negative size, too many axes, or a constant element
-    /// count that does not fit into 48 bits.
+    /// Refuses shapes that no program can mean: a constant negative size, too many axes, expressions that are too long, or a
+    /// constant element count that does not fit into 48 bits.
     pub fn check(&self) -> Result<()> {
         if self.rank() > MAX_RANK {
             return Err(Error::limit(format!("a tensor of {} axes (the limit is {MAX_RANK})", self.rank())));
+        }
+        if let Some(axis) = self.0.iter().position(|dim| dim.complexity() > MAX_COMPLEXITY) {
+            let what = format!("the size of axis {axis} is an expression of more than {MAX_COMPLEXITY} parts");
+            return Err(Error::limit(what));
+        }
+        let summands = self.0.iter().fold(1usize, |product, dim| product.saturating_mul(dim.summands().max(1)));
+        if summands > MAX_COMPLEXITY as usize {
+            return Err(Error::limit(format!("the count of elements is a sum of more than {MAX_COMPLEXITY} products")));
         }
         let mut known = 1i64;
         for dim in self.0.iter().filter_map(Dim::as_int).filter(|n| *n != 0) {

@@ -63,6 +63,26 @@ struct Sum {
     /// Sorted by their factors, each list of factors once, no coefficient 0.
     terms: Vec<Term>,
     constant: i64,
+    /// Follows from the others; see [`Dim::complexity`].
+    complexity: u32,
+}
+
+impl Sum {
+    fn new(terms: Vec<Term>, constant: i64) -> Sum {
+        let atom = |atom: &Atom| match atom {
+            Atom::Symbol(_) => 1,
+            Atom::FloorDiv(x, y) | Atom::Mod(x, y) | Atom::Min(x, y) | Atom::Max(x, y) => {
+                let parts = [x, y].map(|part| part.complexity().max(1));
+                1u32.saturating_add(parts[0]).saturating_add(parts[1])
+            }
+        };
+        let mut complexity = u32::from(constant != 0);
+        for term in &terms {
+            let scaled = u32::from(term.coefficient != 1);
+            complexity = term.factors.iter().map(atom).fold(complexity.saturating_add(scaled), u32::saturating_add);
+        }
+        Sum { terms, constant, complexity }
+    }
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -80,6 +100,9 @@ enum Atom {
     Min(Dim, Dim),
     Max(Dim, Dim),
 }
+
+/// Of so many minima and maxima in a sum, both sides are tried to show that it is not negative.
+const MOST_CHOICES: usize = 6;
 
 impl Dim {
     /// The number `n`.
@@ -114,16 +137,16 @@ impl Dim {
     }
 
     /// How much the expression says: 0 for a number, 1 for a symbol, more for every part of a larger one.
-    pub fn complexity(&self) -> usize {
-        let atom = |atom: &Atom| match atom {
-            Atom::Symbol(_) => 1,
-            Atom::FloorDiv(x, y) | Atom::Mod(x, y) | Atom::Min(x, y) | Atom::Max(x, y) => {
-                1 + x.complexity().max(1) + y.complexity().max(1)
-            }
-        };
-        let scaled = |t: &Term| usize::from(t.coefficient != 1);
-        let terms = self.terms().iter().map(|t| scaled(t) + t.factors.iter().map(atom).sum::<usize>());
-        terms.sum::<usize>() + usize::from(!self.terms().is_empty() && self.constant() != 0)
+    pub fn complexity(&self) -> u32 {
+        match &self.0 {
+            Repr::Const(_) => 0,
+            Repr::Sum(sum) => sum.complexity,
+        }
+    }
+
+    /// How many terms the sum has: those of a product of sums are the product of theirs.
+    pub fn summands(&self) -> usize {
+        self.terms().len() + usize::from(self.constant() != 0)
     }
 
     /// Two expressions without negative coefficients whose difference this one is.
@@ -243,21 +266,28 @@ impl Dim {
 
     /// Whether the form alone shows that the value cannot be negative (no means: not known).
     pub fn is_nonnegative(&self) -> bool {
+        self.is_nonnegative_with(MOST_CHOICES)
+    }
+
+    fn is_nonnegative_with(&self, choices: usize) -> bool {
         let plainly = self.constant() >= 0
-            && self.terms().iter().all(|t| t.coefficient > 0 && t.factors.iter().all(Atom::is_nonnegative));
-        plainly || self.is_nonnegative_by_choice()
+            && self
+                .terms()
+                .iter()
+                .all(|t| t.coefficient > 0 && t.factors.iter().all(|atom| atom.is_nonnegative_with(choices)));
+        plainly || (choices > 0 && self.is_nonnegative_by_choice(choices - 1))
     }
 
     /// Whether the expression stays non-negative when a subtracted minimum, or an added maximum, is replaced by one of
     /// the two that it is taken of: that makes it smaller, if anything.
-    fn is_nonnegative_by_choice(&self) -> bool {
+    fn is_nonnegative_by_choice(&self, choices: usize) -> bool {
         let choice = self.terms().iter().find_map(|term| match (term.factors.as_slice(), term.coefficient < 0) {
             ([Atom::Min(x, y)], true) | ([Atom::Max(x, y)], false) => Some((term, x, y)),
             _ => None,
         });
         let Some((term, x, y)) = choice else { return false };
         let others = self - Dim::from_terms(vec![term.clone()], 0);
-        [x, y].into_iter().any(|chosen| (&others + chosen * term.coefficient).is_nonnegative())
+        [x, y].into_iter().any(|chosen| (&others + chosen * term.coefficient).is_nonnegative_with(choices))
     }
 
     /// Whether the two can be told apart for every binding of their symbols.
@@ -497,18 +527,26 @@ impl Dim {
         if merged.is_empty() {
             return Dim::int(constant);
         }
-        Dim(Repr::Sum(Arc::new(Sum { terms: merged, constant })))
+        Dim(Repr::Sum(Arc::new(Sum::new(merged, constant))))
     }
 }
 
 impl Atom {
     fn is_nonnegative(&self) -> bool {
+        self.is_nonnegative_with(MOST_CHOICES)
+    }
+
+    fn is_nonnegative_with(&self, choices: usize) -> bool {
+        let [x, y] = match self {
+            Atom::Symbol(symbol) => return symbol.is_nonnegative(),
+            Atom::FloorDiv(x, y) | Atom::Mod(x, y) | Atom::Min(x, y) | Atom::Max(x, y) => {
+                [x, y].map(|part| move || part.is_nonnegative_with(choices))
+            }
+        };
         match self {
-            Atom::Symbol(symbol) => symbol.is_nonnegative(),
-            Atom::FloorDiv(x, y) => x.is_nonnegative() && y.is_nonnegative(),
-            Atom::Mod(_, y) => y.is_nonnegative(),
-            Atom::Min(x, y) => x.is_nonnegative() && y.is_nonnegative(),
-            Atom::Max(x, y) => x.is_nonnegative() || y.is_nonnegative(),
+            Atom::Mod(..) => y(),
+            Atom::Max(..) => x() || y(),
+            _ => x() && y(),
         }
     }
 
@@ -629,6 +667,15 @@ mod tests {
         let ascending = [Dim::int(7), s.clone(), &s + 1, &p + &s, (&p + &s).min_with(&Dim::int(32))];
         assert!(ascending.windows(2).all(|w| w[0].complexity() <= w[1].complexity()));
         assert!(s.complexity() < (&s * 2).complexity() && (&p + &s).complexity() < ascending[4].complexity());
+    }
+
+    #[test]
+    fn many_minima_do_not_take_forever() {
+        let cut = |k: usize| named(&format!("a{k}")).min_with(&named(&format!("b{k}")));
+        let sum: Dim = (0..64).map(cut).sum();
+        assert!(!(named("n") - &sum).is_nonnegative());
+        assert!((&sum + 1).surely_differs(&sum));
+        assert!(sum.complexity() >= 64 && sum.summands() == 64);
     }
 
     #[test]

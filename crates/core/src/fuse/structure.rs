@@ -1,18 +1,17 @@
 //! The structure of sets of nodes, written out: equal for sets that become the same kernel up to which tensors it reads, and for
 //! no others. Prices and kernels are shared by it, so a mere hash, which an adversary can make equal, would not do.
 
+use std::collections::HashMap;
 use std::hash::Hash;
-
-use rustc_hash::FxHashMap;
 
 use super::cell::Cells;
 use crate::graph::{Graph, Value};
 use crate::ops::Prim;
 use crate::tensor::Shape;
 
-/// Numbers for things, equal for equal ones, from 1.
+/// Numbers for things, equal for equal ones, from 1. Things are made by the model, and so their hash is keyed.
 #[derive(Debug)]
-pub(super) struct Numbers<T>(FxHashMap<T, u32>);
+pub(super) struct Numbers<T>(HashMap<T, u32>);
 
 impl<T: Eq + Hash> Numbers<T> {
     pub fn of(&mut self, thing: T) -> u32 {
@@ -23,7 +22,7 @@ impl<T: Eq + Hash> Numbers<T> {
 
 impl<T> Default for Numbers<T> {
     fn default() -> Numbers<T> {
-        Numbers(FxHashMap::default())
+        Numbers(HashMap::new())
     }
 }
 

@@ -20,11 +20,11 @@ pub use verify::verify;
 pub(crate) use verify::verify_open;
 
 use std::fmt;
-use std::hash::{Hash, Hasher};
+use std::hash::{BuildHasher, Hash, Hasher, RandomState};
 use std::sync::Arc;
 
 use indexmap::IndexSet;
-use rustc_hash::{FxHashMap, FxHasher};
+use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 
 use crate::error::{Error, Result};
@@ -134,8 +134,9 @@ pub struct Graph {
     constraints: IndexSet<Constraint>,
     /// Names from the user's model; outside of identity, so that sharing is never prevented by a name.
     origins: Vec<OriginSet>,
-    /// Structural hash to the nodes that have it.
+    /// Structural hash to the nodes that have it. The hash is keyed: no model can be made of nodes that all have the same.
     known: FxHashMap<u64, SmallVec<[u32; 1]>>,
+    key: RandomState,
     value_symbols: u32,
     first_symbol: u32,
 }
@@ -231,9 +232,7 @@ impl Graph {
     pub fn add(&mut self, prim: impl Into<Prim>, args: &[Value], origin: &OriginSet) -> Result<usize> {
         let prim = prim.into();
         let arg_types: SmallVec<[TensorType; 3]> = args.iter().map(|a| self.ty(*a).clone()).collect();
-        let mut hasher = FxHasher::default();
-        (&prim, args).hash(&mut hasher);
-        let hash = hasher.finish();
+        let hash = self.key.hash_one((&prim, args));
         if let Some(candidates) = self.known.get(&hash) {
             let same = |id: &&u32| {
                 let node = &self.nodes[**id as usize];

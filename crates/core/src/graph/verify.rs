@@ -16,7 +16,9 @@
 //! 9. Constraints mention bound symbols only.
 //! 10. Regions keep this list, given the symbols bound around them; what they bind is not bound outside.
 
-use rustc_hash::{FxHashMap, FxHashSet};
+use std::collections::HashMap;
+
+use rustc_hash::FxHashSet;
 
 use super::{Graph, Node, Value};
 use crate::error::{Context, Error, Result};
@@ -132,7 +134,7 @@ fn check_outputs(graph: &Graph) -> Result<()> {
 }
 
 fn check_sharing(graph: &Graph) -> Result<()> {
-    let mut known: FxHashMap<&Node, usize> = FxHashMap::default();
+    let mut known: HashMap<&Node, usize> = HashMap::new();
     for (id, node) in graph.nodes.iter().enumerate() {
         if let Some(earlier) = known.insert(node, id) {
             return Err(Error::bug(format!("the same as %{earlier}")).at(graph.describe(id)));

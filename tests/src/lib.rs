@@ -5,6 +5,7 @@ pub mod attentions;
 pub mod drawn;
 pub mod extremes;
 pub mod generate;
+pub mod malicious;
 pub mod model_maker;
 pub mod node_test;
 pub mod nvrtc;

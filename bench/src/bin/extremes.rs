@@ -1,7 +1,9 @@
-//! How long graphs take that are large in one direction: `cargo run --release -p fuseline-bench --bin extremes [KIND or COUNT …]`
+//! How long graphs take that are large in one direction, and models made to take forever:
+//! `cargo run --release -p fuseline-bench --bin extremes [KIND or COUNT …]`
 //!
-//! For every kind of graph (all without arguments) and every count of nodes, the time through passes and rewrites and the time to plan and log. Where
-//! ten times as many nodes take a hundred times as long, something is quadratic.
+//! For every kind (all without arguments) and every count of nodes, the time from the file to the graph, through the passes, and to
+//! plan, log and proof; or the error that ends it. Where ten times as many nodes take a hundred times as long, something is
+//! quadratic.
 
 use std::time::Instant;
 
@@ -9,8 +11,12 @@ use fuseline::compile::compile;
 use fuseline::device::DeviceSpec;
 use fuseline::error::Result;
 use fuseline::fuse::{PlanOptions, plan};
+use fuseline::graph::Graph;
 use fuseline::passes::Context;
+use fuseline_frontend::Model;
 use fuseline_tests::extremes::EXTREMES;
+use fuseline_tests::malicious::{MALICES, Malice};
+use fuseline_tests::model_maker::bytes;
 
 fn main() -> Result<()> {
     let (mut counts, mut kinds): (Vec<usize>, Vec<String>) = (Vec::new(), Vec::new());
@@ -23,26 +29,49 @@ fn main() -> Result<()> {
     if counts.is_empty() {
         counts = vec![1_000, 10_000, 100_000];
     }
-    let [graph, nodes, passes, plans, check, effort, kernels] =
-        ["graph", "nodes", "passes s", "plan s", "check s", "effort/node", "kernels"];
-    println!("{graph:16} {nodes:>8} {passes:>9} {plans:>9} {check:>9} {effort:>12} {kernels:>8}");
-    let options = PlanOptions::on(DeviceSpec::find("h200")?);
-    for (name, extreme) in EXTREMES.iter().filter(|(name, _)| kinds.is_empty() || kinds.iter().any(|k| k == name)) {
-        for count in &counts {
-            let graph = extreme(*count);
-            let nodes = graph.nodes().len();
-            let start = Instant::now();
-            let program = compile(graph, &Context::default())?;
-            let passes = start.elapsed().as_secs_f64();
-            let start = Instant::now();
-            let planned = plan(program.run(), &options)?;
-            let planning = start.elapsed().as_secs_f64();
-            let start = Instant::now();
-            planned.check(program.run())?;
-            let check = start.elapsed().as_secs_f64();
-            let (effort, kernels) = (planned.effort / nodes as u64, planned.kernels.len());
-            println!("{name:16} {nodes:8} {passes:9.2} {planning:9.2} {check:9.2} {effort:12} {kernels:8}");
+    let [kind, count, nodes, import, passes, plans, proof, kernels] =
+        ["kind", "count", "nodes", "import s", "passes s", "plan s", "proof s", "kernels"];
+    println!("{kind:18} {count:>7} {nodes:>7} {import:>9} {passes:>9} {plans:>9} {proof:>9} {kernels:>8}");
+    let wanted = |name: &str| kinds.is_empty() || kinds.iter().any(|kind| kind == name);
+    for count in &counts {
+        for (name, extreme) in EXTREMES.iter().filter(|(name, _)| wanted(name)) {
+            print!("{name:18} {count:7}");
+            report(|| Ok(extreme(*count)));
+        }
+        for (name, malice) in MALICES.iter().filter(|(name, _)| wanted(name)) {
+            print!("{name:18} {count:7}");
+            report(|| imported(*malice, *count));
         }
     }
+    Ok(())
+}
+
+fn imported(malice: Malice, count: usize) -> Result<Graph> {
+    let model = Model::from_bytes(bytes(&malice(count)), "malicious.onnx")?;
+    Ok(model.graph()?.clone())
+}
+
+/// The rest of a row: as many times as there are stages that end well, then what the last one ended with.
+fn report(graph: impl FnOnce() -> Result<Graph>) {
+    if let Err(error) = measure(graph) {
+        println!(" {error}");
+    }
+}
+
+fn measure(graph: impl FnOnce() -> Result<Graph>) -> Result<()> {
+    let start = Instant::now();
+    let graph = graph();
+    let import = start.elapsed().as_secs_f64();
+    print!(" {:7} {import:9.2}", graph.as_ref().map_or(0, |graph| graph.nodes().len()));
+    let start = Instant::now();
+    let program = graph.and_then(|graph| compile(graph, &Context::default()));
+    print!(" {:9.2}", start.elapsed().as_secs_f64());
+    let (program, options) = (program?, PlanOptions::on(DeviceSpec::find("h200")?));
+    let start = Instant::now();
+    let planned = plan(program.run(), &options);
+    print!(" {:9.2}", start.elapsed().as_secs_f64());
+    let (start, planned) = (Instant::now(), planned?);
+    planned.check(program.run())?;
+    println!(" {:9.2} {:8}", start.elapsed().as_secs_f64(), planned.kernels.len());
     Ok(())
 }

@@ -10,7 +10,7 @@ use indexmap::IndexMap;
 
 use crate::error::{Error, Result};
 use crate::graph::{Graph, Value};
-use crate::ops::prim::{Class, Input, Map};
+use crate::ops::prim::{Class, Input, Map, View};
 use crate::ops::{Expr, Prim};
 use crate::passes::MOST_FORMULA_FLOPS;
 use crate::tensor::{Symbol, TensorType};
@@ -206,15 +206,39 @@ fn run_graph(graph: &Graph, prepared: &IndexMap<Value, Arc<str>>) -> Result<Grap
 }
 
 /// Readers look through no more views in a row than this: what is behind more is stored. Passes leave chains of views only where
-/// paddings fill with different numbers.
+/// paddings fill with different numbers, or where one view would be too long an expression.
 const MOST_VIEWS: u32 = 32;
+
+/// Nor do they look through views that may become a longer expression than this (see [`crate::tensor::Dim::complexity`]).
+const MOST_PARTS: u32 = 1 << 12;
 
 /// A part of a graph under construction, and where the values of the whole went.
 pub(crate) struct Part {
     pub graph: Graph,
     values: IndexMap<Value, Value>,
-    /// for every node of the part, how many views in a row end with it
-    views: Vec<u32>,
+    /// for every node of the part, the views that end with it
+    chains: Vec<Chain>,
+}
+
+/// Views in a row.
+#[derive(Clone, Copy)]
+struct Chain {
+    views: u32,
+    /// how long the coordinates behind all of them are at most
+    parts: u32,
+}
+
+impl Chain {
+    const NONE: Chain = Chain { views: 0, parts: 1 };
+
+    fn then(self, view: &View) -> Chain {
+        let parts = view.map.iter().map(|at| at.complexity()).fold(1, u32::max);
+        Chain { views: self.views + 1, parts: self.parts.saturating_mul(parts) }
+    }
+
+    fn is_long(self) -> bool {
+        self.views > MOST_VIEWS || (self.views > 1 && self.parts > MOST_PARTS)
+    }
 }
 
 impl Part {
@@ -222,7 +246,7 @@ impl Part {
     pub fn new(whole: &Graph) -> Part {
         let mut graph = Graph::new(whole.name());
         graph.reserve_symbols(whole.value_symbols());
-        Part { graph, values: IndexMap::new(), views: Vec::new() }
+        Part { graph, values: IndexMap::new(), chains: Vec::new() }
     }
 
     /// Whether a value of the whole is there.
@@ -250,27 +274,23 @@ impl Part {
     pub fn copy(&mut self, whole: &Graph, id: usize) -> Result<()> {
         let node = &whole.nodes()[id];
         let mut args: Vec<Value> = node.args().iter().map(|a| self.moved(*a)).collect::<Result<_>>()?;
-        let mut views = 0;
-        if matches!(node.prim(), Prim::View(_)) {
-            views = 1 + self.views_before(args[0]);
-            if views > MOST_VIEWS {
+        let mut chain = Chain::NONE;
+        if let Prim::View(view) = node.prim() {
+            chain = self.chains.get(args[0].node()).copied().unwrap_or(Chain::NONE).then(view);
+            if chain.is_long() {
                 let ty = self.graph.ty(args[0]);
                 let same = Map { expr: Expr::build(&[ty.dtype], |_, x| x[0]), shape: ty.shape.clone() };
                 args[0] = Value::new(self.graph.add(same, &args, whole.origin(id))?, 0);
-                views = 1;
+                chain = Chain::NONE.then(view);
             }
         }
         let new = self.graph.add(node.prim().clone(), &args, whole.origin(id))?;
-        self.views.resize(self.graph.nodes().len(), 0);
-        self.views[new] = views;
+        self.chains.resize(self.graph.nodes().len(), Chain::NONE);
+        self.chains[new] = chain;
         for port in 0..node.types().len() {
             self.values.insert(Value::new(id, port), Value::new(new, port));
         }
         Ok(())
-    }
-
-    fn views_before(&self, value: Value) -> u32 {
-        self.views.get(value.node()).copied().unwrap_or(0)
     }
 }
 
@@ -301,7 +321,7 @@ mod tests {
         let b = Builder::new("paddings");
         let mut x = b.input("x", DType::F32, Shape::new([Dim::named("n")]));
         for k in 0..3 * MOST_VIEWS {
-            x = x.pad(&[Dim::int(1)], &[Dim::int(0)], f64::from(k % 2));
+            x = x.pad(&[Dim::int(0)], &[Dim::int(1)], f64::from(k % 2));
         }
         b.output("y", x);
         let program = Program::new(&b.finish().unwrap()).unwrap();

@@ -30,6 +30,9 @@ pub struct View {
     pub fill: Option<Number>,
 }
 
+/// A coordinate that came of composing views is no longer an expression than this; see [`Dim::complexity`].
+const MOST_PARTS: u32 = 256;
+
 impl View {
     /// The view that changes nothing.
     pub fn identity(shape: &Shape) -> View {
@@ -83,7 +86,7 @@ impl View {
     }
 
     /// The view that reads `inner` through `self`: `self.after(inner)[i] = inner[self(i)]`. `None` when the two fill
-    /// with different values, which one view cannot express.
+    /// with different values, which one view cannot express, or when coordinates would be too long expressions.
     pub fn after(&self, inner: &View) -> Option<View> {
         let fill = match (self.fill, inner.fill) {
             (Some(a), Some(b)) if a != b => return None,
@@ -95,7 +98,10 @@ impl View {
                 _ => None,
             })
         };
-        let map = inner.map.iter().map(through).collect();
+        let map: Vec<Dim> = inner.map.iter().map(through).collect();
+        if map.iter().any(|at| at.complexity() > MOST_PARTS) {
+            return None;
+        }
         let inner_guards = inner.guard.iter().map(|g| Guard { index: through(&g.index), bound: g.bound.clone() });
         let guard: Vec<Guard> = self.guard.iter().cloned().chain(inner_guards).collect();
         Some(match fill {

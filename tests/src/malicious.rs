@@ -98,13 +98,11 @@ fn mixed_axes(count: usize) -> ModelProto {
 
 /// A number repeated along axes of a thousand elements each.
 fn expanded(count: usize) -> ModelProto {
-    let nodes = in_turn(count.min(8), |k, from, to| {
-        let long = format!("long{k}");
-        vec![node("Expand", &[from, "shape"], &[&long]), node("Unsqueeze", &[&long, "zero"], &[to])]
-    });
-    let mut g = graph(vec![value("x", FLOAT, &["1"])], nodes, vec![value("y", FLOAT, &[])]);
-    g.output[0].r#type = None;
-    g.initializer = vec![ints("shape", &[1000, 1]), ints("zero", &[0])];
+    let count = count.min(8);
+    let nodes = in_turn(count, |k, from, to| vec![node("Expand", &[from, &format!("shape{k}")], &[to])]);
+    let mut g = graph(vec![value("x", FLOAT, &["1"])], nodes, vec![value("y", FLOAT, &vec!["n"; count + 1])]);
+    let shape = |k: usize| std::iter::once(1000).chain(std::iter::repeat_n(1, k + 1)).collect::<Vec<i64>>();
+    g.initializer = (0..count).map(|k| ints(&format!("shape{k}"), &shape(k))).collect();
     model(g)
 }
 

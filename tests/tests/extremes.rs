@@ -5,28 +5,39 @@ use std::sync::Arc;
 use fuseline::compare::Agreement;
 use fuseline::compile::compile;
 use fuseline::device::DeviceSpec;
-use fuseline::fuse::{PlanOptions, plan};
+use fuseline::fuse::{Plan, PlanOptions, Reason, plan};
+use fuseline::graph::Graph;
 use fuseline::passes::{Context, Numerics};
 use fuseline::reference::{self, Reading, evaluate};
 use fuseline::tensor::{DType, Literal};
 use fuseline::tile::interp;
-use fuseline_tests::extremes::{EXTREMES, Extreme};
+use fuseline_tests::extremes::EXTREMES;
 use fuseline_tests::generate::Inputs;
 use fuseline_tests::planned::{agrees, choices, planned};
 
-fn effort(extreme: Extreme, count: usize) -> u64 {
-    let program = compile(extreme(count), &Context::default()).unwrap();
-    let plan = plan(program.run(), &PlanOptions::on(DeviceSpec::find("h200").unwrap())).unwrap();
+fn planned_with(effort: u64, graph: Graph) -> Plan {
+    let program = compile(graph, &Context::default()).unwrap();
+    let options = PlanOptions { effort, ..PlanOptions::on(DeviceSpec::find("h200").unwrap()) };
+    let plan = plan(program.run(), &options).unwrap();
     plan.check(program.run()).unwrap();
-    plan.effort
+    plan
 }
 
 #[test]
 fn twice_as_many_nodes_take_about_twice_as_much() {
     for (name, extreme) in EXTREMES {
-        let (once, twice) = (effort(*extreme, 1500), effort(*extreme, 3000));
+        let [once, twice] = [250, 500].map(|count| planned_with(20_000, extreme(count)).effort);
         assert!(twice < 3 * once, "{name}: {once} becomes {twice}");
     }
+}
+
+#[test]
+fn what_is_not_looked_at_any_more_says_so() {
+    let (_, skips) = EXTREMES.iter().find(|(name, _)| *name == "skips").unwrap();
+    let cut = |plan: &Plan| plan.decisions.iter().filter(|d| d.reason == Some(Reason::Effort)).count();
+    let [none, all] = [0, u64::MAX].map(|effort| planned_with(effort, skips(150)));
+    assert!(cut(&none) > 0 && cut(&all) == 0);
+    assert!(none.effort < all.effort && none.kernels.len() > all.kernels.len());
 }
 
 #[test]

@@ -29,9 +29,9 @@ fn main() -> Result<()> {
     if counts.is_empty() {
         counts = vec![1_000, 10_000, 100_000];
     }
-    let [kind, count, nodes, import, passes, plans, proof, kernels] =
-        ["kind", "count", "nodes", "import s", "passes s", "plan s", "proof s", "kernels"];
-    println!("{kind:18} {count:>7} {nodes:>7} {import:>9} {passes:>9} {plans:>9} {proof:>9} {kernels:>8}");
+    let [kind, count, nodes, import, passes, plans, proof, effort, kernels] =
+        ["kind", "count", "nodes", "import s", "passes s", "plan s", "proof s", "effort", "kernels"];
+    println!("{kind:18} {count:>7} {nodes:>7} {import:>9} {passes:>9} {plans:>9} {proof:>9} {effort:>9} {kernels:>8}");
     let wanted = |name: &str| kinds.is_empty() || kinds.iter().any(|kind| kind == name);
     for count in &counts {
         for (name, extreme) in EXTREMES.iter().filter(|(name, _)| wanted(name)) {
@@ -72,6 +72,6 @@ fn measure(graph: impl FnOnce() -> Result<Graph>) -> Result<()> {
     print!(" {:9.2}", start.elapsed().as_secs_f64());
     let (start, planned) = (Instant::now(), planned?);
     planned.check(program.run())?;
-    println!(" {:9.2} {:8}", start.elapsed().as_secs_f64(), planned.kernels.len());
+    println!(" {:9.2} {:9} {:8}", start.elapsed().as_secs_f64(), planned.effort, planned.kernels.len());
     Ok(())
 }

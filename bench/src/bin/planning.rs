@@ -21,8 +21,8 @@ fn main() -> Result<()> {
         files = networks();
     }
     println!(
-        "{:32} {:6} {:>7} {:>9} {:>10} {:>16} {:>8}",
-        "network", "target", "nodes", "import ms", "program ms", "plan ms (least)", "kernels"
+        "{:32} {:6} {:>7} {:>9} {:>10} {:>16} {:>9} {:>8}",
+        "network", "target", "nodes", "import ms", "program ms", "plan ms (least)", "effort", "kernels"
     );
     for file in files {
         let start = Instant::now();
@@ -44,9 +44,12 @@ fn main() -> Result<()> {
             times.sort_by(f64::total_cmp);
             let name = file.file_stem().unwrap_or_default().to_string_lossy().into_owned();
             let (median, least) = (times[RUNS / 2], times[0]);
-            let kernels = planned.run.kernels.len();
+            let (effort, kernels) = (planned.run.effort, planned.run.kernels.len());
             let plan = format!("{median:.1} ({least:.1})");
-            println!("{name:32} {target:6} {:7} {import:9.1} {program:10.1} {plan:>16} {kernels:8}", run.nodes().len());
+            println!(
+                "{name:32} {target:6} {:7} {import:9.1} {program:10.1} {plan:>16} {effort:9} {kernels:8}",
+                run.nodes().len()
+            );
         }
     }
     Ok(())

@@ -210,7 +210,7 @@ fn run_graph(graph: &Graph, prepared: &IndexMap<Value, Arc<str>>) -> Result<Grap
 const MOST_VIEWS: u32 = 32;
 
 /// Nor do they look through views that may become a longer expression than this (see [`crate::tensor::Dim::complexity`]).
-const MOST_PARTS: u32 = 1 << 12;
+const MOST_PARTS: u32 = 256;
 
 /// A part of a graph under construction, and where the values of the whole went.
 pub(crate) struct Part {

@@ -120,7 +120,7 @@ impl Driver<'_> {
     pub(super) fn evaluate(&mut self, proposal: Proposal) -> Candidate {
         let sides = self.sides(&proposal.groups);
         let members = self.state.union(&proposal.groups);
-        self.effort += members.len() as u64;
+        self.looked_at += members.len() as u64;
         let edges = self.candidate_edges(&proposal, &members);
         let id = match edges.first() {
             Some(edge) if proposal.groups.len() == 2 => self.names.edge(*edge),
@@ -129,6 +129,8 @@ impl Driver<'_> {
         let mut candidate = Candidate { proposal, sides, after: Err(Reason::NoRule.into()), edges, id };
         candidate.after = if !self.is_listed(&candidate) {
             Err(Reason::Pinned.into())
+        } else if self.is_exhausted() {
+            Err(Reason::Effort.into())
         } else {
             match candidate.proposal.form {
                 Form::Join | Form::Run => {

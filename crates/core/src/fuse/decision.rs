@@ -65,6 +65,8 @@ pub enum Reason {
     Pinned,
     /// as many decisions were taken as were allowed
     Fuel,
+    /// as much was looked at as was allowed
+    Effort,
     /// a plan by chance did not choose it
     Chance,
     /// the textbook policy refuses it
@@ -82,6 +84,7 @@ impl Reason {
             Reason::NoRule => "no-rule",
             Reason::Pinned => "pinned",
             Reason::Fuel => "fuel",
+            Reason::Effort => "effort",
             Reason::Chance => "chance",
             Reason::Textbook(_) => "textbook",
         }
@@ -105,6 +108,7 @@ impl fmt::Display for Reason {
             Reason::NoRule => f.write_str("no rule combines kernels of these kinds"),
             Reason::Pinned => f.write_str("kept apart as asked"),
             Reason::Fuel => f.write_str("as many decisions were taken as allowed"),
+            Reason::Effort => f.write_str("as much was looked at as allowed"),
             Reason::Chance => f.write_str("not chosen in this random plan"),
             Reason::Textbook(why) => write!(f, "the textbook policy: {why}"),
         }

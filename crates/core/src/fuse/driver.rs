@@ -19,6 +19,9 @@ use crate::philox;
 /// Less than this is no gain.
 pub(super) const LEAST_SAVED_US: f64 = 1e-6;
 
+/// So much more effort is allowed for every node: networks of equal layers take as much.
+const EFFORT_PER_NODE: u64 = 40;
+
 /// Of a group that more groups read than this, decisions look at the first ones, and at others when these are taken in.
 pub(super) const MOST_CONSUMERS: usize = 64;
 
@@ -68,7 +71,7 @@ pub(super) struct Driver<'g> {
     pub(super) joined: FxHashSet<(usize, usize)>,
     taken: usize,
     /// how many nodes proposals had that were looked at
-    pub effort: u64,
+    pub(super) looked_at: u64,
     /// whether late rules propose
     pub(super) late: bool,
     /// for sets of groups by their structure and division, the time of the best plan that combines them two by two
@@ -92,7 +95,7 @@ impl<'g> Driver<'g> {
             versions: 0,
             joined: FxHashSet::default(),
             taken: 0,
-            effort: 0,
+            looked_at: 0,
             late: false,
             rivals: FxHashMap::default(),
             sets: BTreeMap::new(),
@@ -149,6 +152,16 @@ impl<'g> Driver<'g> {
     fn is_current(&self, proposal: &Proposal) -> bool {
         proposal.groups.iter().all(|g| self.state.is_there(*g))
             && (proposal.form == Form::Copy || !self.state.makes_cycle(&proposal.groups))
+    }
+
+    /// How much was looked at so far: nodes of proposals, groups on ways around them, terms and leaves of kernels.
+    pub fn effort(&self) -> u64 {
+        self.looked_at + self.state.effort.get() + self.evaluator.effort.get()
+    }
+
+    /// Whether as much was looked at as is allowed; large graphs are allowed more.
+    pub fn is_exhausted(&self) -> bool {
+        self.effort() > self.options.effort.saturating_add(EFFORT_PER_NODE * self.state.inside.len() as u64)
     }
 
     fn has_fuel(&self) -> bool {

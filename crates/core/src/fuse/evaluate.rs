@@ -1,5 +1,6 @@
 //! What a set of nodes costs as one kernel. Equal sets are looked at once.
 
+use std::cell::Cell;
 use std::rc::Rc;
 
 use rustc_hash::FxHashMap;
@@ -128,13 +129,15 @@ pub(super) struct Evaluator<'g> {
     pub numerics: Numerics,
     structures: Structures,
     known: FxHashMap<Box<[u32]>, Evaluated>,
+    /// how many nodes, terms and leaves sets had that were looked at
+    pub effort: Cell<u64>,
 }
 
 impl<'g> Evaluator<'g> {
     pub fn new(graph: &'g Graph, cells: &'g Cells, options: &'g PlanOptions) -> Evaluator<'g> {
         let (spec, hints, numerics) = (&options.spec, &options.hints, options.numerics);
         let structures = Structures::of(graph);
-        Evaluator { graph, cells, spec, hints, numerics, structures, known: FxHashMap::default() }
+        Evaluator { graph, cells, spec, hints, numerics, structures, known: FxHashMap::default(), effort: Cell::new(0) }
     }
 
     /// The price of a set of nodes that stores some values.
@@ -156,7 +159,9 @@ impl<'g> Evaluator<'g> {
             return Ok(Rc::new(self.host(*only, structure)));
         }
         let group = Group { graph: self.graph, members, outputs };
+        self.work(members.len());
         let draft = lower::lower(&group)?;
+        self.work(draft.leaves.len() + draft.term_axes.len());
         let fresh = |value: Value| self.cells.is_cell[value.node()];
         let dots = 0..draft.leaves.len();
         let dtype = dots.into_iter().find_map(|leaf| draft.factor_dtype(leaf)).unwrap_or(DType::F32);
@@ -181,6 +186,10 @@ impl<'g> Evaluator<'g> {
         // The first of equally good ones: the largest tile.
         let better = |best: Priced, next: Priced| if next.price.us < best.price.us { next } else { best };
         tilings.reduce(better).map(Rc::new).ok_or(Refusal::NoSkeleton)
+    }
+
+    fn work(&self, amount: usize) {
+        self.effort.set(self.effort.get() + amount as u64);
     }
 
     /// The price of one portable implementation.

@@ -62,6 +62,9 @@ impl Pins {
     }
 }
 
+/// The usual limit of effort: more than any network of ours takes, and some seconds.
+const MOST_EFFORT: u64 = 4_000_000;
+
 /// What a plan is made for; the same graph and options give the same plan.
 #[derive(Clone, Debug)]
 pub struct PlanOptions {
@@ -77,6 +80,8 @@ pub struct PlanOptions {
     pub chooser: Chooser,
     /// at most this many decisions are taken
     pub fuel: Option<usize>,
+    /// nothing more is looked at after this much [effort](super::Plan::effort), and some for every node
+    pub effort: u64,
     /// decisions of the user
     pub pins: Pins,
     /// which reasons count
@@ -93,6 +98,7 @@ impl PlanOptions {
             hints: Hints::default(),
             chooser: Chooser::ByCost,
             fuel: None,
+            effort: MOST_EFFORT,
             pins: Pins::default(),
             policy: Policy::Microseconds,
         }

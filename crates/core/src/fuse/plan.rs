@@ -59,7 +59,8 @@ pub struct Plan {
     pub apart: Cost,
     /// the graph, as a hash of its structure
     pub graph: u64,
-    /// how much was looked at to find it: nodes of proposals, groups on ways around them; the same in every run
+    /// how much was looked at to find it: nodes of proposals, groups on ways around them, terms and leaves of kernels; the same in
+    /// every run
     pub effort: u64,
 }
 
@@ -110,7 +111,7 @@ pub fn plan(graph: &Graph, options: &PlanOptions) -> Result<Plan> {
     }
     let cost = kernels.iter().map(cost).fold(Cost::default(), |sum, cost| sum + cost);
     let layouts = assign_layouts(graph, &kernels);
-    let effort = driver.effort + driver.state.effort.get();
+    let effort = driver.effort();
     Ok(Plan { kernels, layouts, decisions: driver.decisions, cost, apart, graph: name, effort })
 }
 

@@ -25,6 +25,8 @@ const MOST_LEAVES: usize = 1024;
 const MOST_TERMS: usize = 1 << 14;
 /// A kernel has no more views, folds and concats behind one another than this, which are walked by recursion.
 const MOST_DEPTH: usize = 128;
+/// Coordinates are no longer expressions than this; see [`Dim::complexity`].
+const MOST_PARTS: u32 = 256;
 
 type Wanted<T> = Result<T, Refusal>;
 
@@ -267,6 +269,9 @@ impl<'g, 's> Demand<'g, 's> {
 
     fn view(&mut self, view: &View, operand: Value, at: Coordinates, when: Conditions) -> Wanted<Place> {
         let index: Vec<Dim> = view.map.iter().map(|d| self.through(d, at)).collect();
+        if index.iter().any(|at| at.complexity() > MOST_PARTS) {
+            return Err(Refusal::TooLarge);
+        }
         let inner = self.coordinates(index);
         let guards = self.guards(&view.guard, at);
         if guards.is_empty() {

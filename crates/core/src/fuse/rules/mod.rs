@@ -114,7 +114,7 @@ fn runs(context: &FuseContext<'_>, hub: GroupId, neighbours: usize) -> Vec<usize
 }
 
 /// More neighbours than this are very many.
-const MANY: usize = 16;
+const MANY: usize = 8;
 
 /// Of a group with very many neighbours, so many pairs are proposed.
 const MOST_PAIRS: usize = 4;

@@ -31,7 +31,7 @@ pub struct View {
 }
 
 /// A coordinate that came of composing views is no longer an expression than this; see [`Dim::complexity`].
-const MOST_PARTS: u32 = 256;
+const MOST_PARTS: u32 = 64;
 
 impl View {
     /// The view that changes nothing.

@@ -36,6 +36,9 @@ pub(super) struct Wish {
     pub any_order: bool,
 }
 
+/// A reader whose coordinates are longer expressions than this asks for nothing; see [`Dim::complexity`].
+const MOST_PARTS: u32 = 64;
+
 /// What the readers of every node ask for.
 pub(super) fn wishes(graph: &Graph) -> Vec<Wish> {
     let joints = joints(graph);
@@ -49,7 +52,12 @@ pub(super) fn wishes(graph: &Graph) -> Vec<Wish> {
         let heard = std::mem::take(&mut votes[id]);
         if let Prim::View(view) = node.prim() {
             for vote in &heard {
-                cast(graph, &mut votes, node.args()[0], vote.say, |_| (vote.domain.clone(), through(view, vote)));
+                let seen = through(view, vote);
+                let is_long = seen.iter().any(|at| at.complexity() > MOST_PARTS);
+                cast(graph, &mut votes, node.args()[0], vote.say, |shape| match is_long {
+                    true => (shape.clone(), identity_map(shape.rank())),
+                    false => (vote.domain.clone(), seen),
+                });
             }
             continue;
         }

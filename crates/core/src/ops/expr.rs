@@ -161,8 +161,7 @@ impl Expr {
             position[id as usize] = ordered.len() as u32;
             ordered.push((node.renumbered(|o| position[o as usize]), *dtype));
         }
-        // No two constants can be chosen so that what one adds to the hash, the other takes away; and the same in every run.
-        let mut hasher = std::hash::DefaultHasher::new();
+        let mut hasher = rustc_hash::FxHasher::default();
         ordered.hash(&mut hasher);
         args.hash(&mut hasher);
         Expr { nodes: ordered, args, hash: hasher.finish() }

@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use indexmap::IndexSet;
+
 use super::Policy;
 use super::kernel::Totals;
 use super::network::{Known, Network};
@@ -167,15 +169,13 @@ impl fmt::Display for Lifted {
 impl Network<'_> {
     /// Every pair of operations with tensors between them, in the order of the data.
     pub(super) fn pairs(&self) -> Vec<(usize, usize)> {
-        let mut pairs = Vec::new();
+        let mut pairs = IndexSet::new();
         for (producer, operation) in self.operations.iter().enumerate() {
             for consumer in operation.outputs.iter().flat_map(|t| &self.tensors[*t].readers) {
-                if !pairs.contains(&(producer, *consumer)) {
-                    pairs.push((producer, *consumer));
-                }
+                pairs.insert((producer, *consumer));
             }
         }
-        pairs
+        pairs.into_iter().collect()
     }
 
     /// Decides on two operations as if there were no others to fuse with.
@@ -216,7 +216,7 @@ impl Network<'_> {
         // Of more than two operations, those that decide how the kernel is built.
         let [producer, consumer] = heaviest(members, |at| self.operations[at].class).map(|at| &self.operations[at]);
         let same_data = members.windows(2).all(|w| domain(&self.operations[w[0]]) == domain(&self.operations[w[1]]));
-        let is_needed = |t: &usize| self.tensors[*t].readers.iter().any(|r| !members.contains(r));
+        let is_needed = |t: &usize| self.tensors[*t].readers.iter().any(|r| members.binary_search(r).is_err());
         Proposal {
             before: tally(before, most),
             after: tally(after, registers(members)),

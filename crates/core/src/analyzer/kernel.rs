@@ -1,5 +1,8 @@
 //! Some operations as one kernel: what it reads and writes, and what that costs.
 
+use indexmap::IndexSet;
+use rustc_hash::FxHashSet;
+
 use super::network::{Joined, Known, Network};
 use crate::analysis::{Price, Stream, Work, price};
 use crate::device::{Machine, Unit};
@@ -65,6 +68,7 @@ impl Cut {
     }
 }
 
+/// Of some operations; wherever there are several, they are in the order of the data, which is that of their numbers.
 impl Network<'_> {
     /// Everything about the kernel that these operations become, in the order of the data.
     pub(super) fn totals(&self, members: &[usize]) -> Totals {
@@ -86,12 +90,12 @@ impl Network<'_> {
 
     /// Tensors that a kernel reads from and writes to memory.
     pub(super) fn border(&self, members: &[usize]) -> (Vec<usize>, Vec<usize>) {
-        let is_member = |at: &usize| members.contains(at);
-        let (mut inputs, mut outputs) = (Vec::new(), Vec::new());
+        let is_member = |at: &usize| members.binary_search(at).is_ok();
+        let (mut inputs, mut outputs) = (IndexSet::new(), Vec::new());
         for operation in members.iter().map(|m| &self.operations[*m]) {
             for t in &operation.inputs {
-                if !self.tensors[*t].writer.as_ref().is_some_and(is_member) && !inputs.contains(t) {
-                    inputs.push(*t);
+                if !self.tensors[*t].writer.as_ref().is_some_and(is_member) {
+                    inputs.insert(*t);
                 }
             }
             let leaves = |t: &&usize| {
@@ -100,7 +104,7 @@ impl Network<'_> {
             };
             outputs.extend(operation.outputs.iter().filter(leaves));
         }
-        (inputs, outputs)
+        (inputs.into_iter().collect(), outputs)
     }
 
     /// How the contraction among these operations is cut, if there is one.
@@ -140,7 +144,7 @@ impl Network<'_> {
             work.read(Stream::of(bytes(*t)).warm(since.unwrap_or(f64::INFINITY)));
         }
         for t in &outputs {
-            let next = self.tensors[*t].readers.iter().copied().find(|r| !members.contains(r));
+            let next = self.tensors[*t].readers.iter().copied().find(|r| members.binary_search(r).is_err());
             let since = last.zip(next).map(|(w, r)| self.touched(w, r, scale));
             work.write(Stream::of(bytes(*t)).warm(since.unwrap_or(f64::INFINITY)));
         }
@@ -192,21 +196,23 @@ impl Network<'_> {
     fn touched(&self, writer: usize, reader: usize, scale: f64) -> f64 {
         let bytes = |t: &usize| self.tensors[*t].bytes * if self.tensors[*t].is_constant { 1.0 } else { scale };
         let written: f64 = self.operations[writer].outputs.iter().map(bytes).sum();
-        let between = self.operations.iter().take(reader).skip(writer + 1);
-        written + between.flat_map(|o| o.inputs.iter().chain(&o.outputs)).map(bytes).sum::<f64>()
+        if reader <= writer + 1 {
+            return written;
+        }
+        let [from, to] = [writer + 1, reader].map(|at| self.touched_before[at]);
+        written + (to[0] - from[0]) + scale * (to[1] - from[1])
     }
 
-    /// Whether data flows from one operation to another through operations of which `inside` may hold all.
-    pub(super) fn reaches(&self, from: usize, to: usize, inside: &[usize]) -> bool {
+    /// Whether data flows from one operation to another through operations of which `inside` (ascending) may hold all.
+    fn reaches(&self, from: usize, to: usize, inside: &[usize]) -> bool {
         let mut open = vec![from];
-        let mut seen = vec![from];
+        let mut seen = FxHashSet::default();
         while let Some(at) = open.pop() {
             if at == to {
                 return true;
             }
             for reader in self.operations[at].outputs.iter().flat_map(|t| &self.tensors[*t].readers) {
-                if inside.contains(reader) && !seen.contains(reader) {
-                    seen.push(*reader);
+                if inside.binary_search(reader).is_ok() && seen.insert(*reader) {
                     open.push(*reader);
                 }
             }
@@ -214,18 +220,21 @@ impl Network<'_> {
         false
     }
 
-    /// An operation outside of `members` that lies between two of them, if there is one.
+    /// An operation outside of `members` (ascending) that lies between two of them, if there is one.
     pub(super) fn between(&self, members: &[usize]) -> Option<usize> {
-        let (first, last) = (members.iter().min().copied()?, members.iter().max().copied()?);
-        let outside: Vec<usize> = (first..=last).filter(|at| !members.contains(at)).collect();
-        let from_inside = |at: usize| members.iter().any(|m| self.reaches_through(*m, at, &outside));
-        let to_inside = |at: usize| members.iter().any(|m| self.reaches_through(at, *m, &outside));
-        outside.iter().copied().find(|at| from_inside(*at) && to_inside(*at))
-    }
-
-    fn reaches_through(&self, from: usize, to: usize, outside: &[usize]) -> bool {
-        let mut allowed = outside.to_vec();
-        allowed.push(to);
-        self.reaches(from, to, &allowed)
+        let (first, last) = (*members.first()?, *members.last()?);
+        let is_member = |at: usize| members.binary_search(&at).is_ok();
+        let is_inside = |at: usize| (first..=last).contains(&at);
+        // Whether an operation reads from a member, or is read by one, perhaps through others.
+        let (mut below, mut above) = (vec![false; last - first + 1], vec![false; last - first + 1]);
+        for at in (first..=last).filter(|at| !is_member(*at)) {
+            let writers = self.operations[at].inputs.iter().filter_map(|t| self.tensors[*t].writer);
+            below[at - first] = writers.filter(|w| is_inside(*w)).any(|w| is_member(w) || below[w - first]);
+        }
+        for at in (first..=last).rev().filter(|at| !is_member(*at)) {
+            let readers = self.operations[at].outputs.iter().flat_map(|t| &self.tensors[*t].readers);
+            above[at - first] = readers.filter(|r| is_inside(**r)).any(|r| is_member(*r) || above[*r - first]);
+        }
+        (first..=last).find(|at| below[at - first] && above[at - first])
     }
 }

@@ -29,6 +29,7 @@ pub use decision::{Candidate, Condition, Lifted, Reason, Verdict};
 pub use kernel::Totals;
 pub use operation::{Operation, Tensor};
 
+use indexmap::IndexMap;
 use network::Network;
 
 use crate::analysis::scorecard::Bottleneck;
@@ -186,13 +187,11 @@ fn fuse(network: &Network<'_>, pairs: &[(usize, usize)], candidates: &mut [Candi
             None => group_of.iter_mut().filter(|g| **g == c).for_each(|g| *g = p),
         }
     }
-    let mut groups: Vec<Vec<usize>> = Vec::new();
-    for at in 0..group_of.len() {
-        if !groups.iter().any(|g| g.contains(&at)) {
-            groups.push(members(&group_of, group_of[at]));
-        }
+    let mut groups: IndexMap<usize, Vec<usize>> = IndexMap::new();
+    for (at, group) in group_of.into_iter().enumerate() {
+        groups.entry(group).or_default().push(at);
     }
-    groups
+    groups.into_values().collect()
 }
 
 /// Why two groups cannot or should not become one.
@@ -229,7 +228,7 @@ fn group(network: &Network<'_>, members: &[usize]) -> Group {
     let before: Totals = members.iter().map(|m| network.totals(&[*m])).sum();
     let after = network.totals(members);
     let written = members.iter().flat_map(|m| &network.operations[*m].outputs).copied();
-    let is_read = |t: &usize| network.tensors[*t].readers.iter().any(|r| members.contains(r));
+    let is_read = |t: &usize| network.tensors[*t].readers.iter().any(|r| members.binary_search(r).is_ok());
     let between: Vec<usize> = written.filter(is_read).collect();
     let scorecard = (members.len() > 1).then(|| Scorecard::of(&network.proposal(members, &before, &after, &between)));
     let operations = members.iter().map(|m| network.operations[*m].name.clone()).collect();

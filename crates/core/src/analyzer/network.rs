@@ -74,6 +74,8 @@ pub(super) struct Network<'s> {
     pub(super) tensors: Vec<Joined>,
     pub(super) operations: Vec<Known>,
     pub(super) assumptions: Vec<String>,
+    /// for every operation, what all before it touch: bytes of constants, bytes that grow with the batch
+    pub(super) touched_before: Vec<[f64; 2]>,
 }
 
 impl<'s> Network<'s> {
@@ -85,9 +87,15 @@ impl<'s> Network<'s> {
             assume_sizes(&operations[*at], &mut tensors, &mut assumptions)?;
         }
         let joined = tensors.values().map(Joined::of).collect::<Result<_>>()?;
-        let mut network = Network { spec, tensors: joined, operations: Vec::new(), assumptions };
+        let touched_before = vec![[0.0; 2]];
+        let mut network = Network { spec, tensors: joined, operations: Vec::new(), assumptions, touched_before };
         for at in &order {
             let known = network.know(&operations[*at], &tensors);
+            let mut touched = network.touched_before[network.operations.len()];
+            for tensor in known.inputs.iter().chain(&known.outputs).map(|t| &network.tensors[*t]) {
+                touched[usize::from(!tensor.is_constant)] += tensor.bytes;
+            }
+            network.touched_before.push(touched);
             network.operations.push(known);
         }
         network.connect();

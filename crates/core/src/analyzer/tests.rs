@@ -271,6 +271,27 @@ fn contradictions_are_errors_with_their_place() {
     assert!(refused(vec![op("a", "x", "y").reads(huge)]).ends_with("tensor \"h\" is too large"));
 }
 
+/// Many operations with many readers are no more than many: nothing here may grow with the square of both.
+#[test]
+fn many_operations_are_analyzed() {
+    let writer = |k: usize| {
+        Operation::new(format!("w{k}"))
+            .reads(shaped("x", &[8, 64]))
+            .writes(shaped(&format!("t{k}"), &[8, 64]))
+            .elementwise()
+    };
+    let reader = |k: usize| {
+        let operation = Operation::new(format!("r{k}")).writes(shaped(&format!("z{k}"), &[8, 64])).elementwise();
+        (0..60).fold(operation, |operation, t| operation.reads(format!("t{t}").as_str()))
+    };
+    let operations = (0..60).map(writer).chain((0..4).map(reader)).collect();
+    let analysis = analyzer(operations).analyze(spec("h200")).unwrap();
+    assert_eq!(analysis.candidates.len(), 60 * 4);
+    let members: usize = analysis.groups.iter().map(|group| group.operations.len()).sum();
+    assert_eq!(members, 64, "every operation is in one kernel");
+    assert!(analysis.after.us <= analysis.before.us);
+}
+
 #[test]
 fn nothing_is_analyzed_to_nothing() {
     let empty = Analyzer::new().analyze(spec("cpu")).unwrap();

@@ -5,7 +5,11 @@
 
 Needs onnxruntime and numpy (`python3 tests/models/check.py prepare` makes an environment with both, and models). In every
 round each contender loads the model afresh or keeps its session, runs a few times and reports its least and its median; the
-table has the least of all rounds and the median of the medians.
+table has the least of all rounds and the median of the medians. The error is the root mean square of what differs from ONNX
+Runtime in f32, to that of its outputs.
+
+With `--precision bf16`, Fuseline rounds the factors of contractions to bf16, and OpenVINO computes as it likes to, which is
+bf16 where the processor has units for it.
 """
 import argparse
 import json
@@ -26,6 +30,7 @@ def arguments():
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--iters", type=int, default=5)
+    parser.add_argument("--precision", choices=["f32", "bf16"], default="f32")
     parser.add_argument("--sizes", default="", help="NAME=SIZE,… for free sizes; the others are 128")
     return parser.parse_args()
 
@@ -54,18 +59,36 @@ def timed(run, iters):
 
 def ours(args, model, feed):
     command = [args.fuseline, "bench", model, "--only", "fused", "--inputs", feed, "--threads", args.threads]
-    command += ["--iters", args.iters, "--warmup", 1, "--json"]
+    command += ["--iters", args.iters, "--warmup", 1, "--precision", args.precision, "--json"]
     done = subprocess.run(list(map(str, command)), capture_output=True, text=True, check=True)
     fused = json.loads(done.stdout)["fused"]
     return fused["min_ms"], fused["median_ms"]
 
 
-def openvino_runner(model, threads, feeds):
+def our_outputs(args, model, feed, folder):
+    outputs = Path(folder) / "outputs.npz"
+    command = [args.fuseline, "run", model, "--device", "cpu", "--inputs", feed, "--outputs", outputs, "--quiet"]
+    command += ["--threads", args.threads, "--precision", args.precision]
+    subprocess.run(list(map(str, command)), capture_output=True, check=True)
+    return dict(np.load(outputs))
+
+
+def error(expected, actual):
+    """Of all float outputs together; 0 where there is none."""
+    pairs = [(np.asarray(e, np.float64), np.asarray(actual[name], np.float64)) for name, e in expected.items()
+             if np.issubdtype(e.dtype, np.floating)]
+    size = sum(np.square(e).sum() for e, _ in pairs)
+    return float(np.sqrt(sum(np.square(e - a).sum() for e, a in pairs) / size)) if size else 0.0
+
+
+def openvino_runner(model, threads, feeds, precision):
     try:
         import openvino
     except ImportError:
         return None
-    config = {"INFERENCE_NUM_THREADS": threads, "INFERENCE_PRECISION_HINT": "f32"}
+    config = {"INFERENCE_NUM_THREADS": threads}
+    if precision == "f32":
+        config["INFERENCE_PRECISION_HINT"] = "f32"
     compiled = openvino.Core().compile_model(str(model), "CPU", config)
     request = compiled.create_infer_request()
     return lambda: request.infer(feeds)
@@ -79,21 +102,25 @@ def contenders(args, model, folder):
     feeds = feeds_of(session, {name: int(size) for name, size in sizes.items()})
     feed = Path(folder) / "feed.npz"
     np.savez(feed, **feeds)
-    session.run(None, feeds)
-    found = {"fuseline": lambda: ours(args, model, feed)}
+    names = [port.name for port in session.get_outputs()]
+    expected = dict(zip(names, session.run(None, feeds)))
+    ours_is, openvino_is = (f"{name} {args.precision}" for name in ("fuseline", "openvino"))
+    found = {ours_is: lambda: ours(args, model, feed)}
     found["onnxruntime"] = lambda: timed(lambda: session.run(None, feeds), args.iters)
-    if runner := openvino_runner(model, args.threads, feeds):
-        runner()
-        found["openvino f32"] = lambda: timed(runner, args.iters)
-    return found
+    errors = {ours_is: error(expected, our_outputs(args, model, feed, folder)), "onnxruntime": 0.0}
+    if runner := openvino_runner(model, args.threads, feeds, args.precision):
+        results = runner()
+        errors[openvino_is] = error(expected, {name: results[k] for k, name in enumerate(names)})
+        found[openvino_is] = lambda: timed(runner, args.iters)
+    return found, errors
 
 
 def main():
     args = arguments()
-    print(f"| model | threads | contender | min ms | median ms | min, to ONNX Runtime |\n|---|---|---|---|---|---|")
+    print("| model | threads | contender | min ms | median ms | min, to ONNX Runtime | error |\n|---|---|---|---|---|---|---|")
     for model in args.models:
         with tempfile.TemporaryDirectory() as folder:
-            found = contenders(args, model, folder)
+            found, errors = contenders(args, model, folder)
             results = {name: [] for name in found}
             for _ in range(args.rounds):
                 for name, measure in found.items():
@@ -102,7 +129,8 @@ def main():
             for name, rounds in results.items():
                 median = statistics.median(r[1] for r in rounds)
                 ratio = least[name] / least["onnxruntime"]
-                print(f"| {model.stem} | {args.threads} | {name} | {least[name]:.2f} | {median:.2f} | {ratio:.2f} |", flush=True)
+                times = f"{least[name]:.2f} | {median:.2f} | {ratio:.2f} | {errors[name]:.1e}"
+                print(f"| {model.stem} | {args.threads} | {name} | {times} |", flush=True)
 
 
 if __name__ == "__main__":

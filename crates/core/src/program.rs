@@ -10,6 +10,7 @@ use indexmap::IndexMap;
 
 use crate::error::{Error, Result};
 use crate::graph::{Graph, Value};
+use crate::lower::looked_at;
 use crate::ops::prim::{Class, Input, Map, View};
 use crate::ops::{Expr, Prim};
 use crate::passes::MOST_FORMULA_FLOPS;
@@ -25,7 +26,7 @@ pub struct Program {
 
 impl Program {
     /// Splits a graph. Every constant value that a run reads is prepared unless it is a literal, a view, a formula, a cheap
-    /// elementwise function of short integers (quantised weights), or a widening of short floats.
+    /// elementwise function of short integers (quantised weights), or bf16 widened for contractions.
     pub fn new(graph: &Graph) -> Result<Program> {
         let constant = constant_nodes(graph);
         let prepared = prepared_values(graph, &constant);
@@ -90,9 +91,10 @@ fn prepared_values(graph: &Graph, constant: &[bool]) -> IndexMap<Value, Arc<str>
 
 /// Which constant nodes are worth preparing: those that are computed, neither stored, nor looked at through a view, nor a formula that
 /// its reader computes, nor a cheap elementwise function of short integers, which its reader computes from fewer bytes
-/// (weights of 8 bits or less, with their zero points and scales), nor short floats widened.
+/// (weights of 8 bits or less, with their zero points and scales), nor bf16 widened for contractions.
 fn worth_preparing(graph: &Graph, constant: &[bool]) -> Vec<bool> {
     let mut worth = vec![false; graph.nodes().len()];
+    let are_factors = factors_alone(graph);
     let mut recipes: Vec<Recipe> = Vec::with_capacity(graph.nodes().len());
     for (id, node) in graph.nodes().iter().enumerate() {
         let mut recipe = Recipe::default();
@@ -105,7 +107,8 @@ fn worth_preparing(graph: &Graph, constant: &[bool]) -> Vec<bool> {
             Prim::Map(row) => {
                 recipe.flops = recipe.flops.saturating_add(row.expr.flops());
                 let is_formula = node.args().is_empty() && recipe.flops <= MOST_FORMULA_FLOPS;
-                worth[id] = !is_formula && !recipe.is_short_for(graph, Value::new(id, 0));
+                let widens = are_factors[id] && looked_at(graph, id).is_some();
+                worth[id] = !is_formula && !widens && !recipe.is_short_for(graph, Value::new(id, 0));
             }
             prim => worth[id] = prim.class() != Class::Source,
         }
@@ -113,6 +116,21 @@ fn worth_preparing(graph: &Graph, constant: &[bool]) -> Vec<bool> {
         recipes.push(if is_stored { Recipe { flops: 0, stored: vec![id] } } else { recipe });
     }
     worth
+}
+
+/// Which nodes nothing reads but contractions, through views or not.
+fn factors_alone(graph: &Graph) -> Vec<bool> {
+    let mut alone = vec![true; graph.nodes().len()];
+    graph.outputs().iter().for_each(|output| alone[output.value.node()] = false);
+    for (id, node) in graph.nodes().iter().enumerate().rev() {
+        let passes_on = match node.prim() {
+            Prim::Contract(_) => true,
+            Prim::View(_) => alone[id],
+            _ => false,
+        };
+        node.args().iter().for_each(|arg| alone[arg.node()] &= passes_on);
+    }
+    alone
 }
 
 /// What a reader of a constant does if it is not prepared.
@@ -132,20 +150,14 @@ impl Recipe {
         self.stored.dedup();
     }
 
-    /// Whether following it is cheap and reads short integers, or does nothing but widen short floats: at most half as many
-    /// bytes as the constant has.
+    /// Whether following it is cheap and reads short integers, at most half as many bytes as the constant has.
     fn is_short_for(&self, graph: &Graph, value: Value) -> bool {
         let bytes = |ty: &TensorType| ty.bytes().as_int();
         let types = || self.stored.iter().map(|id| &graph.nodes()[*id].types()[0]);
         let Some(largest) = types().max_by_key(|ty| bytes(ty)) else { return false };
         let read: Option<i64> = types().map(bytes).sum();
         let is_less = read.zip(bytes(graph.ty(value))).is_some_and(|(read, whole)| 2 * read <= whole);
-        let dtype = largest.dtype;
-        let is_cheap = match dtype.is_int() {
-            true => dtype.bits() <= 8 && self.flops <= MOST_FORMULA_FLOPS,
-            false => dtype.is_float() && self.flops == 0,
-        };
-        is_less && is_cheap
+        is_less && largest.dtype.is_int() && largest.dtype.bits() <= 8 && self.flops <= MOST_FORMULA_FLOPS
     }
 }
 

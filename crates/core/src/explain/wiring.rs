@@ -5,7 +5,7 @@ use std::sync::Arc;
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::graph::{Graph, Origin, Value};
-use crate::lower::is_transparent;
+use crate::lower::{is_transparent, looked_at};
 use crate::ops::Prim;
 
 /// A graph whose views are looked through.
@@ -25,9 +25,9 @@ impl<'g> Wiring<'g> {
     pub fn of(graph: &'g Graph) -> Wiring<'g> {
         let count = graph.nodes().len();
         let mut base: Vec<Option<Value>> = Vec::with_capacity(count);
-        for (id, node) in graph.nodes().iter().enumerate() {
-            base.push(match node.prim() {
-                Prim::View(_) => behind(&base, node.args()[0]),
+        for id in 0..count {
+            base.push(match looked_at(graph, id) {
+                Some(operand) => behind(&base, operand),
                 _ if is_transparent(graph, id) => None,
                 _ => Some(Value::new(id, 0)),
             });

@@ -5,7 +5,7 @@ use smallvec::SmallVec;
 
 use super::structure::{Form, Numbers};
 use crate::graph::{Graph, Value};
-use crate::lower::{gathered, is_opaque, is_transparent};
+use crate::lower::{gathered, is_opaque, is_transparent, looked_at};
 use crate::ops::Prim;
 use crate::tensor::{Dim, Symbol};
 
@@ -75,9 +75,9 @@ impl Cells {
         for (id, node) in graph.nodes().iter().enumerate() {
             let form = forms.of(Form::of(node.prim()));
             cells.form.push(form);
-            cells.seen.push(match node.prim() {
-                Prim::View(_) => {
-                    let inner = cells.look(node.args()[0]);
+            cells.seen.push(match looked_at(graph, id) {
+                Some(operand) => {
+                    let inner = cells.look(operand);
                     Seen { base: inner.base, form: views.of((form, inner.form)) }
                 }
                 _ if is_transparent(graph, id) => Seen { base: None, form: views.of((form, FORMULA)) },

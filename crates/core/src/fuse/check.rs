@@ -24,7 +24,7 @@ use super::name::Names;
 use super::plan::{Plan, PlannedKernel};
 use crate::error::{Context, Error, Result};
 use crate::graph::{Graph, Node, Value};
-use crate::lower::{gathered, is_opaque, is_transparent};
+use crate::lower::{gathered, is_opaque, is_transparent, looked_at};
 use crate::ops::{ExprNode, Prim};
 use crate::tensor::{Dim, Symbol};
 use crate::tile::{self, Kernel, Op, Param, Schedule};
@@ -73,9 +73,9 @@ impl<'p> Check<'p> {
         let sizes = graph.inputs().iter().flat_map(|v| graph.ty(*v).shape.dims());
         bound.extend(sizes.filter_map(Dim::as_symbol).cloned());
         let mut base: Vec<Option<Value>> = Vec::with_capacity(graph.nodes().len());
-        for (id, node) in graph.nodes().iter().enumerate() {
-            let behind = match node.prim() {
-                Prim::View(_) => behind(&base, node.args()[0]),
+        for id in 0..graph.nodes().len() {
+            let behind = match looked_at(graph, id) {
+                Some(operand) => behind(&base, operand),
                 _ if is_transparent(graph, id) => None,
                 _ => Some(Value::new(id, 0)),
             };

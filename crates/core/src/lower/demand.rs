@@ -152,7 +152,7 @@ impl<'g, 's> Demand<'g, 's> {
                 continue;
             }
             let graph = self.graph;
-            let is_map = matches!(graph.node_of(next).prim(), Prim::Map(_)) && self.is_member(next.node());
+            let is_map = matches!(graph.node_of(next).prim(), Prim::Map(_)) && self.is_inlined(next.node());
             if is_map && !expanded {
                 todo.push((next, true));
                 todo.extend(graph.node_of(next).args().iter().rev().map(|arg| (*arg, false)));
@@ -170,6 +170,11 @@ impl<'g, 's> Demand<'g, 's> {
         Ok(self.found[&(value, at, when)])
     }
 
+    /// Whether a map is computed where it is wanted.
+    fn is_inlined(&self, node: usize) -> bool {
+        self.is_member(node) || super::is_transparent(self.graph, node)
+    }
+
     fn computed(&mut self, value: Value, at: Coordinates, when: Conditions) -> Wanted<Place> {
         let graph = self.graph;
         let node = graph.node_of(value);
@@ -182,7 +187,7 @@ impl<'g, 's> Demand<'g, 's> {
         match node.prim() {
             Prim::View(view) => self.view(view, args[0], at, when),
             Prim::Sizes(row) => Ok(self.sizes(row, at)),
-            Prim::Map(row) if args.is_empty() || self.is_member(value.node()) => self.map(row, args, at, when),
+            Prim::Map(row) if self.is_inlined(value.node()) => self.map(row, args, at, when),
             _ if !self.is_member(value.node()) => {
                 // What it is where a condition does not hold is of no interest.
                 let when = if self.is_inside(value, at) { ALWAYS } else { when };
@@ -559,7 +564,7 @@ impl<'g, 's> Demand<'g, 's> {
                 let inner: Vec<Dim> = view.map.iter().map(|d| self.through_list(d, at)).collect();
                 self.is_wanted_near(node.args()[0], &inner, when, steps - 1)
             }
-            Prim::Map(_) if self.is_member(value.node()) => {
+            Prim::Map(_) if self.is_inlined(value.node()) => {
                 // A value that does not vary along the fold says nothing about it.
                 let whole = |arg: &&Value| !matches!(self.graph.node_of(**arg).prim(), Prim::View(_));
                 node.args().iter().filter(whole).any(|arg| self.is_wanted_near(*arg, at, when, steps - 1))

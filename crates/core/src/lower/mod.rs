@@ -35,6 +35,7 @@ use crate::graph::{Graph, Value};
 use crate::ops::Prim;
 use crate::ops::prim::Class;
 use crate::passes::Numerics;
+use crate::tensor::DType;
 use crate::tile::Kernel;
 
 /// The nodes of a kernel, ascending, and what of their results is stored, ascending.
@@ -50,12 +51,24 @@ pub struct Group<'g> {
 
 /// Whether a node belongs to no kernel, because every reader computes it from coordinates or looks through it.
 pub fn is_transparent(graph: &Graph, node: usize) -> bool {
-    let node = &graph.nodes()[node];
-    match node.prim() {
-        Prim::View(_) | Prim::Sizes(_) => true,
-        Prim::Map(_) => node.args().is_empty(),
-        _ => false,
+    let computed = &graph.nodes()[node];
+    match computed.prim() {
+        Prim::Sizes(_) => true,
+        Prim::Map(_) if computed.args().is_empty() => true,
+        _ => looked_at(graph, node).is_some(),
     }
+}
+
+/// What the readers of a node look at through it: what a view is of, and bf16 that is widened to f32, so that it is stored, read
+/// and multiplied as what it is.
+pub fn looked_at(graph: &Graph, node: usize) -> Option<Value> {
+    let node = &graph.nodes()[node];
+    let looks = match node.prim() {
+        Prim::View(_) => true,
+        Prim::Map(row) => row.expr.is_cast() && (row.expr.args(), row.expr.dtype()) == (&[DType::BF16], DType::F32),
+        _ => false,
+    };
+    looks.then(|| node.args()[0])
 }
 
 /// Whether a node is one portable implementation (or control flow), which no kernel of loops contains.

@@ -119,3 +119,31 @@ fn middling_programs() {
 fn large_programs() {
     check(2000..2040, |seed| 200 + seed as usize % 200);
 }
+
+/// What tiles make of bf16: the same bits, of numbers of all sizes, subnormal ones too.
+#[test]
+fn products_of_tiles() {
+    if !has(Isa::Amx) {
+        eprintln!("skipped: tiles of bf16 (this machine has {:?})", Isa::detect());
+        return;
+    }
+    let text = "vector lanes=16 buffers=3 { %0: int = buffer 0 %1: int = buffer 1 %2: int = buffer 2 %3: int = number 1 \
+                tile_zero 1 tile_load 4 = [%0] by 128 tile_load 6 = [%1 + %3*8 - 8] by 64 tile_products 1 += 4 * 6 \
+                tile_load 5 = [%0 + 64] by 128 tile_products 1 += 5 * 6 tile_store [%2] by 64 = 1 }";
+    let program = parse(text, &[]).expect("the text of a program");
+    for (seed, exponents) in [(1u32, 8u32), (2, 40), (3, 255)] {
+        let mut state = seed;
+        let mut factor = |count: usize| {
+            let numbers = (0..count).flat_map(|_| {
+                state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+                let exponent = (127 + (state >> 8) % exponents).saturating_sub(exponents / 2).min(254);
+                let bits = (state >> 31 << 15) | exponent << 7 | (state >> 20 & 127);
+                (bits as u16).to_le_bytes()
+            });
+            Contents { dtype: DType::BF16, bytes: numbers.collect() }
+        };
+        let sums = Contents { dtype: DType::F32, bytes: vec![0; 1024] };
+        let case = Case { program: program.clone(), buffers: vec![factor(1024), factor(512), sums], tasks: 1 };
+        assert_eq!(difference(&case, Isa::Amx), None, "exponents {exponents}");
+    }
+}

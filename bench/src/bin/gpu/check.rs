@@ -1,6 +1,7 @@
-//! Outputs of the GPU against the reference: the gallery in several types and sizes, all spellings, random graphs, random plans.
+//! Outputs of the GPU against the reference: the gallery in several types and sizes, all spellings, random graphs, random plans, whole networks.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use fuseline::compare::Meaning;
@@ -14,6 +15,8 @@ use fuseline::passes::Numerics;
 use fuseline::reference::Limits;
 use fuseline::tensor::{DType, Env, Literal, Symbol};
 use fuseline_cuda::run::CudaDevice;
+use fuseline_frontend::npz::{ReadOptions, read_npz};
+use fuseline_frontend::{Model, Tensors};
 use fuseline_tests::attentions::attentions;
 use fuseline_tests::generate::{Inputs, cases};
 use fuseline_tests::spellings;
@@ -73,6 +76,9 @@ pub fn check(arguments: &Arguments) -> Result<bool> {
             tally.holds(&format!("random {k}"), &case.graph, &case.inputs, &Env::new(), chooser, numerics);
         }
     }
+    if let Some(folder) = &arguments.models {
+        tally.models(folder)?;
+    }
     for line in &tally.refused {
         println!("run by the host: {line}");
     }
@@ -81,6 +87,27 @@ pub fn check(arguments: &Arguments) -> Result<bool> {
 }
 
 impl Tally<'_> {
+    /// Whole networks: every NAME.K.npz holds inputs of NAME.onnx.
+    fn models(&mut self, folder: &Path) -> Result<()> {
+        let unreadable = |error: std::io::Error| Error::invalid(format!("{}: {error}", folder.display()));
+        let files = std::fs::read_dir(folder).map_err(unreadable)?.flatten().map(|entry| entry.path());
+        let mut files: Vec<PathBuf> = files.filter(|file| file.extension().is_some_and(|e| e == "npz")).collect();
+        files.sort();
+        for file in files {
+            let name = format!("model {}", file.file_stem().unwrap_or_default().to_string_lossy());
+            let model = Model::open(file.with_extension("").with_extension("onnx"))?;
+            let takes = |name: &str| model.signature().inputs.iter().any(|port| port.name == name);
+            let inputs = read_npz(&file, &ReadOptions::default())?.into_iter().filter(|(name, _)| takes(name));
+            let inputs: Tensors = inputs.collect();
+            model.specialise(&inputs, |special| {
+                let given: Inputs = special.inputs.iter().map(|(n, x)| (n.as_str().into(), x.clone())).collect();
+                self.holds(&name, special.graph, &given, &Env::new(), Chooser::ByCost, Numerics::Default);
+                Ok(())
+            })?;
+        }
+        Ok(())
+    }
+
     /// Plans a graph, runs it on the GPU, and compares with what it means.
     fn holds(&mut self, name: &str, graph: &Graph, inputs: &Inputs, env: &Env, chooser: Chooser, numerics: Numerics) {
         if !self.arguments.wants(name) {

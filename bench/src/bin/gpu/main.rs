@@ -1,6 +1,6 @@
 //! Kernels on an NVIDIA GPU: first whether they are right, then how long they take. The program needs a driver and NVRTC, nothing else.
 //!
-//!     gpu check [--graphs=N] [--libraries=FOLDER] [NAME…]     outputs against the reference
+//!     gpu check [--graphs=N] [--models=FOLDER] [--libraries=FOLDER] [NAME…]     outputs against the reference
 //!     gpu time  [--json] [--runs=N] [--libraries=FOLDER] [NAME…]     device time against a copy of the same bytes
 //!
 //! A NAME is part of the name of a case. `bench/gpu_peers.py` times PyTorch on the same list.
@@ -24,6 +24,8 @@ struct Arguments {
     json: bool,
     runs: usize,
     graphs: u32,
+    /// a folder of networks with inputs
+    models: Option<PathBuf>,
     /// parts of names
     names: Vec<String>,
 }
@@ -61,12 +63,14 @@ fn run() -> Result<bool> {
         json: false,
         runs: 51,
         graphs: 200,
+        models: None,
         names: Vec::new(),
     };
     for word in words {
         let number = |text: &str| text.parse::<usize>().map_err(|_| Error::invalid(format!("{text} is no number")));
         match word.split_once('=') {
             Some(("--libraries", folder)) => arguments.libraries.insert(0, folder.into()),
+            Some(("--models", folder)) => arguments.models = Some(folder.into()),
             Some(("--cache", folder)) => arguments.cache = Some(folder.into()),
             Some(("--runs", text)) => arguments.runs = number(text)?,
             Some(("--graphs", text)) => arguments.graphs = u32::try_from(number(text)?).unwrap_or(u32::MAX),

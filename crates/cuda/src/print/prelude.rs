@@ -352,8 +352,9 @@ __device__ __forceinline__ Words philox(unsigned long long seed, unsigned long l
 #pragma unroll
   for (int round = 0; round < 10; ++round) {
     if (round > 0) k0 += 0x9e3779b9u, k1 += 0xbb67ae85u;
-    const unsigned long long a = 0xd2511f53ull * c0, b = 0xcd9e8d57ull * c2;
-    c0 = (unsigned)(b >> 32) ^ c1 ^ k0, c1 = (unsigned)b, c2 = (unsigned)(a >> 32) ^ c3 ^ k1, c3 = (unsigned)a;
+    const unsigned low0 = 0xd2511f53u * c0, high0 = __umulhi(0xd2511f53u, c0);
+    const unsigned low1 = 0xcd9e8d57u * c2, high1 = __umulhi(0xcd9e8d57u, c2);
+    c0 = high1 ^ c1 ^ k0, c1 = low1, c2 = high0 ^ c3 ^ k1, c3 = low0;
   }
   return {{c0, c1, c2, c3}};
 }

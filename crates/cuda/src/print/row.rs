@@ -23,8 +23,11 @@ const SHARE: i64 = 32;
 /// Registers of values that are held, for each thread of a block of up to 512; larger blocks have few.
 const MOST_REGISTERS: i64 = 80;
 
-/// Bytes of shared memory for values that are held.
-const MOST_SHARED: i64 = 200 << 10;
+/// Bytes of shared memory for values that are held: two blocks share a multiprocessor, so that one reads while the other computes.
+const MOST_SHARED: i64 = 112 << 10;
+
+/// Bytes of rows under way that stay in the cache of the whole GPU until they are read again, for each multiprocessor.
+const MOST_CACHED: i64 = 424 << 10;
 
 /// Packs of 16 bytes.
 const PACK_BYTES: i64 = 16;
@@ -191,6 +194,12 @@ impl<'n, 'k> Plan<'n, 'k> {
                 self.passes.iter_mut().zip(&takes.by_pass).for_each(|(pass, takes)| pass.takes = takes.clone());
                 return;
             }
+        }
+        // Memory that nobody uses keeps a second block away, whose row would drive this one out of the cache.
+        let row: i64 =
+            loads.held.iter().map(|held| held.bytes).sum::<i64>() * self.nest.count(self.along).as_int().unwrap_or(0);
+        if row <= MOST_CACHED && 2 * row > MOST_CACHED {
+            self.shared_bytes = MOST_SHARED + (8 << 10);
         }
     }
 

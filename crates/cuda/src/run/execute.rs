@@ -12,10 +12,11 @@ use fuseline::reference::{Buffer, Limits, Reading, check_constraints};
 use fuseline::run::{Origin, Way};
 use fuseline::tensor::{Env, Literal, Symbol};
 use fuseline::tile::interp;
+use rustc_hash::FxHashMap;
 
 use super::constant::Constants;
 use super::specialize::{LoadedGraph, Pure, Segment, Special, Step, specialize};
-use super::workshop::Workshop;
+use super::workshop::{Compiled, Workshop};
 use crate::gpu::{Block, Gpu};
 use crate::print::Parameter;
 
@@ -123,6 +124,9 @@ pub(super) struct Run<'e> {
     trips: u64,
 }
 
+/// What the checks of launched kernels say where they fail, by kernel of a graph.
+type Checks = FxHashMap<usize, Arc<Compiled>>;
+
 impl<'e> Run<'e> {
     /// A run of nothing yet.
     pub fn new(engine: &'e Engine) -> Run<'e> {
@@ -149,8 +153,10 @@ impl<'e> Run<'e> {
                 values[*slot] = Value::of_literal(input.clone());
             }
         }
+        let mut checks = Checks::default();
         for segment in &loaded.segments {
             let special = self.special(loaded, segment)?;
+            checks.extend(checks_of(&special, segment.kernels.start));
             for (k, step) in segment.kernels.clone().zip(&special.steps) {
                 match step {
                     Some(step) => self.run_code(loaded, &special, k, step, &mut values),
@@ -165,7 +171,7 @@ impl<'e> Run<'e> {
                 }
             }
         }
-        self.check_faults(loaded)?;
+        self.check_faults(loaded, &checks)?;
         let output = |slot: &usize| match loaded.slots[*slot].origin {
             Origin::Constant(id) => Ok(Value::of_literal(self.engine.constants.literal(id, &self.engine.gpu)?)),
             _ => Ok(values[*slot].clone()),
@@ -204,7 +210,7 @@ impl<'e> Run<'e> {
     ) -> Result<Vec<Value>> {
         self.write_inputs(loaded, pure, inputs)?;
         self.launch_pure(loaded, special, pure)?;
-        self.check_faults(loaded)?;
+        self.check_faults(loaded, &checks_of(special, 0).collect())?;
         let gpu = &self.engine.gpu;
         let output = |slot: &usize| {
             let info = &loaded.slots[*slot];
@@ -279,7 +285,7 @@ impl<'e> Run<'e> {
             marks.push(self.engine.gpu.mark()?);
         }
         self.engine.gpu.synchronize()?;
-        self.check_faults(loaded)?;
+        self.check_faults(loaded, &checks_of(&special, 0).collect())?;
         let times = marks.windows(2).map(|pair| pair[1].since(&pair[0]));
         times.collect::<Result<Vec<f64>>>().map(Some)
     }
@@ -342,8 +348,11 @@ impl<'e> Run<'e> {
         Ok(())
     }
 
-    /// An error where a check of a kernel failed.
-    fn check_faults(&self, loaded: &LoadedGraph) -> Result<()> {
+    /// An error where a check of a kernel failed. Where kernels have none, nothing is waited for.
+    fn check_faults(&self, loaded: &LoadedGraph, checks: &Checks) -> Result<()> {
+        if checks.is_empty() {
+            return Ok(());
+        }
         let count = loaded.kernels.len().min(MOST_FAULTS);
         let mut bytes = vec![0u8; count * FAULT_BYTES];
         self.engine.gpu.read(self.engine.faults.at(), &mut bytes)?;
@@ -352,8 +361,10 @@ impl<'e> Run<'e> {
         let report = &bytes[k * FAULT_BYTES..][..FAULT_BYTES];
         let site = i32::from_le_bytes([report[0], report[1], report[2], report[3]]);
         let value = i64::from_le_bytes(report[8..].try_into().map_err(|_| Error::bug("a report is cut off"))?);
-        let what = format!("an index that was read is outside of its axis: {value} (check {site})");
-        Err(Error::invalid(what).at(loaded.describe(k)))
+        let sites = checks.get(&k).map_or(&[][..], |compiled| &compiled.printed.sites);
+        let site = usize::try_from(site - 1).ok().and_then(|site| sites.get(site));
+        let what = site.map_or("a check failed", String::as_str);
+        Err(Error::invalid(format!("{what}: {value}")).at(loaded.describe(k)))
     }
 
     /// Runs a kernel that has no launches.
@@ -392,6 +403,14 @@ impl<'e> Run<'e> {
         }
         Ok(())
     }
+}
+
+/// The kernels of a segment that check something, from the number of its first kernel on.
+fn checks_of(special: &Special, first: usize) -> impl Iterator<Item = (usize, Arc<Compiled>)> {
+    special.steps.iter().enumerate().filter_map(move |(k, step)| {
+        let compiled = &step.as_ref()?.compiled;
+        (!compiled.printed.sites.is_empty()).then(|| (first + k, compiled.clone()))
+    })
 }
 
 /// Where the tensors of a kernel lie.

@@ -1,7 +1,9 @@
 //! Kernels on an NVIDIA GPU: first whether they are right, then how long they take. The program needs a driver and NVRTC, nothing else.
 //!
-//!     gpu check [--graphs=N] [--models=FOLDER] [--libraries=FOLDER] [NAME…]     outputs against the reference
-//!     gpu time  [--json] [--runs=N] [--libraries=FOLDER] [NAME…]     device time against a copy of the same bytes
+//! ```text
+//! gpu check [--graphs=N] [--models=FOLDER] [--libraries=FOLDER] [NAME…]     outputs against the reference
+//! gpu time  [--json] [--runs=N] [--libraries=FOLDER] [NAME…]     device time against a copy of the same bytes
+//! ```
 //!
 //! A NAME is part of the name of a case. `bench/gpu_peers.py` times PyTorch on the same list.
 

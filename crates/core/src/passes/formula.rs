@@ -96,8 +96,10 @@ fn of_repeated(literal: &Literal, context: &Context) -> Option<Expr> {
         let same = |k: usize, back: usize| literal.int(k) == literal.int(k - back * stride);
         let divisors = (2..size).filter(|n| size.is_multiple_of(*n));
         // Each element `n` times in a row, the longest runs first; or the first `n` again and again.
-        let is_run = |n: &usize| (0..literal.count()).all(|k| same(k, coordinate(k) % n));
-        let is_period = |n: &usize| (0..literal.count()).all(|k| same(k, coordinate(k) / n * n));
+        // The first elements that would repeat others are looked at before all: in weights, hardly any do.
+        let begins_at = |n: usize| (n * stride..(n + 1) * stride).all(|k| same(k, n));
+        let is_run = |n: &usize| begins_at(1) && (0..literal.count()).all(|k| same(k, coordinate(k) % n));
+        let is_period = |n: &usize| begins_at(*n) && (0..literal.count()).all(|k| same(k, coordinate(k) / n * n));
         let at = Dim::axis(axis);
         let (kept, every, index) = match divisors.clone().rev().find(is_run) {
             Some(n) => (size / n, n, at.floordiv(&Dim::from(n))),

@@ -203,6 +203,29 @@ fn plans_come_to_the_same_as_the_graph() {
 }
 
 #[test]
+fn factors_in_bf16_are_the_same_on_every_device_and_close_to_f32() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("y.npz").display().to_string();
+    let run = |more: &[&str]| {
+        let usual = ["run", "gallery:linear_bias_gelu", "--sizes", "m=5,k=40,n=36", "--quiet", "--outputs", &path];
+        stdout(&[&usual[..], more].concat());
+        read_npz(&path, &ReadOptions::default()).unwrap()["y"].to_f64s()
+    };
+    let worst = |a: &[f64], b: &[f64]| a.iter().zip(b).map(|(a, b)| (a - b).abs()).fold(0.0, f64::max);
+    let exact = run(&["--device", "reference"]);
+    let rounded = run(&["--device", "reference", "--precision", "bf16"]);
+    let apart = worst(&exact, &rounded);
+    assert!(apart > 1e-3 && apart < 0.2, "{apart}");
+    for device in ["interp", "cpu"] {
+        let apart = worst(&rounded, &run(&["--device", device, "--precision", "bf16"]));
+        assert!(apart < 1e-4, "{device}: {apart}");
+    }
+    let strict = ["run", "gallery:linear_bias_gelu", "--device", "cpu", "--numerics", "strict", "--precision", "bf16"];
+    let (status, message) = failure(&strict);
+    assert!(status == 2 && message.contains("--precision"), "{message}");
+}
+
+#[test]
 fn devices_that_cannot_do_it_say_so() {
     let run = |more: &[&str]| failure(&[&["run", "gallery:add_gelu", "--sizes", "n=4"], more].concat());
     let (status, message) = run(&["--device", "abacus"]);

@@ -15,6 +15,8 @@ pub(super) struct Grid {
     pub threads: u32,
     /// bytes of shared memory that are asked for at the launch
     pub shared: u32,
+    /// how many blocks a multiprocessor must hold, where the assembler shall not spill registers to make it hold more
+    pub least_blocks: Option<u32>,
 }
 
 /// A function of a kernel.
@@ -56,9 +58,10 @@ impl Function {
                 (_, None) => format!("void* {name}"),
             });
         }
-        let Grid { blocks, threads, shared } = self.grid;
+        let Grid { blocks, threads, shared, least_blocks } = self.grid;
         let mut text = format!("// {threads} threads a block; {}.\n", self.what);
-        let head = format!("extern \"C\" __global__ void __launch_bounds__({threads}) {name}(");
+        let least = least_blocks.map_or(String::new(), |least| format!(", {least}"));
+        let head = format!("extern \"C\" __global__ void __launch_bounds__({threads}{least}) {name}(");
         text.push_str(&head);
         text.push_str(&wrapped_list(&args, head.len()));
         text.push_str(") {\n");

@@ -39,7 +39,12 @@ pub(super) fn points(nest: &Nest<'_>, stores: &[usize], sites: Vec<String>) -> R
     }
     body.close_lanes();
     behind.into_iter().for_each(|line| body.line(line));
-    let grid = Grid { blocks: threads.ceildiv(&Dim::int(i64::from(THREADS))), threads: THREADS, shared: 0 };
+    let grid = Grid {
+        blocks: threads.ceildiv(&Dim::int(i64::from(THREADS))),
+        threads: THREADS,
+        shared: 0,
+        least_blocks: None,
+    };
     let what = match count {
         1 => "a thread computes one point".to_owned(),
         _ => format!("a thread computes {count} neighbouring points"),

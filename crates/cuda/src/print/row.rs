@@ -26,9 +26,6 @@ const MOST_REGISTERS: i64 = 80;
 /// Bytes of shared memory for values that are held: two blocks share a multiprocessor, so that one reads while the other computes.
 const MOST_SHARED: i64 = 112 << 10;
 
-/// Bytes of rows under way that stay in the cache of the whole GPU until they are read again, for each multiprocessor.
-const MOST_CACHED: i64 = 424 << 10;
-
 /// Packs of 16 bytes.
 const PACK_BYTES: i64 = 16;
 
@@ -59,7 +56,8 @@ pub(super) fn rows(nest: &Nest<'_>, stores: &[usize], along: AxisSet, sites: Vec
     let threads = u32::try_from(plan.block()).map_err(|_| Error::bug("a block of too many threads"))?;
     let shared = u32::try_from(plan.shared_bytes).map_err(|_| Error::bug("more shared memory than there is"))?;
     let what = plan.describe();
-    Ok(Function::new(body, Grid { blocks, threads, shared }, what))
+    let least_blocks = plan.holds_much.then(|| (512 / threads).max(1));
+    Ok(Function::new(body, Grid { blocks, threads, shared, least_blocks }, what))
 }
 
 /// What is held between passes, and where.
@@ -116,6 +114,8 @@ struct Plan<'n, 'k> {
     row_stores: Vec<usize>,
     held: Vec<Held>,
     place: Place,
+    /// whether registers hold so much that there is hardly room for more blocks
+    holds_much: bool,
     shared_bytes: i64,
 }
 
@@ -143,6 +143,7 @@ impl<'n, 'k> Plan<'n, 'k> {
             row_stores,
             held: Vec::new(),
             place: Place::Again,
+            holds_much: false,
             shared_bytes: 0,
         };
         plan.share();
@@ -189,17 +190,12 @@ impl<'n, 'k> Plan<'n, 'k> {
             let wanted = if place == Place::Registers { self.bytes_at_once(takes) } else { bytes };
             if wanted <= most {
                 self.place = place;
+                self.holds_much = place == Place::Registers && wanted >= 128;
                 self.shared_bytes = if place == Place::Shared { bytes * self.block() } else { 0 };
                 self.held = takes.held.clone();
                 self.passes.iter_mut().zip(&takes.by_pass).for_each(|(pass, takes)| pass.takes = takes.clone());
                 return;
             }
-        }
-        // Memory that nobody uses keeps a second block away, whose row would drive this one out of the cache.
-        let row: i64 =
-            loads.held.iter().map(|held| held.bytes).sum::<i64>() * self.nest.count(self.along).as_int().unwrap_or(0);
-        if row <= MOST_CACHED && 2 * row > MOST_CACHED {
-            self.shared_bytes = MOST_SHARED + (8 << 10);
         }
     }
 

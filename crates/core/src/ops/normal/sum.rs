@@ -22,6 +22,9 @@ pub(super) struct Sum<'s> {
     polynomial: Option<(Term<'s>, i32)>,
 }
 
+/// A term with a coefficient so many times that of another leaves few of the other's digits.
+const DROWNING: f64 = 256.0;
+
 /// A real number: a product, or a sum that may still grow.
 #[derive(Debug)]
 pub(super) struct Real<'s> {
@@ -244,6 +247,9 @@ impl<'s> Normalizer<'s> {
         for k in 1..terms.len() {
             for before in 0..k {
                 let Some(common) = self.common_factors(dtype, &[terms[before], terms[k]]) else { continue };
+                if self.would_drown(&common, &[terms[before], terms[k]]) {
+                    continue;
+                }
                 let weight = common.factors.iter().map(|f| f.exponent.abs()).sum();
                 if best.as_ref().is_none_or(|(most, _)| weight > *most) {
                     best = Some((weight, common));
@@ -259,7 +265,8 @@ impl<'s> Normalizer<'s> {
                 let same = |o: &Factor<'s>| o.base == f.base && o.exponent.signum() == f.exponent.signum();
                 product.factors.iter().any(|o| same(o) && o.exponent.abs() >= f.exponent.abs())
             };
-            if common.factors.iter().all(has) {
+            let mut drowns = || terms.iter().any(|other| self.would_drown(&common, &[(*term, *coefficient), *other]));
+            if common.factors.iter().all(has) && !drowns() {
                 inside.push((*coefficient, Rc::new(without(&product, &inverse))));
             } else {
                 rest.push((1.0, Rc::new(self.scaled(&product, *coefficient))));
@@ -272,6 +279,14 @@ impl<'s> Normalizer<'s> {
         let order = &mut self.order;
         terms.sort_by(|a, b| order.compare(a.0, b.0));
         Some(terms)
+    }
+
+    /// Whether two terms without common factors are a large constant and something small, whose digits the sum of both would
+    /// not hold: of `s·m + 10000·m − 10000`, where m is 0 or 1, nothing may become `m·(s + 10000)`.
+    fn would_drown(&mut self, common: &Product<'s>, terms: &[(Term<'s>, f64); 2]) -> bool {
+        let is_constant = terms.map(|(term, _)| self.product_of(term).factors == common.factors);
+        let [a, b] = terms.map(|(_, coefficient)| coefficient.abs());
+        is_constant[0] && !is_constant[1] && a > DROWNING * b || is_constant[1] && !is_constant[0] && b > DROWNING * a
     }
 
     /// A sum of one function and a constant that is another function: `exp(x) − 1` is `expm1(x)`, `tanh(x) + 1` is
@@ -368,24 +383,36 @@ impl<'s> Normalizer<'s> {
         for (term, coefficient) in &sum.terms {
             signed.push(self.with_sign(*term, dtype.round(coefficient * scale) + 0.0)); // −0 becomes 0
         }
-        let mut rest = signed.iter().enumerate();
-        let first = rest.clone().position(|(_, (_, c))| *c >= 0.0);
-        let mut total = match first {
-            Some(k) => self.multiple(dtype, signed[k].0, signed[k].1),
-            None if constant > 0.0 => self.scope.constant(dtype, Number::new(dtype, constant)),
-            None => self.multiple(dtype, signed[0].0, signed[0].1),
-        };
-        let used = first.or((constant <= 0.0).then_some(0));
-        if constant != 0.0 && used.is_some() {
-            total = self.plus_constant(dtype, total, constant);
-        }
-        for (k, (term, coefficient)) in rest.by_ref() {
+        let (used, mut total) = self.begin_sum(dtype, &signed, constant);
+        for (k, (term, coefficient)) in signed.iter().enumerate() {
             if Some(k) != used {
                 let size = self.multiple(dtype, *term, coefficient.abs());
                 total = if *coefficient < 0.0 { total - size } else { total + size };
             }
         }
         total
+    }
+
+    /// The constant of a sum with the term that is written beside it, if one is, and which. That is the first that is not negative;
+    /// but where small terms would drown in a large one, the large one meets the constant before they come: `10000·m − 10000`
+    /// may be nothing.
+    fn begin_sum(&mut self, dtype: DType, signed: &[(Term<'s>, f64)], constant: f64) -> (Option<usize>, Term<'s>) {
+        let size = |k: &usize| signed[*k].1.abs();
+        let largest = (0..signed.len()).max_by(|a, b| size(a).total_cmp(&size(b)).then(b.cmp(a)));
+        let drowns = |k: &usize| constant != 0.0 && signed.iter().any(|(_, c)| c.abs() * DROWNING < size(k));
+        let first = largest.filter(drowns).or_else(|| signed.iter().position(|(_, c)| *c >= 0.0));
+        match first {
+            Some(k) if signed[k].1 < 0.0 && constant > 0.0 => {
+                let large = self.multiple(dtype, signed[k].0, size(&k));
+                (Some(k), self.scope.constant(dtype, Number::new(dtype, constant)) - large)
+            }
+            None if constant > 0.0 => (None, self.scope.constant(dtype, Number::new(dtype, constant))),
+            _ => {
+                let k = first.unwrap_or(0);
+                let term = self.multiple(dtype, signed[k].0, signed[k].1);
+                (Some(k), self.plus_constant(dtype, term, constant))
+            }
+        }
     }
 
     /// A monomial with a negative coefficient is one with a positive coefficient if it has a sum to change the sign of.

@@ -76,3 +76,42 @@ fn a_logarithm_leaves_an_exponential_only_where_nothing_overflows() {
     assert!(is_quotient(Numerics::Fast, false));
     assert!(!is_quotient(Numerics::Strict, true));
 }
+
+/// The value where every step is rounded to f32.
+fn rounded(expr: &Expr, args: &[f32]) -> f32 {
+    let mut values: Vec<f32> = Vec::new();
+    for (node, _) in expr.nodes() {
+        values.push(match node {
+            ExprNode::Arg(k) => args[*k as usize],
+            ExprNode::Const(number) => number.to_f64() as f32,
+            ExprNode::Apply(op, operands) => {
+                let [a, b] = [operands[0], *operands.last().unwrap()].map(|o| values[o as usize]);
+                match op {
+                    Scalar::Add => a + b,
+                    Scalar::Sub => a - b,
+                    Scalar::Mul => a * b,
+                    Scalar::Neg => -a,
+                    other => unreachable!("{other:?}"),
+                }
+            }
+            other => unreachable!("{other:?}"),
+        });
+    }
+    values.pop().unwrap()
+}
+
+#[test]
+fn small_terms_do_not_drown_in_a_mask() {
+    let spellings: [Body; 4] = [
+        |scope, a| a[0] * c(a[0], 0.125, scope) * a[1] - c(a[0], 1e4, scope) * (c(a[0], 1.0, scope) - a[1]),
+        |scope, a| a[0] * a[1] * c(a[0], 0.125, scope) + (a[1] - c(a[0], 1.0, scope)) * c(a[0], 1e4, scope),
+        |scope, a| (c(a[0], 1.0, scope) - a[1]) * c(a[0], -1e4, scope) + a[0] * c(a[0], 0.125, scope) * a[1],
+        |scope, a| a[0] * c(a[0], 0.125, scope) + c(a[0], 1e4, scope) - c(a[0], 1e4, scope) * a[1],
+    ];
+    for body in spellings {
+        let normal = normal(&built(DType::F32, 2, body), Numerics::Default);
+        let (score, expected) = (0.3_f32, 0.3_f32 * 0.125);
+        let actual = rounded(&normal, &[score, 1.0]);
+        assert!((actual - expected).abs() <= 1e-6 * expected, "{actual} is not {expected}: {}", text(&normal));
+    }
+}

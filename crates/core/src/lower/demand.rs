@@ -26,7 +26,7 @@ const MOST_TERMS: usize = 1 << 14;
 /// A kernel has no more views, folds and concats behind one another than this, which are walked by recursion.
 const MOST_DEPTH: usize = 128;
 /// Coordinates are no longer expressions than this; see [`Dim::complexity`].
-const MOST_PARTS: u32 = 256;
+const MOST_PARTS: u32 = 1024;
 
 type Wanted<T> = Result<T, Refusal>;
 

@@ -10,7 +10,7 @@ use crate::error::{Error, Result};
 use crate::fuse::{Plan, PlannedKernel};
 use crate::graph::{Graph, Value};
 use crate::ops::Prim;
-use crate::tensor::{Literal, Symbol, TensorType};
+use crate::tensor::{Env, Literal, Symbol, TensorType};
 use crate::tile::Schedule;
 
 /// A constant by its number in a session.
@@ -108,6 +108,23 @@ pub struct Segment<M> {
     pub symbols: Vec<Symbol>,
     /// what was made of it so far
     pub specials: M,
+}
+
+impl<M> Segment<M> {
+    /// Numbers for its symbols.
+    pub fn sizes(&self, env: &Env) -> Result<Vec<i64>> {
+        let number = |symbol| env.get(symbol).ok_or_else(|| Error::bug(format!("the size {symbol} is not known")));
+        self.symbols.iter().map(number).collect()
+    }
+}
+
+impl Slot {
+    /// The bytes of its value.
+    pub fn bytes(&self, env: &Env) -> Result<usize> {
+        let count = self.ty.shape.eval(env)?.iter().product();
+        let bytes = self.ty.dtype.bytes(count);
+        bytes.ok_or_else(|| Error::limit(format!("a tensor {} of more bytes than can be counted", self.ty)))
+    }
 }
 
 impl<M: Default> LoadedGraph<M> {

@@ -1,9 +1,12 @@
 //! What every device that runs plans must know of them before they run: who reads what, what is constant, what can be made ready at one
 //! time, and where values may lie.
 //!
-//! Comes in: a graph with a plan of it. Goes out: the same as lists by number. Never here: memory, threads, a device.
+//! Comes in: a graph with a plan of it. Goes out: the same as lists by number. What was made for sizes is kept here too
+//! ([`BySize`]). Never here: memory, threads, a device.
 
+mod by_size;
 mod load;
 pub mod memory;
 
+pub use by_size::BySize;
 pub use load::{ConstantId, ConstantPool, LoadedGraph, LoadedKernel, Origin, Segment, Slot, Way};

@@ -19,7 +19,7 @@ use super::launch::{Table, launch};
 use super::load::{LoadedGraph, Origin, Segment, Way};
 use super::pool::Team;
 use super::span::{Recorder, Span};
-use super::specialize::{Entry, Special, Step, sizes, specialize};
+use super::specialize::{Entry, Special, Step, specialize};
 use crate::code::Fault;
 use crate::emit::{Memory, Phase};
 
@@ -130,7 +130,7 @@ impl<'e, 't, 'p> Run<'e, 't, 'p> {
 
     /// The segment at the sizes of this run.
     pub fn special(&mut self, loaded: &LoadedGraph, segment: &Segment) -> Result<Arc<Special>> {
-        let key = sizes(segment, &self.env)?;
+        let key = segment.sizes(&self.env)?;
         segment.specials.get(key, || specialize(self.engine, self.team, loaded, segment, &self.env))
     }
 

@@ -1,13 +1,12 @@
 //! Segments at fixed sizes: code for every kernel, and a place for every value.
 
-use std::fmt;
 use std::ops::Range;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use bytes::Bytes;
 use fuseline::error::{Context, Error, Result};
 use fuseline::run::memory::{Placement, Wish, place};
-use fuseline::tensor::{Env, TensorType};
+use fuseline::tensor::Env;
 use rustc_hash::FxHashMap;
 
 use super::constant::ConstantId;
@@ -17,39 +16,6 @@ use super::pack::{Packed, constant_phases};
 use super::pool::Team;
 use super::workshop::{Compiled, Made};
 use crate::emit::Memory;
-
-/// The sizes that a segment was made ready for, latest used last.
-#[derive(Default)]
-pub(super) struct Specials(Mutex<Vec<(Vec<i64>, Arc<Special>)>>);
-
-/// A segment is kept ready for this many sizes.
-const MOST_SIZES: usize = 64;
-
-impl Specials {
-    /// The segment for sizes, which is made unless it is there.
-    pub fn get(&self, sizes: Vec<i64>, make: impl FnOnce() -> Result<Special>) -> Result<Arc<Special>> {
-        // Held while it is made: who waits mostly wants the same.
-        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let entry = match known.iter().rposition(|(other, _)| *other == sizes) {
-            Some(last) if last + 1 == known.len() => return Ok(known[last].1.clone()),
-            Some(k) => known.remove(k),
-            None => (sizes, Arc::new(make()?)),
-        };
-        if known.len() == MOST_SIZES {
-            known.remove(0);
-        }
-        let special = entry.1.clone();
-        known.push(entry);
-        Ok(special)
-    }
-}
-
-impl fmt::Debug for Specials {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        f.debug_list().entries(known.iter().map(|(sizes, _)| sizes)).finish()
-    }
-}
 
 /// A segment at fixed sizes.
 #[derive(Debug)]
@@ -93,12 +59,6 @@ pub(super) enum Entry {
     Packed(usize),
     /// nobody uses it, or it is set for every thread
     Nothing,
-}
-
-/// The sizes on which a segment depends.
-pub(super) fn sizes(segment: &Segment, env: &Env) -> Result<Vec<i64>> {
-    let number = |symbol| env.get(symbol).ok_or_else(|| Error::bug(format!("the size {symbol:?} is not known")));
-    segment.symbols.iter().map(number).collect()
 }
 
 /// Makes a segment ready for the sizes of a binding.
@@ -149,7 +109,7 @@ fn stored_bytes(
             continue;
         }
         for slot in &loaded.kernels[k].outputs {
-            let bytes = tensor_bytes(&loaded.slots[*slot].ty, env).at(|| loaded.describe(k))?;
+            let bytes = loaded.slots[*slot].bytes(env).at(|| loaded.describe(k))?;
             let limit = engine.limits.bytes;
             if bytes as u64 > limit {
                 let error = Error::limit(format!("a value of {bytes} bytes (the limit is {limit} bytes)"));
@@ -159,11 +119,6 @@ fn stored_bytes(
         }
     }
     Ok(stored)
-}
-
-fn tensor_bytes(ty: &TensorType, env: &Env) -> Result<usize> {
-    let count = ty.shape.eval(env)?.iter().product();
-    ty.dtype.bytes(count).ok_or_else(|| Error::limit(format!("a tensor {ty} of more bytes than can be counted")))
 }
 
 /// A kernel for which there is code.

@@ -195,9 +195,7 @@ impl<'e> Run<'e> {
 
     /// The segment at the sizes of this run.
     fn special(&mut self, loaded: &LoadedGraph, segment: &Segment) -> Result<Arc<Special>> {
-        let number = |symbol| self.env.get(symbol).ok_or_else(|| Error::bug(format!("the size {symbol} is not known")));
-        let sizes = segment.symbols.iter().map(number).collect::<Result<Vec<i64>>>()?;
-        segment.specials.get(sizes, || specialize(self.engine, loaded, segment, &self.env))
+        segment.specials.get(segment.sizes(&self.env)?, || specialize(self.engine, loaded, segment, &self.env))
     }
 
     /// Runs a graph that is nothing but launches.

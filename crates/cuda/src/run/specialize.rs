@@ -1,11 +1,11 @@
 //! Segments at fixed sizes: launches for every kernel, and a place for every value.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use fuseline::error::{Context, Error, Result};
 use fuseline::run::memory::{Wish, place};
-use fuseline::run::{Origin, Way};
-use fuseline::tensor::{Env, TensorType};
+use fuseline::run::{BySize, Origin, Way};
+use fuseline::tensor::Env;
 use rustc_hash::FxHashMap;
 
 use super::execute::Engine;
@@ -14,33 +14,9 @@ use crate::gpu::{Block, Grid};
 use crate::print::Parameter;
 
 /// A graph with a plan of it, and what was made of its segments.
-pub(super) type LoadedGraph = fuseline::run::LoadedGraph<Specials>;
+pub(super) type LoadedGraph = fuseline::run::LoadedGraph<BySize<Special>>;
 /// A segment, and what was made of it.
-pub(super) type Segment = fuseline::run::Segment<Specials>;
-
-/// The sizes that a segment was made ready for, latest used last.
-#[derive(Debug, Default)]
-pub(super) struct Specials(Mutex<Vec<(Vec<i64>, Arc<Special>)>>);
-
-/// A segment is kept ready for this many sizes.
-const MOST_SIZES: usize = 64;
-
-impl Specials {
-    /// The segment for sizes, which is made unless it is there.
-    pub fn get(&self, sizes: Vec<i64>, make: impl FnOnce() -> Result<Special>) -> Result<Arc<Special>> {
-        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let entry = match known.iter().rposition(|(other, _)| *other == sizes) {
-            Some(k) => known.remove(k),
-            None => (sizes, Arc::new(make()?)),
-        };
-        if known.len() == MOST_SIZES {
-            known.remove(0);
-        }
-        let special = entry.1.clone();
-        known.push(entry);
-        Ok(special)
-    }
-}
+pub(super) type Segment = fuseline::run::Segment<BySize<Special>>;
 
 /// A segment at fixed sizes.
 #[derive(Debug)]
@@ -85,7 +61,7 @@ pub(super) fn specialize(engine: &Engine, loaded: &LoadedGraph, segment: &Segmen
     let mut keys: Vec<Key> = Vec::with_capacity(coded.len());
     for k in &coded {
         for slot in &loaded.kernels[*k].outputs {
-            let size = tensor_bytes(&loaded.slots[*slot].ty, env).at(|| loaded.describe(*k))?;
+            let size = loaded.slots[*slot].bytes(env).at(|| loaded.describe(*k))?;
             let limit = engine.limits.bytes;
             if size as u64 > limit {
                 let error = Error::limit(format!("a value of {size} bytes (the limit is {limit} bytes)"));
@@ -149,7 +125,7 @@ fn place_all(
     for (slot, info) in loaded.slots.iter().enumerate() {
         let wish = match info.origin {
             // Inputs stay what they are from run to run.
-            Origin::Input => Wish { bytes: tensor_bytes(&info.ty, env)?, first: 0, last, heir_of: None },
+            Origin::Input => Wish { bytes: info.bytes(env)?, first: 0, last, heir_of: None },
             Origin::Constant(_) => continue,
             Origin::Kernel(k) => {
                 let last = if info.is_output { last } else { info.last };
@@ -175,10 +151,4 @@ fn place_all(
     let by_slot = slots.into_iter().map(|(slot, wish)| (slot, at(wish))).collect();
     let by_scratch = scratches.into_iter().map(|(key, wish)| (key, at(wish))).collect();
     Ok(Pure { _arena: arena, by_slot, by_scratch, graph: Mutex::default() })
-}
-
-/// The bytes of a tensor at the sizes of a binding.
-pub(super) fn tensor_bytes(ty: &TensorType, env: &Env) -> Result<usize> {
-    let count = ty.shape.eval(env)?.iter().product();
-    ty.dtype.bytes(count).ok_or_else(|| Error::limit(format!("a tensor {ty} of more bytes than can be counted")))
 }

@@ -1,0 +1,107 @@
+//! The command line of `fuseline bench`.
+
+use std::num::NonZeroUsize;
+use std::path::PathBuf;
+
+use clap::{Args, ValueEnum};
+use fuseline::tensor::DType;
+
+use super::{EXIT_STATUS, ModelName, NumericsName, PrecisionName, SizeBinding, float_type};
+
+/// Measure what fusion gains on this processor
+///
+/// Runs the model as planned, with one kernel for every node of the model, and with one for every primitive, in turns:
+/// times, speed-up, traffic, what compiling and loading took, and how near to the limits of the machine that comes.
+/// Inputs are those of `run`; free sizes that nobody gives are 1 for the leading axis and 128 for the others.
+#[derive(Debug, Args)]
+#[command(after_help = format!("\
+Examples:
+  fuseline bench model.onnx --sizes batch=1,seq=128
+  fuseline bench model.onnx --inputs x.npz --threads 1 --json > times.json
+  fuseline bench gallery:layernorm_gelu --sizes rows=4096,columns=768 --iters 100
+  fuseline bench model.onnx --only fused
+
+{EXIT_STATUS}"))]
+pub struct Bench {
+    /// An ONNX file, a graph text (.ir) or gallery:NAME
+    #[arg(value_name = "MODEL")]
+    pub model: ModelName,
+    /// Read inputs by name from this .npz file
+    #[arg(long, value_name = "X.npz")]
+    pub inputs: Option<PathBuf>,
+    /// Numbers for the model's free sizes; 4k, 1M, 2G and 4Ki, 1Mi, 2Gi are understood
+    #[arg(long, value_name = "NAME=SIZE,…", value_delimiter = ',')]
+    pub sizes: Vec<SizeBinding>,
+    /// Element type of a gallery graph: f32, f16, bf16 or f64
+    #[arg(long, value_name = "TYPE", value_parser = float_type)]
+    pub dtype: Option<DType>,
+    /// How many runs of each plan are measured
+    #[arg(long, value_name = "N", default_value = "20")]
+    pub iters: NonZeroUsize,
+    /// How many runs of each plan come before, and are not
+    #[arg(long, value_name = "N", default_value_t = 3)]
+    pub warmup: usize,
+    /// Measure the fused plan alone, or the others alone
+    #[arg(long, value_enum)]
+    pub only: Option<Only>,
+    /// Show where the time goes as well: every kernel of the first plan, measured beside predicted
+    #[arg(long)]
+    pub kernels: bool,
+    /// How many threads work [default: one for every processor]
+    #[arg(long, value_name = "N")]
+    pub threads: Option<NonZeroUsize>,
+    /// Where plans are measured
+    #[arg(long, value_enum, value_name = "DEVICE", default_value_t = Measuring::Cpu)]
+    pub device: Measuring,
+    /// The device to plan for: a name, or a file called .spec [default: cpu; h200 with --device cuda]
+    #[arg(long, value_name = "NAME")]
+    pub target: Option<String>,
+    /// How far arithmetic may be rearranged [default: default]
+    #[arg(long, value_enum)]
+    pub numerics: Option<NumericsName>,
+    /// In which type the factors of contractions are multiplied
+    #[arg(long, value_enum, value_name = "TYPE", default_value_t = PrecisionName::F32)]
+    pub precision: PrecisionName,
+    /// Seed of random inputs
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    pub seed: u64,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Where plans are measured.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Measuring {
+    /// this processor
+    Cpu,
+    /// an NVIDIA GPU, in its own time: what is copied from and to the host is not measured
+    Cuda,
+}
+
+impl Measuring {
+    /// The name in JSON.
+    pub fn name(self) -> &'static str {
+        match self {
+            Measuring::Cpu => "cpu",
+            Measuring::Cuda => "cuda",
+        }
+    }
+
+    /// The device that is planned for where nothing else is asked for.
+    pub fn target(self) -> &'static str {
+        match self {
+            Measuring::Cpu => "cpu",
+            Measuring::Cuda => "h200",
+        }
+    }
+}
+
+/// Which plans are measured.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Only {
+    /// the plan as it is
+    Fused,
+    /// one kernel for every node, and one for every primitive
+    Unfused,
+}

@@ -1,0 +1,101 @@
+//! Choices that several commands offer.
+
+use clap::ValueEnum;
+use fuseline::analyzer::Policy;
+use fuseline::error::Error;
+use fuseline::fuse;
+use fuseline::passes::{Numerics, Precision};
+use fuseline::reference::Reading;
+
+/// How far arithmetic may be rearranged.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum NumericsName {
+    /// every operation and every rounding as written
+    Strict,
+    /// what is true of real numbers and keeps ranges
+    Default,
+    /// also what can overflow or lose subnormal numbers where the model does not
+    Fast,
+}
+
+impl NumericsName {
+    pub fn numerics(self) -> Numerics {
+        match self {
+            NumericsName::Strict => Numerics::Strict,
+            NumericsName::Default => Numerics::Default,
+            NumericsName::Fast => Numerics::Fast,
+        }
+    }
+}
+
+/// In which type the factors of contractions are multiplied.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum PrecisionName {
+    /// as the model says
+    F32,
+    /// factors of f32 are rounded to bf16; sums and everything else stay f32
+    Bf16,
+}
+
+impl PrecisionName {
+    /// The precision, which must go with the numerics.
+    pub fn precision(self, numerics: Numerics) -> Result<Precision, Error> {
+        match self {
+            PrecisionName::F32 => Ok(Precision::F32),
+            PrecisionName::Bf16 if numerics == Numerics::Strict => {
+                Err(Error::invalid("bf16 rounds what strict numerics keep").at("--precision"))
+            }
+            PrecisionName::Bf16 => Ok(Precision::Bf16),
+        }
+    }
+}
+
+/// Who has the last word on a fusion.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum PolicyName {
+    /// microseconds
+    Cost,
+    /// what texts on fusion refuse is refused
+    Textbook,
+}
+
+impl PolicyName {
+    pub fn policy(self) -> Policy {
+        match self {
+            PolicyName::Cost => Policy::ByCost,
+            PolicyName::Textbook => Policy::Textbook,
+        }
+    }
+
+    pub fn of_plans(self) -> fuse::Policy {
+        match self {
+            PolicyName::Cost => fuse::Policy::Microseconds,
+            PolicyName::Textbook => fuse::Policy::Textbook,
+        }
+    }
+}
+
+/// How the interpreters read floats.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum ReadingName {
+    /// f64 inside, rounded where the model says so and at the outputs
+    Exact,
+    /// every result rounded to its element type
+    Rounded,
+}
+
+impl ReadingName {
+    pub fn name(self) -> &'static str {
+        match self {
+            ReadingName::Exact => "exact",
+            ReadingName::Rounded => "rounded",
+        }
+    }
+
+    pub fn reading(self) -> Reading {
+        match self {
+            ReadingName::Exact => Reading::Exact,
+            ReadingName::Rounded => Reading::Rounded,
+        }
+    }
+}

@@ -1,0 +1,88 @@
+//! The command line of `fuseline explain`.
+
+use std::path::PathBuf;
+
+use clap::Args;
+use fuseline::fuse::DecisionId;
+use fuseline::tensor::DType;
+
+use super::{EXIT_STATUS, ModelName, NumericsName, PolicyName, PrecisionName, SizeBinding, float_type};
+
+/// Show which kernels a model becomes, and why
+///
+/// Prints the plan: each kernel with what it does, where it comes from, what it moves and computes, and the time that is
+/// predicted for it on a device. Then every decision that was looked at, taken or refused, the largest effect first,
+/// each with its reason and with the score that textbooks would give it. Microseconds decide; where the score says
+/// otherwise, the decision is marked with ≠.
+#[derive(Debug, Args)]
+#[command(after_help = format!("\
+Examples:
+  fuseline explain model.onnx --sizes batch=1,seq=128
+  fuseline explain model.onnx --target h200 --json > plan.json
+  fuseline explain gallery:attention --no-fuse
+  fuseline explain gallery:transformer_sublayer --policy textbook
+
+What would one decision cost? Take its id from the list:
+  fuseline explain model.onnx --flip 8493b905efb0
+
+Write a plan down, compare it with another one, obey it:
+  fuseline explain model.onnx --target h200 --lock h200.plan
+  diff h100.plan h200.plan
+  fuseline explain model.onnx --plan h200.plan
+
+Devices: {}
+
+{EXIT_STATUS}", fuseline::device::DeviceSpec::names().collect::<Vec<_>>().join(", ")))]
+pub struct Explain {
+    /// An ONNX file, a graph text (.ir) or gallery:NAME
+    #[arg(value_name = "MODEL")]
+    pub model: ModelName,
+    /// The device to plan for: a name, or a file called .spec [default: cpu, or that of --plan]
+    #[arg(long, value_name = "NAME")]
+    pub target: Option<String>,
+    /// Numbers for the model's free sizes; 4k, 1M, 2G and 4Ki, 1Mi, 2Gi are understood
+    #[arg(long, value_name = "NAME=SIZE,…", value_delimiter = ',')]
+    pub sizes: Vec<SizeBinding>,
+    /// Take sizes, and values that the structure of the model hangs on, from this .npz file
+    #[arg(long, value_name = "X.npz")]
+    pub inputs: Option<PathBuf>,
+    /// Element type of a gallery graph: f32, f16, bf16 or f64
+    #[arg(long, value_name = "TYPE", value_parser = float_type)]
+    pub dtype: Option<DType>,
+    /// How far arithmetic may be rearranged [default: default, or that of --plan]
+    #[arg(long, value_enum)]
+    pub numerics: Option<NumericsName>,
+    /// In which type the factors of contractions are multiplied
+    #[arg(long, value_enum, value_name = "TYPE", default_value_t = PrecisionName::F32)]
+    pub precision: PrecisionName,
+    /// Who has the last word
+    #[arg(long, value_enum, default_value_t = PolicyName::Cost)]
+    pub policy: PolicyName,
+    /// Combine nothing: a kernel for every primitive
+    #[arg(long, conflicts_with_all = ["only_fuse", "flip", "plan"])]
+    pub no_fuse: bool,
+    /// Do nothing but these decisions
+    #[arg(long, value_name = "ID", value_delimiter = ',', num_args = 1.., conflicts_with_all = ["flip", "plan"])]
+    pub only_fuse: Vec<DecisionId>,
+    /// Plan again with this one decision the other way, and compare
+    #[arg(long, value_name = "ID", conflicts_with = "plan")]
+    pub flip: Option<DecisionId>,
+    /// Take at most this many decisions; to find the one that matters
+    #[arg(long, value_name = "N", conflicts_with_all = ["no_fuse", "plan"])]
+    pub fuel: Option<usize>,
+    /// Write the plan to this file
+    #[arg(long, value_name = "FILE")]
+    pub lock: Option<PathBuf>,
+    /// Obey the plan in this file
+    #[arg(long, value_name = "FILE", conflicts_with = "policy")]
+    pub plan: Option<PathBuf>,
+    /// How many decisions to list; equal ones of different layers count once
+    #[arg(long, value_name = "N", default_value_t = 40)]
+    pub top: usize,
+    /// Print the graph after every pass and rewrite that changed it, what is prepared once, and every single decision
+    #[arg(long, short, conflicts_with = "json")]
+    pub verbose: bool,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+}

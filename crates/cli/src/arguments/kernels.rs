@@ -1,0 +1,60 @@
+//! The command line of `fuseline kernels`.
+
+use std::path::PathBuf;
+
+use clap::{Args, ValueEnum};
+use fuseline::tensor::DType;
+
+use super::{EXIT_STATUS, ModelName, NumericsName, PrecisionName, SizeBinding, float_type};
+
+/// Show the kernels of a model as code
+///
+/// Prints every kernel of the plan, equal ones once: in the language of kernels (docs/tile.md), as a program of vectors,
+/// as the machine code that this processor runs, or as CUDA C++ for a GPU.
+#[derive(Debug, Args)]
+#[command(after_help = format!("\
+Examples:
+  fuseline kernels gallery:layernorm_gelu
+  fuseline kernels model.onnx --emit asm --sizes batch=1,seq=128
+  fuseline kernels gallery:softmax --emit cuda --dtype bf16
+
+{EXIT_STATUS}"))]
+pub struct Kernels {
+    /// An ONNX file, a graph text (.ir) or gallery:NAME
+    #[arg(value_name = "MODEL")]
+    pub model: ModelName,
+    /// As what
+    #[arg(long, value_enum, value_name = "FORM", default_value_t = Form::Tile)]
+    pub emit: Form,
+    /// Numbers for the model's free sizes; 4k, 1M, 2G and 4Ki, 1Mi, 2Gi are understood
+    #[arg(long, value_name = "NAME=SIZE,…", value_delimiter = ',')]
+    pub sizes: Vec<SizeBinding>,
+    /// Take sizes, and values that the structure of the model hangs on, from this .npz file
+    #[arg(long, value_name = "X.npz")]
+    pub inputs: Option<PathBuf>,
+    /// Element type of a gallery graph: f32, f16, bf16 or f64
+    #[arg(long, value_name = "TYPE", value_parser = float_type)]
+    pub dtype: Option<DType>,
+    /// The device to plan for: a name, or a file called .spec [default: cpu; h200 with --emit cuda]
+    #[arg(long, value_name = "NAME")]
+    pub target: Option<String>,
+    /// How far arithmetic may be rearranged [default: default]
+    #[arg(long, value_enum)]
+    pub numerics: Option<NumericsName>,
+    /// In which type the factors of contractions are multiplied
+    #[arg(long, value_enum, value_name = "TYPE", default_value_t = PrecisionName::F32)]
+    pub precision: PrecisionName,
+}
+
+/// As what kernels are shown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Form {
+    /// the language of kernels
+    Tile,
+    /// programs of vectors, at fixed sizes
+    Vector,
+    /// machine code, at fixed sizes
+    Asm,
+    /// CUDA C++, for an NVIDIA GPU, which need not be there
+    Cuda,
+}

@@ -1,0 +1,75 @@
+//! The command line: what can be asked for, with the help that teaches it. One file a command.
+
+mod analyze;
+mod bench;
+mod choice;
+mod doctor;
+mod explain;
+mod gallery;
+mod inspect;
+mod kernels;
+mod run;
+mod value;
+
+use clap::{Parser, Subcommand};
+
+pub use analyze::Analyze;
+pub use bench::{Bench, Measuring, Only};
+pub use choice::{NumericsName, PolicyName, PrecisionName, ReadingName};
+pub use doctor::Doctor;
+pub use explain::Explain;
+pub use gallery::Gallery;
+pub use inspect::Inspect;
+pub use kernels::{Form, Kernels};
+pub use run::Run;
+pub use value::{ModelName, SizeBinding, float_type, parse_size};
+
+const EXIT_STATUS: &str = "\
+Exit status:
+  0  done
+  1  the work failed: something is not supported yet, a limit was reached, a run went wrong
+  2  the request is wrong: unknown option, missing file, broken model, inputs that do not fit";
+
+const TOUR: &str = "\
+MODEL is one of
+  net.onnx        an ONNX file
+  net.ir          a graph in text form (docs/ir.md)
+  gallery:NAME    a graph of the built-in gallery; `fuseline gallery` lists them
+
+Start here:
+  fuseline gallery
+  fuseline inspect gallery:transformer_sublayer --sizes tokens=128
+  fuseline run gallery:layernorm_gelu --sizes rows=8,columns=1024
+  fuseline explain gallery:transformer_sublayer --target h200
+  fuseline analyze examples/layer.json";
+
+/// Automatic operator fusion for neural networks
+#[derive(Debug, Parser)]
+#[command(name = "fuseline", version, after_help = format!("{TOUR}\n\n{EXIT_STATUS}"))]
+pub struct Arguments {
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    Inspect(Inspect),
+    Run(Run),
+    Explain(Explain),
+    Bench(Bench),
+    Kernels(Kernels),
+    Analyze(Analyze),
+    Gallery(Gallery),
+    Doctor(Doctor),
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_command_line_is_well_formed() {
+        use clap::CommandFactory;
+        Arguments::command().debug_assert();
+    }
+}

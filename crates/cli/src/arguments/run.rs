@@ -1,0 +1,81 @@
+//! The command line of `fuseline run`.
+
+use std::num::NonZeroUsize;
+use std::path::PathBuf;
+
+use clap::Args;
+use fuseline::reference::Limits;
+use fuseline::tensor::DType;
+
+use super::{EXIT_STATUS, ModelName, NumericsName, PrecisionName, ReadingName, SizeBinding, float_type, parse_size};
+use crate::device::Device;
+
+/// Run a model and summarise its outputs
+///
+/// Inputs come from a .npz file under the model's input names. Those that it lacks are random, the same for the same
+/// seed: floats are normally distributed, 8-bit integers take all their values, other integers and bool are 0 or 1 (they
+/// are often indices). Free sizes that neither the file nor --sizes gives are 1, or the gallery's default.
+#[derive(Debug, Args)]
+#[command(after_help = format!("\
+Examples:
+  fuseline run model.onnx --inputs x.npz --outputs y.npz
+  fuseline run model.onnx --sizes batch=2,seq=16 --seed 7
+  fuseline run model.onnx --threads 1
+  fuseline run gallery:softmax --sizes rows=4,columns=8 --dtype bf16 --device reference --reading rounded
+  fuseline run gallery:attention --device interp --target h200
+
+Files from and for Python:
+  numpy.savez('x.npz', input_ids=ids, attention_mask=mask)
+  y = numpy.load('y.npz'); y['logits']
+
+{EXIT_STATUS}"))]
+pub struct Run {
+    /// An ONNX file, a graph text (.ir) or gallery:NAME
+    #[arg(value_name = "MODEL")]
+    pub model: ModelName,
+    /// Read inputs by name from this .npz file
+    #[arg(long, value_name = "X.npz")]
+    pub inputs: Option<PathBuf>,
+    /// Write all outputs by name to this .npz file
+    #[arg(long, value_name = "Y.npz")]
+    pub outputs: Option<PathBuf>,
+    /// Where to run
+    #[arg(long, value_enum, value_name = "DEVICE", default_value = "cpu")]
+    pub device: Device,
+    /// For devices that run a plan: the device to plan for, a name or a file called .spec
+    #[arg(long, value_name = "NAME")]
+    pub target: Option<String>,
+    /// For devices that run a plan: how far arithmetic may be rearranged [default: default]
+    #[arg(long, value_enum)]
+    pub numerics: Option<NumericsName>,
+    /// In which type the factors of contractions are multiplied
+    #[arg(long, value_enum, value_name = "TYPE", default_value_t = PrecisionName::F32)]
+    pub precision: PrecisionName,
+    /// For the device cpu: how many threads work [default: one for every processor]
+    #[arg(long, value_name = "N")]
+    pub threads: Option<NonZeroUsize>,
+    /// Numbers for the model's free sizes; 4k, 1M, 2G and 4Ki, 1Mi, 2Gi are understood
+    #[arg(long, value_name = "NAME=SIZE,…", value_delimiter = ',')]
+    pub sizes: Vec<SizeBinding>,
+    /// Element type of a gallery graph: f32, f16, bf16 or f64
+    #[arg(long, value_name = "TYPE", value_parser = float_type)]
+    pub dtype: Option<DType>,
+    /// Seed of random inputs
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    pub seed: u64,
+    /// For the devices reference and interp: how floats are read [default: exact]
+    #[arg(long, value_enum)]
+    pub reading: Option<ReadingName>,
+    /// Most memory for the values of a run
+    #[arg(long, value_name = "BYTES", default_value = "8Gi", value_parser = parse_size)]
+    pub max_memory: i64,
+    /// Most trips of all loops together
+    #[arg(long, value_name = "N", default_value_t = Limits::default().trips)]
+    pub max_trips: u64,
+    /// Print no summary
+    #[arg(long, short, conflicts_with = "json")]
+    pub quiet: bool,
+    /// Print the summary as JSON
+    #[arg(long)]
+    pub json: bool,
+}

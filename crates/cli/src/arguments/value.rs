@@ -1,0 +1,88 @@
+//! Values that several commands take: models, sizes, element types.
+
+use std::path::PathBuf;
+use std::str::FromStr;
+
+use fuseline::tensor::DType;
+
+/// Which model is meant.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ModelName {
+    Gallery(String),
+    File(PathBuf),
+}
+
+impl FromStr for ModelName {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<ModelName, String> {
+        match text.strip_prefix("gallery:") {
+            Some("") => Err("a name must follow gallery: (`fuseline gallery` lists them)".into()),
+            Some(name) => Ok(ModelName::Gallery(name.into())),
+            None if text.is_empty() => Err("the path is empty".into()),
+            None => Ok(ModelName::File(text.into())),
+        }
+    }
+}
+
+/// A number for a free size.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SizeBinding {
+    pub name: String,
+    pub size: i64,
+}
+
+impl FromStr for SizeBinding {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<SizeBinding, String> {
+        let (name, size) =
+            text.rsplit_once('=').ok_or("a size is given as NAME=SIZE, such as batch=1 (several: batch=1,seq=128)")?;
+        let name = name.trim();
+        if name.is_empty() {
+            return Err("the name before = is missing".into());
+        }
+        Ok(SizeBinding { name: name.into(), size: parse_size(size.trim())? })
+    }
+}
+
+/// A size with an optional suffix: `128`, `4k`, `1M`, `2G`, or in powers of two `4Ki`, `1Mi`, `2Gi`.
+pub fn parse_size(text: &str) -> Result<i64, String> {
+    let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
+    let factor = match &text[digits.len()..] {
+        "" => 1,
+        "k" | "K" => 1_000,
+        "M" => 1_000_000,
+        "G" => 1_000_000_000,
+        "Ki" | "ki" => 1 << 10,
+        "Mi" => 1 << 20,
+        "Gi" => 1 << 30,
+        suffix => return Err(format!("the suffix {suffix} is unknown; use k, M, G, Ki, Mi or Gi")),
+    };
+    let number: i64 = digits.parse().map_err(|_| format!("\"{text}\" is not a size"))?;
+    if number < 0 {
+        return Err(format!("the size {number} is below zero"));
+    }
+    number.checked_mul(factor).ok_or_else(|| format!("the size {text} does not fit into 64 bits"))
+}
+
+/// An element type that is a float.
+pub fn float_type(text: &str) -> Result<DType, String> {
+    DType::from_name(text).filter(|d| d.is_float()).ok_or_else(|| "wanted: f32, f16, bf16 or f64".into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_have_suffixes() {
+        assert_eq!(parse_size("128"), Ok(128));
+        assert_eq!(parse_size("4k"), Ok(4000));
+        assert_eq!(parse_size("1Mi"), Ok(1 << 20));
+        assert!(parse_size("").is_err() && parse_size("-1").is_err() && parse_size("1T").is_err());
+        assert!(parse_size("9999999999G").is_err());
+        assert_eq!("a=b=3".parse::<SizeBinding>().unwrap(), SizeBinding { name: "a=b".into(), size: 3 });
+        assert!("n".parse::<SizeBinding>().is_err() && "=3".parse::<SizeBinding>().is_err());
+    }
+}

@@ -14,13 +14,11 @@ mod failure;
 mod feed;
 mod formula;
 mod gallery;
-mod gpu;
 mod histogram;
 mod inspect;
 mod kernels;
 mod model;
 mod operations;
-mod quantity;
 mod run;
 mod screen;
 mod target;
@@ -29,6 +27,7 @@ mod waiting;
 use std::process::ExitCode;
 
 use clap::Parser;
+use fuseline_session::{gpu, quantity};
 
 use arguments::{Arguments, Command};
 

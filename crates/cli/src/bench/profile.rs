@@ -8,6 +8,8 @@ use fuseline::fuse::PlanOptions;
 use fuseline_cpu::run::{Session, Span};
 use serde_json::{Value, json};
 
+use fuseline_session::plan::name::cut_back;
+
 use crate::quantity::{self, significant};
 use crate::screen::{self, Side, Table};
 
@@ -75,7 +77,7 @@ pub fn to_text(kernels: &[Measured]) -> String {
         let (row, all) = (&group[0].row, time(group));
         let each = all / group.len() as f64;
         table.row(vec![
-            crate::explain::cut_back(&row.pattern, width / 3),
+            cut_back(&row.pattern, width / 3),
             row.kind.name().into(),
             group.len().to_string(),
             significant(each),

@@ -1,26 +1,10 @@
-//! Plans for programs that read them.
+//! Comparisons of plans for programs that read them.
 
-use fuseline::explain::{Baseline, DecisionRow, Edge, KernelRow, Part};
-use fuseline::fuse::{Cost, Verdict};
-use serde_json::{Map, Value, json};
+use fuseline_session::plan::json::{cost, decision, head, kernel};
+use serde_json::{Value, json};
 
 use super::compare::{Effect, Flipped};
 use super::{Request, Story};
-
-/// The whole plan.
-pub fn of_story(request: &Request<'_>, story: &Story) -> Value {
-    let explanation = &story.explanation;
-    let mut value = head(request);
-    value["kernels"] = explanation.run.kernels.iter().map(kernel).collect();
-    value["prepared"] = explanation.prepare.kernels.iter().map(kernel).collect();
-    value["totals"] = totals(&explanation.run);
-    value["prepare_totals"] = cost(&explanation.prepare.cost, explanation.prepare.count());
-    value["decisions"] = explanation.decisions.iter().map(decision).collect();
-    value["disagreements"] = json!(explanation.disagreements());
-    value["edges"] = edges(&explanation.run);
-    value["prepare_edges"] = edges(&explanation.prepare);
-    value
-}
 
 /// A comparison of two plans.
 pub fn of_flip(request: &Request<'_>, story: &Story, flipped: &Flipped) -> Value {
@@ -30,7 +14,7 @@ pub fn of_flip(request: &Request<'_>, story: &Story, flipped: &Flipped) -> Value
         side["kernels_list"] = run.kernels.iter().map(kernel).collect();
         side
     };
-    let mut value = head(request);
+    let mut value = head(&request.setting());
     let (effect, why) = match (&flipped.after, flipped.effect(story)) {
         (None, _) => ("illegal", flipped.illegal.as_deref()),
         (_, Effect::Slower(_)) => ("slower", None),
@@ -46,89 +30,4 @@ pub fn of_flip(request: &Request<'_>, story: &Story, flipped: &Flipped) -> Value
         "after": flipped.after.as_ref().map(side),
     });
     value
-}
-
-fn head(request: &Request<'_>) -> Value {
-    let sizes = |list: &[(String, i64)]| list.iter().map(|(n, s)| (n.clone(), json!(s))).collect::<Map<_, _>>();
-    let spec = &request.options.spec;
-    json!({
-        "model": request.model.name,
-        "target": { "name": spec.name, "fingerprint": format!("{:016x}", spec.fingerprint()) },
-        "numerics": request.options.numerics.name(),
-        "precision": request.options.precision.name(),
-        "sizes": sizes(&request.given),
-        "assumed_sizes": sizes(&request.assumed),
-    })
-}
-
-fn kernel(row: &KernelRow) -> Value {
-    let mut value = json!({
-        "name": row.name,
-        "kind": row.kind.name(),
-        "pattern": row.pattern,
-        "nodes": row.operators.iter().map(|o| o.name.as_ref()).collect::<Vec<_>>(),
-        "members": row.members,
-        "bytes": row.bytes.round(),
-        "flops": row.flops.round(),
-        "intensity": row.intensity().map(short),
-        "bound": row.bound,
-        "predicted_us": short(row.us),
-        "score": row.scorecard.as_ref().map(|card| short(card.score)),
-        "textbook": row.scorecard.as_ref().map(ToString::to_string),
-    });
-    if let Some(inside) = &row.inside {
-        value["inside"] = json!(inside);
-    }
-    value
-}
-
-fn decision(row: &DecisionRow) -> Value {
-    json!({
-        "id": row.id.to_string(),
-        "rule": row.rule,
-        "producer": row.producer,
-        "consumer": row.consumer,
-        "verdict": if row.verdict == Verdict::Taken { "taken" } else { "refused" },
-        "code": row.code,
-        "reason": row.reason,
-        "saved_us": short(row.saved_us),
-        "bytes_saved": row.bytes_saved.round(),
-        "flops_saved": row.flops_saved.round(),
-        "score": short(row.score()),
-        "textbook": row.scorecard.as_ref().map(ToString::to_string),
-        "disagrees": row.disagrees(),
-        "illegal": row.is_illegal,
-    })
-}
-
-fn edges(part: &Part) -> Value {
-    let edge = |e: &Edge| json!([e.producer, e.consumer, e.decision.to_string()]);
-    part.edges.iter().map(edge).collect()
-}
-
-fn totals(part: &Part) -> Value {
-    let mut value = cost(&part.cost, part.count());
-    let baseline = |other: &Baseline| {
-        let mut value = cost(&other.cost, other.kernels);
-        value["speedup"] = json!((part.cost.us > 0.0).then(|| short(other.cost.us / part.cost.us)));
-        value
-    };
-    value["by_operator"] = baseline(&part.by_operator);
-    value["by_primitive"] = baseline(&part.by_primitive);
-    value["regions"] = cost(&part.regions.cost, part.regions.kernels);
-    value
-}
-
-fn cost(cost: &Cost, kernels: usize) -> Value {
-    json!({
-        "kernels": kernels,
-        "predicted_us": short(cost.us),
-        "bytes": cost.bytes.round(),
-        "flops": cost.flops.round(),
-    })
-}
-
-/// Four digits after the point are more than a prediction knows.
-fn short(x: f64) -> f64 {
-    (x * 1e4).round() / 1e4
 }

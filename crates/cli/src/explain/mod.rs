@@ -2,10 +2,8 @@
 
 mod compare;
 mod json;
-mod name;
+mod lock;
 mod text;
-
-pub use name::cut_back;
 
 use std::path::Path;
 use std::sync::Arc;
@@ -19,6 +17,8 @@ use fuseline::lower::Hints;
 use fuseline::passes::{Numerics, Step};
 use fuseline::tensor::{Env, Symbol};
 use fuseline_frontend::Tensors;
+use fuseline_session::plan::text::{Remedies, View};
+use fuseline_session::plan::{self, Setting, size_list};
 
 use crate::arguments::Explain;
 use crate::failure::{Failure, Outcome};
@@ -53,15 +53,18 @@ pub fn explain(arguments: &Explain) -> Outcome {
     };
     let shown = flipped.as_ref().and_then(|f| f.after.as_ref()).unwrap_or(&story);
     if let Some(path) = &arguments.lock {
-        let text = name::noted_lock(&request, shown).to_string();
+        let text = lock::noted_lock(&request, shown).to_string();
         std::fs::write(path, text)
             .map_err(|e| Error::invalid(format!("cannot be written: {e}")).at(path.display().to_string()))?;
     }
     match (&flipped, arguments.json) {
         (Some(flipped), true) => screen::print_json(&json::of_flip(&request, &story, flipped)),
         (Some(flipped), false) => screen::print(&text::of_flip(&request, &story, flipped)),
-        (None, true) => screen::print_json(&json::of_story(&request, &story)),
-        (None, false) => screen::print(&text::of_story(&request, &story, arguments)),
+        (None, true) => screen::print_json(&plan::json::of_plan(&request.setting(), &story.explanation)),
+        (None, false) => {
+            let view = view(arguments.verbose, arguments.top);
+            screen::print(&plan::text::of_plan(&request.setting(), &story.explanation, &view))
+        }
     }
 }
 
@@ -118,6 +121,11 @@ impl<'m> Request<'m> {
         Ok(Request { model, graph, options, given, assumed })
     }
 
+    /// What is planned, for those who show it.
+    fn setting(&self) -> Setting<'_> {
+        Setting { model: &self.model.name, options: &self.options, given: &self.given, assumed: &self.assumed }
+    }
+
     /// Plans the model and puts the plan into words.
     fn tell(&self, options: &PlanOptions, observe: &mut dyn FnMut(&Step<'_>)) -> Outcome<Story> {
         let planned = {
@@ -150,9 +158,10 @@ impl<'m> Request<'m> {
     }
 }
 
-/// Sizes as `--sizes` takes them.
-fn size_list(sizes: &[(String, i64)]) -> String {
-    sizes.iter().map(|(name, size)| format!("{name}={size}")).collect::<Vec<_>>().join(",")
+/// As much as is asked for, in the columns of the terminal.
+fn view(verbose: bool, top: usize) -> View {
+    let remedies = Remedies { sizes: "choose them with --sizes", decisions: "--verbose and --json list all" };
+    View { width: screen::width(), verbose, top, remedies }
 }
 
 fn plan_options(arguments: &Explain, lock: Option<Lock>, env: Env) -> Outcome<PlanOptions> {

@@ -1,16 +1,15 @@
 //! Names of the user's nodes, made short.
 
 use fuseline::explain::{Explanation, KernelRow};
-use fuseline::fuse::Lock;
-
-use super::{Request, Story};
 
 /// Shortens names: what all of them begin with is left out, and what does not fit is cut at a border between parts.
+#[derive(Clone, Copy, Debug)]
 pub struct Shortener {
     prefix: usize,
 }
 
 impl Shortener {
+    /// For the names of a plan.
     pub fn of(explanation: &Explanation) -> Shortener {
         let kernels = explanation.run.kernels.iter().chain(&explanation.prepare.kernels);
         let names = kernels.flat_map(|k| k.operators.iter().map(|o| o.name.as_ref()));
@@ -109,30 +108,6 @@ pub fn cut_back(text: &str, width: usize) -> String {
     }
     let head: String = text.chars().take(width.saturating_sub(1)).collect();
     format!("{}…", head.trim_end())
-}
-
-/// The plan as text, with the names of the user's nodes as notes.
-pub fn noted_lock(request: &Request<'_>, story: &Story) -> Lock {
-    let mut lock = story.planned.lock(&request.options);
-    for (id, note) in &mut lock.rewrites {
-        if let Some(row) = story.explanation.decisions.iter().find(|row| row.id == *id) {
-            *note = format!("{}: {} → {}", row.rule, row.producer, row.consumer);
-        }
-    }
-    let parts = [
-        ("every run", story.planned.run.graph, &story.explanation.run),
-        ("prepared once", story.planned.prepare.graph, &story.explanation.prepare),
-    ];
-    for (note, graph, part) in parts {
-        let Some(locked) = lock.graphs.iter_mut().find(|locked| locked.graph == graph) else { continue };
-        locked.note = note.to_string();
-        let own = part.kernels.iter().filter(|kernel| kernel.inside.is_none());
-        for (kernel, row) in locked.kernels.iter_mut().zip(own) {
-            let last = row.operators.last().map_or(String::new(), |o| format!(": {}", o.name));
-            kernel.note = format!("{}{last}", row.pattern);
-        }
-    }
-    lock
 }
 
 #[cfg(test)]

@@ -66,6 +66,35 @@ pub struct Worst {
     pub actual: f64,
     /// how far it may be off
     pub bound: f64,
+    /// the root mean square of what the tensor should be
+    pub typical: f64,
+}
+
+impl Worst {
+    /// How far it is off.
+    pub fn distance(&self) -> f64 {
+        (self.actual - self.expected).abs()
+    }
+
+    /// How far it is off, in units of the last place of the larger of the element and the typical one: what cancels in one
+    /// element has rounding errors of the others. For exact types, the distance.
+    pub fn ulps(&self, dtype: DType) -> f64 {
+        let magnitude = self.expected.abs().max(self.typical);
+        match dtype.epsilon() {
+            0.0 => self.distance(),
+            epsilon if magnitude > 0.0 && magnitude.is_finite() => {
+                self.distance() / (epsilon * magnitude.log2().floor().exp2())
+            }
+            _ if self.distance() == 0.0 => 0.0,
+            _ => f64::INFINITY,
+        }
+    }
+
+    /// How much of what is allowed it uses; over 1 where it is beyond.
+    pub fn used(&self) -> f64 {
+        let used = self.distance() / self.bound;
+        if used.is_nan() { f64::INFINITY } else { used }
+    }
 }
 
 /// Two results that agree.
@@ -132,6 +161,7 @@ fn compare_between(
         expected: expected.float(k),
         actual: actual.float(k),
         bound,
+        typical,
     });
     match worst {
         Some(worst) if beyond > 0 => Err(Mismatch::Elements { worst, beyond, count: expected.count() }),
@@ -265,8 +295,8 @@ fn step_error(node: &ExprNode, dtype: DType) -> f64 {
 
 impl fmt::Display for Worst {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Worst { index, expected, actual, bound } = self;
-        write!(f, "{actual:e} at {index:?}, expected {expected:e} (off by {:.3e}", (actual - expected).abs())?;
+        let Worst { index, expected, actual, bound, .. } = self;
+        write!(f, "{actual:e} at {index:?}, expected {expected:e} (off by {:.3e}", self.distance())?;
         write!(f, ", allowed {bound:.3e})")
     }
 }
@@ -311,6 +341,21 @@ mod tests {
         let Mismatch::Elements { worst, beyond: 2, count: 4 } = &mismatch else { panic!("{mismatch}") };
         assert_eq!((worst.index.as_slice(), worst.expected, worst.actual), (&[0, 1][..], 2.0, 2.5));
         assert!(mismatch.to_string().starts_with("2 of 4 elements differ: 2.5e0 at [0, 1], expected 2e0"));
+    }
+
+    #[test]
+    fn errors_are_counted_in_last_places() {
+        let ulps = |expected: &[f32], actual: &[f32]| {
+            let agreed = compare(&Literal::f32s(expected), &Literal::f32s(actual), &within(1.0)).unwrap();
+            agreed.worst.map_or(0.0, |worst| worst.ulps(DType::F32))
+        };
+        let next = |x: f32| f32::from_bits(x.to_bits() + 1);
+        assert_eq!(ulps(&[1.0, 1.0], &[1.0, 1.0]), 0.0);
+        assert_eq!(ulps(&[1.0, 1.5], &[1.0, next(1.5)]), 1.0);
+        assert_eq!(ulps(&[-3.0], &[next(-3.0)]), 1.0);
+        // What cancelled is measured by what is usual there.
+        assert_eq!(ulps(&[4.0, 4.0, 4.0, 0.0], &[4.0, 4.0, 4.0, 2.0 * f32::EPSILON]), 1.0);
+        assert_eq!(ulps(&[0.0], &[0.0]), 0.0);
     }
 
     #[test]

@@ -8,13 +8,13 @@ use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
 
-use super::{Agreement, Mismatch, SAFETY, Tolerance, compare_between, own_error, step_error};
+use super::{Agreed, Agreement, Mismatch, SAFETY, Tolerance, compare_between, own_error, step_error};
 use crate::error::Result;
 use crate::graph::Graph;
 use crate::graph::rewrite::{replaced, rewrite_outside_regions};
 use crate::ops::prim::Map;
 use crate::ops::{Expr, ExprNode, Prim, Scalar, Scope, Signature, Term};
-use crate::reference::{Limits, Options, Reading, evaluate};
+use crate::reference::{Limits, Options, Reading, evaluate_under};
 use crate::tensor::{DType, Env, Literal};
 
 /// The outputs of a graph for some inputs, with what an execution may make of them.
@@ -29,15 +29,21 @@ pub struct Meaning {
 impl Meaning {
     /// What a graph gives for inputs by name.
     pub fn of(graph: &Graph, inputs: &FxHashMap<Arc<str>, Literal>, limits: Limits) -> Result<Meaning> {
+        Meaning::under(graph, inputs, &Env::new(), limits)
+    }
+
+    /// What a graph gives for inputs by name, where some symbols are bound already: of a part of a graph, those that other parts bind.
+    pub fn under(graph: &Graph, inputs: &FxHashMap<Arc<str>, Literal>, bound: &Env, limits: Limits) -> Result<Meaning> {
         let options = Options { reading: Reading::Exact, limits };
-        let outputs = evaluate(graph, inputs, &options)?;
-        let env = sizes(graph, inputs);
+        let evaluate = |graph: &Graph| evaluate_under(graph, inputs, bound, &options);
+        let outputs = evaluate(graph)?;
+        let env = sizes(graph, inputs, bound);
         let errors = errors_between_jumps(graph, &env);
         let mut moved = Vec::new();
         for sign in [1.0, -1.0] {
             let (other, is_other) = with_moved_jumps(graph, &errors, sign)?;
             // Moved indices may leave their tensor; what fails so says nothing.
-            moved.extend(is_other.then(|| evaluate(&other, inputs, &options).ok()).flatten());
+            moved.extend(is_other.then(|| evaluate(&other).ok()).flatten());
         }
         let tolerances = (0..outputs.len()).map(|k| Tolerance::of_output(graph, k, &env)).collect();
         Ok(Meaning { outputs, moved, tolerances })
@@ -50,20 +56,25 @@ impl Meaning {
 
     /// Whether these may be the outputs of an execution; the first that may not, with why.
     pub fn check(&self, actual: &[Literal]) -> std::result::Result<(), (usize, Mismatch)> {
-        for (k, (expected, actual)) in self.outputs.iter().zip(actual).enumerate() {
-            // Sizes may hang on what was moved.
-            let moved = self.moved.iter().map(|outputs| &outputs[k]).filter(|other| other.ty() == expected.ty());
-            let moved: Vec<&Literal> = moved.collect();
-            let within = Agreement::Within(self.tolerances[k]);
-            compare_between(expected, &moved, actual, &within).map_err(|mismatch| (k, mismatch))?;
+        for (k, actual) in actual.iter().enumerate().take(self.outputs.len()) {
+            self.measure(k, actual).map_err(|mismatch| (k, mismatch))?;
         }
         Ok(())
     }
+
+    /// Whether this may be the output of that number, and where it is farthest from what it should be.
+    pub fn measure(&self, output: usize, actual: &Literal) -> std::result::Result<Agreed, Mismatch> {
+        let expected = &self.outputs[output];
+        // Sizes may hang on what was moved.
+        let moved = self.moved.iter().map(|outputs| &outputs[output]).filter(|other| other.ty() == expected.ty());
+        let moved: Vec<&Literal> = moved.collect();
+        compare_between(expected, &moved, actual, &Agreement::Within(self.tolerances[output]))
+    }
 }
 
-/// The sizes that inputs bind.
-fn sizes(graph: &Graph, inputs: &FxHashMap<Arc<str>, Literal>) -> Env {
-    let mut env = Env::new();
+/// The sizes that inputs bind, and those that are bound already.
+fn sizes(graph: &Graph, inputs: &FxHashMap<Arc<str>, Literal>, bound: &Env) -> Env {
+    let mut env = bound.clone();
     for value in graph.inputs() {
         let Some(given) = inputs.get(graph.input_name(*value)) else { continue };
         for (dim, size) in graph.ty(*value).shape.dims().iter().zip(given.sizes()) {

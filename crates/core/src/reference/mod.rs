@@ -16,7 +16,9 @@ mod run;
 mod sort;
 
 pub use buffer::Buffer;
-pub use run::{Limits, Options, Reading, Run, check_constraints, evaluate, evaluate_buffers, evaluate_prim};
+pub use run::{
+    Limits, Options, Reading, Run, check_constraints, evaluate, evaluate_buffers, evaluate_prim, evaluate_under,
+};
 
 pub(crate) use contract::eval_contract;
 pub(crate) use index::{eval_gather, eval_scatter, out_of_range};

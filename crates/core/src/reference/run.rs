@@ -50,8 +50,19 @@ pub struct Options {
 
 /// The outputs of a graph for the given inputs, by name, in the order of the graph's outputs.
 pub fn evaluate(graph: &Graph, inputs: &FxHashMap<Arc<str>, Literal>, options: &Options) -> Result<Vec<Literal>> {
+    evaluate_under(graph, inputs, &Env::new(), options)
+}
+
+/// As [`evaluate`], where some symbols are bound already.
+pub fn evaluate_under(
+    graph: &Graph,
+    inputs: &FxHashMap<Arc<str>, Literal>,
+    env: &Env,
+    options: &Options,
+) -> Result<Vec<Literal>> {
     let inputs = inputs.iter().map(|(name, literal)| (name.clone(), Buffer::from_literal(literal))).collect();
-    evaluate_buffers(graph, inputs, options)?.iter().map(Buffer::to_literal).collect()
+    let outputs = Run { inputs, ..Run::new(options, env.clone()) }.execute(graph)?;
+    outputs.iter().map(Buffer::to_literal).collect()
 }
 
 /// As [`evaluate`], on values of the interpreter: floats are not rounded to their type on the way in and out.

@@ -2,11 +2,13 @@
 //! time, and where values may lie.
 //!
 //! Comes in: a graph with a plan of it. Goes out: the same as lists by number. What was made for sizes is kept here too
-//! ([`BySize`]). Never here: memory, threads, a device.
+//! ([`BySize`]), and what a run had in its hands ([`Trace`]). Never here: memory, threads, a device.
 
 mod by_size;
 mod load;
 pub mod memory;
+mod trace;
 
 pub use by_size::BySize;
 pub use load::{ConstantId, ConstantPool, LoadedGraph, LoadedKernel, Origin, Segment, Slot, Way};
+pub use trace::{Case, Trace};

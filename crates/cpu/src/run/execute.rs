@@ -48,7 +48,17 @@ impl<'e, 't, 'p> Run<'e, 't, 'p> {
 
     /// Where the time of what follows goes is taken down.
     pub fn recorded(self) -> Run<'e, 't, 'p> {
-        Run { recorder: Recorder::on(), ..self }
+        Run { recorder: Recorder::of_spans(), ..self }
+    }
+
+    /// What kernels store in what follows is taken down.
+    pub fn traced(self) -> Run<'e, 't, 'p> {
+        Run { recorder: Recorder::of_values(), ..self }
+    }
+
+    /// What kernels stored, if that was taken down.
+    pub fn into_values(self) -> Vec<Vec<Literal>> {
+        self.recorder.into_values()
     }
 
     /// Where the time went, if that was taken down.
@@ -117,6 +127,10 @@ impl<'e, 't, 'p> Run<'e, 't, 'p> {
                 }
             };
             outcome.at(|| loaded.describe(k))?;
+            if self.recorder.wants_values() {
+                let stored = self.stored(loaded, k, step.as_ref(), &arena, values).at(|| loaded.describe(k))?;
+                self.recorder.note_values(stored);
+            }
             if !pending.is_empty() {
                 check_constraints(pending, &self.env)?;
             }
@@ -159,6 +173,31 @@ impl<'e, 't, 'p> Run<'e, 't, 'p> {
             fault.map_or(Ok(()), |fault| Err(failed_check(phase, fault)))?;
         }
         Ok(())
+    }
+
+    /// Copies of what a kernel has just stored.
+    fn stored(
+        &mut self,
+        loaded: &LoadedGraph,
+        k: usize,
+        step: Option<&Step>,
+        arena: &Held,
+        values: &mut Values,
+    ) -> Result<Vec<Literal>> {
+        let slots = loaded.kernels[k].outputs.iter().enumerate();
+        let copy = |(number, slot): (usize, &usize)| {
+            let Some(step) = step else { return self.literal(loaded, *slot, values) };
+            let info = &loaded.slots[*slot];
+            let entry = step.table[step.compiled.emitted.place(Memory::Output(number)) as usize];
+            let (at, bytes) = (pointer(entry, step, arena.block().start(), values), info.bytes(&self.env)?);
+            let data = match bytes {
+                0 => Vec::new(),
+                // SAFETY: the output has so many bytes there, the kernel has written them, and nothing else runs.
+                bytes => unsafe { std::slice::from_raw_parts(at, bytes) }.to_vec(),
+            };
+            Literal::new(info.ty.dtype, info.ty.shape.eval(&self.env)?, data)
+        };
+        slots.map(copy).collect()
     }
 
     /// Runs a kernel that has no programs.

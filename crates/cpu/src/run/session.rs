@@ -10,13 +10,14 @@ use fuseline::fuse::{Plan, PlanOptions, plan};
 use fuseline::graph::Graph;
 use fuseline::program::Program;
 use fuseline::reference::Limits;
+use fuseline::run::Trace;
 use fuseline::tensor::{Env, Literal};
 
 use super::block::Blocks;
 use super::constant::{ConstantId, Constants, Release};
 use super::engine::Engine;
 use super::execute::Run;
-use super::load::LoadedGraph;
+use super::load::{LoadedGraph, Origin};
 use super::pack::Packs;
 use super::pool::Pool;
 use super::span::Span;
@@ -191,6 +192,22 @@ impl Session {
             let mut run = Run::new(&self.engine, team).recorded();
             let outputs = run.execute(&self.run, &given)?;
             Ok((outputs, run.into_spans()))
+        })
+    }
+
+    /// The outputs, and what every kernel stored on the way to them.
+    pub fn run_traced(&self, inputs: &NamedTensors) -> Result<Trace> {
+        let given = self.given(inputs)?;
+        self.engine.pool.enter(|team| {
+            let prepared = self.run.inputs.iter().skip(given.len()).map(|slot| match self.run.slots[*slot].origin {
+                Origin::Constant(id) => self.engine.literal(id, team),
+                _ => Err(Error::bug("an input has no value")),
+            });
+            let prepared = prepared.collect::<Result<Vec<Literal>>>()?;
+            let mut run = Run::new(&self.engine, team).traced();
+            let outputs = run.execute(&self.run, &given)?;
+            let inputs = given.iter().flatten().cloned().chain(prepared).collect();
+            Ok(Trace { inputs, kernels: run.into_values(), outputs })
         })
     }
 

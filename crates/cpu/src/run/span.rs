@@ -1,6 +1,8 @@
-//! Where the time of a run goes.
+//! Where the time of a run goes, and what its kernels store.
 
 use std::time::{Duration, Instant};
+
+use fuseline::tensor::Literal;
 
 /// A stretch of a run: one phase of a kernel, or a kernel that is not run by programs as a whole.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -17,12 +19,13 @@ pub struct Span {
     pub took: Duration,
 }
 
-/// Takes down the spans of a run, or does not.
+/// Takes down the spans of a run, or what its kernels store, or neither.
 ///
-/// Regions belong to the kernel that they are in: only spans of the outermost graph are kept.
+/// Regions belong to the kernel that they are in: only what concerns the outermost graph is kept.
 #[derive(Debug)]
 pub(super) struct Recorder {
     spans: Option<Vec<Span>>,
+    stored: Option<Vec<Vec<Literal>>>,
     started: Instant,
     depth: usize,
 }
@@ -30,12 +33,17 @@ pub(super) struct Recorder {
 impl Recorder {
     /// One that keeps nothing.
     pub fn off() -> Recorder {
-        Recorder { spans: None, started: Instant::now(), depth: 0 }
+        Recorder { spans: None, stored: None, started: Instant::now(), depth: 0 }
     }
 
-    /// One that keeps everything.
-    pub fn on() -> Recorder {
+    /// One that keeps spans.
+    pub fn of_spans() -> Recorder {
         Recorder { spans: Some(Vec::new()), ..Recorder::off() }
+    }
+
+    /// One that keeps what kernels store.
+    pub fn of_values() -> Recorder {
+        Recorder { stored: Some(Vec::new()), ..Recorder::off() }
     }
 
     /// Enters a graph, the outermost one or a region.
@@ -59,6 +67,23 @@ impl Recorder {
             let begin = since.duration_since(self.started);
             spans.push(Span { kernel, phase, tasks, begin, took: since.elapsed() });
         }
+    }
+
+    /// Whether somebody wants to know what the kernels of this graph store.
+    pub fn wants_values(&self) -> bool {
+        self.stored.is_some() && self.depth == 1
+    }
+
+    /// Notes what the next kernel has stored.
+    pub fn note_values(&mut self, values: Vec<Literal>) {
+        if let Some(stored) = &mut self.stored {
+            stored.push(values);
+        }
+    }
+
+    /// What kernels stored, in order.
+    pub fn into_values(self) -> Vec<Vec<Literal>> {
+        self.stored.unwrap_or_default()
     }
 
     /// What was kept.

@@ -295,6 +295,32 @@ fn runs_from_many_threads_do_not_meet() {
 }
 
 #[test]
+fn every_kernel_of_a_trace_does_what_its_nodes_say() {
+    for (graph, given) in
+        [(with_control_flow(), control_inputs(5, 3)), (weighted(), inputs(&[("x", floats(&[200, 100, 3]))]))]
+    {
+        let planned = planned(&graph);
+        let session = device(2).load(&planned).unwrap();
+        let trace = session.run_traced(&given).unwrap();
+        assert_eq!(trace.outputs, session.run(&given).unwrap());
+        assert_eq!(trace.kernels.len(), planned.run.kernels.len());
+        let mut cases = trace.cases(planned.program.run(), &planned.run).unwrap();
+        assert!(!cases.is_empty());
+        for (k, case) in &cases {
+            let meaning = case.meaning(Limits::default()).unwrap();
+            assert_eq!(meaning.check(&case.stored), Ok(()), "kernel {k}");
+            assert_eq!(meaning.check(&case.interpreted(Limits::default()).unwrap()), Ok(()), "kernel {k}");
+        }
+        // A value that is wrong is seen where it was stored.
+        let (_, case) = cases.last_mut().unwrap();
+        let stored = &case.stored[0];
+        let wrong: Vec<f64> = stored.to_f64s().iter().map(|x| x + 1.0).collect();
+        let wrong = Literal::from_f64s(stored.dtype(), stored.sizes().to_vec(), &wrong).unwrap();
+        assert_eq!(case.meaning(Limits::default()).unwrap().check(&[wrong]).unwrap_err().0, 0);
+    }
+}
+
+#[test]
 fn limits_hold() {
     let graph = with_control_flow();
     let run = |limits: Limits, trips: i64| {

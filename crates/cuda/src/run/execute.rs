@@ -122,6 +122,8 @@ pub(super) struct Run<'e> {
     env: Env,
     /// trips of loops so far
     trips: u64,
+    /// what the kernels of the outermost graph stored, if somebody wants to know
+    stored: Option<Vec<Vec<Literal>>>,
 }
 
 /// What the checks of launched kernels say where they fail, by kernel of a graph.
@@ -130,7 +132,17 @@ type Checks = FxHashMap<usize, Arc<Compiled>>;
 impl<'e> Run<'e> {
     /// A run of nothing yet.
     pub fn new(engine: &'e Engine) -> Run<'e> {
-        Run { engine, env: Env::new(), trips: 0 }
+        Run { engine, env: Env::new(), trips: 0, stored: None }
+    }
+
+    /// What kernels store in what follows is taken down.
+    pub fn traced(self) -> Run<'e> {
+        Run { stored: Some(Vec::new()), ..self }
+    }
+
+    /// What kernels stored, if that was taken down.
+    pub fn into_values(self) -> Vec<Vec<Literal>> {
+        self.stored.unwrap_or_default()
     }
 
     /// The outputs of a graph for its inputs in order; those that are constants need not be given.
@@ -140,6 +152,7 @@ impl<'e> Run<'e> {
         // Before anything runs: kernels rely on sizes that must agree.
         check_constraints(&mut pending, &self.env)?;
         if let [only] = loaded.segments.as_slice()
+            && self.stored.is_none()
             && only.symbols.iter().all(|symbol| self.env.get(symbol).is_some())
         {
             let special = self.special(loaded, only)?;
@@ -163,6 +176,10 @@ impl<'e> Run<'e> {
                     None => self.run_otherwise(loaded, k, &mut values),
                 }
                 .at(|| loaded.describe(k))?;
+                if let Some(stored) = &mut self.stored {
+                    let slots = loaded.kernels[k].outputs.iter();
+                    stored.push(slots.map(|slot| values[*slot].literal(&self.engine.gpu)).collect::<Result<_>>()?);
+                }
                 if !pending.is_empty() {
                     check_constraints(&mut pending, &self.env)?;
                 }
@@ -435,8 +452,10 @@ impl Regions for Inner<'_, '_> {
     fn region(&mut self, number: usize, operands: &[Buffer]) -> Result<Vec<Buffer>> {
         let outer = self.run.env.clone();
         let inputs = operands.iter().map(|operand| operand.to_literal().map(Some)).collect::<Result<Vec<_>>>()?;
+        // Regions belong to the kernel that they are in.
+        let stored = self.run.stored.take();
         let results = self.run.execute(&self.regions[number], &inputs);
-        self.run.env = outer;
+        (self.run.env, self.run.stored) = (outer, stored);
         let gpu = &self.run.engine.gpu;
         results?.iter_mut().map(|value| Ok(Buffer::from_literal(&value.literal(gpu)?))).collect()
     }

@@ -11,7 +11,7 @@ use fuseline::fuse::{Plan, PlanOptions, plan};
 use fuseline::graph::Graph;
 use fuseline::program::Program;
 use fuseline::reference::Limits;
-use fuseline::run::ConstantId;
+use fuseline::run::{ConstantId, Origin, Trace};
 use fuseline::tensor::Literal;
 
 use super::constant::Constants;
@@ -147,6 +147,22 @@ impl Session {
         let _turn = self.engine.turn.lock().unwrap_or_else(PoisonError::into_inner);
         let us = Run::new(&self.engine).time(&self.run, &given, runs)?;
         Ok(us.map(|us| Timing { us }))
+    }
+
+    /// The outputs, and what every kernel stored on the way to them.
+    pub fn run_traced(&self, inputs: &NamedTensors) -> Result<Trace> {
+        let given = self.given(inputs)?;
+        let _turn = self.engine.turn.lock().unwrap_or_else(PoisonError::into_inner);
+        let literal = |(slot, given): (&usize, &Option<Literal>)| match (given, self.run.slots[*slot].origin) {
+            (Some(literal), _) => Ok(literal.clone()),
+            (None, Origin::Constant(id)) => self.engine.constants.literal(id, &self.engine.gpu),
+            _ => Err(Error::bug("an input has no value")),
+        };
+        let inputs = self.run.inputs.iter().zip(&given).map(literal).collect::<Result<Vec<Literal>>>()?;
+        let mut run = Run::new(&self.engine).traced();
+        let mut outputs = run.execute(&self.run, &given)?;
+        let outputs = outputs.iter_mut().map(|value| value.literal(&self.engine.gpu)).collect::<Result<_>>()?;
+        Ok(Trace { inputs, kernels: run.into_values(), outputs })
     }
 
     fn given(&self, inputs: &NamedTensors) -> Result<Vec<Option<Literal>>> {

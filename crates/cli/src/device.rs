@@ -12,11 +12,11 @@ use fuseline::graph::Graph;
 use fuseline::interpret;
 use fuseline::passes::{Numerics, Precision};
 use fuseline::reference::{self, evaluate};
-use fuseline::tensor::{Env, Literal};
+use fuseline::tensor::Literal;
 use fuseline::tile::interp;
-use fuseline_cpu::code::Isa;
 use fuseline_cpu::run::CpuDevice;
-use fuseline_frontend::mapping;
+use fuseline_session::machine;
+pub use fuseline_session::session::bind_sizes;
 
 use crate::failure::{Failure, Outcome};
 use crate::{gpu, target};
@@ -120,11 +120,7 @@ pub struct Means {
 
 /// This processor.
 pub fn processor(plan: PlanOptions, means: &Means) -> Result<CpuDevice> {
-    let processors = std::thread::available_parallelism().unwrap_or(NonZeroUsize::MIN);
-    let threads = means.threads.unwrap_or(processors).get();
-    let mut device = CpuDevice::new(Isa::detect(), threads, plan, means.options.limits)?;
-    device.release = mapping::release;
-    Ok(device)
+    machine::processor(plan, means.threads, means.options.limits)
 }
 
 /// Computes the outputs of a graph for inputs by name.
@@ -167,18 +163,6 @@ impl Device {
                     bind_sizes(graph, &inputs, &mut plan.hints.env);
                     load(&plan_program(graph.clone(), &plan, &mut |_| {})?, &plan, &means)?.run(&inputs)
                 }))
-            }
-        }
-    }
-}
-
-/// The sizes that inputs show: a plan is made for them.
-pub fn bind_sizes(graph: &Graph, inputs: &NamedTensors, env: &mut Env) {
-    for value in graph.inputs() {
-        let Some(given) = inputs.get(graph.input_name(*value)) else { continue };
-        for (dim, size) in graph.ty(*value).shape.dims().iter().zip(given.sizes()) {
-            if let Some(symbol) = dim.as_symbol() {
-                env.bind(symbol.clone(), i64::try_from(*size).unwrap_or(i64::MAX));
             }
         }
     }

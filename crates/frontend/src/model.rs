@@ -30,6 +30,8 @@ pub struct Specialised<'a> {
     pub graph: &'a Graph,
     /// the inputs that it still takes
     pub inputs: &'a Tensors,
+    /// what the graph was made for; nothing where it holds for every input
+    pub pins: &'a Pins,
 }
 
 impl Model {
@@ -81,9 +83,9 @@ impl Model {
         let inputs = &inputs;
         let mut pins = Pins { values: defaults, ..Pins::default() };
         let first = if pins.values.is_empty() {
-            self.graph().and_then(|graph| run(Specialised { graph, inputs }))
+            self.graph().and_then(|graph| run(Specialised { graph, inputs, pins: &pins }))
         } else {
-            self.graph_for(&pins).and_then(|graph| run(Specialised { graph: &graph, inputs }))
+            self.graph_for(&pins).and_then(|graph| run(Specialised { graph: &graph, inputs, pins: &pins }))
         };
         let mut reason = match first {
             Err(error) if error.kind() == Kind::NeedsValue => error,
@@ -108,7 +110,8 @@ impl Model {
                 .filter(|(n, _)| !pins.values.contains_key(*n))
                 .map(|(n, x)| (n.clone(), x.clone()))
                 .collect();
-            match self.graph_for(&pins).and_then(|graph| run(Specialised { graph: &graph, inputs: &left })) {
+            match self.graph_for(&pins).and_then(|graph| run(Specialised { graph: &graph, inputs: &left, pins: &pins }))
+            {
                 Err(error) if error.kind() == Kind::NeedsValue => reason = error,
                 done => return done,
             }

@@ -1,10 +1,19 @@
-//! What the command and the Python package share: where devices are found, plans in words, numbers for people.
+//! Models on devices: what the command and the Python package share, and what programs in Rust begin with.
 //!
-//! The environment is read in `gpu` and nowhere else.
+//! Comes in: a model and a device. Goes out: outputs for inputs ([`Session`]), and the plan in words ([`plan`]). The environment is
+//! read in [`gpu`] and nowhere else.
 #![forbid(unsafe_code)]
 #![warn(missing_docs)]
 
+pub mod explain;
 pub mod gpu;
+pub mod machine;
+pub mod model;
 pub mod plan;
 pub mod quantity;
+pub mod session;
 pub mod table;
+
+pub use machine::{Machine, Output};
+pub use model::Model;
+pub use session::{Options, Session};

@@ -25,7 +25,6 @@ use crate::target;
 use crate::waiting::Waiting;
 
 use contender::{Contender, Kind};
-use machine::Machine;
 
 /// Measures a model.
 pub fn bench(arguments: &Bench) -> Outcome {
@@ -91,7 +90,7 @@ impl Contest {
         let mut plan = plan.clone();
         bind_sizes(graph, inputs, &mut plan.hints.env);
         let means = Means { options: reference::Options::default(), threads: arguments.threads };
-        let device = Machine::open(arguments.device, plan.clone(), &means)?;
+        let device = machine::open(arguments.device, plan.clone(), &means)?;
         let kinds: &[Kind] = match arguments.only {
             None => &[Kind::Fused, Kind::PerNode, Kind::PerPrimitive],
             Some(Only::Fused) => &[Kind::Fused],

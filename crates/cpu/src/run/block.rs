@@ -94,8 +94,9 @@ struct State {
     /// what was given back, oldest first
     free: Vec<Block>,
     free_bytes: usize,
+    /// what runs have; results that were given away are not counted, or whoever hoards them once makes us keep as much
     used_bytes: usize,
-    /// the most that was in use at one time
+    /// the most that runs had at one time
     most_bytes: usize,
 }
 
@@ -118,10 +119,18 @@ impl Blocks {
         let mut state = self.state();
         state.used_bytes += block.bytes;
         state.most_bytes = state.most_bytes.max(state.used_bytes);
-        Ok(Held { block: Some(block), home: Arc::downgrade(self) })
+        Ok(Held { block: Some(block), home: Arc::downgrade(self), is_given_away: false })
     }
 
-    /// The most bytes that were in use at one time.
+    /// Memory that holds these bytes.
+    pub fn copy(self: &Arc<Blocks>, bytes: &[u8]) -> Result<Held> {
+        let held = self.take(bytes.len())?;
+        // SAFETY: the block is at least so long and ours alone.
+        unsafe { held.block().start().copy_from_nonoverlapping(bytes.as_ptr(), bytes.len()) };
+        Ok(held)
+    }
+
+    /// The most bytes that runs had at one time.
     pub fn most_bytes(&self) -> usize {
         self.state().most_bytes
     }
@@ -145,7 +154,6 @@ impl State {
 
     /// Keeps a block; returns what is more than `most` bytes.
     fn keep(&mut self, block: Block, most: usize) -> Vec<Block> {
-        self.used_bytes -= block.bytes;
         self.free_bytes += block.bytes;
         self.free.push(block);
         let mut excess = Vec::new();
@@ -164,12 +172,22 @@ pub struct Held {
     /// none only while it is dropped
     block: Option<Block>,
     home: Weak<Blocks>,
+    is_given_away: bool,
 }
 
 impl Held {
     /// The block.
     pub fn block(&self) -> &Block {
         self.block.as_ref().expect("there is a block until it is dropped")
+    }
+
+    /// The same as a result, which the caller keeps as long as they like.
+    pub fn given_away(mut self) -> Held {
+        if let Some(home) = self.home.upgrade().filter(|_| !self.is_given_away) {
+            home.state().used_bytes -= self.block().bytes;
+        }
+        self.is_given_away = true;
+        self
     }
 
     /// Its first bytes as something to share: nobody may write them any more.
@@ -184,6 +202,9 @@ impl Drop for Held {
         let Some(block) = self.block.take() else { return };
         if let Some(home) = self.home.upgrade() {
             let mut state = home.state();
+            if !self.is_given_away {
+                state.used_bytes -= block.bytes;
+            }
             let most = if home.keeps { state.most_bytes } else { 0 };
             let excess = state.keep(block, most);
             // Unmapping memory takes a while: not while others wait.
@@ -252,6 +273,22 @@ mod tests {
             assert_eq!(state.free.iter().map(Block::bytes).sum::<usize>(), state.free_bytes);
         }
         assert!(blocks.most_bytes() >= 200_000);
+    }
+
+    #[test]
+    fn results_that_were_hoarded_are_not_kept() {
+        let blocks = Blocks::new();
+        let hoard: Vec<Held> = (0..10).map(|_| blocks.take(10_000).unwrap().given_away()).collect();
+        assert_eq!(blocks.state().used_bytes, 0);
+        drop(hoard);
+        let state = blocks.state();
+        assert!((10_000..20_000).contains(&state.free_bytes) && state.used_bytes == 0, "{state:?}");
+    }
+
+    #[test]
+    fn copies_hold_what_was_copied() {
+        let bytes: Vec<u8> = (0..=255).collect();
+        assert_eq!(Blocks::new().copy(&bytes).unwrap().into_bytes(256), bytes);
     }
 
     #[test]

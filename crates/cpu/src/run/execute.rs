@@ -17,6 +17,7 @@ use super::block::Held;
 use super::engine::Engine;
 use super::launch::{Table, launch};
 use super::load::{LoadedGraph, Origin, Segment, Way};
+use super::owned::Owned;
 use super::pool::Team;
 use super::span::{Recorder, Span};
 use super::specialize::{Entry, Special, Step, specialize};
@@ -68,6 +69,23 @@ impl<'e, 't, 'p> Run<'e, 't, 'p> {
 
     /// The outputs of a graph for its inputs in order; those that are constants need not be given.
     pub fn execute(&mut self, loaded: &LoadedGraph, inputs: &[Option<Literal>]) -> Result<Vec<Literal>> {
+        let before = self.live;
+        let mut values = self.compute(loaded, inputs)?;
+        let outputs = loaded.outputs.iter().map(|slot| self.literal(loaded, *slot, &mut values));
+        let outputs = outputs.collect();
+        self.live = before;
+        outputs
+    }
+
+    /// The same, each output in memory of its own.
+    pub fn execute_owned(&mut self, loaded: &LoadedGraph, inputs: &[Option<Literal>]) -> Result<Vec<Owned>> {
+        let mut values = self.compute(loaded, inputs)?;
+        let slots = loaded.outputs.iter().enumerate();
+        slots.map(|(k, slot)| self.owned(loaded, *slot, &mut values, loaded.outputs[k + 1..].contains(slot))).collect()
+    }
+
+    /// Runs all kernels of a graph.
+    fn compute(&mut self, loaded: &LoadedGraph, inputs: &[Option<Literal>]) -> Result<Values> {
         let graph = &*loaded.graph;
         let mut values = Values::new(loaded.slots.len());
         // The second time around, sizes such as 2*n are checked whose symbols only a later input has bound.
@@ -86,16 +104,11 @@ impl<'e, 't, 'p> Run<'e, 't, 'p> {
         let mut pending: Vec<&Constraint> = graph.constraints().iter().collect();
         // Before anything runs: kernels rely on sizes that must agree.
         check_constraints(&mut pending, &self.env)?;
-        let before = self.live;
         self.recorder.enter();
         let done =
             loaded.segments.iter().try_for_each(|segment| self.segment(loaded, segment, &mut values, &mut pending));
         self.recorder.leave();
-        done?;
-        let outputs = loaded.outputs.iter().map(|slot| self.literal(loaded, *slot, &mut values));
-        let outputs = outputs.collect();
-        self.live = before;
-        outputs
+        done.map(|()| values)
     }
 
     fn segment(
@@ -235,6 +248,21 @@ impl<'e, 't, 'p> Run<'e, 't, 'p> {
         interp::Options { reading: Reading::Rounded, limits, ..interp::Options::default() }
     }
 
+    /// A value in memory of its own: the memory in which it was computed, unless it is needed once more or is not ours.
+    fn owned(&mut self, loaded: &LoadedGraph, slot: usize, values: &mut Values, is_needed: bool) -> Result<Owned> {
+        let ty = &loaded.slots[slot].ty;
+        if !is_needed && matches!(values.kept[slot], Kept::Block(..)) {
+            let Kept::Block(held, length) = std::mem::take(&mut values.kept[slot]) else {
+                return Err(Error::bug("a block is none"));
+            };
+            return Ok(Owned::new(ty.dtype, ty.shape.eval(&self.env)?, held.given_away(), length));
+        }
+        let literal = self.literal(loaded, slot, values)?;
+        let bytes = literal.bytes();
+        let held = self.engine.blocks.copy(&bytes)?.given_away();
+        Ok(Owned::new(literal.dtype(), literal.sizes().to_vec(), held, bytes.len()))
+    }
+
     /// A value as a tensor of its own.
     fn literal(&mut self, loaded: &LoadedGraph, slot: usize, values: &mut Values) -> Result<Literal> {
         let info = &loaded.slots[slot];
@@ -244,7 +272,8 @@ impl<'e, 't, 'p> Run<'e, 't, 'p> {
         match std::mem::take(&mut values.kept[slot]) {
             Kept::Nothing => Err(Error::bug("a value is read, and is not there")),
             Kept::Block(held, bytes) => {
-                let literal = Literal::new(info.ty.dtype, info.ty.shape.eval(&self.env)?, held.into_bytes(bytes))?;
+                let literal =
+                    Literal::new(info.ty.dtype, info.ty.shape.eval(&self.env)?, held.given_away().into_bytes(bytes))?;
                 values.keep(slot, Kept::of_literal(literal.clone()));
                 Ok(literal)
             }

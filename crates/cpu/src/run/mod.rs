@@ -10,6 +10,7 @@ mod engine;
 mod execute;
 mod launch;
 mod load;
+mod owned;
 mod pack;
 pub mod pool;
 mod session;
@@ -20,5 +21,6 @@ mod tests;
 mod workshop;
 
 pub use constant::Release;
+pub use owned::Owned;
 pub use session::{CpuDevice, Session};
 pub use span::Span;

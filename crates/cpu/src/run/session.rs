@@ -18,6 +18,7 @@ use super::constant::{ConstantId, Constants, Release};
 use super::engine::Engine;
 use super::execute::Run;
 use super::load::{LoadedGraph, Origin};
+use super::owned::Owned;
 use super::pack::Packs;
 use super::pool::Pool;
 use super::span::Span;
@@ -209,6 +210,12 @@ impl Session {
             let inputs = given.iter().flatten().cloned().chain(prepared).collect();
             Ok(Trace { inputs, kernels: run.into_values(), outputs })
         })
+    }
+
+    /// The outputs, each in memory of its own, which may be written.
+    pub fn run_owned(&self, inputs: &NamedTensors) -> Result<Vec<Owned>> {
+        let given = self.given(inputs)?;
+        self.engine.pool.enter(|team| Run::new(&self.engine, team).execute_owned(&self.run, &given))
     }
 
     /// The inputs in their order.

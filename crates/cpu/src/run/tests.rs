@@ -365,3 +365,30 @@ fn memory_is_used_again() {
     }
     assert_eq!(session.most_bytes(), most);
 }
+
+#[test]
+fn owned_results_share_no_memory() {
+    let b = Builder::new("owned");
+    let x = b.input("x", DType::F32, Shape::new([Dim::named("n")]));
+    let doubled = x + x;
+    b.output("input", x);
+    b.output("doubled", doubled);
+    b.output("again", doubled);
+    b.output("constant", b.constant(Literal::f32s(&[1.0, 4.0])));
+    let session = session(&b.finish().unwrap(), 2);
+    let given = inputs(&[("x", floats(&[100]))]);
+    let expected = session.run(&given).unwrap();
+    let results = session.run_owned(&given).unwrap();
+    for (owned, literal) in results.iter().zip(&expected) {
+        assert_eq!((owned.dtype(), owned.sizes()), (literal.dtype(), literal.sizes()));
+        // SAFETY: the result is that long, and ours.
+        let bytes = unsafe { std::slice::from_raw_parts_mut(owned.start(), owned.byte_count()) };
+        assert_eq!(bytes, &literal.bytes()[..]);
+        bytes.fill(7);
+    }
+    let mut places: Vec<usize> = results.iter().map(|owned| owned.start().addr()).collect();
+    places.push(given["x"].bytes().as_ptr().addr());
+    places.sort_unstable();
+    assert!(places.windows(2).all(|pair| pair[0] != pair[1]), "{places:?}");
+    assert_eq!(session.run(&given).unwrap(), expected, "what the caller wrote is of no meaning");
+}

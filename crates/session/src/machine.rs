@@ -1,0 +1,132 @@
+//! The devices of this machine, and programs that are ready on them.
+
+use std::num::NonZeroUsize;
+use std::time::{Duration, Instant};
+
+use fuseline::compile::PlannedProgram;
+use fuseline::device::{Executable, NamedTensors};
+use fuseline::error::Result;
+use fuseline::fuse::PlanOptions;
+use fuseline::reference::Limits;
+use fuseline::tensor::Literal;
+use fuseline_cpu::code::Isa;
+use fuseline_cpu::run::{CpuDevice, Owned};
+use fuseline_cuda::run::CudaDevice;
+use fuseline_frontend::mapping;
+
+use crate::gpu;
+
+/// A device.
+#[derive(Clone, Debug)]
+pub enum Machine {
+    /// this processor
+    Cpu(CpuDevice),
+    /// the first GPU
+    Cuda(CudaDevice),
+}
+
+/// This processor, with so many threads; none: one for every processor.
+pub fn processor(plan: PlanOptions, threads: Option<NonZeroUsize>, limits: Limits) -> Result<CpuDevice> {
+    let processors = || std::thread::available_parallelism().unwrap_or(NonZeroUsize::MIN);
+    let mut device = CpuDevice::new(Isa::detect(), threads.unwrap_or_else(processors).get(), plan, limits)?;
+    device.release = mapping::release;
+    Ok(device)
+}
+
+impl Machine {
+    /// This processor, with so many threads; none: one for every processor.
+    pub fn cpu(plan: PlanOptions, threads: Option<NonZeroUsize>, limits: Limits) -> Result<Machine> {
+        processor(plan, threads, limits).map(Machine::Cpu)
+    }
+
+    /// The first GPU.
+    pub fn cuda(plan: PlanOptions, limits: Limits) -> Result<Machine> {
+        gpu::open(plan, limits).map(Machine::Cuda)
+    }
+
+    /// The same device, on which programs are made for these plans.
+    pub fn with_plan(mut self, plan: PlanOptions) -> Machine {
+        match &mut self {
+            Machine::Cpu(device) => device.plan = plan,
+            Machine::Cuda(device) => device.plan = plan,
+        }
+        self
+    }
+
+    /// Makes a planned program ready.
+    pub fn load(&self, planned: &PlannedProgram) -> Result<Program> {
+        Ok(match self {
+            Machine::Cpu(device) => Program::Cpu(device.load(planned)?),
+            Machine::Cuda(device) => Program::Cuda(device.load(planned)?),
+        })
+    }
+
+    /// How many threads a run has.
+    pub fn threads(&self) -> usize {
+        match self {
+            Machine::Cpu(device) => device.threads(),
+            Machine::Cuda(_) => 1,
+        }
+    }
+}
+
+/// A program that is ready.
+#[derive(Debug)]
+pub enum Program {
+    /// on a processor
+    Cpu(fuseline_cpu::run::Session),
+    /// on a GPU
+    Cuda(fuseline_cuda::run::Session),
+}
+
+/// A result that belongs to the caller.
+#[derive(Debug)]
+pub enum Output {
+    /// in memory of its own
+    Owned(Owned),
+    /// copied from a device
+    Copied(Literal),
+}
+
+impl Program {
+    /// The outputs, in the program's order.
+    pub fn run(&self, inputs: &NamedTensors) -> Result<Vec<Output>> {
+        Ok(match self {
+            Program::Cpu(session) => session.run_owned(inputs)?.into_iter().map(Output::Owned).collect(),
+            Program::Cuda(session) => session.run(inputs)?.into_iter().map(Output::Copied).collect(),
+        })
+    }
+
+    /// How long a run takes. On a GPU that is the time of the device, with inputs and outputs where they are, unless the host stands between
+    /// kernels: then it is the time of everything.
+    pub fn time(&self, inputs: &NamedTensors) -> Result<Duration> {
+        if let Program::Cuda(session) = self
+            && let Some(timing) = session.time(inputs, 1)?
+        {
+            return Ok(Duration::from_secs_f64(timing.median() / 1e6));
+        }
+        let start = Instant::now();
+        let outputs = match self {
+            Program::Cpu(session) => session.run(inputs),
+            Program::Cuda(session) => session.run(inputs),
+        };
+        let spent = start.elapsed();
+        outputs.map(|_| spent)
+    }
+
+    /// How long making kernels took so far.
+    pub fn making(&self) -> Duration {
+        match self {
+            Program::Cpu(session) => session.making(),
+            Program::Cuda(session) => session.making().1,
+        }
+    }
+
+    /// Kernels that the interpreter runs, each with the reason.
+    pub fn refused(&self) -> Vec<String> {
+        match self {
+            Program::Cpu(session) => session.refused(),
+            Program::Cuda(session) => session.refused(),
+        }
+    }
+}

@@ -1,0 +1,177 @@
+//! The model that is meant: opened, with what it takes and returns.
+
+use std::borrow::Cow;
+use std::path::Path;
+
+use bytes::Bytes;
+use fuseline::device::NamedTensors;
+use fuseline::error::{Error, Kind, Result};
+use fuseline::gallery::{self, Entry};
+use fuseline::graph::{Graph, Value};
+use fuseline::tensor::{DType, Dim, Env, Symbol, TensorType};
+use fuseline_frontend::onnx::import::{Pins, Port, Signature};
+use fuseline_frontend::{Specialised, Tensors};
+use indexmap::IndexSet;
+
+/// An opened model.
+#[derive(Debug)]
+pub struct Model {
+    /// as it was asked for
+    pub name: String,
+    /// where its graph comes from
+    pub content: Content,
+    /// what it takes and returns
+    pub signature: Signature,
+}
+
+/// Where its graph comes from.
+#[derive(Debug)]
+pub enum Content {
+    /// an ONNX file
+    Onnx(Box<fuseline_frontend::Model>),
+    /// a row of the gallery
+    Gallery(&'static Entry, Box<Graph>),
+    /// a graph in text form
+    Text(Box<Graph>),
+}
+
+impl Model {
+    /// A graph of the gallery, with the element type that is wanted.
+    pub fn gallery(name: &str, dtype: DType) -> Result<Model> {
+        let entry =
+            gallery::find(name).ok_or_else(|| Error::invalid(format!("the gallery has no graph called \"{name}\"")))?;
+        let graph = entry.graph(dtype).map_err(|e| e.at(format!("gallery:{name}")))?;
+        let signature = signature(&graph);
+        Ok(Model { name: format!("gallery:{name}"), content: Content::Gallery(entry, Box::new(graph)), signature })
+    }
+
+    /// Opens a file: an ONNX model, or a graph in text form where it is called `.ir`.
+    pub fn open(path: &Path) -> Result<Model> {
+        let name = path.display().to_string();
+        if path.extension().is_some_and(|extension| extension == "ir") {
+            let graph = fuseline_frontend::read_graph(path)?;
+            let signature = signature(&graph);
+            return Ok(Model { name, content: Content::Text(Box::new(graph)), signature });
+        }
+        Ok(Model::of_onnx(name, fuseline_frontend::Model::open(path)?))
+    }
+
+    /// A model from the bytes of an ONNX file.
+    pub fn from_bytes(bytes: Bytes, name: &str) -> Result<Model> {
+        Ok(Model::of_onnx(name.to_string(), fuseline_frontend::Model::from_bytes(bytes, name)?))
+    }
+
+    fn of_onnx(name: String, model: fuseline_frontend::Model) -> Model {
+        Model { name, signature: model.signature().clone(), content: Content::Onnx(Box::new(model)) }
+    }
+
+    /// The size that is taken where none is given.
+    pub fn default_size(&self, name: &str) -> i64 {
+        match &self.content {
+            Content::Onnx(_) | Content::Text(_) => 1,
+            Content::Gallery(entry, _) => entry.sizes.iter().find(|(n, _)| *n == name).map_or(1, |(_, size)| *size),
+        }
+    }
+
+    /// Numbers for free sizes that have none yet, for those who need numbers to compare: the gallery's own, otherwise 1 for the
+    /// leading axis of an input (which is the batch nearly always) and 128 for the others.
+    pub fn typical_sizes(&self, env: &Env) -> Vec<(String, i64)> {
+        let leading = |name: &str| {
+            let shapes = self.signature.inputs.iter().filter_map(|port| port.shape.as_ref());
+            let mut first = shapes.filter_map(|shape| shape.dims().first());
+            first.any(|dim| dim.as_symbol() == Some(&Symbol::name(name)))
+        };
+        let size = |name: &str| match &self.content {
+            Content::Gallery(..) => self.default_size(name),
+            Content::Onnx(_) | Content::Text(_) if leading(name) => 1,
+            Content::Onnx(_) | Content::Text(_) => 128,
+        };
+        let free = self.free_sizes().into_iter().filter(|name| env.get(&Symbol::name(name)).is_none());
+        free.map(|name| (name.clone(), size(&name))).collect()
+    }
+
+    /// Whether an input makes sense only above zero, such as a variance.
+    pub fn is_positive(&self, input: &str) -> bool {
+        matches!(&self.content, Content::Gallery(entry, _) if entry.positive.contains(&input))
+    }
+
+    /// The named sizes of the inputs, in their order.
+    pub fn free_sizes(&self) -> Vec<String> {
+        let mut names = IndexSet::new();
+        let shapes = self.signature.inputs.iter().filter_map(|port| port.shape.as_ref());
+        for dim in shapes.flat_map(|shape| shape.dims()) {
+            dim.for_each_symbol(&mut |s| {
+                if let Symbol::Name(name) = s {
+                    names.insert(name.to_string());
+                }
+            });
+        }
+        names.into_iter().collect()
+    }
+
+    /// The graph: for every input where there is one, otherwise for the inputs given, or for the sizes given, where
+    /// these are all sizes.
+    pub fn graph(&self, inputs: &Tensors, env: &Env) -> Result<Cow<'_, Graph>> {
+        let model = match &self.content {
+            Content::Gallery(_, graph) | Content::Text(graph) => return Ok(Cow::Borrowed(graph)),
+            Content::Onnx(model) => model,
+        };
+        match model.graph() {
+            Ok(graph) => Ok(Cow::Borrowed(graph)),
+            Err(error) if error.kind() == Kind::NeedsValue && !inputs.is_empty() => {
+                model.specialise(inputs, |specialised| Ok(specialised.graph.clone())).map(Cow::Owned)
+            }
+            Err(error) if error.kind() == Kind::NeedsValue => {
+                let sizes = self.signature.inputs.iter();
+                let sizes = sizes.map(|port| Some((port.name.clone(), port.shape.as_ref()?.eval(env).ok()?)));
+                let Some(sizes) = sizes.collect() else { return Err(error) };
+                model.graph_for(&Pins { sizes, ..Pins::default() }).map(Cow::Owned)
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Calls `use_graph` with a graph that holds for these inputs, and with the inputs that it still takes.
+    pub fn with_graph<R>(
+        &self,
+        inputs: &Tensors,
+        mut use_graph: impl FnMut(&Graph, NamedTensors) -> Result<R>,
+    ) -> Result<R> {
+        let named = |inputs: &Tensors| inputs.iter().map(|(name, x)| (name.as_str().into(), x.clone())).collect();
+        self.specialise(inputs, |special| use_graph(special.graph, named(special.inputs)))
+    }
+
+    /// Calls `run` with a graph that holds for these inputs, with the inputs that it still takes, and with what it was made for.
+    pub fn specialise<R>(&self, inputs: &Tensors, mut run: impl FnMut(Specialised<'_>) -> Result<R>) -> Result<R> {
+        match &self.content {
+            Content::Onnx(model) => model.specialise(inputs, run),
+            Content::Gallery(_, graph) | Content::Text(graph) => {
+                run(Specialised { graph, inputs, pins: &Pins::default() })
+            }
+        }
+    }
+}
+
+/// What a graph takes and returns.
+pub fn signature(graph: &Graph) -> Signature {
+    let port = |name: &str, value: Value| {
+        let TensorType { dtype, shape } = graph.ty(value).clone();
+        Port { name: name.to_string(), dtype, shape: Some(shape) }
+    };
+    Signature {
+        inputs: graph.inputs().iter().map(|v| port(graph.input_name(*v), *v)).collect(),
+        defaults: Vec::new(),
+        outputs: graph.outputs().iter().map(|o| port(&o.name, o.value)).collect(),
+    }
+}
+
+/// The type of a port in words, with the sizes that are known.
+pub fn type_text(port: &Port, env: &Env) -> String {
+    match &port.shape {
+        Some(shape) => {
+            let dims: Vec<Dim> = shape.dims().iter().map(|dim| env.apply(dim)).collect();
+            TensorType::new(port.dtype, dims).to_string()
+        }
+        None => format!("{}[…]", port.dtype),
+    }
+}

@@ -1,0 +1,351 @@
+//! A model on a device, ready for any inputs.
+
+use std::num::NonZeroUsize;
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
+
+use bytes::Bytes;
+use fuseline::compile::{Grain, PlannedProgram, plan_apart, plan_program};
+use fuseline::device::{DeviceSpec, NamedTensors};
+use fuseline::error::{Error, Kind, Result};
+use fuseline::fuse::PlanOptions;
+use fuseline::graph::Graph;
+use fuseline::passes::{Numerics, Precision};
+use fuseline::reference::Limits;
+use fuseline::tensor::{Env, Literal, Symbol};
+use fuseline_frontend::onnx::import::Pins;
+use fuseline_frontend::{Specialised, Tensors};
+
+use crate::explain::Explained;
+use crate::machine::{Machine, Output, Program};
+use crate::model::Model;
+
+/// Where a model runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Place {
+    /// this processor, with so many threads; none: one for every processor
+    Cpu(Option<NonZeroUsize>),
+    /// the first GPU
+    Cuda,
+}
+
+impl Place {
+    /// The device that is planned for.
+    pub fn target(self) -> &'static str {
+        match self {
+            Place::Cpu(_) => "cpu",
+            Place::Cuda => "h200",
+        }
+    }
+}
+
+/// How a model is run.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// where
+    pub place: Place,
+    /// whether operators become one kernel where that pays; otherwise each is one of its own
+    pub fuses: bool,
+    /// how far arithmetic may be rearranged
+    pub numerics: Numerics,
+    /// in which type the factors of contractions are multiplied
+    pub precision: Precision,
+    /// sizes to plan for, by the names that the model gives them; other sizes can be run nevertheless
+    pub sizes: Vec<(String, i64)>,
+    /// what a run may use
+    pub limits: Limits,
+}
+
+impl Options {
+    /// As usual, at a place.
+    pub fn at(place: Place) -> Options {
+        let (numerics, precision, limits) = (Numerics::default(), Precision::default(), Limits::default());
+        Options { place, fuses: true, numerics, precision, sizes: Vec::new(), limits }
+    }
+
+    /// How programs are planned, for sizes that are known.
+    pub fn plan(&self, target: &DeviceSpec, sizes: Env) -> PlanOptions {
+        let mut plan = PlanOptions { numerics: self.numerics, precision: self.precision, ..PlanOptions::on(target) };
+        plan.hints.env = sizes;
+        plan
+    }
+
+    /// Plans a graph.
+    pub fn planned(&self, graph: Graph, plan: &PlanOptions) -> Result<PlannedProgram> {
+        match self.fuses {
+            true => plan_program(graph, plan, &mut |_| {}),
+            false => plan_apart(graph, plan, Grain::Operator),
+        }
+    }
+}
+
+/// A model on a device. It may be run from several threads at a time, with other sizes every time.
+#[derive(Debug)]
+pub struct Session {
+    model: Model,
+    machine: Machine,
+    options: Options,
+    target: DeviceSpec,
+    /// what was made so far, the newest last
+    ready: RwLock<Vec<Arc<Ready>>>,
+    /// held by who makes something, so that nobody makes the same
+    making: Mutex<()>,
+}
+
+/// Graphs whose structure hangs on values are made again for other values; no more than these are kept.
+const MOST_READY: usize = 4;
+
+/// A program and the inputs that it holds for.
+#[derive(Debug)]
+struct Ready {
+    pins: Pins,
+    /// the sizes that it was planned for
+    sizes: Env,
+    names: Vec<String>,
+    program: Program,
+}
+
+impl Session {
+    /// Opens the device. Where every size is known the program is made here, otherwise by the first run; a model that cannot be
+    /// imported is refused in either case.
+    pub fn new(model: Model, options: Options) -> Result<Session> {
+        if options.precision == Precision::Bf16 && options.numerics == Numerics::Strict {
+            return Err(Error::invalid("bf16 rounds what strict numerics keep"));
+        }
+        let target = DeviceSpec::find(options.place.target())?.clone();
+        let plan = options.plan(&target, Env::new());
+        let machine = match options.place {
+            Place::Cpu(threads) => Machine::cpu(plan, threads, options.limits)?,
+            Place::Cuda => Machine::cuda(plan, options.limits)?,
+        };
+        let (ready, making) = (RwLock::default(), Mutex::default());
+        let session = Session { model, machine, options, target, ready, making };
+        session.make_in_advance()?;
+        Ok(session)
+    }
+
+    fn make_in_advance(&self) -> Result<()> {
+        let mut env = Env::new();
+        for (name, size) in &self.options.sizes {
+            env.bind(Symbol::name(name), *size);
+        }
+        let graph = match self.model.graph(&Tensors::new(), &env) {
+            // It is made for the inputs of a run.
+            Err(error) if error.kind() == Kind::NeedsValue => return Ok(()),
+            other => other?,
+        };
+        let mut shapes = self.model.signature.inputs.iter().map(|port| port.shape.as_ref());
+        let is_known = shapes.all(|shape| shape.is_some_and(|shape| shape.eval(&env).is_ok()));
+        // A graph that holds for given sizes only would refuse others.
+        let is_general = matches!(graph, std::borrow::Cow::Borrowed(_));
+        if is_known && is_general {
+            match self.make(&graph, &Pins::default(), env) {
+                Err(error) if error.kind() == Kind::NeedsValue => {}
+                other => self.keep(Arc::new(other?)),
+            }
+        }
+        Ok(())
+    }
+
+    /// The model.
+    pub fn model(&self) -> &Model {
+        &self.model
+    }
+
+    /// How it is run.
+    pub fn options(&self) -> &Options {
+        &self.options
+    }
+
+    /// How many threads a run has.
+    pub fn threads(&self) -> usize {
+        self.machine.threads()
+    }
+
+    /// The device that is planned for.
+    pub fn target(&self) -> &DeviceSpec {
+        &self.target
+    }
+
+    /// The outputs by name, in the model's order.
+    ///
+    /// The memory of the inputs is read while the run lasts, and not kept.
+    pub fn run(&self, inputs: &Tensors) -> Result<Vec<(String, Output)>> {
+        if let Some(done) = self.run_ready(inputs) {
+            return done;
+        }
+        let _making = self.making.lock().unwrap_or_else(PoisonError::into_inner);
+        // Somebody may have made it while this one waited.
+        if let Some(done) = self.run_ready(inputs) {
+            return done;
+        }
+        // What a graph is made for stays in it: copies, since the caller may change the inputs afterwards.
+        let copies = inputs.iter().map(|(name, x)| Ok((name.clone(), copy(x)?))).collect::<Result<Tensors>>()?;
+        self.model.specialise(&copies, |special| {
+            let Specialised { graph, inputs, pins } = special;
+            let inputs = named(inputs);
+            let mut env = Env::new();
+            bind_sizes(graph, &inputs, &mut env);
+            let ready = Arc::new(self.make(graph, pins, env)?);
+            let outputs = ready.program.run(&inputs);
+            if !matches!(&outputs, Err(error) if error.kind() == Kind::NeedsValue) {
+                self.keep(ready.clone());
+            }
+            Ok(ready.names.iter().cloned().zip(outputs?).collect())
+        })
+    }
+
+    /// Runs what is made already, if that holds for the inputs.
+    fn run_ready(&self, inputs: &Tensors) -> Option<Result<Vec<(String, Output)>>> {
+        let ready = self.ready.read().unwrap_or_else(PoisonError::into_inner);
+        let is_default = |name: &&String| self.model.signature.defaults.iter().any(|port| port.name == **name);
+        let replaced: Vec<&String> = inputs.keys().filter(is_default).collect();
+        let fits = |ready: &&Arc<Ready>| {
+            ready.fits(inputs) && replaced.iter().all(|name| ready.pins.values.contains_key(*name))
+        };
+        let fitting = ready.iter().rev().find(fits).cloned();
+        drop(ready);
+        let fitting = fitting?;
+        let given = inputs.iter().filter(|(name, _)| !fitting.pins.values.contains_key(*name));
+        let given: NamedTensors = given.map(|(name, x)| (name.as_str().into(), x.clone())).collect();
+        match fitting.program.run(&given) {
+            Err(error) if error.kind() == Kind::NeedsValue => None,
+            done => Some(done.map(|outputs| fitting.names.iter().cloned().zip(outputs).collect())),
+        }
+    }
+
+    fn make(&self, graph: &Graph, pins: &Pins, sizes: Env) -> Result<Ready> {
+        let plan = self.options.plan(&self.target, sizes.clone());
+        let planned = self.options.planned(graph.clone(), &plan)?;
+        let program = self.machine.clone().with_plan(plan).load(&planned)?;
+        let names = graph.outputs().iter().map(|output| output.name.to_string()).collect();
+        Ok(Ready { pins: pins.clone(), sizes, names, program })
+    }
+
+    fn keep(&self, ready: Arc<Ready>) {
+        let mut all = self.ready.write().unwrap_or_else(PoisonError::into_inner);
+        all.push(ready);
+        if all.len() > MOST_READY {
+            all.remove(0);
+        }
+    }
+
+    /// What the newest program was made for: values and sizes of inputs, and the sizes that were planned for.
+    fn newest(&self) -> Option<(Pins, Env)> {
+        let ready = self.ready.read().unwrap_or_else(PoisonError::into_inner);
+        ready.last().map(|ready| (ready.pins.clone(), ready.sizes.clone()))
+    }
+
+    /// The plan in words: for its own device or another one, and for the sizes of the newest program, where there is one.
+    pub fn explain(&self, target: Option<&DeviceSpec>) -> Result<Explained> {
+        let (pins, mut sizes) = self.newest().unwrap_or_default();
+        for (name, size) in &self.options.sizes {
+            if sizes.get(&Symbol::name(name)).is_none() {
+                sizes.bind(Symbol::name(name), *size);
+            }
+        }
+        Explained::of(&self.model, &self.options, target.unwrap_or(&self.target), &pins, sizes)
+    }
+
+    /// Kernels that the interpreter runs because there is no code for them, each with the reason.
+    pub fn interpreted(&self) -> Vec<String> {
+        let ready = self.ready.read().unwrap_or_else(PoisonError::into_inner);
+        ready.iter().flat_map(|ready| ready.program.refused()).collect()
+    }
+}
+
+impl Ready {
+    /// Whether it was made for these inputs, or for all.
+    fn fits(&self, inputs: &Tensors) -> bool {
+        let has_value = |(name, value): (&String, &Literal)| inputs.get(name) == Some(value);
+        let has_sizes = |(name, sizes): (&String, &Vec<usize>)| inputs.get(name).is_some_and(|x| x.sizes() == sizes);
+        self.pins.values.iter().all(has_value) && self.pins.sizes.iter().all(has_sizes)
+    }
+}
+
+fn named(inputs: &Tensors) -> NamedTensors {
+    inputs.iter().map(|(name, x)| (name.as_str().into(), x.clone())).collect()
+}
+
+/// A tensor in memory of its own.
+fn copy(x: &Literal) -> Result<Literal> {
+    Literal::new(x.dtype(), x.sizes(), Bytes::copy_from_slice(&x.bytes()))
+}
+
+/// The sizes that inputs show: a plan is made for them.
+pub fn bind_sizes(graph: &Graph, inputs: &NamedTensors, env: &mut Env) {
+    for value in graph.inputs() {
+        let Some(given) = inputs.get(graph.input_name(*value)) else { continue };
+        for (dim, size) in graph.ty(*value).shape.dims().iter().zip(given.sizes()) {
+            if let Some(symbol) = dim.as_symbol() {
+                env.bind(symbol.clone(), i64::try_from(*size).unwrap_or(i64::MAX));
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use fuseline::tensor::DType;
+
+    use super::*;
+
+    fn gallery(name: &str, options: Options) -> Session {
+        Session::new(Model::gallery(name, DType::F32).unwrap(), options).unwrap()
+    }
+
+    fn place() -> Place {
+        Place::Cpu(NonZeroUsize::new(2))
+    }
+
+    fn floats(sizes: &[usize]) -> Literal {
+        let count: usize = sizes.iter().product();
+        let values: Vec<f64> = (0..count).map(|k| (k % 13) as f64 * 0.25 - 1.5).collect();
+        Literal::from_f64s(DType::F32, sizes, &values).unwrap()
+    }
+
+    fn values(output: Output) -> Vec<f32> {
+        let Output::Owned(owned) = output else { panic!("a processor owns its results") };
+        assert_eq!(owned.dtype(), DType::F32);
+        let bytes = owned.into_literal().unwrap().bytes();
+        bytes.chunks_exact(4).map(|b| f32::from_le_bytes(b.try_into().unwrap())).collect()
+    }
+
+    #[test]
+    fn one_session_runs_any_sizes_from_any_thread() {
+        let session = gallery("softmax", Options::at(place()));
+        std::thread::scope(|scope| {
+            for rows in 1..5 {
+                let session = &session;
+                scope.spawn(move || {
+                    for columns in [1, 7, 33] {
+                        let inputs = [("x".to_string(), floats(&[rows, columns]))].into_iter().collect();
+                        let (name, output) = session.run(&inputs).unwrap().remove(0);
+                        assert_eq!(name, "y");
+                        let sums: Vec<f32> = values(output).chunks(columns).map(|row| row.iter().sum()).collect();
+                        assert!(sums.len() == rows && sums.iter().all(|sum| (sum - 1.0).abs() < 1e-5), "{sums:?}");
+                    }
+                });
+            }
+        });
+        assert_eq!(session.ready.read().unwrap().len(), 1, "one plan holds for all sizes");
+    }
+
+    #[test]
+    fn nothing_is_fused_where_that_is_asked_for() {
+        let kernels = |fuses: bool| {
+            let session = gallery("layernorm_gelu", Options { fuses, ..Options::at(place()) });
+            let json = session.explain(None).unwrap().to_json();
+            json["kernels"].as_array().unwrap().len()
+        };
+        assert_eq!((kernels(true), kernels(false)), (1, 2));
+    }
+
+    #[test]
+    fn sizes_that_are_given_are_made_in_advance() {
+        let sizes = vec![("rows".to_string(), 4), ("columns".to_string(), 8)];
+        let session = gallery("softmax", Options { sizes, ..Options::at(place()) });
+        assert_eq!(session.ready.read().unwrap().len(), 1);
+        let json = session.explain(None).unwrap().to_json();
+        assert_eq!(json["sizes"], serde_json::json!({ "rows": 4, "columns": 8 }));
+    }
+}

@@ -531,7 +531,9 @@ impl<'g, 's> Demand<'g, 's> {
     }
 
     fn random(&mut self, row: &Random, seed: Value, at: Coordinates, when: Conditions) -> Wanted<Place> {
-        let index = self.ranges_simplified(row.shape.flat_index(&self.coordinates[at as usize]));
+        // A draw has no guard: it is made where conditions do not hold, too, and its coordinates are computed.
+        let index = row.shape.flat_index(&self.coordinates[at as usize]);
+        let index = self.ranges_simplified(if when == ALWAYS { index } else { index.total() });
         let nowhere = self.coordinates(Vec::new());
         let seed = self.value(seed, nowhere, when)?;
         let axes = AxisSet::mentioned(&index).union(self.term_axes[seed as usize]);

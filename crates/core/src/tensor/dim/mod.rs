@@ -343,6 +343,19 @@ impl Dim {
         })
     }
 
+    /// The expression with no divisor below 1: the same wherever it could be computed before, and some number elsewhere.
+    /// For what is computed though nobody looks at it, such as coordinates in a tensor without elements.
+    pub fn total(&self) -> Dim {
+        let divisor = |y: &Dim| y.total().max_with(&Dim::int(1));
+        self.rebuild(&mut |atom| match atom {
+            Atom::Symbol(symbol) => symbol.clone().into(),
+            Atom::FloorDiv(x, y) => x.total().floordiv(&divisor(y)),
+            Atom::Mod(x, y) => x.total().modulo(&divisor(y)),
+            Atom::Min(x, y) => x.total().min_with(&y.total()),
+            Atom::Max(x, y) => x.total().max_with(&y.total()),
+        })
+    }
+
     /// The value under a binding of the symbols.
     pub fn eval(&self, env: &Env) -> Result<i64> {
         self.eval_with(&|symbol| env.get(symbol))

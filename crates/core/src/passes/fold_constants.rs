@@ -17,6 +17,10 @@ pub(super) const PASS: Pass = Pass {
     run,
 };
 
+/// How many views of a constant are looked through. Those of one another are composed by another pass, so more are rare, and chains
+/// of thousands would be walked again from each of their nodes.
+const MOST_VIEWS: usize = 4;
+
 /// In: any graph. Out: no node with small results has only small constants as operands, where small means up to
 /// `fold_bytes`, and none but inputs and control flow gives tensors that are known to have no elements. Left alone are formulas (maps without operands, unless they cost more than reading a table), views that
 /// repeat elements, random numbers, sub-graphs, what the reference refuses, which is an error for run time, and what is computed
@@ -36,7 +40,8 @@ fn fold(rebuild: &mut Rebuild, node: &Node, args: &[Value], context: &Context) -
     if !is_foldable(rebuild.graph(), node, args, context) {
         return Ok(None);
     }
-    let operands: Option<Vec<Literal>> = args.iter().map(|a| literal(rebuild.graph(), *a, context)).collect();
+    let graph = rebuild.graph();
+    let operands: Option<Vec<Literal>> = args.iter().map(|a| literal(graph, *a, context, MOST_VIEWS)).collect();
     let Some(operands) = operands else { return Ok(None) };
     let Ok(results) = evaluate_prim(node.prim(), &operands, &options(context)) else { return Ok(None) };
     if results.iter().map(Literal::ty).ne(node.types().iter().cloned()) {
@@ -89,8 +94,8 @@ fn widens_weights(graph: &Graph, row: &Map, args: &[Value], context: &Context) -
     widens && is_short(from.dtype) && from.shape.count().as_int().is_some_and(large)
 }
 
-/// The data of a small constant: stored, a formula, or a view of one of these.
-fn literal(graph: &Graph, value: Value, context: &Context) -> Option<Literal> {
+/// The data of a small constant: stored, a formula, or up to `views` views of one of these.
+fn literal(graph: &Graph, value: Value, context: &Context, views: usize) -> Option<Literal> {
     let node = graph.node_of(value);
     if !fits(graph.ty(value), context) {
         return None;
@@ -100,7 +105,9 @@ fn literal(graph: &Graph, value: Value, context: &Context) -> Option<Literal> {
         // A map with operands that could be folded was folded before: it need not be looked at again.
         Prim::Map(_) if !node.args().is_empty() => None,
         Prim::Map(_) | Prim::View(_) => {
-            let operands: Option<Vec<Literal>> = node.args().iter().map(|a| literal(graph, *a, context)).collect();
+            let views = views.checked_sub(1)?;
+            let operands = node.args().iter().map(|a| literal(graph, *a, context, views));
+            let operands: Option<Vec<Literal>> = operands.collect();
             let result = evaluate_prim(node.prim(), &operands?, &options(context)).ok()?.pop()?;
             (result.ty() == *graph.ty(value)).then_some(result)
         }

@@ -4,7 +4,7 @@
 use std::cell::{Cell, RefCell};
 use std::sync::Arc;
 
-use super::contents::{self, Contents, Known};
+use super::contents::{self, Contents, Known, Purpose};
 use super::{Constraint, Graph, Origin, OriginSet, Tensor, Value};
 use crate::error::{Error, Result};
 use crate::ops::prim::{self, Bind, Const, If, Input, Loop, Random, Sizes};
@@ -437,7 +437,7 @@ impl State {
         }
         let known = &self.contents;
         let of = |v: Value| if v.port() == 0 { known.get(v.node())?.clone() } else { None };
-        let contents = contents::contents(&self.graph, &self.graph.nodes()[id], &of);
+        let contents = contents::contents(&self.graph, &self.graph.nodes()[id], Purpose::Shapes, &of);
         self.contents.push(contents);
     }
 }

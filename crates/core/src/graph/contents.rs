@@ -27,8 +27,23 @@ pub type Contents = Rc<[Known]>;
 /// Larger tensors are not followed.
 pub const MOST_ELEMENTS: usize = 256;
 
+/// What contents are wanted for, which decides by what can be divided.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Purpose {
+    /// to shape tensors: sizes of axes are taken for more than 0. What is computed from the sizes of a tensor without
+    /// elements shapes no elements either
+    Shapes,
+    /// to take the place of the data: every element is what the graph computes, whatever the sizes
+    Data,
+}
+
 /// The contents of a node's first result, given those of its operands (by `of`).
-pub fn contents(graph: &Graph, node: &Node, of: &dyn Fn(Value) -> Option<Contents>) -> Option<Contents> {
+pub fn contents(
+    graph: &Graph,
+    node: &Node,
+    purpose: Purpose,
+    of: &dyn Fn(Value) -> Option<Contents>,
+) -> Option<Contents> {
     let sizes = node.types().first()?.shape.as_ints()?;
     let count = small_count(&sizes)?;
     let arg_sizes = |k: usize| graph.ty(*node.args().get(k)?).shape.as_ints();
@@ -44,7 +59,7 @@ pub fn contents(graph: &Graph, node: &Node, of: &dyn Fn(Value) -> Option<Content
         Prim::Map(row) => {
             let args: Option<Vec<Contents>> = (0..node.args().len()).map(arg).collect();
             let args = args?;
-            (0..count).map(|k| map_element(row, &args, k, &sizes)).collect()
+            (0..count).map(|k| map_element(row, &args, k, &sizes, purpose)).collect()
         }
         Prim::View(row) => {
             let (from, from_sizes) = (arg(0)?, arg_sizes(0)?);
@@ -211,7 +226,7 @@ fn reduce(row: &Reduce, from: &[Known], sizes: &[usize], dtype: DType, count: us
         let to = kept.fold(0, |to, a| to * sizes[a] + i[a] as usize);
         out[to] = Some(match out[to].take() {
             None => x.clone(),
-            Some(sum) => apply(op, dtype, dtype, &[sum, x.clone()]),
+            Some(sum) => apply(op, dtype, dtype, &[sum, x.clone()], Purpose::Data),
         });
     }
     let neutral = match (row.monoid, dtype.is_float()) {
@@ -222,7 +237,7 @@ fn reduce(row: &Reduce, from: &[Known], sizes: &[usize], dtype: DType, count: us
     Some(out.into_iter().map(|x| x.unwrap_or_else(|| neutral.clone())).collect())
 }
 
-fn map_element(map: &Map, args: &[Contents], k: usize, sizes: &[usize]) -> Known {
+fn map_element(map: &Map, args: &[Contents], k: usize, sizes: &[usize], purpose: Purpose) -> Known {
     let nodes = map.expr.nodes();
     let mut steps: Vec<Known> = Vec::with_capacity(nodes.len());
     for (node, dtype) in nodes {
@@ -237,7 +252,7 @@ fn map_element(map: &Map, args: &[Contents], k: usize, sizes: &[usize]) -> Known
             ExprNode::Apply(op, operands) => {
                 let from = nodes[*operands.last().expect("functions have operands") as usize].1;
                 let operands: Vec<Known> = operands.iter().map(|o| steps[*o as usize].clone()).collect();
-                apply(*op, from, *dtype, &operands)
+                apply(*op, from, *dtype, &operands, purpose)
             }
         });
     }
@@ -265,7 +280,7 @@ fn cast(x: &Known, to: DType) -> Known {
     }
 }
 
-fn apply(op: Scalar, from: DType, to: DType, args: &[Known]) -> Known {
+fn apply(op: Scalar, from: DType, to: DType, args: &[Known], purpose: Purpose) -> Known {
     if op == Scalar::Select {
         return match &args[0] {
             Known::Int(c) if c.is(0) => args[2].clone(),
@@ -277,7 +292,7 @@ fn apply(op: Scalar, from: DType, to: DType, args: &[Known]) -> Known {
     if from.is_float() {
         let values: Option<Vec<f64>> =
             args.iter().map(|a| if let Known::Float(x) = a { Some(*x) } else { None }).collect();
-        let Some(values) = values else { return integral(op, to, args) };
+        let Some(values) = values else { return integral(op, to, args, purpose) };
         let Some(f) = op.def().float else { return Known::Unknown };
         let y = f(&values);
         return if to.is_float() { Known::Float(y) } else { Known::Int(Dim::int(y as i64)) };
@@ -293,11 +308,11 @@ fn apply(op: Scalar, from: DType, to: DType, args: &[Known]) -> Known {
         let wide: Vec<i128> = numbers.iter().map(|n| i128::from(*n)).collect();
         return op.def().int.map_or(Known::Unknown, |f| Known::Int(Dim::int(to.wrap(f(&wide)) as i64)));
     }
-    symbolic(op, &dims)
+    symbolic(op, &dims, purpose)
 }
 
 /// A function of floats that are integers, some of them sizes, where its result is an integer too.
-fn integral(op: Scalar, to: DType, args: &[Known]) -> Known {
+fn integral(op: Scalar, to: DType, args: &[Known], purpose: Purpose) -> Known {
     let whole = |a: &Known| match a {
         Known::Int(d) => Some(d.clone()),
         Known::Float(x) if x.fract() == 0.0 && x.abs() < f64::from(1 << 24) => Some(Dim::int(*x as i64)),
@@ -307,9 +322,9 @@ fn integral(op: Scalar, to: DType, args: &[Known]) -> Known {
     let dims: Vec<&Dim> = dims.iter().collect();
     let result = match (op, dims.as_slice()) {
         (Scalar::Floor | Scalar::Ceil | Scalar::Round | Scalar::Trunc, [a]) => Known::Int((*a).clone()),
-        (Scalar::Div, [a, b]) if is_divisor(b) && a.floordiv(b) * *b == **a => Known::Int(a.floordiv(b)),
+        (Scalar::Div, [a, b]) if is_divisor(b, purpose) && a.floordiv(b) * *b == **a => Known::Int(a.floordiv(b)),
         (Scalar::Div | Scalar::Mod | Scalar::Rem, _) => Known::Unknown,
-        _ => symbolic(op, &dims),
+        _ => symbolic(op, &dims, purpose),
     };
     match result {
         Known::Int(d) if to.is_float() => d.as_int().map_or(Known::Int(d), |n| Known::Float(n as f64)),
@@ -317,9 +332,11 @@ fn integral(op: Scalar, to: DType, args: &[Known]) -> Known {
     }
 }
 
-/// Whether a size can be divided by as numbers are: it is larger than zero, or the product of the sizes of some axes. The
-/// latter can be zero too, but what is computed from the sizes of a tensor without elements shapes no elements either.
-fn is_divisor(dim: &Dim) -> bool {
+/// Whether a size can be divided by as numbers are: it is larger than zero, or, for shapes, the product of the sizes of some axes.
+fn is_divisor(dim: &Dim, purpose: Purpose) -> bool {
+    if purpose == Purpose::Data {
+        return (dim - 1).is_nonnegative();
+    }
     let mut axes = Dim::int(1);
     dim.for_each_symbol(&mut |s| axes = &axes * Dim::from(s.clone()));
     let times = dim.floordiv(&axes).as_int().filter(|n| *n > 0);
@@ -329,7 +346,7 @@ fn is_divisor(dim: &Dim) -> bool {
 /// Arithmetic of sizes is followed up to expressions of so many parts; what gets longer is left to the run.
 const MOST_PARTS: u32 = 256;
 
-fn symbolic(op: Scalar, dims: &[&Dim]) -> Known {
+fn symbolic(op: Scalar, dims: &[&Dim], purpose: Purpose) -> Known {
     let summands = dims.iter().map(|dim| dim.summands()).product::<usize>();
     if dims.iter().any(|dim| dim.complexity() > MOST_PARTS) || summands > MOST_PARTS as usize {
         return Known::Unknown;
@@ -344,8 +361,8 @@ fn symbolic(op: Scalar, dims: &[&Dim]) -> Known {
         (Scalar::Max, [a, b]) => a.max_with(b),
         (Scalar::Abs, [a]) if a.is_nonnegative() => (*a).clone(),
         // Where neither is negative, truncation is the floor.
-        (Scalar::Div, [a, b]) if a.is_nonnegative() && is_divisor(b) => a.floordiv(b),
-        (Scalar::Mod | Scalar::Rem, [a, b]) if a.is_nonnegative() && is_divisor(b) => a.modulo(b),
+        (Scalar::Div, [a, b]) if a.is_nonnegative() && is_divisor(b, purpose) => a.floordiv(b),
+        (Scalar::Mod | Scalar::Rem, [a, b]) if a.is_nonnegative() && is_divisor(b, purpose) => a.modulo(b),
         (Scalar::Eq, [a, b]) if a == b => return truth(true),
         (Scalar::Eq, [a, b]) if a.surely_differs(b) => return truth(false),
         (Scalar::Lt, [a, b]) if (*b - *a - 1).is_nonnegative() => return truth(true),

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use smallvec::{SmallVec, smallvec};
 
-use super::contents::{Contents, contents};
+use super::contents::{Contents, Purpose, contents};
 use super::{Constraint, Graph, Node, OriginSet, Value};
 use crate::error::{Context, Error, Result};
 use crate::ops::Prim;
@@ -59,7 +59,7 @@ impl Rebuild {
         for id in self.contents.len()..=value.node() {
             let known = &self.contents;
             let of = |v: Value| if v.port() == 0 { known[v.node()].clone() } else { None };
-            let learnt = contents(&self.graph, &self.graph.nodes()[id], &of);
+            let learnt = contents(&self.graph, &self.graph.nodes()[id], Purpose::Data, &of);
             self.contents.push(learnt);
         }
         if value.port() == 0 { self.contents[value.node()].clone() } else { None }

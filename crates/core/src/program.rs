@@ -296,7 +296,7 @@ impl Part {
                 chain = Chain::NONE.then(view);
             }
         }
-        let new = self.graph.add(node.prim().clone(), &args, whole.origin(id))?;
+        let new = self.graph.adopt(node, &args, whole.origin(id))?;
         self.chains.resize(self.graph.nodes().len(), Chain::NONE);
         self.chains[new] = chain;
         for port in 0..node.types().len() {

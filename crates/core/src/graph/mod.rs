@@ -8,6 +8,7 @@ pub mod contents;
 pub mod gradient;
 mod origin;
 pub mod rewrite;
+mod shared;
 mod tensor;
 pub mod text;
 mod verify;
@@ -19,8 +20,10 @@ pub use tensor::{Operand, Tensor, WindowAxis};
 pub use verify::verify;
 pub(crate) use verify::verify_open;
 
+use shared::Shared;
+
 use std::fmt;
-use std::hash::{BuildHasher, Hash, Hasher, RandomState};
+use std::hash::{BuildHasher, Hash, Hasher};
 use std::sync::Arc;
 
 use indexmap::IndexSet;
@@ -70,12 +73,13 @@ impl fmt::Debug for Value {
     }
 }
 
-/// An operation with its operands and the types of its results.
+/// An operation with its operands and the types of its results. What it computes and the types are shared by all graphs that a pass
+/// leaves it in, so that rebuilding a graph costs little where nothing changes.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Node {
-    prim: Prim,
+    prim: Shared,
     args: SmallVec<[Value; 3]>,
-    types: SmallVec<[TensorType; 1]>,
+    types: Arc<[TensorType]>,
 }
 
 impl Node {
@@ -134,9 +138,8 @@ pub struct Graph {
     constraints: IndexSet<Constraint>,
     /// Names from the user's model; outside of identity, so that sharing is never prevented by a name.
     origins: Vec<OriginSet>,
-    /// Structural hash to the nodes that have it. The hash is keyed: no model can be made of nodes that all have the same.
+    /// Structural hash to the nodes that have it.
     known: FxHashMap<u64, SmallVec<[u32; 1]>>,
-    key: RandomState,
     value_symbols: u32,
     first_symbol: u32,
 }
@@ -164,7 +167,7 @@ impl Graph {
 
     /// The name of an input.
     pub fn input_name(&self, input: Value) -> &Arc<str> {
-        match &self.nodes[input.node()].prim {
+        match self.nodes[input.node()].prim() {
             Prim::Input(row) => &row.name,
             other => unreachable!("{} is listed as an input", other.name()),
         }
@@ -230,13 +233,32 @@ impl Graph {
 
     /// Appends a node, or finds the equal one that is there, and returns its number. Origins of both are kept.
     pub fn add(&mut self, prim: impl Into<Prim>, args: &[Value], origin: &OriginSet) -> Result<usize> {
-        let prim = prim.into();
-        let arg_types: SmallVec<[TensorType; 3]> = args.iter().map(|a| self.ty(*a).clone()).collect();
-        let hash = self.key.hash_one((&prim, args));
+        let prim = Shared::new(prim.into());
+        self.find_or_push(&prim, args, origin, |graph| {
+            let arg_types: SmallVec<[TensorType; 3]> = args.iter().map(|a| graph.ty(*a).clone()).collect();
+            let types = prim.infer(&arg_types)?;
+            types.iter().try_for_each(|ty| ty.shape.check())?;
+            Ok(types.into())
+        })
+    }
+
+    /// As [`Graph::add`], for a node of another graph. Its new operands have the types of its old ones, and so do its results.
+    pub(crate) fn adopt(&mut self, node: &Node, args: &[Value], origin: &OriginSet) -> Result<usize> {
+        self.find_or_push(&node.prim, args, origin, |_| Ok(node.types.clone()))
+    }
+
+    fn find_or_push(
+        &mut self,
+        prim: &Shared,
+        args: &[Value],
+        origin: &OriginSet,
+        types: impl FnOnce(&Graph) -> Result<Arc<[TensorType]>>,
+    ) -> Result<usize> {
+        let hash = shared::KEY.hash_one((prim.key(), args));
         if let Some(candidates) = self.known.get(&hash) {
             let same = |id: &&u32| {
                 let node = &self.nodes[**id as usize];
-                node.prim == prim && node.args.as_slice() == args
+                node.prim == *prim && node.args.as_slice() == args
             };
             if let Some(id) = candidates.iter().find(same) {
                 let id = *id as usize;
@@ -244,13 +266,12 @@ impl Graph {
                 return Ok(id);
             }
         }
-        let types = prim.infer(&arg_types)?;
-        types.iter().try_for_each(|ty| ty.shape.check())?;
+        let types = types(self)?;
         let id = self.nodes.len();
-        if matches!(prim, Prim::Input(_)) {
+        if matches!(**prim, Prim::Input(_)) {
             self.inputs.push(Value::new(id, 0));
         }
-        self.nodes.push(Node { prim, args: args.into(), types: types.into() });
+        self.nodes.push(Node { prim: prim.clone(), args: args.into(), types });
         self.origins.push(origin.clone());
         self.known.entry(hash).or_default().push(id as u32);
         Ok(id)
@@ -299,7 +320,7 @@ impl Graph {
     pub fn binders(&self) -> FxHashMap<u32, usize> {
         let mut binders = FxHashMap::default();
         for (id, node) in self.nodes.iter().enumerate() {
-            if let Prim::Bind(row) = &node.prim {
+            if let Prim::Bind(row) = node.prim() {
                 binders.entry(row.symbol).or_insert(id);
             }
             for dim in node.types.iter().flat_map(|ty| ty.shape.dims()) {

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use smallvec::{SmallVec, smallvec};
 
 use super::contents::{Contents, Purpose, contents};
+use super::shared::Shared;
 use super::{Constraint, Graph, Node, OriginSet, Value};
 use crate::error::{Context, Error, Result};
 use crate::ops::Prim;
@@ -47,6 +48,11 @@ impl Rebuild {
         let mut both = origin.clone();
         both.merge(&self.origin);
         self.graph.add(prim, args, &both).map(|id| Value::new(id, 0))
+    }
+
+    /// Adds a node as it is, with its new operands, and returns its first result.
+    pub fn keep(&mut self, node: &Node, args: &[Value]) -> Result<Value> {
+        self.graph.adopt(node, args, &self.origin).map(|id| Value::new(id, 0))
     }
 
     /// Demands that two sizes are equal at run time.
@@ -149,26 +155,28 @@ fn rewrite_node(rebuild: &mut Rebuild, node: &Node, args: &[Value], f: &mut Rewr
         _ => None,
     };
     let node = match held {
-        Some(prim) => Cow::Owned(Node { prim, ..node.clone() }),
+        Some(prim) => Cow::Owned(Node { prim: Shared::new(prim), ..node.clone() }),
         None => Cow::Borrowed(node),
     };
-    let values = match f(rebuild, &node, args)? {
-        Some(values) => values,
-        None => keep(rebuild, &node, args)?,
-    };
-    check_types(rebuild, &node, &values)?;
-    Ok(values)
+    match f(rebuild, &node, args)? {
+        Some(values) => {
+            check_types(rebuild, &node, &values)?;
+            Ok(values)
+        }
+        None => keep(rebuild, &node, args),
+    }
 }
 
 /// The node as it is, with its new operands.
 fn keep(rebuild: &mut Rebuild, node: &Node, args: &[Value]) -> Result<Values> {
-    let id = rebuild.graph.add(node.prim().clone(), args, &rebuild.origin)?;
-    Ok((0..rebuild.graph.nodes()[id].types().len()).map(|port| Value::new(id, port)).collect())
+    let id = rebuild.graph.adopt(node, args, &rebuild.origin)?;
+    Ok((0..node.types().len()).map(|port| Value::new(id, port)).collect())
 }
 
 fn check_types(rebuild: &Rebuild, node: &Node, values: &[Value]) -> Result<()> {
-    let types: Vec<&TensorType> = values.iter().map(|v| rebuild.graph.ty(*v)).collect();
-    if !types.iter().copied().eq(node.types()) {
+    let types = || values.iter().map(|v| rebuild.graph.ty(*v));
+    if !types().eq(node.types()) {
+        let types: Vec<&TensorType> = types().collect();
         let (name, old) = (node.prim().name(), node.types());
         return Err(Error::bug(format!("a rewrite puts {types:?} in the place of a {name} of {old:?}")));
     }

@@ -19,6 +19,7 @@
 use std::collections::HashMap;
 
 use rustc_hash::FxHashSet;
+use smallvec::SmallVec;
 
 use super::{Graph, Node, Value};
 use crate::error::{Context, Error, Result};
@@ -105,7 +106,7 @@ fn check_value(graph: &Graph, value: Value) -> Result<()> {
 fn check_types(graph: &Graph, node: &Node) -> Result<()> {
     let args: Vec<TensorType> = node.args.iter().map(|a| graph.ty(*a).clone()).collect();
     let inferred = node.prim.infer(&args)?;
-    if inferred.as_slice() != node.types.as_slice() {
+    if inferred.as_slice() != node.types() {
         return Err(Error::bug(format!("the types are {:?} instead of {inferred:?}", node.types)));
     }
     Ok(())
@@ -115,7 +116,7 @@ fn check_inputs(graph: &Graph) -> Result<()> {
     let mut names = FxHashSet::default();
     let mut found = Vec::with_capacity(graph.inputs.len());
     for (id, node) in graph.nodes.iter().enumerate() {
-        if let Prim::Input(row) = &node.prim {
+        if let Prim::Input(row) = node.prim() {
             found.push(Value::new(id, 0));
             if !names.insert(&row.name) {
                 return Err(Error::bug(format!("two inputs are called \"{}\"", row.name)).at(graph.describe(id)));
@@ -134,9 +135,12 @@ fn check_outputs(graph: &Graph) -> Result<()> {
 }
 
 fn check_sharing(graph: &Graph) -> Result<()> {
-    let mut known: HashMap<&Node, usize> = HashMap::new();
+    let mut known: HashMap<(u64, &[Value]), SmallVec<[usize; 1]>> = HashMap::new();
     for (id, node) in graph.nodes.iter().enumerate() {
-        if let Some(earlier) = known.insert(node, id) {
+        let alike = known.entry((node.prim.key(), node.args())).or_default();
+        let earlier = alike.iter().find(|other| graph.nodes[**other] == *node).copied();
+        alike.push(id);
+        if let Some(earlier) = earlier {
             return Err(Error::bug(format!("the same as %{earlier}")).at(graph.describe(id)));
         }
     }
@@ -151,7 +155,7 @@ fn check_constants(node: &Node) -> Result<()> {
             Err(Error::bug(format!("{number:?} is not a number of type {dtype}")))
         }
     };
-    match &node.prim {
+    match node.prim() {
         Prim::Map(row) => row.expr.nodes().iter().try_for_each(|(step, dtype)| match step {
             ExprNode::Const(number) => check(*number, *dtype),
             _ => Ok(()),
@@ -177,7 +181,7 @@ fn check_sizes(node: &Node) -> Result<()> {
 /// Calls `f` with every integer expression of a node that is no index of an element. What stands inside regions is not
 /// part of the node.
 fn for_each_size(node: &Node, f: &mut dyn FnMut(&Dim)) {
-    match &node.prim {
+    match node.prim() {
         Prim::View(row) => {
             row.shape.dims().iter().for_each(&mut *f);
             row.guard.iter().for_each(|g| f(&g.bound));
@@ -205,7 +209,7 @@ fn check_symbols(graph: &Graph, outer: &Bound) -> Result<()> {
 
 fn check_node_symbols(node: &Node, bound: &mut Bound) -> Result<()> {
     let result_sizes = || node.types.iter().flat_map(|ty| ty.shape.dims());
-    match &node.prim {
+    match node.prim() {
         Prim::Bind(row) => bound.bind(row.symbol)?,
         Prim::Host(row) => row.kind.binds().map_or(Ok(()), |symbol| bound.bind(symbol))?,
         Prim::If(row) => {
@@ -223,7 +227,7 @@ fn check_node_symbols(node: &Node, bound: &mut Bound) -> Result<()> {
             result?;
         }
     }
-    if matches!(node.prim, Prim::If(_) | Prim::Loop(_)) {
+    if matches!(node.prim(), Prim::If(_) | Prim::Loop(_)) {
         let values = result_sizes().filter_map(Dim::as_symbol).filter(|s| matches!(s, Symbol::Value(_)));
         bound.symbols.extend(values.cloned());
     }
@@ -233,6 +237,7 @@ fn check_node_symbols(node: &Node, bound: &mut Bound) -> Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::graph::shared::Shared;
     use crate::graph::{Builder, Constraint, Output};
     use crate::ops::prim::{Bind, Guard, Map, Sizes};
     use crate::ops::{Expr, Scalar};
@@ -270,11 +275,13 @@ mod tests {
     #[test]
     fn types_are_inferred_ones() {
         let mut graph = sample();
-        graph.nodes[2].types[0].dtype = DType::F16;
+        let mut types = graph.nodes[2].types.to_vec();
+        types[0].dtype = DType::F16;
+        graph.nodes[2].types = types.into();
         refuses(&graph, "the types are [f16[n, 2]] instead of [f32[n, 2]]");
         let mut graph = sample();
-        graph.nodes[2].prim =
-            Map { expr: Expr::call(Scalar::Neg, &[DType::F64]).unwrap(), shape: Shape::scalar() }.into();
+        let wrong = Map { expr: Expr::call(Scalar::Neg, &[DType::F64]).unwrap(), shape: Shape::scalar() };
+        graph.nodes[2].prim = Shared::new(wrong.into());
         refuses(&graph, "map: an operand is f32[n, 2], the expression takes f64[]");
     }
 
@@ -284,8 +291,9 @@ mod tests {
         graph.inputs.clear();
         refuses(&graph, "the input nodes are [%0], the inputs []");
         let mut graph = parsed("graph g(x: f32[2], y: f32[3]) { return }");
-        let Prim::Input(row) = &mut graph.nodes[1].prim else { unreachable!() };
+        let Prim::Input(mut row) = graph.nodes[1].prim().clone() else { unreachable!() };
         row.name = "x".into();
+        graph.nodes[1].prim = Shared::new(row.into());
         refuses(&graph, "two inputs are called \"x\"");
     }
 
@@ -324,8 +332,9 @@ mod tests {
         graph.add(Sizes { dims: vec![Dim::axis(0)] }, &[], &Default::default()).unwrap();
         refuses(&graph, "the size i0 mentions a coordinate");
         let mut graph = parsed("graph g(x: f32[4]) { %1 = view x[i0] where 0 <= i0 < 3 else 0.0 : f32[4] return }");
-        let Prim::View(row) = &mut graph.nodes[1].prim else { unreachable!() };
+        let Prim::View(mut row) = graph.nodes[1].prim().clone() else { unreachable!() };
         row.guard = vec![Guard { index: Dim::axis(0), bound: Dim::axis(0) }];
+        graph.nodes[1].prim = Shared::new(row.into());
         refuses(&graph, "the size i0 mentions a coordinate");
     }
 

@@ -80,7 +80,7 @@ fn take(rebuild: &mut Rebuild, row: &If, args: &[Value], bound: &FxHashMap<u32, 
         let captured = region.inputs().iter().position(|v| v.node() == id);
         moved.push(match captured {
             Some(k) => captures[k],
-            None => rebuild.add(node.prim().clone(), &args)?,
+            None => rebuild.keep(node, &args)?,
         });
     }
     for constraint in region.constraints() {

@@ -30,7 +30,7 @@ fn run(graph: &Graph, _: &Context) -> Result<Graph> {
 }
 
 fn resolve(rebuild: &mut Rebuild, node: &Node, args: &[Value], ty: &TensorType) -> Result<Option<Values>> {
-    let value = rebuild.add(node.prim().clone(), args)?;
+    let value = rebuild.keep(node, args)?;
     let (Some(known), Some(sizes)) = (rebuild.contents(value), ty.shape.as_ints()) else {
         return Ok(Some(smallvec![value]));
     };

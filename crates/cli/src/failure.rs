@@ -18,6 +18,8 @@ pub enum Failure {
         /// what the user can do, where the command knows better than the kind of error
         help: Option<String>,
     },
+    /// something differs by more than it may, as the report on standard output says
+    Differs,
     /// standard output cannot be written
     Output(io::Error),
 }
@@ -64,6 +66,7 @@ impl Failure {
                 screen::tell(&format!("error: cannot write to standard output: {error}\n"));
                 ExitCode::from(1)
             }
+            Failure::Differs => ExitCode::from(3),
             Failure::Work { error, help } => {
                 screen::tell(&block(error, help.as_deref()));
                 ExitCode::from(status(error.kind()))

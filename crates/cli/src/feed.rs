@@ -9,7 +9,9 @@ use fuseline::tensor::{DType, Env, Literal, Shape, Symbol, TensorType};
 use fuseline_frontend::Tensors;
 use fuseline_frontend::npz::{ReadOptions, read_npz};
 use fuseline_frontend::onnx::import::Port;
+use fuseline_session::plan::size_list;
 
+use crate::arguments::SizeBinding;
 use crate::failure::{Failure, Outcome};
 use crate::model::{Model, type_text};
 
@@ -22,6 +24,13 @@ pub struct Feed {
     pub random: Vec<String>,
     /// free sizes that nobody gave, with what was taken
     pub assumed: Vec<(String, i64)>,
+}
+
+impl Feed {
+    /// What may help where something does not fit: perhaps sizes do not that nobody gave.
+    pub fn remedy(&self) -> String {
+        format!("these sizes were assumed: {}; give others with --sizes", size_list(&self.assumed))
+    }
 }
 
 /// Puts the inputs together: those of the file, which must fit, and random ones for the rest.
@@ -59,6 +68,20 @@ pub fn assemble(model: &Model, file: Option<&Path>, mut env: Env, seed: u64) -> 
         }
     }
     Ok(feed)
+}
+
+/// The inputs: those of the file, and random ones of [usual sizes](Model::typical_sizes) for the rest.
+pub fn assemble_typical(model: &Model, file: Option<&Path>, sizes: &[SizeBinding], seed: u64) -> Outcome<Feed> {
+    let mut env = model.bind_sizes(sizes)?;
+    if let Some(path) = file {
+        read(model, path, &mut env)?;
+    }
+    let assumed = model.typical_sizes(&env);
+    for (name, size) in &assumed {
+        env.bind(Symbol::name(name), *size);
+    }
+    let feed = assemble(model, file, env, seed)?;
+    Ok(Feed { assumed, ..feed })
 }
 
 /// Reads inputs from a file; each must be one of the model's, and fit. Free sizes take the values they meet.

@@ -17,11 +17,13 @@ mod gallery;
 mod histogram;
 mod inspect;
 mod kernels;
+mod machine;
 mod model;
 mod operations;
 mod run;
 mod screen;
 mod target;
+mod verify;
 mod waiting;
 
 use std::process::ExitCode;
@@ -40,6 +42,7 @@ fn main() -> ExitCode {
         Command::Kernels(arguments) => kernels::kernels(&arguments),
         Command::Analyze(arguments) => analyze::analyze(&arguments),
         Command::Gallery(arguments) => gallery::list(&arguments),
+        Command::Verify(arguments) => verify::verify(&arguments),
         Command::Doctor(arguments) => doctor::doctor(&arguments),
     };
     match done {

@@ -2,6 +2,7 @@
 
 use std::io::{IsTerminal, Write};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -9,6 +10,7 @@ use std::time::{Duration, Instant};
 /// the end. Nothing is written where standard error is no terminal.
 #[derive(Debug)]
 pub struct Waiting {
+    what: Arc<Mutex<String>>,
     end: Option<Sender<()>>,
     writer: Option<JoinHandle<()>>,
 }
@@ -16,13 +18,19 @@ pub struct Waiting {
 impl Waiting {
     /// Starts to wait for `what`.
     pub fn for_(what: &str) -> Waiting {
+        let what = Arc::new(Mutex::new(what.to_string()));
         if !std::io::stderr().is_terminal() {
-            return Waiting { end: None, writer: None };
+            return Waiting { what, end: None, writer: None };
         }
         let (end, ended) = channel();
-        let what = what.to_string();
-        let writer = std::thread::spawn(move || write_until(&ended, &what));
-        Waiting { end: Some(end), writer: Some(writer) }
+        let said = what.clone();
+        let writer = std::thread::spawn(move || write_until(&ended, &said));
+        Waiting { what, end: Some(end), writer: Some(writer) }
+    }
+
+    /// Waits for something else from now on.
+    pub fn say(&self, what: String) {
+        *self.what.lock().unwrap_or_else(PoisonError::into_inner) = what;
     }
 }
 
@@ -36,18 +44,21 @@ impl Drop for Waiting {
     }
 }
 
-fn write_until(ended: &Receiver<()>, what: &str) {
+fn write_until(ended: &Receiver<()>, what: &Mutex<String>) {
     let start = Instant::now();
-    let mut written = false;
+    let mut written = 0;
     while ended.recv_timeout(Duration::from_millis(500)) == Err(RecvTimeoutError::Timeout) {
         let seconds = start.elapsed().as_secs();
         if seconds > 0 {
+            let line = format!("{} … {seconds} s", what.lock().unwrap_or_else(PoisonError::into_inner));
+            let length = line.chars().count();
             let mut stderr = std::io::stderr();
-            let _ = write!(stderr, "\r{what} … {seconds} s").and_then(|()| stderr.flush());
-            written = true;
+            // What was longer before is overwritten.
+            let _ = write!(stderr, "\r{line:<written$}").and_then(|()| stderr.flush());
+            written = length;
         }
     }
-    if written {
-        let _ = write!(std::io::stderr(), "\r{}\r", " ".repeat(what.chars().count() + 16));
+    if written > 0 {
+        let _ = write!(std::io::stderr(), "\r{}\r", " ".repeat(written));
     }
 }

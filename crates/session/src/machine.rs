@@ -8,6 +8,7 @@ use fuseline::device::{Executable, NamedTensors};
 use fuseline::error::Result;
 use fuseline::fuse::PlanOptions;
 use fuseline::reference::Limits;
+use fuseline::run::Trace;
 use fuseline::tensor::Literal;
 use fuseline_cpu::code::Isa;
 use fuseline_cpu::run::{CpuDevice, Owned};
@@ -97,6 +98,22 @@ impl Program {
         })
     }
 
+    /// The outputs as tensors that are shared.
+    pub fn literals(&self, inputs: &NamedTensors) -> Result<Vec<Literal>> {
+        match self {
+            Program::Cpu(session) => session.run(inputs),
+            Program::Cuda(session) => session.run(inputs),
+        }
+    }
+
+    /// The outputs, and what every kernel stored on the way to them.
+    pub fn run_traced(&self, inputs: &NamedTensors) -> Result<Trace> {
+        match self {
+            Program::Cpu(session) => session.run_traced(inputs),
+            Program::Cuda(session) => session.run_traced(inputs),
+        }
+    }
+
     /// How long a run takes. On a GPU that is the time of the device, with inputs and outputs where they are, unless the host stands between
     /// kernels: then it is the time of everything.
     pub fn time(&self, inputs: &NamedTensors) -> Result<Duration> {
@@ -106,10 +123,7 @@ impl Program {
             return Ok(Duration::from_secs_f64(timing.median() / 1e6));
         }
         let start = Instant::now();
-        let outputs = match self {
-            Program::Cpu(session) => session.run(inputs),
-            Program::Cuda(session) => session.run(inputs),
-        };
+        let outputs = self.literals(inputs);
         let spent = start.elapsed();
         outputs.map(|_| spent)
     }

@@ -10,6 +10,7 @@ mod inspect;
 mod kernels;
 mod run;
 mod value;
+mod verify;
 
 use clap::{Parser, Subcommand};
 
@@ -23,12 +24,21 @@ pub use inspect::Inspect;
 pub use kernels::{Form, Kernels};
 pub use run::Run;
 pub use value::{ModelName, SizeBinding, float_type, parse_size};
+pub use verify::Verify;
 
 const EXIT_STATUS: &str = "\
 Exit status:
   0  done
   1  the work failed: something is not supported yet, a limit was reached, a run went wrong
   2  the request is wrong: unknown option, missing file, broken model, inputs that do not fit";
+
+/// The exit status of commands that judge.
+const JUDGING_STATUS: &str = "\
+Exit status:
+  0  everything agrees
+  1  the work failed: something is not supported yet, a limit was reached, a run went wrong
+  2  the request is wrong: unknown option, missing file, broken model, inputs that do not fit
+  3  something differs by more than it may";
 
 const TOUR: &str = "\
 MODEL is one of
@@ -58,6 +68,7 @@ pub enum Command {
     Explain(Explain),
     Bench(Bench),
     Kernels(Kernels),
+    Verify(Verify),
     Analyze(Analyze),
     Gallery(Gallery),
     Doctor(Doctor),

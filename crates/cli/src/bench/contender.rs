@@ -8,8 +8,8 @@ use fuseline::error::{Error, Result};
 use fuseline::fuse::{Cost, PlanOptions};
 use fuseline::graph::Graph;
 
-use super::machine::{Machine, Session};
 use super::profile;
+use crate::machine::{Machine, Session};
 
 /// Which plan it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,7 +1,6 @@
 //! `fuseline bench`: what fusion gains, measured.
 
 mod contender;
-mod machine;
 mod profile;
 mod report;
 
@@ -13,12 +12,12 @@ use fuseline::fuse::PlanOptions;
 use fuseline::graph::Graph;
 use fuseline::passes::Numerics;
 use fuseline::reference;
-use fuseline::tensor::Symbol;
 
 use crate::arguments::{Bench, Only};
 use crate::device::{Means, bind_sizes};
-use crate::failure::Outcome;
+use crate::failure::{Failure, Outcome};
 use crate::feed::{self, Feed};
+use crate::machine;
 use crate::model::Model;
 use crate::screen;
 use crate::target;
@@ -38,30 +37,20 @@ pub fn bench(arguments: &Bench) -> Outcome {
         precision,
         ..PlanOptions::on(&target::find(arguments.target.as_deref().unwrap_or(arguments.device.target()))?)
     };
-    let feed = assemble(&model, arguments)?;
+    let feed = feed::assemble_typical(&model, arguments.inputs.as_deref(), &arguments.sizes, arguments.seed)?;
     let contest = {
         let _waiting = Waiting::for_(&format!("measuring {}", model.name));
-        model.with_graph(&feed.tensors, |graph, inputs| Contest::hold(graph, &inputs, &plan, arguments))?
+        let held = model.with_graph(&feed.tensors, |graph, inputs| Contest::hold(graph, &inputs, &plan, arguments));
+        held.map_err(|error| match feed.assumed.is_empty() {
+            true => Failure::from(error),
+            false => Failure::from(error).or_help(&feed.remedy()),
+        })?
     };
     let measured = Measured { model: &model, arguments, plan: &plan, feed: &feed, opened, contest };
     if arguments.json {
         return screen::print_json(&report::to_json(&measured));
     }
     screen::print(&report::to_text(&measured))
-}
-
-/// The inputs: those of the file, and random ones of usual sizes for the rest.
-fn assemble(model: &Model, arguments: &Bench) -> Outcome<Feed> {
-    let mut env = model.bind_sizes(&arguments.sizes)?;
-    if let Some(path) = &arguments.inputs {
-        feed::read(model, path, &mut env)?;
-    }
-    let assumed = model.typical_sizes(&env);
-    for (name, size) in &assumed {
-        env.bind(Symbol::name(name), *size);
-    }
-    let feed = feed::assemble(model, arguments.inputs.as_deref(), env, arguments.seed)?;
-    Ok(Feed { assumed, ..feed })
 }
 
 /// Everything that was measured, and how.

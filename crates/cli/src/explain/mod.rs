@@ -29,7 +29,7 @@ use crate::target;
 use crate::waiting::Waiting;
 
 /// What helps where a written plan does not fit.
-const WRITE_A_PLAN: &str = "`fuseline explain MODEL --lock FILE` writes a plan that fits";
+pub const WRITE_A_PLAN: &str = "`fuseline explain MODEL --lock FILE` writes a plan that fits";
 
 /// Explains a model.
 pub fn explain(arguments: &Explain) -> Outcome {
@@ -217,7 +217,8 @@ fn plan_options(arguments: &Explain, lock: Option<Lock>, env: Env) -> Outcome<Pl
     })
 }
 
-fn read_lock(path: &Path) -> Outcome<Lock> {
+/// Reads a written plan.
+pub fn read_lock(path: &Path) -> Outcome<Lock> {
     let place = path.display().to_string();
     let text = std::fs::read_to_string(path).map_err(|e| Error::invalid(format!("cannot be read: {e}")));
     text.and_then(|text| text.parse()).map_err(|e| Failure::from(e.at(place)).or_help(WRITE_A_PLAN))

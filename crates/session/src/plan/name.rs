@@ -65,7 +65,7 @@ fn common_prefix<'n>(mut names: impl Iterator<Item = &'n str>) -> usize {
 
 /// A path in at most `width` columns. The last part stays, then parts with a number, which tell layers apart, then parts
 /// from the right; what goes leaves an ellipsis.
-fn cut_path(path: &str, width: usize) -> String {
+pub fn cut_path(path: &str, width: usize) -> String {
     let parts: Vec<&str> = path.split('/').collect();
     let mut kept = vec![false; parts.len()];
     let numbered = (0..parts.len()).rev().filter(|k| parts[*k].contains(|c: char| c.is_ascii_digit()));

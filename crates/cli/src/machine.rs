@@ -1,4 +1,4 @@
-//! Where plans are measured.
+//! Where plans are measured and judged.
 
 use fuseline::error::{Error, Result};
 use fuseline::fuse::PlanOptions;

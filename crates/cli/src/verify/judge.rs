@@ -1,0 +1,378 @@
+//! Who is right, and who is not.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use fuseline::compare::{Agreed, Meaning, Mismatch, Worst};
+use fuseline::compile::{Grain, PlannedProgram, plan_apart, plan_program};
+use fuseline::device::{Device as _, NamedTensors, ReferenceDevice};
+use fuseline::error::{Context, Result};
+use fuseline::explain::{KernelRow, kernel_rows};
+use fuseline::fuse::{Chooser, PlanOptions};
+use fuseline::graph::{Graph, Value};
+use fuseline::passes::Precision;
+use fuseline::reference::{self, Limits};
+use fuseline::run::{Case, Trace};
+use fuseline::tensor::{DType, Literal};
+use fuseline_cpu::code::Isa;
+use fuseline_cpu::run::CpuDevice;
+use rustc_hash::FxHashMap;
+
+use crate::arguments::Measuring;
+use crate::machine::Machine;
+use crate::waiting::Waiting;
+
+/// What is judged, and on what.
+pub struct Setting<'a> {
+    pub graph: &'a Graph,
+    pub inputs: &'a NamedTensors,
+    pub plan: &'a PlanOptions,
+    pub machine: &'a Machine,
+    pub device: Measuring,
+    pub waiting: &'a Waiting,
+}
+
+/// A value that was compared with what it should be.
+#[derive(Clone, Debug)]
+pub struct Check {
+    /// what it is called
+    pub value: String,
+    pub dtype: DType,
+    pub outcome: std::result::Result<Agreed, Mismatch>,
+}
+
+impl Check {
+    /// The element that is farthest off; none where all are equal, or where nothing could be compared.
+    pub fn worst(&self) -> Option<&Worst> {
+        match &self.outcome {
+            Ok(agreed) => agreed.worst.as_ref(),
+            Err(Mismatch::Elements { worst, .. }) => Some(worst),
+            Err(Mismatch::Types { .. }) => None,
+        }
+    }
+
+    /// How much of what is allowed is used; over 1 where it differs.
+    pub fn used(&self) -> f64 {
+        match &self.outcome {
+            Ok(agreed) => agreed.worst.as_ref().map_or(0.0, |worst| worst.used().min(1.0)),
+            Err(_) => self.worst().map_or(f64::INFINITY, Worst::used),
+        }
+    }
+}
+
+/// A fused kernel, judged by what it read and stored.
+pub struct KernelVerdict {
+    /// its place in the plan
+    pub number: usize,
+    pub row: KernelRow,
+    /// the interpreter of kernels
+    pub interpreted: Check,
+    /// the device
+    pub fused: Check,
+    /// its nodes one by one, on a processor; none where there is but one, or why that could not be run
+    pub unfused: Option<Result<Check>>,
+}
+
+/// The first stage whose result differs from that of its neighbour.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stage {
+    /// what passes and rewrites make of the graph
+    Passes,
+    /// the constants that are computed once
+    Prepared,
+    /// the kernel of this number of the list, as its own interpreter reads it
+    Lowering(usize),
+    /// the code that the device runs for it
+    Code(usize),
+    /// every kernel is right, and the outputs are not
+    Run,
+    /// the plan without fusion
+    Unfused,
+}
+
+/// What was found on a device.
+pub struct Verdict {
+    pub device: Measuring,
+    pub target: String,
+    pub threads: usize,
+    /// the outputs of the graph after passes and rewrites, on the reference
+    pub passes: Vec<Check>,
+    /// how far the outputs are from those of the model as it is written because the user asked for rounding
+    pub rounding: Vec<Check>,
+    /// what was computed once, if there is any
+    pub prepared: Option<Check>,
+    pub kernels: Vec<KernelVerdict>,
+    /// the outputs of the fused plan
+    pub fused: Vec<Check>,
+    /// the outputs of one kernel for every operator
+    pub unfused: Vec<Check>,
+    /// kernels that had no code and were interpreted
+    pub without_code: Vec<String>,
+    pub guilty: Option<Stage>,
+}
+
+/// Plans the graph, runs everything and compares neighbours.
+pub fn judge(setting: &Setting<'_>) -> Result<Verdict> {
+    setting.waiting.say("planning".into());
+    judge_planned(setting, &plan_program(setting.graph.clone(), setting.plan, &mut |_| {})?)
+}
+
+fn judge_planned(setting: &Setting<'_>, planned: &PlannedProgram) -> Result<Verdict> {
+    let Setting { graph, inputs, plan, machine, device, waiting } = *setting;
+    waiting.say("the reference".into());
+    let given: FxHashMap<Arc<str>, Literal> = inputs.iter().map(|(name, x)| (name.clone(), x.clone())).collect();
+    let Meanings { meaning, passes, rounding } = meanings(setting, planned, &given)?;
+    let checks = |outputs: &[Literal]| check_outputs(graph, &meaning, outputs);
+    waiting.say(format!("running on {}", device.name()));
+    let session = machine.load(planned)?;
+    let fused = checks(&session.literals(inputs)?);
+    let trace = session.run_traced(inputs)?;
+    let without_code = session.refused();
+    drop(session);
+    let options = PlanOptions { chooser: Chooser::ByCost, ..plan.clone() };
+    let apart = machine.load(&plan_apart(graph.clone(), &options, Grain::Operator)?)?;
+    let unfused = checks(&apart.literals(inputs)?);
+    drop(apart);
+    let prepared = judge_prepared(planned, &trace)?;
+    let kernels = judge_kernels(setting, planned, &trace)?;
+    let mut verdict = Verdict {
+        device,
+        target: plan.spec.name.clone(),
+        threads: machine.threads(),
+        passes,
+        rounding,
+        prepared,
+        kernels,
+        fused,
+        unfused,
+        without_code,
+        guilty: None,
+    };
+    verdict.guilty = verdict.find_guilty();
+    Ok(verdict)
+}
+
+/// What the outputs should be.
+struct Meanings {
+    /// what devices are compared with
+    meaning: Meaning,
+    /// the graph after passes and rewrites, against the model as it is written
+    passes: Vec<Check>,
+    /// the model with the roundings that were asked for, against the model as it is written
+    rounding: Vec<Check>,
+}
+
+/// Evaluates the model as it is written, and after passes and rewrites. Where a plan rounds more than the model does, devices are compared
+/// with the graph that has these roundings.
+fn meanings(setting: &Setting<'_>, planned: &PlannedProgram, given: &FxHashMap<Arc<str>, Literal>) -> Result<Meanings> {
+    let Setting { graph, inputs, plan, .. } = setting;
+    let options = reference::Options::default();
+    let meaning = Meaning::of(graph, given, options.limits)?;
+    let after = |planned: &PlannedProgram| -> Result<Vec<Check>> {
+        let outputs = ReferenceDevice { options }.load(&planned.program)?.run(inputs)?;
+        Ok(check_outputs(graph, &meaning, &outputs))
+    };
+    if plan.precision == Precision::F32 {
+        let passes = after(planned)?;
+        return Ok(Meanings { meaning, passes, rounding: Vec::new() });
+    }
+    let exact = PlanOptions { precision: Precision::F32, chooser: Chooser::ByCost, ..(*plan).clone() };
+    let passes = after(&plan_program((*graph).clone(), &exact, &mut |_| {})?)?;
+    let prepare = planned.program.prepare();
+    let prepared = reference::evaluate(prepare, &FxHashMap::default(), &options)?;
+    let names = prepare.outputs().iter().map(|output| output.name.clone());
+    let all = given.iter().map(|(name, x)| (name.clone(), x.clone())).chain(names.zip(prepared)).collect();
+    let rounded = Meaning::of(planned.program.run(), &all, options.limits)?;
+    let rounding = check_outputs(graph, &meaning, rounded.outputs());
+    Ok(Meanings { meaning: rounded, passes, rounding })
+}
+
+fn check_outputs(graph: &Graph, meaning: &Meaning, outputs: &[Literal]) -> Vec<Check> {
+    let names = graph.outputs().iter().map(|output| output.name.to_string()).enumerate();
+    names.map(|(k, name)| check(name, meaning, k, &outputs[k])).collect()
+}
+
+/// The constants that the device has computed.
+fn judge_prepared(planned: &PlannedProgram, trace: &Trace) -> Result<Option<Check>> {
+    let prepare = planned.program.prepare();
+    if prepare.outputs().is_empty() {
+        return Ok(None);
+    }
+    let meaning = Meaning::of(prepare, &FxHashMap::default(), Limits::default()).at(|| "what is prepared")?;
+    let names = prepare.outputs().iter().map(|output| name_of(prepare, output.value));
+    let first = trace.inputs.len() - prepare.outputs().len();
+    let checks = names.enumerate().map(|(k, name)| check(name, &meaning, k, &trace.inputs[first + k]));
+    Ok(worst_of(checks))
+}
+
+/// All kernels of the plan, as many at a time as there are processors.
+fn judge_kernels(setting: &Setting<'_>, planned: &PlannedProgram, trace: &Trace) -> Result<Vec<KernelVerdict>> {
+    let graph = planned.program.run();
+    let rows = kernel_rows(graph, &planned.run, setting.plan);
+    let cases = trace.cases(graph, &planned.run)?;
+    let alone = match setting.device {
+        Measuring::Cpu => Some(CpuDevice::new(Isa::detect(), 1, setting.plan.clone(), Limits::default())?),
+        Measuring::Cuda => None,
+    };
+    let done: Vec<Mutex<Option<Result<KernelVerdict>>>> = cases.iter().map(|_| Mutex::default()).collect();
+    let next = AtomicUsize::new(0);
+    let work = || {
+        while let Some((k, case)) = cases.get(next.fetch_add(1, Ordering::Relaxed)) {
+            let place = cases.iter().position(|(other, _)| other == k).unwrap_or_default();
+            setting.waiting.say(format!("judging kernel {} of {}", place + 1, cases.len()));
+            let verdict = judge_kernel(graph, *k, &rows[*k], case, alone.as_ref());
+            let verdict = verdict.at(|| case.kernel.describe(*k, graph));
+            *done[place].lock().unwrap_or_else(PoisonError::into_inner) = Some(verdict);
+        }
+    };
+    std::thread::scope(|scope| {
+        for _ in 1..std::thread::available_parallelism().map_or(1, usize::from) {
+            scope.spawn(work);
+        }
+        work();
+    });
+    let verdicts = done.into_iter().filter_map(|slot| slot.into_inner().unwrap_or_else(PoisonError::into_inner));
+    verdicts.collect()
+}
+
+fn judge_kernel(
+    graph: &Graph,
+    number: usize,
+    row: &KernelRow,
+    case: &Case<'_>,
+    alone: Option<&CpuDevice>,
+) -> Result<KernelVerdict> {
+    let meaning = case.meaning(Limits::default())?;
+    let compared = |stored: &[Literal]| {
+        let values = case.kernel.outputs.iter().enumerate();
+        let checks = values.map(|(k, value)| check(name_of(graph, *value), &meaning, k, &stored[k]));
+        worst_of(checks).ok_or_else(|| fuseline::error::Error::bug("a kernel that stores nothing"))
+    };
+    let fused = compared(&case.stored)?;
+    let interpreted = compared(&case.interpreted(Limits::default())?)?;
+    let is_fused = case.kernel.members.len() > 1;
+    let unfused = alone.filter(|_| is_fused).map(|device| compared(&run_apart(case, device)?));
+    Ok(KernelVerdict { number, row: row.clone(), interpreted, fused, unfused })
+}
+
+/// What the nodes of a kernel store one by one.
+fn run_apart(case: &Case<'_>, device: &CpuDevice) -> Result<Vec<Literal>> {
+    let mut options = PlanOptions { chooser: Chooser::ByCost, precision: Precision::F32, ..device.plan.clone() };
+    options.hints.env = case.env.clone();
+    let planned = plan_apart(case.graph.clone(), &options, Grain::Primitive)?;
+    let inputs = case.graph.inputs().iter().map(|value| case.graph.input_name(*value).clone());
+    let inputs = inputs.map(|name| (name.clone(), case.inputs[&name].clone())).collect();
+    fuseline::device::Executable::run(&device.load(&planned)?, &inputs)
+}
+
+fn check(value: String, meaning: &Meaning, output: usize, actual: &Literal) -> Check {
+    Check { value, dtype: actual.dtype(), outcome: meaning.measure(output, actual) }
+}
+
+/// The check that uses most of what is allowed.
+pub fn worst_of(checks: impl Iterator<Item = Check>) -> Option<Check> {
+    checks.reduce(|worst, other| if other.used() > worst.used() { other } else { worst })
+}
+
+/// What a value is called: an output by its name, others by the operator that they are part of.
+fn name_of(graph: &Graph, value: Value) -> String {
+    if let Some(output) = graph.outputs().iter().find(|output| output.value == value) {
+        return output.name.to_string();
+    }
+    let origin = graph.origin(value.node()).iter().next().map(|origin| origin.name.to_string());
+    origin.unwrap_or_else(|| format!("%{}", value.node()))
+}
+
+impl Verdict {
+    /// The first stage that differs from what stands before it.
+    fn find_guilty(&self) -> Option<Stage> {
+        let differs = |check: &Check| check.outcome.is_err();
+        let kernel = |of: fn(&KernelVerdict) -> &Check| self.kernels.iter().position(|kernel| differs(of(kernel)));
+        if self.passes.iter().any(differs) {
+            return Some(Stage::Passes);
+        }
+        if self.prepared.as_ref().is_some_and(differs) {
+            return Some(Stage::Prepared);
+        }
+        let lowering = kernel(|kernel| &kernel.interpreted).map(Stage::Lowering);
+        let code = kernel(|kernel| &kernel.fused).map(Stage::Code);
+        let run = self.fused.iter().any(differs).then_some(Stage::Run);
+        lowering.or(code).or(run).or(self.unfused.iter().any(differs).then_some(Stage::Unfused))
+    }
+
+    /// The check of the guilty stage.
+    pub fn evidence(&self) -> Option<&Check> {
+        let first = |checks: &'_ [Check]| checks.iter().position(|check| check.outcome.is_err());
+        match self.guilty? {
+            Stage::Passes => self.passes.get(first(&self.passes)?),
+            Stage::Prepared => self.prepared.as_ref(),
+            Stage::Lowering(k) => Some(&self.kernels[k].interpreted),
+            Stage::Code(k) => Some(&self.kernels[k].fused),
+            Stage::Run => self.fused.get(first(&self.fused)?),
+            Stage::Unfused => self.unfused.get(first(&self.unfused)?),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use fuseline::tensor::{DType, Symbol};
+    use fuseline::{gallery, tile};
+
+    use super::*;
+    use crate::device::Means;
+    use crate::{machine, target};
+
+    /// What is found where a part of the text of the only kernel of a softmax is another.
+    fn judged(part: &str, other: &str) -> Verdict {
+        let graph = gallery::find("softmax").unwrap().graph(DType::F32).unwrap();
+        let x: Vec<f32> = (0..3 * 40).map(|k| (k * 7 % 11) as f32).collect();
+        let inputs: NamedTensors = [("x".into(), Literal::f32s(&x).reshaped([3, 40]).unwrap())].into_iter().collect();
+        let mut plan = PlanOptions::on(&target::find("cpu").unwrap_or_else(|_| panic!("cpu is known")));
+        plan.hints.env = [(Symbol::name("rows"), 3), (Symbol::name("columns"), 40)].into_iter().collect();
+        let means = Means { options: reference::Options::default(), threads: None };
+        let machine = machine::open(Measuring::Cpu, plan.clone(), &means).unwrap();
+        let waiting = Waiting::for_("");
+        let setting = Setting {
+            graph: &graph,
+            inputs: &inputs,
+            plan: &plan,
+            machine: &machine,
+            device: Measuring::Cpu,
+            waiting: &waiting,
+        };
+        let mut planned = plan_program(graph.clone(), &plan, &mut |_| {}).unwrap();
+        let text = planned.run.kernels[0].kernel.to_string();
+        assert!(text.contains(part), "{text}");
+        planned.run.kernels[0].kernel = Arc::new(tile::parse(&text.replace(part, other)).unwrap());
+        judge_planned(&setting, &planned).unwrap()
+    }
+
+    #[test]
+    fn a_kernel_that_computes_something_else_is_found() {
+        let right = judged("reduce.max", "reduce.max");
+        assert_eq!((right.guilty, right.kernels.len()), (None, 1));
+        let wrong = judged("exp(a - b)", "exp(b - a)");
+        assert_eq!(wrong.guilty, Some(Stage::Lowering(0)));
+        assert!(wrong.evidence().is_some_and(|check| check.value == "y" && check.used() > 1.0));
+        // Everything behind the kernel is wrong as well, and the unfused plan is not.
+        assert!(wrong.fused[0].outcome.is_err() && wrong.unfused[0].outcome.is_ok() && wrong.passes[0].outcome.is_ok());
+    }
+
+    #[test]
+    fn the_first_stage_that_differs_is_guilty() {
+        let mut verdict = judged("reduce.max", "reduce.max");
+        let wrong = judged("exp(a - b)", "exp(b - a)").fused[0].clone();
+        let right = verdict.unfused[0].clone();
+        verdict.unfused = vec![wrong.clone()];
+        assert_eq!(verdict.find_guilty(), Some(Stage::Unfused));
+        verdict.fused = vec![wrong.clone()];
+        assert_eq!(verdict.find_guilty(), Some(Stage::Run));
+        verdict.kernels[0].fused = wrong.clone();
+        assert_eq!(verdict.find_guilty(), Some(Stage::Code(0)));
+        verdict.prepared = Some(right);
+        assert_eq!(verdict.find_guilty(), Some(Stage::Code(0)));
+        verdict.passes = vec![wrong];
+        assert_eq!(verdict.find_guilty(), Some(Stage::Passes));
+    }
+}

@@ -1,0 +1,86 @@
+//! `fuseline verify`: fused against unfused against the reference, kernel by kernel.
+
+mod judge;
+mod report;
+
+use std::sync::Arc;
+
+use fuseline::fuse::{Chooser, Lock, PlanOptions};
+use fuseline::passes::Numerics;
+use fuseline::reference;
+use fuseline_cuda::gpu::Gpu;
+use fuseline_cuda::nvrtc::Compiler;
+
+use crate::arguments::{Measuring, Verify};
+use crate::device::{Means, bind_sizes};
+use crate::explain::{WRITE_A_PLAN, read_lock};
+use crate::failure::{Failure, Outcome};
+use crate::feed;
+use crate::machine;
+use crate::model::Model;
+use crate::screen;
+use crate::target;
+use crate::waiting::Waiting;
+
+use judge::{Setting, judge};
+
+/// Judges a model.
+pub fn verify(arguments: &Verify) -> Outcome {
+    let lock = arguments.plan.as_deref().map(read_lock).transpose()?.map(Arc::new);
+    let model = Model::open(&arguments.model, arguments.dtype)?;
+    let feed = feed::assemble_typical(&model, arguments.inputs.as_deref(), &arguments.sizes, arguments.seed)?;
+    let devices = match arguments.device.as_slice() {
+        [] => devices_here(arguments),
+        given => given.to_vec(),
+    };
+    let waiting = Waiting::for_(&format!("opening {}", model.name));
+    let mut verdicts = Vec::with_capacity(devices.len());
+    for device in devices {
+        let plan = plan_options(arguments, device, lock.as_ref())?;
+        let means = Means { options: reference::Options::default(), threads: arguments.threads };
+        let verdict = model.with_graph(&feed.tensors, |graph, inputs| {
+            let mut plan = plan.clone();
+            bind_sizes(graph, &inputs, &mut plan.hints.env);
+            let machine = machine::open(device, plan.clone(), &means)?;
+            judge(&Setting { graph, inputs: &inputs, plan: &plan, machine: &machine, device, waiting: &waiting })
+        });
+        let obeyed = |failure: Failure| match &arguments.plan {
+            Some(path) => failure.at(path.display().to_string()).or_help(WRITE_A_PLAN),
+            None if feed.assumed.is_empty() => failure,
+            None => failure.or_help(&feed.remedy()),
+        };
+        verdicts.push(verdict.map_err(|error| obeyed(error.into()))?);
+    }
+    drop(waiting);
+    match arguments.json {
+        true => screen::print_json(&report::to_json(&model, arguments, &feed, &verdicts))?,
+        false => screen::print(&report::to_text(&model, arguments, &feed, &verdicts))?,
+    }
+    match verdicts.iter().any(|verdict| verdict.guilty.is_some()) {
+        true => Err(Failure::Differs),
+        false => Ok(()),
+    }
+}
+
+/// The processor, and the GPU where there is one that can be used; a written plan is for one of them.
+fn devices_here(arguments: &Verify) -> Vec<Measuring> {
+    let is_chosen = arguments.plan.is_some() || arguments.target.is_some();
+    let has_gpu = || Gpu::open(0).is_ok() && Compiler::find(&crate::gpu::libraries()).is_ok();
+    match !is_chosen && has_gpu() {
+        true => vec![Measuring::Cpu, Measuring::Cuda],
+        false => vec![Measuring::Cpu],
+    }
+}
+
+fn plan_options(arguments: &Verify, device: Measuring, lock: Option<&Arc<Lock>>) -> Outcome<PlanOptions> {
+    let written = lock.and_then(|lock| lock.target.as_ref()).map(|(name, _)| name.as_str());
+    let target = arguments.target.as_deref().or(written).unwrap_or(device.target());
+    let numerics = arguments.numerics.map(|numerics| numerics.numerics());
+    let numerics = numerics.or(lock.and_then(|lock| lock.numerics)).unwrap_or(Numerics::Default);
+    Ok(PlanOptions {
+        numerics,
+        precision: arguments.precision.precision(numerics)?,
+        chooser: lock.map_or(Chooser::ByCost, |lock| Chooser::Replay(lock.clone())),
+        ..PlanOptions::on(&target::find(target)?)
+    })
+}

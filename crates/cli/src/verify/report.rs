@@ -1,0 +1,282 @@
+//! Verdicts, for people and for programs.
+
+use std::fmt::Write as _;
+
+use fuseline::compare::{Mismatch, Worst};
+use fuseline_session::plan::name::{cut_back, cut_path};
+use fuseline_session::plan::size_list;
+use serde_json::{Map, Value, json};
+
+use super::judge::{Check, KernelVerdict, Stage, Verdict};
+use crate::arguments::{Measuring, Verify};
+use crate::feed::Feed;
+use crate::model::Model;
+use crate::quantity::significant;
+use crate::screen::{self, Side, Table, heading};
+
+/// Everything that was compared, device by device.
+pub fn to_text(model: &Model, arguments: &Verify, feed: &Feed, verdicts: &[Verdict]) -> String {
+    let mut text = String::new();
+    for verdict in verdicts {
+        if !text.is_empty() {
+            text.push('\n');
+        }
+        text.push_str(&of_device(model, arguments, feed, verdict));
+    }
+    text
+}
+
+fn of_device(model: &Model, arguments: &Verify, feed: &Feed, verdict: &Verdict) -> String {
+    let place = match verdict.device {
+        Measuring::Cpu if verdict.threads == 1 => "1 thread".to_owned(),
+        Measuring::Cpu => format!("{} threads", verdict.threads),
+        Measuring::Cuda => "the GPU".to_owned(),
+    };
+    let mut text = heading(&format!("{} on {place}", model.name));
+    let mut facts = vec![format!("planned for {}", verdict.target)];
+    match feed.random.len() {
+        0 => facts.push("inputs from the file".into()),
+        _ => facts.push(format!("{} random, seed {}", feed.random.join(", "), arguments.seed)),
+    }
+    if !feed.assumed.is_empty() {
+        facts.push(format!("sizes assumed: {} (choose them with --sizes)", size_list(&feed.assumed)));
+    }
+    text.push_str(&screen::wrapped(&facts.join("; "), 2, screen::width()));
+    text.push_str(&format!("\n{}", heading("Outputs, against the reference")));
+    text.push_str(&outputs(verdict).text());
+    text.push_str(&format!("\n{}", heading("Kernels, each against what its nodes make of what it read")));
+    text.push_str(&kernels(verdict, arguments.top));
+    text.push('\n');
+    for words in conclusion(verdict) {
+        text.push_str(&screen::wrapped(&words, 2, screen::width()));
+    }
+    text
+}
+
+fn outputs(verdict: &Verdict) -> Table {
+    let numbers = ["worst error", "ulp", "of allowed"].map(|name| (name, Side::Right));
+    let head = [&[("", Side::Left), ("output", Side::Left)], &numbers[..], &[("where", Side::Left)]].concat();
+    let mut table = Table::new(&head);
+    let prepared = verdict.prepared.as_slice();
+    let stages = [
+        ("after passes", &verdict.passes[..]),
+        ("by rounding", &verdict.rounding),
+        ("prepared once", prepared),
+        ("fused", &verdict.fused),
+        ("unfused", &verdict.unfused),
+    ];
+    for (stage, checks) in stages {
+        for check in checks {
+            let [error, ulp, used, place] = cells(check);
+            // What was asked for is not an error.
+            let used = if stage == "by rounding" { "–".into() } else { used };
+            table.row(vec![stage.into(), cut_back(&check.value, 32), error, ulp, used, place]);
+        }
+    }
+    table
+}
+
+/// Error, ulps, part of what is allowed, and where.
+fn cells(check: &Check) -> [String; 4] {
+    match (&check.outcome, check.worst()) {
+        (Err(mismatch @ Mismatch::Types { .. }), _) => ["–".into(), "–".into(), "differs".into(), mismatch.to_string()],
+        (_, None) => ["0".into(), "0".into(), "0 %".into(), "–".into()],
+        (_, Some(worst)) => [
+            format!("{:.1e}", worst.distance()),
+            significant(worst.ulps(check.dtype)),
+            percent(check.used()),
+            format!("{:?}", worst.index),
+        ],
+    }
+}
+
+fn percent(used: f64) -> String {
+    match used {
+        used if used > 1.0 && used < 1e4 => format!("{:.0} % !", 100.0 * used),
+        used if used > 1.0 => "differs !".into(),
+        used if used > 0.0 && used < 0.01 => "<1 %".into(),
+        used => format!("{:.0} %", 100.0 * used),
+    }
+}
+
+/// The kernels, those that use most of what is allowed first.
+fn kernels(verdict: &Verdict, top: usize) -> String {
+    let most = |kernel: &KernelVerdict| kernel.fused.used().max(kernel.interpreted.used());
+    let mut order: Vec<&KernelVerdict> = verdict.kernels.iter().collect();
+    order.sort_by(|a, b| most(b).total_cmp(&most(a)));
+    let numbers = ["worst error", "fused ulp", "unfused", "interp", "of allowed"].map(|name| (name, Side::Right));
+    let first = [("", Side::Right), ("kernel", Side::Left), ("kind", Side::Left)];
+    let mut table = Table::new(&[&first[..], &numbers[..], &[("where", Side::Left)]].concat());
+    let width = screen::width();
+    for kernel in order.iter().take(top) {
+        let [error, ulp, _, place] = cells(&kernel.fused);
+        let unfused = match &kernel.unfused {
+            Some(Ok(check)) => cells(check)[1].clone(),
+            _ => "–".into(),
+        };
+        let of_allowed = percent(most(kernel));
+        table.row(vec![
+            kernel.number.to_string(),
+            cut_back(&kernel.row.pattern, width / 4),
+            kernel.row.kind.name().into(),
+            error,
+            ulp,
+            unfused,
+            cells(&kernel.interpreted)[1].clone(),
+            of_allowed,
+            format!("{} {place}", cut_path(&kernel.fused.value, (width / 4).saturating_sub(place.chars().count()))),
+        ]);
+    }
+    let mut text = table.text();
+    if order.len() > top {
+        writeln!(text, "  … and {} more that use less (--top lists them)", order.len() - top)
+            .expect("writing to a string succeeds");
+    }
+    text
+}
+
+/// What follows, a sentence a line.
+fn conclusion(verdict: &Verdict) -> Vec<String> {
+    let mut lines = Vec::new();
+    if let Some(first) = verdict.without_code.first() {
+        let more = verdict.without_code.len() - 1;
+        let others = if more > 0 { format!(", and {more} more") } else { String::new() };
+        lines.push(format!("without code of their own, interpreted: {first}{others}"));
+    }
+    match (verdict.guilty, verdict.evidence()) {
+        (Some(stage), Some(check)) => {
+            lines.push(format!("differs: {}", describe(stage, verdict)));
+            let what = match &check.outcome {
+                Err(mismatch) => mismatch.to_string(),
+                Ok(_) => String::new(),
+            };
+            lines.push(format!("{}: {what}", check.value));
+        }
+        _ => {
+            let outputs = match verdict.fused.len() {
+                1 => "the output agrees".to_owned(),
+                count => format!("all {count} outputs agree"),
+            };
+            lines.push(match verdict.kernels.len() {
+                0 => outputs,
+                1 => format!("{outputs}, and so does the kernel"),
+                count => format!("{outputs}, and so do all {count} kernels"),
+            });
+        }
+    }
+    lines
+}
+
+/// Who is guilty, in words.
+fn describe(stage: Stage, verdict: &Verdict) -> String {
+    let kernel = |k: usize| {
+        let KernelVerdict { number, row, .. } = &verdict.kernels[k];
+        let last = row.operators.last().map_or(String::new(), |operator| format!(", {}", operator.name));
+        format!("kernel {number} ({}{last})", row.pattern)
+    };
+    let device = verdict.device.name();
+    match stage {
+        Stage::Passes => "passes or rewrites: the reference comes to something else after them".into(),
+        Stage::Prepared => format!("what {device} computes once from constants"),
+        Stage::Lowering(k) => format!("lowering: the interpreter of kernels comes to something else for {}", kernel(k)),
+        Stage::Code(k) => format!("the code of {device} for {}; its interpreter agrees", kernel(k)),
+        Stage::Run => {
+            format!("the run on {device} as a whole: every kernel is right by itself, and the outputs are not")
+        }
+        Stage::Unfused => format!("the plan without fusion on {device}; the fused one agrees"),
+    }
+}
+
+impl Stage {
+    /// The name in JSON.
+    pub fn name(self) -> &'static str {
+        match self {
+            Stage::Passes => "passes",
+            Stage::Prepared => "prepared",
+            Stage::Lowering(_) => "lowering",
+            Stage::Code(_) => "code",
+            Stage::Run => "run",
+            Stage::Unfused => "unfused",
+        }
+    }
+}
+
+/// The same as JSON.
+pub fn to_json(model: &Model, arguments: &Verify, feed: &Feed, verdicts: &[Verdict]) -> Value {
+    let sizes: Map<String, Value> = feed.assumed.iter().map(|(name, size)| (name.clone(), json!(size))).collect();
+    let device = |verdict: &Verdict| {
+        let list = |checks: &[Check]| checks.iter().map(check_json).collect::<Vec<_>>();
+        let guilty = verdict.guilty.map(|stage| {
+            let kernel = match stage {
+                Stage::Lowering(k) | Stage::Code(k) => Some(verdict.kernels[k].number),
+                _ => None,
+            };
+            json!({ "stage": stage.name(), "kernel": kernel, "why": describe(stage, verdict) })
+        });
+        json!({
+            "device": verdict.device.name(),
+            "target": verdict.target,
+            "threads": verdict.threads,
+            "agrees": verdict.guilty.is_none(),
+            "guilty": guilty,
+            "outputs": {
+                "passes": list(&verdict.passes),
+                "rounding": list(&verdict.rounding),
+                "fused": list(&verdict.fused),
+                "unfused": list(&verdict.unfused),
+            },
+            "prepared": verdict.prepared.as_ref().map(check_json),
+            "kernels": verdict.kernels.iter().map(kernel_json).collect::<Vec<_>>(),
+            "without_code": verdict.without_code,
+        })
+    };
+    json!({
+        "model": model.name,
+        "agrees": verdicts.iter().all(|verdict| verdict.guilty.is_none()),
+        "seed": arguments.seed,
+        "random_inputs": feed.random,
+        "sizes_assumed": sizes,
+        "devices": verdicts.iter().map(device).collect::<Vec<_>>(),
+    })
+}
+
+fn kernel_json(kernel: &KernelVerdict) -> Value {
+    let operators = kernel.row.operators.iter().map(|operator| operator.name.to_string());
+    let unfused = match &kernel.unfused {
+        Some(Ok(check)) => check_json(check),
+        Some(Err(error)) => json!({ "error": error.to_string() }),
+        None => Value::Null,
+    };
+    json!({
+        "number": kernel.number,
+        "kernel": kernel.row.pattern,
+        "kind": kernel.row.kind.name(),
+        "operators": operators.collect::<Vec<_>>(),
+        "fused": check_json(&kernel.fused),
+        "interpreted": check_json(&kernel.interpreted),
+        "unfused": unfused,
+    })
+}
+
+fn check_json(check: &Check) -> Value {
+    let worst = check.worst();
+    let number = |of: &dyn Fn(&Worst) -> f64| worst.map_or(0.0, of);
+    let (beyond, why) = match &check.outcome {
+        Ok(_) => (0, None),
+        Err(mismatch @ Mismatch::Elements { beyond, .. }) => (*beyond, Some(mismatch.to_string())),
+        Err(mismatch) => (0, Some(mismatch.to_string())),
+    };
+    json!({
+        "value": check.value,
+        "dtype": check.dtype.name(),
+        "agrees": check.outcome.is_ok(),
+        "error": number(&Worst::distance),
+        "ulp": number(&|worst| worst.ulps(check.dtype)),
+        "allowed": worst.map(|worst| worst.bound),
+        "index": worst.map(|worst| &worst.index),
+        "expected": worst.map(|worst| worst.expected),
+        "actual": worst.map(|worst| worst.actual),
+        "beyond": beyond,
+        "why": why,
+    })
+}

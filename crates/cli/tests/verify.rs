@@ -1,0 +1,99 @@
+//! `fuseline verify` as users see it.
+
+use std::process::{Command, Output};
+
+use serde_json::Value;
+
+fn fuseline(arguments: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_fuseline")).args(arguments).output().unwrap()
+}
+
+/// Standard output of a command that must succeed.
+fn stdout(arguments: &[&str]) -> String {
+    let done = fuseline(arguments);
+    assert!(done.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&done.stderr));
+    String::from_utf8(done.stdout).unwrap()
+}
+
+fn json(arguments: &[&str]) -> Value {
+    serde_json::from_str(&stdout(&[&["verify"], arguments, &["--device", "cpu", "--json"]].concat())).unwrap()
+}
+
+fn structure(name: &str) -> String {
+    format!("{}/../../tests/models/structure/{name}", env!("CARGO_MANIFEST_DIR"))
+}
+
+#[test]
+fn every_kernel_is_compared_with_what_its_nodes_mean() {
+    let verdict = json(&["gallery:masked_attention", "--sizes", "batch=2,heads=3,queries=7,keys=37,size=9"]);
+    assert_eq!(verdict["agrees"], true, "{verdict:#}");
+    let device = &verdict["devices"][0];
+    assert_eq!((device["device"].as_str(), device["guilty"].is_null()), (Some("cpu"), true));
+    let kernels = device["kernels"].as_array().unwrap();
+    assert!(!kernels.is_empty(), "{verdict:#}");
+    for kernel in kernels {
+        for way in ["fused", "interpreted", "unfused"] {
+            let check = &kernel[way];
+            let [error, ulp] = ["error", "ulp"].map(|field| check[field].as_f64().unwrap());
+            assert!(check["agrees"] == true && error >= 0.0 && (ulp > 0.0) == (error > 0.0), "{way}: {kernel:#}");
+            if error > 0.0 {
+                assert!(error <= check["allowed"].as_f64().unwrap(), "{kernel:#}");
+                assert_eq!(check["index"].as_array().unwrap().len(), 4, "{kernel:#}");
+            }
+        }
+    }
+    for stage in ["passes", "fused", "unfused"] {
+        assert_eq!(device["outputs"][stage][0]["value"], "y", "{verdict:#}");
+    }
+}
+
+#[test]
+fn whole_networks_agree() {
+    for name in ["bert_tiny.legacy", "vit_tiny.dynamo", "decoder_tiny.legacy"] {
+        let verdict = json(&[&structure(&format!("{name}.onnx"))]);
+        assert_eq!(verdict["agrees"], true, "{name}: {verdict:#}");
+        let device = &verdict["devices"][0];
+        let kernels = device["kernels"].as_array().unwrap();
+        assert!(kernels.len() > 3, "{name}: {verdict:#}");
+        // What was fused can be run apart.
+        assert!(kernels.iter().all(|kernel| kernel["unfused"]["error"].as_str().is_none()), "{name}: {verdict:#}");
+    }
+}
+
+#[test]
+fn precision_and_numerics_can_be_chosen() {
+    let model = ["gallery:linear_bias_gelu", "--sizes", "m=9,k=40,n=33"];
+    for more in [&["--precision", "bf16"][..], &["--numerics", "strict"], &["--numerics", "fast", "--seed", "5"]] {
+        let verdict = json(&[&model[..], more].concat());
+        assert_eq!(verdict["agrees"], true, "{more:?}: {verdict:#}");
+    }
+    let rounded = json(&[&model[..], &["--precision", "bf16"]].concat());
+    let error = |stage: &str| rounded["devices"][0]["outputs"][stage][0]["error"].as_f64().unwrap();
+    assert!(error("passes") < 1e-5 && error("fused") < 1e-4 && error("rounding") > 1e-3, "{rounded:#}");
+}
+
+#[test]
+fn a_written_plan_is_judged() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("apart.plan").display().to_string();
+    let sizes = ["--sizes", "rows=5,columns=40"];
+    stdout(&["explain", "gallery:layernorm_gelu", sizes[0], sizes[1], "--no-fuse", "--lock", &path]);
+    let verdict = json(&["gallery:layernorm_gelu", sizes[0], sizes[1], "--plan", &path]);
+    assert_eq!(verdict["agrees"], true, "{verdict:#}");
+    let kernels = |verdict: &Value| verdict["devices"][0]["kernels"].as_array().unwrap().len();
+    assert!(kernels(&verdict) > 4, "{verdict:#}");
+    assert_eq!(kernels(&json(&["gallery:layernorm_gelu", sizes[0], sizes[1]])), 1);
+    let done = fuseline(&["verify", "gallery:softmax", "--plan", &path]);
+    let message = String::from_utf8_lossy(&done.stderr).into_owned();
+    assert!(done.status.code() == Some(2) && message.contains("apart.plan"), "{message}");
+}
+
+#[test]
+fn a_verdict_is_told_in_words() {
+    let text = stdout(&["verify", "gallery:softmax", "--sizes", "rows=4,columns=33", "--device", "cpu"]);
+    for word in ["Outputs, against the reference", "after passes", "unfused", "ulp", "Softmax", "the output agrees"] {
+        assert!(text.contains(word), "{word}: {text}");
+    }
+    let help = stdout(&["verify", "--help"]);
+    assert!(help.contains("Examples:") && help.contains("3  something differs"), "{help}");
+}

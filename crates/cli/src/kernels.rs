@@ -97,7 +97,8 @@ fn describe(places: &[String]) -> String {
     }
 }
 
-fn show(kernel: &Kernel, env: &Env, form: Form) -> Result<String> {
+/// A kernel as code.
+pub fn show(kernel: &Kernel, env: &Env, form: Form) -> Result<String> {
     if form == Form::Tile {
         return Ok(kernel.to_string());
     }

@@ -12,6 +12,7 @@ mod doctor;
 mod explain;
 mod failure;
 mod feed;
+mod file;
 mod formula;
 mod gallery;
 mod histogram;
@@ -20,6 +21,8 @@ mod kernels;
 mod machine;
 mod model;
 mod operations;
+mod report;
+mod roofline;
 mod run;
 mod screen;
 mod target;
@@ -40,6 +43,7 @@ fn main() -> ExitCode {
         Command::Run(arguments) => run::run(&arguments),
         Command::Bench(arguments) => bench::bench(&arguments),
         Command::Kernels(arguments) => kernels::kernels(&arguments),
+        Command::Report(arguments) => report::report(&arguments),
         Command::Analyze(arguments) => analyze::analyze(&arguments),
         Command::Gallery(arguments) => gallery::list(&arguments),
         Command::Verify(arguments) => verify::verify(&arguments),

@@ -8,6 +8,7 @@ mod explain;
 mod gallery;
 mod inspect;
 mod kernels;
+mod report;
 mod run;
 mod value;
 mod verify;
@@ -22,6 +23,7 @@ pub use explain::Explain;
 pub use gallery::Gallery;
 pub use inspect::Inspect;
 pub use kernels::{Form, Kernels};
+pub use report::Report;
 pub use run::Run;
 pub use value::{ModelName, SizeBinding, float_type, parse_size};
 pub use verify::Verify;
@@ -68,6 +70,7 @@ pub enum Command {
     Explain(Explain),
     Bench(Bench),
     Kernels(Kernels),
+    Report(Report),
     Verify(Verify),
     Analyze(Analyze),
     Gallery(Gallery),

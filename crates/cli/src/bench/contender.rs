@@ -8,7 +8,7 @@ use fuseline::error::{Error, Result};
 use fuseline::fuse::{Cost, PlanOptions};
 use fuseline::graph::Graph;
 
-use super::profile;
+use super::profile::{self, Profile};
 use crate::machine::{Machine, Session};
 
 /// Which plan it is.
@@ -43,7 +43,8 @@ impl Kind {
 pub struct Contender {
     pub kind: Kind,
     session: Session,
-    planned: PlannedProgram,
+    /// the plan
+    pub planned: PlannedProgram,
     /// passes, the plan, and making its kernels
     pub compiling: Duration,
     /// preparing constants and packing them
@@ -92,10 +93,18 @@ impl Contender {
     }
 
     /// Where the time of a run goes.
-    pub fn profile(&self, plan: &PlanOptions, inputs: &NamedTensors, runs: usize) -> Result<Vec<profile::Measured>> {
+    pub fn profile(&self, plan: &PlanOptions, inputs: &NamedTensors, runs: usize) -> Result<Profile> {
         match &self.session {
             Session::Cpu(session) => profile::measure(session, &self.planned, plan, inputs, runs),
             Session::Cuda(_) => Err(Error::unsupported("the time of single kernels on a GPU").at("--kernels")),
+        }
+    }
+
+    /// The most bytes that runs had at one time, besides constants as they came; none where nobody counts.
+    pub fn most_bytes(&self) -> Option<usize> {
+        match &self.session {
+            Session::Cpu(session) => Some(session.most_bytes()),
+            Session::Cuda(_) => None,
         }
     }
 

@@ -1,7 +1,7 @@
 //! `fuseline bench`: what fusion gains, measured.
 
-mod contender;
-mod profile;
+pub mod contender;
+pub mod profile;
 mod report;
 
 use std::time::{Duration, Instant};
@@ -24,6 +24,7 @@ use crate::target;
 use crate::waiting::Waiting;
 
 use contender::{Contender, Kind};
+use profile::Profile;
 
 /// Measures a model.
 pub fn bench(arguments: &Bench) -> Outcome {
@@ -71,7 +72,7 @@ struct Contest {
     /// the most memory that the process had, after the first contender had run
     peak_bytes: Option<u64>,
     /// where the time of the first contender goes, if that was asked for
-    profile: Option<Vec<profile::Measured>>,
+    profile: Option<Profile>,
 }
 
 impl Contest {

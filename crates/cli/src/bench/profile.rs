@@ -1,5 +1,7 @@
 //! Where the time of the fused plan goes: kernel by kernel, measured beside predicted.
 
+use std::time::Duration;
+
 use fuseline::compile::PlannedProgram;
 use fuseline::device::NamedTensors;
 use fuseline::error::Result;
@@ -13,10 +15,20 @@ use fuseline_session::plan::name::cut_back;
 use crate::quantity::{self, significant};
 use crate::screen::{self, Side, Table};
 
+/// Where the time of some runs went.
+#[derive(Debug)]
+pub struct Profile {
+    /// every kernel, in the order of the plan
+    pub kernels: Vec<Measured>,
+    /// the run that took the least time, as it went
+    pub fastest: Vec<Span>,
+}
+
 /// A kernel of the plan, as it was measured.
 #[derive(Debug)]
 pub struct Measured {
-    row: KernelRow,
+    /// the kernel as it was planned
+    pub row: KernelRow,
     /// the number of the first kernel that is equal to it, itself otherwise
     model: usize,
     /// its phases with the least time that each took, in microseconds
@@ -24,7 +36,8 @@ pub struct Measured {
 }
 
 impl Measured {
-    fn us(&self) -> f64 {
+    /// The least time that it took, in microseconds.
+    pub fn us(&self) -> f64 {
         self.phases.iter().map(|(_, us)| us).sum()
     }
 }
@@ -36,13 +49,15 @@ pub fn measure(
     plan: &PlanOptions,
     inputs: &NamedTensors,
     runs: usize,
-) -> Result<Vec<Measured>> {
+) -> Result<Profile> {
     let kernels = &planned.run.kernels;
     let is_equal = |k: usize, other: usize| std::sync::Arc::ptr_eq(&kernels[k].kernel, &kernels[other].kernel);
     let rows = kernel_rows(planned.program.run(), &planned.run, plan).into_iter().enumerate();
     let model = |k: usize| (0..k).find(|other| is_equal(k, *other)).unwrap_or(k);
     let mut measured: Vec<Measured> =
         rows.map(|(k, row)| Measured { row, model: model(k), phases: Vec::new() }).collect();
+    let mut fastest: Vec<Span> = Vec::new();
+    let end = |spans: &[Span]| spans.last().map_or(Duration::MAX, |span| span.begin + span.took);
     for run in 0..runs {
         let (_, spans) = session.run_recorded(inputs)?;
         for phases in spans.chunk_by(|a, b| a.kernel == b.kernel) {
@@ -53,8 +68,11 @@ pub fn measure(
                 _ => kept.iter_mut().zip(times).for_each(|((_, least), (_, us))| *least = least.min(us)),
             }
         }
+        if end(&spans) < end(&fastest) {
+            fastest = spans;
+        }
     }
-    Ok(measured)
+    Ok(Profile { kernels: measured, fastest })
 }
 
 /// A table of kernels, that with the most time first; equal kernels are one line.

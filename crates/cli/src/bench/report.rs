@@ -49,9 +49,9 @@ pub fn to_text(measured: &Measured<'_>) -> String {
             line(format!("{}: {} interpreted, such as {first}", contender.kind.title(), kernels(interpreted.len())));
         }
     }
-    if let Some(kernels) = &contest.profile {
+    if let Some(profile) = &contest.profile {
         text.push('\n');
-        text.push_str(&profile::to_text(kernels));
+        text.push_str(&profile::to_text(&profile.kernels));
     }
     text
 }
@@ -159,8 +159,8 @@ pub fn to_json(measured: &Measured<'_>) -> Value {
         field("load_ms", json!((measured.opened + first.loading).as_secs_f64() * 1e3));
         field("kernels", json!(first.kernels()));
     }
-    if let Some(kernels) = &contest.profile {
-        field("profile", profile::to_json(kernels));
+    if let Some(profile) = &contest.profile {
+        field("profile", profile::to_json(&profile.kernels));
     }
     field("peak_mb", json!(contest.peak_bytes.map(|bytes| bytes as f64 / 1e6)));
     let (gbps, gflops) = limits(measured);

@@ -1,0 +1,113 @@
+//! Runs of the fused plan and of the unfused one, as they went.
+
+use std::time::Duration;
+
+use fuseline::compile::PlannedProgram;
+use fuseline::device::NamedTensors;
+use fuseline::error::Result;
+use fuseline::fuse::PlanOptions;
+use fuseline::graph::Graph;
+use fuseline_cpu::run::Span;
+use serde_json::{Value, json};
+
+use super::data::short;
+use crate::bench::contender::{Contender, Kind};
+use crate::bench::profile::Profile;
+use crate::machine::Machine;
+
+/// Runs that come before those that are measured.
+const WARM_UP: usize = 2;
+
+/// Both plans, run in turns.
+pub struct Measurement {
+    fused: Side,
+    unfused: Side,
+    threads: usize,
+}
+
+struct Side {
+    contender: Contender,
+    /// none where single kernels cannot be measured
+    profile: Option<Profile>,
+}
+
+/// Measures a graph on a machine.
+pub fn measure(
+    graph: &Graph,
+    inputs: &NamedTensors,
+    plan: &PlanOptions,
+    machine: &Machine,
+    runs: usize,
+) -> Result<Measurement> {
+    let prepare = |kind: Kind| Contender::prepare(kind, graph, plan, machine);
+    let mut sides = [prepare(Kind::Fused)?, prepare(Kind::PerNode)?];
+    for side in &mut sides {
+        for _ in 0..WARM_UP {
+            side.run(inputs)?;
+        }
+        side.times.clear();
+    }
+    // In turns, so that what disturbs the machine disturbs both alike.
+    for _ in 0..runs {
+        for side in &mut sides {
+            side.run(inputs)?;
+        }
+    }
+    let side = |mut contender: Contender| -> Result<Side> {
+        contender.times.sort_unstable();
+        let profile = match machine {
+            Machine::Cpu(_) => Some(contender.profile(plan, inputs, runs)?),
+            Machine::Cuda(_) => None,
+        };
+        Ok(Side { contender, profile })
+    };
+    let [fused, unfused] = sides;
+    Ok(Measurement { fused: side(fused)?, unfused: side(unfused)?, threads: machine.threads() })
+}
+
+impl Measurement {
+    /// The least time of every kernel of the fused plan, in microseconds.
+    pub fn fused_times(&self) -> Option<Vec<f64>> {
+        times(&self.fused)
+    }
+
+    /// The same of the unfused plan.
+    pub fn unfused_times(&self) -> Option<Vec<f64>> {
+        times(&self.unfused)
+    }
+
+    /// The unfused plan.
+    pub fn unfused(&self) -> &PlannedProgram {
+        &self.unfused.contender.planned
+    }
+
+    /// What was measured of both plans; `number` is that of a kernel of the fused plan in the report's list.
+    pub fn to_json(&self, number: impl Fn(usize) -> usize) -> Value {
+        json!({
+            "threads": self.threads,
+            "fused": side(&self.fused, number),
+            "unfused": side(&self.unfused, |kernel| kernel),
+        })
+    }
+}
+
+fn times(side: &Side) -> Option<Vec<f64>> {
+    let profile = side.profile.as_ref()?;
+    Some(profile.kernels.iter().map(|kernel| short(kernel.us())).collect())
+}
+
+fn side(side: &Side, number: impl Fn(usize) -> usize) -> Value {
+    let contender = &side.contender;
+    let span = |span: &Span| {
+        let us = |time: Duration| short(time.as_secs_f64() * 1e6);
+        json!([number(span.kernel), us(span.begin), us(span.took), span.phase, span.tasks])
+    };
+    json!({
+        "median_us": short(contender.median_ms() * 1e3),
+        "min_us": short(contender.quantile_ms(0.0) * 1e3),
+        "runs": contender.times.len(),
+        "spans": side.profile.as_ref().map(|profile| profile.fastest.iter().map(span).collect::<Vec<_>>()),
+        "most_bytes": contender.most_bytes(),
+        "interpreted": contender.interpreted().len(),
+    })
+}

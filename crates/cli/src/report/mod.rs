@@ -1,0 +1,219 @@
+//! `fuseline report`: a model, its plan and its runs as one page to look at.
+
+mod data;
+mod drawing;
+mod layout;
+mod measure;
+mod memory;
+mod operators;
+mod page;
+mod repeat;
+
+use std::path::Path;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use fuseline::compile::{Grain, plan_apart, plan_simplified, simplified};
+use fuseline::device::NamedTensors;
+use fuseline::error::{Kind, Result};
+use fuseline::explain::Explanation;
+use fuseline::fuse::PlanOptions;
+use fuseline::graph::Graph;
+use fuseline::passes::Numerics;
+use fuseline::reference;
+use fuseline::tensor::Symbol;
+use fuseline_frontend::Tensors;
+use serde_json::{Map, Value, json};
+
+use crate::arguments::{Form, Measuring, Report};
+use crate::device::{Means, bind_sizes};
+use crate::failure::Outcome;
+use crate::machine::Machine;
+use crate::model::Model;
+use crate::roofline::{self, Point, Roofline, Series};
+use crate::waiting::Waiting;
+use crate::{feed, file, machine, quantity, screen, target};
+
+use data::Planned;
+use measure::{Measurement, measure};
+
+/// What a report is made of.
+pub struct Subject<'a> {
+    /// what the model is called
+    pub name: &'a str,
+    /// the graph as it was imported
+    pub graph: &'a Graph,
+    /// how it is planned, with numbers for its sizes
+    pub plan: &'a PlanOptions,
+    /// as what kernels are shown, besides the language of kernels
+    pub code: Form,
+    /// where it runs, and with what; none: it is planned only
+    pub run: Option<(&'a Machine, &'a NamedTensors)>,
+    /// how many runs of each plan are measured
+    pub runs: usize,
+}
+
+/// Writes the report of a model.
+pub fn report(arguments: &Report) -> Outcome {
+    let model = Model::open(&arguments.model, arguments.dtype)?;
+    let numerics = arguments.numerics.map_or(Numerics::Default, |numerics| numerics.numerics());
+    let plan = PlanOptions {
+        numerics,
+        precision: arguments.precision.precision(numerics)?,
+        ..PlanOptions::on(&target::find(arguments.target.as_deref().unwrap_or(arguments.device.target()))?)
+    };
+    let is_gpu = plan.spec.kind == fuseline::device::Machine::Gpu;
+    // What is planned for another machine cannot be measured on this processor.
+    let runs = !arguments.no_run && (arguments.device == Measuring::Cuda) == is_gpu;
+    if !runs && !arguments.no_run && !arguments.quiet {
+        screen::tell(&format!("note: nothing is run: the plan is for {}\n", plan.spec.name));
+    }
+    let data = {
+        let waiting = |what: &str| (!arguments.quiet).then(|| Waiting::for_(&format!("{what} {}", model.name)));
+        if runs {
+            let _waiting = waiting("measuring");
+            measured(&model, arguments, plan)?
+        } else {
+            let _waiting = waiting("planning");
+            planned(&model, arguments, plan)?
+        }
+    };
+    if arguments.json {
+        return screen::print_json(&data);
+    }
+    let bytes = write(&data, &arguments.output)?;
+    if arguments.quiet {
+        return Ok(());
+    }
+    screen::print(&format!("{}  {}\n", arguments.output.display(), quantity::bytes(bytes as f64)))
+}
+
+/// The data of a report of a model that is run.
+fn measured(model: &Model, arguments: &Report, mut plan: PlanOptions) -> Outcome<Value> {
+    let feed = feed::assemble_typical(model, arguments.inputs.as_deref(), &arguments.sizes, arguments.seed)?;
+    let means = Means { options: reference::Options::default(), threads: arguments.threads };
+    Ok(model.with_graph(&feed.tensors, |graph, inputs| {
+        bind_sizes(graph, &inputs, &mut plan.hints.env);
+        let machine = machine::open(arguments.device, plan.clone(), &means)?;
+        gather(&Subject {
+            name: &model.name,
+            graph,
+            plan: &plan,
+            code: arguments.form(&plan.spec),
+            run: Some((&machine, &inputs)),
+            runs: arguments.iters.get(),
+        })
+    })?)
+}
+
+/// The data of a report of a model that is planned only.
+fn planned(model: &Model, arguments: &Report, mut plan: PlanOptions) -> Outcome<Value> {
+    let mut env = model.bind_sizes(&arguments.sizes)?;
+    let inputs = match &arguments.inputs {
+        Some(path) => feed::read(model, path, &mut env)?,
+        None => Tensors::new(),
+    };
+    let mut all = env.clone();
+    for (name, size) in model.typical_sizes(&env) {
+        all.bind(Symbol::name(&name), size);
+    }
+    let graph = match model.graph(&inputs, &env) {
+        // What cannot be built for every size can perhaps be built for these.
+        Err(error) if error.kind() == Kind::NeedsValue => model.graph(&inputs, &all)?,
+        other => other?,
+    };
+    plan.hints.env = all;
+    let code = arguments.form(&plan.spec);
+    Ok(gather(&Subject { name: &model.name, graph: &graph, plan: &plan, code, run: None, runs: 0 })?)
+}
+
+/// Plans a model, runs it if that is asked for, and puts together what a report shows.
+pub fn gather(subject: &Subject<'_>) -> Result<Value> {
+    let Subject { graph, plan, .. } = subject;
+    let simple = simplified((*graph).clone(), plan, &mut |_| {})?;
+    let planned = plan_simplified(simple.clone(), plan, &mut |_| {})?;
+    let mut explanation = Explanation::of(&planned, plan)?;
+    explanation.price_rewrites(&planned, &simple, plan);
+    let story = Planned::new(graph, &planned, &explanation, plan);
+    let measurement = match subject.run {
+        Some((machine, inputs)) => Some(measure(graph, inputs, plan, machine, subject.runs)?),
+        None => None,
+    };
+    let mut data = head(subject);
+    data.extend(story.to_json(subject.code)?);
+    let unfused = match &measurement {
+        Some(measurement) => {
+            data.insert("measured".into(), measurement.to_json(|kernel| story.number(kernel)));
+            add_times(&mut data, measurement, &story);
+            data::unfused(measurement.unfused(), plan, measurement.unfused_times().as_deref())
+        }
+        None => data::unfused(&plan_apart((*graph).clone(), plan, Grain::Operator)?, plan, None),
+    };
+    data.insert("unfused".into(), unfused);
+    Ok(Value::Object(data))
+}
+
+fn head(subject: &Subject<'_>) -> Map<String, Value> {
+    let spec = &subject.plan.spec;
+    let mut sizes = Map::new();
+    let shapes = subject.graph.inputs().iter().map(|input| &subject.graph.ty(*input).shape);
+    for dim in shapes.flat_map(|shape| shape.dims()) {
+        dim.for_each_symbol(&mut |symbol| {
+            if let Some(size) = subject.plan.hints.env.get(symbol) {
+                sizes.insert(symbol.to_string(), json!(size));
+            }
+        });
+    }
+    let seconds = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
+    let value = json!({
+        "model": subject.name,
+        "version": env!("CARGO_PKG_VERSION"),
+        "made": seconds,
+        "target": { "name": spec.name, "doc": spec.doc, "cores": spec.limits.cores },
+        "numerics": subject.plan.numerics.name(),
+        "precision": subject.plan.precision.name(),
+        "sizes": sizes,
+        "machine": roofline::of_spec(spec),
+    });
+    match value {
+        Value::Object(fields) => fields,
+        _ => Map::new(),
+    }
+}
+
+/// Puts measured times beside the predicted ones.
+fn add_times(data: &mut Map<String, Value>, measurement: &Measurement, story: &Planned<'_>) {
+    let Some(times) = measurement.fused_times() else { return };
+    let Some(Value::Array(kernels)) = data.get_mut("kernels") else { return };
+    for (kernel, us) in times.into_iter().enumerate() {
+        kernels[story.number(kernel)]["measured_us"] = json!(us);
+    }
+}
+
+/// Writes the page of a report; returns how many bytes it has.
+pub fn write(data: &Value, path: &Path) -> Outcome<usize> {
+    let page = page::page(data, &roofline_of(data));
+    file::write(path, page.as_bytes())?;
+    Ok(page.len())
+}
+
+/// The roofline of the machine with every kernel on it, fused and unfused.
+fn roofline_of(data: &Value) -> String {
+    let mut plot = Roofline::from_json(&data["machine"]);
+    let number = |value: &Value, name: &str| value[name].as_f64();
+    let mut add = |kernel: &Value, series: Series| {
+        let us = number(kernel, "measured_us").or_else(|| number(kernel, "us")).unwrap_or(0.0);
+        let (bytes, flops) = (number(kernel, "bytes").unwrap_or(0.0), number(kernel, "flops").unwrap_or(0.0));
+        plot.points.push(Point {
+            name: kernel["pattern"].as_str().unwrap_or_default().to_string(),
+            intensity: flops / bytes,
+            gflops: flops / us / 1e3,
+            us,
+            series,
+        });
+    };
+    let unfused = data["unfused"]["kernels"].as_array();
+    unfused.into_iter().flatten().enumerate().for_each(|(k, kernel)| add(kernel, Series::Unfused(k)));
+    let kernels = data["kernels"].as_array().into_iter().flatten().enumerate();
+    kernels.for_each(|(k, kernel)| add(kernel, Series::Fused(k, kernel["class"].as_u64().unwrap_or(0) as usize)));
+    roofline::svg::element(&roofline::plot::draw(&plot, 960.0, 480.0))
+}

@@ -1,0 +1,69 @@
+//! The model as its author wrote it: operators, and who reads whom.
+
+use std::collections::BTreeSet;
+
+use fuseline::graph::{Graph, Origin};
+use fuseline::ops::Prim;
+use indexmap::IndexSet;
+
+/// The operators of a model.
+#[derive(Debug)]
+pub struct Operators {
+    all: IndexSet<Origin>,
+    /// pairs of operators, the reader last
+    pub edges: BTreeSet<(usize, usize)>,
+    /// which of the model's inputs, by number, an operator reads
+    pub reads: BTreeSet<(usize, usize)>,
+    /// which operator makes which of the model's outputs, by number
+    pub makes: BTreeSet<(usize, usize)>,
+}
+
+impl Operators {
+    /// Those of a graph as it was imported, in its order. A node that no operator owns is one by itself.
+    pub fn of(graph: &Graph) -> Operators {
+        let live = graph.live_nodes();
+        let mut found =
+            Operators { all: IndexSet::new(), edges: BTreeSet::new(), reads: BTreeSet::new(), makes: BTreeSet::new() };
+        let mut input: Vec<Option<usize>> = vec![None; graph.nodes().len()];
+        graph.inputs().iter().enumerate().for_each(|(number, value)| input[value.node()] = Some(number));
+        let mut owner: Vec<Option<usize>> = vec![None; graph.nodes().len()];
+        for (k, node) in graph.nodes().iter().enumerate().filter(|(k, _)| live[*k]) {
+            if matches!(node.prim(), Prim::Input(_) | Prim::Const(_)) {
+                continue;
+            }
+            let origin = graph.origin(k).iter().next().cloned();
+            let origin =
+                origin.unwrap_or_else(|| Origin { op: node.prim().name().into(), name: format!("%{k}").into() });
+            let own = found.all.insert_full(origin).0;
+            owner[k] = Some(own);
+            for arg in node.args() {
+                match owner[arg.node()] {
+                    Some(other) if other != own => found.edges.insert((other, own)),
+                    Some(_) => false,
+                    None => input[arg.node()].is_some_and(|input| found.reads.insert((input, own))),
+                };
+            }
+        }
+        for (number, output) in graph.outputs().iter().enumerate() {
+            if let Some(own) = owner[output.value.node()] {
+                found.makes.insert((own, number));
+            }
+        }
+        found
+    }
+
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        self.all.len()
+    }
+
+    /// The operators in order.
+    pub fn iter(&self) -> impl Iterator<Item = &Origin> {
+        self.all.iter()
+    }
+
+    /// The number of an operator.
+    pub fn find(&self, operator: &Origin) -> Option<usize> {
+        self.all.get_index_of(operator)
+    }
+}

@@ -37,6 +37,11 @@ pub enum Purpose {
     Data,
 }
 
+/// Whether the first result of a node is small enough to be followed: of others, the operands need not be looked at.
+pub(super) fn is_followed(node: &Node) -> bool {
+    node.types().first().and_then(|ty| small_count(&ty.shape.as_ints()?)).is_some()
+}
+
 /// The contents of a node's first result, given those of its operands (by `of`).
 pub fn contents(
     graph: &Graph,

@@ -3,9 +3,10 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
+use rustc_hash::FxHashMap;
 use smallvec::{SmallVec, smallvec};
 
-use super::contents::{Contents, Purpose, contents};
+use super::contents::{self, Contents, Purpose};
 use super::shared::Shared;
 use super::{Constraint, Graph, Node, OriginSet, Value};
 use crate::error::{Context, Error, Result};
@@ -24,7 +25,7 @@ pub struct Rebuild {
     /// The results of the nodes of the old graph that have been rebuilt.
     moved: Vec<Values>,
     /// What is known of the first results of nodes, as far as somebody has asked.
-    contents: Vec<Option<Contents>>,
+    contents: FxHashMap<usize, Option<Contents>>,
 }
 
 impl Rebuild {
@@ -62,13 +63,25 @@ impl Rebuild {
 
     /// What is known of the elements of a small tensor.
     pub fn contents(&mut self, value: Value) -> Option<Contents> {
-        for id in self.contents.len()..=value.node() {
-            let known = &self.contents;
-            let of = |v: Value| if v.port() == 0 { known[v.node()].clone() } else { None };
-            let learnt = contents(&self.graph, &self.graph.nodes()[id], Purpose::Data, &of);
-            self.contents.push(learnt);
+        let mut wanted = vec![value.node()];
+        while let Some(id) = wanted.last().copied() {
+            if self.contents.contains_key(&id) {
+                wanted.pop();
+                continue;
+            }
+            let node = &self.graph.nodes()[id];
+            let operands: &[Value] = if contents::is_followed(node) { node.args() } else { &[] };
+            let missing = operands.iter().map(|a| a.node()).filter(|id| !self.contents.contains_key(id));
+            let before = wanted.len();
+            wanted.extend(missing);
+            if wanted.len() == before {
+                wanted.pop();
+                let of = |v: Value| self.contents.get(&v.node()).filter(|_| v.port() == 0).cloned().flatten();
+                let learnt = contents::contents(&self.graph, node, Purpose::Data, &of);
+                self.contents.insert(id, learnt);
+            }
         }
-        if value.port() == 0 { self.contents[value.node()].clone() } else { None }
+        self.contents.get(&value.node()).filter(|_| value.port() == 0).cloned().flatten()
     }
 }
 

@@ -1,29 +1,46 @@
 //! Sums, differences and products of expressions, in canonical form.
 
-use super::{Atom, Dim, Term};
+use super::{Dim, Factors, Term};
 
 fn add(a: &Dim, b: &Dim) -> Dim {
-    if let (Some(a), Some(b)) = (a.as_int(), b.as_int()) {
-        return Dim::int(a.saturating_add(b));
+    match (a.as_int(), b.as_int()) {
+        (Some(a), Some(b)) => return Dim::int(a.saturating_add(b)),
+        (Some(0), _) => return b.clone(),
+        (_, Some(0)) => return a.clone(),
+        _ => {}
     }
     let terms = a.terms().iter().chain(b.terms()).cloned().collect();
     Dim::from_terms(terms, a.constant().saturating_add(b.constant()))
 }
 
 fn mul(a: &Dim, b: &Dim) -> Dim {
-    if let (Some(a), Some(b)) = (a.as_int(), b.as_int()) {
-        return Dim::int(a.saturating_mul(b));
+    match (a.as_int(), b.as_int()) {
+        (Some(a), Some(b)) => return Dim::int(a.saturating_mul(b)),
+        (Some(n), _) => return scaled(b, n),
+        (_, Some(n)) => return scaled(a, n),
+        _ => {}
     }
-    let constant_term = |d: &Dim| Term { factors: Vec::new(), coefficient: d.constant() };
+    let constant_term = |d: &Dim| Term { factors: Factors::new(), coefficient: d.constant() };
     let mut terms = Vec::new();
     for x in a.terms().iter().cloned().chain([constant_term(a)]) {
         for y in b.terms().iter().cloned().chain([constant_term(b)]) {
-            let mut factors: Vec<Atom> = x.factors.iter().chain(&y.factors).cloned().collect();
+            let mut factors: Factors = x.factors.iter().chain(&y.factors).cloned().collect();
             factors.sort();
             terms.push(Term { factors, coefficient: x.coefficient.saturating_mul(y.coefficient) });
         }
     }
     Dim::from_terms(terms, 0)
+}
+
+fn scaled(a: &Dim, n: i64) -> Dim {
+    match n {
+        0 => Dim::int(0),
+        1 => a.clone(),
+        _ => {
+            let times = |t: &Term| Term { factors: t.factors.clone(), coefficient: t.coefficient.saturating_mul(n) };
+            Dim::of_sum(a.terms().iter().map(times).collect(), a.constant().saturating_mul(n))
+        }
+    }
 }
 
 fn sub(a: &Dim, b: &Dim) -> Dim {

@@ -20,6 +20,8 @@ pub use range::{Range, Ranges};
 
 use std::sync::Arc;
 
+use smallvec::{SmallVec, smallvec};
+
 use crate::error::{Error, Result};
 
 /// A name for an integer that is not known yet.
@@ -85,10 +87,13 @@ impl Sum {
     }
 }
 
+/// Most terms are one atom and a coefficient.
+type Factors = SmallVec<[Atom; 1]>;
+
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 struct Term {
     /// Sorted; a power is a repetition.
-    factors: Vec<Atom>,
+    factors: Factors,
     coefficient: i64,
 }
 
@@ -513,15 +518,20 @@ impl Dim {
     }
 
     fn rebuild(&self, replace: &mut dyn FnMut(&Atom) -> Dim) -> Dim {
-        let mut total = Dim::int(self.constant());
+        let (mut terms, mut constant) = (Vec::with_capacity(self.terms().len()), self.constant());
         for term in self.terms() {
             let product = term.factors.iter().fold(Dim::int(term.coefficient), |p, atom| p * replace(atom));
-            total = total + product;
+            terms.extend_from_slice(product.terms());
+            constant = constant.saturating_add(product.constant());
         }
-        total
+        Dim::from_terms(terms, constant)
     }
 
     fn from_terms(mut terms: Vec<Term>, mut constant: i64) -> Dim {
+        let is_canonical = |t: &[Term]| t[0].factors < t[1].factors;
+        if terms.windows(2).all(is_canonical) && terms.iter().all(|t| t.coefficient != 0 && !t.factors.is_empty()) {
+            return Dim::of_sum(terms, constant);
+        }
         terms.sort();
         let mut merged: Vec<Term> = Vec::with_capacity(terms.len());
         for term in terms {
@@ -537,10 +547,12 @@ impl Dim {
             }
         }
         merged.retain(|t| t.coefficient != 0);
-        if merged.is_empty() {
-            return Dim::int(constant);
-        }
-        Dim(Repr::Sum(Arc::new(Sum::new(merged, constant))))
+        Dim::of_sum(merged, constant)
+    }
+
+    /// The sum of terms in their canonical form.
+    fn of_sum(terms: Vec<Term>, constant: i64) -> Dim {
+        if terms.is_empty() { Dim::int(constant) } else { Dim(Repr::Sum(Arc::new(Sum::new(terms, constant)))) }
     }
 }
 
@@ -570,7 +582,7 @@ impl Atom {
 
 impl From<Atom> for Dim {
     fn from(atom: Atom) -> Dim {
-        Dim::from_terms(vec![Term { factors: vec![atom], coefficient: 1 }], 0)
+        Dim::from_terms(vec![Term { factors: smallvec![atom], coefficient: 1 }], 0)
     }
 }
 
@@ -612,8 +624,8 @@ fn gcd(a: i64, b: i64) -> i64 {
 }
 
 /// The sorted list `all` without the elements of `some`, or `None` if one is missing.
-fn without(all: &[Atom], some: &[Atom]) -> Option<Vec<Atom>> {
-    let mut left = all.to_vec();
+fn without(all: &[Atom], some: &[Atom]) -> Option<Factors> {
+    let mut left: Factors = all.into();
     for atom in some {
         let at = left.iter().position(|a| a == atom)?;
         left.remove(at);

@@ -1,6 +1,6 @@
 //! What an expression is when its axes stay inside their extents.
 
-use super::{Atom, Dim, Ranges, Repr, Symbol, Term, gcd};
+use super::{Atom, Dim, Factors, Ranges, Repr, Symbol, Term, gcd};
 
 /// `unit * count + rest`, with `rest` in `0..unit`, beside a divisor `unit * of`.
 struct Units {
@@ -14,6 +14,9 @@ impl Dim {
     /// The expression simplified under the knowledge that every axis stays inside its range:
     /// `(i*S + j) // S` becomes `i` where `j` runs over `0..S`.
     pub fn simplify(&self, ranges: &Ranges<'_>) -> Dim {
+        if self.is_polynomial_over(ranges) {
+            return self.clone();
+        }
         let simplified = self.rebuild(&mut |atom| match atom {
             Atom::Symbol(symbol) => match symbol {
                 // An axis of extent one has only the coordinate 0.
@@ -54,6 +57,16 @@ impl Dim {
         recombined.turned(ranges).unwrap_or(recombined)
     }
 
+    /// Whether there is nothing to simplify: no quotients, remainders, minima and maxima, and no axis of one element.
+    fn is_polynomial_over(&self, ranges: &Ranges<'_>) -> bool {
+        let mut atoms = self.terms().iter().flat_map(|term| &term.factors);
+        atoms.all(|atom| match atom {
+            Atom::Symbol(Symbol::Axis(axis)) => !ranges.extent(*axis).is_some_and(|extent| extent.is(1)),
+            Atom::Symbol(_) => true,
+            _ => false,
+        })
+    }
+
     /// The expression in units that a divisor is a multiple of, where what is left over is less than a unit: so a quotient by
     /// `8*s` of `s*i + j`, with `j` in `0..s`, is one by 8 of `i`.
     fn in_units(&self, divisor: &Dim, ranges: &Ranges<'_>) -> Option<Units> {
@@ -72,7 +85,7 @@ impl Dim {
     /// The only term of a product.
     fn as_product(&self) -> Option<Term> {
         match (&self.0, self.terms()) {
-            (Repr::Const(n), _) if *n > 0 => Some(Term { factors: Vec::new(), coefficient: *n }),
+            (Repr::Const(n), _) if *n > 0 => Some(Term { factors: Factors::new(), coefficient: *n }),
             (Repr::Sum(_), [term]) if self.constant() == 0 && term.coefficient > 0 => Some(term.clone()),
             _ => None,
         }
@@ -148,7 +161,7 @@ impl Dim {
 }
 
 /// The factors that two sorted lists have in common.
-fn shared(a: &[Atom], b: &[Atom]) -> Vec<Atom> {
+fn shared(a: &[Atom], b: &[Atom]) -> Factors {
     let mut left = b.to_vec();
     let is_in = |atom: &&Atom| match left.iter().position(|other| other == *atom) {
         Some(k) => {

@@ -2,8 +2,10 @@
 
 use std::path::Path;
 
-use fuseline::reference::Buffer;
-use fuseline::tensor::{Dim, Env, Symbol};
+use fuseline::compare::Meaning;
+use fuseline::gallery;
+use fuseline::reference::{Buffer, Limits};
+use fuseline::tensor::{DType, Dim, Env, Literal, Symbol};
 use fuseline::tile::interp::{self, Folds, Options};
 use fuseline::tile::{self, Kernel};
 
@@ -34,6 +36,35 @@ fn the_examples_of_the_documentation_are_kernels() {
         let kernel = tile::parse(&text).unwrap();
         tile::verify(&kernel).unwrap();
         assert_eq!(format!("{kernel}\n"), text);
+    }
+}
+
+#[test]
+fn softmax_is_five_lines_or_less_and_a_softmax() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../examples");
+    let text = std::fs::read_to_string(folder.join("softmax.tile")).unwrap();
+    assert!(text.lines().count() <= 5, "{text}");
+    let page = std::fs::read_to_string(folder.join("../docs/tile.md")).unwrap();
+    assert!(page.contains(&text.lines().map(|line| format!("    {line}\n")).collect::<String>()), "the page shows it");
+    let kernel = tile::parse(&text).unwrap();
+    let x = Literal::f32s(&[1.0, 3.0, 2.0, -1.0, 0.5, 700.0]).reshaped([2, 3]).unwrap();
+    let outputs = interp::run(&kernel, &[Buffer::from_literal(&x)], &Env::new(), &Options::default()).unwrap();
+    let graph = gallery::find("softmax").unwrap().graph(DType::F32).unwrap();
+    let meaning = Meaning::of(&graph, &[("x".into(), x)].into_iter().collect(), Limits::default()).unwrap();
+    assert_eq!(meaning.check(&[outputs[0].to_literal().unwrap()]), Ok(()));
+}
+
+#[test]
+fn the_examples_are_kernels() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../examples");
+    let files = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+    let files: Vec<_> = files.filter(|path| path.extension().is_some_and(|extension| extension == "tile")).collect();
+    assert!(files.len() >= 4, "{files:?}");
+    for path in files {
+        let source = tile::read(&std::fs::read_to_string(&path).unwrap()).unwrap_or_else(|e| panic!("{path:?}: {e}"));
+        tile::verify(&source.kernel).unwrap_or_else(|error| panic!("{path:?}: {error}\n{}", source.kernel));
+        assert_eq!(source.name.as_deref(), path.file_stem().and_then(|stem| stem.to_str()));
+        assert_eq!(tile::parse(&source.kernel.to_string()).unwrap(), source.kernel);
     }
 }
 

@@ -249,13 +249,18 @@ impl<'t> Cursor<'t> {
         if self.rest().is_empty() { Ok(()) } else { Err(self.expected("the end of the text")) }
     }
 
-    /// The place of the next token, in words.
-    pub fn place(mut self) -> String {
+    /// Line and column of the next token, from 1 on.
+    pub fn line_and_column(mut self) -> (usize, usize) {
         self.rest();
         let before = &self.text[..self.at];
         let line_start = before.rfind('\n').map_or(0, |k| k + 1);
-        let line = before.matches('\n').count() + 1;
-        format!("line {line}, column {}", before[line_start..].chars().count() + 1)
+        (before.matches('\n').count() + 1, before[line_start..].chars().count() + 1)
+    }
+
+    /// The place of the next token, in words.
+    pub fn place(self) -> String {
+        let (line, column) = self.line_and_column();
+        format!("line {line}, column {column}")
     }
 
     /// An error at this place.

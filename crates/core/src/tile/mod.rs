@@ -22,7 +22,7 @@ mod verify;
 pub use build::Builder;
 pub use schedule::{Chain, Correction, Placement, Schedule, Tile};
 pub use split::split_axis;
-pub use text::parse;
+pub use text::{Source, parse, place_of, read};
 pub use verify::verify;
 pub(crate) use verify::verify_unread;
 

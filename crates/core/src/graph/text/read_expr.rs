@@ -13,15 +13,61 @@ use crate::tensor::{DType, Dim};
 pub(crate) fn read<'t>(cursor: &mut Cursor<'t>, args: &[DType]) -> Result<Expr> {
     Expr::try_build(args, |scope, terms| {
         let names = terms.iter().enumerate().map(|(k, term)| (arg_name(k), *term)).collect();
-        let mut reader = Reader { cursor, scope, names };
+        let mut reader = Reader { cursor, scope, names, outside: None };
         reader.body()
     })
 }
+
+/// What a word of an expression stands for that is neither a function nor a part of the expression itself.
+pub(crate) enum Found<K> {
+    /// a value of its own, which the expression takes as an argument
+    Value(K, DType),
+    /// a coordinate
+    Axis(usize),
+}
+
+/// Who knows words that an expression does not.
+pub(crate) trait Outside<'t, K> {
+    /// What a word stands for, if it is known; what belongs to it is read.
+    fn find(&mut self, word: &'t str, place: Cursor<'t>, cursor: &mut Cursor<'t>) -> Result<Option<Found<K>>>;
+}
+
+/// Reads an expression whose words are found outside of it; its arguments are returned in order.
+pub(crate) fn read_with<'t, K: Copy + PartialEq>(
+    cursor: &mut Cursor<'t>,
+    outside: &mut dyn Outside<'t, K>,
+) -> Result<(Expr, Vec<K>)> {
+    let scope = Scope::default();
+    let mut found: Vec<(K, Term<'_>)> = Vec::new();
+    let mut look = |word: &'t str, place: Cursor<'t>, cursor: &mut Cursor<'t>| {
+        Ok(match outside.find(word, place, cursor)? {
+            None => None,
+            Some(Found::Axis(axis)) => Some(scope.coord(axis)),
+            Some(Found::Value(key, dtype)) => Some(match found.iter().find(|(other, _)| *other == key) {
+                Some((_, term)) => *term,
+                None => {
+                    let term = scope.argument(found.len(), dtype);
+                    found.push((key, term));
+                    term
+                }
+            }),
+        })
+    };
+    let mut reader = Reader { cursor, scope: &scope, names: FxHashMap::default(), outside: Some(&mut look) };
+    let root = reader.whole()?;
+    let args: Vec<Term<'_>> = found.iter().map(|(_, term)| *term).collect();
+    Ok((Expr::of(root, &args), found.into_iter().map(|(key, _)| key).collect()))
+}
+
+/// The term that a word stands for, if it is known.
+type Look<'c, 't, 's> = dyn FnMut(&'t str, Cursor<'t>, &mut Cursor<'t>) -> Result<Option<Term<'s>>> + 'c;
 
 struct Reader<'c, 't, 's> {
     cursor: &'c mut Cursor<'t>,
     scope: &'s Scope,
     names: FxHashMap<String, Term<'s>>,
+    /// who knows other words
+    outside: Option<&'c mut Look<'c, 't, 's>>,
 }
 
 /// What has been read: a term, or a number that takes the type of what stands beside it.
@@ -74,9 +120,11 @@ impl<'t, 's> Reader<'_, 't, 's> {
         let mut left = self.level(tighter)?;
         loop {
             let start = *self.cursor;
-            let Some(op) = self.operator(least) else { return Ok(left) };
+            let turned = if least == Binding::Comparison { self.turned() } else { None };
+            let Some(op) = turned.or_else(|| self.operator(least)) else { return Ok(left) };
             let right = self.level(tighter)?;
-            left = Read::Term(self.call(op, &[left, right], start)?);
+            let operands = if turned.is_some() { [right, left] } else { [left, right] };
+            left = Read::Term(self.call(op, &operands, start)?);
             if least == Binding::Comparison {
                 return Ok(left);
             }
@@ -91,6 +139,12 @@ impl<'t, 's> Reader<'_, 't, 's> {
             let right = self.unary()?;
             left = Read::Term(self.call(op, &[left, right], start)?);
         }
+    }
+
+    /// `>` and `>=`, which are the same comparisons of what stands on their other sides.
+    fn turned(&mut self) -> Option<Scalar> {
+        let op = if self.cursor.eat(">=") { "<=" } else { self.cursor.eat(">").then_some("<")? };
+        INFIX.iter().find(|(symbol, _, _)| *symbol == op).map(|(_, scalar, _)| *scalar)
     }
 
     fn operator(&mut self, binding: Binding) -> Option<Scalar> {
@@ -121,6 +175,11 @@ impl<'t, 's> Reader<'_, 't, 's> {
             return Ok(inner);
         }
         let word = self.cursor.word("an expression")?;
+        if let Some(look) = &mut self.outside
+            && let Some(term) = look(word, start, self.cursor)?
+        {
+            return Ok(Read::Term(term));
+        }
         if !self.cursor.eat("(") {
             return self.leaf(word, start).map(Read::Term);
         }
@@ -173,6 +232,9 @@ impl<'t, 's> Reader<'_, 't, 's> {
     fn leaf(&mut self, word: &str, start: Cursor<'t>) -> Result<Term<'s>> {
         if let Some(term) = self.names.get(word) {
             return Ok(*term);
+        }
+        if self.outside.is_some() {
+            return Err(start.error(format!("{word} stands for nothing here")));
         }
         let axis = word.strip_prefix('i').and_then(|digits| digits.parse::<u8>().ok()).filter(|axis| *axis < 64);
         match axis {
@@ -267,6 +329,13 @@ mod tests {
             Term::call(Scalar::Eq, &[x[0], Term::call(Scalar::Eq, &[x[1], x[0]])])
         });
         check(&eq, "a == (b == a)");
+    }
+
+    #[test]
+    fn comparisons_can_be_turned() {
+        let read = |text: &str| read(&mut Cursor::new(text), &[DType::F32; 2]).unwrap();
+        assert_eq!(read("a > b"), read("b < a"));
+        assert_eq!(read("select(a + 1.0 >= 2.0, a, b)"), read("select(2.0 <= a + 1.0, a, b)"));
     }
 
     #[test]

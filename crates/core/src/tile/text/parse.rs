@@ -4,6 +4,9 @@ use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
 
+use super::short::read_short;
+use super::usual::usual_schedule;
+use super::{Places, Source};
 use crate::cursor::Cursor;
 use crate::error::{Context as _, Result};
 use crate::graph::text::no_files;
@@ -11,19 +14,25 @@ use crate::graph::text::parse::{read_dtype, read_graph, read_guards, read_type};
 use crate::graph::text::read_expr;
 use crate::ops::prim::Monoid;
 use crate::tensor::{DType, Dim, Layout};
-use crate::tile::{
-    AxisSet, Builder, Chain, Correction, Kernel, Op, Param, Placement, Rounding, Schedule, StepId, Tile,
-};
+use crate::tile::{AxisSet, Builder, Chain, Correction, Op, Param, Placement, Rounding, Schedule, StepId, Tile};
 
 /// Reads a kernel, whose steps are typed and otherwise not verified.
-pub(super) fn read_kernel(cursor: &mut Cursor<'_>) -> Result<Kernel> {
+pub(super) fn read_kernel(cursor: &mut Cursor<'_>) -> Result<Source> {
+    cursor.expect_word("kernel")?;
+    if !cursor.sees("{") {
+        return read_short(cursor);
+    }
     let (inputs, outputs, labels) = (FxHashMap::default(), FxHashMap::default(), FxHashMap::default());
-    let mut reader = Reader { cursor, builder: Builder::new(), inputs, outputs, labels, corrections: Vec::new() };
-    reader.cursor.expect_word("kernel")?;
+    let places = Places { schedule: cursor.line_and_column(), ..Places::default() };
+    let mut reader =
+        Reader { cursor, builder: Builder::new(), inputs, outputs, labels, corrections: Vec::new(), places };
     reader.cursor.expect("{")?;
     reader.axes()?;
     reader.params()?;
-    let outline = reader.schedule()?;
+    let outline = match reader.cursor.peek_word() == Some("schedule") {
+        true => Some(reader.schedule()?),
+        false => None,
+    };
     if reader.cursor.eat_word("rounding") {
         reader.cursor.expect_word("every")?;
         reader.builder.rounding(Rounding::Every);
@@ -31,8 +40,23 @@ pub(super) fn read_kernel(cursor: &mut Cursor<'_>) -> Result<Kernel> {
     while !reader.cursor.eat("}") {
         reader.statement()?;
     }
-    let schedule = reader.complete(outline)?;
-    Ok(reader.builder.finish_unverified(schedule))
+    let schedule = match outline {
+        Some(outline) => reader.complete(outline)?,
+        None if reader.corrections.is_empty() => usual_schedule(reader.builder.kernel()),
+        None => return Err(reader.cursor.error("corrections go with the schedule attention")),
+    };
+    let names = |names: FxHashMap<&str, usize>| {
+        let mut sorted: Vec<(usize, String)> = names.into_iter().map(|(name, k)| (k, name.to_owned())).collect();
+        sorted.sort_unstable();
+        sorted.into_iter().map(|(_, name)| name).collect()
+    };
+    Ok(Source {
+        kernel: reader.builder.finish_unverified(schedule),
+        name: None,
+        inputs: names(reader.inputs),
+        outputs: names(reader.outputs),
+        places: reader.places,
+    })
 }
 
 struct Reader<'c, 't> {
@@ -45,6 +69,7 @@ struct Reader<'c, 't> {
     /// steps by what stands behind `%`
     labels: FxHashMap<&'t str, StepId>,
     corrections: Vec<Correction>,
+    places: Places,
 }
 
 /// A step that a schedule names before it is there.
@@ -144,11 +169,13 @@ impl<'t> Reader<'_, 't> {
         let place = *self.cursor;
         let op = self.operation()?;
         let id = self.builder.step(op).at(|| place.place())?;
+        self.places.steps.push(start.line_and_column());
         self.labels.insert(label, id);
         Ok(())
     }
 
     fn store(&mut self) -> Result<()> {
+        self.places.stores.push(self.cursor.line_and_column());
         let output = self.named("an output", &|reader, name| reader.outputs.get(name).copied())?;
         let index = self.dims()?;
         self.cursor.expect("=")?;
@@ -224,6 +251,7 @@ impl<'t> Reader<'_, 't> {
     }
 
     fn schedule(&mut self) -> Result<Outline<'t>> {
+        self.places.schedule = self.cursor.line_and_column();
         self.cursor.expect_word("schedule")?;
         let start = *self.cursor;
         Ok(match self.cursor.word("a schedule")? {

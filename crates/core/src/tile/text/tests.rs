@@ -146,3 +146,88 @@ fn a_broken_kernel_can_be_looked_at() {
     let schedule = Schedule::Row { along: AxisSet::of(9), placement: crate::tile::Placement::Reread };
     assert!(builder.finish_unverified(schedule).to_string().contains("store y3[] = %7"));
 }
+
+/// The kernel of a short text, which is verified, and comes back from its long form.
+fn short(text: &str) -> Kernel {
+    let kernel = parse(text).unwrap_or_else(|error| panic!("{error}\n{text}"));
+    crate::tile::verify(&kernel).unwrap_or_else(|error| panic!("{error}\n{kernel}"));
+    assert_eq!(parse(&kernel.to_string()).unwrap(), kernel);
+    kernel
+}
+
+#[test]
+fn the_short_form_is_the_same_kernel() {
+    let softmax =
+        short("kernel softmax(x: f32[n, m: 1024]) -> y: f32[n, m] {\n  e = exp(x - max[m](x))\n  y = e / sum[m](e)\n}");
+    let long = "\
+kernel {
+  axes i0: n, i1: 1024
+  in   x0: f32[n, 1024]
+  out  y0: f32[n, 1024]
+  schedule row along=[i1] placement=registers
+  %0 = load x0[i0, i1]
+  %1 = reduce.max %0 over [i1]
+  %2 = map(%0, %1) exp(a - b)
+  %3 = reduce.sum %2 over [i1]
+  %4 = map(%2, %3) a / b
+  store y0[i0, i1] = %4
+}";
+    assert_eq!(softmax.to_string(), long);
+    let product = short("kernel(a: bf16[m, k], b: bf16[k, n]) -> (c: f32[m, n]) { c = f32(dot[k](a, b)) }");
+    let schedule = "schedule contract dots=(%2) rows=[i0] columns=[i2] sum=[i1] tile=64x64x64\n";
+    assert!(product.to_string().contains(schedule), "{product}");
+    let batch = short(
+        "kernel (x: f32[b, i: n, k], y: f32[b, j: n, k]) -> (s: f32[b, i, j], m: f32[b, i]) { s = dot[k](x, y) \
+         m = max[j](s) }",
+    );
+    let schedule = "dots=(%2) rows=[i1] columns=[i3] sum=[i2] tile=64x64x64 whole_rows\n";
+    assert!(batch.to_string().contains(schedule), "{batch}");
+    let plain = short("kernel relu(x: f16[n, 1]) -> y: f16[n, 1] { rounding every y = select(x > 0.0, x, 0.0) }");
+    assert!(plain.to_string().contains("schedule map\n  rounding every\n  %0 = load x0[i0, 0]"), "{plain}");
+    let mean = short("kernel(x: f32[n, m]) -> y: f32[1] { y = mean[n, m](x * f32(m)) }");
+    assert!(mean.to_string().contains("a / f32(size(n*m))") || mean.to_string().contains("size(m*n)"), "{mean}");
+}
+
+#[test]
+fn a_schedule_may_be_left_out() {
+    let text = SCHEDULES[0];
+    assert_eq!(text, "map");
+    let long = "kernel {\n  axes i0: n\n  in   x0: f32[n]\n  out  y0: f32[n]\n  schedule map\n  %0 = load x0[i0]\n  \
+                store y0[i0] = %0\n}";
+    assert_eq!(parse(&long.replace("  schedule map\n", "")).unwrap(), parse(long).unwrap());
+}
+
+#[test]
+fn errors_of_the_short_form_point_at_the_word() {
+    let cases = [
+        ("kernel k(x: f32[n]) -> y: f32[n] { y = z }", (1, 40), "z stands for nothing here"),
+        ("kernel k(x: f32[n]) -> y: f32[n] { y = max[m](x) }", (1, 44), "m is not an axis of a tensor"),
+        ("kernel k(x: f32[n]) -> y: f32[n] {\n  y = most[n](x)\n}", (2, 7), "most is no way to fold"),
+        ("kernel k(x: f32[n]) -> y: f32[n] {\n  y = f16(x)\n}", (2, 7), "y is f32, and this is f16"),
+        ("kernel k(x: f32[8]) -> y: f32[n] {}", (1, 17), "an axis of several elements needs a name"),
+        ("kernel k(x: f32[n: 8]) -> y: f32[n: 9] {}", (1, 34), "has the size 8 elsewhere, not 9"),
+        ("kernel k(x: f32[n]) -> x: f32[n] {}", (1, 24), "two tensors are called x"),
+        ("kernel k(x: f32[n]) -> y: f32[n] { x = y }", (1, 36), "x has a meaning already"),
+        ("kernel k(x: f32[n]) -> y: f32[n] { h = y }", (1, 40), "y is an output that has no value yet"),
+        ("kernel k(x: i64[n]) -> y: i64[1] { y = mean[n](x) }", (1, 40), "the mean of i64"),
+        ("kernel k(x: f32[n]) { y = x }", (1, 21), "expected '->', found '{'"),
+    ];
+    for (text, place, message) in cases {
+        let error = parse(text).unwrap_err();
+        assert!(error.message().contains(message), "{text}: {error}");
+        assert_eq!(place_of(&error), Some(place), "{text}: {error}");
+    }
+}
+
+#[test]
+fn what_is_found_later_is_located_too() {
+    let text = "kernel k(x: f32[n, m]) -> y: f32[n] {\n  e = exp(x)\n  y = e\n}";
+    let source = read(text).unwrap();
+    let error = crate::tile::verify(&source.kernel).unwrap_err();
+    assert_eq!(source.locate(&error), Some((3, 3)), "{error}");
+    assert_eq!((source.name.as_deref(), &source.inputs[0][..], &source.outputs[0][..]), (Some("k"), "x", "y"));
+    let long = "kernel {\n  axes i0: 8\n  in x: f32[7]\n  out y: f32[8]\n  schedule map\n  %0 = load x[i0]\n  store y[i0] = %0\n}";
+    let source = read(long).unwrap();
+    let error = crate::tile::verify(&source.kernel).unwrap_err();
+    assert_eq!(source.locate(&error), Some((6, 4)), "{error}");
+}

@@ -1,0 +1,58 @@
+//! Plans in words.
+
+use anstream::adapter::strip_str;
+use fuseline::device::DeviceSpec;
+use fuseline::error::{Error, Result};
+use fuseline::tensor::{Env, Symbol};
+use fuseline_frontend::onnx::import::Pins;
+use fuseline_session::explain::Explained;
+use fuseline_session::plan::text::{Remedies, View};
+use pyo3::prelude::*;
+
+use crate::error::{About, work};
+use crate::session::{Settings, Source};
+
+/// A plan: as JSON, and as text.
+#[pyclass(frozen, module = "fuseline._native")]
+#[derive(Debug)]
+pub struct Explanation(pub Explained);
+
+#[pymethods]
+impl Explanation {
+    /// What ``fuseline explain --json`` prints.
+    fn json(&self) -> String {
+        self.0.to_json().to_string()
+    }
+
+    /// What ``fuseline explain`` prints.
+    fn text(&self, width: usize, verbose: bool, top: usize) -> String {
+        let remedies =
+            Remedies { sizes: "choose them with sizes={…}", decisions: "verbose=True and .decisions list all" };
+        strip_str(&self.0.to_text(&View { width, verbose, top, remedies })).to_string()
+    }
+}
+
+/// A device that ships, or one that a file describes.
+pub fn target(name: &str) -> Result<DeviceSpec> {
+    if !name.ends_with(".spec") {
+        let known = || DeviceSpec::names().collect::<Vec<_>>().join(", ");
+        let refused = |error: Error| Error::invalid(format!("{}; known devices are {}", error.message(), known()));
+        return DeviceSpec::find(name).cloned().map_err(refused);
+    }
+    let text = std::fs::read_to_string(name).map_err(|e| Error::invalid(format!("cannot be read: {e}")).at(name))?;
+    DeviceSpec::parse(&text).map_err(|error| error.at(name))
+}
+
+/// The plan of a model on any device; nothing is run.
+#[pyfunction]
+pub fn explain(py: Python<'_>, model: Source, settings: Settings, on: &str) -> PyResult<Explanation> {
+    work(py, About::Model, move || {
+        let options = settings.options()?;
+        let mut sizes = Env::new();
+        for (name, size) in &options.sizes {
+            sizes.bind(Symbol::name(name), *size);
+        }
+        let explained = Explained::of(&model.open()?, &options, &target(on)?, &Pins::default(), sizes)?;
+        Ok(Explanation(explained))
+    })
+}

@@ -1,0 +1,230 @@
+//! Sessions.
+
+use std::num::NonZeroUsize;
+use std::path::PathBuf;
+
+use bytes::Bytes;
+use fuseline::error::{Error, Result};
+use fuseline::passes::{Numerics, Precision};
+use fuseline::reference::Limits;
+use fuseline::tensor::{DType, Dim, Symbol};
+use fuseline_frontend::Tensors;
+use fuseline_frontend::onnx::import::Port;
+use fuseline_session::model::{Content, Model};
+use fuseline_session::session::{Options, Place};
+use fuseline_session::{Machine, Output};
+use pyo3::prelude::*;
+use pyo3::pybacked::PyBackedBytes;
+use pyo3::types::PyList;
+
+use crate::array;
+use crate::dlpack;
+use crate::error::{About, exception, work};
+use crate::explanation::{Explanation, target};
+use crate::tensor::Tensor;
+
+/// Where a model comes from.
+#[derive(FromPyObject)]
+pub enum Source {
+    #[pyo3(transparent)]
+    Bytes(PyBackedBytes),
+    #[pyo3(transparent)]
+    Path(PathBuf),
+}
+
+impl Source {
+    /// Opens it: an ONNX file, a graph in text form (`.ir`), a row of the gallery (`gallery:NAME`), or the bytes of an ONNX file.
+    pub fn open(self) -> Result<Model> {
+        match self {
+            Source::Bytes(bytes) => Model::from_bytes(Bytes::from_owner(bytes), "model"),
+            Source::Path(path) => match path.to_str().and_then(|name| name.strip_prefix("gallery:")) {
+                Some(name) => Model::gallery(name, DType::F32),
+                None => Model::open(&path),
+            },
+        }
+    }
+}
+
+/// How a model is run, as the Python code says it.
+#[derive(FromPyObject)]
+#[pyo3(from_item_all)]
+pub struct Settings {
+    device: String,
+    threads: Option<usize>,
+    fuses: bool,
+    numerics: String,
+    precision: String,
+    sizes: Vec<(String, i64)>,
+    max_bytes: Option<u64>,
+    max_trips: Option<u64>,
+}
+
+impl Settings {
+    pub fn options(&self) -> Result<Options> {
+        let threads = match self.threads {
+            Some(threads) => Some(NonZeroUsize::new(threads).ok_or_else(|| Error::invalid("0 threads"))?),
+            None => None,
+        };
+        let place = match self.device.as_str() {
+            "cpu" => Place::Cpu(threads),
+            "cuda" => Place::Cuda,
+            other => return Err(Error::invalid(format!("no device \"{other}\": there are cpu and cuda"))),
+        };
+        let numerics = Numerics::from_name(&self.numerics).ok_or_else(|| {
+            Error::invalid(format!("no numerics \"{}\": there are strict, default, fast", self.numerics))
+        })?;
+        let precision = Precision::from_name(&self.precision)
+            .ok_or_else(|| Error::invalid(format!("no precision \"{}\": there are f32 and bf16", self.precision)))?;
+        let mut limits = Limits::default();
+        limits.bytes = self.max_bytes.unwrap_or(limits.bytes);
+        limits.trips = self.max_trips.unwrap_or(limits.trips);
+        Ok(Options { fuses: self.fuses, numerics, precision, sizes: self.sizes.clone(), limits, ..Options::at(place) })
+    }
+}
+
+/// A model on a device.
+#[pyclass(frozen, module = "fuseline._native")]
+#[derive(Debug)]
+pub struct Session {
+    session: fuseline_session::Session,
+    /// where it was made: the threads of a processor do not follow into a forked process
+    process: u32,
+}
+
+/// Name, element type, and sizes: numbers, names, or nothing where they are open; no sizes where not even their count is known.
+type PortRow = (String, &'static str, Option<Vec<Size>>);
+
+/// A size of a port.
+#[derive(IntoPyObject)]
+enum Size {
+    Number(i64),
+    Name(String),
+    Open(Option<()>),
+}
+
+fn port_row(port: &Port) -> PortRow {
+    let size = |(axis, dim): (usize, &Dim)| match (dim.as_int(), dim.as_symbol()) {
+        (Some(n), _) => Size::Number(n),
+        // What the front end calls sizes that have no name.
+        (_, Some(Symbol::Name(name))) if **name == format!("{}_{axis}", port.name) => Size::Open(None),
+        (_, Some(Symbol::Name(name))) => Size::Name(name.to_string()),
+        _ => Size::Name(dim.to_string()),
+    };
+    let sizes = port.shape.as_ref().map(|shape| shape.dims().iter().enumerate().map(size).collect());
+    (port.name.clone(), port.dtype.name(), sizes)
+}
+
+/// What a model says of itself: a dictionary.
+#[derive(IntoPyObject, Default)]
+struct Metadata {
+    producer_name: String,
+    graph_name: String,
+    domain: String,
+    description: String,
+    graph_description: String,
+    version: i64,
+    entries: Vec<(String, String)>,
+}
+
+#[pymethods]
+impl Session {
+    #[new]
+    fn new(py: Python<'_>, model: Source, settings: Settings) -> PyResult<Session> {
+        work(py, About::Model, move || {
+            let session = fuseline_session::Session::new(model.open()?, settings.options()?)?;
+            Ok(Session { session, process: std::process::id() })
+        })
+    }
+
+    /// What must be given.
+    #[getter]
+    fn inputs(&self) -> Vec<PortRow> {
+        self.session.model().signature.inputs.iter().map(port_row).collect()
+    }
+
+    /// What may be given: the model has values for these.
+    #[getter]
+    fn defaults(&self) -> Vec<PortRow> {
+        self.session.model().signature.defaults.iter().map(port_row).collect()
+    }
+
+    /// What comes back.
+    #[getter]
+    fn outputs(&self) -> Vec<PortRow> {
+        self.session.model().signature.outputs.iter().map(port_row).collect()
+    }
+
+    /// How many threads a run has.
+    #[getter]
+    fn threads(&self) -> usize {
+        self.session.threads()
+    }
+
+    /// Kernels that the interpreter runs because there is no code for them, each with the reason.
+    #[getter]
+    fn interpreted(&self) -> Vec<String> {
+        self.session.interpreted()
+    }
+
+    /// What the model says of itself.
+    #[getter]
+    fn metadata(&self) -> Metadata {
+        let Content::Onnx(model) = &self.session.model().content else {
+            return Metadata { graph_name: self.session.model().name.clone(), ..Metadata::default() };
+        };
+        let model = &model.file().model;
+        let text = |bytes: &Bytes| String::from_utf8_lossy(bytes).into_owned();
+        let graph = model.graph.as_ref();
+        Metadata {
+            producer_name: model.producer_name.clone(),
+            graph_name: graph.map_or_else(String::new, |graph| graph.name.clone()),
+            domain: model.domain.clone(),
+            description: text(&model.doc_string),
+            graph_description: graph.map_or_else(String::new, |graph| text(&graph.doc_string)),
+            version: model.model_version,
+            entries: model.metadata_props.iter().map(|entry| (entry.key.clone(), entry.value.clone())).collect(),
+        }
+    }
+
+    /// The outputs by name, for inputs with their element types.
+    fn run(&self, py: Python<'_>, feeds: &Bound<'_, PyList>) -> PyResult<Vec<(String, Tensor)>> {
+        if self.process != std::process::id() {
+            let error = Error::invalid("the session was opened in another process; open one after the fork");
+            return Err(exception(py, &error, About::Inputs));
+        }
+        let mut inputs = Tensors::new();
+        for feed in feeds {
+            let (name, dtype, value): (String, String, Bound<'_, PyAny>) = feed.extract()?;
+            let place = format!("input \"{name}\"");
+            let dtype = DType::from_name(&dtype).ok_or_else(|| {
+                exception(py, &Error::bug(format!("no element type {dtype}")).at(place.clone()), About::Inputs)
+            })?;
+            let tensor = if value.hasattr("__array_interface__")? {
+                array::tensor(&value, dtype)?
+            } else {
+                dlpack::import(&value, dtype)?.map_err(|found| {
+                    let error = Error::invalid(format!("a tensor of {found} where {dtype} is wanted"));
+                    exception(py, &error.at(place), About::Inputs)
+                })?
+            };
+            inputs.insert(name, tensor);
+        }
+        let outputs = work(py, About::Inputs, || self.session.run(&inputs))?;
+        Ok(outputs.into_iter().map(|(name, output): (String, Output)| (name, Tensor::new(output))).collect())
+    }
+
+    /// The plan in words, for the session's device or another one.
+    #[pyo3(signature = (on=None))]
+    fn explain(&self, py: Python<'_>, on: Option<String>) -> PyResult<Explanation> {
+        work(py, About::Model, || {
+            let spec = on.as_deref().map(target).transpose()?;
+            self.session.explain(spec.as_ref()).map(Explanation)
+        })
+    }
+}
+
+/// Whether there is a GPU that can be used; the reason otherwise.
+pub fn why_no_cuda() -> Option<String> {
+    let plan = target("h200").map(|spec| fuseline::fuse::PlanOptions::on(&spec));
+    plan.and_then(|plan| Machine::cuda(plan, Limits::default())).err().map(|error| error.to_string())
+}

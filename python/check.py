@@ -1,0 +1,63 @@
+#!/usr/bin/env python3
+"""Build the Python package as it is, install it into an environment of its own, and test it.
+
+    python3 python/check.py                  from anywhere: environment, build, types, tests
+    python3 python/check.py -k dlpack        what follows is handed to pytest
+
+Needs Rust, Python 3.10 or newer with pip, and the Python package registry. The environment is `target/python`; what is there already is not
+made again. The native module is built in the profile of `cargo test`, and shares its folder, so that little is compiled twice.
+"""
+import os
+import subprocess
+import sys
+import venv
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+ROOT = HERE.parent
+HOME = ROOT / "target/python"
+REQUIREMENTS = HERE / "tests/requirements.txt"
+SCRIPTS = HOME / ("Scripts" if sys.platform == "win32" else "bin")
+
+
+def python(*arguments, **options):
+    command = [str(SCRIPTS / "python"), *map(str, arguments)]
+    return subprocess.run(command, cwd=HERE, check=True, **options)
+
+
+def pip(*arguments, **options):
+    python("-m", "pip", "--disable-pip-version-check", "install", "--quiet", *arguments, **options)
+
+
+def ensure_environment():
+    stamp, wanted = HOME / "installed.txt", REQUIREMENTS.read_text()
+    if stamp.exists() and stamp.read_text() == wanted:
+        return
+    venv.create(HOME, with_pip=True)
+    pip("-r", REQUIREMENTS)
+    stamp.write_text(wanted)
+
+
+def install():
+    """By pip, as a user does it, but with what is here."""
+    environment = {
+        **os.environ,
+        "PATH": os.pathsep.join([str(SCRIPTS), os.environ.get("PATH", "")]),
+        "CARGO_TARGET_DIR": str(ROOT / "target"),
+        "MATURIN_PEP517_ARGS": "--profile dev",
+    }
+    pip("--no-build-isolation", "--no-deps", "--force-reinstall", HERE, env=environment)
+
+
+def main():
+    try:
+        ensure_environment()
+        install()
+        python("-m", "mypy")
+        python("-m", "pytest", "-q", *sys.argv[1:])
+    except subprocess.CalledProcessError as error:
+        sys.exit(f"failed: {' '.join(error.cmd)}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,60 @@
+"""What goes wrong, as an exception of its kind that names the place."""
+
+import models
+import pytest
+
+import fuseline
+
+
+def test_kinds_are_classes():
+    for kind in [fuseline.InvalidModel, fuseline.InvalidInput, fuseline.NeedsValue, fuseline.Unsupported, fuseline.Limit, fuseline.Bug]:
+        assert issubclass(kind, fuseline.Error)
+    assert issubclass(fuseline.InvalidModel, ValueError) and issubclass(fuseline.Unsupported, NotImplementedError)
+
+
+def test_a_broken_file_is_an_invalid_model(tmp_path):
+    for content in [b"", b"no model", models.mlp()[:-100]]:
+        path = tmp_path / "broken.onnx"
+        path.write_bytes(content)
+        for source in [path, content]:
+            with pytest.raises(fuseline.InvalidModel) as caught:
+                fuseline.InferenceSession(source)
+            assert caught.value.message and caught.value.message in str(caught.value)
+    with pytest.raises(FileNotFoundError, match="missing.onnx"):
+        fuseline.InferenceSession(tmp_path / "missing.onnx")
+    with pytest.raises(fuseline.InvalidModel, match="not a regular file"):
+        fuseline.InferenceSession(tmp_path)
+
+
+def test_an_unknown_operator_is_named():
+    with pytest.raises(fuseline.Unsupported, match=r'node "trick" \(Levitate\)'):
+        fuseline.InferenceSession(models.unknown_operator())
+
+
+def test_sizes_that_do_not_fit_name_their_node():
+    with pytest.raises(fuseline.InvalidModel, match="matmul_y") as caught:
+        fuseline.InferenceSession(models.mismatched())
+    assert any("MatMul" in place for place in caught.value.path)
+
+
+def test_wrong_options_are_told():
+    with pytest.raises(fuseline.InvalidModel, match='no device "tpu"'):
+        fuseline.InferenceSession(models.mlp(), device="tpu")
+    with pytest.raises(fuseline.InvalidModel, match='no precision "f7"'):
+        fuseline.InferenceSession(models.mlp(), precision="f7")
+    with pytest.raises(fuseline.InvalidModel, match="strict numerics"):
+        fuseline.InferenceSession(models.mlp(), precision="bf16", numerics="strict")
+    with pytest.raises(ValueError, match="threads"):
+        fuseline.InferenceSession(models.mlp(), threads=0)
+    with pytest.raises(fuseline.InvalidModel, match="known devices are cpu"):
+        fuseline.InferenceSession(models.mlp()).explain("z80")
+    with pytest.raises(fuseline.InvalidModel, match="gallery"):
+        fuseline.InferenceSession("gallery:nothing")
+    with pytest.raises(TypeError):
+        fuseline.InferenceSession(7)
+
+
+def test_memory_is_limited_where_that_is_asked_for():
+    session = fuseline.InferenceSession(models.mlp(), max_memory=1000)
+    with pytest.raises(fuseline.Limit, match="1000 bytes"):
+        session.run(None, {"x": [[0.0] * 16] * 1000})

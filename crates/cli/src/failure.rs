@@ -17,6 +17,8 @@ pub enum Failure {
         error: Error,
         /// what the user can do, where the command knows better than the kind of error
         help: Option<String>,
+        /// the lines of a file that it is about
+        excerpt: Option<String>,
     },
     /// something differs by more than it may, as the report on standard output says
     Differs,
@@ -29,21 +31,21 @@ pub type Outcome<T = ()> = Result<T, Failure>;
 
 impl From<Error> for Failure {
     fn from(error: Error) -> Failure {
-        Failure::Work { error, help: None }
+        Failure::Work { error, help: None, excerpt: None }
     }
 }
 
 impl Failure {
     /// An error with its remedy.
     pub fn with_help(error: Error, help: impl Into<String>) -> Failure {
-        Failure::Work { error, help: Some(help.into()) }
+        Failure::Work { error, help: Some(help.into()), excerpt: None }
     }
 
     /// The same failure; where the input is wrong and nobody said what would help, with this remedy.
     pub fn or_help(self, remedy: &str) -> Failure {
         match self {
-            Failure::Work { error, help: None } if error.kind() == Kind::Invalid => {
-                Failure::Work { error, help: Some(remedy.to_string()) }
+            Failure::Work { error, help: None, excerpt } if error.kind() == Kind::Invalid => {
+                Failure::Work { error, help: Some(remedy.to_string()), excerpt }
             }
             other => other,
         }
@@ -52,7 +54,15 @@ impl Failure {
     /// The same failure, seen from one place further out.
     pub fn at(self, place: impl Into<String>) -> Failure {
         match self {
-            Failure::Work { error, help } => Failure::Work { error: error.at(place), help },
+            Failure::Work { error, help, excerpt } => Failure::Work { error: error.at(place), help, excerpt },
+            output => output,
+        }
+    }
+
+    /// The same failure with the lines of a file that it is about.
+    pub fn with_excerpt(self, lines: String) -> Failure {
+        match self {
+            Failure::Work { error, help, .. } => Failure::Work { error, help, excerpt: Some(lines) },
             output => output,
         }
     }
@@ -67,8 +77,8 @@ impl Failure {
                 ExitCode::from(1)
             }
             Failure::Differs => ExitCode::from(3),
-            Failure::Work { error, help } => {
-                screen::tell(&block(error, help.as_deref()));
+            Failure::Work { error, help, excerpt } => {
+                screen::tell(&block(error, help.as_deref(), excerpt.as_deref()));
                 ExitCode::from(status(error.kind()))
             }
         }
@@ -83,12 +93,13 @@ fn status(kind: Kind) -> u8 {
     }
 }
 
-fn block(error: &Error, help: Option<&str>) -> String {
+fn block(error: &Error, help: Option<&str>, excerpt: Option<&str>) -> String {
     let red = Style::new().bold().fg_color(Some(AnsiColor::Red.into()));
     let bold = Style::new().bold();
     // A gap is told by its name, which alone would say nothing.
     let gap = if error.kind() == Kind::Unsupported { "not supported: " } else { "" };
     let mut text = format!("{red}error:{red:#} {gap}{}\n", error.message());
+    text.push_str(excerpt.unwrap_or_default());
     let mut line = |label: &str, words: &str| {
         writeln!(text, "  {bold}{label}:{bold:#} {words}").expect("writing to a string succeeds");
     };

@@ -41,10 +41,13 @@ pub fn assemble(model: &Model, file: Option<&Path>, mut env: Env, seed: u64) -> 
         None => Tensors::new(),
     };
     let mut feed = Feed { tensors: Tensors::new(), random: Vec::new(), assumed: Vec::new() };
-    let mut budget = Limits::default().bytes;
-    for (stream, port) in ports.iter().enumerate() {
+    let mut dice = Dice::new(seed);
+    for port in ports {
         let tensor = match given.get(&port.name) {
-            Some(tensor) => tensor.clone(),
+            Some(tensor) => {
+                dice.skip();
+                tensor.clone()
+            }
             None => {
                 let shape = port.shape.as_ref().ok_or_else(|| {
                     let error = Error::invalid(format!(
@@ -56,8 +59,8 @@ pub fn assemble(model: &Model, file: Option<&Path>, mut env: Env, seed: u64) -> 
                 assume_sizes(model, shape, &mut env, &mut feed.assumed);
                 feed.random.push(port.name.clone());
                 let sizes = shape.eval(&env).at(|| format!("input \"{}\"", port.name))?;
-                let draw = Draw { seed, stream: stream as u64, positive: model.is_positive(&port.name) };
-                random(port.dtype, sizes, draw, &mut budget).at(|| format!("random input \"{}\"", port.name))?
+                let drawn = dice.draw(port.dtype, sizes, model.is_positive(&port.name));
+                drawn.at(|| format!("random input \"{}\"", port.name))?
             }
         };
         feed.tensors.insert(port.name.clone(), tensor);
@@ -159,34 +162,48 @@ fn assume_sizes(model: &Model, shape: &Shape, env: &mut Env, assumed: &mut Vec<(
     }
 }
 
-/// Which random numbers are wanted.
-#[derive(Clone, Copy, Debug)]
-struct Draw {
+/// Random tensors, one after another: the same for the same seed and the same place in the row, wherever they are made.
+#[derive(Debug)]
+pub struct Dice {
     seed: u64,
     stream: u64,
-    /// magnitudes only
-    positive: bool,
+    /// bytes that may still be made
+    budget: u64,
 }
 
-/// Random elements of a type: the same for the same seed and stream, wherever they are made.
-fn random(dtype: DType, sizes: Vec<usize>, draw: Draw, budget: &mut u64) -> Result<Literal> {
-    let count: usize = sizes.iter().product();
-    let wanted = count as u64 * 8;
-    *budget = budget.checked_sub(wanted).ok_or_else(|| {
-        let limit = Limits::default().bytes;
-        Error::limit(format!("{wanted} bytes while it is made (the limit for all inputs is {limit})"))
-    })?;
-    let word = |k: usize| philox::word(draw.seed, draw.stream, k as u64);
-    if dtype.is_float() {
-        let value = |k: usize| normal(word(2 * k), word(2 * k + 1));
-        let values: Vec<f64> = (0..count).map(|k| if draw.positive { value(k).abs() } else { value(k) }).collect();
-        return Literal::from_f64s(dtype, sizes, &values);
+impl Dice {
+    /// The row of tensors of a seed.
+    pub fn new(seed: u64) -> Dice {
+        Dice { seed, stream: 0, budget: Limits::default().bytes }
     }
-    let integer = |k: usize| match dtype {
-        DType::I8 | DType::U8 => i64::from(word(k) >> 24), // wraps to the type's range
-        _ => i64::from(word(k) >> 31),
-    };
-    Literal::from_ints(dtype, sizes, &(0..count).map(integer).collect::<Vec<_>>())
+
+    /// Leaves a tensor out.
+    pub fn skip(&mut self) {
+        self.stream += 1;
+    }
+
+    /// The next tensor, of magnitudes only if it is to be positive.
+    pub fn draw(&mut self, dtype: DType, sizes: Vec<usize>, positive: bool) -> Result<Literal> {
+        let (seed, stream) = (self.seed, self.stream);
+        self.skip();
+        let count: usize = sizes.iter().product();
+        let wanted = count as u64 * 8;
+        self.budget = self.budget.checked_sub(wanted).ok_or_else(|| {
+            let limit = Limits::default().bytes;
+            Error::limit(format!("{wanted} bytes while it is made (the limit for all inputs is {limit})"))
+        })?;
+        let word = |k: usize| philox::word(seed, stream, k as u64);
+        if dtype.is_float() {
+            let value = |k: usize| normal(word(2 * k), word(2 * k + 1));
+            let values: Vec<f64> = (0..count).map(|k| if positive { value(k).abs() } else { value(k) }).collect();
+            return Literal::from_f64s(dtype, sizes, &values);
+        }
+        let integer = |k: usize| match dtype {
+            DType::I8 | DType::U8 => i64::from(word(k) >> 24), // wraps to the type's range
+            _ => i64::from(word(k) >> 31),
+        };
+        Literal::from_ints(dtype, sizes, &(0..count).map(integer).collect::<Vec<_>>())
+    }
 }
 
 /// A normally distributed number from two random words (Box and Muller).
@@ -201,9 +218,7 @@ mod tests {
 
     #[test]
     fn random_tensors_repeat_and_have_their_distribution() {
-        let draw = |dtype, seed| {
-            random(dtype, vec![10_000], Draw { seed, stream: 3, positive: false }, &mut (1 << 20)).unwrap()
-        };
+        let draw = |dtype, seed| Dice::new(seed).draw(dtype, vec![10_000], false).unwrap();
         assert_eq!(draw(DType::F32, 1), draw(DType::F32, 1));
         assert_ne!(draw(DType::F32, 1), draw(DType::F32, 2));
         let values = draw(DType::F64, 1).to_f64s();
@@ -213,9 +228,14 @@ mod tests {
         let bytes = draw(DType::I8, 1).to_ints();
         assert_eq!((bytes.iter().min(), bytes.iter().max()), (Some(&-128), Some(&127)));
         assert!(draw(DType::I64, 1).to_ints().iter().all(|n| [0, 1].contains(n)));
-        let positive = Draw { seed: 1, stream: 3, positive: true };
-        let magnitudes = random(DType::F64, vec![10_000], positive, &mut (1 << 20)).unwrap();
+        let mut dice = Dice::new(1);
+        let magnitudes = dice.draw(DType::F64, vec![10_000], true).unwrap();
         assert!(magnitudes.to_f64s().iter().all(|x| *x > 0.0));
-        assert!(random(DType::F32, vec![10_000], positive, &mut 100).is_err());
+        // The second of a row, also where the first was left out.
+        let second = dice.draw(DType::F32, vec![10], false).unwrap();
+        let mut other = Dice::new(1);
+        other.skip();
+        assert_eq!(other.draw(DType::F32, vec![10], false).unwrap(), second);
+        assert!(dice.draw(DType::F32, vec![1 << 30, 2], false).is_err());
     }
 }

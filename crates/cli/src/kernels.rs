@@ -99,11 +99,16 @@ fn describe(places: &[String]) -> String {
 
 /// A kernel as code.
 pub fn show(kernel: &Kernel, env: &Env, form: Form) -> Result<String> {
+    show_named(kernel, kernel.schedule.name(), env, form)
+}
+
+/// A kernel as code in which it has a name.
+pub fn show_named(kernel: &Kernel, name: &str, env: &Env, form: Form) -> Result<String> {
     if form == Form::Tile {
         return Ok(kernel.to_string());
     }
     if form == Form::Cuda {
-        return Ok(printed_for_cuda(kernel, env));
+        return Ok(printed_for_cuda(kernel, name, env));
     }
     if kernel.symbols().iter().any(|symbol| env.get(symbol).is_none()) {
         return Ok("its sizes are known only in a run".into());
@@ -126,9 +131,9 @@ pub fn show(kernel: &Kernel, env: &Env, form: Form) -> Result<String> {
 }
 
 /// CUDA C++, for the sizes that it is better made for; others are arguments.
-fn printed_for_cuda(kernel: &Kernel, env: &Env) -> String {
+fn printed_for_cuda(kernel: &Kernel, name: &str, env: &Env) -> String {
     let fixed = sizes_to_fix(kernel).into_iter().filter_map(|symbol| Some((symbol.clone(), env.get(&symbol)?)));
-    let options = print::Options { name: kernel.schedule.name().to_owned(), fixed: fixed.collect(), wide: false };
+    let options = print::Options { name: name.to_owned(), fixed: fixed.collect(), wide: false };
     match print::print(kernel, &options) {
         Ok(printed) => printed.source(),
         Err(error) => format!("interpreted: {error}"),

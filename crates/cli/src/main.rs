@@ -17,6 +17,7 @@ mod formula;
 mod gallery;
 mod histogram;
 mod inspect;
+mod kernel;
 mod kernels;
 mod machine;
 mod model;
@@ -46,6 +47,7 @@ fn main() -> ExitCode {
         Command::Report(arguments) => report::report(&arguments),
         Command::Analyze(arguments) => analyze::analyze(&arguments),
         Command::Gallery(arguments) => gallery::list(&arguments),
+        Command::Kernel(arguments) => kernel::kernel(&arguments),
         Command::Verify(arguments) => verify::verify(&arguments),
         Command::Doctor(arguments) => doctor::doctor(&arguments),
     };

@@ -63,7 +63,7 @@ fn tell_assumptions(feed: &Feed, seed: u64) {
 }
 
 /// What an output looks like.
-struct Summary<'a> {
+pub struct Summary<'a> {
     name: &'a str,
     literal: &'a Literal,
     nans: usize,
@@ -73,7 +73,8 @@ struct Summary<'a> {
 }
 
 impl<'a> Summary<'a> {
-    fn of(name: &'a str, literal: &'a Literal) -> Summary<'a> {
+    /// Looks at an output.
+    pub fn of(name: &'a str, literal: &'a Literal) -> Summary<'a> {
         let mut summary = Summary { name, literal, nans: 0, infinities: 0, range: None };
         let mut sum = 0.0;
         for x in (0..literal.count()).map(|k| literal.float(k)) {
@@ -93,7 +94,8 @@ impl<'a> Summary<'a> {
     }
 }
 
-fn to_table(summaries: &[Summary<'_>]) -> Table {
+/// A line for every output.
+pub fn to_table(summaries: &[Summary<'_>]) -> Table {
     let columns = ["min", "mean", "max", ""].map(|name| (name, Side::Right));
     let mut table = Table::new(&[&[("output", Side::Left), ("type", Side::Left)], &columns[..]].concat());
     for summary in summaries {
@@ -125,23 +127,28 @@ fn number(x: f64) -> String {
     if text.contains('.') { text.trim_end_matches('0').trim_end_matches('.').to_string() } else { text }
 }
 
+impl Summary<'_> {
+    /// The same as JSON.
+    pub fn to_json(&self) -> Value {
+        json!({
+            "name": self.name,
+            "dtype": self.literal.dtype().name(),
+            "shape": self.literal.sizes(),
+            "min": self.range.map(|r| r.0),
+            "mean": self.range.map(|r| r.1),
+            "max": self.range.map(|r| r.2),
+            "nan": self.nans,
+            "infinite": self.infinities,
+        })
+    }
+}
+
 fn to_json(model: &Model, arguments: &Run, feed: &Feed, summaries: &[Summary<'_>]) -> Value {
     let inputs = feed.tensors.iter().map(|(name, literal)| {
         let source = if feed.random.contains(name) { "random" } else { "file" };
         json!({ "name": name, "dtype": literal.dtype().name(), "shape": literal.sizes(), "source": source })
     });
-    let outputs = summaries.iter().map(|s| {
-        json!({
-            "name": s.name,
-            "dtype": s.literal.dtype().name(),
-            "shape": s.literal.sizes(),
-            "min": s.range.map(|r| r.0),
-            "mean": s.range.map(|r| r.1),
-            "max": s.range.map(|r| r.2),
-            "nan": s.nans,
-            "infinite": s.infinities,
-        })
-    });
+    let outputs = summaries.iter().map(Summary::to_json);
     json!({
         "model": model.name,
         "device": arguments.device.name,

@@ -15,6 +15,7 @@ use crate::graph::{Graph, Node};
 use crate::ops::prim::Monoid;
 use crate::ops::{ExprNode, Prim, Scalar};
 use crate::tensor::{Class, DType, Dim, Env, Literal, TensorType};
+use crate::tile::{AxisSet, Kernel, Op};
 
 /// How far two results may differ.
 #[derive(Clone, Copy, Debug, PartialEq, Default)]
@@ -42,6 +43,14 @@ impl Tolerance {
         let value = graph.outputs()[output].value;
         let relative = SAFETY * relative_errors(graph, env, &[])[value.node()];
         Tolerance { relative, absolute: graph.ty(value).dtype.epsilon() }
+    }
+
+    /// What an execution of `kernel` may err in output `output`, when symbols have the sizes in `env`.
+    pub fn of_kernel(kernel: &Kernel, output: usize, env: &Env) -> Tolerance {
+        let errors = kernel_errors(kernel, env);
+        let stores = kernel.stores.iter().filter(|store| store.output == output);
+        let relative = stores.map(|store| errors[store.value.index()]).fold(0.0, f64::max);
+        Tolerance { relative: SAFETY * relative, absolute: kernel.outputs[output].ty.dtype.epsilon() }
     }
 
     /// `ulps` roundings of a type.
@@ -244,6 +253,27 @@ fn relative_errors(graph: &Graph, env: &Env, inputs: &[f64]) -> Vec<f64> {
         let carried = node.args().iter().map(|a| errors[a.node()]).fold(given, f64::max);
         let exact = node.types().iter().all(|ty| !ty.dtype.is_float());
         errors.push(if exact { 0.0 } else { carried + own_error(graph, node, env, &errors) });
+    }
+    errors
+}
+
+/// The error of the value of each step of a kernel relative to its magnitude.
+fn kernel_errors(kernel: &Kernel, env: &Env) -> Vec<f64> {
+    let length = |over: AxisSet| -> f64 {
+        over.iter().map(|axis| kernel.axes[axis].eval(env).map_or(USUAL_LENGTH, |n| n as f64)).product::<f64>().max(1.0)
+    };
+    let mut errors: Vec<f64> = Vec::with_capacity(kernel.steps.len());
+    for step in &kernel.steps {
+        let carried = step.op.operands().iter().map(|id| errors[id.index()]).fold(0.0, f64::max);
+        let rounding = step.dtype.epsilon();
+        let own = match &step.op {
+            Op::Map { expr, .. } => expr.nodes().iter().map(|(node, dtype)| step_error(node, *dtype)).sum(),
+            Op::Reduce { monoid: Monoid::Sum | Monoid::Prod, over, .. } => rounding * length(*over).sqrt(),
+            Op::Prefix { axis, .. } => rounding * length(AxisSet::of(*axis)).sqrt(),
+            Op::Dot { over, accumulator, .. } => rounding + accumulator.epsilon() * length(*over).sqrt(),
+            Op::Load { .. } | Op::Random { .. } | Op::Reduce { .. } => 0.0,
+        };
+        errors.push(if step.dtype.is_float() { carried + own } else { 0.0 });
     }
     errors
 }

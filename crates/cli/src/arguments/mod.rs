@@ -7,6 +7,7 @@ mod doctor;
 mod explain;
 mod gallery;
 mod inspect;
+mod kernel;
 mod kernels;
 mod report;
 mod run;
@@ -22,6 +23,7 @@ pub use doctor::Doctor;
 pub use explain::Explain;
 pub use gallery::Gallery;
 pub use inspect::Inspect;
+pub use kernel::{BenchKernel, CheckKernel, EmitKernel, Kernel, KernelAction, RunKernel};
 pub use kernels::{Form, Kernels};
 pub use report::Report;
 pub use run::Run;
@@ -71,6 +73,7 @@ pub enum Command {
     Bench(Bench),
     Kernels(Kernels),
     Report(Report),
+    Kernel(Kernel),
     Verify(Verify),
     Analyze(Analyze),
     Gallery(Gallery),

@@ -3,6 +3,9 @@
 mod judge;
 mod report;
 
+pub use judge::Check;
+pub use report::{cells as check_cells, check_json};
+
 use std::sync::Arc;
 
 use fuseline::fuse::{Chooser, Lock, PlanOptions};

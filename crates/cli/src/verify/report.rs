@@ -77,7 +77,7 @@ fn outputs(verdict: &Verdict) -> Table {
 }
 
 /// Error, ulps, part of what is allowed, and where.
-fn cells(check: &Check) -> [String; 4] {
+pub fn cells(check: &Check) -> [String; 4] {
     match (&check.outcome, check.worst()) {
         (Err(mismatch @ Mismatch::Types { .. }), _) => ["–".into(), "–".into(), "differs".into(), mismatch.to_string()],
         (_, None) => ["0".into(), "0".into(), "0 %".into(), "–".into()],
@@ -258,7 +258,8 @@ fn kernel_json(kernel: &KernelVerdict) -> Value {
     })
 }
 
-fn check_json(check: &Check) -> Value {
+/// A check as JSON.
+pub fn check_json(check: &Check) -> Value {
     let worst = check.worst();
     let number = |of: &dyn Fn(&Worst) -> f64| worst.map_or(0.0, of);
     let (beyond, why) = match &check.outcome {

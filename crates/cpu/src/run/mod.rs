@@ -8,6 +8,7 @@ pub mod block;
 mod constant;
 mod engine;
 mod execute;
+mod kernel;
 mod launch;
 mod load;
 mod owned;
@@ -21,6 +22,7 @@ mod tests;
 mod workshop;
 
 pub use constant::Release;
+pub use kernel::LoneKernel;
 pub use owned::Owned;
 pub use session::{CpuDevice, Session};
 pub use span::Span;

@@ -64,6 +64,16 @@ impl CpuDevice {
         self.isa
     }
 
+    /// Its threads.
+    pub(super) fn pool(&self) -> &Arc<Pool> {
+        &self.pool
+    }
+
+    /// What turns kernels into programs.
+    pub(super) fn emitter(&self) -> Emit {
+        self.emit
+    }
+
     /// How many threads a run has.
     pub fn threads(&self) -> usize {
         self.pool.threads()

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use fuseline::compare::{Agreement, Tolerance, compare};
 use fuseline::compile::{PlannedProgram, plan_program};
 use fuseline::device::{DeviceSpec, Executable, NamedTensors};
 use fuseline::error::{Error, Kind, Result};
@@ -10,7 +11,7 @@ use fuseline::graph::{Builder, Graph};
 use fuseline::interpret;
 use fuseline::ops::prim::Monoid;
 use fuseline::ops::{Expr, ExprNode, Scalar};
-use fuseline::reference::Limits;
+use fuseline::reference::{Buffer, Limits};
 use fuseline::tensor::{DType, Dim, Env, Literal, Shape, Symbol};
 use fuseline::tile::{Kernel, Op, Schedule, interp};
 
@@ -391,4 +392,27 @@ fn owned_results_share_no_memory() {
     places.sort_unstable();
     assert!(places.windows(2).all(|pair| pair[0] != pair[1]), "{places:?}");
     assert_eq!(session.run(&given).unwrap(), expected, "what the caller wrote is of no meaning");
+}
+
+#[test]
+fn a_kernel_runs_without_a_graph() {
+    let text = "kernel(x: f32[n, m], w: f32[m]) -> (y: f32[n, m], top: f32[n]) { \
+                top = max[m](x) e = exp(x - top) * w y = e / sum[m](e) }";
+    let kernel = fuseline::tile::parse(text).unwrap();
+    let device = CpuDevice::new(Isa::detect(), 2, device(1).plan, Limits::default()).unwrap();
+    let env: Env = [(Symbol::name("n"), 5), (Symbol::name("m"), 37)].into_iter().collect();
+    let lone = device.load_kernel(kernel.clone(), &env).unwrap();
+    let given = [floats(&[5, 37]), floats(&[37])];
+    let outputs = lone.run(&given).unwrap();
+    let buffers: Vec<Buffer> = given.iter().map(Buffer::from_literal).collect();
+    let expected = interp::run(&kernel, &buffers, &env, &interp::Options::default()).unwrap();
+    for (k, (expected, actual)) in expected.iter().zip(&outputs).enumerate() {
+        let within = Agreement::Within(Tolerance::of_kernel(&kernel, k, &env));
+        compare(&expected.to_literal().unwrap(), actual, &within).unwrap_or_else(|why| panic!("output {k}: {why}"));
+    }
+    assert_eq!(lone.bytes().unwrap(), 4 * (2 * 5 * 37 + 37 + 5));
+    assert_eq!((lone.time(&given, 3).unwrap().len(), device.time_copy(100_000, 4).unwrap().len()), (3, 4));
+    assert_eq!(lone.run(&given[..1]).unwrap_err().kind(), Kind::Invalid);
+    assert_eq!(lone.run(&[floats(&[5, 36]), floats(&[37])]).unwrap_err().kind(), Kind::Invalid);
+    assert_eq!(device.load_kernel(kernel, &Env::new()).unwrap_err().kind(), Kind::Invalid);
 }

@@ -56,6 +56,17 @@ impl Engine {
         }
     }
 
+    /// What the checks of the only kernel that was launched say, in its words.
+    pub fn check_fault(&self, sites: &[String]) -> Result<()> {
+        let mut report = [0u8; FAULT_BYTES];
+        self.gpu.read(self.faults.at(), &mut report)?;
+        if report[..4] == [0; 4] {
+            return Ok(());
+        }
+        self.gpu.clear(self.faults.at(), FAULT_BYTES)?;
+        Err(failed_check(&report, sites)?)
+    }
+
     fn fault_of(&self, k: usize) -> u64 {
         self.faults.at() + (k.min(MOST_FAULTS - 1) * FAULT_BYTES) as u64
     }
@@ -335,7 +346,8 @@ impl<'e> Run<'e> {
         self.launch(k, step, &table)
     }
 
-    fn launch(&self, k: usize, step: &Step, table: &Table) -> Result<()> {
+    /// Launches what a kernel is made of.
+    pub fn launch(&self, k: usize, step: &Step, table: &Table) -> Result<()> {
         let compiled = &step.compiled;
         for ((launch, grid), function) in compiled.printed.launches.iter().zip(&step.grids).zip(&compiled.functions) {
             if grid.blocks == 0 {
@@ -373,13 +385,8 @@ impl<'e> Run<'e> {
         self.engine.gpu.read(self.engine.faults.at(), &mut bytes)?;
         let Some(k) = bytes.chunks_exact(FAULT_BYTES).position(|report| report[..4] != [0; 4]) else { return Ok(()) };
         self.engine.gpu.clear(self.engine.faults.at(), count * FAULT_BYTES)?;
-        let report = &bytes[k * FAULT_BYTES..][..FAULT_BYTES];
-        let site = i32::from_le_bytes([report[0], report[1], report[2], report[3]]);
-        let value = i64::from_le_bytes(report[8..].try_into().map_err(|_| Error::bug("a report is cut off"))?);
         let sites = checks.get(&k).map_or(&[][..], |compiled| &compiled.printed.sites);
-        let site = usize::try_from(site - 1).ok().and_then(|site| sites.get(site));
-        let what = site.map_or("a check failed", String::as_str);
-        Err(Error::invalid(format!("{what}: {value}")).at(loaded.describe(k)))
+        Err(failed_check(&bytes[k * FAULT_BYTES..][..FAULT_BYTES], sites)?.at(loaded.describe(k)))
     }
 
     /// Runs a kernel that has no launches.
@@ -420,6 +427,15 @@ impl<'e> Run<'e> {
     }
 }
 
+/// What a report of a check that failed says.
+fn failed_check(report: &[u8], sites: &[String]) -> Result<Error> {
+    let site = i32::from_le_bytes([report[0], report[1], report[2], report[3]]);
+    let value = i64::from_le_bytes(report[8..].try_into().map_err(|_| Error::bug("a report is cut off"))?);
+    let site = usize::try_from(site - 1).ok().and_then(|site| sites.get(site));
+    let what = site.map_or("a check failed", String::as_str);
+    Ok(Error::invalid(format!("{what}: {value}")))
+}
+
 /// The kernels of a segment that check something, from the number of its first kernel on.
 fn checks_of(special: &Special, first: usize) -> impl Iterator<Item = (usize, Arc<Compiled>)> {
     special.steps.iter().enumerate().filter_map(move |(k, step)| {
@@ -430,10 +446,11 @@ fn checks_of(special: &Special, first: usize) -> impl Iterator<Item = (usize, Ar
 
 /// Where the tensors of a kernel lie.
 #[derive(Debug, Default)]
-struct Table {
-    inputs: Vec<u64>,
-    outputs: Vec<u64>,
-    scratch: Vec<u64>,
+pub(super) struct Table {
+    pub inputs: Vec<u64>,
+    pub outputs: Vec<u64>,
+    /// what is between launches
+    pub scratch: Vec<u64>,
 }
 
 /// The regions of a node, run by their plans.

@@ -6,8 +6,10 @@
 
 mod constant;
 mod execute;
+mod kernel;
 mod session;
 mod specialize;
 mod workshop;
 
+pub use kernel::LoneKernel;
 pub use session::{CudaDevice, Session, Timing};

@@ -64,6 +64,11 @@ impl CudaDevice {
         &self.gpu
     }
 
+    /// Where its kernels are made.
+    pub(super) fn workshop(&self) -> &Arc<Workshop> {
+        &self.workshop
+    }
+
     /// Makes a planned program ready. What is constant is computed here.
     pub fn load(&self, planned: &PlannedProgram) -> Result<Session> {
         self.session(&planned.program, &planned.prepare, &planned.run)

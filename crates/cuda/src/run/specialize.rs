@@ -89,7 +89,8 @@ pub(super) fn specialize(engine: &Engine, loaded: &LoadedGraph, segment: &Segmen
     Ok(Special { steps, bytes, pure })
 }
 
-fn step(compiled: Arc<Compiled>, env: &Env) -> Result<Step> {
+/// A kernel that was made, at the sizes of a binding.
+pub(super) fn step(compiled: Arc<Compiled>, env: &Env) -> Result<Step> {
     let mut grids = Vec::with_capacity(compiled.printed.launches.len());
     let mut sizes = Env::new();
     for launch in &compiled.printed.launches {

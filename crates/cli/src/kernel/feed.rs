@@ -1,0 +1,110 @@
+//! The inputs of a kernel: from a file, and random where the file has none.
+
+use std::path::Path;
+
+use fuseline::error::Error;
+use fuseline::tensor::{Env, Literal, Symbol};
+use fuseline::tile::Kernel;
+use fuseline_frontend::Tensors;
+use fuseline_frontend::npz::{ReadOptions, read_npz};
+
+use super::Written;
+use crate::arguments::SizeBinding;
+use crate::failure::{Failure, Outcome};
+use crate::feed::Dice;
+
+/// What a free size is taken as where a kernel is run or shown.
+pub const USUAL_SIZE: i64 = 128;
+
+/// What goes into a run of a kernel.
+pub struct Feed {
+    pub tensors: Vec<Literal>,
+    /// the names of those that are random
+    pub random: Vec<String>,
+    /// free sizes that nobody gave, with what was taken
+    pub assumed: Vec<(String, i64)>,
+    /// all sizes
+    pub env: Env,
+}
+
+/// The sizes that the user gives; each must be one that the kernel leaves free.
+pub fn bind_sizes(kernel: &Kernel, given: &[SizeBinding]) -> Outcome<Env> {
+    let free = kernel.symbols();
+    let mut env = Env::new();
+    for SizeBinding { name, size } in given {
+        if !free.contains(&Symbol::name(name)) {
+            let error = Error::invalid(format!("the kernel has no free size called \"{name}\"")).at("--sizes");
+            let names: Vec<String> = free.iter().map(ToString::to_string).collect();
+            let help = match names.as_slice() {
+                [] => "all its sizes are fixed: leave --sizes out".to_owned(),
+                names => format!("its free sizes are {}", names.join(", ")),
+            };
+            return Err(Failure::with_help(error, help));
+        }
+        env.bind(Symbol::name(name), *size);
+    }
+    Ok(env)
+}
+
+/// Numbers for all sizes that have none, and which these are.
+pub fn assume_sizes(kernel: &Kernel, mut env: Env, usual: i64) -> (Env, Vec<(String, i64)>) {
+    let free: Vec<Symbol> = kernel.symbols().into_iter().filter(|symbol| env.get(symbol).is_none()).collect();
+    for symbol in &free {
+        env.bind(symbol.clone(), usual);
+    }
+    (env, free.iter().map(|symbol| (symbol.to_string(), usual)).collect())
+}
+
+/// Puts the inputs of a kernel together.
+pub fn assemble(written: &Written, file: Option<&Path>, sizes: &[SizeBinding], usual: i64, seed: u64) -> Outcome<Feed> {
+    let (source, kernel) = (&written.source, &written.source.kernel);
+    let mut env = bind_sizes(kernel, sizes)?;
+    let given = match file {
+        Some(path) => read(written, path, &mut env)?,
+        None => Tensors::new(),
+    };
+    let (env, assumed) = assume_sizes(kernel, env, usual);
+    let mut feed = Feed { tensors: Vec::new(), random: Vec::new(), assumed, env };
+    let mut dice = Dice::new(seed);
+    for (name, param) in source.inputs.iter().zip(&kernel.inputs) {
+        let place = |error: Error| Failure::from(error.at(format!("input \"{name}\"")));
+        let wanted = param.ty.shape.eval(&feed.env).map_err(place)?;
+        let tensor = match given.get(name) {
+            Some(tensor) if tensor.sizes() != wanted => {
+                let error =
+                    Error::invalid(format!("{} where {} with sizes {wanted:?} is wanted", tensor.ty(), param.ty));
+                return Err(place(error));
+            }
+            Some(tensor) => {
+                dice.skip();
+                tensor.clone()
+            }
+            None => {
+                feed.random.push(name.clone());
+                dice.draw(param.ty.dtype, wanted, false).map_err(place)?
+            }
+        };
+        feed.tensors.push(tensor);
+    }
+    Ok(feed)
+}
+
+/// Reads inputs from a file; each must be one of the kernel's, and fit. Free sizes take the values they meet.
+fn read(written: &Written, path: &Path, env: &mut Env) -> Outcome<Tensors> {
+    let (names, params) = (&written.source.inputs, &written.source.kernel.inputs);
+    let find = |name: &str| names.iter().position(|other| other == name).map(|k| &params[k].ty);
+    let expected = |name: &str| find(name).map(|ty| ty.dtype);
+    let given = read_npz(path, &ReadOptions { expected: &expected, ..ReadOptions::default() })?;
+    for (name, tensor) in &given {
+        let place = |error: Error| error.at(format!("input \"{name}\"")).at(path.display().to_string());
+        let Some(ty) = find(name) else {
+            let error = place(Error::invalid(format!("the kernel has no input called \"{name}\"")));
+            return Err(Failure::with_help(error, format!("its inputs are {}", names.join(", "))));
+        };
+        if tensor.dtype() != ty.dtype || tensor.sizes().len() != ty.shape.rank() {
+            return Err(place(Error::invalid(format!("{} where {ty} is wanted", tensor.ty()))).into());
+        }
+        ty.bind(tensor.dtype(), tensor.sizes(), env).map_err(place)?;
+    }
+    Ok(given)
+}

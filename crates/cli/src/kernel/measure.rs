@@ -1,0 +1,132 @@
+//! How long a kernel takes, beside a copy of as many bytes.
+
+use std::time::Duration;
+
+use fuseline::error::Result;
+use fuseline::fuse::PlanOptions;
+use fuseline::reference::Limits;
+use fuseline_cuda::run::Timing;
+use fuseline_session::machine::processor;
+use serde_json::json;
+
+use super::Written;
+use super::feed::{self, Feed};
+use super::run::{no_kernels, sizes_json, tell};
+use crate::arguments::BenchKernel;
+use crate::failure::Outcome;
+use crate::quantity::{self, significant};
+use crate::screen::{self, Side, Table, heading};
+use crate::target;
+use crate::waiting::Waiting;
+
+/// What a free size is taken as where a kernel is measured.
+const USUAL_SIZE: i64 = 1024;
+
+/// Times in microseconds, ascending.
+struct Times(Vec<f64>);
+
+impl Times {
+    fn of(times: impl Iterator<Item = f64>) -> Times {
+        let mut all: Vec<f64> = times.collect();
+        all.sort_by(f64::total_cmp);
+        Times(all)
+    }
+
+    fn part(&self, part: f64) -> f64 {
+        let place = (part * self.0.len().saturating_sub(1) as f64).round() as usize;
+        self.0.get(place).copied().unwrap_or(f64::NAN)
+    }
+
+    fn median(&self) -> f64 {
+        self.part(0.5)
+    }
+}
+
+/// Measures a kernel.
+pub fn bench(written: &Written, options: &BenchKernel) -> Outcome {
+    let feed = feed::assemble(written, options.inputs.as_deref(), &options.sizes, USUAL_SIZE, options.seed)?;
+    tell(&feed, options.seed);
+    let waiting = Waiting::for_(&format!("measuring {}", written.name()));
+    let bytes = bytes(written, &feed).map_err(|error| written.failure(error))?;
+    let (kernel, copy, threads) = times(written, options, &feed, bytes)?;
+    drop(waiting);
+    let gbps = |times: &Times| bytes as f64 / times.median() / 1e3;
+    let against = copy.median() / kernel.median();
+    if options.json {
+        let of = |times: &Times| {
+            json!({
+                "median_us": times.median(),
+                "min_us": times.part(0.0),
+                "p90_us": times.part(0.9),
+                "gbps": gbps(times),
+            })
+        };
+        return screen::print_json(&json!({
+            "kernel": written.name(),
+            "device": options.device.name,
+            "threads": threads,
+            "iters": options.iters.get(),
+            "sizes": sizes_json(written, &feed),
+            "bytes": bytes,
+            "time": of(&kernel),
+            "copy": of(&copy),
+            "of_copy_speed": against,
+        }));
+    }
+    let place = match threads {
+        Some(1) => "1 thread".to_owned(),
+        Some(threads) => format!("{threads} threads"),
+        None => "the GPU".to_owned(),
+    };
+    let mut text = heading(&format!("{} on {place}", written.name()));
+    text.push_str(&format!("  {} runs, {} read and written\n\n", options.iters, quantity::bytes(bytes as f64)));
+    let columns = ["median µs", "min", "p90", "GB/s"].map(|name| (name, Side::Right));
+    let mut table = Table::new(&[&[("", Side::Left)], &columns[..]].concat());
+    for (name, times) in [("the kernel", &kernel), ("a copy", &copy)] {
+        let numbers = [times.median(), times.part(0.0), times.part(0.9), gbps(times)].map(significant);
+        table.row(std::iter::once(name.to_owned()).chain(numbers).collect());
+    }
+    text.push_str(&table.text());
+    text.push_str(&format!("\n  {:.0} % of the speed of a copy\n", 100.0 * against));
+    screen::print(&text)
+}
+
+/// The bytes of all inputs and outputs.
+fn bytes(written: &Written, feed: &Feed) -> Result<usize> {
+    let params = written.source.kernel.inputs.iter().chain(&written.source.kernel.outputs);
+    let count = |ty: &fuseline::tensor::TensorType| {
+        let count = ty.shape.eval(&feed.env)?.iter().product();
+        let counted = ty.dtype.bytes(count);
+        counted.ok_or_else(|| fuseline::error::Error::limit(format!("a tensor {ty} of more bytes than can be counted")))
+    };
+    params.map(|param| count(&param.ty)).sum()
+}
+
+/// Times of the kernel and of the copy, and how many threads worked.
+fn times(
+    written: &Written,
+    options: &BenchKernel,
+    feed: &Feed,
+    bytes: usize,
+) -> Outcome<(Times, Times, Option<usize>)> {
+    let kernel = written.source.kernel.clone();
+    let plan = PlanOptions::on(&target::find("cpu")?);
+    let (runs, warmup, limits) = (options.iters.get(), options.warmup, Limits::default());
+    let of_cpu = |times: Vec<Duration>| Times::of(times.iter().skip(warmup).map(|time| time.as_secs_f64() * 1e6));
+    let of_gpu = |timing: Timing| Times::of(timing.us.into_iter().skip(warmup));
+    match options.device.name {
+        "cpu" => {
+            let device = processor(plan, options.threads, limits)?;
+            let lone = device.load_kernel(kernel, &feed.env).map_err(|error| written.failure(error))?;
+            let times = lone.time(&feed.tensors, warmup + runs).map_err(|error| written.failure(error))?;
+            Ok((of_cpu(times), of_cpu(device.time_copy(bytes, warmup + runs)?), Some(device.threads())))
+        }
+        "cuda" => {
+            let device = crate::gpu::open(plan, limits)?;
+            let lone = device.load_kernel(kernel, &feed.env).map_err(|error| written.failure(error))?;
+            let times = lone.time(&feed.tensors, warmup + runs).map_err(|error| written.failure(error))?;
+            Ok((of_gpu(times), of_gpu(device.time_copy(bytes, warmup + runs)?), None))
+        }
+        other => Err(no_kernels(other)),
+    }
+}

@@ -1,0 +1,125 @@
+//! `fuseline kernel`: a kernel that somebody wrote, checked, run, measured and translated.
+
+mod feed;
+mod measure;
+mod run;
+
+use std::path::Path;
+
+use fuseline::error::Error;
+use fuseline::tile::{self, Source};
+use serde_json::{Value, json};
+
+use crate::arguments::{CheckKernel, EmitKernel, Form, Kernel, KernelAction};
+use crate::failure::{Failure, Outcome};
+use crate::kernels;
+use crate::screen;
+
+/// What helps where a text is no kernel.
+const LANGUAGE: &str = "docs/tile.md describes the language; examples/*.tile are kernels to begin with";
+
+/// Does what is asked for with a kernel.
+pub fn kernel(arguments: &Kernel) -> Outcome {
+    let written = Written::open(&arguments.file)?;
+    match &arguments.action {
+        KernelAction::Check(options) => check(&written, options),
+        KernelAction::Run(options) => run::run(&written, options),
+        KernelAction::Bench(options) => measure::bench(&written, options),
+        KernelAction::Emit(options) => emit(&written, options),
+    }
+}
+
+/// A kernel with the text that it was read from.
+pub struct Written {
+    /// its file
+    place: String,
+    text: String,
+    pub source: Source,
+}
+
+impl Written {
+    /// Reads and verifies a kernel.
+    fn open(path: &Path) -> Outcome<Written> {
+        let place = path.display().to_string();
+        let text = std::fs::read_to_string(path);
+        let text = text.map_err(|e| Error::invalid(format!("cannot be read: {e}")).at(place.clone()))?;
+        let source = match tile::read(&text) {
+            Ok(source) => source,
+            Err(error) => return Err(shown(&place, &text, tile::place_of(&error), error).or_help(LANGUAGE)),
+        };
+        let written = Written { place, text, source };
+        tile::verify(&written.source.kernel).map_err(|error| written.failure(error).or_help(LANGUAGE))?;
+        Ok(written)
+    }
+
+    /// What the writer calls it, or its file.
+    pub fn name(&self) -> &str {
+        self.source.name.as_deref().unwrap_or(&self.place)
+    }
+
+    /// An error about the kernel, at its place in the file.
+    pub fn failure(&self, error: Error) -> Failure {
+        let at = self.source.locate(&error);
+        shown(&self.place, &self.text, at, error)
+    }
+}
+
+/// An error with the line of the text that it is about, and a caret below.
+fn shown(place: &str, text: &str, at: Option<(usize, usize)>, error: Error) -> Failure {
+    let Some((line, column)) = at else { return Failure::from(error.at(place)) };
+    let shown = text.lines().nth(line - 1).unwrap_or_default();
+    let number = line.to_string();
+    // A tab is one column for us, and not for a terminal.
+    let shown = shown.replace('\t', " ");
+    let margin = " ".repeat(number.len());
+    let caret = " ".repeat(column - 1);
+    let excerpt = format!("  {margin} |\n  {number} | {shown}\n  {margin} | {caret}^\n");
+    let path = error.path().iter().filter(|step| !step.starts_with("line ")).cloned();
+    let inner = path.rev().fold(Error::new(error.kind(), error.message()), |error, step| error.at(step));
+    Failure::from(inner.at(format!("{place}:{line}:{column}"))).with_excerpt(excerpt)
+}
+
+fn check(written: &Written, options: &CheckKernel) -> Outcome {
+    let (source, kernel) = (&written.source, &written.source.kernel);
+    let symbols: Vec<String> = kernel.symbols().iter().map(ToString::to_string).collect();
+    let sides = [(&source.inputs, &kernel.inputs), (&source.outputs, &kernel.outputs)];
+    if options.json {
+        let [inputs, outputs] = sides.map(|(names, params)| {
+            let params = names.iter().zip(params);
+            params.map(|(name, param)| json!({ "name": name, "type": param.ty.to_string() })).collect::<Value>()
+        });
+        return screen::print_json(&json!({
+            "kernel": written.name(),
+            "inputs": inputs,
+            "outputs": outputs,
+            "sizes": symbols,
+            "steps": kernel.steps.len(),
+            "schedule": kernel.schedule.name(),
+        }));
+    }
+    let mut text = screen::heading(&format!("{} is a kernel", written.name()));
+    for ((names, params), title) in sides.into_iter().zip(["takes", "returns"]) {
+        let params: Vec<String> =
+            names.iter().zip(params).map(|(name, param)| format!("{name}: {}", param.ty)).collect();
+        text.push_str(&screen::wrapped(&format!("{title} {}", params.join(", ")), 2, screen::width()));
+    }
+    let sizes = if symbols.is_empty() { "no free sizes".into() } else { format!("free sizes {}", symbols.join(", ")) };
+    let schedule = kernel.schedule.name();
+    text.push_str(&format!("  {} steps, schedule {schedule}, {sizes}\n", kernel.steps.len()));
+    screen::print(&text)
+}
+
+fn emit(written: &Written, options: &EmitKernel) -> Outcome {
+    let kernel = &written.source.kernel;
+    if options.form == Form::Tile {
+        return screen::print(&format!("{kernel}\n"));
+    }
+    let env = match options.form {
+        // Sizes that nobody gives are arguments.
+        Form::Cuda => feed::bind_sizes(kernel, &options.sizes)?,
+        _ => feed::assume_sizes(kernel, feed::bind_sizes(kernel, &options.sizes)?, feed::USUAL_SIZE).0,
+    };
+    let name = written.source.name.as_deref().unwrap_or(kernel.schedule.name());
+    let shown = kernels::show_named(kernel, name, &env, options.form).map_err(|error| written.failure(error))?;
+    screen::print(&format!("{}\n", shown.trim_end()))
+}

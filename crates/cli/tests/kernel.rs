@@ -1,0 +1,124 @@
+//! `fuseline kernel` as users see it.
+
+use std::path::Path;
+use std::process::{Command, Output};
+
+use fuseline::tensor::Literal;
+use fuseline_frontend::npz::{Compression, ReadOptions, read_npz, write_npz};
+use serde_json::Value;
+
+fn fuseline(arguments: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_fuseline")).args(arguments).output().unwrap()
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8(bytes.to_vec()).unwrap()
+}
+
+/// Standard output of a command that must succeed.
+fn stdout(arguments: &[&str]) -> String {
+    let done = fuseline(arguments);
+    assert!(done.status.success(), "{arguments:?}: {}", text(&done.stderr));
+    text(&done.stdout)
+}
+
+fn example(name: &str) -> String {
+    format!("{}/../../examples/{name}.tile", env!("CARGO_MANIFEST_DIR"))
+}
+
+/// What `kernel` prints as JSON.
+fn json(file: &str, action: &[&str]) -> Value {
+    serde_json::from_str(&stdout(&[&["kernel", file], action, &["--json"]].concat())).unwrap()
+}
+
+#[test]
+fn every_example_agrees_with_the_interpreter() {
+    let sizes = [
+        ("softmax", "rows=5,columns=33"),
+        ("layernorm_gelu", "rows=6,n=70"),
+        ("linear_gelu", "tokens=9,inner=34,outer=21"),
+        ("causal_softmax", "heads=2,n=19"),
+    ];
+    for (name, sizes) in sizes {
+        let ran = json(&example(name), &["run", "--sizes", sizes]);
+        assert_eq!((&ran["agrees"], &ran["device"]), (&Value::Bool(true), &"cpu".into()), "{ran:#}");
+        for output in ran["outputs"].as_array().unwrap() {
+            assert_eq!(output["nan"], 0, "{ran:#}");
+        }
+        let checked = json(&example(name), &["check"]);
+        assert_eq!(checked["kernel"], name);
+    }
+}
+
+#[test]
+fn files_give_inputs_and_take_outputs() {
+    let folder = tempfile::tempdir().unwrap();
+    let [x, y] = ["x.npz", "y.npz"].map(|name| folder.path().join(name).display().to_string());
+    let literal = Literal::f32s(&[0.0, 0.0, 1.0, 1.0]).reshaped([2, 2]).unwrap();
+    write_npz(Path::new(&x), [("x", &literal)], Compression::Stored).unwrap();
+    let softmax = example("softmax");
+    let ran = json(&softmax, &["run", "--inputs", &x, "--outputs", &y]);
+    assert_eq!((ran["sizes"]["rows"].as_i64(), ran["sizes"]["columns"].as_i64()), (Some(2), Some(2)));
+    let outputs = read_npz(Path::new(&y), &ReadOptions::default()).unwrap();
+    assert_eq!(outputs["y"].to_f64s(), [0.5; 4]);
+    for (arguments, words) in [
+        (&["--inputs", &x, "--sizes", "rows=3"][..], "input \"x\""),
+        (&["--sizes", "n=3"], "its free sizes are columns, rows"),
+        (&["--device", "reference"], "runs graphs, not kernels"),
+    ] {
+        let done = fuseline(&[&["kernel", &softmax, "run"], arguments].concat());
+        let message = text(&done.stderr);
+        assert!(done.status.code() == Some(2) && message.contains(words), "{arguments:?}: {message}");
+    }
+}
+
+#[test]
+fn kernels_are_measured_against_a_copy() {
+    let measured = json(&example("softmax"), &["bench", "--sizes", "rows=64,columns=64", "--iters", "5"]);
+    assert_eq!(measured["bytes"], 2 * 64 * 64 * 4);
+    for field in ["time", "copy"] {
+        let number = |name: &str| measured[field][name].as_f64().unwrap();
+        assert!(0.0 < number("min_us") && number("min_us") <= number("median_us"), "{measured:#}");
+    }
+    let words = stdout(&["kernel", &example("softmax"), "bench", "--sizes", "rows=8,columns=8", "--iters", "3"]);
+    assert!(words.contains("a copy") && words.contains("% of the speed of a copy"), "{words}");
+}
+
+#[test]
+fn kernels_are_translated() {
+    let softmax = example("softmax");
+    let emit = |form: &str| stdout(&["kernel", &softmax, "emit", form]);
+    let tile = emit("tile");
+    assert!(tile.contains("schedule row along=[i1]") && tile.contains("%1 = reduce.max %0"), "{tile}");
+    let cuda = emit("cuda");
+    assert!(cuda.contains("extern \"C\" __global__") && cuda.contains("softmax"), "{cuda}");
+    assert!(emit("asm").lines().count() > 20 && emit("vector").lines().count() > 20);
+    // What was printed is a kernel too.
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("long.tile").display().to_string();
+    std::fs::write(&path, &tile).unwrap();
+    assert_eq!(stdout(&["kernel", &path, "emit", "tile"]), tile);
+}
+
+#[test]
+fn errors_point_into_the_file() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("wrong.tile").display().to_string();
+    let refused = |text_of_file: &str| {
+        std::fs::write(&path, text_of_file).unwrap();
+        let done = fuseline(&["kernel", &path, "check"]);
+        let message = text(&done.stderr);
+        assert!(done.status.code() == Some(2) && done.stdout.is_empty(), "{message}");
+        message
+    };
+    let message = refused("kernel k(x: f32[n]) -> y: f32[n] {\n  y = exp(z)\n}\n");
+    assert!(message.contains("  2 |   y = exp(z)\n    |           ^\n"), "{message}");
+    assert!(message.contains("wrong.tile:2:11") && message.contains("z stands for nothing here"), "{message}");
+    // What only the whole shows.
+    let message = refused("kernel k(x: f32[n, m]) -> y: f32[n] {\n  e = exp(x)\n  y = e\n}\n");
+    assert!(message.contains("  3 |   y = e\n    |   ^\n") && message.contains("wrong.tile:3:3"), "{message}");
+    let message = refused("kernel {\n  axes i0: 8\n  schedule map\n  %0 = lod x[i0]\n}\n");
+    assert!(message.contains("wrong.tile:4:8") && message.contains("there is no operation lod"), "{message}");
+    let done = fuseline(&["kernel", "nowhere.tile", "check"]);
+    assert!(done.status.code() == Some(2) && text(&done.stderr).contains("nowhere.tile"));
+}

@@ -43,10 +43,17 @@ def install():
     environment = {
         **os.environ,
         "PATH": os.pathsep.join([str(SCRIPTS), os.environ.get("PATH", "")]),
-        "CARGO_TARGET_DIR": str(ROOT / "target"),
+        "CARGO_TARGET_DIR": os.environ.get("CARGO_TARGET_DIR", str(ROOT / "target")),
         "MATURIN_PEP517_ARGS": "--profile dev",
     }
     pip("--no-build-isolation", "--no-deps", "--force-reinstall", HERE, env=environment)
+
+
+def command():
+    """The command of the same build: `compare` drives Python."""
+    subprocess.run(["cargo", "build", "--quiet", "-p", "fuseline-cli"], cwd=ROOT, check=True)
+    folder = Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target"))
+    return folder / "debug" / ("fuseline.exe" if sys.platform == "win32" else "fuseline")
 
 
 def main():
@@ -54,7 +61,7 @@ def main():
         ensure_environment()
         install()
         python("-m", "mypy")
-        python("-m", "pytest", "-q", *sys.argv[1:])
+        python("-m", "pytest", "-q", *sys.argv[1:], env={**os.environ, "FUSELINE": str(command())})
     except subprocess.CalledProcessError as error:
         sys.exit(f"failed: {' '.join(error.cmd)}")
 

@@ -7,6 +7,7 @@
 mod analyze;
 mod arguments;
 mod bench;
+mod compare;
 mod device;
 mod doctor;
 mod explain;
@@ -49,6 +50,7 @@ fn main() -> ExitCode {
         Command::Gallery(arguments) => gallery::list(&arguments),
         Command::Kernel(arguments) => kernel::kernel(&arguments),
         Command::Verify(arguments) => verify::verify(&arguments),
+        Command::Compare(arguments) => compare::compare(&arguments),
         Command::Doctor(arguments) => doctor::doctor(&arguments),
     };
     match done {

@@ -3,6 +3,7 @@
 mod analyze;
 mod bench;
 mod choice;
+mod compare;
 mod doctor;
 mod explain;
 mod gallery;
@@ -19,6 +20,7 @@ use clap::{Parser, Subcommand};
 pub use analyze::Analyze;
 pub use bench::{Bench, Measuring, Only};
 pub use choice::{NumericsName, PolicyName, PrecisionName, ReadingName};
+pub use compare::{Compare, RivalName};
 pub use doctor::Doctor;
 pub use explain::Explain;
 pub use gallery::Gallery;
@@ -75,6 +77,7 @@ pub enum Command {
     Report(Report),
     Kernel(Kernel),
     Verify(Verify),
+    Compare(Compare),
     Analyze(Analyze),
     Gallery(Gallery),
     Doctor(Doctor),

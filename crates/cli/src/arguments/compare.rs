@@ -1,0 +1,85 @@
+//! The command line of `fuseline compare`.
+
+use std::num::NonZeroUsize;
+use std::path::PathBuf;
+
+use clap::{Args, ValueEnum};
+
+use super::{EXIT_STATUS, ModelName, PrecisionName, SizeBinding};
+
+/// Measure a model beside ONNX Runtime, OpenVINO and torch.compile
+///
+/// The rivals are those that a Python interpreter has, and what is missing is told with the command that installs it. All run on this processor with
+/// the same inputs and the same number of threads, in turns: in every round each runs a few times, after a pause and a run that is not
+/// counted. The error of a contender is the root mean
+/// square of what differs, to that of the outputs of ONNX Runtime (or of the first rival there is); with --exact, to those of the reference,
+/// which evaluates the model in f64 and is slow. Free sizes that nobody gives are 1 for the leading axis and 128 for the others.
+#[derive(Debug, Args)]
+#[command(after_help = format!("\
+Examples:
+  fuseline compare model.onnx
+  fuseline compare model.onnx --python ~/venv/bin/python --threads 1 --sizes batch=1,seq=128
+  fuseline compare model.onnx --rivals onnxruntime --rounds 20 --json > times.json
+  fuseline compare small.onnx --exact
+
+{EXIT_STATUS}"))]
+pub struct Compare {
+    /// An ONNX file
+    #[arg(value_name = "MODEL")]
+    pub model: ModelName,
+    /// The Python that has the rivals [default: python3 or python of PATH]
+    #[arg(long, value_name = "PYTHON")]
+    pub python: Option<PathBuf>,
+    /// Which rivals
+    #[arg(long, value_enum, value_name = "NAME,…", value_delimiter = ',', default_values = ["onnxruntime", "openvino", "torch"])]
+    pub rivals: Vec<RivalName>,
+    /// Read inputs by name from this .npz file
+    #[arg(long, value_name = "X.npz")]
+    pub inputs: Option<PathBuf>,
+    /// Numbers for the model's free sizes; 4k, 1M, 2G and 4Ki, 1Mi, 2Gi are understood
+    #[arg(long, value_name = "NAME=SIZE,…", value_delimiter = ',')]
+    pub sizes: Vec<SizeBinding>,
+    /// How many rounds are measured
+    #[arg(long, value_name = "N", default_value = "5")]
+    pub rounds: NonZeroUsize,
+    /// How many runs each has in a round
+    #[arg(long, value_name = "N", default_value = "5")]
+    pub iters: NonZeroUsize,
+    /// How many threads work [default: one for every processor]
+    #[arg(long, value_name = "N")]
+    pub threads: Option<NonZeroUsize>,
+    /// In which type Fuseline and OpenVINO multiply the factors of contractions
+    #[arg(long, value_enum, value_name = "TYPE", default_value_t = PrecisionName::F32)]
+    pub precision: PrecisionName,
+    /// Take the error to the reference, in f64; slow
+    #[arg(long)]
+    pub exact: bool,
+    /// Seed of random inputs
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    pub seed: u64,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// A rival.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum RivalName {
+    /// ONNX Runtime
+    Onnxruntime,
+    /// OpenVINO
+    Openvino,
+    /// torch.compile, of the model as onnx2torch translates it
+    Torch,
+}
+
+impl RivalName {
+    /// The name in the script and in reports.
+    pub fn name(self) -> &'static str {
+        match self {
+            RivalName::Onnxruntime => "onnxruntime",
+            RivalName::Openvino => "openvino",
+            RivalName::Torch => "torch",
+        }
+    }
+}

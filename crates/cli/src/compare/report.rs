@@ -1,0 +1,122 @@
+//! What was compared, for people and for programs.
+
+use std::fmt::Write as _;
+
+use serde_json::{Value, json};
+
+use super::rivals::State;
+use super::{Compared, Contender, Difference};
+use crate::quantity::significant;
+use crate::screen::{Side, Table, heading};
+use fuseline_session::plan::size_list;
+
+impl Contender {
+    fn least(&self) -> f64 {
+        self.ms.first().copied().unwrap_or(f64::NAN)
+    }
+
+    fn median(&self) -> f64 {
+        self.ms.get(self.ms.len() / 2).copied().unwrap_or(f64::NAN)
+    }
+}
+
+/// A table of the contenders, and who is not there.
+pub fn to_text(compared: &Compared<'_>) -> String {
+    let Compared { model, arguments, feed, contest } = compared;
+    let threads = contest.threads;
+    let mut text = heading(&format!("{} on {threads} thread{}", model.name, if threads == 1 { "" } else { "s" }));
+    let mut line = |words: String| writeln!(text, "  {words}").expect("writing to a string succeeds");
+    let sizes = match feed.assumed.is_empty() {
+        true => String::new(),
+        false => format!("; sizes assumed: {} (choose them with --sizes)", size_list(&feed.assumed)),
+    };
+    line(format!("{} rounds of {} runs each, in turns{sizes}", arguments.rounds, arguments.iters));
+    text.push('\n');
+    text.push_str(&table(compared).text());
+    let mut line = |words: String| writeln!(text, "  {words}").expect("writing to a string succeeds");
+    for (rival, state) in &contest.absent {
+        match state {
+            State::Missing { why, install } => {
+                let python = arguments.python.as_ref().map_or("python3".into(), |path| path.display().to_string());
+                line(format!("{} is missing: {why}; `{python} -m pip install {install}`", rival.name()));
+            }
+            State::Failed { why } => line(format!("{} does not run the model: {why}", rival.name())),
+            State::Ready { .. } => {}
+        }
+    }
+    text
+}
+
+fn table(compared: &Compared<'_>) -> Table {
+    let contest = &compared.contest;
+    let columns = ["load s", "min ms", "median ms", "times Fuseline", "error"].map(|name| (name, Side::Right));
+    let head = [&[("contender", Side::Left), ("version", Side::Left)], &columns[..], &[("", Side::Left)]].concat();
+    let mut table = Table::new(&head);
+    let ours = contest.contenders.first().map_or(f64::NAN, Contender::median);
+    for contender in &contest.contenders {
+        table.row(vec![
+            contender.name.into(),
+            contender.version.clone(),
+            significant(contender.seconds),
+            three_digits(contender.least()),
+            three_digits(contender.median()),
+            significant(contender.median() / ours),
+            contender.error.map_or("–".into(), |error| format!("{:.1e}", error.rms)),
+            remark(contender, contest.judge),
+        ]);
+    }
+    table
+}
+
+fn remark(contender: &Contender, judge: Option<&str>) -> String {
+    let is_judge = judge == Some(contender.name);
+    match contender.error {
+        _ if is_judge => "errors are taken to this one".into(),
+        Some(Difference { unlike, .. }) if unlike > 0 => format!("{unlike} outputs of another type or size"),
+        Some(Difference { unequal, .. }) if unequal > 0 => format!("{unequal} integers differ"),
+        _ => String::new(),
+    }
+}
+
+/// A number with three digits that count, however small it is.
+fn three_digits(x: f64) -> String {
+    if x == 0.0 || !x.is_finite() {
+        return x.to_string();
+    }
+    let after = 2 - x.abs().log10().floor() as i32;
+    format!("{x:.*}", usize::try_from(after).unwrap_or(0))
+}
+
+/// The same as JSON.
+pub fn to_json(compared: &Compared<'_>) -> Value {
+    let Compared { model, arguments, feed, contest } = compared;
+    let contender = |contender: &Contender| {
+        json!({
+            "name": contender.name,
+            "version": contender.version,
+            "load_s": contender.seconds,
+            "min_ms": contender.least(),
+            "median_ms": contender.median(),
+            "ms": contender.ms,
+            "error": contender.error.map(|error| json!({ "rms": error.rms, "unequal": error.unequal, "unlike": error.unlike })),
+        })
+    };
+    let absent = contest.absent.iter().map(|(rival, state)| match state {
+        State::Missing { why, install } => {
+            json!({ "name": rival.name(), "state": "missing", "why": why, "install": install })
+        }
+        State::Failed { why } => json!({ "name": rival.name(), "state": "failed", "why": why }),
+        State::Ready { .. } => json!({ "name": rival.name(), "state": "ready" }),
+    });
+    json!({
+        "model": model.name,
+        "threads": contest.threads,
+        "rounds": arguments.rounds,
+        "iters": arguments.iters,
+        "seed": arguments.seed,
+        "assumed_sizes": feed.assumed.iter().map(|(name, size)| (name.clone(), json!(size))).collect::<serde_json::Map<_, _>>(),
+        "errors_to": contest.judge,
+        "contenders": contest.contenders.iter().map(contender).collect::<Vec<_>>(),
+        "absent": absent.collect::<Vec<_>>(),
+    })
+}

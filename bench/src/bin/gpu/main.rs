@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! gpu check [--graphs=N] [--models=FOLDER] [--libraries=FOLDER] [NAME…]     outputs against the reference
-//! gpu time  [--json] [--runs=N] [--libraries=FOLDER] [NAME…]     device time against a copy of the same bytes
+//! gpu time  [--json] [--runs=N] [--dtype=TYPE] [--tiles=RxCxD] [--libraries=FOLDER] [NAME…]     device time against a copy of the same bytes
 //! ```
 //!
 //! A NAME is part of the name of a case. `bench/gpu_peers.py` times PyTorch on the same list.
@@ -17,6 +17,7 @@ use fuseline::device::DeviceSpec;
 use fuseline::error::{Error, Result};
 use fuseline::fuse::PlanOptions;
 use fuseline::reference::Limits;
+use fuseline::tile::Tile;
 use fuseline_cuda::run::CudaDevice;
 
 /// What was asked for.
@@ -28,6 +29,9 @@ struct Arguments {
     graphs: u32,
     /// a folder of networks with inputs
     models: Option<PathBuf>,
+    /// the element type that is timed, and the tiles of products in bf16 and f16, where these are chosen
+    dtype: Option<String>,
+    tiles: Option<String>,
     /// parts of names
     names: Vec<String>,
 }
@@ -37,9 +41,25 @@ impl Arguments {
         self.names.is_empty() || self.names.iter().any(|part| name.contains(part.as_str()))
     }
 
+    /// What is planned for: the H200, perhaps with other tiles.
+    fn spec(&self) -> Result<&'static DeviceSpec> {
+        let Some(tiles) = &self.tiles else { return DeviceSpec::find("h200") };
+        let mut spec = DeviceSpec::find("h200")?.clone();
+        for (dtype, list) in &mut spec.tiles {
+            if matches!(dtype.name(), "bf16" | "f16") {
+                let wanted: Vec<u32> = tiles.split('x').filter_map(|size| size.parse().ok()).collect();
+                let &[rows, columns, depth] = wanted.as_slice() else {
+                    return Err(Error::invalid("tiles are written 128x128x64"));
+                };
+                *list = vec![Tile { rows, columns, depth }];
+            }
+        }
+        Ok(Box::leak(Box::new(spec)))
+    }
+
     /// The GPU, for plans of its kind.
     fn device(&self) -> Result<CudaDevice> {
-        let plan = PlanOptions::on(DeviceSpec::find("h200")?);
+        let plan = PlanOptions::on(self.spec()?);
         let limits = Limits { bytes: 100 << 30, ..Limits::default() };
         CudaDevice::open(0, &self.libraries, self.cache.clone(), plan, limits)
     }
@@ -66,6 +86,8 @@ fn run() -> Result<bool> {
         runs: 51,
         graphs: 200,
         models: None,
+        dtype: None,
+        tiles: None,
         names: Vec::new(),
     };
     for word in words {
@@ -74,6 +96,8 @@ fn run() -> Result<bool> {
             Some(("--libraries", folder)) => arguments.libraries.insert(0, folder.into()),
             Some(("--models", folder)) => arguments.models = Some(folder.into()),
             Some(("--cache", folder)) => arguments.cache = Some(folder.into()),
+            Some(("--dtype", name)) => arguments.dtype = Some(name.to_owned()),
+            Some(("--tiles", sizes)) => arguments.tiles = Some(sizes.to_owned()),
             Some(("--runs", text)) => arguments.runs = number(text)?,
             Some(("--graphs", text)) => arguments.graphs = u32::try_from(number(text)?).unwrap_or(u32::MAX),
             _ if word == "--json" => arguments.json = true,

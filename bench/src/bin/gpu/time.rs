@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use fuseline::analysis::Footprints;
 use fuseline::compile::plan_program;
-use fuseline::device::{DeviceSpec, NamedTensors};
+use fuseline::device::NamedTensors;
 use fuseline::error::{Error, Result};
 use fuseline::fuse::PlanOptions;
 use fuseline::gallery;
@@ -42,7 +42,22 @@ const CASES: &[(&str, &str)] = &[
     ("layernorm", "rows=8192,columns=4095"),
     ("softmax", "rows=512,columns=100000"),
     ("linear_bias_gelu", "m=4096,k=1024,n=4096"),
+    ("linear_bias_gelu", "m=8192,k=4096,n=4096"),
+    ("linear_bias_gelu", "m=8192,k=8192,n=8192"),
+    ("linear_bias_gelu", "m=128,k=4096,n=14336"),
+    ("linear_bias_gelu", "m=16,k=4096,n=4096"),
+    ("linear_bias_gelu", "m=1,k=4096,n=4096"),
+    ("linear_bias_silu", "m=4096,k=4096,n=4096"),
+    ("gemm_relu", "m=4096,k=4096,n=4096"),
+    ("rmsnorm_linear", "m=4096,k=4096,n=12288"),
     ("attention", "batch=4,heads=16,queries=1024,keys=1024,size=64"),
+    ("attention", "batch=4,heads=16,queries=4096,keys=4096,size=128"),
+    ("causal_attention", "batch=4,heads=16,tokens=4096,size=128"),
+    ("attention", "batch=4,heads=16,queries=4096,keys=4096,size=64"),
+    ("causal_attention", "batch=4,heads=16,tokens=4096,size=64"),
+    ("attention", "batch=16,heads=12,queries=512,keys=512,size=64"),
+    ("causal_attention", "batch=16,heads=12,tokens=512,size=64"),
+    ("masked_attention", "batch=4,heads=16,queries=2048,keys=2048,size=64"),
 ];
 
 /// Times all cases that are wanted.
@@ -53,16 +68,24 @@ pub fn time(arguments: &Arguments) -> Result<()> {
         println!("{:?}", device.description());
         println!(
             "{:<28}{:<44}{:<6}{:>10}{:>10}{:>10}{:>8}{:>8}",
-            "case", "sizes", "type", "µs", "GB/s", "copy µs", "ratio", "kernels"
+            "case", "sizes", "type", "µs", "GB/s", "copy µs", "ratio", "TFLOP/s"
         );
     }
-    for dtype in [DType::F32, DType::BF16] {
+    for dtype in [DType::F32, DType::BF16, DType::F16] {
+        let is_wanted = |dtype: DType| match &arguments.dtype {
+            Some(wanted) => *wanted == dtype.name(),
+            None => dtype != DType::F16,
+        };
+        if !is_wanted(dtype) {
+            continue;
+        }
         for (name, sizes) in CASES.iter().filter(|(name, sizes)| arguments.wants(&format!("{name} {sizes}"))) {
             let env: Env = sizes.split(',').filter_map(size).collect();
             let entry = gallery::find(name).ok_or_else(|| Error::invalid(format!("the gallery has no {name}")))?;
             let graph = entry.graph(dtype)?;
             let bytes = moved_bytes(&graph, &env)?;
-            let mut options = PlanOptions::on(DeviceSpec::find("h200")?);
+            let flops = Footprints::of(&graph).least.flops.eval(&env)? as f64;
+            let mut options = PlanOptions::on(arguments.spec()?);
             options.hints.env = env.clone();
             let planned = plan_program(graph.clone(), &options, &mut |_| {})?;
             let session = device.load(&planned)?;
@@ -72,16 +95,16 @@ pub fn time(arguments: &Arguments) -> Result<()> {
                 continue;
             };
             let (us, copy) = (timing.median(), copy_us(device.gpu(), bytes, arguments.runs)?);
-            let kernels = planned.run.kernels.len();
+            let (kernels, tflops) = (planned.run.kernels.len(), flops / us / 1e6);
             let gbps = bytes as f64 / us / 1e3;
             if arguments.json {
                 rows.push(json!({
                     "case": name, "sizes": sizes, "dtype": dtype.name(), "us": us, "bytes": bytes, "gbps": gbps,
-                    "copy_us": copy, "ratio": copy / us, "kernels": kernels,
+                    "copy_us": copy, "ratio": copy / us, "kernels": kernels, "tflops": tflops,
                 }));
             } else {
                 println!(
-                    "{name:<28}{sizes:<44}{:<6}{us:>10.1}{gbps:>10.0}{copy:>10.1}{:>8.2}{kernels:>8}",
+                    "{name:<28}{sizes:<44}{:<6}{us:>10.1}{gbps:>10.0}{copy:>10.1}{:>8.2}{tflops:>8.1}",
                     dtype.name(),
                     copy / us
                 );

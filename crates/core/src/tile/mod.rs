@@ -12,6 +12,7 @@
 //! users, names of operators, devices.
 
 mod build;
+mod causal;
 mod infer;
 pub mod interp;
 mod schedule;
@@ -20,6 +21,7 @@ mod text;
 mod verify;
 
 pub use build::Builder;
+pub use causal::first_masked;
 pub use schedule::{Chain, Correction, Placement, Schedule, Tile};
 pub use split::split_axis;
 pub use text::{Source, parse, place_of, read};

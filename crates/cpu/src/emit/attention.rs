@@ -216,7 +216,7 @@ impl<'e> Attention<'e> {
             return None;
         }
         let Op::Map { expr, .. } = &kernel.step(self.score).op else { return None };
-        let beyond = super::causal::first_masked(expr, self.first.columns[0], *row_axis)?;
+        let beyond = fuseline::tile::first_masked(expr, self.first.columns[0], *row_axis)?;
         // Keys from `row + beyond` on have no weight; the last row of the task sees most.
         let inner = inner.iter().map(|axis| e.bound.extents[*axis]).product();
         let (last, inner) = (e.b.plus(rows.1, -1), e.b.number(inner));

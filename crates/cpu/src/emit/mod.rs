@@ -6,7 +6,6 @@
 mod access;
 mod attention;
 mod bound;
-mod causal;
 mod contract;
 mod emitter;
 mod expression;

@@ -49,6 +49,8 @@ pub(super) struct Body<'n> {
     pub parameters: Vec<Parameter>,
     /// what failed checks say
     pub sites: Vec<String>,
+    /// whether results become narrow floats at once, so that exponentials need not be as exact as the scalar table says
+    pub is_near: bool,
     temporaries: usize,
 }
 
@@ -56,7 +58,15 @@ impl<'n> Body<'n> {
     /// An empty body.
     pub fn new(nest: &'n Nest<'n>, lanes: Option<Lanes>, sites: Vec<String>) -> Body<'n> {
         let lanes = lanes.filter(|lanes| lanes.count > 1);
-        Body { nest, levels: vec![Level::default()], lanes, parameters: Vec::new(), sites, temporaries: 0 }
+        Body {
+            nest,
+            levels: vec![Level::default()],
+            lanes,
+            parameters: Vec::new(),
+            sites,
+            is_near: false,
+            temporaries: 0,
+        }
     }
 
     /// Its lines; all other levels are closed.
@@ -463,7 +473,7 @@ impl<'n> Body<'n> {
     }
 
     /// The value of a step that is stored as an element of a type: rounding to that type is left to the store.
-    fn value_to_store(&mut self, id: StepId, dtype: DType) -> Result<Code> {
+    pub fn value_to_store(&mut self, id: StepId, dtype: DType) -> Result<Code> {
         let nest = self.nest;
         if let Op::Map { expr, args } = &nest.kernel.step(id).op
             && element::is_wrapped(dtype)

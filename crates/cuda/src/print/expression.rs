@@ -15,7 +15,12 @@ const LONGEST: usize = 88;
 impl Body<'_> {
     /// The value of an expression on the innermost level. What is read more than once gets a name.
     pub fn expression(&mut self, expr: &Expr, args: &[StepId]) -> Result<Code> {
-        self.steps(expr.nodes(), args)
+        self.nodes(expr.nodes(), args)
+    }
+
+    /// The value of an expression of values that are known, all of which vary over some axes.
+    pub fn formula(&mut self, expr: &Expr, values: &[Code], axes: AxisSet) -> Result<Code> {
+        self.steps(expr.nodes(), values, &vec![axes; values.len()])
     }
 
     /// The value of an expression that ends with a conversion to a narrow float, before that.
@@ -23,19 +28,24 @@ impl Body<'_> {
         let (last, nodes) = expr.nodes().split_last().expect("an expression has a result");
         match &last.0 {
             ExprNode::Cast(x) if *x as usize + 1 == nodes.len() && nodes[*x as usize].1.is_float() => {
-                self.steps(nodes, args)
+                self.nodes(nodes, args)
             }
-            _ => self.steps(expr.nodes(), args),
+            _ => self.nodes(expr.nodes(), args),
         }
     }
 
-    fn steps(&mut self, nodes: &[(ExprNode, DType)], args: &[StepId]) -> Result<Code> {
+    fn nodes(&mut self, nodes: &[(ExprNode, DType)], args: &[StepId]) -> Result<Code> {
+        let values = args.iter().map(|arg| self.value(*arg)).collect::<Result<Vec<Code>>>()?;
+        let axes: Vec<AxisSet> = args.iter().map(|arg| self.nest.axes[arg.index()]).collect();
+        self.steps(nodes, &values, &axes)
+    }
+
+    fn steps(&mut self, nodes: &[(ExprNode, DType)], values: &[Code], of_values: &[AxisSet]) -> Result<Code> {
         let mut readers = vec![0u32; nodes.len()];
         for operand in nodes.iter().flat_map(|(node, _)| node.operands()) {
             readers[operand as usize] += 1;
         }
-        let values = args.iter().map(|arg| self.value(*arg)).collect::<Result<Vec<Code>>>()?;
-        let axes = self.axes_of(nodes, args);
+        let axes = self.axes_of(nodes, of_values);
         let mut codes: Vec<Code> = Vec::with_capacity(nodes.len());
         for (k, (node, dtype)) in nodes.iter().enumerate() {
             // What does not vary here is computed further out.
@@ -74,6 +84,9 @@ impl Body<'_> {
                     let by = self.named("d", "Divisor", axes[place], &by)?;
                     Code::call("divided", &[codes[parts[0] as usize].clone(), by])
                 }
+                ExprNode::Apply(Scalar::Exp, x) if self.is_near && *dtype != DType::F64 => {
+                    Code::call("exp_near", &[codes[x[0] as usize].clone()])
+                }
                 ExprNode::Apply(op, operands) => {
                     let from = nodes[*operands.last().expect("functions have operands") as usize].1;
                     let operands: Vec<Code> = operands.iter().map(|o| codes[*o as usize].clone()).collect();
@@ -105,12 +118,12 @@ impl Body<'_> {
         is_narrow && varies && self.is_from_outside(axes[divisor])
     }
 
-    /// The axes over which the steps of an expression vary.
-    fn axes_of(&self, nodes: &[(ExprNode, DType)], args: &[StepId]) -> Vec<AxisSet> {
+    /// The axes over which the steps of an expression vary, from those over which its arguments do.
+    fn axes_of(&self, nodes: &[(ExprNode, DType)], args: &[AxisSet]) -> Vec<AxisSet> {
         let mut axes: Vec<AxisSet> = Vec::with_capacity(nodes.len());
         for (node, _) in nodes {
             let own = match node {
-                ExprNode::Arg(number) => self.nest.axes[args[*number as usize].index()],
+                ExprNode::Arg(number) => args[*number as usize],
                 ExprNode::Coord(axis) => AxisSet::mentioned(&self.nest.dim(&Dim::axis(usize::from(*axis)))),
                 _ => AxisSet::EMPTY,
             };

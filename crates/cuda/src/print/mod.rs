@@ -4,15 +4,19 @@
 //! launch the functions in it. Sizes without numbers are arguments of the functions, so that one text serves every batch. Never here:
 //! a device, a compiler, a file.
 
+mod attention;
 mod body;
 mod code;
 mod element;
 mod expression;
 mod function;
 mod index;
+mod matrix;
 mod nest;
+mod operand;
 mod points;
 mod prelude;
+mod product;
 mod row;
 mod scalar;
 mod scan;
@@ -24,11 +28,13 @@ mod tests;
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
-use fuseline::error::Result;
+use fuseline::error::{Error, Result};
 use fuseline::tensor::{Dim, Env, Symbol};
-use fuseline::tile::{AxisSet, Kernel, Rounding};
+use fuseline::tile::{AxisSet, Kernel, Rounding, Schedule};
 
+use attention::Attention;
 use nest::Nest;
+use product::Product;
 use stages::{Way, stages};
 
 /// How a kernel is printed.
@@ -123,6 +129,16 @@ pub fn print(kernel: &Kernel, options: &Options) -> Result<Printed> {
                 row::rows(&nest, &stage.stores, along, sites)?
             }
             Way::Scan(id) => scan::scan(&nest, id, sites)?,
+            Way::Attention => {
+                let found = Attention::of(&nest, &stage.stores);
+                let found = found.ok_or_else(|| Error::bug("attention that is none"))?;
+                attention::attention(&nest, &stage.stores, &found, sites)?
+            }
+            Way::Product => {
+                let found = Product::of(&nest, &stage.stores);
+                let found = found.ok_or_else(|| Error::bug("a product that is none"))?;
+                product::product(&nest, &stage.stores, &found, sites)?
+            }
         };
         sites = function.sites.clone();
         let name = if stages.len() == 1 { options.name.clone() } else { format!("{}_{number}", options.name) };
@@ -163,6 +179,29 @@ pub fn sizes_to_fix(kernel: &Kernel) -> BTreeSet<Symbol> {
     }
     symbols
 }
+
+/// The sizes that a kernel is made for under a binding of all: those of [`sizes_to_fix`], and the rows of a product of few, whose sums are
+/// cut into parts so that there is work for all processors.
+pub fn sizes_to_fix_at(kernel: &Kernel, env: &Env) -> BTreeSet<Symbol> {
+    let mut symbols = sizes_to_fix(kernel);
+    if let Schedule::Contract { rows, columns, .. } = &kernel.schedule {
+        for axes in [rows, columns] {
+            let extents = || axes.iter().map(|axis| &kernel.axes[axis]);
+            let count = extents().try_fold(1i64, |all, extent| all.checked_mul(extent.eval(env).ok()?));
+            if count.is_some_and(|count| count <= FEW_ROWS) {
+                extents().for_each(|extent| {
+                    extent.for_each_symbol(&mut |symbol| {
+                        symbols.insert(symbol.clone());
+                    });
+                });
+            }
+        }
+    }
+    symbols
+}
+
+/// A product of no more rows is made for their number.
+const FEW_ROWS: i64 = 32;
 
 /// What is computed, and for which sizes, as a comment.
 fn comment(kernel: &Kernel, options: &Options) -> String {

@@ -1,24 +1,27 @@
 //! What printed kernels call: small device functions that stand before them, each only where it is used.
 
+use super::matrix;
+
 /// A part of the prelude: the names by which it is asked for, and its text.
-struct Part {
-    names: &'static [&'static str],
-    text: &'static str,
+pub(super) struct Part {
+    pub names: &'static [&'static str],
+    pub text: &'static str,
 }
 
 /// The parts that a text needs, in the order of the table: those whose names it mentions, and those that these need.
 pub(super) fn needed(text: &str) -> String {
-    let mut is_needed = vec![false; PARTS.len()];
+    let all: Vec<&Part> = PARTS.iter().chain(matrix::PARTS).collect();
+    let mut is_needed = vec![false; all.len()];
     let mut unread: Vec<&str> = vec![text];
     while let Some(text) = unread.pop() {
-        for (k, part) in PARTS.iter().enumerate() {
+        for (k, part) in all.iter().enumerate() {
             if !is_needed[k] && part.names.iter().any(|name| mentions(text, name)) {
                 is_needed[k] = true;
                 unread.push(part.text);
             }
         }
     }
-    let parts = PARTS.iter().zip(is_needed).filter(|(_, needed)| *needed);
+    let parts = all.iter().zip(is_needed).filter(|(_, needed)| *needed);
     parts.map(|(part, _)| format!("{}\n", part.text.trim_start_matches('\n'))).collect()
 }
 
@@ -243,6 +246,10 @@ __device__ __forceinline__ float erf_of(float x) {
   const float power = __int_as_float(__float_as_int(shifted) << 23);
   return copysignf(fmaf(-power, rest, 1.0f - power), x);
 }
+"
+["exp_near"] "
+// The exponential of what becomes a narrow float at once.
+__device__ __forceinline__ float exp_near(float x) { float y; asm(\"ex2.approx.ftz.f32 %0, %1;\" : \"=f\"(y) : \"f\"(x * 1.4426950408889634f)); return y; }
 "
 ["Divisor"] "
 // A divisor of many numbers, by its inverse; scaled, where that would be no ordinary number.

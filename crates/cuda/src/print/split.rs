@@ -46,6 +46,24 @@ pub(super) fn choose(kernel: &Kernel, id: StepId, fixed: &Env, owned: i64) -> Op
     Some(Split { axis, parts: (extent + length - 1) / length, length })
 }
 
+/// Blocks of threads that keep a GPU busy.
+const ENOUGH_BLOCKS: i64 = 256;
+
+/// How a sum of products that so many blocks of threads compute is best cut: into equal parts, so that all processors have work. None
+/// where there is work enough, or no such cut.
+pub(super) fn choose_tiles(kernel: &Kernel, id: StepId, fixed: &Env, blocks: Option<i64>, depth: i64) -> Option<Split> {
+    let number = |axis: usize| fixed.apply(&kernel.axes[axis]).as_int();
+    let over = kernel.step(id).op.folds().iter();
+    let is_free = |axis: &usize| !mentions_coordinate(kernel, *axis);
+    let (axis, extent) = over.filter(is_free).filter_map(|axis| Some((axis, number(axis)?))).max_by_key(|(_, n)| *n)?;
+    let most = (ENOUGH_BLOCKS / blocks?.max(1)).min(extent / (2 * depth)).min(64);
+    // Whole packs; whole tiles, if that leaves about as many.
+    let is_cut = |parts: &i64, by: i64| extent % (parts * by) == 0;
+    let parts = (most / 2 + 1..=most).rev().find(|parts| is_cut(parts, depth));
+    let parts = parts.or_else(|| (2..=most).rev().find(|parts| is_cut(parts, 8)))?;
+    (parts >= 2).then_some(Split { axis, parts, length: extent / parts })
+}
+
 fn mentions_coordinate(kernel: &Kernel, axis: usize) -> bool {
     kernel.steps.iter().any(|step| match &step.op {
         Op::Map { expr, .. } => {

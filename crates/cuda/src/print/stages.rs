@@ -8,7 +8,9 @@ use fuseline::tensor::{DType, Dim, Env, TensorType};
 use fuseline::tile::{AxisSet, Kernel, Op, Param, Schedule, Step, StepId, Store};
 use smallvec::SmallVec;
 
+use super::attention::Attention;
 use super::nest::{Nest, Parameters, slope};
+use super::product::Product;
 use super::{Parameter, Scratch, row, split};
 
 /// A kernel that becomes one function.
@@ -30,6 +32,10 @@ pub(super) enum Way {
     Rows(AxisSet),
     /// a thread walks along an axis, for the running fold that is the one thing stored
     Scan(StepId),
+    /// blocks of threads own tiles of a product of matrices
+    Product,
+    /// blocks of threads own queries and walk along keys
+    Attention,
 }
 
 /// The stages of a kernel, and the memory between them.
@@ -54,6 +60,11 @@ pub(super) fn stages(kernel: &Kernel, fixed: &Env) -> Result<(Vec<Stage>, Vec<Sc
     {
         let (kernel, parameters) = (cut.work, cut.parameters);
         return Ok((vec![Stage { kernel, parameters, way: Way::Rows(along), stores: all }], Vec::new()));
+    }
+    if cut.is_attention()? {
+        let (kernel, parameters) = (cut.work, cut.parameters);
+        cut.stages.push(Stage { kernel, parameters, way: Way::Attention, stores: all });
+        return Ok((cut.stages, cut.scratch));
     }
     let mut k = 0;
     while k < cut.work.steps.len() {
@@ -101,6 +112,31 @@ impl Cut<'_> {
         Ok(row::fits(&nest, stores, present))
     }
 
+    /// Whether what is left is attention, once folds that need no score were computed on their own; those are, if it is.
+    fn is_attention(&mut self) -> Result<bool> {
+        let Schedule::Attention { chain, .. } = &self.work.schedule else { return Ok(false) };
+        let first = chain.first;
+        let (work, parameters) = (self.work.clone(), self.parameters.clone());
+        let mut depends = vec![false; work.steps.len()];
+        for (k, step) in work.steps.iter().enumerate() {
+            let id = StepId(k as u32);
+            depends[k] = id == first || step.op.operands().iter().any(|operand| depends[operand.index()]);
+            if step.op.is_fold() && !depends[k] && self.is_needed(id) {
+                self.store_fold(id)?;
+            }
+        }
+        let stores: Vec<usize> = (0..self.work.stores.len()).collect();
+        let mut nest = Nest::new(&self.work, self.fixed, &self.parameters)?;
+        nest.join_axes();
+        let found = Attention::of(&nest, &stores).is_some();
+        if !found {
+            (self.work, self.parameters) = (work, parameters);
+            self.stages.clear();
+            self.scratch.clear();
+        }
+        Ok(found)
+    }
+
     fn is_needed(&self, id: StepId) -> bool {
         let mut needed = vec![false; self.work.steps.len()];
         self.work.stores.iter().for_each(|store| needed[store.value.index()] = true);
@@ -123,7 +159,11 @@ impl Cut<'_> {
             }
             _ => 1,
         };
-        let Some(split) = split::choose(&self.work, id, self.fixed, owned) else { return Ok(false) };
+        let split = match self.product_of(&alone, &outputs)? {
+            Some((blocks, depth)) => split::choose_tiles(&self.work, id, self.fixed, blocks, depth),
+            None => split::choose(&self.work, id, self.fixed, owned),
+        };
+        let Some(split) = split else { return Ok(false) };
         let mut kernel = split::in_parts(&self.work, id, split, self.fixed);
         // A step may stand before the fold now.
         let moved = StepId(id.0 + u32::try_from(kernel.steps.len() - self.work.steps.len()).unwrap_or(0));
@@ -153,6 +193,13 @@ impl Cut<'_> {
         let over = AxisSet::of(part);
         self.work.steps[id.index() + 1].op = Op::Reduce { monoid, over, arg: id };
         Ok(true)
+    }
+
+    /// Where a kernel is a product: how many blocks of threads it has, if that is known, and how many steps these walk at a time.
+    fn product_of(&self, kernel: &Kernel, parameters: &Parameters) -> Result<Option<(Option<i64>, i64)>> {
+        let mut nest = Nest::new(kernel, self.fixed, parameters)?;
+        nest.join_axes();
+        Ok(Product::of(&nest, &[0]).map(|product| (product.blocks(&nest), product.depth())))
     }
 
     /// The kernel that stores nothing but a step.
@@ -223,18 +270,54 @@ impl Cut<'_> {
                 None => groups.push((store.axes(), vec![k])),
             }
         }
-        for (_, stores) in groups {
+        let apart: Vec<Vec<usize>> = groups.into_iter().flat_map(|(_, stores)| self.apart(stores)).collect();
+        for stores in apart {
             let way = way_of_folds(&self.work, self.fixed, &self.parameters, &stores)?;
             let (kernel, parameters) = (self.work.clone(), self.parameters.clone());
             self.stages.push(Stage { kernel, parameters, way, stores });
         }
         Ok(())
     }
+
+    /// Stores that need different sums of products, apart from each other.
+    fn apart(&self, stores: Vec<usize>) -> Vec<Vec<usize>> {
+        let dots = |store: usize| -> Vec<usize> {
+            let mut needed = vec![false; self.work.steps.len()];
+            needed[self.work.stores[store].value.index()] = true;
+            for k in (0..needed.len()).rev() {
+                if needed[k] {
+                    self.work.steps[k].op.operands().iter().for_each(|operand| needed[operand.index()] = true);
+                }
+            }
+            (0..needed.len()).filter(|k| needed[*k] && matches!(self.work.steps[*k].op, Op::Dot { .. })).collect()
+        };
+        let mut apart: Vec<(Vec<usize>, Vec<usize>)> = Vec::new();
+        for store in stores {
+            let own = dots(store);
+            match apart.iter_mut().find(|(known, _)| own == *known || own.iter().any(|dot| known.contains(dot))) {
+                Some((known, together)) => {
+                    known.extend(own);
+                    known.sort_unstable();
+                    known.dedup();
+                    together.push(store);
+                }
+                None => apart.push((own, vec![store])),
+            }
+        }
+        apart.into_iter().map(|(_, stores)| stores).collect()
+    }
 }
 
-/// Rows where folds run along what lies side by side in memory; otherwise points, whose neighbours then do.
+/// Tiles where they are a product; rows where folds run along what lies side by side in memory; otherwise points, whose neighbours then do.
 fn way_of_folds(kernel: &Kernel, fixed: &Env, parameters: &Parameters, stores: &[usize]) -> Result<Way> {
     let nest = Nest::new(kernel, fixed, parameters)?;
+    if kernel.steps.iter().any(|step| matches!(step.op, Op::Dot { .. })) {
+        let mut joined = nest.clone();
+        joined.join_axes();
+        if Product::of(&joined, stores).is_some() {
+            return Ok(Way::Product);
+        }
+    }
     let needed = nest.needed(stores);
     let Some(along) = (0..needed.len()).find(|k| needed[*k] && kernel.steps[*k].op.is_fold()) else {
         return Ok(Way::Points);

@@ -16,7 +16,7 @@ use rustc_hash::FxHashMap;
 use crate::cache::Cache;
 use crate::gpu::{Function, Gpu, Module};
 use crate::nvrtc::Compiler;
-use crate::print::{Options, Printed, print, sizes_to_fix};
+use crate::print::{Options, Printed, print, sizes_to_fix_at};
 
 /// A kernel that can be launched.
 #[derive(Debug)]
@@ -136,7 +136,7 @@ impl Workshop {
 pub(super) fn key(kernel: &Arc<Kernel>, env: &Env) -> Result<Key> {
     let number = |symbol: &Symbol| env.get(symbol).ok_or_else(|| Error::bug(format!("the size {symbol} is not known")));
     let mut sizes = Vec::new();
-    for symbol in sizes_to_fix(kernel) {
+    for symbol in sizes_to_fix_at(kernel, env) {
         let size = number(&symbol)?;
         sizes.push((symbol, size));
     }

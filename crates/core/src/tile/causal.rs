@@ -1,9 +1,9 @@
 //! Scores that no weight can come of: keys behind a row's own place.
 
-use fuseline::ops::{Expr, ExprNode, Number, Scalar};
+use crate::ops::{Expr, ExprNode, Number, Scalar};
 
 /// If an expression is −∞ wherever `key ≥ row + n`, the least such n that is visible.
-pub(super) fn first_masked(expr: &Expr, key: usize, row: usize) -> Option<i64> {
+pub fn first_masked(expr: &Expr, key: usize, row: usize) -> Option<i64> {
     let nodes = expr.nodes();
     let (root, _) = nodes.last()?;
     let ExprNode::Apply(Scalar::Select, args) = root else { return None };

@@ -1,0 +1,597 @@
+//! Attention: blocks of threads that each own some queries and walk along the keys, so that no score ever lies in memory.
+//!
+//! A warp multiplies its queries with a tile of keys, works on the scores where the units left them, and multiplies what they have become with
+//! a tile of values. Folds along the keys keep running results; what was summed with an old one is corrected by the factors of the schedule.
+
+use fuseline::error::Result;
+use fuseline::ops::Expr;
+use fuseline::ops::prim::Monoid;
+use fuseline::tensor::{DType, Dim};
+use fuseline::tile::{AxisSet, Correction, Op, Schedule, StepId};
+
+use super::body::{Accumulator, Body, Lanes};
+use super::code::Code;
+use super::element;
+use super::function::{Function, Grid};
+use super::nest::{Nest, is_multiple, slope};
+use super::operand::{Operand, Part};
+use super::points::decode;
+
+/// Two products joined along keys, as units for matrices do them.
+#[derive(Clone, Debug)]
+pub(super) struct Attention<'k> {
+    first: StepId,
+    second: StepId,
+    queries: Operand,
+    keys: Operand,
+    values: Operand,
+    /// what is multiplied with the values
+    weights: StepId,
+    batch: Vec<usize>,
+    rows: Vec<usize>,
+    stream: Vec<usize>,
+    columns: Vec<usize>,
+    /// folds along the keys, but for the second product
+    folds: Vec<Fold>,
+    /// what the first folds fold, which later ones go on from
+    held: Option<StepId>,
+    corrections: &'k [Correction],
+    /// keys from `row + n` on have no weight
+    masked_from: Option<i64>,
+    shape: Shape,
+}
+
+#[derive(Clone, Debug)]
+struct Fold {
+    id: StepId,
+    arg: StepId,
+    monoid: Monoid,
+    /// whether other folds along the keys depend on its running result
+    is_first: bool,
+}
+
+/// How a block of threads is laid out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Shape {
+    /// queries of a block: each of four warps has 16 or 32
+    rows: i64,
+    /// keys that are worked on at a time
+    keys: i64,
+    /// the width of a head, and of a value, as units take them
+    inner: i64,
+    width: i64,
+}
+
+const WARPS: i64 = 4;
+const THREADS: i64 = WARPS * 32;
+const SUMS_PAD: i64 = 8;
+
+impl<'k> Attention<'k> {
+    /// The attention that some stores are; none where it is another kind, or of other types, than units for matrices do.
+    pub fn of(nest: &Nest<'k>, stores: &[usize]) -> Option<Attention<'k>> {
+        let Schedule::Attention { chain, corrections, tile, .. } = &nest.kernel.schedule else { return None };
+        let (first, second) = (chain.first, chain.second);
+        let present = |axes: AxisSet| -> AxisSet { axes.iter().filter(|axis| !nest.extents[*axis].is(1)).collect() };
+        let [stream, inner, columns] = [chain.stream, chain.inner, chain.columns].map(present);
+        let axes = |id: StepId| nest.axes[id.index()];
+        let (queries, keys) = factors(nest, first, |id| axes(id).common(stream).is_empty())?;
+        let depends = dependents(nest, first);
+        let (values, weights) = factors(nest, second, |id| !depends[id.index()])?;
+        if !depends[weights.index()] || nest.folds[second.index()] != stream || nest.folds[first.index()] != inner {
+            return None;
+        }
+        let dtype = nest.kernel.step(queries).dtype;
+        let is_same = [keys, values, weights].iter().all(|id| nest.kernel.step(*id).dtype == dtype);
+        if !is_same || !matches!(dtype, DType::BF16 | DType::F16) || stream.is_empty() || inner.is_empty() {
+            return None;
+        }
+        let shared = axes(keys).union(axes(values)).without(stream).without(inner).without(columns);
+        let all = axes(first).union(axes(second)).union(axes(weights));
+        let rows = all.without(shared).without(stream).without(columns);
+        let widths = [inner, columns].map(|axes| nest.count(axes).as_int().map(|n| (n + 15) / 16 * 16));
+        let [Some(inner_width), Some(width)] = widths else { return None };
+        let is_whole = axes(values).without(shared).without(stream) == columns
+            && axes(keys).without(shared).without(stream) == inner
+            && axes(queries).without(shared).without(rows) == inner
+            && stores.iter().all(|store| nest.stores[*store].axes.is_within(shared.union(rows).union(columns)));
+        if !is_whole || inner_width > 256 || width > 256 || width == 0 {
+            return None;
+        }
+        let order = |axes: AxisSet, like: &dyn Fn(usize) -> Option<i64>| -> Vec<usize> {
+            let mut order: Vec<usize> = axes.iter().collect();
+            order.sort_by_key(|axis| (std::cmp::Reverse(like(*axis).unwrap_or(i64::MAX)), *axis));
+            order
+        };
+        let stored = |axis: usize| {
+            let offsets = stores.iter().map(|store| &nest.stores[*store].access.offset);
+            offsets.filter_map(|offset| slope(offset, axis)?.as_int()).filter(|slope| *slope > 0).min()
+        };
+        let read = |id: StepId| {
+            move |axis: usize| match &nest.kernel.step(id).op {
+                Op::Load { .. } => slope(&nest.load(id).offset, axis)?.as_int().filter(|slope| *slope > 0),
+                _ => None,
+            }
+        };
+        let (rows, columns) = (order(rows, &stored), order(columns, &stored));
+        let (stream, inner) = (order(stream, &read(keys)), order(inner, &read(keys)));
+        let few = nest.count(rows.iter().copied().collect()).as_int().is_some_and(|n| n <= 64);
+        let large = tile.rows > 64 && !few && width <= 128 && inner_width <= 128;
+        let shape = Shape { rows: if large { 128 } else { 64 }, keys: 64, inner: inner_width, width };
+        let mut attention = Attention {
+            first,
+            second,
+            queries: Operand::of(nest, queries, dtype, &rows, &inner),
+            keys: Operand::of(nest, keys, dtype, &stream, &inner),
+            values: Operand::of(nest, values, dtype, &columns, &stream),
+            weights,
+            batch: shared.iter().collect(),
+            rows,
+            stream,
+            columns,
+            folds: Vec::new(),
+            held: None,
+            corrections,
+            masked_from: None,
+            shape,
+        };
+        attention.find_folds(nest, stores)?;
+        attention.find_mask(nest);
+        Some(attention)
+    }
+
+    /// The folds along the keys, in two passes at most: those of the scores, and those of what is made of them.
+    fn find_folds(&mut self, nest: &Nest<'_>, stores: &[usize]) -> Option<()> {
+        let needed = nest.needed(stores);
+        let stream: AxisSet = self.stream.iter().copied().collect();
+        let mut depth = vec![0usize; needed.len()];
+        for (k, step) in nest.kernel.steps.iter().enumerate().filter(|(k, _)| needed[*k]) {
+            let id = StepId(k as u32);
+            let below = step.op.operands().iter().map(|operand| depth[operand.index()]).max().unwrap_or(0);
+            depth[k] = below;
+            if !step.op.is_fold() || id == self.first {
+                continue;
+            }
+            depth[k] = below + 1;
+            match &step.op {
+                _ if id == self.second => {}
+                Op::Reduce { monoid, arg, .. }
+                    if nest.folds[k] == stream
+                        && matches!(monoid, Monoid::Sum | Monoid::Max | Monoid::Min)
+                        && element::held(step.dtype) == "float" =>
+                {
+                    self.folds.push(Fold { id, arg: *arg, monoid: *monoid, is_first: below == 0 });
+                }
+                _ => return None,
+            }
+            if below > 1 {
+                return None;
+            }
+        }
+        let second_is_late = depth[self.second.index()] == 2;
+        if !second_is_late && self.folds.iter().any(|fold| !fold.is_first) {
+            return None;
+        }
+        if second_is_late {
+            let mut first = self.folds.iter().filter(|fold| fold.is_first);
+            let held = first.next()?.arg;
+            if first.any(|fold| fold.arg != held) {
+                return None;
+            }
+            self.held = Some(held);
+            let later = self.folds.iter().filter(|fold| !fold.is_first).map(|fold| fold.arg);
+            if later.chain([self.weights]).any(|term| self.reads_first(nest, term, held)) {
+                return None;
+            }
+        } else {
+            self.folds.iter_mut().for_each(|fold| fold.is_first = false);
+        }
+        Some(())
+    }
+
+    /// Whether a term reads the first product otherwise than through a step.
+    fn reads_first(&self, nest: &Nest<'_>, term: StepId, through: StepId) -> bool {
+        if term == through || nest.kernel.step(term).op.is_fold() {
+            return term == self.first && term != through;
+        }
+        nest.kernel.step(term).op.operands().iter().any(|operand| self.reads_first(nest, *operand, through))
+    }
+
+    fn find_mask(&mut self, nest: &Nest<'_>) {
+        let (Some(held), [key], [row]) = (self.held, self.stream.as_slice(), self.rows.as_slice()) else { return };
+        let follows = !self.corrections.is_empty();
+        let folds_most = self.folds.iter().any(|fold| fold.is_first && fold.monoid == Monoid::Max);
+        if let (true, true, Op::Map { expr, .. }) = (follows, folds_most, &nest.kernel.step(held).op) {
+            self.masked_from = fuseline::tile::first_masked(expr, *key, *row);
+        }
+    }
+
+    fn count(nest: &Nest<'_>, axes: &[usize]) -> Dim {
+        nest.count(axes.iter().copied().collect())
+    }
+
+    fn query_tile(&self) -> (i64, i64) {
+        (self.shape.rows, self.shape.inner)
+    }
+
+    fn key_tile(&self) -> (i64, i64) {
+        (self.shape.keys, self.shape.inner)
+    }
+
+    fn value_tile(&self) -> (i64, i64) {
+        (self.shape.width, self.shape.keys)
+    }
+
+    fn shared_bytes(&self) -> i64 {
+        let tiles = self.queries.tile_bytes(self.query_tile())
+            + self.keys.tile_bytes(self.key_tile())
+            + self.values.tile_bytes(self.value_tile());
+        tiles.max(self.shape.rows * ((self.shape.width + SUMS_PAD) * 4 + 4 * self.folds.len() as i64))
+    }
+}
+
+/// The factors of a product: that for which something holds, then the other.
+fn factors(nest: &Nest<'_>, dot: StepId, is_one: impl Fn(StepId) -> bool) -> Option<(StepId, StepId)> {
+    match &nest.kernel.step(dot).op {
+        Op::Dot { a, b, accumulator: DType::F32, .. } => match (is_one(*a), is_one(*b)) {
+            (true, false) => Some((*a, *b)),
+            (false, true) => Some((*b, *a)),
+            _ => None,
+        },
+        _ => None,
+    }
+}
+
+/// Which steps depend on a step; it does itself.
+fn dependents(nest: &Nest<'_>, id: StepId) -> Vec<bool> {
+    let steps = &nest.kernel.steps;
+    let mut depends = vec![false; steps.len()];
+    depends[id.index()] = true;
+    for k in id.index() + 1..steps.len() {
+        depends[k] = steps[k].op.operands().iter().any(|operand| depends[operand.index()]);
+    }
+    depends
+}
+
+/// The function that computes some stores, which are attention.
+pub(super) fn attention(
+    nest: &Nest<'_>,
+    stores: &[usize],
+    attention: &Attention<'_>,
+    sites: Vec<String>,
+) -> Result<Function> {
+    let mut body = Body::new(nest, None, sites);
+    attention.print_head(&mut body)?;
+    attention.print_stream(&mut body)?;
+    attention.print_results(&mut body, stores)?;
+    let Shape { rows, keys, .. } = attention.shape;
+    let batches = Attention::count(nest, &attention.batch);
+    let blocks = Attention::count(nest, &attention.rows).ceildiv(&Dim::int(rows)) * batches;
+    let shared = attention.shared_bytes();
+    let resident = (220 * 1024 / shared).clamp(1, 2) as u32;
+    let grid = Grid { blocks, threads: THREADS as u32, shared: shared as u32, least_blocks: Some(resident) };
+    Ok(Function::new(body, grid, format!("a block owns {rows} queries and walks along {keys} keys at a time")))
+}
+
+impl Attention<'_> {
+    fn print_head(&self, body: &mut Body<'_>) -> Result<()> {
+        let nest = body.nest;
+        let Shape { rows, keys, inner, width } = self.shape;
+        body.line("extern __shared__ __align__(128) unsigned char memory[];");
+        let at_keys = self.queries.tile_bytes(self.query_tile());
+        let at_values = at_keys + self.keys.tile_bytes(self.key_tile());
+        body.line(format!(
+            "const unsigned shared = shared_address(memory), keys = shared + {at_keys}, values = shared + {at_values};"
+        ));
+        let down = body.index(&Attention::count(nest, &self.rows).ceildiv(&Dim::int(rows)), &[]);
+        body.line(format!("const int down = {down};"));
+        // Where later queries have more keys, they begin.
+        let tile = if self.masked_from.is_some() { "down - 1 - blockIdx.x % down" } else { "blockIdx.x % down" };
+        body.line(format!("const Index row0 = (Index)({tile}) * {rows};"));
+        if !self.batch.is_empty() {
+            body.line("const Index batch = blockIdx.x / down;");
+            decode(body, nest, &self.batch, "batch", None);
+            body.bind(self.batch.iter().copied().collect());
+        }
+        let own = rows / WARPS / 16;
+        body.line(format!("const int row_of_warp = threadIdx.x / 32 * {};", own * 16));
+        body.line(format!("float sums[{own}][{}][4] = {{}};", width / 8));
+        for fold in &self.folds {
+            let (id, neutral) = (fold.id.0, &Accumulator::of(nest, fold.id).neutral);
+            let all: Vec<String> = (0..own * 2).map(|_| neutral.to_string()).collect();
+            body.line(format!("float fold{id}[{}] = {{{}}};", own * 2, all.join(", ")));
+        }
+        let stream = Attention::count(nest, &self.stream);
+        let tiles = body.index(&stream.ceildiv(&Dim::int(keys)), &[]);
+        match self.masked_from {
+            Some(from) => body.line(format!(
+                "const int tiles = max(0, min({tiles}, (int)((row0 + {} + {keys}) / {keys})));",
+                rows - 1 + from - 1
+            )),
+            None => body.line(format!("const int tiles = {tiles};")),
+        }
+        let rows_count = Attention::count(nest, &self.rows);
+        let inner_count = self.inner_count(nest);
+        let part = Part {
+            free: ("row0", &rows_count),
+            sum: ("0", &inner_count),
+            tile: (rows, inner),
+            threads: THREADS,
+            at: "shared",
+        };
+        self.queries.print_fill(body, &part)
+    }
+
+    fn inner_count(&self, nest: &Nest<'_>) -> Dim {
+        nest.count(nest.folds[self.first.index()])
+    }
+
+    fn print_keys(&self, body: &mut Body<'_>) -> Result<()> {
+        let nest = body.nest;
+        let (stream, inner) = (Attention::count(nest, &self.stream), self.inner_count(nest));
+        let (free, sum) = (("key0", &stream), ("0", &inner));
+        self.keys.print_fill(body, &Part { free, sum, tile: self.key_tile(), threads: THREADS, at: "keys" })
+    }
+
+    fn print_values(&self, body: &mut Body<'_>) -> Result<()> {
+        let nest = body.nest;
+        let (stream, width) = (Attention::count(nest, &self.stream), Attention::count(nest, &self.columns));
+        let (free, sum) = (("0", &width), ("key0", &stream));
+        self.values.print_fill(body, &Part { free, sum, tile: self.value_tile(), threads: THREADS, at: "values" })
+    }
+
+    /// Walks along the keys.
+    fn print_stream(&self, body: &mut Body<'_>) -> Result<()> {
+        let Shape { rows, keys, inner, .. } = self.shape;
+        let (own, ty) = (rows / WARPS / 16, element::stored(self.queries.dtype)?);
+        body.open(AxisSet::EMPTY);
+        body.line("const Index key0 = 0;");
+        self.print_keys(body)?;
+        body.close("if (tiles > 0)");
+        body.line("commit_copies();");
+        body.open(AxisSet::EMPTY);
+        body.line("wait_for_copies<0>();");
+        body.line("__syncthreads();");
+        body.open(AxisSet::EMPTY);
+        body.line(format!("const Index key0 = (Index)tile * {keys};"));
+        self.print_values(body)?;
+        body.close("");
+        body.line("commit_copies();");
+        body.line(format!("float scores[{own}][{}][4] = {{}};", keys / 8));
+        let (q, k) = (&self.queries, &self.keys);
+        let (q_pitch, k_pitch) = (q.pitch(self.query_tile()), k.pitch(self.key_tile()));
+        let settings = format!("{ty}, {inner}, {}, {q_pitch}, {}, {k_pitch}", q.along_sum, k.along_sum);
+        body.line(format!("multiply_tiles<{settings}>(scores, shared, row_of_warp, keys, 0);"));
+        self.print_scores(body)?;
+        body.line("wait_for_copies<0>();");
+        body.line("__syncthreads();");
+        body.open(AxisSet::EMPTY);
+        body.line(format!("const Index key0 = (Index)(tile + 1) * {keys};"));
+        self.print_keys(body)?;
+        body.close("if (tile + 1 < tiles)");
+        body.line("commit_copies();");
+        let v = &self.values;
+        body.line(format!(
+            "multiply_scores<{ty}, {}, {}>(sums, scores, values);",
+            v.along_sum,
+            v.pitch(self.value_tile())
+        ));
+        body.close("for (int tile = 0; tile < tiles; ++tile)");
+        Ok(())
+    }
+
+    /// Works on the scores of a tile, row by row: what is folded of them, and what they become.
+    fn print_scores(&self, body: &mut Body<'_>) -> Result<()> {
+        let nest = body.nest;
+        let own = self.shape.rows / WARPS / 16;
+        body.is_near = !body.rounds_everything();
+        body.open(self.rows.iter().copied().collect());
+        let rows = body.index(&Attention::count(nest, &self.rows), &[]);
+        body.line("const int m = slot / 2, half = slot % 2;");
+        let place = "row0 + row_of_warp + m * 16 + half * 8 + threadIdx.x % 32 / 4";
+        let is_whole = is_multiple(&Attention::count(nest, &self.rows), self.shape.rows);
+        let row = if is_whole { place.to_owned() } else { format!("smaller<Index>({place}, {rows} - 1)") };
+        body.line(format!("const Index row = {row};"));
+        decode(body, nest, &self.rows, "row", None);
+        if let Some(held) = self.held {
+            self.print_pass(body, true, held)?;
+        }
+        self.print_pass(body, false, self.weights)?;
+        body.close(&format!("#pragma unroll\nfor (int slot = 0; slot < {}; ++slot)", own * 2));
+        body.is_near = false;
+        Ok(())
+    }
+
+    /// One pass over the scores of a row: folds, and what is kept in the place of the scores.
+    fn print_pass(&self, body: &mut Body<'_>, is_first: bool, kept: StepId) -> Result<()> {
+        let nest = body.nest;
+        let folds: Vec<&Fold> = self.folds.iter().filter(|fold| fold.is_first == is_first).collect();
+        if !is_first {
+            self.print_corrections(body, &folds)?;
+        }
+        for fold in &folds {
+            let id = fold.id.0;
+            let begin =
+                if is_first { Accumulator::of(nest, fold.id).neutral.to_string() } else { format!("fold{id}[slot]") };
+            body.line(format!("float part{id} = {begin};"));
+        }
+        self.print_columns(body, is_first, kept, &folds)?;
+        for fold in &folds {
+            let (id, accumulator) = (fold.id.0, Accumulator::of(nest, fold.id));
+            if is_first {
+                body.line(format!("const float old{id} = fold{id}[slot];"));
+                let part =
+                    Code::call("in_lanes<4>", &[Code::atom(format!("part{id}")), Code::atom(accumulator.functor)]);
+                let next = accumulator.folded(&Code::atom(format!("old{id}")), &part);
+                body.line(format!("fold{id}[slot] = {next};"));
+                let result = accumulator.result(body, &format!("fold{id}[slot]"));
+                body.know(fold.id, result);
+            } else {
+                body.line(format!("fold{id}[slot] = part{id};"));
+            }
+        }
+        Ok(())
+    }
+
+    /// What earlier tiles have summed becomes what it should be.
+    fn print_corrections(&self, body: &mut Body<'_>, folds: &[&Fold]) -> Result<()> {
+        let rows: AxisSet = self.rows.iter().chain(&self.batch).copied().collect();
+        let mut printed: Vec<(StepId, &Expr, Code)> = Vec::new();
+        for Correction { fold, on, factor } in self.corrections {
+            let known = printed.iter().find(|(known, expr, _)| known == on && *expr == factor).map(|p| p.2.clone());
+            let by = match known {
+                Some(by) => by,
+                None => {
+                    let (old, new) = (format!("old{}", on.0), format!("fold{}[slot]", on.0));
+                    let by = body.formula(factor, &[Code::atom(old), Code::atom(new)], rows)?;
+                    let name = body.fresh("by");
+                    body.line(format!("const float {name} = {by};"));
+                    printed.push((*on, factor, Code::atom(name.clone())));
+                    Code::atom(name)
+                }
+            };
+            if *fold == self.second {
+                body.line(format!("scale_rows(sums, m, half, {by});"));
+            } else if folds.iter().any(|own| own.id == *fold) {
+                body.line(format!("fold{}[slot] *= {by};", fold.0));
+            }
+        }
+        Ok(())
+    }
+
+    /// A loop over the scores of a row that this thread has: pairs of neighbours.
+    fn print_columns(&self, body: &mut Body<'_>, is_first: bool, kept: StepId, folds: &[&Fold]) -> Result<()> {
+        let nest = body.nest;
+        let keys = self.shape.keys;
+        let stream: AxisSet = self.stream.iter().copied().collect();
+        let count = Attention::count(nest, &self.stream);
+        let inner = *self.stream.last().expect("there are keys");
+        let in_pairs = is_multiple(&nest.extents[inner], 2);
+        let is_whole = is_multiple(&count, keys);
+        let limit = body.index(&count, &[]);
+        body.lanes = in_pairs.then_some(Lanes { axis: inner, count: 2 });
+        body.open(AxisSet::EMPTY);
+        let place = format!("(Index)tile * {keys} + n * 8 + threadIdx.x % 4 * 2");
+        let element = if in_pairs { "half * 2 + l" } else { "half * 2 + e" };
+        if in_pairs {
+            body.line(format!("const Index key = {place};"));
+        } else {
+            body.line("const int n = at / 2, e = at % 2;");
+            body.line(format!("const Index key = {place} + e;"));
+        }
+        body.open(if in_pairs { stream.without(AxisSet::of(inner)) } else { stream });
+        if in_pairs {
+            body.line("const Index pair = key / 2;");
+        }
+        decode(body, nest, &self.stream, if in_pairs { "pair" } else { "key" }, body.lanes);
+        let score = Code::atom(format!("scores[m][n][{element}]"));
+        let known = if is_first { self.first } else { self.held.unwrap_or(self.first) };
+        let known_code =
+            if known == self.first { Accumulator::of(nest, known).result(body, score.text()) } else { score.clone() };
+        if in_pairs {
+            body.know_in_lanes(known, known_code)
+        } else {
+            body.know(known, known_code)
+        }
+        body.open_lanes();
+        for fold in folds {
+            let accumulator = Accumulator::of(nest, fold.id);
+            body.accumulate(fold.id, &accumulator, &format!("part{}", fold.id.0))?;
+        }
+        let value = if is_first { body.value(kept)? } else { body.value_to_store(kept, nest.kernel.step(kept).dtype)? };
+        body.line(format!("{score} = {value};"));
+        body.close_lanes();
+        body.close(&if is_whole { String::new() } else { format!("if (key < {limit})") });
+        if !is_whole {
+            let nothing = match folds.first() {
+                Some(fold) if is_first => Accumulator::of(nest, fold.id).neutral.to_string(),
+                _ => "0.0f".to_owned(),
+            };
+            let line = if in_pairs {
+                format!("if (key >= {limit}) scores[m][n][half * 2] = scores[m][n][half * 2 + 1] = {nothing};")
+            } else {
+                format!("if (key >= {limit}) {score} = {nothing};")
+            };
+            body.line(line);
+        }
+        if in_pairs {
+            body.close(&format!("#pragma unroll\nfor (int n = 0; n < {}; ++n)", keys / 8));
+        } else {
+            body.close(&format!("#pragma unroll\nfor (int at = 0; at < {}; ++at)", keys / 4));
+        }
+        body.lanes = None;
+        Ok(())
+    }
+
+    /// What becomes of the sums.
+    fn print_results(&self, body: &mut Body<'_>, stores: &[usize]) -> Result<()> {
+        let nest = body.nest;
+        let Shape { rows, width, .. } = self.shape;
+        let (pitch, own) = (width + SUMS_PAD, rows / WARPS / 16);
+        body.line("wait_for_copies<0>();");
+        body.line("__syncthreads();");
+        body.line("float* const results = (float*)memory;");
+        body.line(format!("keep_sums<{pitch}>(results + row_of_warp * {pitch}, sums);"));
+        body.open(AxisSet::EMPTY);
+        for (k, fold) in self.folds.iter().enumerate() {
+            let id = fold.id.0;
+            if !fold.is_first {
+                let functor = Accumulator::of(nest, fold.id).functor;
+                body.line(format!("fold{id}[slot] = in_lanes<4>(fold{id}[slot], {functor});"));
+            }
+            let at = rows * pitch + k as i64 * rows;
+            let line = "row_of_warp + slot / 2 * 16 + slot % 2 * 8 + threadIdx.x % 32 / 4";
+            body.line(format!("if (threadIdx.x % 4 == 0) results[{at} + {line}] = fold{id}[slot];"));
+        }
+        body.close(&format!("#pragma unroll\nfor (int slot = 0; slot < {}; ++slot)", own * 2));
+        body.line("__syncthreads();");
+        let lanes = self.lanes(nest, stores);
+        let count = lanes.map_or(1, |lanes| lanes.count);
+        body.lanes = lanes.filter(|lanes| lanes.count > 1);
+        let pieces = width / count;
+        body.open(AxisSet::EMPTY);
+        body.line(format!("const int line = (turn * {THREADS} + threadIdx.x) / {pieces};"));
+        body.line(format!("const int piece = (turn * {THREADS} + threadIdx.x) % {pieces};"));
+        let row_count = body.index(&Attention::count(nest, &self.rows), &[]);
+        let column_count = body.index(&Attention::count(nest, &self.columns), &[]);
+        let axes: AxisSet = self.rows.iter().chain(&self.columns).copied().collect();
+        body.open(body.lanes.map_or(axes, |lanes| axes.without(AxisSet::of(lanes.axis))));
+        body.line("const Index row = row0 + line;");
+        decode(body, nest, &self.rows, "row", None);
+        decode(body, nest, &self.columns, "piece", lanes);
+        let lane = if body.lanes.is_some() { " + l" } else { "" };
+        let name = format!("results[line * {pitch} + piece * {count}{lane}]");
+        let result = Accumulator::of(nest, self.second).result(body, &name);
+        if body.lanes.is_some() {
+            body.know_in_lanes(self.second, result)
+        } else {
+            body.know(self.second, result)
+        }
+        for (k, fold) in self.folds.iter().enumerate() {
+            let at = rows * pitch + k as i64 * rows;
+            let result = Accumulator::of(nest, fold.id).result(body, &format!("results[{at} + line]"));
+            body.know(fold.id, result);
+        }
+        body.open_lanes();
+        let mut behind = Vec::new();
+        for store in stores {
+            behind.extend(body.store(*store, None)?);
+        }
+        body.close_lanes();
+        behind.into_iter().for_each(|line| body.line(line));
+        body.close(&format!("if (row0 + line < {row_count} && piece * {count} < {column_count})"));
+        body.close(&format!("#pragma unroll 4\nfor (int turn = 0; turn < {}; ++turn)", rows * pieces / THREADS));
+        body.lanes = None;
+        Ok(())
+    }
+
+    /// Neighbouring results that one thread works on: as many as fill the widest access.
+    fn lanes(&self, nest: &Nest<'_>, stores: &[usize]) -> Option<Lanes> {
+        let axis = *self.columns.last()?;
+        let bytes = stores.iter().map(|store| element::bytes(nest.stores[*store].access.tensor.dtype)).min()?;
+        let mut count = (16 / bytes).min(8);
+        while count > 1 && !is_multiple(&nest.extents[axis], count) {
+            count /= 2;
+        }
+        Some(Lanes { axis, count })
+    }
+}

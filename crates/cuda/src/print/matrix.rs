@@ -1,0 +1,174 @@
+//! What products of matrices call: copies into shared memory that nobody waits for, and the units that multiply.
+
+use super::prelude::Part;
+
+macro_rules! parts {
+    ($([$($name:literal),+] $text:literal)+) => {
+        /// The parts of the prelude that are about matrices.
+        pub(super) static PARTS: &[Part] = &[$(Part { names: &[$($name),+], text: $text }),+];
+    };
+}
+
+parts! {
+["shared_address"] "
+__device__ __forceinline__ unsigned shared_address(const void* at) { return (unsigned)__cvta_generic_to_shared(at); }
+"
+["copy_async"] "
+// So many bytes into shared memory, which nobody waits for yet; zeros where nothing is there.
+template <int BYTES> __device__ __forceinline__ void copy_async(unsigned to, const void* from, bool is_there) {
+  const int there = is_there ? BYTES : 0;
+  const size_t at = __cvta_generic_to_global(from);
+  if constexpr (BYTES == 16) asm volatile(\"cp.async.cg.shared.global [%0], [%1], 16, %2;\" :: \"r\"(to), \"l\"(at), \"r\"(there) : \"memory\");
+  else asm volatile(\"cp.async.ca.shared.global [%0], [%1], %2, %3;\" :: \"r\"(to), \"l\"(at), \"n\"(BYTES), \"r\"(there) : \"memory\");
+}
+"
+["commit_copies"] "
+__device__ __forceinline__ void commit_copies() { asm volatile(\"cp.async.commit_group;\" ::: \"memory\"); }
+"
+["wait_for_copies"] "
+// Waits until no more than so many groups of this thread's copies are on their way.
+template <int LEFT> __device__ __forceinline__ void wait_for_copies() { asm volatile(\"cp.async.wait_group %0;\" :: \"n\"(LEFT) : \"memory\"); }
+"
+["swizzled"] "
+// Where 16 bytes of a line lie: turned about by the line, so that neighbours in eight lines lie in different banks.
+template <int PITCH> __device__ __forceinline__ unsigned swizzled(int line, int piece) { return line * PITCH + ((piece ^ (line & 7)) << 4); }
+"
+["load_matrices", "load_turned"] "
+// Four matrices of 8 x 8 elements; every lane names the line of one.
+__device__ __forceinline__ void load_matrices(unsigned (&to)[4], unsigned at) {
+  asm volatile(\"ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];\" : \"=r\"(to[0]), \"=r\"(to[1]), \"=r\"(to[2]), \"=r\"(to[3]) : \"r\"(at));
+}
+__device__ __forceinline__ void load_turned(unsigned (&to)[4], unsigned at) {
+  asm volatile(\"ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];\" : \"=r\"(to[0]), \"=r\"(to[1]), \"=r\"(to[2]), \"=r\"(to[3]) : \"r\"(at));
+}
+"
+["load_rows"] "
+// 16 rows and 16 steps of the sum of a left factor, as units take it: from lines along the sum, or from lines across it.
+template <bool ALONG, int PITCH> __device__ __forceinline__ void load_rows(unsigned (&to)[4], unsigned from, int row, int step) {
+  const int lane = threadIdx.x % 32;
+  if constexpr (ALONG) load_matrices(to, from + swizzled<PITCH>(row + lane % 16, step / 8 + lane / 16));
+  else load_turned(to, from + swizzled<PITCH>(step + lane / 16 * 8 + lane % 8, row / 8 + lane / 8 % 2));
+}
+"
+["load_columns"] "
+// 16 columns and 16 steps of the sum of a right factor: two for the first eight columns, two for the others.
+template <bool ALONG, int PITCH> __device__ __forceinline__ void load_columns(unsigned (&to)[4], unsigned from, int column, int step) {
+  const int lane = threadIdx.x % 32;
+  if constexpr (ALONG) load_matrices(to, from + swizzled<PITCH>(column + lane / 16 * 8 + lane % 8, step / 8 + lane / 8 % 2));
+  else load_turned(to, from + swizzled<PITCH>(step + lane % 16, column / 8 + lane / 16));
+}
+"
+["multiply_add"] "
+// The unit for matrices: 16 x 8 sums, 16 steps.
+template <class T> struct Unit;
+template <> struct Unit<bf16> {
+  static __device__ __forceinline__ void multiply_add(float (&sums)[4], const unsigned (&a)[4], unsigned b0, unsigned b1) {
+    asm(\"mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};\"
+        : \"+f\"(sums[0]), \"+f\"(sums[1]), \"+f\"(sums[2]), \"+f\"(sums[3]) : \"r\"(a[0]), \"r\"(a[1]), \"r\"(a[2]), \"r\"(a[3]), \"r\"(b0), \"r\"(b1));
+  }
+};
+template <> struct Unit<f16> {
+  static __device__ __forceinline__ void multiply_add(float (&sums)[4], const unsigned (&a)[4], unsigned b0, unsigned b1) {
+    asm(\"mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};\"
+        : \"+f\"(sums[0]), \"+f\"(sums[1]), \"+f\"(sums[2]), \"+f\"(sums[3]) : \"r\"(a[0]), \"r\"(a[1]), \"r\"(a[2]), \"r\"(a[3]), \"r\"(b0), \"r\"(b1));
+  }
+};
+"
+["multiply_tiles"] "
+// Adds the product of a warp's rows and columns of two tiles in shared memory to its sums.
+template <class T, int DEPTH, bool A_ALONG, int A_PITCH, bool B_ALONG, int B_PITCH, int M, int N>
+__device__ __forceinline__ void multiply_tiles(float (&sums)[M][N][4], unsigned a, int row, unsigned b, int column) {
+#pragma unroll
+  for (int step = 0; step < DEPTH; step += 16) {
+    unsigned x[M][4], y[N / 2][4];
+#pragma unroll
+    for (int m = 0; m < M; ++m) load_rows<A_ALONG, A_PITCH>(x[m], a, row + m * 16, step);
+#pragma unroll
+    for (int n = 0; n < N / 2; ++n) load_columns<B_ALONG, B_PITCH>(y[n], b, column + n * 16, step);
+#pragma unroll
+    for (int m = 0; m < M; ++m) {
+#pragma unroll
+      for (int n = 0; n < N; ++n) Unit<T>::multiply_add(sums[m][n], x[m], y[n / 2][n % 2 * 2], y[n / 2][n % 2 * 2 + 1]);
+    }
+  }
+}
+"
+["multiply_scores"] "
+// Adds the product of rounded scores, which this warp has as sums, and a tile in shared memory to its sums.
+template <class T, bool ALONG, int PITCH, int M, int N, int K>
+__device__ __forceinline__ void multiply_scores(float (&sums)[M][N][4], const float (&scores)[M][K][4], unsigned b) {
+#pragma unroll
+  for (int k = 0; k < K / 2; ++k) {
+    unsigned x[M][4];
+#pragma unroll
+    for (int m = 0; m < M; ++m) {
+#pragma unroll
+      for (int half = 0; half < 2; ++half) {
+        x[m][half * 2] = Narrow<T>::pair(scores[m][k * 2 + half][0], scores[m][k * 2 + half][1]);
+        x[m][half * 2 + 1] = Narrow<T>::pair(scores[m][k * 2 + half][2], scores[m][k * 2 + half][3]);
+      }
+    }
+#pragma unroll
+    for (int n = 0; n < N / 2; ++n) {
+      unsigned y[4];
+      load_columns<ALONG, PITCH>(y, b, n * 16, k * 16);
+#pragma unroll
+      for (int m = 0; m < M; ++m) {
+        Unit<T>::multiply_add(sums[m][n * 2], x[m], y[0], y[1]);
+        Unit<T>::multiply_add(sums[m][n * 2 + 1], x[m], y[2], y[3]);
+      }
+    }
+  }
+}
+"
+["scale_rows"] "
+template <int M, int N> __device__ __forceinline__ void scale_rows(float (&sums)[M][N][4], int m, int half, float by) {
+#pragma unroll
+  for (int n = 0; n < N; ++n) sums[m][n][half * 2] *= by, sums[m][n][half * 2 + 1] *= by;
+}
+"
+["keep_sums"] "
+// Writes the sums of a warp where all threads can read them, row by row.
+template <int PITCH, int M, int N> __device__ __forceinline__ void keep_sums(float* to, const float (&sums)[M][N][4]) {
+  const int row = threadIdx.x % 32 / 4, column = threadIdx.x % 4 * 2;
+#pragma unroll
+  for (int m = 0; m < M; ++m) {
+#pragma unroll
+    for (int n = 0; n < N; ++n) {
+      float* const at = to + (m * 16 + row) * PITCH + n * 8 + column;
+      *(Pack<float, 2>*)at = {{sums[m][n][0], sums[m][n][1]}};
+      *(Pack<float, 2>*)(at + 8 * PITCH) = {{sums[m][n][2], sums[m][n][3]}};
+    }
+  }
+}
+"
+["multiply_plain"] "
+// The same without units for matrices: a thread has blocks of 4 x 4 sums, A_STEP rows and B_STEP columns apart.
+template <int DEPTH, int A_PITCH, int B_PITCH, int A_STEP, int B_STEP, int M, int N>
+__device__ __forceinline__ void multiply_plain(float (&sums)[M][N], const float* a, const float* b) {
+#pragma unroll
+  for (int step = 0; step < DEPTH; ++step) {
+    float x[M], y[N];
+#pragma unroll
+    for (int m = 0; m < M; m += 4) *(Pack<float, 4>*)(x + m) = *(const Pack<float, 4>*)(a + step * A_PITCH + m / 4 * A_STEP);
+#pragma unroll
+    for (int n = 0; n < N; n += 4) *(Pack<float, 4>*)(y + n) = *(const Pack<float, 4>*)(b + step * B_PITCH + n / 4 * B_STEP);
+#pragma unroll
+    for (int m = 0; m < M; ++m) {
+#pragma unroll
+      for (int n = 0; n < N; ++n) sums[m][n] = fmaf(x[m], y[n], sums[m][n]);
+    }
+  }
+}
+"
+["keep_plain"] "
+template <int PITCH, int A_STEP, int B_STEP, int M, int N> __device__ __forceinline__ void keep_plain(float* to, const float (&sums)[M][N]) {
+#pragma unroll
+  for (int m = 0; m < M; ++m) {
+#pragma unroll
+    for (int n = 0; n < N; n += 4)
+      *(Pack<float, 4>*)(to + (m / 4 * A_STEP + m % 4) * PITCH + n / 4 * B_STEP) = {{sums[m][n], sums[m][n + 1], sums[m][n + 2], sums[m][n + 3]}};
+  }
+}
+"
+}

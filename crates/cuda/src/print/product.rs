@@ -1,0 +1,473 @@
+//! Products of matrices: blocks of threads that each own a tile of the results, with what comes before on the factors and after on the
+//! results.
+//!
+//! Tiles of both factors come into shared memory some steps ahead. Where both are narrow floats, units for matrices multiply them; otherwise
+//! threads do. The sums then lie in shared memory for a moment, so that what is done with them reads and writes whole packs.
+
+use fuseline::error::Result;
+use fuseline::tensor::{DType, Dim};
+use fuseline::tile::{AxisSet, Kernel, Op, Schedule, StepId, Tile};
+
+use super::body::{Accumulator, Body, Lanes};
+use super::element;
+use super::function::{Function, Grid};
+use super::nest::{Nest, is_multiple, slope};
+use super::operand::{Operand, Part};
+use super::points::decode;
+
+/// Contractions that share a factor, as products of one matrix with others that have the same columns.
+#[derive(Clone, Debug)]
+pub(super) struct Product {
+    /// the contractions
+    dots: Vec<StepId>,
+    left: Operand,
+    right: Vec<Operand>,
+    batch: Vec<usize>,
+    rows: Vec<usize>,
+    columns: Vec<usize>,
+    sum: Vec<usize>,
+    /// whether units for matrices multiply
+    by_units: bool,
+    shape: Shape,
+}
+
+/// How a block of threads is laid out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Shape {
+    rows: i64,
+    columns: i64,
+    depth: i64,
+    /// how many warps share the rows, and how many the columns
+    warps: (i64, i64),
+    stages: i64,
+    /// blocks that a multiprocessor holds
+    resident: u32,
+}
+
+/// Results of fewer columns, or sums of fewer steps, are no work for tiles.
+const LEAST: i64 = 8;
+
+impl Product {
+    /// The product that some stores need and nothing else that folds; none where they are no product, or a small one.
+    pub fn of(nest: &Nest<'_>, stores: &[usize]) -> Option<Product> {
+        let needed = nest.needed(stores);
+        let folds = (0..needed.len()).filter(|k| needed[*k] && nest.kernel.steps[*k].op.is_fold());
+        let dots: Vec<StepId> = folds.map(|k| StepId(k as u32)).collect();
+        let written = stores.iter().fold(AxisSet::EMPTY, |all, store| all.union(nest.stores[*store].axes));
+        let mut sides: Vec<Roles> = [0, 1].into_iter().filter_map(|side| Roles::of(nest, &dots, side)).collect();
+        sides.retain(|roles| roles.axes() == written);
+        let is_in_line = |roles: &Roles| {
+            let mut offsets = stores.iter().map(|store| &nest.stores[*store].access.offset);
+            let in_line = |axis: usize, offset: &Dim| slope(offset, axis).is_some_and(|slope| slope.is(1));
+            offsets.any(|offset| roles.columns.iter().any(|axis| in_line(axis, offset)))
+        };
+        let longest = |roles: &&Roles| (is_in_line(roles), nest.count(roles.columns).as_int().unwrap_or(i64::MAX));
+        // Of equal ones the first: max_by_key would take the last.
+        let roles = sides.iter().rev().max_by_key(longest)?;
+        roles.product(nest, stores, &dots)
+    }
+
+    /// How many blocks of threads there are, where that is known.
+    pub fn blocks(&self, nest: &Nest<'_>) -> Option<i64> {
+        self.grid(nest).as_int()
+    }
+
+    /// Steps of the sum that a block walks at a time.
+    pub fn depth(&self) -> i64 {
+        self.shape.depth
+    }
+
+    fn grid(&self, nest: &Nest<'_>) -> Dim {
+        let count = |axes: &[usize]| nest.count(axes.iter().copied().collect());
+        let (down, across) = (Dim::int(self.shape.rows), Dim::int(self.shape.columns));
+        count(&self.rows).ceildiv(&down) * count(&self.columns).ceildiv(&across) * count(&self.batch)
+    }
+}
+
+/// Which axes are rows, columns and steps.
+#[derive(Clone, Debug)]
+struct Roles {
+    left: StepId,
+    right: Vec<StepId>,
+    batch: AxisSet,
+    rows: AxisSet,
+    columns: AxisSet,
+    sum: AxisSet,
+}
+
+impl Roles {
+    /// The roles where the factor at this side of the first contraction is the one that all share.
+    fn of(nest: &Nest<'_>, dots: &[StepId], side: usize) -> Option<Roles> {
+        let factors = |dot: StepId| match &nest.kernel.step(dot).op {
+            Op::Dot { a, b, accumulator: DType::F32, .. } => Some([*a, *b]),
+            _ => None,
+        };
+        let (first, left) = (*dots.first()?, factors(*dots.first()?)?[side]);
+        let sum = nest.folds[first.index()];
+        let mut right = Vec::with_capacity(dots.len());
+        for dot in dots {
+            let [a, b] = factors(*dot)?;
+            if nest.folds[dot.index()] != sum || nest.axes[dot.index()] != nest.axes[first.index()] {
+                return None;
+            }
+            right.push(match (a == left, b == left) {
+                (true, _) => b,
+                (false, true) => a,
+                _ => return None,
+            });
+        }
+        let axes = |id: StepId| nest.axes[id.index()].without(sum);
+        let (own, others) = (axes(left), axes(right[0]));
+        let narrow_enough = |id: &StepId| {
+            let dtype = nest.kernel.step(*id).dtype;
+            dtype.is_float() && dtype != DType::F64
+        };
+        let is_whole = |id: &StepId| sum.is_within(nest.axes[id.index()]);
+        let all: Vec<StepId> = std::iter::once(left).chain(right.iter().copied()).collect();
+        let is_product = right.iter().all(|id| axes(*id) == others)
+            && all.iter().all(|id| narrow_enough(id) && is_whole(id))
+            && own.union(others) == nest.axes[first.index()]
+            && !sum.is_empty();
+        let (batch, rows, columns) = (own.common(others), own.without(others), others.without(own));
+        is_product.then_some(Roles { left, right, batch, rows, columns, sum })
+    }
+
+    fn axes(&self) -> AxisSet {
+        self.batch.union(self.rows).union(self.columns)
+    }
+
+    fn product(&self, nest: &Nest<'_>, stores: &[usize], dots: &[StepId]) -> Option<Product> {
+        let count = |axes: AxisSet| nest.count(axes).as_int();
+        let is_small = |axes: AxisSet| count(axes).is_some_and(|n| n < LEAST);
+        let dtypes = std::iter::once(&self.left).chain(&self.right).map(|id| nest.kernel.step(*id).dtype);
+        let dtypes: Vec<DType> = dtypes.collect();
+        let by_units = matches!(dtypes[0], DType::BF16 | DType::F16) && dtypes.iter().all(|d| *d == dtypes[0]);
+        // Threads that each have a result do as well for few rows.
+        if is_small(self.columns) || is_small(self.sum) || (!by_units && is_small(self.rows)) {
+            return None;
+        }
+        let dtype = if by_units { dtypes[0] } else { DType::F32 };
+        let offsets = || stores.iter().map(|store| &nest.stores[*store].access.offset);
+        let load_offset = |id: StepId| move |axis: usize| lowest_slope(nest, id, axis);
+        let store_slope = |axis: usize| offsets().filter_map(|o| slope(o, axis)?.as_int()).filter(|s| *s > 0).min();
+        let (rows, columns) = (ordered(self.rows, &store_slope), ordered(self.columns, &store_slope));
+        let sum = ordered(self.sum, &load_offset(self.left));
+        let batch: Vec<usize> = self.batch.iter().collect();
+        let left = Operand::of(nest, self.left, dtype, &rows, &sum);
+        let right: Vec<Operand> =
+            self.right.iter().map(|factor| Operand::of(nest, *factor, dtype, &columns, &sum)).collect();
+        let computed = left.is_computed() || right.iter().any(Operand::is_computed);
+        let wanted = wanted_tile(nest.kernel);
+        let shape = if by_units {
+            Shape::for_units(wanted, count(self.rows), dots.len() as i64, computed)
+        } else {
+            Shape::for_threads(wanted, dots.len() as i64)
+        };
+        Some(Product { dots: dots.to_vec(), left, right, batch, rows, columns, sum, by_units, shape })
+    }
+}
+
+/// The tile that the schedule asks for.
+fn wanted_tile(kernel: &Kernel) -> Tile {
+    match &kernel.schedule {
+        Schedule::Contract { tile, .. } => *tile,
+        _ => Tile { rows: 128, columns: 128, depth: 64 },
+    }
+}
+
+/// Axes with those innermost along which something lies most densely.
+fn ordered(axes: AxisSet, slope: &dyn Fn(usize) -> Option<i64>) -> Vec<usize> {
+    let mut order: Vec<usize> = axes.iter().collect();
+    order.sort_by_key(|axis| (std::cmp::Reverse(slope(*axis).unwrap_or(i64::MAX)), *axis));
+    order
+}
+
+/// How far apart neighbours along an axis lie in what a step reads, at the least.
+fn lowest_slope(nest: &Nest<'_>, id: StepId, axis: usize) -> Option<i64> {
+    let step = nest.kernel.step(id);
+    match &step.op {
+        Op::Load { .. } => slope(&nest.load(id).offset, axis)?.as_int().filter(|slope| *slope > 0),
+        op => op.operands().iter().filter_map(|operand| lowest_slope(nest, *operand, axis)).min(),
+    }
+}
+
+impl Shape {
+    /// For units for matrices.
+    fn for_units(wanted: Tile, rows: Option<i64>, dots: i64, computed: bool) -> Shape {
+        let few = rows.unwrap_or(i64::MAX);
+        let least = if few <= 16 {
+            16
+        } else if few <= 32 {
+            32
+        } else {
+            64
+        };
+        let rows = i64::from(wanted.rows).clamp(64, 128).min(if few <= 32 { least } else { 128 });
+        let mut columns = if i64::from(wanted.columns) >= 256 { 256 } else { i64::from(wanted.columns).clamp(64, 128) };
+        // A thread holds no more than 128 sums, and fewer where it computes factors too.
+        columns = if rows < 64 { 64 } else { columns };
+        while columns > 64 && rows * columns * dots > if computed { 128 * 64 } else { 128 * 256 } {
+            columns /= 2;
+        }
+        let rows = if rows * columns * dots > if computed { 128 * 64 } else { 128 * 256 } { 64 } else { rows };
+        let warps = match (rows, columns) {
+            (..=32, _) => (1, 4),
+            (128, 256) => (2, 4),
+            _ if rows * columns * dots > 128 * 128 => (2, 4),
+            _ => (2, 2),
+        };
+        let depth = 64;
+        let stage = (rows + columns * dots) * depth * 2;
+        let resident = if warps.0 * warps.1 > 4 {
+            1
+        } else if rows < 64 {
+            4
+        } else {
+            2
+        };
+        let stages = (if resident == 1 { 200 } else { 110 } * 1024 / stage).clamp(2, 4);
+        let stages = if rows < 64 { 4 } else { stages };
+        Shape { rows, columns, depth, warps, stages, resident }
+    }
+
+    /// For threads that multiply by themselves: 16 x 16 of them, each with blocks of 4 x 4 results.
+    fn for_threads(wanted: Tile, dots: i64) -> Shape {
+        let large = wanted.rows >= 128 && wanted.columns >= 128 && dots == 1;
+        let side = if large { 128 } else { 64 };
+        let resident = if large || dots > 2 { 1 } else { 2 };
+        Shape { rows: side, columns: side, depth: 16, warps: (8, 1), stages: 3, resident }
+    }
+
+    fn threads(&self) -> i64 {
+        self.warps.0 * self.warps.1 * 32
+    }
+}
+
+/// Elements between lines of plain numbers in shared memory, so that neighbours in several lines lie in different banks.
+const PAD: i64 = 4;
+
+/// Elements between rows of sums in shared memory.
+const SUMS_PAD: i64 = 8;
+
+/// The function that computes some stores, which are a product and what is done with it.
+pub(super) fn product(nest: &Nest<'_>, stores: &[usize], product: &Product, sites: Vec<String>) -> Result<Function> {
+    let mut body = Body::new(nest, None, sites);
+    product.print_head(&mut body);
+    product.print_sums(&mut body)?;
+    product.print_results(&mut body, stores)?;
+    let Shape { rows, columns, depth, resident, .. } = product.shape;
+    let grid = Grid {
+        blocks: product.grid(nest),
+        threads: product.shape.threads() as u32,
+        shared: product.shared_bytes() as u32,
+        least_blocks: Some(resident),
+    };
+    let by = if product.by_units { "units for matrices" } else { "threads" };
+    Ok(Function::new(body, grid, format!("a block owns {rows} x {columns} results, {depth} steps at a time, by {by}")))
+}
+
+impl Product {
+    /// Bytes of the tile of an operand in shared memory.
+    fn part_bytes(&self, operand: &Operand, free: i64) -> i64 {
+        let depth = self.shape.depth;
+        if self.by_units { operand.tile_bytes((free, depth)) } else { (free + PAD) * depth * 4 }
+    }
+
+    fn stage_bytes(&self) -> i64 {
+        let right = self.right.iter().map(|right| self.part_bytes(right, self.shape.columns));
+        self.part_bytes(&self.left, self.shape.rows) + right.sum::<i64>()
+    }
+
+    fn sums_pitch(&self) -> i64 {
+        self.shape.columns + SUMS_PAD
+    }
+
+    fn shared_bytes(&self) -> i64 {
+        let sums = self.shape.rows * self.sums_pitch() * 4 * self.dots.len() as i64;
+        (self.stage_bytes() * self.shape.stages).max(sums)
+    }
+
+    /// Which tile a block owns: bands of eight tiles of rows, so that blocks that run together share what they read.
+    fn print_head(&self, body: &mut Body<'_>) {
+        let nest = body.nest;
+        let count = |axes: &[usize]| nest.count(axes.iter().copied().collect());
+        let (down, across) = (
+            count(&self.rows).ceildiv(&Dim::int(self.shape.rows)),
+            count(&self.columns).ceildiv(&Dim::int(self.shape.columns)),
+        );
+        body.line("extern __shared__ __align__(128) unsigned char memory[];");
+        if self.by_units {
+            body.line("const unsigned shared = shared_address(memory);");
+        }
+        let (down, across) = (body.index(&down, &[]), body.index(&across, &[]));
+        body.line(format!("const int down = {down}, across = {across};"));
+        body.line("const int tile = blockIdx.x % (down * across);");
+        body.line("const int band = tile / (8 * across) * 8, height = min(8, down - band);");
+        body.line(format!(
+            "const Index row0 = (Index)(band + tile % (8 * across) % height) * {}, column0 = (Index)(tile % (8 * across) / height) * {};",
+            self.shape.rows, self.shape.columns
+        ));
+        if !self.batch.is_empty() {
+            body.line("const Index batch = blockIdx.x / (down * across);");
+            decode(body, nest, &self.batch, "batch", None);
+            body.bind(self.batch.iter().copied().collect());
+        }
+    }
+
+    /// Walks along the sum.
+    fn print_sums(&self, body: &mut Body<'_>) -> Result<()> {
+        let nest = body.nest;
+        let Shape { rows, columns, depth, warps, stages, .. } = self.shape;
+        let steps = nest.count(self.sum.iter().copied().collect());
+        let (m, n) =
+            if self.by_units { (rows / warps.0 / 16, columns / warps.1 / 8) } else { (rows / 16, columns / 16) };
+        for dot in &self.dots {
+            let four = if self.by_units { "[4]" } else { "" };
+            body.line(format!("float sums{}[{m}][{n}]{four} = {{}};", dot.0));
+        }
+        if self.by_units {
+            body.line(format!(
+                "const int row_of_warp = threadIdx.x / 32 / {} * {}, column_of_warp = threadIdx.x / 32 % {} * {};",
+                warps.1,
+                m * 16,
+                warps.1,
+                n * 8
+            ));
+        } else {
+            body.line("const int row_of_thread = threadIdx.x / 16 * 4, column_of_thread = threadIdx.x % 16 * 4;");
+        }
+        let tiles = body.index(&steps.ceildiv(&Dim::int(depth)), &[]);
+        body.line(format!("const int tiles = {tiles};"));
+        body.open(AxisSet::EMPTY);
+        body.line("if (now >= 0) {");
+        body.line(format!("  wait_for_copies<{}>();", stages - 2));
+        body.line("  __syncthreads();");
+        body.line("}");
+        self.print_fills(body, &steps)?;
+        body.line("commit_copies();");
+        body.line("if (now >= 0) {");
+        let (stage, mut at) = (self.stage_bytes(), self.part_bytes(&self.left, rows));
+        let base = if self.by_units { "shared" } else { "memory" };
+        body.line(format!("  const auto from = {base} + now % {stages} * {stage};"));
+        for (k, dot) in self.dots.iter().enumerate() {
+            let sums = format!("sums{}", dot.0);
+            if self.by_units {
+                let (a, b) = (&self.left, &self.right[k]);
+                let (a_pitch, b_pitch) = (a.pitch((rows, depth)), b.pitch((columns, depth)));
+                let ty = element::stored(a.dtype)?;
+                let settings = format!("{ty}, {depth}, {}, {a_pitch}, {}, {b_pitch}", a.along_sum, b.along_sum);
+                body.line(format!(
+                    "  multiply_tiles<{settings}>({sums}, from, row_of_warp, from + {at}, column_of_warp);"
+                ));
+            } else {
+                let settings = format!("{depth}, {}, {}, 64, 64", rows + PAD, columns + PAD);
+                body.line(format!(
+                    "  multiply_plain<{settings}>({sums}, (const float*)from + row_of_thread, (const float*)(from + {at}) + column_of_thread);"
+                ));
+            }
+            at += self.part_bytes(&self.right[k], columns);
+        }
+        body.line("}");
+        body.close(&format!("for (int now = {}; now < tiles; ++now)", 1 - stages));
+        Ok(())
+    }
+
+    /// Fills the stage that was multiplied last.
+    fn print_fills(&self, body: &mut Body<'_>, steps: &Dim) -> Result<()> {
+        let nest = body.nest;
+        let Shape { rows, columns, depth, stages, .. } = self.shape;
+        let count = |axes: &[usize]| nest.count(axes.iter().copied().collect());
+        let (row_count, column_count) = (count(&self.rows), count(&self.columns));
+        let threads = self.shape.threads();
+        body.open(AxisSet::EMPTY);
+        let (base, stage) = (if self.by_units { "shared" } else { "memory" }, self.stage_bytes());
+        body.line(format!("const auto to = {base} + next % {stages} * {stage};"));
+        body.line(format!("const Index step0 = (Index)next * {depth};"));
+        let sum = ("step0", steps);
+        let mut at = 0;
+        let mut print = |body: &mut Body<'_>, operand: &Operand, free: (&str, &Dim), tile: i64| {
+            let place = match self.by_units {
+                true => format!("to + {at}"),
+                false => format!("((float*)(to + {at}))"),
+            };
+            at += self.part_bytes(operand, tile);
+            let part = Part { free, sum, tile: (tile, depth), threads, at: &place };
+            match self.by_units {
+                true => operand.print_fill(body, &part),
+                false => operand.print_plain_fill(body, &part, tile + PAD),
+            }
+        };
+        print(body, &self.left, ("row0", &row_count), rows)?;
+        for right in &self.right {
+            print(body, right, ("column0", &column_count), columns)?;
+        }
+        body.close(&format!("if (const int next = now + {}; next < tiles)", stages - 1));
+        Ok(())
+    }
+
+    /// What becomes of the sums.
+    fn print_results(&self, body: &mut Body<'_>, stores: &[usize]) -> Result<()> {
+        let nest = body.nest;
+        let (pitch, Shape { rows, columns, .. }) = (self.sums_pitch(), self.shape);
+        body.line("wait_for_copies<0>();");
+        body.line("__syncthreads();");
+        body.line("float* const results = (float*)memory;");
+        for (k, dot) in self.dots.iter().enumerate() {
+            let at = k as i64 * rows * pitch;
+            let line = if self.by_units {
+                format!("keep_sums<{pitch}>(results + {at} + row_of_warp * {pitch} + column_of_warp, sums{});", dot.0)
+            } else {
+                format!(
+                    "keep_plain<{pitch}, 64, 64>(results + {at} + row_of_thread * {pitch} + column_of_thread, sums{});",
+                    dot.0
+                )
+            };
+            body.line(line);
+        }
+        body.line("__syncthreads();");
+        let lanes = self.lanes(nest, stores);
+        let count = lanes.map_or(1, |lanes| lanes.count);
+        body.lanes = lanes.filter(|lanes| lanes.count > 1);
+        let (pieces, threads) = (columns / count, self.shape.threads());
+        body.open(AxisSet::EMPTY);
+        body.line(format!("const int line = (turn * {threads} + threadIdx.x) / {pieces};"));
+        body.line(format!("const int piece = (turn * {threads} + threadIdx.x) % {pieces};"));
+        let all = |axes: &[usize]| nest.count(axes.iter().copied().collect());
+        let (row_count, column_count) = (body.index(&all(&self.rows), &[]), body.index(&all(&self.columns), &[]));
+        let axes: AxisSet = self.rows.iter().chain(&self.columns).copied().collect();
+        body.open(body.lanes.map_or(axes, |lanes| axes.without(AxisSet::of(lanes.axis))));
+        body.line("const Index row = row0 + line;");
+        body.line(format!("const Index pack = column0 / {count} + piece;"));
+        decode(body, nest, &self.rows, "row", None);
+        decode(body, nest, &self.columns, "pack", lanes);
+        for (k, dot) in self.dots.iter().enumerate() {
+            let at = k as i64 * rows * pitch;
+            let lane = if body.lanes.is_some() { " + l" } else { "" };
+            let name = format!("results[{at} + line * {pitch} + piece * {count}{lane}]");
+            let result = Accumulator::of(nest, *dot).result(body, &name);
+            if body.lanes.is_some() { body.know_in_lanes(*dot, result) } else { body.know(*dot, result) }
+        }
+        body.open_lanes();
+        let mut behind = Vec::new();
+        for store in stores {
+            behind.extend(body.store(*store, None)?);
+        }
+        body.close_lanes();
+        behind.into_iter().for_each(|line| body.line(line));
+        body.close(&format!("if (row0 + line < {row_count} && column0 + piece * {count} < {column_count})"));
+        body.close(&format!("#pragma unroll 4\nfor (int turn = 0; turn < {}; ++turn)", rows * pieces / threads));
+        body.lanes = None;
+        Ok(())
+    }
+
+    /// Neighbouring results that one thread works on: as many as fill the widest access.
+    fn lanes(&self, nest: &Nest<'_>, stores: &[usize]) -> Option<Lanes> {
+        let axis = *self.columns.last()?;
+        let bytes = stores.iter().map(|store| element::bytes(nest.stores[*store].access.tensor.dtype)).min()?;
+        let mut count = (16 / bytes).min(8);
+        while count > 1 && !is_multiple(&nest.extents[axis], count) {
+            count /= 2;
+        }
+        Some(Lanes { axis, count })
+    }
+}

@@ -87,14 +87,16 @@ impl Shop {
     fn compile(&self, kernel: &Kernel, sizes: &Env) -> Result<(), String> {
         // What only a run tells stays an argument.
         let fixed = sizes_to_fix(kernel).into_iter().filter_map(|symbol| Some((symbol.clone(), sizes.get(&symbol)?)));
-        let options = Options { name: kernel.schedule.name().to_owned(), fixed: fixed.collect(), wide: false };
-        let printed = print(kernel, &options).map_err(|error| error.to_string())?;
-        let source = printed.source();
-        if !self.known.lock().expect("no test panics with it").insert(source.clone()) {
-            return Ok(());
-        }
+        let (fixed, name): (Env, String) = (fixed.collect(), kernel.schedule.name().to_owned());
         let compiler = self.compiler.as_ref().map_err(String::clone)?;
         for architecture in ARCHITECTURES {
+            let groups = architecture == "sm_90a";
+            let options = Options { name: name.clone(), fixed: fixed.clone(), wide: false, groups };
+            let printed = print(kernel, &options).map_err(|error| error.to_string())?;
+            let source = printed.source();
+            if !self.known.lock().expect("no test panics with it").insert(format!("{architecture} {source}")) {
+                continue;
+            }
             let cubin = compiler.compile(&source, &options.name, architecture, printed.is_strict);
             let cubin = cubin.map_err(|error| format!("{error}\n{source}"))?;
             if let Some(line) = cubin.log.lines().find(|line| is_bad(line)) {

@@ -79,12 +79,16 @@ fn printed_for_cuda(kernel: &Kernel, sizes: &[&str]) -> Result<String, Failed> {
         ["whole", sizes @ ..] => (true, sizes),
         sizes => (false, sizes),
     };
+    let (groups, sizes) = match sizes {
+        ["groups", sizes @ ..] => (true, sizes),
+        sizes => (false, sizes),
+    };
     let mut fixed = Env::new();
     for size in sizes {
         let (name, number) = size.split_once('=').ok_or_else(|| format!("no size: {size}"))?;
         fixed.bind(Symbol::name(name), number.parse::<i64>()?);
     }
-    let options = print::Options { name: kernel.schedule.name().to_owned(), fixed, wide: false };
+    let options = print::Options { name: kernel.schedule.name().to_owned(), fixed, wide: false, groups };
     let printed = match print::print(kernel, &options) {
         Ok(printed) => printed,
         Err(error) => return Ok(error.to_string()),

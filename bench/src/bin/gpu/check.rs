@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use fuseline::compare::Meaning;
 use fuseline::compile::plan_program;
-use fuseline::device::{DeviceSpec, Executable, NamedTensors};
+use fuseline::device::{Executable, NamedTensors};
 use fuseline::error::{Error, Result};
 use fuseline::fuse::{Chooser, PlanOptions};
 use fuseline::gallery;
@@ -139,7 +139,7 @@ impl Tally<'_> {
         chooser: Chooser,
         numerics: Numerics,
     ) -> Result<Vec<String>> {
-        let mut options = PlanOptions { chooser, numerics, ..PlanOptions::on(DeviceSpec::find("h200")?) };
+        let mut options = PlanOptions { chooser, numerics, ..PlanOptions::on(self.arguments.spec()?) };
         options.hints.env = env.clone();
         let planned = plan_program(graph.clone(), &options, &mut |_| {})?;
         let session = self.device.load(&planned)?;

@@ -4,8 +4,8 @@
 //! a tile of values. Folds along the keys keep running results; what was summed with an old one is corrected by the factors of the schedule.
 
 use fuseline::error::Result;
-use fuseline::ops::Expr;
 use fuseline::ops::prim::Monoid;
+use fuseline::ops::{Expr, ExprNode, Scalar};
 use fuseline::tensor::{DType, Dim};
 use fuseline::tile::{AxisSet, Correction, Op, Schedule, StepId};
 
@@ -14,7 +14,7 @@ use super::code::Code;
 use super::element;
 use super::function::{Function, Grid};
 use super::nest::{Nest, is_multiple, slope};
-use super::operand::{Operand, Part};
+use super::operand::{Operand, Part, narrow_type};
 use super::points::decode;
 
 /// Two products joined along keys, as units for matrices do them.
@@ -38,6 +38,8 @@ pub(super) struct Attention<'k> {
     corrections: &'k [Correction],
     /// keys from `row + n` on have no weight
     masked_from: Option<i64>,
+    /// what scores are before that, by the node of the expression that masks them, where nothing else does
+    unmasked: Option<u32>,
     shape: Shape,
 }
 
@@ -80,9 +82,9 @@ impl<'k> Attention<'k> {
         if !depends[weights.index()] || nest.folds[second.index()] != stream || nest.folds[first.index()] != inner {
             return None;
         }
-        let dtype = nest.kernel.step(queries).dtype;
-        let is_same = [keys, values, weights].iter().all(|id| nest.kernel.step(*id).dtype == dtype);
-        if !is_same || !matches!(dtype, DType::BF16 | DType::F16) || stream.is_empty() || inner.is_empty() {
+        let dtype = narrow_type(nest, queries)?;
+        let is_same = [keys, values, weights].iter().all(|id| narrow_type(nest, *id) == Some(dtype));
+        if !is_same || stream.is_empty() || inner.is_empty() {
             return None;
         }
         let shared = axes(keys).union(axes(values)).without(stream).without(inner).without(columns);
@@ -116,7 +118,9 @@ impl<'k> Attention<'k> {
         let (stream, inner) = (order(stream, &read(keys)), order(inner, &read(keys)));
         let few = nest.count(rows.iter().copied().collect()).as_int().is_some_and(|n| n <= 64);
         let large = tile.rows > 64 && !few && width <= 128 && inner_width <= 128;
-        let shape = Shape { rows: if large { 128 } else { 64 }, keys: 64, inner: inner_width, width };
+        // What a thread holds must fit its registers.
+        let together = if large && width > 64 { 32 } else { 64 };
+        let shape = Shape { rows: if large { 128 } else { 64 }, keys: together, inner: inner_width, width };
         let mut attention = Attention {
             first,
             second,
@@ -132,6 +136,7 @@ impl<'k> Attention<'k> {
             held: None,
             corrections,
             masked_from: None,
+            unmasked: None,
             shape,
         };
         attention.find_folds(nest, stores)?;
@@ -202,6 +207,12 @@ impl<'k> Attention<'k> {
         let folds_most = self.folds.iter().any(|fold| fold.is_first && fold.monoid == Monoid::Max);
         if let (true, true, Op::Map { expr, .. }) = (follows, folds_most, &nest.kernel.step(held).op) {
             self.masked_from = fuseline::tile::first_masked(expr, *key, *row);
+            let nodes = expr.nodes();
+            if let (Some(_), Some((ExprNode::Apply(Scalar::Select, parts), _))) = (self.masked_from, nodes.last())
+                && let ExprNode::Apply(Scalar::Le | Scalar::Lt, _) = &nodes[parts[0] as usize].0
+            {
+                self.unmasked = Some(parts[1]);
+            }
         }
     }
 
@@ -358,10 +369,17 @@ impl Attention<'_> {
         body.line("commit_copies();");
         body.line(format!("float scores[{own}][{}][4] = {{}};", keys / 8));
         let (q, k) = (&self.queries, &self.keys);
-        let (q_pitch, k_pitch) = (q.pitch(self.query_tile()), k.pitch(self.key_tile()));
-        let settings = format!("{ty}, {inner}, {}, {q_pitch}, {}, {k_pitch}", q.along_sum, k.along_sum);
+        let (q_lines, k_lines) = (q.lines(self.query_tile()), k.lines(self.key_tile()));
+        let settings = format!("{ty}, {inner}, {}, {q_lines}, {}, {k_lines}", q.along_sum, k.along_sum);
         body.line(format!("multiply_tiles<{settings}>(scores, shared, row_of_warp, keys, 0);"));
-        self.print_scores(body)?;
+        match (self.unmasked, self.masked_from) {
+            (Some(_), Some(from)) => {
+                // Tiles before the first masked key need not look.
+                self.print_scores(body, true, &format!("if ((Index)(tile + 1) * {keys} <= row0 + {from})"))?;
+                self.print_scores(body, false, "else")?;
+            }
+            _ => self.print_scores(body, false, "")?,
+        }
         body.line("wait_for_copies<0>();");
         body.line("__syncthreads();");
         body.open(AxisSet::EMPTY);
@@ -373,17 +391,20 @@ impl Attention<'_> {
         body.line(format!(
             "multiply_scores<{ty}, {}, {}>(sums, scores, values);",
             v.along_sum,
-            v.pitch(self.value_tile())
+            v.lines(self.value_tile())
         ));
         body.close("for (int tile = 0; tile < tiles; ++tile)");
         Ok(())
     }
 
     /// Works on the scores of a tile, row by row: what is folded of them, and what they become.
-    fn print_scores(&self, body: &mut Body<'_>) -> Result<()> {
+    fn print_scores(&self, body: &mut Body<'_>, is_clear: bool, when: &str) -> Result<()> {
         let nest = body.nest;
         let own = self.shape.rows / WARPS / 16;
         body.is_near = !body.rounds_everything();
+        if !when.is_empty() {
+            body.open(AxisSet::EMPTY);
+        }
         body.open(self.rows.iter().copied().collect());
         let rows = body.index(&Attention::count(nest, &self.rows), &[]);
         body.line("const int m = slot / 2, half = slot % 2;");
@@ -393,16 +414,19 @@ impl Attention<'_> {
         body.line(format!("const Index row = {row};"));
         decode(body, nest, &self.rows, "row", None);
         if let Some(held) = self.held {
-            self.print_pass(body, true, held)?;
+            self.print_pass(body, true, held, is_clear)?;
         }
-        self.print_pass(body, false, self.weights)?;
+        self.print_pass(body, false, self.weights, false)?;
         body.close(&format!("#pragma unroll\nfor (int slot = 0; slot < {}; ++slot)", own * 2));
+        if !when.is_empty() {
+            body.close(when);
+        }
         body.is_near = false;
         Ok(())
     }
 
     /// One pass over the scores of a row: folds, and what is kept in the place of the scores.
-    fn print_pass(&self, body: &mut Body<'_>, is_first: bool, kept: StepId) -> Result<()> {
+    fn print_pass(&self, body: &mut Body<'_>, is_first: bool, kept: StepId, is_clear: bool) -> Result<()> {
         let nest = body.nest;
         let folds: Vec<&Fold> = self.folds.iter().filter(|fold| fold.is_first == is_first).collect();
         if !is_first {
@@ -414,7 +438,7 @@ impl Attention<'_> {
                 if is_first { Accumulator::of(nest, fold.id).neutral.to_string() } else { format!("fold{id}[slot]") };
             body.line(format!("float part{id} = {begin};"));
         }
-        self.print_columns(body, is_first, kept, &folds)?;
+        self.print_columns(body, is_first, kept, &folds, is_clear)?;
         for fold in &folds {
             let (id, accumulator) = (fold.id.0, Accumulator::of(nest, fold.id));
             if is_first {
@@ -459,7 +483,14 @@ impl Attention<'_> {
     }
 
     /// A loop over the scores of a row that this thread has: pairs of neighbours.
-    fn print_columns(&self, body: &mut Body<'_>, is_first: bool, kept: StepId, folds: &[&Fold]) -> Result<()> {
+    fn print_columns(
+        &self,
+        body: &mut Body<'_>,
+        is_first: bool,
+        kept: StepId,
+        folds: &[&Fold],
+        is_clear: bool,
+    ) -> Result<()> {
         let nest = body.nest;
         let keys = self.shape.keys;
         let stream: AxisSet = self.stream.iter().copied().collect();
@@ -493,11 +524,16 @@ impl Attention<'_> {
             body.know(known, known_code)
         }
         body.open_lanes();
+        if let (true, Some(node), Op::Map { expr, args }) = (is_clear, self.unmasked, &nest.kernel.step(kept).op) {
+            let value = body.part_of(expr, node, args)?;
+            body.line(format!("const float v{} = {value};", kept.0));
+            body.know(kept, Code::atom(format!("v{}", kept.0)));
+        }
         for fold in folds {
             let accumulator = Accumulator::of(nest, fold.id);
             body.accumulate(fold.id, &accumulator, &format!("part{}", fold.id.0))?;
         }
-        let value = if is_first { body.value(kept)? } else { body.value_to_store(kept, nest.kernel.step(kept).dtype)? };
+        let value = if is_first { body.value(kept)? } else { body.value_to_round(kept, self.queries.dtype)? };
         body.line(format!("{score} = {value};"));
         body.close_lanes();
         body.close(&if is_whole { String::new() } else { format!("if (key < {limit})") });

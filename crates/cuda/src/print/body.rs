@@ -473,7 +473,7 @@ impl<'n> Body<'n> {
     }
 
     /// The value of a step that is stored as an element of a type: rounding to that type is left to the store.
-    pub fn value_to_store(&mut self, id: StepId, dtype: DType) -> Result<Code> {
+    fn value_to_store(&mut self, id: StepId, dtype: DType) -> Result<Code> {
         let nest = self.nest;
         if let Op::Map { expr, args } = &nest.kernel.step(id).op
             && element::is_wrapped(dtype)
@@ -484,6 +484,29 @@ impl<'n> Body<'n> {
             return self.expression_to_store(expr, args);
         }
         self.value(id)
+    }
+
+    /// The value of a step that is rounded to a narrow type next: roundings to that type at its end are left out.
+    pub fn value_to_round(&mut self, id: StepId, dtype: DType) -> Result<Code> {
+        let nest = self.nest;
+        let (true, Op::Map { expr, args }) = (element::is_wrapped(dtype), &nest.kernel.step(id).op) else {
+            return self.value(id);
+        };
+        let nodes = expr.nodes();
+        let mut last = nodes.len() - 1;
+        while let ExprNode::Cast(x) = &nodes[last].0 {
+            let from = nodes[*x as usize].1;
+            // Widening changes nothing; rounding to the type is done next.
+            let is_idle = from.is_float() && (nodes[last].1 == dtype || (from == dtype && nodes[last].1.is_float()));
+            if !is_idle || from == DType::F64 {
+                break;
+            }
+            last = *x as usize;
+        }
+        if last + 1 == nodes.len() || self.lookup(id).is_some() {
+            return self.value(id);
+        }
+        self.part_of(expr, last as u32, args)
     }
 
     /// Whether results of functions are rounded to their types one by one.

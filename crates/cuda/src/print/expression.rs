@@ -18,6 +18,11 @@ impl Body<'_> {
         self.nodes(expr.nodes(), args)
     }
 
+    /// The value of a part of an expression: of one of its nodes.
+    pub fn part_of(&mut self, expr: &Expr, node: u32, args: &[StepId]) -> Result<Code> {
+        self.nodes(&expr.nodes()[..=node as usize], args)
+    }
+
     /// The value of an expression of values that are known, all of which vary over some axes.
     pub fn formula(&mut self, expr: &Expr, values: &[Code], axes: AxisSet) -> Result<Code> {
         self.steps(expr.nodes(), values, &vec![axes; values.len()])
@@ -85,7 +90,13 @@ impl Body<'_> {
                     Code::call("divided", &[codes[parts[0] as usize].clone(), by])
                 }
                 ExprNode::Apply(Scalar::Exp, x) if self.is_near && *dtype != DType::F64 => {
-                    Code::call("exp_near", &[codes[x[0] as usize].clone()])
+                    let difference = match &nodes[x[0] as usize].0 {
+                        ExprNode::Apply(Scalar::Sub, parts) => Some(parts.iter().map(|k| codes[*k as usize].clone())),
+                        _ => None,
+                    };
+                    let args: Vec<Code> =
+                        difference.map_or_else(|| vec![codes[x[0] as usize].clone()], Iterator::collect);
+                    Code::call("exp_near", &args)
                 }
                 ExprNode::Apply(op, operands) => {
                     let from = nodes[*operands.last().expect("functions have operands") as usize].1;

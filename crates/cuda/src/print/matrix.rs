@@ -1,6 +1,57 @@
 //! What products of matrices call: copies into shared memory that nobody waits for, and the units that multiply.
 
+use std::sync::LazyLock;
+
 use super::prelude::Part;
+
+/// Columns that a group of warps can multiply at once, in the sizes that are used.
+const GROUP_COLUMNS: [usize; 3] = [64, 128, 256];
+
+/// Products by groups of four warps: a part for every type and number of columns.
+pub(super) static GROUPS: LazyLock<Vec<Part>> = LazyLock::new(|| {
+    let mut parts = Vec::new();
+    for ty in ["bf16", "f16"] {
+        for columns in GROUP_COLUMNS {
+            let name: &'static str = Box::leak(format!("multiply_group_{ty}_{columns}").into_boxed_str());
+            let text: &'static str = Box::leak(group_text(name, ty, columns).into_boxed_str());
+            let names: &'static [&'static str] = Box::leak(Box::new([name]));
+            parts.push(Part { names, text });
+        }
+    }
+    parts
+});
+
+/// Four warps add the product of 64 rows and some columns, `DEPTH` steps, to their sums.
+fn group_text(name: &str, ty: &str, columns: usize) -> String {
+    let count = columns / 2;
+    let places: Vec<String> = (0..count).map(|k| format!("%{k}")).collect();
+    let sums: Vec<String> = (0..count).map(|k| format!("\"+f\"(sums[0][{}][{}])", k / 4, k % 4)).collect();
+    let lines = |list: &[String], per: usize, between: &str| -> String {
+        let rows: Vec<String> = list.chunks(per).map(|chunk| chunk.join(", ")).collect();
+        rows.join(&format!(",{between}"))
+    };
+    let (operands, outputs) = (lines(&places, 32, " \"\n        \""), lines(&sums, 8, "\n          "));
+    format!(
+        "// 64 rows and {columns} columns by four warps, from shared memory; where lines lie across the sum, steps are lines.
+template <int DEPTH, bool A_ALONG, int A_LINES, bool B_ALONG, int B_LINES>
+__device__ __forceinline__ void {name}(float (&sums)[1][{}][4], unsigned a, int row, unsigned b, int column) {{
+#pragma unroll
+  for (int step = 0; step < DEPTH; step += 16) {{
+    const unsigned x = A_ALONG ? a + step / 64 * (A_LINES * 128) + row * 128 + step % 64 * 2 : a + row / 64 * (A_LINES * 128) + step * 128;
+    const unsigned y = B_ALONG ? b + step / 64 * (B_LINES * 128) + column * 128 + step % 64 * 2 : b + column / 64 * (B_LINES * 128) + step * 128;
+    asm volatile(\"wgmma.mma_async.sync.aligned.m64n{columns}k16.f32.{ty}.{ty} {{{operands}}}, %{}, %{}, 1, 1, 1, %{}, %{};\"
+        : {outputs}
+        : \"l\"(described(x, A_ALONG ? 16 : A_LINES * 128)), \"l\"(described(y, B_ALONG ? 16 : B_LINES * 128)), \"n\"(A_ALONG ? 0 : 1), \"n\"(B_ALONG ? 0 : 1) : \"memory\");
+  }}
+}}
+",
+        columns / 8,
+        count,
+        count + 1,
+        count + 2,
+        count + 3,
+    )
+}
 
 macro_rules! parts {
     ($([$($name:literal),+] $text:literal)+) => {
@@ -30,8 +81,10 @@ __device__ __forceinline__ void commit_copies() { asm volatile(\"cp.async.commit
 template <int LEFT> __device__ __forceinline__ void wait_for_copies() { asm volatile(\"cp.async.wait_group %0;\" :: \"n\"(LEFT) : \"memory\"); }
 "
 ["swizzled"] "
-// Where 16 bytes of a line lie: turned about by the line, so that neighbours in eight lines lie in different banks.
-template <int PITCH> __device__ __forceinline__ unsigned swizzled(int line, int piece) { return line * PITCH + ((piece ^ (line & 7)) << 4); }
+// Where 16 bytes of a line lie: panels of eight pieces, turned about by the line, so that neighbours in eight lines lie in different banks.
+template <int LINES> __device__ __forceinline__ unsigned swizzled(int line, int piece) {
+  return piece / 8 * (LINES * 128) + line * 128 + (((piece & 7) ^ (line & 7)) << 4);
+}
 "
 ["load_matrices", "load_turned"] "
 // Four matrices of 8 x 8 elements; every lane names the line of one.
@@ -44,18 +97,18 @@ __device__ __forceinline__ void load_turned(unsigned (&to)[4], unsigned at) {
 "
 ["load_rows"] "
 // 16 rows and 16 steps of the sum of a left factor, as units take it: from lines along the sum, or from lines across it.
-template <bool ALONG, int PITCH> __device__ __forceinline__ void load_rows(unsigned (&to)[4], unsigned from, int row, int step) {
+template <bool ALONG, int LINES> __device__ __forceinline__ void load_rows(unsigned (&to)[4], unsigned from, int row, int step) {
   const int lane = threadIdx.x % 32;
-  if constexpr (ALONG) load_matrices(to, from + swizzled<PITCH>(row + lane % 16, step / 8 + lane / 16));
-  else load_turned(to, from + swizzled<PITCH>(step + lane / 16 * 8 + lane % 8, row / 8 + lane / 8 % 2));
+  if constexpr (ALONG) load_matrices(to, from + swizzled<LINES>(row + lane % 16, step / 8 + lane / 16));
+  else load_turned(to, from + swizzled<LINES>(step + lane / 16 * 8 + lane % 8, row / 8 + lane / 8 % 2));
 }
 "
 ["load_columns"] "
 // 16 columns and 16 steps of the sum of a right factor: two for the first eight columns, two for the others.
-template <bool ALONG, int PITCH> __device__ __forceinline__ void load_columns(unsigned (&to)[4], unsigned from, int column, int step) {
+template <bool ALONG, int LINES> __device__ __forceinline__ void load_columns(unsigned (&to)[4], unsigned from, int column, int step) {
   const int lane = threadIdx.x % 32;
-  if constexpr (ALONG) load_matrices(to, from + swizzled<PITCH>(column + lane / 16 * 8 + lane % 8, step / 8 + lane / 8 % 2));
-  else load_turned(to, from + swizzled<PITCH>(step + lane % 16, column / 8 + lane / 16));
+  if constexpr (ALONG) load_matrices(to, from + swizzled<LINES>(column + lane / 16 * 8 + lane % 8, step / 8 + lane / 8 % 2));
+  else load_turned(to, from + swizzled<LINES>(step + lane % 16, column / 8 + lane / 16));
 }
 "
 ["multiply_add"] "
@@ -76,15 +129,15 @@ template <> struct Unit<f16> {
 "
 ["multiply_tiles"] "
 // Adds the product of a warp's rows and columns of two tiles in shared memory to its sums.
-template <class T, int DEPTH, bool A_ALONG, int A_PITCH, bool B_ALONG, int B_PITCH, int M, int N>
+template <class T, int DEPTH, bool A_ALONG, int A_LINES, bool B_ALONG, int B_LINES, int M, int N>
 __device__ __forceinline__ void multiply_tiles(float (&sums)[M][N][4], unsigned a, int row, unsigned b, int column) {
 #pragma unroll
   for (int step = 0; step < DEPTH; step += 16) {
     unsigned x[M][4], y[N / 2][4];
 #pragma unroll
-    for (int m = 0; m < M; ++m) load_rows<A_ALONG, A_PITCH>(x[m], a, row + m * 16, step);
+    for (int m = 0; m < M; ++m) load_rows<A_ALONG, A_LINES>(x[m], a, row + m * 16, step);
 #pragma unroll
-    for (int n = 0; n < N / 2; ++n) load_columns<B_ALONG, B_PITCH>(y[n], b, column + n * 16, step);
+    for (int n = 0; n < N / 2; ++n) load_columns<B_ALONG, B_LINES>(y[n], b, column + n * 16, step);
 #pragma unroll
     for (int m = 0; m < M; ++m) {
 #pragma unroll
@@ -95,7 +148,7 @@ __device__ __forceinline__ void multiply_tiles(float (&sums)[M][N][4], unsigned 
 "
 ["multiply_scores"] "
 // Adds the product of rounded scores, which this warp has as sums, and a tile in shared memory to its sums.
-template <class T, bool ALONG, int PITCH, int M, int N, int K>
+template <class T, bool ALONG, int LINES, int M, int N, int K>
 __device__ __forceinline__ void multiply_scores(float (&sums)[M][N][4], const float (&scores)[M][K][4], unsigned b) {
 #pragma unroll
   for (int k = 0; k < K / 2; ++k) {
@@ -111,7 +164,7 @@ __device__ __forceinline__ void multiply_scores(float (&sums)[M][N][4], const fl
 #pragma unroll
     for (int n = 0; n < N / 2; ++n) {
       unsigned y[4];
-      load_columns<ALONG, PITCH>(y, b, n * 16, k * 16);
+      load_columns<ALONG, LINES>(y, b, n * 16, k * 16);
 #pragma unroll
       for (int m = 0; m < M; ++m) {
         Unit<T>::multiply_add(sums[m][n * 2], x[m], y[0], y[1]);
@@ -125,6 +178,26 @@ __device__ __forceinline__ void multiply_scores(float (&sums)[M][N][4], const fl
 template <int M, int N> __device__ __forceinline__ void scale_rows(float (&sums)[M][N][4], int m, int half, float by) {
 #pragma unroll
   for (int n = 0; n < N; ++n) sums[m][n][half * 2] *= by, sums[m][n][half * 2 + 1] *= by;
+}
+"
+["fence_copies"] "
+// What was written into shared memory is seen by units that read it by themselves.
+__device__ __forceinline__ void fence_copies() { asm volatile(\"fence.proxy.async.shared::cta;\" ::: \"memory\"); }
+"
+["begin_group"] "
+__device__ __forceinline__ void begin_group() { asm volatile(\"wgmma.fence.sync.aligned;\" ::: \"memory\"); }
+"
+["commit_group"] "
+__device__ __forceinline__ void commit_group() { asm volatile(\"wgmma.commit_group.sync.aligned;\" ::: \"memory\"); }
+"
+["wait_for_groups"] "
+// Waits until no more than so many products of this group of warps are on their way.
+template <int LEFT> __device__ __forceinline__ void wait_for_groups() { asm volatile(\"wgmma.wait_group.sync.aligned %0;\" :: \"n\"(LEFT) : \"memory\"); }
+"
+["described"] "
+// A tile as units read it by themselves: where it begins, and how far its panels and its groups of eight lines lie apart.
+__device__ __forceinline__ unsigned long long described(unsigned at, unsigned panels) {
+  return (unsigned long long)(at >> 4 & 0x3fff) | (unsigned long long)(panels >> 4 & 0x3fff) << 16 | 64ull << 32 | 1ull << 62;
 }
 "
 ["keep_sums"] "

@@ -46,6 +46,8 @@ pub struct Options {
     pub fixed: Env,
     /// whether indices have 64 bits: where a tensor has 2^31 elements or more
     pub wide: bool,
+    /// whether groups of four warps multiply matrices together: on compute capability 9.0
+    pub groups: bool,
 }
 
 /// A printed kernel.
@@ -117,10 +119,10 @@ pub struct Scratch {
 
 /// A kernel as CUDA C++.
 pub fn print(kernel: &Kernel, options: &Options) -> Result<Printed> {
-    let (stages, scratch) = stages(kernel, &options.fixed)?;
+    let (stages, scratch) = stages(kernel, options)?;
     let (mut functions, mut launches, mut sites) = (String::new(), Vec::new(), Vec::new());
     for (number, stage) in stages.iter().enumerate() {
-        let mut nest = Nest::new(&stage.kernel, &options.fixed, &stage.parameters)?;
+        let mut nest = Nest::new(&stage.kernel, options, &stage.parameters)?;
         nest.join_axes();
         let function = match stage.way {
             Way::Points => points::points(&nest, &stage.stores, sites)?,

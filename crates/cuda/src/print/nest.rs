@@ -3,10 +3,10 @@
 use fuseline::error::{Context, Result};
 use fuseline::ops::prim::Guard;
 use fuseline::ops::{ExprNode, Number};
-use fuseline::tensor::{DType, Dim, Env, Ranges, Symbol};
+use fuseline::tensor::{DType, Dim, Ranges, Symbol};
 use fuseline::tile::{AxisSet, Kernel, Op, Param, StepId};
 
-use super::Parameter;
+use super::{Options, Parameter};
 
 /// A tensor in the memory of the device.
 #[derive(Clone, Debug)]
@@ -68,13 +68,14 @@ pub(super) struct Nest<'k> {
     /// the index of every random word
     random: Vec<Option<Dim>>,
     pub stores: Vec<Written>,
-    fixed: &'k Env,
+    /// how it is printed
+    pub options: &'k Options,
 }
 
 impl<'k> Nest<'k> {
     /// The kernel for some sizes; other symbols stay. `parameters` says what its inputs and outputs are.
-    pub fn new(kernel: &'k Kernel, fixed: &'k Env, parameters: &Parameters) -> Result<Nest<'k>> {
-        let extents: Vec<Dim> = kernel.axes.iter().map(|extent| fixed.apply(extent)).collect();
+    pub fn new(kernel: &'k Kernel, options: &'k Options, parameters: &Parameters) -> Result<Nest<'k>> {
+        let extents: Vec<Dim> = kernel.axes.iter().map(|extent| options.fixed.apply(extent)).collect();
         let single = single_points(&extents);
         let mut nest = Nest {
             kernel,
@@ -84,7 +85,7 @@ impl<'k> Nest<'k> {
             loads: Vec::with_capacity(kernel.steps.len()),
             random: Vec::with_capacity(kernel.steps.len()),
             stores: Vec::with_capacity(kernel.stores.len()),
-            fixed,
+            options,
         };
         for (k, step) in kernel.steps.iter().enumerate() {
             let load = match &step.op {
@@ -132,7 +133,7 @@ impl<'k> Nest<'k> {
     /// A size or index with numbers for what is fixed, and 0 for coordinates of axes with one point.
     pub fn dim(&self, dim: &Dim) -> Dim {
         let single = single_points(&self.extents);
-        let dim = self.fixed.apply(dim).substitute(&|symbol| match symbol {
+        let dim = self.options.fixed.apply(dim).substitute(&|symbol| match symbol {
             Symbol::Axis(axis) if single.contains(usize::from(*axis)) => Some(Dim::int(0)),
             _ => None,
         });
@@ -146,12 +147,13 @@ impl<'k> Nest<'k> {
 
     fn guards(&self, guards: &[Guard]) -> Vec<Guard> {
         let ranges = Ranges::of(&self.extents);
-        let guards = guards.iter().map(|g| Guard { index: self.dim(&g.index), bound: self.fixed.apply(&g.bound) });
+        let guards =
+            guards.iter().map(|g| Guard { index: self.dim(&g.index), bound: self.options.fixed.apply(&g.bound) });
         guards.filter(|g| !ranges.is_below(&g.index, &g.bound)).collect()
     }
 
     fn access(&self, tensor: Tensor, param: &Param, index: &[Dim], guarded: bool) -> Result<Access> {
-        let sizes: Vec<Dim> = param.ty.shape.dims().iter().map(|size| self.fixed.apply(size)).collect();
+        let sizes: Vec<Dim> = param.ty.shape.dims().iter().map(|size| self.options.fixed.apply(size)).collect();
         let mut strides = vec![Dim::int(1); sizes.len()];
         let mut next = Dim::int(1);
         for axis in param.layout.order().collect::<Vec<_>>().into_iter().rev() {

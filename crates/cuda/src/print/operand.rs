@@ -50,6 +50,20 @@ pub(super) struct Part<'a> {
     pub at: &'a str,
 }
 
+/// The narrow float as which a factor can be multiplied: that of its type, or the one that it was before it was widened.
+pub(super) fn narrow_type(nest: &Nest<'_>, factor: StepId) -> Option<DType> {
+    let step = nest.kernel.step(factor);
+    let is_narrow = |dtype: &DType| matches!(dtype, DType::BF16 | DType::F16);
+    if is_narrow(&step.dtype) {
+        return Some(step.dtype);
+    }
+    let Op::Map { expr, .. } = &step.op else { return None };
+    match expr.nodes().last() {
+        Some((ExprNode::Cast(x), DType::F32)) => Some(expr.nodes()[*x as usize].1).filter(is_narrow),
+        _ => None,
+    }
+}
+
 /// Elements of 16 bytes.
 fn pack_of(dtype: DType) -> i64 {
     16 / element::bytes(dtype)
@@ -76,14 +90,15 @@ impl Operand {
         matches!(self.source, Source::Computed { .. })
     }
 
-    /// Bytes of a line of a tile for units for matrices: whole groups of eight pieces, in which lines are turned about.
-    pub fn pitch(&self, tile: (i64, i64)) -> i64 {
-        ((if self.along_sum { tile.1 } else { tile.0 }) * element::bytes(self.dtype) + 127) / 128 * 128
+    /// The lines of a tile for units for matrices.
+    pub fn lines(&self, tile: (i64, i64)) -> i64 {
+        if self.along_sum { tile.0 } else { tile.1 }
     }
 
-    /// Bytes of a tile for units for matrices.
+    /// Bytes of a tile for units for matrices: panels of lines of 128 bytes.
     pub fn tile_bytes(&self, tile: (i64, i64)) -> i64 {
-        self.pitch(tile) * if self.along_sum { tile.0 } else { tile.1 }
+        let line = (if self.along_sum { tile.1 } else { tile.0 }) * element::bytes(self.dtype);
+        (line + 127) / 128 * 128 * self.lines(tile)
     }
 
     /// Prints what fills a tile: lines of 16-byte pieces, swizzled.
@@ -92,14 +107,14 @@ impl Operand {
             Source::Copied { width, .. } => width,
             Source::Computed { .. } => pack_of(self.dtype),
         };
-        let pitch = self.pitch(part.tile);
+        let lines = self.lines(part.tile);
         let pack = pack_of(self.dtype);
         let place = if width == pack {
-            format!("{} + swizzled<{pitch}>(line, piece)", part.at)
+            format!("{} + swizzled<{lines}>(line, piece)", part.at)
         } else {
             let bytes = element::bytes(self.dtype) * width;
             let pieces = pack / width;
-            format!("{} + swizzled<{pitch}>(line, piece / {pieces}) + piece % {pieces} * {bytes}", part.at)
+            format!("{} + swizzled<{lines}>(line, piece / {pieces}) + piece % {pieces} * {bytes}", part.at)
         };
         self.print_pieces(body, part, width, &place, &|ty, count| {
             format!("*(Pack<{ty}, {count}>*)(memory + ({place} - shared)) = packed<{ty}>(v);")
@@ -230,7 +245,7 @@ impl Operand {
             decode(body, body.nest, &self.sum, "step", None);
         }
         body.open_lanes();
-        let value = body.value(self.factor)?;
+        let value = body.value_to_round(self.factor, self.dtype)?;
         body.line(format!("v[l] = {value};"));
         body.close_lanes();
         let head = if there == "true" && inside.is_empty() { String::new() } else { format!("if ({inside}{there})") };
@@ -258,7 +273,7 @@ impl Operand {
         body.open(self.free.iter().chain(&self.sum).copied().collect());
         decode(body, body.nest, &self.free, "point", None);
         decode(body, body.nest, &self.sum, "step", None);
-        let value = body.value(self.factor)?;
+        let value = body.value_to_round(self.factor, self.dtype)?;
         body.line(format!("v[e] = {value};"));
         let head = if there == "true" && inside.is_empty() { String::new() } else { format!("if ({inside}{there})") };
         body.close(&head);

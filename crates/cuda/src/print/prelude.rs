@@ -10,7 +10,7 @@ pub(super) struct Part {
 
 /// The parts that a text needs, in the order of the table: those whose names it mentions, and those that these need.
 pub(super) fn needed(text: &str) -> String {
-    let all: Vec<&Part> = PARTS.iter().chain(matrix::PARTS).collect();
+    let all: Vec<&Part> = PARTS.iter().chain(matrix::PARTS).chain(matrix::GROUPS.iter()).collect();
     let mut is_needed = vec![false; all.len()];
     let mut unread: Vec<&str> = vec![text];
     while let Some(text) = unread.pop() {
@@ -248,8 +248,10 @@ __device__ __forceinline__ float erf_of(float x) {
 }
 "
 ["exp_near"] "
-// The exponential of what becomes a narrow float at once.
-__device__ __forceinline__ float exp_near(float x) { float y; asm(\"ex2.approx.ftz.f32 %0, %1;\" : \"=f\"(y) : \"f\"(x * 1.4426950408889634f)); return y; }
+// The exponential of what becomes a narrow float at once; of a difference, whose second number is the same for many.
+__device__ __forceinline__ float power_near(float x) { float y; asm(\"ex2.approx.ftz.f32 %0, %1;\" : \"=f\"(y) : \"f\"(x)); return y; }
+__device__ __forceinline__ float exp_near(float x) { return power_near(x * 1.4426950408889634f); }
+__device__ __forceinline__ float exp_near(float a, float b) { return power_near(fmaf(a, 1.4426950408889634f, b * -1.4426950408889634f)); }
 "
 ["Divisor"] "
 // A divisor of many numbers, by its inverse; scaled, where that would be no ordinary number.

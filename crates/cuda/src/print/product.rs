@@ -12,7 +12,7 @@ use super::body::{Accumulator, Body, Lanes};
 use super::element;
 use super::function::{Function, Grid};
 use super::nest::{Nest, is_multiple, slope};
-use super::operand::{Operand, Part};
+use super::operand::{Operand, Part, narrow_type};
 use super::points::decode;
 
 /// Contractions that share a factor, as products of one matrix with others that have the same columns.
@@ -28,6 +28,8 @@ pub(super) struct Product {
     sum: Vec<usize>,
     /// whether units for matrices multiply
     by_units: bool,
+    /// whether groups of four warps do so together
+    by_groups: bool,
     shape: Shape,
 }
 
@@ -139,14 +141,13 @@ impl Roles {
     fn product(&self, nest: &Nest<'_>, stores: &[usize], dots: &[StepId]) -> Option<Product> {
         let count = |axes: AxisSet| nest.count(axes).as_int();
         let is_small = |axes: AxisSet| count(axes).is_some_and(|n| n < LEAST);
-        let dtypes = std::iter::once(&self.left).chain(&self.right).map(|id| nest.kernel.step(*id).dtype);
-        let dtypes: Vec<DType> = dtypes.collect();
-        let by_units = matches!(dtypes[0], DType::BF16 | DType::F16) && dtypes.iter().all(|d| *d == dtypes[0]);
+        let narrow = narrow_type(nest, self.left);
+        let by_units = narrow.is_some() && self.right.iter().all(|id| narrow_type(nest, *id) == narrow);
         // Threads that each have a result do as well for few rows.
         if is_small(self.columns) || is_small(self.sum) || (!by_units && is_small(self.rows)) {
             return None;
         }
-        let dtype = if by_units { dtypes[0] } else { DType::F32 };
+        let dtype = narrow.filter(|_| by_units).unwrap_or(DType::F32);
         let offsets = || stores.iter().map(|store| &nest.stores[*store].access.offset);
         let load_offset = |id: StepId| move |axis: usize| lowest_slope(nest, id, axis);
         let store_slope = |axis: usize| offsets().filter_map(|o| slope(o, axis)?.as_int()).filter(|s| *s > 0).min();
@@ -158,12 +159,16 @@ impl Roles {
             self.right.iter().map(|factor| Operand::of(nest, *factor, dtype, &columns, &sum)).collect();
         let computed = left.is_computed() || right.iter().any(Operand::is_computed);
         let wanted = wanted_tile(nest.kernel);
-        let shape = if by_units {
-            Shape::for_units(wanted, count(self.rows), dots.len() as i64, computed)
-        } else {
-            Shape::for_threads(wanted, dots.len() as i64)
+        let (many, few) = (dots.len() as i64, count(self.rows));
+        let for_groups =
+            (by_units && nest.options.groups).then(|| Shape::for_groups(wanted, few, many, computed)).flatten();
+        let shape = match for_groups {
+            Some(shape) => shape,
+            None if by_units => Shape::for_units(wanted, few, many, computed),
+            None => Shape::for_threads(wanted, many),
         };
-        Some(Product { dots: dots.to_vec(), left, right, batch, rows, columns, sum, by_units, shape })
+        let by_groups = for_groups.is_some();
+        Some(Product { dots: dots.to_vec(), left, right, batch, rows, columns, sum, by_units, by_groups, shape })
     }
 }
 
@@ -230,6 +235,21 @@ impl Shape {
         Shape { rows, columns, depth, warps, stages, resident }
     }
 
+    /// For groups of four warps, each of which has 64 rows; none where tiles are smaller.
+    fn for_groups(wanted: Tile, rows: Option<i64>, dots: i64, computed: bool) -> Option<Shape> {
+        if wanted.rows < 64 || wanted.columns < 128 || rows.is_some_and(|rows| rows <= 32) || dots > 2 {
+            return None;
+        }
+        if wanted.rows < 128 || rows.is_some_and(|rows| rows <= 64) {
+            let (stages, resident) = if dots > 1 { (3, 2) } else { (4, 2) };
+            return Some(Shape { rows: 64, columns: 128, depth: 64, warps: (4, 1), stages, resident });
+        }
+        let columns = if wanted.columns >= 256 && dots == 1 && !computed { 256 } else { 128 };
+        let resident = if columns == 256 || dots > 1 || computed { 1 } else { 2 };
+        let stages = if resident == 1 { 4 } else { 3 };
+        Some(Shape { rows: 128, columns, depth: 64, warps: (8, 1), stages, resident })
+    }
+
     /// For threads that multiply by themselves: 16 x 16 of them, each with blocks of 4 x 4 results.
     fn for_threads(wanted: Tile, dots: i64) -> Shape {
         let large = wanted.rows >= 128 && wanted.columns >= 128 && dots == 1;
@@ -262,7 +282,11 @@ pub(super) fn product(nest: &Nest<'_>, stores: &[usize], product: &Product, site
         shared: product.shared_bytes() as u32,
         least_blocks: Some(resident),
     };
-    let by = if product.by_units { "units for matrices" } else { "threads" };
+    let by = match (product.by_groups, product.by_units) {
+        (true, _) => "groups of warps",
+        (_, true) => "units for matrices",
+        _ => "threads",
+    };
     Ok(Function::new(body, grid, format!("a block owns {rows} x {columns} results, {depth} steps at a time, by {by}")))
 }
 
@@ -295,7 +319,7 @@ impl Product {
             count(&self.rows).ceildiv(&Dim::int(self.shape.rows)),
             count(&self.columns).ceildiv(&Dim::int(self.shape.columns)),
         );
-        body.line("extern __shared__ __align__(128) unsigned char memory[];");
+        body.line("extern __shared__ __align__(1024) unsigned char memory[];");
         if self.by_units {
             body.line("const unsigned shared = shared_address(memory);");
         }
@@ -317,7 +341,7 @@ impl Product {
     /// Walks along the sum.
     fn print_sums(&self, body: &mut Body<'_>) -> Result<()> {
         let nest = body.nest;
-        let Shape { rows, columns, depth, warps, stages, .. } = self.shape;
+        let Shape { rows, columns, depth, warps, .. } = self.shape;
         let steps = nest.count(self.sum.iter().copied().collect());
         let (m, n) =
             if self.by_units { (rows / warps.0 / 16, columns / warps.1 / 8) } else { (rows / 16, columns / 16) };
@@ -325,7 +349,10 @@ impl Product {
             let four = if self.by_units { "[4]" } else { "" };
             body.line(format!("float sums{}[{m}][{n}]{four} = {{}};", dot.0));
         }
-        if self.by_units {
+        if self.by_groups {
+            body.line("const int row_of_group = __shfl_sync(0xffffffffu, threadIdx.x / 128 * 64, 0);");
+            body.line("const int row_of_warp = row_of_group + threadIdx.x / 32 % 4 * 16, column_of_warp = 0;");
+        } else if self.by_units {
             body.line(format!(
                 "const int row_of_warp = threadIdx.x / 32 / {} * {}, column_of_warp = threadIdx.x / 32 % {} * {};",
                 warps.1,
@@ -340,22 +367,60 @@ impl Product {
         body.line(format!("const int tiles = {tiles};"));
         body.open(AxisSet::EMPTY);
         body.line("if (now >= 0) {");
-        body.line(format!("  wait_for_copies<{}>();", stages - 2));
+        body.line(format!("  wait_for_copies<{}>();", self.ahead() - 1));
+        if self.by_groups {
+            body.line("  fence_copies();");
+        }
         body.line("  __syncthreads();");
+        if self.by_groups {
+            // Units work while the next tile is asked for.
+            self.print_multiply(body)?;
+        }
         body.line("}");
         self.print_fills(body, &steps)?;
         body.line("commit_copies();");
-        body.line("if (now >= 0) {");
+        if self.by_groups {
+            body.line(format!("wait_for_groups<{}>();", self.late()));
+        } else {
+            body.line("if (now >= 0) {");
+            self.print_multiply(body)?;
+            body.line("}");
+        }
+        body.close(&format!("for (int now = {}; now < tiles; ++now)", -self.ahead()));
+        Ok(())
+    }
+
+    /// Products that are still on their way when the next ones are begun.
+    fn late(&self) -> i64 {
+        i64::from(self.by_groups && self.shape.resident == 1)
+    }
+
+    /// How many tiles of the factors are asked for before they are multiplied.
+    fn ahead(&self) -> i64 {
+        self.shape.stages - 1 - self.late()
+    }
+
+    /// Multiplies the tiles that have come.
+    fn print_multiply(&self, body: &mut Body<'_>) -> Result<()> {
+        let Shape { rows, columns, depth, stages, .. } = self.shape;
         let (stage, mut at) = (self.stage_bytes(), self.part_bytes(&self.left, rows));
         let base = if self.by_units { "shared" } else { "memory" };
         body.line(format!("  const auto from = {base} + now % {stages} * {stage};"));
         for (k, dot) in self.dots.iter().enumerate() {
             let sums = format!("sums{}", dot.0);
-            if self.by_units {
-                let (a, b) = (&self.left, &self.right[k]);
-                let (a_pitch, b_pitch) = (a.pitch((rows, depth)), b.pitch((columns, depth)));
-                let ty = element::stored(a.dtype)?;
-                let settings = format!("{ty}, {depth}, {}, {a_pitch}, {}, {b_pitch}", a.along_sum, b.along_sum);
+            let (a, b) = (&self.left, &self.right[k]);
+            let (a_lines, b_lines) = (a.lines((rows, depth)), b.lines((columns, depth)));
+            let ty = element::stored(a.dtype)?;
+            let settings = format!("{depth}, {}, {a_lines}, {}, {b_lines}", a.along_sum, b.along_sum);
+            if self.by_groups {
+                if k == 0 {
+                    body.line("  begin_group();");
+                }
+                body.line(format!(
+                    "  multiply_group_{ty}_{columns}<{settings}>({sums}, from, row_of_group, from + {at}, 0);"
+                ));
+            } else if self.by_units {
+                let settings = format!("{ty}, {settings}");
                 body.line(format!(
                     "  multiply_tiles<{settings}>({sums}, from, row_of_warp, from + {at}, column_of_warp);"
                 ));
@@ -367,8 +432,9 @@ impl Product {
             }
             at += self.part_bytes(&self.right[k], columns);
         }
-        body.line("}");
-        body.close(&format!("for (int now = {}; now < tiles; ++now)", 1 - stages));
+        if self.by_groups {
+            body.line("  commit_group();");
+        }
         Ok(())
     }
 
@@ -401,7 +467,7 @@ impl Product {
         for right in &self.right {
             print(body, right, ("column0", &column_count), columns)?;
         }
-        body.close(&format!("if (const int next = now + {}; next < tiles)", stages - 1));
+        body.close(&format!("if (const int next = now + {}; next < tiles)", self.ahead()));
         Ok(())
     }
 
@@ -410,6 +476,9 @@ impl Product {
         let nest = body.nest;
         let (pitch, Shape { rows, columns, .. }) = (self.sums_pitch(), self.shape);
         body.line("wait_for_copies<0>();");
+        if self.by_groups {
+            body.line("wait_for_groups<0>();");
+        }
         body.line("__syncthreads();");
         body.line("float* const results = (float*)memory;");
         for (k, dot) in self.dots.iter().enumerate() {

@@ -11,7 +11,7 @@ use smallvec::SmallVec;
 use super::attention::Attention;
 use super::nest::{Nest, Parameters, slope};
 use super::product::Product;
-use super::{Parameter, Scratch, row, split};
+use super::{Options, Parameter, Scratch, row, split};
 
 /// A kernel that becomes one function.
 #[derive(Clone, Debug)]
@@ -39,7 +39,7 @@ pub(super) enum Way {
 }
 
 /// The stages of a kernel, and the memory between them.
-pub(super) fn stages(kernel: &Kernel, fixed: &Env) -> Result<(Vec<Stage>, Vec<Scratch>)> {
+pub(super) fn stages(kernel: &Kernel, options: &Options) -> Result<(Vec<Stage>, Vec<Scratch>)> {
     if let Schedule::Host(_) = kernel.schedule {
         return Err(Error::unsupported("a kernel of the host as code for a GPU"));
     }
@@ -50,13 +50,13 @@ pub(super) fn stages(kernel: &Kernel, fixed: &Env) -> Result<(Vec<Stage>, Vec<Sc
             inputs: (0..kernel.inputs.len()).map(Parameter::Input).collect(),
             outputs: (0..kernel.outputs.len()).map(Parameter::Output).collect(),
         },
-        fixed,
+        options,
         stages: Vec::new(),
         scratch: Vec::new(),
     };
     if let Schedule::Row { along, .. } = kernel.schedule
         && cut.owns_rows(&all, along)?
-        && !is_too_long(kernel, fixed, along)
+        && !is_too_long(kernel, &options.fixed, along)
     {
         let (kernel, parameters) = (cut.work, cut.parameters);
         return Ok((vec![Stage { kernel, parameters, way: Way::Rows(along), stores: all }], Vec::new()));
@@ -99,7 +99,7 @@ struct Cut<'k> {
     /// what is left of it: folds that were stored are loads
     work: Kernel,
     parameters: Parameters,
-    fixed: &'k Env,
+    options: &'k Options,
     stages: Vec<Stage>,
     scratch: Vec<Scratch>,
 }
@@ -107,7 +107,7 @@ struct Cut<'k> {
 impl Cut<'_> {
     /// Whether rows along these axes can be owned as they are.
     fn owns_rows(&self, stores: &[usize], along: AxisSet) -> Result<bool> {
-        let nest = Nest::new(&self.work, self.fixed, &self.parameters)?;
+        let nest = Nest::new(&self.work, self.options, &self.parameters)?;
         let present: AxisSet = along.iter().filter(|axis| !nest.extents[*axis].is(1)).collect();
         Ok(row::fits(&nest, stores, present))
     }
@@ -126,7 +126,7 @@ impl Cut<'_> {
             }
         }
         let stores: Vec<usize> = (0..self.work.stores.len()).collect();
-        let mut nest = Nest::new(&self.work, self.fixed, &self.parameters)?;
+        let mut nest = Nest::new(&self.work, self.options, &self.parameters)?;
         nest.join_axes();
         let found = Attention::of(&nest, &stores).is_some();
         if !found {
@@ -152,19 +152,19 @@ impl Cut<'_> {
     fn store_parts(&mut self, id: StepId) -> Result<bool> {
         let alone = self.alone(id, &self.work.step(id).axes.iter().map(Dim::axis).collect::<Vec<_>>());
         let outputs = Parameters { inputs: self.parameters.inputs.clone(), outputs: vec![Parameter::Output(0)] };
-        let owned = match way_of_folds(&alone, self.fixed, &outputs, &[0])? {
+        let owned = match way_of_folds(&alone, self.options, &outputs, &[0])? {
             Way::Rows(along) => {
-                let nest = Nest::new(&alone, self.fixed, &outputs)?;
+                let nest = Nest::new(&alone, self.options, &outputs)?;
                 nest.count(along).as_int().map_or(1, |length| (length / 32).clamp(1, 1024))
             }
             _ => 1,
         };
         let split = match self.product_of(&alone, &outputs)? {
-            Some((blocks, depth)) => split::choose_tiles(&self.work, id, self.fixed, blocks, depth),
-            None => split::choose(&self.work, id, self.fixed, owned),
+            Some((blocks, depth)) => split::choose_tiles(&self.work, id, &self.options.fixed, blocks, depth),
+            None => split::choose(&self.work, id, &self.options.fixed, owned),
         };
         let Some(split) = split else { return Ok(false) };
-        let mut kernel = split::in_parts(&self.work, id, split, self.fixed);
+        let mut kernel = split::in_parts(&self.work, id, split, &self.options.fixed);
         // A step may stand before the fold now.
         let moved = StepId(id.0 + u32::try_from(kernel.steps.len() - self.work.steps.len()).unwrap_or(0));
         let step = kernel.step(moved).clone();
@@ -182,7 +182,7 @@ impl Cut<'_> {
         kernel.stores = vec![Store { output: 0, index: index.clone(), value: moved }];
         let parameters =
             Parameters { inputs: self.parameters.inputs.clone(), outputs: vec![Parameter::Scratch(number)] };
-        let way = way_of_folds(&kernel, self.fixed, &parameters, &[0])?;
+        let way = way_of_folds(&kernel, self.options, &parameters, &[0])?;
         self.stages.push(Stage { kernel, parameters, way, stores: vec![0] });
         self.work.axes.push(Dim::int(split.parts));
         self.work.inputs.push(param);
@@ -197,7 +197,7 @@ impl Cut<'_> {
 
     /// Where a kernel is a product: how many blocks of threads it has, if that is known, and how many steps these walk at a time.
     fn product_of(&self, kernel: &Kernel, parameters: &Parameters) -> Result<Option<(Option<i64>, i64)>> {
-        let mut nest = Nest::new(kernel, self.fixed, parameters)?;
+        let mut nest = Nest::new(kernel, self.options, parameters)?;
         nest.join_axes();
         Ok(Product::of(&nest, &[0]).map(|product| (product.blocks(&nest), product.depth())))
     }
@@ -250,7 +250,7 @@ impl Cut<'_> {
             Parameters { inputs: self.parameters.inputs.clone(), outputs: vec![Parameter::Scratch(number)] };
         let way = match step.op {
             Op::Prefix { .. } => Way::Scan(id),
-            _ => way_of_folds(&kernel, self.fixed, &parameters, &[0])?,
+            _ => way_of_folds(&kernel, self.options, &parameters, &[0])?,
         };
         self.stages.push(Stage { kernel, parameters, way, stores: vec![0] });
         self.work.inputs.push(param);
@@ -272,7 +272,7 @@ impl Cut<'_> {
         }
         let apart: Vec<Vec<usize>> = groups.into_iter().flat_map(|(_, stores)| self.apart(stores)).collect();
         for stores in apart {
-            let way = way_of_folds(&self.work, self.fixed, &self.parameters, &stores)?;
+            let way = way_of_folds(&self.work, self.options, &self.parameters, &stores)?;
             let (kernel, parameters) = (self.work.clone(), self.parameters.clone());
             self.stages.push(Stage { kernel, parameters, way, stores });
         }
@@ -309,8 +309,8 @@ impl Cut<'_> {
 }
 
 /// Tiles where they are a product; rows where folds run along what lies side by side in memory; otherwise points, whose neighbours then do.
-fn way_of_folds(kernel: &Kernel, fixed: &Env, parameters: &Parameters, stores: &[usize]) -> Result<Way> {
-    let nest = Nest::new(kernel, fixed, parameters)?;
+fn way_of_folds(kernel: &Kernel, options: &Options, parameters: &Parameters, stores: &[usize]) -> Result<Way> {
+    let nest = Nest::new(kernel, options, parameters)?;
     if kernel.steps.iter().any(|step| matches!(step.op, Op::Dot { .. })) {
         let mut joined = nest.clone();
         joined.join_axes();

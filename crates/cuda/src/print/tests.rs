@@ -7,8 +7,8 @@ use fuseline::reference::Buffer;
 use fuseline::tensor::{DType, Env, Literal, Symbol};
 use fuseline::tile::{AxisSet, Kernel, Op, Placement, Schedule, interp, parse};
 
-use super::Parameter;
 use super::stages::{Stage, stages};
+use super::{Options, Parameter};
 
 /// Numbers that look random, from −1 to 1, or small indices.
 fn literal(dtype: DType, sizes: Vec<usize>, seed: usize) -> Literal {
@@ -63,7 +63,8 @@ fn check(text: &str, sizes: &[(&str, i64)]) -> usize {
     let inputs: Vec<Buffer> = inputs.collect();
     let options = interp::Options::default();
     let expected = interp::run(&kernel, &inputs, &env, &options).unwrap();
-    let (stages, _) = stages(&kernel, &env).unwrap();
+    let printing = Options { name: String::new(), fixed: env.clone(), wide: false, groups: false };
+    let (stages, _) = stages(&kernel, &printing).unwrap();
     let mut memory: BTreeMap<Parameter, Buffer> =
         inputs.into_iter().enumerate().map(|(k, input)| (Parameter::Input(k), input)).collect();
     for stage in &stages {

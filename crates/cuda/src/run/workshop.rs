@@ -103,7 +103,12 @@ impl Workshop {
     /// The text of a kernel, and its machine code.
     fn compile(&self, (kernel, sizes, wide): &Key, compiled: &AtomicUsize) -> Result<(Printed, Vec<u8>)> {
         let fixed: Env = sizes.iter().cloned().collect();
-        let options = Options { name: kernel.schedule.name().to_owned(), fixed, wide: *wide };
+        let options = Options {
+            name: kernel.schedule.name().to_owned(),
+            fixed,
+            wide: *wide,
+            groups: self.gpu.description.capability.0 == 9,
+        };
         let printed = print(kernel, &options)?;
         let (source, architecture) = (printed.source(), self.gpu.description.architecture());
         let (major, minor) = self.compiler.version();

@@ -150,6 +150,10 @@ def test_names_are_checked(double):
         double.run(None, {"x": values(1, 2), "z": values(1, 2)})
     with pytest.raises(fuseline.InvalidInput, match="required inputs are missing: x"):
         double.run(None, {})
+    with pytest.raises(TypeError, match="a list"):
+        double.run("y", {"x": values(1, 2)})
+    with pytest.raises(TypeError, match="dictionary by name, not list"):
+        double.run(None, [values(1, 2)])
     with pytest.raises(fuseline.InvalidInput, match='no output called "q"; there are: y'):
         double.run(["q"], {"x": values(1, 2)})
 
@@ -183,6 +187,13 @@ def test_dlpack_that_does_not_fit_is_refused(double):
         double.run(None, {"x": Speaker(values(3, 2).astype("f8"))})
     with pytest.raises(fuseline.InvalidInput, match="shape"):
         double.run(None, {"x": Speaker(values(3, 3))})
+
+    class Silent(Speaker):
+        def __dlpack__(self, **words):
+            raise BufferError("it has a gradient")
+
+    with pytest.raises(fuseline.InvalidInput, match='input "x": the tensor cannot be read: it has a gradient'):
+        double.run(None, {"x": Silent(values(3, 2))})
     with pytest.raises(fuseline.Unsupported, match=r"memory of GPU 0.*\.cpu\(\)"):
         double.run(None, {"x": OnGpu(values(3, 2))})
 

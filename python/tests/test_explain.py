@@ -25,6 +25,15 @@ def test_a_plan_is_for_the_sizes_of_the_runs():
     assert session.explain("h200").data["target"]["name"] == "h200"
 
 
+def test_a_profile_has_every_kernel():
+    session = fuseline.InferenceSession(models.attention(), threads=1)
+    feeds = {name: [[[0.5] * 8] * 20] for name in "qkv"}
+    feeds["mask"] = [[[True] * 20]]
+    profile = session.profile(feeds, runs=3)
+    assert [kernel["pattern"] for kernel in profile] == [kernel["pattern"] for kernel in session.explain().kernels]
+    assert all(kernel["us"] > 0 and kernel["predicted_us"] > 0 for kernel in profile)
+
+
 def test_what_hangs_on_values_is_explained_after_a_run():
     session = fuseline.InferenceSession(models.reshape_by_value())
     session.run(None, {"x": [1.0] * 12, "shape": [3, 4]})

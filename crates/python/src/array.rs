@@ -41,10 +41,10 @@ pub unsafe fn borrowed(start: *const u8, length: usize, owner: Py<PyAny>) -> Byt
 
 /// A NumPy array as a tensor of this element type. It must be C-contiguous and have elements of the type's width in native order; the
 /// Python code sees to that. Types of less than a byte have one element in every byte.
-pub fn tensor(array: &Bound<'_, PyAny>, dtype: DType) -> PyResult<Literal> {
+pub fn tensor(array: &Bound<'_, PyAny>, dtype: DType, place: &str) -> PyResult<Literal> {
     let interface = array.getattr("__array_interface__")?.cast_into::<PyDict>()?;
     let item = |name: &str| interface.get_item(name).map(|item| item.filter(|item| !item.is_none()));
-    let refuse = |what: &str| exception(array.py(), &Error::invalid(what.to_string()), About::Inputs);
+    let refuse = |what: &str| exception(array.py(), &Error::invalid(what).at(place), About::Inputs);
     let (Some(data), Some(shape), Some(kind)) = (item("data")?, item("shape")?, item("typestr")?) else {
         return Err(refuse("an array without memory, shape or type"));
     };
@@ -64,7 +64,7 @@ pub fn tensor(array: &Bound<'_, PyAny>, dtype: DType) -> PyResult<Literal> {
     let start = std::ptr::with_exposed_provenance(address);
     // SAFETY: a contiguous array has its elements there, and the array is kept.
     let bytes = unsafe { borrowed(start, length, array.clone().unbind()) };
-    literal(dtype, sizes, bytes).map_err(|error| exception(array.py(), &error, About::Inputs))
+    literal(dtype, sizes, bytes).map_err(|error| exception(array.py(), &error.at(place), About::Inputs))
 }
 
 /// A tensor of elements that are at least a byte each.

@@ -86,40 +86,45 @@ fn type_of(dtype: DType) -> Option<DlType> {
 }
 
 /// Refuses what is not in main memory, before anything is exported.
-fn check_device(object: &Bound<'_, PyAny>) -> PyResult<()> {
+fn check_device(object: &Bound<'_, PyAny>, place: &str) -> PyResult<()> {
     let (kind, number): (i32, i32) = object.call_method0("__dlpack_device__")?.extract()?;
     // 3 is main memory that a GPU can reach, 13 memory that both have.
     if matches!(kind, 1 | 3 | 13) {
         return Ok(());
     }
-    let place = match kind {
+    let memory = match kind {
         2 => format!("the memory of GPU {number}"),
         _ => format!("the memory of another device (DLPack's kind {kind})"),
     };
     let message =
-        format!("a tensor in {place}: inputs are read from main memory; move it there, for instance by .cpu()");
-    Err(exception(object.py(), &Error::unsupported(message), About::Inputs))
+        format!("a tensor in {memory}: inputs are read from main memory; move it there, for instance by .cpu()");
+    Err(exception(object.py(), &Error::unsupported(message).at(place), About::Inputs))
 }
 
-/// A tensor of another library, read where it lies, or its copy where it is not dense. Nothing where it has another element type than
-/// wanted: the caller says so in its own words.
-pub fn import(object: &Bound<'_, PyAny>, wanted: DType) -> PyResult<Result<Literal, String>> {
+/// A tensor of another library, read where it lies, or its copy where it is not dense.
+pub fn import(object: &Bound<'_, PyAny>, wanted: DType, place: &str) -> PyResult<Literal> {
     let py = object.py();
-    check_device(object)?;
+    check_device(object, place)?;
+    let refuse = |what: &str| exception(py, &Error::invalid(what).at(place), About::Inputs);
     let arguments = pyo3::types::PyDict::new(py);
     arguments.set_item("max_version", (1, 0))?;
     let capsule = match object.call_method("__dlpack__", (), Some(&arguments)) {
         // Older libraries do not know the word.
-        Err(error) if error.is_instance_of::<PyTypeError>(py) => object.call_method0("__dlpack__")?,
-        other => other?,
+        Err(error) if error.is_instance_of::<PyTypeError>(py) => object.call_method0("__dlpack__"),
+        other => other,
     };
+    // What a library says of its own tensor, such as one with a gradient.
+    let capsule = capsule.map_err(|error| {
+        let refused = refuse(&format!("the tensor cannot be read: {}", error.value(py)));
+        refused.set_cause(py, Some(error));
+        refused
+    })?;
     let owner = Imported::take(&capsule)?;
     let tensor = owner.tensor();
     let dtype = tensor.dtype;
     if type_of(wanted) != Some(dtype) {
-        return Ok(Err(name_of(dtype)));
+        return Err(refuse(&format!("a tensor of {} where {wanted} is wanted", name_of(dtype))));
     }
-    let refuse = |what: &str| exception(py, &Error::invalid(what.to_string()), About::Inputs);
     let rank = usize::try_from(tensor.rank).map_err(|_| refuse("a DLPack tensor with a rank below zero"))?;
     let read = |at: *mut i64| match rank {
         0 => &[][..],
@@ -145,7 +150,7 @@ pub fn import(object: &Bound<'_, PyAny>, wanted: DType) -> PyResult<Result<Liter
             literal(wanted, sizes, unsafe { borrowed(start, length, keeper) })
         }
     };
-    made.map(Ok).map_err(|error| exception(py, &error, About::Inputs))
+    made.map_err(|error| exception(py, &error.at(place), About::Inputs))
 }
 
 fn name_of(dtype: DlType) -> String {

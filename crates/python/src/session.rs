@@ -188,29 +188,15 @@ impl Session {
 
     /// The outputs by name, for inputs with their element types.
     fn run(&self, py: Python<'_>, feeds: &Bound<'_, PyList>) -> PyResult<Vec<(String, Tensor)>> {
-        if self.process != std::process::id() {
-            let error = Error::invalid("the session was opened in another process; open one after the fork");
-            return Err(exception(py, &error, About::Inputs));
-        }
-        let mut inputs = Tensors::new();
-        for feed in feeds {
-            let (name, dtype, value): (String, String, Bound<'_, PyAny>) = feed.extract()?;
-            let place = format!("input \"{name}\"");
-            let dtype = DType::from_name(&dtype).ok_or_else(|| {
-                exception(py, &Error::bug(format!("no element type {dtype}")).at(place.clone()), About::Inputs)
-            })?;
-            let tensor = if value.hasattr("__array_interface__")? {
-                array::tensor(&value, dtype)?
-            } else {
-                dlpack::import(&value, dtype)?.map_err(|found| {
-                    let error = Error::invalid(format!("a tensor of {found} where {dtype} is wanted"));
-                    exception(py, &error.at(place), About::Inputs)
-                })?
-            };
-            inputs.insert(name, tensor);
-        }
+        let inputs = self.inputs_of(py, feeds)?;
         let outputs = work(py, About::Inputs, || self.session.run(&inputs))?;
         Ok(outputs.into_iter().map(|(name, output): (String, Output)| (name, Tensor::new(output))).collect())
+    }
+
+    /// Where the time of so many runs went, as JSON: the least of every kernel.
+    fn profile(&self, py: Python<'_>, feeds: &Bound<'_, PyList>, runs: usize) -> PyResult<String> {
+        let inputs = self.inputs_of(py, feeds)?;
+        work(py, About::Inputs, || Ok(self.session.profile(&inputs, runs)?.to_json().to_string()))
     }
 
     /// The plan in words, for the session's device or another one.
@@ -220,6 +206,29 @@ impl Session {
             let spec = on.as_deref().map(target).transpose()?;
             self.session.explain(spec.as_ref()).map(Explanation)
         })
+    }
+}
+
+impl Session {
+    /// The tensors that Python gives, read where they lie.
+    fn inputs_of(&self, py: Python<'_>, feeds: &Bound<'_, PyList>) -> PyResult<Tensors> {
+        if self.process != std::process::id() {
+            let error = Error::invalid("the session was opened in another process; open one after the fork");
+            return Err(exception(py, &error, About::Inputs));
+        }
+        let mut inputs = Tensors::new();
+        for feed in feeds {
+            let (name, dtype, value): (String, String, Bound<'_, PyAny>) = feed.extract()?;
+            let place = format!("input \"{name}\"");
+            let unknown = || Error::bug(format!("no element type {dtype}")).at(place.clone());
+            let dtype = DType::from_name(&dtype).ok_or_else(|| exception(py, &unknown(), About::Inputs))?;
+            let tensor = match value.hasattr("__array_interface__")? {
+                true => array::tensor(&value, dtype, &place)?,
+                false => dlpack::import(&value, dtype, &place)?,
+            };
+            inputs.insert(name, tensor);
+        }
+        Ok(inputs)
     }
 }
 

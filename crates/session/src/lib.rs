@@ -10,6 +10,7 @@ pub mod gpu;
 pub mod machine;
 pub mod model;
 pub mod plan;
+pub mod profile;
 pub mod quantity;
 pub mod session;
 pub mod table;

@@ -18,6 +18,7 @@ use fuseline_frontend::{Specialised, Tensors};
 use crate::explain::Explained;
 use crate::machine::{Machine, Output, Program};
 use crate::model::Model;
+use crate::profile::{self, Profile};
 
 /// Where a model runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -101,6 +102,7 @@ struct Ready {
     /// the sizes that it was planned for
     sizes: Env,
     names: Vec<String>,
+    planned: PlannedProgram,
     program: Program,
 }
 
@@ -194,20 +196,32 @@ impl Session {
         })
     }
 
-    /// Runs what is made already, if that holds for the inputs.
-    fn run_ready(&self, inputs: &Tensors) -> Option<Result<Vec<(String, Output)>>> {
+    /// Where the time of so many runs goes, kernel by kernel; on processors.
+    pub fn profile(&self, inputs: &Tensors, runs: usize) -> Result<Profile> {
+        self.run(inputs)?;
+        let ready = self.fitting(inputs).ok_or_else(|| Error::bug("what ran is not there"))?;
+        let Program::Cpu(session) = &ready.program else {
+            return Err(Error::unsupported("the time of single kernels on a GPU"));
+        };
+        let plan = self.options.plan(&self.target, ready.sizes.clone());
+        profile::measure(session, &ready.planned, &plan, &ready.given(inputs), runs)
+    }
+
+    /// What is made already and holds for the inputs.
+    fn fitting(&self, inputs: &Tensors) -> Option<Arc<Ready>> {
         let ready = self.ready.read().unwrap_or_else(PoisonError::into_inner);
         let is_default = |name: &&String| self.model.signature.defaults.iter().any(|port| port.name == **name);
         let replaced: Vec<&String> = inputs.keys().filter(is_default).collect();
         let fits = |ready: &&Arc<Ready>| {
             ready.fits(inputs) && replaced.iter().all(|name| ready.pins.values.contains_key(*name))
         };
-        let fitting = ready.iter().rev().find(fits).cloned();
-        drop(ready);
-        let fitting = fitting?;
-        let given = inputs.iter().filter(|(name, _)| !fitting.pins.values.contains_key(*name));
-        let given: NamedTensors = given.map(|(name, x)| (name.as_str().into(), x.clone())).collect();
-        match fitting.program.run(&given) {
+        ready.iter().rev().find(fits).cloned()
+    }
+
+    /// Runs what is made already, if that holds for the inputs.
+    fn run_ready(&self, inputs: &Tensors) -> Option<Result<Vec<(String, Output)>>> {
+        let fitting = self.fitting(inputs)?;
+        match fitting.program.run(&fitting.given(inputs)) {
             Err(error) if error.kind() == Kind::NeedsValue => None,
             done => Some(done.map(|outputs| fitting.names.iter().cloned().zip(outputs).collect())),
         }
@@ -218,7 +232,7 @@ impl Session {
         let planned = self.options.planned(graph.clone(), &plan)?;
         let program = self.machine.clone().with_plan(plan).load(&planned)?;
         let names = graph.outputs().iter().map(|output| output.name.to_string()).collect();
-        Ok(Ready { pins: pins.clone(), sizes, names, program })
+        Ok(Ready { pins: pins.clone(), sizes, names, planned, program })
     }
 
     fn keep(&self, ready: Arc<Ready>) {
@@ -254,6 +268,12 @@ impl Session {
 }
 
 impl Ready {
+    /// The inputs that the program still takes.
+    fn given(&self, inputs: &Tensors) -> NamedTensors {
+        let given = inputs.iter().filter(|(name, _)| !self.pins.values.contains_key(*name));
+        given.map(|(name, x)| (name.as_str().into(), x.clone())).collect()
+    }
+
     /// Whether it was made for these inputs, or for all.
     fn fits(&self, inputs: &Tensors) -> bool {
         let has_value = |(name, value): (&String, &Literal)| inputs.get(name) == Some(value);

@@ -148,8 +148,9 @@ def test_lists_of_floats_are_no_integers():
 def test_names_are_checked(double):
     with pytest.raises(fuseline.InvalidInput, match='no input called "z"; there are: x'):
         double.run(None, {"x": values(1, 2), "z": values(1, 2)})
-    with pytest.raises(fuseline.InvalidInput, match="required inputs are missing: x"):
+    with pytest.raises(fuseline.InvalidInput, match="required inputs are missing: x") as caught:
         double.run(None, {})
+    assert caught.value.message == str(caught.value) and caught.value.path == []
     with pytest.raises(TypeError, match="a list"):
         double.run("y", {"x": values(1, 2)})
     with pytest.raises(TypeError, match="dictionary by name, not list"):

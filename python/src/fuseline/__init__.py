@@ -22,6 +22,7 @@ from ._session import (
     get_all_providers,
     get_available_providers,
     get_device,
+    set_default_logger_severity,
     targets,
 )
 
@@ -49,5 +50,6 @@ __all__ = [
     "get_all_providers",
     "get_available_providers",
     "get_device",
+    "set_default_logger_severity",
     "targets",
 ]

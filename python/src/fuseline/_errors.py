@@ -14,8 +14,10 @@ class Error(Exception):
     ...     print(error.path, error.message)
     """
 
-    message: str = ""
-    path: list[str] = []
+    def __init__(self, text: str) -> None:
+        super().__init__(text)
+        self.message: str = text
+        self.path: list[str] = []
 
 
 class Invalid(Error, ValueError):

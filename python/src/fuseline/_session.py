@@ -145,6 +145,10 @@ def get_device() -> str:
     return "CPU" if _native.why_no_cuda() else "GPU"
 
 
+def set_default_logger_severity(severity: int) -> None:
+    """Taken and not used: there is no log."""
+
+
 def _device_of(providers: Iterable[Any]) -> str:
     """The first provider that is there, as ONNX Runtime takes it."""
     names = [provider if isinstance(provider, str) else provider[0] for provider in providers]

@@ -46,6 +46,7 @@ fn main() -> ExitCode {
         Command::Bench(arguments) => bench::bench(&arguments),
         Command::Kernels(arguments) => kernels::kernels(&arguments),
         Command::Report(arguments) => report::report(&arguments),
+        Command::Roofline(arguments) => roofline::roofline(&arguments),
         Command::Analyze(arguments) => analyze::analyze(&arguments),
         Command::Gallery(arguments) => gallery::list(&arguments),
         Command::Kernel(arguments) => kernel::kernel(&arguments),

@@ -11,6 +11,7 @@ mod inspect;
 mod kernel;
 mod kernels;
 mod report;
+mod roofline;
 mod run;
 mod value;
 mod verify;
@@ -28,6 +29,7 @@ pub use inspect::Inspect;
 pub use kernel::{BenchKernel, CheckKernel, EmitKernel, Kernel, KernelAction, RunKernel};
 pub use kernels::{Form, Kernels};
 pub use report::Report;
+pub use roofline::RooflineArguments;
 pub use run::Run;
 pub use value::{ModelName, SizeBinding, float_type, parse_size};
 pub use verify::Verify;
@@ -75,6 +77,7 @@ pub enum Command {
     Bench(Bench),
     Kernels(Kernels),
     Report(Report),
+    Roofline(RooflineArguments),
     Kernel(Kernel),
     Verify(Verify),
     Compare(Compare),

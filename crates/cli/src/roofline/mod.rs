@@ -1,8 +1,16 @@
 //! `fuseline roofline`: what a machine can do at most, and what kernels reach of it.
 
+mod command;
+mod graphics;
+mod kernels;
 pub mod plot;
+mod png;
+mod processor;
 pub mod scene;
 pub mod svg;
+mod terminal;
+
+pub use command::roofline;
 
 use fuseline::device::DeviceSpec;
 use fuseline::tensor::DType;
@@ -67,6 +75,13 @@ impl Roofline {
         Roofline { name: spec.doc.clone(), memories, peaks, points: Vec::new() }
     }
 
+    /// What a kernel with so many operations for each byte can reach at most, in GFLOP/s: by the farthest memory, or by the fastest unit.
+    pub fn limit(&self, intensity: f64) -> Option<f64> {
+        let gbps = self.memories.iter().map(|(_, gbps)| *gbps).reduce(f64::min)?;
+        let gflops = self.peaks.iter().map(|(_, gflops)| *gflops).reduce(f64::max)?;
+        Some((gbps * intensity).min(gflops))
+    }
+
     /// As it was written by [`of_spec`].
     pub fn from_json(value: &Value) -> Roofline {
         let pairs = |name: &str| {
@@ -82,4 +97,9 @@ impl Roofline {
 pub fn of_spec(spec: &DeviceSpec) -> Value {
     let Roofline { name, memories, peaks, .. } = Roofline::of(spec);
     json!({ "name": name, "memories": memories, "peaks": peaks })
+}
+
+/// A device like another one, under another name.
+fn spec_of_base(base: &DeviceSpec, name: &str, doc: &str) -> DeviceSpec {
+    DeviceSpec { name: name.into(), doc: doc.into(), ..base.clone() }
 }

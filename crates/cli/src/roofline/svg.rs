@@ -4,6 +4,18 @@ use std::fmt::Write as _;
 
 use super::scene::{Anchor, Item, Paint, Scene, Weight};
 
+/// Colours of a picture that stands by itself; a page that holds one has its own.
+const STYLE: &str = include_str!("plot.css");
+
+/// A file.
+pub fn file(scene: &Scene) -> String {
+    let element = element(scene);
+    let (head, body) = element.split_once('>').expect("an element has a head");
+    format!(
+        "{head} xmlns=\"http://www.w3.org/2000/svg\">\n<style>{STYLE}</style>\n<rect class=\"paper\" width=\"100%\" height=\"100%\"/>{body}\n"
+    )
+}
+
 /// An element to put into a page, drawn by classes.
 pub fn element(scene: &Scene) -> String {
     let title = escaped(&scene.title);
@@ -104,7 +116,7 @@ mod tests {
         let dot =
             Item::Dot { at: (1.0, 2.0), radius: 3.0, paint: Paint::Fused(7, 1), title: "</svg><script>\u{0}".into() };
         let scene = Scene { width: 10.0, height: 10.0, title: "a \"b\" <c>".into(), items: vec![dot] };
-        let file = element(&scene);
+        let file = file(&scene);
         assert!(!file.contains("<script") && !file.contains("<c>") && !file.contains('\u{0}'), "{file}");
         assert!(file.contains("data-kernel=\"7\"") && file.contains("&lt;/svg&gt;"), "{file}");
         assert_eq!(file.matches("</svg>").count(), 1);

@@ -8,6 +8,7 @@ pub mod block;
 mod constant;
 mod engine;
 mod execute;
+pub mod gauge;
 mod kernel;
 mod launch;
 mod load;

@@ -1,0 +1,206 @@
+//! The command itself: whose roofline, with what on it, shown how.
+
+use std::fmt::Write as _;
+
+use fuseline::device::DeviceSpec;
+use fuseline::error::{Error, Result};
+use fuseline::fuse::PlanOptions;
+use serde_json::{Value, json};
+
+use super::graphics::Graphics;
+use super::kernels::{self, Plotted};
+use super::processor::Processor;
+use super::{Roofline, graphics, plot, png, processor, svg, terminal};
+use crate::arguments::{Measuring, RooflineArguments};
+use crate::failure::{Failure, Outcome};
+use crate::quantity::significant;
+use crate::screen::{Side, Table, heading};
+use crate::waiting::Waiting;
+use crate::{file, screen, target};
+
+/// Whose roofline it is.
+enum Subject {
+    /// this processor, measured
+    Processor(Processor),
+    /// this machine's GPU, measured
+    Graphics(Graphics),
+    /// a device that is described
+    Described(DeviceSpec),
+    /// two numbers
+    Given { gbps: f64, gflops: f64 },
+}
+
+/// Shows a roofline.
+pub fn roofline(arguments: &RooflineArguments) -> Outcome {
+    if let Some(path) = &arguments.write
+        && path.extension().is_none_or(|extension| extension != "spec")
+    {
+        let error = Error::invalid("a device is described in a file called .spec").at(path.display().to_string());
+        return Err(Failure::with_help(error, "--write here.spec, and then --target here.spec"));
+    }
+    let subject = subject(arguments)?;
+    let spec = subject.spec()?;
+    let mut roofline = match (&subject, &spec) {
+        (Subject::Given { gbps, gflops }, _) => Roofline {
+            name: format!("{} GB/s and {} GFLOP/s", significant(*gbps), significant(*gflops)),
+            memories: vec![("memory".into(), *gbps)],
+            peaks: vec![("arithmetic".into(), *gflops)],
+            points: Vec::new(),
+        },
+        (_, Some(spec)) => Roofline::of(spec),
+        (_, None) => return Err(Error::bug("a roofline of nothing").into()),
+    };
+    let plotted = plotted(arguments, &subject, spec.as_ref(), &roofline)?;
+    roofline.points = plotted.iter().enumerate().map(|(k, kernel)| kernel.point(k)).collect();
+    if let (Some(path), Some(spec)) = (&arguments.write, &spec) {
+        let text = format!("# Written by `fuseline roofline`; `--target {}` plans for it.\n\n{spec}", path.display());
+        file::write(path, text.as_bytes())?;
+    }
+    let scene = plot::draw(&roofline, 960.0, 540.0);
+    if let Some(path) = &arguments.svg {
+        file::write(path, svg::file(&scene).as_bytes())?;
+    }
+    if let Some(path) = &arguments.png {
+        file::write(path, &png::file(&scene)?)?;
+    }
+    if arguments.json {
+        return screen::print_json(&to_json(&subject, &roofline, &plotted));
+    }
+    if arguments.quiet {
+        return Ok(());
+    }
+    screen::print(&to_text(&subject, &roofline, &plotted, arguments))
+}
+
+fn subject(arguments: &RooflineArguments) -> Outcome<Subject> {
+    if let (Some(gbps), Some(gflops)) = (arguments.peak_bw, arguments.peak_flops) {
+        return Ok(Subject::Given { gbps, gflops });
+    }
+    if let Some(name) = &arguments.target {
+        return Ok(Subject::Described(target::find(name)?));
+    }
+    let mut waiting: Option<Waiting> = None;
+    let mut tell = |what: &str| {
+        // The line of what was done before goes first.
+        waiting = None;
+        waiting = (!arguments.quiet).then(|| Waiting::for_(&format!("measuring {what}")));
+    };
+    match arguments.device {
+        Measuring::Cpu => Ok(Subject::Processor(processor::measure(arguments.threads, &mut tell)?)),
+        Measuring::Cuda => Ok(Subject::Graphics(graphics::measure(&mut tell)?)),
+    }
+}
+
+/// The kernels of the model, if there is one. They are measured where the roofline is; elsewhere they are predicted.
+fn plotted(
+    arguments: &RooflineArguments,
+    subject: &Subject,
+    spec: Option<&DeviceSpec>,
+    roofline: &Roofline,
+) -> Outcome<Vec<Plotted>> {
+    let Some(model) = &arguments.model else { return Ok(Vec::new()) };
+    let _waiting = (!arguments.quiet).then(|| Waiting::for_("placing kernels"));
+    let usual = DeviceSpec::find("cpu")?;
+    let plan = PlanOptions::on(spec.unwrap_or(usual));
+    let measures = matches!(subject, Subject::Processor(_)) && !arguments.no_run;
+    let mut plotted = kernels::of_model(model, arguments, plan, measures)?;
+    if let Subject::Given { gbps, .. } = subject {
+        // Nothing is known of such a machine but its limits: kernels are as fast as these allow.
+        for kernel in &mut plotted {
+            let limit = kernel.intensity().and_then(|intensity| roofline.limit(intensity));
+            let moving = kernel.bytes / gbps / 1e3;
+            kernel.us = limit.filter(|limit| *limit > 0.0).map_or(moving, |limit| (kernel.flops / limit / 1e3).max(moving));
+        }
+    }
+    Ok(plotted)
+}
+
+impl Subject {
+    fn spec(&self) -> Result<Option<DeviceSpec>> {
+        match self {
+            Subject::Processor(processor) => processor.to_spec().map(Some),
+            Subject::Graphics(graphics) => graphics.to_spec().map(Some),
+            Subject::Described(spec) => Ok(Some(spec.clone())),
+            Subject::Given { .. } => Ok(None),
+        }
+    }
+
+    fn measured(&self) -> Option<Value> {
+        match self {
+            Subject::Processor(processor) => Some(processor.to_json()),
+            Subject::Graphics(graphics) => Some(graphics.to_json()),
+            Subject::Described(_) | Subject::Given { .. } => None,
+        }
+    }
+}
+
+fn to_json(subject: &Subject, roofline: &Roofline, plotted: &[Plotted]) -> Value {
+    let kernel = |kernel: &Plotted| {
+        json!({
+            "pattern": kernel.name,
+            "kind": kernel.kind,
+            "count": kernel.count,
+            "bytes": kernel.bytes.round(),
+            "flops": kernel.flops.round(),
+            "us": kernel.us,
+            "intensity": kernel.intensity(),
+            "gflops": kernel.gflops(),
+            "part_of_limit": kernel.part(roofline),
+        })
+    };
+    json!({
+        "name": roofline.name,
+        "memories": roofline.memories.iter().map(|(name, gbps)| json!({ "name": name, "gbps": gbps })).collect::<Vec<_>>(),
+        "peaks": roofline.peaks.iter().map(|(name, gflops)| json!({ "name": name, "gflops": gflops })).collect::<Vec<_>>(),
+        "measured": subject.measured(),
+        "kernels": plotted.iter().map(kernel).collect::<Vec<_>>(),
+    })
+}
+
+/// How many kernels are listed below the plot.
+const LISTED: usize = 26;
+
+fn to_text(subject: &Subject, roofline: &Roofline, plotted: &[Plotted], arguments: &RooflineArguments) -> String {
+    let mut text = heading(&format!("Roofline of {}", roofline.name));
+    match subject {
+        Subject::Processor(processor) => text.push_str(&processor.to_text()),
+        Subject::Graphics(graphics) => text.push_str(&graphics.to_text()),
+        Subject::Described(_) | Subject::Given { .. } => {
+            let rates = roofline.memories.iter().map(|(name, gbps)| format!("{name} {} GB/s", significant(*gbps)));
+            writeln!(text, "  {}", rates.collect::<Vec<_>>().join(", ")).expect("writing to a string succeeds");
+        }
+    }
+    text.push('\n');
+    text.push_str(&terminal::draw(roofline, screen::width(), 20));
+    if !plotted.is_empty() {
+        text.push('\n');
+        text.push_str(&table(roofline, plotted));
+        if plotted.len() > LISTED {
+            let more = plotted.len() - LISTED;
+            writeln!(text, "  … and {more} more (--json lists all)").expect("writing to a string succeeds");
+        }
+    }
+    for path in [&arguments.write, &arguments.svg, &arguments.png].into_iter().flatten() {
+        writeln!(text, "written: {}", path.display()).expect("writing to a string succeeds");
+    }
+    text
+}
+
+fn table(roofline: &Roofline, plotted: &[Plotted]) -> String {
+    let columns = ["times", "µs each", "FLOP/byte", "GFLOP/s", "GB/s", "of the limit"].map(|name| (name, Side::Right));
+    let mut table = Table::new(&[&[("", Side::Left), ("kernel", Side::Left)], &columns[..]].concat());
+    for (k, kernel) in plotted.iter().enumerate().take(LISTED) {
+        let is_shown = kernel.flops > 0.0 && kernel.bytes > 0.0;
+        table.row(vec![
+            if is_shown { terminal::sign(k).to_string() } else { String::new() },
+            fuseline_session::plan::text::cut_back(&kernel.name, screen::width() / 3),
+            kernel.count.to_string(),
+            significant(kernel.us),
+            kernel.intensity().map_or("–".into(), significant),
+            significant(kernel.gflops()),
+            significant(kernel.bytes / kernel.us / 1e3),
+            kernel.part(roofline).map_or("–".into(), |part| format!("{:.0} %", 100.0 * part)),
+        ]);
+    }
+    table.text()
+}

@@ -1,0 +1,136 @@
+//! The kernels of a model as points of a roofline.
+
+use fuseline::compile::plan_program;
+use fuseline::error::Kind;
+use fuseline::explain::kernel_rows;
+use fuseline::fuse::PlanOptions;
+use fuseline::passes::Numerics;
+use fuseline::reference;
+use fuseline::tensor::Symbol;
+use fuseline_frontend::Tensors;
+
+use super::{Point, Roofline, Series};
+use crate::arguments::{Measuring, ModelName, RooflineArguments};
+use crate::bench::contender::{self, Contender};
+use crate::device::{Means, bind_sizes};
+use crate::failure::Outcome;
+use crate::model::Model;
+use crate::{feed, machine};
+
+/// A kernel, or several that are equal.
+#[derive(Clone, Debug)]
+pub struct Plotted {
+    pub name: String,
+    pub kind: &'static str,
+    pub count: usize,
+    pub bytes: f64,
+    pub flops: f64,
+    /// how long one takes, measured or predicted
+    pub us: f64,
+}
+
+/// The kernels of a model, those that take the most time first; measured where `measures` says so, otherwise predicted.
+pub fn of_model(
+    name: &ModelName,
+    arguments: &RooflineArguments,
+    plan: PlanOptions,
+    measures: bool,
+) -> Outcome<Vec<Plotted>> {
+    let model = Model::open(name, arguments.dtype)?;
+    let numerics = arguments.numerics.map_or(Numerics::Default, |numerics| numerics.numerics());
+    let plan = PlanOptions { numerics, precision: arguments.precision.precision(numerics)?, ..plan };
+    let found = if measures { measured(&model, arguments, plan)? } else { predicted(&model, arguments, plan)? };
+    let mut plotted: Vec<Plotted> = Vec::new();
+    let is_equal = |a: &Plotted, b: &Plotted| (&a.name, a.bytes, a.flops) == (&b.name, b.bytes, b.flops);
+    for kernel in found {
+        match plotted.iter_mut().find(|known| is_equal(known, &kernel)) {
+            // The mean of all that are equal.
+            Some(known) => {
+                known.us += (kernel.us - known.us) / (known.count + 1) as f64;
+                known.count += 1;
+            }
+            None => plotted.push(kernel),
+        }
+    }
+    plotted.sort_by(|a, b| (b.us * b.count as f64).total_cmp(&(a.us * a.count as f64)));
+    Ok(plotted)
+}
+
+fn measured(model: &Model, arguments: &RooflineArguments, mut plan: PlanOptions) -> Outcome<Vec<Plotted>> {
+    let feed = feed::assemble_typical(model, arguments.inputs.as_deref(), &arguments.sizes, 0)?;
+    let means = Means { options: reference::Options::default(), threads: arguments.threads };
+    Ok(model.with_graph(&feed.tensors, |graph, inputs| {
+        bind_sizes(graph, &inputs, &mut plan.hints.env);
+        let machine = machine::open(Measuring::Cpu, plan.clone(), &means)?;
+        let mut fused = Contender::prepare(contender::Kind::Fused, graph, &plan, &machine)?;
+        fused.run(&inputs)?;
+        let profile = fused.profile(&plan, &inputs, arguments.iters.get())?;
+        let plotted = profile.kernels.iter().map(|kernel| Plotted {
+            name: kernel.row.pattern.clone(),
+            kind: kernel.row.kind.name(),
+            count: 1,
+            bytes: kernel.row.bytes,
+            flops: kernel.row.flops,
+            us: kernel.us(),
+        });
+        Ok(plotted.collect())
+    })?)
+}
+
+fn predicted(model: &Model, arguments: &RooflineArguments, mut plan: PlanOptions) -> Outcome<Vec<Plotted>> {
+    let mut env = model.bind_sizes(&arguments.sizes)?;
+    let inputs = match &arguments.inputs {
+        Some(path) => feed::read(model, path, &mut env)?,
+        None => Tensors::new(),
+    };
+    let mut all = env.clone();
+    for (name, size) in model.typical_sizes(&env) {
+        all.bind(Symbol::name(&name), size);
+    }
+    let graph = match model.graph(&inputs, &env) {
+        // What cannot be built for every size can perhaps be built for these.
+        Err(error) if error.kind() == Kind::NeedsValue => model.graph(&inputs, &all)?,
+        other => other?,
+    };
+    plan.hints.env = all;
+    let planned = plan_program(graph.into_owned(), &plan, &mut |_| {})?;
+    let rows = kernel_rows(planned.program.run(), &planned.run, &plan);
+    let plotted = rows.into_iter().map(|row| Plotted {
+        name: row.pattern.clone(),
+        kind: row.kind.name(),
+        count: 1,
+        bytes: row.bytes,
+        flops: row.flops,
+        us: row.us,
+    });
+    Ok(plotted.collect())
+}
+
+impl Plotted {
+    /// Operations for each byte; none where no byte is moved.
+    pub fn intensity(&self) -> Option<f64> {
+        (self.bytes > 0.0).then(|| self.flops / self.bytes)
+    }
+
+    /// GFLOP/s.
+    pub fn gflops(&self) -> f64 {
+        self.flops / self.us / 1e3
+    }
+
+    /// What part of the limit it reaches: of the farthest memory, or of the fastest unit.
+    pub fn part(&self, roofline: &Roofline) -> Option<f64> {
+        let limit = roofline.limit(self.intensity()?)?;
+        (limit > 0.0 && self.flops > 0.0).then(|| self.gflops() / limit)
+    }
+
+    /// As a point; `k` is its place in the list.
+    pub fn point(&self, k: usize) -> Point {
+        Point {
+            name: self.name.clone(),
+            intensity: self.intensity().unwrap_or(f64::NAN),
+            gflops: self.gflops(),
+            us: self.us * self.count as f64,
+            series: Series::Fused(k, k),
+        }
+    }
+}

@@ -1,0 +1,344 @@
+//! This processor, measured: bandwidth by memory and threads, arithmetic by threads.
+
+use std::fs;
+use std::num::NonZeroUsize;
+
+use fuseline::device::{DeviceSpec, MemoryLevel, Scope};
+use fuseline::error::Result;
+use fuseline::tensor::DType;
+use fuseline_cpu::code::Isa;
+use fuseline_cpu::run::gauge::{Access, Gauge};
+use serde_json::{Value, json};
+
+use super::spec_of_base;
+use crate::quantity::{self, significant};
+use crate::screen::{Side, Table};
+
+/// What was measured.
+#[derive(Clone, Debug)]
+pub struct Processor {
+    /// what it is called
+    pub name: String,
+    isa: Isa,
+    /// how many threads worked, ascending
+    threads: Vec<usize>,
+    memories: Vec<Memory>,
+    arithmetic: Vec<Arithmetic>,
+    /// seconds until all threads have met
+    join: f64,
+}
+
+/// One memory of the hierarchy.
+#[derive(Clone, Debug)]
+struct Memory {
+    name: &'static str,
+    /// how large it is
+    bytes: usize,
+    scope: Scope,
+    /// GB/s by number of threads
+    read: Vec<f64>,
+    copy: Vec<f64>,
+}
+
+/// One unit.
+#[derive(Clone, Debug)]
+struct Arithmetic {
+    dtype: DType,
+    is_matrix: bool,
+    /// GFLOP/s by number of threads
+    gflops: Vec<f64>,
+}
+
+impl Arithmetic {
+    fn name(&self) -> String {
+        format!("{} {}", self.dtype, if self.is_matrix { "tiles (AMX)" } else { "vectors" })
+    }
+}
+
+/// The most memory that a measurement takes, and the least that is surely no cache.
+const MOST_BYTES: usize = 1 << 30;
+const LEAST_FAR_BYTES: usize = 128 << 20;
+
+/// Measures this processor with up to so many threads; `tell` is called with what comes next.
+pub fn measure(most: Option<NonZeroUsize>, tell: &mut dyn FnMut(&str)) -> Result<Processor> {
+    let processors = std::thread::available_parallelism().map_or(1, NonZeroUsize::get);
+    let threads = thread_counts(most.map_or(processors, NonZeroUsize::get));
+    let isa = Isa::detect();
+    let mut memories = caches(base(isa));
+    let far = memories.last().map_or(LEAST_FAR_BYTES, |cache| 4 * cache.bytes).clamp(LEAST_FAR_BYTES, most_bytes());
+    let main = Memory { name: "dram", bytes: main_bytes(), scope: Scope::Shared, read: Vec::new(), copy: Vec::new() };
+    memories.push(main);
+    let mut arithmetic: Vec<Arithmetic> = Vec::new();
+    let mut join = 0.0;
+    for count in &threads {
+        let gauge = Gauge::new(isa, *count)?;
+        for level in 0..memories.len() {
+            let near = level.checked_sub(1).map_or(0, |near| memories[near].bytes);
+            let bytes = working_set(&memories[level], near, far, *count);
+            let memory = &mut memories[level];
+            tell(&format!("{}, {}", memory.name, threads_text(*count)));
+            // What does not fit into any cache is written past all of them, as kernels do.
+            let write = if memory.name == "dram" { Access::Stream } else { Access::Copy };
+            memory.read.push(gauge.bandwidth(Access::Read, bytes)? / 1e9);
+            memory.copy.push(gauge.bandwidth(write, bytes)? / 1e9);
+        }
+        tell(&format!("arithmetic, {}", threads_text(*count)));
+        let vectors = [DType::F32, DType::F64].map(|dtype| gauge.multiply_adds(dtype).map(|rate| (dtype, false, rate)));
+        let tiles = gauge.tile_products()?.map(|rate| Ok((DType::BF16, true, rate)));
+        for unit in vectors.into_iter().chain(tiles) {
+            let (dtype, is_matrix, rate) = unit?;
+            let known = arithmetic.iter_mut().find(|known| (known.dtype, known.is_matrix) == (dtype, is_matrix));
+            match known {
+                Some(known) => known.gflops.push(rate / 1e9),
+                None => arithmetic.push(Arithmetic { dtype, is_matrix, gflops: vec![rate / 1e9] }),
+            }
+        }
+        join = gauge.join();
+    }
+    Ok(Processor { name: name(), isa, threads, memories, arithmetic, join })
+}
+
+/// 1, 2, 4, … and the number itself.
+fn thread_counts(most: usize) -> Vec<usize> {
+    let mut counts: Vec<usize> = std::iter::successors(Some(1), |n| Some(n * 2)).take_while(|n| *n < most).collect();
+    counts.push(most);
+    counts
+}
+
+fn threads_text(count: usize) -> String {
+    format!("{count} thread{}", if count == 1 { "" } else { "s" })
+}
+
+/// Bytes of a thread that lie in this memory and not in the nearer one.
+fn working_set(memory: &Memory, near: usize, far: usize, threads: usize) -> usize {
+    match memory.scope {
+        _ if memory.name == "dram" => far / threads,
+        Scope::Core => (memory.bytes / 2).max(near * 2).min(memory.bytes),
+        // Shared with others perhaps: what is a few times the nearer memory is enough.
+        Scope::Shared => (memory.bytes / 4 / threads).clamp(near * 2, (near * 8).max(near * 2 + 1)),
+    }
+}
+
+/// The spec that tells what cannot be measured.
+fn base(isa: Isa) -> &'static str {
+    if isa <= Isa::Avx512 { "cpu" } else { "avx2" }
+}
+
+/// The caches of the first processor, as the system tells; those of the spec where it does not.
+fn caches(base: &str) -> Vec<Memory> {
+    let told: Vec<Memory> = ["l1", "l2", "l3"].into_iter().enumerate().filter_map(|(k, name)| cache(name, k + 1)).collect();
+    if !told.is_empty() {
+        return told;
+    }
+    let known = DeviceSpec::find(base).map_or(&[][..], |spec| &spec.memory);
+    let names = ["l1", "l2", "l3"];
+    let usual = |level: &MemoryLevel| {
+        let name = names.into_iter().find(|name| *name == level.name)?;
+        Some(Memory { name, bytes: level.bytes, scope: level.scope, read: Vec::new(), copy: Vec::new() })
+    };
+    known.iter().filter_map(usual).collect()
+}
+
+/// The data cache of this level, as Linux tells.
+fn cache(name: &'static str, level: usize) -> Option<Memory> {
+    for index in 0..8 {
+        let folder = format!("/sys/devices/system/cpu/cpu0/cache/index{index}");
+        let read = |file: &str| fs::read_to_string(format!("{folder}/{file}")).ok();
+        let (found, kind, size) = (read("level")?, read("type")?, read("size")?);
+        if found.trim() == level.to_string() && kind.trim() != "Instruction" {
+            let kilobytes: usize = size.trim().strip_suffix('K')?.parse().ok()?;
+            let scope = if level < 3 { Scope::Core } else { Scope::Shared };
+            return Some(Memory { name, bytes: kilobytes << 10, scope, read: Vec::new(), copy: Vec::new() });
+        }
+    }
+    None
+}
+
+/// A line of `/proc/meminfo` in bytes.
+fn memory_line(name: &str) -> Option<usize> {
+    let text = fs::read_to_string("/proc/meminfo").ok()?;
+    let line = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))?;
+    Some(line.trim().strip_suffix("kB")?.trim().parse::<usize>().ok()? << 10)
+}
+
+fn main_bytes() -> usize {
+    memory_line("MemTotal").unwrap_or(16 << 30)
+}
+
+/// A third of what is free, so that a copy has room as well.
+fn most_bytes() -> usize {
+    memory_line("MemAvailable").map_or(MOST_BYTES, |free| free / 3).clamp(LEAST_FAR_BYTES, MOST_BYTES)
+}
+
+/// What the processor calls itself.
+fn name() -> String {
+    let told = fs::read_to_string("/proc/cpuinfo").ok();
+    let line = told.as_deref().and_then(|text| text.lines().find(|line| line.starts_with("model name")));
+    let name = line.and_then(|line| line.split_once(':')).map(|(_, name)| name.trim().to_string());
+    name.filter(|name| !name.is_empty()).unwrap_or_else(|| format!("{} processor", std::env::consts::ARCH))
+}
+
+impl Processor {
+    /// As the planner can be given it: what was measured, and for the rest what is known of such processors.
+    pub fn to_spec(&self) -> Result<DeviceSpec> {
+        let base = DeviceSpec::find(base(self.isa))?;
+        let cores = self.threads.last().copied().unwrap_or(1);
+        let mut spec = spec_of_base(base, "here", &format!("{} with {}, measured", self.name, threads_text(cores)));
+        spec.limits.cores = cores;
+        spec.limits.vector_bytes = self.isa.vector_bytes();
+        spec.limits.register_bytes = self.isa.vector_bytes();
+        (spec.limits.registers, spec.limits.register_file) = (self.isa.registers(), self.isa.registers());
+        spec.costs.join_us = digits(self.join * 1e6).max(0.05);
+        let levels = self.memories.iter().zip(0..).map(|(memory, k)| self.level(memory, &base.memory, k));
+        spec.memory = levels.collect();
+        slow_down(&mut spec.memory);
+        let peak = |dtype: DType, is_matrix: bool| {
+            let found = self.arithmetic.iter().find(|unit| (unit.dtype, unit.is_matrix) == (dtype, is_matrix))?;
+            found.gflops.last().map(|gflops| digits(*gflops))
+        };
+        let faster = peak(DType::F32, false).zip(base.vector.peak(DType::F32)).map_or(1.0, |(new, old)| new / old);
+        spec.vector.rows = [DType::F32, DType::F64].into_iter().filter_map(|d| Some((d, peak(d, false)?))).collect();
+        spec.special.rows.iter_mut().for_each(|(_, rate)| *rate = digits(*rate * faster));
+        spec.matrix.rows = match peak(DType::BF16, true).zip(base.matrix.peak(DType::BF16)) {
+            Some((new, old)) => base.matrix.rows.iter().map(|(d, rate)| (*d, digits(rate * new / old))).collect(),
+            None => Vec::new(),
+        };
+        spec.host.gbps = spec.main_memory().gbps;
+        Ok(spec)
+    }
+
+    fn level(&self, memory: &Memory, known: &[MemoryLevel], k: usize) -> MemoryLevel {
+        let like = known.iter().find(|level| level.name == memory.name).or(known.get(k)).or(known.last());
+        let like = like.cloned().expect("a spec has memories");
+        let of = |rates: &[f64], last: bool| if last { rates.last() } else { rates.first() }.copied().unwrap_or(1.0);
+        let (read, copy) = (of(&memory.read, true), of(&memory.copy, true));
+        let most = read.max(copy);
+        let core = of(&memory.read, false).max(of(&memory.copy, false)).min(most);
+        MemoryLevel {
+            name: memory.name.into(),
+            bytes: memory.bytes,
+            scope: memory.scope,
+            gbps: digits(most),
+            core_gbps: digits(core),
+            // Kernels read more than they write: between a copy and reading alone.
+            reach: ((read.min(copy) / most + 1.0) / 2.0 * 1e2).round() / 1e2,
+            ..like
+        }
+    }
+
+    /// The same as JSON.
+    pub fn to_json(&self) -> Value {
+        let memory = |m: &Memory| json!({ "name": m.name, "bytes": m.bytes, "read_gbps": m.read, "copy_gbps": m.copy });
+        let unit = |unit: &Arithmetic| json!({ "unit": unit.name(), "gflops": unit.gflops });
+        json!({
+            "name": self.name,
+            "threads": self.threads,
+            "memories": self.memories.iter().map(memory).collect::<Vec<_>>(),
+            "arithmetic": self.arithmetic.iter().map(unit).collect::<Vec<_>>(),
+            "join_us": self.join * 1e6,
+        })
+    }
+
+    /// A table of rates by threads.
+    pub fn to_text(&self) -> String {
+        let heads: Vec<&'static str> = vec![""; self.threads.len()];
+        let head = [("", Side::Left), ("", Side::Right)].into_iter().chain(heads.into_iter().map(|h| (h, Side::Right)));
+        let mut table = Table::new(&head.collect::<Vec<_>>());
+        let counts = self.threads.iter().map(|count| threads_text(*count));
+        table.row([String::new(), String::new()].into_iter().chain(counts).collect());
+        for memory in &self.memories {
+            for (what, rates) in [("read", &memory.read), ("copy", &memory.copy)] {
+                let name = format!("{} {what}", memory.name.to_uppercase());
+                let size = if what == "read" { quantity::bytes(memory.bytes as f64) } else { String::new() };
+                let rates = rates.iter().map(|rate| format!("{} GB/s", significant(*rate)));
+                table.row([name, size].into_iter().chain(rates).collect());
+            }
+        }
+        for unit in &self.arithmetic {
+            let rates = unit.gflops.iter().map(|rate| format!("{}FLOP/s", quantity::count(rate * 1e9)));
+            table.row([unit.name(), String::new()].into_iter().chain(rates).collect());
+        }
+        table.text()
+    }
+}
+
+/// Three digits that count.
+fn digits(x: f64) -> f64 {
+    if x <= 0.0 || !x.is_finite() {
+        return x;
+    }
+    let unit = 10f64.powf(x.log10().floor() - 2.0);
+    let rounded = (x / unit).round() * unit;
+    // Written with few digits: 0.35 and not 0.35000000000000003.
+    format!("{rounded:.6}").parse().unwrap_or(rounded)
+}
+
+/// A farther memory is not faster, whatever was measured.
+fn slow_down(levels: &mut [MemoryLevel]) {
+    for k in 1..levels.len() {
+        let near = levels[k - 1].gbps * levels[k - 1].reach;
+        let level = &mut levels[k];
+        if level.gbps * level.reach >= near {
+            level.gbps = digits(near * 0.99 / level.reach);
+        }
+        level.core_gbps = level.core_gbps.min(level.gbps);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn processor() -> Processor {
+        let memory = |name, bytes, scope, rate: f64| Memory {
+            name,
+            bytes,
+            scope,
+            read: vec![rate, 2.0 * rate],
+            copy: vec![rate / 2.0, rate],
+        };
+        let unit = |dtype, is_matrix, rate: f64| Arithmetic { dtype, is_matrix, gflops: vec![rate, 2.0 * rate] };
+        Processor {
+            name: "A".into(),
+            isa: Isa::Avx512,
+            threads: vec![1, 2],
+            memories: vec![
+                memory("l1", 32 << 10, Scope::Core, 300.0),
+                // Noise: farther and faster.
+                memory("l2", 1 << 20, Scope::Core, 310.0),
+                memory("dram", 1 << 34, Scope::Shared, 20.0),
+            ],
+            arithmetic: vec![unit(DType::F32, false, 100.0), unit(DType::F64, false, 50.0)],
+            join: 1.23456e-6,
+        }
+    }
+
+    #[test]
+    fn what_was_measured_is_a_device_to_plan_for() {
+        let spec = processor().to_spec().unwrap();
+        let read = DeviceSpec::parse(&spec.to_string()).unwrap();
+        assert_eq!(read, spec, "it is read back as it was written");
+        assert_eq!((spec.limits.cores, spec.vector.peak(DType::F32)), (2, Some(200.0)));
+        assert!(spec.matrix.rows.is_empty(), "there were no tiles");
+        assert_eq!(spec.costs.join_us, 1.23);
+        let rate = |k: usize| spec.memory[k].gbps * spec.memory[k].reach;
+        assert!(rate(0) > rate(1) && rate(1) > rate(2), "{:?}", spec.memory);
+        assert_eq!((spec.memory[2].gbps, spec.memory[2].core_gbps, spec.memory[2].reach), (40.0, 20.0, 0.75));
+    }
+
+    #[test]
+    fn threads_double_up_to_all() {
+        assert_eq!(thread_counts(1), [1]);
+        assert_eq!(thread_counts(2), [1, 2]);
+        assert_eq!(thread_counts(12), [1, 2, 4, 8, 12]);
+    }
+
+    #[test]
+    fn every_memory_has_a_working_set_of_its_own() {
+        let memories = processor().memories;
+        let near = working_set(&memories[0], 0, 1 << 28, 2);
+        assert_eq!(near, 16 << 10);
+        assert_eq!(working_set(&memories[1], 32 << 10, 1 << 28, 2), 512 << 10);
+        assert_eq!(working_set(&memories[2], 1 << 20, 1 << 28, 2), 1 << 27);
+    }
+}

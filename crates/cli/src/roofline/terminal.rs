@@ -1,0 +1,151 @@
+//! Rooflines on a terminal: letters for kernels, lines for limits.
+
+use std::fmt::Write as _;
+
+use super::plot::ranges;
+use super::{Roofline, Series};
+use crate::quantity::count;
+
+/// A character for every point of the plot.
+struct Raster {
+    cells: Vec<Vec<char>>,
+    x: (f64, f64),
+    y: (f64, f64),
+}
+
+impl Raster {
+    fn width(&self) -> usize {
+        self.cells[0].len()
+    }
+
+    fn column(&self, intensity: f64) -> usize {
+        let part = ((intensity.log10() - self.x.0) / (self.x.1 - self.x.0)).clamp(0.0, 1.0);
+        (part * (self.width() - 1) as f64).round() as usize
+    }
+
+    fn row(&self, gflops: f64) -> Option<usize> {
+        let part = (gflops.log10() - self.y.0) / (self.y.1 - self.y.0);
+        let last = (self.cells.len() - 1) as f64;
+        (0.0..=1.0).contains(&part).then(|| ((1.0 - part) * last).round() as usize)
+    }
+
+    fn intensity(&self, column: usize) -> f64 {
+        10f64.powf(self.x.0 + (self.x.1 - self.x.0) * column as f64 / (self.width() - 1) as f64)
+    }
+}
+
+/// The signs of kernels, in their order.
+const SIGNS: &str = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
+
+/// The sign of the `k`th kernel of a list.
+pub fn sign(k: usize) -> char {
+    SIGNS.chars().nth(k).unwrap_or('*')
+}
+
+/// Draws a roofline into so many columns and rows. Fused kernels are letters, in the order of the points; unfused ones are small dots.
+pub fn draw(roofline: &Roofline, columns: usize, rows: usize) -> String {
+    let (x, y) = ranges(roofline);
+    let margin = 9;
+    let width = columns.saturating_sub(margin + 2).clamp(30, 110);
+    let mut raster = Raster { cells: vec![vec![' '; width]; rows.max(8)], x, y };
+    draw_roofs(&mut raster, roofline);
+    let mut fused = 0;
+    for point in &roofline.points {
+        let sign = match point.series {
+            Series::Unfused(_) => '·',
+            Series::Fused(..) => {
+                fused += 1;
+                sign(fused - 1)
+            }
+        };
+        let known = [point.intensity, point.gflops].iter().all(|x| *x > 0.0 && x.is_finite());
+        if let Some(row) = raster.row(point.gflops).filter(|_| known) {
+            let column = raster.column(point.intensity);
+            raster.cells[row][column] = sign;
+        }
+    }
+    frame(&raster, margin)
+}
+
+fn draw_roofs(raster: &mut Raster, roofline: &Roofline) {
+    let highest = roofline.peaks.iter().map(|(_, gflops)| *gflops).fold(0.0, f64::max);
+    let mut memories: Vec<&(String, f64)> = roofline.memories.iter().collect();
+    memories.sort_by(|a, b| b.1.total_cmp(&a.1));
+    for (n, (_, gbps)) in memories.iter().enumerate() {
+        // The farthest memory is what the roof is made of; the nearer ones are drawn lightly.
+        let line = if n + 1 == memories.len() { '╱' } else { '⋰' };
+        for column in 0..raster.width() {
+            let gflops = raster.intensity(column) * gbps;
+            if let Some(row) = raster.row(gflops).filter(|_| gflops <= highest) {
+                raster.cells[row][column] = line;
+            }
+        }
+    }
+    let fastest = memories.first().map_or(f64::INFINITY, |(_, gbps)| *gbps);
+    for (name, gflops) in &roofline.peaks {
+        let Some(row) = raster.row(*gflops) else { continue };
+        let begin = raster.column(gflops / fastest);
+        raster.cells[row][begin..].fill('─');
+        let label: Vec<char> = format!(" {name} {}FLOP/s ", count(gflops * 1e9)).chars().collect();
+        let at = raster.width().saturating_sub(label.len() + 1).max(begin);
+        let room = raster.width() - at;
+        raster.cells[row][at..at + label.len().min(room)].copy_from_slice(&label[..label.len().min(room)]);
+    }
+}
+
+fn frame(raster: &Raster, margin: usize) -> String {
+    let mut text = format!("{:>margin$}\n", "GFLOP/s");
+    let mut line = |words: String| writeln!(text, "{}", words.trim_end()).expect("writing to a string succeeds");
+    let decades = |(low, high): (f64, f64)| low.ceil() as i32..=high.floor() as i32;
+    for (row, cells) in raster.cells.iter().enumerate() {
+        let tick = decades(raster.y).find(|decade| raster.row(10f64.powi(*decade)) == Some(row));
+        let label = tick.map_or(String::new(), |decade| power(10f64.powi(decade)));
+        line(format!("{label:>margin$} {}{}", if tick.is_some() { '┤' } else { '│' }, cells.iter().collect::<String>()));
+    }
+    let mut axis = vec!['─'; raster.width()];
+    let mut labels = vec![' '; raster.width() + 8];
+    for decade in decades(raster.x) {
+        let column = raster.column(10f64.powi(decade));
+        axis[column] = '┬';
+        for (k, c) in power(10f64.powi(decade)).chars().enumerate() {
+            labels[column + k] = c;
+        }
+    }
+    line(format!("{:margin$} └{}", "", axis.into_iter().collect::<String>()));
+    line(format!("{:margin$}  {}", "", labels.into_iter().collect::<String>()));
+    line(format!("{:margin$}  FLOP for each byte of memory", ""));
+    text
+}
+
+fn power(value: f64) -> String {
+    if value >= 1.0 { count(value.round()).replace(".00", "").replace(".0", "").replace(' ', "") } else { format!("{value}") }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::roofline::Point;
+
+    #[test]
+    fn kernels_stand_below_their_roofs() {
+        let point = |intensity, gflops, series| Point { name: "k".into(), intensity, gflops, us: 1.0, series };
+        let roofline = Roofline {
+            name: "machine".into(),
+            memories: vec![("DRAM".into(), 50.0)],
+            peaks: vec![("f32 vectors".into(), 500.0)],
+            points: vec![
+                point(1.0, 40.0, Series::Fused(0, 0)),
+                point(0.5, 10.0, Series::Unfused(0)),
+                point(f64::NAN, 10.0, Series::Fused(1, 1)),
+                point(100.0, 450.0, Series::Fused(2, 2)),
+            ],
+        };
+        let text = draw(&roofline, 80, 16);
+        let line = |sign: char| text.lines().position(|line| line.contains(sign));
+        assert!(text.contains("f32 vectors 500 GFLOP/s"), "{text}");
+        assert!(line('C') < line('A') && line('A') < line('·') && line('B').is_none(), "{text}");
+        assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
+        let empty = Roofline { points: Vec::new(), memories: Vec::new(), peaks: Vec::new(), name: String::new() };
+        assert!(draw(&empty, 20, 1).lines().count() > 8, "nothing to draw is no reason to fail");
+    }
+}

@@ -1,0 +1,280 @@
+//! What a processor can do at most: bandwidth and arithmetic, measured by vector programs of our own.
+//!
+//! Comes in: a number of threads, and what to measure. Goes out: rates. Every thread has one task that goes over its own memory, or
+//! through its own registers, again and again; how often is found out so that it takes long enough, and the fastest of several
+//! trials counts.
+#![allow(unsafe_code, reason = "machine code is called with pointers")]
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use fuseline::error::{Error, Result};
+use fuseline::tensor::DType;
+
+use super::block::{Blocks, Held};
+use super::launch::{Table, launch};
+use super::pool::Pool;
+use crate::code::{Code, Isa};
+use crate::vector::{
+    Binary, Bound, Builder, FmaOp, IntOp, Program, TILE_ROW_BYTES, TILE_ROWS, TileOp, Ty, Value,
+};
+
+/// A trial takes at least so long, in seconds.
+const TRIAL: f64 = 4e-3;
+/// How many trials there are.
+const TRIALS: usize = 6;
+/// Vectors that one trip of a loop over memory handles.
+const UNROLLED: usize = 8;
+
+/// What a program does with memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Access {
+    /// reads it
+    Read,
+    /// reads one half of it and writes the other
+    Copy,
+    /// the same, and what is written goes past the caches
+    Stream,
+}
+
+/// Threads of a processor, ready to be measured.
+#[derive(Debug)]
+pub struct Gauge {
+    isa: Isa,
+    pool: Pool,
+    blocks: Arc<Blocks>,
+}
+
+impl Gauge {
+    /// So many threads of a processor, which must have the instructions.
+    pub fn new(isa: Isa, threads: usize) -> Result<Gauge> {
+        let has = Isa::detect();
+        if isa < has {
+            return Err(Error::unsupported(format!("{isa:?} on a processor that has {has:?}")));
+        }
+        let refused = |error| Error::limit(format!("the system has no {threads} threads: {error}"));
+        Ok(Gauge { isa, pool: Pool::new(threads).map_err(refused)?, blocks: Blocks::once() })
+    }
+
+    /// How many threads there are.
+    pub fn threads(&self) -> usize {
+        self.pool.threads()
+    }
+
+    /// Bytes read and written in a second by all threads together, each with so many bytes of its own.
+    pub fn bandwidth(&self, access: Access, bytes: usize) -> Result<f64> {
+        let vector = lanes(self.isa) as usize * 4;
+        // A copy goes from one half of the memory to the other.
+        let part = if access == Access::Read { bytes } else { bytes / 2 };
+        let part = (part / (vector * UNROLLED)).max(1) * vector * UNROLLED;
+        let code = Code::new(&memory_program(self.isa, access), self.isa)?;
+        let whole = part * self.threads();
+        let source = self.filled(whole)?;
+        let target = self.filled(if access == Access::Read { self.threads() * vector } else { whole })?;
+        let moved = if access == Access::Read { whole } else { 2 * whole };
+        let seconds = self.best(&code, part as i64, &source, &target)?;
+        Ok(moved as f64 / seconds)
+    }
+
+    /// Operations in a second of multiply-adds on vectors of f32 or f64, which count as two.
+    pub fn multiply_adds(&self, dtype: DType) -> Result<f64> {
+        let ty = match dtype {
+            DType::F32 => Ty::F32,
+            DType::F64 => Ty::F64,
+            other => return Err(Error::unsupported(format!("multiply-adds of {other} on vectors"))),
+        };
+        let lanes = lanes(self.isa) / if ty == Ty::F64 { 2 } else { 1 };
+        let chains = chains(self.isa);
+        let code = Code::new(&arithmetic_program(lanes, ty, dtype, chains), self.isa)?;
+        let memory = self.filled(4096 * self.threads())?;
+        let seconds = self.best(&code, 4096, &memory, &memory)?;
+        Ok((2 * u64::from(lanes) * chains as u64 * self.threads() as u64) as f64 / seconds)
+    }
+
+    /// Operations in a second of products of tiles of bf16; none where there are no tiles.
+    pub fn tile_products(&self) -> Result<Option<f64>> {
+        if self.isa != Isa::Amx {
+            return Ok(None);
+        }
+        let code = Code::new(&tile_program(), self.isa)?;
+        let memory = self.filled(8192 * self.threads())?;
+        let seconds = self.best(&code, 8192, &memory, &memory)?;
+        // Four products of 16 by 16 sums, each of 32 terms.
+        Ok(Some((4 * 2 * 16 * 16 * 32 * self.threads()) as f64 / seconds))
+    }
+
+    /// Seconds until all threads have done a task that is nothing.
+    pub fn join(&self) -> f64 {
+        const ROUNDS: u32 = 200;
+        let tasks = self.threads() as u64;
+        let trial = || {
+            self.pool.enter(|team| {
+                let start = Instant::now();
+                (0..ROUNDS).for_each(|_| team.run(tasks, &|_, _| {}));
+                start.elapsed().as_secs_f64() / f64::from(ROUNDS)
+            })
+        };
+        (0..TRIALS).map(|_| trial()).fold(f64::INFINITY, f64::min)
+    }
+
+    /// Memory that was written: small floats everywhere.
+    fn filled(&self, bytes: usize) -> Result<Held> {
+        let held = self.blocks.take(bytes)?;
+        let block = held.block();
+        // SAFETY: the block is ours alone and so long.
+        unsafe { std::slice::from_raw_parts_mut(block.start(), block.bytes()) }.fill(0x3c);
+        Ok(held)
+    }
+
+    /// The least seconds that one round of a program takes, every thread with one task of so many bytes.
+    fn best(&self, code: &Code, bytes: i64, source: &Held, target: &Held) -> Result<f64> {
+        let mut rounds = 1i64;
+        let mut seconds = self.time(code, rounds, bytes, source, target);
+        while seconds < TRIAL && rounds < 1 << 40 {
+            let wanted = (TRIAL * 1.3 / seconds.max(1e-7)).clamp(2.0, 1e4);
+            rounds = (rounds as f64 * wanted) as i64;
+            seconds = self.time(code, rounds, bytes, source, target);
+        }
+        for _ in 1..TRIALS {
+            seconds = seconds.min(self.time(code, rounds, bytes, source, target));
+        }
+        if seconds > 0.0 { Ok(seconds / rounds as f64) } else { Err(Error::bug("a clock that stands still")) }
+    }
+
+    fn time(&self, code: &Code, rounds: i64, bytes: i64, source: &Held, target: &Held) -> f64 {
+        let mut settings = [rounds, bytes];
+        let start = settings.as_mut_ptr().cast::<u8>();
+        let pointers = [start, source.block().start(), target.block().start(), start];
+        let table = Table { pointers: &pointers, worker: 3, first: start, stride: 0 };
+        self.pool.enter(|team| {
+            let start = Instant::now();
+            // SAFETY: the processor has the instructions, as `new` makes sure; every task stays within its own bytes of blocks
+            // that are as long as all tasks together.
+            unsafe { launch(team, code, self.threads() as u64, table) };
+            start.elapsed().as_secs_f64()
+        })
+    }
+}
+
+/// Lanes of the widest vector of f32.
+fn lanes(isa: Isa) -> u32 {
+    (isa.vector_bytes() / 4) as u32
+}
+
+/// Chains of multiply-adds that keep all units busy, and leave registers for their factors.
+fn chains(isa: Isa) -> usize {
+    isa.registers() * 3 / 4
+}
+
+/// The rounds, the bytes of a task, and where its part of both blocks begins, inside of a loop over tasks.
+fn begin(b: &mut Builder) -> (Value, Value, Value, Value) {
+    let settings = b.buffer(0);
+    let (at_rounds, at_bytes) = (b.address(settings, &[], 0), b.address(settings, &[], 8));
+    let (rounds, bytes) = (b.read_int(at_rounds, DType::I64), b.read_int(at_bytes, DType::I64));
+    let (source, target) = (b.buffer(1), b.buffer(2));
+    let task = b.begin_tasks();
+    let offset = b.int(IntOp::Mul, task, bytes);
+    let from = b.int(IntOp::Add, source, offset);
+    let to = b.int(IntOp::Add, target, offset);
+    (rounds, bytes, from, to)
+}
+
+/// Goes over memory again and again.
+fn memory_program(isa: Isa, access: Access) -> Program {
+    let mut b = Builder::new(lanes(isa));
+    let vector = isa.vector_bytes() as i64;
+    let (rounds, bytes, from, to) = begin(&mut b);
+    let sums: Vec<Value> = match access {
+        Access::Read => (0..UNROLLED).map(|k| b.float(Ty::F32, k as f64)).collect(),
+        Access::Copy | Access::Stream => Vec::new(),
+    };
+    let (_, sums) = b.begin_loop(Bound::Number(0), Bound::Value(rounds), 1, &sums);
+    let (at, sums) = b.begin_loop(Bound::Number(0), Bound::Value(bytes), vector * UNROLLED as i64, &sums);
+    let places: Vec<_> = (0..UNROLLED as i64).map(|k| b.address(from, &[(at, 1)], k * vector)).collect();
+    let read: Vec<Value> = places.into_iter().map(|place| b.load_again(place, DType::F32, None)).collect();
+    if access != Access::Read {
+        for (k, value) in read.iter().enumerate() {
+            let place = b.address(to, &[(at, 1)], k as i64 * vector);
+            match access {
+                Access::Stream => b.store_streaming(place, *value, DType::F32),
+                _ => b.store(place, *value, DType::F32, None),
+            }
+        }
+    }
+    let sums: Vec<Value> = sums.into_iter().zip(&read).map(|(sum, x)| b.binary(Binary::Add, sum, *x)).collect();
+    let sums = b.end_loop(&sums);
+    let sums = b.end_loop(&sums);
+    // What nobody reads might not be computed. Tasks write one vector each, one after another.
+    if let Some(sum) = sums.into_iter().reduce(|x, y| b.binary(Binary::Add, x, y)) {
+        let place = b.address(from, &[], 0);
+        b.store(place, sum, DType::F32, None);
+    }
+    b.end_loop(&[]);
+    b.finish()
+}
+
+/// Independent chains of multiply-adds, again and again.
+fn arithmetic_program(lanes: u32, ty: Ty, dtype: DType, chains: usize) -> Program {
+    let mut b = Builder::new(lanes);
+    let (rounds, _, from, to) = begin(&mut b);
+    let places = [b.address(from, &[], 0), b.address(from, &[], 64)];
+    let [factor, term] = places.map(|place| b.load_again(place, dtype, None));
+    let sums: Vec<Value> = (0..chains).map(|k| b.float(ty, 1.0 + k as f64)).collect();
+    let (_, sums) = b.begin_loop(Bound::Number(0), Bound::Value(rounds), 1, &sums);
+    let sums: Vec<Value> = sums.into_iter().map(|sum| b.fma(FmaOp::Add, sum, factor, term)).collect();
+    let sums = b.end_loop(&sums);
+    let sum = sums.into_iter().reduce(|x, y| b.binary(Binary::Add, x, y)).expect("there is a chain");
+    let place = b.address(to, &[], 128);
+    b.store(place, sum, dtype, None);
+    b.end_loop(&[]);
+    b.finish()
+}
+
+/// Products of tiles into four tiles of sums, again and again.
+fn tile_program() -> Program {
+    let mut b = Builder::new(16);
+    let (rounds, _, from, to) = begin(&mut b);
+    let stride = TILE_ROW_BYTES as i32;
+    let tile_bytes = TILE_ROWS * TILE_ROW_BYTES;
+    (0..4).for_each(|sums| b.tile(TileOp::Zero(sums)));
+    for factor in 0..4 {
+        let at = b.address(from, &[], factor * tile_bytes);
+        b.tile(TileOp::Load { tile: 4 + factor as u8, at, stride });
+    }
+    b.begin_loop(Bound::Number(0), Bound::Value(rounds), 1, &[]);
+    for (sums, (x, y)) in [(4, 6), (4, 7), (5, 6), (5, 7)].into_iter().enumerate() {
+        b.tile(TileOp::Products { sums: sums as u8, a: x, b: y });
+    }
+    b.end_loop(&[]);
+    for sums in 0..4 {
+        let at = b.address(to, &[], (4 + sums) * tile_bytes);
+        b.tile(TileOp::Store { tile: sums as u8, at, stride });
+    }
+    b.end_loop(&[]);
+    b.finish()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_rate_is_there_on_every_processor() {
+        for isa in Isa::available() {
+            let gauge = Gauge::new(isa, 2).unwrap();
+            assert_eq!(gauge.threads(), 2);
+            for access in [Access::Read, Access::Copy, Access::Stream] {
+                let rate = gauge.bandwidth(access, 16 << 10).unwrap();
+                assert!(rate > 1e5 && rate < 1e14, "{isa:?} {access:?}: {rate}");
+            }
+            for dtype in [DType::F32, DType::F64] {
+                let rate = gauge.multiply_adds(dtype).unwrap();
+                assert!(rate > 1e5 && rate < 1e14, "{isa:?} {dtype}: {rate}");
+            }
+            assert!(gauge.multiply_adds(DType::I8).is_err());
+            let tiles = gauge.tile_products().unwrap();
+            assert_eq!(tiles.is_some(), isa == Isa::Amx);
+            assert!(gauge.join() > 0.0);
+        }
+    }
+}

@@ -42,6 +42,22 @@ impl Measured {
     pub fn us(&self) -> f64 {
         self.phases.iter().map(|(_, us)| us).sum()
     }
+
+    /// How far the prediction is from what was measured, as a part of that; none where nothing was.
+    pub fn error(&self) -> Option<f64> {
+        (self.us() > 0.0).then(|| (self.row.us / self.us() - 1.0).abs())
+    }
+}
+
+/// The error that half of all kernels stay below; none where nothing was measured.
+pub fn median_error(kernels: &[Measured]) -> Option<f64> {
+    let mut errors: Vec<f64> = kernels.iter().filter_map(Measured::error).collect();
+    errors.sort_by(f64::total_cmp);
+    match errors.len() {
+        0 => None,
+        n if n % 2 == 1 => Some(errors[n / 2]),
+        n => Some((errors[n / 2 - 1] + errors[n / 2]) / 2.0),
+    }
 }
 
 /// Runs a session so many times and keeps the least time of every phase.

@@ -1,5 +1,6 @@
 //! The command line of `fuseline explain`.
 
+use std::num::NonZeroUsize;
 use std::path::PathBuf;
 
 use clap::Args;
@@ -21,6 +22,9 @@ Examples:
   fuseline explain model.onnx --target h200 --json > plan.json
   fuseline explain gallery:attention --no-fuse
   fuseline explain gallery:transformer_sublayer --policy textbook
+
+Is what was predicted true? Every kernel, measured:
+  fuseline explain model.onnx --sizes batch=1,seq=128 --analyze
 
 What would one decision cost? Take its id from the list:
   fuseline explain model.onnx --flip 8493b905efb0
@@ -79,6 +83,15 @@ pub struct Explain {
     /// How many decisions to list; equal ones of different layers count once
     #[arg(long, value_name = "N", default_value_t = 40)]
     pub top: usize,
+    /// Run the plan on this processor as well: what every kernel takes, measured beside predicted
+    #[arg(long, conflicts_with = "flip")]
+    pub analyze: bool,
+    /// For --analyze: how many runs are measured
+    #[arg(long, value_name = "N", default_value = "20", requires = "analyze")]
+    pub iters: NonZeroUsize,
+    /// For --analyze: how many threads work [default: one for every processor]
+    #[arg(long, value_name = "N", requires = "analyze")]
+    pub threads: Option<NonZeroUsize>,
     /// Print the graph after every pass and rewrite that changed it, what is prepared once, and every single decision
     #[arg(long, short, conflicts_with = "json")]
     pub verbose: bool,

@@ -1,6 +1,6 @@
 //! Where the time of the fused plan goes, for people.
 
-pub use fuseline_session::profile::{Measured, Profile, measure, to_json};
+pub use fuseline_session::profile::{Measured, Profile, measure, median_error, to_json};
 
 use fuseline_session::plan::name::cut_back;
 
@@ -9,7 +9,8 @@ use crate::screen::{self, Side, Table};
 
 /// A table of kernels, that with the most time first; equal kernels are one line.
 pub fn to_text(kernels: &[Measured]) -> String {
-    let columns = ["times", "µs each", "share", "predicted", "GB/s", "GFLOP/s"].map(|name| (name, Side::Right));
+    let columns =
+        ["times", "µs each", "share", "predicted", "off by", "GB/s", "GFLOP/s"].map(|name| (name, Side::Right));
     let head = [&[("kernel", Side::Left), ("kind", Side::Left)], &columns[..], &[("phases", Side::Left)]].concat();
     let mut table = Table::new(&head);
     let total: f64 = kernels.iter().map(Measured::us).sum();
@@ -33,6 +34,7 @@ pub fn to_text(kernels: &[Measured]) -> String {
             significant(each),
             format!("{:.1} %", 100.0 * all / total),
             significant(row.us),
+            if each > 0.0 { format!("{:+.0} %", 100.0 * (row.us / each - 1.0)) } else { "–".into() },
             significant(row.bytes / each / 1e3),
             significant(row.flops / each / 1e3),
             phases(group[0]),
@@ -40,8 +42,11 @@ pub fn to_text(kernels: &[Measured]) -> String {
     }
     let predicted: f64 = kernels.iter().map(|kernel| kernel.row.us).sum();
     let bytes = quantity::bytes(kernels.iter().map(|kernel| kernel.row.bytes).sum());
+    let off = median_error(kernels).map_or(String::new(), |error| {
+        format!("; half of all predictions are off by less than {:.0} %", 100.0 * error)
+    });
     let sum = format!(
-        "  {} µs in kernels, predicted {} µs; {bytes} of traffic\n",
+        "  {} µs in kernels, predicted {} µs{off}; {bytes} of traffic\n",
         significant(total),
         significant(predicted)
     );

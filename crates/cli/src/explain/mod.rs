@@ -1,5 +1,6 @@
 //! `fuseline explain`: which kernels a model becomes, and why.
 
+mod analyze;
 mod compare;
 mod json;
 mod lock;
@@ -57,13 +58,25 @@ pub fn explain(arguments: &Explain) -> Outcome {
         std::fs::write(path, text)
             .map_err(|e| Error::invalid(format!("cannot be written: {e}")).at(path.display().to_string()))?;
     }
+    let measured = match arguments.analyze {
+        true => Some(analyze::measure(&request, arguments)?),
+        false => None,
+    };
     match (&flipped, arguments.json) {
         (Some(flipped), true) => screen::print_json(&json::of_flip(&request, &story, flipped)),
         (Some(flipped), false) => screen::print(&text::of_flip(&request, &story, flipped)),
-        (None, true) => screen::print_json(&plan::json::of_plan(&request.setting(), &story.explanation)),
+        (None, true) => {
+            let mut value = plan::json::of_plan(&request.setting(), &story.explanation);
+            if let Some(measured) = &measured {
+                value["measured"] = analyze::to_json(measured);
+            }
+            screen::print_json(&value)
+        }
         (None, false) => {
             let view = view(arguments.verbose, arguments.top);
-            screen::print(&plan::text::of_plan(&request.setting(), &story.explanation, &view))
+            let told = plan::text::of_plan(&request.setting(), &story.explanation, &view);
+            let measured = measured.as_ref().map_or(String::new(), analyze::to_text);
+            screen::print(&format!("{told}{measured}"))
         }
     }
 }

@@ -9,7 +9,7 @@ const GAP: f64 = 24.0;
 /// Width that an edge takes where it passes through a layer.
 const WIRE: f64 = 10.0;
 /// Edges over more layers than this run beside the graph and take no room in it.
-const LONGEST: usize = 12;
+const LONGEST: usize = 24;
 /// How many times the order of all layers is improved, and their places.
 const SWEEPS: usize = 12;
 
@@ -192,7 +192,12 @@ impl Grid {
                 let wish = |k: &usize| {
                     let (near, far) = (&items[*k].above, &items[*k].below);
                     let (near, far) = if down { (near, far) } else { (far, near) };
-                    let at = |others: &[usize]| mean(others.iter().map(|other| items[*other].x));
+                    let at = |others: &[usize]| {
+                        let pulls = others.iter().map(|other| pull(&items[*k], &items[*other]));
+                        let sum: f64 = pulls.clone().sum();
+                        let whole: f64 = pulls.zip(others).map(|(pull, other)| pull * items[*other].x).sum();
+                        (sum > 0.0).then(|| whole / sum)
+                    };
                     at(near).or_else(|| at(far)).unwrap_or(items[*k].x)
                 };
                 let wishes: Vec<f64> = self.layers[n].iter().map(wish).collect();
@@ -208,6 +213,15 @@ impl Grid {
 fn mean(numbers: impl Iterator<Item = f64>) -> Option<f64> {
     let (sum, count) = numbers.fold((0.0, 0usize), |(sum, count), x| (sum + x, count + 1));
     (count > 0).then(|| sum / count as f64)
+}
+
+/// How strongly two that are joined want to stand below each other: edges stay straight first, then boxes stay below boxes.
+fn pull(a: &Item, b: &Item) -> f64 {
+    match [a, b].map(|item| item.width == WIRE) {
+        [true, true] => 8.0,
+        [false, false] => 4.0,
+        _ => 1.0,
+    }
 }
 
 /// Places in the given order and far enough apart, as near to the wishes as that allows (least squares).

@@ -215,5 +215,5 @@ fn roofline_of(data: &Value) -> String {
     unfused.into_iter().flatten().enumerate().for_each(|(k, kernel)| add(kernel, Series::Unfused(k)));
     let kernels = data["kernels"].as_array().into_iter().flatten().enumerate();
     kernels.for_each(|(k, kernel)| add(kernel, Series::Fused(k, kernel["class"].as_u64().unwrap_or(0) as usize)));
-    roofline::svg::element(&roofline::plot::draw(&plot, 960.0, 480.0))
+    roofline::svg::element(&roofline::plot::draw(&plot, 960.0, 480.0, 0))
 }

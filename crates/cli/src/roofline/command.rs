@@ -25,7 +25,7 @@ enum Subject {
     /// this machine's GPU, measured
     Graphics(Graphics),
     /// a device that is described
-    Described(DeviceSpec),
+    Described(Box<DeviceSpec>),
     /// two numbers
     Given { gbps: f64, gflops: f64 },
 }
@@ -39,6 +39,9 @@ pub fn roofline(arguments: &RooflineArguments) -> Outcome {
         return Err(Failure::with_help(error, "--write here.spec, and then --target here.spec"));
     }
     let subject = subject(arguments)?;
+    if !matches!(subject, Subject::Described(_) | Subject::Given { .. }) && !arguments.quiet {
+        note_load();
+    }
     let spec = subject.spec()?;
     let mut roofline = match (&subject, &spec) {
         (Subject::Given { gbps, gflops }, _) => Roofline {
@@ -56,7 +59,7 @@ pub fn roofline(arguments: &RooflineArguments) -> Outcome {
         let text = format!("# Written by `fuseline roofline`; `--target {}` plans for it.\n\n{spec}", path.display());
         file::write(path, text.as_bytes())?;
     }
-    let scene = plot::draw(&roofline, 960.0, 540.0);
+    let scene = plot::draw(&roofline, 960.0, 540.0, 12);
     if let Some(path) = &arguments.svg {
         file::write(path, svg::file(&scene).as_bytes())?;
     }
@@ -72,12 +75,25 @@ pub fn roofline(arguments: &RooflineArguments) -> Outcome {
     screen::print(&to_text(&subject, &roofline, &plotted, arguments))
 }
 
+/// Says so where other work is on the machine: then it is not measured at its best.
+fn note_load() {
+    let told = std::fs::read_to_string("/proc/loadavg").ok();
+    let load: Option<f64> = told.and_then(|text| text.split_whitespace().next()?.parse().ok());
+    let processors = std::thread::available_parallelism().map_or(1.0, |n| n.get() as f64);
+    // The measurement itself has its part of it.
+    if let Some(load) = load.filter(|load| *load > 1.5 * processors) {
+        screen::tell(&format!(
+            "note: other work is on this machine (a load of {load}): it can do more than was measured\n"
+        ));
+    }
+}
+
 fn subject(arguments: &RooflineArguments) -> Outcome<Subject> {
     if let (Some(gbps), Some(gflops)) = (arguments.peak_bw, arguments.peak_flops) {
         return Ok(Subject::Given { gbps, gflops });
     }
     if let Some(name) = &arguments.target {
-        return Ok(Subject::Described(target::find(name)?));
+        return Ok(Subject::Described(Box::new(target::find(name)?)));
     }
     let mut waiting: Option<Waiting> = None;
     let mut tell = |what: &str| {
@@ -109,7 +125,8 @@ fn plotted(
         for kernel in &mut plotted {
             let limit = kernel.intensity().and_then(|intensity| roofline.limit(intensity));
             let moving = kernel.bytes / gbps / 1e3;
-            kernel.us = limit.filter(|limit| *limit > 0.0).map_or(moving, |limit| (kernel.flops / limit / 1e3).max(moving));
+            kernel.us =
+                limit.filter(|limit| *limit > 0.0).map_or(moving, |limit| (kernel.flops / limit / 1e3).max(moving));
         }
     }
     Ok(plotted)
@@ -120,7 +137,7 @@ impl Subject {
         match self {
             Subject::Processor(processor) => processor.to_spec().map(Some),
             Subject::Graphics(graphics) => graphics.to_spec().map(Some),
-            Subject::Described(spec) => Ok(Some(spec.clone())),
+            Subject::Described(spec) => Ok(Some(DeviceSpec::clone(spec))),
             Subject::Given { .. } => Ok(None),
         }
     }
@@ -193,7 +210,7 @@ fn table(roofline: &Roofline, plotted: &[Plotted]) -> String {
         let is_shown = kernel.flops > 0.0 && kernel.bytes > 0.0;
         table.row(vec![
             if is_shown { terminal::sign(k).to_string() } else { String::new() },
-            fuseline_session::plan::text::cut_back(&kernel.name, screen::width() / 3),
+            fuseline_session::plan::name::cut_back(&kernel.name, screen::width() / 3),
             kernel.count.to_string(),
             significant(kernel.us),
             kernel.intensity().map_or("–".into(), significant),

@@ -6,7 +6,7 @@ use fuseline::error::{Error, Result};
 use fuseline::fuse::PlanOptions;
 use fuseline::graph::{Builder, Graph};
 use fuseline::reference::Limits;
-use fuseline::tensor::{DType, Literal};
+use fuseline::tensor::{DType, Literal, Shape};
 use fuseline_session::machine::{Machine, Program};
 use serde_json::{Value, json};
 
@@ -52,16 +52,20 @@ pub fn measure(tell: &mut dyn FnMut(&str)) -> Result<Graphics> {
     Ok(Graphics { name: description.name, cores, memory: description.memory, copy, read, vectors })
 }
 
+fn shape(sizes: &[usize]) -> Shape {
+    sizes.iter().copied().collect()
+}
+
 fn copy() -> Result<Graph> {
     let b = Builder::new("copy");
-    let x = b.input("x", DType::F32, [FAR]);
+    let x = b.input("x", DType::F32, shape(&[FAR]));
     b.output("y", x * 2.0);
     b.finish()
 }
 
 fn fold() -> Result<Graph> {
     let b = Builder::new("fold");
-    let x = b.input("x", DType::F32, [FAR / 4096, 4096]);
+    let x = b.input("x", DType::F32, shape(&[FAR / 4096, 4096]));
     b.output("y", x.sum(&[1]));
     b.finish()
 }
@@ -69,7 +73,7 @@ fn fold() -> Result<Graph> {
 /// y·y + c again and again: nothing in it can be computed before.
 fn chain() -> Result<Graph> {
     let b = Builder::new("chain");
-    let mut y = b.input("x", DType::F32, [NEAR]);
+    let mut y = b.input("x", DType::F32, shape(&[NEAR]));
     for _ in 0..CHAIN {
         y = y * y - 0.5;
     }
@@ -80,7 +84,6 @@ fn chain() -> Result<Graph> {
 /// The least seconds that a graph takes on the device.
 fn fastest(machine: &Machine, plan: &PlanOptions, graph: Graph, elements: usize) -> Result<f64> {
     let sizes = graph.ty(graph.inputs()[0]).shape.as_ints().ok_or_else(|| Error::bug("a size that is not known"))?;
-    let sizes: Vec<usize> = sizes.iter().map(|size| *size as usize).collect();
     let zeros = Literal::new(DType::F32, sizes, vec![0u8; 4 * elements])?;
     let inputs: NamedTensors = [("x".into(), zeros)].into_iter().collect();
     let Program::Cuda(session) = machine.load(&plan_program(graph, plan, &mut |_| {})?)? else {

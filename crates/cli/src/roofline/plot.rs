@@ -3,6 +3,7 @@
 use super::scene::{Anchor, Item, Paint, Scene, Weight};
 use super::{Point, Roofline, Series};
 use crate::quantity::{count, significant};
+use fuseline_session::plan::name::cut_back;
 
 /// Room around the plot.
 const LEFT: f64 = 64.0;
@@ -55,8 +56,8 @@ pub fn ranges(roofline: &Roofline) -> ((f64, f64), (f64, f64)) {
     ((low.log10().floor(), half(high).ceil() / 2.0), (half(floor).floor() / 2.0, half(highest * 1.4).ceil() / 2.0))
 }
 
-/// Draws a roofline into a picture of this size.
-pub fn draw(roofline: &Roofline, width: f64, height: f64) -> Scene {
+/// Draws a roofline into a picture of this size, with the names of so many kernels.
+pub fn draw(roofline: &Roofline, width: f64, height: f64, named: usize) -> Scene {
     let (x, y) = ranges(roofline);
     let frame = Frame { x, y, width, height };
     let mut items = Vec::new();
@@ -83,9 +84,28 @@ pub fn draw(roofline: &Roofline, width: f64, height: f64) -> Scene {
             title: format!("{}: {rates}, {} µs", point.name, significant(point.us)),
         });
     }
+    draw_names(&frame, roofline, named, &mut items);
     let title = format!("Roofline of {}", roofline.name);
     items.push(text((LEFT, 18.0), &title, Anchor::Start, Weight::Title));
     Scene { width, height, title, items }
+}
+
+/// The names of the kernels that take the most time, where they hide no other name.
+fn draw_names(frame: &Frame, roofline: &Roofline, named: usize, items: &mut Vec<Item>) {
+    let has_place = |p: &&Point| [p.intensity, p.gflops].iter().all(|x| *x > 0.0 && x.is_finite());
+    let mut points: Vec<&Point> = roofline.points.iter().filter(has_place).collect();
+    points.sort_by(|a, b| b.us.total_cmp(&a.us));
+    let mut taken: Vec<(f64, f64)> = Vec::new();
+    for point in points.into_iter().take(named) {
+        let (x, y) = frame.place(point);
+        let is_right = x > frame.width * 0.7;
+        let (x, anchor) = if is_right { (x - 14.0, Anchor::End) } else { (x + 14.0, Anchor::Start) };
+        let is_free = |other: &(f64, f64)| (other.0 - x).abs() > 220.0 || (other.1 - y).abs() > LINE_HEIGHT;
+        if taken.iter().all(is_free) {
+            taken.push((x, y));
+            items.push(text((x, y + 4.0), &cut_back(&point.name, 34), anchor, Weight::Label));
+        }
+    }
 }
 
 fn text(at: (f64, f64), words: &str, anchor: Anchor, weight: Weight) -> Item {
@@ -116,7 +136,7 @@ fn draw_axes(frame: &Frame, items: &mut Vec<Item>) {
 
 /// A power of ten for an axis.
 fn power(value: f64) -> String {
-    if value >= 1.0 { count(value.round()).replace(".00", "") } else { format!("{value}") }
+    if value >= 1.0 { count(value.round()).replace(".00 ", " ").replace(".0 ", " ") } else { format!("{value}") }
 }
 
 fn draw_roofs(frame: &Frame, roofline: &Roofline, items: &mut Vec<Item>) {
@@ -136,8 +156,10 @@ fn draw_roofs(frame: &Frame, roofline: &Roofline, items: &mut Vec<Item>) {
         let degrees = (to.1 - from.1).atan2(to.0 - from.0).to_degrees();
         let length = (to.0 - from.0).hypot(to.1 - from.1).max(1.0);
         let (dx, dy) = ((to.0 - from.0) / length, (to.1 - from.1) / length);
-        // The farthest memory has its label below the line, the others above theirs.
-        let (along, across) = if n == 0 { (24.0, -13.0) } else { (10.0, 6.0) };
+        // On the side on which the next line is farther away.
+        let gap = |other: Option<&&(String, f64)>| other.map_or(f64::INFINITY, |(_, rate)| (rate / gbps).ln().abs());
+        let is_below = gap(n.checked_sub(1).and_then(|near| memories.get(near))) > gap(memories.get(n + 1));
+        let (along, across) = if is_below { (24.0, -13.0) } else { (10.0, 6.0) };
         let at = (from.0 + dx * along + dy * across, from.1 + dy * along - dx * across);
         let words = format!("{name} {}B/s", count(gbps * 1e9));
         items.push(Item::Text { at, text: words, anchor: Anchor::Start, weight: Weight::Small, degrees });

@@ -96,7 +96,7 @@ fn words(picture: &mut Pixmap, at: (f64, f64), text: &str, anchor: Anchor, weigh
     for (k, letter) in text.chars().enumerate() {
         // A letter without a bitmap is shown as such.
         let Some(raster) = get_raster(letter, font, height).or_else(|| get_raster('?', font, height)) else { continue };
-        for (row, line) in raster.raster().iter().enumerate() {
+        for (row, line) in raster.rows().enumerate() {
             for (column, ink) in line.iter().enumerate().filter(|(_, ink)| **ink > 0) {
                 let (x, y) = (begin + (k * width + column) as f64, row as f64 - baseline);
                 let place = |along: f64, origin: f64| origin * f64::from(SCALE) + along;
@@ -110,9 +110,12 @@ fn words(picture: &mut Pixmap, at: (f64, f64), text: &str, anchor: Anchor, weigh
 fn blend(picture: &mut Pixmap, x: f64, y: f64, ink: u8, rgb: Rgb) {
     let (left, top) = (x.floor(), y.floor());
     let (right, low) = (x - left, y - top);
-    for (dx, dy, part) in
-        [(0, 0, (1.0 - right) * (1.0 - low)), (1, 0, right * (1.0 - low)), (0, 1, (1.0 - right) * low), (1, 1, right * low)]
-    {
+    for (dx, dy, part) in [
+        (0, 0, (1.0 - right) * (1.0 - low)),
+        (1, 0, right * (1.0 - low)),
+        (0, 1, (1.0 - right) * low),
+        (1, 1, right * low),
+    ] {
         let (x, y) = (left as i64 + dx, top as i64 + dy);
         let (width, height) = (i64::from(picture.width()), i64::from(picture.height()));
         if x < 0 || y < 0 || x >= width || y >= height {

@@ -126,7 +126,8 @@ fn base(isa: Isa) -> &'static str {
 
 /// The caches of the first processor, as the system tells; those of the spec where it does not.
 fn caches(base: &str) -> Vec<Memory> {
-    let told: Vec<Memory> = ["l1", "l2", "l3"].into_iter().enumerate().filter_map(|(k, name)| cache(name, k + 1)).collect();
+    let told: Vec<Memory> =
+        ["l1", "l2", "l3"].into_iter().enumerate().filter_map(|(k, name)| cache(name, k + 1)).collect();
     if !told.is_empty() {
         return told;
     }

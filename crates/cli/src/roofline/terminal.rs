@@ -82,14 +82,19 @@ fn draw_roofs(raster: &mut Raster, roofline: &Roofline) {
         }
     }
     let fastest = memories.first().map_or(f64::INFINITY, |(_, gbps)| *gbps);
-    for (name, gflops) in &roofline.peaks {
+    let mut peaks: Vec<&(String, f64)> = roofline.peaks.iter().collect();
+    peaks.sort_by(|a, b| b.1.total_cmp(&a.1));
+    for (name, gflops) in peaks {
         let Some(row) = raster.row(*gflops) else { continue };
         let begin = raster.column(gflops / fastest);
         raster.cells[row][begin..].fill('─');
-        let label: Vec<char> = format!(" {name} {}FLOP/s ", count(gflops * 1e9)).chars().collect();
-        let at = raster.width().saturating_sub(label.len() + 1).max(begin);
-        let room = raster.width() - at;
-        raster.cells[row][at..at + label.len().min(room)].copy_from_slice(&label[..label.len().min(room)]);
+        let label: Vec<char> = format!("{name} {}FLOP/s", count(gflops * 1e9)).chars().collect();
+        let label = &label[..label.len().min(raster.width())];
+        let place = raster.width() - label.len()..raster.width();
+        // Above the line where there is room, so that kernels on it do not hide it.
+        let is_free = |row: &usize| raster.cells[*row][place.clone()].iter().all(|cell| *cell == ' ');
+        let above = row.checked_sub(1).filter(is_free).unwrap_or(row);
+        raster.cells[above][place].copy_from_slice(label);
     }
 }
 
@@ -100,16 +105,20 @@ fn frame(raster: &Raster, margin: usize) -> String {
     for (row, cells) in raster.cells.iter().enumerate() {
         let tick = decades(raster.y).find(|decade| raster.row(10f64.powi(*decade)) == Some(row));
         let label = tick.map_or(String::new(), |decade| power(10f64.powi(decade)));
-        line(format!("{label:>margin$} {}{}", if tick.is_some() { '┤' } else { '│' }, cells.iter().collect::<String>()));
+        line(format!(
+            "{label:>margin$} {}{}",
+            if tick.is_some() { '┤' } else { '│' },
+            cells.iter().collect::<String>()
+        ));
     }
     let mut axis = vec!['─'; raster.width()];
-    let mut labels = vec![' '; raster.width() + 8];
+    let mut labels = vec![' '; raster.width()];
     for decade in decades(raster.x) {
         let column = raster.column(10f64.powi(decade));
         axis[column] = '┬';
-        for (k, c) in power(10f64.powi(decade)).chars().enumerate() {
-            labels[column + k] = c;
-        }
+        let label: Vec<char> = power(10f64.powi(decade)).chars().collect();
+        let begin = column.min(raster.width() - label.len());
+        labels[begin..begin + label.len()].copy_from_slice(&label);
     }
     line(format!("{:margin$} └{}", "", axis.into_iter().collect::<String>()));
     line(format!("{:margin$}  {}", "", labels.into_iter().collect::<String>()));
@@ -118,7 +127,11 @@ fn frame(raster: &Raster, margin: usize) -> String {
 }
 
 fn power(value: f64) -> String {
-    if value >= 1.0 { count(value.round()).replace(".00", "").replace(".0", "").replace(' ', "") } else { format!("{value}") }
+    if value >= 1.0 {
+        count(value.round()).replace(".00", "").replace(".0", "").replace(' ', "")
+    } else {
+        format!("{value}")
+    }
 }
 
 #[cfg(test)]

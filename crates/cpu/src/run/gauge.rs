@@ -15,14 +15,12 @@ use super::block::{Blocks, Held};
 use super::launch::{Table, launch};
 use super::pool::Pool;
 use crate::code::{Code, Isa};
-use crate::vector::{
-    Binary, Bound, Builder, FmaOp, IntOp, Program, TILE_ROW_BYTES, TILE_ROWS, TileOp, Ty, Value,
-};
+use crate::vector::{Binary, Bound, Builder, FmaOp, IntOp, Program, TILE_ROW_BYTES, TILE_ROWS, TileOp, Ty, Value};
 
 /// A trial takes at least so long, in seconds.
-const TRIAL: f64 = 4e-3;
+const TRIAL: f64 = 2e-3;
 /// How many trials there are.
-const TRIALS: usize = 6;
+const TRIALS: usize = 12;
 /// Vectors that one trip of a loop over memory handles.
 const UNROLLED: usize = 8;
 

@@ -258,6 +258,15 @@ function startGraph() {
   });
   addEventListener("beforeprint", () => fitGraph(true));
   let width = 0;
-  new ResizeObserver(() => { const now = size()[0]; if (Math.abs(now - width) > 1) { width = now; if (graph.svg) fitGraph(); } }).observe(canvas);
+  new ResizeObserver(() => {
+    const [w, h] = size(), view = graph.view;
+    if (Math.abs(w - width) <= 1 || !graph.svg) return;
+    if (width && view) { // the same middle at the same size
+      const scale = view[2] / width, seen = [w * scale, h * scale];
+      graph.view = [view[0] + (view[2] - seen[0]) / 2, view[1], ...seen];
+      look();
+    } else fitGraph();
+    width = w;
+  }).observe(canvas);
   drawGraph();
 }

@@ -35,10 +35,12 @@ function showDrawer() {
   const parts = chosen.kernel !== undefined ? kernelDetails(chosen.kernel) : chosen.operator !== undefined ? operatorDetails(chosen.operator) : decisionDetails(chosen.decision);
   drawer.replaceChildren(element("button", { type: "button", class: "close", onclick: closeDrawer, "aria-label": "Close (Esc)", title: "Close (Esc)" }, "✕"), ...parts);
   drawer.hidden = false;
+  document.body.classList.add("aside");
   drawer.scrollTop = 0;
 }
 function closeDrawer() {
   find("drawer").hidden = true;
+  document.body.classList.remove("aside");
   chosen = {};
   mark();
   if (before && before.isConnected) before.focus({ preventScroll: true });
@@ -121,12 +123,14 @@ function decisionDetails(number) {
     ...(places.length ? [element("h3", {}, decision.taken ? "Its kernel" : "Where"), listed(places.map(k => jump(data.kernels[k].pattern + "  " + data.kernels[k].name, () => { select({ decision: number }); if (window.innerWidth < 1000) closeDrawer(); showInGraph({ kernel: k }); })))] : []),
     ...(decision.operators.some(k => k !== null) ? [element("h3", {}, "Operators"), listed([...new Set(decision.operators.filter(k => k !== null))].map(k => jump(data.operators[k].op + "  " + data.operators[k].name, () => select({ operator: k }))))] : []),
     element("h3", {}, "What would the other way cost?"),
-    element("pre", {}, command),
+    element("pre", { class: "line" }, command),
   ];
 }
 const quoted = name => (/^[\w@%+=:,./-]+$/.test(name) ? name : "'" + name.replace(/'/g, "'\\''") + "'");
 
 function startHead() {
+  const parts = data.model.split(/[\\/]/), short = parts[parts.length - 1];
+  if (short && short !== data.model) { find("model").textContent = short; find("path").textContent = data.model; }
   const sizes = Object.entries(data.sizes).map(([name, size]) => name + "=" + size).join(", ");
   find("about").textContent = ["on " + data.target.name + ", " + data.target.doc, sizes, data.numerics === "default" ? "" : data.numerics + " numerics", data.precision === "f32" ? "" : "products in " + data.precision].filter(Boolean).join(" · ");
   const { fused, by_operator: apart } = data.predicted;
@@ -144,7 +148,7 @@ function startHead() {
   if (data.unfused && data.unfused.memory) card("Memory between kernels", data.unfused.memory.arena > 0 ? percent(1 - data.memory.arena / data.unfused.memory.arena) + " less" : "none", "for values that kernels hand on", data.unfused.memory.arena, data.memory.arena, bytes);
   find("numbers").append(...cards);
   const repeats = data.graph.folds.map(fold => "a layer of " + plural(fold.first.length, "kernel") + " repeats " + fold.count + " times").join("; ");
-  find("graph-lead").textContent = plural(data.operators.length, "operator") + " become " + plural(fused.kernels, "kernel") + ". Equal kernels have the same colour." + (repeats ? " Repeated once only: " + repeats + "." : "");
+  find("graph-lead").textContent = plural(data.operators.length, "operator") + " become " + plural(fused.kernels, "kernel") + ". Equal kernels have the same colour." + (repeats ? " Drawn once: " + repeats + "." : "");
   find("foot").textContent = "Made by fuseline " + data.version + " on " + new Date(data.made * 1000).toISOString().slice(0, 16).replace("T", " ") + " UTC. This file needs no network.";
 }
 function startFrame() {

@@ -1,0 +1,54 @@
+//! Predicted against measured: the plan, run.
+
+use fuseline::device::Machine;
+use fuseline::error::Error;
+use fuseline::reference;
+use serde_json::{Value, json};
+
+use super::Request;
+use crate::arguments::{Explain, Measuring};
+use crate::bench::contender::{Contender, Kind};
+use crate::bench::profile::{self, Profile};
+use crate::device::{Means, bind_sizes};
+use crate::failure::{Failure, Outcome};
+use crate::screen::heading;
+use crate::waiting::Waiting;
+use crate::{feed, machine};
+
+/// Runs of the plan that are not measured.
+const WARM_UP: usize = 2;
+
+/// Runs the plan that was asked for on this processor, and takes the time of every kernel.
+pub fn measure(request: &Request<'_>, arguments: &Explain) -> Outcome<Profile> {
+    if request.options.spec.kind == Machine::Gpu {
+        let error = Error::unsupported(format!("the time of single kernels on {}", request.options.spec.name));
+        return Err(Failure::with_help(
+            error.at("--analyze"),
+            "leave --target out, or name a device that is a processor",
+        ));
+    }
+    let model = request.model;
+    let feed = feed::assemble_typical(model, arguments.inputs.as_deref(), &arguments.sizes, 0)?;
+    let means = Means { options: reference::Options::default(), threads: arguments.threads };
+    let _waiting = Waiting::for_(&format!("measuring {}", model.name));
+    Ok(model.with_graph(&feed.tensors, |graph, inputs| {
+        let mut plan = request.options.clone();
+        bind_sizes(graph, &inputs, &mut plan.hints.env);
+        let machine = machine::open(Measuring::Cpu, plan.clone(), &means)?;
+        let mut fused = Contender::prepare(Kind::Fused, graph, &plan, &machine)?;
+        for _ in 0..WARM_UP {
+            fused.run(&inputs)?;
+        }
+        fused.profile(&plan, &inputs, arguments.iters.get())
+    })?)
+}
+
+/// A table of kernels, measured beside predicted.
+pub fn to_text(profile: &Profile) -> String {
+    format!("\n{}{}", heading("Measured, the most time first"), profile::to_text(&profile.kernels))
+}
+
+/// The same as JSON.
+pub fn to_json(profile: &Profile) -> Value {
+    json!({ "kernels": profile::to_json(&profile.kernels), "median_error": profile::median_error(&profile.kernels) })
+}

@@ -1,0 +1,109 @@
+//! `fuseline roofline` and `fuseline explain --analyze` as users see them.
+
+use std::process::{Command, Output};
+
+use serde_json::Value;
+
+fn fuseline(arguments: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_fuseline")).args(arguments).output().unwrap()
+}
+
+/// Standard output of a command that must succeed.
+fn stdout(arguments: &[&str]) -> String {
+    let done = fuseline(arguments);
+    assert!(done.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&done.stderr));
+    String::from_utf8(done.stdout).unwrap()
+}
+
+fn json(arguments: &[&str]) -> Value {
+    serde_json::from_str(&stdout(arguments)).unwrap()
+}
+
+fn failure(arguments: &[&str]) -> String {
+    let done = fuseline(arguments);
+    assert_eq!(done.status.code(), Some(2), "{done:?}");
+    String::from_utf8(done.stderr).unwrap()
+}
+
+#[test]
+fn this_machine_is_measured_and_can_be_planned_for() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name).to_str().unwrap().to_string();
+    let (spec, svg, png) = (path("here.spec"), path("roof.svg"), path("roof.png"));
+    let model = ["gallery:softmax", "--sizes", "rows=16,columns=64"];
+    let files = ["--write", &spec, "--svg", &svg, "--png", &png, "--json", "--iters", "2"];
+    let shown = json(&[&["roofline"], &model[..], &files].concat());
+    let measured = &shown["measured"];
+    let threads = measured["threads"].as_array().unwrap().len();
+    let memories = measured["memories"].as_array().unwrap();
+    assert!(memories.len() >= 2, "{measured:#}");
+    for memory in memories {
+        for rates in ["read_gbps", "copy_gbps"] {
+            let rates = memory[rates].as_array().unwrap();
+            assert!(rates.len() == threads && rates.iter().all(|rate| rate.as_f64().unwrap() > 0.01), "{memory:#}");
+        }
+    }
+    assert!(measured["arithmetic"][0]["gflops"][0].as_f64().unwrap() > 0.01, "{measured:#}");
+    let kernel = &shown["kernels"][0];
+    assert!(kernel["us"].as_f64().unwrap() > 0.0 && kernel["pattern"] == "Softmax", "{kernel:#}");
+    let planned = json(&[&["explain"], &model[..], &["--target", &spec, "--json"]].concat());
+    assert_eq!(planned["target"]["name"], "here");
+    let drawn = std::fs::read_to_string(&svg).unwrap();
+    assert!(drawn.starts_with("<svg") && drawn.contains("Softmax") && drawn.contains("xmlns"), "{drawn}");
+    assert!(std::fs::read(&png).unwrap().starts_with(b"\x89PNG"));
+    assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 3);
+}
+
+#[test]
+fn other_machines_are_drawn_from_their_numbers() {
+    let h200 = stdout(&["roofline", "--target", "h200"]);
+    for word in ["Roofline of NVIDIA H200", "HBM 4800 GB/s", "f32 vectors 66.9 TFLOP/s", "FLOP for each byte", "╱"] {
+        assert!(h200.contains(word), "{word}: {h200}");
+    }
+    let placed = stdout(&["roofline", "gallery:layernorm_gelu", "--target", "h200"]);
+    assert!(placed.contains("LayerNorm + GELU") && placed.contains("of the limit"), "{placed}");
+    let given = json(&["roofline", "gallery:softmax", "--peak-bw", "100", "--peak-flops", "1000", "--json"]);
+    let kernel = &given["kernels"][0];
+    let [intensity, gflops] = ["intensity", "gflops"].map(|field| kernel[field].as_f64().unwrap());
+    assert!((gflops - (100.0 * intensity).min(1000.0)).abs() < 1e-6 * gflops, "{kernel:#}");
+    assert!(given["measured"].is_null());
+}
+
+#[test]
+fn wrong_requests_are_explained() {
+    assert!(failure(&["roofline", "--target", "h300"]).contains("known devices are"));
+    assert!(failure(&["roofline", "--peak-bw", "100"]).contains("--peak-flops"));
+    assert!(failure(&["roofline", "--peak-bw", "0", "--peak-flops", "1"]).contains("above zero"));
+    let wrong = failure(&["roofline", "--target", "h200", "--write", "here.txt"]);
+    assert!(wrong.contains("called .spec"), "{wrong}");
+    let folder = tempfile::tempdir().unwrap();
+    let missing = folder.path().join("no/roof.svg");
+    let lost = failure(&["roofline", "--target", "h200", "--svg", missing.to_str().unwrap()]);
+    assert!(lost.contains("cannot be written"), "{lost}");
+}
+
+#[test]
+fn predictions_are_held_against_what_was_measured() {
+    let model = ["explain", "gallery:transformer_sublayer", "--sizes", "tokens=16,features=64", "--analyze"];
+    let told = json(&[&model[..], &["--iters", "2", "--json"]].concat());
+    let kernels = told["kernels"].as_array().unwrap().len();
+    let measured = told["measured"]["kernels"].as_array().unwrap();
+    assert_eq!(measured.len(), kernels);
+    let mut errors: Vec<f64> = measured
+        .iter()
+        .map(|kernel| {
+            let [us, predicted] = ["us", "predicted_us"].map(|field| kernel[field].as_f64().unwrap());
+            (predicted / us - 1.0).abs()
+        })
+        .collect();
+    errors.sort_by(f64::total_cmp);
+    let median = told["measured"]["median_error"].as_f64().unwrap();
+    assert!(errors[0] <= median && median <= errors[errors.len() - 1], "{told:#}");
+    let text = stdout(&[&model[..], &["--iters", "1", "--threads", "1"]].concat());
+    for word in ["Decisions", "Measured, the most time first", "off by", "predicted"] {
+        assert!(text.contains(word), "{word}: {text}");
+    }
+    let done = fuseline(&["explain", "gallery:softmax", "--target", "h200", "--analyze"]);
+    assert_eq!(done.status.code(), Some(1), "{done:?}");
+    assert!(String::from_utf8_lossy(&done.stderr).contains("single kernels on h200"), "{done:?}");
+}

@@ -78,24 +78,25 @@ function startTimeline() {
   drawTimeline();
 }
 
-/** When every kernel of a plan begins and ends, as parts of the whole run. */
-function kernelTimes(spans, steps, number) {
-  const times = Array.from({ length: steps }, (_, k) => [k / steps, (k + 1) / steps]);
-  const end = endOf(spans);
+/** When every kernel of a plan begins and ends, as parts of the time of the slower plan. */
+function kernelTimes(spans, steps, number, whole) {
+  const end = endOf(spans), part = whole > 0 ? end / whole : 1;
+  const times = Array.from({ length: steps }, (_, k) => [k / steps * part, (k + 1) / steps * part]);
   if (end <= 0) return times;
   const seen = new Map();
   for (const [kernel, begin, took] of spans) {
     const known = seen.get(kernel) || [begin, begin];
     seen.set(kernel, [Math.min(known[0], begin), Math.max(known[1], begin + took)]);
   }
-  for (let k = 0; k < steps; k++) { const found = seen.get(number(k)); if (found) times[k] = [found[0] / end, found[1] / end]; }
+  for (let k = 0; k < steps; k++) { const found = seen.get(number(k)); if (found) times[k] = [found[0] / whole, found[1] / whole]; }
   return times;
 }
 function drawMemory() {
   const now = data.memory, was = data.unfused ? data.unfused.memory : null;
   const outerNumbers = data.kernels.map((kernel, number) => number).filter(number => data.kernels[number].inside === undefined);
-  const timesNow = kernelTimes(fusedSpans(), now.live.length, k => outerNumbers[k]);
-  const timesWas = was ? kernelTimes(unfusedSpans(), was.live.length, k => k) : [];
+  const whole = Math.max(endOf(fusedSpans()), endOf(unfusedSpans()));
+  const timesNow = kernelTimes(fusedSpans(), now.live.length, k => outerNumbers[k], whole);
+  const timesWas = was ? kernelTimes(unfusedSpans(), was.live.length, k => k, whole) : [];
   const most = Math.max(...now.live, ...(was ? was.live : [0]), 1), width = 1130, height = 190, left = 84;
   const x = part => left + part * (width - left - 12), y = size => height - 26 - size / most * (height - 42);
   const svg = drawn("svg", { class: "chart", viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": "bytes of values between kernels over the time of a run" });
@@ -104,11 +105,11 @@ function drawMemory() {
     if (!live.length) return;
     let path = `M${x(0)} ${y(0)}`;
     live.forEach((size, k) => { path += ` L${x(times[k][0]).toFixed(1)} ${y(size).toFixed(1)} L${x(times[k][1]).toFixed(1)} ${y(size).toFixed(1)}`; });
-    svg.append(drawn("path", { class: name, d: path + ` L${x(1)} ${y(0)} Z` }));
+    svg.append(drawn("path", { class: name, d: path + ` L${x(times[live.length - 1][1]).toFixed(1)} ${y(0)} Z` }));
   };
   if (was) area(was.live, timesWas, "area was");
   area(now.live, timesNow, "area");
-  svg.append(drawn("text", { class: "small", x: left, y: height - 8 }, "begin of the run"), drawn("text", { class: "small", x: width - 12, y: height - 8, "text-anchor": "end" }, "end"));
+  svg.append(drawn("text", { class: "small", x: left, y: height - 8 }, "begin of the run"), drawn("text", { class: "small", x: width - 12, y: height - 8, "text-anchor": "end" }, time(whole)));
   find("live").replaceChildren(svg);
   if (now.values.length > 1) drawPlaces(now, timesNow, outerNumbers);
   const peak = list => Math.max(...list, 0);

@@ -1,0 +1,136 @@
+//! The page of `fuseline report` in a browser: it is clicked, searched and typed at, and must have nothing to complain about.
+//!
+//! Runs where a Chromium is installed; elsewhere it says that it did not. What does not need one is in `report.rs`.
+
+use std::io::Read;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+
+/// A Chromium, if there is one.
+fn browser() -> Option<PathBuf> {
+    let folders = std::env::var_os("PATH")?;
+    let names = ["chromium", "chromium-browser", "google-chrome", "google-chrome-stable"];
+    let all = std::env::split_paths(&folders).flat_map(|folder| names.map(|name| folder.join(name)));
+    all.into_iter().find(|path| path.is_file())
+}
+
+/// Takes down all that goes wrong; first in the page.
+const WATCH: &str = "<script>window.wrong = [];
+addEventListener('error', event => wrong.push(String(event.message)));
+addEventListener('unhandledrejection', event => wrong.push(String(event.reason)));
+addEventListener('securitypolicyviolation', event => wrong.push('blocked ' + event.violatedDirective + ' ' + event.blockedURI));
+window.alert = words => wrong.push('alert ' + words);
+for (const name of ['error', 'warn']) console[name] = (...words) => wrong.push(name + ' ' + words.join(' '));
+</script>";
+
+/// What a user does, as steps with a name; each is true if it did what it should.
+const VISIT: &str = r#"<script>
+const press = (target, key) => target.dispatchEvent(new KeyboardEvent('keydown', { key, bubbles: true, cancelable: true }));
+const click = target => target.dispatchEvent(new MouseEvent('click', { bubbles: true }));
+const rows = () => document.querySelectorAll('#decision-table tbody tr').length;
+const steps = {
+  'kernels are drawn': () => document.querySelectorAll('#canvas .box.kernel').length === data.kernels.length,
+  'a kernel opens': () => { toggle(0); return document.querySelectorAll('#canvas .box.open .inner g').length === data.kernels[0].operators.length; },
+  'a kernel is chosen': () => { click(document.querySelector('#canvas .box.kernel')); return !find('drawer').hidden && find('drawer').querySelector('pre').textContent.includes('schedule'); },
+  'and marked everywhere': () => document.querySelector('#time .span.on') !== null && document.querySelector('#kernel-table tr.on') !== null,
+  'its code is shown': () => { const buttons = find('drawer').querySelectorAll('.choice button'); click(buttons[1]); return find('drawer').querySelector('pre').textContent.includes('tasks'); },
+  'Escape closes it': () => { press(document, 'Escape'); return find('drawer').hidden; },
+  'the model before': () => { click(find('before')); return graph.boxes.filter(box => box.kind === 'operator').length === data.operators.length; },
+  'arrows move': () => { press(find('canvas'), 'ArrowDown'); press(find('canvas'), 'ArrowDown'); return document.querySelector('#canvas .box.at') !== null; },
+  'Enter chooses': () => { press(find('canvas'), 'Enter'); return !find('drawer').hidden || graph.boxes[graph.at].kind === 'input'; },
+  'b goes back': () => { press(find('canvas'), 'b'); return graph.mode === 'after'; },
+  'a slash searches': () => { press(document.body, '/'); return document.activeElement === find('search'); },
+  'search finds less': () => { const all = rows(); find('search').value = 'gelu'; find('search').dispatchEvent(new Event('input')); return rows() > 0 && rows() < all; },
+  'search finds nothing': () => { find('search').value = 'no such thing'; find('search').dispatchEvent(new Event('input')); return rows() === 0; },
+  'and all again': () => { find('search').value = ''; find('search').dispatchEvent(new Event('input')); return rows() > 1; },
+  'columns sort': () => { const head = document.querySelectorAll('#decision-table th button')[3]; click(head); const down = head.parentNode.getAttribute('aria-sort'); click(head); return down === 'descending' && head.parentNode.getAttribute('aria-sort') === 'ascending'; },
+  'a decision is chosen': () => { click(document.querySelector('#decision-table tbody tr')); return find('drawer').textContent.includes('--flip'); },
+  'filters filter': () => { click([...find('which').children].find(button => button.textContent.startsWith('taken'))); return [...document.querySelectorAll('#decision-table .pill')].every(pill => pill.textContent === 'taken'); },
+  'dots are there': () => document.querySelectorAll('#roof .fused').length > 0 && document.querySelectorAll('#roof .unfused').length > 0,
+  'a dot is chosen': () => { click(document.querySelector('#roof .fused')); return find('drawer').textContent.includes('intensity'); },
+  'both lanes have bars': () => document.querySelectorAll('#time .span').length > data.kernels.length,
+  'memory is drawn': () => document.querySelectorAll('#live .area').length === 2,
+  't turns the colours': () => { find('search').blur(); const paper = () => getComputedStyle(document.body).backgroundColor; const before = paper(); press(document.body, 't'); return paper() !== before; },
+  'nothing is wider than the window': () => document.documentElement.scrollWidth <= innerWidth,
+};
+addEventListener('load', () => {
+  const failed = [];
+  for (const [name, step] of Object.entries(steps)) {
+    try { if (!step()) failed.push(name); } catch (error) { failed.push(name + ': ' + error); }
+  }
+  const told = document.createElement('pre');
+  told.id = 'outcome';
+  told.textContent = JSON.stringify({ failed, wrong, steps: Object.keys(steps).length });
+  document.body.append(told);
+});
+</script>"#;
+
+/// The document of a page after it was loaded, as text.
+fn loaded(browser: &Path, page: &Path, folder: &Path, width: u32) -> String {
+    let mut child = Command::new(browser)
+        .args(["--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--dump-dom"])
+        .arg(format!("--user-data-dir={}", folder.join("profile").display()))
+        .arg(format!("--window-size={width},900"))
+        .arg(format!("file://{}", page.display()))
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    let mut stdout = child.stdout.take().unwrap();
+    let reader = std::thread::spawn(move || {
+        let mut text = String::new();
+        stdout.read_to_string(&mut text).map(|_| text)
+    });
+    let start = Instant::now();
+    while child.try_wait().unwrap().is_none() {
+        if start.elapsed() > Duration::from_secs(120) {
+            child.kill().unwrap();
+            panic!("the browser does not end");
+        }
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    reader.join().unwrap().unwrap()
+}
+
+#[test]
+fn a_page_can_be_used_without_any_complaint() {
+    let Some(browser) = browser() else {
+        eprintln!("not tried: there is no Chromium here");
+        return;
+    };
+    let folder = tempfile::tempdir().unwrap();
+    let page = folder.path().join("page.html");
+    // Names that would run if they were ever taken for markup.
+    let graph = Command::new(env!("CARGO_BIN_EXE_fuseline"))
+        .args(["inspect", "gallery:transformer_sublayer", "--graph"])
+        .output()
+        .unwrap();
+    let evil = "\"</script><script>alert(1)</script><img src=x onerror=alert(2)> gelu\"";
+    let model = folder.path().join("evil.ir");
+    std::fs::write(&model, String::from_utf8(graph.stdout).unwrap().replace("\"gelu\"", evil)).unwrap();
+    let done = Command::new(env!("CARGO_BIN_EXE_fuseline"))
+        .args(["report", model.to_str().unwrap(), "--sizes", "tokens=8,features=32", "--iters", "2", "-q", "-o"])
+        .arg(&page)
+        .output()
+        .unwrap();
+    assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
+    let text = std::fs::read_to_string(&page).unwrap();
+    let (head, rest) = text.split_once("<title>").unwrap();
+    let watched = format!("{head}{WATCH}<title>{rest}").replace("</body>", &format!("{VISIT}</body>"));
+    let visited = folder.path().join("visited.html");
+    std::fs::write(&visited, watched).unwrap();
+    for width in [1280, 420] {
+        let document = loaded(&browser, &visited, folder.path(), width);
+        let (_, behind) =
+            document.split_once("<pre id=\"outcome\">").unwrap_or_else(|| panic!("no outcome: {document}"));
+        let told =
+            behind.split_once("</pre>").unwrap().0.replace("&lt;", "<").replace("&gt;", ">").replace("&amp;", "&");
+        let outcome: Value = serde_json::from_str(&told).unwrap();
+        assert!(outcome["steps"].as_u64().unwrap() > 20, "{outcome:#}");
+        assert_eq!(outcome["failed"], Value::Array(Vec::new()), "at {width}: {outcome:#}");
+        assert_eq!(outcome["wrong"], Value::Array(Vec::new()), "at {width}: {outcome:#}");
+    }
+}

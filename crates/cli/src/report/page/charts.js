@@ -104,7 +104,7 @@ function drawMemory() {
   const area = (live, times, name) => {
     if (!live.length) return;
     let path = `M${x(0)} ${y(0)}`;
-    live.forEach((size, k) => { path += ` L${x(times[k][0]).toFixed(1)} ${y(size).toFixed(1)} L${x(times[k][1]).toFixed(1)} ${y(size).toFixed(1)}`; });
+    live.forEach((size, k) => { path += ` H${x(times[k][0]).toFixed(1)} V${y(size).toFixed(1)} H${x(times[k][1]).toFixed(1)}`; });
     svg.append(drawn("path", { class: name, d: path + ` L${x(times[live.length - 1][1]).toFixed(1)} ${y(0)} Z` }));
   };
   if (was) area(was.live, timesWas, "area was");

@@ -7,6 +7,7 @@
 mod analyze;
 mod arguments;
 mod bench;
+mod bisect;
 mod compare;
 mod device;
 mod doctor;
@@ -50,6 +51,7 @@ fn main() -> ExitCode {
         Command::Analyze(arguments) => analyze::analyze(&arguments),
         Command::Gallery(arguments) => gallery::list(&arguments),
         Command::Kernel(arguments) => kernel::kernel(&arguments),
+        Command::Bisect(arguments) => bisect::bisect(&arguments),
         Command::Verify(arguments) => verify::verify(&arguments),
         Command::Compare(arguments) => compare::compare(&arguments),
         Command::Doctor(arguments) => doctor::doctor(&arguments),

@@ -9,7 +9,7 @@
 //! 6. [`fuse`]: graph in, plan out: which nodes become one kernel, and why; [`lower`]: nodes in, kernel out;
 //! 7. [`tile`]: the language of kernels, with its text, its rules and its interpreter; [`interpret`]: whole plans on it;
 //! 8. [`compile`](mod@compile): the pipeline, graph to [`program`], which a [`device`] loads; [`run`]: what devices know of plans before they run;
-//! 9. [`explain`]: a plan in the user's language;
+//! 9. [`explain`]: a plan in the user's language; [`bisect`]: the one decision of a plan that matters;
 //! 10. [`reference`](mod@reference): what a graph means, and [`compare`](mod@compare): whether a result is that;
 //! 11. [`analysis`]: the work and the traffic that it needs, and the price; [`analyzer`]: the same for operations fed by hand;
 //! 12. [`gallery`]: the graphs that fusion is for.
@@ -41,6 +41,7 @@
 
 pub mod analysis;
 pub mod analyzer;
+pub mod bisect;
 pub mod compare;
 pub mod compile;
 pub mod cursor;

@@ -2,6 +2,7 @@
 
 mod analyze;
 mod bench;
+mod bisect;
 mod choice;
 mod compare;
 mod doctor;
@@ -20,6 +21,7 @@ use clap::{Parser, Subcommand};
 
 pub use analyze::Analyze;
 pub use bench::{Bench, Measuring, Only};
+pub use bisect::{Bisect, Metric};
 pub use choice::{NumericsName, PolicyName, PrecisionName, ReadingName};
 pub use compare::{Compare, RivalName};
 pub use doctor::Doctor;
@@ -81,6 +83,7 @@ pub enum Command {
     Kernel(Kernel),
     Verify(Verify),
     Compare(Compare),
+    Bisect(Bisect),
     Analyze(Analyze),
     Gallery(Gallery),
     Doctor(Doctor),

@@ -1,0 +1,108 @@
+//! What was found, for people and for programs.
+
+use fuseline::explain::DecisionRow;
+use serde_json::{Value, json};
+
+use super::case::Written;
+use super::{Evidence, Guilt, Searched};
+use crate::arguments::{Bisect, Metric};
+use crate::model::Model;
+use crate::quantity::significant;
+use crate::screen::{self, heading};
+
+/// The decision and how to see it again.
+pub fn to_text(model: &Model, arguments: &Bisect, searched: &Searched, written: Option<&Written>) -> String {
+    let mut text = heading(&format!("{} on {}", model.name, arguments.device.name()));
+    let mut line = |words: String| text.push_str(&screen::wrapped(&words, 2, screen::width()));
+    line(format!("{} decisions; {} plans were run", searched.decisions, searched.plans));
+    let (Some(guilt), Some(written)) = (&searched.guilt, written) else {
+        line(match (arguments.metric, searched.before) {
+            (Metric::Error, false) => "nothing differs: no decision is guilty".into(),
+            (Metric::Error, true) => {
+                "outputs differ without any decision: passes, lowering or the device are to blame; `fuseline verify` says which".into()
+            }
+            (Metric::Latency, _) => format!(
+                "no decision makes the model slower by more than {} %, as far as plans were measured",
+                arguments.above
+            ),
+        });
+        return text;
+    };
+    line(format!("decision {} of {} is guilty: {}", guilt.guilty.number, searched.decisions, name(guilt)));
+    match &guilt.evidence {
+        Evidence::Wrong(why) => line(why.clone()),
+        Evidence::Times(before, after) => {
+            line(format!("{} ms before it, {} ms with it", significant(*before), significant(*after)));
+        }
+        Evidence::Right | Evidence::Time(_) => {}
+    }
+    match &guilt.without {
+        Some(Evidence::Right) => line("without it, and with every other decision, everything agrees".into()),
+        Some(Evidence::Wrong(_)) => line("without it, other decisions are wrong as well".into()),
+        Some(Evidence::Time(ms)) => {
+            line(format!("the whole plan without it, and with every other decision: {} ms", significant(*ms)));
+        }
+        _ => {}
+    }
+    text.push_str(&format!("\n{}", heading("Written")));
+    for path in written.plans.iter().chain(written.kernel.iter().flatten()) {
+        text.push_str(&format!("  {}\n", path.display()));
+    }
+    text.push('\n');
+    let bad = written.plans[1].display();
+    let mut command = |words: String| text.push_str(&format!("  {words}\n"));
+    command(format!("fuseline verify {} --plan {bad}", model.name));
+    if let Some([graph, inputs, plan, tile]) = &written.kernel {
+        let [graph, inputs, plan, tile] = [graph, inputs, plan, tile].map(|path| path.display());
+        command(format!("fuseline verify {graph} --plan {plan} --inputs {inputs}"));
+        command(format!("fuseline kernel {tile} emit asm"));
+    }
+    if let Some(id) = guilt.guilty.decision {
+        command(format!("fuseline explain {} --flip {id}", model.name));
+    }
+    text
+}
+
+/// The decision in words.
+fn name(guilt: &Guilt) -> String {
+    match (&guilt.row, guilt.guilty.decision) {
+        (Some(DecisionRow { id, rule, producer, consumer, .. }), _) => format!("{id}, {rule}: {producer} → {consumer}"),
+        (None, Some(id)) => id.to_string(),
+        (None, None) => "one about what is prepared once".into(),
+    }
+}
+
+/// The same as JSON.
+pub fn to_json(model: &Model, arguments: &Bisect, searched: &Searched, written: Option<&Written>) -> Value {
+    let evidence = |evidence: &Evidence| match evidence {
+        Evidence::Right => json!({ "agrees": true }),
+        Evidence::Wrong(why) => json!({ "agrees": false, "why": why }),
+        Evidence::Times(before, after) => json!({ "ms_before": before, "ms_after": after }),
+        Evidence::Time(ms) => json!({ "ms": ms }),
+    };
+    let guilty = searched.guilt.as_ref().map(|guilt| {
+        json!({
+            "decision": guilt.guilty.decision.map(|id| id.to_string()),
+            "number": guilt.guilty.number,
+            "rule": guilt.row.as_ref().map(|row| row.rule.to_string()),
+            "producer": guilt.row.as_ref().map(|row| row.producer.to_string()),
+            "consumer": guilt.row.as_ref().map(|row| row.consumer.to_string()),
+            "evidence": evidence(&guilt.evidence),
+            "without": guilt.without.as_ref().map(evidence),
+        })
+    });
+    let files = written.map(|written| {
+        let paths = written.plans.iter().chain(written.kernel.iter().flatten());
+        paths.map(|path| path.display().to_string()).collect::<Vec<_>>()
+    });
+    json!({
+        "model": model.name,
+        "device": arguments.device.name(),
+        "metric": match arguments.metric { Metric::Error => "error", Metric::Latency => "latency" },
+        "decisions": searched.decisions,
+        "plans": searched.plans,
+        "differs_without_decisions": searched.before,
+        "guilty": guilty,
+        "written": files,
+    })
+}

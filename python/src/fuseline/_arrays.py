@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from ._native import Tensor
     from ._session import NodeArg
 
-#: Fuseline's name of an element type: ONNX Runtime's, and NumPy's, which for those in capitals is in ml_dtypes.
+#: Fuseline's name of an element type: ONNX Runtime's, NumPy's, and whether NumPy itself has it.
 _TYPES: dict[str, tuple[str, str, bool]] = {
     "bool": ("bool", "bool", True),
     "u8": ("uint8", "uint8", True),
@@ -41,6 +41,10 @@ _TYPES: dict[str, tuple[str, str, bool]] = {
 }
 
 
+#: NumPy's own types, made once: every run looks for them.
+_PLAIN: dict[str, np.dtype[Any]] = {name: np.dtype(row[1]) for name, row in _TYPES.items() if row[2]}
+
+
 def type_text(name: str) -> str:
     """An element type as ONNX Runtime writes it: ``tensor(float)``."""
     return f"tensor({_TYPES[name][0]})"
@@ -48,14 +52,14 @@ def type_text(name: str) -> str:
 
 def numpy_type(name: str) -> Optional[np.dtype[Any]]:
     """NumPy's type; None where ml_dtypes has it and is not installed."""
-    _, numpy_name, is_plain = _TYPES[name]
-    if is_plain:
-        return np.dtype(numpy_name)
+    plain = _PLAIN.get(name)
+    if plain is not None:
+        return plain
     try:
         import ml_dtypes
     except ImportError:
         return None
-    found = getattr(ml_dtypes, numpy_name, None)
+    found = getattr(ml_dtypes, _TYPES[name][1], None)
     return None if found is None else np.dtype(found)
 
 
@@ -74,14 +78,15 @@ _BITS = {1: "|u1", 2: "<u2"}
 
 def to_numpy(tensor: Tensor) -> np.ndarray[Any, Any]:
     """A result as an array that owns its memory; nothing is copied."""
+    plain = _PLAIN.get(tensor.dtype)
+    if plain is not None:
+        return np.asarray(_View(tensor, plain.str))
     dtype = numpy_type(tensor.dtype)
     if dtype is None:
         name = _TYPES[tensor.dtype][1]
         raise TypeError(
             f"NumPy has no {name}: install ml_dtypes, or take the tensor itself by DLPack, as torch.from_dlpack does"
         )
-    if _TYPES[tensor.dtype][2]:
-        return np.asarray(_View(tensor, dtype.str))
     return np.asarray(_View(tensor, _BITS[dtype.itemsize])).view(dtype)
 
 

@@ -177,6 +177,8 @@ def _settings(
         threads = options.intra_op_num_threads or None
     if threads is not None and threads < 1:
         raise ValueError(f"{threads} threads")
+    if threads is not None and device == "cuda":
+        raise ValueError("threads are those of a processor: leave them out, or choose device=\"cpu\"")
     return {
         "device": device,
         "threads": threads,

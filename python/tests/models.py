@@ -116,6 +116,13 @@ def typed(kind, operator="Add"):
     return model([node(operator, "x x", "y")], [port("x", kind, "n", 2)], [port("y", kind, "n", 2)])
 
 
+def cast(source, target):
+    """From one element type to another, by their names in ONNX."""
+    source, target = TensorProto.DataType.Value(source), TensorProto.DataType.Value(target)
+    graph = helper.make_graph([node("Cast", "x", "y", to=target)], "g", [port("x", source, "n")], [port("y", target, "n")])
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21)], ir_version=10).SerializeToString()
+
+
 def counted():
     """Several element types: how many are above zero, and which."""
     nodes = [

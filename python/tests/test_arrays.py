@@ -249,3 +249,21 @@ def test_scalars_come_and_go():
     session = fuseline.InferenceSession(models.counted())
     count = session.run(["count"], {"x": [[1.0, -1.0]]})[0]
     assert count.shape == () and count == 1 and count.dtype == np.int64
+
+
+@pytest.mark.parametrize(
+    "kind,dtype,numbers",
+    [
+        ("INT4", ml_dtypes.int4, [-8, 7, -1, 0, 3]),
+        ("UINT4", ml_dtypes.uint4, [0, 15, 1, 7, 9]),
+        ("FLOAT8E4M3FN", ml_dtypes.float8_e4m3fn, [0, 1.5, -448, 0.25, 2]),
+        ("FLOAT8E5M2", ml_dtypes.float8_e5m2, [0, 1.5, -2, 0.25, 2]),
+        ("BFLOAT16", ml_dtypes.bfloat16, [0, 1.5, -2, 0.25, 2]),
+    ],
+)
+def test_narrow_types_come_and_go(kind, dtype, numbers):
+    numbers = np.array(numbers, np.float32)
+    [wide] = fuseline.InferenceSession(models.cast(kind, "FLOAT")).run(None, {"x": numbers.astype(dtype)})
+    [narrow] = fuseline.InferenceSession(models.cast("FLOAT", kind)).run(None, {"x": numbers})
+    assert wide.dtype == np.float32 and (wide == numbers).all()
+    assert narrow.dtype == dtype and (narrow.astype(np.float32) == numbers).all()

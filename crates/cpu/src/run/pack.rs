@@ -15,19 +15,22 @@ use super::engine::Engine;
 use super::launch::{Table, launch};
 use super::pool::Team;
 use super::workshop::Compiled;
+use crate::code::Code;
 use crate::emit::{Memory, Phase};
 
 /// Memory that constant phases have written, by its number among the memory between phases of the kernel.
 #[derive(Debug)]
 pub(super) struct Packed {
     pub blocks: Vec<Option<Held>>,
+    /// the programs that wrote them: while they are kept, no other lies where they do
+    _codes: Vec<Arc<Code>>,
 }
 
 /// What has been packed so far.
 #[derive(Debug, Default)]
 pub(super) struct Packs(Mutex<FxHashMap<Key, Arc<Packed>>>);
 
-/// What is packed: programs (by where they lie; the cache keeps them there), from which constants, to how many bytes.
+/// What is packed: programs (by where they lie; what they packed keeps them there), from which constants, to how many bytes.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct Key {
     phases: Vec<(usize, u64)>,
@@ -145,5 +148,5 @@ fn run(engine: &Engine, team: &mut Team<'_>, compiled: &Compiled, phases: &[usiz
         let fault = unsafe { launch(team, &compiled.codes[*k], phase.tasks, table) };
         fault.map_or(Ok(()), |fault| Err(super::execute::failed_check(phase, fault)))?;
     }
-    Ok(Packed { blocks })
+    Ok(Packed { blocks, _codes: phases.iter().map(|k| compiled.codes[*k].clone()).collect() })
 }

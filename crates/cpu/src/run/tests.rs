@@ -416,3 +416,17 @@ fn a_kernel_runs_without_a_graph() {
     assert_eq!(lone.run(&[floats(&[5, 36]), floats(&[37])]).unwrap_err().kind(), Kind::Invalid);
     assert_eq!(device.load_kernel(kernel, &Env::new()).unwrap_err().kind(), Kind::Invalid);
 }
+
+#[test]
+fn ever_new_sizes_do_not_fill_the_memory() {
+    let b = Builder::new("sizes");
+    let x = b.input("x", DType::F32, Shape::new([Dim::named("n")]));
+    b.output("y", x + x);
+    let session = session(&b.finish().unwrap(), 1);
+    let mut most = 0;
+    for n in 1..1500 {
+        session.run(&inputs(&[("x", floats(&[n]))])).unwrap();
+        most = most.max(session.engine().workshop.count());
+    }
+    assert!(most < 500, "{most} kernels are known");
+}

@@ -53,10 +53,12 @@ struct Known {
     spent: Duration,
     kernels: FxHashMap<Key, Made>,
     codes: FxHashMap<Program, Arc<Code>>,
+    /// once there are so many kernels, those that nobody uses are forgotten
+    most: usize,
 }
 
-/// More than this many kernels are known only while they are in use.
-const MOST_KERNELS: usize = 4096;
+/// Below this many kernels nothing is forgotten.
+const FEW_KERNELS: usize = 256;
 
 impl Workshop {
     pub fn new(isa: Isa, emit: Emit) -> Workshop {
@@ -87,6 +89,12 @@ impl Workshop {
 }
 
 impl Workshop {
+    /// How many kernels are known.
+    #[cfg(test)]
+    pub fn count(&self) -> usize {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner).kernels.len()
+    }
+
     /// How long making kernels took so far.
     pub fn spent(&self) -> Duration {
         self.known.lock().unwrap_or_else(PoisonError::into_inner).spent
@@ -112,10 +120,12 @@ impl Known {
 
     /// Drops what nobody uses once there is much of it: a program that sees ever new sizes must not fill the memory.
     fn forget_unused(&mut self) {
-        if self.kernels.len() < MOST_KERNELS {
+        if self.kernels.len() < self.most.max(FEW_KERNELS) {
             return;
         }
         self.kernels.retain(|_, made| matches!(made, Made::Code(compiled) if Arc::strong_count(compiled) > 1));
         self.codes.retain(|_, code| Arc::strong_count(code) > 1);
+        // So that looking for them takes little for each.
+        self.most = 2 * self.kernels.len();
     }
 }

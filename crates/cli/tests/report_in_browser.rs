@@ -33,7 +33,7 @@ const click = target => target.dispatchEvent(new MouseEvent('click', { bubbles: 
 const rows = () => document.querySelectorAll('#decision-table tbody tr').length;
 const steps = {
   'kernels are drawn': () => document.querySelectorAll('#canvas .box.kernel').length === data.kernels.length,
-  'a kernel opens': () => { toggle(0); return document.querySelectorAll('#canvas .box.open .inner g').length === data.kernels[0].operators.length; },
+  'a kernel opens': () => { toggle(0); return document.querySelectorAll('#canvas .box.open .inner g').length === data.kernels[0].graph.boxes.length; },
   'a kernel is chosen': () => { click(document.querySelector('#canvas .box.kernel')); return !find('drawer').hidden && find('drawer').querySelector('pre').textContent.includes('schedule'); },
   'and marked everywhere': () => document.querySelector('#time .span.on') !== null && document.querySelector('#kernel-table tr.on') !== null,
   'its code is shown': () => { const buttons = find('drawer').querySelectorAll('.choice button'); click(buttons[1]); return find('drawer').querySelector('pre').textContent.includes('tasks'); },

@@ -24,6 +24,7 @@ use fuseline_session::plan::{self, Setting, size_list};
 use crate::arguments::Explain;
 use crate::failure::{Failure, Outcome};
 use crate::feed;
+use crate::file;
 use crate::model::Model;
 use crate::screen;
 use crate::target;
@@ -55,8 +56,7 @@ pub fn explain(arguments: &Explain) -> Outcome {
     let shown = flipped.as_ref().and_then(|f| f.after.as_ref()).unwrap_or(&story);
     if let Some(path) = &arguments.lock {
         let text = lock::noted_lock(&request, shown).to_string();
-        std::fs::write(path, text)
-            .map_err(|e| Error::invalid(format!("cannot be written: {e}")).at(path.display().to_string()))?;
+        file::write(path, text.as_bytes())?;
     }
     let measured = match arguments.analyze {
         true => Some(analyze::measure(&request, arguments)?),

@@ -84,23 +84,29 @@ impl<'a> Planned<'a> {
     }
 
     fn kernels(&self) -> Json {
-        let rows = self.explanation.run.kernels.iter().zip(&self.class);
-        rows.map(|(row, class)| self.kernel(row, *class)).collect()
+        let rows = &self.explanation.run.kernels;
+        let mut homes = vec![0usize; self.operators.len()];
+        let all = rows.iter().flat_map(|row| &row.operators);
+        all.filter_map(|operator| self.operators.find(operator)).for_each(|operator| homes[operator] += 1);
+        rows.iter().zip(&self.class).map(|(row, class)| self.kernel(row, *class, &homes)).collect()
     }
 
-    fn kernel(&self, row: &KernelRow, class: usize) -> Json {
+    /// A kernel as it is shown; `homes` counts the kernels of every operator.
+    fn kernel(&self, row: &KernelRow, class: usize, homes: &[usize]) -> Json {
         let own: Vec<usize> = row.operators.iter().filter_map(|o| self.operators.find(o)).collect();
+        // What is shared with operators of other kernels belongs to all of them; those that have nothing else here are not drawn.
+        let set: BTreeSet<usize> = own.iter().copied().collect();
+        let readers = |operator: usize| self.operators.edges.range((operator, 0)..(operator + 1, 0)).map(|(_, to)| *to);
+        let inner: Vec<(usize, usize)> =
+            set.iter().flat_map(|from| readers(*from).filter(|to| set.contains(to)).map(|to| (*from, to))).collect();
+        let joined: BTreeSet<usize> = inner.iter().flat_map(|(from, to)| [*from, *to]).collect();
         let mut inside = Sketch::default();
-        for operator in &own {
-            let letters = self.operators.iter().nth(*operator).map_or(0, |o| o.op.chars().count());
-            inside.add(Node::Operator(*operator), letters);
+        let mut place: BTreeMap<usize, usize> = BTreeMap::new();
+        for operator in own.iter().filter(|operator| homes[**operator] == 1 || joined.contains(operator)) {
+            let letters = self.operators.get(*operator).map_or(0, |o| o.op.chars().count());
+            place.insert(*operator, inside.add(Node::Operator(*operator), letters));
         }
-        for (from, to) in &self.operators.edges {
-            let place = |operator: &usize| own.iter().position(|o| o == operator);
-            if let (Some(from), Some(to)) = (place(from), place(to)) {
-                inside.join(from, to, 0.0);
-            }
-        }
+        inner.iter().for_each(|(from, to)| inside.join(place[from], place[to], 0.0));
         let mut value = json!({
             "name": row.name,
             "pattern": row.pattern,

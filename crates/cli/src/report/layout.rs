@@ -220,7 +220,7 @@ fn pull(a: &Item, b: &Item) -> f64 {
     match [a, b].map(|item| item.width == WIRE) {
         [true, true] => 8.0,
         [false, false] => 4.0,
-        _ => 1.0,
+        _ => 0.2,
     }
 }
 

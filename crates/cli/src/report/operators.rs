@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use fuseline::graph::{Graph, Origin};
+use fuseline::graph::{Graph, Origin, Value};
 use fuseline::ops::Prim;
 use indexmap::IndexSet;
 
@@ -34,9 +34,12 @@ impl Operators {
             let origin = graph.origin(k).iter().next().cloned();
             let origin =
                 origin.unwrap_or_else(|| Origin { op: node.prim().name().into(), name: format!("%{k}").into() });
+            // What two operators both compute belongs to each of them: it does not join them.
+            let is_other = |arg: &&Value| !graph.origin(arg.node()).iter().any(|other| *other == origin);
+            let read: Vec<&Value> = node.args().iter().filter(is_other).collect();
             let own = found.all.insert_full(origin).0;
             owner[k] = Some(own);
-            for arg in node.args() {
+            for arg in read {
                 match owner[arg.node()] {
                     Some(other) if other != own => found.edges.insert((other, own)),
                     Some(_) => false,
@@ -62,8 +65,39 @@ impl Operators {
         self.all.iter()
     }
 
+    /// An operator by its number.
+    pub fn get(&self, number: usize) -> Option<&Origin> {
+        self.all.get_index(number)
+    }
+
     /// The number of an operator.
     pub fn find(&self, operator: &Origin) -> Option<usize> {
         self.all.get_index_of(operator)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use fuseline::graph::Builder;
+    use fuseline::tensor::{DType, Dim};
+
+    #[test]
+    fn operators_that_share_a_computation_are_not_joined_by_it() {
+        let b = Builder::new("two");
+        let x = b.input("x", DType::F32, vec![Dim::named("n")]);
+        let operator = |name: &str| b.set_origin(Some(Origin { op: "Scale".into(), name: name.into() }));
+        operator("first");
+        let y = x.exp() * 2.0;
+        operator("second");
+        let z = x.exp() * 3.0;
+        operator("third");
+        b.output("w", y + z);
+        let graph = b.finish().unwrap();
+        let operators = Operators::of(&graph);
+        assert_eq!(operators.iter().map(|o| o.name.as_ref()).collect::<Vec<_>>(), ["first", "second", "third"]);
+        assert_eq!(operators.edges.into_iter().collect::<Vec<_>>(), [(0, 2), (1, 2)]);
+        assert_eq!(operators.makes.into_iter().collect::<Vec<_>>(), [(2, 0)]);
+        assert!(operators.reads.contains(&(0, 0)));
     }
 }

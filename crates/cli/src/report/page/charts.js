@@ -49,7 +49,7 @@ function drawTimeline() {
   };
   lane("unfused", was, 16, ([number, , took, phase], place) => {
     const kernel = unfused[number], home = kernel ? homeOf(kernel) : null;
-    const bar = drawn("rect", { ...place, class: "span paint dim " + (home === null ? "c12" : colour(home)), "data-kernel": home, "data-tip": (kernel ? kernel.pattern + "\n" + kernel.operators.slice(0, 3).join(", ") + "\n" : "") + time(took) + (phase ? " · " + phase : "") });
+    const bar = drawn("rect", { ...place, class: "span paint dim " + (home === null ? "c24" : colour(home)), "data-kernel": home, "data-tip": (kernel ? kernel.pattern + "\n" + kernel.operators.slice(0, 3).join(", ") + "\n" : "") + time(took) + (phase ? " · " + phase : "") });
     if (home !== null) bar.addEventListener("click", () => select({ kernel: home }));
     return bar;
   });

@@ -55,7 +55,7 @@ data.kernels.forEach((kernel, number) => {
   classes.set(kernel.class, own);
 });
 const ranked = [...classes.values()].sort((a, b) => b.us - a.us || a.number - b.number);
-ranked.forEach((own, rank) => { own.colour = "c" + Math.min(rank, 12); });
+ranked.forEach((own, rank) => { own.colour = "c" + (rank < 12 ? rank : 12 + rank % 12); });
 const colour = kernel => classes.get(data.kernels[kernel].class).colour;
 
 // Which kernels an operator went into.

@@ -177,6 +177,8 @@ function reveal(box) {
 function toggle(number) {
   if (graph.open.has(number)) graph.open.delete(number); else graph.open.add(number);
   drawGraph(true);
+  const box = graph.boxes.find(box => box.kind === "kernel" && box.number === number);
+  if (box) reveal(box);
 }
 function choose(box) {
   graph.at = box.id;

@@ -17,10 +17,6 @@ pub(super) const PASS: Pass = Pass {
     run,
 };
 
-/// How many views of a constant are looked through. Those of one another are composed by another pass, so more are rare, and chains
-/// of thousands would be walked again from each of their nodes.
-const MOST_VIEWS: usize = 4;
-
 /// In: any graph. Out: no node with small results has only small constants as operands, where small means up to
 /// `fold_bytes`, and none but inputs and control flow gives tensors that are known to have no elements. Left alone are formulas (maps without operands, unless they cost more than reading a table), views that
 /// repeat elements, random numbers, sub-graphs, what the reference refuses, which is an error for run time, and what is computed
@@ -41,7 +37,8 @@ fn fold(rebuild: &mut Rebuild, node: &Node, args: &[Value], context: &Context) -
         return Ok(None);
     }
     let graph = rebuild.graph();
-    let operands: Option<Vec<Literal>> = args.iter().map(|a| literal(graph, *a, context, MOST_VIEWS)).collect();
+    let operands: Option<Vec<Literal>> =
+        args.iter().map(|a| literal(graph, *a, context, formula::MOST_VIEWS)).collect();
     let Some(operands) = operands else { return Ok(None) };
     let Ok(results) = evaluate_prim(node.prim(), &operands, &options(context)) else { return Ok(None) };
     if results.iter().map(Literal::ty).ne(node.types().iter().cloned()) {

@@ -1,5 +1,7 @@
 //! Tensors whose elements are a function of their coordinates: constants, ranges, triangular masks.
 
+use smallvec::SmallVec;
+
 use super::Context;
 use crate::graph::{Graph, Value};
 use crate::ops::prim::{Monoid, Prefix, View};
@@ -9,19 +11,30 @@ use crate::tensor::{DType, Dim, Literal, Ranges};
 /// A formula of more operations than this is dearer than a table of its values.
 pub(crate) const MOST_FLOPS: u32 = 16;
 
+/// Chains of more views are not looked through. Where one view of another can be one, it is; the rest could be as long as a model is.
+pub(super) const MOST_VIEWS: usize = 4;
+
 /// The expression without arguments whose value at the coordinates of an element is the element. A stored constant
 /// has one if all its elements are equal; see [`of_table`] for others.
 pub(super) fn of_value(graph: &Graph, value: Value) -> Option<Expr> {
-    let node = graph.node_of(value);
-    match node.prim() {
-        Prim::Map(row) if node.args().is_empty() && row.expr.flops() <= MOST_FLOPS => Some(row.expr.clone()),
-        Prim::Const(row) if row.literal.is_splat() => Some(of_splat(&row.literal)),
-        Prim::View(view) => {
-            let seen = through(&of_value(graph, node.args()[0])?, view);
-            (seen.flops() <= MOST_FLOPS).then_some(seen)
+    let mut node = graph.node_of(value);
+    let mut views: SmallVec<[&View; 2]> = SmallVec::new();
+    while let Prim::View(view) = node.prim() {
+        if views.len() == MOST_VIEWS {
+            return None;
         }
-        _ => None,
+        views.push(view);
+        node = graph.node_of(node.args()[0]);
     }
+    let formula = match node.prim() {
+        Prim::Map(row) if node.args().is_empty() && row.expr.flops() <= MOST_FLOPS => row.expr.clone(),
+        Prim::Const(row) if row.literal.is_splat() => of_splat(&row.literal),
+        _ => return None,
+    };
+    views.iter().rev().try_fold(formula, |inner, view| {
+        let seen = through(&inner, view);
+        (seen.flops() <= MOST_FLOPS).then_some(seen)
+    })
 }
 
 /// The formula of a constant whose elements are equal.

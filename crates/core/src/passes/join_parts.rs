@@ -56,8 +56,8 @@ fn once(graph: &Graph) -> Result<(Graph, bool)> {
 /// Longer lists of parts are tables that somebody assembles.
 const MOST_PARTS: usize = 8;
 
-/// How many maps behind a part are looked at in a line.
-const MOST_DEPTH: usize = 6;
+/// How many maps and views behind a part are looked at in a line.
+const MOST_DEPTH: usize = 12;
 
 /// How often each node is read by what is not dead, outputs included.
 fn readers(graph: &Graph) -> Vec<u32> {
@@ -179,9 +179,9 @@ impl<'s> Union<'_, 's> {
         let node = self.parts.graph.node_of(value);
         let is_own = depth > 0 && self.parts.readers[value.node()] == 1;
         match node.prim() {
-            Prim::View(view) if view.guard.is_empty() => {
+            Prim::View(view) if depth > 0 && view.guard.is_empty() => {
                 // What a shared view looks at may be shared too.
-                let depth = if is_own { depth } else { 0 };
+                let depth = if is_own { depth - 1 } else { 0 };
                 let through = seen.after(view).expect("views without guards compose");
                 return self.term(node.args()[0], through, depth);
             }

@@ -1,6 +1,6 @@
 //! Factors of contractions in bf16.
 
-use super::{Context, Numerics, Pass, Precision};
+use super::{Context, Numerics, Pass, Precision, formula};
 use crate::error::Result;
 use crate::graph::contents;
 use crate::graph::rewrite::{Rebuild, replaced, rewrite};
@@ -29,7 +29,8 @@ fn run(graph: &Graph, context: &Context) -> Result<Graph> {
     }
     rewrite(graph, |rebuild, node, args| match node.prim() {
         Prim::Contract(row) if gains(row, node, rebuild.graph(), args) => {
-            let factors = [rounded(rebuild, args[0])?, rounded(rebuild, args[1])?];
+            let mut factor = |arg: Value| rounded(rebuild, arg, formula::MOST_VIEWS);
+            let factors = [factor(args[0])?, factor(args[1])?];
             replaced(rebuild.add(row.clone(), &factors)?)
         }
         _ => Ok(None),
@@ -50,21 +51,21 @@ fn gains(row: &Contract, node: &Node, graph: &Graph, args: &[Value]) -> bool {
 
 /// Whether a factor is a function of coordinates alone, which is computed where it is read.
 fn is_formula(graph: &Graph, value: Value) -> bool {
-    let node = graph.node_of(value);
-    match node.prim() {
-        Prim::View(_) => is_formula(graph, node.args()[0]),
-        Prim::Map(_) => node.args().is_empty(),
-        _ => false,
+    let mut node = graph.node_of(value);
+    while let Prim::View(_) = node.prim() {
+        node = graph.node_of(node.args()[0]);
     }
+    matches!(node.prim(), Prim::Map(_)) && node.args().is_empty()
 }
 
-/// A value rounded to bf16 and widened again.
-fn rounded(rebuild: &mut Rebuild, value: Value) -> Result<Value> {
+/// A value rounded to bf16 and widened again: behind views, of which up to `views` are looked through.
+fn rounded(rebuild: &mut Rebuild, value: Value, views: usize) -> Result<Value> {
     let node = rebuild.graph().node_of(value).clone();
     if let Prim::View(row) = node.prim()
+        && views > 0
         && row.fill.is_none_or(|fill| is_bf16(fill.to_f64()))
     {
-        let seen = rounded(rebuild, node.args()[0])?;
+        let seen = rounded(rebuild, node.args()[0], views - 1)?;
         return rebuild.add(View::clone(row), &[seen]);
     }
     if is_rounded(&node) {

@@ -104,6 +104,9 @@ fn find(graph: &Graph, facts: &Facts, id: usize) -> Option<Chain> {
     (shorter || into_weights).then_some(chain)
 }
 
+/// Chains of more links are composed piece by piece, one round after another.
+const MOST_LINKS: usize = 64;
+
 /// The longest chain that ends in a step.
 fn chain(graph: &Graph, facts: &Facts, end: Step) -> Chain {
     let (mut core, mut links, mut passed) = (end, Vec::new(), Vec::new());
@@ -114,7 +117,7 @@ fn chain(graph: &Graph, facts: &Facts, end: Step) -> Chain {
         }
         links.push(link);
         core = inner;
-        if other && facts.readers(inner.node()) > 1 {
+        if other && facts.readers(inner.node()) > 1 || links.len() == MOST_LINKS {
             break;
         }
     }

@@ -153,11 +153,18 @@ fn integer(graph: &Graph, rest: &Rest) -> Option<Integer> {
 
 /// The integer that a step is a conversion of, seen through views.
 pub(super) fn converted(graph: &Graph, seen: &Seen) -> Option<Integer> {
+    const MOST_DEPTH: usize = 8;
+    converted_within(graph, seen, MOST_DEPTH)
+}
+
+fn converted_within(graph: &Graph, seen: &Seen, depth: usize) -> Option<Integer> {
+    let depth = depth.checked_sub(1)?;
     match seen.step.kind(graph) {
-        Kind::Cast(x) if x.dtype(graph).is_float() => converted(graph, &seen.with(x)),
+        Kind::Cast(x) if x.dtype(graph).is_float() => converted_within(graph, &seen.with(x), depth),
         Kind::Cast(x) => Some(Integer::plain(Whole::Step(x))).filter(|integer| integer.is_exact(graph)),
         Kind::Call(Scalar::Sub, operands) if seen.step.dtype(graph).is_float() => {
-            let part = |x: Step| whole_number(graph, x).or_else(|| converted(graph, &Seen::at(graph, x)));
+            let converted = |x: Step| converted_within(graph, &Seen::at(graph, x), depth);
+            let part = |x: Step| whole_number(graph, x).or_else(|| converted(x));
             let difference = Whole::Difference { a: Box::new(part(operands[0])?), b: Box::new(part(operands[1])?) };
             Some(Integer::plain(difference)).filter(|integer| integer.is_exact(graph))
         }
@@ -165,7 +172,7 @@ pub(super) fn converted(graph: &Graph, seen: &Seen) -> Option<Integer> {
             let Prim::View(view) = graph.node_of(value).prim() else { return None };
             let zero = |fill: Number| fill.to_f64() == 0.0;
             let behind = seen.behind(graph).filter(|_| view.fill.is_none_or(zero))?;
-            let mut integer = converted(graph, &behind)?;
+            let mut integer = converted_within(graph, &behind, depth)?;
             integer.views.insert(0, in_integers(view));
             Some(integer)
         }

@@ -70,7 +70,7 @@ pub(super) struct Order<'w> {
 /// Takes factors out of a value: through products, divisions, choices between it and 0, conversions between floats, and views
 /// (with guards only if they fill with 0; it is up to the order whether a factor passes a guard).
 pub(super) fn peel(graph: &Graph, value: Value, order: Order<'_>) -> Peeled {
-    let mut peeler = Peeler { graph, order, factors: Vec::new(), passed: Vec::new() };
+    let mut peeler = Peeler { graph, order, factors: Vec::new(), passed: Vec::new(), steps: MOST_STEPS };
     let rest = peeler.peel(&Seen::whole(graph, value));
     Peeled { rest, factors: peeler.factors, passed: peeler.passed }
 }
@@ -80,10 +80,18 @@ struct Peeler<'g> {
     order: Order<'g>,
     factors: Vec<Factor>,
     passed: Vec<usize>,
+    /// how many steps may still be looked at
+    steps: usize,
 }
+
+/// What is behind more steps of a product stays where it is: a value squared again and again is one of more factors than there are
+/// atoms.
+const MOST_STEPS: usize = 256;
 
 impl Peeler<'_> {
     fn peel(&mut self, seen: &Seen) -> Rest {
+        let Some(left) = self.steps.checked_sub(1) else { return Rest::Step(seen.step) };
+        self.steps = left;
         let before = (self.factors.len(), self.passed.len());
         self.passed.push(seen.step.node());
         match self.peel_inside(seen) {

@@ -272,6 +272,10 @@ impl<'s> Normalizer<'s> {
                 rest.push((1.0, Rc::new(self.scaled(&product, *coefficient))));
             }
         }
+        // Where all but one would drown, nothing is gained, and nothing would be the next time.
+        if inside.len() < 2 {
+            return None;
+        }
         let inside = self.add_products(dtype, &inside);
         let group = self.times(&inside, &common);
         let mut terms = vec![(self.write(&group.monomial()), group.coefficient)];

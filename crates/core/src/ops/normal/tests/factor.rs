@@ -60,3 +60,10 @@ fn nothing_leaves_under_strict_numerics() {
     let mut normalizer = Normalizer::new(&scope, Numerics::Strict);
     assert!(normalizer.split(x * r, &varies).is_plain());
 }
+
+#[test]
+fn sums_inside_of_products_inside_of_sums_end() {
+    let expr = Expr::build(&[DType::F32], |_, x| (0..40).fold(x[0], |h, _| h * x[0] + h));
+    let steps = expr.normal(Numerics::Default).nodes().len();
+    assert!(steps < 1000, "{steps} steps");
+}

@@ -41,7 +41,9 @@ const MOST_PARTS: u32 = 64;
 
 /// What the readers of every node ask for.
 pub(super) fn wishes(graph: &Graph) -> Vec<Wish> {
-    let joints = joints(graph);
+    let all_joints = joints(graph, Behind::Everything);
+    // A contraction lays its result down as it is asked to: a fold of it has no reason to take axes apart.
+    let laid = joints(graph, Behind::Maps);
     let live = graph.live_nodes();
     let mut votes: Vec<Vec<Vote>> = vec![Vec::new(); graph.nodes().len()];
     for output in graph.outputs() {
@@ -62,10 +64,10 @@ pub(super) fn wishes(graph: &Graph) -> Vec<Wish> {
             continue;
         }
         if is_framed(node) {
-            let frame = settled(node, &heard, &joints[id]).filter(|frame| !frame.is_identity());
+            let frame = settled(node, &heard, &all_joints[id]).filter(|frame| !frame.is_identity());
             wishes[id] = Wish { frame, any_order: heard.iter().all(|v| v.say == Say::Cuts) };
         }
-        vote_for_operands(graph, node, &wishes[id], &joints, &mut votes);
+        vote_for_operands(graph, node, &wishes[id], &laid, &mut votes);
     }
     wishes
 }
@@ -107,7 +109,7 @@ fn through(view: &View, vote: &Vote) -> Vec<Dim> {
     composed.collect()
 }
 
-fn vote_for_operands(graph: &Graph, node: &Node, wish: &Wish, joints: &[Vec<Cuts>], votes: &mut [Vec<Vote>]) {
+fn vote_for_operands(graph: &Graph, node: &Node, wish: &Wish, laid: &[Vec<Cuts>], votes: &mut [Vec<Vote>]) {
     let identity;
     let frame = match (&wish.frame, node.types()) {
         (Some(frame), _) => frame,
@@ -137,7 +139,7 @@ fn vote_for_operands(graph: &Graph, node: &Node, wish: &Wish, joints: &[Vec<Cuts
                     at.extend(kept.next().cloned());
                     continue;
                 }
-                let apart = if row.monoid.is_position() { &[][..] } else { &joints[node.args()[0].node()][k] };
+                let apart = if row.monoid.is_position() { &[][..] } else { &laid[node.args()[0].node()][k] };
                 let mut index = Dim::int(0);
                 for size in divided(extent, apart) {
                     index = index * &size + Dim::axis(domain.len());
@@ -190,8 +192,17 @@ fn operand_domain(row: &Contract, labels: &[Label], shape: &Shape, frame: &Frame
 /// Sizes of the inner parts of an axis that a reshape made of several.
 pub(super) type Cuts = SmallVec<[Dim; 1]>;
 
+/// How far behind a value one looks for reshapes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Behind {
+    /// maps, folds and views
+    Maps,
+    /// contractions too
+    Everything,
+}
+
 /// For every axis of every node's first result, where reshapes joined it.
-fn joints(graph: &Graph) -> Vec<Vec<Cuts>> {
+fn joints(graph: &Graph, behind: Behind) -> Vec<Vec<Cuts>> {
     let mut all: Vec<Vec<Cuts>> = Vec::with_capacity(graph.nodes().len());
     for node in graph.nodes() {
         let rank = node.types().first().map_or(0, |ty| ty.shape.rank());
@@ -214,7 +225,7 @@ fn joints(graph: &Graph) -> Vec<Vec<Cuts>> {
                 let kept = of(node.args()[0]).iter().enumerate().filter(|(k, _)| !row.axes.contains(k));
                 cuts.iter_mut().zip(kept).for_each(|(own, (_, theirs))| join(own, theirs));
             }
-            Prim::Contract(row) => {
+            Prim::Contract(row) if behind == Behind::Everything => {
                 for (k, labels) in [&row.a, &row.b].into_iter().enumerate() {
                     for (label, theirs) in labels.iter().zip(of(node.args()[k])) {
                         if let Some(axis) = row.out.iter().position(|l| l == label) {

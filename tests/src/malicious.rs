@@ -18,6 +18,9 @@ pub const MALICES: &[(&str, Malice)] = &[
     ("clipped", clipped),
     ("padded", padded),
     ("results", results),
+    ("squared factors", squared_factors),
+    ("nested sums", nested_sums),
+    ("cast again", cast_again),
 ];
 
 fn scalar(name: &str, n: i64) -> TensorProto {
@@ -150,4 +153,32 @@ fn results(count: usize) -> ModelProto {
     let mut g = graph(vec![value("x", INT64, &["4"])], nodes.collect(), outputs);
     g.initializer = bounds;
     model(g)
+}
+
+/// The product of what `nodes` make of an input, and the input.
+fn multiplied(mut nodes: Vec<NodeProto>) -> ModelProto {
+    nodes.push(node("MatMul", &["y", "x"], &["z"]));
+    model(graph(vec![value("x", FLOAT, &["8", "8"])], nodes, vec![value("z", FLOAT, &["8", "8"])]))
+}
+
+/// A factor squared again and again: taken apart, it has twice as many factors each time.
+fn squared_factors(count: usize) -> ModelProto {
+    multiplied(in_turn(count, |_, from, to| vec![node("Mul", &[from, from], &[to])]))
+}
+
+/// Sums of products of sums, which can be factored in many ways.
+fn nested_sums(count: usize) -> ModelProto {
+    multiplied(in_turn(count / 2, |k, from, to| {
+        let product = format!("product{k}");
+        vec![node("Mul", &[from, "x"], &[&product]), node("Add", &[&product, from], &[to])]
+    }))
+}
+
+/// A factor converted to another type and back, again and again.
+fn cast_again(count: usize) -> ModelProto {
+    const DOUBLE: i64 = 11;
+    multiplied(in_turn(count / 2 * 2, |k, from, to| {
+        let to_type = if k % 2 == 0 { DOUBLE } else { i64::from(FLOAT) };
+        vec![with(node("Cast", &[from], &[to]), vec![int("to", to_type)])]
+    }))
 }

@@ -4,6 +4,7 @@
 
 use fuseline::compare::{Agreement, Meaning};
 use fuseline::device::DeviceSpec;
+use fuseline::graph::Graph;
 use fuseline::passes::Numerics;
 use fuseline::reference::{self, Limits, Reading, evaluate};
 use fuseline::tile::interp::{self, Folds};
@@ -45,6 +46,34 @@ proptest! {
             let plan = planned(&case.graph, &options).unwrap_or_else(|e| panic!("{:?}: {e}", options.chooser));
             let agreed = agrees(&plan, &case.inputs, &how, &expected, |_| Agreement::Exact);
             agreed.unwrap_or_else(|e| panic!("{:?}: {e}", options.chooser));
+        }
+    }
+}
+
+/// Attention of the pixels of a picture, whose rows and columns are one axis to both products and two to everything around.
+#[test]
+fn attention_over_joined_axes_is_one_kernel() {
+    let text = "graph pixels(q: f32[b, 16, 12, 10], k: f32[b, 16, 12, 10], v: f32[b, 16, 12, 10]) {
+        %3 = view q[i0, i2, i1 // 10, i1 % 10] : f32[b, 120, 16]
+        %4 = view k[i0, i1, i2 // 10, i2 % 10] : f32[b, 16, 120]
+        %5 = contract(%3, %4) \"aik,akj->aij\" acc=f32 : f32[b, 120, 120]
+        %6 = reduce.max %5 axes=[2] : f32[b, 120]
+        %7 = view %6[i0, i1] : f32[b, 120, 120]
+        %8 = map(%5, %7) exp(a - b) : f32[b, 120, 120]
+        %9 = reduce.sum %8 axes=[2] : f32[b, 120]
+        %10 = view %9[i0, i1] : f32[b, 120, 120]
+        %11 = map(%8, %10) a / b : f32[b, 120, 120]
+        %12 = view v[i0, i2, i1 // 10, i1 % 10] : f32[b, 120, 16]
+        %13 = contract(%11, %12) \"aij,ajd->aid\" acc=f32 : f32[b, 120, 16]
+        %14 = view %13[i0, 10*i2 + i3, i1] : f32[b, 16, 12, 10]
+        return y = %14
+    }";
+    let graph = Graph::parse(text).unwrap();
+    for options in choices("h200", Numerics::Default, &[]).into_iter().chain(choices("cpu", Numerics::Default, &[])) {
+        if options.fuel.is_none() {
+            let planned = planned(&graph, &options).unwrap();
+            let names: Vec<&str> = planned.run.kernels.iter().map(|k| k.kernel.schedule.name()).collect();
+            assert_eq!(names, ["attention"], "{}", show(&planned));
         }
     }
 }

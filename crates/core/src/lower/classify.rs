@@ -49,6 +49,8 @@ pub struct Limits {
     pub stream_columns: f64,
     /// independent workers
     pub workers: f64,
+    /// columns that a worker folds side by side
+    pub columns: f64,
     /// tensors that a kernel takes
     pub parameters: usize,
     /// the block of results of a contraction
@@ -238,12 +240,13 @@ fn rows(flow: &Flow<'_>, limits: &Limits, hints: &Hints) -> Result<Roles, Refusa
     let independent = (0..draft.axes.len()).collect::<AxisSet>().without(across).without(along);
     let workers = extent(draft, independent, hints).max(1.0);
     let length = extent(draft, across, hints).max(1.0);
-    let parts = (4.0 * limits.workers / workers).min(length / 256.0).clamp(1.0, 4096.0) as u32;
+    let parts_for = |busy: f64| (4.0 * limits.workers / busy).min(length / 256.0).clamp(1.0, 4096.0) as u32;
     if along.is_empty() && across.contains(innermost(draft, hints).unwrap_or(AxisSet::MOST)) {
+        let parts = parts_for(workers);
         let placement = if parts > 1 { Placement::Split(parts) } else { Placement::Registers };
         return Ok(Roles::Row { along: across, placement });
     }
-    Ok(Roles::Column { across, along, parts })
+    Ok(Roles::Column { across, along, parts: parts_for((workers / limits.columns).ceil()) })
 }
 
 /// The axis along which the largest loaded tensor lies side by side: of those that its last coordinate mentions, the

@@ -2,6 +2,7 @@
 
 use super::classify::Roles;
 use super::draft::LeafOp;
+use super::tiling::THREADS;
 use super::work::Meter;
 use crate::analysis::Stream;
 use crate::device::Machine;
@@ -27,7 +28,7 @@ impl Meter<'_> {
             Roles::Row { along, placement } => self.divide_rows(*along, *placement),
             Roles::Column { across, along, parts } => {
                 let independent = self.extent(self.all().without(*across).without(*along)).max(1.0);
-                let threads: f64 = if gpu { 256.0 } else { 1.0 };
+                let threads: f64 = if gpu { THREADS } else { 1.0 };
                 let blocks = (independent / if gpu { threads } else { 64.0 }).ceil() * f64::from(*parts);
                 self.work.divide(blocks, threads);
                 self.work.launches = if *parts > 1 { 2.0 } else { 1.0 };

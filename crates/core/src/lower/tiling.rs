@@ -6,6 +6,9 @@ use crate::device::{DeviceSpec, Machine};
 use crate::tensor::DType;
 use crate::tile::{AxisSet, Tile};
 
+/// The threads of a block of a GPU that folds columns, one for each.
+pub(super) const THREADS: f64 = 256.0;
+
 impl Limits {
     /// What a device can hold, for contractions of this type, with the largest tile.
     pub fn of(spec: &DeviceSpec, dtype: DType) -> Limits {
@@ -25,6 +28,7 @@ impl Limits {
             tile_row,
             stream_columns,
             workers: spec.limits.cores as f64,
+            columns: if spec.kind == Machine::Gpu { THREADS } else { 1.0 },
             parameters: spec.limits.parameters,
             tile: largest,
             stream_tile,

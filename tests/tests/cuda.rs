@@ -91,7 +91,7 @@ impl Shop {
         let compiler = self.compiler.as_ref().map_err(String::clone)?;
         for architecture in ARCHITECTURES {
             let groups = architecture == "sm_90a";
-            let options = Options { name: name.clone(), fixed: fixed.clone(), wide: false, groups };
+            let options = Options { name: name.clone(), fixed: fixed.clone(), wide: false, groups, library: false };
             let printed = print(kernel, &options).map_err(|error| error.to_string())?;
             let source = printed.source();
             if !self.known.lock().expect("no test panics with it").insert(format!("{architecture} {source}")) {

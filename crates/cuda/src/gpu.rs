@@ -101,6 +101,16 @@ impl Gpu {
         Ok(&self.driver)
     }
 
+    /// Makes the device this thread's, for libraries that ask the driver.
+    pub(crate) fn make_current(&self) -> Result<()> {
+        self.enter().map(|_| ())
+    }
+
+    /// The stream of work.
+    pub(crate) fn stream(&self) -> Handle {
+        self.stream
+    }
+
     fn free_blocks(&self) -> MutexGuard<'_, Free> {
         // Nothing panics half way.
         self.free.lock().unwrap_or_else(PoisonError::into_inner)

@@ -8,6 +8,7 @@
 #![warn(missing_docs)]
 
 pub mod cache;
+mod cublas;
 mod driver;
 pub mod gpu;
 pub mod nvrtc;

@@ -57,6 +57,18 @@ pub fn check(arguments: &Arguments) -> Result<bool> {
             }
         }
     }
+    // Large enough for a library, and for tiles of all kinds.
+    for (name, sizes) in
+        [("linear_bias_gelu", [600, 2048, 520]), ("gemm_relu", [512, 640, 768]), ("rmsnorm_linear", [576, 512, 640])]
+    {
+        for dtype in [DType::BF16, DType::F16] {
+            let Some(entry) = gallery::find(name) else { continue };
+            let env: Env = ["m", "k", "n"].into_iter().zip(sizes).map(|(n, size)| (Symbol::name(n), size)).collect();
+            let graph = entry.graph(dtype)?;
+            let inputs = small_numbers(&graph, &env);
+            tally.holds(&format!("large {name} {dtype}"), &graph, &inputs, &env, Chooser::ByCost, Numerics::Default);
+        }
+    }
     for row in spellings::all() {
         let name = format!("spelling {} {} {}", row.family, row.class, row.name);
         let graph = row.graph()?;
@@ -152,6 +164,15 @@ impl Tally<'_> {
         meaning.check(&outputs).map_err(|(k, why)| Error::bug(format!("output {k}: {why}\n{}", kernels())))?;
         Ok(session.refused())
     }
+}
+
+/// The same, so small that long sums of products are numbers of f16.
+fn small_numbers(graph: &Graph, env: &Env) -> Inputs {
+    let shrunk = |literal: &Literal| {
+        let values: Vec<f64> = (0..literal.count()).map(|k| literal.float(k) / 16.0).collect();
+        Literal::from_f64s(literal.dtype(), literal.sizes().to_vec(), &values).expect("as many values as before")
+    };
+    numbers(graph, env, &[]).iter().map(|(name, literal)| (name.clone(), shrunk(literal))).collect()
 }
 
 /// Numbers that look random, different for every input, exact in every float type.

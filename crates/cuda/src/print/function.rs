@@ -72,7 +72,7 @@ impl Function {
         }
         text.push_str("}\n");
         let parameters = self.parameters.into_iter().map(|(parameter, ..)| parameter).collect();
-        Ok((text, Launch { name: name.to_owned(), blocks, threads, shared, parameters }))
+        Ok((text, Launch { name: name.to_owned(), blocks, threads, shared, parameters, library: None }))
     }
 }
 

@@ -11,6 +11,7 @@ mod element;
 mod expression;
 mod function;
 mod index;
+mod library;
 mod matrix;
 mod nest;
 mod operand;
@@ -33,6 +34,7 @@ use fuseline::tensor::{Dim, Env, Symbol};
 use fuseline::tile::{AxisSet, Kernel, Rounding, Schedule};
 
 use attention::Attention;
+pub use library::{Library, Matrix};
 use nest::Nest;
 use product::Product;
 use stages::{Way, stages};
@@ -48,6 +50,8 @@ pub struct Options {
     pub wide: bool,
     /// whether groups of four warps multiply matrices together: on compute capability 9.0
     pub groups: bool,
+    /// whether a library computes plain products
+    pub library: bool,
 }
 
 /// A printed kernel.
@@ -87,6 +91,8 @@ pub struct Launch {
     pub shared: u32,
     /// what the function takes, in order
     pub parameters: Vec<Parameter>,
+    /// the same as a product that a library can compute
+    pub library: Option<Library>,
 }
 
 /// What a function takes.
@@ -124,6 +130,7 @@ pub fn print(kernel: &Kernel, options: &Options) -> Result<Printed> {
     for (number, stage) in stages.iter().enumerate() {
         let mut nest = Nest::new(&stage.kernel, options, &stage.parameters)?;
         nest.join_axes();
+        let mut library = None;
         let function = match stage.way {
             Way::Points => points::points(&nest, &stage.stores, sites)?,
             Way::Rows(along) => {
@@ -139,12 +146,14 @@ pub fn print(kernel: &Kernel, options: &Options) -> Result<Printed> {
             Way::Product => {
                 let found = Product::of(&nest, &stage.stores);
                 let found = found.ok_or_else(|| Error::bug("a product that is none"))?;
+                library = found.library(&nest, &stage.stores).filter(|_| options.library);
                 product::product(&nest, &stage.stores, &found, sites)?
             }
         };
         sites = function.sites.clone();
         let name = if stages.len() == 1 { options.name.clone() } else { format!("{}_{number}", options.name) };
-        let (text, launch) = function.print(&name)?;
+        let (text, mut launch) = function.print(&name)?;
+        launch.library = library;
         if number > 0 {
             functions.push('\n');
         }

@@ -85,6 +85,14 @@ impl Operand {
         Operand { factor, dtype, free, sum, along_sum, source }
     }
 
+    /// Where its elements lie, if they are copied as they are.
+    pub fn copied(&self) -> Option<&Access> {
+        match &self.source {
+            Source::Copied { access, .. } => Some(access),
+            Source::Computed { .. } => None,
+        }
+    }
+
     /// Whether its elements are computed, which takes registers.
     pub fn is_computed(&self) -> bool {
         matches!(self.source, Source::Computed { .. })

@@ -11,6 +11,7 @@ use fuseline::tile::{AxisSet, Kernel, Op, Schedule, StepId, Tile};
 use super::body::{Accumulator, Body, Lanes};
 use super::element;
 use super::function::{Function, Grid};
+use super::library::{Library, Matrix, is_itself};
 use super::nest::{Nest, is_multiple, slope};
 use super::operand::{Operand, Part, narrow_type};
 use super::points::decode;
@@ -77,6 +78,35 @@ impl Product {
     /// Steps of the sum that a block walks at a time.
     pub fn depth(&self) -> i64 {
         self.shape.depth
+    }
+
+    /// The product as a library can compute it, where it can: one axis of each kind, and nothing before or after.
+    pub fn library(&self, nest: &Nest<'_>, stores: &[usize]) -> Option<Library> {
+        let library = self.plain(nest, stores)?;
+        let (&[store], &[dot]) = (stores, self.dots.as_slice()) else { return None };
+        is_itself(nest, nest.stores[store].value, dot).then_some(library)
+    }
+
+    /// The same, where something may come after.
+    pub fn plain(&self, nest: &Nest<'_>, stores: &[usize]) -> Option<Library> {
+        let (&[row], &[column], &[step]) = (self.rows.as_slice(), self.columns.as_slice(), self.sum.as_slice()) else {
+            return None;
+        };
+        let (&[store], [right], true) = (stores, self.right.as_slice(), self.by_units) else { return None };
+        let batch = match self.batch.as_slice() {
+            [] => None,
+            [one] => Some(*one),
+            _ => return None,
+        };
+        let (a, b, d) = (self.left.copied()?, right.copied()?, &nest.stores[store].access);
+        let turned = [!self.left.along_sum, right.along_sum];
+        let left = if turned[0] { Matrix::of(a, step, row, batch) } else { Matrix::of(a, row, step, batch) }?;
+        let other = if turned[1] { Matrix::of(b, column, step, batch) } else { Matrix::of(b, step, column, batch) }?;
+        let result = Matrix::of(d, row, column, batch)?;
+        let count = |axes: &[usize]| nest.count(axes.iter().copied().collect());
+        let sizes = [count(&self.rows), count(&self.columns), count(&self.sum), count(&self.batch)];
+        let dtypes = (self.left.dtype, d.tensor.dtype);
+        Some(Library { sizes, left, right: other, result, turned, dtypes })
     }
 
     fn grid(&self, nest: &Nest<'_>) -> Dim {

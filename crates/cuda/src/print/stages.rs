@@ -13,6 +13,9 @@ use super::nest::{Nest, Parameters, slope};
 use super::product::Product;
 use super::{Options, Parameter, Scratch, row, split};
 
+/// Sums of so many products are worth a pass over their results if that makes them faster.
+const LONG_SUM: i64 = 2048;
+
 /// A kernel that becomes one function.
 #[derive(Clone, Debug)]
 pub(super) struct Stage {
@@ -72,7 +75,9 @@ pub(super) fn stages(kernel: &Kernel, options: &Options) -> Result<(Vec<Stage>, 
         if cut.work.steps[k].op.is_fold() && cut.is_needed(id) {
             // The parts of a fold stand before it.
             let id = if cut.store_parts(id)? { StepId(id.0 + 1) } else { id };
-            if !cut.is_folded_in_place(id) {
+            if cut.is_for_library(id)? {
+                cut.store_fold_as(id, cut.work.step(id).dtype)?;
+            } else if !cut.is_folded_in_place(id) {
                 cut.store_fold(id)?;
             }
             k = id.index();
@@ -212,9 +217,8 @@ impl Cut<'_> {
         kernel
     }
 
-    /// Memory between stages. What is narrow in memory is wide between steps; so it stays.
+    /// Memory between stages.
     fn between(&mut self, dtype: DType, sizes: Vec<Dim>) -> (Param, usize) {
-        let dtype = if dtype.is_float() && dtype != DType::F64 { DType::F32 } else { dtype };
         let count = sizes.iter().fold(Dim::int(1), |all, size| all * size);
         self.scratch.push(Scratch { bytes: count * i64::try_from(dtype.bits() / 8).unwrap_or(8) });
         (Param::row_major(TensorType::new(dtype, sizes)), self.scratch.len() - 1)
@@ -239,12 +243,40 @@ impl Cut<'_> {
         readers.into_iter().all(|store| store.axes() == steps[id.index()].axes)
     }
 
-    /// Computes a fold on its own, into memory, from where the rest of the kernel reads it.
+    /// Whether a product is computed so much faster by a library that what is done with it is worth a pass of its own.
+    fn is_for_library(&self, id: StepId) -> Result<bool> {
+        if !self.options.library || !matches!(self.work.step(id).op, Op::Dot { .. }) {
+            return Ok(false);
+        }
+        let index: Vec<Dim> = self.work.step(id).axes.iter().map(Dim::axis).collect();
+        let alone = self.alone(id, &index);
+        let outputs = Parameters { inputs: self.parameters.inputs.clone(), outputs: vec![Parameter::Output(0)] };
+        let mut nest = Nest::new(&alone, self.options, &outputs)?;
+        nest.join_axes();
+        let steps = Product::of(&nest, &[0]).and_then(|product| product.library(&nest, &[0])?.sizes[2].as_int());
+        let least = if self.work.step(id).dtype == DType::F32 { 2 * LONG_SUM } else { LONG_SUM };
+        if steps.is_none_or(|steps| steps < least) {
+            return Ok(false);
+        }
+        // Nothing is gained where the result is stored as it is.
+        let mut whole = Nest::new(&self.work, self.options, &self.parameters)?;
+        whole.join_axes();
+        let is_alone =
+            |store: usize| Product::of(&whole, &[store]).is_some_and(|p| p.library(&whole, &[store]).is_some());
+        Ok(!(0..self.work.stores.len()).any(is_alone))
+    }
+
+    /// Computes a fold on its own, into memory, from where the rest of the kernel reads it. What is narrow stays wide between stages.
     fn store_fold(&mut self, id: StepId) -> Result<()> {
+        let dtype = self.work.step(id).dtype;
+        self.store_fold_as(id, if dtype.is_float() && dtype != DType::F64 { DType::F32 } else { dtype })
+    }
+
+    fn store_fold_as(&mut self, id: StepId, dtype: DType) -> Result<()> {
         let step = self.work.step(id).clone();
         let index: Vec<Dim> = step.axes.iter().map(Dim::axis).collect();
         let mut kernel = self.alone(id, &index);
-        let (param, number) = self.between(step.dtype, kernel.outputs[0].ty.shape.dims().to_vec());
+        let (param, number) = self.between(dtype, kernel.outputs[0].ty.shape.dims().to_vec());
         kernel.outputs = vec![param.clone()];
         let parameters =
             Parameters { inputs: self.parameters.inputs.clone(), outputs: vec![Parameter::Scratch(number)] };

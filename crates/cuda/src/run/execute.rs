@@ -10,15 +10,16 @@ use fuseline::ops::Prim;
 use fuseline::ops::prim::Regions;
 use fuseline::reference::{Buffer, Limits, Reading, check_constraints};
 use fuseline::run::{Origin, Way};
-use fuseline::tensor::{Env, Literal, Symbol};
+use fuseline::tensor::{Dim, Env, Literal, Symbol};
 use fuseline::tile::interp;
 use rustc_hash::FxHashMap;
 
 use super::constant::Constants;
 use super::specialize::{LoadedGraph, Pure, Segment, Special, Step, specialize};
 use super::workshop::{Compiled, Workshop};
+use crate::cublas::{Cublas, Places, Shape};
 use crate::gpu::{Block, Gpu};
-use crate::print::Parameter;
+use crate::print::{Library, Parameter};
 
 /// What the graphs and runs of a session share.
 #[derive(Debug)]
@@ -364,6 +365,11 @@ impl<'e> Run<'e> {
                     Parameter::Size(symbol) => step.env.get(symbol).ok_or_else(missing)? as u64,
                 })
             };
+            if let (Some(library), Some(cublas)) = (&launch.library, &compiled.library)
+                && self.ask(library, cublas, &argument)?
+            {
+                continue;
+            }
             let mut arguments = launch.parameters.iter().map(argument).collect::<Result<Vec<u64>>>()?;
             let mut pointers: Vec<*mut c_void> =
                 arguments.iter_mut().map(|argument| std::ptr::from_mut(argument).cast()).collect();
@@ -373,6 +379,31 @@ impl<'e> Run<'e> {
             unsafe { self.engine.gpu.launch(function, *grid, &mut pointers) }.at(|| launch.name.clone())?;
         }
         Ok(())
+    }
+
+    /// Asks a library for a product; whether it has a way.
+    fn ask(&self, library: &Library, cublas: &Cublas, place: &dyn Fn(&Parameter) -> Result<u64>) -> Result<bool> {
+        let number = |dim: &Dim| dim.eval(&self.env);
+        let [rows, columns, steps, batches] = &library.sizes;
+        let Library { left, right, result, turned, dtypes, .. } = library;
+        let shape = Shape {
+            rows: number(rows)?,
+            columns: number(columns)?,
+            steps: number(steps)?,
+            batches: number(batches)?,
+            a: (number(&left.pitch)?, turned[0]),
+            b: (number(&right.pitch)?, turned[1]),
+            d: number(&result.pitch)?,
+            strides: [number(&left.stride)?, number(&right.stride)?, number(&result.stride)?],
+            dtypes: *dtypes,
+        };
+        if !cublas.can(&shape) {
+            return Ok(false);
+        }
+        let places = Places { a: place(&left.parameter)?, b: place(&right.parameter)?, d: place(&result.parameter)? };
+        // SAFETY: the table has memory of the sizes that the launch was prepared for, which are those of the shape.
+        unsafe { cublas.multiply(&shape, places) }?;
+        Ok(true)
     }
 
     /// An error where a check of a kernel failed. Where kernels have none, nothing is waited for.

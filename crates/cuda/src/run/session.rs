@@ -19,6 +19,7 @@ use super::execute::{Engine, Run, Value};
 use super::specialize::LoadedGraph;
 use super::workshop::Workshop;
 use crate::cache::Cache;
+use crate::cublas::Cublas;
 use crate::gpu::{Description, Gpu};
 use crate::nvrtc::Compiler;
 
@@ -50,7 +51,8 @@ impl CudaDevice {
             return Err(Error::unsupported(format!("{name}, of compute capability {major}.{minor}: 8.0 is needed")));
         }
         let compiler = Arc::new(Compiler::find(libraries)?);
-        let workshop = Arc::new(Workshop::new(gpu.clone(), compiler, cache.map(Cache::in_folder)));
+        let library = Cublas::find(&gpu, libraries).map(Arc::new);
+        let workshop = Arc::new(Workshop::new(gpu.clone(), compiler, cache.map(Cache::in_folder), library));
         Ok(CudaDevice { plan, limits, gpu, workshop })
     }
 

@@ -10,10 +10,11 @@ use std::time::{Duration, Instant};
 
 use fuseline::error::{Context, Error, Kind, Result};
 use fuseline::tensor::{Env, Symbol};
-use fuseline::tile::Kernel;
+use fuseline::tile::{AxisSet, Kernel, Schedule};
 use rustc_hash::FxHashMap;
 
 use crate::cache::Cache;
+use crate::cublas::Cublas;
 use crate::gpu::{Function, Gpu, Module};
 use crate::nvrtc::Compiler;
 use crate::print::{Options, Printed, print, sizes_to_fix_at};
@@ -26,6 +27,8 @@ pub(super) struct Compiled {
     pub functions: Vec<Function>,
     /// whether sizes have 64 bits
     pub wide: bool,
+    /// what computes the products that a library can compute
+    pub library: Option<Arc<Cublas>>,
 }
 
 /// What became of a kernel.
@@ -36,8 +39,17 @@ pub(super) enum Made {
     Refused(Arc<str>),
 }
 
-/// A kernel, the sizes that it is made for, and whether indices are wide.
-pub(super) type Key = (Arc<Kernel>, Vec<(Symbol, i64)>, bool);
+/// A kernel, the sizes that it is made for, and what else it is made for.
+pub(super) type Key = (Arc<Kernel>, Vec<(Symbol, i64)>, Traits);
+
+/// What else a kernel is made for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Traits {
+    /// whether indices are wide
+    wide: bool,
+    /// whether it is large enough for a library
+    large: bool,
+}
 
 /// Where kernels are made.
 #[derive(Debug)]
@@ -45,14 +57,15 @@ pub(super) struct Workshop {
     gpu: Arc<Gpu>,
     compiler: Arc<Compiler>,
     cache: Option<Cache>,
+    library: Option<Arc<Cublas>>,
     known: Mutex<FxHashMap<Key, Made>>,
     /// what the compiler was used for, and how long
     spent: Mutex<(usize, Duration)>,
 }
 
 impl Workshop {
-    pub fn new(gpu: Arc<Gpu>, compiler: Arc<Compiler>, cache: Option<Cache>) -> Workshop {
-        Workshop { gpu, compiler, cache, known: Mutex::default(), spent: Mutex::default() }
+    pub fn new(gpu: Arc<Gpu>, compiler: Arc<Compiler>, cache: Option<Cache>, library: Option<Arc<Cublas>>) -> Workshop {
+        Workshop { gpu, compiler, cache, library, known: Mutex::default(), spent: Mutex::default() }
     }
 
     /// How many texts were compiled, and how long that took.
@@ -90,7 +103,7 @@ impl Workshop {
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         for (k, made) in results {
             let made = match made {
-                Ok((printed, cubin)) => Made::Code(Arc::new(self.load(printed, &cubin, kernels[k].2)?)),
+                Ok((printed, cubin)) => Made::Code(Arc::new(self.load(printed, &cubin, kernels[k].2.wide)?)),
                 Err(error) if error.kind() == Kind::Unsupported => Made::Refused(error.message().into()),
                 Err(error) => return Err(error),
             };
@@ -101,13 +114,14 @@ impl Workshop {
     }
 
     /// The text of a kernel, and its machine code.
-    fn compile(&self, (kernel, sizes, wide): &Key, compiled: &AtomicUsize) -> Result<(Printed, Vec<u8>)> {
+    fn compile(&self, (kernel, sizes, traits): &Key, compiled: &AtomicUsize) -> Result<(Printed, Vec<u8>)> {
         let fixed: Env = sizes.iter().cloned().collect();
         let options = Options {
             name: kernel.schedule.name().to_owned(),
             fixed,
-            wide: *wide,
+            wide: traits.wide,
             groups: self.gpu.description.capability.0 == 9,
+            library: traits.large && self.library.is_some(),
         };
         let printed = print(kernel, &options)?;
         let (source, architecture) = (printed.source(), self.gpu.description.architecture());
@@ -133,9 +147,23 @@ impl Workshop {
         let module: Arc<Module> = Arc::new(self.gpu.load(cubin)?);
         let functions = printed.launches.iter().map(|launch| module.function(&launch.name, launch.shared));
         let functions = functions.collect::<Result<Vec<Function>>>().at(|| "a kernel that was compiled")?;
-        Ok(Compiled { printed, functions, wide })
+        Ok(Compiled { printed, functions, wide, library: self.library.clone() })
     }
 }
+
+/// Whether a kernel is a product so large that a library is worth asking.
+fn is_large(kernel: &Kernel, env: &Env) -> Result<bool> {
+    let Schedule::Contract { rows, columns, sum, .. } = &kernel.schedule else { return Ok(false) };
+    let count = |axes: &AxisSet| -> Result<i64> {
+        let extents = axes.iter().map(|axis| kernel.axes[axis].eval(env));
+        extents.collect::<Result<Vec<i64>>>().map(|extents| extents.into_iter().fold(1, i64::saturating_mul))
+    };
+    let (rows, columns, steps) = (count(rows)?, count(columns)?, count(sum)?);
+    Ok(rows >= LARGE_SIDE && columns >= LARGE_SIDE && steps >= LARGE_SIDE)
+}
+
+/// Products of fewer rows, columns or steps are not asked of a library.
+const LARGE_SIDE: i64 = 512;
 
 /// What a kernel is made for under a binding of all its sizes.
 pub(super) fn key(kernel: &Arc<Kernel>, env: &Env) -> Result<Key> {
@@ -156,5 +184,5 @@ pub(super) fn key(kernel: &Arc<Kernel>, env: &Env) -> Result<Key> {
     // Points are counted too: an axis may be seen by nothing but a fold.
     let points = kernel.axes.iter().map(|extent| extent.eval(env)).collect::<Result<Vec<i64>>>()?;
     wide |= points.iter().any(|extent| *extent >= i64::from(i32::MAX));
-    Ok((kernel.clone(), sizes, wide))
+    Ok((kernel.clone(), sizes, Traits { wide, large: is_large(kernel, env)? }))
 }

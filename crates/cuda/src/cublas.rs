@@ -1,0 +1,335 @@
+//! NVIDIA's library of matrix products, looked for when it is asked for.
+#![allow(unsafe_code, reason = "functions of a library that is loaded at run time")]
+
+use std::ffi::{c_int, c_void};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use fuseline::error::{Error, Result};
+use fuseline::tensor::DType;
+use libloading::Library;
+use rustc_hash::FxHashMap;
+
+use crate::gpu::{Block, Gpu};
+
+/// Names under which the library may be found.
+const NAMES: &[&str] = &["libcublasLt.so.13", "libcublasLt.so.12", "libcublasLt.so"];
+
+/// Bytes that a product may use beside its operands.
+const WORKSPACE: usize = 32 << 20;
+
+/// What places of values are multiples of.
+const ALIGNMENT: u32 = 64;
+
+type Status = c_int;
+type Handle = *mut c_void;
+
+macro_rules! functions {
+    ($($name:ident = $symbol:literal ($($ty:ty),*);)+) => {
+        struct Functions {
+            $($name: unsafe extern "C" fn($($ty),*) -> Status,)+
+            // Dropped last: the functions point into it.
+            _library: Library,
+        }
+
+        impl Functions {
+            /// # Safety
+            ///
+            /// The library must be cuBLASLt.
+            unsafe fn of(library: Library) -> std::result::Result<Functions, libloading::Error> {
+                // SAFETY: the types are those of cublasLt.h.
+                unsafe { Ok(Functions { $($name: *library.get($symbol)?,)+ _library: library }) }
+            }
+        }
+    };
+}
+
+functions! {
+    create = b"cublasLtCreate" (*mut Handle);
+    destroy = b"cublasLtDestroy" (Handle);
+    description_create = b"cublasLtMatmulDescCreate" (*mut Handle, c_int, c_int);
+    description_destroy = b"cublasLtMatmulDescDestroy" (Handle);
+    description_set = b"cublasLtMatmulDescSetAttribute" (Handle, c_int, *const c_void, usize);
+    layout_create = b"cublasLtMatrixLayoutCreate" (*mut Handle, c_int, u64, u64, i64);
+    layout_destroy = b"cublasLtMatrixLayoutDestroy" (Handle);
+    layout_set = b"cublasLtMatrixLayoutSetAttribute" (Handle, c_int, *const c_void, usize);
+    preference_create = b"cublasLtMatmulPreferenceCreate" (*mut Handle);
+    preference_destroy = b"cublasLtMatmulPreferenceDestroy" (Handle);
+    preference_set = b"cublasLtMatmulPreferenceSetAttribute" (Handle, c_int, *const c_void, usize);
+    heuristic = b"cublasLtMatmulAlgoGetHeuristic" (Handle, Handle, Handle, Handle, Handle, Handle, Handle, c_int, *mut Found, *mut c_int);
+    matmul = b"cublasLtMatmul" (Handle, Handle, *const c_void, *const c_void, Handle, *const c_void, Handle, *const c_void, *const c_void, Handle, *mut c_void, Handle, *const [u64; 8], *mut c_void, usize, Handle);
+}
+
+/// A way to compute a product, as the library describes it.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default)]
+struct Found {
+    algorithm: [u64; 8],
+    workspace: usize,
+    state: Status,
+    waves: f32,
+    reserved: [c_int; 4],
+}
+
+/// A product of row-major matrices, maybe many of them: `d = a · b`, where a factor may be given turned about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Shape {
+    pub rows: i64,
+    pub columns: i64,
+    pub steps: i64,
+    pub batches: i64,
+    /// elements between the rows of a factor as it lies in memory, and whether it is turned about: the left one's rows are steps then, the
+    /// right one's columns
+    pub a: (i64, bool),
+    pub b: (i64, bool),
+    /// elements between rows of the result
+    pub d: i64,
+    /// elements between the matrices of a batch
+    pub strides: [i64; 3],
+    /// the type of the factors, and that of the result
+    pub dtypes: (DType, DType),
+}
+
+/// Where the matrices of a product lie.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Places {
+    pub a: u64,
+    pub b: u64,
+    pub d: u64,
+}
+
+/// The library on a GPU.
+pub(crate) struct Cublas {
+    functions: Functions,
+    handle: Handle,
+    workspace: Block,
+    gpu: Arc<Gpu>,
+    /// products that were asked for before
+    known: Mutex<FxHashMap<Shape, Arc<Prepared>>>,
+    path: PathBuf,
+}
+
+// SAFETY: the library may be called from any thread; what is kept beside it is locked or never changed.
+unsafe impl Send for Cublas {}
+// SAFETY: as above.
+unsafe impl Sync for Cublas {}
+
+impl std::fmt::Debug for Cublas {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "cuBLASLt ({})", self.path.display())
+    }
+}
+
+/// A product that can be asked for.
+struct Prepared {
+    description: Handle,
+    layouts: [Handle; 3],
+    algorithm: [u64; 8],
+}
+
+// SAFETY: handles of the library, which may be used from any thread and are never changed.
+unsafe impl Send for Prepared {}
+// SAFETY: as above.
+unsafe impl Sync for Prepared {}
+
+mod attribute {
+    use std::ffi::c_int;
+    pub const TURN_A: c_int = 3;
+    pub const TURN_B: c_int = 4;
+    pub const BATCHES: c_int = 5;
+    pub const BATCH_STRIDE: c_int = 6;
+    pub const MOST_WORKSPACE: c_int = 1;
+    pub const LEAST_ALIGNMENT: [c_int; 4] = [5, 6, 7, 8];
+}
+
+/// Products are summed in f32.
+const COMPUTE_F32: c_int = 68;
+
+fn type_number(dtype: DType) -> Option<c_int> {
+    Some(match dtype {
+        DType::F32 => 0,
+        DType::F16 => 2,
+        DType::BF16 => 14,
+        _ => return None,
+    })
+}
+
+impl Cublas {
+    /// The library, looked for in these folders and then where the system has libraries; none where it is not there.
+    pub fn find(gpu: &Arc<Gpu>, folders: &[PathBuf]) -> Option<Cublas> {
+        let in_folders = folders.iter().flat_map(|folder| NAMES.iter().map(move |name| folder.join(name)));
+        let candidates = in_folders.chain(NAMES.iter().map(PathBuf::from));
+        for path in candidates {
+            // SAFETY: the library does nothing when it is loaded that could go wrong here.
+            let Ok(library) = (unsafe { Library::new(&path) }) else { continue };
+            // SAFETY: it is called as cuBLASLt is.
+            let Ok(functions) = (unsafe { Functions::of(library) }) else { continue };
+            return Cublas::open(gpu, functions, &path).ok();
+        }
+        None
+    }
+
+    fn open(gpu: &Arc<Gpu>, functions: Functions, path: &Path) -> Result<Cublas> {
+        let workspace = gpu.take(WORKSPACE)?;
+        gpu.make_current()?;
+        let mut handle = std::ptr::null_mut();
+        // SAFETY: a place for a handle; the device is current.
+        check(unsafe { (functions.create)(&mut handle) }, "starting the library")?;
+        let known = Mutex::default();
+        Ok(Cublas { functions, handle, workspace, gpu: gpu.clone(), known, path: path.to_owned() })
+    }
+
+    /// Whether the library has a way to compute a product.
+    pub fn can(&self, shape: &Shape) -> bool {
+        self.prepared(shape).is_ok()
+    }
+
+    /// Asks for a product on the device's stream.
+    ///
+    /// # Safety
+    ///
+    /// The places must be memory of the device that is as large as the shape says.
+    pub unsafe fn multiply(&self, shape: &Shape, places: Places) -> Result<()> {
+        let prepared = self.prepared(shape)?;
+        self.gpu.make_current()?;
+        let (one, zero) = (1.0f32, 0.0f32);
+        let [left, right, result] = prepared.layouts;
+        let pointer = |at: u64| at as *mut c_void;
+        // SAFETY: handles of the library; matrices as the caller promises. The library's columns are our rows, so that the factors
+        // change sides.
+        let status = unsafe {
+            (self.functions.matmul)(
+                self.handle,
+                prepared.description,
+                std::ptr::from_ref(&one).cast(),
+                pointer(places.b),
+                left,
+                pointer(places.a),
+                right,
+                std::ptr::from_ref(&zero).cast(),
+                pointer(places.d),
+                result,
+                pointer(places.d),
+                result,
+                &prepared.algorithm,
+                pointer(self.workspace.at()),
+                self.workspace.bytes(),
+                self.gpu.stream(),
+            )
+        };
+        check(status, "a product of matrices")
+    }
+
+    fn prepared(&self, shape: &Shape) -> Result<Arc<Prepared>> {
+        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(prepared) = known.get(shape) {
+            return Ok(prepared.clone());
+        }
+        let prepared = Arc::new(self.prepare(shape)?);
+        known.insert(*shape, prepared.clone());
+        Ok(prepared)
+    }
+
+    fn prepare(&self, shape: &Shape) -> Result<Prepared> {
+        let number = |dtype| type_number(dtype).ok_or_else(|| Error::unsupported(format!("products of {dtype}")));
+        let (factors, result) = (number(shape.dtypes.0)?, number(shape.dtypes.1)?);
+        self.gpu.make_current()?;
+        let f = &self.functions;
+        let mut description = std::ptr::null_mut();
+        // SAFETY: a place for a handle.
+        check(unsafe { (f.description_create)(&mut description, COMPUTE_F32, 0) }, "describing a product")?;
+        let mut prepared = Prepared { description, layouts: [std::ptr::null_mut(); 3], algorithm: [0; 8] };
+        // The library's matrices lie column by column: ours are turned about, and change sides.
+        let (a_pitch, a_turned) = shape.a;
+        let (b_pitch, b_turned) = shape.b;
+        for (attribute, turned) in [(attribute::TURN_A, b_turned), (attribute::TURN_B, a_turned)] {
+            let turn = c_int::from(turned);
+            // SAFETY: a number of four bytes is what these attributes are.
+            let status = unsafe { (f.description_set)(description, attribute, std::ptr::from_ref(&turn).cast(), 4) };
+            check(status, "turning a factor about")?;
+        }
+        let sides = |along: i64, across: i64, turned: bool| if turned { (across, along) } else { (along, across) };
+        let (left, right) = (sides(shape.columns, shape.steps, b_turned), sides(shape.steps, shape.rows, a_turned));
+        let parts = [
+            (factors, left, b_pitch, shape.strides[1]),
+            (factors, right, a_pitch, shape.strides[0]),
+            (result, (shape.columns, shape.rows), shape.d, shape.strides[2]),
+        ];
+        for (layout, (dtype, (rows, columns), pitch, stride)) in prepared.layouts.iter_mut().zip(parts) {
+            let batches = shape.batches as c_int;
+            // SAFETY: a place for a handle; numbers of the sizes that these attributes have.
+            unsafe {
+                check((f.layout_create)(layout, dtype, rows as u64, columns as u64, pitch), "describing a matrix")?;
+                let set = |attribute, value: *const c_void, size| {
+                    check((f.layout_set)(*layout, attribute, value, size), "describing matrices")
+                };
+                set(attribute::BATCHES, std::ptr::from_ref(&batches).cast(), 4)?;
+                set(attribute::BATCH_STRIDE, std::ptr::from_ref(&stride).cast(), 8)?;
+            }
+        }
+        prepared.algorithm = self.best(&prepared)?;
+        Ok(prepared)
+    }
+
+    /// The way that the library thinks best.
+    fn best(&self, prepared: &Prepared) -> Result<[u64; 8]> {
+        let f = &self.functions;
+        let (mut preference, mut found, mut count) = (std::ptr::null_mut(), Found::default(), 0);
+        let [left, right, result] = prepared.layouts;
+        let bytes = self.workspace.bytes();
+        // SAFETY: places for a handle, a result and a number; handles of the library.
+        unsafe {
+            check((f.preference_create)(&mut preference), "asking for a way")?;
+            let value = std::ptr::from_ref(&bytes).cast();
+            let set = (f.preference_set)(preference, attribute::MOST_WORKSPACE, value, size_of::<usize>());
+            for attribute in attribute::LEAST_ALIGNMENT {
+                (f.preference_set)(preference, attribute, std::ptr::from_ref(&ALIGNMENT).cast(), size_of::<u32>());
+            }
+            let description = prepared.description;
+            let asked = (f.heuristic)(
+                self.handle,
+                description,
+                left,
+                right,
+                result,
+                result,
+                preference,
+                1,
+                &mut found,
+                &mut count,
+            );
+            (f.preference_destroy)(preference);
+            check(set, "limiting memory")?;
+            check(asked, "asking for a way")?;
+        }
+        if count < 1 || found.state != 0 {
+            return Err(Error::unsupported("a product that the library has no way for"));
+        }
+        Ok(found.algorithm)
+    }
+}
+
+impl Drop for Cublas {
+    fn drop(&mut self) {
+        let known = std::mem::take(&mut *self.known.lock().unwrap_or_else(PoisonError::into_inner));
+        // SAFETY: all was made by the library, and nothing uses it any more.
+        unsafe {
+            for prepared in known.values() {
+                prepared.layouts.iter().for_each(|layout| {
+                    (self.functions.layout_destroy)(*layout);
+                });
+                (self.functions.description_destroy)(prepared.description);
+            }
+            (self.functions.destroy)(self.handle);
+        }
+    }
+}
+
+fn check(status: Status, what: &str) -> Result<()> {
+    match status {
+        0 => Ok(()),
+        // Not supported, or no such architecture.
+        8 | 15 => Err(Error::unsupported(format!("cuBLASLt: {what}: status {status}"))),
+        _ => Err(Error::bug(format!("cuBLASLt: {what}: status {status}"))),
+    }
+}

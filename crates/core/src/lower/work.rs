@@ -75,10 +75,6 @@ impl Meter<'_> {
                 let down =
                     (self.extent(rows.without(self.others(dots, *shared))) / f64::from(tile.rows)).ceil().max(1.0);
                 self.prologues(&mut repeats, dots, &|place| if place == *shared { across } else { down });
-                if self.spec.kind == Machine::Gpu {
-                    // Two neighbouring blocks fetch what both need once.
-                    repeats.passes.iter_mut().for_each(|passes| *passes = (*passes / 2.0).max(1.0));
-                }
             }
             Roles::Attention { first, second, .. } => {
                 let tile = self.limits.stream_tile;
@@ -267,8 +263,9 @@ impl Meter<'_> {
         let (rows, columns, depth) = (f64::from(tile.rows), f64::from(tile.columns), f64::from(tile.depth));
         match self.spec.kind {
             Machine::Cpu => (rows + columns) * depth.min(length) * element,
-            // The tiles that are worked on at a time walk along the sum together, a few stages apart.
-            Machine::Gpu => (rows + columns) * 4.0 * depth * element,
+            // The tiles that all cores work on at a time walk along the sum together, a few stages apart; what several of them need,
+            // each fetches by itself.
+            Machine::Gpu => (rows + columns) * 4.0 * depth * element * self.spec.limits.cores as f64,
         }
     }
 

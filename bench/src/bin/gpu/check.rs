@@ -25,6 +25,16 @@ use proptest::test_runner::{Config, RngSeed, TestRunner};
 
 use crate::Arguments;
 
+/// Graphs of the gallery at sizes for which the largest tiles are chosen.
+const LARGE: &[(&str, &str)] = &[
+    ("linear_bias_gelu", "m=600,k=2048,n=520"),
+    ("gemm_relu", "m=512,k=640,n=768"),
+    ("rmsnorm_linear", "m=576,k=512,n=640"),
+    ("causal_attention", "batch=6,heads=12,tokens=256,size=64"),
+    ("attention", "batch=8,heads=20,queries=120,keys=200,size=128"),
+    ("masked_attention", "batch=8,heads=20,queries=120,keys=136,size=64"),
+];
+
 /// What came out so far.
 struct Tally<'a> {
     arguments: &'a Arguments,
@@ -58,15 +68,15 @@ pub fn check(arguments: &Arguments) -> Result<bool> {
         }
     }
     // Large enough for a library, and for tiles of all kinds.
-    for (name, sizes) in
-        [("linear_bias_gelu", [600, 2048, 520]), ("gemm_relu", [512, 640, 768]), ("rmsnorm_linear", [576, 512, 640])]
-    {
+    for (name, sizes) in LARGE {
         for dtype in [DType::BF16, DType::F16] {
-            let Some(entry) = gallery::find(name) else { continue };
-            let env: Env = ["m", "k", "n"].into_iter().zip(sizes).map(|(n, size)| (Symbol::name(n), size)).collect();
+            let entry = gallery::find(name).ok_or_else(|| Error::bug(format!("the gallery has no {name}")))?;
+            let env: Env = sizes.split(',').filter_map(crate::time::size).collect();
             let graph = entry.graph(dtype)?;
-            let inputs = small_numbers(&graph, &env);
-            tally.holds(&format!("large {name} {dtype}"), &graph, &inputs, &env, Chooser::ByCost, Numerics::Default);
+            let name = format!("large {name} {sizes} {dtype}");
+            if arguments.wants(&name) {
+                tally.holds(&name, &graph, &small_numbers(&graph, &env), &env, Chooser::ByCost, Numerics::Default);
+            }
         }
     }
     for row in spellings::all() {

@@ -117,7 +117,8 @@ pub fn time(arguments: &Arguments) -> Result<()> {
     Ok(())
 }
 
-fn size(text: &str) -> Option<(Symbol, i64)> {
+/// A size by its name, written `name=number`.
+pub fn size(text: &str) -> Option<(Symbol, i64)> {
     let (name, number) = text.split_once('=')?;
     Some((Symbol::name(name), number.parse().ok()?))
 }

@@ -55,7 +55,10 @@ struct Fold {
 /// How a block of threads is laid out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Shape {
-    /// queries of a block: each of four warps has 16 or 32
+    /// whether groups of four warps multiply together
+    by_groups: bool,
+    warps: i64,
+    /// queries of a block: each warp has 16 or 32
     rows: i64,
     /// keys that are worked on at a time
     keys: i64,
@@ -64,9 +67,13 @@ struct Shape {
     width: i64,
 }
 
-const WARPS: i64 = 4;
-const THREADS: i64 = WARPS * 32;
 const SUMS_PAD: i64 = 8;
+
+impl Shape {
+    fn threads(&self) -> i64 {
+        self.warps * 32
+    }
+}
 
 impl<'k> Attention<'k> {
     /// The attention that some stores are; none where it is another kind, or of other types, than units for matrices do.
@@ -120,7 +127,15 @@ impl<'k> Attention<'k> {
         let large = tile.rows > 64 && !few && width <= 128 && inner_width <= 128;
         // What a thread holds must fit its registers.
         let together = if large && width > 64 { 32 } else { 64 };
-        let shape = Shape { rows: if large { 128 } else { 64 }, keys: together, inner: inner_width, width };
+        let by_groups = nest.options.groups && large && matches!(width, 64 | 128);
+        let shape = Shape {
+            by_groups,
+            warps: if by_groups { 8 } else { 4 },
+            rows: if large { 128 } else { 64 },
+            keys: if by_groups { 64 } else { together },
+            inner: inner_width,
+            width,
+        };
         let mut attention = Attention {
             first,
             second,
@@ -232,10 +247,14 @@ impl<'k> Attention<'k> {
         (self.shape.width, self.shape.keys)
     }
 
+    /// How many tiles of keys, and of values, are there at a time.
+    fn buffers(&self) -> i64 {
+        if self.shape.by_groups { 2 } else { 1 }
+    }
+
     fn shared_bytes(&self) -> i64 {
-        let tiles = self.queries.tile_bytes(self.query_tile())
-            + self.keys.tile_bytes(self.key_tile())
-            + self.values.tile_bytes(self.value_tile());
+        let streamed = self.keys.tile_bytes(self.key_tile()) + self.values.tile_bytes(self.value_tile());
+        let tiles = self.queries.tile_bytes(self.query_tile()) + streamed * self.buffers();
         tiles.max(self.shape.rows * ((self.shape.width + SUMS_PAD) * 4 + 4 * self.folds.len() as i64))
     }
 }
@@ -272,24 +291,34 @@ pub(super) fn attention(
 ) -> Result<Function> {
     let mut body = Body::new(nest, None, sites);
     attention.print_head(&mut body)?;
-    attention.print_stream(&mut body)?;
+    if attention.shape.by_groups {
+        attention.print_stream_by_groups(&mut body)?;
+    } else {
+        attention.print_stream(&mut body)?;
+    }
     attention.print_results(&mut body, stores)?;
     let Shape { rows, keys, .. } = attention.shape;
     let batches = Attention::count(nest, &attention.batch);
     let blocks = Attention::count(nest, &attention.rows).ceildiv(&Dim::int(rows)) * batches;
     let shared = attention.shared_bytes();
-    let resident = (220 * 1024 / shared).clamp(1, 2) as u32;
-    let grid = Grid { blocks, threads: THREADS as u32, shared: shared as u32, least_blocks: Some(resident) };
+    let is_computed = [&attention.queries, &attention.keys, &attention.values].iter().any(|o| o.is_computed());
+    let resident = match attention.shape {
+        Shape { by_groups: true, width: ..=64, .. } if !is_computed => 2,
+        Shape { by_groups: true, .. } => 1,
+        _ => (220 * 1024 / shared).clamp(1, 2) as u32,
+    };
+    let grid =
+        Grid { blocks, threads: attention.shape.threads() as u32, shared: shared as u32, least_blocks: Some(resident) };
     Ok(Function::new(body, grid, format!("a block owns {rows} queries and walks along {keys} keys at a time")))
 }
 
 impl Attention<'_> {
     fn print_head(&self, body: &mut Body<'_>) -> Result<()> {
         let nest = body.nest;
-        let Shape { rows, keys, inner, width } = self.shape;
-        body.line("extern __shared__ __align__(128) unsigned char memory[];");
+        let Shape { rows, keys, inner, width, .. } = self.shape;
+        body.line("extern __shared__ __align__(1024) unsigned char memory[];");
         let at_keys = self.queries.tile_bytes(self.query_tile());
-        let at_values = at_keys + self.keys.tile_bytes(self.key_tile());
+        let at_values = at_keys + self.keys.tile_bytes(self.key_tile()) * self.buffers();
         body.line(format!(
             "const unsigned shared = shared_address(memory), keys = shared + {at_keys}, values = shared + {at_values};"
         ));
@@ -303,7 +332,7 @@ impl Attention<'_> {
             decode(body, nest, &self.batch, "batch", None);
             body.bind(self.batch.iter().copied().collect());
         }
-        let own = rows / WARPS / 16;
+        let own = rows / self.shape.warps / 16;
         body.line(format!("const int row_of_warp = threadIdx.x / 32 * {};", own * 16));
         body.line(format!("float sums[{own}][{}][4] = {{}};", width / 8));
         for fold in &self.folds {
@@ -326,7 +355,7 @@ impl Attention<'_> {
             free: ("row0", &rows_count),
             sum: ("0", &inner_count),
             tile: (rows, inner),
-            threads: THREADS,
+            threads: self.shape.threads(),
             at: "shared",
         };
         self.queries.print_fill(body, &part)
@@ -336,27 +365,27 @@ impl Attention<'_> {
         nest.count(nest.folds[self.first.index()])
     }
 
-    fn print_keys(&self, body: &mut Body<'_>) -> Result<()> {
+    fn print_keys(&self, body: &mut Body<'_>, at: &str) -> Result<()> {
         let nest = body.nest;
         let (stream, inner) = (Attention::count(nest, &self.stream), self.inner_count(nest));
         let (free, sum) = (("key0", &stream), ("0", &inner));
-        self.keys.print_fill(body, &Part { free, sum, tile: self.key_tile(), threads: THREADS, at: "keys" })
+        self.keys.print_fill(body, &Part { free, sum, tile: self.key_tile(), threads: self.shape.threads(), at })
     }
 
-    fn print_values(&self, body: &mut Body<'_>) -> Result<()> {
+    fn print_values(&self, body: &mut Body<'_>, at: &str) -> Result<()> {
         let nest = body.nest;
         let (stream, width) = (Attention::count(nest, &self.stream), Attention::count(nest, &self.columns));
         let (free, sum) = (("0", &width), ("key0", &stream));
-        self.values.print_fill(body, &Part { free, sum, tile: self.value_tile(), threads: THREADS, at: "values" })
+        self.values.print_fill(body, &Part { free, sum, tile: self.value_tile(), threads: self.shape.threads(), at })
     }
 
     /// Walks along the keys.
     fn print_stream(&self, body: &mut Body<'_>) -> Result<()> {
         let Shape { rows, keys, inner, .. } = self.shape;
-        let (own, ty) = (rows / WARPS / 16, element::stored(self.queries.dtype)?);
+        let (own, ty) = (rows / self.shape.warps / 16, element::stored(self.queries.dtype)?);
         body.open(AxisSet::EMPTY);
         body.line("const Index key0 = 0;");
-        self.print_keys(body)?;
+        self.print_keys(body, "keys")?;
         body.close("if (tiles > 0)");
         body.line("commit_copies();");
         body.open(AxisSet::EMPTY);
@@ -364,7 +393,7 @@ impl Attention<'_> {
         body.line("__syncthreads();");
         body.open(AxisSet::EMPTY);
         body.line(format!("const Index key0 = (Index)tile * {keys};"));
-        self.print_values(body)?;
+        self.print_values(body, "values")?;
         body.close("");
         body.line("commit_copies();");
         body.line(format!("float scores[{own}][{}][4] = {{}};", keys / 8));
@@ -372,19 +401,12 @@ impl Attention<'_> {
         let (q_lines, k_lines) = (q.lines(self.query_tile()), k.lines(self.key_tile()));
         let settings = format!("{ty}, {inner}, {}, {q_lines}, {}, {k_lines}", q.along_sum, k.along_sum);
         body.line(format!("multiply_tiles<{settings}>(scores, shared, row_of_warp, keys, 0);"));
-        match (self.unmasked, self.masked_from) {
-            (Some(_), Some(from)) => {
-                // Tiles before the first masked key need not look.
-                self.print_scores(body, true, &format!("if ((Index)(tile + 1) * {keys} <= row0 + {from})"))?;
-                self.print_scores(body, false, "else")?;
-            }
-            _ => self.print_scores(body, false, "")?,
-        }
+        self.print_all_scores(body)?;
         body.line("wait_for_copies<0>();");
         body.line("__syncthreads();");
         body.open(AxisSet::EMPTY);
         body.line(format!("const Index key0 = (Index)(tile + 1) * {keys};"));
-        self.print_keys(body)?;
+        self.print_keys(body, "keys")?;
         body.close("if (tile + 1 < tiles)");
         body.line("commit_copies();");
         let v = &self.values;
@@ -397,10 +419,83 @@ impl Attention<'_> {
         Ok(())
     }
 
+    /// Walks along the keys, by groups of warps: the scores of the next tile are computed while those of this one are worked on.
+    fn print_stream_by_groups(&self, body: &mut Body<'_>) -> Result<()> {
+        let Shape { keys, inner, width, .. } = self.shape;
+        let ty = element::stored(self.queries.dtype)?;
+        let (key_bytes, value_bytes) =
+            (self.keys.tile_bytes(self.key_tile()), self.values.tile_bytes(self.value_tile()));
+        let at_keys = |tile: &str| format!("keys + {tile} % 2 * {key_bytes}");
+        let at_values = |tile: &str| format!("values + {tile} % 2 * {value_bytes}");
+        let (q, k, v) = (&self.queries, &self.keys, &self.values);
+        let (q_lines, k_lines) = (q.lines(self.query_tile()), k.lines(self.key_tile()));
+        let settings = format!("{inner}, {}, {q_lines}, {}, {k_lines}", q.along_sum, k.along_sum);
+        let multiply = |to: &str, at: &str| {
+            format!("multiply_group_{ty}_{keys}<{settings}>({to}, shared, row_of_group, {at}, 0);")
+        };
+        body.line("const int row_of_group = __shfl_sync(0xffffffffu, threadIdx.x / 128 * 64, 0);");
+        for tile in ["0", "1"] {
+            body.open(AxisSet::EMPTY);
+            body.line(format!("const Index key0 = {tile} * {keys};"));
+            self.print_keys(body, &at_keys(tile))?;
+            if tile == "0" {
+                self.print_values(body, &at_values(tile))?;
+            }
+            body.close(&format!("if (tiles > {tile})"));
+            body.line("commit_copies();");
+        }
+        body.line(format!("float scores[1][{}][4] = {{}};", keys / 8));
+        ["wait_for_copies<1>();", "fence_copies();", "__syncthreads();", "begin_group();"]
+            .into_iter()
+            .for_each(|line| body.line(line));
+        body.line(multiply("scores", "keys"));
+        ["commit_group();", "wait_for_groups<0>();"].into_iter().for_each(|line| body.line(line));
+        body.open(AxisSet::EMPTY);
+        ["wait_for_copies<0>();", "fence_copies();", "__syncthreads();"].into_iter().for_each(|line| body.line(line));
+        for (ahead, of_keys) in [(2, true), (1, false)] {
+            body.open(AxisSet::EMPTY);
+            body.line(format!("const Index key0 = (Index)(tile + {ahead}) * {keys};"));
+            let next = format!("(tile + {ahead})");
+            if of_keys {
+                self.print_keys(body, &at_keys(&next))?;
+            } else {
+                self.print_values(body, &at_values(&next))?;
+            }
+            body.close(&format!("if (tile + {ahead} < tiles)"));
+        }
+        body.line("commit_copies();");
+        body.line(format!("float following[1][{}][4] = {{}};", keys / 8));
+        body.line("begin_group();");
+        body.line(multiply("following", &at_keys("(tile + 1)")));
+        body.line("commit_group();");
+        self.print_all_scores(body)?;
+        let settings = format!("{}, {}", v.along_sum, v.lines(self.value_tile()));
+        body.line(format!("multiply_scores_{ty}_{width}<{settings}>(sums, scores, {});", at_values("tile")));
+        ["commit_group();", "wait_for_groups<0>();"].into_iter().for_each(|line| body.line(line));
+        body.line("#pragma unroll");
+        body.line(format!("for (int n = 0; n < {}; ++n)", keys / 8));
+        body.line("#pragma unroll");
+        body.line("  for (int e = 0; e < 4; ++e) scores[0][n][e] = following[0][n][e];");
+        body.close("for (int tile = 0; tile < tiles; ++tile)");
+        Ok(())
+    }
+
+    /// Works on the scores of a tile; where nothing of it is masked, without looking.
+    fn print_all_scores(&self, body: &mut Body<'_>) -> Result<()> {
+        let keys = self.shape.keys;
+        match (self.unmasked, self.masked_from) {
+            (Some(_), Some(from)) => {
+                self.print_scores(body, true, &format!("if ((Index)(tile + 1) * {keys} <= row0 + {from})"))?;
+                self.print_scores(body, false, "else")
+            }
+            _ => self.print_scores(body, false, ""),
+        }
+    }
+
     /// Works on the scores of a tile, row by row: what is folded of them, and what they become.
     fn print_scores(&self, body: &mut Body<'_>, is_clear: bool, when: &str) -> Result<()> {
         let nest = body.nest;
-        let own = self.shape.rows / WARPS / 16;
+        let own = self.shape.rows / self.shape.warps / 16;
         body.is_near = !body.rounds_everything();
         if !when.is_empty() {
             body.open(AxisSet::EMPTY);
@@ -562,7 +657,7 @@ impl Attention<'_> {
     fn print_results(&self, body: &mut Body<'_>, stores: &[usize]) -> Result<()> {
         let nest = body.nest;
         let Shape { rows, width, .. } = self.shape;
-        let (pitch, own) = (width + SUMS_PAD, rows / WARPS / 16);
+        let (pitch, own) = (width + SUMS_PAD, rows / self.shape.warps / 16);
         body.line("wait_for_copies<0>();");
         body.line("__syncthreads();");
         body.line("float* const results = (float*)memory;");
@@ -583,10 +678,10 @@ impl Attention<'_> {
         let lanes = self.lanes(nest, stores);
         let count = lanes.map_or(1, |lanes| lanes.count);
         body.lanes = lanes.filter(|lanes| lanes.count > 1);
-        let pieces = width / count;
+        let (pieces, threads) = (width / count, self.shape.threads());
         body.open(AxisSet::EMPTY);
-        body.line(format!("const int line = (turn * {THREADS} + threadIdx.x) / {pieces};"));
-        body.line(format!("const int piece = (turn * {THREADS} + threadIdx.x) % {pieces};"));
+        body.line(format!("const int line = (turn * {threads} + threadIdx.x) / {pieces};"));
+        body.line(format!("const int piece = (turn * {threads} + threadIdx.x) % {pieces};"));
         let row_count = body.index(&Attention::count(nest, &self.rows), &[]);
         let column_count = body.index(&Attention::count(nest, &self.columns), &[]);
         let axes: AxisSet = self.rows.iter().chain(&self.columns).copied().collect();
@@ -615,7 +710,7 @@ impl Attention<'_> {
         body.close_lanes();
         behind.into_iter().for_each(|line| body.line(line));
         body.close(&format!("if (row0 + line < {row_count} && piece * {count} < {column_count})"));
-        body.close(&format!("#pragma unroll 4\nfor (int turn = 0; turn < {}; ++turn)", rows * pieces / THREADS));
+        body.close(&format!("#pragma unroll 4\nfor (int turn = 0; turn < {}; ++turn)", rows * pieces / threads));
         body.lanes = None;
         Ok(())
     }

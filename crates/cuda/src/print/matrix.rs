@@ -16,13 +16,17 @@ pub(super) static GROUPS: LazyLock<Vec<Part>> = LazyLock::new(|| {
             let text: &'static str = Box::leak(group_text(name, ty, columns).into_boxed_str());
             let names: &'static [&'static str] = Box::leak(Box::new([name]));
             parts.push(Part { names, text });
+            let name: &'static str = Box::leak(format!("multiply_scores_{ty}_{columns}").into_boxed_str());
+            let text: &'static str = Box::leak(scores_text(name, ty, columns).into_boxed_str());
+            let names: &'static [&'static str] = Box::leak(Box::new([name]));
+            parts.push(Part { names, text });
         }
     }
     parts
 });
 
-/// Four warps add the product of 64 rows and some columns, `DEPTH` steps, to their sums.
-fn group_text(name: &str, ty: &str, columns: usize) -> String {
+/// The places of sums in an instruction, and the sums as its operands.
+fn sum_operands(columns: usize) -> (String, String) {
     let count = columns / 2;
     let places: Vec<String> = (0..count).map(|k| format!("%{k}")).collect();
     let sums: Vec<String> = (0..count).map(|k| format!("\"+f\"(sums[0][{}][{}])", k / 4, k % 4)).collect();
@@ -30,7 +34,41 @@ fn group_text(name: &str, ty: &str, columns: usize) -> String {
         let rows: Vec<String> = list.chunks(per).map(|chunk| chunk.join(", ")).collect();
         rows.join(&format!(",{between}"))
     };
-    let (operands, outputs) = (lines(&places, 32, " \"\n        \""), lines(&sums, 8, "\n          "));
+    (lines(&places, 32, " \"\n        \""), lines(&sums, 8, "\n          "))
+}
+
+/// Four warps add the product of rounded scores, which they have as sums, and a tile in shared memory to their sums.
+fn scores_text(name: &str, ty: &str, columns: usize) -> String {
+    let count = columns / 2;
+    let (operands, outputs) = sum_operands(columns);
+    let [a, b, c, d, e, f] = [0, 1, 2, 3, 4, 5].map(|k| count + k);
+    format!(
+        "// Rounded scores of 64 rows, which four warps have as sums, times a tile of {columns} columns in shared memory.
+template <bool ALONG, int LINES, int K> __device__ __forceinline__ void {name}(float (&sums)[1][{}][4], const float (&scores)[1][K][4], unsigned b) {{
+  unsigned x[K / 2][4];
+#pragma unroll
+  for (int k = 0; k < K; ++k) {{
+    x[k / 2][k % 2 * 2] = Narrow<{ty}>::pair(scores[0][k][0], scores[0][k][1]);
+    x[k / 2][k % 2 * 2 + 1] = Narrow<{ty}>::pair(scores[0][k][2], scores[0][k][3]);
+  }}
+  begin_group();
+#pragma unroll
+  for (int k = 0; k < K / 2; ++k) {{
+    const unsigned y = ALONG ? b + k / 4 * (LINES * 128) + k % 4 * 32 : b + k * 2048;
+    asm volatile(\"wgmma.mma_async.sync.aligned.m64n{columns}k16.f32.{ty}.{ty} {{{operands}}}, {{%{a}, %{b}, %{c}, %{d}}}, %{e}, 1, 1, 1, %{f};\"
+        : {outputs}
+        : \"r\"(x[k][0]), \"r\"(x[k][1]), \"r\"(x[k][2]), \"r\"(x[k][3]), \"l\"(described(y, ALONG ? 16 : LINES * 128)), \"n\"(ALONG ? 0 : 1) : \"memory\");
+  }}
+}}
+",
+        columns / 8
+    )
+}
+
+/// Four warps add the product of 64 rows and some columns, `DEPTH` steps, to their sums.
+fn group_text(name: &str, ty: &str, columns: usize) -> String {
+    let count = columns / 2;
+    let (operands, outputs) = sum_operands(columns);
     format!(
         "// 64 rows and {columns} columns by four warps, from shared memory; where lines lie across the sum, steps are lines.
 template <int DEPTH, bool A_ALONG, int A_LINES, bool B_ALONG, int B_LINES>

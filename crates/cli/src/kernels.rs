@@ -133,13 +133,8 @@ pub fn show_named(kernel: &Kernel, name: &str, env: &Env, form: Form) -> Result<
 /// CUDA C++, for the sizes that it is better made for; others are arguments.
 fn printed_for_cuda(kernel: &Kernel, name: &str, env: &Env) -> String {
     let fixed = sizes_to_fix(kernel).into_iter().filter_map(|symbol| Some((symbol.clone(), env.get(&symbol)?)));
-    let options = print::Options {
-        name: name.to_owned(),
-        fixed: fixed.collect(),
-        wide: false,
-        groups: true,
-        library: false,
-    };
+    let options =
+        print::Options { name: name.to_owned(), fixed: fixed.collect(), wide: false, groups: true, library: false };
     match print::print(kernel, &options) {
         Ok(printed) => printed.source(),
         Err(error) => format!("interpreted: {error}"),

@@ -44,9 +44,14 @@ struct Repeats {
     passes: Vec<f64>,
     /// terms that lie before a contraction are computed for every tile of the other operand: by the axes they vary over
     prologue: Vec<(AxisSet, f64)>,
+    /// the operands of contractions, in the order of `prologue`
+    operands: Vec<Place>,
     /// terms that are operands of contractions, directly or not
     before: FxHashSet<Place>,
 }
+
+/// Operations that it takes a GPU to bring an element of an operand by hand to where units for matrices read it.
+const BY_HAND: f64 = 48.0;
 
 impl Meter<'_> {
     pub(super) fn extent(&self, axes: AxisSet) -> f64 {
@@ -55,8 +60,12 @@ impl Meter<'_> {
 
     fn repeats(&self, roles: &Roles) -> Repeats {
         let draft = self.draft;
-        let mut repeats =
-            Repeats { passes: vec![1.0; draft.leaves.len()], prologue: Vec::new(), before: FxHashSet::default() };
+        let mut repeats = Repeats {
+            passes: vec![1.0; draft.leaves.len()],
+            prologue: Vec::new(),
+            operands: Vec::new(),
+            before: FxHashSet::default(),
+        };
         match roles {
             Roles::Map | Roles::Column { .. } => {}
             Roles::Row { along, placement } => {
@@ -153,6 +162,7 @@ impl Meter<'_> {
                 let times = times(operand);
                 let recomputed = if self.spec.kind == Machine::Cpu { 1.0 } else { times };
                 repeats.prologue.push((self.draft.axes_of(operand), recomputed));
+                repeats.operands.push(operand);
                 let mut todo = vec![operand];
                 let mut seen = FxHashSet::default();
                 while let Some(place) = todo.pop() {
@@ -174,6 +184,36 @@ impl Meter<'_> {
                 }
             }
         }
+    }
+
+    /// Whether a term is nothing but elements of a tensor, widened perhaps.
+    fn is_copied(&self, place: Place) -> bool {
+        let (node, dtype) = self.draft.scope.with_nodes(|nodes| nodes[place as usize].clone());
+        match node {
+            ExprNode::Arg(k) => {
+                matches!(&self.draft.leaves[k as usize].op, LeafOp::Load { guard, .. } if guard.is_empty())
+            }
+            ExprNode::Cast(x) => {
+                let from = self.draft.scope.term(x).dtype();
+                from.is_float() && from.bits() <= dtype.bits() && self.is_copied(x)
+            }
+            _ => false,
+        }
+    }
+
+    /// Whether a term reads a sum of products, directly or not.
+    fn reads_dot(&self, place: Place) -> bool {
+        let (mut todo, mut seen) = (vec![place], FxHashSet::default());
+        while let Some(place) = todo.pop() {
+            for leaf in self.draft.leaves_of(place).into_iter().filter(|leaf| seen.insert(*leaf)) {
+                let op = &self.draft.leaves[leaf].op;
+                if op.is_dot() {
+                    return true;
+                }
+                todo.extend(op.operands());
+            }
+        }
+        false
     }
 
     /// How often a row is walked when nothing of it is kept: once for each fold that waits for another, and once for
@@ -310,6 +350,15 @@ impl Meter<'_> {
             let times = again.map(|(_, times)| *times).fold(1.0, f64::max);
             let count = self.extent(axes) * times;
             self.work.scalar(op, count, arithmetic_dtype(dtype));
+        }
+        if self.spec.kind == Machine::Gpu {
+            // Operands that are copied as they lie come by themselves; others pass through registers, one by one.
+            for (operand, (axes, times)) in repeats.operands.iter().zip(&repeats.prologue) {
+                if !self.is_copied(*operand) && !self.reads_dot(*operand) {
+                    let count = BY_HAND * self.extent(*axes) * times;
+                    self.work.operate(Unit::Elementwise(DType::F32), count);
+                }
+            }
         }
         for (k, leaf) in draft.leaves.iter().enumerate() {
             match &leaf.op {

@@ -14,7 +14,7 @@ use super::product::Product;
 use super::{Options, Parameter, Scratch, row, split};
 
 /// Sums of so many products are worth a pass over their results if that makes them faster.
-const LONG_SUM: i64 = 2048;
+const LONG_SUM: i64 = 768;
 
 /// A kernel that becomes one function.
 #[derive(Clone, Debug)]

@@ -4,6 +4,7 @@ use std::fmt::Write as _;
 use std::num::NonZeroUsize;
 
 use fuseline_cpu::code::Isa;
+use fuseline_cuda::cublas;
 use fuseline_cuda::gpu::Gpu;
 use fuseline_cuda::nvrtc::Compiler;
 use serde_json::json;
@@ -60,12 +61,14 @@ fn findings() -> Vec<Finding> {
         let (major, minor) = compiler.version();
         format!("NVRTC {major}.{minor} ({})", compiler.path().display())
     });
+    let products = cublas::locate(&gpu::libraries()).map(|path| format!("cuBLASLt ({})", path.display()));
     let cache = gpu::cache().map(|folder| format!("machine code is kept in {}", folder.display()));
     let cache = cache.ok_or_else(|| "no folder to keep machine code in; set FUSELINE_CACHE".to_owned());
     vec![
         cpu,
         Finding { device: "cuda", what: "GPU", outcome: device.map_err(|error| error.message().to_owned()) },
         Finding { device: "cuda", what: "compiler", outcome: compiler.map_err(|error| error.message().to_owned()) },
+        Finding { device: "cuda", what: "products", outcome: products.map_err(|error| error.message().to_owned()) },
         Finding { device: "cuda", what: "cache", outcome: cache },
     ]
 }

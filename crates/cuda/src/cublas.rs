@@ -154,12 +154,25 @@ fn type_number(dtype: DType) -> Option<c_int> {
     })
 }
 
+/// Where the library is, in these folders or where the system has libraries.
+pub fn locate(folders: &[PathBuf]) -> Result<PathBuf> {
+    // SAFETY: the library does nothing when it is loaded that could go wrong here.
+    let found = candidates(folders).find(|path| unsafe { Library::new(path) }.is_ok());
+    found.ok_or_else(|| {
+        let help = "pip install nvidia-cublas, or name its folder in FUSELINE_CUDA_LIBRARIES";
+        Error::unsupported(format!("no libcublasLt: large products are computed by kernels of our own ({help})"))
+    })
+}
+
+fn candidates(folders: &[PathBuf]) -> impl Iterator<Item = PathBuf> + '_ {
+    let in_folders = folders.iter().flat_map(|folder| NAMES.iter().map(move |name| folder.join(name)));
+    in_folders.chain(NAMES.iter().map(PathBuf::from))
+}
+
 impl Cublas {
     /// The library, looked for in these folders and then where the system has libraries; none where it is not there.
     pub fn find(gpu: &Arc<Gpu>, folders: &[PathBuf]) -> Option<Cublas> {
-        let in_folders = folders.iter().flat_map(|folder| NAMES.iter().map(move |name| folder.join(name)));
-        let candidates = in_folders.chain(NAMES.iter().map(PathBuf::from));
-        for path in candidates {
+        for path in candidates(folders) {
             // SAFETY: the library does nothing when it is loaded that could go wrong here.
             let Ok(library) = (unsafe { Library::new(&path) }) else { continue };
             // SAFETY: it is called as cuBLASLt is.

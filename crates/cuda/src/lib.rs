@@ -8,7 +8,7 @@
 #![warn(missing_docs)]
 
 pub mod cache;
-mod cublas;
+pub mod cublas;
 mod driver;
 pub mod gpu;
 pub mod nvrtc;

@@ -44,8 +44,8 @@ struct Repeats {
     passes: Vec<f64>,
     /// terms that lie before a contraction are computed for every tile of the other operand: by the axes they vary over
     prologue: Vec<(AxisSet, f64)>,
-    /// the operands of contractions, in the order of `prologue`
-    operands: Vec<Place>,
+    /// the contractions and their operands, in the order of `prologue`
+    operands: Vec<(usize, Place)>,
     /// terms that are operands of contractions, directly or not
     before: FxHashSet<Place>,
 }
@@ -162,7 +162,7 @@ impl Meter<'_> {
                 let times = times(operand);
                 let recomputed = if self.spec.kind == Machine::Cpu { 1.0 } else { times };
                 repeats.prologue.push((self.draft.axes_of(operand), recomputed));
-                repeats.operands.push(operand);
+                repeats.operands.push((*dot, operand));
                 let mut todo = vec![operand];
                 let mut seen = FxHashSet::default();
                 while let Some(place) = todo.pop() {
@@ -353,8 +353,9 @@ impl Meter<'_> {
         }
         if self.spec.kind == Machine::Gpu {
             // Operands that are copied as they lie come by themselves; others pass through registers, one by one.
-            for (operand, (axes, times)) in repeats.operands.iter().zip(&repeats.prologue) {
-                if !self.is_copied(*operand) && !self.reads_dot(*operand) {
+            for ((dot, operand), (axes, times)) in repeats.operands.iter().zip(&repeats.prologue) {
+                let is_narrow = draft.factor_dtype(*dot).is_some_and(|dtype| dtype.is_float() && dtype.bits() <= 16);
+                if is_narrow && !self.is_copied(*operand) && !self.reads_dot(*operand) {
                     let count = BY_HAND * self.extent(*axes) * times;
                     self.work.operate(Unit::Elementwise(DType::F32), count);
                 }

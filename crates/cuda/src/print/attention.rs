@@ -3,74 +3,71 @@
 //! A warp multiplies its queries with a tile of keys, works on the scores where the units left them, and multiplies what they have become with
 //! a tile of values. Folds along the keys keep running results; what was summed with an old one is corrected by the factors of the schedule.
 
-use fuseline::error::Result;
 use fuseline::ops::prim::Monoid;
-use fuseline::ops::{Expr, ExprNode, Scalar};
+use fuseline::ops::{ExprNode, Scalar};
 use fuseline::tensor::{DType, Dim};
 use fuseline::tile::{AxisSet, Correction, Op, Schedule, StepId};
 
-use super::body::{Accumulator, Body, Lanes};
-use super::code::Code;
 use super::element;
-use super::function::{Function, Grid};
-use super::nest::{Nest, is_multiple, slope};
-use super::operand::{Operand, Part, narrow_type};
-use super::points::decode;
+use super::nest::{Nest, slope};
+use super::operand::{Operand, narrow_type};
 
 /// Two products joined along keys, as units for matrices do them.
 #[derive(Clone, Debug)]
 pub(super) struct Attention<'k> {
-    first: StepId,
-    second: StepId,
-    queries: Operand,
-    keys: Operand,
-    values: Operand,
+    pub first: StepId,
+    pub second: StepId,
+    pub queries: Operand,
+    pub keys: Operand,
+    pub values: Operand,
     /// what is multiplied with the values
-    weights: StepId,
-    batch: Vec<usize>,
-    rows: Vec<usize>,
-    stream: Vec<usize>,
-    columns: Vec<usize>,
+    pub weights: StepId,
+    pub batch: Vec<usize>,
+    pub rows: Vec<usize>,
+    pub stream: Vec<usize>,
+    pub columns: Vec<usize>,
     /// folds along the keys, but for the second product
-    folds: Vec<Fold>,
+    pub folds: Vec<Fold>,
     /// what the first folds fold, which later ones go on from
-    held: Option<StepId>,
-    corrections: &'k [Correction],
+    pub held: Option<StepId>,
+    pub corrections: &'k [Correction],
     /// keys from `row + n` on have no weight
-    masked_from: Option<i64>,
+    pub masked_from: Option<i64>,
     /// what scores are before that, by the node of the expression that masks them, where nothing else does
-    unmasked: Option<u32>,
-    shape: Shape,
+    pub unmasked: Option<u32>,
+    pub shape: Shape,
 }
 
+/// A fold along the keys.
 #[derive(Clone, Debug)]
-struct Fold {
-    id: StepId,
-    arg: StepId,
-    monoid: Monoid,
+pub(super) struct Fold {
+    pub id: StepId,
+    pub arg: StepId,
+    pub monoid: Monoid,
     /// whether other folds along the keys depend on its running result
-    is_first: bool,
+    pub is_first: bool,
 }
 
 /// How a block of threads is laid out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Shape {
+pub(super) struct Shape {
     /// whether groups of four warps multiply together
-    by_groups: bool,
-    warps: i64,
+    pub by_groups: bool,
+    pub warps: i64,
     /// queries of a block: each warp has 16 or 32
-    rows: i64,
+    pub rows: i64,
     /// keys that are worked on at a time
-    keys: i64,
+    pub keys: i64,
     /// the width of a head, and of a value, as units take them
-    inner: i64,
-    width: i64,
+    pub inner: i64,
+    pub width: i64,
 }
 
-const SUMS_PAD: i64 = 8;
+/// Elements between rows of sums in shared memory, beyond their width.
+pub(super) const SUMS_PAD: i64 = 8;
 
 impl Shape {
-    fn threads(&self) -> i64 {
+    pub fn threads(&self) -> i64 {
         self.warps * 32
     }
 }
@@ -231,28 +228,28 @@ impl<'k> Attention<'k> {
         }
     }
 
-    fn count(nest: &Nest<'_>, axes: &[usize]) -> Dim {
+    pub fn count(nest: &Nest<'_>, axes: &[usize]) -> Dim {
         nest.count(axes.iter().copied().collect())
     }
 
-    fn query_tile(&self) -> (i64, i64) {
+    pub fn query_tile(&self) -> (i64, i64) {
         (self.shape.rows, self.shape.inner)
     }
 
-    fn key_tile(&self) -> (i64, i64) {
+    pub fn key_tile(&self) -> (i64, i64) {
         (self.shape.keys, self.shape.inner)
     }
 
-    fn value_tile(&self) -> (i64, i64) {
+    pub fn value_tile(&self) -> (i64, i64) {
         (self.shape.width, self.shape.keys)
     }
 
     /// How many tiles of keys, and of values, are there at a time.
-    fn buffers(&self) -> i64 {
+    pub fn buffers(&self) -> i64 {
         if self.shape.by_groups { 2 } else { 1 }
     }
 
-    fn shared_bytes(&self) -> i64 {
+    pub fn shared_bytes(&self) -> i64 {
         let streamed = self.keys.tile_bytes(self.key_tile()) + self.values.tile_bytes(self.value_tile());
         let tiles = self.queries.tile_bytes(self.query_tile()) + streamed * self.buffers();
         tiles.max(self.shape.rows * ((self.shape.width + SUMS_PAD) * 4 + 4 * self.folds.len() as i64))
@@ -280,449 +277,4 @@ fn dependents(nest: &Nest<'_>, id: StepId) -> Vec<bool> {
         depends[k] = steps[k].op.operands().iter().any(|operand| depends[operand.index()]);
     }
     depends
-}
-
-/// The function that computes some stores, which are attention.
-pub(super) fn attention(
-    nest: &Nest<'_>,
-    stores: &[usize],
-    attention: &Attention<'_>,
-    sites: Vec<String>,
-) -> Result<Function> {
-    let mut body = Body::new(nest, None, sites);
-    attention.print_head(&mut body)?;
-    if attention.shape.by_groups {
-        attention.print_stream_by_groups(&mut body)?;
-    } else {
-        attention.print_stream(&mut body)?;
-    }
-    attention.print_results(&mut body, stores)?;
-    let Shape { rows, keys, .. } = attention.shape;
-    let batches = Attention::count(nest, &attention.batch);
-    let blocks = Attention::count(nest, &attention.rows).ceildiv(&Dim::int(rows)) * batches;
-    let shared = attention.shared_bytes();
-    let is_computed = [&attention.queries, &attention.keys, &attention.values].iter().any(|o| o.is_computed());
-    let resident = match attention.shape {
-        Shape { by_groups: true, width: ..=64, .. } if !is_computed => 2,
-        Shape { by_groups: true, .. } => 1,
-        _ => (220 * 1024 / shared).clamp(1, 2) as u32,
-    };
-    let grid =
-        Grid { blocks, threads: attention.shape.threads() as u32, shared: shared as u32, least_blocks: Some(resident) };
-    Ok(Function::new(body, grid, format!("a block owns {rows} queries and walks along {keys} keys at a time")))
-}
-
-impl Attention<'_> {
-    fn print_head(&self, body: &mut Body<'_>) -> Result<()> {
-        let nest = body.nest;
-        let Shape { rows, keys, inner, width, .. } = self.shape;
-        body.line("extern __shared__ __align__(1024) unsigned char memory[];");
-        let at_keys = self.queries.tile_bytes(self.query_tile());
-        let at_values = at_keys + self.keys.tile_bytes(self.key_tile()) * self.buffers();
-        body.line(format!(
-            "const unsigned shared = shared_address(memory), keys = shared + {at_keys}, values = shared + {at_values};"
-        ));
-        let down = body.index(&Attention::count(nest, &self.rows).ceildiv(&Dim::int(rows)), &[]);
-        body.line(format!("const int down = {down};"));
-        // Where later queries have more keys, they begin.
-        let tile = if self.masked_from.is_some() { "down - 1 - blockIdx.x % down" } else { "blockIdx.x % down" };
-        body.line(format!("const Index row0 = (Index)({tile}) * {rows};"));
-        if !self.batch.is_empty() {
-            body.line("const Index batch = blockIdx.x / down;");
-            decode(body, nest, &self.batch, "batch", None);
-            body.bind(self.batch.iter().copied().collect());
-        }
-        let own = rows / self.shape.warps / 16;
-        body.line(format!("const int row_of_warp = threadIdx.x / 32 * {};", own * 16));
-        body.line(format!("float sums[{own}][{}][4] = {{}};", width / 8));
-        for fold in &self.folds {
-            let (id, neutral) = (fold.id.0, &Accumulator::of(nest, fold.id).neutral);
-            let all: Vec<String> = (0..own * 2).map(|_| neutral.to_string()).collect();
-            body.line(format!("float fold{id}[{}] = {{{}}};", own * 2, all.join(", ")));
-        }
-        let stream = Attention::count(nest, &self.stream);
-        let tiles = body.index(&stream.ceildiv(&Dim::int(keys)), &[]);
-        match self.masked_from {
-            Some(from) => body.line(format!(
-                "const int tiles = max(0, min({tiles}, (int)((row0 + {} + {keys}) / {keys})));",
-                rows - 1 + from - 1
-            )),
-            None => body.line(format!("const int tiles = {tiles};")),
-        }
-        let rows_count = Attention::count(nest, &self.rows);
-        let inner_count = self.inner_count(nest);
-        let part = Part {
-            free: ("row0", &rows_count),
-            sum: ("0", &inner_count),
-            tile: (rows, inner),
-            threads: self.shape.threads(),
-            at: "shared",
-        };
-        self.queries.print_fill(body, &part)
-    }
-
-    fn inner_count(&self, nest: &Nest<'_>) -> Dim {
-        nest.count(nest.folds[self.first.index()])
-    }
-
-    fn print_keys(&self, body: &mut Body<'_>, at: &str) -> Result<()> {
-        let nest = body.nest;
-        let (stream, inner) = (Attention::count(nest, &self.stream), self.inner_count(nest));
-        let (free, sum) = (("key0", &stream), ("0", &inner));
-        self.keys.print_fill(body, &Part { free, sum, tile: self.key_tile(), threads: self.shape.threads(), at })
-    }
-
-    fn print_values(&self, body: &mut Body<'_>, at: &str) -> Result<()> {
-        let nest = body.nest;
-        let (stream, width) = (Attention::count(nest, &self.stream), Attention::count(nest, &self.columns));
-        let (free, sum) = (("0", &width), ("key0", &stream));
-        self.values.print_fill(body, &Part { free, sum, tile: self.value_tile(), threads: self.shape.threads(), at })
-    }
-
-    /// Walks along the keys.
-    fn print_stream(&self, body: &mut Body<'_>) -> Result<()> {
-        let Shape { rows, keys, inner, .. } = self.shape;
-        let (own, ty) = (rows / self.shape.warps / 16, element::stored(self.queries.dtype)?);
-        body.open(AxisSet::EMPTY);
-        body.line("const Index key0 = 0;");
-        self.print_keys(body, "keys")?;
-        body.close("if (tiles > 0)");
-        body.line("commit_copies();");
-        body.open(AxisSet::EMPTY);
-        body.line("wait_for_copies<0>();");
-        body.line("__syncthreads();");
-        body.open(AxisSet::EMPTY);
-        body.line(format!("const Index key0 = (Index)tile * {keys};"));
-        self.print_values(body, "values")?;
-        body.close("");
-        body.line("commit_copies();");
-        body.line(format!("float scores[{own}][{}][4] = {{}};", keys / 8));
-        let (q, k) = (&self.queries, &self.keys);
-        let (q_lines, k_lines) = (q.lines(self.query_tile()), k.lines(self.key_tile()));
-        let settings = format!("{ty}, {inner}, {}, {q_lines}, {}, {k_lines}", q.along_sum, k.along_sum);
-        body.line(format!("multiply_tiles<{settings}>(scores, shared, row_of_warp, keys, 0);"));
-        self.print_all_scores(body)?;
-        body.line("wait_for_copies<0>();");
-        body.line("__syncthreads();");
-        body.open(AxisSet::EMPTY);
-        body.line(format!("const Index key0 = (Index)(tile + 1) * {keys};"));
-        self.print_keys(body, "keys")?;
-        body.close("if (tile + 1 < tiles)");
-        body.line("commit_copies();");
-        let v = &self.values;
-        body.line(format!(
-            "multiply_scores<{ty}, {}, {}>(sums, scores, values);",
-            v.along_sum,
-            v.lines(self.value_tile())
-        ));
-        body.close("for (int tile = 0; tile < tiles; ++tile)");
-        Ok(())
-    }
-
-    /// Walks along the keys, by groups of warps: the scores of the next tile are computed while those of this one are worked on.
-    fn print_stream_by_groups(&self, body: &mut Body<'_>) -> Result<()> {
-        let Shape { keys, inner, width, .. } = self.shape;
-        let ty = element::stored(self.queries.dtype)?;
-        let (key_bytes, value_bytes) =
-            (self.keys.tile_bytes(self.key_tile()), self.values.tile_bytes(self.value_tile()));
-        let at_keys = |tile: &str| format!("keys + {tile} % 2 * {key_bytes}");
-        let at_values = |tile: &str| format!("values + {tile} % 2 * {value_bytes}");
-        let (q, k, v) = (&self.queries, &self.keys, &self.values);
-        let (q_lines, k_lines) = (q.lines(self.query_tile()), k.lines(self.key_tile()));
-        let settings = format!("{inner}, {}, {q_lines}, {}, {k_lines}", q.along_sum, k.along_sum);
-        let multiply = |to: &str, at: &str| {
-            format!("multiply_group_{ty}_{keys}<{settings}>({to}, shared, row_of_group, {at}, 0);")
-        };
-        body.line("const int row_of_group = __shfl_sync(0xffffffffu, threadIdx.x / 128 * 64, 0);");
-        for tile in ["0", "1"] {
-            body.open(AxisSet::EMPTY);
-            body.line(format!("const Index key0 = {tile} * {keys};"));
-            self.print_keys(body, &at_keys(tile))?;
-            if tile == "0" {
-                self.print_values(body, &at_values(tile))?;
-            }
-            body.close(&format!("if (tiles > {tile})"));
-            body.line("commit_copies();");
-        }
-        body.line(format!("float scores[1][{}][4] = {{}};", keys / 8));
-        ["wait_for_copies<1>();", "fence_copies();", "__syncthreads();", "begin_group();"]
-            .into_iter()
-            .for_each(|line| body.line(line));
-        body.line(multiply("scores", "keys"));
-        ["commit_group();", "wait_for_groups<0>();"].into_iter().for_each(|line| body.line(line));
-        body.open(AxisSet::EMPTY);
-        ["wait_for_copies<0>();", "fence_copies();", "__syncthreads();"].into_iter().for_each(|line| body.line(line));
-        for (ahead, of_keys) in [(2, true), (1, false)] {
-            body.open(AxisSet::EMPTY);
-            body.line(format!("const Index key0 = (Index)(tile + {ahead}) * {keys};"));
-            let next = format!("(tile + {ahead})");
-            if of_keys {
-                self.print_keys(body, &at_keys(&next))?;
-            } else {
-                self.print_values(body, &at_values(&next))?;
-            }
-            body.close(&format!("if (tile + {ahead} < tiles)"));
-        }
-        body.line("commit_copies();");
-        body.line(format!("float following[1][{}][4] = {{}};", keys / 8));
-        body.line("begin_group();");
-        body.line(multiply("following", &at_keys("(tile + 1)")));
-        body.line("commit_group();");
-        self.print_all_scores(body)?;
-        let settings = format!("{}, {}", v.along_sum, v.lines(self.value_tile()));
-        body.line(format!("multiply_scores_{ty}_{width}<{settings}>(sums, scores, {});", at_values("tile")));
-        ["commit_group();", "wait_for_groups<0>();"].into_iter().for_each(|line| body.line(line));
-        body.line("#pragma unroll");
-        body.line(format!("for (int n = 0; n < {}; ++n)", keys / 8));
-        body.line("#pragma unroll");
-        body.line("  for (int e = 0; e < 4; ++e) scores[0][n][e] = following[0][n][e];");
-        body.close("for (int tile = 0; tile < tiles; ++tile)");
-        Ok(())
-    }
-
-    /// Works on the scores of a tile; where nothing of it is masked, without looking.
-    fn print_all_scores(&self, body: &mut Body<'_>) -> Result<()> {
-        let keys = self.shape.keys;
-        match (self.unmasked, self.masked_from) {
-            (Some(_), Some(from)) => {
-                self.print_scores(body, true, &format!("if ((Index)(tile + 1) * {keys} <= row0 + {from})"))?;
-                self.print_scores(body, false, "else")
-            }
-            _ => self.print_scores(body, false, ""),
-        }
-    }
-
-    /// Works on the scores of a tile, row by row: what is folded of them, and what they become.
-    fn print_scores(&self, body: &mut Body<'_>, is_clear: bool, when: &str) -> Result<()> {
-        let nest = body.nest;
-        let own = self.shape.rows / self.shape.warps / 16;
-        body.is_near = !body.rounds_everything();
-        if !when.is_empty() {
-            body.open(AxisSet::EMPTY);
-        }
-        body.open(self.rows.iter().copied().collect());
-        let rows = body.index(&Attention::count(nest, &self.rows), &[]);
-        body.line("const int m = slot / 2, half = slot % 2;");
-        let place = "row0 + row_of_warp + m * 16 + half * 8 + threadIdx.x % 32 / 4";
-        let is_whole = is_multiple(&Attention::count(nest, &self.rows), self.shape.rows);
-        let row = if is_whole { place.to_owned() } else { format!("smaller<Index>({place}, {rows} - 1)") };
-        body.line(format!("const Index row = {row};"));
-        decode(body, nest, &self.rows, "row", None);
-        if let Some(held) = self.held {
-            self.print_pass(body, true, held, is_clear)?;
-        }
-        self.print_pass(body, false, self.weights, false)?;
-        body.close(&format!("#pragma unroll\nfor (int slot = 0; slot < {}; ++slot)", own * 2));
-        if !when.is_empty() {
-            body.close(when);
-        }
-        body.is_near = false;
-        Ok(())
-    }
-
-    /// One pass over the scores of a row: folds, and what is kept in the place of the scores.
-    fn print_pass(&self, body: &mut Body<'_>, is_first: bool, kept: StepId, is_clear: bool) -> Result<()> {
-        let nest = body.nest;
-        let folds: Vec<&Fold> = self.folds.iter().filter(|fold| fold.is_first == is_first).collect();
-        if !is_first {
-            self.print_corrections(body, &folds)?;
-        }
-        for fold in &folds {
-            let id = fold.id.0;
-            let begin =
-                if is_first { Accumulator::of(nest, fold.id).neutral.to_string() } else { format!("fold{id}[slot]") };
-            body.line(format!("float part{id} = {begin};"));
-        }
-        self.print_columns(body, is_first, kept, &folds, is_clear)?;
-        for fold in &folds {
-            let (id, accumulator) = (fold.id.0, Accumulator::of(nest, fold.id));
-            if is_first {
-                body.line(format!("const float old{id} = fold{id}[slot];"));
-                let part =
-                    Code::call("in_lanes<4>", &[Code::atom(format!("part{id}")), Code::atom(accumulator.functor)]);
-                let next = accumulator.folded(&Code::atom(format!("old{id}")), &part);
-                body.line(format!("fold{id}[slot] = {next};"));
-                let result = accumulator.result(body, &format!("fold{id}[slot]"));
-                body.know(fold.id, result);
-            } else {
-                body.line(format!("fold{id}[slot] = part{id};"));
-            }
-        }
-        Ok(())
-    }
-
-    /// What earlier tiles have summed becomes what it should be.
-    fn print_corrections(&self, body: &mut Body<'_>, folds: &[&Fold]) -> Result<()> {
-        let rows: AxisSet = self.rows.iter().chain(&self.batch).copied().collect();
-        let mut printed: Vec<(StepId, &Expr, Code)> = Vec::new();
-        for Correction { fold, on, factor } in self.corrections {
-            let known = printed.iter().find(|(known, expr, _)| known == on && *expr == factor).map(|p| p.2.clone());
-            let by = match known {
-                Some(by) => by,
-                None => {
-                    let (old, new) = (format!("old{}", on.0), format!("fold{}[slot]", on.0));
-                    let by = body.formula(factor, &[Code::atom(old), Code::atom(new)], rows)?;
-                    let name = body.fresh("by");
-                    body.line(format!("const float {name} = {by};"));
-                    printed.push((*on, factor, Code::atom(name.clone())));
-                    Code::atom(name)
-                }
-            };
-            if *fold == self.second {
-                body.line(format!("scale_rows(sums, m, half, {by});"));
-            } else if folds.iter().any(|own| own.id == *fold) {
-                body.line(format!("fold{}[slot] *= {by};", fold.0));
-            }
-        }
-        Ok(())
-    }
-
-    /// A loop over the scores of a row that this thread has: pairs of neighbours.
-    fn print_columns(
-        &self,
-        body: &mut Body<'_>,
-        is_first: bool,
-        kept: StepId,
-        folds: &[&Fold],
-        is_clear: bool,
-    ) -> Result<()> {
-        let nest = body.nest;
-        let keys = self.shape.keys;
-        let stream: AxisSet = self.stream.iter().copied().collect();
-        let count = Attention::count(nest, &self.stream);
-        let inner = *self.stream.last().expect("there are keys");
-        let in_pairs = is_multiple(&nest.extents[inner], 2);
-        let is_whole = is_multiple(&count, keys);
-        let limit = body.index(&count, &[]);
-        body.lanes = in_pairs.then_some(Lanes { axis: inner, count: 2 });
-        body.open(AxisSet::EMPTY);
-        let place = format!("(Index)tile * {keys} + n * 8 + threadIdx.x % 4 * 2");
-        let element = if in_pairs { "half * 2 + l" } else { "half * 2 + e" };
-        if in_pairs {
-            body.line(format!("const Index key = {place};"));
-        } else {
-            body.line("const int n = at / 2, e = at % 2;");
-            body.line(format!("const Index key = {place} + e;"));
-        }
-        body.open(if in_pairs { stream.without(AxisSet::of(inner)) } else { stream });
-        if in_pairs {
-            body.line("const Index pair = key / 2;");
-        }
-        decode(body, nest, &self.stream, if in_pairs { "pair" } else { "key" }, body.lanes);
-        let score = Code::atom(format!("scores[m][n][{element}]"));
-        let known = if is_first { self.first } else { self.held.unwrap_or(self.first) };
-        let known_code =
-            if known == self.first { Accumulator::of(nest, known).result(body, score.text()) } else { score.clone() };
-        if in_pairs {
-            body.know_in_lanes(known, known_code)
-        } else {
-            body.know(known, known_code)
-        }
-        body.open_lanes();
-        if let (true, Some(node), Op::Map { expr, args }) = (is_clear, self.unmasked, &nest.kernel.step(kept).op) {
-            let value = body.part_of(expr, node, args)?;
-            body.line(format!("const float v{} = {value};", kept.0));
-            body.know(kept, Code::atom(format!("v{}", kept.0)));
-        }
-        for fold in folds {
-            let accumulator = Accumulator::of(nest, fold.id);
-            body.accumulate(fold.id, &accumulator, &format!("part{}", fold.id.0))?;
-        }
-        let value = if is_first { body.value(kept)? } else { body.value_to_round(kept, self.queries.dtype)? };
-        body.line(format!("{score} = {value};"));
-        body.close_lanes();
-        body.close(&if is_whole { String::new() } else { format!("if (key < {limit})") });
-        if !is_whole {
-            let nothing = match folds.first() {
-                Some(fold) if is_first => Accumulator::of(nest, fold.id).neutral.to_string(),
-                _ => "0.0f".to_owned(),
-            };
-            let line = if in_pairs {
-                format!("if (key >= {limit}) scores[m][n][half * 2] = scores[m][n][half * 2 + 1] = {nothing};")
-            } else {
-                format!("if (key >= {limit}) {score} = {nothing};")
-            };
-            body.line(line);
-        }
-        if in_pairs {
-            body.close(&format!("#pragma unroll\nfor (int n = 0; n < {}; ++n)", keys / 8));
-        } else {
-            body.close(&format!("#pragma unroll\nfor (int at = 0; at < {}; ++at)", keys / 4));
-        }
-        body.lanes = None;
-        Ok(())
-    }
-
-    /// What becomes of the sums.
-    fn print_results(&self, body: &mut Body<'_>, stores: &[usize]) -> Result<()> {
-        let nest = body.nest;
-        let Shape { rows, width, .. } = self.shape;
-        let (pitch, own) = (width + SUMS_PAD, rows / self.shape.warps / 16);
-        body.line("wait_for_copies<0>();");
-        body.line("__syncthreads();");
-        body.line("float* const results = (float*)memory;");
-        body.line(format!("keep_sums<{pitch}>(results + row_of_warp * {pitch}, sums);"));
-        body.open(AxisSet::EMPTY);
-        for (k, fold) in self.folds.iter().enumerate() {
-            let id = fold.id.0;
-            if !fold.is_first {
-                let functor = Accumulator::of(nest, fold.id).functor;
-                body.line(format!("fold{id}[slot] = in_lanes<4>(fold{id}[slot], {functor});"));
-            }
-            let at = rows * pitch + k as i64 * rows;
-            let line = "row_of_warp + slot / 2 * 16 + slot % 2 * 8 + threadIdx.x % 32 / 4";
-            body.line(format!("if (threadIdx.x % 4 == 0) results[{at} + {line}] = fold{id}[slot];"));
-        }
-        body.close(&format!("#pragma unroll\nfor (int slot = 0; slot < {}; ++slot)", own * 2));
-        body.line("__syncthreads();");
-        let lanes = self.lanes(nest, stores);
-        let count = lanes.map_or(1, |lanes| lanes.count);
-        body.lanes = lanes.filter(|lanes| lanes.count > 1);
-        let (pieces, threads) = (width / count, self.shape.threads());
-        body.open(AxisSet::EMPTY);
-        body.line(format!("const int line = (turn * {threads} + threadIdx.x) / {pieces};"));
-        body.line(format!("const int piece = (turn * {threads} + threadIdx.x) % {pieces};"));
-        let row_count = body.index(&Attention::count(nest, &self.rows), &[]);
-        let column_count = body.index(&Attention::count(nest, &self.columns), &[]);
-        let axes: AxisSet = self.rows.iter().chain(&self.columns).copied().collect();
-        body.open(body.lanes.map_or(axes, |lanes| axes.without(AxisSet::of(lanes.axis))));
-        body.line("const Index row = row0 + line;");
-        decode(body, nest, &self.rows, "row", None);
-        decode(body, nest, &self.columns, "piece", lanes);
-        let lane = if body.lanes.is_some() { " + l" } else { "" };
-        let name = format!("results[line * {pitch} + piece * {count}{lane}]");
-        let result = Accumulator::of(nest, self.second).result(body, &name);
-        if body.lanes.is_some() {
-            body.know_in_lanes(self.second, result)
-        } else {
-            body.know(self.second, result)
-        }
-        for (k, fold) in self.folds.iter().enumerate() {
-            let at = rows * pitch + k as i64 * rows;
-            let result = Accumulator::of(nest, fold.id).result(body, &format!("results[{at} + line]"));
-            body.know(fold.id, result);
-        }
-        body.open_lanes();
-        let mut behind = Vec::new();
-        for store in stores {
-            behind.extend(body.store(*store, None)?);
-        }
-        body.close_lanes();
-        behind.into_iter().for_each(|line| body.line(line));
-        body.close(&format!("if (row0 + line < {row_count} && piece * {count} < {column_count})"));
-        body.close(&format!("#pragma unroll 4\nfor (int turn = 0; turn < {}; ++turn)", rows * pieces / threads));
-        body.lanes = None;
-        Ok(())
-    }
-
-    /// Neighbouring results that one thread works on: as many as fill the widest access.
-    fn lanes(&self, nest: &Nest<'_>, stores: &[usize]) -> Option<Lanes> {
-        let axis = *self.columns.last()?;
-        let bytes = stores.iter().map(|store| element::bytes(nest.stores[*store].access.tensor.dtype)).min()?;
-        let mut count = (16 / bytes).min(8);
-        while count > 1 && !is_multiple(&nest.extents[axis], count) {
-            count /= 2;
-        }
-        Some(Lanes { axis, count })
-    }
 }

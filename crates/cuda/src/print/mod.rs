@@ -4,6 +4,7 @@
 //! launch the functions in it. Sizes without numbers are arguments of the functions, so that one text serves every batch. Never here:
 //! a device, a compiler, a file.
 
+mod attend;
 mod attention;
 mod body;
 mod code;
@@ -141,7 +142,7 @@ pub fn print(kernel: &Kernel, options: &Options) -> Result<Printed> {
             Way::Attention => {
                 let found = Attention::of(&nest, &stage.stores);
                 let found = found.ok_or_else(|| Error::bug("attention that is none"))?;
-                attention::attention(&nest, &stage.stores, &found, sites)?
+                attend::attention(&nest, &stage.stores, &found, sites)?
             }
             Way::Product => {
                 let found = Product::of(&nest, &stage.stores);

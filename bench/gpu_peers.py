@@ -82,10 +82,37 @@ def cases(dtype):
         )
 
 
+def products():
+    """Name, function, operations: products and attention in bf16, as `gpu time` has them."""
+    from torch.nn.attention import SDPBackend, sdpa_kernel
+
+    dtype = torch.bfloat16
+    for m, k, n in ((4096, 1024, 4096), (8192, 4096, 4096), (8192, 8192, 8192), (128, 4096, 14336), (16, 4096, 4096), (1, 4096, 4096)):
+        x, w, b = random(m, k, dtype=dtype), random(n, k, dtype=dtype), random(n, dtype=dtype)
+        yield f"matmul {m}x{k}x{n}", lambda: x @ w.t(), 2 * m * k * n
+        yield f"linear_bias_gelu {m}x{k}x{n}", lambda: F.gelu(F.linear(x, w, b)), 2 * m * k * n
+    for batch, heads, tokens, size in ((4, 16, 1024, 64), (4, 16, 4096, 128), (4, 16, 4096, 64), (16, 12, 512, 64)):
+        q, k, v = (random(batch, heads, tokens, size, dtype=dtype) for _ in range(3))
+        for causal in (False, True):
+            for name, backend in (("FlashAttention-2", SDPBackend.FLASH_ATTENTION), ("cuDNN", SDPBackend.CUDNN_ATTENTION)):
+                def run(backend=backend, causal=causal):
+                    with sdpa_kernel([backend]):
+                        return F.scaled_dot_product_attention(q, k, v, is_causal=causal)
+
+                yield f"attention {batch}x{heads}x{tokens}x{size} causal={causal} {name}", run, 4 * batch * heads * tokens * tokens * size
+
+
 def main(arguments):
     as_json = "--json" in arguments
     names = [word for word in arguments if not word.startswith("--")]
     rows = []
+    for name, run, flops in products():
+        if names and not any(part in name for part in names):
+            continue
+        us = median_us(run)
+        rows.append({"case": name, "dtype": "bfloat16", "us": us, "tflops": flops / us / 1e6})
+        if not as_json:
+            print(f"{'bfloat16':9}{name:60} {us:9.1f} us {flops / us / 1e6:7.0f} TFLOP/s", flush=True)
     for dtype in (torch.float32, torch.bfloat16):
         for name, function, args, moved in cases(dtype):
             if names and not any(part in name for part in names):

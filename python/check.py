@@ -33,9 +33,21 @@ def ensure_environment():
     stamp, wanted = HOME / "installed.txt", REQUIREMENTS.read_text()
     if stamp.exists() and stamp.read_text() == wanted:
         return
-    venv.create(HOME, with_pip=True)
+    create_environment()
     pip("-r", REQUIREMENTS)
     stamp.write_text(wanted)
+
+
+def create_environment():
+    try:
+        venv.create(HOME, with_pip=True)
+    except subprocess.CalledProcessError:
+        # Some systems have pip, but leave out what `venv` takes it from.
+        own = HOME.with_name("virtualenv")
+        install = ["-m", "pip", "install", "--quiet", "--target", str(own), "virtualenv"]
+        subprocess.run([sys.executable, *install], check=True)
+        make = [sys.executable, "-m", "virtualenv", "--quiet", "--clear", str(HOME)]
+        subprocess.run(make, env={**os.environ, "PYTHONPATH": str(own)}, check=True)
 
 
 def install():

@@ -88,15 +88,17 @@ impl<'a> Planned<'a> {
         let mut homes = vec![0usize; self.operators.len()];
         let all = rows.iter().flat_map(|row| &row.operators);
         all.filter_map(|operator| self.operators.find(operator)).for_each(|operator| homes[operator] += 1);
-        rows.iter().zip(&self.class).map(|(row, class)| self.kernel(row, *class, &homes)).collect()
+        // Views and what was done while compiling are in no kernel; what goes through them still joins the others.
+        let edges = self.operators.edges_between(&homes.iter().map(|count| *count > 0).collect::<Vec<_>>());
+        rows.iter().zip(&self.class).map(|(row, class)| self.kernel(row, *class, &homes, &edges)).collect()
     }
 
-    /// A kernel as it is shown; `homes` counts the kernels of every operator.
-    fn kernel(&self, row: &KernelRow, class: usize, homes: &[usize]) -> Json {
+    /// A kernel as it is shown; `homes` counts the kernels of every operator, `edges` join operators of kernels.
+    fn kernel(&self, row: &KernelRow, class: usize, homes: &[usize], edges: &BTreeSet<(usize, usize)>) -> Json {
         let own: Vec<usize> = row.operators.iter().filter_map(|o| self.operators.find(o)).collect();
         // What is shared with operators of other kernels belongs to all of them; those that have nothing else here are not drawn.
         let set: BTreeSet<usize> = own.iter().copied().collect();
-        let readers = |operator: usize| self.operators.edges.range((operator, 0)..(operator + 1, 0)).map(|(_, to)| *to);
+        let readers = |operator: usize| edges.range((operator, 0)..(operator + 1, 0)).map(|(_, to)| *to);
         let inner: Vec<(usize, usize)> =
             set.iter().flat_map(|from| readers(*from).filter(|to| set.contains(to)).map(|to| (*from, to))).collect();
         let joined: BTreeSet<usize> = inner.iter().flat_map(|(from, to)| [*from, *to]).collect();

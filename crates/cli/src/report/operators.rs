@@ -65,6 +65,26 @@ impl Operators {
         self.all.iter()
     }
 
+    /// Who reads whom among operators that were `kept`, also through others that were not.
+    pub fn edges_between(&self, kept: &[bool]) -> BTreeSet<(usize, usize)> {
+        let readers = |operator: usize| self.edges.range((operator, 0)..(operator + 1, 0)).map(|(_, reader)| *reader);
+        let mut found = BTreeSet::new();
+        for from in (0..self.len()).filter(|operator| kept[*operator]) {
+            let mut seen: BTreeSet<usize> = BTreeSet::new();
+            let mut todo: Vec<usize> = readers(from).collect();
+            while let Some(reader) = todo.pop() {
+                match kept[reader] {
+                    true if reader != from => {
+                        found.insert((from, reader));
+                    }
+                    false if seen.insert(reader) => todo.extend(readers(reader)),
+                    _ => {}
+                }
+            }
+        }
+        found
+    }
+
     /// An operator by its number.
     pub fn get(&self, number: usize) -> Option<&Origin> {
         self.all.get_index(number)
@@ -99,5 +119,21 @@ mod tests {
         assert_eq!(operators.edges.into_iter().collect::<Vec<_>>(), [(0, 2), (1, 2)]);
         assert_eq!(operators.makes.into_iter().collect::<Vec<_>>(), [(2, 0)]);
         assert!(operators.reads.contains(&(0, 0)));
+    }
+
+    #[test]
+    fn what_is_left_out_still_joins_the_others() {
+        let b = Builder::new("chain");
+        let mut x = b.input("x", DType::F32, vec![Dim::named("n")]);
+        for name in ["one", "two", "three"] {
+            b.set_origin(Some(Origin { op: "Exp".into(), name: name.into() }));
+            x = x.exp();
+        }
+        b.output("y", x);
+        let operators = Operators::of(&b.finish().unwrap());
+        let between = |kept: [bool; 3]| operators.edges_between(&kept).into_iter().collect::<Vec<_>>();
+        assert_eq!(between([true, true, true]), [(0, 1), (1, 2)]);
+        assert_eq!(between([true, false, true]), [(0, 2)]);
+        assert_eq!(between([false, false, true]), []);
     }
 }

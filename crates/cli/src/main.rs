@@ -9,6 +9,7 @@ mod arguments;
 mod bench;
 mod bisect;
 mod compare;
+mod demo;
 mod device;
 mod doctor;
 mod explain;
@@ -41,6 +42,7 @@ use arguments::{Arguments, Command};
 
 fn main() -> ExitCode {
     let done = match Arguments::parse().command {
+        Command::Demo(arguments) => demo::demo(&arguments),
         Command::Inspect(arguments) => inspect::inspect(&arguments),
         Command::Explain(arguments) => explain::explain(&arguments),
         Command::Run(arguments) => run::run(&arguments),

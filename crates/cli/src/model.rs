@@ -35,6 +35,20 @@ impl Model {
                 Err(Failure::with_help(error, format!("take one of {}", names.join(", "))))
             }
             ModelName::Gallery(name) => Ok(Model(Opened::gallery(name, dtype.unwrap_or(DType::F32))?)),
+            ModelName::Demo(name) => {
+                let Some(network) = gallery::Network::find(name) else {
+                    let names: Vec<&str> = gallery::NETWORKS.iter().map(|network| network.name).collect();
+                    let error = Error::invalid(format!("no network of the demo is called \"{name}\""));
+                    return Err(Failure::with_help(error, format!("take one of {}", names.join(", "))));
+                };
+                match dtype {
+                    None => Ok(Model(Opened::network(network)?)),
+                    Some(_) => {
+                        let error = Error::invalid("--dtype chooses the type of gallery graphs; networks are in f32");
+                        Err(Failure::with_help(error, "leave --dtype out"))
+                    }
+                }
+            }
             ModelName::File(_) if dtype.is_some() => {
                 let error = Error::invalid("--dtype chooses the type of gallery graphs; a file has its own types");
                 Err(Failure::with_help(error, "leave --dtype out"))

@@ -45,6 +45,14 @@ impl Model {
         Ok(Model { name: format!("gallery:{name}"), content: Content::Gallery(entry, Box::new(graph)), signature })
     }
 
+    /// A network of the gallery, with its weights.
+    pub fn network(network: &gallery::Network) -> Result<Model> {
+        let name = format!("demo:{}", network.name);
+        let graph = network.graph().map_err(|error| error.at(name.clone()))?;
+        let signature = signature(&graph);
+        Ok(Model { name, content: Content::Text(Box::new(graph)), signature })
+    }
+
     /// Opens a file: an ONNX model, or a graph in text form where it is called `.ir`.
     pub fn open(path: &Path) -> Result<Model> {
         let name = path.display().to_string();

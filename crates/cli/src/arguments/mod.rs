@@ -5,6 +5,7 @@ mod bench;
 mod bisect;
 mod choice;
 mod compare;
+mod demo;
 mod doctor;
 mod explain;
 mod gallery;
@@ -24,6 +25,7 @@ pub use bench::{Bench, Measuring, Only};
 pub use bisect::{Bisect, Metric};
 pub use choice::{NumericsName, PolicyName, PrecisionName, ReadingName};
 pub use compare::{Compare, RivalName};
+pub use demo::Demo;
 pub use doctor::Doctor;
 pub use explain::Explain;
 pub use gallery::Gallery;
@@ -55,8 +57,10 @@ MODEL is one of
   net.onnx        an ONNX file
   net.ir          a graph in text form (docs/ir.md)
   gallery:NAME    a graph of the built-in gallery; `fuseline gallery` lists them
+  demo:NAME       a small network with weights: encoder, resnet, llama or opt
 
 Start here:
+  fuseline demo
   fuseline gallery
   fuseline inspect gallery:transformer_sublayer --sizes tokens=128
   fuseline run gallery:layernorm_gelu --sizes rows=8,columns=1024
@@ -73,6 +77,7 @@ pub struct Arguments {
 
 #[derive(Debug, Subcommand)]
 pub enum Command {
+    Demo(Demo),
     Inspect(Inspect),
     Run(Run),
     Explain(Explain),

@@ -9,6 +9,7 @@ use fuseline::tensor::DType;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ModelName {
     Gallery(String),
+    Demo(String),
     File(PathBuf),
 }
 
@@ -16,6 +17,9 @@ impl FromStr for ModelName {
     type Err = String;
 
     fn from_str(text: &str) -> Result<ModelName, String> {
+        if let Some(name) = text.strip_prefix("demo:") {
+            return Ok(ModelName::Demo(name.into()));
+        }
         match text.strip_prefix("gallery:") {
             Some("") => Err("a name must follow gallery: (`fuseline gallery` lists them)".into()),
             Some(name) => Ok(ModelName::Gallery(name.into())),

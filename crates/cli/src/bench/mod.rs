@@ -23,7 +23,7 @@ use crate::screen;
 use crate::target;
 use crate::waiting::Waiting;
 
-use contender::{Contender, Kind};
+pub use contender::{Contender, Kind};
 use profile::Profile;
 
 /// Measures a model.

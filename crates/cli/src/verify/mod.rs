@@ -3,7 +3,7 @@
 mod judge;
 mod report;
 
-pub use judge::Check;
+pub use judge::{Check, Setting, Verdict, judge};
 pub use report::{cells as check_cells, check_json};
 
 use std::sync::Arc;
@@ -25,15 +25,15 @@ use crate::screen;
 use crate::target;
 use crate::waiting::Waiting;
 
-use judge::{Setting, judge};
-
 /// Judges a model.
 pub fn verify(arguments: &Verify) -> Outcome {
     let lock = arguments.plan.as_deref().map(read_lock).transpose()?.map(Arc::new);
     let model = Model::open(&arguments.model, arguments.dtype)?;
     let feed = feed::assemble_typical(&model, arguments.inputs.as_deref(), &arguments.sizes, arguments.seed)?;
     let devices = match arguments.device.as_slice() {
-        [] => devices_here(arguments),
+        // A written plan, or one for a device by name, is for one of them.
+        [] if arguments.plan.is_some() || arguments.target.is_some() => vec![Measuring::Cpu],
+        [] => devices_here(),
         given => given.to_vec(),
     };
     let waiting = Waiting::for_(&format!("opening {}", model.name));
@@ -65,11 +65,9 @@ pub fn verify(arguments: &Verify) -> Outcome {
     }
 }
 
-/// The processor, and the GPU where there is one that can be used; a written plan is for one of them.
-fn devices_here(arguments: &Verify) -> Vec<Measuring> {
-    let is_chosen = arguments.plan.is_some() || arguments.target.is_some();
-    let has_gpu = || Gpu::open(0).is_ok() && Compiler::find(&crate::gpu::libraries()).is_ok();
-    match !is_chosen && has_gpu() {
+/// The processor, and the GPU where there is one that can be used.
+pub fn devices_here() -> Vec<Measuring> {
+    match Gpu::open(0).is_ok() && Compiler::find(&crate::gpu::libraries()).is_ok() {
         true => vec![Measuring::Cpu, Measuring::Cuda],
         false => vec![Measuring::Cpu],
     }

@@ -2,13 +2,14 @@
 //!
 //! Comes in: a name and an element type. Goes out: a [`Graph`] whose sizes are the symbols that the entry lists, made of
 //! the operators of table 3, so that a report on it speaks of `LayerNormalization` and `Gelu`.
-//! Never here: data; whoever runs an entry chooses its inputs.
+//! Whole networks ([`Network`]) have their weights from seeds. Never here: data; whoever runs an entry chooses its inputs.
 
 mod attention;
 mod convolution;
 mod dropout;
 mod elementwise;
 mod linear;
+mod network;
 mod norm;
 mod quantized;
 mod sketch;
@@ -19,6 +20,7 @@ use crate::error::Result;
 use crate::graph::Graph;
 use crate::tensor::DType;
 
+pub use network::{NETWORKS, Network};
 use sketch::Sketch;
 
 /// One graph of the gallery.

@@ -53,6 +53,11 @@ impl Sketch {
         self.builder.scalar(self.dtype, x)
     }
 
+    /// A constant tensor.
+    pub fn constant(&self, literal: Literal) -> Tensor<'_> {
+        self.builder.constant(literal)
+    }
+
     /// A constant vector of integers.
     pub fn ints(&self, values: &[i64]) -> Tensor<'_> {
         self.builder.constant(Literal::i64s(values))

@@ -1,0 +1,193 @@
+//! `fuseline demo`: the whole way of a network, with nothing to download.
+
+mod tell;
+
+use fuseline::device::NamedTensors;
+use fuseline::error::Result;
+use fuseline::explain::{KernelRow, kernel_rows};
+use fuseline::fuse::{Cost, PlanOptions};
+use fuseline::graph::Graph;
+use fuseline::reference;
+use fuseline::tensor::DType;
+use serde_json::Value;
+
+use crate::arguments::{Demo, Form, Measuring, ModelName};
+use crate::bench::{Contender, Kind};
+use crate::device::{Means, bind_sizes};
+use crate::failure::{Failure, Outcome};
+use crate::feed::{self, Feed};
+use crate::machine::{self, Machine};
+use crate::model::Model;
+use crate::report::{self, Subject};
+use crate::roofline::Roofline;
+use crate::verify::{self, Setting, Verdict};
+use crate::waiting::Waiting;
+use crate::{screen, target};
+
+/// Shows a network.
+pub fn demo(arguments: &Demo) -> Outcome {
+    let network = arguments.model.0;
+    let model = Model::open(&ModelName::Demo(network.name.into()), None)?;
+    let feed = feed::assemble_typical(&model, None, &arguments.sizes, 0)?;
+    let waiting = Waiting::for_(&format!("building {}", model.name));
+    let mut shown = Vec::new();
+    let mut page = None;
+    for device in verify::devices_here() {
+        let plan = PlanOptions::on(&target::find(device.target())?);
+        let threads = arguments.threads.filter(|_| device == Measuring::Cpu);
+        let means = Means { options: reference::Options::default(), threads };
+        let done = model.with_graph(&feed.tensors, |graph, inputs| {
+            let mut plan = plan.clone();
+            bind_sizes(graph, &inputs, &mut plan.hints.env);
+            let machine = machine::open(device, plan.clone(), &means)?;
+            let stage = Stage { graph, inputs: &inputs, plan: &plan, machine: &machine, device, waiting: &waiting };
+            let data = match page.is_none() && !arguments.no_report {
+                true => Some(stage.page(&model.name, arguments)?),
+                false => None,
+            };
+            Ok((stage.show(arguments)?, data))
+        })?;
+        shown.push(done.0);
+        page = page.or(done.1);
+    }
+    drop(waiting);
+    let written = match &page {
+        Some(data) => Some((arguments.output.as_path(), report::write(data, &arguments.output)?)),
+        None => None,
+    };
+    let told = Told { network, model: &model, feed: &feed, shown: &shown, written };
+    match arguments.json {
+        true => screen::print_json(&tell::to_json(&told))?,
+        false => screen::print(&tell::to_text(&told))?,
+    }
+    match shown.iter().any(|shown| shown.verdict.guilty.is_some()) {
+        true => Err(Failure::Differs),
+        false => Ok(()),
+    }
+}
+
+/// Everything that is told.
+pub struct Told<'a> {
+    network: &'static fuseline::gallery::Network,
+    model: &'a Model,
+    feed: &'a Feed,
+    shown: &'a [Shown],
+    /// the page, with its bytes
+    written: Option<(&'a std::path::Path, usize)>,
+}
+
+/// What was seen on a device.
+pub struct Shown {
+    device: Measuring,
+    threads: usize,
+    /// the kernels of the fused plan
+    kernels: Vec<KernelRow>,
+    operators: usize,
+    /// kernels where every primitive is one
+    primitives: usize,
+    fused: Run,
+    unfused: Run,
+    roofline: Position,
+    verdict: Verdict,
+}
+
+/// A plan that was run.
+pub struct Run {
+    kernels: usize,
+    cost: Cost,
+    ms: f64,
+}
+
+/// Where a plan stands under the roofline.
+pub struct Position {
+    /// operations for each byte
+    intensity: f64,
+    gflops: f64,
+    gbps: f64,
+    /// what is possible at this intensity
+    limit_gflops: f64,
+    /// whether memory is the limit there, not arithmetic
+    by_memory: bool,
+}
+
+struct Stage<'a> {
+    graph: &'a Graph,
+    inputs: &'a NamedTensors,
+    plan: &'a PlanOptions,
+    machine: &'a Machine,
+    device: Measuring,
+    waiting: &'a Waiting,
+}
+
+impl Stage<'_> {
+    fn show(&self, arguments: &Demo) -> Result<Shown> {
+        let device = self.device.name();
+        self.waiting.say(format!("measuring on {device}"));
+        let kinds = [Kind::Fused, Kind::PerNode];
+        let mut contenders = Vec::with_capacity(kinds.len());
+        for kind in kinds {
+            let mut contender = Contender::prepare(kind, self.graph, self.plan, self.machine)?;
+            for _ in 0..3 {
+                contender.run(self.inputs)?;
+            }
+            contender.times.clear();
+            contenders.push(contender);
+        }
+        // In turns, so that what disturbs the machine disturbs both alike.
+        for _ in 0..arguments.iters.get() {
+            for contender in &mut contenders {
+                contender.run(self.inputs)?;
+            }
+        }
+        contenders.iter_mut().for_each(|contender| contender.times.sort_unstable());
+        let run = |contender: &Contender| Run {
+            kernels: contender.kernels(),
+            cost: contender.cost(),
+            ms: contender.median_ms(),
+        };
+        let [fused, unfused] = [run(&contenders[0]), run(&contenders[1])];
+        let planned = &contenders[0].planned;
+        let kernels = kernel_rows(planned.program.run(), &planned.run, self.plan);
+        let primitives = planned.run.kernels.iter().map(|kernel| kernel.members.len()).sum();
+        let operators = unfused.kernels;
+        let roofline = self.position(&fused);
+        drop(contenders);
+        let Stage { graph, inputs, plan, machine, device, waiting } = *self;
+        let verdict = verify::judge(&Setting { graph, inputs, plan, machine, device, waiting })?;
+        let threads = machine.threads();
+        Ok(Shown { device, threads, kernels, operators, primitives, fused, unfused, roofline, verdict })
+    }
+
+    /// Where a plan stands under the roofline, for as many threads as there are; for all of a GPU.
+    fn position(&self, run: &Run) -> Position {
+        let spec = &self.plan.spec;
+        let cores = spec.limits.cores.max(1);
+        let part = match self.device {
+            Measuring::Cpu => self.machine.threads().min(cores) as f64 / cores as f64,
+            Measuring::Cuda => 1.0,
+        };
+        let mut roofline = Roofline::of(spec);
+        let vector = spec.vector.peak(DType::F32).map_or_else(Vec::new, |peak| vec![(String::new(), peak * part)]);
+        // The network is in f32: other units do not help it.
+        roofline.peaks = vector;
+        let intensity = run.cost.flops / run.cost.bytes.max(1.0);
+        let limit_gflops = roofline.limit(intensity).unwrap_or(f64::NAN);
+        let peak = roofline.peaks.first().map_or(f64::NAN, |(_, peak)| *peak);
+        let per_ms = |amount: f64| amount / run.ms / 1e6;
+        let (gflops, gbps) = (per_ms(run.cost.flops), per_ms(run.cost.bytes));
+        Position { intensity, gflops, gbps, limit_gflops, by_memory: limit_gflops < peak }
+    }
+
+    fn page(&self, name: &str, arguments: &Demo) -> Result<Value> {
+        self.waiting.say("measuring for the page".into());
+        let code = if self.device == Measuring::Cuda { Form::Cuda } else { Form::Asm };
+        report::gather(&Subject {
+            name,
+            graph: self.graph,
+            plan: self.plan,
+            code,
+            run: Some((self.machine, self.inputs)),
+            runs: arguments.iters.get(),
+        })
+    }
+}

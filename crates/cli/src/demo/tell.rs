@@ -1,0 +1,163 @@
+//! What a demo tells, to people and to programs.
+
+use fuseline_session::plan::name::cut_back;
+use fuseline_session::plan::size_list;
+use indexmap::IndexMap;
+use serde_json::{Value, json};
+
+use super::{Shown, Told};
+use crate::arguments::Measuring;
+use crate::quantity::{self, significant};
+use crate::screen::{self, Side, Table, heading};
+use crate::verify::Check;
+
+/// How many kinds of kernels are listed.
+const MOST_KINDS: usize = 8;
+
+/// The story in words.
+pub fn to_text(told: &Told<'_>) -> String {
+    let mut text = heading(told.model.name.as_str());
+    let sizes =
+        if told.feed.assumed.is_empty() { String::new() } else { format!("; {}", size_list(&told.feed.assumed)) };
+    text.push_str(&screen::wrapped(&format!("{}{sizes}", told.network.doc), 2, screen::width()));
+    for shown in told.shown {
+        text.push_str(&of_device(shown));
+    }
+    text.push_str(&format!("\n{}", heading("Look further")));
+    let name = &told.model.name;
+    if let Some((path, bytes)) = told.written {
+        text.push_str(&format!(
+            "  {} ({}) shows all of it in a browser\n",
+            path.display(),
+            quantity::bytes(bytes as f64)
+        ));
+    }
+    for (command, why) in [
+        ("explain", "every kernel and every decision, with reasons"),
+        ("bench", "times, with the primitives one by one as well"),
+        ("verify", "every kernel against the reference"),
+    ] {
+        text.push_str(&format!("  {:<34}{why}\n", format!("fuseline {command} {name}")));
+    }
+    text
+}
+
+fn of_device(shown: &Shown) -> String {
+    let place = match shown.device {
+        Measuring::Cpu if shown.threads == 1 => "this processor, 1 thread".to_owned(),
+        Measuring::Cpu => format!("this processor, {} threads", shown.threads),
+        Measuring::Cuda => "the GPU".to_owned(),
+    };
+    let mut text = format!("\n{}", heading(&format!("Fused for {place}")));
+    let counts = [shown.primitives, shown.operators, shown.kernels.len()];
+    let [primitives, operators, kernels] = counts;
+    text.push_str(&format!(
+        "  {primitives} primitives, {operators} kernels operator by operator, {kernels} kernels fused:\n"
+    ));
+    let mut kinds: IndexMap<&str, usize> = IndexMap::new();
+    shown.kernels.iter().for_each(|kernel| *kinds.entry(kernel.pattern.as_str()).or_default() += 1);
+    for (pattern, count) in kinds.iter().take(MOST_KINDS) {
+        text.push_str(&format!("  {count:>4} × {}\n", cut_back(pattern, screen::width().saturating_sub(9))));
+    }
+    if kinds.len() > MOST_KINDS {
+        text.push_str(&format!("       and {} more kinds\n", kinds.len() - MOST_KINDS));
+    }
+    text.push_str(&format!("\n{}", heading("Run")));
+    text.push_str(&times(shown).text());
+    let at = &shown.roofline;
+    let bound = if at.by_memory { "memory" } else { "arithmetic" };
+    let saved = 100.0 * (1.0 - shown.fused.cost.bytes / shown.unfused.cost.bytes.max(1.0));
+    text.push_str(&format!(
+        "  {} × as fast with {saved:.0} % less traffic; {} GFLOP/s at {} flops/B, {:.0} % of the roofline, which is {bound} there\n",
+        significant(shown.unfused.ms / shown.fused.ms),
+        significant(at.gflops),
+        significant(at.intensity),
+        100.0 * at.gflops / at.limit_gflops,
+    ));
+    text.push_str(&format!("\n{}", heading("Verified against the reference, in f64")));
+    text.push_str(&checks(shown).text());
+    text.push_str(&format!("  {}\n", conclusion(shown)));
+    text
+}
+
+fn times(shown: &Shown) -> Table {
+    let columns = ["kernels", "median ms", "traffic", "predicted ms"].map(|name| (name, Side::Right));
+    let mut table = Table::new(&[&[("", Side::Left)], &columns[..]].concat());
+    for (name, run) in [("fused", &shown.fused), ("operator by operator", &shown.unfused)] {
+        table.row(vec![
+            name.into(),
+            run.kernels.to_string(),
+            significant(run.ms),
+            quantity::bytes(run.cost.bytes),
+            significant(run.cost.us / 1e3),
+        ]);
+    }
+    table
+}
+
+/// The check of some that uses most of what is allowed.
+fn worst<'a>(checks: impl Iterator<Item = &'a Check>) -> Option<&'a Check> {
+    checks.reduce(|worst, other| if other.used() > worst.used() { other } else { worst })
+}
+
+fn checks(shown: &Shown) -> Table {
+    let columns = ["worst error", "ulp", "of allowed"].map(|name| (name, Side::Right));
+    let mut table = Table::new(&[&[("", Side::Left)], &columns[..]].concat());
+    let verdict = &shown.verdict;
+    let kernels = worst(verdict.kernels.iter().map(|kernel| &kernel.fused));
+    let rows = [
+        ("outputs, fused", worst(verdict.fused.iter())),
+        ("outputs, operator by operator", worst(verdict.unfused.iter())),
+        ("every kernel by itself", kernels),
+    ];
+    for (name, check) in rows {
+        let Some(check) = check else { continue };
+        let [error, ulp, used, _] = crate::verify::check_cells(check);
+        table.row(vec![name.into(), error, ulp, used]);
+    }
+    table
+}
+
+fn conclusion(shown: &Shown) -> String {
+    match shown.verdict.guilty {
+        None => "everything agrees".into(),
+        Some(stage) => format!("differs, and the first stage that does is: {}", stage.name()),
+    }
+}
+
+/// The same as JSON.
+pub fn to_json(told: &Told<'_>) -> Value {
+    let sizes: serde_json::Map<String, Value> =
+        told.feed.assumed.iter().map(|(name, size)| (name.clone(), json!(size))).collect();
+    let devices = told.shown.iter().map(|shown| {
+        let run = |run: &super::Run| {
+            json!({ "kernels": run.kernels, "median_ms": run.ms, "bytes": run.cost.bytes, "flops": run.cost.flops })
+        };
+        let kernels = worst(shown.verdict.kernels.iter().map(|kernel| &kernel.fused));
+        json!({
+            "device": shown.device.name(),
+            "threads": shown.threads,
+            "primitives": shown.primitives,
+            "kernels": shown.kernels.iter().map(|kernel| kernel.pattern.clone()).collect::<Vec<_>>(),
+            "fused": run(&shown.fused),
+            "unfused": run(&shown.unfused),
+            "speedup": shown.unfused.ms / shown.fused.ms,
+            "roofline": {
+                "intensity": shown.roofline.intensity,
+                "gflops": shown.roofline.gflops,
+                "gbps": shown.roofline.gbps,
+                "limit_gflops": shown.roofline.limit_gflops,
+                "by_memory": shown.roofline.by_memory,
+            },
+            "agrees": shown.verdict.guilty.is_none(),
+            "worst_kernel": kernels.map(crate::verify::check_json),
+            "outputs": shown.verdict.fused.iter().map(crate::verify::check_json).collect::<Vec<_>>(),
+        })
+    });
+    json!({
+        "model": told.model.name,
+        "sizes_assumed": sizes,
+        "devices": devices.collect::<Vec<_>>(),
+        "report": told.written.map(|(path, _)| path.display().to_string()),
+    })
+}

@@ -1,0 +1,80 @@
+//! `fuseline demo` as users see it, and as the README shows it.
+
+use std::path::Path;
+use std::process::Command;
+
+use serde_json::Value;
+
+/// Standard output of a demo in a folder, with little to do.
+fn demo(folder: &Path, more: &[&str]) -> String {
+    let usual = ["demo", "--iters", "1", "--threads", "2"];
+    let mut command = Command::new(env!("CARGO_BIN_EXE_fuseline"));
+    let done = command.args(usual).args(more).current_dir(folder).output().unwrap();
+    assert!(done.status.success(), "{more:?}: {}", String::from_utf8_lossy(&done.stderr));
+    String::from_utf8(done.stdout).unwrap()
+}
+
+/// A text in which every number is `#` and every gap one blank: what does not depend on the machine.
+fn without_numbers(text: &str) -> Vec<String> {
+    let plain = |word: &str| {
+        let is_number = |c: char| c.is_ascii_digit() || matches!(c, '.' | '-' | '<');
+        let bare = word.trim_end_matches(['%', ',', ';', ')']).trim_start_matches('(');
+        let bare = bare.strip_prefix("tokens=").unwrap_or(bare);
+        let exponent = bare.split_once('e').is_some_and(|(a, b)| a.chars().all(is_number) && b.chars().all(is_number));
+        let number = !bare.is_empty() && bare.starts_with(|c: char| c.is_ascii_digit() || c == '<');
+        let number = number && (bare.chars().all(is_number) || exponent);
+        if number { word.replace(bare, "#") } else { word.to_owned() }
+    };
+    let line = |line: &str| {
+        let words: Vec<String> = line.split_whitespace().map(plain).collect();
+        words.join(" ").replace("MB", "kB").replace("GB", "kB")
+    };
+    text.lines().map(line).collect()
+}
+
+#[test]
+fn the_demo_is_what_the_readme_shows() {
+    let folder = tempfile::tempdir().unwrap();
+    let told = demo(folder.path(), &["--sizes", "batch=1,tokens=8"]);
+    for word in ["kernels fused:", "× as fast", "of the roofline", "everything agrees", "report.html"] {
+        assert!(told.contains(word), "{word}: {told}");
+    }
+    let page = std::fs::read_to_string(folder.path().join("report.html")).unwrap();
+    assert!(page.starts_with("<!doctype html>") || page.starts_with("<!DOCTYPE html>"), "{}", &page[..80]);
+    let readme = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../README.md");
+    let readme = std::fs::read_to_string(readme).unwrap();
+    let shown = readme.split("```\n").find_map(|block| block.strip_prefix("$ cargo run --release -- demo\n"));
+    let shown = without_numbers(shown.expect("the README shows the demo"));
+    // The first lines tell sizes; a GPU, where there is one, is told about as well.
+    let told = without_numbers(&told);
+    for line in shown.iter().skip(3).filter(|line| !line.contains("memory there") && !line.contains("arithmetic there"))
+    {
+        assert!(told.contains(line), "the README has\n{line}\nbut told is\n{}", told.join("\n"));
+    }
+}
+
+#[test]
+fn every_network_is_shown() {
+    let folder = tempfile::tempdir().unwrap();
+    for (model, sizes) in [("llama", "tokens=6"), ("opt", "tokens=6,batch=2"), ("resnet", "batch=1")] {
+        let told = demo(folder.path(), &["--model", model, "--sizes", sizes, "--no-report", "--json"]);
+        let told: Value = serde_json::from_str(&told).unwrap();
+        let cpu = &told["devices"][0];
+        assert_eq!((&told["model"], &cpu["agrees"]), (&format!("demo:{model}").into(), &Value::Bool(true)), "{told:#}");
+        let kernels = |plan: &str| cpu[plan]["kernels"].as_u64().unwrap();
+        assert!(kernels("fused") < kernels("unfused"), "{told:#}");
+        assert!(cpu["roofline"]["limit_gflops"].as_f64().unwrap() > 0.0 && told["report"].is_null(), "{told:#}");
+    }
+    assert!(!folder.path().join("report.html").exists());
+}
+
+#[test]
+fn its_networks_are_models() {
+    let fuseline = |arguments: &[&str]| Command::new(env!("CARGO_BIN_EXE_fuseline")).args(arguments).output().unwrap();
+    let shown = fuseline(&["inspect", "demo:encoder"]);
+    let text = String::from_utf8(shown.stdout).unwrap();
+    assert!(shown.status.success() && text.contains("f32[batch, tokens, 256]"), "{text}");
+    let refused = fuseline(&["run", "demo:abacus"]);
+    let message = String::from_utf8(refused.stderr).unwrap();
+    assert!(refused.status.code() == Some(2) && message.contains("encoder, resnet, llama, opt"), "{message}");
+}

@@ -140,6 +140,8 @@ function drawGraph(keepView) {
   });
   laid.boxes.forEach(box => layer.append(drawBox(box)));
   graph.svg = drawn("svg", { role: "img", "aria-label": graph.mode === "after" ? "kernels" : "operators" }, layer);
+  // As high as there is something to see.
+  if (!keepView) canvas.style.height = Math.round(Math.max(440, Math.min(innerHeight * 0.72, 760, laid.bounds[3] * 1.2 + 40))) + "px";
   canvas.replaceChildren(graph.svg, element("div", { class: "hint" }, "drag to move · scroll with Ctrl to zoom · + opens a kernel"));
   if (!keepView || !graph.view) fitGraph(); else look();
   mark();

@@ -9,7 +9,7 @@ use fuseline::fuse::{Plan, PlanOptions};
 use fuseline::graph::Graph;
 use fuseline::lower::Hints;
 use fuseline::passes::Numerics;
-use fuseline::tensor::{Env, Symbol};
+use fuseline::tensor::Env;
 use fuseline::tile::{Kernel, Schedule};
 use fuseline_cpu::code::{Code, Isa};
 use fuseline_cpu::emit::emit;
@@ -32,15 +32,7 @@ pub fn kernels(arguments: &Kernels) -> Outcome {
         Some(path) => feed::read(&model, path, &mut env)?,
         None => Tensors::new(),
     };
-    let mut all = env.clone();
-    for (name, size) in model.typical_sizes(&env) {
-        all.bind(Symbol::name(&name), size);
-    }
-    let graph = match model.graph(&inputs, &env) {
-        // What cannot be built for every size can perhaps be built for these.
-        Err(error) if error.kind() == Kind::NeedsValue => model.graph(&inputs, &all)?,
-        other => other?,
-    };
+    let (graph, all) = model.graph_to_plan(&inputs, &env)?;
     let numerics = arguments.numerics.map_or(Numerics::Default, |numerics| numerics.numerics());
     let usual = if arguments.emit == Form::Cuda { "h200" } else { "cpu" };
     let options = PlanOptions {

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use fuseline::compile::simplified;
 use fuseline::device::DeviceSpec;
-use fuseline::error::{Kind, Result};
+use fuseline::error::Result;
 use fuseline::explain::Explanation;
 use fuseline::fuse::PlanOptions;
 use fuseline::tensor::{Env, Symbol};
@@ -34,18 +34,10 @@ impl Explained {
         let known = |name: String| sizes.get(&Symbol::name(&name)).map(|size| (name, size));
         let given: Vec<(String, i64)> = model.free_sizes().into_iter().filter_map(known).collect();
         let assumed = model.typical_sizes(&sizes);
-        let mut all = sizes.clone();
-        for (name, size) in &assumed {
-            all.bind(Symbol::name(name), *size);
-        }
         let is_pinned = !pins.values.is_empty() || !pins.sizes.is_empty();
-        let graph = match &model.content {
-            Content::Onnx(onnx) if is_pinned => Cow::Owned(onnx.graph_for(pins)?),
-            _ => match model.graph(&Tensors::new(), &sizes) {
-                // What cannot be built for every size can perhaps be built for these.
-                Err(error) if error.kind() == Kind::NeedsValue => model.graph(&Tensors::new(), &all)?,
-                other => other?,
-            },
+        let (graph, all) = match &model.content {
+            Content::Onnx(onnx) if is_pinned => (Cow::Owned(onnx.graph_for(pins)?), model.with_typical_sizes(&sizes)),
+            _ => model.graph_to_plan(&Tensors::new(), &sizes)?,
         };
         let plan = options.plan(target, all);
         let planned = options.planned(graph.clone().into_owned(), &plan)?;

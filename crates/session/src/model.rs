@@ -98,6 +98,15 @@ impl Model {
         free.map(|name| (name.clone(), size(&name))).collect()
     }
 
+    /// The sizes given, and usual ones for the others.
+    pub fn with_typical_sizes(&self, env: &Env) -> Env {
+        let mut all = env.clone();
+        for (name, size) in self.typical_sizes(env) {
+            all.bind(Symbol::name(&name), size);
+        }
+        all
+    }
+
     /// Whether an input makes sense only above zero, such as a variance.
     pub fn is_positive(&self, input: &str) -> bool {
         matches!(&self.content, Content::Gallery(entry, _) if entry.positive.contains(&input))
@@ -137,6 +146,17 @@ impl Model {
             }
             Err(error) => Err(error),
         }
+    }
+
+    /// The graph for those who only plan: where none can be built for every size, for [usual ones](Model::typical_sizes). With it, all
+    /// sizes: those given, and usual ones for the others.
+    pub fn graph_to_plan(&self, inputs: &Tensors, env: &Env) -> Result<(Cow<'_, Graph>, Env)> {
+        let all = self.with_typical_sizes(env);
+        let graph = match self.graph(inputs, env) {
+            Err(error) if error.kind() == Kind::NeedsValue => self.graph(inputs, &all)?,
+            other => other?,
+        };
+        Ok((graph, all))
     }
 
     /// Calls `use_graph` with a graph that holds for these inputs, and with the inputs that it still takes.

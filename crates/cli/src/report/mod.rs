@@ -14,13 +14,12 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use fuseline::compile::{Grain, plan_apart, plan_simplified, simplified};
 use fuseline::device::NamedTensors;
-use fuseline::error::{Kind, Result};
+use fuseline::error::Result;
 use fuseline::explain::Explanation;
 use fuseline::fuse::PlanOptions;
 use fuseline::graph::Graph;
 use fuseline::passes::Numerics;
 use fuseline::reference;
-use fuseline::tensor::Symbol;
 use fuseline_frontend::Tensors;
 use serde_json::{Map, Value, json};
 
@@ -112,16 +111,8 @@ fn planned(model: &Model, arguments: &Report, mut plan: PlanOptions) -> Outcome<
         Some(path) => feed::read(model, path, &mut env)?,
         None => Tensors::new(),
     };
-    let mut all = env.clone();
-    for (name, size) in model.typical_sizes(&env) {
-        all.bind(Symbol::name(&name), size);
-    }
-    let graph = match model.graph(&inputs, &env) {
-        // What cannot be built for every size can perhaps be built for these.
-        Err(error) if error.kind() == Kind::NeedsValue => model.graph(&inputs, &all)?,
-        other => other?,
-    };
-    plan.hints.env = all;
+    let (graph, sizes) = model.graph_to_plan(&inputs, &env)?;
+    plan.hints.env = sizes;
     let code = arguments.form(&plan.spec);
     Ok(gather(&Subject { name: &model.name, graph: &graph, plan: &plan, code, run: None, runs: 0 })?)
 }

@@ -1,12 +1,10 @@
 //! The kernels of a model as points of a roofline.
 
 use fuseline::compile::plan_program;
-use fuseline::error::Kind;
 use fuseline::explain::kernel_rows;
 use fuseline::fuse::PlanOptions;
 use fuseline::passes::Numerics;
 use fuseline::reference;
-use fuseline::tensor::Symbol;
 use fuseline_frontend::Tensors;
 
 use super::{Point, Roofline, Series};
@@ -83,16 +81,8 @@ fn predicted(model: &Model, arguments: &RooflineArguments, mut plan: PlanOptions
         Some(path) => feed::read(model, path, &mut env)?,
         None => Tensors::new(),
     };
-    let mut all = env.clone();
-    for (name, size) in model.typical_sizes(&env) {
-        all.bind(Symbol::name(&name), size);
-    }
-    let graph = match model.graph(&inputs, &env) {
-        // What cannot be built for every size can perhaps be built for these.
-        Err(error) if error.kind() == Kind::NeedsValue => model.graph(&inputs, &all)?,
-        other => other?,
-    };
-    plan.hints.env = all;
+    let (graph, sizes) = model.graph_to_plan(&inputs, &env)?;
+    plan.hints.env = sizes;
     let planned = plan_program(graph.into_owned(), &plan, &mut |_| {})?;
     let rows = kernel_rows(planned.program.run(), &planned.run, &plan);
     let plotted = rows.into_iter().map(|row| Plotted {

@@ -407,7 +407,7 @@ impl Attention<'_> {
         }
         body.close(&format!("#pragma unroll\nfor (int slot = 0; slot < {}; ++slot)", own * 2));
         body.line("__syncthreads();");
-        let lanes = self.lanes(nest, stores);
+        let lanes = Lanes::of_results(nest, &self.columns, stores);
         let count = lanes.map_or(1, |lanes| lanes.count);
         body.lanes = lanes.filter(|lanes| lanes.count > 1);
         let (pieces, threads) = (width / count, self.shape.threads());
@@ -434,27 +434,10 @@ impl Attention<'_> {
             let result = Accumulator::of(nest, fold.id).result(body, &format!("results[{at} + line]"));
             body.know(fold.id, result);
         }
-        body.open_lanes();
-        let mut behind = Vec::new();
-        for store in stores {
-            behind.extend(body.store(*store, None)?);
-        }
-        body.close_lanes();
-        behind.into_iter().for_each(|line| body.line(line));
+        body.store_all(stores)?;
         body.close(&format!("if (row0 + line < {row_count} && piece * {count} < {column_count})"));
         body.close(&format!("#pragma unroll 4\nfor (int turn = 0; turn < {}; ++turn)", rows * pieces / threads));
         body.lanes = None;
         Ok(())
-    }
-
-    /// Neighbouring results that one thread works on: as many as fill the widest access.
-    fn lanes(&self, nest: &Nest<'_>, stores: &[usize]) -> Option<Lanes> {
-        let axis = *self.columns.last()?;
-        let bytes = stores.iter().map(|store| element::bytes(nest.stores[*store].access.tensor.dtype)).min()?;
-        let mut count = (16 / bytes).min(8);
-        while count > 1 && !is_multiple(&nest.extents[axis], count) {
-            count /= 2;
-        }
-        Some(Lanes { axis, count })
     }
 }

@@ -23,6 +23,19 @@ pub(super) struct Lanes {
     pub count: i64,
 }
 
+impl Lanes {
+    /// Neighbouring results along the last of `columns` that one thread stores: as many as fill the widest access.
+    pub fn of_results(nest: &Nest<'_>, columns: &[usize], stores: &[usize]) -> Option<Lanes> {
+        let axis = *columns.last()?;
+        let bytes = stores.iter().map(|store| element::bytes(nest.stores[*store].access.tensor.dtype)).min()?;
+        let mut count = (16 / bytes).min(8);
+        while count > 1 && !is_multiple(&nest.extents[axis], count) {
+            count /= 2;
+        }
+        Some(Lanes { axis, count })
+    }
+}
+
 /// A part of the body between braces.
 #[derive(Debug, Default)]
 struct Level {
@@ -129,6 +142,18 @@ impl<'n> Body<'n> {
         if let Some(lanes) = self.lanes {
             self.close(&format!("#pragma unroll\nfor (int l = 0; l < {}; ++l)", lanes.count));
         }
+    }
+
+    /// Stores in all lanes, and after them what was packed there.
+    pub fn store_all(&mut self, stores: &[usize]) -> Result<()> {
+        self.open_lanes();
+        let mut behind = Vec::new();
+        for store in stores {
+            behind.extend(self.store(*store, None)?);
+        }
+        self.close_lanes();
+        behind.into_iter().for_each(|line| self.line(line));
+        Ok(())
     }
 
     fn is_in_lanes(&self) -> bool {

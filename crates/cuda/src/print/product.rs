@@ -12,7 +12,7 @@ use super::body::{Accumulator, Body, Lanes};
 use super::element;
 use super::function::{Function, Grid};
 use super::library::{Library, Matrix, is_itself};
-use super::nest::{Nest, is_multiple, slope};
+use super::nest::{Nest, slope};
 use super::operand::{Operand, Part, narrow_type};
 use super::points::decode;
 
@@ -524,7 +524,7 @@ impl Product {
             body.line(line);
         }
         body.line("__syncthreads();");
-        let lanes = self.lanes(nest, stores);
+        let lanes = Lanes::of_results(nest, &self.columns, stores);
         let count = lanes.map_or(1, |lanes| lanes.count);
         body.lanes = lanes.filter(|lanes| lanes.count > 1);
         let (pieces, threads) = (columns / count, self.shape.threads());
@@ -546,27 +546,10 @@ impl Product {
             let result = Accumulator::of(nest, *dot).result(body, &name);
             if body.lanes.is_some() { body.know_in_lanes(*dot, result) } else { body.know(*dot, result) }
         }
-        body.open_lanes();
-        let mut behind = Vec::new();
-        for store in stores {
-            behind.extend(body.store(*store, None)?);
-        }
-        body.close_lanes();
-        behind.into_iter().for_each(|line| body.line(line));
+        body.store_all(stores)?;
         body.close(&format!("if (row0 + line < {row_count} && column0 + piece * {count} < {column_count})"));
         body.close(&format!("#pragma unroll 4\nfor (int turn = 0; turn < {}; ++turn)", rows * pieces / threads));
         body.lanes = None;
         Ok(())
-    }
-
-    /// Neighbouring results that one thread works on: as many as fill the widest access.
-    fn lanes(&self, nest: &Nest<'_>, stores: &[usize]) -> Option<Lanes> {
-        let axis = *self.columns.last()?;
-        let bytes = stores.iter().map(|store| element::bytes(nest.stores[*store].access.tensor.dtype)).min()?;
-        let mut count = (16 / bytes).min(8);
-        while count > 1 && !is_multiple(&nest.extents[axis], count) {
-            count /= 2;
-        }
-        Some(Lanes { axis, count })
     }
 }

@@ -9,7 +9,7 @@ use rustc_hash::FxHashMap;
 
 use super::bound::{Bound, bytes_of};
 use super::emitter::{Emitter, Given, Held};
-use super::lanes::{choose_lane, offsets_read, stride_along};
+use super::lanes::{axis_across, choose_lane, offsets_read, stride_along};
 use super::prefix::Running;
 use super::rows::{Pass, Rows, dense_offset};
 use super::{Emission, Memory};
@@ -85,6 +85,20 @@ fn map_rows(e: &Emitter<'_>, axes: AxisSet, stores: &[usize]) -> Rows {
     let lane = choose_lane(bound, axes, &offsets, e.lanes());
     let bytes: i64 = stores.iter().map(|k| bytes_written(bound, *k)).sum();
     let streaming = bytes >= STREAMED;
+    let passes = |ahead| vec![Pass { stores: stores.to_vec(), ahead, ..Pass::default() }];
+    if let Some((lane, across)) = lane.and_then(|lane| Some((lane, axis_across(bound, axes, &offsets, lane)?))) {
+        let others = axes.iter().filter(|axis| ![lane, across].contains(axis));
+        return Rows {
+            outer: others.chain([lane]).collect(),
+            inner: vec![across],
+            lane: Some(lane),
+            passes: passes(Vec::new()),
+            results: Vec::new(),
+            stores: Vec::new(),
+            unroll: 1,
+            streaming,
+        };
+    }
     let is_row = |id: &StepId| lane.is_some_and(|lane| loads_rows(bound, *id, lane));
     let ahead = if streaming {
         loads_of(e, &values).into_iter().filter(is_row).map(|id| (id, AHEAD)).collect()
@@ -95,7 +109,7 @@ fn map_rows(e: &Emitter<'_>, axes: AxisSet, stores: &[usize]) -> Rows {
         outer: axes.iter().filter(|axis| Some(*axis) != lane).collect(),
         inner: lane.into_iter().collect(),
         lane,
-        passes: vec![Pass { stores: stores.to_vec(), ahead, ..Pass::default() }],
+        passes: passes(ahead),
         results: Vec::new(),
         stores: Vec::new(),
         unroll: unroll(e, lane),

@@ -22,6 +22,18 @@ pub(super) fn choose_lane(bound: &Bound<'_>, may: AxisSet, accesses: &[Dim], lan
     axes.min_by(|a, b| cost(*a).total_cmp(&cost(*b)).then(b.cmp(a)))
 }
 
+/// The axis along which the elements lie in a row that lanes find scattered: a step along it stays in the lines of memory that
+/// are there already, so that it should be the next one. None where lanes find everything in a row.
+pub(super) fn axis_across(bound: &Bound<'_>, axes: AxisSet, accesses: &[Dim], lane: usize) -> Option<usize> {
+    let scattered = |offset: &&Dim| access_cost(bound, offset, lane) == SCATTERED;
+    let lines = |axis: usize| {
+        let in_row = |offset: &&Dim| stride_along(bound, offset, axis) == Some(1);
+        accesses.iter().filter(scattered).filter(in_row).count()
+    };
+    let others = axes.iter().filter(|axis| *axis != lane && bound.extents[*axis] > 1);
+    others.map(|axis| (lines(axis), axis)).filter(|(lines, _)| *lines > 0).max().map(|(_, axis)| axis)
+}
+
 fn access_cost(bound: &Bound<'_>, offset: &Dim, axis: usize) -> f64 {
     match stride_along(bound, offset, axis) {
         Some(0) => 0.5,

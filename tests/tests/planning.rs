@@ -242,3 +242,25 @@ fn eight_times_the_layers_take_about_eight_times_as_long() {
     let best = ratios.iter().copied().fold(f64::INFINITY, f64::min);
     assert!(best <= 8.5, "96 layers take {best:.1} times as long as 12 ({ratios:.1?})");
 }
+
+/// Nobody reads what another one stores, but all read the same: one loop, which reads it once.
+#[test]
+fn maps_of_one_tensor_are_one_kernel() {
+    let b = Builder::new("maps");
+    let x = b.input("x", DType::F32, Shape::new([512usize, 512]));
+    b.output("exp", x.exp());
+    b.output("sin", x.sin() * 2.0);
+    b.output("normal", x / x.sum(&[1]));
+    b.output("less", x.sum(&[0, 1]).exp());
+    let graph = b.finish().unwrap();
+    for target in TARGETS {
+        let planned = plan_program(graph.clone(), &options(&graph, target), &mut |_| {}).unwrap();
+        let taken = planned.run.decisions.iter().filter(|d| d.verdict == Verdict::Taken && d.rule == "map-siblings");
+        assert!(taken.clone().count() > 0, "{target}: {:?}", planned.run.decisions);
+        assert!(taken.clone().all(|d| d.notes.is_empty()), "nothing is an intermediate result of another");
+        let whole = Shape::new([512usize, 512]);
+        let run = planned.program.run();
+        let stores = |k: &&PlannedKernel| k.outputs.iter().any(|v| run.ty(*v).shape == whole);
+        assert_eq!(planned.run.kernels.iter().filter(stores).count(), 1, "{target}");
+    }
+}

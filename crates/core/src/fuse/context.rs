@@ -89,12 +89,30 @@ impl<'a> FuseContext<'a> {
 
     /// The groups of folds that read a tensor that this group reads.
     pub fn fold_siblings(&self, group: GroupId) -> Groups {
+        self.siblings(group, |other| matches!(self.kind(other), Kind::Row | Kind::Column))
+    }
+
+    /// The groups that read a tensor that this group reads and store tensors of a shape that this one stores, where one of the two
+    /// is elementwise and no product is among them.
+    pub fn loop_siblings(&self, group: GroupId) -> Groups {
+        let loops = |other: GroupId| matches!(self.kind(other), Kind::Map | Kind::Row | Kind::Column);
+        if !loops(group) {
+            return Groups::new();
+        }
+        self.siblings(group, |other| {
+            let is_map = self.kind(group) == Kind::Map || self.kind(other) == Kind::Map;
+            is_map && loops(other) && self.stored(group).any(|shape| self.stored(other).any(|own| own == shape))
+        })
+    }
+
+    /// The groups for which `fits` holds that read a tensor that this group reads.
+    fn siblings(&self, group: GroupId, fits: impl Fn(GroupId) -> bool) -> Groups {
         let mut found = Groups::new();
         let args = self.state.group(group).members.iter().flat_map(|m| self.state.graph.nodes()[*m].args());
         let bases: Vec<Value> = args.filter_map(|a| self.state.cells.look(*a).base).collect();
         for base in bases {
             for other in self.neighbours(group, base) {
-                if !found.contains(&other) && matches!(self.kind(other), Kind::Row | Kind::Column) {
+                if !found.contains(&other) && fits(other) {
                     found.push(other);
                 }
             }

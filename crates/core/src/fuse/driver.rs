@@ -214,7 +214,7 @@ impl<'g> Driver<'g> {
         self.taken += 1;
         let producer = self.state.group(proposal.groups[0]).members.clone();
         let consumer = self.state.union(&proposal.groups[1..]);
-        let notes = self.notes(&proposal, &producer, &states);
+        let notes = self.notes(&proposal, [&producer, &consumer], &states);
         let fresh: Vec<(usize, usize)> = edges.into_iter().filter(|e| self.joined.insert(*e)).collect();
         self.decisions.push(Decision {
             id,

@@ -174,11 +174,17 @@ impl Driver<'_> {
         });
     }
 
-    pub(super) fn notes(&self, proposal: &Proposal, producer: &[usize], states: &[GroupState]) -> Vec<Note> {
+    pub(super) fn notes(
+        &self,
+        proposal: &Proposal,
+        [producer, consumer]: [&[usize]; 2],
+        states: &[GroupState],
+    ) -> Vec<Note> {
         let mut notes = Vec::new();
         if proposal.form == Form::Copy {
             notes.push(Note::ComputedAgain);
-        } else if states[0].outputs.iter().any(|v| producer.binary_search(&v.node()).is_ok())
+        } else if !self.state.edges(producer, consumer).is_empty()
+            && states[0].outputs.iter().any(|v| producer.binary_search(&v.node()).is_ok())
             && states[0].outputs.len() > 1
         {
             notes.push(Note::SecondOutput);

@@ -61,6 +61,7 @@ pub const RULES: &[&dyn Rule] = &[
     &contract::Prologue,
     &contract::Dual,
     &siblings::Siblings,
+    &siblings::MapSiblings,
 ];
 
 /// A group with each of its consumers for which `fits` holds, and, where that is all of several, copied into all.

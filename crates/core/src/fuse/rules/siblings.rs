@@ -27,3 +27,31 @@ impl Rule for Siblings {
         others.iter().map(pair).collect()
     }
 }
+
+/// Elementwise work on one tensor.
+pub(super) struct MapSiblings;
+
+impl Rule for MapSiblings {
+    fn name(&self) -> &'static str {
+        "map-siblings"
+    }
+
+    fn doc(&self) -> &'static str {
+        "Elementwise work over the points of other work that reads one of the same tensors runs in its loop: the tensor is read once."
+    }
+
+    /// Readers and makers have a stronger claim: they save a tensor from being stored.
+    fn is_late(&self) -> bool {
+        true
+    }
+
+    fn propose(&self, context: &FuseContext<'_>, group: GroupId) -> Vec<Proposal> {
+        let pair = |first: GroupId, second: GroupId| Proposal {
+            rule: self.name(),
+            groups: [first, second].into_iter().collect(),
+            form: Form::Join,
+        };
+        let others = context.loop_siblings(group);
+        others.into_iter().map(|other| pair(group, other)).collect()
+    }
+}

@@ -4,6 +4,7 @@
 //! shows. This is the only place after import where names are read; nothing here decides anything.
 
 mod activation;
+mod attention;
 mod decision;
 mod pattern;
 mod score;

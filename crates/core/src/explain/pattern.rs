@@ -5,18 +5,19 @@
 //! nothing that decides looks at them.
 
 use super::activation::{self, POINTS};
+use super::attention::name_of_attention;
 use super::wiring::Wiring;
 use crate::fuse::PlannedKernel;
 use crate::graph::{Origin, Value};
 use crate::ops::prim::{Class, Monoid};
 use crate::ops::{ExprNode, Prim, Scalar};
-use crate::tile::{AxisSet, Chain, Kernel, Op, Schedule, StepId};
+use crate::tile::Schedule;
 
 /// A name for what a kernel does.
 pub(super) fn pattern(wiring: &Wiring<'_>, kernel: &PlannedKernel) -> String {
     let mut parts = Parts::of(wiring, &kernel.members);
     if let Schedule::Attention { chain, .. } = &kernel.kernel.schedule {
-        parts.name_attention(&attention(&kernel.kernel, chain));
+        parts.name_attention(&name_of_attention(&kernel.kernel, chain));
     }
     parts.name_rotations();
     parts.name_norms();
@@ -249,16 +250,24 @@ impl<'w, 'g> Parts<'w, 'g> {
                 |k: &usize| self.statistics(&[sum, *k]).iter().any(|s| self.before[*s][sum] && self.before[*s][*k]);
             (0..self.members.len()).find(|k| same(k) && joined(k))
         };
-        let (name, folds) = match earlier.or_else(beside) {
-            Some(mean) => ("LayerNorm", vec![mean, sum]),
-            None => ("RMSNorm", vec![sum]),
-        };
+        let mean = earlier.or_else(beside);
+        let folds: Vec<usize> = mean.into_iter().chain([sum]).collect();
         let statistics = self.statistics(&folds);
-        let root = |k: &usize| {
-            let Prim::Map(row) = self.prim(*k) else { return false };
-            row.expr.nodes().iter().any(|(n, _)| matches!(n, ExprNode::Apply(Scalar::Sqrt | Scalar::Pow, _)))
+        let root = *statistics.iter().find(|k| self.has(**k, &[Scalar::Sqrt, Scalar::Pow]))?;
+        let outside = statistics.iter().any(|k| self.before[*k][root] && self.has(*k, &[Scalar::Add, Scalar::Max]));
+        let name = match (mean, outside) {
+            (Some(_), false) => "LayerNorm",
+            (Some(_), true) => "LayerNorm (eps outside the root)",
+            (None, false) => "RMSNorm",
+            (None, true) => "RMSNorm (eps outside the root)",
         };
-        statistics.iter().any(root).then_some((name, folds))
+        Some((name, folds))
+    }
+
+    /// Whether a map applies one of some functions.
+    fn has(&self, k: usize, functions: &[Scalar]) -> bool {
+        let Prim::Map(row) = self.prim(k) else { return false };
+        row.expr.nodes().iter().any(|(n, _)| matches!(n, ExprNode::Apply(op, _) if functions.contains(op)))
     }
 
     /// For the square of a value: the member that makes that value, if one does.
@@ -463,54 +472,6 @@ impl<'w, 'g> Parts<'w, 'g> {
 /// Whether a primitive is more than one operation on every element.
 fn is_main(prim: &Prim) -> bool {
     !matches!(prim.class(), Class::Map | Class::View | Class::Source)
-}
-
-/// Attention with what sets it apart.
-fn attention(kernel: &Kernel, chain: &Chain) -> String {
-    let Op::Dot { a, b, .. } = &kernel.step(chain.second).op else { return "Attention".into() };
-    let scores = [*a, *b].map(|operand| between(kernel, operand, chain.first));
-    let Some(steps) = scores.into_iter().flatten().next() else { return "Attention".into() };
-    let compares = |step: &StepId| {
-        let Op::Map { expr, .. } = &kernel.step(*step).op else { return false };
-        let has = |axes: AxisSet| {
-            expr.nodes().iter().any(|(n, _)| matches!(n, ExprNode::Coord(axis) if axes.contains(usize::from(*axis))))
-        };
-        has(chain.stream) && has(chain.rows)
-    };
-    let masks = |step: &StepId| {
-        let step = kernel.step(*step);
-        matches!(step.op, Op::Load { .. }) && !step.axes.common(chain.stream).is_empty()
-    };
-    let draws = |step: &StepId| matches!(kernel.step(*step).op, Op::Random { .. });
-    let mut qualities: Vec<&str> = Vec::new();
-    let mut quality = |name, holds: bool| {
-        if holds {
-            qualities.push(name);
-        }
-    };
-    quality("causal", steps.iter().any(compares));
-    quality("masked", steps.iter().any(masks));
-    quality("dropout", steps.iter().any(draws));
-    match qualities.as_slice() {
-        [] => "Attention".into(),
-        some => format!("Attention ({})", some.join(", ")),
-    }
-}
-
-/// The steps that an operand of the second contraction computes from, without those of the first; `None` where it does not
-/// compute from the first.
-fn between(kernel: &Kernel, operand: StepId, first: StepId) -> Option<Vec<StepId>> {
-    let (mut found, mut todo) = (Vec::new(), vec![operand]);
-    let mut reaches = false;
-    while let Some(step) = todo.pop() {
-        if step == first {
-            reaches = true;
-        } else if !found.contains(&step) {
-            found.push(step);
-            todo.extend(kernel.step(step).op.operands());
-        }
-    }
-    reaches.then_some(found)
 }
 
 /// The name of an operator as people write it.

@@ -264,3 +264,21 @@ fn maps_of_one_tensor_are_one_kernel() {
         assert_eq!(planned.run.kernels.iter().filter(stores).count(), 1, "{target}");
     }
 }
+
+/// Queries, keys and values of the points of a picture: the product sees points as a row of lines, the picture has lines and
+/// columns.
+#[test]
+fn products_of_the_points_of_a_picture_are_merged() {
+    let b = Builder::new("tokens");
+    let x = b.input("x", DType::F32, Shape::new([64usize, 12, 10]));
+    let tokens = x.permute(&[1, 2, 0]).reshape(Shape::new([120usize, 64]));
+    for name in ["q", "k", "v"] {
+        let weights = b.input(&format!("w{name}"), DType::F32, Shape::new([64usize, 64]));
+        b.output(name, tokens.matmul(weights));
+    }
+    let graph = b.finish().unwrap();
+    for target in TARGETS {
+        let planned = plan_program(graph.clone(), &options(&graph, target), &mut |_| {}).unwrap();
+        assert_eq!(planned.run.kernels.len(), 1, "{target}: {:?}", planned.run.decisions);
+    }
+}

@@ -108,47 +108,66 @@ fn root(
     owners: &mut BTreeMap<usize, (usize, usize)>,
 ) -> Result<(Coordinates, Place), Refusal> {
     let value = group.outputs[output];
-    let shape = group.graph.ty(value).shape.clone();
-    let shared = if walk.leaves.is_empty() { None } else { shared_axes(walk, group, value, &shape) };
-    let mut at = Vec::with_capacity(shape.rank());
-    for (k, extent) in shape.dims().iter().enumerate() {
-        if let Some(axis) = shared.as_ref().and_then(|s| s[k]) {
-            at.push(Dim::axis(axis));
-        } else if extent.is(1) {
-            at.push(Dim::int(0));
-        } else if let Some(inner) = cuts.get(&(output, k)) {
-            let outer = walk.add_axis(extent.floordiv(&Dim::int(*inner)))?;
-            let inner_axis = walk.add_axis(Dim::int(*inner))?;
-            owners.insert(outer, (output, k));
-            owners.insert(inner_axis, (output, k));
-            at.push(Dim::axis(outer) * *inner + Dim::axis(inner_axis));
-        } else {
-            let axis = walk.add_axis(extent.clone())?;
-            owners.insert(axis, (output, k));
-            at.push(Dim::axis(axis));
+    let parts = parts_of(group, output, cuts);
+    let shared = if walk.leaves.is_empty() { None } else { shared_axes(walk, group, value, &parts) };
+    let mut at = Vec::with_capacity(parts.len());
+    for (k, parts) in parts.iter().enumerate() {
+        let mut index = Dim::int(0);
+        for (p, part) in parts.iter().enumerate() {
+            let axis = match shared.as_ref().and_then(|shared| shared[k][p]) {
+                Some(axis) => axis,
+                None => {
+                    let axis = walk.add_axis(part.extent.clone())?;
+                    owners.insert(axis, (output, k));
+                    axis
+                }
+            };
+            index = index + Dim::axis(axis) * part.stride;
         }
+        at.push(index);
     }
     let at = walk.coordinates(at);
     let term = walk.value(value, at, 0)?;
     Ok((at, term))
 }
 
-/// For every axis of a further stored value, the axis of the kernel that runs along it, if there is one: a tensor that
-/// both read is read along it by both.
-fn shared_axes(walk: &Demand<'_, '_>, group: &Group<'_>, value: Value, shape: &Shape) -> Option<Vec<Option<usize>>> {
+/// A part of an axis of a stored value that an axis of the kernel runs along.
+struct Part {
+    extent: Dim,
+    stride: i64,
+}
+
+/// For every axis of a stored value its parts: none where it has one element, two where it is cut.
+fn parts_of(group: &Group<'_>, output: usize, cuts: &Cuts) -> Vec<Vec<Part>> {
+    let shape = &group.graph.ty(group.outputs[output]).shape;
+    let parts = shape.dims().iter().enumerate().map(|(k, extent)| match cuts.get(&(output, k)) {
+        _ if extent.is(1) => Vec::new(),
+        Some(inner) => {
+            let outer = Part { extent: extent.floordiv(&Dim::int(*inner)), stride: *inner };
+            vec![outer, Part { extent: Dim::int(*inner), stride: 1 }]
+        }
+        None => vec![Part { extent: extent.clone(), stride: 1 }],
+    });
+    parts.collect()
+}
+
+/// For every part of every axis of a further stored value, the axis of the kernel that runs along it, if there is one: a tensor
+/// that both read is read along it by both.
+fn shared_axes(
+    walk: &Demand<'_, '_>,
+    group: &Group<'_>,
+    value: Value,
+    parts: &[Vec<Part>],
+) -> Option<Vec<Vec<Option<usize>>>> {
     // The value by itself, to see what it reads.
     let scope = Scope::default();
     let mut alone = Demand::new(group.graph, group.members, &scope, &[]);
-    let mut at = Vec::with_capacity(shape.rank());
-    let mut own = vec![None; shape.rank()];
-    for (k, extent) in shape.dims().iter().enumerate() {
-        if extent.is(1) {
-            at.push(Dim::int(0));
-            continue;
-        }
-        let axis = alone.add_axis(extent.clone()).ok()?;
-        own[k] = Some(axis);
-        at.push(Dim::axis(axis));
+    let mut at = Vec::with_capacity(parts.len());
+    let mut own: Vec<Vec<usize>> = Vec::with_capacity(parts.len());
+    for parts in parts {
+        let axes = parts.iter().map(|part| alone.add_axis(part.extent.clone()).ok()).collect::<Option<Vec<_>>>()?;
+        at.push(axes.iter().zip(parts).fold(Dim::int(0), |sum, (axis, part)| sum + Dim::axis(*axis) * part.stride));
+        own.push(axes);
     }
     let at = alone.coordinates(at);
     alone.value(value, at, 0).ok()?;
@@ -170,8 +189,7 @@ fn shared_axes(walk: &Demand<'_, '_>, group: &Group<'_>, value: Value, shape: &S
             }
         }
     }
-    let found: Vec<Option<usize>> = own.iter().map(|axis| axis.and_then(|a| shared[a])).collect();
-    Some(found)
+    Some(own.into_iter().map(|axes| axes.into_iter().map(|axis| shared[axis]).collect()).collect())
 }
 
 /// Pairs of axes of the same extent that two coordinates step along with the same stride.

@@ -3,7 +3,8 @@
 use fuseline_frontend::onnx::Message;
 use fuseline_frontend::onnx::schema::{
     AttributeProto, AttributeType, Dimension, DimensionValue, GraphProto, ModelProto, NodeProto, OperatorSetIdProto,
-    TensorProto, TensorShapeProto, TensorTypeProto, TypeProto, TypeValue, ValueInfoProto,
+    OptionalTypeProto, SequenceTypeProto, TensorProto, TensorShapeProto, TensorTypeProto, TypeProto, TypeValue,
+    ValueInfoProto,
 };
 
 /// The code of f32 in ONNX files.
@@ -72,6 +73,22 @@ pub fn value(name: &str, elem_type: i32, sizes: &[&str]) -> ValueInfoProto {
     let tensor = TensorTypeProto { elem_type, shape: Some(shape) };
     let ty = TypeProto { value: Some(TypeValue::TensorType(tensor)), ..TypeProto::default() };
     ValueInfoProto { name: name.into(), r#type: Some(ty), ..ValueInfoProto::default() }
+}
+
+/// The same value as the elements of a sequence.
+pub fn sequence(mut value: ValueInfoProto) -> ValueInfoProto {
+    let elem_type = value.r#type.take().map(Box::new);
+    let sequence = TypeValue::SequenceType(SequenceTypeProto { elem_type });
+    value.r#type = Some(TypeProto { value: Some(sequence), ..TypeProto::default() });
+    value
+}
+
+/// The same value, which may be left out.
+pub fn optional(mut value: ValueInfoProto) -> ValueInfoProto {
+    let elem_type = value.r#type.take().map(Box::new);
+    let optional = TypeValue::OptionalType(OptionalTypeProto { elem_type });
+    value.r#type = Some(TypeProto { value: Some(optional), ..TypeProto::default() });
+    value
 }
 
 /// A vector of integers as an initializer.

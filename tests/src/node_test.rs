@@ -15,7 +15,7 @@ use fuseline::tensor::{DType, Literal};
 use fuseline::tile::interp::{self, Folds};
 use fuseline_cpu::code::Isa;
 use fuseline_cpu::run::CpuDevice;
-use fuseline_frontend::onnx::read_tensor;
+use fuseline_frontend::onnx::read_value;
 use fuseline_frontend::{Model, Tensors};
 
 use crate::generate::Inputs;
@@ -52,13 +52,14 @@ fn run_by(folder: &Path, options: &PlanOptions, run: Runner<'_>) -> Result<()> {
                 let inputs = special.inputs.iter().map(|(n, x)| (Arc::from(n.as_str()), x.clone()));
                 Meaning::of(special.graph, &inputs.collect(), Limits::default())
             })?;
-            meant.check(&results(model, inputs, run, Reading::Exact)?).map_err(|_| why)
+            let actual: Vec<Literal> = results(model, inputs, run, Reading::Exact)?.into_values().collect();
+            meant.check(&actual).map_err(|_| why)
         }
         outcome => outcome,
     })
 }
 
-fn each_set(folder: &Path, check: impl Fn(&Model, &Tensors, &[(&str, Literal)]) -> Result<()>) -> Result<()> {
+fn each_set(folder: &Path, check: impl Fn(&Model, &Tensors, &Tensors) -> Result<()>) -> Result<()> {
     let model = Model::open(folder.join("model.onnx"))?;
     let mut sets: Vec<PathBuf> = entries(folder)?.into_iter().filter(|p| p.is_dir()).collect();
     sets.sort();
@@ -69,11 +70,11 @@ fn each_set(folder: &Path, check: impl Fn(&Model, &Tensors, &[(&str, Literal)]) 
         let signature = model.signature();
         let mut inputs = Tensors::new();
         for (k, port) in signature.inputs.iter().enumerate() {
-            inputs.insert(port.name.clone(), read_tensor(set.join(format!("input_{k}.pb")))?.1);
+            inputs.extend(read_value(set.join(format!("input_{k}.pb")), port)?);
         }
-        let mut wanted = Vec::new();
+        let mut wanted = Tensors::new();
         for (k, port) in signature.outputs.iter().enumerate() {
-            wanted.push((port.name.as_str(), read_tensor(set.join(format!("output_{k}.pb")))?.1));
+            wanted.extend(read_value(set.join(format!("output_{k}.pb")), port)?);
         }
         check(&model, &inputs, &wanted)?;
     }
@@ -105,20 +106,26 @@ fn planned(graph: &Graph, inputs: NamedTensors, options: Options, plan: &PlanOpt
 }
 
 /// Where a result jumps (a tie in a quantisation), the official outputs are what rounded arithmetic made of it.
-fn check_readings(model: &Model, inputs: &Tensors, wanted: &[(&str, Literal)], run: Runner<'_>) -> Result<()> {
+fn check_readings(model: &Model, inputs: &Tensors, wanted: &Tensors, run: Runner<'_>) -> Result<()> {
     let with = |reading| check(wanted, &results(model, inputs, run, reading)?);
     with(Reading::Exact).or_else(|why| with(Reading::Rounded).map_err(|_| why))
 }
 
-fn results(model: &Model, inputs: &Tensors, run: Runner<'_>, reading: Reading) -> Result<Vec<Literal>> {
+fn results(model: &Model, inputs: &Tensors, run: Runner<'_>, reading: Reading) -> Result<Tensors> {
     model.specialise(inputs, |special| {
         let inputs = special.inputs.iter().map(|(n, x)| (Arc::from(n.as_str()), x.clone())).collect();
-        run(special.graph, inputs, Options { reading, ..Options::default() })
+        let values = run(special.graph, inputs, Options { reading, ..Options::default() })?;
+        let names = special.graph.outputs().iter().map(|output| output.name.to_string());
+        Ok(names.zip(values).collect())
     })
 }
 
-fn check(wanted: &[(&str, Literal)], actual: &[Literal]) -> Result<()> {
-    for ((name, wanted), actual) in wanted.iter().zip(actual) {
+fn check(wanted: &Tensors, actual: &Tensors) -> Result<()> {
+    if !wanted.keys().eq(actual.keys()) {
+        let (wanted, actual): (Vec<_>, Vec<_>) = (wanted.keys().collect(), actual.keys().collect());
+        return Err(Error::invalid(format!("outputs {actual:?} instead of {wanted:?}")));
+    }
+    for ((name, wanted), actual) in wanted.iter().zip(actual.values()) {
         compare(wanted, actual).map_err(|why| Error::invalid(why).at(format!("output \"{name}\"")))?;
     }
     Ok(())

@@ -23,7 +23,7 @@ fn attempt(file: Vec<u8>) -> Result<()> {
         };
         let count = sizes.iter().try_fold(1usize, |p, n| p.checked_mul(*n)).filter(|n| *n < 1 << 20);
         let count = count.ok_or_else(|| Error::limit("the test gives no inputs of that size"))?;
-        inputs.insert(port.name.clone(), Literal::from_f64s(port.dtype, sizes, &vec![0.0; count])?);
+        inputs.insert(port.part_name(0), Literal::from_f64s(port.dtype, sizes, &vec![0.0; count])?);
     }
     model.specialise(&inputs, |special| {
         let inputs = special.inputs.iter().map(|(n, x)| (Arc::from(n.as_str()), x.clone())).collect();

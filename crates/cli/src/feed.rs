@@ -8,7 +8,7 @@ use fuseline::reference::Limits;
 use fuseline::tensor::{DType, Env, Literal, Shape, Symbol, TensorType};
 use fuseline_frontend::Tensors;
 use fuseline_frontend::npz::{ReadOptions, read_npz};
-use fuseline_frontend::onnx::import::Port;
+use fuseline_frontend::onnx::import::{Form, Port};
 use fuseline_session::plan::size_list;
 
 use crate::arguments::SizeBinding;
@@ -43,6 +43,11 @@ pub fn assemble(model: &Model, file: Option<&Path>, mut env: Env, seed: u64) -> 
     let mut feed = Feed { tensors: Tensors::new(), random: Vec::new(), assumed: Vec::new() };
     let mut dice = Dice::new(seed);
     for port in ports {
+        if port.form != Form::Tensor {
+            dice.skip();
+            feed.tensors.extend(parts(port, &given, file.is_some())?);
+            continue;
+        }
         let tensor = match given.get(&port.name) {
             Some(tensor) => {
                 dice.skip();
@@ -73,6 +78,18 @@ pub fn assemble(model: &Model, file: Option<&Path>, mut env: Env, seed: u64) -> 
     Ok(feed)
 }
 
+/// The tensors of an input that is a sequence or may be left out. None is drawn: without a file nobody can know how many are meant.
+fn parts(port: &Port, given: &Tensors, has_file: bool) -> Outcome<Tensors> {
+    if port.form == Form::Sequence && !has_file {
+        let error = Error::invalid(format!("input \"{}\" is a sequence, which has no random value", port.name));
+        let (first, second) = (port.part_name(0), port.part_name(1));
+        let help =
+            format!("give its elements with --inputs X.npz, called {first}, {second} …; without any it is empty");
+        return Err(Failure::with_help(error, help));
+    }
+    Ok(given.iter().filter(|(name, _)| port.has(name)).map(|(name, tensor)| (name.clone(), tensor.clone())).collect())
+}
+
 /// The inputs: those of the file, and random ones of [usual sizes](Model::typical_sizes) for the rest.
 pub fn assemble_typical(model: &Model, file: Option<&Path>, sizes: &[SizeBinding], seed: u64) -> Outcome<Feed> {
     let mut env = model.bind_sizes(sizes)?;
@@ -90,17 +107,19 @@ pub fn assemble_typical(model: &Model, file: Option<&Path>, sizes: &[SizeBinding
 /// Reads inputs from a file; each must be one of the model's, and fit. Free sizes take the values they meet.
 pub fn read(model: &Model, path: &Path, env: &mut Env) -> Outcome<Tensors> {
     let ports: Vec<&Port> = model.signature.inputs.iter().chain(&model.signature.defaults).collect();
-    let expected = |name: &str| ports.iter().find(|p| p.name == name).map(|p| p.dtype);
+    let expected = |name: &str| ports.iter().find(|p| p.has(name)).map(|p| p.dtype);
     let given = read_npz(path, &ReadOptions { expected: &expected, ..ReadOptions::default() })?;
     for (name, tensor) in &given {
-        let Some(port) = ports.iter().find(|p| p.name == *name) else {
+        let Some(port) = ports.iter().find(|p| p.has(name)) else {
             let names: Vec<&str> = ports.iter().map(|p| p.name.as_str()).collect();
             let error = Error::invalid(format!("the model has no input called \"{name}\""));
             let error = error.at(path.display().to_string());
             return Err(Failure::with_help(error, format!("the model's inputs are {}", names.join(", "))));
         };
         let place = |failure: Failure| failure.at(format!("input \"{name}\"")).at(path.display().to_string());
-        check(port, tensor, env).map_err(place)?;
+        // The elements of a sequence share no sizes.
+        let mut own = port.form.is_sequence().then(|| env.clone());
+        check(port, tensor, own.as_mut().unwrap_or(env)).map_err(place)?;
     }
     Ok(given)
 }

@@ -81,8 +81,9 @@ impl Model {
         let (defaults, inputs): (Tensors, Tensors) =
             inputs.iter().map(|(name, x)| (name.clone(), x.clone())).partition(|(name, _)| is_default(name));
         let inputs = &inputs;
-        let mut pins = Pins { values: defaults, ..Pins::default() };
-        let first = if pins.values.is_empty() {
+        let parts = self.signature.parts(inputs.keys().map(String::as_str)).map_err(|e| e.at(self.file.name()))?;
+        let mut pins = Pins { values: defaults, parts, ..Pins::default() };
+        let first = if pins.values.is_empty() && pins.parts.is_empty() {
             self.graph().and_then(|graph| run(Specialised { graph, inputs, pins: &pins }))
         } else {
             self.graph_for(&pins).and_then(|graph| run(Specialised { graph: &graph, inputs, pins: &pins }))

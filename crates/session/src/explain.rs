@@ -34,7 +34,7 @@ impl Explained {
         let known = |name: String| sizes.get(&Symbol::name(&name)).map(|size| (name, size));
         let given: Vec<(String, i64)> = model.free_sizes().into_iter().filter_map(known).collect();
         let assumed = model.typical_sizes(&sizes);
-        let is_pinned = !pins.values.is_empty() || !pins.sizes.is_empty();
+        let is_pinned = !pins.values.is_empty() || !pins.sizes.is_empty() || !pins.parts.is_empty();
         let (graph, all) = match &model.content {
             Content::Onnx(onnx) if is_pinned => (Cow::Owned(onnx.graph_for(pins)?), model.with_typical_sizes(&sizes)),
             _ => model.graph_to_plan(&Tensors::new(), &sizes)?,

@@ -9,7 +9,7 @@ use fuseline::error::{Error, Kind, Result};
 use fuseline::gallery::{self, Entry};
 use fuseline::graph::{Graph, Value};
 use fuseline::tensor::{DType, Dim, Env, Symbol, TensorType};
-use fuseline_frontend::onnx::import::{Pins, Port, Signature};
+use fuseline_frontend::onnx::import::{Form, Pins, Port, Signature};
 use fuseline_frontend::{Specialised, Tensors};
 use indexmap::IndexSet;
 
@@ -115,7 +115,8 @@ impl Model {
     /// The named sizes of the inputs, in their order.
     pub fn free_sizes(&self) -> Vec<String> {
         let mut names = IndexSet::new();
-        let shapes = self.signature.inputs.iter().filter_map(|port| port.shape.as_ref());
+        let shared = self.signature.inputs.iter().filter(|port| !port.form.is_sequence());
+        let shapes = shared.filter_map(|port| port.shape.as_ref());
         for dim in shapes.flat_map(|shape| shape.dims()) {
             dim.for_each_symbol(&mut |s| {
                 if let Symbol::Name(name) = s {
@@ -184,7 +185,7 @@ impl Model {
 pub fn signature(graph: &Graph) -> Signature {
     let port = |name: &str, value: Value| {
         let TensorType { dtype, shape } = graph.ty(value).clone();
-        Port { name: name.to_string(), dtype, shape: Some(shape) }
+        Port { name: name.to_string(), dtype, shape: Some(shape), form: Form::Tensor }
     };
     Signature {
         inputs: graph.inputs().iter().map(|v| port(graph.input_name(*v), *v)).collect(),
@@ -195,11 +196,12 @@ pub fn signature(graph: &Graph) -> Signature {
 
 /// The type of a port in words, with the sizes that are known.
 pub fn type_text(port: &Port, env: &Env) -> String {
-    match &port.shape {
+    let tensor = match &port.shape {
         Some(shape) => {
             let dims: Vec<Dim> = shape.dims().iter().map(|dim| env.apply(dim)).collect();
             TensorType::new(port.dtype, dims).to_string()
         }
         None => format!("{}[…]", port.dtype),
-    }
+    };
+    port.form.of(&tensor)
 }

@@ -212,8 +212,11 @@ impl Session {
         let ready = self.ready.read().unwrap_or_else(PoisonError::into_inner);
         let is_default = |name: &&String| self.model.signature.defaults.iter().any(|port| port.name == **name);
         let replaced: Vec<&String> = inputs.keys().filter(is_default).collect();
+        let parts = self.model.signature.parts(inputs.keys().map(String::as_str)).ok()?;
         let fits = |ready: &&Arc<Ready>| {
-            ready.fits(inputs) && replaced.iter().all(|name| ready.pins.values.contains_key(*name))
+            ready.fits(inputs)
+                && ready.pins.parts == parts
+                && replaced.iter().all(|name| ready.pins.values.contains_key(*name))
         };
         ready.iter().rev().find(fits).cloned()
     }

@@ -9,8 +9,10 @@ use fuseline::tensor::Literal;
 use prost::{DecodeError, Message};
 
 use super::external::DataFiles;
-use super::schema::{ModelProto, TensorProto};
+use super::import::{Form, Port};
+use super::schema::{ModelProto, OptionalProto, SequenceProto, TensorProto};
 use super::tensor::literal;
+use crate::Tensors;
 use crate::mapping::map_file;
 
 /// A decoded model with a graph, together with the files that its tensors lie in.
@@ -68,6 +70,28 @@ pub fn read_tensor(path: impl AsRef<Path>) -> Result<(String, Literal)> {
         let tensor: TensorProto = decode(&bytes)?;
         let literal = literal(&tensor, &DataFiles::of_file(path, bytes))?;
         Ok((tensor.name, literal))
+    };
+    read().at(|| path.to_string_lossy())
+}
+
+/// Reads a file that holds the value of an input or output, such as `test_data_set_0/input_0.pb`: its tensors, by the names that they
+/// have outside.
+pub fn read_value(path: impl AsRef<Path>, port: &Port) -> Result<Tensors> {
+    let path = path.as_ref();
+    let read = || {
+        let bytes = map_file(path)?;
+        let sequence = match port.form {
+            Form::Tensor => vec![decode(&bytes)?],
+            Form::Sequence => decode::<SequenceProto>(&bytes)?.tensor_values,
+            Form::Optional => decode::<OptionalProto>(&bytes)?.tensor_value.into_iter().collect(),
+            Form::OptionalSequence => {
+                let value = decode::<OptionalProto>(&bytes)?.sequence_value;
+                value.map(|sequence| sequence.tensor_values).unwrap_or_default()
+            }
+        };
+        let files = DataFiles::of_file(path, bytes);
+        let named = sequence.iter().enumerate();
+        named.map(|(k, tensor)| Ok((port.part_name(k), literal(tensor, &files)?))).collect::<Result<Tensors>>()
     };
     read().at(|| path.to_string_lossy())
 }

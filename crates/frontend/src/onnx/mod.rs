@@ -12,6 +12,6 @@ mod seeded;
 mod tensor;
 
 pub use data_type::{data_type_code, data_type_name, dtype_of_code};
-pub use file::{ModelFile, read_tensor};
+pub use file::{ModelFile, read_tensor, read_value};
 /// Encoding and decoding of the types in [`schema`].
 pub use prost::Message;

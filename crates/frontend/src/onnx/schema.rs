@@ -336,6 +336,30 @@ pub struct OpaqueTypeProto {
     pub name: String,
 }
 
+/// The value of a sequence of tensors, as files of test data hold it; sequences of anything else are not declared.
+#[derive(Clone, PartialEq, Message)]
+pub struct SequenceProto {
+    #[prost(string, tag = "1")]
+    pub name: String,
+    #[prost(int32, tag = "2")]
+    pub elem_type: i32,
+    #[prost(message, repeated, tag = "3")]
+    pub tensor_values: Vec<TensorProto>,
+}
+
+/// An optional tensor or sequence of tensors, as files of test data hold it.
+#[derive(Clone, PartialEq, Message)]
+pub struct OptionalProto {
+    #[prost(string, tag = "1")]
+    pub name: String,
+    #[prost(int32, tag = "2")]
+    pub elem_type: i32,
+    #[prost(message, optional, tag = "3")]
+    pub tensor_value: Option<TensorProto>,
+    #[prost(message, optional, tag = "5")]
+    pub sequence_value: Option<SequenceProto>,
+}
+
 #[derive(Clone, PartialEq, Message)]
 pub struct FunctionProto {
     #[prost(string, tag = "1")]

@@ -29,7 +29,6 @@ mod movement;
 mod multi_head;
 mod normalization;
 mod optimizer;
-mod optional;
 mod packed;
 mod pad;
 mod pooling;
@@ -132,7 +131,6 @@ static GROUPS: &[&[NamedOp]] = &[
     multi_head::OPS,
     normalization::OPS,
     optimizer::OPS,
-    optional::OPS,
     packed::OPS,
     pad::OPS,
     pooling::OPS,

@@ -6,10 +6,14 @@ use fuseline::tensor::{DType, Shape, Symbol, TensorType};
 use indexmap::IndexSet;
 
 use super::super::schema::{GraphProto, NodeProto};
+use super::datum::{Datum, Operand, tensors};
 use super::node::Place;
 use super::order::free_names;
 use super::scope::Scope;
 use super::{Importer, truth};
+
+/// Trips of a loop that becomes part of the graph trip by trip.
+const MAX_UNROLLED: i64 = 1 << 14;
 
 /// The region that is an attribute of a node.
 pub(super) fn region<'m>(node: &'m NodeProto, name: &str) -> Result<&'m GraphProto> {
@@ -26,27 +30,21 @@ impl<'m> Importer<'m> {
     pub(super) fn import_if<'s>(
         &self,
         node: &'m NodeProto,
-        inputs: &[Option<Tensor<'s>>],
+        inputs: &[Operand<'s>],
         place: Place<'_, 's>,
-    ) -> Result<Vec<Tensor<'s>>> {
-        let [Some(condition)] = inputs else { return Err(Error::invalid("If takes one operand, the condition")) };
-        let condition = *condition;
+    ) -> Result<Vec<Operand<'s>>> {
+        let [condition] = inputs else { return Err(Error::invalid("If takes one operand, the condition")) };
+        let condition = condition.tensor()?;
         let builder = place.scope.builder();
-        let (then, otherwise) = (region(node, "then_branch")?, region(node, "else_branch")?);
-        if let Some(Known::Int(known)) = builder.contents(condition).and_then(|c| c.first().cloned())
-            && let Some(known) = known.as_int()
-        {
+        let branches = [region(node, "then_branch")?, region(node, "else_branch")?];
+        if let Some(known) = known_int(condition) {
             // The branch that is taken becomes part of the graph around it.
-            let branch = if known != 0 { then } else { otherwise };
-            let scope = Scope::inside(place.scope);
-            self.import_region(branch, &scope, place)?;
-            let outputs = branch.output.iter().map(|o| scope.lookup(&o.name));
-            return outputs.map(|o| o.map(|t| builder.tensor(t.value()))).collect();
+            return self.inline(branches[usize::from(known == 0)], &[], place);
         }
-        let names: IndexSet<String> = free_names(then).into_iter().chain(free_names(otherwise)).collect();
+        let names: IndexSet<String> = branches.iter().flat_map(|branch| free_names(branch)).collect();
         let mut captures = Vec::new();
-        let mut graphs = Vec::new();
-        for branch in [then, otherwise] {
+        let mut made = Vec::new();
+        for branch in branches {
             let inner = builder.region(branch.name.clone());
             let scope = Scope::root(&inner);
             captures = self.capture(&names, &scope, place.scope)?;
@@ -57,30 +55,47 @@ impl<'m> Importer<'m> {
                 }
                 _ => error,
             })?;
+            let mut results = Vec::new();
             for output in &branch.output {
-                inner.output(&output.name, scope.lookup(&output.name)?);
+                let result = scope.lookup(&output.name)?;
+                if result.is_poisoned() {
+                    return Ok(vec![builder.poison().into(); node.output.len()]); // the cause is noted already
+                }
+                result.named(&output.name).into_iter().for_each(|(name, tensor)| inner.output(&name, *tensor));
+                let kinds = result.tensors().iter().map(|t| Ok((t.dtype()?, t.rank()?))).collect::<Result<Vec<_>>>()?;
+                results.push((result.values(), kinds));
             }
-            let complete = inner.with_graph(|g| g.outputs().len()) == branch.output.len();
-            if !complete {
-                return Ok(vec![builder.poison(); node.output.len()]); // the cause is noted already
-            }
-            graphs.push(inner.finish()?);
+            made.push((inner.finish()?, results));
         }
-        let otherwise = graphs.pop().expect("two branches");
-        let then = graphs.pop().expect("two branches");
-        let same_kind = |g: &Graph, h: &Graph| {
-            let kinds = |g: &Graph| {
-                g.outputs().iter().map(|o| (g.ty(o.value).dtype, g.ty(o.value).shape.rank())).collect::<Vec<_>>()
-            };
-            kinds(g) == kinds(h)
-        };
-        if !same_kind(&then, &otherwise) {
+        let (otherwise, other_results) = made.pop().expect("two branches");
+        let (then, results) = made.pop().expect("two branches");
+        let mut pairs = results.iter().zip(&other_results);
+        let same = results.len() == other_results.len() && pairs.all(|(a, b)| a.0.is_like(&b.0) && a.1 == b.1);
+        if !same {
             return Err(builder.needs_value(
                 condition,
-                "the branches of an If return tensors of different ranks, so its condition must be known",
+                "the branches of an If return values of different kinds, so its condition must be known",
             ));
         }
-        builder.if_else(condition, then, otherwise, &captures)
+        let mut tensors = builder.if_else(condition, then, otherwise, &captures)?.into_iter();
+        let joined = results.iter().map(|(result, _)| result.map(|_| tensors.next().expect("one for every output")));
+        Ok(joined.collect())
+    }
+
+    /// The results of a region whose nodes become part of the graph around it.
+    pub(super) fn inline<'s>(
+        &self,
+        region: &'m GraphProto,
+        inputs: &[Operand<'s>],
+        place: Place<'_, 's>,
+    ) -> Result<Vec<Operand<'s>>> {
+        let scope = Scope::inside(place.scope);
+        for (input, value) in region.input.iter().zip(inputs) {
+            scope.define(&input.name, value.clone())?;
+        }
+        self.import_region(region, &scope, place)?;
+        let outputs = region.output.iter().map(|o| scope.lookup(&o.name));
+        outputs.map(|o| Ok(o?.of(place.scope.builder()))).collect()
     }
 
     /// Outer values as tensors of the outer graph, captured into a region.
@@ -92,7 +107,7 @@ impl<'m> Importer<'m> {
     ) -> Result<Vec<Tensor<'s>>> {
         let mut captured = Vec::new();
         for name in names {
-            inner.capture_one(name, outer)?.into_iter().for_each(|t| captured.push(t));
+            captured.extend(inner.capture_one(name, outer)?);
         }
         Ok(captured)
     }
@@ -100,15 +115,15 @@ impl<'m> Importer<'m> {
     pub(super) fn import_loop<'s>(
         &self,
         node: &'m NodeProto,
-        inputs: &[Option<Tensor<'s>>],
+        inputs: &[Operand<'s>],
         place: Place<'_, 's>,
-    ) -> Result<Vec<Tensor<'s>>> {
+    ) -> Result<Vec<Operand<'s>>> {
         let builder = place.scope.builder();
         let body = region(node, "body")?;
-        let trips = inputs.first().copied().flatten().unwrap_or_else(|| builder.int(DType::I64, i64::MAX));
-        let start = inputs.get(1).copied().flatten().unwrap_or_else(|| truth(builder, true));
-        let carried: Option<Vec<Tensor<'s>>> = inputs.iter().skip(2).copied().collect();
-        let carried = carried.ok_or_else(|| Error::invalid("a carried value of Loop is missing"))?;
+        let limit = inputs.first().map_or(Ok(None), Datum::optional)?;
+        let limit = limit.unwrap_or_else(|| builder.int(DType::I64, i64::MAX));
+        let start = inputs.get(1).map_or(Ok(None), Datum::optional)?.unwrap_or_else(|| truth(builder, true));
+        let carried = inputs.get(2..).unwrap_or_default();
         if body.input.len() != carried.len() + 2 || body.output.len() < carried.len() + 1 {
             return Err(Error::invalid(format!(
                 "the body of Loop takes {} and returns {} values for {} carried ones",
@@ -117,6 +132,12 @@ impl<'m> Importer<'m> {
                 carried.len()
             )));
         }
+        let names = free_names(body);
+        let reads_sequence = || names.iter().any(|name| matches!(place.scope.lookup(name), Ok(Datum::Sequence(_))));
+        if !carried.iter().all(Datum::is_tensor) || reads_sequence() {
+            return self.unroll(body, limit, start, carried, place);
+        }
+        let carried = tensors(carried)?;
         let make = |inner: &Builder, scope: &Scope<'_>, carried: &[Tensor<'_>], trip: Tensor<'_>| {
             scope.define(&body.input[0].name, trip)?;
             scope.define(&body.input[1].name, truth(inner, true))?;
@@ -126,16 +147,66 @@ impl<'m> Importer<'m> {
             self.import_region(body, scope, place)?;
             let outputs = body.output.iter().enumerate();
             let outputs = outputs.map(|(k, o)| {
-                let value = scope.lookup(&o.name)?;
+                let value = scope.lookup(&o.name)?.tensor()?;
                 Ok(if k == 0 { inner.tensor(value.value()).reshape(Shape::scalar()).value() } else { value.value() })
             });
             outputs.collect::<Result<Vec<_>>>()
         };
         let (graph, captures) = match self.loop_body(body, &carried, place, &make)? {
             Some(done) => done,
-            None => return Ok(vec![builder.poison(); node.output.len()]),
+            None => return Ok(vec![builder.poison().into(); node.output.len()]),
         };
-        builder.loop_(trips.cast(DType::I64), start, &carried, graph, &captures)
+        let results = builder.loop_(limit.cast(DType::I64), start, &carried, graph, &captures)?;
+        Ok(results.into_iter().map(Datum::Tensor).collect())
+    }
+
+    /// A loop over sequences or optional values, trip by trip: what they are made of may change in every one, and is known
+    /// before run time only. The number of trips and the condition must be known then.
+    fn unroll<'s>(
+        &self,
+        body: &'m GraphProto,
+        limit: Tensor<'s>,
+        start: Tensor<'s>,
+        carried: &[Operand<'s>],
+        place: Place<'_, 's>,
+    ) -> Result<Vec<Operand<'s>>> {
+        let builder = place.scope.builder();
+        let known = |tensor: Tensor<'s>, what: &str| {
+            let message =
+                || format!("{what} of a Loop over sequences or optional values must be known before run time");
+            known_int(tensor).ok_or_else(|| builder.needs_value(tensor, &message()))
+        };
+        let limit = known(limit, "the number of trips")?;
+        let mut carried = carried.to_vec();
+        let mut stacks: Vec<Vec<Tensor<'s>>> = vec![Vec::new(); body.output.len() - carried.len() - 1];
+        let (mut trip, mut condition) = (0, start);
+        while trip < limit && known(condition, "the condition")? != 0 {
+            if trip == MAX_UNROLLED {
+                let message = format!("a Loop over sequences or optional values makes more than {MAX_UNROLLED} trips");
+                return Err(Error::limit(message));
+            }
+            let mut inputs = vec![builder.int(DType::I64, trip).into(), truth(builder, true).into()];
+            inputs.append(&mut carried);
+            let mut results = self.inline(body, &inputs, place).at(|| "body")?;
+            if results.iter().any(Datum::is_poisoned) {
+                return Ok(vec![builder.poison().into(); body.output.len() - 1]); // the cause is noted already
+            }
+            for (stack, result) in stacks.iter_mut().zip(results.split_off(inputs.len() - 1)) {
+                stack.push(result.tensor()?.insert_axes(&[0]));
+            }
+            carried = results.split_off(1);
+            condition = results[0].tensor()?;
+            trip += 1;
+        }
+        for stack in stacks {
+            if stack.is_empty() {
+                return Err(Error::unsupported(
+                    "results stacked over no trips of a Loop over sequences or optional values",
+                ));
+            }
+            carried.push(builder.concat(&stack, 0).into());
+        }
+        Ok(carried)
     }
 
     /// The graph of a loop's body and what it captures. Sizes of carried values that the body changes become symbols
@@ -188,6 +259,14 @@ impl<'m> Importer<'m> {
             }
             return Ok(Some((inner.finish()?, captures)));
         }
+    }
+}
+
+/// The integer that a tensor of one element is known to be.
+pub(super) fn known_int(tensor: Tensor<'_>) -> Option<i64> {
+    match tensor.builder().contents(tensor)?.as_ref() {
+        [Known::Int(known)] => known.as_int(),
+        _ => None,
     }
 }
 

@@ -9,6 +9,7 @@ use super::super::schema::{GraphProto, NodeProto};
 use super::Importer;
 use super::attributes::attributes;
 use super::control::optional_region;
+use super::datum::{Datum, Operand};
 use super::node::Place;
 use super::scope::Scope;
 
@@ -16,10 +17,10 @@ impl<'m> Importer<'m> {
     pub(super) fn import_flex_attention<'s>(
         &self,
         node: &'m NodeProto,
-        inputs: &[Option<Tensor<'s>>],
+        inputs: &[Operand<'s>],
         place: Place<'_, 's>,
-    ) -> Result<Vec<Tensor<'s>>> {
-        let &[Some(q), Some(k), Some(v)] = inputs else {
+    ) -> Result<Vec<Operand<'s>>> {
+        let &[Datum::Tensor(q), Datum::Tensor(k), Datum::Tensor(v)] = inputs else {
             return Err(Error::invalid("FlexAttention takes queries, keys and values"));
         };
         let (mut scale, mut precision) = (None, None);
@@ -36,7 +37,8 @@ impl<'m> Importer<'m> {
                 None => Ok(x),
             }
         };
-        Ok(vec![flex_attention([q, k, v], scale, precision, change("score_mod"), change("prob_mod"))?])
+        let y = flex_attention([q, k, v], scale, precision, change("score_mod"), change("prob_mod"))?;
+        Ok(vec![y.into()])
     }
 
     /// What a region of one operand makes of a tensor; its type stays the same.
@@ -47,7 +49,7 @@ impl<'m> Importer<'m> {
         let scope = Scope::inside(place.scope);
         scope.define(&input.name, x)?;
         self.import_region(region, &scope, place)?;
-        let changed = x.builder().tensor(scope.lookup(&output.name)?.value());
+        let changed = x.builder().tensor(scope.lookup(&output.name)?.tensor()?.value());
         let (before, after) = (x.ty()?, changed.ty()?);
         if before.dtype != after.dtype || before.shape.rank() != after.shape.rank() {
             return Err(Error::invalid(format!("a region of FlexAttention turns {before} into {after}")));

@@ -1,7 +1,6 @@
 //! The gradient of a value of the graph, which the node names in an attribute.
 
 use fuseline::error::{Error, Result};
-use fuseline::graph::Tensor;
 use fuseline::graph::gradient::gradients;
 use fuseline::ops::named::Attribute;
 use fuseline::tensor::Shape;
@@ -9,6 +8,7 @@ use fuseline::tensor::Shape;
 use super::super::schema::NodeProto;
 use super::Importer;
 use super::attributes::attributes;
+use super::datum::{Datum, Operand, tensors};
 use super::node::Place;
 
 impl<'m> Importer<'m> {
@@ -17,9 +17,9 @@ impl<'m> Importer<'m> {
     pub(super) fn import_gradient<'s>(
         &self,
         node: &'m NodeProto,
-        inputs: &[Option<Tensor<'s>>],
+        inputs: &[Operand<'s>],
         place: Place<'_, 's>,
-    ) -> Result<Vec<Tensor<'s>>> {
+    ) -> Result<Vec<Operand<'s>>> {
         let given = attributes(node, place.call, self.file)?;
         let names = |name: &str| match given.get(name) {
             Some(Attribute::Strs(list)) => list.clone(),
@@ -29,15 +29,16 @@ impl<'m> Importer<'m> {
         let Some(Attribute::Str(output)) = given.get("y") else {
             return Err(Error::invalid("Gradient lacks its attribute y"));
         };
-        let operands: Option<Vec<Tensor<'s>>> = inputs.iter().copied().collect();
-        let operands = operands.filter(|o| o.len() == by.len() + held.len());
-        let operands = operands.ok_or_else(|| Error::invalid("Gradient needs an operand for each of xs and zs"))?;
+        let operands = tensors(inputs)?;
+        if operands.len() != by.len() + held.len() {
+            return Err(Error::invalid("Gradient needs an operand for each of xs and zs"));
+        }
         for (name, operand) in by.iter().chain(&held).zip(&operands) {
-            if place.scope.lookup(name)?.value() != operand.value() {
+            if place.scope.lookup(name)?.tensor()?.value() != operand.value() {
                 return Err(Error::unsupported(format!("Gradient with another value for \"{name}\"")));
             }
         }
-        let output = place.scope.lookup(output)?.reshape(Shape::scalar());
-        gradients(output, &operands[..by.len()])
+        let output = place.scope.lookup(output)?.tensor()?.reshape(Shape::scalar());
+        Ok(gradients(output, &operands[..by.len()])?.into_iter().map(Datum::Tensor).collect())
     }
 }

@@ -6,15 +6,19 @@
 
 mod attributes;
 mod control;
+mod datum;
 mod flex_attention;
 mod gradient;
 mod node;
 mod order;
 mod scan;
 mod scope;
+mod sequence;
 mod signature;
+mod structural;
 
-pub use signature::{Port, Signature};
+pub use signature::{Form, Port, Signature};
+pub use structural::{STRUCTURAL, Structural};
 
 use std::cell::{Cell, RefCell};
 
@@ -24,7 +28,9 @@ use fuseline::tensor::{DType, Dim, Literal, Shape};
 use indexmap::{IndexMap, IndexSet};
 use rustc_hash::{FxHashMap, FxHashSet};
 
+use self::datum::{Datum, Operand, Sequence};
 use self::scope::Scope;
+use self::signature::part_name;
 use super::ModelFile;
 use super::schema::{FunctionProto, GraphProto, NodeProto, OperatorSetIdProto, ValueInfoProto};
 
@@ -35,6 +41,8 @@ pub struct Pins {
     pub values: IndexMap<String, Literal>,
     /// inputs whose sizes become numbers
     pub sizes: IndexMap<String, Vec<usize>>,
+    /// of inputs that are sequences or may be left out: how many tensors are given
+    pub parts: IndexMap<String, usize>,
 }
 
 /// The graph of a model.
@@ -60,6 +68,8 @@ struct Importer<'m> {
     functions: FxHashMap<(&'m str, &'m str, &'m str), &'m FunctionProto>,
     trouble: RefCell<Trouble>,
     imported: Cell<usize>,
+    /// how many elements all sequences have together
+    elements: Cell<usize>,
 }
 
 /// What went wrong so far without ending the import.
@@ -80,7 +90,15 @@ impl<'m> Importer<'m> {
             }
         }
         let opsets = opset_versions(&file.model.opset_import)?;
-        Ok(Importer { file, pins, opsets, functions, trouble: RefCell::default(), imported: Cell::new(0) })
+        Ok(Importer {
+            file,
+            pins,
+            opsets,
+            functions,
+            trouble: RefCell::default(),
+            imported: Cell::default(),
+            elements: Cell::default(),
+        })
     }
 
     fn import(&self, graph: &'m GraphProto) -> Result<Graph> {
@@ -90,17 +108,19 @@ impl<'m> Importer<'m> {
         let constants: FxHashSet<&str> = graph.initializer.iter().map(|t| t.name.as_str()).collect();
         // Older models list their constants as inputs too.
         for input in graph.input.iter().filter(|i| !constants.contains(i.name.as_str())) {
-            let tensor = self.input(&builder, input).at(|| format!("input \"{}\"", input.name))?;
-            scope.define(&input.name, tensor)?;
+            let value = self.input(&builder, input).at(|| format!("input \"{}\"", input.name))?;
+            scope.define(&input.name, value)?;
         }
         self.import_nodes(graph, &scope, &self.opsets, 0)?;
         let mut outputs = IndexSet::new();
         for output in &graph.output {
-            if !outputs.insert(&output.name) {
-                return Err(Error::invalid(format!("two outputs are called \"{}\"", output.name)));
-            }
             let value = scope.lookup(&output.name).at(|| format!("output \"{}\"", output.name))?;
-            builder.output(&output.name, value);
+            for (name, tensor) in value.named(&output.name) {
+                builder.output(&name, *tensor);
+                if let Some(twice) = outputs.replace(name) {
+                    return Err(Error::invalid(format!("two outputs are called \"{twice}\"")));
+                }
+            }
         }
         self.settle()?;
         builder.finish()
@@ -143,23 +163,49 @@ impl<'m> Importer<'m> {
         Ok(())
     }
 
-    fn input<'b>(&self, builder: &'b Builder, input: &ValueInfoProto) -> Result<Tensor<'b>> {
-        if let Some(pinned) = self.pins.values.get(&input.name) {
-            return Ok(builder.constant(pinned.clone()));
-        }
+    fn input<'b>(&self, builder: &'b Builder, input: &ValueInfoProto) -> Result<Operand<'b>> {
         let port = match signature::port(input) {
             Ok(port) => port,
-            Err(error) => return self.tolerate(error, builder),
+            Err(error) => return Ok(self.tolerate(error, builder)?.into()),
         };
-        let shape: Shape = match (self.pins.sizes.get(&input.name), &port.shape) {
+        if port.form == Form::Tensor {
+            return Ok(self.input_tensor(builder, &port.name, &port)?.into());
+        }
+        let Some(parts) = self.pins.parts.get(&port.name) else {
+            let unknown = if port.form.is_sequence() { "how many elements it has" } else { "whether it is given" };
+            let error = Error::needs_value(format!("{unknown} must be known before run time"), Vec::new());
+            return Ok(self.tolerate(error, builder)?.into());
+        };
+        match (port.form.is_sequence(), *parts) {
+            (_, 0) if port.form.is_optional() => Ok(Datum::Nothing),
+            (true, parts) => {
+                let elements = (0..parts).map(|k| self.input_tensor(builder, &part_name(&port.name, k), &port));
+                Ok(Datum::Sequence(Sequence { dtype: port.dtype, elements: elements.collect::<Result<_>>()? }))
+            }
+            (false, _) => Ok(self.input_tensor(builder, &port.name, &port)?.into()),
+        }
+    }
+
+    /// A tensor of an input.
+    fn input_tensor<'b>(&self, builder: &'b Builder, name: &str, port: &Port) -> Result<Tensor<'b>> {
+        if let Some(pinned) = self.pins.values.get(name) {
+            return Ok(builder.constant(pinned.clone()));
+        }
+        let shape: Shape = match (self.pins.sizes.get(name), &port.shape) {
             (Some(sizes), _) => sizes.iter().copied().collect(),
+            // The elements of a sequence share neither names nor sizes.
+            (None, Some(shape)) if port.form.is_sequence() => {
+                let dims = shape.dims().iter().enumerate();
+                dims.map(|(axis, dim)| if dim.as_int().is_some() { dim.clone() } else { open_dim(name, axis) })
+                    .collect()
+            }
             (None, Some(shape)) => shape.clone(),
             (None, None) => {
                 let error = Error::needs_value("the number of axes of an input is not declared", Vec::new());
                 return self.tolerate(error, builder);
             }
         };
-        Ok(builder.input(&input.name, port.dtype, shape))
+        Ok(builder.input(name, port.dtype, shape))
     }
 
     /// Keeps what can be told later together with more, and goes on with a poisoned value; other errors end the import.

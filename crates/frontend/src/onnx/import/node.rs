@@ -1,14 +1,15 @@
 //! One node: an operator of table 3, control flow, or a function of the model.
 
 use fuseline::error::{Error, Result};
-use fuseline::graph::{Origin, Tensor};
+use fuseline::graph::Origin;
 use fuseline::ops::named::{self, Attributes, Call};
 use rustc_hash::FxHashMap;
 
 use super::super::schema::{FunctionProto, GraphProto, NodeProto};
 use super::attributes::{attribute, attributes};
+use super::datum::{Datum, Operand, optional_tensors};
 use super::scope::Scope;
-use super::{Importer, MAX_DEPTH, MAX_NODES, node_name, opset_versions, order, standard_domain};
+use super::{Importer, MAX_DEPTH, MAX_NODES, node_name, opset_versions, order, standard_domain, structural};
 
 /// What surrounds a node: its graph's names, the versions of the operator sets, how deep it lies, and the attributes of
 /// the function call it is part of.
@@ -32,14 +33,20 @@ impl<'m> Importer<'m> {
         self.import_at(node, id, Place { scope, opsets, depth, call: None })
     }
 
-    /// Imports a node and names its results. Gaps are noted and their results poisoned.
-    fn import_at(&self, node: &'m NodeProto, id: usize, place: Place<'_, '_>) -> Result<()> {
-        self.imported.set(self.imported.get() + 1);
+    /// Counts nodes against the limit.
+    pub(super) fn count(&self, nodes: usize) -> Result<()> {
+        self.imported.set(self.imported.get() + nodes);
         if self.imported.get() > MAX_NODES {
             return Err(Error::limit(format!(
-                "the model has more than {MAX_NODES} nodes once its functions are expanded"
+                "the model has more than {MAX_NODES} nodes once its functions and sequences are expanded"
             )));
         }
+        Ok(())
+    }
+
+    /// Imports a node and names its results. Gaps are noted and their results poisoned.
+    fn import_at(&self, node: &'m NodeProto, id: usize, place: Place<'_, '_>) -> Result<()> {
+        self.count(1)?;
         let builder = place.scope.builder();
         let name = node_name(node, id);
         let label = || format!("node \"{name}\" ({})", node.op_type);
@@ -54,22 +61,23 @@ impl<'m> Importer<'m> {
         };
         let results = match results {
             Ok(results) => results,
-            Err(error) => vec![self.tolerate(error.at(label()), builder)?; node.output.len()],
+            Err(error) => vec![self.tolerate(error.at(label()), builder)?.into(); node.output.len()],
         };
         for (k, output) in node.output.iter().enumerate().filter(|(_, o)| !o.is_empty()) {
             let missing = || Error::invalid(format!("{} has no result {k}", node.op_type)).at(label());
-            place.scope.define(output, *results.get(k).ok_or_else(missing)?).map_err(|e| e.at(label()))?;
+            let result = results.get(k).ok_or_else(missing)?;
+            place.scope.define(output, result.clone()).map_err(|e| e.at(label()))?;
         }
         Ok(())
     }
 
-    fn results<'s>(&self, node: &'m NodeProto, place: Place<'_, 's>) -> Result<Vec<Tensor<'s>>> {
+    fn results<'s>(&self, node: &'m NodeProto, place: Place<'_, 's>) -> Result<Vec<Operand<'s>>> {
         let scope = place.scope;
         let domain = standard_domain(&node.domain);
-        let inputs: Vec<Option<Tensor<'s>>> = node
+        let inputs: Vec<Operand<'s>> = node
             .input
             .iter()
-            .map(|name| if name.is_empty() { Ok(None) } else { scope.lookup(name).map(Some) })
+            .map(|name| if name.is_empty() { Ok(Datum::Nothing) } else { scope.lookup(name) })
             .collect::<Result<_>>()?;
         let key = (node.domain.as_str(), node.op_type.as_str(), node.overload.as_str());
         if let Some(function) = self.functions.get(&key) {
@@ -79,50 +87,33 @@ impl<'m> Importer<'m> {
         let opset = place.opsets.get(domain).copied();
         let opset = opset
             .ok_or_else(|| Error::invalid(format!("the model imports no version of the operator set \"{domain}\"")))?;
-        let poisoned = || vec![scope.builder().poison(); node.output.len()];
-        if inputs.iter().flatten().any(|t| t.is_poisoned()) {
+        if inputs.iter().any(Datum::is_poisoned) {
             self.note_gap(node, domain);
-            return Ok(poisoned()); // its cause is noted already
+            return Ok(vec![scope.builder().poison().into(); node.output.len()]); // its cause is noted already
         }
-        match (domain, node.op_type.as_str()) {
-            ("", "If") => return self.import_if(node, &inputs, place),
-            ("", "Loop") => return self.import_loop(node, &inputs, place),
-            ("", "Scan") => return self.import_scan(node, &inputs, place),
-            ("ai.onnx.preview", "FlexAttention") => return self.import_flex_attention(node, &inputs, place),
-            ("ai.onnx.preview.training", "Gradient") => return self.import_gradient(node, &inputs, place),
-            _ => {}
+        if let Some(op) = structural::find(domain, &node.op_type) {
+            check_version(op.name, op.since, opset)?;
+            check_attributes(op.name, op.attributes, node.attribute.iter().map(|a| &a.name))?;
+            return (op.import)(self, node, &inputs, place);
         }
         let op = named::find(domain, &node.op_type).ok_or_else(|| missing_operator(domain, &node.op_type))?;
-        if opset < op.since {
-            return Err(Error::unsupported(format!(
-                "{} of operator set version {opset} (supported from {})",
-                op.name, op.since
-            )));
-        }
+        check_version(op.name, op.since, opset)?;
         let attributes = attributes(node, place.call, self.file)?;
-        if let Some(unknown) = attributes.keys().find(|a| !op.attributes.contains(&a.as_str())) {
-            return Err(Error::unsupported(format!("attribute {unknown} of {}", op.name)));
-        }
+        check_attributes(op.name, op.attributes, attributes.keys())?;
         let call = Call {
             builder: scope.builder(),
             op,
-            inputs: &inputs,
+            inputs: &optional_tensors(&inputs)?,
             attributes: &attributes,
             outputs: node.output.iter().rposition(|o| !o.is_empty()).map_or(0, |k| k + 1),
             opset,
         };
-        (op.expand)(&call)
+        Ok((op.expand)(&call)?.into_iter().map(Datum::Tensor).collect())
     }
 
     /// An operator that is missing is told even where its operands could not be made.
     fn note_gap(&self, node: &NodeProto, domain: &str) {
-        let imported_here = matches!(
-            (domain, node.op_type.as_str()),
-            ("", "If" | "Loop" | "Scan")
-                | ("ai.onnx.preview", "FlexAttention")
-                | ("ai.onnx.preview.training", "Gradient")
-        );
-        if !imported_here && named::find(domain, &node.op_type).is_none() {
+        if structural::find(domain, &node.op_type).is_none() && named::find(domain, &node.op_type).is_none() {
             let error = missing_operator(domain, &node.op_type);
             self.trouble.borrow_mut().gaps.insert(format!(
                 "node \"{}\" ({}): {}",
@@ -137,10 +128,10 @@ impl<'m> Importer<'m> {
     fn call_function<'s>(
         &self,
         function: &'m FunctionProto,
-        inputs: &[Option<Tensor<'s>>],
+        inputs: &[Operand<'s>],
         mut given: Attributes,
         place: Place<'_, 's>,
-    ) -> Result<Vec<Tensor<'s>>> {
+    ) -> Result<Vec<Operand<'s>>> {
         if place.depth >= MAX_DEPTH {
             return Err(Error::limit(format!("functions call each other more than {MAX_DEPTH} levels deep")));
         }
@@ -159,54 +150,17 @@ impl<'m> Importer<'m> {
             )));
         }
         let scope = Scope::root(place.scope.builder());
-        for (k, name) in function.input.iter().enumerate() {
-            if let Some(value) = inputs.get(k).copied().flatten() {
-                scope.define(name, value)?;
-            }
+        // A parameter that the call leaves out is an operand that is left out.
+        let operands = inputs.iter().cloned().chain(std::iter::repeat(Datum::Nothing));
+        for (name, operand) in function.input.iter().zip(operands) {
+            scope.define(name, operand)?;
         }
         let opsets = opset_versions(&function.opset_import)?;
         let inner = Place { scope: &scope, opsets: &opsets, depth: place.depth + 1, call: Some(&given) };
         for id in order::evaluation_order(&function.node)? {
-            self.import_in_function(&function.node[id], id, inner, function)?;
+            self.import_at(&function.node[id], id, inner)?;
         }
         function.output.iter().map(|name| scope.lookup(name)).collect()
-    }
-
-    fn import_in_function(
-        &self,
-        node: &'m NodeProto,
-        id: usize,
-        place: Place<'_, '_>,
-        function: &FunctionProto,
-    ) -> Result<()> {
-        // A parameter that the call leaves out is an operand that is left out.
-        let absent = |name: &String| !name.is_empty() && function.input.contains(name) && !place.scope.knows(name);
-        if node.input.iter().any(absent) {
-            let mut trimmed = node.clone();
-            trimmed.input.iter_mut().filter(|n| absent(n)).for_each(String::clear);
-            // The copy lives as long as the model's own nodes would: only its results are kept.
-            return self.import_copy(&trimmed, id, place);
-        }
-        self.import_at(node, id, place)
-    }
-
-    fn import_copy(&self, node: &NodeProto, id: usize, place: Place<'_, '_>) -> Result<()> {
-        let inner = Importer {
-            file: self.file,
-            pins: self.pins,
-            opsets: self.opsets.clone(),
-            functions: self.functions.iter().map(|(k, f)| (*k, *f)).collect(),
-            trouble: std::cell::RefCell::default(),
-            imported: self.imported.clone(),
-        };
-        let done = inner.import_at(node, id, place);
-        self.imported.set(inner.imported.get());
-        let found = inner.trouble.into_inner();
-        let mut trouble = self.trouble.borrow_mut();
-        trouble.gaps.extend(found.gaps);
-        trouble.inputs.extend(found.inputs);
-        trouble.needs = trouble.needs.take().or(found.needs);
-        done
     }
 
     /// A region's own nodes, in its scope.
@@ -220,6 +174,21 @@ impl<'m> Importer<'m> {
             self.import_at(&graph.node[id], id, inner)?;
         }
         Ok(())
+    }
+}
+
+fn check_version(name: &str, since: u32, opset: u32) -> Result<()> {
+    if opset < since {
+        let message = format!("{name} of operator set version {opset} (supported from {since})");
+        return Err(Error::unsupported(message));
+    }
+    Ok(())
+}
+
+fn check_attributes<'a>(name: &str, known: &[&str], mut given: impl Iterator<Item = &'a String>) -> Result<()> {
+    match given.find(|attribute| !known.contains(&attribute.as_str())) {
+        Some(unknown) => Err(Error::unsupported(format!("attribute {unknown} of {name}"))),
+        None => Ok(()),
     }
 }
 

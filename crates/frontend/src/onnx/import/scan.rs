@@ -8,6 +8,7 @@ use fuseline::tensor::{DType, Shape};
 use super::super::schema::NodeProto;
 use super::attributes::attributes;
 use super::control::region;
+use super::datum::{Datum, Operand, optional_tensors};
 use super::node::Place;
 use super::order::free_names;
 use super::scope::Scope;
@@ -17,13 +18,16 @@ impl<'m> Importer<'m> {
     pub(super) fn import_scan<'s>(
         &self,
         node: &'m NodeProto,
-        inputs: &[Option<Tensor<'s>>],
+        inputs: &[Operand<'s>],
         place: Place<'_, 's>,
-    ) -> Result<Vec<Tensor<'s>>> {
-        if place.opsets.get("").is_some_and(|v| *v < 9) {
-            return self.import_batched_scan(node, inputs, place);
-        }
-        self.scan(node, inputs, place)
+    ) -> Result<Vec<Operand<'s>>> {
+        let inputs = optional_tensors(inputs)?;
+        let results = if place.opsets.get("").is_some_and(|v| *v < 9) {
+            self.import_batched_scan(node, &inputs, place)?
+        } else {
+            self.scan(node, &inputs, place)?
+        };
+        Ok(results.into_iter().map(Datum::Tensor).collect())
     }
 
     /// Version 8: operands and results have a batch axis in front, over which the scan itself is repeated.
@@ -111,7 +115,7 @@ impl<'m> Importer<'m> {
                 scope.define(&info.name, inner.tensor(whole.take(0, inner.tensor(trip.value())).value()))?;
             }
             self.import_region(body, scope, place)?;
-            let results = body.output.iter().map(|o| scope.lookup(&o.name).map(|t| t.value()));
+            let results = body.output.iter().map(|o| Ok(scope.lookup(&o.name)?.tensor()?.value()));
             let condition = std::iter::once(Ok(truth(inner, true).value()));
             condition.chain(results).collect::<Result<Vec<_>>>()
         };

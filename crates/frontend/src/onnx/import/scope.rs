@@ -7,11 +7,13 @@ use fuseline::graph::{Builder, Known, Tensor, Value};
 use fuseline::tensor::{Dim, Shape};
 use rustc_hash::FxHashMap;
 
+use super::datum::{Datum, Operand};
+
 /// The names of one graph. A region sees the names around it, either directly (same builder) or because they were
 /// captured beforehand; a function sees only its own.
 pub(super) struct Scope<'s> {
     builder: &'s Builder,
-    names: RefCell<FxHashMap<String, Value>>,
+    names: RefCell<FxHashMap<String, Datum<Value>>>,
     around: Option<&'s Scope<'s>>,
 }
 
@@ -30,49 +32,45 @@ impl<'s> Scope<'s> {
         self.builder
     }
 
-    pub fn defines(&self, name: &str) -> bool {
-        self.names.borrow().contains_key(name)
-    }
-
-    /// Whether the name stands for a value here or around.
-    pub fn knows(&self, name: &str) -> bool {
-        self.defines(name) || self.around.is_some_and(|around| around.knows(name))
-    }
-
     /// Gives a value its name; a name is given once.
-    pub fn define(&self, name: &str, tensor: Tensor<'_>) -> Result<()> {
-        if self.names.borrow_mut().insert(name.to_string(), tensor.value()).is_some() {
+    pub fn define<'v>(&self, name: &str, value: impl Into<Operand<'v>>) -> Result<()> {
+        if self.names.borrow_mut().insert(name.to_string(), value.into().values()).is_some() {
             return Err(Error::invalid(format!("two values are called \"{name}\"")));
         }
         Ok(())
     }
 
     /// The value of a name.
-    pub fn lookup(&self, name: &str) -> Result<Tensor<'s>> {
+    pub fn lookup(&self, name: &str) -> Result<Operand<'s>> {
         if let Some(value) = self.names.borrow().get(name) {
-            return Ok(self.builder.tensor(*value));
+            return Ok(value.map(|value| self.builder.tensor(*value)));
         }
         match self.around {
-            Some(around) => Ok(self.builder.tensor(around.lookup(name)?.value())),
+            Some(around) => Ok(around.lookup(name)?.of(self.builder)),
             None => Err(Error::invalid(format!("no value is called \"{name}\""))),
         }
     }
 
     /// Makes a value that a region reads from outside visible inside it. What is known before run time is rebuilt there;
-    /// otherwise the region gets an input, and the outer value is returned.
-    pub fn capture_one<'o>(&self, name: &str, outer: &Scope<'o>) -> Result<Option<Tensor<'o>>> {
+    /// for every other tensor the region gets an input, and the outer tensor is returned.
+    pub fn capture_one<'o>(&self, name: &str, outer: &Scope<'o>) -> Result<Vec<Tensor<'o>>> {
         let value = outer.lookup(name)?;
-        if value.is_poisoned() {
-            self.define(name, self.builder.poison())?;
-            return Ok(None);
+        let mut captured = Vec::new();
+        let mut inside = Vec::new();
+        for (name, tensor) in value.named(name) {
+            inside.push(if tensor.is_poisoned() {
+                self.builder.poison()
+            } else if let Some(known) = rebuild(*tensor, self.builder)? {
+                known
+            } else {
+                let ty = tensor.ty()?;
+                captured.push(*tensor);
+                self.builder.input(&format!("captured:{name}"), ty.dtype, ty.shape)
+            });
         }
-        if let Some(known) = rebuild(value, self.builder)? {
-            self.define(name, known)?;
-            return Ok(None);
-        }
-        let ty = value.ty()?;
-        self.define(name, self.builder.input(&format!("captured:{name}"), ty.dtype, ty.shape))?;
-        Ok(Some(value))
+        let mut inside = inside.into_iter();
+        self.define(name, value.map(|_| inside.next().expect("one for every tensor")))?;
+        Ok(captured)
     }
 }
 

@@ -4,10 +4,11 @@ use std::fmt;
 
 use fuseline::error::{Error, Result};
 use fuseline::tensor::{DType, Dim, Shape};
+use indexmap::IndexMap;
 use rustc_hash::FxHashSet;
 
 use super::super::data_type::dtype_of_code;
-use super::super::schema::{DimensionValue, GraphProto, TypeValue, ValueInfoProto};
+use super::super::schema::{DimensionValue, GraphProto, TensorTypeProto, TypeProto, TypeValue, ValueInfoProto};
 use super::open_dim;
 
 /// An input or output as the model declares it.
@@ -17,16 +18,94 @@ pub struct Port {
     pub name: String,
     /// its element type
     pub dtype: DType,
-    /// its shape; `None` where not even the number of axes is declared
+    /// its shape, or that of its elements; `None` where not even the number of axes is declared
     pub shape: Option<Shape>,
+    /// whether it is one tensor
+    pub form: Form,
+}
+
+/// What an input or output is made of. Outside, the elements of a sequence are tensors of their own, called by its name and their
+/// place (`x.0`, `x.1` …); what is not there has no tensor.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum Form {
+    /// one tensor
+    #[default]
+    Tensor,
+    /// tensors in order
+    Sequence,
+    /// a tensor, or nothing
+    Optional,
+    /// tensors in order, or nothing
+    OptionalSequence,
+}
+
+impl Form {
+    /// Whether it is made of elements.
+    pub fn is_sequence(self) -> bool {
+        matches!(self, Form::Sequence | Form::OptionalSequence)
+    }
+
+    /// Whether it may be left out.
+    pub fn is_optional(self) -> bool {
+        matches!(self, Form::Optional | Form::OptionalSequence)
+    }
+
+    /// The type of the whole, as ONNX writes it, for the type of its tensors.
+    pub fn of(self, tensor: &str) -> String {
+        match self {
+            Form::Tensor => tensor.to_string(),
+            Form::Sequence => format!("seq({tensor})"),
+            Form::Optional => format!("optional({tensor})"),
+            Form::OptionalSequence => format!("optional(seq({tensor}))"),
+        }
+    }
+}
+
+/// How an element of a sequence is called outside.
+pub(super) fn part_name(name: &str, place: usize) -> String {
+    format!("{name}.{place}")
+}
+
+impl Port {
+    /// How the tensor at a place is called outside.
+    pub fn part_name(&self, place: usize) -> String {
+        if self.form.is_sequence() { part_name(&self.name, place) } else { self.name.clone() }
+    }
+
+    /// Whether a tensor that is called so is the input or output, or an element of it.
+    pub fn has(&self, tensor: &str) -> bool {
+        self.place_of(tensor).is_some()
+    }
+
+    /// The place of a tensor among those that this is made of.
+    fn place_of(&self, tensor: &str) -> Option<usize> {
+        if !self.form.is_sequence() {
+            return (tensor == self.name).then_some(0);
+        }
+        let place = tensor.strip_prefix(&self.name)?.strip_prefix('.')?.parse().ok()?;
+        (part_name(&self.name, place) == tensor).then_some(place)
+    }
+
+    /// How many of these tensors it is made of; their places must follow one another.
+    fn count_parts<'t>(&self, tensors: impl Iterator<Item = &'t str>) -> Result<usize> {
+        let places: FxHashSet<usize> = tensors.filter_map(|tensor| self.place_of(tensor)).collect();
+        match (0..places.len()).find(|place| !places.contains(place)) {
+            Some(missing) => {
+                let name = part_name(&self.name, missing);
+                Err(Error::invalid(format!("\"{name}\" is missing among the elements of \"{}\"", self.name)))
+            }
+            None => Ok(places.len()),
+        }
+    }
 }
 
 impl fmt::Display for Port {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match &self.shape {
-            Some(shape) => write!(f, "{}: {}{shape}", self.name, self.dtype),
-            None => write!(f, "{}: {}[…]", self.name, self.dtype),
-        }
+        let tensor = match &self.shape {
+            Some(shape) => format!("{}{shape}", self.dtype),
+            None => format!("{}[…]", self.dtype),
+        };
+        write!(f, "{}: {}", self.name, self.form.of(&tensor))
     }
 }
 
@@ -53,6 +132,12 @@ impl Signature {
             outputs: ports(graph.output.iter().collect())?,
         })
     }
+
+    /// Of inputs that are sequences or may be left out: how many of these tensors they are made of.
+    pub fn parts<'t>(&self, tensors: impl Iterator<Item = &'t str> + Clone) -> Result<IndexMap<String, usize>> {
+        let several = self.inputs.iter().filter(|port| port.form != Form::Tensor);
+        several.map(|port| Ok((port.name.clone(), port.count_parts(tensors.clone())?))).collect()
+    }
 }
 
 /// Whether a size has a name that can tell it apart: some exporters write "?" for every size that is open.
@@ -63,15 +148,7 @@ fn is_name(text: &str) -> bool {
 /// The declaration of one input or output.
 pub(super) fn port(info: &ValueInfoProto) -> Result<Port> {
     let place = || format!("\"{}\"", info.name);
-    let tensor = match info.r#type.as_ref().and_then(|t| t.value.as_ref()) {
-        Some(TypeValue::TensorType(tensor)) => tensor,
-        Some(TypeValue::SequenceType(_)) => return Err(Error::unsupported("sequences").at(place())),
-        Some(TypeValue::OptionalType(_)) => return Err(Error::unsupported("optional values").at(place())),
-        Some(TypeValue::MapType(_)) => return Err(Error::unsupported("maps").at(place())),
-        Some(TypeValue::SparseTensorType(_)) => return Err(Error::unsupported("sparse tensors").at(place())),
-        Some(TypeValue::OpaqueType(_)) => return Err(Error::unsupported("opaque values").at(place())),
-        None => return Err(Error::invalid("no type is declared").at(place())),
-    };
+    let (form, tensor) = form(info.r#type.as_ref()).map_err(|e| e.at(place()))?;
     let dtype = dtype_of_code(tensor.elem_type).map_err(|e| e.at(place()))?;
     let mut shape = None;
     if let Some(declared) = &tensor.shape {
@@ -93,5 +170,25 @@ pub(super) fn port(info: &ValueInfoProto) -> Result<Port> {
         dims.check().map_err(|e| e.at(place()))?;
         shape = Some(dims);
     }
-    Ok(Port { name: info.name.clone(), dtype, shape })
+    Ok(Port { name: info.name.clone(), dtype, shape, form })
+}
+
+/// What a type is made of, and the type of its tensors.
+fn form(ty: Option<&TypeProto>) -> Result<(Form, &TensorTypeProto)> {
+    match ty.and_then(|t| t.value.as_ref()) {
+        Some(TypeValue::TensorType(tensor)) => Ok((Form::Tensor, tensor)),
+        Some(TypeValue::SequenceType(sequence)) => match form(sequence.elem_type.as_deref())? {
+            (Form::Tensor, tensor) => Ok((Form::Sequence, tensor)),
+            (other, _) => Err(Error::unsupported(format!("sequences of the type {}", other.of("tensor")))),
+        },
+        Some(TypeValue::OptionalType(optional)) => match form(optional.elem_type.as_deref())? {
+            (Form::Tensor, tensor) => Ok((Form::Optional, tensor)),
+            (Form::Sequence, tensor) => Ok((Form::OptionalSequence, tensor)),
+            (other, _) => Err(Error::unsupported(format!("optional values of the type {}", other.of("tensor")))),
+        },
+        Some(TypeValue::MapType(_)) => Err(Error::unsupported("maps")),
+        Some(TypeValue::SparseTensorType(_)) => Err(Error::unsupported("sparse tensors")),
+        Some(TypeValue::OpaqueType(_)) => Err(Error::unsupported("opaque values")),
+        None => Err(Error::invalid("no type is declared")),
+    }
 }

@@ -14,6 +14,7 @@ use fuseline::passes::{Numerics, Precision};
 use fuseline::reference::{self, evaluate};
 use fuseline::tensor::Literal;
 use fuseline::tile::interp;
+use fuseline_cpu::here;
 use fuseline_cpu::run::CpuDevice;
 use fuseline_session::machine;
 pub use fuseline_session::session::bind_sizes;
@@ -68,7 +69,7 @@ static DEVICES: &[Device] = &[
         name: "cpu",
         doc: "machine code for this processor, where it has AVX-512 or AVX2; otherwise the portable executor",
         way: Way::Plan {
-            target: "cpu",
+            target: here::NAME,
             has_threads: true,
             load: |planned, plan, means| Ok(Box::new(processor(plan.clone(), means)?.load(planned)?)),
         },

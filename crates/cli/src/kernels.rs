@@ -13,6 +13,7 @@ use fuseline::tensor::Env;
 use fuseline::tile::{Kernel, Schedule};
 use fuseline_cpu::code::{Code, Isa};
 use fuseline_cpu::emit::emit;
+use fuseline_cpu::here;
 use fuseline_cuda::print::{self, sizes_to_fix};
 use fuseline_frontend::Tensors;
 use indexmap::IndexMap;
@@ -106,7 +107,7 @@ pub fn show_named(kernel: &Kernel, name: &str, env: &Env, form: Form) -> Result<
         return Ok("its sizes are known only in a run".into());
     }
     let isa = Isa::detect();
-    let emitted = match emit(kernel, env, isa) {
+    let emitted = match emit(kernel, env, isa, here::spec().limits.cores) {
         Err(error) if error.kind() == Kind::Unsupported => return Ok(format!("interpreted: {error}")),
         other => other?,
     };

@@ -2,18 +2,27 @@
 
 use fuseline::device::DeviceSpec;
 use fuseline::error::Error;
+use fuseline_cpu::here;
 
 use crate::failure::{Failure, Outcome};
 
-/// A device that ships, or one that a file describes.
+/// A device that ships, this processor, or a device that a file describes.
 pub fn find(name: &str) -> Outcome<DeviceSpec> {
+    if name == here::NAME {
+        return Ok(here::spec().clone());
+    }
     if !name.ends_with(".spec") {
-        let names: Vec<&str> = DeviceSpec::names().collect();
-        let help = format!("known devices are {}; a file called .spec can describe another one", names.join(", "));
+        let names = names().join(", ");
+        let help = format!("known devices are {names}; a file called .spec can describe another one");
         return DeviceSpec::find(name).cloned().map_err(|e| Failure::with_help(e.at("--target"), help));
     }
     let text = std::fs::read_to_string(name).map_err(|e| Error::invalid(format!("cannot be read: {e}")));
     let spec = text.and_then(|text| DeviceSpec::parse(&text));
     let help = "crates/core/specs has the files of the devices that ship, to begin with";
     spec.map_err(|e| Failure::from(e.at(name)).or_help(help))
+}
+
+/// The names of the devices that ship, and that of this processor.
+pub fn names() -> Vec<&'static str> {
+    DeviceSpec::names().chain([here::NAME]).collect()
 }

@@ -237,6 +237,18 @@ fn a_device_may_come_from_a_file() {
     assert_eq!(plan["kernels"], json(&h200(SUBLAYER, &["--json"]))["kernels"]);
 }
 
+#[test]
+fn this_processor_is_a_device_whose_plans_are_locked_under_its_name() {
+    let here = fuseline_cpu::here::spec();
+    let plan = json(&["explain", SUBLAYER, "--target", "here", "--json"]);
+    assert_eq!(plan["target"]["name"], here.name.as_str());
+    assert_eq!(plan["target"]["fingerprint"], format!("{:016x}", here.fingerprint()));
+    let folder = tempfile::tempdir().unwrap();
+    let lock = folder.path().join("here.plan").display().to_string();
+    stdout(&["explain", SUBLAYER, "--target", "here", "--lock", &lock]);
+    assert_eq!(json(&["explain", SUBLAYER, "--plan", &lock, "--json"])["kernels"], plan["kernels"]);
+}
+
 /// No search looks at every plan; but where a flip finds a better one, it says why the plan is another.
 #[test]
 fn a_flip_that_gains_says_why_it_was_not_done() {

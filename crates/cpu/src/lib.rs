@@ -5,11 +5,12 @@
 //! 2. [`math`]: scalar functions and expressions as vector code;
 //! 3. [`vector`]: the language of vector programs;
 //! 4. [`code`]: programs that can be called;
-//! 5. [`run`]: whole plans on threads.
+//! 5. [`run`]: whole plans on threads; [`here`]: what they are planned for.
 #![warn(missing_docs)]
 
 pub mod code;
 pub mod emit;
+pub mod here;
 pub mod math;
 pub mod run;
 #[cfg(all(unix, any(test, feature = "testing")))]

@@ -4,6 +4,7 @@ use anstream::adapter::strip_str;
 use fuseline::device::DeviceSpec;
 use fuseline::error::{Error, Result};
 use fuseline::tensor::{Env, Symbol};
+use fuseline_cpu::here;
 use fuseline_frontend::onnx::import::Pins;
 use fuseline_session::explain::Explained;
 use fuseline_session::plan::text::{Remedies, View};
@@ -32,10 +33,13 @@ impl Explanation {
     }
 }
 
-/// A device that ships, or one that a file describes.
+/// A device that ships, this processor, or a device that a file describes.
 pub fn target(name: &str) -> Result<DeviceSpec> {
+    if name == here::NAME {
+        return Ok(here::spec().clone());
+    }
     if !name.ends_with(".spec") {
-        let known = || DeviceSpec::names().collect::<Vec<_>>().join(", ");
+        let known = || DeviceSpec::names().chain([here::NAME]).collect::<Vec<_>>().join(", ");
         let refused = |error: Error| Error::invalid(format!("{}; known devices are {}", error.message(), known()));
         return DeviceSpec::find(name).cloned().map_err(refused);
     }

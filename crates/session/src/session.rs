@@ -12,6 +12,7 @@ use fuseline::graph::Graph;
 use fuseline::passes::{Numerics, Precision};
 use fuseline::reference::Limits;
 use fuseline::tensor::{Env, Literal, Symbol};
+use fuseline_cpu::here;
 use fuseline_frontend::onnx::import::Pins;
 use fuseline_frontend::{Specialised, Tensors};
 
@@ -30,11 +31,11 @@ pub enum Place {
 }
 
 impl Place {
-    /// The device that is planned for.
-    pub fn target(self) -> &'static str {
+    /// The device that is planned for; on a processor with all of its cores, whatever the number of threads.
+    pub fn target(self) -> Result<&'static DeviceSpec> {
         match self {
-            Place::Cpu(_) => "cpu",
-            Place::Cuda => "h200",
+            Place::Cpu(_) => Ok(here::spec()),
+            Place::Cuda => DeviceSpec::find("h200"),
         }
     }
 }
@@ -113,7 +114,7 @@ impl Session {
         if options.precision == Precision::Bf16 && options.numerics == Numerics::Strict {
             return Err(Error::invalid("bf16 rounds what strict numerics keep"));
         }
-        let target = DeviceSpec::find(options.place.target())?.clone();
+        let target = options.place.target()?.clone();
         let plan = options.plan(&target, Env::new());
         let machine = match options.place {
             Place::Cpu(threads) => Machine::cpu(plan, threads, options.limits)?,

@@ -41,7 +41,7 @@ Examples:
 
 Devices: {}
 
-{EXIT_STATUS}", fuseline::device::DeviceSpec::names().collect::<Vec<_>>().join(", ")))]
+{EXIT_STATUS}", crate::target::names().join(", ")))]
 pub struct Analyze {
     /// A JSON file of operations
     #[arg(value_name = "OPS.json")]

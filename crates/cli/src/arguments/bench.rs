@@ -53,7 +53,7 @@ pub struct Bench {
     /// Where plans are measured
     #[arg(long, value_enum, value_name = "DEVICE", default_value_t = Measuring::Cpu)]
     pub device: Measuring,
-    /// The device to plan for: a name, or a file called .spec [default: cpu; h200 with --device cuda]
+    /// The device to plan for: a name, or a file called .spec [default: here, this processor; h200 with --device cuda]
     #[arg(long, value_name = "NAME")]
     pub target: Option<String>,
     /// How far arithmetic may be rearranged [default: default]
@@ -91,7 +91,7 @@ impl Measuring {
     /// The device that is planned for where nothing else is asked for.
     pub fn target(self) -> &'static str {
         match self {
-            Measuring::Cpu => "cpu",
+            Measuring::Cpu => fuseline_cpu::here::NAME,
             Measuring::Cuda => "h200",
         }
     }

@@ -36,7 +36,7 @@ Write a plan down, compare it with another one, obey it:
 
 Devices: {}
 
-{EXIT_STATUS}", fuseline::device::DeviceSpec::names().collect::<Vec<_>>().join(", ")))]
+{EXIT_STATUS}", crate::target::names().join(", ")))]
 pub struct Explain {
     /// An ONNX file, a graph text (.ir) or gallery:NAME
     #[arg(value_name = "MODEL")]

@@ -52,7 +52,7 @@ pub struct Report {
     /// Where the model is run
     #[arg(long, value_enum, value_name = "DEVICE", default_value_t = Measuring::Cpu)]
     pub device: Measuring,
-    /// The device to plan for: a name, or a file called .spec [default: cpu; h200 with --device cuda]
+    /// The device to plan for: a name, or a file called .spec [default: here, this processor; h200 with --device cuda]
     #[arg(long, value_name = "NAME")]
     pub target: Option<String>,
     /// How far arithmetic may be rearranged [default: default]

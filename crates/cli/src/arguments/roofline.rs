@@ -24,7 +24,7 @@ Examples:
 
 Devices: {}
 
-{EXIT_STATUS}", fuseline::device::DeviceSpec::names().collect::<Vec<_>>().join(", ")))]
+{EXIT_STATUS}", crate::target::names().join(", ")))]
 pub struct RooflineArguments {
     /// An ONNX file, a graph text (.ir) or gallery:NAME, whose kernels are put on it
     #[arg(value_name = "MODEL")]

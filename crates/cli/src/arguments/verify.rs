@@ -45,7 +45,7 @@ pub struct Verify {
     /// Which devices are judged [default: cpu, and cuda where there is a GPU]
     #[arg(long, value_enum, value_name = "DEVICE,…", value_delimiter = ',')]
     pub device: Vec<Measuring>,
-    /// The device to plan for: a name, or a file called .spec [default: cpu; h200 for cuda]
+    /// The device to plan for: a name, or a file called .spec [default: here, this processor; h200 for cuda]
     #[arg(long, value_name = "NAME")]
     pub target: Option<String>,
     /// Judge the plan in this file, written by `explain --lock` or `bisect`

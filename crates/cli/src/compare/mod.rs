@@ -13,6 +13,7 @@ use fuseline::fuse::PlanOptions;
 use fuseline::graph::Graph;
 use fuseline::passes::Numerics;
 use fuseline::reference::{self, evaluate};
+use fuseline_cpu::here;
 use fuseline_frontend::Tensors;
 use fuseline_session::Output;
 
@@ -23,7 +24,6 @@ use crate::feed::{self, Feed};
 use crate::machine::{self, Session};
 use crate::model::{Content, Model};
 use crate::screen;
-use crate::target;
 use crate::waiting::Waiting;
 
 use rivals::{PYTHON, Rivals, State, Task};
@@ -36,10 +36,8 @@ pub fn compare(arguments: &Compare) -> Outcome {
         return Err(Failure::with_help(error, "give an ONNX file; `fuseline bench` measures what is none"));
     };
     let feed = feed::assemble_typical(&model, arguments.inputs.as_deref(), &arguments.sizes, arguments.seed)?;
-    let plan = PlanOptions {
-        precision: arguments.precision.precision(Numerics::Default)?,
-        ..PlanOptions::on(&target::find("cpu")?)
-    };
+    let plan =
+        PlanOptions { precision: arguments.precision.precision(Numerics::Default)?, ..PlanOptions::on(here::spec()) };
     let waiting = Waiting::for_(&format!("opening {}", model.name));
     let contest = model.with_graph(&feed.tensors, |graph, inputs| {
         let mut plan = plan.clone();

@@ -5,6 +5,7 @@ use std::time::Duration;
 use fuseline::error::Result;
 use fuseline::fuse::PlanOptions;
 use fuseline::reference::Limits;
+use fuseline_cpu::here;
 use fuseline_cuda::run::Timing;
 use fuseline_session::machine::processor;
 use serde_json::json;
@@ -16,7 +17,6 @@ use crate::arguments::BenchKernel;
 use crate::failure::Outcome;
 use crate::quantity::{self, significant};
 use crate::screen::{self, Side, Table, heading};
-use crate::target;
 use crate::waiting::Waiting;
 
 /// What a free size is taken as where a kernel is measured.
@@ -110,7 +110,7 @@ fn times(
     bytes: usize,
 ) -> Outcome<(Times, Times, Option<usize>)> {
     let kernel = written.source.kernel.clone();
-    let plan = PlanOptions::on(&target::find("cpu")?);
+    let plan = PlanOptions::on(here::spec());
     let (runs, warmup, limits) = (options.iters.get(), options.warmup, Limits::default());
     let of_cpu = |times: Vec<Duration>| Times::of(times.iter().skip(warmup).map(|time| time.as_secs_f64() * 1e6));
     let of_gpu = |timing: Timing| Times::of(timing.us.into_iter().skip(warmup));

@@ -8,6 +8,7 @@ use fuseline::fuse::PlanOptions;
 use fuseline::reference::{Buffer, Limits};
 use fuseline::tensor::Literal;
 use fuseline::tile::interp;
+use fuseline_cpu::here;
 use fuseline_frontend::npz::{Compression, write_npz};
 use fuseline_session::machine::processor;
 use fuseline_session::plan::size_list;
@@ -20,7 +21,6 @@ use crate::failure::{Failure, Outcome};
 use crate::quantity::significant;
 use crate::run::{Summary, to_table};
 use crate::screen;
-use crate::target;
 use crate::verify::{Check, check_cells};
 use crate::waiting::Waiting;
 
@@ -86,7 +86,7 @@ pub fn tell(feed: &Feed, seed: u64) {
 
 fn outputs(written: &Written, options: &RunKernel, feed: &Feed) -> Outcome<Vec<Literal>> {
     let kernel = written.source.kernel.clone();
-    let plan = PlanOptions::on(&target::find("cpu")?);
+    let plan = PlanOptions::on(here::spec());
     let limits = Limits::default();
     let done = match options.device.name {
         "interp" => interpreted(written, feed),

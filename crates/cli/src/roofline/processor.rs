@@ -7,6 +7,7 @@ use fuseline::device::{DeviceSpec, MemoryLevel, Scope};
 use fuseline::error::Result;
 use fuseline::tensor::DType;
 use fuseline_cpu::code::Isa;
+use fuseline_cpu::here;
 use fuseline_cpu::run::gauge::{Access, Gauge};
 use serde_json::{Value, json};
 
@@ -64,7 +65,7 @@ pub fn measure(most: Option<NonZeroUsize>, tell: &mut dyn FnMut(&str)) -> Result
     let processors = std::thread::available_parallelism().map_or(1, NonZeroUsize::get);
     let threads = thread_counts(most.map_or(processors, NonZeroUsize::get));
     let isa = Isa::detect();
-    let mut memories = caches(base(isa));
+    let mut memories = caches(here::base(isa));
     let far = memories.last().map_or(LEAST_FAR_BYTES, |cache| 4 * cache.bytes).clamp(LEAST_FAR_BYTES, most_bytes());
     let main = Memory { name: "dram", bytes: main_bytes(), scope: Scope::Shared, read: Vec::new(), copy: Vec::new() };
     memories.push(main);
@@ -119,40 +120,18 @@ fn working_set(memory: &Memory, near: usize, far: usize, threads: usize) -> usiz
     }
 }
 
-/// The spec that tells what cannot be measured.
-fn base(isa: Isa) -> &'static str {
-    if isa <= Isa::Avx512 { "cpu" } else { "avx2" }
-}
-
 /// The caches of the first processor, as the system tells; those of the spec where it does not.
-fn caches(base: &str) -> Vec<Memory> {
-    let told: Vec<Memory> =
-        ["l1", "l2", "l3"].into_iter().enumerate().filter_map(|(k, name)| cache(name, k + 1)).collect();
+fn caches(base: &DeviceSpec) -> Vec<Memory> {
+    let memory = |name, bytes, scope| Memory { name, bytes, scope, read: Vec::new(), copy: Vec::new() };
+    let told = here::caches();
     if !told.is_empty() {
-        return told;
+        return told.into_iter().map(|cache| memory(cache.name, cache.bytes, cache.scope)).collect();
     }
-    let known = DeviceSpec::find(base).map_or(&[][..], |spec| &spec.memory);
-    let names = ["l1", "l2", "l3"];
     let usual = |level: &MemoryLevel| {
-        let name = names.into_iter().find(|name| *name == level.name)?;
-        Some(Memory { name, bytes: level.bytes, scope: level.scope, read: Vec::new(), copy: Vec::new() })
+        let name = ["l1", "l2", "l3"].into_iter().find(|name| *name == level.name)?;
+        Some(memory(name, level.bytes, level.scope))
     };
-    known.iter().filter_map(usual).collect()
-}
-
-/// The data cache of this level, as Linux tells.
-fn cache(name: &'static str, level: usize) -> Option<Memory> {
-    for index in 0..8 {
-        let folder = format!("/sys/devices/system/cpu/cpu0/cache/index{index}");
-        let read = |file: &str| fs::read_to_string(format!("{folder}/{file}")).ok();
-        let (found, kind, size) = (read("level")?, read("type")?, read("size")?);
-        if found.trim() == level.to_string() && kind.trim() != "Instruction" {
-            let kilobytes: usize = size.trim().strip_suffix('K')?.parse().ok()?;
-            let scope = if level < 3 { Scope::Core } else { Scope::Shared };
-            return Some(Memory { name, bytes: kilobytes << 10, scope, read: Vec::new(), copy: Vec::new() });
-        }
-    }
-    None
+    base.memory.iter().filter_map(usual).collect()
 }
 
 /// A line of `/proc/meminfo` in bytes.
@@ -182,7 +161,7 @@ fn name() -> String {
 impl Processor {
     /// As the planner can be given it: what was measured, and for the rest what is known of such processors.
     pub fn to_spec(&self) -> Result<DeviceSpec> {
-        let base = DeviceSpec::find(base(self.isa))?;
+        let base = here::base(self.isa);
         let cores = self.threads.last().copied().unwrap_or(1);
         let mut spec = spec_of_base(base, "here", &format!("{} with {}, measured", self.name, threads_text(cores)));
         spec.limits.cores = cores;

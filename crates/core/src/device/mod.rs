@@ -3,6 +3,7 @@
 //! A [`Device`] turns a [`Program`] into an [`Executable`] and knows nothing of files; the reference device is the one
 //! that defines what the others must compute. A [`DeviceSpec`] is what the planner knows of a device: numbers.
 
+mod scale;
 mod spec;
 mod spec_text;
 

@@ -22,11 +22,12 @@ use super::point::Point;
 use super::roles::Roles;
 use super::rows::{Pass, Rows, dense_offset};
 use super::tile_sums::{Stepped, TileSums};
-use super::{Emission, Memory};
+use super::{Emission, Memory, share};
 use crate::vector::{Bound as To, IntOp, Value};
 
-/// Rows that a task works on.
+/// Rows that a task works on, at most, and at least if there are as many.
 const ROWS: i64 = 48;
+const LEAST_ROWS: i64 = 2 * TILE_ROWS;
 
 /// Keys of a block.
 const BLOCK: i64 = 256;
@@ -71,8 +72,9 @@ pub(super) fn emit_attention(emission: &mut Emission<'_>) -> Result<()> {
     let stepped = Stepped { dtype: left.dtype, row_bytes: row_stride * bytes, term_bytes: term_stride * bytes };
     let keys = pack_right(emission, &attention.first, attention.first.right[0], &held)?;
     let (values, value_step) = value_factor(emission, &attention.second, &held)?;
-    let tiling = Tiling::new(attention.first.row_count(bound), TILE_ROWS);
-    let together = (ROWS / tiling.rows.max(1)).clamp(1, tiling.count);
+    let (rows, batches) = (attention.first.row_count(bound), attention.first.batch_count(bound));
+    let runs = share::runs(rows, batches, (LEAST_ROWS, ROWS), emission.cores);
+    let (tiling, together) = Tiling::in_runs(rows, TILE_ROWS, runs);
     let factors = Factors { left, stepped, keys, values, value_step, tiling, together };
     emission.phase("attention", &mut |e: &mut Emitter<'_>| {
         give(e, &held);

@@ -20,12 +20,13 @@ use super::roles::Roles;
 use super::row_plan::plan_rows;
 use super::rows::dense_offset;
 use super::tile_sums::{Stepped, TileSums};
-use super::{Emission, Memory};
+use super::{Emission, Memory, share};
 use crate::code::Isa;
 use crate::vector::{Bound as To, Compare, IntOp, Ty, Value};
 
-/// Rows that a task works on at a time where it owns whole rows.
+/// Rows that a task works on at a time where it owns whole rows, at most, and at least if there are as many.
 const WHOLE_ROWS: i64 = 66;
+const LEAST_ROWS: i64 = 4;
 
 /// Terms that are added at a time: with more, what is read of both factors does not stay close while tiles pass, and sums
 /// had better wait in memory.
@@ -307,8 +308,7 @@ fn emit_tiles(
     let panels = multiply.panels(emission);
     // Rows in chunks whose part of the left factor stays close, but enough chunks to share.
     let most = (LEFT_BYTES / (roles.sum_count(bound).min(MOST_TERMS) * 4).max(1) / tiling.rows.max(1)).max(1);
-    let wanted = ceil_div(16i64, panels * roles.batch_count(bound));
-    let together = ceil_div(tiling.count, wanted).clamp(1, most);
+    let together = share::tiles(tiling.count, panels * roles.batch_count(bound), most, emission.cores);
     let chunks = ceil_div(tiling.count, together);
     emission.phase("multiply", &mut |e: &mut Emitter<'_>| {
         give(e, held);
@@ -350,9 +350,11 @@ fn emit_whole_rows(
 ) -> Result<()> {
     let bound = emission.bound;
     let roles = &multiply.roles;
-    let tiling = Tiling::new(roles.row_count(bound), multiply.tile_rows(emission.isa));
+    let (rows, most) = (roles.row_count(bound), multiply.tile_rows(emission.isa));
+    let whole = (LEAST_ROWS, WHOLE_ROWS);
+    let runs = share::runs(rows, roles.batch_count(bound), whole, emission.cores);
+    let (tiling, together) = Tiling::in_runs(rows, most, runs);
     let panels = multiply.panels(emission);
-    let together = (WHOLE_ROWS / tiling.rows.max(1)).max(1).min(tiling.count);
     let chunks = ceil_div(tiling.count, together);
     let padded = panels * multiply.width * emission.lanes();
     let rows_most = together * tiling.rows;
@@ -411,8 +413,18 @@ pub(super) struct Tiling {
 }
 
 impl Tiling {
+    /// As few tiles as there can be, of at most so many rows.
     pub fn new(rows: i64, most: i64) -> Tiling {
-        let count = ceil_div(rows, most);
+        Tiling::of(rows, ceil_div(rows, most))
+    }
+
+    /// Tiles of at most so many rows for rows that are cut into runs; with it, how many tiles are a run.
+    pub fn in_runs(rows: i64, most: i64, runs: i64) -> (Tiling, i64) {
+        let together = ceil_div(ceil_div(rows, runs.max(1)), most).max(1);
+        (Tiling::of(rows, (runs * together).clamp(1, rows.max(1))), together)
+    }
+
+    fn of(rows: i64, count: i64) -> Tiling {
         let shorter = rows / count;
         match rows % count {
             0 => Tiling { count, rows: shorter, longer: count },

@@ -46,6 +46,8 @@ pub(super) struct Held {
 pub(super) struct Emitter<'e> {
     pub bound: &'e Bound<'e>,
     pub isa: Isa,
+    /// among how many tasks are shared
+    pub cores: usize,
     pub b: Builder,
     pub multiples: Multiples,
     pub given: FxHashMap<StepId, Given>,
@@ -56,10 +58,11 @@ pub(super) struct Emitter<'e> {
 }
 
 impl<'e> Emitter<'e> {
-    pub fn new(bound: &'e Bound<'e>, isa: Isa, lanes: u32) -> Emitter<'e> {
+    pub fn new(bound: &'e Bound<'e>, isa: Isa, lanes: u32, cores: usize) -> Emitter<'e> {
         Emitter {
             bound,
             isa,
+            cores,
             b: Builder::new(lanes),
             multiples: Multiples::default(),
             given: FxHashMap::default(),

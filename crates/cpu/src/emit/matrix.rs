@@ -18,7 +18,7 @@ use super::point::Point;
 use super::roles::Roles;
 use super::row_plan::plan_rows;
 use super::rows::dense_offset;
-use super::{Emission, Memory};
+use super::{Emission, Memory, share};
 use crate::code::Isa;
 use crate::vector::{
     Binary, Bound as To, Compare, Convert, IntOp, TILE_ROW_BYTES, TILE_ROWS, TileOp, Ty, Unary, Value,
@@ -238,7 +238,7 @@ impl Blocks<'_> {
         let (panels, batches) = (self.panels(), roles.batch_count(bound));
         // Rows in chunks whose part of the left factor stays close, but enough chunks to share.
         let most = (LEFT_BYTES / (ACROSS * self.depth * SQUARE)).max(1);
-        let together = ceil_div(self.count(), ceil_div(16, panels * batches)).clamp(1, most);
+        let together = share::tiles(self.count(), panels * batches, most, emission.cores);
         let chunks = ceil_div(self.count(), together);
         emission.phase("multiply", &mut |e: &mut Emitter<'_>| {
             give(e, held);
@@ -271,7 +271,8 @@ impl Blocks<'_> {
         held: &FxHashMap<StepId, Held>,
     ) -> Result<()> {
         let (bound, roles) = (emission.bound, self.roles);
-        let together = WHOLE_BLOCKS.min(self.count());
+        let runs = share::runs(self.count(), roles.batch_count(bound), (1, WHOLE_BLOCKS), emission.cores);
+        let together = ceil_div(self.count(), runs);
         let chunks = ceil_div(self.count(), together);
         let padded = self.panels() * self.columns();
         emission.phase("multiply", &mut |e: &mut Emitter<'_>| {

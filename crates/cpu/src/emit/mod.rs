@@ -20,6 +20,7 @@ mod prefix;
 mod roles;
 mod row_plan;
 mod rows;
+mod share;
 #[cfg(test)]
 mod tests;
 mod tile_sums;
@@ -33,8 +34,9 @@ use crate::vector::{Program, Ty};
 use bound::Bound;
 use emitter::{Emitter, is_wide};
 
-/// Emits a kernel at fixed sizes for a machine. What the machine cannot do at all is [not supported](Error::unsupported).
-pub fn emit(kernel: &Kernel, env: &Env, isa: Isa) -> Result<Emitted> {
+/// Emits a kernel at fixed sizes for a machine with so many cores, which decide into how many tasks it is cut and nothing else. What the
+/// machine cannot do at all is [not supported](Error::unsupported).
+pub fn emit(kernel: &Kernel, env: &Env, isa: Isa, cores: usize) -> Result<Emitted> {
     if let Schedule::Host(_) = kernel.schedule {
         return Err(Error::unsupported("a kernel of the host has no vector program"));
     }
@@ -48,12 +50,12 @@ pub fn emit(kernel: &Kernel, env: &Env, isa: Isa) -> Result<Emitted> {
         if !(0..kernel.stores.len()).all(is_empty) {
             return Err(Error::unsupported("a fold of no elements"));
         }
-        Emission::new(&bound, isa, most)
+        Emission::new(&bound, isa, most, cores)
     } else {
         // Vectors hold half as many lanes where some turn out to have 64 bits.
-        match emit_phases(&bound, isa, most)? {
+        match emit_phases(&bound, isa, most, cores)? {
             emission if emission.phases.iter().any(|phase| is_wide(&phase.program)) => {
-                emit_phases(&bound, isa, most / 2)?
+                emit_phases(&bound, isa, most / 2, cores)?
             }
             emission => emission,
         }
@@ -62,8 +64,8 @@ pub fn emit(kernel: &Kernel, env: &Env, isa: Isa) -> Result<Emitted> {
     Ok(Emitted { phases, scratch, inputs: kernel.inputs.len(), outputs: kernel.outputs.len() })
 }
 
-fn emit_phases<'e>(bound: &'e Bound<'e>, isa: Isa, lanes: u32) -> Result<Emission<'e>> {
-    let mut emission = Emission::new(bound, isa, lanes);
+fn emit_phases<'e>(bound: &'e Bound<'e>, isa: Isa, lanes: u32, cores: usize) -> Result<Emission<'e>> {
+    let mut emission = Emission::new(bound, isa, lanes, cores);
     match &bound.kernel.schedule {
         Schedule::Row { along, .. } => row_plan::emit_row(&mut emission, *along)?,
         Schedule::Contract { .. } => contract::emit_contract(&mut emission)?,
@@ -85,13 +87,14 @@ struct Emission<'e> {
     bound: &'e Bound<'e>,
     isa: Isa,
     lanes: u32,
+    cores: usize,
     phases: Vec<Phase>,
     scratch: Vec<usize>,
 }
 
 impl<'e> Emission<'e> {
-    fn new(bound: &'e Bound<'e>, isa: Isa, lanes: u32) -> Emission<'e> {
-        Emission { bound, isa, lanes, phases: Vec::new(), scratch: Vec::new() }
+    fn new(bound: &'e Bound<'e>, isa: Isa, lanes: u32, cores: usize) -> Emission<'e> {
+        Emission { bound, isa, lanes, cores, phases: Vec::new(), scratch: Vec::new() }
     }
 
     /// Numbers in a vector.
@@ -101,7 +104,7 @@ impl<'e> Emission<'e> {
 
     /// Emits a phase by `body`, which returns the number of tasks.
     fn phase(&mut self, name: &'static str, body: &mut dyn FnMut(&mut Emitter<'_>) -> Result<i64>) -> Result<()> {
-        let mut emitter = Emitter::new(self.bound, self.isa, self.lanes);
+        let mut emitter = Emitter::new(self.bound, self.isa, self.lanes, self.cores);
         let tasks = body(&mut emitter)?;
         self.phases.push(emitter.finish(name, tasks));
         Ok(())

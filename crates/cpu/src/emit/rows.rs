@@ -13,6 +13,7 @@ use super::bound::ceil_div;
 use super::emitter::{Emitter, Given, Held};
 use super::fold::{Folding, Kept};
 use super::point::{Coord, Point};
+use super::share;
 use crate::vector::{Bound as To, Compare, IntOp, Ty, Value};
 
 /// What happens in a pass over the inner axes.
@@ -49,9 +50,6 @@ pub(super) struct Rows {
     pub streaming: bool,
 }
 
-/// Elements of work that a task should have at least.
-const TASK_ELEMENTS: i64 = 16 * 1024;
-
 impl Emitter<'_> {
     /// Emits a phase of rows; returns the number of tasks.
     pub fn rows(&mut self, rows: &Rows) -> Result<i64> {
@@ -76,11 +74,13 @@ impl Emitter<'_> {
         };
         let sizes: Vec<i64> = rows.outer.iter().map(|axis| extent(self, *axis)).collect();
         let count: i64 = sizes.iter().product();
+        let wide = if lane_is_outer { block } else { 1 };
+        let size = share::elements(count.saturating_mul(inside).saturating_mul(wide), self.cores);
         // A map over one long row is cut into pieces.
-        let piece = self.piece(rows, count);
+        let piece = self.piece(rows, count, size);
         let pieces = piece.map_or(1, |piece| ceil_div(self.bound.extents[rows.inner[rows.inner.len() - 1]], piece));
-        let work = piece.unwrap_or(inside) * if lane_is_outer { block } else { 1 };
-        let together = (TASK_ELEMENTS / work.max(1)).clamp(1, (count * pieces).max(1));
+        let work = piece.unwrap_or(inside) * wide;
+        let together = (size / work.max(1)).clamp(1, (count * pieces).max(1));
         let tasks = ceil_div(count * pieces, together);
 
         let task = self.b.begin_tasks();
@@ -132,12 +132,12 @@ impl Emitter<'_> {
     }
 
     /// Into which pieces the innermost axis is cut, where nothing folds along it and there is too little else to share.
-    fn piece(&self, rows: &Rows, count: i64) -> Option<i64> {
+    fn piece(&self, rows: &Rows, count: i64, size: i64) -> Option<i64> {
         let lane = *rows.inner.last()?;
         let folds = rows.passes.iter().any(|pass| !pass.folds.is_empty());
-        let long = self.bound.extents[lane] > 2 * TASK_ELEMENTS;
+        let long = self.bound.extents[lane] > 2 * size;
         let alone = rows.lane == Some(lane) && rows.inner.len() == 1;
-        (!folds && alone && rows.passes.len() == 1 && long && count < 64).then_some(TASK_ELEMENTS)
+        (!folds && alone && rows.passes.len() == 1 && long && count < 64).then_some(size)
     }
 
     /// The coordinates of a row by its number.

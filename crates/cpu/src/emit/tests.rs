@@ -20,9 +20,9 @@ fn literal(dtype: DType, sizes: Vec<usize>, seed: usize) -> Literal {
     Literal::from_ints(dtype, sizes, &values).unwrap()
 }
 
-/// Runs an emitted kernel.
-pub(super) fn run(kernel: &Kernel, env: &Env, inputs: &[Literal], isa: Isa) -> Vec<Literal> {
-    let emitted = emit(kernel, env, isa).unwrap_or_else(|e| panic!("{e}\n{kernel}"));
+/// Runs a kernel that is emitted for so many cores.
+pub(super) fn run(kernel: &Kernel, env: &Env, inputs: &[Literal], isa: Isa, cores: usize) -> Vec<Literal> {
+    let emitted = emit(kernel, env, isa, cores).unwrap_or_else(|e| panic!("{e}\n{kernel}"));
     let size = |n: usize| vec![0u64; n.div_ceil(8) + 16];
     let mut given: Vec<Vec<u8>> = inputs.iter().map(|x| x.bytes().to_vec()).collect();
     let sizes: Vec<Vec<usize>> = kernel
@@ -82,7 +82,10 @@ fn check(text: &str, sizes: &[(&str, i64)]) {
     let expected = interp::run(&kernel, &buffers, &env, &interp::Options::default()).unwrap();
     // A machine with wider vectors has the narrower ones too.
     for isa in Isa::available() {
-        let actual = run(&kernel, &env, &inputs, isa);
+        let actual = run(&kernel, &env, &inputs, isa, 2);
+        for cores in [1, 16] {
+            assert!(run(&kernel, &env, &inputs, isa, cores) == actual, "{isa:?}, {cores} cores\n{kernel}");
+        }
         for (k, (e, a)) in expected.iter().zip(&actual).enumerate() {
             let agreement = Agreement::Within(Tolerance::ulps(a.dtype(), 32.0));
             if let Err(mismatch) = compare(&e.to_literal().unwrap(), a, &agreement) {

@@ -14,7 +14,7 @@ use super::execute::failed_check;
 use super::launch::{Table, launch};
 use super::pool::{Pool, Team};
 use super::session::CpuDevice;
-use super::workshop::{Compiled, Made, Workshop};
+use super::workshop::{Compiled, Made};
 use crate::emit::Memory;
 
 /// A kernel at fixed sizes that is ready to run on a processor.
@@ -46,7 +46,7 @@ impl CpuDevice {
         if let Some(symbol) = kernel.symbols().into_iter().find(|symbol| env.get(symbol).is_none()) {
             return Err(Error::invalid(format!("the size {symbol} is not known")));
         }
-        let (kernel, workshop) = (Arc::new(kernel), Workshop::new(self.isa(), self.emitter()));
+        let (kernel, workshop) = (Arc::new(kernel), self.workshop());
         let compiled = match workshop.make(&kernel, env)? {
             Made::Code(compiled) => compiled,
             Made::Refused(reason) => return Err(Error::unsupported(reason.to_string())),

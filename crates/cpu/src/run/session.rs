@@ -69,9 +69,9 @@ impl CpuDevice {
         &self.pool
     }
 
-    /// What turns kernels into programs.
-    pub(super) fn emitter(&self) -> Emit {
-        self.emit
+    /// Where kernels are made: for the cores that are planned for, however many threads there are.
+    pub(super) fn workshop(&self) -> Workshop {
+        Workshop::new(self.isa, self.plan.spec.limits.cores, self.emit)
     }
 
     /// How many threads a run has.
@@ -111,7 +111,7 @@ impl CpuDevice {
         Engine {
             pool: self.pool.clone(),
             limits: self.limits,
-            workshop: Workshop::new(self.isa, self.emit),
+            workshop: self.workshop(),
             blocks: if prepare.is_some() { Blocks::new() } else { Blocks::once() },
             kept: Blocks::once(),
             constants,

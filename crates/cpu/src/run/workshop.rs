@@ -15,8 +15,8 @@ use crate::code::{Code, Isa};
 use crate::emit::Emitted;
 use crate::vector::Program;
 
-/// What turns kernels at fixed sizes into programs.
-pub(super) type Emit = fn(&Kernel, &Env, Isa) -> Result<Emitted>;
+/// What turns kernels at fixed sizes into programs, for instructions and so many cores.
+pub(super) type Emit = fn(&Kernel, &Env, Isa, usize) -> Result<Emitted>;
 
 /// A kernel at fixed sizes whose programs can be called.
 #[derive(Debug)]
@@ -40,6 +40,8 @@ pub(super) enum Made {
 #[derive(Debug)]
 pub(super) struct Workshop {
     isa: Isa,
+    /// among how many cores tasks are shared
+    cores: usize,
     emit: Emit,
     known: Mutex<Known>,
 }
@@ -61,8 +63,8 @@ struct Known {
 const FEW_KERNELS: usize = 256;
 
 impl Workshop {
-    pub fn new(isa: Isa, emit: Emit) -> Workshop {
-        Workshop { isa, emit, known: Mutex::default() }
+    pub fn new(isa: Isa, cores: usize, emit: Emit) -> Workshop {
+        Workshop { isa, cores, emit, known: Mutex::default() }
     }
 
     /// The kernel at the sizes of the binding.
@@ -76,11 +78,12 @@ impl Workshop {
             return Ok(made.clone());
         }
         let start = Instant::now();
-        let made = match (self.emit)(kernel, env, self.isa).and_then(|emitted| known.compile(emitted, self.isa)) {
-            Ok(compiled) => Made::Code(Arc::new(compiled)),
-            Err(error) if error.kind() == Kind::Unsupported => Made::Refused(error.to_string().into()),
-            Err(error) => return Err(error),
-        };
+        let made =
+            match (self.emit)(kernel, env, self.isa, self.cores).and_then(|emitted| known.compile(emitted, self.isa)) {
+                Ok(compiled) => Made::Code(Arc::new(compiled)),
+                Err(error) if error.kind() == Kind::Unsupported => Made::Refused(error.to_string().into()),
+                Err(error) => return Err(error),
+            };
         known.spent += start.elapsed();
         known.forget_unused();
         known.kernels.insert(key, made.clone());

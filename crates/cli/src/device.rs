@@ -10,7 +10,7 @@ use fuseline::error::{Error, Result};
 use fuseline::fuse::PlanOptions;
 use fuseline::graph::Graph;
 use fuseline::interpret;
-use fuseline::passes::{Numerics, Precision};
+use fuseline::passes::Numerics;
 use fuseline::reference::{self, evaluate};
 use fuseline::tensor::Literal;
 use fuseline::tile::interp;
@@ -19,7 +19,9 @@ use fuseline_cpu::run::CpuDevice;
 use fuseline_session::machine;
 pub use fuseline_session::session::bind_sizes;
 
+use crate::arguments::PrecisionName;
 use crate::failure::{Failure, Outcome};
+use crate::written_plan::{PlanWishes, WrittenPlan};
 use crate::{gpu, target};
 
 /// A device.
@@ -103,7 +105,9 @@ pub struct Wishes<'a> {
     /// how far arithmetic may be rearranged
     pub numerics: Option<Numerics>,
     /// in which type the factors of contractions are multiplied
-    pub precision: Precision,
+    pub precision: PrecisionName,
+    /// the plan to run
+    pub plan: Option<&'a WrittenPlan>,
     /// whether it was said how floats are read
     pub reads: bool,
     /// what a run has
@@ -130,7 +134,7 @@ pub type Runner = Box<dyn Fn(&Graph, NamedTensors) -> Result<Vec<Literal>>>;
 impl Device {
     /// The device, ready to run graphs as wished.
     pub fn runner(self, wishes: Wishes<'_>) -> Outcome<Runner> {
-        let Wishes { target, numerics, precision, reads, means } = wishes;
+        let Wishes { target, numerics, precision, plan, reads, means } = wishes;
         let has_threads = matches!(self.way, Way::Plan { has_threads: true, .. });
         if reads && has_threads {
             let error = Error::invalid(format!("{} computes with the model's own types", self.name)).at("--reading");
@@ -141,13 +145,18 @@ impl Device {
             return Err(Failure::with_help(error, "leave --threads out, or choose --device cpu"));
         }
         match self.way {
-            Way::Graph(_) if target.is_some() || numerics.is_some() => {
-                let option = if target.is_some() { "--target" } else { "--numerics" };
+            Way::Graph(_) if target.is_some() || numerics.is_some() || plan.is_some() => {
+                let option = match (target, plan) {
+                    (Some(_), _) => "--target",
+                    (None, Some(_)) => "--plan",
+                    (None, None) => "--numerics",
+                };
                 let error = Error::invalid(format!("{} runs the model as it is and plans nothing", self.name));
                 Err(Failure::with_help(error.at(option), format!("leave {option} out, or choose --device interp")))
             }
             // The meaning of what other devices run with these roundings: of the graph that has them.
-            Way::Graph(_) if precision != Precision::F32 => {
+            Way::Graph(_) if precision != PrecisionName::F32 => {
+                let precision = precision.precision(Numerics::Default)?;
                 let plan = PlanOptions { precision, ..PlanOptions::on(&target::find("cpu")?) };
                 Ok(Box::new(move |graph, inputs| {
                     let planned = plan_program(graph.clone(), &plan, &mut |_| {})?;
@@ -156,9 +165,7 @@ impl Device {
             }
             Way::Graph(run) => Ok(Box::new(move |graph, inputs| run(graph, inputs, &means.options))),
             Way::Plan { target: usual, load, .. } => {
-                let numerics = numerics.unwrap_or(Numerics::Default);
-                let spec = target::find(target.unwrap_or(usual))?;
-                let plan = PlanOptions { numerics, precision, ..PlanOptions::on(&spec) };
+                let plan = WrittenPlan::options(plan, &PlanWishes { target, usual, numerics, precision })?;
                 Ok(Box::new(move |graph, inputs| {
                     let mut plan = plan.clone();
                     bind_sizes(graph, &inputs, &mut plan.hints.env);

@@ -32,6 +32,7 @@ mod screen;
 mod target;
 mod verify;
 mod waiting;
+mod written_plan;
 
 use std::process::ExitCode;
 

@@ -15,6 +15,7 @@ use crate::model::Model;
 use crate::quantity;
 use crate::screen::{self, Side, Table};
 use crate::waiting::Waiting;
+use crate::written_plan::WrittenPlan;
 
 /// Runs a model.
 pub fn run(arguments: &Run) -> Outcome {
@@ -23,9 +24,10 @@ pub fn run(arguments: &Run) -> Outcome {
     let options = Options { reading: reading.reading(), limits };
     let numerics = arguments.numerics.map(|numerics| numerics.numerics());
     let means = Means { options, threads: arguments.threads };
-    let precision = arguments.precision.precision(numerics.unwrap_or_default())?;
-    let (target, reads) = (arguments.target.as_deref(), arguments.reading.is_some());
-    let runner = arguments.device.runner(Wishes { target, numerics, precision, reads, means })?;
+    let written = arguments.plan.as_deref().map(WrittenPlan::read).transpose()?;
+    let (target, precision, reads) = (arguments.target.as_deref(), arguments.precision, arguments.reading.is_some());
+    let wishes = Wishes { target, numerics, precision, plan: written.as_ref(), reads, means };
+    let runner = arguments.device.runner(wishes)?;
     let model = Model::open(&arguments.model, arguments.dtype)?;
     let env = model.bind_sizes(&arguments.sizes)?;
     let feed = feed::assemble(&model, arguments.inputs.as_deref(), env, arguments.seed)?;
@@ -33,7 +35,11 @@ pub fn run(arguments: &Run) -> Outcome {
     let start = Instant::now();
     let outputs = {
         let _waiting = Waiting::for_(&format!("running {}", model.name));
-        model.evaluate(&feed.tensors, &runner)?
+        let outputs = model.evaluate(&feed.tensors, &runner);
+        outputs.map_err(|error| match &written {
+            Some(plan) => plan.failed(error.into()),
+            None => error.into(),
+        })?
     };
     let seconds = start.elapsed().as_secs_f64();
     if let Some(path) = &arguments.outputs {

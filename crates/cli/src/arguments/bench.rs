@@ -20,6 +20,7 @@ Examples:
   fuseline bench model.onnx --inputs x.npz --threads 1 --json > times.json
   fuseline bench gallery:layernorm_gelu --sizes rows=4096,columns=768 --iters 100
   fuseline bench model.onnx --only fused
+  fuseline bench model.onnx --plan locked.plan
 
 {EXIT_STATUS}"))]
 pub struct Bench {
@@ -53,10 +54,14 @@ pub struct Bench {
     /// Where plans are measured
     #[arg(long, value_enum, value_name = "DEVICE", default_value_t = Measuring::Cpu)]
     pub device: Measuring,
-    /// The device to plan for: a name, or a file called .spec [default: here, this processor; h200 with --device cuda]
+    /// The device to plan for: a name, or a file called .spec [default: here, this processor; h200 with --device cuda; or
+    /// that of --plan]
     #[arg(long, value_name = "NAME")]
     pub target: Option<String>,
-    /// How far arithmetic may be rearranged [default: default]
+    /// Measure the plan in this file, written by `explain --lock`, as the fused one
+    #[arg(long, value_name = "FILE")]
+    pub plan: Option<PathBuf>,
+    /// How far arithmetic may be rearranged [default: default, or that of --plan]
     #[arg(long, value_enum)]
     pub numerics: Option<NumericsName>,
     /// In which type the factors of contractions are multiplied

@@ -21,6 +21,7 @@ Examples:
   fuseline run model.onnx --inputs x.npz --outputs y.npz
   fuseline run model.onnx --sizes batch=2,seq=16 --seed 7
   fuseline run model.onnx --threads 1
+  fuseline run model.onnx --plan locked.plan
   fuseline run gallery:softmax --sizes rows=4,columns=8 --dtype bf16 --device reference --reading rounded
   fuseline run gallery:attention --device interp --target h200
 
@@ -45,7 +46,10 @@ pub struct Run {
     /// For devices that run a plan: the device to plan for, a name or a file called .spec
     #[arg(long, value_name = "NAME")]
     pub target: Option<String>,
-    /// For devices that run a plan: how far arithmetic may be rearranged [default: default]
+    /// For devices that run a plan: run the one in this file, written by `explain --lock`
+    #[arg(long, value_name = "FILE")]
+    pub plan: Option<PathBuf>,
+    /// For devices that run a plan: how far arithmetic may be rearranged [default: default, or that of --plan]
     #[arg(long, value_enum)]
     pub numerics: Option<NumericsName>,
     /// In which type the factors of contractions are multiplied

@@ -10,7 +10,6 @@ use fuseline::device::NamedTensors;
 use fuseline::error::Result;
 use fuseline::fuse::PlanOptions;
 use fuseline::graph::Graph;
-use fuseline::passes::Numerics;
 use fuseline::reference;
 
 use crate::arguments::{Bench, Only};
@@ -20,31 +19,33 @@ use crate::feed::{self, Feed};
 use crate::machine;
 use crate::model::Model;
 use crate::screen;
-use crate::target;
 use crate::waiting::Waiting;
+use crate::written_plan::{PlanWishes, WrittenPlan};
 
 pub use contender::{Contender, Kind};
 use profile::Profile;
 
 /// Measures a model.
 pub fn bench(arguments: &Bench) -> Outcome {
+    let written = arguments.plan.as_deref().map(WrittenPlan::read).transpose()?;
     let start = Instant::now();
     let model = Model::open(&arguments.model, arguments.dtype)?;
     let opened = start.elapsed();
-    let numerics = arguments.numerics.map_or(Numerics::Default, |numerics| numerics.numerics());
-    let precision = arguments.precision.precision(numerics)?;
-    let plan = PlanOptions {
-        numerics,
-        precision,
-        ..PlanOptions::on(&target::find(arguments.target.as_deref().unwrap_or(arguments.device.target()))?)
+    let wishes = PlanWishes {
+        target: arguments.target.as_deref(),
+        usual: arguments.device.target(),
+        numerics: arguments.numerics.map(|numerics| numerics.numerics()),
+        precision: arguments.precision,
     };
+    let plan = WrittenPlan::options(written.as_ref(), &wishes)?;
     let feed = feed::assemble_typical(&model, arguments.inputs.as_deref(), &arguments.sizes, arguments.seed)?;
     let contest = {
         let _waiting = Waiting::for_(&format!("measuring {}", model.name));
         let held = model.with_graph(&feed.tensors, |graph, inputs| Contest::hold(graph, &inputs, &plan, arguments));
-        held.map_err(|error| match feed.assumed.is_empty() {
-            true => Failure::from(error),
-            false => Failure::from(error).or_help(&feed.remedy()),
+        held.map_err(|error| match &written {
+            Some(plan) => plan.failed(error.into()),
+            None if feed.assumed.is_empty() => Failure::from(error),
+            None => Failure::from(error).or_help(&feed.remedy()),
         })?
     };
     let measured = Measured { model: &model, arguments, plan: &plan, feed: &feed, opened, contest };

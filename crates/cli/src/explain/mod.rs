@@ -6,16 +6,13 @@ mod json;
 mod lock;
 mod text;
 
-use std::path::Path;
-use std::sync::Arc;
-
 use fuseline::compile::{PlannedProgram, plan_simplified, simplified};
 use fuseline::error::{Error, Kind};
 use fuseline::explain::Explanation;
-use fuseline::fuse::{Chooser, DecisionId, Lock, Pins, PlanOptions};
+use fuseline::fuse::{DecisionId, Pins, PlanOptions};
 use fuseline::graph::Graph;
 use fuseline::lower::Hints;
-use fuseline::passes::{Numerics, Step};
+use fuseline::passes::Step;
 use fuseline::tensor::{Env, Symbol};
 use fuseline_frontend::Tensors;
 use fuseline_session::plan::text::{Remedies, View};
@@ -27,25 +24,22 @@ use crate::feed;
 use crate::file;
 use crate::model::Model;
 use crate::screen;
-use crate::target;
 use crate::waiting::Waiting;
-
-/// What helps where a written plan does not fit.
-pub const WRITE_A_PLAN: &str = "`fuseline explain MODEL --lock FILE` writes a plan that fits";
+use crate::written_plan::{PlanWishes, WrittenPlan};
 
 /// Explains a model.
 pub fn explain(arguments: &Explain) -> Outcome {
-    let lock = arguments.plan.as_deref().map(read_lock).transpose()?;
+    let written = arguments.plan.as_deref().map(WrittenPlan::read).transpose()?;
     let model = Model::open(&arguments.model, arguments.dtype)?;
     let mut observe = |step: &Step<'_>| {
         if arguments.verbose {
             print_step(step);
         }
     };
-    let request = Request::new(&model, arguments, lock, &mut observe)?;
+    let request = Request::new(&model, arguments, written.as_ref(), &mut observe)?;
     let story = request.tell(&request.options, &mut observe);
-    let story = match &arguments.plan {
-        Some(path) => story.map_err(|failure| failure.at(path.display().to_string()).or_help(WRITE_A_PLAN))?,
+    let story = match &written {
+        Some(plan) => story.map_err(|failure| plan.failed(failure))?,
         None => story?,
     };
     request.check_listed(&arguments.only_fuse, &story)?;
@@ -103,7 +97,7 @@ impl<'m> Request<'m> {
     fn new(
         model: &'m Model,
         arguments: &Explain,
-        lock: Option<Lock>,
+        written: Option<&WrittenPlan>,
         observe: &mut dyn FnMut(&Step<'_>),
     ) -> Outcome<Request<'m>> {
         let mut env = model.bind_sizes(&arguments.sizes)?;
@@ -126,7 +120,7 @@ impl<'m> Request<'m> {
             }
             other => other?,
         };
-        let options = plan_options(arguments, lock, all)?;
+        let options = plan_options(arguments, written, all)?;
         let graph = {
             let _waiting = Waiting::for_(&format!("simplifying {}", model.name));
             simplified(graph.into_owned(), &options, observe)?
@@ -177,64 +171,22 @@ fn view(verbose: bool, top: usize) -> View {
     View { width: screen::width(), verbose, top, remedies }
 }
 
-fn plan_options(arguments: &Explain, lock: Option<Lock>, env: Env) -> Outcome<PlanOptions> {
-    let spec = match (&arguments.target, lock.as_ref().and_then(|lock| lock.target.as_ref())) {
-        (Some(name), written) => {
-            let spec = target::find(name)?;
-            if let Some((other, fingerprint)) = written
-                && *fingerprint != spec.fingerprint()
-            {
-                screen::tell(&format!("note: the plan was made for {other}, not for {}\n", spec.name));
-            }
-            spec
-        }
-        (None, Some((name, fingerprint))) => {
-            let found = target::find(name);
-            let unknown = match &found {
-                Ok(_) => "which is described otherwise now",
-                Err(_) => "which is not known",
-            };
-            match found {
-                Ok(spec) if spec.fingerprint() == *fingerprint => spec,
-                _ => {
-                    let error = Error::invalid(format!("the plan was made for a device \"{name}\", {unknown}"));
-                    let place = arguments.plan.as_ref().map_or(String::new(), |path| path.display().to_string());
-                    return Err(Failure::with_help(
-                        error.at(place),
-                        "say with --target which device is meant, by its name or its file",
-                    ));
-                }
-            }
-        }
-        (None, None) => target::find("cpu")?,
-    };
-    let written = lock.as_ref().and_then(|lock| lock.numerics);
-    let numerics = match (arguments.numerics.map(|n| n.numerics()), written) {
-        (Some(wanted), Some(written)) if wanted != written => {
-            let error = Error::invalid(format!("the plan was made with numerics {}", written.name())).at("--numerics");
-            return Err(Failure::with_help(error, "leave --numerics out, or plan again without --plan"));
-        }
-        (wanted, written) => wanted.or(written).unwrap_or(Numerics::Default),
+fn plan_options(arguments: &Explain, written: Option<&WrittenPlan>, env: Env) -> Outcome<PlanOptions> {
+    let wishes = PlanWishes {
+        target: arguments.target.as_deref(),
+        usual: "cpu",
+        numerics: arguments.numerics.map(|n| n.numerics()),
+        precision: arguments.precision,
     };
     let only = arguments.no_fuse.then(Vec::new);
     let only = only.or((!arguments.only_fuse.is_empty()).then(|| arguments.only_fuse.clone()));
     Ok(PlanOptions {
-        numerics,
-        precision: arguments.precision.precision(numerics)?,
         hints: Hints { env, ..Hints::default() },
-        chooser: lock.map_or(Chooser::ByCost, |lock| Chooser::Replay(Arc::new(lock))),
         fuel: arguments.fuel,
         pins: Pins { only: only.map(|ids| ids.into_iter().collect()), ..Pins::default() },
         policy: arguments.policy.of_plans(),
-        ..PlanOptions::on(&spec)
+        ..WrittenPlan::options(written, &wishes)?
     })
-}
-
-/// Reads a written plan.
-pub fn read_lock(path: &Path) -> Outcome<Lock> {
-    let place = path.display().to_string();
-    let text = std::fs::read_to_string(path).map_err(|e| Error::invalid(format!("cannot be read: {e}")));
-    text.and_then(|text| text.parse()).map_err(|e| Failure::from(e.at(place)).or_help(WRITE_A_PLAN))
 }
 
 fn print_step(step: &Step<'_>) {

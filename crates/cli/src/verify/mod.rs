@@ -6,28 +6,24 @@ mod report;
 pub use judge::{Check, Setting, Verdict, judge};
 pub use report::{cells as check_cells, check_json};
 
-use std::sync::Arc;
-
-use fuseline::fuse::{Chooser, Lock, PlanOptions};
-use fuseline::passes::Numerics;
+use fuseline::fuse::PlanOptions;
 use fuseline::reference;
 use fuseline_cuda::gpu::Gpu;
 use fuseline_cuda::nvrtc::Compiler;
 
 use crate::arguments::{Measuring, Verify};
 use crate::device::{Means, bind_sizes};
-use crate::explain::{WRITE_A_PLAN, read_lock};
 use crate::failure::{Failure, Outcome};
 use crate::feed;
 use crate::machine;
 use crate::model::Model;
 use crate::screen;
-use crate::target;
 use crate::waiting::Waiting;
+use crate::written_plan::{PlanWishes, WrittenPlan};
 
 /// Judges a model.
 pub fn verify(arguments: &Verify) -> Outcome {
-    let lock = arguments.plan.as_deref().map(read_lock).transpose()?.map(Arc::new);
+    let written = arguments.plan.as_deref().map(WrittenPlan::read).transpose()?;
     let model = Model::open(&arguments.model, arguments.dtype)?;
     let feed = feed::assemble_typical(&model, arguments.inputs.as_deref(), &arguments.sizes, arguments.seed)?;
     let devices = match arguments.device.as_slice() {
@@ -39,7 +35,7 @@ pub fn verify(arguments: &Verify) -> Outcome {
     let waiting = Waiting::for_(&format!("opening {}", model.name));
     let mut verdicts = Vec::with_capacity(devices.len());
     for device in devices {
-        let plan = plan_options(arguments, device, lock.as_ref())?;
+        let plan = plan_options(arguments, device, written.as_ref())?;
         let means = Means { options: reference::Options::default(), threads: arguments.threads };
         let verdict = model.with_graph(&feed.tensors, |graph, inputs| {
             let mut plan = plan.clone();
@@ -47,8 +43,8 @@ pub fn verify(arguments: &Verify) -> Outcome {
             let machine = machine::open(device, plan.clone(), &means)?;
             judge(&Setting { graph, inputs: &inputs, plan: &plan, machine: &machine, device, waiting: &waiting })
         });
-        let obeyed = |failure: Failure| match &arguments.plan {
-            Some(path) => failure.at(path.display().to_string()).or_help(WRITE_A_PLAN),
+        let obeyed = |failure: Failure| match &written {
+            Some(plan) => plan.failed(failure),
             None if feed.assumed.is_empty() => failure,
             None => failure.or_help(&feed.remedy()),
         };
@@ -73,15 +69,12 @@ pub fn devices_here() -> Vec<Measuring> {
     }
 }
 
-fn plan_options(arguments: &Verify, device: Measuring, lock: Option<&Arc<Lock>>) -> Outcome<PlanOptions> {
-    let written = lock.and_then(|lock| lock.target.as_ref()).map(|(name, _)| name.as_str());
-    let target = arguments.target.as_deref().or(written).unwrap_or(device.target());
-    let numerics = arguments.numerics.map(|numerics| numerics.numerics());
-    let numerics = numerics.or(lock.and_then(|lock| lock.numerics)).unwrap_or(Numerics::Default);
-    Ok(PlanOptions {
-        numerics,
-        precision: arguments.precision.precision(numerics)?,
-        chooser: lock.map_or(Chooser::ByCost, |lock| Chooser::Replay(lock.clone())),
-        ..PlanOptions::on(&target::find(target)?)
-    })
+fn plan_options(arguments: &Verify, device: Measuring, written: Option<&WrittenPlan>) -> Outcome<PlanOptions> {
+    let wishes = PlanWishes {
+        target: arguments.target.as_deref(),
+        usual: device.target(),
+        numerics: arguments.numerics.map(|numerics| numerics.numerics()),
+        precision: arguments.precision,
+    };
+    WrittenPlan::options(written, &wishes)
 }

@@ -167,10 +167,18 @@ impl Lock {
 }
 
 fn read_nodes(line: usize, text: &str) -> Result<Vec<usize>> {
-    let nodes = text.split_whitespace().map(|w| w.strip_prefix('%')?.parse().ok());
-    let nodes: Option<BTreeSet<usize>> = nodes.collect();
-    let nodes = nodes.filter(|n| !n.is_empty()).ok_or_else(|| wrong(line, "wanted nodes such as %12"))?;
-    Ok(nodes.into_iter().collect())
+    let mut nodes = BTreeSet::new();
+    for word in text.split_whitespace() {
+        let node = word.strip_prefix('%').and_then(|number| number.parse::<usize>().ok());
+        let node = node.ok_or_else(|| wrong(line, "wanted nodes such as %12"))?;
+        if !nodes.insert(node) {
+            return Err(wrong(line, format!("%{node} stands there twice")));
+        }
+    }
+    match nodes.is_empty() {
+        true => Err(wrong(line, "wanted nodes such as %12")),
+        false => Ok(nodes.into_iter().collect()),
+    }
 }
 
 #[cfg(test)]
@@ -217,6 +225,7 @@ mod tests {
             ("fuseline plan 1\nrow %1", "line 2 of the plan: wanted \"graph\" before any kernel"),
             ("fuseline plan 1\ngraph 000000000000000c\nrow 1", "line 3 of the plan: wanted nodes such as %12"),
             ("fuseline plan 1\ngraph 000000000000000c\nring %1", "line 3 of the plan: \"ring\" is no kind of kernels"),
+            ("fuseline plan 1\ngraph 000000000000000c\nrow %1 %1", "line 3 of the plan: %1 stands there twice"),
             ("fuseline plan 1\ngraph c", "line 2 of the plan: wanted the hash of a graph"),
             ("fuseline plan 1\nrewrite x", "line 2 of the plan: \"x\" is no decision (12 hexadecimal digits)"),
         ] {

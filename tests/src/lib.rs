@@ -4,6 +4,7 @@ pub mod agree;
 pub mod attentions;
 pub mod drawn;
 pub mod extremes;
+pub mod fuzz;
 pub mod generate;
 pub mod malicious;
 pub mod model_maker;

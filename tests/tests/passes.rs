@@ -20,10 +20,10 @@ proptest! {
     #[test]
     fn every_pass_keeps_every_bit_and_is_done_after_one_run(case in cases()) {
         for pass in PASSES {
-            let after = (pass.run)(&case.graph, &STRICT).unwrap();
+            let after = pass.apply(&case.graph, &STRICT).unwrap().unwrap_or_else(|| case.graph.clone());
             same_meaning(&case, &after, Reading::Rounded, |_| Agreement::Exact);
-            let again = (pass.run)(&after, &STRICT).unwrap();
-            prop_assert_eq!(&again, &after, "{} is not idempotent", pass.name);
+            let again = pass.apply(&after, &STRICT).unwrap();
+            prop_assert_eq!(again, None, "{} is not idempotent", pass.name);
         }
     }
 

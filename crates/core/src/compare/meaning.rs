@@ -41,9 +41,9 @@ impl Meaning {
         let errors = errors_between_jumps(graph, &env);
         let mut moved = Vec::new();
         for sign in [1.0, -1.0] {
-            let (other, is_other) = with_moved_jumps(graph, &errors, sign)?;
+            let other = with_moved_jumps(graph, &errors, sign)?;
             // Moved indices may leave their tensor; what fails so says nothing.
-            moved.extend(is_other.then(|| evaluate(&other).ok()).flatten());
+            moved.extend(other.and_then(|other| evaluate(&other).ok()));
         }
         let tolerances = (0..outputs.len()).map(|k| Tolerance::of_output(graph, k, &env)).collect();
         Ok(Meaning { outputs, moved, tolerances })
@@ -123,19 +123,16 @@ fn jumps(node: &ExprNode, dtype: DType) -> bool {
     }
 }
 
-/// The graph with what enters jumps moved by its error, up or down, and whether that is another graph.
-fn with_moved_jumps(graph: &Graph, errors: &[f64], sign: f64) -> Result<(Graph, bool)> {
-    let mut is_other = false;
-    let other = rewrite_outside_regions(graph, |rebuild, id| {
+/// The graph with what enters jumps moved by its error, up or down; `None` where nothing does.
+fn with_moved_jumps(graph: &Graph, errors: &[f64], sign: f64) -> Result<Option<Graph>> {
+    rewrite_outside_regions(graph, |rebuild, id| {
         let node = &graph.nodes()[id];
         let Prim::Map(row) = node.prim() else { return Ok(None) };
         let given: Vec<f64> = node.args().iter().map(|a| errors[a.node()]).collect();
         let Some(expr) = moved(&row.expr, &given, sign) else { return Ok(None) };
-        is_other = true;
         let args: Vec<_> = node.args().iter().map(|a| rebuild.moved(*a)).collect();
         replaced(rebuild.add(Map { expr, shape: row.shape.clone() }, &args)?)
-    })?;
-    Ok((other, is_other))
+    })
 }
 
 /// The expression with what enters its jumps moved, where anything that errs does.

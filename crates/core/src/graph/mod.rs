@@ -24,7 +24,7 @@ use shared::Shared;
 
 use std::fmt;
 use std::hash::{BuildHasher, Hash, Hasher};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use indexmap::IndexSet;
 use rustc_hash::FxHashMap;
@@ -142,6 +142,8 @@ pub struct Graph {
     known: FxHashMap<u64, SmallVec<[u32; 1]>>,
     value_symbols: u32,
     first_symbol: u32,
+    /// Filled once somebody has seen that all nodes are live; a new node empties it.
+    all_live: OnceLock<()>,
 }
 
 impl Graph {
@@ -247,6 +249,19 @@ impl Graph {
         self.find_or_push(&node.prim, args, origin, |_| Ok(node.types.clone()))
     }
 
+    /// The first nodes of this graph, without what is computed from them: neither outputs nor constraints.
+    fn beginning(&self, count: usize) -> Graph {
+        let mut graph = Graph::new(self.name.as_str());
+        graph.nodes = self.nodes[..count].to_vec();
+        graph.origins = self.origins[..count].to_vec();
+        graph.inputs = self.inputs.iter().copied().filter(|input| input.node() < count).collect();
+        graph.known.reserve(self.nodes.len());
+        for (id, node) in graph.nodes.iter().enumerate() {
+            graph.known.entry(node_key(&node.prim, &node.args)).or_default().push(id as u32);
+        }
+        graph
+    }
+
     fn find_or_push(
         &mut self,
         prim: &Shared,
@@ -254,7 +269,7 @@ impl Graph {
         origin: &OriginSet,
         types: impl FnOnce(&Graph) -> Result<Arc<[TensorType]>>,
     ) -> Result<usize> {
-        let hash = shared::KEY.hash_one((prim.key(), args));
+        let hash = node_key(prim, args);
         if let Some(candidates) = self.known.get(&hash) {
             let same = |id: &&u32| {
                 let node = &self.nodes[**id as usize];
@@ -267,6 +282,7 @@ impl Graph {
             }
         }
         let types = types(self)?;
+        self.all_live = OnceLock::new();
         let id = self.nodes.len();
         if matches!(**prim, Prim::Input(_)) {
             self.inputs.push(Value::new(id, 0));
@@ -289,6 +305,9 @@ impl Graph {
 
     /// Which nodes the outputs need, including those that bind the symbols that needed nodes mention, and all inputs.
     pub fn live_nodes(&self) -> Vec<bool> {
+        if self.all_live.get().is_some() {
+            return vec![true; self.nodes.len()];
+        }
         let mut live = vec![false; self.nodes.len()];
         let binders = self.binders();
         let mut needed: Vec<usize> = self.outputs.iter().map(|o| o.value.node()).collect();
@@ -312,6 +331,9 @@ impl Graph {
             needed.extend(node.args.iter().map(|a| a.node()));
             node.prim.for_each_dim(&mut |dim| need_dim(dim, &mut needed));
             node.types.iter().flat_map(|ty| ty.shape.dims()).for_each(|dim| need_dim(dim, &mut needed));
+        }
+        if !live.contains(&false) {
+            self.all_live.get_or_init(|| ());
         }
         live
     }
@@ -343,6 +365,11 @@ impl Graph {
             f(&constraint.right);
         }
     }
+}
+
+/// The hash by which equal nodes are found.
+fn node_key(prim: &Shared, args: &[Value]) -> u64 {
+    shared::KEY.hash_one((prim.key(), args))
 }
 
 impl PartialEq for Graph {

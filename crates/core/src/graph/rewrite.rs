@@ -18,47 +18,116 @@ use crate::tensor::TensorType;
 pub type Values = SmallVec<[Value; 1]>;
 
 /// A graph that is being rebuilt. What is added belongs to the origin of the node that is being rewritten.
-#[derive(Debug, Default)]
-pub struct Rebuild {
-    graph: Graph,
-    origin: OriginSet,
-    /// The results of the nodes of the old graph that have been rebuilt.
-    moved: Vec<Values>,
+///
+/// As long as every node was kept, the old graph stands for the new one, of which it is the beginning: a pass that changes nothing
+/// copies nothing.
+#[derive(Debug)]
+pub struct Rebuild<'g> {
+    old: &'g Graph,
+    /// The node of the old graph that is being rewritten; those before it have been.
+    at: usize,
+    /// What is new, once something is.
+    new: Option<New>,
     /// What is known of the first results of nodes, as far as somebody has asked.
     contents: FxHashMap<usize, Option<Contents>>,
 }
 
-impl Rebuild {
-    /// What has been rebuilt so far; the new operands of a node are values of this graph.
+#[derive(Debug)]
+struct New {
+    graph: Graph,
+    /// The results of the nodes of the old graph that have been rebuilt.
+    moved: Vec<Values>,
+}
+
+impl<'g> Rebuild<'g> {
+    fn of(old: &'g Graph) -> Rebuild<'g> {
+        Rebuild { old, at: 0, new: None, contents: FxHashMap::default() }
+    }
+
+    /// What has been rebuilt so far; the new operands of a node are values of this graph. It may have more nodes, which
+    /// mean nothing yet.
     pub fn graph(&self) -> &Graph {
-        &self.graph
+        self.new.as_ref().map_or(self.old, |new| &new.graph)
     }
 
     /// What has taken the place of a value of the graph that is being rebuilt: one that the node at hand depends on.
     pub fn moved(&self, value: Value) -> Value {
-        self.moved[value.node()][value.port()]
+        self.new.as_ref().map_or(value, |new| new.moved[value.node()][value.port()])
+    }
+
+    /// The graph that is new from here on.
+    fn new_graph(&mut self) -> &mut New {
+        let (old, at) = (self.old, self.at);
+        self.new.get_or_insert_with(|| {
+            let mut graph = old.beginning(at);
+            graph.start_symbols(old.first_symbol());
+            graph.reserve_symbols(old.value_symbols());
+            let mut moved = Vec::with_capacity(old.nodes().len());
+            moved.extend(old.nodes()[..at].iter().enumerate().map(|(id, node)| results(id, node)));
+            New { graph, moved }
+        })
     }
 
     /// Adds a primitive (or finds the equal one) and returns its first result.
     pub fn add(&mut self, prim: impl Into<Prim>, args: &[Value]) -> Result<Value> {
-        self.graph.add(prim, args, &self.origin).map(|id| Value::new(id, 0))
+        let origin = self.old.origin(self.at);
+        self.new_graph().graph.add(prim, args, origin).map(|id| Value::new(id, 0))
     }
 
     /// As [`Rebuild::add`], for what does the work of a node of another origin: it belongs to that origin first.
     pub fn add_for(&mut self, origin: &OriginSet, prim: impl Into<Prim>, args: &[Value]) -> Result<Value> {
         let mut both = origin.clone();
-        both.merge(&self.origin);
-        self.graph.add(prim, args, &both).map(|id| Value::new(id, 0))
+        both.merge(self.old.origin(self.at));
+        self.new_graph().graph.add(prim, args, &both).map(|id| Value::new(id, 0))
     }
 
     /// Adds a node as it is, with its new operands, and returns its first result.
     pub fn keep(&mut self, node: &Node, args: &[Value]) -> Result<Value> {
-        self.graph.adopt(node, args, &self.origin).map(|id| Value::new(id, 0))
+        let origin = self.old.origin(self.at);
+        self.new_graph().graph.adopt(node, args, origin).map(|id| Value::new(id, 0))
     }
 
     /// Demands that two sizes are equal at run time.
     pub fn add_constraint(&mut self, constraint: Constraint) {
-        self.graph.add_constraint(constraint);
+        self.new_graph().graph.add_constraint(constraint);
+    }
+
+    /// Puts values in the place of the results of the node at hand; `None` keeps it, with its new operands.
+    fn settle(&mut self, node: &Node, is_old: bool, args: &[Value], values: Option<Values>) -> Result<()> {
+        let values = match values {
+            Some(values) => {
+                check_types(self.graph(), node, &values)?;
+                values
+            }
+            None if is_old && self.new.is_none() => results(self.at, node),
+            None => {
+                let first = self.keep(node, args)?.node();
+                results(first, node)
+            }
+        };
+        if self.new.is_some() || values != results(self.at, node) {
+            self.new_graph().moved.push(values);
+        }
+        self.at += 1;
+        Ok(())
+    }
+
+    /// Leaves out the node at hand.
+    fn drop_node(&mut self) {
+        self.new_graph().moved.push(Values::new());
+        self.at += 1;
+    }
+
+    /// The new graph, complete; `None` where nothing changed.
+    fn finish(self) -> Option<Graph> {
+        let New { mut graph, moved } = self.new?;
+        for output in self.old.outputs() {
+            graph.add_output(&output.name, moved[output.value.node()][output.value.port()]);
+        }
+        for constraint in self.old.constraints() {
+            graph.add_constraint(constraint.clone());
+        }
+        Some(graph)
     }
 
     /// What is known of the elements of a small tensor.
@@ -69,7 +138,7 @@ impl Rebuild {
                 wanted.pop();
                 continue;
             }
-            let node = &self.graph.nodes()[id];
+            let node = &self.graph().nodes()[id];
             let operands: &[Value] = if contents::is_followed(node) { node.args() } else { &[] };
             let missing = operands.iter().map(|a| a.node()).filter(|id| !self.contents.contains_key(id));
             let before = wanted.len();
@@ -77,7 +146,7 @@ impl Rebuild {
             if wanted.len() == before {
                 wanted.pop();
                 let of = |v: Value| self.contents.get(&v.node()).filter(|_| v.port() == 0).cloned().flatten();
-                let learnt = contents::contents(&self.graph, node, Purpose::Data, &of);
+                let learnt = contents::contents(self.graph(), node, Purpose::Data, &of);
                 self.contents.insert(id, learnt);
             }
         }
@@ -85,31 +154,35 @@ impl Rebuild {
     }
 }
 
-/// The graph rebuilt in order. For every live node, `f` sees the node and its new operands and returns what takes the
-/// place of its results, or `None` to keep the node. Regions are rebuilt before the node that holds them, by the same `f`.
+/// All results of a node of some number.
+fn results(id: usize, node: &Node) -> Values {
+    (0..node.types().len()).map(|port| Value::new(id, port)).collect()
+}
+
+/// The graph rebuilt in order; `None` where that changes nothing. For every live node, `f` sees the node and its new operands and
+/// returns what takes the place of its results, or `None` to keep the node. Regions are rebuilt before the node that holds them,
+/// by the same `f`.
 ///
 /// Inputs with their order, outputs, constraints, symbols and origins stay; dead nodes go, also those that became dead.
 /// A replacement of another type is refused: it would change what readers mean.
-pub fn rewrite<F>(graph: &Graph, mut f: F) -> Result<Graph>
+pub fn rewrite<F>(graph: &Graph, mut f: F) -> Result<Option<Graph>>
 where
-    F: FnMut(&mut Rebuild, &Node, &[Value]) -> Result<Option<Values>>,
+    F: FnMut(&mut Rebuild<'_>, &Node, &[Value]) -> Result<Option<Values>>,
 {
     rewrite_region(graph, &mut f)
 }
 
 /// As [`rewrite`], but regions stay as they are, and `f` is told the number of the node in `graph`; what became of the values
 /// that the node depends on is [`Rebuild::moved`].
-pub fn rewrite_outside_regions<F>(graph: &Graph, mut f: F) -> Result<Graph>
+pub fn rewrite_outside_regions<F>(graph: &Graph, mut f: F) -> Result<Option<Graph>>
 where
-    F: FnMut(&mut Rebuild, usize) -> Result<Option<Values>>,
+    F: FnMut(&mut Rebuild<'_>, usize) -> Result<Option<Values>>,
 {
-    without_dead(rebuild_nodes(graph, &mut |rebuild, id, node, args| match f(rebuild, id)? {
-        Some(values) => {
-            check_types(rebuild, node, &values)?;
-            Ok(values)
-        }
-        None => keep(rebuild, node, args),
-    })?)
+    let new = rebuild_nodes(graph, &mut |rebuild, id, node, args| {
+        let values = f(rebuild, id)?;
+        rebuild.settle(node, true, args, values)
+    });
+    without_dead(new?)
 }
 
 /// A single result that takes the place of a node's first one.
@@ -117,88 +190,71 @@ pub fn replaced(value: Value) -> Result<Option<Values>> {
     Ok(Some(smallvec![value]))
 }
 
-type Rewriter<'f> = dyn FnMut(&mut Rebuild, &Node, &[Value]) -> Result<Option<Values>> + 'f;
+type Rewriter<'f> = dyn FnMut(&mut Rebuild<'_>, &Node, &[Value]) -> Result<Option<Values>> + 'f;
 
-/// As a [`Rewriter`], but sees the number of the node too, and returns its results in any case.
-type Rebuilder<'f> = dyn FnMut(&mut Rebuild, usize, &Node, &[Value]) -> Result<Values> + 'f;
+/// As a [`Rewriter`], but sees the number of the node too, and settles what becomes of it.
+type Rebuilder<'f> = dyn FnMut(&mut Rebuild<'_>, usize, &Node, &[Value]) -> Result<()> + 'f;
 
-fn rewrite_region(graph: &Graph, f: &mut Rewriter<'_>) -> Result<Graph> {
+fn rewrite_region(graph: &Graph, f: &mut Rewriter<'_>) -> Result<Option<Graph>> {
     without_dead(rebuild_nodes(graph, &mut |rebuild, _, node, args| rewrite_node(rebuild, node, args, f))?)
 }
 
-fn without_dead(graph: Graph) -> Result<Graph> {
-    if graph.live_nodes().contains(&false) {
-        return rebuild_nodes(&graph, &mut |rebuild, _, node, args| keep(rebuild, node, args));
-    }
-    Ok(graph)
+fn without_dead(graph: Option<Graph>) -> Result<Option<Graph>> {
+    let Some(graph) = graph else { return Ok(None) };
+    let alive = rebuild_nodes(&graph, &mut |rebuild, _, node, args| rebuild.settle(node, true, args, None))?;
+    Ok(Some(alive.unwrap_or(graph)))
 }
 
-fn rebuild_nodes(graph: &Graph, f: &mut Rebuilder<'_>) -> Result<Graph> {
-    let mut rebuild = Rebuild { graph: Graph::new(graph.name()), ..Rebuild::default() };
-    rebuild.graph.start_symbols(graph.first_symbol());
-    rebuild.graph.reserve_symbols(graph.value_symbols());
-    rebuild.moved.reserve(graph.nodes().len());
+fn rebuild_nodes(graph: &Graph, f: &mut Rebuilder<'_>) -> Result<Option<Graph>> {
+    let mut rebuild = Rebuild::of(graph);
     let live = graph.live_nodes();
     for (id, node) in graph.nodes().iter().enumerate() {
         if !live[id] {
-            rebuild.moved.push(Values::new());
+            rebuild.drop_node();
             continue;
         }
-        rebuild.origin = graph.origin(id).clone();
         let args: SmallVec<[Value; 3]> = node.args().iter().map(|a| rebuild.moved(*a)).collect();
-        let values = f(&mut rebuild, id, node, &args).at(|| graph.describe(id))?;
-        rebuild.moved.push(values);
+        f(&mut rebuild, id, node, &args).at(|| graph.describe(id))?;
     }
-    for output in graph.outputs() {
-        rebuild.graph.add_output(&output.name, rebuild.moved(output.value));
-    }
-    for constraint in graph.constraints() {
-        rebuild.graph.add_constraint(constraint.clone());
-    }
-    Ok(rebuild.graph)
+    Ok(rebuild.finish())
 }
 
-fn rewrite_node(rebuild: &mut Rebuild, node: &Node, args: &[Value], f: &mut Rewriter<'_>) -> Result<Values> {
+fn rewrite_node(rebuild: &mut Rebuild<'_>, node: &Node, args: &[Value], f: &mut Rewriter<'_>) -> Result<()> {
     let held = match node.prim() {
-        Prim::If(row) => {
-            let (then, otherwise) = (rebuilt(&row.then, f)?, rebuilt(&row.otherwise, f)?);
-            Some(Prim::from(If { then, otherwise, results: row.results.clone() }))
+        Prim::If(row) => match (rewrite_region(&row.then, f)?, rewrite_region(&row.otherwise, f)?) {
+            (None, None) => None,
+            (then, otherwise) => {
+                let (then, otherwise) = (or_old(then, &row.then), or_old(otherwise, &row.otherwise));
+                Some(Prim::from(If { then, otherwise, results: row.results.clone() }))
+            }
+        },
+        Prim::Loop(row) => {
+            let body = rewrite_region(&row.body, f)?.map(Arc::new);
+            body.map(|body| Prim::from(Loop { body, ..row.clone() }))
         }
-        Prim::Loop(row) => Some(Prim::from(Loop { body: rebuilt(&row.body, f)?, ..row.clone() })),
         _ => None,
     };
+    let is_old = held.is_none();
     let node = match held {
         Some(prim) => Cow::Owned(Node { prim: Shared::new(prim), ..node.clone() }),
         None => Cow::Borrowed(node),
     };
-    match f(rebuild, &node, args)? {
-        Some(values) => {
-            check_types(rebuild, &node, &values)?;
-            Ok(values)
-        }
-        None => keep(rebuild, &node, args),
-    }
+    let values = f(rebuild, &node, args)?;
+    rebuild.settle(&node, is_old, args, values)
 }
 
-/// The node as it is, with its new operands.
-fn keep(rebuild: &mut Rebuild, node: &Node, args: &[Value]) -> Result<Values> {
-    let id = rebuild.graph.adopt(node, args, &rebuild.origin)?;
-    Ok((0..node.types().len()).map(|port| Value::new(id, port)).collect())
+fn or_old(new: Option<Graph>, old: &Arc<Graph>) -> Arc<Graph> {
+    new.map_or_else(|| old.clone(), Arc::new)
 }
 
-fn check_types(rebuild: &Rebuild, node: &Node, values: &[Value]) -> Result<()> {
-    let types = || values.iter().map(|v| rebuild.graph.ty(*v));
+fn check_types(graph: &Graph, node: &Node, values: &[Value]) -> Result<()> {
+    let types = || values.iter().map(|v| graph.ty(*v));
     if !types().eq(node.types()) {
         let types: Vec<&TensorType> = types().collect();
         let (name, old) = (node.prim().name(), node.types());
         return Err(Error::bug(format!("a rewrite puts {types:?} in the place of a {name} of {old:?}")));
     }
     Ok(())
-}
-
-fn rebuilt(region: &Arc<Graph>, f: &mut Rewriter<'_>) -> Result<Arc<Graph>> {
-    let new = rewrite_region(region, f)?;
-    Ok(if new == **region { region.clone() } else { Arc::new(new) })
 }
 
 #[cfg(test)]
@@ -222,14 +278,14 @@ mod tests {
     #[test]
     fn everything_but_dead_nodes_survives() {
         let graph = sample();
-        let once = rewrite(&graph, |_, _, _| Ok(None)).unwrap();
+        let once = rewrite(&graph, |_, _, _| Ok(None)).unwrap().unwrap();
         assert_eq!(once.nodes().len(), graph.nodes().len() - 1);
         assert_eq!(once.constraints(), graph.constraints());
         let names = |g: &Graph| g.inputs().iter().map(|v| g.input_name(*v).to_string()).collect::<Vec<_>>();
         assert_eq!(names(&once), names(&graph));
         let outputs: Vec<_> = once.outputs().iter().map(|o| o.name.as_ref()).collect();
         assert_eq!(outputs, ["sum", "neg"]);
-        assert_eq!(rewrite(&once, |_, _, _| Ok(None)).unwrap(), once);
+        assert_eq!(rewrite(&once, |_, _, _| Ok(None)).unwrap(), None);
     }
 
     #[test]
@@ -238,7 +294,7 @@ mod tests {
             Prim::Map(row) if row.expr.as_call() == Some(Scalar::Neg) => replaced(args[0]),
             _ => Ok(None),
         });
-        let swapped = swapped.unwrap();
+        let swapped = swapped.unwrap().unwrap();
         assert_eq!(swapped.outputs()[1].value, swapped.inputs()[0]);
     }
 
@@ -269,7 +325,7 @@ mod tests {
             Prim::Map(row) if row.expr.as_call() == Some(Scalar::Neg) => replaced(args[0]),
             _ => Ok(None),
         });
-        let new = new.unwrap();
+        let new = new.unwrap().unwrap();
         let Prim::If(row) = new.node_of(new.outputs()[0].value).prim() else { panic!("the if is gone") };
         assert_eq!((row.then.nodes().len(), row.otherwise.nodes().len()), (1, 2));
     }

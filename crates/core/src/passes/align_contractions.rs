@@ -21,7 +21,7 @@ pub(super) const PASS: Pass = Pass {
 /// are a, b, c …, those that are summed follow; none is a sum of products that share nothing, or of multiples of one number.
 /// So a product with a transposed matrix, heads that are split and moved to the front, and means that are written as products
 /// have one form however they were written.
-fn run(graph: &Graph, context: &Context) -> Result<Graph> {
+fn run(graph: &Graph, context: &Context) -> Result<Option<Graph>> {
     rewrite(graph, |rebuild, node, args| {
         let Prim::Contract(row) = node.prim() else { return Ok(None) };
         // Not under strict numerics: 0 + −0 is not −0, and products are not rounded before they are summed.
@@ -34,7 +34,7 @@ fn run(graph: &Graph, context: &Context) -> Result<Graph> {
     })
 }
 
-fn align(rebuild: &mut Rebuild, row: &Contract, args: &[Value]) -> Result<Option<Values>> {
+fn align(rebuild: &mut Rebuild<'_>, row: &Contract, args: &[Value]) -> Result<Option<Values>> {
     let graph = rebuild.graph();
     let first = aligned(graph, args[0], &row.a, &row.b, &row.out);
     let labels = first.as_ref().map_or(&row.a, |(_, labels)| labels).clone();
@@ -133,7 +133,7 @@ fn nested_stride(view: &View, index: &Dim, axis: usize) -> Option<i64> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::testing::{check, count};
+    use super::super::testing::{applied, check, count};
     use super::*;
     use crate::graph::Builder;
     use crate::tensor::DType;
@@ -168,7 +168,7 @@ mod tests {
         };
         let (q, k) = (heads("q"), heads("k"));
         b.output("scores", q.contract("bhsd,bhdt->bhst", k.transpose()));
-        let composed = (super::super::compose_views::PASS.run)(&b.finish().unwrap(), &Context::default()).unwrap();
+        let composed = applied(&super::super::compose_views::PASS, &b.finish().unwrap(), &Context::default());
         let after = check(&PASS, composed);
         assert_eq!(subscripts(&after), ["acbe,adbe->abcd"]);
         let maps: Vec<_> = after

@@ -18,7 +18,7 @@ pub(super) const PASS: Pass = Pass {
 
 /// In: any graph. Out: no `if` has a condition that is known before run time, unless its branches see operands, or return
 /// results, under other sizes than the nodes around them do.
-fn run(graph: &Graph, _: &Context) -> Result<Graph> {
+fn run(graph: &Graph, _: &Context) -> Result<Option<Graph>> {
     let mut bound = FxHashMap::default();
     count_binders(graph, &mut bound);
     rewrite(graph, |rebuild, node, args| match node.prim() {
@@ -48,7 +48,7 @@ fn count_binders(graph: &Graph, bound: &mut FxHashMap<u32, usize>) {
     }
 }
 
-fn take(rebuild: &mut Rebuild, row: &If, args: &[Value], bound: &FxHashMap<u32, usize>) -> Result<Option<Values>> {
+fn take(rebuild: &mut Rebuild<'_>, row: &If, args: &[Value], bound: &FxHashMap<u32, usize>) -> Result<Option<Values>> {
     let known = rebuild.contents(args[0]);
     let holds = match known.as_deref() {
         Some([Known::Int(dim)]) => dim.as_int(),

@@ -17,7 +17,7 @@ pub(super) const PASS: Pass = Pass {
 /// In: any graph. Out: no view reads a view (unless the two fill with different values), no view is the identity, no view
 /// of a concat stays inside one part, no view looks at a constant with axes of size 1, and no gather has places that are
 /// known to be inside and do not come from data.
-fn run(graph: &Graph, _: &Context) -> Result<Graph> {
+fn run(graph: &Graph, _: &Context) -> Result<Option<Graph>> {
     rewrite(graph, |rebuild, node, args| match node.prim() {
         Prim::View(row) => compose(rebuild, row.clone(), args[0]),
         Prim::Gather(row) => match as_view(rebuild.graph(), row, args) {
@@ -29,7 +29,7 @@ fn run(graph: &Graph, _: &Context) -> Result<Graph> {
 }
 
 /// What a view of a value is: a view of what that looks at, or the value itself.
-pub(super) fn compose(rebuild: &mut Rebuild, view: View, operand: Value) -> Result<Option<Values>> {
+pub(super) fn compose(rebuild: &mut Rebuild<'_>, view: View, operand: Value) -> Result<Option<Values>> {
     let graph = rebuild.graph();
     let (mut view, mut operand) = (normal(view), operand);
     loop {
@@ -114,7 +114,7 @@ fn as_view(graph: &Graph, gather: &Gather, args: &[Value]) -> Option<View> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::testing::{check, count};
+    use super::super::testing::{applied, check, count};
     use super::*;
     use crate::graph::Builder;
     use crate::tensor::{DType, Shape};
@@ -175,7 +175,7 @@ mod tests {
 
     /// Places are formulas once constants are inside of the expressions that read them.
     fn run_inlined(graph: Graph) -> Graph {
-        (super::super::inline_splats::PASS.run)(&graph, &Context::default()).unwrap()
+        applied(&super::super::inline_splats::PASS, &graph, &Context::default())
     }
 
     #[test]

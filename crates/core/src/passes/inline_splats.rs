@@ -18,7 +18,7 @@ pub(super) const PASS: Pass = Pass {
 
 /// In: any graph. Out: no map reads an operand whose elements are a cheap function of coordinates and sizes (see
 /// [`formula`]), no view looks at one, no running sum counts, and no stored constant of more than one element is one.
-fn run(graph: &Graph, context: &Context) -> Result<Graph> {
+fn run(graph: &Graph, context: &Context) -> Result<Option<Graph>> {
     rewrite(graph, |rebuild, node, args| match node.prim() {
         Prim::Const(row) => match formula::of_table(&row.literal, context) {
             Some(expr) => replaced(rebuild.add(Map { expr, shape: row.literal.ty().shape }, &[])?),
@@ -40,7 +40,7 @@ fn run(graph: &Graph, context: &Context) -> Result<Graph> {
     })
 }
 
-fn inline(rebuild: &mut Rebuild, row: &Map, args: &[Value]) -> Result<Option<Values>> {
+fn inline(rebuild: &mut Rebuild<'_>, row: &Map, args: &[Value]) -> Result<Option<Values>> {
     let formulas: SmallVec<[Option<Expr>; 3]> = args.iter().map(|a| formula::of_value(rebuild.graph(), *a)).collect();
     if formulas.iter().all(Option::is_none) {
         return Ok(None);

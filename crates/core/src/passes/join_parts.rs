@@ -25,17 +25,17 @@ pub(super) const PASS: Pass = Pass {
 
 /// In: any graph. Out: no concat has only parts that are the same scalar expression, signs, shifts and constants aside, of views of
 /// the same tensors, whose index maps are one map: equal in place, repeated, side by side, or rotated. Regions are left alone.
-fn run(graph: &Graph, _: &Context) -> Result<Graph> {
-    let (mut after, mut joined) = once(graph)?;
+fn run(graph: &Graph, _: &Context) -> Result<Option<Graph>> {
+    let Some(mut after) = once(graph)? else { return Ok(None) };
     // A concat of concats sees what its parts have become.
-    while joined {
-        (after, joined) = once(&after)?;
+    while let Some(again) = once(&after)? {
+        after = again;
     }
-    Ok(after)
+    Ok(Some(after))
 }
 
-/// The graph with concats joined, and whether there were any.
-fn once(graph: &Graph) -> Result<(Graph, bool)> {
+/// The graph with concats joined; `None` where there are none to join.
+fn once(graph: &Graph) -> Result<Option<Graph>> {
     let readers = readers(graph);
     let mut joined = false;
     let after = rewrite_outside_regions(graph, |rebuild, id| {
@@ -50,7 +50,7 @@ fn once(graph: &Graph) -> Result<(Graph, bool)> {
             _ => Ok(None),
         }
     })?;
-    Ok((after, joined))
+    Ok(after.filter(|_| joined))
 }
 
 /// Longer lists of parts are tables that somebody assembles.
@@ -81,7 +81,7 @@ struct Parts<'g> {
     sizes: Vec<Dim>,
 }
 
-fn join(rebuild: &mut Rebuild, parts: &Parts<'_>, args: &[Value]) -> Result<Option<Values>> {
+fn join(rebuild: &mut Rebuild<'_>, parts: &Parts<'_>, args: &[Value]) -> Result<Option<Values>> {
     let scope = Scope::default();
     let mut union = Union { parts, scope: &scope, leaves: Vec::new(), joined: Vec::new(), known: FxHashMap::default() };
     let terms: SmallVec<[Term<'_>; 2]> = args.iter().map(|arg| union.part(*arg)).collect();

@@ -119,8 +119,16 @@ pub struct Pass {
     pub name: &'static str,
     /// what it does, in a sentence
     pub doc: &'static str,
-    /// the pass: pure, and a second run changes nothing
-    pub run: fn(&Graph, &Context) -> Result<Graph>,
+    /// the pass: pure, and a second run changes nothing; `None` where it changes nothing
+    run: fn(&Graph, &Context) -> Result<Option<Graph>>,
+}
+
+impl Pass {
+    /// The graph after the pass; `None` where it is the same.
+    pub fn apply(&self, graph: &Graph, context: &Context) -> Result<Option<Graph>> {
+        let new = (self.run)(graph, context).at(|| format!("pass {}", self.name))?;
+        Ok(new.filter(|new| new != graph))
+    }
 }
 
 /// The passes in the order in which they run; the list is repeated until nothing changes.
@@ -164,15 +172,15 @@ pub fn run_passes(graph: Graph, context: &Context, observe: &mut dyn FnMut(&Step
     let (mut idle, mut enough) = (0, PASSES.len());
     'rounds: for round in 0..MOST_ROUNDS {
         for pass in PASSES {
-            let place = || format!("pass {}", pass.name);
-            let new = (pass.run)(&graph, context).at(place)?;
-            let changed = new != graph;
-            if changed {
-                verify(&new).at(place)?;
-                (idle, enough) = (0, PASSES.len() - 1);
-                graph = new;
-            } else {
-                idle += 1;
+            let new = pass.apply(&graph, context)?;
+            let changed = new.is_some();
+            match new {
+                Some(new) => {
+                    verify(&new).at(|| format!("pass {}", pass.name))?;
+                    (idle, enough) = (0, PASSES.len() - 1);
+                    graph = new;
+                }
+                None => idle += 1,
             }
             observe(&Step { pass: pass.name, round, changed, graph: &graph });
             if idle == enough {

@@ -33,7 +33,7 @@ pub(super) const PASS: Pass = Pass {
 /// axis that one reshape joins and a reader takes apart again, nor (save outputs) an axis of size 1; a fold reads its
 /// operand in the order in which that lies, and axes that a reshape joined one by one. Regions are left alone, and so are maps of
 /// sizes.
-fn run(graph: &Graph, _: &Context) -> Result<Graph> {
+fn run(graph: &Graph, _: &Context) -> Result<Option<Graph>> {
     let wishes = wishes(graph);
     let made_of_sizes = made_of_sizes(graph);
     rewrite_outside_regions(graph, |rebuild, id| {
@@ -72,18 +72,18 @@ fn made_of_sizes(graph: &Graph) -> Vec<bool> {
 }
 
 /// What `operand` holds at coordinates `at` over a domain.
-fn read(rebuild: &mut Rebuild, operand: Value, domain: Shape, at: Vec<Dim>) -> Result<Value> {
+fn read(rebuild: &mut Rebuild<'_>, operand: Value, domain: Shape, at: Vec<Dim>) -> Result<Value> {
     let view = View::new(domain, at);
     Ok(compose(rebuild, view, operand)?.map_or(operand, |values| values[0]))
 }
 
 /// The value computed over a frame, seen over the axes that it had.
-fn seen_as_before(rebuild: &mut Rebuild, value: Value, frame: &Frame) -> Result<Option<Values>> {
+fn seen_as_before(rebuild: &mut Rebuild<'_>, value: Value, frame: &Frame) -> Result<Option<Values>> {
     let view = View::new(frame.before.clone(), frame.back.clone());
     replaced(rebuild.add(view, &[value])?)
 }
 
-fn move_map(rebuild: &mut Rebuild, row: &Map, args: &[Value], frame: &Frame) -> Result<Option<Values>> {
+fn move_map(rebuild: &mut Rebuild<'_>, row: &Map, args: &[Value], frame: &Frame) -> Result<Option<Values>> {
     let mut operands: SmallVec<[Value; 3]> = SmallVec::new();
     for arg in args {
         operands.push(read(rebuild, *arg, frame.shape.clone(), frame.own.clone())?);
@@ -100,7 +100,12 @@ fn move_map(rebuild: &mut Rebuild, row: &Map, args: &[Value], frame: &Frame) -> 
 }
 
 /// The axes for a map of which nobody asks for an order: that of its first operand that is as large.
-fn as_operands_lie(rebuild: &mut Rebuild, row: &Map, args: &[Value], frame: Option<&Frame>) -> Result<Option<Frame>> {
+fn as_operands_lie(
+    rebuild: &mut Rebuild<'_>,
+    row: &Map,
+    args: &[Value],
+    frame: Option<&Frame>,
+) -> Result<Option<Frame>> {
     let identity = Frame::identity(&row.shape);
     let target = frame.unwrap_or(&identity);
     let mut found = None;
@@ -135,7 +140,13 @@ enum Axis {
     Folded { axis: usize, part: usize },
 }
 
-fn move_reduce(rebuild: &mut Rebuild, row: &Reduce, node: &Node, arg: Value, wish: &Wish) -> Result<Option<Values>> {
+fn move_reduce(
+    rebuild: &mut Rebuild<'_>,
+    row: &Reduce,
+    node: &Node,
+    arg: Value,
+    wish: &Wish,
+) -> Result<Option<Values>> {
     let own = Frame::identity(&node.types()[0].shape);
     let mut target = wish.frame.clone().unwrap_or(own);
     let operand = Operand::new(rebuild.graph(), row, arg);
@@ -223,7 +234,7 @@ impl<'r> Operand<'r> {
     }
 }
 
-fn move_contract(rebuild: &mut Rebuild, row: &Contract, args: &[Value], frame: &Frame) -> Result<Option<Values>> {
+fn move_contract(rebuild: &mut Rebuild<'_>, row: &Contract, args: &[Value], frame: &Frame) -> Result<Option<Values>> {
     let types = [rebuild.graph().ty(args[0]).clone(), rebuild.graph().ty(args[1]).clone()];
     // Letters for the axes of the frame: that of the axis of before, or a fresh one where it was taken apart.
     let used = |l: Label| row.a.contains(&l) || row.b.contains(&l);

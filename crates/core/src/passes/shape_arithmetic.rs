@@ -19,7 +19,7 @@ pub(super) const PASS: Pass = Pass {
 
 /// In: any graph. Out: an integer or bool tensor whose elements are all known (see [`crate::graph::contents`]) is a
 /// constant, a `sizes`, or a map without operands; nothing computes it from other tensors any more.
-fn run(graph: &Graph, _: &Context) -> Result<Graph> {
+fn run(graph: &Graph, _: &Context) -> Result<Option<Graph>> {
     rewrite(graph, |rebuild, node, args| {
         let settled = args.is_empty() || matches!(node.prim().class(), Class::Source | Class::Control);
         match node.types() {
@@ -29,7 +29,7 @@ fn run(graph: &Graph, _: &Context) -> Result<Graph> {
     })
 }
 
-fn resolve(rebuild: &mut Rebuild, node: &Node, args: &[Value], ty: &TensorType) -> Result<Option<Values>> {
+fn resolve(rebuild: &mut Rebuild<'_>, node: &Node, args: &[Value], ty: &TensorType) -> Result<Option<Values>> {
     let value = rebuild.keep(node, args)?;
     let (Some(known), Some(sizes)) = (rebuild.contents(value), ty.shape.as_ints()) else {
         return Ok(Some(smallvec![value]));
@@ -51,7 +51,7 @@ fn resolve(rebuild: &mut Rebuild, node: &Node, args: &[Value], ty: &TensorType) 
 }
 
 /// Sizes as a tensor of an integer type.
-fn sizes_as(rebuild: &mut Rebuild, dims: Vec<Dim>, ty: &TensorType) -> Result<Value> {
+fn sizes_as(rebuild: &mut Rebuild<'_>, dims: Vec<Dim>, ty: &TensorType) -> Result<Value> {
     if let ([dim], 0) = (dims.as_slice(), ty.shape.rank()) {
         let expr = Expr::build(&[], |scope, _| scope.size(dim.clone()).cast(ty.dtype));
         return rebuild.add(Map { expr, shape: ty.shape.clone() }, &[]);

@@ -18,14 +18,14 @@ pub(super) const PASS: Pass = Pass {
 /// In: any graph. Out: every map reads each operand once and none in vain, operands in the order in which the expression
 /// uses them; of two operands of a commutative function the earlier value stands first. Graphs share equal nodes by
 /// construction, so that computations that differed only in spelling are now one.
-fn run(graph: &Graph, _: &Context) -> Result<Graph> {
+fn run(graph: &Graph, _: &Context) -> Result<Option<Graph>> {
     rewrite(graph, |rebuild, node, args| match node.prim() {
         Prim::Map(row) => respell(rebuild, row, args),
         _ => Ok(None),
     })
 }
 
-fn respell(rebuild: &mut Rebuild, row: &Map, args: &[Value]) -> Result<Option<Values>> {
+fn respell(rebuild: &mut Rebuild<'_>, row: &Map, args: &[Value]) -> Result<Option<Values>> {
     let mut distinct: SmallVec<[Value; 3]> = args.into();
     distinct.sort_unstable();
     distinct.dedup();

@@ -30,7 +30,7 @@ pub(super) const PASS: Pass = Pass {
 
 /// In: any graph. Out: no rule of [`RULES`] that the numerics allow applies to a step of a map, seen together with the
 /// maps behind it up to a small depth; maps that return an operand as it is are gone.
-fn run(graph: &Graph, context: &Context) -> Result<Graph> {
+fn run(graph: &Graph, context: &Context) -> Result<Option<Graph>> {
     rewrite(graph, |rebuild, node, args| match node.prim() {
         Prim::Map(row) => match multiply_by_reciprocal(rebuild, row, args, context)? {
             Some(values) => Ok(Some(values)),
@@ -47,7 +47,7 @@ const MOST_STEPS: usize = 64;
 /// A rule may fire this often on one step; each makes it plainer, so that few do.
 const MOST_FIRINGS: usize = 32;
 
-fn simplify(rebuild: &mut Rebuild, row: &Map, args: &[Value], context: &Context) -> Result<Option<Values>> {
+fn simplify(rebuild: &mut Rebuild<'_>, row: &Map, args: &[Value], context: &Context) -> Result<Option<Values>> {
     let scope = Scope::default();
     let mut site =
         Site { graph: rebuild.graph(), scope: &scope, terms: FxHashMap::default(), values: FxHashMap::default() };
@@ -146,7 +146,7 @@ impl<'s> Site<'_, 's> {
 /// `x / y` with `y` repeated along axes is `x · (1 / y)` with the reciprocal repeated: one division for many. A square root
 /// has a reciprocal that cannot overflow; other divisors are left alone unless numerics are fast.
 fn multiply_by_reciprocal(
-    rebuild: &mut Rebuild,
+    rebuild: &mut Rebuild<'_>,
     row: &Map,
     args: &[Value],
     context: &Context,

@@ -156,7 +156,7 @@ fn site(graph: &Graph, id: usize, chain: &Chain) -> Site {
     }
 }
 
-fn apply(graph: &Graph, facts: &Facts, rebuild: &mut Rebuild, id: usize, chain: &Chain) -> Result<Option<Values>> {
+fn apply(graph: &Graph, facts: &Facts, rebuild: &mut Rebuild<'_>, id: usize, chain: &Chain) -> Result<Option<Values>> {
     let (mut scale, mut shift) = (Constant::One, Constant::Zero);
     for link in &chain.links {
         let c = Constant::Step(link.constant());

@@ -115,7 +115,7 @@ impl Constant {
         &self,
         graph: &Graph,
         facts: &Facts,
-        rebuild: &mut Rebuild,
+        rebuild: &mut Rebuild<'_>,
         shape: &Shape,
         dtype: DType,
     ) -> Result<Value> {

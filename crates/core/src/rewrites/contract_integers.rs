@@ -75,7 +75,7 @@ impl Integer {
     }
 
     /// The integers, converted to another type, as a value of the new graph.
-    pub(super) fn rebuilt(&self, graph: &Graph, rebuild: &mut Rebuild, dtype: DType) -> Result<Value> {
+    pub(super) fn rebuilt(&self, graph: &Graph, rebuild: &mut Rebuild<'_>, dtype: DType) -> Result<Value> {
         let mut value = match &self.whole {
             Whole::Step(step) => step.rebuilt(graph, rebuild)?,
             Whole::Difference { a, b, .. } => {
@@ -241,7 +241,7 @@ fn fits(graph: &Graph, node: &Node, row: &Contract, found: &Found) -> bool {
     bound().is_some_and(|sum| sum <= i128::from(i32::MAX))
 }
 
-fn apply(graph: &Graph, rebuild: &mut Rebuild, id: usize, found: &Found) -> Result<Option<Values>> {
+fn apply(graph: &Graph, rebuild: &mut Rebuild<'_>, id: usize, found: &Found) -> Result<Option<Values>> {
     let node = &graph.nodes()[id];
     let Prim::Contract(row) = node.prim() else { return Ok(None) };
     let mut operands: Vec<Value> = Vec::with_capacity(2);

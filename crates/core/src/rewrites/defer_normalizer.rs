@@ -113,7 +113,7 @@ fn product_parts(graph: &Graph, step: Step, parts: &mut Vec<Step>) {
     }
 }
 
-fn apply(graph: &Graph, rebuild: &mut Rebuild, id: usize, found: &Found) -> Result<Option<Values>> {
+fn apply(graph: &Graph, rebuild: &mut Rebuild<'_>, id: usize, found: &Found) -> Result<Option<Values>> {
     let node = &graph.nodes()[id];
     let Prim::Contract(row) = node.prim() else { return Ok(None) };
     let dtype = node.types()[0].dtype;

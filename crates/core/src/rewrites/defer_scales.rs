@@ -59,7 +59,7 @@ fn scaled(graph: &Graph, node: &Node, row: &Contract, operand: usize) -> Option<
     (integer.is_short(graph) && !peeled.factors.is_empty()).then_some((peeled, integer))
 }
 
-fn apply(graph: &Graph, rebuild: &mut Rebuild, id: usize, found: &Found) -> Result<Option<Values>> {
+fn apply(graph: &Graph, rebuild: &mut Rebuild<'_>, id: usize, found: &Found) -> Result<Option<Values>> {
     let node = &graph.nodes()[id];
     let Prim::Contract(row) = node.prim() else { return Ok(None) };
     let dtype = node.types()[0].dtype;

@@ -119,7 +119,7 @@ fn padding(graph: &Graph, views: &[View], z: Step) -> Option<Number> {
     }
 }
 
-fn apply(graph: &Graph, rebuild: &mut Rebuild, id: usize, found: &Found) -> Result<Option<Values>> {
+fn apply(graph: &Graph, rebuild: &mut Rebuild<'_>, id: usize, found: &Found) -> Result<Option<Values>> {
     let node = &graph.nodes()[id];
     let Prim::Contract(row) = node.prim() else { return Ok(None) };
     let mut operands = [rebuild.moved(node.args()[0]), rebuild.moved(node.args()[1])];
@@ -131,7 +131,7 @@ fn apply(graph: &Graph, rebuild: &mut Rebuild, id: usize, found: &Found) -> Resu
             }
         }
     }
-    let zero = |rebuild: &mut Rebuild, k: usize| match &found[k] {
+    let zero = |rebuild: &mut Rebuild<'_>, k: usize| match &found[k] {
         Some(centred) => at_result_or_number(graph, rebuild, node, row, k, &centred.z).map(Some),
         None => Ok(None),
     };
@@ -159,7 +159,7 @@ fn apply(graph: &Graph, rebuild: &mut Rebuild, id: usize, found: &Found) -> Resu
 /// A zero point at the coordinates of the result.
 fn at_result_or_number(
     graph: &Graph,
-    rebuild: &mut Rebuild,
+    rebuild: &mut Rebuild<'_>,
     node: &Node,
     row: &Contract,
     operand: usize,
@@ -182,7 +182,7 @@ fn summed_length(graph: &Graph, node: &Node, row: &Contract) -> Dim {
 }
 
 /// The sums of an operand over the summed axes, at the coordinates of the result.
-fn sums(rebuild: &mut Rebuild, node: &Node, row: &Contract, operand: usize, value: Value) -> Result<Value> {
+fn sums(rebuild: &mut Rebuild<'_>, node: &Node, row: &Contract, operand: usize, value: Value) -> Result<Value> {
     let labels = labels(row, operand);
     let axes: Vec<usize> = (0..labels.len()).filter(|k| !row.out.contains(&labels[*k])).collect();
     let kept = labels.iter().filter(|label| row.out.contains(label));

@@ -59,7 +59,7 @@ fn guarded(graph: &Graph, value: Value, position: usize) -> Option<Found> {
     (zero_where == (probability == 2)).then_some(Found { position, probability, sum })
 }
 
-fn apply(graph: &Graph, rebuild: &mut Rebuild, id: usize, found: &Found) -> Result<Option<Values>> {
+fn apply(graph: &Graph, rebuild: &mut Rebuild<'_>, id: usize, found: &Found) -> Result<Option<Values>> {
     let sum = found.sum.rebuilt(graph, rebuild)?;
     let (yes, no) = (3 - found.probability, found.probability);
     replaced(with_step(graph, rebuild, (id, found.position), sum, |sum, operands| {

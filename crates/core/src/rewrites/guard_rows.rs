@@ -126,7 +126,7 @@ fn is_wider(to: DType, from: DType) -> bool {
     has_infinities(to) && has_infinities(from) && to.max_float() >= from.max_float()
 }
 
-fn apply(graph: &Graph, rebuild: &mut Rebuild, id: usize, found: &Found) -> Result<Option<Values>> {
+fn apply(graph: &Graph, rebuild: &mut Rebuild<'_>, id: usize, found: &Found) -> Result<Option<Values>> {
     let node = &graph.nodes()[id];
     match (found, node.prim()) {
         (Found::IsNan(position, sum), Prim::Map(_)) => {

@@ -68,7 +68,7 @@ fn is_scale(graph: &Graph, action: Action, seen: &Seen) -> bool {
     number && seen.step.float(graph).map_or_else(|| seen.step.uniform(graph).is_some(), known)
 }
 
-fn apply(graph: &Graph, rebuild: &mut Rebuild, id: usize, found: &Found) -> Result<Option<Values>> {
+fn apply(graph: &Graph, rebuild: &mut Rebuild<'_>, id: usize, found: &Found) -> Result<Option<Values>> {
     let node = &graph.nodes()[id];
     let Prim::Contract(row) = node.prim() else { return Ok(None) };
     let dtype = node.types()[0].dtype;

@@ -116,7 +116,7 @@ fn sites<S>(
     graph: &Graph,
     facts: &Facts,
     mut find: impl FnMut(usize) -> Option<S>,
-    mut apply: impl FnMut(&mut Rebuild, usize, &S) -> Result<Option<Values>>,
+    mut apply: impl FnMut(&mut Rebuild<'_>, usize, &S) -> Result<Option<Values>>,
 ) -> Result<Option<Graph>> {
     let live = (0..graph.nodes().len()).filter(|id| facts.is_live(*id));
     let found: FxHashMap<usize, S> = live.filter_map(|id| Some((id, find(id)?))).collect();
@@ -127,16 +127,15 @@ fn sites<S>(
 fn rebuilt_at<S>(
     graph: &Graph,
     found: &FxHashMap<usize, S>,
-    mut apply: impl FnMut(&mut Rebuild, usize, &S) -> Result<Option<Values>>,
+    mut apply: impl FnMut(&mut Rebuild<'_>, usize, &S) -> Result<Option<Values>>,
 ) -> Result<Option<Graph>> {
     if found.is_empty() {
         return Ok(None);
     }
-    let new = rewrite_outside_regions(graph, |rebuild, id| match found.get(&id) {
+    rewrite_outside_regions(graph, |rebuild, id| match found.get(&id) {
         Some(site) => apply(rebuild, id, site),
         None => Ok(None),
-    });
-    new.map(Some)
+    })
 }
 
 #[cfg(test)]

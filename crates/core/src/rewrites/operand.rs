@@ -45,7 +45,7 @@ pub(super) fn from_result(node: &Node, row: &Contract, operand: usize) -> View {
 /// What is seen from the coordinates of an operand, at the coordinates of the result.
 pub(super) fn at_result(
     graph: &Graph,
-    rebuild: &mut Rebuild,
+    rebuild: &mut Rebuild<'_>,
     (node, row, operand): (&Node, &Contract, usize),
     seen: &Seen,
 ) -> Result<Value> {
@@ -57,7 +57,7 @@ pub(super) fn at_result(
 /// A result on which the factors of an operand act, the innermost first, computed in type `dtype`.
 pub(super) fn acted_on(
     graph: &Graph,
-    rebuild: &mut Rebuild,
+    rebuild: &mut Rebuild<'_>,
     at: (&Node, &Contract, usize),
     factors: &[Factor],
     result: Value,

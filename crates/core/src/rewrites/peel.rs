@@ -171,7 +171,7 @@ fn keeps_range(from: DType, to: DType) -> bool {
 
 impl Rest {
     /// The rest as a value of the new graph.
-    pub(super) fn rebuilt(&self, graph: &Graph, rebuild: &mut Rebuild) -> Result<Value> {
+    pub(super) fn rebuilt(&self, graph: &Graph, rebuild: &mut Rebuild<'_>) -> Result<Value> {
         match self {
             Rest::Step(step) => step.rebuilt(graph, rebuild),
             Rest::Product(a, b) => {
@@ -195,14 +195,14 @@ impl Rest {
 }
 
 /// A function of values of one shape.
-pub(super) fn call(rebuild: &mut Rebuild, op: Scalar, args: &[Value]) -> Result<Value> {
+pub(super) fn call(rebuild: &mut Rebuild<'_>, op: Scalar, args: &[Value]) -> Result<Value> {
     let dtypes: Vec<DType> = args.iter().map(|a| rebuild.graph().ty(*a).dtype).collect();
     let shape = rebuild.graph().ty(args[0]).shape.clone();
     rebuild.add(Map { expr: Expr::call(op, &dtypes)?, shape }, args)
 }
 
 /// A value converted; itself where it has the type.
-pub(super) fn cast(rebuild: &mut Rebuild, value: Value, dtype: DType) -> Result<Value> {
+pub(super) fn cast(rebuild: &mut Rebuild<'_>, value: Value, dtype: DType) -> Result<Value> {
     let ty = rebuild.graph().ty(value).clone();
     if ty.dtype == dtype {
         return Ok(value);
@@ -211,8 +211,8 @@ pub(super) fn cast(rebuild: &mut Rebuild, value: Value, dtype: DType) -> Result<
 }
 
 /// A factor put back on a rest.
-pub(super) fn act(rebuild: &mut Rebuild, action: Action, rest: Value, factor: Value) -> Result<Value> {
-    let choose = |rebuild: &mut Rebuild, zero_first: bool| {
+pub(super) fn act(rebuild: &mut Rebuild<'_>, action: Action, rest: Value, factor: Value) -> Result<Value> {
+    let choose = |rebuild: &mut Rebuild<'_>, zero_first: bool| {
         let ty = rebuild.graph().ty(rest).clone();
         let expr = Expr::build(&[DType::Bool, ty.dtype], |scope, x| {
             let zero = scope.float(x[1], 0.0);

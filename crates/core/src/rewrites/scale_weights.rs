@@ -158,7 +158,7 @@ fn scaled_result(graph: &Graph, facts: &Facts, id: usize) -> Option<Found> {
     with(a, b).or_else(|| if op == Scalar::Mul { with(b, a) } else { None })
 }
 
-fn apply(graph: &Graph, rebuild: &mut Rebuild, found: &Found) -> Result<Option<Values>> {
+fn apply(graph: &Graph, rebuild: &mut Rebuild<'_>, found: &Found) -> Result<Option<Values>> {
     let at = &found.weights;
     let node = &graph.nodes()[at.contract];
     let mut operands = [rebuild.moved(node.args()[0]), rebuild.moved(node.args()[1])];

@@ -103,7 +103,7 @@ impl Seen {
 
     /// The value of the new graph that holds what is seen. A map of which only a part is seen is computed at the new coordinates
     /// instead.
-    pub(super) fn rebuilt(&self, graph: &Graph, rebuild: &mut Rebuild) -> Result<Value> {
+    pub(super) fn rebuilt(&self, graph: &Graph, rebuild: &mut Rebuild<'_>) -> Result<Value> {
         if let Some(behind) = self.behind(graph) {
             return behind.rebuilt(graph, rebuild);
         }

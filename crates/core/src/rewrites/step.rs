@@ -144,7 +144,7 @@ impl Step {
     }
 
     /// The value of the new graph that holds it, computed if it is no value by itself.
-    pub(super) fn rebuilt(self, graph: &Graph, rebuild: &mut Rebuild) -> Result<Value> {
+    pub(super) fn rebuilt(self, graph: &Graph, rebuild: &mut Rebuild<'_>) -> Result<Value> {
         match self.parts(graph).filter(|_| self.position(graph).is_some()) {
             Some((expr, args)) => {
                 let args: SmallVec<[Value; 3]> = args.iter().map(|v| rebuild.moved(*v)).collect();
@@ -191,7 +191,7 @@ pub(super) fn part(whole: &Expr, position: usize) -> (Expr, SmallVec<[usize; 3]>
 /// A map with one of its steps replaced: `make` gets another value, at the same coordinates, and the operands of the step.
 pub(super) fn with_step(
     graph: &Graph,
-    rebuild: &mut Rebuild,
+    rebuild: &mut Rebuild<'_>,
     (id, position): (usize, usize),
     other: Value,
     make: impl for<'s> Fn(Term<'s>, &[Term<'s>]) -> Term<'s>,

@@ -14,7 +14,7 @@ use crate::tensor::{Dim, Shape, TensorType};
 /// The contraction without contracting, where no element of an operand meets several of the other: as products, summed where
 /// more than one is; or where an operand is one number, as the sum of the other times that.
 pub(super) fn plainer(
-    rebuild: &mut Rebuild,
+    rebuild: &mut Rebuild<'_>,
     row: &Contract,
     args: &[Value],
     result: &TensorType,
@@ -41,7 +41,7 @@ pub(super) fn plainer(
 
 /// Products over the axes of the result and those that are summed, then the sum.
 fn sum_of_products(
-    rebuild: &mut Rebuild,
+    rebuild: &mut Rebuild<'_>,
     row: &Contract,
     args: &[Value],
     result: &TensorType,
@@ -69,7 +69,7 @@ fn sum_of_products(
 
 /// The sum of an operand over the axes that are no axes of the result, times a number.
 fn multiple_of_sum(
-    rebuild: &mut Rebuild,
+    rebuild: &mut Rebuild<'_>,
     row: &Contract,
     (operand, labels): (Value, &[Label]),
     result: &TensorType,
@@ -90,7 +90,7 @@ fn multiple_of_sum(
 }
 
 /// A value of the accumulator's type as the result.
-fn rounded(rebuild: &mut Rebuild, value: Value, result: &TensorType) -> Result<Option<Values>> {
+fn rounded(rebuild: &mut Rebuild<'_>, value: Value, result: &TensorType) -> Result<Option<Values>> {
     let dtype = rebuild.graph().ty(value).dtype;
     if dtype == result.dtype {
         return replaced(value);

@@ -1,4 +1,4 @@
-use super::super::testing::{check, count};
+use super::super::testing::{applied, check, count};
 use super::super::{Numerics, run_passes};
 use super::*;
 use crate::graph::Builder;
@@ -17,7 +17,7 @@ fn computed(graph: &Graph) -> Vec<String> {
 /// A view between two others is composed first, as in the list of passes.
 fn check_composed(graph: Graph) -> Graph {
     let strict = Context { numerics: Numerics::Strict, ..Context::default() };
-    let after = check(&PASS, (super::super::compose_views::PASS.run)(&graph, &strict).unwrap());
+    let after = check(&PASS, applied(&super::super::compose_views::PASS, &graph, &strict));
     let all = run_passes(graph, &strict, &mut |_| {}).unwrap();
     assert_eq!(run_passes(all.clone(), &strict, &mut |_| {}).unwrap(), all);
     after

@@ -1,6 +1,6 @@
 //! Every rule on an expression that it was made for.
 
-use super::super::testing::{check, check_real, count};
+use super::super::testing::{applied, check, check_real, count};
 use super::*;
 use crate::graph::{Builder, Tensor};
 use crate::passes::inline_splats;
@@ -101,7 +101,7 @@ fn build(case: Case) -> Graph {
     let i = b.input("i", DType::I64, shape.clone());
     let c = b.input("c", DType::Bool, shape);
     b.output("y", case(&b, x, i, c));
-    (inline_splats::PASS.run)(&b.finish().unwrap(), &Context::default()).unwrap()
+    applied(&inline_splats::PASS, &b.finish().unwrap(), &Context::default())
 }
 
 #[test]
@@ -151,7 +151,7 @@ fn a_division_by_a_repeated_root_is_a_product_with_its_reciprocal() {
     let x = b.input("x", DType::F32, Shape::new([4usize, 5]));
     b.output("rms", x / ((x * x).mean(&[1]) + 1e-5).sqrt());
     b.output("softmax", x.exp() / x.exp().sum(&[1]));
-    let inlined = (inline_splats::PASS.run)(&b.finish().unwrap(), &Context::default()).unwrap();
+    let inlined = applied(&inline_splats::PASS, &b.finish().unwrap(), &Context::default());
     let divisions = |graph: &Graph| {
         let full = |n: &&crate::graph::Node| n.types()[0].shape.rank() == 2;
         let divides =
@@ -161,5 +161,5 @@ fn a_division_by_a_repeated_root_is_a_product_with_its_reciprocal() {
     assert_eq!(divisions(&check(&PASS, inlined.clone())), 2);
     assert_eq!(divisions(&check_real(&PASS, inlined.clone())), 1, "only the root is safe to invert");
     let fast = Context { numerics: Numerics::Fast, ..Context::default() };
-    assert_eq!(divisions(&(PASS.run)(&inlined, &fast).unwrap()), 0);
+    assert_eq!(divisions(&applied(&PASS, &inlined, &fast)), 0);
 }

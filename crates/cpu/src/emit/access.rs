@@ -1,6 +1,6 @@
 //! Reading and writing tensors at points.
 
-use fuseline::error::{Error, Result};
+use fuseline::error::Result;
 use fuseline::ops::Number;
 use fuseline::tensor::{DType, Dim};
 use fuseline::tile::{Op, StepId};
@@ -10,7 +10,6 @@ use super::bound::{Access, Checked, bytes_of};
 use super::emitter::{Emitter, Held};
 use super::index::{Index, Sum, Within, index_at, int_of, multiple_of, within};
 use super::point::Point;
-use crate::math::random::{Wide, word};
 use crate::vector::{Address, Binary, IntOp, Ty, Value};
 
 /// Where lanes are read or written.
@@ -315,26 +314,5 @@ impl Emitter<'_> {
                 Place::Each(at, self.b.binary(Binary::Mul, numbers, stride))
             }
         }
-    }
-
-    /// A random word at a point.
-    pub fn random(&mut self, stream: u64, seed: StepId, index: &Dim, reads: &[StepId], point: &Point) -> Result<Value> {
-        let reads = reads.iter().map(|id| self.coordinate(*id, point)).collect::<Result<Vec<_>>>()?;
-        let index = self.bound.dim(index);
-        let index = index_at(&mut self.b, &self.multiples, &index, point, &reads);
-        let seed = match self.coordinate(seed, point)? {
-            Index::Sum(sum) => int_of(&mut self.b, &sum),
-            Index::Lanes(_) => return Err(Error::unsupported("seeds that differ from element to element")),
-        };
-        let seed = Wide::uniform(&mut self.b, seed);
-        let index = match index {
-            Index::Sum(sum) => {
-                let first = int_of(&mut self.b, &Sum { lane: 0, ..sum.clone() });
-                let far = || Error::unsupported("random numbers of elements that are 2^31 or more apart");
-                Wide::line(&mut self.b, first, sum.lane).ok_or_else(far)?
-            }
-            Index::Lanes(lanes) => Wide::lanes(&mut self.b, lanes),
-        };
-        Ok(word(&mut self.b, seed, stream, index))
     }
 }

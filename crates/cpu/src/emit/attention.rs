@@ -238,7 +238,7 @@ impl<'e> Attention<'e> {
         let kernel = bound.kernel;
         let own = e.pointer(Memory::Worker);
         let row = dense_offset(&self.first.rows, &bound.extents);
-        let mut start = 0;
+        let mut start = e.worker_bytes as i64;
         let mut place = |e: &mut Emitter<'_>, row_elements: i64, column: Dim, dtype: DType| {
             let bytes = bytes_of(dtype);
             let before = e.b.times(first_row, -row_elements * bytes);
@@ -255,7 +255,7 @@ impl<'e> Attention<'e> {
         let running =
             self.folds.iter().map(|(id, _)| (*id, place(e, 1, Dim::int(0), held_dtype(kernel.step(*id).dtype))));
         let running: Vec<(StepId, Held)> = running.collect();
-        e.worker_bytes = e.worker_bytes.max(start as usize);
+        e.worker_bytes = start as usize;
         Places { scores, results, running, block }
     }
 

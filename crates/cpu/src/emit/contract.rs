@@ -370,13 +370,12 @@ fn emit_whole_rows(
         let (first, behind) = (tiling.row(e, from), tiling.row(e, to));
         let before = e.b.number(0);
         let places = in_worker(roles, e, (first, rows_most), (before, padded));
-        let used = e.worker_bytes as i64;
         multiply.add_up(e, &tiling, &origin, panels, (from, to), &places)?;
         for (dot, place) in &places {
             e.given.insert(*dot, Given::Held(place.clone()));
         }
         let outer: Vec<usize> = roles.batch.iter().chain(&roles.rows).copied().collect();
-        let rows = plan_rows(e, outer, roles.columns.clone(), roles.columns.last().copied(), stores, used)?;
+        let rows = plan_rows(e, outer, roles.columns.clone(), roles.columns.last().copied(), stores)?;
         let (row, _) = e.b.begin_loop(To::Value(first), To::Value(behind), 1, &[]);
         let point = rows_point(e, &roles.rows, &origin, row);
         e.row(&rows, &[point], None)?;
@@ -672,7 +671,7 @@ pub(super) fn in_worker(
     let column = dense_offset(&roles.columns, &e.bound.extents);
     let own = e.pointer(Memory::Worker);
     let mut places = FxHashMap::default();
-    let mut used = 0;
+    let mut used = e.worker_bytes as i64;
     for dot in &roles.dots {
         let dtype = held_dtype(e.bound.kernel.step(*dot).dtype);
         let bytes = bytes_of(dtype);
@@ -685,7 +684,7 @@ pub(super) fn in_worker(
         let offset = &row * across + &column;
         places.insert(*dot, Held { memory: Memory::Worker, base: Some(base), offset, dtype, again: true });
     }
-    e.worker_bytes = e.worker_bytes.max(used as usize);
+    e.worker_bytes = used as usize;
     places
 }
 

@@ -11,7 +11,7 @@ use smallvec::SmallVec;
 use super::bound::Bound;
 use super::index::{Index, Multiples, Sum, lanes_of};
 use super::point::{Coord, Point};
-use super::{Memory, Phase};
+use super::{Memory, Phase, random};
 use crate::code::Isa;
 use crate::math;
 use crate::vector::{Binary, Builder, Convert, Program, Ty, Value};
@@ -54,6 +54,7 @@ pub(super) struct Emitter<'e> {
     pub sites: Vec<String>,
     pub reads: BTreeSet<Memory>,
     pub writes: BTreeSet<Memory>,
+    /// of the worker's memory, from its beginning, so many bytes are taken
     pub worker_bytes: usize,
 }
 
@@ -69,7 +70,7 @@ impl<'e> Emitter<'e> {
             sites: Vec::new(),
             reads: BTreeSet::new(),
             writes: BTreeSet::new(),
-            worker_bytes: 0,
+            worker_bytes: random::reserved_bytes(bound.kernel, i64::from(lanes)),
         }
     }
 
@@ -161,8 +162,9 @@ impl<'e> Emitter<'e> {
                 let at: Vec<&Point> = spread.first.iter().map(|k| &points[*k]).collect();
                 Ok(self.map(expr, &args, &at, rounding))
             }
-            Op::Random { stream, seed, index, reads } => {
-                spread.first.iter().map(|k| self.random(*stream, *seed, index, reads, &points[*k])).collect()
+            op @ Op::Random { .. } => {
+                let at: Vec<&Point> = spread.first.iter().map(|k| &points[*k]).collect();
+                self.randoms(op, &at)
             }
             Op::Reduce { .. } | Op::Prefix { .. } | Op::Dot { .. } => {
                 Err(Error::bug(format!("the fold {id:?} is read before it is computed")))

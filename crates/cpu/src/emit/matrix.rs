@@ -286,7 +286,6 @@ impl Blocks<'_> {
             let first = e.b.times(from, BLOCK_ROWS);
             let zero = e.b.number(0);
             let sums = Sums::new(e, roles, (first, together * BLOCK_ROWS), (zero, padded));
-            let used = e.worker_bytes as i64;
             let (panel, _) = e.b.begin_loop(To::Number(0), To::Number(self.panels()), 1, &[]);
             self.each(e, from, together, &mut |e, block, squares| {
                 self.products(e, (batch, block, panel), squares, together, &sums);
@@ -294,7 +293,7 @@ impl Blocks<'_> {
             })?;
             e.b.end_loop(&[]);
             let outer: Vec<usize> = roles.batch.iter().chain(&roles.rows).copied().collect();
-            let rows = plan_rows(e, outer, roles.columns.clone(), roles.columns.last().copied(), stores, used)?;
+            let rows = plan_rows(e, outer, roles.columns.clone(), roles.columns.last().copied(), stores)?;
             let (to, all) = (e.b.plus(first, together * BLOCK_ROWS), e.b.number(roles.row_count(bound)));
             let to = e.b.int(IntOp::Min, to, all);
             let (row, _) = e.b.begin_loop(To::Value(first), To::Value(to), 1, &[]);

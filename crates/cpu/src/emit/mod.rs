@@ -17,6 +17,7 @@ mod lanes;
 mod matrix;
 mod point;
 mod prefix;
+mod random;
 mod roles;
 mod row_plan;
 mod rows;

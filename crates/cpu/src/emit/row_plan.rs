@@ -36,7 +36,7 @@ pub(super) fn emit_row(emission: &mut Emission<'_>, along: AxisSet) -> Result<()
     emission.phase("row", &mut |e: &mut Emitter<'_>| {
         let lane = choose_lane(bound, along.union(outer), &offsets, e.lanes());
         let (outer, inner) = (ordered(outer, lane), ordered(along, lane));
-        let rows = plan_rows(e, outer, inner, lane, &stores, 0)?;
+        let rows = plan_rows(e, outer, inner, lane, &stores)?;
         e.rows(&rows)
     })
 }
@@ -47,15 +47,13 @@ fn ordered(axes: AxisSet, lane: Option<usize>) -> Vec<usize> {
     others.chain(lane.filter(|lane| axes.contains(*lane))).collect()
 }
 
-/// Plans the passes over a row that stores need: a fold follows those that its terms need. `used` bytes of the worker's
-/// memory are taken already.
+/// Plans the passes over a row that stores need: a fold follows those that its terms need.
 pub(super) fn plan_rows(
     e: &mut Emitter<'_>,
     outer: Vec<usize>,
     inner: Vec<usize>,
     lane: Option<usize>,
     stores: &[usize],
-    used: i64,
 ) -> Result<Rows> {
     let bound = e.bound;
     let kernel = bound.kernel;
@@ -91,7 +89,7 @@ pub(super) fn plan_rows(
     }
     let bytes = |k: &usize| bound.count(kernel.stores[*k].axes()) * bytes_of(bound.stores[*k].dtype);
     rows.streaming = stores.iter().map(bytes).sum::<i64>() >= STREAMED;
-    hold_between(e, &mut rows, within, used);
+    hold_between(e, &mut rows, within);
     if rows.streaming {
         // Memory is read while there is most else to do.
         let busiest = (0..rows.passes.len()).max_by_key(|pass| pass_cost(e, &rows, *pass));
@@ -142,7 +140,7 @@ fn depths(e: &Emitter<'_>, roots: &[StepId]) -> Vec<(StepId, usize)> {
 }
 
 /// Lets passes put into memory what later ones would have to compute again.
-fn hold_between(e: &mut Emitter<'_>, rows: &mut Rows, within: AxisSet, used: i64) {
+fn hold_between(e: &mut Emitter<'_>, rows: &mut Rows, within: AxisSet) {
     let kernel = e.bound.kernel;
     let extents = &e.bound.extents;
     // The first pass that computes a step, for every step.
@@ -179,6 +177,7 @@ fn hold_between(e: &mut Emitter<'_>, rows: &mut Rows, within: AxisSet, used: i64
     if let Some(lane) = lane {
         offset = offset * block + Dim::axis(lane).modulo(&Dim::int(block));
     }
+    let used = e.worker_bytes as i64;
     let mut start = used;
     for (id, p) in held {
         let dtype = held_dtype(kernel.step(id).dtype);
@@ -192,7 +191,7 @@ fn hold_between(e: &mut Emitter<'_>, rows: &mut Rows, within: AxisSet, used: i64
         let place = Held { memory: Memory::Worker, base: Some(base), offset: offset.clone(), dtype, again: true };
         rows.passes[p].holds.push((id, place));
     }
-    e.worker_bytes = e.worker_bytes.max(start as usize);
+    e.worker_bytes = start as usize;
 }
 
 /// What a pass asks for.

@@ -282,3 +282,34 @@ fn heads_that_share_keys() {
         }
     }
 }
+
+/// A word is that of its element, however lanes lie to it: rows that begin inside of a block too, and what is read column by column.
+#[test]
+fn random_words_of_rows_that_begin_anywhere() {
+    for (n, m) in [(3, 64), (2, 256), (5, 77), (3, 130), (7, 3), (1, 1000), (70, 5)] {
+        for index in ["m*i0 + i1", "m*i0 + i1 + 2", "n*i1 + i0", "2*m*i0 + 2*i1"] {
+            check(
+                &format!(
+                    "kernel {{ axes i0: n, i1: m in s: i64[], a: f32[n, m] out y: f32[n, m] schedule map %0 = load s[] \
+                     %1 = random %0 stream=7 at [{index}] %2 = load a[i0, i1] \
+                     %3 = map(%1, %2) f32(shr(a, 8)) * b store y[i0, i1] = %3 }}"
+                ),
+                &[("n", n), ("m", m)],
+            );
+        }
+    }
+}
+
+/// Words are drawn while the worker's memory holds what passes leave to each other.
+#[test]
+fn random_words_beside_what_a_row_keeps() {
+    for (n, m) in [(3, 64), (5, 77), (2, 300)] {
+        check(
+            "kernel { axes i0: n, i1: m in s: i64[], a: f32[n, m] out y: f32[n, m] schedule row along=[i1] placement=registers \
+             %0 = load s[] %1 = random %0 stream=1 at [m*i0 + i1] %2 = load a[i0, i1] \
+             %3 = map(%1, %2) exp(f32(shr(a, 8)) * 5.9604645e-8 * b) %4 = reduce.sum %3 over [i1] %5 = map(%3, %4) a / b \
+             store y[i0, i1] = %5 }",
+            &[("n", n), ("m", m)],
+        );
+    }
+}

@@ -13,7 +13,10 @@ impl Select<'_> {
     /// A function of two vectors that this instruction set has no instruction for.
     pub(super) fn compose(&mut self, op: Binary, ty: Ty, a: Reg, b: Reg) -> Result<Reg> {
         match (op, ty) {
-            (Binary::MulHigh, Ty::I32) => self.multiply_high(a, b),
+            (Binary::MulHigh, Ty::I32) => {
+                let odd = self.shift_by(Binary::ShrUnsigned, Ty::I64, b, 32)?;
+                self.multiply_high(a, b, odd)
+            }
             (Binary::Mul, Ty::I64) => self.multiply_wide(a, b),
             (Binary::Min | Binary::Max | Binary::MinUnsigned | Binary::MaxUnsigned, Ty::I64) => {
                 let compare = match op {
@@ -39,14 +42,14 @@ impl Select<'_> {
         }
     }
 
-    /// The high halves of unsigned products of 4-byte lanes: those at even places, then those at odd ones.
-    fn multiply_high(&mut self, a: Reg, b: Reg) -> Result<Reg> {
+    /// The high halves of unsigned products of 4-byte lanes: those at even places, then those at odd ones, of which `odd` are the second
+    /// factors.
+    pub(super) fn multiply_high(&mut self, a: Reg, b: Reg, odd: Reg) -> Result<Reg> {
         let size = self.size(Ty::I32)?;
         let even = self.by_row(rows::MUL_LOW, size, a, b)?;
         let even = self.shift_by(Binary::ShrUnsigned, Ty::I64, even, 32)?;
         let a = self.shift_by(Binary::ShrUnsigned, Ty::I64, a, 32)?;
-        let b = self.shift_by(Binary::ShrUnsigned, Ty::I64, b, 32)?;
-        let odd = self.by_row(rows::MUL_LOW, size, a, b)?;
+        let odd = self.by_row(rows::MUL_LOW, size, a, odd)?;
         let odd = self.shift_by(Binary::ShrUnsigned, Ty::I64, odd, 32)?;
         let odd = self.shift_by(Binary::Shl, Ty::I64, odd, 32)?;
         self.two(Binary::Or, Ty::I32, even, odd)

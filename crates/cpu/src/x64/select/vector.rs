@@ -114,7 +114,11 @@ impl Select<'_> {
         }
         let Some(row) = table::binary(op, ty).filter(|row| row.code(self.level, size).is_some()) else {
             let range = if op == Binary::Scale { self.range(b) } else { Range::ANY };
+            let is_constant = self.facts.constants[b.index()].is_some();
             let (a, b) = (self.reg(a)?, self.reg(b)?);
+            if op == Binary::MulHigh && is_constant {
+                return self.multiply_high(a, b, b);
+            }
             return if op == Binary::Scale { self.scale(ty, a, b, range) } else { self.compose(op, ty, a, b) };
         };
         let commutes = match op {

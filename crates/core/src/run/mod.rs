@@ -5,10 +5,12 @@
 //! ([`BySize`]), and what a run had in its hands ([`Trace`]). Never here: memory, threads, a device.
 
 mod by_size;
+mod inherit;
 mod load;
 pub mod memory;
 mod trace;
 
 pub use by_size::BySize;
+pub use inherit::may_inherit;
 pub use load::{ConstantId, ConstantPool, LoadedGraph, LoadedKernel, Origin, Segment, Slot, Way};
 pub use trace::{Case, Trace};

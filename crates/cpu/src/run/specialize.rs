@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use fuseline::error::{Context, Error, Result};
+use fuseline::run::may_inherit;
 use fuseline::run::memory::{Placement, Wish, place};
 use fuseline::tensor::Env;
 use rustc_hash::FxHashMap;
@@ -186,11 +187,12 @@ impl Layout {
         let (mut by_slot, mut by_scratch) = (FxHashMap::default(), FxHashMap::default());
         for (k, making) in kernels.clone().zip(made) {
             let Some(making) = making else { continue };
-            for slot in &loaded.kernels[k].outputs {
+            for (number, slot) in loaded.kernels[k].outputs.iter().enumerate() {
                 let info = &loaded.slots[*slot];
                 if stays(*slot, info) {
+                    let heir_of = left_to(loaded, k, making, number).and_then(|left| by_slot.get(&left).copied());
                     by_slot.insert(*slot, wishes.len());
-                    wishes.push(Wish { bytes: bytes[slot], first: k, last: info.last, heir_of: None });
+                    wishes.push(Wish { bytes: bytes[slot], first: k, last: info.last, heir_of });
                 }
             }
             for (number, bytes) in making.compiled.emitted.scratch.iter().enumerate() {
@@ -233,6 +235,17 @@ impl Layout {
         let own = own.map(|slot| (*slot, bytes[slot])).collect();
         Step { compiled, phases, packed, table, own }
     }
+}
+
+/// The slot of an input that a kernel is the last to read, and whose memory an output may have.
+fn left_to(loaded: &LoadedGraph, k: usize, making: &Making, output: usize) -> Option<usize> {
+    if making.compiled.emitted.phases.len() != 1 {
+        return None;
+    }
+    let (kernel, inputs) = (&loaded.plan.kernels[k].kernel, &loaded.kernels[k].inputs);
+    let same = |slot: usize| inputs.iter().enumerate().filter(move |(_, other)| **other == slot);
+    let dies = |slot: &usize| loaded.slots[*slot].last == k && !loaded.slots[*slot].is_output;
+    inputs.iter().copied().filter(dies).find(|slot| same(*slot).all(|(input, _)| may_inherit(kernel, output, input)))
 }
 
 /// The constants that programs read in every run; those that they read in another form are let go.

@@ -18,6 +18,7 @@ use fuseline::tile::{Kernel, Op, Schedule, interp};
 use super::constant::ConstantId;
 use super::load::Origin;
 use super::session::{CpuDevice, Session};
+use super::specialize::Entry;
 use crate::code::Isa;
 use crate::emit::{Emitted, Memory, Phase};
 use crate::vector::{self, Binary, Ty};
@@ -429,4 +430,35 @@ fn ever_new_sizes_do_not_fill_the_memory() {
         most = most.max(session.engine().workshop.count());
     }
     assert!(most < 500, "{most} kernels are known");
+}
+
+/// A chain of maps and rows, each a kernel: what one leaves is written over by the next.
+#[test]
+fn results_are_written_over_what_is_read_for_the_last_time() {
+    let b = Builder::new("chain");
+    let x = b.input("x", DType::F32, named("n"));
+    let first = x.exp();
+    let second = first * first + x;
+    let third = second - second.mean(&[1]);
+    let turned = third.transpose() + b.input("t", DType::F32, Shape::new([Dim::int(3), Dim::named("n")]));
+    b.output("y", turned.exp());
+    let graph = b.finish().unwrap();
+    let apart = PlanOptions { fuel: Some(0), ..options() };
+    let planned = plan_program(graph, &apart, &mut |_| {}).unwrap();
+    let given = inputs(&[("x", floats(&[400, 3])), ("t", floats(&[3, 400]))]);
+    let expected = interpret::load(&planned, &interp::Options::default()).unwrap().run(&given).unwrap();
+    for isa in Isa::available() {
+        let session = CpuDevice::new(isa, 2, apart.clone(), Limits::default()).unwrap().load(&planned).unwrap();
+        let outputs = session.run(&given).unwrap();
+        let agreement = Agreement::Within(Tolerance::ulps(DType::F32, 32.0));
+        compare(&expected[0], &outputs[0], &agreement).unwrap_or_else(|mismatch| panic!("{isa:?}: {mismatch}"));
+        let segment = &session.loaded().segments[0];
+        let sizes = segment.sizes(&[(Symbol::name("n"), 400)].into_iter().collect()).unwrap();
+        let special = segment.specials.get(sizes, || Err(Error::bug("it was made for the run"))).unwrap();
+        let in_place = special.steps.iter().flatten().filter(|step| {
+            let places = step.table.iter().filter(|entry| matches!(entry, Entry::Arena(_))).collect::<Vec<_>>();
+            matches!(places[..], [from, to] if from == to)
+        });
+        assert!(in_place.count() >= 2, "{isa:?}");
+    }
 }

@@ -98,6 +98,10 @@ impl<'a> Inspection<'a> {
         if let Some(graph) = graph {
             // A graph knows the sizes of outputs that the file leaves open.
             signature.outputs = model::signature(graph).outputs;
+            let texts = model.signature.outputs.iter().filter(|port| port.is_text);
+            for text in texts {
+                signature.outputs.iter_mut().filter(|port| text.has(&port.name)).for_each(|port| port.is_text = true);
+            }
         }
         Inspection { model, signature, env, parameters, operators, primitives, footprints, problem }
     }

@@ -8,7 +8,7 @@ use fuseline::device::NamedTensors;
 use fuseline::error::{Error, Kind, Result};
 use fuseline::gallery::{self, Entry};
 use fuseline::graph::{Graph, Value};
-use fuseline::tensor::{DType, Dim, Env, Symbol, TensorType};
+use fuseline::tensor::{DType, Env, Symbol, TensorType};
 use fuseline_frontend::onnx::import::{Form, Pins, Port, Signature};
 use fuseline_frontend::{Specialised, Tensors};
 use indexmap::IndexSet;
@@ -185,7 +185,7 @@ impl Model {
 pub fn signature(graph: &Graph) -> Signature {
     let port = |name: &str, value: Value| {
         let TensorType { dtype, shape } = graph.ty(value).clone();
-        Port { name: name.to_string(), dtype, shape: Some(shape), form: Form::Tensor }
+        Port { name: name.to_string(), dtype, shape: Some(shape), is_text: false, form: Form::Tensor }
     };
     Signature {
         inputs: graph.inputs().iter().map(|v| port(graph.input_name(*v), *v)).collect(),
@@ -196,12 +196,5 @@ pub fn signature(graph: &Graph) -> Signature {
 
 /// The type of a port in words, with the sizes that are known.
 pub fn type_text(port: &Port, env: &Env) -> String {
-    let tensor = match &port.shape {
-        Some(shape) => {
-            let dims: Vec<Dim> = shape.dims().iter().map(|dim| env.apply(dim)).collect();
-            TensorType::new(port.dtype, dims).to_string()
-        }
-        None => format!("{}[…]", port.dtype),
-    };
-    port.form.of(&tensor)
+    port.type_text(|dim| env.apply(dim))
 }

@@ -211,7 +211,7 @@ fn check_node_symbols(node: &Node, bound: &mut Bound) -> Result<()> {
     let result_sizes = || node.types.iter().flat_map(|ty| ty.shape.dims());
     match node.prim() {
         Prim::Bind(row) => bound.bind(row.symbol)?,
-        Prim::Host(row) => row.kind.binds().map_or(Ok(()), |symbol| bound.bind(symbol))?,
+        Prim::Host(row) => row.kind.binds().try_for_each(|symbol| bound.bind(symbol))?,
         Prim::If(row) => {
             verify_region(&row.then, bound).at(|| "then")?;
             verify_region(&row.otherwise, bound).at(|| "else")?;

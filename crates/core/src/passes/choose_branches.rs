@@ -33,7 +33,7 @@ fn count_binders(graph: &Graph, bound: &mut FxHashMap<u32, usize>) {
         let results = node.types().iter().flat_map(|ty| ty.shape.dims()).filter_map(Dim::as_symbol);
         let symbols: Vec<u32> = match node.prim() {
             Prim::Bind(row) => vec![row.symbol],
-            Prim::Host(row) => row.kind.binds().into_iter().collect(),
+            Prim::Host(row) => row.kind.binds().collect(),
             Prim::If(_) | Prim::Loop(_) => {
                 results.filter_map(|s| if let Symbol::Value(n) = s { Some(*n) } else { None }).collect()
             }

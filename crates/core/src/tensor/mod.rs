@@ -9,6 +9,7 @@ mod layout;
 mod literal;
 mod seeded;
 mod shape;
+mod text;
 
 pub use dim::{Algebra, Dim, Env, Range, Ranges, Symbol};
 pub use dtype::{Class, DType, FloatFormat, Specials};

@@ -49,6 +49,9 @@ const ROWS: &[Row] = &[
     known(26, "INT2", DType::I2),
 ];
 
+/// The code of strings, which are no element type of ours: see [`fuseline::tensor::Literal::texts`].
+pub const STRING: i32 = 8;
+
 /// The element type with this code. `UNDEFINED` and codes that ONNX does not define are invalid; the types that ONNX
 /// has and Fuseline has not are unsupported.
 pub fn dtype_of_code(code: i32) -> Result<DType> {

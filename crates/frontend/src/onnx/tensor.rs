@@ -7,7 +7,7 @@ use bytes::Bytes;
 use fuseline::error::{Context, Error, Result};
 use fuseline::tensor::{DType, Literal};
 
-use super::data_type::{data_type_code, data_type_name, dtype_of_code};
+use super::data_type::{STRING, data_type_code, data_type_name, dtype_of_code};
 use super::external::DataFiles;
 use super::schema::{DataLocation, TensorProto};
 use super::seeded::seeded;
@@ -19,6 +19,9 @@ pub fn literal(tensor: &TensorProto, files: &DataFiles) -> Result<Literal> {
 }
 
 fn unnamed_literal(tensor: &TensorProto, files: &DataFiles) -> Result<Literal> {
+    if tensor.data_type == STRING {
+        return texts(tensor);
+    }
     let dtype = dtype_of_code(tensor.data_type)?;
     let extent = extent(dtype, &tensor.dims)?;
     if tensor.segment.is_some() {
@@ -41,6 +44,19 @@ fn unnamed_literal(tensor: &TensorProto, files: &DataFiles) -> Result<Literal> {
         Some(source) => literal.with_source(source),
         None => literal,
     })
+}
+
+/// Strings, which lie in a field of their own and nowhere else.
+fn texts(tensor: &TensorProto) -> Result<Literal> {
+    if is_external(tensor)? || !tensor.raw_data.is_empty() {
+        return Err(Error::invalid("elements of type STRING belong in string_data"));
+    }
+    let (extent, found) = (extent(DType::U8, &tensor.dims)?, tensor.string_data.len());
+    if found != extent.count {
+        let (sizes, wanted) = (&extent.sizes, extent.count);
+        return Err(Error::invalid(format!("{found} strings for a tensor {sizes:?}, which needs {wanted}")));
+    }
+    Literal::texts(extent.sizes, &tensor.string_data)
 }
 
 /// Refuses data in more than one place, or in the field for another type.
@@ -277,10 +293,22 @@ mod tests {
 
     #[test]
     fn types_that_we_lack_are_named() {
-        let strings = TensorProto { data_type: 8, string_data: vec![Bytes::from_static(b"a")], ..Default::default() };
-        let error = read(&strings).unwrap_err();
-        assert_eq!((error.kind(), error.message()), (Kind::Unsupported, "elements of type STRING"));
+        let complex = TensorProto { data_type: 14, ..Default::default() };
+        let error = read(&complex).unwrap_err();
+        assert_eq!((error.kind(), error.message()), (Kind::Unsupported, "elements of type COMPLEX64"));
         assert_eq!(kind(&TensorProto::default()), Kind::Invalid);
+    }
+
+    #[test]
+    fn strings_are_bytes_with_one_axis_more() {
+        let data = ["a", "", "bcd", "é"].map(|text| Bytes::from_static(text.as_bytes())).to_vec();
+        let strings = TensorProto { data_type: STRING, dims: vec![2, 2], string_data: data, ..Default::default() };
+        let literal = read(&strings).unwrap();
+        assert_eq!((literal.dtype(), literal.sizes()), (DType::U8, &[2, 2, 3][..]));
+        assert_eq!(literal.to_texts().unwrap(), ["a", "", "bcd", "é"]);
+        assert_eq!(kind(&TensorProto { dims: vec![3], ..strings.clone() }), Kind::Invalid);
+        assert_eq!(kind(&TensorProto { raw_data: Bytes::from_static(b"x"), ..strings.clone() }), Kind::Invalid);
+        assert_eq!(kind(&TensorProto { dims: vec![1 << 60], ..strings }), Kind::Limit);
     }
 
     #[test]

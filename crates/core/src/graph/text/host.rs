@@ -4,7 +4,7 @@ use std::fmt;
 
 use crate::cursor::Cursor;
 use crate::error::{Error, Result};
-use crate::ops::prim::HostKind;
+use crate::ops::prim::{Case, HostKind};
 
 /// An attribute of a host operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,6 +28,15 @@ pub(super) fn attributes(kind: &HostKind) -> Vec<(&'static str, Attribute)> {
         HostKind::NonMaxSuppression { centered, count } => {
             vec![("centered", Flag(*centered)), ("count", Symbol(*count))]
         }
+        HostKind::TextJoin | HostKind::TextMatch => Vec::new(),
+        HostKind::TextSplit { count, width } => vec![("count", Symbol(*count)), ("width", Symbol(*width))],
+        HostKind::TextNormalize { case, exact, count, width } => vec![
+            ("lower", Flag(*case == Case::Lower)),
+            ("upper", Flag(*case == Case::Upper)),
+            ("exact", Flag(*exact)),
+            ("count", Symbol(*count)),
+            ("width", Symbol(*width)),
+        ],
     }
 }
 
@@ -47,6 +56,18 @@ pub(super) fn kind(name: &str, given: &[(String, Attribute)]) -> Result<HostKind
         "nonzero" => HostKind::NonZero { count: symbol("count")? },
         "unique" => HostKind::Unique { axis: number("axis")?, sorted: flag("sorted"), count: symbol("count")? },
         "suppress" => HostKind::NonMaxSuppression { centered: flag("centered"), count: symbol("count")? },
+        "text_join" => HostKind::TextJoin,
+        "text_match" => HostKind::TextMatch,
+        "text_split" => HostKind::TextSplit { count: symbol("count")?, width: symbol("width")? },
+        "text_normalize" => {
+            let case = match (flag("lower"), flag("upper")) {
+                (false, false) => Case::Kept,
+                (true, false) => Case::Lower,
+                (false, true) => Case::Upper,
+                (true, true) => return Err(Error::invalid("either lower or upper")),
+            };
+            HostKind::TextNormalize { case, exact: flag("exact"), count: symbol("count")?, width: symbol("width")? }
+        }
         _ => return Err(Error::invalid(format!("there is no host operation {name}"))),
     };
     let known = attributes(&kind);
@@ -101,6 +122,10 @@ mod tests {
             HostKind::NonZero { count: 1 },
             HostKind::Unique { axis: 2, sorted: true, count: 0 },
             HostKind::NonMaxSuppression { centered: false, count: 7 },
+            HostKind::TextJoin,
+            HostKind::TextSplit { count: 1, width: 2 },
+            HostKind::TextNormalize { case: Case::Upper, exact: true, count: 3, width: 4 },
+            HostKind::TextMatch,
         ];
         for wanted in kinds {
             let text: String = attributes(&wanted).into_iter().map(|(key, value)| text(key, value)).collect();

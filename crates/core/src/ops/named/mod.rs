@@ -15,6 +15,7 @@ mod determinant;
 mod einsum;
 mod elementwise;
 mod embedding;
+mod encode;
 mod feature;
 mod fused;
 mod generate;
@@ -48,6 +49,7 @@ mod shape;
 mod signal;
 mod slice;
 mod softmax;
+mod text;
 mod time_loop;
 mod tree;
 mod vectorize;
@@ -57,6 +59,7 @@ mod windows;
 pub use attention::flex_attention;
 pub use attributes::{Attribute, Attributes};
 pub use call::Call;
+pub use text::{equal_texts, equally_wide};
 
 use std::sync::OnceLock;
 
@@ -118,6 +121,7 @@ static GROUPS: &[&[NamedOp]] = &[
     einsum::OPS,
     elementwise::OPS,
     embedding::OPS,
+    encode::OPS,
     feature::OPS,
     fused::OPS,
     generate::OPS,
@@ -149,6 +153,7 @@ static GROUPS: &[&[NamedOp]] = &[
     signal::OPS,
     slice::OPS,
     softmax::OPS,
+    text::OPS,
     tree::OPS,
     vectorize::OPS,
     vision::OPS,

@@ -1,5 +1,8 @@
 //! Counting n-grams: every position of a row against every n-gram of a pool.
 
+use indexmap::IndexSet;
+
+use super::text::{constant_texts, find};
 use super::{Call, NamedOp};
 use crate::error::{Error, Result};
 use crate::graph::Tensor;
@@ -20,7 +23,7 @@ pub(super) static OPS: &[NamedOp] = &[NamedOp::standard(
         "pool_strings",
         "weights",
     ],
-    "how often each n-gram of a pool occurs in a row of numbers, with up to so many numbers skipped in between",
+    "how often each n-gram of a pool occurs in a row of numbers or texts, with up to so many skipped in between",
     tf_idf_vectorizer,
 )];
 
@@ -32,18 +35,31 @@ const MOST_SKIPS: i64 = 1 << 12;
 struct Grams<'a> {
     length: usize,
     /// one after the other
-    items: &'a [i64],
+    items: Vec<i64>,
     /// the column of the result for each
     columns: &'a [i64],
 }
 
-/// The pool by the lengths of its n-grams.
-fn pool<'a>(call: &Call<'a, '_>) -> Result<Vec<Grams<'a>>> {
-    if call.strs("pool_strings")?.is_some() {
-        return Err(call.unsupported("pool_strings", "texts"));
+/// The tokens as numbers, and the pool as the same numbers: a text is its place in the list of all that the pool has.
+fn tokens<'b>(call: &Call<'_, 'b>) -> Result<(Tensor<'b>, Vec<i64>)> {
+    let x = call.input(0)?;
+    let Some(pool) = call.strs("pool_strings")?.filter(|pool| !pool.is_empty()) else {
+        let pool = call.ints("pool_int64s")?;
+        let pool = pool.ok_or_else(|| Error::invalid("TfIdfVectorizer needs attribute pool_int64s or pool_strings"))?;
+        return Ok((x.cast(DType::I64), pool.to_vec()));
+    };
+    if x.dtype()? != DType::U8 || x.rank()? == 0 {
+        return Err(Error::invalid("TfIdfVectorizer with pool_strings takes texts"));
     }
+    let distinct: IndexSet<&String> = pool.iter().collect();
+    let places = pool.iter().map(|text| distinct.get_index_of(text).expect("it was put in") as i64);
+    let list: Vec<String> = distinct.iter().map(|text| text.to_string()).collect();
+    Ok((find(x, constant_texts(call.builder, &list)?, true)?, places.collect()))
+}
+
+/// The pool by the lengths of its n-grams.
+fn pool<'a>(call: &Call<'a, '_>, items: &[i64]) -> Result<Vec<Grams<'a>>> {
     let missing = |name: &str| Error::invalid(format!("TfIdfVectorizer needs attribute {name}"));
-    let items = call.ints("pool_int64s")?.ok_or_else(|| missing("pool_int64s"))?;
     let starts = call.ints("ngram_counts")?.ok_or_else(|| missing("ngram_counts"))?;
     let mut columns = call.ints("ngram_indexes")?.ok_or_else(|| missing("ngram_indexes"))?;
     if let Some(column) = columns.iter().find(|c| !(0..MOST_COLUMNS).contains(*c)) {
@@ -60,13 +76,13 @@ fn pool<'a>(call: &Call<'a, '_>) -> Result<Vec<Grams<'a>>> {
             .split_at_checked(part.len() / length)
             .ok_or_else(|| Error::invalid("attribute ngram_indexes of TfIdfVectorizer is too short"))?;
         columns = rest;
-        all.push(Grams { length, items: part, columns: own });
+        all.push(Grams { length, items: part.to_vec(), columns: own });
     }
     Ok(all)
 }
 
 fn tf_idf_vectorizer<'b>(call: &Call<'_, 'b>) -> Result<Vec<Tensor<'b>>> {
-    let x = call.input(0)?.cast(DType::I64);
+    let (x, items) = tokens(call)?;
     let single = x.rank()? < 2;
     let rows = match x.rank()? {
         0 => x.insert_axes(&[0, 1]),
@@ -74,7 +90,7 @@ fn tf_idf_vectorizer<'b>(call: &Call<'_, 'b>) -> Result<Vec<Tensor<'b>>> {
         2 => x,
         _ => return Err(Error::invalid(format!("TfIdfVectorizer of a tensor of shape {}", x.shape()?))),
     };
-    let all = pool(call)?;
+    let all = pool(call, &items)?;
     let skips = call.int_or("max_skip_count", 0)?;
     if skips > MOST_SKIPS {
         return Err(Error::limit(format!("max_skip_count = {skips} of TfIdfVectorizer (the limit is {MOST_SKIPS})")));
@@ -121,7 +137,7 @@ fn weights_by_column<'b>(call: &Call<'_, 'b>, width: i64) -> Result<Option<Tenso
 fn occurrences<'b>(rows: Tensor<'b>, grams: &Grams<'_>, skips: i64) -> Result<Tensor<'b>> {
     let builder = rows.builder();
     let (count, length) = (grams.columns.len(), grams.length as i64);
-    let table = builder.constant(Literal::i64s(grams.items).reshaped([count, grams.length])?);
+    let table = builder.constant(Literal::i64s(&grams.items).reshaped([count, grams.length])?);
     let distances = if length == 1 { 1..=1 } else { 1..=skips.max(0) + 1 };
     let mut total: Option<Tensor<'b>> = None;
     for distance in distances {

@@ -17,7 +17,7 @@ mod view;
 pub use concat::Concat;
 pub use contract::{Contract, Label};
 pub use control::{If, Loop, Regions};
-pub use host::{Host, HostKind};
+pub use host::{Case, Host, HostKind, whole_text_pattern};
 pub use index::{Combine, Gather, Scatter};
 pub use map::Map;
 pub use reduce::{Monoid, Prefix, Reduce};

@@ -4,7 +4,7 @@ use fuseline::error::{Error, Result};
 use fuseline::ops::named::{Attribute, Attributes};
 
 use super::super::ModelFile;
-use super::super::data_type::{dtype_of_code, dtype_of_name};
+use super::super::data_type::{STRING, dtype_of_code, dtype_of_name};
 use super::super::schema::{AttributeProto, AttributeType, NodeProto};
 
 /// Attributes whose integer is the code of an element type; the core gets its name.
@@ -62,7 +62,8 @@ pub(super) fn attribute(proto: &AttributeProto, file: &ModelFile) -> Result<Opti
         AttributeType::Strings => Attribute::Strs(proto.strings.iter().map(|s| text(s)).collect::<Result<_>>()?),
         AttributeType::Tensor => {
             let tensor = proto.t.as_deref().ok_or_else(|| Error::invalid("the tensor is missing"))?;
-            Attribute::Tensor(file.literal(tensor)?)
+            let literal = file.literal(tensor)?;
+            if tensor.data_type == STRING { Attribute::Strs(literal.to_texts()?) } else { Attribute::Tensor(literal) }
         }
         AttributeType::Graph | AttributeType::Graphs => return Ok(None),
         AttributeType::Undefined => return Err(Error::invalid("the attribute has no type")),

@@ -10,6 +10,7 @@ use super::datum::{Datum, Operand, tensors};
 use super::node::Place;
 use super::order::free_names;
 use super::scope::Scope;
+use super::sequence::{element_of, joined};
 use super::{Importer, truth};
 
 /// Trips of a loop that becomes part of the graph trip by trip.
@@ -160,7 +161,7 @@ impl<'m> Importer<'m> {
         Ok(results.into_iter().map(Datum::Tensor).collect())
     }
 
-    /// A loop over sequences or optional values, trip by trip: what they are made of may change in every one, and is known
+    /// A loop over sequences, optional values or strings, trip by trip: what they are made of may change in every one, and is known
     /// before run time only. The number of trips and the condition must be known then.
     fn unroll<'s>(
         &self,
@@ -173,16 +174,17 @@ impl<'m> Importer<'m> {
         let builder = place.scope.builder();
         let known = |tensor: Tensor<'s>, what: &str| {
             let message =
-                || format!("{what} of a Loop over sequences or optional values must be known before run time");
+                || format!("{what} of a Loop over sequences, optional values or strings must be known before run time");
             known_int(tensor).ok_or_else(|| builder.needs_value(tensor, &message()))
         };
         let limit = known(limit, "the number of trips")?;
         let mut carried = carried.to_vec();
-        let mut stacks: Vec<Vec<Tensor<'s>>> = vec![Vec::new(); body.output.len() - carried.len() - 1];
+        let mut stacks: Vec<Vec<Operand<'s>>> = vec![Vec::new(); body.output.len() - carried.len() - 1];
         let (mut trip, mut condition) = (0, start);
         while trip < limit && known(condition, "the condition")? != 0 {
             if trip == MAX_UNROLLED {
-                let message = format!("a Loop over sequences or optional values makes more than {MAX_UNROLLED} trips");
+                let message =
+                    format!("a Loop over sequences, optional values or strings makes more than {MAX_UNROLLED} trips");
                 return Err(Error::limit(message));
             }
             let mut inputs = vec![builder.int(DType::I64, trip).into(), truth(builder, true).into()];
@@ -192,7 +194,7 @@ impl<'m> Importer<'m> {
                 return Ok(vec![builder.poison().into(); body.output.len() - 1]); // the cause is noted already
             }
             for (stack, result) in stacks.iter_mut().zip(results.split_off(inputs.len() - 1)) {
-                stack.push(result.tensor()?.insert_axes(&[0]));
+                stack.push(result);
             }
             carried = results.split_off(1);
             condition = results[0].tensor()?;
@@ -201,10 +203,12 @@ impl<'m> Importer<'m> {
         for stack in stacks {
             if stack.is_empty() {
                 return Err(Error::unsupported(
-                    "results stacked over no trips of a Loop over sequences or optional values",
+                    "results stacked over no trips of a Loop over sequences, optional values or strings",
                 ));
             }
-            carried.push(builder.concat(&stack, 0).into());
+            let kind = stack[0].element()?.0;
+            let rows = stack.iter().enumerate().map(|(k, row)| Ok(element_of(kind, k, row)?.insert_axes(&[0])));
+            carried.push(joined(kind, &rows.collect::<Result<Vec<_>>>()?, 0)?);
         }
         Ok(carried)
     }

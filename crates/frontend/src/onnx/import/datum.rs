@@ -1,18 +1,22 @@
 //! What a name of a model stands for.
 
+use std::fmt;
+
 use fuseline::error::{Error, Result};
 use fuseline::graph::{Builder, Tensor, Value};
 use fuseline::tensor::DType;
 
 use super::signature::part_name;
 
-/// A tensor, a sequence, or nothing. An optional value that is there is the value itself, and one that is not there is nothing,
-/// just as an operand that is left out.
+/// A tensor of numbers or of texts, a sequence, or nothing. An optional value that is there is the value itself, and one that is not there
+/// is nothing, just as an operand that is left out.
 ///
-/// How many elements a sequence has and whether a value is there is known while a model is imported: graphs see tensors only.
+/// How many elements a sequence has and whether a value is there is known while a model is imported: graphs see tensors only. Texts
+/// are bytes there, with one axis more.
 #[derive(Clone, Debug)]
 pub(super) enum Datum<T> {
     Tensor(T),
+    Text(T),
     Sequence(Sequence<T>),
     Nothing,
 }
@@ -20,8 +24,34 @@ pub(super) enum Datum<T> {
 /// Tensors of one element type, in order.
 #[derive(Clone, Debug)]
 pub(super) struct Sequence<T> {
-    pub dtype: DType,
+    pub kind: Kind,
     pub elements: Vec<T>,
+}
+
+/// What the elements of a tensor are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    Number(DType),
+    Text,
+}
+
+impl Kind {
+    /// A tensor of this kind.
+    pub fn wrap<T>(self, tensor: T) -> Datum<T> {
+        match self {
+            Kind::Number(_) => Datum::Tensor(tensor),
+            Kind::Text => Datum::Text(tensor),
+        }
+    }
+}
+
+impl fmt::Display for Kind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Kind::Number(dtype) => dtype.fmt(f),
+            Kind::Text => f.write_str("string"),
+        }
+    }
 }
 
 /// What a node takes and makes.
@@ -32,8 +62,9 @@ impl<T> Datum<T> {
     pub fn map<U>(&self, mut change: impl FnMut(&T) -> U) -> Datum<U> {
         match self {
             Datum::Tensor(tensor) => Datum::Tensor(change(tensor)),
-            Datum::Sequence(Sequence { dtype, elements }) => {
-                Datum::Sequence(Sequence { dtype: *dtype, elements: elements.iter().map(change).collect() })
+            Datum::Text(tensor) => Datum::Text(change(tensor)),
+            Datum::Sequence(Sequence { kind, elements }) => {
+                Datum::Sequence(Sequence { kind: *kind, elements: elements.iter().map(change).collect() })
             }
             Datum::Nothing => Datum::Nothing,
         }
@@ -42,7 +73,7 @@ impl<T> Datum<T> {
     /// The tensors that it is made of.
     pub fn tensors(&self) -> &[T] {
         match self {
-            Datum::Tensor(tensor) => std::slice::from_ref(tensor),
+            Datum::Tensor(tensor) | Datum::Text(tensor) => std::slice::from_ref(tensor),
             Datum::Sequence(sequence) => &sequence.elements,
             Datum::Nothing => &[],
         }
@@ -51,7 +82,7 @@ impl<T> Datum<T> {
     /// The tensors with the names that they have outside: that of the whole, and for elements of a sequence their place behind it.
     pub fn named(&self, name: &str) -> Vec<(String, &T)> {
         match self {
-            Datum::Tensor(tensor) => vec![(name.to_string(), tensor)],
+            Datum::Tensor(tensor) | Datum::Text(tensor) => vec![(name.to_string(), tensor)],
             Datum::Sequence(Sequence { elements, .. }) => {
                 elements.iter().enumerate().map(|(k, element)| (part_name(name, k), element)).collect()
             }
@@ -60,9 +91,10 @@ impl<T> Datum<T> {
     }
 
     /// What it is, in words.
-    fn kind(&self) -> &'static str {
+    fn what(&self) -> &'static str {
         match self {
             Datum::Tensor(_) => "a tensor",
+            Datum::Text(_) => "a tensor of strings",
             Datum::Sequence(_) => "a sequence",
             Datum::Nothing => "nothing",
         }
@@ -75,19 +107,22 @@ impl<T> Datum<T> {
     /// Whether both are made of as many tensors in the same way.
     pub fn is_like<U>(&self, other: &Datum<U>) -> bool {
         match (self, other) {
-            (Datum::Tensor(_), Datum::Tensor(_)) | (Datum::Nothing, Datum::Nothing) => true,
-            (Datum::Sequence(a), Datum::Sequence(b)) => a.dtype == b.dtype && a.elements.len() == b.elements.len(),
+            (Datum::Tensor(_), Datum::Tensor(_))
+            | (Datum::Text(_), Datum::Text(_))
+            | (Datum::Nothing, Datum::Nothing) => true,
+            (Datum::Sequence(a), Datum::Sequence(b)) => a.kind == b.kind && a.elements.len() == b.elements.len(),
             _ => false,
         }
     }
 }
 
 impl<T: Copy> Datum<T> {
-    /// The tensor that it is; an error where it is something else.
+    /// The tensor of numbers that it is; an error where it is something else.
     pub fn tensor(&self) -> Result<T> {
         match self {
             Datum::Tensor(tensor) => Ok(*tensor),
-            other => Err(Error::invalid(format!("{} stands where a tensor is wanted", other.kind()))),
+            Datum::Text(_) => Err(Error::unsupported("strings in this place")),
+            other => Err(Error::invalid(format!("{} stands where a tensor is wanted", other.what()))),
         }
     }
 
@@ -95,7 +130,7 @@ impl<T: Copy> Datum<T> {
     pub fn sequence(&self) -> Result<&Sequence<T>> {
         match self {
             Datum::Sequence(sequence) => Ok(sequence),
-            other => Err(Error::invalid(format!("{} stands where a sequence is wanted", other.kind()))),
+            other => Err(Error::invalid(format!("{} stands where a sequence is wanted", other.what()))),
         }
     }
 
@@ -105,7 +140,15 @@ impl<T: Copy> Datum<T> {
     }
 }
 
-impl Datum<Tensor<'_>> {
+impl<'b> Datum<Tensor<'b>> {
+    /// The tensor of numbers or texts that it is, and which of them.
+    pub fn element(&self) -> Result<(Kind, Tensor<'b>)> {
+        match self {
+            Datum::Text(text) => Ok((Kind::Text, *text)),
+            other => other.tensor().and_then(|tensor| Ok((Kind::Number(tensor.dtype()?), tensor))),
+        }
+    }
+
     pub fn is_poisoned(&self) -> bool {
         self.tensors().iter().any(|tensor| tensor.is_poisoned())
     }
@@ -115,7 +158,7 @@ impl Datum<Tensor<'_>> {
     }
 
     /// The same tensors as a longer-living handle on their builder gives them.
-    pub fn of<'b>(&self, builder: &'b Builder) -> Operand<'b> {
+    pub fn of<'l>(&self, builder: &'l Builder) -> Operand<'l> {
         self.map(|tensor| builder.tensor(tensor.value()))
     }
 }

@@ -16,6 +16,7 @@ mod scope;
 mod sequence;
 mod signature;
 mod structural;
+mod text;
 
 pub use signature::{Form, Port, Signature};
 pub use structural::{STRUCTURAL, Structural};
@@ -32,6 +33,7 @@ use self::datum::{Datum, Operand, Sequence};
 use self::scope::Scope;
 use self::signature::part_name;
 use super::ModelFile;
+use super::data_type::STRING;
 use super::schema::{FunctionProto, GraphProto, NodeProto, OperatorSetIdProto, ValueInfoProto};
 
 /// What is known of the inputs before run time: a graph made with pins holds for these values and sizes only.
@@ -155,8 +157,9 @@ impl<'m> Importer<'m> {
                 None => self.file.literal(tensor),
             };
             let value = match value {
-                Ok(literal) => scope.builder().constant(literal),
-                Err(error) => self.tolerate(error, scope.builder())?,
+                Ok(literal) if tensor.data_type == STRING => Datum::Text(scope.builder().constant(literal)),
+                Ok(literal) => Datum::Tensor(scope.builder().constant(literal)),
+                Err(error) => self.tolerate(error, scope.builder())?.into(),
             };
             scope.define(&tensor.name, value)?;
         }
@@ -169,7 +172,7 @@ impl<'m> Importer<'m> {
             Err(error) => return Ok(self.tolerate(error, builder)?.into()),
         };
         if port.form == Form::Tensor {
-            return Ok(self.input_tensor(builder, &port.name, &port)?.into());
+            return Ok(port.kind().wrap(self.input_tensor(builder, &port.name, &port)?));
         }
         let Some(parts) = self.pins.parts.get(&port.name) else {
             let unknown = if port.form.is_sequence() { "how many elements it has" } else { "whether it is given" };
@@ -180,9 +183,9 @@ impl<'m> Importer<'m> {
             (_, 0) if port.form.is_optional() => Ok(Datum::Nothing),
             (true, parts) => {
                 let elements = (0..parts).map(|k| self.input_tensor(builder, &part_name(&port.name, k), &port));
-                Ok(Datum::Sequence(Sequence { dtype: port.dtype, elements: elements.collect::<Result<_>>()? }))
+                Ok(Datum::Sequence(Sequence { kind: port.kind(), elements: elements.collect::<Result<_>>()? }))
             }
-            (false, _) => Ok(self.input_tensor(builder, &port.name, &port)?.into()),
+            (false, _) => Ok(port.kind().wrap(self.input_tensor(builder, &port.name, &port)?)),
         }
     }
 

@@ -7,9 +7,9 @@ use rustc_hash::FxHashMap;
 
 use super::super::schema::{FunctionProto, GraphProto, NodeProto};
 use super::attributes::{attribute, attributes};
-use super::datum::{Datum, Operand, optional_tensors};
+use super::datum::{Datum, Operand};
 use super::scope::Scope;
-use super::{Importer, MAX_DEPTH, MAX_NODES, node_name, opset_versions, order, standard_domain, structural};
+use super::{Importer, MAX_DEPTH, MAX_NODES, node_name, opset_versions, order, standard_domain, structural, text};
 
 /// What surrounds a node: its graph's names, the versions of the operator sets, how deep it lies, and the attributes of
 /// the function call it is part of.
@@ -98,17 +98,22 @@ impl<'m> Importer<'m> {
         }
         let op = named::find(domain, &node.op_type).ok_or_else(|| missing_operator(domain, &node.op_type))?;
         check_version(op.name, op.since, opset)?;
+        if let ("", "Constant") = (op.domain, op.name)
+            && let Some(texts) = self.constant_texts(node, place)?
+        {
+            return Ok(vec![texts]);
+        }
         let attributes = attributes(node, place.call, self.file)?;
         check_attributes(op.name, op.attributes, attributes.keys())?;
         let call = Call {
             builder: scope.builder(),
             op,
-            inputs: &optional_tensors(&inputs)?,
+            inputs: &[],
             attributes: &attributes,
             outputs: node.output.iter().rposition(|o| !o.is_empty()).map_or(0, |k| k + 1),
             opset,
         };
-        Ok((op.expand)(&call)?.into_iter().map(Datum::Tensor).collect())
+        text::expand(&call, &inputs)
     }
 
     /// An operator that is missing is told even where its operands could not be made.

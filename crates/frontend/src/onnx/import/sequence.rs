@@ -3,13 +3,14 @@
 
 use fuseline::error::{Context, Error, Result};
 use fuseline::graph::Tensor;
-use fuseline::ops::named::{Attribute, Attributes};
+use fuseline::ops::named::{Attribute, Attributes, equally_wide};
 use fuseline::tensor::{DType, Dim, Shape};
 
+use super::super::data_type::STRING;
 use super::super::schema::NodeProto;
 use super::attributes::attributes;
 use super::control::{known_int, region};
-use super::datum::{Datum, Operand, Sequence};
+use super::datum::{Datum, Kind, Operand, Sequence};
 use super::node::Place;
 use super::{Importer, signature, truth};
 
@@ -17,19 +18,13 @@ use super::{Importer, signature, truth};
 const MAX_ELEMENTS: usize = 1 << 22;
 
 impl<'m> Importer<'m> {
-    /// A sequence of tensors that have the element type.
-    fn sequence<'s>(&self, dtype: DType, elements: Vec<Tensor<'s>>) -> Result<Operand<'s>> {
+    /// A sequence of tensors of one kind.
+    fn sequence<'s>(&self, kind: Kind, elements: Vec<Tensor<'s>>) -> Result<Operand<'s>> {
         self.elements.set(self.elements.get().saturating_add(elements.len()));
         if self.elements.get() > MAX_ELEMENTS {
             return Err(Error::limit(format!("the sequences of the model have more than {MAX_ELEMENTS} elements")));
         }
-        for (k, element) in elements.iter().enumerate() {
-            let found = element.dtype()?;
-            if found != dtype {
-                return Err(Error::invalid(format!("element {k} of a sequence of {dtype} is of type {found}")));
-            }
-        }
-        Ok(Datum::Sequence(Sequence { dtype, elements }))
+        Ok(Datum::Sequence(Sequence { kind, elements }))
     }
 
     pub(super) fn identity<'s>(
@@ -87,11 +82,14 @@ impl<'m> Importer<'m> {
         _: &[Operand<'s>],
         place: Place<'_, 's>,
     ) -> Result<Vec<Operand<'s>>> {
+        if node.attribute.iter().any(|attribute| attribute.name == "dtype" && attribute.i == i64::from(STRING)) {
+            return Ok(vec![self.sequence(Kind::Text, Vec::new())?]);
+        }
         let dtype = match attributes(node, place.call, self.file)?.get("dtype") {
             Some(Attribute::Str(name)) => DType::from_name(name),
             _ => None,
         };
-        Ok(vec![self.sequence(dtype.unwrap_or(DType::F32), Vec::new())?])
+        Ok(vec![self.sequence(Kind::Number(dtype.unwrap_or(DType::F32)), Vec::new())?])
     }
 
     pub(super) fn sequence_construct<'s>(
@@ -100,9 +98,10 @@ impl<'m> Importer<'m> {
         inputs: &[Operand<'s>],
         _: Place<'_, 's>,
     ) -> Result<Vec<Operand<'s>>> {
-        let elements = super::datum::tensors(inputs)?;
-        let first = elements.first().ok_or_else(|| Error::invalid("SequenceConstruct takes at least one operand"))?;
-        Ok(vec![self.sequence(first.dtype()?, elements)?])
+        let first = inputs.first().ok_or_else(|| Error::invalid("SequenceConstruct takes at least one operand"))?;
+        let kind = first.element()?.0;
+        let elements = inputs.iter().enumerate().map(|(k, input)| element_of(kind, k, input));
+        Ok(vec![self.sequence(kind, elements.collect::<Result<_>>()?)?])
     }
 
     pub(super) fn sequence_length<'s>(
@@ -122,7 +121,7 @@ impl<'m> Importer<'m> {
         inputs: &[Operand<'s>],
         place: Place<'_, 's>,
     ) -> Result<Vec<Operand<'s>>> {
-        let elements = &operand(inputs, 0)?.sequence()?.elements;
+        let Sequence { kind, elements } = operand(inputs, 0)?.sequence()?;
         let position = scalar(operand(inputs, 1)?.tensor()?)?;
         if known_int(position).is_none()
             && let Some(first) = elements.first()
@@ -131,11 +130,11 @@ impl<'m> Importer<'m> {
             let alike = elements.iter().map(|e| Ok(e.ty()? == ty)).collect::<Result<Vec<bool>>>()?;
             if alike.into_iter().all(|alike| alike) {
                 let stacked: Vec<Tensor<'s>> = elements.iter().map(|e| e.insert_axes(&[0])).collect();
-                return Ok(vec![place.scope.builder().concat(&stacked, 0).take(0, position).into()]);
+                return Ok(vec![kind.wrap(place.scope.builder().concat(&stacked, 0).take(0, position))]);
             }
         }
         let at = place_of(position, elements.len(), elements.len())?;
-        Ok(vec![elements[at].into()])
+        Ok(vec![kind.wrap(elements[at])])
     }
 
     pub(super) fn sequence_insert<'s>(
@@ -151,8 +150,8 @@ impl<'m> Importer<'m> {
             None => count,
         };
         let mut elements = sequence.elements.clone();
-        elements.insert(at, operand(inputs, 1)?.tensor()?);
-        Ok(vec![self.sequence(sequence.dtype, elements)?])
+        elements.insert(at, element_of(sequence.kind, at, operand(inputs, 1)?)?);
+        Ok(vec![self.sequence(sequence.kind, elements)?])
     }
 
     pub(super) fn sequence_erase<'s>(
@@ -169,7 +168,7 @@ impl<'m> Importer<'m> {
         };
         let mut elements = sequence.elements.clone();
         elements.remove(at);
-        Ok(vec![self.sequence(sequence.dtype, elements)?])
+        Ok(vec![self.sequence(sequence.kind, elements)?])
     }
 
     pub(super) fn concat_from_sequence<'s>(
@@ -180,16 +179,16 @@ impl<'m> Importer<'m> {
     ) -> Result<Vec<Operand<'s>>> {
         let given = attributes(node, place.call, self.file)?;
         let axis = int(&given, "axis")?.ok_or_else(|| Error::invalid("ConcatFromSequence lacks its attribute axis"))?;
-        let elements = &operand(inputs, 0)?.sequence()?.elements;
-        let first = elements.first().ok_or_else(|| Error::invalid("an empty sequence has nothing to join"))?;
-        if int(&given, "new_axis")?.unwrap_or(0) == 0 {
-            return Ok(vec![place.scope.builder().concat(elements, axis).into()]);
-        }
-        let rank = first.rank()? as i64 + 1;
-        let at = usize::try_from(if axis < 0 { axis + rank } else { axis }).ok().filter(|axis| (*axis as i64) < rank);
-        let at = at.ok_or_else(|| Error::invalid(format!("axis {axis} of tensors that get {rank} axes")))?;
-        let stacked: Vec<Tensor<'s>> = elements.iter().map(|element| element.insert_axes(&[at])).collect();
-        Ok(vec![place.scope.builder().concat(&stacked, at as i64).into()])
+        let sequence = operand(inputs, 0)?.sequence()?;
+        let first = sequence.elements.first();
+        let first = first.ok_or_else(|| Error::invalid("an empty sequence has nothing to join"))?;
+        let stacks = int(&given, "new_axis")?.unwrap_or(0) != 0;
+        let at = axis_of(axis, rank_of(sequence.kind, *first)? + usize::from(stacks))?;
+        let elements: Vec<Tensor<'s>> = match stacks {
+            true => sequence.elements.iter().map(|element| element.insert_axes(&[at])).collect(),
+            false => sequence.elements.clone(),
+        };
+        Ok(vec![joined(sequence.kind, &elements, at)?])
     }
 
     pub(super) fn split_to_sequence<'s>(
@@ -199,8 +198,8 @@ impl<'m> Importer<'m> {
         place: Place<'_, 's>,
     ) -> Result<Vec<Operand<'s>>> {
         let given = attributes(node, place.call, self.file)?;
-        let x = operand(inputs, 0)?.tensor()?;
-        let axis = x.axis(int(&given, "axis")?.unwrap_or(0))?;
+        let (kind, x) = operand(inputs, 0)?.element()?;
+        let axis = axis_of(int(&given, "axis")?.unwrap_or(0), rank_of(kind, x)?)?;
         let sizes = inputs.get(1).map_or(Ok(None), Datum::optional)?;
         let elements = match sizes {
             None => {
@@ -230,7 +229,7 @@ impl<'m> Importer<'m> {
                 elements
             }
         };
-        Ok(vec![self.sequence(x.dtype()?, elements)?])
+        Ok(vec![self.sequence(kind, elements)?])
     }
 
     /// The body becomes part of the graph once for every element.
@@ -246,12 +245,12 @@ impl<'m> Importer<'m> {
             let (takes, given) = (body.input.len(), inputs.len());
             return Err(Error::invalid(format!("the body of SequenceMap takes {takes} values, and {given} are given")));
         }
-        let mut results: Vec<Vec<Tensor<'s>>> = vec![Vec::new(); body.output.len()];
+        let mut results: Vec<Vec<Operand<'s>>> = vec![Vec::new(); body.output.len()];
         for k in 0..count {
             self.count(1)?;
             let element = |input: &Operand<'s>| match input {
                 Datum::Sequence(sequence) => match sequence.elements.get(k) {
-                    Some(element) if sequence.elements.len() == count => Ok(Datum::Tensor(*element)),
+                    Some(element) if sequence.elements.len() == count => Ok(sequence.kind.wrap(*element)),
                     _ => {
                         let other = sequence.elements.len();
                         Err(Error::invalid(format!("sequences of {count} and {other} elements are mapped together")))
@@ -264,16 +263,15 @@ impl<'m> Importer<'m> {
             if made.iter().any(Datum::is_poisoned) {
                 return Ok(vec![place.scope.builder().poison().into(); body.output.len()]); // the cause is noted already
             }
-            for (result, made) in results.iter_mut().zip(&made) {
-                result.push(made.tensor()?);
-            }
+            results.iter_mut().zip(made).for_each(|(result, made)| result.push(made));
         }
         let sequences = results.into_iter().zip(&body.output).map(|(elements, declared)| {
-            let dtype = match elements.first() {
-                Some(element) => element.dtype()?,
-                None => signature::port(declared)?.dtype,
+            let kind = match elements.first() {
+                Some(element) => element.element()?.0,
+                None => signature::port(declared)?.kind(),
             };
-            self.sequence(dtype, elements)
+            let elements = elements.iter().enumerate().map(|(k, element)| element_of(kind, k, element));
+            self.sequence(kind, elements.collect::<Result<_>>()?)
         });
         sequences.collect()
     }
@@ -281,6 +279,35 @@ impl<'m> Importer<'m> {
 
 fn operand<'o, 's>(inputs: &'o [Operand<'s>], k: usize) -> Result<&'o Operand<'s>> {
     inputs.get(k).ok_or_else(|| Error::invalid(format!("operand {k} is missing")))
+}
+
+/// An element at a place of a sequence; an error where it is of another kind than the others.
+pub(super) fn element_of<'s>(kind: Kind, place: usize, element: &Operand<'s>) -> Result<Tensor<'s>> {
+    let (found, tensor) = element.element()?;
+    if found != kind {
+        return Err(Error::invalid(format!("element {place} of a sequence of {kind} is of type {found}")));
+    }
+    Ok(tensor)
+}
+
+/// The number of axes that a tensor has for the user.
+fn rank_of(kind: Kind, tensor: Tensor<'_>) -> Result<usize> {
+    Ok(tensor.rank()? - usize::from(kind == Kind::Text))
+}
+
+fn axis_of(axis: i64, rank: usize) -> Result<usize> {
+    let at = usize::try_from(if axis < 0 { axis.saturating_add(rank as i64) } else { axis });
+    let at = at.ok().filter(|axis| *axis < rank);
+    at.ok_or_else(|| Error::invalid(format!("axis {axis} of tensors of {rank} axes")))
+}
+
+/// Tensors of one kind, of which there is at least one, joined along an axis.
+pub(super) fn joined<'s>(kind: Kind, elements: &[Tensor<'s>], axis: usize) -> Result<Operand<'s>> {
+    let builder = elements[0].builder();
+    Ok(match kind {
+        Kind::Number(_) => Datum::Tensor(builder.concat(elements, axis as i64)),
+        Kind::Text => Datum::Text(builder.concat(&equally_wide(elements)?, axis as i64)),
+    })
 }
 
 fn int(given: &Attributes, name: &str) -> Result<Option<i64>> {

@@ -7,8 +7,9 @@ use fuseline::tensor::{DType, Dim, Shape};
 use indexmap::IndexMap;
 use rustc_hash::FxHashSet;
 
-use super::super::data_type::dtype_of_code;
+use super::super::data_type::{STRING, dtype_of_code};
 use super::super::schema::{DimensionValue, GraphProto, TensorTypeProto, TypeProto, TypeValue, ValueInfoProto};
+use super::datum::Kind;
 use super::open_dim;
 
 /// An input or output as the model declares it.
@@ -16,10 +17,13 @@ use super::open_dim;
 pub struct Port {
     /// its name
     pub name: String,
-    /// its element type
+    /// its element type; u8 where it is text
     pub dtype: DType,
-    /// its shape, or that of its elements; `None` where not even the number of axes is declared
+    /// its shape, or that of its elements; `None` where not even the number of axes is declared. Texts have one axis more: the last one
+    /// holds their bytes
     pub shape: Option<Shape>,
+    /// whether its elements are strings, which are bytes in UTF-8, filled up with zeros
+    pub is_text: bool,
     /// whether it is one tensor
     pub form: Form,
 }
@@ -67,6 +71,21 @@ pub(super) fn part_name(name: &str, place: usize) -> String {
 }
 
 impl Port {
+    /// What its elements are.
+    pub(super) fn kind(&self) -> Kind {
+        if self.is_text { Kind::Text } else { Kind::Number(self.dtype) }
+    }
+
+    /// Its type, with sizes as they are to be shown.
+    pub fn type_text(&self, show: impl Fn(&Dim) -> Dim) -> String {
+        let axes = self.shape.as_ref().map(|shape| &shape.dims()[..shape.rank() - usize::from(self.is_text)]);
+        let shape = match axes {
+            Some(dims) => dims.iter().map(show).collect::<Shape>().to_string(),
+            None => "[…]".into(),
+        };
+        self.form.of(&format!("{}{shape}", self.kind()))
+    }
+
     /// How the tensor at a place is called outside.
     pub fn part_name(&self, place: usize) -> String {
         if self.form.is_sequence() { part_name(&self.name, place) } else { self.name.clone() }
@@ -101,11 +120,7 @@ impl Port {
 
 impl fmt::Display for Port {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let tensor = match &self.shape {
-            Some(shape) => format!("{}{shape}", self.dtype),
-            None => format!("{}[…]", self.dtype),
-        };
-        write!(f, "{}: {}", self.name, self.form.of(&tensor))
+        write!(f, "{}: {}", self.name, self.type_text(|dim| dim.clone()))
     }
 }
 
@@ -149,7 +164,8 @@ fn is_name(text: &str) -> bool {
 pub(super) fn port(info: &ValueInfoProto) -> Result<Port> {
     let place = || format!("\"{}\"", info.name);
     let (form, tensor) = form(info.r#type.as_ref()).map_err(|e| e.at(place()))?;
-    let dtype = dtype_of_code(tensor.elem_type).map_err(|e| e.at(place()))?;
+    let is_text = tensor.elem_type == STRING;
+    let dtype = if is_text { DType::U8 } else { dtype_of_code(tensor.elem_type).map_err(|e| e.at(place()))? };
     let mut shape = None;
     if let Some(declared) = &tensor.shape {
         let mut dims = Vec::with_capacity(declared.dim.len());
@@ -166,11 +182,14 @@ pub(super) fn port(info: &ValueInfoProto) -> Result<Port> {
                 }
             });
         }
+        if is_text {
+            dims.push(open_dim(&info.name, dims.len()));
+        }
         let dims = Shape::from(dims);
         dims.check().map_err(|e| e.at(place()))?;
         shape = Some(dims);
     }
-    Ok(Port { name: info.name.clone(), dtype, shape, form })
+    Ok(Port { name: info.name.clone(), dtype, shape, is_text, form })
 }
 
 /// What a type is made of, and the type of its tensors.

@@ -2,7 +2,10 @@
 
 mod nonzero;
 mod suppress;
+mod text;
 mod unique;
+
+pub use text::{Case, whole_text_pattern};
 
 use super::{Access, Class, Primitive, expect_args};
 use crate::error::{Error, Result};
@@ -36,6 +39,29 @@ pub enum HostKind {
         /// the number of the symbol that the number of boxes binds
         count: u32,
     },
+    /// texts with others behind them; texts are bytes in UTF-8 along the last axis, zeros behind their ends
+    TextJoin,
+    /// texts cut at a delimiter, or at white space where that is empty: their parts along one more axis, and the number of
+    /// parts; operands: texts, the delimiter, how often is cut at most
+    TextSplit {
+        /// the number of the symbol that the largest number of parts binds
+        count: u32,
+        /// the number of the symbol that the bytes of the longest part bind
+        width: u32,
+    },
+    /// the texts of a vector that are no stop words, in another case; operands: texts, stop words
+    TextNormalize {
+        /// what becomes of upper and lower case
+        case: Case,
+        /// stop words are found only where their case is the same
+        exact: bool,
+        /// the number of the symbol that the number of texts binds
+        count: u32,
+        /// the number of the symbol that the bytes of the longest one bind
+        width: u32,
+    },
+    /// whether a pattern, the second operand, matches each text as a whole
+    TextMatch,
 }
 
 impl HostKind {
@@ -45,16 +71,25 @@ impl HostKind {
             HostKind::NonZero { .. } => "nonzero",
             HostKind::Unique { .. } => "unique",
             HostKind::NonMaxSuppression { .. } => "suppress",
+            HostKind::TextJoin => "text_join",
+            HostKind::TextSplit { .. } => "text_split",
+            HostKind::TextNormalize { .. } => "text_normalize",
+            HostKind::TextMatch => "text_match",
         }
     }
 
-    /// The value symbol that it binds at run time.
-    pub fn binds(&self) -> Option<u32> {
-        match self {
+    /// The value symbols that it binds at run time.
+    pub fn binds(&self) -> impl Iterator<Item = u32> + use<> {
+        let (first, second) = match self {
             HostKind::NonZero { count }
             | HostKind::Unique { count, .. }
-            | HostKind::NonMaxSuppression { count, .. } => Some(*count),
-        }
+            | HostKind::NonMaxSuppression { count, .. } => (Some(*count), None),
+            HostKind::TextSplit { count, width } | HostKind::TextNormalize { count, width, .. } => {
+                (Some(*count), Some(*width))
+            }
+            HostKind::TextJoin | HostKind::TextMatch => (None, None),
+        };
+        first.into_iter().chain(second)
     }
 }
 
@@ -72,6 +107,8 @@ impl Primitive for Host {
 
     fn infer(&self, args: &[TensorType]) -> Result<Vec<TensorType>> {
         let ints = |dims: Vec<Dim>| TensorType::new(DType::I64, Shape::from(dims));
+        let bytes = |dims: Vec<Dim>| TensorType::new(DType::U8, Shape::from(dims));
+        let symbol = |number: u32| Dim::from(Symbol::Value(number));
         match &self.kind {
             HostKind::NonZero { count } => {
                 expect_args("host.nonzero", args, 1)?;
@@ -89,6 +126,35 @@ impl Primitive for Host {
                 suppress::check(&args[0], &args[1])?;
                 Ok(vec![ints(vec![Symbol::Value(*count).into(), Dim::int(3)])])
             }
+            HostKind::TextJoin => {
+                expect_args("host.text_join", args, 2)?;
+                let ((leading, x), (other, y)) = (text_axes(&args[0])?, text_axes(&args[1])?);
+                if leading != other {
+                    return Err(Error::bug(format!("texts {} joined with {}", args[0], args[1])));
+                }
+                Ok(vec![bytes([leading, &[x + y]].concat())])
+            }
+            HostKind::TextSplit { count, width } => {
+                expect_args("host.text_split", args, 3)?;
+                expect_axes(&args[1], 1)?;
+                expect_axes(&args[2], 0)?;
+                let (leading, _) = text_axes(&args[0])?;
+                let parts = [leading, &[symbol(*count), symbol(*width)]].concat();
+                Ok(vec![bytes(parts), ints(leading.to_vec())])
+            }
+            HostKind::TextNormalize { count, width, .. } => {
+                expect_args("host.text_normalize", args, 2)?;
+                expect_axes(&args[0], 2)?;
+                expect_axes(&args[1], 2)?;
+                text_axes(&args[0]).and(text_axes(&args[1]))?;
+                Ok(vec![bytes(vec![symbol(*count), symbol(*width)])])
+            }
+            HostKind::TextMatch => {
+                expect_args("host.text_match", args, 2)?;
+                expect_axes(&args[1], 1)?;
+                let (leading, _) = text_axes(&args[0])?;
+                Ok(vec![TensorType::new(DType::Bool, Shape::from(leading.to_vec()))])
+            }
         }
     }
 
@@ -96,13 +162,19 @@ impl Primitive for Host {
         None
     }
 
-    fn eval(&self, args: &[Buffer], _: &mut Run<'_>) -> Result<Vec<Buffer>> {
+    fn eval(&self, args: &[Buffer], run: &mut Run<'_>) -> Result<Vec<Buffer>> {
         match &self.kind {
             HostKind::NonZero { .. } => Ok(vec![nonzero::nonzero(&args[0])]),
             HostKind::Unique { axis, sorted, .. } => Ok(unique::unique(&args[0], *axis, *sorted)),
             HostKind::NonMaxSuppression { centered, .. } => {
                 suppress::suppress(args, *centered).map(|boxes| vec![boxes])
             }
+            HostKind::TextJoin => Ok(vec![text::join(&args[0], &args[1], run)?]),
+            HostKind::TextSplit { .. } => text::split(&args[0], &args[1], &args[2], run),
+            HostKind::TextNormalize { case, exact, .. } => {
+                Ok(vec![text::normalize(&args[0], &args[1], *case, *exact, run)?])
+            }
+            HostKind::TextMatch => Ok(vec![text::matches(&args[0], &args[1])?]),
         }
     }
 
@@ -111,4 +183,16 @@ impl Primitive for Host {
     }
 
     fn for_each_dim(&self, _: &mut dyn FnMut(&Dim)) {}
+}
+
+/// The axes of texts, and the number of bytes that each may have.
+fn text_axes(ty: &TensorType) -> Result<(&[Dim], &Dim)> {
+    match ty.shape.dims().split_last() {
+        Some((width, leading)) if ty.dtype == DType::U8 => Ok((leading, width)),
+        _ => Err(Error::bug(format!("{ty} are no texts"))),
+    }
+}
+
+fn expect_axes(ty: &TensorType, axes: usize) -> Result<()> {
+    if ty.shape.rank() == axes { Ok(()) } else { Err(Error::bug(format!("{ty} where {axes} axes are wanted"))) }
 }

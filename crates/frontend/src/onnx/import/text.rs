@@ -1,0 +1,165 @@
+//! Texts: tensors whose elements are strings. Inside of graphs they are bytes with one axis more (see `Literal::texts` in the core); what
+//! every operator makes of them follows from what it does with elements.
+
+use fuseline::error::{Error, Result};
+use fuseline::graph::Tensor;
+use fuseline::ops::named::{Attribute, Call, equal_texts, equally_wide};
+use fuseline::tensor::{DType, Dim, Shape};
+
+use super::super::data_type::STRING;
+use super::super::schema::NodeProto;
+use super::Importer;
+use super::datum::{Datum, Operand};
+use super::node::Place;
+
+/// What an operator does with texts.
+#[derive(Clone, Copy)]
+enum Role {
+    /// elements go elsewhere: all results are texts
+    Moves,
+    /// only sizes matter: no result is a text
+    Measures,
+    /// equal texts are told from others
+    Compares,
+    /// its row in table 3 takes bytes; these results are texts
+    Reads(&'static [usize]),
+    /// its row takes bytes or makes them: the result is a text where the values that it looks up are
+    LooksUp,
+}
+
+/// The operators that know texts.
+static ROLES: &[(&str, &str, Role)] = &[
+    ("", "Compress", Role::Moves),
+    ("", "Concat", Role::Moves),
+    ("", "DepthToSpace", Role::Moves),
+    ("", "Equal", Role::Compares),
+    ("", "Expand", Role::Moves),
+    ("", "Flatten", Role::Moves),
+    ("", "Gather", Role::Moves),
+    ("", "GatherElements", Role::Moves),
+    ("", "GatherND", Role::Moves),
+    ("", "Pad", Role::Moves),
+    ("", "RegexFullMatch", Role::Reads(&[])),
+    ("", "Reshape", Role::Moves),
+    ("", "ReverseSequence", Role::Moves),
+    ("", "Scatter", Role::Moves),
+    ("", "ScatterElements", Role::Moves),
+    ("", "ScatterND", Role::Moves),
+    ("", "Shape", Role::Measures),
+    ("", "Size", Role::Measures),
+    ("", "Slice", Role::Moves),
+    ("", "SpaceToDepth", Role::Moves),
+    ("", "Split", Role::Moves),
+    ("", "Squeeze", Role::Moves),
+    ("", "StringConcat", Role::Reads(&[0])),
+    ("", "StringNormalizer", Role::Reads(&[0])),
+    ("", "StringSplit", Role::Reads(&[0])),
+    ("", "TfIdfVectorizer", Role::Reads(&[])),
+    ("", "Tile", Role::Moves),
+    ("", "Transpose", Role::Moves),
+    ("", "Trilu", Role::Moves),
+    ("", "Unsqueeze", Role::Moves),
+    ("", "Where", Role::Moves),
+    ("ai.onnx.ml", "CategoryMapper", Role::LooksUp),
+    ("ai.onnx.ml", "LabelEncoder", Role::LooksUp),
+];
+
+fn role(call: &Call<'_, '_>) -> Option<Role> {
+    ROLES.iter().find(|(domain, name, _)| *domain == call.op.domain && *name == call.op.name).map(|(_, _, role)| *role)
+}
+
+/// Texts by number: any operator that moves numbers moves texts.
+pub(super) struct Numbered<'b> {
+    /// all texts, one a row; the first one is empty, so that 0 is what fills up
+    rows: Tensor<'b>,
+    /// the number of each
+    pub numbers: Vec<Tensor<'b>>,
+}
+
+impl<'b> Numbered<'b> {
+    pub fn of(texts: &[Tensor<'b>]) -> Result<Numbered<'b>> {
+        let (mut rows, mut numbers) = (Vec::new(), Vec::new());
+        let mut next = Dim::int(1);
+        for text in equally_wide(texts)? {
+            let shape = text.shape()?;
+            let Some((width, leading)) = shape.dims().split_last() else {
+                return Err(Error::bug("texts without bytes"));
+            };
+            if rows.is_empty() {
+                rows.push(text.builder().int(DType::U8, 0).expand(vec![Dim::int(1), width.clone()]));
+            }
+            let count = Shape::from(leading.to_vec()).count();
+            let own = text.builder().index(&(Dim::axis(0) + &next), &Shape::new([count.clone()]));
+            numbers.push(own.reshape(leading.to_vec()));
+            rows.push(text.reshape(vec![count.clone(), width.clone()]));
+            next = next + count;
+        }
+        let first = rows.first().ok_or_else(|| Error::bug("no texts are numbered"))?;
+        Ok(Numbered { rows: first.builder().concat(&rows, 0), numbers })
+    }
+
+    /// The texts with these numbers.
+    pub fn texts(&self, numbers: Tensor<'b>) -> Tensor<'b> {
+        self.rows.take(0, numbers)
+    }
+}
+
+/// What an operator of table 3 makes of operands of which some may be texts.
+pub(super) fn expand<'b>(call: &Call<'_, 'b>, inputs: &[Operand<'b>]) -> Result<Vec<Operand<'b>>> {
+    let texts: Vec<Tensor<'b>> =
+        inputs.iter().filter_map(|input| if let Datum::Text(text) = input { Some(*text) } else { None }).collect();
+    let role = role(call);
+    let with = |mut given: std::vec::IntoIter<Tensor<'b>>| {
+        let operand = |input: &Operand<'b>| match input {
+            Datum::Text(_) => Ok(given.next()),
+            other => other.optional(),
+        };
+        let inputs: Vec<Option<Tensor<'b>>> = inputs.iter().map(operand).collect::<Result<_>>()?;
+        (call.op.expand)(&Call { inputs: &inputs, ..*call })
+    };
+    let plain = |results: Vec<Tensor<'b>>| results.into_iter().map(Datum::Tensor).collect();
+    match role {
+        Some(Role::LooksUp) => {
+            let to_texts = match call.attributes.keys().find(|name| name.starts_with("values_")) {
+                Some(values) => matches!(call.attributes.get(values), Some(Attribute::Strs(_))),
+                None => texts.is_empty(),
+            };
+            let wrap = if to_texts { Datum::Text } else { Datum::Tensor };
+            Ok(with(texts.into_iter())?.into_iter().map(wrap).collect())
+        }
+        _ if texts.is_empty() => Ok(plain(with(texts.into_iter())?)),
+        Some(Role::Moves) => {
+            let numbered = Numbered::of(&texts)?;
+            let moved = with(numbered.numbers.clone().into_iter())?;
+            Ok(moved.into_iter().map(|numbers| Datum::Text(numbered.texts(numbers))).collect())
+        }
+        Some(Role::Measures) => Ok(plain(with(Numbered::of(&texts)?.numbers.into_iter())?)),
+        Some(Role::Compares) => match texts[..] {
+            [x, y] if inputs.len() == 2 => Ok(vec![equal_texts(x, y)?.into()]),
+            _ => Err(Error::invalid("a text is compared with something else")),
+        },
+        Some(Role::Reads(made)) => {
+            let results = with(texts.into_iter())?.into_iter().enumerate();
+            Ok(results.map(|(k, x)| if made.contains(&k) { Datum::Text(x) } else { Datum::Tensor(x) }).collect())
+        }
+        None => Err(Error::unsupported(format!("{} of strings", call.op.name))),
+    }
+}
+
+impl<'m> Importer<'m> {
+    /// The texts that a Constant holds; none where it holds numbers.
+    pub(super) fn constant_texts<'s>(&self, node: &NodeProto, place: Place<'_, 's>) -> Result<Option<Operand<'s>>> {
+        let literal = match node.attribute.as_slice() {
+            [one] if one.name == "value" => match one.t.as_deref() {
+                Some(tensor) if tensor.data_type == STRING => self.file.literal(tensor)?,
+                _ => return Ok(None),
+            },
+            [one] if one.name == "value_string" => fuseline::tensor::Literal::texts([], &[&one.s])?,
+            [one] if one.name == "value_strings" => {
+                fuseline::tensor::Literal::texts([one.strings.len()], &one.strings)?
+            }
+            _ => return Ok(None),
+        };
+        Ok(Some(Datum::Text(place.scope.builder().constant(literal))))
+    }
+}

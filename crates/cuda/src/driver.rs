@@ -20,6 +20,7 @@ pub(crate) type Handle = *mut c_void;
 pub(crate) mod attribute {
     use std::ffi::c_int;
     pub const CORES: c_int = 16;
+    pub const THREADS_OF_CORE: c_int = 39;
     pub const CAPABILITY_MAJOR: c_int = 75;
     pub const CAPABILITY_MINOR: c_int = 76;
     pub const SHARED_OF_BLOCK: c_int = 97;
@@ -28,6 +29,7 @@ pub(crate) mod attribute {
 /// Attributes of a function.
 pub(crate) mod function_attribute {
     use std::ffi::c_int;
+    pub const SHARED_BYTES: c_int = 1;
     pub const LOCAL_BYTES: c_int = 3;
     pub const REGISTERS: c_int = 4;
     pub const MOST_DYNAMIC_SHARED: c_int = 8;
@@ -92,6 +94,7 @@ functions! {
     module_function = b"cuModuleGetFunction" (*mut Handle, Handle, *const c_char);
     function_attribute = b"cuFuncGetAttribute" (*mut c_int, c_int, Handle);
     function_set = b"cuFuncSetAttribute" (Handle, c_int, c_int);
+    occupancy = b"cuOccupancyMaxActiveBlocksPerMultiprocessor" (*mut c_int, Handle, c_int, usize);
     launch = b"cuLaunchKernel" (Handle, c_uint, c_uint, c_uint, c_uint, c_uint, c_uint, c_uint, Handle, *mut *mut c_void, *mut *mut c_void);
     event_create = b"cuEventCreate" (*mut Handle, c_uint);
     event_destroy = b"cuEventDestroy_v2" (Handle);

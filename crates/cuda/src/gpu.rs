@@ -32,6 +32,8 @@ pub struct Description {
     pub capability: (i32, i32),
     /// multiprocessors
     pub cores: i32,
+    /// threads that a multiprocessor holds
+    pub threads: i32,
     /// bytes of memory
     pub memory: usize,
     /// bytes of shared memory that a block may have
@@ -319,6 +321,7 @@ fn describe(driver: &Driver, device: c_int) -> Result<Description> {
         name: String::from_utf8_lossy(&name[..length]).into_owned(),
         capability: (number(attribute::CAPABILITY_MAJOR)?, number(attribute::CAPABILITY_MINOR)?),
         cores: number(attribute::CORES)?,
+        threads: number(attribute::THREADS_OF_CORE)?,
         memory,
         shared: usize::try_from(number(attribute::SHARED_OF_BLOCK)?).unwrap_or(0),
         driver: (version / 1000, version % 1000 / 10),
@@ -420,17 +423,48 @@ unsafe impl Send for Function {}
 unsafe impl Sync for Function {}
 
 impl Function {
-    /// Registers of a thread, and bytes of memory that it has for what does not fit into them.
-    pub fn registers(&self) -> Result<(i32, i32)> {
-        let driver = self.module.gpu.enter()?;
+    /// What a thread and a block of threads take where the function runs so.
+    pub fn resources(&self, grid: Grid) -> Result<Resources> {
+        let gpu = &self.module.gpu;
+        let driver = gpu.enter()?;
         let number = |attribute: c_int| {
             let mut value = 0;
             // SAFETY: a place for a number; the function was found.
             let status = unsafe { (driver.function_attribute)(&mut value, attribute, self.function) };
             driver.check(status, "asking a function").map(|()| value)
         };
-        Ok((number(function_attribute::REGISTERS)?, number(function_attribute::LOCAL_BYTES)?))
+        let mut resident = 0;
+        // SAFETY: a place for a number; the function was found.
+        let status =
+            unsafe { (driver.occupancy)(&mut resident, self.function, grid.threads as c_int, grid.shared as usize) };
+        driver.check(status, "asking how many blocks a multiprocessor holds")?;
+        let threads = f64::from(resident) * f64::from(grid.threads);
+        Ok(Resources {
+            grid,
+            registers: number(function_attribute::REGISTERS)?,
+            spilled: number(function_attribute::LOCAL_BYTES)?,
+            shared: number(function_attribute::SHARED_BYTES)? + grid.shared as c_int,
+            resident,
+            occupancy: threads / f64::from(gpu.description.threads.max(1)),
+        })
     }
+}
+
+/// What a function takes of a multiprocessor.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Resources {
+    /// how many threads run it
+    pub grid: Grid,
+    /// registers of a thread
+    pub registers: i32,
+    /// bytes of memory that a thread has for what does not fit into registers
+    pub spilled: i32,
+    /// bytes of shared memory of a block
+    pub shared: i32,
+    /// blocks that a multiprocessor holds
+    pub resident: i32,
+    /// threads that a multiprocessor holds, as a part of those that it could hold
+    pub occupancy: f64,
 }
 
 /// Launches that were recorded.

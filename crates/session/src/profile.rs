@@ -1,21 +1,25 @@
 //! Where the time of a plan goes: kernel by kernel, measured beside predicted.
 
+use std::borrow::Cow;
 use std::time::Duration;
 
 use fuseline::compile::PlannedProgram;
 use fuseline::device::NamedTensors;
-use fuseline::error::Result;
+use fuseline::error::{Error, Result};
 use fuseline::explain::{KernelRow, kernel_rows};
 use fuseline::fuse::PlanOptions;
-use fuseline_cpu::run::{Session, Span};
+use fuseline_cpu::run::Span;
+use fuseline_cuda::gpu::Resources;
 use serde_json::{Value, json};
+
+use crate::machine::Program;
 
 /// Where the time of some runs went.
 #[derive(Debug)]
 pub struct Profile {
     /// every kernel, in the order of the plan
     pub kernels: Vec<Measured>,
-    /// the run that took the least time, as it went
+    /// the run that took the least time, as it went; empty on a GPU
     pub fastest: Vec<Span>,
 }
 
@@ -33,14 +37,25 @@ pub struct Measured {
     pub row: KernelRow,
     /// the number of the first kernel that is equal to it, itself otherwise
     pub model: usize,
-    /// its phases with the least time that each took, in microseconds
-    pub phases: Vec<(Option<&'static str>, f64)>,
+    /// what it is made of, in order
+    pub phases: Vec<Phase>,
+}
+
+/// A part of a kernel, as it was measured: a phase on a processor, a launch on a GPU.
+#[derive(Clone, Debug)]
+pub struct Phase {
+    /// what it is called; none where the interpreter of kernels runs it
+    pub name: Option<Cow<'static, str>>,
+    /// how long it took in microseconds: the least time on a processor, the median on a GPU
+    pub us: f64,
+    /// what it takes of a GPU's multiprocessors, where it is a function of ours
+    pub resources: Option<Resources>,
 }
 
 impl Measured {
-    /// The least time that it took, in microseconds.
+    /// How long it took, in microseconds.
     pub fn us(&self) -> f64 {
-        self.phases.iter().map(|(_, us)| us).sum()
+        self.phases.iter().map(|phase| phase.us).sum()
     }
 
     /// How far the prediction is from what was measured, as a part of that; none where nothing was.
@@ -60,9 +75,9 @@ pub fn median_error(kernels: &[Measured]) -> Option<f64> {
     }
 }
 
-/// Runs a session so many times and keeps the least time of every phase.
+/// Runs a program so many times and takes the time of every kernel.
 pub fn measure(
-    session: &Session,
+    program: &Program,
     planned: &PlannedProgram,
     plan: &PlanOptions,
     inputs: &NamedTensors,
@@ -74,6 +89,29 @@ pub fn measure(
     let model = |k: usize| (0..k).find(|other| is_equal(k, *other)).unwrap_or(k);
     let mut measured: Vec<Measured> =
         rows.map(|(k, row)| Measured { row, model: model(k), phases: Vec::new() }).collect();
+    let fastest = match program {
+        Program::Cpu(session) => measure_phases(session, inputs, runs, &mut measured)?,
+        Program::Cuda(session) => {
+            let launches = session.profile(inputs, runs)?;
+            let between = || Error::unsupported("the time of single kernels where the host stands between them");
+            for launch in launches.ok_or_else(between)? {
+                let name = if launch.resources.is_none() { "cuBLASLt".into() } else { launch.name.into() };
+                let phase = Phase { name: Some(name), us: launch.us, resources: launch.resources };
+                measured[launch.kernel].phases.push(phase);
+            }
+            Vec::new()
+        }
+    };
+    Ok(Profile { kernels: measured, fastest })
+}
+
+/// Keeps the least time of every phase; the fastest run.
+fn measure_phases(
+    session: &fuseline_cpu::run::Session,
+    inputs: &NamedTensors,
+    runs: usize,
+    measured: &mut [Measured],
+) -> Result<Vec<Span>> {
     let mut fastest: Vec<Span> = Vec::new();
     let end = |spans: &[Span]| spans.last().map_or(Duration::MAX, |span| span.begin + span.took);
     for run in 0..runs {
@@ -81,21 +119,35 @@ pub fn measure(
         for phases in spans.chunk_by(|a, b| a.kernel == b.kernel) {
             let times = phases.iter().map(|span: &Span| (span.phase, span.took.as_secs_f64() * 1e6));
             let kept = &mut measured[phases[0].kernel].phases;
+            let phase =
+                |(name, us): (Option<&'static str>, f64)| Phase { name: name.map(Cow::Borrowed), us, resources: None };
             match run {
-                0 => kept.extend(times),
-                _ => kept.iter_mut().zip(times).for_each(|((_, least), (_, us))| *least = least.min(us)),
+                0 => kept.extend(times.map(phase)),
+                _ => kept.iter_mut().zip(times).for_each(|(kept, (_, us))| kept.us = kept.us.min(us)),
             }
         }
         if end(&spans) < end(&fastest) {
             fastest = spans;
         }
     }
-    Ok(Profile { kernels: measured, fastest })
+    Ok(fastest)
 }
 
 /// The same as JSON, in the order of the plan.
 pub fn to_json(kernels: &[Measured]) -> Value {
-    let phase = |(name, us): &(Option<&str>, f64)| json!({ "name": name.unwrap_or("interpreted"), "us": us });
+    let phase = |phase: &Phase| {
+        let mut value = json!({ "name": phase.name.as_deref().unwrap_or("interpreted"), "us": phase.us });
+        if let Some(resources) = &phase.resources {
+            value["blocks"] = json!(resources.grid.blocks);
+            value["threads"] = json!(resources.grid.threads);
+            value["registers"] = json!(resources.registers);
+            value["spilled_bytes"] = json!(resources.spilled);
+            value["shared_bytes"] = json!(resources.shared);
+            value["resident_blocks"] = json!(resources.resident);
+            value["occupancy"] = json!(resources.occupancy);
+        }
+        value
+    };
     let kernel = |kernel: &Measured| {
         json!({
             "pattern": kernel.row.pattern,

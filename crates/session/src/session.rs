@@ -197,15 +197,12 @@ impl Session {
         })
     }
 
-    /// Where the time of so many runs goes, kernel by kernel; on processors.
+    /// Where the time of so many runs goes, kernel by kernel.
     pub fn profile(&self, inputs: &Tensors, runs: usize) -> Result<Profile> {
         self.run(inputs)?;
         let ready = self.fitting(inputs).ok_or_else(|| Error::bug("what ran is not there"))?;
-        let Program::Cpu(session) = &ready.program else {
-            return Err(Error::unsupported("the time of single kernels on a GPU"));
-        };
         let plan = self.options.plan(&self.target, ready.sizes.clone());
-        profile::measure(session, &ready.planned, &plan, &ready.given(inputs), runs)
+        profile::measure(&ready.program, &ready.planned, &plan, &ready.given(inputs), runs)
     }
 
     /// What is made already and holds for the inputs.

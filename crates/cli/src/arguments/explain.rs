@@ -83,7 +83,7 @@ pub struct Explain {
     /// How many decisions to list; equal ones of different layers count once
     #[arg(long, value_name = "N", default_value_t = 40)]
     pub top: usize,
-    /// Run the plan on this processor as well: what every kernel takes, measured beside predicted
+    /// Run the plan as well, on this processor or, with a GPU as --target, there: what every kernel takes, measured beside predicted
     #[arg(long, conflicts_with = "flip")]
     pub analyze: bool,
     /// For --analyze: how many runs are measured

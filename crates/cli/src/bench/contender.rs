@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use fuseline::compile::{Grain, PlannedProgram, plan_apart, plan_program};
 use fuseline::device::NamedTensors;
-use fuseline::error::{Error, Result};
+use fuseline::error::Result;
 use fuseline::fuse::{Cost, PlanOptions};
 use fuseline::graph::Graph;
 
@@ -94,10 +94,7 @@ impl Contender {
 
     /// Where the time of a run goes.
     pub fn profile(&self, plan: &PlanOptions, inputs: &NamedTensors, runs: usize) -> Result<Profile> {
-        match &self.session {
-            Session::Cpu(session) => profile::measure(session, &self.planned, plan, inputs, runs),
-            Session::Cuda(_) => Err(Error::unsupported("the time of single kernels on a GPU").at("--kernels")),
-        }
+        profile::measure(&self.session, &self.planned, plan, inputs, runs)
     }
 
     /// The most bytes that runs had at one time, besides constants as they came; none where nobody counts.

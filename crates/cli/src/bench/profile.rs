@@ -1,33 +1,34 @@
 //! Where the time of the fused plan goes, for people.
 
-pub use fuseline_session::profile::{Measured, Profile, measure, median_error, to_json};
-
+use fuseline::device::DeviceSpec;
+use fuseline::tensor::DType;
 use fuseline_session::plan::name::cut_back;
+pub use fuseline_session::profile::{Measured, Phase, Profile, measure, median_error, to_json};
 
 use crate::quantity::{self, significant};
 use crate::screen::{self, Side, Table};
 
-/// A table of kernels, that with the most time first; equal kernels are one line.
-pub fn to_text(kernels: &[Measured]) -> String {
-    let columns =
-        ["times", "µs each", "share", "predicted", "off by", "GB/s", "GFLOP/s"].map(|name| (name, Side::Right));
-    let head = [&[("kernel", Side::Left), ("kind", Side::Left)], &columns[..], &[("phases", Side::Left)]].concat();
+/// A table of kernels, that with the most time first; equal kernels are one line. Rates are those of what the plan counts.
+pub fn to_text(kernels: &[Measured], spec: &DeviceSpec) -> String {
+    let on_gpu = kernels.iter().flat_map(|kernel| &kernel.phases).any(|phase| phase.resources.is_some());
+    let numbers = ["times", "µs each", "share", "predicted", "off by", "GB/s", "GFLOP/s"];
+    let own: &[&str] = if on_gpu { &["blocks", "registers", "shared", "occupancy"] } else { &[] };
+    let columns: Vec<(&str, Side)> = numbers.iter().chain(own).map(|name| (*name, Side::Right)).collect();
+    let last = if on_gpu { "launches" } else { "phases" };
+    let head = [&[("kernel", Side::Left), ("kind", Side::Left)], &columns[..], &[(last, Side::Left)]].concat();
     let mut table = Table::new(&head);
     let total: f64 = kernels.iter().map(Measured::us).sum();
-    let mut groups: Vec<Vec<&Measured>> = Vec::new();
-    let mut of_model = std::collections::BTreeMap::new();
-    for kernel in kernels {
-        let group = *of_model.entry(kernel.model).or_insert(groups.len());
-        groups.resize_with(groups.len().max(group + 1), Vec::new);
-        groups[group].push(kernel);
-    }
-    let time = |group: &[&Measured]| group.iter().map(|kernel| kernel.us()).sum::<f64>();
-    groups.sort_by(|a, b| time(b).total_cmp(&time(a)));
+    let groups = groups(kernels);
     let width = screen::width();
+    let (gbps, gflops) = (spec.memory.last().map_or(f64::NAN, |level| level.gbps), highest_rate(spec));
+    let rate = |x: f64, most: f64| match on_gpu {
+        true => format!("{} ({:.0} %)", significant(x), 100.0 * x / most),
+        false => significant(x),
+    };
     for group in &groups {
         let (row, all) = (&group[0].row, time(group));
         let each = all / group.len() as f64;
-        table.row(vec![
+        let mut cells = vec![
             cut_back(&row.pattern, width / 3),
             row.kind.name().into(),
             group.len().to_string(),
@@ -35,10 +36,14 @@ pub fn to_text(kernels: &[Measured]) -> String {
             format!("{:.1} %", 100.0 * all / total),
             significant(row.us),
             if each > 0.0 { format!("{:+.0} %", 100.0 * (row.us / each - 1.0)) } else { "–".into() },
-            significant(row.bytes / each / 1e3),
-            significant(row.flops / each / 1e3),
-            phases(group[0]),
-        ]);
+            rate(row.bytes / each / 1e3, gbps),
+            rate(row.flops / each / 1e3, gflops),
+        ];
+        if on_gpu {
+            cells.extend(resources(group[0]));
+        }
+        cells.push(phases(group[0]));
+        table.row(cells);
     }
     let predicted: f64 = kernels.iter().map(|kernel| kernel.row.us).sum();
     let bytes = quantity::bytes(kernels.iter().map(|kernel| kernel.row.bytes).sum());
@@ -53,13 +58,50 @@ pub fn to_text(kernels: &[Measured]) -> String {
     format!("{}{sum}", table.text())
 }
 
-/// The phases of a kernel with their parts of its time, where it has several.
+fn time(group: &[&Measured]) -> f64 {
+    group.iter().map(|kernel| kernel.us()).sum()
+}
+
+/// Equal kernels together, those with the most time first.
+fn groups(kernels: &[Measured]) -> Vec<Vec<&Measured>> {
+    let mut groups: Vec<Vec<&Measured>> = Vec::new();
+    let mut of_model = std::collections::BTreeMap::new();
+    for kernel in kernels {
+        let group = *of_model.entry(kernel.model).or_insert(groups.len());
+        groups.resize_with(groups.len().max(group + 1), Vec::new);
+        groups[group].push(kernel);
+    }
+    groups.sort_by(|a, b| time(b).total_cmp(&time(a)));
+    groups
+}
+
+/// GFLOP/s of the fastest unit.
+fn highest_rate(spec: &DeviceSpec) -> f64 {
+    spec.matrix.peak(DType::BF16).or_else(|| spec.vector.peak(DType::F32)).unwrap_or(f64::NAN)
+}
+
+/// Of the launch that takes the most time: blocks, registers of a thread, shared memory of a block, and how full multiprocessors can be.
+fn resources(kernel: &Measured) -> [String; 4] {
+    let longest = kernel.phases.iter().max_by(|a, b| a.us.total_cmp(&b.us));
+    let Some(resources) = longest.and_then(|phase| phase.resources) else { return ["–"; 4].map(str::to_owned) };
+    let spilled = if resources.spilled > 0 { format!(" + {} B", resources.spilled) } else { String::new() };
+    [
+        format!("{} × {}", resources.grid.blocks, resources.grid.threads),
+        format!("{}{spilled}", resources.registers),
+        quantity::bytes(f64::from(resources.shared)),
+        format!("{:.0} %", 100.0 * resources.occupancy),
+    ]
+}
+
+/// The phases of a kernel with their parts of its time, where it has several or is not ours.
 fn phases(kernel: &Measured) -> String {
-    let named = |(name, us): &(Option<&str>, f64)| {
-        format!("{} {:.0} %", name.unwrap_or("interpreted"), 100.0 * us / kernel.us().max(f64::MIN_POSITIVE))
+    let named = |phase: &Phase| {
+        let name = phase.name.as_deref().unwrap_or("interpreted");
+        format!("{name} {:.0} %", 100.0 * phase.us / kernel.us().max(f64::MIN_POSITIVE))
     };
     match &kernel.phases[..] {
-        [(Some(_), _)] => String::new(),
+        [Phase { name: Some(name), .. }] if name == "cuBLASLt" => name.to_string(),
+        [Phase { name: Some(_), .. }] => String::new(),
         phases => phases.iter().map(named).collect::<Vec<_>>().join(", "),
     }
 }

@@ -1,7 +1,6 @@
 //! Predicted against measured: the plan, run.
 
-use fuseline::device::Machine;
-use fuseline::error::Error;
+use fuseline::device::{DeviceSpec, Machine};
 use fuseline::reference;
 use serde_json::{Value, json};
 
@@ -10,7 +9,7 @@ use crate::arguments::{Explain, Measuring};
 use crate::bench::contender::{Contender, Kind};
 use crate::bench::profile::{self, Profile};
 use crate::device::{Means, bind_sizes};
-use crate::failure::{Failure, Outcome};
+use crate::failure::Outcome;
 use crate::screen::heading;
 use crate::waiting::Waiting;
 use crate::{feed, machine};
@@ -18,15 +17,12 @@ use crate::{feed, machine};
 /// Runs of the plan that are not measured.
 const WARM_UP: usize = 2;
 
-/// Runs the plan that was asked for on this processor, and takes the time of every kernel.
+/// Runs the plan that was asked for, on this processor or on a GPU, and takes the time of every kernel.
 pub fn measure(request: &Request<'_>, arguments: &Explain) -> Outcome<Profile> {
-    if request.options.spec.kind == Machine::Gpu {
-        let error = Error::unsupported(format!("the time of single kernels on {}", request.options.spec.name));
-        return Err(Failure::with_help(
-            error.at("--analyze"),
-            "leave --target out, or name a device that is a processor",
-        ));
-    }
+    let device = match request.options.spec.kind {
+        Machine::Gpu => Measuring::Cuda,
+        Machine::Cpu => Measuring::Cpu,
+    };
     let model = request.model;
     let feed = feed::assemble_typical(model, arguments.inputs.as_deref(), &arguments.sizes, 0)?;
     let means = Means { options: reference::Options::default(), threads: arguments.threads };
@@ -34,7 +30,7 @@ pub fn measure(request: &Request<'_>, arguments: &Explain) -> Outcome<Profile> {
     Ok(model.with_graph(&feed.tensors, |graph, inputs| {
         let mut plan = request.options.clone();
         bind_sizes(graph, &inputs, &mut plan.hints.env);
-        let machine = machine::open(Measuring::Cpu, plan.clone(), &means)?;
+        let machine = machine::open(device, plan.clone(), &means)?;
         let mut fused = Contender::prepare(Kind::Fused, graph, &plan, &machine)?;
         for _ in 0..WARM_UP {
             fused.run(&inputs)?;
@@ -44,8 +40,8 @@ pub fn measure(request: &Request<'_>, arguments: &Explain) -> Outcome<Profile> {
 }
 
 /// A table of kernels, measured beside predicted.
-pub fn to_text(profile: &Profile) -> String {
-    format!("\n{}{}", heading("Measured, the most time first"), profile::to_text(&profile.kernels))
+pub fn to_text(profile: &Profile, spec: &DeviceSpec) -> String {
+    format!("\n{}{}", heading("Measured, the most time first"), profile::to_text(&profile.kernels, spec))
 }
 
 /// The same as JSON.

@@ -69,7 +69,7 @@ pub fn explain(arguments: &Explain) -> Outcome {
         (None, false) => {
             let view = view(arguments.verbose, arguments.top);
             let told = plan::text::of_plan(&request.setting(), &story.explanation, &view);
-            let measured = measured.as_ref().map_or(String::new(), analyze::to_text);
+            let measured = measured.as_ref().map_or(String::new(), |m| analyze::to_text(m, &request.options.spec));
             screen::print(&format!("{told}{measured}"))
         }
     }

@@ -130,7 +130,7 @@ fn read(gpu: &Arc<Gpu>, at: u64, like: &Like) -> Result<Literal> {
 
 /// The state of a run.
 pub(super) struct Run<'e> {
-    engine: &'e Engine,
+    pub engine: &'e Engine,
     env: Env,
     /// trips of loops so far
     trips: u64,
@@ -209,7 +209,7 @@ impl<'e> Run<'e> {
     }
 
     /// Binds the sizes that inputs show.
-    fn bind(&mut self, loaded: &LoadedGraph, inputs: &[Option<Literal>]) -> Result<()> {
+    pub fn bind(&mut self, loaded: &LoadedGraph, inputs: &[Option<Literal>]) -> Result<()> {
         let graph = &*loaded.graph;
         // The second time around, sizes such as 2*n are checked whose symbols only a later input has bound.
         for _ in 0..2 {
@@ -223,7 +223,7 @@ impl<'e> Run<'e> {
     }
 
     /// The segment at the sizes of this run.
-    fn special(&mut self, loaded: &LoadedGraph, segment: &Segment) -> Result<Arc<Special>> {
+    pub fn special(&mut self, loaded: &LoadedGraph, segment: &Segment) -> Result<Arc<Special>> {
         segment.specials.get(segment.sizes(&self.env)?, || specialize(self.engine, loaded, segment, &self.env))
     }
 
@@ -251,7 +251,7 @@ impl<'e> Run<'e> {
         loaded.outputs.iter().map(output).collect()
     }
 
-    fn write_inputs(&self, loaded: &LoadedGraph, pure: &Pure, inputs: &[Option<Literal>]) -> Result<()> {
+    pub fn write_inputs(&self, loaded: &LoadedGraph, pure: &Pure, inputs: &[Option<Literal>]) -> Result<()> {
         for (slot, input) in loaded.inputs.iter().zip(inputs) {
             if let (Some(at), Some(input)) = (pure.by_slot.get(slot), input) {
                 self.engine.gpu.write(*at, &input.bytes())?;
@@ -261,7 +261,7 @@ impl<'e> Run<'e> {
     }
 
     /// Launches everything: recorded the first time, as one from then on.
-    fn launch_pure(&self, loaded: &LoadedGraph, special: &Special, pure: &Pure) -> Result<()> {
+    pub fn launch_pure(&self, loaded: &LoadedGraph, special: &Special, pure: &Pure) -> Result<()> {
         let mut graph = pure.graph.lock().unwrap_or_else(PoisonError::into_inner);
         if graph.is_none() {
             let tables = self.tables(loaded, special, pure)?;
@@ -276,7 +276,7 @@ impl<'e> Run<'e> {
     }
 
     /// For every kernel, where its inputs, outputs and memory between launches lie. Constants are brought to the device here.
-    fn tables(&self, loaded: &LoadedGraph, special: &Special, pure: &Pure) -> Result<Vec<Table>> {
+    pub fn tables(&self, loaded: &LoadedGraph, special: &Special, pure: &Pure) -> Result<Vec<Table>> {
         let place = |slot: &usize| match loaded.slots[*slot].origin {
             Origin::Constant(id) => Ok(self.engine.constants.block(id, &self.engine.gpu)?.at()),
             _ => pure.by_slot.get(slot).copied().ok_or_else(|| Error::bug("a value has no place")),
@@ -293,28 +293,6 @@ impl<'e> Run<'e> {
             });
         }
         Ok(tables)
-    }
-
-    /// Microseconds that the device takes for the launches of a graph that is nothing else, several times.
-    pub fn time(&mut self, loaded: &LoadedGraph, inputs: &[Option<Literal>], runs: usize) -> Result<Option<Vec<f64>>> {
-        self.bind(loaded, inputs)?;
-        let [only] = loaded.segments.as_slice() else { return Ok(None) };
-        let special = self.special(loaded, only)?;
-        let Some(pure) = &special.pure else { return Ok(None) };
-        self.write_inputs(loaded, pure, inputs)?;
-        for _ in 0..3 {
-            self.launch_pure(loaded, &special, pure)?;
-        }
-        self.engine.gpu.synchronize()?;
-        let mut marks = vec![self.engine.gpu.mark()?];
-        for _ in 0..runs {
-            self.launch_pure(loaded, &special, pure)?;
-            marks.push(self.engine.gpu.mark()?);
-        }
-        self.engine.gpu.synchronize()?;
-        self.check_faults(loaded, &checks_of(&special, 0).collect())?;
-        let times = marks.windows(2).map(|pair| pair[1].since(&pair[0]));
-        times.collect::<Result<Vec<f64>>>().map(Some)
     }
 
     /// Runs the launches of a kernel.
@@ -349,36 +327,41 @@ impl<'e> Run<'e> {
 
     /// Launches what a kernel is made of.
     pub fn launch(&self, k: usize, step: &Step, table: &Table) -> Result<()> {
+        (0..step.grids.len()).try_for_each(|number| self.launch_one(k, step, table, number).map(|_| ()))
+    }
+
+    /// Does one launch of a kernel; whether a library did the work.
+    pub fn launch_one(&self, k: usize, step: &Step, table: &Table, number: usize) -> Result<bool> {
         let compiled = &step.compiled;
-        for ((launch, grid), function) in compiled.printed.launches.iter().zip(&step.grids).zip(&compiled.functions) {
-            if grid.blocks == 0 {
-                continue;
-            }
-            let argument = |parameter: &Parameter| -> Result<u64> {
-                let missing = || Error::bug("a kernel takes what is not there");
-                Ok(match parameter {
-                    Parameter::Input(number) => *table.inputs.get(*number).ok_or_else(missing)?,
-                    Parameter::Output(number) => *table.outputs.get(*number).ok_or_else(missing)?,
-                    Parameter::Scratch(number) => *table.scratch.get(*number).ok_or_else(missing)?,
-                    Parameter::Fault => self.engine.fault_of(k),
-                    // The low half comes first, which is all that a narrow size has.
-                    Parameter::Size(symbol) => step.env.get(symbol).ok_or_else(missing)? as u64,
-                })
-            };
-            if let (Some(library), Some(cublas)) = (&launch.library, &compiled.library)
-                && self.ask(library, cublas, &argument)?
-            {
-                continue;
-            }
-            let mut arguments = launch.parameters.iter().map(argument).collect::<Result<Vec<u64>>>()?;
-            let mut pointers: Vec<*mut c_void> =
-                arguments.iter_mut().map(|argument| std::ptr::from_mut(argument).cast()).collect();
-            debug_assert!(cfg!(target_endian = "little") || compiled.wide);
-            // SAFETY: the table has memory of the sizes that the launch was prepared for, and the arguments are those that the text
-            // of the function names, in order.
-            unsafe { self.engine.gpu.launch(function, *grid, &mut pointers) }.at(|| launch.name.clone())?;
+        let (launch, grid) = (&compiled.printed.launches[number], step.grids[number]);
+        if grid.blocks == 0 {
+            return Ok(false);
         }
-        Ok(())
+        let argument = |parameter: &Parameter| -> Result<u64> {
+            let missing = || Error::bug("a kernel takes what is not there");
+            Ok(match parameter {
+                Parameter::Input(number) => *table.inputs.get(*number).ok_or_else(missing)?,
+                Parameter::Output(number) => *table.outputs.get(*number).ok_or_else(missing)?,
+                Parameter::Scratch(number) => *table.scratch.get(*number).ok_or_else(missing)?,
+                Parameter::Fault => self.engine.fault_of(k),
+                // The low half comes first, which is all that a narrow size has.
+                Parameter::Size(symbol) => step.env.get(symbol).ok_or_else(missing)? as u64,
+            })
+        };
+        if let (Some(library), Some(cublas)) = (&launch.library, &compiled.library)
+            && self.ask(library, cublas, &argument)?
+        {
+            return Ok(true);
+        }
+        let mut arguments = launch.parameters.iter().map(argument).collect::<Result<Vec<u64>>>()?;
+        let mut pointers: Vec<*mut c_void> =
+            arguments.iter_mut().map(|argument| std::ptr::from_mut(argument).cast()).collect();
+        debug_assert!(cfg!(target_endian = "little") || compiled.wide);
+        // SAFETY: the table has memory of the sizes that the launch was prepared for, and the arguments are those that the text of the
+        // function names, in order.
+        let launched = unsafe { self.engine.gpu.launch(&compiled.functions[number], grid, &mut pointers) };
+        launched.at(|| launch.name.clone())?;
+        Ok(false)
     }
 
     /// Asks a library for a product; whether it has a way.
@@ -407,7 +390,7 @@ impl<'e> Run<'e> {
     }
 
     /// An error where a check of a kernel failed. Where kernels have none, nothing is waited for.
-    fn check_faults(&self, loaded: &LoadedGraph, checks: &Checks) -> Result<()> {
+    pub fn check_faults(&self, loaded: &LoadedGraph, checks: &Checks) -> Result<()> {
         if checks.is_empty() {
             return Ok(());
         }
@@ -468,7 +451,7 @@ fn failed_check(report: &[u8], sites: &[String]) -> Result<Error> {
 }
 
 /// The kernels of a segment that check something, from the number of its first kernel on.
-fn checks_of(special: &Special, first: usize) -> impl Iterator<Item = (usize, Arc<Compiled>)> {
+pub(super) fn checks_of(special: &Special, first: usize) -> impl Iterator<Item = (usize, Arc<Compiled>)> {
     special.steps.iter().enumerate().filter_map(move |(k, step)| {
         let compiled = &step.as_ref()?.compiled;
         (!compiled.printed.sites.is_empty()).then(|| (first + k, compiled.clone()))

@@ -2,14 +2,16 @@
 //!
 //! Comes in: a program with a plan of it. Goes out: outputs for inputs. A plan is looked at once; at the first run of every new combination
 //! of sizes its kernels are made (`workshop`) and launches are prepared (`specialize`); a run (`execute`) then only launches them, as one
-//! recorded graph where nothing of the host stands between.
+//! recorded graph where nothing of the host stands between. `profile` takes the time.
 
 mod constant;
 mod execute;
 mod kernel;
+mod profile;
 mod session;
 mod specialize;
 mod workshop;
 
 pub use kernel::LoneKernel;
+pub use profile::LaunchProfile;
 pub use session::{CudaDevice, Session, Timing};

@@ -16,6 +16,7 @@ use fuseline::tensor::Literal;
 
 use super::constant::Constants;
 use super::execute::{Engine, Run, Value};
+use super::profile::{self, LaunchProfile};
 use super::specialize::LoadedGraph;
 use super::workshop::Workshop;
 use crate::cache::Cache;
@@ -131,9 +132,7 @@ pub struct Timing {
 impl Timing {
     /// The middle one.
     pub fn median(&self) -> f64 {
-        let mut sorted = self.us.clone();
-        sorted.sort_by(f64::total_cmp);
-        sorted.get(sorted.len() / 2).copied().unwrap_or(0.0)
+        profile::median(self.us.clone())
     }
 }
 
@@ -154,6 +153,13 @@ impl Session {
         let _turn = self.engine.turn.lock().unwrap_or_else(PoisonError::into_inner);
         let us = Run::new(&self.engine).time(&self.run, &given, runs)?;
         Ok(us.map(|us| Timing { us }))
+    }
+
+    /// Every launch of the program, measured so many times; none where something of the host stands between kernels.
+    pub fn profile(&self, inputs: &NamedTensors, runs: usize) -> Result<Option<Vec<LaunchProfile>>> {
+        let given = self.given(inputs)?;
+        let _turn = self.engine.turn.lock().unwrap_or_else(PoisonError::into_inner);
+        Run::new(&self.engine).profile(&self.run, &given, runs)
     }
 
     /// The outputs, and what every kernel stored on the way to them.

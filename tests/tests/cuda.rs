@@ -14,7 +14,7 @@ use fuseline::graph::Graph;
 use fuseline::tensor::{DType, Env, Symbol};
 use fuseline::tile::{Kernel, Schedule};
 use fuseline_cuda::nvrtc::Compiler;
-use fuseline_cuda::print::{Options, print, sizes_to_fix};
+use fuseline_cuda::print::{Options, print, sizes_about, sizes_to_fix_at};
 use fuseline_frontend::Model;
 use libtest_mimic::{Arguments, Failed, Trial};
 
@@ -92,12 +92,15 @@ impl Shop {
 
     fn compile(&self, kernel: &Kernel, sizes: &Env) -> Result<(), String> {
         // What only a run tells stays an argument.
-        let fixed = sizes_to_fix(kernel).into_iter().filter_map(|symbol| Some((symbol.clone(), sizes.get(&symbol)?)));
+        let fixed =
+            sizes_to_fix_at(kernel, sizes).into_iter().filter_map(|symbol| Some((symbol.clone(), sizes.get(&symbol)?)));
         let (fixed, name): (Env, String) = (fixed.collect(), kernel.schedule.name().to_owned());
         let compiler = self.compiler.as_ref().map_err(String::clone)?;
         for architecture in ARCHITECTURES {
             let groups = architecture == "sm_90a";
-            let options = Options { name: name.clone(), fixed: fixed.clone(), wide: false, groups, library: false };
+            let about = sizes_about(kernel, sizes);
+            let options =
+                Options { name: name.clone(), fixed: fixed.clone(), wide: false, groups, library: false, about };
             let printed = print(kernel, &options).map_err(|error| error.to_string())?;
             let source = printed.source();
             if !self.known.lock().expect("no test panics with it").insert(format!("{architecture} {source}")) {

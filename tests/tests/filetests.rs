@@ -88,8 +88,14 @@ fn printed_for_cuda(kernel: &Kernel, sizes: &[&str]) -> Result<String, Failed> {
         let (name, number) = size.split_once('=').ok_or_else(|| format!("no size: {size}"))?;
         fixed.bind(Symbol::name(name), number.parse::<i64>()?);
     }
-    let options =
-        print::Options { name: kernel.schedule.name().to_owned(), fixed, wide: false, groups, library: false };
+    let options = print::Options {
+        name: kernel.schedule.name().to_owned(),
+        fixed,
+        wide: false,
+        groups,
+        library: false,
+        about: Env::new(),
+    };
     let printed = match print::print(kernel, &options) {
         Ok(printed) => printed,
         Err(error) => return Ok(error.to_string()),

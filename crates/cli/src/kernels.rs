@@ -14,7 +14,7 @@ use fuseline::tile::{Kernel, Schedule};
 use fuseline_cpu::code::{Code, Isa};
 use fuseline_cpu::emit::emit;
 use fuseline_cpu::here;
-use fuseline_cuda::print::{self, sizes_to_fix};
+use fuseline_cuda::print::{self, sizes_to_fix_at};
 use fuseline_frontend::Tensors;
 use indexmap::IndexMap;
 
@@ -125,9 +125,15 @@ pub fn show_named(kernel: &Kernel, name: &str, env: &Env, form: Form) -> Result<
 
 /// CUDA C++, for the sizes that it is better made for; others are arguments.
 fn printed_for_cuda(kernel: &Kernel, name: &str, env: &Env) -> String {
-    let fixed = sizes_to_fix(kernel).into_iter().filter_map(|symbol| Some((symbol.clone(), env.get(&symbol)?)));
-    let options =
-        print::Options { name: name.to_owned(), fixed: fixed.collect(), wide: false, groups: true, library: false };
+    let fixed = sizes_to_fix_at(kernel, env).into_iter().filter_map(|symbol| Some((symbol.clone(), env.get(&symbol)?)));
+    let options = print::Options {
+        name: name.to_owned(),
+        fixed: fixed.collect(),
+        wide: false,
+        groups: true,
+        library: false,
+        about: print::sizes_about(kernel, env),
+    };
     match print::print(kernel, &options) {
         Ok(printed) => printed.source(),
         Err(error) => format!("interpreted: {error}"),

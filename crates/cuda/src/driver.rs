@@ -40,6 +40,30 @@ pub(crate) const CAPTURE_RELAXED: c_int = 2;
 /// A stream that does not wait for the default one.
 pub(crate) const STREAM_NON_BLOCKING: c_uint = 1;
 
+/// A launch, as `cuda.h` describes it.
+#[repr(C)]
+pub(crate) struct LaunchConfig {
+    pub blocks: [c_uint; 3],
+    pub threads: [c_uint; 3],
+    pub shared: c_uint,
+    pub stream: Handle,
+    pub attributes: *const LaunchAttribute,
+    pub attribute_count: c_uint,
+}
+
+/// An attribute of a launch: a number that says which, and a value in a place of 64 bytes.
+#[repr(C)]
+pub(crate) struct LaunchAttribute {
+    pub id: c_int,
+    _padding: c_int,
+    pub value: [u64; 8],
+}
+
+impl LaunchAttribute {
+    /// The launch may begin before the one before it has ended; it waits by itself.
+    pub const EARLY: LaunchAttribute = LaunchAttribute { id: 6, _padding: 0, value: [1, 0, 0, 0, 0, 0, 0, 0] };
+}
+
 macro_rules! functions {
     ($($name:ident = $symbol:literal ($($ty:ty),*);)+) => {
         /// The functions of the driver that are used.
@@ -95,6 +119,7 @@ functions! {
     function_attribute = b"cuFuncGetAttribute" (*mut c_int, c_int, Handle);
     function_set = b"cuFuncSetAttribute" (Handle, c_int, c_int);
     occupancy = b"cuOccupancyMaxActiveBlocksPerMultiprocessor" (*mut c_int, Handle, c_int, usize);
+    launch_with = b"cuLaunchKernelEx" (*const LaunchConfig, Handle, *mut *mut c_void, *mut *mut c_void);
     launch = b"cuLaunchKernel" (Handle, c_uint, c_uint, c_uint, c_uint, c_uint, c_uint, c_uint, Handle, *mut *mut c_void, *mut *mut c_void);
     event_create = b"cuEventCreate" (*mut Handle, c_uint);
     event_destroy = b"cuEventDestroy_v2" (Handle);

@@ -7,7 +7,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use fuseline::error::{Error, Result};
 
-use crate::driver::{CAPTURE_RELAXED, DevicePtr, Driver, Handle, STREAM_NON_BLOCKING, attribute, function_attribute};
+use crate::driver::{
+    CAPTURE_RELAXED, DevicePtr, Driver, Handle, LaunchAttribute, LaunchConfig, STREAM_NON_BLOCKING, attribute,
+    function_attribute,
+};
 
 /// Blocks are multiples of this; what the driver gives is aligned to it.
 const GRAIN: usize = 512;
@@ -233,10 +236,24 @@ impl Gpu {
     /// # Safety
     ///
     /// The arguments must be those that the function takes, and what it reads and writes there must be memory of the device that is large
-    /// enough.
+    /// enough. Where the grid says that it begins early, the function must wait for earlier launches by itself.
     pub unsafe fn launch(&self, function: &Function, grid: Grid, arguments: &mut [*mut c_void]) -> Result<()> {
         let driver = self.enter()?;
-        let Grid { blocks, threads, shared } = grid;
+        let Grid { blocks, threads, shared, early } = grid;
+        if early {
+            let config = LaunchConfig {
+                blocks: [blocks, 1, 1],
+                threads: [threads, 1, 1],
+                shared,
+                stream: self.stream,
+                attributes: &LaunchAttribute::EARLY,
+                attribute_count: 1,
+            };
+            let (arguments, none) = (arguments.as_mut_ptr(), std::ptr::null_mut());
+            // SAFETY: the function was loaded, the description outlives the call; the rest is what the caller promises.
+            let status = unsafe { (driver.launch_with)(&config, function.function, arguments, none) };
+            return driver.check(status, "launching");
+        }
         // SAFETY: the function was loaded; the rest is what the caller promises.
         let status = unsafe {
             (driver.launch)(
@@ -363,6 +380,8 @@ pub struct Grid {
     pub threads: u32,
     /// bytes of shared memory beyond what the function declares
     pub shared: u32,
+    /// whether it may begin before earlier launches have ended
+    pub early: bool,
 }
 
 /// Machine code on a GPU.

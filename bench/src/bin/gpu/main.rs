@@ -2,12 +2,14 @@
 //!
 //! ```text
 //! gpu check [--graphs=N] [--models=FOLDER] [--libraries=FOLDER] [NAME…]     outputs against the reference
+//! gpu model FILE.onnx [--sizes=NAME=N,…] [--precision=bf16] [--runs=N] [--libraries=FOLDER]     a network, launch by launch
 //! gpu time  [--json] [--runs=N] [--dtype=TYPE] [--tiles=RxCxD] [--libraries=FOLDER] [NAME…]     device time against a copy of the same bytes
 //! ```
 //!
 //! A NAME is part of the name of a case. `bench/gpu_peers.py` times PyTorch on the same list.
 
 mod check;
+mod model;
 mod time;
 
 use std::path::PathBuf;
@@ -32,6 +34,9 @@ struct Arguments {
     /// the element type that is timed, and the tiles of products in bf16 and f16, where these are chosen
     dtype: Option<String>,
     tiles: Option<String>,
+    /// sizes of a network, and whether its factors are rounded to bf16
+    sizes: String,
+    precision: bool,
     /// parts of names
     names: Vec<String>,
 }
@@ -88,6 +93,8 @@ fn run() -> Result<bool> {
         models: None,
         dtype: None,
         tiles: None,
+        sizes: String::new(),
+        precision: false,
         names: Vec::new(),
     };
     for word in words {
@@ -100,6 +107,8 @@ fn run() -> Result<bool> {
             Some(("--tiles", sizes)) => arguments.tiles = Some(sizes.to_owned()),
             Some(("--runs", text)) => arguments.runs = number(text)?,
             Some(("--graphs", text)) => arguments.graphs = u32::try_from(number(text)?).unwrap_or(u32::MAX),
+            _ if word.starts_with("--sizes=") => arguments.sizes = word["--sizes=".len()..].to_owned(),
+            Some(("--precision", "bf16")) => arguments.precision = true,
             _ if word == "--json" => arguments.json = true,
             _ if word.starts_with("--") => return Err(Error::invalid(format!("there is no option {word}"))),
             _ => arguments.names.push(word),
@@ -107,7 +116,8 @@ fn run() -> Result<bool> {
     }
     match command.as_str() {
         "check" => check::check(&arguments),
+        "model" => model::models(&arguments).map(|()| true),
         "time" => time::time(&arguments).map(|()| true),
-        _ => Err(Error::invalid("wanted `gpu check` or `gpu time`")),
+        _ => Err(Error::invalid("wanted `gpu check`, `gpu model` or `gpu time`")),
     }
 }

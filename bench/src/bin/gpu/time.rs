@@ -149,7 +149,7 @@ fn copy_us(gpu: &Arc<Gpu>, bytes: usize, runs: usize) -> Result<f64> {
 }
 
 /// Inputs that look random, quickly.
-fn noise(graph: &Graph, env: &Env) -> Result<NamedTensors> {
+pub fn noise(graph: &Graph, env: &Env) -> Result<NamedTensors> {
     let mut inputs = NamedTensors::new();
     for (k, value) in graph.inputs().iter().enumerate() {
         let TensorType { dtype, shape } = graph.ty(*value);

@@ -39,8 +39,13 @@ pub(super) fn attention(
         Shape { by_groups: true, .. } => 1,
         _ => (220 * 1024 / shared).clamp(1, 2) as u32,
     };
-    let grid =
-        Grid { blocks, threads: attention.shape.threads() as u32, shared: shared as u32, least_blocks: Some(resident) };
+    let grid = Grid {
+        blocks,
+        threads: attention.shape.threads() as u32,
+        shared: shared as u32,
+        least_blocks: Some(resident),
+        cluster: 1,
+    };
     Ok(Function::new(body, grid, format!("a block owns {rows} queries and walks along {keys} keys at a time")))
 }
 

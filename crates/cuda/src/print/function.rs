@@ -9,7 +9,7 @@ use super::nest::Nest;
 use super::{Launch, Parameter, element};
 
 /// How many threads run a function.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Grid {
     pub blocks: Dim,
     pub threads: u32,
@@ -17,16 +17,21 @@ pub(super) struct Grid {
     pub shared: u32,
     /// how many blocks a multiprocessor must hold, where the assembler shall not spill registers to make it hold more
     pub least_blocks: Option<u32>,
+    /// how many neighbouring blocks share their memory; 1 where none do
+    pub cluster: u32,
 }
 
 /// A function of a kernel.
 #[derive(Debug)]
 pub(super) struct Function {
-    lines: Vec<String>,
-    grid: Grid,
+    pub lines: Vec<String>,
+    pub grid: Grid,
     /// the parameters, with the element types of tensors and whether they are written
-    parameters: Vec<(Parameter, Option<DType>, bool)>,
-    what: String,
+    pub parameters: Vec<(Parameter, Option<DType>, bool)>,
+    /// how it works, in a few words
+    pub what: String,
+    /// whether it may begin before earlier launches have ended
+    early: bool,
     /// what failed checks say, those of earlier functions too
     pub sites: Vec<String>,
 }
@@ -40,7 +45,7 @@ impl Function {
             let (dtype, is_written) = element_type(nest, &parameter);
             (parameter, dtype, is_written)
         });
-        Function { lines, grid, parameters: parameters.collect(), what, sites }
+        Function { lines, grid, parameters: parameters.collect(), what, early: nest.options.groups, sites }
     }
 
     /// Its text under a name, and its launch.
@@ -58,13 +63,17 @@ impl Function {
                 (_, None) => format!("void* {name}"),
             });
         }
-        let Grid { blocks, threads, shared, least_blocks } = self.grid;
+        let Grid { blocks, threads, shared, least_blocks, cluster } = self.grid;
         let mut text = format!("// {threads} threads a block; {}.\n", self.what);
         let least = least_blocks.map_or(String::new(), |least| format!(", {least}"));
-        let head = format!("extern \"C\" __global__ void __launch_bounds__({threads}{least}) {name}(");
+        let cluster = if cluster > 1 { format!("__cluster_dims__({cluster}, 1, 1) ") } else { String::new() };
+        let head = format!("extern \"C\" __global__ void {cluster}__launch_bounds__({threads}{least}) {name}(");
         text.push_str(&head);
         text.push_str(&wrapped_list(&args, head.len()));
         text.push_str(") {\n");
+        if self.early {
+            text.push_str("  after_earlier();\n");
+        }
         for line in &self.lines {
             text.push_str(if line.starts_with('#') { "" } else { "  " });
             text.push_str(line);
@@ -72,7 +81,10 @@ impl Function {
         }
         text.push_str("}\n");
         let parameters = self.parameters.into_iter().map(|(parameter, ..)| parameter).collect();
-        Ok((text, Launch { name: name.to_owned(), blocks, threads, shared, parameters, library: None }))
+        Ok((
+            text,
+            Launch { name: name.to_owned(), blocks, threads, shared, early: self.early, parameters, library: None },
+        ))
     }
 }
 

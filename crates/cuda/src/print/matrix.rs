@@ -184,6 +184,34 @@ __device__ __forceinline__ void multiply_tiles(float (&sums)[M][N][4], unsigned 
   }
 }
 "
+["meet_cluster"] "
+// All threads of a cluster meet, and see what the others have written before.
+__device__ __forceinline__ void meet_cluster() {
+  asm volatile(\"barrier.cluster.arrive.release;\\n  barrier.cluster.wait.acquire;\" ::: \"memory\");
+}
+"
+["sum_of_parts"] "
+// The sums of what the blocks of a cluster have at the same places of their shared memory, in the order of the blocks.
+template <int PARTS, int N> __device__ __forceinline__ void sum_of_parts(float (&sums)[N], const float* at) {
+  const unsigned own = shared_address(at);
+#pragma unroll
+  for (int part = 0; part < PARTS; ++part) {
+    unsigned there;
+    asm(\"mapa.shared::cluster.u32 %0, %1, %2;\" : \"=r\"(there) : \"r\"(own), \"r\"(part));
+    float x[N];
+    if constexpr (N % 4 == 0) {
+#pragma unroll
+      for (int k = 0; k < N; k += 4)
+        asm volatile(\"ld.shared::cluster.v4.f32 {%0, %1, %2, %3}, [%4];\" : \"=f\"(x[k]), \"=f\"(x[k + 1]), \"=f\"(x[k + 2]), \"=f\"(x[k + 3]) : \"r\"(there + k * 4) : \"memory\");
+    } else {
+#pragma unroll
+      for (int k = 0; k < N; ++k) asm volatile(\"ld.shared::cluster.f32 %0, [%1];\" : \"=f\"(x[k]) : \"r\"(there + k * 4) : \"memory\");
+    }
+#pragma unroll
+    for (int k = 0; k < N; ++k) sums[k] = part == 0 ? x[k] : sums[k] + x[k];
+  }
+}
+"
 ["multiply_scores"] "
 // Adds the product of rounded scores, which this warp has as sums, and a tile in shared memory to its sums.
 template <class T, bool ALONG, int LINES, int M, int N, int K>

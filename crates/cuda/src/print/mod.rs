@@ -22,6 +22,7 @@ mod product;
 mod row;
 mod scalar;
 mod scan;
+mod siblings;
 mod split;
 mod stages;
 #[cfg(test)]
@@ -49,10 +50,13 @@ pub struct Options {
     pub fixed: Env,
     /// whether indices have 64 bits: where a tensor has 2^31 elements or more
     pub wide: bool,
-    /// whether groups of four warps multiply matrices together: on compute capability 9.0
+    /// whether groups of four warps multiply matrices together, blocks share their memory, and launches begin before earlier ones have
+    /// ended: on compute capability 9.0
     pub groups: bool,
     /// whether a library computes plain products
     pub library: bool,
+    /// about how large sizes are that are arguments, as [`sizes_about`] says
+    pub about: Env,
 }
 
 /// A printed kernel.
@@ -90,6 +94,8 @@ pub struct Launch {
     pub threads: u32,
     /// bytes of shared memory beyond what the text declares
     pub shared: u32,
+    /// whether it may begin before earlier launches have ended, for which it then waits by itself
+    pub early: bool,
     /// what the function takes, in order
     pub parameters: Vec<Parameter>,
     /// the same as a product that a library can compute
@@ -127,8 +133,8 @@ pub struct Scratch {
 /// A kernel as CUDA C++.
 pub fn print(kernel: &Kernel, options: &Options) -> Result<Printed> {
     let (stages, scratch) = stages(kernel, options)?;
-    let (mut functions, mut launches, mut sites) = (String::new(), Vec::new(), Vec::new());
-    for (number, stage) in stages.iter().enumerate() {
+    let (mut all, mut libraries, mut sites) = (Vec::new(), Vec::new(), Vec::new());
+    for stage in &stages {
         let mut nest = Nest::new(&stage.kernel, options, &stage.parameters)?;
         nest.join_axes();
         let mut library = None;
@@ -152,8 +158,19 @@ pub fn print(kernel: &Kernel, options: &Options) -> Result<Printed> {
             }
         };
         sites = function.sites.clone();
-        let name = if stages.len() == 1 { options.name.clone() } else { format!("{}_{number}", options.name) };
-        let (text, mut launch) = function.print(&name)?;
+        all.push(function);
+        libraries.push(library);
+    }
+    // Products that nobody else computes.
+    let is_free = stages.iter().zip(&libraries).map(|(stage, library)| stage.way == Way::Product && library.is_none());
+    let joined = siblings::join(all, &is_free.collect::<Vec<bool>>());
+    let (count, mut libraries) = (joined.len(), libraries.into_iter());
+    let (mut functions, mut launches) = (String::new(), Vec::new());
+    for (number, group) in joined.into_iter().enumerate() {
+        let own: Vec<Option<Library>> = libraries.by_ref().take(group.len()).collect();
+        let library = own.into_iter().next().flatten();
+        let name = if count == 1 { options.name.clone() } else { format!("{}_{number}", options.name) };
+        let (text, mut launch) = siblings::joined(group).print(&name)?;
         launch.library = library;
         if number > 0 {
             functions.push('\n');
@@ -211,6 +228,31 @@ pub fn sizes_to_fix_at(kernel: &Kernel, env: &Env) -> BTreeSet<Symbol> {
     }
     symbols
 }
+
+/// Of a product of few results, about how large the sizes are that it is not made for: the next power of two. It is cut into so many pieces
+/// that all processors have work, and is right for any sizes.
+pub fn sizes_about(kernel: &Kernel, env: &Env) -> Env {
+    let Schedule::Contract { sum, .. } = &kernel.schedule else { return Env::new() };
+    let count = |axes: AxisSet| {
+        let mut extents = axes.iter().map(|axis| kernel.axes[axis].eval(env).ok());
+        extents.try_fold(1i64, |all, extent| all.checked_mul(extent?))
+    };
+    let results = kernel.stores.iter().map(|store| count(store.axes().without(*sum))).max().flatten();
+    if results.is_none_or(|results| results > FEW_RESULTS) {
+        return Env::new();
+    }
+    let fixed = sizes_to_fix_at(kernel, env);
+    let mut about = Env::new();
+    for symbol in kernel.symbols().into_iter().filter(|symbol| !fixed.contains(symbol)) {
+        if let Some(size) = env.get(&symbol).and_then(|size| u64::try_from(size).ok()) {
+            about.bind(symbol, i64::try_from(size.next_power_of_two()).unwrap_or(i64::MAX));
+        }
+    }
+    about
+}
+
+/// Products of no more results than this leave processors idle unless they are cut into small pieces.
+const FEW_RESULTS: i64 = 1 << 20;
 
 /// A product of no more rows is made for their number.
 const FEW_ROWS: i64 = 32;

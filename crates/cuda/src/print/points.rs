@@ -44,6 +44,7 @@ pub(super) fn points(nest: &Nest<'_>, stores: &[usize], sites: Vec<String>) -> R
         threads: THREADS,
         shared: 0,
         least_blocks: None,
+        cluster: 1,
     };
     let what = match count {
         1 => "a thread computes one point".to_owned(),

@@ -41,6 +41,12 @@ macro_rules! parts {
 }
 
 parts! {
+["after_earlier"] "
+// Launches that come later may begin, as far as they can without what this one writes; this one goes on when all earlier ones have ended.
+__device__ __forceinline__ void after_earlier() {
+  asm volatile(\"griddepcontrol.launch_dependents;\\n  griddepcontrol.wait;\" ::: \"memory\");
+}
+"
 ["to_odd"] "
 // The nearest float, or of two the one with an odd last bit: rounding that once more is as rounding once.
 __device__ __forceinline__ float to_odd(float x) { return x; }

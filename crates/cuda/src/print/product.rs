@@ -45,7 +45,18 @@ struct Shape {
     stages: i64,
     /// blocks that a multiprocessor holds
     resident: u32,
+    /// neighbouring blocks that share the sums of a tile
+    parts: i64,
 }
+
+/// Blocks of threads that keep a GPU busy.
+const ENOUGH_BLOCKS: i64 = 264;
+
+/// With fewer blocks than this, tiles are made smaller.
+const FEW_BLOCKS: i64 = 96;
+
+/// Steps of a sum that a part has at the least.
+const SHORTEST_PART: i64 = 128;
 
 /// Results of fewer columns, or sums of fewer steps, are no work for tiles.
 const LEAST: i64 = 8;
@@ -70,9 +81,9 @@ impl Product {
         roles.product(nest, stores, &dots)
     }
 
-    /// How many blocks of threads there are, where that is known.
+    /// How many blocks of threads there are, where that is known and they do not share sums already.
     pub fn blocks(&self, nest: &Nest<'_>) -> Option<i64> {
-        self.grid(nest).as_int()
+        self.grid(nest).as_int().filter(|_| self.shape.parts == 1)
     }
 
     /// Steps of the sum that a block walks at a time.
@@ -112,7 +123,8 @@ impl Product {
     fn grid(&self, nest: &Nest<'_>) -> Dim {
         let count = |axes: &[usize]| nest.count(axes.iter().copied().collect());
         let (down, across) = (Dim::int(self.shape.rows), Dim::int(self.shape.columns));
-        count(&self.rows).ceildiv(&down) * count(&self.columns).ceildiv(&across) * count(&self.batch)
+        let tiles = count(&self.rows).ceildiv(&down) * count(&self.columns).ceildiv(&across) * count(&self.batch);
+        tiles * self.shape.parts
     }
 }
 
@@ -189,16 +201,54 @@ impl Roles {
             self.right.iter().map(|factor| Operand::of(nest, *factor, dtype, &columns, &sum)).collect();
         let computed = left.is_computed() || right.iter().any(Operand::is_computed);
         let wanted = wanted_tile(nest.kernel);
-        let (many, few) = (dots.len() as i64, count(self.rows));
+        let (many, few_rows) = (dots.len() as i64, count(self.rows));
         let for_groups =
-            (by_units && nest.options.groups).then(|| Shape::for_groups(wanted, few, many, computed)).flatten();
+            (by_units && nest.options.groups).then(|| Shape::for_groups(wanted, few_rows, many, computed)).flatten();
         let shape = match for_groups {
             Some(shape) => shape,
-            None if by_units => Shape::for_units(wanted, few, many, computed),
+            None if by_units => Shape::for_units(wanted, few_rows, many, computed),
             None => Shape::for_threads(wanted, many),
         };
-        let by_groups = for_groups.is_some();
+        let sizes = [self.batch, self.rows, self.columns, self.sum]
+            .map(|axes| nest.options.about.apply(&nest.count(axes)).as_int());
+        let few = match sizes {
+            [Some(batch), Some(rows), Some(columns), Some(steps)] if nest.options.groups => {
+                Some(Few { batch, rows, columns, steps })
+            }
+            _ => None,
+        };
+        let small = || Shape::for_units(Tile { rows: 64, columns: 64, depth: 64 }, few_rows, many, computed);
+        let shape = few.map_or(shape, |few| {
+            let is_idle = by_units && few.blocks(&shape) * few.parts(&shape) < FEW_BLOCKS;
+            let shape = if is_idle && shape.rows > 32 { small() } else { shape };
+            Shape { parts: few.parts(&shape), ..shape }
+        });
+        let by_groups = for_groups.is_some_and(|groups| groups.warps == shape.warps);
         Some(Product { dots: dots.to_vec(), left, right, batch, rows, columns, sum, by_units, by_groups, shape })
+    }
+}
+
+/// A product whose sizes are known, about.
+#[derive(Clone, Copy, Debug)]
+struct Few {
+    batch: i64,
+    rows: i64,
+    columns: i64,
+    steps: i64,
+}
+
+impl Few {
+    /// How many tiles of a shape there are.
+    fn blocks(&self, shape: &Shape) -> i64 {
+        let tiles = |size: i64, tile: i64| (size + tile - 1) / tile;
+        let all = tiles(self.rows, shape.rows).saturating_mul(tiles(self.columns, shape.columns));
+        all.saturating_mul(self.batch).max(1)
+    }
+
+    /// How many blocks best share the sums of a tile: a power of two, no more than all devices let share.
+    fn parts(&self, shape: &Shape) -> i64 {
+        let most = (ENOUGH_BLOCKS / self.blocks(shape)).min(self.steps / SHORTEST_PART);
+        [8, 4, 2].into_iter().find(|parts| *parts <= most).unwrap_or(1)
     }
 }
 
@@ -262,7 +312,7 @@ impl Shape {
         };
         let stages = (if resident == 1 { 200 } else { 110 } * 1024 / stage).clamp(2, 4);
         let stages = if rows < 64 { 4 } else { stages };
-        Shape { rows, columns, depth, warps, stages, resident }
+        Shape { rows, columns, depth, warps, stages, resident, parts: 1 }
     }
 
     /// For groups of four warps, each of which has 64 rows; none where tiles are smaller.
@@ -272,12 +322,12 @@ impl Shape {
         }
         if wanted.rows < 128 || rows.is_some_and(|rows| rows <= 64) {
             let (stages, resident) = if dots > 1 { (3, 2) } else { (4, 2) };
-            return Some(Shape { rows: 64, columns: 128, depth: 64, warps: (4, 1), stages, resident });
+            return Some(Shape { rows: 64, columns: 128, depth: 64, warps: (4, 1), stages, resident, parts: 1 });
         }
         let columns = if wanted.columns >= 256 && dots == 1 && !computed { 256 } else { 128 };
         let resident = if columns == 256 || dots > 1 || computed { 1 } else { 2 };
         let stages = if resident == 1 { 4 } else { 3 };
-        Some(Shape { rows: 128, columns, depth: 64, warps: (8, 1), stages, resident })
+        Some(Shape { rows: 128, columns, depth: 64, warps: (8, 1), stages, resident, parts: 1 })
     }
 
     /// For threads that multiply by themselves: 16 x 16 of them, each with blocks of 4 x 4 results.
@@ -285,7 +335,7 @@ impl Shape {
         let large = wanted.rows >= 128 && wanted.columns >= 128 && dots == 1;
         let side = if large { 128 } else { 64 };
         let resident = if large || dots > 2 { 1 } else { 2 };
-        Shape { rows: side, columns: side, depth: 16, warps: (8, 1), stages: 3, resident }
+        Shape { rows: side, columns: side, depth: 16, warps: (8, 1), stages: 3, resident, parts: 1 }
     }
 
     fn threads(&self) -> i64 {
@@ -305,19 +355,21 @@ pub(super) fn product(nest: &Nest<'_>, stores: &[usize], product: &Product, site
     product.print_head(&mut body);
     product.print_sums(&mut body)?;
     product.print_results(&mut body, stores)?;
-    let Shape { rows, columns, depth, resident, .. } = product.shape;
+    let Shape { rows, columns, depth, resident, parts, .. } = product.shape;
     let grid = Grid {
         blocks: product.grid(nest),
         threads: product.shape.threads() as u32,
         shared: product.shared_bytes() as u32,
         least_blocks: Some(resident),
+        cluster: parts as u32,
     };
     let by = match (product.by_groups, product.by_units) {
         (true, _) => "groups of warps",
         (_, true) => "units for matrices",
         _ => "threads",
     };
-    Ok(Function::new(body, grid, format!("a block owns {rows} x {columns} results, {depth} steps at a time, by {by}")))
+    let owner = if parts == 1 { "a block owns".to_owned() } else { format!("{parts} blocks share") };
+    Ok(Function::new(body, grid, format!("{owner} {rows} x {columns} results, {depth} steps at a time, by {by}")))
 }
 
 impl Product {
@@ -355,14 +407,21 @@ impl Product {
         }
         let (down, across) = (body.index(&down, &[]), body.index(&across, &[]));
         body.line(format!("const int down = {down}, across = {across};"));
-        body.line("const int tile = blockIdx.x % (down * across);");
+        let block = match self.shape.parts {
+            1 => "blockIdx.x".to_owned(),
+            parts => {
+                body.line(format!("const int part = blockIdx.x % {parts}, block = blockIdx.x / {parts};"));
+                "block".to_owned()
+            }
+        };
+        body.line(format!("const int tile = {block} % (down * across);"));
         body.line("const int band = tile / (8 * across) * 8, height = min(8, down - band);");
         body.line(format!(
             "const Index row0 = (Index)(band + tile % (8 * across) % height) * {}, column0 = (Index)(tile % (8 * across) / height) * {};",
             self.shape.rows, self.shape.columns
         ));
         if !self.batch.is_empty() {
-            body.line("const Index batch = blockIdx.x / (down * across);");
+            body.line(format!("const Index batch = {block} / (down * across);"));
             decode(body, nest, &self.batch, "batch", None);
             body.bind(self.batch.iter().copied().collect());
         }
@@ -394,7 +453,12 @@ impl Product {
             body.line("const int row_of_thread = threadIdx.x / 16 * 4, column_of_thread = threadIdx.x % 16 * 4;");
         }
         let tiles = body.index(&steps.ceildiv(&Dim::int(depth)), &[]);
-        body.line(format!("const int tiles = {tiles};"));
+        match self.shape.parts {
+            1 => body.line(format!("const int tiles = {tiles};")),
+            parts => body.line(format!(
+                "const int first = part * ({tiles}) / {parts}, tiles = (part + 1) * ({tiles}) / {parts} - first;"
+            )),
+        }
         body.open(AxisSet::EMPTY);
         body.line("if (now >= 0) {");
         body.line(format!("  wait_for_copies<{}>();", self.ahead() - 1));
@@ -478,7 +542,8 @@ impl Product {
         body.open(AxisSet::EMPTY);
         let (base, stage) = (if self.by_units { "shared" } else { "memory" }, self.stage_bytes());
         body.line(format!("const auto to = {base} + next % {stages} * {stage};"));
-        body.line(format!("const Index step0 = (Index)next * {depth};"));
+        let tile = if self.shape.parts == 1 { "next" } else { "(first + next)" };
+        body.line(format!("const Index step0 = (Index){tile} * {depth};"));
         let sum = ("step0", steps);
         let mut at = 0;
         let mut print = |body: &mut Body<'_>, operand: &Operand, free: (&str, &Dim), tile: i64| {
@@ -523,7 +588,8 @@ impl Product {
             };
             body.line(line);
         }
-        body.line("__syncthreads();");
+        let parts = self.shape.parts;
+        body.line(if parts == 1 { "__syncthreads();" } else { "meet_cluster();" });
         let lanes = Lanes::of_results(nest, &self.columns, stores);
         let count = lanes.map_or(1, |lanes| lanes.count);
         body.lanes = lanes.filter(|lanes| lanes.count > 1);
@@ -542,13 +608,29 @@ impl Product {
         for (k, dot) in self.dots.iter().enumerate() {
             let at = k as i64 * rows * pitch;
             let lane = if body.lanes.is_some() { " + l" } else { "" };
-            let name = format!("results[{at} + line * {pitch} + piece * {count}{lane}]");
+            let place = format!("{at} + line * {pitch} + piece * {count}");
+            let name = match parts {
+                1 => format!("results[{place}{lane}]"),
+                _ => {
+                    body.line(format!("float total{}[{count}];", dot.0));
+                    body.line(format!("sum_of_parts<{parts}>(total{}, results + {place});", dot.0));
+                    format!("total{}[{}]", dot.0, if body.lanes.is_some() { "l" } else { "0" })
+                }
+            };
             let result = Accumulator::of(nest, *dot).result(body, &name);
             if body.lanes.is_some() { body.know_in_lanes(*dot, result) } else { body.know(*dot, result) }
         }
         body.store_all(stores)?;
         body.close(&format!("if (row0 + line < {row_count} && column0 + piece * {count} < {column_count})"));
-        body.close(&format!("#pragma unroll 4\nfor (int turn = 0; turn < {}; ++turn)", rows * pieces / threads));
+        let turns = rows * pieces / threads;
+        match parts {
+            1 => body.close(&format!("#pragma unroll 4\nfor (int turn = 0; turn < {turns}; ++turn)")),
+            _ => {
+                body.close(&format!("#pragma unroll 2\nfor (int turn = part; turn < {turns}; turn += {parts})"));
+                // Nobody leaves while others read.
+                body.line("meet_cluster();");
+            }
+        }
         body.lanes = None;
         Ok(())
     }

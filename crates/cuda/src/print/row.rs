@@ -57,7 +57,7 @@ pub(super) fn rows(nest: &Nest<'_>, stores: &[usize], along: AxisSet, sites: Vec
     let shared = u32::try_from(plan.shared_bytes).map_err(|_| Error::bug("more shared memory than there is"))?;
     let what = plan.describe();
     let least_blocks = plan.holds_much.then(|| (512 / threads).max(1));
-    Ok(Function::new(body, Grid { blocks, threads, shared, least_blocks }, what))
+    Ok(Function::new(body, Grid { blocks, threads, shared, least_blocks, cluster: 1 }, what))
 }
 
 /// What is held between passes, and where.

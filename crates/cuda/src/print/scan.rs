@@ -50,7 +50,12 @@ pub(super) fn scan(nest: &Nest<'_>, id: StepId, sites: Vec<String>) -> Result<Fu
     body.line("running = next;");
     let extent = body.index(&nest.extents[*axis].clone(), &[]);
     body.close(&format!("for (Index i{axis} = 0; i{axis} < {extent}; ++i{axis})"));
-    let grid =
-        Grid { blocks: count.ceildiv(&Dim::int(i64::from(THREADS))), threads: THREADS, shared: 0, least_blocks: None };
+    let grid = Grid {
+        blocks: count.ceildiv(&Dim::int(i64::from(THREADS))),
+        threads: THREADS,
+        shared: 0,
+        least_blocks: None,
+        cluster: 1,
+    };
     Ok(Function::new(body, grid, "a thread walks along a line".to_owned()))
 }

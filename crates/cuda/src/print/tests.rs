@@ -63,7 +63,14 @@ fn check(text: &str, sizes: &[(&str, i64)]) -> usize {
     let inputs: Vec<Buffer> = inputs.collect();
     let options = interp::Options::default();
     let expected = interp::run(&kernel, &inputs, &env, &options).unwrap();
-    let printing = Options { name: String::new(), fixed: env.clone(), wide: false, groups: false, library: false };
+    let printing = Options {
+        name: String::new(),
+        fixed: env.clone(),
+        wide: false,
+        groups: false,
+        library: false,
+        about: Env::new(),
+    };
     let (stages, _) = stages(&kernel, &printing).unwrap();
     let mut memory: BTreeMap<Parameter, Buffer> =
         inputs.into_iter().enumerate().map(|(k, input)| (Parameter::Input(k), input)).collect();

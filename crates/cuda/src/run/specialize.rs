@@ -97,7 +97,7 @@ pub(super) fn step(compiled: Arc<Compiled>, env: &Env) -> Result<Step> {
         let blocks = launch.blocks.eval(env)?;
         let blocks = u32::try_from(blocks).ok().filter(|blocks| *blocks < 1 << 31);
         let blocks = blocks.ok_or_else(|| Error::limit("more blocks of threads than a GPU takes"))?;
-        grids.push(Grid { blocks, threads: launch.threads, shared: launch.shared });
+        grids.push(Grid { blocks, threads: launch.threads, shared: launch.shared, early: launch.early });
         for parameter in &launch.parameters {
             if let Parameter::Size(symbol) = parameter {
                 let size = env.get(symbol).ok_or_else(|| Error::bug(format!("the size {symbol} is not known")))?;

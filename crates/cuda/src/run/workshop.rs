@@ -17,7 +17,7 @@ use crate::cache::Cache;
 use crate::cublas::Cublas;
 use crate::gpu::{Function, Gpu, Module};
 use crate::nvrtc::Compiler;
-use crate::print::{Options, Printed, print, sizes_to_fix_at};
+use crate::print::{Options, Printed, print, sizes_about, sizes_to_fix_at};
 
 /// A kernel that can be launched.
 #[derive(Debug)]
@@ -40,7 +40,7 @@ pub(super) enum Made {
 }
 
 /// A kernel, the sizes that it is made for, and what else it is made for.
-pub(super) type Key = (Arc<Kernel>, Vec<(Symbol, i64)>, Traits);
+pub(super) type Key = (Arc<Kernel>, Vec<(Symbol, i64)>, About, Traits);
 
 /// What else a kernel is made for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -50,6 +50,9 @@ pub(super) struct Traits {
     /// whether it is large enough for a library
     large: bool,
 }
+
+/// About how large sizes are that are arguments, in order.
+type About = Vec<(Symbol, i64)>;
 
 /// Where kernels are made.
 #[derive(Debug)]
@@ -103,7 +106,7 @@ impl Workshop {
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         for (k, made) in results {
             let made = match made {
-                Ok((printed, cubin)) => Made::Code(Arc::new(self.load(printed, &cubin, kernels[k].2.wide)?)),
+                Ok((printed, cubin)) => Made::Code(Arc::new(self.load(printed, &cubin, kernels[k].3.wide)?)),
                 Err(error) if error.kind() == Kind::Unsupported => Made::Refused(error.message().into()),
                 Err(error) => return Err(error),
             };
@@ -114,7 +117,7 @@ impl Workshop {
     }
 
     /// The text of a kernel, and its machine code.
-    fn compile(&self, (kernel, sizes, traits): &Key, compiled: &AtomicUsize) -> Result<(Printed, Vec<u8>)> {
+    fn compile(&self, (kernel, sizes, about, traits): &Key, compiled: &AtomicUsize) -> Result<(Printed, Vec<u8>)> {
         let fixed: Env = sizes.iter().cloned().collect();
         let options = Options {
             name: kernel.schedule.name().to_owned(),
@@ -122,6 +125,7 @@ impl Workshop {
             wide: traits.wide,
             groups: self.gpu.description.capability.0 == 9,
             library: traits.large && self.library.is_some(),
+            about: about.iter().cloned().collect(),
         };
         let printed = print(kernel, &options)?;
         let (source, architecture) = (printed.source(), self.gpu.description.architecture());
@@ -184,5 +188,7 @@ pub(super) fn key(kernel: &Arc<Kernel>, env: &Env) -> Result<Key> {
     // Points are counted too: an axis may be seen by nothing but a fold.
     let points = kernel.axes.iter().map(|extent| extent.eval(env)).collect::<Result<Vec<i64>>>()?;
     wide |= points.iter().any(|extent| *extent >= i64::from(i32::MAX));
-    Ok((kernel.clone(), sizes, Traits { wide, large: is_large(kernel, env)? }))
+    let about = sizes_about(kernel, env);
+    let about = kernel.symbols().into_iter().filter_map(|symbol| about.get(&symbol).map(|size| (symbol, size)));
+    Ok((kernel.clone(), sizes, about.collect(), Traits { wide, large: is_large(kernel, env)? }))
 }

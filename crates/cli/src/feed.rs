@@ -1,5 +1,6 @@
 //! The inputs of a run: from a file, and random where the file has none.
 
+use std::num::NonZeroUsize;
 use std::path::Path;
 
 use fuseline::error::{Context, Error, Result};
@@ -211,18 +212,40 @@ impl Dice {
             let limit = Limits::default().bytes;
             Error::limit(format!("{wanted} bytes while it is made (the limit for all inputs is {limit})"))
         })?;
-        let word = |k: usize| philox::word(seed, stream, k as u64);
         if dtype.is_float() {
-            let value = |k: usize| normal(word(2 * k), word(2 * k + 1));
-            let values: Vec<f64> = (0..count).map(|k| if positive { value(k).abs() } else { value(k) }).collect();
-            return Literal::from_f64s(dtype, sizes, &values);
+            let fill = |start: usize, values: &mut [f64]| {
+                let mut words = philox::words(seed, stream, 2 * start as u64);
+                let mut word = || words.next().expect("words never end");
+                for value in values {
+                    let drawn = normal(word(), word());
+                    *value = if positive { drawn.abs() } else { drawn };
+                }
+            };
+            return Literal::from_f64s(dtype, sizes, &filled(count, fill));
         }
-        let integer = |k: usize| match dtype {
-            DType::I8 | DType::U8 => i64::from(word(k) >> 24), // wraps to the type's range
-            _ => i64::from(word(k) >> 31),
+        // Eight bits wrap to the range of their type.
+        let shift = if matches!(dtype, DType::I8 | DType::U8) { 24 } else { 31 };
+        let fill = |start: usize, values: &mut [i64]| {
+            let words = philox::words(seed, stream, start as u64);
+            values.iter_mut().zip(words).for_each(|(value, word)| *value = i64::from(word >> shift));
         };
-        Literal::from_ints(dtype, sizes, &(0..count).map(integer).collect::<Vec<_>>())
+        Literal::from_ints(dtype, sizes, &filled(count, fill))
     }
+}
+
+/// Values that are computed in parts, each from the place of its first one, by as many threads as there are processors.
+fn filled<T: Default + Clone + Send>(count: usize, fill: impl Fn(usize, &mut [T]) + Sync) -> Vec<T> {
+    const LEAST: usize = 1 << 16;
+    let mut values = vec![T::default(); count];
+    let threads = std::thread::available_parallelism().map_or(1, NonZeroUsize::get);
+    let part = count.div_ceil(threads).max(LEAST);
+    std::thread::scope(|scope| {
+        for (k, values) in values.chunks_mut(part).enumerate() {
+            let fill = &fill;
+            scope.spawn(move || fill(k * part, values));
+        }
+    });
+    values
 }
 
 /// A normally distributed number from two random words (Box and Muller).
@@ -244,6 +267,10 @@ mod tests {
         let mean = values.iter().sum::<f64>() / 10_000.0;
         let variance = values.iter().map(|x| x * x).sum::<f64>() / 10_000.0;
         assert!(mean.abs() < 0.05 && (variance - 1.0).abs() < 0.05, "{mean} {variance}");
+        // By several threads or by one: the same.
+        let long = Dice::new(1).draw(DType::F64, vec![150_001], false).unwrap().to_f64s();
+        let at = |k: u64| normal(philox::word(1, 0, 2 * k), philox::word(1, 0, 2 * k + 1));
+        assert!([0, 65_535, 65_536, 75_001, 150_000].into_iter().all(|k| long[k] == at(k as u64)));
         let bytes = draw(DType::I8, 1).to_ints();
         assert_eq!((bytes.iter().min(), bytes.iter().max()), (Some(&-128), Some(&127)));
         assert!(draw(DType::I64, 1).to_ints().iter().all(|n| [0, 1].contains(n)));

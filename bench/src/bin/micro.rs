@@ -4,19 +4,15 @@
 //! Elementwise kernels are compared with `a + b` written past the caches, rows with a copy of their input, contractions with
 //! the rate of fused multiply-adds of the machine (given as `--gflops=N` for one thread, 178 unless said).
 
-use std::sync::Arc;
 use std::time::Instant;
 
-use fuseline::compile::plan_program;
-use fuseline::device::{DeviceSpec, Executable, NamedTensors};
 use fuseline::error::{Error, Result};
 use fuseline::fuse::PlanOptions;
 use fuseline::gallery;
 use fuseline::graph::{Builder, Graph};
-use fuseline::reference::Limits;
-use fuseline::tensor::{DType, Dim, Env, Literal, Shape, Symbol};
-use fuseline_cpu::code::Isa;
-use fuseline_cpu::run::{CpuDevice, Session};
+use fuseline::tensor::{DType, Dim, Shape};
+use fuseline_bench::{Case, arguments};
+use fuseline_cpu::here;
 
 /// What a kernel is compared with.
 #[derive(Clone, Copy, PartialEq)]
@@ -61,34 +57,33 @@ const CASES: &[(&str, &str, usize, Floor)] = &[
 ];
 
 fn main() -> Result<()> {
-    let (options, names): (Vec<String>, Vec<String>) = std::env::args().skip(1).partition(|a| a.starts_with("--"));
-    let number = |name: &str, usual: f64| {
-        let given = options.iter().find_map(|o| o.strip_prefix(name)?.strip_prefix('='));
-        given.map_or(usual, |n| n.parse().expect("a number"))
-    };
-    let (threads, rounds) = (number("--threads", 1.0) as usize, number("--rounds", 31.0) as usize);
-    let gflops = number("--gflops", 178.0) * threads as f64;
+    let (options, names) = arguments();
+    let number = |name: &str, usual: f64| options.get(name).map_or(usual, |n| n.parse().expect("a number"));
+    let (threads, rounds) = (number("threads", 1.0) as usize, number("rounds", 31.0) as usize);
+    let gflops = number("gflops", 178.0) * threads as f64;
     println!("{:24} {:44} {:>10} {:>10} {:>10} {:>7}", "kernel", "sizes", "min µs", "median µs", "floor µs", "ratio");
     for (name, sizes, elements, floor) in CASES {
         if !names.is_empty() && !names.iter().any(|n| n == name) {
             continue;
         }
         let entry = gallery::find(name).ok_or_else(|| Error::invalid(format!("the gallery has no {name}")))?;
-        let env: Env = sizes.split(',').filter_map(size).collect();
-        let case = Case::new(entry.graph(DType::F32)?, &env, threads)?;
+        let planned = |graph: Graph, text: &str| {
+            let mut options = PlanOptions::on(here::spec());
+            options.hints.env = fuseline_bench::sizes(text);
+            Case::new(graph, &options, threads)
+        };
+        let mut case = planned(entry.graph(DType::F32)?, sizes)?;
         let (mut ours, mut least) = (Vec::new(), Vec::new());
-        let sum = match floor {
-            Floor::Sum => {
-                Some(Case::new(sum_of_two()?, &[("n", *elements as i64)].map(named).into_iter().collect(), threads)?)
-            }
+        let mut sum = match floor {
+            Floor::Sum => Some(planned(sum_of_two()?, &format!("n={elements}"))?),
             _ => None,
         };
         let source = vec![1f32; *elements];
         let mut target = vec![0f32; *elements];
         for _ in 0..=rounds {
-            ours.push(case.time()?);
-            match (floor, &sum) {
-                (Floor::Sum, Some(sum)) => least.push(sum.time()?),
+            ours.push(case.run()?);
+            match (floor, &mut sum) {
+                (Floor::Sum, Some(sum)) => least.push(sum.run()?),
                 (Floor::Copy, _) => least.push(time(|| target.copy_from_slice(std::hint::black_box(&source)))),
                 (Floor::Products(flops), _) => least.push(flops / gflops / 1e3),
                 (Floor::Sum, None) => {}
@@ -105,15 +100,6 @@ fn main() -> Result<()> {
         );
     }
     Ok(())
-}
-
-fn named((name, n): (&str, i64)) -> (Symbol, i64) {
-    (Symbol::name(name), n)
-}
-
-fn size(text: &str) -> Option<(Symbol, i64)> {
-    let (name, n) = text.split_once('=')?;
-    Some((Symbol::name(name), n.parse().ok()?))
 }
 
 fn sum_of_two() -> Result<Graph> {
@@ -133,37 +119,4 @@ fn sorted(times: &[f64]) -> Vec<f64> {
     let mut times = times.to_vec();
     times.sort_by(f64::total_cmp);
     times
-}
-
-/// A graph that is ready to run.
-struct Case {
-    session: Session,
-    inputs: NamedTensors,
-}
-
-impl Case {
-    fn new(graph: Graph, env: &Env, threads: usize) -> Result<Case> {
-        let mut options = PlanOptions::on(DeviceSpec::find("cpu")?);
-        options.hints.env = env.clone();
-        let planned = plan_program(graph, &options, &mut |_| {})?;
-        let session = CpuDevice::new(Isa::detect(), threads, options, Limits::default())?.load(&planned)?;
-        let mut inputs = NamedTensors::new();
-        for (name, ty) in planned.program.inputs() {
-            let sizes = ty.shape.eval(env)?;
-            let count: usize = sizes.iter().product();
-            let value = |k: usize| if ty.dtype.is_float() { ((k * 7919) % 2001) as f64 / 1000.0 - 0.9995 } else { 1.0 };
-            let values: Vec<f64> = (0..count).map(value).collect();
-            inputs.insert(Arc::clone(name), Literal::from_f64s(ty.dtype, sizes, &values)?);
-        }
-        Ok(Case { session, inputs })
-    }
-
-    /// Microseconds of a run.
-    fn time(&self) -> Result<f64> {
-        let start = Instant::now();
-        let outputs = self.session.run(&self.inputs)?;
-        let us = start.elapsed().as_secs_f64() * 1e6;
-        drop(std::hint::black_box(outputs));
-        Ok(us)
-    }
 }

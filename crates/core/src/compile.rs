@@ -141,7 +141,9 @@ fn permit(options: &PlanOptions) -> Permit<'_> {
             Chooser::AtRandom(seed) => !philox::word(*seed, 1, asked).is_multiple_of(4),
             Chooser::Replay(lock) => lock.has_rewrite(id),
         };
-        let free = !pins.apart.contains(&id) && pins.only.as_ref().is_none_or(|only| only.contains(&id));
+        let free = !options.without.contains(application.rule)
+            && !pins.apart.contains(&id)
+            && pins.only.as_ref().is_none_or(|only| only.contains(&id));
         let allowed = wanted && free && options.fuel.is_none_or(|fuel| applied < fuel);
         applied += usize::from(allowed);
         allowed
@@ -233,6 +235,22 @@ mod tests {
         let obeying = PlanOptions { chooser: Chooser::Replay(Arc::new(other)), ..options };
         let error = plan_program(sample(), &obeying, &mut |_| {}).unwrap_err();
         assert!(error.message().contains("000000000007"), "{error}");
+    }
+
+    #[test]
+    fn rules_that_are_left_out_are_not_asked() {
+        let fused = plan_program(sample(), &options(), &mut |_| {}).unwrap();
+        let mut without = options();
+        without.without.extend(crate::fuse::rules::RULES.iter().map(|rule| rule.name().to_string()));
+        without.without.extend(crate::rewrites::REWRITES.iter().map(|rewrite| rewrite.name.to_string()));
+        let planned = plan_program(sample(), &without, &mut |_| {}).unwrap();
+        assert!(planned.rewrites.iter().all(|a| a.refused.is_some()));
+        assert!(planned.run.kernels.iter().all(|k| k.members.len() == 1));
+        let taken = fused.run.decisions.iter().find(|d| d.verdict == crate::fuse::Verdict::Taken).unwrap().rule;
+        let mut one = options();
+        one.without.insert(taken.to_string());
+        let planned = plan_program(sample(), &one, &mut |_| {}).unwrap();
+        assert!(planned.run.decisions.iter().all(|d| d.rule != taken));
     }
 
     #[test]

@@ -84,6 +84,8 @@ pub struct PlanOptions {
     pub effort: u64,
     /// decisions of the user
     pub pins: Pins,
+    /// rules and rewrites that are not asked, by name: to see what they are worth
+    pub without: BTreeSet<String>,
     /// which reasons count
     pub policy: Policy,
 }
@@ -100,6 +102,7 @@ impl PlanOptions {
             fuel: None,
             effort: MOST_EFFORT,
             pins: Pins::default(),
+            without: BTreeSet::new(),
             policy: Policy::Microseconds,
         }
     }

@@ -184,6 +184,12 @@ impl Session {
         prepare + self.engine.workshop.spent()
     }
 
+    /// How many kernels were made so far, each at some sizes; equal ones are made once.
+    pub fn kernels_made(&self) -> usize {
+        let prepare = self.engine.prepare.as_ref().map_or(0, |prepare| prepare.0.workshop.made());
+        prepare + self.engine.workshop.made()
+    }
+
     /// How many forms of constants are kept.
     pub fn packs(&self) -> usize {
         self.engine.packs.len()

@@ -53,6 +53,8 @@ type Key = (Arc<Kernel>, Vec<i64>);
 struct Known {
     /// how long making took
     spent: Duration,
+    /// how many kernels were made
+    made: usize,
     kernels: FxHashMap<Key, Made>,
     codes: FxHashMap<Program, Arc<Code>>,
     /// once there are so many kernels, those that nobody uses are forgotten
@@ -85,6 +87,7 @@ impl Workshop {
                 Err(error) => return Err(error),
             };
         known.spent += start.elapsed();
+        known.made += 1;
         known.forget_unused();
         known.kernels.insert(key, made.clone());
         Ok(made)
@@ -96,6 +99,11 @@ impl Workshop {
     #[cfg(test)]
     pub fn count(&self) -> usize {
         self.known.lock().unwrap_or_else(PoisonError::into_inner).kernels.len()
+    }
+
+    /// How many kernels were made so far, those that were forgotten too.
+    pub fn made(&self) -> usize {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner).made
     }
 
     /// How long making kernels took so far.

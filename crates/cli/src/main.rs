@@ -9,6 +9,7 @@ mod arguments;
 mod bench;
 mod bisect;
 mod compare;
+mod completions;
 mod demo;
 mod device;
 mod doctor;
@@ -58,6 +59,7 @@ fn main() -> ExitCode {
         Command::Verify(arguments) => verify::verify(&arguments),
         Command::Compare(arguments) => compare::compare(&arguments),
         Command::Doctor(arguments) => doctor::doctor(&arguments),
+        Command::Completions(arguments) => completions::completions(&arguments),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,

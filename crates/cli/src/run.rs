@@ -4,13 +4,13 @@ use std::time::Instant;
 
 use fuseline::reference::{Limits, Options};
 use fuseline::tensor::Literal;
-use fuseline_frontend::npz::{Compression, write_npz};
 use serde_json::{Value, json};
 
 use crate::arguments::{ReadingName, Run};
 use crate::device::{Means, Wishes};
 use crate::failure::Outcome;
 use crate::feed::{self, Feed};
+use crate::file;
 use crate::model::Model;
 use crate::quantity;
 use crate::screen::{self, Side, Table};
@@ -44,7 +44,7 @@ pub fn run(arguments: &Run) -> Outcome {
     let seconds = start.elapsed().as_secs_f64();
     if let Some(path) = &arguments.outputs {
         let named = outputs.iter().map(|(name, literal)| (name.as_str(), literal));
-        write_npz(path, named, Compression::Stored)?;
+        file::write_arrays(path, named)?;
     }
     if arguments.quiet {
         return Ok(());

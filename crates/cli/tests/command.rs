@@ -392,3 +392,15 @@ fn kernels_are_shown_for_a_gpu_that_need_not_be_there() {
     let shown = stdout(&["kernels", "gallery:softmax", "--emit", "cuda", "--dtype", "bf16", "--sizes", "columns=1024"]);
     assert!(shown.contains("extern \"C\" __global__") && shown.contains("const bf16* __restrict__ x0"), "{shown}");
 }
+
+#[test]
+fn shells_can_complete_commands_and_options() {
+    for shell in ["bash", "zsh", "fish", "powershell", "elvish"] {
+        let done = Command::new(env!("CARGO_BIN_EXE_fuseline")).args(["completions", shell]).output().unwrap();
+        let text = String::from_utf8(done.stdout).unwrap();
+        assert!(done.status.success(), "{shell}");
+        for word in ["explain", "only-fuse", "completions"] {
+            assert!(text.contains(word), "{shell} does not know {word}");
+        }
+    }
+}

@@ -5,6 +5,7 @@ mod bench;
 mod bisect;
 mod choice;
 mod compare;
+mod completions;
 mod demo;
 mod doctor;
 mod explain;
@@ -25,6 +26,7 @@ pub use bench::{Bench, Measuring, Only};
 pub use bisect::{Bisect, Metric};
 pub use choice::{NumericsName, PolicyName, PrecisionName, ReadingName};
 pub use compare::{Compare, RivalName};
+pub use completions::Completions;
 pub use demo::Demo;
 pub use doctor::Doctor;
 pub use explain::Explain;
@@ -92,6 +94,7 @@ pub enum Command {
     Analyze(Analyze),
     Gallery(Gallery),
     Doctor(Doctor),
+    Completions(Completions),
 }
 
 #[cfg(test)]

@@ -9,7 +9,6 @@ use fuseline::fuse::{Chooser, Lock, LockedKernel, Pins, PlanOptions};
 use fuseline::graph::Graph;
 use fuseline::reference::Limits;
 use fuseline::run::Case;
-use fuseline_frontend::npz::{Compression, write_npz};
 
 use super::Guilt;
 use crate::failure::Outcome;
@@ -39,7 +38,7 @@ pub fn write(folder: &Path, guilt: &Guilt) -> Outcome<Written> {
             file::write(&files[0], format!("{}\n", case.graph).as_bytes())?;
             let mut named: Vec<_> = case.inputs.iter().map(|(name, literal)| (name.as_ref(), literal)).collect();
             named.sort_by_key(|(name, _)| *name);
-            write_npz(&files[1], named, Compression::Stored)?;
+            file::write_arrays(&files[1], named.into_iter())?;
             if let Ok(plan) = &plan {
                 file::write(&files[2], plan.as_bytes())?;
             }

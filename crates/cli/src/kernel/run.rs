@@ -9,7 +9,6 @@ use fuseline::reference::{Buffer, Limits};
 use fuseline::tensor::Literal;
 use fuseline::tile::interp;
 use fuseline_cpu::here;
-use fuseline_frontend::npz::{Compression, write_npz};
 use fuseline_session::machine::processor;
 use fuseline_session::plan::size_list;
 use serde_json::{Value, json};
@@ -18,6 +17,7 @@ use super::Written;
 use super::feed::{self, Feed, USUAL_SIZE};
 use crate::arguments::RunKernel;
 use crate::failure::{Failure, Outcome};
+use crate::file;
 use crate::quantity::significant;
 use crate::run::{Summary, to_table};
 use crate::screen;
@@ -44,7 +44,7 @@ pub fn run(written: &Written, options: &RunKernel) -> Outcome {
     let checks: Vec<Check> = checks.collect();
     let named = || written.source.outputs.iter().map(String::as_str).zip(&outputs);
     if let Some(path) = &options.outputs {
-        write_npz(path, named(), Compression::Stored)?;
+        file::write_arrays(path, named())?;
     }
     let summaries: Vec<Summary<'_>> = named().map(|(name, literal)| Summary::of(name, literal)).collect();
     if options.json {

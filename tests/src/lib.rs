@@ -11,6 +11,7 @@ pub mod model_maker;
 pub mod node_test;
 pub mod nvrtc;
 pub mod onnx_data;
+pub mod operators;
 pub mod planned;
 pub mod round_trip;
 pub mod spellings;

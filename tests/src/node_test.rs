@@ -44,6 +44,11 @@ pub fn run_on_processor(folder: &Path, options: &PlanOptions, isa: Isa) -> Resul
     })
 }
 
+/// Looks at the graph of every data set of a test folder.
+pub fn each_graph(folder: &Path, mut look: impl FnMut(&Graph)) -> Result<()> {
+    each_set(folder, |model, inputs, _| model.specialise(inputs, |special| Ok(look(special.graph))))
+}
+
 fn run_by(folder: &Path, options: &PlanOptions, run: Runner<'_>) -> Result<()> {
     each_set(folder, |model, inputs, wanted| match check_readings(model, inputs, wanted, run) {
         // Where a result jumps, a plan that rounds less often than the model may give what the model means.
@@ -59,7 +64,7 @@ fn run_by(folder: &Path, options: &PlanOptions, run: Runner<'_>) -> Result<()> {
     })
 }
 
-fn each_set(folder: &Path, check: impl Fn(&Model, &Tensors, &Tensors) -> Result<()>) -> Result<()> {
+fn each_set(folder: &Path, mut check: impl FnMut(&Model, &Tensors, &Tensors) -> Result<()>) -> Result<()> {
     let model = Model::open(folder.join("model.onnx"))?;
     let mut sets: Vec<PathBuf> = entries(folder)?.into_iter().filter(|p| p.is_dir()).collect();
     sets.sort();

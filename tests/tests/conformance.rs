@@ -1,7 +1,8 @@
 //! The official ONNX tests against two lists: `onnx/passing.txt` (must pass) and `onnx/gaps.txt` (does not pass yet, with
 //! the reason). Every test stands in exactly one of them; a gap that passes fails the suite, so the lists cannot rot.
 //! What must pass, must pass planned too, on the interpreter of kernels and on this processor.
-//! `BLESS=1` rewrites both from what happens; a reason in brackets was written by hand and is kept.
+//! `BLESS=1` rewrites both from what happens; a reason in brackets was written by hand and is kept. `docs/conformance.md` follows from
+//! them, and from the tables of operators; it is rewritten too.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -14,6 +15,7 @@ use fuseline::fuse::{Chooser, PlanOptions};
 use fuseline::passes::Numerics;
 use fuseline::philox;
 use fuseline_cpu::code::Isa;
+use fuseline_tests::operators::{self, Test};
 use fuseline_tests::{node_test, onnx_data};
 use libtest_mimic::{Arguments, Failed, Trial};
 
@@ -48,6 +50,11 @@ fn main() -> ExitCode {
     let unknown: Vec<String> = passing.keys().chain(gaps.keys()).filter(|n| !known.contains(*n)).cloned().collect();
     trials.push(Trial::test("lists_name_only_tests_that_exist", move || {
         if unknown.is_empty() { Ok(()) } else { Err(format!("no such tests: {unknown:?}").into()) }
+    }));
+    trials.push(Trial::test("the_page_says_what_is_there", move || {
+        let written = std::fs::read_to_string(page_path()).unwrap_or_default();
+        let differs = "docs/conformance.md is not what the tables and lists say (BLESS=1 writes it again)";
+        if written == page(&data)? { Ok(()) } else { Err(differs.into()) }
     }));
     libtest_mimic::run(&arguments, trials).exit_code()
 }
@@ -111,6 +118,20 @@ fn tests(data: &Path) -> Vec<(String, PathBuf)> {
     all
 }
 
+fn page_path() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/conformance.md")
+}
+
+/// What `docs/conformance.md` has to say.
+fn page(data: &Path) -> Result<String, String> {
+    let (passing, gaps) = (read_list("passing.txt"), read_list("gaps.txt"));
+    let tests: Vec<Test> = tests(data)
+        .into_iter()
+        .map(|(name, folder)| Test { passes: passing.contains_key(&name), name, folder })
+        .collect();
+    operators::page(&onnx_data::definitions()?, &tests, &gaps)
+}
+
 fn list_path(file: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("onnx").join(file)
 }
@@ -164,5 +185,10 @@ fn bless(data: &Path) -> ExitCode {
         }
     }
     println!("{count} of {} pass", results.len());
+    let written = page(data).and_then(|page| std::fs::write(page_path(), page).map_err(|error| error.to_string()));
+    if let Err(why) = written {
+        eprintln!("docs/conformance.md: {why}");
+        return ExitCode::FAILURE;
+    }
     ExitCode::SUCCESS
 }

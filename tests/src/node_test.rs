@@ -46,7 +46,12 @@ pub fn run_on_processor(folder: &Path, options: &PlanOptions, isa: Isa) -> Resul
 
 /// Looks at the graph of every data set of a test folder.
 pub fn each_graph(folder: &Path, mut look: impl FnMut(&Graph)) -> Result<()> {
-    each_set(folder, |model, inputs, _| model.specialise(inputs, |special| Ok(look(special.graph))))
+    each_set(folder, |model, inputs, _| {
+        model.specialise(inputs, |special| {
+            look(special.graph);
+            Ok(())
+        })
+    })
 }
 
 fn run_by(folder: &Path, options: &PlanOptions, run: Runner<'_>) -> Result<()> {

@@ -10,6 +10,7 @@ use rustc_hash::FxHashMap;
 use super::bound::{Bound, bytes_of};
 use super::emitter::{Emitter, Given, Held};
 use super::lanes::{axis_across, choose_lane, offsets_read, stride_along};
+use super::parts::Parts;
 use super::prefix::Running;
 use super::rows::{Pass, Rows, dense_offset};
 use super::{Emission, Memory};
@@ -183,7 +184,7 @@ pub(super) fn emit_fold(emission: &mut Emission<'_>, id: StepId, held: &FxHashMa
     let operands = step.op.operands();
     let scratch = emission.scratch.len();
     let dtype = held_dtype(step.dtype);
-    let mut place = None;
+    let (mut place, mut divided) = (None, None);
     let name = step.op.name();
     emission.phase(name, &mut |e: &mut Emitter<'_>| {
         give(e, held);
@@ -204,7 +205,7 @@ pub(super) fn emit_fold(emission: &mut Emission<'_>, id: StepId, held: &FxHashMa
         }
         let mut inner: Vec<usize> = over.iter().filter(|axis| Some(*axis) != lane).collect();
         inner.extend(lane.filter(|lane| over.contains(*lane)));
-        e.rows(&Rows {
+        let rows = Rows {
             outer,
             inner,
             lane,
@@ -213,9 +214,24 @@ pub(super) fn emit_fold(emission: &mut Emission<'_>, id: StepId, held: &FxHashMa
             stores: Vec::new(),
             unroll: unroll(e, lane),
             streaming: false,
-        })
+        };
+        match Parts::of(bound, id, &rows.inner, lane, bytes_of(dtype)) {
+            Some(parts) => {
+                let tasks = e.fold_parts(&rows, parts);
+                divided = Some((rows, parts));
+                tasks
+            }
+            None => e.rows(&rows),
+        }
     })?;
     let bytes = (bound.count(step.axes) * bytes_of(dtype)) as usize;
-    emission.scratch.push(bytes);
-    Ok(place.expect("a phase emits its fold"))
+    let place = place.expect("a phase emits its fold");
+    let Some((rows, parts)) = divided else {
+        emission.scratch.push(bytes);
+        return Ok(place);
+    };
+    emission.scratch.extend([parts.bytes() as usize, bytes]);
+    let whole = Held { memory: Memory::Scratch(scratch + 1), ..place.clone() };
+    emission.phase("merge", &mut |e: &mut Emitter<'_>| e.fold_results(id, &rows, parts, &place, &whole))?;
+    Ok(whole)
 }

@@ -15,6 +15,7 @@ mod group;
 mod index;
 mod lanes;
 mod matrix;
+mod parts;
 mod point;
 mod prefix;
 mod random;

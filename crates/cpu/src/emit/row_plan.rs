@@ -9,6 +9,7 @@ use super::bound::bytes_of;
 use super::emitter::{Emitter, Held};
 use super::generic::{STREAMED, emit_generic, held_dtype, loads_of, loads_rows, unroll};
 use super::lanes::{choose_lane, offsets_read, stride_along};
+use super::parts::is_few_and_long;
 use super::rows::{Pass, Rows, dense_offset};
 use super::{Emission, Memory};
 
@@ -26,7 +27,11 @@ pub(super) fn emit_row(emission: &mut Emission<'_>, along: AxisSet) -> Result<()
     let plain = folds.iter().all(|op| op.folds() == along && !matches!(op, Op::Prefix { .. }));
     let written = kernel.stores.iter().map(|store| store.axes()).fold(AxisSet::EMPTY, AxisSet::union);
     let outer = written.without(along);
-    if !plain || along.is_empty() || !kernel.stores.iter().all(|store| outer.is_within(store.axes())) {
+    if !plain
+        || along.is_empty()
+        || is_few_and_long(bound, along)
+        || !kernel.stores.iter().all(|store| outer.is_within(store.axes()))
+    {
         return emit_generic(emission);
     }
     let stores: Vec<usize> = (0..kernel.stores.len()).collect();

@@ -141,7 +141,7 @@ impl Emitter<'_> {
     }
 
     /// The coordinates of a row by its number.
-    fn decode(&mut self, rows: &Rows, sizes: &[i64], number: Value, block: Option<i64>) -> Point {
+    pub fn decode(&mut self, rows: &Rows, sizes: &[i64], number: Value, block: Option<i64>) -> Point {
         let mut point = Point::origin(self.bound.extents.len());
         let mut rest = number;
         for (k, axis) in rows.outer.iter().enumerate().rev() {
@@ -224,7 +224,7 @@ impl Emitter<'_> {
         Ok(())
     }
 
-    /// Loops over the inner axes that are left; returns what folds keep.
+    /// Loops over the inner axes that are left, the first of them within a range; returns what folds keep.
     #[allow(clippy::too_many_arguments, reason = "the state of a nest of loops")]
     fn nest(
         &mut self,
@@ -240,11 +240,15 @@ impl Emitter<'_> {
             [] => self.body(rows, pass, foldings, points, kept),
             [lane] if rows.lane == Some(*lane) => self.lane_loops(rows, pass, foldings, *lane, points, kept, range),
             [axis, further @ ..] => {
-                let extent = self.bound.extents[*axis];
-                let (var, kept) = self.b.begin_loop(To::Number(0), To::Number(extent), 1, &kept);
+                // What is left of a range is all there is of the further axes.
+                let (from, to) = match range {
+                    Some((from, to)) => (To::Value(from), To::Value(to)),
+                    None => (To::Number(0), To::Number(self.bound.extents[*axis])),
+                };
+                let (var, kept) = self.b.begin_loop(from, to, 1, &kept);
                 let coord = Coord { base: Some(var), plus: 0, lanes: false };
                 let points: Vec<Point> = points.iter().map(|point| point.with(*axis, coord)).collect();
-                let next = self.nest(rows, pass, foldings, further, &points, kept, range)?;
+                let next = self.nest(rows, pass, foldings, further, &points, kept, None)?;
                 Ok(self.b.end_loop(&next))
             }
         }

@@ -12,7 +12,7 @@ use crate::code::{Code, Fault, Isa};
 fn literal(dtype: DType, sizes: Vec<usize>, seed: usize) -> Literal {
     let count = sizes.iter().product();
     if dtype.is_float() {
-        let value = |k: usize| (((k * 7919 + seed * 104_729) * 2_654_435_761) % 2001) as f64 / 1000.0 - 1.0;
+        let value = |k: usize| ((k * 7919 + seed * 104_729).wrapping_mul(2_654_435_761) % 2001) as f64 / 1000.0 - 1.0;
         let values: Vec<f64> = (0..count).map(value).collect();
         return Literal::from_f64s(dtype, sizes, &values).unwrap();
     }
@@ -310,6 +310,35 @@ fn random_words_beside_what_a_row_keeps() {
              %3 = map(%1, %2) exp(f32(shr(a, 8)) * 5.9604645e-8 * b) %4 = reduce.sum %3 over [i1] %5 = map(%3, %4) a / b \
              store y[i0, i1] = %5 }",
             &[("n", n), ("m", m)],
+        );
+    }
+}
+
+/// Long folds with few results have many tasks, and give the same for any number of cores.
+#[test]
+fn long_folds_are_cut_into_parts() {
+    for (n, m) in [(1, 140_001), (2, 131_072)] {
+        for monoid in ["sum", "max"] {
+            let text = format!(
+                "kernel {{ axes i0: n, i1: m in x: f32[n, m] out y: f32[n] schedule row along=[i1] placement=registers \
+                 %0 = load x[i0, i1] %1 = map(%0) a * a - a %2 = reduce.{monoid} %1 over [i1] %3 = map(%2) a + 1.0 \
+                 store y[i0] = %3 }}"
+            );
+            check(&text, &[("n", n), ("m", m)]);
+            let env: Env = [(Symbol::name("n"), n), (Symbol::name("m"), m)].into_iter().collect();
+            let emitted = emit(&parse(&text).unwrap(), &env, Isa::detect(), 2).unwrap();
+            assert!(emitted.phases[0].tasks >= 8, "{n} {m}: {} tasks", emitted.phases[0].tasks);
+        }
+    }
+    // Over several axes, and down columns.
+    for index in ["i0, i1", "i1, i0"] {
+        check(
+            &format!(
+                "kernel {{ axes i0: n, i1: n in x: f32[n, n] out y: f32[] schedule row along=[i0, i1] placement=registers \
+                 %0 = load x[{index}] %1 = map(%0) a * a %2 = reduce.sum %1 over [i0, i1] %3 = map(%2) a * 2.0 \
+                 store y[] = %3 }}"
+            ),
+            &[("n", 401)],
         );
     }
 }

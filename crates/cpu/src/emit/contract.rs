@@ -149,14 +149,12 @@ fn multiplication(emission: &Emission<'_>, needed: &[StepId], stores: &[usize], 
     let kernel = bound.kernel;
     let roles = Roles::of(bound, needed, stores, lanes)?;
     let wide = roles.column_count(bound) * NARROWEST >= lanes;
-    // A vector must not run from one of several column axes into the next.
-    let even = roles.columns.len() == 1 || bound.extents[*roles.columns.last()?] % lanes == 0;
     let covers = |k: &usize| {
         let axes = kernel.stores[*k].axes();
         if folds { axes.is_within(roles.free()) } else { axes == roles.free() }
     };
     let float = needed.iter().all(|id| kernel.step(*id).dtype.is_float());
-    let fits = roles.right.len() <= 2 && wide && even && float && stores.iter().all(covers);
+    let fits = roles.right.len() <= 2 && wide && float && stores.iter().all(covers);
     (fits && (!folds || folds_rows(emission, &roles, stores))).then_some(roles)
 }
 

@@ -8,6 +8,9 @@ use super::bound::Bound;
 /// What a vector costs whose elements lie one by one, in vectors whose elements lie in a row.
 const SCATTERED: f64 = 12.0;
 
+/// What a vector costs beside what is read and written: where it lies, and which of its lanes take part.
+const VECTOR: f64 = 3.0;
+
 /// The axis along which lanes should run, of some that they may: where most of what is read and written lies in a row, and
 /// vectors are full.
 pub(super) fn choose_lane(bound: &Bound<'_>, may: AxisSet, accesses: &[Dim], lanes: i64) -> Option<usize> {
@@ -15,7 +18,7 @@ pub(super) fn choose_lane(bound: &Bound<'_>, may: AxisSet, accesses: &[Dim], lan
         let extent = bound.extents[axis];
         let vectors = (extent as f64 / lanes as f64).ceil();
         let each: f64 = accesses.iter().map(|offset| access_cost(bound, offset, axis)).sum();
-        (each + 1.0) * vectors / extent as f64
+        (each + VECTOR) * vectors / extent as f64
     };
     let axes = may.iter().filter(|axis| bound.extents[*axis] > 1);
     // Of equals the innermost.

@@ -30,19 +30,33 @@ impl Roles {
         let kernel = bound.kernel;
         let written = stores.iter().map(|k| kernel.stores[*k].axes()).fold(AxisSet::EMPTY, AxisSet::union);
         let offsets: Vec<_> = stores.iter().map(|k| bound.stores[*k].offset.clone()).collect();
-        let sides: Vec<Roles> = [0, 1].into_iter().filter_map(|side| sides(bound, dots, side)).collect();
-        // Lanes run where results lie in a row, if that is a free axis of a factor that can be read in vectors.
         let wanted = choose_lane(bound, written, &offsets, lanes);
+        let sides = [0, 1].into_iter().filter_map(|side| sides(bound, dots, side));
+        let sides: Vec<Roles> = sides.map(|roles| roles.with_lanes_along(wanted)).collect();
+        // Lanes run where results lie in a row, if that is a free axis of a factor that can be read in vectors; where no vector fits
+        // between its ends, results had better be written one by one.
         let fits = |roles: &&Roles| wanted.is_some_and(|lane| roles.columns.contains(&lane));
-        let roles = sides.iter().find(fits).or_else(|| sides.iter().max_by_key(|roles| roles.column_count(bound)))?;
-        let mut roles = roles.clone();
-        if let Some(lane) = wanted
-            && let Some(place) = roles.columns.iter().position(|axis| *axis == lane)
-        {
-            let lane = roles.columns.remove(place);
-            roles.columns.push(lane);
+        let even = |roles: &&Roles| roles.is_even(bound, lanes);
+        let roles = sides.iter().filter(even).find(fits);
+        let roles = roles.or_else(|| sides.iter().filter(even).max_by_key(|roles| roles.column_count(bound)));
+        roles.cloned()
+    }
+
+    /// The same with the lanes along an axis, if that is one of the columns.
+    fn with_lanes_along(mut self, lane: Option<usize>) -> Roles {
+        let is_lane = |axis: &usize| Some(*axis) == lane;
+        let (last, mut others): (Vec<usize>, Vec<usize>) = self.columns.into_iter().partition(is_lane);
+        others.extend(last);
+        self.columns = others;
+        self
+    }
+
+    /// Whether no vector runs from one of several axes of columns into the next.
+    fn is_even(&self, bound: &Bound<'_>, lanes: i64) -> bool {
+        match self.columns.as_slice() {
+            [.., _, last] => bound.extents[*last] % lanes == 0,
+            _ => true,
         }
-        Some(roles)
     }
 
     pub fn row_count(&self, bound: &Bound<'_>) -> i64 {

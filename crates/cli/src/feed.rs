@@ -54,6 +54,10 @@ pub fn assemble(model: &Model, file: Option<&Path>, mut env: Env, seed: u64) -> 
                 dice.skip();
                 tensor.clone()
             }
+            None if port.is_text => {
+                let error = Error::invalid(format!("input \"{}\" is made of strings, which are not drawn", port.name));
+                return Err(Failure::with_help(error, "give it with --inputs X.npz, as an array of strings"));
+            }
             None => {
                 let shape = port.shape.as_ref().ok_or_else(|| {
                     let error = Error::invalid(format!(
@@ -130,6 +134,9 @@ fn check(port: &Port, tensor: &Literal, env: &mut Env) -> Outcome {
     let found = TensorType::new(tensor.dtype(), tensor.sizes().iter().copied().collect::<Shape>());
     let refuse = |env: &Env| Error::invalid(format!("{found} where {} is wanted", type_text(port, env)));
     if tensor.dtype() != port.dtype {
+        if port.is_text {
+            return Err(Failure::with_help(refuse(env), "give an array of strings"));
+        }
         let numpy = numpy_name(port.dtype);
         return Err(Failure::with_help(refuse(env), format!("convert the array, for instance by .astype({numpy})")));
     }

@@ -5,8 +5,7 @@ use std::io::{self, BufWriter, Cursor, ErrorKind, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 
 use fuseline::error::Error;
-use fuseline::tensor::Literal;
-use fuseline_frontend::npz::{Compression, write_npz_to};
+use fuseline_frontend::npz::{Array, Compression, write_npz_to};
 
 use crate::failure::{Failure, Outcome};
 
@@ -18,7 +17,10 @@ pub fn write(path: &Path, contents: &[u8]) -> Outcome {
 }
 
 /// Writes named arrays as a .npz file, in the same way.
-pub fn write_arrays<'a>(path: &Path, arrays: impl Iterator<Item = (&'a str, &'a Literal)> + Clone) -> Outcome {
+pub fn write_arrays<'a, A: Into<Array<'a>>>(
+    path: &Path,
+    arrays: impl Iterator<Item = (&'a str, A)> + Clone,
+) -> Outcome {
     write_by(path, &mut |output| {
         // Archives are written back and forth: what cannot do that is given all at once.
         if output.stream_position().is_err() {
@@ -119,6 +121,8 @@ fn beside(path: &Path) -> Option<PathBuf> {
 
 #[cfg(test)]
 mod tests {
+    use fuseline::tensor::Literal;
+
     use super::*;
 
     #[test]

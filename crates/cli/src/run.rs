@@ -3,7 +3,8 @@
 use std::time::Instant;
 
 use fuseline::reference::{Limits, Options};
-use fuseline::tensor::Literal;
+use fuseline::tensor::{Literal, Shape};
+use fuseline_frontend::npz::Array;
 use serde_json::{Value, json};
 
 use crate::arguments::{ReadingName, Run};
@@ -43,13 +44,18 @@ pub fn run(arguments: &Run) -> Outcome {
     };
     let seconds = start.elapsed().as_secs_f64();
     if let Some(path) = &arguments.outputs {
-        let named = outputs.iter().map(|(name, literal)| (name.as_str(), literal));
-        file::write_arrays(path, named)?;
+        let array = |name: &str, literal| {
+            if model.returns_texts(name) { Array::Texts(literal) } else { Array::Numbers(literal) }
+        };
+        file::write_arrays(path, outputs.iter().map(|(name, literal)| (name.as_str(), array(name, literal))))?;
     }
     if arguments.quiet {
         return Ok(());
     }
-    let summaries: Vec<Summary> = outputs.iter().map(|(name, literal)| Summary::of(name, literal)).collect();
+    let summary = |(name, literal)| {
+        if model.returns_texts(name) { Summary::of_texts(name, literal) } else { Summary::of(name, literal) }
+    };
+    let summaries: Vec<Summary> = outputs.iter().map(|(name, literal)| summary((name.as_str(), literal))).collect();
     if arguments.json {
         return screen::print_json(&to_json(&model, arguments, &feed, &summaries));
     }
@@ -76,12 +82,14 @@ pub struct Summary<'a> {
     infinities: usize,
     /// smallest, mean and largest of what is a number
     range: Option<(f64, f64, f64)>,
+    /// whether it holds texts: bytes with one axis more
+    is_text: bool,
 }
 
 impl<'a> Summary<'a> {
     /// Looks at an output.
     pub fn of(name: &'a str, literal: &'a Literal) -> Summary<'a> {
-        let mut summary = Summary { name, literal, nans: 0, infinities: 0, range: None };
+        let mut summary = Summary { name, literal, nans: 0, infinities: 0, range: None, is_text: false };
         let mut sum = 0.0;
         for x in (0..literal.count()).map(|k| literal.float(k)) {
             if x.is_nan() {
@@ -98,6 +106,21 @@ impl<'a> Summary<'a> {
         }
         summary
     }
+
+    /// Texts, of which there is nothing to compute.
+    fn of_texts(name: &'a str, literal: &'a Literal) -> Summary<'a> {
+        Summary { name, literal, nans: 0, infinities: 0, range: None, is_text: true }
+    }
+
+    /// Element type and sizes as the user has them.
+    fn ty(&self) -> (&'static str, &[usize]) {
+        let sizes = self.literal.sizes();
+        if self.is_text {
+            ("string", &sizes[..sizes.len().saturating_sub(1)])
+        } else {
+            (self.literal.dtype().name(), sizes)
+        }
+    }
 }
 
 /// A line for every output.
@@ -105,12 +128,16 @@ pub fn to_table(summaries: &[Summary<'_>]) -> Table {
     let columns = ["min", "mean", "max", ""].map(|name| (name, Side::Right));
     let mut table = Table::new(&[&[("output", Side::Left), ("type", Side::Left)], &columns[..]].concat());
     for summary in summaries {
-        let mut cells = vec![summary.name.to_string(), summary.literal.ty().to_string()];
+        let ty = match summary.is_text {
+            true => format!("string{}", Shape::from_iter(summary.ty().1.iter().copied())),
+            false => summary.literal.ty().to_string(),
+        };
+        let mut cells = vec![summary.name.to_string(), ty];
         match summary.range {
             Some((low, mean, high)) => cells.extend([low, mean, high].map(number)),
             None => cells.extend(["–", "–", "–"].map(String::from)),
         }
-        if summary.literal.count() == 0 {
+        if summary.ty().1.contains(&0) {
             cells.push("empty".into());
         } else if summary.nans > 0 {
             cells.push(format!("{} NaN", summary.nans));
@@ -136,10 +163,11 @@ fn number(x: f64) -> String {
 impl Summary<'_> {
     /// The same as JSON.
     pub fn to_json(&self) -> Value {
+        let (dtype, shape) = self.ty();
         json!({
             "name": self.name,
-            "dtype": self.literal.dtype().name(),
-            "shape": self.literal.sizes(),
+            "dtype": dtype,
+            "shape": shape,
             "min": self.range.map(|r| r.0),
             "mean": self.range.map(|r| r.1),
             "max": self.range.map(|r| r.2),

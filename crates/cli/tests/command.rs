@@ -4,11 +4,11 @@ use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
 use fuseline::tensor::{DType, Literal};
-use fuseline_frontend::npz::{Compression, ReadOptions, read_npz, write_npz};
+use fuseline_frontend::npz::{Array, Compression, ReadOptions, read_npz, write_npz};
 use fuseline_frontend::onnx::Message;
 use fuseline_frontend::onnx::schema::{
-    AttributeProto, Dimension, DimensionValue, GraphProto, ModelProto, NodeProto, OperatorSetIdProto, TensorShapeProto,
-    TensorTypeProto, TypeProto, TypeValue, ValueInfoProto,
+    AttributeProto, AttributeType, Dimension, DimensionValue, GraphProto, ModelProto, NodeProto, OperatorSetIdProto,
+    SequenceTypeProto, TensorShapeProto, TensorTypeProto, TypeProto, TypeValue, ValueInfoProto,
 };
 
 fn fuseline(arguments: &[&str]) -> Output {
@@ -77,6 +77,78 @@ fn write_binary(path: &Path, op: &str) {
 
 fn write(path: &Path, arrays: &[(&str, &Literal)]) {
     write_npz(path, arrays.iter().copied(), Compression::Stored).unwrap();
+}
+
+/// One node over `x`, with one attribute.
+fn write_unary(path: &Path, op: &str, attribute: AttributeProto, x: Option<TypeProto>, y: Option<TypeProto>) {
+    let node = NodeProto {
+        input: vec!["x".into()],
+        output: vec!["y".into()],
+        op_type: op.into(),
+        attribute: vec![attribute],
+        ..Default::default()
+    };
+    let port = |name: &str, r#type| ValueInfoProto { name: name.into(), r#type, ..Default::default() };
+    write_model(path, node, vec![port("x", x)], port("y", y));
+}
+
+#[test]
+fn sequences_are_arrays_with_numbers() {
+    let folder = tempfile::tempdir().unwrap();
+    let place = |name: &str| folder.path().join(name).to_str().unwrap().to_string();
+    let (join, cut, x, y) = (place("join.onnx"), place("cut.onnx"), place("x.npz"), place("y.npz"));
+    let sequence = |elements: Option<TypeProto>| {
+        let sequence = SequenceTypeProto { elem_type: elements.map(Box::new) };
+        Some(TypeProto { value: Some(TypeValue::SequenceType(sequence)), ..Default::default() })
+    };
+    let axis = || AttributeProto { name: "axis".into(), r#type: AttributeType::Int as i32, ..Default::default() };
+    let vector = || tensor_type(1, &["n"]);
+    write_unary(Path::new(&join), "ConcatFromSequence", axis(), sequence(vector()), vector());
+    let (first, second) = (Literal::f32s(&[1.0]), Literal::f32s(&[2.0, 3.0]));
+    write(Path::new(&x), &[("x.0", &first), ("x.1", &second)]);
+    assert!(stdout(&["run", &join, "--inputs", &x]).contains("f32[3]"));
+    assert!(stdout(&["inspect", &join]).contains("seq(f32[n])"));
+    let (status, message) = failure(&["run", &join]);
+    assert!(status == 2 && message.contains("is a sequence") && message.contains("x.0, x.1"), "{message}");
+    write(Path::new(&x), &[("x.0", &first), ("x.2", &second)]);
+    let (status, message) = failure(&["run", &join, "--inputs", &x]);
+    assert!(status == 2 && message.contains("\"x.1\" is missing"), "{message}");
+    write_unary(Path::new(&cut), "SplitToSequence", axis(), vector(), sequence(vector()));
+    write(Path::new(&x), &[("x", &second)]);
+    for device in ["reference", "cpu"] {
+        stdout(&["run", &cut, "--inputs", &x, "--outputs", &y, "--device", device]);
+        let made = read_npz(&y, &ReadOptions::default()).unwrap();
+        assert_eq!(made.keys().collect::<Vec<_>>(), ["y.0", "y.1"]);
+        assert_eq!(made["y.1"], Literal::f32s(&[3.0]));
+    }
+}
+
+#[test]
+fn strings_are_arrays_of_strings() {
+    let folder = tempfile::tempdir().unwrap();
+    let place = |name: &str| folder.path().join(name).to_str().unwrap().to_string();
+    let (model, x, y) = (place("upper.onnx"), place("x.npz"), place("y.npz"));
+    let upper = AttributeProto {
+        name: "case_change_action".into(),
+        s: "UPPER".into(),
+        r#type: AttributeType::String as i32,
+        ..Default::default()
+    };
+    let strings = || tensor_type(8, &["n"]);
+    write_unary(Path::new(&model), "StringNormalizer", upper, strings(), strings());
+    let texts = Literal::texts([2], &["größe", "x"]).unwrap();
+    write_npz(&x, [("x", Array::Texts(&texts))], Compression::Stored).unwrap();
+    for device in ["reference", "cpu"] {
+        let shown = stdout(&["run", &model, "--inputs", &x, "--outputs", &y, "--device", device]);
+        assert!(shown.contains("string[2]"), "{shown}");
+        let made = read_npz(&y, &ReadOptions::default()).unwrap();
+        assert_eq!(made["y"].to_texts().unwrap(), ["GRÖSSE", "X"]);
+    }
+    let (status, message) = failure(&["run", &model]);
+    assert!(status == 2 && message.contains("is made of strings"), "{message}");
+    write(Path::new(&x), &[("x", &Literal::f32s(&[1.0]))]);
+    let (status, message) = failure(&["run", &model, "--inputs", &x]);
+    assert!(status == 2 && message.contains("string[n]") && message.contains("an array of strings"), "{message}");
 }
 
 #[test]

@@ -45,22 +45,15 @@ fn is_opaque(dtype: DType) -> bool {
 /// read; what was read is taken off.
 pub fn read(input: &mut dyn Read, expected: Option<DType>, budget: &mut u64) -> Result<Literal> {
     let header = read_header(input, budget)?;
+    if let Some(texts) = Texts::parse(&header.descr) {
+        return read_texts(input, &header, &texts, budget);
+    }
     let element = Element::parse(&header.descr, expected)?;
     let extent = extent(element.dtype, &header.shape)?;
     let width = element.dtype.bits().div_ceil(8);
-    let stored = extent.count * width;
-    let wanted = stored as u64;
-    *budget = budget.checked_sub(wanted).ok_or_else(|| over_budget(wanted))?;
-    let mut bytes = read_growing(input, stored)?;
-    // Looking for one byte more also makes the reader of an archive compare the checksum.
-    if input.take(1).read_to_end(&mut Vec::new()).map_err(cannot_read)? > 0 {
-        return Err(Error::invalid(format!("data goes on after the {wanted} bytes that the header declares")));
-    }
+    let mut bytes = read_elements(input, &header, &extent, width, budget)?;
     if element.big_endian {
         bytes.chunks_exact_mut(width).for_each(<[u8]>::reverse);
-    }
-    if header.fortran_order {
-        bytes = row_major(bytes, &extent, width);
     }
     if element.dtype.bits() < 8 {
         return Literal::from_bits(element.dtype, extent.sizes, bytes.iter().map(|b| u64::from(*b)));
@@ -68,9 +61,83 @@ pub fn read(input: &mut dyn Read, expected: Option<DType>, budget: &mut u64) -> 
     Literal::new(element.dtype, extent.sizes, canonical(element.dtype, Bytes::from(bytes)))
 }
 
+/// The elements, each so many bytes wide, in row-major order.
+fn read_elements(
+    input: &mut dyn Read,
+    header: &Header,
+    extent: &Extent,
+    width: usize,
+    budget: &mut u64,
+) -> Result<Vec<u8>> {
+    let stored = extent.count.checked_mul(width).filter(|stored| *stored <= isize::MAX as usize);
+    let stored = stored.ok_or_else(|| Error::limit(format!("{} elements of {width} bytes", extent.count)))?;
+    let wanted = stored as u64;
+    *budget = budget.checked_sub(wanted).ok_or_else(|| over_budget(wanted))?;
+    let bytes = read_growing(input, stored)?;
+    // Looking for one byte more also makes the reader of an archive compare the checksum.
+    if input.take(1).read_to_end(&mut Vec::new()).map_err(cannot_read)? > 0 {
+        return Err(Error::invalid(format!("data goes on after the {wanted} bytes that the header declares")));
+    }
+    Ok(if header.fortran_order { row_major(bytes, extent, width) } else { bytes })
+}
+
+/// Texts of one width, such as `|S5` (bytes) or `<U5` (characters of four bytes each).
+struct Texts {
+    width: usize,
+    /// the order of the bytes of a character
+    characters: Option<fn([u8; 4]) -> u32>,
+}
+
+impl Texts {
+    fn parse(descr: &str) -> Option<Texts> {
+        let (kind, width) = descr.split_at_checked(2)?;
+        let width = width.parse().ok()?;
+        let characters: Option<fn([u8; 4]) -> u32> = match kind {
+            "|S" => None,
+            "<U" => Some(u32::from_le_bytes),
+            ">U" => Some(u32::from_be_bytes),
+            _ => return None,
+        };
+        Some(Texts { width, characters })
+    }
+}
+
+fn read_texts(input: &mut dyn Read, header: &Header, texts: &Texts, budget: &mut u64) -> Result<Literal> {
+    let extent = extent(DType::U8, &header.shape)?;
+    let Some(decode) = texts.characters else {
+        let bytes = read_elements(input, header, &extent, texts.width, budget)?;
+        let sizes = [&extent.sizes[..], &[texts.width]].concat();
+        return Literal::new(DType::U8, sizes, bytes);
+    };
+    let width = texts.width.checked_mul(4).ok_or_else(|| Error::limit("texts wider than any memory"))?;
+    let bytes = read_elements(input, header, &extent, width, budget)?;
+    let text = |row: &[u8]| {
+        let codes = row.chunks_exact(4).map(|code| decode(code.try_into().expect("four bytes")));
+        let text: Option<String> = codes.map(char::from_u32).collect();
+        text.map(|text| text.trim_end_matches('\0').to_string())
+            .ok_or_else(|| Error::invalid("a text holds what is no character"))
+    };
+    let made = match width {
+        0 => vec![String::new(); extent.count],
+        width => bytes.chunks_exact(width).map(text).collect::<Result<_>>()?,
+    };
+    Literal::texts(extent.sizes, &made)
+}
+
+/// Writes one array of texts, which are bytes with one axis more, as NumPy's byte strings (`|S5`).
+pub fn write_texts(output: &mut dyn Write, literal: &Literal) -> std::io::Result<()> {
+    let (width, leading) = literal.sizes().split_last().map_or((0, &[][..]), |(width, leading)| (*width, leading));
+    // NumPy has no texts of width 0.
+    output.write_all(&header_bytes(&format!("|S{}", width.max(1)), leading))?;
+    if width == 0 {
+        return output.write_all(&vec![0; leading.iter().product()]);
+    }
+    output.write_all(&literal.bytes())
+}
+
 /// Writes one array, in the version of the format that every NumPy reads, little-endian and row-major.
 pub fn write(output: &mut dyn Write, literal: &Literal) -> std::io::Result<()> {
-    output.write_all(&header_bytes(literal))?;
+    output.write_all(&header_bytes(&descr(literal.dtype()), literal.sizes()))?;
     if literal.dtype().bits() < 8 {
         // Integers keep their sign in the byte of their own.
         let byte = |k| if literal.dtype().is_int() { literal.int(k) as u8 } else { literal.bits(k) as u8 };
@@ -79,15 +146,18 @@ pub fn write(output: &mut dyn Write, literal: &Literal) -> std::io::Result<()> {
     output.write_all(&literal.bytes())
 }
 
-fn header_bytes(literal: &Literal) -> Vec<u8> {
-    let dtype = literal.dtype();
+fn descr(dtype: DType) -> String {
     let code = CODES.iter().find(|row| row.1 == dtype).map_or(opaque_code(dtype), |row| row.0);
     // Opaque bytes have no order, nor have single ones.
     let order = if dtype.bits() == 8 || is_opaque(dtype) { '|' } else { '<' };
-    let sizes: Vec<String> = literal.sizes().iter().map(|n| n.to_string()).collect();
+    format!("{order}{code}")
+}
+
+fn header_bytes(descr: &str, sizes: &[usize]) -> Vec<u8> {
+    let sizes: Vec<String> = sizes.iter().map(|n| n.to_string()).collect();
     let comma = if sizes.len() == 1 { "," } else { "" };
     let shape = sizes.join(", ");
-    let dict = format!("{{'descr': '{order}{code}', 'fortran_order': False, 'shape': ({shape}{comma}), }}");
+    let dict = format!("{{'descr': '{descr}', 'fortran_order': False, 'shape': ({shape}{comma}), }}");
     // The elements begin at a multiple of 64; spaces and a line feed fill up.
     let fixed = MAGIC.len() + 4;
     let total = (fixed + dict.len() + 1).next_multiple_of(64);
@@ -337,6 +407,28 @@ mod tests {
     }
 
     #[test]
+    fn texts_are_bytes_with_one_axis_more() {
+        let read = |bytes: Vec<u8>| read(&mut bytes.as_slice(), None, &mut (1 << 20));
+        let bytes = read(plain("|S3", "(2,)", b"a\0\0bcd")).unwrap();
+        assert_eq!((bytes.sizes(), bytes.to_texts().unwrap()), (&[2, 3][..], vec!["a".to_string(), "bcd".into()]));
+        let characters =
+            |convert: fn(u32) -> [u8; 4]| "é\0bc".chars().flat_map(|c| convert(c as u32)).collect::<Vec<u8>>();
+        for (descr, data) in [("<U2", characters(u32::to_le_bytes)), (">U2", characters(u32::to_be_bytes))] {
+            assert_eq!(read(plain(descr, "(2, 1)", &data)).unwrap().to_texts().unwrap(), ["é", "bc"]);
+        }
+        let by_columns = array("{'descr': '|S1', 'fortran_order': True, 'shape': (2, 2), }", b"acbd");
+        assert_eq!(read(by_columns).unwrap().to_texts().unwrap(), ["a", "b", "c", "d"]);
+        assert_eq!(read(plain("<U1", "(1,)", &[0, 0, 0, 0xff])).unwrap_err().kind(), Kind::Invalid);
+        assert_eq!(read(plain("|S99999999999", "(99999999999,)", b"")).unwrap_err().kind(), Kind::Limit);
+        for texts in [&["x", "yz"][..], &["", ""]] {
+            let literal = Literal::texts([texts.len()], texts).unwrap();
+            let mut written = Vec::new();
+            write_texts(&mut written, &literal).unwrap();
+            assert_eq!(read(written).unwrap().to_texts().unwrap(), texts);
+        }
+    }
+
+    #[test]
     fn every_type_and_rank_survives() {
         for &dtype in DType::ALL {
             for sizes in [&[][..], &[1], &[6], &[2, 3], &[3, 0, 2], &[1, 2, 3, 1]] {
@@ -444,7 +536,7 @@ mod tests {
 
     #[test]
     fn types_that_we_lack_are_named() {
-        for descr in ["<c8", "<U4", "|S3", "|O", "<M8[ns]", "|V2", "<V2", "|V4", "|f4", "=f4", "", "é", "<f16"] {
+        for descr in ["<c8", "|O", "<M8[ns]", "|V2", "<V2", "|V4", "|f4", "=f4", "", "é", "<f16"] {
             let error = parse(&plain(descr, "(1,)", &[0; 16])).unwrap_err();
             assert_eq!(error.kind(), Kind::Unsupported, "{descr}");
             assert!(error.message().contains(descr), "{error}");

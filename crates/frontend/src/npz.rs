@@ -4,6 +4,8 @@
 //! back only where the caller expects bfloat16; so are the arrays that the `ml_dtypes` package saves (`<V2`). In
 //! Python, `array.view(ml_dtypes.bfloat16)` makes them numbers.
 //!
+//! Texts (`|S5`, `<U5`) are bytes with one axis more, as `Literal::texts` has them; they are written as byte strings where the caller says so.
+//!
 //! What is written depends on names, literals and compression alone, not on the time or the machine.
 
 use std::fmt;
@@ -78,10 +80,33 @@ pub fn read_npz_from(input: impl Read + Seek, options: &ReadOptions<'_>) -> Resu
     Ok(arrays)
 }
 
+/// What an array holds.
+#[derive(Clone, Copy, Debug)]
+pub enum Array<'a> {
+    /// numbers as they are
+    Numbers(&'a Literal),
+    /// texts, which are bytes with one axis more; they become byte strings
+    Texts(&'a Literal),
+}
+
+impl<'a> From<&'a Literal> for Array<'a> {
+    fn from(literal: &'a Literal) -> Array<'a> {
+        Array::Numbers(literal)
+    }
+}
+
+impl Array<'_> {
+    fn literal(&self) -> &Literal {
+        match self {
+            Array::Numbers(literal) | Array::Texts(literal) => literal,
+        }
+    }
+}
+
 /// Writes a `.npz` file of named arrays, in this order.
-pub fn write_npz<'a>(
+pub fn write_npz<'a, A: Into<Array<'a>>>(
     path: impl AsRef<Path>,
-    arrays: impl IntoIterator<Item = (&'a str, &'a Literal)>,
+    arrays: impl IntoIterator<Item = (&'a str, A)>,
     compression: Compression,
 ) -> Result<()> {
     let path = path.as_ref();
@@ -93,9 +118,9 @@ pub fn write_npz<'a>(
 }
 
 /// Writes a `.npz` to anything that can be written and searched, and gives it back.
-pub fn write_npz_to<'a, W: Write + Seek>(
+pub fn write_npz_to<'a, W: Write + Seek, A: Into<Array<'a>>>(
     output: W,
-    arrays: impl IntoIterator<Item = (&'a str, &'a Literal)>,
+    arrays: impl IntoIterator<Item = (&'a str, A)>,
     compression: Compression,
 ) -> Result<W> {
     let method = match compression {
@@ -103,16 +128,21 @@ pub fn write_npz_to<'a, W: Write + Seek>(
         Compression::Deflated => CompressionMethod::Deflated,
     };
     let mut archive = ZipWriter::new(output);
-    for (name, literal) in arrays {
+    for (name, array) in arrays {
+        let array = array.into();
         let place = || format!("array \"{}\"", name.escape_debug());
         let options = SimpleFileOptions::default()
             .compression_method(method)
             .last_modified_time(DateTime::default())
             .unix_permissions(0o644)
             // With room for the header and for what deflating may add.
-            .large_file(literal.byte_count() > 0xf000_0000);
+            .large_file(array.literal().byte_count() > 0xf000_0000);
         archive.start_file(format!("{name}.npy"), options).map_err(zip_error).at(place)?;
-        npy::write(&mut archive, literal).map_err(cannot_write).at(place)?;
+        let written = match array {
+            Array::Numbers(literal) => npy::write(&mut archive, literal),
+            Array::Texts(literal) => npy::write_texts(&mut archive, literal),
+        };
+        written.map_err(cannot_write).at(place)?;
     }
     archive.finish().map_err(zip_error)
 }

@@ -73,6 +73,11 @@ impl Model {
         Model { name, signature: model.signature().clone(), content: Content::Onnx(Box::new(model)) }
     }
 
+    /// Whether a tensor among the outputs holds texts.
+    pub fn returns_texts(&self, name: &str) -> bool {
+        self.signature.outputs.iter().any(|port| port.is_text && port.has(name))
+    }
+
     /// The size that is taken where none is given.
     pub fn default_size(&self, name: &str) -> i64 {
         match &self.content {
@@ -128,7 +133,7 @@ impl Model {
     }
 
     /// The graph: for every input where there is one, otherwise for the inputs given, or for the sizes given, where
-    /// these are all sizes.
+    /// these are all sizes; sequences and optional inputs are one tensor then.
     pub fn graph(&self, inputs: &Tensors, env: &Env) -> Result<Cow<'_, Graph>> {
         let model = match &self.content {
             Content::Gallery(_, graph) | Content::Text(graph) => return Ok(Cow::Borrowed(graph)),
@@ -140,10 +145,19 @@ impl Model {
                 model.specialise(inputs, |specialised| Ok(specialised.graph.clone())).map(Cow::Owned)
             }
             Err(error) if error.kind() == Kind::NeedsValue => {
+                // Nobody says how many tensors there are: one of each.
+                let several = self.signature.inputs.iter().filter(|port| port.form != Form::Tensor);
+                let parts = several.map(|port| (port.name.clone(), 1)).collect();
+                let pins = Pins { parts, ..Pins::default() };
+                if !pins.parts.is_empty()
+                    && let Ok(graph) = model.graph_for(&pins)
+                {
+                    return Ok(Cow::Owned(graph));
+                }
                 let sizes = self.signature.inputs.iter();
-                let sizes = sizes.map(|port| Some((port.name.clone(), port.shape.as_ref()?.eval(env).ok()?)));
+                let sizes = sizes.map(|port| Some((port.part_name(0), port.shape.as_ref()?.eval(env).ok()?)));
                 let Some(sizes) = sizes.collect() else { return Err(error) };
-                model.graph_for(&Pins { sizes, ..Pins::default() }).map(Cow::Owned)
+                model.graph_for(&Pins { sizes, ..pins }).map(Cow::Owned)
             }
             Err(error) => Err(error),
         }

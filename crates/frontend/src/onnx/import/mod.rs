@@ -175,8 +175,12 @@ impl<'m> Importer<'m> {
             return Ok(port.kind().wrap(self.input_tensor(builder, &port.name, &port)?));
         }
         let Some(parts) = self.pins.parts.get(&port.name) else {
-            let unknown = if port.form.is_sequence() { "how many elements it has" } else { "whether it is given" };
-            let error = Error::needs_value(format!("{unknown} must be known before run time"), Vec::new());
+            let name = &port.name;
+            let unknown = match port.form.is_sequence() {
+                true => format!("how many elements the sequence \"{name}\" has must be known before run time"),
+                false => format!("whether the optional input \"{name}\" is given must be known before run time"),
+            };
+            let error = Error::needs_value(unknown, Vec::new());
             return Ok(self.tolerate(error, builder)?.into());
         };
         match (port.form.is_sequence(), *parts) {

@@ -1,5 +1,6 @@
 //! Passes keep the meaning of random graphs.
 
+use fuseline::budget::Budget;
 use fuseline::compare::{Agreement, Tolerance, compare};
 use fuseline::compile::compile;
 use fuseline::device::{Device, ReferenceDevice};
@@ -11,8 +12,13 @@ use fuseline_tests::drawn;
 use fuseline_tests::generate::cases;
 use proptest::prelude::*;
 
-const STRICT: Context =
-    Context { numerics: Numerics::Strict, precision: Precision::F32, fold_bytes: 64 << 10, table_elements: 1 << 20 };
+const STRICT: Context = Context {
+    numerics: Numerics::Strict,
+    precision: Precision::F32,
+    fold_bytes: 64 << 10,
+    table_elements: 1 << 20,
+    budget: Budget::UNLIMITED,
+};
 
 proptest! {
     #![proptest_config(drawn::cases(256))]

@@ -19,7 +19,7 @@ use fuseline_cpu::run::CpuDevice;
 use fuseline_session::machine;
 pub use fuseline_session::session::bind_sizes;
 
-use crate::arguments::PrecisionName;
+use crate::arguments::{CompileLimits, PrecisionName};
 use crate::failure::{Failure, Outcome};
 use crate::written_plan::{PlanWishes, WrittenPlan};
 use crate::{gpu, target};
@@ -112,6 +112,8 @@ pub struct Wishes<'a> {
     pub reads: bool,
     /// what a run has
     pub means: Means,
+    /// what a model may ask of the compiler
+    pub limits: &'a CompileLimits,
 }
 
 /// What a run has.
@@ -134,7 +136,7 @@ pub type Runner = Box<dyn Fn(&Graph, NamedTensors) -> Result<Vec<Literal>>>;
 impl Device {
     /// The device, ready to run graphs as wished.
     pub fn runner(self, wishes: Wishes<'_>) -> Outcome<Runner> {
-        let Wishes { target, numerics, precision, plan, reads, means } = wishes;
+        let Wishes { target, numerics, precision, plan, reads, means, limits } = wishes;
         let has_threads = matches!(self.way, Way::Plan { has_threads: true, .. });
         if reads && has_threads {
             let error = Error::invalid(format!("{} computes with the model's own types", self.name)).at("--reading");
@@ -157,7 +159,7 @@ impl Device {
             // The meaning of what other devices run with these roundings: of the graph that has them.
             Way::Graph(_) if precision != PrecisionName::F32 => {
                 let precision = precision.precision(Numerics::Default)?;
-                let plan = PlanOptions { precision, ..PlanOptions::on(&target::find("cpu")?) };
+                let plan = PlanOptions { precision, budget: limits.budget(), ..PlanOptions::on(&target::find("cpu")?) };
                 Ok(Box::new(move |graph, inputs| {
                     let planned = plan_program(graph.clone(), &plan, &mut |_| {})?;
                     ReferenceDevice { options: means.options }.load(&planned.program)?.run(&inputs)
@@ -165,7 +167,7 @@ impl Device {
             }
             Way::Graph(run) => Ok(Box::new(move |graph, inputs| run(graph, inputs, &means.options))),
             Way::Plan { target: usual, load, .. } => {
-                let plan = WrittenPlan::options(plan, &PlanWishes { target, usual, numerics, precision })?;
+                let plan = WrittenPlan::options(plan, &PlanWishes { target, usual, numerics, precision, limits })?;
                 Ok(Box::new(move |graph, inputs| {
                     let mut plan = plan.clone();
                     bind_sizes(graph, &inputs, &mut plan.hints.env);

@@ -131,7 +131,10 @@ fn default_help(kind: Kind) -> &'static str {
         Kind::Invalid => "check the place named above; `fuseline inspect MODEL` shows what the model takes",
         Kind::Unsupported => "docs/adding-an-op.md shows how an operator is added",
         Kind::NeedsValue => "give inputs whose sizes agree, with --inputs or --sizes",
-        Kind::Limit => "try smaller sizes; `fuseline run` has --max-memory and --max-trips for models that you trust",
+        Kind::Limit => {
+            "try smaller sizes; models that you trust may have more: --max-compile-time, --max-nodes, --max-nesting, and of \
+             `fuseline run` --max-memory, --max-trips"
+        }
         Kind::Bug => "please report it together with the model and the command",
     }
 }

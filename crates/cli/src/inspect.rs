@@ -25,7 +25,7 @@ use crate::screen::{self, Side, Table, heading};
 
 /// Inspects a model.
 pub fn inspect(arguments: &Inspect) -> Outcome {
-    let model = Model::open(&arguments.model, arguments.dtype)?;
+    let model = Model::open(&arguments.model, arguments.dtype, &arguments.limits)?;
     let mut env = model.bind_sizes(&arguments.sizes)?;
     let inputs = match &arguments.inputs {
         Some(path) => feed::read(&model, path, &mut env)?,

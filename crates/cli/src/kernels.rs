@@ -27,7 +27,7 @@ use crate::target;
 
 /// Shows the kernels of a model.
 pub fn kernels(arguments: &Kernels) -> Outcome {
-    let model = Model::open(&arguments.model, arguments.dtype)?;
+    let model = Model::open(&arguments.model, arguments.dtype, &arguments.limits)?;
     let mut env = model.bind_sizes(&arguments.sizes)?;
     let inputs = match &arguments.inputs {
         Some(path) => feed::read(&model, path, &mut env)?,
@@ -40,6 +40,7 @@ pub fn kernels(arguments: &Kernels) -> Outcome {
         numerics,
         precision: arguments.precision.precision(numerics)?,
         hints: Hints { env: all.clone(), ..Hints::default() },
+        budget: arguments.limits.budget(),
         ..PlanOptions::on(&target::find(arguments.target.as_deref().unwrap_or(usual))?)
     };
     let planned = plan_program(graph.into_owned(), &options, &mut |_| {})?;

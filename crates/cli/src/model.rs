@@ -8,7 +8,7 @@ use fuseline::tensor::{DType, Env, Literal, Symbol};
 use fuseline_frontend::Tensors;
 pub use fuseline_session::model::{Content, signature, type_text};
 
-use crate::arguments::{ModelName, SizeBinding};
+use crate::arguments::{CompileLimits, ModelName, SizeBinding};
 use crate::device::Runner;
 use crate::failure::{Failure, Outcome};
 
@@ -25,8 +25,8 @@ impl Deref for Model {
 }
 
 impl Model {
-    /// Opens a model; an element type may be chosen for gallery graphs only.
-    pub fn open(name: &ModelName, dtype: Option<DType>) -> Outcome<Model> {
+    /// Opens a model within limits; an element type may be chosen for gallery graphs only.
+    pub fn open(name: &ModelName, dtype: Option<DType>, limits: &CompileLimits) -> Outcome<Model> {
         use fuseline_session::model::Model as Opened;
         match name {
             ModelName::Gallery(name) if gallery::find(name).is_none() => {
@@ -53,7 +53,7 @@ impl Model {
                 let error = Error::invalid("--dtype chooses the type of gallery graphs; a file has its own types");
                 Err(Failure::with_help(error, "leave --dtype out"))
             }
-            ModelName::File(path) => Ok(Model(Opened::open(path)?)),
+            ModelName::File(path) => Ok(Model(Opened::open(path)?.with_limits(limits.import()))),
         }
     }
 

@@ -27,9 +27,10 @@ pub fn run(arguments: &Run) -> Outcome {
     let means = Means { options, threads: arguments.threads };
     let written = arguments.plan.as_deref().map(WrittenPlan::read).transpose()?;
     let (target, precision, reads) = (arguments.target.as_deref(), arguments.precision, arguments.reading.is_some());
-    let wishes = Wishes { target, numerics, precision, plan: written.as_ref(), reads, means };
+    let wishes =
+        Wishes { target, numerics, precision, plan: written.as_ref(), reads, means, limits: &arguments.limits };
     let runner = arguments.device.runner(wishes)?;
-    let model = Model::open(&arguments.model, arguments.dtype)?;
+    let model = Model::open(&arguments.model, arguments.dtype, &arguments.limits)?;
     let env = model.bind_sizes(&arguments.sizes)?;
     let feed = feed::assemble(&model, arguments.inputs.as_deref(), env, arguments.seed)?;
     tell_assumptions(&feed, arguments.seed);

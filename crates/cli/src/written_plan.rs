@@ -8,7 +8,7 @@ use fuseline::error::Error;
 use fuseline::fuse::{Chooser, Lock, PlanOptions};
 use fuseline::passes::Numerics;
 
-use crate::arguments::PrecisionName;
+use crate::arguments::{CompileLimits, PrecisionName};
 use crate::failure::{Failure, Outcome};
 use crate::{screen, target};
 
@@ -33,6 +33,8 @@ pub struct PlanWishes<'a> {
     pub numerics: Option<Numerics>,
     /// in which type the factors of contractions are multiplied
     pub precision: PrecisionName,
+    /// what a model may ask of the compiler
+    pub limits: &'a CompileLimits,
 }
 
 impl WrittenPlan {
@@ -66,6 +68,7 @@ impl WrittenPlan {
             numerics,
             precision: wishes.precision.precision(numerics)?,
             chooser: written.map_or(Chooser::ByCost, WrittenPlan::chooser),
+            budget: wishes.limits.budget(),
             ..PlanOptions::on(&spec)
         })
     }

@@ -476,3 +476,19 @@ fn shells_can_complete_commands_and_options() {
         }
     }
 }
+
+#[test]
+fn limits_for_untrusted_models_are_named_with_their_options() {
+    let model = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/models/structure/bert_tiny.dynamo.onnx");
+    let model = model.to_str().unwrap();
+    for (arguments, limit) in [
+        (["inspect", model, "--max-nodes", "10"], "more than 10 nodes"),
+        (["explain", model, "--max-compile-time", "0"], "compiling takes longer than 0 s"),
+        (["explain", "gallery:softmax", "--max-compile-time", "0"], "compiling takes longer than 0 s"),
+        (["run", "gallery:softmax", "--max-memory", "10"], "the limit is 10 bytes"),
+    ] {
+        let (status, message) = failure(&arguments);
+        assert!(status == 1 && message.contains(limit), "{message}");
+        assert!(message.contains(arguments[2]), "{arguments:?} is not named: {message}");
+    }
+}

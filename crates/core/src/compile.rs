@@ -10,6 +10,7 @@ use crate::rewrites::{Application, Permit, apply_rewrites};
 
 /// Compiles a graph: the stages in order.
 pub fn compile(graph: Graph, context: &Context) -> Result<Program> {
+    let context = &Context { budget: context.budget.started(), ..context.clone() };
     // First: what a front end did wrong must neither be blamed on a pass nor hidden by one that drops it.
     verify(&graph).at(|| "the graph as it came in")?;
     // Make the meaning plain: no planner should see shape arithmetic or views of views.
@@ -35,13 +36,19 @@ pub struct PlannedProgram {
 ///
 /// Rewrites obey the same choices as fusions: pins, fuel (they are asked first), chance, a lock.
 pub fn plan_program(graph: Graph, options: &PlanOptions, observe: &mut dyn FnMut(&Step<'_>)) -> Result<PlannedProgram> {
+    let options = &started(options);
     plan_simplified(simplified(graph, options, observe)?, options, observe)
 }
 
 /// The graph after the passes: of it, a program can be planned in several ways.
 pub fn simplified(graph: Graph, options: &PlanOptions, observe: &mut dyn FnMut(&Step<'_>)) -> Result<Graph> {
     verify(&graph).at(|| "the graph as it came in")?;
-    run_passes(graph, &context(options), observe)
+    run_passes(graph, &context(&started(options)), observe)
+}
+
+/// The options of work that begins here.
+fn started(options: &PlanOptions) -> PlanOptions {
+    PlanOptions { budget: options.budget.started(), ..options.clone() }
 }
 
 /// As [`plan_program`], of a graph that went through the passes already, with the same numerics.
@@ -50,6 +57,7 @@ pub fn plan_simplified(
     options: &PlanOptions,
     observe: &mut dyn FnMut(&Step<'_>),
 ) -> Result<PlannedProgram> {
+    let options = &started(options);
     // Move work to where it is done least often. After the passes: rewrites read plain arithmetic. Before the split: what they
     // put into weights is prepared.
     let mut permit = permit(options);
@@ -79,7 +87,7 @@ fn checked_plan(graph: &Graph, options: &PlanOptions) -> Result<Plan> {
 }
 
 fn context(options: &PlanOptions) -> Context {
-    Context { numerics: options.numerics, ..Context::default() }
+    Context { numerics: options.numerics, budget: options.budget.clone(), ..Context::default() }
 }
 
 /// What one kernel computes where nothing is fused.
@@ -93,7 +101,7 @@ pub enum Grain {
 
 /// Compiles a graph and plans it without fusion and without rewrites: what a plan is measured against.
 pub fn plan_apart(graph: Graph, options: &PlanOptions, grain: Grain) -> Result<PlannedProgram> {
-    let usual = PlanOptions { pins: Pins::apart(), chooser: Chooser::ByCost, ..options.clone() };
+    let usual = PlanOptions { pins: Pins::apart(), chooser: Chooser::ByCost, ..started(options) };
     let mut planned = plan_program(graph, &usual, &mut |_| {})?;
     if grain == Grain::Operator {
         let within = |graph: &Graph| {

@@ -42,6 +42,7 @@
 pub mod analysis;
 pub mod analyzer;
 pub mod bisect;
+pub mod budget;
 pub mod compare;
 pub mod compile;
 pub mod cursor;

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use bytes::Bytes;
 use fuseline::error::{Context, Error, Result};
-use fuseline::graph::{Graph, text};
+use fuseline::graph::{Graph, text, verify};
 use fuseline::tensor::Source;
 
 use crate::mapping::map_file;
@@ -16,9 +16,16 @@ pub fn read_graph(path: impl AsRef<Path>) -> Result<Graph> {
     let read = || {
         let bytes = map_file(path)?;
         let content = std::str::from_utf8(&bytes).map_err(|_| Error::invalid("the file is not text"))?;
-        text::parse(content, &|source, len| resolve(path, source, len))
+        let graph = text::parse(content, &|source, len| resolve(path, source, len))?;
+        verify(&graph).map_err(written_wrong)?;
+        Ok(graph)
     };
     read().at(|| path.to_string_lossy())
+}
+
+/// What breaks an invariant is the writer's mistake here, and nobody's bug.
+fn written_wrong(error: Error) -> Error {
+    error.path().iter().rev().fold(Error::invalid(error.message()), |invalid, place| invalid.at(place))
 }
 
 fn resolve(text: &Path, source: &Source, len: usize) -> Result<Bytes> {
@@ -69,6 +76,10 @@ mod tests {
         assert!(read_graph(&text).unwrap_err().message().contains("beyond the 10"));
         write_graph(&text, &outside.path().join("weights"));
         assert!(read_graph(&text).unwrap_err().message().contains("folder of the text"));
+        std::fs::write(&text, "graph g() {\n  %0 = map() size(n + i0) : i64[4]\n  return y = %0\n}\n").unwrap();
+        let error = read_graph(&text).unwrap_err();
+        assert_eq!(error.kind(), fuseline::error::Kind::Invalid);
+        assert!(error.to_string().contains("%0 (map): the size n + i0 mentions a coordinate"), "{error}");
         std::fs::write(&text, [0xff, 0xfe]).unwrap();
         assert!(read_graph(&text).unwrap_err().message().contains("not text"));
     }

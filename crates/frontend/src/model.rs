@@ -10,7 +10,7 @@ use fuseline::tensor::Literal;
 use indexmap::IndexMap;
 
 use crate::onnx::ModelFile;
-use crate::onnx::import::{Pins, Signature, import};
+use crate::onnx::import::{Limits, Pins, Signature, import};
 
 /// Tensors by the names of a model's inputs or outputs.
 pub type Tensors = IndexMap<String, Literal>;
@@ -21,6 +21,7 @@ pub struct Model {
     file: ModelFile,
     signature: Signature,
     general: OnceLock<Result<Graph>>,
+    limits: Limits,
 }
 
 /// A graph and what is left to be given when it runs.
@@ -49,7 +50,12 @@ impl Model {
         let graph = file.model.graph.as_ref();
         let graph = graph.ok_or_else(|| Error::invalid("the model has no graph").at(file.name()))?;
         let signature = Signature::of(graph).map_err(|e| e.at(file.name()))?;
-        Ok(Model { signature, file, general: OnceLock::new() })
+        Ok(Model { signature, file, general: OnceLock::new(), limits: Limits::default() })
+    }
+
+    /// The same model, of which no graph was asked for yet, imported within other limits.
+    pub fn with_limits(self, limits: Limits) -> Model {
+        Model { limits, ..self }
     }
 
     /// What it takes and returns.
@@ -64,12 +70,12 @@ impl Model {
 
     /// The graph for every input. An error of the kind [`Kind::NeedsValue`] says that there is none, and why.
     pub fn graph(&self) -> Result<&Graph> {
-        self.general.get_or_init(|| import(&self.file, &Pins::default())).as_ref().map_err(Clone::clone)
+        self.general.get_or_init(|| import(&self.file, &Pins::default(), &self.limits)).as_ref().map_err(Clone::clone)
     }
 
     /// The graph for given sizes and values of some inputs.
     pub fn graph_for(&self, pins: &Pins) -> Result<Graph> {
-        import(&self.file, pins)
+        import(&self.file, pins, &self.limits)
     }
 
     /// Calls `run` with a graph that holds for these inputs: the general one, or where structure hangs on values or

@@ -9,6 +9,7 @@ pub mod explain;
 pub mod gpu;
 pub mod machine;
 pub mod model;
+pub mod patience;
 pub mod plan;
 pub mod profile;
 pub mod quantity;

@@ -9,7 +9,7 @@ use fuseline::error::{Error, Kind, Result};
 use fuseline::gallery::{self, Entry};
 use fuseline::graph::{Graph, Value};
 use fuseline::tensor::{DType, Env, Symbol, TensorType};
-use fuseline_frontend::onnx::import::{Form, Pins, Port, Signature};
+use fuseline_frontend::onnx::import::{self, Form, Pins, Port, Signature};
 use fuseline_frontend::{Specialised, Tensors};
 use indexmap::IndexSet;
 
@@ -67,6 +67,14 @@ impl Model {
     /// A model from the bytes of an ONNX file.
     pub fn from_bytes(bytes: Bytes, name: &str) -> Result<Model> {
         Ok(Model::of_onnx(name.to_string(), fuseline_frontend::Model::from_bytes(bytes, name)?))
+    }
+
+    /// The same model, of which no graph was asked for yet, imported within limits.
+    pub fn with_limits(self, limits: import::Limits) -> Model {
+        match self.content {
+            Content::Onnx(model) => Model { content: Content::Onnx(Box::new(model.with_limits(limits))), ..self },
+            _ => self,
+        }
     }
 
     fn of_onnx(name: String, model: fuseline_frontend::Model) -> Model {

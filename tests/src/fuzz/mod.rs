@@ -74,8 +74,8 @@ fn graph(data: &[u8]) {
 
 fn read_graph(content: &str) -> Result<()> {
     let graph = text::parse(content, &|_: &Source, _| Err(Error::invalid("there are no files here")))?;
-    verify(&graph).map_err(broken)?;
-    if graph.nodes().len() <= MOST_PRINTED {
+    // A text may well break invariants: that is what they are checked for.
+    if verify(&graph).is_ok() && graph.nodes().len() <= MOST_PRINTED {
         round_trip::check(&graph).map_err(broken)?;
     }
     Ok(())

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use clap::{Args, ValueEnum};
 use fuseline::tensor::DType;
 
-use super::{EXIT_STATUS, ModelName, NumericsName, PrecisionName, SizeBinding, float_type};
+use super::{CompileLimits, EXIT_STATUS, ModelName, NumericsName, PrecisionName, SizeBinding, float_type};
 
 /// Measure what fusion gains on this processor
 ///
@@ -73,6 +73,8 @@ pub struct Bench {
     /// Print JSON
     #[arg(long)]
     pub json: bool,
+    #[command(flatten)]
+    pub limits: CompileLimits,
 }
 
 /// Where plans are measured.

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use clap::{Args, ValueEnum};
 use fuseline::tensor::DType;
 
-use super::{EXIT_STATUS, Measuring, ModelName, NumericsName, PrecisionName, SizeBinding, float_type};
+use super::{CompileLimits, EXIT_STATUS, Measuring, ModelName, NumericsName, PrecisionName, SizeBinding, float_type};
 
 /// Find the one decision that makes a result wrong, or a model slower
 ///
@@ -74,6 +74,8 @@ pub struct Bisect {
     /// Print JSON
     #[arg(long)]
     pub json: bool,
+    #[command(flatten)]
+    pub limits: CompileLimits,
 }
 
 /// What a decision is guilty of.

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
 
-use super::{EXIT_STATUS, ModelName, PrecisionName, SizeBinding};
+use super::{CompileLimits, EXIT_STATUS, ModelName, PrecisionName, SizeBinding};
 
 /// Measure a model beside ONNX Runtime, OpenVINO and torch.compile
 ///
@@ -60,6 +60,8 @@ pub struct Compare {
     /// Print JSON
     #[arg(long)]
     pub json: bool,
+    #[command(flatten)]
+    pub limits: CompileLimits,
 }
 
 /// A rival.

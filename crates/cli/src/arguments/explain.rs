@@ -7,7 +7,7 @@ use clap::Args;
 use fuseline::fuse::DecisionId;
 use fuseline::tensor::DType;
 
-use super::{EXIT_STATUS, ModelName, NumericsName, PolicyName, PrecisionName, SizeBinding, float_type};
+use super::{CompileLimits, EXIT_STATUS, ModelName, NumericsName, PolicyName, PrecisionName, SizeBinding, float_type};
 
 /// Show which kernels a model becomes, and why
 ///
@@ -98,4 +98,6 @@ pub struct Explain {
     /// Print JSON
     #[arg(long)]
     pub json: bool,
+    #[command(flatten)]
+    pub limits: CompileLimits,
 }

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::Args;
 use fuseline::tensor::DType;
 
-use super::{EXIT_STATUS, ModelName, SizeBinding, float_type};
+use super::{CompileLimits, EXIT_STATUS, ModelName, SizeBinding, float_type};
 
 /// Show what a model takes, returns, computes and moves
 ///
@@ -43,4 +43,6 @@ pub struct Inspect {
     /// Print the graph of primitives in text form, which can be read back from a file called .ir
     #[arg(long, conflicts_with = "json")]
     pub graph: bool,
+    #[command(flatten)]
+    pub limits: CompileLimits,
 }

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::{Args, ValueEnum};
 use fuseline::tensor::DType;
 
-use super::{EXIT_STATUS, ModelName, NumericsName, PrecisionName, SizeBinding, float_type};
+use super::{CompileLimits, EXIT_STATUS, ModelName, NumericsName, PrecisionName, SizeBinding, float_type};
 
 /// Show the kernels of a model as code
 ///
@@ -44,6 +44,8 @@ pub struct Kernels {
     /// In which type the factors of contractions are multiplied
     #[arg(long, value_enum, value_name = "TYPE", default_value_t = PrecisionName::F32)]
     pub precision: PrecisionName,
+    #[command(flatten)]
+    pub limits: CompileLimits,
 }
 
 /// As what kernels are shown.

@@ -7,7 +7,9 @@ use clap::Args;
 use fuseline::device::{DeviceSpec, Machine};
 use fuseline::tensor::DType;
 
-use super::{EXIT_STATUS, Form, Measuring, ModelName, NumericsName, PrecisionName, SizeBinding, float_type};
+use super::{
+    CompileLimits, EXIT_STATUS, Form, Measuring, ModelName, NumericsName, PrecisionName, SizeBinding, float_type,
+};
 
 /// Write a page to look at: what a model becomes, why, and how it runs
 ///
@@ -73,6 +75,8 @@ pub struct Report {
     /// Print the data of the page as JSON, and write nothing
     #[arg(long)]
     pub json: bool,
+    #[command(flatten)]
+    pub limits: CompileLimits,
 }
 
 impl Report {

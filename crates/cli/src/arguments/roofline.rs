@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use clap::Args;
 use fuseline::tensor::DType;
 
-use super::{EXIT_STATUS, Measuring, ModelName, NumericsName, PrecisionName, SizeBinding, float_type};
+use super::{CompileLimits, EXIT_STATUS, Measuring, ModelName, NumericsName, PrecisionName, SizeBinding, float_type};
 
 /// Show what this machine can do at most, and where the kernels of a model stand
 ///
@@ -80,6 +80,8 @@ pub struct RooflineArguments {
     /// Print JSON
     #[arg(long)]
     pub json: bool,
+    #[command(flatten)]
+    pub limits: CompileLimits,
 }
 
 /// A rate: above zero.

@@ -7,7 +7,10 @@ use clap::Args;
 use fuseline::reference::Limits;
 use fuseline::tensor::DType;
 
-use super::{EXIT_STATUS, ModelName, NumericsName, PrecisionName, ReadingName, SizeBinding, float_type, parse_size};
+use super::{
+    CompileLimits, EXIT_STATUS, ModelName, NumericsName, PrecisionName, ReadingName, SizeBinding, float_type,
+    parse_size,
+};
 use crate::device::Device;
 
 /// Run a model and summarise its outputs
@@ -82,4 +85,6 @@ pub struct Run {
     /// Print the summary as JSON
     #[arg(long)]
     pub json: bool,
+    #[command(flatten)]
+    pub limits: CompileLimits,
 }

@@ -6,7 +6,9 @@ use std::path::PathBuf;
 use clap::Args;
 use fuseline::tensor::DType;
 
-use super::{JUDGING_STATUS, Measuring, ModelName, NumericsName, PrecisionName, SizeBinding, float_type};
+use super::{
+    CompileLimits, JUDGING_STATUS, Measuring, ModelName, NumericsName, PrecisionName, SizeBinding, float_type,
+};
 
 /// Check that fusion changes no result, kernel by kernel
 ///
@@ -69,4 +71,6 @@ pub struct Verify {
     /// Print JSON
     #[arg(long)]
     pub json: bool,
+    #[command(flatten)]
+    pub limits: CompileLimits,
 }

@@ -29,13 +29,14 @@ use profile::Profile;
 pub fn bench(arguments: &Bench) -> Outcome {
     let written = arguments.plan.as_deref().map(WrittenPlan::read).transpose()?;
     let start = Instant::now();
-    let model = Model::open(&arguments.model, arguments.dtype)?;
+    let model = Model::open(&arguments.model, arguments.dtype, &arguments.limits)?;
     let opened = start.elapsed();
     let wishes = PlanWishes {
         target: arguments.target.as_deref(),
         usual: arguments.device.target(),
         numerics: arguments.numerics.map(|numerics| numerics.numerics()),
         precision: arguments.precision,
+        limits: &arguments.limits,
     };
     let plan = WrittenPlan::options(written.as_ref(), &wishes)?;
     let feed = feed::assemble_typical(&model, arguments.inputs.as_deref(), &arguments.sizes, arguments.seed)?;

@@ -30,12 +30,17 @@ use crate::waiting::Waiting;
 
 /// Looks for the guilty decision of a model.
 pub fn bisect(arguments: &Bisect) -> Outcome {
-    let model = Model::open(&arguments.model, arguments.dtype)?;
+    let model = Model::open(&arguments.model, arguments.dtype, &arguments.limits)?;
     let feed = feed::assemble_typical(&model, arguments.inputs.as_deref(), &arguments.sizes, arguments.seed)?;
     let numerics = arguments.numerics.map_or(Numerics::Default, |numerics| numerics.numerics());
     let target = arguments.target.as_deref().unwrap_or(arguments.device.target());
     let precision = arguments.precision.precision(numerics)?;
-    let plan = PlanOptions { numerics, precision, ..PlanOptions::on(&target::find(target)?) };
+    let plan = PlanOptions {
+        numerics,
+        precision,
+        budget: arguments.limits.budget(),
+        ..PlanOptions::on(&target::find(target)?)
+    };
     let means = Means { options: reference::Options::default(), threads: arguments.threads };
     let waiting = Waiting::for_(&format!("planning {}", model.name));
     let searched = model.with_graph(&feed.tensors, |graph, inputs| {

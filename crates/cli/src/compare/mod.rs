@@ -30,14 +30,17 @@ use rivals::{PYTHON, Rivals, State, Task};
 
 /// Measures a model beside others.
 pub fn compare(arguments: &Compare) -> Outcome {
-    let model = Model::open(&arguments.model, None)?;
+    let model = Model::open(&arguments.model, None, &arguments.limits)?;
     let (ModelName::File(path), Content::Onnx(_)) = (&arguments.model, &model.content) else {
         let error = Error::invalid("other runtimes read ONNX files only").at(model.name.clone());
         return Err(Failure::with_help(error, "give an ONNX file; `fuseline bench` measures what is none"));
     };
     let feed = feed::assemble_typical(&model, arguments.inputs.as_deref(), &arguments.sizes, arguments.seed)?;
-    let plan =
-        PlanOptions { precision: arguments.precision.precision(Numerics::Default)?, ..PlanOptions::on(here::spec()) };
+    let plan = PlanOptions {
+        precision: arguments.precision.precision(Numerics::Default)?,
+        budget: arguments.limits.budget(),
+        ..PlanOptions::on(here::spec())
+    };
     let waiting = Waiting::for_(&format!("opening {}", model.name));
     let contest = model.with_graph(&feed.tensors, |graph, inputs| {
         let mut plan = plan.clone();

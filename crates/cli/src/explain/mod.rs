@@ -30,7 +30,7 @@ use crate::written_plan::{PlanWishes, WrittenPlan};
 /// Explains a model.
 pub fn explain(arguments: &Explain) -> Outcome {
     let written = arguments.plan.as_deref().map(WrittenPlan::read).transpose()?;
-    let model = Model::open(&arguments.model, arguments.dtype)?;
+    let model = Model::open(&arguments.model, arguments.dtype, &arguments.limits)?;
     let mut observe = |step: &Step<'_>| {
         if arguments.verbose {
             print_step(step);
@@ -177,6 +177,7 @@ fn plan_options(arguments: &Explain, written: Option<&WrittenPlan>, env: Env) ->
         usual: "cpu",
         numerics: arguments.numerics.map(|n| n.numerics()),
         precision: arguments.precision,
+        limits: &arguments.limits,
     };
     let only = arguments.no_fuse.then(Vec::new);
     let only = only.or((!arguments.only_fuse.is_empty()).then(|| arguments.only_fuse.clone()));

@@ -53,11 +53,12 @@ pub struct Subject<'a> {
 
 /// Writes the report of a model.
 pub fn report(arguments: &Report) -> Outcome {
-    let model = Model::open(&arguments.model, arguments.dtype)?;
+    let model = Model::open(&arguments.model, arguments.dtype, &arguments.limits)?;
     let numerics = arguments.numerics.map_or(Numerics::Default, |numerics| numerics.numerics());
     let plan = PlanOptions {
         numerics,
         precision: arguments.precision.precision(numerics)?,
+        budget: arguments.limits.budget(),
         ..PlanOptions::on(&target::find(arguments.target.as_deref().unwrap_or(arguments.device.target()))?)
     };
     let is_gpu = plan.spec.kind == fuseline::device::Machine::Gpu;

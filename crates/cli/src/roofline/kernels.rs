@@ -34,9 +34,14 @@ pub fn of_model(
     plan: PlanOptions,
     measures: bool,
 ) -> Outcome<Vec<Plotted>> {
-    let model = Model::open(name, arguments.dtype)?;
+    let model = Model::open(name, arguments.dtype, &arguments.limits)?;
     let numerics = arguments.numerics.map_or(Numerics::Default, |numerics| numerics.numerics());
-    let plan = PlanOptions { numerics, precision: arguments.precision.precision(numerics)?, ..plan };
+    let plan = PlanOptions {
+        budget: arguments.limits.budget(),
+        numerics,
+        precision: arguments.precision.precision(numerics)?,
+        ..plan
+    };
     let found = if measures { measured(&model, arguments, plan)? } else { predicted(&model, arguments, plan)? };
     let mut plotted: Vec<Plotted> = Vec::new();
     let is_equal = |a: &Plotted, b: &Plotted| (&a.name, a.bytes, a.flops) == (&b.name, b.bytes, b.flops);

@@ -24,7 +24,7 @@ use crate::written_plan::{PlanWishes, WrittenPlan};
 /// Judges a model.
 pub fn verify(arguments: &Verify) -> Outcome {
     let written = arguments.plan.as_deref().map(WrittenPlan::read).transpose()?;
-    let model = Model::open(&arguments.model, arguments.dtype)?;
+    let model = Model::open(&arguments.model, arguments.dtype, &arguments.limits)?;
     let feed = feed::assemble_typical(&model, arguments.inputs.as_deref(), &arguments.sizes, arguments.seed)?;
     let devices = match arguments.device.as_slice() {
         // A written plan, or one for a device by name, is for one of them.
@@ -75,6 +75,7 @@ fn plan_options(arguments: &Verify, device: Measuring, written: Option<&WrittenP
         usual: device.target(),
         numerics: arguments.numerics.map(|numerics| numerics.numerics()),
         precision: arguments.precision,
+        limits: &arguments.limits,
     };
     WrittenPlan::options(written, &wishes)
 }

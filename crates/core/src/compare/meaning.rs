@@ -9,6 +9,7 @@ use std::sync::Arc;
 use rustc_hash::FxHashMap;
 
 use super::{Agreed, Agreement, Mismatch, SAFETY, Tolerance, compare_between, own_error, step_error};
+use crate::budget::Budget;
 use crate::error::Result;
 use crate::graph::Graph;
 use crate::graph::rewrite::{replaced, rewrite_outside_regions};
@@ -125,7 +126,7 @@ fn jumps(node: &ExprNode, dtype: DType) -> bool {
 
 /// The graph with what enters jumps moved by its error, up or down; `None` where nothing does.
 fn with_moved_jumps(graph: &Graph, errors: &[f64], sign: f64) -> Result<Option<Graph>> {
-    rewrite_outside_regions(graph, |rebuild, id| {
+    rewrite_outside_regions(graph, &Budget::UNLIMITED, |rebuild, id| {
         let node = &graph.nodes()[id];
         let Prim::Map(row) = node.prim() else { return Ok(None) };
         let given: Vec<f64> = node.args().iter().map(|a| errors[a.node()]).collect();

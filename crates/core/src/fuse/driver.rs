@@ -105,7 +105,7 @@ impl<'g> Driver<'g> {
     /// Takes decisions until none is left to take, then notes what was not.
     pub fn run(&mut self) -> Result<()> {
         match &self.options.chooser {
-            Chooser::ByCost => self.by_cost(),
+            Chooser::ByCost => self.by_cost()?,
             Chooser::AtRandom(seed) => self.at_random(*seed),
             Chooser::Replay(lock) => {
                 let part = lock.graph(self.graph).ok_or_else(|| Error::bug("the lock has no part for the graph"))?;
@@ -117,17 +117,19 @@ impl<'g> Driver<'g> {
     }
 
     /// What saves the most first; when nothing is left, once more with the rules that come late.
-    fn by_cost(&mut self) {
-        self.until_settled();
+    fn by_cost(&mut self) -> Result<()> {
+        self.until_settled()?;
         self.late = true;
-        self.until_settled();
+        self.until_settled()
     }
 
-    fn until_settled(&mut self) {
+    fn until_settled(&mut self) -> Result<()> {
         for group in self.state.iter().collect::<Vec<_>>() {
+            self.options.budget.check()?;
             self.consider(group);
         }
         while let Some(entry) = self.queue.pop() {
+            self.options.budget.check()?;
             let current = self.best.get(&entry.anchor).is_some_and(|(version, _)| *version == entry.version);
             if !current {
                 continue;
@@ -146,6 +148,7 @@ impl<'g> Driver<'g> {
                 self.consider(group);
             }
         }
+        Ok(())
     }
 
     /// Whether a proposal that was legal still is: decisions about others may have led a way out of its groups and back.

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use super::decision::DecisionId;
 use super::lock::Lock;
 use super::{edge_names, edges};
+use crate::budget::Budget;
 use crate::device::DeviceSpec;
 use crate::graph::Graph;
 use crate::lower::Hints;
@@ -88,6 +89,8 @@ pub struct PlanOptions {
     pub without: BTreeSet<String>,
     /// which reasons count
     pub policy: Policy,
+    /// what all stages together may take
+    pub budget: Budget,
 }
 
 impl PlanOptions {
@@ -104,6 +107,7 @@ impl PlanOptions {
             pins: Pins::default(),
             without: BTreeSet::new(),
             policy: Policy::Microseconds,
+            budget: Budget::UNLIMITED,
         }
     }
 }

@@ -106,6 +106,7 @@ pub fn plan(graph: &Graph, options: &PlanOptions) -> Result<Plan> {
     let mut kernels = Vec::new();
     let mut known: FxHashMap<u32, Finished> = FxHashMap::default();
     for id in driver.ordered()? {
+        options.budget.check()?;
         let group = driver.state.group(id);
         kernels.push(planned(graph, group, &cells, options, &mut known)?);
     }

@@ -2,6 +2,7 @@
 //! is a poisoned value, and [`Builder::finish`] returns the error. Questions about a poisoned value return it earlier.
 
 use std::cell::{Cell, RefCell};
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use super::contents::{self, Contents, Known, Purpose};
@@ -25,6 +26,8 @@ struct State {
     contents: Vec<Option<Contents>>,
     origin: OriginSet,
     error: Option<Error>,
+    /// The names of the inputs; of the standard library, whose hashes no model can foresee.
+    names: HashSet<Arc<str>>,
 }
 
 impl Builder {
@@ -39,6 +42,7 @@ impl Builder {
         for id in 0..state.graph.nodes().len() {
             state.learn(id);
         }
+        state.names = state.graph.inputs().iter().map(|v| state.graph.input_name(*v).clone()).collect();
         Builder { state: RefCell::new(state), next_stream: Cell::new(0) }
     }
 
@@ -132,11 +136,11 @@ impl Builder {
 
     /// A tensor that the caller provides.
     pub fn input(&self, name: &str, dtype: DType, shape: impl Into<Shape>) -> Tensor<'_> {
-        let taken = self.with_graph(|g| g.inputs().iter().any(|v| g.input_name(*v).as_ref() == name));
-        if taken {
+        let own: Arc<str> = name.into();
+        if !self.state.borrow_mut().names.insert(own.clone()) {
             return self.fail(Error::invalid(format!("two inputs are called \"{name}\"")));
         }
-        self.add(Input { name: name.into(), ty: TensorType::new(dtype, shape) }, &[])
+        self.add(Input { name: own, ty: TensorType::new(dtype, shape) }, &[])
     }
 
     /// Names a value as a result.

@@ -88,6 +88,11 @@ impl Node {
         &self.prim
     }
 
+    /// Whether, of a view, the expressions are as simple as they get under the ranges of its axes.
+    pub(crate) fn is_normal(&self) -> bool {
+        self.prim.is_normal()
+    }
+
     /// Its operands.
     pub fn args(&self) -> &[Value] {
         &self.args

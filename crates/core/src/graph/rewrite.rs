@@ -9,6 +9,7 @@ use smallvec::{SmallVec, smallvec};
 use super::contents::{self, Contents, Purpose};
 use super::shared::Shared;
 use super::{Constraint, Graph, Node, OriginSet, Value};
+use crate::budget::Budget;
 use crate::error::{Context, Error, Result};
 use crate::ops::Prim;
 use crate::ops::prim::{If, Loop};
@@ -159,26 +160,26 @@ fn results(id: usize, node: &Node) -> Values {
     (0..node.types().len()).map(|port| Value::new(id, port)).collect()
 }
 
-/// The graph rebuilt in order; `None` where that changes nothing. For every live node, `f` sees the node and its new operands and
+/// The graph rebuilt in order, as long as the budget lasts; `None` where that changes nothing. For every live node, `f` sees the node and its new operands and
 /// returns what takes the place of its results, or `None` to keep the node. Regions are rebuilt before the node that holds them,
 /// by the same `f`.
 ///
 /// Inputs with their order, outputs, constraints, symbols and origins stay; dead nodes go, also those that became dead.
 /// A replacement of another type is refused: it would change what readers mean.
-pub fn rewrite<F>(graph: &Graph, mut f: F) -> Result<Option<Graph>>
+pub fn rewrite<F>(graph: &Graph, budget: &Budget, mut f: F) -> Result<Option<Graph>>
 where
     F: FnMut(&mut Rebuild<'_>, &Node, &[Value]) -> Result<Option<Values>>,
 {
-    rewrite_region(graph, &mut f)
+    rewrite_region(graph, budget, &mut f)
 }
 
 /// As [`rewrite`], but regions stay as they are, and `f` is told the number of the node in `graph`; what became of the values
 /// that the node depends on is [`Rebuild::moved`].
-pub fn rewrite_outside_regions<F>(graph: &Graph, mut f: F) -> Result<Option<Graph>>
+pub fn rewrite_outside_regions<F>(graph: &Graph, budget: &Budget, mut f: F) -> Result<Option<Graph>>
 where
     F: FnMut(&mut Rebuild<'_>, usize) -> Result<Option<Values>>,
 {
-    let new = rebuild_nodes(graph, &mut |rebuild, id, node, args| {
+    let new = rebuild_nodes(graph, budget, &mut |rebuild, id, node, args| {
         let values = f(rebuild, id)?;
         rebuild.settle(node, true, args, values)
     });
@@ -195,17 +196,20 @@ type Rewriter<'f> = dyn FnMut(&mut Rebuild<'_>, &Node, &[Value]) -> Result<Optio
 /// As a [`Rewriter`], but sees the number of the node too, and settles what becomes of it.
 type Rebuilder<'f> = dyn FnMut(&mut Rebuild<'_>, usize, &Node, &[Value]) -> Result<()> + 'f;
 
-fn rewrite_region(graph: &Graph, f: &mut Rewriter<'_>) -> Result<Option<Graph>> {
-    without_dead(rebuild_nodes(graph, &mut |rebuild, _, node, args| rewrite_node(rebuild, node, args, f))?)
+fn rewrite_region(graph: &Graph, budget: &Budget, f: &mut Rewriter<'_>) -> Result<Option<Graph>> {
+    let new = rebuild_nodes(graph, budget, &mut |rebuild, _, node, args| rewrite_node(rebuild, budget, node, args, f));
+    without_dead(new?)
 }
 
 fn without_dead(graph: Option<Graph>) -> Result<Option<Graph>> {
     let Some(graph) = graph else { return Ok(None) };
-    let alive = rebuild_nodes(&graph, &mut |rebuild, _, node, args| rebuild.settle(node, true, args, None))?;
+    let alive = rebuild_nodes(&graph, &Budget::UNLIMITED, &mut |rebuild, _, node, args| {
+        rebuild.settle(node, true, args, None)
+    })?;
     Ok(Some(alive.unwrap_or(graph)))
 }
 
-fn rebuild_nodes(graph: &Graph, f: &mut Rebuilder<'_>) -> Result<Option<Graph>> {
+fn rebuild_nodes(graph: &Graph, budget: &Budget, f: &mut Rebuilder<'_>) -> Result<Option<Graph>> {
     let mut rebuild = Rebuild::of(graph);
     let live = graph.live_nodes();
     for (id, node) in graph.nodes().iter().enumerate() {
@@ -213,15 +217,22 @@ fn rebuild_nodes(graph: &Graph, f: &mut Rebuilder<'_>) -> Result<Option<Graph>> 
             rebuild.drop_node();
             continue;
         }
+        budget.check()?;
         let args: SmallVec<[Value; 3]> = node.args().iter().map(|a| rebuild.moved(*a)).collect();
         f(&mut rebuild, id, node, &args).at(|| graph.describe(id))?;
     }
     Ok(rebuild.finish())
 }
 
-fn rewrite_node(rebuild: &mut Rebuild<'_>, node: &Node, args: &[Value], f: &mut Rewriter<'_>) -> Result<()> {
+fn rewrite_node(
+    rebuild: &mut Rebuild<'_>,
+    budget: &Budget,
+    node: &Node,
+    args: &[Value],
+    f: &mut Rewriter<'_>,
+) -> Result<()> {
     let held = match node.prim() {
-        Prim::If(row) => match (rewrite_region(&row.then, f)?, rewrite_region(&row.otherwise, f)?) {
+        Prim::If(row) => match (rewrite_region(&row.then, budget, f)?, rewrite_region(&row.otherwise, budget, f)?) {
             (None, None) => None,
             (then, otherwise) => {
                 let (then, otherwise) = (or_old(then, &row.then), or_old(otherwise, &row.otherwise));
@@ -229,7 +240,7 @@ fn rewrite_node(rebuild: &mut Rebuild<'_>, node: &Node, args: &[Value], f: &mut 
             }
         },
         Prim::Loop(row) => {
-            let body = rewrite_region(&row.body, f)?.map(Arc::new);
+            let body = rewrite_region(&row.body, budget, f)?.map(Arc::new);
             body.map(|body| Prim::from(Loop { body, ..row.clone() }))
         }
         _ => None,
@@ -278,19 +289,19 @@ mod tests {
     #[test]
     fn everything_but_dead_nodes_survives() {
         let graph = sample();
-        let once = rewrite(&graph, |_, _, _| Ok(None)).unwrap().unwrap();
+        let once = rewrite(&graph, &Budget::UNLIMITED, |_, _, _| Ok(None)).unwrap().unwrap();
         assert_eq!(once.nodes().len(), graph.nodes().len() - 1);
         assert_eq!(once.constraints(), graph.constraints());
         let names = |g: &Graph| g.inputs().iter().map(|v| g.input_name(*v).to_string()).collect::<Vec<_>>();
         assert_eq!(names(&once), names(&graph));
         let outputs: Vec<_> = once.outputs().iter().map(|o| o.name.as_ref()).collect();
         assert_eq!(outputs, ["sum", "neg"]);
-        assert_eq!(rewrite(&once, |_, _, _| Ok(None)).unwrap(), None);
+        assert_eq!(rewrite(&once, &Budget::UNLIMITED, |_, _, _| Ok(None)).unwrap(), None);
     }
 
     #[test]
     fn a_replacement_takes_the_place_of_the_node() {
-        let swapped = rewrite(&sample(), |_, node, args| match node.prim() {
+        let swapped = rewrite(&sample(), &Budget::UNLIMITED, |_, node, args| match node.prim() {
             Prim::Map(row) if row.expr.as_call() == Some(Scalar::Neg) => replaced(args[0]),
             _ => Ok(None),
         });
@@ -300,7 +311,7 @@ mod tests {
 
     #[test]
     fn a_replacement_of_another_type_is_refused() {
-        let error = rewrite(&sample(), |rebuild, node, _| match node.prim() {
+        let error = rewrite(&sample(), &Budget::UNLIMITED, |rebuild, node, _| match node.prim() {
             Prim::Map(_) => replaced(rebuild.add(crate::ops::prim::Sizes { dims: vec![Dim::int(1)] }, &[])?),
             _ => Ok(None),
         });
@@ -321,7 +332,7 @@ mod tests {
         let results = b.if_else(c, region(Scalar::Neg), region(Scalar::Exp), &[x]).unwrap();
         b.output("y", results[0]);
         let graph = b.finish().unwrap();
-        let new = rewrite(&graph, |_, node, args| match node.prim() {
+        let new = rewrite(&graph, &Budget::UNLIMITED, |_, node, args| match node.prim() {
             Prim::Map(row) if row.expr.as_call() == Some(Scalar::Neg) => replaced(args[0]),
             _ => Ok(None),
         });

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::hash::{BuildHasher, Hash, Hasher, RandomState};
 use std::ops::Deref;
-use std::sync::{Arc, LazyLock};
+use std::sync::{Arc, LazyLock, OnceLock};
 
 use crate::ops::Prim;
 
@@ -17,11 +17,21 @@ pub(super) struct Shared(Arc<Keyed>);
 struct Keyed {
     key: u64,
     prim: Prim,
+    /// See [`Shared::is_normal`].
+    is_normal: OnceLock<bool>,
 }
 
 impl Shared {
     pub(super) fn new(prim: Prim) -> Shared {
-        Shared(Arc::new(Keyed { key: KEY.hash_one(&prim), prim }))
+        Shared(Arc::new(Keyed { key: KEY.hash_one(&prim), prim, is_normal: OnceLock::new() }))
+    }
+
+    /// Whether the expressions of a view are as simple as they get; found out once, for all graphs that share it.
+    pub(super) fn is_normal(&self) -> bool {
+        *self.0.is_normal.get_or_init(|| match &self.0.prim {
+            Prim::View(view) => view.clone().normalized() == *view,
+            _ => true,
+        })
     }
 
     /// Its hash under [`KEY`].

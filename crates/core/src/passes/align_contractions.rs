@@ -22,7 +22,7 @@ pub(super) const PASS: Pass = Pass {
 /// So a product with a transposed matrix, heads that are split and moved to the front, and means that are written as products
 /// have one form however they were written.
 fn run(graph: &Graph, context: &Context) -> Result<Option<Graph>> {
-    rewrite(graph, |rebuild, node, args| {
+    rewrite(graph, &context.budget, |rebuild, node, args| {
         let Prim::Contract(row) = node.prim() else { return Ok(None) };
         // Not under strict numerics: 0 + −0 is not −0, and products are not rounded before they are summed.
         if context.numerics != Numerics::Strict

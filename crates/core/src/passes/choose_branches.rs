@@ -18,10 +18,10 @@ pub(super) const PASS: Pass = Pass {
 
 /// In: any graph. Out: no `if` has a condition that is known before run time, unless its branches see operands, or return
 /// results, under other sizes than the nodes around them do.
-fn run(graph: &Graph, _: &Context) -> Result<Option<Graph>> {
+fn run(graph: &Graph, context: &Context) -> Result<Option<Graph>> {
     let mut bound = FxHashMap::default();
     count_binders(graph, &mut bound);
-    rewrite(graph, |rebuild, node, args| match node.prim() {
+    rewrite(graph, &context.budget, |rebuild, node, args| match node.prim() {
         Prim::If(row) => take(rebuild, row, args, &bound),
         _ => Ok(None),
     })

@@ -3,7 +3,7 @@
 use super::{Context, Pass, formula};
 use crate::error::Result;
 use crate::graph::rewrite::{Rebuild, Values, replaced, rewrite};
-use crate::graph::{Graph, Value};
+use crate::graph::{Graph, Node, Value};
 use crate::ops::Prim;
 use crate::ops::prim::{Concat, Const, Gather, View};
 use crate::tensor::{Dim, Literal, Ranges, Symbol};
@@ -17,9 +17,9 @@ pub(super) const PASS: Pass = Pass {
 /// In: any graph. Out: no view reads a view (unless the two fill with different values), no view is the identity, no view
 /// of a concat stays inside one part, no view looks at a constant with axes of size 1, and no gather has places that are
 /// known to be inside and do not come from data.
-fn run(graph: &Graph, _: &Context) -> Result<Option<Graph>> {
-    rewrite(graph, |rebuild, node, args| match node.prim() {
-        Prim::View(row) => compose(rebuild, row.clone(), args[0]),
+fn run(graph: &Graph, context: &Context) -> Result<Option<Graph>> {
+    rewrite(graph, &context.budget, |rebuild, node, args| match node.prim() {
+        Prim::View(row) => compose_node(rebuild, node, row, args[0]),
         Prim::Gather(row) => match as_view(rebuild.graph(), row, args) {
             Some(view) => compose(rebuild, view, args[0]),
             None => Ok(None),
@@ -28,10 +28,29 @@ fn run(graph: &Graph, _: &Context) -> Result<Option<Graph>> {
     })
 }
 
+/// As [`compose`], for a node of a graph: one that is as it should be stays.
+pub(super) fn compose_node(
+    rebuild: &mut Rebuild<'_>,
+    node: &Node,
+    view: &View,
+    operand: Value,
+) -> Result<Option<Values>> {
+    let graph = rebuild.graph();
+    let is_last = match graph.node_of(operand).prim() {
+        Prim::Const(_) | Prim::Concat(_) => false,
+        Prim::View(inner) => view.after(inner).is_none(),
+        _ => true,
+    };
+    if is_last && node.is_normal() && !view.is_identity(&graph.ty(operand).shape) {
+        return Ok(None);
+    }
+    compose(rebuild, view.clone(), operand)
+}
+
 /// What a view of a value is: a view of what that looks at, or the value itself.
 pub(super) fn compose(rebuild: &mut Rebuild<'_>, view: View, operand: Value) -> Result<Option<Values>> {
     let graph = rebuild.graph();
-    let (mut view, mut operand) = (normal(view), operand);
+    let (mut view, mut operand) = (view.normalized(), operand);
     loop {
         let node = graph.node_of(operand);
         let outer = match node.prim() {
@@ -67,14 +86,6 @@ fn without_ones(graph: &Graph, view: &View, operand: Value) -> Option<(View, Lit
     Some((View { map: kept.iter().map(|k| view.map[*k].clone()).collect(), ..view.clone() }, literal))
 }
 
-/// The view with its expressions simplified under the ranges of its axes.
-fn normal(view: View) -> View {
-    match view.fill {
-        Some(fill) => View::guarded(view.shape, view.map, view.guard, fill),
-        None => View::new(view.shape, view.map),
-    }
-}
-
 /// The view as a view of the only operand of a concat that it can read.
 fn part_read(graph: &Graph, view: &View, concat: &Concat, parts: &[Value]) -> Option<(View, Value)> {
     let ranges = Ranges::of(view.shape.dims());
@@ -85,7 +96,7 @@ fn part_read(graph: &Graph, view: &View, concat: &Concat, parts: &[Value]) -> Op
         if ranges.is_below(&inside, size) {
             let mut view = view.clone();
             view.map[concat.axis] = inside;
-            return Some((normal(view), *part));
+            return Some((view.normalized(), *part));
         }
         before = before + size;
     }

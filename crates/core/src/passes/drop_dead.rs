@@ -10,8 +10,8 @@ pub(super) const PASS: Pass =
 
 /// In: any graph. Out: the same graph without the nodes that no output needs, here and in every region. Inputs stay,
 /// and so does what binds a size that somebody mentions.
-fn run(graph: &Graph, _: &Context) -> Result<Option<Graph>> {
-    rewrite(graph, |_, _, _| Ok(None))
+fn run(graph: &Graph, context: &Context) -> Result<Option<Graph>> {
+    rewrite(graph, &context.budget, |_, _, _| Ok(None))
 }
 
 #[cfg(test)]

@@ -24,7 +24,7 @@ pub(super) const PASS: Pass = Pass {
 ///
 /// Under strict numerics every step of a folded computation is rounded, as it would be at run time; otherwise only the result.
 fn run(graph: &Graph, context: &Context) -> Result<Option<Graph>> {
-    rewrite(graph, |rebuild, node, args| fold(rebuild, node, args, context))
+    rewrite(graph, &context.budget, |rebuild, node, args| fold(rebuild, node, args, context))
 }
 
 fn fold(rebuild: &mut Rebuild<'_>, node: &Node, args: &[Value], context: &Context) -> Result<Option<Values>> {

@@ -19,7 +19,7 @@ pub(super) const PASS: Pass = Pass {
 /// In: any graph. Out: no map reads an operand whose elements are a cheap function of coordinates and sizes (see
 /// [`formula`]), no view looks at one, no running sum counts, and no stored constant of more than one element is one.
 fn run(graph: &Graph, context: &Context) -> Result<Option<Graph>> {
-    rewrite(graph, |rebuild, node, args| match node.prim() {
+    rewrite(graph, &context.budget, |rebuild, node, args| match node.prim() {
         Prim::Const(row) => match formula::of_table(&row.literal, context) {
             Some(expr) => replaced(rebuild.add(Map { expr, shape: row.literal.ty().shape }, &[])?),
             None => Ok(None),

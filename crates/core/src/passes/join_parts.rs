@@ -25,20 +25,20 @@ pub(super) const PASS: Pass = Pass {
 
 /// In: any graph. Out: no concat has only parts that are the same scalar expression, signs, shifts and constants aside, of views of
 /// the same tensors, whose index maps are one map: equal in place, repeated, side by side, or rotated. Regions are left alone.
-fn run(graph: &Graph, _: &Context) -> Result<Option<Graph>> {
-    let Some(mut after) = once(graph)? else { return Ok(None) };
+fn run(graph: &Graph, context: &Context) -> Result<Option<Graph>> {
+    let Some(mut after) = once(graph, context)? else { return Ok(None) };
     // A concat of concats sees what its parts have become.
-    while let Some(again) = once(&after)? {
+    while let Some(again) = once(&after, context)? {
         after = again;
     }
     Ok(Some(after))
 }
 
 /// The graph with concats joined; `None` where there are none to join.
-fn once(graph: &Graph) -> Result<Option<Graph>> {
+fn once(graph: &Graph, context: &Context) -> Result<Option<Graph>> {
     let readers = readers(graph);
     let mut joined = false;
-    let after = rewrite_outside_regions(graph, |rebuild, id| {
+    let after = rewrite_outside_regions(graph, &context.budget, |rebuild, id| {
         let node = &graph.nodes()[id];
         match node.prim() {
             Prim::Concat(row) if (2..=MOST_PARTS).contains(&node.args().len()) => {

@@ -26,6 +26,7 @@ pub(crate) use formula::MOST_FLOPS as MOST_FORMULA_FLOPS;
 pub(crate) use simplify_algebra::RuleStep;
 pub use simplify_algebra::{RULES, Rule, Tier};
 
+use crate::budget::Budget;
 use crate::error::{Context as _, Result};
 use crate::graph::{Graph, verify};
 
@@ -89,7 +90,7 @@ impl Precision {
 }
 
 /// What every pass is told.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Context {
     /// how far arithmetic may be rearranged
     pub numerics: Numerics,
@@ -99,6 +100,8 @@ pub struct Context {
     pub fold_bytes: usize,
     /// constant tables up to this many elements are tried for a formula in their coordinates
     pub table_elements: usize,
+    /// what all passes together may take; whoever calls one has started it
+    pub budget: Budget,
 }
 
 impl Default for Context {
@@ -108,6 +111,7 @@ impl Default for Context {
             precision: Precision::F32,
             fold_bytes: 64 << 10,
             table_elements: 16 << 20,
+            budget: Budget::UNLIMITED,
         }
     }
 }
@@ -172,6 +176,7 @@ pub fn run_passes(graph: Graph, context: &Context, observe: &mut dyn FnMut(&Step
     let (mut idle, mut enough) = (0, PASSES.len());
     'rounds: for round in 0..MOST_ROUNDS {
         for pass in PASSES {
+            context.budget.check()?;
             let new = pass.apply(&graph, context)?;
             let changed = new.is_some();
             match new {

@@ -27,7 +27,7 @@ fn run(graph: &Graph, context: &Context) -> Result<Option<Graph>> {
     if context.precision == Precision::F32 || context.numerics == Numerics::Strict {
         return Ok(None);
     }
-    rewrite(graph, |rebuild, node, args| match node.prim() {
+    rewrite(graph, &context.budget, |rebuild, node, args| match node.prim() {
         Prim::Contract(row) if gains(row, node, rebuild.graph(), args) => {
             let mut factor = |arg: Value| rounded(rebuild, arg, formula::MOST_VIEWS);
             let factors = [factor(args[0])?, factor(args[1])?];

@@ -14,7 +14,7 @@ use frame::Frame;
 use vote::{Cuts, Wish, cuts_of, divided, wishes};
 
 use super::align_contractions::place;
-use super::compose_views::compose;
+use super::compose_views::{compose, compose_node};
 use super::{Context, Pass};
 use crate::error::Result;
 use crate::graph::rewrite::{Rebuild, Values, replaced, rewrite_outside_regions};
@@ -33,10 +33,10 @@ pub(super) const PASS: Pass = Pass {
 /// axis that one reshape joins and a reader takes apart again, nor (save outputs) an axis of size 1; a fold reads its
 /// operand in the order in which that lies, and axes that a reshape joined one by one. Regions are left alone, and so are maps of
 /// sizes.
-fn run(graph: &Graph, _: &Context) -> Result<Option<Graph>> {
+fn run(graph: &Graph, context: &Context) -> Result<Option<Graph>> {
     let wishes = wishes(graph);
     let made_of_sizes = made_of_sizes(graph);
-    rewrite_outside_regions(graph, |rebuild, id| {
+    rewrite_outside_regions(graph, &context.budget, |rebuild, id| {
         let node = &graph.nodes()[id];
         let args: SmallVec<[Value; 3]> = node.args().iter().map(|a| rebuild.moved(*a)).collect();
         let frame = wishes[id].frame.as_ref();
@@ -51,7 +51,7 @@ fn run(graph: &Graph, _: &Context) -> Result<Option<Graph>> {
             Prim::Reduce(row) => move_reduce(rebuild, row, node, args[0], &wishes[id]),
             Prim::Contract(row) => frame.map_or(Ok(None), |frame| move_contract(rebuild, row, &args, frame)),
             // Views of what moved look at it where it is now.
-            Prim::View(row) => compose(rebuild, row.clone(), args[0]),
+            Prim::View(row) => compose_node(rebuild, node, row, args[0]),
             _ => Ok(None),
         }
     })

@@ -19,8 +19,8 @@ pub(super) const PASS: Pass = Pass {
 
 /// In: any graph. Out: an integer or bool tensor whose elements are all known (see [`crate::graph::contents`]) is a
 /// constant, a `sizes`, or a map without operands; nothing computes it from other tensors any more.
-fn run(graph: &Graph, _: &Context) -> Result<Option<Graph>> {
-    rewrite(graph, |rebuild, node, args| {
+fn run(graph: &Graph, context: &Context) -> Result<Option<Graph>> {
+    rewrite(graph, &context.budget, |rebuild, node, args| {
         let settled = args.is_empty() || matches!(node.prim().class(), Class::Source | Class::Control);
         match node.types() {
             [ty] if !settled && !ty.dtype.is_float() => resolve(rebuild, node, args, ty),

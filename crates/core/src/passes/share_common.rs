@@ -18,8 +18,8 @@ pub(super) const PASS: Pass = Pass {
 /// In: any graph. Out: every map reads each operand once and none in vain, operands in the order in which the expression
 /// uses them; of two operands of a commutative function the earlier value stands first. Graphs share equal nodes by
 /// construction, so that computations that differed only in spelling are now one.
-fn run(graph: &Graph, _: &Context) -> Result<Option<Graph>> {
-    rewrite(graph, |rebuild, node, args| match node.prim() {
+fn run(graph: &Graph, context: &Context) -> Result<Option<Graph>> {
+    rewrite(graph, &context.budget, |rebuild, node, args| match node.prim() {
         Prim::Map(row) => respell(rebuild, row, args),
         _ => Ok(None),
     })

@@ -31,7 +31,7 @@ pub(super) const PASS: Pass = Pass {
 /// In: any graph. Out: no rule of [`RULES`] that the numerics allow applies to a step of a map, seen together with the
 /// maps behind it up to a small depth; maps that return an operand as it is are gone.
 fn run(graph: &Graph, context: &Context) -> Result<Option<Graph>> {
-    rewrite(graph, |rebuild, node, args| match node.prim() {
+    rewrite(graph, &context.budget, |rebuild, node, args| match node.prim() {
         Prim::Map(row) => match multiply_by_reciprocal(rebuild, row, args, context)? {
             Some(values) => Ok(Some(values)),
             None => simplify(rebuild, row, args, context),

@@ -17,8 +17,8 @@ pub(super) const PASS: Pass = Pass {
 const MOST_PARTS: usize = 32;
 
 /// In: any graph. Out: no concat has more than [`MOST_PARTS`] operands.
-fn run(graph: &Graph, _: &Context) -> Result<Option<Graph>> {
-    rewrite(graph, |rebuild, node, args| {
+fn run(graph: &Graph, context: &Context) -> Result<Option<Graph>> {
+    rewrite(graph, &context.budget, |rebuild, node, args| {
         let Prim::Concat(row) = node.prim() else { return Ok(None) };
         if args.len() <= MOST_PARTS {
             return Ok(None);

@@ -31,6 +31,7 @@ pub use permit::{Application, Permit, Refusal, Site};
 use facts::Facts;
 use rustc_hash::FxHashMap;
 
+use crate::budget::Budget;
 use crate::error::{Context as _, Result};
 use crate::graph::rewrite::{Rebuild, Values, rewrite_outside_regions};
 use crate::graph::{Graph, verify};
@@ -79,6 +80,7 @@ pub fn apply_rewrites(
         let mut settled = true;
         let mut facts = Facts::of(&graph);
         for rewrite in REWRITES.iter().filter(|r| r.tier.is_allowed(context.numerics)) {
+            context.budget.check()?;
             let new = rewrite.apply_knowing(&graph, &facts, permit)?;
             let changed = new.is_some();
             if let Some(new) = new {
@@ -132,7 +134,7 @@ fn rebuilt_at<S>(
     if found.is_empty() {
         return Ok(None);
     }
-    rewrite_outside_regions(graph, |rebuild, id| match found.get(&id) {
+    rewrite_outside_regions(graph, &Budget::UNLIMITED, |rebuild, id| match found.get(&id) {
         Some(site) => apply(rebuild, id, site),
         None => Ok(None),
     })

@@ -110,6 +110,14 @@ impl View {
         })
     }
 
+    /// The view with its expressions as simple as they get under the ranges of its axes.
+    pub(crate) fn normalized(self) -> View {
+        match self.fill {
+            Some(fill) => View::guarded(self.shape, self.map, self.guard, fill),
+            None => View::new(self.shape, self.map),
+        }
+    }
+
     /// Whether the view changes nothing about an operand of this shape.
     pub fn is_identity(&self, operand: &Shape) -> bool {
         self.guard.is_empty() && self.shape == *operand && self.map == identity_simplified(operand)

@@ -54,11 +54,9 @@ pub(super) fn wishes(graph: &Graph) -> Vec<Wish> {
         let heard = std::mem::take(&mut votes[id]);
         if let Prim::View(view) = node.prim() {
             for vote in &heard {
-                let seen = through(view, vote);
-                let is_long = seen.iter().any(|at| at.complexity() > MOST_PARTS);
-                cast(graph, &mut votes, node.args()[0], vote.say, |shape| match is_long {
-                    true => (shape.clone(), identity_map(shape.rank())),
-                    false => (vote.domain.clone(), seen),
+                cast(graph, &mut votes, node.args()[0], vote.say, |shape| match through(view, vote) {
+                    Some(seen) => (vote.domain.clone(), seen),
+                    None => (shape.clone(), identity_map(shape.rank())),
                 });
             }
             continue;
@@ -96,15 +94,17 @@ fn cast(
     }
 }
 
-/// The coordinates that a reader of a view reads behind it.
-fn through(view: &View, vote: &Vote) -> Vec<Dim> {
+/// The coordinates that a reader of a view reads behind it; `None` where they are too long.
+fn through(view: &View, vote: &Vote) -> Option<Vec<Dim>> {
     let ranges = Ranges::of(vote.domain.dims());
     let composed = view.map.iter().map(|dim| {
         let dim = dim.substitute(&|s| match s {
             Symbol::Axis(a) => vote.at.get(usize::from(*a)).cloned(),
             _ => None,
         });
-        dim.simplify(&ranges)
+        // What is very long is not even simplified.
+        let dim = (dim.complexity() <= 4 * MOST_PARTS).then(|| dim.simplify(&ranges))?;
+        (dim.complexity() <= MOST_PARTS).then_some(dim)
     });
     composed.collect()
 }

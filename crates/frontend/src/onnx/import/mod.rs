@@ -9,6 +9,7 @@ mod control;
 mod datum;
 mod flex_attention;
 mod gradient;
+mod limits;
 mod node;
 mod order;
 mod scan;
@@ -18,16 +19,17 @@ mod signature;
 mod structural;
 mod text;
 
+pub use limits::Limits;
 pub use signature::{Form, Port, Signature};
 pub use structural::{STRUCTURAL, Structural};
 
 use std::cell::{Cell, RefCell};
+use std::collections::{HashMap, HashSet};
 
 use fuseline::error::{Context, Error, Kind, Result};
 use fuseline::graph::{Builder, Graph, Tensor};
 use fuseline::tensor::{DType, Dim, Literal, Shape};
 use indexmap::{IndexMap, IndexSet};
-use rustc_hash::{FxHashMap, FxHashSet};
 
 use self::datum::{Datum, Operand, Sequence};
 use self::scope::Scope;
@@ -48,17 +50,11 @@ pub struct Pins {
 }
 
 /// The graph of a model.
-pub fn import(file: &ModelFile, pins: &Pins) -> Result<Graph> {
+pub fn import(file: &ModelFile, pins: &Pins, limits: &Limits) -> Result<Graph> {
     let graph = file.model.graph.as_ref();
     let graph = graph.ok_or_else(|| Error::invalid("the model has no graph").at(file.name()))?;
-    Importer::new(file, pins).and_then(|importer| importer.import(graph)).at(|| file.name())
+    Importer::new(file, pins, limits).and_then(|importer| importer.import(graph)).at(|| file.name())
 }
-
-/// Calls of functions inside functions, and regions inside regions, go no deeper than this.
-const MAX_DEPTH: usize = 64;
-
-/// Nodes of a model once its functions are expanded: functions that call each other twice grow without bound.
-const MAX_NODES: usize = 300_000;
 
 /// Lines of the list of what is not supported.
 const MAX_GAPS: usize = 50;
@@ -66,8 +62,9 @@ const MAX_GAPS: usize = 50;
 struct Importer<'m> {
     file: &'m ModelFile,
     pins: &'m Pins,
-    opsets: FxHashMap<String, u32>,
-    functions: FxHashMap<(&'m str, &'m str, &'m str), &'m FunctionProto>,
+    limits: Limits,
+    opsets: HashMap<String, u32>,
+    functions: HashMap<(&'m str, &'m str, &'m str), &'m FunctionProto>,
     trouble: RefCell<Trouble>,
     imported: Cell<usize>,
     /// how many elements all sequences have together
@@ -83,8 +80,9 @@ struct Trouble {
 }
 
 impl<'m> Importer<'m> {
-    fn new(file: &'m ModelFile, pins: &'m Pins) -> Result<Importer<'m>> {
-        let mut functions = FxHashMap::default();
+    fn new(file: &'m ModelFile, pins: &'m Pins, limits: &Limits) -> Result<Importer<'m>> {
+        let limits = Limits { budget: limits.budget.started(), ..limits.clone() };
+        let mut functions = HashMap::default();
         for function in &file.model.functions {
             let key = (function.domain.as_str(), function.name.as_str(), function.overload.as_str());
             if functions.insert(key, function).is_some() {
@@ -95,6 +93,7 @@ impl<'m> Importer<'m> {
         Ok(Importer {
             file,
             pins,
+            limits,
             opsets,
             functions,
             trouble: RefCell::default(),
@@ -107,7 +106,7 @@ impl<'m> Importer<'m> {
         let builder = Builder::new(graph.name.clone());
         let scope = Scope::root(&builder);
         self.define_initializers(graph, &scope)?;
-        let constants: FxHashSet<&str> = graph.initializer.iter().map(|t| t.name.as_str()).collect();
+        let constants: HashSet<&str> = graph.initializer.iter().map(|t| t.name.as_str()).collect();
         // Older models list their constants as inputs too.
         for input in graph.input.iter().filter(|i| !constants.contains(i.name.as_str())) {
             let value = self.input(&builder, input).at(|| format!("input \"{}\"", input.name))?;
@@ -133,11 +132,12 @@ impl<'m> Importer<'m> {
         &self,
         graph: &'m GraphProto,
         scope: &Scope<'_>,
-        opsets: &FxHashMap<String, u32>,
+        opsets: &HashMap<String, u32>,
         depth: usize,
     ) -> Result<()> {
-        if depth > MAX_DEPTH {
-            return Err(Error::limit(format!("functions or regions are nested deeper than {MAX_DEPTH} levels")));
+        let most = self.limits.nesting;
+        if depth > most {
+            return Err(Error::limit(format!("functions or regions are nested deeper than {most} levels")));
         }
         for id in order::evaluation_order(&graph.node)? {
             self.import_node(&graph.node[id], id, scope, opsets, depth)?;
@@ -257,8 +257,8 @@ impl<'m> Importer<'m> {
     }
 }
 
-fn opset_versions(imports: &[OperatorSetIdProto]) -> Result<FxHashMap<String, u32>> {
-    let mut versions = FxHashMap::default();
+fn opset_versions(imports: &[OperatorSetIdProto]) -> Result<HashMap<String, u32>> {
+    let mut versions = HashMap::default();
     for import in imports {
         let version = u32::try_from(import.version).ok().filter(|v| *v > 0);
         let version = version.ok_or_else(|| {

@@ -1,22 +1,23 @@
 //! One node: an operator of table 3, control flow, or a function of the model.
 
+use std::collections::HashMap;
+
 use fuseline::error::{Error, Result};
 use fuseline::graph::Origin;
 use fuseline::ops::named::{self, Attributes, Call};
-use rustc_hash::FxHashMap;
 
 use super::super::schema::{FunctionProto, GraphProto, NodeProto};
 use super::attributes::{attribute, attributes};
 use super::datum::{Datum, Operand};
 use super::scope::Scope;
-use super::{Importer, MAX_DEPTH, MAX_NODES, node_name, opset_versions, order, standard_domain, structural, text};
+use super::{Importer, node_name, opset_versions, order, standard_domain, structural, text};
 
 /// What surrounds a node: its graph's names, the versions of the operator sets, how deep it lies, and the attributes of
 /// the function call it is part of.
 #[derive(Clone, Copy)]
 pub(super) struct Place<'p, 's> {
     pub scope: &'p Scope<'s>,
-    pub opsets: &'p FxHashMap<String, u32>,
+    pub opsets: &'p HashMap<String, u32>,
     pub depth: usize,
     pub call: Option<&'p Attributes>,
 }
@@ -27,7 +28,7 @@ impl<'m> Importer<'m> {
         node: &'m NodeProto,
         id: usize,
         scope: &Scope<'_>,
-        opsets: &FxHashMap<String, u32>,
+        opsets: &HashMap<String, u32>,
         depth: usize,
     ) -> Result<()> {
         self.import_at(node, id, Place { scope, opsets, depth, call: None })
@@ -36,9 +37,11 @@ impl<'m> Importer<'m> {
     /// Counts nodes against the limit.
     pub(super) fn count(&self, nodes: usize) -> Result<()> {
         self.imported.set(self.imported.get() + nodes);
-        if self.imported.get() > MAX_NODES {
+        self.limits.budget.check()?;
+        let most = self.limits.nodes;
+        if self.imported.get() > most {
             return Err(Error::limit(format!(
-                "the model has more than {MAX_NODES} nodes once its functions and sequences are expanded"
+                "the model has more than {most} nodes once its functions and sequences are expanded"
             )));
         }
         Ok(())
@@ -137,8 +140,9 @@ impl<'m> Importer<'m> {
         mut given: Attributes,
         place: Place<'_, 's>,
     ) -> Result<Vec<Operand<'s>>> {
-        if place.depth >= MAX_DEPTH {
-            return Err(Error::limit(format!("functions call each other more than {MAX_DEPTH} levels deep")));
+        let most = self.limits.nesting;
+        if place.depth >= most {
+            return Err(Error::limit(format!("functions call each other more than {most} levels deep")));
         }
         for default in &function.attribute_proto {
             if !given.contains_key(&default.name)
@@ -170,8 +174,9 @@ impl<'m> Importer<'m> {
 
     /// A region's own nodes, in its scope.
     pub(super) fn import_region(&self, graph: &'m GraphProto, scope: &Scope<'_>, place: Place<'_, '_>) -> Result<()> {
-        if place.depth >= MAX_DEPTH {
-            return Err(Error::limit(format!("regions are nested deeper than {MAX_DEPTH} levels")));
+        let most = self.limits.nesting;
+        if place.depth >= most {
+            return Err(Error::limit(format!("regions are nested deeper than {most} levels")));
         }
         self.define_initializers(graph, scope)?;
         let inner = Place { scope, opsets: place.opsets, depth: place.depth + 1, call: place.call };

@@ -1,11 +1,10 @@
 //! The order in which nodes can be imported, and what regions read from outside.
 
 use std::cmp::Reverse;
-use std::collections::BinaryHeap;
+use std::collections::{BinaryHeap, HashMap};
 
 use fuseline::error::{Error, Result};
 use indexmap::IndexSet;
-use rustc_hash::FxHashMap;
 
 use super::super::schema::{GraphProto, NodeProto};
 use super::node_name;
@@ -13,7 +12,7 @@ use super::node_name;
 /// The numbers of the nodes such that each comes after those that make what it reads; the model's own order where that
 /// is possible. Names that no node makes belong to others.
 pub(super) fn evaluation_order(nodes: &[NodeProto]) -> Result<Vec<usize>> {
-    let mut maker: FxHashMap<&str, usize> = FxHashMap::default();
+    let mut maker: HashMap<&str, usize> = HashMap::default();
     for (id, node) in nodes.iter().enumerate() {
         for output in node.output.iter().filter(|o| !o.is_empty()) {
             if let Some(other) = maker.insert(output, id) {

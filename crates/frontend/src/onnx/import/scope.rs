@@ -1,11 +1,11 @@
 //! Which name stands for which value.
 
 use std::cell::RefCell;
+use std::collections::HashMap;
 
 use fuseline::error::{Error, Result};
 use fuseline::graph::{Builder, Known, Tensor, Value};
 use fuseline::tensor::{Dim, Shape};
-use rustc_hash::FxHashMap;
 
 use super::datum::{Datum, Operand};
 
@@ -13,7 +13,7 @@ use super::datum::{Datum, Operand};
 /// captured beforehand; a function sees only its own.
 pub(super) struct Scope<'s> {
     builder: &'s Builder,
-    names: RefCell<FxHashMap<String, Datum<Value>>>,
+    names: RefCell<HashMap<String, Datum<Value>>>,
     around: Option<&'s Scope<'s>>,
 }
 

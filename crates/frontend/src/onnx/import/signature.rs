@@ -1,11 +1,11 @@
 //! What a model declares of its inputs and outputs.
 
+use std::collections::HashSet;
 use std::fmt;
 
 use fuseline::error::{Error, Result};
 use fuseline::tensor::{DType, Dim, Shape};
 use indexmap::IndexMap;
-use rustc_hash::FxHashSet;
 
 use super::super::data_type::{STRING, dtype_of_code};
 use super::super::schema::{DimensionValue, GraphProto, TensorTypeProto, TypeProto, TypeValue, ValueInfoProto};
@@ -107,7 +107,7 @@ impl Port {
 
     /// How many of these tensors it is made of; their places must follow one another.
     fn count_parts<'t>(&self, tensors: impl Iterator<Item = &'t str>) -> Result<usize> {
-        let places: FxHashSet<usize> = tensors.filter_map(|tensor| self.place_of(tensor)).collect();
+        let places: HashSet<usize> = tensors.filter_map(|tensor| self.place_of(tensor)).collect();
         match (0..places.len()).find(|place| !places.contains(place)) {
             Some(missing) => {
                 let name = part_name(&self.name, missing);
@@ -138,7 +138,7 @@ pub struct Signature {
 impl Signature {
     /// The signature of a graph.
     pub fn of(graph: &GraphProto) -> Result<Signature> {
-        let constants: FxHashSet<&str> = graph.initializer.iter().map(|t| t.name.as_str()).collect();
+        let constants: HashSet<&str> = graph.initializer.iter().map(|t| t.name.as_str()).collect();
         let (defaults, given): (Vec<_>, Vec<_>) = graph.input.iter().partition(|i| constants.contains(i.name.as_str()));
         let ports = |list: Vec<&ValueInfoProto>| list.into_iter().map(port).collect::<Result<Vec<Port>>>();
         Ok(Signature {

@@ -1,0 +1,21 @@
+//! What an untrusted model may ask of its import.
+
+use fuseline::budget::Budget;
+
+/// What an untrusted model may ask of its import. An error of the kind [`Kind::Limit`](fuseline::error::Kind::Limit) names what is
+/// exceeded.
+#[derive(Clone, Debug)]
+pub struct Limits {
+    /// nodes once functions and sequences are expanded: functions that call each other twice grow without bound
+    pub nodes: usize,
+    /// how deep functions may call each other, and regions lie inside each other; every level takes memory of the stack
+    pub nesting: usize,
+    /// how long an import may take
+    pub budget: Budget,
+}
+
+impl Default for Limits {
+    fn default() -> Limits {
+        Limits { nodes: 300_000, nesting: 64, budget: Budget::UNLIMITED }
+    }
+}

@@ -91,8 +91,9 @@ pub struct Session {
     process: u32,
 }
 
-/// Name, element type, and sizes: numbers, names, or nothing where they are open; no sizes where not even their count is known.
-type PortRow = (String, &'static str, Option<Vec<Size>>);
+/// Name, element type, sizes (numbers, names, or nothing where they are open; no sizes where not even their count is known), and whether
+/// it is a sequence and may be left out. Texts do not show the axis of their bytes.
+type PortRow = (String, &'static str, Option<Vec<Size>>, bool, bool);
 
 /// A size of a port.
 #[derive(IntoPyObject)]
@@ -110,8 +111,10 @@ fn port_row(port: &Port) -> PortRow {
         (_, Some(Symbol::Name(name))) => Size::Name(name.to_string()),
         _ => Size::Name(dim.to_string()),
     };
-    let sizes = port.shape.as_ref().map(|shape| shape.dims().iter().enumerate().map(size).collect());
-    (port.name.clone(), port.dtype.name(), sizes)
+    let axes = port.shape.as_ref().map(|shape| &shape.dims()[..shape.rank() - usize::from(port.is_text)]);
+    let sizes = axes.map(|dims| dims.iter().enumerate().map(size).collect());
+    let dtype = if port.is_text { "string" } else { port.dtype.name() };
+    (port.name.clone(), dtype, sizes, port.form.is_sequence(), port.form.is_optional())
 }
 
 /// What a model says of itself: a dictionary.

@@ -38,6 +38,7 @@ _TYPES: dict[str, tuple[str, str, bool]] = {
     "u4": ("uint4", "uint4", False),
     "i2": ("int2", "int2", False),
     "u2": ("uint2", "uint2", False),
+    "string": ("string", "object", True),
 }
 
 
@@ -95,8 +96,31 @@ def to_result(tensor: Tensor) -> Any:
     return tensor if numpy_type(tensor.dtype) is None else to_numpy(tensor)
 
 
+def to_texts(tensor: Tensor) -> Any:
+    """Texts, which are bytes with one axis more and zeros behind the end of each, as an array of ``str``."""
+    array = to_numpy(tensor)
+    rows = array.reshape(-1, array.shape[-1]) if array.size else np.zeros((int(np.prod(array.shape[:-1])), 0), np.uint8)
+    texts = np.empty(len(rows), object)
+    texts[:] = [row.tobytes().rstrip(b"\0").decode() for row in rows]
+    return texts.reshape(array.shape[:-1])
+
+
+def _text_bytes(value: Any, port: NodeArg) -> np.ndarray[Any, Any]:
+    """Strings as the native code reads them: the reverse of ``to_texts``."""
+    array = np.asarray(value)
+    if array.dtype.kind not in "OSU" or not all(isinstance(text, (str, bytes)) for text in array.ravel().tolist()):
+        raise InvalidInput(f'input "{port.name}" has elements {array.dtype}, wanted {port.type}: give an array of strings')
+    _checked(array, port)
+    texts = [text.encode() if isinstance(text, str) else text for text in array.ravel().tolist()]
+    width = max(map(len, texts), default=0)
+    rows = np.frombuffer(b"".join(text.ljust(width, b"\0") for text in texts), np.uint8)
+    return rows.reshape(*array.shape, width)
+
+
 def to_feed(value: Any, port: NodeArg) -> Any:
     """What the native code reads: a C-contiguous array of the port's element type, or an object that speaks DLPack."""
+    if port._dtype == "string":
+        return _text_bytes(value, port)
     if not isinstance(value, np.ndarray):
         if hasattr(value, "__dlpack__") and not isinstance(value, np.generic):
             return _checked(value, port)

@@ -2,7 +2,7 @@ from typing import Any, Optional, Union
 
 __version__: str
 
-_Port = tuple[str, str, Optional[list[Union[int, str, None]]]]
+_Port = tuple[str, str, Optional[list[Union[int, str, None]]], bool, bool]
 
 class Tensor:
     """A dense tensor in main memory that speaks DLPack."""

@@ -5,10 +5,10 @@ from __future__ import annotations
 import enum
 import json
 import os
-from typing import Any, Iterable, Mapping, Optional, Sequence, Union
+from typing import Any, Callable, Iterable, Mapping, Optional, Sequence, Union
 
 from . import _native
-from ._arrays import to_feed, to_result, type_text
+from ._arrays import to_feed, to_result, to_texts, type_text
 from ._errors import InvalidInput
 from ._explain import Explanation
 
@@ -96,15 +96,43 @@ class RunOptions:
 
 
 class NodeArg:
-    """An input or output of a model: ``name``, ``type`` (as ``tensor(float)``) and ``shape``, whose sizes are numbers, names, or None."""
+    """An input or output of a model: ``name``, ``type`` (as ``tensor(float)`` or ``seq(tensor(string))``) and ``shape``, whose sizes are
+    numbers, names, or None.
+    """
 
-    __slots__ = ("name", "shape", "type", "_dtype")
+    __slots__ = ("name", "shape", "type", "_dtype", "_is_sequence", "_is_optional")
 
-    def __init__(self, name: str, dtype: str, shape: Optional[list[Size]]) -> None:
+    def __init__(
+        self, name: str, dtype: str, shape: Optional[list[Size]], is_sequence: bool = False, is_optional: bool = False
+    ) -> None:
+        text = type_text(dtype)
+        text = f"seq({text})" if is_sequence else text
         self.name = name
-        self.type = type_text(dtype)
+        self.type = f"optional({text})" if is_optional else text
         self.shape = shape
         self._dtype = dtype
+        self._is_sequence = is_sequence
+        self._is_optional = is_optional
+
+    def _feeds(self, value: Any) -> list[tuple[str, str, Any]]:
+        """The tensors of a value, with the names that the native code knows them by."""
+        dtype = "u8" if self._dtype == "string" else self._dtype
+        if value is None and self._is_optional:
+            return []
+        if not self._is_sequence:
+            return [(self.name, dtype, to_feed(value, self))]
+        if not isinstance(value, (list, tuple)):
+            raise InvalidInput(f'input "{self.name}" is a sequence: give a list, not {type(value).__name__}')
+        return [(f"{self.name}.{place}", dtype, to_feed(element, self)) for place, element in enumerate(value)]
+
+    def _value(self, tensors: Mapping[str, _native.Tensor], change: Callable[[_native.Tensor], Any]) -> Any:
+        """The reverse: what is there of the tensors, each changed; None where an optional value is not there."""
+        if not self._is_sequence:
+            return change(tensors[self.name]) if self.name in tensors else None
+        elements: list[Any] = []
+        while (name := f"{self.name}.{len(elements)}") in tensors:
+            elements.append(change(tensors[name]))
+        return None if self._is_optional and not elements else elements
 
     def __repr__(self) -> str:
         return f"NodeArg(name={self.name!r}, type={self.type!r}, shape={self.shape!r})"
@@ -253,30 +281,35 @@ class InferenceSession:
         Inputs are NumPy arrays, objects that speak DLPack (such as torch tensors in main memory), numbers, or lists of numbers. Arrays that
         are C-contiguous are read where they lie; others are copied first. An array of another element type is refused. Results own their
         memory and may be written; those of types that NumPy lacks are arrays of ml_dtypes, or ``Tensor`` where that is not installed.
+        Sequences are lists. An optional input may be left out or None, and so may be an optional result. Strings are arrays of ``str``.
 
         >>> [y] = session.run(["y"], {"x": x})
         """
-        return [to_result(tensor) for tensor in self._run(output_names, input_feed)]
+        ports, tensors = self._run(output_names, input_feed)
+        return [port._value(tensors, to_texts if port._dtype == "string" else to_result) for port in ports]
 
-    def run_dlpack(self, output_names: Optional[Sequence[str]], input_feed: Mapping[str, Any]) -> list[_native.Tensor]:
-        """The same as ``run``, with results that speak DLPack.
+    def run_dlpack(self, output_names: Optional[Sequence[str]], input_feed: Mapping[str, Any]) -> list[Any]:
+        """The same as ``run``, with results that speak DLPack; strings are their bytes, filled up with zeros along one axis more.
 
         >>> [y] = session.run_dlpack(None, {"x": torch.ones(2, 3)})
         >>> torch.from_dlpack(y)
         """
-        return self._run(output_names, input_feed)
+        ports, tensors = self._run(output_names, input_feed)
+        return [port._value(tensors, lambda tensor: tensor) for port in ports]
 
-    def _run(self, output_names: Optional[Sequence[str]], input_feed: Mapping[str, Any]) -> list[_native.Tensor]:
-        known = [port.name for port in self._outputs]
+    def _run(
+        self, output_names: Optional[Sequence[str]], input_feed: Mapping[str, Any]
+    ) -> tuple[list[NodeArg], dict[str, _native.Tensor]]:
+        """The outputs that are asked for, and the tensors that they are made of."""
+        known = {port.name: port for port in self._outputs}
         if isinstance(output_names, str):
             raise TypeError("the names of outputs are a list")
-        wanted = list(output_names) if output_names else known
+        wanted = list(output_names) if output_names else list(known)
         for name in wanted:
             if name not in known:
                 raise InvalidInput(f'the model has no output called "{name}"; there are: {", ".join(known)}')
-        results = dict(self._session.run(self._feeds(input_feed)))
         # An output that is asked for twice is one tensor, as it is one array in ONNX Runtime.
-        return [results[name] for name in wanted]
+        return [known[name] for name in wanted], dict(self._session.run(self._feeds(input_feed)))
 
     def _feeds(self, input_feed: Mapping[str, Any]) -> list[tuple[str, str, Any]]:
         """What the native code takes: every input with its element type."""
@@ -287,8 +320,8 @@ class InferenceSession:
             port = self._ports.get(name)
             if port is None:
                 raise InvalidInput(f'the model has no input called "{name}"; there are: {", ".join(self._ports)}')
-            feeds.append((name, port._dtype, to_feed(value, port)))
-        missing = [port.name for port in self._inputs if port.name not in input_feed]
+            feeds.extend(port._feeds(value))
+        missing = [port.name for port in self._inputs if port.name not in input_feed and not port._is_optional]
         if missing:
             raise InvalidInput(f"required inputs are missing: {', '.join(missing)}")
         return feeds

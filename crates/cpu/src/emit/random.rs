@@ -1,5 +1,6 @@
 //! Random words at points. A block of the generator has the words of four elements in a row, so that vectors in a row share blocks: they
-//! are computed once and dealt out through the worker's memory.
+//! are computed once. Where vectors begin with a block, words change places in registers; otherwise they are dealt out through the
+//! worker's memory.
 
 use fuseline::error::{Error, Result};
 use fuseline::tensor::{DType, Dim};
@@ -9,7 +10,7 @@ use super::Memory;
 use super::emitter::Emitter;
 use super::index::{Index, Sum, index_at, int_of, multiple_of};
 use super::point::Point;
-use crate::math::random::{Wide, block, word};
+use crate::math::random::{Wide, block, four_vectors, word};
 use crate::vector::{Binary, IntOp, Ty, Value};
 
 /// Words of a block.
@@ -105,10 +106,14 @@ impl Emitter<'_> {
         let element = int_of(&mut self.b, first);
         let two = self.b.number(2);
         let number = self.b.int(IntOp::Shr, element, two);
+        if starts_block {
+            let words = four_vectors(&mut self.b, draw.seed, draw.stream, number);
+            return words[..vectors].to_vec();
+        }
         let worker = self.pointer(Memory::Worker);
         self.reads.insert(Memory::Worker);
         self.writes.insert(Memory::Worker);
-        for half in 0..if starts_block { 1 } else { 2 } {
+        for half in 0..2 {
             let number = self.b.plus(number, half * lanes);
             let index = Wide::line(&mut self.b, number, 1).expect("blocks in a row are not far apart");
             for (k, words) in (0..).zip(block(&mut self.b, draw.seed, draw.stream, index)) {
@@ -116,24 +121,18 @@ impl Emitter<'_> {
                 self.b.store(at, words, DType::U32, None);
             }
         }
-        let skipped = if starts_block {
-            None
-        } else {
-            let last = self.b.number(WORDS - 1);
-            let skipped = self.b.int(IntOp::And, element, last);
-            Some(self.b.splat(Ty::I32, skipped))
-        };
+        let last = self.b.number(WORDS - 1);
+        let skipped = self.b.int(IntOp::And, element, last);
+        let skipped = self.b.splat(Ty::I32, skipped);
         (0..vectors as i64).map(|k| self.taken(worker, k * lanes, skipped)).collect()
     }
 
     /// The words from one on, but for those of the first block that are skipped.
-    fn taken(&mut self, worker: Value, from: i64, skipped: Option<Value>) -> Value {
+    fn taken(&mut self, worker: Value, from: i64, skipped: Value) -> Value {
         let lanes = self.lanes();
         let (numbers, from) = (self.b.lane_numbers(Ty::I32), self.b.integer(Ty::I32, from));
-        let mut element = self.b.binary(Binary::Add, numbers, from);
-        if let Some(skipped) = skipped {
-            element = self.b.binary(Binary::Add, element, skipped);
-        }
+        let element = self.b.binary(Binary::Add, numbers, from);
+        let element = self.b.binary(Binary::Add, element, skipped);
         // Word k of all blocks lies before word k + 1 of any.
         let [two, last, apart] = [2, WORDS - 1, 2 * lanes].map(|n| self.b.integer(Ty::I32, n));
         let block = self.b.binary(Binary::ShrUnsigned, element, two);

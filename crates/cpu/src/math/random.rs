@@ -34,15 +34,20 @@ impl Wide {
         }
         step.checked_mul(i64::from(b.lanes())).filter(|apart| apart.abs() < 1 << 31)?;
         let numbers = b.lane_numbers(Ty::I32);
-        let mut f = Lanes(b);
-        let ahead = f.mul(numbers, step as i32);
+        let ahead = Lanes(b).mul(numbers, step as i32);
+        Some(start.plus(b, ahead))
+    }
+
+    /// The sum with an I32, by its sign.
+    fn plus(self, b: &mut Builder, ahead: Value) -> Wide {
+        let (start, mut f) = (self, Lanes(b));
         let low = f.add(start.low, ahead);
         // A sum of unsigned numbers is below a summand where it has wrapped around.
         let carries = f.compare(Compare::LtUnsigned, low, start.low);
         let sign = f.binary(Binary::ShrSigned, ahead, 31);
         let high = f.add(start.high, sign);
         let next = f.add(high, 1);
-        Some(Wide { low, high: f.select(carries, next, high) })
+        Wide { low, high: f.select(carries, next, high) }
     }
 
     /// I32 (by its sign) or I64.
@@ -73,6 +78,25 @@ pub fn word(b: &mut Builder, seed: Wide, stream: u64, index: Wide) -> Value {
     });
     let [first, last] = [0, 2].map(|k| f.select(odd, words[k + 1], words[k]));
     f.select(second, last, first)
+}
+
+/// The words of four vectors of elements in a row, of which the first is the first of block `index`, an Int.
+pub fn four_vectors(b: &mut Builder, seed: Wide, stream: u64, index: Value) -> [Value; 4] {
+    // Lane r of four has the block whose words are lanes of vector r: of every four lanes, words become lanes.
+    let quads = b.lanes() as i32 / 4;
+    let numbers = b.lane_numbers(Ty::I32);
+    let mut f = Lanes(b);
+    let (quad, place) = (f.binary(Binary::ShrUnsigned, numbers, 2), f.and(numbers, 3));
+    let before = f.mul(place, quads);
+    let ahead = f.add(before, quad);
+    let start = Wide::uniform(b, index);
+    let index = start.plus(b, ahead);
+    let [first, second, third, last] = block(b, seed, stream, index);
+    let [low, high] =
+        [Binary::ZipLow, Binary::ZipHigh].map(|op| [b.binary(op, first, second), b.binary(op, third, last)]);
+    let [first, second] = [Binary::JoinLow, Binary::JoinHigh].map(|op| b.binary(op, low[0], low[1]));
+    let [third, last] = [Binary::JoinLow, Binary::JoinHigh].map(|op| b.binary(op, high[0], high[1]));
+    [first, second, third, last]
 }
 
 /// The four words of block `index` of a stream under a seed, for every lane.

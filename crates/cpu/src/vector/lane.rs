@@ -112,7 +112,9 @@ macro_rules! floats {
                     Binary::Scale => zip(a, b, $float::scale),
                     Binary::And | Binary::Or | Binary::Xor | Binary::AndNot => zip(a, b, |a, b| $float::bitwise(op, a, b)),
                     Binary::MinUnsigned | Binary::MaxUnsigned | Binary::MulHigh | Binary::Shl | Binary::ShrSigned
-                    | Binary::ShrUnsigned => unreachable!("{op:?} is a function of integers"),
+                    | Binary::ShrUnsigned | Binary::ZipLow | Binary::ZipHigh | Binary::JoinLow | Binary::JoinHigh => {
+                        unreachable!("{op:?} is a function of integers")
+                    }
                 }
             }
 
@@ -189,6 +191,10 @@ macro_rules! integers {
                     Binary::MinUnsigned => zip(a, b, |a, b| (a as $unsigned).min(b as $unsigned) as $int),
                     Binary::MaxUnsigned => zip(a, b, |a, b| (a as $unsigned).max(b as $unsigned) as $int),
                     Binary::MulHigh => zip(a, b, $high),
+                    Binary::ZipLow => quads(a, b, [0, 4, 1, 5]),
+                    Binary::ZipHigh => quads(a, b, [2, 6, 3, 7]),
+                    Binary::JoinLow => quads(a, b, [0, 1, 4, 5]),
+                    Binary::JoinHigh => quads(a, b, [2, 3, 6, 7]),
                     Binary::Shl => zip(a, b, |a, b| if within(b) { a << b } else { 0 }),
                     Binary::ShrSigned => zip(a, b, |a, b| a >> if within(b) { b } else { $int::BITS as $int - 1 }),
                     Binary::ShrUnsigned => {
@@ -217,6 +223,14 @@ macro_rules! integers {
 integers! {
     i32, u32, high |a, b| ((u64::from(a as u32) * u64::from(b as u32)) >> 32) as i32;
     i64, u64, high |_, _| unreachable!("MulHigh is a function of I32");
+}
+
+/// Within every four lanes, those of a (0 to 3) and of b (4 to 7) that are listed.
+fn quads<T: Copy, const L: usize>(a: &[T; L], b: &[T; L], taken: [usize; 4]) -> [T; L] {
+    std::array::from_fn(|lane| {
+        let (quad, place) = (lane / 4 * 4, taken[lane % 4]);
+        if place < 4 { a[quad + place] } else { b[quad + place - 4] }
+    })
 }
 
 /// A function of two masks.

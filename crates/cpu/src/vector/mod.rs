@@ -194,6 +194,14 @@ pub enum Binary {
     ShrSigned,
     /// integers: the floor of a / 2^b as unsigned; 0 where b is not in 0..width
     ShrUnsigned,
+    /// I32, within every four lanes: the first two of a and of b, in turns
+    ZipLow,
+    /// I32, within every four lanes: the last two of a and of b, in turns
+    ZipHigh,
+    /// I32, within every four lanes: the first two of a, then those of b
+    JoinLow,
+    /// I32, within every four lanes: the last two of a, then those of b
+    JoinHigh,
     /// floats: a · 2^floor(b), with the right subnormals, 0 and ∞; NaN if either is, but of NaN and an infinite b anything
     Scale,
 }

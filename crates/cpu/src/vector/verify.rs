@@ -327,7 +327,7 @@ pub fn has_binary(op: Binary, ty: Ty) -> bool {
         Binary::Add | Binary::Sub | Binary::Mul | Binary::Min | Binary::Max => ty.is_vector(),
         Binary::Div | Binary::Scale => ty.is_float(),
         Binary::MinUnsigned | Binary::MaxUnsigned => integers,
-        Binary::MulHigh => ty == Ty::I32,
+        Binary::MulHigh | Binary::ZipLow | Binary::ZipHigh | Binary::JoinLow | Binary::JoinHigh => ty == Ty::I32,
         Binary::And | Binary::Or | Binary::Xor | Binary::AndNot => ty != Ty::Int,
         Binary::Shl | Binary::ShrSigned | Binary::ShrUnsigned => integers,
     }

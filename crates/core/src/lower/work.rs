@@ -91,6 +91,17 @@ impl Meter<'_> {
                 let down = (self.extent(own) / f64::from(tile.rows)).ceil().max(1.0);
                 let is_streamed = |place: Place| draft.axes_of(place).common(own).is_empty();
                 self.prologues(&mut repeats, &[*first, *second], &|place| if is_streamed(place) { down } else { 1.0 });
+                if self.spec.kind == Machine::Gpu {
+                    // What scores read besides, such as a mask, every block fetches by itself: for every head again, if heads share it.
+                    let scores = draft.leaves[*first].axes;
+                    for (k, leaf) in draft.leaves.iter().enumerate().filter(|(_, leaf)| leaf.axes.is_within(scores)) {
+                        if matches!(leaf.op, LeafOp::Load { .. }) && !leaf.axes.is_empty() {
+                            let missing = scores.without(leaf.axes);
+                            let tiles = if missing.common(own).is_empty() { 1.0 } else { down };
+                            repeats.passes[k] = repeats.passes[k].max(self.extent(missing.without(own)) * tiles);
+                        }
+                    }
+                }
             }
         }
         repeats

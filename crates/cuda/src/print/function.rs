@@ -71,7 +71,7 @@ impl Function {
         text.push_str(&head);
         text.push_str(&wrapped_list(&args, head.len()));
         text.push_str(") {\n");
-        if self.early {
+        if self.early && !self.lines.iter().any(|line| line == "after_earlier();") {
             text.push_str("  after_earlier();\n");
         }
         for line in &self.lines {

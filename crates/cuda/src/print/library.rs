@@ -4,8 +4,8 @@ use fuseline::ops::ExprNode;
 use fuseline::tensor::{DType, Dim, Symbol};
 use fuseline::tile::{Op, StepId};
 
-use super::Parameter;
-use super::nest::{Access, Nest, slope};
+use super::nest::{Access, Nest, is_multiple, slope};
+use super::{Parameter, element};
 
 /// A product of matrices, maybe many of them, by sizes that are not fixed.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -46,6 +46,13 @@ impl Matrix {
         let stride = batch.map_or(Some(Dim::int(0)), at)?;
         let fits = is_plain && next.is(1) && begins.is(0) && pitch.as_int().is_none_or(|pitch| pitch > 1);
         fits.then(|| Matrix { parameter: access.tensor.parameter.clone(), pitch, stride })
+    }
+}
+
+impl Matrix {
+    /// Whether all of its rows begin where 16 bytes do: the library is slow for others, however large they are.
+    pub(super) fn is_aligned(&self, dtype: DType) -> bool {
+        is_multiple(&self.pitch, 16 / element::bytes(dtype))
     }
 }
 

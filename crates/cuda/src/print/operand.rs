@@ -1,7 +1,7 @@
 //! A factor of a product on its way into shared memory: copied as it lies, or computed.
 
 use fuseline::error::Result;
-use fuseline::ops::ExprNode;
+use fuseline::ops::{Expr, ExprNode, Number, Scalar};
 use fuseline::tensor::{DType, Dim, Symbol};
 use fuseline::tile::{AxisSet, Op, StepId};
 
@@ -53,14 +53,35 @@ pub(super) struct Part<'a> {
 /// The narrow float as which a factor can be multiplied: that of its type, or the one that it was before it was widened.
 pub(super) fn narrow_type(nest: &Nest<'_>, factor: StepId) -> Option<DType> {
     let step = nest.kernel.step(factor);
-    let is_narrow = |dtype: &DType| matches!(dtype, DType::BF16 | DType::F16);
-    if is_narrow(&step.dtype) {
+    if matches!(step.dtype, DType::BF16 | DType::F16) {
         return Some(step.dtype);
     }
     let Op::Map { expr, .. } = &step.op else { return None };
-    match expr.nodes().last() {
-        Some((ExprNode::Cast(x), DType::F32)) => Some(expr.nodes()[*x as usize].1).filter(is_narrow),
-        _ => None,
+    let last = expr.nodes().len().checked_sub(1)?;
+    [DType::BF16, DType::F16].into_iter().find(|narrow| is_narrow_in(expr, last, *narrow) && !is_constant(expr, last))
+}
+
+fn is_constant(expr: &Expr, at: usize) -> bool {
+    matches!(expr.nodes()[at].0, ExprNode::Const(_))
+}
+
+/// Whether a step of an expression is a number of a narrow type, widened perhaps, wherever it came from.
+fn is_narrow_in(expr: &Expr, at: usize, narrow: DType) -> bool {
+    let (node, dtype) = &expr.nodes()[at];
+    let inner = |x: &u32| is_narrow_in(expr, *x as usize, narrow);
+    match node {
+        _ if *dtype == narrow => true,
+        ExprNode::Cast(x) => *dtype == DType::F32 && expr.nodes()[*x as usize].1 == narrow,
+        ExprNode::Const(number) => {
+            let is_kept = |x: f64| narrow.round(x).to_bits() == x.to_bits();
+            *dtype == DType::F32 && matches!(number, Number::Float(bits) if is_kept(f64::from_bits(*bits)))
+        }
+        // One of two, none of which is anything but a constant: a padded operand, a maximum with zero.
+        ExprNode::Apply(Scalar::Select, of) => {
+            let (a, b) = (&of[1], &of[2]);
+            inner(a) && inner(b) && !(is_constant(expr, *a as usize) && is_constant(expr, *b as usize))
+        }
+        _ => false,
     }
 }
 
@@ -210,6 +231,34 @@ impl Operand {
             }
         }
         Ok(())
+    }
+
+    /// Brings some tiles, one after another along the sum, from memory into the cache that all processors share.
+    pub fn print_prefetch(&self, body: &mut Body<'_>, part: &Part<'_>) {
+        let Source::Copied { access, .. } = &self.source else { return };
+        let line = 128 / element::bytes(self.dtype);
+        let (free, depth) = part.tile;
+        body.open(AxisSet::EMPTY);
+        if self.along_sum {
+            body.line(format!(
+                "const Index point = {} + at / tiles, step = {} + at % tiles * {depth};",
+                part.free.0, part.sum.0
+            ));
+        } else {
+            let pieces = (free + line - 1) / line;
+            body.line(format!("const Index point = {} + at % {pieces} * {line};", part.free.0));
+            body.line(format!("const Index step = {} + at / {pieces};", part.sum.0));
+        }
+        decode(body, body.nest, &self.free, "point", None);
+        decode(body, body.nest, &self.sum, "step", None);
+        body.bind(self.free.iter().chain(&self.sum).copied().collect());
+        let offset = body.index(&access.offset, &[]);
+        body.use_parameter(access.tensor.parameter.clone());
+        let (free_count, sum_count) = (body.index(part.free.1, &[]), body.index(part.sum.1, &[]));
+        let there = self.there(part, &free_count.to_string(), &sum_count.to_string());
+        body.line(format!("if ({there}) fetch_early({} + ({offset}));", access.tensor.parameter.name()));
+        let count = if self.along_sum { free } else { depth * ((free + line - 1) / line) };
+        body.close(&format!("for (int at = threadIdx.x; at < tiles * {count}; at += {})", part.threads));
     }
 
     /// The condition under which a piece is there; none where every piece of a tile is.

@@ -55,6 +55,9 @@ const ENOUGH_BLOCKS: i64 = 264;
 /// With fewer blocks than this, tiles are made smaller.
 const FEW_BLOCKS: i64 = 96;
 
+/// With no more rows than this, tiles are made smaller even where sums can be shared: memory is waited for, not arithmetic.
+const FEW_ROWS: i64 = 256;
+
 /// Steps of a sum that a part has at the least.
 const SHORTEST_PART: i64 = 128;
 
@@ -117,6 +120,10 @@ impl Product {
         let count = |axes: &[usize]| nest.count(axes.iter().copied().collect());
         let sizes = [count(&self.rows), count(&self.columns), count(&self.sum), count(&self.batch)];
         let dtypes = (self.left.dtype, d.tensor.dtype);
+        let factors = [&left, &other].map(|matrix| (matrix, dtypes.0));
+        if !factors.into_iter().chain([(&result, dtypes.1)]).all(|(matrix, dtype)| matrix.is_aligned(dtype)) {
+            return None;
+        }
         Some(Library { sizes, left, right: other, result, turned, dtypes })
     }
 
@@ -200,7 +207,10 @@ impl Roles {
         let right: Vec<Operand> =
             self.right.iter().map(|factor| Operand::of(nest, *factor, dtype, &columns, &sum)).collect();
         let computed = left.is_computed() || right.iter().any(Operand::is_computed);
-        let wanted = wanted_tile(nest.kernel);
+        let mut wanted = wanted_tile(nest.kernel);
+        if count(self.columns).is_some_and(|columns| columns <= 64) {
+            wanted.columns = wanted.columns.min(64);
+        }
         let (many, few_rows) = (dots.len() as i64, count(self.rows));
         let for_groups =
             (by_units && nest.options.groups).then(|| Shape::for_groups(wanted, few_rows, many, computed)).flatten();
@@ -219,8 +229,12 @@ impl Roles {
         };
         let small = || Shape::for_units(Tile { rows: 64, columns: 64, depth: 64 }, few_rows, many, computed);
         let shape = few.map_or(shape, |few| {
-            let is_idle = by_units && few.blocks(&shape) * few.parts(&shape) < FEW_BLOCKS;
-            let shape = if is_idle && shape.rows > 32 { small() } else { shape };
+            let is_idle = by_units && shape.rows > 32 && few.blocks(&shape) < FEW_BLOCKS;
+            let shape = if is_idle && (few.rows <= FEW_ROWS || few.blocks(&shape) * few.parts(&shape) < FEW_BLOCKS) {
+                small()
+            } else {
+                shape
+            };
             Shape { parts: few.parts(&shape), ..shape }
         });
         let by_groups = for_groups.is_some_and(|groups| groups.warps == shape.warps);
@@ -247,6 +261,9 @@ impl Few {
 
     /// How many blocks best share the sums of a tile: a power of two, no more than all devices let share.
     fn parts(&self, shape: &Shape) -> i64 {
+        if shape.rows < 64 {
+            return 1;
+        }
         let most = (ENOUGH_BLOCKS / self.blocks(shape)).min(self.steps / SHORTEST_PART);
         [8, 4, 2].into_iter().find(|parts| *parts <= most).unwrap_or(1)
     }
@@ -459,6 +476,7 @@ impl Product {
                 "const int first = part * ({tiles}) / {parts}, tiles = (part + 1) * ({tiles}) / {parts} - first;"
             )),
         }
+        self.print_start(body);
         body.open(AxisSet::EMPTY);
         body.line("if (now >= 0) {");
         body.line(format!("  wait_for_copies<{}>();", self.ahead() - 1));
@@ -482,6 +500,31 @@ impl Product {
         }
         body.close(&format!("for (int now = {}; now < tiles; ++now)", -self.ahead()));
         Ok(())
+    }
+
+    /// Waits for earlier launches. Before that, where a block has little to do, the right factor is brought nearer: often it is a
+    /// constant, and if not, nothing but the way to it is lost.
+    fn print_start(&self, body: &mut Body<'_>) {
+        let nest = body.nest;
+        if !nest.options.groups {
+            return;
+        }
+        if self.shape.parts > 1 && self.by_units {
+            let count = |axes: &[usize]| nest.count(axes.iter().copied().collect());
+            let (columns, steps, depth) = (count(&self.columns), count(&self.sum), self.shape.depth);
+            let sum = (format!("(Index)first * {depth}"), &steps);
+            for right in &self.right {
+                let part = Part {
+                    free: ("column0", &columns),
+                    sum: (&sum.0, sum.1),
+                    tile: (self.shape.columns, depth),
+                    threads: self.shape.threads(),
+                    at: "",
+                };
+                right.print_prefetch(body, &part);
+            }
+        }
+        body.line("after_earlier();");
     }
 
     /// Products that are still on their way when the next ones are begun.
@@ -624,7 +667,7 @@ impl Product {
         body.close(&format!("if (row0 + line < {row_count} && column0 + piece * {count} < {column_count})"));
         let turns = rows * pieces / threads;
         match parts {
-            1 => body.close(&format!("#pragma unroll 4\nfor (int turn = 0; turn < {turns}; ++turn)")),
+            1 => body.close(&format!("#pragma unroll 8\nfor (int turn = 0; turn < {turns}; ++turn)")),
             _ => {
                 body.close(&format!("#pragma unroll 2\nfor (int turn = part; turn < {turns}; turn += {parts})"));
                 // Nobody leaves while others read.

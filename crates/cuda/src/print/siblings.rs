@@ -40,7 +40,7 @@ fn tensors(first: &Function, second: &Function) -> Option<Vec<(Parameter, Parame
     let mut pairs = Vec::with_capacity(first.parameters.len());
     for (parameter, dtype, is_written) in &first.parameters {
         let name = parameter.name();
-        let other = names.get(name.as_str()).map_or(name.clone(), |other| (*other).to_owned());
+        let other = names.get(&name).cloned().unwrap_or_else(|| name.clone());
         let (found, ..) = second.parameters.iter().find(|(own, own_type, own_written)| {
             own.name() == other && own_type == dtype && own_written == is_written
         })?;
@@ -140,19 +140,23 @@ fn is_numbered(word: &str) -> bool {
 }
 
 /// The names of one text by those of another, if that is all in which they differ.
-fn renamed<'a>(first: &'a [String], second: &'a [String]) -> Option<BTreeMap<&'a str, &'a str>> {
-    let (mut there, mut back) = (BTreeMap::new(), BTreeMap::new());
+fn renamed(first: &[String], second: &[String]) -> Option<BTreeMap<String, String>> {
+    let (mut there, mut back): (BTreeMap<String, String>, BTreeMap<String, String>) = Default::default();
     if first.len() != second.len() {
         return None;
     }
     for (a, b) in first.iter().zip(second) {
-        let (a, b) = (words(a), words(b));
+        let (a, b) = (in_order(a), in_order(b));
+        let (a, b) = (words(&a), words(&b));
         if a.len() != b.len() {
             return None;
         }
         for (a, b) in a.into_iter().zip(b) {
             if is_numbered(a) && is_numbered(b) {
-                if *there.entry(a).or_insert(b) != b || *back.entry(b).or_insert(a) != a {
+                let is_known = |names: &mut BTreeMap<String, String>, a: &str, b: &str| {
+                    names.entry(a.to_owned()).or_insert_with(|| b.to_owned()) == b
+                };
+                if !is_known(&mut there, a, b) || !is_known(&mut back, b, a) {
                     return None;
                 }
             } else if a != b {
@@ -161,6 +165,29 @@ fn renamed<'a>(first: &'a [String], second: &'a [String]) -> Option<BTreeMap<&'a
         }
     }
     Some(there)
+}
+
+/// The line with the terms of sums between parentheses in an order that does not depend on the names in them.
+fn in_order(line: &str) -> String {
+    let mut text = String::with_capacity(line.len());
+    let mut rest = line;
+    while let Some(open) = rest.find('(') {
+        let (before, after) = rest.split_at(open + 1);
+        text.push_str(before);
+        rest = after;
+        let end = rest.find(['(', ')']).unwrap_or(rest.len());
+        let is_sum = rest[end..].starts_with(')')
+            && rest[..end].chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '_' | ' ' | '+' | '*'));
+        if is_sum {
+            let mut terms: Vec<&str> = rest[..end].split(" + ").collect();
+            let unnamed = |term: &str| words(term).into_iter().map(|w| if is_numbered(w) { "#" } else { w }).collect();
+            terms.sort_by_cached_key(|term| -> String { unnamed(term) });
+            text.push_str(&terms.join(" + "));
+            rest = &rest[end..];
+        }
+    }
+    text.push_str(rest);
+    text
 }
 
 fn with_names(line: &str, names: &BTreeMap<String, String>) -> String {
@@ -182,6 +209,16 @@ mod tests {
         let names = renamed(&a, &b).expect("they differ in names");
         assert_eq!(names["x1"], "x3");
         assert_eq!(names["y0"], "y1");
+    }
+
+    #[test]
+    fn terms_of_sums_may_stand_in_another_order() {
+        assert!(renamed(&lines(&["x1[(i3 * 768 + i4)]"]), &lines(&["x2[(i2 + i3 * 768)]"])).is_some());
+        assert!(renamed(&lines(&["f(i3, i4 + 1)"]), &lines(&["f(i4 + 1, i3)"])).is_none());
+        assert_eq!(
+            in_order("to + swizzled<64>(line, piece), x1 + (i3 * 768 + i4), true);").matches("(i4 + i3 * 768)").count(),
+            1
+        );
     }
 
     #[test]

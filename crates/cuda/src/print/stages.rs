@@ -254,8 +254,7 @@ impl Cut<'_> {
         let mut nest = Nest::new(&alone, self.options, &outputs)?;
         nest.join_axes();
         let steps = Product::of(&nest, &[0]).and_then(|product| product.library(&nest, &[0])?.sizes[2].as_int());
-        let least = if self.work.step(id).dtype == DType::F32 { 2 * LONG_SUM } else { LONG_SUM };
-        if steps.is_none_or(|steps| steps < least) {
+        if steps.is_none_or(|steps| steps < LONG_SUM) {
             return Ok(false);
         }
         // Nothing is gained where the result is stored as it is.

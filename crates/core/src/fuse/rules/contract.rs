@@ -1,6 +1,6 @@
 //! Sums of products with the work on their operands and on their results.
 
-use super::{Form, FuseContext, GroupId, Proposal, Rule, with_consumers};
+use super::{Form, FuseContext, GroupId, MOST_COPIES, Proposal, Rule, with_consumers};
 use crate::fuse::Kind;
 
 fn contracts(kind: Kind) -> bool {
@@ -53,7 +53,15 @@ impl Rule for Prologue {
         if !matches!(context.kind(group), Kind::Map | Kind::Row | Kind::Column) {
             return Vec::new();
         }
-        with_consumers(self.name(), context, group, |c| contracts(context.kind(c)))
+        let mut proposals = with_consumers(self.name(), context, group, |c| contracts(context.kind(c)));
+        // A mask that the attention of every layer reads, for every head again.
+        let readers = context.consumers(group);
+        let is_mask = readers.iter().all(|c| context.kind(*c) == Kind::Attention) && context.shrinks(group);
+        if is_mask && readers.len() > MOST_COPIES {
+            let groups = std::iter::once(group).chain(readers.iter().copied()).collect();
+            proposals.push(Proposal { rule: self.name(), groups, form: Form::Copy });
+        }
+        proposals
     }
 }
 

@@ -72,6 +72,26 @@ pub(super) struct Nest<'k> {
     pub options: &'k Options,
 }
 
+/// Whether an index hangs on data.
+fn reads_data(dim: &Dim) -> bool {
+    dim.mentions(|symbol| matches!(symbol, Symbol::Read(_)))
+}
+
+/// An index in which values that are read, and are nothing but coordinates, are these.
+fn seen(kernel: &Kernel, reads: &[StepId], dim: &Dim) -> Dim {
+    let coordinate = |id: StepId| match &kernel.step(id).op {
+        Op::Map { expr, .. } => match expr.nodes() {
+            [(ExprNode::Coord(axis), _)] => Some(Dim::axis(usize::from(*axis))),
+            _ => None,
+        },
+        _ => None,
+    };
+    dim.substitute(&|symbol| match symbol {
+        Symbol::Read(number) => coordinate(*reads.get(usize::from(*number))?),
+        _ => None,
+    })
+}
+
 impl<'k> Nest<'k> {
     /// The kernel for some sizes; other symbols stay. `parameters` says what its inputs and outputs are.
     pub fn new(kernel: &'k Kernel, options: &'k Options, parameters: &Parameters) -> Result<Nest<'k>> {
@@ -92,10 +112,15 @@ impl<'k> Nest<'k> {
                 Op::Load { input, index, guard, fill, reads } => {
                     let tensor = parameters.input(*input, &kernel.inputs[*input]);
                     let place = || format!("%{k} reads x{input}");
-                    let mut access = nest.access(tensor, &kernel.inputs[*input], index, !guard.is_empty()).at(place)?;
-                    access.guards = nest.guards(guard);
+                    let param = &kernel.inputs[*input];
+                    let mut access = nest.access(tensor, param, index, reads, !guard.is_empty()).at(place)?;
+                    let guard = guard.iter().map(|g| Guard { index: seen(kernel, reads, &g.index), ..g.clone() });
+                    access.guards = nest.guards(&guard.collect::<Vec<_>>());
                     access.fill = fill.unwrap_or(Number::Int(0));
-                    access.reads = reads.to_vec();
+                    let indices = access.checked.iter().map(|c| &c.index).chain(access.guards.iter().map(|g| &g.index));
+                    if indices.into_iter().any(reads_data) {
+                        access.reads = reads.to_vec();
+                    }
                     Some(access)
                 }
                 _ => None,
@@ -109,7 +134,7 @@ impl<'k> Nest<'k> {
         }
         for store in &kernel.stores {
             let param = &kernel.outputs[store.output];
-            let access = nest.access(parameters.output(store.output, param), param, &store.index, false)?;
+            let access = nest.access(parameters.output(store.output, param), param, &store.index, &[], false)?;
             nest.stores.push(Written { access, value: store.value, axes: store.axes().without(single) });
         }
         Ok(nest)
@@ -152,7 +177,7 @@ impl<'k> Nest<'k> {
         guards.filter(|g| !ranges.is_below(&g.index, &g.bound)).collect()
     }
 
-    fn access(&self, tensor: Tensor, param: &Param, index: &[Dim], guarded: bool) -> Result<Access> {
+    fn access(&self, tensor: Tensor, param: &Param, index: &[Dim], reads: &[StepId], guarded: bool) -> Result<Access> {
         let sizes: Vec<Dim> = param.ty.shape.dims().iter().map(|size| self.options.fixed.apply(size)).collect();
         let mut strides = vec![Dim::int(1); sizes.len()];
         let mut next = Dim::int(1);
@@ -163,10 +188,12 @@ impl<'k> Nest<'k> {
         let ranges = Ranges::of(&self.extents);
         let (mut offset, mut checked) = (Dim::int(0), Vec::new());
         for (axis, dim) in index.iter().enumerate() {
-            let (dim, size, stride) = (self.dim(dim), sizes[axis].clone(), strides[axis].clone());
-            let read = dim.mentions(|s| matches!(s, Symbol::Read(_)));
+            let is_data = reads_data(dim);
+            let dim = self.dim(&seen(self.kernel, reads, dim));
+            let (size, stride) = (sizes[axis].clone(), strides[axis].clone());
+            let unproven = reads_data(&dim) || (is_data && !ranges.is_below(&dim, &size));
             // Coordinates that data do not change are inside wherever guards hold: that is what kernels promise.
-            if read || (!guarded && !ranges.is_below(&dim, &size) && dim.as_symbol().is_none()) {
+            if unproven || (!guarded && !ranges.is_below(&dim, &size) && dim.as_symbol().is_none()) {
                 let message = format!("a coordinate of axis {axis} (size {size}) is outside");
                 checked.push(Checked { index: dim, size, stride, message });
             } else {

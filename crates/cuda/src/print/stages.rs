@@ -3,6 +3,7 @@
 //! This is how there is always a way: folds whose results are wanted at more points than they have are computed on their own.
 
 use fuseline::error::{Error, Result};
+use fuseline::ops::ExprNode;
 use fuseline::ops::prim::Monoid;
 use fuseline::tensor::{DType, Dim, Env, TensorType};
 use fuseline::tile::{AxisSet, Kernel, Op, Param, Schedule, Step, StepId, Store};
@@ -15,6 +16,9 @@ use super::{Options, Parameter, Scratch, row, split};
 
 /// Sums of so many products are worth a pass over their results if that makes them faster.
 const LONG_SUM: i64 = 768;
+
+/// A function of so many operations is costly behind a product.
+const COSTLY: u32 = 10;
 
 /// A kernel that becomes one function.
 #[derive(Clone, Debug)]
@@ -254,7 +258,9 @@ impl Cut<'_> {
         let mut nest = Nest::new(&alone, self.options, &outputs)?;
         nest.join_axes();
         let steps = Product::of(&nest, &[0]).and_then(|product| product.library(&nest, &[0])?.sizes[2].as_int());
-        if steps.is_none_or(|steps| steps < LONG_SUM) {
+        let is_light = self.work.step(id).dtype == DType::F32 && !self.is_much_behind(id);
+        let least = if is_light { 2 * LONG_SUM } else { LONG_SUM };
+        if steps.is_none_or(|steps| steps < least) {
             return Ok(false);
         }
         // Nothing is gained where the result is stored as it is.
@@ -263,6 +269,26 @@ impl Cut<'_> {
         let is_alone =
             |store: usize| Product::of(&whole, &[store]).is_some_and(|p| p.library(&whole, &[store]).is_some());
         Ok(!(0..self.work.stores.len()).any(is_alone))
+    }
+
+    /// Whether what is done with a product is work for a pass of its own: another tensor of its size is read, or a costly function computed.
+    fn is_much_behind(&self, id: StepId) -> bool {
+        let steps = &self.work.steps;
+        let mut depends = vec![false; steps.len()];
+        depends[id.index()] = true;
+        for k in id.index() + 1..steps.len() {
+            depends[k] = steps[k].op.operands().iter().any(|operand| depends[operand.index()]);
+        }
+        let is_wide = |operand: &StepId| {
+            let step = &steps[operand.index()];
+            matches!(step.op, Op::Load { .. }) && step.axes == steps[id.index()].axes
+        };
+        let is_costly =
+            |(node, _): &(ExprNode, DType)| matches!(node, ExprNode::Apply(op, _) if op.def().flops >= COSTLY);
+        (id.index() + 1..steps.len()).filter(|k| depends[*k]).any(|k| match &steps[k].op {
+            Op::Map { expr, args } => args.iter().any(is_wide) || expr.nodes().iter().any(is_costly),
+            _ => false,
+        })
     }
 
     /// Computes a fold on its own, into memory, from where the rest of the kernel reads it. What is narrow stays wide between stages.

@@ -215,6 +215,20 @@ fn endless_loops_over_sequences_end() {
     assert_eq!(error.kind(), Kind::Limit, "{error}");
 }
 
+#[test]
+fn sequences_have_limits() {
+    let split = node("SplitToSequence", &["x"], &["s"]);
+    let g = graph(vec![value("x", FLOAT, &["1000000000000"])], vec![split], vec![sequence(value("s", FLOAT, &["1"]))]);
+    let error = Model::from_bytes(bytes(&model(g)), "test.onnx").unwrap().graph().unwrap_err();
+    assert_eq!(error.kind(), Kind::Limit, "{error}");
+    // A long sequence that is read often.
+    let mut nodes = vec![node("SplitToSequence", &["x"], &["s"])];
+    nodes.extend((0..4000).map(|k| node("SequenceLength", &["s"], &[&format!("count_{k}")])));
+    let g = graph(vec![value("x", FLOAT, &["20000"])], nodes, vec![value("count_0", INT64, &[])]);
+    let error = Model::from_bytes(bytes(&model(g)), "test.onnx").unwrap().graph().unwrap_err();
+    assert_eq!(error.kind(), Kind::Limit, "{error}");
+}
+
 fn doubled_or_zero() -> GraphProto {
     let then = graph(
         vec![],

@@ -9,7 +9,7 @@ use fuseline::reference::{Options, evaluate};
 use fuseline::tensor::{DType, Literal};
 use fuseline::tile::interp;
 use fuseline_frontend::onnx::schema::{
-    AttributeProto, AttributeType, GraphProto, ModelProto, NodeProto, OperatorSetIdProto, TensorProto,
+    AttributeProto, AttributeType, GraphProto, ModelProto, NodeProto, OperatorSetIdProto, TensorProto, TypeValue,
 };
 use fuseline_frontend::{Model, Tensors};
 use fuseline_tests::model_maker::{
@@ -142,6 +142,26 @@ fn what_is_not_there_is_told_with_its_node() {
     assert!(error.kind() == Kind::Invalid && error.message().contains("(a"), "{error}");
     let negative = with(node("StringSplit", &["v"], &["y"]), vec![int("maxsplit", -2)]);
     assert_eq!(of_table(negative).unwrap_err().kind(), Kind::Invalid);
+}
+
+#[test]
+fn what_is_given_must_be_texts() {
+    let unranked = || {
+        let mut g =
+            graph(vec![value("x", STRING, &[])], vec![node("Shape", &["x"], &["y"])], vec![value("y", INT64, &["k"])]);
+        if let Some(TypeValue::TensorType(tensor)) = g.input[0].r#type.as_mut().and_then(|ty| ty.value.as_mut()) {
+            tensor.shape = None;
+        }
+        g
+    };
+    assert_eq!(run(unranked(), &[("x", strings(&[3, 1], &["a", "b", "c"]))]).unwrap()["y"].to_ints(), [3, 1]);
+    let scalar = Literal::from_ints(DType::U8, [0; 0], &[1]).unwrap();
+    assert_eq!(run(unranked(), &[("x", scalar)]).unwrap_err().kind(), Kind::Invalid);
+    let broken = Literal::from_ints(DType::U8, [1, 2], &[255, 255]).unwrap();
+    let upper = with(node("StringNormalizer", &["x"], &["y"]), vec![text("case_change_action", "UPPER")]);
+    let g = graph(vec![value("x", STRING, &["n"])], vec![upper], vec![value("y", STRING, &["n"])]);
+    let error = run(g, &[("x", broken)]).unwrap_err();
+    assert!(error.kind() == Kind::Invalid && error.message().contains("UTF-8"), "{error}");
 }
 
 #[test]

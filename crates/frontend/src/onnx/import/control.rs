@@ -108,7 +108,9 @@ impl<'m> Importer<'m> {
     ) -> Result<Vec<Tensor<'s>>> {
         let mut captured = Vec::new();
         for name in names {
-            captured.extend(inner.capture_one(name, outer)?);
+            let value = inner.capture_one(name, outer)?;
+            self.count(value.len().saturating_sub(1))?;
+            captured.extend(value);
         }
         Ok(captured)
     }

@@ -157,7 +157,10 @@ impl<'m> Importer<'m> {
                 None => self.file.literal(tensor),
             };
             let value = match value {
-                Ok(literal) if tensor.data_type == STRING => Datum::Text(scope.builder().constant(literal)),
+                Ok(literal) if tensor.data_type == STRING => {
+                    check_text(literal.dtype(), literal.sizes()).at(|| format!("\"{}\"", tensor.name))?;
+                    Datum::Text(scope.builder().constant(literal))
+                }
                 Ok(literal) => Datum::Tensor(scope.builder().constant(literal)),
                 Err(error) => self.tolerate(error, scope.builder())?.into(),
             };
@@ -196,7 +199,13 @@ impl<'m> Importer<'m> {
     /// A tensor of an input.
     fn input_tensor<'b>(&self, builder: &'b Builder, name: &str, port: &Port) -> Result<Tensor<'b>> {
         if let Some(pinned) = self.pins.values.get(name) {
+            if port.is_text {
+                check_text(pinned.dtype(), pinned.sizes())?;
+            }
             return Ok(builder.constant(pinned.clone()));
+        }
+        if let Some(sizes) = self.pins.sizes.get(name).filter(|_| port.is_text) {
+            check_text(DType::U8, sizes)?;
         }
         let shape: Shape = match (self.pins.sizes.get(name), &port.shape) {
             (Some(sizes), _) => sizes.iter().copied().collect(),
@@ -286,6 +295,14 @@ fn node_name(node: &NodeProto, id: usize) -> String {
 /// The size of an axis that a model leaves open.
 fn open_dim(input: &str, axis: usize) -> Dim {
     Dim::named(&format!("{input}_{axis}"))
+}
+
+/// Whether what is given for strings can be some.
+fn check_text(dtype: DType, sizes: &[usize]) -> Result<()> {
+    if dtype == DType::U8 && !sizes.is_empty() {
+        return Ok(());
+    }
+    Err(Error::invalid(format!("{dtype}{sizes:?} where strings are wanted, which are u8 with one axis more")))
 }
 
 /// A scalar truth value.

@@ -36,7 +36,7 @@ impl<'m> Importer<'m> {
 
     /// Counts nodes against the limit.
     pub(super) fn count(&self, nodes: usize) -> Result<()> {
-        self.imported.set(self.imported.get() + nodes);
+        self.imported.set(self.imported.get().saturating_add(nodes));
         self.limits.budget.check()?;
         let most = self.limits.nodes;
         if self.imported.get() > most {
@@ -82,6 +82,7 @@ impl<'m> Importer<'m> {
             .iter()
             .map(|name| if name.is_empty() { Ok(Datum::Nothing) } else { scope.lookup(name) })
             .collect::<Result<_>>()?;
+        self.count_elements(inputs.iter().map(|input| input.tensors().len().saturating_sub(1)).sum())?;
         let key = (node.domain.as_str(), node.op_type.as_str(), node.overload.as_str());
         if let Some(function) = self.functions.get(&key) {
             let given = attributes(node, place.call, self.file)?;

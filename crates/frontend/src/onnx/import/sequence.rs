@@ -14,16 +14,24 @@ use super::datum::{Datum, Kind, Operand, Sequence};
 use super::node::Place;
 use super::{Importer, signature, truth};
 
-/// Elements of all sequences of a model, each counted in every sequence that it is part of.
-const MAX_ELEMENTS: usize = 1 << 22;
+/// Elements of all sequences of a model, each counted whenever a sequence that it is part of is made or read.
+const MAX_ELEMENTS: usize = 1 << 24;
 
 impl<'m> Importer<'m> {
+    /// Counts elements of sequences against the limit.
+    pub(super) fn count_elements(&self, count: usize) -> Result<()> {
+        self.elements.set(self.elements.get().saturating_add(count));
+        if self.elements.get() > MAX_ELEMENTS {
+            return Err(Error::limit(format!(
+                "the model makes and reads sequences of more than {MAX_ELEMENTS} elements in all"
+            )));
+        }
+        Ok(())
+    }
+
     /// A sequence of tensors of one kind.
     fn sequence<'s>(&self, kind: Kind, elements: Vec<Tensor<'s>>) -> Result<Operand<'s>> {
-        self.elements.set(self.elements.get().saturating_add(elements.len()));
-        if self.elements.get() > MAX_ELEMENTS {
-            return Err(Error::limit(format!("the sequences of the model have more than {MAX_ELEMENTS} elements")));
-        }
+        self.count_elements(elements.len())?;
         Ok(Datum::Sequence(Sequence { kind, elements }))
     }
 
@@ -203,7 +211,7 @@ impl<'m> Importer<'m> {
         let sizes = inputs.get(1).map_or(Ok(None), Datum::optional)?;
         let elements = match sizes {
             None => {
-                let parts = equal_parts(&x.dim(axis)?, 1)?;
+                let parts = self.equal_parts(&x.dim(axis)?, 1)?;
                 let keeps = int(&given, "keepdims")?.unwrap_or(1) != 0;
                 let part = |(start, size)| if keeps { x.slice(axis, start, size, 1) } else { x.element(axis, start) };
                 parts.into_iter().map(part).collect()
@@ -211,7 +219,7 @@ impl<'m> Importer<'m> {
             Some(size) if size.rank()? == 0 => {
                 let known = known_int(size);
                 let needed = || x.builder().needs_value(size, "the size of the parts must be known before run time");
-                let parts = equal_parts(&x.dim(axis)?, known.ok_or_else(needed)?)?;
+                let parts = self.equal_parts(&x.dim(axis)?, known.ok_or_else(needed)?)?;
                 parts.into_iter().map(|(start, size)| x.slice(axis, start, size, 1)).collect()
             }
             Some(sizes) => {
@@ -275,6 +283,20 @@ impl<'m> Importer<'m> {
         });
         sequences.collect()
     }
+
+    /// Start and size of parts of one size, of which the last may be smaller; each is a node.
+    fn equal_parts(&self, whole: &Dim, size: i64) -> Result<Vec<(i64, i64)>> {
+        if size <= 0 {
+            return Err(Error::invalid(format!("parts of size {size}")));
+        }
+        let needed =
+            || Error::needs_value("the size of the axis that is split must be known before run time", Vec::new());
+        let whole = whole.as_int().ok_or_else(needed)?;
+        let count = whole / size + i64::from(whole % size > 0);
+        self.count(usize::try_from(count).unwrap_or(usize::MAX))?;
+        let starts = (0..count).map(|k| k * size);
+        Ok(starts.map(|start| (start, size.min(whole - start))).collect())
+    }
 }
 
 fn operand<'o, 's>(inputs: &'o [Operand<'s>], k: usize) -> Result<&'o Operand<'s>> {
@@ -337,19 +359,4 @@ fn place_of(position: Tensor<'_>, count: usize, places: usize) -> Result<usize> 
     let place = if position < 0 { position.saturating_add(count as i64) } else { position };
     let place = usize::try_from(place).ok().filter(|place| *place < places);
     place.ok_or_else(|| Error::invalid(format!("position {position} in a sequence of {count} elements")))
-}
-
-/// Start and size of parts of one size, of which the last may be smaller.
-fn equal_parts(whole: &Dim, size: i64) -> Result<Vec<(i64, i64)>> {
-    if size <= 0 {
-        return Err(Error::invalid(format!("parts of size {size}")));
-    }
-    let needed = || Error::needs_value("the size of the axis that is split must be known before run time", Vec::new());
-    let whole = whole.as_int().ok_or_else(needed)?;
-    let count = whole / size + i64::from(whole % size > 0);
-    if count > MAX_ELEMENTS as i64 {
-        return Err(Error::limit(format!("a sequence of more than {MAX_ELEMENTS} elements")));
-    }
-    let starts = (0..count).map(|k| k * size);
-    Ok(starts.map(|start| (start, size.min(whole - start))).collect())
 }

@@ -126,6 +126,11 @@ impl<'k> Bound<'k> {
         self.env.apply(dim)
     }
 
+    /// How many elements an input has.
+    pub fn input_count(&self, input: usize) -> i64 {
+        self.kernel.inputs[input].ty.shape.count().eval(self.env).unwrap_or(i64::MAX)
+    }
+
     /// The number of points along some axes.
     pub fn count(&self, axes: AxisSet) -> i64 {
         axes.iter().map(|axis| self.extents[axis]).product()

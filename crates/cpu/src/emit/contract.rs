@@ -44,6 +44,12 @@ pub(super) const FAR: i64 = 1 << 20;
 /// Bytes of a line of memory.
 pub(super) const LINE: i64 = 64;
 
+/// A factor that has so many times the elements of what it reads is large for what it says.
+const REPEATS: i64 = 2;
+
+/// Panels for every core, if tasks are to pack them.
+const LATE_PANELS: i64 = 2;
+
 /// Vectors may be filled to one part of so many.
 const NARROWEST: i64 = 4;
 
@@ -67,6 +73,8 @@ struct Multiply {
     term_stride: i64,
     /// vectors of a panel
     width: i64,
+    /// whether tasks pack the right factors, panel by panel; before that there are none
+    packs_late: bool,
 }
 
 /// Emits a contraction: what comes before, the factors, the product with what comes after.
@@ -94,7 +102,7 @@ pub(super) fn emit_contract(emission: &mut Emission<'_>) -> Result<()> {
             matrix::emit_blocks(emission, &roles, &stores, folds, &held)?;
             continue;
         }
-        let multiply = factors(emission, roles, &held)?;
+        let multiply = factors(emission, roles, folds, &held)?;
         if folds {
             emit_whole_rows(emission, &multiply, &stores, &held)?;
         } else {
@@ -194,16 +202,38 @@ fn folds_rows(emission: &Emission<'_>, roles: &Roles, stores: &[usize]) -> bool 
 }
 
 /// Puts the factors where tiles can read them.
-fn factors(emission: &mut Emission<'_>, roles: Roles, held: &FxHashMap<StepId, Held>) -> Result<Multiply> {
+fn factors(emission: &mut Emission<'_>, roles: Roles, folds: bool, held: &FxHashMap<StepId, Held>) -> Result<Multiply> {
     let most = panel_vectors(emission.isa) / roles.right.len() as i64;
     let width = most.min(ceil_div(roles.column_count(emission.bound), emission.lanes()));
     let width = if most % width == 0 { width } else { most };
     let (left, row_stride, term_stride) = left_factor(emission, &roles, held)?;
+    let packs_late = !folds && packs_late(emission, &roles, held);
     let mut right = Vec::new();
-    for id in roles.right.clone() {
+    for id in roles.right.clone().into_iter().filter(|_| !packs_late) {
         right.push(pack_right(emission, &roles, id, held)?);
     }
-    Ok(Multiply { roles, left, right, row_stride, term_stride, width })
+    Ok(Multiply { roles, left, right, row_stride, term_stride, width, packs_late })
+}
+
+/// Whether the right factors had better be packed by the tasks that multiply them, panel by panel: they repeat what they read, so
+/// that all of them together are far more than that, and there are panels for everybody.
+fn packs_late(emission: &Emission<'_>, roles: &Roles, held: &FxHashMap<StepId, Held>) -> bool {
+    let bound = emission.bound;
+    let read = |id: StepId| {
+        let (mut todo, mut elements) = (vec![id], 1);
+        while let Some(id) = todo.pop().filter(|id| !held.contains_key(id)) {
+            let op = &bound.kernel.step(id).op;
+            if let Op::Load { input, .. } = op {
+                elements = bound.input_count(*input).max(elements);
+            }
+            todo.extend(op.operands());
+        }
+        elements
+    };
+    let repeats = |id: &StepId| bound.count(bound.kernel.step(*id).axes) >= REPEATS * read(*id);
+    let panel = panel_vectors(emission.isa) * emission.lanes();
+    let panels = roles.batch_count(bound) * ceil_div(roles.column_count(bound), panel);
+    roles.right.iter().all(repeats) && panels >= LATE_PANELS * emission.cores as i64
 }
 
 /// The left factor as it lies, where rows and terms are at even distances; otherwise packed.
@@ -306,7 +336,11 @@ fn emit_tiles(
     let panels = multiply.panels(emission);
     // Rows in chunks whose part of the left factor stays close, but enough chunks to share.
     let most = (LEFT_BYTES / (roles.sum_count(bound).min(MOST_TERMS) * 4).max(1) / tiling.rows.max(1)).max(1);
-    let together = share::tiles(tiling.count, panels * roles.batch_count(bound), most, emission.cores);
+    // Who packs a panel multiplies all of it.
+    let together = match multiply.packs_late {
+        true => tiling.count,
+        false => share::tiles(tiling.count, panels * roles.batch_count(bound), most, emission.cores),
+    };
     let chunks = ceil_div(tiling.count, together);
     emission.phase("multiply", &mut |e: &mut Emitter<'_>| {
         give(e, held);
@@ -318,6 +352,8 @@ fn emit_tiles(
         let batch = e.b.int(IntOp::FloorDiv, rest, chunks_value);
         let (from, to) = tiling.chunk(e, chunk, together);
         let origin = batch_point(e, roles, batch);
+        let packed = multiply.packed(e, &origin, panel)?;
+        let multiply = packed.as_ref().unwrap_or(multiply);
         let places = multiply.waiting(e, &tiling, (from, together), panel);
         multiply.in_parts(e, &places, false, &mut |e, terms, is_last| {
             multiply.tiles(e, &tiling, &origin, panel, (from, to), terms, &mut |e, points| {
@@ -477,13 +513,53 @@ impl Tiling {
 }
 
 impl Multiply {
+    /// The same with a panel of the right factors in the worker's memory, if tasks pack them.
+    fn packed(&self, e: &mut Emitter<'_>, origin: &Point, panel: Value) -> Result<Option<Multiply>> {
+        if !self.packs_late {
+            return Ok(None);
+        }
+        let roles = &self.roles;
+        let start = e.b.times(panel, self.width * e.lanes());
+        e.multiples.insert(start, self.width * e.lanes());
+        let columns =
+            tile_points(e, &Roles { rows: Vec::new(), ..roles.clone() }, origin, (start, 1), (start, self.width));
+        let mut right = Vec::new();
+        for id in &roles.right {
+            let dtype = held_dtype(e.bound.kernel.step(*id).dtype);
+            let (own, term_bytes) = (e.pointer(Memory::Worker), panel_bytes(e, dtype));
+            let base = e.b.plus(own, e.worker_bytes as i64);
+            e.worker_bytes += (roles.sum_count(e.bound) * term_bytes) as usize;
+            e.writes.insert(Memory::Worker);
+            let mut points = columns.clone();
+            let mut at = vec![base];
+            for axis in &roles.sum {
+                let (term, inside) = e.b.begin_loop(To::Number(0), To::Number(e.bound.extents[*axis]), 1, &at);
+                let coord = Coord { base: Some(term), plus: 0, lanes: false };
+                points.iter_mut().for_each(|point| *point = point.with(*axis, coord));
+                at = inside;
+            }
+            for (v, value) in e.values(&[*id], &points)?[0].iter().enumerate() {
+                let place = e.b.address(at[0], &[], v as i64 * e.lanes() * bytes_of(dtype));
+                e.b.store(place, *value, dtype, None);
+            }
+            let mut next = vec![e.b.plus(at[0], term_bytes)];
+            for _ in &roles.sum {
+                next = e.b.end_loop(&next);
+            }
+            right.push(Held { memory: Memory::Worker, base: Some(base), offset: Dim::int(0), dtype, again: true });
+        }
+        let left = self.left.clone();
+        Ok(Some(Multiply { roles: roles.clone(), left, right, packs_late: false, ..*self }))
+    }
+
     /// What a tile asks for of the terms that are added next, which lie behind its own, be they of this panel or the next one:
     /// with every term one line. Some tiles together ask for all; what fewer tiles read passes by too fast for that.
     fn ahead(&self, e: &mut Emitter<'_>, tile: Value, count: i64) -> Option<(i64, Value)> {
         let (terms, columns) = (self.roles.sum_count(e.bound), self.roles.column_count(e.bound));
         let term = panel_bytes(e, self.right[0].dtype);
         let tiles = ceil_div(self.roles.row_count(e.bound), self.tile_rows(e.isa));
-        if terms * columns * bytes_of(self.right[0].dtype) < FAR || tiles < term / LINE {
+        let is_near = self.right[0].memory == Memory::Worker;
+        if is_near || terms * columns * bytes_of(self.right[0].dtype) < FAR || tiles < term / LINE {
             return None;
         }
         let lines = e.b.number(term / LINE - 1);
@@ -493,7 +569,7 @@ impl Multiply {
 
     /// Rows of a tile whose sums fit into the registers.
     fn tile_rows(&self, isa: Isa) -> i64 {
-        (TILE_ROWS * panel_vectors(isa) / (self.width * self.right.len() as i64)).min(2 * TILE_ROWS)
+        (TILE_ROWS * panel_vectors(isa) / (self.width * self.roles.right.len() as i64)).min(2 * TILE_ROWS)
     }
 
     fn panels(&self, emission: &Emission<'_>) -> i64 {

@@ -9,9 +9,11 @@ use std::sync::Arc;
 use fuseline::compare::Meaning;
 use fuseline::device::{DeviceSpec, Executable};
 use fuseline::fuse::PlanOptions;
+use fuseline::gallery;
 use fuseline::graph::{Builder, Graph, Tensor};
 use fuseline::ops::prim::Monoid;
 use fuseline::passes::{Numerics, Precision};
+use fuseline::philox;
 use fuseline::reference::{self, Limits, evaluate};
 use fuseline::tensor::{DType, Literal, Shape};
 use fuseline_cpu::code::Isa;
@@ -173,6 +175,34 @@ fn a_transformer_in_bf16_is_close_to_itself_in_f32() {
         let worst = errors.iter().copied().fold(0.0, f64::max);
         assert!(mean < 0.01 && worst < 0.05, "{isa:?}: {mean} on average, {worst} at most");
         assert!(mean > 1e-4, "{isa:?}: nothing was rounded");
+    }
+}
+
+/// Numbers between −1/2 and 1/2, the same for the same seed.
+fn numbers(sizes: &[usize], seed: u64) -> Literal {
+    let words = philox::words(seed, 0, 0).take(sizes.iter().product());
+    let values: Vec<f64> = words.map(|word| f64::from(word) / f64::from(u32::MAX) - 0.5).collect();
+    Literal::from_f64s(DType::F32, sizes, &values).unwrap()
+}
+
+/// Lines that are multiples of a vector and lines that are not, one picture and several, few and many terms: factors are packed
+/// before all, panel by panel, or line by line.
+#[test]
+fn convolutions_of_all_sizes_run_as_planned() {
+    let graph = gallery::find("conv_bias_relu").unwrap().graph(DType::F32).unwrap();
+    let options = [PlanOptions::on(DeviceSpec::find("cpu").unwrap())];
+    for [batch, channels, height, width, filters] in [
+        [1, 8, 20, 20, 24],
+        [3, 5, 17, 40, 20],
+        [1, 130, 12, 24, 16],
+        [1, 8, 32, 32, 7],
+        [2, 3, 64, 16, 9],
+        [1, 9, 7, 7, 40],
+    ] {
+        let tensors =
+            [("x", vec![batch, channels, height, width]), ("w", vec![filters, channels, 3, 3]), ("b", vec![filters])];
+        let seeded = tensors.iter().zip(1..).map(|((name, sizes), seed)| (Arc::from(*name), numbers(sizes, seed)));
+        holds(&graph, &seeded.collect(), &options);
     }
 }
 

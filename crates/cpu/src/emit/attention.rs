@@ -12,7 +12,7 @@ use rustc_hash::FxHashMap;
 
 use super::bound::{Bound, bytes_of, ceil_div};
 use super::contract::{
-    TILE_ROWS, Tiling, batch_point, behind, column_point, even_stride, give_sums, left_factor, pack_right, panel_bytes,
+    TILE_ROWS, batch_point, behind, column_point, even_stride, give_sums, left_factor, pack_right, panel_bytes,
     panel_vectors, rows_point, tile_points,
 };
 use super::emitter::{Emitter, Given, Held};
@@ -22,6 +22,7 @@ use super::point::Point;
 use super::roles::Roles;
 use super::rows::{Pass, Rows, dense_offset};
 use super::tile_sums::{Stepped, TileSums};
+use super::tiling::Tiling;
 use super::{Emission, Memory, share};
 use crate::vector::{Bound as To, IntOp, Value};
 

@@ -9,17 +9,19 @@ use fuseline::tensor::{DType, Dim};
 use fuseline::tile::{AxisSet, Op, Schedule, StepId};
 use rustc_hash::FxHashMap;
 
-use super::bound::{bytes_of, ceil_div};
+use super::bound::{Bound, bytes_of, ceil_div};
 use super::emitter::{Emitter, Given, Held};
 use super::fold::{Folding, Kept};
 use super::generic::{emit_fold, emit_stores_of, give, held_dtype};
 use super::lanes::stride_along;
+use super::late::{Lines, emit_lines, packs_late};
 use super::matrix;
 use super::point::{Coord, Point};
 use super::roles::Roles;
 use super::row_plan::plan_rows;
 use super::rows::dense_offset;
 use super::tile_sums::{Stepped, TileSums};
+use super::tiling::Tiling;
 use super::{Emission, Memory, share};
 use crate::code::Isa;
 use crate::vector::{Bound as To, Compare, IntOp, Ty, Value};
@@ -44,12 +46,6 @@ pub(super) const FAR: i64 = 1 << 20;
 /// Bytes of a line of memory.
 pub(super) const LINE: i64 = 64;
 
-/// A factor that has so many times the elements of what it reads is large for what it says.
-const REPEATS: i64 = 2;
-
-/// Panels for every core, if tasks are to pack them.
-const LATE_PANELS: i64 = 2;
-
 /// Vectors may be filled to one part of so many.
 const NARROWEST: i64 = 4;
 
@@ -64,17 +60,19 @@ pub(super) fn panel_bytes(e: &Emitter<'_>, dtype: DType) -> i64 {
 }
 
 /// A contraction with its factors where tiles can read them.
-struct Multiply {
-    roles: Roles,
-    left: Held,
-    right: Vec<Held>,
+pub(super) struct Multiply {
+    pub roles: Roles,
+    pub left: Held,
+    pub right: Vec<Held>,
     /// elements of the left factor from row to row, and from term to term
-    row_stride: i64,
-    term_stride: i64,
+    pub row_stride: i64,
+    pub term_stride: i64,
     /// vectors of a panel
-    width: i64,
+    pub width: i64,
     /// whether tasks pack the right factors, panel by panel; before that there are none
-    packs_late: bool,
+    pub packs_late: bool,
+    /// how tasks gather the left factor, if they do
+    pub lines: Option<Lines>,
 }
 
 /// Emits a contraction: what comes before, the factors, the product with what comes after.
@@ -103,10 +101,10 @@ pub(super) fn emit_contract(emission: &mut Emission<'_>) -> Result<()> {
             continue;
         }
         let multiply = factors(emission, roles, folds, &held)?;
-        if folds {
-            emit_whole_rows(emission, &multiply, &stores, &held)?;
-        } else {
-            emit_tiles(emission, &multiply, &stores, &held)?;
+        match (folds, multiply.lines) {
+            (true, _) => emit_whole_rows(emission, &multiply, &stores, &held)?,
+            (false, Some(lines)) => emit_lines(emission, &multiply, lines, &stores, &held)?,
+            (false, None) => emit_tiles(emission, &multiply, &stores, &held)?,
         }
     }
     Ok(())
@@ -206,34 +204,17 @@ fn factors(emission: &mut Emission<'_>, roles: Roles, folds: bool, held: &FxHash
     let most = panel_vectors(emission.isa) / roles.right.len() as i64;
     let width = most.min(ceil_div(roles.column_count(emission.bound), emission.lanes()));
     let width = if most % width == 0 { width } else { most };
-    let (left, row_stride, term_stride) = left_factor(emission, &roles, held)?;
-    let packs_late = !folds && packs_late(emission, &roles, held);
+    let lines = if folds { None } else { Lines::of(emission, &roles, held) };
+    let (left, row_stride, term_stride) = match &lines {
+        Some(lines) => (lines.nowhere(emission, &roles), 1, lines.rows()),
+        None => left_factor(emission, &roles, held)?,
+    };
+    let packs_late = !folds && lines.is_none() && packs_late(emission, &roles, held);
     let mut right = Vec::new();
     for id in roles.right.clone().into_iter().filter(|_| !packs_late) {
         right.push(pack_right(emission, &roles, id, held)?);
     }
-    Ok(Multiply { roles, left, right, row_stride, term_stride, width, packs_late })
-}
-
-/// Whether the right factors had better be packed by the tasks that multiply them, panel by panel: they repeat what they read, so
-/// that all of them together are far more than that, and there are panels for everybody.
-fn packs_late(emission: &Emission<'_>, roles: &Roles, held: &FxHashMap<StepId, Held>) -> bool {
-    let bound = emission.bound;
-    let read = |id: StepId| {
-        let (mut todo, mut elements) = (vec![id], 1);
-        while let Some(id) = todo.pop().filter(|id| !held.contains_key(id)) {
-            let op = &bound.kernel.step(id).op;
-            if let Op::Load { input, .. } = op {
-                elements = bound.input_count(*input).max(elements);
-            }
-            todo.extend(op.operands());
-        }
-        elements
-    };
-    let repeats = |id: &StepId| bound.count(bound.kernel.step(*id).axes) >= REPEATS * read(*id);
-    let panel = panel_vectors(emission.isa) * emission.lanes();
-    let panels = roles.batch_count(bound) * ceil_div(roles.column_count(bound), panel);
-    roles.right.iter().all(repeats) && panels >= LATE_PANELS * emission.cores as i64
+    Ok(Multiply { roles, left, right, row_stride, term_stride, width, packs_late, lines })
 }
 
 /// The left factor as it lies, where rows and terms are at even distances; otherwise packed.
@@ -261,7 +242,7 @@ pub(super) fn left_factor(
 }
 
 /// The distance of neighbours along axes taken together, where it is the same everywhere.
-pub(super) fn even_stride(bound: &super::bound::Bound<'_>, offset: &Dim, axes: &[usize]) -> Option<i64> {
+pub(super) fn even_stride(bound: &Bound<'_>, offset: &Dim, axes: &[usize]) -> Option<i64> {
     let mut stride = None;
     let mut expected = 0;
     for axis in axes.iter().rev() {
@@ -355,21 +336,7 @@ fn emit_tiles(
         let packed = multiply.packed(e, &origin, panel)?;
         let multiply = packed.as_ref().unwrap_or(multiply);
         let places = multiply.waiting(e, &tiling, (from, together), panel);
-        multiply.in_parts(e, &places, false, &mut |e, terms, is_last| {
-            multiply.tiles(e, &tiling, &origin, panel, (from, to), terms, &mut |e, points| {
-                if !is_last {
-                    return multiply.store_sums(e, &places, points);
-                }
-                let values: Vec<StepId> = stores.iter().map(|k| bound.kernel.stores[*k].value).collect();
-                let values = e.values(&values, points)?;
-                for (store, values) in stores.iter().zip(values) {
-                    for (point, value) in points.iter().zip(values) {
-                        e.store(*store, value, point, false);
-                    }
-                }
-                Ok(())
-            })
-        })?;
+        multiply.tiles_stored(e, (&tiling, (from, to)), &origin, panel, &places, stores)?;
         e.b.end_loop(&[]);
         Ok(roles.batch_count(bound) * chunks * panels)
     })
@@ -437,119 +404,33 @@ pub(super) fn rows_point(e: &mut Emitter<'_>, axes: &[usize], origin: &Point, nu
     point
 }
 
-/// Rows divided evenly into tiles: the first `longer` of them have `rows` rows, the others one less.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Tiling {
-    pub count: i64,
-    pub rows: i64,
-    longer: i64,
-}
-
-impl Tiling {
-    /// As few tiles as there can be, of at most so many rows.
-    pub fn new(rows: i64, most: i64) -> Tiling {
-        Tiling::of(rows, ceil_div(rows, most))
-    }
-
-    /// Tiles of at most so many rows for rows that are cut into runs; with it, how many tiles are a run.
-    pub fn in_runs(rows: i64, most: i64, runs: i64) -> (Tiling, i64) {
-        let together = ceil_div(ceil_div(rows, runs.max(1)), most).max(1);
-        (Tiling::of(rows, (runs * together).clamp(1, rows.max(1))), together)
-    }
-
-    fn of(rows: i64, count: i64) -> Tiling {
-        let shorter = rows / count;
-        match rows % count {
-            0 => Tiling { count, rows: shorter, longer: count },
-            longer => Tiling { count, rows: shorter + 1, longer },
-        }
-    }
-
-    /// The tiles of a chunk by its number, of so many together: from one up to another.
-    pub fn chunk(&self, e: &mut Emitter<'_>, chunk: Value, together: i64) -> (Value, Value) {
-        let from = e.b.times(chunk, together);
-        let (to, count) = (e.b.plus(from, together), e.b.number(self.count));
-        (from, e.b.int(IntOp::Min, to, count))
-    }
-
-    /// Emits loops over the tiles `from..to`; `body` is given the tile, its first row and how many there are.
-    pub fn each(
+impl Multiply {
+    /// Emits the tiles `from..to` of a panel, and stores what becomes of their sums.
+    pub(super) fn tiles_stored(
         &self,
         e: &mut Emitter<'_>,
-        from: Value,
-        to: Value,
-        body: &mut dyn FnMut(&mut Emitter<'_>, Value, Value, i64) -> Result<()>,
+        (tiling, tiles): (&Tiling, (Value, Value)),
+        origin: &Point,
+        panel: Value,
+        places: &FxHashMap<StepId, Held>,
+        stores: &[usize],
     ) -> Result<()> {
-        let longer = e.b.number(self.longer);
-        let all_long = self.longer == self.count;
-        for (rows, is_long) in [(self.rows, true), (self.rows - 1, false)] {
-            if !is_long && all_long {
-                continue;
-            }
-            let (from, to) = match (is_long, all_long) {
-                (true, true) => (from, to),
-                (true, false) => (from, e.b.int(IntOp::Min, to, longer)),
-                (false, _) => (e.b.int(IntOp::Max, from, longer), to),
-            };
-            let (tile, _) = e.b.begin_loop(To::Value(from), To::Value(to), 1, &[]);
-            let first = self.row(e, tile);
-            body(e, tile, first, rows)?;
-            e.b.end_loop(&[]);
-        }
-        Ok(())
-    }
-
-    /// The first row of a tile.
-    pub fn row(&self, e: &mut Emitter<'_>, tile: Value) -> Value {
-        let longer = e.b.number(self.longer);
-        let long = e.b.int(IntOp::Min, tile, longer);
-        let long = e.b.times(long, self.rows);
-        let short = e.b.int(IntOp::Sub, tile, longer);
-        let none = e.b.number(0);
-        let short = e.b.int(IntOp::Max, short, none);
-        let short = e.b.times(short, self.rows - 1);
-        e.b.int(IntOp::Add, long, short)
-    }
-}
-
-impl Multiply {
-    /// The same with a panel of the right factors in the worker's memory, if tasks pack them.
-    fn packed(&self, e: &mut Emitter<'_>, origin: &Point, panel: Value) -> Result<Option<Multiply>> {
-        if !self.packs_late {
-            return Ok(None);
-        }
-        let roles = &self.roles;
-        let start = e.b.times(panel, self.width * e.lanes());
-        e.multiples.insert(start, self.width * e.lanes());
-        let columns =
-            tile_points(e, &Roles { rows: Vec::new(), ..roles.clone() }, origin, (start, 1), (start, self.width));
-        let mut right = Vec::new();
-        for id in &roles.right {
-            let dtype = held_dtype(e.bound.kernel.step(*id).dtype);
-            let (own, term_bytes) = (e.pointer(Memory::Worker), panel_bytes(e, dtype));
-            let base = e.b.plus(own, e.worker_bytes as i64);
-            e.worker_bytes += (roles.sum_count(e.bound) * term_bytes) as usize;
-            e.writes.insert(Memory::Worker);
-            let mut points = columns.clone();
-            let mut at = vec![base];
-            for axis in &roles.sum {
-                let (term, inside) = e.b.begin_loop(To::Number(0), To::Number(e.bound.extents[*axis]), 1, &at);
-                let coord = Coord { base: Some(term), plus: 0, lanes: false };
-                points.iter_mut().for_each(|point| *point = point.with(*axis, coord));
-                at = inside;
-            }
-            for (v, value) in e.values(&[*id], &points)?[0].iter().enumerate() {
-                let place = e.b.address(at[0], &[], v as i64 * e.lanes() * bytes_of(dtype));
-                e.b.store(place, *value, dtype, None);
-            }
-            let mut next = vec![e.b.plus(at[0], term_bytes)];
-            for _ in &roles.sum {
-                next = e.b.end_loop(&next);
-            }
-            right.push(Held { memory: Memory::Worker, base: Some(base), offset: Dim::int(0), dtype, again: true });
-        }
-        let left = self.left.clone();
-        Ok(Some(Multiply { roles: roles.clone(), left, right, packs_late: false, ..*self }))
+        let kernel = e.bound.kernel;
+        let wanted: Vec<StepId> = stores.iter().map(|k| kernel.stores[*k].value).collect();
+        self.in_parts(e, places, false, &mut |e, terms, is_last| {
+            self.tiles(e, tiling, origin, panel, tiles, terms, &mut |e, points| {
+                if !is_last {
+                    return self.store_sums(e, places, points);
+                }
+                let values = e.values(&wanted, points)?;
+                for (store, values) in stores.iter().zip(values) {
+                    for (point, value) in points.iter().zip(values) {
+                        e.store(*store, value, point, false);
+                    }
+                }
+                Ok(())
+            })
+        })
     }
 
     /// What a tile asks for of the terms that are added next, which lie behind its own, be they of this panel or the next one:
@@ -568,11 +449,11 @@ impl Multiply {
     }
 
     /// Rows of a tile whose sums fit into the registers.
-    fn tile_rows(&self, isa: Isa) -> i64 {
+    pub(super) fn tile_rows(&self, isa: Isa) -> i64 {
         (TILE_ROWS * panel_vectors(isa) / (self.width * self.roles.right.len() as i64)).min(2 * TILE_ROWS)
     }
 
-    fn panels(&self, emission: &Emission<'_>) -> i64 {
+    pub(super) fn panels(&self, emission: &Emission<'_>) -> i64 {
         let panel = self.width * emission.lanes();
         (self.roles.column_count(emission.bound) + panel - 1) / panel
     }
@@ -651,7 +532,7 @@ impl Multiply {
     }
 
     /// Where the sums of tiles, so many from one on, wait for the rest of their terms; nowhere if there are no more.
-    fn waiting(
+    pub(super) fn waiting(
         &self,
         e: &mut Emitter<'_>,
         tiling: &Tiling,

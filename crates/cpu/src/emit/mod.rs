@@ -14,6 +14,7 @@ mod generic;
 mod group;
 mod index;
 mod lanes;
+mod late;
 mod matrix;
 mod parts;
 mod point;
@@ -26,6 +27,7 @@ mod share;
 #[cfg(test)]
 mod tests;
 mod tile_sums;
+mod tiling;
 
 use fuseline::error::{Error, Result};
 use fuseline::tensor::{DType, Env};

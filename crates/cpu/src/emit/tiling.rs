@@ -1,0 +1,90 @@
+//! Rows of a matrix divided into tiles.
+
+use fuseline::error::Result;
+
+use super::bound::ceil_div;
+use super::emitter::Emitter;
+use crate::vector::{Bound as To, IntOp, Value};
+
+/// Rows divided evenly into tiles: the first `longer` of them have `rows` rows, the others one less.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Tiling {
+    pub count: i64,
+    pub rows: i64,
+    longer: i64,
+    /// an Int: the row that the first tile begins with, if that is not the very first
+    base: Option<Value>,
+}
+
+impl Tiling {
+    /// As few tiles as there can be, of at most so many rows.
+    pub fn new(rows: i64, most: i64) -> Tiling {
+        Tiling::of(rows, ceil_div(rows, most))
+    }
+
+    /// Tiles of at most so many rows for rows that are cut into runs; with it, how many tiles are a run.
+    pub fn in_runs(rows: i64, most: i64, runs: i64) -> (Tiling, i64) {
+        let together = ceil_div(ceil_div(rows, runs.max(1)), most).max(1);
+        (Tiling::of(rows, (runs * together).clamp(1, rows.max(1))), together)
+    }
+
+    /// The same tiles from a row on.
+    pub fn from(self, row: Value) -> Tiling {
+        Tiling { base: Some(row), ..self }
+    }
+
+    fn of(rows: i64, count: i64) -> Tiling {
+        let shorter = rows / count;
+        match rows % count {
+            0 => Tiling { count, rows: shorter, longer: count, base: None },
+            longer => Tiling { count, rows: shorter + 1, longer, base: None },
+        }
+    }
+
+    /// The tiles of a chunk by its number, of so many together: from one up to another.
+    pub fn chunk(&self, e: &mut Emitter<'_>, chunk: Value, together: i64) -> (Value, Value) {
+        let from = e.b.times(chunk, together);
+        let (to, count) = (e.b.plus(from, together), e.b.number(self.count));
+        (from, e.b.int(IntOp::Min, to, count))
+    }
+
+    /// Emits loops over the tiles `from..to`; `body` is given the tile, its first row and how many there are.
+    pub fn each(
+        &self,
+        e: &mut Emitter<'_>,
+        from: Value,
+        to: Value,
+        body: &mut dyn FnMut(&mut Emitter<'_>, Value, Value, i64) -> Result<()>,
+    ) -> Result<()> {
+        let longer = e.b.number(self.longer);
+        let all_long = self.longer == self.count;
+        for (rows, is_long) in [(self.rows, true), (self.rows - 1, false)] {
+            if !is_long && all_long {
+                continue;
+            }
+            let (from, to) = match (is_long, all_long) {
+                (true, true) => (from, to),
+                (true, false) => (from, e.b.int(IntOp::Min, to, longer)),
+                (false, _) => (e.b.int(IntOp::Max, from, longer), to),
+            };
+            let (tile, _) = e.b.begin_loop(To::Value(from), To::Value(to), 1, &[]);
+            let first = self.row(e, tile);
+            body(e, tile, first, rows)?;
+            e.b.end_loop(&[]);
+        }
+        Ok(())
+    }
+
+    /// The first row of a tile.
+    pub fn row(&self, e: &mut Emitter<'_>, tile: Value) -> Value {
+        let longer = e.b.number(self.longer);
+        let long = e.b.int(IntOp::Min, tile, longer);
+        let long = e.b.times(long, self.rows);
+        let short = e.b.int(IntOp::Sub, tile, longer);
+        let none = e.b.number(0);
+        let short = e.b.int(IntOp::Max, short, none);
+        let short = e.b.times(short, self.rows - 1);
+        let row = e.b.int(IntOp::Add, long, short);
+        self.base.map_or(row, |base| e.b.int(IntOp::Add, base, row))
+    }
+}

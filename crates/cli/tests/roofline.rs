@@ -104,6 +104,7 @@ fn predictions_are_held_against_what_was_measured() {
         assert!(text.contains(word), "{word}: {text}");
     }
     let done = fuseline(&["explain", "gallery:softmax", "--target", "h200", "--analyze"]);
-    assert_eq!(done.status.code(), Some(1), "{done:?}");
-    assert!(String::from_utf8_lossy(&done.stderr).contains("single kernels on h200"), "{done:?}");
+    // A plan for a GPU runs on one; where there is none, that is said.
+    let is_missing = String::from_utf8_lossy(&done.stderr).contains("NVIDIA");
+    assert!(done.status.success() || (done.status.code() == Some(1) && is_missing), "{done:?}");
 }

@@ -6,10 +6,12 @@ use fuseline::error::{Error, Kind, Result};
 use fuseline::philox;
 use fuseline::reference::{Limits, Options, evaluate};
 use fuseline::tensor::{DType, Literal};
+use fuseline_frontend::onnx::import;
 use fuseline_frontend::onnx::schema::{
     DataLocation, FunctionProto, ModelProto, OperatorSetIdProto, StringStringEntryProto, TensorProto,
 };
 use fuseline_frontend::{Model, Tensors};
+use fuseline_tests::malicious::MALICES;
 use fuseline_tests::model_maker::{FLOAT, INT64, bytes, graph, int, ints, model, node, region, value, with};
 
 /// Imports the model, and runs it on zeros where that works.
@@ -216,6 +218,23 @@ fn functions_that_double_meet_their_limit() {
     m.functions = (0..=40).map(function).collect();
     m.opset_import.push(OperatorSetIdProto { domain: "local".into(), version: 1 });
     assert_eq!(refused(&m).kind(), Kind::Limit);
+}
+
+#[test]
+fn nodes_and_what_they_become_are_counted() {
+    let (_, clipped) = MALICES.iter().find(|(name, _)| *name == "clipped").unwrap();
+    let same = (0..20).map(|k| node("Identity", &["x"], &[&format!("y{k}")])).collect();
+    let same = model(graph(vec![value("x", FLOAT, &["2"])], same, vec![value("y0", FLOAT, &["2"])]));
+    for (model, message) in [(same, "more than 10 nodes"), (clipped(20), "more than 10 primitives")] {
+        let within = |nodes: usize| {
+            let limits = import::Limits { nodes, ..import::Limits::default() };
+            let model = Model::from_bytes(bytes(&model), "many").unwrap().with_limits(limits);
+            model.graph().map(|_| ())
+        };
+        assert_eq!(within(1000), Ok(()));
+        let error = within(10).unwrap_err();
+        assert!(error.kind() == Kind::Limit && error.message().contains(message), "{error}");
+    }
 }
 
 #[test]

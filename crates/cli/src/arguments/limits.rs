@@ -14,7 +14,7 @@ pub struct CompileLimits {
     /// Most seconds for importing the model, and again for compiling it
     #[arg(long, value_name = "SECONDS", default_value_t = CompileLimits::default().max_compile_time)]
     pub max_compile_time: u64,
-    /// Most nodes of the model once its functions are expanded
+    /// Most nodes of the model once its functions are expanded, and most primitives that they become
     #[arg(long, value_name = "N", default_value_t = CompileLimits::default().max_nodes)]
     pub max_nodes: usize,
     /// Deepest nesting of functions and regions, 256 at most

@@ -6,7 +6,8 @@ use fuseline::budget::Budget;
 /// exceeded.
 #[derive(Clone, Debug)]
 pub struct Limits {
-    /// nodes once functions and sequences are expanded: functions that call each other twice grow without bound
+    /// nodes once functions and sequences are expanded (functions that call each other twice grow without bound), and primitives
+    /// that one graph of the model becomes
     pub nodes: usize,
     /// how deep functions may call each other, and regions lie inside each other; every level takes memory of the stack
     pub nesting: usize,
@@ -16,6 +17,6 @@ pub struct Limits {
 
 impl Default for Limits {
     fn default() -> Limits {
-        Limits { nodes: 300_000, nesting: 64, budget: Budget::UNLIMITED }
+        Limits { nodes: 400_000, nesting: 64, budget: Budget::UNLIMITED }
     }
 }

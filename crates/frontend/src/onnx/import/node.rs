@@ -71,7 +71,11 @@ impl<'m> Importer<'m> {
             let result = results.get(k).ok_or_else(missing)?;
             place.scope.define(output, result.clone()).map_err(|e| e.at(label()))?;
         }
-        Ok(())
+        let most = self.limits.nodes;
+        match builder.with_graph(|graph| graph.nodes().len()) > most {
+            true => Err(Error::limit(format!("the nodes of the model become more than {most} primitives")).at(label())),
+            false => Ok(()),
+        }
     }
 
     fn results<'s>(&self, node: &'m NodeProto, place: Place<'_, 's>) -> Result<Vec<Operand<'s>>> {

@@ -7,7 +7,7 @@ use fuseline::tensor::DType;
 use fuseline::tile::{AxisSet, Op, StepId};
 use rustc_hash::FxHashMap;
 
-use super::bound::{Bound, bytes_of};
+use super::bound::{Bound, bytes_of, ceil_div};
 use super::emitter::{Emitter, Given, Held};
 use super::lanes::{axis_across, choose_lane, offsets_read, stride_along};
 use super::parts::Parts;
@@ -176,6 +176,13 @@ pub(super) fn unroll(e: &Emitter<'_>, lane: Option<usize>) -> i64 {
     lane.map_or(1, |lane| (e.bound.extents[lane] / e.lanes()).clamp(1, most))
 }
 
+/// Vectors that are worked on at a time along an axis of rows, where they come in whole blocks: so many that few lanes are idle.
+fn unroll_across(e: &Emitter<'_>, lane: usize) -> i64 {
+    let vectors = ceil_div(e.bound.extents[lane], e.lanes());
+    let most = if e.lanes() * 4 >= 64 { 4 } else { 2 };
+    (1..=most).min_by_key(|unroll| (ceil_div(vectors, *unroll) * unroll, -unroll)).unwrap_or(1)
+}
+
 /// Emits a fold; returns where its result lies.
 pub(super) fn emit_fold(emission: &mut Emission<'_>, id: StepId, held: &FxHashMap<StepId, Held>) -> Result<Held> {
     let bound = emission.bound;
@@ -212,7 +219,9 @@ pub(super) fn emit_fold(emission: &mut Emission<'_>, id: StepId, held: &FxHashMa
             passes: vec![Pass { folds: vec![id], ..Pass::default() }],
             results: vec![(id, result)],
             stores: Vec::new(),
-            unroll: unroll(e, lane),
+            unroll: lane
+                .filter(|lane| free.contains(*lane))
+                .map_or_else(|| unroll(e, lane), |lane| unroll_across(e, lane)),
             streaming: false,
         };
         match Parts::of(bound, id, &rows.inner, lane, bytes_of(dtype)) {

@@ -482,7 +482,7 @@ fn limits_for_untrusted_models_are_named_with_their_options() {
     let model = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/models/structure/bert_tiny.dynamo.onnx");
     let model = model.to_str().unwrap();
     for (arguments, limit) in [
-        (["inspect", model, "--max-nodes", "10"], "more than 10 nodes"),
+        (["inspect", model, "--max-nodes", "10"], "more than 10 primitives"),
         (["explain", model, "--max-compile-time", "0"], "compiling takes longer than 0 s"),
         (["explain", "gallery:softmax", "--max-compile-time", "0"], "compiling takes longer than 0 s"),
         (["run", "gallery:softmax", "--max-memory", "10"], "the limit is 10 bytes"),

@@ -3,7 +3,7 @@
 //! A target returns, whatever the bytes are; what it panics about is a finding. The crate in `fuzz/` only calls these,
 //! and `tests/fuzz.rs` runs the committed corpus through them, with nothing but a stable compiler.
 
-mod bounded;
+pub mod bounded;
 mod recipe;
 
 use fuseline::error::{Error, Kind, Result};

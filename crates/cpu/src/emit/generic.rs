@@ -172,15 +172,18 @@ fn bytes_written(bound: &Bound<'_>, store: usize) -> i64 {
 
 /// Vectors that are worked on at a time along an axis.
 pub(super) fn unroll(e: &Emitter<'_>, lane: Option<usize>) -> i64 {
-    let most = if e.lanes() * 4 >= 64 { 4 } else { 2 };
-    lane.map_or(1, |lane| (e.bound.extents[lane] / e.lanes()).clamp(1, most))
+    lane.map_or(1, |lane| (e.bound.extents[lane] / e.lanes()).clamp(1, most_vectors(e)))
+}
+
+/// Vectors that registers have room for at a time.
+fn most_vectors(e: &Emitter<'_>) -> i64 {
+    if e.lanes() * 4 >= 64 { 4 } else { 2 }
 }
 
 /// Vectors that are worked on at a time along an axis of rows, where they come in whole blocks: so many that few lanes are idle.
 fn unroll_across(e: &Emitter<'_>, lane: usize) -> i64 {
     let vectors = ceil_div(e.bound.extents[lane], e.lanes());
-    let most = if e.lanes() * 4 >= 64 { 4 } else { 2 };
-    (1..=most).min_by_key(|unroll| (ceil_div(vectors, *unroll) * unroll, -unroll)).unwrap_or(1)
+    (1..=most_vectors(e)).min_by_key(|unroll| (ceil_div(vectors, *unroll) * unroll, -unroll)).unwrap_or(1)
 }
 
 /// Emits a fold; returns where its result lies.

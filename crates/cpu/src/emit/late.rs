@@ -72,15 +72,19 @@ impl Lines {
 
 /// Whether a factor has far more elements than what it is computed from.
 fn repeats(bound: &Bound<'_>, id: StepId, held: &FxHashMap<StepId, Held>) -> bool {
+    let mut seen = vec![false; bound.kernel.steps.len()];
     let (mut todo, mut elements) = (vec![id], 1);
     while let Some(id) = todo.pop() {
+        if std::mem::replace(&mut seen[id.index()], true) {
+            continue;
+        }
         let op = &bound.kernel.step(id).op;
         if let Op::Load { input, .. } = op {
             elements = bound.input_count(*input).max(elements);
         }
         todo.extend(op.operands().into_iter().filter(|operand| !held.contains_key(operand)));
     }
-    bound.count(bound.kernel.step(id).axes) >= REPEATS * elements
+    bound.count(bound.kernel.step(id).axes) >= elements.saturating_mul(REPEATS)
 }
 
 /// Whether the right factors had better be packed by the tasks that multiply them, panel by panel: they repeat what they read, so
@@ -132,8 +136,7 @@ impl Multiply {
         let bytes = bytes_of(self.left.dtype);
         let own = e.pointer(Memory::Worker);
         let start = e.b.plus(own, e.worker_bytes as i64);
-        // The last vector of a line may reach into the next one, which is gathered later, or behind the last.
-        e.worker_bytes += ((roles.sum_count(e.bound) * lines.rows() + e.lanes()) * bytes) as usize;
+        e.worker_bytes += (roles.sum_count(e.bound) * lines.rows() * bytes) as usize;
         e.writes.insert(Memory::Worker);
         let (line, _) = e.b.begin_loop(To::Number(0), To::Number(lines.count), 1, &[]);
         let first = e.b.times(chunk, lines.count);
@@ -153,21 +156,8 @@ impl Multiply {
             points.push(point);
         }
         let skipped = e.b.times(line, lines.length * bytes);
-        let mut at = vec![e.b.int(IntOp::Add, start, skipped)];
-        for axis in &roles.sum {
-            let (term, inside) = e.b.begin_loop(To::Number(0), To::Number(e.bound.extents[*axis]), 1, &at);
-            let coord = Coord { base: Some(term), plus: 0, lanes: false };
-            points.iter_mut().for_each(|point| *point = point.with(*axis, coord));
-            at = inside;
-        }
-        for (v, value) in e.values(&[roles.left], &points)?[0].iter().enumerate() {
-            let place = e.b.address(at[0], &[], v as i64 * e.lanes() * bytes);
-            e.b.store(place, *value, self.left.dtype, points[v].mask);
-        }
-        let mut next = vec![e.b.plus(at[0], lines.rows() * bytes)];
-        for _ in &roles.sum {
-            next = e.b.end_loop(&next);
-        }
+        let at = e.b.int(IntOp::Add, start, skipped);
+        put_terms(e, (roles.left, self.left.dtype), &roles.sum, (points, false), (at, lines.rows() * bytes))?;
         e.b.end_loop(&[]);
         let before = e.b.times(chunk, -lines.rows() * bytes);
         let base = Some(e.b.int(IntOp::Add, start, before));
@@ -193,25 +183,37 @@ impl Multiply {
             let base = e.b.plus(own, e.worker_bytes as i64);
             e.worker_bytes += (roles.sum_count(e.bound) * term_bytes) as usize;
             e.writes.insert(Memory::Worker);
-            let mut points = columns.clone();
-            let mut at = vec![base];
-            for axis in &roles.sum {
-                let (term, inside) = e.b.begin_loop(To::Number(0), To::Number(e.bound.extents[*axis]), 1, &at);
-                let coord = Coord { base: Some(term), plus: 0, lanes: false };
-                points.iter_mut().for_each(|point| *point = point.with(*axis, coord));
-                at = inside;
-            }
-            for (v, value) in e.values(&[*id], &points)?[0].iter().enumerate() {
-                let place = e.b.address(at[0], &[], v as i64 * e.lanes() * bytes_of(dtype));
-                e.b.store(place, *value, dtype, None);
-            }
-            let mut next = vec![e.b.plus(at[0], term_bytes)];
-            for _ in &roles.sum {
-                next = e.b.end_loop(&next);
-            }
+            put_terms(e, (*id, dtype), &roles.sum, (columns.clone(), true), (base, term_bytes))?;
             right.push(Held { memory: Memory::Worker, base: Some(base), offset: Dim::int(0), dtype, again: true });
         }
         let left = self.left.clone();
         Ok(Some(Multiply { roles: roles.clone(), left, right, packs_late: false, ..*self }))
     }
+}
+
+/// Puts a factor at some points, vectors beside each other, into memory, term after term at even distances; where memory is padded, with
+/// what stands for lanes that a point leaves out.
+fn put_terms(
+    e: &mut Emitter<'_>,
+    (id, dtype): (StepId, DType),
+    sum: &[usize],
+    (mut points, is_padded): (Vec<Point>, bool),
+    (start, term_bytes): (Value, i64),
+) -> Result<()> {
+    let mut at = vec![start];
+    for axis in sum {
+        let (term, inside) = e.b.begin_loop(To::Number(0), To::Number(e.bound.extents[*axis]), 1, &at);
+        let coord = Coord { base: Some(term), plus: 0, lanes: false };
+        points.iter_mut().for_each(|point| *point = point.with(*axis, coord));
+        at = inside;
+    }
+    for (v, (value, point)) in e.values(&[id], &points)?[0].iter().zip(&points).enumerate() {
+        let place = e.b.address(at[0], &[], v as i64 * e.lanes() * bytes_of(dtype));
+        e.b.store(place, *value, dtype, point.mask.filter(|_| !is_padded));
+    }
+    let mut next = vec![e.b.plus(at[0], term_bytes)];
+    for _ in sum {
+        next = e.b.end_loop(&next);
+    }
+    Ok(())
 }

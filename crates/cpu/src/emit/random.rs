@@ -102,12 +102,13 @@ impl Emitter<'_> {
     /// The words of up to four vectors of elements in a row.
     fn dealt_out(&mut self, draw: &Draw, first: &Sum, vectors: usize) -> Vec<Value> {
         let lanes = self.lanes();
-        let starts_block = multiple_of(&self.multiples, first) % WORDS == 0;
+        let multiple = multiple_of(&self.multiples, first);
         let element = int_of(&mut self.b, first);
         let two = self.b.number(2);
         let number = self.b.int(IntOp::Shr, element, two);
-        if starts_block {
-            let words = four_vectors(&mut self.b, draw.seed, draw.stream, number);
+        if multiple % WORDS == 0 {
+            let aligned = multiple % (WORDS * lanes) == 0;
+            let words = four_vectors(&mut self.b, draw.seed, draw.stream, number, aligned);
             return words[..vectors].to_vec();
         }
         let worker = self.pointer(Memory::Worker);

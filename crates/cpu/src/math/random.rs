@@ -3,7 +3,7 @@
 use smallvec::SmallVec;
 
 use super::lanes::Lanes;
-use crate::vector::{Binary, Builder, Compare, Convert, IntOp, Ty, Value};
+use crate::vector::{Binary, Builder, Compare, Convert, IntOp, Ty, Unary, Value};
 
 const MULTIPLIERS: [i32; 2] = [0xD251_1F53_u32 as i32, 0xCD9E_8D57_u32 as i32];
 const WEYL: [u32; 2] = [0x9E37_79B9, 0xBB67_AE85];
@@ -80,42 +80,86 @@ pub fn word(b: &mut Builder, seed: Wide, stream: u64, index: Wide) -> Value {
     f.select(second, last, first)
 }
 
-/// The words of four vectors of elements in a row, of which the first is the first of block `index`, an Int.
-pub fn four_vectors(b: &mut Builder, seed: Wide, stream: u64, index: Value) -> [Value; 4] {
-    // Lane r of four has the block whose words are lanes of vector r: of every four lanes, words become lanes.
-    let quads = b.lanes() as i32 / 4;
-    let numbers = b.lane_numbers(Ty::I32);
-    let mut f = Lanes(b);
-    let (quad, place) = (f.binary(Binary::ShrUnsigned, numbers, 2), f.and(numbers, 3));
-    let before = f.mul(place, quads);
-    let ahead = f.add(before, quad);
+/// The words of four vectors of elements in a row, of which the first is the first of block `index`, an Int. `aligned` says that
+/// the block is a multiple of the blocks that follow with it.
+pub fn four_vectors(b: &mut Builder, seed: Wide, stream: u64, index: Value, aligned: bool) -> [Value; 4] {
     let start = Wide::uniform(b, index);
-    let index = start.plus(b, ahead);
-    let [first, second, third, last] = block(b, seed, stream, index);
-    let [low, high] =
-        [Binary::ZipLow, Binary::ZipHigh].map(|op| [b.binary(op, first, second), b.binary(op, third, last)]);
-    let [first, second] = [Binary::JoinLow, Binary::JoinHigh].map(|op| b.binary(op, low[0], low[1]));
-    let [third, last] = [Binary::JoinLow, Binary::JoinHigh].map(|op| b.binary(op, high[0], high[1]));
+    let indices = [0, 1].map(|half| {
+        // Two lanes have a block, whose words become four lanes of vector 2·half or of the one behind it.
+        let blocks = b.lanes() / 4;
+        let ahead = |lane: u32| (2 * half + (lane >> 1 & 1)) * blocks + (lane >> 2);
+        let ahead: Vec<u32> = (0..b.lanes()).map(ahead).collect();
+        let ahead = b.numbers(Ty::I32, &ahead);
+        match aligned {
+            true => Wide { low: Lanes(b).add(start.low, ahead), high: start.high },
+            false => start.plus(b, ahead),
+        }
+    });
+    let even = even_lanes(b);
+    let [[first, second], [third, last]] = even_blocks(b, seed, stream, indices).map(|block| {
+        let Words { words: [first, _, third, _], pairs: [second, last] } = block;
+        let [low, high] = [(first, second), (third, last)].map(|(word, next)| b.select(even, word, next));
+        [Binary::JoinLow, Binary::JoinHigh].map(|op| b.binary(op, low, high))
+    });
     [first, second, third, last]
 }
 
 /// The four words of block `index` of a stream under a seed, for every lane.
 pub fn block(b: &mut Builder, seed: Wide, stream: u64, index: Wide) -> [Value; 4] {
+    let odd = Wide { low: b.unary(Unary::Swap, index.low), high: b.unary(Unary::Swap, index.high) };
+    let [even, odd] = even_blocks(b, seed, stream, [index, odd]);
+    let mask = even_lanes(b);
+    std::array::from_fn(|k| {
+        let other = b.unary(Unary::Swap, odd.words[k]);
+        b.select(mask, even.words[k], other)
+    })
+}
+
+/// What lanes with even numbers know of their blocks.
+#[derive(Clone, Copy)]
+struct Words {
+    /// in even lanes: the words
+    words: [Value; 4],
+    /// in odd lanes: the second and the last word of the lane before
+    pairs: [Value; 2],
+}
+
+/// The blocks of lanes with even numbers, of two vectors at a time. A product takes two lanes; what is high in it and wanted low changes places
+/// with its neighbour.
+fn even_blocks(b: &mut Builder, seed: Wide, stream: u64, indices: [Wide; 2]) -> [Words; 2] {
+    let keys = keys(b, seed);
+    let [low, high] = [stream as u32, (stream >> 32) as u32].map(|half| b.integer(Ty::I32, half.into()));
     let mut f = Lanes(b);
-    let keys: SmallVec<[[Value; 2]; ROUNDS]> = (0..ROUNDS as u32)
+    let mut blocks = indices.map(|index| Words { words: [index.low, index.high, low, high], pairs: [low, high] });
+    for key in keys {
+        blocks = blocks.map(|Words { words, .. }| {
+            let [first, second] = [(words[0], MULTIPLIERS[0]), (words[2], MULTIPLIERS[1])]
+                .map(|(word, by)| f.binary(Binary::MulEven, word, by));
+            let pairs = [second, first].map(|product| f.0.unary(Unary::Swap, product));
+            let [one, other] = [f.xor(words[1], key[0]), f.xor(words[3], key[1])];
+            Words { words: [f.xor(pairs[0], one), second, f.xor(pairs[1], other), first], pairs }
+        });
+    }
+    blocks
+}
+
+/// The keys of all rounds.
+type Keys = SmallVec<[[Value; 2]; ROUNDS]>;
+
+fn keys(b: &mut Builder, seed: Wide) -> Keys {
+    let mut f = Lanes(b);
+    (0..ROUNDS as u32)
         .map(|round| {
             let [low, high] = WEYL.map(|step| step.wrapping_mul(round) as i32);
             [f.add(seed.low, low), f.add(seed.high, high)]
         })
-        .collect();
-    let [low, high] = [stream as i32, (stream >> 32) as i32].map(|half| f.0.integer(Ty::I32, i64::from(half)));
-    let mut counter = [index.low, index.high, low, high];
-    for key in keys {
-        let [first, second] = [(0, MULTIPLIERS[0]), (2, MULTIPLIERS[1])]
-            .map(|(k, by)| [f.mul(counter[k], by), f.binary(Binary::MulHigh, counter[k], by)]);
-        let one = f.xor(second[1], counter[1]);
-        let other = f.xor(first[1], counter[3]);
-        counter = [f.xor(one, key[0]), second[0], f.xor(other, key[1]), first[0]];
-    }
-    counter
+        .collect()
+}
+
+/// The lanes with even numbers.
+fn even_lanes(b: &mut Builder) -> Value {
+    let numbers = b.lane_numbers(Ty::I32);
+    let mut f = Lanes(b);
+    let last = f.and(numbers, 1);
+    f.eq(last, 0)
 }

@@ -99,7 +99,7 @@ impl Builder {
             return *value;
         }
         let mut depth = op.operands().iter().map(|v| self.depths[v.index()] as usize).max().unwrap_or(0);
-        if ty != Ty::Int && !matches!(op, Op::Const(..)) {
+        if ty != Ty::Int && !matches!(op, Op::Const(..) | Op::Numbers(..)) {
             depth = depth.max(self.floor);
         }
         let value = self.fresh(ty, depth);
@@ -303,6 +303,16 @@ impl Builder {
     /// 0, 1, 2, …
     pub fn lane_numbers(&mut self, ty: Ty) -> Value {
         self.pure(ty, Op::Lanes(ty))
+    }
+
+    /// A number for every lane, by its bits.
+    pub fn numbers(&mut self, ty: Ty, lanes: &[u32]) -> Value {
+        self.pure(ty, Op::Numbers(ty, lanes.into()))
+    }
+
+    /// The lanes of a vector that an I32 names, modulo how many there are.
+    pub fn pick(&mut self, from: Value, lanes: Value) -> Value {
+        self.pure(self.ty(from), Op::Pick(from, lanes))
     }
 
     /// A mask of the first n lanes.

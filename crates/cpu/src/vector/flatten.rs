@@ -3,6 +3,8 @@
 //! Every type has a file of registers. Constants lie in them from the beginning and cost no step; loops are jumps; what a loop
 //! hands on lies in one register from its first trip to behind its last.
 
+use std::sync::Arc;
+
 use fuseline::tensor::DType;
 
 use super::carry::in_place;
@@ -116,6 +118,12 @@ pub(super) enum Step {
         a: Reg,
         b: Reg,
     },
+    Pick {
+        ty: Ty,
+        to: Reg,
+        from: Reg,
+        lanes: Reg,
+    },
     Convert {
         how: Convert,
         from: Ty,
@@ -185,7 +193,7 @@ pub(super) enum Step {
 }
 
 /// What a register holds at the beginning of a call.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(super) enum Initial {
     /// 0 everywhere
     Zero,
@@ -195,6 +203,8 @@ pub(super) enum Initial {
     Bits(u64),
     /// 0, 1, 2, …
     Lanes,
+    /// the bits of each lane
+    Numbers(Arc<[u32]>),
     /// the first n lanes
     First(u32),
 }
@@ -291,6 +301,7 @@ impl Flattener<'_> {
             Op::Number(n) => Initial::Number(*n),
             Op::Const(_, bits) => Initial::Bits(*bits),
             Op::Lanes(_) => Initial::Lanes,
+            Op::Numbers(_, lanes) => Initial::Numbers(lanes.clone()),
             Op::First(n) => Initial::First(*n),
             _ => {
                 let to = self.define(value);
@@ -310,7 +321,9 @@ impl Flattener<'_> {
         let reg = |value: &Value| self.register(*value);
         let ty = |value: &Value| self.ty(*value);
         match op {
-            Op::Number(_) | Op::Const(..) | Op::Lanes(_) | Op::First(_) => unreachable!("{op} is a constant"),
+            Op::Number(_) | Op::Const(..) | Op::Lanes(_) | Op::Numbers(..) | Op::First(_) => {
+                unreachable!("{op} is a constant")
+            }
             Op::Buffer(place) => Step::Buffer { to, place: *place as usize },
             Op::Begin => Step::Begin { to },
             Op::End => Step::End { to },
@@ -327,6 +340,7 @@ impl Flattener<'_> {
             Op::Fma(op, a, b, c) => Step::Fma { op: *op, ty: ty(a), to, a: reg(a), b: reg(b), c: reg(c) },
             Op::Compare(op, a, b) => Step::Compare { op: *op, ty: ty(a), to, a: reg(a), b: reg(b) },
             Op::Select(mask, a, b) => Step::Select { ty: ty(a), to, mask: reg(mask), a: reg(a), b: reg(b) },
+            Op::Pick(from, lanes) => Step::Pick { ty: ty(from), to, from: reg(from), lanes: reg(lanes) },
             Op::Convert(how, into, a) => Step::Convert { how: *how, from: ty(a), ty: *into, to, a: reg(a) },
             Op::Fold(FoldOp::By(op), a) => Step::Fold { op: *op, ty: ty(a), to, a: reg(a) },
             Op::Load { at, memory, mask } => self.load(to, at, Elements::Consecutive, *memory, *mask),

@@ -111,8 +111,8 @@ macro_rules! floats {
                     Binary::Max => zip(a, b, |a, b| if a > b { a } else { b }),
                     Binary::Scale => zip(a, b, $float::scale),
                     Binary::And | Binary::Or | Binary::Xor | Binary::AndNot => zip(a, b, |a, b| $float::bitwise(op, a, b)),
-                    Binary::MinUnsigned | Binary::MaxUnsigned | Binary::MulHigh | Binary::Shl | Binary::ShrSigned
-                    | Binary::ShrUnsigned | Binary::ZipLow | Binary::ZipHigh | Binary::JoinLow | Binary::JoinHigh => {
+                    Binary::MinUnsigned | Binary::MaxUnsigned | Binary::MulHigh | Binary::MulEven | Binary::Shl
+                    | Binary::ShrSigned | Binary::ShrUnsigned | Binary::JoinLow | Binary::JoinHigh => {
                         unreachable!("{op:?} is a function of integers")
                     }
                 }
@@ -151,6 +151,7 @@ macro_rules! floats {
                     Unary::Round => map(a, $float::round_ties_even),
                     Unary::Trunc => map(a, $float::trunc),
                     Unary::RoundF16 | Unary::RoundBf16 => $narrow(op, a),
+                    Unary::Swap => unreachable!("{op:?} is a function of I32"),
                 }
             }
         }
@@ -191,8 +192,10 @@ macro_rules! integers {
                     Binary::MinUnsigned => zip(a, b, |a, b| (a as $unsigned).min(b as $unsigned) as $int),
                     Binary::MaxUnsigned => zip(a, b, |a, b| (a as $unsigned).max(b as $unsigned) as $int),
                     Binary::MulHigh => zip(a, b, $high),
-                    Binary::ZipLow => quads(a, b, [0, 4, 1, 5]),
-                    Binary::ZipHigh => quads(a, b, [2, 6, 3, 7]),
+                    Binary::MulEven => {
+                        let [low, high] = [zip(a, b, $int::wrapping_mul), zip(a, b, $high)];
+                        std::array::from_fn(|lane| if lane % 2 == 0 { low[lane] } else { high[lane - 1] })
+                    }
                     Binary::JoinLow => quads(a, b, [0, 1, 4, 5]),
                     Binary::JoinHigh => quads(a, b, [2, 3, 6, 7]),
                     Binary::Shl => zip(a, b, |a, b| if within(b) { a << b } else { 0 }),
@@ -231,6 +234,16 @@ fn quads<T: Copy, const L: usize>(a: &[T; L], b: &[T; L], taken: [usize; 4]) -> 
         let (quad, place) = (lane / 4 * 4, taken[lane % 4]);
         if place < 4 { a[quad + place] } else { b[quad + place - 4] }
     })
+}
+
+/// The lanes with these numbers, modulo how many there are.
+pub(super) fn pick<T: Copy, const L: usize>(from: &[T; L], lanes: &[i32; L]) -> [T; L] {
+    std::array::from_fn(|lane| from[lanes[lane] as u32 as usize % L])
+}
+
+/// Lanes 2k and 2k + 1 change places.
+pub(super) fn swap<T: Copy, const L: usize>(a: &[T; L]) -> [T; L] {
+    std::array::from_fn(|lane| a[lane ^ 1])
 }
 
 /// A function of two masks.

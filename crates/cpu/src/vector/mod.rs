@@ -29,6 +29,7 @@ pub use run::Portable;
 pub use verify::verify;
 
 use std::hash::{Hash, Hasher};
+use std::sync::Arc;
 
 use fuseline::tensor::DType;
 use smallvec::SmallVec;
@@ -157,6 +158,8 @@ pub enum Unary {
     RoundF16,
     /// F32: rounded to bf16 and back; subnormals kept
     RoundBf16,
+    /// I32: lanes 2k and 2k + 1 change places
+    Swap,
 }
 
 /// A function of two vectors of one type. Integers wrap.
@@ -180,6 +183,8 @@ pub enum Binary {
     MaxUnsigned,
     /// I32: the high half of the unsigned product
     MulHigh,
+    /// I32: the unsigned product of lanes 2k, its low half in lane 2k and its high half in lane 2k + 1
+    MulEven,
     /// bits in both (any type)
     And,
     /// bits in either (any type)
@@ -194,10 +199,6 @@ pub enum Binary {
     ShrSigned,
     /// integers: the floor of a / 2^b as unsigned; 0 where b is not in 0..width
     ShrUnsigned,
-    /// I32, within every four lanes: the first two of a and of b, in turns
-    ZipLow,
-    /// I32, within every four lanes: the last two of a and of b, in turns
-    ZipHigh,
     /// I32, within every four lanes: the first two of a, then those of b
     JoinLow,
     /// I32, within every four lanes: the last two of a, then those of b
@@ -322,6 +323,8 @@ pub enum Op {
     Const(Ty, u64),
     /// I32 or I64: 0, 1, 2, …
     Lanes(Ty),
+    /// F32 or I32: a number for every lane, by its bits
+    Numbers(Ty, Arc<[u32]>),
     /// Mask: the first n lanes; all where there are no more than n
     First(u32),
     /// I32, I64: the integer in every lane (its low bits); Mask: whether it is not 0
@@ -338,6 +341,8 @@ pub enum Op {
     Compare(Compare, Value, Value),
     /// by a mask: the second where it holds, otherwise the third (vectors or masks)
     Select(Value, Value, Value),
+    /// F32 or I32: in every lane, that lane of the first whose number the second, an I32, gives, modulo how many there are
+    Pick(Value, Value),
     /// lanes converted to another type
     Convert(Convert, Ty, Value),
     /// every lane: the fold of all lanes of a vector of numbers
@@ -599,10 +604,11 @@ impl Op {
     /// The values that it reads.
     pub fn operands(&self) -> SmallVec<[Value; 4]> {
         match self {
-            Op::Buffer(_) | Op::Begin | Op::End | Op::Number(_) | Op::Const(..) | Op::Lanes(_) | Op::First(_) => {
-                SmallVec::new()
+            Op::Buffer(_) | Op::Begin | Op::End | Op::Number(_) => SmallVec::new(),
+            Op::Const(..) | Op::Lanes(_) | Op::Numbers(..) | Op::First(_) => SmallVec::new(),
+            Op::Int(_, a, b) | Op::Binary(_, a, b) | Op::Compare(_, a, b) | Op::Pick(a, b) => {
+                SmallVec::from_slice(&[*a, *b])
             }
-            Op::Int(_, a, b) | Op::Binary(_, a, b) | Op::Compare(_, a, b) => SmallVec::from_slice(&[*a, *b]),
             Op::Choose(a, b, c) | Op::Fma(_, a, b, c) | Op::Select(a, b, c) => SmallVec::from_slice(&[*a, *b, *c]),
             Op::Splat(_, a) | Op::Lane0(a) | Op::Unary(_, a) | Op::Convert(_, _, a) | Op::Fold(_, a) => {
                 SmallVec::from_slice(&[*a])

@@ -31,12 +31,12 @@ names! {
     }
     Unary {
         Sqrt "sqrt", Floor "floor", Ceil "ceil", Round "round", Trunc "trunc", RoundF16 "round_f16",
-        RoundBf16 "round_bf16"
+        RoundBf16 "round_bf16", Swap "swap"
     }
     Binary {
         Add "add", Sub "sub", Mul "mul", Div "div", Min "min", Max "max", MinUnsigned "min_unsigned",
-        MaxUnsigned "max_unsigned", MulHigh "mul_high", And "and", Or "or", Xor "xor", AndNot "and_not", Shl "shl",
-        ShrSigned "shr_signed", ShrUnsigned "shr_unsigned", ZipLow "zip_low", ZipHigh "zip_high", JoinLow "join_low", JoinHigh "join_high", Scale "scale"
+        MaxUnsigned "max_unsigned", MulHigh "mul_high", MulEven "mul_even", And "and", Or "or", Xor "xor", AndNot "and_not", Shl "shl",
+        ShrSigned "shr_signed", ShrUnsigned "shr_unsigned", JoinLow "join_low", JoinHigh "join_high", Scale "scale"
     }
     FmaOp { Add "add", Sub "sub", NegAdd "neg_add", NegSub "neg_sub" }
     Compare {

@@ -1,5 +1,7 @@
 //! Vector programs from their text.
 
+use std::sync::Arc;
+
 use fuseline::cursor::Cursor;
 use fuseline::error::Result;
 use fuseline::tensor::DType;
@@ -222,11 +224,27 @@ impl Parser<'_> {
             }
             "const" => Op::Const(ty, self.number()? as u64),
             "lanes" => Op::Lanes(ty),
+            "numbers" => Op::Numbers(ty, self.numbers()?),
             "first" => Op::First(self.cursor.integer("a number of lanes")?),
             "splat" => Op::Splat(ty, self.value()?),
             "lane0" => Op::Lane0(self.value()?),
             name => return self.vector_op(name, ty, start),
         })
+    }
+
+    /// The bits of every lane.
+    fn numbers(&mut self) -> Result<Arc<[u32]>> {
+        let mut lanes = Vec::new();
+        self.cursor.expect("[")?;
+        while !self.cursor.eat("]") {
+            if !lanes.is_empty() {
+                self.cursor.expect(",")?;
+            }
+            let start = self.cursor;
+            let bits = u32::try_from(self.number()?);
+            lanes.push(bits.map_err(|_| start.error("the bits of a lane of 32 bits are expected"))?);
+        }
+        Ok(lanes.into())
     }
 
     fn vector_op(&mut self, name: &str, ty: Ty, start: Cursor<'_>) -> Result<Op> {
@@ -244,6 +262,10 @@ impl Parser<'_> {
             "select" => {
                 let [mask, a, b] = self.values()?;
                 Op::Select(mask, a, b)
+            }
+            "pick" => {
+                let [from, lanes] = self.values()?;
+                Op::Pick(from, lanes)
             }
             "convert" => {
                 let how = self.cursor.variant("a conversion", Convert::from_name)?;

@@ -107,6 +107,14 @@ impl Display for Op {
             Op::CheckInt { value, bound, site } => write!(f, "check_int {value} < {bound} site={site}"),
             Op::Const(_, bits) => write!(f, "const {bits:#x}"),
             Op::Lanes(_) => write!(f, "lanes"),
+            Op::Numbers(_, lanes) => {
+                write!(f, "numbers [")?;
+                lanes
+                    .iter()
+                    .enumerate()
+                    .try_for_each(|(k, bits)| write!(f, "{}{bits:#x}", if k == 0 { "" } else { ", " }))?;
+                write!(f, "]")
+            }
             Op::First(n) => write!(f, "first {n}"),
             Op::Splat(_, value) => write!(f, "splat {value}"),
             Op::Lane0(a) => write!(f, "lane0 {a}"),
@@ -115,6 +123,7 @@ impl Display for Op {
             Op::Fma(op, a, b, c) => write!(f, "fma.{} {a}, {b}, {c}", op.name()),
             Op::Compare(op, a, b) => write!(f, "compare.{} {a}, {b}", op.name()),
             Op::Select(mask, a, b) => write!(f, "select {mask}, {a}, {b}"),
+            Op::Pick(from, lanes) => write!(f, "pick {from}, {lanes}"),
             Op::Convert(how, _, a) => write!(f, "convert.{} {a}", how.name()),
             Op::Fold(FoldOp::By(op), a) => write!(f, "fold.{} {a}", op.name()),
             Op::Load { at, memory, mask } => write!(f, "load {memory} {at}{}", If(mask)),

@@ -23,6 +23,7 @@ impl<const L: usize> Files<L> {
                 std::array::from_fn(|k| match initial {
                     Initial::Bits(bits) => T::of_word(*bits),
                     Initial::Lanes => T::of_word(k as u64),
+                    Initial::Numbers(lanes) => T::of_word(lanes[k].into()),
                     Initial::Zero | Initial::Number(_) | Initial::First(_) => T::of_word(0),
                 })
             };
@@ -33,7 +34,7 @@ impl<const L: usize> Files<L> {
             std::array::from_fn(|k| match initial {
                 Initial::Bits(bits) => *bits & 1 == 1,
                 Initial::First(n) => k < *n as usize,
-                Initial::Zero | Initial::Number(_) | Initial::Lanes => false,
+                Initial::Zero | Initial::Number(_) | Initial::Lanes | Initial::Numbers(_) => false,
             })
         };
         Files {

@@ -11,7 +11,7 @@ use super::flatten::{Elements, Place, Reg, Step, flatten};
 use super::lane::{self, Float, Lane, bf16_to_f32, f16_to_f32, f32_to_bf16, f32_to_f16, map, truncate};
 use super::registers::Files;
 use super::tile::Tiles;
-use super::{Convert, Program, Ty, verify};
+use super::{Convert, Program, Ty, Unary, verify};
 use crate::code::Fault;
 
 /// A program made ready for any processor.
@@ -185,6 +185,7 @@ impl<const L: usize> Machine<'_, L> {
             }
             Step::Lane0 { ty: Ty::Mask, to, a } => files.int[to as usize] = i64::from(files.mask[a as usize][0]),
             Step::Lane0 { ty, to, a } => files.int[to as usize] = files.integers(ty, a)[0],
+            Step::Unary { op: Unary::Swap, to, a, .. } => files.i32[to as usize] = lane::swap(&files.i32[a as usize]),
             Step::Unary { op, ty, to, a } => {
                 on_floats!(files, ty, |file| file[to as usize] = Float::unary(op, &file[a as usize]));
             }
@@ -214,6 +215,12 @@ impl<const L: usize> Machine<'_, L> {
                 on_vectors!(files, ty, |file| {
                     file[to as usize] = lane::select(mask, &file[a as usize], &file[b as usize]);
                 });
+            }
+            Step::Pick { ty: Ty::F32, to, from, lanes } => {
+                files.f32[to as usize] = lane::pick(&files.f32[from as usize], &files.i32[lanes as usize]);
+            }
+            Step::Pick { to, from, lanes, .. } => {
+                files.i32[to as usize] = lane::pick(&files.i32[from as usize], &files.i32[lanes as usize]);
             }
             Step::Convert { how, from, ty, to, a } => self.convert(how, from, ty, to as usize, a as usize),
             Step::Fold { op, ty, to, a } => {

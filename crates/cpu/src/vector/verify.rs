@@ -155,6 +155,8 @@ impl Verifier<'_> {
             Op::Const(ty, bits) => constant(*ty, *bits),
             Op::Lanes(ty @ (Ty::I32 | Ty::I64)) => Ok(*ty),
             Op::Lanes(ty) => Err(Error::bug(format!("the numbers of lanes as {ty}"))),
+            Op::Numbers(ty @ (Ty::F32 | Ty::I32), lanes) if lanes.len() == self.program.lanes as usize => Ok(*ty),
+            Op::Numbers(ty, lanes) => Err(Error::bug(format!("{} numbers as lanes of {ty}", lanes.len()))),
             Op::First(_) => Ok(Ty::Mask),
             Op::Splat(ty @ (Ty::I32 | Ty::I64 | Ty::Mask), value) => self.expect(*value, Ty::Int).map(|()| *ty),
             Op::Splat(ty, _) => Err(Error::bug(format!("an integer in every lane of {ty}"))),
@@ -179,6 +181,7 @@ impl Verifier<'_> {
     fn vector(&self, op: &Op) -> Result<Ty> {
         match op {
             Op::Unary(Unary::RoundF16 | Unary::RoundBf16, a) => self.expect(*a, Ty::F32).map(|()| Ty::F32),
+            Op::Unary(Unary::Swap, a) => self.expect(*a, Ty::I32).map(|()| Ty::I32),
             Op::Unary(_, a) => self.demand(*a, "floats", Ty::is_float),
             Op::Binary(op, a, b) => {
                 let ty = self.demand(*a, "what the function is for", |ty| has_binary(*op, ty))?;
@@ -197,6 +200,10 @@ impl Verifier<'_> {
                 self.expect(*mask, Ty::Mask)?;
                 let ty = self.demand(*a, "a vector or mask", |ty| ty != Ty::Int)?;
                 self.expect(*b, ty).map(|()| ty)
+            }
+            Op::Pick(from, lanes) => {
+                self.expect(*lanes, Ty::I32)?;
+                self.demand(*from, "lanes of 32 bits", |ty| matches!(ty, Ty::F32 | Ty::I32))
             }
             Op::Convert(how, into, a) => {
                 self.demand(*a, "what the conversion is for", |from| has_convert(*how, from, *into))?;
@@ -327,7 +334,7 @@ pub fn has_binary(op: Binary, ty: Ty) -> bool {
         Binary::Add | Binary::Sub | Binary::Mul | Binary::Min | Binary::Max => ty.is_vector(),
         Binary::Div | Binary::Scale => ty.is_float(),
         Binary::MinUnsigned | Binary::MaxUnsigned => integers,
-        Binary::MulHigh | Binary::ZipLow | Binary::ZipHigh | Binary::JoinLow | Binary::JoinHigh => ty == Ty::I32,
+        Binary::MulHigh | Binary::MulEven | Binary::JoinLow | Binary::JoinHigh => ty == Ty::I32,
         Binary::And | Binary::Or | Binary::Xor | Binary::AndNot => ty != Ty::Int,
         Binary::Shl | Binary::ShrSigned | Binary::ShrUnsigned => integers,
     }
@@ -387,6 +394,10 @@ mod tests {
             ("%4: i32 = select %1, %3, %3", "%1 is f32, not mask"),
             ("%4: i32 = convert.low %3", "%3 is i32, not what the conversion is for"),
             ("%4: f32 = lanes", "the numbers of lanes as f32"),
+            ("%4: f32 = numbers [0x0, 0x1]", "2 numbers as lanes of f32"),
+            ("%4: f32 = pick %1, %1", "%1 is f32, not i32"),
+            ("%4: mask = pick %2, %3", "%2 is mask, not lanes of 32 bits"),
+            ("%4: f32 = swap %1", "%1 is f32, not i32"),
             ("%4: f32 = splat %0", "an integer in every lane of f32"),
             ("%4: int = lane0 %1", "%1 is f32, not integers or a mask"),
             ("%4: mask = const 0x2", "0x2 in every lane of mask"),

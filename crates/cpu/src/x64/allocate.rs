@@ -176,7 +176,7 @@ impl<'a> Scan<'a> {
             What::Divide { modulo } => Some(if modulo { RDX } else { RAX }).filter(is_free),
             What::Copy | What::Add => self.wish_among(inst.operands[1..].iter(), reg, free),
             // the sum first: it is then added to in place
-            What::Fma(_) => self.wish_among(inst.operands[1..].iter().rev(), reg, free),
+            What::Fma(_) | What::Xor(_) => self.wish_among(inst.operands[1..].iter().rev(), reg, free),
             _ => None,
         }
     }

@@ -119,6 +119,7 @@ impl Encode<'_> {
             What::Code(code) => self.code(code, inst, &inst.operands),
             What::Copy => self.copy(inst),
             What::Fma(forms) => self.fma(forms, inst),
+            What::Xor(code) => self.xor(code, inst),
             What::Add => self.add(inst),
             What::Divide { modulo } => self.divide(modulo, inst),
             What::Entry => self.entry(inst),
@@ -250,6 +251,23 @@ impl Encode<'_> {
             (form231, a, b)
         };
         self.code(code, inst, &[to, second, third])
+    }
+
+    /// Operands change places as it suits.
+    fn xor(&mut self, code: Code, inst: &Inst) -> Coded {
+        let [to, a, b, c] = inst.operands;
+        let place = |o: &Operand| match o {
+            Operand::Reg(reg, ..) => Some(self.place(*reg)),
+            _ => None,
+        };
+        let mut sources = [a, b, c];
+        // memory comes last, what is overwritten first
+        sources.sort_by_key(|o| (matches!(o, Operand::Mem(_)), place(o) != place(&to)));
+        let [first, second, third] = sources;
+        if place(&first) != place(&to) {
+            self.move_to(&to, &first)?;
+        }
+        self.code(code, inst, &[to, second, third, Operand::Imm(OpKind::Immediate8, 0x96)])
     }
 
     fn move_to(&mut self, to: &Operand, from: &Operand) -> Coded {

@@ -103,7 +103,7 @@ impl Sets {
             let Some(inst) = function.insts.get(start as usize / 2) else { return };
             // of a fused multiply-add the sum first
             let mut operands = match inst.what {
-                What::Fma(_) => [inst.operands[3], inst.operands[1], inst.operands[2]],
+                What::Fma(_) | What::Xor(_) => [inst.operands[3], inst.operands[1], inst.operands[2]],
                 What::Code(_) | What::Copy | What::Add => [inst.operands[1], inst.operands[2], inst.operands[3]],
                 _ => return,
             }

@@ -236,6 +236,8 @@ pub enum What {
     /// a fused multiply-add: result, a, b, c; its three forms, of which the first multiplies 1·3 and adds 2, the second 2·1 and 3,
     /// the third 2·3 and 1
     Fma([Code; 3]),
+    /// bits in one or three of three: result, a, b, c
+    Xor(Code),
     /// a sum of integers: result, a, b
     Add,
     /// the floor of a division of integers, or what is left of it: result, a, b

@@ -1,6 +1,6 @@
 //! What must be known of a program before instructions are selected: how often values are used, and where.
 
-use crate::vector::{Bound, Loop, Node, Op, Program, Value};
+use crate::vector::{Binary, Bound, Loop, Node, Op, Program, Value};
 
 /// Facts about the values of a program.
 #[derive(Debug)]
@@ -15,6 +15,8 @@ pub struct Facts<'p> {
     pub numbers: Vec<Option<i64>>,
     /// the bits that every lane of a value has
     pub constants: Vec<Option<u64>>,
+    /// whether a value is bits in one of two vectors, read once, in its own block, for bits in one of two
+    pub joins: Vec<bool>,
     /// whether an integer is computed for nothing but the next trip: it may wait for the end of this one
     pub waits: Vec<bool>,
 }
@@ -30,6 +32,7 @@ impl<'p> Facts<'p> {
                 definitions: vec![None; count],
                 numbers: vec![None; count],
                 constants: vec![None; count],
+                joins: vec![false; count],
                 waits: vec![false; count],
             },
             blocks: vec![0; count],
@@ -96,9 +99,13 @@ impl<'p> Walk<'p> {
             match node {
                 Node::Let(value, op) => {
                     let checks = matches!(op, Op::CheckInt { .. } | Op::CheckLanes { .. });
+                    self.facts.joins[value.index()] &= self.facts.uses[value.index()] == 1
+                        && self.facts.local[value.index()]
+                        && matches!(op, Op::Binary(Binary::Xor, ..));
                     if checks || self.facts.uses[value.index()] > 0 {
                         for operand in op.operands() {
                             self.used(operand);
+                            self.facts.joins[operand.index()] = matches!(op, Op::Binary(Binary::Xor, ..));
                         }
                     } else {
                         self.facts.waits[value.index()] = false;

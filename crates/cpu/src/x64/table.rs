@@ -89,8 +89,7 @@ pub fn binary(op: Binary, ty: Ty) -> Option<Row> {
         (MinUnsigned, I64) => row(NONE, EVEX_Vpminuq_xmm_k1z_xmm_xmmm128b64, 8),
         (MaxUnsigned, I32) => row(VEX_Vpmaxud_xmm_xmm_xmmm128, EVEX_Vpmaxud_xmm_k1z_xmm_xmmm128b32, 4),
         (MaxUnsigned, I64) => row(NONE, EVEX_Vpmaxuq_xmm_k1z_xmm_xmmm128b64, 8),
-        (ZipLow, I32) => row(VEX_Vpunpckldq_xmm_xmm_xmmm128, EVEX_Vpunpckldq_xmm_k1z_xmm_xmmm128b32, 4),
-        (ZipHigh, I32) => row(VEX_Vpunpckhdq_xmm_xmm_xmmm128, EVEX_Vpunpckhdq_xmm_k1z_xmm_xmmm128b32, 4),
+        (MulEven, I32) => rows::MUL_LOW,
         (JoinLow, I32) => row(VEX_Vpunpcklqdq_xmm_xmm_xmmm128, EVEX_Vpunpcklqdq_xmm_k1z_xmm_xmmm128b64, 8),
         (JoinHigh, I32) => row(VEX_Vpunpckhqdq_xmm_xmm_xmmm128, EVEX_Vpunpckhqdq_xmm_k1z_xmm_xmmm128b64, 8),
         (And, F32) => row(VEX_Vandps_xmm_xmm_xmmm128, EVEX_Vandps_xmm_k1z_xmm_xmmm128b32, 4),
@@ -145,6 +144,7 @@ pub fn unary(op: Unary, ty: Ty) -> Option<(Row, Option<u8>)> {
         Unary::Floor => Some(9),
         Unary::Ceil => Some(10),
         Unary::Trunc => Some(11),
+        Unary::Swap => return Some((rows::SHUFFLE_32, Some(0xb1))),
         Unary::RoundF16 | Unary::RoundBf16 => return None,
     };
     let row = match (how, ty) {
@@ -346,6 +346,9 @@ pub mod rows {
         GREATER_64,
         MUL_LOW,
         SHUFFLE_8,
+        THREE,
+        PICK,
+        PICK_OF_4,
     ];
 
     /// moves of 4-byte lanes: to a register
@@ -412,6 +415,12 @@ pub mod rows {
     pub const GREATER_32: Row = row(VEX_Vpcmpgtd_xmm_xmm_xmmm128, NONE, 0);
     /// a truth for every lane: greater
     pub const GREATER_64: Row = row(VEX_Vpcmpgtq_xmm_xmm_xmmm128, NONE, 0);
+    /// bits by the bits of three operands and a table of eight
+    pub const THREE: Row = row(NONE, EVEX_Vpternlogd_xmm_k1z_xmm_xmmm128b32_imm8, 4);
+    /// lanes of the third by the numbers in the second; there is no form for 16 bytes
+    pub const PICK: Row = row_from_32(VEX_Vpermps_ymm_ymm_ymmm256, EVEX_Vpermps_ymm_k1z_ymm_ymmm256b32, 4);
+    /// lanes of the second by the numbers in the third, within 16 bytes
+    pub const PICK_OF_4: Row = row(VEX_Vpermilps_xmm_xmm_xmmm128, EVEX_Vpermilps_xmm_k1z_xmm_xmmm128b32, 4);
     /// products of the low halves of 8-byte lanes
     pub const MUL_LOW: Row = row(VEX_Vpmuludq_xmm_xmm_xmmm128, EVEX_Vpmuludq_xmm_k1z_xmm_xmmm128b64, 8);
     /// bytes anew within 16 bytes

@@ -261,8 +261,8 @@ mod tests {
         // Functions alone, their folds and comparisons are told apart by the word before the point.
         let listed = "begin buffer call check_int check_lanes choose compare.unordered const convert.float_unsigned \
                       convert.low convert.truncate end first fma.neg_sub fold.min fold.scale gather int.floor_mod \
-                      int.shr lane0 lanes load load_splat mul_high number prefetch read_int round_bf16 scale scatter \
-                      select shr_signed splat store store_lane store_streaming trunc";
+                      int.shr lane0 lanes load load_splat mul_even mul_high number numbers pick prefetch read_int round_bf16 scale scatter \
+                      select shr_signed splat store store_lane store_streaming swap trunc";
         for word in listed.split_whitespace() {
             assert!(found.contains(word), "no program has {word}");
         }
@@ -270,7 +270,7 @@ mod tests {
 
     #[test]
     fn become_small() {
-        let (_, case) = cases(5..6).next().unwrap();
+        let (_, case) = cases(11..12).next().unwrap();
         let small = case.reduce(|case| case.program.to_string().contains("store_lane"));
         let effects = small.program.body.iter().filter(|node| !matches!(node, Node::Let(..))).count();
         assert!(case.program.to_string().contains("store_lane") && effects == 1, "{}", small.program);

@@ -25,6 +25,10 @@ impl Generator {
                 _ => self.some_lanes(),
             },
             Ty::I32 | Ty::I64 if self.chance(4) => self.b.lane_numbers(ty),
+            Ty::F32 | Ty::I32 if self.chance(4) => {
+                let lanes: Vec<u32> = (0..self.options.lanes).map(|_| self.constant(ty) as u32).collect();
+                self.b.numbers(ty, &lanes)
+            }
             ty if self.chance(2) => self.load(ty),
             ty => {
                 let bits = self.constant(ty);
@@ -184,7 +188,8 @@ impl Generator {
             }
             11 | 12 if ty.is_float() => {
                 let narrow = [Unary::RoundF16, Unary::RoundBf16];
-                let ops = Unary::ALL.iter().copied().filter(|op| ty == Ty::F32 || !narrow.contains(op));
+                let ops = Unary::ALL.iter().copied().filter(|op| *op != Unary::Swap);
+                let ops = ops.filter(|op| ty == Ty::F32 || !narrow.contains(op));
                 let (op, a) = (self.one_of(&ops.collect::<Vec<_>>()), self.pick(ty));
                 self.b.unary(op, a)
             }
@@ -193,6 +198,14 @@ impl Generator {
                 self.b.splat(ty, value)
             }
             9 if !ty.is_float() => self.shifted(ty),
+            10 if ty == Ty::I32 => {
+                let value = self.pick(ty);
+                self.b.unary(Unary::Swap, value)
+            }
+            13 if matches!(ty, Ty::F32 | Ty::I32) => {
+                let (from, lanes) = (self.pick(ty), self.pick(Ty::I32));
+                self.b.pick(from, lanes)
+            }
             _ => {
                 let op = self.binary_op(ty);
                 let (mut a, b) = (self.pick_for(op, ty), self.pick_for(op, ty));

@@ -25,7 +25,7 @@ use rustc_hash::FxHashMap;
 use super::machine::{Constant, Fold, Function, Index, Inst, Masking, Mem, Operand, Reg, Role, Size, What};
 use super::order::Facts;
 use super::table::{Level, Row, rows};
-use crate::vector::{Address, Effect, Node, Op, Program, Ty, Value};
+use crate::vector::{Address, Binary, Effect, Node, Op, Program, Ty, Value};
 
 /// Selects instructions for a program.
 pub fn select(program: &Program, level: Level) -> Result<Function> {
@@ -62,7 +62,7 @@ struct Select<'p> {
     function: Function,
     /// registers of values that have been computed
     regs: Vec<Option<Reg>>,
-    /// loads that wait for their first use
+    /// what waits for its first use: loads, and what becomes part of that use
     pending: Vec<Option<&'p Op>>,
     /// the same in order
     loads: Vec<Value>,
@@ -126,6 +126,10 @@ impl<'p> Select<'p> {
             self.loads.push(value);
             return Ok(());
         }
+        if self.is_part_of_xor(value, op) {
+            self.pending[value.index()] = Some(op);
+            return Ok(());
+        }
         if self.facts.waits[value.index()]
             && let Some(waiting) = self.waiting.last_mut()
         {
@@ -153,6 +157,7 @@ impl<'p> Select<'p> {
             Op::CheckInt { value, bound, site } => self.check_int(*value, *bound, *site)?,
             Op::Const(ty, bits) => self.constant(*ty, *bits)?,
             Op::Lanes(ty) => self.lane_numbers(*ty)?,
+            Op::Numbers(ty, lanes) => self.vector_constant(*ty, lanes.iter().map(|bits| u64::from(*bits)))?,
             Op::First(n) => self.first(*n)?,
             Op::Splat(ty, from) => self.splat(*ty, *from)?,
             Op::Lane0(from) => self.lane0(*from)?,
@@ -161,6 +166,7 @@ impl<'p> Select<'p> {
             Op::Fma(op, a, b, c) => self.fma(*op, ty, [*a, *b, *c])?,
             Op::Compare(op, a, b) => self.compare(*op, *a, *b)?,
             Op::Select(mask, a, b) => self.choose_lanes(ty, *mask, *a, *b)?,
+            Op::Pick(from, lanes) => self.pick(ty, *from, *lanes)?,
             Op::Fold(op, a) => self.fold(*op, ty, *a)?,
             Op::Load { at, memory, mask } => self.load(at, *memory, *mask)?,
             Op::LoadSplat { at, memory } => self.load_splat(at, *memory)?,
@@ -332,7 +338,24 @@ impl Select<'_> {
 
     /// Whether a value would be an operand in memory.
     fn is_memory(&self, value: Value) -> bool {
-        self.pending[value.index()].is_some() && self.facts.uses[value.index()] == 1
+        let loaded = matches!(self.pending[value.index()], Some(Op::Load { .. } | Op::LoadSplat { .. }));
+        loaded && self.facts.uses[value.index()] == 1
+    }
+
+    /// The operands of bits in one of two that wait to become part of another one.
+    fn part_of_xor(&self, value: Value) -> Option<[Value; 2]> {
+        match self.pending[value.index()] {
+            Some(Op::Binary(Binary::Xor, a, b)) => Some([*a, *b]),
+            _ => None,
+        }
+    }
+
+    /// Whether bits in one of two become part of the instruction that reads them: AVX-512 has one for three operands.
+    fn is_part_of_xor(&self, value: Value, op: &Op) -> bool {
+        let Op::Binary(Binary::Xor, a, b) = op else { return false };
+        let alone = [a, b].into_iter().all(|operand| self.part_of_xor(*operand).is_none());
+        let vector = self.program.ty(value).is_vector();
+        self.level == Level::Avx512 && vector && alone && self.facts.joins[value.index()]
     }
 
     fn address(&mut self, at: &Address) -> Result<Mem> {

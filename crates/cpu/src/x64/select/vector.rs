@@ -104,6 +104,14 @@ impl Select<'_> {
             let (a, b) = (self.reg(a)?, self.reg(b)?);
             return self.combine_masks(op, a, b);
         }
+        if op == Binary::Xor
+            && let Some((part, other)) =
+                [(a, b), (b, a)].into_iter().find(|(part, _)| self.part_of_xor(*part).is_some())
+            && let Some([x, y]) = self.part_of_xor(part)
+        {
+            self.pending[part.index()] = None;
+            return self.xor_of_three(ty, [x, y, other]);
+        }
         let size = self.size(ty)?;
         if let (Some(row), Some(by)) = (table::shift(op, ty), self.facts.constants[b.index()])
             && row.code(self.level, size).is_some()
@@ -170,7 +178,19 @@ impl Select<'_> {
         for (code, row) in codes.iter_mut().zip(rows) {
             *code = self.of_row(row, size)?;
         }
-        let lane = rows[0].lane;
+        self.three(What::Fma(codes), size, rows[0].lane, [a, b, c])
+    }
+
+    /// AVX-512: bits in one or three of three.
+    fn xor_of_three(&mut self, ty: Ty, operands: [Value; 3]) -> Result<Reg> {
+        let size = self.size(ty)?;
+        let row = rows::THREE;
+        let code = self.of_row(row, size)?;
+        self.three(What::Xor(code), size, row.lane, operands)
+    }
+
+    /// An instruction of three operands, of which it overwrites any.
+    fn three(&mut self, what: What, size: Size, lane: u8, [a, b, c]: [Value; 3]) -> Result<Reg> {
         // one operand may be memory: a load that waits for nothing else
         let memory = [c, b, a].into_iter().find(|v| self.is_memory(*v));
         let mut operands = [Operand::None; 4];
@@ -189,8 +209,17 @@ impl Select<'_> {
         let to = self.function.reg(size);
         operands[0] = def(to, size);
         let lane = if self.level == Level::Avx512 { lane } else { 0 };
-        self.push(What::Fma(codes), &operands, Fold::Any(lane));
+        self.push(what, &operands, Fold::Any(lane));
         Ok(to)
+    }
+
+    pub(super) fn pick(&mut self, ty: Ty, from: Value, lanes: Value) -> Result<Reg> {
+        let (from, lanes) = (self.reg(from)?, self.reg(lanes)?);
+        // of four lanes, the numbers are the second operand
+        match self.size(ty)? {
+            Size::X => self.by_row(rows::PICK_OF_4, Size::X, from, lanes),
+            size => self.by_row(rows::PICK, size, lanes, from),
+        }
     }
 
     pub(super) fn fold(&mut self, op: FoldOp, ty: Ty, a: Value) -> Result<Reg> {

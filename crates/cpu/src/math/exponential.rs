@@ -1,6 +1,6 @@
 //! Exponential functions of f32.
 //!
-//! All of them write x as n·ln 2 + r with |r| ≤ ln 2 / 2 and take a polynomial of r; the power of two is exact. The polynomials
+//! All but erf write x as n·ln 2 + r with |r| ≤ ln 2 / 2 and take a polynomial of r; the power of two is exact. The polynomials
 //! are of least relative error on that range, their coefficients rounded one after another.
 
 use super::lanes::{Lanes, Term};
@@ -24,18 +24,34 @@ const EXPM1: [f32; 6] = [0.5, 0.166_666_66, 0.041_666_493, 0.008_333_545, 0.001_
 /// (e^2r − 1 − 2r) / 2r² on |r| ≤ ln 2 / 4.
 const HALF_EXPM1: [f32; 5] = [0.999_999_94, 0.666_661_86, 0.333_339_48, 0.133_860_35, 0.044_386_227];
 
-/// 2^r − 1 over r on |r| ≤ 1/2.
-const EXP2M1: [f32; 6] = [LN_2, 0.240_226_49, 0.055_503_674, 0.009_618_307, 0.001_338_740_8, 0.000_153_837_45];
-/// log2(erfc x) / x on 0 ≤ x ≤ 3.95.
-const ERFC: [f32; 8] = [
-    -1.627_907,
-    -0.918_444_7,
-    -0.148_321_57,
-    0.027_852_2,
-    -0.000_265_081_12,
-    -0.001_828_205_3,
-    0.000_557_374_85,
-    -0.000_059_758_066,
+/// Lengths of the pieces of [`ERF`].
+const ERF_PIECE: f32 = 0.25;
+/// From here on erf x is 1 as far as it matters; the last piece of [`ERF`] has no more.
+const ERF_END: f32 = 3.87;
+/// erf x / x, where x is r more than a multiple k of [`ERF_PIECE`] and |r| is at most half of it: the coefficients of r^0, r^1, …
+/// by k. In the last pieces it is a little less, so that rounding leads nowhere above 1.
+#[rustfmt::skip]
+const ERF: [[f32; 16]; 5] = [
+    [
+        std::f32::consts::FRAC_2_SQRT_PI, 1.105_305_6, 1.040_999_8, 0.948_207_5, 0.842_700_8, 0.738_320_1, 0.644_070_1, 0.563_812_4,
+        0.497_661_14, 0.443_794_34, 0.399_837_23, 0.363_599_78, 0.333_325_95, 0.307_690_98, 0.285_714_06, 0.266_666_62,
+    ],
+    [
+        -1.470_392_5e-5, -0.181_163_03, -0.324_430_8, -0.407_032_55, -0.427_592_55, -0.401_439_73, -0.350_094_35, -0.292_022_38,
+        -0.238_497_59, -0.194_067_7, -0.159_063_58, -0.132_004_9, -0.111_062_236, -0.094_665_16, -0.081_631_05, -0.071_110_87,
+    ],
+    [
+        -0.375_549_05, -0.335_346_4, -0.229_914_98, -0.100_215_84, 0.012_486_159, 0.084_626_67, 0.114_465_59, 0.114_095_636,
+        0.098_579_94, 0.079_111_62, 0.061_444_398, 0.047_409_162, 0.036_884_345, 0.029_097_69, 0.023_319_574, 0.018_965_414,
+    ],
+    [
+        -0.007_230_203, 0.104_025_036, 0.165_944_1, 0.168_617_34, 0.125_654_65, 0.066_483_33, 0.016_512_12, -0.013_395_311,
+        -0.025_018_731, -0.025_446_82, -0.021_233_631, -0.016_245_283, -0.012_040_689, -0.008_902_974, -0.006_655_609, -0.005_057_554_7,
+    ],
+    [
+        0.140_814_81, 0.088_467_69, 0.032_355_323, -0.024_706_3, -0.056_408_51, -0.057_635_583, -0.040_483_333, -0.019_763_53,
+        -0.004_635_507, 0.002_737_833_2, 0.005_187_739, 0.005_083_487, 0.003_509_926_4, 0.002_692_310_4, 0.001_785_165_7, 0.001_146_204_1,
+    ],
 ];
 
 /// Below it e^x is nothing as f32.
@@ -135,21 +151,22 @@ pub(super) fn tanh(f: &mut Lanes<'_>, x: Value) -> Value {
     f.or(y, sign)
 }
 
-/// The error function: 1 − 2^w, where w = log2(erfc |x|) is |x| times a polynomial.
+/// The error function: x times a polynomial that depends on where |x| lies.
 pub(super) fn erf(f: &mut Lanes<'_>, x: Value) -> Value {
-    let sign = f.sign(x);
+    let x = f.at_most(x, ERF_END);
+    let x = f.at_least(x, -ERF_END);
     let a = f.magnitude(x);
-    let a = f.at_most(a, 3.93f32);
-    let curve = f.polynomial(a, &ERFC);
-    let shifted = f.fma(a, curve, POWER_ROUNDER);
-    let n = f.sub(shifted, POWER_ROUNDER);
-    let r = f.product_minus(a, curve, n);
-    let rest = f.polynomial(r, &EXP2M1);
-    let rest = f.mul(r, rest);
-    let power = power_of(f, shifted);
-    let less = f.sub(1.0f32, power);
-    let y = f.minus_product(less, power, rest);
-    f.or(y, sign)
+    let shifted = f.fma(a, 1.0 / ERF_PIECE, ROUNDER);
+    let n = f.sub(shifted, ROUNDER);
+    let r = f.minus_product(a, n, ERF_PIECE);
+    // The low bits of the sum are the piece.
+    let piece = f.bits(shifted);
+    let [first, second, third, fourth, last] = ERF.map(|row| f.table(&row, piece));
+    let sum = f.fma(last, r, fourth);
+    let sum = f.fma(sum, r, third);
+    let sum = f.fma(sum, r, second);
+    let sum = f.fma(sum, r, first);
+    f.mul(x, sum)
 }
 
 /// n and r with x = n·ln 2 + r.

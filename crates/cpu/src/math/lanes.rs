@@ -107,12 +107,6 @@ impl Lanes<'_> {
         self.0.fma(FmaOp::NegAdd, a, b, c)
     }
 
-    /// a·b − c
-    pub(super) fn product_minus(&mut self, a: impl Term, b: impl Term, c: impl Term) -> Value {
-        let (a, b, c) = (a.value(self.0), b.value(self.0), c.value(self.0));
-        self.0.fma(FmaOp::Sub, a, b, c)
-    }
-
     /// c0 + x·(c1 + x·(c2 + …)) of f32.
     pub(super) fn polynomial(&mut self, x: Value, coefficients: &[f32]) -> Value {
         let (last, rest) = coefficients.split_last().expect("a polynomial has a coefficient");
@@ -121,6 +115,20 @@ impl Lanes<'_> {
             sum = self.fma(sum, x, *c);
         }
         sum
+    }
+
+    /// The numbers of a table at places that the low bits of an I32 give; there are a power of two of them, no fewer than lanes.
+    pub(super) fn table(&mut self, numbers: &[f32], places: Value) -> Value {
+        if numbers.len() == self.0.lanes() as usize {
+            let bits: Vec<u32> = numbers.iter().map(|x| x.to_bits()).collect();
+            let numbers = self.0.numbers(Ty::F32, &bits);
+            return self.0.pick(numbers, places);
+        }
+        let (low, high) = numbers.split_at(numbers.len() / 2);
+        let [first, last] = [low, high].map(|half| self.table(half, places));
+        let bit = self.and(places, low.len() as i32);
+        let in_last = self.compare(Compare::Ne, bit, 0);
+        self.select(in_last, last, first)
     }
 
     pub(super) fn compare(&mut self, op: Compare, a: impl Term, b: impl Term) -> Value {

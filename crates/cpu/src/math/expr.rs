@@ -15,6 +15,7 @@ use smallvec::SmallVec;
 use super::fuse::{Form, forms};
 use super::int_expr::{apply_int, cast_int};
 use super::ranges::{Facts, Range, ranges};
+use super::threshold::{Threshold, threshold};
 use super::{apply_unwrapped, cast, constant, float, integer, register, reinterpret, round};
 use crate::vector::{Address, Builder, Compare, Convert, IntOp, Ty, Value};
 
@@ -309,6 +310,9 @@ impl<'e> Evaluation<'e> {
             return held;
         }
         if from.is_float() {
+            if let Some(threshold) = threshold(self.expr, op, operands) {
+                return Held::Lanes(self.compare_with(b, threshold));
+            }
             return Held::Lanes(self.apply_to_floats(b, op, from, operands));
         }
         // Integers of 64 bits are computed in 32 where all of them fit.
@@ -339,6 +343,20 @@ impl<'e> Evaluation<'e> {
             }
             let value = apply_unwrapped(b, op, dtype, v);
             if every && rounds(op) { round(b, dtype, value) } else { value }
+        })
+    }
+
+    /// A comparison of a step with a number that is known.
+    fn compare_with(&self, b: &mut Builder, threshold: Threshold) -> Copies<Value> {
+        let Threshold { word, least, holds_above } = threshold;
+        let Ok(least) = u32::try_from(least) else { return Copies::Same(b.truth(!holds_above)) };
+        if least == 0 {
+            return Copies::Same(b.truth(holds_above));
+        }
+        let least = b.integer(Ty::I32, least.into());
+        self.each(b, &[word], |b, v| match holds_above {
+            true => b.compare(Compare::LeUnsigned, least, v[0]),
+            false => b.compare(Compare::LtUnsigned, v[0], least),
         })
     }
 

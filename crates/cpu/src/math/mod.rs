@@ -19,6 +19,7 @@ pub mod monoid;
 pub mod random;
 mod ranges;
 mod routine;
+mod threshold;
 mod trigonometry;
 
 #[cfg(test)]

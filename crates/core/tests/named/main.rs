@@ -2,6 +2,7 @@
 
 mod call;
 mod cast;
+mod classify;
 mod convolution;
 mod einsum;
 mod elementwise;

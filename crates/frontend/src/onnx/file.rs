@@ -82,6 +82,7 @@ pub fn read_value(path: impl AsRef<Path>, port: &Port) -> Result<Tensors> {
         let bytes = map_file(path)?;
         let sequence = match port.form {
             Form::Tensor => vec![decode(&bytes)?],
+            Form::Table => return Err(Error::unsupported("maps in files")),
             Form::Sequence => decode::<SequenceProto>(&bytes)?.tensor_values,
             Form::Optional => decode::<OptionalProto>(&bytes)?.tensor_value.into_iter().collect(),
             Form::OptionalSequence => {

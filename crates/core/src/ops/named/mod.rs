@@ -10,6 +10,7 @@ mod attention;
 mod attributes;
 mod call;
 mod cast;
+mod classify;
 mod convolution;
 mod determinant;
 mod einsum;
@@ -116,6 +117,7 @@ static GROUPS: &[&[NamedOp]] = &[
     activation::OPS,
     attention::OPS,
     cast::OPS,
+    classify::OPS,
     convolution::OPS,
     determinant::OPS,
     einsum::OPS,

@@ -3,7 +3,8 @@
 //! Nodes and leaves are numbered through, leaves behind nodes; a leaf leads to itself, so trees of different depth end
 //! together.
 
-use super::feature::PostTransform;
+use super::classify::{Labels, binary};
+use super::feature::{PostTransform, rows_of};
 use super::time_loop::{Step, Stepped, over_time};
 use super::{Call, NamedOp};
 use crate::error::{Error, Result};
@@ -44,24 +45,58 @@ pub(super) static OPS: &[NamedOp] = &[
         attributes: &[
             "aggregate_function",
             "base_values",
+            "base_values_as_tensor",
             "n_targets",
             "nodes_falsenodeids",
             "nodes_featureids",
             "nodes_hitrates",
+            "nodes_hitrates_as_tensor",
             "nodes_missing_value_tracks_true",
             "nodes_modes",
             "nodes_nodeids",
             "nodes_treeids",
             "nodes_truenodeids",
             "nodes_values",
+            "nodes_values_as_tensor",
             "post_transform",
             "target_ids",
             "target_nodeids",
             "target_treeids",
             "target_weights",
+            "target_weights_as_tensor",
         ],
         doc: "the same with leaves among the nodes and several votes by leaf",
         expand: tree_ensemble_regressor,
+    },
+    NamedOp {
+        name: "TreeEnsembleClassifier",
+        domain: "ai.onnx.ml",
+        since: 1,
+        attributes: &[
+            "base_values",
+            "base_values_as_tensor",
+            "class_ids",
+            "class_nodeids",
+            "class_treeids",
+            "class_weights",
+            "class_weights_as_tensor",
+            "classlabels_int64s",
+            "classlabels_strings",
+            "nodes_falsenodeids",
+            "nodes_featureids",
+            "nodes_hitrates",
+            "nodes_hitrates_as_tensor",
+            "nodes_missing_value_tracks_true",
+            "nodes_modes",
+            "nodes_nodeids",
+            "nodes_treeids",
+            "nodes_truenodeids",
+            "nodes_values",
+            "nodes_values_as_tensor",
+            "post_transform",
+        ],
+        doc: "the label of the class with most votes of the leaves that a row reaches, and all votes",
+        expand: tree_ensemble_classifier,
     },
 ];
 
@@ -323,6 +358,7 @@ fn tree_ensemble<'b>(call: &Call<'_, 'b>) -> Result<Vec<Tensor<'b>>> {
         0 => PostTransform::None,
         1 => PostTransform::Softmax,
         2 => PostTransform::Logistic,
+        3 => PostTransform::SoftmaxZero,
         other => return Err(call.unsupported("post_transform", other)),
     };
     let x = call.input(0)?;
@@ -330,7 +366,10 @@ fn tree_ensemble<'b>(call: &Call<'_, 'b>) -> Result<Vec<Tensor<'b>>> {
 }
 
 fn tree_ensemble_regressor<'b>(call: &Call<'_, 'b>) -> Result<Vec<Tensor<'b>>> {
-    let forest = regressor_forest(call)?;
+    let mut forest = forest_of(call, "target")?;
+    if let Some(targets) = call.int("n_targets")? {
+        forest.targets = targets;
+    }
     let aggregate = match call.str_or("aggregate_function", "SUM")? {
         "AVERAGE" => Aggregate::Average,
         "SUM" => Aggregate::Sum,
@@ -338,26 +377,71 @@ fn tree_ensemble_regressor<'b>(call: &Call<'_, 'b>) -> Result<Vec<Tensor<'b>>> {
         "MAX" => Aggregate::Max,
         other => return Err(Error::invalid(format!("attribute aggregate_function = \"{other}\""))),
     };
-    let x = call.input(0)?;
-    let x = if x.dtype()?.is_float() { x } else { x.cast(DType::F32) };
-    let mut scores = forest.vote(forest.reach(x)?, DType::F32, aggregate)?;
-    if let Some(base) = call.floats("base_values")?.filter(|b| !b.is_empty()) {
-        scores = scores + call.builder.constant(Literal::from_f64s(DType::F32, [base.len()], base)?);
-    }
-    Ok(vec![PostTransform::of(call)?.apply(scores)])
+    Ok(vec![PostTransform::of(call)?.apply(votes(call, &forest, aggregate)?)])
 }
 
-/// The trees of a regressor, whose nodes are named by tree and number and whose leaves lie among them.
-fn regressor_forest(call: &Call<'_, '_>) -> Result<Forest> {
+fn tree_ensemble_classifier<'b>(call: &Call<'_, 'b>) -> Result<Vec<Tensor<'b>>> {
+    let (mut forest, labels) = (forest_of(call, "class")?, Labels::of(call, "classlabels_int64s")?);
+    let transform = PostTransform::of(call)?;
+    let voted = || forest.leaves.iter().flatten();
+    let several = voted().any(|vote| vote.target != 0);
+    if several || labels.count != 2 {
+        forest.targets = labels.count as i64;
+        let scores = votes(call, &forest, Aggregate::Sum)?;
+        return Ok(vec![labels.of_largest(scores), transform.apply(scores)]);
+    }
+    // All votes are for one class, which stands for the second label: as a probability where no vote is against it.
+    let is_share = voted().all(|vote| vote.weight >= 0.0);
+    if !matches!(transform, PostTransform::None | PostTransform::Logistic) {
+        return Err(call.unsupported("post_transform", format!("{transform:?} of one score for two classes")));
+    }
+    forest.targets = 1;
+    let score = votes(call, &forest, Aggregate::Sum)?;
+    let (threshold, against) = if is_share { (0.5, -score + 1.0) } else { (0.0, -score) };
+    Ok(binary(&labels, score, threshold, against, transform))
+}
+
+/// The scores `[rows, targets]` of operand 0, base values added.
+fn votes<'b>(call: &Call<'_, 'b>, forest: &Forest, aggregate: Aggregate) -> Result<Tensor<'b>> {
+    let x = rows_of(call.input(0)?)?;
+    let x = if x.dtype()?.is_float() { x } else { x.cast(DType::F32) };
+    // What is given as a tensor is of double precision.
+    let precise = call.attributes.keys().any(|name| name.ends_with("_as_tensor"));
+    let dtype = if precise { DType::F64 } else { DType::F32 };
+    let mut scores = forest.vote(forest.reach(x)?, dtype, aggregate)?;
+    if let Some(base) = numbers(call, "base_values")?.filter(|base| !base.is_empty()) {
+        if base.len() as i64 != forest.targets {
+            return Err(call.unsupported("base_values", format!("{base:?} for {} scores", forest.targets)));
+        }
+        scores = scores + call.builder.constant(Literal::from_f64s(dtype, [base.len()], &base)?);
+    }
+    Ok(scores.cast(DType::F32))
+}
+
+/// A list of floats, or the tensor that newer versions give in its place.
+fn numbers(call: &Call<'_, '_>, name: &str) -> Result<Option<Vec<f64>>> {
+    match call.floats(name)? {
+        Some(list) => Ok(Some(list.to_vec())),
+        None => Ok(call.tensor(&format!("{name}_as_tensor"))?.map(Literal::to_f64s)),
+    }
+}
+
+/// As [`numbers`], of which there must be so many.
+fn numbers_needed(call: &Call<'_, '_>, name: &str, count: usize) -> Result<Vec<f64>> {
+    let given = numbers(call, name)?.filter(|list| list.len() == count);
+    given.ok_or_else(|| Error::invalid(format!("{} needs {count} values of attribute {name}", call.op.name)))
+}
+
+/// Trees whose nodes are named by tree and number, and whose leaves lie among them; `votes` is how the attributes of votes begin.
+fn forest_of(call: &Call<'_, '_>, votes: &str) -> Result<Forest> {
     let trees = needed(call, "nodes_treeids", None)?;
     let count = trees.len();
     let list = |name: &str| needed(call, name, Some(count));
     let (ids, features) = (list("nodes_nodeids")?, list("nodes_featureids")?);
     let (yes, no) = (list("nodes_truenodeids")?, list("nodes_falsenodeids")?);
-    let values = call.floats("nodes_values")?.filter(|v| v.len() == count);
-    let values = values.ok_or_else(|| Error::invalid("attribute nodes_values of TreeEnsembleRegressor"))?;
+    let values = numbers_needed(call, "nodes_values", count)?;
     let modes = call.strs("nodes_modes")?.filter(|m| m.len() == count);
-    let modes = modes.ok_or_else(|| Error::invalid("attribute nodes_modes of TreeEnsembleRegressor"))?;
+    let modes = modes.ok_or_else(|| Error::invalid(format!("attribute nodes_modes of {}", call.op.name)))?;
     let missing = call.ints("nodes_missing_value_tracks_true")?;
     // The place of every node among the inner ones or among the leaves, by tree and number.
     let inner = modes.iter().filter(|m| *m != "LEAF").count();
@@ -387,18 +471,17 @@ fn regressor_forest(call: &Call<'_, '_>) -> Result<Forest> {
             members: Vec::new(),
         });
     }
-    let targets = needed(call, "target_ids", None)?;
-    let of_target = |name: &str| needed(call, name, Some(targets.len()));
-    let (target_trees, target_nodes) = (of_target("target_treeids")?, of_target("target_nodeids")?);
-    let weights = call.floats("target_weights")?.filter(|w| w.len() == targets.len());
-    let weights = weights.ok_or_else(|| Error::invalid("attribute target_weights of TreeEnsembleRegressor"))?;
     let mut leaves = vec![Vec::new(); leaves_seen];
+    let of_vote = |what: &str, count| needed(call, &format!("{votes}_{what}"), count);
+    let targets = of_vote("ids", None)?;
+    let (target_trees, target_nodes) =
+        (of_vote("treeids", Some(targets.len()))?, of_vote("nodeids", Some(targets.len()))?);
+    let weights = numbers_needed(call, &format!("{votes}_weights"), targets.len())?;
     for k in 0..targets.len() {
         let leaf = find(target_trees[k], target_nodes[k])?.checked_sub(inner);
         let leaf = leaf.ok_or_else(|| Error::invalid("a vote stands at a node that is no leaf"))?;
         leaves[leaf].push(Vote { target: targets[k], weight: weights[k] });
     }
-    let most = targets.iter().max().map_or(1, |t| t + 1);
-    let targets = call.int("n_targets")?.unwrap_or(most);
+    let targets = targets.iter().max().map_or(1, |t| t.saturating_add(1));
     Ok(Forest { nodes, leaves, roots: roots.into_values().collect(), targets })
 }

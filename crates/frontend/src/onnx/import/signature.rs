@@ -41,6 +41,8 @@ pub enum Form {
     Optional,
     /// tensors in order, or nothing
     OptionalSequence,
+    /// rows of maps that have the same keys: one tensor, with a column for each key
+    Table,
 }
 
 impl Form {
@@ -61,6 +63,7 @@ impl Form {
             Form::Sequence => format!("seq({tensor})"),
             Form::Optional => format!("optional({tensor})"),
             Form::OptionalSequence => format!("optional(seq({tensor}))"),
+            Form::Table => format!("seq(map({tensor}))"),
         }
     }
 }
@@ -141,11 +144,11 @@ impl Signature {
         let constants: HashSet<&str> = graph.initializer.iter().map(|t| t.name.as_str()).collect();
         let (defaults, given): (Vec<_>, Vec<_>) = graph.input.iter().partition(|i| constants.contains(i.name.as_str()));
         let ports = |list: Vec<&ValueInfoProto>| list.into_iter().map(port).collect::<Result<Vec<Port>>>();
-        Ok(Signature {
-            inputs: ports(given)?,
-            defaults: ports(defaults)?,
-            outputs: ports(graph.output.iter().collect())?,
-        })
+        let (inputs, defaults) = (ports(given)?, ports(defaults)?);
+        if let Some(port) = inputs.iter().chain(&defaults).find(|port| port.form == Form::Table) {
+            return Err(Error::unsupported("maps as inputs").at(format!("\"{}\"", port.name)));
+        }
+        Ok(Signature { inputs, defaults, outputs: ports(graph.output.iter().collect())? })
     }
 
     /// Of inputs that are sequences or may be left out: how many of these tensors they are made of.
@@ -167,7 +170,8 @@ pub(super) fn port(info: &ValueInfoProto) -> Result<Port> {
     let is_text = tensor.elem_type == STRING;
     let dtype = if is_text { DType::U8 } else { dtype_of_code(tensor.elem_type).map_err(|e| e.at(place()))? };
     let mut shape = None;
-    if let Some(declared) = &tensor.shape {
+    // What a map declares is the shape of one value.
+    if let Some(declared) = tensor.shape.as_ref().filter(|_| form != Form::Table) {
         let mut dims = Vec::with_capacity(declared.dim.len());
         for (axis, dim) in declared.dim.iter().enumerate() {
             dims.push(match &dim.value {
@@ -198,6 +202,7 @@ fn form(ty: Option<&TypeProto>) -> Result<(Form, &TensorTypeProto)> {
         Some(TypeValue::TensorType(tensor)) => Ok((Form::Tensor, tensor)),
         Some(TypeValue::SequenceType(sequence)) => match form(sequence.elem_type.as_deref())? {
             (Form::Tensor, tensor) => Ok((Form::Sequence, tensor)),
+            (Form::Table, tensor) => Ok((Form::Table, tensor)),
             (other, _) => Err(Error::unsupported(format!("sequences of the type {}", other.of("tensor")))),
         },
         Some(TypeValue::OptionalType(optional)) => match form(optional.elem_type.as_deref())? {
@@ -205,7 +210,10 @@ fn form(ty: Option<&TypeProto>) -> Result<(Form, &TensorTypeProto)> {
             (Form::Sequence, tensor) => Ok((Form::OptionalSequence, tensor)),
             (other, _) => Err(Error::unsupported(format!("optional values of the type {}", other.of("tensor")))),
         },
-        Some(TypeValue::MapType(_)) => Err(Error::unsupported("maps")),
+        Some(TypeValue::MapType(map)) => match form(map.value_type.as_deref())? {
+            (Form::Tensor, tensor) => Ok((Form::Table, tensor)),
+            (other, _) => Err(Error::unsupported(format!("maps to the type {}", other.of("tensor")))),
+        },
         Some(TypeValue::SparseTensorType(_)) => Err(Error::unsupported("sparse tensors")),
         Some(TypeValue::OpaqueType(_)) => Err(Error::unsupported("opaque values")),
         None => Err(Error::invalid("no type is declared")),

@@ -25,6 +25,8 @@ enum Role {
     Reads(&'static [usize]),
     /// its row takes bytes or makes them: the result is a text where the values that it looks up are
     LooksUp,
+    /// the first result is a text where the labels that its row chooses from are
+    Labels,
 }
 
 /// The operators that know texts.
@@ -62,6 +64,9 @@ static ROLES: &[(&str, &str, Role)] = &[
     ("", "Where", Role::Moves),
     ("ai.onnx.ml", "CategoryMapper", Role::LooksUp),
     ("ai.onnx.ml", "LabelEncoder", Role::LooksUp),
+    ("ai.onnx.ml", "LinearClassifier", Role::Labels),
+    ("ai.onnx.ml", "OneHotEncoder", Role::Reads(&[])),
+    ("ai.onnx.ml", "TreeEnsembleClassifier", Role::Labels),
 ];
 
 fn role(call: &Call<'_, '_>) -> Option<Role> {
@@ -127,6 +132,12 @@ pub(super) fn expand<'b>(call: &Call<'_, 'b>, inputs: &[Operand<'b>]) -> Result<
             let wrap = if to_texts { Datum::Text } else { Datum::Tensor };
             Ok(with(texts.into_iter())?.into_iter().map(wrap).collect())
         }
+        Some(Role::Labels) if texts.is_empty() => {
+            let labels = call.attributes.get("classlabels_strings");
+            let are_texts = matches!(labels, Some(Attribute::Strs(list)) if !list.is_empty());
+            let results = with(texts.into_iter())?.into_iter().enumerate();
+            Ok(results.map(|(k, x)| if k == 0 && are_texts { Datum::Text(x) } else { Datum::Tensor(x) }).collect())
+        }
         _ if texts.is_empty() => Ok(plain(with(texts.into_iter())?)),
         Some(Role::Moves) => {
             let numbered = Numbered::of(&texts)?;
@@ -142,7 +153,7 @@ pub(super) fn expand<'b>(call: &Call<'_, 'b>, inputs: &[Operand<'b>]) -> Result<
             let results = with(texts.into_iter())?.into_iter().enumerate();
             Ok(results.map(|(k, x)| if made.contains(&k) { Datum::Text(x) } else { Datum::Tensor(x) }).collect())
         }
-        None => Err(Error::unsupported(format!("{} of strings", call.op.name))),
+        Some(Role::Labels) | None => Err(Error::unsupported(format!("{} of strings", call.op.name))),
     }
 }
 

@@ -241,11 +241,11 @@ pub(super) fn left_factor(
     Ok((left, roles.sum_count(bound), 1))
 }
 
-/// The distance of neighbours along axes taken together, where it is the same everywhere.
+/// The distance of neighbours along axes taken together, where it is the same everywhere. Along an axis with one point there are none.
 pub(super) fn even_stride(bound: &Bound<'_>, offset: &Dim, axes: &[usize]) -> Option<i64> {
     let mut stride = None;
     let mut expected = 0;
-    for axis in axes.iter().rev() {
+    for axis in axes.iter().rev().filter(|axis| bound.extents[**axis] > 1) {
         let own = stride_along(bound, offset, *axis)?;
         let is_sum =
             (offset.clone() - Dim::axis(*axis) * own).mentions(|s| *s == fuseline::tensor::Symbol::Axis(*axis as u8));

@@ -171,6 +171,24 @@ fn contractions_with_what_comes_after() {
     }
 }
 
+#[test]
+fn an_axis_with_one_point_costs_nothing() {
+    let text = "kernel { axes i0: b, i1: n, i2: 70, i3: 40 in x: f32[b, n, 40], w: f32[40, 70] out y: f32[b, n, 70] \
+                schedule contract dots=(%2) rows=[i0, i1] columns=[i2] sum=[i3] tile=6x64x256 \
+                %0 = load x[i0, i1, i3] %1 = load w[i3, i2] %2 = dot(%0, %1) over [i3] acc=f32 store y[i0, i1, i2] = %2 }";
+    let kernel = parse(text).unwrap();
+    let emitted = [(1, 13), (3, 13), (3, 1), (1, 1)].map(|(b, n)| {
+        check(text, &[("b", b), ("n", n)]);
+        let env: Env = [("b", b), ("n", n)].into_iter().map(|(name, n)| (Symbol::name(name), n)).collect();
+        emit(&kernel, &env, Isa::detect(), 2).unwrap()
+    });
+    for each in &emitted {
+        // No copy of x, and so the very same packing of w.
+        assert_eq!(each.phases.iter().map(|phase| phase.name).collect::<Vec<_>>(), ["pack", "multiply"]);
+        assert_eq!(each.phases[0].program, emitted[0].phases[0].program);
+    }
+}
+
 /// Tells which instructions for bf16 the machine lacks, so that a test says what it skips.
 fn tell_skipped() {
     if Isa::detect() != Isa::Amx {

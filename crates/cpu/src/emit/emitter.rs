@@ -1,6 +1,7 @@
 //! The values of steps at points.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use fuseline::error::{Error, Result};
 use fuseline::tensor::{DType, Dim};
@@ -89,7 +90,7 @@ impl<'e> Emitter<'e> {
     pub fn finish(self, name: &'static str, tasks: i64) -> Phase {
         Phase {
             name,
-            program: self.b.finish(),
+            program: Arc::new(self.b.finish()),
             tasks: tasks as u64,
             reads: self.reads.into_iter().collect(),
             writes: self.writes.into_iter().collect(),

@@ -29,6 +29,8 @@ mod tests;
 mod tile_sums;
 mod tiling;
 
+use std::sync::Arc;
+
 use fuseline::error::{Error, Result};
 use fuseline::tensor::{DType, Env};
 use fuseline::tile::{Kernel, Schedule};
@@ -147,7 +149,7 @@ pub struct Phase {
     /// what it does, in a word for reports: "pack", "multiply"
     pub name: &'static str,
     /// the program; its table of pointers is that of [`Emitted::place`]
-    pub program: Program,
+    pub program: Arc<Program>,
     /// tasks are 0..tasks
     pub tasks: u64,
     /// what it reads; a phase that reads nothing but constants and writes scratch alone can run once for all

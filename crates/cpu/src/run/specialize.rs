@@ -73,8 +73,9 @@ pub(super) fn specialize(
     let kernels = segment.kernels.clone();
     let bytes = stored_bytes(engine, loaded, kernels.clone(), env)?;
     let mut made: Vec<Option<Making>> = Vec::with_capacity(kernels.len());
+    let mut met = Met::default();
     for k in kernels.clone() {
-        made.push(make(engine, team, loaded, k, env).at(|| loaded.describe(k))?);
+        made.push(make(engine, team, loaded, k, env, &mut met).at(|| loaded.describe(k))?);
     }
     let layout = Layout::new(loaded, segment, &made, &bytes);
     let mut steps = Vec::with_capacity(kernels.len());
@@ -129,13 +130,32 @@ struct Making {
     packed: Option<Arc<Packed>>,
 }
 
+/// What became of kernels at these sizes, by where they lie: layers share kernels, which are long to compare.
+type Met = FxHashMap<usize, Made>;
+
 /// The code of a kernel; none for what is run otherwise.
-fn make(engine: &Engine, team: &mut Team<'_>, loaded: &LoadedGraph, k: usize, env: &Env) -> Result<Option<Making>> {
+fn make(
+    engine: &Engine,
+    team: &mut Team<'_>,
+    loaded: &LoadedGraph,
+    k: usize,
+    env: &Env,
+    met: &mut Met,
+) -> Result<Option<Making>> {
     let kernel = &loaded.kernels[k];
     if !matches!(kernel.way, Way::Code) {
         return Ok(None);
     }
-    let compiled = match engine.workshop.make(&loaded.plan.kernels[k].kernel, env)? {
+    let tile = &loaded.plan.kernels[k].kernel;
+    let made = match met.get(&Arc::as_ptr(tile).addr()) {
+        Some(made) => made.clone(),
+        None => {
+            let made = engine.workshop.make(tile, env)?;
+            met.insert(Arc::as_ptr(tile).addr(), made.clone());
+            made
+        }
+    };
+    let compiled = match made {
         Made::Code(compiled) => compiled,
         Made::Refused(reason) => {
             engine.note_refused(loaded.describe(k), &reason);

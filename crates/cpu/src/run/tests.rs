@@ -40,9 +40,9 @@ fn emit(kernel: &Kernel, env: &Env, _: Isa, _: usize) -> Result<Emitted> {
     };
     let packs = kernel.inputs.len() > 1;
     let source = |input: usize| if input == 1 { Memory::Scratch(0) } else { Memory::Input(input) };
-    let phase = |name, program, reads, writes| {
+    let phase = |name, program: vector::Program, reads, writes| {
         let sites = vec!["a result is too large".to_owned()];
-        Phase { name, program, tasks: count as u64, reads, writes, worker_bytes: 64, sites }
+        Phase { name, program: program.into(), tasks: count as u64, reads, writes, worker_bytes: 64, sites }
     };
     let mut phases = Vec::new();
     if packs {

@@ -3,6 +3,7 @@
 //! Comes in: a kernel and numbers for its sizes. Goes out: programs that can be called, or why there are none. Equal kernels at
 //! equal sizes share what is made, and so do equal programs of different kernels.
 
+use std::collections::hash_map::Entry;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -56,7 +57,7 @@ struct Known {
     /// how many kernels were made
     made: usize,
     kernels: FxHashMap<Key, Made>,
-    codes: FxHashMap<Program, Arc<Code>>,
+    codes: FxHashMap<Arc<Program>, Arc<Code>>,
     /// once there are so many kernels, those that nobody uses are forgotten
     most: usize,
 }
@@ -116,15 +117,10 @@ impl Known {
     fn compile(&mut self, emitted: Emitted, isa: Isa) -> Result<Compiled> {
         let mut codes = Vec::with_capacity(emitted.phases.len());
         for phase in &emitted.phases {
-            let code = match self.codes.get(&phase.program) {
-                Some(code) => code.clone(),
-                None => {
-                    let code = Arc::new(Code::new(&phase.program, isa)?);
-                    self.codes.insert(phase.program.clone(), code.clone());
-                    code
-                }
-            };
-            codes.push(code);
+            codes.push(match self.codes.entry(phase.program.clone()) {
+                Entry::Occupied(known) => known.get().clone(),
+                Entry::Vacant(place) => place.insert(Arc::new(Code::new(&phase.program, isa)?)).clone(),
+            });
         }
         Ok(Compiled { emitted, codes })
     }

@@ -4,6 +4,8 @@
 //! who builds need not think about what is invariant. What reads memory that the program itself writes must say so
 //! ([`Builder::load_again`]): it stays where it is.
 
+use std::collections::hash_map::Entry;
+
 use fuseline::tensor::DType;
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
@@ -17,24 +19,46 @@ use super::{
 #[derive(Debug)]
 pub struct Builder {
     lanes: u32,
-    types: Vec<Ty>,
-    /// for every value, in how many loops it stands
-    depths: Vec<u32>,
+    values: Values,
     scopes: Vec<Scope>,
+    /// how many scopes there were
+    opened: u32,
+    /// pure values; those of scopes that were closed are forgotten when they are asked for
     known: FxHashMap<Op, Value>,
-    numbers: FxHashMap<Value, i64>,
-    constants: FxHashMap<Value, u64>,
     buffers: u32,
     /// vectors are put no further outside than this
     floor: usize,
 }
 
+/// What is known of every value.
+#[derive(Debug, Default)]
+struct Values {
+    types: Vec<Ty>,
+    /// in how many loops it stands
+    depths: Vec<u32>,
+    /// the number of the scope in which it stands
+    homes: Vec<u32>,
+    /// the number that it is, or the bits of every lane
+    constants: Vec<Option<u64>>,
+}
+
+impl Values {
+    fn fresh(&mut self, ty: Ty, depth: usize, home: u32) -> Value {
+        let value = Value(u32::try_from(self.types.len()).expect("a program has fewer than 2^32 values"));
+        self.types.push(ty);
+        self.depths.push(depth as u32);
+        self.homes.push(home);
+        self.constants.push(None);
+        value
+    }
+}
+
 /// A loop that is open; the outermost scope is the program.
 #[derive(Debug, Default)]
 struct Scope {
+    /// every scope has its own
+    number: u32,
     nodes: Vec<Node>,
-    /// what may be reused inside of it only
-    known: Vec<Op>,
     head: Option<Head>,
 }
 
@@ -53,12 +77,10 @@ impl Builder {
     pub fn new(lanes: u32) -> Builder {
         Builder {
             lanes,
-            types: Vec::new(),
-            depths: Vec::new(),
+            values: Values::default(),
             scopes: vec![Scope::default()],
+            opened: 1,
             known: FxHashMap::default(),
-            numbers: FxHashMap::default(),
-            constants: FxHashMap::default(),
             buffers: 0,
             floor: 0,
         }
@@ -71,41 +93,45 @@ impl Builder {
 
     /// The type of a value.
     pub fn ty(&self, value: Value) -> Ty {
-        self.types[value.index()]
+        self.values.types[value.index()]
     }
 
     /// In how many loops a value stands.
     pub fn depth(&self, value: Value) -> u32 {
-        self.depths[value.index()]
+        self.values.depths[value.index()]
     }
 
     /// The program. Every loop must have been ended.
     pub fn finish(mut self) -> Program {
         let scope = self.scopes.pop().expect("the program itself is a scope");
         assert!(self.scopes.is_empty(), "a loop was not ended");
-        Program { lanes: self.lanes, types: self.types, buffers: self.buffers, body: scope.nodes }
+        Program { lanes: self.lanes, types: self.values.types, buffers: self.buffers, body: scope.nodes }
     }
 
     fn fresh(&mut self, ty: Ty, depth: usize) -> Value {
-        let value = Value(u32::try_from(self.types.len()).expect("a program has fewer than 2^32 values"));
-        self.types.push(ty);
-        self.depths.push(depth as u32);
-        value
+        self.values.fresh(ty, depth, self.scopes[depth].number)
     }
 
     /// A pure value: the one that is known, or a new one as far outside as its operands are.
     fn pure(&mut self, ty: Ty, op: Op) -> Value {
-        if let Some(value) = self.known.get(&op) {
-            return *value;
+        let entry = self.known.entry(op);
+        if let Entry::Occupied(known) = &entry {
+            let value = *known.get();
+            let (depth, home) = (self.values.depths[value.index()], self.values.homes[value.index()]);
+            if self.scopes.get(depth as usize).is_some_and(|scope| scope.number == home) {
+                return value;
+            }
         }
-        let mut depth = op.operands().iter().map(|v| self.depths[v.index()] as usize).max().unwrap_or(0);
+        let op = entry.key().clone();
+        let operands = op.operands();
+        let mut depth = operands.iter().map(|v| self.values.depths[v.index()] as usize).max().unwrap_or(0);
         if ty != Ty::Int && !matches!(op, Op::Const(..) | Op::Numbers(..)) {
             depth = depth.max(self.floor);
         }
-        let value = self.fresh(ty, depth);
-        self.scopes[depth].nodes.push(Node::Let(value, op.clone()));
-        self.scopes[depth].known.push(op.clone());
-        self.known.insert(op, value);
+        let scope = &mut self.scopes[depth];
+        let value = self.values.fresh(ty, depth, scope.number);
+        scope.nodes.push(Node::Let(value, op));
+        entry.insert_entry(value);
         value
     }
 
@@ -138,10 +164,12 @@ impl Builder {
     /// Opens a loop; returns its counter and what `inits` are inside of it.
     pub fn begin_loop(&mut self, from: Bound, to: Bound, step: i64, inits: &[Value]) -> (Value, Vec<Value>) {
         let depth = self.scopes.len();
+        self.scopes.push(Scope { number: self.opened, ..Scope::default() });
+        self.opened += 1;
         let var = self.fresh(Ty::Int, depth);
-        let params: Vec<Value> = inits.iter().map(|init| self.fresh(self.types[init.index()], depth)).collect();
+        let params: Vec<Value> = inits.iter().map(|init| self.fresh(self.ty(*init), depth)).collect();
         let head = Head { var, from, to, step, params: params.clone(), inits: inits.to_vec() };
-        self.scopes.push(Scope { head: Some(head), ..Scope::default() });
+        self.scopes[depth].head = Some(head);
         (var, params)
     }
 
@@ -149,13 +177,10 @@ impl Builder {
     pub fn end_loop(&mut self, nexts: &[Value]) -> Vec<Value> {
         let scope = self.scopes.pop().expect("a loop is open");
         let head = scope.head.expect("a loop is open");
-        for op in &scope.known {
-            self.known.remove(op);
-        }
         let depth = self.scopes.len() - 1;
         let mut carried = Vec::with_capacity(nexts.len());
         for ((param, init), next) in head.params.iter().zip(&head.inits).zip(nexts) {
-            let result = self.fresh(self.types[param.index()], depth);
+            let result = self.fresh(self.ty(*param), depth);
             carried.push(Carried { param: *param, init: *init, next: *next, result });
         }
         let results = carried.iter().map(|c| c.result).collect();
@@ -177,13 +202,14 @@ impl Builder {
     /// A number.
     pub fn number(&mut self, n: i64) -> Value {
         let value = self.pure(Ty::Int, Op::Number(n));
-        self.numbers.insert(value, n);
+        self.values.constants[value.index()] = Some(n as u64);
         value
     }
 
     /// The number that a value is known to be.
     pub fn as_number(&self, value: Value) -> Option<i64> {
-        self.numbers.get(&value).copied()
+        let number = self.values.constants[value.index()].filter(|_| self.ty(value) == Ty::Int);
+        number.map(|n| n as i64)
     }
 
     /// The pointer at a place of the table.
@@ -270,13 +296,13 @@ impl Builder {
     /// Equal lanes, by the bits of one.
     pub fn bits(&mut self, ty: Ty, bits: u64) -> Value {
         let value = self.pure(ty, Op::Const(ty, bits));
-        self.constants.insert(value, bits);
+        self.values.constants[value.index()] = Some(bits);
         value
     }
 
     /// The bits of every lane, where a value is known to be constant.
     pub fn as_bits(&self, value: Value) -> Option<u64> {
-        self.constants.get(&value).copied()
+        self.values.constants[value.index()].filter(|_| self.ty(value) != Ty::Int)
     }
 
     /// A float in every lane.

@@ -58,6 +58,8 @@ struct Scan<'a> {
     /// by class: what is taken, and by whom
     taken: [u32; 3],
     holders: [[Reg; 32]; 3],
+    /// by class: where what is held ends
+    ends: [[u32; 32]; 3],
     /// where divisions stand
     divisions: Vec<u32>,
 }
@@ -73,6 +75,7 @@ impl<'a> Scan<'a> {
             aside: vec![false; count],
             taken: [0; 3],
             holders: [[Reg(0); 32]; 3],
+            ends: [[0; 32]; 3],
             divisions: divisions.map(|(place, _)| 2 * place).collect(),
         }
     }
@@ -109,15 +112,8 @@ impl<'a> Scan<'a> {
     fn take(&mut self, reg: Reg) -> Result<()> {
         let class = self.function.class(reg);
         let (start, all) = (self.interval(reg).start, places_of(class, self.function.level));
-        let mut left = self.taken[class as usize];
-        while left != 0 {
-            let place = left.trailing_zeros();
-            left &= left - 1;
-            let holder = self.holders[class as usize][place as usize];
-            if self.interval(holder).end < start {
-                self.taken[class as usize] &= !(1 << place);
-            }
-        }
+        let over = |(place, end): (usize, &u32)| u32::from(*end < start) << place;
+        self.taken[class as usize] &= !self.ends[class as usize].iter().enumerate().map(over).sum::<u32>();
         let allowed = all & !self.forbidden(class, reg);
         let free = allowed & !self.taken[class as usize];
         if free != 0 {
@@ -151,6 +147,7 @@ impl<'a> Scan<'a> {
     fn give(&mut self, class: Class, place: u8, reg: Reg) {
         self.taken[class as usize] |= 1 << place;
         self.holders[class as usize][place as usize] = reg;
+        self.ends[class as usize][place as usize] = self.interval(reg).end;
         self.places[reg.index()] = place;
     }
 

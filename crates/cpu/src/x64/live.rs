@@ -4,7 +4,7 @@
 //! came from outside is live to the loop's end. With what a loop hands on made one register wherever the parts do not overlap,
 //! an interval without holes is all that a register needs.
 
-use super::machine::{Function, Reg, Role, What};
+use super::machine::{Function, Role, What};
 
 /// Of which places a register is live, both included.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -18,8 +18,6 @@ pub struct Interval {
 }
 
 impl Interval {
-    const UNKNOWN: Interval = Interval { start: u32::MAX, end: 0, weight: 0.0 };
-
     /// Whether the register is named at all.
     pub fn is_used(&self) -> bool {
         self.start != u32::MAX
@@ -35,6 +33,38 @@ pub struct Live {
     pub ends: Vec<u32>,
 }
 
+/// What is known of a register while instructions are looked at.
+#[derive(Clone, Copy)]
+struct Track {
+    start: u32,
+    end: u32,
+    weight: f32,
+    /// in how many loops it was first written
+    home: u32,
+}
+
+impl Track {
+    const UNKNOWN: Track = Track { start: u32::MAX, end: 0, weight: 0.0, home: u32::MAX };
+
+    fn define(&mut self, at: u32, depth: usize) {
+        self.start = self.start.min(at);
+        self.end = self.end.max(at);
+        if self.home == u32::MAX {
+            self.home = depth as u32;
+        }
+    }
+
+    /// Read at a place within these loops, which end at these places.
+    fn read(&mut self, at: u32, open: &[u32], ends: &[u32]) {
+        let end = match open.get(self.home as usize) {
+            Some(outermost) => ends[*outermost as usize],
+            None => at,
+        };
+        self.start = self.start.min(at);
+        self.end = self.end.max(end);
+    }
+}
+
 impl Live {
     /// The intervals of a function. While what loops hand on is not yet one register (`apart`), a parameter is live from trip to trip only
     /// as far as the trip itself reads it.
@@ -46,11 +76,10 @@ impl Live {
                 ends[id as usize] = 2 * place as u32 + 1;
             }
         }
-        let mut live = Live { intervals: vec![Interval::UNKNOWN; count], ends };
-        let mut homes = vec![u32::MAX; count];
-        let mut handed = vec![false; count];
-        for phi in function.loops.iter().flat_map(|l| &l.phis) {
-            handed[phi.param.index()] = apart;
+        let mut tracks = vec![Track::UNKNOWN; count];
+        let mut handed = vec![false; if apart { count } else { 0 }];
+        if apart {
+            function.loops.iter().flat_map(|each| &each.phis).for_each(|phi| handed[phi.param.index()] = true);
         }
         let mut open: Vec<u32> = Vec::new();
         let mut weight = 1.0;
@@ -62,11 +91,11 @@ impl Live {
                     weight *= 8.0;
                     if apart {
                         for phi in &function.loops[id as usize].phis {
-                            homes[phi.param.index()] = open.len() as u32;
                             // even where no trip reads it: without a trip, it is what it was in front of the loop
-                            let end = if phi.stays { live.ends[id as usize] } else { at };
-                            let interval = &mut live.intervals[phi.param.index()];
-                            interval.end = interval.end.max(end);
+                            let end = if phi.stays { ends[id as usize] } else { at };
+                            let track = &mut tracks[phi.param.index()];
+                            track.home = open.len() as u32;
+                            track.end = track.end.max(end);
                         }
                     }
                 }
@@ -75,43 +104,26 @@ impl Live {
                     weight /= 8.0;
                     if apart {
                         for phi in &function.loops[id as usize].phis {
-                            live.define(phi.result, at, &mut homes, open.len());
+                            tracks[phi.result.index()].define(at, open.len());
                         }
                     }
                 }
                 _ => {}
             }
             inst.each_reg(|reg, role| {
+                let track = &mut tracks[reg.index()];
                 // while it is apart, what is written for the next trip is no part of what the trip itself needs
-                let for_next = handed[reg.index()] && live.intervals[reg.index()].is_used();
+                let for_next = apart && handed[reg.index()] && track.start != u32::MAX;
                 if matches!(role, Role::Def | Role::Change) && !for_next {
-                    live.define(reg, at + 1, &mut homes, open.len());
+                    track.define(at + 1, open.len());
                 }
                 if matches!(role, Role::Use | Role::Late | Role::Change) {
-                    live.read(reg, at + u32::from(role != Role::Use), homes[reg.index()], &open);
+                    track.read(at + u32::from(role != Role::Use), &open, &ends);
                 }
-                live.intervals[reg.index()].weight += weight;
+                track.weight += weight;
             });
         }
-        live
-    }
-
-    fn define(&mut self, reg: Reg, at: u32, homes: &mut [u32], depth: usize) {
-        let interval = &mut self.intervals[reg.index()];
-        interval.start = interval.start.min(at);
-        interval.end = interval.end.max(at);
-        if homes[reg.index()] == u32::MAX {
-            homes[reg.index()] = depth as u32;
-        }
-    }
-
-    fn read(&mut self, reg: Reg, at: u32, home: u32, open: &[u32]) {
-        let end = match open.get(home as usize) {
-            Some(outermost) => self.ends[*outermost as usize],
-            None => at,
-        };
-        let interval = &mut self.intervals[reg.index()];
-        interval.start = interval.start.min(at);
-        interval.end = interval.end.max(end);
+        let interval = |track: &Track| Interval { start: track.start, end: track.end, weight: track.weight };
+        Live { intervals: tracks.iter().map(interval).collect(), ends }
     }
 }

@@ -295,7 +295,8 @@ impl Inst {
                         see(index.reg, Role::Use);
                     }
                 }
-                Operand::None | Operand::Imm(..) | Operand::Tile(_) => {}
+                Operand::None => break,
+                Operand::Imm(..) | Operand::Tile(_) => {}
             }
         }
         if let Some(mask) = self.mask {

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Whole networks against ONNX Runtime (and OpenVINO, where it is installed), in turn.
+"""Whole networks against ONNX Runtime (and OpenVINO and torch.compile, where they are installed), in turn.
 
     python3 bench/models.py --fuseline target/release/fuseline --threads 1 MODEL.onnx …
 
@@ -8,19 +8,25 @@ round each contender loads the model afresh or keeps its session, runs a few tim
 table has the least of all rounds and the median of the medians. The error is the root mean square of what differs from ONNX
 Runtime in f32, to that of its outputs.
 
+torch.compile gets the network that a generated model was exported from (`tests/models/networks.py`, by the name of the file), with
+the same weights; other models are measured without it.
+
 With `--precision bf16`, Fuseline rounds the factors of contractions to bf16, and OpenVINO computes as it likes to, which is
-bf16 where the processor has units for it.
+bf16 where the processor has units for it; torch.compile is left out.
 """
 import argparse
 import json
 import statistics
 import subprocess
+import sys
 import tempfile
 import time
 from pathlib import Path
 
 import numpy as np
 import onnxruntime
+
+sys.path.append(str(Path(__file__).parent.parent / "tests" / "models"))
 
 
 def arguments():
@@ -94,6 +100,33 @@ def openvino_runner(model, threads, feeds, precision):
     return lambda: request.infer(feeds)
 
 
+def torch_runner(model, threads, feeds):
+    try:
+        import torch
+
+        import generate
+    except ImportError:
+        return None
+    name = model.stem.partition(".")[0]
+    if name not in generate.VARIANTS:
+        return None
+    network, _ = generate.build(name, model.parent.parent / "weights" / "minilm")
+    torch.set_num_threads(threads)
+    compiled = torch.compile(network)
+    values = [torch.from_numpy(feed) for feed in feeds.values()]
+
+    def run():
+        with torch.inference_mode():
+            return compiled(*values)
+
+    return run
+
+
+def outputs_of_torch(result, names):
+    results = result if isinstance(result, (tuple, list)) else [result]
+    return {name: value.numpy() for name, value in zip(names, results, strict=True)}
+
+
 def contenders(args, model, folder):
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = args.threads
@@ -112,6 +145,9 @@ def contenders(args, model, folder):
         results = runner()
         errors[openvino_is] = error(expected, {name: results[k] for k, name in enumerate(names)})
         found[openvino_is] = lambda: timed(runner, args.iters)
+    if args.precision == "f32" and (compiled := torch_runner(model, args.threads, feeds)):
+        errors["torch.compile"] = error(expected, outputs_of_torch(compiled(), names))
+        found["torch.compile"] = lambda: timed(compiled, args.iters)
     return found, errors
 
 

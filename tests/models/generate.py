@@ -80,8 +80,8 @@ def generate_all(folder, only, fail):
     shutil.rmtree(scratch, ignore_errors=True)
 
 
-def export(model, variant, path, weights):
-    """Build a network and write it as ONNX."""
+def build(model, weights):
+    """A network with its seeded weights, and inputs of the sizes it is exported for, by name."""
     import torch
 
     import networks
@@ -93,7 +93,16 @@ def export(model, variant, path, weights):
     else:
         network, inputs = networks.BUILD[model]()
         networks.enliven(network, inputs)
-    network.eval()
+    return network.eval(), inputs
+
+
+def export(model, variant, path, weights):
+    """Build a network and write it as ONNX."""
+    import torch
+
+    import networks
+
+    network, inputs = build(model, weights)
     names, values = list(inputs), tuple(inputs.values())
     exporter, _, wish = variant.partition("_")
     options = {"opset_version": OPSET[exporter], "input_names": names, "dynamo": exporter == "dynamo"}

@@ -12,7 +12,7 @@ use fuseline::passes::Numerics;
 use fuseline::tensor::Env;
 use fuseline::tile::{Kernel, Schedule};
 use fuseline_cpu::code::{Code, Isa};
-use fuseline_cpu::emit::emit;
+use fuseline_cpu::emit::{Target, emit};
 use fuseline_cpu::here;
 use fuseline_cuda::print::{self, sizes_to_fix_at};
 use fuseline_frontend::Tensors;
@@ -108,7 +108,7 @@ pub fn show_named(kernel: &Kernel, name: &str, env: &Env, form: Form) -> Result<
         return Ok("its sizes are known only in a run".into());
     }
     let isa = Isa::detect();
-    let emitted = match emit(kernel, env, isa, here::spec().limits.cores) {
+    let emitted = match emit(kernel, env, &Target::new(isa, here::spec().limits.cores)) {
         Err(error) if error.kind() == Kind::Unsupported => return Ok(format!("interpreted: {error}")),
         other => other?,
     };

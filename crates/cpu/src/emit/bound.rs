@@ -1,9 +1,11 @@
 //! A kernel with numbers for its sizes: where it reads and writes, as offsets.
 
 use fuseline::error::{Context, Error, Result};
-use fuseline::ops::Number;
+use fuseline::ops::{ExprNode, Number};
 use fuseline::tensor::{DType, Dim, Env, Ranges, Symbol};
-use fuseline::tile::{AxisSet, Kernel, Op, Param, StepId};
+use fuseline::tile::{AxisSet, Kernel, Op, Param, Schedule, StepId};
+
+use super::lanes::slope_along;
 
 /// A kernel at fixed sizes. Every extent is at least 1: a kernel with nothing to do is not emitted.
 #[derive(Debug)]
@@ -76,7 +78,73 @@ impl<'k> Bound<'k> {
             let access = bound.access(&kernel.outputs[store.output], &store.index, false, &ranges)?;
             bound.stores.push(access);
         }
+        if !matches!(kernel.schedule, Schedule::Attention { .. }) {
+            bound.join_axes();
+        }
         Ok(bound)
+    }
+
+    /// Axes that everything walks through as if they were one become one: the inner one has the points of both then, and the outer one
+    /// a single point. Lines of a small picture are no vectors; the picture is.
+    fn join_axes(&mut self) {
+        let (told_apart, walked) = (self.told_apart(), self.walked());
+        let axes: Vec<usize> = (0..self.extents.len()).filter(|axis| !told_apart.contains(*axis)).collect();
+        for inner in axes.iter().copied() {
+            while self.extents[inner] > 1 {
+                let joins = |outer: &usize| {
+                    let both = AxisSet::of(*outer).with(inner);
+                    let together = |axes: AxisSet| axes.common(both).is_empty() || both.is_within(axes);
+                    let steps = &self.kernel.steps;
+                    *outer != inner
+                        && self.extents[*outer] > 1
+                        && steps.iter().all(|step| together(step.axes) && together(step.op.folds()))
+                        && walked.iter().all(|dim| self.is_row(dim, *outer, inner))
+                };
+                let Some(outer) = axes.iter().copied().find(joins) else { break };
+                self.extents[inner] *= self.extents[outer];
+                self.extents[outer] = 1;
+            }
+        }
+    }
+
+    /// Whether a step along an outer axis is as far as all steps along an inner one.
+    fn is_row(&self, dim: &Dim, outer: usize, inner: usize) -> bool {
+        let mentioned = AxisSet::mentioned(dim);
+        let slopes = || slope_along(self, dim, outer).zip(slope_along(self, dim, inner));
+        let neither = !mentioned.contains(outer) && !mentioned.contains(inner);
+        neither || slopes().is_some_and(|(far, near)| far == near * self.extents[inner])
+    }
+
+    /// Where elements lie, over the axes.
+    fn walked(&self) -> Vec<Dim> {
+        let loads = self.loads.iter().flatten().chain(&self.stores).map(|access| access.offset.clone());
+        let draws = self.kernel.steps.iter().filter_map(|step| match &step.op {
+            Op::Random { index, .. } => Some(self.dim(index)),
+            _ => None,
+        });
+        loads.chain(draws).collect()
+    }
+
+    /// The axes whose coordinates are asked for, each by itself.
+    fn told_apart(&self) -> AxisSet {
+        let mut found = AxisSet::EMPTY;
+        for access in self.loads.iter().flatten().chain(&self.stores) {
+            let checked = access.checked.iter().map(|checked| &checked.index);
+            let guards = access.guards.iter().map(|(index, _)| index);
+            found = checked.chain(guards).fold(found, |found, dim| found.union(AxisSet::mentioned(dim)));
+        }
+        for step in &self.kernel.steps {
+            found = match &step.op {
+                Op::Map { expr, .. } => expr.nodes().iter().fold(found, |found, (node, _)| match node {
+                    ExprNode::Coord(axis) => found.with(usize::from(*axis)),
+                    _ => found,
+                }),
+                Op::Prefix { axis, .. } => found.with(*axis),
+                Op::Reduce { monoid, over, .. } if monoid.is_position() => found.union(*over),
+                _ => found,
+            };
+        }
+        found
     }
 
     fn access(&self, param: &Param, index: &[Dim], guarded: bool, ranges: &Ranges<'_>) -> Result<Access> {

@@ -13,7 +13,7 @@ use super::bound::{Bound, bytes_of, ceil_div};
 use super::emitter::{Emitter, Given, Held};
 use super::fold::{Folding, Kept};
 use super::generic::{emit_fold, emit_stores_of, give, held_dtype};
-use super::lanes::stride_along;
+use super::lanes::{choose_lane, offsets_read, slope_along};
 use super::late::{Lines, emit_lines, packs_late};
 use super::matrix;
 use super::point::{Coord, Point};
@@ -22,6 +22,7 @@ use super::row_plan::plan_rows;
 use super::rows::dense_offset;
 use super::tile_sums::{Stepped, TileSums};
 use super::tiling::Tiling;
+use super::windows::Windows;
 use super::{Emission, Memory, share};
 use crate::code::Isa;
 use crate::vector::{Bound as To, Compare, IntOp, Ty, Value};
@@ -91,7 +92,13 @@ pub(super) fn emit_contract(emission: &mut Emission<'_>) -> Result<()> {
             held.insert(id, place);
         }
     }
-    for Group { roles, stores, folds } in groups(emission, dots) {
+    for Group { needed, roles, stores, folds } in groups(emission, dots) {
+        if let ([dot], false) = (needed.as_slice(), folds)
+            && let Some(windows) = Windows::of(emission, *dot, &stores, &held)
+        {
+            windows.emit(emission, &stores, &held)?;
+            continue;
+        }
         let Some(roles) = roles else {
             emit_stores_of(emission, &stores, &mut held)?;
             continue;
@@ -112,6 +119,8 @@ pub(super) fn emit_contract(emission: &mut Emission<'_>) -> Result<()> {
 
 /// Stores that need the same contractions.
 struct Group {
+    /// the contractions
+    needed: Vec<StepId>,
     /// none where they are no multiplication of matrices
     roles: Option<Roles>,
     stores: Vec<usize>,
@@ -144,7 +153,7 @@ fn groups(emission: &Emission<'_>, dots: &[StepId]) -> Vec<Group> {
     }
     let group = |(needed, stores, folds): (Vec<StepId>, Vec<usize>, bool)| {
         let roles = multiplication(emission, &needed, &stores, folds);
-        Group { roles, stores, folds }
+        Group { needed, roles, stores, folds }
     };
     groups.into_iter().map(group).collect()
 }
@@ -153,15 +162,17 @@ fn groups(emission: &Emission<'_>, dots: &[StepId]) -> Vec<Group> {
 fn multiplication(emission: &Emission<'_>, needed: &[StepId], stores: &[usize], folds: bool) -> Option<Roles> {
     let (bound, lanes) = (emission.bound, emission.lanes());
     let kernel = bound.kernel;
-    let roles = Roles::of(bound, needed, stores, lanes)?;
-    let wide = roles.column_count(bound) * NARROWEST >= lanes;
-    let covers = |k: &usize| {
-        let axes = kernel.stores[*k].axes();
-        if folds { axes.is_within(roles.free()) } else { axes == roles.free() }
-    };
     let float = needed.iter().all(|id| kernel.step(*id).dtype.is_float());
-    let fits = roles.right.len() <= 2 && wide && float && stores.iter().all(covers);
-    (fits && (!folds || folds_rows(emission, &roles, stores))).then_some(roles)
+    let fits = |roles: &Roles| {
+        let covers = |k: &usize| {
+            let axes = kernel.stores[*k].axes();
+            if folds { axes.is_within(roles.free()) } else { axes == roles.free() }
+        };
+        let wide = roles.column_count(bound) * NARROWEST >= lanes;
+        let fits = roles.right.len() <= 2 && wide && stores.iter().all(covers);
+        fits && (!folds || folds_rows(emission, roles, stores))
+    };
+    Roles::of(emission, needed, stores).into_iter().find(|roles| float && fits(roles))
 }
 
 /// The contractions that a value needs, and whether folds stand behind them.
@@ -224,21 +235,33 @@ pub(super) fn left_factor(
     held: &FxHashMap<StepId, Held>,
 ) -> Result<(Held, i64, i64)> {
     let bound = emission.bound;
-    if let Op::Load { input, .. } = &bound.kernel.step(roles.left).op {
-        let access = bound.load(roles.left);
-        let plain = access.checked.is_empty() && access.guards.is_empty() && access.dtype == DType::F32;
-        let rows = even_stride(bound, &access.offset, &roles.rows);
-        let terms = even_stride(bound, &access.offset, &roles.sum);
-        if let (true, Some(row_stride), Some(term_stride)) = (plain, rows, terms) {
-            let offset = access.offset.clone();
-            let left = Held { memory: Memory::Input(*input), base: None, offset, dtype: access.dtype, again: false };
-            return Ok((left, row_stride, term_stride));
-        }
+    if let Some((left, row_stride, term_stride)) = as_it_lies(bound, roles) {
+        return Ok((left, row_stride, term_stride));
     }
-    let order: Vec<usize> = roles.batch.iter().chain(&roles.rows).chain(&roles.sum).copied().collect();
+    // What lies in a row is written in a row: rows of a term beside each other, or terms of a row.
+    let own = bound.kernel.step(roles.left).axes;
+    let read = offsets_read(bound, &[roles.left], &|id| held.contains_key(&id));
+    let by_terms = choose_lane(bound, own, &read, emission.lanes()).is_some_and(|lane| roles.rows.contains(&lane));
+    let (rows, terms) = (roles.row_count(bound), roles.sum_count(bound));
+    let (outer, inner, strides) =
+        if by_terms { (&roles.sum, &roles.rows, (1, rows)) } else { (&roles.rows, &roles.sum, (terms, 1)) };
+    let order = roles.batch.iter().chain(outer).chain(inner).copied();
+    let order: Vec<usize> = order.filter(|axis| own.contains(*axis)).collect();
     let offset = dense_offset(&order, &bound.extents);
     let left = hold(emission, "gather", roles.left, offset, &order, held)?;
-    Ok((left, roles.sum_count(bound), 1))
+    Ok((left, strides.0, strides.1))
+}
+
+/// The left factor where it lies, with the distances of rows and of terms, if these are even and nothing is to be done about it.
+pub(super) fn as_it_lies(bound: &Bound<'_>, roles: &Roles) -> Option<(Held, i64, i64)> {
+    let Op::Load { input, .. } = &bound.kernel.step(roles.left).op else { return None };
+    let access = bound.load(roles.left);
+    let plain = access.checked.is_empty() && access.guards.is_empty() && access.dtype == DType::F32;
+    let rows = even_stride(bound, &access.offset, &roles.rows)?;
+    let terms = even_stride(bound, &access.offset, &roles.sum)?;
+    let offset = access.offset.clone();
+    let left = Held { memory: Memory::Input(*input), base: None, offset, dtype: access.dtype, again: false };
+    plain.then_some((left, rows, terms))
 }
 
 /// The distance of neighbours along axes taken together, where it is the same everywhere. Along an axis with one point there are none.
@@ -246,10 +269,8 @@ pub(super) fn even_stride(bound: &Bound<'_>, offset: &Dim, axes: &[usize]) -> Op
     let mut stride = None;
     let mut expected = 0;
     for axis in axes.iter().rev().filter(|axis| bound.extents[**axis] > 1) {
-        let own = stride_along(bound, offset, *axis)?;
-        let is_sum =
-            (offset.clone() - Dim::axis(*axis) * own).mentions(|s| *s == fuseline::tensor::Symbol::Axis(*axis as u8));
-        if is_sum || stride.is_some() && own != expected {
+        let own = slope_along(bound, offset, *axis)?;
+        if stride.is_some() && own != expected {
             return None;
         }
         stride.get_or_insert(own);

@@ -77,6 +77,12 @@ impl Folding {
         }
     }
 
+    /// Whether numbers of single precision are folded, whatever their positions.
+    pub fn is_single(self) -> bool {
+        let held = matches!(self.dtype(), DType::F32 | DType::F16 | DType::BF16);
+        held && self.position().is_none()
+    }
+
     /// How many vectors it keeps.
     pub fn parts(self) -> usize {
         if self.position().is_some() || matches!(self, Folding::Extreme(..)) { 2 } else { 1 }

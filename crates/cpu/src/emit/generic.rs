@@ -13,6 +13,7 @@ use super::lanes::{axis_across, choose_lane, offsets_read, stride_along};
 use super::parts::Parts;
 use super::prefix::Running;
 use super::rows::{Pass, Rows, dense_offset};
+use super::windows::Windows;
 use super::{Emission, Memory};
 
 /// What lies in memory for a value that registers hold: halves are not rounded on the way.
@@ -43,8 +44,14 @@ pub(super) fn emit_stores_of(
             todo.extend(kernel.step(id).op.operands());
         }
     }
-    for k in (0..kernel.steps.len()).filter(|k| wanted[*k] && kernel.steps[*k].op.is_fold()) {
-        let id = StepId(k as u32);
+    let folds = (0..kernel.steps.len()).filter(|k| wanted[*k] && kernel.steps[*k].op.is_fold());
+    let folds: Vec<StepId> = folds.map(|k| StepId(k as u32)).collect();
+    if let [fold] = folds.as_slice()
+        && let Some(windows) = Windows::of(emission, *fold, stores, held)
+    {
+        return windows.emit(emission, stores, held);
+    }
+    for id in folds {
         let place = emit_fold(emission, id, held)?;
         held.insert(id, place);
     }
@@ -118,15 +125,27 @@ fn map_rows(e: &Emitter<'_>, axes: AxisSet, stores: &[usize]) -> Rows {
     }
 }
 
-/// A step at all points of some axes as a phase of rows that puts it into memory.
+/// A step at all points of some axes as a phase of rows that puts it into memory. Where lines are short a row is many of them: finding
+/// out where a row is takes longer than a line.
 pub(super) fn hold_rows(e: &Emitter<'_>, id: StepId, order: &[usize], place: &Held) -> Rows {
     let bound = e.bound;
     let mut offsets = offsets_read(bound, &[id], &|id| e.given.contains_key(&id));
     offsets.push(place.offset.clone());
     let lane = choose_lane(bound, order.iter().copied().collect(), &offsets, e.lanes());
+    let (mut outer, mut inner, mut count) = (Vec::new(), Vec::new(), 1);
+    for axis in order.iter().copied().filter(|axis| Some(*axis) != lane) {
+        let enough = count >= MANY_ROWS;
+        if enough {
+            inner.push(axis)
+        } else {
+            outer.push(axis)
+        }
+        count *= bound.extents[axis];
+    }
+    inner.extend(lane);
     Rows {
-        outer: order.iter().copied().filter(|axis| Some(*axis) != lane).collect(),
-        inner: lane.into_iter().collect(),
+        outer,
+        inner,
         lane,
         passes: vec![Pass { holds: vec![(id, place.clone())], ..Pass::default() }],
         results: Vec::new(),
@@ -135,6 +154,9 @@ pub(super) fn hold_rows(e: &Emitter<'_>, id: StepId, order: &[usize], place: &He
         streaming: false,
     }
 }
+
+/// Rows that can be shared among all cores.
+const MANY_ROWS: i64 = 128;
 
 /// Results of so many bytes are written past the caches: they will not be there when they are read.
 pub(super) const STREAMED: i64 = 3 << 20;
@@ -181,7 +203,7 @@ fn most_vectors(e: &Emitter<'_>) -> i64 {
 }
 
 /// Vectors that are worked on at a time along an axis of rows, where they come in whole blocks: so many that few lanes are idle.
-fn unroll_across(e: &Emitter<'_>, lane: usize) -> i64 {
+pub(super) fn unroll_across(e: &Emitter<'_>, lane: usize) -> i64 {
     let vectors = ceil_div(e.bound.extents[lane], e.lanes());
     (1..=most_vectors(e)).min_by_key(|unroll| (ceil_div(vectors, *unroll) * unroll, -unroll)).unwrap_or(1)
 }

@@ -6,7 +6,7 @@ use fuseline::tile::{AxisSet, Op, StepId};
 use super::bound::Bound;
 
 /// What a vector costs whose elements lie one by one, in vectors whose elements lie in a row.
-const SCATTERED: f64 = 12.0;
+pub(super) const SCATTERED: f64 = 12.0;
 
 /// What a vector costs beside what is read and written: where it lies, and which of its lanes take part.
 const VECTOR: f64 = 3.0;
@@ -37,7 +37,8 @@ pub(super) fn axis_across(bound: &Bound<'_>, axes: AxisSet, accesses: &[Dim], la
     others.map(|axis| (lines(axis), axis)).filter(|(lines, _)| *lines > 0).max().map(|(_, axis)| axis)
 }
 
-fn access_cost(bound: &Bound<'_>, offset: &Dim, axis: usize) -> f64 {
+/// What it costs to read or write a vector along an axis.
+pub(super) fn access_cost(bound: &Bound<'_>, offset: &Dim, axis: usize) -> f64 {
     match stride_along(bound, offset, axis) {
         Some(0) => 0.5,
         Some(1) => 1.0,
@@ -60,6 +61,13 @@ pub(super) fn stride_along(bound: &Bound<'_>, offset: &Dim, axis: usize) -> Opti
     let step = at(1)? - at(0)?;
     // Quotients step rarely: at the end they have.
     (last < 4 || at(2)? - at(1)? == step).then_some(step)
+}
+
+/// The distance of neighbours along an axis, where it is the same everywhere and nothing else is said of the axis.
+pub(super) fn slope_along(bound: &Bound<'_>, offset: &Dim, axis: usize) -> Option<i64> {
+    let slope = stride_along(bound, offset, axis)?;
+    let rest = offset.clone() - Dim::axis(axis) * slope;
+    (!AxisSet::mentioned(&rest).contains(axis)).then_some(slope)
 }
 
 /// The offsets at which a step and what it is made of read, up to steps that are there already.

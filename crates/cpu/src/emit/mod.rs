@@ -28,6 +28,7 @@ mod share;
 mod tests;
 mod tile_sums;
 mod tiling;
+mod windows;
 
 use std::sync::Arc;
 
@@ -40,9 +41,26 @@ use crate::vector::{Program, Ty};
 use bound::Bound;
 use emitter::{Emitter, is_wide};
 
-/// Emits a kernel at fixed sizes for a machine with so many cores, which decide into how many tasks it is cut and nothing else. What the
-/// machine cannot do at all is [not supported](Error::unsupported).
-pub fn emit(kernel: &Kernel, env: &Env, isa: Isa, cores: usize) -> Result<Emitted> {
+/// For what a kernel is emitted. No result depends on anything but the instructions.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Target {
+    /// the instructions
+    pub isa: Isa,
+    /// among how many cores tasks are shared
+    pub cores: usize,
+    /// inputs that never change, so that what is packed of them is packed once; those behind the last one do
+    pub constant: Vec<bool>,
+}
+
+impl Target {
+    /// A machine on which all inputs change.
+    pub fn new(isa: Isa, cores: usize) -> Target {
+        Target { isa, cores, constant: Vec::new() }
+    }
+}
+
+/// Emits a kernel at fixed sizes. What the machine cannot do at all is [not supported](Error::unsupported).
+pub fn emit(kernel: &Kernel, env: &Env, target: &Target) -> Result<Emitted> {
     if let Schedule::Host(_) = kernel.schedule {
         return Err(Error::unsupported("a kernel of the host has no vector program"));
     }
@@ -50,18 +68,18 @@ pub fn emit(kernel: &Kernel, env: &Env, isa: Isa, cores: usize) -> Result<Emitte
     check_types(params.chain(kernel.steps.iter().map(|step| step.dtype)))?;
     let kernel = &*group::grouped(kernel);
     let bound = Bound::new(kernel, env)?;
-    let most = (isa.vector_bytes() / 4) as u32;
+    let most = (target.isa.vector_bytes() / 4) as u32;
     let phases = if bound.extents.contains(&0) {
         let is_empty = |store: usize| bound.count(kernel.stores[store].axes()) == 0;
         if !(0..kernel.stores.len()).all(is_empty) {
             return Err(Error::unsupported("a fold of no elements"));
         }
-        Emission::new(&bound, isa, most, cores)
+        Emission::new(&bound, target, most)
     } else {
         // Vectors hold half as many lanes where some turn out to have 64 bits.
-        match emit_phases(&bound, isa, most, cores)? {
+        match emit_phases(&bound, target, most)? {
             emission if emission.phases.iter().any(|phase| is_wide(&phase.program)) => {
-                emit_phases(&bound, isa, most / 2, cores)?
+                emit_phases(&bound, target, most / 2)?
             }
             emission => emission,
         }
@@ -70,8 +88,8 @@ pub fn emit(kernel: &Kernel, env: &Env, isa: Isa, cores: usize) -> Result<Emitte
     Ok(Emitted { phases, scratch, inputs: kernel.inputs.len(), outputs: kernel.outputs.len() })
 }
 
-fn emit_phases<'e>(bound: &'e Bound<'e>, isa: Isa, lanes: u32, cores: usize) -> Result<Emission<'e>> {
-    let mut emission = Emission::new(bound, isa, lanes, cores);
+fn emit_phases<'e>(bound: &'e Bound<'e>, target: &'e Target, lanes: u32) -> Result<Emission<'e>> {
+    let mut emission = Emission::new(bound, target, lanes);
     match &bound.kernel.schedule {
         Schedule::Row { along, .. } => row_plan::emit_row(&mut emission, *along)?,
         Schedule::Contract { .. } => contract::emit_contract(&mut emission)?,
@@ -94,13 +112,16 @@ struct Emission<'e> {
     isa: Isa,
     lanes: u32,
     cores: usize,
+    /// see [`Target::constant`]
+    constant: &'e [bool],
     phases: Vec<Phase>,
     scratch: Vec<usize>,
 }
 
 impl<'e> Emission<'e> {
-    fn new(bound: &'e Bound<'e>, isa: Isa, lanes: u32, cores: usize) -> Emission<'e> {
-        Emission { bound, isa, lanes, cores, phases: Vec::new(), scratch: Vec::new() }
+    fn new(bound: &'e Bound<'e>, target: &'e Target, lanes: u32) -> Emission<'e> {
+        let Target { isa, cores, constant } = target;
+        Emission { bound, isa: *isa, lanes, cores: *cores, constant, phases: Vec::new(), scratch: Vec::new() }
     }
 
     /// Numbers in a vector.

@@ -2,8 +2,16 @@
 
 use fuseline::tile::{AxisSet, Kernel, Op, StepId};
 
-use super::bound::Bound;
-use super::lanes::choose_lane;
+use super::Emission;
+use super::bound::{Bound, ceil_div};
+use super::contract::as_it_lies;
+use super::lanes::{SCATTERED, access_cost, choose_lane, offsets_read};
+
+/// What a term costs whose left factor has the next one far away, in terms that lie in a row.
+const FAR_TERMS: f64 = 1.1;
+
+/// Vectors are filled where this part of their lanes is.
+const FILLED: (i64, i64) = (7, 10);
 
 /// Contractions that share a factor, as multiplications of one matrix with others that have the same columns.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -25,21 +33,18 @@ pub(super) struct Roles {
 }
 
 impl Roles {
-    /// The roles of contractions that a group of stores needs; `None` where they are no such multiplication.
-    pub fn of(bound: &Bound<'_>, dots: &[StepId], stores: &[usize], lanes: i64) -> Option<Roles> {
+    /// The roles that contractions which a group of stores needs can have, the best first; none where they are no such multiplication.
+    pub fn of(emission: &Emission<'_>, dots: &[StepId], stores: &[usize]) -> Vec<Roles> {
+        let (bound, lanes) = (emission.bound, emission.lanes());
         let kernel = bound.kernel;
         let written = stores.iter().map(|k| kernel.stores[*k].axes()).fold(AxisSet::EMPTY, AxisSet::union);
         let offsets: Vec<_> = stores.iter().map(|k| bound.stores[*k].offset.clone()).collect();
         let wanted = choose_lane(bound, written, &offsets, lanes);
         let sides = [0, 1].into_iter().filter_map(|side| sides(bound, dots, side));
-        let sides: Vec<Roles> = sides.map(|roles| roles.with_lanes_along(wanted)).collect();
-        // Lanes run where results lie in a row, if that is a free axis of a factor that can be read in vectors; where no vector fits
-        // between its ends, results had better be written one by one.
-        let fits = |roles: &&Roles| wanted.is_some_and(|lane| roles.columns.contains(&lane));
-        let even = |roles: &&Roles| roles.is_even(bound, lanes);
-        let roles = sides.iter().filter(even).find(fits);
-        let roles = roles.or_else(|| sides.iter().filter(even).max_by_key(|roles| roles.column_count(bound)));
-        roles.cloned()
+        let sides = sides.map(|roles| roles.with_lanes_along(wanted).in_lines(bound, lanes));
+        let mut sides: Vec<Roles> = sides.filter(|roles| roles.is_even(bound, lanes)).collect();
+        sides.sort_by(|a, b| a.cost(emission, wanted).total_cmp(&b.cost(emission, wanted)));
+        sides
     }
 
     /// The same with the lanes along an axis, if that is one of the columns.
@@ -51,10 +56,50 @@ impl Roles {
         self
     }
 
+    /// The same with every line of columns a batch of its own, where vectors would run from line to line and lines fill their vectors.
+    fn in_lines(mut self, bound: &Bound<'_>, lanes: i64) -> Roles {
+        let Some((last, others)) = self.columns.split_last() else { return self };
+        let (last, length) = (*last, bound.extents[*last]);
+        if !self.is_even(bound, lanes) && length * FILLED.1 >= ceil_div(length, lanes) * lanes * FILLED.0 {
+            self.batch.extend(others);
+            self.columns = vec![last];
+        }
+        self
+    }
+
+    /// What a lane of results costs that is not idle, two terms being as much as what lies in a row. Lanes should run where results and
+    /// what is packed in every run lie in a row, but for long sums it matters more that vectors are full.
+    fn cost(&self, emission: &Emission<'_>, wanted: Option<usize>) -> f64 {
+        let (bound, lanes) = (emission.bound, emission.lanes());
+        let (columns, terms, rows) =
+            (self.column_count(bound), self.sum_count(bound) as f64, self.row_count(bound) as f64);
+        let Some(lane) = self.columns.last() else { return f64::INFINITY };
+        let store = if Some(*lane) == wanted { 1.0 } else { SCATTERED };
+        let packed = self.right.iter().filter(|id| !is_constant(emission, **id));
+        let read = offsets_read(bound, &packed.copied().collect::<Vec<_>>(), &|_| false);
+        let pack: f64 = read.iter().map(|offset| access_cost(bound, offset, *lane)).sum();
+        let (far, gather) = match as_it_lies(bound, self) {
+            Some((_, _, 0 | 1)) => (1.0, 0.0),
+            Some(_) => (FAR_TERMS, 0.0),
+            None => (1.0, terms * self.gather_cost(bound) / columns as f64),
+        };
+        let each = far * terms / 2.0 + store + terms * pack / rows + gather;
+        each * ceil_div(columns, lanes) as f64 / columns as f64
+    }
+
+    /// What it costs to read a vector of the left factor along the axis where that is best.
+    fn gather_cost(&self, bound: &Bound<'_>) -> f64 {
+        let read = offsets_read(bound, &[self.left], &|_| false);
+        let along = |axis: &usize| read.iter().map(|offset| access_cost(bound, offset, *axis)).sum();
+        self.rows.iter().chain(&self.sum).map(along).fold(SCATTERED, f64::min)
+    }
+
     /// Whether no vector runs from one of several axes of columns into the next.
     fn is_even(&self, bound: &Bound<'_>, lanes: i64) -> bool {
-        match self.columns.as_slice() {
-            [.., _, last] => bound.extents[*last] % lanes == 0,
+        match self.columns.split_last() {
+            Some((last, others)) if others.iter().any(|axis| bound.extents[*axis] > 1) => {
+                bound.extents[*last] % lanes == 0
+            }
             _ => true,
         }
     }
@@ -79,6 +124,25 @@ impl Roles {
     pub fn free(&self) -> AxisSet {
         self.batch.iter().chain(&self.rows).chain(&self.columns).copied().collect()
     }
+}
+
+/// Whether a step is computed of constants alone.
+fn is_constant(emission: &Emission<'_>, id: StepId) -> bool {
+    let kernel = emission.bound.kernel;
+    let mut seen = vec![false; kernel.steps.len()];
+    let mut todo = vec![id];
+    while let Some(id) = todo.pop() {
+        if std::mem::replace(&mut seen[id.index()], true) {
+            continue;
+        }
+        let op = &kernel.step(id).op;
+        match op {
+            Op::Load { input, .. } if !emission.constant.get(*input).is_some_and(|is| *is) => return false,
+            Op::Load { .. } | Op::Map { .. } => todo.extend(op.operands()),
+            _ => return false,
+        }
+    }
+    true
 }
 
 /// The operands of a contraction.

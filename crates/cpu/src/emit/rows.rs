@@ -176,7 +176,7 @@ impl Emitter<'_> {
     }
 
     /// A point whose lanes beyond the end are left out.
-    fn below(&mut self, point: Point, base: Value, plus: i64, end: i64) -> Point {
+    pub fn below(&mut self, point: Point, base: Value, plus: i64, end: i64) -> Point {
         let end = self.b.number(end - plus);
         self.below_value(point, base, end)
     }

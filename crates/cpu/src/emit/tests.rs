@@ -5,7 +5,7 @@ use fuseline::reference::Buffer;
 use fuseline::tensor::{DType, Env, Literal, Symbol};
 use fuseline::tile::{Kernel, interp, parse};
 
-use super::{Memory, emit};
+use super::{Memory, Target, emit};
 use crate::code::{Code, Fault, Isa};
 
 /// Numbers that look random, from −1 to 1, or small indices.
@@ -22,7 +22,7 @@ fn literal(dtype: DType, sizes: Vec<usize>, seed: usize) -> Literal {
 
 /// Runs a kernel that is emitted for so many cores.
 pub(super) fn run(kernel: &Kernel, env: &Env, inputs: &[Literal], isa: Isa, cores: usize) -> Vec<Literal> {
-    let emitted = emit(kernel, env, isa, cores).unwrap_or_else(|e| panic!("{e}\n{kernel}"));
+    let emitted = emit(kernel, env, &Target::new(isa, cores)).unwrap_or_else(|e| panic!("{e}\n{kernel}"));
     let size = |n: usize| vec![0u64; n.div_ceil(8) + 16];
     let mut given: Vec<Vec<u8>> = inputs.iter().map(|x| x.bytes().to_vec()).collect();
     let sizes: Vec<Vec<usize>> = kernel
@@ -118,6 +118,49 @@ fn broadcast_transposed_and_padded_loads() {
     }
 }
 
+/// How a fold slides along an axis: results, terms, stride, dilation, elements that are missing before the first.
+type Sliding = (i64, i64, i64, i64, i64);
+
+/// A fold over windows of a picture with something before, other factors and something after it.
+fn windows(rows: Sliding, lanes: Sliding, dtype: &str, is_dot: bool) -> String {
+    let seen = |(results, terms, stride, dilation, before): Sliding| {
+        (results - 1) * stride + (terms - 1) * dilation + 1 - before
+    };
+    let at = |result: &str, term: &str, (_, _, stride, dilation, before): Sliding| {
+        format!("{stride}*{result} + {dilation}*{term} - {before}")
+    };
+    let (y, x) = (at("i1", "i3", rows), at("i2", "i4", lanes));
+    // One element fewer than is seen: there is an edge behind, too.
+    let (height, width) = (seen(rows).max(2) - 1, seen(lanes).max(2) - 1);
+    let (folded, schedule) = match is_dot {
+        true => (
+            "%2 = load w[i0, i3, i4] %3 = dot(%1, %2) over [i3, i4] acc=f32",
+            "contract dots=(%3) rows=[i0, i1, i2] columns=[] sum=[i3, i4] tile=1x1x1",
+        ),
+        false => ("%2 = load w[i0, 0, 0] %3 = reduce.max %1 over [i3, i4]", "column across=[i3, i4] along=[] parts=1"),
+    };
+    format!(
+        "kernel {{ axes i0: 3, i1: {}, i2: {}, i3: {}, i4: {} \
+         in x: {dtype}[3, {height}, {width}], w: f32[3, {}, {}], b: f32[3], r: f32[3, {}, {}] out y: f32[3, {}, {}] schedule {schedule} \
+         %0 = load x[i0, {y}, {x}] where 0 <= {y} < {height}, 0 <= {x} < {width} else 0.0 %1 = map(%0) f32(a) * 2.0 + 1.0 {folded} \
+         %4 = load b[i0] %5 = load r[i0, i1, i2] %6 = map(%3, %4, %5) max(a + b, 0.0) * c store y[i0, i1, i2] = %6 }}",
+        rows.0, lanes.0, rows.1, lanes.1, rows.1, lanes.1, rows.0, lanes.0, rows.0, lanes.0
+    )
+}
+
+#[test]
+fn windows_slide() {
+    let along =
+        [(40, 3, 1, 1, 1), (7, 5, 1, 1, 2), (33, 3, 2, 1, 1), (16, 4, 3, 1, 0), (20, 3, 1, 4, 4), (5, 17, 1, 1, 8)];
+    for (k, lanes) in along.into_iter().enumerate() {
+        for rows in [along[(k + 1) % along.len()], (9, 3, 1, 1, 1), (1, 1, 1, 1, 0)] {
+            for (dtype, is_dot) in [("f32", true), ("f32", false), ("bf16", true)] {
+                check(&windows(rows, lanes, dtype, is_dot), &[]);
+            }
+        }
+    }
+}
+
 const SOFTMAX: &str = "axes i0: n, i1: m in x: f32[n, m] out y: f32[n, m] schedule row along=[i1] placement=registers \
     %0 = load x[i0, i1] %1 = reduce.max %0 over [i1] %2 = map(%0, %1) exp(a - b) %3 = reduce.sum %2 over [i1] \
     %4 = map(%2, %3) a / b store y[i0, i1] = %4 }";
@@ -180,7 +223,7 @@ fn an_axis_with_one_point_costs_nothing() {
     let emitted = [(1, 13), (3, 13), (3, 1), (1, 1)].map(|(b, n)| {
         check(text, &[("b", b), ("n", n)]);
         let env: Env = [("b", b), ("n", n)].into_iter().map(|(name, n)| (Symbol::name(name), n)).collect();
-        emit(&kernel, &env, Isa::detect(), 2).unwrap()
+        emit(&kernel, &env, &Target::new(Isa::detect(), 2)).unwrap()
     });
     for each in &emitted {
         // No copy of x, and so the very same packing of w.
@@ -344,7 +387,7 @@ fn long_folds_are_cut_into_parts() {
             );
             check(&text, &[("n", n), ("m", m)]);
             let env: Env = [(Symbol::name("n"), n), (Symbol::name("m"), m)].into_iter().collect();
-            let emitted = emit(&parse(&text).unwrap(), &env, Isa::detect(), 2).unwrap();
+            let emitted = emit(&parse(&text).unwrap(), &env, &Target::new(Isa::detect(), 2)).unwrap();
             assert!(emitted.phases[0].tasks >= 8, "{n} {m}: {} tasks", emitted.phases[0].tasks);
         }
     }

@@ -130,8 +130,8 @@ struct Making {
     packed: Option<Arc<Packed>>,
 }
 
-/// What became of kernels at these sizes, by where they lie: layers share kernels, which are long to compare.
-type Met = FxHashMap<usize, Made>;
+/// What became of kernels at these sizes, by where they lie and which of their inputs are constant: layers share kernels, which are long to compare.
+type Met = FxHashMap<(usize, Vec<bool>), Made>;
 
 /// The code of a kernel; none for what is run otherwise.
 fn make(
@@ -146,12 +146,19 @@ fn make(
     if !matches!(kernel.way, Way::Code) {
         return Ok(None);
     }
+    let constant = |slot: &usize| match loaded.slots[*slot].origin {
+        Origin::Constant(id) if engine.keeps_constants => Some(id),
+        _ => None,
+    };
+    let inputs: Vec<Option<ConstantId>> = kernel.inputs.iter().map(constant).collect();
+    let constant: Vec<bool> = inputs.iter().map(Option::is_some).collect();
     let tile = &loaded.plan.kernels[k].kernel;
-    let made = match met.get(&Arc::as_ptr(tile).addr()) {
+    let key = (Arc::as_ptr(tile).addr(), constant);
+    let made = match met.get(&key) {
         Some(made) => made.clone(),
         None => {
-            let made = engine.workshop.make(tile, env)?;
-            met.insert(Arc::as_ptr(tile).addr(), made.clone());
+            let made = engine.workshop.make(tile, env, &key.1)?;
+            met.insert(key, made.clone());
             made
         }
     };
@@ -162,11 +169,6 @@ fn make(
             return Ok(None);
         }
     };
-    let constant = |slot: &usize| match loaded.slots[*slot].origin {
-        Origin::Constant(id) if engine.keeps_constants => Some(id),
-        _ => None,
-    };
-    let inputs: Vec<Option<ConstantId>> = kernel.inputs.iter().map(constant).collect();
     let fixed = match engine.keeps_constants {
         true => constant_phases(&compiled, &inputs),
         false => vec![false; compiled.codes.len()],

@@ -20,12 +20,12 @@ use super::load::Origin;
 use super::session::{CpuDevice, Session};
 use super::specialize::Entry;
 use crate::code::Isa;
-use crate::emit::{Emitted, Memory, Phase};
+use crate::emit::{Emitted, Memory, Phase, Target};
 use crate::vector::{self, Binary, Ty};
 
 /// Sums, differences and products of f32 tensors of one shape, element by element. The second input goes through memory
 /// between phases, as packed weights do. A check fails where a result is not below 100 000.
-fn emit(kernel: &Kernel, env: &Env, _: Isa, _: usize) -> Result<Emitted> {
+fn emit(kernel: &Kernel, env: &Env, _: &Target) -> Result<Emitted> {
     let refuse = || Error::unsupported("anything but sums and products of equal shapes");
     let shape = Shape::from(kernel.axes.clone());
     let count: usize = shape.eval(env)?.iter().product();

@@ -13,11 +13,11 @@ use fuseline::tile::Kernel;
 use rustc_hash::FxHashMap;
 
 use crate::code::{Code, Isa};
-use crate::emit::Emitted;
+use crate::emit::{Emitted, Target};
 use crate::vector::Program;
 
-/// What turns kernels at fixed sizes into programs, for instructions and so many cores.
-pub(super) type Emit = fn(&Kernel, &Env, Isa, usize) -> Result<Emitted>;
+/// What turns kernels at fixed sizes into programs.
+pub(super) type Emit = fn(&Kernel, &Env, &Target) -> Result<Emitted>;
 
 /// A kernel at fixed sizes whose programs can be called.
 #[derive(Debug)]
@@ -47,8 +47,8 @@ pub(super) struct Workshop {
     known: Mutex<Known>,
 }
 
-/// A kernel with the numbers of its symbols, in their order.
-type Key = (Arc<Kernel>, Vec<i64>);
+/// A kernel with the numbers of its symbols, in their order, and which of its inputs are constant.
+type Key = (Arc<Kernel>, Vec<i64>, Vec<bool>);
 
 #[derive(Debug, Default)]
 struct Known {
@@ -70,23 +70,23 @@ impl Workshop {
         Workshop { isa, cores, emit, known: Mutex::default() }
     }
 
-    /// The kernel at the sizes of the binding.
-    pub fn make(&self, kernel: &Arc<Kernel>, env: &Env) -> Result<Made> {
+    /// The kernel at the sizes of the binding, some of whose inputs are constant.
+    pub fn make(&self, kernel: &Arc<Kernel>, env: &Env, constant: &[bool]) -> Result<Made> {
         let number = |symbol| env.get(symbol).ok_or_else(|| Error::bug(format!("the size {symbol:?} is not known")));
         let sizes = kernel.symbols().iter().map(number).collect::<Result<Vec<i64>>>()?;
-        let key = (kernel.clone(), sizes);
+        let key = (kernel.clone(), sizes, constant.to_vec());
         // Held while kernels are made: who waits would make the same.
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(made) = known.kernels.get(&key) {
             return Ok(made.clone());
         }
         let start = Instant::now();
-        let made =
-            match (self.emit)(kernel, env, self.isa, self.cores).and_then(|emitted| known.compile(emitted, self.isa)) {
-                Ok(compiled) => Made::Code(Arc::new(compiled)),
-                Err(error) if error.kind() == Kind::Unsupported => Made::Refused(error.to_string().into()),
-                Err(error) => return Err(error),
-            };
+        let target = Target { isa: self.isa, cores: self.cores, constant: constant.to_vec() };
+        let made = match (self.emit)(kernel, env, &target).and_then(|emitted| known.compile(emitted, self.isa)) {
+            Ok(compiled) => Made::Code(Arc::new(compiled)),
+            Err(error) if error.kind() == Kind::Unsupported => Made::Refused(error.to_string().into()),
+            Err(error) => return Err(error),
+        };
         known.spent += start.elapsed();
         known.made += 1;
         known.forget_unused();

@@ -87,11 +87,10 @@ impl Roles {
         each * ceil_div(columns, lanes) as f64 / columns as f64
     }
 
-    /// What it costs to read a vector of the left factor along the axis where that is best.
+    /// What it costs to read a vector of the left factor along its rows.
     fn gather_cost(&self, bound: &Bound<'_>) -> f64 {
         let read = offsets_read(bound, &[self.left], &|_| false);
-        let along = |axis: &usize| read.iter().map(|offset| access_cost(bound, offset, *axis)).sum();
-        self.rows.iter().chain(&self.sum).map(along).fold(SCATTERED, f64::min)
+        self.rows.last().map_or(1.0, |row| read.iter().map(|offset| access_cost(bound, offset, *row)).sum())
     }
 
     /// Whether no vector runs from one of several axes of columns into the next.

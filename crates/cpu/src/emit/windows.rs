@@ -5,7 +5,7 @@
 //! of results needs for a term then lies in a row, and nothing is asked about edges any more.
 
 use fuseline::error::Result;
-use fuseline::ops::ExprNode;
+use fuseline::ops::{Expr, ExprNode, Number, Scalar};
 use fuseline::tensor::{DType, Dim};
 use fuseline::tile::{AxisSet, Op, StepId};
 use rustc_hash::FxHashMap;
@@ -438,15 +438,41 @@ fn seen_by(bound: &Bound<'_>, id: StepId, axes: AxisSet, held: &FxHashMap<StepId
                 dims.extend(access.guards.iter().map(|(dim, _)| dim.clone()));
             }
             Op::Map { expr, args } => {
-                let places =
-                    |node: &ExprNode| matches!(node, ExprNode::Coord(axis) if axes.contains(usize::from(*axis)));
-                if expr.nodes().iter().any(|(node, _)| places(node)) {
-                    return None;
-                }
+                dims.extend(coordinates_of(expr, axes));
                 todo.extend(args);
             }
             _ => return None,
         }
     }
     Some(dims)
+}
+
+/// The sums of coordinates by which an expression depends on some axes.
+fn coordinates_of(expr: &Expr, axes: AxisSet) -> Vec<Dim> {
+    let mut sums: Vec<Option<Dim>> = Vec::new();
+    let mut asked = vec![true; expr.nodes().len()];
+    for (node, _) in expr.nodes() {
+        let sum = match node {
+            ExprNode::Const(Number::Int(n)) => Some(Dim::int(*n)),
+            ExprNode::Coord(axis) => Some(Dim::axis(usize::from(*axis))),
+            ExprNode::Apply(op, operands) => match (op, operands.as_slice()) {
+                (Scalar::Add, [a, b]) => sums[*a as usize].clone().zip(sums[*b as usize].clone()).map(|(a, b)| a + b),
+                (Scalar::Sub, [a, b]) => sums[*a as usize].clone().zip(sums[*b as usize].clone()).map(|(a, b)| a - b),
+                (Scalar::Mul, [a, b]) => sums[*a as usize].clone().zip(sums[*b as usize].clone()).map(|(a, b)| a * b),
+                _ => None,
+            },
+            _ => None,
+        };
+        // What is part of a sum is asked for by that alone.
+        if sum.is_some() {
+            node.operands().iter().for_each(|operand| asked[*operand as usize] = false);
+        }
+        sums.push(sum);
+    }
+    // A part may have other readers.
+    for ((node, _), _) in expr.nodes().iter().zip(&sums).filter(|(_, sum)| sum.is_none()) {
+        node.operands().iter().for_each(|operand| asked[*operand as usize] = true);
+    }
+    let asked = sums.into_iter().zip(asked).filter_map(|(sum, asked)| sum.filter(|_| asked));
+    asked.filter(|sum| !AxisSet::mentioned(sum).common(axes).is_empty()).collect()
 }

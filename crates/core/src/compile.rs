@@ -128,6 +128,10 @@ impl PlannedProgram {
             numerics: Some(options.numerics),
             rewrites: applied.map(|a| (rewrite_id(a), String::new())).collect(),
             graphs,
+            tuned: match &options.chooser {
+                Chooser::Replay(lock) => lock.tuned.clone(),
+                _ => Vec::new(),
+            },
         }
     }
 }

@@ -10,7 +10,10 @@
 //! rewrite 7f01d2c3b4a5          # hoist-scales: Mul → MatMul
 //! graph 0f1e2d3c4b5a6978        # run
 //! row %4 %6 %7                  # Softmax
+//! tune 5e6f708192a3b4c5 library 3
 //! ```
+//!
+//! Lines with `tune` say how a device computes a kernel, in its own words, by a number that it has for it.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -31,6 +34,8 @@ pub struct Lock {
     pub rewrites: Vec<(DecisionId, String)>,
     /// the graphs, those of regions too
     pub graphs: Vec<LockedGraph>,
+    /// how a device computes kernels, in its own words, by a number that it has for them
+    pub tuned: Vec<(u64, String)>,
 }
 
 /// The kernels of one graph.
@@ -100,7 +105,7 @@ impl fmt::Display for Lock {
                 line(f, &text, &kernel.note)?;
             }
         }
-        Ok(())
+        self.tuned.iter().try_for_each(|(name, choice)| writeln!(f, "tune {name:016x} {choice}"))
     }
 }
 
@@ -147,6 +152,11 @@ impl Lock {
             "rewrite" => {
                 let id = rest.parse().map_err(|e: Error| wrong(k, e.message()))?;
                 self.rewrites.push((id, String::new()));
+            }
+            "tune" => {
+                let parts = rest.split_once(' ').and_then(|(name, choice)| Some((hash(name)?, choice.trim())));
+                let (name, choice) = parts.ok_or_else(|| wrong(k, "wanted the number of a kernel and a choice"))?;
+                self.tuned.push((name, choice.to_owned()));
             }
             "graph" => {
                 let graph = hash(rest).ok_or_else(|| wrong(k, "wanted the hash of a graph"))?;
@@ -197,6 +207,7 @@ mod tests {
                 kernels: vec![kernel(Kind::Row, &[3, 4]), kernel(Kind::Map, &[7])],
                 note: "run\nrow %1".into(),
             }],
+            tuned: vec![(0xdef, "library 0 3".into())],
         }
     }
 
@@ -209,6 +220,7 @@ mod tests {
         let part = read.graph(12).unwrap();
         assert_eq!(part.kernels.iter().map(|k| (k.kind, k.line)).collect::<Vec<_>>(), [(Kind::Row, 6), (Kind::Map, 7)]);
         assert_eq!(part.kernels[0].nodes, [3, 4]);
+        assert_eq!(read.tuned, [(0xdef, "library 0 3".to_owned())]);
         let plain =
             |text: &str| text.lines().map(|l| l.split('#').next().unwrap().trim().to_string()).collect::<Vec<_>>();
         assert_eq!(plain(&read.to_string()), plain(&text));
@@ -227,6 +239,7 @@ mod tests {
             ("fuseline plan 1\ngraph 000000000000000c\nring %1", "line 3 of the plan: \"ring\" is no kind of kernels"),
             ("fuseline plan 1\ngraph 000000000000000c\nrow %1 %1", "line 3 of the plan: %1 stands there twice"),
             ("fuseline plan 1\ngraph c", "line 2 of the plan: wanted the hash of a graph"),
+            ("fuseline plan 1\ntune c own", "line 2 of the plan: wanted the number of a kernel and a choice"),
             ("fuseline plan 1\nrewrite x", "line 2 of the plan: \"x\" is no decision (12 hexadecimal digits)"),
         ] {
             assert_eq!(text.parse::<Lock>().unwrap_err().message(), wanted);

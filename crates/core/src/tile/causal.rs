@@ -1,6 +1,7 @@
 //! Scores that no weight can come of: keys behind a row's own place.
 
 use crate::ops::{Expr, ExprNode, Number, Scalar};
+use crate::tensor::DType;
 
 /// If an expression is −∞ wherever `key ≥ row + n`, the least such n that is visible.
 pub fn first_masked(expr: &Expr, key: usize, row: usize) -> Option<i64> {
@@ -12,6 +13,44 @@ pub fn first_masked(expr: &Expr, key: usize, row: usize) -> Option<i64> {
         _ => false,
     };
     is_masked(args[2]).then(|| first_false(expr, args[0], key, row)).flatten()
+}
+
+/// If an expression is lower than any score by a number that no score makes up for wherever `key ≥ row + n`: the least such n that is
+/// visible, and that number. Where a row has another key, those weigh nothing; where it has none, they weigh as much as its own.
+pub fn first_sunk(expr: &Expr, key: usize, row: usize) -> Option<(i64, f64)> {
+    let nodes = expr.nodes();
+    let chosen = |k: u32| match &nodes[k as usize].0 {
+        ExprNode::Apply(Scalar::Select, args) => Some(args),
+        _ => None,
+    };
+    let (root, dtype) = nodes.last()?;
+    if *dtype != DType::F32 {
+        return None;
+    }
+    let (truth, other) = match root {
+        ExprNode::Apply(Scalar::Select, args) => (args[0], args[2]),
+        ExprNode::Apply(Scalar::Add, sides) => {
+            let args = sides.iter().find_map(|side| chosen(*side))?;
+            number(expr, args[1]).filter(|seen| seen.abs() <= -LOWEST_SCORE)?;
+            (args[0], args[2])
+        }
+        _ => return None,
+    };
+    let low = number(expr, other).filter(|low| low.is_finite() && *low <= 4.0 * LOWEST_SCORE)?;
+    first_false(expr, truth, key, row).map(|from| (from, low))
+}
+
+/// Scores are not as low as this, nor as high as its opposite.
+const LOWEST_SCORE: f64 = -2.5e29;
+
+/// A constant, converted perhaps.
+fn number(expr: &Expr, node: u32) -> Option<f64> {
+    match &expr.nodes()[node as usize].0 {
+        ExprNode::Const(Number::Float(bits)) => Some(f64::from_bits(*bits)),
+        ExprNode::Const(Number::Int(n)) => Some(*n as f64),
+        ExprNode::Cast(of) => number(expr, *of),
+        _ => None,
+    }
 }
 
 /// If a truth is false wherever `key ≥ row + n`, the least such n that is visible.

@@ -21,7 +21,7 @@ mod text;
 mod verify;
 
 pub use build::Builder;
-pub use causal::first_masked;
+pub use causal::{first_masked, first_sunk};
 pub use schedule::{Chain, Correction, Placement, Schedule, Tile};
 pub use split::split_axis;
 pub use text::{Source, parse, place_of, read};

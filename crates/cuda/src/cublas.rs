@@ -18,6 +18,9 @@ const NAMES: &[&str] = &["libcublasLt.so.13", "libcublasLt.so.12", "libcublasLt.
 /// Bytes that a product may use beside its operands.
 const WORKSPACE: usize = 32 << 20;
 
+/// Ways to compute a product that the library is asked for.
+const MOST_WAYS: usize = 8;
+
 /// What places of values are multiples of.
 const ALIGNMENT: u32 = 64;
 
@@ -71,7 +74,8 @@ struct Found {
     reserved: [c_int; 4],
 }
 
-/// A product of row-major matrices, maybe many of them: `d = a · b`, where a factor may be given turned about.
+/// A product of row-major matrices, maybe many of them: `d = a · b + c + bias`, where a factor may be given turned about, and what is added
+/// need not be there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Shape {
     pub rows: i64,
@@ -88,6 +92,10 @@ pub(crate) struct Shape {
     pub strides: [i64; 3],
     /// the type of the factors, and that of the result
     pub dtypes: (DType, DType),
+    /// whether a number for every column is added
+    pub has_bias: bool,
+    /// elements between rows, and between matrices, of what is added
+    pub c: Option<(i64, i64)>,
 }
 
 /// Where the matrices of a product lie.
@@ -95,7 +103,9 @@ pub(crate) struct Shape {
 pub(crate) struct Places {
     pub a: u64,
     pub b: u64,
+    pub c: Option<u64>,
     pub d: u64,
+    pub bias: Option<u64>,
 }
 
 /// The library on a GPU.
@@ -106,6 +116,8 @@ pub(crate) struct Cublas {
     gpu: Arc<Gpu>,
     /// products that were asked for before
     known: Mutex<FxHashMap<Shape, Arc<Prepared>>>,
+    /// held where a description is changed and asked for
+    asking: Mutex<()>,
     path: PathBuf,
 }
 
@@ -123,8 +135,10 @@ impl std::fmt::Debug for Cublas {
 /// A product that can be asked for.
 struct Prepared {
     description: Handle,
-    layouts: [Handle; 3],
-    algorithm: [u64; 8],
+    /// of the library's left and right factor, of what is added, and of the result
+    layouts: [Handle; 4],
+    /// ways to compute it, the one that the library thinks best first
+    ways: Vec<[u64; 8]>,
 }
 
 // SAFETY: handles of the library, which may be used from any thread and are never changed.
@@ -136,11 +150,16 @@ mod attribute {
     use std::ffi::c_int;
     pub const TURN_A: c_int = 3;
     pub const TURN_B: c_int = 4;
+    pub const EPILOGUE: c_int = 7;
+    pub const BIAS: c_int = 8;
     pub const BATCHES: c_int = 5;
     pub const BATCH_STRIDE: c_int = 6;
     pub const MOST_WORKSPACE: c_int = 1;
     pub const LEAST_ALIGNMENT: [c_int; 4] = [5, 6, 7, 8];
 }
+
+/// The epilogue that adds a number to every row, which is our column.
+const ADD_BIAS: c_int = 4;
 
 /// Products are summed in f32.
 const COMPUTE_F32: c_int = 68;
@@ -188,25 +207,30 @@ impl Cublas {
         let mut handle = std::ptr::null_mut();
         // SAFETY: a place for a handle; the device is current.
         check(unsafe { (functions.create)(&mut handle) }, "starting the library")?;
-        let known = Mutex::default();
-        Ok(Cublas { functions, handle, workspace, gpu: gpu.clone(), known, path: path.to_owned() })
+        let (known, asking) = (Mutex::default(), Mutex::default());
+        Ok(Cublas { functions, handle, workspace, gpu: gpu.clone(), known, asking, path: path.to_owned() })
     }
 
-    /// Whether the library has a way to compute a product.
-    pub fn can(&self, shape: &Shape) -> bool {
-        self.prepared(shape).is_ok()
+    /// How many ways the library has to compute a product.
+    pub fn ways(&self, shape: &Shape) -> usize {
+        self.prepared(shape).map_or(0, |prepared| prepared.ways.len())
     }
 
-    /// Asks for a product on the device's stream.
+    /// Asks for a product on the device's stream, by the way with a number, or the last where there are fewer.
     ///
     /// # Safety
     ///
     /// The places must be memory of the device that is as large as the shape says.
-    pub unsafe fn multiply(&self, shape: &Shape, places: Places) -> Result<()> {
+    pub unsafe fn multiply(&self, shape: &Shape, places: Places, way: usize) -> Result<()> {
         let prepared = self.prepared(shape)?;
         self.gpu.make_current()?;
-        let (one, zero) = (1.0f32, 0.0f32);
-        let [left, right, result] = prepared.layouts;
+        let (one, of_c) = (1.0f32, if places.c.is_some() { 1.0f32 } else { 0.0 });
+        let [left, right, added, result] = prepared.layouts;
+        let way = &prepared.ways[way.min(prepared.ways.len() - 1)];
+        let _asking = self.asking.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(bias) = places.bias {
+            self.set_bias(prepared.description, bias)?;
+        }
         let pointer = |at: u64| at as *mut c_void;
         // SAFETY: handles of the library; matrices as the caller promises. The library's columns are our rows, so that the factors
         // change sides.
@@ -219,18 +243,26 @@ impl Cublas {
                 left,
                 pointer(places.a),
                 right,
-                std::ptr::from_ref(&zero).cast(),
+                std::ptr::from_ref(&of_c).cast(),
+                pointer(places.c.unwrap_or(places.d)),
+                added,
                 pointer(places.d),
                 result,
-                pointer(places.d),
-                result,
-                &prepared.algorithm,
+                way,
                 pointer(self.workspace.at()),
                 self.workspace.bytes(),
                 self.gpu.stream(),
             )
         };
         check(status, "a product of matrices")
+    }
+
+    fn set_bias(&self, description: Handle, at: u64) -> Result<()> {
+        // SAFETY: a handle of the library; the attribute is a pointer.
+        let status = unsafe {
+            (self.functions.description_set)(description, attribute::BIAS, std::ptr::from_ref(&at).cast(), 8)
+        };
+        check(status, "adding a bias")
     }
 
     fn prepared(&self, shape: &Shape) -> Result<Arc<Prepared>> {
@@ -251,7 +283,7 @@ impl Cublas {
         let mut description = std::ptr::null_mut();
         // SAFETY: a place for a handle.
         check(unsafe { (f.description_create)(&mut description, COMPUTE_F32, 0) }, "describing a product")?;
-        let mut prepared = Prepared { description, layouts: [std::ptr::null_mut(); 3], algorithm: [0; 8] };
+        let mut prepared = Prepared { description, layouts: [std::ptr::null_mut(); 4], ways: Vec::new() };
         // The library's matrices lie column by column: ours are turned about, and change sides.
         let (a_pitch, a_turned) = shape.a;
         let (b_pitch, b_turned) = shape.b;
@@ -261,11 +293,22 @@ impl Cublas {
             let status = unsafe { (f.description_set)(description, attribute, std::ptr::from_ref(&turn).cast(), 4) };
             check(status, "turning a factor about")?;
         }
+        if shape.has_bias {
+            // SAFETY: a number of four bytes is what this attribute is.
+            let status = unsafe {
+                (f.description_set)(description, attribute::EPILOGUE, std::ptr::from_ref(&ADD_BIAS).cast(), 4)
+            };
+            check(status, "adding a bias")?;
+            // Some place, so that there is one where ways are looked for.
+            self.set_bias(description, self.workspace.at())?;
+        }
         let sides = |along: i64, across: i64, turned: bool| if turned { (across, along) } else { (along, across) };
         let (left, right) = (sides(shape.columns, shape.steps, b_turned), sides(shape.steps, shape.rows, a_turned));
+        let added = shape.c.unwrap_or((shape.d, shape.strides[2]));
         let parts = [
             (factors, left, b_pitch, shape.strides[1]),
             (factors, right, a_pitch, shape.strides[0]),
+            (result, (shape.columns, shape.rows), added.0, added.1),
             (result, (shape.columns, shape.rows), shape.d, shape.strides[2]),
         ];
         for (layout, (dtype, (rows, columns), pitch, stride)) in prepared.layouts.iter_mut().zip(parts) {
@@ -280,15 +323,15 @@ impl Cublas {
                 set(attribute::BATCH_STRIDE, std::ptr::from_ref(&stride).cast(), 8)?;
             }
         }
-        prepared.algorithm = self.best(&prepared)?;
+        prepared.ways = self.best(&prepared)?;
         Ok(prepared)
     }
 
-    /// The way that the library thinks best.
-    fn best(&self, prepared: &Prepared) -> Result<[u64; 8]> {
+    /// The ways that the library thinks best; there is one at least.
+    fn best(&self, prepared: &Prepared) -> Result<Vec<[u64; 8]>> {
         let f = &self.functions;
-        let (mut preference, mut found, mut count) = (std::ptr::null_mut(), Found::default(), 0);
-        let [left, right, result] = prepared.layouts;
+        let (mut preference, mut found, mut count) = (std::ptr::null_mut(), [Found::default(); MOST_WAYS], 0);
+        let [left, right, added, result] = prepared.layouts;
         let bytes = self.workspace.bytes();
         // SAFETY: places for a handle, a result and a number; handles of the library.
         unsafe {
@@ -304,21 +347,23 @@ impl Cublas {
                 description,
                 left,
                 right,
-                result,
+                added,
                 result,
                 preference,
-                1,
-                &mut found,
+                MOST_WAYS as c_int,
+                found.as_mut_ptr(),
                 &mut count,
             );
             (f.preference_destroy)(preference);
             check(set, "limiting memory")?;
             check(asked, "asking for a way")?;
         }
-        if count < 1 || found.state != 0 {
-            return Err(Error::unsupported("a product that the library has no way for"));
+        let found = found.iter().take(usize::try_from(count).unwrap_or(0)).filter(|found| found.state == 0);
+        let ways: Vec<[u64; 8]> = found.map(|found| found.algorithm).collect();
+        match ways.is_empty() {
+            true => Err(Error::unsupported("a product that the library has no way for")),
+            false => Ok(ways),
         }
-        Ok(found.algorithm)
     }
 }
 

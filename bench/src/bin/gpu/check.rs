@@ -30,10 +30,32 @@ const LARGE: &[(&str, &str)] = &[
     ("linear_bias_gelu", "m=600,k=2048,n=520"),
     ("gemm_relu", "m=512,k=640,n=768"),
     ("rmsnorm_linear", "m=576,k=512,n=640"),
+    ("linear_bias_gelu", "m=1100,k=264,n=1000"),
+    ("linear_bias_gelu", "m=4100,k=136,n=2600"),
+    ("gemm_relu", "m=4100,k=200,n=2056"),
     ("causal_attention", "batch=6,heads=12,tokens=256,size=64"),
     ("attention", "batch=8,heads=20,queries=120,keys=200,size=128"),
     ("masked_attention", "batch=8,heads=20,queries=120,keys=136,size=64"),
 ];
+
+/// Attention whose mask is a number and not −∞: a row that sees no key before its own attends to all, those behind it too.
+const SUNK: &str = "
+graph sunk(q: bf16[b, 4, n, 64], k: bf16[b, 4, n, 64], v: bf16[b, 4, n, 64], keep: bool[b, n]) {
+  %4 = map(q) f32(a) : f32[b, 4, n, 64]
+  %5 = map(k) f32(a) : f32[b, 4, n, 64]
+  %6 = contract(%4, %5) \"abce,abde->abcd\" acc=f32 : f32[b, 4, n, n]
+  %7 = view keep[i0, i3] : bool[b, 4, n, n]
+  %8 = map(%7, %6) select(and(i3 <= i2, a), f32(0.0), f32(-3.4028235e38)) + b * 0.125 : f32[b, 4, n, n]
+  %9 = reduce.max %8 axes=[3] : f32[b, 4, n]
+  %10 = view %9[i0, i1, i2] : f32[b, 4, n, n]
+  %11 = map(%8, %10) exp(a - b) : f32[b, 4, n, n]
+  %12 = reduce.sum %11 axes=[3] : f32[b, 4, n]
+  %13 = view %12[i0, i1, i2] : f32[b, 4, n, n]
+  %14 = map(%11, %13) bf16(a / b) : bf16[b, 4, n, n]
+  %15 = contract(%14, v) \"abce,abed->abcd\" acc=f32 : bf16[b, 4, n, 64]
+  return y = %15
+}
+";
 
 /// What came out so far.
 struct Tally<'a> {
@@ -77,6 +99,20 @@ pub fn check(arguments: &Arguments) -> Result<bool> {
             if arguments.wants(&name) {
                 tally.holds(&name, &graph, &small_numbers(&graph, &env), &env, Chooser::ByCost, Numerics::Default);
             }
+        }
+    }
+    for sizes in ["b=3,n=320", "b=2,n=1000"] {
+        let env: Env = sizes.split(',').filter_map(crate::time::size).collect();
+        let graph = Graph::parse(SUNK)?;
+        let mut inputs = small_numbers(&graph, &env);
+        // The first rows of all batches see nothing, and all of the last one.
+        let keep =
+            |b: i64, n: i64| (0..b * n).map(move |k| f64::from(k % n >= 70 && k / n + 1 < b)).collect::<Vec<f64>>();
+        let (b, n) = (env.get(&Symbol::name("b")).unwrap_or(1), env.get(&Symbol::name("n")).unwrap_or(1));
+        inputs.insert("keep".into(), Literal::from_f64s(DType::Bool, vec![b as usize, n as usize], &keep(b, n))?);
+        let name = format!("large sunk attention {sizes}");
+        if arguments.wants(&name) {
+            tally.holds(&name, &graph, &inputs, &env, Chooser::ByCost, Numerics::Default);
         }
     }
     for row in spellings::all() {

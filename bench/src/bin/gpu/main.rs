@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! gpu check [--graphs=N] [--models=FOLDER] [--libraries=FOLDER] [NAME…]     outputs against the reference
-//! gpu model FILE.onnx [--sizes=NAME=N,…] [--precision=bf16] [--runs=N] [--libraries=FOLDER]     a network, launch by launch
+//! gpu model FILE.onnx [--sizes=NAME=N,…] [--precision=bf16] [--tune] [--runs=N] [--libraries=FOLDER]     a network, launch by launch
 //! gpu time  [--json] [--runs=N] [--dtype=TYPE] [--tiles=RxCxD] [--libraries=FOLDER] [NAME…]     device time against a copy of the same bytes
 //! ```
 //!
@@ -37,6 +37,8 @@ struct Arguments {
     /// sizes of a network, and whether its factors are rounded to bf16
     sizes: String,
     precision: bool,
+    /// whether products are measured in all ways before a network is
+    tune: bool,
     /// parts of names
     names: Vec<String>,
 }
@@ -95,6 +97,7 @@ fn run() -> Result<bool> {
         tiles: None,
         sizes: String::new(),
         precision: false,
+        tune: false,
         names: Vec::new(),
     };
     for word in words {
@@ -109,6 +112,7 @@ fn run() -> Result<bool> {
             Some(("--graphs", text)) => arguments.graphs = u32::try_from(number(text)?).unwrap_or(u32::MAX),
             _ if word.starts_with("--sizes=") => arguments.sizes = word["--sizes=".len()..].to_owned(),
             Some(("--precision", "bf16")) => arguments.precision = true,
+            None if word == "--tune" => arguments.tune = true,
             _ if word == "--json" => arguments.json = true,
             _ if word.starts_with("--") => return Err(Error::invalid(format!("there is no option {word}"))),
             _ => arguments.names.push(word),

@@ -33,7 +33,7 @@ pub fn models(arguments: &Arguments) -> Result<()> {
     }
     let planned = plan_program(graph.clone(), &options, &mut |_| {})?;
     clock.note("the plan");
-    let session = device.load(&planned)?;
+    let mut session = device.load(&planned)?;
     clock.note(&format!("what is prepared once ({} texts compiled so far)", session.making().0));
     let inputs = noise(&graph, &env)?;
     session.run(&inputs)?;
@@ -44,6 +44,14 @@ pub fn models(arguments: &Arguments) -> Result<()> {
     ));
     session.run(&inputs)?;
     clock.note("the second run, with copies from and to the host");
+    if arguments.tune {
+        for tuned in session.tune(&inputs)?.unwrap_or_default() {
+            let (before, after) = tuned.us;
+            println!("{before:10.1} µs as usual, {after:.1} by {}: kernel {}", tuned.choice, tuned.kernel);
+        }
+        clock.note("all ways of products, measured");
+        session = device.load(&planned)?;
+    }
     let Some(timing) = session.time(&inputs, arguments.runs)? else {
         println!("the host stands between kernels: {:?}", session.refused());
         return Ok(());

@@ -31,6 +31,7 @@ What would one decision cost? Take its id from the list:
 
 Write a plan down, compare it with another one, obey it:
   fuseline explain model.onnx --target h200 --lock h200.plan
+  fuseline explain model.onnx --target h200 --tune --lock h200.plan
   diff h100.plan h200.plan
   fuseline explain model.onnx --plan h200.plan
 
@@ -77,6 +78,10 @@ pub struct Explain {
     /// Write the plan to this file
     #[arg(long, value_name = "FILE")]
     pub lock: Option<PathBuf>,
+    /// With a GPU as --target: measure large products there, by cuBLASLt in all its ways and by kernels of our own, and write into the plan
+    /// what is fastest
+    #[arg(long, requires = "lock", conflicts_with = "flip")]
+    pub tune: bool,
     /// Obey the plan in this file
     #[arg(long, value_name = "FILE", conflicts_with = "policy")]
     pub plan: Option<PathBuf>,

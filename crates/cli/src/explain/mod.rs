@@ -5,6 +5,7 @@ mod compare;
 mod json;
 mod lock;
 mod text;
+mod tune;
 
 use fuseline::compile::{PlannedProgram, plan_simplified, simplified};
 use fuseline::error::{Error, Kind};
@@ -49,8 +50,11 @@ pub fn explain(arguments: &Explain) -> Outcome {
     };
     let shown = flipped.as_ref().and_then(|f| f.after.as_ref()).unwrap_or(&story);
     if let Some(path) = &arguments.lock {
-        let text = lock::noted_lock(&request, shown).to_string();
-        file::write(path, text.as_bytes())?;
+        let mut lock = lock::noted_lock(&request, shown);
+        if arguments.tune {
+            lock.tuned = tune::tuned(&request, arguments)?;
+        }
+        file::write(path, lock.to_string().as_bytes())?;
     }
     let measured = match arguments.analyze {
         true => Some(analyze::measure(&request, arguments)?),

@@ -1,8 +1,9 @@
 //! Attention as CUDA C++: the walk along the keys, the work on scores where the units left them, and what becomes of the sums.
 
 use fuseline::error::Result;
-use fuseline::ops::Expr;
-use fuseline::tensor::Dim;
+use fuseline::ops::prim::Monoid;
+use fuseline::ops::{Expr, Number};
+use fuseline::tensor::{DType, Dim};
 use fuseline::tile::{AxisSet, Correction, Op, StepId};
 
 use super::attention::{Attention, Fold, SUMS_PAD, Shape};
@@ -23,11 +24,7 @@ pub(super) fn attention(
 ) -> Result<Function> {
     let mut body = Body::new(nest, None, sites);
     attention.print_head(&mut body)?;
-    if attention.shape.by_groups {
-        attention.print_stream_by_groups(&mut body)?;
-    } else {
-        attention.print_stream(&mut body)?;
-    }
+    attention.print_walk(&mut body)?;
     attention.print_results(&mut body, stores)?;
     let Shape { rows, keys, .. } = attention.shape;
     let batches = Attention::count(nest, &attention.batch);
@@ -61,11 +58,19 @@ impl Attention<'_> {
         ));
         let down = body.index(&Attention::count(nest, &self.rows).ceildiv(&Dim::int(rows)), &[]);
         body.line(format!("const int down = {down};"));
-        // Where later queries have more keys, they begin.
-        let tile = if self.masked_from.is_some() { "down - 1 - blockIdx.x % down" } else { "blockIdx.x % down" };
+        // Where later queries have more keys, those of all heads begin, so that the last blocks to run are short ones.
+        let (tile, batch) = match self.masked_from.is_some() && !self.batch.is_empty() {
+            true => {
+                let batches = body.index(&Attention::count(nest, &self.batch), &[]);
+                body.line(format!("const int batches = {batches};"));
+                ("down - 1 - blockIdx.x / batches", "blockIdx.x % batches")
+            }
+            false if self.masked_from.is_some() => ("down - 1 - blockIdx.x % down", "blockIdx.x / down"),
+            false => ("blockIdx.x % down", "blockIdx.x / down"),
+        };
         body.line(format!("const Index row0 = (Index)({tile}) * {rows};"));
         if !self.batch.is_empty() {
-            body.line("const Index batch = blockIdx.x / down;");
+            body.line(format!("const Index batch = {batch};"));
             decode(body, nest, &self.batch, "batch", None);
             body.bind(self.batch.iter().copied().collect());
         }
@@ -80,10 +85,15 @@ impl Attention<'_> {
         let stream = Attention::count(nest, &self.stream);
         let tiles = body.index(&stream.ceildiv(&Dim::int(keys)), &[]);
         match self.masked_from {
-            Some(from) => body.line(format!(
-                "const int tiles = max(0, min({tiles}, (int)((row0 + {} + {keys}) / {keys})));",
-                rows - 1 + from - 1
-            )),
+            Some(from) => {
+                let seen = format!("max(0, min({tiles}, (int)((row0 + {} + {keys}) / {keys})))", rows - 1 + from - 1);
+                if self.sunk.is_some() {
+                    body.line(format!("const int all_tiles = {tiles};"));
+                    body.line(format!("int begin = 0, tiles = {seen};"));
+                } else {
+                    body.line(format!("const int tiles = {seen};"));
+                }
+            }
             None => body.line(format!("const int tiles = {tiles};")),
         }
         let rows_count = Attention::count(nest, &self.rows);
@@ -116,14 +126,44 @@ impl Attention<'_> {
         self.values.print_fill(body, &Part { free, sum, tile: self.value_tile(), threads: self.shape.threads(), at })
     }
 
+    /// Walks along the keys that have weight; where rows see none of these, along the others too.
+    fn print_walk(&self, body: &mut Body<'_>) -> Result<()> {
+        let print = |body: &mut Body<'_>| match self.shape.by_groups {
+            true => self.print_stream_by_groups(body),
+            false => self.print_stream(body),
+        };
+        let most = self.folds.iter().find(|fold| fold.is_first && fold.monoid == Monoid::Max);
+        let (Some(sunk), Some(most)) = (self.sunk, most) else { return print(body) };
+        body.open(AxisSet::EMPTY);
+        print(body)?;
+        let rows = (0..self.shape.rows / self.shape.warps / 8).map(|slot| {
+            format!("!(fold{}[{slot}] > {})", most.id.0, element::constant(DType::F32, Number::Float(sunk.to_bits())))
+        });
+        let rows: Vec<String> = rows.collect();
+        body.line(format!("const bool is_sunk = {};", rows.join(" || ")));
+        body.line("if (tiles == all_tiles || !__syncthreads_or(is_sunk)) break;");
+        body.line("begin = tiles, tiles = all_tiles;");
+        body.close("for (;;)");
+        Ok(())
+    }
+
+    /// The tile that a walk begins with.
+    fn first_tile(&self) -> &'static str {
+        if self.sunk.is_some() { "begin" } else { "0" }
+    }
+
     /// Walks along the keys.
     fn print_stream(&self, body: &mut Body<'_>) -> Result<()> {
         let Shape { rows, keys, inner, .. } = self.shape;
         let (own, ty) = (rows / self.shape.warps / 16, element::stored(self.queries.dtype)?);
+        let begin = self.first_tile();
         body.open(AxisSet::EMPTY);
-        body.line("const Index key0 = 0;");
+        match self.sunk {
+            Some(_) => body.line(format!("const Index key0 = (Index)begin * {keys};")),
+            None => body.line("const Index key0 = 0;"),
+        }
         self.print_keys(body, "keys")?;
-        body.close("if (tiles > 0)");
+        body.close(&format!("if (tiles > {begin})"));
         body.line("commit_copies();");
         body.open(AxisSet::EMPTY);
         body.line("wait_for_copies<0>();");
@@ -152,7 +192,7 @@ impl Attention<'_> {
             v.along_sum,
             v.lines(self.value_tile())
         ));
-        body.close("for (int tile = 0; tile < tiles; ++tile)");
+        body.close(&format!("for (int tile = {begin}; tile < tiles; ++tile)"));
         Ok(())
     }
 
@@ -171,12 +211,17 @@ impl Attention<'_> {
             format!("multiply_group_{ty}_{keys}<{settings}>({to}, shared, row_of_group, {at}, 0);")
         };
         body.line("const int row_of_group = __shfl_sync(0xffffffffu, threadIdx.x / 128 * 64, 0);");
-        for tile in ["0", "1"] {
+        let begin = self.first_tile();
+        for ahead in [0, 1] {
+            let tile = match self.sunk {
+                Some(_) => format!("(begin + {ahead})"),
+                None => ahead.to_string(),
+            };
             body.open(AxisSet::EMPTY);
             body.line(format!("const Index key0 = {tile} * {keys};"));
-            self.print_keys(body, &at_keys(tile))?;
-            if tile == "0" {
-                self.print_values(body, &at_values(tile))?;
+            self.print_keys(body, &at_keys(&tile))?;
+            if ahead == 0 {
+                self.print_values(body, &at_values(&tile))?;
             }
             body.close(&format!("if (tiles > {tile})"));
             body.line("commit_copies();");
@@ -185,7 +230,8 @@ impl Attention<'_> {
         ["wait_for_copies<1>();", "fence_copies();", "__syncthreads();", "begin_group();"]
             .into_iter()
             .for_each(|line| body.line(line));
-        body.line(multiply("scores", "keys"));
+        let first = if self.sunk.is_some() { at_keys("begin") } else { "keys".to_owned() };
+        body.line(multiply("scores", &first));
         ["commit_group();", "wait_for_groups<0>();"].into_iter().for_each(|line| body.line(line));
         body.open(AxisSet::EMPTY);
         ["wait_for_copies<0>();", "fence_copies();", "__syncthreads();"].into_iter().for_each(|line| body.line(line));
@@ -213,7 +259,7 @@ impl Attention<'_> {
         body.line(format!("for (int n = 0; n < {}; ++n)", keys / 8));
         body.line("#pragma unroll");
         body.line("  for (int e = 0; e < 4; ++e) scores[0][n][e] = following[0][n][e];");
-        body.close("for (int tile = 0; tile < tiles; ++tile)");
+        body.close(&format!("for (int tile = {begin}; tile < tiles; ++tile)"));
         Ok(())
     }
 

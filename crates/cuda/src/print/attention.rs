@@ -6,7 +6,7 @@
 use fuseline::ops::prim::Monoid;
 use fuseline::ops::{ExprNode, Scalar};
 use fuseline::tensor::{DType, Dim};
-use fuseline::tile::{AxisSet, Correction, Op, Schedule, StepId};
+use fuseline::tile::{AxisSet, Correction, Op, Rounding, Schedule, StepId};
 
 use super::element;
 use super::nest::{Nest, slope};
@@ -33,6 +33,8 @@ pub(super) struct Attention<'k> {
     pub corrections: &'k [Correction],
     /// keys from `row + n` on have no weight
     pub masked_from: Option<i64>,
+    /// where these keys do have some if a row sees none: what its largest score is not above then
+    pub sunk: Option<f64>,
     /// what scores are before that, by the node of the expression that masks them, where nothing else does
     pub unmasked: Option<u32>,
     pub shape: Shape,
@@ -148,6 +150,7 @@ impl<'k> Attention<'k> {
             held: None,
             corrections,
             masked_from: None,
+            sunk: None,
             unmasked: None,
             shape,
         };
@@ -219,6 +222,12 @@ impl<'k> Attention<'k> {
         let folds_most = self.folds.iter().any(|fold| fold.is_first && fold.monoid == Monoid::Max);
         if let (true, true, Op::Map { expr, .. }) = (follows, folds_most, &nest.kernel.step(held).op) {
             self.masked_from = fuseline::tile::first_masked(expr, *key, *row);
+            // That scores are no such numbers is true of real ones.
+            if let (None, true) = (self.masked_from, nest.kernel.rounding != Rounding::Every)
+                && let Some((from, low)) = fuseline::tile::first_sunk(expr, *key, *row)
+            {
+                (self.masked_from, self.sunk) = (Some(from), Some(low / 2.0));
+            }
             let nodes = expr.nodes();
             if let (Some(_), Some((ExprNode::Apply(Scalar::Select, parts), _))) = (self.masked_from, nodes.last())
                 && let ExprNode::Apply(Scalar::Le | Scalar::Lt, _) = &nodes[parts[0] as usize].0

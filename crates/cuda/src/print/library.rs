@@ -1,8 +1,8 @@
 //! Products that a library of the device's maker can compute as well: plain ones, of matrices that lie in memory as they are.
 
-use fuseline::ops::ExprNode;
+use fuseline::ops::{ExprNode, Scalar};
 use fuseline::tensor::{DType, Dim, Symbol};
-use fuseline::tile::{Op, StepId};
+use fuseline::tile::{Op, Rounding, StepId};
 
 use super::nest::{Access, Nest, is_multiple, slope};
 use super::{Parameter, element};
@@ -22,6 +22,17 @@ pub struct Library {
     pub turned: [bool; 2],
     /// the type of the factors, and that of the result
     pub dtypes: (DType, DType),
+    /// what is added to the product
+    pub added: Added,
+}
+
+/// What a library adds to a product, of the type of the result.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Added {
+    /// a number for every column
+    pub bias: Option<Parameter>,
+    /// a number for every result
+    pub matrix: Option<Matrix>,
 }
 
 /// A matrix in memory.
@@ -39,12 +50,10 @@ impl Matrix {
     /// The matrix that is read or written, whose rows lie along one axis and whose neighbours along another; there may be one for every
     /// point of a third.
     pub(super) fn of(access: &Access, rows: usize, along: usize, batch: Option<usize>) -> Option<Matrix> {
-        let is_plain = access.checked.is_empty() && access.guards.is_empty() && access.reads.is_empty();
         let at = |axis: usize| slope(&access.offset, axis).filter(|slope| !mentions_axes(slope));
-        let begins = access.offset.substitute(&|symbol| matches!(symbol, Symbol::Axis(_)).then(|| Dim::int(0)));
-        let (pitch, next) = (at(rows)?, at(along)?);
+        let pitch = at(rows)?;
         let stride = batch.map_or(Some(Dim::int(0)), at)?;
-        let fits = is_plain && next.is(1) && begins.is(0) && pitch.as_int().is_none_or(|pitch| pitch > 1);
+        let fits = is_line(access, along) && pitch.as_int().is_none_or(|pitch| pitch > 1);
         fits.then(|| Matrix { parameter: access.tensor.parameter.clone(), pitch, stride })
     }
 }
@@ -56,18 +65,47 @@ impl Matrix {
     }
 }
 
+/// Whether what is read or written lies side by side along an axis, from the beginning of a tensor on.
+pub(super) fn is_line(access: &Access, along: usize) -> bool {
+    let is_plain = access.checked.is_empty() && access.guards.is_empty() && access.reads.is_empty();
+    let begins = access.offset.substitute(&|symbol| matches!(symbol, Symbol::Axis(_)).then(|| Dim::int(0)));
+    is_plain && begins.is(0) && slope(&access.offset, along).is_some_and(|next| next.is(1))
+}
+
 fn mentions_axes(dim: &Dim) -> bool {
     dim.mentions(|symbol| matches!(symbol, Symbol::Axis(_)))
 }
 
-/// Whether a step is nothing but another one, rounded to its type.
-pub(super) fn is_itself(nest: &Nest<'_>, id: StepId, of: StepId) -> bool {
+/// What a step adds to another one, if it is nothing but their sum, rounded to its type: loads, no two alike.
+pub(super) fn added(nest: &Nest<'_>, id: StepId, to: StepId) -> Option<Vec<StepId>> {
+    let mut terms = Vec::new();
+    sum_of(nest, id, to, &mut terms)?;
+    let own = terms.iter().position(|term| *term == to)?;
+    terms.swap_remove(own);
+    // Which are added first is the library's choice.
+    let may_choose = terms.is_empty() || nest.kernel.rounding != Rounding::Every;
+    (may_choose && !terms.contains(&to)).then_some(terms)
+}
+
+/// The steps that a step is the sum of, down to loads and one that is asked for.
+fn sum_of(nest: &Nest<'_>, id: StepId, end: StepId, terms: &mut Vec<StepId>) -> Option<()> {
     match &nest.kernel.step(id).op {
-        _ if id == of => true,
+        _ if id == end => terms.push(id),
+        Op::Load { .. } => terms.push(id),
         Op::Map { expr, args } => {
-            let is_cast = matches!(expr.nodes(), [(ExprNode::Arg(0), _), (ExprNode::Cast(0), to)] if to.is_float());
-            is_cast && is_itself(nest, args[0], of)
+            let nodes = expr.nodes();
+            let mut todo = vec![(nodes.len() - 1) as u32];
+            while let Some(node) = todo.pop() {
+                match &nodes[node as usize] {
+                    (ExprNode::Arg(arg), _) => sum_of(nest, args[*arg as usize], end, terms)?,
+                    (ExprNode::Apply(Scalar::Add, sides), DType::F32) => todo.extend(sides.iter().copied()),
+                    // The last thing that is done.
+                    (ExprNode::Cast(of), to) if to.is_float() && node as usize + 1 == nodes.len() => todo.push(*of),
+                    _ => return None,
+                }
+            }
         }
-        _ => false,
+        _ => return None,
     }
+    Some(())
 }

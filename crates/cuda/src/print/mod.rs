@@ -36,7 +36,7 @@ use fuseline::tensor::{Dim, Env, Symbol};
 use fuseline::tile::{AxisSet, Kernel, Rounding, Schedule};
 
 use attention::Attention;
-pub use library::{Library, Matrix};
+pub use library::{Added, Library, Matrix};
 use nest::Nest;
 use product::Product;
 use stages::{Way, stages};
@@ -229,16 +229,20 @@ pub fn sizes_to_fix_at(kernel: &Kernel, env: &Env) -> BTreeSet<Symbol> {
     symbols
 }
 
-/// Of a product of few results, about how large the sizes are that it is not made for: the next power of two. It is cut into so many pieces
-/// that all processors have work, and is right for any sizes.
+/// Of a product of few results, and of few rows, about how large the sizes are that it is not made for: the next power of two. It is cut into
+/// so many pieces that all processors have work, and is right for any sizes.
 pub fn sizes_about(kernel: &Kernel, env: &Env) -> Env {
-    let Schedule::Contract { sum, .. } = &kernel.schedule else { return Env::new() };
+    let (inner, most) = match &kernel.schedule {
+        Schedule::Contract { sum, .. } => (*sum, FEW_RESULTS),
+        Schedule::Row { along, .. } => (*along, MANY_ROWS),
+        _ => return Env::new(),
+    };
     let count = |axes: AxisSet| {
         let mut extents = axes.iter().map(|axis| kernel.axes[axis].eval(env).ok());
         extents.try_fold(1i64, |all, extent| all.checked_mul(extent?))
     };
-    let results = kernel.stores.iter().map(|store| count(store.axes().without(*sum))).max().flatten();
-    if results.is_none_or(|results| results > FEW_RESULTS) {
+    let results = kernel.stores.iter().map(|store| count(store.axes().without(inner))).max().flatten();
+    if results.is_none_or(|results| results > most) {
         return Env::new();
     }
     let fixed = sizes_to_fix_at(kernel, env);
@@ -253,6 +257,9 @@ pub fn sizes_about(kernel: &Kernel, env: &Env) -> Env {
 
 /// Products of no more results than this leave processors idle unless they are cut into small pieces.
 const FEW_RESULTS: i64 = 1 << 20;
+
+/// Rows of which there are no more than this leave processors idle unless many threads share each of them.
+const MANY_ROWS: i64 = 256;
 
 /// A product of no more rows is made for their number.
 const FEW_ROWS: i64 = 32;

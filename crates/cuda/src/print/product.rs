@@ -11,7 +11,7 @@ use fuseline::tile::{AxisSet, Kernel, Op, Schedule, StepId, Tile};
 use super::body::{Accumulator, Body, Lanes};
 use super::element;
 use super::function::{Function, Grid};
-use super::library::{Library, Matrix, is_itself};
+use super::library::{Added, Library, Matrix, added, is_line};
 use super::nest::{Nest, slope};
 use super::operand::{Operand, Part, narrow_type};
 use super::points::decode;
@@ -94,11 +94,31 @@ impl Product {
         self.shape.depth
     }
 
-    /// The product as a library can compute it, where it can: one axis of each kind, and nothing before or after.
+    /// The product as a library can compute it, where it can: one axis of each kind, and nothing before; after it, nothing but sums with
+    /// numbers of the result's type, one for every column and one for every result.
     pub fn library(&self, nest: &Nest<'_>, stores: &[usize]) -> Option<Library> {
-        let library = self.plain(nest, stores)?;
+        let mut library = self.plain(nest, stores)?;
         let (&[store], &[dot]) = (stores, self.dots.as_slice()) else { return None };
-        is_itself(nest, nest.stores[store].value, dot).then_some(library)
+        let (&[row], &[column]) = (self.rows.as_slice(), self.columns.as_slice()) else { return None };
+        let batch = self.batch.first().copied();
+        for term in added(nest, nest.stores[store].value, dot)? {
+            let access = nest.load(term);
+            if access.tensor.dtype != library.dtypes.1 || library.dtypes.1 != DType::F32 {
+                return None;
+            }
+            let added = &mut library.added;
+            if nest.axes[term.index()] == AxisSet::of(column) && added.bias.is_none() && batch.is_none() {
+                added.bias = is_line(access, column).then(|| access.tensor.parameter.clone());
+                added.bias.as_ref()?;
+            } else if nest.axes[term.index()] == nest.stores[store].axes && added.matrix.is_none() {
+                let matrix = Matrix::of(access, row, column, batch)?;
+                added.matrix = Some(matrix).filter(|matrix| matrix.is_aligned(library.dtypes.1));
+                added.matrix.as_ref()?;
+            } else {
+                return None;
+            }
+        }
+        Some(library)
     }
 
     /// The same, where something may come after.
@@ -124,7 +144,7 @@ impl Product {
         if !factors.into_iter().chain([(&result, dtypes.1)]).all(|(matrix, dtype)| matrix.is_aligned(dtype)) {
             return None;
         }
-        Some(Library { sizes, left, right: other, result, turned, dtypes })
+        Some(Library { sizes, left, right: other, result, turned, dtypes, added: Added::default() })
     }
 
     fn grid(&self, nest: &Nest<'_>) -> Dim {

@@ -17,6 +17,9 @@ use super::points::decode;
 /// Threads of a block where rows are short.
 const THREADS: i64 = 128;
 
+/// Threads that give every processor a block.
+const ENOUGH_THREADS: i64 = 132 * THREADS;
+
 /// Elements of a row that a thread takes where nothing speaks against it.
 const SHARE: i64 = 32;
 
@@ -157,6 +160,12 @@ impl<'n, 'k> Plan<'n, 'k> {
         let least = packs.max(1).unsigned_abs().next_power_of_two().min(32) as i64;
         let wanted = (packs * self.lanes.count).div_euclid(SHARE).max(1).unsigned_abs().next_power_of_two() as i64;
         self.threads = wanted.max(least).min(if packs * self.lanes.count > 32 << 10 { 1024 } else { 512 });
+        // Where rows are few, more threads share each of them.
+        if let Some(rows) = self.nest.options.about.apply(&self.rows).as_int() {
+            while self.threads * 2 <= packs.min(THREADS) && rows * self.threads < ENOUGH_THREADS {
+                self.threads *= 2;
+            }
+        }
         self.rows_of_block = (THREADS / self.threads).max(1);
         if let Some(rows) = self.rows.as_int() {
             while self.rows_of_block > 1 && self.rows_of_block / 2 >= rows {

@@ -147,6 +147,11 @@ impl<'e> Run<'e> {
         Run { engine, env: Env::new(), trips: 0, stored: None }
     }
 
+    /// The sizes that are bound.
+    pub fn sizes(&self) -> &Env {
+        &self.env
+    }
+
     /// What kernels store in what follows is taken down.
     pub fn traced(self) -> Run<'e> {
         Run { stored: Some(Vec::new()), ..self }
@@ -348,10 +353,11 @@ impl<'e> Run<'e> {
                 Parameter::Size(symbol) => step.env.get(symbol).ok_or_else(missing)? as u64,
             })
         };
-        if let (Some(library), Some(cublas)) = (&launch.library, &compiled.library)
-            && self.ask(library, cublas, &argument)?
-        {
-            return Ok(true);
+        if let (Some(library), Some(cublas)) = (&launch.library, &compiled.library) {
+            let way = step.ways.get(number).copied().unwrap_or(0);
+            if self.ask(library, cublas, &argument, way)? {
+                return Ok(true);
+            }
         }
         let mut arguments = launch.parameters.iter().map(argument).collect::<Result<Vec<u64>>>()?;
         let mut pointers: Vec<*mut c_void> =
@@ -365,11 +371,37 @@ impl<'e> Run<'e> {
     }
 
     /// Asks a library for a product; whether it has a way.
-    fn ask(&self, library: &Library, cublas: &Cublas, place: &dyn Fn(&Parameter) -> Result<u64>) -> Result<bool> {
+    fn ask(
+        &self,
+        library: &Library,
+        cublas: &Cublas,
+        place: &dyn Fn(&Parameter) -> Result<u64>,
+        way: usize,
+    ) -> Result<bool> {
+        let shape = self.shape(library)?;
+        if cublas.ways(&shape) == 0 {
+            return Ok(false);
+        }
+        let Library { left, right, result, added, .. } = library;
+        let (bias, c) = (added.bias.as_ref(), added.matrix.as_ref().map(|added| &added.parameter));
+        let places = Places {
+            a: place(&left.parameter)?,
+            b: place(&right.parameter)?,
+            c: c.map(place).transpose()?,
+            d: place(&result.parameter)?,
+            bias: bias.map(place).transpose()?,
+        };
+        // SAFETY: the table has memory of the sizes that the launch was prepared for, which are those of the shape.
+        unsafe { cublas.multiply(&shape, places, way) }?;
+        Ok(true)
+    }
+
+    /// A product as the library knows it, at the sizes of this run.
+    pub fn shape(&self, library: &Library) -> Result<Shape> {
         let number = |dim: &Dim| dim.eval(&self.env);
         let [rows, columns, steps, batches] = &library.sizes;
         let Library { left, right, result, turned, dtypes, .. } = library;
-        let shape = Shape {
+        Ok(Shape {
             rows: number(rows)?,
             columns: number(columns)?,
             steps: number(steps)?,
@@ -379,14 +411,12 @@ impl<'e> Run<'e> {
             d: number(&result.pitch)?,
             strides: [number(&left.stride)?, number(&right.stride)?, number(&result.stride)?],
             dtypes: *dtypes,
-        };
-        if !cublas.can(&shape) {
-            return Ok(false);
-        }
-        let places = Places { a: place(&left.parameter)?, b: place(&right.parameter)?, d: place(&result.parameter)? };
-        // SAFETY: the table has memory of the sizes that the launch was prepared for, which are those of the shape.
-        unsafe { cublas.multiply(&shape, places) }?;
-        Ok(true)
+            has_bias: library.added.bias.is_some(),
+            c: match &library.added.matrix {
+                Some(added) => Some((number(&added.pitch)?, number(&added.stride)?)),
+                None => None,
+            },
+        })
     }
 
     /// An error where a check of a kernel failed. Where kernels have none, nothing is waited for.
@@ -459,7 +489,7 @@ pub(super) fn checks_of(special: &Special, first: usize) -> impl Iterator<Item =
 }
 
 /// Where the tensors of a kernel lie.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Table {
     pub inputs: Vec<u64>,
     pub outputs: Vec<u64>,

@@ -2,7 +2,8 @@
 //!
 //! Comes in: a program with a plan of it. Goes out: outputs for inputs. A plan is looked at once; at the first run of every new combination
 //! of sizes its kernels are made (`workshop`) and launches are prepared (`specialize`); a run (`execute`) then only launches them, as one
-//! recorded graph where nothing of the host stands between. `profile` takes the time.
+//! recorded graph where nothing of the host stands between. `profile` takes the time, and
+//! `tune` that of all ways in which products can be computed.
 
 mod constant;
 mod execute;
@@ -10,8 +11,10 @@ mod kernel;
 mod profile;
 mod session;
 mod specialize;
+mod tune;
 mod workshop;
 
 pub use kernel::LoneKernel;
 pub use profile::LaunchProfile;
 pub use session::{CudaDevice, Session, Timing};
+pub use tune::{Choice, Tuned};

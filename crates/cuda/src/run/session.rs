@@ -7,7 +7,7 @@ use std::time::Duration;
 use fuseline::compile::PlannedProgram;
 use fuseline::device::{Device, Executable, NamedTensors, check_inputs};
 use fuseline::error::{Context, Error, Result};
-use fuseline::fuse::{Plan, PlanOptions, plan};
+use fuseline::fuse::{Chooser, Plan, PlanOptions, plan};
 use fuseline::graph::Graph;
 use fuseline::program::Program;
 use fuseline::reference::Limits;
@@ -18,6 +18,7 @@ use super::constant::Constants;
 use super::execute::{Engine, Run, Value};
 use super::profile::{self, LaunchProfile};
 use super::specialize::LoadedGraph;
+use super::tune::Tuned;
 use super::workshop::Workshop;
 use crate::cache::Cache;
 use crate::cublas::Cublas;
@@ -72,8 +73,14 @@ impl CudaDevice {
         &self.workshop
     }
 
-    /// Makes a planned program ready. What is constant is computed here.
+    /// Makes a planned program ready. What is constant is computed here. Where the plan is a written one that says how products are computed,
+    /// they are.
     pub fn load(&self, planned: &PlannedProgram) -> Result<Session> {
+        if let Chooser::Replay(lock) = &self.plan.chooser {
+            for (name, choice) in &lock.tuned {
+                self.workshop.choose(*name, choice.parse().at(|| format!("what is tuned as {name:016x}"))?);
+            }
+        }
         self.session(&planned.program, &planned.prepare, &planned.run)
     }
 
@@ -160,6 +167,14 @@ impl Session {
         let given = self.given(inputs)?;
         let _turn = self.engine.turn.lock().unwrap_or_else(PoisonError::into_inner);
         Run::new(&self.engine).profile(&self.run, &given, runs)
+    }
+
+    /// Measures the large products of the program in all ways in which they can be computed; none where something of the host stands between
+    /// kernels. What is fastest holds for programs that the device makes ready from here on.
+    pub fn tune(&self, inputs: &NamedTensors) -> Result<Option<Vec<Tuned>>> {
+        let given = self.given(inputs)?;
+        let _turn = self.engine.turn.lock().unwrap_or_else(PoisonError::into_inner);
+        Run::new(&self.engine).tune(&self.run, &given)
     }
 
     /// The outputs, and what every kernel stored on the way to them.

@@ -38,6 +38,8 @@ pub(super) struct Step {
     pub scratch: Vec<usize>,
     /// the sizes that launches take, as their parameters name them
     pub env: Env,
+    /// by which way of a library each launch is done, where it does it
+    pub ways: Vec<usize>,
 }
 
 /// A graph that is nothing but launches: all of its values have one place, and all launches can be recorded as one.
@@ -59,6 +61,7 @@ pub(super) fn specialize(engine: &Engine, loaded: &LoadedGraph, segment: &Segmen
     let coded: Vec<usize> = kernels.clone().filter(|k| matches!(loaded.kernels[*k].way, Way::Code)).collect();
     let mut bytes = FxHashMap::default();
     let mut keys: Vec<Key> = Vec::with_capacity(coded.len());
+    let mut ways = Vec::with_capacity(coded.len());
     for k in &coded {
         for slot in &loaded.kernels[*k].outputs {
             let size = loaded.slots[*slot].bytes(env).at(|| loaded.describe(*k))?;
@@ -69,14 +72,21 @@ pub(super) fn specialize(engine: &Engine, loaded: &LoadedGraph, segment: &Segmen
             }
             bytes.insert(*slot, size);
         }
-        keys.push(key(&loaded.plan.kernels[*k].kernel, env).at(|| loaded.describe(*k))?);
+        let kernel = &loaded.plan.kernels[*k].kernel;
+        let key = key(kernel, env).at(|| loaded.describe(*k))?;
+        let choice = engine.workshop.choice(kernel, env);
+        ways.push(choice.as_ref().map_or_else(Vec::new, |choice| choice.ways.clone()));
+        keys.push(choice.map_or(key.clone(), |choice| choice.applied_to(key)));
     }
-    let mut made = engine.workshop.make(&keys)?.into_iter();
+    let mut made = engine.workshop.make(&keys)?.into_iter().zip(ways);
     let mut steps = Vec::with_capacity(kernels.len());
     for k in kernels.clone() {
         let step = match coded.contains(&k).then(|| made.next()).flatten() {
-            Some(Made::Code(compiled)) => Some(step(compiled, env).at(|| loaded.describe(k))?),
-            Some(Made::Refused(reason)) => {
+            Some((Made::Code(compiled), ways)) => {
+                let step = step(compiled, env).at(|| loaded.describe(k))?;
+                Some(Step { ways, ..step })
+            }
+            Some((Made::Refused(reason), _)) => {
                 engine.note_refused(format!("{}: {reason}", loaded.describe(k)));
                 None
             }
@@ -110,7 +120,7 @@ pub(super) fn step(compiled: Arc<Compiled>, env: &Env) -> Result<Step> {
         usize::try_from(bytes).map_err(|_| Error::limit("more bytes between launches than can be counted"))
     });
     let scratch = scratch.collect::<Result<Vec<usize>>>()?;
-    Ok(Step { compiled, grids, scratch, env: sizes })
+    Ok(Step { compiled, grids, scratch, env: sizes, ways: Vec::new() })
 }
 
 /// A place for every input, every value and all memory between launches.

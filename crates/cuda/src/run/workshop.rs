@@ -13,6 +13,7 @@ use fuseline::tensor::{Env, Symbol};
 use fuseline::tile::{AxisSet, Kernel, Schedule};
 use rustc_hash::FxHashMap;
 
+use super::tune::{self, Choice};
 use crate::cache::Cache;
 use crate::cublas::Cublas;
 use crate::gpu::{Function, Gpu, Module};
@@ -48,7 +49,7 @@ pub(super) struct Traits {
     /// whether indices are wide
     wide: bool,
     /// whether it is large enough for a library
-    large: bool,
+    pub large: bool,
 }
 
 /// About how large sizes are that are arguments, in order.
@@ -62,18 +63,39 @@ pub(super) struct Workshop {
     cache: Option<Cache>,
     library: Option<Arc<Cublas>>,
     known: Mutex<FxHashMap<Key, Made>>,
+    /// how products are computed that were measured
+    choices: Mutex<FxHashMap<u64, Choice>>,
     /// what the compiler was used for, and how long
     spent: Mutex<(usize, Duration)>,
 }
 
 impl Workshop {
     pub fn new(gpu: Arc<Gpu>, compiler: Arc<Compiler>, cache: Option<Cache>, library: Option<Arc<Cublas>>) -> Workshop {
-        Workshop { gpu, compiler, cache, library, known: Mutex::default(), spent: Mutex::default() }
+        Workshop {
+            gpu,
+            compiler,
+            cache,
+            library,
+            known: Mutex::default(),
+            choices: Mutex::default(),
+            spent: Mutex::default(),
+        }
     }
 
     /// How many texts were compiled, and how long that took.
     pub fn spent(&self) -> (usize, Duration) {
         *self.spent.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// From here on, a kernel is made like this. Programs that are ready stay what they are.
+    pub fn choose(&self, name: u64, choice: Choice) {
+        self.choices.lock().unwrap_or_else(PoisonError::into_inner).insert(name, choice);
+    }
+
+    /// How a kernel is made at some sizes, if that was chosen.
+    pub fn choice(&self, kernel: &Kernel, env: &Env) -> Option<Choice> {
+        let choices = self.choices.lock().unwrap_or_else(PoisonError::into_inner);
+        if choices.is_empty() { None } else { choices.get(&tune::name(kernel, env)).cloned() }
     }
 
     /// Makes kernels, those that are not there at once on all processors.

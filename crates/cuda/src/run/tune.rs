@@ -1,0 +1,182 @@
+//! Products measured in all ways in which they can be computed: by a library, in the ways that it has, or by kernels of our own.
+
+use std::fmt;
+use std::str::FromStr;
+
+use fuseline::error::{Context, Error, Result};
+use fuseline::tensor::{Env, Literal};
+use fuseline::tile::{Kernel, Schedule};
+use rustc_hash::FxHashMap;
+
+use super::execute::{Run, Table};
+use super::profile::median;
+use super::specialize::{LoadedGraph, Step, step};
+use super::workshop::{Key, Made, key};
+use crate::gpu::Block;
+
+/// Measurements of a launch, each of so many in a row.
+const TIMES: usize = 5;
+const IN_A_ROW: usize = 4;
+
+/// How a product is computed.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Choice {
+    /// whether a library computes what it can
+    pub library: bool,
+    /// by which of its ways, launch by launch
+    pub ways: Vec<usize>,
+}
+
+impl Choice {
+    /// What a kernel is made for under this choice.
+    pub(super) fn applied_to(&self, mut key: Key) -> Key {
+        key.3.large &= self.library;
+        key
+    }
+}
+
+impl fmt::Display for Choice {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(if self.library { "library" } else { "own" })?;
+        self.ways.iter().try_for_each(|way| write!(f, " {way}"))
+    }
+}
+
+impl FromStr for Choice {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Choice> {
+        let mut words = text.split_whitespace();
+        let library = match words.next() {
+            Some("library") => true,
+            Some("own") => false,
+            _ => return Err(Error::invalid(format!("\"{text}\": wanted library or own"))),
+        };
+        let way = |word: &str| word.parse().map_err(|_| Error::invalid(format!("\"{word}\" is no number of a way")));
+        Ok(Choice { library, ways: words.map(way).collect::<Result<Vec<usize>>>()? })
+    }
+}
+
+/// A kernel at its sizes, as a number that is the same in every process.
+pub(super) fn name(kernel: &Kernel, env: &Env) -> u64 {
+    let sizes = kernel.symbols().into_iter().map(|symbol| format!("{symbol}={:?} ", env.get(&symbol)));
+    let text = sizes.collect::<String>() + &kernel.to_string();
+    text.bytes().fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3))
+}
+
+/// A product that was measured.
+#[derive(Clone, Debug)]
+pub struct Tuned {
+    /// the kernel of the plan
+    pub kernel: usize,
+    /// the kernel at its sizes, as a number
+    pub name: u64,
+    /// the fastest way
+    pub choice: Choice,
+    /// microseconds that it takes as it is computed otherwise, and by the choice
+    pub us: (f64, f64),
+}
+
+impl Run<'_> {
+    /// Measures the products of a graph that is nothing but launches, each distinct one once; the choices hold for programs that are made
+    /// ready from here on.
+    pub fn tune(&mut self, loaded: &LoadedGraph, inputs: &[Option<Literal>]) -> Result<Option<Vec<Tuned>>> {
+        self.bind(loaded, inputs)?;
+        let [only] = loaded.segments.as_slice() else { return Ok(None) };
+        let special = self.special(loaded, only)?;
+        let Some(pure) = &special.pure else { return Ok(None) };
+        self.write_inputs(loaded, pure, inputs)?;
+        self.launch_pure(loaded, &special, pure)?;
+        let tables = self.tables(loaded, &special, pure)?;
+        let mut known: FxHashMap<u64, ()> = FxHashMap::default();
+        let mut tuned = Vec::new();
+        for (k, (planned, table)) in loaded.plan.kernels.iter().zip(&tables).enumerate() {
+            let (kernel, env) = (&planned.kernel, self.sizes().clone());
+            let own = key(kernel, &env)?;
+            if !matches!(kernel.schedule, Schedule::Contract { .. }) || !own.3.large {
+                continue;
+            }
+            let name = name(kernel, &env);
+            if known.insert(name, ()).is_none() {
+                let (usual, measured) = self.measure(k, &own, table, &env).at(|| loaded.describe(k))?;
+                let best = measured.into_iter().min_by(|a, b| a.1.total_cmp(&b.1));
+                if let Some((choice, us)) = best {
+                    self.engine.workshop.choose(name, choice.clone());
+                    tuned.push(Tuned { kernel: k, name, choice, us: (usual, us) });
+                }
+            }
+        }
+        Ok(Some(tuned))
+    }
+
+    /// Microseconds of a kernel as it is usually made, and by the library and functions of our own as fast as can be.
+    fn measure(&self, k: usize, own: &Key, table: &Table, env: &Env) -> Result<(f64, Vec<(Choice, f64)>)> {
+        let (mut usual, mut measured) = (0.0, Vec::new());
+        for library in [true, false] {
+            let choice = Choice { library, ways: Vec::new() };
+            let made = self.engine.workshop.make(&[choice.applied_to(own.clone())])?;
+            let [Made::Code(compiled)] = made.as_slice() else { continue };
+            let mut step = step(compiled.clone(), env)?;
+            let scratch =
+                step.scratch.iter().map(|bytes| self.engine.gpu.take(*bytes)).collect::<Result<Vec<Block>>>()?;
+            let table = Table { scratch: scratch.iter().map(Block::at).collect(), ..table.clone() };
+            let mut total = 0.0;
+            for number in 0..step.grids.len() {
+                let (first, best) = self.best_way(k, &mut step, &table, number)?;
+                total += best;
+                usual += if library { first } else { 0.0 };
+            }
+            measured.push((Choice { library, ways: step.ways }, total));
+        }
+        self.engine.gpu.synchronize()?;
+        Ok((usual, measured))
+    }
+
+    /// Microseconds of a launch by its first way, and by its fastest one, which the step has from here on.
+    fn best_way(&self, k: usize, step: &mut Step, table: &Table, number: usize) -> Result<(f64, f64)> {
+        let (launch, cublas) = (&step.compiled.printed.launches[number], &step.compiled.library);
+        let ways = match (&launch.library, cublas) {
+            (Some(library), Some(cublas)) => cublas.ways(&self.shape(library)?).max(1),
+            _ => 1,
+        };
+        let (mut first, mut best) = (f64::INFINITY, (0, f64::INFINITY));
+        for way in 0..ways {
+            step.ways.resize(number, 0);
+            step.ways.push(way);
+            let mut times = Vec::with_capacity(TIMES);
+            for _ in 0..TIMES {
+                let begin = self.engine.gpu.mark()?;
+                for _ in 0..IN_A_ROW {
+                    self.launch_one(k, step, table, number)?;
+                }
+                times.push(self.engine.gpu.mark()?.since(&begin)? / IN_A_ROW as f64);
+            }
+            let us = median(times);
+            first = if way == 0 { us } else { first };
+            if us < best.1 {
+                best = (way, us);
+            }
+        }
+        step.ways.truncate(number);
+        step.ways.push(best.0);
+        Ok((first, best.1))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn choices_are_read_as_they_are_written() {
+        for choice in [
+            Choice { library: true, ways: vec![0, 3] },
+            Choice { library: false, ways: vec![0] },
+            Choice { library: false, ways: Vec::new() },
+        ] {
+            assert_eq!(choice.to_string().parse::<Choice>().expect("it was written"), choice);
+        }
+        assert!("cublas 1".parse::<Choice>().is_err());
+        assert!("library x".parse::<Choice>().is_err());
+    }
+}

@@ -22,6 +22,7 @@ mod decision;
 mod kernel;
 mod network;
 mod operation;
+mod shapes;
 #[cfg(test)]
 mod tests;
 
@@ -130,7 +131,7 @@ impl Analyzer {
     }
 
     /// Finds and decides all candidates. Fails where the operations contradict themselves: two that write one tensor, that
-    /// wait for each other, or that give a tensor two sizes.
+    /// wait for each other, that give a tensor two sizes, or whose shapes do not fit what they are said to do.
     pub fn analyze(&self, spec: &DeviceSpec) -> Result<Analysis> {
         let network = Network::of(&self.operations, spec)?;
         let pairs = network.pairs();

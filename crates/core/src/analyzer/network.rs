@@ -3,6 +3,7 @@
 use indexmap::IndexMap;
 
 use super::operation::{Operation, Tensor};
+use super::shapes;
 use crate::analysis::scorecard::Bottleneck;
 use crate::device::DeviceSpec;
 use crate::error::{Error, Result};
@@ -209,6 +210,10 @@ fn join(operations: &[Operation]) -> Result<IndexMap<String, Tensor>> {
             let known = tensors.entry(tensor.name.clone()).or_insert_with(|| Tensor::named(&tensor.name));
             merge(known, tensor).map_err(|e| e.at(place()))?;
         }
+    }
+    // When all is known: another operation may have given the shape.
+    for operation in operations {
+        shapes::check(operation, &tensors).map_err(|e| e.at(format!("operation \"{}\"", operation.name)))?;
     }
     decide_constants(operations, &mut tensors);
     Ok(tensors)

@@ -271,6 +271,47 @@ fn contradictions_are_errors_with_their_place() {
     assert!(refused(vec![op("a", "x", "y").reads(huge)]).ends_with("tensor \"h\" is too large"));
 }
 
+#[test]
+fn shapes_fit_what_an_operation_is_said_to_do() {
+    let run = |operation: Operation| analyzer(vec![operation]).analyze(spec("cpu")).map_err(|e| e.to_string());
+    let from = |class: Class, inputs: &[&[usize]], output: &[usize]| {
+        let operation = Operation::new("op").class(class).writes(shaped("y", output));
+        let names = ["a", "b", "c"];
+        inputs.iter().zip(names).fold(operation, |operation, (shape, name)| operation.reads(shaped(name, shape)))
+    };
+    type Shapes = &'static [&'static [usize]];
+    let fits: &[(Class, Shapes, &[usize])] = &[
+        (Class::Map, &[&[8, 64], &[64], &[1, 1], &[]], &[8, 64]),
+        (Class::Reduce, &[&[8, 64]], &[8]),
+        (Class::Reduce, &[&[8, 64], &[64]], &[8, 64]),
+        (Class::Contract, &[&[8, 64], &[64, 32]], &[8, 32]),
+        (Class::Contract, &[&[8, 64], &[32, 64], &[32]], &[8, 32]),
+        (Class::Contract, &[&[2, 4, 64], &[64, 32]], &[8, 32]),
+        (Class::Contract, &[&[64, 8], &[64, 32]], &[8, 32]),
+        (Class::Contract, &[&[1, 3, 9, 9], &[8, 3, 3, 3]], &[1, 8, 7, 7]),
+    ];
+    for (class, inputs, output) in fits {
+        run(from(*class, inputs, output)).unwrap();
+    }
+    let wrong: &[(Class, Shapes, &[usize], &str)] = &[
+        (Class::Map, &[&[8, 64]], &[3, 5], "it is elementwise, but \"a\" [8, 64] does not fit \"y\" [3, 5]"),
+        (Class::Map, &[&[8, 64], &[8]], &[8, 64], "\"b\" [8] does not fit \"y\" [8, 64]"),
+        (Class::Map, &[&[1, 8, 64]], &[8, 64], "\"a\" [1, 8, 64] does not fit"),
+        (Class::Reduce, &[&[8, 64]], &[8, 65], "it is a reduction, but \"y\" [8, 65] is larger than \"a\" [8, 64]"),
+        (Class::Contract, &[&[8, 64], &[63, 32]], &[8, 32], "\"a\" [8, 64] times \"b\" [63, 32] is not \"y\" [8, 32]"),
+        (Class::Contract, &[&[8, 64], &[64, 32]], &[8, 33], "is not \"y\" [8, 33]"),
+    ];
+    for (class, inputs, output, why) in wrong {
+        let error = run(from(*class, inputs, output)).unwrap_err();
+        assert!(error.contains("operation \"op\"") && error.contains(why), "{error}");
+    }
+    // Shapes that another operation gives count too.
+    let first = Operation::new("first").reads("x").writes(shaped("t", &[8, 64]));
+    let then = Operation::new("then").elementwise().reads("t").writes(shaped("y", &[8, 32]));
+    let error = analyzer(vec![then, first]).analyze(spec("cpu")).unwrap_err().to_string();
+    assert!(error.contains("operation \"then\""), "{error}");
+}
+
 /// Many operations with many readers are no more than many: nothing here may grow with the square of both.
 #[test]
 fn many_operations_are_analyzed() {

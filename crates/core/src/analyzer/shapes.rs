@@ -1,0 +1,91 @@
+//! Whether the shapes of an operation fit what it is said to do.
+
+use indexmap::IndexMap;
+
+use super::operation::{Operation, Tensor};
+use crate::error::{Error, Result};
+use crate::ops::prim::Class;
+
+/// Refuses shapes that no operation of its kind can have. Only what is said is looked at: the kind, and shapes as given.
+pub(super) fn check(operation: &Operation, tensors: &IndexMap<String, Tensor>) -> Result<()> {
+    let shaped = |list: &[Tensor]| -> Vec<Shaped<'_>> {
+        let known = list.iter().filter_map(|tensor| tensors.get(&tensor.name));
+        known.filter_map(|tensor| Some(Shaped { name: &tensor.name, sizes: tensor.shape.as_deref()? })).collect()
+    };
+    let (inputs, outputs) = (shaped(&operation.inputs), shaped(&operation.outputs));
+    match operation.class {
+        Some(Class::Map) => outputs.iter().try_for_each(|output| elementwise(&inputs, output)),
+        // With a shape missing, nothing can be said of a largest one.
+        Some(Class::Reduce) if inputs.len() == operation.inputs.len() => {
+            outputs.iter().try_for_each(|output| reduction(&inputs, output))
+        }
+        Some(Class::Contract) if inputs.len() == operation.inputs.len() => match (&inputs[..], &outputs[..]) {
+            ([rows, weights, ..], [output]) => product(rows, weights, output),
+            _ => Ok(()),
+        },
+        _ => Ok(()),
+    }
+}
+
+/// A tensor whose shape was given.
+struct Shaped<'t> {
+    name: &'t str,
+    sizes: &'t [usize],
+}
+
+impl Shaped<'_> {
+    /// Its name and shape, for messages.
+    fn text(&self) -> String {
+        format!("\"{}\" {:?}", self.name, self.sizes)
+    }
+
+    fn elements(&self) -> f64 {
+        self.sizes.iter().map(|size| *size as f64).product()
+    }
+}
+
+/// Every operand has the result's shape, or is repeated along axes that it lacks or has once.
+fn elementwise(inputs: &[Shaped<'_>], output: &Shaped<'_>) -> Result<()> {
+    let fits = |input: &Shaped<'_>| {
+        let pairs = input.sizes.iter().rev().zip(output.sizes.iter().rev());
+        input.sizes.len() <= output.sizes.len() && pairs.into_iter().all(|(own, whole)| *own == 1 || own == whole)
+    };
+    match inputs.iter().find(|input| !fits(input)) {
+        Some(input) => {
+            Err(Error::invalid(format!("it is elementwise, but {} does not fit {}", input.text(), output.text())))
+        }
+        None => Ok(()),
+    }
+}
+
+/// A reduction has no more results than elements.
+fn reduction(inputs: &[Shaped<'_>], output: &Shaped<'_>) -> Result<()> {
+    let Some(largest) = inputs.iter().max_by(|a, b| a.elements().total_cmp(&b.elements())) else { return Ok(()) };
+    match output.elements() > largest.elements() {
+        true => {
+            Err(Error::invalid(format!("it is a reduction, but {} is larger than {}", output.text(), largest.text())))
+        }
+        false => Ok(()),
+    }
+}
+
+/// A product with a matrix, either way round, puts one of the matrix's axes in the place of the other.
+fn product(rows: &Shaped<'_>, weights: &Shaped<'_>, output: &Shaped<'_>) -> Result<()> {
+    let &[first, second] = weights.sizes else { return Ok(()) };
+    if rows.sizes.len() < 2 {
+        return Ok(());
+    }
+    let fits = |summed: usize, kept: usize| {
+        let is_there = rows.sizes.contains(&summed) && output.sizes.contains(&kept);
+        is_there && output.elements() * summed as f64 == rows.elements() * kept as f64
+    };
+    match fits(first, second) || fits(second, first) {
+        true => Ok(()),
+        false => Err(Error::invalid(format!(
+            "it is a contraction, but {} times {} is not {}",
+            rows.text(),
+            weights.text(),
+            output.text()
+        ))),
+    }
+}

@@ -53,6 +53,8 @@ enum Softmax {
     Bare,
     /// times one over the sum
     Reciprocal,
+    /// the exponential of its logarithm
+    Logarithm,
     /// divided after the second product
     Late,
 }
@@ -124,7 +126,13 @@ pub fn attentions() -> impl Strategy<Value = Case> {
             Mask::Slopes,
         ]),
         prop::sample::select(vec![Scale::Scores, Scale::Queries, Scale::Keys, Scale::Divided, Scale::Both]),
-        prop::sample::select(vec![Softmax::Shifted, Softmax::Bare, Softmax::Reciprocal, Softmax::Late]),
+        prop::sample::select(vec![
+            Softmax::Shifted,
+            Softmax::Bare,
+            Softmax::Reciprocal,
+            Softmax::Late,
+            Softmax::Logarithm,
+        ]),
         prop::sample::select(vec![Guard::None, Guard::NotANumber, Guard::Empty]),
         prop::sample::select(vec![End::Plain, End::Merged, End::Projected, End::Gated, End::Short]),
         prop::sample::select(vec![Known::Nothing, Known::Everything]),
@@ -300,14 +308,16 @@ impl Variant {
         seen: Option<Tensor<'b>>,
         v: Tensor<'b>,
     ) -> Result<Tensor<'b>> {
-        let e = match self.softmax {
-            Softmax::Bare => scores.exp(),
-            _ => (scores - scores.reduce_keep(Monoid::Max, &[3])).exp(),
+        let below = match self.softmax {
+            Softmax::Bare => scores,
+            _ => scores - scores.reduce_keep(Monoid::Max, &[3]),
         };
+        let e = below.exp();
         let sum = e.sum(&[3]);
         let mut p = match self.softmax {
             Softmax::Shifted | Softmax::Bare => e / sum,
             Softmax::Reciprocal => e * sum.recip(),
+            Softmax::Logarithm => (below - sum.log()).exp(),
             Softmax::Late => e,
         };
         p = match (self.guard, seen) {

@@ -17,6 +17,7 @@ spellings! {
             "root of the scale on both": root_on_both,
             "root of the scale on both, from the shape": root_from_shape,
             "softmax written out": softmax_written_out,
+            "exponential of the logarithm": softmax_of_log,
             "three axes": three_axes,
             "three axes, repeated and copied": three_axes_expanded,
             "sums with labels": einsum,
@@ -140,6 +141,12 @@ fn root_from_shape(s: &Sheet) {
 fn softmax_written_out(s: &Sheet) {
     let o = heads(s, F32);
     s.output("y", s.matmul(written_out(s, scaled_scores(s, &o), 3), o.v));
+}
+
+fn softmax_of_log(s: &Sheet) {
+    let o = heads(s, F32);
+    let logarithm = s.op("LogSoftmax").int("axis", 3).of(&[scaled_scores(s, &o)]);
+    s.output("y", s.matmul(s.exp(logarithm), o.v));
 }
 
 /// A batched product of three axes, as `bmm` is.

@@ -18,7 +18,7 @@ use super::{Context, Numerics, Pass};
 use crate::error::{Error, Result};
 use crate::graph::rewrite::{Rebuild, Values, replaced, rewrite};
 use crate::graph::{Graph, Value};
-use crate::ops::prim::{Map, View};
+use crate::ops::prim::{Map, Monoid, View};
 use crate::ops::{Expr, ExprNode, Prim, Scalar, Scope, Term};
 use crate::tensor::{Dim, Ranges, Symbol};
 
@@ -32,10 +32,15 @@ pub(super) const PASS: Pass = Pass {
 /// maps behind it up to a small depth; maps that return an operand as it is are gone.
 fn run(graph: &Graph, context: &Context) -> Result<Option<Graph>> {
     rewrite(graph, &context.budget, |rebuild, node, args| match node.prim() {
-        Prim::Map(row) => match multiply_by_reciprocal(rebuild, row, args, context)? {
-            Some(values) => Ok(Some(values)),
-            None => simplify(rebuild, row, args, context),
-        },
+        Prim::Map(row) => {
+            if let Some(values) = multiply_by_reciprocal(rebuild, row, args, context)? {
+                return Ok(Some(values));
+            }
+            match divide_by_sum(rebuild, row, args, context)? {
+                Some(values) => Ok(Some(values)),
+                None => simplify(rebuild, row, args, context),
+            }
+        }
         _ => Ok(None),
     })
 }
@@ -175,6 +180,39 @@ fn multiply_by_reciprocal(
         return Ok(None);
     }
     replaced(rebuild.add(Map { expr, shape: row.shape.clone() }, &args)?)
+}
+
+/// `exp(x − log Σ exp(x))` is `exp(x) / Σ exp(x)`: a log-softmax taken back is a softmax.
+fn divide_by_sum(rebuild: &mut Rebuild<'_>, row: &Map, args: &[Value], context: &Context) -> Result<Option<Values>> {
+    if context.numerics == Numerics::Strict {
+        return Ok(None);
+    }
+    let found = called(row, args, Scalar::Exp).and_then(|whole| normalised(rebuild.graph(), whole[0]));
+    let Some((power, view, sum)) = found else { return Ok(None) };
+    let sum = rebuild.add(view, &[sum])?;
+    let quotient = Expr::call(Scalar::Div, &[rebuild.graph().ty(power).dtype; 2])?;
+    replaced(rebuild.add(Map { expr: quotient, shape: row.shape.clone() }, &[power, sum])?)
+}
+
+/// For `x − log Σ exp(x)`: `exp(x)`, and how its sum is looked at.
+fn normalised(graph: &Graph, value: Value) -> Option<(Value, View, Value)> {
+    let map = |value: Value, op: Scalar| match graph.node_of(value).prim() {
+        Prim::Map(row) => called(row, graph.node_of(value).args(), op),
+        _ => None,
+    };
+    let &[x, shift] = map(value, Scalar::Sub)? else { return None };
+    let node = graph.node_of(shift);
+    let Prim::View(view) = node.prim() else { return None };
+    let sum = map(node.args()[0], Scalar::Log)?[0];
+    let Prim::Reduce(fold) = graph.node_of(sum).prim() else { return None };
+    let power = graph.node_of(sum).args()[0];
+    let sums_powers = fold.monoid == Monoid::Sum && map(power, Scalar::Exp)? == [x];
+    (sums_powers && view.guard.is_empty()).then(|| (power, view.clone(), sum))
+}
+
+/// The operands of a map that is one function of floats.
+fn called<'a>(row: &Map, args: &'a [Value], op: Scalar) -> Option<&'a [Value]> {
+    (row.expr.as_call() == Some(op) && row.expr.dtype().is_float()).then_some(args)
 }
 
 /// Whether a value is a square root.

@@ -146,6 +146,27 @@ fn a_shared_value_is_not_computed_again() {
 }
 
 #[test]
+fn a_log_softmax_taken_back_is_a_softmax() {
+    let taken_back = |other: bool| {
+        let b = Builder::new("log_softmax");
+        let x = b.input("x", DType::F32, Shape::new([4usize, 5]));
+        let below = x - x.reduce_keep(Monoid::Max, &[1]);
+        let summed = if other { below.abs() } else { below };
+        b.output("y", (below - summed.exp().sum(&[1]).log()).exp());
+        b.finish().unwrap()
+    };
+    let logarithms = |graph: &Graph| {
+        let is_log =
+            |n: &&crate::graph::Node| matches!(n.prim(), Prim::Map(m) if m.expr.as_call() == Some(Scalar::Log));
+        let live = graph.live_nodes();
+        graph.nodes().iter().enumerate().filter(|(id, n)| live[*id] && is_log(n)).count()
+    };
+    assert_eq!(logarithms(&check(&PASS, taken_back(false))), 1, "not bit by bit");
+    assert_eq!(logarithms(&check_real(&PASS, taken_back(false))), 0);
+    assert_eq!(logarithms(&check_real(&PASS, taken_back(true))), 1, "the sum of something else");
+}
+
+#[test]
 fn a_division_by_a_repeated_root_is_a_product_with_its_reciprocal() {
     let b = Builder::new("norm");
     let x = b.input("x", DType::F32, Shape::new([4usize, 5]));

@@ -1,6 +1,7 @@
 //! What a draft does under a schedule, as the numbers that a price follows from.
 
-use rustc_hash::FxHashSet;
+use rustc_hash::{FxHashMap, FxHashSet};
+use smallvec::SmallVec;
 
 use super::classify::{Hints, Limits, Roles, extent};
 use super::draft::{Draft, LeafOp, Place};
@@ -8,7 +9,8 @@ use super::tiling::queried;
 use crate::analysis::{Stream, Work};
 use crate::device::{DeviceSpec, Machine, Unit};
 use crate::graph::Value;
-use crate::ops::ExprNode;
+use crate::ops::prim::Monoid;
+use crate::ops::{ExprNode, Scalar};
 use crate::tensor::{DType, Dim, Symbol};
 use crate::tile::{AxisSet, Placement};
 
@@ -328,7 +330,7 @@ impl Meter<'_> {
         let draft = self.draft;
         let mut reached = FxHashSet::default();
         let mut todo: Vec<Place> = draft.ends().collect();
-        let mut steps: Vec<(Place, crate::ops::Scalar, DType)> = Vec::new();
+        let mut steps: Vec<(Place, Scalar, DType)> = Vec::new();
         draft.scope.with_nodes(|nodes| {
             while let Some(place) = todo.pop() {
                 if !reached.insert(place) {
@@ -345,7 +347,7 @@ impl Meter<'_> {
         });
         steps.sort_unstable_by_key(|(place, ..)| *place);
         if self.spec.kind == Machine::Gpu {
-            let waits = |(place, op, _): &(Place, crate::ops::Scalar, DType)| {
+            let waits = |(place, op, _): &(Place, Scalar, DType)| {
                 repeats.before.contains(place) && op.def().flops > 0 && !draft.axes_of(*place).is_empty()
             };
             self.work.serial = match roles {
@@ -358,13 +360,17 @@ impl Meter<'_> {
                 _ => 0.0,
             };
         }
+        let together = self.multiply_adds(&steps);
         for (place, op, dtype) in steps {
             let axes = draft.axes_of(place);
             let again =
                 repeats.prologue.iter().filter(|(of, _)| repeats.before.contains(&place) && axes.is_within(*of));
             let times = again.map(|(_, times)| *times).fold(1.0, f64::max);
             let count = self.extent(axes) * times;
-            self.work.scalar(op, count, arithmetic_dtype(dtype));
+            match together.contains(&place) {
+                true => self.work.operate(Unit::Fma(arithmetic_dtype(dtype)), count),
+                false => self.work.scalar(op, count, arithmetic_dtype(dtype)),
+            };
         }
         if self.spec.kind == Machine::Gpu {
             // Operands that are copied as they lie come by themselves; others pass through registers, one by one.
@@ -384,9 +390,11 @@ impl Meter<'_> {
                     self.work.dot(flops, dtype, self.spec);
                     self.work.padding = self.work.padding.max(self.padding(k, roles));
                 }
-                LeafOp::Reduce { over, .. } => {
+                LeafOp::Reduce { over, arg, .. } => {
                     let count = self.extent(leaf.axes.union(*over));
-                    self.work.operate(Unit::Elementwise(arithmetic_dtype(leaf.dtype)), count);
+                    let dtype = arithmetic_dtype(leaf.dtype);
+                    let unit = if together.contains(arg) { Unit::Fma(dtype) } else { Unit::Elementwise(dtype) };
+                    self.work.operate(unit, count);
                 }
                 LeafOp::Prefix { .. } => {
                     let count = self.extent(leaf.axes);
@@ -399,6 +407,67 @@ impl Meter<'_> {
                 LeafOp::Load { .. } | LeafOp::Let { .. } => {}
             }
         }
+    }
+}
+
+/// Steps of a draft, with their functions and types.
+type Steps = [(Place, Scalar, DType)];
+
+/// Who adds a product up.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+enum Adder {
+    Step(Place),
+    Leaf(usize),
+}
+
+impl Meter<'_> {
+    /// The products that nothing but sums read, and these sums: one instruction does both. A sum takes one product.
+    fn multiply_adds(&self, steps: &Steps) -> FxHashSet<Place> {
+        let draft = self.draft;
+        let is_product = |place: &Place| {
+            let at = steps.binary_search_by_key(place, |(place, ..)| *place);
+            at.is_ok_and(|at| steps[at].1 == Scalar::Mul && steps[at].2.is_float())
+        };
+        // For each product its sums, none where something else reads it too.
+        let mut adders: FxHashMap<Place, Option<SmallVec<[Adder; 2]>>> = FxHashMap::default();
+        let mut read = |place: Place, by: Option<Adder>| {
+            let known = adders.entry(place).or_insert_with(|| Some(SmallVec::new()));
+            match (known.as_mut(), by) {
+                (Some(known), Some(by)) => known.push(by),
+                _ => *known = None,
+            }
+        };
+        draft.scope.with_nodes(|nodes| {
+            for (place, op, _) in steps {
+                let adds = matches!(op, Scalar::Add | Scalar::Sub);
+                for operand in nodes[*place as usize].0.operands() {
+                    let same_loops = draft.axes_of(operand) == draft.axes_of(*place);
+                    read(operand, (adds && same_loops).then_some(Adder::Step(*place)));
+                }
+            }
+        });
+        for (k, leaf) in draft.leaves.iter().enumerate() {
+            let sums = matches!(&leaf.op, LeafOp::Reduce { monoid: Monoid::Sum, .. });
+            leaf.op.operands().into_iter().for_each(|operand| read(operand, sums.then_some(Adder::Leaf(k))));
+        }
+        draft.sinks.iter().for_each(|sink| read(sink.term, None));
+        let mut products: Vec<(Place, SmallVec<[Adder; 2]>)> =
+            adders.into_iter().filter(|(place, _)| is_product(place)).filter_map(|(p, a)| Some((p, a?))).collect();
+        products.sort_unstable_by_key(|(place, _)| *place);
+        let (mut together, mut busy) = (FxHashSet::default(), FxHashSet::default());
+        for (product, adders) in products {
+            if adders.iter().any(|adder| busy.contains(adder)) {
+                continue;
+            }
+            together.insert(product);
+            for adder in adders {
+                busy.insert(adder);
+                if let Adder::Step(place) = adder {
+                    together.insert(place);
+                }
+            }
+        }
+        together
     }
 }
 

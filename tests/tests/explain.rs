@@ -107,8 +107,8 @@ fn a_rewrite_that_costs_time_says_why_it_was_applied() {
 }
 
 /// For every rule that was applied, how often, what its rewrites are said to save in all, and what the whole plan takes longer
-/// without any of them.
-fn worth_of_rules(graph: &Graph, target: &str) -> Vec<(&'static str, usize, f64, f64)> {
+/// without any of them; and what the plan takes.
+fn worth_of_rules(graph: &Graph, target: &str) -> (Vec<(&'static str, usize, f64, f64)>, f64) {
     let options = PlanOptions::on(DeviceSpec::find(target).unwrap());
     let plain = simplified(graph.clone(), &options, &mut |_| {}).unwrap();
     let planned = plan_simplified(plain.clone(), &options, &mut |_| {}).unwrap();
@@ -124,17 +124,18 @@ fn worth_of_rules(graph: &Graph, target: &str) -> Vec<(&'static str, usize, f64,
         let other = plan_simplified(plain.clone(), &without, &mut |_| {}).unwrap().run.cost.us;
         (rule, rows.len(), rows.iter().map(|row| row.saved_us).sum(), other - planned.run.cost.us)
     };
-    rules.into_iter().map(of_rule).collect()
+    (rules.into_iter().map(of_rule).collect(), planned.run.cost.us)
 }
 
 #[test]
 fn rewrites_are_worth_what_the_kernels_around_them_take_longer_without_them() {
     for (name, target) in [("bert_tiny.dynamo", "cpu"), ("bert_tiny.dynamo", "h200"), ("resnet50.dynamo_plain", "cpu")]
     {
-        let rules = worth_of_rules(&network(name), target);
+        let (rules, plan_us) = worth_of_rules(&network(name), target);
         assert!(rules.iter().any(|(_, count, _, whole)| *count > 1 && *whole > 1.0), "{name}: {rules:?}");
         for (rule, count, said, whole) in rules {
-            let near = 0.25 * whole.abs() + 0.1;
+            // What hardly matters to the whole is not told apart from what else changes in it.
+            let near = 0.25 * whole.abs() + 1e-4 * plan_us + 0.1;
             assert!((said - whole).abs() <= near, "{name} on {target}: {count} × {rule}: {said} µs of {whole} µs");
         }
     }

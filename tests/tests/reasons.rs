@@ -1,10 +1,11 @@
-//! Why not: for every reason a graph and a device where it is the true one, and what the other choice would bring.
+//! Why not: for every reason that there is a graph and a device where it is the true one, and what the other choice would bring.
 
 use std::collections::BTreeSet;
 
 use fuseline::compile::plan_program;
 use fuseline::device::DeviceSpec;
-use fuseline::fuse::{Chooser, Decision, Plan, PlanOptions, Policy, Verdict};
+use fuseline::fuse::rules::RULES;
+use fuseline::fuse::{Chooser, Decision, DecisionId, Plan, PlanOptions, Policy, Reason, Verdict};
 use fuseline::graph::{Builder, Graph, Tensor};
 use fuseline::ops::Scalar;
 use fuseline::ops::prim::Monoid;
@@ -27,20 +28,190 @@ fn codes(plan: &Plan) -> Vec<String> {
     plan.decisions.iter().filter_map(|d| Some(format!("{} {}", d.rule, d.reason.as_ref()?.code()))).collect()
 }
 
-/// The reason occurs, and deciding the other way is impossible or costs time.
-fn assert_reason(graph: &Graph, options: &PlanOptions, code: &str) {
-    let plain = plan(graph, options);
-    let found = refusals(&plain, code);
-    let Some(decision) = found.first() else { panic!("no refusal is {code}: {:?}", codes(&plain)) };
-    let mut flipped = options.clone();
-    flipped.pins.together = BTreeSet::from([decision.id]);
-    let other = plan(graph, &flipped);
-    let illegal = decision.reason.as_ref().is_some_and(|r| r.is_illegal());
-    if illegal {
-        assert_eq!(other.kernels.len(), plain.kernels.len(), "{code}: it is illegal and was done");
-    } else {
-        assert!(other.cost.us > plain.cost.us, "{code}: {} us, the other way {} us", plain.cost.us, other.cost.us);
+/// A graph and how it is planned, where a reason is the true one.
+struct Case {
+    code: &'static str,
+    graph: Graph,
+    options: PlanOptions,
+}
+
+impl Case {
+    fn on(target: &str, code: &'static str, draw: impl Fn(&Builder)) -> Case {
+        Case { code, graph: drawn(draw), options: on(target) }
     }
+
+    fn with(self, change: impl Fn(&mut PlanOptions)) -> Case {
+        let mut options = self.options;
+        change(&mut options);
+        Case { options, ..self }
+    }
+
+    /// The reason occurs, and deciding the other way is impossible or costs time.
+    fn check(&self) {
+        let Case { code, graph, options } = self;
+        let plain = plan(graph, options);
+        let found = refusals(&plain, code);
+        let Some(decision) = found.first() else { panic!("no refusal is {code}: {:?}", codes(&plain)) };
+        let mut flipped = options.clone();
+        flipped.pins.together = BTreeSet::from([decision.id]);
+        let other = plan(graph, &flipped);
+        if decision.reason.as_ref().is_some_and(|r| r.is_illegal()) {
+            assert_eq!(other.kernels.len(), plain.kernels.len(), "{code}: it is illegal and was done");
+        } else {
+            assert!(other.cost.us > plain.cost.us, "{code}: {} us, the other way {} us", plain.cost.us, other.cost.us);
+        }
+    }
+
+    /// The reason occurs because somebody wants it so, and without that wish the plan is faster.
+    fn check_wish(&self, free: &PlanOptions) {
+        let Case { code, graph, options } = self;
+        let obedient = plan(graph, options);
+        assert!(!refusals(&obedient, code).is_empty(), "no refusal is {code}: {:?}", codes(&obedient));
+        let free = plan(graph, free);
+        assert!(obedient.cost.us > free.cost.us, "{code}: {} us, free {} us", obedient.cost.us, free.cost.us);
+    }
+}
+
+/// Cases of what structure, devices and prices refuse.
+fn cases() -> Vec<Case> {
+    let mut cases = cases_of_loops();
+    cases.extend(cases_of_contractions());
+    cases.extend(cases_of_devices());
+    cases
+}
+
+fn cases_of_loops() -> Vec<Case> {
+    vec![
+        // A sort is no loop over tensors.
+        Case::on("cpu", "opaque", |b| b.output("y", matrix(b, "x", 64, 64).exp().sort(1, true).0)),
+        // Rows read from a computed table need the whole table.
+        Case::on("h200", "gather-of-fused", |b| {
+            let ids = b.input("ids", DType::I64, Shape::new([500usize]));
+            b.output("y", matrix(b, "table", 1000, 64).exp().take(0, ids));
+        }),
+        // A running sum that is read somewhere else is not computed twice.
+        Case::on("cpu", "prefix-moved", |b| {
+            let sums = matrix(b, "x", 64, 64).prefix(Monoid::Sum, 1, false);
+            b.output("y", sums.slice(1, 1usize, 63usize, 1) - sums.slice(1, 0usize, 63usize, 1));
+        }),
+        // What must run between two keeps them apart.
+        Case::on("cpu", "cycle", |b| {
+            let x = matrix(b, "x", 64, 64).exp();
+            b.output("y", x + x.sort(1, true).0);
+        }),
+        Case::on("h200", "too-large", |b| {
+            let steps = (0..400).map(f64::from);
+            b.output("y", steps.fold(matrix(b, "x", 64, 64), |x, k| (x + k).sqrt()));
+        }),
+        // Sums of ever more columns: each has a loop of its own.
+        Case::on("h200", "too-many-axes", |b| {
+            let x = matrix(b, "x", 64, 256);
+            let sums = (1usize..=80).map(|k| x.slice(1, 0usize, 2 * k, 1).exp().reduce(Monoid::Sum, &[1]));
+            b.output("y", sums.reduce(|all, sum| all + sum).expect("there are some"));
+        }),
+        Case::on("h200", "no-rule", |b| b.output("y", matrix(b, "x", 64, 64).exp().sin())).with(|options| {
+            options.without.extend(RULES.iter().map(|rule| rule.name().to_string()));
+        }),
+    ]
+}
+
+fn cases_of_contractions() -> Vec<Case> {
+    vec![
+        // Rows longer than a tile are not normalised in it.
+        Case::on("h200", "rows-too-long", |b| {
+            b.output("y", norm(matrix(b, "x", 512, 768).matmul(matrix(b, "w", 768, 768))));
+        }),
+        // A fold across the rows of a product crosses tiles.
+        Case::on("h200", "fold-across-tiles", |b| {
+            let y = matrix(b, "x", 4096, 64).matmul(matrix(b, "w", 64, 64));
+            b.output("y", y.reduce(Monoid::Max, &[0]));
+            b.output("z", y);
+        }),
+        // Two layers are two contractions.
+        Case::on("cpu", "nested-contraction", |b| {
+            let hidden = matrix(b, "x", 128, 256).matmul(matrix(b, "w", 256, 1024)).max(0.0);
+            b.output("y", hidden.matmul(matrix(b, "v", 1024, 256)));
+        }),
+        // Both multiply x, but one of them its columns.
+        Case::on("h200", "no-shared-factor", |b| {
+            let x = matrix(b, "x", 256, 256);
+            b.output("y", x.matmul(matrix(b, "w", 256, 64)));
+            b.output("z", x.transpose().matmul(matrix(b, "v", 256, 64)));
+        }),
+        // What is stored besides would be stored by every tile.
+        Case::on("h200", "unrelated", |b| {
+            let x = matrix(b, "x", 256, 256).exp();
+            b.output("x", x);
+            b.output("y", x.matmul(matrix(b, "w", 256, 64)));
+        }),
+        // Two products could each compute it, but it is a result of the graph.
+        Case::on("h200", "output-copied", |b| {
+            let x = matrix(b, "x", 256, 256).exp();
+            b.output("x", x);
+            b.output("y", x.matmul(matrix(b, "w", 256, 64)));
+            b.output("z", matrix(b, "v", 64, 256).matmul(x));
+        }),
+        Case::on("h200", "probabilities-used", |b| {
+            let p = weights(b, [4, 256, 64, 256], true);
+            b.output("y", p.matmul(values(b, [4, 256, 64])));
+            b.output("p", p);
+        }),
+        Case::on("h200", "not-streamable", |b| {
+            b.output("y", weights(b, [4, 256, 64, 256], false).matmul(values(b, [4, 256, 64])));
+        }),
+        // Of two keys each, rows of scores are next to nothing beside the two products.
+        Case::on("h200", "pairs-better", |b| {
+            b.output("y", weights(b, [1, 65536, 256, 2], true).matmul(values(b, [1, 2, 256])));
+        }),
+        // The norm saves more in the product that reads it than in the one before it.
+        Case::on("h200", "outweighed", |b| {
+            let h = matrix(b, "x", 96, 128) + matrix(b, "a", 96, 128).matmul(matrix(b, "w", 128, 128));
+            let wide = norm(h).matmul(matrix(b, "u", 128, 256)).max(0.0);
+            b.output("y", h + wide.matmul(matrix(b, "v", 256, 128)));
+        }),
+        // A norm in front of a large product is computed once, and not for every tile.
+        Case::on("h200", "slower", |b| {
+            let y = norm(matrix(b, "x", 16384, 1024));
+            b.output("y", y.matmul(matrix(b, "w", 1024, 8192)));
+        }),
+    ]
+}
+
+fn cases_of_devices() -> Vec<Case> {
+    vec![
+        Case::on("h200", "too-many-parameters", |b| {
+            let [x, y, z, w] = ["x", "y", "z", "w"].map(|name| matrix(b, name, 64, 64));
+            b.output("sum", (x + y) * (z - w));
+        })
+        .with(|options| options.spec.limits.parameters = 3),
+        Case::on("h200", "no-skeleton", |b| {
+            let x = matrix(b, "x", 64, 64);
+            b.output("y", x.exp() * x.reduce_keep(Monoid::Max, &[0]));
+        })
+        .with(|options| options.spec.skeletons.retain(|s| s.name() != "row")),
+    ]
+}
+
+/// Cases of what users and books refuse.
+fn wishes() -> Vec<Case> {
+    let row = |b: &Builder| {
+        let y = matrix(b, "x", 64, 64).exp();
+        b.output("y", y * y.sum(&[1]));
+    };
+    let product = |b: &Builder| b.output("y", norm(matrix(b, "x", 128, 256).matmul(matrix(b, "w", 256, 256))));
+    let long = |b: &Builder| {
+        let steps = (0..100).map(f64::from);
+        b.output("y", steps.fold(matrix(b, "x", 64, 64), |x, k| (x + k).sqrt()));
+    };
+    let free = plan(&drawn(row), &on("h200"));
+    let taken = free.decisions.iter().filter(|d| d.verdict == Verdict::Taken).map(|d| d.id);
+    let taken: BTreeSet<DecisionId> = taken.collect();
+    vec![
+        Case::on("h200", "pinned", row).with(|options| options.pins.apart.clone_from(&taken)),
+        Case::on("h200", "fuel", row).with(|options| options.fuel = Some(0)),
+        Case::on("h200", "effort", long).with(|options| options.effort = 0),
+        Case::on("cpu", "textbook", product).with(|options| options.policy = Policy::Textbook),
+    ]
 }
 
 fn matrix<'b>(b: &'b Builder, name: &str, rows: usize, columns: usize) -> Tensor<'b> {
@@ -58,174 +229,56 @@ fn norm(x: Tensor<'_>) -> Tensor<'_> {
     centred / ((centred * centred).mean(&[1]) + 1e-5).sqrt()
 }
 
-#[test]
-fn a_sort_is_not_a_loop_over_tensors() {
-    let graph = drawn(|b| {
-        let x = matrix(b, "x", 64, 64).exp();
-        b.output("y", x.sort(1, true).0);
-    });
-    assert_reason(&graph, &on("cpu"), "opaque");
-}
-
-#[test]
-fn rows_read_from_a_computed_table_need_the_whole_table() {
-    let graph = drawn(|b| {
-        let table = matrix(b, "table", 1000, 64).exp();
-        let ids = b.input("ids", DType::I64, Shape::new([500usize]));
-        b.output("y", table.take(0, ids));
-    });
-    assert_reason(&graph, &on("h200"), "gather-of-fused");
-}
-
-#[test]
-fn a_running_sum_read_somewhere_else_is_not_computed_twice() {
-    let graph = drawn(|b| {
-        let sums = matrix(b, "x", 64, 64).prefix(Monoid::Sum, 1, false);
-        b.output("y", sums.slice(1, 1usize, 63usize, 1) - sums.slice(1, 0usize, 63usize, 1));
-    });
-    assert_reason(&graph, &on("cpu"), "prefix-moved");
-}
-
-#[test]
-fn rows_longer_than_a_tile_are_not_normalised_in_it() {
-    let graph = drawn(|b| b.output("y", norm(matrix(b, "x", 512, 768).matmul(matrix(b, "w", 768, 768)))));
-    assert_reason(&graph, &on("h200"), "rows-too-long");
-    let short = drawn(|b| b.output("y", norm(matrix(b, "x", 512, 768).matmul(matrix(b, "w", 768, 64)))));
-    assert!(refusals(&plan(&short, &on("h200")), "rows-too-long").is_empty());
-}
-
-#[test]
-fn a_fold_across_the_rows_of_a_product_crosses_tiles() {
-    let graph = drawn(|b| {
-        let y = matrix(b, "x", 4096, 64).matmul(matrix(b, "w", 64, 64));
-        b.output("y", y.reduce(Monoid::Max, &[0]));
-        b.output("z", y);
-    });
-    assert_reason(&graph, &on("h200"), "fold-across-tiles");
-}
-
-#[test]
-fn two_layers_are_two_contractions() {
-    let graph = drawn(|b| {
-        let hidden = matrix(b, "x", 128, 256).matmul(matrix(b, "w", 256, 1024)).max(0.0);
-        b.output("y", hidden.matmul(matrix(b, "v", 1024, 256)));
-    });
-    assert_reason(&graph, &on("cpu"), "nested-contraction");
-}
-
-/// Attention with a function of the scores and their largest in a row, and whether its matrix is a result.
-fn attention(weigh: impl Fn(Tensor<'_>, Tensor<'_>) -> String, keep: bool) -> Graph {
-    let b = Builder::new("attention");
-    let [q, k, v] = ["q", "k", "v"].map(|name| b.input(name, DType::F32, Shape::new([4usize, 256, 64])));
+/// What attention multiplies its values by, for batches, queries, sizes and keys: a function of the scores that follows the
+/// largest of a row, or one that does not.
+fn weights(b: &Builder, [batches, queries, size, keys]: [usize; 4], follows: bool) -> Tensor<'_> {
+    let q = b.input("q", DType::F32, Shape::new([batches, queries, size]));
+    let k = b.input("k", DType::F32, Shape::new([batches, keys, size]));
     let scores = q.matmul(k.permute(&[0, 2, 1]));
-    let most = scores.reduce_keep(Monoid::Max, &[2]);
-    let e = match weigh(scores, most).as_str() {
-        "exp" => (scores - most).exp(),
-        _ => (scores - most).apply(Scalar::Tanh) + 2.0,
-    };
-    let p = e / e.sum(&[2]);
-    b.output("y", p.matmul(v));
-    if keep {
-        b.output("p", p);
+    let below = scores - scores.reduce_keep(Monoid::Max, &[2]);
+    let weights = if follows { below.exp() } else { below.apply(Scalar::Tanh) + 2.0 };
+    weights / weights.sum(&[2])
+}
+
+fn values(b: &Builder, sizes: [usize; 3]) -> Tensor<'_> {
+    b.input("v", DType::F32, Shape::new(sizes))
+}
+
+#[test]
+fn every_reason_has_a_case_in_which_it_is_the_true_one() {
+    let (cases, wishes) = (cases(), wishes());
+    let mut covered: BTreeSet<&str> = cases.iter().chain(&wishes).map(|case| case.code).collect();
+    cases.iter().for_each(Case::check);
+    for case in &wishes {
+        case.check_wish(&on(&case.options.spec.name));
     }
-    b.finish().unwrap()
+    // This one has a test of its own.
+    covered.insert("chance");
+    let missing: Vec<&str> = Reason::codes().filter(|code| !covered.contains(code)).collect();
+    assert!(missing.is_empty(), "no case for {missing:?}");
 }
 
 #[test]
-fn a_matrix_that_is_a_result_is_stored() {
-    assert_reason(&attention(|_, _| "exp".into(), true), &on("h200"), "probabilities-used");
-}
-
-#[test]
-fn weights_that_do_not_follow_the_running_maximum_are_not_streamed() {
-    assert_reason(&attention(|_, _| "tanh".into(), false), &on("h200"), "not-streamable");
-    let streamed = plan(&attention(|_, _| "exp".into(), false), &on("h200"));
-    assert_eq!(streamed.kernels.len(), 1, "{:?}", codes(&streamed));
-}
-
-#[test]
-fn what_must_run_between_keeps_two_apart() {
-    let graph = drawn(|b| {
-        let x = matrix(b, "x", 64, 64).exp();
-        let sorted = x.sort(1, true).0;
-        b.output("y", x + sorted);
-    });
-    assert_reason(&graph, &on("cpu"), "cycle");
-}
-
-#[test]
-fn a_kernel_has_an_end() {
-    let graph = drawn(|b| {
-        let mut x = matrix(b, "x", 64, 64);
-        for k in 0..400 {
-            x = (x + f64::from(k)).sqrt();
-        }
-        b.output("y", x);
-    });
-    assert_reason(&graph, &on("h200"), "too-large");
-}
-
-#[test]
-fn a_device_says_what_it_takes() {
-    let graph = drawn(|b| {
-        let [x, y, z, w] = ["x", "y", "z", "w"].map(|name| matrix(b, name, 64, 64));
-        b.output("sum", (x + y) * (z - w));
-    });
-    let mut narrow = on("h200");
-    narrow.spec.limits.parameters = 3;
-    assert_reason(&graph, &narrow, "too-many-parameters");
-    let mut plain = on("h200");
-    plain.spec.skeletons.retain(|s| s.name() != "row");
-    let rows = drawn(|b| {
-        let x = matrix(b, "x", 64, 64);
-        b.output("y", x.exp() * x.reduce_keep(Monoid::Max, &[0]));
-    });
-    assert_reason(&rows, &plain, "no-skeleton");
-}
-
-#[test]
-fn a_norm_in_front_of_a_large_product_is_computed_once_but_not_for_every_tile() {
-    let graph = |rows: usize| {
-        drawn(|b| {
-            let y = norm(matrix(b, "x", rows, 1024));
-            b.output("y", y.matmul(matrix(b, "w", 1024, 8192)));
-        })
-    };
-    assert_reason(&graph(16384), &on("h200"), "slower");
-    let few = plan(&graph(8), &on("h200"));
-    assert_eq!(few.kernels.len(), 1, "for few rows it pays: {:?}", codes(&few));
-}
-
-#[test]
-fn users_and_books_are_obeyed() {
-    let graph = drawn(|b| {
-        let x = matrix(b, "x", 64, 64);
-        let y = x.exp();
-        b.output("y", y * y.sum(&[1]));
-    });
-    let free = plan(&graph, &on("h200"));
-    assert_eq!(free.kernels.len(), 1);
-    let mut apart = on("h200");
-    let taken = free.decisions.iter().filter(|d| d.verdict == Verdict::Taken).map(|d| d.id);
-    apart.pins.apart = taken.collect();
-    let pinned = plan(&graph, &apart);
-    assert!(pinned.kernels.len() > 1 && !refusals(&pinned, "pinned").is_empty(), "{:?}", codes(&pinned));
-    assert!(pinned.cost.us > free.cost.us);
-    let mut nothing = on("h200");
-    nothing.fuel = Some(0);
-    assert!(!refusals(&plan(&graph, &nothing), "fuel").is_empty());
-    let mut books = on("cpu");
+fn chance_leaves_out_what_would_save_time() {
     let product = drawn(|b| b.output("y", norm(matrix(b, "x", 128, 256).matmul(matrix(b, "w", 256, 256)))));
-    assert_eq!(plan(&product, &books).kernels.len(), 1);
-    books.policy = Policy::Textbook;
-    let bookish = plan(&product, &books);
-    assert!(!refusals(&bookish, "textbook").is_empty(), "{:?}", codes(&bookish));
     let mut chance = on("h200");
     let seeds = (0..32).map(|seed| {
         chance.chooser = Chooser::AtRandom(seed);
         refusals(&plan(&product, &chance), "chance").len()
     });
     assert!(seeds.max() > Some(0));
+}
+
+#[test]
+fn the_reasons_end_where_sizes_do() {
+    let short = drawn(|b| b.output("y", norm(matrix(b, "x", 512, 768).matmul(matrix(b, "w", 768, 64)))));
+    assert!(refusals(&plan(&short, &on("h200")), "rows-too-long").is_empty());
+    let few = drawn(|b| b.output("y", norm(matrix(b, "x", 8, 1024)).matmul(matrix(b, "w", 1024, 8192))));
+    let few = plan(&few, &on("h200"));
+    assert_eq!(few.kernels.len(), 1, "for few rows it pays: {:?}", codes(&few));
+    let streamed = drawn(|b| b.output("y", weights(b, [4, 256, 64, 256], true).matmul(values(b, [4, 256, 64]))));
+    let streamed = plan(&streamed, &on("h200"));
+    assert_eq!(streamed.kernels.len(), 1, "{:?}", codes(&streamed));
 }
 
 #[test]

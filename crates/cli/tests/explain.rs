@@ -120,6 +120,12 @@ fn nothing_or_little_is_combined_on_demand() {
     let taken: Vec<&Value> = list(&one, "decisions").iter().filter(|d| d["verdict"] == "taken").collect();
     assert!(taken.len() == 1 && taken[0]["id"] == id, "{taken:?}");
     assert_eq!(kernels(&json(&h200(SUBLAYER, &["--json", "--fuel", "1"]))), kernels(&apart) - 1);
+    // What a decision rests on comes along.
+    let attention = "gallery:attention";
+    let fused = json(&h200(attention, &["--json"]));
+    let joint = list(&fused, "decisions").iter().find(|d| d["rule"] == "attention" && d["verdict"] == "taken").unwrap();
+    let alone = json(&h200(attention, &["--json", "--only-fuse", joint["id"].as_str().unwrap()]));
+    assert!(list(&alone, "kernels").iter().any(|kernel| kernel["kind"] == "attention"), "{alone}");
     let textbook = json(&h200(SUBLAYER, &["--json", "--policy", "textbook"]));
     assert!(kernels(&textbook) >= kernels(&fused));
 }

@@ -1,7 +1,9 @@
 //! The pipeline, from a front end's graph to a program that a device can load.
 
+use std::collections::BTreeSet;
+
 use crate::error::{Context as _, Error, Result};
-use crate::fuse::{Chooser, DecisionId, Lock, Pins, Plan, PlanOptions, plan};
+use crate::fuse::{Chooser, DecisionId, Lock, Pins, Plan, PlanOptions, edge_names, edges, plan};
 use crate::graph::{Graph, verify};
 use crate::passes::{Context, Precision, Step, run_passes};
 use crate::philox;
@@ -133,6 +135,28 @@ impl PlannedProgram {
                 _ => Vec::new(),
             },
         }
+    }
+}
+
+impl PlannedProgram {
+    /// A decision of this plan and all that it rests on: the rewrites that made its graph, and what combines the nodes that it
+    /// is about. With nothing else allowed, it comes up again. Empty where the plan has no such decision.
+    pub fn with_foundations(&self, id: DecisionId) -> BTreeSet<DecisionId> {
+        let mut found = BTreeSet::new();
+        for (graph, plan) in [(self.program.run(), &self.run), (self.program.prepare(), &self.prepare)] {
+            for decision in plan.decisions.iter().filter(|decision| decision.id == id) {
+                let has = |node: &usize| [&decision.producer, &decision.consumer].iter().any(|s| s.contains(node));
+                let all = edges(graph).into_iter().zip(edge_names(graph));
+                found.extend(all.filter(|((from, to), _)| has(from) && has(to)).map(|(_, id)| id));
+                found.insert(id);
+            }
+        }
+        let is_rewrite = self.rewrites.iter().any(|application| rewrite_id(application) == id);
+        if !found.is_empty() || is_rewrite {
+            found.insert(id);
+            found.extend(self.rewrites.iter().filter(|a| a.refused.is_none()).map(rewrite_id));
+        }
+        found
     }
 }
 
@@ -268,7 +292,7 @@ mod tests {
     #[test]
     fn nothing_is_done_where_nothing_is_allowed() {
         let mut apart = options();
-        apart.pins.only = Some(std::collections::BTreeSet::new());
+        apart.pins.only = Some(BTreeSet::new());
         let planned = plan_program(sample(), &apart, &mut |_| {}).unwrap();
         assert!(planned.rewrites.iter().all(|a| a.refused.is_some()));
         assert!(planned.run.kernels.iter().all(|k| k.members.len() == 1));

@@ -10,7 +10,7 @@ mod tune;
 use fuseline::compile::{PlannedProgram, plan_simplified, simplified};
 use fuseline::error::{Error, Kind};
 use fuseline::explain::Explanation;
-use fuseline::fuse::{DecisionId, Pins, PlanOptions};
+use fuseline::fuse::{DecisionId, Pins, PlanOptions, Verdict};
 use fuseline::graph::Graph;
 use fuseline::lower::Hints;
 use fuseline::passes::Step;
@@ -37,13 +37,13 @@ pub fn explain(arguments: &Explain) -> Outcome {
             print_step(step);
         }
     };
-    let request = Request::new(&model, arguments, written.as_ref(), &mut observe)?;
+    let mut request = Request::new(&model, arguments, written.as_ref(), &mut observe)?;
     let story = request.tell(&request.options, &mut observe);
     let story = match &written {
         Some(plan) => story.map_err(|failure| plan.failed(failure))?,
         None => story?,
     };
-    request.check_listed(&arguments.only_fuse, &story)?;
+    let story = request.complete(&arguments.only_fuse, story)?;
     let flipped = match arguments.flip {
         Some(id) => Some(compare::flip(&request, &story, id)?),
         None => None,
@@ -148,24 +148,35 @@ impl<'m> Request<'m> {
         Ok(Story { planned, explanation })
     }
 
-    /// An id that was listed must be that of a decision: of this plan, or of the plan in which everything may be done.
-    fn check_listed(&self, listed: &[DecisionId], story: &Story) -> Outcome {
-        let is_known = |id: &DecisionId, story: &Story| story.explanation.decisions.iter().any(|d| d.id == *id);
-        let missing: Vec<DecisionId> = listed.iter().copied().filter(|id| !is_known(id, story)).collect();
+    /// Where listed decisions were not taken because what they combine takes shape by others, lists those too and plans again. An
+    /// id must be that of a decision: of this plan, or of the plan in which everything may be done.
+    fn complete(&mut self, listed: &[DecisionId], story: Story) -> Outcome<Story> {
+        let missing: Vec<DecisionId> = listed.iter().copied().filter(|id| !story.has_taken(*id)).collect();
         if missing.is_empty() {
-            return Ok(());
+            return Ok(story);
         }
         let free = PlanOptions { pins: Pins::default(), ..self.options.clone() };
         let whole = self.tell(&free, &mut |_| {})?;
-        for id in missing {
-            if !is_known(&id, &whole) {
-                return Err(unknown(id, &whole).at("--only-fuse"));
+        for id in &missing {
+            let is_known = |story: &Story| story.explanation.decisions.iter().any(|d| d.id == *id);
+            if !is_known(&story) && !is_known(&whole) {
+                return Err(unknown(*id, &whole).at("--only-fuse"));
             }
-            screen::tell(&format!(
-                "note: {id} did not come up: what it combines takes shape by other decisions, which are not listed\n"
-            ));
+            if let Some(only) = self.options.pins.only.as_mut().filter(|_| whole.has_taken(*id)) {
+                only.extend(whole.planned.with_foundations(*id));
+            }
         }
-        Ok(())
+        let story = self.tell(&self.options, &mut |_| {})?;
+        for id in missing.into_iter().filter(|id| !story.has_taken(*id)) {
+            screen::tell(&format!("note: {id} is not taken, also where everything may be done\n"));
+        }
+        Ok(story)
+    }
+}
+
+impl Story {
+    fn has_taken(&self, id: DecisionId) -> bool {
+        self.explanation.decisions.iter().any(|d| d.id == id && d.verdict == Verdict::Taken)
     }
 }
 

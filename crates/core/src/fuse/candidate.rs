@@ -154,8 +154,12 @@ impl Driver<'_> {
         if self.is_pinned(candidate, |pins| Some(&pins.apart)) {
             return Some(Reason::Pinned);
         }
-        let by_the_book =
-            self.options.policy == Policy::Textbook && !self.is_pinned(candidate, |pins| Some(&pins.together));
+        let forced = || self.is_pinned(candidate, |pins| Some(&pins.together));
+        let outweighed = candidate.edges.iter().find_map(|edge| self.apart.get(edge));
+        if let Some(by_us) = outweighed.filter(|_| !forced()) {
+            return Some(Reason::Outweighed { by_us: *by_us });
+        }
+        let by_the_book = self.options.policy == Policy::Textbook && !forced();
         let refusal = by_the_book.then(|| textbook::refusal(&self.state, &candidate.proposal)).flatten();
         refusal.map(Reason::Textbook)
     }

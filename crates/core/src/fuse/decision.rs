@@ -59,6 +59,11 @@ pub enum Reason {
         /// by how many microseconds
         by_us: f64,
     },
+    /// it saves time, and a plan without it saves more
+    Outweighed {
+        /// how many microseconds more, in all
+        by_us: f64,
+    },
     /// no way to combine these two is known
     NoRule,
     /// the user said so
@@ -74,6 +79,23 @@ pub enum Reason {
 }
 
 impl Reason {
+    /// Every word that [`Reason::code`] has.
+    pub fn codes() -> impl Iterator<Item = &'static str> {
+        let own = [
+            Reason::Cycle,
+            Reason::Slower { by_us: 0.0 },
+            Reason::PairsBetter { by_us: 0.0 },
+            Reason::Outweighed { by_us: 0.0 },
+            Reason::NoRule,
+            Reason::Pinned,
+            Reason::Fuel,
+            Reason::Effort,
+            Reason::Chance,
+            Reason::Textbook(""),
+        ];
+        Refusal::ALL.iter().map(Refusal::code).chain(own.map(|reason| reason.code()))
+    }
+
     /// A word for it, for programs that read reports.
     pub fn code(&self) -> &'static str {
         match self {
@@ -81,6 +103,7 @@ impl Reason {
             Reason::Cycle => "cycle",
             Reason::Slower { .. } => "slower",
             Reason::PairsBetter { .. } => "pairs-better",
+            Reason::Outweighed { .. } => "outweighed",
             Reason::NoRule => "no-rule",
             Reason::Pinned => "pinned",
             Reason::Fuel => "fuel",
@@ -105,6 +128,7 @@ impl fmt::Display for Reason {
             }
             Reason::Slower { by_us } => write!(f, "one kernel would take {by_us:.2} µs longer"),
             Reason::PairsBetter { by_us } => write!(f, "combined two by two they take {by_us:.2} µs less"),
+            Reason::Outweighed { by_us } => write!(f, "a plan that keeps them apart takes {by_us:.2} µs less in all"),
             Reason::NoRule => f.write_str("no rule combines kernels of these kinds"),
             Reason::Pinned => f.write_str("kept apart as asked"),
             Reason::Fuel => f.write_str("as many decisions were taken as allowed"),

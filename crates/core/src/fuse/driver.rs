@@ -11,7 +11,7 @@ use super::decision::{Decision, DecisionId, Verdict};
 use super::evaluate::Evaluator;
 use super::name::Names;
 use super::options::{Chooser, PlanOptions};
-use super::rules::{Form, Proposal, RULES};
+use super::rules::{Form, Proposal, RULES, Stage};
 use super::state::{GroupId, GroupState, Groups, State};
 use crate::error::{Error, Result};
 use crate::philox;
@@ -69,11 +69,15 @@ pub(super) struct Driver<'g> {
     versions: u32,
     /// pairs of cells that are in one kernel by a decision
     pub(super) joined: FxHashSet<(usize, usize)>,
-    taken: usize,
+    pub(super) taken: usize,
+    /// how many decisions may be taken
+    fuel: Option<usize>,
+    /// pairs of cells that are kept apart because the plan in all is better so, with the time that saves
+    pub(super) apart: FxHashMap<(usize, usize), f64>,
     /// how many nodes proposals had that were looked at
     pub(super) looked_at: u64,
-    /// whether late rules propose
-    pub(super) late: bool,
+    /// the rules up to this stage propose
+    pub(super) stage: Stage,
     /// for sets of groups by their structure and division, the time of the best plan that combines them two by two
     pub(super) rivals: FxHashMap<Box<[u32]>, f64>,
     /// sets of groups that were not combined, by name, with why
@@ -95,8 +99,10 @@ impl<'g> Driver<'g> {
             versions: 0,
             joined: FxHashSet::default(),
             taken: 0,
+            fuel: options.fuel,
+            apart: FxHashMap::default(),
             looked_at: 0,
-            late: false,
+            stage: Stage::First,
             rivals: FxHashMap::default(),
             sets: BTreeMap::new(),
         }
@@ -116,17 +122,60 @@ impl<'g> Driver<'g> {
         Ok(())
     }
 
-    /// What saves the most first; when nothing is left, once more with the rules that come late.
+    /// What saves the most first, then once more without what turned out to stand in the way of more. Whatever the fuel, the same
+    /// decisions are taken in the same order.
     fn by_cost(&mut self) -> Result<()> {
-        self.until_settled()?;
-        self.late = true;
-        self.until_settled()
+        let fuel = self.fuel.take();
+        self.by_stages()?;
+        let apart = self.second_thoughts()?;
+        if !apart.is_empty() {
+            let first_us = self.total_us();
+            self.apart = apart;
+            self.start_over()?;
+            self.by_stages()?;
+            if self.total_us() > first_us - LEAST_SAVED_US {
+                self.apart.clear();
+                self.start_over()?;
+                self.by_stages()?;
+            }
+        }
+        if fuel.is_some() {
+            self.fuel = fuel;
+            self.start_over()?;
+            self.by_stages()?;
+        }
+        Ok(())
     }
 
-    fn until_settled(&mut self) -> Result<()> {
-        for group in self.state.iter().collect::<Vec<_>>() {
+    /// Every cell by itself again.
+    fn start_over(&mut self) -> Result<()> {
+        let State { graph, cells, .. } = self.state;
+        let apart = State::apart(graph, cells, &mut self.evaluator);
+        self.state = apart.map_err(|(id, refusal)| Error::bug(refusal.to_string()).at(graph.describe(id)))?;
+        self.taken = 0;
+        self.decisions.clear();
+        self.joined.clear();
+        self.sets.clear();
+        self.queue.clear();
+        self.best.clear();
+        Ok(())
+    }
+
+    /// Stage by stage, until nothing is left to take.
+    fn by_stages(&mut self) -> Result<()> {
+        for stage in [Stage::First, Stage::Late, Stage::Last] {
+            self.stage = stage;
+            let groups: Groups = self.state.iter().collect();
+            self.until_settled(&groups)?;
+        }
+        Ok(())
+    }
+
+    /// What saves the most first, until nothing is left to take among some groups and those that come of them.
+    pub(super) fn until_settled(&mut self, groups: &[GroupId]) -> Result<()> {
+        for group in groups {
             self.options.budget.check()?;
-            self.consider(group);
+            self.consider(*group);
         }
         while let Some(entry) = self.queue.pop() {
             self.options.budget.check()?;
@@ -168,7 +217,7 @@ impl<'g> Driver<'g> {
     }
 
     fn has_fuel(&self) -> bool {
-        self.options.fuel.is_none_or(|fuel| self.taken < fuel)
+        self.fuel.is_none_or(|fuel| self.taken < fuel)
     }
 
     /// Finds the best candidate of a group and puts it into the queue.
@@ -207,7 +256,7 @@ impl<'g> Driver<'g> {
     pub(super) fn proposals(&self, group: GroupId, most: usize) -> Vec<Proposal> {
         let context = FuseContext::new(&self.state, most);
         let is_asked = |name: &str| !self.options.without.contains(name);
-        let rules = RULES.iter().filter(|rule| is_asked(rule.name()) && (self.late || !rule.is_late()));
+        let rules = RULES.iter().filter(|rule| is_asked(rule.name()) && rule.stage() <= self.stage);
         rules.flat_map(|rule| rule.propose(&context, group)).collect()
     }
 
@@ -276,7 +325,7 @@ impl<'g> Driver<'g> {
 
     /// Legal candidates by chance. Every legal plan is right, so that tests may run any.
     fn at_random(&mut self, seed: u64) {
-        self.late = true;
+        self.stage = Stage::Last;
         let mut draws = 0u64;
         let mut draw = |below: usize| {
             draws += 1;

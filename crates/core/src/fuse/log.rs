@@ -7,7 +7,7 @@ use super::decision::{Decision, DecisionId, Note, Reason, Verdict};
 use super::driver::{Driver, LEAST_SAVED_US};
 use super::evaluate::Kind;
 use super::options::Chooser;
-use super::rules::{Form, Proposal};
+use super::rules::{Form, Proposal, Stage};
 use super::state::{GroupId, GroupState, Groups};
 use crate::lower::Refusal;
 
@@ -16,7 +16,11 @@ impl Driver<'_> {
     pub(super) fn note_set(&mut self, candidate: &Candidate) {
         let Err(refused) = &candidate.after else { return };
         let groups = &candidate.proposal.groups;
-        if groups.len() < 3 || candidate.proposal.form != Form::Join || self.sets.contains_key(&candidate.id) {
+        if self.stage == Stage::Last
+            || groups.len() < 3
+            || candidate.proposal.form != Form::Join
+            || self.sets.contains_key(&candidate.id)
+        {
             return;
         }
         let decision = Decision {
@@ -36,7 +40,8 @@ impl Driver<'_> {
 
     /// Looks at every pair of neighbours that stayed apart, and at every other proposal that is left, and notes why.
     pub(super) fn note_refusals(&mut self) {
-        self.late = true;
+        // Of three in a row, the pairs say why not.
+        self.stage = Stage::Late;
         for group in self.state.iter().collect::<Vec<_>>() {
             let mut looked_at: FxHashSet<GroupId> = FxHashSet::default();
             for proposal in self.proposals(group, usize::MAX) {
@@ -148,8 +153,13 @@ impl Driver<'_> {
             edges.iter().any(|e| consumer.members.binary_search(&e.1).is_ok())
         };
         let before = sides[0] + sides[1];
+        // What was kept apart on purpose, others have taken in since.
+        let outweighed = edges.iter().find_map(|edge| self.apart.get(edge));
         let (reason, after) = match after {
-            Err(refused) => (refused.reason, refused.cost),
+            Err(refused) => match outweighed {
+                Some(by_us) if refused.reason.is_illegal() => (Reason::Outweighed { by_us: *by_us }, refused.cost),
+                _ => (refused.reason, refused.cost),
+            },
             Ok((_, after)) if before.us - after.us <= LEAST_SAVED_US => {
                 (Reason::Slower { by_us: after.us - before.us }, Some(after))
             }

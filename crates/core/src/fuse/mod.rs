@@ -24,6 +24,7 @@ mod order;
 mod plan;
 mod replay;
 pub mod rules;
+mod second_thoughts;
 mod state;
 mod structure;
 mod textbook;

@@ -11,7 +11,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use super::state::{GroupId, Groups, State};
 
 /// A place for every group that is there; the others' say nothing.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Order(Vec<u32>);
 
 impl Order {

@@ -28,7 +28,7 @@ pub(super) struct GroupState {
 
 /// A partition of the cells into groups, except that a cell may be computed in several groups; one of them is its home,
 /// which stores it if somebody else reads it.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct State<'g> {
     pub graph: &'g Graph,
     pub cells: &'g Cells,
@@ -61,13 +61,11 @@ impl<'g> State<'g> {
             effort: Cell::new(0),
         };
         for id in cells.iter() {
-            let members = vec![id];
-            let outputs: Vec<Value> = (0..graph.nodes()[id].types().len()).map(|port| Value::new(id, port)).collect();
-            let priced = evaluator.evaluate(&members, &outputs).map_err(|refusal| (id, refusal))?;
+            let cell = single(graph, id, evaluator).map_err(|refusal| (id, refusal))?;
             let group = state.groups.len() as GroupId;
             state.inside[id].push(group);
             state.home[id] = group;
-            state.groups.push(Some(GroupState { members, outputs, priced }));
+            state.groups.push(Some(cell));
             state.order.push(group);
         }
         Ok(state)
@@ -234,6 +232,19 @@ impl<'g> State<'g> {
         self.replace(old, new)
     }
 
+    /// Puts every cell of a group by itself; not where it is large, or one of its cells is computed elsewhere too.
+    pub fn shatter(&mut self, id: GroupId, evaluator: &mut Evaluator<'g>) -> bool {
+        let members = self.group(id).members.clone();
+        if members.len() > MOST_SHATTERED || members.iter().any(|node| self.inside[*node].len() > 1) {
+            return false;
+        }
+        let alone = |node: &usize| single(self.graph, *node, evaluator).ok().map(|group| (0, group));
+        let Some(cells) = members.iter().map(alone).collect() else { return false };
+        self.replace(&[id], cells);
+        self.arrange();
+        true
+    }
+
     /// Puts other groups in the place of all.
     pub fn replace_all(&mut self, new: Vec<GroupState>) {
         let old: Vec<GroupId> = self.iter().collect();
@@ -282,6 +293,17 @@ impl<'g> State<'g> {
         edges.sort_unstable();
         edges
     }
+}
+
+/// A larger group than this is not taken apart.
+const MOST_SHATTERED: usize = 64;
+
+/// A cell by itself, which stores all that it computes.
+fn single(graph: &Graph, id: usize, evaluator: &mut Evaluator<'_>) -> Result<GroupState, Refusal> {
+    let members = vec![id];
+    let outputs: Vec<Value> = (0..graph.nodes()[id].types().len()).map(|port| Value::new(id, port)).collect();
+    let priced = evaluator.evaluate(&members, &outputs)?;
+    Ok(GroupState { members, outputs, priced })
 }
 
 /// Ascending, and each once.

@@ -11,8 +11,6 @@ pub enum Refusal {
     GatherOfFused,
     /// a running fold is wanted at other coordinates than its own
     PrefixMoved,
-    /// a stored value is computed at coordinates that do not cover it exactly once
-    StoreNotCovered,
     /// more axes than a kernel has
     TooManyAxes,
     /// more steps than a kernel should have
@@ -50,13 +48,31 @@ pub enum Refusal {
 }
 
 impl Refusal {
+    /// One of each kind.
+    pub const ALL: &'static [Refusal] = &[
+        Refusal::Opaque,
+        Refusal::GatherOfFused,
+        Refusal::PrefixMoved,
+        Refusal::TooManyAxes,
+        Refusal::TooLarge,
+        Refusal::FoldAcrossTiles,
+        Refusal::NoSharedFactor,
+        Refusal::ProbabilitiesUsed,
+        Refusal::NotStreamable,
+        Refusal::RowsTooLong { need: 0, have: 0 },
+        Refusal::Unrelated,
+        Refusal::NestedContraction,
+        Refusal::OutputCopied,
+        Refusal::NoSkeleton,
+        Refusal::TooManyParameters { need: 0, have: 0 },
+    ];
+
     /// A word for it, for programs that read reports.
     pub fn code(&self) -> &'static str {
         match self {
             Refusal::Opaque => "opaque",
             Refusal::GatherOfFused => "gather-of-fused",
             Refusal::PrefixMoved => "prefix-moved",
-            Refusal::StoreNotCovered => "store-not-covered",
             Refusal::TooManyAxes => "too-many-axes",
             Refusal::TooLarge => "too-large",
             Refusal::FoldAcrossTiles => "fold-across-tiles",
@@ -79,7 +95,6 @@ impl fmt::Display for Refusal {
             Refusal::Opaque => f.write_str("one of them is not a loop over tensors"),
             Refusal::GatherOfFused => f.write_str("coordinates read from data lead into the intermediate result"),
             Refusal::PrefixMoved => f.write_str("a running fold is read at other coordinates than its own"),
-            Refusal::StoreNotCovered => f.write_str("a stored result would not be covered exactly once"),
             Refusal::TooManyAxes => f.write_str("the kernel would have too many loops"),
             Refusal::TooLarge => f.write_str("the kernel would have too many steps"),
             Refusal::FoldAcrossTiles => f.write_str("a reduction runs across tiles of the contraction"),

@@ -58,7 +58,7 @@ fn lower_with(group: &Group<'_>, cuts: &Cuts) -> Result<Rooted, Refusal> {
     let sinks: Vec<Sink> = sinks.into_iter().flatten().collect();
     let Demand { axes, inputs, leaves, term_axes, .. } = walk;
     if sinks.iter().any(|s| !term_axes[s.term as usize].is_within(s.axes)) {
-        return Err(Refusal::StoreNotCovered);
+        return Err(Refusal::Unrelated);
     }
     Ok((Draft { axes, inputs, leaves, scope, sinks, term_axes }, owners))
 }

@@ -1,6 +1,6 @@
 //! Sums of products with the work on their operands and on their results.
 
-use super::{Form, FuseContext, GroupId, MOST_COPIES, Proposal, Rule, with_consumers};
+use super::{Form, FuseContext, GroupId, MOST_COPIES, Proposal, Rule, Stage, with_consumers};
 use crate::fuse::Kind;
 
 fn contracts(kind: Kind) -> bool {
@@ -45,8 +45,8 @@ impl Rule for Prologue {
          operand is fetched."
     }
 
-    fn is_late(&self) -> bool {
-        true
+    fn stage(&self) -> Stage {
+        Stage::Late
     }
 
     fn propose(&self, context: &FuseContext<'_>, group: GroupId) -> Vec<Proposal> {

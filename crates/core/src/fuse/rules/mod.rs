@@ -4,6 +4,7 @@
 //! their price. It sees kinds, shapes and who reads whom, never a name.
 
 mod attention;
+mod chain;
 mod contract;
 mod map;
 mod reduce;
@@ -34,6 +35,18 @@ pub enum Form {
     Copy,
 }
 
+/// When rules are asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Stage {
+    /// from the start
+    First,
+    /// when those have nothing left to do: what is done to a result on its way to memory should not be taken by its reader before
+    /// its maker could
+    Late,
+    /// when no pair is left that saves anything
+    Last,
+}
+
 /// One way to combine groups.
 pub trait Rule: Sync {
     /// its name in reports
@@ -42,10 +55,9 @@ pub trait Rule: Sync {
     /// what it does, in a sentence
     fn doc(&self) -> &'static str;
 
-    /// Whether it waits until the other rules have nothing left to do. What is done to a result on its way to memory should
-    /// not be taken by its reader before its maker could.
-    fn is_late(&self) -> bool {
-        false
+    /// When it is asked: it waits until the rules of earlier stages have nothing left to do.
+    fn stage(&self) -> Stage {
+        Stage::First
     }
 
     /// What could be combined with this group, which produces (for pairs) or comes last (for larger sets).
@@ -62,6 +74,7 @@ pub const RULES: &[&dyn Rule] = &[
     &contract::Dual,
     &siblings::Siblings,
     &siblings::MapSiblings,
+    &chain::Chain,
 ];
 
 /// A group with each of its consumers for which `fits` holds, and, where that is all of several, copied into all.

@@ -1,6 +1,6 @@
 //! Work that shares an operand.
 
-use super::{Form, FuseContext, GroupId, Proposal, Rule};
+use super::{Form, FuseContext, GroupId, Proposal, Rule, Stage};
 use crate::fuse::Kind;
 
 /// Contractions of one operand, and folds of one tensor.
@@ -41,8 +41,8 @@ impl Rule for MapSiblings {
     }
 
     /// Readers and makers have a stronger claim: they save a tensor from being stored.
-    fn is_late(&self) -> bool {
-        true
+    fn stage(&self) -> Stage {
+        Stage::Late
     }
 
     fn propose(&self, context: &FuseContext<'_>, group: GroupId) -> Vec<Proposal> {

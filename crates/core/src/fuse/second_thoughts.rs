@@ -1,0 +1,145 @@
+//! Decisions that were taken, looked at again when all others are known.
+//!
+//! What saves the most is done first. So something may be combined for a little that would have saved more with another
+//! neighbour later. Decisions that save much less than their launches and traffic promise are tried the other way: their
+//! kernel is taken apart, and what is around it is planned again without them. What comes out better in all is kept apart when
+//! the whole is planned once more.
+
+use std::collections::BTreeMap;
+
+use rustc_hash::FxHashMap;
+
+use super::decision::{Decision, Verdict};
+use super::driver::{Driver, LEAST_SAVED_US};
+use super::rules::Stage;
+use super::state::{GroupId, Groups};
+use crate::device::Machine;
+use crate::error::Result;
+
+/// Trials look at so much, and at so much more for every node.
+const FREE_EFFORT: u64 = 8_000;
+const EFFORT_PER_NODE: u64 = 16;
+
+/// A trial copies everything that is known of the nodes, which takes as much as looking at one in so many.
+const COPIED_LIKE_ONE: u64 = 8;
+
+/// Decisions that save less than this part of what launches and traffic promise are doubtful.
+const DOUBTFUL: f64 = 0.5;
+
+/// A pair of nodes, reader last.
+type Edge = (usize, usize);
+
+impl Driver<'_> {
+    /// Pairs of nodes that are better kept apart, although combining them saved time when it was decided; with the time that a
+    /// plan without them saves.
+    pub(super) fn second_thoughts(&mut self) -> Result<FxHashMap<Edge, f64>> {
+        let nodes = self.state.inside.len() as u64;
+        let most = self.effort() + FREE_EFFORT + EFFORT_PER_NODE * nodes;
+        // Equal kernels among equal neighbours are tried once.
+        let mut known: FxHashMap<Box<[u32]>, f64> = FxHashMap::default();
+        let mut best: BTreeMap<GroupId, (f64, Edge)> = BTreeMap::new();
+        for edge in self.doubtful() {
+            self.options.budget.check()?;
+            let Some(group) = self.state.inside[edge.1].iter().copied().find(|g| self.state.inside[edge.0].contains(g))
+            else {
+                continue;
+            };
+            let surroundings = self.surroundings(group, edge);
+            let gain = match known.get(&surroundings) {
+                Some(gain) => *gain,
+                None if self.effort() > most => continue,
+                None => {
+                    let gain = self.gain_without(group, edge)?;
+                    self.looked_at += nodes / COPIED_LIKE_ONE;
+                    known.insert(surroundings, gain);
+                    gain
+                }
+            };
+            let is_best = best.get(&group).is_none_or(|(most, _)| gain > *most);
+            if gain > LEAST_SAVED_US && is_best {
+                best.insert(group, (gain, edge));
+            }
+        }
+        Ok(best.into_values().map(|(gain, edge)| (edge, gain)).collect())
+    }
+
+    /// The pairs of nodes that doubtful decisions are called by.
+    fn doubtful(&self) -> Vec<Edge> {
+        let is_doubtful = |decision: &&Decision| {
+            let is_pinned = || decision.edges.iter().any(|edge| self.is_kept_together(*edge));
+            decision.verdict == Verdict::Taken
+                && decision.saved_us() < DOUBTFUL * self.promised_us(decision)
+                && !is_pinned()
+        };
+        self.decisions.iter().filter(is_doubtful).filter_map(|decision| decision.edges.first().copied()).collect()
+    }
+
+    fn is_kept_together(&self, edge: Edge) -> bool {
+        let together = &self.options.pins.together;
+        !together.is_empty() && together.contains(&self.names.edge(edge))
+    }
+
+    /// What the launches and the traffic that a decision saves take by themselves.
+    fn promised_us(&self, decision: &Decision) -> f64 {
+        let Some(after) = decision.after else { return 0.0 };
+        let (spec, before) = (self.evaluator.spec, decision.before());
+        let meets = if spec.kind == Machine::Cpu { spec.costs.join_us } else { 0.0 };
+        let memory = spec.main_memory();
+        let launches = (before.launches - after.launches).max(0.0) * (spec.costs.launch_us + meets);
+        launches + (before.bytes - after.bytes).max(0.0) / (memory.gbps * memory.reach * 1e3)
+    }
+
+    /// A group by its structure, the ends of an edge in it, and the structures around it.
+    fn surroundings(&self, group: GroupId, edge: Edge) -> Box<[u32]> {
+        let own = self.state.group(group);
+        let place = |node: usize| own.members.binary_search(&node).map_or(u32::MAX, |place| place as u32);
+        let structure = |id: &GroupId| self.state.group(*id).priced.structure;
+        let mut words = vec![own.priced.structure, place(edge.0), place(edge.1)];
+        for neighbours in [self.state.producers(group), self.state.consumers(group)] {
+            let mut around: Vec<u32> = neighbours.iter().map(structure).collect();
+            around.sort_unstable();
+            words.push(around.len() as u32);
+            words.extend(around);
+        }
+        words.into_boxed_slice()
+    }
+
+    /// What a plan saves in all that takes a group apart, keeps the ends of an edge apart, and goes on from there. Leaves
+    /// everything as it was.
+    fn gain_without(&mut self, group: GroupId, edge: Edge) -> Result<f64> {
+        let (state, joined, sets) = (self.state.clone(), self.joined.clone(), std::mem::take(&mut self.sets));
+        let (decisions, taken, stage, before) = (self.decisions.len(), self.taken, self.stage, self.total_us());
+        self.apart.insert(edge, 0.0);
+        let first = state.groups.len() as GroupId;
+        let mut after = before;
+        if self.state.shatter(group, &mut self.evaluator) {
+            for stage in [Stage::First, Stage::Late, Stage::Last] {
+                self.stage = stage;
+                let groups = self.since(first);
+                self.until_settled(&groups)?;
+            }
+            after = self.total_us();
+        }
+        self.apart.remove(&edge);
+        (self.state, self.joined, self.sets, self.taken, self.stage) = (state, joined, sets, taken, stage);
+        self.decisions.truncate(decisions);
+        Ok(before - after)
+    }
+
+    /// The groups that have come up since, and their neighbours, ascending.
+    fn since(&self, first: GroupId) -> Groups {
+        let mut groups: Groups = self.state.iter().skip_while(|group| *group < first).collect();
+        for group in groups.clone() {
+            groups.extend(self.state.producers(group));
+            groups.extend(self.state.consumers(group));
+        }
+        groups.sort_unstable();
+        groups.dedup();
+        groups
+    }
+
+    /// What all kernels take.
+    pub(super) fn total_us(&self) -> f64 {
+        self.state.iter().map(|group| self.state.group(group).priced.price.us).sum()
+    }
+}

@@ -7,6 +7,7 @@
 
 use std::collections::BTreeMap;
 
+use indexmap::IndexMap;
 use rustc_hash::FxHashMap;
 
 use super::decision::{Decision, Verdict};
@@ -26,6 +27,9 @@ const COPIED_LIKE_ONE: u64 = 8;
 /// Decisions that save less than this part of what launches and traffic promise are doubtful.
 const DOUBTFUL: f64 = 0.5;
 
+/// A kernel is taken apart at so many places.
+const MOST_TRIED: usize = 16;
+
 /// A pair of nodes, reader last.
 type Edge = (usize, usize);
 
@@ -38,12 +42,8 @@ impl Driver<'_> {
         // Equal kernels among equal neighbours are tried once.
         let mut known: FxHashMap<Box<[u32]>, f64> = FxHashMap::default();
         let mut best: BTreeMap<GroupId, (f64, Edge)> = BTreeMap::new();
-        for edge in self.doubtful() {
+        for (group, edge) in self.doubtful() {
             self.options.budget.check()?;
-            let Some(group) = self.state.inside[edge.1].iter().copied().find(|g| self.state.inside[edge.0].contains(g))
-            else {
-                continue;
-            };
             let surroundings = self.surroundings(group, edge);
             let gain = match known.get(&surroundings) {
                 Some(gain) => *gain,
@@ -63,15 +63,31 @@ impl Driver<'_> {
         Ok(best.into_values().map(|(gain, edge)| (edge, gain)).collect())
     }
 
-    /// The pairs of nodes that doubtful decisions are called by.
-    fn doubtful(&self) -> Vec<Edge> {
+    /// The groups that doubtful decisions made, each with pairs of nodes at which it could be taken apart: where the decision put
+    /// two together, then anywhere else, for what is wrong may be another border.
+    fn doubtful(&self) -> Vec<(GroupId, Edge)> {
         let is_doubtful = |decision: &&Decision| {
             let is_pinned = || decision.edges.iter().any(|edge| self.is_kept_together(*edge));
             decision.verdict == Verdict::Taken
                 && decision.saved_us() < DOUBTFUL * self.promised_us(decision)
                 && !is_pinned()
         };
-        self.decisions.iter().filter(is_doubtful).filter_map(|decision| decision.edges.first().copied()).collect()
+        let mut found: IndexMap<GroupId, Vec<Edge>> = IndexMap::new();
+        for decision in self.decisions.iter().filter(is_doubtful) {
+            let Some(edge) = decision.edges.first().copied() else { continue };
+            let inside = &self.state.inside;
+            let Some(group) = inside[edge.1].iter().copied().find(|g| inside[edge.0].contains(g)) else { continue };
+            found.entry(group).or_default().push(edge);
+        }
+        for (group, edges) in &mut found {
+            let members = &self.state.group(*group).members;
+            for edge in self.state.edges(members, members) {
+                if edges.len() < MOST_TRIED && !edges.contains(&edge) && !self.is_kept_together(edge) {
+                    edges.push(edge);
+                }
+            }
+        }
+        found.into_iter().flat_map(|(group, edges)| edges.into_iter().map(move |edge| (group, edge))).collect()
     }
 
     fn is_kept_together(&self, edge: Edge) -> bool {

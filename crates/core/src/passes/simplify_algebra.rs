@@ -204,8 +204,13 @@ fn normalised(graph: &Graph, value: Value) -> Option<(Value, View, Value)> {
     let node = graph.node_of(shift);
     let Prim::View(view) = node.prim() else { return None };
     let sum = map(node.args()[0], Scalar::Log)?[0];
-    let Prim::Reduce(fold) = graph.node_of(sum).prim() else { return None };
-    let power = graph.node_of(sum).args()[0];
+    // Perhaps with the folded axis put back.
+    let folded = match graph.node_of(sum).prim() {
+        Prim::View(kept) if kept.guard.is_empty() => graph.node_of(sum).args()[0],
+        _ => sum,
+    };
+    let Prim::Reduce(fold) = graph.node_of(folded).prim() else { return None };
+    let power = graph.node_of(folded).args()[0];
     let sums_powers = fold.monoid == Monoid::Sum && map(power, Scalar::Exp)? == [x];
     (sums_powers && view.guard.is_empty()).then(|| (power, view.clone(), sum))
 }

@@ -58,8 +58,9 @@ struct Scan<'a> {
     /// by class: what is taken, and by whom
     taken: [u32; 3],
     holders: [[Reg; 32]; 3],
-    /// by class: where what is held ends
+    /// by class: where what is held ends, and how much is lost if it is put aside
     ends: [[u32; 32]; 3],
+    worths: [[f32; 32]; 3],
     /// where divisions stand
     divisions: Vec<u32>,
 }
@@ -76,6 +77,7 @@ impl<'a> Scan<'a> {
             taken: [0; 3],
             holders: [[Reg(0); 32]; 3],
             ends: [[0; 32]; 3],
+            worths: [[0.0; 32]; 3],
             divisions: divisions.map(|(place, _)| 2 * place).collect(),
         }
     }
@@ -126,7 +128,7 @@ impl<'a> Scan<'a> {
         while left != 0 {
             let place = left.trailing_zeros() as u8;
             left &= left - 1;
-            let worth = self.worth(self.holders[class as usize][place as usize]);
+            let worth = self.worths[class as usize][place as usize];
             if least.is_none_or(|(w, _)| worth < w) {
                 least = Some((worth, place));
             }
@@ -148,6 +150,7 @@ impl<'a> Scan<'a> {
         self.taken[class as usize] |= 1 << place;
         self.holders[class as usize][place as usize] = reg;
         self.ends[class as usize][place as usize] = self.interval(reg).end;
+        self.worths[class as usize][place as usize] = self.worth(reg);
         self.places[reg.index()] = place;
     }
 

@@ -284,15 +284,21 @@ impl Inst {
 
     /// Every register that it names, with its role.
     pub fn each_reg(&self, mut see: impl FnMut(Reg, Role)) {
+        // Listed first, so that what is done with them stands at one place and becomes part of this loop.
+        let (mut named, mut count) = ([(Reg(0), Role::Use); 9], 0);
+        let mut name = |reg, role| {
+            named[count] = (reg, role);
+            count += 1;
+        };
         for operand in &self.operands {
             match operand {
-                Operand::Reg(reg, _, role) => see(*reg, *role),
+                Operand::Reg(reg, _, role) => name(*reg, *role),
                 Operand::Mem(mem) => {
                     if let Base::Reg(reg) = mem.base {
-                        see(reg, Role::Use);
+                        name(reg, Role::Use);
                     }
                     if let Some(index) = mem.index {
-                        see(index.reg, Role::Use);
+                        name(index.reg, Role::Use);
                     }
                 }
                 Operand::None => break,
@@ -300,7 +306,10 @@ impl Inst {
             }
         }
         if let Some(mask) = self.mask {
-            see(mask.reg, mask.role);
+            name(mask.reg, mask.role);
+        }
+        for (reg, role) in &named[..count] {
+            see(*reg, *role);
         }
     }
 

@@ -197,9 +197,10 @@ pub(super) fn unroll(e: &Emitter<'_>, lane: Option<usize>) -> i64 {
     lane.map_or(1, |lane| (e.bound.extents[lane] / e.lanes()).clamp(1, most_vectors(e)))
 }
 
-/// Vectors that registers have room for at a time.
+/// Vectors that registers have room for at a time; as many as share blocks of random words, if there are such.
 fn most_vectors(e: &Emitter<'_>) -> i64 {
-    if e.lanes() * 4 >= 64 { 4 } else { 2 }
+    let draws = e.bound.kernel.steps.iter().any(|step| matches!(step.op, Op::Random { .. }));
+    if e.lanes() * 4 >= 64 || draws { 4 } else { 2 }
 }
 
 /// Vectors that are worked on at a time along an axis of rows, where they come in whole blocks: so many that few lanes are idle.

@@ -1,0 +1,81 @@
+//! What making kernels costs: `cargo run --release -p fuseline-bench --bin making -- [--rounds=N] [--sizes=NAME=SIZE,…] [NAME…|MODEL.onnx…]`.
+//!
+//! Every different kernel of the plans of some graphs of the gallery (all unless named), or of models, is emitted and becomes machine code
+//! again and again; the least time of either counts.
+
+use std::path::Path;
+use std::time::Instant;
+
+use fuseline::compile::plan_program;
+use fuseline::error::Result;
+use fuseline::fuse::PlanOptions;
+use fuseline::gallery;
+use fuseline::graph::Graph;
+use fuseline::tensor::Env;
+use fuseline_bench::{arguments, networks_of_gallery, sizes};
+use fuseline_cpu::code::{Code, Isa};
+use fuseline_cpu::{emit, here};
+use fuseline_frontend::Model;
+
+fn main() -> Result<()> {
+    let (options, names) = arguments();
+    let rounds = options.get("rounds").map_or(31, |n| n.parse().expect("a number"));
+    let names = match names.is_empty() {
+        true => gallery::all().map(|entry| entry.name.to_string()).collect(),
+        false => names,
+    };
+    println!("{:28} {:>7} {:>8} {:>10} {:>10} {:>10}", "kernel", "phases", "values", "emit µs", "code µs", "sum µs");
+    let mut totals = Vec::new();
+    for name in &names {
+        let (graph, mut env) = match name.ends_with(".onnx") {
+            true => (Model::open(Path::new(name))?.graph()?.clone(), Env::default()),
+            false => networks_of_gallery(name)?,
+        };
+        if let Some(text) = options.get("sizes") {
+            env = sizes(text);
+        }
+        measure(name.rsplit('/').next().unwrap_or(name), graph, env, rounds, &mut totals)?;
+    }
+    totals.sort_by(f64::total_cmp);
+    let (count, sum) = (totals.len(), totals.iter().sum::<f64>());
+    println!(
+        "{count} kernels: mean {:.0} µs, median {:.0}, most {:.0}",
+        sum / count as f64,
+        totals[count / 2],
+        totals[count - 1]
+    );
+    Ok(())
+}
+
+/// Makes the kernels of a graph, and tells what each takes.
+fn measure(name: &str, graph: Graph, env: Env, rounds: usize, totals: &mut Vec<f64>) -> Result<()> {
+    let (isa, cores) = (Isa::detect(), 2);
+    let mut options = PlanOptions::on(here::spec());
+    options.hints.env = env.clone();
+    let planned = plan_program(graph, &options, &mut |_| {})?;
+    let mut seen = Vec::new();
+    for kernel in &planned.run.kernels {
+        let kernel = &kernel.kernel;
+        let known = kernel.symbols().iter().all(|symbol| env.get(symbol).is_some());
+        if seen.contains(&kernel) || !known || emit::emit(kernel, &env, isa, cores).is_err() {
+            continue;
+        }
+        seen.push(kernel);
+        let (mut emitting, mut coding) = (f64::INFINITY, f64::INFINITY);
+        let (mut phases, mut values) = (0, 0);
+        for _ in 0..rounds {
+            let start = Instant::now();
+            let emitted = emit::emit(kernel, &env, isa, cores)?;
+            emitting = emitting.min(start.elapsed().as_secs_f64() * 1e6);
+            let start = Instant::now();
+            let codes =
+                emitted.phases.iter().map(|phase| Code::new(&phase.program, isa)).collect::<Result<Vec<_>>>()?;
+            coding = coding.min(start.elapsed().as_secs_f64() * 1e6);
+            phases = codes.len();
+            values = emitted.phases.iter().map(|phase| phase.program.types.len()).sum();
+        }
+        totals.push(emitting + coding);
+        println!("{name:28} {phases:7} {values:8} {emitting:10.1} {coding:10.1} {:10.1}", emitting + coding);
+    }
+    Ok(())
+}

@@ -155,6 +155,17 @@ impl Emitter<'_> {
         self.write(memory, None, &access.offset, access.dtype, value, point, streaming);
     }
 
+    /// Writes some stores at some points.
+    pub fn store_all(&mut self, stores: &[usize], points: &[Point]) -> Result<()> {
+        let wanted: Vec<StepId> = stores.iter().map(|k| self.bound.kernel.stores[*k].value).collect();
+        for (store, values) in stores.iter().zip(self.values(&wanted, points)?) {
+            for (point, value) in points.iter().zip(values) {
+                self.store(*store, value, point, false);
+            }
+        }
+        Ok(())
+    }
+
     #[allow(clippy::too_many_arguments, reason = "a write is where, what and how")]
     fn write(
         &mut self,

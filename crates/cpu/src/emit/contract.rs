@@ -31,6 +31,9 @@ use crate::vector::{Bound as To, Compare, IntOp, Ty, Value};
 const WHOLE_ROWS: i64 = 66;
 const LEAST_ROWS: i64 = 4;
 
+/// Rows that are too few to read all of a right factor for them.
+const FEW_ROWS: i64 = 24;
+
 /// Terms that are added at a time: with more, what is read of both factors does not stay close while tiles pass, and sums
 /// had better wait in memory.
 const MOST_TERMS: i64 = 1024;
@@ -109,9 +112,9 @@ pub(super) fn emit_contract(emission: &mut Emission<'_>) -> Result<()> {
         }
         let multiply = factors(emission, roles, folds, &held)?;
         match (folds, multiply.lines) {
-            (true, _) => emit_whole_rows(emission, &multiply, &stores, &held)?,
+            (true, _) => emit_rows_behind(emission, &multiply, &stores, &held)?,
             (false, Some(lines)) => emit_lines(emission, &multiply, lines, &stores, &held)?,
-            (false, None) => emit_tiles(emission, &multiply, &stores, &held)?,
+            (false, None) => emit_tiles(emission, &multiply, &Sums::Stored(&stores), &held)?,
         }
     }
     Ok(())
@@ -325,11 +328,19 @@ fn hold(
     Ok(place)
 }
 
-/// Emits tiles whose results are stored at once.
+/// What becomes of the sums of tiles.
+pub(super) enum Sums<'s> {
+    /// what is computed of them is stored, by its place among the stores
+    Stored(&'s [usize]),
+    /// they are put into memory
+    Held(&'s FxHashMap<StepId, Held>),
+}
+
+/// Emits tiles whose sums are used at once.
 fn emit_tiles(
     emission: &mut Emission<'_>,
     multiply: &Multiply,
-    stores: &[usize],
+    then: &Sums<'_>,
     held: &FxHashMap<StepId, Held>,
 ) -> Result<()> {
     let bound = emission.bound;
@@ -337,34 +348,40 @@ fn emit_tiles(
     let tiling = Tiling::new(roles.row_count(bound), multiply.tile_rows(emission.isa));
     let panels = multiply.panels(emission);
     // Rows in chunks whose part of the left factor stays close, but enough chunks to share.
-    let most = (LEFT_BYTES / (roles.sum_count(bound).min(MOST_TERMS) * 4).max(1) / tiling.rows.max(1)).max(1);
+    let terms = roles.sum_count(bound).min(MOST_TERMS);
+    let most = (LEFT_BYTES / (terms * 4).max(1) / tiling.rows.max(1)).max(1);
     // Who packs a panel multiplies all of it.
     let together = match multiply.packs_late {
         true => tiling.count,
         false => share::tiles(tiling.count, panels * roles.batch_count(bound), most, emission.cores),
     };
     let chunks = ceil_div(tiling.count, together);
+    // Of chunk and panel, the one that is more to read stays from task to task.
+    let panels_stay = together * tiling.rows < multiply.width * emission.lanes();
     emission.phase("multiply", &mut |e: &mut Emitter<'_>| {
         give(e, held);
         let task = e.b.begin_tasks();
-        let (panels_value, chunks_value) = (e.b.number(panels), e.b.number(chunks));
-        let panel = e.b.int(IntOp::FloorMod, task, panels_value);
-        let rest = e.b.int(IntOp::FloorDiv, task, panels_value);
-        let chunk = e.b.int(IntOp::FloorMod, rest, chunks_value);
-        let batch = e.b.int(IntOp::FloorDiv, rest, chunks_value);
+        let [inner, outer] = if panels_stay { [chunks, panels] } else { [panels, chunks] };
+        let (inner_value, outer_value) = (e.b.number(inner), e.b.number(outer));
+        let first = e.b.int(IntOp::FloorMod, task, inner_value);
+        let rest = e.b.int(IntOp::FloorDiv, task, inner_value);
+        let second = e.b.int(IntOp::FloorMod, rest, outer_value);
+        let batch = e.b.int(IntOp::FloorDiv, rest, outer_value);
+        let (chunk, panel) = if panels_stay { (first, second) } else { (second, first) };
         let (from, to) = tiling.chunk(e, chunk, together);
         let origin = batch_point(e, roles, batch);
         let packed = multiply.packed(e, &origin, panel)?;
         let multiply = packed.as_ref().unwrap_or(multiply);
         let places = multiply.waiting(e, &tiling, (from, together), panel);
-        multiply.tiles_stored(e, (&tiling, (from, to)), &origin, panel, &places, stores)?;
+        multiply.tiles_used(e, (&tiling, (from, to)), &origin, panel, &places, then)?;
         e.b.end_loop(&[]);
         Ok(roles.batch_count(bound) * chunks * panels)
     })
 }
 
-/// Emits tasks that own whole rows: their tiles go to the worker's memory, then rows are worked on.
-fn emit_whole_rows(
+/// Emits a product with folds of rows behind it. A task that owns whole rows reads all of the right factor; where that would be for a few
+/// rows, tasks own tiles instead, and rows are worked on in a phase of their own.
+fn emit_rows_behind(
     emission: &mut Emission<'_>,
     multiply: &Multiply,
     stores: &[usize],
@@ -372,9 +389,41 @@ fn emit_whole_rows(
 ) -> Result<()> {
     let bound = emission.bound;
     let roles = &multiply.roles;
+    let rows = roles.row_count(bound);
+    let runs = share::runs(rows, roles.batch_count(bound), (LEAST_ROWS, WHOLE_ROWS), emission.cores);
+    if emission.cores == 1 || rows >= runs * FEW_ROWS {
+        return emit_whole_rows(emission, multiply, runs, stores, held);
+    }
+    let order: Vec<usize> = roles.batch.iter().chain(&roles.rows).chain(&roles.columns).copied().collect();
+    let mut held = held.clone();
+    let mut places = FxHashMap::default();
+    for dot in &roles.dots {
+        let dtype = held_dtype(bound.kernel.step(*dot).dtype);
+        let (memory, offset) = (Memory::Scratch(emission.scratch.len()), dense_offset(&order, &bound.extents));
+        emission.scratch.push((bound.count(roles.free()) * bytes_of(dtype)) as usize);
+        places.insert(*dot, Held { memory, base: None, offset, dtype, again: false });
+    }
+    emit_tiles(emission, multiply, &Sums::Held(&places), &held)?;
+    held.extend(places);
+    emission.phase("row", &mut |e: &mut Emitter<'_>| {
+        give(e, &held);
+        let outer: Vec<usize> = roles.batch.iter().chain(&roles.rows).copied().collect();
+        let rows = plan_rows(e, outer, roles.columns.clone(), roles.columns.last().copied(), stores)?;
+        e.rows(&rows)
+    })
+}
+
+/// Emits tasks that own whole rows: their tiles go to the worker's memory, then rows are worked on.
+fn emit_whole_rows(
+    emission: &mut Emission<'_>,
+    multiply: &Multiply,
+    runs: i64,
+    stores: &[usize],
+    held: &FxHashMap<StepId, Held>,
+) -> Result<()> {
+    let bound = emission.bound;
+    let roles = &multiply.roles;
     let (rows, most) = (roles.row_count(bound), multiply.tile_rows(emission.isa));
-    let whole = (LEAST_ROWS, WHOLE_ROWS);
-    let runs = share::runs(rows, roles.batch_count(bound), whole, emission.cores);
     let (tiling, together) = Tiling::in_runs(rows, most, runs);
     let panels = multiply.panels(emission);
     let chunks = ceil_div(tiling.count, together);
@@ -426,30 +475,29 @@ pub(super) fn rows_point(e: &mut Emitter<'_>, axes: &[usize], origin: &Point, nu
 }
 
 impl Multiply {
-    /// Emits the tiles `from..to` of a panel, and stores what becomes of their sums.
-    pub(super) fn tiles_stored(
+    /// Emits the tiles `from..to` of a panel, and what becomes of their sums.
+    pub(super) fn tiles_used(
         &self,
         e: &mut Emitter<'_>,
         (tiling, tiles): (&Tiling, (Value, Value)),
         origin: &Point,
         panel: Value,
         places: &FxHashMap<StepId, Held>,
-        stores: &[usize],
+        then: &Sums<'_>,
     ) -> Result<()> {
-        let kernel = e.bound.kernel;
-        let wanted: Vec<StepId> = stores.iter().map(|k| kernel.stores[*k].value).collect();
         self.in_parts(e, places, false, &mut |e, terms, is_last| {
-            self.tiles(e, tiling, origin, panel, tiles, terms, &mut |e, points| {
-                if !is_last {
-                    return self.store_sums(e, places, points);
-                }
-                let values = e.values(&wanted, points)?;
-                for (store, values) in stores.iter().zip(values) {
-                    for (point, value) in points.iter().zip(values) {
-                        e.store(*store, value, point, false);
+            self.tiles(e, tiling, origin, panel, tiles, terms, &mut |e, points| match (is_last, then) {
+                (false, _) => self.store_sums(e, places, points),
+                (true, Sums::Stored(stores)) => e.store_all(stores, points),
+                (true, Sums::Held(places)) => {
+                    for dot in &self.roles.dots {
+                        for point in points {
+                            let value = e.given_at(*dot, point)?;
+                            e.store_held(&places[dot], value, point);
+                        }
                     }
+                    Ok(())
                 }
-                Ok(())
             })
         })
     }

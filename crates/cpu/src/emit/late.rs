@@ -9,7 +9,7 @@ use fuseline::tile::{Op, StepId};
 use rustc_hash::FxHashMap;
 
 use super::bound::{Bound, bytes_of, ceil_div};
-use super::contract::{Multiply, batch_point, panel_bytes, panel_vectors, rows_point, tile_points};
+use super::contract::{Multiply, Sums, batch_point, panel_bytes, panel_vectors, rows_point, tile_points};
 use super::emitter::{Emitter, Held};
 use super::generic::{give, held_dtype};
 use super::point::{Coord, Point};
@@ -121,7 +121,7 @@ pub(super) fn emit_lines(
         let (panel, _) = e.b.begin_loop(To::Number(0), To::Number(panels), 1, &[]);
         let (from, to) = (e.b.number(0), e.b.number(tiling.count));
         let places = multiply.waiting(e, &tiling, (from, tiling.count), panel);
-        multiply.tiles_stored(e, (&tiling, (from, to)), &origin, panel, &places, stores)?;
+        multiply.tiles_used(e, (&tiling, (from, to)), &origin, panel, &places, &Sums::Stored(stores))?;
         e.b.end_loop(&[]);
         e.b.end_loop(&[]);
         Ok(roles.batch_count(bound) * lines.chunks)

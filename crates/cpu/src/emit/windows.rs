@@ -283,13 +283,7 @@ impl Windows {
             points.iter().zip(&kept).map(|(point, kept)| (point.key(axes), self.folding.result(&mut e.b, kept)));
         let results = results.collect();
         e.given.insert(self.fold, Given::Values(results));
-        let wanted: Vec<StepId> = stores.iter().map(|k| kernel.stores[*k].value).collect();
-        let values = e.values(&wanted, &points)?;
-        for (store, values) in stores.iter().zip(values) {
-            for (point, value) in points.iter().zip(values) {
-                e.store(*store, value, point, false);
-            }
-        }
+        e.store_all(stores, &points)?;
         e.given.remove(&self.fold);
         e.b.end_loop(&[]);
         Ok(())

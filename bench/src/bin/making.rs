@@ -49,7 +49,8 @@ fn main() -> Result<()> {
 
 /// Makes the kernels of a graph, and tells what each takes.
 fn measure(name: &str, graph: Graph, env: Env, rounds: usize, totals: &mut Vec<f64>) -> Result<()> {
-    let (isa, cores) = (Isa::detect(), 2);
+    let isa = Isa::detect();
+    let target = emit::Target::new(isa, 2);
     let mut options = PlanOptions::on(here::spec());
     options.hints.env = env.clone();
     let planned = plan_program(graph, &options, &mut |_| {})?;
@@ -57,7 +58,7 @@ fn measure(name: &str, graph: Graph, env: Env, rounds: usize, totals: &mut Vec<f
     for kernel in &planned.run.kernels {
         let kernel = &kernel.kernel;
         let known = kernel.symbols().iter().all(|symbol| env.get(symbol).is_some());
-        if seen.contains(&kernel) || !known || emit::emit(kernel, &env, isa, cores).is_err() {
+        if seen.contains(&kernel) || !known || emit::emit(kernel, &env, &target).is_err() {
             continue;
         }
         seen.push(kernel);
@@ -65,7 +66,7 @@ fn measure(name: &str, graph: Graph, env: Env, rounds: usize, totals: &mut Vec<f
         let (mut phases, mut values) = (0, 0);
         for _ in 0..rounds {
             let start = Instant::now();
-            let emitted = emit::emit(kernel, &env, isa, cores)?;
+            let emitted = emit::emit(kernel, &env, &target)?;
             emitting = emitting.min(start.elapsed().as_secs_f64() * 1e6);
             let start = Instant::now();
             let codes =

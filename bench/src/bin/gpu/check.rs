@@ -30,6 +30,8 @@ const LARGE: &[(&str, &str)] = &[
     ("linear_bias_gelu", "m=600,k=2048,n=520"),
     ("gemm_relu", "m=512,k=640,n=768"),
     ("rmsnorm_linear", "m=576,k=512,n=640"),
+    ("layernorm", "rows=37,columns=2048"),
+    ("softmax", "rows=600,columns=1500"),
     ("linear_bias_gelu", "m=1100,k=264,n=1000"),
     ("linear_bias_gelu", "m=4100,k=136,n=2600"),
     ("gemm_relu", "m=4100,k=200,n=2056"),

@@ -90,3 +90,41 @@ fn linear(expr: &Expr, node: u32) -> Option<(Vec<(usize, i64)>, i64)> {
         _ => None,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tile::{Op, text};
+
+    /// What is found where scores `a` of rows `i0` and keys `i1` become this.
+    fn found(expr: &str) -> (Option<i64>, Option<(i64, f64)>) {
+        let kernel = text::parse(&format!(
+            "kernel {{
+              axes i0: n, i1: n
+              in   x0: f32[n, n]
+              out  y0: f32[n, n]
+              schedule map
+              %0 = load x0[i0, i1]
+              %1 = map(%0) {expr}
+              store y0[i0, i1] = %1
+            }}"
+        ))
+        .expect("it is a kernel");
+        let Op::Map { expr, .. } = &kernel.steps[1].op else { panic!("the second step is a map") };
+        (first_masked(expr, 1, 0), first_sunk(expr, 1, 0))
+    }
+
+    #[test]
+    fn masks_that_are_infinite_or_numbers_are_found() {
+        assert_eq!(found("select(i1 <= i0, a, -inf)"), (Some(1), None));
+        assert_eq!(found("select(i1 < i0, a, -3e38)"), (None, Some((0, f64::from(-3e38f32)))));
+        assert_eq!(found("select(i1 <= i0, f32(0.0), f32(-1e30)) + a * 0.125").1.map(|(from, _)| from), Some(1));
+    }
+
+    #[test]
+    fn numbers_that_scores_may_make_up_for_are_none() {
+        assert_eq!(found("select(i1 <= i0, a, -10000.0)"), (None, None));
+        assert_eq!(found("select(i0 <= i1, a, -3e38)"), (None, None));
+        assert_eq!(found("select(i1 <= i0, f32(1e30), f32(-3e38)) + a"), (None, None));
+    }
+}

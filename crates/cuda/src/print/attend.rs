@@ -280,6 +280,7 @@ impl Attention<'_> {
         let nest = body.nest;
         let own = self.shape.rows / self.shape.warps / 16;
         body.is_near = !body.rounds_everything();
+        body.is_deep = self.is_deep;
         if !when.is_empty() {
             body.open(AxisSet::EMPTY);
         }
@@ -299,7 +300,7 @@ impl Attention<'_> {
         if !when.is_empty() {
             body.close(when);
         }
-        body.is_near = false;
+        (body.is_near, body.is_deep) = (false, false);
         Ok(())
     }
 

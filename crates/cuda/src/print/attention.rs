@@ -4,7 +4,7 @@
 //! a tile of values. Folds along the keys keep running results; what was summed with an old one is corrected by the factors of the schedule.
 
 use fuseline::ops::prim::Monoid;
-use fuseline::ops::{ExprNode, Scalar};
+use fuseline::ops::{ExprNode, Number, Scalar};
 use fuseline::tensor::{DType, Dim};
 use fuseline::tile::{AxisSet, Correction, Op, Rounding, Schedule, StepId};
 
@@ -35,6 +35,8 @@ pub(super) struct Attention<'k> {
     pub masked_from: Option<i64>,
     /// where these keys do have some if a row sees none: what its largest score is not above then
     pub sunk: Option<f64>,
+    /// whether scores may be as low as numbers go: a mask that is a number, or is read
+    pub is_deep: bool,
     /// what scores are before that, by the node of the expression that masks them, where nothing else does
     pub unmasked: Option<u32>,
     pub shape: Shape,
@@ -151,10 +153,12 @@ impl<'k> Attention<'k> {
             corrections,
             masked_from: None,
             sunk: None,
+            is_deep: false,
             unmasked: None,
             shape,
         };
         attention.find_folds(nest, stores)?;
+        attention.is_deep = attention.held.is_some_and(|held| is_deep(nest, held, attention.first));
         attention.find_mask(nest);
         Some(attention)
     }
@@ -262,6 +266,21 @@ impl<'k> Attention<'k> {
         let streamed = self.keys.tile_bytes(self.key_tile()) + self.values.tile_bytes(self.value_tile());
         let tiles = self.queries.tile_bytes(self.query_tile()) + streamed * self.buffers();
         tiles.max(self.shape.rows * ((self.shape.width + SUMS_PAD) * 4 + 4 * self.folds.len() as i64))
+    }
+}
+
+/// Whether what is made of scores, down to those, has a very low number in it, or anything that is read.
+fn is_deep(nest: &Nest<'_>, id: StepId, scores: StepId) -> bool {
+    match &nest.kernel.step(id).op {
+        _ if id == scores => false,
+        Op::Map { expr, args } => {
+            let is_low = |(node, _): &(ExprNode, DType)| match node {
+                ExprNode::Const(Number::Float(bits)) => (f64::MIN..-1e30).contains(&f64::from_bits(*bits)),
+                _ => false,
+            };
+            expr.nodes().iter().any(is_low) || args.iter().any(|arg| is_deep(nest, *arg, scores))
+        }
+        _ => true,
     }
 }
 

@@ -64,6 +64,8 @@ pub(super) struct Body<'n> {
     pub sites: Vec<String>,
     /// whether results become narrow floats at once, so that exponentials need not be as exact as the scalar table says
     pub is_near: bool,
+    /// whether differences, whose exponentials these are, may be of numbers so large that no multiple of them is one
+    pub is_deep: bool,
     temporaries: usize,
 }
 
@@ -78,6 +80,7 @@ impl<'n> Body<'n> {
             parameters: Vec::new(),
             sites,
             is_near: false,
+            is_deep: false,
             temporaries: 0,
         }
     }

@@ -96,7 +96,7 @@ impl Body<'_> {
                     };
                     let args: Vec<Code> =
                         difference.map_or_else(|| vec![codes[x[0] as usize].clone()], Iterator::collect);
-                    Code::call("exp_near", &args)
+                    Code::call(if self.is_deep && args.len() == 2 { "exp_deep" } else { "exp_near" }, &args)
                 }
                 ExprNode::Apply(op, operands) => {
                     let from = nodes[*operands.last().expect("functions have operands") as usize].1;

@@ -259,6 +259,10 @@ __device__ __forceinline__ float power_near(float x) { float y; asm(\"ex2.approx
 __device__ __forceinline__ float exp_near(float x) { return power_near(x * 1.4426950408889634f); }
 __device__ __forceinline__ float exp_near(float a, float b) { return power_near(fmaf(a, 1.4426950408889634f, b * -1.4426950408889634f)); }
 "
+["exp_deep"] "
+// The same of numbers of any size: those of a row that sees nothing are as low as its mask.
+__device__ __forceinline__ float exp_deep(float a, float b) { return exp_near(a - b); }
+"
 ["Divisor"] "
 // A divisor of many numbers, by its inverse; scaled, where that would be no ordinary number.
 struct Divisor { float scale, inverse; };

@@ -166,7 +166,8 @@ impl<'n, 'k> Plan<'n, 'k> {
                 self.threads *= 2;
             }
         }
-        self.rows_of_block = (THREADS / self.threads).max(1);
+        // Warps of a row meet where those of another one would: it owns its block.
+        self.rows_of_block = if self.threads > 32 { 1 } else { (THREADS / self.threads).max(1) };
         if let Some(rows) = self.rows.as_int() {
             while self.rows_of_block > 1 && self.rows_of_block / 2 >= rows {
                 self.rows_of_block /= 2;

@@ -2,7 +2,9 @@
 //!
 //! Integers and bools must be equal. Floats may differ by a bound that follows from the graph: every step may round and
 //! err by what the scalar table allows, a sum of `k` products errs by about `√k` roundings, and errors add up along the
-//! longest way to the output. NaN agrees with NaN, an infinity with itself. Where the smallest error decides between two
+//! longest way to the output. What cancels leaves an error that does not shrink with the result: one rounding of a number of
+//! magnitude 1 is allowed everywhere; where results are much smaller, as much as rounding every operation shows to be lost. NaN agrees
+//! with NaN, an infinity with itself. Where the smallest error decides between two
 //! results, [`Meaning`] takes both.
 
 mod meaning;
@@ -51,6 +53,29 @@ impl Tolerance {
         let stores = kernel.stores.iter().filter(|store| store.output == output);
         let relative = stores.map(|store| errors[store.value.index()]).fold(0.0, f64::max);
         Tolerance { relative: SAFETY * relative, absolute: kernel.outputs[output].ty.dtype.epsilon() }
+    }
+
+    /// Whether what is added whatever the magnitude is most of the bound for a tensor that is not 0 everywhere.
+    fn drowns(&self, expected: &Literal) -> bool {
+        let typical = typical(expected);
+        typical > 0.0 && self.relative * typical < self.absolute / 4.0
+    }
+
+    /// The tolerance for a tensor of small numbers, given what it is where every operation rounds. How far that is from what is meant
+    /// shows what cancels on the way; besides it, numbers may be off by what the largest may, and vanish where they have no
+    /// normal form in the type. Never more than before.
+    fn fitted(self, expected: &Literal, rounded: &Literal) -> Tolerance {
+        if !self.drowns(expected) || rounded.ty() != expected.ty() {
+            return self;
+        }
+        let (mut largest, mut lost) = (0.0f64, 0.0f64);
+        for (x, y) in expected.to_f64s().into_iter().zip(rounded.to_f64s()).filter(|(x, _)| x.is_finite()) {
+            largest = largest.max(x.abs());
+            lost = if y.is_nan() { f64::INFINITY } else { lost.max((x - y).abs()) };
+        }
+        let vanishing = expected.dtype().format().map_or(0.0, |format| f64::from(1 - format.bias).exp2());
+        let absolute = CANCELLING * lost + self.relative * largest + vanishing;
+        Tolerance { absolute: absolute.min(self.absolute), ..self }
     }
 
     /// `ulps` roundings of a type.
@@ -236,6 +261,9 @@ fn coordinates(mut k: usize, sizes: &[usize]) -> Vec<usize> {
 
 /// Bounds are multiplied by this: roundings of one sign add up faster than chance has it.
 const SAFETY: f64 = 4.0;
+
+/// What cancels may leave so many times the error that one way of rounding leaves.
+const CANCELLING: f64 = 16.0;
 
 /// Roundings that a function whose slope grows with its value adds, for arguments of everyday size.
 const STEEP: f64 = 8.0;

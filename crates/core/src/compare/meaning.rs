@@ -46,7 +46,14 @@ impl Meaning {
             // Moved indices may leave their tensor; what fails so says nothing.
             moved.extend(other.and_then(|other| evaluate(&other).ok()));
         }
-        let tolerances = (0..outputs.len()).map(|k| Tolerance::of_output(graph, k, &env)).collect();
+        let mut tolerances: Vec<_> = (0..outputs.len()).map(|k| Tolerance::of_output(graph, k, &env)).collect();
+        if outputs.iter().zip(&tolerances).any(|(output, tolerance)| tolerance.drowns(output)) {
+            let rounded = Options { reading: Reading::Rounded, limits };
+            let rounded = evaluate_under(graph, inputs, bound, &rounded)?;
+            for ((exact, rounded), tolerance) in outputs.iter().zip(&rounded).zip(&mut tolerances) {
+                *tolerance = tolerance.fitted(exact, rounded);
+            }
+        }
         Ok(Meaning { outputs, moved, tolerances })
     }
 
@@ -181,6 +188,28 @@ mod tests {
         b.output("above", x.gt(b.scalar(DType::F32, 0.5).expand(Shape::new([3usize]))));
         let given = Literal::f32s(&[0.3, 0.75, 0.5]);
         (b.finish().unwrap(), [(Arc::from("x"), given)].into_iter().collect())
+    }
+
+    #[test]
+    fn small_numbers_are_compared_at_their_scale() {
+        let b = Builder::new("quotients");
+        let x = b.input("x", DType::F32, Shape::new([3usize]));
+        b.output("small", x / 1e15 / 1e15);
+        b.output("difference", (x + 1.0) - x - 1.0);
+        b.output("nothing", x - x);
+        let graph = b.finish().unwrap();
+        let inputs = [(Arc::from("x"), Literal::f32s(&[0.3, 3.7, -1.1]))].into_iter().collect();
+        let meaning = Meaning::of(&graph, &inputs, Limits::default()).unwrap();
+        let [small, difference, nothing] = meaning.outputs() else { panic!("three outputs") };
+        let zeros = Literal::f32s(&[0.0; 3]);
+        assert!(meaning.measure(0, small).is_ok());
+        assert!(meaning.measure(0, &zeros).is_err(), "a wholly wrong result");
+        let near: Vec<f32> = small.to_f64s().iter().map(|x| (x * (1.0 + 2e-7)) as f32).collect();
+        assert!(meaning.measure(0, &Literal::f32s(&near)).is_ok());
+        // What cancels leaves the roundings of what was there before.
+        let left = Literal::f32s(&[5e-8, -1e-7, 0.0]);
+        assert_eq!(difference, &zeros);
+        assert!(meaning.measure(1, &left).is_ok() && meaning.measure(2, &left).is_ok(), "{nothing:?}");
     }
 
     #[test]

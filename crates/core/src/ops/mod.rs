@@ -11,6 +11,7 @@ mod index;
 pub mod named;
 pub mod normal;
 pub mod prim;
+pub(crate) mod range;
 mod scalar;
 
 pub use expr::{Expr, ExprNode, Number, Scope, Term};

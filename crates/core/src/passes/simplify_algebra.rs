@@ -6,13 +6,14 @@
 
 mod bits;
 mod rules;
+mod sign;
 
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 use smallvec::SmallVec;
 
 pub(super) use bits::{mask_keeps, with_constant};
-pub(crate) use rules::Step as RuleStep;
 pub use rules::{RULES, Rule, Tier};
+pub(crate) use rules::{Step as RuleStep, keeps_values};
 
 use super::{Context, Numerics, Pass};
 use crate::error::{Error, Result};
@@ -57,6 +58,7 @@ fn simplify(rebuild: &mut Rebuild<'_>, row: &Map, args: &[Value], context: &Cont
     let mut site =
         Site { graph: rebuild.graph(), scope: &scope, terms: FxHashMap::default(), values: FxHashMap::default() };
     let operands: SmallVec<[Term<'_>; 3]> = args.iter().map(|a| site.term(*a, MOST_DEPTH)).collect();
+    let nonnegative = if raises(row) { site.nonnegative() } else { FxHashSet::default() };
     let mut fired = false;
     let mut terms: Vec<Term<'_>> = Vec::with_capacity(row.expr.nodes().len());
     for (node, dtype) in row.expr.nodes() {
@@ -66,7 +68,7 @@ fn simplify(rebuild: &mut Rebuild<'_>, row: &Map, args: &[Value], context: &Cont
             _ => scope.step(node, *dtype, &inputs),
         };
         if !matches!(node, ExprNode::Arg(_)) {
-            fired |= settle(&mut term, row, &scope, context)?;
+            fired |= settle(&mut term, row, &scope, &nonnegative, context)?;
         }
         terms.push(term);
     }
@@ -83,11 +85,17 @@ fn simplify(rebuild: &mut Rebuild<'_>, row: &Map, args: &[Value], context: &Cont
 }
 
 /// Applies rules to a step until none fires; whether one did.
-fn settle<'s>(term: &mut Term<'s>, row: &Map, scope: &'s Scope, context: &Context) -> Result<bool> {
+fn settle<'s>(
+    term: &mut Term<'s>,
+    row: &Map,
+    scope: &'s Scope,
+    nonnegative: &FxHashSet<u32>,
+    context: &Context,
+) -> Result<bool> {
     let ranges = Ranges::of(row.shape.dims());
     for firing in 0..MOST_FIRINGS {
         let allowed = RULES.iter().filter(|rule| rule.tier.is_allowed(context.numerics));
-        let step = rules::Step { scope, term: *term, ranges };
+        let step = rules::Step { scope, term: *term, ranges, nonnegative };
         let Some((rule, new)) = allowed.filter_map(|rule| Some((rule, (rule.apply)(&step)?))).next() else {
             return Ok(firing > 0);
         };
@@ -98,6 +106,11 @@ fn settle<'s>(term: &mut Term<'s>, row: &Map, scope: &'s Scope, context: &Contex
         *term = new;
     }
     Ok(true)
+}
+
+/// Whether an expression raises something to a power.
+fn raises(row: &Map) -> bool {
+    row.expr.nodes().iter().any(|(node, _)| matches!(node, ExprNode::Apply(Scalar::Pow, _)))
 }
 
 /// The terms that stand for values of the graph.
@@ -127,10 +140,19 @@ impl<'s> Site<'_, 's> {
         term
     }
 
+    /// The arguments that are surely not negative.
+    fn nonnegative(&self) -> FxHashSet<u32> {
+        let argument = |(value, term): (&Value, &Term<'s>)| match term.node() {
+            ExprNode::Arg(k) => sign::is_nonnegative(self.graph, *value).then_some(k),
+            _ => None,
+        };
+        self.terms.iter().filter_map(argument).collect()
+    }
+
     /// The values nearest to a term that it is computed from, in the order in which a walk from the left meets them.
     fn cut(&self, root: Term<'s>) -> (Vec<Term<'s>>, Vec<Value>) {
         let (mut leaves, mut values) = (Vec::new(), Vec::new());
-        let mut seen = rustc_hash::FxHashSet::default();
+        let mut seen = FxHashSet::default();
         let mut todo = vec![root];
         while let Some(term) = todo.pop() {
             if !seen.insert(term.place()) {

@@ -33,7 +33,8 @@ impl<'s> Normalizer<'s> {
         if !matches!(term.node(), ExprNode::Apply(..) | ExprNode::Cast(_)) {
             return None;
         }
-        let step = RuleStep { scope: self.scope, term, ranges: Ranges::of(&self.extents) };
+        let nonnegative = &self.knowledge.nonnegative;
+        let step = RuleStep { scope: self.scope, term, ranges: Ranges::of(&self.extents), nonnegative };
         RULES
             .iter()
             .filter(|rule| rule.tier == Tier::Exact)

@@ -4,10 +4,11 @@ use std::rc::Rc;
 
 use smallvec::SmallVec;
 
-use super::number::{computed, is_normal};
+use super::number::computed;
 use super::product::{Factor, Product};
 use super::sum::Real;
 use super::{Normalizer, Numerics};
+use crate::ops::range::is_normal;
 use crate::ops::{ExprNode, Scalar, Term};
 use crate::tensor::{Class, DType};
 
@@ -81,11 +82,12 @@ impl<'s> Normalizer<'s> {
     fn general_power(&mut self, x: &Product<'s>, exponent: &Product<'s>) -> Product<'s> {
         match exponent.as_constant().filter(|e| e.abs() <= MOST_POWER && (2.0 * e).fract() == 0.0) {
             Some(e) if e.fract() == 0.0 => self.power(x, e as i32),
-            Some(e) => {
+            // The power ½ of −∞ is ∞, its root is none.
+            Some(e) if self.is_nonnegative_product(x) => {
                 let root = self.root(x);
                 self.power(&root, (2.0 * e) as i32)
             }
-            None => self.atom(Pow, &[x, exponent]),
+            _ => self.atom(Pow, &[x, exponent]),
         }
     }
 

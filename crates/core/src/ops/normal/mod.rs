@@ -9,20 +9,21 @@
 //! without constants. That representation is unique for what the algebra below covers, and is then written as a term in
 //! one way:
 //! - Sums and products are flattened, sorted by structure and leaves, equal terms collected; `x − y` is `x + (−1)·y`, `x / y`
-//!   is `x · y⁻¹`, `pow` by small integers and halves is powers and roots. A numerator and a denominator never cancel,
+//!   is `x · y⁻¹`, `pow` by small integers is powers, by halves roots where what is raised is surely not negative. A numerator and a denominator never cancel,
 //!   and `x − x` is `0 · x`: where `x` is infinite or NaN so is the result.
 //! - A sum is *primitive* inside of a product: the coefficient that most of its terms share (of several the largest) is
 //!   taken out, so is the sign of its first term, and the factors that all of its terms share; then those that some of
 //!   them share: `x·y + x·z + w` is `x·(y + z) + w`. Products are not distributed over sums, except over a polynomial of one
 //!   base, up to degree 8.
 //! - Constants are computed in f64 from the real number that each is a rounding of (see `number.rs`), and rounded once, when
-//!   the term is written; a constant that would leave the range of the type is not combined with others.
+//!   the term is written; a constant that would leave the range of the type is not combined with others, and large ones that nearly
+//!   cancel stay apart: they round what is between them (see `ops/range.rs`).
 //! - `1/(1+exp(−x))` is `sigmoid`, `1 + tanh(x)` is `2·sigmoid(2·x)`, `log(1+x)` is `log1p`, `exp(x) − 1` is `expm1`, `exp(x − log(y))`
 //!   is `exp(x) / y` where `x` is surely not positive (`exp(x)` alone might overflow), `log1p(exp(x))` is `max(x, 0) + log1p(exp(−|x|))`, odd and
 //!   even functions have no negative argument, scales leave `max`, `min`, `abs` and the root of a product.
 //! - What is added to a choice between −∞ and something is added to that: `select(c, 0, −∞) + x` is `select(c, x, −∞)`.
 //! - f16, bf16 and f32 are computed as f32: conversions among them vanish, except from leaves and to the type of the
-//!   result. Rounding to a storage type (f8 …) and from f64 stays.
+//!   result, and except where a value is narrowed and widened at once: that does nothing but round. Rounding to a storage type (f8 …) and from f64 stays.
 //! - A conversion of a sum of integers is the sum of their conversions, where none of it can leave the range in which
 //!   the float type holds every integer: `f32(i32(a) − 8)` is `f32(a) − 8`.
 //! - Comparisons, `isnan`, `select` and everything on integers see exact rules only.
@@ -51,7 +52,7 @@ use smallvec::SmallVec;
 pub use order::LeafRank;
 
 use super::{Expr, ExprNode, Number, Scalar, Scope, Signature, Term};
-use crate::passes::Numerics;
+use crate::passes::{Numerics, keeps_values};
 use crate::tensor::{DType, Dim};
 use order::Order;
 use product::Product;
@@ -178,9 +179,10 @@ impl<'s> Normalizer<'s> {
                 self.real(Product::constant(self.scope, dtype, number::intended(f64::from_bits(*bits), term.dtype())))
             }
             (ExprNode::Apply(op, _), Some(dtype)) => Value::Real(Rc::new(self.call(*op, dtype, &operands))),
-            (ExprNode::Cast(_), Some(dtype)) => match &operands[0] {
-                Value::Real(real) if real.dtype == dtype => operands[0].clone(),
-                other => {
+            (ExprNode::Cast(_), Some(dtype)) => match (self.rounded_on_purpose(term), &operands[0]) {
+                (Some(rounded), _) => self.real(Product::atom(rounded.cast(dtype))),
+                (None, Value::Real(real)) if real.dtype == dtype => operands[0].clone(),
+                (None, other) => {
                     let other = self.term(other);
                     match self.converted_sum(other, dtype) {
                         Some(sum) => Value::Real(Rc::new(sum)),
@@ -199,6 +201,19 @@ impl<'s> Normalizer<'s> {
                 Value::Exact(self.exact(&node, term.dtype(), &operands))
             }
         }
+    }
+
+    /// What a conversion widens, if that was narrowed just before: such a pair does nothing but round, so that it is meant.
+    fn rounded_on_purpose(&mut self, term: Term<'s>) -> Option<Term<'s>> {
+        let narrow = term.operands()[0];
+        let ExprNode::Cast(_) = narrow.node() else { return None };
+        let source = narrow.operands()[0];
+        if !source.dtype().is_float() || !narrow.dtype().is_float() || keeps_values(source.dtype(), narrow.dtype()) {
+            return None;
+        }
+        let source = self.values[&source.place()].clone();
+        let source = self.term(&source);
+        Some(self.convert(source, narrow.dtype()))
     }
 
     /// The type in which floats of a type are computed, if they are real numbers.

@@ -98,13 +98,6 @@ fn has_bits(x: f64, bits: u32) -> bool {
     x.is_finite() && x.to_bits() << (11 + bits) == 0
 }
 
-/// Whether a number is a normal number of a float type: one that keeps its precision there.
-pub(super) fn is_normal(x: f64, dtype: DType) -> bool {
-    let (Some(format), Some(largest)) = (dtype.format(), dtype.max_float()) else { return false };
-    let smallest = f64::from(1 - format.bias).exp2();
-    (smallest..=largest).contains(&x.abs())
-}
-
 /// Whether two numbers are the same constant of a float type.
 pub(super) fn is_same(a: f64, b: f64, dtype: DType) -> bool {
     dtype.round(a) == dtype.round(b)

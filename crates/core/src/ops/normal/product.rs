@@ -5,8 +5,9 @@ use std::rc::Rc;
 
 use smallvec::SmallVec;
 
-use super::number::{computed, is_normal, is_same, read_back};
+use super::number::{computed, is_same, read_back};
 use super::{Normalizer, Numerics};
+use crate::ops::range::is_normal;
 use crate::ops::{ExprNode, Number, Scalar, Scope, Term};
 use crate::tensor::DType;
 
@@ -135,6 +136,9 @@ impl<'s> Normalizer<'s> {
                 let base = self.scope.constant(dtype, Number::new(dtype, c));
                 factors.push(Factor { base, exponent: 1 });
             }
+        }
+        if coefficient == 0.0 {
+            factors.retain(|f| f.base.as_const().is_none_or(|c| f.exponent < 0 || !c.to_f64().is_finite()));
         }
         if coefficients.iter().filter(|c| c.abs() != 1.0).count() > 1 {
             coefficient = computed(coefficient);

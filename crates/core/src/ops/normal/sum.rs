@@ -7,8 +7,9 @@ use std::rc::Rc;
 use smallvec::SmallVec;
 
 use super::Normalizer;
-use super::number::{is_normal, is_same, is_short, read_back};
+use super::number::{is_same, is_short, read_back};
 use super::product::{Factor, Product};
+use crate::ops::range::{DROWNING, is_normal, may_add};
 use crate::ops::{ExprNode, Number, Scalar, Term};
 use crate::tensor::DType;
 
@@ -21,9 +22,6 @@ pub(super) struct Sum<'s> {
     /// the base and the degree, if every term is a power of one base
     polynomial: Option<(Term<'s>, i32)>,
 }
-
-/// A term with a coefficient so many times that of another leaves few of the other's digits.
-const DROWNING: f64 = 256.0;
 
 /// A real number: a product, or a sum that may still grow.
 #[derive(Debug)]
@@ -80,7 +78,41 @@ const MOST_DEGREE: i32 = 8;
 impl<'s> Normalizer<'s> {
     /// `Σ coefficient · x`.
     pub(super) fn add(&mut self, dtype: DType, parts: &[(f64, &Real<'s>)]) -> Real<'s> {
+        match self.added(dtype, parts) {
+            Some(sum) => sum,
+            None => self.kept_apart(dtype, parts),
+        }
+    }
+
+    /// `Σ coefficient · x` part by part, constants last: they must not be joined.
+    fn kept_apart(&mut self, dtype: DType, parts: &[(f64, &Real<'s>)]) -> Real<'s> {
+        let mut signed: Vec<(Term<'s>, bool)> = Vec::with_capacity(parts.len());
+        for (scale, part) in parts {
+            let product = self.product(part);
+            let product = self.scaled(&product, *scale);
+            let is_negative = product.coefficient < 0.0;
+            signed.push((self.write(&if is_negative { product.negated() } else { product }), is_negative));
+        }
+        signed.sort_by_key(|(term, is_negative)| (term.as_const().is_some(), *is_negative));
+        let total = signed.into_iter().fold(None, |total: Option<Term<'s>>, (size, is_negative)| {
+            Some(match (total, is_negative) {
+                (Some(total), true) => total - size,
+                (Some(total), false) => total + size,
+                (None, true) => -size,
+                (None, false) => size,
+            })
+        });
+        total.map_or_else(|| Product::constant(self.scope, dtype, 0.0), Product::atom).into()
+    }
+
+    /// `Σ coefficient · x`, flat; `None` where that would join constants that must stay apart.
+    fn added(&mut self, dtype: DType, parts: &[(f64, &Real<'s>)]) -> Option<Real<'s>> {
         let (mut terms, mut constant): (Vec<(Term<'s>, f64)>, f64) = (Vec::with_capacity(parts.len() + 1), 0.0);
+        let join = |constant: &mut f64, x: f64| {
+            let may = may_add(*constant, x, dtype);
+            *constant += x;
+            may.then_some(())
+        };
         for (sign, part) in parts {
             let spread = match &part.sum {
                 Some(sum) => Some((*sign, Cow::Borrowed(sum))),
@@ -93,37 +125,37 @@ impl<'s> Normalizer<'s> {
             match spread {
                 Some((scale, sum)) if terms.len() + sum.terms.len() <= MOST_TERMS && can_scale(&sum, scale, dtype) => {
                     terms.extend(sum.terms.iter().map(|(term, c)| (*term, c * scale)));
-                    constant += sum.constant * scale;
+                    join(&mut constant, sum.constant * scale)?;
                 }
                 _ => {
                     let product = self.product(part);
                     match product.as_constant() {
-                        Some(x) => constant += sign * x,
+                        Some(x) => join(&mut constant, sign * x)?,
                         None => terms.push((self.write(&product.monomial()), sign * product.coefficient)),
                     }
                 }
             }
         }
-        if !dtype.round(constant).is_finite() {
-            terms.push((self.scope.constant(dtype, Number::new(dtype, constant)), 1.0));
-            constant = 0.0;
-        }
         let order = &mut self.order;
         terms.sort_by(|a, b| order.compare(a.0, b.0));
+        let mut joined = Some(());
         terms.dedup_by(|b, a| {
             let same = a.0 == b.0;
-            a.1 += if same { b.1 } else { 0.0 };
+            if same {
+                joined = joined.and_then(|()| join(&mut a.1, b.1));
+            }
             same
         });
+        joined?;
         if let Some(k) = terms.iter().position(|(term, c)| *c == 1.0 && Hiding::of(*term).is_some()) {
             let (choice, _) = terms.remove(k);
-            return self.add_behind(dtype, choice, &terms, constant);
+            return Some(self.add_behind(dtype, choice, &terms, constant));
         }
-        match terms.as_slice() {
+        Some(match terms.as_slice() {
             [] => Product::constant(self.scope, dtype, constant).into(),
             [(term, coefficient)] if constant == 0.0 => self.scaled(&self.product_of(*term), *coefficient).into(),
             _ => Real { dtype, sum: Some(Sum { terms, constant, polynomial: None }), product: OnceCell::new() },
-        }
+        })
     }
 
     /// `select(c, x, −∞) + y` is `select(c, x + y, −∞)`: what is hidden stays hidden.

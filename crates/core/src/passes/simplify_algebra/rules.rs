@@ -1,7 +1,9 @@
 //! The table of algebraic rules.
 
-use super::bits;
-use crate::ops::{Expr, ExprNode, Number, Prim, Scalar, Scope, Signature, Term, prim};
+use rustc_hash::FxHashSet;
+
+use super::{bits, sign};
+use crate::ops::{Expr, ExprNode, Number, Prim, Scalar, Scope, Signature, Term, prim, range};
 use crate::passes::Numerics;
 use crate::reference::{Limits, Options, Reading, evaluate_prim};
 use crate::tensor::{Class, DType, Dim, Ranges, Shape};
@@ -36,6 +38,8 @@ pub struct Step<'a, 's> {
     pub(crate) term: Term<'s>,
     /// the ranges of the coordinates
     pub(crate) ranges: Ranges<'a>,
+    /// the arguments that are surely not negative
+    pub(crate) nonnegative: &'a FxHashSet<u32>,
 }
 
 /// One row of the table.
@@ -95,8 +99,8 @@ rules! {
     "zero-minus",         Real,  "0 − x is −x",                                                              |s| zero_minus(s);
     "log-exp",            Real,  "log(exp(x)) is x, and log(exp(x) / y) is x − log(y)",                      |s| log_exp(s);
     "div-constant",       Real,  "x / c is x · (1 / c) where the reciprocal is a normal number",             |s| div_constant(s);
-    "pow-constant",       Real,  "pow(x, c) for c of 2, 3, ½, −½, −1 is products, roots, a reciprocal",      |s| pow_constant(s);
-    "constants-together", Real,  "(x ∘ a) ∘ b is x ∘ (a ∘ b) for sums and products with constants",          |s| constants_together(s);
+    "pow-constant",       Real,  "pow(x, c) for c of 2, 3, −1 is products and a reciprocal, for ±½ a root of what is not negative", |s| pow_constant(s);
+    "constants-together", Real,  "(x ∘ a) ∘ b is x ∘ (a ∘ b) for sums and products with constants that keep in range", |s| constants_together(s);
     "sigmoid",            Real,  "1 / (1 + exp(−x)) is sigmoid(x)",                                          |s| sigmoid(s);
     "log1p",              Real,  "log(1 + x) is log1p(x), and exp(x) − 1 is expm1(x)",                       |s| log1p(s);
 }
@@ -320,7 +324,7 @@ fn round_whole<'s>(s: &Step<'_, 's>) -> Option<Term<'s>> {
 }
 
 /// Whether every value of one type is a value of the other.
-fn keeps_values(from: DType, to: DType) -> bool {
+pub(crate) fn keeps_values(from: DType, to: DType) -> bool {
     match (from.format(), to.format(), from.int_range(), to.int_range()) {
         (Some(a), Some(b), ..) => a.exponent_bits <= b.exponent_bits && a.mantissa_bits <= b.mantissa_bits,
         (None, Some(b), Some((low, high)), _) => {
@@ -342,11 +346,9 @@ fn cast_cast<'s>(s: &Step<'_, 's>) -> Option<Term<'s>> {
 
 /// The reciprocal of a constant divisor, if it is a normal number of the type.
 fn reciprocal(s: &Step<'_, '_>, c: f64) -> Option<f64> {
-    let dtype = s.term.dtype();
-    let format = dtype.format()?;
-    let smallest = f64::from(2 - (1i32 << (format.exponent_bits - 1))).exp2();
+    let is_normal = |x: f64| range::is_normal(x, s.term.dtype());
     let inverse = 1.0 / c;
-    (c.abs() >= smallest && (smallest..=dtype.max_float()?).contains(&inverse.abs())).then_some(inverse)
+    (is_normal(c) && is_normal(inverse)).then_some(inverse)
 }
 
 fn div_power_of_two<'s>(s: &Step<'_, 's>) -> Option<Term<'s>> {
@@ -434,11 +436,13 @@ fn div_constant<'s>(s: &Step<'_, 's>) -> Option<Term<'s>> {
 fn pow_constant<'s>(s: &Step<'_, 's>) -> Option<Term<'s>> {
     let [x, exponent] = s.call(Pow)?;
     let exponent = float(exponent)?;
+    // The power ½ of −∞ is ∞, its root is none.
+    let has_root = || sign::is_nonnegative_term(x, &|k| s.nonnegative.contains(&k));
     Some(match exponent {
         2.0 => x * x,
         3.0 => x * x * x,
-        0.5 => x.apply(Sqrt),
-        -0.5 => s.float(1.0) / x.apply(Sqrt),
+        0.5 if has_root() => x.apply(Sqrt),
+        -0.5 if has_root() => s.float(1.0) / x.apply(Sqrt),
         -1.0 => s.float(1.0) / x,
         _ => return None,
     })
@@ -448,6 +452,10 @@ fn constants_together<'s>(s: &Step<'_, 's>) -> Option<Term<'s>> {
     let ExprNode::Apply(op @ (Add | Mul), _) = s.term.node() else { return None };
     let [inner, b] = s.call(op)?;
     let [x, a] = call(inner, op)?;
+    if let Some((a, b)) = float(a).zip(float(b)) {
+        let may_join = if op == Add { range::may_add } else { range::may_multiply };
+        Some(()).filter(|()| may_join(a, b, s.term.dtype()))?;
+    }
     let constant = fold(&Step { term: Term::call(op, &[a, b]), ..*s })?;
     Some(Term::call(op, &[x, constant]))
 }

@@ -195,7 +195,7 @@ const LAYER_NORM: &[Body] = &[
     },
     |s, x| {
         let variance = c(x[2], 1e-5, s) + x[2] * c(x[2], 1.0 / 768.0, s);
-        (x[0] + -x[1]) * (x[3] * variance.pow(c(x[2], -0.5, s))) + x[4]
+        (x[0] + -x[1]) * (x[3] * (c(x[2], 1.0, s) / variance.apply(Scalar::Sqrt))) + x[4]
     },
     |s, x| {
         let variance = x[2] / c(x[2], 768.0, s) + c(x[2], 1e-5, s);
@@ -204,7 +204,7 @@ const LAYER_NORM: &[Body] = &[
     },
     |s, x| {
         let variance = x[2] / c(x[2], 768.0, s) + c(x[2], 1e-5, s);
-        (x[0] - x[1]) * x[3] / variance.pow(c(x[2], 0.5, s)) + x[4]
+        (x[0] - x[1]) * x[3] / variance.apply(Scalar::Sqrt) + x[4]
     },
 ];
 
@@ -229,7 +229,9 @@ fn rms_norm() {
         3,
         &[
             |s, x| x[0] / (x[1] / c(x[1], 1000.0, s) + c(x[1], 1e-6, s)).apply(Scalar::Sqrt) * x[2],
-            |s, x| x[2] * (x[0] * (x[1] / c(x[1], 1000.0, s) + c(x[1], 1e-6, s)).pow(c(x[1], -0.5, s))),
+            |s, x| {
+                x[2] * (x[0] * (c(x[1], 1.0, s) / (x[1] / c(x[1], 1000.0, s) + c(x[1], 1e-6, s)).apply(Scalar::Sqrt)))
+            },
             |s, x| {
                 let root = (c(x[1], 1e-6, s) + c(x[1], 0.001, s) * x[1]).apply(Scalar::Sqrt);
                 x[0] * (c(x[1], 1.0, s) / root) * x[2]
@@ -297,6 +299,8 @@ fn conversions_among_floats_vanish_inside() {
     assert_eq!(text(&normal(&identity, Numerics::Default)), "a0");
     let stored = Expr::build(&[wide], |_, x| x[0].cast(DType::F8E4M3).cast(wide) * x[0]);
     assert_eq!(text(&normal(&stored, Numerics::Default)), "(a0 * f32(f8e4m3(a0)))");
+    let rounded = Expr::build(&[wide], |_, x| x[0].apply(Scalar::Exp).cast(narrow).cast(wide) * x[0]);
+    assert_eq!(text(&normal(&rounded, Numerics::Default)), "(a0 * f32(f16(exp(a0))))");
     let long = Expr::build(&[DType::F64], |_, x| x[0].cast(wide).apply(Scalar::Exp).cast(DType::F64));
     assert_eq!(normal(&long, Numerics::Default), long);
 }
@@ -393,4 +397,41 @@ fn zero_points_are_subtracted_before_or_after_a_conversion() {
     }
     let wide = form([I32, I32], |_, x| (x[0] - x[1]).cast(F32));
     assert_eq!(text(&wide), "f32((a0 - a1))", "differences of large integers are exact before they are rounded");
+}
+
+#[test]
+fn powers_by_halves_are_roots_of_what_is_not_negative() {
+    let scope = Scope::default();
+    let x = scope.argument(0, DType::F32);
+    let shifted = x / c(x, 768.0, &scope) + c(x, 1e-5, &scope);
+    let one = c(x, 1.0, &scope);
+    let root = shifted.apply(Scalar::Sqrt);
+    let spelled = [(0.5, root), (-0.5, one / root), (1.5, root * root * root)];
+    for (exponent, root) in spelled {
+        let power = shifted.pow(c(x, exponent, &scope));
+        let knowledge = Knowledge { nonnegative: [0].into_iter().collect(), ..Knowledge::default() };
+        let mut normalizer = Normalizer::new(&scope, Numerics::Default).knowing(knowledge);
+        assert_eq!(normalizer.normal(power), normalizer.normal(root));
+        let unknown = Normalizer::new(&scope, Numerics::Default).normal(power);
+        assert!(matches!(unknown.node(), ExprNode::Apply(Scalar::Pow, _)), "the power of −∞ is no root");
+    }
+}
+
+#[test]
+fn constants_are_joined_in_range_only() {
+    let forms: &[(Body, &str)] = &[
+        (|s, x| x[0] * c(x[0], 1e30, s) * c(x[0], 1e30, s), "((a0 * 1.0000000150474662e30) * 1.0000000150474662e30)"),
+        (|s, x| x[0] / c(x[0], 4e30, s) / c(x[0], 4e30, s) * c(x[0], 0.0, s), "(a0 * 0.0)"),
+        (|s, x| x[0] + c(x[0], 3e38, s) + c(x[0], 3e38, s), "((a0 + 3.0000000054977558e38) + 3.0000000054977558e38)"),
+        (|s, x| x[0] + c(x[0], 12582912.0, s) - c(x[0], 12582912.0, s), "((a0 + 12582912.0) - 12582912.0)"),
+        (|s, x| c(x[0], -12582912.0, s) + (c(x[0], 12582912.0, s) + x[0]), "((a0 + 12582912.0) - 12582912.0)"),
+        (|s, x| c(x[0], 1.0, s) - (c(x[0], 1.0, s) - x[0]), "a0"),
+        (
+            |s, x| x[0] * c(x[0], 2e38, s) + x[0] * c(x[0], 2e38, s),
+            "((a0 * 1.9999999360571385e38) + (a0 * 1.9999999360571385e38))",
+        ),
+    ];
+    for (body, form) in forms {
+        assert_eq!(text(&normal(&built(DType::F32, 1, *body), Numerics::Default)), *form);
+    }
 }

@@ -212,6 +212,7 @@ pub(super) fn of_rewrites(applications: &[Application]) -> Vec<DecisionRow> {
             Some(Refusal::NotAllowed) => "pinned",
             Some(Refusal::UsedElsewhere) => "used-elsewhere",
             Some(Refusal::MayOverflow) => "may-overflow",
+            Some(Refusal::LeavesRange) => "leaves-range",
         },
         reason: match application.refused {
             None => application.what.clone(),

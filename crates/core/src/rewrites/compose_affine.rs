@@ -3,10 +3,11 @@
 use rustc_hash::FxHashMap;
 
 use super::constants::{Constant, constant_axes};
-use super::peel::call;
+use super::magnitude::may_move;
+use super::peel::{Action, call};
 use super::scale_weights::Weights;
 use super::step::{Kind, Step};
-use super::{Facts, Permit, Rewrite, Site, rebuilt_at};
+use super::{Facts, Permit, Refusal, Rewrite, Site, rebuilt_at};
 use crate::error::Result;
 use crate::graph::rewrite::{Rebuild, Values, replaced};
 use crate::graph::{Graph, Value};
@@ -39,7 +40,13 @@ fn run(graph: &Graph, facts: &Facts, permit: &mut Permit<'_>) -> Result<Option<G
     ids.sort_unstable();
     for id in ids {
         let site = site(graph, id, &found[&id]);
-        if !permit.allow(graph, site) {
+        let allowed = if may_move(graph, found[&id].links.iter().filter_map(|link| link.factor())) {
+            permit.allow(graph, site)
+        } else {
+            permit.refuse(graph, site, Refusal::LeavesRange);
+            false
+        };
+        if !allowed {
             found.remove(&id);
         }
     }
@@ -74,6 +81,15 @@ impl Link {
     fn constant(self) -> Step {
         match self {
             Link::Plus(c) | Link::Minus(c) | Link::From(c) | Link::Times(c) | Link::Over(c) => c,
+        }
+    }
+
+    /// What it multiplies by, and how.
+    fn factor(self) -> Option<(Action, Step)> {
+        match self {
+            Link::Times(c) => Some((Action::Times, c)),
+            Link::Over(c) => Some((Action::Over, c)),
+            Link::Plus(_) | Link::Minus(_) | Link::From(_) => None,
         }
     }
 

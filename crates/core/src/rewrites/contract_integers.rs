@@ -1,6 +1,7 @@
 //! Contractions of integers that stand for reals.
 
 use super::hoist_scales::{wider, with_range};
+use super::magnitude::may_all_move;
 use super::operand::{acted_on, summed_axes, unguarded};
 use super::peel::{Action, Order, Peeled, Rest, call, cast, peel};
 use super::seen::Seen;
@@ -116,6 +117,10 @@ fn find(graph: &Graph, id: usize, permit: &mut Permit<'_>) -> Option<Found> {
     };
     if !fits(graph, node, row, &found) {
         permit.refuse(graph, site, Refusal::MayOverflow);
+        return None;
+    }
+    if !may_all_move(graph, found.iter().flat_map(|(peeled, _)| &peeled.factors)) {
+        permit.refuse(graph, site, Refusal::LeavesRange);
         return None;
     }
     permit.allow(graph, site).then_some(found)

@@ -1,8 +1,9 @@
 //! Scales behind contractions.
 
+use super::magnitude::may_all_move;
 use super::peel::{Action, Factor, Order, Peeled, cast, peel};
 use super::seen::Seen;
-use super::{Facts, Permit, Rewrite, Site, sites};
+use super::{Facts, Permit, Refusal, Rewrite, Site, sites};
 use crate::error::Result;
 use crate::graph::rewrite::{Rebuild, Values, replaced};
 use crate::graph::{Graph, Value};
@@ -20,7 +21,8 @@ pub(super) const REWRITE: Rewrite = Rewrite {
 
 /// In: any graph. Out: no operand of a contraction of two computed tensors is a product with (or a quotient by) a number
 /// that is the same everywhere, also behind views and conversions that keep the range. So `(q·√s)·(k·√s)`, `(q·s)·k` and
-/// `(q·k)·s` have one form.
+/// `(q·k)·s` have one form. The numbers, each and all together, are within 2⁻²⁰ … 2²⁰ ([`range::may_move`](crate::ops::range::may_move)): one that
+/// is not may be what keeps the sums in range, and stays.
 ///
 /// A contraction of a type with a small range (f16) becomes one of f32, its result rounded after scaling: a scale below 1
 /// may be what keeps its sums in range.
@@ -58,6 +60,10 @@ fn find(graph: &Graph, facts: &Facts, id: usize, permit: &mut Permit<'_>) -> Opt
             count => format!("{count} numbers scale the result, as one, instead of operands"),
         },
     };
+    if !may_all_move(graph, found.iter().flat_map(|p| &p.factors)) {
+        permit.refuse(graph, site, Refusal::LeavesRange);
+        return None;
+    }
     permit.allow(graph, site).then_some(found)
 }
 

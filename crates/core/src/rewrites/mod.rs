@@ -18,6 +18,7 @@ mod facts;
 mod guard_by_sums;
 mod guard_rows;
 mod hoist_scales;
+mod magnitude;
 mod operand;
 mod peel;
 mod permit;

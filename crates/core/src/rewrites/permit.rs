@@ -34,6 +34,8 @@ pub enum Refusal {
     UsedElsewhere,
     /// an integer sum could leave the range of its type, or its length is not known
     MayOverflow,
+    /// a factor that would move past a sum is so large or small that it may be what keeps the sum in range
+    LeavesRange,
 }
 
 impl fmt::Display for Refusal {
@@ -42,6 +44,7 @@ impl fmt::Display for Refusal {
             Refusal::NotAllowed => "switched off",
             Refusal::UsedElsewhere => "another reader needs the value as it is",
             Refusal::MayOverflow => "the integer sum may overflow",
+            Refusal::LeavesRange => "a factor outside of 2^-20 … 2^20 may be what keeps the sum in range",
         })
     }
 }

@@ -3,7 +3,8 @@
 use super::constants::constant_axes;
 use super::contract_integers::converted;
 use super::facts::{Axes, axes, mentioned};
-use super::peel::call;
+use super::magnitude::may_move;
+use super::peel::{Action, call};
 use super::seen::Seen;
 use super::step::{Kind, Step};
 use super::{Facts, Permit, Refusal, Rewrite, Site, sites};
@@ -138,6 +139,10 @@ fn find(graph: &Graph, facts: &Facts, id: usize, permit: &mut Permit<'_>) -> Opt
     let weights = graph.nodes()[found.weights.contract].args()[found.weights.operand];
     if is_number && facts.readers(weights.node()) > 1 {
         permit.refuse(graph, site, Refusal::UsedElsewhere);
+        return None;
+    }
+    if !may_move(graph, [(Action::Times, found.factor)]) {
+        permit.refuse(graph, site, Refusal::LeavesRange);
         return None;
     }
     permit.allow(graph, site).then_some(found)

@@ -5,6 +5,7 @@ use smallvec::SmallVec;
 
 use super::Normalizer;
 use super::product::{Factor, Product};
+use crate::ops::range::may_move;
 use crate::ops::{ExprNode, Scalar, Term};
 use crate::passes::Numerics;
 
@@ -48,7 +49,7 @@ impl<'s> Linear<'s> {
 
 impl<'s> Normalizer<'s> {
     /// A term as a linear function of an element that has as few factors as possible: those that read no varying leaf, and
-    /// choices between 0 and something by a condition that reads none, go outside. Under strict numerics, and where the term
+    /// choices between 0 and something by a condition that reads none, go outside; constants only where [`may_move`] allows. Under strict numerics, and where the term
     /// is not a float, the element is the term.
     ///
     /// `0 · x` counts as 0 also where `x` is infinite or NaN: a choice of 0 for a whole row stays 0 outside of the sum.
@@ -65,9 +66,11 @@ impl<'s> Normalizer<'s> {
                 return linear;
             }
             let (inner, outer): (SmallVec<[Factor<'s>; 2]>, SmallVec<[Factor<'s>; 2]>) =
-                product.factors.iter().copied().partition(|f| varying.any(f.base));
-            let row = Product { coefficient: product.coefficient, factors: outer, ..one.clone() };
-            let element = Product { factors: inner, ..one };
+                product.factors.iter().copied().partition(|f| varying.any(f.base) || f.base.as_const().is_some());
+            let (inside, outside) =
+                if may_move(product.coefficient) { (1.0, product.coefficient) } else { (product.coefficient, 1.0) };
+            let row = Product { coefficient: outside, factors: outer, ..one.clone() };
+            let element = Product { coefficient: inside, factors: inner, ..one };
             if row.coefficient != 1.0 || !row.factors.is_empty() {
                 linear.wraps.push(Wrap::Scale(self.write(&row)));
                 linear.element = self.write(&element);

@@ -10,7 +10,7 @@ use crate::tensor::{Class, DType};
 use Scalar::{Abs, Add, Cosh, Div, Exp, Exp2, Max, Min, Mul, Pow, Select, Sigmoid, Sqrt};
 
 /// So many nodes behind a value are looked at in a line.
-const MOST_DEPTH: usize = 12;
+const MOST_DEPTH: usize = 8;
 
 /// Whether no element of a value is negative (it may be NaN): squares, magnitudes, exponentials, and sums, means and views of them.
 pub(super) fn is_nonnegative(graph: &Graph, value: Value) -> bool {

@@ -10,6 +10,7 @@ import subprocess
 import time
 import zipfile
 from dataclasses import asdict, dataclass
+from pathlib import Path
 
 import numpy as np
 
@@ -50,7 +51,7 @@ def compare_all(folder, models, command, device, timeout, failures):
     for row in all_rows(folder, models, command, device, timeout, failures):
         print(line(*row.cells()), flush=True)
         rows.append(row)
-    write_report(folder, rows)
+    write_report(folder, rows, device)
     agreeing = sum(row.agrees for row in rows)
     print(f"{agreeing} of {len(rows)} agree; see {folder / 'report.md'}")
     return agreeing == len(rows)
@@ -73,7 +74,7 @@ def refused(folder, model, command, reason, timeout):
     """The row of a model that ONNX Runtime does not take: an error that says why is as good an answer as any other."""
     path = folder / f"{model}.onnx"
     ours = run([command, "inspect", path], timeout) if path.exists() else None
-    if ours and "not supported" in ours:
+    if ours and ours.startswith("exit status"):
         return Row(model, f"ok: neither runs it; {ours}")
     return Row(model, reason)
 
@@ -147,19 +148,27 @@ def judge(ours, ort, ort0):
     return float(error), float(bound), None if error <= bound else "beyond the bound"
 
 
-def write_report(folder, rows):
+def write_report(folder, rows, device):
     (folder / "report.json").write_text(json.dumps([asdict(row) for row in rows], indent=1) + "\n")
     agreeing = sum(row.agrees for row in rows)
     lines = [
         "# Real models against ONNX Runtime",
         "",
         f"{agreeing} of {len(rows)} agree. Bound: 1e-4 max|ort| + 2 max|ort - ort0| (see tests/models/compare.py).",
+        f"Device {device}, commit {commit()}, {time.strftime('%Y-%m-%d')}.",
         "",
         markdown(HEADER),
         markdown(["---"] * len(HEADER)),
         *(markdown(row.cells()) for row in rows),
     ]
     (folder / "report.md").write_text("\n".join(lines) + "\n")
+
+
+def commit():
+    """What is checked out where this file lies."""
+    ask = ["git", "-C", str(Path(__file__).parent), "rev-parse", "--short", "HEAD"]
+    done = subprocess.run(ask, capture_output=True, text=True)
+    return done.stdout.strip() or "unknown"
 
 
 def markdown(cells):

@@ -60,3 +60,14 @@ def test_memory_is_limited_where_that_is_asked_for():
     session = fuseline.InferenceSession(models.mlp(), max_memory=1000)
     with pytest.raises(fuseline.Limit, match="1000 bytes"):
         session.run(None, {"x": [[0.0] * 16] * 1000})
+
+
+def test_what_a_model_may_ask_is_limited_where_that_is_asked_for():
+    for limit, said in [({"max_nodes": 1}, "1 "), ({"max_compile_time": 0}, "compiling takes longer than 0 s")]:
+        with pytest.raises(fuseline.Limit, match=said):
+            fuseline.InferenceSession(models.mlp(), **limit)
+        with pytest.raises(fuseline.Limit, match=said):
+            fuseline.explain(models.mlp(), **limit)
+    with pytest.raises(fuseline.Invalid, match="max_nesting = 1000"):
+        fuseline.InferenceSession(models.mlp(), max_nesting=1000)
+    fuseline.InferenceSession(models.mlp(), max_nesting=2, max_text=10, max_nodes=100, max_compile_time=100)

@@ -19,7 +19,7 @@ use fuseline_cpu::run::CpuDevice;
 use fuseline_session::machine;
 pub use fuseline_session::session::bind_sizes;
 
-use crate::arguments::{CompileLimits, PrecisionName};
+use crate::arguments::{ModelLimits, PrecisionName};
 use crate::failure::{Failure, Outcome};
 use crate::written_plan::{PlanWishes, WrittenPlan};
 use crate::{gpu, target};
@@ -113,7 +113,7 @@ pub struct Wishes<'a> {
     /// what a run has
     pub means: Means,
     /// what a model may ask of the compiler
-    pub limits: &'a CompileLimits,
+    pub limits: &'a ModelLimits,
 }
 
 /// What a run has.

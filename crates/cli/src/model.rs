@@ -8,7 +8,7 @@ use fuseline::tensor::{DType, Env, Literal, Symbol};
 use fuseline_frontend::Tensors;
 pub use fuseline_session::model::{Content, signature, type_text};
 
-use crate::arguments::{CompileLimits, ModelName, SizeBinding};
+use crate::arguments::{ModelLimits, ModelName, SizeBinding};
 use crate::device::Runner;
 use crate::failure::{Failure, Outcome};
 
@@ -26,7 +26,7 @@ impl Deref for Model {
 
 impl Model {
     /// Opens a model within limits; an element type may be chosen for gallery graphs only.
-    pub fn open(name: &ModelName, dtype: Option<DType>, limits: &CompileLimits) -> Outcome<Model> {
+    pub fn open(name: &ModelName, dtype: Option<DType>, limits: &ModelLimits) -> Outcome<Model> {
         use fuseline_session::model::Model as Opened;
         match name {
             ModelName::Gallery(name) if gallery::find(name).is_none() => {

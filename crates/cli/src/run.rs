@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use fuseline::reference::{Limits, Options};
+use fuseline::reference::Options;
 use fuseline::tensor::{Literal, Shape};
 use fuseline_frontend::npz::Array;
 use serde_json::{Value, json};
@@ -20,9 +20,8 @@ use crate::written_plan::WrittenPlan;
 
 /// Runs a model.
 pub fn run(arguments: &Run) -> Outcome {
-    let limits = Limits { trips: arguments.max_trips, bytes: arguments.max_memory.unsigned_abs() };
     let reading = arguments.reading.unwrap_or(ReadingName::Exact);
-    let options = Options { reading: reading.reading(), limits };
+    let options = Options { reading: reading.reading(), limits: arguments.limits.run() };
     let numerics = arguments.numerics.map(|numerics| numerics.numerics());
     let means = Means { options, threads: arguments.threads };
     let written = arguments.plan.as_deref().map(WrittenPlan::read).transpose()?;

@@ -8,7 +8,7 @@ use fuseline::error::Error;
 use fuseline::fuse::{Chooser, Lock, PlanOptions};
 use fuseline::passes::Numerics;
 
-use crate::arguments::{CompileLimits, PrecisionName};
+use crate::arguments::{ModelLimits, PrecisionName};
 use crate::failure::{Failure, Outcome};
 use crate::{screen, target};
 
@@ -34,7 +34,7 @@ pub struct PlanWishes<'a> {
     /// in which type the factors of contractions are multiplied
     pub precision: PrecisionName,
     /// what a model may ask of the compiler
-    pub limits: &'a CompileLimits,
+    pub limits: &'a ModelLimits,
 }
 
 impl WrittenPlan {

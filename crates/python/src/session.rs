@@ -2,6 +2,7 @@
 
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use bytes::Bytes;
 use fuseline::error::{Error, Result};
@@ -9,8 +10,9 @@ use fuseline::passes::{Numerics, Precision};
 use fuseline::reference::Limits;
 use fuseline::tensor::{DType, Dim, Symbol};
 use fuseline_frontend::Tensors;
-use fuseline_frontend::onnx::import::Port;
+use fuseline_frontend::onnx::import::{self, Port};
 use fuseline_session::model::{Content, Model};
+use fuseline_session::patience;
 use fuseline_session::session::{Options, Place};
 use fuseline_session::{Machine, Output};
 use pyo3::prelude::*;
@@ -45,6 +47,9 @@ impl Source {
     }
 }
 
+/// Every level of nesting takes memory of the stack.
+const MOST_NESTING: usize = 256;
+
 /// How a model is run, as the Python code says it.
 #[derive(FromPyObject)]
 #[pyo3(from_item_all)]
@@ -57,6 +62,10 @@ pub struct Settings {
     sizes: Vec<(String, i64)>,
     max_bytes: Option<u64>,
     max_trips: Option<u64>,
+    max_text: Option<u64>,
+    max_nodes: Option<usize>,
+    max_nesting: Option<usize>,
+    max_compile_time: Option<f64>,
 }
 
 impl Settings {
@@ -78,7 +87,29 @@ impl Settings {
         let mut limits = Limits::default();
         limits.bytes = self.max_bytes.unwrap_or(limits.bytes);
         limits.trips = self.max_trips.unwrap_or(limits.trips);
-        Ok(Options { fuses: self.fuses, numerics, precision, sizes: self.sizes.clone(), limits, ..Options::at(place) })
+        limits.text = self.max_text.unwrap_or(limits.text);
+        let (fuses, sizes, import) = (self.fuses, self.sizes.clone(), self.import()?);
+        Ok(Options { fuses, numerics, precision, sizes, limits, import, ..Options::at(place) })
+    }
+
+    /// What importing a model may use, and how long compiling it may take.
+    pub fn import(&self) -> Result<import::Limits> {
+        let usual = import::Limits::default();
+        let nesting = self.max_nesting.unwrap_or(usual.nesting);
+        if nesting > MOST_NESTING {
+            return Err(Error::invalid(format!("max_nesting = {nesting}: {MOST_NESTING} is the most")));
+        }
+        let time = match self.max_compile_time {
+            Some(seconds) => Duration::try_from_secs_f64(seconds)
+                .map_err(|_| Error::invalid(format!("max_compile_time = {seconds}: no time")))?,
+            None => patience::USUAL,
+        };
+        Ok(import::Limits {
+            nodes: self.max_nodes.unwrap_or(usual.nodes),
+            nesting,
+            text: self.max_text.map_or(usual.text, |bytes| usize::try_from(bytes).unwrap_or(usize::MAX)),
+            budget: patience::budget(time),
+        })
     }
 }
 

@@ -13,7 +13,7 @@ use fuseline::passes::{Numerics, Precision};
 use fuseline::reference::Limits;
 use fuseline::tensor::{Env, Literal, Symbol};
 use fuseline_cpu::here;
-use fuseline_frontend::onnx::import::Pins;
+use fuseline_frontend::onnx::import::{self, Pins};
 use fuseline_frontend::{Specialised, Tensors};
 
 use crate::explain::Explained;
@@ -55,18 +55,22 @@ pub struct Options {
     pub sizes: Vec<(String, i64)>,
     /// what a run may use
     pub limits: Limits,
+    /// what importing the model may use, and how long planning it may take
+    pub import: import::Limits,
 }
 
 impl Options {
     /// As usual, at a place.
     pub fn at(place: Place) -> Options {
         let (numerics, precision, limits) = (Numerics::default(), Precision::default(), Limits::default());
-        Options { place, fuses: true, numerics, precision, sizes: Vec::new(), limits }
+        let import = import::Limits::default();
+        Options { place, fuses: true, numerics, precision, sizes: Vec::new(), limits, import }
     }
 
     /// How programs are planned, for sizes that are known.
     pub fn plan(&self, target: &DeviceSpec, sizes: Env) -> PlanOptions {
         let mut plan = PlanOptions { numerics: self.numerics, precision: self.precision, ..PlanOptions::on(target) };
+        plan.budget = self.import.budget.clone();
         plan.hints.env = sizes;
         plan
     }
@@ -114,6 +118,7 @@ impl Session {
         if options.precision == Precision::Bf16 && options.numerics == Numerics::Strict {
             return Err(Error::invalid("bf16 rounds what strict numerics keep"));
         }
+        let model = model.with_limits(options.import.clone());
         let target = options.place.target()?.clone();
         let plan = options.plan(&target, Env::new());
         let machine = match options.place {

@@ -41,7 +41,7 @@ class Unsupported(Error, NotImplementedError):
 
 
 class Limit(Error):
-    """More memory or more loop trips than a run may use; see ``max_memory`` and ``max_trips`` of ``InferenceSession``."""
+    """More memory, loop trips, text, nodes, nesting or time than a model may use; see ``max_memory`` and the like of ``InferenceSession``."""
 
 
 class Bug(Error):

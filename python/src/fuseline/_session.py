@@ -195,8 +195,13 @@ def _settings(
     precision: str,
     numerics: Optional[str],
     sizes: Optional[Mapping[str, int]],
-    max_memory: Optional[int],
-    max_trips: Optional[int],
+    *,
+    max_memory: Optional[int] = None,
+    max_trips: Optional[int] = None,
+    max_text: Optional[int] = None,
+    max_nodes: Optional[int] = None,
+    max_nesting: Optional[int] = None,
+    max_compile_time: Optional[float] = None,
 ) -> dict[str, Any]:
     options = SessionOptions() if options is None else options
     level = GraphOptimizationLevel(options.graph_optimization_level)
@@ -216,6 +221,10 @@ def _settings(
         "sizes": list({**options._sizes, **(sizes or {})}.items()),
         "max_bytes": max_memory,
         "max_trips": max_trips,
+        "max_text": max_text,
+        "max_nodes": max_nodes,
+        "max_nesting": max_nesting,
+        "max_compile_time": max_compile_time,
     }
 
 
@@ -236,7 +245,8 @@ class InferenceSession:
     processor) are shared by all runs of the session. With ``precision="bf16"`` the factors of matrix products are rounded to bfloat16.
     ``numerics`` (``strict``, ``default``, ``fast``) says how far arithmetic may be rearranged. ``sizes`` are sizes to plan for, by the names
     that the model gives them; otherwise the plan is made for the sizes of the first run. Every size can be run. ``max_memory`` (bytes) and
-    ``max_trips`` (of loops) bound what a run may use.
+    ``max_trips`` (of loops) bound what a run may use; ``max_text`` (bytes of any string), ``max_nodes``, ``max_nesting`` (of functions and
+    regions) and ``max_compile_time`` (seconds, for importing and again for compiling) what a model may ask of the compiler.
 
     >>> session = fuseline.InferenceSession("model.onnx", threads=2)
     >>> outputs = session.run(None, {"x": numpy.zeros((2, 3), numpy.float32)})
@@ -258,10 +268,27 @@ class InferenceSession:
         sizes: Optional[Mapping[str, int]] = None,
         max_memory: Optional[int] = None,
         max_trips: Optional[int] = None,
+        max_text: Optional[int] = None,
+        max_nodes: Optional[int] = None,
+        max_nesting: Optional[int] = None,
+        max_compile_time: Optional[float] = None,
     ) -> None:
         if device is None:
             device = _device_of(providers) if providers else "cpu"
-        settings = _settings(sess_options, device, threads, precision, numerics, sizes, max_memory, max_trips)
+        settings = _settings(
+            sess_options,
+            device,
+            threads,
+            precision,
+            numerics,
+            sizes,
+            max_memory=max_memory,
+            max_trips=max_trips,
+            max_text=max_text,
+            max_nodes=max_nodes,
+            max_nesting=max_nesting,
+            max_compile_time=max_compile_time,
+        )
         self._device = device
         self._options = SessionOptions() if sess_options is None else sess_options
         self._session = _native.Session(_source(path_or_bytes), settings)
@@ -387,11 +414,15 @@ def explain(
     numerics: str = "default",
     precision: str = "f32",
     fuse: bool = True,
+    max_text: Optional[int] = None,
+    max_nodes: Optional[int] = None,
+    max_nesting: Optional[int] = None,
+    max_compile_time: Optional[float] = None,
 ) -> Explanation:
     """Which kernels a model becomes on a device, and why; nothing is run.
 
     ``target`` is one of ``fuseline.targets()``, or a file that describes a device (``.spec``). Sizes that the model leaves open and nobody gives
-    are assumed.
+    are assumed. What begins with ``max_`` bounds what a model may ask of the compiler, as in ``InferenceSession``.
 
     >>> fuseline.explain("gallery:layernorm_gelu", "h200", sizes={"rows": 4096}).kernels[0]["pattern"]
     'LayerNorm + GELU'
@@ -399,7 +430,18 @@ def explain(
     options = SessionOptions()
     if not fuse:
         options.graph_optimization_level = GraphOptimizationLevel.ORT_DISABLE_ALL
-    settings = _settings(options, "cpu", None, precision, numerics, sizes, None, None)
+    settings = _settings(
+        options,
+        "cpu",
+        None,
+        precision,
+        numerics,
+        sizes,
+        max_text=max_text,
+        max_nodes=max_nodes,
+        max_nesting=max_nesting,
+        max_compile_time=max_compile_time,
+    )
     return Explanation(_native.explain(_source(model), settings, target))
 
 

@@ -92,6 +92,8 @@ fn read_kernel(content: &str) -> Result<()> {
     match tile::parse(&text) {
         Ok(parsed) if parsed == kernel && parsed.to_string() == text => {}
         Ok(parsed) => return Err(Error::bug(format!("the text\n{text}\nparses as\n{parsed}"))),
+        // What is printed may nest deeper than what was read.
+        Err(error) if error.kind() == Kind::Limit => return Err(error),
         Err(error) => return Err(broken(error.at(format!("in the text\n{text}\n")))),
     }
     tile::verify(&kernel)?;

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use clap::{Args, ValueEnum};
 use fuseline::tensor::DType;
 
-use super::{CompileLimits, EXIT_STATUS, ModelName, NumericsName, PrecisionName, SizeBinding, float_type};
+use super::{EXIT_STATUS, ModelLimits, ModelName, NumericsName, PrecisionName, SizeBinding, float_type};
 
 /// Measure what fusion gains on this processor
 ///
@@ -74,7 +74,7 @@ pub struct Bench {
     #[arg(long)]
     pub json: bool,
     #[command(flatten)]
-    pub limits: CompileLimits,
+    pub limits: ModelLimits,
 }
 
 /// Where plans are measured.

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use clap::{Args, ValueEnum};
 use fuseline::tensor::DType;
 
-use super::{CompileLimits, EXIT_STATUS, Measuring, ModelName, NumericsName, PrecisionName, SizeBinding, float_type};
+use super::{EXIT_STATUS, Measuring, ModelLimits, ModelName, NumericsName, PrecisionName, SizeBinding, float_type};
 
 /// Find the one decision that makes a result wrong, or a model slower
 ///
@@ -75,7 +75,7 @@ pub struct Bisect {
     #[arg(long)]
     pub json: bool,
     #[command(flatten)]
-    pub limits: CompileLimits,
+    pub limits: ModelLimits,
 }
 
 /// What a decision is guilty of.

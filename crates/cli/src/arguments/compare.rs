@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
 
-use super::{CompileLimits, EXIT_STATUS, ModelName, PrecisionName, SizeBinding};
+use super::{EXIT_STATUS, ModelLimits, ModelName, PrecisionName, SizeBinding};
 
 /// Measure a model beside ONNX Runtime, OpenVINO and torch.compile
 ///
@@ -61,7 +61,7 @@ pub struct Compare {
     #[arg(long)]
     pub json: bool,
     #[command(flatten)]
-    pub limits: CompileLimits,
+    pub limits: ModelLimits,
 }
 
 /// A rival.

@@ -7,7 +7,7 @@ use clap::Args;
 use fuseline::fuse::DecisionId;
 use fuseline::tensor::DType;
 
-use super::{CompileLimits, EXIT_STATUS, ModelName, NumericsName, PolicyName, PrecisionName, SizeBinding, float_type};
+use super::{EXIT_STATUS, ModelLimits, ModelName, NumericsName, PolicyName, PrecisionName, SizeBinding, float_type};
 
 /// Show which kernels a model becomes, and why
 ///
@@ -104,5 +104,5 @@ pub struct Explain {
     #[arg(long)]
     pub json: bool,
     #[command(flatten)]
-    pub limits: CompileLimits,
+    pub limits: ModelLimits,
 }

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::Args;
 use fuseline::tensor::DType;
 
-use super::{CompileLimits, EXIT_STATUS, ModelName, SizeBinding, float_type};
+use super::{EXIT_STATUS, ModelLimits, ModelName, SizeBinding, float_type};
 
 /// Show what a model takes, returns, computes and moves
 ///
@@ -44,5 +44,5 @@ pub struct Inspect {
     #[arg(long, conflicts_with = "json")]
     pub graph: bool,
     #[command(flatten)]
-    pub limits: CompileLimits,
+    pub limits: ModelLimits,
 }

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::{Args, ValueEnum};
 use fuseline::tensor::DType;
 
-use super::{CompileLimits, EXIT_STATUS, ModelName, NumericsName, PrecisionName, SizeBinding, float_type};
+use super::{EXIT_STATUS, ModelLimits, ModelName, NumericsName, PrecisionName, SizeBinding, float_type};
 
 /// Show the kernels of a model as code
 ///
@@ -45,7 +45,7 @@ pub struct Kernels {
     #[arg(long, value_enum, value_name = "TYPE", default_value_t = PrecisionName::F32)]
     pub precision: PrecisionName,
     #[command(flatten)]
-    pub limits: CompileLimits,
+    pub limits: ModelLimits,
 }
 
 /// As what kernels are shown.

@@ -35,7 +35,7 @@ pub use gallery::Gallery;
 pub use inspect::Inspect;
 pub use kernel::{BenchKernel, CheckKernel, EmitKernel, Kernel, KernelAction, RunKernel};
 pub use kernels::{Form, Kernels};
-pub use limits::CompileLimits;
+pub use limits::ModelLimits;
 pub use report::Report;
 pub use roofline::RooflineArguments;
 pub use run::Run;

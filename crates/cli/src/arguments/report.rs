@@ -8,7 +8,7 @@ use fuseline::device::{DeviceSpec, Machine};
 use fuseline::tensor::DType;
 
 use super::{
-    CompileLimits, EXIT_STATUS, Form, Measuring, ModelName, NumericsName, PrecisionName, SizeBinding, float_type,
+    EXIT_STATUS, Form, Measuring, ModelLimits, ModelName, NumericsName, PrecisionName, SizeBinding, float_type,
 };
 
 /// Write a page to look at: what a model becomes, why, and how it runs
@@ -76,7 +76,7 @@ pub struct Report {
     #[arg(long)]
     pub json: bool,
     #[command(flatten)]
-    pub limits: CompileLimits,
+    pub limits: ModelLimits,
 }
 
 impl Report {

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use clap::Args;
 use fuseline::tensor::DType;
 
-use super::{CompileLimits, EXIT_STATUS, Measuring, ModelName, NumericsName, PrecisionName, SizeBinding, float_type};
+use super::{EXIT_STATUS, Measuring, ModelLimits, ModelName, NumericsName, PrecisionName, SizeBinding, float_type};
 
 /// Show what this machine can do at most, and where the kernels of a model stand
 ///
@@ -81,7 +81,7 @@ pub struct RooflineArguments {
     #[arg(long)]
     pub json: bool,
     #[command(flatten)]
-    pub limits: CompileLimits,
+    pub limits: ModelLimits,
 }
 
 /// A rate: above zero.

@@ -4,13 +4,9 @@ use std::num::NonZeroUsize;
 use std::path::PathBuf;
 
 use clap::Args;
-use fuseline::reference::Limits;
 use fuseline::tensor::DType;
 
-use super::{
-    CompileLimits, EXIT_STATUS, ModelName, NumericsName, PrecisionName, ReadingName, SizeBinding, float_type,
-    parse_size,
-};
+use super::{EXIT_STATUS, ModelLimits, ModelName, NumericsName, PrecisionName, ReadingName, SizeBinding, float_type};
 use crate::device::Device;
 
 /// Run a model and summarise its outputs
@@ -73,12 +69,6 @@ pub struct Run {
     /// For the devices reference and interp: how floats are read [default: exact]
     #[arg(long, value_enum)]
     pub reading: Option<ReadingName>,
-    /// Most memory for the values of a run
-    #[arg(long, value_name = "BYTES", default_value = "8Gi", value_parser = parse_size)]
-    pub max_memory: i64,
-    /// Most trips of all loops together
-    #[arg(long, value_name = "N", default_value_t = Limits::default().trips)]
-    pub max_trips: u64,
     /// Print no summary
     #[arg(long, short, conflicts_with = "json")]
     pub quiet: bool,
@@ -86,5 +76,5 @@ pub struct Run {
     #[arg(long)]
     pub json: bool,
     #[command(flatten)]
-    pub limits: CompileLimits,
+    pub limits: ModelLimits,
 }

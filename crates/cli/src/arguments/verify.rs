@@ -6,9 +6,7 @@ use std::path::PathBuf;
 use clap::Args;
 use fuseline::tensor::DType;
 
-use super::{
-    CompileLimits, JUDGING_STATUS, Measuring, ModelName, NumericsName, PrecisionName, SizeBinding, float_type,
-};
+use super::{JUDGING_STATUS, Measuring, ModelLimits, ModelName, NumericsName, PrecisionName, SizeBinding, float_type};
 
 /// Check that fusion changes no result, kernel by kernel
 ///
@@ -72,5 +70,5 @@ pub struct Verify {
     #[arg(long)]
     pub json: bool,
     #[command(flatten)]
-    pub limits: CompileLimits,
+    pub limits: ModelLimits,
 }

@@ -10,7 +10,6 @@ use fuseline::device::NamedTensors;
 use fuseline::error::Result;
 use fuseline::fuse::PlanOptions;
 use fuseline::graph::Graph;
-use fuseline::reference;
 
 use crate::arguments::{Bench, Only};
 use crate::device::{Means, bind_sizes};
@@ -81,7 +80,7 @@ impl Contest {
     fn hold(graph: &Graph, inputs: &NamedTensors, plan: &PlanOptions, arguments: &Bench) -> Result<Contest> {
         let mut plan = plan.clone();
         bind_sizes(graph, inputs, &mut plan.hints.env);
-        let means = Means { options: reference::Options::default(), threads: arguments.threads };
+        let means = Means { options: arguments.limits.exact_run(), threads: arguments.threads };
         let device = machine::open(arguments.device, plan.clone(), &means)?;
         let kinds: &[Kind] = match arguments.only {
             None => &[Kind::Fused, Kind::PerNode, Kind::PerPrimitive],

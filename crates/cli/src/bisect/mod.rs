@@ -41,7 +41,7 @@ pub fn bisect(arguments: &Bisect) -> Outcome {
         budget: arguments.limits.budget(),
         ..PlanOptions::on(&target::find(target)?)
     };
-    let means = Means { options: reference::Options::default(), threads: arguments.threads };
+    let means = Means { options: arguments.limits.exact_run(), threads: arguments.threads };
     let waiting = Waiting::for_(&format!("planning {}", model.name));
     let searched = model.with_graph(&feed.tensors, |graph, inputs| {
         let mut plan = plan.clone();

@@ -119,7 +119,7 @@ impl Contest {
         let Setting { path, graph, inputs, plan, feed, arguments, waiting } = *setting;
         let mut rivals = Rivals::start(arguments.python.as_deref())?;
         let start = Instant::now();
-        let means = Means { options: reference::Options::default(), threads: arguments.threads };
+        let means = Means { options: arguments.limits.exact_run(), threads: arguments.threads };
         let device = machine::open(Measuring::Cpu, plan.clone(), &means)?;
         let session = device.load(&plan_program(graph.clone(), plan, &mut |_| {})?)?;
         let names: Vec<&str> = graph.outputs().iter().map(|output| output.name.as_ref()).collect();

@@ -11,7 +11,7 @@ use fuseline::reference;
 use fuseline::tensor::DType;
 use serde_json::Value;
 
-use crate::arguments::{CompileLimits, Demo, Form, Measuring, ModelName};
+use crate::arguments::{Demo, Form, Measuring, ModelLimits, ModelName};
 use crate::bench::{Contender, Kind};
 use crate::device::{Means, bind_sizes};
 use crate::failure::{Failure, Outcome};
@@ -27,7 +27,7 @@ use crate::{screen, target};
 /// Shows a network.
 pub fn demo(arguments: &Demo) -> Outcome {
     let network = arguments.model.0;
-    let model = Model::open(&ModelName::Demo(network.name.into()), None, &CompileLimits::default())?;
+    let model = Model::open(&ModelName::Demo(network.name.into()), None, &ModelLimits::default())?;
     let feed = feed::assemble_typical(&model, None, &arguments.sizes, 0)?;
     let waiting = Waiting::for_(&format!("building {}", model.name));
     let mut shown = Vec::new();

@@ -1,7 +1,6 @@
 //! Predicted against measured: the plan, run.
 
 use fuseline::device::{DeviceSpec, Machine};
-use fuseline::reference;
 use serde_json::{Value, json};
 
 use super::Request;
@@ -25,7 +24,7 @@ pub fn measure(request: &Request<'_>, arguments: &Explain) -> Outcome<Profile> {
     };
     let model = request.model;
     let feed = feed::assemble_typical(model, arguments.inputs.as_deref(), &arguments.sizes, 0)?;
-    let means = Means { options: reference::Options::default(), threads: arguments.threads };
+    let means = Means { options: arguments.limits.exact_run(), threads: arguments.threads };
     let _waiting = Waiting::for_(&format!("measuring {}", model.name));
     Ok(model.with_graph(&feed.tensors, |graph, inputs| {
         let mut plan = request.options.clone();

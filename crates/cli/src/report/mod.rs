@@ -19,7 +19,6 @@ use fuseline::explain::Explanation;
 use fuseline::fuse::PlanOptions;
 use fuseline::graph::Graph;
 use fuseline::passes::Numerics;
-use fuseline::reference;
 use fuseline_frontend::Tensors;
 use serde_json::{Map, Value, json};
 
@@ -90,7 +89,7 @@ pub fn report(arguments: &Report) -> Outcome {
 /// The data of a report of a model that is run.
 fn measured(model: &Model, arguments: &Report, mut plan: PlanOptions) -> Outcome<Value> {
     let feed = feed::assemble_typical(model, arguments.inputs.as_deref(), &arguments.sizes, arguments.seed)?;
-    let means = Means { options: reference::Options::default(), threads: arguments.threads };
+    let means = Means { options: arguments.limits.exact_run(), threads: arguments.threads };
     Ok(model.with_graph(&feed.tensors, |graph, inputs| {
         bind_sizes(graph, &inputs, &mut plan.hints.env);
         let machine = machine::open(arguments.device, plan.clone(), &means)?;

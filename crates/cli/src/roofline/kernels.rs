@@ -4,7 +4,6 @@ use fuseline::compile::plan_program;
 use fuseline::explain::kernel_rows;
 use fuseline::fuse::PlanOptions;
 use fuseline::passes::Numerics;
-use fuseline::reference;
 use fuseline_frontend::Tensors;
 
 use super::{Point, Roofline, Series};
@@ -61,7 +60,7 @@ pub fn of_model(
 
 fn measured(model: &Model, arguments: &RooflineArguments, mut plan: PlanOptions) -> Outcome<Vec<Plotted>> {
     let feed = feed::assemble_typical(model, arguments.inputs.as_deref(), &arguments.sizes, 0)?;
-    let means = Means { options: reference::Options::default(), threads: arguments.threads };
+    let means = Means { options: arguments.limits.exact_run(), threads: arguments.threads };
     Ok(model.with_graph(&feed.tensors, |graph, inputs| {
         bind_sizes(graph, &inputs, &mut plan.hints.env);
         let machine = machine::open(Measuring::Cpu, plan.clone(), &means)?;

@@ -7,7 +7,6 @@ pub use judge::{Check, Setting, Verdict, judge};
 pub use report::{cells as check_cells, check_json};
 
 use fuseline::fuse::PlanOptions;
-use fuseline::reference;
 use fuseline_cuda::gpu::Gpu;
 use fuseline_cuda::nvrtc::Compiler;
 
@@ -36,7 +35,7 @@ pub fn verify(arguments: &Verify) -> Outcome {
     let mut verdicts = Vec::with_capacity(devices.len());
     for device in devices {
         let plan = plan_options(arguments, device, written.as_ref())?;
-        let means = Means { options: reference::Options::default(), threads: arguments.threads };
+        let means = Means { options: arguments.limits.exact_run(), threads: arguments.threads };
         let verdict = model.with_graph(&feed.tensors, |graph, inputs| {
             let mut plan = plan.clone();
             bind_sizes(graph, &inputs, &mut plan.hints.env);

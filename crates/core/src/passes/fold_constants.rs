@@ -114,7 +114,7 @@ fn literal(graph: &Graph, value: Value, context: &Context, views: usize) -> Opti
 
 fn options(context: &Context) -> Options {
     let reading = if context.numerics == Numerics::Strict { Reading::Rounded } else { Reading::Exact };
-    Options { reading, limits: Limits { trips: 0, bytes: 16 << 20 } }
+    Options { reading, limits: Limits { trips: 0, bytes: 16 << 20, ..Limits::default() } }
 }
 
 #[cfg(test)]

@@ -28,11 +28,13 @@ pub struct Limits {
     pub trips: u64,
     /// bytes of values alive at one time
     pub bytes: u64,
+    /// bytes of any text that is made
+    pub text: u64,
 }
 
 impl Default for Limits {
     fn default() -> Limits {
-        Limits { trips: 250_000, bytes: 8 << 30 }
+        Limits { trips: 250_000, bytes: 8 << 30, text: 1 << 20 }
     }
 }
 
@@ -132,6 +134,15 @@ impl Run<'_> {
         let refused =
             |_| Error::limit(format!("the machine has no {} bytes of memory for one value", count.saturating_mul(8)));
         if count > PROBED { Vec::<f64>::new().try_reserve_exact(count).map_err(refused) } else { Ok(()) }
+    }
+
+    /// Refuses a text of so many bytes where that is more than any may have.
+    pub(crate) fn reserve_text(&self, bytes: usize) -> Result<()> {
+        let limit = self.options.limits.text;
+        if bytes as u64 > limit {
+            return Err(Error::limit(format!("a text of {bytes} bytes (the limit is {limit} bytes)")));
+        }
+        Ok(())
     }
 
     /// Refuses results that would exceed the memory limit, as far as their sizes are known before they are computed.

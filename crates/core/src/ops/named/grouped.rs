@@ -110,9 +110,9 @@ fn project<'b>(call: &Call<'_, 'b>) -> Result<Projected<'b>> {
     let (q, k, v) = match (call.optional(1), call.optional(2)) {
         (Some(k), Some(v)) => (split_heads(first, &q_heads)?, split_heads(k, &kv)?, split_heads(v, &kv)?),
         _ => {
-            let all = split_heads(first, &Dim::int(heads + 2 * kv_heads))?;
+            let all = split_heads(first, &Dim::int(heads.saturating_add(kv_heads.saturating_mul(2))))?;
             let part = |from: i64, count: &Dim| all.slice(1, from, count.clone(), 1);
-            (part(0, &q_heads), part(heads, &kv), part(heads + kv_heads, &kv))
+            (part(0, &q_heads), part(heads, &kv), part(heads.saturating_add(kv_heads), &kv))
         }
     };
     let epsilon = call.float_or("qk_norm_epsilon", 1e-6)?;

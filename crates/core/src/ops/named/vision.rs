@@ -156,8 +156,9 @@ fn sample_axis<'b>(start: Tensor<'b>, extent: Tensor<'b>, size: &Dim, bins: i64,
 fn roi_align<'b>(call: &Call<'_, 'b>) -> Result<Tensor<'b>> {
     let (x, rois, batch) = (call.input(0)?, call.input(1)?, call.input(2)?);
     let (xs, dtype) = (x.shape()?, x.dtype()?);
-    if xs.rank() != 4 || rois.rank()? != 2 {
-        return Err(Error::invalid(format!("RoiAlign of {} with regions {}", x.ty()?, rois.ty()?)));
+    if xs.rank() != 4 || rois.rank()? != 2 || batch.rank()? != 1 {
+        let (regions, owners) = (rois.ty()?, batch.ty()?);
+        return Err(Error::invalid(format!("RoiAlign of {} with regions {regions} of {owners}", x.ty()?)));
     }
     let default = if call.opset >= 16 { "half_pixel" } else { "output_half_pixel" };
     let half = call.str_or("coordinate_transformation_mode", default)? == "half_pixel";

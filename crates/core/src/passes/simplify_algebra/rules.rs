@@ -167,7 +167,8 @@ fn fold<'s>(s: &Step<'_, 's>) -> Option<Term<'s>> {
         return None;
     }
     let map = prim::Map { expr: Expr::of(s.term, &[]), shape: Shape::scalar() };
-    let options = Options { reading: Reading::Rounded, limits: Limits { trips: 0, bytes: 1 << 20 } };
+    let options =
+        Options { reading: Reading::Rounded, limits: Limits { trips: 0, bytes: 1 << 20, ..Limits::default() } };
     let value = evaluate_prim(&Prim::from(map), &[], &options).ok()?.pop()?;
     let dtype = s.term.dtype();
     let number = if dtype.is_float() { Number::Float(value.float(0).to_bits()) } else { Number::Int(value.int(0)) };

@@ -1,6 +1,7 @@
 //! What an untrusted model may ask of its import.
 
 use fuseline::budget::Budget;
+use fuseline::error::{Error, Result};
 
 /// What an untrusted model may ask of its import. An error of the kind [`Kind::Limit`](fuseline::error::Kind::Limit) names what is
 /// exceeded.
@@ -11,12 +12,25 @@ pub struct Limits {
     pub nodes: usize,
     /// how deep functions may call each other, and regions lie inside each other; every level takes memory of the stack
     pub nesting: usize,
+    /// bytes of any string of the model
+    pub text: usize,
     /// how long an import may take
     pub budget: Budget,
 }
 
+impl Limits {
+    /// Refuses a string of so many bytes where that is more than any may have.
+    pub(super) fn check_text(&self, bytes: usize) -> Result<()> {
+        let most = self.text;
+        if bytes > most {
+            return Err(Error::limit(format!("a string of {bytes} bytes (the limit is {most} bytes)")));
+        }
+        Ok(())
+    }
+}
+
 impl Default for Limits {
     fn default() -> Limits {
-        Limits { nodes: 400_000, nesting: 64, budget: Budget::UNLIMITED }
+        Limits { nodes: 400_000, nesting: 64, text: 1 << 20, budget: Budget::UNLIMITED }
     }
 }

@@ -158,6 +158,8 @@ impl<'m> Importer<'m> {
             };
             let value = match value {
                 Ok(literal) if tensor.data_type == STRING => {
+                    let width = literal.sizes().last().copied().unwrap_or(0);
+                    self.limits.check_text(width).at(|| format!("\"{}\"", tensor.name))?;
                     check_text(literal.dtype(), literal.sizes()).at(|| format!("\"{}\"", tensor.name))?;
                     Datum::Text(scope.builder().constant(literal))
                 }

@@ -171,6 +171,7 @@ impl<'m> Importer<'m> {
             }
             _ => return Ok(None),
         };
+        self.limits.check_text(literal.sizes().last().copied().unwrap_or(0))?;
         Ok(Some(Datum::Text(place.scope.builder().constant(literal))))
     }
 }

@@ -51,6 +51,7 @@ fn only_text(x: &Buffer) -> Result<String> {
 /// Texts as a tensor, as wide as the longest one or as `width` says.
 fn tensor(texts: &[impl AsRef<str>], mut sizes: Vec<usize>, width: Option<usize>, run: &Run<'_>) -> Result<Buffer> {
     let longest = texts.iter().map(|text| text.as_ref().len()).max().unwrap_or(0);
+    run.reserve_text(longest)?;
     let width = width.unwrap_or(longest);
     run.reserve(texts.len().saturating_mul(width))?;
     let mut values = vec![0; texts.len() * width];

@@ -18,8 +18,8 @@ use crate::device::Machine;
 use crate::error::Result;
 
 /// Trials look at so much, and at so much more for every node.
-const FREE_EFFORT: u64 = 8_000;
-const EFFORT_PER_NODE: u64 = 16;
+const FREE_EFFORT: u64 = 6_000;
+const EFFORT_PER_NODE: u64 = 6;
 
 /// A trial copies everything that is known of the nodes, which takes as much as looking at one in so many.
 const COPIED_LIKE_ONE: u64 = 8;
@@ -87,7 +87,13 @@ impl Driver<'_> {
                 }
             }
         }
-        found.into_iter().flat_map(|(group, edges)| edges.into_iter().map(move |edge| (group, edge))).collect()
+        let ranked = |(group, edges): (GroupId, Vec<Edge>)| {
+            edges.into_iter().enumerate().map(move |(rank, edge)| (rank, (group, edge)))
+        };
+        let mut all: Vec<(usize, (GroupId, Edge))> = found.into_iter().flat_map(ranked).collect();
+        // Every kernel's likeliest border before the next one of any.
+        all.sort_by_key(|(rank, _)| *rank);
+        all.into_iter().map(|(_, trial)| trial).collect()
     }
 
     fn is_kept_together(&self, edge: Edge) -> bool {

@@ -12,7 +12,8 @@ use super::{EXIT_STATUS, Measuring, ModelLimits, ModelName, NumericsName, Precis
 ///
 /// Plans that take ever more decisions are run until two differ in one decision, and in what is asked about: with --metric error, the
 /// outputs of one agree with the reference and those of the other do not; with --metric latency, one takes longer than the other.
-/// A folder is written with both plans, and with the guilty kernel as a case of its own: its graph, its inputs, its plan and its text.
+/// A folder is written with both plans, and with the guilty kernel as a case of its own: its graph, its inputs, its plan and its text;
+/// where no single kernel is wrong, the report says why. Where outputs differ without any decision, it names the stage that is to blame.
 /// Inputs are those of `run`; free sizes that nobody gives are 1 for the leading axis and 128 for the others.
 #[derive(Debug, Args)]
 #[command(after_help = format!("\
@@ -27,7 +28,7 @@ What is written can be judged again:
   diff wrong/good.plan wrong/bad.plan
 
 {EXIT_STATUS}
-  3  a guilty decision was found"))]
+  3  a guilty decision was found, or outputs differ without any"))]
 pub struct Bisect {
     /// An ONNX file, a graph text (.ir) or gallery:NAME
     #[arg(value_name = "MODEL")]

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use fuseline::compile::{PlannedProgram, plan_program};
-use fuseline::error::{Error, Result};
+use fuseline::error::Error;
 use fuseline::fuse::{Chooser, Lock, LockedKernel, Pins, PlanOptions};
 use fuseline::graph::Graph;
 use fuseline::reference::Limits;
@@ -17,8 +17,8 @@ use crate::file;
 /// The files that were written.
 pub struct Written {
     pub plans: [PathBuf; 2],
-    /// the guilty kernel: its graph, its inputs, its plan and its text; none for a decision that is about no single kernel
-    pub kernel: Option<[PathBuf; 4]>,
+    /// the guilty kernel: its graph, its inputs, its plan and its text; or why there is none
+    pub kernel: Result<[PathBuf; 4], String>,
 }
 
 /// Writes everything to a folder, which is made if need be.
@@ -31,41 +31,53 @@ pub fn write(folder: &Path, guilt: &Guilt) -> Outcome<Written> {
         file::write(&folder.join(name), planned.lock(options).to_string().as_bytes())?;
     }
     let kernel = match case(guilt) {
-        None => None,
-        Some(case) => {
-            let files = ["kernel.ir", "kernel.npz", "kernel.plan", "kernel.tile"].map(|name| folder.join(name));
-            let plan = one_kernel(&case, options).map(|(planned, options)| planned.lock(&options).to_string());
-            file::write(&files[0], format!("{}\n", case.graph).as_bytes())?;
-            let mut named: Vec<_> = case.inputs.iter().map(|(name, literal)| (name.as_ref(), literal)).collect();
-            named.sort_by_key(|(name, _)| *name);
-            file::write_arrays(&files[1], named.into_iter())?;
-            if let Ok(plan) = &plan {
-                file::write(&files[2], plan.as_bytes())?;
-            }
-            file::write(&files[3], format!("{}\n", case.kernel.kernel).as_bytes())?;
-            plan.is_ok().then_some(files)
-        }
+        Err(why) => Err(why),
+        Ok(case) => match one_kernel(&case, options) {
+            Ok((planned, options)) => Ok(write_kernel(folder, &case, &planned.lock(&options).to_string())?),
+            Err(error) => Err(format!("the guilty kernel cannot be planned by itself: {error}")),
+        },
     };
     Ok(Written { plans: plans.map(|(name, _)| folder.join(name)), kernel })
 }
 
-/// The kernel that is wrong by itself, otherwise the one that the decision made.
-fn case(guilt: &Guilt) -> Option<Case<'_>> {
-    let (trace, bad) = (guilt.trace.as_ref()?, &guilt.guilty.bad);
-    let cases = trace.cases(bad.program.run(), &bad.run).ok()?;
-    let decision = bad.run.decisions.iter().find(|decision| Some(decision.id) == guilt.guilty.decision)?;
+/// Writes the guilty kernel as a case of its own.
+fn write_kernel(folder: &Path, case: &Case<'_>, plan: &str) -> Outcome<[PathBuf; 4]> {
+    let files = ["kernel.ir", "kernel.npz", "kernel.plan", "kernel.tile"].map(|name| folder.join(name));
+    file::write(&files[0], format!("{}\n", case.graph).as_bytes())?;
+    let mut named: Vec<_> = case.inputs.iter().map(|(name, literal)| (name.as_ref(), literal)).collect();
+    named.sort_by_key(|(name, _)| *name);
+    file::write_arrays(&files[1], named.into_iter())?;
+    file::write(&files[2], plan.as_bytes())?;
+    file::write(&files[3], format!("{}\n", case.kernel.kernel).as_bytes())?;
+    Ok(files)
+}
+
+/// The kernel that is wrong by itself, otherwise the one that the decision made; or why there is none.
+fn case(guilt: &Guilt) -> Result<Case<'_>, String> {
+    let bad = &guilt.guilty.bad;
+    let trace = guilt.trace.as_ref().ok_or("the bad plan does not run to its end, so that no kernel has inputs")?;
+    let cases = trace.cases(bad.program.run(), &bad.run).map_err(|error| error.to_string())?;
+    let is_wrong = |case: &Case<'_>| {
+        let meaning = case.meaning(Limits::default());
+        let meaning = meaning.and_then(|m| m.or_rounded(&case.graph, &case.inputs, &case.env, Limits::default()));
+        meaning.is_ok_and(|meaning| meaning.check(&case.stored).is_err())
+    };
+    let decision = bad.run.decisions.iter().find(|decision| Some(decision.id) == guilt.guilty.decision);
     let is_made = |case: &Case<'_>| {
         let members = &case.kernel.members;
-        [&decision.producer, &decision.consumer].iter().all(|side| side.iter().any(|node| members.contains(node)))
+        let has = |side: &Vec<usize>| side.iter().any(|node| members.contains(node));
+        decision.is_none_or(|decision| has(&decision.producer) && has(&decision.consumer))
     };
-    let is_wrong =
-        |case: &Case<'_>| case.meaning(Limits::default()).is_ok_and(|meaning| meaning.check(&case.stored).is_err());
     let made: Vec<Case<'_>> = cases.into_iter().map(|(_, case)| case).filter(is_made).collect();
-    made.iter().find(|case| is_wrong(case)).or(made.first()).cloned()
+    let made_by_fusion = made.first().filter(|_| decision.is_some());
+    made.iter().find(|case| is_wrong(case)).or(made_by_fusion).cloned().ok_or_else(|| {
+        let what = "the decision changes what is computed, and every kernel computes that rightly";
+        format!("{what}: the plans differ, no single kernel is wrong")
+    })
 }
 
 /// A plan of the case's graph in which everything is one kernel again.
-fn one_kernel(case: &Case<'_>, options: &PlanOptions) -> Result<(PlannedProgram, PlanOptions)> {
+fn one_kernel(case: &Case<'_>, options: &PlanOptions) -> fuseline::error::Result<(PlannedProgram, PlanOptions)> {
     let mut options = options.clone();
     options.hints.env = case.env.clone();
     let graph = |graph: &Graph| graph.clone();

@@ -15,7 +15,7 @@ use fuseline::fuse::PlanOptions;
 use fuseline::graph::Graph;
 use fuseline::passes::{Numerics, Precision};
 use fuseline::reference::{self, Limits};
-use fuseline::tensor::Literal;
+use fuseline::tensor::{Env, Literal};
 use rustc_hash::FxHashMap;
 
 use crate::arguments::{Bisect, Metric};
@@ -26,6 +26,7 @@ use crate::machine::{self, Machine};
 use crate::model::Model;
 use crate::screen;
 use crate::target;
+use crate::verify;
 use crate::waiting::Waiting;
 
 /// Looks for the guilty decision of a model.
@@ -63,9 +64,9 @@ pub fn bisect(arguments: &Bisect) -> Outcome {
         true => screen::print_json(&report::to_json(&model, arguments, &outcome, written.as_ref()))?,
         false => screen::print(&report::to_text(&model, arguments, &outcome, written.as_ref()))?,
     }
-    match outcome.guilt {
-        Some(_) => Err(Failure::Differs),
-        None => Ok(()),
+    match outcome.guilt.is_some() || outcome.before.is_some() {
+        true => Err(Failure::Differs),
+        false => Ok(()),
     }
 }
 
@@ -75,8 +76,8 @@ pub struct Searched {
     pub plans: usize,
     /// how many decisions there are
     pub decisions: usize,
-    /// whether it is so without any decision
-    pub before: bool,
+    /// where it is so without any decision: who is to blame then
+    pub before: Option<String>,
     pub guilt: Option<Guilt>,
 }
 
@@ -138,12 +139,25 @@ impl Search<'_> {
                 self.milliseconds(planned, arguments.iters.get())
             })?,
         };
-        let before = matches!(found, Found::Before);
+        let before = match found {
+            Found::Before => Some(self.blame_without_decisions(graph, arguments)?),
+            Found::Nothing | Found::Guilty(_) => None,
+        };
         let guilt = match found {
             Found::Guilty(guilty) => self.guilt(graph, &simple, *guilty, arguments)?,
             Found::Nothing | Found::Before => None,
         };
         Ok(Searched { plans, decisions, before, guilt })
+    }
+
+    /// The stage that is wrong in the plan that takes no decision.
+    fn blame_without_decisions(&self, graph: &Graph, arguments: &Bisect) -> Result<String> {
+        let plan = PlanOptions { fuel: Some(0), ..self.plan.clone() };
+        let Search { machine, inputs, waiting, .. } = *self;
+        let verdict =
+            verify::judge(&verify::Setting { graph, inputs, plan: &plan, machine, device: arguments.device, waiting })?;
+        Ok(verify::blame(&verdict)
+            .unwrap_or_else(|| "nobody, when looked at again: runs differ from each other".into()))
     }
 
     /// What outputs are compared with.
@@ -152,7 +166,8 @@ impl Search<'_> {
         let mut given: FxHashMap<Arc<str>, Literal> =
             self.inputs.iter().map(|(name, x)| (name.clone(), x.clone())).collect();
         if self.plan.precision == Precision::F32 {
-            return Meaning::of(graph, &given, Limits::default());
+            let meaning = Meaning::of(graph, &given, Limits::default())?;
+            return meaning.or_rounded(graph, &given, &Env::new(), Limits::default());
         }
         // The graph that has the roundings that were asked for.
         let planned = plan_simplified(simplified(graph.clone(), self.plan, &mut |_| {})?, self.plan, &mut |_| {})?;
@@ -273,8 +288,10 @@ mod tests {
         let guilt = Guilt { guilty: *guilty, row: None, evidence, without: None, options: plan.clone(), trace };
         let folder = tempfile::tempdir().unwrap();
         let written = case::write(&folder.path().join("case"), &guilt).unwrap_or_else(|_| panic!("it is written"));
-        let [graph, _, plan, tile] =
-            written.kernel.unwrap().map(|path| std::fs::read_to_string(path).unwrap_or_default());
+        let [graph, _, plan, tile] = written
+            .kernel
+            .unwrap_or_else(|why| panic!("{why}"))
+            .map(|path| std::fs::read_to_string(path).unwrap_or_default());
         assert!(graph.contains("return y0") && plan.starts_with("fuseline plan 1"), "{graph}\n{plan}");
         assert!(tile.contains("a * a + 1.0"), "{tile}");
         let [good, bad] = written.plans.map(|path| std::fs::read_to_string(path).unwrap());

@@ -16,11 +16,9 @@ pub fn to_text(model: &Model, arguments: &Bisect, searched: &Searched, written: 
     let mut line = |words: String| text.push_str(&screen::wrapped(&words, 2, screen::width()));
     line(format!("{} decisions; {} plans were run", searched.decisions, searched.plans));
     let (Some(guilt), Some(written)) = (&searched.guilt, written) else {
-        line(match (arguments.metric, searched.before) {
-            (Metric::Error, false) => "nothing differs: no decision is guilty".into(),
-            (Metric::Error, true) => {
-                "outputs differ without any decision: passes, lowering or the device are to blame; `fuseline verify` says which".into()
-            }
+        line(match (arguments.metric, &searched.before) {
+            (Metric::Error, None) => "nothing differs: no decision is guilty".into(),
+            (Metric::Error, Some(blame)) => format!("outputs differ without any decision. To blame: {blame}"),
             (Metric::Latency, _) => format!(
                 "no decision makes the model slower by more than {} %, as far as plans were measured",
                 arguments.above
@@ -48,11 +46,14 @@ pub fn to_text(model: &Model, arguments: &Bisect, searched: &Searched, written: 
     for path in written.plans.iter().chain(written.kernel.iter().flatten()) {
         text.push_str(&format!("  {}\n", path.display()));
     }
+    if let Err(why) = &written.kernel {
+        text.push_str(&screen::wrapped(&format!("no kernel as a case of its own: {why}"), 2, screen::width()));
+    }
     text.push('\n');
     let bad = written.plans[1].display();
     let mut command = |words: String| text.push_str(&format!("  {words}\n"));
-    command(format!("fuseline verify {} --plan {bad}", model.name));
-    if let Some([graph, inputs, plan, tile]) = &written.kernel {
+    command(format!("fuseline verify {} --plan {bad}{}", model.name, inputs(arguments)));
+    if let Ok([graph, inputs, plan, tile]) = &written.kernel {
         let [graph, inputs, plan, tile] = [graph, inputs, plan, tile].map(|path| path.display());
         command(format!("fuseline verify {graph} --plan {plan} --inputs {inputs}"));
         command(format!("fuseline kernel {tile} emit asm"));
@@ -61,6 +62,23 @@ pub fn to_text(model: &Model, arguments: &Bisect, searched: &Searched, written: 
         command(format!("fuseline explain {} --flip {id}", model.name));
     }
     text
+}
+
+/// The inputs that were used, as arguments.
+fn inputs(arguments: &Bisect) -> String {
+    let mut words = match &arguments.inputs {
+        Some(path) => format!(" --inputs {}", path.display()),
+        None => String::new(),
+    };
+    if !arguments.sizes.is_empty() {
+        let sizes: Vec<String> = arguments.sizes.iter().map(|size| format!("{}={}", size.name, size.size)).collect();
+        words.push_str(&format!(" --sizes {}", sizes.join(",")));
+    }
+    if arguments.seed != 0 {
+        words.push_str(&format!(" --seed {}", arguments.seed));
+    }
+    words.push_str(&format!(" --device {}", arguments.device.name()));
+    words
 }
 
 /// The decision in words.
@@ -101,8 +119,10 @@ pub fn to_json(model: &Model, arguments: &Bisect, searched: &Searched, written: 
         "metric": match arguments.metric { Metric::Error => "error", Metric::Latency => "latency" },
         "decisions": searched.decisions,
         "plans": searched.plans,
-        "differs_without_decisions": searched.before,
+        "differs_without_decisions": searched.before.is_some(),
+        "to_blame": searched.before,
         "guilty": guilty,
         "written": files,
+        "no_case": written.and_then(|written| written.kernel.as_ref().err()),
     })
 }

@@ -11,9 +11,9 @@ use fuseline::explain::{KernelRow, kernel_rows};
 use fuseline::fuse::{Chooser, PlanOptions};
 use fuseline::graph::{Graph, Value};
 use fuseline::passes::Precision;
-use fuseline::reference::{self, Limits};
+use fuseline::reference::{self, Limits, Reading};
 use fuseline::run::{Case, Trace};
-use fuseline::tensor::{DType, Literal};
+use fuseline::tensor::{DType, Env, Literal};
 use fuseline_cpu::code::Isa;
 use fuseline_cpu::run::CpuDevice;
 use rustc_hash::FxHashMap;
@@ -88,6 +88,8 @@ pub enum Stage {
     Run,
     /// the plan without fusion
     Unfused,
+    /// the model as it is written: where every operation rounds, it comes to something else than exact arithmetic
+    Written,
 }
 
 /// What was found on a device.
@@ -108,6 +110,8 @@ pub struct Verdict {
     pub unfused: Vec<Check>,
     /// kernels that had no code and were interpreted
     pub without_code: Vec<String>,
+    /// whether outputs are right because they are what the model gives where every operation rounds, and exact arithmetic is not
+    pub is_rounded: bool,
     pub guilty: Option<Stage>,
 }
 
@@ -125,13 +129,13 @@ fn judge_planned(setting: &Setting<'_>, planned: &PlannedProgram) -> Result<Verd
     let checks = |outputs: &[Literal]| check_outputs(graph, &meaning, outputs);
     waiting.say(format!("running on {}", device.name()));
     let session = machine.load(planned)?;
-    let fused = checks(&session.literals(inputs)?);
+    let fused_outputs = session.literals(inputs)?;
     let trace = session.run_traced(inputs)?;
     let without_code = session.refused();
     drop(session);
     let options = PlanOptions { chooser: Chooser::ByCost, ..plan.clone() };
     let apart = machine.load(&plan_apart(graph.clone(), &options, Grain::Operator)?)?;
-    let unfused = checks(&apart.literals(inputs)?);
+    let unfused_outputs = apart.literals(inputs)?;
     drop(apart);
     let prepared = judge_prepared(planned, &trace)?;
     let kernels = judge_kernels(setting, planned, &trace)?;
@@ -143,12 +147,17 @@ fn judge_planned(setting: &Setting<'_>, planned: &PlannedProgram) -> Result<Verd
         rounding,
         prepared,
         kernels,
-        fused,
-        unfused,
+        fused: checks(&fused_outputs),
+        unfused: checks(&unfused_outputs),
         without_code,
+        is_rounded: false,
         guilty: None,
     };
     verdict.guilty = verdict.find_guilty();
+    if verdict.guilty.is_some_and(|stage| stage != Stage::Passes) && plan.precision == Precision::F32 {
+        let meaning = meaning.or_rounded(graph, &given, &Env::new(), Limits::default())?;
+        verdict.reconsider(setting, planned, &meaning, [&fused_outputs, &unfused_outputs])?;
+    }
     Ok(verdict)
 }
 
@@ -284,6 +293,35 @@ fn name_of(graph: &Graph, value: Value) -> String {
 }
 
 impl Verdict {
+    /// Looks again where something differs, with every operation rounded. The reference has the range of f64, so that it shows neither what
+    /// passes move out of the range of a type nor that a model leaves it by itself.
+    fn reconsider(
+        &mut self,
+        setting: &Setting<'_>,
+        planned: &PlannedProgram,
+        meaning: &Meaning,
+        [fused, unfused]: [&[Literal]; 2],
+    ) -> Result<()> {
+        let Setting { graph, inputs, .. } = setting;
+        let differs = |check: &Check| check.outcome.is_err();
+        let exact = meaning.clone().exact();
+        if check_outputs(graph, &exact, meaning.rounded()).iter().any(differs) {
+            self.fused = check_outputs(graph, meaning, fused);
+            self.unfused = check_outputs(graph, meaning, unfused);
+            self.is_rounded = true;
+            let is_right = !self.fused.iter().chain(&self.unfused).any(differs);
+            self.guilty = if is_right { None } else { Some(Stage::Written) };
+            return Ok(());
+        }
+        let options = reference::Options { reading: Reading::Rounded, ..reference::Options::default() };
+        let rounded = ReferenceDevice { options }.load(&planned.program)?.run(inputs)?;
+        let passes = check_outputs(graph, &exact, &rounded);
+        if passes.iter().any(differs) {
+            (self.passes, self.guilty) = (passes, Some(Stage::Passes));
+        }
+        Ok(())
+    }
+
     /// The first stage that differs from what stands before it.
     fn find_guilty(&self) -> Option<Stage> {
         let differs = |check: &Check| check.outcome.is_err();
@@ -309,6 +347,9 @@ impl Verdict {
             Stage::Lowering(k) => Some(&self.kernels[k].interpreted),
             Stage::Code(k) => Some(&self.kernels[k].fused),
             Stage::Run => self.fused.get(first(&self.fused)?),
+            Stage::Written => {
+                first(&self.fused).map(|k| &self.fused[k]).or(first(&self.unfused).map(|k| &self.unfused[k]))
+            }
             Stage::Unfused => self.unfused.get(first(&self.unfused)?),
         }
     }
@@ -323,29 +364,67 @@ mod tests {
     use crate::device::Means;
     use crate::{machine, target};
 
+    /// What is found where a graph is planned as another one, and a part of the text of the first kernel is another.
+    fn judged_as(graph: &Graph, other: &Graph, inputs: &NamedTensors, env: Env, edit: [&str; 2]) -> Verdict {
+        let mut plan = PlanOptions::on(&target::find("cpu").unwrap_or_else(|_| panic!("cpu is known")));
+        plan.hints.env = env;
+        let means = Means { options: reference::Options::default(), threads: None };
+        let machine = machine::open(Measuring::Cpu, plan.clone(), &means).unwrap();
+        let waiting = Waiting::for_("");
+        let (plan, machine, waiting) = (&plan, &machine, &waiting);
+        let setting = Setting { graph, inputs, plan, machine, device: Measuring::Cpu, waiting };
+        let mut planned = plan_program(other.clone(), plan, &mut |_| {}).unwrap();
+        let text = planned.run.kernels[0].kernel.to_string();
+        assert!(text.contains(edit[0]), "{text}");
+        planned.run.kernels[0].kernel = Arc::new(tile::parse(&text.replace(edit[0], edit[1])).unwrap());
+        judge_planned(&setting, &planned).unwrap()
+    }
+
     /// What is found where a part of the text of the only kernel of a softmax is another.
     fn judged(part: &str, other: &str) -> Verdict {
         let graph = gallery::find("softmax").unwrap().graph(DType::F32).unwrap();
         let x: Vec<f32> = (0..3 * 40).map(|k| (k * 7 % 11) as f32).collect();
         let inputs: NamedTensors = [("x".into(), Literal::f32s(&x).reshaped([3, 40]).unwrap())].into_iter().collect();
-        let mut plan = PlanOptions::on(&target::find("cpu").unwrap_or_else(|_| panic!("cpu is known")));
-        plan.hints.env = [(Symbol::name("rows"), 3), (Symbol::name("columns"), 40)].into_iter().collect();
-        let means = Means { options: reference::Options::default(), threads: None };
-        let machine = machine::open(Measuring::Cpu, plan.clone(), &means).unwrap();
-        let waiting = Waiting::for_("");
-        let setting = Setting {
-            graph: &graph,
-            inputs: &inputs,
-            plan: &plan,
-            machine: &machine,
-            device: Measuring::Cpu,
-            waiting: &waiting,
-        };
-        let mut planned = plan_program(graph.clone(), &plan, &mut |_| {}).unwrap();
-        let text = planned.run.kernels[0].kernel.to_string();
-        assert!(text.contains(part), "{text}");
-        planned.run.kernels[0].kernel = Arc::new(tile::parse(&text.replace(part, other)).unwrap());
-        judge_planned(&setting, &planned).unwrap()
+        let env = [(Symbol::name("rows"), 3), (Symbol::name("columns"), 40)].into_iter().collect();
+        judged_as(&graph, &graph, &inputs, env, [part, other])
+    }
+
+    /// A graph of `x: f32[4, 4]`, as text.
+    fn of_x(body: &str) -> Graph {
+        Graph::parse(&format!("graph g(x: f32[4, 4]) {{\n{body}\n  return y = %y\n}}\n")).unwrap()
+    }
+
+    fn x_of(scale: f32) -> NamedTensors {
+        let x: Vec<f32> = (0..16).map(|k| (k * 7 % 11 + 1) as f32 * scale).collect();
+        [("x".into(), Literal::f32s(&x).reshaped([4, 4]).unwrap())].into_iter().collect()
+    }
+
+    #[test]
+    fn a_small_output_that_is_wholly_wrong_is_found() {
+        let graph = of_x("  %y = map(x) exp(a) * 1e-30 : f32[4, 4]");
+        let right = judged_as(&graph, &graph, &x_of(0.1), Env::new(), ["exp(", "exp("]);
+        assert_eq!(right.guilty, None);
+        let wrong = judged_as(&graph, &graph, &x_of(0.1), Env::new(), ["exp(", "0.0 * exp("]);
+        assert_eq!(wrong.guilty, Some(Stage::Lowering(0)));
+        assert!(wrong.fused[0].outcome.is_err());
+    }
+
+    #[test]
+    fn a_rewrite_that_leaves_the_range_is_not_blamed_on_code() {
+        let product = "contract(x, x) \"ab,bc->ac\" acc=f32 : f32[4, 4]";
+        let scaled = "  %s = map(x) a * 1e-20 : f32[4, 4]\n  %y = contract(%s, x) \"ab,bc->ac\" acc=f32 : f32[4, 4]";
+        let moved = format!("  %p = {product}\n  %y = map(%p) a * 1e-20 : f32[4, 4]");
+        let (graph, moved) = (of_x(scaled), of_x(&moved));
+        let verdict = judged_as(&graph, &moved, &x_of(1e20), Env::new(), ["store", "store"]);
+        assert_eq!(verdict.guilty, Some(Stage::Passes));
+        assert_eq!(judged_as(&graph, &graph, &x_of(1e20), Env::new(), ["store", "store"]).guilty, None);
+    }
+
+    #[test]
+    fn a_model_that_rounds_on_purpose_is_right() {
+        let graph = of_x("  %y = map(x) (a + 12582912.0) - 12582912.0 : f32[4, 4]");
+        let verdict = judged_as(&graph, &graph, &x_of(0.3), Env::new(), ["store", "store"]);
+        assert!(verdict.guilty.is_none() && verdict.is_rounded);
     }
 
     #[test]

@@ -4,7 +4,7 @@ mod judge;
 mod report;
 
 pub use judge::{Check, Setting, Verdict, judge};
-pub use report::{cells as check_cells, check_json};
+pub use report::{blame, cells as check_cells, check_json};
 
 use fuseline::fuse::PlanOptions;
 use fuseline_cuda::gpu::Gpu;

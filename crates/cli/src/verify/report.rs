@@ -158,6 +158,9 @@ fn conclusion(verdict: &Verdict) -> Vec<String> {
                 count => format!("all {count} outputs agree"),
             };
             lines.push(match verdict.kernels.len() {
+                _ if verdict.is_rounded => format!(
+                    "{outputs} with the model as it is written, every operation rounded; exact arithmetic comes to something else"
+                ),
                 0 => outputs,
                 1 => format!("{outputs}, and so does the kernel"),
                 count => format!("{outputs}, and so do all {count} kernels"),
@@ -165,6 +168,11 @@ fn conclusion(verdict: &Verdict) -> Vec<String> {
         }
     }
     lines
+}
+
+/// Who is guilty, in words; nobody where everything agrees.
+pub fn blame(verdict: &Verdict) -> Option<String> {
+    verdict.guilty.map(|stage| describe(stage, verdict))
 }
 
 /// Who is guilty, in words.
@@ -176,7 +184,7 @@ fn describe(stage: Stage, verdict: &Verdict) -> String {
     };
     let device = verdict.device.name();
     match stage {
-        Stage::Passes => "passes or rewrites: the reference comes to something else after them".into(),
+        Stage::Passes => "passes or rewrites: the reference comes to something else after them, exact or with every operation rounded".into(),
         Stage::Prepared => format!("what {device} computes once from constants"),
         Stage::Lowering(k) => format!("lowering: the interpreter of kernels comes to something else for {}", kernel(k)),
         Stage::Code(k) => format!("the code of {device} for {}; its interpreter agrees", kernel(k)),
@@ -184,6 +192,9 @@ fn describe(stage: Stage, verdict: &Verdict) -> String {
             format!("the run on {device} as a whole: every kernel is right by itself, and the outputs are not")
         }
         Stage::Unfused => format!("the plan without fusion on {device}; the fused one agrees"),
+        Stage::Written => format!(
+            "the model as it is written: with every operation rounded the reference comes to something else than with exact arithmetic, and {device} to neither"
+        ),
     }
 }
 
@@ -197,6 +208,7 @@ impl Stage {
             Stage::Code(_) => "code",
             Stage::Run => "run",
             Stage::Unfused => "unfused",
+            Stage::Written => "written",
         }
     }
 }

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
 
-use super::{Agreed, Agreement, Mismatch, SAFETY, Tolerance, compare_between, own_error, step_error};
+use super::{Agreed, Agreement, Mismatch, SAFETY, Tolerance, compare, compare_between, own_error, step_error};
 use crate::budget::Budget;
 use crate::error::Result;
 use crate::graph::Graph;
@@ -25,6 +25,8 @@ pub struct Meaning {
     /// the outputs when what enters jumps is moved; none where nothing jumps
     moved: Vec<Vec<Literal>>,
     tolerances: Vec<Tolerance>,
+    /// the outputs where every operation rounds, if these are right as well
+    rounded: Vec<Literal>,
 }
 
 impl Meaning {
@@ -54,7 +56,31 @@ impl Meaning {
                 *tolerance = tolerance.fitted(exact, rounded);
             }
         }
-        Ok(Meaning { outputs, moved, tolerances })
+        Ok(Meaning { outputs, moved, tolerances, rounded: Vec::new() })
+    }
+
+    /// The same, but an output may also be what the graph gives where every operation rounds, as it is written: where exact arithmetic
+    /// comes to something else, that is no fault of an execution.
+    pub fn or_rounded(
+        self,
+        graph: &Graph,
+        inputs: &FxHashMap<Arc<str>, Literal>,
+        bound: &Env,
+        limits: Limits,
+    ) -> Result<Meaning> {
+        let options = Options { reading: Reading::Rounded, limits };
+        let rounded = evaluate_under(graph, inputs, bound, &options)?;
+        Ok(Meaning { rounded, ..self })
+    }
+
+    /// The same, where only exact arithmetic is right.
+    pub fn exact(self) -> Meaning {
+        Meaning { rounded: Vec::new(), ..self }
+    }
+
+    /// The outputs where every operation rounds, if these are right as well.
+    pub fn rounded(&self) -> &[Literal] {
+        &self.rounded
     }
 
     /// The outputs.
@@ -76,7 +102,12 @@ impl Meaning {
         // Sizes may hang on what was moved.
         let moved = self.moved.iter().map(|outputs| &outputs[output]).filter(|other| other.ty() == expected.ty());
         let moved: Vec<&Literal> = moved.collect();
-        compare_between(expected, &moved, actual, &Agreement::Within(self.tolerances[output]))
+        let agreement = Agreement::Within(self.tolerances[output]);
+        let measured = compare_between(expected, &moved, actual, &agreement);
+        match self.rounded.get(output) {
+            Some(rounded) if measured.is_err() => compare(rounded, actual, &agreement).or(measured),
+            _ => measured,
+        }
     }
 }
 

@@ -49,7 +49,7 @@ impl<'s> Linear<'s> {
 
 impl<'s> Normalizer<'s> {
     /// A term as a linear function of an element that has as few factors as possible: those that read no varying leaf, and
-    /// choices between 0 and something by a condition that reads none, go outside; constants only where [`may_move`] allows. Under strict numerics, and where the term
+    /// choices between 0 and something by a condition that reads none, go outside; constants only near 1. Under strict numerics, and where the term
     /// is not a float, the element is the term.
     ///
     /// `0 · x` counts as 0 also where `x` is infinite or NaN: a choice of 0 for a whole row stays 0 outside of the sum.

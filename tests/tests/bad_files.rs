@@ -29,7 +29,8 @@ fn attempt(file: Vec<u8>) -> Result<()> {
     }
     model.specialise(&inputs, |special| {
         let inputs = special.inputs.iter().map(|(n, x)| (Arc::from(n.as_str()), x.clone())).collect();
-        let options = Options { limits: Limits { trips: 1000, bytes: 64 << 20 }, ..Options::default() };
+        let options =
+            Options { limits: Limits { trips: 1000, bytes: 64 << 20, ..Limits::default() }, ..Options::default() };
         evaluate(special.graph, &inputs, &options).map(|_| ())
     })
 }

@@ -87,7 +87,7 @@ proptest! {
             return Ok(());
         }
         round_trip::check(&graph).map_err(|e| TestCaseError::fail(e.to_string()))?;
-        let limits = Limits { trips: 1000, bytes: 64 << 20 };
+        let limits = Limits { trips: 1000, bytes: 64 << 20, ..Limits::default() };
         let _ = evaluate(&graph, &case.inputs, &Options { limits, ..Options::default() });
     }
 }

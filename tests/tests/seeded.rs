@@ -71,7 +71,7 @@ fn views_of_seeds_count_as_long_as_they_are_there() {
     let text = format!("graph views() {{\n{}{}{}{sum}}}", view(0), view(1), view(2));
     let graph = Graph::parse(&text).unwrap();
     let run = |bytes: u64| {
-        let options = Options { limits: Limits { bytes, trips: 0 }, ..Options::default() };
+        let options = Options { limits: Limits { bytes, trips: 0, ..Limits::default() }, ..Options::default() };
         evaluate(&graph, &Default::default(), &options).map_err(|error| error.kind())
     };
     let one = 64 * 64 * 8;

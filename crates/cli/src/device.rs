@@ -20,7 +20,7 @@ use fuseline_session::machine;
 pub use fuseline_session::session::bind_sizes;
 
 use crate::arguments::{ModelLimits, PrecisionName};
-use crate::failure::{Failure, Outcome};
+use crate::failure::{Failure, GPU, Outcome};
 use crate::written_plan::{PlanWishes, WrittenPlan};
 use crate::{gpu, target};
 
@@ -82,7 +82,10 @@ static DEVICES: &[Device] = &[
         way: Way::Plan {
             target: "h200",
             has_threads: false,
-            load: |planned, plan, means| Ok(Box::new(gpu::open(plan.clone(), means.options.limits)?.load(planned)?)),
+            load: |planned, plan, means| {
+                let opened = gpu::open(plan.clone(), means.options.limits).map_err(|error| error.at(GPU));
+                Ok(Box::new(opened?.load(planned)?))
+            },
         },
     },
 ];

@@ -1,7 +1,9 @@
 //! What goes wrong, told in one block: what, where, why, and what would help.
 
 use std::fmt::Write as _;
-use std::io;
+use std::fs;
+use std::io::{self, ErrorKind};
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anstyle::{AnsiColor, Style};
@@ -9,12 +11,19 @@ use fuseline::error::{Error, Kind};
 
 use crate::screen;
 
+/// Where errors about a GPU that cannot be opened are.
+pub const GPU: &str = "--device cuda";
+
+const DOCTOR: &str = "`fuseline doctor` says what is there and what is missing";
+
 /// Why a command ended without doing its work.
 #[derive(Debug)]
 pub enum Failure {
     /// the work itself
     Work {
         error: Error,
+        /// why it went wrong, where the command knows better than the kind of error
+        why: Option<&'static str>,
         /// what the user can do, where the command knows better than the kind of error
         help: Option<String>,
         /// the lines of a file that it is about
@@ -22,6 +31,8 @@ pub enum Failure {
     },
     /// something differs by more than it may, as the report on standard output says
     Differs,
+    /// a file cannot be written
+    NotWritten { path: PathBuf, error: io::Error },
     /// standard output cannot be written
     Output(io::Error),
 }
@@ -31,21 +42,42 @@ pub type Outcome<T = ()> = Result<T, Failure>;
 
 impl From<Error> for Failure {
     fn from(error: Error) -> Failure {
-        Failure::Work { error, help: None, excerpt: None }
+        Failure::Work { error, why: None, help: None, excerpt: None }
     }
 }
 
 impl Failure {
     /// An error with its remedy.
     pub fn with_help(error: Error, help: impl Into<String>) -> Failure {
-        Failure::Work { error, help: Some(help.into()), excerpt: None }
+        Failure::Work { error, why: None, help: Some(help.into()), excerpt: None }
+    }
+
+    /// An error with its cause and its remedy.
+    pub fn explained(error: Error, why: &'static str, help: impl Into<String>) -> Failure {
+        Failure::Work { error, why: Some(why), help: Some(help.into()), excerpt: None }
+    }
+
+    /// A file that cannot be written.
+    pub fn not_written(path: &Path, error: io::Error) -> Failure {
+        Failure::NotWritten { path: path.to_path_buf(), error }
+    }
+
+    /// A file that the user named and that cannot be read, with what such files are, or where to begin with them.
+    pub fn not_read(path: &Path, error: Error, help: impl Into<String>) -> Failure {
+        match fs::metadata(path) {
+            Err(found) if found.kind() == ErrorKind::NotFound => {
+                Failure::explained(error, "there is no such file", "check the path")
+            }
+            Ok(found) if found.is_dir() => Failure::explained(error, "it is a folder", "give the path of a file"),
+            _ => Failure::with_help(error, help),
+        }
     }
 
     /// The same failure; where the input is wrong and nobody said what would help, with this remedy.
     pub fn or_help(self, remedy: &str) -> Failure {
         match self {
-            Failure::Work { error, help: None, excerpt } if error.kind() == Kind::Invalid => {
-                Failure::Work { error, help: Some(remedy.to_string()), excerpt }
+            Failure::Work { error, why, help: None, excerpt } if error.kind() == Kind::Invalid => {
+                Failure::Work { error, why, help: Some(remedy.to_string()), excerpt }
             }
             other => other,
         }
@@ -54,16 +86,16 @@ impl Failure {
     /// The same failure, seen from one place further out.
     pub fn at(self, place: impl Into<String>) -> Failure {
         match self {
-            Failure::Work { error, help, excerpt } => Failure::Work { error: error.at(place), help, excerpt },
-            output => output,
+            Failure::Work { error, why, help, excerpt } => Failure::Work { error: error.at(place), why, help, excerpt },
+            other => other,
         }
     }
 
     /// The same failure with the lines of a file that it is about.
     pub fn with_excerpt(self, lines: String) -> Failure {
         match self {
-            Failure::Work { error, help, .. } => Failure::Work { error, help, excerpt: Some(lines) },
-            output => output,
+            Failure::Work { error, why, help, .. } => Failure::Work { error, why, help, excerpt: Some(lines) },
+            other => other,
         }
     }
 
@@ -71,17 +103,41 @@ impl Failure {
     pub fn report(&self) -> ExitCode {
         match self {
             // Whoever reads our output has seen enough: not a failure.
-            Failure::Output(error) if error.kind() == io::ErrorKind::BrokenPipe => ExitCode::SUCCESS,
+            Failure::Output(error) if error.kind() == ErrorKind::BrokenPipe => ExitCode::SUCCESS,
             Failure::Output(error) => {
                 screen::tell(&format!("error: cannot write to standard output: {error}\n"));
                 ExitCode::from(1)
             }
             Failure::Differs => ExitCode::from(3),
-            Failure::Work { error, help, excerpt } => {
-                screen::tell(&block(error, help.as_deref(), excerpt.as_deref()));
+            Failure::NotWritten { path, error } => {
+                let (why, help, status) = why_not_written(error.kind());
+                let what = Error::invalid(format!("cannot be written: {error}")).at(path.display().to_string());
+                screen::tell(&block(&what, Some(why), Some(help), None));
+                ExitCode::from(status)
+            }
+            Failure::Work { error, why, help, excerpt } => {
+                screen::tell(&block(error, *why, help.as_deref(), excerpt.as_deref()));
                 ExitCode::from(status(error.kind()))
             }
         }
+    }
+}
+
+/// Why a file cannot be written, what would help, and the exit status: a place that takes no files is a wrong request, a place that is
+/// full is not.
+fn why_not_written(kind: ErrorKind) -> (&'static str, &'static str, u8) {
+    match kind {
+        ErrorKind::StorageFull => ("the disk is full", "free some space, or write to another disk", 1),
+        ErrorKind::QuotaExceeded => ("your part of the disk is full", "free some space, or write to another disk", 1),
+        ErrorKind::FileTooLarge => ("the file is larger than files may be", "raise the limit (`ulimit -f`)", 1),
+        ErrorKind::PermissionDenied | ErrorKind::ReadOnlyFilesystem => {
+            ("nothing may be written there", "choose a folder that you may write to", 2)
+        }
+        ErrorKind::NotFound => ("there is no such folder", "make the folder first", 2),
+        ErrorKind::NotADirectory => ("what should be a folder is a file", "choose another place", 2),
+        ErrorKind::IsADirectory => ("a folder is there", "give the name of a file", 2),
+        ErrorKind::InvalidFilename => ("files have no such names", "give another name", 2),
+        _ => ("the system refuses it", "choose another place", 1),
     }
 }
 
@@ -93,7 +149,7 @@ fn status(kind: Kind) -> u8 {
     }
 }
 
-fn block(error: &Error, help: Option<&str>, excerpt: Option<&str>) -> String {
+fn block(error: &Error, cause: Option<&str>, help: Option<&str>, excerpt: Option<&str>) -> String {
     let red = Style::new().bold().fg_color(Some(AnsiColor::Red.into()));
     let bold = Style::new().bold();
     // A gap is told by its name, which alone would say nothing.
@@ -106,7 +162,12 @@ fn block(error: &Error, help: Option<&str>, excerpt: Option<&str>) -> String {
     if !error.path().is_empty() {
         line("where", &error.path().join(" › "));
     }
-    line("why", why(error.kind()));
+    let lacking = error.kind() == Kind::Unsupported && error.path().iter().any(|place| place == GPU);
+    let (cause, help) = match lacking {
+        true => (cause.or(Some("this machine lacks what that device needs")), help.or(Some(DOCTOR))),
+        false => (cause, help),
+    };
+    line("why", cause.unwrap_or(why(error.kind())));
     let needs = error.needs();
     match help {
         Some(help) => line("help", help),

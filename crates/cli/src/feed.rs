@@ -1,9 +1,11 @@
 //! The inputs of a run: from a file, and random where the file has none.
 
+use std::io::Read;
 use std::num::NonZeroUsize;
 use std::path::Path;
+use std::time::{Duration, Instant};
 
-use fuseline::error::{Context, Error, Result};
+use fuseline::error::{Context, Error, Kind, Result};
 use fuseline::philox;
 use fuseline::reference::Limits;
 use fuseline::tensor::{DType, Env, Literal, Shape, Symbol, TensorType};
@@ -28,9 +30,60 @@ pub struct Feed {
 }
 
 impl Feed {
-    /// What may help where something does not fit: perhaps sizes do not that nobody gave.
-    pub fn remedy(&self) -> String {
-        format!("these sizes were assumed: {}; give others with --sizes", size_list(&self.assumed))
+    /// A run that failed: perhaps sizes do not fit that nobody gave.
+    pub fn failed(&self, model: &Model, error: Error) -> Failure {
+        if self.assumed.is_empty() || error.kind() != Kind::Invalid {
+            return error.into();
+        }
+        let assumed = size_list(&self.assumed);
+        let help = match self.fitting(model) {
+            Some(sizes) => format!("these sizes were assumed: {assumed}; it fits with --sizes {}", size_list(&sizes)),
+            None => format!("these sizes were assumed: {assumed}; give others with --sizes"),
+        };
+        Failure::explained(error, "sizes that nobody gave do not fit together", help)
+    }
+
+    /// Sizes to give instead of those that were assumed, where these break what the model wants of its sizes and one number, beside
+    /// usual ones perhaps, mends it.
+    fn fitting(&self, model: &Model) -> Option<Vec<(String, i64)>> {
+        const PATIENCE: Duration = Duration::from_secs(3);
+        let start = Instant::now();
+        let mut all = Env::new();
+        for port in &model.signature.inputs {
+            let sizes = self.tensors.get(&port.name)?.sizes().iter();
+            for (dim, size) in port.shape.as_ref()?.dims().iter().zip(sizes) {
+                dim.as_symbol().and_then(|symbol| all.bind(symbol.clone(), i64::try_from(*size).ok()?));
+            }
+        }
+        let mut usual = all.clone();
+        let is_assumed = |name: &str| self.assumed.iter().any(|(assumed, _)| assumed == name);
+        for (name, size) in model.typical_sizes(&Env::new()).into_iter().filter(|(name, _)| is_assumed(name)) {
+            usual.bind(Symbol::name(&name), size);
+        }
+        let fits = |env: &Env| {
+            let graph = model.graph(&Tensors::new(), env);
+            graph.is_ok_and(|graph| {
+                let sides = graph.constraints().iter().map(|constraint| (&constraint.left, &constraint.right));
+                sides.into_iter().all(|(left, right)| !env.apply(left).surely_differs(&env.apply(right)))
+            })
+        };
+        if fits(&all) {
+            return None;
+        }
+        // What pictures and texts have, before everything else.
+        let sizes = (32..=640).step_by(16).chain(1..=1024);
+        let tries = sizes.flat_map(|size| self.assumed.iter().map(move |(name, _)| (name, size)));
+        let tries = tries.flat_map(|(name, size)| [&all, &usual].map(|env| (env, name, size)));
+        for (base, name, size) in tries.take_while(|_| start.elapsed() < PATIENCE) {
+            let mut env = base.clone();
+            env.bind(Symbol::name(name), size);
+            if fits(&env) {
+                let found = self.assumed.iter().map(|(name, _)| Some((name.clone(), env.get(&Symbol::name(name))?)));
+                let found: Vec<(String, i64)> = found.collect::<Option<_>>()?;
+                return Some(found.into_iter().filter(|size| !self.assumed.contains(size)).collect());
+            }
+        }
+        None
     }
 }
 
@@ -113,7 +166,7 @@ pub fn assemble_typical(model: &Model, file: Option<&Path>, sizes: &[SizeBinding
 pub fn read(model: &Model, path: &Path, env: &mut Env) -> Outcome<Tensors> {
     let ports: Vec<&Port> = model.signature.inputs.iter().chain(&model.signature.defaults).collect();
     let expected = |name: &str| ports.iter().find(|p| p.has(name)).map(|p| p.dtype);
-    let given = read_npz(path, &ReadOptions { expected: &expected, ..ReadOptions::default() })?;
+    let given = read_arrays(path, &expected)?;
     for (name, tensor) in &given {
         let Some(port) = ports.iter().find(|p| p.has(name)) else {
             let names: Vec<&str> = ports.iter().map(|p| p.name.as_str()).collect();
@@ -127,6 +180,24 @@ pub fn read(model: &Model, path: &Path, env: &mut Env) -> Outcome<Tensors> {
         check(port, tensor, own.as_mut().unwrap_or(env)).map_err(place)?;
     }
     Ok(given)
+}
+
+/// Reads arrays by name from a .npz file; `expected` tells the element type that is wanted of an array.
+pub fn read_arrays(path: &Path, expected: &dyn Fn(&str) -> Option<DType>) -> Outcome<Tensors> {
+    const SAVE: &str = "numpy.savez('x.npz', NAME=array) writes such a file";
+    read_npz(path, &ReadOptions { expected, ..ReadOptions::default() }).map_err(|error| {
+        if error.kind() == Kind::Unsupported {
+            let why = "NumPy has kinds of elements that no model takes";
+            return Failure::explained(error, why, "give arrays of numbers, truth values or strings");
+        }
+        let mut start = [0; 6];
+        let begun = std::fs::File::open(path).and_then(|mut file| file.read_exact(&mut start));
+        if begun.is_ok() && start == *b"\x93NUMPY" {
+            let error = Error::invalid("one array without a name (.npy), not arrays by name (.npz)");
+            return Failure::with_help(error.at(path.display().to_string()), SAVE);
+        }
+        Failure::not_read(path, error, SAVE)
+    })
 }
 
 /// Whether a tensor is what an input wants; free sizes take the values they meet.

@@ -8,12 +8,37 @@ use fuseline::error::Error;
 use fuseline_frontend::npz::{Array, Compression, write_npz_to};
 
 use crate::failure::{Failure, Outcome};
+use crate::part::Part;
 
 /// Writes a file: beside its place first, then put there, so that nobody ever finds half of it. What was there stays where this fails.
 ///
 /// Links are followed; what is no file, such as a pipe, is written to as it is.
 pub fn write(path: &Path, contents: &[u8]) -> Outcome {
     write_by(path, &mut |output| output.write_all(contents))
+}
+
+/// Whether a file can be written there, asked before the work: the place takes a few bytes, and none of the files that are read is there.
+pub fn check<'a>(path: &Path, read: impl IntoIterator<Item = &'a Path>) -> Outcome {
+    let place = place(path);
+    let whole = |path: &Path| fs::canonicalize(path).ok();
+    if let Some(found) = whole(&place)
+        && let Some(same) = read.into_iter().find(|other| whole(other).is_some_and(|other| other == found))
+    {
+        let error = Error::invalid(format!("{} is read, and would be overwritten", same.display()));
+        return Err(Failure::explained(
+            error.at(path.display().to_string()),
+            "what is written is no model and no input any more",
+            "give another name for what is written",
+        ));
+    }
+    if is_stream(&place) {
+        return Ok(());
+    }
+    if place.is_dir() {
+        return Err(Failure::not_written(path, ErrorKind::IsADirectory.into()));
+    }
+    let taken = Part::beside(&place).and_then(|(_part, mut file)| file.write_all(&[0; 4096]));
+    taken.map_err(|error| Failure::not_written(path, error))
 }
 
 /// Writes named arrays as a .npz file, in the same way.
@@ -27,7 +52,7 @@ pub fn write_arrays<'a, A: Into<Array<'a>>>(
             let whole = write_npz_to(Cursor::new(Vec::new()), arrays.clone(), Compression::Stored);
             return output.write_all(&whole.map_err(io::Error::other)?.into_inner());
         }
-        let mut steady = Steady { output: BufWriter::new(output), failed: None };
+        let mut steady = Steady { output: BufWriter::new(output), failed: None, at: 0, end: 0 };
         let done = write_npz_to(&mut steady, arrays.clone(), Compression::Stored).map(drop);
         steady.flush()?;
         match steady.failed {
@@ -42,6 +67,10 @@ pub fn write_arrays<'a, A: Into<Array<'a>>>(
 struct Steady<'a> {
     output: BufWriter<&'a mut File>,
     failed: Option<io::Error>,
+    /// where the next byte goes, or would go
+    at: u64,
+    /// behind the last byte
+    end: u64,
 }
 
 impl Steady<'_> {
@@ -62,7 +91,10 @@ impl Steady<'_> {
 
 impl Write for Steady<'_> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.unless_failed(bytes.len(), |output| output.write(bytes))
+        let written = self.unless_failed(bytes.len(), |output| output.write(bytes))?;
+        self.at += written as u64;
+        self.end = self.end.max(self.at);
+        Ok(written)
     }
 
     fn flush(&mut self) -> io::Result<()> {
@@ -72,51 +104,50 @@ impl Write for Steady<'_> {
 
 impl Seek for Steady<'_> {
     fn seek(&mut self, to: SeekFrom) -> io::Result<u64> {
-        self.unless_failed(0, |output| output.seek(to))
+        let place = match to {
+            SeekFrom::Start(place) => Some(place),
+            SeekFrom::End(by) => self.end.checked_add_signed(by),
+            SeekFrom::Current(by) => self.at.checked_add_signed(by),
+        };
+        let place = place.ok_or(ErrorKind::InvalidInput)?;
+        self.at = self.unless_failed(place, |output| output.seek(to))?;
+        Ok(self.at)
     }
+}
+
+/// Where a file is in truth: links are followed, also to where nothing is yet.
+fn place(path: &Path) -> PathBuf {
+    /// More than any system follows: the links lead around.
+    const MOST_LINKS: usize = 40;
+    let mut place = path.to_path_buf();
+    for _ in 0..MOST_LINKS {
+        let Ok(target) = fs::read_link(&place) else { break };
+        // A link is relative to its own folder.
+        place = place.parent().unwrap_or(Path::new("")).join(target);
+    }
+    place
+}
+
+/// Whether it is there, and neither file nor folder.
+fn is_stream(place: &Path) -> bool {
+    fs::metadata(place).is_ok_and(|found| !found.is_file() && !found.is_dir())
 }
 
 /// Writes a file by a function that is given it open and empty.
 fn write_by(path: &Path, fill: &mut dyn FnMut(&mut File) -> io::Result<()>) -> Outcome {
-    let place = fs::canonicalize(path).unwrap_or_else(|_| path.to_path_buf());
-    let is_stream = fs::metadata(&place).is_ok_and(|found| !found.is_file() && !found.is_dir());
-    let done = match is_stream {
+    let place = place(path);
+    let done = match is_stream(&place) {
         true => File::options().write(true).open(&place).and_then(|mut stream| fill(&mut stream)),
         false => replace(&place, fill),
     };
-    done.map_err(|error| {
-        let help = match error.kind() {
-            ErrorKind::StorageFull | ErrorKind::QuotaExceeded => "free some space, or write to another disk",
-            ErrorKind::PermissionDenied | ErrorKind::ReadOnlyFilesystem => "choose a folder that you may write to",
-            ErrorKind::NotFound => "make the folder first",
-            ErrorKind::IsADirectory | ErrorKind::InvalidFilename => "give the name of a file",
-            _ => "choose another place",
-        };
-        let why = Error::invalid(format!("cannot be written: {error}")).at(path.display().to_string());
-        Failure::with_help(why, help)
-    })
+    done.map_err(|error| Failure::not_written(path, error))
 }
 
-fn replace(path: &Path, fill: &mut dyn FnMut(&mut File) -> io::Result<()>) -> io::Result<()> {
-    let beside = beside(path).ok_or(ErrorKind::IsADirectory)?;
-    let written = File::create(&beside).and_then(|mut file| {
-        fill(&mut file)?;
-        file.sync_all()
-    });
-    let done = written.and_then(|()| fs::rename(&beside, path));
-    if done.is_err() {
-        // What is half written is of no use; that it cannot be removed does not change what went wrong.
-        let _ = fs::remove_file(&beside);
-    }
-    done
-}
-
-/// A name beside the file that no other process has.
-fn beside(path: &Path) -> Option<PathBuf> {
-    let mut name = std::ffi::OsString::from(".");
-    name.push(path.file_name()?);
-    name.push(format!(".{}.part", std::process::id()));
-    Some(path.with_file_name(name))
+fn replace(place: &Path, fill: &mut dyn FnMut(&mut File) -> io::Result<()>) -> io::Result<()> {
+    let (part, mut file) = Part::beside(place)?;
+    fill(&mut file)?;
+    file.sync_all()?;
+    part.put(place)
 }
 
 #[cfg(test)]
@@ -124,6 +155,27 @@ mod tests {
     use fuseline::tensor::Literal;
 
     use super::*;
+
+    #[test]
+    fn places_are_checked_before_the_work() {
+        let folder = tempfile::tempdir().unwrap();
+        let [model, page] = ["m.onnx", "a.html"].map(|name| folder.path().join(name));
+        fs::write(&model, b"model").unwrap();
+        check(&page, [model.as_path()]).unwrap();
+        assert!(!page.exists() && fs::read_dir(folder.path()).unwrap().count() == 1, "nothing is left");
+        let refused = |path: &Path| check(path, [model.as_path()]).unwrap_err();
+        assert!(format!("{:?}", refused(&model)).contains("overwritten"));
+        assert!(format!("{:?}", refused(&folder.path().join("./m.onnx"))).contains("overwritten"));
+        refused(folder.path());
+        refused(&folder.path().join("missing/a.html"));
+        #[cfg(unix)]
+        {
+            let link = folder.path().join("link");
+            std::os::unix::fs::symlink(&model, &link).unwrap();
+            assert!(format!("{:?}", refused(&link)).contains("overwritten"));
+        }
+        assert_eq!(fs::read(&model).unwrap(), b"model");
+    }
 
     #[test]
     fn files_are_written_whole_or_not_at_all() {
@@ -153,6 +205,11 @@ mod tests {
             std::os::unix::fs::symlink(&path, &link).unwrap();
             write(&link, b"three").unwrap();
             assert_eq!(fs::read(&path).unwrap(), b"three", "a link is followed");
+            let [ahead, target] = ["ahead.html", "target.html"].map(|name| folder.path().join(name));
+            std::os::unix::fs::symlink("target.html", &ahead).unwrap();
+            write(&ahead, b"four").unwrap();
+            assert_eq!(fs::read(&target).unwrap(), b"four", "also to where nothing is yet");
+            assert!(fs::symlink_metadata(&ahead).unwrap().is_symlink());
         }
     }
 }

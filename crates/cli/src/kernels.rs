@@ -17,6 +17,7 @@ use fuseline_cpu::here;
 use fuseline_cuda::print::{self, sizes_to_fix_at};
 use fuseline_frontend::Tensors;
 use indexmap::IndexMap;
+use serde_json::{Value, json};
 
 use crate::arguments::{Form, Kernels};
 use crate::failure::Outcome;
@@ -44,25 +45,54 @@ pub fn kernels(arguments: &Kernels) -> Outcome {
         ..PlanOptions::on(&target::find(arguments.target.as_deref().unwrap_or(usual))?)
     };
     let planned = plan_program(graph.into_owned(), &options, &mut |_| {})?;
+    let of = |graph, plan| shown(graph, plan, &all, arguments.emit);
+    let (run, once) = (of(planned.program.run(), &planned.run)?, of(planned.program.prepare(), &planned.prepare)?);
+    if arguments.json {
+        return screen::print_json(&json!({
+            "model": model.name,
+            "target": options.spec.name,
+            "form": arguments.emit.name(),
+            "run": run.iter().map(Shown::to_json).collect::<Vec<_>>(),
+            "once": once.iter().map(Shown::to_json).collect::<Vec<_>>(),
+        }));
+    }
     let mut text = String::new();
-    for (title, graph, plan) in [
-        ("Kernels of a run", planned.program.run(), &planned.run),
-        ("Kernels that run once", planned.program.prepare(), &planned.prepare),
-    ] {
-        let distinct = distinct(graph, plan);
-        if distinct.is_empty() {
+    for (title, kernels) in [("Kernels of a run", run), ("Kernels that run once", once)] {
+        if kernels.is_empty() {
             continue;
         }
         text.push_str(&heading(title));
-        for (kernel, places) in &distinct {
+        for kernel in &kernels {
             text.push('\n');
-            text.push_str(&heading(&format!("# {}", describe(places))));
-            let shown = show(kernel, &all, arguments.emit).at(|| places[0].clone())?;
-            writeln!(text, "{}", shown.trim_end()).expect("writing to a string succeeds");
+            text.push_str(&heading(&format!("# {}", describe(&kernel.places))));
+            writeln!(text, "{}", kernel.code).expect("writing to a string succeeds");
         }
         text.push('\n');
     }
     screen::print(&text)
+}
+
+/// A kernel as code.
+struct Shown {
+    schedule: &'static str,
+    /// where it stands: once, or several times
+    places: Vec<String>,
+    code: String,
+}
+
+impl Shown {
+    fn to_json(&self) -> Value {
+        json!({ "places": self.places, "schedule": self.schedule, "code": self.code })
+    }
+}
+
+/// The kernels of a plan as code, equal ones once.
+fn shown(graph: &Graph, plan: &Plan, env: &Env, form: Form) -> Result<Vec<Shown>> {
+    let all = distinct(graph, plan).into_iter().map(|(kernel, places)| {
+        let code = show(&kernel, env, form).at(|| places[0].clone())?;
+        Ok(Shown { schedule: kernel.schedule.name(), places, code: code.trim_end().to_owned() })
+    });
+    all.collect()
 }
 
 /// The kernels of a plan and its regions, equal ones once, with where each stands.

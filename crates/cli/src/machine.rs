@@ -6,6 +6,7 @@ pub use fuseline_session::machine::{Machine, Program as Session};
 
 use crate::arguments::Measuring;
 use crate::device::Means;
+use crate::failure::GPU;
 
 /// The device that was asked for.
 pub fn open(which: Measuring, plan: PlanOptions, means: &Means) -> Result<Machine> {
@@ -14,6 +15,6 @@ pub fn open(which: Measuring, plan: PlanOptions, means: &Means) -> Result<Machin
         Measuring::Cuda if means.threads.is_some() => {
             Err(Error::invalid("cuda has no threads of its own").at("--threads"))
         }
-        Measuring::Cuda => Machine::cuda(plan, means.options.limits),
+        Measuring::Cuda => Machine::cuda(plan, means.options.limits).map_err(|error| error.at(GPU)),
     }
 }

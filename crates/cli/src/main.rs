@@ -26,6 +26,7 @@ mod kernels;
 mod machine;
 mod model;
 mod operations;
+mod part;
 mod report;
 mod roofline;
 mod run;

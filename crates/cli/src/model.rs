@@ -2,7 +2,7 @@
 
 use std::ops::Deref;
 
-use fuseline::error::{Error, Result};
+use fuseline::error::{Error, Kind, Result};
 use fuseline::gallery;
 use fuseline::tensor::{DType, Env, Literal, Symbol};
 use fuseline_frontend::Tensors;
@@ -53,7 +53,14 @@ impl Model {
                 let error = Error::invalid("--dtype chooses the type of gallery graphs; a file has its own types");
                 Err(Failure::with_help(error, "leave --dtype out"))
             }
-            ModelName::File(path) => Ok(Model(Opened::open(path)?.with_limits(limits.import()))),
+            ModelName::File(path) => {
+                let help = "a model is an ONNX file, a graph text (.ir), gallery:NAME or demo:NAME";
+                let opened = Opened::open(path).map_err(|error| match error.kind() {
+                    Kind::Invalid => Failure::not_read(path, error, help),
+                    _ => Failure::from(error),
+                })?;
+                Ok(Model(opened.with_limits(limits.import())))
+            }
         }
     }
 

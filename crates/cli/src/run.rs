@@ -29,17 +29,21 @@ pub fn run(arguments: &Run) -> Outcome {
     let wishes =
         Wishes { target, numerics, precision, plan: written.as_ref(), reads, means, limits: &arguments.limits };
     let runner = arguments.device.runner(wishes)?;
+    if let Some(path) = &arguments.outputs {
+        let read = [arguments.model.file(), arguments.inputs.as_deref(), arguments.plan.as_deref()];
+        file::check(path, read.into_iter().flatten())?;
+    }
     let model = Model::open(&arguments.model, arguments.dtype, &arguments.limits)?;
     let env = model.bind_sizes(&arguments.sizes)?;
     let feed = feed::assemble(&model, arguments.inputs.as_deref(), env, arguments.seed)?;
     tell_assumptions(&feed, arguments.seed);
     let start = Instant::now();
     let outputs = {
-        let _waiting = Waiting::for_(&format!("running {}", model.name));
+        let _waiting = Waiting::unless(arguments.quiet, &format!("running {}", model.name));
         let outputs = model.evaluate(&feed.tensors, &runner);
         outputs.map_err(|error| match &written {
             Some(plan) => plan.failed(error.into()),
-            None => error.into(),
+            None => feed.failed(&model, error),
         })?
     };
     let seconds = start.elapsed().as_secs_f64();

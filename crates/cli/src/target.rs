@@ -19,7 +19,7 @@ pub fn find(name: &str) -> Outcome<DeviceSpec> {
     let text = std::fs::read_to_string(name).map_err(|e| Error::invalid(format!("cannot be read: {e}")));
     let spec = text.and_then(|text| DeviceSpec::parse(&text));
     let help = "crates/core/specs has the files of the devices that ship, to begin with";
-    spec.map_err(|e| Failure::from(e.at(name)).or_help(help))
+    spec.map_err(|e| Failure::not_read(name.as_ref(), e.at(name), help))
 }
 
 /// The names of the devices that ship, and that of this processor.

@@ -18,8 +18,13 @@ pub struct Waiting {
 impl Waiting {
     /// Starts to wait for `what`.
     pub fn for_(what: &str) -> Waiting {
+        Waiting::unless(false, what)
+    }
+
+    /// Starts to wait for `what`, without a word where that is wanted.
+    pub fn unless(quiet: bool, what: &str) -> Waiting {
         let what = Arc::new(Mutex::new(what.to_string()));
-        if !std::io::stderr().is_terminal() {
+        if quiet || !std::io::stderr().is_terminal() {
             return Waiting { what, end: None, writer: None };
         }
         let (end, ended) = channel();

@@ -43,7 +43,7 @@ impl WrittenPlan {
         let text = std::fs::read_to_string(path).map_err(|e| Error::invalid(format!("cannot be read: {e}")));
         let lock: Result<Lock, Error> = text.and_then(|text| text.parse());
         let place = path.display().to_string();
-        let lock = lock.map_err(|e| Failure::from(e.at(place)).or_help(WRITE_A_PLAN))?;
+        let lock = lock.map_err(|e| Failure::not_read(path, e.at(place), WRITE_A_PLAN))?;
         Ok(WrittenPlan { path: path.to_owned(), lock: Arc::new(lock) })
     }
 

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use fuseline::compile::PlannedProgram;
 use fuseline::device::{Executable, NamedTensors};
-use fuseline::error::Result;
+use fuseline::error::{Error, Result};
 use fuseline::fuse::PlanOptions;
 use fuseline::reference::Limits;
 use fuseline::run::Trace;
@@ -26,10 +26,23 @@ pub enum Machine {
     Cuda(CudaDevice),
 }
 
+fn processors() -> NonZeroUsize {
+    std::thread::available_parallelism().unwrap_or(NonZeroUsize::MIN)
+}
+
+/// The most threads that may be asked for: more than there are processors is slower, and very many do not end.
+pub fn most_threads() -> NonZeroUsize {
+    const ANYWHERE: NonZeroUsize = NonZeroUsize::new(64).expect("64 is not zero");
+    processors().saturating_mul(const { NonZeroUsize::new(4).expect("4 is not zero") }).max(ANYWHERE)
+}
+
 /// This processor, with so many threads; none: one for every processor.
 pub fn processor(plan: PlanOptions, threads: Option<NonZeroUsize>, limits: Limits) -> Result<CpuDevice> {
-    let processors = || std::thread::available_parallelism().unwrap_or(NonZeroUsize::MIN);
-    let mut device = CpuDevice::new(Isa::detect(), threads.unwrap_or_else(processors).get(), plan, limits)?;
+    let (threads, most) = (threads.unwrap_or_else(processors), most_threads());
+    if threads > most {
+        return Err(Error::invalid(format!("{threads} threads where at most {most} can be had")));
+    }
+    let mut device = CpuDevice::new(Isa::detect(), threads.get(), plan, limits)?;
     device.release = mapping::release;
     Ok(device)
 }

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use clap::{Args, ValueEnum};
 use fuseline::tensor::DType;
 
-use super::{EXIT_STATUS, ModelLimits, ModelName, NumericsName, PrecisionName, SizeBinding, float_type};
+use super::{EXIT_STATUS, ModelLimits, ModelName, NumericsName, PrecisionName, SizeBinding, float_type, thread_count};
 
 /// Measure what fusion gains on this processor
 ///
@@ -49,7 +49,7 @@ pub struct Bench {
     #[arg(long)]
     pub kernels: bool,
     /// How many threads work [default: one for every processor]
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = thread_count)]
     pub threads: Option<NonZeroUsize>,
     /// Where plans are measured
     #[arg(long, value_enum, value_name = "DEVICE", default_value_t = Measuring::Cpu)]
@@ -70,6 +70,9 @@ pub struct Bench {
     /// Seed of random inputs
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub seed: u64,
+    /// Print nothing but errors
+    #[arg(long, short, conflicts_with = "json")]
+    pub quiet: bool,
     /// Print JSON
     #[arg(long)]
     pub json: bool,

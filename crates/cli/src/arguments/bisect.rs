@@ -6,7 +6,9 @@ use std::path::PathBuf;
 use clap::{Args, ValueEnum};
 use fuseline::tensor::DType;
 
-use super::{EXIT_STATUS, Measuring, ModelLimits, ModelName, NumericsName, PrecisionName, SizeBinding, float_type};
+use super::{
+    EXIT_STATUS, Measuring, ModelLimits, ModelName, NumericsName, PrecisionName, SizeBinding, float_type, thread_count,
+};
 
 /// Find the one decision that makes a result wrong, or a model slower
 ///
@@ -61,7 +63,7 @@ pub struct Bisect {
     #[arg(long, value_enum, value_name = "TYPE", default_value_t = PrecisionName::F32)]
     pub precision: PrecisionName,
     /// For the device cpu: how many threads work [default: one for every processor]
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = thread_count)]
     pub threads: Option<NonZeroUsize>,
     /// With --metric latency: how many runs of each plan are measured, of which the fastest counts
     #[arg(long, value_name = "N", default_value = "15")]
@@ -72,6 +74,9 @@ pub struct Bisect {
     /// Seed of random inputs
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub seed: u64,
+    /// Print nothing but errors
+    #[arg(long, short, conflicts_with = "json")]
+    pub quiet: bool,
     /// Print JSON
     #[arg(long)]
     pub json: bool,

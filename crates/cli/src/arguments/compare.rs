@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
 
-use super::{EXIT_STATUS, ModelLimits, ModelName, PrecisionName, SizeBinding};
+use super::{EXIT_STATUS, ModelLimits, ModelName, PrecisionName, SizeBinding, thread_count};
 
 /// Measure a model beside ONNX Runtime, OpenVINO and torch.compile
 ///
@@ -46,7 +46,7 @@ pub struct Compare {
     #[arg(long, value_name = "N", default_value = "5")]
     pub iters: NonZeroUsize,
     /// How many threads work [default: one for every processor]
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = thread_count)]
     pub threads: Option<NonZeroUsize>,
     /// In which type Fuseline and OpenVINO multiply the factors of contractions
     #[arg(long, value_enum, value_name = "TYPE", default_value_t = PrecisionName::F32)]
@@ -57,6 +57,9 @@ pub struct Compare {
     /// Seed of random inputs
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub seed: u64,
+    /// Print nothing but errors
+    #[arg(long, short, conflicts_with = "json")]
+    pub quiet: bool,
     /// Print JSON
     #[arg(long)]
     pub json: bool,

@@ -7,7 +7,7 @@ use clap::builder::PossibleValue;
 use clap::{Args, ValueEnum};
 use fuseline::gallery::{NETWORKS, Network};
 
-use super::{EXIT_STATUS, SizeBinding};
+use super::{EXIT_STATUS, SizeBinding, thread_count};
 
 /// Show what Fuseline does, with nothing to download
 ///
@@ -38,7 +38,7 @@ pub struct Demo {
     #[arg(long, value_name = "N", default_value = "30")]
     pub iters: NonZeroUsize,
     /// For the device cpu: how many threads work [default: one for every processor]
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = thread_count)]
     pub threads: Option<NonZeroUsize>,
     /// Write the page to this file
     #[arg(long, value_name = "FILE", default_value = "report.html")]
@@ -46,6 +46,9 @@ pub struct Demo {
     /// Write no page
     #[arg(long, conflicts_with = "output")]
     pub no_report: bool,
+    /// Print nothing but errors
+    #[arg(long, short, conflicts_with = "json")]
+    pub quiet: bool,
     /// Print JSON
     #[arg(long)]
     pub json: bool,

@@ -7,7 +7,9 @@ use clap::Args;
 use fuseline::fuse::DecisionId;
 use fuseline::tensor::DType;
 
-use super::{EXIT_STATUS, ModelLimits, ModelName, NumericsName, PolicyName, PrecisionName, SizeBinding, float_type};
+use super::{
+    EXIT_STATUS, ModelLimits, ModelName, NumericsName, PolicyName, PrecisionName, SizeBinding, float_type, thread_count,
+};
 
 /// Show which kernels a model becomes, and why
 ///
@@ -95,11 +97,14 @@ pub struct Explain {
     #[arg(long, value_name = "N", default_value = "20", requires = "analyze")]
     pub iters: NonZeroUsize,
     /// For --analyze: how many threads work [default: one for every processor]
-    #[arg(long, value_name = "N", requires = "analyze")]
+    #[arg(long, value_name = "N", requires = "analyze", value_parser = thread_count)]
     pub threads: Option<NonZeroUsize>,
     /// Print the graph after every pass and rewrite that changed it, what is prepared once, and every single decision
     #[arg(long, short, conflicts_with = "json")]
     pub verbose: bool,
+    /// Print nothing but errors
+    #[arg(long, short, conflicts_with_all = ["json", "verbose"])]
+    pub quiet: bool,
     /// Print JSON
     #[arg(long)]
     pub json: bool,

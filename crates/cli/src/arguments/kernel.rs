@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
 
-use super::{Form, JUDGING_STATUS, SizeBinding};
+use super::{Form, JUDGING_STATUS, SizeBinding, thread_count};
 use crate::device::Device;
 
 /// Check, run, measure and translate a kernel that you have written
@@ -75,7 +75,7 @@ pub struct RunKernel {
     #[arg(long, value_enum, value_name = "DEVICE", default_value = "cpu")]
     pub device: Device,
     /// For the device cpu: how many threads work [default: one for every processor]
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = thread_count)]
     pub threads: Option<NonZeroUsize>,
     /// Seed of random inputs
     #[arg(long, value_name = "N", default_value_t = 0)]
@@ -107,7 +107,7 @@ pub struct BenchKernel {
     #[arg(long, value_name = "N", default_value_t = 5)]
     pub warmup: usize,
     /// For the device cpu: how many threads work [default: one for every processor]
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = thread_count)]
     pub threads: Option<NonZeroUsize>,
     /// Seed of random inputs
     #[arg(long, value_name = "N", default_value_t = 0)]
@@ -128,4 +128,7 @@ pub struct EmitKernel {
     /// Numbers for free sizes; 4k, 1M, 2G and 4Ki, 1Mi, 2Gi are understood
     #[arg(long, value_name = "NAME=SIZE,…", value_delimiter = ',')]
     pub sizes: Vec<SizeBinding>,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
 }

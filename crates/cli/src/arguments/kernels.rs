@@ -44,6 +44,9 @@ pub struct Kernels {
     /// In which type the factors of contractions are multiplied
     #[arg(long, value_enum, value_name = "TYPE", default_value_t = PrecisionName::F32)]
     pub precision: PrecisionName,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
     #[command(flatten)]
     pub limits: ModelLimits,
 }
@@ -59,4 +62,16 @@ pub enum Form {
     Asm,
     /// CUDA C++, for an NVIDIA GPU, which need not be there
     Cuda,
+}
+
+impl Form {
+    /// The name in JSON.
+    pub fn name(self) -> &'static str {
+        match self {
+            Form::Tile => "tile",
+            Form::Vector => "vector",
+            Form::Asm => "asm",
+            Form::Cuda => "cuda",
+        }
+    }
 }

@@ -39,20 +39,23 @@ pub use limits::ModelLimits;
 pub use report::Report;
 pub use roofline::RooflineArguments;
 pub use run::Run;
-pub use value::{ModelName, SizeBinding, float_type, parse_size};
+pub use value::{ModelName, SizeBinding, float_type, parse_size, thread_count};
 pub use verify::Verify;
 
 const EXIT_STATUS: &str = "\
 Exit status:
   0  done
-  1  the work failed: something is not supported yet, a limit was reached, a run went wrong
+  1  the work failed: something is not supported yet, a limit was reached, a run went wrong, a disk is full
   2  the request is wrong: unknown option, missing file, broken model, inputs that do not fit";
+
+/// What is added for all commands together.
+const FOUND: &str = "  3  verify, bisect, demo, kernel run: something differs by more than it may, or is found guilty";
 
 /// The exit status of commands that judge.
 const JUDGING_STATUS: &str = "\
 Exit status:
   0  everything agrees
-  1  the work failed: something is not supported yet, a limit was reached, a run went wrong
+  1  the work failed: something is not supported yet, a limit was reached, a run went wrong, a disk is full
   2  the request is wrong: unknown option, missing file, broken model, inputs that do not fit
   3  something differs by more than it may";
 
@@ -73,7 +76,7 @@ Start here:
 
 /// Automatic operator fusion for neural networks
 #[derive(Debug, Parser)]
-#[command(name = "fuseline", version, after_help = format!("{TOUR}\n\n{EXIT_STATUS}"))]
+#[command(name = "fuseline", version, after_help = format!("{TOUR}\n\n{EXIT_STATUS}\n{FOUND}"))]
 pub struct Arguments {
     #[command(subcommand)]
     pub command: Command,

@@ -9,6 +9,7 @@ use fuseline::tensor::DType;
 
 use super::{
     EXIT_STATUS, Form, Measuring, ModelLimits, ModelName, NumericsName, PrecisionName, SizeBinding, float_type,
+    thread_count,
 };
 
 /// Write a page to look at: what a model becomes, why, and how it runs
@@ -49,7 +50,7 @@ pub struct Report {
     #[arg(long, value_name = "N", default_value = "10")]
     pub iters: NonZeroUsize,
     /// How many threads work [default: one for every processor]
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = thread_count)]
     pub threads: Option<NonZeroUsize>,
     /// Where the model is run
     #[arg(long, value_enum, value_name = "DEVICE", default_value_t = Measuring::Cpu)]

@@ -6,7 +6,9 @@ use std::path::PathBuf;
 use clap::Args;
 use fuseline::tensor::DType;
 
-use super::{EXIT_STATUS, Measuring, ModelLimits, ModelName, NumericsName, PrecisionName, SizeBinding, float_type};
+use super::{
+    EXIT_STATUS, Measuring, ModelLimits, ModelName, NumericsName, PrecisionName, SizeBinding, float_type, thread_count,
+};
 
 /// Show what this machine can do at most, and where the kernels of a model stand
 ///
@@ -41,8 +43,8 @@ pub struct RooflineArguments {
     /// What is measured
     #[arg(long, value_enum, value_name = "DEVICE", default_value_t = Measuring::Cpu)]
     pub device: Measuring,
-    /// How many threads work at most [default: one for every processor]
-    #[arg(long, value_name = "N")]
+    /// How many threads work at most; no more than there are processors [default: all of them]
+    #[arg(long, value_name = "N", value_parser = thread_count)]
     pub threads: Option<NonZeroUsize>,
     /// Write the device to this file, which --target takes
     #[arg(long, value_name = "FILE.spec", conflicts_with = "peak_bw")]

@@ -6,7 +6,10 @@ use std::path::PathBuf;
 use clap::Args;
 use fuseline::tensor::DType;
 
-use super::{EXIT_STATUS, ModelLimits, ModelName, NumericsName, PrecisionName, ReadingName, SizeBinding, float_type};
+use super::{
+    EXIT_STATUS, ModelLimits, ModelName, NumericsName, PrecisionName, ReadingName, SizeBinding, float_type,
+    thread_count,
+};
 use crate::device::Device;
 
 /// Run a model and summarise its outputs
@@ -55,7 +58,7 @@ pub struct Run {
     #[arg(long, value_enum, value_name = "TYPE", default_value_t = PrecisionName::F32)]
     pub precision: PrecisionName,
     /// For the device cpu: how many threads work [default: one for every processor]
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = thread_count)]
     pub threads: Option<NonZeroUsize>,
     /// Numbers for the model's free sizes; 4k, 1M, 2G and 4Ki, 1Mi, 2Gi are understood
     #[arg(long, value_name = "NAME=SIZE,…", value_delimiter = ',')]

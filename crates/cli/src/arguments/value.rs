@@ -1,9 +1,11 @@
 //! Values that several commands take: models, sizes, element types.
 
-use std::path::PathBuf;
+use std::num::NonZeroUsize;
+use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
 use fuseline::tensor::DType;
+use fuseline_session::machine;
 
 /// Which model is meant.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -11,6 +13,16 @@ pub enum ModelName {
     Gallery(String),
     Demo(String),
     File(PathBuf),
+}
+
+impl ModelName {
+    /// Its file, if it has one.
+    pub fn file(&self) -> Option<&Path> {
+        match self {
+            ModelName::File(path) => Some(path),
+            ModelName::Gallery(_) | ModelName::Demo(_) => None,
+        }
+    }
 }
 
 impl FromStr for ModelName {
@@ -70,6 +82,13 @@ pub fn parse_size(text: &str) -> Result<i64, String> {
     number.checked_mul(factor).ok_or_else(|| format!("the size {text} does not fit into 64 bits"))
 }
 
+/// A number of threads that a machine can have at work.
+pub fn thread_count(text: &str) -> Result<NonZeroUsize, String> {
+    let most = machine::most_threads();
+    let count: NonZeroUsize = text.parse().map_err(|_| format!("wanted: a number from 1 to {most}"))?;
+    if count > most { Err(format!("the most that this machine runs is {most} threads")) } else { Ok(count) }
+}
+
 /// An element type that is a float.
 pub fn float_type(text: &str) -> Result<DType, String> {
     DType::from_name(text).filter(|d| d.is_float()).ok_or_else(|| "wanted: f32, f16, bf16 or f64".into())
@@ -78,6 +97,15 @@ pub fn float_type(text: &str) -> Result<DType, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn threads_have_a_limit() {
+        assert_eq!(thread_count("3").map(NonZeroUsize::get), Ok(3));
+        for wrong in ["0", "-1", "x", "100000"] {
+            let most = machine::most_threads().to_string();
+            assert!(thread_count(wrong).is_err_and(|error| error.contains(&most)), "{wrong}");
+        }
+    }
 
     #[test]
     fn sizes_have_suffixes() {

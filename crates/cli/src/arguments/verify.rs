@@ -6,7 +6,10 @@ use std::path::PathBuf;
 use clap::Args;
 use fuseline::tensor::DType;
 
-use super::{JUDGING_STATUS, Measuring, ModelLimits, ModelName, NumericsName, PrecisionName, SizeBinding, float_type};
+use super::{
+    JUDGING_STATUS, Measuring, ModelLimits, ModelName, NumericsName, PrecisionName, SizeBinding, float_type,
+    thread_count,
+};
 
 /// Check that fusion changes no result, kernel by kernel
 ///
@@ -58,7 +61,7 @@ pub struct Verify {
     #[arg(long, value_enum, value_name = "TYPE", default_value_t = PrecisionName::F32)]
     pub precision: PrecisionName,
     /// For the device cpu: how many threads work [default: one for every processor]
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = thread_count)]
     pub threads: Option<NonZeroUsize>,
     /// Seed of random inputs
     #[arg(long, value_name = "N", default_value_t = 0)]
@@ -66,6 +69,9 @@ pub struct Verify {
     /// How many kernels to list, those that use most of what is allowed first
     #[arg(long, value_name = "N", default_value_t = 40)]
     pub top: usize,
+    /// Print nothing but errors
+    #[arg(long, short, conflicts_with = "json")]
+    pub quiet: bool,
     /// Print JSON
     #[arg(long)]
     pub json: bool,

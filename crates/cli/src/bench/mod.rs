@@ -13,7 +13,7 @@ use fuseline::graph::Graph;
 
 use crate::arguments::{Bench, Only};
 use crate::device::{Means, bind_sizes};
-use crate::failure::{Failure, Outcome};
+use crate::failure::Outcome;
 use crate::feed::{self, Feed};
 use crate::machine;
 use crate::model::Model;
@@ -40,15 +40,17 @@ pub fn bench(arguments: &Bench) -> Outcome {
     let plan = WrittenPlan::options(written.as_ref(), &wishes)?;
     let feed = feed::assemble_typical(&model, arguments.inputs.as_deref(), &arguments.sizes, arguments.seed)?;
     let contest = {
-        let _waiting = Waiting::for_(&format!("measuring {}", model.name));
+        let _waiting = Waiting::unless(arguments.quiet, &format!("measuring {}", model.name));
         let held = model.with_graph(&feed.tensors, |graph, inputs| Contest::hold(graph, &inputs, &plan, arguments));
         held.map_err(|error| match &written {
             Some(plan) => plan.failed(error.into()),
-            None if feed.assumed.is_empty() => Failure::from(error),
-            None => Failure::from(error).or_help(&feed.remedy()),
+            None => feed.failed(&model, error),
         })?
     };
     let measured = Measured { model: &model, arguments, plan: &plan, feed: &feed, opened, contest };
+    if arguments.quiet {
+        return Ok(());
+    }
     if arguments.json {
         return screen::print_json(&report::to_json(&measured));
     }

@@ -43,7 +43,7 @@ pub fn bisect(arguments: &Bisect) -> Outcome {
         ..PlanOptions::on(&target::find(target)?)
     };
     let means = Means { options: arguments.limits.exact_run(), threads: arguments.threads };
-    let waiting = Waiting::for_(&format!("planning {}", model.name));
+    let waiting = Waiting::unless(arguments.quiet, &format!("planning {}", model.name));
     let searched = model.with_graph(&feed.tensors, |graph, inputs| {
         let mut plan = plan.clone();
         bind_sizes(graph, &inputs, &mut plan.hints.env);
@@ -52,17 +52,15 @@ pub fn bisect(arguments: &Bisect) -> Outcome {
         search.conduct(graph, arguments)
     });
     drop(waiting);
-    let outcome = searched.map_err(|error| match feed.assumed.is_empty() {
-        true => Failure::from(error),
-        false => Failure::from(error).or_help(&feed.remedy()),
-    })?;
+    let outcome = searched.map_err(|error| feed.failed(&model, error))?;
     let written = match &outcome.guilt {
         Some(guilt) => Some(case::write(&arguments.case, guilt)?),
         None => None,
     };
-    match arguments.json {
-        true => screen::print_json(&report::to_json(&model, arguments, &outcome, written.as_ref()))?,
-        false => screen::print(&report::to_text(&model, arguments, &outcome, written.as_ref()))?,
+    match (arguments.quiet, arguments.json) {
+        (true, _) => {}
+        (false, true) => screen::print_json(&report::to_json(&model, arguments, &outcome, written.as_ref()))?,
+        (false, false) => screen::print(&report::to_text(&model, arguments, &outcome, written.as_ref()))?,
     }
     match outcome.guilt.is_some() || outcome.before.is_some() {
         true => Err(Failure::Differs),

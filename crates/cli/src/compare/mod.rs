@@ -41,7 +41,7 @@ pub fn compare(arguments: &Compare) -> Outcome {
         budget: arguments.limits.budget(),
         ..PlanOptions::on(here::spec())
     };
-    let waiting = Waiting::for_(&format!("opening {}", model.name));
+    let waiting = Waiting::unless(arguments.quiet, &format!("opening {}", model.name));
     let contest = model.with_graph(&feed.tensors, |graph, inputs| {
         let mut plan = plan.clone();
         bind_sizes(graph, &inputs, &mut plan.hints.env);
@@ -50,9 +50,11 @@ pub fn compare(arguments: &Compare) -> Outcome {
     drop(waiting);
     let contest = contest.map_err(|error| match error.path() {
         [place, ..] if place == PYTHON => Failure::with_help(error, "install Python, or say with --python where it is"),
-        _ if feed.assumed.is_empty() => Failure::from(error),
-        _ => Failure::from(error).or_help(&feed.remedy()),
+        _ => feed.failed(&model, error),
     })?;
+    if arguments.quiet {
+        return Ok(());
+    }
     let compared = Compared { model: &model, arguments, feed: &feed, contest };
     match arguments.json {
         true => screen::print_json(&report::to_json(&compared)),

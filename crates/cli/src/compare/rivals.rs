@@ -52,6 +52,8 @@ pub struct Rivals {
     child: Child,
     requests: ChildStdin,
     answers: BufReader<ChildStdout>,
+    /// whether it is what it should be, as far as is known
+    has_answered: bool,
 }
 
 /// An answer of the script.
@@ -97,7 +99,7 @@ impl Rivals {
                 Ok(mut child) => {
                     let pipes = child.stdin.take().zip(child.stdout.take());
                     let (requests, answers) = pipes.ok_or_else(|| Error::bug("a process without its pipes"))?;
-                    return Ok(Rivals { child, requests, answers: BufReader::new(answers) });
+                    return Ok(Rivals { child, requests, answers: BufReader::new(answers), has_answered: false });
                 }
                 Err(error) if error.kind() == ErrorKind::NotFound => {}
                 Err(error) => {
@@ -136,17 +138,21 @@ impl Rivals {
         let mut bytes = request.to_string().into_bytes();
         bytes.push(b'\n');
         let sent = self.requests.write_all(&bytes).and_then(|()| self.requests.write_all(content));
-        sent.and_then(|()| self.requests.flush()).map_err(|_| ended())
+        sent.and_then(|()| self.requests.flush()).map_err(|_| self.unheard())
     }
 
     fn receive(&mut self) -> Result<(Answer, Vec<u8>)> {
         let mut line = String::new();
         let length = self.answers.read_line(&mut line).map_err(|_| ended())?;
         if length == 0 {
-            return Err(ended());
+            return Err(self.unheard());
         }
-        let wrong = |error: serde_json::Error| Error::bug(format!("an answer that is none: {error}")).at("rivals.py");
-        let answer: Answer = serde_json::from_str(&line).map_err(wrong)?;
+        let answer: Answer = match serde_json::from_str(&line) {
+            Ok(answer) => answer,
+            Err(_) if !self.has_answered => return Err(self.unheard()),
+            Err(error) => return Err(Error::bug(format!("an answer that is none: {error}")).at("rivals.py")),
+        };
+        self.has_answered = true;
         let mut content = Vec::new();
         (&mut self.answers).take(answer.bytes).read_to_end(&mut content).map_err(|_| ended())?;
         Ok((answer, content))
@@ -157,6 +163,19 @@ fn ended() -> Error {
     Error::unsupported(
         "the Python process with the other runtimes ended by itself: one of them crashed, or memory ran out",
     )
+}
+
+impl Rivals {
+    /// Why there is no answer: there was one before, or never.
+    fn unheard(&self) -> Error {
+        match self.has_answered {
+            true => ended(),
+            false => Error::invalid(
+                "it ended before its first answer: it is no Python, or a runtime crashed as it opened the model",
+            )
+            .at(PYTHON),
+        }
+    }
 }
 
 impl Drop for Rivals {

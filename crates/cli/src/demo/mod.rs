@@ -22,14 +22,17 @@ use crate::report::{self, Subject};
 use crate::roofline::Roofline;
 use crate::verify::{self, Setting, Verdict};
 use crate::waiting::Waiting;
-use crate::{screen, target};
+use crate::{file, screen, target};
 
 /// Shows a network.
 pub fn demo(arguments: &Demo) -> Outcome {
+    if !arguments.no_report {
+        file::check(&arguments.output, [])?;
+    }
     let network = arguments.model.0;
     let model = Model::open(&ModelName::Demo(network.name.into()), None, &ModelLimits::default())?;
     let feed = feed::assemble_typical(&model, None, &arguments.sizes, 0)?;
-    let waiting = Waiting::for_(&format!("building {}", model.name));
+    let waiting = Waiting::unless(arguments.quiet, &format!("building {}", model.name));
     let mut shown = Vec::new();
     let mut page = None;
     for device in verify::devices_here() {
@@ -51,15 +54,19 @@ pub fn demo(arguments: &Demo) -> Outcome {
         page = page.or(done.1);
     }
     drop(waiting);
-    let written = match &page {
-        Some(data) => Some((arguments.output.as_path(), report::write(data, &arguments.output)?)),
-        None => None,
+    let (written, refused) = match page.map(|data| report::write(&data, &arguments.output)) {
+        Some(Ok(bytes)) => (Some((arguments.output.as_path(), bytes)), Ok(())),
+        Some(Err(failure)) => (None, Err(failure)),
+        None => (None, Ok(())),
     };
     let told = Told { network, model: &model, feed: &feed, shown: &shown, written };
-    match arguments.json {
-        true => screen::print_json(&tell::to_json(&told))?,
-        false => screen::print(&tell::to_text(&told))?,
+    match (arguments.quiet, arguments.json) {
+        (true, _) => {}
+        (false, true) => screen::print_json(&tell::to_json(&told))?,
+        (false, false) => screen::print(&tell::to_text(&told))?,
     }
+    // What was seen is told also where the page cannot be written.
+    refused?;
     match shown.iter().any(|shown| shown.verdict.guilty.is_some()) {
         true => Err(Failure::Differs),
         false => Ok(()),

@@ -25,8 +25,8 @@ pub fn measure(request: &Request<'_>, arguments: &Explain) -> Outcome<Profile> {
     let model = request.model;
     let feed = feed::assemble_typical(model, arguments.inputs.as_deref(), &arguments.sizes, 0)?;
     let means = Means { options: arguments.limits.exact_run(), threads: arguments.threads };
-    let _waiting = Waiting::for_(&format!("measuring {}", model.name));
-    Ok(model.with_graph(&feed.tensors, |graph, inputs| {
+    let _waiting = Waiting::unless(arguments.quiet, &format!("measuring {}", model.name));
+    let measured = model.with_graph(&feed.tensors, |graph, inputs| {
         let mut plan = request.options.clone();
         bind_sizes(graph, &inputs, &mut plan.hints.env);
         let machine = machine::open(device, plan.clone(), &means)?;
@@ -35,7 +35,8 @@ pub fn measure(request: &Request<'_>, arguments: &Explain) -> Outcome<Profile> {
             fused.run(&inputs)?;
         }
         fused.profile(&plan, &inputs, arguments.iters.get())
-    })?)
+    });
+    measured.map_err(|error| feed.failed(model, error))
 }
 
 /// A table of kernels, measured beside predicted.

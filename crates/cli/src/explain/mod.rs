@@ -30,6 +30,10 @@ use crate::written_plan::{PlanWishes, WrittenPlan};
 
 /// Explains a model.
 pub fn explain(arguments: &Explain) -> Outcome {
+    if let Some(path) = &arguments.lock {
+        let read = [arguments.model.file(), arguments.inputs.as_deref()];
+        file::check(path, read.into_iter().flatten())?;
+    }
     let written = arguments.plan.as_deref().map(WrittenPlan::read).transpose()?;
     let model = Model::open(&arguments.model, arguments.dtype, &arguments.limits)?;
     let mut observe = |step: &Step<'_>| {
@@ -60,6 +64,9 @@ pub fn explain(arguments: &Explain) -> Outcome {
         true => Some(analyze::measure(&request, arguments)?),
         false => None,
     };
+    if arguments.quiet {
+        return Ok(());
+    }
     match (&flipped, arguments.json) {
         (Some(flipped), true) => screen::print_json(&json::of_flip(&request, &story, flipped)),
         (Some(flipped), false) => screen::print(&text::of_flip(&request, &story, flipped)),
@@ -89,6 +96,8 @@ struct Request<'m> {
     given: Vec<(String, i64)>,
     /// free sizes that nobody gave, with what was taken
     assumed: Vec<(String, i64)>,
+    /// whether there is to be no sign of life
+    quiet: bool,
 }
 
 /// A plan, and the plan in words.
@@ -126,10 +135,10 @@ impl<'m> Request<'m> {
         };
         let options = plan_options(arguments, written, all)?;
         let graph = {
-            let _waiting = Waiting::for_(&format!("simplifying {}", model.name));
+            let _waiting = Waiting::unless(arguments.quiet, &format!("simplifying {}", model.name));
             simplified(graph.into_owned(), &options, observe)?
         };
-        Ok(Request { model, graph, options, given, assumed })
+        Ok(Request { model, graph, options, given, assumed, quiet: arguments.quiet })
     }
 
     /// What is planned, for those who show it.
@@ -140,7 +149,7 @@ impl<'m> Request<'m> {
     /// Plans the model and puts the plan into words.
     fn tell(&self, options: &PlanOptions, observe: &mut dyn FnMut(&Step<'_>)) -> Outcome<Story> {
         let planned = {
-            let _waiting = Waiting::for_(&format!("planning {}", self.model.name));
+            let _waiting = Waiting::unless(self.quiet, &format!("planning {}", self.model.name));
             plan_simplified(self.graph.clone(), options, observe)?
         };
         let mut explanation = Explanation::of(&planned, options)?;

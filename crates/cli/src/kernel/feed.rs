@@ -6,12 +6,11 @@ use fuseline::error::Error;
 use fuseline::tensor::{Env, Literal, Symbol};
 use fuseline::tile::Kernel;
 use fuseline_frontend::Tensors;
-use fuseline_frontend::npz::{ReadOptions, read_npz};
 
 use super::Written;
 use crate::arguments::SizeBinding;
 use crate::failure::{Failure, Outcome};
-use crate::feed::Dice;
+use crate::feed::{Dice, read_arrays};
 
 /// What a free size is taken as where a kernel is run or shown.
 pub const USUAL_SIZE: i64 = 128;
@@ -94,7 +93,7 @@ fn read(written: &Written, path: &Path, env: &mut Env) -> Outcome<Tensors> {
     let (names, params) = (&written.source.inputs, &written.source.kernel.inputs);
     let find = |name: &str| names.iter().position(|other| other == name).map(|k| &params[k].ty);
     let expected = |name: &str| find(name).map(|ty| ty.dtype);
-    let given = read_npz(path, &ReadOptions { expected: &expected, ..ReadOptions::default() })?;
+    let given = read_arrays(path, &expected)?;
     for (name, tensor) in &given {
         let place = |error: Error| error.at(format!("input \"{name}\"")).at(path.display().to_string());
         let Some(ty) = find(name) else {

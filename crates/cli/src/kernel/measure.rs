@@ -14,7 +14,7 @@ use super::Written;
 use super::feed::{self, Feed};
 use super::run::{no_kernels, sizes_json, tell};
 use crate::arguments::BenchKernel;
-use crate::failure::Outcome;
+use crate::failure::{GPU, Outcome};
 use crate::quantity::{self, significant};
 use crate::screen::{self, Side, Table, heading};
 use crate::waiting::Waiting;
@@ -122,7 +122,7 @@ fn times(
             Ok((of_cpu(times), of_cpu(device.time_copy(bytes, warmup + runs)?), Some(device.threads())))
         }
         "cuda" => {
-            let device = crate::gpu::open(plan, limits)?;
+            let device = crate::gpu::open(plan, limits).map_err(|error| error.at(GPU))?;
             let lone = device.load_kernel(kernel, &feed.env).map_err(|error| written.failure(error))?;
             let times = lone.time(&feed.tensors, warmup + runs).map_err(|error| written.failure(error))?;
             Ok((of_gpu(times), of_gpu(device.time_copy(bytes, warmup + runs)?), None))

@@ -4,6 +4,7 @@ mod feed;
 mod measure;
 mod run;
 
+use std::io::ErrorKind;
 use std::path::Path;
 
 use fuseline::error::Error;
@@ -42,7 +43,13 @@ impl Written {
     fn open(path: &Path) -> Outcome<Written> {
         let place = path.display().to_string();
         let text = std::fs::read_to_string(path);
-        let text = text.map_err(|e| Error::invalid(format!("cannot be read: {e}")).at(place.clone()))?;
+        let text = text.map_err(|e| {
+            let error = Error::invalid(format!("cannot be read: {e}")).at(place.clone());
+            match e.kind() {
+                ErrorKind::InvalidData => Failure::explained(error, "a kernel is a text, and this is none", LANGUAGE),
+                _ => Failure::not_read(path, error, LANGUAGE),
+            }
+        })?;
         let source = match tile::read(&text) {
             Ok(source) => source,
             Err(error) => return Err(shown(&place, &text, tile::place_of(&error), error).or_help(LANGUAGE)),
@@ -111,9 +118,6 @@ fn check(written: &Written, options: &CheckKernel) -> Outcome {
 
 fn emit(written: &Written, options: &EmitKernel) -> Outcome {
     let kernel = &written.source.kernel;
-    if options.form == Form::Tile {
-        return screen::print(&format!("{kernel}\n"));
-    }
     let env = match options.form {
         // Sizes that nobody gives are arguments.
         Form::Cuda => feed::bind_sizes(kernel, &options.sizes)?,
@@ -121,5 +125,9 @@ fn emit(written: &Written, options: &EmitKernel) -> Outcome {
     };
     let name = written.source.name.as_deref().unwrap_or(kernel.schedule.name());
     let shown = kernels::show_named(kernel, name, &env, options.form).map_err(|error| written.failure(error))?;
+    if options.json {
+        let (name, form) = (written.name(), options.form.name());
+        return screen::print_json(&json!({ "kernel": name, "form": form, "code": shown.trim_end() }));
+    }
     screen::print(&format!("{}\n", shown.trim_end()))
 }

@@ -1,5 +1,6 @@
 //! A kernel's outputs, compared with those of its interpreter.
 
+use std::path::Path;
 use std::time::Instant;
 
 use fuseline::compare::{Agreement, Tolerance, compare};
@@ -16,7 +17,7 @@ use serde_json::{Value, json};
 use super::Written;
 use super::feed::{self, Feed, USUAL_SIZE};
 use crate::arguments::RunKernel;
-use crate::failure::{Failure, Outcome};
+use crate::failure::{Failure, GPU, Outcome};
 use crate::file;
 use crate::quantity::significant;
 use crate::run::{Summary, to_table};
@@ -26,6 +27,10 @@ use crate::waiting::Waiting;
 
 /// Runs a kernel.
 pub fn run(written: &Written, options: &RunKernel) -> Outcome {
+    if let Some(path) = &options.outputs {
+        let read = [Some(Path::new(&written.place)), options.inputs.as_deref()];
+        file::check(path, read.into_iter().flatten())?;
+    }
     let feed = feed::assemble(written, options.inputs.as_deref(), &options.sizes, USUAL_SIZE, options.seed)?;
     tell(&feed, options.seed);
     let waiting = Waiting::for_(&format!("running {}", written.name()));
@@ -95,7 +100,7 @@ fn outputs(written: &Written, options: &RunKernel, feed: &Feed) -> Outcome<Vec<L
             device.load_kernel(kernel, &feed.env).and_then(|lone| lone.run(&feed.tensors))
         }
         "cuda" => {
-            let device = crate::gpu::open(plan, limits)?;
+            let device = crate::gpu::open(plan, limits).map_err(|error| error.at(GPU))?;
             device.load_kernel(kernel, &feed.env).and_then(|lone| lone.run(&feed.tensors))
         }
         other => return Err(no_kernels(other)),

@@ -52,6 +52,10 @@ pub struct Subject<'a> {
 
 /// Writes the report of a model.
 pub fn report(arguments: &Report) -> Outcome {
+    if !arguments.json {
+        let read = [arguments.model.file(), arguments.inputs.as_deref()];
+        file::check(&arguments.output, read.into_iter().flatten())?;
+    }
     let model = Model::open(&arguments.model, arguments.dtype, &arguments.limits)?;
     let numerics = arguments.numerics.map_or(Numerics::Default, |numerics| numerics.numerics());
     let plan = PlanOptions {
@@ -90,7 +94,7 @@ pub fn report(arguments: &Report) -> Outcome {
 fn measured(model: &Model, arguments: &Report, mut plan: PlanOptions) -> Outcome<Value> {
     let feed = feed::assemble_typical(model, arguments.inputs.as_deref(), &arguments.sizes, arguments.seed)?;
     let means = Means { options: arguments.limits.exact_run(), threads: arguments.threads };
-    Ok(model.with_graph(&feed.tensors, |graph, inputs| {
+    let gathered = model.with_graph(&feed.tensors, |graph, inputs| {
         bind_sizes(graph, &inputs, &mut plan.hints.env);
         let machine = machine::open(arguments.device, plan.clone(), &means)?;
         gather(&Subject {
@@ -101,7 +105,8 @@ fn measured(model: &Model, arguments: &Report, mut plan: PlanOptions) -> Outcome
             run: Some((&machine, &inputs)),
             runs: arguments.iters.get(),
         })
-    })?)
+    });
+    gathered.map_err(|error| feed.failed(model, error))
 }
 
 /// The data of a report of a model that is planned only.

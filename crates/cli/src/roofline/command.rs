@@ -11,8 +11,9 @@ use super::graphics::Graphics;
 use super::kernels::{self, Plotted};
 use super::processor::Processor;
 use super::{Roofline, graphics, plot, png, processor, svg, terminal};
-use crate::arguments::{Measuring, RooflineArguments};
-use crate::failure::{Failure, Outcome};
+use crate::arguments::{Measuring, ModelName, RooflineArguments};
+use crate::failure::{Failure, GPU, Outcome};
+use crate::model::Model;
 use crate::quantity::significant;
 use crate::screen::{Side, Table, heading};
 use crate::waiting::Waiting;
@@ -38,6 +39,15 @@ pub fn roofline(arguments: &RooflineArguments) -> Outcome {
         let error = Error::invalid("a device is described in a file called .spec").at(path.display().to_string());
         return Err(Failure::with_help(error, "--write here.spec, and then --target here.spec"));
     }
+    let read = [arguments.model.as_ref().and_then(ModelName::file), arguments.inputs.as_deref()];
+    for path in [&arguments.write, &arguments.svg, &arguments.png].into_iter().flatten() {
+        file::check(path, read.into_iter().flatten())?;
+    }
+    // What is wrong with the model is told before the machine is measured.
+    let model = match &arguments.model {
+        Some(name) => Some(Model::open(name, arguments.dtype, &arguments.limits)?),
+        None => None,
+    };
     let subject = subject(arguments)?;
     if !matches!(subject, Subject::Described(_) | Subject::Given { .. }) && !arguments.quiet {
         note_load();
@@ -53,7 +63,7 @@ pub fn roofline(arguments: &RooflineArguments) -> Outcome {
         (_, Some(spec)) => Roofline::of(spec),
         (_, None) => return Err(Error::bug("a roofline of nothing").into()),
     };
-    let plotted = plotted(arguments, &subject, spec.as_ref(), &roofline)?;
+    let plotted = plotted(arguments, model.as_ref(), &subject, spec.as_ref(), &roofline)?;
     roofline.points = plotted.iter().enumerate().map(|(k, kernel)| kernel.point(k)).collect();
     if let (Some(path), Some(spec)) = (&arguments.write, &spec) {
         let text = format!("# Written by `fuseline roofline`; `--target {}` plans for it.\n\n{spec}", path.display());
@@ -103,18 +113,19 @@ fn subject(arguments: &RooflineArguments) -> Outcome<Subject> {
     };
     match arguments.device {
         Measuring::Cpu => Ok(Subject::Processor(processor::measure(arguments.threads, &mut tell)?)),
-        Measuring::Cuda => Ok(Subject::Graphics(graphics::measure(&mut tell)?)),
+        Measuring::Cuda => Ok(Subject::Graphics(graphics::measure(&mut tell).map_err(|error| error.at(GPU))?)),
     }
 }
 
 /// The kernels of the model, if there is one. They are measured where the roofline is; elsewhere they are predicted.
 fn plotted(
     arguments: &RooflineArguments,
+    model: Option<&Model>,
     subject: &Subject,
     spec: Option<&DeviceSpec>,
     roofline: &Roofline,
 ) -> Outcome<Vec<Plotted>> {
-    let Some(model) = &arguments.model else { return Ok(Vec::new()) };
+    let Some(model) = model else { return Ok(Vec::new()) };
     let _waiting = (!arguments.quiet).then(|| Waiting::for_("placing kernels"));
     let usual = DeviceSpec::find("cpu")?;
     let plan = PlanOptions::on(spec.unwrap_or(usual));

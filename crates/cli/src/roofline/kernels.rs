@@ -7,7 +7,7 @@ use fuseline::passes::Numerics;
 use fuseline_frontend::Tensors;
 
 use super::{Point, Roofline, Series};
-use crate::arguments::{Measuring, ModelName, RooflineArguments};
+use crate::arguments::{Measuring, RooflineArguments};
 use crate::bench::contender::{self, Contender};
 use crate::device::{Means, bind_sizes};
 use crate::failure::Outcome;
@@ -28,12 +28,11 @@ pub struct Plotted {
 
 /// The kernels of a model, those that take the most time first; measured where `measures` says so, otherwise predicted.
 pub fn of_model(
-    name: &ModelName,
+    model: &Model,
     arguments: &RooflineArguments,
     plan: PlanOptions,
     measures: bool,
 ) -> Outcome<Vec<Plotted>> {
-    let model = Model::open(name, arguments.dtype, &arguments.limits)?;
     let numerics = arguments.numerics.map_or(Numerics::Default, |numerics| numerics.numerics());
     let plan = PlanOptions {
         budget: arguments.limits.budget(),
@@ -41,7 +40,7 @@ pub fn of_model(
         precision: arguments.precision.precision(numerics)?,
         ..plan
     };
-    let found = if measures { measured(&model, arguments, plan)? } else { predicted(&model, arguments, plan)? };
+    let found = if measures { measured(model, arguments, plan)? } else { predicted(model, arguments, plan)? };
     let mut plotted: Vec<Plotted> = Vec::new();
     let is_equal = |a: &Plotted, b: &Plotted| (&a.name, a.bytes, a.flops) == (&b.name, b.bytes, b.flops);
     for kernel in found {
@@ -61,7 +60,7 @@ pub fn of_model(
 fn measured(model: &Model, arguments: &RooflineArguments, mut plan: PlanOptions) -> Outcome<Vec<Plotted>> {
     let feed = feed::assemble_typical(model, arguments.inputs.as_deref(), &arguments.sizes, 0)?;
     let means = Means { options: arguments.limits.exact_run(), threads: arguments.threads };
-    Ok(model.with_graph(&feed.tensors, |graph, inputs| {
+    let found = model.with_graph(&feed.tensors, |graph, inputs| {
         bind_sizes(graph, &inputs, &mut plan.hints.env);
         let machine = machine::open(Measuring::Cpu, plan.clone(), &means)?;
         let mut fused = Contender::prepare(contender::Kind::Fused, graph, &plan, &machine)?;
@@ -76,7 +75,8 @@ fn measured(model: &Model, arguments: &RooflineArguments, mut plan: PlanOptions)
             us: kernel.us(),
         });
         Ok(plotted.collect())
-    })?)
+    });
+    found.map_err(|error| feed.failed(model, error))
 }
 
 fn predicted(model: &Model, arguments: &RooflineArguments, mut plan: PlanOptions) -> Outcome<Vec<Plotted>> {

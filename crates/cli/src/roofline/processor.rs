@@ -60,10 +60,10 @@ impl Arithmetic {
 const MOST_BYTES: usize = 1 << 30;
 const LEAST_FAR_BYTES: usize = 128 << 20;
 
-/// Measures this processor with up to so many threads; `tell` is called with what comes next.
+/// Measures this processor with up to so many threads, and no more than there are processors; `tell` is called with what comes next.
 pub fn measure(most: Option<NonZeroUsize>, tell: &mut dyn FnMut(&str)) -> Result<Processor> {
     let processors = std::thread::available_parallelism().map_or(1, NonZeroUsize::get);
-    let threads = thread_counts(most.map_or(processors, NonZeroUsize::get));
+    let threads = thread_counts(most.map_or(processors, NonZeroUsize::get).min(processors));
     let isa = Isa::detect();
     let mut memories = caches(here::base(isa));
     let far = memories.last().map_or(LEAST_FAR_BYTES, |cache| 4 * cache.bytes).clamp(LEAST_FAR_BYTES, most_bytes());

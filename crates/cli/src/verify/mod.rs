@@ -31,7 +31,7 @@ pub fn verify(arguments: &Verify) -> Outcome {
         [] => devices_here(),
         given => given.to_vec(),
     };
-    let waiting = Waiting::for_(&format!("opening {}", model.name));
+    let waiting = Waiting::unless(arguments.quiet, &format!("opening {}", model.name));
     let mut verdicts = Vec::with_capacity(devices.len());
     for device in devices {
         let plan = plan_options(arguments, device, written.as_ref())?;
@@ -42,17 +42,16 @@ pub fn verify(arguments: &Verify) -> Outcome {
             let machine = machine::open(device, plan.clone(), &means)?;
             judge(&Setting { graph, inputs: &inputs, plan: &plan, machine: &machine, device, waiting: &waiting })
         });
-        let obeyed = |failure: Failure| match &written {
-            Some(plan) => plan.failed(failure),
-            None if feed.assumed.is_empty() => failure,
-            None => failure.or_help(&feed.remedy()),
-        };
-        verdicts.push(verdict.map_err(|error| obeyed(error.into()))?);
+        verdicts.push(verdict.map_err(|error| match &written {
+            Some(plan) => plan.failed(error.into()),
+            None => feed.failed(&model, error),
+        })?);
     }
     drop(waiting);
-    match arguments.json {
-        true => screen::print_json(&report::to_json(&model, arguments, &feed, &verdicts))?,
-        false => screen::print(&report::to_text(&model, arguments, &feed, &verdicts))?,
+    match (arguments.quiet, arguments.json) {
+        (true, _) => {}
+        (false, true) => screen::print_json(&report::to_json(&model, arguments, &feed, &verdicts))?,
+        (false, false) => screen::print(&report::to_text(&model, arguments, &feed, &verdicts))?,
     }
     match verdicts.iter().any(|verdict| verdict.guilty.is_some()) {
         true => Err(Failure::Differs),

@@ -1,0 +1,93 @@
+//! A file that is not whole yet: it goes with the command, whatever ends it.
+
+use std::fs::{self, File};
+use std::io::{self, ErrorKind};
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, MutexGuard, Once, PoisonError};
+
+/// The parts that there are.
+static PARTS: Mutex<Vec<PathBuf>> = Mutex::new(Vec::new());
+
+fn parts() -> MutexGuard<'static, Vec<PathBuf>> {
+    PARTS.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// A file beside its place. It is removed where it is dropped, and where a signal ends the command.
+#[derive(Debug)]
+pub struct Part {
+    path: PathBuf,
+}
+
+impl Part {
+    /// An empty file beside a place, with a name that no other process has.
+    pub fn beside(place: &Path) -> io::Result<(Part, File)> {
+        static WATCH: Once = Once::new();
+        WATCH.call_once(signals::watch);
+        let mut name = std::ffi::OsString::from(".");
+        name.push(place.file_name().ok_or(ErrorKind::IsADirectory)?);
+        name.push(format!(".{}.part", std::process::id()));
+        let part = Part { path: place.with_file_name(name) };
+        let mut parts = parts();
+        let file = File::create(&part.path)?;
+        parts.push(part.path.clone());
+        drop(parts);
+        Ok((part, file))
+    }
+
+    /// Puts it in its place, whole.
+    pub fn put(self, place: &Path) -> io::Result<()> {
+        // Nobody removes it meanwhile; `self` is dropped after the lock.
+        let parts = parts();
+        let done = fs::rename(&self.path, place);
+        drop(parts);
+        done
+    }
+}
+
+impl Drop for Part {
+    fn drop(&mut self) {
+        let mut parts = parts();
+        parts.retain(|path| *path != self.path);
+        // It may be in its place by now. That it cannot be removed does not change what went wrong.
+        let _ = fs::remove_file(&self.path);
+    }
+}
+
+#[cfg(unix)]
+mod signals {
+    use std::sync::Arc;
+
+    use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGXFSZ};
+    use signal_hook::iterator::Signals;
+    use signal_hook::{flag, low_level};
+
+    /// From now on a signal that ends the command removes all parts first. Where signals cannot be watched, parts may stay.
+    pub fn watch() {
+        // A write beyond the limit on the size of files fails then, instead of ending the command without a word.
+        let _ = flag::register(SIGXFSZ, Arc::default());
+        let ignored = ignored();
+        let ends = [SIGHUP, SIGINT, SIGTERM].into_iter().filter(|signal| ignored >> (signal - 1) & 1 == 0);
+        let Ok(mut signals) = Signals::new(ends) else { return };
+        std::thread::spawn(move || {
+            for signal in signals.forever() {
+                let parts = super::parts();
+                parts.iter().for_each(|path| drop(std::fs::remove_file(path)));
+                // Ends the command while it can make no other part.
+                let _ = low_level::emulate_default_handler(signal);
+            }
+        });
+    }
+
+    /// The signals that the command was started to ignore, as under `nohup`, a bit each; where the system tells.
+    fn ignored() -> u64 {
+        let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+        let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+        mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).unwrap_or(0)
+    }
+}
+
+#[cfg(not(unix))]
+mod signals {
+    /// There are no signals to watch.
+    pub fn watch() {}
+}

@@ -1,0 +1,126 @@
+//! Files that the command writes: whole or not at all, where they were asked for, and never over what is read.
+#![cfg(unix)]
+
+use std::os::unix::process::ExitStatusExt;
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+const FUSELINE: &str = env!("CARGO_BIN_EXE_fuseline");
+
+fn fuseline(folder: &Path, arguments: &[&str]) -> Output {
+    Command::new(FUSELINE).current_dir(folder).args(arguments).output().unwrap()
+}
+
+fn message(done: &Output) -> String {
+    String::from_utf8(done.stderr.clone()).unwrap()
+}
+
+fn names(folder: &Path) -> Vec<String> {
+    let files = std::fs::read_dir(folder).unwrap();
+    let mut names: Vec<String> = files.map(|file| file.unwrap().file_name().into_string().unwrap()).collect();
+    names.sort();
+    names
+}
+
+#[test]
+fn what_is_read_is_never_overwritten() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let graph = fuseline(folder, &["inspect", "gallery:softmax", "--graph"]).stdout;
+    std::fs::write(folder.join("me.ir"), &graph).unwrap();
+    let tile = "kernel twice(x: f32[n]) -> y: f32[n] {\n  y = x + x\n}\n";
+    std::fs::write(folder.join("me.tile"), tile).unwrap();
+    for arguments in [
+        &["run", "me.ir", "--outputs", "me.ir"][..],
+        &["report", "me.ir", "-o", "./me.ir"],
+        &["explain", "me.ir", "--lock", "me.ir"],
+        &["roofline", "me.ir", "--target", "h200", "--svg", "me.ir"],
+        &["kernel", "me.tile", "run", "--outputs", "me.tile"],
+    ] {
+        let done = fuseline(folder, arguments);
+        assert_eq!(done.status.code(), Some(2), "{arguments:?}");
+        assert!(message(&done).contains("would be overwritten"), "{}", message(&done));
+    }
+    assert_eq!(std::fs::read(folder.join("me.ir")).unwrap(), graph);
+    assert_eq!(std::fs::read_to_string(folder.join("me.tile")).unwrap(), tile);
+    assert_eq!(names(folder), ["me.ir", "me.tile"]);
+}
+
+#[test]
+fn a_limit_on_the_size_of_files_is_an_error_and_leaves_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let run = "run gallery:add_gelu --sizes n=50k --device reference --quiet --outputs y.npz";
+    for arguments in [run, "report gallery:softmax --sizes rows=2,columns=2 --no-run --target h200 -q -o y.html"] {
+        let limited = format!("ulimit -f 20; exec {FUSELINE} {arguments}");
+        let done = Command::new("sh").args(["-c", &limited]).current_dir(folder.path()).output().unwrap();
+        assert_eq!(done.status.code(), Some(1), "{:?} {}", done.status, message(&done));
+        assert!(message(&done).contains("larger than files may be"), "{}", message(&done));
+        assert!(!message(&done).contains("ZipWriter"), "{}", message(&done));
+        assert!(names(folder.path()).is_empty(), "{:?}", names(folder.path()));
+    }
+}
+
+#[test]
+#[cfg(target_os = "linux")]
+fn a_full_disk_is_told_as_such() {
+    let folder = tempfile::tempdir().unwrap();
+    for arguments in [
+        &["run", "gallery:add_gelu", "--sizes", "n=50k", "--device", "reference", "--quiet", "--outputs", "/dev/full"]
+            [..],
+        &["explain", "gallery:add_gelu", "--lock", "/dev/full"],
+    ] {
+        let done = fuseline(folder.path(), arguments);
+        assert_eq!(done.status.code(), Some(1));
+        let message = message(&done);
+        assert!(message.contains("why: the disk is full") && message.contains("free some space"), "{message}");
+        assert!(!message.contains("ZipWriter"), "{message}");
+    }
+}
+
+#[test]
+fn a_signal_leaves_nothing_half_written() {
+    for signal in ["INT", "TERM"] {
+        let folder = tempfile::tempdir().unwrap();
+        let mut child = Command::new(FUSELINE)
+            .args(["run", "gallery:add_gelu", "--sizes", "n=200k", "--device", "reference", "--quiet"])
+            .args(["--outputs", "y.npz"])
+            .current_dir(folder.path())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        let start = Instant::now();
+        // Either part will do: that of the check before the work, or that of the file.
+        while names(folder.path()).iter().all(|name| !name.ends_with(".part")) {
+            assert!(start.elapsed() < Duration::from_secs(120));
+            if child.try_wait().unwrap().is_some() {
+                break;
+            }
+        }
+        let killed = Command::new("kill").args(["-s", signal, &child.id().to_string()]).status().unwrap();
+        let status = child.wait().unwrap();
+        assert!(status.success() || killed.success() && status.signal().is_some(), "{status:?}");
+        let left = names(folder.path());
+        assert!(left.iter().all(|name| !name.ends_with(".part")), "{left:?}");
+    }
+}
+
+#[test]
+fn a_place_that_takes_no_file_is_told_before_the_work() {
+    let folder = tempfile::tempdir().unwrap();
+    let start = Instant::now();
+    for arguments in [&["demo", "--output", "missing/report.html"][..], &["demo", "--output", "."]] {
+        let done = fuseline(folder.path(), arguments);
+        assert!(done.status.code() == Some(2) && done.stdout.is_empty(), "{}", message(&done));
+        assert!(message(&done).contains("cannot be written"), "{}", message(&done));
+    }
+    assert!(start.elapsed() < Duration::from_secs(60), "nothing was run");
+    // Nobody can know of this one: what was seen is told all the same.
+    #[cfg(target_os = "linux")]
+    {
+        let quick = ["demo", "--sizes", "tokens=2", "--iters", "1", "--threads", "1", "--output", "/dev/full"];
+        let done = fuseline(folder.path(), &quick);
+        assert_eq!(done.status.code(), Some(1), "{}", message(&done));
+        assert!(String::from_utf8(done.stdout).unwrap().contains("everything agrees"));
+    }
+}

@@ -38,10 +38,15 @@ def test_sizes_that_do_not_fit_name_their_node():
 
 
 def test_wrong_options_are_told():
-    with pytest.raises(fuseline.InvalidModel, match='no device "tpu"'):
-        fuseline.InferenceSession(models.mlp(), device="tpu")
-    with pytest.raises(fuseline.InvalidModel, match='no precision "f7"'):
-        fuseline.InferenceSession(models.mlp(), precision="f7")
+    # An option is no part of the model, which may be right.
+    for wrong, told in [
+        ({"device": "tpu"}, 'no device "tpu": there are cpu, cuda'),
+        ({"precision": "f7"}, 'no precision "f7": there are f32, bf16'),
+        ({"numerics": "loose"}, 'no numerics "loose": there are strict, default, fast'),
+    ]:
+        with pytest.raises(ValueError, match=told) as caught:
+            fuseline.InferenceSession(models.mlp(), **wrong)
+        assert not isinstance(caught.value, fuseline.Error)
     with pytest.raises(fuseline.InvalidModel, match="strict numerics"):
         fuseline.InferenceSession(models.mlp(), precision="bf16", numerics="strict")
     with pytest.raises(ValueError, match="threads"):

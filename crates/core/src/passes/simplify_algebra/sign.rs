@@ -35,7 +35,7 @@ fn known(graph: &Graph, value: Value, depth: usize) -> bool {
                 signs.push(match node {
                     ExprNode::Arg(k) => behind(*k as usize),
                     _ => {
-                        let operands: SmallVec<[u32; 3]> = node.operands().into();
+                        let operands: SmallVec<[u32; 3]> = node.operands();
                         of_step(node, *dtype, &operands, &|o| signs[o as usize])
                     }
                 });

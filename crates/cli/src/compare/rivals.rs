@@ -171,7 +171,7 @@ impl Rivals {
         match self.has_answered {
             true => ended(),
             false => Error::invalid(
-                "it ended before its first answer: it is no Python, or a runtime crashed as it opened the model",
+                "it ended by itself before its first answer: it is no Python, or a runtime crashed as it opened the model",
             )
             .at(PYTHON),
         }

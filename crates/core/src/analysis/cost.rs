@@ -74,9 +74,6 @@ pub struct Stream {
     pub since: f64,
     /// bytes that one core touches between two passes; the level of later passes follows from it
     pub between: f64,
-    /// bytes that all cores together touch until one of them makes the next pass over what another has read; infinite where each makes
-    /// its passes by itself
-    pub among: f64,
     /// bytes of one access of one thread, up to the vector width
     pub access: f64,
     /// bytes that lie together and are touched together by a block: shorter than a line wastes the rest of it
@@ -89,7 +86,7 @@ impl Stream {
     /// Bytes in main memory that are touched once, in full vectors.
     pub fn of(bytes: f64) -> Stream {
         let far = f64::INFINITY;
-        Stream { bytes, passes: 1.0, since: far, between: far, among: far, access: far, run: far, written: false }
+        Stream { bytes, passes: 1.0, since: far, between: far, access: far, run: far, written: false }
     }
 
     /// The same data, touched on the device not long ago: `since` bytes were touched meanwhile, including these.
@@ -100,11 +97,6 @@ impl Stream {
     /// The same data, touched `passes` times by a core that touches `between` bytes from one pass to the next.
     pub fn again(self, passes: f64, between: f64) -> Stream {
         Stream { passes: passes.max(1.0), between, ..self }
-    }
-
-    /// The same data, whose passes are made by different cores, which touch `among` bytes together from one to the next.
-    pub fn among(self, among: f64) -> Stream {
-        Stream { among, ..self }
     }
 
     /// The same data in pieces: one access moves `access` bytes, and `run` bytes lie together.
@@ -389,7 +381,7 @@ fn memory(work: &Work, spec: &DeviceSpec, share: &Share) -> (f64, usize) {
         });
         let again = stream.bytes * (stream.passes - 1.0).max(0.0);
         if again > 0.0 {
-            traffic.add(stream, again, |level| within(level, stream.between, cores, footprint.min(stream.among)));
+            traffic.add(stream, again, |level| within(level, stream.between, cores, footprint));
         }
     }
     spill(work, spec, share, &mut traffic);

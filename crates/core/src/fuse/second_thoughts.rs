@@ -12,6 +12,7 @@ use rustc_hash::FxHashMap;
 
 use super::decision::{Decision, Verdict};
 use super::driver::{Driver, LEAST_SAVED_US};
+use super::evaluate::Kind;
 use super::rules::Stage;
 use super::state::{GroupId, Groups};
 use crate::device::Machine;
@@ -77,6 +78,10 @@ impl Driver<'_> {
             let Some(edge) = decision.edges.first().copied() else { continue };
             let inside = &self.state.inside;
             let Some(group) = inside[edge.1].iter().copied().find(|g| inside[edge.0].contains(g)) else { continue };
+            // Scores that are not stored grow with the square of what sizes say: attention stays in one piece.
+            if self.state.group(group).priced.kind == Kind::Attention {
+                continue;
+            }
             found.entry(group).or_default().push(edge);
         }
         for (group, edges) in &mut found {

@@ -288,9 +288,8 @@ impl Meter<'_> {
                 }
             }
             let bytes = if packs { elements } else { elements.min(whole) } * element;
-            let (between, among) = self.between(roles, element);
-            let stream = Stream::of(bytes).again(passes, between.min(bytes)).among(among);
-            streams.push((is_fresh(*value), stream.strided(access, run)));
+            let between = self.between(roles, element).min(bytes);
+            streams.push((is_fresh(*value), Stream::of(bytes).again(passes, between).strided(access, run)));
         }
         let written: Vec<f64> = draft
             .sinks
@@ -306,23 +305,20 @@ impl Meter<'_> {
         }
     }
 
-    /// Bytes that a core touches from one pass over an operand of a contraction to the next, and bytes that all touch until another core
-    /// makes that pass: a CPU works through packed panels, a GPU's blocks walk along the sum side by side.
-    fn between(&self, roles: &Roles, element: f64) -> (f64, f64) {
+    /// Bytes that a core touches from one pass over an operand of a contraction to the next: a CPU works through packed
+    /// panels, a GPU's blocks walk along the sum side by side.
+    fn between(&self, roles: &Roles, element: f64) -> f64 {
         let (tile, length) = match roles {
             Roles::Contract { sum, .. } => (self.limits.tile, self.extent(*sum)),
             Roles::Attention { inner, .. } => (self.limits.stream_tile, self.extent(*inner)),
-            _ => return (f64::INFINITY, f64::INFINITY),
+            _ => return f64::INFINITY,
         };
         let (rows, columns, depth) = (f64::from(tile.rows), f64::from(tile.columns), f64::from(tile.depth));
         match self.spec.kind {
-            Machine::Cpu => ((rows + columns) * depth.min(length) * element, f64::INFINITY),
+            Machine::Cpu => (rows + columns) * depth.min(length) * element,
             // The tiles that all cores work on at a time walk along the sum together, a few stages apart; what several of them need,
             // each fetches by itself.
-            Machine::Gpu => {
-                let all = (rows + columns) * 4.0 * depth * element * self.spec.limits.cores as f64;
-                (all, all)
-            }
+            Machine::Gpu => (rows + columns) * 4.0 * depth * element * self.spec.limits.cores as f64,
         }
     }
 

@@ -13,7 +13,7 @@ pub enum NumericsName {
     /// every operation and every rounding as written
     Strict,
     /// what is true of real numbers and keeps ranges; inside of a kernel f16 and bf16 may be held as f32, without their roundings and
-    /// overflows, but for a conversion to them and back
+    /// overflows, a conversion to them and back included
     Default,
     /// also what can overflow or lose subnormal numbers where the model does not
     Fast,

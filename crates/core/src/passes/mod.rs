@@ -23,8 +23,8 @@ mod simplify_algebra;
 mod split_concats;
 
 pub(crate) use formula::MOST_FLOPS as MOST_FORMULA_FLOPS;
+pub(crate) use simplify_algebra::RuleStep;
 pub use simplify_algebra::{RULES, Rule, Tier};
-pub(crate) use simplify_algebra::{RuleStep, keeps_values};
 
 use crate::budget::Budget;
 use crate::error::{Context as _, Result};
@@ -38,7 +38,7 @@ pub enum Numerics {
     /// rewrites that are true of real numbers and keep ranges: constants are joined only where the joint one is a normal number of
     /// the type, and large ones that nearly cancel stay apart; numbers within 2⁻²⁰ … 2²⁰ only move past sums. Products and sums of
     /// varying numbers may be computed in another order, and inside of a kernel values of f16 and bf16 may be held as f32, so that
-    /// they are neither rounded nor infinite where nothing is stored; a conversion to such a type and back at once rounds
+    /// they are neither rounded nor infinite where nothing is stored
     #[default]
     Default,
     /// also rewrites that can overflow or lose subnormal numbers where the original does not

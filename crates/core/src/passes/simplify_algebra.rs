@@ -12,8 +12,8 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use smallvec::SmallVec;
 
 pub(super) use bits::{mask_keeps, with_constant};
+pub(crate) use rules::Step as RuleStep;
 pub use rules::{RULES, Rule, Tier};
-pub(crate) use rules::{Step as RuleStep, keeps_values};
 
 use super::{Context, Numerics, Pass};
 use crate::error::{Error, Result};

@@ -23,7 +23,7 @@
 //!   even functions have no negative argument, scales leave `max`, `min`, `abs` and the root of a product.
 //! - What is added to a choice between −∞ and something is added to that: `select(c, 0, −∞) + x` is `select(c, x, −∞)`.
 //! - f16, bf16 and f32 are computed as f32: conversions among them vanish, except from leaves and to the type of the
-//!   result, and except where a value is narrowed and widened at once: that does nothing but round. Rounding to a storage type (f8 …) and from f64 stays.
+//!   result. Rounding to a storage type (f8 …) and from f64 stays.
 //! - A conversion of a sum of integers is the sum of their conversions, where none of it can leave the range in which
 //!   the float type holds every integer: `f32(i32(a) − 8)` is `f32(a) − 8`.
 //! - Comparisons, `isnan`, `select` and everything on integers see exact rules only.
@@ -52,7 +52,7 @@ use smallvec::SmallVec;
 pub use order::LeafRank;
 
 use super::{Expr, ExprNode, Number, Scalar, Scope, Signature, Term};
-use crate::passes::{Numerics, keeps_values};
+use crate::passes::Numerics;
 use crate::tensor::{DType, Dim};
 use order::Order;
 use product::Product;
@@ -179,10 +179,9 @@ impl<'s> Normalizer<'s> {
                 self.real(Product::constant(self.scope, dtype, number::intended(f64::from_bits(*bits), term.dtype())))
             }
             (ExprNode::Apply(op, _), Some(dtype)) => Value::Real(Rc::new(self.call(*op, dtype, &operands))),
-            (ExprNode::Cast(_), Some(dtype)) => match (self.rounded_on_purpose(term), &operands[0]) {
-                (Some(rounded), _) => self.real(Product::atom(rounded.cast(dtype))),
-                (None, Value::Real(real)) if real.dtype == dtype => operands[0].clone(),
-                (None, other) => {
+            (ExprNode::Cast(_), Some(dtype)) => match &operands[0] {
+                Value::Real(real) if real.dtype == dtype => operands[0].clone(),
+                other => {
                     let other = self.term(other);
                     match self.converted_sum(other, dtype) {
                         Some(sum) => Value::Real(Rc::new(sum)),
@@ -201,19 +200,6 @@ impl<'s> Normalizer<'s> {
                 Value::Exact(self.exact(&node, term.dtype(), &operands))
             }
         }
-    }
-
-    /// What a conversion widens, if that was narrowed just before: such a pair does nothing but round, so that it is meant.
-    fn rounded_on_purpose(&mut self, term: Term<'s>) -> Option<Term<'s>> {
-        let narrow = term.operands()[0];
-        let ExprNode::Cast(_) = narrow.node() else { return None };
-        let source = narrow.operands()[0];
-        if !source.dtype().is_float() || !narrow.dtype().is_float() || keeps_values(source.dtype(), narrow.dtype()) {
-            return None;
-        }
-        let source = self.values[&source.place()].clone();
-        let source = self.term(&source);
-        Some(self.convert(source, narrow.dtype()))
     }
 
     /// The type in which floats of a type are computed, if they are real numbers.

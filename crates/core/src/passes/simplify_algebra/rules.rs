@@ -325,7 +325,7 @@ fn round_whole<'s>(s: &Step<'_, 's>) -> Option<Term<'s>> {
 }
 
 /// Whether every value of one type is a value of the other.
-pub(crate) fn keeps_values(from: DType, to: DType) -> bool {
+fn keeps_values(from: DType, to: DType) -> bool {
     match (from.format(), to.format(), from.int_range(), to.int_range()) {
         (Some(a), Some(b), ..) => a.exponent_bits <= b.exponent_bits && a.mantissa_bits <= b.mantissa_bits,
         (None, Some(b), Some((low, high)), _) => {

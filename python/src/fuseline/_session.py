@@ -203,13 +203,14 @@ def _settings(
     max_nesting: Optional[int] = None,
     max_compile_time: Optional[float] = None,
 ) -> dict[str, Any]:
-    for name, value, known in [
+    choices: list[tuple[str, Optional[str], list[str]]] = [
         ("device", device, ["cpu", "cuda"]),
         ("precision", precision, ["f32", "bf16"]),
-        ("numerics", numerics, [None, "strict", "default", "fast"]),
-    ]:
-        if value not in known:
-            raise ValueError(f"no {name} \"{value}\": there are {', '.join(choice for choice in known if choice)}")
+        ("numerics", numerics, ["strict", "default", "fast"]),
+    ]
+    for name, value, known in choices:
+        if value not in known and not (name == "numerics" and value is None):
+            raise ValueError(f"no {name} \"{value}\": there are {', '.join(known)}")
     options = SessionOptions() if options is None else options
     level = GraphOptimizationLevel(options.graph_optimization_level)
     strict = level <= GraphOptimizationLevel.ORT_ENABLE_BASIC and precision == "f32"

@@ -11,14 +11,14 @@ use fuseline::tile::{AxisSet, Chain, Correction, Op, Rounding, Schedule, StepId}
 use rustc_hash::FxHashMap;
 
 use super::bound::{Bound, bytes_of, ceil_div};
-use super::contract::{
-    TILE_ROWS, batch_point, behind, column_point, even_stride, give_sums, left_factor, pack_right, panel_bytes,
-    panel_vectors, rows_point, tile_points,
-};
+use super::contract::behind;
 use super::emitter::{Emitter, Given, Held};
+use super::factors::{even_stride, left_factor, pack_right, panel_bytes, panel_vectors};
 use super::fold::Folding;
 use super::generic::{emit_fold, emit_generic, give, held_dtype};
+use super::multiply::{TILE_ROWS, batch_point, column_point, give_sums, rows_point, tile_points};
 use super::point::Point;
+use super::reach::reached;
 use super::roles::Roles;
 use super::rows::{Pass, Rows, dense_offset};
 use super::tile_sums::{Stepped, TileSums};
@@ -598,18 +598,9 @@ fn folds(emission: &Emission<'_>, behind: &[bool], chain: &Chain, outer: AxisSet
 /// How many passes must be over before a step can be computed; of a fold, before its terms can.
 fn depth(emission: &Emission<'_>, id: StepId, folds: &[(StepId, usize)]) -> usize {
     let kernel = emission.bound.kernel;
-    let mut seen = vec![false; kernel.steps.len()];
-    let (mut todo, mut depth) = (kernel.step(id).op.operands().to_vec(), 0);
-    while let Some(id) = todo.pop() {
-        if std::mem::replace(&mut seen[id.index()], true) {
-            continue;
-        }
-        match folds.iter().find(|(fold, _)| *fold == id) {
-            Some((_, own)) => depth = depth.max(own + 1),
-            None => todo.extend(kernel.step(id).op.operands()),
-        }
-    }
-    depth
+    let own = |id: StepId| folds.iter().find(|(fold, _)| *fold == id).map(|(_, depth)| *depth);
+    let needed = reached(kernel, &kernel.step(id).op.operands(), &|id| own(id).is_some());
+    needed.into_iter().filter_map(own).map(|depth| depth + 1).max().unwrap_or(0)
 }
 
 /// The step that is kept of the scores: what the first fold folds, if nothing looks behind it.

@@ -12,6 +12,7 @@ use super::emitter::{Emitter, Given, Held};
 use super::lanes::{axis_across, choose_lane, offsets_read, stride_along};
 use super::parts::Parts;
 use super::prefix::Running;
+use super::reach::reached;
 use super::rows::{Pass, Rows, dense_offset};
 use super::windows::Windows;
 use super::{Emission, Memory};
@@ -37,15 +38,12 @@ pub(super) fn emit_stores_of(
     held: &mut FxHashMap<StepId, Held>,
 ) -> Result<()> {
     let kernel = emission.bound.kernel;
-    let mut wanted = vec![false; kernel.steps.len()];
-    let mut todo: Vec<StepId> = stores.iter().map(|k| kernel.stores[*k].value).collect();
-    while let Some(id) = todo.pop() {
-        if !held.contains_key(&id) && !std::mem::replace(&mut wanted[id.index()], true) {
-            todo.extend(kernel.step(id).op.operands());
-        }
-    }
-    let folds = (0..kernel.steps.len()).filter(|k| wanted[*k] && kernel.steps[*k].op.is_fold());
-    let folds: Vec<StepId> = folds.map(|k| StepId(k as u32)).collect();
+    let roots: Vec<StepId> = stores.iter().map(|k| kernel.stores[*k].value).collect();
+    let wanted = reached(kernel, &roots, &|id| held.contains_key(&id));
+    let is_missing = |id: &StepId| kernel.step(*id).op.is_fold() && !held.contains_key(id);
+    let mut folds: Vec<StepId> = wanted.into_iter().filter(is_missing).collect();
+    // What a fold needs stands before it.
+    folds.sort();
     if let [fold] = folds.as_slice()
         && let Some(windows) = Windows::of(emission, *fold, stores, held)
     {
@@ -167,17 +165,10 @@ const AHEAD: i64 = 2048;
 /// The loads that some steps are made of, up to what is there already.
 pub(super) fn loads_of(e: &Emitter<'_>, roots: &[StepId]) -> Vec<StepId> {
     let kernel = e.bound.kernel;
-    let mut seen = vec![false; kernel.steps.len()];
-    let (mut todo, mut loads) = (roots.to_vec(), Vec::new());
-    while let Some(id) = todo.pop() {
-        if e.given.contains_key(&id) || std::mem::replace(&mut seen[id.index()], true) {
-            continue;
-        }
-        match &kernel.step(id).op {
-            Op::Load { .. } => loads.push(id),
-            op => todo.extend(op.operands()),
-        }
-    }
+    let is_load = |id: StepId| matches!(kernel.step(id).op, Op::Load { .. });
+    let is_given = |id: StepId| e.given.contains_key(&id);
+    let found = reached(kernel, roots, &|id| is_given(id) || is_load(id));
+    let mut loads: Vec<StepId> = found.into_iter().filter(|id| is_load(*id) && !is_given(*id)).collect();
     loads.sort();
     loads
 }

@@ -5,6 +5,8 @@ use std::borrow::Cow;
 use fuseline::tensor::Dim;
 use fuseline::tile::{AxisSet, Kernel, Op, Schedule, StepId, split_axis};
 
+use super::reach::reached;
+
 /// An attention kernel in which several heads read the same streamed factors, with the axis of heads cut into groups and
 /// heads of a group; any other kernel as it is. What is packed is then packed once for a group, and a single query has as many
 /// rows as there are heads in a group.
@@ -36,28 +38,13 @@ fn shared_heads(kernel: &Kernel) -> Option<(usize, i64)> {
 /// Whether a factor varies along the stream and is known before the first contraction.
 fn is_streamed(kernel: &Kernel, id: StepId, stream: AxisSet, first: StepId) -> bool {
     let step = kernel.step(id);
-    !step.axes.common(stream).is_empty() && !behind(kernel, id).contains(&first)
+    !step.axes.common(stream).is_empty() && !reached(kernel, &[id], &|_| false).contains(&first)
 }
 
 /// The coordinates at which a step, and what it is computed from, reads.
 fn coordinates(kernel: &Kernel, id: StepId) -> impl Iterator<Item = &Dim> {
-    behind(kernel, id).into_iter().flat_map(|id| match &kernel.step(id).op {
+    reached(kernel, &[id], &|_| false).into_iter().flat_map(|id| match &kernel.step(id).op {
         Op::Load { index, .. } => index.as_slice(),
         _ => &[],
     })
-}
-
-/// A step and all that it is computed from.
-fn behind(kernel: &Kernel, id: StepId) -> Vec<StepId> {
-    let mut found = vec![id];
-    let mut next = 0;
-    while let Some(id) = found.get(next).copied() {
-        next += 1;
-        for operand in kernel.step(id).op.operands() {
-            if !found.contains(&operand) {
-                found.push(operand);
-            }
-        }
-    }
-    found
 }

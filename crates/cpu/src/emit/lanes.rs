@@ -4,6 +4,7 @@ use fuseline::tensor::{Dim, Symbol};
 use fuseline::tile::{AxisSet, Op, StepId};
 
 use super::bound::Bound;
+use super::reach::reached;
 
 /// What a vector costs whose elements lie one by one, in vectors whose elements lie in a row.
 pub(super) const SCATTERED: f64 = 12.0;
@@ -72,19 +73,13 @@ pub(super) fn slope_along(bound: &Bound<'_>, offset: &Dim, axis: usize) -> Optio
 
 /// The offsets at which a step and what it is made of read, up to steps that are there already.
 pub(super) fn offsets_read(bound: &Bound<'_>, roots: &[StepId], is_given: &dyn Fn(StepId) -> bool) -> Vec<Dim> {
-    let mut seen = vec![false; bound.kernel.steps.len()];
-    let (mut todo, mut offsets) = (roots.to_vec(), Vec::new());
-    while let Some(id) = todo.pop() {
-        if is_given(id) || std::mem::replace(&mut seen[id.index()], true) {
-            continue;
-        }
-        let op = &bound.kernel.step(id).op;
-        if matches!(op, Op::Load { .. }) {
-            let access = bound.load(id);
-            let checked = access.checked.iter().map(|c| c.index.clone() * c.stride);
-            offsets.push(checked.fold(access.offset.clone(), |sum, more| sum + more));
-        }
-        todo.extend(op.operands());
-    }
-    offsets
+    let kernel = bound.kernel;
+    let found = reached(kernel, roots, is_given).into_iter();
+    let loads = found.filter(|id| !is_given(*id) && matches!(kernel.step(*id).op, Op::Load { .. }));
+    let offset = |id: StepId| {
+        let access = bound.load(id);
+        let checked = access.checked.iter().map(|c| c.index.clone() * c.stride);
+        checked.fold(access.offset.clone(), |sum, more| sum + more)
+    };
+    loads.map(offset).collect()
 }

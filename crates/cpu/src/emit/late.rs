@@ -9,10 +9,12 @@ use fuseline::tile::{Op, StepId};
 use rustc_hash::FxHashMap;
 
 use super::bound::{Bound, bytes_of, ceil_div};
-use super::contract::{Multiply, Sums, batch_point, panel_bytes, panel_vectors, rows_point, tile_points};
 use super::emitter::{Emitter, Held};
+use super::factors::{panel_bytes, panel_vectors};
 use super::generic::{give, held_dtype};
+use super::multiply::{Multiply, Sums, batch_point, rows_point, tile_points};
 use super::point::{Coord, Point};
+use super::reach::reached;
 use super::roles::Roles;
 use super::rows::dense_offset;
 use super::tiling::Tiling;
@@ -72,19 +74,13 @@ impl Lines {
 
 /// Whether a factor has far more elements than what it is computed from.
 fn repeats(bound: &Bound<'_>, id: StepId, held: &FxHashMap<StepId, Held>) -> bool {
-    let mut seen = vec![false; bound.kernel.steps.len()];
-    let (mut todo, mut elements) = (vec![id], 1);
-    while let Some(id) = todo.pop() {
-        if std::mem::replace(&mut seen[id.index()], true) {
-            continue;
-        }
-        let op = &bound.kernel.step(id).op;
-        if let Op::Load { input, .. } = op {
-            elements = bound.input_count(*input).max(elements);
-        }
-        todo.extend(op.operands().into_iter().filter(|operand| !held.contains_key(operand)));
-    }
-    bound.count(bound.kernel.step(id).axes) >= elements.saturating_mul(REPEATS)
+    let kernel = bound.kernel;
+    let is_held = |id: StepId| held.contains_key(&id);
+    let read = reached(kernel, &[id], &is_held).into_iter().filter_map(|id| match kernel.step(id).op {
+        Op::Load { input, .. } if !is_held(id) => Some(bound.input_count(input)),
+        _ => None,
+    });
+    bound.count(kernel.step(id).axes) >= read.max().unwrap_or(1).max(1).saturating_mul(REPEATS)
 }
 
 /// Whether the right factors had better be packed by the tasks that multiply them, panel by panel: they repeat what they read, so

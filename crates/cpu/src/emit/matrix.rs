@@ -11,9 +11,10 @@ use fuseline::tile::{Kernel, Op, StepId};
 use rustc_hash::FxHashMap;
 
 use super::bound::{bytes_of, ceil_div};
-use super::contract::{FAR, LEFT_BYTES, LINE, batch_point, column_point, in_worker, rows_point, tile_points};
+use super::contract::LEFT_BYTES;
 use super::emitter::{Emitter, Given, Held};
 use super::generic::{give, hold_rows};
+use super::multiply::{FAR, LINE, batch_point, column_point, in_worker, rows_point, tile_points};
 use super::point::Point;
 use super::roles::Roles;
 use super::row_plan::plan_rows;

@@ -4,8 +4,9 @@ use fuseline::tile::{AxisSet, Kernel, Op, StepId};
 
 use super::Emission;
 use super::bound::{Bound, ceil_div};
-use super::contract::as_it_lies;
+use super::factors::as_it_lies;
 use super::lanes::{SCATTERED, access_cost, choose_lane, offsets_read};
+use super::reach::reached;
 
 /// What a term costs whose left factor has the next one far away, in terms that lie in a row.
 const FAR_TERMS: f64 = 1.1;
@@ -128,20 +129,11 @@ impl Roles {
 /// Whether a step is computed of constants alone.
 fn is_constant(emission: &Emission<'_>, id: StepId) -> bool {
     let kernel = emission.bound.kernel;
-    let mut seen = vec![false; kernel.steps.len()];
-    let mut todo = vec![id];
-    while let Some(id) = todo.pop() {
-        if std::mem::replace(&mut seen[id.index()], true) {
-            continue;
-        }
-        let op = &kernel.step(id).op;
-        match op {
-            Op::Load { input, .. } if !emission.constant.get(*input).is_some_and(|is| *is) => return false,
-            Op::Load { .. } | Op::Map { .. } => todo.extend(op.operands()),
-            _ => return false,
-        }
-    }
-    true
+    reached(kernel, &[id], &|_| false).into_iter().all(|id| match kernel.step(id).op {
+        Op::Load { input, .. } => emission.constant.get(input).is_some_and(|is| *is),
+        Op::Map { .. } => true,
+        _ => false,
+    })
 }
 
 /// The operands of a contraction.

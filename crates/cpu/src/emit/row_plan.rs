@@ -10,6 +10,7 @@ use super::emitter::{Emitter, Held};
 use super::generic::{STREAMED, emit_generic, held_dtype, loads_of, loads_rows, unroll};
 use super::lanes::{choose_lane, offsets_read, stride_along};
 use super::parts::is_few_and_long;
+use super::reach::reached;
 use super::rows::{Pass, Rows, dense_offset};
 use super::{Emission, Memory};
 
@@ -211,33 +212,32 @@ fn pass_cost(e: &Emitter<'_>, rows: &Rows, pass: usize) -> u32 {
     let earlier = rows.passes[..pass].iter().flat_map(|pass| &pass.holds);
     let held: Vec<StepId> = earlier.map(|(id, _)| *id).collect();
     let is_there = |id: StepId| held.contains(&id) || e.bound.kernel.step(id).op.is_fold();
-    arithmetic(e, roots(e, &rows.passes[pass]), &is_there)
+    arithmetic(e, &roots(e, &rows.passes[pass]), &is_there)
 }
 
 /// The arithmetic of a step and of what it is made of.
 fn cost(e: &Emitter<'_>, id: StepId) -> u32 {
-    arithmetic(e, vec![id], &|_| false)
+    arithmetic(e, &[id], &|_| false)
 }
 
 /// The arithmetic of steps and of what they are made of, as far as it is not there.
-fn arithmetic(e: &Emitter<'_>, mut todo: Vec<StepId>, is_there: &dyn Fn(StepId) -> bool) -> u32 {
+fn arithmetic(e: &Emitter<'_>, steps: &[StepId], is_there: &dyn Fn(StepId) -> bool) -> u32 {
     let kernel = e.bound.kernel;
-    let mut seen = vec![false; kernel.steps.len()];
-    let mut cost = 0;
-    while let Some(id) = todo.pop() {
-        if std::mem::replace(&mut seen[id.index()], true) || e.given.contains_key(&id) || is_there(id) {
-            continue;
-        }
-        let step = kernel.step(id);
-        match &step.op {
-            Op::Map { expr, args } => {
-                cost += expr.flops();
-                todo.extend(args);
+    let is_there = |id: StepId| e.given.contains_key(&id) || is_there(id);
+    let ends = |id: StepId| is_there(id) || !matches!(kernel.step(id).op, Op::Map { .. });
+    let found = reached(kernel, steps, &ends).into_iter().filter(|id| !is_there(*id));
+    found
+        .map(|id| match &kernel.step(id).op {
+            Op::Map { expr, .. } => expr.flops(),
+            Op::Random { .. } => 40,
+            Op::Load { reads, .. } => {
+                if reads.is_empty() {
+                    1
+                } else {
+                    2
+                }
             }
-            Op::Random { .. } => cost += 40,
-            Op::Load { reads, .. } => cost += if reads.is_empty() { 1 } else { 2 },
-            _ => {}
-        }
-    }
-    cost
+            _ => 0,
+        })
+        .sum()
 }

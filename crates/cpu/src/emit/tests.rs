@@ -151,8 +151,15 @@ fn windows(rows: Sliding, lanes: Sliding, dtype: &str, is_dot: bool) -> String {
 
 #[test]
 fn windows_slide() {
-    let along =
-        [(40, 3, 1, 1, 1), (7, 5, 1, 1, 2), (33, 3, 2, 1, 1), (16, 4, 3, 1, 0), (20, 3, 1, 4, 4), (5, 17, 1, 1, 8)];
+    let along = [
+        (40, 3, 1, 1, 1),
+        (7, 5, 1, 1, 2),
+        (33, 3, 2, 1, 1),
+        (16, 4, 3, 1, 0),
+        (20, 3, 1, 4, 4),
+        (5, 17, 1, 1, 8),
+        (40, 3, 1, 9, 9),
+    ];
     for (k, lanes) in along.into_iter().enumerate() {
         for rows in [along[(k + 1) % along.len()], (9, 3, 1, 1, 1), (1, 1, 1, 1, 0)] {
             for (dtype, is_dot) in [("f32", true), ("f32", false), ("bf16", true)] {

@@ -11,22 +11,26 @@ use fuseline::tile::{AxisSet, Op, StepId};
 use rustc_hash::FxHashMap;
 
 use super::bound::{Bound, bytes_of, ceil_div};
-use super::contract::rows_point;
 use super::emitter::{Emitter, Given, Held};
 use super::fold::{Folding, Kept};
 use super::generic::{give, held_dtype, unroll_across};
 use super::index::gcd;
 use super::lanes::{choose_lane, slope_along};
+use super::multiply::rows_point;
 use super::point::{Coord, Point};
+use super::reach::reached;
 use super::tiling::Tiling;
 use super::{Emission, Memory, share};
-use crate::vector::{Bound as To, IntOp, Value};
+use crate::vector::{Bound as To, IntOp, Ty, Value};
 
 /// How often an element is seen, at least, for a copy to pay.
-const REPEATS: i64 = 2;
+const REPEATS: f64 = 2.0;
 
 /// Bytes that a task copies, about at most.
 const COPIED: i64 = 128 << 10;
+
+/// Bytes that a task copies where windows reach so far that it must, at most.
+const MOST_COPIED: i64 = 1 << 20;
 
 /// Rows of results that a task has at least, if there are as many: less is mostly edge.
 const LEAST_ROWS: i64 = 8;
@@ -90,6 +94,17 @@ impl Slide {
         let element = term * self.dilation;
         (element % self.stride, element / self.stride)
     }
+
+    /// As [`Slide::place`], from where results begin, for a term whose number only the code knows.
+    fn moved(&self, e: &mut Emitter<'_>, start: Value, term: Value, (strand_bytes, unit): (i64, i64)) -> Value {
+        let element = e.b.times(term, self.dilation);
+        let stride = e.b.number(self.stride);
+        let strand = e.b.int(IntOp::FloorMod, element, stride);
+        let shift = e.b.int(IntOp::FloorDiv, element, stride);
+        let (strand, shift) = (e.b.times(strand, strand_bytes), e.b.times(shift, unit));
+        let offset = e.b.int(IntOp::Add, strand, shift);
+        e.b.int(IntOp::Add, start, offset)
+    }
 }
 
 /// A fold over windows.
@@ -133,13 +148,15 @@ impl Windows {
                 [first, last] if last.along == lane && first.along != lane => (Some(*first), *last),
                 _ => return None,
             };
-            let copied: i64 = slides.iter().map(|slide| slide.copied(bound)).product();
-            let seen: i64 = slides.iter().map(|slide| bound.extents[slide.along] * slide.terms).product();
-            let repeats = copied * REPEATS <= seen && lane.copied(bound) * bytes_of(DType::F32) <= COPIED;
+            let copied: f64 = slides.iter().map(|slide| slide.copied(bound) as f64).product();
+            let seen: f64 = slides.iter().map(|slide| (bound.extents[slide.along] * slide.terms) as f64).product();
             let is_held = held_dtype(bound.kernel.step(source).dtype) == DType::F32;
             let slid: AxisSet = slides.iter().map(|slide| slide.along).collect();
             let outer = step.axes.without(slid).iter().collect();
-            (repeats && is_held).then_some(Windows { fold, folding, source, rows, lane, outer })
+            let windows = Windows { fold, folding, source, rows, lane, outer };
+            let (least, more) = (windows.least_rows(), windows.rows_more());
+            let fits = (least + more).saturating_mul(windows.row_bytes(bound, emission.lanes())) <= MOST_COPIED;
+            (copied * REPEATS <= seen && is_held && fits).then_some(windows)
         })
     }
 
@@ -148,12 +165,10 @@ impl Windows {
         let (bound, lanes) = (emission.bound, emission.lanes());
         let others: i64 = self.outer.iter().map(|axis| bound.extents[*axis]).product();
         let count = self.rows.map_or(1, |rows| bound.extents[rows.along]);
-        let strands = self.rows.map_or(1, |rows| rows.strands());
-        let pitch =
-            ceil_div(ceil_div(bound.extents[self.lane.along], lanes) * lanes + self.lane.more(0), lanes) * lanes;
-        let row_bytes = strands * self.lane.strands() * pitch * bytes_of(DType::F32);
-        let most = (COPIED / row_bytes).max(LEAST_ROWS);
-        let runs = share::runs(count, others, (LEAST_ROWS, most), emission.cores);
+        let pitch = self.pitch(bound, lanes);
+        let least = self.least_rows();
+        let most = (COPIED / self.row_bytes(bound, lanes)).max(least);
+        let runs = share::runs(count, others, (least, most), emission.cores);
         emission.phase("slide", &mut |e: &mut Emitter<'_>| {
             give(e, held);
             let width = unroll_across(e, self.lane.along);
@@ -167,7 +182,7 @@ impl Windows {
             let (from, to) = tiling.chunk(e, chunk, together);
             let origin = Point::origin(bound.extents.len());
             let origin = rows_point(e, &self.outer, &origin, number);
-            let rows_held = together * tiling.rows + self.rows.map_or(0, |rows| rows.more(0));
+            let rows_held = together * tiling.rows + self.rows_more();
             let (first, behind) = (tiling.row(e, from), tiling.row(e, to));
             let copy = self.copy(e, &origin, (first, behind), (pitch, rows_held))?;
             tiling.each(e, from, to, &mut |e, _, row, rows| {
@@ -179,6 +194,32 @@ impl Windows {
             e.b.end_loop(&[]);
             Ok(others * chunks)
         })
+    }
+
+    /// Into how many strands rows are taken apart.
+    fn lines(&self) -> i64 {
+        self.rows.map_or(1, |rows| rows.strands())
+    }
+
+    /// How many rows are seen beyond one for every row of results.
+    fn rows_more(&self) -> i64 {
+        self.rows.map_or(0, |rows| rows.more(0))
+    }
+
+    /// Rows of results that a task has at least, if there are as many: with fewer, what it copies is mostly seen by others too.
+    fn least_rows(&self) -> i64 {
+        LEAST_ROWS.max(self.rows_more())
+    }
+
+    /// Elements from row to row of a copy: all that vectors of results read, in whole vectors.
+    fn pitch(&self, bound: &Bound<'_>, lanes: i64) -> i64 {
+        let results = ceil_div(bound.extents[self.lane.along], lanes) * lanes;
+        ceil_div(results + self.lane.more(0), lanes) * lanes
+    }
+
+    /// Bytes of a row of a copy, in all strands.
+    fn row_bytes(&self, bound: &Bound<'_>, lanes: i64) -> i64 {
+        self.lines() * self.lane.strands() * self.pitch(bound, lanes) * bytes_of(DType::F32)
     }
 
     /// Copies what the windows of some rows see into the worker's memory.
@@ -199,9 +240,9 @@ impl Windows {
             strand_bytes: row_bytes * rows_held,
             line_bytes: row_bytes * rows_held * self.lane.strands(),
         };
-        e.worker_bytes += (copy.line_bytes * self.rows.map_or(1, |rows| rows.strands())) as usize;
+        e.worker_bytes += (copy.line_bytes * self.lines()) as usize;
         e.writes.insert(Memory::Worker);
-        for line in 0..self.rows.map_or(1, |rows| rows.strands()) {
+        for line in 0..self.lines() {
             for strand in 0..self.lane.strands() {
                 let at = e.b.plus(start, line * copy.line_bytes + strand * copy.strand_bytes);
                 let Some(rows) = self.rows else {
@@ -211,7 +252,7 @@ impl Windows {
                 let end = e.b.plus(behind, rows.more(line));
                 let (row, inside) = e.b.begin_loop(To::Value(first), To::Value(end), 1, &[at]);
                 let point = origin.with(rows.along, Coord { base: Some(row), plus: 0, lanes: false });
-                let point = point.with(rows.over, Coord { base: None, plus: line, lanes: false });
+                let point = point.with(rows.over, fixed(line));
                 self.copy_row(e, &point, strand, (inside[0], pitch))?;
                 let next = e.b.plus(inside[0], row_bytes);
                 e.b.end_loop(&[next]);
@@ -224,24 +265,25 @@ impl Windows {
     fn copy_row(&self, e: &mut Emitter<'_>, point: &Point, strand: i64, (at, pitch): (Value, i64)) -> Result<()> {
         let (lanes, bytes) = (e.lanes(), bytes_of(DType::F32));
         let seen = e.bound.extents[self.lane.along] + self.lane.more(strand);
-        let point = point.with(self.lane.over, Coord { base: None, plus: strand, lanes: false });
+        let point = point.with(self.lane.over, fixed(strand));
         let whole = seen / lanes * lanes;
         if whole > 0 {
             let (x, _) = e.b.begin_loop(To::Number(0), To::Number(whole), lanes, &[]);
             e.multiples.insert(x, lanes);
             let point = point.with(self.lane.along, Coord { base: Some(x), plus: 0, lanes: true });
-            let value = e.values(&[self.source], std::slice::from_ref(&point))?[0][0];
+            let value = e.values(&[self.source], &[point])?[0][0];
             let place = e.b.address(at, &[(x, bytes)], 0);
             e.b.store(place, value, DType::F32, None);
             e.b.end_loop(&[]);
         }
         let zero = e.b.number(0);
         for plus in (whole..pitch).step_by(lanes as usize) {
-            let point = point.with(self.lane.along, Coord { base: Some(zero), plus, lanes: true });
-            let point = e.below(point, zero, plus, seen);
-            let value = match plus < seen {
-                true => e.values(&[self.source], std::slice::from_ref(&point))?[0][0],
-                false => e.b.float(crate::vector::Ty::F32, 0.0),
+            let value = if plus < seen {
+                let point = point.with(self.lane.along, Coord { base: Some(zero), plus, lanes: true });
+                let point = e.below(point, zero, plus, seen);
+                e.values(&[self.source], &[point])?[0][0]
+            } else {
+                e.b.float(Ty::F32, 0.0)
             };
             let place = e.b.address(at, &[], plus * bytes);
             e.b.store(place, value, DType::F32, None);
@@ -298,8 +340,7 @@ impl Windows {
         points: &[Point],
         width: i64,
     ) -> Result<Vec<Kept>> {
-        let terms = |slide: Option<Slide>| slide.map_or(1, |slide| slide.terms);
-        let (down, across) = (terms(self.rows), self.lane.terms);
+        let (down, across) = (self.rows.map_or(1, |rows| rows.terms), self.lane.terms);
         let mut kept: Vec<Kept> = points.iter().map(|_| self.folding.neutral(&mut e.b)).collect();
         let parts = self.folding.parts();
         let flat = |kept: &[Kept]| kept.iter().flatten().copied().collect::<Vec<Value>>();
@@ -311,14 +352,14 @@ impl Windows {
         if loops_down && let Some(rows) = self.rows {
             let (term, inside) = e.b.begin_loop(To::Number(0), To::Number(down), 1, &flat(&kept));
             kept = deep(&inside);
-            start = self.moved(e, start, (&rows, term), (copy.line_bytes, copy.row_bytes));
+            start = rows.moved(e, start, term, (copy.line_bytes, copy.row_bytes));
             let coord = Coord { base: Some(term), plus: 0, lanes: false };
             points = points.iter().map(|point| point.with(rows.over, coord)).collect();
         }
         if loops_across {
             let (term, inside) = e.b.begin_loop(To::Number(0), To::Number(across), 1, &flat(&kept));
             kept = deep(&inside);
-            start = self.moved(e, start, (&self.lane, term), (copy.strand_bytes, bytes_of(DType::F32)));
+            start = self.lane.moved(e, start, term, (copy.strand_bytes, bytes_of(DType::F32)));
             let coord = Coord { base: Some(term), plus: 0, lanes: false };
             points = points.iter().map(|point| point.with(self.lane.over, coord)).collect();
         }
@@ -342,28 +383,11 @@ impl Windows {
             }
         }
         e.b.move_outside();
-        for _ in 0..i32::from(loops_across) + i32::from(loops_down && self.rows.is_some()) {
+        for _ in 0..i32::from(loops_across) + i32::from(loops_down) {
             let behind = e.b.end_loop(&flat(&kept));
             kept = deep(&behind);
         }
         Ok(kept)
-    }
-
-    /// Where a term lies whose number only the code knows.
-    fn moved(
-        &self,
-        e: &mut Emitter<'_>,
-        start: Value,
-        (slide, term): (&Slide, Value),
-        (strand_bytes, unit): (i64, i64),
-    ) -> Value {
-        let element = e.b.times(term, slide.dilation);
-        let stride = e.b.number(slide.stride);
-        let strand = e.b.int(IntOp::FloorMod, element, stride);
-        let shift = e.b.int(IntOp::FloorDiv, element, stride);
-        let (strand, shift) = (e.b.times(strand, strand_bytes), e.b.times(shift, unit));
-        let offset = e.b.int(IntOp::Add, strand, shift);
-        e.b.int(IntOp::Add, start, offset)
     }
 
     /// One term joins the fold at every point.
@@ -411,30 +435,22 @@ fn fixed(at: i64) -> Coord {
 /// The expressions by which a step, and what it is computed from, depends on some axes; `None` where it does not by what it reads alone.
 fn seen_by(bound: &Bound<'_>, id: StepId, axes: AxisSet, held: &FxHashMap<StepId, Held>) -> Option<Vec<Dim>> {
     let kernel = bound.kernel;
-    let mut seen = vec![false; kernel.steps.len()];
-    let (mut todo, mut dims) = (vec![id], Vec::new());
-    while let Some(id) = todo.pop() {
-        if std::mem::replace(&mut seen[id.index()], true) {
-            continue;
-        }
-        let step = kernel.step(id);
+    let mut dims = Vec::new();
+    for id in reached(kernel, &[id], &|id| held.contains_key(&id)) {
         if let Some(held) = held.get(&id) {
             dims.push(held.offset.clone());
             continue;
         }
-        match &step.op {
-            Op::Load { .. } => {
+        match &kernel.step(id).op {
+            Op::Load { reads, .. } => {
                 let access = bound.load(id);
-                if !access.checked.is_empty() || !access.reads.is_empty() {
+                if !access.checked.is_empty() || !reads.is_empty() {
                     return None;
                 }
                 dims.push(access.offset.clone());
                 dims.extend(access.guards.iter().map(|(dim, _)| dim.clone()));
             }
-            Op::Map { expr, args } => {
-                dims.extend(coordinates_of(expr, axes));
-                todo.extend(args);
-            }
+            Op::Map { expr, .. } => dims.extend(coordinates_of(expr, axes)),
             _ => return None,
         }
     }

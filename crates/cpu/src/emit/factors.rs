@@ -1,0 +1,147 @@
+//! The factors of a product where tiles can read them: as they lie, gathered, or packed in panels.
+
+use fuseline::error::Result;
+use fuseline::tensor::{DType, Dim};
+use fuseline::tile::{Op, StepId};
+use rustc_hash::FxHashMap;
+
+use super::bound::{Bound, bytes_of, ceil_div};
+use super::emitter::{Emitter, Held};
+use super::generic::{give, held_dtype};
+use super::lanes::{choose_lane, offsets_read, slope_along};
+use super::late::{Lines, packs_late};
+use super::multiply::Multiply;
+use super::roles::Roles;
+use super::rows::dense_offset;
+use super::{Emission, Memory};
+use crate::code::Isa;
+
+/// Vectors of a panel.
+pub(super) fn panel_vectors(isa: Isa) -> i64 {
+    if isa.registers() >= 32 { 4 } else { 2 }
+}
+
+/// Bytes of a term in a panel.
+pub(super) fn panel_bytes(e: &Emitter<'_>, dtype: DType) -> i64 {
+    panel_vectors(e.isa) * e.lanes() * bytes_of(dtype)
+}
+
+/// Puts the factors where tiles can read them.
+pub(super) fn factors(
+    emission: &mut Emission<'_>,
+    roles: Roles,
+    folds: bool,
+    held: &FxHashMap<StepId, Held>,
+) -> Result<Multiply> {
+    let most = panel_vectors(emission.isa) / roles.right.len() as i64;
+    let width = most.min(ceil_div(roles.column_count(emission.bound), emission.lanes()));
+    let width = if most % width == 0 { width } else { most };
+    let lines = if folds { None } else { Lines::of(emission, &roles, held) };
+    let (left, row_stride, term_stride) = match &lines {
+        Some(lines) => (lines.nowhere(emission, &roles), 1, lines.rows()),
+        None => left_factor(emission, &roles, held)?,
+    };
+    let packs_late = !folds && lines.is_none() && packs_late(emission, &roles, held);
+    let mut right = Vec::new();
+    for id in roles.right.clone().into_iter().filter(|_| !packs_late) {
+        right.push(pack_right(emission, &roles, id, held)?);
+    }
+    Ok(Multiply { roles, left, right, row_stride, term_stride, width, packs_late, lines })
+}
+
+/// The left factor as it lies, where rows and terms are at even distances; otherwise packed.
+pub(super) fn left_factor(
+    emission: &mut Emission<'_>,
+    roles: &Roles,
+    held: &FxHashMap<StepId, Held>,
+) -> Result<(Held, i64, i64)> {
+    let bound = emission.bound;
+    if let Some((left, row_stride, term_stride)) = as_it_lies(bound, roles) {
+        return Ok((left, row_stride, term_stride));
+    }
+    // What lies in a row is written in a row: rows of a term beside each other, or terms of a row.
+    let own = bound.kernel.step(roles.left).axes;
+    let read = offsets_read(bound, &[roles.left], &|id| held.contains_key(&id));
+    let by_terms = choose_lane(bound, own, &read, emission.lanes()).is_some_and(|lane| roles.rows.contains(&lane));
+    let (rows, terms) = (roles.row_count(bound), roles.sum_count(bound));
+    let (outer, inner, strides) =
+        if by_terms { (&roles.sum, &roles.rows, (1, rows)) } else { (&roles.rows, &roles.sum, (terms, 1)) };
+    let order = roles.batch.iter().chain(outer).chain(inner).copied();
+    let order: Vec<usize> = order.filter(|axis| own.contains(*axis)).collect();
+    let offset = dense_offset(&order, &bound.extents);
+    let left = hold(emission, "gather", roles.left, offset, &order, held)?;
+    Ok((left, strides.0, strides.1))
+}
+
+/// The left factor where it lies, with the distances of rows and of terms, if these are even and nothing is to be done about it.
+pub(super) fn as_it_lies(bound: &Bound<'_>, roles: &Roles) -> Option<(Held, i64, i64)> {
+    let Op::Load { input, .. } = &bound.kernel.step(roles.left).op else { return None };
+    let access = bound.load(roles.left);
+    let plain = access.checked.is_empty() && access.guards.is_empty() && access.dtype == DType::F32;
+    let rows = even_stride(bound, &access.offset, &roles.rows)?;
+    let terms = even_stride(bound, &access.offset, &roles.sum)?;
+    let offset = access.offset.clone();
+    let left = Held { memory: Memory::Input(*input), base: None, offset, dtype: access.dtype, again: false };
+    plain.then_some((left, rows, terms))
+}
+
+/// The distance of neighbours along axes taken together, where it is the same everywhere. Along an axis with one point there are none.
+pub(super) fn even_stride(bound: &Bound<'_>, offset: &Dim, axes: &[usize]) -> Option<i64> {
+    let mut stride = None;
+    let mut expected = 0;
+    for axis in axes.iter().rev().filter(|axis| bound.extents[**axis] > 1) {
+        let own = slope_along(bound, offset, *axis)?;
+        if stride.is_some() && own != expected {
+            return None;
+        }
+        stride.get_or_insert(own);
+        expected = own * bound.extents[*axis];
+    }
+    Some(stride.unwrap_or(0))
+}
+
+/// Packs a right factor into panels.
+pub(super) fn pack_right(
+    emission: &mut Emission<'_>,
+    roles: &Roles,
+    id: StepId,
+    held: &FxHashMap<StepId, Held>,
+) -> Result<Held> {
+    let bound = emission.bound;
+    let panel = panel_vectors(emission.isa) * emission.lanes();
+    let column = dense_offset(&roles.columns, &bound.extents);
+    let term = dense_offset(&roles.sum, &bound.extents);
+    let (terms, panels) = (roles.sum_count(bound), (roles.column_count(bound) + panel - 1) / panel);
+    let batch = dense_offset(&roles.batch, &bound.extents);
+    let size = Dim::int(panel);
+    let offset = ((batch * panels + column.floordiv(&size)) * terms + term) * panel + column.modulo(&size);
+    let order: Vec<usize> = roles.batch.iter().chain(&roles.sum).chain(&roles.columns).copied().collect();
+    let place = hold(emission, "pack", id, offset, &order, held)?;
+    let bytes = roles.batch_count(bound) * panels * terms * panel * bytes_of(place.dtype);
+    if let Memory::Scratch(k) = place.memory {
+        emission.scratch[k] = bytes as usize;
+    }
+    Ok(place)
+}
+
+/// Computes a step into scratch of its own.
+fn hold(
+    emission: &mut Emission<'_>,
+    name: &'static str,
+    id: StepId,
+    offset: Dim,
+    order: &[usize],
+    held: &FxHashMap<StepId, Held>,
+) -> Result<Held> {
+    let bound = emission.bound;
+    let dtype = held_dtype(bound.kernel.step(id).dtype);
+    let place = Held { memory: Memory::Scratch(emission.scratch.len()), base: None, offset, dtype, again: false };
+    let bytes = bound.count(order.iter().copied().collect()) * bytes_of(dtype);
+    emission.phase(name, &mut |e: &mut Emitter<'_>| {
+        give(e, held);
+        let rows = super::generic::hold_rows(e, id, order, &place);
+        e.rows(&rows)
+    })?;
+    emission.scratch.push(bytes as usize);
+    Ok(place)
+}

@@ -1,0 +1,409 @@
+//! The tiles of a product: sums that stay in registers from the first term to what becomes of them.
+
+use fuseline::error::Result;
+use fuseline::tile::StepId;
+use rustc_hash::FxHashMap;
+
+use super::bound::{bytes_of, ceil_div};
+use super::emitter::{Emitter, Given, Held};
+use super::factors::{panel_bytes, panel_vectors};
+use super::fold::{Folding, Kept};
+use super::generic::held_dtype;
+use super::late::Lines;
+use super::point::{Coord, Point};
+use super::roles::Roles;
+use super::rows::dense_offset;
+use super::tile_sums::{Stepped, TileSums};
+use super::tiling::Tiling;
+use super::{Emission, Memory};
+use crate::code::Isa;
+use crate::vector::{Bound as To, Compare, IntOp, Ty, Value};
+
+/// Terms that are added at a time: with more, what is read of both factors does not stay close while tiles pass, and sums
+/// had better wait in memory.
+pub(super) const MOST_TERMS: i64 = 1024;
+
+/// Rows of a tile: with the vectors of a panel, sums for three quarters of the registers.
+pub(super) const TILE_ROWS: i64 = 6;
+
+/// Bytes of a right factor that do not stay in the caches of a core.
+pub(super) const FAR: i64 = 1 << 20;
+
+/// Bytes of a line of memory.
+pub(super) const LINE: i64 = 64;
+
+/// A contraction with its factors where tiles can read them.
+pub(super) struct Multiply {
+    pub roles: Roles,
+    pub left: Held,
+    pub right: Vec<Held>,
+    /// elements of the left factor from row to row, and from term to term
+    pub row_stride: i64,
+    pub term_stride: i64,
+    /// vectors of a panel
+    pub width: i64,
+    /// whether tasks pack the right factors, panel by panel; before that there are none
+    pub packs_late: bool,
+    /// how tasks gather the left factor, if they do
+    pub lines: Option<Lines>,
+}
+
+/// What becomes of the sums of tiles.
+pub(super) enum Sums<'s> {
+    /// what is computed of them is stored, by its place among the stores
+    Stored(&'s [usize]),
+    /// they are put into memory
+    Held(&'s FxHashMap<StepId, Held>),
+}
+
+impl Multiply {
+    /// Emits the tiles `from..to` of a panel, and what becomes of their sums.
+    pub(super) fn tiles_used(
+        &self,
+        e: &mut Emitter<'_>,
+        (tiling, tiles): (&Tiling, (Value, Value)),
+        origin: &Point,
+        panel: Value,
+        places: &FxHashMap<StepId, Held>,
+        then: &Sums<'_>,
+    ) -> Result<()> {
+        self.in_parts(e, places, false, &mut |e, terms, is_last| {
+            self.tiles(e, tiling, origin, panel, tiles, terms, &mut |e, points| match (is_last, then) {
+                (false, _) => self.store_sums(e, places, points),
+                (true, Sums::Stored(stores)) => e.store_all(stores, points),
+                (true, Sums::Held(places)) => {
+                    for dot in &self.roles.dots {
+                        for point in points {
+                            let value = e.given_at(*dot, point)?;
+                            e.store_held(&places[dot], value, point);
+                        }
+                    }
+                    Ok(())
+                }
+            })
+        })
+    }
+
+    /// What a tile asks for of the terms that are added next, which lie behind its own, be they of this panel or the next one:
+    /// with every term one line. Some tiles together ask for all; what fewer tiles read passes by too fast for that.
+    fn ahead(&self, e: &mut Emitter<'_>, tile: Value, count: i64) -> Option<(i64, Value)> {
+        let (terms, columns) = (self.roles.sum_count(e.bound), self.roles.column_count(e.bound));
+        let term = panel_bytes(e, self.right[0].dtype);
+        let tiles = ceil_div(self.roles.row_count(e.bound), self.tile_rows(e.isa));
+        let is_near = self.right[0].memory == Memory::Worker;
+        if is_near || terms * columns * bytes_of(self.right[0].dtype) < FAR || tiles < term / LINE {
+            return None;
+        }
+        let lines = e.b.number(term / LINE - 1);
+        let line = e.b.int(IntOp::And, tile, lines);
+        Some((count * term, e.b.times(line, LINE)))
+    }
+
+    /// Rows of a tile whose sums fit into the registers.
+    pub(super) fn tile_rows(&self, isa: Isa) -> i64 {
+        (TILE_ROWS * panel_vectors(isa) / (self.width * self.roles.right.len() as i64)).min(2 * TILE_ROWS)
+    }
+
+    pub(super) fn panels(&self, emission: &Emission<'_>) -> i64 {
+        let panel = self.width * emission.lanes();
+        (self.roles.column_count(emission.bound) + panel - 1) / panel
+    }
+
+    /// Emits the tiles `from..to` of a panel; `then` is given the points of each tile, where the sums have their values.
+    #[allow(clippy::too_many_arguments, reason = "where, which and what then")]
+    fn tiles(
+        &self,
+        e: &mut Emitter<'_>,
+        tiling: &Tiling,
+        origin: &Point,
+        panel: Value,
+        (from, to): (Value, Value),
+        terms: &Terms<'_>,
+        then: &mut dyn FnMut(&mut Emitter<'_>, &[Point]) -> Result<()>,
+    ) -> Result<()> {
+        tiling.each(e, from, to, &mut |e, tile, first, rows| {
+            let points = self.points(e, origin, first, rows, panel);
+            self.sums(e, origin, (tile, first, rows), panel, terms, &points)?;
+            e.b.stay_inside();
+            then(e, &points)?;
+            e.b.move_outside();
+            Ok(())
+        })
+    }
+
+    /// Emits the sums of all panels into the worker's memory, some terms at a time: so many that what is read of both factors
+    /// stays close.
+    pub(super) fn add_up(
+        &self,
+        e: &mut Emitter<'_>,
+        tiling: &Tiling,
+        origin: &Point,
+        panels: i64,
+        tiles: (Value, Value),
+        places: &FxHashMap<StepId, Held>,
+    ) -> Result<()> {
+        self.in_parts(e, places, true, &mut |e, terms, _| {
+            let (panel, _) = e.b.begin_loop(To::Number(0), To::Number(panels), 1, &[]);
+            self.tiles(e, tiling, origin, panel, tiles, terms, &mut |e, points| self.store_sums(e, places, points))?;
+            e.b.end_loop(&[]);
+            Ok(())
+        })
+    }
+
+    /// Emits the terms of a sum some at a time: `part` is told which, and whether these are the last. Where what is done with the
+    /// last is no different, equal parts are one loop.
+    fn in_parts(
+        &self,
+        e: &mut Emitter<'_>,
+        places: &FxHashMap<StepId, Held>,
+        ends_alike: bool,
+        part: &mut dyn FnMut(&mut Emitter<'_>, &Terms<'_>, bool) -> Result<()>,
+    ) -> Result<()> {
+        let all = self.roles.sum_count(e.bound);
+        let parts = self.parts(e);
+        let count = ceil_div(all, parts);
+        part(e, &Terms::all(count.min(all)), parts == 1)?;
+        let looped = if ends_alike && parts * count == all { parts } else { parts - 1 };
+        if looped > 1 {
+            let (number, _) = e.b.begin_loop(To::Number(1), To::Number(looped), 1, &[]);
+            let from = Some(e.b.times(number, count));
+            part(e, &Terms { from, count, begun: Some(places) }, false)?;
+            e.b.end_loop(&[]);
+        }
+        if looped > 0 && looped < parts {
+            let from = Some(e.b.number(looped * count));
+            part(e, &Terms { from, count: all - looped * count, begun: Some(places) }, true)?;
+        }
+        Ok(())
+    }
+
+    /// How many times terms are added.
+    fn parts(&self, e: &Emitter<'_>) -> i64 {
+        ceil_div(self.roles.sum_count(e.bound), MOST_TERMS).max(1)
+    }
+
+    /// Where the sums of tiles, so many from one on, wait for the rest of their terms; nowhere if there are no more.
+    pub(super) fn waiting(
+        &self,
+        e: &mut Emitter<'_>,
+        tiling: &Tiling,
+        (from, together): (Value, i64),
+        panel: Value,
+    ) -> FxHashMap<StepId, Held> {
+        if self.parts(e) == 1 {
+            return FxHashMap::default();
+        }
+        let across = self.width * e.lanes();
+        let first = tiling.row(e, from);
+        let before = e.b.times(panel, across);
+        in_worker(&self.roles, e, (first, together * tiling.rows), (before, across))
+    }
+
+    /// Stores the sums of a tile. Rows of the worker's memory are padded: lanes beyond the end may be written.
+    fn store_sums(&self, e: &mut Emitter<'_>, places: &FxHashMap<StepId, Held>, points: &[Point]) -> Result<()> {
+        for dot in &self.roles.dots {
+            for point in points {
+                let value = e.given_at(*dot, point)?;
+                e.store_held(&places[dot], value, &point.clone().unmasked());
+            }
+        }
+        Ok(())
+    }
+
+    /// The points of a tile: rows, then the vectors of the panel.
+    fn points(&self, e: &mut Emitter<'_>, origin: &Point, first: Value, rows: i64, panel: Value) -> Vec<Point> {
+        let start = e.b.times(panel, self.width * e.lanes());
+        e.multiples.insert(start, self.width * e.lanes());
+        tile_points(e, &self.roles, origin, (first, rows), (start, self.width))
+    }
+
+    /// Emits the sums of a tile and gives the contractions their values.
+    fn sums(
+        &self,
+        e: &mut Emitter<'_>,
+        origin: &Point,
+        (tile, first, rows): (Value, Value, i64),
+        panel: Value,
+        terms: &Terms<'_>,
+        points: &[Point],
+    ) -> Result<()> {
+        let roles = &self.roles;
+        let kernel = e.bound.kernel;
+        let bytes = bytes_of(self.left.dtype);
+        let left = Stepped {
+            dtype: self.left.dtype,
+            row_bytes: self.row_stride * bytes,
+            term_bytes: self.term_stride * bytes,
+        };
+        // Where the tile begins in the left factor: rows and terms follow at even distances.
+        let at_first = rows_point(e, &roles.rows, origin, first);
+        let start = e.address_of(&self.left, &at_first);
+        let start = terms.move_by(e, start, left.term_bytes);
+        let mut right = Vec::new();
+        for held in &self.right {
+            let at = column_start(e, roles, origin, panel, self.width * e.lanes());
+            let start = e.address_of(held, &at);
+            let term_bytes = panel_bytes(e, held.dtype);
+            right.push(terms.move_by(e, start, term_bytes));
+        }
+        let sums = TileSums {
+            foldings: roles.dots.iter().filter_map(|dot| Folding::of_factors(kernel, *dot, roles.left)).collect(),
+            rows,
+            width: self.width,
+            terms: terms.count,
+            left,
+            right: self.right.iter().map(|r| (r.dtype, panel_bytes(e, r.dtype))).collect(),
+            masks: Vec::new(),
+            ahead: self.ahead(e, tile, terms.count),
+        };
+        let begun = terms.begun.map(|places| {
+            let held = roles.dots.iter().flat_map(|dot| points.iter().map(|point| (&places[dot], point)));
+            held.map(|(place, point)| e.load_held(place, &point.clone().unmasked())).collect()
+        });
+        let kept = sums.emit(e, start, &right, begun);
+        give_sums(e, &roles.dots, &sums, &kept, points);
+        Ok(())
+    }
+}
+
+/// Places in the worker's memory for the sums of so many rows and columns from some on.
+pub(super) fn in_worker(
+    roles: &Roles,
+    e: &mut Emitter<'_>,
+    (first, rows): (Value, i64),
+    (before, across): (Value, i64),
+) -> FxHashMap<StepId, Held> {
+    let row = dense_offset(&roles.rows, &e.bound.extents);
+    let column = dense_offset(&roles.columns, &e.bound.extents);
+    let own = e.pointer(Memory::Worker);
+    let mut places = FxHashMap::default();
+    let mut used = e.worker_bytes as i64;
+    for dot in &roles.dots {
+        let dtype = held_dtype(e.bound.kernel.step(*dot).dtype);
+        let bytes = bytes_of(dtype);
+        let skipped = e.b.times(first, across);
+        let skipped = e.b.int(IntOp::Add, skipped, before);
+        let skipped = e.b.times(skipped, -bytes);
+        let base = e.b.int(IntOp::Add, own, skipped);
+        let base = e.b.plus(base, used);
+        used += rows * across * bytes;
+        let offset = &row * across + &column;
+        places.insert(*dot, Held { memory: Memory::Worker, base: Some(base), offset, dtype, again: true });
+    }
+    e.worker_bytes = used as usize;
+    places
+}
+
+/// The terms of a sum that are added at a time.
+struct Terms<'t> {
+    /// an Int: the first of them; none for the very first
+    from: Option<Value>,
+    count: i64,
+    /// where the sums of the terms before lie; none where there are none
+    begun: Option<&'t FxHashMap<StepId, Held>>,
+}
+
+impl Terms<'_> {
+    /// All terms.
+    fn all(count: i64) -> Self {
+        Terms { from: None, count, begun: None }
+    }
+
+    /// A pointer to the first term, from one to the very first.
+    fn move_by(&self, e: &mut Emitter<'_>, pointer: Value, bytes: i64) -> Value {
+        match self.from {
+            Some(from) => {
+                let plus = e.b.times(from, bytes);
+                e.b.int(IntOp::Add, pointer, plus)
+            }
+            None => pointer,
+        }
+    }
+}
+
+/// Gives contractions the values that the sums of a tile are.
+pub(super) fn give_sums(e: &mut Emitter<'_>, dots: &[StepId], sums: &TileSums, kept: &[Value], points: &[Point]) {
+    let kernel = e.bound.kernel;
+    for (d, dot) in dots.iter().enumerate() {
+        let mut values = FxHashMap::default();
+        for (k, point) in points.iter().enumerate() {
+            let one = Kept::from_slice(&[kept[d * points.len() + k]]);
+            values.insert(point.key(kernel.step(*dot).axes), sums.foldings[d].result(&mut e.b, &one));
+        }
+        e.given.insert(*dot, Given::Values(values));
+    }
+}
+
+/// The point of a batch by its number.
+pub(super) fn batch_point(e: &mut Emitter<'_>, roles: &Roles, batch: Value) -> Point {
+    let origin = Point::origin(e.bound.extents.len());
+    rows_point(e, &roles.batch, &origin, batch)
+}
+
+/// A point with the coordinates along some axes that a number says, the last of them innermost.
+pub(super) fn rows_point(e: &mut Emitter<'_>, axes: &[usize], origin: &Point, number: Value) -> Point {
+    let (mut point, mut rest) = (origin.clone(), number);
+    for (k, axis) in axes.iter().enumerate().rev() {
+        let size = e.b.number(e.bound.extents[*axis]);
+        let coord = if k == 0 { rest } else { e.b.int(IntOp::FloorMod, rest, size) };
+        rest = e.b.int(IntOp::FloorDiv, rest, size);
+        point = point.with(*axis, Coord { base: Some(coord), plus: 0, lanes: false });
+    }
+    point
+}
+
+/// The points of a tile: so many rows from one on, then so many vectors of columns from one on.
+pub(super) fn tile_points(
+    e: &mut Emitter<'_>,
+    roles: &Roles,
+    origin: &Point,
+    (first, rows): (Value, i64),
+    (start, width): (Value, i64),
+) -> Vec<Point> {
+    let (lanes, columns) = (e.lanes(), roles.column_count(e.bound));
+    let mut points = Vec::new();
+    for r in 0..rows {
+        let row = match roles.rows[..] {
+            [] => origin.clone(),
+            [axis] => origin.with(axis, Coord { base: Some(first), plus: r, lanes: false }),
+            _ => {
+                let number = e.b.plus(first, r);
+                rows_point(e, &roles.rows, origin, number)
+            }
+        };
+        for v in 0..width {
+            let mut point = column_point(e, &roles.columns, &row, start, v * lanes);
+            if columns % (width * lanes) != 0 {
+                let left = e.b.number(columns - v * lanes);
+                let left = e.b.int(IntOp::Sub, left, start);
+                let left = e.b.splat(Ty::I32, left);
+                let numbers = e.b.lane_numbers(Ty::I32);
+                let mask = e.b.compare(Compare::Lt, numbers, left);
+                point = point.masked(mask);
+            }
+            points.push(point);
+        }
+    }
+    points
+}
+
+/// A point with lanes along the last column axis, at a column by number plus a few.
+pub(super) fn column_point(e: &mut Emitter<'_>, columns: &[usize], row: &Point, start: Value, plus: i64) -> Point {
+    if let [axis] = columns {
+        return row.with(*axis, Coord { base: Some(start), plus, lanes: true });
+    }
+    let (mut point, mut rest) = (row.clone(), e.b.plus(start, plus));
+    for (k, axis) in columns.iter().enumerate().rev() {
+        let size = e.b.number(e.bound.extents[*axis]);
+        let coord = if k == 0 { rest } else { e.b.int(IntOp::FloorMod, rest, size) };
+        rest = e.b.int(IntOp::FloorDiv, rest, size);
+        point = point.with(*axis, Coord { base: Some(coord), plus: 0, lanes: k + 1 == columns.len() });
+    }
+    point
+}
+
+/// The point where a panel begins, at the first term.
+fn column_start(e: &mut Emitter<'_>, roles: &Roles, origin: &Point, panel: Value, across: i64) -> Point {
+    let start = e.b.times(panel, across);
+    column_point(e, &roles.columns, origin, start, 0)
+}

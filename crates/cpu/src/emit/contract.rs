@@ -10,7 +10,7 @@ use rustc_hash::FxHashMap;
 
 use super::bound::{bytes_of, ceil_div};
 use super::emitter::{Emitter, Given, Held};
-use super::factors::factors;
+use super::factors::{factors, lies_in_terms};
 use super::generic::{emit_fold, emit_stores_of, give, held_dtype};
 use super::late::emit_lines;
 use super::matrix;
@@ -133,7 +133,8 @@ fn multiplication(emission: &Emission<'_>, needed: &[StepId], stores: &[usize], 
         let fits = roles.right.len() <= 2 && wide && stores.iter().all(covers);
         fits && (!folds || folds_rows(emission, roles, stores))
     };
-    Roles::of(emission, needed, stores).into_iter().find(|roles| float && fits(roles))
+    let roles = Roles::of(emission, needed, stores).into_iter().find(|roles| float && fits(roles))?;
+    (!lies_in_terms(emission, &roles)).then_some(roles)
 }
 
 /// The contractions that a value needs, and whether folds stand behind them.

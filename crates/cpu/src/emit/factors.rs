@@ -9,12 +9,28 @@ use super::bound::{Bound, bytes_of, ceil_div};
 use super::emitter::{Emitter, Held};
 use super::generic::{give, held_dtype};
 use super::lanes::{choose_lane, offsets_read, slope_along};
-use super::late::{Lines, packs_late};
-use super::multiply::Multiply;
-use super::roles::Roles;
+use super::late::{LATE_PANELS, Lines, packs_late};
+use super::multiply::{Multiply, TILE_ROWS};
+use super::roles::{Roles, is_constant};
 use super::rows::dense_offset;
 use super::{Emission, Memory};
 use crate::code::Isa;
+
+/// Vectors of columns that a tile has at most where it reads a right factor as that lies.
+const WIDEST: i64 = 16;
+
+/// To pack a factor that lies the other way costs as much as to read it so many times.
+const PACKED_READS: i64 = 4;
+
+/// A right factor where tiles can read it.
+#[derive(Clone, Debug)]
+pub(super) struct Right {
+    pub held: Held,
+    /// bytes from term to term
+    pub term_bytes: i64,
+    /// whether it is packed into panels, which are whole: lanes beyond the last column may be read
+    pub is_packed: bool,
+}
 
 /// Vectors of a panel.
 pub(super) fn panel_vectors(isa: Isa) -> i64 {
@@ -33,18 +49,24 @@ pub(super) fn factors(
     folds: bool,
     held: &FxHashMap<StepId, Held>,
 ) -> Result<Multiply> {
-    let most = panel_vectors(emission.isa) / roles.right.len() as i64;
-    let width = most.min(ceil_div(roles.column_count(emission.bound), emission.lanes()));
-    let width = if most % width == 0 { width } else { most };
     let lines = if folds { None } else { Lines::of(emission, &roles, held) };
     let (left, row_stride, term_stride) = match &lines {
         Some(lines) => (lines.nowhere(emission, &roles), 1, lines.rows()),
         None => left_factor(emission, &roles, held)?,
     };
+    if let Some(right) = right_as_it_lies(emission, &roles) {
+        let width = widest(emission, &roles);
+        return Ok(Multiply { roles, left, right, row_stride, term_stride, width, packs_late: false, lines });
+    }
+    let most = panel_vectors(emission.isa) / roles.right.len() as i64;
+    let width = most.min(ceil_div(roles.column_count(emission.bound), emission.lanes()));
+    let width = if most % width == 0 { width } else { most };
     let packs_late = !folds && lines.is_none() && packs_late(emission, &roles, held);
     let mut right = Vec::new();
     for id in roles.right.clone().into_iter().filter(|_| !packs_late) {
-        right.push(pack_right(emission, &roles, id, held)?);
+        let held = pack_right(emission, &roles, id, held)?;
+        let term_bytes = panel_vectors(emission.isa) * emission.lanes() * bytes_of(held.dtype);
+        right.push(Right { held, term_bytes, is_packed: true });
     }
     Ok(Multiply { roles, left, right, row_stride, term_stride, width, packs_late, lines })
 }
@@ -75,14 +97,52 @@ pub(super) fn left_factor(
 
 /// The left factor where it lies, with the distances of rows and of terms, if these are even and nothing is to be done about it.
 pub(super) fn as_it_lies(bound: &Bound<'_>, roles: &Roles) -> Option<(Held, i64, i64)> {
-    let Op::Load { input, .. } = &bound.kernel.step(roles.left).op else { return None };
-    let access = bound.load(roles.left);
+    lying(bound, roles.left, &roles.rows, &roles.sum)
+}
+
+/// The right factors where they lie, if columns are neighbours there and all rows fit into a tile: what is read once is not worth packing.
+fn right_as_it_lies(emission: &Emission<'_>, roles: &Roles) -> Option<Vec<Right>> {
+    let bound = emission.bound;
+    if roles.row_count(bound) > TILE_ROWS {
+        return None;
+    }
+    let lies = |id: &StepId| {
+        let (held, column, term) = lying(bound, *id, &roles.columns, &roles.sum)?;
+        let term_bytes = term * bytes_of(held.dtype);
+        (column == 1 && !is_constant(emission, *id)).then_some(Right { held, term_bytes, is_packed: false })
+    };
+    roles.right.iter().map(lies).collect()
+}
+
+/// Whether terms, not columns, are neighbours in right factors that are read for a few rows alone: then sums run along vectors.
+pub(super) fn lies_in_terms(emission: &Emission<'_>, roles: &Roles) -> bool {
+    let lies = |id: &StepId| {
+        let lying = lying(emission.bound, *id, &roles.columns, &roles.sum);
+        lying.is_some_and(|(_, column, term)| term == 1 && column != 1) && !is_constant(emission, *id)
+    };
+    roles.row_count(emission.bound) <= PACKED_READS && roles.right.iter().all(lies)
+}
+
+/// How many vectors wide tiles of all rows can be, as long as there are tiles for every core.
+fn widest(emission: &Emission<'_>, roles: &Roles) -> i64 {
+    let (bound, lanes) = (emission.bound, emission.lanes());
+    let (columns, batch) = (roles.column_count(bound), roles.batch_count(bound));
+    let sums = TILE_ROWS * panel_vectors(emission.isa) / (roles.row_count(bound) * roles.right.len() as i64).max(1);
+    let is_shared = |width: &i64| batch * ceil_div(columns, width * lanes) >= LATE_PANELS * emission.cores as i64;
+    let widths = std::iter::successors(Some(WIDEST), |width| Some(width / 2)).take_while(|width| *width > 0);
+    widths.filter(|width| *width <= sums).find(is_shared).unwrap_or(1)
+}
+
+/// A factor where it lies, with the distances along some axes and of terms, if these are even and nothing is to be done about it.
+fn lying(bound: &Bound<'_>, id: StepId, axes: &[usize], sum: &[usize]) -> Option<(Held, i64, i64)> {
+    let Op::Load { input, .. } = &bound.kernel.step(id).op else { return None };
+    let access = bound.load(id);
     let plain = access.checked.is_empty() && access.guards.is_empty() && access.dtype == DType::F32;
-    let rows = even_stride(bound, &access.offset, &roles.rows)?;
-    let terms = even_stride(bound, &access.offset, &roles.sum)?;
+    let own = even_stride(bound, &access.offset, axes)?;
+    let terms = even_stride(bound, &access.offset, sum)?;
     let offset = access.offset.clone();
-    let left = Held { memory: Memory::Input(*input), base: None, offset, dtype: access.dtype, again: false };
-    plain.then_some((left, rows, terms))
+    let held = Held { memory: Memory::Input(*input), base: None, offset, dtype: access.dtype, again: false };
+    plain.then_some((held, own, terms))
 }
 
 /// The distance of neighbours along axes taken together, where it is the same everywhere. Along an axis with one point there are none.

@@ -130,6 +130,23 @@ pub(super) fn hold_rows(e: &Emitter<'_>, id: StepId, order: &[usize], place: &He
     let mut offsets = offsets_read(bound, &[id], &|id| e.given.contains_key(&id));
     offsets.push(place.offset.clone());
     let lane = choose_lane(bound, order.iter().copied().collect(), &offsets, e.lanes());
+    let axes: AxisSet = order.iter().copied().collect();
+    if let Some((lane, across)) = lane.and_then(|lane| Some((lane, axis_across(bound, axes, &offsets, lane)?))) {
+        // Of reads and writes, it is reads that are better scattered.
+        let swaps = stride_along(bound, &place.offset, across) == Some(1);
+        let (lane, across) = if swaps { (across, lane) } else { (lane, across) };
+        let others = order.iter().copied().filter(|axis| ![lane, across].contains(axis));
+        return Rows {
+            outer: others.chain([lane]).collect(),
+            inner: vec![across],
+            lane: Some(lane),
+            passes: vec![Pass { holds: vec![(id, place.clone())], ..Pass::default() }],
+            results: Vec::new(),
+            stores: Vec::new(),
+            unroll: 1,
+            streaming: false,
+        };
+    }
     let (mut outer, mut inner, mut count) = (Vec::new(), Vec::new(), 1);
     for axis in order.iter().copied().filter(|axis| Some(*axis) != lane) {
         let enough = count >= MANY_ROWS;

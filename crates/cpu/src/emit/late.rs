@@ -10,7 +10,7 @@ use rustc_hash::FxHashMap;
 
 use super::bound::{Bound, bytes_of, ceil_div};
 use super::emitter::{Emitter, Held};
-use super::factors::{panel_bytes, panel_vectors};
+use super::factors::{Right, panel_bytes, panel_vectors};
 use super::generic::{give, held_dtype};
 use super::multiply::{Multiply, Sums, batch_point, rows_point, tile_points};
 use super::point::{Coord, Point};
@@ -24,8 +24,8 @@ use crate::vector::{Bound as To, Compare, IntOp, Ty, Value};
 /// A factor that has so many times the elements of what it reads is large for what it says.
 const REPEATS: i64 = 2;
 
-/// Panels for every core, if tasks are to pack them.
-const LATE_PANELS: i64 = 2;
+/// Panels for every core, if tasks are to pack them, or to read what is not packed.
+pub(super) const LATE_PANELS: i64 = 2;
 
 /// Rows of a left factor that a task gathers at once: lines along the last axis of the rows, which are read and written in
 /// vectors. In the worker's memory the rows of a term lie beside each other.
@@ -180,7 +180,8 @@ impl Multiply {
             e.worker_bytes += (roles.sum_count(e.bound) * term_bytes) as usize;
             e.writes.insert(Memory::Worker);
             put_terms(e, (*id, dtype), &roles.sum, (columns.clone(), true), (base, term_bytes))?;
-            right.push(Held { memory: Memory::Worker, base: Some(base), offset: Dim::int(0), dtype, again: true });
+            let held = Held { memory: Memory::Worker, base: Some(base), offset: Dim::int(0), dtype, again: true };
+            right.push(Right { held, term_bytes, is_packed: true });
         }
         let left = self.left.clone();
         Ok(Some(Multiply { roles: roles.clone(), left, right, packs_late: false, ..*self }))

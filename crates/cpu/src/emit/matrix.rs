@@ -14,11 +14,12 @@ use super::bound::{bytes_of, ceil_div};
 use super::contract::LEFT_BYTES;
 use super::emitter::{Emitter, Given, Held};
 use super::generic::{give, hold_rows};
-use super::multiply::{FAR, LINE, batch_point, column_point, in_worker, rows_point, tile_points};
+use super::multiply::{FAR, batch_point, column_point, in_worker, rows_point, tile_points};
 use super::point::Point;
 use super::roles::Roles;
 use super::row_plan::plan_rows;
 use super::rows::dense_offset;
+use super::tile_sums::LINE;
 use super::{Emission, Memory, share};
 use crate::code::Isa;
 use crate::vector::{

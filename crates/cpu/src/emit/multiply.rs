@@ -6,14 +6,14 @@ use rustc_hash::FxHashMap;
 
 use super::bound::{bytes_of, ceil_div};
 use super::emitter::{Emitter, Given, Held};
-use super::factors::{panel_bytes, panel_vectors};
+use super::factors::{Right, panel_vectors};
 use super::fold::{Folding, Kept};
 use super::generic::held_dtype;
 use super::late::Lines;
 use super::point::{Coord, Point};
 use super::roles::Roles;
 use super::rows::dense_offset;
-use super::tile_sums::{Stepped, TileSums};
+use super::tile_sums::{Ahead, LINE, Stepped, TileSums};
 use super::tiling::Tiling;
 use super::{Emission, Memory};
 use crate::code::Isa;
@@ -29,14 +29,14 @@ pub(super) const TILE_ROWS: i64 = 6;
 /// Bytes of a right factor that do not stay in the caches of a core.
 pub(super) const FAR: i64 = 1 << 20;
 
-/// Bytes of a line of memory.
-pub(super) const LINE: i64 = 64;
+/// Bytes of a right factor that are asked for before they are needed, where terms lie far apart.
+const ASKED: i64 = 4096;
 
 /// A contraction with its factors where tiles can read them.
 pub(super) struct Multiply {
     pub roles: Roles,
     pub left: Held,
-    pub right: Vec<Held>,
+    pub right: Vec<Right>,
     /// elements of the left factor from row to row, and from term to term
     pub row_stride: i64,
     pub term_stride: i64,
@@ -84,19 +84,26 @@ impl Multiply {
         })
     }
 
-    /// What a tile asks for of the terms that are added next, which lie behind its own, be they of this panel or the next one:
-    /// with every term one line. Some tiles together ask for all; what fewer tiles read passes by too fast for that.
-    fn ahead(&self, e: &mut Emitter<'_>, tile: Value, count: i64) -> Option<(i64, Value)> {
+    /// What a tile asks for before it is needed. Of a packed factor, the terms that are added next, which lie behind its own, be they of this
+    /// panel or the next one: with every term one line. Some tiles together ask for all; what fewer tiles read passes by too fast for that.
+    /// Where terms lie pages apart, the processor does not see by itself what comes next: some terms on, all that a tile reads.
+    fn ahead(&self, e: &mut Emitter<'_>, tile: Value, count: i64) -> Option<Ahead> {
         let (terms, columns) = (self.roles.sum_count(e.bound), self.roles.column_count(e.bound));
-        let term = panel_bytes(e, self.right[0].dtype);
-        let tiles = ceil_div(self.roles.row_count(e.bound), self.tile_rows(e.isa));
-        let is_near = self.right[0].memory == Memory::Worker;
-        if is_near || terms * columns * bytes_of(self.right[0].dtype) < FAR || tiles < term / LINE {
+        let Right { held, term_bytes, is_packed } = &self.right[0];
+        if held.memory == Memory::Worker || terms * columns * bytes_of(held.dtype) < FAR {
             return None;
         }
-        let lines = e.b.number(term / LINE - 1);
+        if !is_packed {
+            let read = self.width * e.lanes() * bytes_of(held.dtype);
+            return Some(Ahead::All { terms: ceil_div(ASKED, read) });
+        }
+        let tiles = ceil_div(self.roles.row_count(e.bound), self.tile_rows(e.isa));
+        if tiles < term_bytes / LINE {
+            return None;
+        }
+        let lines = e.b.number(term_bytes / LINE - 1);
         let line = e.b.int(IntOp::And, tile, lines);
-        Some((count * term, e.b.times(line, LINE)))
+        Some(Ahead::Line { bytes: count * term_bytes, plus: e.b.times(line, LINE) })
     }
 
     /// Rows of a tile whose sums fit into the registers.
@@ -240,20 +247,20 @@ impl Multiply {
         let start = e.address_of(&self.left, &at_first);
         let start = terms.move_by(e, start, left.term_bytes);
         let mut right = Vec::new();
-        for held in &self.right {
+        for Right { held, term_bytes, .. } in &self.right {
             let at = column_start(e, roles, origin, panel, self.width * e.lanes());
             let start = e.address_of(held, &at);
-            let term_bytes = panel_bytes(e, held.dtype);
-            right.push(terms.move_by(e, start, term_bytes));
+            right.push(terms.move_by(e, start, *term_bytes));
         }
+        let masked = points.iter().take(self.width as usize).filter(|_| self.right.iter().any(|r| !r.is_packed));
         let sums = TileSums {
             foldings: roles.dots.iter().filter_map(|dot| Folding::of_factors(kernel, *dot, roles.left)).collect(),
             rows,
             width: self.width,
             terms: terms.count,
             left,
-            right: self.right.iter().map(|r| (r.dtype, panel_bytes(e, r.dtype))).collect(),
-            masks: Vec::new(),
+            right: self.right.iter().map(|r| (r.held.dtype, r.term_bytes)).collect(),
+            masks: masked.filter_map(|point| point.mask).collect(),
             ahead: self.ahead(e, tile, terms.count),
         };
         let begun = terms.begun.map(|places| {

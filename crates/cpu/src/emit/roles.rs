@@ -127,7 +127,7 @@ impl Roles {
 }
 
 /// Whether a step is computed of constants alone.
-fn is_constant(emission: &Emission<'_>, id: StepId) -> bool {
+pub(super) fn is_constant(emission: &Emission<'_>, id: StepId) -> bool {
     let kernel = emission.bound.kernel;
     reached(kernel, &[id], &|_| false).into_iter().all(|id| match kernel.step(id).op {
         Op::Load { input, .. } => emission.constant.get(input).is_some_and(|is| *is),

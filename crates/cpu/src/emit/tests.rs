@@ -200,6 +200,9 @@ fn contractions_with_what_comes_after() {
         (13, 30, 5),
         (40, 200, 64),
         (9, 70, 2100),
+        (1, 1000, 70),
+        (2, 333, 1500),
+        (5, 47, 3),
     ] {
         let sizes = [("n", n), ("m", m), ("k", k)];
         check(
@@ -236,12 +239,35 @@ fn an_axis_with_one_point_costs_nothing() {
     let emitted = [(1, 13), (3, 13), (3, 1), (1, 1)].map(|(b, n)| {
         check(text, &[("b", b), ("n", n)]);
         let env: Env = [("b", b), ("n", n)].into_iter().map(|(name, n)| (Symbol::name(name), n)).collect();
-        emit(&kernel, &env, &Target::new(Isa::detect(), 2)).unwrap()
+        // With few rows, what is not constant would be read as it lies.
+        let target = Target { constant: vec![false, true], ..Target::new(Isa::detect(), 2) };
+        emit(&kernel, &env, &target).unwrap()
     });
     for each in &emitted {
         // No copy of x, and so the very same packing of w.
         assert_eq!(each.phases.iter().map(|phase| phase.name).collect::<Vec<_>>(), ["pack", "multiply"]);
         assert_eq!(each.phases[0].program, emitted[0].phases[0].program);
+    }
+}
+
+#[test]
+fn what_is_read_once_is_not_packed() {
+    let text = "kernel { axes i0: n, i1: 4096, i2: 100 in x: f32[n, 100], w: f32[100, 4096] out y: f32[n, 4096] \
+                schedule contract dots=(%2) rows=[i0] columns=[i1] sum=[i2] tile=6x64x256 \
+                %0 = load x[i0, i2] %1 = load w[i2, i1] %2 = dot(%0, %1) over [i2] acc=f32 store y[i0, i1] = %2 }";
+    let kernel = parse(text).unwrap();
+    for (n, constant, packs) in [(1, false, false), (6, false, false), (7, false, true), (1, true, true)] {
+        let env: Env = std::iter::once((Symbol::name("n"), n)).collect();
+        let target = Target { constant: vec![false, constant], ..Target::new(Isa::detect(), 2) };
+        let phases = emit(&kernel, &env, &target).unwrap().phases;
+        assert_eq!(phases.iter().any(|phase| phase.name == "pack"), packs, "{n} rows, {constant}");
+    }
+    let turned =
+        parse(&text.replace("w: f32[100, 4096]", "w: f32[4096, 100]").replace("w[i2, i1]", "w[i1, i2]")).unwrap();
+    for n in [1, 3] {
+        let env: Env = std::iter::once((Symbol::name("n"), n)).collect();
+        let phases = emit(&turned, &env, &Target::new(Isa::detect(), 2)).unwrap().phases;
+        assert_eq!(phases.iter().map(|phase| phase.name).collect::<Vec<_>>(), ["dot", "map"], "{n} rows");
     }
 }
 

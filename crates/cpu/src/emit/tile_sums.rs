@@ -10,6 +10,18 @@ use crate::vector::{Bound as To, Value};
 /// Terms of the sum in a trip.
 const TERMS: i64 = 4;
 
+/// Bytes of a line of memory.
+pub(super) const LINE: i64 = 64;
+
+/// What is asked for of the right factors before it is needed.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Ahead {
+    /// with every term one line: so many bytes, and an Int of bytes, from what is read now
+    Line { bytes: i64, plus: Value },
+    /// with every term all of one that comes so many terms later
+    All { terms: i64 },
+}
+
 /// A matrix whose rows and terms lie at even distances.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Stepped {
@@ -32,8 +44,7 @@ pub(super) struct TileSums {
     pub right: Vec<(DType, i64)>,
     /// for every vector, the lanes that may be read; none where all may
     pub masks: Vec<Value>,
-    /// what will be read of the right factors next, from what is read now: bytes, and an Int of bytes
-    pub ahead: Option<(i64, Value)>,
+    pub ahead: Option<Ahead>,
 }
 
 impl TileSums {
@@ -80,11 +91,20 @@ impl TileSums {
     fn term(&self, e: &mut Emitter<'_>, term: i64, inside: &mut [Value], sums: usize) {
         let mut right: Vec<Vec<Value>> = Vec::with_capacity(self.right.len());
         for (d, (dtype, term_bytes)) in self.right.iter().enumerate() {
-            if let Some((bytes, plus)) = self.ahead {
-                let at = e.b.address(inside[1 + d], &[(plus, 1)], bytes + term * term_bytes);
-                e.b.prefetch(at);
-            }
             let vector = e.lanes() * bytes_of(*dtype);
+            match self.ahead {
+                Some(Ahead::Line { bytes, plus }) => {
+                    let at = e.b.address(inside[1 + d], &[(plus, 1)], bytes + term * term_bytes);
+                    e.b.prefetch(at);
+                }
+                Some(Ahead::All { terms }) => {
+                    for byte in (0..self.width * vector).step_by(LINE as usize) {
+                        let at = e.b.address(inside[1 + d], &[], (term + terms) * term_bytes + byte);
+                        e.b.prefetch(at);
+                    }
+                }
+                None => {}
+            }
             let vectors = (0..self.width).map(|v| {
                 let at = e.b.address(inside[1 + d], &[], term * term_bytes + v * vector);
                 e.b.load_again(at, *dtype, self.masks.get(v as usize).copied())

@@ -13,7 +13,7 @@ use crate::arguments::Analyze;
 use crate::failure::{Failure, Outcome};
 use crate::operations::{self, kind_name};
 use crate::quantity::{self, significant};
-use crate::screen::{self, Side, Table, heading};
+use crate::screen::{self, Column, Table, heading};
 use crate::target;
 
 /// Analyzes a file of operations.
@@ -38,9 +38,15 @@ fn analysis(arguments: &Analyze, spec: &DeviceSpec) -> Result<Analysis> {
 
 fn to_text(analysis: &Analysis, spec: &DeviceSpec) -> String {
     let mut text = heading(&format!("Operations on {} ({})", spec.name, spec.doc));
-    let columns = [("operation", Side::Left), ("kind", Side::Left), ("bound", Side::Left), ("bytes", Side::Right)];
-    let more = [("operations/byte", Side::Right), ("µs", Side::Right), ("time goes to", Side::Left)];
-    let mut table = Table::new(&[&columns[..], &more[..]].concat());
+    let mut table = Table::new([
+        Column::left("operation").cut(12),
+        Column::left("kind").goes(2),
+        Column::left("bound").goes(3),
+        Column::right("bytes"),
+        Column::right("operations/byte").goes(1),
+        Column::right("µs"),
+        Column::left("time goes to").wrap(16),
+    ]);
     for o in &analysis.operations {
         table.row(vec![
             o.name.clone(),
@@ -52,7 +58,7 @@ fn to_text(analysis: &Analysis, spec: &DeviceSpec) -> String {
             o.bound.describe(spec),
         ]);
     }
-    text.push_str(&table.text());
+    text.push_str(&table.text(screen::width()));
     write_candidates(&mut text, analysis);
     write_kernels(&mut text, analysis);
     if !analysis.assumptions.is_empty() {
@@ -67,16 +73,22 @@ fn write_candidates(text: &mut String, analysis: &Analysis) {
     if analysis.candidates.is_empty() {
         return line(text, "  none: no operation reads what another one writes");
     }
-    let columns = [("candidate", Side::Left), ("decision", Side::Left), ("score", Side::Right)];
-    let more = ["bytes", "launches", "µs", "saved µs"].map(|name| (name, Side::Right));
-    let mut table = Table::new(&[&columns[..], &more[..]].concat());
+    let mut table = Table::new([
+        Column::left("candidate").wrap(14),
+        Column::left("decision"),
+        Column::right("score").goes(3),
+        Column::right("bytes").goes(2),
+        Column::right("launches").goes(1),
+        Column::right("µs").goes(4),
+        Column::right("saved µs"),
+    ]);
     for c in &analysis.candidates {
         let mut row = vec![c.name(), decision(c).into(), format!("{:.2}", c.scorecard.score)];
         row.extend(changes(&c.before, &c.after));
         row.push(significant(c.saved_us()));
         table.row(row);
     }
-    text.push_str(&table.text());
+    text.push_str(&table.text(screen::width()));
     for c in &analysis.candidates {
         text.push('\n');
         match &c.verdict {
@@ -110,9 +122,14 @@ fn prose(text: &mut String, indent: usize, words: &str) {
 
 fn write_kernels(text: &mut String, analysis: &Analysis) {
     text.push_str(&format!("\n{}", heading("Kernels at the sizes given")));
-    let columns = [("kernel", Side::Left), ("score", Side::Right)];
-    let more = ["tensor accesses", "bytes", "launches", "µs"].map(|name| (name, Side::Right));
-    let mut table = Table::new(&[&columns[..], &more[..]].concat());
+    let mut table = Table::new([
+        Column::left("kernel").wrap(14),
+        Column::right("score").goes(1),
+        Column::right("tensor accesses").goes(2),
+        Column::right("bytes"),
+        Column::right("launches").goes(3),
+        Column::right("µs"),
+    ]);
     let mut row = |name: String, score: String, before: &Totals, after: &Totals| {
         let mut cells = vec![name, score, change(before.accesses as f64, after.accesses as f64, quantity::count)];
         cells.extend(changes(before, after));
@@ -123,7 +140,7 @@ fn write_kernels(text: &mut String, analysis: &Analysis) {
         row(group.name(), score, &group.before, &group.after);
     }
     row("all".into(), String::new(), &analysis.before, &analysis.after);
-    text.push_str(&table.text());
+    text.push_str(&table.text(screen::width()));
     let count = analysis.disagreements();
     if count > 0 {
         line(text, &format!("\n  the scorecard disagrees on {count} of {} candidates", analysis.candidates.len()));

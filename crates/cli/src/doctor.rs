@@ -1,6 +1,5 @@
 //! `fuseline doctor`: which devices can be used here, and what is missing for the others.
 
-use std::fmt::Write as _;
 use std::num::NonZeroUsize;
 
 use fuseline_cpu::code::Isa;
@@ -12,7 +11,7 @@ use serde_json::json;
 use crate::arguments::Doctor;
 use crate::failure::Outcome;
 use crate::gpu;
-use crate::screen;
+use crate::screen::{self, Column, Table};
 
 /// Something that a device needs.
 struct Finding {
@@ -32,15 +31,15 @@ pub fn doctor(arguments: &Doctor) -> Outcome {
         });
         return screen::print_json(&json!({ "findings": rows.collect::<Vec<_>>() }));
     }
-    let mut text = String::new();
+    let mut table = Table::new([Column::left(""), Column::left(""), Column::left(""), Column::left("").wrap(30)]);
     for finding in &findings {
         let (sign, note) = match &finding.outcome {
-            Ok(found) => ("ok     ", found),
+            Ok(found) => ("ok", found),
             Err(why) => ("missing", why),
         };
-        writeln!(text, "{sign}  {:5} {:9} {note}", finding.device, finding.what).expect("writing to a string succeeds");
+        table.row([sign, finding.device, finding.what, note].map(String::from));
     }
-    screen::print(&text)
+    screen::print(&table.text(screen::width()))
 }
 
 fn findings() -> Vec<Finding> {

@@ -5,7 +5,7 @@ use serde_json::json;
 
 use crate::arguments::Gallery;
 use crate::failure::Outcome;
-use crate::screen::{self, Side, Table};
+use crate::screen::{self, Column, Table};
 
 /// Lists the gallery.
 pub fn list(arguments: &Gallery) -> Outcome {
@@ -17,10 +17,15 @@ pub fn list(arguments: &Gallery) -> Outcome {
         });
         return screen::print_json(&entries.collect());
     }
-    let mut table = Table::new(&[("row", Side::Right), ("name", Side::Left), ("sizes", Side::Left), ("", Side::Left)]);
+    let mut table = Table::new([
+        Column::right("row"),
+        Column::left("name"),
+        Column::left("sizes").wrap(14).goes(1),
+        Column::left("").wrap(22),
+    ]);
     for entry in gallery::all() {
         let sizes: Vec<String> = entry.sizes.iter().map(|(name, size)| format!("{name}={size}")).collect();
-        table.row(vec![entry.row.to_string(), entry.name.into(), sizes.join(","), entry.doc.into()]);
+        table.row([entry.row.to_string(), entry.name.to_string(), sizes.join(","), entry.doc.to_string()]);
     }
-    screen::print(&table.text())
+    screen::print(&table.text(screen::width()))
 }

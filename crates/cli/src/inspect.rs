@@ -1,7 +1,5 @@
 //! `fuseline inspect`: what a model takes, returns, computes and moves.
 
-use std::fmt::Write as _;
-
 use fuseline::analysis::{Footprint, Footprints};
 use fuseline::error::{Error, Kind};
 use fuseline::graph::{Graph, Origin};
@@ -11,6 +9,7 @@ use fuseline_frontend::Tensors;
 use fuseline_frontend::onnx::dtype_of_code;
 use fuseline_frontend::onnx::import::{Port, Signature};
 use fuseline_frontend::onnx::schema::{GraphProto, ModelProto};
+use fuseline_session::plan::name::cut_path;
 use indexmap::IndexMap;
 use serde_json::{Map, Value, json};
 
@@ -21,7 +20,7 @@ use crate::formula::formula;
 use crate::histogram::Histogram;
 use crate::model::{self, Content, Model, type_text};
 use crate::quantity;
-use crate::screen::{self, Side, Table, heading};
+use crate::screen::{self, Column, Table, heading};
 
 /// Inspects a model.
 pub fn inspect(arguments: &Inspect) -> Outcome {
@@ -185,17 +184,15 @@ fn count_parameters(model: &ModelProto) -> Parameters {
     parameters
 }
 
-const LINES: &str = "writing to a string succeeds";
-
 impl Inspection<'_> {
     fn text(&self, top: usize) -> String {
         let mut text = heading(&self.model.name);
-        writeln!(text, "  {}", self.source()).expect(LINES);
+        text.push_str(&screen::wrapped(&self.source(), 2, screen::width()));
         for (title, ports) in [("Inputs", &self.signature.inputs), ("Outputs", &self.signature.outputs)] {
             text.push_str(&section(title));
-            let mut table = Table::new(&[("", Side::Left), ("", Side::Left)]);
-            ports.iter().for_each(|port| table.row(vec![port.name.clone(), type_text(port, &self.env)]));
-            text.push_str(&table.text());
+            let mut table = Table::new([Column::left("").cut(16), Column::left("").wrap(24)]);
+            ports.iter().for_each(|port| table.row([port.name.clone(), type_text(port, &self.env)]));
+            text.push_str(&table.text(screen::width()));
         }
         self.write_facts(&mut text);
         if let Some(footprints) = &self.footprints {
@@ -224,8 +221,8 @@ impl Inspection<'_> {
     }
 
     fn write_facts(&self, text: &mut String) {
-        let mut table = Table::new(&[("", Side::Left), ("", Side::Left)]);
-        let mut fact = |name: &str, value: String| table.row(vec![name.into(), value]);
+        let mut table = Table::new([Column::left("").cut(16), Column::left("").wrap(24)]);
+        let mut fact = |name: &str, value: String| table.row([name.to_string(), value]);
         let free = self.free_sizes();
         if !free.is_empty() {
             fact("free sizes", free.join(", "));
@@ -246,7 +243,7 @@ impl Inspection<'_> {
             fact("at least", format!("{}{saved}", bytes_in_words(&least.bytes())));
         }
         text.push_str(&section("Summary"));
-        text.push_str(&table.text());
+        text.push_str(&table.text(screen::width()));
     }
 
     fn free_sizes(&self) -> Vec<String> {
@@ -313,12 +310,13 @@ impl Inspection<'_> {
 
 fn write_kinds(text: &mut String, footprints: &Bound) {
     text.push_str(&section("By operator"));
-    let mut columns = vec![("operator", Side::Left), ("nodes", Side::Right)];
-    columns.extend(["operations", "bytes", "operations/byte"].map(|name| (name, Side::Right)));
+    let mut columns = vec![Column::left("operator").cut(12), Column::right("nodes")];
+    columns.extend(["operations", "bytes"].map(|name| Column::right(name).wrap(12)));
+    columns.push(Column::right("operations/byte").goes(1));
     // A share is a number only where the whole is one.
     let whole = footprints.total.bytes().as_int().filter(|whole| *whole > 0);
-    columns.extend(whole.map(|_| ("share of bytes", Side::Right)));
-    let mut table = Table::new(&columns);
+    columns.extend(whole.map(|_| Column::right("share of bytes")));
+    let mut table = Table::new(columns);
     for (op, count, footprint) in footprints.by_kind() {
         let bytes = footprint.bytes();
         let share = whole.zip(bytes.as_int()).map(|(whole, part)| 100.0 * part as f64 / whole as f64);
@@ -327,7 +325,7 @@ fn write_kinds(text: &mut String, footprints: &Bound) {
         cells.extend(share.map(|share| format!("{share:.1} %")));
         table.row(cells);
     }
-    text.push_str(&table.text());
+    text.push_str(&table.text(screen::width()));
 }
 
 fn write_heaviest(text: &mut String, footprints: &Bound, top: usize) {
@@ -337,10 +335,15 @@ fn write_heaviest(text: &mut String, footprints: &Bound, top: usize) {
         return;
     }
     text.push_str(&section("Most traffic"));
-    let columns = ["operations", "bytes", "operations/byte"].map(|name| (name, Side::Right));
-    let mut table = Table::new(&[&[("node", Side::Left), ("operator", Side::Left)], &columns[..]].concat());
+    let mut table = Table::new([
+        Column::left("node").cut_by(16, cut_path),
+        Column::left("operator").cut(12),
+        Column::right("operations").wrap(10),
+        Column::right("bytes").wrap(10),
+        Column::right("operations/byte").goes(1),
+    ]);
     for (origin, footprint) in heaviest {
-        table.row(vec![
+        table.row([
             origin.name.to_string(),
             origin.op.to_string(),
             formula(&footprint.flops),
@@ -348,7 +351,7 @@ fn write_heaviest(text: &mut String, footprints: &Bound, top: usize) {
             intensity_text(footprint),
         ]);
     }
-    text.push_str(&table.text());
+    text.push_str(&table.text(screen::width()));
 }
 
 /// A heading after an empty line.

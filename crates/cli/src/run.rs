@@ -14,7 +14,7 @@ use crate::feed::{self, Feed};
 use crate::file;
 use crate::model::Model;
 use crate::quantity;
-use crate::screen::{self, Side, Table};
+use crate::screen::{self, Column, Table};
 use crate::waiting::Waiting;
 use crate::written_plan::WrittenPlan;
 
@@ -64,7 +64,7 @@ pub fn run(arguments: &Run) -> Outcome {
         return screen::print_json(&to_json(&model, arguments, &feed, &summaries));
     }
     screen::tell(&format!("ran on {} in {} s\n", arguments.device.name, quantity::significant(seconds)));
-    screen::print(&to_table(&summaries).text())
+    screen::print(&to_table(&summaries).text(screen::width()))
 }
 
 fn tell_assumptions(feed: &Feed, seed: u64) {
@@ -128,9 +128,10 @@ impl<'a> Summary<'a> {
 }
 
 /// A line for every output.
-pub fn to_table(summaries: &[Summary<'_>]) -> Table {
-    let columns = ["min", "mean", "max", ""].map(|name| (name, Side::Right));
-    let mut table = Table::new(&[&[("output", Side::Left), ("type", Side::Left)], &columns[..]].concat());
+pub fn to_table(summaries: &[Summary<'_>]) -> Table<'static> {
+    let first = [Column::left("output").cut(8), Column::left("type").wrap(12)];
+    let columns = ["min", "mean", "max", ""].map(Column::right);
+    let mut table = Table::new(first.into_iter().chain(columns));
     for summary in summaries {
         let ty = match summary.is_text {
             true => format!("string{}", Shape::from_iter(summary.ty().1.iter().copied())),

@@ -1,8 +1,9 @@
 //! What is shown: reports on standard output, notes on standard error, tables with aligned columns.
 
 use std::io::Write as _;
+use std::os::fd::AsFd;
 
-pub use fuseline_session::table::{Side, Table, heading, wrapped};
+pub use fuseline_session::table::{Column, Table, heading, wrapped};
 
 use crate::failure::{Failure, Outcome};
 
@@ -23,9 +24,15 @@ pub fn print_json(value: &serde_json::Value) -> Outcome {
     print(&format!("{text}\n"))
 }
 
-/// Columns that a line may take: those of the terminal, and a fixed number where there is none.
+/// Columns that a line of standard output may take.
 pub fn width() -> usize {
+    width_of(std::io::stdout())
+}
+
+/// Columns that a line may take: what `COLUMNS` says, else those of the terminal, and a fixed number where there is none.
+pub fn width_of(stream: impl AsFd) -> usize {
     const WITHOUT_TERMINAL: usize = 120;
-    let terminal = terminal_size::terminal_size_of(std::io::stdout()).map(|(width, _)| usize::from(width.0));
-    terminal.unwrap_or(WITHOUT_TERMINAL).max(60)
+    let asked = std::env::var("COLUMNS").ok().and_then(|columns| columns.parse().ok());
+    let terminal = || terminal_size::terminal_size_of(stream).map(|(width, _)| usize::from(width.0));
+    asked.or_else(terminal).unwrap_or(WITHOUT_TERMINAL).max(60)
 }

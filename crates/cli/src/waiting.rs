@@ -6,6 +6,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+use fuseline_session::plan::name::cut_back;
+
+use crate::screen;
+
 /// While it lives, and after the first second, a line on standard error says what runs and for how long; it is erased at
 /// the end. Nothing is written where standard error is no terminal.
 #[derive(Debug)]
@@ -55,7 +59,9 @@ fn write_until(ended: &Receiver<()>, what: &Mutex<String>) {
     while ended.recv_timeout(Duration::from_millis(500)) == Err(RecvTimeoutError::Timeout) {
         let seconds = start.elapsed().as_secs();
         if seconds > 0 {
-            let line = format!("{} … {seconds} s", what.lock().unwrap_or_else(PoisonError::into_inner));
+            let time = format!(" … {seconds} s");
+            let room = screen::width_of(std::io::stderr()).saturating_sub(time.chars().count() + 1);
+            let line = format!("{}{time}", cut_back(&what.lock().unwrap_or_else(PoisonError::into_inner), room));
             let length = line.chars().count();
             let mut stderr = std::io::stderr();
             // What was longer before is overwritten.

@@ -1,23 +1,78 @@
-//! Tables with aligned columns, headings, paragraphs: text for a terminal, whose colours the printer may take away.
+//! Tables with aligned columns that fit the terminal, headings, paragraphs: text whose colours the printer may take away.
 
-use std::fmt::Write as _;
+use std::fmt::{self, Write as _};
 
 use anstyle::Style;
 
-/// A text in lines of at most `width` columns, all of them indented; a word that is longer has a line of its own.
+use crate::plan::name::cut_back;
+
+/// A text in lines of at most `width` columns, all of them indented; a word that is longer has a line of its own. A number and its unit stay
+/// together.
 pub fn wrapped(text: &str, indent: usize, width: usize) -> String {
     let room = width.saturating_sub(indent).max(20);
+    lines(text, room).iter().map(|line| format!("{:indent$}{line}\n", "")).collect()
+}
+
+/// The words of a text in lines of at most `room` columns, but for words that are longer.
+fn lines(text: &str, room: usize) -> Vec<String> {
     let mut lines: Vec<String> = Vec::new();
-    for word in text.split_whitespace() {
+    for word in words(text) {
         match lines.last_mut() {
-            Some(line) if line.chars().count() + 1 + word.chars().count() <= room => {
+            Some(line) if columns(line) + 1 + columns(&word) <= room => {
                 line.push(' ');
-                line.push_str(word);
+                line.push_str(&word);
             }
-            _ => lines.push(word.to_string()),
+            _ => lines.push(word),
         }
     }
-    lines.iter().map(|line| format!("{:indent$}{line}\n", "")).collect()
+    lines
+}
+
+/// The same, where words that are longer are broken.
+fn broken_lines(text: &str, room: usize) -> Vec<String> {
+    let pieces = words(text).into_iter().flat_map(|word| broken(word, room.max(1)));
+    let pieces: Vec<String> = pieces.collect();
+    // Two pieces of a word never fit into one line, so that no blank gets inside.
+    if pieces.is_empty() { vec![String::new()] } else { lines(&pieces.join(" "), room) }
+}
+
+/// A word in pieces of at most `room` columns, broken behind separators where there are any.
+fn broken(word: String, room: usize) -> Vec<String> {
+    let (mut pieces, mut rest) = (Vec::new(), word.as_str());
+    while let Some((end, _)) = rest.char_indices().nth(room) {
+        let separator = rest[..end].rfind([',', '/', '·', ' ', '_', '-', '(']);
+        let at = separator.map_or(end, |at| at + rest[at..].chars().next().map_or(1, char::len_utf8));
+        pieces.push(rest[..at].trim_end().to_string());
+        rest = rest[at..].trim_start();
+    }
+    pieces.push(rest.to_string());
+    pieces
+}
+
+/// Words; a number and its unit are one.
+fn words(text: &str) -> Vec<String> {
+    let mut words: Vec<String> = Vec::new();
+    for word in text.split_whitespace() {
+        match words.last_mut() {
+            Some(number) if is_unit_of(number, word) => {
+                number.push(' ');
+                number.push_str(word);
+            }
+            _ => words.push(word.to_string()),
+        }
+    }
+    words
+}
+
+/// Whether a word is the unit of the number before it: `MB`, `%`, `M·rows`.
+fn is_unit_of(number: &str, word: &str) -> bool {
+    let unit = word.trim_end_matches([',', ';', '.', ':', ')']).split('·').next().unwrap_or(word);
+    number.ends_with(|c: char| c.is_ascii_digit()) && columns(unit) <= 3 && !unit.starts_with(|c: char| c.is_numeric())
+}
+
+/// Columns that a text takes.
+fn columns(text: &str) -> usize {
+    text.chars().count()
 }
 
 /// A heading.
@@ -28,58 +83,236 @@ pub fn heading(text: &str) -> String {
 
 /// On which side of its column a cell stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Side {
-    /// it starts where the column starts
+enum Side {
     Left,
-    /// it ends where the column ends
     Right,
+}
+
+/// What happens to the cells of a column where lines are too short.
+#[derive(Clone, Copy, Debug)]
+enum Fit {
+    /// nothing
+    Whole,
+    /// they become shorter, but no shorter than this
+    Cut(usize, fn(&str, usize) -> String),
+    /// they go on in lines below, in no fewer columns than these
+    Wrap(usize),
+}
+
+/// A column of a table, and what gives way where the lines are too short for all of them. Numbers stand as they are: columns of names become
+/// narrower first, then columns that can be told from others go.
+#[derive(Clone, Copy, Debug)]
+pub struct Column {
+    name: &'static str,
+    side: Side,
+    fit: Fit,
+    goes: Option<u8>,
+}
+
+impl Column {
+    /// A column whose cells begin where it begins.
+    pub const fn left(name: &'static str) -> Column {
+        Column { name, side: Side::Left, fit: Fit::Whole, goes: None }
+    }
+
+    /// A column whose cells end where it ends.
+    pub const fn right(name: &'static str) -> Column {
+        Column { name, side: Side::Right, fit: Fit::Whole, goes: None }
+    }
+
+    /// The same; where lines are short, cells lose their ends, and keep so many columns at least.
+    pub const fn cut(self, least: usize) -> Column {
+        self.cut_by(least, cut_back)
+    }
+
+    /// The same; where lines are short, cells are cut in a way of their own.
+    pub const fn cut_by(mut self, least: usize, by: fn(&str, usize) -> String) -> Column {
+        self.fit = Fit::Cut(least, by);
+        self
+    }
+
+    /// The same; where lines are short, cells take several, of so many columns at least.
+    pub const fn wrap(mut self, least: usize) -> Column {
+        self.fit = Fit::Wrap(least);
+        self
+    }
+
+    /// The same; where there is no room it goes, those with low numbers first.
+    pub const fn goes(mut self, when: u8) -> Column {
+        self.goes = Some(when);
+        self
+    }
+
+    /// The fewest columns it can do with, given what its cells take.
+    fn least(&self, natural: usize) -> usize {
+        match self.fit {
+            Fit::Whole => natural,
+            Fit::Cut(least, _) | Fit::Wrap(least) => natural.min(least.max(columns(self.name))),
+        }
+    }
+}
+
+/// What stands in a row.
+pub enum Cell<'a> {
+    /// a text
+    Text(String),
+    /// something that can be said in any number of columns
+    Fitted(Box<dyn Fn(usize) -> String + 'a>),
+}
+
+impl Cell<'_> {
+    /// A cell that says what it says in the columns that there are.
+    pub fn fitted<'a>(say: impl Fn(usize) -> String + 'a) -> Cell<'a> {
+        Cell::Fitted(Box::new(say))
+    }
+
+    fn natural(&self) -> usize {
+        match self {
+            Cell::Text(text) => columns(text),
+            Cell::Fitted(say) => columns(&say(usize::MAX)),
+        }
+    }
+
+    fn lines(&self, fit: Fit, width: usize) -> Vec<String> {
+        match (self, fit) {
+            (Cell::Text(text), _) if columns(text) <= width => vec![text.clone()],
+            (Cell::Text(text), Fit::Whole) => vec![text.clone()],
+            (Cell::Text(text), Fit::Cut(_, by)) => vec![by(text, width)],
+            (Cell::Text(text), Fit::Wrap(_)) => broken_lines(text, width),
+            (Cell::Fitted(say), _) => vec![say(width)],
+        }
+    }
+}
+
+impl fmt::Debug for Cell<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Cell::Text(text) => text.fmt(f),
+            Cell::Fitted(say) => say(usize::MAX).fmt(f),
+        }
+    }
+}
+
+impl From<String> for Cell<'_> {
+    fn from(text: String) -> Self {
+        Cell::Text(text)
+    }
 }
 
 /// Rows of text under a head, indented by two.
 #[derive(Debug)]
-pub struct Table {
-    head: Vec<(&'static str, Side)>,
-    rows: Vec<Vec<String>>,
+pub struct Table<'a> {
+    columns: Vec<Column>,
+    rows: Vec<Vec<Cell<'a>>>,
 }
 
-impl Table {
+impl<'a> Table<'a> {
     /// A table with these columns; without any head where all names are empty.
-    pub fn new(head: &[(&'static str, Side)]) -> Table {
-        Table { head: head.to_vec(), rows: Vec::new() }
+    pub fn new(columns: impl IntoIterator<Item = Column>) -> Table<'a> {
+        Table { columns: columns.into_iter().collect(), rows: Vec::new() }
     }
 
     /// Adds a row; missing cells are empty.
-    pub fn row(&mut self, cells: Vec<String>) {
-        self.rows.push(cells);
+    pub fn row(&mut self, cells: impl IntoIterator<Item = impl Into<Cell<'a>>>) {
+        self.rows.push(cells.into_iter().map(Into::into).collect());
     }
 
-    /// The lines of the table.
-    pub fn text(&self) -> String {
-        let mut widths: Vec<usize> = self.head.iter().map(|(name, _)| name.chars().count()).collect();
-        for row in &self.rows {
-            for (width, cell) in widths.iter_mut().zip(row) {
-                *width = (*width).max(cell.chars().count());
-            }
-        }
+    /// The lines of the table, of at most so many columns if what must stand there leaves that much.
+    pub fn text(&self, width: usize) -> String {
+        let widths = self.widths(width);
         let mut text = String::new();
-        if self.head.iter().any(|(name, _)| !name.is_empty()) {
+        if self.columns.iter().any(|column| !column.name.is_empty()) {
             let dim = Style::new().dimmed();
-            let names: Vec<String> = self.head.iter().map(|(name, _)| (*name).to_string()).collect();
-            let line = self.line(&names, &widths);
+            let line = self.line(&widths, |k| self.columns[k].name);
             writeln!(text, "{dim}{line}{dim:#}").expect("writing to a string succeeds");
         }
         for row in &self.rows {
-            text.push_str(&self.line(row, &widths));
-            text.push('\n');
+            let cells = self.columns.iter().zip(row).zip(&widths);
+            let cells = cells.map(|((column, cell), width)| cell.lines(column.fit, width.unwrap_or(0)));
+            let cells: Vec<Vec<String>> = cells.collect();
+            let shown = cells.iter().zip(&widths).filter(|(_, width)| width.is_some());
+            for k in 0..shown.map(|(lines, _)| lines.len()).max().unwrap_or(1) {
+                let part = |column: usize| cells.get(column).and_then(|lines| lines.get(k)).map_or("", String::as_str);
+                text.push_str(&self.line(&widths, part));
+                text.push('\n');
+            }
         }
         text
     }
 
-    fn line(&self, cells: &[String], widths: &[usize]) -> String {
+    /// How wide each column is; none where it has gone.
+    fn widths(&self, width: usize) -> Vec<Option<usize>> {
+        let mut natural: Vec<usize> = self.columns.iter().enumerate().map(|(k, c)| self.natural(k, c)).collect();
+        let all: usize = natural.iter().map(|column| GAP + column).sum();
+        if all <= width {
+            return natural.into_iter().map(Some).collect();
+        }
+        // Cells that can be said in any number of columns say little first, and have what the others leave.
+        let mut fitted: Vec<usize> = Vec::new();
+        for (k, column) in self.columns.iter().enumerate() {
+            if let Some(said) = self.said(k, column.least(natural[k])) {
+                natural[k] = said.max(columns(column.name));
+                fitted.push(k);
+            }
+        }
+        let mut widths = self.shared(&natural, width);
+        let over = width.saturating_sub(widths.iter().flatten().map(|column| GAP + column).sum());
+        if let Some(last) = fitted.last().and_then(|k| widths[*k].as_mut()) {
+            *last += over;
+        }
+        widths
+    }
+
+    /// What fitted cells of a column take if they may take so much.
+    fn said(&self, k: usize, width: usize) -> Option<usize> {
+        let cells = self.rows.iter().filter_map(|row| match row.get(k) {
+            Some(Cell::Fitted(say)) => Some(columns(&say(width))),
+            _ => None,
+        });
+        cells.max()
+    }
+
+    /// How wide columns are that would take so much each.
+    fn shared(&self, natural: &[usize], width: usize) -> Vec<Option<usize>> {
+        let mut order: Vec<(u8, usize)> =
+            self.columns.iter().enumerate().filter_map(|(k, column)| Some((column.goes?, k))).collect();
+        order.sort_unstable();
+        let mut gone = order.into_iter().map(|(_, k)| k);
+        let mut shown: Vec<usize> = (0..self.columns.len()).collect();
+        let room = |shown: &[usize]| width.saturating_sub(GAP * shown.len());
+        let least = |shown: &[usize]| shown.iter().map(|k| self.columns[*k].least(natural[*k])).sum::<usize>();
+        while least(&shown) > room(&shown) {
+            let Some(next) = gone.next() else { break };
+            shown.retain(|k| *k != next);
+        }
+        // What is wider than others becomes narrower until all fits.
+        let wide = shown.iter().map(|k| natural[*k]).max().unwrap_or(0);
+        let given = |cap: usize, k: usize| natural[k].min(cap.max(self.columns[k].least(natural[k])));
+        let fits = |cap: &usize| shown.iter().map(|k| given(*cap, *k)).sum::<usize>() <= room(&shown);
+        let cap = (0..=wide).rev().find(fits).unwrap_or(0);
+        // The last columns that the cap leaves over belong to the first that wants them.
+        let mut widths: Vec<Option<usize>> = vec![None; natural.len()];
+        let mut over = room(&shown).saturating_sub(shown.iter().map(|k| given(cap, *k)).sum());
+        for k in shown {
+            let more = over.min(natural[k] - given(cap, k));
+            over -= more;
+            widths[k] = Some(given(cap, k) + more);
+        }
+        widths
+    }
+
+    /// What the widest cell of a column takes.
+    fn natural(&self, k: usize, column: &Column) -> usize {
+        let cells = self.rows.iter().filter_map(|row| row.get(k)).map(Cell::natural);
+        cells.max().unwrap_or(0).max(columns(column.name))
+    }
+
+    fn line<'t>(&self, widths: &[Option<usize>], cell: impl Fn(usize) -> &'t str) -> String {
         let mut line = String::new();
-        for (((_, side), width), cell) in self.head.iter().zip(widths).zip(cells) {
-            line.push_str("  ");
-            match side {
+        for (k, column) in self.columns.iter().enumerate() {
+            let (Some(width), cell) = (widths[k], cell(k)) else { continue };
+            line.push_str(&" ".repeat(GAP));
+            match column.side {
                 Side::Left => write!(line, "{cell:<width$}"),
                 Side::Right => write!(line, "{cell:>width$}"),
             }
@@ -89,6 +322,9 @@ impl Table {
         line
     }
 }
+
+/// Blanks before every column.
+const GAP: usize = 2;
 
 #[cfg(test)]
 mod tests {
@@ -100,13 +336,58 @@ mod tests {
         assert_eq!(wrapped("one two three four five six", 4, 24), "    one two three four\n    five six\n");
         assert_eq!(wrapped("a-word-that-is-longer-than-a-line b", 0, 10), "a-word-that-is-longer-than-a-line\nb\n");
         assert_eq!(wrapped("", 2, 80), "");
+        assert_eq!(wrapped("it takes a time of 12.5 ms.", 0, 23), "it takes a time of\n12.5 ms.\n", "units stay");
     }
 
     #[test]
     fn columns_are_aligned() {
-        let mut table = Table::new(&[("", Side::Left), ("", Side::Right)]);
-        table.row(vec!["x".into(), "1".into()]);
-        table.row(vec!["größe".into(), "23".into()]);
-        assert_eq!(table.text(), "  x       1\n  größe  23\n");
+        let mut table = Table::new([Column::left(""), Column::right("")]);
+        table.row(["x", "1"].map(String::from));
+        table.row(["größe", "23"].map(String::from));
+        assert_eq!(table.text(80), "  x       1\n  größe  23\n");
+    }
+
+    #[test]
+    fn short_lines_cut_names_then_drop_columns_and_keep_numbers() {
+        let columns = [
+            Column::left("").cut(6),
+            Column::right("").goes(2),
+            Column::right("").goes(1),
+            Column::right(""),
+            Column::left("").wrap(8),
+        ];
+        let mut table = Table::new(columns);
+        table.row(["a long name", "1234", "5678", "90.5", "some words to read"].map(String::from));
+        assert_eq!(table.text(60), "  a long name  1234  5678  90.5  some words to read\n");
+        let lines = |width: usize| table.text(width).lines().map(String::from).collect::<Vec<_>>();
+        assert_eq!(
+            lines(42),
+            ["  a long na…  1234  5678  90.5  some words", "                                to read"]
+        );
+        assert_eq!(lines(37)[0], "  a long…  1234  5678  90.5  some", "names and words give way to their least");
+        assert_eq!(lines(34)[0], "  a long n…  1234  90.5  some", "then a column goes, and they have more");
+        assert_eq!(lines(25)[0], "  a long…  90.5  some");
+        for width in 24..80 {
+            let text = table.text(width);
+            assert!(text.lines().all(|line| line.chars().count() <= width), "{width}:\n{text}");
+            assert!(text.contains("90.5"), "{text}");
+        }
+    }
+
+    #[test]
+    fn cells_may_know_what_to_say_in_few_columns() {
+        let mut table = Table::new([Column::left("").wrap(4), Column::right("")]);
+        let say = |room: usize| if room >= 5 { "names".to_string() } else { "(+5)".to_string() };
+        table.row([Cell::fitted(say), "7".to_string().into()]);
+        assert_eq!(table.text(80), "  names  7\n");
+        assert_eq!(table.text(9), "  (+5)  7\n");
+    }
+
+    #[test]
+    fn words_without_blanks_break_behind_separators() {
+        assert_eq!(broken_lines("rows=4096,columns=1024", 12), ["rows=4096,", "columns=1024"]);
+        assert_eq!(broken_lines("abcdefgh", 3), ["abc", "def", "gh"]);
+        assert_eq!(broken_lines("7·rows + 1.50 M·rows·columns", 10), ["7·rows +", "1.50 M·", "rows·", "columns"]);
+        assert_eq!(broken_lines("", 3), [""]);
     }
 }

@@ -2,24 +2,30 @@
 
 use fuseline::device::DeviceSpec;
 use fuseline::tensor::DType;
-use fuseline_session::plan::name::cut_back;
 pub use fuseline_session::profile::{Measured, Phase, Profile, measure, median_error, to_json};
 
 use crate::quantity::{self, significant};
-use crate::screen::{self, Side, Table};
+use crate::screen::{self, Column, Table};
 
 /// A table of kernels, that with the most time first; equal kernels are one line. Rates are those of what the plan counts.
 pub fn to_text(kernels: &[Measured], spec: &DeviceSpec) -> String {
     let on_gpu = kernels.iter().flat_map(|kernel| &kernel.phases).any(|phase| phase.resources.is_some());
-    let numbers = ["times", "µs each", "share", "predicted", "off by", "GB/s", "GFLOP/s"];
-    let own: &[&str] = if on_gpu { &["blocks", "registers", "shared", "occupancy"] } else { &[] };
-    let columns: Vec<(&str, Side)> = numbers.iter().chain(own).map(|name| (*name, Side::Right)).collect();
-    let last = if on_gpu { "launches" } else { "phases" };
-    let head = [&[("kernel", Side::Left), ("kind", Side::Left)], &columns[..], &[(last, Side::Left)]].concat();
-    let mut table = Table::new(&head);
+    let numbers = [
+        Column::right("times").goes(5),
+        Column::right("µs each"),
+        Column::right("share"),
+        Column::right("predicted"),
+        Column::right("off by"),
+        Column::right("GB/s").goes(4),
+        Column::right("GFLOP/s").goes(3),
+    ];
+    let own = ["blocks", "registers", "shared", "occupancy"].map(|name| Column::right(name).goes(1));
+    let last = Column::left(if on_gpu { "launches" } else { "phases" }).wrap(18).goes(2);
+    let first = [Column::left("kernel").cut(14), Column::left("kind").goes(2)];
+    let columns = first.into_iter().chain(numbers).chain(own.into_iter().filter(|_| on_gpu)).chain([last]);
+    let mut table = Table::new(columns);
     let total: f64 = kernels.iter().map(Measured::us).sum();
     let groups = groups(kernels);
-    let width = screen::width();
     let (gbps, gflops) = (spec.memory.last().map_or(f64::NAN, |level| level.gbps), highest_rate(spec));
     let rate = |x: f64, most: f64| match on_gpu {
         true => format!("{} ({:.0} %)", significant(x), 100.0 * x / most),
@@ -29,7 +35,7 @@ pub fn to_text(kernels: &[Measured], spec: &DeviceSpec) -> String {
         let (row, all) = (&group[0].row, time(group));
         let each = all / group.len() as f64;
         let mut cells = vec![
-            cut_back(&row.pattern, width / 3),
+            row.pattern.clone(),
             row.kind.name().into(),
             group.len().to_string(),
             significant(each),
@@ -51,11 +57,11 @@ pub fn to_text(kernels: &[Measured], spec: &DeviceSpec) -> String {
         format!("; half of all predictions are off by less than {:.0} %", 100.0 * error)
     });
     let sum = format!(
-        "  {} µs in kernels, predicted {} µs{off}; {bytes} of traffic\n",
+        "{} µs in kernels, predicted {} µs{off}; {bytes} of traffic",
         significant(total),
         significant(predicted)
     );
-    format!("{}{sum}", table.text())
+    format!("{}{}", table.text(screen::width()), screen::wrapped(&sum, 2, screen::width()))
 }
 
 fn time(group: &[&Measured]) -> f64 {

@@ -1,7 +1,5 @@
 //! What was measured, for people and for programs.
 
-use std::fmt::Write as _;
-
 use fuseline::tensor::DType;
 use serde_json::{Map, Value, json};
 
@@ -10,24 +8,24 @@ use super::contender::{Contender, Kind};
 use super::profile;
 use crate::arguments::Measuring;
 use crate::quantity::{self, significant};
-use crate::screen::{Side, Table, heading};
+use crate::screen::{self, Column, Table, heading};
 
 /// A table of the contenders, and what follows from it.
 pub fn to_text(measured: &Measured<'_>) -> String {
     let contest = &measured.contest;
     let runs = measured.arguments.iters.get();
-    let threads = contest.threads;
+    let (threads, width) = (contest.threads, screen::width());
     let place = match measured.arguments.device {
         Measuring::Cpu => format!("{threads} thread{}", plural(threads)),
         Measuring::Cuda => "the GPU".to_owned(),
     };
     let mut text = heading(&format!("{} on {place}", measured.model.name));
-    let mut line = |words: String| writeln!(text, "  {words}").expect("writing to a string succeeds");
+    let mut line = |words: String| text.push_str(&screen::wrapped(&words, 2, width));
     line(format!("{runs} run{} of each, in turns{}", plural(runs), sizes(measured)));
     text.push('\n');
-    text.push_str(&table(measured).text());
+    text.push_str(&table(measured).text(width));
     text.push('\n');
-    let mut line = |words: String| writeln!(text, "  {words}").expect("writing to a string succeeds");
+    let mut line = |words: String| text.push_str(&screen::wrapped(&words, 2, width));
     if let (Some(fused), Some(other)) = (contest.find(Kind::Fused), contest.find(Kind::PerNode)) {
         let saved = other.median_ms() - fused.median_ms();
         let traffic = other.cost().bytes - fused.cost().bytes;
@@ -82,16 +80,24 @@ fn sizes(measured: &Measured<'_>) -> String {
     if assumed.is_empty() { String::new() } else { format!("; sizes assumed: {}", assumed.join(",")) }
 }
 
-fn table(measured: &Measured<'_>) -> Table {
-    let columns = ["kernels", "median ms", "min", "p90", "speed-up", "GB/s", "GFLOP/s"].map(|name| (name, Side::Right));
-    let mut table = Table::new(&[&[("", Side::Left)], &columns[..]].concat());
+fn table(measured: &Measured<'_>) -> Table<'static> {
+    let mut table = Table::new([
+        Column::left("").cut(10),
+        Column::right("kernels"),
+        Column::right("median ms"),
+        Column::right("min").goes(2),
+        Column::right("p90").goes(1),
+        Column::right("speed-up"),
+        Column::right("GB/s"),
+        Column::right("GFLOP/s").goes(3),
+    ]);
     let contenders = &measured.contest.contenders;
     let slowest = contenders.last().map_or(f64::NAN, Contender::median_ms);
     let (gbps, gflops) = limits(measured);
     for contender in contenders {
         let rate = |x: f64, most: f64| format!("{} ({:.0} %)", significant(x), 100.0 * x / most);
-        table.row(vec![
-            contender.kind.title().into(),
+        table.row([
+            contender.kind.title().to_string(),
             contender.kernels().to_string(),
             three_digits(contender.median_ms()),
             three_digits(contender.quantile_ms(0.0)),

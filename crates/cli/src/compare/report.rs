@@ -1,13 +1,11 @@
 //! What was compared, for people and for programs.
 
-use std::fmt::Write as _;
-
 use serde_json::{Value, json};
 
 use super::rivals::State;
 use super::{Compared, Contender, Difference};
 use crate::quantity::significant;
-use crate::screen::{Side, Table, heading};
+use crate::screen::{self, Column, Table, heading};
 use fuseline_session::plan::size_list;
 
 impl Contender {
@@ -23,17 +21,17 @@ impl Contender {
 /// A table of the contenders, and who is not there.
 pub fn to_text(compared: &Compared<'_>) -> String {
     let Compared { model, arguments, feed, contest } = compared;
-    let threads = contest.threads;
+    let (threads, width) = (contest.threads, screen::width());
     let mut text = heading(&format!("{} on {threads} thread{}", model.name, if threads == 1 { "" } else { "s" }));
-    let mut line = |words: String| writeln!(text, "  {words}").expect("writing to a string succeeds");
+    let mut line = |words: String| text.push_str(&screen::wrapped(&words, 2, width));
     let sizes = match feed.assumed.is_empty() {
         true => String::new(),
         false => format!("; sizes assumed: {} (choose them with --sizes)", size_list(&feed.assumed)),
     };
     line(format!("{} rounds of {} runs each, in turns{sizes}", arguments.rounds, arguments.iters));
     text.push('\n');
-    text.push_str(&table(compared).text());
-    let mut line = |words: String| writeln!(text, "  {words}").expect("writing to a string succeeds");
+    text.push_str(&table(compared).text(width));
+    let mut line = |words: String| text.push_str(&screen::wrapped(&words, 2, width));
     for (rival, state) in &contest.absent {
         match state {
             State::Missing { why, install } => {
@@ -47,15 +45,22 @@ pub fn to_text(compared: &Compared<'_>) -> String {
     text
 }
 
-fn table(compared: &Compared<'_>) -> Table {
+fn table(compared: &Compared<'_>) -> Table<'static> {
     let contest = &compared.contest;
-    let columns = ["load s", "min ms", "median ms", "times Fuseline", "error"].map(|name| (name, Side::Right));
-    let head = [&[("contender", Side::Left), ("version", Side::Left)], &columns[..], &[("", Side::Left)]].concat();
-    let mut table = Table::new(&head);
+    let mut table = Table::new([
+        Column::left("contender"),
+        Column::left("version").cut(7).goes(2),
+        Column::right("load s").goes(1),
+        Column::right("min ms").goes(3),
+        Column::right("median ms"),
+        Column::right("times Fuseline"),
+        Column::right("error"),
+        Column::left("").wrap(10),
+    ]);
     let ours = contest.contenders.first().map_or(f64::NAN, Contender::median);
     for contender in &contest.contenders {
-        table.row(vec![
-            contender.name.into(),
+        table.row([
+            contender.name.to_string(),
             contender.version.clone(),
             significant(contender.seconds),
             three_digits(contender.least()),

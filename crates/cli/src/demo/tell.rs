@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use super::{Shown, Told};
 use crate::arguments::Measuring;
 use crate::quantity::{self, significant};
-use crate::screen::{self, Side, Table, heading};
+use crate::screen::{self, Column, Table, heading};
 use crate::verify::Check;
 
 /// How many kinds of kernels are listed.
@@ -32,13 +32,15 @@ pub fn to_text(told: &Told<'_>) -> String {
             quantity::bytes(bytes as f64)
         ));
     }
+    let mut table = Table::new([Column::left(""), Column::left("").wrap(20)]);
     for (command, why) in [
         ("explain", "every kernel and every decision, with reasons"),
         ("bench", "times, with the primitives one by one as well"),
         ("verify", "every kernel against the reference"),
     ] {
-        text.push_str(&format!("  {:<34}{why}\n", format!("fuseline {command} {name}")));
+        table.row([format!("fuseline {command} {name}"), why.to_string()]);
     }
+    text.push_str(&table.text(screen::width()));
     text
 }
 
@@ -48,44 +50,45 @@ fn of_device(shown: &Shown) -> String {
         Measuring::Cpu => format!("this processor, {} threads", shown.threads),
         Measuring::Cuda => "the GPU".to_owned(),
     };
+    let width = screen::width();
     let mut text = format!("\n{}", heading(&format!("Fused for {place}")));
     let counts = [shown.primitives, shown.operators, shown.kernels.len()];
     let [primitives, operators, kernels] = counts;
-    text.push_str(&format!(
-        "  {primitives} primitives, {operators} kernels operator by operator, {kernels} kernels fused:\n"
-    ));
+    let counts = format!("{primitives} primitives, {operators} kernels operator by operator, {kernels} kernels fused:");
+    text.push_str(&screen::wrapped(&counts, 2, width));
     let mut kinds: IndexMap<&str, usize> = IndexMap::new();
     shown.kernels.iter().for_each(|kernel| *kinds.entry(kernel.pattern.as_str()).or_default() += 1);
     for (pattern, count) in kinds.iter().take(MOST_KINDS) {
-        text.push_str(&format!("  {count:>4} × {}\n", cut_back(pattern, screen::width().saturating_sub(9))));
+        text.push_str(&format!("  {count:>4} × {}\n", cut_back(pattern, width.saturating_sub(9))));
     }
     if kinds.len() > MOST_KINDS {
         text.push_str(&format!("       and {} more kinds\n", kinds.len() - MOST_KINDS));
     }
     text.push_str(&format!("\n{}", heading("Run")));
-    text.push_str(&times(shown).text());
+    text.push_str(&times(shown).text(width));
     let at = &shown.roofline;
     let bound = if at.by_memory { "memory" } else { "arithmetic" };
     let saved = 100.0 * (1.0 - shown.fused.cost.bytes / shown.unfused.cost.bytes.max(1.0));
-    text.push_str(&format!(
-        "  {} × as fast with {saved:.0} % less traffic; {} GFLOP/s at {} flops/B, {:.0} % of the roofline, which is {bound} there\n",
+    let position = format!(
+        "{} × as fast with {saved:.0} % less traffic; {} GFLOP/s at {} flops/B, {:.0} % of the roofline, which is {bound} there",
         significant(shown.unfused.ms / shown.fused.ms),
         significant(at.gflops),
         significant(at.intensity),
         100.0 * at.gflops / at.limit_gflops,
-    ));
+    );
+    text.push_str(&screen::wrapped(&position, 2, width));
     text.push_str(&format!("\n{}", heading("Verified against the reference, in f64")));
-    text.push_str(&checks(shown).text());
-    text.push_str(&format!("  {}\n", conclusion(shown)));
+    text.push_str(&checks(shown).text(width));
+    text.push_str(&screen::wrapped(&conclusion(shown), 2, width));
     text
 }
 
-fn times(shown: &Shown) -> Table {
-    let columns = ["kernels", "median ms", "traffic", "predicted ms"].map(|name| (name, Side::Right));
-    let mut table = Table::new(&[&[("", Side::Left)], &columns[..]].concat());
+fn times(shown: &Shown) -> Table<'static> {
+    let columns = ["kernels", "median ms", "traffic", "predicted ms"].map(Column::right);
+    let mut table = Table::new([Column::left("").cut(14)].into_iter().chain(columns));
     for (name, run) in [("fused", &shown.fused), ("operator by operator", &shown.unfused)] {
-        table.row(vec![
-            name.into(),
+        table.row([
+            name.to_string(),
             run.kernels.to_string(),
             significant(run.ms),
             quantity::bytes(run.cost.bytes),
@@ -100,9 +103,9 @@ fn worst<'a>(checks: impl Iterator<Item = &'a Check>) -> Option<&'a Check> {
     checks.reduce(|worst, other| if other.used() > worst.used() { other } else { worst })
 }
 
-fn checks(shown: &Shown) -> Table {
-    let columns = ["worst error", "ulp", "of allowed"].map(|name| (name, Side::Right));
-    let mut table = Table::new(&[&[("", Side::Left)], &columns[..]].concat());
+fn checks(shown: &Shown) -> Table<'static> {
+    let columns = ["worst error", "ulp", "of allowed"].map(Column::right);
+    let mut table = Table::new([Column::left("").cut(20)].into_iter().chain(columns));
     let verdict = &shown.verdict;
     let kernels = worst(verdict.kernels.iter().map(|kernel| &kernel.fused));
     let rows = [
@@ -113,7 +116,7 @@ fn checks(shown: &Shown) -> Table {
     for (name, check) in rows {
         let Some(check) = check else { continue };
         let [error, ulp, used, _] = crate::verify::check_cells(check);
-        table.row(vec![name.into(), error, ulp, used]);
+        table.row([name.to_string(), error, ulp, used]);
     }
     table
 }

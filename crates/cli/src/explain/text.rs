@@ -8,7 +8,7 @@ use fuseline_session::plan::text::{head, kernels, section, signed, write_decisio
 use super::compare::{Effect, Flipped};
 use super::{Request, Story, view};
 use crate::quantity::{self, significant};
-use crate::screen::{Side, Table, wrapped};
+use crate::screen::{Column, Table, wrapped};
 
 /// Two plans that differ in one decision.
 pub fn of_flip(request: &Request<'_>, story: &Story, flipped: &Flipped) -> String {
@@ -27,8 +27,8 @@ pub fn of_flip(request: &Request<'_>, story: &Story, flipped: &Flipped) -> Strin
     };
     let word = if row.verdict == Verdict::Taken { "not done" } else { "done" };
     let [one, two] = [&story.explanation.run, &after.explanation.run];
-    let columns = [("", Side::Left), ("as planned", Side::Right), (word, Side::Right), ("difference", Side::Right)];
-    let mut table = Table::new(&columns);
+    let columns = ["as planned", word, "difference"].map(Column::right);
+    let mut table = Table::new([Column::left("")].into_iter().chain(columns));
     let difference = two.cost.us - one.cost.us;
     table.row(vec!["predicted µs".into(), significant(one.cost.us), significant(two.cost.us), signed(difference)]);
     let count = |part: &Part| part.count();
@@ -40,7 +40,7 @@ pub fn of_flip(request: &Request<'_>, story: &Story, flipped: &Flipped) -> Strin
     let bytes = |part: &Part| quantity::bytes(part.cost.bytes.round());
     table.row(vec!["traffic".into(), bytes(one), bytes(two)]);
     text.push('\n');
-    text.push_str(&table.text());
+    text.push_str(&table.text(width));
     let verdict = match flipped.effect(story) {
         Effect::Slower(us) => format!("slower by {} µs", significant(us)),
         Effect::Faster(us) => format!("faster by {} µs: {}", significant(us), flipped.why_not_found(&request.options)),

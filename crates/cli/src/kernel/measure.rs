@@ -16,7 +16,7 @@ use super::run::{no_kernels, sizes_json, tell};
 use crate::arguments::BenchKernel;
 use crate::failure::{GPU, Outcome};
 use crate::quantity::{self, significant};
-use crate::screen::{self, Side, Table, heading};
+use crate::screen::{self, Column, Table, heading};
 use crate::waiting::Waiting;
 
 /// What a free size is taken as where a kernel is measured.
@@ -80,13 +80,13 @@ pub fn bench(written: &Written, options: &BenchKernel) -> Outcome {
     };
     let mut text = heading(&format!("{} on {place}", written.name()));
     text.push_str(&format!("  {} runs, {} read and written\n\n", options.iters, quantity::bytes(bytes as f64)));
-    let columns = ["median µs", "min", "p90", "GB/s"].map(|name| (name, Side::Right));
-    let mut table = Table::new(&[&[("", Side::Left)], &columns[..]].concat());
+    let columns = ["median µs", "min", "p90", "GB/s"].map(Column::right);
+    let mut table = Table::new([Column::left("")].into_iter().chain(columns));
     for (name, times) in [("the kernel", &kernel), ("a copy", &copy)] {
         let numbers = [times.median(), times.part(0.0), times.part(0.9), gbps(times)].map(significant);
-        table.row(std::iter::once(name.to_owned()).chain(numbers).collect());
+        table.row(std::iter::once(name.to_owned()).chain(numbers));
     }
-    text.push_str(&table.text());
+    text.push_str(&table.text(screen::width()));
     text.push_str(&format!("\n  {:.0} % of the speed of a copy\n", 100.0 * against));
     screen::print(&text)
 }

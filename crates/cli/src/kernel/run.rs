@@ -56,7 +56,7 @@ pub fn run(written: &Written, options: &RunKernel) -> Outcome {
         screen::print_json(&to_json(written, options, &feed, &summaries, &checks))?;
     } else {
         screen::tell(&format!("ran on {} in {} s\n", options.device.name, significant(seconds)));
-        screen::print(&to_table(&summaries).text())?;
+        screen::print(&to_table(&summaries).text(screen::width()))?;
         for check in &checks {
             let [error, ulp, used, place] = check_cells(check);
             let words = match &check.outcome {

@@ -15,7 +15,7 @@ use crate::arguments::{Measuring, ModelName, RooflineArguments};
 use crate::failure::{Failure, GPU, Outcome};
 use crate::model::Model;
 use crate::quantity::significant;
-use crate::screen::{Side, Table, heading};
+use crate::screen::{Column, Table, heading};
 use crate::waiting::Waiting;
 use crate::{file, screen, target};
 
@@ -195,7 +195,7 @@ fn to_text(subject: &Subject, roofline: &Roofline, plotted: &[Plotted], argument
         Subject::Graphics(graphics) => text.push_str(&graphics.to_text()),
         Subject::Described(_) | Subject::Given { .. } => {
             let rates = roofline.memories.iter().map(|(name, gbps)| format!("{name} {} GB/s", significant(*gbps)));
-            writeln!(text, "  {}", rates.collect::<Vec<_>>().join(", ")).expect("writing to a string succeeds");
+            text.push_str(&screen::wrapped(&rates.collect::<Vec<_>>().join(", "), 2, screen::width()));
         }
     }
     text.push('\n');
@@ -215,13 +215,21 @@ fn to_text(subject: &Subject, roofline: &Roofline, plotted: &[Plotted], argument
 }
 
 fn table(roofline: &Roofline, plotted: &[Plotted]) -> String {
-    let columns = ["times", "µs each", "FLOP/byte", "GFLOP/s", "GB/s", "of the limit"].map(|name| (name, Side::Right));
-    let mut table = Table::new(&[&[("", Side::Left), ("kernel", Side::Left)], &columns[..]].concat());
+    let mut table = Table::new([
+        Column::left(""),
+        Column::left("kernel").cut(14),
+        Column::right("times").goes(2),
+        Column::right("µs each"),
+        Column::right("FLOP/byte").goes(3),
+        Column::right("GFLOP/s"),
+        Column::right("GB/s").goes(1),
+        Column::right("of the limit"),
+    ]);
     for (k, kernel) in plotted.iter().enumerate().take(LISTED) {
         let is_shown = kernel.flops > 0.0 && kernel.bytes > 0.0;
-        table.row(vec![
+        table.row([
             if is_shown { terminal::sign(k).to_string() } else { String::new() },
-            fuseline_session::plan::name::cut_back(&kernel.name, screen::width() / 3),
+            kernel.name.clone(),
             kernel.count.to_string(),
             significant(kernel.us),
             kernel.intensity().map_or("–".into(), significant),
@@ -230,5 +238,5 @@ fn table(roofline: &Roofline, plotted: &[Plotted]) -> String {
             kernel.part(roofline).map_or("–".into(), |part| format!("{:.0} %", 100.0 * part)),
         ]);
     }
-    table.text()
+    table.text(screen::width())
 }

@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 
 use super::spec_of_base;
 use crate::quantity;
-use crate::screen::{Side, Table};
+use crate::screen::{self, Column, Table};
 
 /// What was measured.
 #[derive(Clone, Debug)]
@@ -129,11 +129,11 @@ impl Graphics {
 
     /// A table of rates.
     pub fn to_text(&self) -> String {
-        let mut table = Table::new(&[("", Side::Left), ("", Side::Right)]);
+        let mut table = Table::new([Column::left(""), Column::right("")]);
         let rate = |gbps: f64| format!("{}B/s", quantity::count(gbps * 1e9));
-        table.row(vec!["HBM copy".into(), rate(self.copy)]);
-        table.row(vec!["HBM read".into(), rate(self.read)]);
-        table.row(vec!["f32 vectors".into(), format!("{}FLOP/s", quantity::count(self.vectors * 1e9))]);
-        table.text()
+        table.row(["HBM copy".into(), rate(self.copy)]);
+        table.row(["HBM read".into(), rate(self.read)]);
+        table.row(["f32 vectors".into(), format!("{}FLOP/s", quantity::count(self.vectors * 1e9))]);
+        table.text(screen::width())
     }
 }

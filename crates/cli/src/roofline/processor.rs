@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 
 use super::spec_of_base;
 use crate::quantity::{self, significant};
-use crate::screen::{Side, Table};
+use crate::screen::{self, Column, Table};
 
 /// What was measured.
 #[derive(Clone, Debug)]
@@ -221,24 +221,29 @@ impl Processor {
 
     /// A table of rates by threads.
     pub fn to_text(&self) -> String {
-        let heads: Vec<&'static str> = vec![""; self.threads.len()];
-        let head = [("", Side::Left), ("", Side::Right)].into_iter().chain(heads.into_iter().map(|h| (h, Side::Right)));
-        let mut table = Table::new(&head.collect::<Vec<_>>());
+        // One thread and all of them tell most.
+        let last = self.threads.len().saturating_sub(1);
+        let rates = (0..=last).map(|k| match k {
+            0 => Column::right(""),
+            k if k == last => Column::right(""),
+            k => Column::right("").goes(u8::try_from(k).unwrap_or(u8::MAX)),
+        });
+        let mut table = Table::new([Column::left(""), Column::right("")].into_iter().chain(rates));
         let counts = self.threads.iter().map(|count| threads_text(*count));
-        table.row([String::new(), String::new()].into_iter().chain(counts).collect());
+        table.row([String::new(), String::new()].into_iter().chain(counts));
         for memory in &self.memories {
             for (what, rates) in [("read", &memory.read), ("copy", &memory.copy)] {
                 let name = format!("{} {what}", memory.name.to_uppercase());
                 let size = if what == "read" { quantity::bytes(memory.bytes as f64) } else { String::new() };
                 let rates = rates.iter().map(|rate| format!("{} GB/s", significant(*rate)));
-                table.row([name, size].into_iter().chain(rates).collect());
+                table.row([name, size].into_iter().chain(rates));
             }
         }
         for unit in &self.arithmetic {
             let rates = unit.gflops.iter().map(|rate| format!("{}FLOP/s", quantity::count(rate * 1e9)));
-            table.row([unit.name(), String::new()].into_iter().chain(rates).collect());
+            table.row([unit.name(), String::new()].into_iter().chain(rates));
         }
-        table.text()
+        table.text(screen::width())
     }
 }
 

@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use fuseline::compare::{Mismatch, Worst};
-use fuseline_session::plan::name::{cut_back, cut_path};
+use fuseline_session::plan::name::cut_path;
 use fuseline_session::plan::size_list;
 use serde_json::{Map, Value, json};
 
@@ -12,7 +12,7 @@ use crate::arguments::{Measuring, Verify};
 use crate::feed::Feed;
 use crate::model::Model;
 use crate::quantity::significant;
-use crate::screen::{self, Side, Table, heading};
+use crate::screen::{self, Column, Table, heading};
 
 /// Everything that was compared, device by device.
 pub fn to_text(model: &Model, arguments: &Verify, feed: &Feed, verdicts: &[Verdict]) -> String {
@@ -43,7 +43,7 @@ fn of_device(model: &Model, arguments: &Verify, feed: &Feed, verdict: &Verdict) 
     }
     text.push_str(&screen::wrapped(&facts.join("; "), 2, screen::width()));
     text.push_str(&format!("\n{}", heading("Outputs, against the reference")));
-    text.push_str(&outputs(verdict).text());
+    text.push_str(&outputs(verdict).text(screen::width()));
     text.push_str(&format!("\n{}", heading("Kernels, each against what its nodes make of what it read")));
     text.push_str(&kernels(verdict, arguments.top));
     text.push('\n');
@@ -53,10 +53,15 @@ fn of_device(model: &Model, arguments: &Verify, feed: &Feed, verdict: &Verdict) 
     text
 }
 
-fn outputs(verdict: &Verdict) -> Table {
-    let numbers = ["worst error", "ulp", "of allowed"].map(|name| (name, Side::Right));
-    let head = [&[("", Side::Left), ("output", Side::Left)], &numbers[..], &[("where", Side::Left)]].concat();
-    let mut table = Table::new(&head);
+fn outputs(verdict: &Verdict) -> Table<'static> {
+    let mut table = Table::new([
+        Column::left(""),
+        Column::left("output").cut(8),
+        Column::right("worst error"),
+        Column::right("ulp").goes(2),
+        Column::right("of allowed"),
+        Column::left("where").wrap(8).goes(1),
+    ]);
     let prepared = verdict.prepared.as_slice();
     let stages = [
         ("after passes", &verdict.passes[..]),
@@ -70,7 +75,7 @@ fn outputs(verdict: &Verdict) -> Table {
             let [error, ulp, used, place] = cells(check);
             // What was asked for is not an error.
             let used = if stage == "by rounding" { "–".into() } else { used };
-            table.row(vec![stage.into(), cut_back(&check.value, 32), error, ulp, used, place]);
+            table.row([stage.to_string(), check.value.clone(), error, ulp, used, place]);
         }
     }
     table
@@ -104,10 +109,18 @@ fn kernels(verdict: &Verdict, top: usize) -> String {
     let most = |kernel: &KernelVerdict| kernel.fused.used().max(kernel.interpreted.used());
     let mut order: Vec<&KernelVerdict> = verdict.kernels.iter().collect();
     order.sort_by(|a, b| most(b).total_cmp(&most(a)));
-    let numbers = ["worst error", "fused ulp", "unfused", "interp", "of allowed"].map(|name| (name, Side::Right));
-    let first = [("", Side::Right), ("kernel", Side::Left), ("kind", Side::Left)];
-    let mut table = Table::new(&[&first[..], &numbers[..], &[("where", Side::Left)]].concat());
-    let width = screen::width();
+    let mut table = Table::new([
+        Column::right(""),
+        Column::left("kernel").cut(16),
+        Column::left("kind").goes(3),
+        Column::right("worst error"),
+        Column::right("fused ulp").goes(6),
+        Column::right("unfused").goes(5),
+        Column::right("interp").goes(4),
+        Column::right("of allowed"),
+        Column::left("value").cut_by(12, cut_path).goes(2),
+        Column::left("where").goes(1),
+    ]);
     for kernel in order.iter().take(top) {
         let [error, ulp, _, place] = cells(&kernel.fused);
         let unfused = match &kernel.unfused {
@@ -115,19 +128,20 @@ fn kernels(verdict: &Verdict, top: usize) -> String {
             _ => "–".into(),
         };
         let of_allowed = percent(most(kernel));
-        table.row(vec![
+        table.row([
             kernel.number.to_string(),
-            cut_back(&kernel.row.pattern, width / 4),
-            kernel.row.kind.name().into(),
+            kernel.row.pattern.clone(),
+            kernel.row.kind.name().to_string(),
             error,
             ulp,
             unfused,
             cells(&kernel.interpreted)[1].clone(),
             of_allowed,
-            format!("{} {place}", cut_path(&kernel.fused.value, (width / 4).saturating_sub(place.chars().count()))),
+            kernel.fused.value.clone(),
+            place,
         ]);
     }
-    let mut text = table.text();
+    let mut text = table.text(screen::width());
     if order.len() > top {
         writeln!(text, "  … and {} more that use less (--top lists them)", order.len() - top)
             .expect("writing to a string succeeds");

@@ -8,10 +8,10 @@ use fuseline::fuse::{Cost, Verdict};
 use fuseline::passes::Precision;
 use indexmap::IndexMap;
 
-use super::name::{Shortener, cut_back};
+use super::name::Shortener;
 use super::{Setting, size_list};
 use crate::quantity::{self, significant};
-use crate::table::{Side, Table, heading, wrapped};
+use crate::table::{Cell, Column, Table, heading, wrapped};
 
 /// How much is shown, and where.
 #[derive(Clone, Copy, Debug)]
@@ -42,7 +42,7 @@ pub fn of_plan(setting: &Setting<'_>, explanation: &Explanation, view: &View) ->
     let mut text = head(setting, view);
     text.push_str(&section("Kernels"));
     text.push_str(&kernels(&explanation.run.kernels, &names, width));
-    write_totals(&mut text, explanation);
+    write_totals(&mut text, explanation, width);
     if view.verbose && !explanation.prepare.kernels.is_empty() {
         text.push_str(&section("Prepared once"));
         text.push_str(&kernels(&explanation.prepare.kernels, &names, width));
@@ -64,7 +64,7 @@ fn line(text: &mut String, words: &str) {
 pub fn head(setting: &Setting<'_>, view: &View) -> String {
     let options = setting.options;
     let mut text = heading(&format!("{} on {}", setting.model, options.spec.name));
-    line(&mut text, &format!("  {}", options.spec.doc));
+    text.push_str(&wrapped(&options.spec.doc, 2, view.width));
     let mut facts = vec![format!("numerics {}", options.numerics.name())];
     if options.precision != Precision::F32 {
         facts.push(format!("precision {}", options.precision.name()));
@@ -79,18 +79,30 @@ pub fn head(setting: &Setting<'_>, view: &View) -> String {
     text
 }
 
-/// The kernels, a line each, the names of their nodes as long as there is room.
+/// The kernels, a line each, the names of their nodes as long as there is room; where there is little, what can be told from other
+/// columns goes first.
 pub fn kernels(rows: &[KernelRow], names: &Shortener, width: usize) -> String {
     if rows.is_empty() {
         return "  none: nothing is left to compute\n".to_string();
     }
-    let columns = ["bytes", "flops", "flops/B", "score"].map(|name| (name, Side::Right));
-    let first = [("", Side::Right), ("kernel", Side::Left), ("kind", Side::Left), ("µs", Side::Right)];
-    let head = [&first[..], &columns[..], &[("bound by", Side::Left), ("from", Side::Left)]].concat();
-    let mut cells: Vec<Vec<String>> = Vec::with_capacity(rows.len());
+    let mut table = Table::new([
+        Column::right(""),
+        Column::left("kernel").cut(20),
+        Column::left("kind"),
+        Column::right("µs"),
+        Column::right("bytes").goes(5),
+        Column::right("flops").goes(4),
+        Column::right("flops/B").goes(1),
+        Column::right("score").goes(2),
+        Column::left("bound by").goes(3),
+        Column::left("from").cut(16),
+    ]);
     for (k, row) in rows.iter().enumerate() {
         let inside = row.inside.as_ref().map_or(String::new(), |_| "  ".to_string());
-        cells.push(vec![
+        let score = row.scorecard.as_ref();
+        let score =
+            score.map_or("–".into(), |card| format!("{:.2}{}", card.score, if is_refused(card) { "≠" } else { "" }));
+        let cells = [
             k.to_string(),
             format!("{inside}{}", row.pattern),
             row.kind.name().into(),
@@ -98,56 +110,13 @@ pub fn kernels(rows: &[KernelRow], names: &Shortener, width: usize) -> String {
             quantity::bytes(row.bytes.round()),
             quantity::count(row.flops.round()),
             row.intensity().map_or("–".into(), significant),
-            row.scorecard
-                .as_ref()
-                .map_or("–".into(), |card| format!("{:.2}{}", card.score, if is_refused(card) { "≠" } else { "" })),
+            score,
             short_bound(&row.bound),
-        ]);
+        ];
+        let from = Cell::fitted(|room| names.list(row, room));
+        table.row(cells.into_iter().map(Cell::from).chain([from]));
     }
-    let longest = |column: usize| {
-        let longest = cells.iter().map(|row| row[column].chars().count()).max().unwrap_or(0);
-        longest.max(head[column].0.chars().count()) + 2
-    };
-    let mut widths: Vec<usize> = (0..9).map(longest).collect();
-    let from = rows.iter().map(|row| names.list(row, LEAST_FROM).chars().count()).max().unwrap_or(0) + 2;
-    // The names of kernels are shortened before a column goes.
-    let others = widths.iter().sum::<usize>() - widths[KERNEL] + from;
-    widths[KERNEL] = widths[KERNEL].min(width.saturating_sub(others).clamp(LEAST_KERNEL, LEAST_KERNEL.max(width / 3)));
-    let shown = columns_that_fit(&widths, width.saturating_sub(from));
-    let taken: usize = shown.iter().map(|column| widths[*column]).sum();
-    let room = width.saturating_sub(taken + 2).max(from - 2);
-    let head: Vec<_> = shown.iter().chain(&[9]).map(|column| head[*column]).collect();
-    let mut table = Table::new(&head);
-    for (cells, row) in cells.iter().zip(rows) {
-        let cell = |column: &usize| match *column {
-            KERNEL => cut_back(&cells[KERNEL], widths[KERNEL] - 2),
-            column => cells[column].clone(),
-        };
-        let mut shown: Vec<String> = shown.iter().map(cell).collect();
-        shown.push(names.list(row, room));
-        table.row(shown);
-    }
-    table.text()
-}
-
-/// The place of the kernels' names in their table, and how narrow they may become.
-const KERNEL: usize = 1;
-const LEAST_KERNEL: usize = 22;
-
-/// Columns that the names of nodes have at least.
-const LEAST_FROM: usize = 16;
-
-/// Which columns of the table of kernels there is room for; what can be told from others goes first.
-fn columns_that_fit(widths: &[usize], room: usize) -> Vec<usize> {
-    const FIRST_TO_GO: [usize; 5] = [6, 7, 8, 5, 4];
-    let mut shown: Vec<usize> = (0..widths.len()).collect();
-    for column in FIRST_TO_GO {
-        if shown.iter().map(|column| widths[*column]).sum::<usize>() <= room {
-            break;
-        }
-        shown.retain(|other| *other != column);
-    }
-    shown
+    table.text(width)
 }
 
 /// What bounds a kernel, without its element type.
@@ -160,14 +129,19 @@ fn is_refused(card: &Scorecard) -> bool {
     card.verdict == scorecard::Verdict::KeepApart
 }
 
-fn write_totals(text: &mut String, explanation: &Explanation) {
+fn write_totals(text: &mut String, explanation: &Explanation, width: usize) {
     let Explanation { run, prepare, .. } = explanation;
-    let columns = ["kernels", "µs", "traffic", ""].map(|name| (name, Side::Right));
-    let mut table = Table::new(&[&[("", Side::Left)], &columns[..]].concat());
+    let mut table = Table::new([
+        Column::left("").wrap(16),
+        Column::right("kernels"),
+        Column::right("µs"),
+        Column::right("traffic"),
+        Column::right(""),
+    ]);
     let mut row = |name: &str, kernels: usize, cost: &Cost, is_other: bool| {
         let times = Some(cost.us / run.cost.us).filter(|times| is_other && times.is_finite());
-        table.row(vec![
-            name.into(),
+        table.row([
+            name.to_string(),
             kernels.to_string(),
             significant(cost.us),
             quantity::bytes(cost.bytes.round()),
@@ -184,7 +158,7 @@ fn write_totals(text: &mut String, explanation: &Explanation) {
         row("prepared once", prepare.count(), &prepare.cost, false);
     }
     text.push_str(&section("Totals"));
-    text.push_str(&table.text());
+    text.push_str(&table.text(width));
 }
 
 fn write_decisions(text: &mut String, explanation: &Explanation, names: &Shortener, view: &View) {
@@ -192,13 +166,9 @@ fn write_decisions(text: &mut String, explanation: &Explanation, names: &Shorten
     let taken = all.iter().filter(|d| d.verdict == Verdict::Taken).count();
     text.push_str(&section("Decisions, the largest effect first"));
     let disagreements = explanation.disagreements();
-    line(
-        text,
-        &format!(
-            "  {taken} taken, {} refused; the scorecard says otherwise in {disagreements} cases (≠)",
-            all.len() - taken
-        ),
-    );
+    let refused = all.len() - taken;
+    let counts = format!("{taken} taken, {refused} refused; the scorecard says otherwise in {disagreements} cases (≠)");
+    text.push_str(&wrapped(&counts, 2, view.width));
     let groups: Vec<Vec<&DecisionRow>> = match view.verbose {
         true => all.iter().map(|row| vec![row]).collect(),
         false => alike(all.iter().filter(|row| !is_detail(row))),
@@ -213,7 +183,7 @@ fn write_decisions(text: &mut String, explanation: &Explanation, names: &Shorten
     let parts = parts.iter().filter(|(count, _)| *count > 0 && !view.verbose);
     let parts: Vec<String> = parts.map(|(count, what)| format!("{count} {what}")).collect();
     if !parts.is_empty() {
-        line(text, &format!("  … and {} ({})", parts.join(", "), view.remedies.decisions));
+        text.push_str(&wrapped(&format!("… and {} ({})", parts.join(", "), view.remedies.decisions), 2, view.width));
     }
 }
 
@@ -260,7 +230,8 @@ pub fn write_decision(text: &mut String, group: &[&DecisionRow], names: &Shorten
     };
     let score = row.scorecard.as_ref().map_or("–".into(), |card| format!("{:.2}", card.score));
     let mark = if row.disagrees() { "≠" } else { " " };
-    let start = format!("  {}  {verdict:<7}  {saved:>9} µs  {score:>4}{mark} {:<17}  ", row.id, row.rule);
+    let digits = if width < NARROW { 7 } else { 9 };
+    let start = format!("  {}  {verdict:<7}  {saved:>digits$} µs  {score:>4}{mark} {:<17}  ", row.id, row.rule);
     // Where little room is left for names, they have a line of their own.
     let indent = 16;
     let is_apart = width < start.chars().count() + LEAST_NAMES;
@@ -283,6 +254,9 @@ pub fn write_decision(text: &mut String, group: &[&DecisionRow], names: &Shorten
     }
 }
 
+/// Below this width, numbers stand closer.
+const NARROW: usize = 64;
+
 /// Columns that two names have at least if they stand behind the numbers of a decision.
 const LEAST_NAMES: usize = 40;
 
@@ -293,18 +267,5 @@ pub fn signed(us: f64) -> String {
         us if us < 0.0 => format!("−{digits}"),
         us if us > 0.0 => format!("+{digits}"),
         _ => digits,
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_narrow_table_leaves_out_what_follows_from_the_rest() {
-        let widths = [4, 24, 10, 8, 9, 9, 9, 7, 15];
-        assert_eq!(columns_that_fit(&widths, 100).len(), 9);
-        assert_eq!(columns_that_fit(&widths, 90), [0, 1, 2, 3, 4, 5, 7, 8], "operations for each byte go first");
-        assert_eq!(columns_that_fit(&widths, 10), [0, 1, 2, 3], "kernel, kind and time stay");
     }
 }

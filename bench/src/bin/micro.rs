@@ -1,18 +1,22 @@
 //! Small kernels against what the machine can do with the same bytes, in one process, in turn:
 //! `cargo run --release -p fuseline-bench --bin micro -- [--threads=N] [--rounds=N] [NAME…]`.
 //!
-//! Elementwise kernels are compared with `a + b` written past the caches, rows with a copy of their input, contractions with
-//! the rate of fused multiply-adds of the machine (given as `--gflops=N` for one thread, 178 unless said).
+//! Elementwise kernels are compared with `a + b` written past the caches, rows with a copy of their input, contractions with the rate
+//! of fused multiply-adds of the machine, products with one row with the rate at which it reads; both rates are measured before and
+//! after every case. `linear` has constant weights, as networks have, the other products are given theirs in every run.
 
+use std::f64::consts::FRAC_1_SQRT_2;
 use std::time::Instant;
 
 use fuseline::error::{Error, Result};
 use fuseline::fuse::PlanOptions;
 use fuseline::gallery;
 use fuseline::graph::{Builder, Graph};
-use fuseline::tensor::{DType, Dim, Shape};
+use fuseline::tensor::{DType, Dim, Env, Literal, Shape, Symbol};
 use fuseline_bench::{Case, arguments};
+use fuseline_cpu::code::Isa;
 use fuseline_cpu::here;
+use fuseline_cpu::run::gauge::{Access, Gauge};
 
 /// What a kernel is compared with.
 #[derive(Clone, Copy, PartialEq)]
@@ -23,9 +27,11 @@ enum Floor {
     Copy,
     /// so many multiplications and additions
     Products(f64),
+    /// so many bytes, read
+    Read(f64),
 }
 
-/// The cases: a graph of the gallery, its sizes, how many elements it writes, and its floor.
+/// The cases: a graph of the gallery or one of [`linear`], its sizes, how many elements it writes, and its floor.
 const CASES: &[(&str, &str, usize, Floor)] = &[
     ("add_gelu", "n=1000000", 1_000_000, Floor::Sum),
     ("add_gelu", "n=10000000", 10_000_000, Floor::Sum),
@@ -41,7 +47,11 @@ const CASES: &[(&str, &str, usize, Floor)] = &[
     ("layernorm_quantize_int8", "rows=4096,columns=4096", 1 << 24, Floor::Copy),
     ("linear_bias_gelu", "m=512,k=768,n=3072", 0, Floor::Products(2.0 * 512.0 * 768.0 * 3072.0)),
     ("linear_bias_gelu", "m=197,k=771,n=768", 0, Floor::Products(2.0 * 197.0 * 771.0 * 768.0)),
-    ("linear_bias_gelu", "m=1,k=4096,n=4096", 0, Floor::Products(2.0 * 4096.0 * 4096.0)),
+    ("linear_bias_gelu", "m=1,k=4096,n=4096", 0, Floor::Read(4.0 * 4096.0 * 4096.0)),
+    ("linear", "m=512,k=768,n=3072", 0, Floor::Products(2.0 * 512.0 * 768.0 * 3072.0)),
+    ("linear, gelu", "m=512,k=768,n=3072", 0, Floor::Products(2.0 * 512.0 * 768.0 * 3072.0)),
+    ("linear, gelu", "m=197,k=771,n=768", 0, Floor::Products(2.0 * 197.0 * 771.0 * 768.0)),
+    ("linear, gelu", "m=1,k=4096,n=4096", 0, Floor::Read(4.0 * 4096.0 * 4096.0)),
     (
         "attention",
         "batch=1,heads=12,queries=512,keys=512,size=64",
@@ -60,19 +70,25 @@ fn main() -> Result<()> {
     let (options, names) = arguments();
     let number = |name: &str, usual: f64| options.get(name).map_or(usual, |n| n.parse().expect("a number"));
     let (threads, rounds) = (number("threads", 1.0) as usize, number("rounds", 31.0) as usize);
-    let gflops = number("gflops", 178.0) * threads as f64;
+    let gauge = Gauge::new(Isa::detect(), threads)?;
     println!("{:24} {:44} {:>10} {:>10} {:>10} {:>7}", "kernel", "sizes", "min µs", "median µs", "floor µs", "ratio");
     for (name, sizes, elements, floor) in CASES {
         if !names.is_empty() && !names.iter().any(|n| n == name) {
             continue;
         }
-        let entry = gallery::find(name).ok_or_else(|| Error::invalid(format!("the gallery has no {name}")))?;
         let planned = |graph: Graph, text: &str| {
             let mut options = PlanOptions::on(here::spec());
             options.hints.env = fuseline_bench::sizes(text);
             Case::new(graph, &options, threads)
         };
-        let mut case = planned(entry.graph(DType::F32)?, sizes)?;
+        let graph = match name.strip_prefix("linear").filter(|rest| !rest.starts_with('_')) {
+            Some(rest) => linear(&fuseline_bench::sizes(sizes), !rest.is_empty())?,
+            None => {
+                let entry = gallery::find(name).ok_or_else(|| Error::invalid(format!("the gallery has no {name}")))?;
+                entry.graph(DType::F32)?
+            }
+        };
+        let mut case = planned(graph, sizes)?;
         let (mut ours, mut least) = (Vec::new(), Vec::new());
         let mut sum = match floor {
             Floor::Sum => Some(planned(sum_of_two()?, &format!("n={elements}"))?),
@@ -80,17 +96,18 @@ fn main() -> Result<()> {
         };
         let source = vec![1f32; *elements];
         let mut target = vec![0f32; *elements];
+        let before = limit(&gauge, *floor)?;
         for _ in 0..=rounds {
             ours.push(case.run()?);
             match (floor, &mut sum) {
                 (Floor::Sum, Some(sum)) => least.push(sum.run()?),
                 (Floor::Copy, _) => least.push(time(|| target.copy_from_slice(std::hint::black_box(&source)))),
-                (Floor::Products(flops), _) => least.push(flops / gflops / 1e3),
-                (Floor::Sum, None) => {}
+                _ => {}
             }
         }
+        least.extend(before.into_iter().chain(limit(&gauge, *floor)?));
         // The first round warms up.
-        let (ours, least) = (sorted(&ours[1..]), sorted(&least[1..]));
+        let (ours, least) = (sorted(&ours[1..]), sorted(&least));
         println!(
             "{name:24} {sizes:44} {:10.1} {:10.1} {:10.1} {:7.2}",
             ours[0],
@@ -100,6 +117,32 @@ fn main() -> Result<()> {
         );
     }
     Ok(())
+}
+
+/// How long a case takes at the least by what the machine can do just now, in microseconds; none where something else runs in turn with it.
+fn limit(gauge: &Gauge, floor: Floor) -> Result<Option<f64>> {
+    Ok(match floor {
+        Floor::Products(flops) => Some(flops / gauge.multiply_adds(DType::F32)? * 1e6),
+        Floor::Read(bytes) => {
+            let each = bytes as usize / gauge.threads();
+            Some(bytes / gauge.bandwidth(Access::Read, each)? * 1e6)
+        }
+        Floor::Sum | Floor::Copy => None,
+    })
+}
+
+/// `x · w + b` with constant weights, and perhaps the GELU of it.
+fn linear(sizes: &Env, gelu: bool) -> Result<Graph> {
+    let size = |name: &str| sizes.get(&Symbol::name(name)).ok_or_else(|| Error::invalid(format!("no size {name}")));
+    let (k, n) = (size("k")? as usize, size("n")? as usize);
+    let b = Builder::new("linear");
+    let x = b.input("x", DType::F32, Shape::new([Dim::named("m"), Dim::int(k as i64)]));
+    let weights: Vec<f64> = (0..k * n).map(|i| ((i * 7919) % 2003) as f64 / 2003.0 - 0.5).collect();
+    let w = b.constant(Literal::from_f64s(DType::F32, [k, n], &weights)?);
+    let bias = b.constant(Literal::from_f64s(DType::F32, [n], &vec![0.25; n])?);
+    let y = x.matmul(w) + bias;
+    b.output("y", if gelu { y * (y * FRAC_1_SQRT_2).erf() * 0.5 + y * 0.5 } else { y });
+    b.finish()
 }
 
 fn sum_of_two() -> Result<Graph> {

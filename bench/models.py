@@ -100,17 +100,23 @@ def openvino_runner(model, threads, feeds, precision):
     return lambda: request.infer(feeds)
 
 
-def torch_runner(model, threads, feeds):
+def network_of(model):
+    """The network that a generated model was exported from; none for others."""
     try:
-        import torch
-
         import generate
     except ImportError:
         return None
     name = model.stem.partition(".")[0]
     if name not in generate.VARIANTS:
         return None
-    network, _ = generate.build(name, model.parent.parent / "weights" / "minilm")
+    return generate.build(name, model.parent.parent / "weights" / "minilm")[0]
+
+
+def torch_runner(network, threads, feeds):
+    if network is None:
+        return None
+    import torch
+
     torch.set_num_threads(threads)
     compiled = torch.compile(network)
     values = [torch.from_numpy(feed) for feed in feeds.values()]
@@ -127,7 +133,7 @@ def outputs_of_torch(result, names):
     return {name: value.numpy() for name, value in zip(names, results, strict=True)}
 
 
-def contenders(args, model, folder):
+def contenders(args, model, network, folder):
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = args.threads
     session = onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
@@ -145,28 +151,32 @@ def contenders(args, model, folder):
         results = runner()
         errors[openvino_is] = error(expected, {name: results[k] for k, name in enumerate(names)})
         found[openvino_is] = lambda: timed(runner, args.iters)
-    if args.precision == "f32" and (compiled := torch_runner(model, args.threads, feeds)):
+    if args.precision == "f32" and (compiled := torch_runner(network, args.threads, feeds)):
         errors["torch.compile"] = error(expected, outputs_of_torch(compiled(), names))
         found["torch.compile"] = lambda: timed(compiled, args.iters)
     return found, errors
+
+
+def measure_in_turn(args, model, network):
+    """Least and median of every contender, in milliseconds, and its error."""
+    with tempfile.TemporaryDirectory() as folder:
+        found, errors = contenders(args, model, network, folder)
+        results = {name: [] for name in found}
+        for _ in range(args.rounds):
+            for name, measure in found.items():
+                results[name].append(measure())
+    return {name: (min(r[0] for r in rounds), statistics.median(r[1] for r in rounds), errors[name])
+            for name, rounds in results.items()}
 
 
 def main():
     args = arguments()
     print("| model | threads | contender | min ms | median ms | min, to ONNX Runtime | error |\n|---|---|---|---|---|---|---|")
     for model in args.models:
-        with tempfile.TemporaryDirectory() as folder:
-            found, errors = contenders(args, model, folder)
-            results = {name: [] for name in found}
-            for _ in range(args.rounds):
-                for name, measure in found.items():
-                    results[name].append(measure())
-            least = {name: min(r[0] for r in rounds) for name, rounds in results.items()}
-            for name, rounds in results.items():
-                median = statistics.median(r[1] for r in rounds)
-                ratio = least[name] / least["onnxruntime"]
-                times = f"{least[name]:.2f} | {median:.2f} | {ratio:.2f} | {errors[name]:.1e}"
-                print(f"| {model.stem} | {args.threads} | {name} | {times} |", flush=True)
+        results = measure_in_turn(args, model, network_of(model))
+        for name, (least, median, error) in results.items():
+            times = f"{least:.2f} | {median:.2f} | {least / results['onnxruntime'][0]:.2f} | {error:.1e}"
+            print(f"| {model.stem} | {args.threads} | {name} | {times} |", flush=True)
 
 
 if __name__ == "__main__":

@@ -6,8 +6,8 @@ set -euo pipefail
 cd "$(dirname "$0")"
 minutes=${1:-30} seed=${2:-1} cases=40 runs=0 wrong=0
 properties=(random_graphs_run_as_planned random_attentions_run_as_planned random_graphs_run_in_bf16 random_attentions_run_in_bf16)
-binary=$(cargo test --release --test processor --no-run --message-format=json 2>/dev/null |
-    grep '"name":"processor"' | sed -n 's/.*"executable":"\([^"]*\)".*/\1/p')
+binary=$(cargo test --release --test suites --no-run --message-format=json 2>/dev/null |
+    grep '"name":"suites"' | sed -n 's/.*"executable":"\([^"]*\)".*/\1/p')
 log=$(mktemp)
 trap 'rm -f "$log"' EXIT
 end=$(($(date +%s) + 60 * minutes))
@@ -16,7 +16,7 @@ while [ "$(date +%s)" -lt "$end" ]; do
         left=$((end - $(date +%s)))
         [ "$left" -gt 0 ] || break
         status=0
-        PROPTEST_CASES=$cases PROPTEST_RNG_SEED=$seed timeout "$left" "$binary" --exact "$property" >"$log" 2>&1 || status=$?
+        PROPTEST_CASES=$cases PROPTEST_RNG_SEED=$seed timeout "$left" "$binary" --exact "processor::$property" >"$log" 2>&1 || status=$?
         case $status in
         0) runs=$((runs + 1)) ;;
         124) ;; # the time was over

@@ -1,7 +1,7 @@
 //! What fuzzing calls: bodies of targets that take any bytes.
 //!
 //! A target returns, whatever the bytes are; what it panics about is a finding. The crate in `fuzz/` only calls these,
-//! and `tests/fuzz.rs` runs the committed corpus through them, with nothing but a stable compiler.
+//! and `tests/suites/fuzz.rs` runs the committed corpus through them, with nothing but a stable compiler.
 
 pub mod bounded;
 mod recipe;

@@ -1,6 +1,6 @@
 //! Attention in all its variety, planned and streamed.
 //!
-//! Each property is tried on 64 graphs. On many more: `PROPTEST_CASES=10000 cargo test --release -p fuseline-tests --test attention`.
+//! Each property is tried on 64 graphs. On many more: `PROPTEST_CASES=10000 cargo test --release -p fuseline-tests --test suites attention::`.
 
 use fuseline::compare::{Agreement, Meaning};
 use fuseline::device::DeviceSpec;

@@ -1,7 +1,7 @@
 //! Any legal plan is right: random graphs, planned by chance, by cost and not at all, run on the interpreter of kernels.
 //!
 //! Each property is tried on 64 graphs, the same ones every time. On ten thousand others:
-//! `PROPTEST_CASES=10000 PROPTEST_RNG_SEED=7 cargo test --release -p fuseline-tests --test plans`.
+//! `PROPTEST_CASES=10000 PROPTEST_RNG_SEED=7 cargo test --release -p fuseline-tests --test suites plans::`.
 
 use fuseline::compare::{Agreement, Tolerance};
 use fuseline::device::DeviceSpec;

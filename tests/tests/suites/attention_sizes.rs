@@ -1,6 +1,6 @@
 //! Attention of all sizes: one kernel on every device, whatever the type, and its matrix is never stored.
 //!
-//! A part of the sizes is looked at here; `EVERY_SIZE=1 cargo test --release -p fuseline-tests --test attention_sizes` takes all.
+//! A part of the sizes is looked at here; `EVERY_SIZE=1 cargo test --release -p fuseline-tests --test suites attention_sizes::` takes all.
 
 use fuseline::compile::plan_program;
 use fuseline::device::{DeviceSpec, Unit};

@@ -2,7 +2,7 @@
 //! that it has, with one thread and with several.
 //!
 //! Each property is tried on a few graphs. On ten thousand:
-//! `PROPTEST_CASES=10000 cargo test --release -p fuseline-tests --test processor`; for half an hour: `tests/random.sh 30`.
+//! `PROPTEST_CASES=10000 cargo test --release -p fuseline-tests --test suites processor::`; for half an hour: `tests/random.sh 30`.
 
 use std::sync::Arc;
 

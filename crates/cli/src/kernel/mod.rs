@@ -67,7 +67,7 @@ impl Written {
     /// An error about the kernel, at its place in the file.
     pub fn failure(&self, error: Error) -> Failure {
         let at = self.source.locate(&error);
-        shown(&self.place, &self.text, at, error)
+        shown(&self.place, &self.text, at, self.source.in_own_words(error))
     }
 }
 
@@ -76,14 +76,29 @@ fn shown(place: &str, text: &str, at: Option<(usize, usize)>, error: Error) -> F
     let Some((line, column)) = at else { return Failure::from(error.at(place)) };
     let shown = text.lines().nth(line - 1).unwrap_or_default();
     let number = line.to_string();
+    let room = screen::width_of(std::io::stderr()).saturating_sub(number.len() + 6);
     // A tab is one column for us, and not for a terminal.
-    let shown = shown.replace('\t', " ");
+    let (shown, caret) = around(&shown.replace('\t', " "), column, room);
     let margin = " ".repeat(number.len());
-    let caret = " ".repeat(column - 1);
+    let caret = " ".repeat(caret - 1);
     let excerpt = format!("  {margin} |\n  {number} | {shown}\n  {margin} | {caret}^\n");
     let path = error.path().iter().filter(|step| !step.starts_with("line ")).cloned();
     let inner = path.rev().fold(Error::new(error.kind(), error.message()), |error, step| error.at(step));
     Failure::from(inner.at(format!("{place}:{line}:{column}"))).with_excerpt(excerpt)
+}
+
+/// As much of a line around a column as there is room for, and where the column is then.
+fn around(line: &str, column: usize, room: usize) -> (String, usize) {
+    let letters: Vec<char> = line.chars().collect();
+    if letters.len() <= room {
+        return (line.to_string(), column);
+    }
+    let room = room.saturating_sub(2);
+    let first = (column - 1).saturating_sub(room / 2).min(letters.len() - room);
+    let last = first + room;
+    let [before, after] = [first > 0, last < letters.len()].map(|is_cut| if is_cut { "…" } else { "" });
+    let part: String = letters[first..last].iter().collect();
+    (format!("{before}{part}{after}"), column - first + usize::from(first > 0))
 }
 
 fn check(written: &Written, options: &CheckKernel) -> Outcome {
@@ -130,4 +145,23 @@ fn emit(written: &Written, options: &EmitKernel) -> Outcome {
         return screen::print_json(&json!({ "kernel": name, "form": form, "code": shown.trim_end() }));
     }
     screen::print(&format!("{}\n", shown.trim_end()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn long_lines_are_cut_around_the_place() {
+        assert_eq!(around("short", 3, 10), ("short".to_string(), 3));
+        let line: String = ('a'..='z').collect();
+        for column in 1..=26 {
+            let (part, at) = around(&line, column, 12);
+            assert!(part.chars().count() <= 12, "{part}");
+            assert_eq!(part.chars().nth(at - 1), line.chars().nth(column - 1), "{part} {at}");
+        }
+        assert_eq!(around(&line, 13, 12).0, "…hijklmnopq…");
+        // Behind the end, where something is missing.
+        assert_eq!(around(&line, 27, 12), ("…qrstuvwxyz".to_string(), 12));
+    }
 }

@@ -116,7 +116,22 @@ fn errors_point_into_the_file() {
     assert!(message.contains("wrong.tile:2:11") && message.contains("z stands for nothing here"), "{message}");
     // What only the whole shows.
     let message = refused("kernel k(x: f32[n, m]) -> y: f32[n] {\n  e = exp(x)\n  y = e\n}\n");
-    assert!(message.contains("  3 |   y = e\n    |   ^\n") && message.contains("wrong.tile:3:3"), "{message}");
+    assert!(message.contains("  3 |   y = e\n    |       ^\n") && message.contains("wrong.tile:3:7"), "{message}");
+    let message = refused("kernel k(x: f32[n], z: f32[n]) -> y: f32[n] { y = x * z * z2 }\n");
+    assert!(message.contains("z2 stands for nothing here"), "{message}");
+    // A long line is shown around the place, in the words of the writer.
+    let long = format!("kernel k(x: f32[n]) -> (y: f32[n], w: f32[m]) {{ y = {}x  w = x }}", "x + ".repeat(400));
+    let message = refused(&long);
+    assert!(message.contains("this varies along n, and w does not: fold it, as in sum[n](…)"), "{message}");
+    let lines: Vec<&str> = message.lines().collect();
+    let [shown, caret] = [" 1 | …", "   | "].map(|start| lines.iter().rfind(|line| line.contains(start)).unwrap());
+    assert!(shown.chars().count() <= 120, "{message}");
+    let at = caret.chars().position(|c| c == '^').unwrap();
+    assert_eq!(shown.chars().skip(at).collect::<String>(), "x }", "{message}");
+    let message = refused("kernel k(x: f32[n]) -> y: f32[n] { }");
+    assert!(message.contains("y is never assigned: write y = …") && message.contains("wrong.tile:1:24"), "{message}");
+    let message = refused("kernel k(x: f32[n, n]) -> y: f32[n] { y = sum[n](x) }");
+    assert!(message.contains("n stands twice in x") && message.contains("wrong.tile:1:20"), "{message}");
     let message = refused("kernel {\n  axes i0: 8\n  schedule map\n  %0 = lod x[i0]\n}\n");
     assert!(message.contains("wrong.tile:4:8") && message.contains("there is no operation lod"), "{message}");
     let done = fuseline(&["kernel", "nowhere.tile", "check"]);

@@ -39,6 +39,16 @@ pub struct Source {
     /// what the writer calls its outputs, in order
     pub outputs: Vec<String>,
     places: Places,
+    /// of the short form
+    names: Option<Names>,
+}
+
+/// What the writer of the short form calls things that have numbers.
+#[derive(Clone, Debug, Default)]
+struct Names {
+    axes: Vec<String>,
+    /// of steps that are an assignment or an input
+    steps: Vec<Option<String>>,
 }
 
 /// Lines and columns, from 1 on.
@@ -62,6 +72,45 @@ impl Source {
             let schedule = || place.starts_with("schedule ").then_some(&self.places.schedule);
             step.or_else(store).or_else(schedule).copied()
         })
+    }
+
+    /// An error of [`super::verify`] or of a run in the words of the writer: who has named everything never sees a number. What
+    /// [`Source::locate`] finds is left out of the path then.
+    pub fn in_own_words(&self, error: Error) -> Error {
+        let Some(names) = &self.names else { return error };
+        let is_inner = |place: &str| ["step %", "store ", "schedule "].iter().any(|start| place.starts_with(start));
+        let path: Vec<String> = error.path().iter().filter(|place| !is_inner(place)).cloned().collect();
+        let told = Error::new(error.kind(), self.renamed(error.message(), names));
+        path.into_iter().rev().fold(told, |error, place| error.at(place))
+    }
+
+    /// A text in which `%2`, `i0`, `x1` and `y0` are what the writer calls them.
+    fn renamed(&self, text: &str, names: &Names) -> String {
+        let is_part = |c: char| c.is_alphanumeric() || c == '_';
+        let (mut told, mut rest) = (String::with_capacity(text.len()), text);
+        while let Some(start) = rest.find(|c| is_part(c) || c == '%') {
+            told.push_str(&rest[..start]);
+            rest = &rest[start..];
+            let length = rest.find(|c| !is_part(c) && c != '%').unwrap_or(rest.len());
+            let (word, after) = rest.split_at(length);
+            told.push_str(self.name_of(word, names).unwrap_or(word));
+            rest = after;
+        }
+        told.push_str(rest);
+        told
+    }
+
+    fn name_of<'n>(&'n self, word: &str, names: &'n Names) -> Option<&'n str> {
+        let mut letters = word.chars();
+        let kind = letters.next()?;
+        let number: usize = letters.as_str().parse().ok()?;
+        match kind {
+            '%' => Some(names.steps.get(number)?.as_deref().unwrap_or("what is computed there")),
+            'i' => names.axes.get(number).map(String::as_str),
+            'x' => self.inputs.get(number).map(String::as_str),
+            'y' => self.outputs.get(number).map(String::as_str),
+            _ => None,
+        }
     }
 }
 

@@ -56,6 +56,7 @@ pub(super) fn read_kernel(cursor: &mut Cursor<'_>) -> Result<Source> {
         inputs: names(reader.inputs),
         outputs: names(reader.outputs),
         places: reader.places,
+        names: None,
     })
 }
 

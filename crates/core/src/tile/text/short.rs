@@ -10,7 +10,7 @@
 use rustc_hash::FxHashMap;
 
 use super::usual::usual_schedule;
-use super::{Places, Source};
+use super::{Names, Places, Source};
 use crate::cursor::Cursor;
 use crate::error::{Context as _, Result};
 use crate::graph::text::parse::read_dtype;
@@ -40,9 +40,10 @@ pub(super) fn read_short(cursor: &mut Cursor<'_>) -> Result<Source> {
     while !cursor.eat("}") {
         reader.assignment(cursor)?;
     }
+    reader.check_outputs(&outputs)?;
     let schedule = usual_schedule(reader.builder.kernel());
     let kernel = reader.builder.finish_unverified(schedule);
-    Ok(Source { kernel, name, inputs, outputs, places: reader.places })
+    Ok(Source { kernel, name, inputs, outputs, places: reader.places, names: Some(reader.names) })
 }
 
 #[derive(Default)]
@@ -51,9 +52,12 @@ struct Reader<'t> {
     axes: FxHashMap<&'t str, usize>,
     inputs: FxHashMap<&'t str, (usize, Vec<Dim>)>,
     outputs: FxHashMap<&'t str, (usize, Vec<Dim>)>,
+    /// where outputs are declared
+    declared: Vec<Cursor<'t>>,
     /// values so far: inputs that were loaded, and what has a name
     values: FxHashMap<&'t str, StepId>,
     places: Places,
+    names: Names,
     /// where the statement stands that is read
     place: (usize, usize),
 }
@@ -69,7 +73,18 @@ impl<'t> Reader<'t> {
         cursor.expect(":")?;
         let dtype = read_dtype(cursor)?;
         cursor.expect("[")?;
-        let axes = cursor.list("]", |cursor| self.axis(cursor))?;
+        let mut seen: Vec<Dim> = Vec::new();
+        let axes = cursor.list("]", |cursor| {
+            let place = *cursor;
+            let (size, at) = self.axis(cursor)?;
+            if at.as_int().is_none() && seen.contains(&at) {
+                let word = { place }.word("the name of an axis")?;
+                let remedy = format!("{word} stands twice in {name}, whose diagonal that would be: give one a name of its own, as in [{word}, other: {word}]");
+                return Err(place.error(remedy));
+            }
+            seen.push(at.clone());
+            Ok((size, at))
+        })?;
         let (sizes, index): (Vec<Dim>, Vec<Dim>) = axes.into_iter().unzip();
         let param = Param::row_major(TensorType::new(dtype, sizes));
         if is_input {
@@ -77,6 +92,7 @@ impl<'t> Reader<'t> {
             self.inputs.insert(name, (number, index));
         } else {
             let number = self.builder.output(param);
+            self.declared.push(start);
             self.outputs.insert(name, (number, index));
         }
         Ok(name.to_owned())
@@ -108,6 +124,7 @@ impl<'t> Reader<'t> {
             None => {
                 let axis = self.builder.axis(extent.clone()).at(|| start.place())?;
                 self.axes.insert(name, axis);
+                self.names.axes.push(name.to_owned());
                 axis
             }
         };
@@ -133,11 +150,35 @@ impl<'t> Reader<'t> {
                 let remedy = format!("{name} is {wanted}, and this is {found}: write {wanted}(…) around it");
                 return Err(place.error(remedy));
             }
+            let axes = index.iter().map(AxisSet::mentioned).fold(AxisSet::EMPTY, AxisSet::union);
+            let lacking = self.builder.kernel().step(value).axes.without(axes);
+            if let Some(axis) = lacking.iter().next() {
+                let axis = &self.names.axes[axis];
+                let remedy = format!("this varies along {axis}, and {name} does not: fold it, as in sum[{axis}](…)");
+                return Err(place.error(remedy));
+            }
             self.builder.store(*output, index, value);
             self.places.stores.push(self.place);
         }
         self.values.insert(name, value);
+        self.call(value, name);
         Ok(())
+    }
+
+    /// A step has the name that it was given first.
+    fn call(&mut self, step: StepId, name: &str) {
+        let names = &mut self.names.steps;
+        names.resize(names.len().max(step.index() + 1), None);
+        names[step.index()].get_or_insert_with(|| name.to_owned());
+    }
+
+    /// Every output must have been assigned.
+    fn check_outputs(&self, outputs: &[String]) -> Result<()> {
+        let missing = outputs.iter().zip(&self.declared).find(|(name, _)| !self.values.contains_key(name.as_str()));
+        match missing {
+            Some((name, place)) => Err(place.error(format!("{name} is never assigned: write {name} = …"))),
+            None => Ok(()),
+        }
     }
 
     /// The value of an expression, as a step.
@@ -152,7 +193,7 @@ impl<'t> Reader<'t> {
 
     fn step(&mut self, op: Op, place: Cursor<'t>) -> Result<StepId> {
         let id = self.builder.step(op).at(|| place.place())?;
-        self.places.steps.push(self.place);
+        self.places.steps.push(place.line_and_column());
         Ok(id)
     }
 
@@ -226,8 +267,9 @@ impl<'t> Outside<'t, StepId> for Reader<'t> {
         }
         if let Some((input, index)) = self.inputs.get(word).cloned() {
             let id = self.builder.load(input, &index).at(|| place.place())?;
-            self.places.steps.push(self.place);
+            self.places.steps.push(place.line_and_column());
             self.values.insert(word, id);
+            self.call(id, word);
             return Ok(found(self, id));
         }
         if self.outputs.contains_key(word) {

@@ -211,6 +211,9 @@ fn errors_of_the_short_form_point_at_the_word() {
         ("kernel k(x: f32[n]) -> y: f32[n] { h = y }", (1, 40), "y is an output that has no value yet"),
         ("kernel k(x: i64[n]) -> y: i64[1] { y = mean[n](x) }", (1, 40), "the mean of i64"),
         ("kernel k(x: f32[n]) { y = x }", (1, 21), "expected '->', found '{'"),
+        ("kernel k(x: f32[n]) -> y: f32[m] { y = x }", (1, 40), "this varies along n, and y does not"),
+        ("kernel k(x: f32[n]) -> y: f32[n] { z = x }", (1, 24), "y is never assigned"),
+        ("kernel k(x: f32[n, n]) -> y: f32[n] { y = sum[n](x) }", (1, 20), "n stands twice in x"),
     ];
     for (text, place, message) in cases {
         let error = parse(text).unwrap_err();
@@ -221,10 +224,15 @@ fn errors_of_the_short_form_point_at_the_word() {
 
 #[test]
 fn what_is_found_later_is_located_too() {
-    let text = "kernel k(x: f32[n, m]) -> y: f32[n] {\n  e = exp(x)\n  y = e\n}";
+    let text = "kernel k(x: f32[n, m]) -> y: f32[n, m] {\n  e = exp(x)\n  y = e + sum[m](e)\n}";
     let source = read(text).unwrap();
-    let error = crate::tile::verify(&source.kernel).unwrap_err();
+    let error = Error::invalid("%1 and %2 of x0 at [i0, i1], y0; max2 and x9 are theirs");
+    let error = error.at("store 0 (y0)").at("a run");
     assert_eq!(source.locate(&error), Some((3, 3)), "{error}");
+    let told = source.in_own_words(error);
+    assert_eq!(told.message(), "e and what is computed there of x at [n, m], y; max2 and x9 are theirs");
+    assert_eq!(told.path(), ["a run"]);
+    assert_eq!(source.locate(&Error::invalid("odd").at("step %2")), Some((3, 11)), "where it is folded");
     assert_eq!((source.name.as_deref(), &source.inputs[0][..], &source.outputs[0][..]), (Some("k"), "x", "y"));
     let long = "kernel {\n  axes i0: 8\n  in x: f32[7]\n  out y: f32[8]\n  schedule map\n  %0 = load x[i0]\n  store y[i0] = %0\n}";
     let source = read(long).unwrap();

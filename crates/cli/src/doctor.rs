@@ -10,6 +10,7 @@ use serde_json::json;
 
 use crate::arguments::Doctor;
 use crate::failure::Outcome;
+use crate::file;
 use crate::gpu;
 use crate::screen::{self, Column, Table};
 
@@ -61,13 +62,24 @@ fn findings() -> Vec<Finding> {
         format!("NVRTC {major}.{minor} ({})", compiler.path().display())
     });
     let products = cublas::locate(&gpu::libraries()).map(|path| format!("cuBLASLt ({})", path.display()));
-    let cache = gpu::cache().map(|folder| format!("machine code is kept in {}", folder.display()));
-    let cache = cache.ok_or_else(|| "no folder to keep machine code in; set FUSELINE_CACHE".to_owned());
     vec![
         cpu,
         Finding { device: "cuda", what: "GPU", outcome: device.map_err(|error| error.message().to_owned()) },
         Finding { device: "cuda", what: "compiler", outcome: compiler.map_err(|error| error.message().to_owned()) },
         Finding { device: "cuda", what: "products", outcome: products.map_err(|error| error.message().to_owned()) },
-        Finding { device: "cuda", what: "cache", outcome: cache },
+        Finding { device: "cuda", what: "cache", outcome: cache() },
     ]
+}
+
+/// Where machine code is kept, if something can be written there. The folder is made when it is needed.
+fn cache() -> Result<String, String> {
+    let folder = gpu::cache().ok_or("no folder to keep machine code in; set FUSELINE_CACHE to one")?;
+    let there = folder.ancestors().find(|place| place.exists());
+    match there.is_some_and(|there| there.is_dir() && file::check(&there.join("fuseline"), []).is_ok()) {
+        true => Ok(format!("machine code is kept in {}", folder.display())),
+        false => Err(format!(
+            "nothing can be written to {}, so kernels are compiled again in every run; set FUSELINE_CACHE to another folder",
+            folder.display()
+        )),
+    }
 }

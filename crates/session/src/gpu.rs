@@ -20,10 +20,11 @@ pub fn libraries() -> Vec<PathBuf> {
 
 /// The folder in which machine code is kept: `FUSELINE_CACHE`, else one of the user's; none where there is no such place.
 pub fn cache() -> Option<PathBuf> {
-    let own = std::env::var_os("FUSELINE_CACHE").map(PathBuf::from);
-    let users = || std::env::var_os("XDG_CACHE_HOME").map(|folder| PathBuf::from(folder).join("fuseline"));
-    let home = || std::env::var_os("HOME").map(|home| PathBuf::from(home).join(".cache/fuseline"));
-    own.or_else(users).or_else(home).map(|folder| folder.join("cuda"))
+    // A variable that is empty names no folder.
+    let folder = |name| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
+    let users = || folder("XDG_CACHE_HOME").map(|folder| folder.join("fuseline"));
+    let home = || folder("HOME").map(|home| home.join(".cache/fuseline"));
+    folder("FUSELINE_CACHE").or_else(users).or_else(home).map(|folder| folder.join("cuda"))
 }
 
 /// The first GPU.

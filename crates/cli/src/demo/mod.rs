@@ -3,7 +3,7 @@
 mod tell;
 
 use fuseline::device::NamedTensors;
-use fuseline::error::Result;
+use fuseline::error::{Error, Result};
 use fuseline::explain::{KernelRow, kernel_rows};
 use fuseline::fuse::{Cost, PlanOptions};
 use fuseline::graph::Graph;
@@ -28,6 +28,10 @@ use crate::{file, screen, target};
 pub fn demo(arguments: &Demo) -> Outcome {
     if !arguments.no_report {
         file::check(&arguments.output, [])?;
+    }
+    if let Some(size) = arguments.sizes.iter().find(|size| size.size == 0) {
+        let error = Error::invalid(format!("with {}=0 there is nothing to show", size.name)).at("--sizes");
+        return Err(Failure::with_help(error, "give sizes above 0"));
     }
     let network = arguments.model.0;
     let model = Model::open(&ModelName::Demo(network.name.into()), None, &ModelLimits::default())?;
@@ -59,7 +63,9 @@ pub fn demo(arguments: &Demo) -> Outcome {
         Some(Err(failure)) => (None, Err(failure)),
         None => (None, Ok(())),
     };
-    let told = Told { network, model: &model, feed: &feed, shown: &shown, written };
+    let given = arguments.sizes.iter().map(|size| (size.name.clone(), size.size));
+    let sizes: Vec<(String, i64)> = given.chain(feed.assumed.iter().cloned()).collect();
+    let told = Told { network, model: &model, sizes: &sizes, feed: &feed, shown: &shown, written };
     match (arguments.quiet, arguments.json) {
         (true, _) => {}
         (false, true) => screen::print_json(&tell::to_json(&told))?,
@@ -77,6 +83,8 @@ pub fn demo(arguments: &Demo) -> Outcome {
 pub struct Told<'a> {
     network: &'static fuseline::gallery::Network,
     model: &'a Model,
+    /// all of them, given or assumed
+    sizes: &'a [(String, i64)],
     feed: &'a Feed,
     shown: &'a [Shown],
     /// the page, with its bytes

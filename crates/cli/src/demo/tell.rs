@@ -17,9 +17,8 @@ const MOST_KINDS: usize = 8;
 /// The story in words.
 pub fn to_text(told: &Told<'_>) -> String {
     let mut text = heading(told.model.name.as_str());
-    let sizes =
-        if told.feed.assumed.is_empty() { String::new() } else { format!("; {}", size_list(&told.feed.assumed)) };
-    text.push_str(&screen::wrapped(&format!("{}{sizes}", told.network.doc), 2, screen::width()));
+    let doc = format!("{}; {}", told.network.doc, size_list(told.sizes));
+    text.push_str(&screen::wrapped(&doc, 2, screen::width()));
     for shown in told.shown {
         text.push_str(&of_device(shown));
     }

@@ -460,6 +460,29 @@ fn the_doctor_names_what_a_gpu_lacks_and_so_does_a_run_on_it() {
 }
 
 #[test]
+fn the_doctor_knows_where_nothing_can_be_kept() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("file");
+    std::fs::write(&file, "no folder").unwrap();
+    let cache = |variables: &[(&str, &Path)]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_fuseline"));
+        command.args(["doctor", "--json"]).env_remove("FUSELINE_CACHE").env_remove("XDG_CACHE_HOME").env("HOME", "");
+        let done = command.envs(variables.iter().copied()).output().unwrap();
+        let found: serde_json::Value = serde_json::from_slice(&done.stdout).unwrap();
+        let all = found["findings"].as_array().unwrap();
+        let cache = all.iter().find(|finding| finding["needs"] == "cache").unwrap();
+        (cache["there"].as_bool().unwrap(), cache["note"].as_str().unwrap().to_string())
+    };
+    let (there, note) = cache(&[]);
+    assert!(!there && note.contains("FUSELINE_CACHE"), "an empty variable names no folder: {note}");
+    let (there, note) = cache(&[("HOME", folder.path())]);
+    assert!(there && note.contains(".cache/fuseline/cuda"), "{note}");
+    assert!(!folder.path().join(".cache").exists(), "looking leaves nothing behind");
+    let (there, note) = cache(&[("FUSELINE_CACHE", &file.join("cache"))]);
+    assert!(!there && note.contains("nothing can be written"), "{note}");
+}
+
+#[test]
 fn kernels_are_shown_for_a_gpu_that_need_not_be_there() {
     let shown = stdout(&["kernels", "gallery:softmax", "--emit", "cuda", "--dtype", "bf16", "--sizes", "columns=1024"]);
     assert!(shown.contains("extern \"C\" __global__") && shown.contains("const bf16* __restrict__ x0"), "{shown}");

@@ -78,3 +78,15 @@ fn its_networks_are_models() {
     let message = String::from_utf8(refused.stderr).unwrap();
     assert!(refused.status.code() == Some(2) && message.contains("encoder, resnet, llama, opt"), "{message}");
 }
+
+#[test]
+fn sizes_that_leave_nothing_to_show_are_refused() {
+    for (sizes, why) in
+        [("batch=0", "with batch=0 there is nothing to show"), ("tokens=1000G", "bytes"), ("width=3", "width")]
+    {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_fuseline"));
+        let done = command.args(["demo", "--no-report", "--sizes", sizes]).output().unwrap();
+        let message = String::from_utf8_lossy(&done.stderr);
+        assert!(matches!(done.status.code(), Some(1 | 2)) && message.contains(why), "{sizes}: {message}");
+    }
+}

@@ -188,6 +188,10 @@ def _device_of(providers: Iterable[Any]) -> str:
     raise ValueError(f"none of the providers {names} is there; available are {get_available_providers()}")
 
 
+# What a model may ask of a run and of the compiler; what nobody says is what is usual.
+_LIMITS = ("max_bytes", "max_trips", "max_text", "max_nodes", "max_nesting", "max_compile_time")
+
+
 def _settings(
     options: Optional[SessionOptions],
     device: str,
@@ -195,13 +199,7 @@ def _settings(
     precision: str,
     numerics: Optional[str],
     sizes: Optional[Mapping[str, int]],
-    *,
-    max_memory: Optional[int] = None,
-    max_trips: Optional[int] = None,
-    max_text: Optional[int] = None,
-    max_nodes: Optional[int] = None,
-    max_nesting: Optional[int] = None,
-    max_compile_time: Optional[float] = None,
+    **limits: Optional[float],
 ) -> dict[str, Any]:
     choices: list[tuple[str, Optional[str], list[str]]] = [
         ("device", device, ["cpu", "cuda"]),
@@ -227,12 +225,7 @@ def _settings(
         "numerics": numerics or ("strict" if strict else "default"),
         "precision": precision,
         "sizes": list({**options._sizes, **(sizes or {})}.items()),
-        "max_bytes": max_memory,
-        "max_trips": max_trips,
-        "max_text": max_text,
-        "max_nodes": max_nodes,
-        "max_nesting": max_nesting,
-        "max_compile_time": max_compile_time,
+        **{name: limits.get(name) for name in _LIMITS},
     }
 
 
@@ -290,7 +283,7 @@ class InferenceSession:
             precision,
             numerics,
             sizes,
-            max_memory=max_memory,
+            max_bytes=max_memory,
             max_trips=max_trips,
             max_text=max_text,
             max_nodes=max_nodes,

@@ -184,12 +184,13 @@ impl Driver<'_> {
         if members.len() > MOST_MEMBERS {
             return Err(Reason::Illegal(Refusal::TooLarge).into());
         }
-        let outputs = self.state.outputs(&members, groups, &[]);
-        let members = self.state.needed(members, &outputs);
-        let priced = self.evaluator.evaluate(&members, &outputs).map_err(Reason::Illegal)?;
+        // Before any look at the kernel: most of the large sets that are proposed have a way around them.
         if self.state.makes_cycle(groups) {
             return Err(Reason::Cycle.into());
         }
+        let outputs = self.state.outputs(&members, groups, &[]);
+        let members = self.state.needed(members, &outputs);
+        let priced = self.evaluator.evaluate(&members, &outputs).map_err(Reason::Illegal)?;
         let cost = priced.cost();
         if groups.len() > 2 && rivals {
             let rival_us = self.rival_us(groups, &members, priced.structure);

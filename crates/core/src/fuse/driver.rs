@@ -84,6 +84,15 @@ pub(super) struct Driver<'g> {
     pub(super) sets: BTreeMap<DecisionId, Decision>,
 }
 
+/// Where decisions have led so far.
+struct Outcome<'g> {
+    state: State<'g>,
+    decisions: Vec<Decision>,
+    joined: FxHashSet<(usize, usize)>,
+    taken: usize,
+    sets: BTreeMap<DecisionId, Decision>,
+}
+
 impl<'g> Driver<'g> {
     pub fn new(state: State<'g>, evaluator: Evaluator<'g>, options: &'g PlanOptions, graph: u64) -> Driver<'g> {
         let names = Names::of(state.graph);
@@ -131,12 +140,11 @@ impl<'g> Driver<'g> {
         if !apart.is_empty() {
             let first_us = self.total_us();
             self.apart = apart;
-            self.start_over()?;
+            let first = self.start_over()?;
             self.by_stages()?;
             if self.total_us() > first_us - LEAST_SAVED_US {
                 self.apart.clear();
-                self.start_over()?;
-                self.by_stages()?;
+                self.resume(first);
             }
         }
         if fuel.is_some() {
@@ -147,18 +155,31 @@ impl<'g> Driver<'g> {
         Ok(())
     }
 
-    /// Every cell by itself again.
-    fn start_over(&mut self) -> Result<()> {
+    /// Every cell by itself again; returns how far it had come.
+    fn start_over(&mut self) -> Result<Outcome<'g>> {
         let State { graph, cells, .. } = self.state;
         let apart = State::apart(graph, cells, &mut self.evaluator);
-        self.state = apart.map_err(|(id, refusal)| Error::bug(refusal.to_string()).at(graph.describe(id)))?;
-        self.taken = 0;
-        self.decisions.clear();
-        self.joined.clear();
-        self.sets.clear();
+        let apart = apart.map_err(|(id, refusal)| Error::bug(refusal.to_string()).at(graph.describe(id)))?;
+        apart.effort.set(self.state.effort.get());
         self.queue.clear();
         self.best.clear();
-        Ok(())
+        Ok(Outcome {
+            state: std::mem::replace(&mut self.state, apart),
+            decisions: std::mem::take(&mut self.decisions),
+            joined: std::mem::take(&mut self.joined),
+            taken: std::mem::take(&mut self.taken),
+            sets: std::mem::take(&mut self.sets),
+        })
+    }
+
+    /// Goes back to where it had come.
+    fn resume(&mut self, outcome: Outcome<'g>) {
+        let Outcome { state, decisions, joined, taken, sets } = outcome;
+        // What was looked at since counts.
+        state.effort.set(self.state.effort.get());
+        (self.state, self.decisions, self.joined, self.taken, self.sets) = (state, decisions, joined, taken, sets);
+        self.queue.clear();
+        self.best.clear();
     }
 
     /// Stage by stage, until nothing is left to take.

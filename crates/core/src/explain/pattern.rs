@@ -4,7 +4,7 @@
 //! written as many operators, it is recognised by structure and by values. Names are read here, after the plan is made;
 //! nothing that decides looks at them.
 
-use super::activation::{self, POINTS};
+use super::activation;
 use super::attention::name_of_attention;
 use super::wiring::Wiring;
 use crate::fuse::PlannedKernel;
@@ -378,7 +378,7 @@ impl<'w, 'g> Parts<'w, 'g> {
             entries.dedup();
             entries.retain(|v| self.members.binary_search(&v.node()).map_or(true, outside));
             if let [entry] = entries.as_slice() {
-                best = activation::name_of(&POINTS.map(|x| self.evaluate(&region, entry.node(), x)))
+                best = activation::name_of(|x| self.evaluate(&region, entry.node(), x))
                     .map(|name| (name, region.clone()))
                     .or(best);
             }

@@ -41,7 +41,7 @@ def test_wrong_options_are_told():
     # An option is no part of the model, which may be right.
     for wrong, told in [
         ({"device": "tpu"}, 'no device "tpu": there are cpu, cuda'),
-        ({"precision": "f7"}, 'no precision "f7": there are f32, bf16'),
+        ({"precision": "f7"}, 'no precision "f7": there are f32, bf16, f16'),
         ({"numerics": "loose"}, 'no numerics "loose": there are strict, default, fast'),
     ]:
         with pytest.raises(ValueError, match=told) as caught:

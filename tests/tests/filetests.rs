@@ -10,7 +10,7 @@
 //! | `test error`           | a text that is no graph                      | what the parser says                             |
 //! | `test run` [`rounded`] | values such as `x = [1.0] : f32[1]`, a graph | the values of the outputs, or the error          |
 //! | `test pass NAME`       | a graph                                      | the graph after one pass                         |
-//! | `test passes` [`strict`, `fast` or `bf16`] | a graph                  | the graph after all passes                       |
+//! | `test passes` [`strict`, `fast`, `bf16` or `bf16 storage`] | a graph   | the graph after all passes                       |
 //! | `test rewrite NAME`    | a graph                                      | the graph after one rewrite                      |
 //! | `test rewrites` [`strict` or `fast`] | a graph                        | what was looked at, the graph after all rewrites |
 //!
@@ -39,7 +39,7 @@ use fuseline::compare::Agreement;
 use fuseline::error::Error;
 use fuseline::graph::text::{parse_literal, print_literal};
 use fuseline::graph::{Graph, verify};
-use fuseline::passes::{Context, Numerics, PASSES, Precision, run_passes};
+use fuseline::passes::{Context, Narrowing, Numerics, PASSES, Precision, run_passes};
 use fuseline::reference::{Buffer, Options, Reading, evaluate};
 use fuseline::rewrites::{Permit, REWRITES, apply_rewrites};
 use fuseline::tensor::{Env, Symbol};
@@ -160,6 +160,10 @@ fn outcome(input: &str) -> Result<String, Failed> {
         ["test", "passes", "bf16"] => {
             let context = Context { precision: Precision::Bf16, ..Context::default() };
             passed_by(&text, &context)
+        }
+        ["test", "passes", "bf16", "storage"] => {
+            let narrowing = Narrowing::Storage;
+            passed_by(&text, &Context { precision: Precision::Bf16, narrowing, ..Context::default() })
         }
         ["test", "rewrite", name] => {
             let rewrite =

@@ -67,7 +67,8 @@ pub fn plan_simplified(
     let mut graph = apply_rewrites(graph, &exact, &mut permit, observe)?;
     // Behind the rewrites: what is rounded is what is multiplied once scales and normalisers stand where they belong.
     if options.precision != Precision::F32 {
-        graph = run_passes(graph, &Context { precision: options.precision, ..exact }, observe)?;
+        let rounding = Context { precision: options.precision, narrowing: options.narrowing, ..exact };
+        graph = run_passes(graph, &rounding, observe)?;
     }
     let rewrites = permit.into_applications();
     let applied = rewrites.iter().filter(|a| a.refused.is_none()).count();

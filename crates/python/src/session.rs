@@ -82,8 +82,9 @@ impl Settings {
         let numerics = Numerics::from_name(&self.numerics).ok_or_else(|| {
             Error::invalid(format!("no numerics \"{}\": there are strict, default, fast", self.numerics))
         })?;
-        let precision = Precision::from_name(&self.precision)
-            .ok_or_else(|| Error::invalid(format!("no precision \"{}\": there are f32 and bf16", self.precision)))?;
+        let precision = Precision::from_name(&self.precision).ok_or_else(|| {
+            Error::invalid(format!("no precision \"{}\": there are f32, bf16 and f16", self.precision))
+        })?;
         let mut limits = Limits::default();
         limits.bytes = self.max_bytes.unwrap_or(limits.bytes);
         limits.trips = self.max_trips.unwrap_or(limits.trips);

@@ -49,7 +49,7 @@ pub struct Options {
     pub fuses: bool,
     /// how far arithmetic may be rearranged
     pub numerics: Numerics,
-    /// in which type the factors of contractions are multiplied
+    /// the type in which a network of f32 is computed
     pub precision: Precision,
     /// sizes to plan for, by the names that the model gives them; other sizes can be run nevertheless
     pub sizes: Vec<(String, i64)>,
@@ -115,8 +115,9 @@ impl Session {
     /// Opens the device. Where every size is known the program is made here, otherwise by the first run; a model that cannot be
     /// imported is refused in either case.
     pub fn new(model: Model, options: Options) -> Result<Session> {
-        if options.precision == Precision::Bf16 && options.numerics == Numerics::Strict {
-            return Err(Error::invalid("bf16 rounds what strict numerics keep"));
+        if options.precision != Precision::F32 && options.numerics == Numerics::Strict {
+            let name = options.precision.name();
+            return Err(Error::invalid(format!("{name} rounds what strict numerics keep")));
         }
         let model = model.with_limits(options.import.clone());
         let target = options.place.target()?.clone();

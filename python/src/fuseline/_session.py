@@ -203,7 +203,7 @@ def _settings(
 ) -> dict[str, Any]:
     choices: list[tuple[str, Optional[str], list[str]]] = [
         ("device", device, ["cpu", "cuda"]),
-        ("precision", precision, ["f32", "bf16"]),
+        ("precision", precision, ["f32", "bf16", "f16"]),
         ("numerics", numerics, ["strict", "default", "fast"]),
     ]
     for name, value, known in choices:
@@ -243,7 +243,8 @@ class InferenceSession:
 
     ``path_or_bytes`` is an ONNX file, its bytes, a graph in Fuseline's text form (``.ir``), or ``gallery:NAME``. ``device`` is ``cpu`` or
     ``cuda``; ``providers``, by ONNX Runtime's names, is another way to say it. ``threads`` (else those of ``sess_options``, else one for every
-    processor) are shared by all runs of the session. With ``precision="bf16"`` the factors of matrix products are rounded to bfloat16.
+    processor) are shared by all runs of the session. With ``precision="bf16"`` (or ``"f16"``) the factors of matrix products are rounded
+    to it on a processor; on a GPU all that one kernel hands on to another is, as if the model had been converted. Outputs keep their type.
     ``numerics`` (``strict``, ``default``, ``fast``) says how far arithmetic may be rearranged. ``sizes`` are sizes to plan for, by the names
     that the model gives them; otherwise the plan is made for the sizes of the first run. Every size can be run. ``max_memory`` (bytes) and
     ``max_trips`` (of loops) bound what a run may use; ``max_text`` (bytes of any string), ``max_nodes``, ``max_nesting`` (of functions and

@@ -5,14 +5,14 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use fuseline::compare::Meaning;
-use fuseline::compile::plan_program;
+use fuseline::compile::{PlannedProgram, plan_program};
 use fuseline::device::{Executable, NamedTensors};
 use fuseline::error::{Error, Result};
 use fuseline::fuse::{Chooser, PlanOptions};
 use fuseline::gallery;
 use fuseline::graph::Graph;
-use fuseline::passes::Numerics;
-use fuseline::reference::Limits;
+use fuseline::passes::{Numerics, Precision};
+use fuseline::reference::{Limits, Options, evaluate};
 use fuseline::tensor::{DType, Env, Literal, Symbol};
 use fuseline_cuda::run::CudaDevice;
 use fuseline_frontend::npz::{ReadOptions, read_npz};
@@ -199,7 +199,9 @@ impl Tally<'_> {
         chooser: Chooser,
         numerics: Numerics,
     ) -> Result<Vec<String>> {
-        let mut options = PlanOptions { chooser, numerics, ..PlanOptions::on(self.arguments.spec()?) };
+        // Strict numerics round nothing that the graph does not.
+        let precision = if numerics == Numerics::Strict { Precision::F32 } else { self.arguments.precision };
+        let mut options = PlanOptions { chooser, numerics, precision, ..PlanOptions::on(self.arguments.spec()?) };
         options.hints.env = env.clone();
         let planned = plan_program(graph.clone(), &options, &mut |_| {})?;
         let session = self.device.load(&planned)?;
@@ -207,11 +209,23 @@ impl Tally<'_> {
         // The second run launches what the first has recorded.
         session.run(&given)?;
         let outputs = session.run(&given)?;
-        let meaning = Meaning::of(graph, inputs, Limits::default())?;
+        let meaning = match precision {
+            Precision::F32 => Meaning::of(graph, inputs, Limits::default())?,
+            _ => meaning_as_rounded(&planned, inputs)?,
+        };
         let kernels = || planned.run.kernels.iter().map(|k| k.kernel.to_string()).collect::<String>();
         meaning.check(&outputs).map_err(|(k, why)| Error::bug(format!("output {k}: {why}\n{}", kernels())))?;
         Ok(session.refused())
     }
+}
+
+/// What the outputs of a program should be, with the roundings that were asked for.
+fn meaning_as_rounded(planned: &PlannedProgram, inputs: &Inputs) -> Result<Meaning> {
+    let prepare = planned.program.prepare();
+    let prepared = evaluate(prepare, &Inputs::default(), &Options::default())?;
+    let mut given = inputs.clone();
+    given.extend(prepare.outputs().iter().map(|output| output.name.clone()).zip(prepared));
+    Meaning::of(planned.program.run(), &given, Limits::default())
 }
 
 /// The same, so small that long sums of products are numbers of f16.

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! gpu check [--graphs=N] [--models=FOLDER] [--libraries=FOLDER] [NAME…]     outputs against the reference
-//! gpu model FILE.onnx [--sizes=NAME=N,…] [--precision=bf16] [--tune] [--runs=N] [--libraries=FOLDER]     a network, launch by launch
+//! gpu model FILE.onnx [--sizes=NAME=N,…] [--precision=bf16|f16] [--tune] [--runs=N] [--libraries=FOLDER]     a network, launch by launch
 //! gpu time  [--json] [--runs=N] [--dtype=TYPE] [--tiles=RxCxD] [--libraries=FOLDER] [NAME…]     device time against a copy of the same bytes
 //! ```
 //!
@@ -18,6 +18,7 @@ use std::process::ExitCode;
 use fuseline::device::DeviceSpec;
 use fuseline::error::{Error, Result};
 use fuseline::fuse::PlanOptions;
+use fuseline::passes::Precision;
 use fuseline::reference::Limits;
 use fuseline::tile::Tile;
 use fuseline_cuda::run::CudaDevice;
@@ -34,9 +35,9 @@ struct Arguments {
     /// the element type that is timed, and the tiles of products in bf16 and f16, where these are chosen
     dtype: Option<String>,
     tiles: Option<String>,
-    /// sizes of a network, and whether its factors are rounded to bf16
+    /// sizes of a network, and the type in which it is computed
     sizes: String,
-    precision: bool,
+    precision: Precision,
     /// whether products are measured in all ways before a network is
     tune: bool,
     /// parts of names
@@ -96,7 +97,7 @@ fn run() -> Result<bool> {
         dtype: None,
         tiles: None,
         sizes: String::new(),
-        precision: false,
+        precision: Precision::F32,
         tune: false,
         names: Vec::new(),
     };
@@ -111,7 +112,10 @@ fn run() -> Result<bool> {
             Some(("--runs", text)) => arguments.runs = number(text)?,
             Some(("--graphs", text)) => arguments.graphs = u32::try_from(number(text)?).unwrap_or(u32::MAX),
             _ if word.starts_with("--sizes=") => arguments.sizes = word["--sizes=".len()..].to_owned(),
-            Some(("--precision", "bf16")) => arguments.precision = true,
+            Some(("--precision", name)) => {
+                let known = Precision::from_name(name);
+                arguments.precision = known.ok_or_else(|| Error::invalid(format!("there is no precision {name}")))?;
+            }
             None if word == "--tune" => arguments.tune = true,
             _ if word == "--json" => arguments.json = true,
             _ if word.starts_with("--") => return Err(Error::invalid(format!("there is no option {word}"))),

@@ -9,7 +9,6 @@ use fuseline::device::Executable;
 use fuseline::error::{Error, Result};
 use fuseline::explain::{KernelRow, kernel_rows};
 use fuseline::fuse::PlanOptions;
-use fuseline::passes::Precision;
 use fuseline::tensor::Env;
 use fuseline_cuda::run::LaunchProfile;
 use fuseline_frontend::Model;
@@ -28,9 +27,7 @@ pub fn models(arguments: &Arguments) -> Result<()> {
     let env: Env = arguments.sizes.split(',').filter_map(size).collect();
     let mut options = PlanOptions::on(arguments.spec()?);
     options.hints.env = env.clone();
-    if arguments.precision {
-        options.precision = Precision::Bf16;
-    }
+    options.precision = arguments.precision;
     let planned = plan_program(graph.clone(), &options, &mut |_| {})?;
     clock.note("the plan");
     let mut session = device.load(&planned)?;

@@ -29,25 +29,30 @@ impl NumericsName {
     }
 }
 
-/// In which type the factors of contractions are multiplied.
+/// The type in which a network of f32 is computed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum PrecisionName {
     /// as the model says
     F32,
-    /// factors of f32 are rounded to bf16; sums and everything else stay f32
+    /// bf16: on a processor factors of contractions, on a GPU also all that kernels hand on; sums and arithmetic stay f32
     Bf16,
+    /// f16, likewise; what is above 65504 becomes infinite
+    F16,
 }
 
 impl PrecisionName {
     /// The precision, which must go with the numerics.
     pub fn precision(self, numerics: Numerics) -> Result<Precision, Error> {
-        match self {
-            PrecisionName::F32 => Ok(Precision::F32),
-            PrecisionName::Bf16 if numerics == Numerics::Strict => {
-                Err(Error::invalid("bf16 rounds what strict numerics keep").at("--precision"))
-            }
-            PrecisionName::Bf16 => Ok(Precision::Bf16),
+        let precision = match self {
+            PrecisionName::F32 => Precision::F32,
+            PrecisionName::Bf16 => Precision::Bf16,
+            PrecisionName::F16 => Precision::F16,
+        };
+        if precision != Precision::F32 && numerics == Numerics::Strict {
+            let why = format!("{} rounds what strict numerics keep", precision.name());
+            return Err(Error::invalid(why).at("--precision"));
         }
+        Ok(precision)
     }
 }
 

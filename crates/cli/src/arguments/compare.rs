@@ -48,7 +48,7 @@ pub struct Compare {
     /// How many threads work [default: one for every processor]
     #[arg(long, value_name = "N", value_parser = thread_count)]
     pub threads: Option<NonZeroUsize>,
-    /// In which type Fuseline and OpenVINO multiply the factors of contractions
+    /// The type in which Fuseline and OpenVINO compute a network of f32
     #[arg(long, value_enum, value_name = "TYPE", default_value_t = PrecisionName::F32)]
     pub precision: PrecisionName,
     /// Take the error to the reference, in f64; slow

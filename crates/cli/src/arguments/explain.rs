@@ -59,7 +59,7 @@ pub struct Explain {
     /// How far arithmetic may be rearranged [default: default, or that of --plan]
     #[arg(long, value_enum)]
     pub numerics: Option<NumericsName>,
-    /// In which type the factors of contractions are multiplied
+    /// The type in which a network of f32 is computed
     #[arg(long, value_enum, value_name = "TYPE", default_value_t = PrecisionName::F32)]
     pub precision: PrecisionName,
     /// Who has the last word

@@ -57,7 +57,7 @@ pub struct Verify {
     /// How far arithmetic may be rearranged [default: default, or that of --plan]
     #[arg(long, value_enum)]
     pub numerics: Option<NumericsName>,
-    /// In which type the factors of contractions are multiplied
+    /// The type in which a network of f32 is computed
     #[arg(long, value_enum, value_name = "TYPE", default_value_t = PrecisionName::F32)]
     pub precision: PrecisionName,
     /// For the device cpu: how many threads work [default: one for every processor]

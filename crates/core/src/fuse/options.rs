@@ -10,7 +10,7 @@ use crate::budget::Budget;
 use crate::device::DeviceSpec;
 use crate::graph::Graph;
 use crate::lower::Hints;
-use crate::passes::{Numerics, Precision};
+use crate::passes::{Narrowing, Numerics, Precision};
 
 /// How candidates are chosen.
 #[derive(Clone, Debug, Default)]
@@ -73,8 +73,10 @@ pub struct PlanOptions {
     pub spec: DeviceSpec,
     /// how far arithmetic may be rearranged
     pub numerics: Numerics,
-    /// in which type the factors of contractions are multiplied
+    /// the type in which a network of f32 is computed
     pub precision: Precision,
+    /// what of it
+    pub narrowing: Narrowing,
     /// numbers for free sizes
     pub hints: Hints,
     /// how candidates are chosen
@@ -100,6 +102,7 @@ impl PlanOptions {
             spec: spec.clone(),
             numerics: Numerics::Default,
             precision: Precision::F32,
+            narrowing: Narrowing::usual(spec.kind),
             hints: Hints::default(),
             chooser: Chooser::ByCost,
             fuel: None,

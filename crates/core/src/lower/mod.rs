@@ -59,13 +59,16 @@ pub fn is_transparent(graph: &Graph, node: usize) -> bool {
     }
 }
 
-/// What the readers of a node look at through it: what a view is of, and bf16 that is widened to f32, so that it is stored, read
-/// and multiplied as what it is.
+/// What the readers of a node look at through it: what a view is of, and f16 or bf16 that is widened to f32, so that it is
+/// stored, read and multiplied as what it is.
 pub fn looked_at(graph: &Graph, node: usize) -> Option<Value> {
     let node = &graph.nodes()[node];
     let looks = match node.prim() {
         Prim::View(_) => true,
-        Prim::Map(row) => row.expr.is_cast() && (row.expr.args(), row.expr.dtype()) == (&[DType::BF16], DType::F32),
+        Prim::Map(row) => {
+            let from = row.expr.args().first();
+            row.expr.is_cast() && row.expr.dtype() == DType::F32 && matches!(from, Some(DType::BF16 | DType::F16))
+        }
         _ => false,
     };
     looks.then(|| node.args()[0])

@@ -2,7 +2,7 @@
 
 use smallvec::SmallVec;
 
-use super::{Context, Numerics, Pass, Precision, formula};
+use super::{Context, Numerics, Pass, formula};
 use crate::error::Result;
 use crate::graph::rewrite::{Rebuild, Values, rewrite};
 use crate::graph::{Graph, Node, Value, contents};
@@ -82,10 +82,7 @@ fn fits(ty: &TensorType, context: &Context) -> bool {
 fn widens_weights(graph: &Graph, row: &Map, args: &[Value], context: &Context) -> bool {
     // Tables whose contents are followed may say something about shapes.
     let large = |n: i64| n > contents::MOST_ELEMENTS as i64;
-    let is_short = |dtype: DType| match context.precision {
-        Precision::Bf16 if dtype == DType::BF16 => true,
-        _ => dtype.is_int() && dtype.bits() <= 8,
-    };
+    let is_short = |dtype: DType| context.precision.narrow() == Some(dtype) || (dtype.is_int() && dtype.bits() <= 8);
     let from = graph.ty(args[0]);
     let widens = row.expr.is_cast() && row.expr.dtype().bits() > from.dtype.bits().max(8);
     widens && is_short(from.dtype) && from.shape.count().as_int().is_some_and(large)

@@ -15,7 +15,9 @@ mod fold_constants;
 mod formula;
 mod inline_splats;
 mod join_parts;
+mod narrow;
 mod round_factors;
+mod round_storage;
 mod settle_axes;
 mod shape_arithmetic;
 mod share_common;
@@ -27,8 +29,10 @@ pub(crate) use simplify_algebra::RuleStep;
 pub use simplify_algebra::{RULES, Rule, Tier};
 
 use crate::budget::Budget;
+use crate::device::Machine;
 use crate::error::{Context as _, Result};
 use crate::graph::{Graph, verify};
+use crate::tensor::DType;
 
 /// How far arithmetic may be rearranged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
@@ -64,31 +68,64 @@ impl Numerics {
     }
 }
 
-/// In which type the factors of contractions are multiplied.
+/// The type of floats in which a network of f32 is computed; [`Narrowing`] says what of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
 pub enum Precision {
     /// as the model says
     #[default]
     F32,
-    /// factors of f32 are rounded to bf16; sums and everything else stay f32. Not under [`Numerics::Strict`]
+    /// bf16, where f32 stands. Not under [`Numerics::Strict`]
     Bf16,
+    /// f16, where f32 stands; numbers above 65,504 become infinite. Not under [`Numerics::Strict`]
+    F16,
 }
 
 impl Precision {
     /// Every one.
-    pub const ALL: &'static [Precision] = &[Precision::F32, Precision::Bf16];
+    pub const ALL: &'static [Precision] = &[Precision::F32, Precision::Bf16, Precision::F16];
 
     /// The name in text forms and on the command line.
     pub fn name(self) -> &'static str {
         match self {
             Precision::F32 => "f32",
             Precision::Bf16 => "bf16",
+            Precision::F16 => "f16",
         }
     }
 
     /// The one with this name.
     pub fn from_name(name: &str) -> Option<Precision> {
         Precision::ALL.iter().copied().find(|p| p.name() == name)
+    }
+
+    /// The narrow type, where there is one.
+    pub fn narrow(self) -> Option<DType> {
+        match self {
+            Precision::F32 => None,
+            Precision::Bf16 => Some(DType::BF16),
+            Precision::F16 => Some(DType::F16),
+        }
+    }
+}
+
+/// What of a network a narrow [`Precision`] rounds. Sums, statistics and arithmetic inside of kernels are f32 in either case.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
+pub enum Narrowing {
+    /// the factors of contractions, and nothing else
+    #[default]
+    Factors,
+    /// also what kernels hand on to each other, and constants: as if the model had been converted
+    Storage,
+}
+
+impl Narrowing {
+    /// What is usual on a machine: a GPU waits for memory, so that it gains by everything that is half as long; a processor gains by
+    /// its units for narrow factors, and keeps the digits of the rest.
+    pub fn usual(machine: Machine) -> Narrowing {
+        match machine {
+            Machine::Cpu => Narrowing::Factors,
+            Machine::Gpu => Narrowing::Storage,
+        }
     }
 }
 
@@ -97,8 +134,10 @@ impl Precision {
 pub struct Context {
     /// how far arithmetic may be rearranged
     pub numerics: Numerics,
-    /// in which type the factors of contractions are multiplied
+    /// the type in which a network of f32 is computed
     pub precision: Precision,
+    /// what of it
+    pub narrowing: Narrowing,
     /// constants are folded up to this size; larger constant subgraphs are left to the prepare phase of a program
     pub fold_bytes: usize,
     /// constant tables up to this many elements are tried for a formula in their coordinates
@@ -112,6 +151,7 @@ impl Default for Context {
         Context {
             numerics: Numerics::Default,
             precision: Precision::F32,
+            narrowing: Narrowing::Factors,
             fold_bytes: 64 << 10,
             table_elements: 16 << 20,
             budget: Budget::UNLIMITED,
@@ -152,6 +192,7 @@ pub const PASSES: &[Pass] = &[
     inline_splats::PASS,   // after composing: a constant behind several views is behind one
     simplify_algebra::PASS, // after inlining: rules see constants as constants
     round_factors::PASS,   // after algebra: what is rounded is what is multiplied in the end
+    round_storage::PASS,   // after factors: a value that is rounded for one reader is rounded for others
     share_common::PASS,    // last: the others leave several spellings of one computation
 ];
 

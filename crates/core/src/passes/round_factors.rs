@@ -1,44 +1,43 @@
-//! Factors of contractions in bf16.
+//! Factors of contractions in bf16 or f16.
 
-use super::{Context, Numerics, Pass, Precision, formula};
+use super::narrow::{is_formula, rounded};
+use super::{Context, Numerics, Pass};
 use crate::error::Result;
-use crate::graph::contents;
-use crate::graph::rewrite::{Rebuild, replaced, rewrite};
+use crate::graph::rewrite::{replaced, rewrite};
 use crate::graph::{Graph, Node, Value};
-use crate::ops::prim::{Contract, Map, View};
-use crate::ops::{Expr, ExprNode, Prim};
+use crate::ops::Prim;
+use crate::ops::prim::Contract;
 use crate::tensor::DType;
 
 pub(super) const PASS: Pass = Pass {
     name: "round-factors",
-    doc: "Where bf16 is asked for, the factors of contractions are rounded to it; sums and everything else stay f32.",
+    doc: "Where bf16 or f16 is asked for, the factors of contractions are rounded to it; sums stay f32.",
     run,
 };
 
-/// Sums of fewer terms stay as they are: units for bf16 gain nothing there, and positions times frequencies must not be
+/// Sums of fewer terms stay as they are: units for narrow factors gain nothing there, and positions times frequencies must not be
 /// rounded.
 const FEWEST_TERMS: i64 = 16;
 
-/// In: any graph. Out: under [`Precision::Bf16`] and other than strict numerics, both factors of every contraction of f32 that is
-/// summed in f32 over at least (or perhaps) [`FEWEST_TERMS`] terms are widened from bf16, directly or seen through views,
+/// In: any graph. Out: under a narrow precision and other than strict numerics, both factors of every contraction of f32 that is
+/// summed in f32 over at least (or perhaps) [`FEWEST_TERMS`] terms are widened from the narrow type, directly or seen through views,
 /// unless one of them is a formula; a value is rounded in front of the views of it, once for all its readers. Nothing else
 /// changes.
 fn run(graph: &Graph, context: &Context) -> Result<Option<Graph>> {
-    if context.precision == Precision::F32 || context.numerics == Numerics::Strict {
+    let Some(dtype) = context.precision.narrow().filter(|_| context.numerics != Numerics::Strict) else {
         return Ok(None);
-    }
+    };
     rewrite(graph, &context.budget, |rebuild, node, args| match node.prim() {
         Prim::Contract(row) if gains(row, node, rebuild.graph(), args) => {
-            let mut factor = |arg: Value| rounded(rebuild, arg, formula::MOST_VIEWS);
-            let factors = [factor(args[0])?, factor(args[1])?];
+            let factors = [rounded(rebuild, args[0], dtype)?, rounded(rebuild, args[1], dtype)?];
             replaced(rebuild.add(row.clone(), &factors)?)
         }
         _ => Ok(None),
     })
 }
 
-/// Whether a contraction is one of those that are computed in bf16.
-fn gains(row: &Contract, node: &Node, graph: &Graph, args: &[Value]) -> bool {
+/// Whether a contraction, of operands in a graph, is one of those whose factors are rounded.
+pub(super) fn gains(row: &Contract, node: &Node, graph: &Graph, args: &[Value]) -> bool {
     let types = [graph.ty(args[0]).clone(), graph.ty(args[1]).clone()];
     let terms = row.summed().into_iter().try_fold(1i64, |terms, label| {
         let size = row.extent(&types, label)?.as_int()?;
@@ -49,54 +48,9 @@ fn gains(row: &Contract, node: &Node, graph: &Graph, args: &[Value]) -> bool {
     is_f32 && is_long && !args.iter().any(|arg| is_formula(graph, *arg))
 }
 
-/// Whether a factor is a function of coordinates alone, which is computed where it is read.
-fn is_formula(graph: &Graph, value: Value) -> bool {
-    let mut node = graph.node_of(value);
-    while let Prim::View(_) = node.prim() {
-        node = graph.node_of(node.args()[0]);
-    }
-    matches!(node.prim(), Prim::Map(_)) && node.args().is_empty()
-}
-
-/// A value rounded to bf16 and widened again: behind views, of which up to `views` are looked through.
-fn rounded(rebuild: &mut Rebuild<'_>, value: Value, views: usize) -> Result<Value> {
-    let node = rebuild.graph().node_of(value).clone();
-    if let Prim::View(row) = node.prim()
-        && views > 0
-        && row.fill.is_none_or(|fill| is_bf16(fill.to_f64()))
-    {
-        let seen = rounded(rebuild, node.args()[0], views - 1)?;
-        return rebuild.add(View::clone(row), &[seen]);
-    }
-    if is_rounded(&node) {
-        return Ok(value);
-    }
-    let shape = rebuild.graph().ty(value).shape.clone();
-    let narrow = rebuild.add(Map { expr: Expr::cast(DType::F32, DType::BF16), shape: shape.clone() }, &[value])?;
-    rebuild.add(Map { expr: Expr::cast(DType::BF16, DType::F32), shape }, &[narrow])
-}
-
-/// Whether a node gives nothing but numbers that bf16 holds: a map that widens them, or a table so small that it was folded.
-fn is_rounded(node: &Node) -> bool {
-    match node.prim() {
-        Prim::Map(row) => match row.expr.nodes() {
-            [.., (ExprNode::Cast(from), DType::F32)] => row.expr.nodes()[*from as usize].1 == DType::BF16,
-            _ => false,
-        },
-        Prim::Const(row) => {
-            let table = &row.literal;
-            table.count() <= contents::MOST_ELEMENTS && (0..table.count()).all(|k| is_bf16(table.float(k)))
-        }
-        _ => false,
-    }
-}
-
-fn is_bf16(x: f64) -> bool {
-    DType::BF16.round(x).to_bits() == x.to_bits() || x.is_nan()
-}
-
 #[cfg(test)]
 mod tests {
+    use super::super::Precision;
     use super::super::testing::count;
     use super::*;
     use crate::graph::Builder;

@@ -99,8 +99,9 @@ fn sum_of(nest: &Nest<'_>, id: StepId, end: StepId, terms: &mut Vec<StepId>) -> 
                 match &nodes[node as usize] {
                     (ExprNode::Arg(arg), _) => sum_of(nest, args[*arg as usize], end, terms)?,
                     (ExprNode::Apply(Scalar::Add, sides), DType::F32) => todo.extend(sides.iter().copied()),
-                    // The last thing that is done.
+                    // The last thing that is done, or what was narrow and is added as f32.
                     (ExprNode::Cast(of), to) if to.is_float() && node as usize + 1 == nodes.len() => todo.push(*of),
+                    (ExprNode::Cast(of), DType::F32) if nodes[*of as usize].1.is_float() => todo.push(*of),
                     _ => return None,
                 }
             }

@@ -103,7 +103,7 @@ impl Product {
         let batch = self.batch.first().copied();
         for term in added(nest, nest.stores[store].value, dot)? {
             let access = nest.load(term);
-            if access.tensor.dtype != library.dtypes.1 || library.dtypes.1 != DType::F32 {
+            if access.tensor.dtype != library.dtypes.1 {
                 return None;
             }
             let added = &mut library.added;

@@ -26,7 +26,7 @@ pub struct Program {
 
 impl Program {
     /// Splits a graph. Every constant value that a run reads is prepared unless it is a literal, a view, a formula, a cheap
-    /// elementwise function of short integers (quantised weights), or bf16 widened for contractions.
+    /// elementwise function of short integers (quantised weights), or f16 or bf16 widened for contractions and maps.
     pub fn new(graph: &Graph) -> Result<Program> {
         let constant = constant_nodes(graph);
         let prepared = prepared_values(graph, &constant);
@@ -91,10 +91,10 @@ fn prepared_values(graph: &Graph, constant: &[bool]) -> IndexMap<Value, Arc<str>
 
 /// Which constant nodes are worth preparing: those that are computed, neither stored, nor looked at through a view, nor a formula that
 /// its reader computes, nor a cheap elementwise function of short integers, which its reader computes from fewer bytes
-/// (weights of 8 bits or less, with their zero points and scales), nor bf16 widened for contractions.
+/// (weights of 8 bits or less, with their zero points and scales), nor f16 or bf16 widened for contractions and maps.
 fn worth_preparing(graph: &Graph, constant: &[bool]) -> Vec<bool> {
     let mut worth = vec![false; graph.nodes().len()];
-    let are_factors = factors_alone(graph);
+    let are_widened = widened_by_readers(graph);
     let mut recipes: Vec<Recipe> = Vec::with_capacity(graph.nodes().len());
     for (id, node) in graph.nodes().iter().enumerate() {
         let mut recipe = Recipe::default();
@@ -107,7 +107,7 @@ fn worth_preparing(graph: &Graph, constant: &[bool]) -> Vec<bool> {
             Prim::Map(row) => {
                 recipe.flops = recipe.flops.saturating_add(row.expr.flops());
                 let is_formula = node.args().is_empty() && recipe.flops <= MOST_FORMULA_FLOPS;
-                let widens = are_factors[id] && looked_at(graph, id).is_some();
+                let widens = are_widened[id] && looked_at(graph, id).is_some();
                 worth[id] = !is_formula && !widens && !recipe.is_short_for(graph, Value::new(id, 0));
             }
             prim => worth[id] = prim.class() != Class::Source,
@@ -118,13 +118,13 @@ fn worth_preparing(graph: &Graph, constant: &[bool]) -> Vec<bool> {
     worth
 }
 
-/// Which nodes nothing reads but contractions, through views or not.
-fn factors_alone(graph: &Graph) -> Vec<bool> {
+/// Which nodes nothing reads but contractions and maps, through views or not: these widen what they read.
+fn widened_by_readers(graph: &Graph) -> Vec<bool> {
     let mut alone = vec![true; graph.nodes().len()];
     graph.outputs().iter().for_each(|output| alone[output.value.node()] = false);
     for (id, node) in graph.nodes().iter().enumerate().rev() {
         let passes_on = match node.prim() {
-            Prim::Contract(_) => true,
+            Prim::Contract(_) | Prim::Map(_) => true,
             Prim::View(_) => alone[id],
             _ => false,
         };

@@ -5,7 +5,7 @@ use fuseline::compare::{Agreement, Tolerance, compare};
 use fuseline::compile::compile;
 use fuseline::device::{Device, ReferenceDevice};
 use fuseline::graph::Graph;
-use fuseline::passes::{Context, Numerics, PASSES, Precision, run_passes};
+use fuseline::passes::{Context, Narrowing, Numerics, PASSES, Precision, run_passes};
 use fuseline::reference::{Limits, Options, Reading, evaluate};
 use fuseline_tests::agree::{is_smooth, same_meaning, sizes};
 use fuseline_tests::drawn;
@@ -15,6 +15,7 @@ use proptest::prelude::*;
 const STRICT: Context = Context {
     numerics: Numerics::Strict,
     precision: Precision::F32,
+    narrowing: Narrowing::Factors,
     fold_bytes: 64 << 10,
     table_elements: 1 << 20,
     budget: Budget::UNLIMITED,

@@ -653,7 +653,10 @@ impl Product {
         }
         let parts = self.shape.parts;
         body.line(if parts == 1 { "__syncthreads();" } else { "meet_cluster();" });
+        // Every block of a cluster has results to store.
+        let most = rows * columns / (self.shape.threads() * parts);
         let lanes = Lanes::of_results(nest, &self.columns, stores);
+        let lanes = lanes.map(|lanes| Lanes { count: lanes.count.min(most.max(4)), ..lanes });
         let count = lanes.map_or(1, |lanes| lanes.count);
         body.lanes = lanes.filter(|lanes| lanes.count > 1);
         let (pieces, threads) = (columns / count, self.shape.threads());

@@ -42,9 +42,10 @@ macro_rules! parts {
 
 parts! {
 ["after_earlier"] "
-// Launches that come later may begin, as far as they can without what this one writes; this one goes on when all earlier ones have ended.
+// Goes on when all earlier launches have ended; then the next one may begin, as far as it can without what this one writes. Not before:
+// a launch waits for the one before it alone, and three in a row were seen to run at once.
 __device__ __forceinline__ void after_earlier() {
-  asm volatile(\"griddepcontrol.launch_dependents;\\n  griddepcontrol.wait;\" ::: \"memory\");
+  asm volatile(\"griddepcontrol.wait;\\n  griddepcontrol.launch_dependents;\" ::: \"memory\");
 }
 "
 ["to_odd"] "

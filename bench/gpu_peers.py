@@ -69,9 +69,12 @@ def cases(dtype):
         (x, w, b),
         count * (size + 1),
     )
-    for rows, columns in ((2048, 32768), (131072, 128), (512, 100000)):
+    for rows, columns in ((2048, 32768), (131072, 128), (512, 100000), (1024, 65536)):
         x = random(rows, columns, dtype=dtype)
         yield f"softmax {rows}x{columns}", lambda x: torch.softmax(x, -1), (x,), 2 * x.numel() * size
+    for rows, columns in ((8192, 4096), (131072, 256)):
+        x = random(rows, columns, dtype=dtype)
+        yield f"column_sum {rows}x{columns}", lambda x: x.sum(0), (x,), x.numel() * size
     for rows, columns in ((32768, 768), (8192, 4095)):
         x, w, b = random(rows, columns, dtype=dtype), random(columns, dtype=dtype), random(columns, dtype=dtype)
         yield (
@@ -80,6 +83,50 @@ def cases(dtype):
             (x, w, b),
             2 * x.numel() * size,
         )
+
+
+def backward_of(forward):
+    """The gradients by all arguments, by autograd's graph of a forward pass that is not timed."""
+
+    def prepare(x, dy, *weights):
+        leaves = [t.detach().requires_grad_() for t in (x, *weights)]
+        y = forward(*leaves)
+        return lambda: torch.autograd.grad(y, leaves, dy, retain_graph=True)
+
+    return prepare
+
+
+def backward_cases(dtype):
+    """Name, forward, arguments (x, dy, weights), bytes: only the backward pass is timed."""
+    size = torch.finfo(dtype).bits // 8
+    for rows, columns in ((8192, 4096), (32768, 768)):
+        x, dy = random(rows, columns, dtype=dtype), random(rows, columns, dtype=dtype)
+        w, b = random(columns, dtype=dtype), random(columns, dtype=dtype)
+        moved = 3 * x.numel() * size
+        yield f"rmsnorm_backward {rows}x{columns}", lambda x, w: F.rms_norm(x, (x.shape[1],), w), (x, dy, w), moved
+        if columns == 4096:
+            yield (
+                f"layernorm_gelu_backward {rows}x{columns}",
+                lambda x, w, b: F.gelu(F.layer_norm(x, (x.shape[1],), w, b)),
+                (x, dy, w, b),
+                moved,
+            )
+            yield f"softmax_backward {rows}x{columns}", lambda x: torch.softmax(x, -1), (x, dy), moved
+
+
+def liger_cases(dtype):
+    """The same by Liger's kernels, where they are installed: name, function, arguments."""
+    try:
+        from liger_kernel.ops.rms_norm import LigerRMSNormFunction
+        from liger_kernel.ops.layer_norm import LigerLayerNormFunction
+        from liger_kernel.ops.softmax import LigerSoftmaxFunction
+    except ImportError:
+        return
+    rows, columns = 8192, 4096
+    x, w, b = random(rows, columns, dtype=dtype), random(columns, dtype=dtype), random(columns, dtype=dtype)
+    yield "rmsnorm", lambda: LigerRMSNormFunction.apply(x, w, 1e-5)
+    yield "layernorm", lambda: LigerLayerNormFunction.apply(x, w, b, 1e-5)
+    yield "softmax", lambda: LigerSoftmaxFunction.apply(x)
 
 
 def products():
@@ -125,6 +172,23 @@ def main(arguments):
             if not as_json:
                 rate = moved / min(eager, fused) / 1e3
                 print(f"{row['dtype']:9}{name:34} eager {eager:9.1f}  compile {fused:9.1f} us  best {rate:6.0f} GB/s", flush=True)
+        for name, forward, args, moved in backward_cases(dtype):
+            if names and not any(part in name for part in names):
+                continue
+            torch._dynamo.reset()
+            compiled = torch.compile(forward, dynamic=False, fullgraph=True)
+            eager, fused = (median_us(backward_of(f)(*args)) for f in (forward, compiled))
+            rows.append({"case": name, "dtype": str(dtype)[6:], "bytes": moved, "eager_us": eager, "compile_us": fused})
+            if not as_json:
+                rate = moved / min(eager, fused) / 1e3
+                print(f"{str(dtype)[6:]:9}{name:34} eager {eager:9.1f}  compile {fused:9.1f} us  best {rate:6.0f} GB/s", flush=True)
+        for name, run in liger_cases(dtype):
+            if names and not any(part in name for part in names):
+                continue
+            us = median_us(run)
+            rows.append({"case": name, "dtype": str(dtype)[6:], "liger_us": us})
+            if not as_json:
+                print(f"{str(dtype)[6:]:9}{name:34} Liger {us:9.1f} us", flush=True)
     if as_json:
         print(json.dumps({"torch": torch.__version__, "rows": rows}, indent=1))
 

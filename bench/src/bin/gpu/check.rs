@@ -32,6 +32,20 @@ const LARGE: &[(&str, &str)] = &[
     ("rmsnorm_linear", "m=576,k=512,n=640"),
     ("layernorm", "rows=37,columns=2048"),
     ("softmax", "rows=600,columns=1500"),
+    ("softmax", "rows=7,columns=20000"),
+    ("layernorm", "rows=5,columns=32768"),
+    ("rmsnorm", "rows=3,columns=100000"),
+    ("softmax", "rows=3,columns=70001"),
+    ("column_sum", "rows=3000,columns=515"),
+    ("column_sum", "rows=2049,columns=96"),
+    ("layernorm_gelu_backward", "rows=777,columns=1024"),
+    ("layernorm_gelu_backward", "rows=300,columns=4096"),
+    ("layernorm_gelu_backward", "rows=70,columns=9000"),
+    ("rmsnorm_backward", "rows=1000,columns=96"),
+    ("rmsnorm_backward", "rows=1999,columns=768"),
+    ("rmsnorm_backward", "rows=40,columns=16384"),
+    ("rmsnorm_backward", "rows=40,columns=20000"),
+    ("softmax_backward", "rows=600,columns=1500"),
     ("linear_bias_gelu", "m=1100,k=264,n=1000"),
     ("linear_bias_gelu", "m=4100,k=136,n=2600"),
     ("gemm_relu", "m=4100,k=200,n=2056"),
@@ -93,7 +107,7 @@ pub fn check(arguments: &Arguments) -> Result<bool> {
     }
     // Large enough for a library, and for tiles of all kinds.
     for (name, sizes) in LARGE {
-        for dtype in [DType::BF16, DType::F16] {
+        for dtype in [DType::BF16, DType::F16, DType::F32] {
             let entry = gallery::find(name).ok_or_else(|| Error::bug(format!("the gallery has no {name}")))?;
             let env: Env = sizes.split(',').filter_map(crate::time::size).collect();
             let graph = entry.graph(dtype)?;

@@ -5,6 +5,7 @@
 //! Whole networks ([`Network`]) have their weights from seeds. Never here: data; whoever runs an entry chooses its inputs.
 
 mod attention;
+mod backward;
 mod convolution;
 mod dropout;
 mod elementwise;
@@ -26,7 +27,7 @@ use sketch::Sketch;
 /// One graph of the gallery.
 #[derive(Debug)]
 pub struct Entry {
-    /// the family it belongs to: 1 elementwise chains … 16 whole sub-layers
+    /// the family it belongs to: 1 elementwise chains … 17 backward
     pub row: u32,
     /// how it is asked for
     pub name: &'static str,
@@ -48,6 +49,7 @@ static GROUPS: &[&[Entry]] = &[
     attention::ENTRIES,
     convolution::ENTRIES,
     quantized::ENTRIES,
+    backward::ENTRIES,
 ];
 
 /// Every entry, row by row.

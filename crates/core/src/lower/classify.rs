@@ -246,7 +246,12 @@ fn rows(flow: &Flow<'_>, limits: &Limits, hints: &Hints) -> Result<Roles, Refusa
         let placement = if parts > 1 { Placement::Split(parts) } else { Placement::Registers };
         return Ok(Roles::Row { along: across, placement });
     }
-    Ok(Roles::Column { across, along, parts: parts_for((workers / limits.columns).ceil()) })
+    let parts = match along.is_empty() {
+        true => parts_for((workers / limits.columns).ceil()),
+        // Workers own whole rows, some of them each, and leave what they have found of the columns.
+        false => (4.0 * limits.workers / workers).min(length / 8.0).clamp(1.0, 4096.0) as u32,
+    };
+    Ok(Roles::Column { across, along, parts })
 }
 
 /// The axis along which the largest loaded tensor lies side by side: of those that its last coordinate mentions, the
@@ -271,7 +276,7 @@ fn innermost(draft: &Draft, hints: &Hints) -> Option<usize> {
 }
 
 /// Where a row lies between its uses: as near as it fits.
-fn placement(draft: &Draft, along: AxisSet, limits: &Limits, hints: &Hints) -> Placement {
+pub(super) fn placement(draft: &Draft, along: AxisSet, limits: &Limits, hints: &Hints) -> Placement {
     let length = extent(draft, along, hints);
     let held = draft.leaves.iter().filter(|l| matches!(l.op, LeafOp::Load { .. }) && along.is_within(l.axes));
     // Narrow floats are held as they are computed, in 4 bytes.

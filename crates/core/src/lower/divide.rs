@@ -28,8 +28,14 @@ impl Meter<'_> {
             Roles::Row { along, placement } => self.divide_rows(*along, *placement),
             Roles::Column { across, along, parts } => {
                 let independent = self.extent(self.all().without(*across).without(*along)).max(1.0);
-                let threads: f64 = if gpu { THREADS } else { 1.0 };
-                let blocks = (independent / if gpu { threads } else { 64.0 }).ceil() * f64::from(*parts);
+                // Where rows are folded too, a block owns whole ones; otherwise some columns.
+                let length = self.extent(*along).max(1.0);
+                let (threads, width): (f64, f64) = match (gpu, along.is_empty()) {
+                    (true, true) => (THREADS, THREADS),
+                    (true, false) => ((length / 4.0).clamp(32.0, 1024.0), 1.0),
+                    (false, _) => (1.0, 64.0),
+                };
+                let blocks = (independent / width).ceil() * f64::from(*parts);
                 self.work.divide(blocks, threads);
                 self.work.launches = if *parts > 1 { 2.0 } else { 1.0 };
                 self.work.barriers = self.folds();

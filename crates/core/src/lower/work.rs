@@ -3,7 +3,7 @@
 use rustc_hash::{FxHashMap, FxHashSet};
 use smallvec::SmallVec;
 
-use super::classify::{Hints, Limits, Roles, extent};
+use super::classify::{Hints, Limits, Roles, extent, placement};
 use super::draft::{Draft, LeafOp, Place};
 use super::tiling::queried;
 use crate::analysis::{Stream, Work};
@@ -69,16 +69,10 @@ impl Meter<'_> {
             before: FxHashSet::default(),
         };
         match roles {
-            Roles::Map | Roles::Column { .. } => {}
-            Roles::Row { along, placement } => {
-                if *placement == Placement::Reread {
-                    let levels = self.levels(*along);
-                    for (k, leaf) in draft.leaves.iter().enumerate() {
-                        if !leaf.axes.common(*along).is_empty() {
-                            repeats.passes[k] = levels;
-                        }
-                    }
-                }
+            Roles::Map => {}
+            Roles::Row { along, placement } => self.reread(&mut repeats, *along, *placement),
+            Roles::Column { along, .. } => {
+                self.reread(&mut repeats, *along, placement(draft, *along, self.limits, self.hints));
             }
             Roles::Contract { dots, shared, rows, .. } => {
                 let tile = self.limits.tile;
@@ -107,6 +101,19 @@ impl Meter<'_> {
             }
         }
         repeats
+    }
+
+    /// Rows that lie nowhere between passes are read by each of them.
+    fn reread(&self, repeats: &mut Repeats, along: AxisSet, placement: Placement) {
+        if placement != Placement::Reread || along.is_empty() {
+            return;
+        }
+        let levels = self.levels(along);
+        for (passes, leaf) in repeats.passes.iter_mut().zip(&self.draft.leaves) {
+            if !leaf.axes.common(along).is_empty() {
+                *passes = levels;
+            }
+        }
     }
 
     /// The rows of two joined dots that read the same streamed operands.

@@ -276,7 +276,7 @@ impl<'n> Body<'n> {
     }
 
     /// Where an element lies: the tensor and the offset into it. Where the guard fails, nothing is read from there.
-    fn address(&mut self, access: &Access, guard: Option<&Code>) -> Result<(String, Code)> {
+    pub fn address(&mut self, access: &Access, guard: Option<&Code>) -> Result<(String, Code)> {
         let reads = access.reads.iter().map(|id| self.value(*id)).collect::<Result<Vec<Code>>>()?;
         let mut offset = self.index(&access.offset, &reads);
         for checked in &access.checked {
@@ -439,6 +439,18 @@ impl<'n> Body<'n> {
 
     /// One more term into a fold whose running result is called `name`.
     pub fn accumulate(&mut self, id: StepId, accumulator: &Accumulator, name: &str) -> Result<()> {
+        self.accumulate_where(id, accumulator, name, None)
+    }
+
+    /// One more term into a fold whose running result is called `name`, where a condition holds.
+    pub fn accumulate_where(
+        &mut self,
+        id: StepId,
+        accumulator: &Accumulator,
+        name: &str,
+        live: Option<&str>,
+    ) -> Result<()> {
+        let live = live.map_or(String::new(), |live| format!("if ({live}) "));
         let term = match &self.nest.kernel.step(id).op {
             Op::Reduce { monoid, arg, over } => {
                 let value = self.value(*arg)?;
@@ -453,12 +465,12 @@ impl<'n> Body<'n> {
             Op::Dot { a, b, .. } => {
                 let (x, y) = (self.value(*a)?, self.value(*b)?);
                 let product = accumulator.product(&x, &y);
-                self.line(format!("{name} = {};", accumulator.folded(&Code::atom(name), &product)));
+                self.line(format!("{live}{name} = {};", accumulator.folded(&Code::atom(name), &product)));
                 return Ok(());
             }
             _ => return Err(Error::bug("a fold of what does not fold")),
         };
-        self.line(format!("{name} = {};", accumulator.folded(&Code::atom(name), &term)));
+        self.line(format!("{live}{name} = {};", accumulator.folded(&Code::atom(name), &term)));
         Ok(())
     }
 

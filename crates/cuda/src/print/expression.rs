@@ -98,6 +98,10 @@ impl Body<'_> {
                         difference.map_or_else(|| vec![codes[x[0] as usize].clone()], Iterator::collect);
                     Code::call(if self.is_deep && args.len() == 2 { "exp_deep" } else { "exp_near" }, &args)
                 }
+                ExprNode::Apply(op @ (Scalar::Erf | Scalar::Sigmoid), x) if self.is_near && *dtype != DType::F64 => {
+                    let near = if *op == Scalar::Erf { "erf_near" } else { "sigmoid_near" };
+                    Code::call(near, &[codes[x[0] as usize].clone()])
+                }
                 ExprNode::Apply(op, operands) => {
                     let from = nodes[*operands.last().expect("functions have operands") as usize].1;
                     let operands: Vec<Code> = operands.iter().map(|o| codes[*o as usize].clone()).collect();

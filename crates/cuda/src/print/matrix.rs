@@ -111,6 +111,14 @@ template <int BYTES> __device__ __forceinline__ void copy_async(unsigned to, con
   else asm volatile(\"cp.async.ca.shared.global [%0], [%1], %2, %3;\" :: \"r\"(to), \"l\"(at), \"n\"(BYTES), \"r\"(there) : \"memory\");
 }
 "
+["fetch_pack"] "
+// A pack into shared memory, which nobody waits for yet.
+template <class P> __device__ __forceinline__ void fetch_pack(P* to, const void* from) {
+  constexpr int BYTES = sizeof(P) < 16 ? sizeof(P) : 16;
+#pragma unroll
+  for (int at = 0; at < sizeof(P); at += BYTES) copy_async<BYTES>(shared_address(to) + at, (const char*)from + at, true);
+}
+"
 ["commit_copies"] "
 __device__ __forceinline__ void commit_copies() { asm volatile(\"cp.async.commit_group;\" ::: \"memory\"); }
 "

@@ -8,6 +8,7 @@ mod attend;
 mod attention;
 mod body;
 mod code;
+mod columns;
 mod element;
 mod expression;
 mod function;
@@ -36,6 +37,7 @@ use fuseline::tensor::{Dim, Env, Symbol};
 use fuseline::tile::{AxisSet, Kernel, Rounding, Schedule};
 
 use attention::Attention;
+use columns::Columns;
 pub use library::{Added, Library, Matrix};
 use nest::Nest;
 use product::Product;
@@ -143,6 +145,15 @@ pub fn print(kernel: &Kernel, options: &Options) -> Result<Printed> {
             Way::Rows(along) => {
                 let along: AxisSet = along.iter().filter(|axis| !nest.extents[*axis].is(1)).collect();
                 row::rows(&nest, &stage.stores, along, sites)?
+            }
+            Way::RowsAndColumns { along, part } => {
+                let along: AxisSet = along.iter().filter(|axis| !nest.extents[*axis].is(1)).collect();
+                row::rows_and_columns(&nest, &stage.stores, along, part, sites)?
+            }
+            Way::Columns => {
+                let found = Columns::of(&nest, &stage.stores);
+                let found = found.ok_or_else(|| Error::bug("folds that cannot be shared"))?;
+                columns::columns(&nest, &stage.stores, &found, sites)?
             }
             Way::Scan(id) => scan::scan(&nest, id, sites)?,
             Way::Attention => {

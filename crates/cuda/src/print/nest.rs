@@ -4,7 +4,7 @@ use fuseline::error::{Context, Result};
 use fuseline::ops::prim::Guard;
 use fuseline::ops::{ExprNode, Number};
 use fuseline::tensor::{DType, Dim, Ranges, Symbol};
-use fuseline::tile::{AxisSet, Kernel, Op, Param, StepId};
+use fuseline::tile::{AxisSet, Kernel, Op, Param, Rounding, StepId};
 
 use super::{Options, Parameter};
 
@@ -278,6 +278,20 @@ impl<'k> Nest<'k> {
             store.axes = store.axes.without(gone);
             zero(&mut store.access.offset);
         }
+    }
+
+    /// Whether all floats that some stores read and write are narrow ones, so that functions between them need not be as exact as the scalar
+    /// table says. What lies between stages does not count.
+    pub fn is_near(&self, stores: &[usize]) -> bool {
+        let needed = self.needed(stores);
+        let read = self.loads.iter().zip(&needed).filter_map(|(load, needed)| load.as_ref().filter(|_| *needed));
+        let written = stores.iter().map(|store| &self.stores[*store].access);
+        let tensors = || read.clone().chain(written.clone()).map(|access| &access.tensor);
+        let outside = || tensors().filter(|tensor| !matches!(tensor.parameter, Parameter::Scratch(_)));
+        let is_narrow = |tensor: &Tensor| matches!(tensor.dtype, DType::F16 | DType::BF16);
+        self.kernel.rounding == Rounding::Ends
+            && outside().any(is_narrow)
+            && outside().all(|tensor| is_narrow(tensor) || !tensor.dtype.is_float())
     }
 
     /// The steps that stores need, directly or not, by step.

@@ -22,6 +22,7 @@ pub(super) fn points(nest: &Nest<'_>, stores: &[usize], sites: Vec<String>) -> R
     let count = lanes.map_or(1, |lanes| lanes.count);
     let order = order_axes(nest, stores, axes, lanes);
     let mut body = Body::new(nest, lanes, sites);
+    (body.is_near, body.is_deep) = (nest.is_near(stores), true);
     let threads = nest.count(axes).floordiv(&Dim::int(count));
     let total = body.index(&threads, &[]);
     body.line(format!("const Index thread = (Index)blockIdx.x * {THREADS} + threadIdx.x;"));
@@ -85,7 +86,7 @@ pub(super) fn decode(body: &mut Body<'_>, nest: &Nest<'_>, order: &[usize], from
 }
 
 /// The axis along which a thread computes several points, and how many: as many as fill the widest access.
-fn choose_lanes(nest: &Nest<'_>, stores: &[usize], axes: AxisSet) -> Option<Lanes> {
+pub(super) fn choose_lanes(nest: &Nest<'_>, stores: &[usize], axes: AxisSet) -> Option<Lanes> {
     let moved = accesses(nest, stores);
     let bytes_along = |axis: usize| -> i64 {
         let in_line = moved.iter().filter(|access| slope(&access.offset, axis).is_some_and(|slope| slope.is(1)));
@@ -114,7 +115,7 @@ fn accesses<'n>(nest: &'n Nest<'_>, stores: &[usize]) -> Vec<&'n Access> {
 }
 
 /// The axes with those innermost along which outputs lie most densely.
-fn order_axes(nest: &Nest<'_>, stores: &[usize], axes: AxisSet, lanes: Option<Lanes>) -> Vec<usize> {
+pub(super) fn order_axes(nest: &Nest<'_>, stores: &[usize], axes: AxisSet, lanes: Option<Lanes>) -> Vec<usize> {
     let stride = |axis: usize| {
         let strides = stores.iter().filter_map(|store| slope(&nest.stores[*store].access.offset, axis)?.as_int());
         strides.filter(|stride| *stride > 0).min().unwrap_or(i64::MAX)

@@ -254,11 +254,25 @@ __device__ __forceinline__ float erf_of(float x) {
   return copysignf(fmaf(-power, rest, 1.0f - power), x);
 }
 "
-["exp_near"] "
+["exp_near", "power_near"] "
 // The exponential of what becomes a narrow float at once; of a difference, whose second number is the same for many.
 __device__ __forceinline__ float power_near(float x) { float y; asm(\"ex2.approx.ftz.f32 %0, %1;\" : \"=f\"(y) : \"f\"(x)); return y; }
 __device__ __forceinline__ float exp_near(float x) { return power_near(x * 1.4426950408889634f); }
 __device__ __forceinline__ float exp_near(float a, float b) { return power_near(fmaf(a, 1.4426950408889634f, b * -1.4426950408889634f)); }
+"
+["erf_near"] "
+// The error function of what becomes a narrow float at once, within 7e-7: 1 - 2^w, where w = log2(erfc |x|) is |x| times a polynomial.
+__device__ __forceinline__ float erf_near(float x) {
+  const float a = fabsf(x);
+  float curve = fmaf(-0.0029441032f, a, 0.029589862f);
+  curve = fmaf(curve, a, -0.14866543f), curve = fmaf(curve, a, -0.9185094f), curve = fmaf(curve, a, -1.627889f);
+  return copysignf(a < 0.02f ? a * 1.1283792f : 1.0f - power_near(a * curve), x);
+}
+"
+["sigmoid_near"] "
+__device__ __forceinline__ float sigmoid_near(float x) {
+  float y; asm(\"rcp.approx.ftz.f32 %0, %1;\" : \"=f\"(y) : \"f\"(1.0f + exp_near(-x))); return y;
+}
 "
 ["exp_deep"] "
 // The same of numbers of any size: those of a row that sees nothing are as low as its mask.
@@ -372,9 +386,8 @@ __device__ __forceinline__ Words philox(unsigned long long seed, unsigned long l
 #pragma unroll
   for (int round = 0; round < 10; ++round) {
     if (round > 0) k0 += 0x9e3779b9u, k1 += 0xbb67ae85u;
-    const unsigned low0 = 0xd2511f53u * c0, high0 = __umulhi(0xd2511f53u, c0);
-    const unsigned low1 = 0xcd9e8d57u * c2, high1 = __umulhi(0xcd9e8d57u, c2);
-    c0 = high1 ^ c1 ^ k0, c1 = low1, c2 = high0 ^ c3 ^ k1, c3 = low0;
+    const unsigned long long x = 0xd2511f53ull * c0, y = 0xcd9e8d57ull * c2;
+    c0 = (unsigned)(y >> 32) ^ c1 ^ k0, c1 = (unsigned)y, c2 = (unsigned)(x >> 32) ^ c3 ^ k1, c3 = (unsigned)x;
   }
   return {{c0, c1, c2, c3}};
 }
@@ -434,12 +447,43 @@ template <bool LARGEST, bool LAST> struct Position {
   }
 };
 "
+["arrive_in_cluster", "wait_for_cluster"] "
+// All threads of a cluster meet: none goes on from the second before all have come to the first.
+__device__ __forceinline__ void arrive_in_cluster() { asm volatile(\"barrier.cluster.arrive.release;\" ::: \"memory\"); }
+__device__ __forceinline__ void wait_for_cluster() { asm volatile(\"barrier.cluster.wait.acquire;\" ::: \"memory\"); }
+"
+["put"] "
+// Writes a value to the same place of the shared memory of a block of the cluster.
+template <class T> __device__ __forceinline__ void put(T* to, T value, unsigned block) {
+  T* there;
+  asm(\"mapa.u64 %0, %1, %2;\" : \"=l\"(there) : \"l\"(to), \"r\"(block));
+  *there = value;
+}
+"
+["across_lanes"] "
+// The fold of the values of lanes that lie a multiple of N apart, in every one of them.
+template <int N, class F, class T> __device__ __forceinline__ T across_lanes(T x, F fold) {
+#pragma unroll
+  for (int distance = N; distance < 32; distance *= 2) x = fold(x, shuffled(x, distance));
+  return x;
+}
+"
 ["in_lanes"] "
 // The fold of the values of N neighbouring lanes, in every one of them.
 template <int N, class F, class T> __device__ __forceinline__ T in_lanes(T x, F fold) {
 #pragma unroll
   for (int distance = N / 2; distance > 0; distance /= 2) x = fold(x, shuffled(x, distance));
   return x;
+}
+"
+["of_warps"] "
+// The fold of what N warps have found.
+template <int N, class F, class T> __device__ __forceinline__ T of_warps(const T (&parts)[N], F fold) {
+  constexpr int LANES = N < 32 ? N : 32;
+  T x = parts[threadIdx.x % LANES];
+#pragma unroll
+  for (int k = LANES; k < N; k += LANES) x = fold(x, parts[k + threadIdx.x % LANES]);
+  return in_lanes<LANES>(x, fold);
 }
 "
 }

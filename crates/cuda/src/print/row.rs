@@ -2,6 +2,12 @@
 //!
 //! A pass does all folds whose terms are known by then, and the stores whose values are. What a later pass needs again is held in
 //! registers or in shared memory, every thread its own part; so only folds bring threads together, once a pass.
+//!
+//! Where columns are folded too, a block walks along many rows, and every thread keeps the folds of its own columns.
+
+mod columns;
+mod lanes;
+mod meet;
 
 use fuseline::error::{Error, Result};
 use fuseline::tensor::Dim;
@@ -11,8 +17,11 @@ use super::body::{Accumulator, Body, Lanes, pack_width};
 use super::code::Code;
 use super::element;
 use super::function::{Function, Grid};
-use super::nest::{Nest, is_multiple, slope};
+use super::nest::{Nest, is_multiple};
 use super::points::decode;
+
+pub(super) use columns::{fits_columns, parts};
+use lanes::{choose_lanes, order_axes};
 
 /// Threads of a block where rows are short.
 const THREADS: i64 = 128;
@@ -29,8 +38,11 @@ const MOST_REGISTERS: i64 = 80;
 /// Bytes of shared memory for values that are held: two blocks share a multiprocessor, so that one reads while the other computes.
 const MOST_SHARED: i64 = 112 << 10;
 
-/// Packs of 16 bytes.
-const PACK_BYTES: i64 = 16;
+/// Bytes of a row that one block holds or reads again, which is then still near. Of longer ones, several blocks hold some elements each, and
+/// a cluster has no more blocks than this.
+const LONGEST: i64 = 208 << 10;
+const LENGTH_OF_BLOCK: i64 = 8 << 10;
+const MOST_BLOCKS: u64 = 8;
 
 /// Whether a kernel's folds are all along these axes, so that its rows can be owned.
 pub(super) fn fits(nest: &Nest<'_>, stores: &[usize], along: AxisSet) -> bool {
@@ -43,9 +55,25 @@ pub(super) fn fits(nest: &Nest<'_>, stores: &[usize], along: AxisSet) -> bool {
 
 /// The function that computes some stores, rows being along these axes.
 pub(super) fn rows(nest: &Nest<'_>, stores: &[usize], along: AxisSet, sites: Vec<String>) -> Result<Function> {
-    let plan = Plan::new(nest, stores, along);
-    let mut body = Body::new(nest, Some(plan.lanes), sites);
-    plan.print_head(&mut body);
+    print(&Plan::new(nest, stores, along, None), sites)
+}
+
+/// The function that computes some stores, rows being along these axes, and folds across rows: what every part of the rows has found, by the axis
+/// that counts parts.
+pub(super) fn rows_and_columns(
+    nest: &Nest<'_>,
+    stores: &[usize],
+    along: AxisSet,
+    part: usize,
+    sites: Vec<String>,
+) -> Result<Function> {
+    print(&Plan::new(nest, stores, along, Some(part)), sites)
+}
+
+fn print(plan: &Plan<'_, '_>, sites: Vec<String>) -> Result<Function> {
+    let mut body = Body::new(plan.nest, Some(plan.lanes), sites);
+    (body.is_near, body.is_deep) = (plan.is_near, true);
+    plan.print_head(&mut body)?;
     for pass in 0..plan.passes.len() {
         plan.print_pass(&mut body, pass)?;
     }
@@ -55,12 +83,21 @@ pub(super) fn rows(nest: &Nest<'_>, stores: &[usize], along: AxisSet, sites: Vec
         let live = live.join(" && ");
         body.store(*store, (!live.is_empty()).then_some(live.as_str()))?;
     }
-    let blocks = plan.rows.ceildiv(&Dim::int(plan.rows_of_block));
+    plan.print_columns(&mut body)?;
+    let blocks = match plan.part {
+        Some(part) => plan.nest.extents[part].floordiv(&Dim::int(plan.rows_of_block)),
+        None => plan.rows.ceildiv(&Dim::int(plan.rows_of_block)) * plan.cluster,
+    };
     let threads = u32::try_from(plan.block()).map_err(|_| Error::bug("a block of too many threads"))?;
     let shared = u32::try_from(plan.shared_bytes).map_err(|_| Error::bug("more shared memory than there is"))?;
     let what = plan.describe();
-    let least_blocks = plan.holds_much.then(|| (512 / threads).max(1));
-    Ok(Function::new(body, Grid { blocks, threads, shared, least_blocks, cluster: 1 }, what))
+    let least_blocks = match plan.part {
+        Some(_) => Some(u32::try_from(plan.blocks_at_once).unwrap_or(1)),
+        None if plan.cluster > 1 => Some(if plan.held_bytes > 128 { 1 } else { 2 }),
+        None => (plan.held_bytes >= 128).then(|| (if plan.held_bytes > 128 { 512 } else { 640 } / threads).max(1)),
+    };
+    let cluster = u32::try_from(plan.cluster).map_err(|_| Error::bug("too large a cluster"))?;
+    Ok(Function::new(body, Grid { blocks, threads, shared, least_blocks, cluster }, what))
 }
 
 /// What is held between passes, and where.
@@ -87,6 +124,8 @@ enum Place {
 #[derive(Clone, Debug, Default)]
 struct Pass {
     folds: Vec<StepId>,
+    /// folds across rows, one more term of each
+    columns: Vec<StepId>,
     stores: Vec<usize>,
     /// what it takes from earlier passes
     takes: Vec<StepId>,
@@ -111,26 +150,41 @@ struct Plan<'n, 'k> {
     /// threads of a row
     threads: i64,
     rows_of_block: i64,
+    /// blocks that share a row
+    cluster: i64,
     /// packs of a thread; none where they are not known
     turns: Option<i64>,
     passes: Vec<Pass>,
     row_stores: Vec<usize>,
+    /// the axis that counts parts of the rows, where columns are folded too
+    part: Option<usize>,
+    column_stores: Vec<usize>,
+    /// where columns are folded too, how many blocks a multiprocessor holds
+    blocks_at_once: i64,
+    /// loads that are fetched a row ahead, into shared memory
+    fetched: Vec<StepId>,
     held: Vec<Held>,
     place: Place,
-    /// whether registers hold so much that there is hardly room for more blocks
-    holds_much: bool,
+    /// whether what is read and written are narrow floats
+    is_near: bool,
+    /// bytes that registers of a thread hold between passes
+    held_bytes: i64,
     shared_bytes: i64,
 }
 
 impl<'n, 'k> Plan<'n, 'k> {
-    fn new(nest: &'n Nest<'k>, stores: &[usize], along: AxisSet) -> Plan<'n, 'k> {
+    fn new(nest: &'n Nest<'k>, stores: &[usize], along: AxisSet, part: Option<usize>) -> Plan<'n, 'k> {
         let lanes = choose_lanes(nest, along);
         let order = order_axes(nest, along, lanes);
-        let row_axes: Vec<usize> = outer_axes(nest, stores).without(along).iter().collect();
+        let parts = part.map_or(AxisSet::EMPTY, AxisSet::of);
+        let row_axes: Vec<usize> = outer_axes(nest, stores).without(along).without(parts).iter().collect();
         let rows = nest.count(row_axes.iter().copied().collect());
         let length = nest.count(along);
         let packs = length.floordiv(&Dim::int(lanes.count));
-        let (passes, row_stores) = passes(nest, stores, along);
+        let is_near = nest.is_near(stores);
+        let is_of_columns = |store: &usize| part.is_some_and(|part| nest.stores[*store].axes.contains(part));
+        let (column_stores, stores): (Vec<usize>, Vec<usize>) = stores.iter().partition(|store| is_of_columns(store));
+        let (passes, row_stores) = passes(nest, &stores, &column_stores, along);
         let mut plan = Plan {
             nest,
             along,
@@ -141,25 +195,51 @@ impl<'n, 'k> Plan<'n, 'k> {
             packs,
             threads: 256,
             rows_of_block: 1,
+            cluster: 1,
             turns: None,
             passes,
             row_stores,
+            part,
+            column_stores,
+            blocks_at_once: 1,
+            fetched: Vec::new(),
             held: Vec::new(),
             place: Place::Again,
-            holds_much: false,
+            is_near,
+            held_bytes: 0,
             shared_bytes: 0,
         };
         plan.share();
-        plan.hold();
+        if part.is_some() {
+            plan.hold_with_columns()
+        } else {
+            plan.hold()
+        }
         plan
     }
 
     /// Divides rows among threads.
     fn share(&mut self) {
         let Some(packs) = self.packs.as_int() else { return };
+        if self.part.is_some() {
+            (self.threads, self.rows_of_block) = columns::threads(packs, self.lanes.count);
+            self.turns = Some((packs + self.threads - 1) / self.threads);
+            return;
+        }
         let least = packs.max(1).unsigned_abs().next_power_of_two().min(32) as i64;
-        let wanted = (packs * self.lanes.count).div_euclid(SHARE).max(1).unsigned_abs().next_power_of_two() as i64;
+        // Elements that are moved one by one are better shared by more threads.
+        let share = if self.lanes.count > 1 { SHARE } else { SHARE / 2 };
+        let wanted = (packs * self.lanes.count).div_euclid(share).max(1).unsigned_abs().next_power_of_two() as i64;
         self.threads = wanted.max(least).min(if packs * self.lanes.count > 32 << 10 { 1024 } else { 512 });
+        let length = packs * self.lanes.count;
+        if self.nest.options.groups && self.row_bytes(length) > LONGEST {
+            // More than one block holds a row, so that it is read once.
+            let blocks = (length + LENGTH_OF_BLOCK - 1) / LENGTH_OF_BLOCK;
+            self.cluster = blocks.unsigned_abs().next_power_of_two().min(MOST_BLOCKS) as i64;
+            self.threads = self.cluster * 512;
+            self.turns = Some((packs + self.threads - 1) / self.threads);
+            return;
+        }
         // Where rows are few, more threads share each of them.
         if let Some(rows) = self.nest.options.about.apply(&self.rows).as_int() {
             while self.threads * 2 <= packs.min(THREADS) && rows * self.threads < ENOUGH_THREADS {
@@ -176,9 +256,20 @@ impl<'n, 'k> Plan<'n, 'k> {
         self.turns = Some((packs + self.threads - 1) / self.threads);
     }
 
+    /// Bytes that are loaded for a row, and for no other one.
+    fn row_bytes(&self, length: i64) -> i64 {
+        let rows: AxisSet = self.row_axes.iter().copied().collect();
+        let is_own = |k: &usize| {
+            let (axes, op) = (self.nest.axes[*k], &self.nest.kernel.steps[*k].op);
+            matches!(op, Op::Load { .. }) && self.along.is_within(axes) && !axes.common(rows).is_empty()
+        };
+        let loads = (0..self.nest.kernel.steps.len()).filter(is_own);
+        loads.map(|k| length * element::bytes(self.nest.load(StepId(k as u32)).tensor.dtype)).max().unwrap_or(0)
+    }
+
     fn block(&self) -> i64 {
         // Whole warps, so that everybody is there where lanes are folded.
-        (self.threads * self.rows_of_block + 31) / 32 * 32
+        (self.threads * self.rows_of_block / self.cluster + 31) / 32 * 32
     }
 
     /// Decides what is held, and where: costly values too, if there is room for them, otherwise what is loaded.
@@ -199,14 +290,19 @@ impl<'n, 'k> Plan<'n, 'k> {
             // Registers are free again once the last pass has taken a value; shared memory is divided for good.
             let wanted = if place == Place::Registers { self.bytes_at_once(takes) } else { bytes };
             if wanted <= most {
-                self.place = place;
-                self.holds_much = place == Place::Registers && wanted >= 128;
-                self.shared_bytes = if place == Place::Shared { bytes * self.block() } else { 0 };
-                self.held = takes.held.clone();
-                self.passes.iter_mut().zip(&takes.by_pass).for_each(|(pass, takes)| pass.takes = takes.clone());
+                self.held_bytes = if place == Place::Registers { wanted } else { 0 };
+                self.hold_in(place, takes);
                 return;
             }
         }
+    }
+
+    fn hold_in(&mut self, place: Place, takes: &Takes) {
+        self.place = place;
+        let held = if place == Place::Shared { self.bytes(takes) * self.block() } else { 0 };
+        self.shared_bytes = self.fetched_bytes() + held;
+        self.held = takes.held.clone();
+        self.passes.iter_mut().zip(&takes.by_pass).for_each(|(pass, takes)| pass.takes = takes.clone());
     }
 
     /// Bytes of a thread that holding takes.
@@ -230,7 +326,8 @@ impl<'n, 'k> Plan<'n, 'k> {
         let mut first: Vec<Option<usize>> = vec![None; self.nest.kernel.steps.len()];
         let mut by_pass: Vec<Vec<StepId>> = vec![Vec::new(); self.passes.len()];
         for (number, pass) in self.passes.iter().enumerate() {
-            let roots = pass.folds.iter().flat_map(|fold| self.nest.kernel.step(*fold).op.operands());
+            let folds = pass.folds.iter().chain(&pass.columns);
+            let roots = folds.flat_map(|fold| self.nest.kernel.step(*fold).op.operands());
             let roots = roots.chain(pass.stores.iter().map(|store| self.nest.stores[*store].value));
             let mut stack: Vec<StepId> = roots.collect();
             let mut seen = vec![false; first.len()];
@@ -276,6 +373,8 @@ impl<'n, 'k> Plan<'n, 'k> {
     fn is_worth_holding(&self, id: StepId, costly: bool) -> bool {
         let rows: AxisSet = self.row_axes.iter().copied().collect();
         match &self.nest.kernel.step(id).op {
+            // What is fetched lies near.
+            Op::Load { .. } if self.fetched.contains(&id) => false,
             // What all rows read is near after the first one.
             Op::Load { .. } => !self.nest.axes[id.index()].common(rows).is_empty(),
             Op::Map { .. } if !costly => false,
@@ -285,8 +384,11 @@ impl<'n, 'k> Plan<'n, 'k> {
     }
 
     fn live(&self) -> Option<&'static str> {
-        (!is_multiple(&self.rows, self.rows_of_block) || self.block() != self.threads * self.rows_of_block)
-            .then_some("live")
+        if self.part.is_some() && self.rows_of_block == 1 {
+            return None;
+        }
+        let is_whole = self.block() * self.cluster == self.threads * self.rows_of_block;
+        (!is_multiple(&self.rows, self.rows_of_block) || !is_whole).then_some("live")
     }
 
     fn describe(&self) -> String {
@@ -300,42 +402,31 @@ impl<'n, 'k> Plan<'n, 'k> {
             (_, Place::Shared) => ", held in shared memory",
             (_, Place::Again) => "",
         };
-        format!("{threads} a row of {} elements{held}", self.nest.count(self.along))
+        let blocks = if self.cluster > 1 { format!(" in {} blocks", self.cluster) } else { String::new() };
+        format!("{threads}{blocks} a row of {} elements{held}", self.nest.count(self.along))
     }
 
-    fn print_head(&self, body: &mut Body<'_>) {
-        let (threads, group) = (self.threads, self.rows_of_block);
-        if self.place == Place::Shared && !self.held.is_empty() {
+    fn print_head(&self, body: &mut Body<'_>) -> Result<()> {
+        let threads = self.threads;
+        if self.shared_bytes > 0 {
             body.line("extern __shared__ __align__(16) unsigned char memory[];");
         }
-        if threads == self.block() {
+        if self.cluster > 1 {
+            body.line("arrive_in_cluster();");
+            body.line(format!("const int t = blockIdx.x % {} * {} + threadIdx.x;", self.cluster, self.block()));
+        } else if threads == self.block() {
             body.line("const int t = threadIdx.x;");
         } else if threads > 1 {
             body.line(format!("const int t = threadIdx.x % {threads};"));
         }
-        if group == 1 && self.live().is_none() {
-            body.line("const Index row = blockIdx.x;");
-        } else {
-            let of_block = if threads == 1 { "threadIdx.x".into() } else { format!("threadIdx.x / {threads}") };
-            match self.live() {
-                None => body.line(format!("const Index row = (Index)blockIdx.x * {group} + {of_block};")),
-                Some(live) => {
-                    let total = body.index(&self.rows, &[]);
-                    let last = body.index(&(&self.rows - 1), &[]);
-                    body.line(format!("const Index own = (Index)blockIdx.x * {group} + {of_block};"));
-                    let inside = if self.block() == threads * group {
-                        format!("own < {total}")
-                    } else {
-                        format!("threadIdx.x < {} && own < {total}", threads * group)
-                    };
-                    body.line(format!("const bool {live} = {inside};"));
-                    body.line(format!("const Index row = {live} ? own : {last};"));
-                }
-            }
+        self.declare_columns(body)?;
+        match (self.part, self.cluster) {
+            (Some(_), _) => self.print_row(body, "first"),
+            (None, 1) => self.print_row(body, "blockIdx.x"),
+            (None, cluster) => self.print_row(body, &format!("blockIdx.x / {cluster}")),
         }
-        decode(body, self.nest, &self.row_axes, "row", None);
-        body.bind(self.row_axes.iter().copied().collect());
-        let mut offset = 0;
+        self.wait_for_row(body)?;
+        let mut offset = self.fetched_bytes();
         let turns = self.turns.unwrap_or(1);
         for held in &self.held {
             let (name, ty, count) = (held.name(), held.ty, self.lanes.count);
@@ -348,6 +439,35 @@ impl<'n, 'k> Plan<'n, 'k> {
                 offset += held.bytes * count * turns * self.block();
             }
         }
+        Ok(())
+    }
+
+    /// The row of a thread, and its coordinates; `first` is that of the block, or of the first row of the block.
+    fn print_row(&self, body: &mut Body<'_>, first: &str) {
+        let (threads, group) = (self.threads, self.rows_of_block);
+        if group == 1 && self.live().is_none() {
+            body.line(format!("const Index row = {first};"));
+        } else {
+            let of_block = if threads == 1 { "threadIdx.x".into() } else { format!("threadIdx.x / {threads}") };
+            let first = if self.part.is_some() { first.to_owned() } else { format!("(Index){first} * {group}") };
+            match self.live() {
+                None => body.line(format!("const Index row = {first} + {of_block};")),
+                Some(live) => {
+                    let total = body.index(&self.rows, &[]);
+                    let last = body.index(&(&self.rows - 1), &[]);
+                    body.line(format!("const Index own = {first} + {of_block};"));
+                    let inside = if self.block() == threads * group {
+                        format!("own < {total}")
+                    } else {
+                        format!("threadIdx.x < {} && own < {total}", threads * group)
+                    };
+                    body.line(format!("const bool {live} = {inside};"));
+                    body.line(format!("const Index row = {live} ? own : {last};"));
+                }
+            }
+        }
+        decode(body, self.nest, &self.row_axes, "row", None);
+        body.bind(self.row_axes.iter().copied().collect());
     }
 
     fn print_pass(&self, body: &mut Body<'_>, number: usize) -> Result<()> {
@@ -368,9 +488,14 @@ impl<'n, 'k> Plan<'n, 'k> {
             let value = if held.is_pack { element::widened(dtype, element) } else { element };
             if has_lanes { body.know_in_lanes(held.step, value) } else { body.know(held.step, value) }
         }
+        self.print_fetched(body, pass);
         body.open_lanes();
         for (fold, accumulator) in pass.folds.iter().zip(&accumulators) {
             body.accumulate(*fold, accumulator, &format!("s{}", fold.0))?;
+        }
+        for fold in &pass.columns {
+            let name = format!("column{}[k][{lane}]", fold.0);
+            body.accumulate_where(*fold, &Accumulator::of(self.nest, *fold), &name, self.live())?;
         }
         let mut behind = Vec::new();
         for store in &pass.stores {
@@ -421,7 +546,11 @@ impl<'n, 'k> Plan<'n, 'k> {
                 "#pragma unroll\nfor (int k = 0; k < 1; ++k)".to_owned()
             }
             Some(turns) => {
-                let unroll = if self.place == Place::Registers { "#pragma unroll" } else { "#pragma unroll 4" };
+                let unroll = if self.place == Place::Registers || self.part.is_some() {
+                    "#pragma unroll"
+                } else {
+                    "#pragma unroll 4"
+                };
                 let mut head = format!("{unroll}\nfor (int k = 0; k < {turns}; ++k)");
                 if !self.packs.is(turns * self.threads) {
                     let place = if self.threads == 1 { "k".to_owned() } else { format!("k * {} + t", self.threads) };
@@ -432,32 +561,6 @@ impl<'n, 'k> Plan<'n, 'k> {
             None => format!("for (Index k = 0; k * {} + t < {packs}; ++k)", self.threads),
         };
         body.close(&head);
-    }
-
-    /// Folds what the threads of a row have found; all of them know the result.
-    fn print_folds(&self, body: &mut Body<'_>, folds: &[StepId], accumulators: &[Accumulator]) {
-        let lanes = self.threads.min(32);
-        let warps = self.threads / 32;
-        for (fold, accumulator) in folds.iter().zip(accumulators) {
-            if lanes > 1 {
-                body.line(format!("s{0} = in_lanes<{lanes}>(s{0}, {1});", fold.0, accumulator.functor));
-            }
-        }
-        if warps > 1 && !folds.is_empty() {
-            for (fold, accumulator) in folds.iter().zip(accumulators) {
-                // Rows of more than one warp own their block.
-                body.line(format!("__shared__ {} part{}[{warps}];", accumulator.ty, fold.0));
-                body.line(format!("if (t % 32 == 0) part{0}[t / 32] = s{0};", fold.0));
-            }
-            body.line("__syncthreads();");
-            for (fold, accumulator) in folds.iter().zip(accumulators) {
-                body.line(format!("s{0} = in_lanes<{warps}>(part{0}[t % {warps}], {1});", fold.0, accumulator.functor));
-            }
-        }
-        for (fold, accumulator) in folds.iter().zip(accumulators) {
-            let result = accumulator.result(body, &format!("s{}", fold.0));
-            body.know(*fold, result);
-        }
     }
 }
 
@@ -473,14 +576,16 @@ fn outer_axes(nest: &Nest<'_>, stores: &[usize]) -> AxisSet {
 }
 
 /// What every pass folds and stores, and the stores that have one element a row.
-fn passes(nest: &Nest<'_>, stores: &[usize], along: AxisSet) -> (Vec<Pass>, Vec<usize>) {
-    let needed = nest.needed(stores);
+fn passes(nest: &Nest<'_>, stores: &[usize], of_columns: &[usize], along: AxisSet) -> (Vec<Pass>, Vec<usize>) {
+    let needed = nest.needed(&stores.iter().chain(of_columns).copied().collect::<Vec<usize>>());
     let mut depth = vec![0usize; needed.len()];
     let mut passes = vec![Pass::default()];
     for (k, step) in nest.kernel.steps.iter().enumerate().filter(|(k, _)| needed[*k]) {
         let below = step.op.operands().iter().map(|operand| depth[operand.index()]).max().unwrap_or(0);
         depth[k] = below;
-        if step.op.is_fold() {
+        if step.op.is_fold() && nest.folds[k] != along {
+            passes[below].columns.push(StepId(k as u32));
+        } else if step.op.is_fold() {
             depth[k] = below + 1;
             passes.resize(passes.len().max(below + 2), Pass::default());
             passes[below].folds.push(StepId(k as u32));
@@ -495,35 +600,6 @@ fn passes(nest: &Nest<'_>, stores: &[usize], along: AxisSet) -> (Vec<Pass>, Vec<
             passes[depth[written.value.index()]].stores.push(*store);
         }
     }
-    passes.retain(|pass| !pass.folds.is_empty() || !pass.stores.is_empty());
+    passes.retain(|pass| !pass.folds.is_empty() || !pass.columns.is_empty() || !pass.stores.is_empty());
     (passes, of_rows)
-}
-
-/// The axis of a row along which most lies side by side, and how many elements of it are read at once.
-fn choose_lanes(nest: &Nest<'_>, along: AxisSet) -> Lanes {
-    let is_in_line = |dim: &Dim, axis: usize| slope(dim, axis).is_some_and(|slope| slope.is(1));
-    let accesses = || nest.loads().chain(nest.stores.iter().map(|store| &store.access));
-    let bytes = |axis: usize| -> i64 {
-        let in_line = accesses().filter(|access| is_in_line(&access.offset, axis));
-        in_line.map(|access| element::bytes(access.tensor.dtype)).sum()
-    };
-    let axis = along.iter().max_by_key(|axis| (bytes(*axis), *axis)).unwrap_or(0);
-    let in_line = accesses().filter(|access| is_in_line(&access.offset, axis));
-    let narrowest = in_line.map(|access| element::bytes(access.tensor.dtype)).min();
-    let mut count = narrowest.map_or(1, |bytes| (PACK_BYTES / bytes).min(8));
-    while count > 1 && !is_multiple(&nest.extents[axis], count) {
-        count /= 2;
-    }
-    Lanes { axis, count }
-}
-
-/// The axes of a row, with the lanes innermost and what lies farther apart outside.
-fn order_axes(nest: &Nest<'_>, along: AxisSet, lanes: Lanes) -> Vec<usize> {
-    let stride = |axis: usize| {
-        let strides = nest.loads().filter_map(|access| slope(&access.offset, axis)?.as_int());
-        strides.filter(|stride| *stride > 0).min().unwrap_or(i64::MAX)
-    };
-    let mut order: Vec<usize> = along.iter().collect();
-    order.sort_by_key(|axis| (*axis == lanes.axis, std::cmp::Reverse(stride(*axis)), *axis));
-    order
 }

@@ -10,6 +10,7 @@ use fuseline::tile::{AxisSet, Kernel, Op, Param, Schedule, Step, StepId, Store};
 use smallvec::SmallVec;
 
 use super::attention::Attention;
+use super::columns::Columns;
 use super::nest::{Nest, Parameters, slope};
 use super::product::Product;
 use super::{Options, Parameter, Scratch, row, split};
@@ -37,6 +38,10 @@ pub(super) enum Way {
     Points,
     /// some threads own a row along these axes
     Rows(AxisSet),
+    /// some threads own rows along these axes, one after another, and fold columns too; an axis counts the parts into which rows are divided
+    RowsAndColumns { along: AxisSet, part: usize },
+    /// some threads share the folds of some neighbouring points
+    Columns,
     /// a thread walks along an axis, for the running fold that is the one thing stored
     Scan(StepId),
     /// blocks of threads own tiles of a product of matrices
@@ -73,6 +78,7 @@ pub(super) fn stages(kernel: &Kernel, options: &Options) -> Result<(Vec<Stage>, 
         cut.stages.push(Stage { kernel, parameters, way: Way::Attention, stores: all });
         return Ok((cut.stages, cut.scratch));
     }
+    cut.store_rows_and_columns()?;
     let mut k = 0;
     while k < cut.work.steps.len() {
         let id = StepId(k as u32);
@@ -146,6 +152,89 @@ impl Cut<'_> {
         Ok(found)
     }
 
+    /// Where rows and columns are folded, does both in one pass, and all stores of rows; what is left are folds of what every part of the rows
+    /// has found.
+    fn store_rows_and_columns(&mut self) -> Result<()> {
+        let Schedule::Column { across, along, .. } = self.work.schedule else { return Ok(()) };
+        let nest = Nest::new(&self.work, self.options, &self.parameters)?;
+        let present = |axes: AxisSet| axes.iter().filter(|axis| !nest.extents[*axis].is(1)).collect::<AxisSet>();
+        let all: Vec<usize> = (0..self.work.stores.len()).collect();
+        if !row::fits_columns(&nest, &all, present(along), present(across)) {
+            return Ok(());
+        }
+        let needed = nest.needed(&all);
+        let steps = &self.work.steps;
+        let is_column = |k: &usize| needed[*k] && steps[*k].op.is_fold() && nest.folds[*k] == present(across);
+        let folds: Vec<StepId> = (0..steps.len()).filter(is_column).map(|k| StepId(k as u32)).collect();
+        // How many parts there are follows from what threads hold, whatever their number.
+        let (kernel, parameters) = self.in_parts_of_rows(&folds, 2);
+        let mut divided = Nest::new(&kernel, self.options, &parameters)?;
+        divided.join_axes();
+        let stores: Vec<usize> = (0..kernel.stores.len()).collect();
+        let along_joined = along.iter().filter(|axis| !divided.extents[*axis].is(1)).collect();
+        let part = self.work.axes.len();
+        let parts = row::parts(&divided, &stores, along_joined, part);
+        let (kernel, parameters) = self.in_parts_of_rows(&folds, parts);
+        let found: Vec<Param> = kernel.outputs[self.work.outputs.len()..].to_vec();
+        self.stages.push(Stage { kernel, parameters, way: Way::RowsAndColumns { along, part }, stores });
+        self.work.axes.push(Dim::int(parts));
+        self.work.stores.retain(|store| store.axes().common(across).is_empty());
+        // From the last on, so that places of earlier folds stay.
+        for (id, param) in folds.into_iter().zip(found).rev() {
+            let monoid = match self.work.step(id).op {
+                Op::Reduce { monoid, .. } => monoid,
+                _ => Monoid::Sum,
+            };
+            let index = self.part_index(id, part);
+            let bytes = param.ty.shape.dims().iter().fold(Dim::int(1), |all, size| all * size);
+            let bytes = bytes * i64::try_from(param.ty.dtype.bits() / 8).unwrap_or(8);
+            self.scratch.push(Scratch { bytes });
+            self.read_parts(id, param, self.scratch.len() - 1, index, part, monoid);
+        }
+        Ok(())
+    }
+
+    /// Where parts of a fold lie.
+    fn part_index(&self, id: StepId, part: usize) -> Vec<Dim> {
+        std::iter::once(part).chain(self.work.step(id).axes.iter()).map(Dim::axis).collect()
+    }
+
+    /// The kernel that stores what varies over rows, and of folds across rows what each of so many parts has found.
+    fn in_parts_of_rows(&self, folds: &[StepId], parts: i64) -> (Kernel, Parameters) {
+        let mut kernel = self.work.clone();
+        let mut parameters = self.parameters.clone();
+        let part = kernel.axes.len();
+        kernel.axes.push(Dim::int(parts));
+        let across = folds.iter().fold(AxisSet::EMPTY, |all, fold| all.union(self.work.step(*fold).op.folds()));
+        kernel.stores.retain(|store| !store.axes().common(across).is_empty());
+        for (k, id) in folds.iter().enumerate() {
+            let step = self.work.step(*id);
+            let dtype = match &step.op {
+                Op::Dot { accumulator, .. } => *accumulator,
+                _ => wide(step.dtype),
+            };
+            let sizes: Vec<Dim> =
+                std::iter::once(part).chain(step.axes.iter()).map(|axis| kernel.axes[axis].clone()).collect();
+            kernel.outputs.push(Param::row_major(TensorType::new(dtype, sizes)));
+            // The last fold has the first place.
+            parameters.outputs.push(Parameter::Scratch(self.scratch.len() + folds.len() - 1 - k));
+            let index = self.part_index(*id, part);
+            kernel.stores.push(Store { output: kernel.outputs.len() - 1, index, value: *id });
+        }
+        (kernel, parameters)
+    }
+
+    /// A fold is from here on that of parts, which lie in memory.
+    fn read_parts(&mut self, id: StepId, param: Param, number: usize, index: Vec<Dim>, part: usize, monoid: Monoid) {
+        let (dtype, axes) = (param.ty.dtype, self.work.step(id).axes.with(part));
+        self.work.inputs.push(param);
+        self.parameters.inputs.push(Parameter::Scratch(number));
+        let input = self.work.inputs.len() - 1;
+        let op = Op::Load { input, index, guard: Vec::new(), fill: None, reads: SmallVec::new() };
+        split::insert(&mut self.work, id, Step { op, dtype, axes });
+        self.work.steps[id.index() + 1].op = Op::Reduce { monoid, over: AxisSet::of(part), arg: id };
+    }
+
     fn is_needed(&self, id: StepId) -> bool {
         let mut needed = vec![false; self.work.steps.len()];
         self.work.stores.iter().for_each(|store| needed[store.value.index()] = true);
@@ -159,12 +248,20 @@ impl Cut<'_> {
 
     /// Folds parts on their own, where that is better; what is left of the fold is the fold of its parts.
     fn store_parts(&mut self, id: StepId) -> Result<bool> {
+        if self.is_of_parts(id) {
+            return Ok(false);
+        }
         let alone = self.alone(id, &self.work.step(id).axes.iter().map(Dim::axis).collect::<Vec<_>>());
         let outputs = Parameters { inputs: self.parameters.inputs.clone(), outputs: vec![Parameter::Output(0)] };
         let owned = match way_of_folds(&alone, self.options, &outputs, &[0])? {
             Way::Rows(along) => {
                 let nest = Nest::new(&alone, self.options, &outputs)?;
                 nest.count(along).as_int().map_or(1, |length| (length / 32).clamp(1, 1024))
+            }
+            Way::Columns => {
+                let mut nest = Nest::new(&alone, self.options, &outputs)?;
+                nest.join_axes();
+                Columns::of(&nest, &[0]).map_or(1, |columns| (columns.shares / columns.lanes).max(1))
             }
             _ => 1,
         };
@@ -179,7 +276,7 @@ impl Cut<'_> {
         let step = kernel.step(moved).clone();
         let (monoid, dtype) = match &step.op {
             Op::Dot { accumulator, .. } => (Monoid::Sum, *accumulator),
-            Op::Reduce { monoid, .. } => (*monoid, step.dtype),
+            Op::Reduce { monoid, .. } => (*monoid, wide(step.dtype)),
             _ => return Err(Error::bug("a fold of what does not fold")),
         };
         let part = self.work.axes.len();
@@ -194,14 +291,15 @@ impl Cut<'_> {
         let way = way_of_folds(&kernel, self.options, &parameters, &[0])?;
         self.stages.push(Stage { kernel, parameters, way, stores: vec![0] });
         self.work.axes.push(Dim::int(split.parts));
-        self.work.inputs.push(param);
-        self.parameters.inputs.push(Parameter::Scratch(number));
-        let input = self.work.inputs.len() - 1;
-        let op = Op::Load { input, index, guard: Vec::new(), fill: None, reads: SmallVec::new() };
-        split::insert(&mut self.work, id, Step { op, dtype, axes: step.axes });
-        let over = AxisSet::of(part);
-        self.work.steps[id.index() + 1].op = Op::Reduce { monoid, over, arg: id };
+        self.read_parts(id, param, number, index, part, monoid);
         Ok(true)
+    }
+
+    /// Whether a fold is that of parts already.
+    fn is_of_parts(&self, id: StepId) -> bool {
+        let Op::Reduce { arg, .. } = self.work.step(id).op else { return false };
+        let Op::Load { input, .. } = self.work.step(arg).op else { return false };
+        matches!(self.parameters.inputs[input], Parameter::Scratch(_))
     }
 
     /// Where a kernel is a product: how many blocks of threads it has, if that is known, and how many steps these walk at a time.
@@ -294,7 +392,7 @@ impl Cut<'_> {
     /// Computes a fold on its own, into memory, from where the rest of the kernel reads it. What is narrow stays wide between stages.
     fn store_fold(&mut self, id: StepId) -> Result<()> {
         let dtype = self.work.step(id).dtype;
-        self.store_fold_as(id, if dtype.is_float() && dtype != DType::F64 { DType::F32 } else { dtype })
+        self.store_fold_as(id, wide(dtype))
     }
 
     fn store_fold_as(&mut self, id: StepId, dtype: DType) -> Result<()> {
@@ -365,6 +463,11 @@ impl Cut<'_> {
     }
 }
 
+/// The type in which a result lies between stages: what is narrow stays wide.
+fn wide(dtype: DType) -> DType {
+    if dtype.is_float() && dtype != DType::F64 { DType::F32 } else { dtype }
+}
+
 /// Tiles where they are a product; rows where folds run along what lies side by side in memory; otherwise points, whose neighbours then do.
 fn way_of_folds(kernel: &Kernel, options: &Options, parameters: &Parameters, stores: &[usize]) -> Result<Way> {
     let nest = Nest::new(kernel, options, parameters)?;
@@ -389,5 +492,10 @@ fn way_of_folds(kernel: &Kernel, options: &Options, parameters: &Parameters, sto
         offsets.any(|offset| axes.iter().any(|axis| slope(offset, axis).is_some_and(|slope| slope.is(1))))
     };
     let rows = is_in_line(along) && !is_in_line(points) && row::fits(&nest, stores, along);
-    Ok(if rows { Way::Rows(along) } else { Way::Points })
+    if rows {
+        return Ok(Way::Rows(along));
+    }
+    let mut joined = nest.clone();
+    joined.join_axes();
+    Ok(if Columns::of(&joined, stores).is_some() { Way::Columns } else { Way::Points })
 }

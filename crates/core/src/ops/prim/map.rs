@@ -2,6 +2,7 @@
 
 use super::{Access, Class, OperandMap, Primitive, identity_map};
 use crate::error::{Error, Result};
+use crate::graph::Tensor;
 use crate::graph::gradient::{Adjoint, NoGradient, OperandGradients};
 use crate::ops::{Expr, ExprNode};
 use crate::reference::{Buffer, Run, eval_map};
@@ -52,7 +53,12 @@ impl Primitive for Map {
 
     fn gradient<'b>(&self, at: &Adjoint<'_, 'b>) -> std::result::Result<OperandGradients<'b>, NoGradient> {
         let slopes = (0..at.args.len()).map(|k| self.expr.derivative(k));
-        Ok(slopes.map(|slope| Some(at.grad(0)? * at.args[0].builder().map(&slope?, &at.args))).collect())
+        let by = |(slope, arg): (Option<_>, &Tensor<'b>)| {
+            let gradient = at.grad(0)? * arg.builder().map(&slope?, &at.args);
+            // Where the operand is converted, so is what flows back to it.
+            Some(gradient.cast(arg.dtype_or_f32()))
+        };
+        Ok(slopes.zip(&at.args).map(by).collect())
     }
 
     fn for_each_dim(&self, f: &mut dyn FnMut(&Dim)) {

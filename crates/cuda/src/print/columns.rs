@@ -1,0 +1,171 @@
+//! Folds across what lies side by side: threads of a block share the folds of some neighbouring results, every one of them some of the terms.
+
+use fuseline::error::Result;
+use fuseline::tensor::Dim;
+use fuseline::tile::{AxisSet, Op, StepId};
+
+use super::body::{Accumulator, Body};
+use super::function::{Function, Grid};
+use super::nest::Nest;
+use super::points::{choose_lanes, decode, order_axes};
+
+/// Threads of a block.
+const THREADS: i64 = 256;
+
+/// The most threads that share the terms of a fold.
+const MOST_SHARES: i64 = 32;
+
+/// Terms that a thread takes at least.
+const LEAST_TERMS: i64 = 4;
+
+/// Threads that keep a GPU busy without sharing.
+const ENOUGH: i64 = 1 << 17;
+
+/// The folds of some stores, where threads can share them: all over the same axes, and none of what another has found.
+pub(super) struct Columns {
+    across: AxisSet,
+    folds: Vec<StepId>,
+    /// threads that share a fold
+    pub shares: i64,
+    /// neighbouring results of a thread
+    pub lanes: i64,
+}
+
+impl Columns {
+    pub fn of(nest: &Nest<'_>, stores: &[usize]) -> Option<Columns> {
+        let needed = nest.needed(stores);
+        let steps = &nest.kernel.steps;
+        let folds: Vec<usize> = (0..needed.len()).filter(|k| needed[*k] && steps[*k].op.is_fold()).collect();
+        let across = nest.folds[*folds.first()?];
+        let points = stores.iter().fold(AxisSet::EMPTY, |all, store| all.union(nest.stores[*store].axes));
+        let is_plain = |k: &usize| match &steps[*k].op {
+            Op::Reduce { monoid, .. } => !monoid.is_position(),
+            Op::Dot { .. } => true,
+            _ => false,
+        };
+        let is_alike = |k: &usize| nest.folds[*k] == across && nest.axes[*k] == points && is_plain(k);
+        if across.is_empty() || !folds.iter().all(is_alike) || is_fold_of_fold(nest, &folds) {
+            return None;
+        }
+        let lanes = choose_lanes(nest, stores, points)?;
+        let (results, terms) = (nest.count(points).as_int()?, nest.count(across).as_int()?);
+        let shares = (terms / LEAST_TERMS).clamp(1, MOST_SHARES);
+        let shares =
+            if (shares as u64).is_power_of_two() { shares } else { (shares as u64).next_power_of_two() as i64 / 2 };
+        let is_busy = results / lanes.count >= ENOUGH;
+        let folds = folds.into_iter().map(|k| StepId(k as u32)).collect();
+        (shares > 1 && !is_busy).then_some(Columns { across, folds, shares, lanes: lanes.count })
+    }
+}
+
+/// Whether a fold reads another one.
+pub(super) fn is_fold_of_fold(nest: &Nest<'_>, folds: &[usize]) -> bool {
+    let steps = &nest.kernel.steps;
+    let mut depends = vec![false; steps.len()];
+    for k in 0..steps.len() {
+        depends[k] = steps[k].op.operands().iter().any(|operand| depends[operand.index()]);
+        if folds.contains(&k) {
+            if depends[k] {
+                return true;
+            }
+            depends[k] = true;
+        }
+    }
+    false
+}
+
+/// The function that computes some stores.
+pub(super) fn columns(nest: &Nest<'_>, stores: &[usize], found: &Columns, sites: Vec<String>) -> Result<Function> {
+    let points = stores.iter().fold(AxisSet::EMPTY, |all, store| all.union(nest.stores[*store].axes));
+    let lanes = choose_lanes(nest, stores, points);
+    let count = lanes.map_or(1, |lanes| lanes.count);
+    let (shares, width) = (found.shares, THREADS / found.shares);
+    let mut body = Body::new(nest, lanes, sites);
+    (body.is_near, body.is_deep) = (nest.is_near(stores), true);
+    let packs = nest.count(points).floordiv(&Dim::int(count));
+    let (total, last) = (body.index(&packs, &[]), body.index(&(&packs - 1), &[]));
+    body.line(format!("const int share = threadIdx.x / {width};"));
+    body.line(format!("const Index own = (Index)blockIdx.x * {width} + threadIdx.x % {width};"));
+    body.line(format!("const bool live = share == 0 && own < {total};"));
+    body.line(format!("const Index pack = own < {total} ? own : {last};"));
+    decode(&mut body, nest, &order_axes(nest, stores, points, lanes), "pack", lanes);
+    body.bind(match body.lanes {
+        Some(lanes) => points.without(AxisSet::of(lanes.axis)),
+        None => points,
+    });
+    let lane = if body.lanes.is_some() { "l" } else { "0" };
+    let accumulators: Vec<Accumulator> = found.folds.iter().map(|fold| Accumulator::of(nest, *fold)).collect();
+    for (fold, accumulator) in found.folds.iter().zip(&accumulators) {
+        body.line(format!("{} s{}[{count}];", accumulator.ty, fold.0));
+        body.line("#pragma unroll");
+        body.line(format!("for (int l = 0; l < {count}; ++l) s{}[l] = {};", fold.0, accumulator.neutral));
+    }
+    body.open(found.across);
+    let across: Vec<usize> = found.across.iter().collect();
+    decode(&mut body, nest, &across, "term", None);
+    body.open_lanes();
+    for (fold, accumulator) in found.folds.iter().zip(&accumulators) {
+        body.accumulate(*fold, accumulator, &format!("s{}[{lane}]", fold.0))?;
+    }
+    body.close_lanes();
+    let terms = body.index(&nest.count(found.across), &[]);
+    body.close(&format!("#pragma unroll 8\nfor (Index term = share; term < {terms}; term += {shares})"));
+    print_meeting(&mut body, found, &accumulators, count, width);
+    for (fold, accumulator) in found.folds.iter().zip(&accumulators) {
+        let result = accumulator.result(&body, &format!("s{}[{lane}]", fold.0));
+        if body.lanes.is_some() { body.know_in_lanes(*fold, result) } else { body.know(*fold, result) }
+    }
+    body.open_lanes();
+    let mut behind = Vec::new();
+    for store in stores {
+        behind.extend(body.store(*store, Some("live"))?);
+    }
+    body.close_lanes();
+    behind.into_iter().for_each(|line| body.line(line));
+    let threads = THREADS as u32;
+    let grid = Grid { blocks: packs.ceildiv(&Dim::int(width)), threads, shared: 0, least_blocks: None, cluster: 1 };
+    let what = match count {
+        1 => format!("{shares} threads share the folds of a point"),
+        _ => format!("{shares} threads share the folds of {count} neighbouring points"),
+    };
+    Ok(Function::new(body, grid, what))
+}
+
+/// Folds what the threads that share a fold have found: in lanes, then by the first of them.
+fn print_meeting(body: &mut Body<'_>, found: &Columns, accumulators: &[Accumulator], count: i64, width: i64) {
+    let warps = THREADS / 32;
+    // Where a warp has terms of more columns than one share, every share has its place.
+    let (places, per_warp) = if width < 32 { (warps, width) } else { (found.shares, width) };
+    for (fold, accumulator) in found.folds.iter().zip(accumulators) {
+        let (id, ty) = (fold.0, &accumulator.ty);
+        body.line(format!("__shared__ {ty} part{id}[{places}][{}];", per_warp * count));
+        if width < 32 {
+            body.line("#pragma unroll");
+            body.line(format!(
+                "for (int l = 0; l < {count}; ++l) s{id}[l] = across_lanes<{width}>(s{id}[l], {});",
+                accumulator.functor
+            ));
+        }
+        let (place, is_first) = if width < 32 {
+            ("threadIdx.x / 32".to_owned(), format!("if (threadIdx.x % 32 < {width}) "))
+        } else {
+            ("share".to_owned(), String::new())
+        };
+        body.line("#pragma unroll");
+        body.line(format!(
+            "for (int l = 0; l < {count}; ++l) {is_first}part{id}[{place}][threadIdx.x % {width} * {count} + l] = s{id}[l];"
+        ));
+    }
+    body.line("__syncthreads();");
+    for (fold, accumulator) in found.folds.iter().zip(accumulators) {
+        let id = fold.0;
+        body.line("#pragma unroll");
+        body.line(format!("for (int k = 1; k < {places}; ++k) {{"));
+        body.line("#pragma unroll");
+        body.line(format!(
+            "  for (int l = 0; l < {count}; ++l) s{id}[l] = {}(s{id}[l], part{id}[k][threadIdx.x % {width} * {count} + l]);",
+            accumulator.functor
+        ));
+        body.line("}");
+    }
+}

@@ -1,0 +1,292 @@
+//! Rows and columns folded in one pass over both: a block walks along many rows, and every thread keeps the folds of its own columns, which it
+//! leaves behind when there are no more rows. What all parts have left is folded afterwards.
+
+use fuseline::error::Result;
+use fuseline::tile::{AxisSet, Op, StepId};
+
+use super::super::body::{Accumulator, Body, pack_width};
+use super::super::code::Code;
+use super::super::element;
+use super::super::nest::Nest;
+use super::{Pass, Place, Plan, Takes};
+
+/// Elements of a row that a thread takes where nothing speaks against it.
+const SHARE: i64 = 8;
+
+/// Threads of a block where rows are short.
+const THREADS: i64 = 128;
+
+/// The most values of columns that a thread keeps.
+const MOST_KEPT: i64 = 32;
+
+/// Registers of a thread besides what is kept and held.
+const WORKING: i64 = 32;
+
+/// Registers of a thread where a multiprocessor holds 1024 of them, and where it holds 512.
+const FEW_REGISTERS: i64 = 64;
+const MANY_REGISTERS: i64 = 128;
+
+/// Bytes of shared memory for values that are held.
+const MOST_SHARED: i64 = 200 << 10;
+
+/// Multiprocessors that get work.
+const PROCESSORS: i64 = 132;
+
+/// How many threads own a row of so many packs of so many elements, and how many rows a block walks along side by side.
+pub(super) fn threads(packs: i64, count: i64) -> (i64, i64) {
+    let wanted = (packs * count / SHARE).max(1).unsigned_abs().next_power_of_two() as i64;
+    let least = packs.max(1).unsigned_abs().next_power_of_two().min(32) as i64;
+    let threads = wanted.max(least).min(1024);
+    (threads, if threads > 32 { 1 } else { THREADS / threads })
+}
+
+/// Whether rows along these axes can be owned while what is folded across all others is kept.
+pub(in super::super) fn fits_columns(nest: &Nest<'_>, stores: &[usize], along: AxisSet, across: AxisSet) -> bool {
+    let needed = nest.needed(stores);
+    let steps = &nest.kernel.steps;
+    let mut of_columns = 0;
+    for k in (0..needed.len()).filter(|k| needed[*k] && steps[*k].op.is_fold()) {
+        let is_row = nest.folds[k] == along && nest.axes[k].common(along).is_empty();
+        let is_sum = match &steps[k].op {
+            Op::Reduce { monoid, .. } => !monoid.is_position(),
+            Op::Dot { .. } => true,
+            _ => false,
+        };
+        let is_column = nest.folds[k] == across && nest.axes[k] == along && is_sum;
+        if is_column {
+            of_columns += 1;
+        } else if !is_row || matches!(steps[k].op, Op::Prefix { .. }) {
+            return false;
+        }
+    }
+    let inside: AxisSet = across.union(along);
+    let others = (0..nest.extents.len()).filter(|axis| !inside.contains(*axis) && !nest.extents[*axis].is(1));
+    if along.is_empty() || of_columns == 0 || others.count() > 0 || nest.count(along).is(0) {
+        return false;
+    }
+    let lanes = super::choose_lanes(nest, along);
+    let Some(packs) = nest.count(along).as_int().map(|length| length / lanes.count) else { return false };
+    let (threads, _) = threads(packs, lanes.count);
+    of_columns as i64 * lanes.count * ((packs + threads - 1) / threads) <= MOST_KEPT
+}
+
+/// Into how many parts the rows are best divided.
+pub(in super::super) fn parts(nest: &Nest<'_>, stores: &[usize], along: AxisSet, part: usize) -> i64 {
+    let plan = Plan::new(nest, stores, along, Some(part));
+    PROCESSORS * plan.blocks_at_once * plan.rows_of_block
+}
+
+impl Plan<'_, '_> {
+    /// Registers that the folds of columns take.
+    fn kept(&self) -> i64 {
+        let folds: usize = self.passes.iter().map(|pass| pass.columns.len()).sum();
+        folds as i64 * self.lanes.count * self.turns.unwrap_or(1)
+    }
+
+    /// Decides what is held, and where, besides the folds of columns.
+    pub(super) fn hold_with_columns(&mut self) {
+        self.fetched = self.loads_to_fetch();
+        let (all, loads) = (self.takes(true), self.takes(false));
+        let none = Takes { by_pass: vec![Vec::new(); self.passes.len()], held: Vec::new() };
+        let block = self.block();
+        let many = if block > 512 { FEW_REGISTERS } else { MANY_REGISTERS };
+        for (takes, registers, place) in [
+            (&all, FEW_REGISTERS, Place::Registers),
+            (&all, many, Place::Registers),
+            (&all, many, Place::Shared),
+            (&loads, many, Place::Registers),
+            (&loads, many, Place::Shared),
+            (&none, many, Place::Again),
+        ] {
+            let blocks = (65536 / registers / block).max(1);
+            let fetched = self.fetched_bytes();
+            let fits = match place {
+                Place::Registers => {
+                    self.bytes_at_once(takes) <= 4 * (registers - WORKING - self.kept())
+                        && fetched * blocks <= MOST_SHARED
+                }
+                Place::Shared => (self.bytes(takes) * block + fetched) * blocks <= MOST_SHARED,
+                Place::Again => fetched * blocks <= MOST_SHARED,
+            };
+            if fits {
+                self.blocks_at_once = blocks;
+                self.hold_in(place, takes);
+                return;
+            }
+        }
+        // Rows too long to be fetched ahead.
+        self.fetched.clear();
+        self.blocks_at_once = (65536 / many / block).max(1);
+        let loads = self.takes(false);
+        if self.bytes(&loads) * block * self.blocks_at_once <= MOST_SHARED {
+            self.hold_in(Place::Shared, &loads);
+        }
+    }
+
+    /// Loads of rows that can be fetched ahead: whole packs that nothing is asked before.
+    fn loads_to_fetch(&self) -> Vec<StepId> {
+        let stores: Vec<usize> = (0..self.nest.stores.len()).collect();
+        let needed = self.nest.needed(&stores);
+        let rows: AxisSet = self.row_axes.iter().copied().collect();
+        let is_fetched = |k: &usize| {
+            let Op::Load { .. } = self.nest.kernel.steps[*k].op else { return false };
+            let access = self.nest.load(StepId(*k as u32));
+            let is_plain = access.checked.is_empty() && access.guards.is_empty() && access.reads.is_empty();
+            let varies = |axes: AxisSet| !self.nest.axes[*k].common(axes).is_empty();
+            let is_whole = self.lanes.count > 1 && pack_width(self.nest, access, self.lanes) == Some(self.lanes.count);
+            let bytes = element::bytes(access.tensor.dtype) * self.lanes.count;
+            needed[*k] && is_plain && varies(self.along) && varies(rows) && is_whole && bytes >= 4
+        };
+        (0..needed.len()).filter(is_fetched).map(|k| StepId(k as u32)).collect()
+    }
+
+    /// Bytes of shared memory for two rows of what is fetched.
+    pub(super) fn fetched_bytes(&self) -> i64 {
+        let bytes = |id: &StepId| element::bytes(self.nest.load(*id).tensor.dtype);
+        let element: i64 = self.fetched.iter().map(bytes).sum();
+        2 * element * self.lanes.count * self.turns.unwrap_or(1) * self.block()
+    }
+
+    /// Asks for what a row needs.
+    fn fetch_row(&self, body: &mut Body<'_>, first: &str, slot: &str) -> Result<()> {
+        let rows = body.index(&self.rows, &[]);
+        body.open(AxisSet::EMPTY);
+        self.print_row(body, first);
+        let inner = AxisSet::of(self.lanes.axis);
+        body.open(self.along.without(inner));
+        self.print_place(body);
+        for id in &self.fetched {
+            let access = self.nest.load(*id).clone();
+            let (tensor, offset) = body.address(&access, None)?;
+            body.line(format!("fetch_pack(f{} + {}, {tensor} + {offset});", id.0, self.place_of_fetched(slot)));
+        }
+        self.close_loop(body);
+        body.close(&format!("if ({first} < {rows})"));
+        body.line("commit_copies();");
+        Ok(())
+    }
+
+    fn place_of_fetched(&self, slot: &str) -> String {
+        let (turns, block) = (self.turns.unwrap_or(1), self.block());
+        match slot {
+            "0" => format!("k * {block}"),
+            _ => format!("({slot} * {turns} + k) * {block}"),
+        }
+    }
+
+    /// What a pass reads of a row that was fetched.
+    pub(super) fn print_fetched(&self, body: &mut Body<'_>, pass: &Pass) {
+        let steps = &self.nest.kernel.steps;
+        let folds = pass.folds.iter().chain(&pass.columns);
+        let roots = folds.flat_map(|fold| self.nest.kernel.step(*fold).op.operands());
+        let mut stack: Vec<StepId> =
+            roots.chain(pass.stores.iter().map(|store| self.nest.stores[*store].value)).collect();
+        let mut seen = vec![false; steps.len()];
+        while let Some(id) = stack.pop() {
+            if !self.varies(id) || pass.takes.contains(&id) || std::mem::replace(&mut seen[id.index()], true) {
+                continue;
+            }
+            stack.extend(self.nest.kernel.step(id).op.operands());
+        }
+        for id in self.fetched.iter().filter(|id| seen[id.index()]) {
+            let dtype = self.nest.load(*id).tensor.dtype;
+            let ty = element::stored(dtype).unwrap_or("float");
+            let (name, count) = (format!("p{}", id.0), self.lanes.count);
+            body.line(format!("const Pack<{ty}, {count}> {name} = f{}[{}];", id.0, self.place_of_fetched("slot")));
+            body.know_in_lanes(*id, element::widened(dtype, Code::atom(format!("{name}.at[l]"))));
+        }
+    }
+
+    /// Asks for the next row, and waits for this one.
+    pub(super) fn wait_for_row(&self, body: &mut Body<'_>) -> Result<()> {
+        let Some(part) = self.part.filter(|_| !self.fetched.is_empty()) else { return Ok(()) };
+        let parts = body.index(&self.nest.extents[part].clone(), &[]);
+        self.fetch_row(body, &format!("first + {parts}"), "(slot ^ 1)")?;
+        body.line("wait_for_copies<1>();");
+        Ok(())
+    }
+
+    /// What is kept of columns, before the first row; the loop over rows begins behind it.
+    pub(super) fn declare_columns(&self, body: &mut Body<'_>) -> Result<()> {
+        if self.part.is_none() {
+            return Ok(());
+        }
+        let (turns, count) = (self.turns.unwrap_or(1), self.lanes.count);
+        for fold in self.passes.iter().flat_map(|pass| &pass.columns) {
+            let accumulator = Accumulator::of(self.nest, *fold);
+            body.line(format!("{} column{}[{turns}][{count}];", accumulator.ty, fold.0));
+            body.line("#pragma unroll");
+            body.line(format!(
+                "for (int k = 0; k < {}; ++k) column{}[k / {count}][k % {count}] = {};",
+                turns * count,
+                fold.0,
+                accumulator.neutral
+            ));
+        }
+        let mut at = 0;
+        for id in &self.fetched {
+            let dtype = self.nest.load(*id).tensor.dtype;
+            let ty = element::stored(dtype)?;
+            body.line(format!(
+                "Pack<{ty}, {count}>* const f{} = (Pack<{ty}, {count}>*)(memory + {at}) + threadIdx.x;",
+                id.0
+            ));
+            at += 2 * element::bytes(dtype) * count * turns * self.block();
+        }
+        if !self.fetched.is_empty() {
+            body.line("int slot = 0;");
+            let first = self.first_row();
+            self.fetch_row(body, &first, "0")?;
+        }
+        body.open(AxisSet::EMPTY);
+        Ok(())
+    }
+
+    /// The first row of a block.
+    fn first_row(&self) -> String {
+        match self.rows_of_block {
+            1 => "blockIdx.x".to_owned(),
+            group => format!("(Index)blockIdx.x * {group}"),
+        }
+    }
+
+    /// Ends the loop over rows, and writes what was kept of columns.
+    pub(super) fn print_columns(&self, body: &mut Body<'_>) -> Result<()> {
+        let Some(part) = self.part else { return Ok(()) };
+        let meetings = self.passes.iter().filter(|pass| !pass.folds.is_empty()).count();
+        if self.threads > 32 && meetings == 1 {
+            // Nobody writes what others still read.
+            body.line("__syncthreads();");
+        }
+        let parts = body.index(&self.nest.extents[part].clone(), &[]);
+        let rows = body.index(&self.rows, &[]);
+        if !self.fetched.is_empty() {
+            body.line("slot ^= 1;");
+        }
+        let (group, first) = (self.rows_of_block, self.first_row());
+        body.close(&format!("for (Index first = {first}; first < {rows}; first += {parts})"));
+        body.open(AxisSet::of(part));
+        let own =
+            if group == 1 { "blockIdx.x".to_owned() } else { format!("{first} + threadIdx.x / {}", self.threads) };
+        body.line(format!("const Index i{part} = {own};"));
+        let has_lanes = body.lanes.is_some();
+        let inner = AxisSet::of(self.lanes.axis);
+        body.open(if has_lanes { self.along.without(inner) } else { self.along });
+        self.print_place(body);
+        let lane = if has_lanes { "l" } else { "0" };
+        for fold in self.passes.iter().flat_map(|pass| &pass.columns) {
+            let result = Code::atom(format!("column{}[k][{lane}]", fold.0));
+            if has_lanes { body.know_in_lanes(*fold, result) } else { body.know(*fold, result) }
+        }
+        body.open_lanes();
+        let mut behind = Vec::new();
+        for store in &self.column_stores {
+            behind.extend(body.store(*store, None)?);
+        }
+        body.close_lanes();
+        behind.into_iter().for_each(|line| body.line(line));
+        self.close_loop(body);
+        body.close("");
+        Ok(())
+    }
+}

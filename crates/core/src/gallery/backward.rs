@@ -13,9 +13,10 @@ const SIZES: &[&str] = &["rows", "columns"];
 
 /// Returns the gradients by some inputs, `dy` being the gradient by `y`, of which nothing else is returned.
 fn backward<'s>(s: &'s Sketch, y: Tensor<'s>, inputs: &[(&str, Tensor<'s>)]) -> Result<()> {
-    let reached = (y * s.input("dy", SIZES)).reduce(Monoid::Sum, &[0, 1]);
     let tensors: Vec<Tensor<'s>> = inputs.iter().map(|(_, input)| *input).collect();
-    for ((name, _), gradient) in inputs.iter().zip(gradients(reached, &tensors)?) {
+    let dy = s.input("dy", SIZES);
+    let found = s.part("Gradient", || gradients((y * dy).reduce(Monoid::Sum, &[0, 1]), &tensors));
+    for ((name, _), gradient) in inputs.iter().zip(found?) {
         s.output(&format!("d{name}"), gradient);
     }
     Ok(())

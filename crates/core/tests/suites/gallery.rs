@@ -59,7 +59,7 @@ fn outputs(graph: &Graph, inputs: &Named) -> Named {
 #[test]
 fn entries_list_their_sizes_and_cover_the_rows() {
     let rows: BTreeSet<u32> = gallery::all().map(|entry| entry.row).collect();
-    assert!(rows.into_iter().eq(1..=16));
+    assert!(rows.into_iter().eq(1..=17));
     let names: BTreeSet<&str> = gallery::all().map(|entry| entry.name).collect();
     assert_eq!(names.len(), gallery::all().count());
     for entry in gallery::all() {
@@ -328,6 +328,17 @@ fn moe(i: &Named) -> Vec<f64> {
 }
 
 /// What an entry must return.
+/// The gradient of `f(x) · dy` by x, by differences.
+fn slopes(x: &[f64], dy: &[f64], f: impl Fn(&[f64]) -> Vec<f64>) -> Vec<f64> {
+    const STEP: f64 = 1e-5;
+    let reached = |k: usize, step: f64| -> f64 {
+        let mut moved = x.to_vec();
+        moved[k] += step;
+        zip(&f(&moved), dy, |y, dy| y * dy).iter().sum()
+    };
+    (0..x.len()).map(|k| (reached(k, STEP) - reached(k, -STEP)) / (2.0 * STEP)).collect()
+}
+
 fn formula(name: &str, i: &Named) -> Option<Vec<(&'static str, Vec<f64>)>> {
     let v = |name: &str| i[name].values.as_slice();
     let linear = |x: &[f64], w: &str, b: &str| add(&matmul(x, v(w), i[w].sizes[0]), v(b));
@@ -365,6 +376,27 @@ fn formula(name: &str, i: &Named) -> Option<Vec<(&'static str, Vec<f64>)>> {
             Some(outputs.map(|(y, w, b)| (y, linear(v("x"), w, b))).into())
         }
         "softmax" => one(softmax(v("x"), i["x"].sizes[1])),
+        "column_sum" => {
+            let columns = i["x"].sizes[1];
+            one((0..columns).map(|k| v("x").iter().skip(k).step_by(columns).sum()).collect())
+        }
+        "softmax_backward" => {
+            let columns = i["x"].sizes[1];
+            Some(vec![("dx", slopes(v("x"), v("dy"), |x| softmax(x, columns)))])
+        }
+        "rmsnorm_backward" => {
+            let (x, gamma, dy) = (v("x"), v("gamma"), v("dy"));
+            let by_gamma = slopes(gamma, dy, |gamma| rms_norm(x, gamma));
+            Some(vec![("dx", slopes(x, dy, |x| rms_norm(x, gamma))), ("dgamma", by_gamma)])
+        }
+        "layernorm_gelu_backward" => {
+            let (x, gamma, beta, dy) = (v("x"), v("gamma"), v("beta"), v("dy"));
+            let forward = |x: &[f64], gamma: &[f64], beta: &[f64]| map(&layer_norm(x, gamma, beta), gelu);
+            let by_x = slopes(x, dy, |x| forward(x, gamma, beta));
+            let by_gamma = slopes(gamma, dy, |gamma| forward(x, gamma, beta));
+            let by_beta = slopes(beta, dy, |beta| forward(x, gamma, beta));
+            Some(vec![("dx", by_x), ("dgamma", by_gamma), ("dbeta", by_beta)])
+        }
         "masked_softmax" => {
             let scores = add(&map(v("scores"), |x| x / 8.0), v("mask"));
             Some(vec![("p", softmax(&scores, i["mask"].sizes[1]))])

@@ -41,7 +41,7 @@ const MOST_SHARED: i64 = 112 << 10;
 /// Bytes of a row that one block holds or reads again, which is then still near. Of longer ones, several blocks hold some elements each, and
 /// a cluster has no more blocks than this.
 const LONGEST: i64 = 208 << 10;
-const LENGTH_OF_BLOCK: i64 = 8 << 10;
+const LENGTH_OF_BLOCK: i64 = 16 << 10;
 const MOST_BLOCKS: u64 = 8;
 
 /// Whether a kernel's folds are all along these axes, so that its rows can be owned.
@@ -93,7 +93,7 @@ fn print(plan: &Plan<'_, '_>, sites: Vec<String>) -> Result<Function> {
     let what = plan.describe();
     let least_blocks = match plan.part {
         Some(_) => Some(u32::try_from(plan.blocks_at_once).unwrap_or(1)),
-        None if plan.cluster > 1 => Some(if plan.held_bytes > 128 { 1 } else { 2 }),
+        None if plan.cluster > 1 => Some(1),
         None => (plan.held_bytes >= 128).then(|| (if plan.held_bytes > 128 { 512 } else { 640 } / threads).max(1)),
     };
     let cluster = u32::try_from(plan.cluster).map_err(|_| Error::bug("too large a cluster"))?;

@@ -1,7 +1,7 @@
 //! The command as users see it: output, files, errors and exit status.
 
 use std::path::Path;
-use std::process::{Command, Output, Stdio};
+use std::process::{Command, Stdio};
 
 use fuseline::tensor::{DType, Literal};
 use fuseline_frontend::npz::{Array, Compression, ReadOptions, read_npz, write_npz};
@@ -11,31 +11,10 @@ use fuseline_frontend::onnx::schema::{
     SequenceTypeProto, TensorShapeProto, TensorTypeProto, TypeProto, TypeValue, ValueInfoProto,
 };
 
-fn fuseline(arguments: &[&str]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_fuseline")).args(arguments).output().unwrap()
-}
+use super::{failure, fuseline, json, stdout};
 
 fn text(bytes: &[u8]) -> &str {
     std::str::from_utf8(bytes).unwrap()
-}
-
-/// Standard output of a command that must succeed.
-fn stdout(arguments: &[&str]) -> String {
-    let done = fuseline(arguments);
-    assert!(done.status.success(), "{arguments:?}: {}", text(&done.stderr));
-    text(&done.stdout).to_string()
-}
-
-/// Exit status and standard error of a command that must fail, and must not panic.
-fn failure(arguments: &[&str]) -> (i32, String) {
-    let done = fuseline(arguments);
-    let message = text(&done.stderr).to_string();
-    assert!(!done.status.success() && !message.contains("panicked"), "{arguments:?}: {message}");
-    (done.status.code().unwrap(), message)
-}
-
-fn json(arguments: &[&str]) -> serde_json::Value {
-    serde_json::from_str(&stdout(arguments)).unwrap()
 }
 
 /// Elements of ONNX's type `code` with free sizes.

@@ -1,31 +1,8 @@
 //! `fuseline explain` as users see it: plans, decisions, flips, locks, errors.
 
-use std::process::{Command, Output};
-
 use serde_json::Value;
 
-fn fuseline(arguments: &[&str]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_fuseline")).args(arguments).output().unwrap()
-}
-
-/// Standard output of a command that must succeed.
-fn stdout(arguments: &[&str]) -> String {
-    let done = fuseline(arguments);
-    assert!(done.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&done.stderr));
-    String::from_utf8(done.stdout).unwrap()
-}
-
-fn json(arguments: &[&str]) -> Value {
-    serde_json::from_str(&stdout(arguments)).unwrap()
-}
-
-/// Exit status and standard error of a command that must fail, and must not panic.
-fn failure(arguments: &[&str]) -> (i32, String) {
-    let done = fuseline(arguments);
-    let message = String::from_utf8(done.stderr).unwrap();
-    assert!(!done.status.success() && !message.contains("panicked"), "{arguments:?}: {message}");
-    (done.status.code().unwrap(), message)
-}
+use super::{failure, fuseline, json, stdout};
 
 fn list<'v>(value: &'v Value, key: &str) -> &'v Vec<Value> {
     value[key].as_array().unwrap_or_else(|| panic!("no list {key}"))

@@ -1,25 +1,15 @@
 //! `fuseline kernel` as users see it.
 
 use std::path::Path;
-use std::process::{Command, Output};
 
 use fuseline::tensor::Literal;
 use fuseline_frontend::npz::{Compression, ReadOptions, read_npz, write_npz};
 use serde_json::Value;
 
-fn fuseline(arguments: &[&str]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_fuseline")).args(arguments).output().unwrap()
-}
+use super::{fuseline, stdout};
 
 fn text(bytes: &[u8]) -> String {
     String::from_utf8(bytes.to_vec()).unwrap()
-}
-
-/// Standard output of a command that must succeed.
-fn stdout(arguments: &[&str]) -> String {
-    let done = fuseline(arguments);
-    assert!(done.status.success(), "{arguments:?}: {}", text(&done.stderr));
-    text(&done.stdout)
 }
 
 fn example(name: &str) -> String {

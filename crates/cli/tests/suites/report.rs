@@ -2,20 +2,10 @@
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
 
 use serde_json::Value;
 
-fn fuseline(arguments: &[&str]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_fuseline")).args(arguments).output().unwrap()
-}
-
-/// Standard output of a command that must succeed.
-fn stdout(arguments: &[&str]) -> String {
-    let done = fuseline(arguments);
-    assert!(done.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&done.stderr));
-    String::from_utf8(done.stdout).unwrap()
-}
+use super::{fuseline, stdout};
 
 /// The page of a model.
 fn page(folder: &Path, arguments: &[&str]) -> (PathBuf, String) {

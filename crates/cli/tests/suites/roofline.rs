@@ -1,23 +1,6 @@
 //! `fuseline roofline` and `fuseline explain --analyze` as users see them.
 
-use std::process::{Command, Output};
-
-use serde_json::Value;
-
-fn fuseline(arguments: &[&str]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_fuseline")).args(arguments).output().unwrap()
-}
-
-/// Standard output of a command that must succeed.
-fn stdout(arguments: &[&str]) -> String {
-    let done = fuseline(arguments);
-    assert!(done.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&done.stderr));
-    String::from_utf8(done.stdout).unwrap()
-}
-
-fn json(arguments: &[&str]) -> Value {
-    serde_json::from_str(&stdout(arguments)).unwrap()
-}
+use super::{fuseline, json, stdout};
 
 fn failure(arguments: &[&str]) -> String {
     let done = fuseline(arguments);

@@ -1,19 +1,8 @@
 //! `fuseline verify` as users see it.
 
-use std::process::{Command, Output};
-
 use serde_json::Value;
 
-fn fuseline(arguments: &[&str]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_fuseline")).args(arguments).output().unwrap()
-}
-
-/// Standard output of a command that must succeed.
-fn stdout(arguments: &[&str]) -> String {
-    let done = fuseline(arguments);
-    assert!(done.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&done.stderr));
-    String::from_utf8(done.stdout).unwrap()
-}
+use super::{fuseline, stdout};
 
 fn json(arguments: &[&str]) -> Value {
     serde_json::from_str(&stdout(&[&["verify"], arguments, &["--device", "cpu", "--json"]].concat())).unwrap()

@@ -91,19 +91,10 @@ fn map_rows(e: &Emitter<'_>, axes: AxisSet, stores: &[usize]) -> Rows {
     let lane = choose_lane(bound, axes, &offsets, e.lanes());
     let bytes: i64 = stores.iter().map(|k| bytes_written(bound, *k)).sum();
     let streaming = bytes >= STREAMED;
-    let passes = |ahead| vec![Pass { stores: stores.to_vec(), ahead, ..Pass::default() }];
     if let Some((lane, across)) = lane.and_then(|lane| Some((lane, axis_across(bound, axes, &offsets, lane)?))) {
         let others = axes.iter().filter(|axis| ![lane, across].contains(axis));
-        return Rows {
-            outer: others.chain([lane]).collect(),
-            inner: vec![across],
-            lane: Some(lane),
-            passes: passes(Vec::new()),
-            results: Vec::new(),
-            stores: Vec::new(),
-            unroll: 1,
-            streaming,
-        };
+        let pass = Pass { stores: stores.to_vec(), ..Pass::default() };
+        return Rows { streaming, ..rows_across(others.collect(), lane, across, pass) };
     }
     let is_row = |id: &StepId| lane.is_some_and(|lane| loads_rows(bound, *id, lane));
     let ahead = if streaming {
@@ -115,11 +106,26 @@ fn map_rows(e: &Emitter<'_>, axes: AxisSet, stores: &[usize]) -> Rows {
         outer: axes.iter().filter(|axis| Some(*axis) != lane).collect(),
         inner: lane.into_iter().collect(),
         lane,
-        passes: passes(ahead),
+        passes: vec![Pass { stores: stores.to_vec(), ahead, ..Pass::default() }],
         results: Vec::new(),
         stores: Vec::new(),
         unroll: unroll(e, lane),
         streaming,
+    }
+}
+
+/// Rows along the axis where what lanes find scattered lies in a row ([`axis_across`]): a vector of rows at a time.
+fn rows_across(mut outer: Vec<usize>, lane: usize, across: usize, pass: Pass) -> Rows {
+    outer.push(lane);
+    Rows {
+        outer,
+        inner: vec![across],
+        lane: Some(lane),
+        passes: vec![pass],
+        results: Vec::new(),
+        stores: Vec::new(),
+        unroll: 1,
+        streaming: false,
     }
 }
 
@@ -136,16 +142,8 @@ pub(super) fn hold_rows(e: &Emitter<'_>, id: StepId, order: &[usize], place: &He
         let swaps = stride_along(bound, &place.offset, across) == Some(1);
         let (lane, across) = if swaps { (across, lane) } else { (lane, across) };
         let others = order.iter().copied().filter(|axis| ![lane, across].contains(axis));
-        return Rows {
-            outer: others.chain([lane]).collect(),
-            inner: vec![across],
-            lane: Some(lane),
-            passes: vec![Pass { holds: vec![(id, place.clone())], ..Pass::default() }],
-            results: Vec::new(),
-            stores: Vec::new(),
-            unroll: 1,
-            streaming: false,
-        };
+        let pass = Pass { holds: vec![(id, place.clone())], ..Pass::default() };
+        return rows_across(others.collect(), lane, across, pass);
     }
     let (mut outer, mut inner, mut count) = (Vec::new(), Vec::new(), 1);
     for axis in order.iter().copied().filter(|axis| Some(*axis) != lane) {

@@ -11,6 +11,7 @@ pub use spec::{Costs, DeviceSpec, Host, Limits, Machine, MemoryLevel, Rates, Sco
 
 use std::sync::Arc;
 
+use indexmap::IndexMap;
 use rustc_hash::FxHashMap;
 
 use crate::error::{Error, Result};
@@ -19,7 +20,7 @@ use crate::reference::{Buffer, Options, evaluate_buffers};
 use crate::tensor::{Env, Literal, TensorType};
 
 /// Tensors by name, in the order in which the caller gives them.
-pub type NamedTensors = indexmap::IndexMap<Arc<str>, Literal>;
+pub type NamedTensors = IndexMap<Arc<str>, Literal>;
 
 /// Something that can run programs.
 pub trait Device {
@@ -78,6 +79,11 @@ impl Executable for ReferenceProgram {
 /// Refuses inputs that are missing, unknown, or of another element type, rank or size than the program takes; returns
 /// the sizes that the inputs bind.
 pub fn check_inputs(program: &Program, inputs: &NamedTensors) -> Result<Env> {
+    check_types(program, &inputs.iter().map(|(name, given)| (name.clone(), given.ty())).collect())
+}
+
+/// The same of inputs whose types are known, all with numbers for sizes.
+pub fn check_types(program: &Program, inputs: &IndexMap<Arc<str>, TensorType>) -> Result<Env> {
     let known = |name: &str| program.inputs().any(|(n, _)| n.as_ref() == name);
     if let Some(unknown) = inputs.keys().find(|name| !known(name)) {
         let names: Vec<&str> = program.inputs().map(|(n, _)| n.as_ref()).collect();
@@ -88,12 +94,12 @@ pub fn check_inputs(program: &Program, inputs: &NamedTensors) -> Result<Env> {
         let Some(given) = inputs.get(name) else {
             return Err(Error::invalid(format!("input \"{name}\" ({ty}) is missing")));
         };
-        if ty.dtype != given.dtype() || ty.shape.rank() != given.sizes().len() {
-            return Err(Error::invalid(format!("input \"{name}\" is {}, wanted {ty}", given.ty())));
+        if ty.dtype != given.dtype || ty.shape.rank() != given.shape.rank() {
+            return Err(Error::invalid(format!("input \"{name}\" is {given}, wanted {ty}")));
         }
-        for (dim, size) in ty.shape.dims().iter().zip(given.sizes()) {
+        for (dim, size) in ty.shape.dims().iter().zip(given.shape.dims()) {
             if let Some(symbol) = dim.as_symbol().filter(|s| env.get(s).is_none()) {
-                env.bind(symbol.clone(), *size as i64);
+                env.bind(symbol.clone(), size.eval(&env)?);
             }
         }
     }
@@ -104,12 +110,11 @@ pub fn check_inputs(program: &Program, inputs: &NamedTensors) -> Result<Env> {
     Ok(env)
 }
 
-fn check_sizes(name: &str, ty: &TensorType, given: &Literal, env: &Env) -> Result<()> {
-    for (axis, (dim, size)) in ty.shape.dims().iter().zip(given.sizes()).enumerate() {
+fn check_sizes(name: &str, ty: &TensorType, given: &TensorType, env: &Env) -> Result<()> {
+    for (axis, (dim, size)) in ty.shape.dims().iter().zip(given.shape.dims()).enumerate() {
         // A symbol that occurs only inside of larger expressions has no value; nothing can be checked then.
         let Ok(wanted) = dim.eval(env) else { continue };
-        if wanted != *size as i64 {
-            let given = given.ty();
+        if wanted != size.eval(env)? {
             let wanted = if dim.as_int().is_some() { wanted.to_string() } else { format!("{dim} = {wanted}") };
             let why = format!("the size of axis {axis} must be {wanted}");
             return Err(Error::invalid(format!("input \"{name}\" is {given}, wanted {ty}: {why}")));

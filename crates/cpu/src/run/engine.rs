@@ -41,7 +41,7 @@ impl Engine {
             return Ok(literal);
         }
         let (engine, graph) = self.prepare.as_deref().ok_or_else(|| Error::bug("a constant is not there"))?;
-        self.constants.restore(|| Run::new(engine, team).execute(graph, &[]))?;
+        self.constants.restore(|| Run::new(engine, team).execute(graph, Vec::new()))?;
         self.constants.literal(id).ok_or_else(|| Error::bug("a prepared constant is not there"))
     }
 

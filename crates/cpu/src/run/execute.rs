@@ -9,7 +9,7 @@ use fuseline::graph::Constraint;
 use fuseline::ops::Prim;
 use fuseline::ops::prim::Regions;
 use fuseline::reference::{Buffer, Reading, check_constraints};
-use fuseline::tensor::{Env, Literal, Symbol};
+use fuseline::tensor::{DType, Env, Literal, Symbol};
 use fuseline::tile::interp;
 use smallvec::SmallVec;
 
@@ -68,7 +68,7 @@ impl<'e, 't, 'p> Run<'e, 't, 'p> {
     }
 
     /// The outputs of a graph for its inputs in order; those that are constants need not be given.
-    pub fn execute(&mut self, loaded: &LoadedGraph, inputs: &[Option<Literal>]) -> Result<Vec<Literal>> {
+    pub fn execute(&mut self, loaded: &LoadedGraph, inputs: Vec<Option<Given>>) -> Result<Vec<Literal>> {
         let before = self.live;
         let mut values = self.compute(loaded, inputs)?;
         let outputs = loaded.outputs.iter().map(|slot| self.literal(loaded, *slot, &mut values));
@@ -78,27 +78,32 @@ impl<'e, 't, 'p> Run<'e, 't, 'p> {
     }
 
     /// The same, each output in memory of its own.
-    pub fn execute_owned(&mut self, loaded: &LoadedGraph, inputs: &[Option<Literal>]) -> Result<Vec<Owned>> {
+    pub fn execute_owned(&mut self, loaded: &LoadedGraph, inputs: Vec<Option<Given>>) -> Result<Vec<Owned>> {
         let mut values = self.compute(loaded, inputs)?;
         let slots = loaded.outputs.iter().enumerate();
         slots.map(|(k, slot)| self.owned(loaded, *slot, &mut values, loaded.outputs[k + 1..].contains(slot))).collect()
     }
 
     /// Runs all kernels of a graph.
-    fn compute(&mut self, loaded: &LoadedGraph, inputs: &[Option<Literal>]) -> Result<Values> {
+    fn compute(&mut self, loaded: &LoadedGraph, inputs: Vec<Option<Given>>) -> Result<Values> {
         let graph = &*loaded.graph;
         let mut values = Values::new(loaded.slots.len());
         // The second time around, sizes such as 2*n are checked whose symbols only a later input has bound.
         for _ in 0..2 {
-            for (value, input) in graph.inputs().iter().zip(inputs) {
+            for (value, input) in graph.inputs().iter().zip(&inputs) {
                 let Some(input) = input else { continue };
                 let place = || format!("input \"{}\"", graph.input_name(*value));
                 graph.ty(*value).bind(input.dtype(), input.sizes(), &mut self.env).at(place)?;
             }
         }
         for (slot, input) in loaded.inputs.iter().zip(inputs) {
-            if let (Origin::Input, Some(input)) = (loaded.slots[*slot].origin, input) {
-                values.keep(*slot, Kept::of_literal(input.clone()));
+            match (loaded.slots[*slot].origin, input) {
+                (Origin::Input, Some(Given::Shared(literal))) => values.keep(*slot, Kept::of_literal(literal)),
+                (Origin::Input, Some(Given::Donated(owned))) => {
+                    let (held, length) = owned.into_memory();
+                    values.keep(*slot, Kept::Block(held, length));
+                }
+                _ => {}
             }
         }
         let mut pending: Vec<&Constraint> = graph.constraints().iter().collect();
@@ -163,10 +168,16 @@ impl<'e, 't, 'p> Run<'e, 't, 'p> {
 
     /// Runs the programs of a kernel.
     fn run_code(&mut self, k: usize, special: &Special, step: &Step, arena: &Held, values: &mut Values) -> Result<()> {
-        for (slot, bytes) in &step.own {
-            let held = self.engine.blocks.take(*bytes)?;
-            self.live += held.block().bytes() as u64;
-            values.keep(*slot, Kept::Block(held, *bytes));
+        for own in &step.own {
+            let held = match own.heir_of.iter().find_map(|left| values.inherit(*left, own.bytes)) {
+                Some(held) => held,
+                None => {
+                    let held = self.engine.blocks.take(own.bytes)?;
+                    self.live += held.block().bytes() as u64;
+                    held
+                }
+            };
+            values.keep(own.slot, Kept::Block(held, own.bytes));
         }
         let base = arena.block().start();
         let pointers: SmallVec<[*mut u8; 24]> =
@@ -179,7 +190,8 @@ impl<'e, 't, 'p> Run<'e, 't, 'p> {
             let phase = &emitted.phases[*number];
             let since = self.recorder.now();
             // SAFETY: inputs and constants have the sizes for which the kernel was made; outputs, memory between phases and
-            // that of threads are as large as it asks for, and values that are needed at one time do not overlap.
+            // that of threads are as large as it asks for, and values that are needed at one time do not overlap, but for an
+            // output that lies where an input of the same kernel does and is written when that was read.
             // Nobody else has the arena and the outputs; tasks of a phase are independent.
             let fault = unsafe { launch(self.team, &step.compiled.codes[*number], phase.tasks, table) };
             self.recorder.note(since, k, Some(phase.name), phase.tasks);
@@ -306,6 +318,30 @@ fn pointer(entry: Entry, step: &Step, arena: *mut u8, values: &Values) -> *mut u
     }
 }
 
+/// An input.
+pub(super) enum Given {
+    /// which others may read as well
+    Shared(Literal),
+    /// whose memory is the run's
+    Donated(Owned),
+}
+
+impl Given {
+    fn dtype(&self) -> DType {
+        match self {
+            Given::Shared(literal) => literal.dtype(),
+            Given::Donated(owned) => owned.dtype(),
+        }
+    }
+
+    fn sizes(&self) -> &[usize] {
+        match self {
+            Given::Shared(literal) => literal.sizes(),
+            Given::Donated(owned) => owned.sizes(),
+        }
+    }
+}
+
 /// The values of a graph during a run, by slot.
 struct Values {
     /// where they lie; null for what is not there, or lies in the memory of a segment
@@ -354,6 +390,18 @@ impl Values {
         self.kept[slot] = kept;
     }
 
+    /// The memory of a value that is still read where it lies, but by nobody after it is written; none if it is not the run's to write, or
+    /// is too small.
+    fn inherit(&mut self, slot: usize, bytes: usize) -> Option<Held> {
+        match std::mem::take(&mut self.kept[slot]) {
+            Kept::Block(held, _) if held.block().bytes() >= bytes => Some(held),
+            other => {
+                self.kept[slot] = other;
+                None
+            }
+        }
+    }
+
     /// Forgets a value; returns how many bytes it had.
     fn drop(&mut self, slot: usize) -> u64 {
         let kept = std::mem::take(&mut self.kept[slot]);
@@ -377,8 +425,9 @@ impl Regions for Inner<'_, '_, '_, '_> {
 
     fn region(&mut self, number: usize, operands: &[Buffer]) -> Result<Vec<Buffer>> {
         let outer = self.run.env.clone();
-        let inputs = operands.iter().map(|operand| operand.to_literal().map(Some)).collect::<Result<Vec<_>>>()?;
-        let results = self.run.execute(&self.regions[number], &inputs);
+        let given = |operand: &Buffer| operand.to_literal().map(|literal| Some(Given::Shared(literal)));
+        let inputs = operands.iter().map(given).collect::<Result<Vec<_>>>()?;
+        let results = self.run.execute(&self.regions[number], inputs);
         self.run.env = outer;
         Ok(results?.iter().map(Buffer::from_literal).collect())
     }

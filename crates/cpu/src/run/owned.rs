@@ -1,9 +1,9 @@
 //! Results in memory of their own.
 
 use fuseline::error::Result;
-use fuseline::tensor::{DType, Literal};
+use fuseline::tensor::{DType, Literal, Shape, TensorType};
 
-use super::block::Held;
+use super::block::{Blocks, Held};
 
 /// A dense row-major tensor in memory that nobody else reads or writes: not the session, not another result, not an input.
 #[derive(Debug)]
@@ -17,6 +17,23 @@ pub struct Owned {
 impl Owned {
     pub(super) fn new(dtype: DType, sizes: Vec<usize>, held: Held, length: usize) -> Owned {
         Owned { dtype, sizes, held, length }
+    }
+
+    /// A copy of a tensor, to be given away to a run.
+    pub fn copy_of(literal: &Literal) -> Result<Owned> {
+        let bytes = literal.bytes();
+        let held = Blocks::once().copy(&bytes)?.given_away();
+        Ok(Owned::new(literal.dtype(), literal.sizes().to_vec(), held, bytes.len()))
+    }
+
+    /// Its memory, and how many bytes of it are the tensor.
+    pub(super) fn into_memory(self) -> (Held, usize) {
+        (self.held, self.length)
+    }
+
+    /// Element type and sizes.
+    pub fn ty(&self) -> TensorType {
+        TensorType::new(self.dtype, self.sizes.iter().copied().collect::<Shape>())
     }
 
     /// Element type.

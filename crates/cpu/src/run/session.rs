@@ -4,7 +4,7 @@ use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
 use fuseline::compile::PlannedProgram;
-use fuseline::device::{Device, Executable, NamedTensors, check_inputs};
+use fuseline::device::{Device, Executable, NamedTensors, check_inputs, check_types};
 use fuseline::error::{Context, Error, Result};
 use fuseline::fuse::{Plan, PlanOptions, plan};
 use fuseline::graph::Graph;
@@ -12,11 +12,12 @@ use fuseline::program::Program;
 use fuseline::reference::Limits;
 use fuseline::run::Trace;
 use fuseline::tensor::{Env, Literal};
+use indexmap::IndexMap;
 
 use super::block::Blocks;
 use super::constant::{ConstantId, Constants, Release};
 use super::engine::Engine;
-use super::execute::Run;
+use super::execute::{Given, Run};
 use super::load::{LoadedGraph, Origin};
 use super::owned::Owned;
 use super::pack::Packs;
@@ -94,7 +95,7 @@ impl CpuDevice {
         let graph = checked(program.prepare(), prepare)?;
         let loaded = LoadedGraph::new(&graph, prepare, &[], &mut constants)?;
         let once = self.engine(constants, None);
-        let prepared = self.pool.enter(|team| Run::new(&once, team).execute(&loaded, &[]))?;
+        let prepared = self.pool.enter(|team| Run::new(&once, team).execute(&loaded, Vec::new()))?;
         let mut constants = Constants::new(self.release);
         let given = std::iter::repeat_n(None, program.inputs().count());
         let prepared = prepared.into_iter().enumerate().map(|(k, value)| Some(constants.add_prepared(k, value)));
@@ -207,7 +208,7 @@ impl Session {
         let given = self.given(inputs)?;
         self.engine.pool.enter(|team| {
             let mut run = Run::new(&self.engine, team).recorded();
-            let outputs = run.execute(&self.run, &given)?;
+            let outputs = run.execute(&self.run, given)?;
             Ok((outputs, run.into_spans()))
         })
     }
@@ -216,14 +217,16 @@ impl Session {
     pub fn run_traced(&self, inputs: &NamedTensors) -> Result<Trace> {
         let given = self.given(inputs)?;
         self.engine.pool.enter(|team| {
-            let prepared = self.run.inputs.iter().skip(given.len()).map(|slot| match self.run.slots[*slot].origin {
-                Origin::Constant(id) => self.engine.literal(id, team),
-                _ => Err(Error::bug("an input has no value")),
+            let prepared = self.run.inputs.iter().skip(self.program.inputs().count()).map(|slot| {
+                match self.run.slots[*slot].origin {
+                    Origin::Constant(id) => self.engine.literal(id, team),
+                    _ => Err(Error::bug("an input has no value")),
+                }
             });
             let prepared = prepared.collect::<Result<Vec<Literal>>>()?;
             let mut run = Run::new(&self.engine, team).traced();
-            let outputs = run.execute(&self.run, &given)?;
-            let inputs = given.iter().flatten().cloned().chain(prepared).collect();
+            let outputs = run.execute(&self.run, given)?;
+            let inputs = self.program.inputs().map(|(name, _)| inputs[name].clone()).chain(prepared).collect();
             Ok(Trace { inputs, kernels: run.into_values(), outputs })
         })
     }
@@ -231,19 +234,40 @@ impl Session {
     /// The outputs, each in memory of its own, which may be written.
     pub fn run_owned(&self, inputs: &NamedTensors) -> Result<Vec<Owned>> {
         let given = self.given(inputs)?;
-        self.engine.pool.enter(|team| Run::new(&self.engine, team).execute_owned(&self.run, &given))
+        self.engine.pool.enter(|team| Run::new(&self.engine, team).execute_owned(&self.run, given))
+    }
+
+    /// The same, where some inputs are given away: an output that is computed element by element from one of them lies in its memory, and
+    /// one that is the input itself is not copied. So a state that goes from run to run, as the keys and values of a decoder do, takes no new
+    /// memory. What nobody inherits is freed.
+    pub fn run_donating(&self, inputs: &NamedTensors, donated: IndexMap<Arc<str>, Owned>) -> Result<Vec<Owned>> {
+        if let Some(both) = donated.keys().find(|name| inputs.contains_key(*name)) {
+            return Err(Error::invalid(format!("input \"{both}\" is given twice")));
+        }
+        let shared = inputs.iter().map(|(name, input)| (name.clone(), input.ty()));
+        check_types(
+            &self.program,
+            &shared.chain(donated.iter().map(|(name, input)| (name.clone(), input.ty()))).collect(),
+        )?;
+        let mut donated = donated;
+        let given = self.program.inputs().map(|(name, _)| match donated.swap_remove(name) {
+            Some(owned) => Some(Given::Donated(owned)),
+            None => inputs.get(name).cloned().map(Given::Shared),
+        });
+        let given = given.collect();
+        self.engine.pool.enter(|team| Run::new(&self.engine, team).execute_owned(&self.run, given))
     }
 
     /// The inputs in their order.
-    fn given(&self, inputs: &NamedTensors) -> Result<Vec<Option<Literal>>> {
+    fn given(&self, inputs: &NamedTensors) -> Result<Vec<Option<Given>>> {
         check_inputs(&self.program, inputs)?;
-        Ok(self.program.inputs().map(|(name, _)| inputs.get(name).cloned()).collect())
+        Ok(self.program.inputs().map(|(name, _)| inputs.get(name).cloned().map(Given::Shared)).collect())
     }
 }
 
 impl Executable for Session {
     fn run(&self, inputs: &NamedTensors) -> Result<Vec<Literal>> {
         let given = self.given(inputs)?;
-        self.engine.pool.enter(|team| Run::new(&self.engine, team).execute(&self.run, &given))
+        self.engine.pool.enter(|team| Run::new(&self.engine, team).execute(&self.run, given))
     }
 }

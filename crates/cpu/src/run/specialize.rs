@@ -45,8 +45,18 @@ pub(super) struct Step {
     pub packed: Option<Arc<Packed>>,
     /// what every pointer of the table is
     pub table: Vec<Entry>,
-    /// outputs that get memory of their own, with their bytes
-    pub own: Vec<(usize, usize)>,
+    /// outputs that get memory of their own
+    pub own: Vec<Own>,
+}
+
+/// An output that gets memory of its own.
+#[derive(Clone, Debug)]
+pub(super) struct Own {
+    /// of the output
+    pub slot: usize,
+    pub bytes: usize,
+    /// the slots of inputs that nobody reads afterwards: the output may lie in the memory of one that is the run's to write
+    pub heir_of: Vec<usize>,
 }
 
 /// What a pointer of a table is.
@@ -82,7 +92,7 @@ pub(super) fn specialize(
     let mut own_bytes = 0usize;
     for (k, making) in kernels.clone().zip(made) {
         let step = making.map(|making| layout.step(loaded, k, making, &bytes));
-        own_bytes += step.iter().flat_map(|step| &step.own).map(|(_, bytes)| bytes).sum::<usize>();
+        own_bytes += step.iter().flat_map(|step| &step.own).map(|own| own.bytes).sum::<usize>();
         steps.push(step);
     }
     let constants = keep_constants(engine, team, loaded, segment, &steps)?;
@@ -212,7 +222,7 @@ impl Layout {
             for (number, slot) in loaded.kernels[k].outputs.iter().enumerate() {
                 let info = &loaded.slots[*slot];
                 if stays(*slot, info) {
-                    let heir_of = left_to(loaded, k, making, number).and_then(|left| by_slot.get(&left).copied());
+                    let heir_of = left_to(loaded, k, making, number).find_map(|left| by_slot.get(&left).copied());
                     by_slot.insert(*slot, wishes.len());
                     wishes.push(Wish { bytes: bytes[slot], first: k, last: info.last, heir_of });
                 }
@@ -228,8 +238,14 @@ impl Layout {
     }
 
     fn step(&self, loaded: &LoadedGraph, k: usize, making: Making, bytes: &FxHashMap<usize, usize>) -> Step {
-        let Making { compiled, fixed, packed } = making;
         let kernel = &loaded.kernels[k];
+        let own = kernel.outputs.iter().enumerate().filter(|(_, slot)| !self.by_slot.contains_key(*slot));
+        let own = own.map(|(number, slot)| {
+            let heir_of = left_to(loaded, k, &making, number).filter(|left| !self.by_slot.contains_key(left)).collect();
+            Own { slot: *slot, bytes: bytes[slot], heir_of }
+        });
+        let own = own.collect();
+        let Making { compiled, fixed, packed } = making;
         let emitted = &compiled.emitted;
         let phases: Vec<usize> = (0..fixed.len()).filter(|phase| !fixed[*phase]).collect();
         let of_slot = |slot: &usize| match self.by_slot.get(slot) {
@@ -253,21 +269,18 @@ impl Layout {
             };
             set(Memory::Scratch(number), entry);
         }
-        let own = kernel.outputs.iter().filter(|slot| !self.by_slot.contains_key(*slot));
-        let own = own.map(|slot| (*slot, bytes[slot])).collect();
         Step { compiled, phases, packed, table, own }
     }
 }
 
-/// The slot of an input that a kernel is the last to read, and whose memory an output may have.
-fn left_to(loaded: &LoadedGraph, k: usize, making: &Making, output: usize) -> Option<usize> {
-    if making.compiled.emitted.phases.len() != 1 {
-        return None;
-    }
+/// The slots of inputs that a kernel is the last to read, and whose memory an output may have.
+fn left_to<'a>(loaded: &'a LoadedGraph, k: usize, making: &Making, output: usize) -> impl Iterator<Item = usize> + 'a {
+    let is_one_phase = making.compiled.emitted.phases.len() == 1;
     let (kernel, inputs) = (&loaded.plan.kernels[k].kernel, &loaded.kernels[k].inputs);
     let same = |slot: usize| inputs.iter().enumerate().filter(move |(_, other)| **other == slot);
-    let dies = |slot: &usize| loaded.slots[*slot].last == k && !loaded.slots[*slot].is_output;
-    inputs.iter().copied().filter(dies).find(|slot| same(*slot).all(|(input, _)| may_inherit(kernel, output, input)))
+    let dies = move |slot: &usize| loaded.slots[*slot].last == k && !loaded.slots[*slot].is_output;
+    let left = inputs.iter().copied().filter(move |slot| is_one_phase && dies(slot));
+    left.filter(move |slot| same(*slot).all(|(input, _)| may_inherit(kernel, output, input)))
 }
 
 /// The constants that programs read in every run; those that they read in another form are let go.

@@ -17,6 +17,7 @@ use fuseline::tile::{Kernel, Op, Schedule, interp};
 
 use super::constant::ConstantId;
 use super::load::Origin;
+use super::owned::Owned;
 use super::session::{CpuDevice, Session};
 use super::specialize::Entry;
 use crate::code::Isa;
@@ -393,6 +394,44 @@ fn owned_results_share_no_memory() {
     places.sort_unstable();
     assert!(places.windows(2).all(|pair| pair[0] != pair[1]), "{places:?}");
     assert_eq!(session.run(&given).unwrap(), expected, "what the caller wrote is of no meaning");
+}
+
+#[test]
+fn what_is_given_away_is_written_in_place() {
+    let b = Builder::new("state");
+    let n = Dim::named("n");
+    let [state, step, kept] = ["state", "step", "kept"].map(|name| b.input(name, DType::F32, Shape::new([n.clone()])));
+    let next = state * 0.5 + step;
+    b.output("next", next);
+    b.output("kept", kept);
+    let device = CpuDevice::new(Isa::detect(), 2, device(1).plan, Limits::default()).unwrap();
+    let session = device.load(&planned(&b.finish().unwrap())).unwrap();
+    let owned = |k: usize| Owned::copy_of(&floats(&[k])).unwrap();
+    let (mut state, mut expected) = (owned(1000), floats(&[1000]));
+    let shared = inputs(&[("step", floats(&[1000]))]);
+    let place = state.start();
+    for _ in 0..5 {
+        let kept = owned(1000);
+        let kept_place = kept.start();
+        let all = inputs(&[("state", expected), ("step", floats(&[1000])), ("kept", floats(&[1000]))]);
+        let wanted = session.run(&all).unwrap();
+        let given = [("state".into(), state), ("kept".into(), kept)].into_iter().collect();
+        let mut results = session.run_donating(&shared, given).unwrap().into_iter();
+        let (next, kept) = (results.next().unwrap(), results.next().unwrap());
+        assert_eq!((next.start(), kept.start()), (place, kept_place), "neither is copied");
+        // SAFETY: the result is that long, and nobody writes it.
+        assert_eq!(unsafe { std::slice::from_raw_parts(next.start(), next.byte_count()) }, &wanted[0].bytes()[..]);
+        assert_eq!(kept.into_literal().unwrap(), wanted[1]);
+        (state, expected) = (next, wanted[0].clone());
+    }
+    let message = |state: Owned, more: &[(&str, Literal)]| {
+        let donated = [("state".into(), state)].into_iter().collect();
+        session.run_donating(&inputs(more), donated).unwrap_err().message().to_string()
+    };
+    let rest = [("step", floats(&[8])), ("kept", floats(&[8]))];
+    assert!(message(owned(7), &rest).contains("wanted f32[n]: the size of axis 0 must be n = 7"));
+    assert_eq!(message(owned(8), &rest[..1]), "input \"kept\" (f32[n]) is missing");
+    assert_eq!(message(owned(8), &[("state", floats(&[8]))]), "input \"state\" is given twice");
 }
 
 #[test]

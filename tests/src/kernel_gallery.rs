@@ -228,6 +228,7 @@ fn cuda(kernel: &Kernel, name: &str, env: &Env) -> Result<String> {
         wide: false,
         groups: true,
         library: false,
+        processors: 132,
     };
     Ok(print::print(kernel, &options)?.source())
 }

@@ -99,8 +99,15 @@ impl Shop {
         for architecture in ARCHITECTURES {
             let groups = architecture == "sm_90a";
             let about = sizes_about(kernel, sizes);
-            let options =
-                Options { name: name.clone(), fixed: fixed.clone(), wide: false, groups, library: false, about };
+            let options = Options {
+                name: name.clone(),
+                fixed: fixed.clone(),
+                wide: false,
+                groups,
+                library: false,
+                processors: 132,
+                about,
+            };
             let printed = print(kernel, &options).map_err(|error| error.to_string())?;
             let source = printed.source();
             if !self.known.lock().expect("no test panics with it").insert(format!("{architecture} {source}")) {

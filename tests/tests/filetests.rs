@@ -94,6 +94,7 @@ fn printed_for_cuda(kernel: &Kernel, sizes: &[&str]) -> Result<String, Failed> {
         wide: false,
         groups,
         library: false,
+        processors: 132,
         about: Env::new(),
     };
     let printed = match print::print(kernel, &options) {

@@ -4,6 +4,7 @@ use std::fmt::Write as _;
 use std::sync::Arc;
 
 use fuseline::compile::plan_program;
+use fuseline::device::DeviceSpec;
 use fuseline::error::{Context, Kind, Result};
 use fuseline::fuse::{Plan, PlanOptions};
 use fuseline::graph::Graph;
@@ -163,6 +164,7 @@ fn printed_for_cuda(kernel: &Kernel, name: &str, env: &Env) -> String {
         wide: false,
         groups: true,
         library: false,
+        processors: DeviceSpec::find("h200").map_or(1, |spec| spec.limits.cores as i64),
         about: print::sizes_about(kernel, env),
     };
     match print::print(kernel, &options) {

@@ -73,6 +73,14 @@ graph sunk(q: bf16[b, 4, n, 64], k: bf16[b, 4, n, 64], v: bf16[b, 4, n, 64], kee
 }
 ";
 
+/// A product whose rows begin anywhere in 16 bytes.
+const UNALIGNED: &str = "
+graph unaligned(a: bf16[m, k], b: bf16[n, k]) {
+  %2 = contract(a, b) \"ac,bc->ab\" acc=f32 : bf16[m, n]
+  return y = %2
+}
+";
+
 /// What came out so far.
 struct Tally<'a> {
     arguments: &'a Arguments,
@@ -129,6 +137,14 @@ pub fn check(arguments: &Arguments) -> Result<bool> {
         let name = format!("large sunk attention {sizes}");
         if arguments.wants(&name) {
             tally.holds(&name, &graph, &inputs, &env, Chooser::ByCost, Numerics::Default);
+        }
+    }
+    for sizes in ["m=1030,k=520,n=1001", "m=515,k=768,n=1030", "m=600,k=520,n=1100", "m=2000,k=768,n=774"] {
+        let env: Env = sizes.split(',').filter_map(crate::time::size).collect();
+        let graph = Graph::parse(UNALIGNED)?;
+        let name = format!("large unaligned product {sizes}");
+        if arguments.wants(&name) {
+            tally.holds(&name, &graph, &small_numbers(&graph, &env), &env, Chooser::ByCost, Numerics::Default);
         }
     }
     for row in spellings::all() {

@@ -324,7 +324,7 @@ impl<'n> Body<'n> {
             && let Some(width) = pack_width(self.nest, &access, lanes)
         {
             let name = format!("p{}", id.0);
-            let code = element::widened(dtype, Code::atom(format!("{name}.at[l]")));
+            let code = element::widened_lane(dtype, &name);
             self.around_lanes(|body| {
                 body.pack(&access, lanes.count, width, &name)?;
                 body.know_in_lanes(id, code.clone());

@@ -67,6 +67,15 @@ pub(super) fn widened(dtype: DType, element: Code) -> Code {
     }
 }
 
+/// The value of the lane `l` of a pack.
+pub(super) fn widened_lane(dtype: DType, pack: &str) -> Code {
+    match dtype {
+        // One instruction from the word that holds two of them; by itself, the second one would take two.
+        DType::BF16 => Code::call("widen_lane", &[Code::atom(pack), Code::atom("l")]),
+        _ => widened(dtype, Code::atom(format!("{pack}.at[l]"))),
+    }
+}
+
 /// The element that a value becomes in memory.
 pub(super) fn narrowed(dtype: DType, value: &Code) -> Result<Code> {
     Ok(if is_wrapped(dtype) {

@@ -83,9 +83,13 @@ impl Body<'_> {
                     let (x, from) = operand(x);
                     reinterpreted(from, *dtype, x)?
                 }
-                ExprNode::Apply(Scalar::Div, parts) if self.divides_many(*dtype, &axes, k, parts[1] as usize) => {
+                ExprNode::Apply(Scalar::Div, parts) if self.is_near && is_inverse_root(nodes, parts) => {
+                    let root = nodes[parts[1] as usize].0.operands()[0];
+                    Code::call("inverse_root_near", &[codes[root as usize].clone()])
+                }
+                ExprNode::Apply(Scalar::Div, parts) if self.divides_many(nodes, &axes, k, parts[1] as usize) => {
                     let place = parts[1] as usize;
-                    let by = Code::call("divisor", &[codes[place].clone()]);
+                    let by = Code::call(if self.is_near { "divisor_near" } else { "divisor" }, &[codes[place].clone()]);
                     let by = self.named("d", "Divisor", axes[place], &by)?;
                     Code::call("divided", &[codes[parts[0] as usize].clone(), by])
                 }
@@ -127,9 +131,11 @@ impl Body<'_> {
     }
 
     /// Whether a divisor comes from a level further out, so that its inverse is worth having. That rounds twice, which is not strict.
-    fn divides_many(&self, dtype: DType, axes: &[AxisSet], quotient: usize, divisor: usize) -> bool {
+    fn divides_many(&self, nodes: &[(ExprNode, DType)], axes: &[AxisSet], quotient: usize, divisor: usize) -> bool {
+        let dtype = nodes[quotient].1;
         let is_narrow = dtype.is_float() && dtype != DType::F64 && !self.rounds_everything();
-        let varies = !axes[divisor].is_empty() && axes[divisor] != axes[quotient];
+        let is_size = matches!(nodes[divisor].0, ExprNode::Cast(x) if matches!(nodes[x as usize].0, ExprNode::Size(_)));
+        let varies = (is_size || !axes[divisor].is_empty()) && axes[divisor] != axes[quotient];
         is_narrow && varies && self.is_from_outside(axes[divisor])
     }
 
@@ -146,6 +152,13 @@ impl Body<'_> {
         }
         axes
     }
+}
+
+/// Whether a quotient is that of one by a root.
+fn is_inverse_root(nodes: &[(ExprNode, DType)], parts: &[u32]) -> bool {
+    let is_one = matches!(nodes[parts[0] as usize].0, ExprNode::Const(number) if number.to_f64() == 1.0);
+    let is_root = matches!(nodes[parts[1] as usize].0, ExprNode::Apply(Scalar::Sqrt, _));
+    is_one && is_root && nodes[parts[1] as usize].1 != DType::F64
 }
 
 /// Whether a float is certainly NaN or within the range of `int`.

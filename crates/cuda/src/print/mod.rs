@@ -28,6 +28,7 @@ mod split;
 mod stages;
 #[cfg(test)]
 mod tests;
+mod tidy;
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
@@ -57,6 +58,8 @@ pub struct Options {
     pub groups: bool,
     /// whether a library computes plain products
     pub library: bool,
+    /// multiprocessors of the device, each of which should get work
+    pub processors: i64,
     /// about how large sizes are that are arguments, as [`sizes_about`] says
     pub about: Env,
 }

@@ -209,6 +209,13 @@ template <class T, class V, int N> __device__ __forceinline__ Pack<T, N> packed(
   return pack;
 }
 "
+["widen_lane"] "
+// One of many elements that lie side by side.
+template <int N> __device__ __forceinline__ float widen_lane(const Pack<bf16, N>& pack, int lane) {
+  const unsigned two = ((const unsigned*)pack.at)[lane / 2];
+  return __uint_as_float(lane % 2 ? two & 0xffff0000u : two << 16);
+}
+"
 ["store"] "
 // N values, rounded to elements and written W at a time.
 template <int N, int W = N, class T, class V> __device__ __forceinline__ void store(T* to, const V (&values)[N]) {
@@ -266,7 +273,10 @@ __device__ __forceinline__ float erf_near(float x) {
   const float a = fabsf(x);
   float curve = fmaf(-0.0029441032f, a, 0.029589862f);
   curve = fmaf(curve, a, -0.14866543f), curve = fmaf(curve, a, -0.9185094f), curve = fmaf(curve, a, -1.627889f);
-  return copysignf(a < 0.02f ? a * 1.1283792f : 1.0f - power_near(a * curve), x);
+  // Both, and then a choice: a branch takes longer.
+  float y = 1.0f - power_near(a * curve);
+  asm(\"{ .reg .pred small; setp.lt.f32 small, %1, 0f3ca3d70a; selp.f32 %0, %2, %0, small; }\" : \"+f\"(y) : \"f\"(a), \"f\"(a * 1.1283792f));
+  return copysignf(y, x);
 }
 "
 ["sigmoid_near"] "
@@ -286,6 +296,18 @@ __device__ __forceinline__ Divisor divisor(float x) {
   return {scale, 1.0f / (x * scale)};
 }
 __device__ __forceinline__ float divided(float a, Divisor by) { return a * by.scale * by.inverse; }
+"
+["divisor_near", "inverse_near"] "
+// The same of what becomes a narrow float at once.
+__device__ __forceinline__ float inverse_near(float x) { float y; asm(\"rcp.approx.ftz.f32 %0, %1;\" : \"=f\"(y) : \"f\"(x)); return y; }
+__device__ __forceinline__ Divisor divisor_near(float x) {
+  const float scale = fabsf(x) < 1.2e-30f ? 18446744073709551616.0f : fabsf(x) > 1.2e30f ? 5.421010862427522e-20f : 1.0f;
+  return {scale, inverse_near(x * scale)};
+}
+"
+["inverse_root_near"] "
+// The inverse of a root, of what becomes a narrow float at once.
+__device__ __forceinline__ float inverse_root_near(float x) { float y; asm(\"rsqrt.approx.f32 %0, %1;\" : \"=f\"(y) : \"f\"(x)); return y; }
 "
 ["exp2_by_f64"] "
 __device__ __forceinline__ float exp2_by_f64(float x) { return (float)exp2((double)x); }

@@ -49,8 +49,8 @@ struct Shape {
     parts: i64,
 }
 
-/// Blocks of threads that keep a GPU busy.
-const ENOUGH_BLOCKS: i64 = 264;
+/// Blocks of threads that keep a multiprocessor busy.
+const ENOUGH_BLOCKS: i64 = 2;
 
 /// With fewer blocks than this, tiles are made smaller.
 const FEW_BLOCKS: i64 = 96;
@@ -243,7 +243,7 @@ impl Roles {
             .map(|axes| nest.options.about.apply(&nest.count(axes)).as_int());
         let few = match sizes {
             [Some(batch), Some(rows), Some(columns), Some(steps)] if nest.options.groups => {
-                Some(Few { batch, rows, columns, steps })
+                Some(Few { batch, rows, columns, steps, processors: nest.options.processors })
             }
             _ => None,
         };
@@ -269,6 +269,8 @@ struct Few {
     rows: i64,
     columns: i64,
     steps: i64,
+    /// multiprocessors of the device
+    processors: i64,
 }
 
 impl Few {
@@ -284,7 +286,7 @@ impl Few {
         if shape.rows < 64 {
             return 1;
         }
-        let most = (ENOUGH_BLOCKS / self.blocks(shape)).min(self.steps / SHORTEST_PART);
+        let most = (ENOUGH_BLOCKS * self.processors / self.blocks(shape)).min(self.steps / SHORTEST_PART);
         [8, 4, 2].into_iter().find(|parts| *parts <= most).unwrap_or(1)
     }
 }

@@ -26,8 +26,9 @@ use lanes::{choose_lanes, order_axes};
 /// Threads of a block where rows are short.
 const THREADS: i64 = 128;
 
-/// Threads that give every processor a block.
-const ENOUGH_THREADS: i64 = 132 * THREADS;
+/// A block that reads fewer bytes is soon done; where there are more rows than this, it has more of them then.
+const LEAST_BYTES: i64 = 4 << 10;
+const MANY_ROWS: i64 = 8192;
 
 /// Elements of a row that a thread takes where nothing speaks against it.
 const SHARE: i64 = 32;
@@ -241,13 +242,21 @@ impl<'n, 'k> Plan<'n, 'k> {
             return;
         }
         // Where rows are few, more threads share each of them.
-        if let Some(rows) = self.nest.options.about.apply(&self.rows).as_int() {
-            while self.threads * 2 <= packs.min(THREADS) && rows * self.threads < ENOUGH_THREADS {
+        let about = self.nest.options.about.apply(&self.rows).as_int();
+        if let Some(rows) = about {
+            // Threads that give every processor a block.
+            let enough = self.nest.options.processors * THREADS;
+            while self.threads * 2 <= packs.min(THREADS) && rows * self.threads < enough {
                 self.threads *= 2;
             }
         }
         // Warps of a row meet where those of another one would: it owns its block.
         self.rows_of_block = if self.threads > 32 { 1 } else { (THREADS / self.threads).max(1) };
+        // Of many rows that are very short, blocks are done before the next ones have begun.
+        let is_short = self.threads <= 32 && self.rows_of_block * self.row_bytes(length) < LEAST_BYTES;
+        if is_short && about.is_none_or(|rows| rows > MANY_ROWS) {
+            self.rows_of_block *= 2;
+        }
         if let Some(rows) = self.rows.as_int() {
             while self.rows_of_block > 1 && self.rows_of_block / 2 >= rows {
                 self.rows_of_block /= 2;
@@ -483,9 +492,12 @@ impl<'n, 'k> Plan<'n, 'k> {
         let at = if self.place == Place::Registers { "k".to_owned() } else { format!("k * {}", self.block()) };
         let lane = if has_lanes { "l" } else { "0" };
         for held in self.held.iter().filter(|held| pass.takes.contains(&held.step)) {
-            let element = Code::atom(format!("{}[{at}].at[{lane}]", held.name()));
-            let dtype = self.nest.kernel.step(held.step).dtype;
-            let value = if held.is_pack { element::widened(dtype, element) } else { element };
+            let (dtype, pack) = (self.nest.kernel.step(held.step).dtype, format!("{}[{at}]", held.name()));
+            let value = match held.is_pack {
+                true if has_lanes => element::widened_lane(dtype, &pack),
+                true => element::widened(dtype, Code::atom(format!("{pack}.at[0]"))),
+                false => Code::atom(format!("{pack}.at[{lane}]")),
+            };
             if has_lanes { body.know_in_lanes(held.step, value) } else { body.know(held.step, value) }
         }
         self.print_fetched(body, pass);

@@ -13,6 +13,7 @@ use super::attention::Attention;
 use super::columns::Columns;
 use super::nest::{Nest, Parameters, slope};
 use super::product::Product;
+use super::tidy::tidied;
 use super::{Options, Parameter, Scratch, row, split};
 
 /// Sums of so many products are worth a pass over their results if that makes them faster.
@@ -57,7 +58,7 @@ pub(super) fn stages(kernel: &Kernel, options: &Options) -> Result<(Vec<Stage>, 
     }
     let all: Vec<usize> = (0..kernel.stores.len()).collect();
     let mut cut = Cut {
-        work: kernel.clone(),
+        work: tidied(kernel).unwrap_or_else(|| kernel.clone()),
         parameters: Parameters {
             inputs: (0..kernel.inputs.len()).map(Parameter::Input).collect(),
             outputs: (0..kernel.outputs.len()).map(Parameter::Output).collect(),

@@ -6,9 +6,10 @@ use fuseline::compare::{Agreement, Tolerance, compare};
 use fuseline::ops::{Expr, Scalar, Term};
 use fuseline::reference::Buffer;
 use fuseline::tensor::{DType, Dim, Env, Literal, Symbol};
-use fuseline::tile::{AxisSet, Kernel, Op, Placement, Schedule, Step, Store, interp, parse};
+use fuseline::tile::{AxisSet, Kernel, Op, Placement, Rounding, Schedule, Step, Store, interp, parse};
 
 use super::stages::{Stage, Way, stages};
+use super::tidy::tidied;
 use super::{Options, Parameter, split};
 
 /// Numbers that look random, from −1 to 1, or small indices.
@@ -44,6 +45,13 @@ fn say_parts(kernel: &mut Kernel, part: usize) {
         let fold = &mut kernel.steps[id.index() + 1];
         fold.op = Op::Reduce { monoid, over, arg: id };
         fold.axes = fold.axes.with(part);
+        // So does what is made of it, which no stage of rows stores.
+        for k in id.index() + 2..kernel.steps.len() {
+            let operands = kernel.steps[k].op.operands();
+            if operands.iter().any(|operand| kernel.step(*operand).axes.contains(part) && operand.0 > id.0) {
+                kernel.steps[k].axes = kernel.steps[k].axes.with(part);
+            }
+        }
     }
 }
 
@@ -98,6 +106,7 @@ fn check(text: &str, sizes: &[(&str, i64)]) -> usize {
         wide: false,
         groups: false,
         library: false,
+        processors: 132,
         about: Env::new(),
     };
     let (stages, _) = stages(&kernel, &printing).unwrap();
@@ -167,4 +176,36 @@ fn outputs_of_other_shapes_have_stages_of_their_own() {
         store y[i0, i1] = %4 store z[i0] = %3 store w[i1] = %5 }";
     // Rows and columns in one pass, then what its parts have left.
     assert_eq!(check(text, &[("n", 6), ("m", 9)]), 2);
+}
+
+#[test]
+fn gradients_of_norms_are_said_with_less() {
+    let text = "kernel { axes i0: n, i1: m in x0: f32[n, m], x1: f32[m], x2: f32[m], x3: f32[n, m] \
+        out y0: f32[m], y1: f32[m], y2: f32[n, m] schedule column across=[i0] along=[i1] parts=2 \
+        %0 = load x0[i0, i1] %1 = load x1[i1] %2 = load x2[i1] %3 = load x3[i0, i1] %4 = reduce.sum %3 over [i1] \
+        %5 = map(%4) a / f32(size(m)) %6 = map(%5, %3) a - b %7 = map(%6) a * a %8 = reduce.sum %7 over [i1] \
+        %9 = map(%1, %2, %8, %3, %5) tanh(a + b * (1.0 / sqrt(c / f32(size(m)) + 1e-5)) * (d - e)) \
+        %10 = map(%0, %9) a * 0.5 * (1.0 - b * b) %11 = reduce.sum %10 over [i0] \
+        %12 = map(%8, %0, %3, %5, %9) 1.0 / sqrt(a / f32(size(m)) + 1e-5) * 0.5 * b * (c - d) * (1.0 - e * e) \
+        %13 = reduce.sum %12 over [i0] %14 = map(%2, %0, %3, %5, %9) a * 0.5 * b * (c - d) * (1.0 - e * e) \
+        %15 = reduce.sum %14 over [i1] \
+        %16 = map(%8, %15, %3, %5, %2, %0, %9) { t0 = f32(size(m)); t1 = a / t0 + 1e-5; t2 = 1.0 / sqrt(t1); \
+        t2 * (b * (c - d) / t0 / t1 + e * f * (g * g - 1.0) * 0.5) } %17 = reduce.sum %16 over [i1] \
+        %18 = map(%17, %15, %8, %6, %2, %0, %9) { t0 = f32(size(m)); t1 = c / t0 + 1e-5; t2 = 1.0 / sqrt(t1); \
+        (a + b * t2 * d / t1) / t0 + e * t2 * f * (1.0 - g * g) * 0.5 } \
+        store y0[i1] = %11 store y1[i1] = %13 store y2[i0, i1] = %18 }";
+    assert_eq!(check(text, &[("n", 6), ("m", 9)]), 2);
+    let depth = |kernel: &Kernel| {
+        let mut depth = vec![0; kernel.steps.len()];
+        for (k, step) in kernel.steps.iter().enumerate() {
+            let below = step.op.operands().iter().map(|operand| depth[operand.index()]).max().unwrap_or(0);
+            depth[k] = below + usize::from(step.op.is_fold());
+        }
+        depth.into_iter().max()
+    };
+    let kernel = parse(text).unwrap();
+    // One pass less along a row: nothing that the third one sums needs what it finds.
+    assert_eq!((depth(&kernel), depth(&tidied(&kernel).unwrap())), (Some(4), Some(3)));
+    // What is rounded step by step stays as it is.
+    assert_eq!(tidied(&Kernel { rounding: Rounding::Every, ..kernel }), None);
 }

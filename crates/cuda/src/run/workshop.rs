@@ -147,6 +147,7 @@ impl Workshop {
             wide: traits.wide,
             groups: self.gpu.description.capability.0 == 9,
             library: traits.large && self.library.is_some(),
+            processors: self.gpu.description.cores.into(),
             about: about.iter().cloned().collect(),
         };
         let printed = print(kernel, &options)?;

@@ -29,9 +29,6 @@ const MANY_REGISTERS: i64 = 128;
 /// Bytes of shared memory for values that are held.
 const MOST_SHARED: i64 = 200 << 10;
 
-/// Multiprocessors that get work.
-const PROCESSORS: i64 = 132;
-
 /// How many threads own a row of so many packs of so many elements, and how many rows a block walks along side by side.
 pub(super) fn threads(packs: i64, count: i64) -> (i64, i64) {
     let wanted = (packs * count / SHARE).max(1).unsigned_abs().next_power_of_two() as i64;
@@ -73,7 +70,7 @@ pub(in super::super) fn fits_columns(nest: &Nest<'_>, stores: &[usize], along: A
 /// Into how many parts the rows are best divided.
 pub(in super::super) fn parts(nest: &Nest<'_>, stores: &[usize], along: AxisSet, part: usize) -> i64 {
     let plan = Plan::new(nest, stores, along, Some(part));
-    PROCESSORS * plan.blocks_at_once * plan.rows_of_block
+    nest.options.processors * plan.blocks_at_once * plan.rows_of_block
 }
 
 impl Plan<'_, '_> {
@@ -193,7 +190,7 @@ impl Plan<'_, '_> {
             let ty = element::stored(dtype).unwrap_or("float");
             let (name, count) = (format!("p{}", id.0), self.lanes.count);
             body.line(format!("const Pack<{ty}, {count}> {name} = f{}[{}];", id.0, self.place_of_fetched("slot")));
-            body.know_in_lanes(*id, element::widened(dtype, Code::atom(format!("{name}.at[l]"))));
+            body.know_in_lanes(*id, element::widened_lane(dtype, &name));
         }
     }
 

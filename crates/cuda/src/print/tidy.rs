@@ -1,0 +1,291 @@
+//! Kernels that fold rows and columns, said with less.
+//!
+//! Gradients read what the forward pass has computed under other names, and with other signs. Here all that such a kernel folds and stores is
+//! one set of formulas of what it loads, so that equal parts are computed once, and what does not vary along a sum is multiplied behind it. Sums
+//! of a row that need another one of the same row only for some of their terms are cut, if that saves a pass: `Σ (a·s + b)` is `s·Σ a + Σ b`.
+
+use fuseline::ops::normal::{LeafRank, Normalizer};
+use fuseline::ops::prim::Monoid;
+use fuseline::ops::{Expr, ExprNode, Scalar, Scope, Term};
+use fuseline::passes::Numerics;
+use fuseline::tensor::DType;
+use fuseline::tile::{AxisSet, Kernel, Op, Rounding, Schedule, Step, StepId, Store};
+use rustc_hash::{FxHashMap, FxHashSet};
+
+/// What terms are made of: a load, or a fold of a term.
+struct Leaf {
+    number: usize,
+    op: Op,
+    /// the place of what is folded
+    arg: Option<u32>,
+    dtype: DType,
+    axes: AxisSet,
+    /// how many folds stand behind each other, down to loads
+    depth: usize,
+}
+
+/// Formulas under construction.
+struct Work<'s> {
+    scope: &'s Scope,
+    normalizer: Normalizer<'s>,
+    leaves: Vec<Leaf>,
+    /// leaves by the number that they have as arguments: that of their step, or one behind all of these
+    numbers: FxHashMap<usize, usize>,
+    /// steps of the kernel as it was
+    steps: usize,
+    across: AxisSet,
+}
+
+/// Sums that may be cut off others.
+const MOST_APART: usize = 64;
+
+/// The same kernel with less to compute; none where there is nothing to gain, or where every operation is rounded by itself.
+pub(super) fn tidied(kernel: &Kernel) -> Option<Kernel> {
+    let Schedule::Column { across, .. } = kernel.schedule else { return None };
+    let is_plain = |step: &Step| match &step.op {
+        Op::Load { reads, .. } => reads.is_empty(),
+        // The largest of what is more than a load keeps its value, so that what it is taken from cancels.
+        Op::Reduce { monoid: Monoid::Sum, .. } => step.dtype.is_float(),
+        Op::Reduce { monoid, arg, .. } => {
+            let is_loaded = match &kernel.step(*arg).op {
+                Op::Load { .. } => true,
+                Op::Map { expr, .. } => expr.is_cast(),
+                _ => false,
+            };
+            !monoid.is_position() && is_loaded
+        }
+        Op::Map { expr, .. } => !expr.nodes().iter().any(|(_, dtype)| *dtype == DType::F64),
+        _ => false,
+    };
+    if kernel.rounding == Rounding::Every || !kernel.steps.iter().all(is_plain) {
+        return None;
+    }
+    let scope = Scope::default();
+    // What varies most stands last in a product.
+    let rank = |k: usize| {
+        let axes = kernel.steps.get(k).map_or(1, |step| step.axes.iter().count());
+        LeafRank { level: 1 + axes as u8, rank: k as u64 }
+    };
+    let ranks = (0..kernel.steps.len() + MOST_APART).map(rank).collect();
+    let normalizer = Normalizer::ranked(&scope, Numerics::Default, ranks, kernel.axes.clone());
+    let numbers = FxHashMap::default();
+    let mut work = Work { scope: &scope, normalizer, leaves: Vec::new(), numbers, steps: kernel.steps.len(), across };
+    let mut terms: Vec<Term<'_>> = Vec::with_capacity(kernel.steps.len());
+    for (k, step) in kernel.steps.iter().enumerate() {
+        let term = match &step.op {
+            Op::Map { expr, args } => {
+                let args: Vec<Term<'_>> = args.iter().map(|arg| terms[arg.index()]).collect();
+                expr.inline(&scope, &args)
+            }
+            Op::Reduce { monoid: Monoid::Sum, over, arg } => work.sum(k, terms[arg.index()], *over, step),
+            Op::Reduce { monoid, over, arg } => {
+                let arg = work.normalizer.normal(terms[arg.index()]);
+                work.fold(k, *monoid, arg, *over, step.dtype, step.axes)
+            }
+            op => work
+                .leaf(k, Leaf { number: k, op: op.clone(), arg: None, dtype: step.dtype, axes: step.axes, depth: 0 }),
+        };
+        terms.push(term);
+    }
+    let stores: Vec<u32> =
+        kernel.stores.iter().map(|store| work.normalizer.normal(terms[store.value.index()]).place()).collect();
+    Some(work.written(kernel, &stores))
+}
+
+impl<'s> Work<'s> {
+    /// One more leaf, with the number of a step if no other leaf has it.
+    fn leaf(&mut self, step: usize, leaf: Leaf) -> Term<'s> {
+        let number = if self.numbers.contains_key(&step) { self.steps + self.leaves.len() } else { step };
+        let term = self.scope.argument(number, leaf.dtype);
+        self.numbers.insert(number, self.leaves.len());
+        self.leaves.push(Leaf { number, ..leaf });
+        term
+    }
+
+    fn fold(
+        &mut self,
+        step: usize,
+        monoid: Monoid,
+        arg: Term<'s>,
+        over: AxisSet,
+        dtype: DType,
+        axes: AxisSet,
+    ) -> Term<'s> {
+        let depth = self.depth(arg) + 1;
+        // The argument is known once all is.
+        let op = Op::Reduce { monoid, over, arg: StepId(0) };
+        self.leaf(step, Leaf { number: step, op, arg: Some(arg.place()), dtype, axes, depth })
+    }
+
+    /// The sum of a term, as few sums of what varies.
+    fn sum(&mut self, k: usize, term: Term<'s>, over: AxisSet, step: &Step) -> Term<'s> {
+        let of: FxHashMap<usize, AxisSet> = self.leaves.iter().map(|leaf| (leaf.number, leaf.axes)).collect();
+        let varies = |node: &ExprNode| match node {
+            ExprNode::Arg(k) => of.get(&(*k as usize)).is_some_and(|axes| !axes.common(over).is_empty()),
+            ExprNode::Coord(axis) => over.contains(usize::from(*axis)),
+            _ => false,
+        };
+        let whole = self.normalizer.split(term, &varies);
+        let deep = self.depth(whole.element);
+        let (mut together, mut apart): (Option<Term<'s>>, Vec<_>) = (None, Vec::new());
+        for (term, is_negative) in summands(whole.element) {
+            let part = self.normalizer.split(term, &varies);
+            if !part.is_plain() && self.depth(part.element) < deep {
+                apart.push((part, is_negative));
+            } else {
+                together = Some(match (together, is_negative) {
+                    (None, false) => term,
+                    (None, true) => -term,
+                    (Some(others), false) => others + term,
+                    (Some(others), true) => others - term,
+                });
+            }
+        }
+        // Folds across rows are read by nothing that is folded.
+        let is_row = over.common(self.across).is_empty();
+        let is_saved = is_row && !apart.is_empty() && together.is_none_or(|term| self.depth(term) < deep);
+        if !is_saved {
+            let fold = self.fold(k, Monoid::Sum, whole.element, over, whole.element.dtype(), step.axes);
+            return whole.around(&mut self.normalizer, fold).cast(step.dtype);
+        }
+        let mut total = together.map(|term| {
+            let term = self.normalizer.normal(term);
+            self.fold(k, Monoid::Sum, term, over, term.dtype(), step.axes)
+        });
+        for (part, is_negative) in apart {
+            let fold = self.fold(k, Monoid::Sum, part.element, over, part.element.dtype(), step.axes);
+            let part = part.around(&mut self.normalizer, fold);
+            total = Some(match (total, is_negative) {
+                (None, false) => part,
+                (None, true) => -part,
+                (Some(others), false) => others + part,
+                (Some(others), true) => others - part,
+            });
+        }
+        let total = total.unwrap_or(whole.element);
+        whole.around(&mut self.normalizer, total).cast(step.dtype)
+    }
+
+    /// How many folds stand behind each other below a term.
+    fn depth(&self, term: Term<'s>) -> usize {
+        self.leaves_of(term).into_iter().map(|leaf| self.leaves[self.numbers[&leaf]].depth).max().unwrap_or(0)
+    }
+
+    fn leaves_of(&self, term: Term<'s>) -> FxHashSet<usize> {
+        let (mut found, mut seen, mut todo) = (FxHashSet::default(), FxHashSet::default(), vec![term]);
+        while let Some(term) = todo.pop() {
+            if seen.insert(term.place()) {
+                match term.node() {
+                    ExprNode::Arg(k) => {
+                        found.insert(k as usize);
+                    }
+                    _ => todo.extend(term.operands()),
+                }
+            }
+        }
+        found
+    }
+
+    /// The kernel: leaves in their order, and of terms those that several folds and stores read as steps of their own.
+    fn written(&self, kernel: &Kernel, stores: &[u32]) -> Kernel {
+        let ends: Vec<u32> = self.leaves.iter().filter_map(|leaf| leaf.arg).chain(stores.iter().copied()).collect();
+        let mut writer =
+            Writer { work: self, shared: shared(self.scope, &ends), steps: Vec::new(), at: FxHashMap::default() };
+        for leaf in &self.leaves {
+            let op = match (&leaf.op, leaf.arg) {
+                (Op::Reduce { monoid, over, .. }, Some(arg)) => {
+                    let arg = writer.term(arg);
+                    Op::Reduce { monoid: *monoid, over: *over, arg }
+                }
+                (op, _) => op.clone(),
+            };
+            writer.steps.push(Step { op, dtype: leaf.dtype, axes: leaf.axes });
+            let id = StepId(writer.steps.len() as u32 - 1);
+            writer.at.insert(self.scope.argument(leaf.number, leaf.dtype).place(), id);
+        }
+        let stored = kernel.stores.iter().zip(stores);
+        let stores = stored.map(|(store, place)| Store { value: writer.term(*place), ..store.clone() }).collect();
+        Kernel { steps: writer.steps, stores, ..kernel.clone() }
+    }
+}
+
+/// The terms that are added to a term, each with whether it is taken away.
+fn summands(term: Term<'_>) -> Vec<(Term<'_>, bool)> {
+    let (mut found, mut todo) = (Vec::new(), vec![(term, false)]);
+    while let Some((term, is_negative)) = todo.pop() {
+        match (term.node(), term.operands().as_slice()) {
+            (ExprNode::Apply(Scalar::Add, _), &[a, b]) => todo.extend([(b, is_negative), (a, is_negative)]),
+            (ExprNode::Apply(Scalar::Sub, _), &[a, b]) => todo.extend([(b, !is_negative), (a, is_negative)]),
+            (ExprNode::Apply(Scalar::Neg, _), &[a]) => todo.push((a, !is_negative)),
+            _ => found.push((term, is_negative)),
+        }
+    }
+    found
+}
+
+/// Terms that several ends read and that are work: the largest such terms.
+fn shared(scope: &Scope, ends: &[u32]) -> FxHashSet<u32> {
+    let last = ends.iter().copied().max().unwrap_or(0);
+    let operands: Vec<Vec<u32>> =
+        (0..=last).map(|place| scope.term(place).operands().iter().map(|term| term.place()).collect()).collect();
+    let mut readers: Vec<FxHashSet<usize>> = vec![FxHashSet::default(); operands.len()];
+    for (number, end) in ends.iter().enumerate() {
+        let mut todo = vec![*end];
+        while let Some(place) = todo.pop() {
+            if readers[place as usize].insert(number) {
+                todo.extend(&operands[place as usize]);
+            }
+        }
+    }
+    // A term whose reader is shared by the same ends is part of that.
+    let mut is_inner = vec![false; operands.len()];
+    for (place, operands) in operands.iter().enumerate().filter(|(place, _)| !readers[*place].is_empty()) {
+        for operand in operands {
+            is_inner[*operand as usize] |= readers[*operand as usize] == readers[place];
+        }
+    }
+    let is_work = |place: u32| matches!(scope.term(place).node(), ExprNode::Apply(..));
+    let is_shared = |place: &u32| readers[*place as usize].len() > 1 && !is_inner[*place as usize] && is_work(*place);
+    (0..=last).filter(is_shared).collect()
+}
+
+struct Writer<'w, 's> {
+    work: &'w Work<'s>,
+    shared: FxHashSet<u32>,
+    steps: Vec<Step>,
+    /// steps that were written, by the place of their term
+    at: FxHashMap<u32, StepId>,
+}
+
+impl Writer<'_, '_> {
+    /// The step that computes a term.
+    fn term(&mut self, place: u32) -> StepId {
+        if let Some(id) = self.at.get(&place) {
+            return *id;
+        }
+        let scope = self.work.scope;
+        let (mut cut, mut seen, mut todo) = (Vec::new(), FxHashSet::default(), vec![place]);
+        let mut axes = AxisSet::EMPTY;
+        while let Some(next) = todo.pop() {
+            if !seen.insert(next) {
+                continue;
+            }
+            let term = scope.term(next);
+            match term.node() {
+                ExprNode::Arg(_) => cut.push(next),
+                _ if next != place && (self.shared.contains(&next) || self.at.contains_key(&next)) => cut.push(next),
+                ExprNode::Coord(axis) => axes = axes.with(usize::from(axis)),
+                _ => todo.extend(term.operands().iter().rev().map(|operand| operand.place())),
+            }
+        }
+        let args: Vec<StepId> = cut.iter().map(|place| self.term(*place)).collect();
+        let axes = args.iter().fold(axes, |all, arg| all.union(self.steps[arg.index()].axes));
+        let terms: Vec<Term<'_>> = cut.iter().map(|place| scope.term(*place)).collect();
+        let root = scope.term(place);
+        let op = Op::Map { expr: Expr::of(root, &terms), args: args.into() };
+        self.steps.push(Step { op, dtype: root.dtype(), axes });
+        let id = StepId(self.steps.len() as u32 - 1);
+        self.at.insert(place, id);
+        id
+    }
+}

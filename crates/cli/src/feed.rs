@@ -3,7 +3,6 @@
 use std::io::Read;
 use std::num::NonZeroUsize;
 use std::path::Path;
-use std::time::{Duration, Instant};
 
 use fuseline::error::{Context, Error, Kind, Result};
 use fuseline::philox;
@@ -17,6 +16,7 @@ use fuseline_session::plan::size_list;
 use crate::arguments::SizeBinding;
 use crate::failure::{Failure, Outcome};
 use crate::model::{Model, type_text};
+use crate::settle_sizes::settle_sizes;
 
 /// What goes into a run.
 #[derive(Debug)]
@@ -31,59 +31,12 @@ pub struct Feed {
 
 impl Feed {
     /// A run that failed: perhaps sizes do not fit that nobody gave.
-    pub fn failed(&self, model: &Model, error: Error) -> Failure {
+    pub fn failed(&self, error: Error) -> Failure {
         if self.assumed.is_empty() || error.kind() != Kind::Invalid {
             return error.into();
         }
-        let assumed = size_list(&self.assumed);
-        let help = match self.fitting(model) {
-            Some(sizes) => format!("these sizes were assumed: {assumed}; it fits with --sizes {}", size_list(&sizes)),
-            None => format!("these sizes were assumed: {assumed}; give others with --sizes"),
-        };
+        let help = format!("these sizes were assumed: {}; give others with --sizes", size_list(&self.assumed));
         Failure::explained(error, "sizes that nobody gave do not fit together", help)
-    }
-
-    /// Sizes to give instead of those that were assumed, where these break what the model wants of its sizes and one number, beside
-    /// usual ones perhaps, mends it.
-    fn fitting(&self, model: &Model) -> Option<Vec<(String, i64)>> {
-        const PATIENCE: Duration = Duration::from_secs(3);
-        let start = Instant::now();
-        let mut all = Env::new();
-        for port in &model.signature.inputs {
-            let sizes = self.tensors.get(&port.name)?.sizes().iter();
-            for (dim, size) in port.shape.as_ref()?.dims().iter().zip(sizes) {
-                dim.as_symbol().and_then(|symbol| all.bind(symbol.clone(), i64::try_from(*size).ok()?));
-            }
-        }
-        let mut usual = all.clone();
-        let is_assumed = |name: &str| self.assumed.iter().any(|(assumed, _)| assumed == name);
-        for (name, size) in model.typical_sizes(&Env::new()).into_iter().filter(|(name, _)| is_assumed(name)) {
-            usual.bind(Symbol::name(&name), size);
-        }
-        let fits = |env: &Env| {
-            let graph = model.graph(&Tensors::new(), env);
-            graph.is_ok_and(|graph| {
-                let sides = graph.constraints().iter().map(|constraint| (&constraint.left, &constraint.right));
-                sides.into_iter().all(|(left, right)| !env.apply(left).surely_differs(&env.apply(right)))
-            })
-        };
-        if fits(&all) {
-            return None;
-        }
-        // What pictures and texts have, before everything else.
-        let sizes = (32..=640).step_by(16).chain(1..=1024);
-        let tries = sizes.flat_map(|size| self.assumed.iter().map(move |(name, _)| (name, size)));
-        let tries = tries.flat_map(|(name, size)| [&all, &usual].map(|env| (env, name, size)));
-        for (base, name, size) in tries.take_while(|_| start.elapsed() < PATIENCE) {
-            let mut env = base.clone();
-            env.bind(Symbol::name(name), size);
-            if fits(&env) {
-                let found = self.assumed.iter().map(|(name, _)| Some((name.clone(), env.get(&Symbol::name(name))?)));
-                let found: Vec<(String, i64)> = found.collect::<Option<_>>()?;
-                return Some(found.into_iter().filter(|size| !self.assumed.contains(size)).collect());
-            }
-        }
-        None
     }
 }
 
@@ -94,7 +47,13 @@ pub fn assemble(model: &Model, file: Option<&Path>, mut env: Env, seed: u64) -> 
         Some(path) => read(model, path, &mut env)?,
         None => Tensors::new(),
     };
-    let mut feed = Feed { tensors: Tensors::new(), random: Vec::new(), assumed: Vec::new() };
+    let mut assumed = Vec::new();
+    let is_drawn = |port: &&Port| port.form == Form::Tensor && !port.is_text && !given.contains_key(&port.name);
+    for shape in ports.iter().filter(is_drawn).filter_map(|port| port.shape.as_ref()) {
+        assume_sizes(model, shape, &mut env, &mut assumed);
+    }
+    settle_sizes(model, &mut env, &mut assumed);
+    let mut feed = Feed { tensors: Tensors::new(), random: Vec::new(), assumed };
     let mut dice = Dice::new(seed);
     for port in ports {
         if port.form != Form::Tensor {
@@ -119,7 +78,6 @@ pub fn assemble(model: &Model, file: Option<&Path>, mut env: Env, seed: u64) -> 
                     ));
                     Failure::with_help(error, "give it with --inputs X.npz")
                 })?;
-                assume_sizes(model, shape, &mut env, &mut feed.assumed);
                 feed.random.push(port.name.clone());
                 let sizes = shape.eval(&env).at(|| format!("input \"{}\"", port.name))?;
                 let drawn = dice.draw(port.dtype, sizes, model.is_positive(&port.name));
@@ -154,10 +112,11 @@ pub fn assemble_typical(model: &Model, file: Option<&Path>, sizes: &[SizeBinding
     if let Some(path) = file {
         read(model, path, &mut env)?;
     }
-    let assumed = model.typical_sizes(&env);
+    let mut assumed = model.typical_sizes(&env);
     for (name, size) in &assumed {
         env.bind(Symbol::name(name), *size);
     }
+    settle_sizes(model, &mut env, &mut assumed);
     let feed = assemble(model, file, env, seed)?;
     Ok(Feed { assumed, ..feed })
 }

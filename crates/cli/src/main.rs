@@ -31,6 +31,7 @@ mod report;
 mod roofline;
 mod run;
 mod screen;
+mod settle_sizes;
 mod target;
 mod verify;
 mod waiting;

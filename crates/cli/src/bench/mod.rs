@@ -44,7 +44,7 @@ pub fn bench(arguments: &Bench) -> Outcome {
         let held = model.with_graph(&feed.tensors, |graph, inputs| Contest::hold(graph, &inputs, &plan, arguments));
         held.map_err(|error| match &written {
             Some(plan) => plan.failed(error.into()),
-            None => feed.failed(&model, error),
+            None => feed.failed(error),
         })?
     };
     let measured = Measured { model: &model, arguments, plan: &plan, feed: &feed, opened, contest };

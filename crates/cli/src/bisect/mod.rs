@@ -52,7 +52,7 @@ pub fn bisect(arguments: &Bisect) -> Outcome {
         search.conduct(graph, arguments)
     });
     drop(waiting);
-    let outcome = searched.map_err(|error| feed.failed(&model, error))?;
+    let outcome = searched.map_err(|error| feed.failed(error))?;
     let written = match &outcome.guilt {
         Some(guilt) => Some(case::write(&arguments.case, guilt)?),
         None => None,

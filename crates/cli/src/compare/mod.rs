@@ -50,7 +50,7 @@ pub fn compare(arguments: &Compare) -> Outcome {
     drop(waiting);
     let contest = contest.map_err(|error| match error.path() {
         [place, ..] if place == PYTHON => Failure::with_help(error, "install Python, or say with --python where it is"),
-        _ => feed.failed(&model, error),
+        _ => feed.failed(error),
     })?;
     if arguments.quiet {
         return Ok(());

@@ -36,7 +36,7 @@ pub fn measure(request: &Request<'_>, arguments: &Explain) -> Outcome<Profile> {
         }
         fused.profile(&plan, &inputs, arguments.iters.get())
     });
-    measured.map_err(|error| feed.failed(model, error))
+    measured.map_err(|error| feed.failed(error))
 }
 
 /// A table of kernels, measured beside predicted.

@@ -106,7 +106,7 @@ fn measured(model: &Model, arguments: &Report, mut plan: PlanOptions) -> Outcome
             runs: arguments.iters.get(),
         })
     });
-    gathered.map_err(|error| feed.failed(model, error))
+    gathered.map_err(|error| feed.failed(error))
 }
 
 /// The data of a report of a model that is planned only.

@@ -494,3 +494,20 @@ fn limits_for_untrusted_models_are_named_with_their_options() {
         assert!(message.contains(arguments[2]), "{arguments:?} is not named: {message}");
     }
 }
+
+#[test]
+fn sizes_that_nobody_gave_are_such_that_the_model_takes_them() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("heads.ir");
+    let model = path.to_str().unwrap();
+    // As a reshape into heads wants it of a picture.
+    let graph = "graph heads(x: f32[batch, height]) {\n  require (height + 7)//8 == 6 \"reshape\"\n  return x = x\n}\n";
+    std::fs::write(&path, graph).unwrap();
+    for command in [&["run", model][..], &["bench", model, "--iters", "1", "--warmup", "0"]] {
+        let done = fuseline(command);
+        let told = format!("{}{}", text(&done.stdout), text(&done.stderr));
+        assert!(done.status.success() && told.contains("height=48"), "{command:?}: {told}");
+    }
+    let (status, told) = failure(&["run", model, "--sizes", "height=5"]);
+    assert!(status != 0 && told.contains("must be equal"), "{told}");
+}

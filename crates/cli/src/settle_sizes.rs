@@ -1,0 +1,62 @@
+//! Sizes that nobody gave, such that the model takes them.
+
+use std::time::{Duration, Instant};
+
+use fuseline::error::Kind;
+use fuseline::tensor::{Env, Symbol};
+use fuseline_frontend::Tensors;
+use fuseline_session::model::Model;
+
+/// How long other sizes are looked for.
+const PATIENCE: Duration = Duration::from_secs(3);
+
+/// Replaces sizes that were assumed where these break what the model wants of its sizes (a reshape into heads that only pictures of one
+/// height have) and one number, beside usual ones perhaps, mends it. Otherwise they stay, and the run says what does not fit.
+pub fn settle_sizes(model: &Model, env: &mut Env, assumed: &mut [(String, i64)]) {
+    if assumed.is_empty() || look(model, env) != Fit::Broken {
+        return;
+    }
+    let start = Instant::now();
+    let mut usual = env.clone();
+    let is_assumed = |name: &str| assumed.iter().any(|(assumed, _)| assumed == name);
+    for (name, size) in model.typical_sizes(&Env::new()).into_iter().filter(|(name, _)| is_assumed(name)) {
+        usual.bind(Symbol::name(&name), size);
+    }
+    // What pictures and texts have, before everything else.
+    let sizes = (32..=640).step_by(16).chain(1..=1024);
+    let tries = sizes.flat_map(|size| assumed.iter().map(move |(name, _)| (name, size)));
+    let mut tries = tries.flat_map(|(name, size)| [&*env, &usual].map(|base| with(base, name, size)));
+    let found = tries.by_ref().take_while(|_| start.elapsed() < PATIENCE).find(|env| look(model, env) == Fit::Fits);
+    drop(tries);
+    let Some(found) = found else { return };
+    for (name, size) in assumed {
+        *size = found.get(&Symbol::name(name)).unwrap_or(*size);
+    }
+    *env = found;
+}
+
+/// What a model says to sizes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Fit {
+    Fits,
+    Broken,
+    /// values of inputs decide, or the model cannot be imported at all
+    Unknown,
+}
+
+fn look(model: &Model, env: &Env) -> Fit {
+    match model.graph(&Tensors::new(), env) {
+        Ok(graph) => {
+            let mut sides = graph.constraints().iter().map(|each| (env.apply(&each.left), env.apply(&each.right)));
+            if sides.any(|(left, right)| left.surely_differs(&right)) { Fit::Broken } else { Fit::Fits }
+        }
+        Err(error) if error.kind() == Kind::Invalid => Fit::Broken,
+        Err(_) => Fit::Unknown,
+    }
+}
+
+fn with(base: &Env, name: &str, size: i64) -> Env {
+    let mut env = base.clone();
+    env.bind(Symbol::name(name), size);
+    env
+}

@@ -11,7 +11,7 @@ use fuseline_session::model::Model;
 const PATIENCE: Duration = Duration::from_secs(3);
 
 /// Replaces sizes that were assumed where these break what the model wants of its sizes (a reshape into heads that only pictures of one
-/// height have) and one number, beside usual ones perhaps, mends it. Otherwise they stay, and the run says what does not fit.
+/// height have) and usual ones, or one number beside them, mend it. Otherwise they stay, and the run says what does not fit.
 pub fn settle_sizes(model: &Model, env: &mut Env, assumed: &mut [(String, i64)]) {
     if assumed.is_empty() || look(model, env) != Fit::Broken {
         return;
@@ -25,7 +25,8 @@ pub fn settle_sizes(model: &Model, env: &mut Env, assumed: &mut [(String, i64)])
     // What pictures and texts have, before everything else.
     let sizes = (32..=640).step_by(16).chain(1..=1024);
     let tries = sizes.flat_map(|size| assumed.iter().map(move |(name, _)| (name, size)));
-    let mut tries = tries.flat_map(|(name, size)| [&*env, &usual].map(|base| with(base, name, size)));
+    let changed = tries.flat_map(|(name, size)| [&*env, &usual].map(|base| with(base, name, size)));
+    let mut tries = std::iter::once(usual.clone()).chain(changed);
     let found = tries.by_ref().take_while(|_| start.elapsed() < PATIENCE).find(|env| look(model, env) == Fit::Fits);
     drop(tries);
     let Some(found) = found else { return };

@@ -40,20 +40,14 @@ impl Feed {
     }
 }
 
-/// Puts the inputs together: those of the file, which must fit, and random ones for the rest.
-pub fn assemble(model: &Model, file: Option<&Path>, mut env: Env, seed: u64) -> Outcome<Feed> {
+/// Puts the inputs together: those of the file, which must fit, and random ones for the rest, where all sizes are bound that these have.
+fn draw_rest(model: &Model, file: Option<&Path>, mut env: Env, seed: u64) -> Outcome<Feed> {
     let ports = &model.signature.inputs;
     let given = match file {
         Some(path) => read(model, path, &mut env)?,
         None => Tensors::new(),
     };
-    let mut assumed = Vec::new();
-    let is_drawn = |port: &&Port| port.form == Form::Tensor && !port.is_text && !given.contains_key(&port.name);
-    for shape in ports.iter().filter(is_drawn).filter_map(|port| port.shape.as_ref()) {
-        assume_sizes(model, shape, &mut env, &mut assumed);
-    }
-    settle_sizes(model, &mut env, &mut assumed);
-    let mut feed = Feed { tensors: Tensors::new(), random: Vec::new(), assumed };
+    let mut feed = Feed { tensors: Tensors::new(), random: Vec::new(), assumed: Vec::new() };
     let mut dice = Dice::new(seed);
     for port in ports {
         if port.form != Form::Tensor {
@@ -107,7 +101,7 @@ fn parts(port: &Port, given: &Tensors, has_file: bool) -> Outcome<Tensors> {
 }
 
 /// The inputs: those of the file, and random ones of [usual sizes](Model::typical_sizes) for the rest.
-pub fn assemble_typical(model: &Model, file: Option<&Path>, sizes: &[SizeBinding], seed: u64) -> Outcome<Feed> {
+pub fn assemble(model: &Model, file: Option<&Path>, sizes: &[SizeBinding], seed: u64) -> Outcome<Feed> {
     let mut env = model.bind_sizes(sizes)?;
     if let Some(path) = file {
         read(model, path, &mut env)?;
@@ -117,7 +111,7 @@ pub fn assemble_typical(model: &Model, file: Option<&Path>, sizes: &[SizeBinding
         env.bind(Symbol::name(name), *size);
     }
     settle_sizes(model, &mut env, &mut assumed);
-    let feed = assemble(model, file, env, seed)?;
+    let feed = draw_rest(model, file, env, seed)?;
     Ok(Feed { assumed, ..feed })
 }
 
@@ -201,21 +195,6 @@ fn numpy_name(dtype: DType) -> String {
             };
             format!("numpy.{kind}{}", dtype.bits())
         }
-    }
-}
-
-/// Gives a size to every symbol of a shape that has none.
-fn assume_sizes(model: &Model, shape: &Shape, env: &mut Env, assumed: &mut Vec<(String, i64)>) {
-    for dim in shape.dims() {
-        dim.for_each_symbol(&mut |symbol| {
-            if let Symbol::Name(name) = symbol
-                && env.get(symbol).is_none()
-            {
-                let size = model.default_size(name);
-                env.bind(symbol.clone(), size);
-                assumed.push((name.to_string(), size));
-            }
-        });
     }
 }
 

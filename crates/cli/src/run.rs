@@ -34,8 +34,7 @@ pub fn run(arguments: &Run) -> Outcome {
         file::check(path, read.into_iter().flatten())?;
     }
     let model = Model::open(&arguments.model, arguments.dtype, &arguments.limits)?;
-    let env = model.bind_sizes(&arguments.sizes)?;
-    let feed = feed::assemble(&model, arguments.inputs.as_deref(), env, arguments.seed)?;
+    let feed = feed::assemble(&model, arguments.inputs.as_deref(), &arguments.sizes, arguments.seed)?;
     tell_assumptions(&feed, arguments.seed);
     let start = Instant::now();
     let outputs = {

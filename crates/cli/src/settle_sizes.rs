@@ -11,24 +11,18 @@ use fuseline_session::model::Model;
 const PATIENCE: Duration = Duration::from_secs(3);
 
 /// Replaces sizes that were assumed where these break what the model wants of its sizes (a reshape into heads that only pictures of one
-/// height have) and usual ones, or one number beside them, mend it. Otherwise they stay, and the run says what does not fit.
+/// height have) and one other number mends it. Otherwise they stay, and the run says what does not fit.
 pub fn settle_sizes(model: &Model, env: &mut Env, assumed: &mut [(String, i64)]) {
     if assumed.is_empty() || look(model, env) != Fit::Broken {
         return;
     }
     let start = Instant::now();
-    let mut usual = env.clone();
-    let is_assumed = |name: &str| assumed.iter().any(|(assumed, _)| assumed == name);
-    for (name, size) in model.typical_sizes(&Env::new()).into_iter().filter(|(name, _)| is_assumed(name)) {
-        usual.bind(Symbol::name(&name), size);
-    }
-    // What pictures and texts have, before everything else.
-    let sizes = (32..=640).step_by(16).chain(1..=1024);
-    let tries = sizes.flat_map(|size| assumed.iter().map(move |(name, _)| (name, size)));
-    let changed = tries.flat_map(|(name, size)| [&*env, &usual].map(|base| with(base, name, size)));
-    let mut tries = std::iter::once(usual.clone()).chain(changed);
-    let found = tries.by_ref().take_while(|_| start.elapsed() < PATIENCE).find(|env| look(model, env) == Fit::Fits);
-    drop(tries);
+    // What a batch, pictures and texts have, before everything else.
+    let sizes = std::iter::once(1).chain((32..=640).step_by(16)).chain(2..=1024);
+    let (given, names) = (env.clone(), &*assumed);
+    let tries = sizes.flat_map(|size| names.iter().map(move |(name, _)| (name, size)));
+    let tries = tries.take_while(|_| start.elapsed() < PATIENCE).map(|(name, size)| with(&given, name, size));
+    let found = { tries }.find(|env| look(model, env) == Fit::Fits);
     let Some(found) = found else { return };
     for (name, size) in assumed {
         *size = found.get(&Symbol::name(name)).unwrap_or(*size);

@@ -86,14 +86,6 @@ impl Model {
         self.signature.outputs.iter().any(|port| port.is_text && port.has(name))
     }
 
-    /// The size that is taken where none is given.
-    pub fn default_size(&self, name: &str) -> i64 {
-        match &self.content {
-            Content::Onnx(_) | Content::Text(_) => 1,
-            Content::Gallery(entry, _) => entry.sizes.iter().find(|(n, _)| *n == name).map_or(1, |(_, size)| *size),
-        }
-    }
-
     /// Numbers for free sizes that have none yet, for those who need numbers to compare: the gallery's own, otherwise 1 for the
     /// leading axis of an input (which is the batch nearly always) and 128 for the others.
     pub fn typical_sizes(&self, env: &Env) -> Vec<(String, i64)> {
@@ -103,7 +95,7 @@ impl Model {
             first.any(|dim| dim.as_symbol() == Some(&Symbol::name(name)))
         };
         let size = |name: &str| match &self.content {
-            Content::Gallery(..) => self.default_size(name),
+            Content::Gallery(entry, _) => entry.sizes.iter().find(|(n, _)| *n == name).map_or(1, |(_, size)| *size),
             Content::Onnx(_) | Content::Text(_) if leading(name) => 1,
             Content::Onnx(_) | Content::Text(_) => 128,
         };

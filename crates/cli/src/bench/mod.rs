@@ -38,7 +38,7 @@ pub fn bench(arguments: &Bench) -> Outcome {
         limits: &arguments.limits,
     };
     let plan = WrittenPlan::options(written.as_ref(), &wishes)?;
-    let feed = feed::assemble_typical(&model, arguments.inputs.as_deref(), &arguments.sizes, arguments.seed)?;
+    let feed = feed::assemble(&model, arguments.inputs.as_deref(), &arguments.sizes, arguments.seed)?;
     let contest = {
         let _waiting = Waiting::unless(arguments.quiet, &format!("measuring {}", model.name));
         let held = model.with_graph(&feed.tensors, |graph, inputs| Contest::hold(graph, &inputs, &plan, arguments));

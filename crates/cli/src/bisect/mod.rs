@@ -32,7 +32,7 @@ use crate::waiting::Waiting;
 /// Looks for the guilty decision of a model.
 pub fn bisect(arguments: &Bisect) -> Outcome {
     let model = Model::open(&arguments.model, arguments.dtype, &arguments.limits)?;
-    let feed = feed::assemble_typical(&model, arguments.inputs.as_deref(), &arguments.sizes, arguments.seed)?;
+    let feed = feed::assemble(&model, arguments.inputs.as_deref(), &arguments.sizes, arguments.seed)?;
     let numerics = arguments.numerics.map_or(Numerics::Default, |numerics| numerics.numerics());
     let target = arguments.target.as_deref().unwrap_or(arguments.device.target());
     let precision = arguments.precision.precision(numerics)?;

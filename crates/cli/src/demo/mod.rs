@@ -35,7 +35,7 @@ pub fn demo(arguments: &Demo) -> Outcome {
     }
     let network = arguments.model.0;
     let model = Model::open(&ModelName::Demo(network.name.into()), None, &ModelLimits::default())?;
-    let feed = feed::assemble_typical(&model, None, &arguments.sizes, 0)?;
+    let feed = feed::assemble(&model, None, &arguments.sizes, 0)?;
     let waiting = Waiting::unless(arguments.quiet, &format!("building {}", model.name));
     let mut shown = Vec::new();
     let mut page = None;

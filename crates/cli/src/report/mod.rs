@@ -92,7 +92,7 @@ pub fn report(arguments: &Report) -> Outcome {
 
 /// The data of a report of a model that is run.
 fn measured(model: &Model, arguments: &Report, mut plan: PlanOptions) -> Outcome<Value> {
-    let feed = feed::assemble_typical(model, arguments.inputs.as_deref(), &arguments.sizes, arguments.seed)?;
+    let feed = feed::assemble(model, arguments.inputs.as_deref(), &arguments.sizes, arguments.seed)?;
     let means = Means { options: arguments.limits.exact_run(), threads: arguments.threads };
     let gathered = model.with_graph(&feed.tensors, |graph, inputs| {
         bind_sizes(graph, &inputs, &mut plan.hints.env);

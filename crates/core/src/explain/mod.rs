@@ -176,9 +176,9 @@ fn explain_plan(
         let primitives: FxHashSet<usize> = plan.kernels.iter().flat_map(|k| k.members.iter().copied()).collect();
         part.by_primitive = Baseline { kernels: primitives.len(), cost: plan.apart };
     }
+    let starts = Starts::of(&by_operator);
     for kernel in &plan.kernels {
-        let within = |other: &&PlannedKernel| other.members.iter().all(|m| kernel.members.binary_search(m).is_ok());
-        let apart: Vec<&PlannedKernel> = by_operator.kernels.iter().filter(within).collect();
+        let apart = starts.within(kernel);
         let scorecard = scorer.kernel_card(kernel, &apart);
         part.kernels.push(KernelRow { scorecard, ..kernel_row(&wiring, kernel, options, inside) });
         let Some(only) = kernel.members.first().filter(|_| !kernel.regions.is_empty()) else { continue };
@@ -188,6 +188,31 @@ fn explain_plan(
         }
     }
     Ok(())
+}
+
+/// The kernels of a plan by their first members.
+struct Starts<'p> {
+    plan: &'p Plan,
+    by_first: FxHashMap<usize, Vec<usize>>,
+}
+
+impl<'p> Starts<'p> {
+    fn of(plan: &'p Plan) -> Starts<'p> {
+        let mut by_first: FxHashMap<usize, Vec<usize>> = FxHashMap::default();
+        for (k, kernel) in plan.kernels.iter().enumerate() {
+            by_first.entry(kernel.members[0]).or_default().push(k);
+        }
+        Starts { plan, by_first }
+    }
+
+    /// Those all of whose members another kernel has, in order.
+    fn within(&self, kernel: &PlannedKernel) -> Vec<&'p PlannedKernel> {
+        let starting = kernel.members.iter().filter_map(|member| self.by_first.get(member));
+        let mut found: Vec<usize> = starting.flatten().copied().collect();
+        found.sort_unstable();
+        let inside = |other: &&PlannedKernel| other.members.iter().all(|m| kernel.members.binary_search(m).is_ok());
+        found.into_iter().map(|k| &self.plan.kernels[k]).filter(inside).collect()
+    }
 }
 
 /// The kernels of a plan, those of its regions included.

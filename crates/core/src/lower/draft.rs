@@ -1,6 +1,5 @@
 //! A kernel before it has a schedule.
 
-use rustc_hash::FxHashSet;
 use smallvec::SmallVec;
 
 use crate::graph::Value;
@@ -185,11 +184,12 @@ impl Draft {
     /// The leaves that a term reads without another leaf between, ascending.
     pub fn leaves_of(&self, place: Place) -> Vec<usize> {
         let mut found = Vec::new();
-        let mut seen = FxHashSet::default();
+        // Operands of a term stand before it.
+        let mut seen = vec![false; place as usize + 1];
         let mut todo = vec![place];
         self.scope.with_nodes(|nodes| {
             while let Some(place) = todo.pop() {
-                if !seen.insert(place) {
+                if std::mem::replace(&mut seen[place as usize], true) {
                     continue;
                 }
                 match &nodes[place as usize].0 {

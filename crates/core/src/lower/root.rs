@@ -2,6 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use rustc_hash::FxHashMap;
+
 use super::demand::{Coordinates, Demand};
 use super::draft::{Draft, LeafOp, Place, Sink};
 use super::{Group, Refusal};
@@ -213,8 +215,13 @@ fn twin_axes(new: &Dim, new_axes: &[Dim], old: &Dim, old_axes: &[Dim]) -> Vec<(u
 /// once for every remainder.
 fn wanted_cuts((draft, owners): &Rooted, group: &Group<'_>) -> Vec<((usize, usize), i64)> {
     let everything = (0..draft.leaves.len()).collect::<Vec<_>>();
-    let folds = draft.folds().map(|fold| below(draft, fold));
     let mut cuts = BTreeMap::new();
+    // Most kernels divide nothing: there is no need to look at what each fold depends on.
+    if !divides(draft) {
+        return Vec::new();
+    }
+    let direct: FxHashMap<Place, Vec<usize>> = draft.ends().map(|end| (end, draft.leaves_of(end))).collect();
+    let folds = draft.folds().map(|fold| below(draft, &direct, fold));
     for leaves in folds.chain([everything]) {
         for (axis, inner) in divided_axes(draft, &leaves).into_iter().filter(|(axis, _)| owners.contains_key(axis)) {
             let (output, k) = owners[&axis];
@@ -227,13 +234,19 @@ fn wanted_cuts((draft, owners): &Rooted, group: &Group<'_>) -> Vec<((usize, usiz
     cuts.into_iter().collect()
 }
 
-/// All leaves that a leaf depends on.
-fn below(draft: &Draft, leaf: usize) -> Vec<usize> {
+/// Whether a load sees an axis through a division.
+fn divides(draft: &Draft) -> bool {
+    let sees = |dim: &Dim| AxisSet::mentioned(dim).iter().any(|axis| dim.divisor_of(axis).is_some());
+    draft.leaves.iter().any(|leaf| matches!(&leaf.op, LeafOp::Load { index, .. } if index.iter().any(sees)))
+}
+
+/// All leaves that a leaf depends on; `direct` are those that ends of arithmetic read.
+fn below(draft: &Draft, direct: &FxHashMap<Place, Vec<usize>>, leaf: usize) -> Vec<usize> {
     let mut found = vec![false; draft.leaves.len()];
     let mut todo = vec![leaf];
     while let Some(leaf) = todo.pop() {
         for operand in draft.leaves[leaf].op.operands() {
-            todo.extend(draft.leaves_of(operand).into_iter().filter(|l| !std::mem::replace(&mut found[*l], true)));
+            todo.extend(direct[&operand].iter().filter(|l| !std::mem::replace(&mut found[**l], true)));
         }
     }
     (0..found.len()).filter(|l| found[*l]).collect()

@@ -72,12 +72,18 @@ impl Shape {
         index.iter().zip(self.strides()).map(|(i, s)| i * s).sum()
     }
 
+    /// Refuses more axes than any tensor may have: before anything is done for each of them.
+    pub(crate) fn check_rank(rank: usize) -> Result<()> {
+        if rank > MAX_RANK {
+            return Err(Error::limit(format!("a tensor of {rank} axes (the limit is {MAX_RANK})")));
+        }
+        Ok(())
+    }
+
     /// Refuses shapes that no program can mean: a constant negative size, too many axes, expressions that are too long, or a
     /// constant element count that does not fit into 48 bits.
     pub fn check(&self) -> Result<()> {
-        if self.rank() > MAX_RANK {
-            return Err(Error::limit(format!("a tensor of {} axes (the limit is {MAX_RANK})", self.rank())));
-        }
+        Shape::check_rank(self.rank())?;
         if let Some(axis) = self.0.iter().position(|dim| dim.complexity() > MAX_COMPLEXITY) {
             let what = format!("the size of axis {axis} is an expression of more than {MAX_COMPLEXITY} parts");
             return Err(Error::limit(what));

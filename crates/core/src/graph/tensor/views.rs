@@ -107,6 +107,7 @@ impl<'b> Tensor<'b> {
         self.build(|| {
             let own = self.shape()?;
             let rank = own.rank() + axes.len();
+            Shape::check_rank(rank)?;
             let mut old = own.dims().iter();
             let mut dims = Vec::with_capacity(rank);
             let mut map = Vec::with_capacity(own.rank());

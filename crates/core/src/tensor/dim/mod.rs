@@ -120,9 +120,9 @@ impl Dim {
         Symbol::name(name).into()
     }
 
-    /// Coordinate `axis` of the iteration domain.
+    /// Coordinate `axis` of the iteration domain. Ranks are limited to 64 when a tensor is made: those beyond are of a shape that is about to be refused.
     pub fn axis(axis: usize) -> Dim {
-        Symbol::Axis(u8::try_from(axis).expect("ranks are limited to 64 on construction")).into()
+        Symbol::Axis(u8::try_from(axis).unwrap_or(u8::MAX)).into()
     }
 
     /// The number, when the expression is one.

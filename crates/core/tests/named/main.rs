@@ -16,6 +16,7 @@ mod quantization;
 mod random;
 mod reduction;
 mod signal;
+mod support;
 mod text;
 mod tree;
 mod vectorize;

@@ -50,6 +50,7 @@ mod shape;
 mod signal;
 mod slice;
 mod softmax;
+mod support;
 mod text;
 mod time_loop;
 mod tree;
@@ -155,6 +156,7 @@ static GROUPS: &[&[NamedOp]] = &[
     signal::OPS,
     slice::OPS,
     softmax::OPS,
+    support::OPS,
     text::OPS,
     tree::OPS,
     vectorize::OPS,

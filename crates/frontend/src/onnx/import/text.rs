@@ -66,6 +66,7 @@ static ROLES: &[(&str, &str, Role)] = &[
     ("ai.onnx.ml", "LabelEncoder", Role::LooksUp),
     ("ai.onnx.ml", "LinearClassifier", Role::Labels),
     ("ai.onnx.ml", "OneHotEncoder", Role::Reads(&[])),
+    ("ai.onnx.ml", "SVMClassifier", Role::Labels),
     ("ai.onnx.ml", "TreeEnsembleClassifier", Role::Labels),
 ];
 

@@ -1,5 +1,7 @@
 //! Models made to take forever: each is small as a file, and grows without end where nobody looks.
 
+mod repeated;
+
 use fuseline_frontend::onnx::schema::{ModelProto, NodeProto, TensorProto};
 
 use crate::model_maker::{FLOAT, INT64, graph, int, ints, model, node, value, with};
@@ -21,6 +23,31 @@ pub const MALICES: &[(&str, Malice)] = &[
     ("squared factors", squared_factors),
     ("nested sums", nested_sums),
     ("cast again", cast_again),
+    ("functions", repeated::functions),
+    ("softmaxes", repeated::softmaxes),
+    ("norms", repeated::norms),
+    ("products", repeated::products),
+    ("folded", repeated::folded),
+    ("joined", repeated::joined),
+    ("chosen", repeated::chosen),
+    ("sums of rows", repeated::sums_of_rows),
+    ("looked up", repeated::looked_up),
+    ("sorted", repeated::sorted),
+    ("measured", repeated::measured),
+    ("fan", repeated::fan),
+    ("inputs", repeated::inputs),
+    ("cut", repeated::cut),
+    ("collected", repeated::collected),
+    ("questions", repeated::questions),
+    ("questions inside", repeated::questions_inside),
+    ("loops", repeated::loops),
+    ("loops inside", repeated::loops_inside),
+    ("calls", repeated::calls),
+    ("calls doubled", repeated::calls_doubled),
+    ("calls inside", repeated::calls_inside),
+    ("calls around", repeated::calls_around),
+    ("convolutions", repeated::convolutions),
+    ("constants", repeated::constants),
 ];
 
 fn scalar(name: &str, n: i64) -> TensorProto {

@@ -3,13 +3,13 @@
 //!
 //! For every kind (all without arguments) and every count of nodes, the time from the file to the graph, through the passes, and to
 //! plan, log and proof; or the error that ends it. Where ten times as many nodes take a hundred times as long, something is
-//! quadratic.
+//! quadratic. `--write FOLDER` writes the models into a folder instead, for the command.
 
 use std::time::Instant;
 
 use fuseline::compile::compile;
 use fuseline::device::DeviceSpec;
-use fuseline::error::Result;
+use fuseline::error::{Error, Result};
 use fuseline::fuse::{PlanOptions, plan};
 use fuseline::graph::Graph;
 use fuseline::passes::Context;
@@ -20,19 +20,25 @@ use fuseline_tests::model_maker::bytes;
 
 fn main() -> Result<()> {
     let (mut counts, mut kinds): (Vec<usize>, Vec<String>) = (Vec::new(), Vec::new());
-    for argument in std::env::args().skip(1) {
+    let mut folder = None;
+    let mut arguments = std::env::args().skip(1);
+    while let Some(argument) = arguments.next() {
         match argument.parse() {
             Ok(count) => counts.push(count),
+            Err(_) if argument == "--write" => folder = arguments.next(),
             Err(_) => kinds.push(argument),
         }
     }
     if counts.is_empty() {
         counts = vec![1_000, 10_000, 100_000];
     }
+    let wanted = |name: &str| kinds.is_empty() || kinds.iter().any(|kind| kind == name);
+    if let Some(folder) = folder {
+        return counts.iter().try_for_each(|count| write(&folder, *count, wanted));
+    }
     let [kind, count, nodes, import, passes, plans, proof, effort, kernels] =
         ["kind", "count", "nodes", "import s", "passes s", "plan s", "proof s", "effort", "kernels"];
     println!("{kind:18} {count:>7} {nodes:>7} {import:>9} {passes:>9} {plans:>9} {proof:>9} {effort:>9} {kernels:>8}");
-    let wanted = |name: &str| kinds.is_empty() || kinds.iter().any(|kind| kind == name);
     for count in &counts {
         for (name, extreme) in EXTREMES.iter().filter(|(name, _)| wanted(name)) {
             print!("{name:18} {count:7}");
@@ -42,6 +48,15 @@ fn main() -> Result<()> {
             print!("{name:18} {count:7}");
             report(|| imported(*malice, *count));
         }
+    }
+    Ok(())
+}
+
+/// Every model of a count as a file.
+fn write(folder: &str, count: usize, wanted: impl Fn(&str) -> bool) -> Result<()> {
+    for (name, malice) in MALICES.iter().filter(|(name, _)| wanted(name)) {
+        let path = format!("{folder}/{}_{count}.onnx", name.replace(' ', "_"));
+        std::fs::write(&path, bytes(&malice(count))).map_err(|error| Error::invalid(format!("{path}: {error}")))?;
     }
     Ok(())
 }

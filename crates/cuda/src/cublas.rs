@@ -22,7 +22,7 @@ const WORKSPACE: usize = 32 << 20;
 const MOST_WAYS: usize = 8;
 
 /// What places of values are multiples of.
-const ALIGNMENT: u32 = 64;
+pub(crate) const ALIGNMENT: u32 = 64;
 
 type Status = c_int;
 type Handle = *mut c_void;
@@ -94,6 +94,8 @@ pub(crate) struct Shape {
     pub dtypes: (DType, DType),
     /// whether a number for every column is added
     pub has_bias: bool,
+    /// what all places are multiples of, in bytes
+    pub alignment: u32,
     /// elements between rows, and between matrices, of what is added
     pub c: Option<(i64, i64)>,
 }
@@ -323,12 +325,12 @@ impl Cublas {
                 set(attribute::BATCH_STRIDE, std::ptr::from_ref(&stride).cast(), 8)?;
             }
         }
-        prepared.ways = self.best(&prepared)?;
+        prepared.ways = self.best(&prepared, shape.alignment)?;
         Ok(prepared)
     }
 
     /// The ways that the library thinks best; there is one at least.
-    fn best(&self, prepared: &Prepared) -> Result<Vec<[u64; 8]>> {
+    fn best(&self, prepared: &Prepared, alignment: u32) -> Result<Vec<[u64; 8]>> {
         let f = &self.functions;
         let (mut preference, mut found, mut count) = (std::ptr::null_mut(), [Found::default(); MOST_WAYS], 0);
         let [left, right, added, result] = prepared.layouts;
@@ -339,7 +341,7 @@ impl Cublas {
             let value = std::ptr::from_ref(&bytes).cast();
             let set = (f.preference_set)(preference, attribute::MOST_WORKSPACE, value, size_of::<usize>());
             for attribute in attribute::LEAST_ALIGNMENT {
-                (f.preference_set)(preference, attribute, std::ptr::from_ref(&ALIGNMENT).cast(), size_of::<u32>());
+                (f.preference_set)(preference, attribute, std::ptr::from_ref(&alignment).cast(), size_of::<u32>());
             }
             let description = prepared.description;
             let asked = (f.heuristic)(

@@ -73,11 +73,19 @@ graph sunk(q: bf16[b, 4, n, 64], k: bf16[b, 4, n, 64], v: bf16[b, 4, n, 64], kee
 }
 ";
 
-/// A product whose rows begin anywhere in 16 bytes.
+/// A product whose rows begin anywhere in 16 bytes, so large that a library is asked for every eighth row, or every fourth.
 const UNALIGNED: &str = "
 graph unaligned(a: bf16[m, k], b: bf16[n, k]) {
   %2 = contract(a, b) \"ac,bc->ab\" acc=f32 : bf16[m, n]
   return y = %2
+}
+";
+const UNALIGNED_WIDE: &str = "
+graph unaligned(a: bf16[m, k], b: bf16[n, k]) {
+  %2 = map(a) f32(a) : f32[m, k]
+  %3 = map(b) f32(a) : f32[n, k]
+  %4 = contract(%2, %3) \"ac,bc->ab\" acc=f32 : f32[m, n]
+  return y = %4
 }
 ";
 
@@ -141,10 +149,11 @@ pub fn check(arguments: &Arguments) -> Result<bool> {
     }
     for sizes in ["m=1030,k=520,n=1001", "m=515,k=768,n=1030", "m=600,k=520,n=1100", "m=2000,k=768,n=774"] {
         let env: Env = sizes.split(',').filter_map(crate::time::size).collect();
-        let graph = Graph::parse(UNALIGNED)?;
-        let name = format!("large unaligned product {sizes}");
-        if arguments.wants(&name) {
-            tally.holds(&name, &graph, &small_numbers(&graph, &env), &env, Chooser::ByCost, Numerics::Default);
+        for (label, text) in [("bf16", UNALIGNED), ("f32", UNALIGNED_WIDE)] {
+            let (graph, name) = (Graph::parse(text)?, format!("large unaligned product {sizes} {label}"));
+            if arguments.wants(&name) {
+                tally.holds(&name, &graph, &small_numbers(&graph, &env), &env, Chooser::ByCost, Numerics::Default);
+            }
         }
     }
     for row in spellings::all() {

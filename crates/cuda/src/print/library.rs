@@ -24,6 +24,27 @@ pub struct Library {
     pub dtypes: (DType, DType),
     /// what is added to the product
     pub added: Added,
+    /// how many rows of the result lie between two that begin alike in 16 bytes: the library is asked for every such set of rows by itself, so
+    /// that it only sees matrices that are aligned
+    pub sets: i64,
+}
+
+impl Library {
+    /// Which columns of a set of rows the library is asked for: from the first that 16 bytes begin with, and how many. It is slow where that is no
+    /// multiple of eight. Others compute the rest, which is less than [`EDGE`] columns at each end.
+    pub fn span(&self, set: i64) -> Option<(i64, i64)> {
+        let (pitch, columns) = (self.result.pitch.as_int()?, self.sizes[1].as_int()?);
+        let from = (-set * pitch).rem_euclid(lane(self.dtypes.1));
+        (self.sets > 1).then_some((from, (columns - from) / EDGE * EDGE))
+    }
+}
+
+/// Columns at each end of a result that a library is not asked for, where rows are not aligned.
+pub(super) const EDGE: i64 = 8;
+
+/// Elements of 16 bytes.
+fn lane(dtype: DType) -> i64 {
+    16 / element::bytes(dtype)
 }
 
 /// What a library adds to a product, of the type of the result.
@@ -61,7 +82,16 @@ impl Matrix {
 impl Matrix {
     /// Whether all of its rows begin where 16 bytes do: the library is slow for others, however large they are.
     pub(super) fn is_aligned(&self, dtype: DType) -> bool {
-        is_multiple(&self.pitch, 16 / element::bytes(dtype))
+        is_multiple(&self.pitch, lane(dtype))
+    }
+
+    /// After how many rows one begins again as the first does in 16 bytes; none where only a run tells.
+    pub(super) fn sets(&self, dtype: DType) -> Option<i64> {
+        if self.is_aligned(dtype) {
+            return Some(1);
+        }
+        let pitch = self.pitch.as_int()?;
+        (1..=lane(dtype)).find(|rows| rows * pitch % lane(dtype) == 0)
     }
 }
 

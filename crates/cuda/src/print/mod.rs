@@ -167,7 +167,10 @@ pub fn print(kernel: &Kernel, options: &Options) -> Result<Printed> {
             Way::Product => {
                 let found = Product::of(&nest, &stage.stores);
                 let found = found.ok_or_else(|| Error::bug("a product that is none"))?;
-                library = found.library(&nest, &stage.stores).filter(|_| options.library);
+                library = found.library(&nest, &stage.stores).filter(|library| {
+                    // Rows that are not aligned: only where somebody computes what the library leaves out.
+                    options.library && (library.sets == 1 || stage.has_edges)
+                });
                 product::product(&nest, &stage.stores, &found, sites)?
             }
         };

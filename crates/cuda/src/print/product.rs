@@ -5,13 +5,14 @@
 //! threads do. The sums then lie in shared memory for a moment, so that what is done with them reads and writes whole packs.
 
 use fuseline::error::Result;
-use fuseline::tensor::{DType, Dim};
+use fuseline::ops::ExprNode;
+use fuseline::tensor::{DType, Dim, Symbol};
 use fuseline::tile::{AxisSet, Kernel, Op, Schedule, StepId, Tile};
 
 use super::body::{Accumulator, Body, Lanes};
 use super::element;
 use super::function::{Function, Grid};
-use super::library::{Added, Library, Matrix, added, is_line};
+use super::library::{Added, EDGE, Library, Matrix, added, is_line};
 use super::nest::{Nest, slope};
 use super::operand::{Operand, Part, narrow_type};
 use super::points::decode;
@@ -61,6 +62,9 @@ const FEW_ROWS: i64 = 256;
 /// Steps of a sum that a part has at the least.
 const SHORTEST_PART: i64 = 128;
 
+/// A library is asked for fewer columns only where all rows of the result are aligned.
+const MANY_COLUMNS: i64 = 512;
+
 /// Results of fewer columns, or sums of fewer steps, are no work for tiles.
 const LEAST: i64 = 8;
 
@@ -89,6 +93,37 @@ impl Product {
         self.grid(nest).as_int().filter(|_| self.shape.parts == 1)
     }
 
+    /// The kernel of the first and the last columns alone, where a library does not compute them: an axis more counts both ends.
+    pub fn edges(&self, nest: &Nest<'_>, library: &Library) -> Option<Kernel> {
+        let &[column] = self.columns.as_slice() else { return None };
+        let between = library.sizes[1].as_int()? - EDGE;
+        // Not where it stands for several axes of the kernel.
+        let is_one = nest.options.fixed.apply(&nest.kernel.axes[column]) == library.sizes[1];
+        if library.sets == 1 || !is_one || nest.kernel.steps.iter().any(|step| mentions_coordinates(&step.op)) {
+            return None;
+        }
+        let mut kernel = nest.kernel.clone();
+        let end = kernel.axes.len();
+        kernel.axes[column] = Dim::int(EDGE);
+        kernel.axes.push(Dim::int(2));
+        let place = Dim::axis(column) + Dim::axis(end) * between;
+        let moved = |index: &mut Vec<Dim>| {
+            for dim in index.iter_mut() {
+                *dim = dim.substitute(&|symbol| (*symbol == Symbol::Axis(column as u8)).then(|| place.clone()));
+            }
+        };
+        for step in &mut kernel.steps {
+            if step.axes.contains(column) {
+                step.axes = step.axes.with(end);
+            }
+            if let Op::Load { index, .. } = &mut step.op {
+                moved(index);
+            }
+        }
+        kernel.stores.iter_mut().for_each(|store| moved(&mut store.index));
+        Some(kernel)
+    }
+
     /// Steps of the sum that a block walks at a time.
     pub fn depth(&self) -> i64 {
         self.shape.depth
@@ -101,6 +136,9 @@ impl Product {
         let (&[store], &[dot]) = (stores, self.dots.as_slice()) else { return None };
         let (&[row], &[column]) = (self.rows.as_slice(), self.columns.as_slice()) else { return None };
         let batch = self.batch.first().copied();
+        if library.sets > 1 && nest.stores[store].value != dot {
+            return None;
+        }
         for term in added(nest, nest.stores[store].value, dot)? {
             let access = nest.load(term);
             if access.tensor.dtype != library.dtypes.1 {
@@ -140,11 +178,15 @@ impl Product {
         let count = |axes: &[usize]| nest.count(axes.iter().copied().collect());
         let sizes = [count(&self.rows), count(&self.columns), count(&self.sum), count(&self.batch)];
         let dtypes = (self.left.dtype, d.tensor.dtype);
-        let factors = [&left, &other].map(|matrix| (matrix, dtypes.0));
-        if !factors.into_iter().chain([(&result, dtypes.1)]).all(|(matrix, dtype)| matrix.is_aligned(dtype)) {
+        let sets = result.sets(dtypes.1)?;
+        // Columns are left out of the right factor too, which stays aligned where they are its rows.
+        let is_cut = turned == [false, true]
+            && batch.is_none()
+            && sizes[1].as_int().is_some_and(|columns| columns >= MANY_COLUMNS);
+        if ![&left, &other].into_iter().all(|matrix| matrix.is_aligned(dtypes.0)) || (sets > 1 && !is_cut) {
             return None;
         }
-        Some(Library { sizes, left, right: other, result, turned, dtypes, added: Added::default() })
+        Some(Library { sizes, left, right: other, result, turned, dtypes, added: Added::default(), sets })
     }
 
     fn grid(&self, nest: &Nest<'_>) -> Dim {
@@ -259,6 +301,16 @@ impl Roles {
         });
         let by_groups = for_groups.is_some_and(|groups| groups.warps == shape.warps);
         Some(Product { dots: dots.to_vec(), left, right, batch, rows, columns, sum, by_units, by_groups, shape })
+    }
+}
+
+/// Whether an operation depends on where it is done, otherwise than by what it reads.
+fn mentions_coordinates(op: &Op) -> bool {
+    match op {
+        Op::Map { expr, .. } => expr.nodes().iter().any(|(node, _)| matches!(node, ExprNode::Coord(_))),
+        Op::Load { guard, .. } => !guard.is_empty(),
+        Op::Dot { .. } => false,
+        _ => true,
     }
 }
 

@@ -30,6 +30,8 @@ pub(super) struct Stage {
     pub way: Way,
     /// the stores that it does
     pub stores: Vec<usize>,
+    /// whether the first and last columns of its product were computed before, so that a library may leave them out
+    pub has_edges: bool,
 }
 
 /// How a stage runs.
@@ -72,11 +74,14 @@ pub(super) fn stages(kernel: &Kernel, options: &Options) -> Result<(Vec<Stage>, 
         && !is_too_long(kernel, &options.fixed, along)
     {
         let (kernel, parameters) = (cut.work, cut.parameters);
-        return Ok((vec![Stage { kernel, parameters, way: Way::Rows(along), stores: all }], Vec::new()));
+        return Ok((
+            vec![Stage { kernel, parameters, way: Way::Rows(along), stores: all, has_edges: false }],
+            Vec::new(),
+        ));
     }
     if cut.is_attention()? {
         let (kernel, parameters) = (cut.work, cut.parameters);
-        cut.stages.push(Stage { kernel, parameters, way: Way::Attention, stores: all });
+        cut.stages.push(Stage { kernel, parameters, way: Way::Attention, stores: all, has_edges: false });
         return Ok((cut.stages, cut.scratch));
     }
     cut.store_rows_and_columns()?;
@@ -177,7 +182,13 @@ impl Cut<'_> {
         let parts = row::parts(&divided, &stores, along_joined, part);
         let (kernel, parameters) = self.in_parts_of_rows(&folds, parts);
         let found: Vec<Param> = kernel.outputs[self.work.outputs.len()..].to_vec();
-        self.stages.push(Stage { kernel, parameters, way: Way::RowsAndColumns { along, part }, stores });
+        self.stages.push(Stage {
+            kernel,
+            parameters,
+            way: Way::RowsAndColumns { along, part },
+            stores,
+            has_edges: false,
+        });
         self.work.axes.push(Dim::int(parts));
         self.work.stores.retain(|store| store.axes().common(across).is_empty());
         // From the last on, so that places of earlier folds stay.
@@ -290,7 +301,7 @@ impl Cut<'_> {
         let parameters =
             Parameters { inputs: self.parameters.inputs.clone(), outputs: vec![Parameter::Scratch(number)] };
         let way = way_of_folds(&kernel, self.options, &parameters, &[0])?;
-        self.stages.push(Stage { kernel, parameters, way, stores: vec![0] });
+        self.stages.push(Stage { kernel, parameters, way, stores: vec![0], has_edges: false });
         self.work.axes.push(Dim::int(split.parts));
         self.read_parts(id, param, number, index, part, monoid);
         Ok(true)
@@ -356,7 +367,9 @@ impl Cut<'_> {
         let outputs = Parameters { inputs: self.parameters.inputs.clone(), outputs: vec![Parameter::Output(0)] };
         let mut nest = Nest::new(&alone, self.options, &outputs)?;
         nest.join_axes();
-        let steps = Product::of(&nest, &[0]).and_then(|product| product.library(&nest, &[0])?.sizes[2].as_int());
+        let library = Product::of(&nest, &[0]).and_then(|product| product.library(&nest, &[0]));
+        // What lies between is ours: where its rows are not aligned, they had better be.
+        let steps = library.filter(|library| library.sets == 1).and_then(|library| library.sizes[2].as_int());
         let is_light = self.work.step(id).dtype == DType::F32 && !self.is_much_behind(id);
         let least = if is_light { 2 * LONG_SUM } else { LONG_SUM };
         if steps.is_none_or(|steps| steps < least) {
@@ -408,7 +421,7 @@ impl Cut<'_> {
             Op::Prefix { .. } => Way::Scan(id),
             _ => way_of_folds(&kernel, self.options, &parameters, &[0])?,
         };
-        self.stages.push(Stage { kernel, parameters, way, stores: vec![0] });
+        self.stages.push(Stage { kernel, parameters, way, stores: vec![0], has_edges: false });
         self.work.inputs.push(param);
         self.parameters.inputs.push(Parameter::Scratch(number));
         let input = self.work.inputs.len() - 1;
@@ -430,9 +443,26 @@ impl Cut<'_> {
         for stores in apart {
             let way = way_of_folds(&self.work, self.options, &self.parameters, &stores)?;
             let (kernel, parameters) = (self.work.clone(), self.parameters.clone());
-            self.stages.push(Stage { kernel, parameters, way, stores });
+            let mut has_edges = false;
+            if let Some(kernel) = self.edges(way, &stores)? {
+                let (parameters, stores) = (parameters.clone(), stores.clone());
+                self.stages.push(Stage { kernel, parameters, way, stores, has_edges: false });
+                has_edges = true;
+            }
+            self.stages.push(Stage { kernel, parameters, way, stores, has_edges });
         }
         Ok(())
+    }
+
+    /// What a library is not asked for of some stores, as a kernel of its own.
+    fn edges(&self, way: Way, stores: &[usize]) -> Result<Option<Kernel>> {
+        if !self.options.library || way != Way::Product {
+            return Ok(None);
+        }
+        let mut nest = Nest::new(&self.work, self.options, &self.parameters)?;
+        nest.join_axes();
+        let product = Product::of(&nest, stores);
+        Ok(product.and_then(|product| product.edges(&nest, &product.library(&nest, stores)?)))
     }
 
     /// Stores that need different sums of products, apart from each other.

@@ -209,3 +209,37 @@ fn gradients_of_norms_are_said_with_less() {
     // What is rounded step by step stays as it is.
     assert_eq!(tidied(&Kernel { rounding: Rounding::Every, ..kernel }), None);
 }
+
+#[test]
+fn a_library_is_asked_for_sets_of_rows_that_are_aligned() {
+    let text = "kernel { axes i0: m, i1: 1001, i2: 64 in x: bf16[m, 64], w: bf16[1001, 64] out y: f32[m, 1001] \
+        schedule contract dots=(%4) rows=[i0] columns=[i1] sum=[i2] tile=128x128x64 \
+        %0 = load x[i0, i2] %1 = load w[i1, i2] %2 = map(%0) f32(a) %3 = map(%1) f32(a) \
+        %4 = dot(%2, %3) over [i2] acc=f32 store y[i0, i1] = %4 }";
+    let options = Options {
+        name: "product".into(),
+        fixed: Env::new(),
+        wide: false,
+        groups: true,
+        library: true,
+        processors: 132,
+        about: Env::new(),
+    };
+    let printed = super::print(&parse(text).unwrap(), &options).unwrap();
+    let [edges, product] = printed.launches.as_slice() else { panic!("{}", printed.functions) };
+    assert_eq!(edges.library, None);
+    let library = product.library.as_ref().unwrap();
+    let spans: Vec<(i64, i64)> = (0..library.sets).map(|set| library.span(set).unwrap()).collect();
+    // From where 16 bytes begin, multiples of eight; eight columns at each end are computed before.
+    assert_eq!(spans, [(0, 1000), (3, 992), (2, 992), (1, 1000)]);
+    for (set, (from, columns)) in spans.into_iter().enumerate() {
+        assert_eq!((set as i64 * 1001 + from) % 4, 0);
+        assert!(from <= 8 && from + columns >= 1001 - 8);
+    }
+    // What somebody folds along rows is stored whole, by whoever computes it.
+    let behind = text
+        .replace("out y: f32[m, 1001]", "out y: f32[m]")
+        .replace("store y[i0, i1] = %4", "%5 = reduce.max %4 over [i1] store y[i0] = %5");
+    let printed = super::print(&parse(&behind).unwrap(), &options).unwrap();
+    assert!(printed.launches.iter().all(|launch| launch.library.as_ref().is_none_or(|library| library.sets == 1)));
+}

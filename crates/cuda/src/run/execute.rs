@@ -10,16 +10,16 @@ use fuseline::ops::Prim;
 use fuseline::ops::prim::Regions;
 use fuseline::reference::{Buffer, Limits, Reading, check_constraints};
 use fuseline::run::{Origin, Way};
-use fuseline::tensor::{Dim, Env, Literal, Symbol};
+use fuseline::tensor::{DType, Dim, Env, Literal, Symbol};
 use fuseline::tile::interp;
 use rustc_hash::FxHashMap;
 
 use super::constant::Constants;
 use super::specialize::{LoadedGraph, Pure, Segment, Special, Step, specialize};
 use super::workshop::{Compiled, Workshop};
-use crate::cublas::{Cublas, Places, Shape};
+use crate::cublas::{ALIGNMENT, Cublas, Places, Shape};
 use crate::gpu::{Block, Gpu};
-use crate::print::{Library, Parameter};
+use crate::print::{Library, Matrix, Parameter};
 
 /// What the graphs and runs of a session share.
 #[derive(Debug)]
@@ -84,7 +84,7 @@ pub(super) struct Value {
 
 #[derive(Clone, Debug)]
 struct Like {
-    dtype: fuseline::tensor::DType,
+    dtype: DType,
     sizes: Vec<usize>,
 }
 
@@ -378,37 +378,47 @@ impl<'e> Run<'e> {
         place: &dyn Fn(&Parameter) -> Result<u64>,
         way: usize,
     ) -> Result<bool> {
-        let shape = self.shape(library)?;
-        if cublas.ways(&shape) == 0 {
+        let shapes = (0..library.sets).map(|set| self.shape(library, set)).collect::<Result<Vec<Shape>>>()?;
+        let shapes = || shapes.iter().zip(0..).filter(|(shape, _)| shape.rows > 0);
+        if shapes().any(|(shape, _)| cublas.ways(shape) == 0) {
             return Ok(false);
         }
         let Library { left, right, result, added, .. } = library;
         let (bias, c) = (added.bias.as_ref(), added.matrix.as_ref().map(|added| &added.parameter));
-        let places = Places {
-            a: place(&left.parameter)?,
-            b: place(&right.parameter)?,
-            c: c.map(place).transpose()?,
-            d: place(&result.parameter)?,
-            bias: bias.map(place).transpose()?,
-        };
-        // SAFETY: the table has memory of the sizes that the launch was prepared for, which are those of the shape.
-        unsafe { cublas.multiply(&shape, places, way) }?;
+        let (bytes, result_bytes) = (element_bytes(library.dtypes.0), element_bytes(library.dtypes.1));
+        for (shape, set) in shapes() {
+            // From the first row of the set on, and the first column that is not left out.
+            let from = library.span(set).map_or(0, |(from, _)| from);
+            let behind = |elements: i64, bytes: u64| elements.unsigned_abs() * bytes;
+            let pitch = |matrix: &Matrix| matrix.pitch.eval(&self.env);
+            let places = Places {
+                a: place(&left.parameter)? + behind(set * pitch(left)?, bytes),
+                b: place(&right.parameter)? + behind(from * pitch(right)?, bytes),
+                c: c.map(place).transpose()?,
+                d: place(&result.parameter)? + behind(set * pitch(result)? + from, result_bytes),
+                bias: bias.map(place).transpose()?,
+            };
+            // SAFETY: the table has memory of the sizes that the launch was prepared for, of which the shape is a part, from these places on.
+            unsafe { cublas.multiply(shape, places, way) }?;
+        }
         Ok(true)
     }
 
-    /// A product as the library knows it, at the sizes of this run.
-    pub fn shape(&self, library: &Library) -> Result<Shape> {
+    /// A product as the library knows it, at the sizes of this run: all of it, or that of one of the sets of rows that it is asked for.
+    pub fn shape(&self, library: &Library, set: i64) -> Result<Shape> {
         let number = |dim: &Dim| dim.eval(&self.env);
+        let sets = library.sets;
         let [rows, columns, steps, batches] = &library.sizes;
         let Library { left, right, result, turned, dtypes, .. } = library;
         Ok(Shape {
-            rows: number(rows)?,
-            columns: number(columns)?,
+            rows: (number(rows)? - set + sets - 1) / sets,
+            columns: library.span(set).map_or_else(|| number(columns), |(_, columns)| Ok(columns))?,
             steps: number(steps)?,
             batches: number(batches)?,
-            a: (number(&left.pitch)?, turned[0]),
+            a: (number(&left.pitch)? * sets, turned[0]),
             b: (number(&right.pitch)?, turned[1]),
-            d: number(&result.pitch)?,
+            d: number(&result.pitch)? * sets,
+            alignment: if sets == 1 { ALIGNMENT } else { 16 },
             strides: [number(&left.stride)?, number(&right.stride)?, number(&result.stride)?],
             dtypes: *dtypes,
             has_bias: library.added.bias.is_some(),
@@ -469,6 +479,10 @@ impl<'e> Run<'e> {
         }
         Ok(())
     }
+}
+
+fn element_bytes(dtype: DType) -> u64 {
+    dtype.bits() as u64 / 8
 }
 
 /// What a report of a check that failed says.

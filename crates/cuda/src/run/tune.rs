@@ -136,7 +136,7 @@ impl Run<'_> {
     fn best_way(&self, k: usize, step: &mut Step, table: &Table, number: usize) -> Result<(f64, f64)> {
         let (launch, cublas) = (&step.compiled.printed.launches[number], &step.compiled.library);
         let ways = match (&launch.library, cublas) {
-            (Some(library), Some(cublas)) => cublas.ways(&self.shape(library)?).max(1),
+            (Some(library), Some(cublas)) => cublas.ways(&self.shape(library, 0)?).max(1),
             _ => 1,
         };
         let (mut first, mut best) = (f64::INFINITY, (0, f64::INFINITY));

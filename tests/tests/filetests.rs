@@ -41,7 +41,7 @@ use fuseline::graph::text::{parse_literal, print_literal};
 use fuseline::graph::{Graph, verify};
 use fuseline::passes::{Context, Narrowing, Numerics, PASSES, Precision, run_passes};
 use fuseline::reference::{Buffer, Options, Reading, evaluate};
-use fuseline::rewrites::{Permit, REWRITES, apply_rewrites};
+use fuseline::rewrites::{PLACEMENTS, Permit, REWRITES, apply_rewrites};
 use fuseline::tensor::{Env, Symbol};
 use fuseline::tile::{self, Kernel, interp};
 use fuseline_cuda::print;
@@ -167,8 +167,11 @@ fn outcome(input: &str) -> Result<String, Failed> {
             passed_by(&text, &Context { precision: Precision::Bf16, narrowing, ..Context::default() })
         }
         ["test", "rewrite", name] => {
-            let rewrite =
-                REWRITES.iter().find(|r| r.name == name).ok_or_else(|| format!("there is no rewrite {name}"))?;
+            let rewrite = REWRITES
+                .iter()
+                .chain(PLACEMENTS)
+                .find(|r| r.name == name)
+                .ok_or_else(|| format!("there is no rewrite {name}"))?;
             let graph = well_formed(&text)?;
             let new = rewrite.apply(&graph, &mut Permit::everything()).map_err(report)?;
             let new = new.unwrap_or(graph);

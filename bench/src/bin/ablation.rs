@@ -7,7 +7,7 @@
 use fuseline::error::Result;
 use fuseline::fuse::PlanOptions;
 use fuseline::fuse::rules::RULES;
-use fuseline::rewrites::REWRITES;
+use fuseline::rewrites::{PLACEMENTS, REWRITES};
 use fuseline_bench::{Case, arguments, networks_of_gallery};
 use fuseline_cpu::here;
 
@@ -47,7 +47,7 @@ fn plans(name: &str, threads: usize) -> Result<Vec<(&'static str, Case)>> {
     let mut cases = vec![("nothing", Case::new(graph.clone(), &options, threads)?)];
     let apart = PlanOptions { fuel: Some(0), ..options.clone() };
     cases.push(("all", Case::new(graph.clone(), &apart, threads)?));
-    let rewrites = REWRITES.iter().map(|rewrite| rewrite.name);
+    let rewrites = REWRITES.iter().chain(PLACEMENTS).map(|rewrite| rewrite.name);
     for rule in RULES.iter().map(|rule| rule.name()).chain(rewrites) {
         let mut without = options.clone();
         without.without.insert(rule.to_string());

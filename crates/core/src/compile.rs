@@ -3,12 +3,14 @@
 use std::collections::BTreeSet;
 
 use crate::error::{Context as _, Error, Result};
-use crate::fuse::{Chooser, DecisionId, Lock, Pins, Plan, PlanOptions, edge_names, edges, plan};
+use crate::fuse::{Chooser, DecisionId, Kind, Lock, Pins, Plan, PlanOptions, edge_names, edges, plan};
 use crate::graph::{Graph, verify};
 use crate::passes::{Context, Precision, Step, run_passes};
 use crate::philox;
 use crate::program::Program;
-use crate::rewrites::{Application, Permit, apply_rewrites};
+use crate::rewrites::{
+    AFFINE, Application, INTO_WEIGHTS, NORMALIZER, PLACEMENTS, Permit, Refusal, apply_placements, apply_rewrites,
+};
 
 /// Compiles a graph: the stages in order.
 pub fn compile(graph: Graph, context: &Context) -> Result<Program> {
@@ -60,17 +62,101 @@ pub fn plan_simplified(
     observe: &mut dyn FnMut(&Step<'_>),
 ) -> Result<PlannedProgram> {
     let options = &started(options);
+    if !matches!(options.chooser, Chooser::ByCost) {
+        return plan_without(graph, &Rules::new(), options, observe);
+    }
+    // Whatever the fuel, the same rewrites pay.
+    let unlimited = PlanOptions { fuel: None, ..options.clone() };
+    let (without, planned) = rewrites_that_pay(&graph, &unlimited, observe)?;
+    match options.fuel {
+        None => Ok(planned),
+        Some(_) => plan_without(graph, &without, options, &mut |_| {}),
+    }
+}
+
+/// Rewrites by name.
+type Rules = BTreeSet<&'static str>;
+
+/// Less than this is no gain.
+const LEAST_SAVED_US: f64 = 1e-6;
+
+/// The rewrites without which a plan takes the least, and that plan: first without placements; then what may pay, or may not, is turned
+/// round, one after the other. Only a plan can tell what a rewrite saves, and most graphs have none that is in doubt.
+fn rewrites_that_pay(
+    graph: &Graph,
+    options: &PlanOptions,
+    observe: &mut dyn FnMut(&Step<'_>),
+) -> Result<(Rules, PlannedProgram)> {
+    let mut without: Rules = PLACEMENTS.iter().map(|rewrite| rewrite.name).collect();
+    let mut best = plan_without(graph.clone(), &without, options, observe)?;
+    for rule in PLACEMENTS.iter().map(|rewrite| rewrite.name).chain([NORMALIZER, AFFINE]) {
+        if !is_in_doubt(rule, &best, options) {
+            continue;
+        }
+        let mut turned = without.clone();
+        if !turned.remove(rule) {
+            turned.insert(rule);
+        }
+        let other = plan_without(graph.clone(), &turned, options, &mut |_| {})?;
+        if other.run.cost.us < best.run.cost.us - LEAST_SAVED_US {
+            (without, best) = (turned, other);
+        }
+    }
+    Ok((without, best))
+}
+
+/// Whether a plan could be better with a rewrite that it is without, or without one that it has.
+fn is_in_doubt(rule: &str, planned: &PlannedProgram, options: &PlanOptions) -> bool {
+    let applied = |rule: &str| planned.rewrites.iter().filter(|a| a.rule == rule && a.refused.is_none()).count();
+    match rule {
+        // What normalises rows of scores is worth its place in attention.
+        NORMALIZER => applied(rule) > planned.run.kernels.iter().filter(|k| k.kind == Kind::Attention).count(),
+        AFFINE => applied(rule) > applied(INTO_WEIGHTS),
+        _ => {
+            let is_offered = |a: &Application| a.refused == Some(Refusal::Slower) && is_promising(a, options);
+            planned.rewrites.iter().filter(|a| a.rule == rule).any(is_offered)
+        }
+    }
+}
+
+/// Whether an application is one of those that are made only where a plan says that they pay.
+fn is_placement(application: &Application) -> bool {
+    PLACEMENTS.iter().any(|rewrite| rewrite.name == application.rule)
+}
+
+/// Whether a placement saves arithmetic.
+fn is_promising(application: &Application, options: &PlanOptions) -> bool {
+    !is_placement(application) || options.hints.size(&application.flops_saved) > 0.0
+}
+
+/// The plan of a graph to which no rewrite of some rules is applied, unless the user wants it.
+fn plan_without(
+    graph: Graph,
+    without: &Rules,
+    options: &PlanOptions,
+    observe: &mut dyn FnMut(&Step<'_>),
+) -> Result<PlannedProgram> {
     // Move work to where it is done least often. After the passes: rewrites read plain arithmetic. Before the split: what they
     // put into weights is prepared.
-    let mut permit = permit(options);
+    let mut permit = permit(options, without);
     let exact = context(options);
-    let mut graph = apply_rewrites(graph, &exact, &mut permit, observe)?;
+    let graph = apply_rewrites(graph, &exact, &mut permit, observe)?;
+    let graph = apply_placements(graph, &exact, &mut permit, observe)?;
+    plan_rewritten(graph, permit.into_applications(), options, observe)
+}
+
+/// The plan of a graph after rewrites.
+fn plan_rewritten(
+    mut graph: Graph,
+    rewrites: Vec<Application>,
+    options: &PlanOptions,
+    observe: &mut dyn FnMut(&Step<'_>),
+) -> Result<PlannedProgram> {
     // Behind the rewrites: what is rounded is what is multiplied once scales and normalisers stand where they belong.
     if options.precision != Precision::F32 {
-        let rounding = Context { precision: options.precision, narrowing: options.narrowing, ..exact };
+        let rounding = Context { precision: options.precision, narrowing: options.narrowing, ..context(options) };
         graph = run_passes(graph, &rounding, observe)?;
     }
-    let rewrites = permit.into_applications();
     let applied = rewrites.iter().filter(|a| a.refused.is_none()).count();
     check_locked(options, &rewrites)?;
     let program = Program::new(&graph)?;
@@ -166,10 +252,10 @@ pub fn rewrite_id(application: &Application) -> DecisionId {
     DecisionId(application.id >> 16)
 }
 
-/// Who is asked about rewrites: the choices of the user, or chance, or a lock.
-fn permit(options: &PlanOptions) -> Permit<'_> {
+/// Who is asked about rewrites: the choices of the user, or chance, or a lock; and whether they are among those that do not pay.
+fn permit<'o>(options: &'o PlanOptions, without: &'o Rules) -> Permit<'o> {
     let (mut applied, mut asked) = (0, 0);
-    Permit::by(move |application| {
+    let permit = Permit::judged(move |application| {
         let id = rewrite_id(application);
         let pins = &options.pins;
         asked += 1;
@@ -182,9 +268,16 @@ fn permit(options: &PlanOptions) -> Permit<'_> {
             && !pins.apart.contains(&id)
             && pins.only.as_ref().is_none_or(|only| only.contains(&id));
         let allowed = wanted && free && options.fuel.is_none_or(|fuel| applied < fuel);
+        let listed = || pins.together.contains(&id) || pins.only.as_ref().is_some_and(|only| only.contains(&id));
+        let by_price = matches!(options.chooser, Chooser::ByCost) && !listed();
+        let pays = !without.contains(application.rule) && is_promising(application, options);
+        if allowed && by_price && !pays {
+            return Some(Refusal::Slower);
+        }
         applied += usize::from(allowed);
-        allowed
-    })
+        (!allowed).then_some(Refusal::NotAllowed)
+    });
+    permit.for_plans(options.spec.kind, &options.hints)
 }
 
 /// A lock must not list a rewrite that is not applied: the graph would not be the one that it divides.
@@ -279,7 +372,8 @@ mod tests {
         let fused = plan_program(sample(), &options(), &mut |_| {}).unwrap();
         let mut without = options();
         without.without.extend(crate::fuse::rules::RULES.iter().map(|rule| rule.name().to_string()));
-        without.without.extend(crate::rewrites::REWRITES.iter().map(|rewrite| rewrite.name.to_string()));
+        let rewrites = crate::rewrites::REWRITES.iter().chain(PLACEMENTS);
+        without.without.extend(rewrites.map(|rewrite| rewrite.name.to_string()));
         let planned = plan_program(sample(), &without, &mut |_| {}).unwrap();
         assert!(planned.rewrites.iter().all(|a| a.refused.is_some()));
         assert!(planned.run.kernels.iter().all(|k| k.members.len() == 1));

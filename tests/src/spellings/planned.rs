@@ -1,8 +1,9 @@
 //! What the planner makes of a row.
 
+use fuseline::compile::plan_program;
 use fuseline::device::DeviceSpec;
 use fuseline::error::Result;
-use fuseline::fuse::{Plan, PlanOptions, plan};
+use fuseline::fuse::{Plan, PlanOptions};
 use fuseline::graph::Graph;
 use fuseline::passes::{Context, Numerics, run_passes};
 use fuseline::rewrites::{Permit, apply_rewrites};
@@ -35,11 +36,10 @@ impl Spelling {
 
     /// The plan for a device, by its name.
     pub fn planned(&self, device: &str, numerics: Numerics) -> Result<Planned> {
-        let graph = self.plain(numerics)?;
         let mut options = PlanOptions { numerics, ..PlanOptions::on(DeviceSpec::find(device)?) };
         options.hints.env = usual_sizes();
-        let plan = plan(&graph, &options)?;
-        Ok(Planned { graph, plan })
+        let planned = plan_program(self.graph()?, &options, &mut |_| {})?;
+        Ok(Planned { graph: planned.program.run().clone(), plan: planned.run })
     }
 }
 

@@ -7,8 +7,10 @@ use fuseline::compile::{PlannedProgram, plan_program, plan_simplified, simplifie
 use fuseline::device::DeviceSpec;
 use fuseline::explain::Explanation;
 use fuseline::fuse::{PlanOptions, Verdict, edges};
-use fuseline::graph::Graph;
-use fuseline::tensor::{DType, Symbol};
+use fuseline::graph::{Builder, Graph};
+use fuseline::ops::prim::Monoid;
+use fuseline::rewrites::{Application, Refusal};
+use fuseline::tensor::{DType, Shape, Symbol};
 use fuseline_frontend::Model;
 use fuseline_tests::spellings::{Spelling, all};
 
@@ -96,14 +98,39 @@ fn network(name: &str) -> Graph {
 #[test]
 fn a_rewrite_that_costs_time_says_why_it_was_applied() {
     let options = PlanOptions::on(DeviceSpec::find("cpu").unwrap());
-    // Its queries are scaled before they are multiplied, and many scores are scaled instead.
-    let plain = simplified(network("whisper_tiny_enc.legacy"), &options, &mut |_| {}).unwrap();
+    // Queries from outside are scaled before they are multiplied, and many scores are scaled instead.
+    let b = Builder::new("scaled queries");
+    let [q, k, v] = ["q", "k", "v"].map(|name| b.input(name, DType::F32, Shape::new([8usize, 2048, 64])));
+    let scores = (q * 0.125).matmul(k.permute(&[0, 2, 1]));
+    let weights = (scores - scores.reduce_keep(Monoid::Max, &[2])).exp();
+    b.output("y", (weights / weights.sum(&[2])).matmul(v));
+    let plain = simplified(b.finish().unwrap(), &options, &mut |_| {}).unwrap();
     let planned = plan_simplified(plain.clone(), &options, &mut |_| {}).unwrap();
     let mut explanation = Explanation::of(&planned, &options).unwrap();
     explanation.price_rewrites(&planned, &plain, &options);
     let losses = || explanation.decisions.iter().filter(|row| row.verdict == Verdict::Taken && row.saved_us < -0.01);
     assert!(losses().count() > 0 && losses().all(|row| row.is_rewrite), "fusions never cost time");
     assert!(losses().all(|row| row.reason.contains("applied wherever they fit")));
+}
+
+/// A number that scales queries or scores of a network goes into weights, whatever spells it, and none is left at a loss.
+#[test]
+fn scales_of_scores_go_where_they_take_the_least() {
+    let options = PlanOptions::on(DeviceSpec::find("cpu").unwrap());
+    let plain = simplified(network("whisper_tiny_enc.legacy"), &options, &mut |_| {}).unwrap();
+    let planned = plan_simplified(plain.clone(), &options, &mut |_| {}).unwrap();
+    let mut explanation = Explanation::of(&planned, &options).unwrap();
+    explanation.price_rewrites(&planned, &plain, &options);
+    let of = |rule: &str| explanation.decisions.iter().filter(|row| row.rule == rule).collect::<Vec<_>>();
+    let placed = of("place-scales");
+    assert_eq!(placed.len(), 4, "one for every layer");
+    assert!(placed.iter().all(|row| row.verdict == Verdict::Taken && row.saved_us > 10.0), "{placed:#?}");
+    assert!(of("hoist-scales").iter().all(|row| row.saved_us > -0.005));
+    // With few keys there is nothing to gain, and the log says so.
+    let plain = simplified(network("gpt2_tiny.legacy"), &options, &mut |_| {}).unwrap();
+    let planned = plan_simplified(plain, &options, &mut |_| {}).unwrap();
+    let refused = |a: &&Application| a.rule == "place-scales" && a.refused == Some(Refusal::Slower);
+    assert!(planned.rewrites.iter().filter(refused).count() > 0);
 }
 
 /// For every rule that was applied, how often, what its rewrites are said to save in all, and what the whole plan takes longer

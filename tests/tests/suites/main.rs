@@ -9,6 +9,7 @@ mod documents;
 mod explain;
 mod extremes;
 mod fuzz;
+mod gains;
 mod graphs;
 mod import;
 mod malicious;

@@ -160,8 +160,8 @@ fn cases_of_contractions() -> Vec<Case> {
             b.output("y", weights(b, [4, 256, 64, 256], false).matmul(values(b, [4, 256, 64])));
         }),
         // Of two keys each, rows of scores are next to nothing beside the two products.
-        Case::on("h200", "pairs-better", |b| {
-            b.output("y", weights(b, [1, 65536, 256, 2], true).matmul(values(b, [1, 2, 256])));
+        Case::on("a100", "pairs-better", |b| {
+            b.output("y", weights(b, [1, 262144, 32, 2], true).matmul(values(b, [1, 2, 32])));
         }),
         // The norm saves more in the product that reads it than in the one before it.
         Case::on("h200", "outweighed", |b| {

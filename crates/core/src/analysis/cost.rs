@@ -32,6 +32,8 @@ pub struct Work {
     pub streams: SmallVec<[Stream; 8]>,
     /// operations by unit
     pub operations: SmallVec<[(Unit, f64); 6]>,
+    /// products that are added up by the instructions that multiply them: operations that take no time of their own
+    pub ridden: f64,
     /// independent pieces of work that are dealt to cores; at least 1
     pub blocks: f64,
     /// threads of a block; 1 on a CPU
@@ -111,6 +113,7 @@ impl Default for Work {
         Work {
             streams: SmallVec::new(),
             operations: SmallVec::new(),
+            ridden: 0.0,
             blocks: 1.0,
             threads: 1.0,
             registers: 0.0,
@@ -187,7 +190,7 @@ impl Work {
             Unit::Special(_) => count * f64::from(Scalar::Exp2.def().flops),
             _ => *count,
         };
-        self.operations.iter().map(flops).fold(0.0, |sum, count| sum + count) * self.recompute
+        self.operations.iter().map(flops).fold(self.ridden, |sum, count| sum + count) * self.recompute
     }
 }
 

@@ -213,6 +213,7 @@ pub(super) fn of_rewrites(applications: &[Application]) -> Vec<DecisionRow> {
             Some(Refusal::UsedElsewhere) => "used-elsewhere",
             Some(Refusal::MayOverflow) => "may-overflow",
             Some(Refusal::LeavesRange) => "leaves-range",
+            Some(Refusal::Slower) => "slower",
         },
         reason: match application.refused {
             None => application.what.clone(),
@@ -224,7 +225,7 @@ pub(super) fn of_rewrites(applications: &[Application]) -> Vec<DecisionRow> {
         is_rewrite: true,
         is_inside: false,
         is_priced: false,
-        is_illegal: !matches!(application.refused, None | Some(Refusal::NotAllowed)),
+        is_illegal: !matches!(application.refused, None | Some(Refusal::NotAllowed | Refusal::Slower)),
         scorecard: None,
     };
     applications.iter().map(row).collect()

@@ -13,16 +13,15 @@ mod worth;
 
 pub use decision::{DecisionRow, Edge};
 
-use rustc_hash::{FxHashMap, FxHashSet};
+use rustc_hash::FxHashSet;
 
 use crate::analysis::Scorecard;
-use crate::compile::{PlannedProgram, rewrite_id};
+use crate::compile::PlannedProgram;
 use crate::error::Result;
-use crate::fuse::{Chooser, Cost, DecisionId, Kind, Pins, Plan, PlanOptions, PlannedKernel, Policy, plan};
+use crate::fuse::{Chooser, Cost, Kind, Pins, Plan, PlanOptions, PlannedKernel, Policy, Verdict, plan};
 use crate::graph::{Graph, Origin};
 use score::Scorer;
 use wiring::Wiring;
-use worth::Appraiser;
 
 /// A kernel as it is shown.
 #[derive(Clone, Debug)]
@@ -125,22 +124,19 @@ impl Explanation {
         Ok(Explanation { run, prepare, decisions })
     }
 
-    /// Prices the rewrites that were applied to `graph`, the one after the passes: a rewrite has no kernel of its own, and what it is
-    /// worth is the time that the kernels around it take longer without it. A plan that is written, drawn by chance or cut
+    /// Prices the rewrites of `graph`, the one after the passes: a rewrite has no kernel of its own, and what it is worth is the time
+    /// that a plan takes longer without it, or with it where it was refused. A plan that is written, drawn by chance or cut
     /// short is not made again, and its rewrites have no price.
     pub fn price_rewrites(&mut self, planned: &PlannedProgram, graph: &Graph, options: &PlanOptions) {
         if !matches!(options.chooser, Chooser::ByCost) || options.fuel.is_some() {
             return;
         }
-        let mut appraiser = Appraiser::new(graph, options, &planned.run, &self.run.kernels);
-        let applied = planned.rewrites.iter().filter(|application| application.refused.is_none());
-        let worths: FxHashMap<DecisionId, Cost> =
-            applied.filter_map(|application| Some((rewrite_id(application), appraiser.worth(application)?))).collect();
+        let worths = worth::of_rewrites(planned, graph, options);
         for row in self.decisions.iter_mut().filter(|row| row.is_rewrite) {
             let Some(worth) = worths.get(&row.id) else { continue };
             (row.saved_us, row.bytes_saved, row.flops_saved) = (worth.us, worth.bytes, worth.flops);
             row.is_priced = true;
-            if worth.us < -LEAST_LOSS_US {
+            if row.verdict == Verdict::Taken && worth.us < -LEAST_LOSS_US {
                 row.reason.push_str(
                     "; costs time here, but rewrites are applied wherever they fit: every spelling is one kernel",
                 );

@@ -363,17 +363,17 @@ impl Meter<'_> {
                 _ => 0.0,
             };
         }
-        let together = self.multiply_adds(&steps);
+        let ridden = self.multiply_adds(&steps);
         for (place, op, dtype) in steps {
             let axes = draft.axes_of(place);
             let again =
                 repeats.prologue.iter().filter(|(of, _)| repeats.before.contains(&place) && axes.is_within(*of));
             let times = again.map(|(_, times)| *times).fold(1.0, f64::max);
             let count = self.extent(axes) * times;
-            match together.contains(&place) {
-                true => self.work.operate(Unit::Fma(arithmetic_dtype(dtype)), count),
-                false => self.work.scalar(op, count, arithmetic_dtype(dtype)),
-            };
+            match ridden.contains(&place) {
+                true => self.work.ridden += count,
+                false => _ = self.work.scalar(op, count, arithmetic_dtype(dtype)),
+            }
         }
         if self.spec.kind == Machine::Gpu {
             // Operands that are copied as they lie come by themselves; others pass through registers, one by one.
@@ -393,11 +393,9 @@ impl Meter<'_> {
                     self.work.dot(flops, dtype, self.spec);
                     self.work.padding = self.work.padding.max(self.padding(k, roles));
                 }
-                LeafOp::Reduce { over, arg, .. } => {
+                LeafOp::Reduce { over, .. } => {
                     let count = self.extent(leaf.axes.union(*over));
-                    let dtype = arithmetic_dtype(leaf.dtype);
-                    let unit = if together.contains(arg) { Unit::Fma(dtype) } else { Unit::Elementwise(dtype) };
-                    self.work.operate(unit, count);
+                    self.work.operate(Unit::Elementwise(arithmetic_dtype(leaf.dtype)), count);
                 }
                 LeafOp::Prefix { .. } => {
                     let count = self.extent(leaf.axes);
@@ -424,7 +422,7 @@ enum Adder {
 }
 
 impl Meter<'_> {
-    /// The products that nothing but sums read, and these sums: one instruction does both. A sum takes one product.
+    /// The products that nothing but sums read, each of which takes one: an instruction that adds multiplies besides.
     fn multiply_adds(&self, steps: &Steps) -> FxHashSet<Place> {
         let draft = self.draft;
         let is_product = |place: &Place| {
@@ -457,20 +455,15 @@ impl Meter<'_> {
         let mut products: Vec<(Place, SmallVec<[Adder; 2]>)> =
             adders.into_iter().filter(|(place, _)| is_product(place)).filter_map(|(p, a)| Some((p, a?))).collect();
         products.sort_unstable_by_key(|(place, _)| *place);
-        let (mut together, mut busy) = (FxHashSet::default(), FxHashSet::default());
+        let (mut ridden, mut busy) = (FxHashSet::default(), FxHashSet::default());
         for (product, adders) in products {
             if adders.iter().any(|adder| busy.contains(adder)) {
                 continue;
             }
-            together.insert(product);
-            for adder in adders {
-                busy.insert(adder);
-                if let Adder::Step(place) = adder {
-                    together.insert(place);
-                }
-            }
+            ridden.insert(product);
+            busy.extend(adders);
         }
-        together
+        ridden
     }
 }
 

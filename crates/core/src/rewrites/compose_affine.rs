@@ -3,11 +3,10 @@
 use rustc_hash::FxHashMap;
 
 use super::constants::{Constant, constant_axes};
-use super::magnitude::may_move;
 use super::peel::{Action, call};
 use super::scale_weights::Weights;
 use super::step::{Kind, Step};
-use super::{Facts, Permit, Refusal, Rewrite, Site, rebuilt_at};
+use super::{Facts, Permit, Rewrite, Site, rebuilt_at};
 use crate::error::Result;
 use crate::graph::rewrite::{Rebuild, Values, replaced};
 use crate::graph::{Graph, Value};
@@ -40,13 +39,8 @@ fn run(graph: &Graph, facts: &Facts, permit: &mut Permit<'_>) -> Result<Option<G
     ids.sort_unstable();
     for id in ids {
         let site = site(graph, id, &found[&id]);
-        let allowed = if may_move(graph, found[&id].links.iter().filter_map(|link| link.factor())) {
-            permit.allow(graph, site)
-        } else {
-            permit.refuse(graph, site, Refusal::LeavesRange);
-            false
-        };
-        if !allowed {
+        let factors: Vec<_> = found[&id].links.iter().filter_map(|link| link.factor()).collect();
+        if !permit.allow_move(graph, site, factors) {
             found.remove(&id);
         }
     }

@@ -1,9 +1,8 @@
 //! Contractions of integers that stand for reals.
 
 use super::hoist_scales::{wider, with_range};
-use super::magnitude::may_all_move;
 use super::operand::{acted_on, summed_axes, unguarded};
-use super::peel::{Action, Order, Peeled, Rest, call, cast, peel};
+use super::peel::{Action, Factor, Order, Peeled, Rest, call, cast, peel};
 use super::seen::Seen;
 use super::step::{Kind, Step};
 use super::{Facts, Permit, Refusal, Rewrite, Site, sites};
@@ -119,11 +118,8 @@ fn find(graph: &Graph, id: usize, permit: &mut Permit<'_>) -> Option<Found> {
         permit.refuse(graph, site, Refusal::MayOverflow);
         return None;
     }
-    if !may_all_move(graph, found.iter().flat_map(|(peeled, _)| &peeled.factors)) {
-        permit.refuse(graph, site, Refusal::LeavesRange);
-        return None;
-    }
-    permit.allow(graph, site).then_some(found)
+    let factors = found.iter().flat_map(|(peeled, _)| &peeled.factors).map(Factor::moved);
+    permit.allow_move(graph, site, factors).then_some(found)
 }
 
 /// An operand as an integer and what scales it.

@@ -2,10 +2,9 @@
 
 use super::contract_integers::{Integer, quantised};
 use super::hoist_scales::{wider, with_range};
-use super::magnitude::may_all_move;
 use super::operand::acted_on;
-use super::peel::{Peeled, cast};
-use super::{Facts, Permit, Refusal, Rewrite, Site, sites};
+use super::peel::{Factor, Peeled, cast};
+use super::{Facts, Permit, Rewrite, Site, sites};
 use crate::error::Result;
 use crate::graph::rewrite::{Rebuild, Values, replaced};
 use crate::graph::{Graph, Node};
@@ -52,12 +51,8 @@ fn find(graph: &Graph, id: usize, permit: &mut Permit<'_>) -> Option<Found> {
         bytes_saved: counts * 3,
         what: "the scales of quantised weights act on the result".to_owned(),
     };
-    let factors = found.iter().flatten().flat_map(|(peeled, _)| &peeled.factors);
-    if !may_all_move(graph, factors) {
-        permit.refuse(graph, site, Refusal::LeavesRange);
-        return None;
-    }
-    permit.allow(graph, site).then_some(found)
+    let factors = found.iter().flatten().flat_map(|(peeled, _)| &peeled.factors).map(Factor::moved);
+    permit.allow_move(graph, site, factors).then_some(found)
 }
 
 fn scaled(graph: &Graph, node: &Node, row: &Contract, operand: usize) -> Option<(Peeled, Integer)> {

@@ -1,9 +1,8 @@
 //! Scales behind contractions.
 
-use super::magnitude::may_all_move;
 use super::peel::{Action, Factor, Order, Peeled, cast, peel};
 use super::seen::Seen;
-use super::{Facts, Permit, Refusal, Rewrite, Site, sites};
+use super::{Facts, Permit, Rewrite, Site, sites};
 use crate::error::Result;
 use crate::graph::rewrite::{Rebuild, Values, replaced};
 use crate::graph::{Graph, Value};
@@ -60,11 +59,8 @@ fn find(graph: &Graph, facts: &Facts, id: usize, permit: &mut Permit<'_>) -> Opt
             count => format!("{count} numbers scale the result, as one, instead of operands"),
         },
     };
-    if !may_all_move(graph, found.iter().flat_map(|p| &p.factors)) {
-        permit.refuse(graph, site, Refusal::LeavesRange);
-        return None;
-    }
-    permit.allow(graph, site).then_some(found)
+    let factors = found.iter().flat_map(|p| &p.factors).map(Factor::moved);
+    permit.allow_move(graph, site, factors).then_some(found)
 }
 
 /// Whether a factor is a number that is the same everywhere, and no special one.

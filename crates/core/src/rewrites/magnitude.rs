@@ -1,6 +1,6 @@
 //! How large factors are that would move.
 
-use super::peel::{Action, Factor};
+use super::peel::Action;
 use super::step::Step;
 use crate::graph::Graph;
 use crate::ops::{Expr, ExprNode, range};
@@ -22,11 +22,6 @@ pub(super) fn may_move(graph: &Graph, factors: impl IntoIterator<Item = (Action,
         }
     }
     alone && products.into_iter().all(range::may_move)
-}
-
-/// As [`may_move`], for factors that were taken out of products.
-pub(super) fn may_all_move<'f>(graph: &Graph, factors: impl IntoIterator<Item = &'f Factor>) -> bool {
-    may_move(graph, factors.into_iter().map(|factor| (factor.action, factor.seen.step)))
 }
 
 /// The number that a step is where all sizes are 1, and where they are large; `None` where it is none.

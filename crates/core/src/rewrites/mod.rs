@@ -22,6 +22,7 @@ mod magnitude;
 mod operand;
 mod peel;
 mod permit;
+mod place_scales;
 mod scale_weights;
 mod seen;
 mod softmax;
@@ -64,6 +65,22 @@ pub const REWRITES: &[Rewrite] = &[
     scale_weights::REWRITE,     // last of the scales: what is left next to a contraction with weights
 ];
 
+/// What is offered when the list has nothing left to do: each is applied only where a plan says that it pays, so that the permit decides.
+pub const PLACEMENTS: &[Rewrite] = &[place_scales::REWRITE];
+
+/// The rewrite that puts normalisers behind products. Where that does not make attention of the two, it may cost time.
+pub const NORMALIZER: &str = defer_normalizer::REWRITE.name;
+
+/// The rewrite that makes one scale and one shift of many. Where the scale does not go into weights ([`INTO_WEIGHTS`]), it may cost time: a
+/// table of its own instead of two that are shared.
+pub const AFFINE: &str = compose_affine::REWRITE.name;
+
+/// The rewrite that puts scales into weights.
+pub const INTO_WEIGHTS: &str = scale_weights::REWRITE.name;
+
+/// What the placements leave to do.
+const BEHIND_PLACEMENTS: &[Rewrite] = &[compose_affine::REWRITE, scale_weights::REWRITE];
+
 /// The list is repeated at most this often; a rewrite never undoes another, so that few rounds do.
 const MOST_ROUNDS: usize = 8;
 
@@ -76,11 +93,45 @@ pub fn apply_rewrites(
     permit: &mut Permit<'_>,
     observe: &mut dyn FnMut(&Step<'_>),
 ) -> Result<Graph> {
+    until_settled(graph, REWRITES, context, permit, observe)
+}
+
+/// The graph after [`PLACEMENTS`], and what they leave to do. In: what [`apply_rewrites`] gave.
+pub fn apply_placements(
+    graph: Graph,
+    context: &Context,
+    permit: &mut Permit<'_>,
+    observe: &mut dyn FnMut(&Step<'_>),
+) -> Result<Graph> {
+    let (mut graph, mut settled) = (graph, true);
+    for rewrite in PLACEMENTS.iter().filter(|r| r.tier.is_allowed(context.numerics)) {
+        let new = rewrite.apply(&graph, permit)?;
+        let changed = new.is_some();
+        if let Some(new) = new {
+            (settled, graph) = (false, new);
+        }
+        observe(&Step { pass: rewrite.name, round: 0, changed, graph: &graph });
+    }
+    if settled {
+        return Ok(graph);
+    }
+    let graph = run_passes(graph, context, observe)?;
+    until_settled(graph, BEHIND_PLACEMENTS, context, permit, observe)
+}
+
+/// The graph after some rewrites in turn, and passes, until nothing changes.
+fn until_settled(
+    graph: Graph,
+    rewrites: &[Rewrite],
+    context: &Context,
+    permit: &mut Permit<'_>,
+    observe: &mut dyn FnMut(&Step<'_>),
+) -> Result<Graph> {
     let mut graph = graph;
     for round in 0..MOST_ROUNDS {
         let mut settled = true;
         let mut facts = Facts::of(&graph);
-        for rewrite in REWRITES.iter().filter(|r| r.tier.is_allowed(context.numerics)) {
+        for rewrite in rewrites.iter().filter(|r| r.tier.is_allowed(context.numerics)) {
             context.budget.check()?;
             let new = rewrite.apply_knowing(&graph, &facts, permit)?;
             let changed = new.is_some();
@@ -147,8 +198,9 @@ mod tests {
 
     #[test]
     fn names_are_unique_and_documented() {
-        for (k, rewrite) in REWRITES.iter().enumerate() {
-            assert!(REWRITES[..k].iter().all(|r| r.name != rewrite.name), "{} twice", rewrite.name);
+        let all: Vec<&Rewrite> = REWRITES.iter().chain(PLACEMENTS).collect();
+        for (k, rewrite) in all.iter().enumerate() {
+            assert!(all[..k].iter().all(|r| r.name != rewrite.name), "{} twice", rewrite.name);
             assert!(!rewrite.doc.is_empty());
         }
     }

@@ -32,6 +32,13 @@ pub(super) struct Factor {
     pub(super) seen: Seen,
 }
 
+impl Factor {
+    /// How it acted, and what it is: what is asked before it moves.
+    pub(super) fn moved(&self) -> (Action, Step) {
+        (self.action, self.seen.step)
+    }
+}
+
 /// What is left of a product.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Rest {

@@ -5,7 +5,12 @@ use std::hash::{Hash, Hasher};
 
 use rustc_hash::{FxHashMap, FxHasher};
 
+use super::magnitude::may_move;
+use super::peel::Action;
+use super::step::Step;
+use crate::device::Machine;
 use crate::graph::{Graph, OriginSet};
+use crate::lower::Hints;
 use crate::tensor::Dim;
 
 /// A place in a graph where a rewrite applies.
@@ -36,6 +41,8 @@ pub enum Refusal {
     MayOverflow,
     /// a factor that would move past a sum is so large or small that it may be what keeps the sum in range
     LeavesRange,
+    /// a plan with it takes longer
+    Slower,
 }
 
 impl fmt::Display for Refusal {
@@ -45,6 +52,7 @@ impl fmt::Display for Refusal {
             Refusal::UsedElsewhere => "another reader needs the value as it is",
             Refusal::MayOverflow => "the integer sum may overflow",
             Refusal::LeavesRange => "a factor outside of 2^-20 … 2^20 may be what keeps the sum in range",
+            Refusal::Slower => "a plan with it takes longer, or as long",
         })
     }
 }
@@ -70,10 +78,16 @@ pub struct Application {
     pub refused: Option<Refusal>,
 }
 
+/// Says why a rewrite is not applied, if it is not.
+type Judge<'p> = dyn FnMut(&Application) -> Option<Refusal> + 'p;
+
 /// Gives permission for each application of a rewrite and keeps the list of those that were looked at.
 pub struct Permit<'p> {
-    decide: Box<dyn FnMut(&Application) -> bool + 'p>,
+    decide: Box<Judge<'p>>,
     applications: Vec<Application>,
+    /// numbers for sizes, and the kind of the device, where rewrites hang on them
+    hints: Hints,
+    machine: Machine,
     /// Applications of sites that rule, origins and types do not tell apart, in the order of the graph.
     alike: FxHashMap<u64, Alike>,
 }
@@ -86,8 +100,33 @@ struct Alike {
 
 impl<'p> Permit<'p> {
     /// Permission by a function, which sees each application once.
-    pub fn by(decide: impl FnMut(&Application) -> bool + 'p) -> Permit<'p> {
-        Permit { decide: Box::new(decide), applications: Vec::new(), alike: FxHashMap::default() }
+    pub fn by(mut decide: impl FnMut(&Application) -> bool + 'p) -> Permit<'p> {
+        Permit::judged(move |application| (!decide(application)).then_some(Refusal::NotAllowed))
+    }
+
+    /// Permission by a function that says why not. What it refuses for another reason than [`Refusal::NotAllowed`], it is asked again.
+    pub fn judged(decide: impl FnMut(&Application) -> Option<Refusal> + 'p) -> Permit<'p> {
+        Permit {
+            decide: Box::new(decide),
+            applications: Vec::new(),
+            hints: Hints::default(),
+            machine: Machine::Cpu,
+            alike: FxHashMap::default(),
+        }
+    }
+
+    /// The same permission, for a device and sizes.
+    pub fn for_plans(self, machine: Machine, hints: &Hints) -> Permit<'p> {
+        Permit { machine, hints: hints.clone(), ..self }
+    }
+
+    pub(super) fn machine(&self) -> Machine {
+        self.machine
+    }
+
+    /// A size as a number.
+    pub(super) fn size(&self, dim: &Dim) -> f64 {
+        self.hints.size(dim)
     }
 
     /// Permission for everything.
@@ -118,6 +157,17 @@ impl<'p> Permit<'p> {
     /// Whether a rewrite may be applied at a site of `graph`.
     pub(super) fn allow(&mut self, graph: &Graph, site: Site) -> bool {
         self.settle(graph, site, None).is_none()
+    }
+
+    /// As [`Permit::allow`], where factors move past a sum: not those that may be what keeps it in range.
+    pub(super) fn allow_move(
+        &mut self,
+        graph: &Graph,
+        site: Site,
+        factors: impl IntoIterator<Item = (Action, Step)>,
+    ) -> bool {
+        let why = (!may_move(graph, factors)).then_some(Refusal::LeavesRange);
+        self.settle(graph, site, why).is_none()
     }
 
     /// Records a site of `graph` at which a rewrite fits but must not be applied.
@@ -152,8 +202,7 @@ impl<'p> Permit<'p> {
         let application = &mut self.applications[place];
         // What the graph forbade before it may allow now; what was not allowed stays so.
         if refused.is_none() && application.refused != Some(Refusal::NotAllowed) {
-            let allowed = (self.decide)(application);
-            application.refused = (!allowed).then_some(Refusal::NotAllowed);
+            application.refused = (self.decide)(application);
         }
         application.refused
     }

@@ -3,7 +3,6 @@
 use super::constants::constant_axes;
 use super::contract_integers::converted;
 use super::facts::{Axes, axes, mentioned};
-use super::magnitude::may_move;
 use super::peel::{Action, call};
 use super::seen::Seen;
 use super::step::{Kind, Step};
@@ -141,11 +140,7 @@ fn find(graph: &Graph, facts: &Facts, id: usize, permit: &mut Permit<'_>) -> Opt
         permit.refuse(graph, site, Refusal::UsedElsewhere);
         return None;
     }
-    if !may_move(graph, [(Action::Times, found.factor)]) {
-        permit.refuse(graph, site, Refusal::LeavesRange);
-        return None;
-    }
-    permit.allow(graph, site).then_some(found)
+    permit.allow_move(graph, site, [(Action::Times, found.factor)]).then_some(found)
 }
 
 fn scaled_result(graph: &Graph, facts: &Facts, id: usize) -> Option<Found> {

@@ -1,0 +1,215 @@
+//! Numbers that scale scores, where they take the least.
+//!
+//! `hoist-scales` puts every number that scales an operand of a contraction behind it, so that all spellings are one graph. From there it
+//! can go to the operand with the fewest elements, and into the weights that the operand comes from. Whether that pays hangs on
+//! sizes and on what becomes one kernel, so that this is offered, and done where a plan with it takes less time.
+
+use rustc_hash::FxHashMap;
+
+use super::facts::axes;
+use super::operand::labels;
+use super::peel::Action;
+use super::seen::Fold;
+use super::step::{Kind, Step};
+use super::{Facts, Permit, Rewrite, Site, sites};
+use crate::device::Machine;
+use crate::error::Result;
+use crate::graph::rewrite::{Rebuild, Values, replaced};
+use crate::graph::{Graph, Value};
+use crate::ops::prim::{Contract, Map, View};
+use crate::ops::{Expr, Prim, Scalar};
+use crate::passes::Tier;
+use crate::tensor::DType;
+
+pub(super) const REWRITE: Rewrite = Rewrite {
+    name: "place-scales",
+    doc: "A number that scales scores scales the smaller of their factors instead, where that takes less time.",
+    tier: Tier::Real,
+    run,
+};
+
+/// In: a graph after `hoist-scales`, which would undo this. Out: no contraction of two computed tensors, the results of which are folded
+/// along axes of one of them, is read by nothing but a product with (or a quotient by) a number that is the same everywhere: the number
+/// scales the factor with fewer elements, below the views through which that is read. Not where the product is nothing but added to
+/// something, which an instruction does for nothing; and only a factor that is computed, so that its kernel can scale it on the way.
+///
+/// Not for types of 16 bits or less: the scaled factor would be rounded once more.
+fn run(graph: &Graph, facts: &Facts, permit: &mut Permit<'_>) -> Result<Option<Graph>> {
+    let scores = folded_scores(graph, facts);
+    sites(graph, facts, |id| find(graph, facts, id, &scores, permit), |rebuild, _, found| apply(graph, rebuild, found))
+}
+
+/// A contraction and the number that scales it.
+struct Scaled {
+    contract: usize,
+    action: Action,
+    number: Step,
+}
+
+struct Found {
+    scaled: Scaled,
+    /// the operand that is scaled instead
+    operand: usize,
+    /// below so many views
+    depth: usize,
+}
+
+/// For every map that scales scores which are folded: which operand of the contraction has the axes that are folded.
+type Scores = FxHashMap<usize, usize>;
+
+/// So many steps are looked at between scores and their fold, or behind what is added to them.
+const MOST_STEPS: usize = 64;
+
+fn folded_scores(graph: &Graph, facts: &Facts) -> Scores {
+    let mut scores = Scores::default();
+    let live = (0..graph.nodes().len()).filter(|id| facts.is_live(*id));
+    for fold in live.filter_map(|id| Fold::of(graph, Value::new(id, 0))) {
+        let folded = axes(fold.axes.iter().copied());
+        let mut todo = vec![fold.step];
+        for _ in 0..MOST_STEPS {
+            let Some(step) = todo.pop() else { break };
+            if step.position(graph).is_none()
+                && let Some(scaled) = scaled(graph, step.node())
+                && let Prim::Contract(row) = graph.nodes()[scaled.contract].prim()
+            {
+                let has = |operand: usize| {
+                    let own = (0..row.out.len()).filter(|k| labels(row, operand).contains(&row.out[*k]));
+                    folded & !axes(own) == 0
+                };
+                if let ([true, false], streamed) | ([false, true], streamed) = ([has(0), has(1)], usize::from(has(1))) {
+                    scores.insert(step.node(), streamed);
+                }
+                continue;
+            }
+            match step.kind(graph) {
+                Kind::Call(Scalar::Add | Scalar::Sub, operands) => {
+                    // What is added for nothing stays, unless it hides scores: then it is a choice.
+                    let [a, b] = [operands[0], operands[1]];
+                    todo.extend([(a, b), (b, a)].into_iter().filter(|(_, other)| hides(graph, *other)).map(|(x, _)| x));
+                }
+                Kind::Call(_, operands) => todo.extend(operands),
+                Kind::Cast(x) => todo.push(x),
+                _ => {}
+            }
+        }
+    }
+    scores
+}
+
+/// Whether an addend is −∞ somewhere, as far as its constants tell.
+fn hides(graph: &Graph, addend: Step) -> bool {
+    let mut todo = vec![addend];
+    for _ in 0..MOST_STEPS {
+        let Some(step) = todo.pop() else { return false };
+        match step.kind(graph) {
+            Kind::Const(_) if step.float(graph) == Some(f64::NEG_INFINITY) => return true,
+            Kind::Call(_, operands) => todo.extend(operands),
+            Kind::Cast(x) => todo.push(x),
+            Kind::Value(value) => {
+                if let Prim::View(_) = graph.node_of(value).prim() {
+                    todo.push(Step::of(graph, graph.node_of(value).args()[0]));
+                }
+            }
+            _ => {}
+        }
+    }
+    false
+}
+
+fn find(graph: &Graph, facts: &Facts, id: usize, scores: &Scores, permit: &mut Permit<'_>) -> Option<Found> {
+    let streamed = *scores.get(&id)?;
+    let scaled = scaled(graph, id)?;
+    let node = &graph.nodes()[scaled.contract];
+    let computed = node.args().iter().all(|arg| !facts.is_constant(arg.node()));
+    if !computed || facts.readers(scaled.contract) > 1 {
+        return None;
+    }
+    let bases = [0, 1].map(|k| smallest(graph, facts, node.args()[k], permit));
+    let size = |k: usize| permit.size(&graph.ty(bases[k].0).shape.count());
+    // A processor packs what is streamed anyway; a GPU reads it once for every tile of the others.
+    let operand = match permit.machine() {
+        Machine::Cpu if size(streamed) <= size(1 - streamed) => streamed,
+        Machine::Cpu | Machine::Gpu => 1 - streamed,
+    };
+    let (base, depth) = bases[operand];
+    if let Prim::Input(_) = graph.node_of(behind_views(graph, base, usize::MAX).0).prim() {
+        return None;
+    }
+    let (out, factor) = (&graph.nodes()[id].types()[0], graph.ty(base));
+    let site = Site {
+        rule: REWRITE.name,
+        producer: id,
+        consumer: scaled.contract,
+        flops_saved: out.shape.count() - factor.shape.count(),
+        bytes_saved: (out.bytes() - factor.bytes()) * 2,
+        what: "a number scales a factor of the scores".to_owned(),
+    };
+    let number = [(scaled.action, scaled.number)];
+    permit.allow_move(graph, site, number).then_some(Found { scaled, operand, depth })
+}
+
+/// The contraction that a map scales by a number, if it does nothing else.
+fn scaled(graph: &Graph, id: usize) -> Option<Scaled> {
+    let Prim::Map(_) = graph.nodes()[id].prim() else { return None };
+    let Kind::Call(op @ (Scalar::Mul | Scalar::Div), operands) = Step::of(graph, Value::new(id, 0)).kind(graph) else {
+        return None;
+    };
+    let action = if op == Scalar::Mul { Action::Times } else { Action::Over };
+    let with = |product: Step, number: Step| {
+        let Kind::Value(value) = product.kind(graph) else { return None };
+        let is_wide = matches!(graph.ty(value).dtype, DType::F32 | DType::F64);
+        let is_contract = matches!(graph.node_of(value).prim(), Prim::Contract(Contract { .. }));
+        let is_number = number.float(graph).map_or_else(|| number.uniform(graph).is_some(), |x| x != 0.0);
+        (is_wide && is_contract && is_number).then(|| Scaled { contract: value.node(), action, number })
+    };
+    let (a, b) = (operands[0], operands[1]);
+    with(a, b).or_else(|| if op == Scalar::Mul { with(b, a) } else { None })
+}
+
+/// What is behind views, so many at most, and the views, the last first.
+fn behind_views(graph: &Graph, value: Value, most: usize) -> (Value, Vec<&View>) {
+    let (mut base, mut views) = (value, Vec::new());
+    while views.len() < most
+        && let Prim::View(view) = graph.node_of(base).prim()
+        && view.guard.is_empty()
+    {
+        views.push(view);
+        base = graph.node_of(base).args()[0];
+    }
+    (base, views)
+}
+
+/// The first of the smallest values from an operand down to what its views look at, and below how many views it is. What others read too
+/// is not passed.
+fn smallest(graph: &Graph, facts: &Facts, operand: Value, permit: &Permit<'_>) -> (Value, usize) {
+    let (mut found, mut depth) = (operand, 0);
+    loop {
+        let (base, views) = behind_views(graph, found, 1);
+        let size = |value: Value| permit.size(&graph.ty(value).shape.count());
+        if views.is_empty() || facts.readers(found.node()) > 1 || size(base) > size(found) {
+            return (found, depth);
+        }
+        (found, depth) = (base, depth + 1);
+    }
+}
+
+fn apply(graph: &Graph, rebuild: &mut Rebuild<'_>, found: &Found) -> Result<Option<Values>> {
+    let Found { scaled: Scaled { contract, action, number }, operand, depth } = found;
+    let node = &graph.nodes()[*contract];
+    let mut operands = [rebuild.moved(node.args()[0]), rebuild.moved(node.args()[1])];
+    // Below the views: what is there may be a contraction with weights, or have fewer elements.
+    let (base, views) = behind_views(graph, node.args()[*operand], *depth);
+    let ty = graph.ty(base).clone();
+    let number = number.uniform(graph).expect("a number is the same everywhere");
+    let expr = Expr::build(&[ty.dtype], |scope, x| {
+        let number = number.inline(scope, &[]).cast(ty.dtype);
+        if *action == Action::Over { x[0] / number } else { x[0] * number }
+    });
+    let base = rebuild.moved(base);
+    let mut value = rebuild.add(Map { expr, shape: ty.shape }, &[base])?;
+    for view in views.into_iter().rev() {
+        value = rebuild.add(view.clone(), &[value])?;
+    }
+    operands[*operand] = value;
+    replaced(rebuild.add_for(graph.origin(*contract), node.prim().clone(), &operands)?)
+}

@@ -13,7 +13,7 @@ mod worth;
 
 pub use decision::{DecisionRow, Edge};
 
-use rustc_hash::FxHashSet;
+use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::analysis::Scorecard;
 use crate::compile::PlannedProgram;

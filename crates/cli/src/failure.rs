@@ -154,13 +154,13 @@ fn block(error: &Error, cause: Option<&str>, help: Option<&str>, excerpt: Option
     let bold = Style::new().bold();
     // A gap is told by its name, which alone would say nothing.
     let gap = if error.kind() == Kind::Unsupported { "not supported: " } else { "" };
-    let mut text = format!("{red}error:{red:#} {gap}{}\n", error.message());
+    let mut text = format!("{red}error:{red:#} {gap}{}\n", told(error.message(), 2000));
     text.push_str(excerpt.unwrap_or_default());
     let mut line = |label: &str, words: &str| {
         writeln!(text, "  {bold}{label}:{bold:#} {words}").expect("writing to a string succeeds");
     };
     if !error.path().is_empty() {
-        line("where", &error.path().join(" › "));
+        line("where", &error.path().iter().map(|place| told(place, 240)).collect::<Vec<_>>().join(" › "));
     }
     let lacking = error.kind() == Kind::Unsupported && error.path().iter().any(|place| place == GPU);
     let (cause, help) = match lacking {
@@ -175,6 +175,16 @@ fn block(error: &Error, cause: Option<&str>, help: Option<&str>, excerpt: Option
         None => line("help", default_help(error.kind())),
     }
     text
+}
+
+/// A text of at most so many characters in which names of models may stand, however long they are and whatever is in them.
+fn told(text: &str, most: usize) -> String {
+    let lines: Vec<_> = text.split('\n').map(screen::spelt_out).collect();
+    let text = lines.join("\n");
+    match text.char_indices().nth(most) {
+        Some((end, _)) => format!("{}… ({} more)", &text[..end], text[end..].chars().count()),
+        None => text,
+    }
 }
 
 fn why(kind: Kind) -> &'static str {

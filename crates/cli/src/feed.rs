@@ -6,7 +6,6 @@ use std::path::Path;
 
 use fuseline::error::{Context, Error, Kind, Result};
 use fuseline::philox;
-use fuseline::reference::Limits;
 use fuseline::tensor::{DType, Env, Literal, Shape, Symbol, TensorType};
 use fuseline_frontend::Tensors;
 use fuseline_frontend::npz::{ReadOptions, read_npz};
@@ -48,7 +47,7 @@ fn draw_rest(model: &Model, file: Option<&Path>, mut env: Env, seed: u64) -> Out
         None => Tensors::new(),
     };
     let mut feed = Feed { tensors: Tensors::new(), random: Vec::new(), assumed: Vec::new() };
-    let mut dice = Dice::new(seed);
+    let mut dice = Dice::new(seed, model.drawn);
     for port in ports {
         if port.form != Form::Tensor {
             dice.skip();
@@ -203,14 +202,15 @@ fn numpy_name(dtype: DType) -> String {
 pub struct Dice {
     seed: u64,
     stream: u64,
-    /// bytes that may still be made
+    /// bytes that may be made in all, and still
+    limit: u64,
     budget: u64,
 }
 
 impl Dice {
     /// The row of tensors of a seed.
-    pub fn new(seed: u64) -> Dice {
-        Dice { seed, stream: 0, budget: Limits::default().bytes }
+    pub fn new(seed: u64, limit: u64) -> Dice {
+        Dice { seed, stream: 0, limit, budget: limit }
     }
 
     /// Leaves a tensor out.
@@ -225,7 +225,7 @@ impl Dice {
         let count: usize = sizes.iter().product();
         let wanted = count as u64 * 8;
         self.budget = self.budget.checked_sub(wanted).ok_or_else(|| {
-            let limit = Limits::default().bytes;
+            let limit = self.limit;
             Error::limit(format!("{wanted} bytes while it is made (the limit for all inputs is {limit})"))
         })?;
         if dtype.is_float() {
@@ -276,7 +276,7 @@ mod tests {
 
     #[test]
     fn random_tensors_repeat_and_have_their_distribution() {
-        let draw = |dtype, seed| Dice::new(seed).draw(dtype, vec![10_000], false).unwrap();
+        let draw = |dtype, seed| Dice::new(seed, 1 << 30).draw(dtype, vec![10_000], false).unwrap();
         assert_eq!(draw(DType::F32, 1), draw(DType::F32, 1));
         assert_ne!(draw(DType::F32, 1), draw(DType::F32, 2));
         let values = draw(DType::F64, 1).to_f64s();
@@ -284,18 +284,18 @@ mod tests {
         let variance = values.iter().map(|x| x * x).sum::<f64>() / 10_000.0;
         assert!(mean.abs() < 0.05 && (variance - 1.0).abs() < 0.05, "{mean} {variance}");
         // By several threads or by one: the same.
-        let long = Dice::new(1).draw(DType::F64, vec![150_001], false).unwrap().to_f64s();
+        let long = Dice::new(1, 1 << 30).draw(DType::F64, vec![150_001], false).unwrap().to_f64s();
         let at = |k: u64| normal(philox::word(1, 0, 2 * k), philox::word(1, 0, 2 * k + 1));
         assert!([0, 65_535, 65_536, 75_001, 150_000].into_iter().all(|k| long[k] == at(k as u64)));
         let bytes = draw(DType::I8, 1).to_ints();
         assert_eq!((bytes.iter().min(), bytes.iter().max()), (Some(&-128), Some(&127)));
         assert!(draw(DType::I64, 1).to_ints().iter().all(|n| [0, 1].contains(n)));
-        let mut dice = Dice::new(1);
+        let mut dice = Dice::new(1, 1 << 30);
         let magnitudes = dice.draw(DType::F64, vec![10_000], true).unwrap();
         assert!(magnitudes.to_f64s().iter().all(|x| *x > 0.0));
         // The second of a row, also where the first was left out.
         let second = dice.draw(DType::F32, vec![10], false).unwrap();
-        let mut other = Dice::new(1);
+        let mut other = Dice::new(1, 1 << 30);
         other.skip();
         assert_eq!(other.draw(DType::F32, vec![10], false).unwrap(), second);
         assert!(dice.draw(DType::F32, vec![1 << 30, 2], false).is_err());

@@ -14,13 +14,17 @@ use crate::failure::{Failure, Outcome};
 
 /// A model, opened as it was asked for.
 #[derive(Debug)]
-pub struct Model(fuseline_session::model::Model);
+pub struct Model {
+    opened: fuseline_session::model::Model,
+    /// the most bytes that its inputs may take where they are drawn by chance
+    pub drawn: u64,
+}
 
 impl Deref for Model {
     type Target = fuseline_session::model::Model;
 
     fn deref(&self) -> &fuseline_session::model::Model {
-        &self.0
+        &self.opened
     }
 }
 
@@ -34,7 +38,7 @@ impl Model {
                 let error = Error::invalid(format!("the gallery has no graph called \"{name}\""));
                 Err(Failure::with_help(error, format!("take one of {}", names.join(", "))))
             }
-            ModelName::Gallery(name) => Ok(Model(Opened::gallery(name, dtype.unwrap_or(DType::F32))?)),
+            ModelName::Gallery(name) => Ok(Model::own(Opened::gallery(name, dtype.unwrap_or(DType::F32))?, limits)),
             ModelName::Demo(name) => {
                 let Some(network) = gallery::Network::find(name) else {
                     let names: Vec<&str> = gallery::NETWORKS.iter().map(|network| network.name).collect();
@@ -42,7 +46,7 @@ impl Model {
                     return Err(Failure::with_help(error, format!("take one of {}", names.join(", "))));
                 };
                 match dtype {
-                    None => Ok(Model(Opened::network(network)?)),
+                    None => Ok(Model::own(Opened::network(network)?, limits)),
                     Some(_) => {
                         let error = Error::invalid("--dtype chooses the type of gallery graphs; networks are in f32");
                         Err(Failure::with_help(error, "leave --dtype out"))
@@ -59,9 +63,16 @@ impl Model {
                     Kind::Invalid => Failure::not_read(path, error, help),
                     _ => Failure::from(error),
                 })?;
-                Ok(Model(opened.with_limits(limits.import())))
+                if let Some(bytes) = opened.bytes() {
+                    limits.note_bytes(bytes);
+                }
+                Ok(Model { opened: opened.with_limits(limits.import()), drawn: limits.run().bytes })
             }
         }
+    }
+
+    fn own(opened: fuseline_session::model::Model, limits: &ModelLimits) -> Model {
+        Model { opened, drawn: limits.run().bytes }
     }
 
     /// The sizes that the user gives; each must be one that the model leaves free, and be given once.

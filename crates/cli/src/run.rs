@@ -20,11 +20,12 @@ use crate::written_plan::WrittenPlan;
 
 /// Runs a model.
 pub fn run(arguments: &Run) -> Outcome {
+    let written = arguments.plan.as_deref().map(WrittenPlan::read).transpose()?;
+    let model = Model::open(&arguments.model, arguments.dtype, &arguments.limits)?;
     let reading = arguments.reading.unwrap_or(ReadingName::Exact);
     let options = Options { reading: reading.reading(), limits: arguments.limits.run() };
     let numerics = arguments.numerics.map(|numerics| numerics.numerics());
     let means = Means { options, threads: arguments.threads };
-    let written = arguments.plan.as_deref().map(WrittenPlan::read).transpose()?;
     let (target, precision, reads) = (arguments.target.as_deref(), arguments.precision, arguments.reading.is_some());
     let wishes =
         Wishes { target, numerics, precision, plan: written.as_ref(), reads, means, limits: &arguments.limits };
@@ -33,7 +34,6 @@ pub fn run(arguments: &Run) -> Outcome {
         let read = [arguments.model.file(), arguments.inputs.as_deref(), arguments.plan.as_deref()];
         file::check(path, read.into_iter().flatten())?;
     }
-    let model = Model::open(&arguments.model, arguments.dtype, &arguments.limits)?;
     let feed = feed::assemble(&model, arguments.inputs.as_deref(), &arguments.sizes, arguments.seed)?;
     tell_assumptions(&feed, arguments.seed);
     let start = Instant::now();

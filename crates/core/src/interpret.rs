@@ -225,6 +225,15 @@ impl Regions for Inner<'_, '_> {
         if self.run.trips > most { Err(Error::limit(format!("more than {most} loop trips"))) } else { Ok(()) }
     }
 
+    fn hold(&mut self, before: u64, now: u64) -> Result<()> {
+        let (live, limit) = (&mut self.run.live, self.run.options.limits.bytes);
+        *live = live.saturating_sub(before).saturating_add(now);
+        match *live > limit {
+            true => Err(Error::limit(format!("values of {live} bytes at one time (the limit is {limit} bytes)"))),
+            false => Ok(()),
+        }
+    }
+
     fn region(&mut self, number: usize, operands: &[Buffer]) -> Result<Vec<Buffer>> {
         let outer = self.run.env.clone();
         let results = self.run.execute(&self.regions[number], operands);

@@ -51,18 +51,14 @@ pub fn target(name: &str) -> Result<DeviceSpec> {
 #[pyfunction]
 pub fn explain(py: Python<'_>, model: Source, settings: Settings, on: &str) -> PyResult<Explanation> {
     work(py, About::Model, move || {
-        let options = settings.options()?;
+        let model = model.open()?;
+        let options = settings.options(model.bytes())?;
         let mut sizes = Env::new();
         for (name, size) in &options.sizes {
             sizes.bind(Symbol::name(name), *size);
         }
-        let explained = Explained::of(
-            &model.open()?.with_limits(options.import.clone()),
-            &options,
-            &target(on)?,
-            &Pins::default(),
-            sizes,
-        )?;
+        let explained =
+            Explained::of(&model.with_limits(options.import.clone()), &options, &target(on)?, &Pins::default(), sizes)?;
         Ok(Explanation(explained))
     })
 }

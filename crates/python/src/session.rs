@@ -12,9 +12,9 @@ use fuseline::tensor::{DType, Dim, Symbol};
 use fuseline_frontend::Tensors;
 use fuseline_frontend::onnx::import::{self, Port};
 use fuseline_session::model::{Content, Model};
-use fuseline_session::patience;
 use fuseline_session::session::{Options, Place};
 use fuseline_session::{Machine, Output};
+use fuseline_session::{allowance, patience};
 use pyo3::prelude::*;
 use pyo3::pybacked::PyBackedBytes;
 use pyo3::types::PyList;
@@ -69,7 +69,8 @@ pub struct Settings {
 }
 
 impl Settings {
-    pub fn options(&self) -> Result<Options> {
+    /// How a model is run that brings so many bytes.
+    pub fn options(&self, bytes: Option<u64>) -> Result<Options> {
         let threads = match self.threads {
             Some(threads) => Some(NonZeroUsize::new(threads).ok_or_else(|| Error::invalid("0 threads"))?),
             None => None,
@@ -85,16 +86,18 @@ impl Settings {
         let precision = Precision::from_name(&self.precision).ok_or_else(|| {
             Error::invalid(format!("no precision \"{}\": there are f32, bf16 and f16", self.precision))
         })?;
-        let mut limits = Limits::default();
-        limits.bytes = self.max_bytes.unwrap_or(limits.bytes);
+        let mut limits = allowance::run(bytes);
+        if let Some(bytes) = self.max_bytes {
+            (limits.bytes, limits.share) = (bytes, 0);
+        }
         limits.trips = self.max_trips.unwrap_or(limits.trips);
         limits.text = self.max_text.unwrap_or(limits.text);
-        let (fuses, sizes, import) = (self.fuses, self.sizes.clone(), self.import()?);
+        let (fuses, sizes, import) = (self.fuses, self.sizes.clone(), self.import(bytes)?);
         Ok(Options { fuses, numerics, precision, sizes, limits, import, ..Options::at(place) })
     }
 
     /// What importing a model may use, and how long compiling it may take.
-    pub fn import(&self) -> Result<import::Limits> {
+    fn import(&self, bytes: Option<u64>) -> Result<import::Limits> {
         let usual = import::Limits::default();
         let nesting = self.max_nesting.unwrap_or(usual.nesting);
         if nesting > MOST_NESTING {
@@ -103,7 +106,7 @@ impl Settings {
         let time = match self.max_compile_time {
             Some(seconds) => Duration::try_from_secs_f64(seconds)
                 .map_err(|_| Error::invalid(format!("max_compile_time = {seconds}: no time")))?,
-            None => patience::USUAL,
+            None => allowance::time(bytes),
         };
         Ok(import::Limits {
             nodes: self.max_nodes.unwrap_or(usual.nodes),
@@ -166,7 +169,9 @@ impl Session {
     #[new]
     fn new(py: Python<'_>, model: Source, settings: Settings) -> PyResult<Session> {
         work(py, About::Model, move || {
-            let session = fuseline_session::Session::new(model.open()?, settings.options()?)?;
+            let model = model.open()?;
+            let options = settings.options(model.bytes())?;
+            let session = fuseline_session::Session::new(model, options)?;
             Ok(Session { session, process: std::process::id() })
         })
     }

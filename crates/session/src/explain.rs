@@ -39,12 +39,13 @@ impl Explained {
             Content::Onnx(onnx) if is_pinned => (Cow::Owned(onnx.graph_for(pins)?), model.with_typical_sizes(&sizes)),
             _ => model.graph_to_plan(&Tensors::new(), &sizes)?,
         };
-        let plan = options.plan(target, all);
+        let mut plan = options.plan(target, all);
+        plan.budget = plan.budget.started();
         let planned = options.planned(graph.clone().into_owned(), &plan)?;
         let mut explanation = Explanation::of(&planned, &plan)?;
         if options.fuses {
             let graph = simplified(graph.into_owned(), &plan, &mut |_| {})?;
-            explanation.price_rewrites(&planned, &graph, &plan);
+            explanation.price_rewrites(&planned, &graph, &plan)?;
         }
         Ok(Explained { model: model.name.clone(), plan, given, assumed, explanation })
     }

@@ -7,6 +7,8 @@ use fuseline::fuse::PlanOptions;
 use fuseline::reference::Limits;
 use fuseline_cuda::run::CudaDevice;
 
+use crate::allowance;
+
 /// The folders in which NVRTC is looked for before the system is asked: those of `FUSELINE_CUDA_LIBRARIES`, and those of a toolkit.
 pub fn libraries() -> Vec<PathBuf> {
     let listed = std::env::var_os("FUSELINE_CUDA_LIBRARIES");
@@ -29,5 +31,5 @@ pub fn cache() -> Option<PathBuf> {
 
 /// The first GPU.
 pub fn open(plan: PlanOptions, limits: Limits) -> Result<CudaDevice> {
-    CudaDevice::open(0, &libraries(), cache(), plan, limits)
+    CudaDevice::open(0, &libraries(), cache(), plan, allowance::on_gpu(limits))
 }

@@ -5,6 +5,7 @@
 #![forbid(unsafe_code)]
 #![warn(missing_docs)]
 
+pub mod allowance;
 pub mod explain;
 pub mod gpu;
 pub mod machine;

@@ -22,6 +22,8 @@ pub struct Model {
     pub content: Content,
     /// what it takes and returns
     pub signature: Signature,
+    /// of a graph in text form, how long that is; none where it did not come as text
+    text_bytes: Option<u64>,
 }
 
 /// Where its graph comes from.
@@ -42,7 +44,8 @@ impl Model {
             gallery::find(name).ok_or_else(|| Error::invalid(format!("the gallery has no graph called \"{name}\"")))?;
         let graph = entry.graph(dtype).map_err(|e| e.at(format!("gallery:{name}")))?;
         let signature = signature(&graph);
-        Ok(Model { name: format!("gallery:{name}"), content: Content::Gallery(entry, Box::new(graph)), signature })
+        let (name, content) = (format!("gallery:{name}"), Content::Gallery(entry, Box::new(graph)));
+        Ok(Model { name, content, signature, text_bytes: None })
     }
 
     /// A network of the gallery, with its weights.
@@ -50,7 +53,7 @@ impl Model {
         let name = format!("demo:{}", network.name);
         let graph = network.graph().map_err(|error| error.at(name.clone()))?;
         let signature = signature(&graph);
-        Ok(Model { name, content: Content::Text(Box::new(graph)), signature })
+        Ok(Model { name, content: Content::Text(Box::new(graph)), signature, text_bytes: None })
     }
 
     /// Opens a file: an ONNX model, or a graph in text form where it is called `.ir`.
@@ -59,7 +62,8 @@ impl Model {
         if path.extension().is_some_and(|extension| extension == "ir") {
             let graph = fuseline_frontend::read_graph(path)?;
             let signature = signature(&graph);
-            return Ok(Model { name, content: Content::Text(Box::new(graph)), signature });
+            let text_bytes = std::fs::metadata(path).ok().map(|data| data.len());
+            return Ok(Model { name, content: Content::Text(Box::new(graph)), signature, text_bytes });
         }
         Ok(Model::of_onnx(name, fuseline_frontend::Model::open(path)?))
     }
@@ -77,8 +81,17 @@ impl Model {
         }
     }
 
+    /// The bytes of its files; none where it is a stranger's in no way.
+    pub fn bytes(&self) -> Option<u64> {
+        match &self.content {
+            Content::Onnx(model) => Some(model.file().bytes()),
+            Content::Text(_) => self.text_bytes,
+            Content::Gallery(..) => None,
+        }
+    }
+
     fn of_onnx(name: String, model: fuseline_frontend::Model) -> Model {
-        Model { name, signature: model.signature().clone(), content: Content::Onnx(Box::new(model)) }
+        Model { name, signature: model.signature().clone(), content: Content::Onnx(Box::new(model)), text_bytes: None }
     }
 
     /// Whether a tensor among the outputs holds texts.

@@ -1,10 +1,26 @@
 //! Tables with aligned columns that fit the terminal, headings, paragraphs: text whose colours the printer may take away.
 
+use std::borrow::Cow;
 use std::fmt::{self, Write as _};
 
 use anstyle::Style;
 
 use crate::plan::name::cut_back;
+
+/// Whether a character does something to a terminal instead of being shown: moves the cursor, begins a command, turns the direction of writing.
+pub fn is_command(c: char) -> bool {
+    c.is_control()
+        || matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+}
+
+/// A text of a stranger on one line: what would do something to a terminal is spelt out.
+pub fn spelt_out(text: &str) -> Cow<'_, str> {
+    if !text.contains(is_command) {
+        return Cow::Borrowed(text);
+    }
+    let spelt = text.chars().map(|c| if is_command(c) { c.escape_unicode().to_string() } else { c.to_string() });
+    Cow::Owned(spelt.collect())
+}
 
 /// A text in lines of at most `width` columns, all of them indented; a word that is longer has a line of its own. A number and its unit stay
 /// together.
@@ -195,7 +211,10 @@ impl fmt::Debug for Cell<'_> {
 
 impl From<String> for Cell<'_> {
     fn from(text: String) -> Self {
-        Cell::Text(text)
+        Cell::Text(match spelt_out(&text) {
+            Cow::Borrowed(_) => text,
+            Cow::Owned(spelt) => spelt,
+        })
     }
 }
 

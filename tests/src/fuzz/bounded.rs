@@ -22,7 +22,7 @@ use crate::generate::Inputs;
 use crate::planned;
 
 /// What a run may use.
-const LIMITS: Limits = Limits { trips: 100, bytes: 16 << 20, text: 1 << 16 };
+const LIMITS: Limits = Limits { trips: 100, bytes: 16 << 20, share: 0, text: 1 << 16 };
 
 /// Graphs of more operations or bytes, counted before they run, are not run.
 const MOST_WORK: i64 = 1 << 22;

@@ -107,7 +107,7 @@ fn a_rewrite_that_costs_time_says_why_it_was_applied() {
     let plain = simplified(b.finish().unwrap(), &options, &mut |_| {}).unwrap();
     let planned = plan_simplified(plain.clone(), &options, &mut |_| {}).unwrap();
     let mut explanation = Explanation::of(&planned, &options).unwrap();
-    explanation.price_rewrites(&planned, &plain, &options);
+    explanation.price_rewrites(&planned, &plain, &options).unwrap();
     let losses = || explanation.decisions.iter().filter(|row| row.verdict == Verdict::Taken && row.saved_us < -0.01);
     assert!(losses().count() > 0 && losses().all(|row| row.is_rewrite), "fusions never cost time");
     assert!(losses().all(|row| row.reason.contains("applied wherever they fit")));
@@ -120,7 +120,7 @@ fn scales_of_scores_go_where_they_take_the_least() {
     let plain = simplified(network("whisper_tiny_enc.legacy"), &options, &mut |_| {}).unwrap();
     let planned = plan_simplified(plain.clone(), &options, &mut |_| {}).unwrap();
     let mut explanation = Explanation::of(&planned, &options).unwrap();
-    explanation.price_rewrites(&planned, &plain, &options);
+    explanation.price_rewrites(&planned, &plain, &options).unwrap();
     let of = |rule: &str| explanation.decisions.iter().filter(|row| row.rule == rule).collect::<Vec<_>>();
     let placed = of("place-scales");
     assert_eq!(placed.len(), 4, "one for every layer");
@@ -140,7 +140,7 @@ fn worth_of_rules(graph: &Graph, target: &str) -> (Vec<(&'static str, usize, f64
     let plain = simplified(graph.clone(), &options, &mut |_| {}).unwrap();
     let planned = plan_simplified(plain.clone(), &options, &mut |_| {}).unwrap();
     let mut explanation = Explanation::of(&planned, &options).unwrap();
-    explanation.price_rewrites(&planned, &plain, &options);
+    explanation.price_rewrites(&planned, &plain, &options).unwrap();
     let applied = || explanation.decisions.iter().filter(|row| row.is_rewrite && row.verdict == Verdict::Taken);
     let rules: BTreeSet<&'static str> = applied().map(|row| row.rule).collect();
     let of_rule = |rule: &'static str| {

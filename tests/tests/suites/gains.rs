@@ -27,7 +27,7 @@ fn losses(what: &str, graph: &Graph, options: &PlanOptions) -> Vec<String> {
     let simple = simplified(graph.clone(), options, &mut |_| {}).unwrap_or_else(|e| fail(e));
     let planned = plan_simplified(simple.clone(), options, &mut |_| {}).unwrap_or_else(|e| fail(e));
     let mut explanation = Explanation::of(&planned, options).unwrap_or_else(|e| fail(e));
-    explanation.price_rewrites(&planned, &simple, options);
+    explanation.price_rewrites(&planned, &simple, options).unwrap();
     let is_loss = |row: &&DecisionRow| row.verdict == Verdict::Taken && row.saved_us < -LEAST_LOSS_US;
     let rows = explanation.decisions.iter().filter(is_loss);
     let line = |row: &DecisionRow| {

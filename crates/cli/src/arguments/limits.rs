@@ -1,12 +1,13 @@
 //! What commands allow to models that nobody trusts.
 
+use std::sync::OnceLock;
 use std::time::Duration;
 
 use clap::Args;
 use fuseline::budget::Budget;
 use fuseline::reference;
 use fuseline_frontend::onnx::import;
-use fuseline_session::patience;
+use fuseline_session::{allowance, patience};
 
 use super::parse_size;
 
@@ -14,9 +15,10 @@ use super::parse_size;
 #[derive(Clone, Debug, Args)]
 #[command(next_help_heading = "Limits for untrusted models")]
 pub struct ModelLimits {
-    /// Most seconds for importing the model, and again for compiling it
-    #[arg(long, value_name = "SECONDS", default_value_t = ModelLimits::default().max_compile_time)]
-    pub max_compile_time: u64,
+    /// Most seconds of processor time for importing the model, and again for compiling it [default: 7, and 1 more for every 4 MiB of the
+    /// model's files; 60 where it is no file]
+    #[arg(long, value_name = "SECONDS")]
+    pub max_compile_time: Option<u64>,
     /// Most nodes of the model once its functions are expanded, and most primitives that they become
     #[arg(long, value_name = "N", default_value_t = ModelLimits::default().max_nodes)]
     pub max_nodes: usize,
@@ -27,32 +29,44 @@ pub struct ModelLimits {
     /// Most bytes of any string, of the model or made by it
     #[arg(long, value_name = "BYTES", default_value = "1Mi", value_parser = parse_size)]
     pub max_text: i64,
-    /// Most memory for the values of a run
-    #[arg(long, value_name = "BYTES", default_value = "8Gi", value_parser = parse_size)]
-    pub max_memory: i64,
+    /// Most memory for the values of a run [default: 576Mi, and 256 times as much as the model's files have, up to 8Gi or 8 times as much, and
+    /// 256 times as much as inputs of open sizes have; 8Gi on a GPU, and where the model is no file]
+    #[arg(long, value_name = "BYTES", value_parser = parse_size)]
+    pub max_memory: Option<i64>,
     /// Most trips of all loops together
     #[arg(long, value_name = "N", default_value_t = ModelLimits::default().max_trips)]
     pub max_trips: u64,
+    /// the bytes of the model's files, where it has some, once it is open
+    #[arg(skip)]
+    brought: OnceLock<u64>,
 }
 
 impl Default for ModelLimits {
     fn default() -> ModelLimits {
         let (import, run) = (import::Limits::default(), reference::Limits::default());
         ModelLimits {
-            max_compile_time: patience::USUAL.as_secs(),
+            max_compile_time: None,
             max_nodes: import.nodes,
             max_nesting: import.nesting as u64,
             max_text: import.text as i64,
-            max_memory: run.bytes as i64,
+            max_memory: None,
             max_trips: run.trips,
+            brought: OnceLock::new(),
         }
     }
 }
 
 impl ModelLimits {
+    /// Notes what the model brings: who brings more may have more.
+    pub fn note_bytes(&self, bytes: u64) {
+        // A command opens one model.
+        let _ = self.brought.set(bytes);
+    }
+
     /// How long each of import and compilation may take.
     pub fn budget(&self) -> Budget {
-        patience::budget(Duration::from_secs(self.max_compile_time))
+        let usual = || allowance::time(self.brought.get().copied());
+        patience::budget(self.max_compile_time.map_or_else(usual, Duration::from_secs))
     }
 
     /// What the import of a model may use.
@@ -67,10 +81,11 @@ impl ModelLimits {
 
     /// What a run may use.
     pub fn run(&self) -> reference::Limits {
-        reference::Limits {
-            trips: self.max_trips,
-            bytes: self.max_memory.unsigned_abs(),
-            text: self.max_text.unsigned_abs(),
+        let (trips, text) = (self.max_trips, self.max_text.unsigned_abs());
+        let usual = allowance::run(self.brought.get().copied());
+        match self.max_memory {
+            Some(bytes) => reference::Limits { trips, text, bytes: bytes.unsigned_abs(), share: 0 },
+            None => reference::Limits { trips, text, ..usual },
         }
     }
 

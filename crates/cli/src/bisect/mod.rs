@@ -248,7 +248,7 @@ mod tests {
         let graph = gallery::find("layernorm_gelu").unwrap().graph(DType::F32).unwrap();
         let mut plan = PlanOptions::on(&target::find("cpu").unwrap_or_else(|_| panic!("cpu is known")));
         plan.hints.env = [(Symbol::name("rows"), 4), (Symbol::name("columns"), 24)].into_iter().collect();
-        let mut dice = feed::Dice::new(1);
+        let mut dice = feed::Dice::new(1, Limits::default().bytes);
         let inputs = graph.inputs().iter().map(|value| {
             let sizes = graph.ty(*value).shape.eval(&plan.hints.env).unwrap();
             (graph.input_name(*value).clone(), dice.draw(DType::F32, sizes, false).unwrap())

@@ -7,6 +7,7 @@ mod lock;
 mod text;
 mod tune;
 
+use fuseline::budget::Budget;
 use fuseline::compile::{PlannedProgram, plan_simplified, simplified};
 use fuseline::error::{Error, Kind};
 use fuseline::explain::Explanation;
@@ -42,7 +43,8 @@ pub fn explain(arguments: &Explain) -> Outcome {
         }
     };
     let mut request = Request::new(&model, arguments, written.as_ref(), &mut observe)?;
-    let story = request.tell(&request.options, &mut observe);
+    let first = PlanOptions { budget: request.budget.clone(), ..request.options.clone() };
+    let story = request.tell(&first, &mut observe);
     let story = match &written {
         Some(plan) => story.map_err(|failure| plan.failed(failure))?,
         None => story?,
@@ -92,6 +94,8 @@ struct Request<'m> {
     /// after the passes
     graph: Graph,
     options: PlanOptions,
+    /// what is left of the time for the first plan, since the passes began
+    budget: Budget,
     /// the sizes that were given
     given: Vec<(String, i64)>,
     /// free sizes that nobody gave, with what was taken
@@ -134,11 +138,12 @@ impl<'m> Request<'m> {
             other => other?,
         };
         let options = plan_options(arguments, written, all)?;
+        let first = PlanOptions { budget: options.budget.started(), ..options.clone() };
         let graph = {
             let _waiting = Waiting::unless(arguments.quiet, &format!("simplifying {}", model.name));
-            simplified(graph.into_owned(), &options, observe)?
+            simplified(graph.into_owned(), &first, observe)?
         };
-        Ok(Request { model, graph, options, given, assumed, quiet: arguments.quiet })
+        Ok(Request { model, graph, options, budget: first.budget, given, assumed, quiet: arguments.quiet })
     }
 
     /// What is planned, for those who show it.
@@ -148,12 +153,14 @@ impl<'m> Request<'m> {
 
     /// Plans the model and puts the plan into words.
     fn tell(&self, options: &PlanOptions, observe: &mut dyn FnMut(&Step<'_>)) -> Outcome<Story> {
+        // One time for the plan and for its explanation.
+        let options = &PlanOptions { budget: options.budget.started(), ..options.clone() };
         let planned = {
             let _waiting = Waiting::unless(self.quiet, &format!("planning {}", self.model.name));
             plan_simplified(self.graph.clone(), options, observe)?
         };
         let mut explanation = Explanation::of(&planned, options)?;
-        explanation.price_rewrites(&planned, &self.graph, options);
+        explanation.price_rewrites(&planned, &self.graph, options)?;
         Ok(Story { planned, explanation })
     }
 

@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use fuseline::error::Error;
+use fuseline::reference::Limits;
 use fuseline::tensor::{Env, Literal, Symbol};
 use fuseline::tile::Kernel;
 use fuseline_frontend::Tensors;
@@ -64,7 +65,7 @@ pub fn assemble(written: &Written, file: Option<&Path>, sizes: &[SizeBinding], u
     };
     let (env, assumed) = assume_sizes(kernel, env, usual);
     let mut feed = Feed { tensors: Vec::new(), random: Vec::new(), assumed, env };
-    let mut dice = Dice::new(seed);
+    let mut dice = Dice::new(seed, Limits::default().bytes);
     for (name, param) in source.inputs.iter().zip(&kernel.inputs) {
         let place = |error: Error| Failure::from(error.at(format!("input \"{name}\"")));
         let wanted = param.ty.shape.eval(&feed.env).map_err(place)?;

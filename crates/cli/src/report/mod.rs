@@ -128,7 +128,7 @@ pub fn gather(subject: &Subject<'_>) -> Result<Value> {
     let simple = simplified((*graph).clone(), plan, &mut |_| {})?;
     let planned = plan_simplified(simple.clone(), plan, &mut |_| {})?;
     let mut explanation = Explanation::of(&planned, plan)?;
-    explanation.price_rewrites(&planned, &simple, plan);
+    explanation.price_rewrites(&planned, &simple, plan)?;
     let story = Planned::new(graph, &planned, &explanation, plan);
     let measurement = match subject.run {
         Some((machine, inputs)) => Some(measure(graph, inputs, plan, machine, subject.runs)?),

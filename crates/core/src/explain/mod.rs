@@ -107,6 +107,7 @@ const LEAST_LOSS_US: f64 = 0.005;
 impl Explanation {
     /// Explains a program that was planned with `options`.
     pub fn of(planned: &PlannedProgram, options: &PlanOptions) -> Result<Explanation> {
+        let options = &PlanOptions { budget: options.budget.started(), ..options.clone() };
         let mut decisions = decision::of_rewrites(&planned.rewrites);
         let mut explain = |graph: &Graph, plan: &Plan| {
             let mut part = Part { cost: plan.cost, ..Part::default() };
@@ -127,11 +128,12 @@ impl Explanation {
     /// Prices the rewrites of `graph`, the one after the passes: a rewrite has no kernel of its own, and what it is worth is the time
     /// that a plan takes longer without it, or with it where it was refused. A plan that is written, drawn by chance or cut
     /// short is not made again, and its rewrites have no price.
-    pub fn price_rewrites(&mut self, planned: &PlannedProgram, graph: &Graph, options: &PlanOptions) {
+    pub fn price_rewrites(&mut self, planned: &PlannedProgram, graph: &Graph, options: &PlanOptions) -> Result<()> {
         if !matches!(options.chooser, Chooser::ByCost) || options.fuel.is_some() {
-            return;
+            return Ok(());
         }
         let worths = worth::of_rewrites(planned, graph, options);
+        options.budget.check()?;
         for row in self.decisions.iter_mut().filter(|row| row.is_rewrite) {
             let Some(worth) = worths.get(&row.id) else { continue };
             (row.saved_us, row.bytes_saved, row.flops_saved) = (worth.us, worth.bytes, worth.flops);
@@ -143,6 +145,7 @@ impl Explanation {
             }
         }
         decision::rank(&mut self.decisions);
+        Ok(())
     }
 
     /// The decisions in which the scorecard says the opposite of the microseconds.
@@ -174,6 +177,7 @@ fn explain_plan(
     }
     let starts = Starts::of(&by_operator);
     for kernel in &plan.kernels {
+        options.budget.check()?;
         let apart = starts.within(kernel);
         let scorecard = scorer.kernel_card(kernel, &apart);
         part.kernels.push(KernelRow { scorecard, ..kernel_row(&wiring, kernel, options, inside) });

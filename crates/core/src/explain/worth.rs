@@ -16,6 +16,9 @@ use crate::tensor::Dim;
 /// So many other plans are made at most: of the rewrites of a graph with more kinds of them, the last have no price.
 const MOST_PLANS: usize = 48;
 
+/// So many nodes are planned again at most: prices of a large graph must not take many times as long as its plan.
+const MOST_NODES: usize = 50_000;
+
 /// What equal rewrites have in common; whether they were applied.
 type Likeness<'a> = (&'static str, &'a Dim, &'a Dim, &'a str, bool);
 
@@ -34,7 +37,7 @@ pub(super) fn of_rewrites(
         }
     }
     let mut worths = FxHashMap::default();
-    for ((.., applied), ids) in alike.into_iter().take(MOST_PLANS) {
+    for ((.., applied), ids) in alike.into_iter().take(MOST_PLANS.min(MOST_NODES / graph.nodes().len().max(1))) {
         let mut turned = options.clone();
         let pins = if applied { &mut turned.pins.apart } else { &mut turned.pins.together };
         pins.extend(&ids);

@@ -103,6 +103,14 @@ impl Buffer {
         }
     }
 
+    /// Memory that is there as long as this tensor is, whoever holds it too.
+    pub(crate) fn kept_bytes(&self) -> u64 {
+        match &self.data {
+            Data::Literal(literal) => literal.byte_count() as u64,
+            _ => self.owned_bytes() as u64,
+        }
+    }
+
     /// Whether the elements lie where a literal has them.
     pub(super) fn is_literal(&self) -> bool {
         matches!(self.data, Data::Literal(_))

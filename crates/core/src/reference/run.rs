@@ -9,7 +9,7 @@ use crate::error::{Context, Error, Result};
 use crate::graph::{Constraint, Graph, Node};
 use crate::ops::Prim;
 use crate::ops::prim::View;
-use crate::tensor::{Env, Literal, Shape, Symbol};
+use crate::tensor::{DType, Env, Literal, Shape, Symbol};
 
 /// How floats are read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
@@ -28,13 +28,44 @@ pub struct Limits {
     pub trips: u64,
     /// bytes of values alive at one time
     pub bytes: u64,
+    /// so many bytes more for every byte of an input whose size the caller chooses
+    pub share: u64,
     /// bytes of any text that is made
     pub text: u64,
 }
 
 impl Default for Limits {
     fn default() -> Limits {
-        Limits { trips: 250_000, bytes: 8 << 30, text: 1 << 20 }
+        Limits { trips: 250_000, bytes: 8 << 30, share: 0, text: 1 << 20 }
+    }
+}
+
+impl Limits {
+    /// The bytes that values may have in a run with these inputs, in the order of the graph's.
+    pub fn bytes_for<'a>(&self, graph: &Graph, inputs: impl IntoIterator<Item = Option<(DType, &'a [usize])>>) -> u64 {
+        let types = graph.inputs().iter().map(|value| graph.ty(*value));
+        let chosen = types.zip(inputs).filter(|(ty, _)| ty.shape.as_ints().is_none());
+        let bytes = |(dtype, sizes): (DType, &[usize])| {
+            let count = sizes.iter().fold(1u64, |count, size| count.saturating_mul(*size as u64));
+            count.saturating_mul(dtype.bits() as u64).div_ceil(8)
+        };
+        let given = chosen.filter_map(|(_, input)| input).map(bytes).fold(0, u64::saturating_add);
+        self.bytes.saturating_add(self.share.saturating_mul(given))
+    }
+
+    /// Refuses constants of a graph that are drawn when they are read, where that would take more than a run may have.
+    pub fn check_drawn(&self, graph: &Graph) -> Result<()> {
+        let drawn = graph.nodes().iter().filter_map(|node| match node.prim() {
+            Prim::Const(row) if row.literal.as_seeded().is_some() => Some(row.literal.byte_count() as u64),
+            _ => None,
+        });
+        let (drawn, limit) = (drawn.fold(0, u64::saturating_add), self.bytes);
+        if drawn > limit {
+            return Err(Error::limit(format!(
+                "weights of {drawn} bytes drawn from seeds (the limit is {limit} bytes)"
+            )));
+        }
+        Ok(())
     }
 }
 
@@ -63,13 +94,13 @@ pub fn evaluate_under(
     options: &Options,
 ) -> Result<Vec<Literal>> {
     let inputs = inputs.iter().map(|(name, literal)| (name.clone(), Buffer::from_literal(literal))).collect();
-    let outputs = Run { inputs, ..Run::new(options, env.clone()) }.execute(graph)?;
+    let outputs = Run { inputs, ..Run::new(options, env.clone()) }.start(graph)?;
     outputs.iter().map(Buffer::to_literal).collect()
 }
 
 /// As [`evaluate`], on values of the interpreter: floats are not rounded to their type on the way in and out.
 pub fn evaluate_buffers(graph: &Graph, inputs: FxHashMap<Arc<str>, Buffer>, options: &Options) -> Result<Vec<Buffer>> {
-    Run { inputs, ..Run::new(options, Env::new()) }.execute(graph)
+    Run { inputs, ..Run::new(options, Env::new()) }.start(graph)
 }
 
 /// The results of one primitive on operands that are known, of types without free symbols.
@@ -87,13 +118,16 @@ pub struct Run<'o> {
     inputs: FxHashMap<Arc<str>, Buffer>,
     trips: u64,
     live: u64,
+    /// the most bytes of values alive at one time
+    limit: u64,
     depth: u32,
 }
 
 impl<'o> Run<'o> {
     /// A run of nothing yet, under a binding of symbols.
     pub(crate) fn new(options: &'o Options, env: Env) -> Run<'o> {
-        Run { options, env, inputs: FxHashMap::default(), trips: 0, live: 0, depth: 0 }
+        let limit = options.limits.bytes;
+        Run { options, env, inputs: FxHashMap::default(), trips: 0, live: 0, limit, depth: 0 }
     }
 }
 
@@ -126,8 +160,8 @@ impl Run<'_> {
     /// Refuses a result of `count` elements when it would exceed the memory limit.
     pub(crate) fn reserve(&self, count: usize) -> Result<()> {
         let wanted = self.live.saturating_add((count as u64).saturating_mul(8));
-        if wanted > self.options.limits.bytes {
-            let limit = self.options.limits.bytes;
+        let limit = self.limit;
+        if wanted > limit {
             return Err(Error::limit(format!("values of {wanted} bytes at one time (the limit is {limit} bytes)")));
         }
         // A probe: a machine that has no such memory refuses here, where there is an error to return.
@@ -176,6 +210,12 @@ impl Run<'_> {
         buffer.dense()
     }
 
+    /// So many bytes are kept from now on, no longer those of before.
+    pub(crate) fn hold(&mut self, before: u64, now: u64) -> Result<()> {
+        self.live = self.live.saturating_sub(before).saturating_add(now);
+        self.reserve(0)
+    }
+
     /// Counts a trip of a loop against the limit.
     pub(crate) fn count_trip(&mut self) -> Result<()> {
         self.trips += 1;
@@ -197,6 +237,15 @@ impl Run<'_> {
         self.inputs = outer_inputs;
         self.env = outer_env;
         results
+    }
+
+    /// Runs a whole graph on its inputs.
+    fn start(mut self, graph: &Graph) -> Result<Vec<Buffer>> {
+        self.options.limits.check_drawn(graph)?;
+        let inputs = graph.inputs().iter().map(|value| self.inputs.get(graph.input_name(*value)));
+        let inputs = inputs.map(|input| input.map(|input| (input.dtype(), input.sizes())));
+        self.limit = self.options.limits.bytes_for(graph, inputs);
+        self.execute(graph)
     }
 
     fn execute(&mut self, graph: &Graph) -> Result<Vec<Buffer>> {

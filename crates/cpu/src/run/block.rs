@@ -135,6 +135,11 @@ impl Blocks {
         self.state().most_bytes
     }
 
+    /// The bytes that are in use.
+    pub fn used_bytes(&self) -> usize {
+        self.state().used_bytes
+    }
+
     fn state(&self) -> MutexGuard<'_, State> {
         // Nothing that is done under the lock panics half way.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)

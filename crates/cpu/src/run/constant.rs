@@ -3,6 +3,7 @@
 //! Machine code often reads a constant only in a packed form; then the source is dropped, and where another form is asked for
 //! later, it is prepared again.
 
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use bytes::Bytes;
@@ -21,6 +22,8 @@ pub type Release = fn(&Bytes);
 pub(super) struct Constants {
     entries: Vec<Entry>,
     literals: FxHashMap<Literal, ConstantId>,
+    /// the bytes of prepared values that were not dropped
+    prepared_bytes: AtomicU64,
     release: Release,
 }
 
@@ -51,11 +54,12 @@ impl Entry {
 impl Constants {
     /// None yet.
     pub fn new(release: Release) -> Constants {
-        Constants { entries: Vec::new(), literals: FxHashMap::default(), release }
+        Constants { entries: Vec::new(), literals: FxHashMap::default(), prepared_bytes: AtomicU64::new(0), release }
     }
 
     /// A prepared value by its number.
     pub fn add_prepared(&mut self, number: usize, literal: Literal) -> ConstantId {
+        self.prepared_bytes.fetch_add(literal.byte_count() as u64, Ordering::Relaxed);
         self.add(literal, Some(number))
     }
 
@@ -68,6 +72,17 @@ impl Constants {
     /// The constant; none if it was dropped.
     pub fn literal(&self, id: ConstantId) -> Option<Literal> {
         self.entries[id.0].state().literal.clone()
+    }
+
+    /// Whether it is computed or drawn, not read from the model.
+    pub fn is_made(&self, id: ConstantId) -> bool {
+        let entry = &self.entries[id.0];
+        entry.prepared.is_some() || entry.state().literal.as_ref().is_some_and(|literal| literal.as_seeded().is_some())
+    }
+
+    /// The bytes of prepared values that were not dropped.
+    pub fn prepared_bytes(&self) -> u64 {
+        self.prepared_bytes.load(Ordering::Relaxed)
     }
 
     /// Its bytes, where they stay: every run reads them.
@@ -87,7 +102,9 @@ impl Constants {
             return;
         }
         if entry.prepared.is_some() {
-            state.literal = None;
+            if let Some(dropped) = state.literal.take() {
+                self.prepared_bytes.fetch_sub(dropped.byte_count() as u64, Ordering::Relaxed);
+            }
         } else if let Some(literal) = state.literal.as_ref().filter(|literal| literal.as_seeded().is_none()) {
             (self.release)(&literal.bytes());
         }
@@ -98,7 +115,10 @@ impl Constants {
         let values = prepare()?;
         for entry in &self.entries {
             if let Some(number) = entry.prepared {
-                entry.state().literal.get_or_insert_with(|| values[number].clone());
+                entry.state().literal.get_or_insert_with(|| {
+                    self.prepared_bytes.fetch_add(values[number].byte_count() as u64, Ordering::Relaxed);
+                    values[number].clone()
+                });
             }
         }
         Ok(())
@@ -145,7 +165,9 @@ mod tests {
         assert_eq!(constants.literal(ids[1]).as_ref(), Some(&values[1]));
         assert_eq!(constants.literal(ids[2]).as_ref(), Some(&values[2]));
         assert_eq!(constants.pin(ids[0]), None);
+        assert_eq!(constants.prepared_bytes(), 8);
         constants.restore(|| Ok(values.to_vec())).unwrap();
+        assert_eq!(constants.prepared_bytes(), 12);
         assert_eq!(constants.literal(ids[0]).as_ref(), Some(&values[0]));
     }
 }

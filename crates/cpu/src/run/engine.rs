@@ -2,6 +2,7 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
+use fuseline::budget::Budget;
 use fuseline::error::{Error, Result};
 use fuseline::reference::Limits;
 use fuseline::tensor::Literal;
@@ -19,6 +20,8 @@ use super::workshop::Workshop;
 pub(super) struct Engine {
     pub pool: Arc<Pool>,
     pub limits: Limits,
+    /// how long making kernels for some sizes may take
+    pub budget: Budget,
     pub workshop: Workshop,
     /// memory of runs
     pub blocks: Arc<Blocks>,
@@ -35,6 +38,20 @@ pub(super) struct Engine {
 }
 
 impl Engine {
+    /// Bytes that outlive runs: what is packed, and what was prepared.
+    pub fn held_bytes(&self) -> u64 {
+        self.kept.used_bytes() as u64 + self.constants.prepared_bytes()
+    }
+
+    /// Refuses so many bytes of values where, with what is held besides them, that is more than `limit`.
+    pub fn check_room(&self, values: u64, limit: u64) -> Result<()> {
+        let wanted = values.saturating_add(self.held_bytes());
+        if wanted > limit {
+            return Err(Error::limit(format!("values of {wanted} bytes at one time (the limit is {limit} bytes)")));
+        }
+        Ok(())
+    }
+
     /// A constant; one that was dropped is prepared again.
     pub fn literal(&self, id: ConstantId, team: &mut Team<'_>) -> Result<Literal> {
         if let Some(literal) = self.constants.literal(id) {

@@ -4,8 +4,9 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
+use fuseline::budget::Budget;
 use fuseline::error::{Context, Error, Result};
-use fuseline::graph::Constraint;
+use fuseline::graph::{Constraint, Graph};
 use fuseline::ops::Prim;
 use fuseline::ops::prim::Regions;
 use fuseline::reference::{Buffer, Reading, check_constraints};
@@ -20,7 +21,7 @@ use super::load::{LoadedGraph, Origin, Segment, Way};
 use super::owned::Owned;
 use super::pool::Team;
 use super::span::{Recorder, Span};
-use super::specialize::{Entry, Special, Step, specialize};
+use super::specialize::{Allowed, Entry, Special, Step, specialize};
 use crate::code::Fault;
 use crate::emit::{Memory, Phase};
 
@@ -33,6 +34,10 @@ pub(super) struct Run<'e, 't, 'p> {
     trips: u64,
     /// bytes of the values that are there
     live: u64,
+    /// the most bytes of values that are there at one time
+    limit: u64,
+    /// what making kernels may take
+    budget: Budget,
     recorder: Recorder,
 }
 
@@ -44,7 +49,19 @@ impl<'e, 't, 'p> Run<'e, 't, 'p> {
 
     /// A run of nothing yet, where some sizes are known.
     pub fn with_sizes(engine: &'e Engine, team: &'t mut Team<'p>, env: &Env) -> Run<'e, 't, 'p> {
-        Run { engine, team, env: env.clone(), trips: 0, live: 0, recorder: Recorder::off() }
+        let (limit, budget) = (engine.limits.bytes, engine.budget.clone());
+        Run { engine, team, env: env.clone(), trips: 0, live: 0, limit, budget, recorder: Recorder::off() }
+    }
+
+    /// Inputs whose sizes the caller chooses may take more.
+    pub fn given(self, graph: &Graph, inputs: &[Option<Given>]) -> Run<'e, 't, 'p> {
+        let inputs = inputs.iter().map(|input| input.as_ref().map(|input| (input.dtype(), input.sizes())));
+        Run { limit: self.engine.limits.bytes_for(graph, inputs), ..self }
+    }
+
+    /// Making kernels takes from this.
+    pub fn within(self, budget: &Budget) -> Run<'e, 't, 'p> {
+        Run { budget: budget.clone(), ..self }
     }
 
     /// Where the time of what follows goes is taken down.
@@ -80,8 +97,13 @@ impl<'e, 't, 'p> Run<'e, 't, 'p> {
     /// The same, each output in memory of its own.
     pub fn execute_owned(&mut self, loaded: &LoadedGraph, inputs: Vec<Option<Given>>) -> Result<Vec<Owned>> {
         let mut values = self.compute(loaded, inputs)?;
-        let slots = loaded.outputs.iter().enumerate();
-        slots.map(|(k, slot)| self.owned(loaded, *slot, &mut values, loaded.outputs[k + 1..].contains(slot))).collect()
+        let mut wanted = vec![0u32; loaded.slots.len()];
+        loaded.outputs.iter().for_each(|slot| wanted[*slot] += 1);
+        let owned = |slot: &usize| {
+            wanted[*slot] -= 1;
+            self.owned(loaded, *slot, &mut values, wanted[*slot] > 0)
+        };
+        loaded.outputs.iter().map(owned).collect()
     }
 
     /// Runs all kernels of a graph.
@@ -124,11 +146,8 @@ impl<'e, 't, 'p> Run<'e, 't, 'p> {
         pending: &mut Vec<&Constraint>,
     ) -> Result<()> {
         let special = self.special(loaded, segment)?;
-        let wanted = self.live.saturating_add((special.arena_bytes + special.own_bytes) as u64);
-        let limit = self.engine.limits.bytes;
-        if wanted > limit {
-            return Err(Error::limit(format!("values of {wanted} bytes at one time (the limit is {limit} bytes)")));
-        }
+        let more = (special.arena_bytes as u64).saturating_add(special.own_bytes as u64);
+        self.engine.check_room(self.live.saturating_add(more), self.limit)?;
         let arena = self.engine.blocks.take(special.arena_bytes)?;
         self.live += special.arena_bytes as u64;
         for (slot, bytes) in &special.constants {
@@ -163,7 +182,10 @@ impl<'e, 't, 'p> Run<'e, 't, 'p> {
     /// The segment at the sizes of this run.
     pub fn special(&mut self, loaded: &LoadedGraph, segment: &Segment) -> Result<Arc<Special>> {
         let key = segment.sizes(&self.env)?;
-        segment.specials.get(key, || specialize(self.engine, self.team, loaded, segment, &self.env))
+        let (limit, budget) = (self.limit, self.budget.started());
+        segment
+            .specials
+            .get(key, || specialize(self.engine, self.team, loaded, segment, &self.env, &Allowed { limit, budget }))
     }
 
     /// Runs the programs of a kernel.
@@ -254,7 +276,7 @@ impl<'e, 't, 'p> Run<'e, 't, 'p> {
     /// What is left for a kernel that is interpreted.
     fn left(&self) -> interp::Options {
         let mut limits = self.engine.limits;
-        limits.bytes = limits.bytes.saturating_sub(self.live);
+        limits.bytes = self.limit.saturating_sub(self.live).saturating_sub(self.engine.held_bytes());
         limits.trips = limits.trips.saturating_sub(self.trips);
         // Rounded where the kernel says so, as code is.
         interp::Options { reading: Reading::Rounded, limits, ..interp::Options::default() }
@@ -421,6 +443,11 @@ impl Regions for Inner<'_, '_, '_, '_> {
         self.run.trips += 1;
         let most = self.run.engine.limits.trips;
         if self.run.trips > most { Err(Error::limit(format!("more than {most} loop trips"))) } else { Ok(()) }
+    }
+
+    fn hold(&mut self, before: u64, now: u64) -> Result<()> {
+        self.run.live = self.run.live.saturating_sub(before).saturating_add(now);
+        self.run.engine.check_room(self.run.live, self.run.limit)
     }
 
     fn region(&mut self, number: usize, operands: &[Buffer]) -> Result<Vec<Buffer>> {

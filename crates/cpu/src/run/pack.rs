@@ -119,6 +119,12 @@ impl Packs {
 
 fn run(engine: &Engine, team: &mut Team<'_>, compiled: &Compiled, phases: &[usize], key: &Key) -> Result<Packed> {
     let emitted = &compiled.emitted;
+    // What models bring is packed whatever it takes; what they make counts as all that they make.
+    let made = key.inputs.iter().flatten().any(|id| engine.constants.is_made(*id));
+    if made || key.inputs.iter().flatten().next().is_none() {
+        let wanted = key.scratch.iter().flatten().fold(0u64, |sum, bytes| sum.saturating_add(*bytes as u64));
+        engine.check_room(wanted, engine.limits.bytes)?;
+    }
     let take = |bytes: &Option<usize>| bytes.map(|bytes| engine.kept.take(bytes)).transpose();
     let blocks = key.scratch.iter().map(take).collect::<Result<Vec<Option<Held>>>>()?;
     let worker_bytes = phases.iter().map(|k| emitted.phases[*k].worker_bytes).max().unwrap_or(0);

@@ -21,7 +21,7 @@ use super::execute::{Given, Run};
 use super::load::{LoadedGraph, Origin};
 use super::owned::Owned;
 use super::pack::Packs;
-use super::pool::Pool;
+use super::pool::{Pool, Team};
 use super::span::Span;
 use super::workshop::{Emit, Workshop};
 use crate::code::Isa;
@@ -91,6 +91,7 @@ impl CpuDevice {
             plan.check(graph).at(|| "the plan")?;
             Ok(Arc::new(graph.clone()))
         };
+        [program.prepare(), program.run()].into_iter().try_for_each(|graph| self.limits.check_drawn(graph))?;
         let mut constants = Constants::new(self.release);
         let graph = checked(program.prepare(), prepare)?;
         let loaded = LoadedGraph::new(&graph, prepare, &[], &mut constants)?;
@@ -112,6 +113,7 @@ impl CpuDevice {
         Engine {
             pool: self.pool.clone(),
             limits: self.limits,
+            budget: self.plan.budget.clone(),
             workshop: self.workshop(),
             blocks: if prepare.is_some() { Blocks::new() } else { Blocks::once() },
             kept: Blocks::once(),
@@ -148,9 +150,11 @@ impl Session {
     /// Makes what can be made for these sizes, so that no run has to.
     fn warm_up(&self, env: &Env) -> Result<()> {
         let is_known = |symbols: &[_]| symbols.iter().all(|symbol| env.get(symbol).is_some());
+        // One time for all of them.
+        let budget = self.engine.budget.started();
         self.engine.pool.enter(|team| {
             for segment in self.run.segments.iter().filter(|segment| is_known(&segment.symbols)) {
-                Run::with_sizes(&self.engine, team, env).special(&self.run, segment)?;
+                Run::with_sizes(&self.engine, team, env).within(&budget).special(&self.run, segment)?;
             }
             Ok(())
         })
@@ -207,7 +211,7 @@ impl Session {
     pub fn run_recorded(&self, inputs: &NamedTensors) -> Result<(Vec<Literal>, Vec<Span>)> {
         let given = self.given(inputs)?;
         self.engine.pool.enter(|team| {
-            let mut run = Run::new(&self.engine, team).recorded();
+            let mut run = self.begun(team, &given).recorded();
             let outputs = run.execute(&self.run, given)?;
             Ok((outputs, run.into_spans()))
         })
@@ -224,7 +228,7 @@ impl Session {
                 }
             });
             let prepared = prepared.collect::<Result<Vec<Literal>>>()?;
-            let mut run = Run::new(&self.engine, team).traced();
+            let mut run = self.begun(team, &given).traced();
             let outputs = run.execute(&self.run, given)?;
             let inputs = self.program.inputs().map(|(name, _)| inputs[name].clone()).chain(prepared).collect();
             Ok(Trace { inputs, kernels: run.into_values(), outputs })
@@ -234,7 +238,7 @@ impl Session {
     /// The outputs, each in memory of its own, which may be written.
     pub fn run_owned(&self, inputs: &NamedTensors) -> Result<Vec<Owned>> {
         let given = self.given(inputs)?;
-        self.engine.pool.enter(|team| Run::new(&self.engine, team).execute_owned(&self.run, given))
+        self.engine.pool.enter(|team| self.begun(team, &given).execute_owned(&self.run, given))
     }
 
     /// The same, where some inputs are given away: an output that is computed element by element from one of them lies in its memory, and
@@ -254,8 +258,13 @@ impl Session {
             Some(owned) => Some(Given::Donated(owned)),
             None => inputs.get(name).cloned().map(Given::Shared),
         });
-        let given = given.collect();
-        self.engine.pool.enter(|team| Run::new(&self.engine, team).execute_owned(&self.run, given))
+        let given: Vec<Option<Given>> = given.collect();
+        self.engine.pool.enter(|team| self.begun(team, &given).execute_owned(&self.run, given))
+    }
+
+    /// A run with these inputs.
+    fn begun<'s, 't, 'p>(&'s self, team: &'t mut Team<'p>, given: &[Option<Given>]) -> Run<'s, 't, 'p> {
+        Run::new(&self.engine, team).given(&self.run.graph, given)
     }
 
     /// The inputs in their order.
@@ -268,6 +277,6 @@ impl Session {
 impl Executable for Session {
     fn run(&self, inputs: &NamedTensors) -> Result<Vec<Literal>> {
         let given = self.given(inputs)?;
-        self.engine.pool.enter(|team| Run::new(&self.engine, team).execute(&self.run, given))
+        self.engine.pool.enter(|team| self.begun(team, &given).execute(&self.run, given))
     }
 }

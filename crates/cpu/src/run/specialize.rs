@@ -4,6 +4,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use bytes::Bytes;
+use fuseline::budget::Budget;
 use fuseline::error::{Context, Error, Result};
 use fuseline::run::may_inherit;
 use fuseline::run::memory::{Placement, Wish, place};
@@ -72,6 +73,13 @@ pub(super) enum Entry {
     Nothing,
 }
 
+/// What making a segment ready may take.
+pub(super) struct Allowed {
+    /// bytes of any value
+    pub limit: u64,
+    pub budget: Budget,
+}
+
 /// Makes a segment ready for the sizes of a binding.
 pub(super) fn specialize(
     engine: &Engine,
@@ -79,12 +87,14 @@ pub(super) fn specialize(
     loaded: &LoadedGraph,
     segment: &Segment,
     env: &Env,
+    allowed: &Allowed,
 ) -> Result<Special> {
     let kernels = segment.kernels.clone();
-    let bytes = stored_bytes(engine, loaded, kernels.clone(), env)?;
+    let bytes = stored_bytes(allowed.limit, loaded, kernels.clone(), env)?;
     let mut made: Vec<Option<Making>> = Vec::with_capacity(kernels.len());
     let mut met = Met::default();
     for k in kernels.clone() {
+        allowed.budget.check()?;
         made.push(make(engine, team, loaded, k, env, &mut met).at(|| loaded.describe(k))?);
     }
     let layout = Layout::new(loaded, segment, &made, &bytes);
@@ -99,7 +109,7 @@ pub(super) fn specialize(
     let workers = layout.placement.bytes;
     let worker_bytes = steps.iter().flatten().map(worker_bytes).max().unwrap_or(0);
     let stride = worker_bytes.next_multiple_of(128);
-    let arena_bytes = workers + stride * engine.pool.threads();
+    let arena_bytes = workers.saturating_add(stride.saturating_mul(engine.pool.threads()));
     Ok(Special { steps, arena_bytes, workers, stride, own_bytes, constants })
 }
 
@@ -109,12 +119,7 @@ fn worker_bytes(step: &Step) -> usize {
 }
 
 /// The bytes of what programs store, by slot. Refuses, before anything is made for such sizes, what is over the limit.
-fn stored_bytes(
-    engine: &Engine,
-    loaded: &LoadedGraph,
-    kernels: Range<usize>,
-    env: &Env,
-) -> Result<FxHashMap<usize, usize>> {
+fn stored_bytes(limit: u64, loaded: &LoadedGraph, kernels: Range<usize>, env: &Env) -> Result<FxHashMap<usize, usize>> {
     let mut stored = FxHashMap::default();
     for k in kernels {
         if !matches!(loaded.kernels[k].way, Way::Code) {
@@ -122,7 +127,6 @@ fn stored_bytes(
         }
         for slot in &loaded.kernels[k].outputs {
             let bytes = loaded.slots[*slot].bytes(env).at(|| loaded.describe(k))?;
-            let limit = engine.limits.bytes;
             if bytes as u64 > limit {
                 let error = Error::limit(format!("a value of {bytes} bytes (the limit is {limit} bytes)"));
                 return Err(error.at(loaded.describe(k)));

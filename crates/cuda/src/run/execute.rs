@@ -524,6 +524,14 @@ impl Regions for Inner<'_, '_> {
         if self.run.trips > most { Err(Error::limit(format!("more than {most} loop trips"))) } else { Ok(()) }
     }
 
+    fn hold(&mut self, _: u64, now: u64) -> Result<()> {
+        let limit = self.run.engine.limits.bytes;
+        match now > limit {
+            true => Err(Error::limit(format!("values of {now} bytes at one time (the limit is {limit} bytes)"))),
+            false => Ok(()),
+        }
+    }
+
     fn region(&mut self, number: usize, operands: &[Buffer]) -> Result<Vec<Buffer>> {
         let outer = self.run.env.clone();
         let inputs = operands.iter().map(|operand| operand.to_literal().map(Some)).collect::<Result<Vec<_>>>()?;

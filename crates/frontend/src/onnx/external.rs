@@ -52,6 +52,17 @@ impl DataFiles {
         self.folder.as_deref()
     }
 
+    /// The bytes of the model file, and of the files at these locations that can be opened.
+    pub fn bytes<'a>(&self, locations: impl Iterator<Item = &'a str>) -> u64 {
+        for location in locations {
+            // What cannot be opened is refused where it is read.
+            let _ = self.open(location);
+        }
+        let files = self.external.lock().unwrap_or_else(PoisonError::into_inner);
+        let by_path: HashMap<&PathBuf, usize> = files.values().map(|file| (&file.path, file.bytes.len())).collect();
+        by_path.values().fold(self.model.bytes.len() as u64, |sum, bytes| sum.saturating_add(*bytes as u64))
+    }
+
     /// Where in the model file `slice` lies, if it does.
     pub fn source(&self, slice: &Bytes) -> Option<Source> {
         self.model.source(slice)
@@ -144,6 +155,11 @@ impl<'a> Place<'a> {
         })?;
         Ok(file.slice(self.offset as usize..end as usize))
     }
+}
+
+/// The location that entries of `external_data` give.
+pub(super) fn location(entries: &[StringStringEntryProto]) -> Option<&str> {
+    value_of(entries, "location").ok().flatten()
 }
 
 /// The value of a key, which has at most one.

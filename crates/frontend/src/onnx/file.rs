@@ -1,5 +1,6 @@
 //! Opening a model: mapping its file, decoding it, and telling what is wrong when it cannot be decoded.
 
+use std::collections::HashSet;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -8,7 +9,7 @@ use fuseline::error::{Context, Error, Kind, Result};
 use fuseline::tensor::Literal;
 use prost::{DecodeError, Message};
 
-use super::external::DataFiles;
+use super::external::{DataFiles, location};
 use super::import::{Form, Port};
 use super::schema::{ModelProto, OptionalProto, SequenceProto, TensorProto};
 use super::tensor::literal;
@@ -54,6 +55,13 @@ impl ModelFile {
     /// The folder of the file, in which external data is looked for.
     pub fn folder(&self) -> Option<&Path> {
         self.files.folder()
+    }
+
+    /// The bytes of its files: itself, and those beside it in which weights lie.
+    pub fn bytes(&self) -> u64 {
+        let weights = self.model.graph.iter().flat_map(|graph| &graph.initializer);
+        let locations: HashSet<&str> = weights.filter_map(|tensor| location(&tensor.external_data)).collect();
+        self.files.bytes(locations.into_iter())
     }
 
     /// The literal that a tensor of this model describes. Raw and external data are shared with the file.

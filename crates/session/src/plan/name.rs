@@ -2,6 +2,8 @@
 
 use fuseline::explain::{Explanation, KernelRow};
 
+use crate::table::is_command;
+
 /// Shortens names: what all of them begin with is left out, and what does not fit is cut at a border between parts.
 #[derive(Clone, Copy, Debug)]
 pub struct Shortener {
@@ -46,7 +48,7 @@ impl Shortener {
 
 /// A name on one line, whatever its writer put into it.
 fn one_line(name: &str) -> String {
-    name.chars().map(|c| if c.is_control() { ' ' } else { c }).collect()
+    name.chars().map(|c| if is_command(c) { ' ' } else { c }).collect()
 }
 
 /// The length of what all names begin with, up to a separator; 0 for a single name.

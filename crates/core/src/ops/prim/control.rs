@@ -72,6 +72,9 @@ pub trait Regions {
     /// Counts a trip of a loop against the limit.
     fn count_trip(&mut self) -> Result<()>;
 
+    /// What is kept from trip to trip has `now` bytes, no longer `before`: an error where that is more than a run may have.
+    fn hold(&mut self, before: u64, now: u64) -> Result<()>;
+
     /// The results of one of the regions of the primitive, in the order of its fields, for its inputs in order.
     fn region(&mut self, number: usize, operands: &[Buffer]) -> Result<Vec<Buffer>>;
 
@@ -88,6 +91,10 @@ struct ByReference<'a, 'o> {
 impl Regions for ByReference<'_, '_> {
     fn count_trip(&mut self) -> Result<()> {
         self.run.count_trip()
+    }
+
+    fn hold(&mut self, before: u64, now: u64) -> Result<()> {
+        self.run.hold(before, now)
     }
 
     fn region(&mut self, number: usize, operands: &[Buffer]) -> Result<Vec<Buffer>> {
@@ -115,6 +122,7 @@ impl Loop {
         let (carried, captures) = args[2..].split_at(self.carried);
         let mut carried = carried.to_vec();
         let mut slices: Vec<Vec<Buffer>> = vec![Vec::new(); self.results.len() - self.carried];
+        let (mut stacked, mut held) = (0u64, 0u64);
         let mut trip = 0;
         while go_on && trip < trips {
             regions.count_trip()?;
@@ -124,14 +132,22 @@ impl Loop {
             go_on = results.next().is_some_and(|c| c.to_ints()[0] != 0);
             carried = results.by_ref().take(self.carried).collect();
             for (stack, slice) in slices.iter_mut().zip(results) {
+                stacked = stacked.saturating_add(slice.kept_bytes());
                 stack.push(slice);
             }
+            let now = carried.iter().map(Buffer::kept_bytes).fold(stacked, u64::saturating_add);
+            regions.hold(held, now)?;
+            held = now;
             trip += 1;
         }
+        // The stacks are copies.
+        regions.hold(0, stacked)?;
         let types = &self.results[self.carried..];
         let stacks = slices.iter().zip(types).map(|(slices, ty)| Buffer::stack(slices, ty, regions.env()));
         let stacks: Result<Vec<Buffer>> = stacks.collect();
         carried.extend(stacks?);
+        // Whoever takes the results counts them.
+        regions.hold(held.saturating_add(stacked), 0)?;
         Ok(carried)
     }
 }

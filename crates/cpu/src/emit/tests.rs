@@ -174,6 +174,26 @@ fn windows_slide() {
     }
 }
 
+#[test]
+fn running_folds_are_no_windows() {
+    for exclusive in ["", " exclusive"] {
+        for monoid in ["sum", "max", "prod"] {
+            let text = |axes: &str, ty: &str, at: &str, along: &str| {
+                format!(
+                    "kernel {{ axes {axes} in x: f32{ty} out y: f32{ty} schedule row along=[{along}] placement=registers \
+                     %0 = load x{at} %1 = prefix.{monoid} %0 along {along}{exclusive} store y{at} = %1 }}"
+                )
+            };
+            for n in [1, 2, 4, 17, 100] {
+                check(&text("i0: n", "[n]", "[i0]", "i0"), &[("n", n)]);
+                for along in ["i0", "i1"] {
+                    check(&text("i0: n, i1: m", "[n, m]", "[i0, i1]", along), &[("n", n), ("m", 20)]);
+                }
+            }
+        }
+    }
+}
+
 const SOFTMAX: &str = "axes i0: n, i1: m in x: f32[n, m] out y: f32[n, m] schedule row along=[i1] placement=registers \
     %0 = load x[i0, i1] %1 = reduce.max %0 over [i1] %2 = map(%0, %1) exp(a - b) %3 = reduce.sum %2 over [i1] \
     %4 = map(%2, %3) a / b store y[i0, i1] = %4 }";

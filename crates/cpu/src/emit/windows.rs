@@ -133,7 +133,9 @@ impl Windows {
         let bound = emission.bound;
         let step = bound.kernel.step(fold);
         let folding = Folding::of(bound.kernel, fold).filter(|folding| folding.is_single())?;
-        if stores.iter().any(|k| bound.kernel.stores[*k].axes() != step.axes) {
+        // The results of a running fold have the axis that it runs along: what each of them sees is no window of one length.
+        let is_running = !step.axes.common(step.op.folds()).is_empty();
+        if is_running || stores.iter().any(|k| bound.kernel.stores[*k].axes() != step.axes) {
             return None;
         }
         let offsets: Vec<Dim> = stores.iter().map(|k| bound.stores[*k].offset.clone()).collect();

@@ -226,7 +226,7 @@ impl Dice {
         let wanted = count as u64 * 8;
         self.budget = self.budget.checked_sub(wanted).ok_or_else(|| {
             let limit = self.limit;
-            Error::limit(format!("{wanted} bytes while it is made (the limit for all inputs is {limit})"))
+            Error::limit(format!("{wanted} bytes while it is made (for all inputs the limit is {limit} bytes)"))
         })?;
         if dtype.is_float() {
             let fill = |start: usize, values: &mut [f64]| {

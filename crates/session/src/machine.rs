@@ -70,8 +70,8 @@ impl Machine {
     /// Makes a planned program ready.
     pub fn load(&self, planned: &PlannedProgram) -> Result<Program> {
         Ok(match self {
-            Machine::Cpu(device) => Program::Cpu(device.load(planned)?),
-            Machine::Cuda(device) => Program::Cuda(device.load(planned)?),
+            Machine::Cpu(device) => Program::Cpu(Box::new(device.load(planned)?)),
+            Machine::Cuda(device) => Program::Cuda(Box::new(device.load(planned)?)),
         })
     }
 
@@ -88,9 +88,9 @@ impl Machine {
 #[derive(Debug)]
 pub enum Program {
     /// on a processor
-    Cpu(fuseline_cpu::run::Session),
+    Cpu(Box<fuseline_cpu::run::Session>),
     /// on a GPU
-    Cuda(fuseline_cuda::run::Session),
+    Cuda(Box<fuseline_cuda::run::Session>),
 }
 
 /// A result that belongs to the caller.

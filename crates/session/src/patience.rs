@@ -72,7 +72,7 @@ mod tests {
     fn time_is_up_when_it_is() {
         let never = budget(Duration::MAX).started();
         let at_once = budget(Duration::ZERO).started();
-        std::thread::sleep(Duration::from_millis(2));
+        thread::sleep(Duration::from_millis(2));
         assert_eq!(never.check(), Ok(()));
         let error = at_once.check().unwrap_err();
         assert_eq!((error.kind(), error.message()), (Kind::Limit, "compiling takes longer than 0 s"));
@@ -82,15 +82,15 @@ mod tests {
     fn who_waits_is_not_busy() {
         let Some(before) = busy() else { return };
         let some = budget(Duration::from_millis(20)).started();
-        std::thread::sleep(Duration::from_millis(30));
+        thread::sleep(Duration::from_millis(30));
         assert_eq!(some.check(), Ok(()));
         while busy().is_some_and(|now| now < before + Duration::from_millis(60)) {
             std::hint::spin_loop();
         }
         assert_eq!(some.check().unwrap_err().kind(), Kind::Limit);
         let elsewhere = budget(Duration::from_millis(1)).started();
-        std::thread::sleep(Duration::from_millis(2));
-        let asked = std::thread::scope(|scope| scope.spawn(|| elsewhere.check()).join());
+        thread::sleep(Duration::from_millis(2));
+        let asked = thread::scope(|scope| scope.spawn(|| elsewhere.check()).join());
         assert_eq!(asked.unwrap().unwrap_err().kind(), Kind::Limit);
     }
 }

@@ -60,7 +60,7 @@ fn networks_take_nothing_at_a_loss() {
     }
     let mut found = Vec::new();
     for name in names {
-        let model = Model::open(&folder.join(format!("{name}.onnx"))).unwrap_or_else(|e| panic!("{e}"));
+        let model = Model::open(folder.join(format!("{name}.onnx"))).unwrap_or_else(|e| panic!("{e}"));
         found.extend(on_every_device(&name, model.graph().unwrap(), |_| {}));
     }
     // On a GPU with queries cut from one product (GPT-2), scores that are scaled take up to 0.4 % of the network longer than queries that

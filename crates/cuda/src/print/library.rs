@@ -31,7 +31,7 @@ pub struct Library {
 
 impl Library {
     /// Which columns of a set of rows the library is asked for: from the first that 16 bytes begin with, and how many. It is slow where that is no
-    /// multiple of eight. Others compute the rest, which is less than [`EDGE`] columns at each end.
+    /// multiple of eight. Others compute the rest, which is less than `EDGE` columns at each end.
     pub fn span(&self, set: i64) -> Option<(i64, i64)> {
         let (pitch, columns) = (self.result.pitch.as_int()?, self.sizes[1].as_int()?);
         let from = (-set * pitch).rem_euclid(lane(self.dtypes.1));

@@ -15,7 +15,7 @@ use super::point::{Coord, Point};
 use super::{Memory, Phase, random};
 use crate::code::Isa;
 use crate::math;
-use crate::vector::{Binary, Builder, Convert, Program, Ty, Value};
+use crate::vector::{Binary, Builder, Convert, IntOp, Program, Ty, Value};
 
 /// What tells points apart for a step.
 pub(super) type Key = SmallVec<[Coord; 6]>;
@@ -221,7 +221,15 @@ impl<'e> Emitter<'e> {
             }
         }
         let value = self.values(&[id], std::slice::from_ref(point))?[0][0];
-        Ok(self.b.lane0(value))
+        let lane = self.b.lane0(value);
+        // Lanes hold the bits of u32 as those of i32; a general register has the value.
+        Ok(match kernel.step(id).dtype {
+            DType::U32 => {
+                let low = self.b.number(u32::MAX.into());
+                self.b.int(IntOp::And, lane, low)
+            }
+            _ => lane,
+        })
     }
 
     /// The lanes of an index.

@@ -175,6 +175,19 @@ fn windows_slide() {
 }
 
 #[test]
+fn large_unsigned_numbers_are_no_negative_indices() {
+    // Of so many words some are 2^31 and more, which lanes of 32 bits cannot tell from numbers below zero.
+    for stream in 0..8 {
+        let text = format!(
+            "kernel {{ axes i0: n in s: i64[], x: f32[n, m] out y: f32[n] schedule map %0 = load s[] \
+             %1 = random %0 stream={stream} at [0] %2 = map(%1) mod(i64(a), size(m)) \
+             %3 = load x[i0, @0] reading (%2) store y[i0] = %3 }}"
+        );
+        check(&text, &[("n", 7), ("m", 3)]);
+    }
+}
+
+#[test]
 fn running_folds_are_no_windows() {
     for exclusive in ["", " exclusive"] {
         for monoid in ["sum", "max", "prod"] {

@@ -244,7 +244,7 @@ impl Session {
     /// The same, where some inputs are given away: an output that is computed element by element from one of them lies in its memory, and
     /// one that is the input itself is not copied. So a state that goes from run to run, as the keys and values of a decoder do, takes no new
     /// memory. What nobody inherits is freed.
-    pub fn run_donating(&self, inputs: &NamedTensors, donated: IndexMap<Arc<str>, Owned>) -> Result<Vec<Owned>> {
+    pub fn run_donating(&self, inputs: &NamedTensors, mut donated: IndexMap<Arc<str>, Owned>) -> Result<Vec<Owned>> {
         if let Some(both) = donated.keys().find(|name| inputs.contains_key(*name)) {
             return Err(Error::invalid(format!("input \"{both}\" is given twice")));
         }
@@ -253,7 +253,6 @@ impl Session {
             &self.program,
             &shared.chain(donated.iter().map(|(name, input)| (name.clone(), input.ty()))).collect(),
         )?;
-        let mut donated = donated;
         let given = self.program.inputs().map(|(name, _)| match donated.swap_remove(name) {
             Some(owned) => Some(Given::Donated(owned)),
             None => inputs.get(name).cloned().map(Given::Shared),

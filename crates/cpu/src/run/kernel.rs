@@ -47,7 +47,7 @@ impl CpuDevice {
             return Err(Error::invalid(format!("the size {symbol} is not known")));
         }
         let (kernel, workshop) = (Arc::new(kernel), self.workshop());
-        let compiled = match workshop.make(&kernel, env, &[])? {
+        let compiled = match self.pool().enter(|team| workshop.make_one(team, &kernel, env))? {
             Made::Code(compiled) => compiled,
             Made::Refused(reason) => return Err(Error::unsupported(reason.to_string())),
         };

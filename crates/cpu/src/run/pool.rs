@@ -18,7 +18,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::ptr;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release, SeqCst};
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, AtomicUsize};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -108,6 +108,20 @@ impl Team<'_> {
             _ if tasks > 0 => work(0, 0..tasks),
             _ => {}
         }
+    }
+}
+
+impl Team<'_> {
+    /// What each of so many tasks gives, in order.
+    pub fn collect<T: Send + Sync>(&mut self, tasks: usize, task: impl Fn(usize) -> T + Sync) -> Vec<T> {
+        let places: Vec<OnceLock<T>> = std::iter::repeat_with(OnceLock::new).take(tasks).collect();
+        self.run(tasks as u64, &|_, range| {
+            for k in range {
+                places[k as usize].get_or_init(|| task(k as usize));
+            }
+        });
+        // A task that was not done has panicked, and `run` with it.
+        places.into_iter().flat_map(OnceLock::into_inner).collect()
     }
 }
 
@@ -393,6 +407,18 @@ mod tests {
             pool.enter(|team| {
                 for tasks in [0, 1, 2, 7, 64, 1000, 3, 5] {
                     assert_eq!(counts(team, tasks), vec![1; tasks as usize], "{threads} threads, {tasks} tasks");
+                }
+            });
+        }
+    }
+
+    #[test]
+    fn what_tasks_give_comes_in_their_order() {
+        for threads in [1, 4] {
+            pool(threads).enter(|team| {
+                for tasks in [0, 1, 5, 100] {
+                    let squares: Vec<String> = (0..tasks).map(|k| (k * k).to_string()).collect();
+                    assert_eq!(team.collect(tasks, |k| (k * k).to_string()), squares);
                 }
             });
         }

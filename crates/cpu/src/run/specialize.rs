@@ -9,14 +9,15 @@ use fuseline::error::{Context, Error, Result};
 use fuseline::run::may_inherit;
 use fuseline::run::memory::{Placement, Wish, place};
 use fuseline::tensor::Env;
-use rustc_hash::FxHashMap;
+use indexmap::IndexMap;
+use rustc_hash::{FxBuildHasher, FxHashMap};
 
 use super::constant::ConstantId;
 use super::engine::Engine;
 use super::load::{LoadedGraph, Origin, Segment, Slot, Way};
 use super::pack::{Packed, constant_phases};
 use super::pool::Team;
-use super::workshop::{Compiled, Made};
+use super::workshop::{Compiled, Made, Order};
 use crate::emit::Memory;
 
 /// A segment at fixed sizes.
@@ -92,10 +93,11 @@ pub(super) fn specialize(
     let kernels = segment.kernels.clone();
     let bytes = stored_bytes(allowed.limit, loaded, kernels.clone(), env)?;
     let mut made: Vec<Option<Making>> = Vec::with_capacity(kernels.len());
-    let mut met = Met::default();
-    for k in kernels.clone() {
+    let codes = make_codes(engine, team, loaded, kernels.clone(), env, &allowed.budget)?;
+    for (k, code) in kernels.clone().zip(codes) {
         allowed.budget.check()?;
-        made.push(make(engine, team, loaded, k, env, &mut met).at(|| loaded.describe(k))?);
+        let making = code.map(|code| pack(engine, team, loaded, k, code?)).transpose();
+        made.push(making.at(|| loaded.describe(k))?.flatten());
     }
     let layout = Layout::new(loaded, segment, &made, &bytes);
     let mut steps = Vec::with_capacity(kernels.len());
@@ -144,38 +146,45 @@ struct Making {
     packed: Option<Arc<Packed>>,
 }
 
-/// What became of kernels at these sizes, by where they lie and which of their inputs are constant: layers share kernels, which are long to compare.
-type Met = FxHashMap<(usize, Vec<bool>), Made>;
-
-/// The code of a kernel; none for what is run otherwise.
-fn make(
-    engine: &Engine,
-    team: &mut Team<'_>,
-    loaded: &LoadedGraph,
-    k: usize,
-    env: &Env,
-    met: &mut Met,
-) -> Result<Option<Making>> {
-    let kernel = &loaded.kernels[k];
-    if !matches!(kernel.way, Way::Code) {
-        return Ok(None);
-    }
+/// The constants among the inputs of a kernel, where they are kept.
+fn constants_of(engine: &Engine, loaded: &LoadedGraph, k: usize) -> Vec<Option<ConstantId>> {
     let constant = |slot: &usize| match loaded.slots[*slot].origin {
         Origin::Constant(id) if engine.keeps_constants => Some(id),
         _ => None,
     };
-    let inputs: Vec<Option<ConstantId>> = kernel.inputs.iter().map(constant).collect();
-    let constant: Vec<bool> = inputs.iter().map(Option::is_some).collect();
-    let tile = &loaded.plan.kernels[k].kernel;
-    let key = (Arc::as_ptr(tile).addr(), constant);
-    let made = match met.get(&key) {
-        Some(made) => made.clone(),
-        None => {
-            let made = engine.workshop.make(tile, env, &key.1)?;
-            met.insert(key, made.clone());
-            made
-        }
-    };
+    loaded.kernels[k].inputs.iter().map(constant).collect()
+}
+
+/// What becomes of every kernel; none for what is run otherwise. Layers share kernels, which are long to compare: those that lie at one
+/// place, with the same inputs constant, are asked for once.
+fn make_codes(
+    engine: &Engine,
+    team: &mut Team<'_>,
+    loaded: &LoadedGraph,
+    kernels: Range<usize>,
+    env: &Env,
+    budget: &Budget,
+) -> Result<Vec<Option<Result<Made>>>> {
+    let mut orders: IndexMap<(usize, Vec<bool>), Order<'_>, FxBuildHasher> = IndexMap::default();
+    let mut numbers = Vec::with_capacity(kernels.len());
+    for k in kernels {
+        let number = matches!(loaded.kernels[k].way, Way::Code).then(|| {
+            let constant: Vec<bool> = constants_of(engine, loaded, k).iter().map(Option::is_some).collect();
+            let kernel = &loaded.plan.kernels[k].kernel;
+            let entry = orders.entry((Arc::as_ptr(kernel).addr(), constant.clone()));
+            let number = entry.index();
+            entry.or_insert(Order { kernel, constant });
+            number
+        });
+        numbers.push(number);
+    }
+    let orders: Vec<Order<'_>> = orders.into_values().collect();
+    let made = engine.workshop.make(team, &orders, env, budget)?;
+    Ok(numbers.into_iter().map(|number| number.map(|number| made[number].clone())).collect())
+}
+
+/// The code of a kernel with what its constant phases write; none where it is run otherwise.
+fn pack(engine: &Engine, team: &mut Team<'_>, loaded: &LoadedGraph, k: usize, made: Made) -> Result<Option<Making>> {
     let compiled = match made {
         Made::Code(compiled) => compiled,
         Made::Refused(reason) => {
@@ -183,6 +192,7 @@ fn make(
             return Ok(None);
         }
     };
+    let inputs = constants_of(engine, loaded, k);
     let fixed = match engine.keeps_constants {
         true => constant_phases(&compiled, &inputs),
         false => vec![false; compiled.codes.len()],

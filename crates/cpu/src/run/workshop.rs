@@ -3,15 +3,16 @@
 //! Comes in: a kernel and numbers for its sizes. Goes out: programs that can be called, or why there are none. Equal kernels at
 //! equal sizes share what is made, and so do equal programs of different kernels.
 
-use std::collections::hash_map::Entry;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use fuseline::budget::Budget;
 use fuseline::error::{Error, Kind, Result};
 use fuseline::tensor::Env;
 use fuseline::tile::Kernel;
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxBuildHasher, FxHashMap};
 
+use super::pool::Team;
 use crate::code::{Code, Isa};
 use crate::emit::{Emitted, Target};
 use crate::vector::Program;
@@ -47,6 +48,21 @@ pub(super) struct Workshop {
     known: Mutex<Known>,
 }
 
+/// A kernel that is asked for.
+pub(super) struct Order<'a> {
+    pub kernel: &'a Arc<Kernel>,
+    /// for every input whether it is constant; none are where this is empty
+    pub constant: Vec<bool>,
+}
+
+impl Order<'_> {
+    fn key(&self, env: &Env) -> Result<Key> {
+        let number = |symbol| env.get(symbol).ok_or_else(|| Error::bug(format!("the size {symbol:?} is not known")));
+        let sizes = self.kernel.symbols().iter().map(number).collect::<Result<Vec<i64>>>()?;
+        Ok((self.kernel.clone(), sizes, self.constant.clone()))
+    }
+}
+
 /// A kernel with the numbers of its symbols, in their order, and which of its inputs are constant.
 type Key = (Arc<Kernel>, Vec<i64>, Vec<bool>);
 
@@ -62,6 +78,11 @@ struct Known {
     most: usize,
 }
 
+type IndexSet<T> = indexmap::IndexSet<T, FxBuildHasher>;
+
+/// So many kernels are made between two questions whether there is time: few seconds pass, and threads seldom wait for the last.
+const AT_ONCE: usize = 64;
+
 /// Below this many kernels nothing is forgotten.
 const FEW_KERNELS: usize = 256;
 
@@ -70,28 +91,77 @@ impl Workshop {
         Workshop { isa, cores, emit, known: Mutex::default() }
     }
 
-    /// The kernel at the sizes of the binding, some of whose inputs are constant.
-    pub fn make(&self, kernel: &Arc<Kernel>, env: &Env, constant: &[bool]) -> Result<Made> {
-        let number = |symbol| env.get(symbol).ok_or_else(|| Error::bug(format!("the size {symbol:?} is not known")));
-        let sizes = kernel.symbols().iter().map(number).collect::<Result<Vec<i64>>>()?;
-        let key = (kernel.clone(), sizes, constant.to_vec());
-        // Held while kernels are made: who waits would make the same.
+    /// The kernel at the sizes of the binding, all of whose inputs may change.
+    pub fn make_one(&self, team: &mut Team<'_>, kernel: &Arc<Kernel>, env: &Env) -> Result<Made> {
+        let order = Order { kernel, constant: Vec::new() };
+        self.make(team, &[order], env, &Budget::UNLIMITED)?.swap_remove(0)
+    }
+
+    /// Kernels at the sizes of the binding, those that are not known made by all threads; for each what became of it. An error for all where
+    /// a size is not known or the budget ends.
+    pub fn make(
+        &self,
+        team: &mut Team<'_>,
+        orders: &[Order<'_>],
+        env: &Env,
+        budget: &Budget,
+    ) -> Result<Vec<Result<Made>>> {
+        let keys = orders.iter().map(|order| order.key(env)).collect::<Result<Vec<Key>>>()?;
+        // Held while kernels are made: who waits would make the same. Threads of the team do not ask for it.
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(made) = known.kernels.get(&key) {
-            return Ok(made.clone());
+        let (mut made, mut missing) = (FxHashMap::default(), IndexSet::default());
+        for key in &keys {
+            match known.kernels.get(key) {
+                Some(known) => drop(made.insert(key, Ok(known.clone()))),
+                None => drop(missing.insert(key)),
+            }
         }
+        let missing: Vec<&Key> = missing.into_iter().collect();
         let start = Instant::now();
-        let target = Target { isa: self.isa, cores: self.cores, constant: constant.to_vec() };
-        let made = match (self.emit)(kernel, env, &target).and_then(|emitted| known.compile(emitted, self.isa)) {
-            Ok(compiled) => Made::Code(Arc::new(compiled)),
-            Err(error) if error.kind() == Kind::Unsupported => Made::Refused(error.to_string().into()),
-            Err(error) => return Err(error),
-        };
+        for some in missing.chunks(AT_ONCE) {
+            budget.check()?;
+            let new = self.make_some(team, some, env, &mut known);
+            known.forget_unused();
+            for (key, new) in some.iter().zip(new) {
+                if let Ok(new) = &new {
+                    known.kernels.insert((*key).clone(), new.clone());
+                }
+                made.insert(key, new);
+            }
+        }
         known.spent += start.elapsed();
-        known.made += 1;
-        known.forget_unused();
-        known.kernels.insert(key, made.clone());
-        Ok(made)
+        known.made += missing.len();
+        Ok(keys.iter().map(|key| made[key].clone()).collect())
+    }
+
+    /// Makes different kernels: the programs of all, then the code of each program that is new.
+    fn make_some(&self, team: &mut Team<'_>, keys: &[&Key], env: &Env, known: &mut Known) -> Vec<Result<Made>> {
+        let emitted = team.collect(keys.len(), |k| {
+            let (kernel, _, constant) = keys[k];
+            let target = Target { isa: self.isa, cores: self.cores, constant: constant.clone() };
+            (self.emit)(kernel, env, &target)
+        });
+        let phases = emitted.iter().flatten().flat_map(|emitted| &emitted.phases);
+        let programs = phases.map(|phase| &phase.program).filter(|program| !known.codes.contains_key(*program));
+        let programs: IndexSet<Arc<Program>> = programs.cloned().collect();
+        let codes = team.collect(programs.len(), |k| Code::new(&programs[k], self.isa));
+        let mut refused: FxHashMap<Arc<Program>, Error> = FxHashMap::default();
+        for (program, code) in programs.into_iter().zip(codes) {
+            match code {
+                Ok(code) => drop(known.codes.insert(program, Arc::new(code))),
+                Err(error) => drop(refused.insert(program, error)),
+            }
+        }
+        let code = |program: &Arc<Program>| known.codes.get(program).cloned().ok_or_else(|| refused[program].clone());
+        let compiled = |emitted: Emitted| {
+            let codes = emitted.phases.iter().map(|phase| code(&phase.program)).collect::<Result<Vec<_>>>()?;
+            Ok(Made::Code(Arc::new(Compiled { emitted, codes })))
+        };
+        let made = emitted.into_iter().map(|emitted| match emitted.and_then(compiled) {
+            Err(error) if error.kind() == Kind::Unsupported => Ok(Made::Refused(error.to_string().into())),
+            made => made,
+        });
+        made.collect()
     }
 }
 
@@ -114,17 +184,6 @@ impl Workshop {
 }
 
 impl Known {
-    fn compile(&mut self, emitted: Emitted, isa: Isa) -> Result<Compiled> {
-        let mut codes = Vec::with_capacity(emitted.phases.len());
-        for phase in &emitted.phases {
-            codes.push(match self.codes.entry(phase.program.clone()) {
-                Entry::Occupied(known) => known.get().clone(),
-                Entry::Vacant(place) => place.insert(Arc::new(Code::new(&phase.program, isa)?)).clone(),
-            });
-        }
-        Ok(Compiled { emitted, codes })
-    }
-
     /// Drops what nobody uses once there is much of it: a program that sees ever new sizes must not fill the memory.
     fn forget_unused(&mut self) {
         if self.kernels.len() < self.most.max(FEW_KERNELS) {

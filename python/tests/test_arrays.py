@@ -195,13 +195,21 @@ def test_dlpack_that_does_not_fit_is_refused(double):
 
     with pytest.raises(fuseline.InvalidInput, match='input "x": the tensor cannot be read: it has a gradient'):
         double.run(None, {"x": Silent(values(3, 2))})
-    with pytest.raises(fuseline.Unsupported, match=r"memory of GPU 0.*\.cpu\(\)"):
+    with pytest.raises(fuseline.Unsupported, match=r'memory of GPU 0.*\.cpu\(\).*device="cuda"'):
         double.run(None, {"x": OnGpu(values(3, 2))})
+
+    class Elsewhere(Speaker):
+        def __dlpack_device__(self):
+            return (8, 0)
+
+    with pytest.raises(fuseline.Unsupported, match=r'input "x".*another device \(DLPack\'s kind 8\)'):
+        double.run(None, {"x": Elsewhere(values(3, 2))})
 
 
 def test_dlpack_goes_out_without_a_copy(double):
     [y] = double.run_dlpack(None, {"x": values(5, 2)})
     assert y.shape == (5, 2) and y.dtype == "f32" and y.nbytes == 40 and y.__dlpack_device__() == (1, 0)
+    assert y.device == "cpu" and y.cpu() is y
     one, two = np.from_dlpack(y), np.from_dlpack(y)
     assert np.shares_memory(one, two) and np.shares_memory(one, y.numpy())
     del y

@@ -10,7 +10,8 @@ use fuseline::tensor::DType;
 use libloading::Library;
 use rustc_hash::FxHashMap;
 
-use crate::gpu::{Block, Gpu};
+use crate::gpu::Gpu;
+use crate::memory::Block;
 
 /// Names under which the library may be found.
 const NAMES: &[&str] = &["libcublasLt.so.13", "libcublasLt.so.12", "libcublasLt.so"];

@@ -39,6 +39,10 @@ pub(crate) mod function_attribute {
 pub(crate) const CAPTURE_RELAXED: c_int = 2;
 /// A stream that does not wait for the default one.
 pub(crate) const STREAM_NON_BLOCKING: c_uint = 1;
+/// The default stream, in which libraries work that say nothing else.
+pub(crate) const STREAM_LEGACY: Handle = std::ptr::without_provenance_mut(1);
+/// An event that says when, but not how long.
+pub(crate) const EVENT_NO_TIMING: c_uint = 2;
 
 /// A launch, as `cuda.h` describes it.
 #[repr(C)]
@@ -106,6 +110,7 @@ functions! {
     fill = b"cuMemsetD8Async" (DevicePtr, u8, usize, Handle);
     stream_create = b"cuStreamCreate" (*mut Handle, c_uint);
     stream_destroy = b"cuStreamDestroy_v2" (Handle);
+    stream_wait = b"cuStreamWaitEvent" (Handle, Handle, c_uint);
     stream_synchronize = b"cuStreamSynchronize" (Handle);
     capture_begin = b"cuStreamBeginCapture_v2" (Handle, c_int);
     capture_end = b"cuStreamEndCapture" (Handle, *mut Handle);

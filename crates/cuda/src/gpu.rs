@@ -1,9 +1,9 @@
-//! A GPU: its memory, its one stream of work, code that was loaded into it.
+//! A GPU: its one stream of work, copies, code that was loaded into it.
 #![allow(unsafe_code, reason = "the driver is called with pointers")]
 
-use std::collections::BTreeMap;
+use std::cell::Cell;
 use std::ffi::{CString, c_int, c_void};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use fuseline::error::{Error, Result};
 
@@ -11,9 +11,7 @@ use crate::driver::{
     CAPTURE_RELAXED, DevicePtr, Driver, Handle, LaunchAttribute, LaunchConfig, STREAM_NON_BLOCKING, attribute,
     function_attribute,
 };
-
-/// Blocks are multiples of this; what the driver gives is aligned to it.
-const GRAIN: usize = 512;
+use crate::memory::Free;
 
 /// A GPU with a stream of its own. Work is done in the order in which it is asked for.
 pub struct Gpu {
@@ -21,9 +19,15 @@ pub struct Gpu {
     device: c_int,
     context: Handle,
     stream: Handle,
-    free: Mutex<Free>,
+    pub(crate) free: Mutex<Free>,
     /// what it is
     pub description: Description,
+}
+
+thread_local! {
+    /// The stream that this thread records; null where it does not. The stream of work is never recorded: other threads use it, and so do
+    /// other libraries that were told to have it wait for them.
+    static RECORDED: Cell<Handle> = const { Cell::new(std::ptr::null_mut()) };
 }
 
 /// What is known of a GPU.
@@ -51,14 +55,6 @@ impl Description {
         let (major, minor) = self.capability;
         format!("sm_{major}{minor}{}", if major >= 9 { "a" } else { "" })
     }
-}
-
-/// Blocks of memory that nobody uses, by size.
-#[derive(Default)]
-struct Free {
-    blocks: BTreeMap<usize, Vec<DevicePtr>>,
-    /// bytes that were taken from the driver
-    taken: usize,
 }
 
 // SAFETY: the driver may be called from any thread; what is kept beside it is locked or never changed.
@@ -100,7 +96,7 @@ impl Gpu {
     }
 
     /// The driver, with the device as this thread's.
-    fn enter(&self) -> Result<&Driver> {
+    pub(crate) fn enter(&self) -> Result<&Driver> {
         // SAFETY: the context was made by the driver and is kept.
         self.driver.check(unsafe { (self.driver.context_set)(self.context) }, "entering the device")?;
         Ok(&self.driver)
@@ -111,70 +107,15 @@ impl Gpu {
         self.enter().map(|_| ())
     }
 
-    /// The stream of work.
+    /// The stream of work, or the one that this thread records.
     pub(crate) fn stream(&self) -> Handle {
-        self.stream
+        let recorded = RECORDED.get();
+        if recorded.is_null() { self.stream } else { recorded }
     }
 
-    fn free_blocks(&self) -> MutexGuard<'_, Free> {
-        // Nothing panics half way.
-        self.free.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Memory, which is not cleared.
-    pub fn take(self: &Arc<Gpu>, bytes: usize) -> Result<Block> {
-        let wanted = bytes.max(1).next_multiple_of(GRAIN);
-        let mut free = self.free_blocks();
-        // The smallest that is large enough and not much larger.
-        let most = wanted.saturating_mul(2).max(1 << 16);
-        let fitting = free.blocks.range(wanted..=most).next().map(|(size, _)| *size);
-        if let Some(size) = fitting
-            && let Some(list) = free.blocks.get_mut(&size)
-            && let Some(at) = list.pop()
-        {
-            if list.is_empty() {
-                free.blocks.remove(&size);
-            }
-            return Ok(Block { gpu: self.clone(), at, bytes: size });
-        }
-        free.taken += wanted;
-        drop(free);
-        let at = match self.allocate(wanted) {
-            Err(error) if error.kind() == fuseline::error::Kind::Limit => {
-                self.release_all()?;
-                self.allocate(wanted)?
-            }
-            other => other?,
-        };
-        Ok(Block { gpu: self.clone(), at, bytes: wanted })
-    }
-
-    fn allocate(&self, bytes: usize) -> Result<DevicePtr> {
-        let driver = self.enter()?;
-        let mut at = 0;
-        // SAFETY: a place for an address.
-        driver.check(unsafe { (driver.alloc)(&mut at, bytes) }, &format!("{bytes} bytes of memory"))?;
-        Ok(at)
-    }
-
-    /// Gives blocks that nobody uses back to the driver.
-    fn release_all(&self) -> Result<()> {
-        self.synchronize()?;
-        let blocks = std::mem::take(&mut self.free_blocks().blocks);
-        let driver = self.enter()?;
-        for (size, list) in blocks {
-            for at in list {
-                // SAFETY: it was allocated and nobody has it.
-                driver.check(unsafe { (driver.free)(at) }, "freeing memory")?;
-                self.free_blocks().taken -= size;
-            }
-        }
-        Ok(())
-    }
-
-    /// Bytes of memory that were taken from the driver.
-    pub fn taken(&self) -> usize {
-        self.free_blocks().taken
+    /// The stream of work as other libraries in this process know it.
+    pub fn stream_number(&self) -> usize {
+        self.stream.addr()
     }
 
     /// Copies bytes to the device; they may be dropped when this returns.
@@ -185,7 +126,7 @@ impl Gpu {
         let driver = self.enter()?;
         // SAFETY: the caller has a block of at least so many bytes there. Memory of the host that is not pinned has been read when the
         // call returns.
-        let status = unsafe { (driver.copy_in)(to, bytes.as_ptr().cast(), bytes.len(), self.stream) };
+        let status = unsafe { (driver.copy_in)(to, bytes.as_ptr().cast(), bytes.len(), self.stream()) };
         driver.check(status, "copying to the device")
     }
 
@@ -196,7 +137,7 @@ impl Gpu {
         }
         let driver = self.enter()?;
         // SAFETY: the caller has a block of at least so many bytes there; they have arrived when the stream was waited for.
-        let status = unsafe { (driver.copy_out)(bytes.as_mut_ptr().cast(), from, bytes.len(), self.stream) };
+        let status = unsafe { (driver.copy_out)(bytes.as_mut_ptr().cast(), from, bytes.len(), self.stream()) };
         driver.check(status, "copying from the device")?;
         self.synchronize()
     }
@@ -205,21 +146,21 @@ impl Gpu {
     pub fn clear(&self, at: DevicePtr, bytes: usize) -> Result<()> {
         let driver = self.enter()?;
         // SAFETY: the caller has a block of at least so many bytes there.
-        driver.check(unsafe { (driver.fill)(at, 0, bytes, self.stream) }, "clearing memory")
+        driver.check(unsafe { (driver.fill)(at, 0, bytes, self.stream()) }, "clearing memory")
     }
 
     /// Copies bytes within the device.
     pub fn copy(&self, to: DevicePtr, from: DevicePtr, bytes: usize) -> Result<()> {
         let driver = self.enter()?;
         // SAFETY: the caller has blocks of at least so many bytes in both places.
-        driver.check(unsafe { (driver.copy)(to, from, bytes, self.stream) }, "copying on the device")
+        driver.check(unsafe { (driver.copy)(to, from, bytes, self.stream()) }, "copying on the device")
     }
 
     /// Waits for all work.
     pub fn synchronize(&self) -> Result<()> {
         let driver = self.enter()?;
         // SAFETY: the stream is ours.
-        driver.check(unsafe { (driver.stream_synchronize)(self.stream) }, "waiting for the device")
+        driver.check(unsafe { (driver.stream_synchronize)(self.stream()) }, "waiting for the device")
     }
 
     /// Loads machine code.
@@ -245,7 +186,7 @@ impl Gpu {
                 blocks: [blocks, 1, 1],
                 threads: [threads, 1, 1],
                 shared,
-                stream: self.stream,
+                stream: self.stream(),
                 attributes: &LaunchAttribute::EARLY,
                 attribute_count: 1,
             };
@@ -265,7 +206,7 @@ impl Gpu {
                 1,
                 1,
                 shared,
-                self.stream,
+                self.stream(),
                 arguments.as_mut_ptr(),
                 std::ptr::null_mut(),
             )
@@ -273,17 +214,16 @@ impl Gpu {
         driver.check(status, "launching")
     }
 
-    /// Records what `work` launches instead of doing it, as one launch.
+    /// Records what `work` asks for on this thread instead of doing it, as one launch. What other threads ask for meanwhile is done.
     pub fn record(self: &Arc<Gpu>, work: impl FnOnce() -> Result<()>) -> Result<Graph> {
         let driver = self.enter()?;
-        // SAFETY: the stream is ours and is not being recorded.
-        driver.check(unsafe { (driver.capture_begin)(self.stream, CAPTURE_RELAXED) }, "recording")?;
-        let done = work();
-        let mut graph = std::ptr::null_mut();
-        // SAFETY: the recording is ended in any case.
-        let ended = driver.check(unsafe { (driver.capture_end)(self.stream, &mut graph) }, "recording");
-        done.and(ended)?;
-        let mut exec = std::ptr::null_mut();
+        let mut stream = std::ptr::null_mut();
+        // SAFETY: a place for a handle.
+        driver.check(unsafe { (driver.stream_create)(&mut stream, STREAM_NON_BLOCKING) }, "making a stream")?;
+        let recorded = self.record_in(stream, work);
+        // SAFETY: it was made above, and nobody else has it.
+        unsafe { (driver.stream_destroy)(stream) };
+        let (graph, mut exec) = (recorded?, std::ptr::null_mut());
         // SAFETY: the graph was recorded; it is not needed once it can be launched.
         unsafe {
             let made = driver.check((driver.graph_instantiate)(&mut exec, graph, 0), "making a graph of launches");
@@ -291,6 +231,28 @@ impl Gpu {
             made?;
         }
         Ok(Graph { gpu: self.clone(), exec })
+    }
+
+    fn record_in(&self, stream: Handle, work: impl FnOnce() -> Result<()>) -> Result<Handle> {
+        /// Ends with the recording, however that ends.
+        struct Recording;
+        impl Drop for Recording {
+            fn drop(&mut self) {
+                RECORDED.set(std::ptr::null_mut());
+            }
+        }
+        let driver = self.enter()?;
+        // SAFETY: the stream is ours and is not being recorded.
+        driver.check(unsafe { (driver.capture_begin)(stream, CAPTURE_RELAXED) }, "recording")?;
+        RECORDED.set(stream);
+        let recording = Recording;
+        let done = work();
+        drop(recording);
+        let mut graph = std::ptr::null_mut();
+        // SAFETY: the recording is ended in any case.
+        let ended = driver.check(unsafe { (driver.capture_end)(stream, &mut graph) }, "recording");
+        done.and(ended)?;
+        Ok(graph)
     }
 
     /// A point in the stream of work.
@@ -301,7 +263,7 @@ impl Gpu {
         unsafe {
             driver.check((driver.event_create)(&mut event, 0), "making an event")?;
             let mark = Mark { gpu: self.clone(), event };
-            driver.check((driver.event_record)(event, self.stream), "recording an event")?;
+            driver.check((driver.event_record)(event, self.stream()), "recording an event")?;
             Ok(mark)
         }
     }
@@ -343,32 +305,6 @@ fn describe(driver: &Driver, device: c_int) -> Result<Description> {
         shared: usize::try_from(number(attribute::SHARED_OF_BLOCK)?).unwrap_or(0),
         driver: (version / 1000, version % 1000 / 10),
     })
-}
-
-/// Memory of a GPU, which goes back to it when it is dropped; later work may then have it.
-#[derive(Debug)]
-pub struct Block {
-    gpu: Arc<Gpu>,
-    at: DevicePtr,
-    bytes: usize,
-}
-
-impl Block {
-    /// Where it begins.
-    pub fn at(&self) -> DevicePtr {
-        self.at
-    }
-
-    /// How large it is.
-    pub fn bytes(&self) -> usize {
-        self.bytes
-    }
-}
-
-impl Drop for Block {
-    fn drop(&mut self) {
-        self.gpu.free_blocks().blocks.entry(self.bytes).or_default().push(self.at);
-    }
 }
 
 /// How many threads run a function.

@@ -4,9 +4,11 @@
 #![allow(unsafe_code, reason = "DLPack is a C structure behind a capsule")]
 
 use std::ffi::{CStr, c_void};
+use std::sync::Arc;
 
 use fuseline::error::Error;
 use fuseline::tensor::{Class, DType, Literal};
+use fuseline_session::{DeviceTensor, Gpu};
 use pyo3::exceptions::{PyBufferError, PyTypeError};
 use pyo3::ffi;
 use pyo3::prelude::*;
@@ -17,6 +19,9 @@ use crate::tensor::Tensor;
 
 /// Main memory, device 0.
 pub const HOST: (i32, i32) = (1, 0);
+
+/// The memory of the first GPU, where sessions are.
+pub const GPU: (i32, i32) = (2, 0);
 
 const PLAIN: &CStr = c"dltensor";
 const PLAIN_USED: &CStr = c"used_dltensor";
@@ -85,32 +90,58 @@ fn type_of(dtype: DType) -> Option<DlType> {
     Some(DlType { code, bits: dtype.bits() as u8, lanes: 1 })
 }
 
-/// Refuses what is not in main memory, before anything is exported.
-fn check_device(object: &Bound<'_, PyAny>, place: &str) -> PyResult<()> {
-    let (kind, number): (i32, i32) = object.call_method0("__dlpack_device__")?.extract()?;
-    // 3 is main memory that a GPU can reach, 13 memory that both have.
-    if matches!(kind, 1 | 3 | 13) {
-        return Ok(());
-    }
-    let memory = match kind {
-        2 => format!("the memory of GPU {number}"),
-        _ => format!("the memory of another device (DLPack's kind {kind})"),
+/// Whether a tensor is on the GPU of a session. Refuses what is neither there nor in main memory, before anything is exported.
+fn is_on_gpu(object: &Bound<'_, PyAny>, gpu: Option<&Arc<Gpu>>, place: &str) -> PyResult<bool> {
+    let device: (i32, i32) = object.call_method0("__dlpack_device__")?.extract()?;
+    let (memory, help) = match (device, gpu) {
+        (GPU, Some(_)) => return Ok(true),
+        // 3 is main memory that a GPU can reach, 13 memory that both have.
+        ((1 | 3 | 13, _), _) => return Ok(false),
+        ((2, number), Some(_)) => (format!("the memory of GPU {number}"), "the session is on GPU 0; move it there"),
+        ((2, number), None) => {
+            let help =
+                "the session is on the processor; move it there by .cpu(), or open the session with device=\"cuda\"";
+            (format!("the memory of GPU {number}"), help)
+        }
+        ((kind, _), _) => {
+            let memory = format!("the memory of another device (DLPack's kind {kind})");
+            (memory, "move it to main memory, for instance by .cpu()")
+        }
     };
-    let message =
-        format!("a tensor in {memory}: inputs are read from main memory; move it there, for instance by .cpu()");
+    let message = format!("a tensor in {memory}: {help}");
     Err(exception(object.py(), &Error::unsupported(message).at(place), About::Inputs))
 }
 
-/// A tensor of another library, read where it lies, or its copy where it is not dense.
-pub fn import(object: &Bound<'_, PyAny>, wanted: DType, place: &str) -> PyResult<Literal> {
+/// An input that another library gave.
+pub enum Input {
+    /// in main memory
+    Host(Literal),
+    /// in the memory of the session's GPU
+    Device(DeviceTensor),
+}
+
+/// A tensor of another library, read where it lies; one in main memory that is not dense is copied.
+pub fn import(object: &Bound<'_, PyAny>, wanted: DType, gpu: Option<&Arc<Gpu>>, place: &str) -> PyResult<Input> {
     let py = object.py();
-    check_device(object, place)?;
     let refuse = |what: &str| exception(py, &Error::invalid(what).at(place), About::Inputs);
+    let on_gpu = if is_on_gpu(object, gpu, place)? { gpu } else { None };
+    if let (Some(_), Ok(own)) = (on_gpu, object.cast::<Tensor>())
+        && let Some(tensor) = own.get().on_device()
+        && tensor.dtype() == wanted
+    {
+        // Its run has ended, and nobody else need be told.
+        return Ok(Input::Device(tensor.clone()));
+    }
     let arguments = pyo3::types::PyDict::new(py);
+    if let Some(gpu) = on_gpu {
+        // What the other library does with the tensor is done before what this stream does from here on.
+        arguments.set_item("stream", gpu.stream_number())?;
+    }
+    let plain = arguments.copy()?;
     arguments.set_item("max_version", (1, 0))?;
     let capsule = match object.call_method("__dlpack__", (), Some(&arguments)) {
         // Older libraries do not know the word.
-        Err(error) if error.is_instance_of::<PyTypeError>(py) => object.call_method0("__dlpack__"),
+        Err(error) if error.is_instance_of::<PyTypeError>(py) => object.call_method("__dlpack__", (), Some(&plain)),
         other => other,
     };
     // What a library says of its own tensor, such as one with a gradient.
@@ -138,8 +169,21 @@ pub fn import(object: &Bound<'_, PyAny>, wanted: DType, place: &str) -> PyResult
     let length = length.ok_or_else(|| refuse("a DLPack tensor that is larger than memory"))?;
     let strides = (!tensor.strides.is_null()).then(|| read(tensor.strides).to_vec());
     let start = tensor.data.cast_const().cast::<u8>().wrapping_add(tensor.byte_offset as usize);
+    let is_dense = strides.as_ref().is_none_or(|strides| is_dense(&sizes, strides));
+    if let Some(gpu) = on_gpu {
+        if !is_dense {
+            return Err(refuse(
+                "a tensor on a GPU whose elements do not lie one behind the other: give x.contiguous()",
+            ));
+        }
+        let (at, lender) = (start.expose_provenance() as u64, Py::new(py, Keeper(owner))?);
+        // SAFETY: a dense tensor has its elements there until the capsule's owner is dropped, and the keeper has it. The library was
+        // told which stream reads it.
+        let made = unsafe { DeviceTensor::lent(gpu, at, wanted, sizes, Box::new(lender)) };
+        return made.map(Input::Device).map_err(|error| exception(py, &error.at(place), About::Inputs));
+    }
     let made = match strides {
-        Some(strides) if !is_dense(&sizes, &strides) => {
+        Some(strides) if !is_dense => {
             // SAFETY: the elements lie at the strides that the tensor has.
             let bytes = unsafe { gathered(start, width, &sizes, &strides, length) };
             literal(wanted, sizes, bytes.into())
@@ -150,7 +194,7 @@ pub fn import(object: &Bound<'_, PyAny>, wanted: DType, place: &str) -> PyResult
             literal(wanted, sizes, unsafe { borrowed(start, length, keeper) })
         }
     };
-    made.map_err(|error| exception(py, &error.at(place), About::Inputs))
+    made.map(Input::Host).map_err(|error| exception(py, &error.at(place), About::Inputs))
 }
 
 fn name_of(dtype: DlType) -> String {
@@ -285,8 +329,11 @@ pub fn export<'py>(
     copy: Option<bool>,
 ) -> PyResult<Bound<'py, PyAny>> {
     let refuse = |what: String| Err(PyBufferError::new_err(what));
-    if device.is_some_and(|device| device != HOST) {
-        return refuse("the tensor is in main memory, and is not copied to another device".into());
+    let own = tensor.get().device();
+    if device.is_some_and(|device| device != own) {
+        let (memory, help) =
+            if own == HOST { ("main memory", "") } else { ("the memory of a GPU", "; .cpu() copies it") };
+        return refuse(format!("the tensor is in {memory}, and is not copied to another device{help}"));
     }
     if copy == Some(true) {
         return refuse("the tensor is shared, not copied".into());
@@ -302,7 +349,7 @@ pub fn export<'py>(
     let mut kept = Box::new(Exported { sizes, strides, _owner: tensor.clone().unbind() });
     let content = DlTensor {
         data: tensor.get().start().cast(),
-        device: DlDevice { kind: HOST.0, number: HOST.1 },
+        device: DlDevice { kind: own.0, number: own.1 },
         rank: kept.sizes.len() as i32,
         dtype,
         sizes: kept.sizes.as_mut_ptr(),

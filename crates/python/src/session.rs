@@ -11,16 +11,16 @@ use fuseline::reference::Limits;
 use fuseline::tensor::{DType, Dim, Symbol};
 use fuseline_frontend::Tensors;
 use fuseline_frontend::onnx::import::{self, Port};
+use fuseline_session::Machine;
 use fuseline_session::model::{Content, Model};
-use fuseline_session::session::{Options, Place};
-use fuseline_session::{Machine, Output};
+use fuseline_session::session::{DeviceTensors, Feed, Options, Place};
 use fuseline_session::{allowance, patience};
 use pyo3::prelude::*;
 use pyo3::pybacked::PyBackedBytes;
 use pyo3::types::PyList;
 
 use crate::array;
-use crate::dlpack;
+use crate::dlpack::{self, Input};
 use crate::error::{About, exception, work};
 use crate::explanation::{Explanation, target};
 use crate::tensor::Tensor;
@@ -226,17 +226,24 @@ impl Session {
         }
     }
 
-    /// The outputs by name, for inputs with their element types.
-    fn run(&self, py: Python<'_>, feeds: &Bound<'_, PyList>) -> PyResult<Vec<(String, Tensor)>> {
-        let inputs = self.inputs_of(py, feeds)?;
-        let outputs = work(py, About::Inputs, || self.session.run(&inputs))?;
-        Ok(outputs.into_iter().map(|(name, output): (String, Output)| (name, Tensor::new(output))).collect())
+    /// The outputs by name, for inputs with their element types; where they `stay`, in the memory of the device that computes them.
+    fn run(&self, py: Python<'_>, feeds: &Bound<'_, PyList>, stay: bool) -> PyResult<Vec<(String, Tensor)>> {
+        let (host, device) = self.inputs_of(py, feeds)?;
+        work(py, About::Inputs, || {
+            let outputs = self.session.run_feed(Feed { host: &host, device: &device, stays: stay })?;
+            outputs.into_iter().map(|(name, output)| Ok((name, Tensor::new(output)?))).collect()
+        })
     }
 
     /// Where the time of so many runs went, as JSON: the least of every kernel.
     fn profile(&self, py: Python<'_>, feeds: &Bound<'_, PyList>, runs: usize) -> PyResult<String> {
-        let inputs = self.inputs_of(py, feeds)?;
-        work(py, About::Inputs, || Ok(self.session.profile(&inputs, runs)?.to_json().to_string()))
+        let (mut inputs, device) = self.inputs_of(py, feeds)?;
+        work(py, About::Inputs, || {
+            for (name, tensor) in device {
+                inputs.insert(name, tensor.literal()?);
+            }
+            Ok(self.session.profile(&inputs, runs)?.to_json().to_string())
+        })
     }
 
     /// The plan in words, for the session's device or another one.
@@ -250,25 +257,28 @@ impl Session {
 }
 
 impl Session {
-    /// The tensors that Python gives, read where they lie.
-    fn inputs_of(&self, py: Python<'_>, feeds: &Bound<'_, PyList>) -> PyResult<Tensors> {
+    /// The tensors that Python gives, read where they lie: those in main memory, and those on the device.
+    fn inputs_of(&self, py: Python<'_>, feeds: &Bound<'_, PyList>) -> PyResult<(Tensors, DeviceTensors)> {
         if self.process != std::process::id() {
             let error = Error::invalid("the session was opened in another process; open one after the fork");
             return Err(exception(py, &error, About::Inputs));
         }
-        let mut inputs = Tensors::new();
+        let (mut host, mut device) = (Tensors::new(), DeviceTensors::new());
         for feed in feeds {
             let (name, dtype, value): (String, String, Bound<'_, PyAny>) = feed.extract()?;
             let place = format!("input \"{name}\"");
             let unknown = || Error::bug(format!("no element type {dtype}")).at(place.clone());
             let dtype = DType::from_name(&dtype).ok_or_else(|| exception(py, &unknown(), About::Inputs))?;
             let tensor = match value.hasattr("__array_interface__")? {
-                true => array::tensor(&value, dtype, &place)?,
-                false => dlpack::import(&value, dtype, &place)?,
+                true => Input::Host(array::tensor(&value, dtype, &place)?),
+                false => dlpack::import(&value, dtype, self.session.gpu(), &place)?,
             };
-            inputs.insert(name, tensor);
+            match tensor {
+                Input::Host(tensor) => drop(host.insert(name, tensor)),
+                Input::Device(tensor) => drop(device.insert(name, tensor)),
+            }
         }
-        Ok(inputs)
+        Ok((host, device))
     }
 }
 

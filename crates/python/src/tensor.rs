@@ -2,16 +2,19 @@
 #![allow(unsafe_code, reason = "the memory of a result is handed to Python by its address")]
 
 use bytes::{Bytes, BytesMut};
+use fuseline::error::Result;
 use fuseline::tensor::{Class, DType, Literal};
 use fuseline_cpu::run::Owned;
-use fuseline_session::Output;
+use fuseline_session::{DeviceTensor, Output};
+use pyo3::exceptions::{PyBufferError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyAny, PyDict, PyTuple};
 
 use crate::dlpack;
+use crate::error::{About, work};
 
-/// A dense tensor in main memory. It speaks DLPack, so that ``torch.from_dlpack(tensor)`` shares its memory, and is an array for NumPy
-/// where NumPy has the element type.
+/// A dense tensor in main memory or in that of a GPU. It speaks DLPack, so that ``torch.from_dlpack(tensor)`` shares its memory, and is an
+/// array for NumPy where NumPy has the element type; for that, a tensor on a GPU is copied.
 #[pyclass(frozen, module = "fuseline")]
 #[derive(Debug)]
 pub struct Tensor {
@@ -25,11 +28,17 @@ enum Memory {
     Block(Owned),
     /// Written by nobody in Rust: Python code has the address.
     Bytes(BytesMut),
+    Device(DeviceTensor),
 }
 
 impl Tensor {
-    pub fn new(output: Output) -> Tensor {
-        match output {
+    pub fn new(output: Output) -> Result<Tensor> {
+        Ok(match output {
+            Output::Resident(tensor) if tensor.dtype().bits() >= 8 => {
+                Tensor { dtype: tensor.dtype(), sizes: tensor.sizes().to_vec(), memory: Memory::Device(tensor) }
+            }
+            // Elements of less than a byte are handed on in whole ones, which nothing of the device makes.
+            Output::Resident(tensor) => Tensor::new(Output::Copied(tensor.literal()?))?,
             Output::Owned(owned) if owned.dtype().bits() >= 8 => {
                 Tensor { dtype: owned.dtype(), sizes: owned.sizes().to_vec(), memory: Memory::Block(owned) }
             }
@@ -53,14 +62,29 @@ impl Tensor {
                 };
                 Tensor { dtype, sizes, memory: Memory::Bytes(bytes) }
             }
-        }
+        })
     }
 
+    /// Where it begins, in the memory of its device.
     pub fn start(&self) -> *mut u8 {
         match &self.memory {
             Memory::Block(owned) => owned.start(),
             Memory::Bytes(bytes) => bytes.as_ptr().cast_mut(),
+            Memory::Device(tensor) => std::ptr::with_exposed_provenance_mut(tensor.at() as usize),
         }
+    }
+
+    /// The tensor on the device, if it is there.
+    pub fn on_device(&self) -> Option<&DeviceTensor> {
+        match &self.memory {
+            Memory::Device(tensor) => Some(tensor),
+            Memory::Block(_) | Memory::Bytes(_) => None,
+        }
+    }
+
+    /// The kind of memory and the number of the device, as DLPack has them.
+    pub fn device(&self) -> (i32, i32) {
+        if self.on_device().is_some() { dlpack::GPU } else { dlpack::HOST }
     }
 
     pub fn element(&self) -> DType {
@@ -98,8 +122,24 @@ impl Tensor {
         self.sizes.iter().product::<usize>() * self.dtype.bits().div_ceil(8)
     }
 
-    /// NumPy's array interface, for elements that NumPy reads as ``typestr``.
+    /// Where the elements are: ``cpu`` or ``cuda``.
+    #[getter(device)]
+    fn device_name(&self) -> &'static str {
+        if self.on_device().is_some() { "cuda" } else { "cpu" }
+    }
+
+    /// The tensor in main memory: itself, or a copy of what is on a GPU.
+    fn cpu<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, Self>> {
+        let Some(tensor) = slf.get().on_device() else { return Ok(slf.clone()) };
+        let copy = work(slf.py(), About::Inputs, || Tensor::new(Output::Copied(tensor.literal()?)))?;
+        Bound::new(slf.py(), copy)
+    }
+
+    /// NumPy's array interface, for elements in main memory that NumPy reads as ``typestr``.
     fn _interface<'py>(&self, py: Python<'py>, typestr: &str) -> PyResult<Bound<'py, PyDict>> {
+        if self.on_device().is_some() {
+            return Err(PyBufferError::new_err("the tensor is in the memory of a GPU; .cpu() copies it"));
+        }
         let interface = PyDict::new(py);
         interface.set_item("version", 3)?;
         interface.set_item("shape", self.shape(py)?)?;
@@ -108,7 +148,7 @@ impl Tensor {
         Ok(interface)
     }
 
-    /// The same memory as a NumPy array.
+    /// The same memory as a NumPy array; a copy where it is that of a GPU.
     fn numpy<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
         slf.py().import("fuseline._arrays")?.call_method1("to_numpy", (slf,))
     }
@@ -119,6 +159,9 @@ impl Tensor {
         dtype: Option<&Bound<'py, PyAny>>,
         copy: Option<bool>,
     ) -> PyResult<Bound<'py, PyAny>> {
+        if copy == Some(false) && slf.get().on_device().is_some() {
+            return Err(PyValueError::new_err("a tensor in the memory of a GPU is no array without a copy"));
+        }
         let array = Tensor::numpy(slf)?;
         let array = match dtype {
             Some(dtype) => array.call_method1("astype", (dtype,))?,
@@ -136,17 +179,23 @@ impl Tensor {
         dl_device: Option<(i32, i32)>,
         copy: Option<bool>,
     ) -> PyResult<Bound<'py, PyAny>> {
-        let _ = stream; // main memory has none
-        dlpack::export(slf, max_version, dl_device, copy)
+        let capsule = dlpack::export(slf, max_version, dl_device, copy)?;
+        if let Some(tensor) = slf.get().on_device() {
+            // Runs have ended when they return: nothing need be waited for. That others are done with it, only their stream knows.
+            let in_default_stream = stream.is_none_or(|stream| matches!(stream.extract(), Ok(0i64 | 1)));
+            tensor.show(in_default_stream);
+        }
+        Ok(capsule)
     }
 
     /// The kind of memory and the number of the device.
     fn __dlpack_device__(&self) -> (i32, i32) {
-        dlpack::HOST
+        self.device()
     }
 
     fn __repr__(&self) -> String {
         let sizes: Vec<String> = self.sizes.iter().map(ToString::to_string).collect();
-        format!("fuseline.Tensor({}[{}])", self.dtype, sizes.join(", "))
+        let place = if self.on_device().is_some() { " on cuda" } else { "" };
+        format!("fuseline.Tensor({}[{}]{place})", self.dtype, sizes.join(", "))
     }
 }

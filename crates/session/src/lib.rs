@@ -20,3 +20,6 @@ pub mod table;
 pub use machine::{Machine, Output};
 pub use model::Model;
 pub use session::{Options, Session};
+
+pub use fuseline_cuda::gpu::Gpu;
+pub use fuseline_cuda::memory::DeviceTensor;

@@ -12,7 +12,8 @@ use fuseline::run::Trace;
 use fuseline::tensor::Literal;
 use fuseline_cpu::code::Isa;
 use fuseline_cpu::run::{CpuDevice, Owned};
-use fuseline_cuda::run::CudaDevice;
+use fuseline_cuda::memory::DeviceTensor;
+use fuseline_cuda::run::{CudaDevice, NamedDeviceTensors};
 use fuseline_frontend::mapping;
 
 use crate::gpu;
@@ -93,6 +94,30 @@ pub enum Program {
     Cuda(Box<fuseline_cuda::run::Session>),
 }
 
+/// What a program is run with.
+#[derive(Clone, Debug, Default)]
+pub struct Given {
+    /// inputs in main memory
+    pub host: NamedTensors,
+    /// inputs in the memory of the device
+    pub device: NamedDeviceTensors,
+    /// whether results stay in the memory of the device that computes them, where it has one of its own
+    pub stays: bool,
+}
+
+impl Given {
+    /// The same inputs where a machine has them at hand, and results that stay there.
+    pub fn resident(inputs: &NamedTensors, machine: &Machine) -> Result<Given> {
+        match machine {
+            Machine::Cpu(_) => Ok(Given { host: inputs.clone(), stays: true, ..Given::default() }),
+            Machine::Cuda(device) => {
+                let tensors = inputs.iter().map(|(name, x)| Ok((name.clone(), DeviceTensor::of(device.gpu(), x)?)));
+                Ok(Given { device: tensors.collect::<Result<_>>()?, stays: true, ..Given::default() })
+            }
+        }
+    }
+}
+
 /// A result that belongs to the caller.
 #[derive(Debug)]
 pub enum Output {
@@ -100,6 +125,19 @@ pub enum Output {
     Owned(Owned),
     /// copied from a device
     Copied(Literal),
+    /// left in the memory of a device
+    Resident(DeviceTensor),
+}
+
+impl Output {
+    /// As a tensor in main memory that is shared.
+    pub fn into_literal(self) -> Result<Literal> {
+        match self {
+            Output::Owned(owned) => owned.into_literal(),
+            Output::Copied(literal) => Ok(literal),
+            Output::Resident(tensor) => tensor.literal(),
+        }
+    }
 }
 
 impl Program {
@@ -108,6 +146,19 @@ impl Program {
         Ok(match self {
             Program::Cpu(session) => session.run_owned(inputs)?.into_iter().map(Output::Owned).collect(),
             Program::Cuda(session) => session.run(inputs)?.into_iter().map(Output::Copied).collect(),
+        })
+    }
+
+    /// The same where inputs may be on the device, and outputs may stay there.
+    pub fn run_given(&self, inputs: &Given) -> Result<Vec<Output>> {
+        let Given { host, device, stays } = inputs;
+        Ok(match self {
+            Program::Cpu(_) if device.is_empty() => return self.run(host),
+            Program::Cpu(_) => return Err(Error::unsupported("a tensor in the memory of a GPU, on a processor")),
+            Program::Cuda(session) if *stays => {
+                session.run_resident(host, device)?.into_iter().map(Output::Resident).collect()
+            }
+            Program::Cuda(session) => session.run_given(host, device)?.into_iter().map(Output::Copied).collect(),
         })
     }
 

@@ -13,11 +13,14 @@ use fuseline::passes::{Numerics, Precision};
 use fuseline::reference::Limits;
 use fuseline::tensor::{Env, Literal, Symbol};
 use fuseline_cpu::here;
+use fuseline_cuda::gpu::Gpu;
+use fuseline_cuda::memory::DeviceTensor;
 use fuseline_frontend::onnx::import::{self, Pins};
 use fuseline_frontend::{Specialised, Tensors};
+use indexmap::IndexMap;
 
 use crate::explain::Explained;
-use crate::machine::{Machine, Output, Program};
+use crate::machine::{Given, Machine, Output, Program};
 use crate::model::Model;
 use crate::profile::{self, Profile};
 
@@ -81,6 +84,31 @@ impl Options {
             true => plan_program(graph, plan, &mut |_| {}),
             false => plan_apart(graph, plan, Grain::Operator),
         }
+    }
+}
+
+/// Tensors in the memory of a device, by name.
+pub type DeviceTensors = IndexMap<String, DeviceTensor>;
+
+/// The inputs of a run. No name is in both places.
+#[derive(Clone, Copy, Debug)]
+pub struct Feed<'a> {
+    /// those in main memory
+    pub host: &'a Tensors,
+    /// those in the memory of the device
+    pub device: &'a DeviceTensors,
+    /// whether results stay in the memory of the device that computes them, where it has one of its own
+    pub stays: bool,
+}
+
+impl<'a> Feed<'a> {
+    fn names(self) -> impl Iterator<Item = &'a String> + Clone {
+        self.host.keys().chain(self.device.keys())
+    }
+
+    fn sizes(self, name: &str) -> Option<&'a [usize]> {
+        let host = || self.host.get(name).map(Literal::sizes);
+        self.device.get(name).map(DeviceTensor::sizes).or_else(host)
     }
 }
 
@@ -165,6 +193,14 @@ impl Session {
         &self.options
     }
 
+    /// The GPU that it runs on, if it does.
+    pub fn gpu(&self) -> Option<&Arc<Gpu>> {
+        match &self.machine {
+            Machine::Cpu(_) => None,
+            Machine::Cuda(device) => Some(device.gpu()),
+        }
+    }
+
     /// How many threads a run has.
     pub fn threads(&self) -> usize {
         self.machine.threads()
@@ -179,6 +215,11 @@ impl Session {
     ///
     /// The memory of the inputs is read while the run lasts, and not kept.
     pub fn run(&self, inputs: &Tensors) -> Result<Vec<(String, Output)>> {
+        self.run_feed(Feed { host: inputs, device: &DeviceTensors::new(), stays: false })
+    }
+
+    /// The same where inputs may be on the device, and results may stay there.
+    pub fn run_feed(&self, inputs: Feed<'_>) -> Result<Vec<(String, Output)>> {
         if let Some(done) = self.run_ready(inputs) {
             return done;
         }
@@ -188,14 +229,15 @@ impl Session {
             return done;
         }
         // What a graph is made for stays in it: copies, since the caller may change the inputs afterwards.
-        let copies = inputs.iter().map(|(name, x)| Ok((name.clone(), copy(x)?))).collect::<Result<Tensors>>()?;
+        let copies = inputs.host.iter().map(|(name, x)| Ok((name.clone(), copy(x)?)));
+        let copies = copies.chain(inputs.device.iter().map(|(name, x)| Ok((name.clone(), x.literal()?))));
+        let copies = copies.collect::<Result<Tensors>>()?;
         self.model.specialise(&copies, |special| {
-            let Specialised { graph, inputs, pins } = special;
-            let inputs = named(inputs);
+            let Specialised { graph, inputs: left, pins } = special;
             let mut env = Env::new();
-            bind_sizes(graph, &inputs, &mut env);
+            bind_sizes(graph, &named(left), &mut env);
             let ready = Arc::new(self.make(graph, pins, env)?);
-            let outputs = ready.program.run(&inputs);
+            let outputs = ready.program.run_given(&ready.given(inputs));
             if !matches!(&outputs, Err(error) if error.kind() == Kind::NeedsValue) {
                 self.keep(ready.clone());
             }
@@ -206,17 +248,18 @@ impl Session {
     /// Where the time of so many runs goes, kernel by kernel.
     pub fn profile(&self, inputs: &Tensors, runs: usize) -> Result<Profile> {
         self.run(inputs)?;
+        let inputs = Feed { host: inputs, device: &DeviceTensors::new(), stays: false };
         let ready = self.fitting(inputs).ok_or_else(|| Error::bug("what ran is not there"))?;
         let plan = self.options.plan(&self.target, ready.sizes.clone());
-        profile::measure(&ready.program, &ready.planned, &plan, &ready.given(inputs), runs)
+        profile::measure(&ready.program, &ready.planned, &plan, &ready.given(inputs).host, runs)
     }
 
     /// What is made already and holds for the inputs.
-    fn fitting(&self, inputs: &Tensors) -> Option<Arc<Ready>> {
+    fn fitting(&self, inputs: Feed<'_>) -> Option<Arc<Ready>> {
         let ready = self.ready.read().unwrap_or_else(PoisonError::into_inner);
         let is_default = |name: &&String| self.model.signature.defaults.iter().any(|port| port.name == **name);
-        let replaced: Vec<&String> = inputs.keys().filter(is_default).collect();
-        let parts = self.model.signature.parts(inputs.keys().map(String::as_str)).ok()?;
+        let replaced: Vec<&String> = inputs.names().filter(is_default).collect();
+        let parts = self.model.signature.parts(inputs.names().map(String::as_str)).ok()?;
         let fits = |ready: &&Arc<Ready>| {
             ready.fits(inputs)
                 && ready.pins.parts == parts
@@ -226,9 +269,9 @@ impl Session {
     }
 
     /// Runs what is made already, if that holds for the inputs.
-    fn run_ready(&self, inputs: &Tensors) -> Option<Result<Vec<(String, Output)>>> {
+    fn run_ready(&self, inputs: Feed<'_>) -> Option<Result<Vec<(String, Output)>>> {
         let fitting = self.fitting(inputs)?;
-        match fitting.program.run(&fitting.given(inputs)) {
+        match fitting.program.run_given(&fitting.given(inputs)) {
             Err(error) if error.kind() == Kind::NeedsValue => None,
             done => Some(done.map(|outputs| fitting.names.iter().cloned().zip(outputs).collect())),
         }
@@ -276,15 +319,21 @@ impl Session {
 
 impl Ready {
     /// The inputs that the program still takes.
-    fn given(&self, inputs: &Tensors) -> NamedTensors {
-        let given = inputs.iter().filter(|(name, _)| !self.pins.values.contains_key(*name));
-        given.map(|(name, x)| (name.as_str().into(), x.clone())).collect()
+    fn given(&self, inputs: Feed<'_>) -> Given {
+        fn left<T: Clone>(inputs: &IndexMap<String, T>, pins: &Pins) -> IndexMap<Arc<str>, T> {
+            let left = inputs.iter().filter(|(name, _)| !pins.values.contains_key(*name));
+            left.map(|(name, x)| (name.as_str().into(), x.clone())).collect()
+        }
+        Given { host: left(inputs.host, &self.pins), device: left(inputs.device, &self.pins), stays: inputs.stays }
     }
 
     /// Whether it was made for these inputs, or for all.
-    fn fits(&self, inputs: &Tensors) -> bool {
-        let has_value = |(name, value): (&String, &Literal)| inputs.get(name) == Some(value);
-        let has_sizes = |(name, sizes): (&String, &Vec<usize>)| inputs.get(name).is_some_and(|x| x.sizes() == sizes);
+    fn fits(&self, inputs: Feed<'_>) -> bool {
+        let has_value = |(name, value): (&String, &Literal)| match inputs.device.get(name) {
+            Some(x) => x.sizes() == value.sizes() && x.literal().is_ok_and(|x| x == *value),
+            None => inputs.host.get(name) == Some(value),
+        };
+        let has_sizes = |(name, sizes): (&String, &Vec<usize>)| inputs.sizes(name) == Some(sizes.as_slice());
         self.pins.values.iter().all(has_value) && self.pins.sizes.iter().all(has_sizes)
     }
 }

@@ -78,7 +78,8 @@ _BITS = {1: "|u1", 2: "<u2"}
 
 
 def to_numpy(tensor: Tensor) -> np.ndarray[Any, Any]:
-    """A result as an array that owns its memory; nothing is copied."""
+    """A result as an array that owns its memory; nothing is copied but what is on a GPU."""
+    tensor = tensor.cpu()
     plain = _PLAIN.get(tensor.dtype)
     if plain is not None:
         return np.asarray(_View(tensor, plain.str))

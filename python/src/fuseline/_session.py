@@ -307,27 +307,30 @@ class InferenceSession:
     ) -> list[Any]:
         """The outputs that are asked for, or all, as NumPy arrays.
 
-        Inputs are NumPy arrays, objects that speak DLPack (such as torch tensors in main memory), numbers, or lists of numbers. Arrays that
-        are C-contiguous are read where they lie; others are copied first. An array of another element type is refused. Results own their
+        Inputs are NumPy arrays, objects that speak DLPack (such as torch tensors), numbers, or lists of numbers. Arrays that are C-contiguous
+        are read where they lie; others are copied first. A session on a GPU also reads tensors that lie there. An array of another element type is refused. Results own their
         memory and may be written; those of types that NumPy lacks are arrays of ml_dtypes, or ``Tensor`` where that is not installed.
         Sequences are lists. An optional input may be left out or None, and so may be an optional result. Strings are arrays of ``str``.
 
         >>> [y] = session.run(["y"], {"x": x})
         """
-        ports, tensors = self._run(output_names, input_feed)
+        ports, tensors = self._run(output_names, input_feed, stay=False)
         return [port._value(tensors, to_texts if port._dtype == "string" else to_result) for port in ports]
 
     def run_dlpack(self, output_names: Optional[Sequence[str]], input_feed: Mapping[str, Any]) -> list[Any]:
         """The same as ``run``, with results that speak DLPack; strings are their bytes, filled up with zeros along one axis more.
 
-        >>> [y] = session.run_dlpack(None, {"x": torch.ones(2, 3)})
+        Results stay where they are computed: those of a session on a GPU in its memory (``y.device``, ``y.cpu()``), each in a place of its
+        own. All work is done when this returns.
+
+        >>> [y] = session.run_dlpack(None, {"x": torch.ones(2, 3, device="cuda")})
         >>> torch.from_dlpack(y)
         """
-        ports, tensors = self._run(output_names, input_feed)
+        ports, tensors = self._run(output_names, input_feed, stay=True)
         return [port._value(tensors, lambda tensor: tensor) for port in ports]
 
     def _run(
-        self, output_names: Optional[Sequence[str]], input_feed: Mapping[str, Any]
+        self, output_names: Optional[Sequence[str]], input_feed: Mapping[str, Any], stay: bool
     ) -> tuple[list[NodeArg], dict[str, _native.Tensor]]:
         """The outputs that are asked for, and the tensors that they are made of."""
         known = {port.name: port for port in self._outputs}
@@ -338,7 +341,7 @@ class InferenceSession:
             if name not in known:
                 raise InvalidInput(f'the model has no output called "{name}"; there are: {", ".join(known)}')
         # An output that is asked for twice is one tensor, as it is one array in ONNX Runtime.
-        return [known[name] for name in wanted], dict(self._session.run(self._feeds(input_feed)))
+        return [known[name] for name in wanted], dict(self._session.run(self._feeds(input_feed), stay))
 
     def _feeds(self, input_feed: Mapping[str, Any]) -> list[tuple[str, str, Any]]:
         """What the native code takes: every input with its element type."""

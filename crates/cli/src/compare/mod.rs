@@ -195,11 +195,7 @@ impl Contest {
 }
 
 fn named(names: &[&str], outputs: Vec<Output>) -> Result<Tensors> {
-    let literal = |output| match output {
-        Output::Owned(owned) => owned.into_literal(),
-        Output::Copied(literal) => Ok(literal),
-    };
-    names.iter().zip(outputs).map(|(name, output)| Ok((name.to_string(), literal(output)?))).collect()
+    names.iter().zip(outputs).map(|(name, output)| Ok((name.to_string(), output.into_literal()?))).collect()
 }
 
 fn difference(expected: &Tensors, actual: &Tensors) -> Difference {

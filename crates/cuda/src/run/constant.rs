@@ -7,8 +7,9 @@ use fuseline::run::{ConstantId, ConstantPool};
 use fuseline::tensor::Literal;
 use rustc_hash::FxHashMap;
 
-use super::execute::Value;
-use crate::gpu::{Block, Gpu};
+use super::value::Value;
+use crate::gpu::Gpu;
+use crate::memory::DeviceTensor;
 
 /// The constants of a session.
 #[derive(Debug, Default)]
@@ -25,14 +26,14 @@ impl Constants {
     }
 
     /// The constant as the host has it; read back from the device if need be.
-    pub fn literal(&self, id: ConstantId, gpu: &Arc<Gpu>) -> Result<Literal> {
-        self.entry(id)?.lock().unwrap_or_else(PoisonError::into_inner).literal(gpu)
+    pub fn literal(&self, id: ConstantId) -> Result<Literal> {
+        self.entry(id)?.lock().unwrap_or_else(PoisonError::into_inner).literal()
     }
 
     /// The constant on the device.
-    pub fn block(&self, id: ConstantId, gpu: &Arc<Gpu>) -> Result<Arc<Block>> {
+    pub fn tensor(&self, id: ConstantId, gpu: &Arc<Gpu>) -> Result<DeviceTensor> {
         let mut value = self.entry(id)?.lock().unwrap_or_else(PoisonError::into_inner);
-        value.block(gpu)
+        value.tensor(gpu)
     }
 
     fn entry(&self, id: ConstantId) -> Result<&Mutex<Value>> {
@@ -45,7 +46,7 @@ impl ConstantPool for Constants {
         if let Some(known) = self.literals.get(literal) {
             return *known;
         }
-        let id = self.add_prepared(Value::of_literal(literal.clone()));
+        let id = self.add_prepared(literal.clone().into());
         self.literals.insert(literal.clone(), id);
         id
     }

@@ -16,9 +16,11 @@ use rustc_hash::FxHashMap;
 
 use super::constant::Constants;
 use super::specialize::{LoadedGraph, Pure, Segment, Special, Step, specialize};
+use super::value::Value;
 use super::workshop::{Compiled, Workshop};
 use crate::cublas::{ALIGNMENT, Cublas, Places, Shape};
-use crate::gpu::{Block, Gpu};
+use crate::gpu::Gpu;
+use crate::memory::{Block, DeviceTensor};
 use crate::print::{Library, Matrix, Parameter};
 
 /// What the graphs and runs of a session share.
@@ -73,61 +75,6 @@ impl Engine {
     }
 }
 
-/// A value during a run: on the host, on the device, or on both.
-#[derive(Clone, Debug, Default)]
-pub(super) struct Value {
-    host: Option<Literal>,
-    device: Option<Arc<Block>>,
-    /// type and sizes of what is only on the device
-    like: Option<Like>,
-}
-
-#[derive(Clone, Debug)]
-struct Like {
-    dtype: DType,
-    sizes: Vec<usize>,
-}
-
-impl Value {
-    /// A value that the host has.
-    pub fn of_literal(literal: Literal) -> Value {
-        Value { host: Some(literal), device: None, like: None }
-    }
-
-    /// The value as the host has it; read back from the device if need be.
-    pub fn literal(&mut self, gpu: &Arc<Gpu>) -> Result<Literal> {
-        if let Some(literal) = &self.host {
-            return Ok(literal.clone());
-        }
-        let (Some(block), Some(like)) = (&self.device, &self.like) else {
-            return Err(Error::bug("a value is read, and is not there"));
-        };
-        let literal = read(gpu, block.at(), like)?;
-        self.host = Some(literal.clone());
-        Ok(literal)
-    }
-
-    /// The value on the device; copied there if need be.
-    pub fn block(&mut self, gpu: &Arc<Gpu>) -> Result<Arc<Block>> {
-        if let Some(block) = &self.device {
-            return Ok(block.clone());
-        }
-        let literal = self.host.as_ref().ok_or_else(|| Error::bug("a value is read, and is not there"))?;
-        let block = Arc::new(gpu.take(literal.byte_count())?);
-        gpu.write(block.at(), &literal.bytes())?;
-        self.device = Some(block.clone());
-        Ok(block)
-    }
-}
-
-fn read(gpu: &Arc<Gpu>, at: u64, like: &Like) -> Result<Literal> {
-    let count = like.sizes.iter().product();
-    let bytes = like.dtype.bytes(count).ok_or_else(|| Error::limit("a tensor of more bytes than can be counted"))?;
-    let mut data = vec![0u8; bytes];
-    gpu.read(at, &mut data)?;
-    Literal::new(like.dtype, like.sizes.clone(), data)
-}
-
 /// The state of a run.
 pub(super) struct Run<'e> {
     pub engine: &'e Engine,
@@ -163,24 +110,33 @@ impl<'e> Run<'e> {
     }
 
     /// The outputs of a graph for its inputs in order; those that are constants need not be given.
-    pub fn execute(&mut self, loaded: &LoadedGraph, inputs: &[Option<Literal>]) -> Result<Vec<Value>> {
+    pub fn execute(&mut self, loaded: &LoadedGraph, inputs: &[Option<Value>]) -> Result<Vec<Value>> {
         self.bind(loaded, inputs)?;
-        let mut pending: Vec<&Constraint> = loaded.graph.constraints().iter().collect();
-        // Before anything runs: kernels rely on sizes that must agree.
-        check_constraints(&mut pending, &self.env)?;
-        if let [only] = loaded.segments.as_slice()
-            && self.stored.is_none()
-            && only.symbols.iter().all(|symbol| self.env.get(symbol).is_some())
-        {
-            let special = self.special(loaded, only)?;
-            if let Some(pure) = &special.pure {
-                return self.execute_pure(loaded, &special, pure, inputs);
-            }
+        if let Some(special) = self.pure(loaded)? {
+            return self.execute_pure(loaded, &special, inputs);
         }
+        self.execute_steps(loaded, inputs)
+    }
+
+    /// The only segment at the sizes of this run, where it is nothing but launches.
+    pub fn pure(&mut self, loaded: &LoadedGraph) -> Result<Option<Arc<Special>>> {
+        let [only] = loaded.segments.as_slice() else { return Ok(None) };
+        if self.stored.is_some() || !only.symbols.iter().all(|symbol| self.env.get(symbol).is_some()) {
+            return Ok(None);
+        }
+        // Before anything runs: kernels rely on sizes that must agree.
+        check_constraints(&mut loaded.graph.constraints().iter().collect(), &self.env)?;
+        Ok(Some(self.special(loaded, only)?).filter(|special| special.pure.is_some()))
+    }
+
+    /// Runs a graph kernel by kernel.
+    pub fn execute_steps(&mut self, loaded: &LoadedGraph, inputs: &[Option<Value>]) -> Result<Vec<Value>> {
+        let mut pending: Vec<&Constraint> = loaded.graph.constraints().iter().collect();
+        check_constraints(&mut pending, &self.env)?;
         let mut values: Vec<Value> = vec![Value::default(); loaded.slots.len()];
         for (slot, input) in loaded.inputs.iter().zip(inputs) {
             if let (Origin::Input, Some(input)) = (loaded.slots[*slot].origin, input) {
-                values[*slot] = Value::of_literal(input.clone());
+                values[*slot] = input.clone();
             }
         }
         let mut checks = Checks::default();
@@ -195,7 +151,7 @@ impl<'e> Run<'e> {
                 .at(|| loaded.describe(k))?;
                 if let Some(stored) = &mut self.stored {
                     let slots = loaded.kernels[k].outputs.iter();
-                    stored.push(slots.map(|slot| values[*slot].literal(&self.engine.gpu)).collect::<Result<_>>()?);
+                    stored.push(slots.map(|slot| values[*slot].literal()).collect::<Result<_>>()?);
                 }
                 if !pending.is_empty() {
                     check_constraints(&mut pending, &self.env)?;
@@ -207,21 +163,22 @@ impl<'e> Run<'e> {
         }
         self.check_faults(loaded, &checks)?;
         let output = |slot: &usize| match loaded.slots[*slot].origin {
-            Origin::Constant(id) => Ok(Value::of_literal(self.engine.constants.literal(id, &self.engine.gpu)?)),
+            Origin::Constant(id) => Ok(self.engine.constants.literal(id)?.into()),
             _ => Ok(values[*slot].clone()),
         };
         loaded.outputs.iter().map(output).collect()
     }
 
     /// Binds the sizes that inputs show.
-    pub fn bind(&mut self, loaded: &LoadedGraph, inputs: &[Option<Literal>]) -> Result<()> {
+    pub fn bind(&mut self, loaded: &LoadedGraph, inputs: &[Option<Value>]) -> Result<()> {
         let graph = &*loaded.graph;
         // The second time around, sizes such as 2*n are checked whose symbols only a later input has bound.
         for _ in 0..2 {
             for (value, input) in graph.inputs().iter().zip(inputs) {
                 let Some(input) = input else { continue };
                 let place = || format!("input \"{}\"", graph.input_name(*value));
-                graph.ty(*value).bind(input.dtype(), input.sizes(), &mut self.env).at(place)?;
+                let (dtype, sizes) = input.like()?;
+                graph.ty(*value).bind(dtype, sizes, &mut self.env).at(place)?;
             }
         }
         Ok(())
@@ -237,9 +194,9 @@ impl<'e> Run<'e> {
         &mut self,
         loaded: &LoadedGraph,
         special: &Special,
-        pure: &Pure,
-        inputs: &[Option<Literal>],
+        inputs: &[Option<Value>],
     ) -> Result<Vec<Value>> {
+        let pure = special.pure.as_ref().ok_or_else(|| Error::bug("more than launches"))?;
         self.write_inputs(loaded, pure, inputs)?;
         self.launch_pure(loaded, special, pure)?;
         self.check_faults(loaded, &checks_of(special, 0).collect())?;
@@ -247,19 +204,20 @@ impl<'e> Run<'e> {
         let output = |slot: &usize| {
             let info = &loaded.slots[*slot];
             if let Origin::Constant(id) = info.origin {
-                return Ok(Value::of_literal(self.engine.constants.literal(id, gpu)?));
+                return Ok(self.engine.constants.literal(id)?.into());
             }
-            let like = Like { dtype: info.ty.dtype, sizes: info.ty.shape.eval(&self.env)? };
             let at = pure.by_slot.get(slot).ok_or_else(|| Error::bug("an output has no place"))?;
-            Ok(Value::of_literal(read(gpu, *at, &like)?))
+            let mut data = vec![0u8; info.bytes(&self.env)?];
+            gpu.read(*at, &mut data)?;
+            Ok(Literal::new(info.ty.dtype, info.ty.shape.eval(&self.env)?, data)?.into())
         };
         loaded.outputs.iter().map(output).collect()
     }
 
-    pub fn write_inputs(&self, loaded: &LoadedGraph, pure: &Pure, inputs: &[Option<Literal>]) -> Result<()> {
+    pub fn write_inputs(&self, loaded: &LoadedGraph, pure: &Pure, inputs: &[Option<Value>]) -> Result<()> {
         for (slot, input) in loaded.inputs.iter().zip(inputs) {
             if let (Some(at), Some(input)) = (pure.by_slot.get(slot), input) {
-                self.engine.gpu.write(*at, &input.bytes())?;
+                input.write(&self.engine.gpu, *at)?;
             }
         }
         Ok(())
@@ -270,21 +228,38 @@ impl<'e> Run<'e> {
         let mut graph = pure.graph.lock().unwrap_or_else(PoisonError::into_inner);
         if graph.is_none() {
             let tables = self.tables(loaded, special, pure)?;
-            *graph = Some(self.engine.gpu.record(|| {
-                for (k, (step, table)) in special.steps.iter().flatten().zip(&tables).enumerate() {
-                    self.launch(k, step, table).at(|| loaded.describe(k))?;
-                }
-                Ok(())
-            })?);
+            *graph = Some(self.engine.gpu.record(|| self.launch_all(loaded, special, &tables))?);
         }
         graph.as_ref().map_or(Ok(()), crate::gpu::Graph::launch)
     }
 
+    /// Launches the kernels one after another.
+    pub fn launch_all(&self, loaded: &LoadedGraph, special: &Special, tables: &[Table]) -> Result<()> {
+        for (k, (step, table)) in special.steps.iter().flatten().zip(tables).enumerate() {
+            self.launch(k, step, table).at(|| loaded.describe(k))?;
+        }
+        Ok(())
+    }
+
     /// For every kernel, where its inputs, outputs and memory between launches lie. Constants are brought to the device here.
     pub fn tables(&self, loaded: &LoadedGraph, special: &Special, pure: &Pure) -> Result<Vec<Table>> {
+        self.tables_with(loaded, special, pure, &FxHashMap::default())
+    }
+
+    /// The same where some values lie elsewhere, by slot.
+    pub fn tables_with(
+        &self,
+        loaded: &LoadedGraph,
+        special: &Special,
+        pure: &Pure,
+        elsewhere: &FxHashMap<usize, u64>,
+    ) -> Result<Vec<Table>> {
         let place = |slot: &usize| match loaded.slots[*slot].origin {
-            Origin::Constant(id) => Ok(self.engine.constants.block(id, &self.engine.gpu)?.at()),
-            _ => pure.by_slot.get(slot).copied().ok_or_else(|| Error::bug("a value has no place")),
+            Origin::Constant(id) => Ok(self.engine.constants.tensor(id, &self.engine.gpu)?.at()),
+            _ => {
+                let at = elsewhere.get(slot).or_else(|| pure.by_slot.get(slot)).copied();
+                at.ok_or_else(|| Error::bug("a value has no place"))
+            }
         };
         let mut tables = Vec::with_capacity(special.steps.len());
         for (k, step) in special.steps.iter().enumerate() {
@@ -312,18 +287,17 @@ impl<'e> Run<'e> {
         let (gpu, kernel) = (&self.engine.gpu, &loaded.kernels[k]);
         let mut table = Table::default();
         for slot in &kernel.inputs {
-            let block = match loaded.slots[*slot].origin {
-                Origin::Constant(id) => self.engine.constants.block(id, gpu)?,
-                _ => values[*slot].block(gpu)?,
+            let tensor = match loaded.slots[*slot].origin {
+                Origin::Constant(id) => self.engine.constants.tensor(id, gpu)?,
+                _ => values[*slot].tensor(gpu)?,
             };
-            table.inputs.push(block.at());
+            table.inputs.push(tensor.at());
         }
         for slot in &kernel.outputs {
             let ty = &loaded.slots[*slot].ty;
             let block = Arc::new(gpu.take(special.bytes.get(slot).copied().unwrap_or(0))?);
             table.outputs.push(block.at());
-            let like = Like { dtype: ty.dtype, sizes: ty.shape.eval(&self.env)? };
-            values[*slot] = Value { host: None, device: Some(block), like: Some(like) };
+            values[*slot] = DeviceTensor::new(ty.dtype, ty.shape.eval(&self.env)?, block).into();
         }
         let scratch = step.scratch.iter().map(|bytes| gpu.take(*bytes)).collect::<Result<Vec<Block>>>()?;
         table.scratch = scratch.iter().map(Block::at).collect();
@@ -446,12 +420,11 @@ impl<'e> Run<'e> {
     /// Runs a kernel that has no launches.
     fn run_otherwise(&mut self, loaded: &LoadedGraph, k: usize, values: &mut [Value]) -> Result<()> {
         let (planned, kernel) = (&loaded.plan.kernels[k], &loaded.kernels[k]);
-        let gpu = &self.engine.gpu;
         let mut args = Vec::with_capacity(kernel.inputs.len());
         for slot in &kernel.inputs {
             let literal = match loaded.slots[*slot].origin {
-                Origin::Constant(id) => self.engine.constants.literal(id, gpu)?,
-                _ => values[*slot].literal(gpu)?,
+                Origin::Constant(id) => self.engine.constants.literal(id)?,
+                _ => values[*slot].literal()?,
             };
             args.push(Buffer::from_literal(&literal));
         }
@@ -475,7 +448,7 @@ impl<'e> Run<'e> {
         };
         for (slot, result) in kernel.outputs.iter().zip(results) {
             loaded.slots[*slot].ty.bind(result.dtype(), result.sizes(), &mut self.env)?;
-            values[*slot] = Value::of_literal(result.to_literal()?);
+            values[*slot] = result.to_literal()?.into();
         }
         Ok(())
     }
@@ -534,13 +507,13 @@ impl Regions for Inner<'_, '_> {
 
     fn region(&mut self, number: usize, operands: &[Buffer]) -> Result<Vec<Buffer>> {
         let outer = self.run.env.clone();
-        let inputs = operands.iter().map(|operand| operand.to_literal().map(Some)).collect::<Result<Vec<_>>>()?;
+        let inputs =
+            operands.iter().map(|operand| Ok(Some(operand.to_literal()?.into()))).collect::<Result<Vec<_>>>()?;
         // Regions belong to the kernel that they are in.
         let stored = self.run.stored.take();
         let results = self.run.execute(&self.regions[number], &inputs);
         (self.run.env, self.run.stored) = (outer, stored);
-        let gpu = &self.run.engine.gpu;
-        results?.iter_mut().map(|value| Ok(Buffer::from_literal(&value.literal(gpu)?))).collect()
+        results?.iter_mut().map(|value| Ok(Buffer::from_literal(&value.literal()?))).collect()
     }
 
     fn env(&self) -> &Env {

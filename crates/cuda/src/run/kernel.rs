@@ -11,7 +11,7 @@ use super::execute::{Engine, Run, Table};
 use super::session::{CudaDevice, Timing};
 use super::specialize::{Step, step};
 use super::workshop::{Made, key};
-use crate::gpu::Block;
+use crate::memory::Block;
 
 /// A kernel at fixed sizes that is ready to run on a GPU.
 #[derive(Debug)]

@@ -1,10 +1,10 @@
 //! How long a program takes on the device, as a whole and launch by launch.
 
 use fuseline::error::{Context, Result};
-use fuseline::tensor::Literal;
 
 use super::execute::{Run, checks_of};
 use super::specialize::LoadedGraph;
+use super::value::Value;
 use crate::gpu::{Mark, Resources};
 
 /// Runs before those that are measured. The device is still busy with them when the first of these is asked for, so that it never waits for
@@ -26,7 +26,7 @@ pub struct LaunchProfile {
 
 impl Run<'_> {
     /// Microseconds that the device takes for the launches of a graph that is nothing else, several times.
-    pub fn time(&mut self, loaded: &LoadedGraph, inputs: &[Option<Literal>], runs: usize) -> Result<Option<Vec<f64>>> {
+    pub fn time(&mut self, loaded: &LoadedGraph, inputs: &[Option<Value>], runs: usize) -> Result<Option<Vec<f64>>> {
         self.bind(loaded, inputs)?;
         let [only] = loaded.segments.as_slice() else { return Ok(None) };
         let special = self.special(loaded, only)?;
@@ -49,7 +49,7 @@ impl Run<'_> {
     pub fn profile(
         &mut self,
         loaded: &LoadedGraph,
-        inputs: &[Option<Literal>],
+        inputs: &[Option<Value>],
         runs: usize,
     ) -> Result<Option<Vec<LaunchProfile>>> {
         self.bind(loaded, inputs)?;

@@ -5,7 +5,7 @@ use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
 use fuseline::compile::PlannedProgram;
-use fuseline::device::{Device, Executable, NamedTensors, check_inputs};
+use fuseline::device::{Device, Executable, NamedTensors, check_types};
 use fuseline::error::{Context, Error, Result};
 use fuseline::fuse::{Chooser, Plan, PlanOptions, plan};
 use fuseline::graph::Graph;
@@ -13,16 +13,19 @@ use fuseline::program::Program;
 use fuseline::reference::Limits;
 use fuseline::run::{ConstantId, Origin, Trace};
 use fuseline::tensor::Literal;
+use indexmap::IndexMap;
 
 use super::constant::Constants;
-use super::execute::{Engine, Run, Value};
+use super::execute::{Engine, Run};
 use super::profile::{self, LaunchProfile};
 use super::specialize::LoadedGraph;
 use super::tune::Tuned;
+use super::value::Value;
 use super::workshop::Workshop;
 use crate::cache::Cache;
 use crate::cublas::Cublas;
 use crate::gpu::{Description, Gpu};
+use crate::memory::DeviceTensor;
 use crate::nvrtc::Compiler;
 
 /// A GPU as a device. Clones share it.
@@ -121,6 +124,9 @@ impl Device for CudaDevice {
     }
 }
 
+/// Tensors on a device by name.
+pub type NamedDeviceTensors = IndexMap<Arc<str>, DeviceTensor>;
+
 /// A program that is ready to run on a GPU, from any number of threads, which take turns.
 #[derive(Debug)]
 pub struct Session {
@@ -181,21 +187,57 @@ impl Session {
     pub fn run_traced(&self, inputs: &NamedTensors) -> Result<Trace> {
         let given = self.given(inputs)?;
         let _turn = self.engine.turn.lock().unwrap_or_else(PoisonError::into_inner);
-        let literal = |(slot, given): (&usize, &Option<Literal>)| match (given, self.run.slots[*slot].origin) {
-            (Some(literal), _) => Ok(literal.clone()),
-            (None, Origin::Constant(id)) => self.engine.constants.literal(id, &self.engine.gpu),
+        let literal = |(slot, given): (&usize, &Option<Value>)| match (given, self.run.slots[*slot].origin) {
+            (Some(value), _) => value.clone().literal(),
+            (None, Origin::Constant(id)) => self.engine.constants.literal(id),
             _ => Err(Error::bug("an input has no value")),
         };
         let inputs = self.run.inputs.iter().zip(&given).map(literal).collect::<Result<Vec<Literal>>>()?;
         let mut run = Run::new(&self.engine).traced();
         let mut outputs = run.execute(&self.run, &given)?;
-        let outputs = outputs.iter_mut().map(|value| value.literal(&self.engine.gpu)).collect::<Result<_>>()?;
+        let outputs = outputs.iter_mut().map(Value::literal).collect::<Result<_>>()?;
         Ok(Trace { inputs, kernels: run.into_values(), outputs })
     }
 
-    fn given(&self, inputs: &NamedTensors) -> Result<Vec<Option<Literal>>> {
-        check_inputs(&self.program, inputs)?;
-        let given = self.program.inputs().map(|(name, _)| Some(inputs[name].clone()));
+    /// The outputs for inputs of which some are on the device.
+    pub fn run_given(&self, inputs: &NamedTensors, resident: &NamedDeviceTensors) -> Result<Vec<Literal>> {
+        self.run_and_wait(inputs, resident, |run, given| {
+            let mut outputs = run.execute(&self.run, given)?;
+            outputs.iter_mut().map(Value::literal).collect()
+        })
+    }
+
+    /// The same with outputs that stay on the device, each in memory of its own.
+    pub fn run_resident(&self, inputs: &NamedTensors, resident: &NamedDeviceTensors) -> Result<Vec<DeviceTensor>> {
+        self.run_and_wait(inputs, resident, |run, given| run.execute_resident(&self.run, given))
+    }
+
+    /// Runs, and waits until the device does not read inputs any more, also where something went wrong: they may be lent.
+    fn run_and_wait<T>(
+        &self,
+        inputs: &NamedTensors,
+        resident: &NamedDeviceTensors,
+        work: impl FnOnce(&mut Run<'_>, &[Option<Value>]) -> Result<T>,
+    ) -> Result<T> {
+        let given = self.given_of(inputs, resident)?;
+        let _turn = self.engine.turn.lock().unwrap_or_else(PoisonError::into_inner);
+        let done = work(&mut Run::new(&self.engine), &given);
+        let waited = self.engine.gpu.synchronize();
+        done.and_then(|done| waited.map(|()| done))
+    }
+
+    fn given(&self, inputs: &NamedTensors) -> Result<Vec<Option<Value>>> {
+        self.given_of(inputs, &NamedDeviceTensors::new())
+    }
+
+    fn given_of(&self, inputs: &NamedTensors, resident: &NamedDeviceTensors) -> Result<Vec<Option<Value>>> {
+        let types = inputs.iter().map(|(name, given)| (name.clone(), given.ty()));
+        let types = types.chain(resident.iter().map(|(name, given)| (name.clone(), given.ty())));
+        check_types(&self.program, &types.collect())?;
+        let given = self.program.inputs().map(|(name, _)| match resident.get(name) {
+            Some(tensor) => Some(tensor.clone().into()),
+            None => Some(inputs[name].clone().into()),
+        });
         let prepared = self.run.inputs.len() - self.program.inputs().count();
         Ok(given.chain(std::iter::repeat_n(None, prepared)).collect())
     }
@@ -206,6 +248,6 @@ impl Executable for Session {
         let given = self.given(inputs)?;
         let _turn = self.engine.turn.lock().unwrap_or_else(PoisonError::into_inner);
         let mut outputs = Run::new(&self.engine).execute(&self.run, &given)?;
-        outputs.iter_mut().map(|value| value.literal(&self.engine.gpu)).collect()
+        outputs.iter_mut().map(Value::literal).collect()
     }
 }

@@ -9,8 +9,10 @@ use fuseline::tensor::Env;
 use rustc_hash::FxHashMap;
 
 use super::execute::Engine;
+use super::resident::Recorded;
 use super::workshop::{Compiled, Key, Made, key};
-use crate::gpu::{Block, Grid};
+use crate::gpu::Grid;
+use crate::memory::Block;
 use crate::print::Parameter;
 
 /// A graph with a plan of it, and what was made of its segments.
@@ -53,6 +55,8 @@ pub(super) struct Pure {
     pub by_scratch: FxHashMap<(usize, usize), u64>,
     /// the launches, once they were recorded
     pub graph: Mutex<Option<crate::gpu::Graph>>,
+    /// … and with inputs and outputs elsewhere, the newest last
+    pub elsewhere: Mutex<Vec<Recorded>>,
 }
 
 /// Makes a segment ready for the sizes of a binding.
@@ -161,5 +165,5 @@ fn place_all(
     let at = |wish: usize| arena.at() + placement.offsets[wish] as u64;
     let by_slot = slots.into_iter().map(|(slot, wish)| (slot, at(wish))).collect();
     let by_scratch = scratches.into_iter().map(|(key, wish)| (key, at(wish))).collect();
-    Ok(Pure { _arena: arena, by_slot, by_scratch, graph: Mutex::default() })
+    Ok(Pure { _arena: arena, by_slot, by_scratch, graph: Mutex::default(), elsewhere: Mutex::default() })
 }

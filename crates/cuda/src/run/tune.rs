@@ -4,15 +4,16 @@ use std::fmt;
 use std::str::FromStr;
 
 use fuseline::error::{Context, Error, Result};
-use fuseline::tensor::{Env, Literal};
+use fuseline::tensor::Env;
 use fuseline::tile::{Kernel, Schedule};
 use rustc_hash::FxHashMap;
 
 use super::execute::{Run, Table};
 use super::profile::median;
 use super::specialize::{LoadedGraph, Step, step};
+use super::value::Value;
 use super::workshop::{Key, Made, key};
-use crate::gpu::Block;
+use crate::memory::Block;
 
 /// Measurements of a launch, each of so many in a row.
 const TIMES: usize = 5;
@@ -80,7 +81,7 @@ pub struct Tuned {
 impl Run<'_> {
     /// Measures the products of a graph that is nothing but launches, each distinct one once; the choices hold for programs that are made
     /// ready from here on.
-    pub fn tune(&mut self, loaded: &LoadedGraph, inputs: &[Option<Literal>]) -> Result<Option<Vec<Tuned>>> {
+    pub fn tune(&mut self, loaded: &LoadedGraph, inputs: &[Option<Value>]) -> Result<Option<Vec<Tuned>>> {
         self.bind(loaded, inputs)?;
         let [only] = loaded.segments.as_slice() else { return Ok(None) };
         let special = self.special(loaded, only)?;

@@ -5,12 +5,13 @@ use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
 
-use super::{EXIT_STATUS, ModelLimits, ModelName, PrecisionName, SizeBinding, thread_count};
+use super::{EXIT_STATUS, Measuring, ModelLimits, ModelName, PrecisionName, SizeBinding, thread_count};
 
-/// Measure a model beside ONNX Runtime, OpenVINO and torch.compile
+/// Measure a model beside ONNX Runtime, OpenVINO, torch.compile and TensorRT
 ///
 /// The rivals are those that a Python interpreter has, and what is missing is told with the command that installs it. All run on this processor with
-/// the same inputs and the same number of threads, in turns: in every round each runs a few times, after a pause and a run that is not
+/// the same inputs and the same number of threads, or on the first GPU with inputs and results in its memory, in turns: in every round each
+/// runs a few times, after a pause and a run that is not
 /// counted. The error of a contender is the root mean
 /// square of what differs, to that of the outputs of ONNX Runtime (or of the first rival there is); with --exact, to those of the reference,
 /// which evaluates the model in f64 and is slow. Free sizes that nobody gives are 1 for the leading axis and 128 for the others.
@@ -21,6 +22,7 @@ Examples:
   fuseline compare model.onnx --python ~/venv/bin/python --threads 1 --sizes batch=1,seq=128
   fuseline compare model.onnx --rivals onnxruntime --rounds 20 --json > times.json
   fuseline compare small.onnx --exact
+  fuseline compare model.onnx --device cuda --precision bf16
 
 {EXIT_STATUS}"))]
 pub struct Compare {
@@ -30,9 +32,12 @@ pub struct Compare {
     /// The Python that has the rivals [default: python3 or python of PATH]
     #[arg(long, value_name = "PYTHON")]
     pub python: Option<PathBuf>,
-    /// Which rivals
-    #[arg(long, value_enum, value_name = "NAME,…", value_delimiter = ',', default_values = ["onnxruntime", "openvino", "torch"])]
-    pub rivals: Vec<RivalName>,
+    /// Where the model runs
+    #[arg(long, value_enum, value_name = "DEVICE", default_value_t = Measuring::Cpu)]
+    pub device: Measuring,
+    /// Which rivals [default: those that know the device: onnxruntime, torch, and openvino or tensorrt]
+    #[arg(long, value_enum, value_name = "NAME,…", value_delimiter = ',')]
+    rivals: Vec<RivalName>,
     /// Read inputs by name from this .npz file
     #[arg(long, value_name = "X.npz")]
     pub inputs: Option<PathBuf>,
@@ -48,7 +53,7 @@ pub struct Compare {
     /// How many threads work [default: one for every processor]
     #[arg(long, value_name = "N", value_parser = thread_count)]
     pub threads: Option<NonZeroUsize>,
-    /// The type in which Fuseline and OpenVINO compute a network of f32
+    /// The type in which Fuseline, OpenVINO and, on a GPU, torch and TensorRT compute a network of f32
     #[arg(long, value_enum, value_name = "TYPE", default_value_t = PrecisionName::F32)]
     pub precision: PrecisionName,
     /// Take the error to the reference, in f64; slow
@@ -67,6 +72,17 @@ pub struct Compare {
     pub limits: ModelLimits,
 }
 
+impl Compare {
+    /// Who is measured beside Fuseline.
+    pub fn rivals(&self) -> &[RivalName] {
+        match (self.rivals.is_empty(), self.device) {
+            (false, _) => &self.rivals,
+            (true, Measuring::Cpu) => &[RivalName::Onnxruntime, RivalName::Openvino, RivalName::Torch],
+            (true, Measuring::Cuda) => &[RivalName::Onnxruntime, RivalName::Torch, RivalName::Tensorrt],
+        }
+    }
+}
+
 /// A rival.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum RivalName {
@@ -76,6 +92,8 @@ pub enum RivalName {
     Openvino,
     /// torch.compile, of the model as onnx2torch translates it
     Torch,
+    /// TensorRT, on a GPU
+    Tensorrt,
 }
 
 impl RivalName {
@@ -85,6 +103,7 @@ impl RivalName {
             RivalName::Onnxruntime => "onnxruntime",
             RivalName::Openvino => "openvino",
             RivalName::Torch => "torch",
+            RivalName::Tensorrt => "tensorrt",
         }
     }
 }

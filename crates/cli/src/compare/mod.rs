@@ -13,17 +13,18 @@ use fuseline::fuse::PlanOptions;
 use fuseline::graph::Graph;
 use fuseline::passes::Numerics;
 use fuseline::reference::{self, evaluate};
-use fuseline_cpu::here;
 use fuseline_frontend::Tensors;
 use fuseline_session::Output;
+use fuseline_session::machine::Given;
 
-use crate::arguments::{Compare, Measuring, ModelName, RivalName};
+use crate::arguments::{Compare, ModelName, RivalName};
 use crate::device::{Means, bind_sizes};
 use crate::failure::{Failure, Outcome};
 use crate::feed::{self, Feed};
 use crate::machine::{self, Session};
 use crate::model::{Content, Model};
 use crate::screen;
+use crate::target;
 use crate::waiting::Waiting;
 
 use rivals::{PYTHON, Rivals, State, Task};
@@ -39,7 +40,7 @@ pub fn compare(arguments: &Compare) -> Outcome {
     let plan = PlanOptions {
         precision: arguments.precision.precision(Numerics::Default)?,
         budget: arguments.limits.budget(),
-        ..PlanOptions::on(here::spec())
+        ..PlanOptions::on(&target::find(arguments.device.target())?)
     };
     let waiting = Waiting::unless(arguments.quiet, &format!("opening {}", model.name));
     let contest = model.with_graph(&feed.tensors, |graph, inputs| {
@@ -122,21 +123,29 @@ impl Contest {
         let mut rivals = Rivals::start(arguments.python.as_deref())?;
         let start = Instant::now();
         let means = Means { options: arguments.limits.exact_run(), threads: arguments.threads };
-        let device = machine::open(Measuring::Cpu, plan.clone(), &means)?;
+        let device = machine::open(arguments.device, plan.clone(), &means)?;
         let session = device.load(&plan_program(graph.clone(), plan, &mut |_| {})?)?;
         let names: Vec<&str> = graph.outputs().iter().map(|output| output.name.as_ref()).collect();
-        let outputs = named(&names, session.run(inputs)?)?;
+        let given = Given::resident(inputs, &device)?;
+        let outputs = named(&names, session.run_given(&given)?)?;
         let seconds = start.elapsed().as_secs_f64();
         let version = env!("CARGO_PKG_VERSION").to_string();
         let ours = Contender { name: "fuseline", version, seconds, outputs, ms: Vec::new(), error: None };
         let mut contest =
             Contest { threads: device.threads(), contenders: vec![ours], absent: Vec::new(), judge: None };
 
-        let wanted: Vec<&'static str> = arguments.rivals.iter().map(|rival| rival.name()).collect();
+        let wanted: Vec<&'static str> = arguments.rivals().iter().map(|rival| rival.name()).collect();
         waiting.say(format!("opening it in {}", wanted.join(", ")));
         let precision = plan.precision.name();
-        let task = Task { model: path, feed: &feed.tensors, outputs: names, threads: device.threads(), precision };
-        for (rival, state) in arguments.rivals.iter().zip(rivals.load(&wanted, &task)?) {
+        let task = Task {
+            model: path,
+            feed: &feed.tensors,
+            outputs: names,
+            device: arguments.device.name(),
+            threads: device.threads(),
+            precision,
+        };
+        for (rival, state) in arguments.rivals().iter().zip(rivals.load(&wanted, &task)?) {
             match state {
                 State::Ready { version, seconds, outputs } => {
                     let (name, ms) = (rival.name(), Vec::new());
@@ -147,7 +156,7 @@ impl Contest {
         }
         for round in 0..arguments.rounds.get() {
             waiting.say(format!("measuring, round {} of {}", round + 1, arguments.rounds));
-            contest.round(&session, inputs, &mut rivals, arguments.iters.get())?;
+            contest.round(&session, &given, &mut rivals, arguments.iters.get())?;
         }
         contest.contenders.iter_mut().for_each(|contender| contender.ms.sort_by(f64::total_cmp));
         if arguments.exact {
@@ -158,13 +167,13 @@ impl Contest {
     }
 
     /// Runs everybody a few times.
-    fn round(&mut self, session: &Session, inputs: &NamedTensors, rivals: &mut Rivals, iters: usize) -> Result<()> {
+    fn round(&mut self, session: &Session, inputs: &Given, rivals: &mut Rivals, iters: usize) -> Result<()> {
         let [ours, others @ ..] = self.contenders.as_mut_slice() else { return Ok(()) };
         std::thread::sleep(PAUSE);
-        session.run(inputs)?;
+        session.run_given(inputs)?;
         for _ in 0..iters {
             let start = Instant::now();
-            session.run(inputs)?;
+            session.run_given(inputs)?;
             ours.ms.push(start.elapsed().as_secs_f64() * 1e3);
         }
         for other in others {

@@ -4,6 +4,7 @@ use serde_json::{Value, json};
 
 use super::rivals::State;
 use super::{Compared, Contender, Difference};
+use crate::arguments::Measuring;
 use crate::quantity::significant;
 use crate::screen::{self, Column, Table, heading};
 use fuseline_session::plan::size_list;
@@ -22,7 +23,11 @@ impl Contender {
 pub fn to_text(compared: &Compared<'_>) -> String {
     let Compared { model, arguments, feed, contest } = compared;
     let (threads, width) = (contest.threads, screen::width());
-    let mut text = heading(&format!("{} on {threads} thread{}", model.name, if threads == 1 { "" } else { "s" }));
+    let place = match arguments.device {
+        Measuring::Cpu => format!("{threads} thread{}", if threads == 1 { "" } else { "s" }),
+        Measuring::Cuda => "the GPU, inputs and results in its memory".to_string(),
+    };
+    let mut text = heading(&format!("{} on {place}", model.name));
     let mut line = |words: String| text.push_str(&screen::wrapped(&words, 2, width));
     let sizes = match feed.assumed.is_empty() {
         true => String::new(),
@@ -115,6 +120,7 @@ pub fn to_json(compared: &Compared<'_>) -> Value {
     });
     json!({
         "model": model.name,
+        "device": arguments.device.name(),
         "threads": contest.threads,
         "rounds": arguments.rounds,
         "iters": arguments.iters,

@@ -14,15 +14,39 @@ def onnxruntime(model, feeds, request):
     import onnxruntime
 
     options = onnxruntime.SessionOptions()
-    options.intra_op_num_threads = request["threads"]
     options.log_severity_level = 4
+    if request["device"] == "cuda":
+        return onnxruntime.__version__, onnxruntime_on_cuda(onnxruntime, model, feeds, options, request["outputs"])
+    options.intra_op_num_threads = request["threads"]
     session = onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
     return onnxruntime.__version__, lambda: session.run(request["outputs"], feeds)
+
+
+def onnxruntime_on_cuda(onnxruntime, model, feeds, options, outputs):
+    if "CUDAExecutionProvider" not in onnxruntime.get_available_providers():
+        raise Missing("onnxruntime has no CUDAExecutionProvider", "onnxruntime-gpu")
+    session = onnxruntime.InferenceSession(model, options, providers=["CUDAExecutionProvider"])
+    if "CUDAExecutionProvider" not in session.get_providers():
+        raise RuntimeError("the libraries of CUDA that it wants are not there")
+    binding = session.io_binding()
+    for name, feed in feeds.items():
+        binding.bind_ortvalue_input(name, onnxruntime.OrtValue.ortvalue_from_numpy(feed, "cuda", 0))
+    for name in outputs:
+        binding.bind_output(name, "cuda")
+
+    def run():
+        session.run_with_iobinding(binding)
+        binding.synchronize_outputs()
+        return binding.copy_outputs_to_cpu
+
+    return run
 
 
 def openvino(model, feeds, request):
     import openvino
 
+    if request["device"] == "cuda":
+        raise RuntimeError("OpenVINO does not run on NVIDIA's GPUs")
     config = {"INFERENCE_NUM_THREADS": request["threads"]}
     if request["precision"] == "f32":
         config["INFERENCE_PRECISION_HINT"] = "f32"
@@ -40,20 +64,103 @@ def torch(model, feeds, request):
 
     import onnx2torch
 
+    device = request["device"]
+    if device == "cuda" and not torch.cuda.is_available():
+        raise RuntimeError("torch sees no GPU")
     torch.set_num_threads(request["threads"])
-    module = torch.compile(onnx2torch.convert(model).eval())
-    tensors = [torch.from_numpy(feed) for feed in feeds.values()]
+    tensors = [torch.from_numpy(feed).to(device) for feed in feeds.values()]
+    with torch.no_grad():
+        module = torch.compile(with_fixed_sizes(torch, onnx2torch.convert(model).eval().to(device), tensors))
+    narrow = {"bf16": torch.bfloat16, "f16": torch.float16}.get(request["precision"] if device == "cuda" else "f32")
 
     def run():
-        with torch.inference_mode():
+        with torch.inference_mode(), torch.autocast(device, dtype=narrow, enabled=narrow is not None):
             results = module(*tensors)
-        return [r.numpy() for r in (results if isinstance(results, (list, tuple)) else [results])]
+        if device == "cuda":
+            torch.cuda.synchronize()
+        results = results if isinstance(results, (list, tuple)) else [results]
+        # Results of autocast may be narrower than the model says.
+        return lambda: [(r.float() if r.dtype == narrow else r).cpu().numpy() for r in results]
 
     return torch.__version__.split("+")[0], run
 
 
-RIVALS = {"onnxruntime": onnxruntime, "openvino": openvino, "torch": torch}
-INSTALL = {"torch": "torch onnx2torch"}
+def with_fixed_sizes(torch, module, tensors):
+    """The module at the sizes at hand: torch.compile does not follow how onnx2torch's Reshape reads sizes from tensors."""
+
+    class Recorder(torch.fx.Interpreter):
+        def run_node(self, node):
+            result = super().run_node(node)
+            node.meta["sizes"] = tuple(getattr(result, "shape", ()))
+            return result
+
+    Recorder(module).run(*tensors)
+    for node in list(module.graph.nodes):
+        if node.op == "call_module" and type(module.get_submodule(node.target)).__name__ == "OnnxReshape":
+            with module.graph.inserting_before(node):
+                fixed = module.graph.call_method("reshape", (node.args[0], node.meta["sizes"]))
+            node.replace_all_uses_with(fixed)
+            module.graph.erase_node(node)
+    module.recompile()
+    return module
+
+
+def tensorrt(model, feeds, request):
+    import tensorrt
+
+    import torch
+
+    if request["device"] != "cuda":
+        raise RuntimeError("TensorRT runs on GPUs")
+    logger = tensorrt.Logger(tensorrt.Logger.ERROR)
+    builder = tensorrt.Builder(logger)
+    # Up to version 9, batches are explicit only where that is said.
+    explicit = getattr(tensorrt.NetworkDefinitionCreationFlag, "EXPLICIT_BATCH", None)
+    network = builder.create_network(0 if explicit is None else 1 << int(explicit))
+    parser = tensorrt.OnnxParser(network, logger)
+    if not parser.parse_from_file(model):
+        raise RuntimeError(str(parser.get_error(0).desc()))
+    config, profile = builder.create_builder_config(), builder.create_optimization_profile()
+    for name, feed in feeds.items():
+        profile.set_shape(name, feed.shape, feed.shape, feed.shape)
+    config.add_optimization_profile(profile)
+    if request["precision"] == "f32":
+        config.clear_flag(tensorrt.BuilderFlag.TF32)
+    else:
+        config.set_flag({"bf16": tensorrt.BuilderFlag.BF16, "f16": tensorrt.BuilderFlag.FP16}[request["precision"]])
+    plan = builder.build_serialized_network(network, config)
+    if plan is None:
+        raise RuntimeError("it makes no engine of the model")
+    engine = tensorrt.Runtime(logger).deserialize_cuda_engine(plan)
+    context, stream = engine.create_execution_context(), torch.cuda.Stream()
+    tensors = {name: torch.from_numpy(feed).cuda() for name, feed in feeds.items()}
+    for name, tensor in tensors.items():
+        context.set_input_shape(name, tuple(tensor.shape))
+    for name in request["outputs"]:
+        dtype = torch.from_numpy(numpy.empty(0, tensorrt.nptype(engine.get_tensor_dtype(name)))).dtype
+        tensors[name] = torch.empty(tuple(context.get_tensor_shape(name)), dtype=dtype, device="cuda")
+    for name, tensor in tensors.items():
+        context.set_tensor_address(name, tensor.data_ptr())
+    torch.cuda.synchronize()
+
+    def run():
+        context.execute_async_v3(stream.cuda_stream)
+        stream.synchronize()
+        return lambda: [tensors[name].cpu().numpy() for name in request["outputs"]]
+
+    return tensorrt.__version__, run
+
+
+class Missing(ImportError):
+    """Something is not installed; pip has it under this name."""
+
+    def __init__(self, why, package):
+        super().__init__(why)
+        self.package = package
+
+
+RIVALS = {"onnxruntime": onnxruntime, "openvino": openvino, "torch": torch, "tensorrt": tensorrt}
+INSTALL = {"torch": "torch onnx2torch", "tensorrt": "tensorrt torch"}
 
 
 class Pipe:
@@ -81,6 +188,10 @@ def opened(name, feeds, request):
     try:
         version, run = RIVALS[name](request["model"], feeds, request)
         results = run()
+        # What brings results to main memory is not part of a run on a GPU.
+        results = results() if callable(results) else results
+    except Missing as error:
+        return {"state": "missing", "why": str(error), "install": error.package}, b"", None
     except ImportError as error:
         missing = (error.name or name).split(".")[0]
         return {"state": "missing", "why": f"no module {missing}", "install": INSTALL.get(name, name)}, b"", None

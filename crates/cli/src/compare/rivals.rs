@@ -23,6 +23,8 @@ pub struct Task<'a> {
     pub feed: &'a Tensors,
     /// the names of the outputs, in the model's order
     pub outputs: Vec<&'a str>,
+    /// where it runs: `cpu` or `cuda`
+    pub device: &'static str,
     pub threads: usize,
     pub precision: &'static str,
 }
@@ -78,6 +80,7 @@ impl Rivals {
             "model": model,
             "rivals": names,
             "outputs": task.outputs,
+            "device": task.device,
             "threads": task.threads,
             "precision": task.precision,
             "bytes": content.len(),

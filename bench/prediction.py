@@ -22,14 +22,16 @@ def main():
     parser.add_argument("--threads", type=int)
     parser.add_argument("--target", default="here")
     parser.add_argument("--least", type=float, default=20.0)
+    parser.add_argument("--precision", default="f32")
+    parser.add_argument("--keep", type=Path, help="a folder for what explain prints, to look at single kernels")
     arguments = parser.parse_args()
     commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True).stdout.strip()
     print("# Predicted and measured times of kernels\n")
-    print(f"{datetime.date.today()}, commit {commit}, target {arguments.target}; `python3 bench/prediction.py` with the models below.\n")
+    print(f"{datetime.date.today()}, commit {commit}, target {arguments.target}, {arguments.precision}; `python3 bench/prediction.py` with the models below.\n")
     print("| model | distinct kernels | median error | worst kinds | predicted / measured, all kernels |\n|---|---|---|---|---|")
     everything = []
     for model in arguments.models:
-        command = [str(arguments.fuseline.resolve()), "explain", str(model), "--analyze", "--json", "--target", arguments.target]
+        command = [str(arguments.fuseline.resolve()), "explain", str(model), "--analyze", "--json", "--target", arguments.target, "--precision", arguments.precision]
         if arguments.threads:
             command += ["--threads", str(arguments.threads)]
         done = subprocess.run(command, capture_output=True, text=True)
@@ -37,6 +39,8 @@ def main():
             print(f"| {model.stem} | – | {done.stderr.strip().splitlines()[0] if done.stderr else done.returncode} | | |", flush=True)
             continue
         measured = json.loads(done.stdout)["measured"]["kernels"]
+        if arguments.keep:
+            (arguments.keep / f"{model.stem}.json").write_text(json.dumps(measured))
         distinct = [k for k in measured if k.get("equal_to") is None or measured.index(k) == k["equal_to"]]
         kernels = [k for k in distinct if k["us"] >= arguments.least]
         errors = {}

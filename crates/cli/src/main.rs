@@ -25,6 +25,7 @@ mod kernel;
 mod kernels;
 mod machine;
 mod model;
+mod nearest;
 mod operations;
 mod part;
 mod report;

@@ -11,6 +11,7 @@ pub use fuseline_session::model::{Content, signature, type_text};
 use crate::arguments::{ModelLimits, ModelName, SizeBinding};
 use crate::device::Runner;
 use crate::failure::{Failure, Outcome};
+use crate::nearest::nearest;
 
 /// A model, opened as it was asked for.
 #[derive(Debug)]
@@ -34,9 +35,12 @@ impl Model {
         use fuseline_session::model::Model as Opened;
         match name {
             ModelName::Gallery(name) if gallery::find(name).is_none() => {
-                let names: Vec<&str> = gallery::all().map(|entry| entry.name).collect();
+                let near = nearest(name, gallery::all().map(|entry| entry.name));
                 let error = Error::invalid(format!("the gallery has no graph called \"{name}\""));
-                Err(Failure::with_help(error, format!("take one of {}", names.join(", "))))
+                Err(Failure::with_help(
+                    error,
+                    format!("the nearest are {}; `fuseline gallery` lists all", near.join(", ")),
+                ))
             }
             ModelName::Gallery(name) => Ok(Model::own(Opened::gallery(name, dtype.unwrap_or(DType::F32))?, limits)),
             ModelName::Demo(name) => {

@@ -38,6 +38,7 @@ Examples:
   fuseline analyze examples/layer.json
   fuseline analyze examples/layer.json --target cpu --sizes batch=64
   fuseline analyze examples/layernorm_gelu.json --json
+  fuseline analyze examples/matmul_layernorm.json --sizes batch=64
 
 Devices: {}
 

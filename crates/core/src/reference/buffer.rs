@@ -116,6 +116,16 @@ impl Buffer {
         matches!(self.data, Data::Literal(_))
     }
 
+    /// The elements where a literal has them, each in bytes of its own, and how many bytes.
+    pub(super) fn as_whole_bytes(&self) -> Option<(Bytes, usize)> {
+        match &self.data {
+            Data::Literal(literal) if self.dtype.bits().is_multiple_of(8) => {
+                Some((literal.bytes(), self.dtype.bits() / 8))
+            }
+            _ => None,
+        }
+    }
+
     /// For a view: the dense operand, the positions it reads, and the fill value.
     pub(super) fn as_view(&self) -> Option<(&Buffer, &Positions, Number)> {
         match &self.data {
@@ -296,18 +306,10 @@ impl Buffer {
 
 /// Literals put together byte by byte; none where a part is none, or its elements share bytes.
 fn concat_literals(parts: &[Buffer], sizes: &[usize], runs: &[usize], outer: usize) -> Option<Literal> {
-    let dtype = parts[0].dtype;
-    if !dtype.bits().is_multiple_of(8) {
-        return None;
-    }
-    let bytes = parts.iter().map(|part| match &part.data {
-        Data::Literal(literal) => Some(literal.bytes()),
-        _ => None,
-    });
-    let bytes: Vec<Bytes> = bytes.collect::<Option<_>>()?;
-    let bytes: Vec<Cow<'_, [u8]>> = bytes.iter().map(|bytes| Cow::Borrowed(&bytes[..])).collect();
-    let runs: Vec<usize> = runs.iter().map(|run| run * dtype.bits() / 8).collect();
-    Literal::new(dtype, sizes.to_vec(), interleave(&bytes, &runs, outer)).ok()
+    let bytes: Vec<(Bytes, usize)> = parts.iter().map(Buffer::as_whole_bytes).collect::<Option<_>>()?;
+    let runs: Vec<usize> = runs.iter().zip(&bytes).map(|(run, (_, size))| run * size).collect();
+    let bytes: Vec<Cow<'_, [u8]>> = bytes.iter().map(|(bytes, _)| Cow::Borrowed(&bytes[..])).collect();
+    Literal::new(parts[0].dtype, sizes.to_vec(), interleave(&bytes, &runs, outer)).ok()
 }
 
 fn interleave<T: Copy>(parts: &[Cow<'_, [T]>], runs: &[usize], outer: usize) -> Vec<T> {

@@ -5,7 +5,7 @@ use super::{Buffer, Run};
 use crate::error::{Error, Result};
 use crate::ops::Scalar;
 use crate::ops::prim::Combine;
-use crate::tensor::{DType, Dim, Symbol};
+use crate::tensor::{DType, Dim, Literal, Symbol};
 
 /// One coordinate of the data as a function of the current element.
 enum Coordinate {
@@ -93,6 +93,16 @@ pub(crate) fn eval_scatter(combine: Combine, map: &[Dim], args: &[Buffer], run: 
     let (data, updates) = (run.dense(&args[0])?, run.dense(&args[1])?);
     run.reserve(data.count())?;
     let (dtype, sizes) = (data.dtype(), data.sizes().to_vec());
+    if combine == Combine::Replace
+        && let (Some((old, size)), Some((new, _))) = (data.as_whole_bytes(), updates.as_whole_bytes())
+    {
+        // Elements only move: a cache of keys into which a token is written is copied, not converted.
+        let mut out = old.to_vec();
+        for_each_target(map, updates.sizes(), &sizes, &args[2..], run, |k, p| {
+            out[p * size..][..size].copy_from_slice(&new[k * size..][..size]);
+        })?;
+        return Ok(Buffer::from_literal(&Literal::new(dtype, sizes, out)?));
+    }
     let op = match combine {
         Combine::Replace => None,
         Combine::Add => Some(Scalar::Add),
@@ -117,5 +127,35 @@ pub(crate) fn eval_scatter(combine: Combine, map: &[Dim], args: &[Buffer], run: 
             out[p] = f.map_or(updates_at[k], |f| dtype.wrap(f(&[wide(out[p]), wide(updates_at[k])])) as i64);
         })?;
         Ok(Buffer::ints(dtype, sizes, out))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::reference::Options;
+    use crate::tensor::Env;
+
+    #[test]
+    fn elements_that_are_replaced_move_as_bytes_as_they_do_as_values() {
+        // `data[i0, @0] = updates[i0, i1]`: of what goes to one place, the last stays.
+        let map = [Dim::axis(0), Dim::from(Symbol::Read(0))];
+        let index = Buffer::ints(DType::I64, vec![2, 3], vec![3, 0, 3, 1, 1, 2]);
+        for dtype in [DType::F32, DType::BF16, DType::F64, DType::I64, DType::U8, DType::Bool, DType::U4] {
+            let literal = |sizes: [usize; 2], step: i64| {
+                let values: Vec<i64> = (0..sizes.iter().product::<usize>() as i64).map(|k| k * step % 2).collect();
+                Buffer::from_literal(&Literal::from_ints(dtype, sizes, &values).unwrap())
+            };
+            let given = [literal([2, 5], 1), literal([2, 3], 3), index.clone()];
+            let options = Options::default();
+            let scattered = |args: [Buffer; 3]| {
+                eval_scatter(Combine::Replace, &map, &args, &mut Run::new(&options, Env::new())).unwrap()
+            };
+            let [data, updates, index] = given.clone();
+            let values = scattered([data.converted(), updates.converted(), index]);
+            let bytes = scattered(given);
+            assert_eq!(bytes.is_literal(), dtype != DType::U4);
+            assert_eq!(bytes.to_literal(), values.to_literal(), "{dtype}");
+        }
     }
 }

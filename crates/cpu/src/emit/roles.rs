@@ -1,15 +1,23 @@
 //! The roles of axes in a contraction, as a multiplication of matrices: batch, rows, columns, sum.
 
+use fuseline::tensor::DType;
 use fuseline::tile::{AxisSet, Kernel, Op, StepId};
+use rustc_hash::FxHashMap;
 
 use super::Emission;
-use super::bound::{Bound, ceil_div};
+use super::bound::{Bound, bytes_of, ceil_div};
 use super::factors::as_it_lies;
 use super::lanes::{SCATTERED, access_cost, choose_lane, offsets_read};
+use super::late::Lines;
+use super::multiply::FAR;
 use super::reach::reached;
 
 /// What a term costs whose left factor has the next one far away, in terms that lie in a row.
 const FAR_TERMS: f64 = 1.1;
+
+/// What a vector of a left factor costs that goes through the farthest memory before it is read, in vectors that lie in a row: 64 bytes
+/// are written and read again.
+const GATHERED_FAR: f64 = 32.0;
 
 /// Vectors are filled where this part of their lanes is.
 const FILLED: (i64, i64) = (7, 10);
@@ -82,16 +90,20 @@ impl Roles {
         let (far, gather) = match as_it_lies(bound, self) {
             Some((_, _, 0 | 1)) => (1.0, 0.0),
             Some(_) => (FAR_TERMS, 0.0),
-            None => (1.0, terms * self.gather_cost(bound) / columns as f64),
+            None => (1.0, terms * self.gather_cost(emission) / columns as f64),
         };
         let each = far * terms / 2.0 + store + terms * pack / rows + gather;
         each * ceil_div(columns, lanes) as f64 / columns as f64
     }
 
-    /// What it costs to read a vector of the left factor along its rows.
-    fn gather_cost(&self, bound: &Bound<'_>) -> f64 {
+    /// What it costs to read a vector of the left factor along its rows, and to write it where tiles read it.
+    fn gather_cost(&self, emission: &Emission<'_>) -> f64 {
+        let bound = emission.bound;
         let read = offsets_read(bound, &[self.left], &|_| false);
-        self.rows.last().map_or(1.0, |row| read.iter().map(|offset| access_cost(bound, offset, *row)).sum())
+        let read = self.rows.last().map_or(1.0, |row| read.iter().map(|offset| access_cost(bound, offset, *row)).sum());
+        let bytes = bound.count(bound.kernel.step(self.left).axes).saturating_mul(bytes_of(DType::F32));
+        let stays = bytes < FAR || Lines::of(emission, self, &FxHashMap::default()).is_some();
+        read + if stays { 0.0 } else { GATHERED_FAR }
     }
 
     /// Whether no vector runs from one of several axes of columns into the next.

@@ -1,28 +1,34 @@
-//! How long planning takes: `cargo run --release -p fuseline-bench --bin planning [MODEL.onnx …]`
+//! How long planning takes: `cargo run --release -p fuseline-bench --bin planning [--runs N] [MODEL.onnx …]`
 //!
-//! For every network, the time from the file to the graph, through passes and rewrites, and from the verified graph to
-//! plan and log: the median and the least of several runs, on a CPU and on a GPU. Without arguments, the networks without
-//! weights of the tests.
+//! For every network, the time from the file to the graph, from there to the program (passes, rewrites and every plan that is made to choose among
+//! them) and from the verified graph to plan and log: the median and the least of several runs, on a CPU and on a GPU.
+//! Without models, the networks without weights of the tests. One run is for those who count instructions.
 
 use std::path::PathBuf;
 use std::time::Instant;
 
 use fuseline::compile::plan_program;
 use fuseline::device::DeviceSpec;
-use fuseline::error::Result;
+use fuseline::error::{Error, Result};
 use fuseline::fuse::{PlanOptions, plan};
 use fuseline_frontend::Model;
 
 const RUNS: usize = 9;
 
 fn main() -> Result<()> {
-    let mut files: Vec<PathBuf> = std::env::args_os().skip(1).map(PathBuf::from).collect();
+    let mut arguments = std::env::args_os().skip(1).peekable();
+    let mut runs = RUNS;
+    if arguments.next_if(|argument| argument == "--runs").is_some() {
+        let count = arguments.next().and_then(|count| count.to_str()?.parse().ok());
+        runs = count.filter(|count| *count > 0).ok_or_else(|| Error::invalid("--runs takes a number from 1 on"))?;
+    }
+    let mut files: Vec<PathBuf> = arguments.map(PathBuf::from).collect();
     if files.is_empty() {
         files = networks();
     }
     println!(
-        "{:32} {:6} {:>7} {:>9} {:>10} {:>16} {:>9} {:>8}",
-        "network", "target", "nodes", "import ms", "program ms", "plan ms (least)", "effort", "kernels"
+        "{:32} {:6} {:>7} {:>9} {:>18} {:>16} {:>9} {:>8}",
+        "network", "target", "nodes", "import ms", "program ms (least)", "plan ms (least)", "effort", "kernels"
     );
     for file in files {
         let start = Instant::now();
@@ -31,28 +37,34 @@ fn main() -> Result<()> {
         let import = ms(start);
         for target in ["cpu", "h200"] {
             let options = PlanOptions::on(DeviceSpec::find(target)?);
-            let start = Instant::now();
-            let planned = plan_program(graph.clone(), &options, &mut |_| {})?;
-            let program = ms(start);
+            let mut planned = plan_program(graph.clone(), &options, &mut |_| {})?;
+            let programs = times(runs, || {
+                planned = plan_program(graph.clone(), &options, &mut |_| {})?;
+                Ok(())
+            })?;
             let run = planned.program.run();
-            let mut times: Vec<f64> = Vec::with_capacity(RUNS);
-            for _ in 0..RUNS {
-                let start = Instant::now();
-                plan(run, &options)?;
-                times.push(ms(start));
-            }
-            times.sort_by(f64::total_cmp);
+            let plans = times(runs, || plan(run, &options).map(|_| ()))?;
             let name = file.file_stem().unwrap_or_default().to_string_lossy().into_owned();
-            let (median, least) = (times[RUNS / 2], times[0]);
             let (effort, kernels) = (planned.run.effort, planned.run.kernels.len());
-            let plan = format!("{median:.1} ({least:.1})");
             println!(
-                "{name:32} {target:6} {:7} {import:9.1} {program:10.1} {plan:>16} {effort:9} {kernels:8}",
+                "{name:32} {target:6} {:7} {import:9.1} {programs:>18} {plans:>16} {effort:9} {kernels:8}",
                 run.nodes().len()
             );
         }
     }
     Ok(())
+}
+
+/// The median and the least time of some runs, in milliseconds.
+fn times(runs: usize, mut run: impl FnMut() -> Result<()>) -> Result<String> {
+    let mut times: Vec<f64> = Vec::with_capacity(runs);
+    for _ in 0..runs {
+        let start = Instant::now();
+        run()?;
+        times.push(ms(start));
+    }
+    times.sort_by(f64::total_cmp);
+    Ok(format!("{:.1} ({:.1})", times[runs / 2], times[0]))
 }
 
 fn ms(start: Instant) -> f64 {

@@ -2,15 +2,21 @@
 
 use std::collections::BTreeSet;
 
+use crate::analysis::{Work, price};
+use crate::device::Unit;
 use crate::error::{Context as _, Error, Result};
-use crate::fuse::{Chooser, DecisionId, Kind, Lock, Pins, Plan, PlanOptions, edge_names, edges, plan};
+use crate::fuse::{
+    Chooser, DecisionId, Kind, Knowledge, Lock, Pins, Plan, PlanOptions, edge_names, edges, plan_knowing, price_knowing,
+};
 use crate::graph::{Graph, verify};
 use crate::passes::{Context, Precision, Step, run_passes};
 use crate::philox;
 use crate::program::Program;
 use crate::rewrites::{
-    AFFINE, Application, INTO_WEIGHTS, NORMALIZER, PLACEMENTS, Permit, Refusal, apply_placements, apply_rewrites,
+    AFFINE, Application, INTO_WEIGHTS, NORMALIZER, PLACEMENTS, Permit, Record, Refusal, apply_placements,
+    apply_rewrites,
 };
+use crate::tensor::DType;
 
 /// Compiles a graph: the stages in order.
 pub fn compile(graph: Graph, context: &Context) -> Result<Program> {
@@ -61,16 +67,27 @@ pub fn plan_simplified(
     options: &PlanOptions,
     observe: &mut dyn FnMut(&Step<'_>),
 ) -> Result<PlannedProgram> {
+    plan_simplified_knowing(graph, options, &mut Knowledge::default(), observe)
+}
+
+/// As [`plan_simplified`], with what plans before it have learnt for the same device, sizes and numerics.
+pub(crate) fn plan_simplified_knowing(
+    graph: Graph,
+    options: &PlanOptions,
+    knowledge: &mut Knowledge,
+    observe: &mut dyn FnMut(&Step<'_>),
+) -> Result<PlannedProgram> {
     let options = &started(options);
     if !matches!(options.chooser, Chooser::ByCost) {
-        return plan_without(graph, &Rules::new(), options, observe);
+        return plan_without(graph, &Rules::new(), options, knowledge, observe);
     }
     // Whatever the fuel, the same rewrites pay.
     let unlimited = PlanOptions { fuel: None, ..options.clone() };
-    let (without, planned) = rewrites_that_pay(&graph, &unlimited, observe)?;
+    let mut trials = Trials { graph: &graph, options: &unlimited, knowledge, rewritten: None };
+    let (without, planned) = trials.rewrites_that_pay(observe)?;
     match options.fuel {
-        None => Ok(planned),
-        Some(_) => plan_without(graph, &without, options, &mut |_| {}),
+        None => planned.finished(&unlimited, knowledge),
+        Some(_) => plan_without(graph, &without, options, knowledge, &mut |_| {}),
     }
 }
 
@@ -80,53 +97,103 @@ type Rules = BTreeSet<&'static str>;
 /// Less than this is no gain.
 const LEAST_SAVED_US: f64 = 1e-6;
 
-/// The rewrites without which a plan takes the least, and that plan: first without placements; then what may pay, or may not, is turned
-/// round, one after the other. Only a plan can tell what a rewrite saves, and most graphs have none that is in doubt.
-fn rewrites_that_pay(
-    graph: &Graph,
-    options: &PlanOptions,
-    observe: &mut dyn FnMut(&Step<'_>),
-) -> Result<(Rules, PlannedProgram)> {
-    let mut without: Rules = PLACEMENTS.iter().map(|rewrite| rewrite.name).collect();
-    let mut best = plan_without(graph.clone(), &without, options, observe)?;
-    for rule in PLACEMENTS.iter().map(|rewrite| rewrite.name).chain([NORMALIZER, AFFINE]) {
-        if !is_in_doubt(rule, &best, options) {
-            continue;
+/// A graph that is planned with several selections of rewrites. What they have in common is done once.
+struct Trials<'t> {
+    /// after the passes
+    graph: &'t Graph,
+    options: &'t PlanOptions,
+    knowledge: &'t mut Knowledge,
+    rewritten: Option<Rewritten>,
+}
+
+/// A graph after all rewrites but the placements.
+struct Rewritten {
+    /// without these
+    without: Rules,
+    graph: Graph,
+    record: Record,
+}
+
+impl Trials<'_> {
+    /// The rewrites without which a plan takes the least, and that plan: first without placements; then what may pay, or may not, is turned
+    /// round, one after the other. Only a plan can tell what a rewrite saves, and most graphs have none that is in doubt.
+    fn rewrites_that_pay(&mut self, observe: &mut dyn FnMut(&Step<'_>)) -> Result<(Rules, Running)> {
+        let placements = PLACEMENTS.iter().map(|rewrite| rewrite.name);
+        let mut without: Rules = placements.clone().collect();
+        let mut best = self.split(&without, observe)?.planned(self.options, self.knowledge)?;
+        for rule in placements.chain([NORMALIZER, AFFINE]) {
+            if !is_in_doubt(rule, &best, self.options) {
+                continue;
+            }
+            let mut turned = without.clone();
+            if !turned.remove(rule) {
+                turned.insert(rule);
+            }
+            let other = self.split(&turned, &mut |_| {})?;
+            let cost = price_knowing(other.program.run(), self.options, self.knowledge)?;
+            if cost.us < best.run.cost.us - LEAST_SAVED_US {
+                (without, best) = (turned, other.planned(self.options, self.knowledge)?);
+            }
         }
-        let mut turned = without.clone();
-        if !turned.remove(rule) {
-            turned.insert(rule);
-        }
-        let other = plan_without(graph.clone(), &turned, options, &mut |_| {})?;
-        if other.run.cost.us < best.run.cost.us - LEAST_SAVED_US {
-            (without, best) = (turned, other);
-        }
+        Ok((without, best))
     }
-    Ok((without, best))
+
+    /// The program of the graph to which no rewrite of some rules is applied, unless the user wants it.
+    fn split(&mut self, without: &Rules, observe: &mut dyn FnMut(&Step<'_>)) -> Result<Split> {
+        let exact = context(self.options);
+        let others: Rules = without.iter().copied().filter(|rule| !is_placement(rule)).collect();
+        let known = self.rewritten.take().filter(|rewritten| rewritten.without == others);
+        let rewritten = match known {
+            Some(known) => known,
+            None => {
+                let mut permit = permit(self.options, without);
+                let graph = apply_rewrites(self.graph.clone(), &exact, &mut permit, observe)?;
+                Rewritten { without: others, graph, record: permit.into_record() }
+            }
+        };
+        let Rewritten { graph, record, .. } = self.rewritten.insert(rewritten);
+        let mut permit = permit(self.options, without).after(record.clone());
+        let graph = apply_placements(graph.clone(), &exact, &mut permit, observe)?;
+        Split::of(graph, permit.into_applications(), self.options, observe)
+    }
 }
 
 /// Whether a plan could be better with a rewrite that it is without, or without one that it has.
-fn is_in_doubt(rule: &str, planned: &PlannedProgram, options: &PlanOptions) -> bool {
-    let applied = |rule: &str| planned.rewrites.iter().filter(|a| a.rule == rule && a.refused.is_none()).count();
+fn is_in_doubt(rule: &str, planned: &Running, options: &PlanOptions) -> bool {
+    let Running { split: Split { rewrites, .. }, run } = planned;
+    let applied = |rule: &str| rewrites.iter().filter(|a| a.rule == rule && a.refused.is_none()).count();
     match rule {
         // What normalises rows of scores is worth its place in attention.
-        NORMALIZER => applied(rule) > planned.run.kernels.iter().filter(|k| k.kind == Kind::Attention).count(),
+        NORMALIZER => applied(rule) > run.kernels.iter().filter(|k| k.kind == Kind::Attention).count(),
         AFFINE => applied(rule) > applied(INTO_WEIGHTS),
         _ => {
-            let is_offered = |a: &Application| a.refused == Some(Refusal::Slower) && is_promising(a, options);
-            planned.rewrites.iter().filter(|a| a.rule == rule).any(is_offered)
+            let is_offered =
+                |a: &&Application| a.rule == rule && a.refused == Some(Refusal::Slower) && is_promising(a, options);
+            let flops = rewrites.iter().filter(is_offered).map(|a| options.hints.size(&a.flops_saved)).sum();
+            flops > 0.0 && arithmetic_us(flops, options) > WORTH_A_PLAN * run.cost.us
         }
     }
 }
 
-/// Whether an application is one of those that are made only where a plan says that they pay.
-fn is_placement(application: &Application) -> bool {
-    PLACEMENTS.iter().any(|rewrite| rewrite.name == application.rule)
+/// A second plan is made for what could save this part of the first one, not for less.
+const WORTH_A_PLAN: f64 = 1e-3;
+
+/// What arithmetic takes at most where it is a part of kernels: twice what it takes all cores.
+fn arithmetic_us(flops: f64, options: &PlanOptions) -> f64 {
+    let cores = options.spec.limits.cores as f64;
+    let mut work = Work { blocks: cores, threads: options.spec.limits.threads as f64, ..Work::default() };
+    work.operate(Unit::Elementwise(DType::F32), flops);
+    2.0 * price(&work, &options.spec).compute_us
+}
+
+/// Whether applications of a rewrite are made only where a plan says that they pay.
+fn is_placement(rule: &str) -> bool {
+    PLACEMENTS.iter().any(|rewrite| rewrite.name == rule)
 }
 
 /// Whether a placement saves arithmetic.
 fn is_promising(application: &Application, options: &PlanOptions) -> bool {
-    !is_placement(application) || options.hints.size(&application.flops_saved) > 0.0
+    !is_placement(application.rule) || options.hints.size(&application.flops_saved) > 0.0
 }
 
 /// The plan of a graph to which no rewrite of some rules is applied, unless the user wants it.
@@ -134,6 +201,7 @@ fn plan_without(
     graph: Graph,
     without: &Rules,
     options: &PlanOptions,
+    knowledge: &mut Knowledge,
     observe: &mut dyn FnMut(&Step<'_>),
 ) -> Result<PlannedProgram> {
     // Move work to where it is done least often. After the passes: rewrites read plain arithmetic. Before the split: what they
@@ -142,35 +210,62 @@ fn plan_without(
     let exact = context(options);
     let graph = apply_rewrites(graph, &exact, &mut permit, observe)?;
     let graph = apply_placements(graph, &exact, &mut permit, observe)?;
-    plan_rewritten(graph, permit.into_applications(), options, observe)
+    let split = Split::of(graph, permit.into_applications(), options, observe)?;
+    // What rewrites took is not left for fusions; what runs once must not take the fuel of what runs always.
+    let applied = split.rewrites.iter().filter(|a| a.refused.is_none()).count();
+    let options = &PlanOptions { fuel: options.fuel.map(|fuel| fuel.saturating_sub(applied)), ..options.clone() };
+    split.planned(options, knowledge)?.finished(options, knowledge)
 }
 
-/// The plan of a graph after rewrites.
-fn plan_rewritten(
-    mut graph: Graph,
+/// A program that has no plan yet.
+struct Split {
+    program: Program,
     rewrites: Vec<Application>,
-    options: &PlanOptions,
-    observe: &mut dyn FnMut(&Step<'_>),
-) -> Result<PlannedProgram> {
-    // Behind the rewrites: what is rounded is what is multiplied once scales and normalisers stand where they belong.
-    if options.precision != Precision::F32 {
-        let rounding = Context { precision: options.precision, narrowing: options.narrowing, ..context(options) };
-        graph = run_passes(graph, &rounding, observe)?;
-    }
-    let applied = rewrites.iter().filter(|a| a.refused.is_none()).count();
-    check_locked(options, &rewrites)?;
-    let program = Program::new(&graph)?;
-    // What runs once must not take the fuel of what runs always.
-    let mut options = options.clone();
-    options.fuel = options.fuel.map(|fuel| fuel.saturating_sub(applied));
-    let run = checked_plan(program.run(), &options).at(|| "the plan of a run")?;
-    let prepare = checked_plan(program.prepare(), &options).at(|| "the plan of what is prepared")?;
-    Ok(PlannedProgram { program, rewrites, prepare, run })
 }
 
-/// A plan that was proven apart from how it was found: nothing runs a plan that is not right.
-fn checked_plan(graph: &Graph, options: &PlanOptions) -> Result<Plan> {
-    let plan = plan(graph, options)?;
+impl Split {
+    /// The program of a graph after rewrites.
+    fn of(
+        mut graph: Graph,
+        rewrites: Vec<Application>,
+        options: &PlanOptions,
+        observe: &mut dyn FnMut(&Step<'_>),
+    ) -> Result<Split> {
+        // Behind the rewrites: what is rounded is what is multiplied once scales and normalisers stand where they belong.
+        if options.precision != Precision::F32 {
+            let rounding = Context { precision: options.precision, narrowing: options.narrowing, ..context(options) };
+            graph = run_passes(graph, &rounding, observe)?;
+        }
+        check_locked(options, &rewrites)?;
+        Ok(Split { program: Program::new(&graph)?, rewrites })
+    }
+
+    fn planned(self, options: &PlanOptions, knowledge: &mut Knowledge) -> Result<Running> {
+        let run = plan_knowing(self.program.run(), options, knowledge).at(|| PLAN_OF_A_RUN)?;
+        Ok(Running { split: self, run })
+    }
+}
+
+const PLAN_OF_A_RUN: &str = "the plan of a run";
+
+/// A program of which only what every run does is planned.
+struct Running {
+    split: Split,
+    run: Plan,
+}
+
+impl Running {
+    /// The whole program, its plans proven apart from how they were found: nothing runs a plan that is not right.
+    fn finished(self, options: &PlanOptions, knowledge: &mut Knowledge) -> Result<PlannedProgram> {
+        let Running { split: Split { program, rewrites }, run } = self;
+        run.check(program.run()).at(|| PLAN_OF_A_RUN)?;
+        let prepare = checked_plan(program.prepare(), options, knowledge).at(|| "the plan of what is prepared")?;
+        Ok(PlannedProgram { program, rewrites, prepare, run })
+    }
+}
+
+fn checked_plan(graph: &Graph, options: &PlanOptions, knowledge: &mut Knowledge) -> Result<Plan> {
+    let plan = plan_knowing(graph, options, knowledge)?;
     plan.check(graph)?;
     Ok(plan)
 }
@@ -195,7 +290,7 @@ pub fn plan_apart(graph: Graph, options: &PlanOptions, grain: Grain) -> Result<P
     if grain == Grain::Operator {
         let within = |graph: &Graph| {
             let options = PlanOptions { pins: Pins::within_operators(graph), ..usual.clone() };
-            checked_plan(graph, &options)
+            checked_plan(graph, &options, &mut Knowledge::default())
         };
         planned.run = within(planned.program.run())?;
         planned.prepare = within(planned.program.prepare())?;

@@ -6,6 +6,8 @@
 
 mod attention;
 mod data;
+mod further;
+mod further_attention;
 mod gelu;
 mod group_norm;
 mod grouped_attention;
@@ -80,6 +82,8 @@ static FAMILIES: &[&[Spelling]] = &[
     rope::ROWS,
     quantized::ROWS,
     layer_norm_backward::ROWS,
+    further::ROWS,
+    further_attention::ROWS,
 ];
 
 /// The rows of a file: `family { "class" { "name": function, } }`.

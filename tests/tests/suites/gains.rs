@@ -17,19 +17,30 @@ use fuseline_tests::spellings::{all, usual_sizes};
 /// What costs less microseconds than this costs nothing.
 const LEAST_LOSS_US: f64 = 0.005;
 
-/// Rewrites that make one form of all spellings: beside another spelling of the same operands, a number may then stand where it takes a
-/// little more. What a network computes is placed where it takes the least.
+/// Rewrites that make one form of all spellings: beside another spelling, a number may then stand where it takes a little more.
 const ONE_FORM: [&str; 3] = ["hoist-scales", "defer-scales", "defer-zero-points"];
 
-/// What a plan of a graph has taken at a loss.
-fn losses(what: &str, graph: &Graph, options: &PlanOptions) -> Vec<String> {
+/// What part of a plan the rewrites of one of these rules may cost where a network computes what is scaled: it is placed where it takes the
+/// least, but not where a second plan would hardly save a thing.
+const IN_NETWORKS: f64 = 0.005;
+
+/// And where operands come from outside, so that nothing before them could scale them.
+const FROM_OUTSIDE: f64 = 0.03;
+
+/// What a plan of a graph has taken at a loss; to make one form of all spellings, at more of a loss than a part of it.
+fn losses(what: &str, graph: &Graph, options: &PlanOptions, most: f64) -> Vec<String> {
     let fail = |e| -> ! { panic!("{what} on {}: {e}", options.spec.name) };
     let simple = simplified(graph.clone(), options, &mut |_| {}).unwrap_or_else(|e| fail(e));
     let planned = plan_simplified(simple.clone(), options, &mut |_| {}).unwrap_or_else(|e| fail(e));
     let mut explanation = Explanation::of(&planned, options).unwrap_or_else(|e| fail(e));
     explanation.price_rewrites(&planned, &simple, options).unwrap();
     let is_loss = |row: &&DecisionRow| row.verdict == Verdict::Taken && row.saved_us < -LEAST_LOSS_US;
-    let rows = explanation.decisions.iter().filter(is_loss);
+    let is_more = |row: &&DecisionRow| {
+        let same = explanation.decisions.iter().filter(|other| other.rule == row.rule).filter(is_loss);
+        let lost = -same.map(|row| row.saved_us).sum::<f64>();
+        !ONE_FORM.contains(&row.rule) || lost > most * planned.run.cost.us
+    };
+    let rows = explanation.decisions.iter().filter(is_loss).filter(is_more);
     let line = |row: &DecisionRow| {
         let (target, rule, saved) = (&options.spec.name, row.rule, row.saved_us);
         format!("{what} on {target}: {rule} {} → {} saves {saved} µs", row.producer, row.consumer)
@@ -37,11 +48,11 @@ fn losses(what: &str, graph: &Graph, options: &PlanOptions) -> Vec<String> {
     rows.map(line).collect()
 }
 
-fn on_every_device(what: &str, graph: &Graph, bind: impl Fn(&mut PlanOptions)) -> Vec<String> {
+fn on_every_device(what: &str, graph: &Graph, most: f64, bind: impl Fn(&mut PlanOptions)) -> Vec<String> {
     let on = |spec: &DeviceSpec| {
         let mut options = PlanOptions::on(spec);
         bind(&mut options);
-        losses(what, graph, &options)
+        losses(what, graph, &options, most)
     };
     DeviceSpec::all().iter().flat_map(on).collect()
 }
@@ -61,13 +72,8 @@ fn networks_take_nothing_at_a_loss() {
     let mut found = Vec::new();
     for name in names {
         let model = Model::open(folder.join(format!("{name}.onnx"))).unwrap_or_else(|e| panic!("{e}"));
-        found.extend(on_every_device(&name, model.graph().unwrap(), |_| {}));
+        found.extend(on_every_device(&name, model.graph().unwrap(), IN_NETWORKS, |_| {}));
     }
-    // On a GPU with queries cut from one product (GPT-2), scores that are scaled take up to 0.4 % of the network longer than queries that
-    // are, and no placement pays: it is what one form of all spellings costs there.
-    found.retain(|line| {
-        !(line.starts_with("gpt2") || line.starts_with("llama_tiny")) || !line.contains("00: hoist-scales ")
-    });
     assert!(found.is_empty(), "{}", found.join("\n"));
 }
 
@@ -80,7 +86,7 @@ fn the_gallery_takes_nothing_at_a_loss() {
             let bind = |options: &mut PlanOptions| {
                 entry.sizes.iter().for_each(|(name, size)| _ = options.hints.env.bind(Symbol::name(name), *size));
             };
-            found.extend(on_every_device(&format!("{} in {dtype}", entry.name), &graph, bind));
+            found.extend(on_every_device(&format!("{} in {dtype}", entry.name), &graph, FROM_OUTSIDE, bind));
         }
     }
     assert!(found.is_empty(), "{}", found.join("\n"));
@@ -91,8 +97,8 @@ fn spellings_take_nothing_at_a_loss() {
     let mut found = Vec::new();
     for row in all() {
         let what = format!("{} / {} / {}", row.family, row.class, row.name);
-        found.extend(on_every_device(&what, &row.graph().unwrap(), |options| options.hints.env = usual_sizes()));
+        let bind = |options: &mut PlanOptions| options.hints.env = usual_sizes();
+        found.extend(on_every_device(&what, &row.graph().unwrap(), FROM_OUTSIDE, bind));
     }
-    found.retain(|line| !ONE_FORM.iter().any(|rule| line.contains(&format!(": {rule} "))));
     assert!(found.is_empty(), "{}", found.join("\n"));
 }

@@ -458,8 +458,6 @@ fn a_rewrite_that_is_refused_leaves_everything_as_it_was() {
     let mut permit = Permit::nothing();
     assert_eq!(apply_rewrites(graph.clone(), &Context::default(), &mut permit, &mut |_| {}).unwrap(), graph);
     let rules: Vec<_> = permit.applications().iter().map(|a| (a.rule, a.refused.is_some())).collect();
-    assert_eq!(
-        rules,
-        [("hoist-scales", true), ("hoist-scales", true), ("guard-rows", true), ("defer-normalizer", true)]
-    );
+    // Behind a guard that is not asked of the row, no normaliser may move.
+    assert_eq!(rules, [("hoist-scales", true), ("hoist-scales", true), ("guard-rows", true)]);
 }

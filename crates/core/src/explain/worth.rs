@@ -7,8 +7,8 @@
 use indexmap::IndexMap;
 use rustc_hash::FxHashMap;
 
-use crate::compile::{PlannedProgram, plan_simplified, rewrite_id};
-use crate::fuse::{Cost, DecisionId, PlanOptions};
+use crate::compile::{PlannedProgram, plan_simplified_knowing, rewrite_id};
+use crate::fuse::{Cost, DecisionId, Knowledge, PlanOptions};
 use crate::graph::Graph;
 use crate::rewrites::{Application, Refusal};
 use crate::tensor::Dim;
@@ -36,13 +36,13 @@ pub(super) fn of_rewrites(
             alike.entry(key).or_default().push(rewrite_id(application));
         }
     }
-    let mut worths = FxHashMap::default();
+    let (mut worths, mut knowledge) = (FxHashMap::default(), Knowledge::default());
     for ((.., applied), ids) in alike.into_iter().take(MOST_PLANS.min(MOST_NODES / graph.nodes().len().max(1))) {
         let mut turned = options.clone();
         let pins = if applied { &mut turned.pins.apart } else { &mut turned.pins.together };
         pins.extend(&ids);
         // Without a rewrite a graph may be too much for a limit; then it has no price.
-        let Ok(other) = plan_simplified(graph.clone(), &turned, &mut |_| {}) else { continue };
+        let Ok(other) = plan_simplified_knowing(graph.clone(), &turned, &mut knowledge, &mut |_| {}) else { continue };
         let (longer, own) = if applied { (&other, planned) } else { (planned, &other) };
         let worth = share(longer.run.cost, own.run.cost, ids.len() as f64);
         worths.extend(ids.into_iter().map(|id| (id, worth)));

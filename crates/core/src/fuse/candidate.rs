@@ -3,7 +3,7 @@
 use super::decision::{Cost, DecisionId, Reason};
 use super::driver::{Driver, LEAST_SAVED_US};
 use super::evaluate::Kind;
-use super::options::Policy;
+use super::options::{Pins, Policy};
 use super::rules::{Form, Proposal};
 use super::state::{GroupId, GroupState, Groups};
 use super::textbook;
@@ -41,6 +41,13 @@ pub(super) struct Candidate {
     pub sides: [Cost; 2],
     /// the groups that would take the place of the proposed ones
     pub after: After,
+    /// where somebody has asked
+    pub named: Option<Named>,
+}
+
+/// What a proposal is about, and its name.
+#[derive(Clone)]
+pub(super) struct Named {
     pub edges: Vec<(usize, usize)>,
     pub id: DecisionId,
 }
@@ -91,21 +98,24 @@ impl Driver<'_> {
     pub(super) fn is_pinned(
         &self,
         candidate: &Candidate,
-        list: impl Fn(&super::options::Pins) -> Option<&std::collections::BTreeSet<DecisionId>>,
+        list: impl Fn(&Pins) -> Option<&std::collections::BTreeSet<DecisionId>>,
     ) -> bool {
         let Some(list) = list(&self.options.pins) else { return false };
-        if list.is_empty() {
-            return false;
-        }
-        list.contains(&candidate.id) || candidate.edges.iter().any(|e| list.contains(&self.names.edge(*e)))
+        let Some(Named { edges, id }) = candidate.named.as_ref().filter(|_| !list.is_empty()) else { return false };
+        list.contains(id) || edges.iter().any(|e| list.contains(&self.names.edge(*e)))
+    }
+
+    /// Whether it matters what candidates are about: the user, or a second thought, has something to say.
+    fn is_selective(&self) -> bool {
+        self.options.pins != Pins::default() || !self.apart.is_empty()
     }
 
     /// Whether a candidate is among those that may be taken at all.
     pub(super) fn is_listed(&self, candidate: &Candidate) -> bool {
         let Some(only) = &self.options.pins.only else { return true };
-        let edges = &candidate.edges;
+        let Some(Named { edges, id }) = &candidate.named else { return false };
         let all = || !edges.is_empty() && edges.iter().all(|e| only.contains(&self.names.edge(*e)));
-        only.contains(&candidate.id) || (!only.is_empty() && all())
+        only.contains(id) || (!only.is_empty() && all())
     }
 
     /// Whether a proposal has more nodes than a kernel can have, and is not worth a look.
@@ -117,16 +127,28 @@ impl Driver<'_> {
         proposal.form != Form::Copy && all > MOST_MEMBERS && (all > 2 * MOST_MEMBERS || together() > MOST_MEMBERS)
     }
 
-    pub(super) fn evaluate(&mut self, proposal: Proposal) -> Candidate {
+    /// What a proposal is about, and its name.
+    pub(super) fn named(&self, proposal: &Proposal) -> Named {
+        let edges = self.candidate_edges(proposal, &self.state.union(&proposal.groups));
+        let id = match edges.first() {
+            Some(edge) if proposal.groups.len() == 2 => self.names.edge(*edge),
+            _ => self.set_name(proposal),
+        };
+        Named { edges, id }
+    }
+
+    /// The name of a proposal about more than a pair.
+    pub(super) fn set_name(&self, proposal: &Proposal) -> DecisionId {
+        self.names.set(proposal.rule, proposal.groups.iter().map(|g| self.state.group(*g).members[0]))
+    }
+
+    /// What a proposal would bring; without its name, unless that matters.
+    pub(super) fn assess(&mut self, proposal: Proposal) -> Candidate {
         let sides = self.sides(&proposal.groups);
         let members = self.state.union(&proposal.groups);
         self.looked_at += members.len() as u64;
-        let edges = self.candidate_edges(&proposal, &members);
-        let id = match edges.first() {
-            Some(edge) if proposal.groups.len() == 2 => self.names.edge(*edge),
-            _ => self.names.set(proposal.rule, proposal.groups.iter().map(|g| self.state.group(*g).members[0])),
-        };
-        let mut candidate = Candidate { proposal, sides, after: Err(Reason::NoRule.into()), edges, id };
+        let named = self.is_selective().then(|| self.named(&proposal));
+        let mut candidate = Candidate { proposal, sides, after: Err(Reason::NoRule.into()), named };
         candidate.after = if !self.is_listed(&candidate) {
             Err(Reason::Pinned.into())
         } else if self.is_exhausted() {
@@ -155,7 +177,8 @@ impl Driver<'_> {
             return Some(Reason::Pinned);
         }
         let forced = || self.is_pinned(candidate, |pins| Some(&pins.together));
-        let outweighed = candidate.edges.iter().find_map(|edge| self.apart.get(edge));
+        let edges = candidate.named.iter().flat_map(|named| &named.edges);
+        let outweighed = edges.into_iter().find_map(|edge| self.apart.get(edge));
         if let Some(by_us) = outweighed.filter(|_| !forced()) {
             return Some(Reason::Outweighed { by_us: *by_us });
         }

@@ -3,7 +3,7 @@
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 
-use super::structure::{Form, Numbers};
+use super::structure::{Form, Numbering, Numbers};
 use crate::graph::{Graph, Value};
 use crate::lower::{gathered, is_opaque, is_transparent, looked_at};
 use crate::ops::Prim;
@@ -51,7 +51,7 @@ pub(super) struct Cells {
 const FORMULA: u32 = u32::MAX;
 
 impl Cells {
-    pub fn of(graph: &Graph) -> Cells {
+    pub fn of(graph: &Graph, numbering: &mut Numbering) -> Cells {
         let count = graph.nodes().len();
         let live = graph.live_nodes();
         let mut cells = Cells {
@@ -66,14 +66,12 @@ impl Cells {
             data: FxHashMap::default(),
             is_output: vec![false; count],
         };
-        let mut forms: Numbers<Form<'_>> = Numbers::default();
-        // A view and what it is a view of: nothing but a stored value (0), further views, or a formula.
-        let mut views: Numbers<(u32, u32)> = Numbers::default();
+        let Numbering { forms, views, .. } = numbering;
         for output in graph.outputs() {
             cells.is_output[output.value.node()] = true;
         }
         for (id, node) in graph.nodes().iter().enumerate() {
-            let form = forms.of(Form::of(node.prim()));
+            let form = forms.of(Form::of(node));
             cells.form.push(form);
             cells.seen.push(match looked_at(graph, id) {
                 Some(operand) => {
@@ -101,7 +99,7 @@ impl Cells {
             if let (Prim::Gather(_), [base]) = (node.prim(), stored)
                 && is_transparent(graph, base.node())
             {
-                let form = cells.form_between(graph, node.args()[0], *base, &mut views);
+                let form = cells.form_between(graph, node.args()[0], *base, views);
                 cells.data.insert(id, Seen { base: Some(*base), form });
             }
         }

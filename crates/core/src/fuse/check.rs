@@ -66,7 +66,7 @@ impl<'p> Check<'p> {
         outer: FxHashSet<Symbol>,
         verify: fn(&Kernel) -> Result<()>,
     ) -> Result<Check<'p>> {
-        if plan.graph != Names::graph(graph) {
+        if plan.graph != Names::of(graph).graph(graph) {
             return Err(Error::bug("the plan was made for another graph"));
         }
         let mut bound = outer;

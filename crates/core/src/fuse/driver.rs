@@ -5,7 +5,8 @@ use std::collections::{BTreeMap, BinaryHeap};
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use super::candidate::Candidate;
+use super::candidate::{Candidate, Named};
+use super::consider::Memory;
 use super::context::FuseContext;
 use super::decision::{Decision, DecisionId, Verdict};
 use super::evaluate::Evaluator;
@@ -29,10 +30,10 @@ pub(super) const MOST_CONSUMERS: usize = 64;
 const MOST_AGAIN: usize = 16;
 
 /// The best candidate of a group, in the queue.
-struct Entry {
-    worth_us: f64,
-    anchor: GroupId,
-    version: u32,
+pub(super) struct Entry {
+    pub worth_us: f64,
+    pub anchor: GroupId,
+    pub version: u32,
 }
 
 impl Ord for Entry {
@@ -62,11 +63,12 @@ pub(super) struct Driver<'g> {
     pub decisions: Vec<Decision>,
     pub(super) options: &'g PlanOptions,
     /// the graph, as a hash of its structure
-    pub(super) graph: u64,
+    pub graph: u64,
     pub(super) names: Names,
-    best: FxHashMap<GroupId, (u32, Candidate)>,
-    queue: BinaryHeap<Entry>,
-    versions: u32,
+    pub(super) best: FxHashMap<GroupId, (u32, Candidate)>,
+    pub(super) queue: BinaryHeap<Entry>,
+    pub(super) versions: u32,
+    pub(super) memory: Memory,
     /// pairs of cells that are in one kernel by a decision
     pub(super) joined: FxHashSet<(usize, usize)>,
     pub(super) taken: usize,
@@ -94,8 +96,8 @@ struct Outcome<'g> {
 }
 
 impl<'g> Driver<'g> {
-    pub fn new(state: State<'g>, evaluator: Evaluator<'g>, options: &'g PlanOptions, graph: u64) -> Driver<'g> {
-        let names = Names::of(state.graph);
+    pub fn new(state: State<'g>, evaluator: Evaluator<'g>, options: &'g PlanOptions, names: Names) -> Driver<'g> {
+        let graph = names.graph(state.graph);
         Driver {
             state,
             evaluator,
@@ -106,6 +108,7 @@ impl<'g> Driver<'g> {
             best: FxHashMap::default(),
             queue: BinaryHeap::new(),
             versions: 0,
+            memory: Memory::default(),
             joined: FxHashSet::default(),
             taken: 0,
             fuel: options.fuel,
@@ -117,7 +120,7 @@ impl<'g> Driver<'g> {
         }
     }
 
-    /// Takes decisions until none is left to take, then notes what was not.
+    /// Takes decisions until none is left to take. What was not taken is for [`Driver::note_refusals`] to say.
     pub fn run(&mut self) -> Result<()> {
         match &self.options.chooser {
             Chooser::ByCost => self.by_cost()?,
@@ -127,7 +130,6 @@ impl<'g> Driver<'g> {
                 self.replay(&part.kernels)?;
             }
         }
-        self.note_refusals();
         Ok(())
     }
 
@@ -163,6 +165,7 @@ impl<'g> Driver<'g> {
         apart.effort.set(self.state.effort.get());
         self.queue.clear();
         self.best.clear();
+        self.memory = Memory::default();
         Ok(Outcome {
             state: std::mem::replace(&mut self.state, apart),
             decisions: std::mem::take(&mut self.decisions),
@@ -180,6 +183,7 @@ impl<'g> Driver<'g> {
         (self.state, self.decisions, self.joined, self.taken, self.sets) = (state, decisions, joined, taken, sets);
         self.queue.clear();
         self.best.clear();
+        self.memory = Memory::default();
     }
 
     /// Stage by stage, until nothing is left to take.
@@ -241,38 +245,6 @@ impl<'g> Driver<'g> {
         self.fuel.is_none_or(|fuel| self.taken < fuel)
     }
 
-    /// Finds the best candidate of a group and puts it into the queue.
-    fn consider(&mut self, group: GroupId) {
-        let mut best: Option<Candidate> = None;
-        for proposal in self.proposals(group, MOST_CONSUMERS) {
-            if self.is_too_large(&proposal) {
-                continue;
-            }
-            let candidate = self.evaluate(proposal);
-            self.note_set(&candidate);
-            let forced = candidate.after.is_ok() && self.is_pinned(&candidate, |pins| Some(&pins.together));
-            let better = best.as_ref().is_none_or(|b| candidate.weight() > b.weight());
-            if forced || (candidate.saved_us() > LEAST_SAVED_US && better) {
-                best = Some(candidate);
-                if forced {
-                    break;
-                }
-            }
-        }
-        self.versions += 1;
-        match best {
-            Some(candidate) => {
-                let forced = self.is_pinned(&candidate, |pins| Some(&pins.together));
-                let worth_us = if forced { f64::INFINITY } else { candidate.worth_us() };
-                self.queue.push(Entry { worth_us, anchor: group, version: self.versions });
-                self.best.insert(group, (self.versions, candidate));
-            }
-            None => {
-                self.best.remove(&group);
-            }
-        }
-    }
-
     /// What rules propose for a group, looking at no more of its consumers than some.
     pub(super) fn proposals(&self, group: GroupId, most: usize) -> Vec<Proposal> {
         let context = FuseContext::new(&self.state, most);
@@ -283,8 +255,9 @@ impl<'g> Driver<'g> {
 
     /// Does what a candidate proposes, notes it, and returns the groups that must be looked at again.
     fn take(&mut self, candidate: Candidate) -> Groups {
-        let Candidate { proposal, sides, after, edges, id } = candidate;
+        let Candidate { proposal, sides, after, named } = candidate;
         let Ok((states, after)) = after else { return Groups::new() };
+        let Named { edges, id } = named.unwrap_or_else(|| self.named(&proposal));
         self.taken += 1;
         let producer = self.state.group(proposal.groups[0]).members.clone();
         let consumer = self.state.union(&proposal.groups[1..]);
@@ -308,8 +281,13 @@ impl<'g> Driver<'g> {
             }
             Form::Copy => self.state.copy(&proposal.groups, states),
         };
+        proposal.groups.iter().for_each(|group| self.memory.remove(*group));
+        let refreshed = self.refresh(&added);
+        if proposal.form == Form::Copy || !refreshed.is_empty() {
+            self.memory.forget();
+        }
         let mut again: Groups = added.clone();
-        again.extend(self.refresh(&added));
+        again.extend(refreshed);
         for group in &added {
             again.extend(self.state.producers(*group).into_iter().take(MOST_AGAIN));
             again.extend(self.state.first_consumers(*group, MOST_AGAIN));
@@ -365,7 +343,7 @@ impl<'g> Driver<'g> {
                 continue;
             }
             let proposal = proposals.swap_remove(draw(proposals.len()));
-            let candidate = self.evaluate(proposal);
+            let candidate = self.assess(proposal);
             if candidate.after.is_ok() && draw(8) != 0 {
                 self.take(candidate);
             }

@@ -3,10 +3,9 @@
 use std::cell::Cell;
 use std::rc::Rc;
 
-use rustc_hash::FxHashMap;
-
 use super::cell::Cells;
 use super::decision::Cost;
+use super::knowledge::Knowledge;
 use super::options::PlanOptions;
 use super::structure::Structures;
 use crate::analysis::{Price, Work, price};
@@ -120,7 +119,7 @@ impl Priced {
 /// What is known of a set of nodes as one kernel.
 pub(super) type Evaluated = Result<Rc<Priced>, Refusal>;
 
-/// Prices sets of nodes, and remembers equal ones: twelve equal layers are looked at once.
+/// Prices sets of nodes, and remembers equal ones: twelve equal layers are looked at once, and so are those of a plan before it.
 pub(super) struct Evaluator<'g> {
     pub graph: &'g Graph,
     pub cells: &'g Cells,
@@ -128,27 +127,40 @@ pub(super) struct Evaluator<'g> {
     pub hints: &'g Hints,
     pub numerics: Numerics,
     structures: Structures,
-    known: FxHashMap<Box<[u32]>, Evaluated>,
+    knowledge: Knowledge,
     /// how many nodes, terms and leaves sets had that were looked at
     pub effort: Cell<u64>,
 }
 
 impl<'g> Evaluator<'g> {
-    pub fn new(graph: &'g Graph, cells: &'g Cells, options: &'g PlanOptions) -> Evaluator<'g> {
+    /// In: cells numbered by what is known.
+    pub fn new(
+        graph: &'g Graph,
+        cells: &'g Cells,
+        options: &'g PlanOptions,
+        mut knowledge: Knowledge,
+    ) -> Evaluator<'g> {
         let (spec, hints, numerics) = (&options.spec, &options.hints, options.numerics);
-        let structures = Structures::of(graph);
-        Evaluator { graph, cells, spec, hints, numerics, structures, known: FxHashMap::default(), effort: Cell::new(0) }
+        knowledge.begin_plan();
+        let structures = Structures::of(graph, &mut knowledge.numbering);
+        Evaluator { graph, cells, spec, hints, numerics, structures, knowledge, effort: Cell::new(0) }
+    }
+
+    /// What is known now, also of what was known before.
+    pub fn into_knowledge(self) -> Knowledge {
+        self.knowledge
     }
 
     /// The price of a set of nodes that stores some values.
     pub fn evaluate(&mut self, members: &[usize], outputs: &[Value]) -> Evaluated {
         let structure = self.structures.write(self.graph, self.cells, members, outputs);
-        if let Some(known) = self.known.get(structure) {
-            return known.clone();
+        if let Some((found, effort)) = self.knowledge.find(structure) {
+            self.work(effort);
+            return found;
         }
-        let structure = structure.into();
-        let found = self.look(members, outputs, self.known.len() as u32);
-        self.known.insert(structure, found.clone());
+        let (structure, before) = (structure.into(), self.effort.get());
+        let found = self.look(members, outputs, self.knowledge.next_structure());
+        self.knowledge.insert(structure, found.clone(), self.effort.get() - before);
         found
     }
 
@@ -159,9 +171,9 @@ impl<'g> Evaluator<'g> {
             return Ok(Rc::new(self.host(*only, structure)));
         }
         let group = Group { graph: self.graph, members, outputs };
-        self.work(members.len());
+        self.work(members.len() as u64);
         let draft = lower::lower(&group)?;
-        self.work(draft.leaves.len() + draft.term_axes.len());
+        self.work((draft.leaves.len() + draft.term_axes.len()) as u64);
         let fresh = |value: Value| self.cells.is_cell[value.node()];
         let dots = 0..draft.leaves.len();
         let dtype = dots.into_iter().find_map(|leaf| draft.factor_dtype(leaf)).unwrap_or(DType::F32);
@@ -177,8 +189,9 @@ impl<'g> Evaluator<'g> {
             let roles = lower::classify(&settled, &largest, self.hints)?;
             lower::corrections(&settled, &roles, self.numerics)?;
         }
+        let facts = lower::Facts::of(&draft);
         let priced = |limits: Limits| {
-            let work = lower::work(&draft, &roles, &limits, self.spec, self.hints, &fresh);
+            let work = lower::work(&draft, &facts, &roles, &limits, self.spec, self.hints, &fresh);
             let price = price(&work, self.spec);
             Priced { kind, limits, work, price, structure }
         };
@@ -188,8 +201,8 @@ impl<'g> Evaluator<'g> {
         tilings.reduce(better).map(Rc::new).ok_or(Refusal::NoSkeleton)
     }
 
-    fn work(&self, amount: usize) {
-        self.effort.set(self.effort.get() + amount as u64);
+    fn work(&self, amount: u64) {
+        self.effort.set(self.effort.get() + amount);
     }
 
     /// The price of one portable implementation.

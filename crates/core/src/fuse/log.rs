@@ -2,7 +2,7 @@
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use super::candidate::Candidate;
+use super::candidate::{Candidate, Named};
 use super::decision::{Decision, DecisionId, Note, Reason, Verdict};
 use super::driver::{Driver, LEAST_SAVED_US};
 use super::evaluate::Kind;
@@ -16,15 +16,15 @@ impl Driver<'_> {
     pub(super) fn note_set(&mut self, candidate: &Candidate) {
         let Err(refused) = &candidate.after else { return };
         let groups = &candidate.proposal.groups;
-        if self.stage == Stage::Last
-            || groups.len() < 3
-            || candidate.proposal.form != Form::Join
-            || self.sets.contains_key(&candidate.id)
-        {
+        if self.stage == Stage::Last || groups.len() < 3 || candidate.proposal.form != Form::Join {
+            return;
+        }
+        let id = self.set_name(&candidate.proposal);
+        if self.sets.contains_key(&id) {
             return;
         }
         let decision = Decision {
-            id: candidate.id,
+            id,
             rule: candidate.proposal.rule,
             producer: self.state.group(groups[0]).members.clone(),
             consumer: self.state.union(&groups[1..]),
@@ -35,7 +35,7 @@ impl Driver<'_> {
             edges: Vec::new(),
             notes: Vec::new(),
         };
-        self.sets.insert(candidate.id, decision);
+        self.sets.insert(id, decision);
     }
 
     /// Looks at every pair of neighbours that stayed apart, and at every other proposal that is left, and notes why.
@@ -50,7 +50,7 @@ impl Driver<'_> {
                 {
                     looked_at.insert(*other);
                 }
-                let candidate = self.evaluate(proposal);
+                let candidate = self.assess(proposal);
                 self.refuse(candidate);
             }
             for consumer in self.state.consumers(group) {
@@ -139,11 +139,12 @@ impl Driver<'_> {
         let edges = self.candidate_edges(&proposal, &self.state.union(&proposal.groups));
         let sides = self.sides(&proposal.groups);
         let id = edges.first().map_or(DecisionId(0), |edge| self.names.edge(*edge));
-        Candidate { proposal, sides, after: Err(reason.into()), edges, id }
+        Candidate { proposal, sides, after: Err(reason.into()), named: Some(Named { edges, id }) }
     }
 
     pub(super) fn refuse(&mut self, candidate: Candidate) {
-        let Candidate { proposal, sides, after, edges, id } = candidate;
+        let Candidate { proposal, sides, after, named } = candidate;
+        let Named { edges, id } = named.unwrap_or_else(|| self.named(&proposal));
         let edges: Vec<(usize, usize)> = edges.into_iter().filter(|e| !self.is_inside(*e)).collect();
         let pair = proposal.form == Form::Join && proposal.groups.len() == 2;
         // What another decision has settled cannot be the name of this one.

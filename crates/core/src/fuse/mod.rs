@@ -11,10 +11,12 @@
 mod candidate;
 mod cell;
 mod check;
+mod consider;
 mod context;
 mod decision;
 mod driver;
 mod evaluate;
+mod knowledge;
 mod layout;
 mod lock;
 mod log;
@@ -32,9 +34,11 @@ mod textbook;
 pub use context::FuseContext;
 pub use decision::{Cost, Decision, DecisionId, Note, Reason, Verdict};
 pub use evaluate::{Kind, Priced};
+pub(crate) use knowledge::Knowledge;
 pub use lock::{Lock, LockedGraph, LockedKernel};
 pub use options::{Chooser, Pins, PlanOptions, Policy};
 pub use plan::{Plan, PlannedKernel, edge_names, plan};
+pub(crate) use plan::{plan_knowing, price_knowing};
 pub use state::GroupId;
 
 use crate::graph::Graph;
@@ -42,7 +46,7 @@ use crate::graph::Graph;
 /// Every pair of computing nodes of which the second reads a result of the first, through whatever views: what decisions
 /// are about. Ascending by reader.
 pub fn edges(graph: &Graph) -> Vec<(usize, usize)> {
-    let cells = cell::Cells::of(graph);
+    let cells = cell::Cells::of(graph, &mut structure::Numbering::default());
     let reads = |id: usize| cells.reads[id].iter().map(move |read| (*read as usize, id));
     cells.iter().flat_map(reads).collect()
 }

@@ -48,11 +48,10 @@ impl Names {
         DecisionId(hasher.finish() >> 16)
     }
 
-    /// The whole graph.
-    pub fn graph(graph: &Graph) -> u64 {
-        let names = Names::of(graph);
+    /// The whole graph, whose names these are.
+    pub fn graph(&self, graph: &Graph) -> u64 {
         let mut hasher = FxHasher::default();
-        names.0.hash(&mut hasher);
+        self.0.hash(&mut hasher);
         graph.outputs().iter().for_each(|o| (o.value.node(), o.value.port()).hash(&mut hasher));
         hasher.finish()
     }

@@ -146,7 +146,10 @@ impl State<'_> {
         let outside = |group: &GroupId| between(group) && !merged.contains(group);
         let mut seen: FxHashSet<GroupId> = FxHashSet::default();
         let mut found: Vec<GroupId> = Vec::new();
-        let mut todo: Vec<GroupId> = merged.iter().flat_map(|group| next(*group)).collect();
+        // What the first waits for stands before it, and what waits for the last behind it.
+        let end = if forwards { last } else { first };
+        let inner = merged.iter().filter(|group| self.order.place(**group) != end);
+        let mut todo: Vec<GroupId> = inner.flat_map(|group| next(*group)).collect();
         self.effort.set(self.effort.get() + todo.len() as u64);
         todo.retain(outside);
         while let Some(group) = todo.pop() {

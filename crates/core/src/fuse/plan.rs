@@ -3,12 +3,11 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use rustc_hash::FxHashMap;
-
 use super::cell::Cells;
 use super::decision::{Cost, Decision, DecisionId};
 use super::driver::Driver;
 use super::evaluate::{Evaluator, Kind};
+use super::knowledge::Knowledge;
 use super::layout::assign_layouts;
 use super::lock::{LockedGraph, LockedKernel};
 use super::name::Names;
@@ -84,15 +83,54 @@ pub fn edge_names(graph: &Graph) -> Vec<DecisionId> {
 
 /// Divides a graph into kernels. The graph should have gone through the passes.
 pub fn plan(graph: &Graph, options: &PlanOptions) -> Result<Plan> {
-    let name = Names::graph(graph);
+    plan_knowing(graph, options, &mut Knowledge::default())
+}
+
+/// As [`plan`], with what plans before it have learnt for the same device, sizes and numerics.
+pub(crate) fn plan_knowing(graph: &Graph, options: &PlanOptions, knowledge: &mut Knowledge) -> Result<Plan> {
+    let cells = Cells::of(graph, &mut knowledge.numbering);
+    let mut driver = undecided(graph, &cells, options, std::mem::take(knowledge))?;
+    let apart = driver.cost();
+    driver.run()?;
+    driver.note_refusals();
+    let (order, effort) = (driver.ordered()?, driver.effort());
+    let Driver { state, evaluator, decisions, graph: name, .. } = driver;
+    *knowledge = evaluator.into_knowledge();
+    let mut kernels = Vec::new();
+    for id in order {
+        options.budget.check()?;
+        kernels.push(planned(graph, state.group(id), &cells, options, knowledge)?);
+    }
+    let cost = kernels.iter().map(cost).fold(Cost::default(), |sum, cost| sum + cost);
+    let layouts = assign_layouts(graph, &kernels);
+    Ok(Plan { kernels, layouts, decisions, cost, apart, graph: name, effort })
+}
+
+/// What the kernels of a plan cost: as [`plan_knowing`], without its kernels and its log.
+pub(crate) fn price_knowing(graph: &Graph, options: &PlanOptions, knowledge: &mut Knowledge) -> Result<Cost> {
+    let cells = Cells::of(graph, &mut knowledge.numbering);
+    let mut driver = undecided(graph, &cells, options, std::mem::take(knowledge))?;
+    driver.run()?;
+    let cost = driver.cost();
+    *knowledge = driver.evaluator.into_knowledge();
+    Ok(cost)
+}
+
+/// Every cell by itself, and nothing decided.
+fn undecided<'g>(
+    graph: &'g Graph,
+    cells: &'g Cells,
+    options: &'g PlanOptions,
+    knowledge: Knowledge,
+) -> Result<Driver<'g>> {
+    let names = Names::of(graph);
     if let Chooser::Replay(lock) = &options.chooser
-        && lock.graph(name).is_none()
+        && lock.graph(names.graph(graph)).is_none()
     {
         return Err(Error::invalid("the plan was made for another graph, or with other passes or rewrites"));
     }
-    let cells = Cells::of(graph);
-    let mut evaluator = Evaluator::new(graph, &cells, options);
-    let state = State::apart(graph, &cells, &mut evaluator).map_err(|(id, refusal)| {
+    let mut evaluator = Evaluator::new(graph, cells, options, knowledge);
+    let state = State::apart(graph, cells, &mut evaluator).map_err(|(id, refusal)| {
         let why = format!("a node by itself is no kernel: {refusal}");
         let error = match refusal {
             Refusal::TooLarge | Refusal::TooManyAxes => Error::limit(why),
@@ -100,20 +138,7 @@ pub fn plan(graph: &Graph, options: &PlanOptions) -> Result<Plan> {
         };
         error.at(graph.describe(id))
     })?;
-    let apart = state.iter().map(|g| state.group(g).priced.cost()).fold(Cost::default(), |sum, cost| sum + cost);
-    let mut driver = Driver::new(state, evaluator, options, name);
-    driver.run()?;
-    let mut kernels = Vec::new();
-    let mut known: FxHashMap<u32, Finished> = FxHashMap::default();
-    for id in driver.ordered()? {
-        options.budget.check()?;
-        let group = driver.state.group(id);
-        kernels.push(planned(graph, group, &cells, options, &mut known)?);
-    }
-    let cost = kernels.iter().map(cost).fold(Cost::default(), |sum, cost| sum + cost);
-    let layouts = assign_layouts(graph, &kernels);
-    let effort = driver.effort();
-    Ok(Plan { kernels, layouts, decisions: driver.decisions, cost, apart, graph: name, effort })
+    Ok(Driver::new(state, evaluator, options, names))
 }
 
 fn cost(kernel: &PlannedKernel) -> Cost {
@@ -128,7 +153,7 @@ fn cost(kernel: &PlannedKernel) -> Cost {
 
 /// A kernel, and which of the values outside of its group are its inputs: as positions in the order in which they are
 /// first read.
-struct Finished {
+pub(super) struct Finished {
     kernel: Arc<Kernel>,
     inputs: Vec<usize>,
 }
@@ -138,22 +163,23 @@ fn planned(
     group: &GroupState,
     cells: &Cells,
     options: &PlanOptions,
-    known: &mut FxHashMap<u32, Finished>,
+    knowledge: &mut Knowledge,
 ) -> Result<PlannedKernel> {
     let GroupState { members, outputs, priced } = group;
     let (kernel, inputs) = match (priced.kind, members.as_slice()) {
         (Kind::Host, [only]) => (Arc::new(host_kernel(graph, *only)?), graph.nodes()[*only].args().to_vec()),
         _ => {
             let outside = outside(graph, cells, members);
-            if !known.contains_key(&priced.structure) || has_random(graph, members) {
-                known.insert(priced.structure, finished(graph, group, options, &outside)?);
+            let kernels = &mut knowledge.kernels;
+            if !kernels.contains_key(&priced.structure) || has_random(graph, members) {
+                kernels.insert(priced.structure, finished(graph, group, options, &outside)?);
             }
-            let found = &known[&priced.structure];
+            let found = &kernels[&priced.structure];
             (found.kernel.clone(), found.inputs.iter().map(|k| outside[*k]).collect())
         }
     };
     let regions = match members.as_slice() {
-        [only] => regions(graph, *only, options)?,
+        [only] => regions(graph, *only, options, knowledge)?,
         _ => Vec::new(),
     };
     Ok(PlannedKernel {
@@ -235,7 +261,7 @@ fn host_kernel(graph: &Graph, id: usize) -> Result<Kernel> {
 }
 
 /// The plans of the regions of control flow; no fusion crosses their border.
-fn regions(graph: &Graph, id: usize, options: &PlanOptions) -> Result<Vec<Plan>> {
+fn regions(graph: &Graph, id: usize, options: &PlanOptions, knowledge: &mut Knowledge) -> Result<Vec<Plan>> {
     let inner = PlanOptions {
         chooser: match &options.chooser {
             Chooser::AtRandom(seed) => Chooser::AtRandom(seed.wrapping_add(id as u64 + 1)),
@@ -243,5 +269,5 @@ fn regions(graph: &Graph, id: usize, options: &PlanOptions) -> Result<Vec<Plan>>
         },
         ..options.clone()
     };
-    graph.nodes()[id].prim().regions().into_iter().map(|region| plan(region, &inner)).collect()
+    graph.nodes()[id].prim().regions().into_iter().map(|region| plan_knowing(region, &inner, knowledge)).collect()
 }

@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use indexmap::IndexMap;
 use rustc_hash::FxHashMap;
 
-use super::decision::{Decision, Verdict};
+use super::decision::{Cost, Decision, Verdict};
 use super::driver::{Driver, LEAST_SAVED_US};
 use super::evaluate::Kind;
 use super::rules::Stage;
@@ -135,6 +135,8 @@ impl Driver<'_> {
     /// everything as it was.
     fn gain_without(&mut self, group: GroupId, edge: Edge) -> Result<f64> {
         let (state, joined, sets) = (self.state.clone(), self.joined.clone(), std::mem::take(&mut self.sets));
+        // The numbers of groups that come up are given again.
+        let memory = std::mem::take(&mut self.memory);
         let (decisions, taken, stage, before) = (self.decisions.len(), self.taken, self.stage, self.total_us());
         self.apart.insert(edge, 0.0);
         let first = state.groups.len() as GroupId;
@@ -149,6 +151,7 @@ impl Driver<'_> {
         }
         self.apart.remove(&edge);
         (self.state, self.joined, self.sets, self.taken, self.stage) = (state, joined, sets, taken, stage);
+        self.memory = memory;
         self.decisions.truncate(decisions);
         Ok(before - after)
     }
@@ -168,5 +171,11 @@ impl Driver<'_> {
     /// What all kernels take.
     pub(super) fn total_us(&self) -> f64 {
         self.state.iter().map(|group| self.state.group(group).priced.price.us).sum()
+    }
+
+    /// What all kernels cost.
+    pub(super) fn cost(&self) -> Cost {
+        let costs = self.state.iter().map(|group| self.state.group(group).priced.cost());
+        costs.fold(Cost::default(), |sum, cost| sum + cost)
     }
 }

@@ -316,7 +316,7 @@ fn sort_out(groups: &mut Groups) {
 mod tests {
     use super::*;
     use crate::device::DeviceSpec;
-    use crate::fuse::PlanOptions;
+    use crate::fuse::{Knowledge, PlanOptions};
     use crate::graph::Builder;
     use crate::tensor::{DType, Shape};
 
@@ -331,9 +331,10 @@ mod tests {
         b.output("reader", reader);
         b.output("end", further + first);
         let graph = b.finish().unwrap();
-        let cells = Cells::of(&graph);
+        let mut knowledge = Knowledge::default();
+        let cells = Cells::of(&graph, &mut knowledge.numbering);
         let options = PlanOptions::on(DeviceSpec::find("cpu").unwrap());
-        let mut evaluator = Evaluator::new(&graph, &cells, &options);
+        let mut evaluator = Evaluator::new(&graph, &cells, &options, knowledge);
         let mut state = State::apart(&graph, &cells, &mut evaluator).unwrap();
         let ids: Vec<GroupId> = state.iter().collect();
         let [first, reader, other, _, end] = ids[..] else { panic!("{graph}") };

@@ -3,14 +3,14 @@
 
 use std::collections::HashMap;
 use std::hash::Hash;
+use std::sync::Arc;
 
 use super::cell::Cells;
-use crate::graph::{Graph, Value};
+use crate::graph::{Graph, Node, Operation, Value};
 use crate::ops::Prim;
-use crate::tensor::Shape;
+use crate::tensor::{Shape, TensorType};
 
 /// Numbers for things, equal for equal ones, from 1. Things are made by the model, and so their hash is keyed.
-#[derive(Debug)]
 pub(super) struct Numbers<T>(HashMap<T, u32>);
 
 impl<T: Eq + Hash> Numbers<T> {
@@ -28,20 +28,29 @@ impl<T> Default for Numbers<T> {
 
 /// An operation without operands, as far as it decides a kernel. Streams of random numbers differ without changing the form.
 #[derive(PartialEq, Eq, Hash)]
-pub(super) enum Form<'g> {
+pub(super) enum Form {
     Source,
-    Random(&'g Shape),
-    Prim(&'g Prim),
+    Random(Shape),
+    Prim(Operation),
 }
 
-impl Form<'_> {
-    pub fn of(prim: &Prim) -> Form<'_> {
-        match prim {
-            Prim::Random(row) => Form::Random(&row.shape),
+impl Form {
+    pub fn of(node: &Node) -> Form {
+        match node.prim() {
+            Prim::Random(row) => Form::Random(row.shape.clone()),
             Prim::Input(_) | Prim::Const(_) => Form::Source,
-            other => Form::Prim(other),
+            _ => Form::Prim(node.operation()),
         }
     }
+}
+
+/// Numbers for all that structures are written with; of several graphs, equal things have equal ones.
+#[derive(Default)]
+pub(super) struct Numbering {
+    pub forms: Numbers<Form>,
+    /// a view and what it is a view of: nothing but a stored value (0), further views, or a formula
+    pub views: Numbers<(u32, u32)>,
+    types: Numbers<Arc<[TensorType]>>,
 }
 
 /// Where a node stands in the structure that is being written.
@@ -69,9 +78,8 @@ const INSIDE: u32 = 1;
 const OUTSIDE: u32 = 2;
 
 impl Structures {
-    pub fn of(graph: &Graph) -> Structures {
-        let mut numbers = Numbers::default();
-        let types: Vec<u32> = graph.nodes().iter().map(|node| numbers.of(node.types())).collect();
+    pub fn of(graph: &Graph, numbering: &mut Numbering) -> Structures {
+        let types: Vec<u32> = graph.nodes().iter().map(|node| numbering.types.of(node.shared_types())).collect();
         let places = vec![Place::default(); types.len()];
         Structures { types, places, turn: 0, words: Vec::new() }
     }
@@ -152,8 +160,9 @@ mod tests {
             b.output(&format!("z{k}"), left.exp() * right);
         }
         let graph = b.finish().unwrap();
-        let cells = Cells::of(&graph);
-        let mut structures = Structures::of(&graph);
+        let mut numbering = Numbering::default();
+        let cells = Cells::of(&graph, &mut numbering);
+        let mut structures = Structures::of(&graph, &mut numbering);
         let mut written = |node: usize| {
             let inner = graph.nodes()[node].args()[0].node();
             structures.write(&graph, &cells, &[inner, node], &[Value::new(node, 0)]).to_vec()

@@ -20,6 +20,7 @@ pub use tensor::{Operand, Tensor, WindowAxis};
 pub use verify::verify;
 pub(crate) use verify::verify_open;
 
+pub(crate) use shared::Operation;
 use shared::Shared;
 
 use std::fmt;
@@ -88,6 +89,11 @@ impl Node {
         &self.prim
     }
 
+    /// What it computes, as a key.
+    pub(crate) fn operation(&self) -> Operation {
+        Operation(self.prim.clone())
+    }
+
     /// Whether, of a view, the expressions are as simple as they get under the ranges of its axes.
     pub(crate) fn is_normal(&self) -> bool {
         self.prim.is_normal()
@@ -101,6 +107,11 @@ impl Node {
     /// The types of its results.
     pub fn types(&self) -> &[TensorType] {
         &self.types
+    }
+
+    /// The same, to be kept.
+    pub(crate) fn shared_types(&self) -> Arc<[TensorType]> {
+        self.types.clone()
     }
 }
 

@@ -40,6 +40,16 @@ impl Shared {
     }
 }
 
+/// What a node computes, as a key: equal for equal primitives, also of different graphs. Its hash is that under [`KEY`].
+#[derive(Clone, PartialEq, Eq)]
+pub(crate) struct Operation(pub(super) Shared);
+
+impl Hash for Operation {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        state.write_u64(self.0.key());
+    }
+}
+
 impl Deref for Shared {
     type Target = Prim;
 

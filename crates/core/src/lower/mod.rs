@@ -29,7 +29,7 @@ pub use refusal::Refusal;
 pub use settle::settle;
 pub use stream::corrections;
 pub use tiling::tilings;
-pub use work::work;
+pub use work::{Facts, work};
 
 use crate::graph::{Graph, Value};
 use crate::ops::Prim;

@@ -17,22 +17,56 @@ use crate::tile::{AxisSet, Placement};
 /// What everything about a draft's work follows from.
 pub(super) struct Meter<'a> {
     pub(super) draft: &'a Draft,
+    facts: &'a Facts,
     pub(super) spec: &'a DeviceSpec,
     pub(super) hints: &'a Hints,
     pub(super) limits: &'a Limits,
     pub(super) work: Work,
 }
 
+/// What does not hang on a schedule and its tiles.
+#[derive(Debug)]
+pub struct Facts {
+    /// for each leaf that loads, the axis along which what it reads lies side by side
+    loads: Vec<Option<usize>>,
+    /// for each sink, the axis along which it writes side by side
+    sinks: Vec<Option<usize>>,
+    steps: Vec<Operation>,
+    /// see [`multiply_adds`]
+    ridden: FxHashSet<Place>,
+}
+
+/// A step of a draft, with its function and type.
+type Operation = (Place, Scalar, DType);
+
+impl Facts {
+    /// The facts about a draft.
+    pub fn of(draft: &Draft) -> Facts {
+        let unit = |op: &LeafOp| match op {
+            LeafOp::Load { index, .. } => unit_axis(index),
+            _ => None,
+        };
+        let steps = steps(draft);
+        Facts {
+            loads: draft.leaves.iter().map(|leaf| unit(&leaf.op)).collect(),
+            sinks: draft.sinks.iter().map(|sink| unit_axis(&sink.index)).collect(),
+            ridden: multiply_adds(draft, &steps),
+            steps,
+        }
+    }
+}
+
 /// What a kernel does. `is_fresh` tells which inputs another kernel has just written.
 pub fn work(
     draft: &Draft,
+    facts: &Facts,
     roles: &Roles,
     limits: &Limits,
     spec: &DeviceSpec,
     hints: &Hints,
     is_fresh: &dyn Fn(Value) -> bool,
 ) -> Work {
-    let mut meter = Meter { draft, spec, hints, limits, work: Work::default() };
+    let mut meter = Meter { draft, facts, spec, hints, limits, work: Work::default() };
     let repeats = meter.repeats(roles);
     meter.traffic(&repeats, roles, is_fresh);
     meter.arithmetic(&repeats, roles);
@@ -252,17 +286,17 @@ impl Meter<'_> {
 
     /// The axis along which the results lie side by side.
     pub(super) fn inner_axis(&self) -> Option<usize> {
-        let sink = self.draft.sinks.iter().max_by(|a, b| self.extent(a.axes).total_cmp(&self.extent(b.axes)))?;
-        unit_axis(&sink.index)
+        let sinks = self.draft.sinks.iter().zip(&self.facts.sinks);
+        sinks.max_by(|(a, _), (b, _)| self.extent(a.axes).total_cmp(&self.extent(b.axes))).and_then(|(_, unit)| *unit)
     }
 
     /// The axis along which what is read lies side by side.
     pub(super) fn read_axis(&self) -> Option<usize> {
-        let loads = self.draft.leaves.iter().filter_map(|leaf| match &leaf.op {
-            LeafOp::Load { index, .. } => Some((self.extent(leaf.axes), index)),
+        let loads = self.draft.leaves.iter().zip(&self.facts.loads).filter_map(|(leaf, unit)| match &leaf.op {
+            LeafOp::Load { .. } => Some((self.extent(leaf.axes), unit)),
             _ => None,
         });
-        loads.max_by(|a, b| a.0.total_cmp(&b.0)).and_then(|(_, index)| unit_axis(index))
+        loads.max_by(|a, b| a.0.total_cmp(&b.0)).and_then(|(_, unit)| *unit)
     }
 
     fn traffic(&mut self, repeats: &Repeats, roles: &Roles, is_fresh: &dyn Fn(Value) -> bool) {
@@ -278,14 +312,13 @@ impl Meter<'_> {
             let whole = ty.shape.dims().iter().map(|d| self.hints.size(d)).product::<f64>();
             let (mut elements, mut passes, mut run, mut access) = (0.0, 1.0_f64, f64::INFINITY, f64::INFINITY);
             for (l, leaf) in draft.leaves.iter().enumerate() {
-                let LeafOp::Load { input, index, .. } = &leaf.op else { continue };
+                let LeafOp::Load { input, .. } = &leaf.op else { continue };
                 if *input != k {
                     continue;
                 }
                 elements += self.extent(leaf.axes).min(whole);
                 passes = passes.max(repeats.passes[l]);
-                let unit = unit_axis(index);
-                if let Some(axis) = unit.filter(|_| !ty.shape.dims().is_empty()) {
+                if let Some(axis) = self.facts.loads[l].filter(|_| !ty.shape.dims().is_empty()) {
                     run = run.min(self.hints.size(&draft.axes[axis]) * element);
                     if Some(axis) != inner && !gathers {
                         access = access.min(element);
@@ -330,27 +363,9 @@ impl Meter<'_> {
     }
 
     fn arithmetic(&mut self, repeats: &Repeats, roles: &Roles) {
-        let draft = self.draft;
-        let mut reached = FxHashSet::default();
-        let mut todo: Vec<Place> = draft.ends().collect();
-        let mut steps: Vec<(Place, Scalar, DType)> = Vec::new();
-        draft.scope.with_nodes(|nodes| {
-            while let Some(place) = todo.pop() {
-                if !reached.insert(place) {
-                    continue;
-                }
-                let (node, dtype) = &nodes[place as usize];
-                if let ExprNode::Apply(op, operands) = node {
-                    // Comparisons and choices work on what they compare.
-                    let like = operands.first().map_or(*dtype, |o| nodes[*o as usize].1);
-                    steps.push((place, *op, if *dtype == DType::Bool { like } else { *dtype }));
-                }
-                todo.extend(node.operands());
-            }
-        });
-        steps.sort_unstable_by_key(|(place, ..)| *place);
+        let (draft, Facts { steps, ridden, .. }) = (self.draft, self.facts);
         if self.spec.kind == Machine::Gpu {
-            let waits = |(place, op, _): &(Place, Scalar, DType)| {
+            let waits = |(place, op, _): &Operation| {
                 repeats.before.contains(place) && op.def().flops > 0 && !draft.axes_of(*place).is_empty()
             };
             self.work.serial = match roles {
@@ -363,8 +378,7 @@ impl Meter<'_> {
                 _ => 0.0,
             };
         }
-        let ridden = self.multiply_adds(&steps);
-        for (place, op, dtype) in steps {
+        for (place, op, dtype) in steps.iter().copied() {
             let axes = draft.axes_of(place);
             let again =
                 repeats.prologue.iter().filter(|(of, _)| repeats.before.contains(&place) && axes.is_within(*of));
@@ -411,8 +425,28 @@ impl Meter<'_> {
     }
 }
 
-/// Steps of a draft, with their functions and types.
-type Steps = [(Place, Scalar, DType)];
+/// The steps that anything is computed from.
+fn steps(draft: &Draft) -> Vec<Operation> {
+    let mut reached = FxHashSet::default();
+    let mut todo: Vec<Place> = draft.ends().collect();
+    let mut steps: Vec<Operation> = Vec::new();
+    draft.scope.with_nodes(|nodes| {
+        while let Some(place) = todo.pop() {
+            if !reached.insert(place) {
+                continue;
+            }
+            let (node, dtype) = &nodes[place as usize];
+            if let ExprNode::Apply(op, operands) = node {
+                // Comparisons and choices work on what they compare.
+                let like = operands.first().map_or(*dtype, |o| nodes[*o as usize].1);
+                steps.push((place, *op, if *dtype == DType::Bool { like } else { *dtype }));
+            }
+            todo.extend(node.operands());
+        }
+    });
+    steps.sort_unstable_by_key(|(place, ..)| *place);
+    steps
+}
 
 /// Who adds a product up.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
@@ -421,50 +455,47 @@ enum Adder {
     Leaf(usize),
 }
 
-impl Meter<'_> {
-    /// The products that nothing but sums read, each of which takes one: an instruction that adds multiplies besides.
-    fn multiply_adds(&self, steps: &Steps) -> FxHashSet<Place> {
-        let draft = self.draft;
-        let is_product = |place: &Place| {
-            let at = steps.binary_search_by_key(place, |(place, ..)| *place);
-            at.is_ok_and(|at| steps[at].1 == Scalar::Mul && steps[at].2.is_float())
-        };
-        // For each product its sums, none where something else reads it too.
-        let mut adders: FxHashMap<Place, Option<SmallVec<[Adder; 2]>>> = FxHashMap::default();
-        let mut read = |place: Place, by: Option<Adder>| {
-            let known = adders.entry(place).or_insert_with(|| Some(SmallVec::new()));
-            match (known.as_mut(), by) {
-                (Some(known), Some(by)) => known.push(by),
-                _ => *known = None,
-            }
-        };
-        draft.scope.with_nodes(|nodes| {
-            for (place, op, _) in steps {
-                let adds = matches!(op, Scalar::Add | Scalar::Sub);
-                for operand in nodes[*place as usize].0.operands() {
-                    let same_loops = draft.axes_of(operand) == draft.axes_of(*place);
-                    read(operand, (adds && same_loops).then_some(Adder::Step(*place)));
-                }
-            }
-        });
-        for (k, leaf) in draft.leaves.iter().enumerate() {
-            let sums = matches!(&leaf.op, LeafOp::Reduce { monoid: Monoid::Sum, .. });
-            leaf.op.operands().into_iter().for_each(|operand| read(operand, sums.then_some(Adder::Leaf(k))));
+/// The products that nothing but sums read, each of which takes one: an instruction that adds multiplies besides.
+fn multiply_adds(draft: &Draft, steps: &[Operation]) -> FxHashSet<Place> {
+    let is_product = |place: &Place| {
+        let at = steps.binary_search_by_key(place, |(place, ..)| *place);
+        at.is_ok_and(|at| steps[at].1 == Scalar::Mul && steps[at].2.is_float())
+    };
+    // For each product its sums, none where something else reads it too.
+    let mut adders: FxHashMap<Place, Option<SmallVec<[Adder; 2]>>> = FxHashMap::default();
+    let mut read = |place: Place, by: Option<Adder>| {
+        let known = adders.entry(place).or_insert_with(|| Some(SmallVec::new()));
+        match (known.as_mut(), by) {
+            (Some(known), Some(by)) => known.push(by),
+            _ => *known = None,
         }
-        draft.sinks.iter().for_each(|sink| read(sink.term, None));
-        let mut products: Vec<(Place, SmallVec<[Adder; 2]>)> =
-            adders.into_iter().filter(|(place, _)| is_product(place)).filter_map(|(p, a)| Some((p, a?))).collect();
-        products.sort_unstable_by_key(|(place, _)| *place);
-        let (mut ridden, mut busy) = (FxHashSet::default(), FxHashSet::default());
-        for (product, adders) in products {
-            if adders.iter().any(|adder| busy.contains(adder)) {
-                continue;
+    };
+    draft.scope.with_nodes(|nodes| {
+        for (place, op, _) in steps {
+            let adds = matches!(op, Scalar::Add | Scalar::Sub);
+            for operand in nodes[*place as usize].0.operands() {
+                let same_loops = draft.axes_of(operand) == draft.axes_of(*place);
+                read(operand, (adds && same_loops).then_some(Adder::Step(*place)));
             }
-            ridden.insert(product);
-            busy.extend(adders);
         }
-        ridden
+    });
+    for (k, leaf) in draft.leaves.iter().enumerate() {
+        let sums = matches!(&leaf.op, LeafOp::Reduce { monoid: Monoid::Sum, .. });
+        leaf.op.operands().into_iter().for_each(|operand| read(operand, sums.then_some(Adder::Leaf(k))));
     }
+    draft.sinks.iter().for_each(|sink| read(sink.term, None));
+    let mut products: Vec<(Place, SmallVec<[Adder; 2]>)> =
+        adders.into_iter().filter(|(place, _)| is_product(place)).filter_map(|(p, a)| Some((p, a?))).collect();
+    products.sort_unstable_by_key(|(place, _)| *place);
+    let (mut ridden, mut busy) = (FxHashSet::default(), FxHashSet::default());
+    for (product, adders) in products {
+        if adders.iter().any(|adder| busy.contains(adder)) {
+            continue;
+        }
+        ridden.insert(product);
+        busy.extend(adders);
+    }
+    ridden
 }
 
 /// The axis along which coordinates step to the next element in memory, or stay close to it: quotients and remainders

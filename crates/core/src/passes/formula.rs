@@ -80,7 +80,7 @@ fn through(inner: &Expr, view: &View) -> Expr {
 
 /// The formula of a stored table that is an integer step function of its coordinates: affine (a range), or of two values
 /// told apart by a band along the diagonal of two axes (a causal or sliding-window mask) or by an interval of one axis; also
-/// with its elements repeated along an axis (a staircase), or as a whole.
+/// with its elements repeated along an axis (a staircase), or as a whole, or rotated.
 pub(super) fn of_table(literal: &Literal, context: &Context) -> Option<Expr> {
     if literal.count() < 2 || literal.count() > context.table_elements {
         return None;
@@ -91,7 +91,10 @@ pub(super) fn of_table(literal: &Literal, context: &Context) -> Option<Expr> {
     if literal.as_seeded().is_some() {
         return None; // random numbers follow no formula
     }
-    let found = affine(literal).or_else(|| of_repeated(literal, context)).or_else(|| band(literal));
+    let found = affine(literal)
+        .or_else(|| of_repeated(literal, context))
+        .or_else(|| rotated(literal))
+        .or_else(|| band(literal));
     found.filter(|expr| expr.flops() <= MOST_FLOPS)
 }
 
@@ -186,6 +189,18 @@ fn affine(literal: &Literal) -> Option<Expr> {
         return None;
     }
     let index: Dim = slopes.iter().enumerate().map(|(axis, slope)| Dim::axis(axis) * *slope).sum::<Dim>() + start;
+    Some(Expr::build(&[], |scope, _| scope.index(&index).cast(literal.dtype())))
+}
+
+/// The formula of the places along an axis, rotated: the halves of a vector that change places.
+fn rotated(literal: &Literal) -> Option<Expr> {
+    let count = literal.count();
+    let axis = literal.sizes().iter().position(|size| *size == count).filter(|_| literal.dtype().is_int())?;
+    let shift = usize::try_from(literal.int(0)).ok().filter(|n| (1..count).contains(n))?;
+    if !(0..count).all(|k| literal.int(k) == ((k + shift) % count) as i64) {
+        return None;
+    }
+    let index = (Dim::axis(axis) + shift as i64).modulo(&Dim::from(count));
     Some(Expr::build(&[], |scope, _| scope.index(&index).cast(literal.dtype())))
 }
 
@@ -332,6 +347,8 @@ mod tests {
         recognised(DType::Bool, &[8], |i| f64::from(u8::from(i[0] % 2 == 0))).unwrap();
         recognised(DType::U8, &[5, 96], |i| (i[1] % 2 * 4) as f64).unwrap();
         recognised(DType::I64, &[4, 6], |i| (i[1] / 2 + 10 * i[0]) as f64).unwrap();
+        recognised(DType::I64, &[64], |i| ((i[0] + 32) % 64) as f64).unwrap();
+        recognised(DType::I32, &[1, 9], |i| ((i[1] + 2) % 9) as f64).unwrap();
     }
 
     #[test]

@@ -5,6 +5,7 @@
 //! graph has, so that nothing is computed twice.
 
 mod bits;
+mod choices;
 mod rules;
 mod sign;
 

@@ -130,7 +130,7 @@ pub(super) fn quantised(graph: &Graph, node: &Node, row: &Contract, operand: usi
         scale && unguarded(graph, seen).is_some_and(|seen| seen.is_free_of(graph, summed))
     };
     // What is left is an integer and needs no range.
-    let mut peeled = peel(graph, node.args()[operand], Order { wanted: &wanted, is_small: true });
+    let mut peeled = peel(graph, node.args()[operand], Order { wanted: &wanted, is_small: true, heeds_guards: false });
     let integer = integer(graph, &peeled.rest)?;
     for factor in &mut peeled.factors {
         factor.seen = unguarded(graph, &factor.seen)?;

@@ -41,7 +41,8 @@ fn find(graph: &Graph, facts: &Facts, id: usize, permit: &mut Permit<'_>) -> Opt
         return None;
     }
     let wanted = |action: Action, seen: &Seen| is_scale(graph, action, seen);
-    let found = [a, b].map(|operand| peel(graph, operand, Order { wanted: &wanted, is_small: false }));
+    let found =
+        [a, b].map(|operand| peel(graph, operand, Order { wanted: &wanted, is_small: false, heeds_guards: false }));
     if found.iter().all(|peeled| peeled.factors.is_empty()) {
         return None;
     }

@@ -72,6 +72,9 @@ pub(super) struct Order<'w> {
     pub(super) wanted: &'w dyn Fn(Action, &Seen) -> bool,
     /// whether what is left of a product keeps in range of a narrower type
     pub(super) is_small: bool,
+    /// whether nothing passes a choice by a condition that is computed from a reduction and not taken out: it may be what guards against a
+    /// factor that is no number
+    pub(super) heeds_guards: bool,
 }
 
 /// Takes factors out of a value: through products, divisions, choices between it and 0, conversions between floats, and views
@@ -146,8 +149,13 @@ impl Peeler<'_> {
 
     fn peel_acted(&mut self, action: Action, factor: Seen, rest: &Seen) -> Option<Rest> {
         let step = factor.step;
+        let chooses = matches!(action, Action::Unless | Action::OnlyIf);
+        let is_guard = self.order.heeds_guards && chooses && !factor.reductions(self.graph).is_empty();
         if self.take(action, factor) {
             return Some(self.peel(rest));
+        }
+        if is_guard {
+            return None;
         }
         Some(Rest::Acted(action, step, Box::new(self.peel(rest))))
     }

@@ -84,15 +84,21 @@ type Judge<'p> = dyn FnMut(&Application) -> Option<Refusal> + 'p;
 /// Gives permission for each application of a rewrite and keeps the list of those that were looked at.
 pub struct Permit<'p> {
     decide: Box<Judge<'p>>,
-    applications: Vec<Application>,
+    record: Record,
     /// numbers for sizes, and the kind of the device, where rewrites hang on them
     hints: Hints,
     machine: Machine,
+}
+
+/// What was looked at so far.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Record {
+    applications: Vec<Application>,
     /// Applications of sites that rule, origins and types do not tell apart, in the order of the graph.
     alike: FxHashMap<u64, Alike>,
 }
 
-#[derive(Default)]
+#[derive(Clone, Debug, Default)]
 struct Alike {
     applications: Vec<usize>,
     next: usize,
@@ -106,13 +112,12 @@ impl<'p> Permit<'p> {
 
     /// Permission by a function that says why not. What it refuses for another reason than [`Refusal::NotAllowed`], it is asked again.
     pub fn judged(decide: impl FnMut(&Application) -> Option<Refusal> + 'p) -> Permit<'p> {
-        Permit {
-            decide: Box::new(decide),
-            applications: Vec::new(),
-            hints: Hints::default(),
-            machine: Machine::Cpu,
-            alike: FxHashMap::default(),
-        }
+        Permit { decide: Box::new(decide), record: Record::default(), hints: Hints::default(), machine: Machine::Cpu }
+    }
+
+    /// The same permission, after what was looked at before.
+    pub(crate) fn after(self, record: Record) -> Permit<'p> {
+        Permit { record, ..self }
     }
 
     /// The same permission, for a device and sizes.
@@ -141,17 +146,22 @@ impl<'p> Permit<'p> {
 
     /// What was looked at so far, in order.
     pub fn applications(&self) -> &[Application] {
-        &self.applications
+        &self.record.applications
     }
 
     /// What was looked at, in order.
     pub fn into_applications(self) -> Vec<Application> {
-        self.applications
+        self.record.applications
+    }
+
+    /// What was looked at, for a permission that comes [after](Permit::after).
+    pub(crate) fn into_record(self) -> Record {
+        self.record
     }
 
     /// Says that a rewrite is about to go through a graph from the start: what it was refused before it will ask again.
     pub(super) fn start_over(&mut self) {
-        self.alike.values_mut().for_each(|alike| alike.next = 0);
+        self.record.alike.values_mut().for_each(|alike| alike.next = 0);
     }
 
     /// Whether a rewrite may be applied at a site of `graph`.
@@ -177,17 +187,18 @@ impl<'p> Permit<'p> {
 
     fn settle(&mut self, graph: &Graph, site: Site, refused: Option<Refusal>) -> Option<Refusal> {
         let kind = kind(graph, &site);
-        let alike = self.alike.entry(kind).or_default();
+        let Record { applications, alike } = &mut self.record;
+        let alike = alike.entry(kind).or_default();
         // Sites whose rewrite was applied are gone; what is there now are those that were refused, or new ones.
-        let gone = |k: &usize| self.applications[*k].refused.is_none();
+        let gone = |k: &usize| applications[*k].refused.is_none();
         while alike.applications.get(alike.next).is_some_and(gone) {
             alike.next += 1;
         }
         let known = alike.applications.get(alike.next).copied();
-        let place = known.unwrap_or(self.applications.len());
+        let place = known.unwrap_or(applications.len());
         if known.is_none() {
             alike.applications.push(place);
-            self.applications.push(Application {
+            applications.push(Application {
                 id: hash(&(kind, alike.next)),
                 rule: site.rule,
                 producer: graph.origin(site.producer).clone(),
@@ -199,7 +210,7 @@ impl<'p> Permit<'p> {
             });
         }
         alike.next += 1;
-        let application = &mut self.applications[place];
+        let application = &mut applications[place];
         // What the graph forbade before it may allow now; what was not allowed stays so.
         if refused.is_none() && application.refused != Some(Refusal::NotAllowed) {
             application.refused = (self.decide)(application);
@@ -210,7 +221,7 @@ impl<'p> Permit<'p> {
 
 impl fmt::Debug for Permit<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Permit").field("applications", &self.applications).finish_non_exhaustive()
+        f.debug_struct("Permit").field("applications", &self.record.applications).finish_non_exhaustive()
     }
 }
 

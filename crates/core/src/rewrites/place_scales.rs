@@ -9,9 +9,10 @@ use rustc_hash::FxHashMap;
 use super::facts::axes;
 use super::operand::labels;
 use super::peel::Action;
+use super::product_parts::{Part, Views};
 use super::seen::Fold;
 use super::step::{Kind, Step};
-use super::{Facts, Permit, Rewrite, Site, sites};
+use super::{Facts, Permit, Rewrite, Site, rebuilt_at};
 use crate::device::Machine;
 use crate::error::Result;
 use crate::graph::rewrite::{Rebuild, Values, replaced};
@@ -31,27 +32,62 @@ pub(super) const REWRITE: Rewrite = Rewrite {
 /// In: a graph after `hoist-scales`, which would undo this. Out: no contraction of two computed tensors, the results of which are folded
 /// along axes of one of them, is read by nothing but a product with (or a quotient by) a number that is the same everywhere: the number
 /// scales the factor with fewer elements, below the views through which that is read. Not where the product is nothing but added to
-/// something, which an instruction does for nothing; and only a factor that is computed, so that its kernel can scale it on the way.
+/// something, which an instruction does for nothing; and only a factor that is computed, so that its kernel can scale it on the way. A
+/// factor that is part of a product with weights (queries beside keys and values) is scaled there, where its columns are in the weights.
 ///
 /// Not for types of 16 bits or less: the scaled factor would be rounded once more.
 fn run(graph: &Graph, facts: &Facts, permit: &mut Permit<'_>) -> Result<Option<Graph>> {
     let scores = folded_scores(graph, facts);
-    sites(graph, facts, |id| find(graph, facts, id, &scores, permit), |rebuild, _, found| apply(graph, rebuild, found))
+    if scores.is_empty() {
+        return Ok(None);
+    }
+    let views = Views::of(graph, facts);
+    let mut changes: FxHashMap<usize, Change> = FxHashMap::default();
+    for id in (0..graph.nodes().len()).filter(|id| facts.is_live(*id)) {
+        // A product is scaled once.
+        let part = |base: Value| views.part(graph, facts, base).filter(|p| !changes.contains_key(&p.product.node()));
+        if let Some(found) = find(graph, facts, id, &scores, part, permit) {
+            if let Place::Part(part) = &found.place {
+                changes.insert(part.product.node(), Change::Scaled(found));
+            }
+            changes.insert(id, Change::Moved(found));
+        }
+    }
+    rebuilt_at(graph, &changes, |rebuild, _, change| match change {
+        Change::Moved(found) => apply(graph, rebuild, found),
+        Change::Scaled(found) => scale_part(graph, rebuild, found),
+    })
+}
+
+/// What becomes of a node.
+enum Change {
+    /// a number that scales scores goes elsewhere
+    Moved(Found),
+    /// a part of the product is scaled
+    Scaled(Found),
 }
 
 /// A contraction and the number that scales it.
+#[derive(Clone, Copy)]
 struct Scaled {
     contract: usize,
     action: Action,
     number: Step,
 }
 
+#[derive(Clone, Copy)]
 struct Found {
     scaled: Scaled,
-    /// the operand that is scaled instead
-    operand: usize,
-    /// below so many views
-    depth: usize,
+    place: Place,
+}
+
+/// What is scaled instead.
+#[derive(Clone, Copy)]
+enum Place {
+    /// an operand, below so many views
+    Operand { operand: usize, depth: usize },
+    /// the part of a product that an operand is
+    Part(Part),
 }
 
 /// For every map that scales scores which are folded: which operand of the contraction has the axes that are folded.
@@ -116,7 +152,14 @@ fn hides(graph: &Graph, addend: Step) -> bool {
     false
 }
 
-fn find(graph: &Graph, facts: &Facts, id: usize, scores: &Scores, permit: &mut Permit<'_>) -> Option<Found> {
+fn find(
+    graph: &Graph,
+    facts: &Facts,
+    id: usize,
+    scores: &Scores,
+    part: impl Fn(Value) -> Option<Part>,
+    permit: &mut Permit<'_>,
+) -> Option<Found> {
     let streamed = *scores.get(&id)?;
     let scaled = scaled(graph, id)?;
     let node = &graph.nodes()[scaled.contract];
@@ -136,6 +179,7 @@ fn find(graph: &Graph, facts: &Facts, id: usize, scores: &Scores, permit: &mut P
         return None;
     }
     let (out, factor) = (&graph.nodes()[id].types()[0], graph.ty(base));
+    let place = part(base).map_or(Place::Operand { operand, depth }, Place::Part);
     let site = Site {
         rule: REWRITE.name,
         producer: id,
@@ -145,7 +189,7 @@ fn find(graph: &Graph, facts: &Facts, id: usize, scores: &Scores, permit: &mut P
         what: "a number scales a factor of the scores".to_owned(),
     };
     let number = [(scaled.action, scaled.number)];
-    permit.allow_move(graph, site, number).then_some(Found { scaled, operand, depth })
+    permit.allow_move(graph, site, number).then_some(Found { scaled, place })
 }
 
 /// The contraction that a map scales by a number, if it does nothing else.
@@ -193,10 +237,19 @@ fn smallest(graph: &Graph, facts: &Facts, operand: Value, permit: &Permit<'_>) -
     }
 }
 
+fn scale_part(graph: &Graph, rebuild: &mut Rebuild<'_>, found: &Found) -> Result<Option<Values>> {
+    let Found { scaled: Scaled { action, number, .. }, place: Place::Part(part) } = found else { return Ok(None) };
+    let number = number.uniform(graph).expect("a number is the same everywhere");
+    part.scaled(graph, rebuild, *action, &number)
+}
+
 fn apply(graph: &Graph, rebuild: &mut Rebuild<'_>, found: &Found) -> Result<Option<Values>> {
-    let Found { scaled: Scaled { contract, action, number }, operand, depth } = found;
+    let Found { scaled: Scaled { contract, action, number }, place } = found;
     let node = &graph.nodes()[*contract];
     let mut operands = [rebuild.moved(node.args()[0]), rebuild.moved(node.args()[1])];
+    let Place::Operand { operand, depth } = place else {
+        return replaced(rebuild.add_for(graph.origin(*contract), node.prim().clone(), &operands)?);
+    };
     // Below the views: what is there may be a contraction with weights, or have fewer elements.
     let (base, views) = behind_views(graph, node.args()[*operand], *depth);
     let ty = graph.ty(base).clone();

@@ -139,7 +139,7 @@ fn vote_for_operands(graph: &Graph, node: &Node, wish: &Wish, laid: &[Vec<Cuts>]
                     at.extend(kept.next().cloned());
                     continue;
                 }
-                let apart = if row.monoid.is_position() { &[][..] } else { &laid[node.args()[0].node()][k] };
+                let apart = if row.monoid.is_position() { &[][..] } else { joined_at(&laid[node.args()[0].node()], k) };
                 let mut index = Dim::int(0);
                 for size in divided(extent, apart) {
                     index = index * &size + Dim::axis(domain.len());
@@ -201,13 +201,18 @@ enum Behind {
     Everything,
 }
 
-/// For every axis of every node's first result, where reshapes joined it.
+/// For every axis of every node's first result, where reshapes joined it; an empty list for nodes of which nothing was joined.
 fn joints(graph: &Graph, behind: Behind) -> Vec<Vec<Cuts>> {
     let mut all: Vec<Vec<Cuts>> = Vec::with_capacity(graph.nodes().len());
     for node in graph.nodes() {
         let rank = node.types().first().map_or(0, |ty| ty.shape.rank());
-        let mut cuts: Vec<Cuts> = vec![Cuts::new(); rank];
         let of = |value: Value| if value.port() == 0 { all[value.node()].as_slice() } else { &[] };
+        let is_joined = node.args().iter().any(|arg| !of(*arg).is_empty());
+        if !is_joined && !matches!(node.prim(), Prim::View(_)) {
+            all.push(Vec::new());
+            continue;
+        }
+        let mut cuts: Vec<Cuts> = vec![Cuts::new(); rank];
         match node.prim() {
             Prim::View(view) => {
                 for (axis, own) in cuts.iter_mut().enumerate() {
@@ -236,9 +241,17 @@ fn joints(graph: &Graph, behind: Behind) -> Vec<Vec<Cuts>> {
             }
             _ => {}
         }
+        if cuts.iter().all(|own| own.is_empty()) {
+            cuts = Vec::new();
+        }
         all.push(cuts);
     }
     all
+}
+
+/// Where reshapes joined an axis.
+fn joined_at(joints: &[Cuts], axis: usize) -> &[Dim] {
+    joints.get(axis).map_or(&[], |cuts| cuts)
 }
 
 fn join(own: &mut Cuts, theirs: &Cuts) {
@@ -261,11 +274,12 @@ pub(super) fn cuts_of(view: &View, axis: usize) -> Cuts {
 /// The axes that a node's readers agree on.
 fn settled(node: &Node, votes: &[Vote], joints: &[Cuts]) -> Option<Frame> {
     let shape = &node.types()[0].shape;
-    let plain = shape.dims().iter().all(|d| !d.is(1)) && joints.iter().all(|j| j.is_empty());
+    let plain = shape.dims().iter().all(|d| !d.is(1)) && joints.is_empty();
     if plain && votes.iter().all(|v| v.say == Say::Cuts || v.at == identity_map(shape.rank())) {
         return None;
     }
-    let factors: Vec<Vec<Dim>> = (0..shape.rank()).map(|axis| factors(shape, axis, &joints[axis], votes)).collect();
+    let factors: Vec<Vec<Dim>> =
+        (0..shape.rank()).map(|axis| factors(shape, axis, joined_at(joints, axis), votes)).collect();
     let mut slots: Vec<Slot> = Vec::new();
     for (axis, sizes) in factors.iter().enumerate() {
         slots.extend((0..sizes.len()).map(|part| Slot::Factor { axis, part }));
@@ -287,7 +301,7 @@ fn settled(node: &Node, votes: &[Vote], joints: &[Cuts]) -> Option<Frame> {
 }
 
 /// The sizes that an axis is made of: cut where a reshape joined it and a reader takes it apart.
-fn factors(shape: &Shape, axis: usize, joints: &Cuts, votes: &[Vote]) -> Vec<Dim> {
+fn factors(shape: &Shape, axis: usize, joints: &[Dim], votes: &[Vote]) -> Vec<Dim> {
     let extent = &shape[axis];
     if extent.is(1) {
         return Vec::new();

@@ -2,7 +2,7 @@
 
 use rustc_hash::FxHashSet;
 
-use super::{bits, sign};
+use super::{bits, choices, sign};
 use crate::ops::{Expr, ExprNode, Number, Prim, Scalar, Scope, Signature, Term, prim, range};
 use crate::passes::Numerics;
 use crate::reference::{Limits, Options, Reading, evaluate_prim};
@@ -88,6 +88,13 @@ rules! {
     "cast-cast",          Exact, "a conversion through a type that keeps every value is one conversion",     |s| cast_cast(s);
     "div-power-of-two",   Exact, "x / c is x · (1 / c) where c is a power of two",                           |s| div_power_of_two(s);
     "choice-of-constants", Exact, "a conversion or comparison of a choice of constants is a choice of what they give", |s| choice_of_constants(s);
+    "logic-order",        Exact, "of and, or, a comparison of index expressions is the first operand",        |s| choices::logic_order(s);
+    "choice-in-choice",   Exact, "a choice between a choice and one of its branches is a choice by both conditions, or by either", |s| choices::choice_in_choice(s);
+    "choice-of-truths",   Exact, "a choice between a truth and true or false is and, or",                    |s| choices::choice_of_truths(s);
+    "truth-of-choice",    Exact, "whether a choice of numbers is not zero is a choice of whether each is not",  |s| choices::truth_of_choice(s);
+    "choice-by-either",   Exact, "a choice by not a or b is the other choice by a and not b",                |s| choices::choice_by_either(s);
+    "function-of-truth",  Exact, "a function of a truth as a number is a choice between what it gives for 1 and 0", |s| choices::function_of_truth(s);
+    "equal-to-itself",    Exact, "x == x is not is_nan(x)",                                                  |s| choices::equal_to_itself(s);
     "zero-is-false",      Exact, "x == 0 is not bool(x)",                                                    |s| zero_is_false(s);
     "compare-ranges",     Exact, "a comparison of index expressions that their ranges decide is known",      |s| compare_ranges(s);
     "compare-indices",    Exact, "a comparison of index expressions is a ≤ of sums without subtraction",      |s| compare_indices(s);
@@ -102,6 +109,8 @@ rules! {
     "pow-constant",       Real,  "pow(x, c) for c of 2, 3, −1 is products and a reciprocal, for ±½ a root of what is not negative", |s| pow_constant(s);
     "constants-together", Real,  "(x ∘ a) ∘ b is x ∘ (a ∘ b) for sums and products with constants that keep in range", |s| constants_together(s);
     "sigmoid",            Real,  "1 / (1 + exp(−x)) is sigmoid(x)",                                          |s| sigmoid(s);
+    "other-tail",         Real,  "1 − sigmoid(x) is sigmoid(−x)",                                            |s| other_tail(s);
+    "compare-converted",  Real,  "a comparison of two integers as floats is one of integers",                |s| choices::compare_converted(s);
     "log1p",              Real,  "log(1 + x) is log1p(x), and exp(x) − 1 is expm1(x)",                       |s| log1p(s);
 }
 
@@ -126,7 +135,7 @@ impl<'s> Step<'_, 's> {
 }
 
 /// The operands of a term that applies this function; the only one of a unary function counts twice.
-fn call(term: Term<'_>, op: Scalar) -> Option<[Term<'_>; 2]> {
+pub(super) fn call(term: Term<'_>, op: Scalar) -> Option<[Term<'_>; 2]> {
     match term.node() {
         ExprNode::Apply(found, _) if found == op => {
             let operands = term.operands();
@@ -136,7 +145,7 @@ fn call(term: Term<'_>, op: Scalar) -> Option<[Term<'_>; 2]> {
     }
 }
 
-fn unary(term: Term<'_>, op: Scalar) -> Option<Term<'_>> {
+pub(super) fn unary(term: Term<'_>, op: Scalar) -> Option<Term<'_>> {
     call(term, op).map(|[x, _]| x)
 }
 
@@ -161,7 +170,7 @@ fn is(term: Term<'_>, n: i64) -> bool {
     int(term) == Some(n) || float(term).is_some_and(|x| x.to_bits() == (n as f64).to_bits())
 }
 
-fn fold<'s>(s: &Step<'_, 's>) -> Option<Term<'s>> {
+pub(super) fn fold<'s>(s: &Step<'_, 's>) -> Option<Term<'s>> {
     let operands = s.term.operands();
     if operands.is_empty() || !operands.iter().all(|t| t.as_const().is_some()) {
         return None;
@@ -229,7 +238,7 @@ fn abs_neg<'s>(s: &Step<'_, 's>) -> Option<Term<'s>> {
     Some(x.apply(Abs))
 }
 
-fn select<'s>(s: &Step<'_, 's>) -> Option<[Term<'s>; 3]> {
+pub(super) fn select<'s>(s: &Step<'_, 's>) -> Option<[Term<'s>; 3]> {
     s.call(Select)?;
     let operands = s.term.operands();
     Some([operands[0], operands[1], operands[2]])
@@ -378,7 +387,7 @@ fn compare_ranges<'s>(s: &Step<'_, 's>) -> Option<Term<'s>> {
 }
 
 /// The sides `left ≤ right` of a comparison of index expressions, each a sum without subtraction.
-fn sides(s: &Step<'_, '_>, comparison: Term<'_>) -> Option<(Dim, Dim)> {
+pub(super) fn sides(s: &Step<'_, '_>, comparison: Term<'_>) -> Option<(Dim, Dim)> {
     let ExprNode::Apply(op @ (Lt | Le), _) = comparison.node() else { return None };
     let [a, b] = call(comparison, op)?;
     let difference = b.as_index(&s.ranges)? - a.as_index(&s.ranges)? - i64::from(op == Lt);
@@ -386,7 +395,7 @@ fn sides(s: &Step<'_, '_>, comparison: Term<'_>) -> Option<(Dim, Dim)> {
     Some((left, right))
 }
 
-fn at_most<'s>(s: &Step<'_, 's>, left: &Dim, right: &Dim) -> Term<'s> {
+pub(super) fn at_most<'s>(s: &Step<'_, 's>, left: &Dim, right: &Dim) -> Term<'s> {
     Term::call(Le, &[s.scope.index(left), s.scope.index(right)])
 }
 
@@ -467,6 +476,12 @@ fn sigmoid<'s>(s: &Step<'_, 's>) -> Option<Term<'s>> {
     let power = if is(b, 1) { a } else { Some(b).filter(|_| a == one)? };
     let x = unary(unary(power, Exp)?, Neg)?;
     Some(x.apply(Sigmoid))
+}
+
+fn other_tail<'s>(s: &Step<'_, 's>) -> Option<Term<'s>> {
+    let [_, tail] = s.call(Sub).filter(|[one, _]| is(*one, 1) && s.is_float())?;
+    let x = unary(tail, Sigmoid)?;
+    Some(unary(x, Neg).unwrap_or_else(|| -x).apply(Sigmoid))
 }
 
 fn log1p<'s>(s: &Step<'_, 's>) -> Option<Term<'s>> {

@@ -59,6 +59,45 @@ const CASES: &[(&str, Case, usize)] = &[
         0,
     ),
     ("choice-of-constants", |b, _, _, c| c.select(b.int(DType::I64, 3), 7).lt(5), 0),
+    (
+        "logic-order",
+        |b, _, _, c| {
+            let at = b.coordinate(0, &c.shape().unwrap());
+            c.and(at.le(4))
+        },
+        1,
+    ),
+    (
+        "choice-in-choice",
+        |b, x, _, c| {
+            let at = b.coordinate(0, &c.shape().unwrap());
+            c.select(at.lt(3).select(x, 0.5), 0.5)
+        },
+        1,
+    ),
+    (
+        "choice-in-choice",
+        |b, x, _, c| {
+            let at = b.coordinate(0, &c.shape().unwrap());
+            c.select(x, at.lt(3).select(x, 0.5))
+        },
+        1,
+    ),
+    ("choice-of-truths", |b, _, i, c| c.select(i.lt(3), b.int(DType::Bool, 0)), 2),
+    (
+        "truth-of-choice",
+        |b, _, i, c| {
+            let int = |n: i64| b.int(DType::I64, n).expand(c.shape().unwrap());
+            c.select(i.lt(3).select(int(1), int(0)), int(0)).cast(DType::Bool)
+        },
+        2,
+    ),
+    ("choice-by-either", |_, x, i, c| c.not().or(i.lt(3)).select(x, x.exp()), 3),
+    ("function-of-truth", |_, _, _, c| c.cast(DType::F32).log(), 1),
+    ("function-of-truth", |_, _, _, c| c.cast(DType::I64).equal(1), 0),
+    ("equal-to-itself", |_, x, _, _| x.equal(x).select(x, 0.5), 1),
+    ("other-tail", |b, x, _, _| b.scalar(DType::F32, 1.0) - (-x).sigmoid(), 1),
+    ("compare-converted", |_, _, i, _| i.cast(DType::F32).lt((i * i).cast(DType::F32)), 2),
     ("zero-is-false", |_, x, i, _| i.equal(0).select(x, x.exp()), 2),
     ("zero-is-false", |_, _, _, c| c.cast(DType::I64).equal(0), 1),
     (

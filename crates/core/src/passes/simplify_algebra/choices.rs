@@ -1,0 +1,171 @@
+//! Rules about choices and truths: exporters nest them, negate them, and pass them through numbers.
+
+use super::rules::{Step, at_most, call, fold, select, sides, unary};
+use crate::ops::{ExprNode, Number, Scalar, Signature, Term};
+use crate::tensor::DType;
+
+use Scalar::{And, Eq, IsNan, Not, Or, Select};
+
+/// The operands of a choice.
+fn choice(term: Term<'_>) -> Option<[Term<'_>; 3]> {
+    match term.node() {
+        ExprNode::Apply(Select, _) => {
+            let operands = term.operands();
+            Some([operands[0], operands[1], operands[2]])
+        }
+        _ => None,
+    }
+}
+
+/// `c ? (d ? x : y) : y` is a choice by both conditions, `c ? x : (d ? x : y)` by one of them; where one of them compares index expressions.
+pub(super) fn choice_in_choice<'s>(s: &Step<'_, 's>) -> Option<Term<'s>> {
+    let [c, yes, no] = select(s)?;
+    let both = |op: Scalar, d: Term<'s>| in_order(s, op, [c, d]);
+    let not = |d: Term<'s>| opposite(s, d).unwrap_or_else(|| d.apply(Not));
+    // What was read may be a guard on a row, which is worth more by itself.
+    let is_mask = |d: Term<'s>| sides(s, c).is_some() || sides(s, d).is_some();
+    let choice = |term: Term<'s>| choice(term).filter(|[d, ..]| is_mask(*d));
+    if let Some([d, x, y]) = choice(yes) {
+        if y == no {
+            return Some(both(And, d).select(x, no));
+        }
+        if x == no {
+            return Some(both(And, not(d)).select(y, no));
+        }
+    }
+    let [d, x, y] = choice(no)?;
+    if x == yes {
+        return Some(both(Or, d).select(yes, y));
+    }
+    (y == yes).then(|| both(Or, not(d)).select(yes, x))
+}
+
+/// What is known before anything is read comes first.
+pub(super) fn logic_order<'s>(s: &Step<'_, 's>) -> Option<Term<'s>> {
+    let ExprNode::Apply(op @ (And | Or), _) = s.term.node() else { return None };
+    let operands = call(s.term, op).filter(|_| s.term.dtype() == DType::Bool)?;
+    let new = in_order(s, op, operands);
+    (new != s.term).then_some(new)
+}
+
+/// Two truths joined, a comparison of index expressions first.
+fn in_order<'s>(s: &Step<'_, 's>, op: Scalar, [a, b]: [Term<'s>; 2]) -> Term<'s> {
+    let is_last = sides(s, b).is_some() && sides(s, a).is_none();
+    Term::call(op, &if is_last { [b, a] } else { [a, b] })
+}
+
+/// A choice between a truth and a constant one is `and` or `or`.
+pub(super) fn choice_of_truths<'s>(s: &Step<'_, 's>) -> Option<Term<'s>> {
+    let [c, yes, no] = select(s).filter(|_| s.term.dtype() == DType::Bool)?;
+    (known(yes).is_some() != known(no).is_some()).then(|| chosen(s, c, yes, no))
+}
+
+/// The value of a constant truth.
+fn known(term: Term<'_>) -> Option<bool> {
+    match term.as_const()? {
+        Number::Int(n) => Some(n != 0),
+        Number::Float(_) => None,
+    }
+}
+
+/// A choice between truths.
+fn chosen<'s>(s: &Step<'_, 's>, c: Term<'s>, yes: Term<'s>, no: Term<'s>) -> Term<'s> {
+    let not = |c: Term<'s>| opposite(s, c).unwrap_or_else(|| c.apply(Not));
+    match (known(yes), known(no)) {
+        (Some(a), Some(b)) if a == b => yes,
+        (Some(true), Some(_)) => c,
+        (Some(false), Some(_)) => not(c),
+        (Some(true), None) => in_order(s, Or, [c, no]),
+        (Some(false), None) => in_order(s, And, [not(c), no]),
+        (None, Some(false)) => in_order(s, And, [c, yes]),
+        (None, Some(true)) => in_order(s, Or, [not(c), yes]),
+        (None, None) => c.select(yes, no),
+    }
+}
+
+/// Whether a choice of numbers is not zero is a choice of whether each is not.
+pub(super) fn truth_of_choice<'s>(s: &Step<'_, 's>) -> Option<Term<'s>> {
+    let inner = s.term.operands().first().copied().filter(|_| matches!(s.term.node(), ExprNode::Cast(_)))?;
+    choice(inner).filter(|_| s.term.dtype() == DType::Bool)?;
+    truth(s, inner, MOST_CHOICES)
+}
+
+/// Choices inside of each other that are looked at.
+const MOST_CHOICES: usize = 8;
+
+/// Whether a constant, or a choice of such, is not zero.
+fn truth<'s>(s: &Step<'_, 's>, term: Term<'s>, depth: usize) -> Option<Term<'s>> {
+    if term.as_const().is_some() {
+        return fold(&Step { term: term.cast(DType::Bool), ..*s });
+    }
+    let ([c, yes, no], depth) = (choice(term)?, depth.checked_sub(1)?);
+    Some(chosen(s, c, truth(s, yes, depth)?, truth(s, no, depth)?))
+}
+
+/// A choice by one of two conditions, one of which is the opposite of something plain, is the other choice by both of their opposites.
+pub(super) fn choice_by_either<'s>(s: &Step<'_, 's>) -> Option<Term<'s>> {
+    let [c, yes, no] = select(s)?;
+    let [p, q] = call(c, Or).filter(|_| c.dtype() == DType::Bool)?;
+    let (p, q) = match (opposite(s, p), opposite(s, q)) {
+        (Some(p), Some(q)) => (p, q),
+        (Some(p), None) => (p, q.apply(Not)),
+        (None, Some(q)) => (p.apply(Not), q),
+        (None, None) => return None,
+    };
+    Some(in_order(s, And, [p, q]).select(no, yes))
+}
+
+/// The opposite of a condition, where it is as plain.
+fn opposite<'s>(s: &Step<'_, 's>, condition: Term<'s>) -> Option<Term<'s>> {
+    if let Some(inner) = unary(condition, Not) {
+        return Some(inner);
+    }
+    // not (left ≤ right) is right + 1 ≤ left
+    let (left, right) = sides(s, condition)?;
+    let (over, under) = (&left - &right - 1).by_sign();
+    Some(at_most(s, &under, &over))
+}
+
+/// A comparison of a truth as a number with constants, or a function of it, is a choice between what it gives for one and zero.
+pub(super) fn function_of_truth<'s>(s: &Step<'_, 's>) -> Option<Term<'s>> {
+    let ExprNode::Apply(op, _) = s.term.node() else { return None };
+    let operands = s.term.operands();
+    let signature = op.def().signature;
+    let is_function = operands.len() == 1 && signature != Signature::Compare && s.term.dtype().is_float();
+    if !is_function && signature != Signature::Compare || matches!(op, Scalar::Neg | Scalar::Abs) {
+        return None;
+    }
+    let is_truth = |t: &Term<'s>| matches!(t.node(), ExprNode::Cast(_)) && t.operands()[0].dtype() == DType::Bool;
+    let place = operands.iter().position(is_truth)?;
+    if operands.iter().enumerate().any(|(k, t)| k != place && t.as_const().is_none()) {
+        return None;
+    }
+    let dtype = operands[place].dtype();
+    let given = |n: i64| {
+        let mut operands = operands.clone();
+        operands[place] = s.scope.constant(dtype, Number::from_int(dtype, n));
+        fold(&Step { term: s.scope.step(&s.term.node(), s.term.dtype(), &operands), ..*s })
+    };
+    Some(operands[place].operands()[0].select(given(1)?, given(0)?))
+}
+
+/// What is equal to itself is a number.
+pub(super) fn equal_to_itself<'s>(s: &Step<'_, 's>) -> Option<Term<'s>> {
+    let [a, b] = call(s.term, Eq)?;
+    (a == b && a.dtype().is_float()).then(|| a.apply(IsNan).apply(Not))
+}
+
+/// A comparison of two integers as floats is one of integers.
+pub(super) fn compare_converted<'s>(s: &Step<'_, 's>) -> Option<Term<'s>> {
+    let ExprNode::Apply(op, _) = s.term.node() else { return None };
+    let operands = s.term.operands();
+    if op.def().signature != Signature::Compare || operands.len() != 2 || !operands[0].dtype().is_float() {
+        return None;
+    }
+    let whole = |t: Term<'s>| {
+        let inner = t.operands().first().copied().filter(|_| matches!(t.node(), ExprNode::Cast(_)))?;
+        (inner.dtype().is_int() && inner.dtype() != DType::Bool).then_some(inner)
+    };
+    let (a, b) = (whole(operands[0])?, whole(operands[1])?);
+    (a.dtype() == b.dtype()).then(|| Term::call(op, &[a, b]))
+}

@@ -87,6 +87,12 @@ impl Error {
         self
     }
 
+    /// The same error, where whoever wrote the input has broken what otherwise only we could.
+    pub fn of_input(mut self) -> Error {
+        self.0.kind = Kind::Invalid;
+        self
+    }
+
     /// The kind of error.
     pub fn kind(&self) -> Kind {
         self.0.kind

@@ -17,15 +17,11 @@ pub fn read_graph(path: impl AsRef<Path>) -> Result<Graph> {
         let bytes = map_file(path)?;
         let content = std::str::from_utf8(&bytes).map_err(|_| Error::invalid("the file is not text"))?;
         let graph = text::parse(content, &|source, len| resolve(path, source, len))?;
-        verify(&graph).map_err(written_wrong)?;
+        // What breaks an invariant is the writer's mistake here, and nobody's bug.
+        verify(&graph).map_err(Error::of_input)?;
         Ok(graph)
     };
     read().at(|| path.to_string_lossy())
-}
-
-/// What breaks an invariant is the writer's mistake here, and nobody's bug.
-fn written_wrong(error: Error) -> Error {
-    error.path().iter().rev().fold(Error::invalid(error.message()), |invalid, place| invalid.at(place))
 }
 
 fn resolve(text: &Path, source: &Source, len: usize) -> Result<Bytes> {

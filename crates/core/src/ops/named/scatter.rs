@@ -100,6 +100,7 @@ fn tensor_scatter<'b>(call: &Call<'_, 'b>) -> Result<Vec<Tensor<'b>>> {
     let update = with_sizes(call, update, &shape)?;
     let (starts, first) = match call.optional(2) {
         Some(starts) => {
+            let starts = with_sizes(call, starts, &Shape::from(vec![cache.dim(0)?]))?;
             let spread = View::new(shape.clone(), vec![Dim::axis(0)]);
             (vec![starts.cast(DType::I64).view(spread)], Symbol::Read(0).into())
         }

@@ -247,8 +247,8 @@ fn steps_text(steps: &[usize]) -> String {
 }
 
 fn check_host(kernel: &Kernel, graph: &Graph) -> Result<()> {
-    // What the kernel's sizes are is up to whoever runs it.
-    graph::verify_open(graph)?;
+    // What the kernel's sizes are is up to whoever runs it, what its graph is to whoever wrote it.
+    graph::verify_open(graph).map_err(Error::of_input)?;
     if !(kernel.axes.is_empty() && kernel.steps.is_empty() && kernel.stores.is_empty()) {
         return Err(Error::invalid("axes, steps or stores beside the graph"));
     }

@@ -33,6 +33,11 @@ impl<'m> Importer<'m> {
         if operands.len() != by.len() + held.len() {
             return Err(Error::invalid("Gradient needs an operand for each of xs and zs"));
         }
+        // Its operands could be made; what they are differentiated for, and what attributes call them, perhaps not.
+        let named = by.iter().chain(&held).chain([output]).map(|name| place.scope.lookup(name));
+        if named.collect::<Result<Vec<_>>>()?.iter().any(Datum::is_poisoned) {
+            return Ok(vec![place.scope.builder().poison().into(); node.output.len()]); // the cause is noted already
+        }
         for (name, operand) in by.iter().chain(&held).zip(&operands) {
             if place.scope.lookup(name)?.tensor()?.value() != operand.value() {
                 return Err(Error::unsupported(format!("Gradient with another value for \"{name}\"")));

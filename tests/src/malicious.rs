@@ -1,8 +1,11 @@
 //! Models made to take forever: each is small as a file, and grows without end where nobody looks.
 
+mod large;
 mod repeated;
 
 use fuseline_frontend::onnx::schema::{ModelProto, NodeProto, TensorProto};
+
+pub use large::LARGE;
 
 use crate::model_maker::{FLOAT, INT64, graph, int, ints, model, node, value, with};
 

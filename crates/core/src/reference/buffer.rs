@@ -98,8 +98,8 @@ impl Buffer {
     pub fn owned_bytes(&self) -> usize {
         match &self.data {
             Data::Float(_) | Data::Int(_) => self.count() * 8,
-            Data::View(v) if v.owns_base => v.base.count() * 8,
-            Data::Literal(_) | Data::View(_) => 0,
+            Data::View(v) => v.positions.table_bytes() + if v.owns_base { v.base.count() * 8 } else { 0 },
+            Data::Literal(_) => 0,
         }
     }
 
@@ -108,6 +108,14 @@ impl Buffer {
         match &self.data {
             Data::Literal(literal) => literal.byte_count() as u64,
             _ => self.owned_bytes() as u64,
+        }
+    }
+
+    /// Memory that its literal takes, where there is none yet.
+    pub fn literal_bytes(&self) -> u64 {
+        match &self.data {
+            Data::Literal(literal) if literal.as_seeded().is_none() => 0,
+            _ => (self.count() as u64).saturating_mul(self.dtype.bits() as u64).div_ceil(8),
         }
     }
 

@@ -5,6 +5,7 @@
 //! inner kernel reads them in order; packing reads through views, so the windows of a convolution are never copied out whole.
 
 use std::borrow::Cow;
+use std::ops::Range;
 
 use super::positions::{IndexFn, Part, Positions, advance, row_major};
 use super::{Buffer, Run};
@@ -16,11 +17,13 @@ use crate::tensor::DType;
 const TILE: usize = 4;
 const PANEL_ROWS: usize = 64;
 const PANEL_COLUMNS: usize = 256;
+/// Terms of a sum for which panels are packed at a time.
+const PANEL_DEPTH: usize = 1 << 12;
 
 /// The value of a contraction.
 pub(crate) fn eval_contract(spec: &Contract, a: &Buffer, b: &Buffer, run: &Run<'_>) -> Result<Buffer> {
     let loops = Loops::new(spec, a.sizes(), b.sizes());
-    run.reserve(loops.out_sizes.iter().product())?;
+    run.reserve_work(&[a, b].map(base_of), loops.words(a, b))?;
     let dtype = a.dtype();
     if dtype.is_float() {
         let (a, b) = (Operand::new(a, Buffer::to_floats, 0.0, run)?, Operand::new(b, Buffer::to_floats, 0.0, run)?);
@@ -96,45 +99,70 @@ impl Loops {
         for (batch, origin) in out_batch.iter().enumerate() {
             for column in (0..out_columns.len()).step_by(PANEL_COLUMNS) {
                 let columns = column..out_columns.len().min(column + PANEL_COLUMNS);
-                b.pack(batch, &b_batch, columns.clone(), &b_columns, &b_depth, &mut b_panel)?;
-                for row in (0..out_rows.len()).step_by(PANEL_ROWS) {
-                    let rows = row..out_rows.len().min(row + PANEL_ROWS);
-                    a.pack(batch, &a_batch, rows.clone(), &a_rows, &a_depth, &mut a_panel)?;
-                    multiply(&a_panel, &b_panel, a_depth.len(), rows.len(), columns.len(), |i, j, sum| {
-                        let at = origin + out_rows[row + i] + out_columns[column + j];
-                        out[at as usize] = sum;
-                    });
+                for first in (0..a_depth.len()).step_by(PANEL_DEPTH) {
+                    let depth = first..a_depth.len().min(first + PANEL_DEPTH);
+                    b.pack((&b_batch, batch), (&b_columns, columns.clone()), (&b_depth, depth.clone()), &mut b_panel)?;
+                    for row in (0..out_rows.len()).step_by(PANEL_ROWS) {
+                        let rows = row..out_rows.len().min(row + PANEL_ROWS);
+                        a.pack((&a_batch, batch), (&a_rows, rows.clone()), (&a_depth, depth.clone()), &mut a_panel)?;
+                        // Sums go on from where they are, so that their order is that of the depth.
+                        let place =
+                            |i: usize, j: usize| (origin + out_rows[row + i] + out_columns[column + j]) as usize;
+                        multiply(&a_panel, &b_panel, depth.len(), rows.len(), columns.len(), place, &mut out);
+                    }
                 }
             }
         }
         Ok(out)
     }
+
+    /// Words of memory for the result and for all tables: each operand has one for its position and one for each guard.
+    fn words(&self, a: &Buffer, b: &Buffer) -> usize {
+        let count = |group: &[(Label, usize)]| group.iter().fold(1usize, |n, (_, size)| n.saturating_mul(*size));
+        let tables = |x: &Buffer| x.as_view().map_or(1, |(_, positions, _)| 1 + positions.guards.len());
+        let [batch, rows, columns, depth] = [&self.batch, &self.rows, &self.columns, &self.depth].map(|g| count(g));
+        let out = self.out_sizes.iter().fold(1usize, |n, size| n.saturating_mul(*size));
+        let places = batch.saturating_add(rows).saturating_add(columns);
+        let of_a = batch.saturating_add(rows).saturating_add(depth).saturating_mul(tables(a));
+        let of_b = batch.saturating_add(columns).saturating_add(depth).saturating_mul(tables(b));
+        [places, of_a, of_b].into_iter().fold(out, usize::saturating_add)
+    }
 }
 
-/// Every tile of a panel product: `put(row, column, sum)`.
+/// What is read where an operand is: views are read through.
+fn base_of(x: &Buffer) -> &Buffer {
+    x.as_view().map_or(x, |(base, ..)| base)
+}
+
+/// Every tile of a panel product, added to what is at `place(row, column)`.
 fn multiply<T: Lane>(
     a: &[T],
     b: &[T],
     depth: usize,
     rows: usize,
     columns: usize,
-    mut put: impl FnMut(usize, usize, T),
+    place: impl Fn(usize, usize) -> usize,
+    out: &mut [T],
 ) {
     for row in (0..rows).step_by(TILE) {
         let a = &a[row * depth..][..TILE * depth];
         for column in (0..columns).step_by(TILE) {
-            let tile = multiply_tile(a, &b[column * depth..][..TILE * depth]);
-            for (i, sums) in tile.iter().enumerate().take(rows - row) {
-                for (j, sum) in sums.iter().enumerate().take(columns - column) {
-                    put(row + i, column + j, *sum);
-                }
+            let (height, width) = (TILE.min(rows - row), TILE.min(columns - column));
+            let mut sums = [[T::default(); TILE]; TILE];
+            for (i, line) in sums.iter_mut().enumerate().take(height) {
+                line.iter_mut().enumerate().take(width).for_each(|(j, sum)| *sum = out[place(row + i, column + j)]);
+            }
+            multiply_tile(a, &b[column * depth..][..TILE * depth], &mut sums);
+            for (i, line) in sums.iter().enumerate().take(height) {
+                line.iter().enumerate().take(width).for_each(|(j, sum)| out[place(row + i, column + j)] = *sum);
             }
         }
     }
 }
 
-fn multiply_tile<T: Lane>(a: &[T], b: &[T]) -> [[T; TILE]; TILE] {
-    let mut sums = [[T::default(); TILE]; TILE];
+fn multiply_tile<T: Lane>(a: &[T], b: &[T], into: &mut [[T; TILE]; TILE]) {
+    // In registers while it is added to.
+    let mut sums = *into;
     for (a, b) in a.chunks_exact(TILE).zip(b.chunks_exact(TILE)) {
         for i in 0..TILE {
             for j in 0..TILE {
@@ -142,7 +170,7 @@ fn multiply_tile<T: Lane>(a: &[T], b: &[T]) -> [[T; TILE]; TILE] {
             }
         }
     }
-    sums
+    *into = sums;
 }
 
 /// Contributions of the coordinates of a group of loops to a position, in row-major order of the group.
@@ -207,30 +235,28 @@ impl<'a, T: Lane> Operand<'a, T> {
         Tables { position: table(labels, &self.parts, group), guards }
     }
 
-    /// Packs lines (rows or columns) over the whole depth: groups of [`TILE`] lines, depth-major inside a group, missing
+    /// Packs lines (rows or columns) over a part of the depth: groups of [`TILE`] lines, depth-major inside a group, missing
     /// lines filled with zeros.
     fn pack(
         &self,
-        batch: usize,
-        batches: &Tables,
-        lines: std::ops::Range<usize>,
-        all_lines: &Tables,
-        depth: &Tables,
+        (batches, batch): (&Tables, usize),
+        (all_lines, lines): (&Tables, Range<usize>),
+        (all_depths, depths): (&Tables, Range<usize>),
         panel: &mut Vec<T>,
     ) -> Result<()> {
         panel.clear();
-        panel.resize(lines.len().div_ceil(TILE) * TILE * depth.len(), T::default());
+        panel.resize(lines.len().div_ceil(TILE) * TILE * depths.len(), T::default());
         for (l, line) in lines.enumerate() {
             let start = self.offset + batches.position[batch] + all_lines.position[line];
-            let group = &mut panel[l / TILE * TILE * depth.len()..][..TILE * depth.len()];
+            let group = &mut panel[l / TILE * TILE * depths.len()..][..TILE * depths.len()];
             let guards: Vec<i64> = (self.guards.iter().enumerate())
                 .map(|(g, guard)| guard.offset + batches.guards[g][batch] + all_lines.guards[g][line])
                 .collect();
-            for k in 0..depth.len() {
-                let open = (guards.iter().zip(&self.guards).zip(&depth.guards))
+            for (at, k) in depths.clone().enumerate() {
+                let open = (guards.iter().zip(&self.guards).zip(&all_depths.guards))
                     .all(|((start, guard), depth)| (0..guard.bound).contains(&(start + depth[k])));
-                group[k * TILE + l % TILE] = if open {
-                    let position = start + depth.position[k];
+                group[at * TILE + l % TILE] = if open {
+                    let position = start + all_depths.position[k];
                     let value = usize::try_from(position).ok().and_then(|p| self.values.get(p));
                     *value.ok_or_else(|| {
                         Error::bug(format!("a contraction reads element {position} of {}", self.values.len()))

@@ -73,6 +73,7 @@ pub(crate) fn eval_gather(map: &[Dim], sizes: Vec<usize>, args: &[Buffer], run: 
     let data = run.dense(&args[0])?;
     if data.dtype().is_float() {
         // Weights are not converted as a whole: a few rows of a large table are read.
+        run.reserve_work(&[], copied(&args[..1]).saturating_add(count.saturating_mul(2)))?;
         let mut positions = vec![0; count];
         for_each_target(map, &sizes, data.sizes(), &args[1..], run, |k, p| positions[k] = p)?;
         let mut out = vec![0.0; count];
@@ -81,6 +82,7 @@ pub(crate) fn eval_gather(map: &[Dim], sizes: Vec<usize>, args: &[Buffer], run: 
         }
         Ok(Buffer::floats(data.dtype(), sizes, out))
     } else {
+        run.reserve_work(&[&data], copied(&args[..1]).saturating_add(count))?;
         let values = data.to_ints();
         let mut out = vec![0; count];
         for_each_target(map, &sizes, data.sizes(), &args[1..], run, |k, p| out[k] = values[p])?;
@@ -88,10 +90,15 @@ pub(crate) fn eval_gather(map: &[Dim], sizes: Vec<usize>, args: &[Buffer], run: 
     }
 }
 
+/// How many elements are copied where operands are laid out in a row.
+fn copied(operands: &[Buffer]) -> usize {
+    operands.iter().filter(|x| x.as_view().is_some()).map(Buffer::count).fold(0, usize::saturating_add)
+}
+
 /// `data[map(i)] ∘= updates[i]`; operands: the data, the updates, then the index operands.
 pub(crate) fn eval_scatter(combine: Combine, map: &[Dim], args: &[Buffer], run: &mut Run<'_>) -> Result<Buffer> {
     let (data, updates) = (run.dense(&args[0])?, run.dense(&args[1])?);
-    run.reserve(data.count())?;
+    run.reserve_work(&[&updates], copied(&args[..2]).saturating_add(data.count()))?;
     let (dtype, sizes) = (data.dtype(), data.sizes().to_vec());
     if combine == Combine::Replace
         && let (Some((old, size)), Some((new, _))) = (data.as_whole_bytes(), updates.as_whole_bytes())

@@ -21,7 +21,7 @@ pub enum IndexFn {
 }
 
 /// Axes up to this length get tables; along longer ones an index that is no multiple is evaluated as written.
-const LONGEST_TABLE: usize = 1 << 24;
+const LONGEST_TABLE: usize = 1 << 20;
 
 /// What one axis contributes to a sum.
 #[derive(Clone, Debug)]
@@ -57,6 +57,13 @@ impl Part {
 }
 
 impl IndexFn {
+    /// Memory that its tables take.
+    fn table_bytes(&self) -> usize {
+        let IndexFn::Sum { parts, .. } = self else { return 0 };
+        let bytes = |part: &Part| if let Part::Table(table) = part { size_of_val(table.as_slice()) } else { 0 };
+        parts.iter().map(bytes).sum()
+    }
+
     /// The function that `dim` denotes over a domain of these sizes; all symbols but the axes are bound by `env`.
     pub fn new(dim: &Dim, sizes: &[usize], env: &Env) -> Result<IndexFn> {
         let extents: Vec<Dim> = sizes.iter().map(|n| Dim::from(*n)).collect();
@@ -127,6 +134,11 @@ pub struct Positions {
 }
 
 impl Positions {
+    /// Memory that its tables take.
+    pub fn table_bytes(&self) -> usize {
+        self.guards.iter().map(|(guard, _)| guard.table_bytes()).sum::<usize>() + self.index.table_bytes()
+    }
+
     /// The positions of a view of a dense operand of sizes `operand`.
     pub fn new(view: &View, operand: &[usize], env: &Env) -> Result<Positions> {
         let sizes = view.shape.eval(env)?;

@@ -94,13 +94,15 @@ pub fn evaluate_under(
     options: &Options,
 ) -> Result<Vec<Literal>> {
     let inputs = inputs.iter().map(|(name, literal)| (name.clone(), Buffer::from_literal(literal))).collect();
-    let outputs = Run { inputs, ..Run::new(options, env.clone()) }.start(graph)?;
-    outputs.iter().map(Buffer::to_literal).collect()
+    let mut run = Run { inputs, ..Run::new(options, env.clone()) };
+    let outputs = run.start(graph)?;
+    run.literals(outputs)
 }
 
 /// As [`evaluate`], on values of the interpreter: floats are not rounded to their type on the way in and out.
 pub fn evaluate_buffers(graph: &Graph, inputs: FxHashMap<Arc<str>, Buffer>, options: &Options) -> Result<Vec<Buffer>> {
-    Run { inputs, ..Run::new(options, Env::new()) }.start(graph)
+    let mut run = Run { inputs, ..Run::new(options, Env::new()) };
+    run.start(graph)
 }
 
 /// The results of one primitive on operands that are known, of types without free symbols.
@@ -168,6 +170,13 @@ impl Run<'_> {
         let refused =
             |_| Error::limit(format!("the machine has no {} bytes of memory for one value", count.saturating_mul(8)));
         if count > PROBED { Vec::<f64>::new().try_reserve_exact(count).map_err(refused) } else { Ok(()) }
+    }
+
+    /// Refuses an operation that needs so many words of memory for its results and on its way to them, besides operands that it converts
+    /// as a whole.
+    pub(crate) fn reserve_work(&self, operands: &[&Buffer], words: usize) -> Result<()> {
+        let converted = operands.iter().filter(|x| x.is_literal()).map(|x| x.count());
+        self.reserve(converted.fold(words, usize::saturating_add))
     }
 
     /// Refuses a text of so many bytes where that is more than any may have.
@@ -239,8 +248,20 @@ impl Run<'_> {
         results
     }
 
+    /// Values as the caller gets them, if there is memory for both.
+    fn literals(&mut self, values: Vec<Buffer>) -> Result<Vec<Literal>> {
+        self.live = values.iter().map(|x| x.owned_bytes() as u64).fold(self.live, u64::saturating_add);
+        let mut literals = Vec::with_capacity(values.len());
+        for value in values {
+            self.hold(0, value.literal_bytes())?;
+            literals.push(value.to_literal()?);
+            self.live = self.live.saturating_sub(value.owned_bytes() as u64);
+        }
+        Ok(literals)
+    }
+
     /// Runs a whole graph on its inputs.
-    fn start(mut self, graph: &Graph) -> Result<Vec<Buffer>> {
+    fn start(&mut self, graph: &Graph) -> Result<Vec<Buffer>> {
         self.options.limits.check_drawn(graph)?;
         let inputs = graph.inputs().iter().map(|value| self.inputs.get(graph.input_name(*value)));
         let inputs = inputs.map(|input| input.map(|input| (input.dtype(), input.sizes())));
@@ -266,8 +287,12 @@ impl Run<'_> {
             }
             let mut args: Vec<Buffer> = node.args().iter().map(|a| values[a.node()][a.port()].clone()).collect();
             let place = || graph.describe(id);
+            let before = self.live;
             if !node.prim().reads_views() {
-                args = args.iter().map(|a| self.dense(a)).collect::<Result<_>>().at(place)?;
+                for arg in args.iter_mut().filter(|arg| arg.as_view().is_some()) {
+                    *arg = self.dense(arg).at(place)?;
+                    self.live = self.live.saturating_add(arg.owned_bytes() as u64);
+                }
             }
             self.reserve_results(node).at(place)?;
             let mut results = node.prim().eval(&args, self).at(place)?;
@@ -278,6 +303,9 @@ impl Run<'_> {
                 ty.bind(result.dtype(), result.sizes(), &mut self.env).at(place)?;
             }
             check_constraints(&mut pending, &self.env)?;
+            // Copies of operands are gone; whatever a region held is released by now.
+            drop(args);
+            self.live = before;
             self.live += results.iter().map(|r| r.owned_bytes() as u64).sum::<u64>();
             values[id] = results;
             for arg in node.args() {

@@ -264,7 +264,11 @@ impl<'e, 't, 'p> Run<'e, 't, 'p> {
             }
             _ => interp::run(&planned.kernel, &args, &self.env, &self.left())?,
         };
+        let mut left = results.iter().map(|x| x.owned_bytes() as u64).fold(0, u64::saturating_add);
         for (slot, result) in kernel.outputs.iter().zip(results) {
+            let both = left.saturating_add(result.literal_bytes());
+            self.engine.check_room(self.live.saturating_add(both), self.limit)?;
+            left -= result.owned_bytes() as u64;
             loaded.slots[*slot].ty.bind(result.dtype(), result.sizes(), &mut self.env)?;
             let kept = Kept::of_literal(result.to_literal()?);
             self.live = self.live.saturating_add(kept.bytes());

@@ -164,17 +164,17 @@ impl Primitive for Host {
 
     fn eval(&self, args: &[Buffer], run: &mut Run<'_>) -> Result<Vec<Buffer>> {
         match &self.kind {
-            HostKind::NonZero { .. } => Ok(vec![nonzero::nonzero(&args[0])]),
-            HostKind::Unique { axis, sorted, .. } => Ok(unique::unique(&args[0], *axis, *sorted)),
+            HostKind::NonZero { .. } => Ok(vec![nonzero::nonzero(&args[0], run)?]),
+            HostKind::Unique { axis, sorted, .. } => unique::unique(&args[0], *axis, *sorted, run),
             HostKind::NonMaxSuppression { centered, .. } => {
-                suppress::suppress(args, *centered).map(|boxes| vec![boxes])
+                suppress::suppress(args, *centered, run).map(|boxes| vec![boxes])
             }
             HostKind::TextJoin => Ok(vec![text::join(&args[0], &args[1], run)?]),
             HostKind::TextSplit { .. } => text::split(&args[0], &args[1], &args[2], run),
             HostKind::TextNormalize { case, exact, .. } => {
                 Ok(vec![text::normalize(&args[0], &args[1], *case, *exact, run)?])
             }
-            HostKind::TextMatch => Ok(vec![text::matches(&args[0], &args[1])?]),
+            HostKind::TextMatch => Ok(vec![text::matches(&args[0], &args[1], run)?]),
         }
     }
 

@@ -1,7 +1,7 @@
 //! Non-maximum suppression: of boxes that overlap, the one with the best score stays.
 
 use crate::error::{Error, Result};
-use crate::reference::Buffer;
+use crate::reference::{Buffer, Run};
 use crate::tensor::{DType, TensorType};
 
 /// Whether boxes `[batch, boxes, 4]` and scores `[batch, classes, boxes]` have the right kinds.
@@ -11,7 +11,7 @@ pub(super) fn check(boxes: &TensorType, scores: &TensorType) -> Result<()> {
 }
 
 /// Rows (batch, class, box), best score first within each class; of equal scores the first box.
-pub(super) fn suppress(args: &[Buffer], centered: bool) -> Result<Buffer> {
+pub(super) fn suppress(args: &[Buffer], centered: bool, run: &Run<'_>) -> Result<Buffer> {
     let (boxes, scores) = (&args[0], &args[1]);
     let (&[batches, count, width], &[score_batches, classes, score_count]) = (boxes.sizes(), scores.sizes()) else {
         return Err(Error::bug("suppression takes tensors of three axes"));
@@ -20,6 +20,9 @@ pub(super) fn suppress(args: &[Buffer], centered: bool) -> Result<Buffer> {
         let (a, b) = (boxes.sizes(), scores.sizes());
         return Err(Error::invalid(format!("suppression among boxes of sizes {a:?} with scores of sizes {b:?}")));
     }
+    // Rectangles, candidates and what sorting them takes, those that are taken.
+    let lists = batches.saturating_add(1).saturating_mul(count).saturating_mul(4);
+    run.reserve_work(&[boxes, scores], lists)?;
     let most = usize::try_from(args[2].to_ints()[0]).unwrap_or(0);
     let (overlap, least) = (args[3].to_floats()[0], args[4].to_floats()[0]);
     let (corners, scores) = (boxes.to_floats(), scores.to_floats());
@@ -41,6 +44,7 @@ pub(super) fn suppress(args: &[Buffer], centered: bool) -> Result<Buffer> {
                     taken.push(candidate);
                 }
             }
+            run.reserve_work(&[boxes, &args[1]], lists.saturating_add(rows.len().saturating_mul(2)))?;
             rows.extend(taken.iter().flat_map(|k| [batch as i64, class as i64, *k as i64]));
         }
     }

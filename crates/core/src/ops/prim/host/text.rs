@@ -1,5 +1,7 @@
 //! Texts: tensors of bytes whose last axis holds UTF-8, filled up with zeros behind the end of each text.
 
+use std::collections::HashSet;
+
 use regex_lite::Regex;
 
 use crate::error::{Error, Result};
@@ -27,41 +29,77 @@ impl Case {
     }
 }
 
-/// The texts of a tensor, row by row; zeros behind their ends are no part of them.
-fn texts(x: &Buffer) -> Result<Vec<String>> {
-    let width = x.sizes().last().copied().unwrap_or(0);
-    let values = x.to_ints();
-    let count = x.sizes().split_last().map_or(0, |(_, leading)| leading.iter().product());
-    let text = |k: usize| {
-        let bytes: Vec<u8> = values[k * width..(k + 1) * width].iter().map(|byte| *byte as u8).collect();
-        let end = bytes.iter().rposition(|byte| *byte != 0).map_or(0, |last| last + 1);
-        let text = std::str::from_utf8(&bytes[..end]).map_err(|_| Error::invalid(format!("text {k} is not UTF-8")))?;
-        Ok(text.to_string())
-    };
-    (0..count).map(text).collect()
+/// The texts of a tensor; zeros behind their ends are no part of them.
+struct Texts {
+    bytes: Vec<u8>,
+    width: usize,
+    count: usize,
 }
+
+impl Texts {
+    /// Those of a tensor, if there is memory for a copy.
+    fn of(x: &Buffer, run: &Run<'_>) -> Result<Texts> {
+        let width = x.sizes().last().copied().unwrap_or(0);
+        let count = x.sizes().split_last().map_or(0, |(_, leading)| leading.iter().product());
+        run.reserve_work(&[], x.count() / 8)?;
+        let mut bytes = Vec::with_capacity(x.count());
+        let mut block = vec![0; BLOCK];
+        for start in (0..x.count()).step_by(BLOCK) {
+            let length = BLOCK.min(x.count() - start);
+            x.read_ints(start, &mut block[..length])?;
+            bytes.extend(block[..length].iter().map(|byte| *byte as u8));
+        }
+        Ok(Texts { bytes, width, count })
+    }
+
+    /// A text, by its row.
+    fn get(&self, k: usize) -> Result<&str> {
+        let row = &self.bytes[k * self.width..(k + 1) * self.width];
+        let end = row.iter().rposition(|byte| *byte != 0).map_or(0, |last| last + 1);
+        std::str::from_utf8(&row[..end]).map_err(|_| Error::invalid(format!("text {k} is not UTF-8")))
+    }
+
+    fn iter(&self) -> impl Iterator<Item = Result<&str>> {
+        (0..self.count).map(|k| self.get(k))
+    }
+}
+
+/// Elements converted at a time.
+const BLOCK: usize = 1 << 12;
 
 /// The only text of a vector of bytes.
-fn only_text(x: &Buffer) -> Result<String> {
-    let width = x.count();
-    let row = Buffer::ints(DType::U8, vec![1, width], x.to_ints().into_owned());
-    Ok(texts(&row)?.pop().unwrap_or_default())
+fn only_text(x: &Buffer, run: &Run<'_>) -> Result<String> {
+    let all = Texts { width: x.count(), count: 1, ..Texts::of(x, run)? };
+    all.get(0).map(str::to_string)
 }
 
-/// Texts as a tensor, as wide as the longest one or as `width` says.
-fn tensor(texts: &[impl AsRef<str>], mut sizes: Vec<usize>, width: Option<usize>, run: &Run<'_>) -> Result<Buffer> {
-    let longest = texts.iter().map(|text| text.as_ref().len()).max().unwrap_or(0);
-    run.reserve_text(longest)?;
-    let width = width.unwrap_or(longest);
-    run.reserve(texts.len().saturating_mul(width))?;
-    let mut values = vec![0; texts.len() * width];
-    for (k, text) in texts.iter().enumerate() {
-        for (place, byte) in values[k * width..].iter_mut().zip(text.as_ref().bytes()) {
-            *place = i64::from(byte);
-        }
+/// A tensor that texts are written into, one behind another.
+struct Written {
+    values: Vec<i64>,
+    sizes: Vec<usize>,
+    next: usize,
+}
+
+impl Written {
+    /// Room for texts of at most `width` bytes, of which the longest one has `longest`.
+    fn new(mut sizes: Vec<usize>, width: usize, longest: usize, run: &Run<'_>) -> Result<Written> {
+        run.reserve_text(longest)?;
+        sizes.push(width);
+        let count = sizes.iter().fold(1usize, |count, size| count.saturating_mul(*size));
+        run.reserve_work(&[], count)?;
+        Ok(Written { values: vec![0; count], sizes, next: 0 })
     }
-    sizes.push(width);
-    Ok(Buffer::ints(DType::U8, sizes, values))
+
+    fn push(&mut self, parts: [&str; 2]) {
+        let width = self.sizes.last().copied().unwrap_or(0);
+        let row = self.values[self.next..self.next + width].iter_mut();
+        row.zip(parts.into_iter().flat_map(str::bytes)).for_each(|(place, byte)| *place = i64::from(byte));
+        self.next += width;
+    }
+
+    fn tensor(self) -> Buffer {
+        Buffer::ints(DType::U8, self.sizes, self.values)
+    }
 }
 
 fn leading(x: &Buffer) -> Vec<usize> {
@@ -70,24 +108,38 @@ fn leading(x: &Buffer) -> Vec<usize> {
 
 /// Each text of `x` with that of `y` behind it.
 pub(super) fn join(x: &Buffer, y: &Buffer, run: &Run<'_>) -> Result<Buffer> {
-    let joined: Vec<String> = texts(x)?.into_iter().zip(texts(y)?).map(|(x, y)| x + &y).collect();
-    let width = x.sizes().last().copied().unwrap_or(0) + y.sizes().last().copied().unwrap_or(0);
-    tensor(&joined, leading(x), Some(width), run)
+    let (sizes, [x, y]) = (leading(x), [Texts::of(x, run)?, Texts::of(y, run)?]);
+    let mut longest = 0;
+    for (x, y) in x.iter().zip(y.iter()) {
+        longest = longest.max(x?.len() + y?.len());
+    }
+    let mut joined = Written::new(sizes, x.width + y.width, longest, run)?;
+    for (x, y) in x.iter().zip(y.iter()) {
+        joined.push([x?, y?]);
+    }
+    Ok(joined.tensor())
 }
 
 /// The parts of each text between delimiters, filled up with empty ones, and how many there are. Without a delimiter, white
 /// space of any length divides, and none is left at the ends. At most `cuts` cuts are made.
 pub(super) fn split(x: &Buffer, delimiter: &Buffer, cuts: &Buffer, run: &Run<'_>) -> Result<Vec<Buffer>> {
-    let (all, delimiter) = (texts(x)?, only_text(delimiter)?);
+    let (all, delimiter) = (Texts::of(x, run)?, only_text(delimiter, run)?);
     let cuts = usize::try_from(cuts.to_ints()[0]).unwrap_or(usize::MAX);
-    let parts: Vec<Vec<&str>> = all.iter().map(|text| parts(text, &delimiter, cuts)).collect();
-    let most = parts.iter().map(Vec::len).max().unwrap_or(0);
-    run.reserve(parts.len().saturating_mul(most))?;
-    let filled: Vec<&str> =
-        parts.iter().flat_map(|parts| parts.iter().copied().chain(std::iter::repeat("")).take(most)).collect();
-    let counts = parts.iter().map(|parts| parts.len() as i64).collect();
-    let sizes = [leading(x), vec![most]].concat();
-    Ok(vec![tensor(&filled, sizes, None, run)?, Buffer::ints(DType::I64, leading(x), counts)])
+    run.reserve_work(&[], all.count)?;
+    let mut counts = Vec::with_capacity(all.count);
+    let (mut most, mut longest) = (0, 0);
+    for text in all.iter() {
+        let parts = parts(text?, &delimiter, cuts);
+        longest = parts.iter().map(|part| part.len()).fold(longest, usize::max);
+        most = most.max(parts.len());
+        counts.push(parts.len() as i64);
+    }
+    let mut written = Written::new([leading(x), vec![most]].concat(), longest, longest, run)?;
+    for text in all.iter() {
+        let parts = parts(text?, &delimiter, cuts);
+        parts.into_iter().chain(std::iter::repeat("")).take(most).for_each(|part| written.push([part, ""]));
+    }
+    Ok(vec![written.tensor(), Buffer::ints(DType::I64, leading(x), counts)])
 }
 
 fn parts<'t>(text: &'t str, delimiter: &str, cuts: usize) -> Vec<&'t str> {
@@ -107,15 +159,22 @@ fn parts<'t>(text: &'t str, delimiter: &str, cuts: usize) -> Vec<&'t str> {
 
 /// The texts of a row that are no stop words, in another case; where none is left, one empty text.
 pub(super) fn normalize(x: &Buffer, stop: &Buffer, case: Case, exact: bool, run: &Run<'_>) -> Result<Buffer> {
+    let (all, stop) = (Texts::of(x, run)?, Texts::of(stop, run)?);
+    // A word in a set of its own is a few words of memory.
+    run.reserve_work(&[], (stop.bytes.len() / 8).saturating_add(stop.count.saturating_mul(12)))?;
     let comparable = |text: &str| if exact { text.to_string() } else { text.to_lowercase() };
-    let stop: std::collections::HashSet<String> = texts(stop)?.iter().map(|word| comparable(word)).collect();
-    let all = texts(x)?;
-    let kept = all.iter().filter(|text| !stop.contains(&comparable(text)));
-    let mut kept: Vec<String> = kept.map(|text| case.apply(text)).collect();
-    if kept.is_empty() {
-        kept.push(String::new());
+    let stop: HashSet<String> = stop.iter().map(|word| word.map(comparable)).collect::<Result<_>>()?;
+    let kept = || all.iter().filter(|text| text.as_ref().map_or(true, |text| !stop.contains(&comparable(text))));
+    let (mut count, mut longest) = (0, 0);
+    for text in kept() {
+        longest = longest.max(case.apply(text?).len());
+        count += 1;
     }
-    tensor(&kept, vec![kept.len()], None, run)
+    let mut written = Written::new(vec![count.max(1)], longest, longest, run)?;
+    for text in kept() {
+        written.push([&case.apply(text?), ""]);
+    }
+    Ok(written.tensor())
 }
 
 /// A pattern that is to match whole texts. Its language is that of RE2: classes such as `\w` are of ASCII, and time is bounded.
@@ -126,9 +185,11 @@ pub fn whole_text_pattern(pattern: &str) -> Result<Regex> {
 }
 
 /// Whether a pattern matches each text as a whole.
-pub(super) fn matches(x: &Buffer, pattern: &Buffer) -> Result<Buffer> {
-    let pattern = whole_text_pattern(&only_text(pattern)?)?;
-    let found = texts(x)?.iter().map(|text| i64::from(pattern.is_match(text))).collect();
+pub(super) fn matches(x: &Buffer, pattern: &Buffer, run: &Run<'_>) -> Result<Buffer> {
+    let pattern = whole_text_pattern(&only_text(pattern, run)?)?;
+    let all = Texts::of(x, run)?;
+    run.reserve_work(&[], all.count)?;
+    let found = all.iter().map(|text| Ok(i64::from(pattern.is_match(text?)))).collect::<Result<Vec<i64>>>()?;
     Ok(Buffer::ints(DType::Bool, leading(x), found))
 }
 

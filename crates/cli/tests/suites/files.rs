@@ -105,6 +105,65 @@ fn a_signal_leaves_nothing_half_written() {
     }
 }
 
+/// Whether a command that is at work ends soon after it is interrupted, by the signal, and leaves nothing.
+fn interrupt(folder: &Path, arguments: &[&str]) {
+    let before = names(folder);
+    let mut child = Command::new(FUSELINE)
+        .args(arguments)
+        .current_dir(folder)
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    std::thread::sleep(Duration::from_millis(400));
+    assert!(child.try_wait().unwrap().is_none(), "{arguments:?} ends too soon to be interrupted");
+    let start = Instant::now();
+    assert!(Command::new("kill").args(["-s", "INT", &child.id().to_string()]).status().unwrap().success());
+    let status = child.wait().unwrap();
+    assert!(start.elapsed() < Duration::from_secs(2), "{arguments:?}: {:?}", start.elapsed());
+    assert_eq!(status.signal(), Some(2), "{arguments:?}: {status:?}");
+    assert_eq!(names(folder), before, "{arguments:?}");
+}
+
+#[test]
+fn an_interrupt_ends_reading_compiling_and_running() {
+    let folder = tempfile::tempdir().unwrap();
+    // Far more steps than are read in the time, none of which is like another.
+    let mut text = String::from("graph long(x: f32[8]) {\n");
+    let steps = (1..200_000).map(|k| {
+        let before = if k == 1 { "x".to_owned() } else { format!("%{}", k - 1) };
+        format!("  %{k} = map({before}) sin(a + {k}.5) : f32[8]\n")
+    });
+    text.extend(steps);
+    text.push_str("  return y = %199999\n}\n");
+    std::fs::write(folder.path().join("long.ir"), text).unwrap();
+    interrupt(folder.path(), &["explain", "long.ir", "--lock", "plan.txt"]);
+    interrupt(folder.path(), &["run", "long.ir", "--outputs", "y.npz"]);
+    interrupt(folder.path(), &["report", "long.ir", "-o", "y.html"]);
+    // Little memory, and work without end.
+    let sums = "graph sums(x: f32[n], y: f32[n]) {
+  %2 = view x[i0] : f32[n, n]
+  %3 = view y[i1] : f32[n, n]
+  %4 = map(%2, %3) sin(a + b) : f32[n, n]
+  %5 = reduce.sum %4 axes=[1] : f32[n]
+  return s = %5
+}
+";
+    let products = "graph products(x: f32[m], y: f32[n]) {
+  %2 = view x[i0] : f32[m, n]
+  %3 = view y[i0] : f32[n, m]
+  %4 = contract(%2, %3) \"ab,bc->ac\" acc=f32 : f32[m, m]
+  return p = %4
+}
+";
+    std::fs::write(folder.path().join("sums.ir"), sums).unwrap();
+    std::fs::write(folder.path().join("products.ir"), products).unwrap();
+    for (graph, device) in [("sums.ir", "cpu"), ("sums.ir", "interp"), ("products.ir", "reference")] {
+        let sizes = if graph == "sums.ir" { "n=1M" } else { "m=2k,n=1M" };
+        interrupt(folder.path(), &["run", graph, "--device", device, "--sizes", sizes, "--outputs", "y.npz"]);
+    }
+}
+
 #[test]
 fn a_place_that_takes_no_file_is_told_before_the_work() {
     let folder = tempfile::tempdir().unwrap();

@@ -21,7 +21,7 @@ pub fn time(bytes: Option<u64>) -> Duration {
 
 /// What a run of such a model may use. For a file of a megabyte that is less than a gigabyte, with all that is not counted.
 pub fn run(bytes: Option<u64>) -> Limits {
-    const LEAST: u64 = 576 << 20;
+    const LEAST: u64 = 512 << 20;
     const SHARE: u64 = 256;
     let usual = Limits::default();
     let Some(bytes) = bytes else { return usual };

@@ -28,6 +28,7 @@ pub const LARGE: &[(&str, Malice)] = &[
     ("again and again", |n| on(64, vec![sums("e", "s"), node("Tile", &["s", "times"], &["y"])], times(n))),
     ("side by side", side_by_side),
     ("results", several_results),
+    ("joined literals", joined_literals),
     ("stacked", stacked),
     ("doubled", doubled),
     ("texts", |n| texts(n, |from| vec![node("Identity", &[from], &["y"])], STRING)),
@@ -140,6 +141,21 @@ fn repeated(trips: i64, mut nodes: Vec<NodeProto>, outputs: &[&str], results: &[
     let repeat = with(node("Loop", &["trips", "", "x"], results), vec![region("body", body)]);
     let mut g = graph(vec![value("x", FLOAT, &["1"])], vec![repeat], vec![value("y", FLOAT, &["m"])]);
     g.initializer = vec![scalar("trips", trips)];
+    model(g)
+}
+
+/// A constant of the file behind itself again and again, eight times.
+fn joined_literals(n: usize) -> ModelProto {
+    let number =
+        |k: i64| TensorProto { name: format!("c{k}"), dims: vec![64], int64_data: vec![k; 64], ..ints("", &[]) };
+    let mut nodes = Vec::new();
+    for k in 0..8 {
+        let parts = vec![format!("c{k}"); (n / 1024).max(1)];
+        let parts: Vec<&str> = parts.iter().map(String::as_str).collect();
+        nodes.push(with(node("Concat", &parts, &[&format!("y{k}")]), vec![int("axis", 0)]));
+    }
+    let mut g = graph(Vec::new(), nodes, (0..8).map(|k| value(&format!("y{k}"), INT64, &["m"])).collect());
+    g.initializer = (0..8).map(number).collect();
     model(g)
 }
 

@@ -29,7 +29,7 @@ pub struct ModelLimits {
     /// Most bytes of any string, of the model or made by it
     #[arg(long, value_name = "BYTES", default_value = "1Mi", value_parser = parse_size)]
     pub max_text: i64,
-    /// Most memory for the values of a run [default: 576Mi, and 256 times as much as the model's files have, up to 8Gi or 8 times as much, and
+    /// Most memory for the values of a run [default: 512Mi, and 256 times as much as the model's files have, up to 8Gi or 8 times as much, and
     /// 256 times as much as inputs of open sizes have; 8Gi on a GPU, and where the model is no file]
     #[arg(long, value_name = "BYTES", value_parser = parse_size)]
     pub max_memory: Option<i64>,

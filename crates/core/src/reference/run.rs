@@ -277,6 +277,8 @@ impl Run<'_> {
         }
         graph.outputs().iter().for_each(|o| uses[o.value.node()] += 1);
         let mut values: Vec<Vec<Buffer>> = vec![Vec::new(); graph.nodes().len()];
+        // What counts for each of them.
+        let mut bytes = vec![0u64; graph.nodes().len()];
         let mut pending: Vec<&Constraint> = graph.constraints().iter().collect();
         self.bind_inputs(graph)?;
         // Before anything runs: composed views rely on sizes that must agree.
@@ -305,14 +307,17 @@ impl Run<'_> {
             check_constraints(&mut pending, &self.env)?;
             // Copies of operands are gone; whatever a region held is released by now.
             drop(args);
-            self.live = before;
-            self.live += results.iter().map(|r| r.owned_bytes() as u64).sum::<u64>();
+            // Literals are the caller's or the model's where they come from; those that are put together on the way are values.
+            let is_made = !matches!(node.prim(), Prim::View(_) | Prim::Input(_) | Prim::Const(_));
+            let size = |r: &Buffer| if is_made { r.kept_bytes() } else { r.owned_bytes() as u64 };
+            bytes[id] = results.iter().map(size).fold(0, u64::saturating_add);
+            self.live = before.saturating_add(bytes[id]);
             values[id] = results;
             for arg in node.args() {
                 uses[arg.node()] -= 1;
                 if uses[arg.node()] == 0 {
-                    let dead = std::mem::take(&mut values[arg.node()]);
-                    self.live = self.live.saturating_sub(dead.iter().map(|r| r.owned_bytes() as u64).sum());
+                    values[arg.node()] = Vec::new();
+                    self.live = self.live.saturating_sub(std::mem::take(&mut bytes[arg.node()]));
                 }
             }
         }
@@ -321,8 +326,7 @@ impl Run<'_> {
             self.dense(value).at(|| graph.describe(o.value.node()))
         });
         let outputs: Result<Vec<Buffer>> = outputs.collect();
-        let released: u64 = values.iter().flatten().map(|r| r.owned_bytes() as u64).sum();
-        self.live = self.live.saturating_sub(released);
+        self.live = self.live.saturating_sub(bytes.iter().fold(0, |sum, bytes| sum.saturating_add(*bytes)));
         outputs
     }
 

@@ -69,6 +69,15 @@ impl<'s> Hiding<'s> {
     }
 }
 
+/// Whether a term is the element of an argument, perhaps converted.
+fn is_read(term: Term<'_>) -> bool {
+    match term.node() {
+        ExprNode::Arg(_) => true,
+        ExprNode::Cast(_) => term.operands().iter().copied().all(is_read),
+        _ => false,
+    }
+}
+
 /// A sum of more terms than this is a term of a larger one.
 const MOST_TERMS: usize = 64;
 
@@ -147,7 +156,11 @@ impl<'s> Normalizer<'s> {
             same
         });
         joined?;
-        if let Some(k) = terms.iter().position(|(term, c)| *c == 1.0 && Hiding::of(*term).is_some()) {
+        // What is taken away and was read may be −∞ itself: the maximum of a row that is hidden everywhere, where −∞ − −∞ is NaN, which
+        // guards ask for.
+        let may_be_least = terms.iter().any(|(term, c)| *c < 0.0 && is_read(*term));
+        let hiding = terms.iter().position(|(term, c)| *c == 1.0 && Hiding::of(*term).is_some());
+        if let Some(k) = hiding.filter(|_| !may_be_least) {
             let (choice, _) = terms.remove(k);
             return Some(self.add_behind(dtype, choice, &terms, constant));
         }

@@ -325,6 +325,13 @@ fn what_is_infinite_or_no_number_stays_so() {
     at(|s, x| x[0].apply(Scalar::IsNan).select(c(x[0], 0.0, s), x[0]), &[nan]);
     at(|s, x| (x[0] / x[1]).apply(Scalar::IsNan).select(c(x[0], 0.0, s), x[0] / x[1]), &[0.0, 0.0]);
     at(|_, x| (x[0] - x[1]).apply(Scalar::Exp), &[-inf, -inf]);
+    // A row that is hidden everywhere, and its maximum.
+    let hidden: Body = |s, x| {
+        let seen = x[0].lt(c(x[0], 1.0, s));
+        (seen.select(x[0], c(x[0], f64::NEG_INFINITY, s)) - x[1]).apply(Scalar::Exp)
+    };
+    at(hidden, &[2.0, -inf]);
+    at(hidden, &[2.0, 0.5]);
 }
 
 #[test]

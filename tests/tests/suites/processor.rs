@@ -211,3 +211,29 @@ fn a_device_must_have_the_instructions() {
     let options = PlanOptions::on(DeviceSpec::find("cpu").unwrap());
     assert!(CpuDevice::new(Isa::Portable, 1, options, Limits::default()).is_ok());
 }
+
+/// A factor that is the same for all terms of a sum, or for those along one of its axes.
+#[test]
+fn factors_that_are_the_same_for_some_terms_run_as_planned() {
+    let all = "graph g(x: f32[n, m]) {
+  %1 = map() f32(i0) : f32[3, n]
+  %2 = contract(x, %1) \"cb,ac->ab\" acc=f32 : f32[3, m]
+  return y = %2
+}";
+    let inner = "graph g(x: f32[n, 4, m]) {
+  %1 = map() sin(f32(i0 + i1)) : f32[7, n, 4]
+  %2 = contract(x, %1) \"cdb,acd->ab\" acc=f32 : f32[7, m]
+  return y = %2
+}";
+    let outer = inner.replace("i0 + i1", "i0 + i2");
+    for (text, own) in [(all, None), (inner, Some(4)), (&outer, Some(4))] {
+        let graph = Graph::parse(text).unwrap();
+        for [n, m] in [[2, 3], [1, 1], [5, 70], [40, 9]] {
+            let sizes: Vec<usize> = std::iter::once(n).chain(own).chain([m]).collect();
+            let inputs: Inputs = std::iter::once((Arc::from("x"), numbers(&sizes, 7))).collect();
+            let ways = choices("cpu", Numerics::Default, &[1, 2, 3]);
+            holds(&graph, &inputs, &ways);
+            holds_in_bf16(&graph, &inputs, &ways);
+        }
+    }
+}

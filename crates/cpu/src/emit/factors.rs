@@ -1,6 +1,6 @@
 //! The factors of a product where tiles can read them: as they lie, gathered, or packed in panels.
 
-use fuseline::error::Result;
+use fuseline::error::{Error, Result};
 use fuseline::tensor::{DType, Dim};
 use fuseline::tile::{Op, StepId};
 use rustc_hash::FxHashMap;
@@ -85,14 +85,19 @@ pub(super) fn left_factor(
     let own = bound.kernel.step(roles.left).axes;
     let read = offsets_read(bound, &[roles.left], &|id| held.contains_key(&id));
     let by_terms = choose_lane(bound, own, &read, emission.lanes()).is_some_and(|lane| roles.rows.contains(&lane));
-    let (rows, terms) = (roles.row_count(bound), roles.sum_count(bound));
-    let (outer, inner, strides) =
-        if by_terms { (&roles.sum, &roles.rows, (1, rows)) } else { (&roles.rows, &roles.sum, (terms, 1)) };
-    let order = roles.batch.iter().chain(outer).chain(inner).copied();
-    let order: Vec<usize> = order.filter(|axis| own.contains(*axis)).collect();
-    let offset = dense_offset(&order, &bound.extents);
-    let left = hold(emission, "gather", roles.left, offset, &order, held)?;
-    Ok((left, strides.0, strides.1))
+    let (outer, inner) = if by_terms { (&roles.sum, &roles.rows) } else { (&roles.rows, &roles.sum) };
+    let all: Vec<usize> = roles.batch.iter().chain(outer).chain(inner).copied().collect();
+    // What is the same for all terms is gathered once; what is the same for some of several axes of terms would lie at uneven distances.
+    let once = all.iter().copied().filter(|axis| own.contains(*axis)).collect();
+    for order in [once, all] {
+        let offset = dense_offset(&order, &bound.extents);
+        let strides = [&roles.rows, &roles.sum].map(|axes| even_stride(bound, &offset, axes));
+        if let [Some(row_stride), Some(term_stride)] = strides {
+            let left = hold(emission, "gather", roles.left, offset, &order, held)?;
+            return Ok((left, row_stride, term_stride));
+        }
+    }
+    Err(Error::bug("all elements of a factor at uneven distances"))
 }
 
 /// The left factor where it lies, with the distances of rows and of terms, if these are even and nothing is to be done about it.

@@ -1,6 +1,7 @@
 //! Steps that add regions.
 
 use fuseline::graph::{Builder, Graph, Tensor};
+use fuseline::ops::{Expr, ExprNode, Prim, Scalar};
 use fuseline::tensor::{DType, Env, Literal, Shape, Symbol, TensorType};
 
 use super::Step;
@@ -97,6 +98,9 @@ impl<'b> Growth<'b> {
                 }
             })
         };
+        if has_poles(&body) {
+            return None;
+        }
         let stacked = body.outputs().get(2).map(|o| body.ty(o.value).shape.clone());
         let captures: &[Tensor<'b>] = if grows { &[carried] } else { &[capture] };
         let results = self.builder.loop_(trips, start, &[carried], body, captures).ok()?;
@@ -144,4 +148,12 @@ impl<'b> Growth<'b> {
 
 fn truth(builder: &Builder, holds: bool) -> Tensor<'_> {
     builder.constant(Literal::from_ints(DType::Bool, [], &[i64::from(holds)]).expect("one value"))
+}
+
+/// Whether a body computes a tangent. From trip to trip a value that comes near a pole loses all its digits, and what two right executions
+/// give has nothing in common: no bound on errors could tell them from wrong ones.
+fn has_poles(body: &Graph) -> bool {
+    let has_tangent =
+        |expr: &Expr| expr.nodes().iter().any(|(node, _)| matches!(node, ExprNode::Apply(Scalar::Tan, _)));
+    body.nodes().iter().any(|node| matches!(node.prim(), Prim::Map(row) if has_tangent(&row.expr)))
 }

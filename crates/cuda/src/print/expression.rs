@@ -1,7 +1,7 @@
 //! Scalar expressions in C++.
 
 use fuseline::error::Result;
-use fuseline::ops::{Expr, ExprNode, Scalar};
+use fuseline::ops::{Expr, ExprNode, Number, Scalar};
 use fuseline::tensor::{Class, DType, Dim};
 use fuseline::tile::{AxisSet, StepId};
 
@@ -62,6 +62,7 @@ impl Body<'_> {
                 }
             }
             let operand = |o: &u32| (codes[*o as usize].clone(), nodes[*o as usize].1);
+            let near = if self.is_near { self.near_form(nodes, &readers, k, &codes) } else { None };
             let code = match node {
                 ExprNode::Arg(number) => values[*number as usize].clone(),
                 ExprNode::Const(number) => element::constant(*dtype, *number),
@@ -83,28 +84,12 @@ impl Body<'_> {
                     let (x, from) = operand(x);
                     reinterpreted(from, *dtype, x)?
                 }
-                ExprNode::Apply(Scalar::Div, parts) if self.is_near && is_inverse_root(nodes, parts) => {
-                    let root = nodes[parts[1] as usize].0.operands()[0];
-                    Code::call("inverse_root_near", &[codes[root as usize].clone()])
-                }
+                ExprNode::Apply(..) if let Some(code) = near => code,
                 ExprNode::Apply(Scalar::Div, parts) if self.divides_many(nodes, &axes, k, parts[1] as usize) => {
                     let place = parts[1] as usize;
                     let by = Code::call(if self.is_near { "divisor_near" } else { "divisor" }, &[codes[place].clone()]);
                     let by = self.named("d", "Divisor", axes[place], &by)?;
                     Code::call("divided", &[codes[parts[0] as usize].clone(), by])
-                }
-                ExprNode::Apply(Scalar::Exp, x) if self.is_near && *dtype != DType::F64 => {
-                    let difference = match &nodes[x[0] as usize].0 {
-                        ExprNode::Apply(Scalar::Sub, parts) => Some(parts.iter().map(|k| codes[*k as usize].clone())),
-                        _ => None,
-                    };
-                    let args: Vec<Code> =
-                        difference.map_or_else(|| vec![codes[x[0] as usize].clone()], Iterator::collect);
-                    Code::call(if self.is_deep && args.len() == 2 { "exp_deep" } else { "exp_near" }, &args)
-                }
-                ExprNode::Apply(op @ (Scalar::Erf | Scalar::Sigmoid), x) if self.is_near && *dtype != DType::F64 => {
-                    let near = if *op == Scalar::Erf { "erf_near" } else { "sigmoid_near" };
-                    Code::call(near, &[codes[x[0] as usize].clone()])
                 }
                 ExprNode::Apply(op, operands) => {
                     let from = nodes[*operands.last().expect("functions have operands") as usize].1;
@@ -128,6 +113,33 @@ impl Body<'_> {
             }
         }
         Ok(codes.pop().expect("an expression has a result"))
+    }
+
+    /// A function of what becomes a narrow float at once, so that it need not be as exact as the scalar table says, or several of them in one.
+    fn near_form(&self, nodes: &[(ExprNode, DType)], readers: &[u32], node: usize, codes: &[Code]) -> Option<Code> {
+        let (ExprNode::Apply(op, parts), dtype) = &nodes[node] else { return None };
+        let code = |place: u32| codes[place as usize].clone();
+        let (name, args) = match op {
+            Scalar::Div if is_inverse_root(nodes, parts) => {
+                ("inverse_root_near", vec![code(nodes[parts[1] as usize].0.operands()[0])])
+            }
+            _ if *dtype == DType::F64 => return None,
+            Scalar::Add => ("erf_plus_one_near", vec![code(erf_plus_one(nodes, readers, parts)?)]),
+            Scalar::Exp => match (&nodes[parts[0] as usize].0, scaled(nodes, readers, parts[0])) {
+                (_, Some((factor, scale))) => {
+                    let scale = Number::new(DType::F32, scale * std::f64::consts::LOG2_E);
+                    ("power_near", vec![code(factor).times(&element::constant(DType::F32, scale))])
+                }
+                (ExprNode::Apply(Scalar::Sub, parts), _) => {
+                    (if self.is_deep { "exp_deep" } else { "exp_near" }, parts.iter().map(|part| code(*part)).collect())
+                }
+                _ => ("exp_near", vec![code(parts[0])]),
+            },
+            Scalar::Erf => ("erf_near", vec![code(parts[0])]),
+            Scalar::Sigmoid => ("sigmoid_near", vec![code(parts[0])]),
+            _ => return None,
+        };
+        Some(Code::call(name, &args))
     }
 
     /// Whether a divisor comes from a level further out, so that its inverse is worth having. That rounds twice, which is not strict.
@@ -199,6 +211,28 @@ pub(super) fn wrapped(dtype: DType, code: Code) -> Code {
         DType::U2 | DType::U4 => Code::atom(format!("(({code}) & {})", (1 << dtype.bits()) - 1)),
         _ => Code::cast(element::held(dtype), &code),
     }
+}
+
+/// What the error function is taken of, where two parts of a sum are that and 1, and nobody else reads it.
+fn erf_plus_one(nodes: &[(ExprNode, DType)], readers: &[u32], parts: &[u32]) -> Option<u32> {
+    let of = |erf: u32, one: u32| match (&nodes[erf as usize], &nodes[one as usize].0) {
+        ((ExprNode::Apply(Scalar::Erf, x), DType::F32), ExprNode::Const(one)) if one.to_f64() == 1.0 => Some(x[0]),
+        _ => None,
+    };
+    let &[a, b] = parts else { return None };
+    let found = of(a, b).map(|x| (a, x)).or_else(|| of(b, a).map(|x| (b, x)));
+    found.filter(|(erf, _)| readers[*erf as usize] == 1).map(|(_, x)| x)
+}
+
+/// A product with a constant that nobody else reads: the other factor, and the constant.
+fn scaled(nodes: &[(ExprNode, DType)], readers: &[u32], product: u32) -> Option<(u32, f64)> {
+    let (ExprNode::Apply(Scalar::Mul, parts), DType::F32) = &nodes[product as usize] else { return None };
+    let of = |factor: u32, constant: u32| match &nodes[constant as usize].0 {
+        ExprNode::Const(number) => Some((factor, number.to_f64())),
+        _ => None,
+    };
+    let found = of(parts[0], parts[1]).or_else(|| of(parts[1], parts[0]));
+    found.filter(|_| readers[product as usize] == 1)
 }
 
 /// The nearest number of a narrow float type.

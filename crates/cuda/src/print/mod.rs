@@ -23,6 +23,7 @@ mod product;
 mod row;
 mod scalar;
 mod scan;
+mod share_products;
 mod siblings;
 mod split;
 mod stages;

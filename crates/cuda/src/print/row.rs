@@ -223,7 +223,8 @@ impl<'n, 'k> Plan<'n, 'k> {
     fn share(&mut self) {
         let Some(packs) = self.packs.as_int() else { return };
         if self.part.is_some() {
-            (self.threads, self.rows_of_block) = columns::threads(packs, self.lanes.count);
+            (self.threads, self.rows_of_block) =
+                columns::threads(self.nest, self.along, packs, self.lanes.count, self.column_folds());
             self.turns = Some((packs + self.threads - 1) / self.threads);
             return;
         }

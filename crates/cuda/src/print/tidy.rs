@@ -2,15 +2,18 @@
 //!
 //! Gradients read what the forward pass has computed under other names, and with other signs. Here all that such a kernel folds and stores is
 //! one set of formulas of what it loads, so that equal parts are computed once, and what does not vary along a sum is multiplied behind it. Sums
-//! of a row that need another one of the same row only for some of their terms are cut, if that saves a pass: `Σ (a·s + b)` is `s·Σ a + Σ b`.
+//! of a row that need another one of the same row only for some of their terms are cut, if that saves a pass: `Σ (a·s + b)` is `s·Σ a + Σ b`; and
+//! what is left of numbers when their mean is taken away sums up to nothing. Last, products are grouped by what they have in common.
 
 use fuseline::ops::normal::{LeafRank, Normalizer};
 use fuseline::ops::prim::Monoid;
-use fuseline::ops::{Expr, ExprNode, Scalar, Scope, Term};
+use fuseline::ops::{Expr, ExprNode, Number, Scalar, Scope, Term};
 use fuseline::passes::Numerics;
-use fuseline::tensor::DType;
+use fuseline::tensor::{DType, Dim};
 use fuseline::tile::{AxisSet, Kernel, Op, Rounding, Schedule, Step, StepId, Store};
 use rustc_hash::{FxHashMap, FxHashSet};
+
+use super::share_products::{Sharing, summands};
 
 /// What terms are made of: a load, or a fold of a term.
 struct Leaf {
@@ -34,6 +37,8 @@ struct Work<'s> {
     /// steps of the kernel as it was
     steps: usize,
     across: AxisSet,
+    /// sizes of the kernel's axes
+    extents: Vec<Dim>,
 }
 
 /// Sums that may be cut off others.
@@ -41,7 +46,7 @@ const MOST_APART: usize = 64;
 
 /// The same kernel with less to compute; none where there is nothing to gain, or where every operation is rounded by itself.
 pub(super) fn tidied(kernel: &Kernel) -> Option<Kernel> {
-    let Schedule::Column { across, .. } = kernel.schedule else { return None };
+    let Schedule::Column { across, along, .. } = kernel.schedule else { return None };
     let is_plain = |step: &Step| match &step.op {
         Op::Load { reads, .. } => reads.is_empty(),
         // The largest of what is more than a load keeps its value, so that what it is taken from cancels.
@@ -69,7 +74,8 @@ pub(super) fn tidied(kernel: &Kernel) -> Option<Kernel> {
     let ranks = (0..kernel.steps.len() + MOST_APART).map(rank).collect();
     let normalizer = Normalizer::ranked(&scope, Numerics::Default, ranks, kernel.axes.clone());
     let numbers = FxHashMap::default();
-    let mut work = Work { scope: &scope, normalizer, leaves: Vec::new(), numbers, steps: kernel.steps.len(), across };
+    let (leaves, steps, extents) = (Vec::new(), kernel.steps.len(), kernel.axes.clone());
+    let mut work = Work { scope: &scope, normalizer, leaves, numbers, steps, across, extents };
     let mut terms: Vec<Term<'_>> = Vec::with_capacity(kernel.steps.len());
     for (k, step) in kernel.steps.iter().enumerate() {
         let term = match &step.op {
@@ -89,6 +95,7 @@ pub(super) fn tidied(kernel: &Kernel) -> Option<Kernel> {
     }
     let stores: Vec<u32> =
         kernel.stores.iter().map(|store| work.normalizer.normal(terms[store.value.index()]).place()).collect();
+    let stores = work.share_products(along, stores);
     Some(work.written(kernel, &stores))
 }
 
@@ -127,11 +134,14 @@ impl<'s> Work<'s> {
         };
         let whole = self.normalizer.split(term, &varies);
         let deep = self.depth(whole.element);
-        let (mut together, mut apart): (Option<Term<'s>>, Vec<_>) = (None, Vec::new());
+        let (mut together, mut apart, mut cuts): (Option<Term<'s>>, Vec<_>, bool) = (None, Vec::new(), false);
         for (term, is_negative) in summands(whole.element) {
             let part = self.normalizer.split(term, &varies);
             if !part.is_plain() && self.depth(part.element) < deep {
-                apart.push((part, is_negative));
+                if !self.is_centred(part.element, over) {
+                    apart.push((part, is_negative));
+                }
+                cuts = true;
             } else {
                 together = Some(match (together, is_negative) {
                     (None, false) => term,
@@ -143,7 +153,7 @@ impl<'s> Work<'s> {
         }
         // Folds across rows are read by nothing that is folded.
         let is_row = over.common(self.across).is_empty();
-        let is_saved = is_row && !apart.is_empty() && together.is_none_or(|term| self.depth(term) < deep);
+        let is_saved = is_row && cuts && together.is_none_or(|term| self.depth(term) < deep);
         if !is_saved {
             let fold = self.fold(k, Monoid::Sum, whole.element, over, whole.element.dtype(), step.axes);
             return whole.around(&mut self.normalizer, fold).cast(step.dtype);
@@ -162,8 +172,53 @@ impl<'s> Work<'s> {
                 (Some(others), true) => others - part,
             });
         }
-        let total = total.unwrap_or(whole.element);
+        let total = total.unwrap_or_else(|| self.scope.float(whole.element, 0.0));
         whole.around(&mut self.normalizer, total).cast(step.dtype)
+    }
+
+    /// Whether a term is what is left of numbers when their mean along some axes is taken away, or its negative.
+    fn is_centred(&self, term: Term<'s>, over: AxisSet) -> bool {
+        let (ExprNode::Apply(Scalar::Sub, _), &[a, b]) = (term.node(), term.operands().as_slice()) else {
+            return false;
+        };
+        let is_mean = |mean: Term<'s>, of: Term<'s>| {
+            let (ExprNode::Apply(Scalar::Div, _), &[sum, count]) = (mean.node(), mean.operands().as_slice()) else {
+                return false;
+            };
+            let ExprNode::Arg(number) = sum.node() else { return false };
+            let leaf = &self.leaves[self.numbers[&(number as usize)]];
+            let is_sum = matches!(leaf.op, Op::Reduce { monoid: Monoid::Sum, over: own, .. } if own == over);
+            is_sum && leaf.arg == Some(of.place()) && self.is_count(count, over)
+        };
+        is_mean(a, b) || is_mean(b, a)
+    }
+
+    /// Whether a term is the number of elements along some axes.
+    fn is_count(&self, term: Term<'s>, over: AxisSet) -> bool {
+        let count = over.iter().fold(Dim::int(1), |all, axis| all * &self.extents[axis]);
+        let term = if let ExprNode::Cast(_) = term.node() { term.operands()[0] } else { term };
+        match (term.node(), count.as_int()) {
+            (ExprNode::Size(dim), _) => dim == count,
+            (ExprNode::Const(Number::Int(n)), Some(count)) => n == count,
+            (ExprNode::Const(Number::Float(bits)), Some(count)) => f64::from_bits(bits) == count as f64,
+            _ => false,
+        }
+    }
+
+    /// Groups products by what they have in common, in all that is folded and in these stores, which are given back.
+    fn share_products(&mut self, along: AxisSet, stores: Vec<u32>) -> Vec<u32> {
+        let of: FxHashMap<usize, AxisSet> = self.leaves.iter().map(|leaf| (leaf.number, leaf.axes)).collect();
+        let varies = |node: &ExprNode| match node {
+            ExprNode::Arg(k) => of.get(&(*k as usize)).is_some_and(|axes| !axes.common(along).is_empty()),
+            ExprNode::Coord(axis) => along.contains(usize::from(*axis)),
+            _ => false,
+        };
+        let ends: Vec<u32> = self.leaves.iter().filter_map(|leaf| leaf.arg).chain(stores).collect();
+        let mut shared = Sharing::of(self.scope, &ends, &varies).into_iter();
+        for leaf in self.leaves.iter_mut().filter(|leaf| leaf.arg.is_some()) {
+            leaf.arg = shared.next();
+        }
+        shared.collect()
     }
 
     /// How many folds stand behind each other below a term.
@@ -207,20 +262,6 @@ impl<'s> Work<'s> {
         let stores = stored.map(|(store, place)| Store { value: writer.term(*place), ..store.clone() }).collect();
         Kernel { steps: writer.steps, stores, ..kernel.clone() }
     }
-}
-
-/// The terms that are added to a term, each with whether it is taken away.
-fn summands(term: Term<'_>) -> Vec<(Term<'_>, bool)> {
-    let (mut found, mut todo) = (Vec::new(), vec![(term, false)]);
-    while let Some((term, is_negative)) = todo.pop() {
-        match (term.node(), term.operands().as_slice()) {
-            (ExprNode::Apply(Scalar::Add, _), &[a, b]) => todo.extend([(b, is_negative), (a, is_negative)]),
-            (ExprNode::Apply(Scalar::Sub, _), &[a, b]) => todo.extend([(b, !is_negative), (a, is_negative)]),
-            (ExprNode::Apply(Scalar::Neg, _), &[a]) => todo.push((a, !is_negative)),
-            _ => found.push((term, is_negative)),
-        }
-    }
-    found
 }
 
 /// Terms that several ends read and that are work: the largest such terms.

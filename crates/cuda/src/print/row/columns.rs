@@ -10,8 +10,12 @@ use super::super::element;
 use super::super::nest::Nest;
 use super::{Pass, Place, Plan, Takes};
 
-/// Elements of a row that a thread takes where nothing speaks against it.
+/// Elements of a row that a thread takes where nothing speaks against it; where so much is computed for each that it takes longer than to read
+/// them, two packs: what one thread computes for two does not wait for one another, and more blocks that wait for themselves share a
+/// multiprocessor.
 const SHARE: i64 = 8;
+const PACKS: i64 = 2;
+const MANY_FLOPS: u32 = 48;
 
 /// Threads of a block where rows are short.
 const THREADS: i64 = 128;
@@ -22,19 +26,28 @@ const MOST_KEPT: i64 = 32;
 /// Registers of a thread besides what is kept and held.
 const WORKING: i64 = 32;
 
-/// Registers of a thread where a multiprocessor holds 1024 of them, and where it holds 512.
+/// Registers of a thread where a multiprocessor holds 1024 of them, where it holds 768 in blocks of 256, and where it holds 512.
 const FEW_REGISTERS: i64 = 64;
+const SOME_REGISTERS: i64 = 80;
 const MANY_REGISTERS: i64 = 128;
 
 /// Bytes of shared memory for values that are held.
 const MOST_SHARED: i64 = 200 << 10;
 
-/// How many threads own a row of so many packs of so many elements, and how many rows a block walks along side by side.
-pub(super) fn threads(packs: i64, count: i64) -> (i64, i64) {
-    let wanted = (packs * count / SHARE).max(1).unsigned_abs().next_power_of_two() as i64;
+/// How many threads own a row of so many packs along some axes, and how many rows a block walks along side by side.
+pub(super) fn threads(nest: &Nest<'_>, along: AxisSet, packs: i64, count: i64, folds: i64) -> (i64, i64) {
+    let is_more = flops(nest, along) >= MANY_FLOPS && folds * PACKS * count <= MOST_KEPT;
+    let share = if is_more { (PACKS * count).max(SHARE) } else { SHARE };
+    let wanted = (packs * count / share).max(1).unsigned_abs().next_power_of_two() as i64;
     let least = packs.max(1).unsigned_abs().next_power_of_two().min(32) as i64;
     let threads = wanted.max(least).min(1024);
     (threads, if threads > 32 { 1 } else { THREADS / threads })
+}
+
+/// What is computed for every element of a row.
+fn flops(nest: &Nest<'_>, along: AxisSet) -> u32 {
+    let steps = nest.kernel.steps.iter().zip(&nest.axes).filter(|(_, axes)| !axes.common(along).is_empty());
+    steps.map(|(step, _)| if let Op::Map { expr, .. } = &step.op { expr.flops() } else { 1 }).sum()
 }
 
 /// Whether rows along these axes can be owned while what is folded across all others is kept.
@@ -63,7 +76,7 @@ pub(in super::super) fn fits_columns(nest: &Nest<'_>, stores: &[usize], along: A
     }
     let lanes = super::choose_lanes(nest, along);
     let Some(packs) = nest.count(along).as_int().map(|length| length / lanes.count) else { return false };
-    let (threads, _) = threads(packs, lanes.count);
+    let (threads, _) = threads(nest, along, packs, lanes.count, of_columns as i64);
     of_columns as i64 * lanes.count * ((packs + threads - 1) / threads) <= MOST_KEPT
 }
 
@@ -74,10 +87,14 @@ pub(in super::super) fn parts(nest: &Nest<'_>, stores: &[usize], along: AxisSet,
 }
 
 impl Plan<'_, '_> {
+    /// Folds of columns.
+    pub(super) fn column_folds(&self) -> i64 {
+        self.passes.iter().map(|pass| pass.columns.len() as i64).sum()
+    }
+
     /// Registers that the folds of columns take.
     fn kept(&self) -> i64 {
-        let folds: usize = self.passes.iter().map(|pass| pass.columns.len()).sum();
-        folds as i64 * self.lanes.count * self.turns.unwrap_or(1)
+        self.column_folds() * self.lanes.count * self.turns.unwrap_or(1)
     }
 
     /// Decides what is held, and where, besides the folds of columns.
@@ -87,8 +104,10 @@ impl Plan<'_, '_> {
         let none = Takes { by_pass: vec![Vec::new(); self.passes.len()], held: Vec::new() };
         let block = self.block();
         let many = if block > 512 { FEW_REGISTERS } else { MANY_REGISTERS };
+        let some = if block > 256 { FEW_REGISTERS } else { SOME_REGISTERS };
         for (takes, registers, place) in [
             (&all, FEW_REGISTERS, Place::Registers),
+            (&all, some, Place::Registers),
             (&all, many, Place::Registers),
             (&all, many, Place::Shared),
             (&loads, many, Place::Registers),

@@ -134,13 +134,15 @@ fn automatic_padding_gives_a_window_per_stride() {
         let wanted = if before == 0 { [321., 43.] } else { [210., 432.] };
         assert_eq!(y[0].to_f64s(), wanted, "{auto}");
     }
-    let y = op("ConvTranspose")
-        .str("auto_pad", "SAME_UPPER")
-        .ints("strides", &[2])
-        .arg(f32s(&[1, 1, 2], &[1., 2.]))
-        .arg(f32s(&[1, 1, 3], &[1., 10., 100.]))
-        .run();
-    assert_eq!(y[0].to_f64s(), [1., 10., 102., 20.]);
+    // The formula of version 1 exchanges the sides, which its own text on auto_pad contradicts.
+    for opset in [7, 11, 22] {
+        let transposed = || op("ConvTranspose").opset(opset).ints("strides", &[2]);
+        for (auto, wanted) in [("SAME_UPPER", [1., 10., 102., 20.]), ("SAME_LOWER", [10., 102., 20., 200.])] {
+            let (x, w) = (f32s(&[1, 1, 2], &[1., 2.]), f32s(&[1, 1, 3], &[1., 10., 100.]));
+            let y = transposed().str("auto_pad", auto).arg(x).arg(w).run();
+            assert_eq!(y[0].to_f64s(), wanted, "{auto} of version {opset}");
+        }
+    }
     let y = op("ConvTranspose")
         .ints("output_shape", &[6])
         .ints("strides", &[2])

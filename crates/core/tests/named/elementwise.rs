@@ -68,6 +68,11 @@ fn bounds_of_clip_are_attributes_or_operands() {
     assert_eq!(old[..4], new[..4]);
     assert!(old[4].is_nan() && new[4].is_nan());
     assert_eq!(op("Clip").arg(x.clone()).no_arg().arg(scalar(1.0)).values()[..4], [-3.0, -1.0, 0.5, 1.0]);
+    // The attributes of version 6 have numbers for defaults.
+    let infinite = f32s(&[2], &[f64::NEG_INFINITY, f64::INFINITY]);
+    let most = f64::from(f32::MAX);
+    assert_eq!(op("Clip").opset(7).float("max", 1.0).arg(infinite.clone()).values(), [-most, 1.0]);
+    assert_eq!(op("Clip").opset(6).arg(infinite).values(), [-most, most]);
     assert_eq!(op("Clip").arg(x.clone()).arg(scalar(1.0)).arg(scalar(-1.0)).values()[..4], [-1.0; 4]);
     assert_eq!(op("Clip").arg(f32s(&[], &[7.0])).no_arg().arg(f32s(&[1], &[1.0])).run()[0].sizes(), [0usize; 0]);
 }

@@ -22,6 +22,8 @@ fn features_are_shifted_scaled_and_normalised() {
     assert_eq!(scaled.arg(x.clone()).values(), [0.0, -4.0, 6.0, -2.0, 0.0, 2.0]);
     let normalised = |norm: &str| ml("Normalizer").str("norm", norm).arg(x.clone()).values()[..3].to_vec();
     assert_eq!(normalised("MAX"), [0.5, -1.0, 1.0]);
+    let negative = ml("Normalizer").arg(f32s(&[1, 2], &[-4.0, -2.0]));
+    assert_eq!(negative.values(), [2.0, 1.0]);
     assert_eq!(normalised("L1"), [1.0, -2.0, 2.0].map(|x| f64::from((x / 5.0) as f32)));
     assert_eq!(normalised("L2"), [1.0, -2.0, 2.0].map(|x| f64::from((x / 3.0) as f32)));
     let linear = ml("LinearRegressor").int("targets", 2).with("intercepts", floats(&[0.0, 0.5]));

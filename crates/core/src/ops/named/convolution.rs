@@ -402,9 +402,9 @@ fn spread_axes(call: &Call<'_, '_>, input: &[Dim], size: &[Dim]) -> Result<Vec<S
                 let output = output.expect("automatic padding gives the size of the result");
                 let total = (full - &output).max_with(&Dim::int(0));
                 let half = total.floordiv(&Dim::int(2));
-                // Version 11 exchanged the sides to which an odd element goes.
-                let smaller_before = (*padding == Padding::SameUpper) == (call.opset >= 11);
-                (if smaller_before { half } else { total - half }, output)
+                // The formula of version 1 has the sides of an odd element the other way round, against its own text on
+                // auto_pad; version 11 mended the formula, and everybody reads older models by it.
+                (if *padding == Padding::SameUpper { half } else { total - half }, output)
             }
         };
         axes.push(Spread::new(&input[k], &size[k], stride, dilation, &before, &output));

@@ -159,13 +159,15 @@ fn modulo<'b>(call: &Call<'_, 'b>) -> Result<Vec<Tensor<'b>>> {
 
 fn clip<'b>(call: &Call<'_, 'b>) -> Result<Vec<Tensor<'b>>> {
     let x = call.input(0)?;
-    let bound = |name: &str, k: usize| -> Result<Option<Tensor<'b>>> {
-        if let Some(number) = call.float(name)? {
+    // Where bounds are attributes with defaults, these are numbers: what is infinite is clipped by them.
+    let farthest = (6..11).contains(&call.opset).then_some(f64::from(f32::MAX));
+    let bound = |name: &str, k: usize, default: Option<f64>| -> Result<Option<Tensor<'b>>> {
+        if let Some(number) = call.float(name)?.or(default) {
             return Ok(Some(call.builder.scalar(x.dtype()?, number)));
         }
         Ok(call.optional(k).map(|bound| bound.reshape(Shape::scalar())))
     };
-    let (low, high) = (bound("min", 1)?, bound("max", 2)?);
+    let (low, high) = (bound("min", 1, farthest.map(|x| -x))?, bound("max", 2, farthest)?);
     let raised = low.map_or(x, |low| x.max(low));
     Ok(vec![high.map_or(raised, |high| raised.min(high))])
 }

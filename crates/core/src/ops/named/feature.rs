@@ -76,7 +76,8 @@ fn normalizer<'b>(call: &Call<'_, 'b>) -> Result<Vec<Tensor<'b>>> {
     let x = call.input(0)?.cast(DType::F32);
     let last = [x.axis(-1)?];
     let norm = match call.str_or("norm", "MAX")? {
-        "MAX" => x.abs().reduce_keep(Monoid::Max, &last),
+        // The largest, not the farthest from 0: the text says X / max(X).
+        "MAX" => x.reduce_keep(Monoid::Max, &last),
         "L1" => x.abs().sum(&last),
         "L2" => x.square().sum(&last).sqrt(),
         other => return Err(Error::invalid(format!("attribute norm = \"{other}\" of Normalizer"))),

@@ -182,6 +182,15 @@ fn fused_operators_do_what_their_parts_do() {
         .arg(f32s(&[2], &[1., 1.]))
         .run();
     assert_eq!(y[0].to_f64s(), [4., -1.]);
+    let halved = |activation: &str| {
+        let call = op("FusedGemm").domain("com.microsoft", 1).str("activation", activation);
+        let call = call.with("activation_alpha", Attribute::Float(0.5));
+        call.arg(f32s(&[1, 1], &[1.])).arg(f32s(&[1, 2], &[-1., 3.])).values()
+    };
+    assert_eq!(halved("Softsign"), [-0.5, 0.75]);
+    assert_eq!(halved("ThresholdedRelu"), [0., 3.]);
+    assert!((halved("Elu")[0] - 0.5 * ((-1f64).exp() - 1.)).abs() < 1e-7);
+    assert!((halved("Softplus")[1] - (3f64.exp() + 1.).ln()).abs() < 1e-6);
     let y = op("FusedConv")
         .domain("com.microsoft", 1)
         .str("activation", "Clip")

@@ -2,7 +2,7 @@
 
 use super::activation::{gelu_tanh, hard_sigmoid};
 use super::windows::{channels_first, channels_last};
-use super::{Call, NamedOp, convolution, matrix};
+use super::{Call, NamedOp, convolution, matrix, recurrent};
 use crate::error::{Error, Result};
 use crate::graph::Tensor;
 
@@ -114,16 +114,12 @@ fn activate<'b>(call: &Call<'_, 'b>, x: Tensor<'b>, parameters: &[Option<f64>; 2
     let [first, second] = *parameters;
     Ok(match call.str_or("activation", "")? {
         "" => x,
-        "Relu" => x.max(0.0),
-        "Tanh" => x.tanh(),
-        "Sigmoid" => x.sigmoid(),
-        "LeakyRelu" => x.lt(0.0).select(x * first.unwrap_or(0.01), x),
-        "HardSigmoid" => hard_sigmoid(x, first.unwrap_or(0.2), second.unwrap_or(0.5)),
         "HardSwish" => x * hard_sigmoid(x, 1.0 / 6.0, 0.5),
         "Clip" => {
             let low = first.map_or(x, |low| x.max(low));
             second.map_or(low, |high| low.min(high))
         }
-        other => return Err(Error::unsupported(format!("activation \"{other}\" of {}", call.op.name))),
+        other => recurrent::activated(other, *parameters, x)
+            .ok_or_else(|| Error::unsupported(format!("activation \"{other}\" of {}", call.op.name)))?,
     })
 }

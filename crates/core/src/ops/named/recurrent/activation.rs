@@ -1,4 +1,4 @@
-//! The activation functions that recurrent operators name in their attributes.
+//! The activation functions that operators, recurrent and fused ones, name in their attributes.
 
 use super::super::Call;
 use super::super::activation::{hard_sigmoid, softplus};
@@ -37,6 +37,13 @@ impl Activation {
             Activation::Elu { alpha } => x.lt(0.0).select(x.expm1() * alpha, x),
         }
     }
+}
+
+/// The function with this name and these parameters, at every element; none where nobody knows the name.
+pub(in super::super) fn activated<'b>(name: &str, parameters: [Option<f64>; 2], x: Tensor<'b>) -> Option<Tensor<'b>> {
+    let [alpha, beta] = &parameters;
+    let mut parameters = Parameters { alpha: alpha.as_slice(), beta: beta.as_slice() };
+    Some(parameters.function(name)?.apply(x))
 }
 
 /// The parameters that are not used up yet; those that run out take their defaults.

@@ -9,6 +9,8 @@ mod activation;
 mod cell;
 mod weights;
 
+pub(super) use activation::activated;
+
 use super::time_loop::{Step, Stepped, over_time};
 use super::{Call, NamedOp};
 use crate::error::{Error, Result};

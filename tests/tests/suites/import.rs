@@ -255,6 +255,18 @@ fn structure_may_hang_on_the_value_of_an_input() {
 }
 
 #[test]
+fn structure_may_hang_on_the_size_of_an_input() {
+    let inputs = || vec![value("x", FLOAT, &["m", "n"]), value("i", INT64, &["k", "depth"])];
+    let found = graph(inputs(), vec![node("GatherND", &["x", "i"], &["y"])], vec![value("y", FLOAT, &["k"])]);
+    let x = f32s(&[2, 2], &[1.0, 2.0, 3.0, 5.0]);
+    let pairs = Literal::from_ints(DType::I64, [3, 2], &[1, 0, 0, 1, -1, -1]).unwrap();
+    assert_eq!(run(&model(found), &[("x", x.clone()), ("i", pairs)]).unwrap(), [f32s(&[3], &[3.0, 2.0, 5.0])]);
+    let square =
+        graph(vec![value("x", FLOAT, &["m", "n"])], vec![node("Det", &["x"], &["y"])], vec![value("y", FLOAT, &[])]);
+    assert_eq!(run(&model(square), &[("x", x)]).unwrap(), [f32s(&[], &[-1.0])]);
+}
+
+#[test]
 fn a_long_chain_and_many_readers_take_little_time() {
     let count = 100_000;
     let mut nodes = vec![node("Neg", &["x"], &["v0"])];

@@ -18,8 +18,12 @@ fn determinant<'b>(call: &Call<'_, 'b>) -> Result<Tensor<'b>> {
     let batch = shape.rank().checked_sub(2).ok_or_else(|| Error::invalid(format!("the determinant of {shape}")))?;
     let (rows, columns) = (&shape[batch], &shape[batch + 1]);
     call.builder.require_equal(rows, columns, "the determinant of a square matrix")?;
-    let size = rows.as_int().or(columns.as_int()).filter(|n| *n <= LARGEST);
-    let size = size.ok_or_else(|| Error::unsupported(format!("the determinant of matrices of {rows} rows")))?;
+    let Some(size) = rows.as_int().or(columns.as_int()) else {
+        return Err(Error::needs_value(format!("the number of rows of a matrix, {rows}, must be known"), Vec::new()));
+    };
+    if size > LARGEST {
+        return Err(Error::unsupported(format!("the determinant of matrices of {rows} rows")));
+    }
     let wide = if dtype == DType::F64 { DType::F64 } else { DType::F32 };
     let mut rest = x.cast(wide);
     let mut product: Option<Tensor<'b>> = None;

@@ -141,7 +141,8 @@ impl<'b> Coordinates<'b> {
         let last = places.len();
         // The rank of the result hangs on it.
         let Some(count) = count.as_int() else {
-            return Err(Error::unsupported(format!("indices with {count} coordinates each, a number not known yet")));
+            let message = format!("the number of coordinates of an index, {count}, must be known");
+            return Err(Error::needs_value(message, Vec::new()));
         };
         let fits = |n: &usize| data.rank().is_ok_and(|r| first + n <= r);
         let count = usize::try_from(count)

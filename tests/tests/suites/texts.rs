@@ -129,7 +129,7 @@ fn elements_move_like_numbers() {
 
 #[test]
 fn what_is_not_there_is_told_with_its_node() {
-    for node in [node("Relu", &["v"], &["y"]), node("Add", &["v", "v"], &["y"]), node("Unique", &["v"], &["y"])] {
+    for node in [node("Relu", &["v"], &["y"]), node("Add", &["v", "v"], &["y"]), node("NonZero", &["v"], &["y"])] {
         let (op, error) = (node.op_type.clone(), of_table(node).unwrap_err());
         assert_eq!(error.kind(), Kind::Unsupported, "{error}");
         assert!(error.message().contains(&format!("{op} of strings")), "{error}");
@@ -142,6 +142,55 @@ fn what_is_not_there_is_told_with_its_node() {
     assert!(error.kind() == Kind::Invalid && error.message().contains("(a"), "{error}");
     let negative = with(node("StringSplit", &["v"], &["y"]), vec![int("maxsplit", -2)]);
     assert_eq!(of_table(negative).unwrap_err().kind(), Kind::Invalid);
+}
+
+#[test]
+fn distinct_texts_come_in_the_order_of_their_bytes() {
+    let results = ["y", "first", "inverse", "count"];
+    let distinct = |attributes: Vec<AttributeProto>, x: Literal| {
+        let outputs = [("y", STRING), ("first", INT64), ("inverse", INT64), ("count", INT64)];
+        let outputs = outputs.map(|(name, kind)| value(name, kind, if name == "y" { &["a", "b"] } else { &["n"] }));
+        let unique = with(node("Unique", &["x"], &results), attributes);
+        run(graph(vec![value("x", STRING, &["rows", "columns"])], vec![unique], outputs.into()), &[("x", x)]).unwrap()
+    };
+    let x = strings(&[3, 2], &["b", "ab", "", "b", "a", "ab"]);
+    let y = distinct(vec![], x.clone());
+    assert_eq!(y["y"].to_texts().unwrap(), ["", "a", "ab", "b"]);
+    assert_eq!([&y["first"], &y["count"]].map(Literal::to_ints), [[2, 4, 1, 0], [1, 1, 2, 2]]);
+    assert_eq!(y["inverse"].to_ints(), [3, 2, 0, 3, 1, 2]);
+    assert_eq!(distinct(vec![int("sorted", 0)], x)["y"].to_texts().unwrap(), ["b", "ab", "", "a"]);
+    let rows = strings(&[3, 2], &["b", "x", "a", "y", "b", "x"]);
+    let y = distinct(vec![int("axis", -2)], rows);
+    assert_eq!(
+        (y["y"].sizes(), y["y"].to_texts().unwrap()),
+        (&[2, 2, 1][..], ["a", "y", "b", "x"].map(String::from).into())
+    );
+    assert_eq!(y["inverse"].to_ints(), [1, 0, 1]);
+}
+
+#[test]
+fn numbers_are_texts_and_texts_are_numbers() {
+    let cast = |from: i32, x: Literal, to: i32| {
+        let node = with(node("Cast", &["x"], &["y"]), vec![int("to", i64::from(to))]);
+        run(graph(vec![value("x", from, &["n"])], vec![node], vec![value("y", to, &["n"])]), &[("x", x)])
+    };
+    let x = Literal::f32s(&[1.0, -2.25, 1.0 / 131072.0, f32::NAN, f32::NEG_INFINITY, 0.1]);
+    let texts = ["1", "-2.25", "7.6293945e-06", "NaN", "-INF", "0.1"];
+    assert_eq!(cast(FLOAT, x, STRING).unwrap()["y"].to_texts().unwrap(), texts);
+    let y = cast(STRING, strings(&[6], &texts), FLOAT).unwrap()["y"].to_f64s();
+    assert!(y[3].is_nan() && y[4] == f64::NEG_INFINITY, "{y:?}");
+    assert_eq!([y[0], y[1], y[2], y[5]], [1.0, -2.25, 1.0 / 131072.0, f64::from(0.1f32)]);
+    let whole = strings(&[3], &["9007199254740993", "-7", "0"]);
+    let y = cast(STRING, whole, INT64).unwrap()["y"].clone();
+    assert_eq!(y.to_ints(), [9_007_199_254_740_993, -7, 0]);
+    assert_eq!(cast(INT64, y, STRING).unwrap()["y"].to_texts().unwrap(), ["9007199254740993", "-7", "0"]);
+    let error = cast(STRING, strings(&[1], &["seven"]), FLOAT).unwrap_err();
+    assert!(error.kind() == Kind::Invalid && error.message().contains("seven"), "{error}");
+    let like = node("CastLike", &["x", "t"], &["y"]);
+    let inputs = vec![value("x", INT64, &["n"]), value("t", STRING, &["m"])];
+    let given = [("x", Literal::i64s(&[3, -1])), ("t", strings(&[1], &["any"]))];
+    let y = run(graph(inputs, vec![like], vec![value("y", STRING, &["n"])]), &given).unwrap();
+    assert_eq!(y["y"].to_texts().unwrap(), ["3", "-1"]);
 }
 
 #[test]

@@ -28,7 +28,8 @@ pub(super) fn attributes(kind: &HostKind) -> Vec<(&'static str, Attribute)> {
         HostKind::NonMaxSuppression { centered, count } => {
             vec![("centered", Flag(*centered)), ("count", Symbol(*count))]
         }
-        HostKind::TextJoin | HostKind::TextMatch => Vec::new(),
+        HostKind::TextJoin | HostKind::TextMatch | HostKind::TextOfNumber => Vec::new(),
+        HostKind::NumberOfText { whole } => vec![("whole", Flag(*whole))],
         HostKind::TextSplit { count, width } => vec![("count", Symbol(*count)), ("width", Symbol(*width))],
         HostKind::TextNormalize { case, exact, count, width } => vec![
             ("lower", Flag(*case == Case::Lower)),
@@ -58,6 +59,8 @@ pub(super) fn kind(name: &str, given: &[(String, Attribute)]) -> Result<HostKind
         "suppress" => HostKind::NonMaxSuppression { centered: flag("centered"), count: symbol("count")? },
         "text_join" => HostKind::TextJoin,
         "text_match" => HostKind::TextMatch,
+        "text_of_number" => HostKind::TextOfNumber,
+        "number_of_text" => HostKind::NumberOfText { whole: flag("whole") },
         "text_split" => HostKind::TextSplit { count: symbol("count")?, width: symbol("width")? },
         "text_normalize" => {
             let case = match (flag("lower"), flag("upper")) {
@@ -126,6 +129,8 @@ mod tests {
             HostKind::TextSplit { count: 1, width: 2 },
             HostKind::TextNormalize { case: Case::Upper, exact: true, count: 3, width: 4 },
             HostKind::TextMatch,
+            HostKind::TextOfNumber,
+            HostKind::NumberOfText { whole: true },
         ];
         for wanted in kinds {
             let text: String = attributes(&wanted).into_iter().map(|(key, value)| text(key, value)).collect();

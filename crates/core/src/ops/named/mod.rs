@@ -61,7 +61,7 @@ mod windows;
 pub use attention::flex_attention;
 pub use attributes::{Attribute, Attributes};
 pub use call::Call;
-pub use text::{equal_texts, equally_wide};
+pub use text::{equal_texts, equally_wide, numbers_of, texts_of};
 
 use std::sync::OnceLock;
 

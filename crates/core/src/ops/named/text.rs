@@ -74,6 +74,17 @@ pub fn equal_texts<'b>(x: Tensor<'b>, y: Tensor<'b>) -> Result<Tensor<'b>> {
     Ok(same.reduce(Monoid::Min, &[same.rank()? - 1]))
 }
 
+/// Numbers as texts.
+pub fn texts_of<'b>(x: Tensor<'b>) -> Tensor<'b> {
+    x.builder().add(Host { kind: HostKind::TextOfNumber }, &[x])
+}
+
+/// The numbers that texts say, of an element type.
+pub fn numbers_of<'b>(texts: Tensor<'b>, dtype: DType) -> Tensor<'b> {
+    let kind = HostKind::NumberOfText { whole: !dtype.is_float() };
+    texts.builder().add(Host { kind }, &[texts]).cast(dtype)
+}
+
 /// Texts as a constant, one a row.
 pub(super) fn constant_texts<'b>(builder: &'b Builder, texts: &[String]) -> Result<Tensor<'b>> {
     Ok(builder.constant(Literal::texts([texts.len()], texts)?))

@@ -46,6 +46,9 @@ pub(super) fn attribute(proto: &AttributeProto, file: &ModelFile) -> Result<Opti
             if proto.i == 0 {
                 return Ok(None);
             }
+            if proto.name == "to" && proto.i == i64::from(STRING) {
+                return Ok(Some(Attribute::Str(super::text::TEXT.into())));
+            }
             let code = i32::try_from(proto.i).map_err(|_| Error::invalid(format!("{} is no element type", proto.i)))?;
             Attribute::Str(dtype_of_code(code)?.name().to_string())
         }

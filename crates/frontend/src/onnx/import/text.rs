@@ -3,7 +3,7 @@
 
 use fuseline::error::{Error, Result};
 use fuseline::graph::Tensor;
-use fuseline::ops::named::{Attribute, Call, equal_texts, equally_wide};
+use fuseline::ops::named::{Attribute, Call, equal_texts, equally_wide, numbers_of, texts_of};
 use fuseline::tensor::{DType, Dim, Shape};
 
 use super::super::data_type::STRING;
@@ -19,8 +19,12 @@ enum Role {
     Moves,
     /// only sizes matter: no result is a text
     Measures,
+    /// texts become numbers, and numbers texts
+    Converts,
     /// equal texts are told from others
     Compares,
+    /// slices along an axis are put in order and told apart, byte by byte; the first result is a text
+    Sorts,
     /// its row in table 3 takes bytes; these results are texts
     Reads(&'static [usize]),
     /// its row takes bytes or makes them: the result is a text where the values that it looks up are
@@ -31,6 +35,9 @@ enum Role {
 
 /// The operators that know texts.
 static ROLES: &[(&str, &str, Role)] = &[
+    ("", "Cast", Role::Converts),
+    ("", "CastLike", Role::Converts),
+    ("", "CenterCropPad", Role::Moves),
     ("", "Compress", Role::Moves),
     ("", "Concat", Role::Moves),
     ("", "DepthToSpace", Role::Moves),
@@ -40,6 +47,7 @@ static ROLES: &[(&str, &str, Role)] = &[
     ("", "Gather", Role::Moves),
     ("", "GatherElements", Role::Moves),
     ("", "GatherND", Role::Moves),
+    ("", "OneHot", Role::Moves),
     ("", "Pad", Role::Moves),
     ("", "RegexFullMatch", Role::Reads(&[])),
     ("", "Reshape", Role::Moves),
@@ -60,8 +68,10 @@ static ROLES: &[(&str, &str, Role)] = &[
     ("", "Tile", Role::Moves),
     ("", "Transpose", Role::Moves),
     ("", "Trilu", Role::Moves),
+    ("", "Unique", Role::Sorts),
     ("", "Unsqueeze", Role::Moves),
     ("", "Where", Role::Moves),
+    ("ai.onnx.ml", "ArrayFeatureExtractor", Role::Moves),
     ("ai.onnx.ml", "CategoryMapper", Role::LooksUp),
     ("ai.onnx.ml", "LabelEncoder", Role::LooksUp),
     ("ai.onnx.ml", "LinearClassifier", Role::Labels),
@@ -69,6 +79,9 @@ static ROLES: &[(&str, &str, Role)] = &[
     ("ai.onnx.ml", "SVMClassifier", Role::Labels),
     ("ai.onnx.ml", "TreeEnsembleClassifier", Role::Labels),
 ];
+
+/// What the attribute `to` of a conversion into texts says.
+pub(super) const TEXT: &str = "string";
 
 fn role(call: &Call<'_, '_>) -> Option<Role> {
     ROLES.iter().find(|(domain, name, _)| *domain == call.op.domain && *name == call.op.name).map(|(_, _, role)| *role)
@@ -139,6 +152,21 @@ pub(super) fn expand<'b>(call: &Call<'_, 'b>, inputs: &[Operand<'b>]) -> Result<
             let results = with(texts.into_iter())?.into_iter().enumerate();
             Ok(results.map(|(k, x)| if k == 0 && are_texts { Datum::Text(x) } else { Datum::Tensor(x) }).collect())
         }
+        Some(Role::Converts) => {
+            let named = matches!(call.attributes.get("to"), Some(Attribute::Str(to)) if to.eq_ignore_ascii_case(TEXT));
+            let to_texts = named || matches!(inputs.get(1), Some(Datum::Text(_)));
+            Ok(vec![match (inputs, to_texts) {
+                ([Datum::Text(x), ..], true) => Datum::Text(*x),
+                ([Datum::Text(x), like @ ..], false) => {
+                    let like = like.first().map_or(Ok(None), Datum::optional)?;
+                    let dtype = like.map_or_else(|| call.dtype("to"), |like| like.dtype().map(Some))?;
+                    let missing = || Error::invalid(format!("{} does not say into what", call.op.name));
+                    Datum::Tensor(numbers_of(*x, dtype.ok_or_else(missing)?))
+                }
+                ([Datum::Tensor(x), ..], true) => Datum::Text(texts_of(*x)),
+                _ => return Ok(plain(with(texts.into_iter())?)),
+            }])
+        }
         _ if texts.is_empty() => Ok(plain(with(texts.into_iter())?)),
         Some(Role::Moves) => {
             let numbered = Numbered::of(&texts)?;
@@ -150,12 +178,39 @@ pub(super) fn expand<'b>(call: &Call<'_, 'b>, inputs: &[Operand<'b>]) -> Result<
             [x, y] if inputs.len() == 2 => Ok(vec![equal_texts(x, y)?.into()]),
             _ => Err(Error::invalid("a text is compared with something else")),
         },
+        Some(Role::Sorts) => {
+            let (x, axis) = slices(call, texts[0])?;
+            let mut attributes = call.attributes.clone();
+            attributes.insert("axis".into(), Attribute::Int(axis));
+            let made = (call.op.expand)(&Call { inputs: &[Some(x)], attributes: &attributes, ..*call })?;
+            Ok(made
+                .into_iter()
+                .enumerate()
+                .map(|(k, x)| if k == 0 { Datum::Text(x) } else { Datum::Tensor(x) })
+                .collect())
+        }
         Some(Role::Reads(made)) => {
             let results = with(texts.into_iter())?.into_iter().enumerate();
             Ok(results.map(|(k, x)| if made.contains(&k) { Datum::Text(x) } else { Datum::Tensor(x) }).collect())
         }
         Some(Role::Labels) | None => Err(Error::unsupported(format!("{} of strings", call.op.name))),
     }
+}
+
+/// Texts and the axis that the user means: one text a row where no axis is given. Zeros behind shorter texts come before all
+/// bytes, so that bytes are in the order of texts.
+fn slices<'b>(call: &Call<'_, 'b>, x: Tensor<'b>) -> Result<(Tensor<'b>, i64)> {
+    let shape = x.shape()?;
+    let Some((width, leading)) = shape.dims().split_last() else { return Err(Error::bug("texts without bytes")) };
+    let Some(axis) = call.int("axis")? else {
+        let count = Shape::from(leading.to_vec()).count();
+        return Ok((x.reshape(vec![count, width.clone()]), 0));
+    };
+    let rank = leading.len() as i64;
+    if axis < -rank || axis >= rank {
+        return Err(Error::invalid(format!("axis {axis} of texts with {rank} axes")));
+    }
+    Ok((x, axis.rem_euclid(rank)))
 }
 
 impl<'m> Importer<'m> {

@@ -1,6 +1,7 @@
 //! Operations that are not loops over tensors: one portable implementation that every device runs.
 
 mod nonzero;
+mod number;
 mod suppress;
 mod text;
 mod unique;
@@ -62,6 +63,13 @@ pub enum HostKind {
     },
     /// whether a pattern, the second operand, matches each text as a whole
     TextMatch,
+    /// numbers as texts
+    TextOfNumber,
+    /// the numbers that texts say
+    NumberOfText {
+        /// integers, as i64 (larger ones wrap); otherwise f64
+        whole: bool,
+    },
 }
 
 impl HostKind {
@@ -75,6 +83,8 @@ impl HostKind {
             HostKind::TextSplit { .. } => "text_split",
             HostKind::TextNormalize { .. } => "text_normalize",
             HostKind::TextMatch => "text_match",
+            HostKind::TextOfNumber => "text_of_number",
+            HostKind::NumberOfText { .. } => "number_of_text",
         }
     }
 
@@ -87,7 +97,9 @@ impl HostKind {
             HostKind::TextSplit { count, width } | HostKind::TextNormalize { count, width, .. } => {
                 (Some(*count), Some(*width))
             }
-            HostKind::TextJoin | HostKind::TextMatch => (None, None),
+            HostKind::TextJoin | HostKind::TextMatch | HostKind::TextOfNumber | HostKind::NumberOfText { .. } => {
+                (None, None)
+            }
         };
         first.into_iter().chain(second)
     }
@@ -155,6 +167,16 @@ impl Primitive for Host {
                 let (leading, _) = text_axes(&args[0])?;
                 Ok(vec![TensorType::new(DType::Bool, Shape::from(leading.to_vec()))])
             }
+            HostKind::TextOfNumber => {
+                expect_args("host.text_of_number", args, 1)?;
+                Ok(vec![bytes([args[0].shape.dims(), &[Dim::from(number::LONGEST)]].concat())])
+            }
+            HostKind::NumberOfText { whole } => {
+                expect_args("host.number_of_text", args, 1)?;
+                let (leading, _) = text_axes(&args[0])?;
+                let dtype = if *whole { DType::I64 } else { DType::F64 };
+                Ok(vec![TensorType::new(dtype, Shape::from(leading.to_vec()))])
+            }
         }
     }
 
@@ -175,6 +197,8 @@ impl Primitive for Host {
                 Ok(vec![text::normalize(&args[0], &args[1], *case, *exact, run)?])
             }
             HostKind::TextMatch => Ok(vec![text::matches(&args[0], &args[1], run)?]),
+            HostKind::TextOfNumber => Ok(vec![number::print(&args[0], run)?]),
+            HostKind::NumberOfText { whole } => Ok(vec![number::parse(&args[0], *whole, run)?]),
         }
     }
 

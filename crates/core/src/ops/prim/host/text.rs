@@ -30,7 +30,7 @@ impl Case {
 }
 
 /// The texts of a tensor; zeros behind their ends are no part of them.
-struct Texts {
+pub(super) struct Texts {
     bytes: Vec<u8>,
     width: usize,
     count: usize,
@@ -38,7 +38,7 @@ struct Texts {
 
 impl Texts {
     /// Those of a tensor, if there is memory for a copy.
-    fn of(x: &Buffer, run: &Run<'_>) -> Result<Texts> {
+    pub(super) fn of(x: &Buffer, run: &Run<'_>) -> Result<Texts> {
         let width = x.sizes().last().copied().unwrap_or(0);
         let count = x.sizes().split_last().map_or(0, |(_, leading)| leading.iter().product());
         run.reserve_work(&[], x.count() / 8)?;
@@ -59,7 +59,13 @@ impl Texts {
         std::str::from_utf8(&row[..end]).map_err(|_| Error::invalid(format!("text {k} is not UTF-8")))
     }
 
-    fn iter(&self) -> impl Iterator<Item = Result<&str>> {
+    /// How many there are.
+    pub(super) fn count(&self) -> usize {
+        self.count
+    }
+
+    /// All of them.
+    pub(super) fn iter(&self) -> impl Iterator<Item = Result<&str>> {
         (0..self.count).map(|k| self.get(k))
     }
 }
@@ -74,7 +80,7 @@ fn only_text(x: &Buffer, run: &Run<'_>) -> Result<String> {
 }
 
 /// A tensor that texts are written into, one behind another.
-struct Written {
+pub(super) struct Written {
     values: Vec<i64>,
     sizes: Vec<usize>,
     next: usize,
@@ -82,7 +88,7 @@ struct Written {
 
 impl Written {
     /// Room for texts of at most `width` bytes, of which the longest one has `longest`.
-    fn new(mut sizes: Vec<usize>, width: usize, longest: usize, run: &Run<'_>) -> Result<Written> {
+    pub(super) fn new(mut sizes: Vec<usize>, width: usize, longest: usize, run: &Run<'_>) -> Result<Written> {
         run.reserve_text(longest)?;
         sizes.push(width);
         let count = sizes.iter().fold(1usize, |count, size| count.saturating_mul(*size));
@@ -90,19 +96,22 @@ impl Written {
         Ok(Written { values: vec![0; count], sizes, next: 0 })
     }
 
-    fn push(&mut self, parts: [&str; 2]) {
+    /// Writes the next one, in two parts.
+    pub(super) fn push(&mut self, parts: [&str; 2]) {
         let width = self.sizes.last().copied().unwrap_or(0);
         let row = self.values[self.next..self.next + width].iter_mut();
         row.zip(parts.into_iter().flat_map(str::bytes)).for_each(|(place, byte)| *place = i64::from(byte));
         self.next += width;
     }
 
-    fn tensor(self) -> Buffer {
+    /// The tensor, when all are written.
+    pub(super) fn tensor(self) -> Buffer {
         Buffer::ints(DType::U8, self.sizes, self.values)
     }
 }
 
-fn leading(x: &Buffer) -> Vec<usize> {
+/// The sizes of texts without that of their bytes.
+pub(super) fn leading(x: &Buffer) -> Vec<usize> {
     x.sizes().split_last().map_or(Vec::new(), |(_, leading)| leading.to_vec())
 }
 

@@ -47,6 +47,7 @@ KNOWN = [
     ("LSTM GRU RNN", evaluated, "the evaluator ignores lengths, layouts, clips and activations"),
     ("MaxPool AveragePool LpPool", dilated_same, "windows of SAME are counted without dilations"),
     ("MaxPool AveragePool LpPool", evaluated, "the evaluator's windows of SAME begin elsewhere"),
+    ("MaxUnpool", lambda net, *_: True, "with output_shape, indices are those of the shape without it, as in the official test"),
     ("MeanVarianceNormalization", confirmed, "a variance of 0 divides"),
     ("Mod", confirmed, "large integers are divided as floats"),
     ("QLinearOps", lambda net, *_: net.nodes[0].op_type == "QLinearSoftmax", "a probability of 1 overflows"),

@@ -233,7 +233,7 @@ def skip_norm(d, name):
     return net
 
 
-@op("GroupNormalization", "InstanceNormalization", "LpNormalization", "MeanVarianceNormalization", "GroupNorm")
+@op("GroupNormalization", "InstanceNormalization", "LpNormalization", "MeanVarianceNormalization")
 def norms(d, name):
     net = Net(
         d,
@@ -255,16 +255,6 @@ def norms(d, name):
         net.node(name, [net.give(x, False)], p=d.pick([None, 1, 2]), axis=d.pick([None, d.axis(len(shape))]))
     elif name == "MeanVarianceNormalization":
         net.node(name, [net.give(x, False)], axes=d.pick([None, d.axes(len(shape), 1)]) if len(shape) > 3 else d.axes(len(shape), 1))
-    else:
-        shape = [shape[0], d.size(4), d.size(4), c]
-        net.node(
-            name,
-            [net.give(d.array(shape), False), net.give(d.array([c])), net.give(d.array([c]))],
-            domain="com.microsoft",
-            groups=groups,
-            epsilon=1e-5,
-            activation=d.int(0, 1),
-        )
     return net
 
 

@@ -35,7 +35,7 @@ def window_attributes(d, kernel, strides, dilations, pads, given_kernel=True):
     return a
 
 
-@op("Conv", "FusedConv", "NhwcConv", "NhwcFusedConv")
+@op("Conv", "FusedConv")
 def conv(d, name):
     rank = d.pick([1, 2, 2, 2, 3]) if name == "Conv" else 2
     kernel, strides, dilations, pads, sizes = spatial(d, rank)
@@ -60,8 +60,6 @@ def conv(d, name):
                 a["activation"] = act
                 a["activation_params"] = {"LeakyRelu": [0.1], "Clip": [-1.0, 1.5], "HardSigmoid": [0.25, 0.4]}.get(act)
     bias = net.maybe(b)
-    if name.startswith("Nhwc"):
-        x, w = np.moveaxis(x, 1, -1), np.moveaxis(w, 1, -1)
     net.node(name, [net.give(x, False), net.give(w), bias], domain=domain, **a)
     return net
 
@@ -148,13 +146,13 @@ def global_pool(d, name):
 @op("MaxUnpool")
 def max_unpool(d):
     rank = d.pick([1, 2, 3])
-    kernel, strides, _, pads, sizes = spatial(d, rank)
-    pads = [min(p, (k - 1) // 2) for p, k in zip(pads, kernel + kernel)]
+    kernel = [d.int(1, 3) for _ in range(rank)]
     net = Net(d, d.opset(11, 22))
-    x = net.give(d.array([d.size(2), d.size(3), *[n + 3 for n in sizes]]), False)
-    a = dict(kernel_shape=kernel, strides=[max(s, k) for s, k in zip(strides, kernel)], pads=pads)
-    y, i = net.node("MaxPool", [x], 2, keep=False, **a)
-    net.node("MaxUnpool", [y, i], **a)
+    exact = d.chance()
+    shape = [d.size(2), d.size(3), *[k * d.int(1, 4) + (0 if exact else d.int(0, k - 1)) for k in kernel]]
+    a = {"kernel_shape": kernel, "strides": kernel}
+    y, i = net.node("MaxPool", [net.give(d.array(shape), False)], 2, keep=False, **a)
+    net.node("MaxUnpool", [y, i, "" if exact and d.chance() else net.ints(shape)], **a)
     return net
 
 

@@ -1,6 +1,7 @@
 //! Contractions that read their operands in the order in which they lie.
 
 mod plain;
+mod products;
 
 use super::{Context, Numerics, Pass};
 use crate::error::Result;
@@ -18,12 +19,19 @@ pub(super) const PASS: Pass = Pass {
 
 /// In: any graph. Out: no contraction reads a view that only permutes axes, or that repeats its operand along an axis that
 /// the other operand has too; other views that it reads have their axes in the order of the operand's; axes of the result
-/// are a, b, c …, those that are summed follow; none is a sum of products that share nothing, or of multiples of one number.
+/// are a, b, c …, those that are summed follow; none is a sum of products that share nothing, or of multiples of one number, and no sum
+/// of products is a contraction.
 /// So a product with a transposed matrix, heads that are split and moved to the front, and means that are written as products
 /// have one form however they were written.
 fn run(graph: &Graph, context: &Context) -> Result<Option<Graph>> {
     rewrite(graph, &context.budget, |rebuild, node, args| {
-        let Prim::Contract(row) = node.prim() else { return Ok(None) };
+        let row = match node.prim() {
+            Prim::Contract(row) => row,
+            Prim::Reduce(row) if context.numerics != Numerics::Strict => {
+                return products::contraction(rebuild, row, args[0], &node.types()[0]);
+            }
+            _ => return Ok(None),
+        };
         // Not under strict numerics: 0 + −0 is not −0, and products are not rounded before they are summed.
         if context.numerics != Numerics::Strict
             && let Some(values) = plain::plainer(rebuild, row, args, &node.types()[0])?
@@ -216,6 +224,48 @@ mod tests {
         let after = super::super::testing::check_real(&PASS, graph.clone());
         assert_eq!((count(&after, "contract"), count(&after, "reduce")), (0, 3), "{after}");
         assert_eq!(count(&check(&PASS, graph), "contract"), 3);
+    }
+
+    #[test]
+    fn sums_of_products_that_meet_several_are_contractions() {
+        let b = Builder::new("dots");
+        let (n, s, t) = (Dim::named("n"), Dim::named("s"), Dim::named("t"));
+        let input =
+            |name: &str, dims: [&Dim; 3]| b.input(name, DType::F32, dims.into_iter().cloned().collect::<Shape>());
+        let four = Dim::int(4);
+        let (q, k, w) = (input("q", [&n, &s, &four]), input("k", [&n, &t, &four]), input("w", [&n, &s, &four]));
+        let products = q.insert_axes(&[2]) * k.insert_axes(&[1]);
+        b.output("scores", products.reduce(crate::ops::prim::Monoid::Sum, &[3]));
+        b.output("scaled", (products * 0.5).sum(&[3]));
+        b.output("rows", (q * w).sum(&[2]));
+        b.output("three", (products * w.insert_axes(&[2])).sum(&[3]));
+        b.output("all", (products * q.insert_axes(&[2]).exp()).sum(&[2, 3]));
+        let graph = super::super::run_passes(b.finish().unwrap(), &Context::default(), &mut |_| {}).unwrap();
+        assert_eq!(count(&graph, "contract"), 3, "{graph}");
+        assert_eq!(count(&graph, "reduce"), 2, "{graph}");
+    }
+
+    #[test]
+    fn a_product_that_rearranges_is_a_view() {
+        use crate::tensor::Literal;
+        let b = Builder::new("turned");
+        let x = b.input("x", DType::F32, Shape::new([Dim::named("n"), Dim::int(6)]));
+        let matrix = |number: &dyn Fn(usize, usize) -> f64| {
+            let numbers: Vec<f64> = (0..36).map(|k| number(k / 6, k % 6)).collect();
+            b.constant(Literal::from_f64s(DType::F32, [6, 6], &numbers).unwrap())
+        };
+        let turned = |k: usize, n: usize| f64::from(u8::from(n == k + 3)) - f64::from(u8::from(k == n + 3));
+        b.output("turned", x.matmul(matrix(&turned)));
+        b.output("transposed", x.contract("mk,nk->mn", matrix(&turned)));
+        let graph = b.finish().unwrap();
+        let after = super::super::testing::check_real(&PASS, graph.clone());
+        assert_eq!(count(&after, "contract"), 0, "{after}");
+        assert_eq!(count(&check(&PASS, graph), "contract"), 2, "0 · ∞ is no number");
+        let b = Builder::new("other");
+        let x = b.input("x", DType::F32, Shape::new([Dim::named("n"), Dim::int(6)]));
+        let numbers: Vec<f64> = (0..36).map(|k| f64::from(u8::from(k / 6 <= k % 6))).collect();
+        b.output("y", x.matmul(b.constant(Literal::from_f64s(DType::F32, [6, 6], &numbers).unwrap())));
+        assert_eq!(count(&super::super::testing::check_real(&PASS, b.finish().unwrap()), "contract"), 1);
     }
 
     #[test]

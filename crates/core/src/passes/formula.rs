@@ -6,7 +6,7 @@ use super::Context;
 use crate::graph::{Graph, Value};
 use crate::ops::prim::{Monoid, Prefix, View};
 use crate::ops::{Expr, ExprNode, Number, Prim, Scalar, Scope, Term};
-use crate::tensor::{DType, Dim, Literal, Ranges};
+use crate::tensor::{DType, Dim, Literal, Ranges, Symbol};
 
 /// A formula of more operations than this is dearer than a table of its values.
 pub(crate) const MOST_FLOPS: u32 = 16;
@@ -94,14 +94,15 @@ pub(super) fn of_table(literal: &Literal, context: &Context) -> Option<Expr> {
     let found = affine(literal)
         .or_else(|| of_repeated(literal, context))
         .or_else(|| rotated(literal))
+        .or_else(|| in_blocks(literal, context))
         .or_else(|| band(literal));
     found.filter(|expr| expr.flops() <= MOST_FLOPS)
 }
 
-/// The formula of a table of integers or bools that repeats its elements, or itself, along an axis: that of what is
+/// The formula of a table of integers, bools or two values that repeats its elements, or itself, along an axis: that of what is
 /// repeated, at the quotient or the remainder of the coordinate.
 fn of_repeated(literal: &Literal, context: &Context) -> Option<Expr> {
-    if literal.dtype().is_float() {
+    if literal.dtype().is_float() && !is_of_two(literal) {
         return None; // a few numbers that happen to be repeated
     }
     let sizes = literal.sizes();
@@ -109,7 +110,7 @@ fn of_repeated(literal: &Literal, context: &Context) -> Option<Expr> {
     (0..sizes.len()).find_map(|axis| {
         let (size, stride) = (sizes[axis], strides[axis]);
         let coordinate = |k: usize| k / stride % size;
-        let same = |k: usize, back: usize| literal.int(k) == literal.int(k - back * stride);
+        let same = |k: usize, back: usize| number(literal, k) == number(literal, k - back * stride);
         let divisors = (2..size).filter(|n| size.is_multiple_of(*n));
         // Each element `n` times in a row, the longest runs first; or the first `n` again and again.
         // The first elements that would repeat others are looked at before all: in weights, hardly any do.
@@ -131,8 +132,15 @@ fn of_repeated(literal: &Literal, context: &Context) -> Option<Expr> {
             }
             from
         };
-        let elements: Vec<i64> = (0..smaller.iter().product()).map(|k| literal.int(place(k))).collect();
-        let inner = of_table(&Literal::from_ints(literal.dtype(), smaller, &elements).ok()?, context)?;
+        let places: Vec<usize> = (0..smaller.iter().product()).map(place).collect();
+        let smaller = if literal.dtype().is_float() {
+            let elements: Vec<f64> = places.iter().map(|k| literal.float(*k)).collect();
+            Literal::from_f64s(literal.dtype(), smaller, &elements)
+        } else {
+            let elements: Vec<i64> = places.iter().map(|k| literal.int(*k)).collect();
+            Literal::from_ints(literal.dtype(), smaller, &elements)
+        };
+        let inner = of_table(&smaller.ok()?, context)?;
         Some(Expr::build(&[], |scope, _| {
             inner.inline_with(scope, |node| match node {
                 ExprNode::Coord(a) if usize::from(*a) == axis => Some(scope.index(&index)),
@@ -140,6 +148,14 @@ fn of_repeated(literal: &Literal, context: &Context) -> Option<Expr> {
             })
         }))
     })
+}
+
+/// Whether a table has two values and no more, each often: signs, ones and zeros.
+fn is_of_two(literal: &Literal) -> bool {
+    const LEAST: usize = 8;
+    let first = number(literal, 0);
+    let other = (1..literal.count()).map(|k| number(literal, k)).find(|n| *n != first);
+    literal.count() >= LEAST && (1..literal.count()).all(|k| [Some(first), other].contains(&Some(number(literal, k))))
 }
 
 fn number(literal: &Literal, k: usize) -> Number {
@@ -201,6 +217,25 @@ fn rotated(literal: &Literal) -> Option<Expr> {
         return None;
     }
     let index = (Dim::axis(axis) + shift as i64).modulo(&Dim::from(count));
+    Some(Expr::build(&[], |scope, _| scope.index(&index).cast(literal.dtype())))
+}
+
+/// The formula of places along an axis that change within blocks, in each block alike: pairs of neighbours that change places.
+fn in_blocks(literal: &Literal, context: &Context) -> Option<Expr> {
+    let count = literal.count();
+    let axis = literal.sizes().iter().position(|size| *size == count).filter(|_| literal.dtype().is_int())?;
+    let at = |k: usize| literal.int(k);
+    let is_block = |n: &usize| {
+        let step = at(*n).wrapping_sub(at(0));
+        (*n..count).all(|k| at(k) == at(k % n).wrapping_add(step.wrapping_mul((k / n) as i64)))
+    };
+    let block = (2..count).filter(|n| count.is_multiple_of(*n)).find(is_block)?;
+    let elements: Vec<i64> = (0..block).map(at).collect();
+    let inner = of_table(&Literal::from_ints(DType::I64, [block], &elements).ok()?, context)?;
+    let first = inner.as_index(&Ranges::of(&[Dim::from(block)]))?;
+    let (here, length) = (Dim::axis(axis), Dim::from(block));
+    let inside = first.substitute(&|s| matches!(s, Symbol::Axis(_)).then(|| here.modulo(&length)));
+    let index = inside + here.floordiv(&length) * (at(block) - at(0));
     Some(Expr::build(&[], |scope, _| scope.index(&index).cast(literal.dtype())))
 }
 
@@ -349,6 +384,9 @@ mod tests {
         recognised(DType::I64, &[4, 6], |i| (i[1] / 2 + 10 * i[0]) as f64).unwrap();
         recognised(DType::I64, &[64], |i| ((i[0] + 32) % 64) as f64).unwrap();
         recognised(DType::I32, &[1, 9], |i| ((i[1] + 2) % 9) as f64).unwrap();
+        recognised(DType::I64, &[64], |i| (i[0] ^ 1) as f64).unwrap();
+        recognised(DType::I32, &[12, 1], |i| (i[0] / 4 * 4 + 3 - i[0] % 4) as f64).unwrap();
+        recognised(DType::F32, &[64], |i| if i[0] % 2 == 0 { -1.0 } else { 1.0 }).unwrap();
     }
 
     #[test]

@@ -24,7 +24,7 @@ pub(super) const PASS: Pass = Pass {
 };
 
 /// In: any graph. Out: no concat has only parts that are the same scalar expression, signs, shifts and constants aside, of views of
-/// the same tensors, whose index maps are one map: equal in place, repeated, side by side, or rotated. Regions are left alone.
+/// the same tensors, whose index maps are one map: equal in place, side by side in steps that may be repeated, or rotated. Regions are left alone.
 fn run(graph: &Graph, context: &Context) -> Result<Option<Graph>> {
     let Some(mut after) = once(graph, context)? else { return Ok(None) };
     // A concat of concats sees what its parts have become.
@@ -54,7 +54,7 @@ fn once(graph: &Graph, context: &Context) -> Result<Option<Graph>> {
 }
 
 /// Longer lists of parts are tables that somebody assembles.
-const MOST_PARTS: usize = 8;
+const MOST_PARTS: usize = 32;
 
 /// How many maps and views behind a part are looked at in a line.
 const MOST_DEPTH: usize = 12;
@@ -129,16 +129,15 @@ impl<'g> Parts<'g> {
         if in_place.iter().all(|dim| *dim == in_place[0]) {
             return Some(in_place[0].clone());
         }
-        let (first, size) = (own[0], &self.sizes[0]);
-        let equally_long = self.sizes.iter().all(|s| s == size);
-        if equally_long && own.iter().all(|dim| *dim == first) {
-            return Some(with(first, &here.modulo(size)));
-        }
         let fixed: Vec<Dim> = own.iter().map(|dim| with(dim, &Dim::int(0))).collect();
-        if size.is(1) && equally_long {
-            let step = &fixed[1] - &fixed[0];
-            let in_line = (0..fixed.len()).all(|k| fixed[k] == &fixed[0] + &step * k as i64);
-            return in_line.then(|| &fixed[0] + step * here);
+        let size = &self.sizes[0];
+        if self.sizes.iter().all(|s| s == size) {
+            // The same piece of the tensor, further on by as much as the number of the part says.
+            let apart: Vec<Dim> = fixed.iter().map(|dim| dim - &fixed[0]).collect();
+            let alike = own.iter().zip(&apart).all(|(dim, apart)| *dim - apart == *own[0]);
+            if let Some(further) = alike.then(|| by_number(&apart, &here, size)).flatten() {
+                return Some(with(own[0], &here.modulo(size)) + further);
+            }
         }
         // Rotated: the first part is what the second one left out behind it.
         let [first, second] = own else { return None };
@@ -146,6 +145,20 @@ impl<'g> Parts<'g> {
         let rotated = along(first, &fixed[0]) && along(second, &fixed[1]) && &fixed[0] - &fixed[1] == self.sizes[1];
         rotated.then(|| &fixed[1] + (&here + &self.sizes[1]).modulo(&(&self.sizes[0] + &self.sizes[1])))
     }
+}
+
+/// What is added in each of equally long parts, as a function of the place: some number times the number of the part, which may be counted
+/// in steps, and again and again.
+fn by_number(apart: &[Dim], here: &Dim, size: &Dim) -> Option<Dim> {
+    let count = apart.len();
+    let Some(first) = apart.iter().position(|dim| !dim.is(0)) else { return Some(Dim::int(0)) };
+    // Each number `first` times in a row, then the next one, until they begin again.
+    let step = &apart[first];
+    let number = |dim: &Dim| (0..count as i64).find(|n| *dim == step * *n);
+    let numbers: Vec<i64> = apart.iter().map(number).collect::<Option<_>>()?;
+    let period = (1..=count / first).find(|n| numbers.iter().enumerate().all(|(k, m)| (k / first % n) as i64 == *m))?;
+    let nth = here.floordiv(&(size * first as i64));
+    Some(step * if period * first >= count { nth } else { nth.modulo(&Dim::from(period)) })
 }
 
 /// Elements of a tensor that a part reads.
@@ -385,6 +398,22 @@ mod tests {
         b.output("y", b.concat(&[x, x, x], 0).exp());
         let after = check(&PASS, b.finish().unwrap());
         assert_eq!((count(&after, "concat"), count(&after, "view")), (0, 1), "{after}");
+    }
+
+    #[test]
+    fn heads_that_are_repeated_one_by_one_are_read_in_steps() {
+        let b = Builder::new("heads");
+        let x = b.input("x", DType::F32, Shape::new([Dim::named("n"), Dim::int(2), Dim::int(4)]));
+        let head = |k: i64| x.slice(1, k, 1usize, 1);
+        b.output("each", b.concat(&[0, 0, 0, 1, 1, 1].map(head), 1));
+        b.output("in turn", b.concat(&[0, 1, 0, 1].map(head), 1));
+        b.output("longer", b.concat(&[1, 0].map(|k| b.concat(&[head(k), head(k)], 1)), 1));
+        let after = check(&PASS, b.finish().unwrap());
+        assert_eq!((count(&after, "concat"), count(&after, "view")), (0, 3), "{after}");
+        let b = Builder::new("other");
+        let x = b.input("x", DType::F32, Shape::new([Dim::named("n"), Dim::int(4), Dim::int(4)]));
+        b.output("y", b.concat(&[0, 1, 3].map(|k: i64| x.slice(1, k, 1usize, 1)), 1));
+        assert_eq!(count(&check(&PASS, b.finish().unwrap()), "concat"), 1);
     }
 
     #[test]

@@ -6,6 +6,8 @@
 
 mod bits;
 mod choices;
+mod exponentials;
+mod folds;
 mod rules;
 mod sign;
 
@@ -20,7 +22,7 @@ use super::{Context, Numerics, Pass};
 use crate::error::{Error, Result};
 use crate::graph::rewrite::{Rebuild, Values, replaced, rewrite};
 use crate::graph::{Graph, Value};
-use crate::ops::prim::{Map, Monoid, View};
+use crate::ops::prim::{Map, View};
 use crate::ops::{Expr, ExprNode, Prim, Scalar, Scope, Term};
 use crate::tensor::{Dim, Ranges, Symbol};
 
@@ -33,18 +35,60 @@ pub(super) const PASS: Pass = Pass {
 /// In: any graph. Out: no rule of [`RULES`] that the numerics allow applies to a step of a map, seen together with the
 /// maps behind it up to a small depth; maps that return an operand as it is are gone.
 fn run(graph: &Graph, context: &Context) -> Result<Option<Graph>> {
-    rewrite(graph, &context.budget, |rebuild, node, args| match node.prim() {
-        Prim::Map(row) => {
-            if let Some(values) = multiply_by_reciprocal(rebuild, row, args, context)? {
-                return Ok(Some(values));
+    let (mut after, mut again) = once(graph, context)?;
+    // What is made of folds may be said with less, too.
+    while let (Some(last), true) = (&after, again) {
+        let (next, more) = once(last, context)?;
+        (after, again) = (next.or(after), more);
+    }
+    Ok(after)
+}
+
+/// The graph with every node looked at once, and whether folds were made into others.
+fn once(graph: &Graph, context: &Context) -> Result<(Option<Graph>, bool)> {
+    let mut again = false;
+    let is_real = context.numerics != Numerics::Strict;
+    let after = rewrite(graph, &context.budget, |rebuild, node, args| {
+        let plainer = match node.prim() {
+            Prim::Map(row) => {
+                if let Some(values) = with_folds(rebuild, row, args, is_real)? {
+                    again = true;
+                    return Ok(Some(values));
+                }
+                if let Some(values) = multiply_by_reciprocal(rebuild, row, args, context)? {
+                    return Ok(Some(values));
+                }
+                let simple = simplify(rebuild, row, args, context)?;
+                again |= simple.as_ref().is_some_and(|values| is_power(rebuild.graph(), values[0]));
+                return Ok(simple);
             }
-            match divide_by_sum(rebuild, row, args, context)? {
-                Some(values) => Ok(Some(values)),
-                None => simplify(rebuild, row, args, context),
-            }
-        }
-        _ => Ok(None),
-    })
+            Prim::Reduce(row) => folds::plainer(rebuild, row, args[0], is_real)?,
+            _ => None,
+        };
+        again |= plainer.is_some();
+        Ok(plainer)
+    })?;
+    Ok((after, again))
+}
+
+/// Whether a value is a power of a number: what is made of folds begins with it.
+fn is_power(graph: &Graph, value: Value) -> bool {
+    let Prim::Map(row) = graph.node_of(value).prim() else { return false };
+    matches!(row.expr.nodes().last(), Some((ExprNode::Apply(Scalar::Exp2, _), _)))
+}
+
+/// What a map of numbers of rows is, seen together with the folds behind it.
+fn with_folds(rebuild: &mut Rebuild<'_>, row: &Map, args: &[Value], is_real: bool) -> Result<Option<Values>> {
+    if let Some(values) = folds::counted(rebuild, row, args)? {
+        return Ok(Some(values));
+    }
+    if !is_real {
+        return Ok(None);
+    }
+    match exponentials::divide_by_sum(rebuild, row, args)? {
+        Some(values) => Ok(Some(values)),
+        None => exponentials::scale_before_maximum(rebuild, row, args),
+    }
 }
 
 /// How many maps behind a map are looked at in a line, and how many steps in all.
@@ -59,7 +103,7 @@ fn simplify(rebuild: &mut Rebuild<'_>, row: &Map, args: &[Value], context: &Cont
     let mut site =
         Site { graph: rebuild.graph(), scope: &scope, terms: FxHashMap::default(), values: FxHashMap::default() };
     let operands: SmallVec<[Term<'_>; 3]> = args.iter().map(|a| site.term(*a, MOST_DEPTH)).collect();
-    let nonnegative = if raises(row) { site.nonnegative() } else { FxHashSet::default() };
+    let nonnegative = if asks_for_sign(row) { site.nonnegative() } else { FxHashSet::default() };
     let mut fired = false;
     let mut terms: Vec<Term<'_>> = Vec::with_capacity(row.expr.nodes().len());
     for (node, dtype) in row.expr.nodes() {
@@ -109,9 +153,10 @@ fn settle<'s>(
     Ok(true)
 }
 
-/// Whether an expression raises something to a power.
-fn raises(row: &Map) -> bool {
-    row.expr.nodes().iter().any(|(node, _)| matches!(node, ExprNode::Apply(Scalar::Pow, _)))
+/// Whether an expression raises something to a power, bounds it, or takes its magnitude.
+fn asks_for_sign(row: &Map) -> bool {
+    let asks = |node: &ExprNode| matches!(node, ExprNode::Apply(Scalar::Pow | Scalar::Max | Scalar::Abs, _));
+    row.expr.nodes().iter().any(|(node, _)| asks(node))
 }
 
 /// The terms that stand for values of the graph.
@@ -203,39 +248,6 @@ fn multiply_by_reciprocal(
         return Ok(None);
     }
     replaced(rebuild.add(Map { expr, shape: row.shape.clone() }, &args)?)
-}
-
-/// `exp(x − log Σ exp(x))` is `exp(x) / Σ exp(x)`: a log-softmax taken back is a softmax.
-fn divide_by_sum(rebuild: &mut Rebuild<'_>, row: &Map, args: &[Value], context: &Context) -> Result<Option<Values>> {
-    if context.numerics == Numerics::Strict {
-        return Ok(None);
-    }
-    let found = called(row, args, Scalar::Exp).and_then(|whole| normalised(rebuild.graph(), whole[0]));
-    let Some((power, view, sum)) = found else { return Ok(None) };
-    let sum = rebuild.add(view, &[sum])?;
-    let quotient = Expr::call(Scalar::Div, &[rebuild.graph().ty(power).dtype; 2])?;
-    replaced(rebuild.add(Map { expr: quotient, shape: row.shape.clone() }, &[power, sum])?)
-}
-
-/// For `x − log Σ exp(x)`: `exp(x)`, and how its sum is looked at.
-fn normalised(graph: &Graph, value: Value) -> Option<(Value, View, Value)> {
-    let map = |value: Value, op: Scalar| match graph.node_of(value).prim() {
-        Prim::Map(row) => called(row, graph.node_of(value).args(), op),
-        _ => None,
-    };
-    let &[x, shift] = map(value, Scalar::Sub)? else { return None };
-    let node = graph.node_of(shift);
-    let Prim::View(view) = node.prim() else { return None };
-    let sum = map(node.args()[0], Scalar::Log)?[0];
-    // Perhaps with the folded axis put back.
-    let folded = match graph.node_of(sum).prim() {
-        Prim::View(kept) if kept.guard.is_empty() => graph.node_of(sum).args()[0],
-        _ => sum,
-    };
-    let Prim::Reduce(fold) = graph.node_of(folded).prim() else { return None };
-    let power = graph.node_of(folded).args()[0];
-    let sums_powers = fold.monoid == Monoid::Sum && map(power, Scalar::Exp)? == [x];
-    (sums_powers && view.guard.is_empty()).then(|| (power, view.clone(), sum))
 }
 
 /// The operands of a map that is one function of floats.

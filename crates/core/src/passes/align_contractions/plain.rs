@@ -5,14 +5,14 @@ use smallvec::SmallVec;
 use crate::error::Result;
 use crate::graph::Value;
 use crate::graph::rewrite::{Rebuild, Values, replaced};
-use crate::ops::Expr;
-use crate::ops::prim::{Contract, Label, Map, Monoid, Reduce, View};
+use crate::ops::prim::{Const, Contract, Label, Map, Monoid, Reduce, View};
+use crate::ops::{Expr, Prim};
 use crate::passes::compose_views::compose;
-use crate::passes::formula;
-use crate::tensor::{Dim, Shape, TensorType};
+use crate::passes::{Context, formula};
+use crate::tensor::{DType, Dim, Literal, Ranges, Shape, Symbol, TensorType};
 
 /// The contraction without contracting, where no element of an operand meets several of the other: as products, summed where
-/// more than one is; or where an operand is one number, as the sum of the other times that.
+/// more than one is; where an operand is one number, as the sum of the other times that; where it only rearranges, as what is rearranged.
 pub(super) fn plainer(
     rebuild: &mut Rebuild<'_>,
     row: &Contract,
@@ -36,7 +36,62 @@ pub(super) fn plainer(
             return multiple_of_sum(rebuild, row, (args[1 - constant], labels), result, factor);
         }
     }
+    for constant in [0, 1] {
+        if let Some(values) = rearranged(rebuild, row, args, constant, result)? {
+            return Ok(Some(values));
+        }
+    }
     Ok(None)
+}
+
+/// Larger tables are weights.
+const MOST_ELEMENTS: usize = 64 << 10;
+
+/// The product with a table that has one number other than zero for every element of the result: the other operand at those places, times
+/// the numbers. A vector whose halves or neighbours change places is turned that way.
+fn rearranged(
+    rebuild: &mut Rebuild<'_>,
+    row: &Contract,
+    args: &[Value],
+    constant: usize,
+    result: &TensorType,
+) -> Result<Option<Values>> {
+    let Prim::Const(table) = rebuild.graph().node_of(args[constant]).prim() else { return Ok(None) };
+    let (own, other) = if constant == 0 { (&row.a, &row.b) } else { (&row.b, &row.a) };
+    let (&[first, second], &[summed]) = (own.as_slice(), row.summed().as_slice()) else { return Ok(None) };
+    let (label, across) = if first == summed { (second, 1) } else { (first, 0) };
+    if (first == summed) == (second == summed) || other.contains(&label) || table.literal.count() > MOST_ELEMENTS {
+        return Ok(None);
+    }
+    let Some((places, numbers)) = one_for_each(&table.literal, across) else { return Ok(None) };
+    let size = Dim::from(numbers.len());
+    let index = Literal::from_ints(DType::I64, [places.len()], &places).ok();
+    let formula = index.and_then(|index| formula::of_table(&index, &Context::default()));
+    let Some(index) = formula.and_then(|expr| expr.as_index(&Ranges::of(&[size]))) else { return Ok(None) };
+    let place = |label: &Label| row.out.iter().position(|l| l == label).map_or(Dim::int(0), Dim::axis);
+    let at = index.substitute(&|s| matches!(s, Symbol::Axis(_)).then(|| place(&label)));
+    let map = other.iter().map(|l| if *l == summed { at.clone() } else { place(l) }).collect();
+    let moved = compose(rebuild, View::new(result.shape.clone(), map), args[1 - constant])?;
+    let moved = moved.map_or(args[1 - constant], |values| values[0]);
+    let Ok(numbers) = Literal::from_f64s(result.dtype, [numbers.len()], &numbers) else { return Ok(None) };
+    let numbers = rebuild.add(Const { literal: numbers }, &[])?;
+    let numbers = rebuild.add(View::new(result.shape.clone(), vec![place(&label)]), &[numbers])?;
+    let expr = Expr::build(&[result.dtype; 2], |_, x| x[0] * x[1]);
+    replaced(rebuild.add(Map { expr, shape: result.shape.clone() }, &[moved, numbers])?)
+}
+
+/// For a matrix with one number other than zero along an axis, for every place of the other: where it is, and what.
+fn one_for_each(table: &Literal, across: usize) -> Option<(Vec<i64>, Vec<f64>)> {
+    let &[rows, columns] = table.sizes() else { return None };
+    let (count, length) = if across == 1 { (columns, rows) } else { (rows, columns) };
+    let number = |n: usize, k: usize| table.float(if across == 1 { k * columns + n } else { n * columns + k });
+    let one = |n: usize| {
+        let mut found = (0..length).filter(|k| number(n, *k) != 0.0);
+        let (k, more) = (found.next()?, found.next());
+        (more.is_none() && number(n, k).is_finite()).then(|| (k as i64, number(n, k)))
+    };
+    let is_float = table.dtype().is_float() && table.as_seeded().is_none();
+    is_float.then(|| (0..count).map(one).collect::<Option<Vec<_>>>()).flatten().map(|all| all.into_iter().unzip())
 }
 
 /// Products over the axes of the result and those that are summed, then the sum.

@@ -1,10 +1,10 @@
 //! Rules about choices and truths: exporters nest them, negate them, and pass them through numbers.
 
-use super::rules::{Step, at_most, call, fold, select, sides, unary};
+use super::rules::{Step, at_most, call, float, fold, select, sides, unary};
 use crate::ops::{ExprNode, Number, Scalar, Signature, Term};
 use crate::tensor::DType;
 
-use Scalar::{And, Eq, IsNan, Not, Or, Select};
+use Scalar::{Add, And, Eq, IsNan, Le, Lt, Max, Min, Neg, Not, Or, Select, Sub};
 
 /// The operands of a choice.
 fn choice(term: Term<'_>) -> Option<[Term<'_>; 3]> {
@@ -38,6 +38,71 @@ pub(super) fn choice_in_choice<'s>(s: &Step<'_, 's>) -> Option<Term<'s>> {
         return Some(both(Or, d).select(yes, y));
     }
     (y == yes).then(|| both(Or, not(d)).select(yes, x))
+}
+
+/// `c ? (c ? x : y) : z` is `c ? x : z`, and `c ? z : (c ? x : y)` is `c ? z : y`.
+pub(super) fn choice_again<'s>(s: &Step<'_, 's>) -> Option<Term<'s>> {
+    let [c, yes, no] = select(s)?;
+    let inner = |term: Term<'s>| choice(term).filter(|[d, ..]| *d == c);
+    match (inner(yes), inner(no)) {
+        (Some([_, x, _]), Some([.., y])) => Some(c.select(x, y)),
+        (Some([_, x, _]), None) => Some(c.select(x, no)),
+        (None, Some([.., y])) => Some(c.select(yes, y)),
+        (None, None) => None,
+    }
+}
+
+/// A choice of constants of which one is infinite, and the infinite one.
+fn hiding(term: Term<'_>) -> Option<([Term<'_>; 3], [f64; 2])> {
+    let found @ [_, yes, no] = choice(term)?;
+    let (yes, no) = (float(yes)?, float(no)?);
+    (yes.is_infinite() || no.is_infinite()).then_some((found, [yes, no]))
+}
+
+/// What hides by being taken away hides by being added.
+pub(super) fn less_choice<'s>(s: &Step<'_, 's>) -> Option<Term<'s>> {
+    let [x, mask] = call(s.term, Sub)?;
+    let ([c, ..], [yes, no]) = hiding(mask)?;
+    let negated = |x: f64| s.scope.float(s.term, -x);
+    Some(Term::call(Add, &[x, c.select(negated(yes), negated(no))]))
+}
+
+/// The smaller of a number and either infinity is the number, or the negative one.
+pub(super) fn bound_by_choice<'s>(s: &Step<'_, 's>) -> Option<Term<'s>> {
+    let ExprNode::Apply(op @ (Min | Max), _) = s.term.node() else { return None };
+    let [a, b] = call(s.term, op)?;
+    let (idle, bound) = if op == Min { (f64::INFINITY, f64::NEG_INFINITY) } else { (f64::NEG_INFINITY, f64::INFINITY) };
+    let (x, [c, yes, no], [first, second]) = match (hiding(a), hiding(b)) {
+        (None, Some((mask, values))) => (a, mask, values),
+        (Some((mask, values)), None) => (b, mask, values),
+        _ => return None,
+    };
+    match (first == idle && second == bound, first == bound && second == idle) {
+        (true, _) => Some(c.select(x, no)),
+        (_, true) => Some(c.select(yes, x)),
+        _ => None,
+    }
+}
+
+/// A number or its opposite, by its place, is the number times a sign.
+pub(super) fn choice_of_signs<'s>(s: &Step<'_, 's>) -> Option<Term<'s>> {
+    let [c, yes, no] = select(s).filter(|_| s.term.dtype().is_float())?;
+    sides(s, c)?;
+    let sign = |first: f64, second: f64| c.select(s.scope.float(s.term, first), s.scope.float(s.term, second));
+    if unary(yes, Neg) == Some(no) {
+        return Some(sign(-1.0, 1.0) * no);
+    }
+    (unary(no, Neg) == Some(yes)).then(|| sign(1.0, -1.0) * yes)
+}
+
+/// What is above −∞ is not −∞.
+pub(super) fn above_least<'s>(s: &Step<'_, 's>) -> Option<Term<'s>> {
+    let least = |term: Term<'s>| float(term) == Some(f64::NEG_INFINITY);
+    if let Some([a, x]) = call(s.term, Lt) {
+        return least(a).then(|| Term::call(Eq, &[x, a]).apply(Not));
+    }
+    let [x, a] = call(s.term, Le)?;
+    least(a).then(|| Term::call(Eq, &[x, a]))
 }
 
 /// What is known before anything is read comes first.
@@ -132,7 +197,7 @@ pub(super) fn function_of_truth<'s>(s: &Step<'_, 's>) -> Option<Term<'s>> {
     let operands = s.term.operands();
     let signature = op.def().signature;
     let is_function = operands.len() == 1 && signature != Signature::Compare && s.term.dtype().is_float();
-    if !is_function && signature != Signature::Compare || matches!(op, Scalar::Neg | Scalar::Abs) {
+    if !is_function && signature != Signature::Compare || matches!(op, Neg | Scalar::Abs) {
         return None;
     }
     let is_truth = |t: &Term<'s>| matches!(t.node(), ExprNode::Cast(_)) && t.operands()[0].dtype() == DType::Bool;

@@ -9,7 +9,7 @@ use crate::reference::{Limits, Options, Reading, evaluate_prim};
 use crate::tensor::{Class, DType, Dim, Ranges, Shape};
 
 use Scalar::{
-    Abs, Add, And, Ceil, Div, Eq, Exp, Expm1, Floor, Le, Log, Log1p, Lt, Max, Min, Mul, Neg, Not, Or, Pow, Round,
+    Abs, Add, And, Ceil, Div, Eq, Exp, Exp2, Expm1, Floor, Le, Log, Log1p, Lt, Max, Min, Mul, Neg, Not, Or, Pow, Round,
     Select, Sigmoid, Sqrt, Sub, Trunc,
 };
 
@@ -93,6 +93,8 @@ rules! {
     "choice-of-truths",   Exact, "a choice between a truth and true or false is and, or",                    |s| choices::choice_of_truths(s);
     "truth-of-choice",    Exact, "whether a choice of numbers is not zero is a choice of whether each is not",  |s| choices::truth_of_choice(s);
     "choice-by-either",   Exact, "a choice by not a or b is the other choice by a and not b",                |s| choices::choice_by_either(s);
+    "choice-again",       Exact, "inside of a choice its condition is known",                                 |s| choices::choice_again(s);
+    "less-choice",        Exact, "x − (c ? a : ∞) is x + (c ? −a : −∞) for constants",                        |s| choices::less_choice(s);
     "function-of-truth",  Exact, "a function of a truth as a number is a choice between what it gives for 1 and 0", |s| choices::function_of_truth(s);
     "equal-to-itself",    Exact, "x == x is not is_nan(x)",                                                  |s| choices::equal_to_itself(s);
     "zero-is-false",      Exact, "x == 0 is not bool(x)",                                                    |s| zero_is_false(s);
@@ -106,11 +108,15 @@ rules! {
     "zero-minus",         Real,  "0 − x is −x",                                                              |s| zero_minus(s);
     "log-exp",            Real,  "log(exp(x)) is x, and log(exp(x) / y) is x − log(y)",                      |s| log_exp(s);
     "div-constant",       Real,  "x / c is x · (1 / c) where the reciprocal is a normal number",             |s| div_constant(s);
-    "pow-constant",       Real,  "pow(x, c) for c of 2, 3, −1 is products and a reciprocal, for ±½ a root of what is not negative", |s| pow_constant(s);
+    "pow-constant",       Real,  "pow(x, c) for c of 2, 3, −1 is products and a reciprocal, for ±½ a root of what is not negative; pow(2, x) is exp2(x)", |s| pow_constant(s);
     "constants-together", Real,  "(x ∘ a) ∘ b is x ∘ (a ∘ b) for sums and products with constants that keep in range", |s| constants_together(s);
     "sigmoid",            Real,  "1 / (1 + exp(−x)) is sigmoid(x)",                                          |s| sigmoid(s);
     "other-tail",         Real,  "1 − sigmoid(x) is sigmoid(−x)",                                            |s| other_tail(s);
     "compare-converted",  Real,  "a comparison of two integers as floats is one of integers",                |s| choices::compare_converted(s);
+    "idle-bound",         Real,  "max(x, c) and abs(x) are x where x is surely not negative and c not positive", |s| idle_bound(s);
+    "bound-by-choice",    Real,  "min(x, c ? ∞ : −∞) is c ? x : −∞; so with max",                             |s| choices::bound_by_choice(s);
+    "choice-of-signs",    Real,  "c ? −x : x is (c ? −1 : 1) · x where c compares index expressions",         |s| choices::choice_of_signs(s);
+    "above-least",        Real,  "−∞ < x is x ≠ −∞",                                                         |s| choices::above_least(s);
     "log1p",              Real,  "log(1 + x) is log1p(x), and exp(x) − 1 is expm1(x)",                       |s| log1p(s);
 }
 
@@ -150,7 +156,7 @@ pub(super) fn unary(term: Term<'_>, op: Scalar) -> Option<Term<'_>> {
 }
 
 /// The value of a constant of a float type.
-fn float(term: Term<'_>) -> Option<f64> {
+pub(super) fn float(term: Term<'_>) -> Option<f64> {
     match term.as_const()? {
         Number::Float(bits) => Some(f64::from_bits(bits)),
         Number::Int(_) => None,
@@ -326,6 +332,12 @@ fn clip_clip<'s>(s: &Step<'_, 's>) -> Option<Term<'s>> {
     Some(Term::call(op, &[x, constant]))
 }
 
+fn idle_bound<'s>(s: &Step<'_, 's>) -> Option<Term<'s>> {
+    let [x, c] = s.call(Max).or_else(|| s.call(Abs)).filter(|_| s.is_float())?;
+    let is_idle = c == x || float(c).is_some_and(|c| c < 0.0 || c.to_bits() == 0);
+    (is_idle && sign::is_nonnegative_term(x, &|k| s.nonnegative.contains(&k))).then_some(x)
+}
+
 fn round_whole<'s>(s: &Step<'_, 's>) -> Option<Term<'s>> {
     let rounding = [Floor, Ceil, Round, Trunc];
     let x = rounding.into_iter().find_map(|op| unary(s.term, op))?;
@@ -445,7 +457,9 @@ fn div_constant<'s>(s: &Step<'_, 's>) -> Option<Term<'s>> {
 
 fn pow_constant<'s>(s: &Step<'_, 's>) -> Option<Term<'s>> {
     let [x, exponent] = s.call(Pow)?;
-    let exponent = float(exponent)?;
+    let Some(exponent) = float(exponent) else {
+        return (float(x) == Some(2.0) && exponent.dtype() == x.dtype()).then(|| exponent.apply(Exp2));
+    };
     // The power ½ of −∞ is ∞, its root is none.
     let has_root = || sign::is_nonnegative_term(x, &|k| s.nonnegative.contains(&k));
     Some(match exponent {

@@ -3,6 +3,7 @@
 use super::super::testing::{applied, check, check_real, count};
 use super::*;
 use crate::graph::{Builder, Tensor};
+use crate::ops::prim::Monoid;
 use crate::passes::inline_splats;
 use crate::tensor::{DType, Shape};
 
@@ -129,6 +130,23 @@ const CASES: &[(&str, Case, usize)] = &[
     ("constants-together", |_, x, _, _| x * 1.1 * 1.3, 1),
     ("sigmoid", |b, x, _, _| b.scalar(DType::F32, 1.0) / ((-x).exp() + 1.0), 1),
     ("sigmoid", |b, x, _, _| b.scalar(DType::F32, 1.0) / (b.scalar(DType::F32, 1.0) + (x * -1.0).exp()), 1),
+    ("pow-constant", |b, x, _, _| b.scalar(DType::F32, 2.0).expand(x.shape().unwrap()).pow(x), 1),
+    ("choice-again", |_, x, _, c| c.select(c.select(x, 0.5), 2.0), 1),
+    ("choice-again", |_, x, _, c| c.select(x, c.select(x.tanh(), x.exp())), 2),
+    ("less-choice", |b, x, _, c| x - c.select(b.scalar(DType::F32, 0.0), f64::INFINITY), 1),
+    ("idle-bound", |_, x, _, _| (x * x).max(0.0), 1),
+    ("idle-bound", |_, x, _, _| x.exp().abs(), 1),
+    ("bound-by-choice", |b, x, _, c| x.min(c.select(b.scalar(DType::F32, f64::INFINITY), f64::NEG_INFINITY)), 1),
+    ("bound-by-choice", |b, x, _, c| c.select(b.scalar(DType::F32, f64::INFINITY), f64::NEG_INFINITY).max(x), 1),
+    (
+        "choice-of-signs",
+        |b, x, _, _| {
+            let at = b.coordinate(0, &x.shape().unwrap());
+            at.le(3).select(-x, x)
+        },
+        1,
+    ),
+    ("above-least", |b, x, _, _| b.scalar(DType::F32, f64::NEG_INFINITY).lt(x), 1),
     ("log1p", |_, x, _, _| (x.exp() + 1.0).log(), 2),
     ("log1p", |_, x, _, _| x.exp() - 1.0, 1),
 ];
@@ -222,4 +240,76 @@ fn a_division_by_a_repeated_root_is_a_product_with_its_reciprocal() {
     assert_eq!(divisions(&check_real(&PASS, inlined.clone())), 1, "only the root is safe to invert");
     let fast = Context { numerics: Numerics::Fast, ..Context::default() };
     assert_eq!(divisions(&applied(&PASS, &inlined, &fast)), 0);
+}
+
+fn folds(graph: &Graph) -> Vec<Monoid> {
+    let live = graph.live_nodes();
+    let fold = |(id, node): (usize, &crate::graph::Node)| match node.prim() {
+        Prim::Reduce(row) if live[id] => Some(row.monoid),
+        _ => None,
+    };
+    graph.nodes().iter().enumerate().filter_map(fold).collect()
+}
+
+#[test]
+fn whether_a_count_is_zero_is_whether_none_holds() {
+    type Ask = for<'b> fn(Tensor<'b>) -> Tensor<'b>;
+    let asked = |ask: Ask, dtype: DType| {
+        let b = Builder::new("count");
+        let c = b.input("c", DType::Bool, Shape::new([3usize, 4]));
+        b.output("y", ask(c.cast(dtype).reduce(Monoid::Sum, &[1])));
+        let graph = applied(&inline_splats::PASS, &b.finish().unwrap(), &Context::default());
+        folds(&check(&PASS, graph))
+    };
+    let some: &[Ask] = &[|n| n.equal(0), |n| n.lt(1), |n| n.cast(DType::Bool), |n| n.le(0)];
+    for ask in some {
+        assert_eq!(asked(*ask, DType::I64), [Monoid::Max]);
+    }
+    assert_eq!(asked(|n| n.lt(0.5), DType::F32), [Monoid::Max]);
+    assert_eq!(asked(|n| (n * 0.25).equal(0.0), DType::F32), [Monoid::Sum], "two maps");
+    assert_eq!(asked(|n| n.equal(4), DType::I64), [Monoid::Min]);
+    let others: &[Ask] = &[|n| n.equal(1), |n| n.lt(2), |n| n.equal(3), |n| n.lt(0)];
+    for ask in others {
+        assert_eq!(asked(*ask, DType::I64), [Monoid::Sum]);
+    }
+    assert_eq!(asked(|n| n.equal(0), DType::I8), [Monoid::Sum], "256 of them are none");
+}
+
+#[test]
+fn the_least_of_negated_numbers_is_the_largest_negated() {
+    let b = Builder::new("least");
+    let x = b.input("x", DType::F32, Shape::new([3usize, 4]));
+    b.output("y", -(-x).reduce(Monoid::Min, &[1]));
+    let after = check(&PASS, b.finish().unwrap());
+    assert_eq!((folds(&after), count(&after, "map")), (vec![Monoid::Max], 0));
+}
+
+#[test]
+fn what_is_folded_along_parts_of_one_element_is_folded_as_they_are() {
+    let b = Builder::new("stacked");
+    let [x, y] = ["x", "y"].map(|name| b.input(name, DType::F32, Shape::new([3usize, 4])));
+    let both = b.concat(&[x.insert_axes(&[0]), y.insert_axes(&[0])], 0);
+    b.output("sum", both.reduce(Monoid::Sum, &[0]));
+    b.output("max", both.reduce(Monoid::Max, &[0]));
+    let graph = b.finish().unwrap();
+    assert_eq!(folds(&check_real(&PASS, graph.clone())), []);
+    assert_eq!(folds(&check(&PASS, graph)), [Monoid::Sum], "−0 + 0 is not −0");
+}
+
+#[test]
+fn a_positive_number_passes_a_maximum() {
+    let shifted = |number: f64| {
+        let b = Builder::new("scaled");
+        let x = b.input("x", DType::F32, Shape::new([3usize, 4]));
+        b.output("y", ((x - x.reduce_keep(Monoid::Max, &[1])) * number).exp());
+        let inlined = applied(&inline_splats::PASS, &b.finish().unwrap(), &Context::default());
+        applied(&crate::passes::compose_views::PASS, &inlined, &Context::default())
+    };
+    let multiplies_rows = |graph: &Graph| {
+        let fold = graph.nodes().iter().find(|n| matches!(n.prim(), Prim::Reduce(_))).unwrap();
+        matches!(graph.node_of(fold.args()[0]).prim(), Prim::Map(_))
+    };
+    assert!(multiplies_rows(&check_real(&PASS, shifted(0.125))));
+    assert!(!multiplies_rows(&check_real(&PASS, shifted(-0.125))), "the maximum becomes the least");
+    assert!(!multiplies_rows(&check(&PASS, shifted(0.125))), "not bit by bit");
 }

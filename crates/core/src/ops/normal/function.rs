@@ -9,7 +9,7 @@ use super::product::{Factor, Product};
 use super::sum::Real;
 use super::{Normalizer, Numerics};
 use crate::ops::range::is_normal;
-use crate::ops::{ExprNode, Scalar, Term};
+use crate::ops::{ExprNode, Number, Scalar, Term};
 use crate::tensor::{Class, DType};
 
 use Scalar::{
@@ -243,6 +243,16 @@ impl<'s> Normalizer<'s> {
         terms.sort_by(|a, b| order.compare(*a, *b));
         terms.dedup();
         self.drop_below_magnitude(op, &mut terms);
+        let found = terms.iter().enumerate().find_map(|(k, term)| Some((k, either(op, *term)?)));
+        if let Some((k, [condition, yes, no])) = found.filter(|_| terms.len() > 1) {
+            terms.remove(k);
+            let mut parts: Vec<Rc<Product<'s>>> = terms.iter().map(|t| self.product_of(*t)).collect();
+            parts.extend(bound.map(|b| Rc::new(Product::constant(self.scope, dtype, b))));
+            let rest = self.extremum(op, &parts);
+            let rest = self.write(&rest);
+            let chosen = |t: Term<'s>| if t.as_const() == Some(idle(op)) { rest } else { t };
+            return self.select(condition, chosen(yes), chosen(no));
+        }
         if let Some(k) = terms.iter().position(|t| self.has_opposite(*t, &terms)) {
             let product = self.product_of(terms[k]);
             let size = self.magnitude(&product);
@@ -465,6 +475,20 @@ fn argument(term: Term<'_>, op: Scalar) -> Option<Term<'_>> {
 
 fn calls(term: Term<'_>, op: Scalar) -> bool {
     matches!(term.node(), ExprNode::Apply(found, _) if found == op)
+}
+
+/// The number that bounds nothing in an extremum.
+fn idle(op: Scalar) -> Number {
+    Number::Float(if op == Max { f64::NEG_INFINITY } else { f64::INFINITY }.to_bits())
+}
+
+/// A choice between either infinity: as an operand of an extremum, between all and nothing of the others.
+fn either(op: Scalar, term: Term<'_>) -> Option<[Term<'_>; 3]> {
+    let ExprNode::Apply(Select, _) = term.node() else { return None };
+    let [condition, yes, no] = term.operands()[..] else { return None };
+    let other = idle(if op == Max { Min } else { Max });
+    let values = [yes.as_const()?, no.as_const()?];
+    (values == [idle(op), other] || values == [other, idle(op)]).then_some([condition, yes, no])
 }
 
 /// The infinity that a product is.

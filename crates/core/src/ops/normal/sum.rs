@@ -46,24 +46,24 @@ impl Real<'_> {
     }
 }
 
-/// A choice between −∞ and something else: a mask.
+/// A choice between −∞ and something else, or what is one when it is negated: a mask.
 struct Hiding<'s> {
     condition: Term<'s>,
     /// which outcome of the condition hides
     when: bool,
     seen: Term<'s>,
-    /// −∞
-    hidden: Term<'s>,
 }
 
 impl<'s> Hiding<'s> {
-    fn of(term: Term<'s>) -> Option<Hiding<'s>> {
+    fn of((term, coefficient): (Term<'s>, f64)) -> Option<Hiding<'s>> {
         let ExprNode::Apply(Scalar::Select, _) = term.node() else { return None };
         let [condition, yes, no] = term.operands()[..] else { return None };
-        let hides = |t: Term<'s>| matches!(t.as_const(), Some(Number::Float(bits)) if f64::from_bits(bits) == f64::NEG_INFINITY);
+        let least = |bits: u64| f64::from_bits(bits) * coefficient == f64::NEG_INFINITY;
+        let hides = |t: Term<'s>| matches!(t.as_const(), Some(Number::Float(bits)) if least(bits));
         match (hides(yes), hides(no)) {
-            (true, false) => Some(Hiding { condition, when: true, seen: no, hidden: yes }),
-            (false, true) => Some(Hiding { condition, when: false, seen: yes, hidden: no }),
+            _ if coefficient.abs() != 1.0 => None,
+            (true, false) => Some(Hiding { condition, when: true, seen: no }),
+            (false, true) => Some(Hiding { condition, when: false, seen: yes }),
             _ => None,
         }
     }
@@ -159,9 +159,9 @@ impl<'s> Normalizer<'s> {
         // What is taken away and was read may be −∞ itself: the maximum of a row that is hidden everywhere, where −∞ − −∞ is NaN, which
         // guards ask for.
         let may_be_least = terms.iter().any(|(term, c)| *c < 0.0 && is_read(*term));
-        let hiding = terms.iter().position(|(term, c)| *c == 1.0 && Hiding::of(*term).is_some());
+        let hiding = terms.iter().position(|term| Hiding::of(*term).is_some());
         if let Some(k) = hiding.filter(|_| !may_be_least) {
-            let (choice, _) = terms.remove(k);
+            let choice = terms.remove(k);
             return Some(self.add_behind(dtype, choice, &terms, constant));
         }
         Some(match terms.as_slice() {
@@ -172,16 +172,23 @@ impl<'s> Normalizer<'s> {
     }
 
     /// `select(c, x, −∞) + y` is `select(c, x + y, −∞)`: what is hidden stays hidden.
-    fn add_behind(&mut self, dtype: DType, choice: Term<'s>, terms: &[(Term<'s>, f64)], constant: f64) -> Real<'s> {
+    fn add_behind(
+        &mut self,
+        dtype: DType,
+        choice: (Term<'s>, f64),
+        terms: &[(Term<'s>, f64)],
+        constant: f64,
+    ) -> Real<'s> {
         let hiding = Hiding::of(choice).expect("the choice hides");
-        let mut parts = vec![(1.0, self.product_of(hiding.seen))];
+        let mut parts = vec![(choice.1, self.product_of(hiding.seen))];
         for (term, coefficient) in terms {
             parts.push((*coefficient, self.product_of(*term)));
         }
         parts.push((1.0, Rc::new(Product::constant(self.scope, dtype, constant))));
         let sum = self.add_products(dtype, &parts);
         let seen = self.write(&sum);
-        let (yes, no) = if hiding.when { (hiding.hidden, seen) } else { (seen, hiding.hidden) };
+        let hidden = self.write(&Product::constant(self.scope, dtype, f64::NEG_INFINITY));
+        let (yes, no) = if hiding.when { (hidden, seen) } else { (seen, hidden) };
         self.select(hiding.condition, yes, no).into()
     }
 

@@ -27,6 +27,7 @@ mod place_scales;
 mod product_parts;
 mod scale_weights;
 mod seen;
+mod shift_by_maximum;
 mod softmax;
 mod step;
 
@@ -61,6 +62,7 @@ pub const REWRITES: &[Rewrite] = &[
     defer_scales::REWRITE,      // after it: where only one side is quantised
     defer_zero_points::REWRITE, // after both: contractions that became integer ones have zero points too
     hoist_scales::REWRITE,      // before weights: a scale of two computed operands belongs behind their contraction
+    shift_by_maximum::REWRITE,  // before parts: a logarithm taken away is that of a softmax
     part_softmax::REWRITE,      // before normalisers move: what is left is the softmax of a part
     guard_rows::REWRITE,        // before normalisers move: a guard on the row can move along
     guard_by_sums::REWRITE,     // after it: conditions on rows are in one form

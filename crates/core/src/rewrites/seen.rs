@@ -2,7 +2,7 @@
 
 use smallvec::SmallVec;
 
-use super::facts::{Axes, mentioned};
+use super::facts::{Axes, axes, mentioned};
 use super::step::{Kind, Step};
 use crate::error::Result;
 use crate::graph::rewrite::Rebuild;
@@ -171,6 +171,19 @@ impl Fold {
         axes.sort_unstable();
         let kept = (0..order.len()).filter(|axis| !row.axes.contains(axis)).map(|axis| order[axis]).collect();
         Some(Fold { monoid: row.monoid, step: Step::of(graph, operand), axes, kept })
+    }
+
+    /// What is folded, where the result is seen through a view that repeats it along an axis: at every place of the axis, the element
+    /// that this is folded from. `None` where the axis is not as long, or more is folded.
+    pub(super) fn along(&self, graph: &Graph, view: &View, axis: usize) -> Option<Seen> {
+        let (&[folded], shape) = (self.axes.as_slice(), self.step.shape(graph)) else { return None };
+        let varies = view.map.iter().any(|dim| mentioned(dim) & axes([axis]) != 0);
+        if varies || !view.guard.is_empty() || shape[folded] != view.shape[axis] {
+            return None;
+        }
+        let mut map = vec![Dim::axis(axis); shape.rank()];
+        self.kept.iter().zip(&view.map).for_each(|(place, dim)| map[*place] = dim.clone());
+        Some(Seen { step: self.step, view: View::new(view.shape.clone(), map) })
     }
 }
 

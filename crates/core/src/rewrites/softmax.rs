@@ -1,6 +1,6 @@
 //! The parts of a softmax, recognised by structure.
 
-use super::seen::Seen;
+use super::seen::{Fold, Seen};
 use super::step::{Kind, Step};
 use crate::graph::Graph;
 use crate::ops::Scalar;
@@ -53,10 +53,45 @@ pub(super) fn masks_row(graph: &Graph, condition: Step, e: Step) -> Option<bool>
         };
         seen = seen.with(inner).behind_views(graph);
     }
-    let [max, least] = seen.step.call(graph, Scalar::Eq)?;
-    let fold = seen.with(max).own_row(graph)?;
+    let axes = shifted_exponential(graph, e)?;
     let power = e.call::<1>(graph, Scalar::Exp).or_else(|| e.call(graph, Scalar::Exp2))?;
     let [x, _] = power[0].call(graph, Scalar::Sub)?;
+    if let Some(hidden) = mask_hides_row(graph, &seen, x, &axes) {
+        return Some(holds == hidden);
+    }
+    let [max, least] = seen.step.call(graph, Scalar::Eq)?;
+    let fold = seen.with(max).own_row(graph)?;
     let masks = least.float(graph) == Some(f64::NEG_INFINITY) && fold.monoid == Monoid::Max && fold.step == x;
-    (masks && shifted_exponential(graph, e) == Some(fold.axes)).then_some(holds)
+    (masks && axes == fold.axes).then_some(holds)
+}
+
+/// Whether what is seen from the coordinates of `x = (c ? y : −∞)` says that `c` hides all of a row (true) or shows some of it (false): it
+/// is a fold of the same condition over the row. Of real numbers `y` the first is that the maximum of `x` is −∞.
+fn mask_hides_row(graph: &Graph, seen: &Seen, x: Step, axes: &[usize]) -> Option<bool> {
+    let [condition, yes, no] = x.call(graph, Scalar::Select)?;
+    let least = |step: Step| step.float(graph) == Some(f64::NEG_INFINITY);
+    let shows = if least(no) { true } else { Some(false).filter(|_| least(yes))? };
+    let Kind::Value(value) = seen.step.kind(graph) else { return None };
+    let (fold, &[axis]) = (Fold::of(graph, value)?, axes) else { return None };
+    let mut truth = fold.along(graph, &seen.view, axis)?.behind_views(graph);
+    let mut same = true;
+    loop {
+        let inner = match truth.step.kind(graph) {
+            Kind::Call(Scalar::Not, operands) if truth.step.dtype(graph) == DType::Bool => {
+                same = !same;
+                operands[0]
+            }
+            Kind::Cast(inner) if inner.dtype(graph) == DType::Bool => inner,
+            _ => break,
+        };
+        truth = truth.with(inner).behind_views(graph);
+    }
+    if truth != Seen::at(graph, condition).behind_views(graph) {
+        return None;
+    }
+    match (fold.monoid, same == shows) {
+        (Monoid::Max, true) => Some(false),
+        (Monoid::Min | Monoid::Prod, false) => Some(true),
+        _ => None,
+    }
 }

@@ -12,7 +12,7 @@ pub fn bindings() -> Env {
 }
 
 /// Values for the inputs of a row. What a name asks for: a `mask` hides some elements but never the first of a row,
-/// `hiding` has rows of −∞ only, `padding` ends in zeros, `positions` stay below 8,
+/// `hiding` has rows of −∞ only, `some` rows of nothing, `padding` ends in zeros, `positions` stay below 8,
 /// `lengths` below 5, a `step` is positive.
 pub fn inputs(graph: &Graph) -> FxHashMap<Arc<str>, Literal> {
     let env = bindings();
@@ -39,6 +39,7 @@ pub fn inputs(graph: &Graph) -> FxHashMap<Arc<str>, Literal> {
                         noise
                     }
                 }
+                "some" => f64::from(u8::from((k / row).is_multiple_of(2) && noise > 0.3)),
                 "padding" => f64::from(u8::from(k % row < row - k / row % 2 - 1)),
                 "lengths" => (noise * 3.0).floor() + 2.0,
                 "positions" => (noise * 8.0).floor(),

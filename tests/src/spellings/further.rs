@@ -58,27 +58,21 @@ spellings! {
         }
     }
     "softmax" {
-        "inner axis, less what one operator gives" {
-            "exponential of the difference": softmax_log_sum,
-        }
         "inner axis" {
+            "less what one operator gives": softmax_log_sum,
             "transposed and back": softmax_turned,
             "statistics repeated": softmax_repeated,
             "statistics not kept": softmax_not_kept,
             "scaled and back": softmax_scaled_back,
         }
-        "outer axis, less what one operator gives" {
-            "exponential of the difference": softmax_outer_log_sum,
-        }
         "outer axis" {
+            "less what one operator gives": softmax_outer_log_sum,
             "an axis inserted": softmax_outer_inserted,
         }
     }
     "log_softmax" {
-        "inner axis, less what one operator gives" {
-            "difference": log_softmax_less,
-        }
         "inner axis" {
+            "less what one operator gives": log_softmax_less,
             "rows flattened": log_softmax_flattened,
         }
     }
@@ -96,8 +90,6 @@ spellings! {
         }
         "pairs" {
             "turned, tables of the full size": rope_pairs_turned,
-        }
-        "pairs, by tables of places" {
             "gathered by constants": rope_pairs_gathered,
         }
         "halves, tables gathered by position" {

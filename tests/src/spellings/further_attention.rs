@@ -16,9 +16,7 @@ spellings! {
             "statistics repeated": repeated_statistics,
             "batch and heads as one axis of the labels": labels_joined,
             "scale twice": scaled_twice,
-        }
-        "less what one operator gives" {
-            "exponential of the difference": log_sum,
+            "less what one operator gives": log_sum,
         }
         "f16, softmax in f32" {
             "logarithm and exponential": wide_log,
@@ -74,8 +72,6 @@ spellings! {
             "equal to itself": guard_equal,
             "rows of infinities by the least": guard_least,
             "rows by their largest": guard_largest,
-        }
-        "f32, by a count" {
             "rows of infinities by a sum": guard_sum,
         }
     }
@@ -100,8 +96,6 @@ spellings! {
     "grouped attention" {
         "f32" {
             "repeated behind the transpose": grouped_transposed,
-        }
-        "f32, joined" {
             "heads joined one by one": grouped_concat,
         }
     }

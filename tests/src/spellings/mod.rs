@@ -22,6 +22,8 @@ mod sheet;
 mod silu;
 mod skip_norm;
 mod softmax;
+mod unseen;
+mod unseen_attention;
 
 pub use data::{bindings, inputs};
 pub use planned::{Planned, usual_sizes};
@@ -84,6 +86,8 @@ static FAMILIES: &[&[Spelling]] = &[
     layer_norm_backward::ROWS,
     further::ROWS,
     further_attention::ROWS,
+    unseen::ROWS,
+    unseen_attention::ROWS,
 ];
 
 /// The rows of a file: `family { "class" { "name": function, } }`.

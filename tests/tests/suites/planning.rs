@@ -162,7 +162,8 @@ fn large_batches_become_as_few_kernels() {
 
 #[test]
 fn every_edge_has_exactly_one_decision_and_none_was_taken_at_a_loss() {
-    for name in ["bert_base.dynamo", "llama4l_hf.dynamo", "mobilenetv3l.legacy"] {
+    for name in ["bert_base.dynamo", "bert_base.legacy_dyn", "gpt2.dynamo", "llama4l_hf.dynamo", "mobilenetv3l.legacy"]
+    {
         for target in TARGETS {
             let (graph, plan) = planned(name, target);
             let mut decided: BTreeMap<(usize, usize), usize> = BTreeMap::new();

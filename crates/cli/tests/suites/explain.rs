@@ -39,6 +39,18 @@ fn the_plan_is_a_table_and_the_decisions_follow() {
     assert!(verbose.contains("layernormalization ("), "{verbose}");
 }
 
+/// What programs read of a whole network can be sent and stored.
+#[test]
+fn a_network_as_json_stays_below_five_megabytes() {
+    let folder = format!("{}/../../tests/models/structure", env!("CARGO_MANIFEST_DIR"));
+    for name in ["bert_base.dynamo", "bert_base.legacy_dyn"] {
+        for target in ["cpu", "h200"] {
+            let text = stdout(&["explain", &format!("{folder}/{name}.onnx"), "--target", target, "--json"]);
+            assert!(text.len() <= 5_000_000, "{name} on {target}: {} bytes", text.len());
+        }
+    }
+}
+
 #[test]
 fn programs_can_read_it() {
     let plan = json(&h200(SUBLAYER, &["--json"]));

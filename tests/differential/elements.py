@@ -225,7 +225,7 @@ def cast(d):
     x = d.array(shape, "b1") if source == "b1" else numbers(d, shape, source)
     if d.chance(0.15):
         texts = np.array(["1", "-2", "3", "0", "7"] if d.chance() else ["1.5", "-2.25", "1e3", "NaN", "INF", "-INF", "inf", "0"], object)
-        x = texts[d.rng.integers(0, len(texts), shape)].reshape(tuple(shape))
+        x = np.asarray(texts[d.rng.integers(0, len(texts), shape)], dtype=object).reshape(tuple(shape))
         ints = "." not in "".join(texts)
         net.node("Cast", [net.give(x, False)], to=ONNX_TYPE[d.pick(["f4", "f8", "f2"] + (["i4", "i8", "u1"] if ints else []))])
         return net

@@ -34,6 +34,11 @@ KNOWN = [
     ("AffineGrid", lambda net, *_: attribute(net, "align_corners"), "an axis of one element lies at 1; for PyTorch at 0"),
     ("Attention", confirmed, "a causal mask is not moved by the past; the lowest number stands for minus infinity"),
     ("Cast", confirmed, "ONNX Runtime rounds to 4 bits instead of cutting off"),
+    (
+        "Cast",
+        lambda net, problem, _: len(net.nodes) == 2 and "off by" in problem,
+        "a rounding and back may vanish on a processor (--numerics)",
+    ),
     ("Clip", confirmed, "ONNX Runtime clips to the largest number where no bound is given, the evaluator does not"),
     ("Col2Im", confirmed, "columns of dilated or three-dimensional images are not where the standard has them"),
     ("Dropout", confirmed, "the mask of older versions: nothing is kept, for the evaluator everything"),

@@ -28,8 +28,8 @@ def window_attributes(d, kernel, strides, dilations, pads, given_kernel=True):
         a["dilations"] = dilations
     # Where windows lie apart, what SAME adds would be negative, and nobody agrees with anybody.
     apart = any((k - 1) * q + 1 < s for k, q, s in zip(kernel, dilations, strides))
-    if d.chance(0.3):
-        a["auto_pad"] = "NOTSET" if apart else d.pick(AUTO[:2])
+    if not apart and d.chance(0.3):
+        a["auto_pad"] = d.pick(AUTO[:2])
     elif any(pads) or d.chance(0.3):
         a["pads"] = pads
     return a

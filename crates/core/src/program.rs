@@ -16,6 +16,14 @@ use crate::ops::{Expr, Prim};
 use crate::passes::MOST_FORMULA_FLOPS;
 use crate::tensor::{Symbol, TensorType};
 
+/// How the names of prepared inputs begin.
+const PREPARED: &str = "prepared:";
+
+/// Whether an input of a run is prepared when the program is loaded.
+pub(crate) fn is_prepared(input: &str) -> bool {
+    input.starts_with(PREPARED)
+}
+
 /// A graph split by when it is computed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Program {
@@ -81,7 +89,7 @@ fn prepared_values(graph: &Graph, constant: &[bool]) -> IndexMap<Value, Arc<str>
     while let Some(value) = todo.pop() {
         if worth[value.node()] {
             let next = prepared.len();
-            prepared.entry(value).or_insert_with(|| format!("prepared:{next}").into());
+            prepared.entry(value).or_insert_with(|| format!("{PREPARED}{next}").into());
         } else if constant[value.node()] && !std::mem::replace(&mut seen[value.node()], true) {
             todo.extend(graph.node_of(value).args());
         }

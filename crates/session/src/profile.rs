@@ -7,7 +7,7 @@ use fuseline::compile::PlannedProgram;
 use fuseline::device::NamedTensors;
 use fuseline::error::{Error, Result};
 use fuseline::explain::{KernelRow, kernel_rows};
-use fuseline::fuse::PlanOptions;
+use fuseline::fuse::{PlanOptions, expected};
 use fuseline_cpu::run::Span;
 use fuseline_cuda::gpu::Resources;
 use serde_json::{Value, json};
@@ -85,7 +85,14 @@ pub fn measure(
 ) -> Result<Profile> {
     let kernels = &planned.run.kernels;
     let is_equal = |k: usize, other: usize| std::sync::Arc::ptr_eq(&kernels[k].kernel, &kernels[other].kernel);
-    let rows = kernel_rows(planned.program.run(), &planned.run, plan).into_iter().enumerate();
+    let graph = planned.program.run();
+    let mut rows = kernel_rows(graph, &planned.run, plan);
+    for (row, kernel) in rows.iter_mut().zip(kernels) {
+        // What is measured is compared with all that is done, not with what candidates were compared by.
+        let price = expected(graph, kernel, plan);
+        (row.us, row.bound) = (price.us, price.bound.describe(&plan.spec));
+    }
+    let rows = rows.into_iter().enumerate();
     let model = |k: usize| (0..k).find(|other| is_equal(k, *other)).unwrap_or(k);
     let mut measured: Vec<Measured> =
         rows.map(|(k, row)| Measured { row, model: model(k), phases: Vec::new() }).collect();

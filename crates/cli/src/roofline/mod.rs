@@ -6,6 +6,7 @@ mod kernels;
 pub mod plot;
 mod png;
 mod processor;
+mod product;
 pub mod scene;
 pub mod svg;
 mod terminal;

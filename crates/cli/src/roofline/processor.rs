@@ -11,7 +11,7 @@ use fuseline_cpu::here;
 use fuseline_cpu::run::gauge::{Access, Gauge};
 use serde_json::{Value, json};
 
-use super::spec_of_base;
+use super::{product, spec_of_base};
 use crate::quantity::{self, significant};
 use crate::screen::{self, Column, Table};
 
@@ -25,6 +25,8 @@ pub struct Processor {
     threads: Vec<usize>,
     memories: Vec<Memory>,
     arithmetic: Vec<Arithmetic>,
+    /// GFLOP/s of a whole product of f32 by number of threads
+    products: Vec<f64>,
     /// seconds until all threads have met
     join: f64,
 }
@@ -69,7 +71,7 @@ pub fn measure(most: Option<NonZeroUsize>, tell: &mut dyn FnMut(&str)) -> Result
     let far = memories.last().map_or(LEAST_FAR_BYTES, |cache| 4 * cache.bytes).clamp(LEAST_FAR_BYTES, most_bytes());
     let main = Memory { name: "dram", bytes: main_bytes(), scope: Scope::Shared, read: Vec::new(), copy: Vec::new() };
     memories.push(main);
-    let mut arithmetic: Vec<Arithmetic> = Vec::new();
+    let (mut arithmetic, mut products): (Vec<Arithmetic>, Vec<f64>) = (Vec::new(), Vec::new());
     let mut join = 0.0;
     for count in &threads {
         let gauge = Gauge::new(isa, *count)?;
@@ -94,9 +96,10 @@ pub fn measure(most: Option<NonZeroUsize>, tell: &mut dyn FnMut(&str)) -> Result
                 None => arithmetic.push(Arithmetic { dtype, is_matrix, gflops: vec![rate / 1e9] }),
             }
         }
+        products.push(product::measure(isa, *count)? / 1e9);
         join = gauge.join();
     }
-    Ok(Processor { name: name(), isa, threads, memories, arithmetic, join })
+    Ok(Processor { name: name(), isa, threads, memories, arithmetic, products, join })
 }
 
 /// 1, 2, 4, … and the number itself.
@@ -179,6 +182,7 @@ impl Processor {
         let faster = peak(DType::F32, false).zip(base.vector.peak(DType::F32)).map_or(1.0, |(new, old)| new / old);
         spec.vector.rows = [DType::F32, DType::F64].into_iter().filter_map(|d| Some((d, peak(d, false)?))).collect();
         spec.special.rows.iter_mut().for_each(|(_, rate)| *rate = digits(*rate * faster));
+        spec.product.rows = self.products.last().map(|gflops| (DType::F32, digits(*gflops))).into_iter().collect();
         spec.matrix.rows = match peak(DType::BF16, true).zip(base.matrix.peak(DType::BF16)) {
             Some((new, old)) => base.matrix.rows.iter().map(|(d, rate)| (*d, digits(rate * new / old))).collect(),
             None => Vec::new(),
@@ -215,6 +219,7 @@ impl Processor {
             "threads": self.threads,
             "memories": self.memories.iter().map(memory).collect::<Vec<_>>(),
             "arithmetic": self.arithmetic.iter().map(unit).collect::<Vec<_>>(),
+            "products": { "dtype": "f32", "gflops": self.products },
             "join_us": self.join * 1e6,
         })
     }
@@ -242,6 +247,10 @@ impl Processor {
         for unit in &self.arithmetic {
             let rates = unit.gflops.iter().map(|rate| format!("{}FLOP/s", quantity::count(rate * 1e9)));
             table.row([unit.name(), String::new()].into_iter().chain(rates));
+        }
+        if !self.products.is_empty() {
+            let rates = self.products.iter().map(|rate| format!("{}FLOP/s", quantity::count(rate * 1e9)));
+            table.row(["f32 products".to_string(), String::new()].into_iter().chain(rates));
         }
         table.text(screen::width())
     }
@@ -272,6 +281,8 @@ fn slow_down(levels: &mut [MemoryLevel]) {
 
 #[cfg(test)]
 mod tests {
+    use fuseline::device::Unit;
+
     use super::*;
 
     fn processor() -> Processor {
@@ -294,6 +305,7 @@ mod tests {
                 memory("dram", 1 << 34, Scope::Shared, 20.0),
             ],
             arithmetic: vec![unit(DType::F32, false, 100.0), unit(DType::F64, false, 50.0)],
+            products: vec![80.0, 155.0],
             join: 1.23456e-6,
         }
     }
@@ -305,6 +317,8 @@ mod tests {
         assert_eq!(read, spec, "it is read back as it was written");
         assert_eq!((spec.limits.cores, spec.vector.peak(DType::F32)), (2, Some(200.0)));
         assert!(spec.matrix.rows.is_empty(), "there were no tiles");
+        assert_eq!(spec.rate(Unit::Fma(DType::F32)), 155.0, "what products reach is a rate of its own");
+        assert_eq!(spec.rate(Unit::Fma(DType::F64)), 77.5, "and others reach as much of theirs");
         assert_eq!(spec.costs.join_us, 1.23);
         let rate = |k: usize| spec.memory[k].gbps * spec.memory[k].reach;
         assert!(rate(0) > rate(1) && rate(1) > rate(2), "{:?}", spec.memory);

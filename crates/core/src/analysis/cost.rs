@@ -6,6 +6,10 @@
 //! us = max(memory by level, arithmetic by unit, latency) + launches + copies to and from the host
 //! ```
 //!
+//! Of a kernel that was decided for, all that will be done can be told: parts that run one after another (factors that are put together
+//! before they are multiplied) are priced by themselves and added up, latency adds to arithmetic, and products wait for a part of what
+//! they read from far. Candidates are compared without.
+//!
 //! - *Memory.* A byte that is served by one level passes all nearer ones, so each level has its own traffic and the slowest
 //!   counts. Where a byte is served follows from how much else was touched since it was touched last (its distance) and the
 //!   capacity of the levels. Pieces shorter than a line cost a line; accesses narrower than a vector cost a vector at the
@@ -51,9 +55,13 @@ pub struct Work {
     pub barriers: f64,
     /// barriers of the whole grid
     pub joins: f64,
+    /// operations on vectors that compute nothing: what it takes to put elements where others can read them
+    pub moves: f64,
+    /// the part of what comes from memory that all cores share which arithmetic does not hide, from 0 to 1
+    pub exposed: f64,
     /// how many times all operations are done, where values are computed anew instead of kept; at least 1
     pub recompute: f64,
-    /// how many times more products matrix units make than are wanted, because they make whole tiles; at least 1
+    /// how many times more products are made than are wanted, because they are made in whole tiles; at least 1
     pub padding: f64,
     /// the part of the time of the other units that the slowest one does not hide, from 0 (they overlap) to 1 (one after the
     /// other, as where operands are computed before matrix units can take them)
@@ -62,6 +70,10 @@ pub struct Work {
     pub launches: f64,
     /// bytes that are copied to and from the host, where part of the work is done there
     pub host_bytes: f64,
+    /// whether all that is done is told, as of a kernel that is no candidate any more: then it is priced as what it will take
+    pub is_detailed: bool,
+    /// what is done before it, part after part, each with launches of its own; what parts leave for each other is no traffic of the kernel
+    pub before: Vec<Work>,
 }
 
 /// One tensor, or part of one, as a kernel reads or writes it.
@@ -122,11 +134,15 @@ impl Default for Work {
             turns: 0.0,
             barriers: 0.0,
             joins: 0.0,
+            moves: 0.0,
+            exposed: 0.0,
             recompute: 1.0,
             padding: 1.0,
             serial: 0.0,
             launches: 1.0,
             host_bytes: 0.0,
+            is_detailed: false,
+            before: Vec::new(),
         }
     }
 }
@@ -217,6 +233,23 @@ pub struct Price {
     pub spilled: f64,
 }
 
+impl Price {
+    /// The price of something with a part before it; what most of the time goes to is that of the longer one.
+    fn after(self, part: Price) -> Price {
+        Price {
+            us: self.us + part.us,
+            bound: if part.us > self.us { part.bound } else { self.bound },
+            memory_us: self.memory_us + part.memory_us,
+            compute_us: self.compute_us + part.compute_us,
+            latency_us: self.latency_us + part.latency_us,
+            launch_us: self.launch_us + part.launch_us,
+            copy_us: self.copy_us + part.copy_us,
+            occupancy: self.occupancy,
+            spilled: self.spilled.max(part.spilled),
+        }
+    }
+}
+
 /// What most of a kernel's time goes to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Bound {
@@ -248,10 +281,16 @@ impl Bound {
 /// The most levels that are priced one by one; farther ones count as the last of them.
 const LEVELS: usize = 8;
 
-/// The price of a kernel on a device. Cheap: no allocation, a few hundred operations.
+/// The price of a kernel on a device. Cheap: no allocation, a few hundred operations for each part.
 pub fn price(work: &Work, spec: &DeviceSpec) -> Price {
+    let before = work.before.iter().map(|part| price(part, spec));
+    before.fold(price_part(work, spec), Price::after)
+}
+
+/// The price without what is done before.
+fn price_part(work: &Work, spec: &DeviceSpec) -> Price {
     let share = Share::of(work, spec);
-    let (memory_us, level) = memory(work, spec, &share);
+    let Busiest { us: memory_us, level, far_us } = memory(work, spec, &share);
     let (compute_us, unit) = compute(work, spec, &share);
     let latency_us = share.waves * (spec.costs.block_us + work.barriers * spec.costs.barrier_us);
     // A GPU's kernels end together as part of being launched; the cores of a CPU have to meet.
@@ -262,12 +301,19 @@ pub fn price(work: &Work, spec: &DeviceSpec) -> Price {
         true => spec.host.round_trip_us + work.host_bytes / (spec.host.gbps * 1e3),
         false => 0.0,
     };
-    let busy_us = memory_us.max(compute_us).max(latency_us);
+    let busy_us = match work.is_detailed {
+        // A core runs one block at a time.
+        true => {
+            let computing_us = compute_us + latency_us;
+            memory_us.max(computing_us) + work.exposed.clamp(0.0, 1.0) * far_us.min(computing_us)
+        }
+        false => memory_us.max(compute_us).max(latency_us),
+    };
     let bound = match () {
         () if copy_us > busy_us.max(launch_us) => Bound::Copy,
         () if launch_us >= busy_us => Bound::Launch,
-        () if memory_us >= busy_us => Bound::Memory(level),
-        () if compute_us >= busy_us => Bound::Compute(unit),
+        () if memory_us >= compute_us.max(latency_us) => Bound::Memory(level),
+        () if compute_us >= latency_us => Bound::Compute(unit),
         () => Bound::Latency,
     };
     Price {
@@ -331,9 +377,9 @@ struct Traffic<'s> {
 }
 
 impl Traffic<'_> {
-    /// Adds bytes that come from the levels that hold what was touched since they were touched last, the `distance`; a
-    /// level without one serves nothing.
-    fn add(&mut self, stream: &Stream, bytes: f64, distance: impl Fn(&MemoryLevel) -> Option<f64>) {
+    /// Adds bytes that come from the levels that hold what was touched since they were touched last, the `distance`, as far as they were
+    /// touched there; a level without one serves nothing.
+    fn add(&mut self, stream: &Stream, bytes: f64, distance: impl Fn(&MemoryLevel) -> Option<(f64, f64)>) {
         let vector = self.spec.limits.vector_bytes as f64;
         let last = self.spec.memory.len().min(LEVELS) - 1;
         // The part of the bytes that no nearer level serves.
@@ -345,7 +391,8 @@ impl Traffic<'_> {
             self.bytes[at] += moved;
             self.longest[at] = self.longest[at].max(moved);
             if at < last {
-                rest *= distance(level).map_or(1.0, |distance| missed(distance, level.bytes as f64));
+                let lost = |(distance, own): (f64, f64)| 1.0 - own * (1.0 - missed(distance, level.bytes as f64));
+                rest *= distance(level).map_or(1.0, lost);
             }
             if rest == 0.0 {
                 return;
@@ -371,16 +418,26 @@ fn missed(touched: f64, capacity: f64) -> f64 {
     }
 }
 
+/// The slowest memory level.
+struct Busiest {
+    us: f64,
+    level: usize,
+    /// the same of those that all cores share
+    far_us: f64,
+}
+
 /// Microseconds of the slowest memory level, and which it is.
-fn memory(work: &Work, spec: &DeviceSpec, share: &Share) -> (f64, usize) {
+fn memory(work: &Work, spec: &DeviceSpec, share: &Share) -> Busiest {
     let cores = spec.limits.cores as f64;
     let footprint = work.footprint();
     let mut traffic = Traffic { spec, bytes: [0.0; LEVELS], longest: [0.0; LEVELS] };
     for stream in &work.streams {
-        // Between kernels the caches of all cores together keep what they can.
+        // Between kernels the caches of all cores together keep what they can. Who touches a line is by chance who had it before, and who
+        // writes fetches it too: the rest of what lies in caches of single cores comes by way of what they share.
         traffic.add(stream, stream.bytes, |level| {
             let copies = if level.scope == Scope::Core { cores } else { 1.0 };
-            level.keeps.then_some(stream.since / copies)
+            let own = if work.is_detailed { 1.0 / copies } else { 1.0 };
+            level.keeps.then_some((stream.since / copies, own))
         });
         let again = stream.bytes * (stream.passes - 1.0).max(0.0);
         if again > 0.0 {
@@ -390,7 +447,7 @@ fn memory(work: &Work, spec: &DeviceSpec, share: &Share) -> (f64, usize) {
     spill(work, spec, share, &mut traffic);
     let by_thread = if work.in_flight > 0.0 { work.in_flight } else { 2.0 * spec.limits.vector_bytes as f64 };
     let under_way = by_thread * share.threads;
-    let mut slowest = (0.0, spec.memory.len() - 1);
+    let mut slowest = Busiest { us: 0.0, level: spec.memory.len() - 1, far_us: 0.0 };
     for (at, level) in spec.memory.iter().enumerate().take(LEVELS) {
         if traffic.bytes[at] == 0.0 {
             continue;
@@ -400,19 +457,23 @@ fn memory(work: &Work, spec: &DeviceSpec, share: &Share) -> (f64, usize) {
         let by_core = traffic.bytes[at] * share.imbalance / cores / level.core_gbps;
         let us = together.max(by_core) / (level.reach * 1e3);
         // Of equally slow levels the farther one is the reason.
-        if us > 0.0 && us >= slowest.0 {
-            slowest = (us, at);
+        if us > 0.0 && us >= slowest.us {
+            (slowest.us, slowest.level) = (us, at);
+        }
+        if level.scope == Scope::Shared {
+            slowest.far_us = slowest.far_us.max(us);
         }
     }
     slowest
 }
 
 /// How much lies between two touches of the same byte inside of a kernel, as this level sees it.
-fn within(level: &MemoryLevel, between: f64, cores: f64, footprint: f64) -> Option<f64> {
-    match level.scope {
-        Scope::Core => Some(between),
-        Scope::Shared => Some((between * cores).min(footprint)),
-    }
+fn within(level: &MemoryLevel, between: f64, cores: f64, footprint: f64) -> Option<(f64, f64)> {
+    let touched = match level.scope {
+        Scope::Core => between,
+        Scope::Shared => (between * cores).min(footprint),
+    };
+    Some((touched, 1.0))
 }
 
 /// Adds what does not fit into registers and on-chip memory, written and read again.
@@ -443,7 +504,8 @@ fn compute(work: &Work, spec: &DeviceSpec, share: &Share) -> (f64, Unit) {
     let mut slowest = (0.0, Unit::Elementwise(DType::F32));
     let mut others = 0.0;
     // Units that run on the same ports wait for each other.
-    let mut vector = (0.0, 0.0, slowest.1);
+    let moves = work.moves * share.imbalance / (spec.rate(Unit::Elementwise(DType::F32)) * filled * 1e3);
+    let mut vector = (moves, moves, Unit::Elementwise(DType::F32));
     for (unit, count) in &work.operations {
         let evenly = count * work.recompute.max(1.0) / (spec.rate(*unit) * 1e3);
         let us = match unit {
@@ -451,6 +513,7 @@ fn compute(work: &Work, spec: &DeviceSpec, share: &Share) -> (f64, Unit) {
             Unit::Matrix(dtype) if spec.matrix.peak(*dtype).is_some() => {
                 evenly * share.imbalance * work.padding.max(1.0)
             }
+            Unit::Matrix(_) | Unit::Fma(_) if work.is_detailed => evenly * share.imbalance * work.padding.max(1.0),
             Unit::Matrix(_) | Unit::Fma(_) => evenly * share.imbalance / filled_by_sums,
             _ => evenly * share.imbalance / filled,
         };

@@ -16,7 +16,7 @@ impl DeviceSpec {
         let wider = cores as f64 / before as f64;
         let mut spec = self.clone();
         spec.limits.cores = cores;
-        for rates in [&mut spec.vector, &mut spec.matrix, &mut spec.special] {
+        for rates in [&mut spec.vector, &mut spec.matrix, &mut spec.special, &mut spec.product] {
             rates.rows.iter_mut().for_each(|(_, rate)| *rate *= wider);
         }
         // All cores wait for the last one, and tell it one after another.

@@ -36,6 +36,9 @@ pub struct DeviceSpec {
     pub matrix: Rates,
     /// special functions by element type, counted in values of exp
     pub special: Rates,
+    /// sums of products as whole kernels reach them, by element type of the operands, where that was measured: tiles are loaded, asked
+    /// for and stored beside the multiply-adds; without a row, what good code gets of the unit
+    pub product: Rates,
     /// shapes of the contraction skeleton's blocks by element type of the operands, the largest first
     pub tiles: Vec<(DType, Vec<Tile>)>,
     /// the machine that holds the device
@@ -187,6 +190,11 @@ pub struct Rates {
 }
 
 impl Rates {
+    /// Nothing is known.
+    pub fn none() -> Rates {
+        Rates { reach: 1.0, rows: Vec::new() }
+    }
+
     /// The peak for exactly this type.
     pub fn peak(&self, dtype: DType) -> Option<f64> {
         self.rows.iter().find(|(d, _)| *d == dtype).map(|(_, rate)| *rate)
@@ -314,6 +322,9 @@ impl DeviceSpec {
 
     /// What good code gets of a unit, in billion operations a second; never zero.
     pub fn rate(&self, unit: Unit) -> f64 {
+        if let Some(reached) = self.product_rate(unit) {
+            return reached;
+        }
         let reach = match unit {
             Unit::Matrix(dtype) if self.matrix.peak(dtype).is_some() => self.matrix.reach,
             Unit::Fma(_) | Unit::Matrix(_) | Unit::Elementwise(_) => self.vector.reach,
@@ -321,6 +332,20 @@ impl DeviceSpec {
             Unit::Host => 1.0,
         };
         self.peak(unit) * reach
+    }
+
+    /// What whole products reach where it was measured. A type that vectors compute as another one reaches its part of that.
+    fn product_rate(&self, unit: Unit) -> Option<f64> {
+        let dtype = match unit {
+            Unit::Fma(dtype) | Unit::Matrix(dtype) => dtype,
+            _ => return None,
+        };
+        let on_vectors = self.matrix.peak(dtype).is_none() || matches!(unit, Unit::Fma(_));
+        let like = |other: DType| {
+            let reached = self.product.peak(other).filter(|_| on_vectors)?;
+            Some(reached * self.vector.peak_or_wider(dtype) / self.vector.peak_or_wider(other))
+        };
+        self.product.peak(dtype).or_else(|| like(DType::F32))
     }
 
     /// The fastest unit for sums of products of this type.

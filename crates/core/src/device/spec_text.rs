@@ -30,6 +30,7 @@ impl DeviceSpec {
             vector: sections.take("vector")?.rates()?,
             matrix: sections.take("matrix")?.rates()?,
             special: sections.take("special")?.rates()?,
+            product: sections.take_if_there("product").map_or(Ok(Rates::none()), Section::reached)?,
             tiles: sections.take("tiles")?.tiles()?,
             host: Host::from_values(&sections.take("host")?.numbers(Host::KEYS)?),
         };
@@ -220,6 +221,12 @@ impl<'t> Section<'t> {
         Ok(Rates { reach, rows })
     }
 
+    /// Rates that are no part of a peak.
+    fn reached(self) -> Result<Rates> {
+        let rows = self.entries.iter().map(|entry| Ok((entry.dtype()?, entry.positive()?)));
+        Ok(Rates { reach: 1.0, rows: rows.collect::<Result<_>>()? })
+    }
+
     fn tiles(self) -> Result<Vec<(DType, Vec<Tile>)>> {
         let mut rows = Vec::new();
         for entry in &self.entries {
@@ -284,6 +291,12 @@ impl<'t> Sections<'t> {
         at.map(|at| self.0.remove(at)).ok_or_else(|| Error::invalid(format!("the section [{title}] is missing")))
     }
 
+    /// The same of a section that may be missing: what was not measured is not told.
+    fn take_if_there(&mut self, title: &str) -> Option<Section<'t>> {
+        let at = self.0.iter().position(|s| s.title == title)?;
+        Some(self.0.remove(at))
+    }
+
     /// The sections `[memory NAME]`, in the order of the text.
     fn take_memory(&mut self) -> Result<Vec<MemoryLevel>> {
         let (memory, others) = self.0.drain(..).partition(|s| s.title.starts_with("memory "));
@@ -323,6 +336,10 @@ impl fmt::Display for DeviceSpec {
         for (title, rates) in [("vector", &self.vector), ("matrix", &self.matrix), ("special", &self.special)] {
             writeln!(f, "\n[{title}]\nreach = {}", rates.reach)?;
             rates.rows.iter().try_for_each(|(dtype, rate)| writeln!(f, "{} = {rate}", dtype.name()))?;
+        }
+        if !self.product.rows.is_empty() {
+            writeln!(f, "\n[product]")?;
+            self.product.rows.iter().try_for_each(|(dtype, rate)| writeln!(f, "{} = {rate}", dtype.name()))?;
         }
         writeln!(f, "\n[tiles]")?;
         for (dtype, tiles) in &self.tiles {

@@ -8,6 +8,9 @@ use crate::analysis::Stream;
 use crate::device::Machine;
 use crate::tile::{AxisSet, Placement};
 
+/// The part of what a product reads that its multiply-adds do not hide on a processor: tiles ask for a line ahead of time, not for all.
+const EXPOSED: f64 = 0.75;
+
 impl Meter<'_> {
     /// Says how the work is divided. After everything else: it adds to what is moved where parts are combined.
     pub(super) fn divide(&mut self, roles: &Roles) {
@@ -83,8 +86,15 @@ impl Meter<'_> {
     }
 
     fn divide_contraction(&mut self, roles: &Roles) {
-        let Roles::Contract { dots, shared, rows, whole_rows, .. } = roles else { return };
+        let Roles::Contract { dots, shared, rows, columns, whole_rows, .. } = roles else { return };
         let gpu = self.is_gpu();
+        if self.work.is_detailed {
+            self.work.exposed = EXPOSED;
+        }
+        if self.work.is_detailed && columns.is_empty() {
+            self.work.divide(self.window_blocks(*rows), 1.0);
+            return;
+        }
         let tile = self.limits.tile;
         let own = rows.without(self.others(dots, *shared));
         let wide = self.wide(dots, *rows);

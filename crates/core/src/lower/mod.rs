@@ -14,6 +14,7 @@ mod demand;
 mod divide;
 mod draft;
 mod finish;
+mod processor;
 mod refusal;
 mod root;
 mod settle;
@@ -29,7 +30,7 @@ pub use refusal::Refusal;
 pub use settle::settle;
 pub use stream::corrections;
 pub use tiling::tilings;
-pub use work::{Facts, work};
+pub use work::{Facts, Whence, work, work_in_detail};
 
 use crate::graph::{Graph, Value};
 use crate::ops::Prim;

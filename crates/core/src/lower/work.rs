@@ -17,7 +17,7 @@ use crate::tile::{AxisSet, Placement};
 /// What everything about a draft's work follows from.
 pub(super) struct Meter<'a> {
     pub(super) draft: &'a Draft,
-    facts: &'a Facts,
+    pub(super) facts: &'a Facts,
     pub(super) spec: &'a DeviceSpec,
     pub(super) hints: &'a Hints,
     pub(super) limits: &'a Limits,
@@ -28,9 +28,9 @@ pub(super) struct Meter<'a> {
 #[derive(Debug)]
 pub struct Facts {
     /// for each leaf that loads, the axis along which what it reads lies side by side
-    loads: Vec<Option<usize>>,
+    pub(super) loads: Vec<Option<usize>>,
     /// for each sink, the axis along which it writes side by side
-    sinks: Vec<Option<usize>>,
+    pub(super) sinks: Vec<Option<usize>>,
     steps: Vec<Operation>,
     /// see [`multiply_adds`]
     ridden: FxHashSet<Place>,
@@ -56,7 +56,18 @@ impl Facts {
     }
 }
 
-/// What a kernel does. `is_fresh` tells which inputs another kernel has just written.
+/// Where what a kernel reads comes from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Whence {
+    /// another kernel has just written it
+    Fresh,
+    /// it is the same in every run: what follows from it alone is done once
+    Constant,
+    /// the caller has given it
+    Given,
+}
+
+/// What a kernel does, as decisions are priced by. `is_fresh` tells which inputs another kernel has just written.
 pub fn work(
     draft: &Draft,
     facts: &Facts,
@@ -66,12 +77,22 @@ pub fn work(
     hints: &Hints,
     is_fresh: &dyn Fn(Value) -> bool,
 ) -> Work {
-    let mut meter = Meter { draft, facts, spec, hints, limits, work: Work::default() };
-    let repeats = meter.repeats(roles);
-    meter.traffic(&repeats, roles, is_fresh);
-    meter.arithmetic(&repeats, roles);
-    meter.divide(roles);
-    meter.work
+    let whence = |value: Value| if is_fresh(value) { Whence::Fresh } else { Whence::Given };
+    Meter { draft, facts, spec, hints, limits, work: Work::default() }.measured(roles, &whence)
+}
+
+/// What a kernel of a processor does, with what it takes to make its products; `whence` tells where inputs come from.
+pub fn work_in_detail(
+    draft: &Draft,
+    roles: &Roles,
+    limits: &Limits,
+    spec: &DeviceSpec,
+    hints: &Hints,
+    whence: &dyn Fn(Value) -> Whence,
+) -> Work {
+    let facts = &Facts::of(draft);
+    let work = Work { is_detailed: true, ..Work::default() };
+    Meter { draft, facts, spec, hints, limits, work }.measured(roles, whence)
 }
 
 /// How often parts of a kernel run, beyond once for every point of their axes.
@@ -90,6 +111,15 @@ struct Repeats {
 const BY_HAND: f64 = 48.0;
 
 impl Meter<'_> {
+    fn measured(mut self, roles: &Roles, whence: &dyn Fn(Value) -> Whence) -> Work {
+        let whence = |input: usize| whence(self.draft.inputs[input].0);
+        let repeats = self.repeats(roles);
+        self.traffic(&repeats, roles, &whence);
+        self.arithmetic(&repeats, roles, &whence);
+        self.divide(roles);
+        self.work
+    }
+
     pub(super) fn extent(&self, axes: AxisSet) -> f64 {
         extent(self.draft, axes, self.hints)
     }
@@ -256,7 +286,7 @@ impl Meter<'_> {
     }
 
     /// Whether a term reads a sum of products, directly or not.
-    fn reads_dot(&self, place: Place) -> bool {
+    pub(super) fn reads_dot(&self, place: Place) -> bool {
         let (mut todo, mut seen) = (vec![place], FxHashSet::default());
         while let Some(place) = todo.pop() {
             for leaf in self.draft.leaves_of(place).into_iter().filter(|leaf| seen.insert(*leaf)) {
@@ -299,7 +329,7 @@ impl Meter<'_> {
         loads.max_by(|a, b| a.0.total_cmp(&b.0)).and_then(|(_, unit)| *unit)
     }
 
-    fn traffic(&mut self, repeats: &Repeats, roles: &Roles, is_fresh: &dyn Fn(Value) -> bool) {
+    fn traffic(&mut self, repeats: &Repeats, roles: &Roles, whence: &dyn Fn(usize) -> Whence) {
         let draft = self.draft;
         let inner = self.inner_axis();
         // Tiles and rows are gathered on chip, so that only whole lines matter; maps read as they write.
@@ -307,7 +337,7 @@ impl Meter<'_> {
         // A processor packs every factor of a product by itself, also where two are parts of one tensor.
         let packs = self.spec.kind == Machine::Cpu && matches!(roles, Roles::Contract { .. });
         let mut streams: Vec<(bool, Stream)> = Vec::with_capacity(draft.inputs.len());
-        for (k, (value, ty)) in draft.inputs.iter().enumerate() {
+        for (k, (_, ty)) in draft.inputs.iter().enumerate() {
             let element = ty.dtype.bits() as f64 / 8.0;
             let whole = ty.shape.dims().iter().map(|d| self.hints.size(d)).product::<f64>();
             let (mut elements, mut passes, mut run, mut access) = (0.0, 1.0_f64, f64::INFINITY, f64::INFINITY);
@@ -327,9 +357,13 @@ impl Meter<'_> {
                     (run, access) = (run.min(element), access.min(element));
                 }
             }
+            if packs && self.work.is_detailed {
+                // Tiles read what was put into rows for them; what that takes is counted where it is done.
+                (run, access) = (f64::INFINITY, f64::INFINITY);
+            }
             let bytes = if packs { elements } else { elements.min(whole) } * element;
             let between = self.between(roles, element).min(bytes);
-            streams.push((is_fresh(*value), Stream::of(bytes).again(passes, between).strided(access, run)));
+            streams.push((whence(k) == Whence::Fresh, Stream::of(bytes).again(passes, between).strided(access, run)));
         }
         let written: Vec<f64> = draft
             .sinks
@@ -362,7 +396,7 @@ impl Meter<'_> {
         }
     }
 
-    fn arithmetic(&mut self, repeats: &Repeats, roles: &Roles) {
+    fn arithmetic(&mut self, repeats: &Repeats, roles: &Roles, whence: &dyn Fn(usize) -> Whence) {
         let (draft, Facts { steps, ridden, .. }) = (self.draft, self.facts);
         if self.spec.kind == Machine::Gpu {
             let waits = |(place, op, _): &Operation| {
@@ -405,11 +439,21 @@ impl Meter<'_> {
                     let dtype = draft.factor_dtype(k).unwrap_or(leaf.dtype);
                     let flops = 2.0 * self.extent(leaf.axes.union(*over));
                     self.work.dot(flops, dtype, self.spec);
-                    self.work.padding = self.work.padding.max(self.padding(k, roles));
+                    let is_on_vectors = self.work.is_detailed && self.spec.dot_unit(dtype) == Unit::Fma(dtype);
+                    let padding = match roles {
+                        Roles::Contract { .. } if is_on_vectors => self.bring_factors(k, whence),
+                        Roles::Attention { stream, .. } if is_on_vectors => self.stream_padding(k, *stream),
+                        _ => self.padding(k, roles),
+                    };
+                    self.work.padding = self.work.padding.max(padding);
                 }
-                LeafOp::Reduce { over, .. } => {
+                LeafOp::Reduce { over, arg, .. } => {
                     let count = self.extent(leaf.axes.union(*over));
                     self.work.operate(Unit::Elementwise(arithmetic_dtype(leaf.dtype)), count);
+                    if self.work.is_detailed && !leaf.axes.without(*over).is_empty() {
+                        let more = self.slide(*arg, *over, whence);
+                        self.work.moves += count * (more - 1.0);
+                    }
                 }
                 LeafOp::Prefix { .. } => {
                     let count = self.extent(leaf.axes);
@@ -421,6 +465,9 @@ impl Meter<'_> {
                 }
                 LeafOp::Load { .. } | LeafOp::Let { .. } => {}
             }
+        }
+        if self.work.is_detailed {
+            self.bring_streamed(roles, whence);
         }
     }
 }

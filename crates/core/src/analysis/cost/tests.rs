@@ -295,7 +295,7 @@ impl Dice {
 #[test]
 fn more_never_costs_less() {
     type More = fn(&mut Work);
-    let more: [(&str, More); 15] = [
+    let more: [(&str, More); 18] = [
         ("bytes of the first stream", |w| w.streams[0].bytes *= 1.7),
         ("bytes of the last stream", |w| w.streams.last_mut().unwrap().bytes *= 1.7),
         ("passes", |w| w.streams[0].passes += 1.0),
@@ -311,6 +311,9 @@ fn more_never_costs_less() {
         ("recomputation", |w| w.recompute *= 1.5),
         ("padding", |w| w.padding *= 1.5),
         ("launches", |w| w.launches += 1.0),
+        ("moves", |w| w.moves += 1e6),
+        ("what is not hidden", |w| w.exposed += 0.5),
+        ("a part before", |w| w.before.push(Work::default())),
     ];
     for spec in DeviceSpec::all() {
         let mut dice = Dice(7);
@@ -330,4 +333,56 @@ fn more_never_costs_less() {
             }
         }
     }
+}
+
+#[test]
+fn parts_that_run_before_are_added_up() {
+    let cpu = spec("cpu");
+    let part = add_gelu(1e6, cpu, f64::INFINITY);
+    let mut whole = add_gelu(4e6, cpu, f64::INFINITY);
+    let (alone, before) = (price(&whole, cpu), price(&part, cpu));
+    let (bytes, flops) = (whole.footprint(), whole.flops());
+    whole.before = vec![part.clone(), part];
+    let got = price(&whole, cpu);
+    assert!(close(got.us, alone.us + 2.0 * before.us, 1e-12), "{got:?}");
+    assert_eq!(got.bound, alone.bound);
+    // What a kernel reads, writes and computes is what it is asked for.
+    assert_eq!((whole.footprint(), whole.flops()), (bytes, flops));
+}
+
+#[test]
+fn what_another_core_has_comes_by_way_of_what_they_share() {
+    // 400 KB fit into the caches of both cores; each has touched half of what it reads.
+    let read = |spec: &DeviceSpec| {
+        let mut work = Work { is_detailed: true, ..Work::default() };
+        work.read(Stream::of(4e5).warm(4e5)).divide(100.0, 1.0);
+        price(&work, spec).memory_us
+    };
+    let cpu = spec("cpu");
+    assert!(close(read(cpu), 2e5 / 77e3, 0.02), "{}", read(cpu));
+    let one = cpu.scaled(1, &[]);
+    assert!(close(read(&one), 4e5 / (178.0 * 0.57e3), 0.02), "{}", read(&one));
+}
+
+#[test]
+fn products_wait_for_a_part_of_what_comes_from_far() {
+    let cpu = spec("cpu");
+    let mut work = Work { is_detailed: true, ..Work::default() };
+    work.read(Stream::of(45.12e6)).dot(336e6, DType::F32, cpu).divide(96.0, 1.0);
+    let hidden = price(&work, cpu);
+    work.exposed = 0.5;
+    // Main memory takes 1000 µs, arithmetic a little more; half of the former is not hidden.
+    let got = price(&work, cpu);
+    assert!(close(got.us - hidden.us, 500.0, 1e-9), "{got:?} {hidden:?}");
+}
+
+#[test]
+fn what_products_reach_is_a_rate_of_its_own() {
+    let mut cpu = spec("cpu").clone();
+    assert_eq!(cpu.rate(Unit::Fma(DType::F32)), 357.0 * 0.94);
+    cpu.product.rows.push((DType::F32, 300.0));
+    assert_eq!(cpu.rate(Unit::Fma(DType::F32)), 300.0);
+    assert_eq!(cpu.rate(Unit::Fma(DType::F64)), 300.0 * 178.0 / 357.0);
+    assert_eq!(cpu.rate(Unit::Matrix(DType::BF16)), 5926.0 * 0.38, "units for matrices have theirs");
+    assert_eq!(DeviceSpec::parse(&cpu.to_string()).unwrap(), cpu);
 }

@@ -212,6 +212,29 @@ fn a_device_must_have_the_instructions() {
     assert!(CpuDevice::new(Isa::Portable, 1, options, Limits::default()).is_ok());
 }
 
+/// Coordinates multiplied with each other, along rows that are shorter than a vector, as long as several, and longer.
+#[test]
+fn products_of_coordinates_run_as_planned() {
+    let sum = "graph g(x: f32[n, 2]) {
+  %1 = map() f32(i1 + i0 * i2) : f32[n, 2, n, 2]
+  %2 = contract(%1, x) \"acde,de->ac\" acc=f32 : f32[n, 2]
+  return y = %2
+}";
+    let map = "graph g(x: f32[n, 2]) {
+  %1 = map(x) a * f32(i0 * i1 + 3 * i0 - i1 * i1) : f32[n, 2]
+  %2 = view %1[i1, i0] : f32[2, n]
+  %3 = map(%2) a + f32(i0 * i1) : f32[2, n]
+  return y = %3
+}";
+    for text in [sum, map] {
+        let graph = Graph::parse(text).unwrap();
+        for n in [1, 3, 5, 8, 16, 19, 40] {
+            let inputs: Inputs = std::iter::once((Arc::from("x"), numbers(&[n, 2], 3))).collect();
+            holds(&graph, &inputs, &choices("cpu", Numerics::Default, &[1, 2]));
+        }
+    }
+}
+
 /// A factor that is the same for all terms of a sum, or for those along one of its axes.
 #[test]
 fn factors_that_are_the_same_for_some_terms_run_as_planned() {

@@ -394,12 +394,16 @@ impl<'e> Evaluation<'e> {
                 Some(Held::Line { bases, step: p - q })
             }
             (Scalar::Mul, [(x, p), (y, q)]) => {
-                let factor = |line: &Copies<Value>| match line {
-                    Copies::Same(value) => b.as_number(*value),
-                    Copies::Each(_) => None,
+                // A number that all lanes have: what begins with one and goes on from lane to lane is none.
+                let factor = |line: &Copies<Value>, step: i64| match line {
+                    Copies::Same(value) if step == 0 => b.as_number(*value),
+                    _ => None,
                 };
-                let step =
-                    factor(y).and_then(|n| p.checked_mul(n)).or_else(|| factor(x).and_then(|n| q.checked_mul(n)))?;
+                let step = match (factor(x, *p), factor(y, *q)) {
+                    (_, Some(n)) => p.checked_mul(n)?,
+                    (Some(n), _) => q.checked_mul(n)?,
+                    (None, None) => return None,
+                };
                 let bases = self.each_base(b, &bases, |b, v| b.int(IntOp::Mul, v[0], v[1]));
                 Some(Held::Line { bases, step })
             }

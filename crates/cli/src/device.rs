@@ -170,7 +170,8 @@ impl Device {
             }
             Way::Graph(run) => Ok(Box::new(move |graph, inputs| run(graph, inputs, &means.options))),
             Way::Plan { target: usual, load, .. } => {
-                let plan = WrittenPlan::options(plan, &PlanWishes { target, usual, numerics, precision, limits })?;
+                let budget = &limits.budget();
+                let plan = WrittenPlan::options(plan, &PlanWishes { target, usual, numerics, precision, budget })?;
                 Ok(Box::new(move |graph, inputs| {
                     let mut plan = plan.clone();
                     bind_sizes(graph, &inputs, &mut plan.hints.env);

@@ -203,8 +203,8 @@ fn default_help(kind: Kind) -> &'static str {
         Kind::Unsupported => "docs/adding-an-op.md shows how an operator is added",
         Kind::NeedsValue => "give inputs whose sizes agree, with --inputs or --sizes",
         Kind::Limit => {
-            "try smaller sizes; models that you trust may have more: --max-compile-time, --max-nodes, --max-nesting, and of \
-             `fuseline run` --max-memory, --max-trips"
+            "try smaller sizes; models that you trust may have more: --max-compile-time, --max-nodes, --max-nesting, --max-text, and of \
+             `fuseline run` --max-memory, --max-trips, --max-time"
         }
         Kind::Bug => "please report it together with the model and the command",
     }

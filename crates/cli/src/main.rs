@@ -10,6 +10,7 @@ mod bench;
 mod bisect;
 mod compare;
 mod completions;
+mod deadline;
 mod demo;
 mod device;
 mod doctor;

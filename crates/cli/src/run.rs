@@ -8,6 +8,7 @@ use fuseline_frontend::npz::Array;
 use serde_json::{Value, json};
 
 use crate::arguments::{ReadingName, Run};
+use crate::deadline::Deadline;
 use crate::device::{Means, Wishes};
 use crate::failure::Outcome;
 use crate::feed::{self, Feed};
@@ -39,6 +40,7 @@ pub fn run(arguments: &Run) -> Outcome {
     let start = Instant::now();
     let outputs = {
         let _waiting = Waiting::unless(arguments.quiet, &format!("running {}", model.name));
+        let _deadline = Deadline::after(arguments.time());
         let outputs = model.evaluate(&feed.tensors, &runner);
         outputs.map_err(|error| match &written {
             Some(plan) => plan.failed(error.into()),

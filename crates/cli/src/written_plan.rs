@@ -3,12 +3,13 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use fuseline::budget::Budget;
 use fuseline::device::DeviceSpec;
 use fuseline::error::Error;
 use fuseline::fuse::{Chooser, Lock, PlanOptions};
 use fuseline::passes::Numerics;
 
-use crate::arguments::{ModelLimits, PrecisionName};
+use crate::arguments::PrecisionName;
 use crate::failure::{Failure, Outcome};
 use crate::{screen, target};
 
@@ -33,8 +34,8 @@ pub struct PlanWishes<'a> {
     pub numerics: Option<Numerics>,
     /// in which type the factors of contractions are multiplied
     pub precision: PrecisionName,
-    /// what a model may ask of the compiler
-    pub limits: &'a ModelLimits,
+    /// how long compiling may take
+    pub budget: &'a Budget,
 }
 
 impl WrittenPlan {
@@ -68,7 +69,7 @@ impl WrittenPlan {
             numerics,
             precision: wishes.precision.precision(numerics)?,
             chooser: written.map_or(Chooser::ByCost, WrittenPlan::chooser),
-            budget: wishes.limits.budget(),
+            budget: wishes.budget.clone(),
             ..PlanOptions::on(&spec)
         })
     }

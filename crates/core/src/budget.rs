@@ -1,38 +1,53 @@
 //! Whether long work may go on.
 //!
-//! Core has no clock. Whoever has one gives a budget with the options; the compiler asks it between passes, between nodes and
-//! between candidates, and ends with its error. A budget can only end work: no result depends on it.
+//! Core has no clock. Whoever has one gives a budget with the options; import, passes, planner, proof and whoever makes kernels ask it
+//! between nodes, candidates and kernels, and end with its error. A budget can only end work: no result depends on it.
 
 use std::fmt;
 use std::sync::Arc;
 
 use crate::error::Result;
 
-/// Says whether work that has begun may go on, or with which error it ends.
+/// Says whether work that has begun may go on, or with which error it ends. The work has ended when the last copy is gone.
 pub type Watch = Arc<dyn Fn() -> Result<()> + Send + Sync>;
 
-/// What compiling a graph may take; as much as it wants unless somebody says otherwise.
+/// Where the time of one piece of work after another is added up.
+pub trait Account: Send + Sync {
+    /// Work begins; what it takes is spent.
+    fn begin(self: Arc<Self>) -> Watch;
+
+    /// An account of its own of which as much is spent as of this one.
+    fn fork(&self) -> Arc<dyn Account>;
+}
+
+/// What making a program of a file may take, from import to machine code; as much as it wants unless somebody says otherwise. Copies share
+/// one account: whoever hands a budget from stage to stage has one limit for all of them.
 #[derive(Clone, Default)]
 pub struct Budget {
-    start: Option<Arc<dyn Fn() -> Watch + Send + Sync>>,
+    account: Option<Arc<dyn Account>>,
     running: Option<Watch>,
 }
 
 impl Budget {
     /// No limit.
-    pub const UNLIMITED: Budget = Budget { start: None, running: None };
+    pub const UNLIMITED: Budget = Budget { account: None, running: None };
 
-    /// Work is watched by what `start` returns when it begins.
-    pub fn watched(start: impl Fn() -> Watch + Send + Sync + 'static) -> Budget {
-        Budget { start: Some(Arc::new(start)), running: None }
+    /// What an account allows.
+    pub fn of(account: Arc<dyn Account>) -> Budget {
+        Budget { account: Some(account), running: None }
     }
 
     /// The budget of work that begins here, or of the work around it.
     pub fn started(&self) -> Budget {
-        match (&self.running, &self.start) {
-            (None, Some(start)) => Budget { start: self.start.clone(), running: Some(start()) },
+        match (&self.running, &self.account) {
+            (None, Some(account)) => Budget { account: Some(account.clone()), running: Some(account.clone().begin()) },
             _ => self.clone(),
         }
+    }
+
+    /// The budget of another program that is made of what there is now: what is spent so far counts, what others spend does not.
+    pub fn fork(&self) -> Budget {
+        Budget { account: self.account.as_ref().map(|account| account.fork()), running: None }
     }
 
     /// Whether the work may go on; always before it has begun.
@@ -52,7 +67,7 @@ impl Eq for Budget {}
 
 impl fmt::Debug for Budget {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match (&self.start, &self.running) {
+        f.write_str(match (&self.account, &self.running) {
             (None, _) => "unlimited",
             (_, None) => "limited",
             (_, Some(_)) => "limited, running",
@@ -72,15 +87,27 @@ mod tests {
     use crate::graph::{Builder, Graph};
     use crate::tensor::{DType, Dim, Shape};
 
-    /// So many questions are answered with yes, each time that work begins.
-    fn steps(most: usize) -> Budget {
-        Budget::watched(move || {
-            let asked = AtomicUsize::new(0);
-            Arc::new(move || match asked.fetch_add(1, Ordering::Relaxed) < most {
+    /// So many questions are answered with yes.
+    struct Steps {
+        most: usize,
+        asked: AtomicUsize,
+    }
+
+    impl Account for Steps {
+        fn begin(self: Arc<Self>) -> Watch {
+            Arc::new(move || match self.asked.fetch_add(1, Ordering::Relaxed) < self.most {
                 true => Ok(()),
                 false => Err(Error::limit("enough")),
             })
-        })
+        }
+
+        fn fork(&self) -> Arc<dyn Account> {
+            Arc::new(Steps { most: self.most, asked: AtomicUsize::new(self.asked.load(Ordering::Relaxed)) })
+        }
+    }
+
+    fn steps(most: usize) -> Budget {
+        Budget::of(Arc::new(Steps { most, asked: AtomicUsize::new(0) }))
     }
 
     fn chain(count: usize) -> Graph {
@@ -105,11 +132,22 @@ mod tests {
     }
 
     #[test]
-    fn a_budget_starts_anew_for_every_graph_and_once_for_each() {
-        let budget = steps(1 << 20);
-        assert_eq!(planned(20, budget.clone()), planned(20, budget.clone()));
-        let (a, b) = (budget.started(), budget.started());
-        assert!(Arc::ptr_eq(a.running.as_ref().unwrap(), a.started().running.as_ref().unwrap()));
-        assert!(!Arc::ptr_eq(a.running.as_ref().unwrap(), b.running.as_ref().unwrap()));
+    fn what_one_program_takes_adds_up_and_others_do_not_count() {
+        let spent = |budget: &Budget| (0..1 << 20).take_while(|_| budget.check().is_ok()).count();
+        let budget = steps(100_000);
+        planned(20, budget.clone()).unwrap();
+        let other = budget.fork();
+        let left = spent(&budget.started());
+        assert!(left < 100_000, "the plan took nothing");
+        assert_eq!(spent(&budget.started()), 0);
+        assert_eq!(planned(20, budget).unwrap_err().kind(), Kind::Limit);
+        assert_eq!(spent(&other.started()), left);
+        assert_eq!(spent(&Budget::UNLIMITED.fork().started()), 1 << 20);
+    }
+
+    #[test]
+    fn work_inside_of_other_work_is_not_begun_again() {
+        let started = steps(1 << 20).started();
+        assert!(Arc::ptr_eq(started.running.as_ref().unwrap(), started.started().running.as_ref().unwrap()));
     }
 }

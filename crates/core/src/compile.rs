@@ -258,6 +258,7 @@ impl Running {
     /// The whole program, its plans proven apart from how they were found: nothing runs a plan that is not right.
     fn finished(self, options: &PlanOptions, knowledge: &mut Knowledge) -> Result<PlannedProgram> {
         let Running { split: Split { program, rewrites }, run } = self;
+        options.budget.check()?;
         run.check(program.run()).at(|| PLAN_OF_A_RUN)?;
         let prepare = checked_plan(program.prepare(), options, knowledge).at(|| "the plan of what is prepared")?;
         Ok(PlannedProgram { program, rewrites, prepare, run })

@@ -4,6 +4,7 @@ use std::path::Path;
 use std::sync::OnceLock;
 
 use bytes::Bytes;
+use fuseline::budget::Budget;
 use fuseline::error::{Error, Kind, Result};
 use fuseline::graph::Graph;
 use fuseline::tensor::Literal;
@@ -73,16 +74,32 @@ impl Model {
         self.general.get_or_init(|| import(&self.file, &Pins::default(), &self.limits)).as_ref().map_err(Clone::clone)
     }
 
-    /// The graph for given sizes and values of some inputs.
-    pub fn graph_for(&self, pins: &Pins) -> Result<Graph> {
-        import(&self.file, pins, &self.limits)
+    /// What importing it may use.
+    pub fn limits(&self) -> &Limits {
+        &self.limits
+    }
+
+    /// The graph for given sizes and values of some inputs, made within a budget.
+    pub fn graph_for(&self, pins: &Pins, budget: &Budget) -> Result<Graph> {
+        import(&self.file, pins, &Limits { budget: budget.clone(), ..self.limits.clone() })
     }
 
     /// Calls `run` with a graph that holds for these inputs: the general one, or where structure hangs on values or
     /// sizes, one made for them.
     ///
     /// A value given for an input that has a default takes the default's place.
-    pub fn specialise<R>(&self, inputs: &Tensors, mut run: impl FnMut(Specialised<'_>) -> Result<R>) -> Result<R> {
+    pub fn specialise<R>(&self, inputs: &Tensors, run: impl FnMut(Specialised<'_>) -> Result<R>) -> Result<R> {
+        self.specialise_within(inputs, &self.limits.budget, run)
+    }
+
+    /// As [`Model::specialise`], within a time of its own; the general graph is made within that of all limits.
+    pub fn specialise_within<R>(
+        &self,
+        inputs: &Tensors,
+        budget: &Budget,
+        mut run: impl FnMut(Specialised<'_>) -> Result<R>,
+    ) -> Result<R> {
+        let graph_for = |pins: &Pins| self.graph_for(pins, budget);
         let is_default = |name: &str| self.signature.defaults.iter().any(|port| port.name == name);
         let (defaults, inputs): (Tensors, Tensors) =
             inputs.iter().map(|(name, x)| (name.clone(), x.clone())).partition(|(name, _)| is_default(name));
@@ -92,7 +109,7 @@ impl Model {
         let first = if pins.values.is_empty() && pins.parts.is_empty() {
             self.graph().and_then(|graph| run(Specialised { graph, inputs, pins: &pins }))
         } else {
-            self.graph_for(&pins).and_then(|graph| run(Specialised { graph: &graph, inputs, pins: &pins }))
+            graph_for(&pins).and_then(|graph| run(Specialised { graph: &graph, inputs, pins: &pins }))
         };
         let mut reason = match first {
             Err(error) if error.kind() == Kind::NeedsValue => error,
@@ -117,8 +134,7 @@ impl Model {
                 .filter(|(n, _)| !pins.values.contains_key(*n))
                 .map(|(n, x)| (n.clone(), x.clone()))
                 .collect();
-            match self.graph_for(&pins).and_then(|graph| run(Specialised { graph: &graph, inputs: &left, pins: &pins }))
-            {
+            match graph_for(&pins).and_then(|graph| run(Specialised { graph: &graph, inputs: &left, pins: &pins })) {
                 Err(error) if error.kind() == Kind::NeedsValue => reason = error,
                 done => return done,
             }

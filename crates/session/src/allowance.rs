@@ -10,13 +10,21 @@ use fuseline::reference::Limits;
 /// A second of a program that is optimised.
 const SECOND: Duration = Duration::from_secs(if cfg!(debug_assertions) { 16 } else { 1 });
 
-/// How long importing a model, and then compiling it, may take; `bytes` are those of its files, none where it has none.
+/// How long importing a model and compiling it may take, both together; `bytes` are those of its files, none where it has none.
 pub fn time(bytes: Option<u64>) -> Duration {
     const LEAST: u64 = 7;
     const OURS: u64 = 60;
     const BYTES_PER_SECOND: u64 = 4 << 20;
     let seconds = bytes.map_or(OURS, |bytes| LEAST + bytes / BYTES_PER_SECOND);
     SECOND.saturating_mul(u32::try_from(seconds).unwrap_or(u32::MAX))
+}
+
+/// How long the first run of such a model may take by the clock, all that comes before it included. No honest model comes near it; what has no
+/// end meets it, whatever it is doing.
+pub fn run_time(bytes: Option<u64>) -> Duration {
+    const LEAST: u64 = 600;
+    const BYTES_PER_SECOND: u64 = 1 << 20;
+    Duration::from_secs(LEAST + bytes.unwrap_or(0) / BYTES_PER_SECOND)
 }
 
 /// What a run of such a model may use. For a file of a megabyte that is less than a gigabyte, with all that is not counted.
@@ -45,6 +53,7 @@ mod tests {
         assert_eq!(time(Some(1 << 20)), 7 * SECOND);
         assert_eq!(time(Some(400 << 20)), 107 * SECOND);
         assert_eq!(time(None), 60 * SECOND);
+        assert_eq!([None, Some(400 << 20)].map(run_time), [600, 1000].map(Duration::from_secs));
         assert!(run(Some(1 << 20)).bytes < 1 << 30);
         assert_eq!(run(Some(1 << 30)).bytes, 8 << 30);
         assert_eq!(run(Some(4 << 30)).bytes, 32 << 30);

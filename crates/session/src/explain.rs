@@ -34,13 +34,17 @@ impl Explained {
         let known = |name: String| sizes.get(&Symbol::name(&name)).map(|size| (name, size));
         let given: Vec<(String, i64)> = model.free_sizes().into_iter().filter_map(known).collect();
         let assumed = model.typical_sizes(&sizes);
+        // A session can be asked any number of times.
+        let budget = options.import.budget.fork();
         let is_pinned = !pins.values.is_empty() || !pins.sizes.is_empty() || !pins.parts.is_empty();
         let (graph, all) = match &model.content {
-            Content::Onnx(onnx) if is_pinned => (Cow::Owned(onnx.graph_for(pins)?), model.with_typical_sizes(&sizes)),
+            Content::Onnx(onnx) if is_pinned => {
+                (Cow::Owned(onnx.graph_for(pins, &budget)?), model.with_typical_sizes(&sizes))
+            }
             _ => model.graph_to_plan(&Tensors::new(), &sizes)?,
         };
         let mut plan = options.plan(target, all);
-        plan.budget = plan.budget.started();
+        plan.budget = budget;
         let planned = options.planned(graph.clone().into_owned(), &plan)?;
         let mut explanation = Explanation::of(&planned, &plan)?;
         if options.fuses {

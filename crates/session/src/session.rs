@@ -4,6 +4,7 @@ use std::num::NonZeroUsize;
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 use bytes::Bytes;
+use fuseline::budget::Budget;
 use fuseline::compile::{Grain, PlannedProgram, plan_apart, plan_program};
 use fuseline::device::{DeviceSpec, NamedTensors};
 use fuseline::error::{Error, Kind, Result};
@@ -175,7 +176,7 @@ impl Session {
         // A graph that holds for given sizes only would refuse others.
         let is_general = matches!(graph, std::borrow::Cow::Borrowed(_));
         if is_known && is_general {
-            match self.make(&graph, &Pins::default(), env) {
+            match self.make(&graph, &Pins::default(), env, &self.options.import.budget.fork()) {
                 Err(error) if error.kind() == Kind::NeedsValue => {}
                 other => self.keep(Arc::new(other?)),
             }
@@ -232,11 +233,13 @@ impl Session {
         let copies = inputs.host.iter().map(|(name, x)| Ok((name.clone(), copy(x)?)));
         let copies = copies.chain(inputs.device.iter().map(|(name, x)| Ok((name.clone(), x.literal()?))));
         let copies = copies.collect::<Result<Tensors>>()?;
-        self.model.specialise(&copies, |special| {
+        // One time for this program, whatever others took.
+        let budget = self.options.import.budget.fork();
+        self.model.specialise_within(&copies, &budget, |special| {
             let Specialised { graph, inputs: left, pins } = special;
             let mut env = Env::new();
             bind_sizes(graph, &named(left), &mut env);
-            let ready = Arc::new(self.make(graph, pins, env)?);
+            let ready = Arc::new(self.make(graph, pins, env, &budget)?);
             let outputs = ready.program.run_given(&ready.given(inputs));
             if !matches!(&outputs, Err(error) if error.kind() == Kind::NeedsValue) {
                 self.keep(ready.clone());
@@ -277,8 +280,8 @@ impl Session {
         }
     }
 
-    fn make(&self, graph: &Graph, pins: &Pins, sizes: Env) -> Result<Ready> {
-        let plan = self.options.plan(&self.target, sizes.clone());
+    fn make(&self, graph: &Graph, pins: &Pins, sizes: Env, budget: &Budget) -> Result<Ready> {
+        let plan = PlanOptions { budget: budget.clone(), ..self.options.plan(&self.target, sizes.clone()) };
         let planned = self.options.planned(graph.clone(), &plan)?;
         let program = self.machine.clone().with_plan(plan).load(&planned)?;
         let names = graph.outputs().iter().map(|output| output.name.to_string()).collect();

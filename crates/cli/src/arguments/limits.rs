@@ -7,7 +7,8 @@ use clap::Args;
 use fuseline::budget::Budget;
 use fuseline::reference;
 use fuseline_frontend::onnx::import;
-use fuseline_session::{allowance, patience};
+use fuseline_session::allowance;
+use fuseline_session::patience::Time;
 
 use super::parse_size;
 
@@ -15,8 +16,8 @@ use super::parse_size;
 #[derive(Clone, Debug, Args)]
 #[command(next_help_heading = "Limits for untrusted models")]
 pub struct ModelLimits {
-    /// Most seconds of processor time for importing the model, and again for compiling it [default: 7, and 1 more for every 4 MiB of the
-    /// model's files; 60 where it is no file]
+    /// Most seconds of processor time for importing the model and compiling it [default: 7, and 1 more for every 4 MiB of the model's files;
+    /// 60 where it is no file]
     #[arg(long, value_name = "SECONDS")]
     pub max_compile_time: Option<u64>,
     /// Most nodes of the model once its functions are expanded, and most primitives that they become
@@ -39,6 +40,9 @@ pub struct ModelLimits {
     /// the bytes of the model's files, where it has some, once it is open
     #[arg(skip)]
     brought: OnceLock<u64>,
+    /// the time of import and compilation, once the model is open
+    #[arg(skip)]
+    time: OnceLock<Time>,
 }
 
 impl Default for ModelLimits {
@@ -52,6 +56,7 @@ impl Default for ModelLimits {
             max_memory: None,
             max_trips: run.trips,
             brought: OnceLock::new(),
+            time: OnceLock::new(),
         }
     }
 }
@@ -63,10 +68,26 @@ impl ModelLimits {
         let _ = self.brought.set(bytes);
     }
 
-    /// How long each of import and compilation may take.
+    /// The bytes of the model's files, where it has some.
+    pub fn bytes(&self) -> Option<u64> {
+        self.brought.get().copied()
+    }
+
+    /// How long import and compilation may take together.
     pub fn budget(&self) -> Budget {
-        let usual = || allowance::time(self.brought.get().copied());
-        patience::budget(self.max_compile_time.map_or_else(usual, Duration::from_secs))
+        self.time().together()
+    }
+
+    /// How long import and each compilation may take together, of commands that compile again and again.
+    pub fn budget_of_each(&self) -> Budget {
+        self.time().each()
+    }
+
+    /// To be asked for when the model is open: who brings more may have more.
+    fn time(&self) -> &Time {
+        let usual = || allowance::time(self.bytes());
+        let most = || self.max_compile_time.map_or_else(usual, Duration::from_secs);
+        self.time.get_or_init(|| Time::of(most()))
     }
 
     /// What the import of a model may use.
@@ -82,7 +103,7 @@ impl ModelLimits {
     /// What a run may use.
     pub fn run(&self) -> reference::Limits {
         let (trips, text) = (self.max_trips, self.max_text.unsigned_abs());
-        let usual = allowance::run(self.brought.get().copied());
+        let usual = allowance::run(self.bytes());
         match self.max_memory {
             Some(bytes) => reference::Limits { trips, text, bytes: bytes.unsigned_abs(), share: 0 },
             None => reference::Limits { trips, text, ..usual },

@@ -2,9 +2,11 @@
 
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use clap::Args;
 use fuseline::tensor::DType;
+use fuseline_session::allowance;
 
 use super::{
     EXIT_STATUS, ModelLimits, ModelName, NumericsName, PrecisionName, ReadingName, SizeBinding, float_type,
@@ -78,6 +80,16 @@ pub struct Run {
     /// Print the summary as JSON
     #[arg(long)]
     pub json: bool,
+    /// Most seconds, by the clock, until the outputs are there [default: 600, and 1 more for every MiB of the model's files]
+    #[arg(long, value_name = "SECONDS", help_heading = "Limits for untrusted models")]
+    pub max_time: Option<u64>,
     #[command(flatten)]
     pub limits: ModelLimits,
+}
+
+impl Run {
+    /// How long it may take until the outputs are there; to be asked for when the model is open.
+    pub fn time(&self) -> Duration {
+        self.max_time.map_or_else(|| allowance::run_time(self.limits.bytes()), Duration::from_secs)
+    }
 }

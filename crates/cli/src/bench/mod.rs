@@ -30,12 +30,13 @@ pub fn bench(arguments: &Bench) -> Outcome {
     let start = Instant::now();
     let model = Model::open(&arguments.model, arguments.dtype, &arguments.limits)?;
     let opened = start.elapsed();
+    let budget = &arguments.limits.budget_of_each();
     let wishes = PlanWishes {
         target: arguments.target.as_deref(),
         usual: arguments.device.target(),
         numerics: arguments.numerics.map(|numerics| numerics.numerics()),
         precision: arguments.precision,
-        limits: &arguments.limits,
+        budget,
     };
     let plan = WrittenPlan::options(written.as_ref(), &wishes)?;
     let feed = feed::assemble(&model, arguments.inputs.as_deref(), &arguments.sizes, arguments.seed)?;

@@ -39,7 +39,7 @@ pub fn bisect(arguments: &Bisect) -> Outcome {
     let plan = PlanOptions {
         numerics,
         precision,
-        budget: arguments.limits.budget(),
+        budget: arguments.limits.budget_of_each(),
         ..PlanOptions::on(&target::find(target)?)
     };
     let means = Means { options: arguments.limits.exact_run(), threads: arguments.threads };

@@ -39,7 +39,7 @@ pub fn compare(arguments: &Compare) -> Outcome {
     let feed = feed::assemble(&model, arguments.inputs.as_deref(), &arguments.sizes, arguments.seed)?;
     let plan = PlanOptions {
         precision: arguments.precision.precision(Numerics::Default)?,
-        budget: arguments.limits.budget(),
+        budget: arguments.limits.budget_of_each(),
         ..PlanOptions::on(&target::find(arguments.device.target())?)
     };
     let waiting = Waiting::unless(arguments.quiet, &format!("opening {}", model.name));

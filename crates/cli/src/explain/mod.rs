@@ -7,7 +7,6 @@ mod lock;
 mod text;
 mod tune;
 
-use fuseline::budget::Budget;
 use fuseline::compile::{PlannedProgram, plan_simplified, simplified};
 use fuseline::error::{Error, Kind};
 use fuseline::explain::Explanation;
@@ -43,8 +42,9 @@ pub fn explain(arguments: &Explain) -> Outcome {
         }
     };
     let mut request = Request::new(&model, arguments, written.as_ref(), &mut observe)?;
-    let first = PlanOptions { budget: request.budget.clone(), ..request.options.clone() };
-    let story = request.tell(&first, &mut observe);
+    let story = request.tell(&request.options, &mut observe);
+    // Import and the first plan have one time; what else is planned has what the import has left.
+    request.options.budget = arguments.limits.budget_of_each();
     let story = match &written {
         Some(plan) => story.map_err(|failure| plan.failed(failure))?,
         None => story?,
@@ -94,8 +94,6 @@ struct Request<'m> {
     /// after the passes
     graph: Graph,
     options: PlanOptions,
-    /// what is left of the time for the first plan, since the passes began
-    budget: Budget,
     /// the sizes that were given
     given: Vec<(String, i64)>,
     /// free sizes that nobody gave, with what was taken
@@ -138,12 +136,11 @@ impl<'m> Request<'m> {
             other => other?,
         };
         let options = plan_options(arguments, written, all)?;
-        let first = PlanOptions { budget: options.budget.started(), ..options.clone() };
         let graph = {
             let _waiting = Waiting::unless(arguments.quiet, &format!("simplifying {}", model.name));
-            simplified(graph.into_owned(), &first, observe)?
+            simplified(graph.into_owned(), &options, observe)?
         };
-        Ok(Request { model, graph, options, budget: first.budget, given, assumed, quiet: arguments.quiet })
+        Ok(Request { model, graph, options, given, assumed, quiet: arguments.quiet })
     }
 
     /// What is planned, for those who show it.
@@ -153,8 +150,6 @@ impl<'m> Request<'m> {
 
     /// Plans the model and puts the plan into words.
     fn tell(&self, options: &PlanOptions, observe: &mut dyn FnMut(&Step<'_>)) -> Outcome<Story> {
-        // One time for the plan and for its explanation.
-        let options = &PlanOptions { budget: options.budget.started(), ..options.clone() };
         let planned = {
             let _waiting = Waiting::unless(self.quiet, &format!("planning {}", self.model.name));
             plan_simplified(self.graph.clone(), options, observe)?
@@ -203,12 +198,13 @@ fn view(verbose: bool, top: usize) -> View {
 }
 
 fn plan_options(arguments: &Explain, written: Option<&WrittenPlan>, env: Env) -> Outcome<PlanOptions> {
+    let budget = &arguments.limits.budget();
     let wishes = PlanWishes {
         target: arguments.target.as_deref(),
         usual: "cpu",
         numerics: arguments.numerics.map(|n| n.numerics()),
         precision: arguments.precision,
-        limits: &arguments.limits,
+        budget,
     };
     let only = arguments.no_fuse.then(Vec::new);
     let only = only.or((!arguments.only_fuse.is_empty()).then(|| arguments.only_fuse.clone()));

@@ -61,7 +61,7 @@ pub fn report(arguments: &Report) -> Outcome {
     let plan = PlanOptions {
         numerics,
         precision: arguments.precision.precision(numerics)?,
-        budget: arguments.limits.budget(),
+        budget: arguments.limits.budget_of_each(),
         ..PlanOptions::on(&target::find(arguments.target.as_deref().unwrap_or(arguments.device.target()))?)
     };
     let is_gpu = plan.spec.kind == fuseline::device::Machine::Gpu;

@@ -35,7 +35,7 @@ pub fn of_model(
 ) -> Outcome<Vec<Plotted>> {
     let numerics = arguments.numerics.map_or(Numerics::Default, |numerics| numerics.numerics());
     let plan = PlanOptions {
-        budget: arguments.limits.budget(),
+        budget: arguments.limits.budget_of_each(),
         numerics,
         precision: arguments.precision.precision(numerics)?,
         ..plan

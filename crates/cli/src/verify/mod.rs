@@ -68,12 +68,13 @@ pub fn devices_here() -> Vec<Measuring> {
 }
 
 fn plan_options(arguments: &Verify, device: Measuring, written: Option<&WrittenPlan>) -> Outcome<PlanOptions> {
+    let budget = &arguments.limits.budget_of_each();
     let wishes = PlanWishes {
         target: arguments.target.as_deref(),
         usual: device.target(),
         numerics: arguments.numerics.map(|numerics| numerics.numerics()),
         precision: arguments.precision,
-        limits: &arguments.limits,
+        budget,
     };
     WrittenPlan::options(written, &wishes)
 }

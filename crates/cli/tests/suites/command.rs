@@ -485,14 +485,26 @@ fn limits_for_untrusted_models_are_named_with_their_options() {
     let model = model.to_str().unwrap();
     for (arguments, limit) in [
         (["inspect", model, "--max-nodes", "10"], "more than 10 primitives"),
-        (["explain", model, "--max-compile-time", "0"], "compiling takes longer than 0 s"),
-        (["explain", "gallery:softmax", "--max-compile-time", "0"], "compiling takes longer than 0 s"),
+        (["explain", model, "--max-compile-time", "0"], "importing and compiling take longer than 0 s"),
+        (["explain", "gallery:softmax", "--max-compile-time", "0"], "importing and compiling take longer than 0 s"),
         (["run", "gallery:softmax", "--max-memory", "10"], "the limit is 10 bytes"),
     ] {
         let (status, message) = failure(&arguments);
         assert!(status == 1 && message.contains(limit), "{message}");
         assert!(message.contains(arguments[2]), "{arguments:?} is not named: {message}");
     }
+}
+
+#[test]
+fn a_run_without_an_end_is_ended() {
+    // One product that the reference computes for hours.
+    let sizes = ["--sizes", "m=4000,k=4000,n=4000"];
+    let arguments = ["run", "gallery:matmul_bn", "--device", "reference", "--max-time", "1"];
+    let start = std::time::Instant::now();
+    let (status, message) = failure(&[&arguments[..], &sizes].concat());
+    assert!(status == 1 && message.contains("the run takes longer than 1 s"), "{message}");
+    assert!(message.contains("--max-time"), "{message}");
+    assert!(start.elapsed().as_secs() < 60, "{:?}", start.elapsed());
 }
 
 #[test]

@@ -132,6 +132,8 @@ impl Explanation {
         if !matches!(options.chooser, Chooser::ByCost) || options.fuel.is_some() {
             return Ok(());
         }
+        // Begun here: where time is up, nothing is priced, instead of some rewrites only.
+        let options = &PlanOptions { budget: options.budget.started(), ..options.clone() };
         let worths = worth::of_rewrites(planned, graph, options);
         options.budget.check()?;
         for row in self.decisions.iter_mut().filter(|row| row.is_rewrite) {

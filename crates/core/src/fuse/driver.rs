@@ -160,8 +160,7 @@ impl<'g> Driver<'g> {
     /// Every cell by itself again; returns how far it had come.
     fn start_over(&mut self) -> Result<Outcome<'g>> {
         let State { graph, cells, .. } = self.state;
-        let apart = State::apart(graph, cells, &mut self.evaluator);
-        let apart = apart.map_err(|(id, refusal)| Error::bug(refusal.to_string()).at(graph.describe(id)))?;
+        let apart = State::apart(graph, cells, &mut self.evaluator)?;
         apart.effort.set(self.state.effort.get());
         self.queue.clear();
         self.best.clear();

@@ -9,6 +9,7 @@ use super::knowledge::Knowledge;
 use super::options::PlanOptions;
 use super::structure::Structures;
 use crate::analysis::{Price, Work, price};
+use crate::budget::Budget;
 use crate::device::{DeviceSpec, Skeleton, Unit};
 use crate::graph::{Graph, Value};
 use crate::lower::{self, Group, Hints, Limits, Refusal, Roles};
@@ -126,6 +127,7 @@ pub(super) struct Evaluator<'g> {
     pub spec: &'g DeviceSpec,
     pub hints: &'g Hints,
     pub numerics: Numerics,
+    pub budget: &'g Budget,
     structures: Structures,
     knowledge: Knowledge,
     /// how many nodes, terms and leaves sets had that were looked at
@@ -143,7 +145,8 @@ impl<'g> Evaluator<'g> {
         let (spec, hints, numerics) = (&options.spec, &options.hints, options.numerics);
         knowledge.begin_plan();
         let structures = Structures::of(graph, &mut knowledge.numbering);
-        Evaluator { graph, cells, spec, hints, numerics, structures, knowledge, effort: Cell::new(0) }
+        let budget = &options.budget;
+        Evaluator { graph, cells, spec, hints, numerics, budget, structures, knowledge, effort: Cell::new(0) }
     }
 
     /// What is known now, also of what was known before.

@@ -9,6 +9,7 @@ use super::evaluate::Kind;
 use super::options::Chooser;
 use super::rules::{Form, Proposal, Stage};
 use super::state::{GroupId, GroupState, Groups};
+use crate::error::Result;
 use crate::lower::Refusal;
 
 impl Driver<'_> {
@@ -39,10 +40,11 @@ impl Driver<'_> {
     }
 
     /// Looks at every pair of neighbours that stayed apart, and at every other proposal that is left, and notes why.
-    pub(super) fn note_refusals(&mut self) {
+    pub(super) fn note_refusals(&mut self) -> Result<()> {
         // Of three in a row, the pairs say why not.
         self.stage = Stage::Late;
         for group in self.state.iter().collect::<Vec<_>>() {
+            self.options.budget.check()?;
             let mut looked_at: FxHashSet<GroupId> = FxHashSet::default();
             for proposal in self.proposals(group, usize::MAX) {
                 if let ([first, other], Form::Join) = (proposal.groups.as_slice(), proposal.form)
@@ -72,6 +74,7 @@ impl Driver<'_> {
             }
         }
         self.settle_edges();
+        Ok(())
     }
 
     /// Whether a kernel computes both ends of an edge.

@@ -16,7 +16,7 @@ use super::state::{GroupState, State};
 use crate::analysis::{Price, Work};
 use crate::error::{Error, Result};
 use crate::graph::{Graph, OriginSet, Value};
-use crate::lower::{self, Group, Refusal};
+use crate::lower::{self, Group};
 use crate::ops::Prim;
 use crate::ops::prim::Input;
 use crate::tensor::Layout;
@@ -92,7 +92,7 @@ pub(crate) fn plan_knowing(graph: &Graph, options: &PlanOptions, knowledge: &mut
     let mut driver = undecided(graph, &cells, options, std::mem::take(knowledge))?;
     let apart = driver.cost();
     driver.run()?;
-    driver.note_refusals();
+    driver.note_refusals()?;
     let (order, effort) = (driver.ordered()?, driver.effort());
     let Driver { state, evaluator, decisions, graph: name, .. } = driver;
     *knowledge = evaluator.into_knowledge();
@@ -130,14 +130,7 @@ fn undecided<'g>(
         return Err(Error::invalid("the plan was made for another graph, or with other passes or rewrites"));
     }
     let mut evaluator = Evaluator::new(graph, cells, options, knowledge);
-    let state = State::apart(graph, cells, &mut evaluator).map_err(|(id, refusal)| {
-        let why = format!("a node by itself is no kernel: {refusal}");
-        let error = match refusal {
-            Refusal::TooLarge | Refusal::TooManyAxes => Error::limit(why),
-            _ => Error::bug(why),
-        };
-        error.at(graph.describe(id))
-    })?;
+    let state = State::apart(graph, cells, &mut evaluator)?;
     Ok(Driver::new(state, evaluator, options, names))
 }
 

@@ -8,6 +8,7 @@ use smallvec::SmallVec;
 use super::cell::{Cells, Nodes};
 use super::evaluate::{Evaluator, Priced};
 use super::order::Order;
+use crate::error::{Error, Result};
 use crate::graph::{Graph, Value};
 use crate::lower::Refusal;
 
@@ -44,12 +45,8 @@ pub(super) struct State<'g> {
 }
 
 impl<'g> State<'g> {
-    /// Every cell by itself.
-    pub fn apart(
-        graph: &'g Graph,
-        cells: &'g Cells,
-        evaluator: &mut Evaluator<'g>,
-    ) -> Result<State<'g>, (usize, Refusal)> {
+    /// Every cell by itself, as long as the budget lasts.
+    pub fn apart(graph: &'g Graph, cells: &'g Cells, evaluator: &mut Evaluator<'g>) -> Result<State<'g>> {
         let count = graph.nodes().len();
         let mut state = State {
             graph,
@@ -61,7 +58,8 @@ impl<'g> State<'g> {
             effort: Cell::new(0),
         };
         for id in cells.iter() {
-            let cell = single(graph, id, evaluator).map_err(|refusal| (id, refusal))?;
+            evaluator.budget.check()?;
+            let cell = single(graph, id, evaluator).map_err(|refusal| no_kernel(graph, id, &refusal))?;
             let group = state.groups.len() as GroupId;
             state.inside[id].push(group);
             state.home[id] = group;
@@ -298,8 +296,18 @@ impl<'g> State<'g> {
 /// A larger group than this is not taken apart.
 const MOST_SHATTERED: usize = 64;
 
+/// A node by itself that cannot be a kernel.
+fn no_kernel(graph: &Graph, id: usize, refusal: &Refusal) -> Error {
+    let why = format!("a node by itself is no kernel: {refusal}");
+    let error = match refusal {
+        Refusal::TooLarge | Refusal::TooManyAxes => Error::limit(why),
+        _ => Error::bug(why),
+    };
+    error.at(graph.describe(id))
+}
+
 /// A cell by itself, which stores all that it computes.
-fn single(graph: &Graph, id: usize, evaluator: &mut Evaluator<'_>) -> Result<GroupState, Refusal> {
+fn single(graph: &Graph, id: usize, evaluator: &mut Evaluator<'_>) -> std::result::Result<GroupState, Refusal> {
     let members = vec![id];
     let outputs: Vec<Value> = (0..graph.nodes()[id].types().len()).map(|port| Value::new(id, port)).collect();
     let priced = evaluator.evaluate(&members, &outputs)?;

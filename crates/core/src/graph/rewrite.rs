@@ -1,6 +1,7 @@
 //! Rebuilding a graph node by node: the machinery of every pass.
 
 use std::borrow::Cow;
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
@@ -12,7 +13,7 @@ use super::{Constraint, Graph, Node, OriginSet, Value};
 use crate::budget::Budget;
 use crate::error::{Context, Error, Result};
 use crate::ops::Prim;
-use crate::ops::prim::{If, Loop};
+use crate::ops::prim::{If, Loop, View};
 use crate::tensor::TensorType;
 
 /// The results of a node.
@@ -31,7 +32,12 @@ pub struct Rebuild<'g> {
     new: Option<New>,
     /// What is known of the first results of nodes, as far as somebody has asked.
     contents: FxHashMap<usize, Option<Contents>>,
+    /// Views that were composed, with what became of them: layers repeat each other's.
+    composed: HashMap<(View, View), Option<View>>,
 }
+
+/// So many pairs of views are remembered.
+const MOST_COMPOSED: usize = 1 << 12;
 
 #[derive(Debug)]
 struct New {
@@ -42,7 +48,7 @@ struct New {
 
 impl<'g> Rebuild<'g> {
     fn of(old: &'g Graph) -> Rebuild<'g> {
-        Rebuild { old, at: 0, new: None, contents: FxHashMap::default() }
+        Rebuild { old, at: 0, new: None, contents: FxHashMap::default(), composed: HashMap::new() }
     }
 
     /// What has been rebuilt so far; the new operands of a node are values of this graph. It may have more nodes, which
@@ -129,6 +135,20 @@ impl<'g> Rebuild<'g> {
             graph.add_constraint(constraint.clone());
         }
         Some(graph)
+    }
+
+    /// What reads `inner` through `outer` as one view, where that is one: [`View::after`].
+    pub fn composed(&mut self, outer: &View, inner: &View) -> Option<View> {
+        let both = (outer.clone(), inner.clone());
+        if let Some(known) = self.composed.get(&both) {
+            return known.clone();
+        }
+        if self.composed.len() == MOST_COMPOSED {
+            self.composed.clear();
+        }
+        let found = outer.after(inner);
+        self.composed.insert(both, found.clone());
+        found
     }
 
     /// What is known of the elements of a small tensor.
@@ -307,6 +327,21 @@ mod tests {
         });
         let swapped = swapped.unwrap().unwrap();
         assert_eq!(swapped.outputs()[1].value, swapped.inputs()[0]);
+    }
+
+    #[test]
+    fn views_that_were_composed_before_are_what_they_were() {
+        let graph = sample();
+        let mut rebuild = Rebuild::of(&graph);
+        let shape = |k: usize| Shape::new([k, 6usize]);
+        let turned = |k: usize| View::new(shape(k), vec![Dim::axis(1), Dim::axis(0)]);
+        let other = |k: usize| View::new(shape(k), vec![Dim::axis(0) + 1, Dim::axis(1)]);
+        for k in (1..MOST_COMPOSED + 9).chain(1..9) {
+            for inner in [turned(k), other(k)] {
+                assert_eq!(rebuild.composed(&turned(k), &inner), turned(k).after(&inner));
+            }
+        }
+        assert!(rebuild.composed.len() <= MOST_COMPOSED);
     }
 
     #[test]

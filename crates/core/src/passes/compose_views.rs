@@ -35,13 +35,15 @@ pub(super) fn compose_node(
     view: &View,
     operand: Value,
 ) -> Result<Option<Values>> {
-    let graph = rebuild.graph();
-    let is_last = match graph.node_of(operand).prim() {
+    let is_last = match rebuild.graph().node_of(operand).prim() {
         Prim::Const(_) | Prim::Concat(_) => false,
-        Prim::View(inner) => view.after(inner).is_none(),
+        Prim::View(inner) => {
+            let inner = inner.clone();
+            rebuild.composed(view, &inner).is_none()
+        }
         _ => true,
     };
-    if is_last && node.is_normal() && !view.is_identity(&graph.ty(operand).shape) {
+    if is_last && node.is_normal() && !view.is_identity(&rebuild.graph().ty(operand).shape) {
         return Ok(None);
     }
     compose(rebuild, view.clone(), operand)
@@ -49,12 +51,15 @@ pub(super) fn compose_node(
 
 /// What a view of a value is: a view of what that looks at, or the value itself.
 pub(super) fn compose(rebuild: &mut Rebuild<'_>, view: View, operand: Value) -> Result<Option<Values>> {
-    let graph = rebuild.graph();
     let (mut view, mut operand) = (view.normalized(), operand);
     loop {
+        let graph = rebuild.graph();
         let node = graph.node_of(operand);
         let outer = match node.prim() {
-            Prim::View(inner) => view.after(inner).map(|view| (view, node.args()[0])),
+            Prim::View(inner) => {
+                let (inner, further) = (inner.clone(), node.args()[0]);
+                rebuild.composed(&view, &inner).map(|view| (view, further))
+            }
             Prim::Concat(row) => part_read(graph, &view, row, node.args()),
             _ => None,
         };
@@ -63,6 +68,7 @@ pub(super) fn compose(rebuild: &mut Rebuild<'_>, view: View, operand: Value) -> 
             None => break,
         }
     }
+    let graph = rebuild.graph();
     if view.is_identity(&graph.ty(operand).shape) {
         return replaced(operand);
     }

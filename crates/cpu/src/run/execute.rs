@@ -49,7 +49,7 @@ impl<'e, 't, 'p> Run<'e, 't, 'p> {
 
     /// A run of nothing yet, where some sizes are known.
     pub fn with_sizes(engine: &'e Engine, team: &'t mut Team<'p>, env: &Env) -> Run<'e, 't, 'p> {
-        let (limit, budget) = (engine.limits.bytes, engine.budget.clone());
+        let (limit, budget) = (engine.limits.bytes, engine.budget.fork());
         Run { engine, team, env: env.clone(), trips: 0, live: 0, limit, budget, recorder: Recorder::off() }
     }
 

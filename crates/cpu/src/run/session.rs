@@ -96,7 +96,8 @@ impl CpuDevice {
         let graph = checked(program.prepare(), prepare)?;
         let loaded = LoadedGraph::new(&graph, prepare, &[], &mut constants)?;
         let once = self.engine(constants, None);
-        let prepared = self.pool.enter(|team| Run::new(&once, team).execute(&loaded, Vec::new()))?;
+        let prepared =
+            self.pool.enter(|team| Run::new(&once, team).within(&self.plan.budget).execute(&loaded, Vec::new()))?;
         let mut constants = Constants::new(self.release);
         let given = std::iter::repeat_n(None, program.inputs().count());
         let prepared = prepared.into_iter().enumerate().map(|(k, value)| Some(constants.add_prepared(k, value)));

@@ -1,0 +1,36 @@
+//! When a run has taken too long: whatever the model is doing then, one kernel or one host operation that has no end included.
+
+use std::io::IsTerminal;
+use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
+use std::thread;
+use std::time::Duration;
+
+use fuseline::error::Error;
+
+use crate::failure::Failure;
+use crate::screen;
+
+/// While it lives, the command ends with an error after some time.
+#[derive(Debug)]
+pub struct Deadline {
+    _end: Sender<()>,
+}
+
+impl Deadline {
+    /// Time begins.
+    pub fn after(most: Duration) -> Deadline {
+        let (end, ended) = channel();
+        thread::spawn(move || {
+            if ended.recv_timeout(most) == Err(RecvTimeoutError::Timeout) {
+                if std::io::stderr().is_terminal() {
+                    // Behind the sign of life.
+                    screen::tell("\n");
+                }
+                // The status is that of work that failed; nobody waits for the work.
+                Failure::from(Error::limit(format!("the run takes longer than {} s", most.as_secs_f64()))).report();
+                std::process::exit(1);
+            }
+        });
+        Deadline { _end: end }
+    }
+}

@@ -68,7 +68,7 @@ def test_memory_is_limited_where_that_is_asked_for():
 
 
 def test_what_a_model_may_ask_is_limited_where_that_is_asked_for():
-    for limit, said in [({"max_nodes": 1}, "1 "), ({"max_compile_time": 0}, "compiling takes longer than 0 s")]:
+    for limit, said in [({"max_nodes": 1}, "1 "), ({"max_compile_time": 0}, "importing and compiling take longer than 0 s")]:
         with pytest.raises(fuseline.Limit, match=said):
             fuseline.InferenceSession(models.mlp(), **limit)
         with pytest.raises(fuseline.Limit, match=said):

@@ -248,7 +248,7 @@ class InferenceSession:
     ``numerics`` (``strict``, ``default``, ``fast``) says how far arithmetic may be rearranged. ``sizes`` are sizes to plan for, by the names
     that the model gives them; otherwise the plan is made for the sizes of the first run. Every size can be run. ``max_memory`` (bytes) and
     ``max_trips`` (of loops) bound what a run may use; ``max_text`` (bytes of any string), ``max_nodes``, ``max_nesting`` (of functions and
-    regions) and ``max_compile_time`` (seconds, for importing and again for compiling) what a model may ask of the compiler.
+    regions) and ``max_compile_time`` (seconds, for importing and compiling together) what a model may ask of the compiler.
 
     >>> session = fuseline.InferenceSession("model.onnx", threads=2)
     >>> outputs = session.run(None, {"x": numpy.zeros((2, 3), numpy.float32)})

@@ -169,11 +169,11 @@ mod tests {
         }
         let work = || {
             let before = busy();
-            while busy().zip(before).is_some_and(|(now, before)| now < before + Duration::from_millis(15)) {
+            while busy().zip(before).is_some_and(|(now, before)| now < before + Duration::from_millis(40)) {
                 std::hint::spin_loop();
             }
         };
-        let time = Time::of(Duration::from_millis(40));
+        let time = Time::of(Duration::from_millis(100));
         let budget = time.together();
         let each = time.each();
         for _ in 0..4 {

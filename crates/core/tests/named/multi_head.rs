@@ -31,6 +31,21 @@ fn a_mask_of_lengths_is_a_mask_of_truths() {
     close(&call().arg(ints(&[2, 4])).values(), &call().arg(truths).values());
 }
 
+/// Queries of a cache that is kept outside stand at the end of what is there; who sees nothing gives 0.
+#[test]
+fn causal_attention_to_a_cache_ends_with_its_last_key() {
+    let (q, k, v) = (noise(&[2, 1, 2, 4], 1), noise(&[2, 1, 4, 4], 2), noise(&[2, 1, 4, 3], 3));
+    let call = || op("Attention").opset(24).arg(q.clone()).arg(k.clone()).arg(v.clone());
+    let lengths = Literal::from_ints(DType::I64, vec![2], &[3, 1]).unwrap();
+    let cached = call().no_arg().no_arg().no_arg().arg(lengths).int("is_causal", 1).values();
+    let seen = [1, 1, 0, 0, 1, 1, 1, 0, 0, 0, 0, 0, 1, 0, 0, 0];
+    let mask = Literal::from_ints(DType::Bool, vec![2, 1, 2, 4], &seen).unwrap();
+    let mut masked = call().arg(mask).values();
+    assert!(masked[6..9].iter().all(|x| x.is_nan()));
+    masked[6..9].fill(0.0);
+    close(&cached, &masked);
+}
+
 #[test]
 fn the_projection_of_attention_is_a_product() {
     let x = noise(&[2, 3, 4], 1);

@@ -5,7 +5,7 @@ use super::softmax::softmax;
 use super::{Call, NamedOp};
 use crate::error::{Error, Result};
 use crate::graph::{Builder, Tensor};
-use crate::ops::prim::View;
+use crate::ops::prim::{Monoid, View};
 use crate::tensor::{DType, Dim, Shape};
 
 pub(super) static OPS: &[NamedOp] = &[NamedOp::standard(
@@ -141,7 +141,12 @@ fn attention<'b>(call: &Call<'_, 'b>) -> Result<Vec<Tensor<'b>>> {
     let softened = soften(product, call.float_or("softcap", 0.0)?);
     let biased = mask(call, softened, &past_length)?;
     let precision = call.dtype("softmax_precision")?.unwrap_or(biased.dtype()?);
-    let probabilities = softmax(biased.cast(precision), &[3]);
+    let mut probabilities = softmax(biased.cast(precision), &[3]);
+    if call.optional(6).is_some() {
+        // More queries than keys that are there leave the first of them without any: these are 0.
+        let most = biased.reduce_keep(Monoid::Max, &[3]);
+        probabilities = most.equal(f64::NEG_INFINITY).not().select(probabilities, 0.0);
+    }
     let y = weigh(probabilities, v)?.cast(q.dtype()?);
 
     let observed = match call.int_or("qk_matmul_output_mode", 0)? {
@@ -163,14 +168,19 @@ fn mask<'b>(call: &Call<'_, 'b>, mut scores: Tensor<'b>, past: &Dim) -> Result<T
             _ => scores + fill_mask(call, mask.cast(scores.dtype()?), &keys, f64::NEG_INFINITY)?,
         };
     }
-    if call.flag("is_causal", false)? {
-        scores = hide(scores, causal(call.builder, &queries, &keys, past));
+    let is_causal = call.flag("is_causal", false)?;
+    let Some(lengths) = call.optional(6) else {
+        return Ok(if is_causal { hide(scores, causal(call.builder, &queries, &keys, past)) } else { scores });
+    };
+    let lengths = lengths.cast(DType::I64).insert_axes(&[1, 2, 3]);
+    if is_causal {
+        // The last query stands at the last of the keys that are there.
+        let shape = Shape::from(vec![queries.clone(), keys.clone()]);
+        let ahead = call.builder.index(&(Dim::axis(1) - Dim::axis(0) + &queries), &shape);
+        scores = hide(scores, ahead.le(lengths));
     }
-    if let Some(lengths) = call.optional(6) {
-        let key = call.builder.coordinate(0, &vec![keys].into());
-        scores = hide(scores, key.lt(lengths.cast(DType::I64).insert_axes(&[1, 2, 3])));
-    }
-    Ok(scores)
+    let key = call.builder.coordinate(0, &vec![keys].into());
+    Ok(hide(scores, key.lt(lengths)))
 }
 
 /// A mask for all keys: from version 24 on it may be shorter, and is `hidden` where it does not reach.

@@ -20,7 +20,8 @@ pub(super) fn plainer(
 ) -> Result<Option<Values>> {
     let node = rebuild.graph().node_of(operand);
     match node.prim() {
-        Prim::Map(map) => {
+        // The least integer is its own negative, and so are the halves of those without a sign: their order is no other one backwards.
+        Prim::Map(map) if map.expr.dtype().is_float() => {
             let other = match row.monoid {
                 Monoid::Min => Monoid::Max,
                 Monoid::Max => Monoid::Min,

@@ -313,3 +313,14 @@ fn a_positive_number_passes_a_maximum() {
     assert!(!multiplies_rows(&check_real(&PASS, shifted(-0.125))), "the maximum becomes the least");
     assert!(!multiplies_rows(&check(&PASS, shifted(0.125))), "not bit by bit");
 }
+
+#[test]
+fn the_least_of_negated_integers_stays_what_it_is() {
+    for dtype in [DType::I32, DType::U8] {
+        let b = Builder::new("least");
+        let x = b.input("x", dtype, Shape::new([3usize, 4]));
+        b.output("y", (-x).reduce(Monoid::Min, &[1]));
+        // −x wraps around at the least integer, and everywhere without a sign.
+        assert_eq!(folds(&check(&PASS, b.finish().unwrap())), [Monoid::Min], "{dtype}");
+    }
+}

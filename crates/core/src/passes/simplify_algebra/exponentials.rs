@@ -65,7 +65,9 @@ pub(super) fn scale_before_maximum(rebuild: &mut Rebuild<'_>, row: &Map, args: &
     let Prim::Reduce(fold) = graph.node_of(max).prim() else { return Ok(None) };
     let dtype = graph.ty(x).dtype;
     let is_own = fold.monoid == Monoid::Max && graph.node_of(max).args()[0] == x && view.guard.is_empty();
-    if !is_own || number <= 0.0 || !range::may_move(number) {
+    // An exponent keeps its digits: ln 2 is none of a type of 8 or 11 bits.
+    let is_kept = (dtype.round(number) - number).abs() <= number * f64::from(f32::EPSILON);
+    if !is_own || number <= 0.0 || !range::may_move(number) || !is_kept {
         return Ok(None);
     }
     let (fold, shape) = (fold.clone(), row.shape.clone());

@@ -298,10 +298,10 @@ fn what_is_folded_along_parts_of_one_element_is_folded_as_they_are() {
 
 #[test]
 fn a_positive_number_passes_a_maximum() {
-    let shifted = |number: f64| {
+    let power = |dtype: DType, number: f64, exp: for<'b> fn(Tensor<'b>) -> Tensor<'b>| {
         let b = Builder::new("scaled");
-        let x = b.input("x", DType::F32, Shape::new([3usize, 4]));
-        b.output("y", ((x - x.reduce_keep(Monoid::Max, &[1])) * number).exp());
+        let x = b.input("x", dtype, Shape::new([3usize, 4]));
+        b.output("y", exp((x - x.reduce_keep(Monoid::Max, &[1])) * number));
         let inlined = applied(&inline_splats::PASS, &b.finish().unwrap(), &Context::default());
         applied(&crate::passes::compose_views::PASS, &inlined, &Context::default())
     };
@@ -309,9 +309,13 @@ fn a_positive_number_passes_a_maximum() {
         let fold = graph.nodes().iter().find(|n| matches!(n.prim(), Prim::Reduce(_))).unwrap();
         matches!(graph.node_of(fold.args()[0]).prim(), Prim::Map(_))
     };
+    let shifted = |number| power(DType::F32, number, |x| x.exp());
     assert!(multiplies_rows(&check_real(&PASS, shifted(0.125))));
     assert!(!multiplies_rows(&check_real(&PASS, shifted(-0.125))), "the maximum becomes the least");
     assert!(!multiplies_rows(&check(&PASS, shifted(0.125))), "not bit by bit");
+    let of_two = |dtype| power(dtype, 0.125, |x| x.exp2());
+    assert!(multiplies_rows(&check_real(&PASS, of_two(DType::F32))));
+    assert!(!multiplies_rows(&check_real(&PASS, of_two(DType::BF16))), "ln 2 / 8 has more digits");
 }
 
 #[test]

@@ -122,7 +122,8 @@ impl Trials<'_> {
         let mut without: Rules = placements.clone().collect();
         let mut best = self.split(&without, observe)?.planned(self.options, self.knowledge)?;
         for rule in placements.chain([NORMALIZER, AFFINE]) {
-            if !is_in_doubt(rule, &best, self.options) {
+            // What the user has chosen is not in doubt.
+            if self.options.pins.rewrites.is_some() || !is_in_doubt(rule, &best, self.options) {
                 continue;
             }
             let mut turned = without.clone();
@@ -322,6 +323,11 @@ impl PlannedProgram {
 }
 
 impl PlannedProgram {
+    /// The rewrites that were applied.
+    pub fn applied_rewrites(&self) -> BTreeSet<DecisionId> {
+        self.rewrites.iter().filter(|a| a.refused.is_none()).map(rewrite_id).collect()
+    }
+
     /// A decision of this plan and all that it rests on: the rewrites that made its graph, and what combines the nodes that it
     /// is about. With nothing else allowed, it comes up again. Empty where the plan has no such decision.
     pub fn with_foundations(&self, id: DecisionId) -> BTreeSet<DecisionId> {
@@ -337,7 +343,7 @@ impl PlannedProgram {
         let is_rewrite = self.rewrites.iter().any(|application| rewrite_id(application) == id);
         if !found.is_empty() || is_rewrite {
             found.insert(id);
-            found.extend(self.rewrites.iter().filter(|a| a.refused.is_none()).map(rewrite_id));
+            found.extend(self.applied_rewrites());
         }
         found
     }
@@ -355,6 +361,9 @@ fn permit<'o>(options: &'o PlanOptions, without: &'o Rules) -> Permit<'o> {
         let id = rewrite_id(application);
         let pins = &options.pins;
         asked += 1;
+        if let Some(chosen) = &pins.rewrites {
+            return (!chosen.contains(&id)).then_some(Refusal::NotAllowed);
+        }
         let wanted = match &options.chooser {
             Chooser::ByCost => true,
             Chooser::AtRandom(seed) => !philox::word(*seed, 1, asked).is_multiple_of(4),

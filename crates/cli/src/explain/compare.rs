@@ -1,6 +1,6 @@
 //! One decision the other way: what would it cost?
 
-use fuseline::explain::DecisionRow;
+use fuseline::explain::{DecisionRow, Part, about};
 use fuseline::fuse::{DecisionId, PlanOptions, Policy, Verdict};
 
 use super::{Request, Story, unknown};
@@ -31,10 +31,32 @@ impl Flipped {
     /// What turning the decision round does to the time.
     pub fn effect(&self, story: &Story) -> Effect {
         let after = self.after.as_ref().unwrap_or(story);
-        match after.explanation.run.cost.us - story.explanation.run.cost.us {
+        // Of branches and bodies of loops, one run each.
+        let us = |story: &Story| story.explanation.run.cost.us + story.explanation.run.regions.cost.us;
+        match us(after) - us(story) {
             us if us > LEAST_US => Effect::Slower(us),
             us if us < -LEAST_US => Effect::Faster(-us),
             _ => Effect::Equal,
+        }
+    }
+
+    /// Why a plan with the decision the other way takes as long.
+    pub fn why_equal(&self, story: &Story) -> &'static str {
+        let after = self.after.as_ref().unwrap_or(story);
+        let same = |part: fn(&Story) -> &Part| {
+            let kernels = |story| part(story).kernels.iter().map(|k| (&k.members, k.us));
+            kernels(story).eq(kernels(after))
+        };
+        let parts = (same(|story| &story.explanation.run), same(|story| &story.explanation.prepare));
+        match (parts, self.decision.is_rewrite, self.decision.verdict) {
+            ((true, false), ..) => "it is about what is prepared once, when a program is loaded",
+            ((true, true), true, _) => "the kernels are the same: other rewrites bring about what this one does",
+            ((true, true), false, _) => "the kernels are the same: it is about values of which none is stored",
+            ((false, _), true, _) => "the other kernels take as long",
+            ((false, _), false, Verdict::Taken) => {
+                "the two are combined with other neighbours instead, which saves as much"
+            }
+            ((false, _), false, Verdict::Refused) => "as much is lost elsewhere as it saves",
         }
     }
 
@@ -68,7 +90,13 @@ pub fn flip(request: &Request<'_>, story: &Story, id: DecisionId) -> Outcome<Fli
         Verdict::Taken => options.pins.apart.insert(id),
         Verdict::Refused => options.pins.together.insert(id),
     };
-    let after = request.tell(&options, &mut |_| {})?;
+    if !decision.is_rewrite {
+        // One decision is turned round: the graph stays what it is, and no other rule may do what this one did.
+        options.pins.rewrites = Some(story.planned.applied_rewrites());
+        let taken = decision.verdict == Verdict::Taken;
+        options.pins.divided.extend(about(&story.planned, id).filter(|_| taken));
+    }
+    let after = request.plan(&options, &mut |_| {})?;
     // In another plan a pair may have become impossible.
     let now = after.explanation.decisions.iter().find(|row| row.id == id);
     match now {

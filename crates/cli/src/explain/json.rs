@@ -19,7 +19,7 @@ pub fn of_flip(request: &Request<'_>, story: &Story, flipped: &Flipped) -> Value
         (None, _) => ("illegal", flipped.illegal.as_deref()),
         (_, Effect::Slower(_)) => ("slower", None),
         (_, Effect::Faster(_)) => ("faster", Some(flipped.why_not_found(&request.options))),
-        (_, Effect::Equal) => ("equal", None),
+        (_, Effect::Equal) => ("equal", Some(flipped.why_equal(story))),
     };
     value["flip"] = json!({
         "decision": decision(&flipped.decision),

@@ -150,12 +150,18 @@ impl<'m> Request<'m> {
 
     /// Plans the model and puts the plan into words.
     fn tell(&self, options: &PlanOptions, observe: &mut dyn FnMut(&Step<'_>)) -> Outcome<Story> {
+        let mut story = self.plan(options, observe)?;
+        story.explanation.price_rewrites(&story.planned, &self.graph, options)?;
+        Ok(story)
+    }
+
+    /// As [`Request::tell`], without what each rewrite saves.
+    fn plan(&self, options: &PlanOptions, observe: &mut dyn FnMut(&Step<'_>)) -> Outcome<Story> {
         let planned = {
             let _waiting = Waiting::unless(self.quiet, &format!("planning {}", self.model.name));
             plan_simplified(self.graph.clone(), options, observe)?
         };
-        let mut explanation = Explanation::of(&planned, options)?;
-        explanation.price_rewrites(&planned, &self.graph, options)?;
+        let explanation = Explanation::of(&planned, options)?;
         Ok(Story { planned, explanation })
     }
 

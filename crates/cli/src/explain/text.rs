@@ -44,7 +44,7 @@ pub fn of_flip(request: &Request<'_>, story: &Story, flipped: &Flipped) -> Strin
     let verdict = match flipped.effect(story) {
         Effect::Slower(us) => format!("slower by {} µs", significant(us)),
         Effect::Faster(us) => format!("faster by {} µs: {}", significant(us), flipped.why_not_found(&request.options)),
-        Effect::Equal => "as fast as before".to_string(),
+        Effect::Equal => format!("as fast as before: {}", flipped.why_equal(story)),
     };
     text.push('\n');
     text.push_str(&wrapped(&verdict, 2, width));

@@ -274,6 +274,36 @@ fn a_flip_that_gains_says_why_it_was_not_done() {
     assert!(faster > 0, "with fuel for four decisions, a fifth gains");
 }
 
+/// What is turned round is slower, or words say why it is not; no other rule does what was kept apart.
+#[test]
+fn what_a_flip_keeps_apart_no_other_way_brings_together() {
+    let mut equal = 0;
+    for model in ["attention", "masked_attention", "causal_attention", "qkv", "feed_forward"] {
+        let model = format!("gallery:{model}");
+        for target in ["cpu", "h200"] {
+            let explain = |more: &[&str]| json(&[&["explain", &model, "--target", target, "--json"], more].concat());
+            for decision in list(&explain(&[]), "decisions") {
+                let flip = &explain(&["--flip", decision["id"].as_str().unwrap()])["flip"];
+                let what = format!("{model} on {target}: {decision}: {}", flip["effect"]);
+                match flip["effect"].as_str().unwrap() {
+                    "slower" => {}
+                    "illegal" => assert_eq!(decision["verdict"], "refused", "{what}"),
+                    _ => {
+                        assert!(flip["why"].as_str().is_some_and(|why| !why.is_empty()), "{what}");
+                        equal += 1;
+                    }
+                }
+                if decision["rule"] == "attention" && decision["verdict"] == "taken" {
+                    assert_eq!(flip["effect"], "slower", "{what}");
+                    let kernels = list(&flip["after"], "kernels_list");
+                    assert!(kernels.iter().all(|kernel| kernel["kind"] != "attention"), "{what}");
+                }
+            }
+        }
+    }
+    assert!(equal > 0, "of two neighbours, either may take what lies between");
+}
+
 #[test]
 fn what_keeps_two_kernels_apart_is_listed() {
     let text = stdout(&h200("gallery:feed_forward", &[]));

@@ -7,8 +7,8 @@ use super::wiring::Wiring;
 use crate::analysis::Scorecard;
 use crate::analysis::scorecard;
 use crate::compile::rewrite_id;
-use crate::fuse::{Decision, DecisionId, Note, Plan, Reason, Verdict};
-use crate::graph::OriginSet;
+use crate::fuse::{Decision, DecisionId, Note, Plan, PlannedKernel, Reason, Verdict, node_names};
+use crate::graph::{Graph, OriginSet};
 use crate::ops::Prim;
 use crate::rewrites::{Application, Refusal};
 
@@ -163,6 +163,21 @@ fn bytes_text(bytes: f64) -> String {
         n if n >= 1e3 => format!("{:.1} kB", n / 1e3),
         n => format!("{n} B"),
     }
+}
+
+/// The two nodes, by name, that a taken fusion of a plan or of its regions is about, if it has such a fusion.
+pub(super) fn about(graph: &Graph, plan: &Plan, id: DecisionId) -> Option<[DecisionId; 2]> {
+    if let Some(decision) = plan.decisions.iter().find(|d| d.id == id && d.verdict == Verdict::Taken) {
+        let (from, to) = ends(decision, &Wiring::of(graph));
+        let names = node_names(graph);
+        return (from != to).then(|| [names[from], names[to]]);
+    }
+    let inner = |kernel: &PlannedKernel| {
+        let node = *kernel.members.first().filter(|_| !kernel.regions.is_empty())?;
+        let regions = graph.nodes()[node].prim().regions();
+        regions.into_iter().zip(&kernel.regions).find_map(|(region, plan)| about(region, plan, id))
+    };
+    plan.kernels.iter().find_map(inner)
 }
 
 /// The nodes where the two sides touch, or with which they end.

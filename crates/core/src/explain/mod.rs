@@ -18,7 +18,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use crate::analysis::Scorecard;
 use crate::compile::PlannedProgram;
 use crate::error::Result;
-use crate::fuse::{Chooser, Cost, Kind, Pins, Plan, PlanOptions, PlannedKernel, Policy, Verdict, plan};
+use crate::fuse::{Chooser, Cost, DecisionId, Kind, Pins, Plan, PlanOptions, PlannedKernel, Policy, Verdict, plan};
 use crate::graph::{Graph, Origin};
 use score::Scorer;
 use wiring::Wiring;
@@ -232,6 +232,13 @@ fn plan_by_operator(graph: &Graph, options: &PlanOptions) -> Result<Plan> {
     let pins = Pins::within_operators(graph);
     let policy = Policy::Microseconds;
     plan(graph, &PlanOptions { pins, policy, chooser: Chooser::ByCost, fuel: None, ..options.clone() })
+}
+
+/// The two nodes, by name, that a taken fusion of a planned program is about: where its sides touch, of attention both contractions.
+/// With these [divided](Pins::divided) no other way leads to what it does. None where the program has no such fusion.
+pub fn about(planned: &PlannedProgram, id: DecisionId) -> Option<[DecisionId; 2]> {
+    let parts = [(planned.program.run(), &planned.run), (planned.program.prepare(), &planned.prepare)];
+    parts.into_iter().find_map(|(graph, plan)| decision::about(graph, plan, id))
 }
 
 /// The kernels of a plan as they are shown, in its order, without scorecards and without those of regions.

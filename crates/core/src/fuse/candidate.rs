@@ -173,7 +173,7 @@ impl Driver<'_> {
 
     /// Why something that can be done is not wanted, whatever it saves.
     fn unwanted(&self, candidate: &Candidate) -> Option<Reason> {
-        if self.is_pinned(candidate, |pins| Some(&pins.apart)) {
+        if self.is_pinned(candidate, |pins| Some(&pins.apart)) || self.joins_divided(&candidate.proposal) {
             return Some(Reason::Pinned);
         }
         let forced = || self.is_pinned(candidate, |pins| Some(&pins.together));
@@ -185,6 +185,16 @@ impl Driver<'_> {
         let by_the_book = self.options.policy == Policy::Textbook && !forced();
         let refusal = by_the_book.then(|| textbook::refusal(&self.state, &candidate.proposal)).flatten();
         refusal.map(Reason::Textbook)
+    }
+
+    /// Whether a kernel would compute two nodes that are to be in different ones.
+    fn joins_divided(&self, proposal: &Proposal) -> bool {
+        let has = |groups: &[GroupId], node: usize| groups.iter().any(|g| self.state.inside[node].contains(g));
+        let both = |groups: &[GroupId]| self.divided.iter().any(|[a, b]| has(groups, *a) && has(groups, *b));
+        match (proposal.form, proposal.groups.as_slice()) {
+            (Form::Copy, [producer, readers @ ..]) => readers.iter().any(|reader| both(&[*producer, *reader])),
+            (_, groups) => both(groups),
+        }
     }
 
     /// What the first group costs, and what all others cost.

@@ -76,6 +76,8 @@ pub(super) struct Driver<'g> {
     fuel: Option<usize>,
     /// pairs of cells that are kept apart because the plan in all is better so, with the time that saves
     pub(super) apart: FxHashMap<(usize, usize), f64>,
+    /// pairs of nodes that the user wants in different kernels
+    pub(super) divided: Vec<[usize; 2]>,
     /// how many nodes proposals had that were looked at
     pub(super) looked_at: u64,
     /// the rules up to this stage propose
@@ -98,6 +100,7 @@ struct Outcome<'g> {
 impl<'g> Driver<'g> {
     pub fn new(state: State<'g>, evaluator: Evaluator<'g>, options: &'g PlanOptions, names: Names) -> Driver<'g> {
         let graph = names.graph(state.graph);
+        let divided = names.pairs(&options.pins.divided);
         Driver {
             state,
             evaluator,
@@ -113,6 +116,7 @@ impl<'g> Driver<'g> {
             taken: 0,
             fuel: options.fuel,
             apart: FxHashMap::default(),
+            divided,
             looked_at: 0,
             stage: Stage::First,
             rivals: FxHashMap::default(),

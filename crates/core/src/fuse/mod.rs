@@ -39,7 +39,7 @@ pub use expect::expected;
 pub(crate) use knowledge::Knowledge;
 pub use lock::{Lock, LockedGraph, LockedKernel};
 pub use options::{Chooser, Pins, PlanOptions, Policy};
-pub use plan::{Plan, PlannedKernel, edge_names, plan};
+pub use plan::{Plan, PlannedKernel, edge_names, node_names, plan};
 pub(crate) use plan::{plan_knowing, price_knowing};
 pub use state::GroupId;
 

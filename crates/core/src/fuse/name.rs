@@ -1,8 +1,9 @@
 //! Names of decisions that follow from structure.
 
+use std::collections::BTreeSet;
 use std::hash::{Hash, Hasher};
 
-use rustc_hash::FxHasher;
+use rustc_hash::{FxHashMap, FxHasher};
 
 use super::decision::DecisionId;
 use crate::graph::Graph;
@@ -33,6 +34,21 @@ impl Names {
             names.push(hasher.finish());
         }
         Names(names)
+    }
+
+    /// A node.
+    pub fn node(&self, node: usize) -> DecisionId {
+        self.set("node", std::iter::once(node))
+    }
+
+    /// The nodes of these names, pair by pair; those of other graphs are left out.
+    pub fn pairs(&self, named: &BTreeSet<[DecisionId; 2]>) -> Vec<[usize; 2]> {
+        if named.is_empty() {
+            return Vec::new();
+        }
+        let nodes: FxHashMap<DecisionId, usize> = (0..self.0.len()).map(|node| (self.node(node), node)).collect();
+        let found = |[a, b]: &[DecisionId; 2]| Some([*nodes.get(a)?, *nodes.get(b)?]);
+        named.iter().filter_map(found).collect()
     }
 
     /// The decision about a pair of nodes.

@@ -43,6 +43,10 @@ pub struct Pins {
     pub together: BTreeSet<DecisionId>,
     /// where present: nothing else is combined
     pub only: Option<BTreeSet<DecisionId>>,
+    /// pairs of nodes, by [name](super::node_names), that no kernel computes both of, whichever rule proposes it
+    pub divided: BTreeSet<[DecisionId; 2]>,
+    /// where present: these rewrites are applied, and no others
+    pub rewrites: Option<BTreeSet<DecisionId>>,
 }
 
 impl Pins {

@@ -81,6 +81,12 @@ pub fn edge_names(graph: &Graph) -> Vec<DecisionId> {
     super::edges(graph).into_iter().map(|edge| names.edge(edge)).collect()
 }
 
+/// The name of each node of a graph: follows from what it computes, as those of decisions do.
+pub fn node_names(graph: &Graph) -> Vec<DecisionId> {
+    let names = Names::of(graph);
+    (0..graph.nodes().len()).map(|node| names.node(node)).collect()
+}
+
 /// Divides a graph into kernels. The graph should have gone through the passes.
 pub fn plan(graph: &Graph, options: &PlanOptions) -> Result<Plan> {
     plan_knowing(graph, options, &mut Knowledge::default())

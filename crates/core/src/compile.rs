@@ -8,7 +8,7 @@ use crate::error::{Context as _, Error, Result};
 use crate::fuse::{
     Chooser, DecisionId, Kind, Knowledge, Lock, Pins, Plan, PlanOptions, edge_names, edges, plan_knowing, price_knowing,
 };
-use crate::graph::{Graph, verify};
+use crate::graph::{Graph, OriginSet, verify};
 use crate::passes::{Context, Precision, Step, run_passes};
 use crate::philox;
 use crate::program::Program;
@@ -328,24 +328,32 @@ impl PlannedProgram {
         self.rewrites.iter().filter(|a| a.refused.is_none()).map(rewrite_id).collect()
     }
 
-    /// A decision of this plan and all that it rests on: the rewrites that made its graph, and what combines the nodes that it
-    /// is about. With nothing else allowed, it comes up again. Empty where the plan has no such decision.
-    pub fn with_foundations(&self, id: DecisionId) -> BTreeSet<DecisionId> {
-        let mut found = BTreeSet::new();
+    /// A decision of this plan and what it may rest on, the least first: with the rewrites of the operators that it is about; with all
+    /// rewrites; also with what combines the nodes that it is about. With nothing else allowed than the last, it comes up
+    /// again. None where the plan has no such decision.
+    pub fn with_foundations(&self, id: DecisionId) -> Vec<BTreeSet<DecisionId>> {
+        let mut origins: Vec<&OriginSet> = Vec::new();
+        let mut inside = BTreeSet::new();
         for (graph, plan) in [(self.program.run(), &self.run), (self.program.prepare(), &self.prepare)] {
             for decision in plan.decisions.iter().filter(|decision| decision.id == id) {
                 let has = |node: &usize| [&decision.producer, &decision.consumer].iter().any(|s| s.contains(node));
                 let all = edges(graph).into_iter().zip(edge_names(graph));
-                found.extend(all.filter(|((from, to), _)| has(from) && has(to)).map(|(_, id)| id));
-                found.insert(id);
+                inside.extend(all.filter(|((from, to), _)| has(from) && has(to)).map(|(_, id)| id));
+                origins.extend(decision.producer.iter().chain(&decision.consumer).map(|node| graph.origin(*node)));
             }
         }
+        let is_about = |a: &&Application| {
+            let shares = |set: &OriginSet| origins.iter().any(|own| own.iter().any(|o| set.iter().any(|p| p == o)));
+            a.refused.is_none() && (shares(&a.producer) || shares(&a.consumer))
+        };
+        let near: BTreeSet<DecisionId> = self.rewrites.iter().filter(is_about).map(rewrite_id).collect();
         let is_rewrite = self.rewrites.iter().any(|application| rewrite_id(application) == id);
-        if !found.is_empty() || is_rewrite {
-            found.insert(id);
-            found.extend(self.applied_rewrites());
+        if origins.is_empty() && !is_rewrite {
+            return Vec::new();
         }
-        found
+        let all = self.applied_rewrites();
+        let sets = [near, all.clone(), all.into_iter().chain(inside).collect()];
+        sets.into_iter().map(|set| set.into_iter().chain([id]).collect()).collect()
     }
 }
 

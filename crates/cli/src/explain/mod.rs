@@ -9,7 +9,7 @@ mod tune;
 
 use fuseline::compile::{PlannedProgram, plan_simplified, simplified};
 use fuseline::error::{Error, Kind};
-use fuseline::explain::Explanation;
+use fuseline::explain::{DecisionRow, Explanation};
 use fuseline::fuse::{DecisionId, Pins, PlanOptions, Verdict};
 use fuseline::graph::Graph;
 use fuseline::lower::Hints;
@@ -173,21 +173,43 @@ impl<'m> Request<'m> {
             return Ok(story);
         }
         let free = PlanOptions { pins: Pins::default(), ..self.options.clone() };
-        let whole = self.tell(&free, &mut |_| {})?;
+        let whole = self.plan(&free, &mut |_| {})?;
         for id in &missing {
             let is_known = |story: &Story| story.explanation.decisions.iter().any(|d| d.id == *id);
             if !is_known(&story) && !is_known(&whole) {
                 return Err(unknown(*id, &whole).at("--only-fuse"));
             }
-            if let Some(only) = self.options.pins.only.as_mut().filter(|_| whole.has_taken(*id)) {
-                only.extend(whole.planned.with_foundations(*id));
+            if whole.has_taken(*id) {
+                self.list_foundations(*id, &whole)?;
             }
         }
         let story = self.tell(&self.options, &mut |_| {})?;
+        let along = |row: &&DecisionRow| row.verdict == Verdict::Taken && !listed.contains(&row.id);
+        let along: Vec<String> =
+            story.explanation.decisions.iter().filter(along).map(|row| row.id.to_string()).collect();
+        if !along.is_empty() {
+            let [these, are] = if along.len() == 1 { ["this one", "is"] } else { ["these", "are"] };
+            screen::tell(&format!(
+                "note: what is listed rests on {these}, which {are} taken too: {}\n",
+                along.join(", ")
+            ));
+        }
         for id in missing.into_iter().filter(|id| !story.has_taken(*id)) {
             screen::tell(&format!("note: {id} is not taken, also where everything may be done\n"));
         }
         Ok(story)
+    }
+
+    /// Lists what a decision of the plan in which everything may be done rests on: no more than makes it come up again.
+    fn list_foundations(&mut self, id: DecisionId, whole: &Story) -> Outcome<()> {
+        let listed = self.options.pins.only.clone().unwrap_or_default();
+        for set in whole.planned.with_foundations(id) {
+            self.options.pins.only = Some(listed.iter().copied().chain(set).collect());
+            if self.plan(&self.options, &mut |_| {})?.has_taken(id) {
+                break;
+            }
+        }
+        Ok(())
     }
 }
 

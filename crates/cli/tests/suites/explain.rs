@@ -115,6 +115,9 @@ fn nothing_or_little_is_combined_on_demand() {
     let joint = list(&fused, "decisions").iter().find(|d| d["rule"] == "attention" && d["verdict"] == "taken").unwrap();
     let alone = json(&h200(attention, &["--json", "--only-fuse", joint["id"].as_str().unwrap()]));
     assert!(list(&alone, "kernels").iter().any(|kernel| kernel["kind"] == "attention"), "{alone}");
+    // Rewrites have no score.
+    let fusions = list(&alone, "decisions").iter().filter(|d| d["verdict"] == "taken" && !d["textbook"].is_null());
+    assert_eq!(fusions.count(), 1, "no other fusion is needed: {alone}");
     let textbook = json(&h200(SUBLAYER, &["--json", "--policy", "textbook"]));
     assert!(kernels(&textbook) >= kernels(&fused));
 }

@@ -37,6 +37,9 @@ fn analysis(arguments: &Analyze, spec: &DeviceSpec) -> Result<Analysis> {
 }
 
 fn to_text(analysis: &Analysis, spec: &DeviceSpec) -> String {
+    if analysis.operations.is_empty() {
+        return "There is nothing to analyze: the file has no operations.\n".to_string();
+    }
     let mut text = heading(&format!("Operations on {} ({})", spec.name, spec.doc));
     let mut table = Table::new([
         Column::left("operation").cut(12),

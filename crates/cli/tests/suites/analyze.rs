@@ -166,5 +166,9 @@ fn nothing_to_analyze_is_no_error() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("ops.json");
     std::fs::write(&path, "[]").unwrap();
-    assert!(stdout(&["analyze", path.to_str().unwrap()]).contains("none: no operation reads what another one writes"));
+    let arguments = ["analyze", path.to_str().unwrap()];
+    assert_eq!(stdout(&arguments), "There is nothing to analyze: the file has no operations.\n");
+    assert_eq!(json(&arguments)["operations"], serde_json::json!([]));
+    std::fs::write(&path, r#"[{ "name": "a", "outputs": ["y"] }]"#).unwrap();
+    assert!(stdout(&arguments).contains("none: no operation reads what another one writes"));
 }

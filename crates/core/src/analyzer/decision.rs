@@ -25,7 +25,7 @@ pub struct Candidate {
     pub tensors: Vec<String>,
     /// both apart
     pub before: Totals,
-    /// both together
+    /// both together; as apart where no kernel could do it
     pub after: Totals,
     /// the weighted score, rules of thumb and textbook refusals
     pub scorecard: Scorecard,
@@ -122,9 +122,21 @@ pub enum Reason {
     Taken(String),
     /// the fused kernel would take so many microseconds more
     Slower(f64),
+    /// what comes behind a contraction folds whole rows of its result, which are longer than a block of the device can own
+    RowsTooLong {
+        /// elements of a row
+        need: u64,
+        /// elements that a block can own
+        have: u64,
+    },
 }
 
 impl Reason {
+    /// Whether no kernel could do it, so that there is nothing to price.
+    fn is_impossible(&self) -> bool {
+        !matches!(self, Reason::Textbook(_) | Reason::Taken(_) | Reason::Slower(_))
+    }
+
     /// A name for tables and JSON.
     pub fn name(&self) -> &'static str {
         match self {
@@ -134,6 +146,7 @@ impl Reason {
             Reason::Opaque(_) => "opaque",
             Reason::Taken(_) => "taken",
             Reason::Slower(_) => "slower",
+            Reason::RowsTooLong { .. } => "rows_too_long",
         }
     }
 }
@@ -147,6 +160,9 @@ impl fmt::Display for Reason {
             Reason::Opaque(name) => write!(f, "{name} is opaque"),
             Reason::Taken(group) => write!(f, "nothing left to save: {group} is one kernel"),
             Reason::Slower(us) => write!(f, "{us:.2} µs slower"),
+            Reason::RowsTooLong { need, have } => {
+                write!(f, "whole rows of {need} elements do not fit the {have} of a block")
+            }
         }
     }
 }
@@ -186,6 +202,7 @@ impl Network<'_> {
         let after = self.totals(&members);
         let scorecard = Scorecard::of(&self.proposal(&members, &before, &after, &between));
         let (obstacle, lifted) = self.obstacle(&members, &scorecard, policy);
+        let after = if obstacle.as_ref().is_some_and(Reason::is_impossible) { before } else { after };
         let verdict = obstacle.map_or_else(|| self.worth(&members, &between), Verdict::KeepApart);
         Candidate {
             producer: p.name.clone(),
@@ -245,9 +262,12 @@ impl Network<'_> {
         if p.class == Class::Contract && c.class == Class::Contract {
             return (Some(Reason::TwoContractions), Vec::new());
         }
+        if let Some(reason) = self.too_long(members) {
+            return (Some(reason), Vec::new());
+        }
         let mut lifted = Vec::new();
         for refusal in &card.refusals {
-            match self.lift(refusal, members) {
+            match self.lift(refusal) {
                 Some(because) => lifted.push(Lifted { refusal: refusal.clone(), because }),
                 None => return (Some(Reason::Textbook(refusal.clone())), Vec::new()),
             }
@@ -255,14 +275,17 @@ impl Network<'_> {
         (None, lifted)
     }
 
+    /// Whether a kernel of these operations would have to own rows that are too long for a block.
+    pub(super) fn too_long(&self, members: &[usize]) -> Option<Reason> {
+        let cut = self.cut(members).filter(|cut| !cut.fits())?;
+        Some(Reason::RowsTooLong { need: cut.columns as u64, have: cut.longest_row as u64 })
+    }
+
     /// Why a limit of the texts does not hold, if it does not.
-    fn lift(&self, refusal: &Refusal, members: &[usize; 2]) -> Option<&'static str> {
+    fn lift(&self, refusal: &Refusal) -> Option<&'static str> {
         match refusal {
             Refusal::ControlFlow => None,
-            Refusal::DifferentBottlenecks => {
-                let owns_rows = self.cut(members).is_some_and(|cut| cut.columns <= cut.block_columns);
-                owns_rows.then_some("a block of the contraction owns whole rows")
-            }
+            Refusal::DifferentBottlenecks => Some("a block of the contraction owns whole rows"),
             Refusal::RegisterPressure { registers } => {
                 let has_them = self.spec.kind == Machine::Gpu && *registers <= self.spec.limits.registers as f64;
                 has_them.then_some("the device has more, and the price counts the threads that it costs")

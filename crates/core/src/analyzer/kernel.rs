@@ -2,10 +2,12 @@
 
 use indexmap::IndexSet;
 use rustc_hash::FxHashSet;
+use smallvec::SmallVec;
 
 use super::network::{Joined, Known, Network};
 use crate::analysis::{Price, Stream, Work, price};
 use crate::device::{Machine, Unit};
+use crate::lower::Limits;
 use crate::ops::prim::Class;
 
 /// Threads of a block on a GPU.
@@ -49,7 +51,7 @@ impl std::iter::Sum for Totals {
 }
 
 /// How the contraction of a kernel is cut.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Cut {
     /// the contraction
     pub(super) anchor: usize,
@@ -57,14 +59,37 @@ pub(super) struct Cut {
     /// columns of its result
     pub(super) columns: f64,
     /// columns of a block
-    pub(super) block_columns: f64,
-    block_rows: f64,
+    block_columns: f64,
+    /// rows of blocks that there are, the largest first
+    block_rows: SmallVec<[f64; 4]>,
+    /// whether what comes behind it folds rows of its result, so that a block must own whole ones
+    whole_rows: bool,
+    /// columns of the longest row that a block can own
+    pub(super) longest_row: f64,
 }
 
 impl Cut {
     /// How many blocks lie beside each other: each computes its own operands.
     pub(super) fn across(&self) -> f64 {
-        (self.columns / self.block_columns).ceil().max(1.0)
+        if self.whole_rows { 1.0 } else { (self.columns / self.block_columns).ceil().max(1.0) }
+    }
+
+    /// Into how many blocks it is cut where everything is `scale` times as large.
+    fn blocks(&self, scale: f64, cores: f64) -> f64 {
+        let down = |rows: &f64| (self.rows * scale / rows).ceil();
+        if !self.whole_rows {
+            // Where there are few blocks the sum is split too, so that every core has a part.
+            return (down(&self.block_rows[0]) * self.across()).max(cores);
+        }
+        // Blocks need their whole sums: those that leave cores idle the least.
+        let busy = |rows: &f64| (down(rows) / cores).ceil() * rows;
+        let best = self.block_rows.iter().min_by(|a, b| busy(a).total_cmp(&busy(b)));
+        best.map_or(1.0, down)
+    }
+
+    /// Whether a block can own as much as it must.
+    pub(super) fn fits(&self) -> bool {
+        !self.whole_rows || self.columns <= self.longest_row
     }
 }
 
@@ -111,16 +136,21 @@ impl Network<'_> {
     pub(super) fn cut(&self, members: &[usize]) -> Option<Cut> {
         let anchor = members.iter().copied().find(|m| self.operations[*m].class == Class::Contract)?;
         let operation = &self.operations[anchor];
-        let tile = self.spec.tiles(operation.dtype)[0];
+        let tiles = self.spec.tiles(operation.dtype);
         let result = operation.outputs.first().map(|t| &self.tensors[*t])?;
         let elements = result.bytes / result.dtype.bits() as f64 * 8.0;
         let columns = self.columns(operation, result);
+        let folds = |m: &usize| {
+            matches!(self.operations[*m].class, Class::Reduce | Class::Index) && self.reaches(anchor, *m, members)
+        };
         Some(Cut {
             anchor,
             rows: elements / columns,
             columns,
-            block_columns: f64::from(tile.columns),
-            block_rows: f64::from(tile.rows),
+            block_columns: f64::from(tiles[0].columns),
+            block_rows: tiles.iter().map(|tile| f64::from(tile.rows)).collect(),
+            whole_rows: members.iter().any(folds),
+            longest_row: Limits::of(self.spec, operation.dtype).tile_row,
         })
     }
 
@@ -152,7 +182,7 @@ impl Network<'_> {
         for at in members {
             let operation = &self.operations[*at];
             let flops = operation.flops * scale;
-            let before = cut.filter(|cut| *at != cut.anchor && self.reaches(*at, cut.anchor, members));
+            let before = cut.as_ref().filter(|cut| *at != cut.anchor && self.reaches(*at, cut.anchor, members));
             match (operation.class, before) {
                 (Class::Contract, _) => work.dot(flops, operation.dtype, self.spec),
                 (_, None) => work.operate(Unit::Elementwise(operation.dtype), flops),
@@ -165,19 +195,15 @@ impl Network<'_> {
                 }
             };
         }
-        self.divide(&mut work, members, cut, scale);
+        self.divide(&mut work, members, cut.as_ref(), scale);
         work
     }
 
-    fn divide(&self, work: &mut Work, members: &[usize], cut: Option<Cut>, scale: f64) {
+    fn divide(&self, work: &mut Work, members: &[usize], cut: Option<&Cut>, scale: f64) {
         let is_gpu = self.spec.kind == Machine::Gpu;
         let threads = if is_gpu { THREADS } else { 1.0 };
         let blocks = match cut {
-            // Where there are few blocks the sum is split too, so that every core has a part.
-            Some(cut) => {
-                let tiles = (cut.rows * scale / cut.block_rows).ceil() * cut.across();
-                tiles.max(self.spec.limits.cores as f64)
-            }
+            Some(cut) => cut.blocks(scale, self.spec.limits.cores as f64),
             None => {
                 let longest = work.streams.iter().map(|s| s.bytes).fold(0.0, f64::max);
                 let chunk = if is_gpu { THREADS * self.spec.limits.vector_bytes as f64 } else { CHUNK };

@@ -209,6 +209,9 @@ fn refusal(network: &Network<'_>, parts: &[Vec<usize>; 2]) -> Option<Reason> {
     if let Some(at) = network.between(&all) {
         return Some(Reason::Between(network.operations[at].name.clone()));
     }
+    if let Some(reason) = network.too_long(&all) {
+        return Some(reason);
+    }
     let gain = network.price(&parts[0], 1.0).us + network.price(&parts[1], 1.0).us - network.price(&all, 1.0).us;
     (gain <= 0.0).then_some(Reason::Slower(-gain))
 }

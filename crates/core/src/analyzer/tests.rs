@@ -167,19 +167,30 @@ fn the_break_even_is_where_the_prices_meet() {
 
 #[test]
 fn a_reduction_behind_a_contraction_needs_whole_rows() {
-    let pair = |columns: usize| {
-        let matmul = Operation::new("matmul").reads(shaped("x", &[4096, 1024])).reads(shaped("w", &[1024, columns]));
-        let matmul = matmul.writes(shaped("h", &[4096, columns])).compute_bound();
+    let pair = |[rows, columns]: [usize; 2], policy: Policy, device: &str| {
+        let matmul = Operation::new("matmul").reads(shaped("x", &[rows, 1024])).reads(shaped("w", &[1024, columns]));
+        let matmul = matmul.writes(shaped("h", &[rows, columns])).compute_bound();
         let layernorm = Operation::new("layernorm").reads("h").writes("y").memory_bound();
-        analyzer(vec![matmul, layernorm]).analyze(spec("h200")).unwrap().candidates.remove(0)
+        let mut pair = analyzer(vec![matmul, layernorm]);
+        pair.set_policy(policy).analyze(spec(device)).unwrap().candidates.remove(0)
     };
-    let wide = pair(4096);
+    // A block of a GPU keeps its results in registers: there is no kernel, and nothing that it could save.
+    let wide = pair([4096, 4096], Policy::ByCost, "h200");
     assert_eq!(wide.scorecard.to_string(), "keep apart — different bottlenecks: compute-bound next to memory-bound");
-    assert!(matches!(&wide.verdict, Verdict::KeepApart(reason) if reason.name() == "different_bottlenecks"));
-    let narrow = pair(128);
-    assert_eq!(narrow.verdict, Verdict::Fuse);
-    assert!(narrow.lifted[0].to_string().contains("allowed, because a block of the contraction owns whole rows"));
-    assert!(narrow.disagrees() && !wide.disagrees());
+    let Verdict::KeepApart(reason) = &wide.verdict else { panic!("{wide:?}") };
+    assert_eq!(reason.to_string(), "whole rows of 4096 elements do not fit the 128 of a block");
+    assert_eq!((wide.saved_us(), wide.after), (0.0, wide.before));
+    let by_the_book = pair([4096, 4096], Policy::Textbook, "h200").verdict;
+    assert!(matches!(by_the_book, Verdict::KeepApart(Reason::Textbook(_))));
+    // A core keeps them in its cache.
+    let long = pair([4096, 4096], Policy::ByCost, "cpu");
+    assert!(long.is_taken() && long.saved_us() > 0.0, "{long:?}");
+    // Few rows are few blocks, whose sums cannot be split: with many it pays.
+    let narrow = |rows: usize| pair([rows, 128], Policy::ByCost, "h200");
+    let [few, many] = [narrow(4096), narrow(1 << 16)];
+    assert!(!few.is_taken() && few.saved_us() < 0.0, "{few:?}");
+    assert!(many.is_taken() && many.disagrees() && !wide.disagrees(), "{many:?}");
+    assert!(many.lifted[0].to_string().contains("allowed, because a block of the contraction owns whole rows"));
 }
 
 #[test]

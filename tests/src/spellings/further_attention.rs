@@ -55,6 +55,11 @@ spellings! {
             "one after the other": both_nested,
             "added one after the other": both_added,
             "either hides": both_or,
+        }
+    }
+    "attention, causal and padded, guarded" {
+        "f32" {
+            "choice by what is not a number": both_guarded,
             "one operator with a mask": both_named,
         }
     }
@@ -310,6 +315,13 @@ fn both_or(s: &Sheet) {
     let o = self_heads(s);
     let hidden = both(s, &o).map(|mask| s.call("Not", &[mask]));
     finish(s, s.choose(s.call("Or", &hidden), infinity(s), scaled_scores(s, &o)), &o);
+}
+
+fn both_guarded(s: &Sheet) {
+    let o = self_heads(s);
+    let hidden = s.choose(s.call("And", &both(s, &o)), scaled_scores(s, &o), infinity(s));
+    let probabilities = s.softmax(hidden, -1);
+    s.output("y", s.matmul(s.choose(s.call("IsNaN", &[probabilities]), s.number(0.0), probabilities), o.v));
 }
 
 fn both_named(s: &Sheet) {

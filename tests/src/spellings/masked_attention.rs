@@ -23,7 +23,6 @@ spellings! {
             "mask repeated": additive_expanded,
             "mask on the left, softmax written out": additive_left,
             "three axes": additive_three_axes,
-            "one operator": additive_named,
         }
     }
     "attention, boolean mask" {
@@ -32,7 +31,6 @@ spellings! {
             "choice by the inverse": boolean_inverse,
             "zeros and infinities added": boolean_added,
             "mask repeated": boolean_expanded,
-            "one operator": boolean_named,
         }
         "hidden by the least number" {
             "choice": least_choice,
@@ -112,6 +110,7 @@ spellings! {
             "choice by what is not a number": guarded,
             "rows of infinities, softmax written out": safe_softmax,
             "rows of infinities, three axes": safe_softmax_three_axes,
+            "one operator": guarded_named,
         }
     }
 }
@@ -181,11 +180,6 @@ fn additive_three_axes(s: &Sheet) {
     joined_values(s, probabilities, &o);
 }
 
-fn additive_named(s: &Sheet) {
-    let o = heads(s, F32);
-    s.output("y", s.op("Attention").opset(23).of(&[o.q, o.k, o.v, additive_mask(s)]));
-}
-
 fn boolean_mask(s: &Sheet) -> Tensor<'_> {
     s.input("mask", Bool, "n, 1, s, t")
 }
@@ -220,11 +214,6 @@ fn boolean_expanded(s: &Sheet) {
     let product = scaled_scores(s, &o);
     let mask = s.expand(boolean_mask(s), s.call("Shape", &[product]));
     finish(s, s.choose(mask, product, infinity(s)), &o);
-}
-
-fn boolean_named(s: &Sheet) {
-    let o = heads(s, F32);
-    s.output("y", s.op("Attention").opset(23).of(&[o.q, o.k, o.v, boolean_mask(s)]));
 }
 
 fn least_choice(s: &Sheet) {
@@ -534,6 +523,12 @@ fn dropout_three_axes(s: &Sheet) {
 /// Scores of which some rows are −∞ throughout.
 fn hidden_scores<'s>(s: &'s Sheet, product: Tensor<'s>) -> Tensor<'s> {
     s.add(product, s.floats("hiding", "n, 1, s, t"))
+}
+
+/// Since ONNX 1.23 a query that sees no key gives 0.
+fn guarded_named(s: &Sheet) {
+    let o = heads(s, F32);
+    s.output("y", s.op("Attention").opset(23).of(&[o.q, o.k, o.v, s.floats("hiding", "n, 1, s, t")]));
 }
 
 fn guarded(s: &Sheet) {

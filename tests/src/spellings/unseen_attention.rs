@@ -56,6 +56,7 @@ spellings! {
             "count of the mask": masked_guard_count,
             "count of the mask as numbers": masked_guard_numbers,
             "mask hides all": masked_guard_all,
+            "one operator": masked_guard_named,
         }
     }
     "attention, sinks" {
@@ -290,6 +291,12 @@ fn masked_guard(s: &Sheet) {
     let (_, scores) = masked(s, &o);
     let p = s.softmax(scores, -1);
     s.output("y", s.matmul(s.choose(s.call("IsNaN", &[p]), s.number(0.0), p), o.v));
+}
+
+/// Since ONNX 1.23 a query that sees no key gives 0.
+fn masked_guard_named(s: &Sheet) {
+    let o = heads(s, F32);
+    s.output("y", s.op("Attention").opset(23).of(&[o.q, o.k, o.v, s.input("some", Bool, "n, 1, s, t")]));
 }
 
 fn masked_guard_any(s: &Sheet) {

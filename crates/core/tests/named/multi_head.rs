@@ -40,10 +40,25 @@ fn causal_attention_to_a_cache_ends_with_its_last_key() {
     let cached = call().no_arg().no_arg().no_arg().arg(lengths).int("is_causal", 1).values();
     let seen = [1, 1, 0, 0, 1, 1, 1, 0, 0, 0, 0, 0, 1, 0, 0, 0];
     let mask = Literal::from_ints(DType::Bool, vec![2, 1, 2, 4], &seen).unwrap();
-    let mut masked = call().arg(mask).values();
-    assert!(masked[6..9].iter().all(|x| x.is_nan()));
-    masked[6..9].fill(0.0);
-    close(&cached, &masked);
+    close(&cached, &call().arg(mask).values());
+}
+
+/// A row of a mask that hides every key gives 0, in the results as in the probabilities, whatever the mask is made of.
+#[test]
+fn who_sees_no_key_gives_nothing() {
+    let (q, k, v) = (noise(&[1, 1, 2, 4], 1), noise(&[1, 1, 3, 4], 2), noise(&[1, 1, 3, 2], 3));
+    let truths = Literal::from_ints(DType::Bool, vec![2, 3], &[1, 0, 1, 0, 0, 0]).unwrap();
+    let least = f64::NEG_INFINITY;
+    let added = Literal::from_f64s(DType::F32, [2, 3], &[0.0, least, 0.0, least, least, least]).unwrap();
+    for opset in [23, 24] {
+        for mask in [&truths, &added] {
+            let call = || op("Attention").opset(opset).arg(q.clone()).arg(k.clone()).arg(v.clone()).arg(mask.clone());
+            let y = call().values();
+            assert!(y[..2].iter().all(|x| x.is_finite() && *x != 0.0) && y[2..] == [0.0; 2], "{y:?}");
+            let probabilities = call().outputs(4).int("qk_matmul_output_mode", 3).run()[3].to_f64s();
+            assert!(probabilities[1] == 0.0 && probabilities[3..] == [0.0; 3], "{probabilities:?}");
+        }
+    }
 }
 
 #[test]

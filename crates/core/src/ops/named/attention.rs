@@ -84,7 +84,7 @@ pub(super) fn causal<'b>(builder: &'b Builder, queries: &Dim, keys: &Dim, past: 
     builder.index(&(Dim::axis(0) + past - Dim::axis(1)), &shape).ge(0i64)
 }
 
-/// Scores where `seen` holds, −∞ elsewhere. A query that sees no key becomes NaN in the softmax, as ONNX's formula says.
+/// Scores where `seen` holds, −∞ elsewhere. A query that sees no key becomes NaN in the softmax.
 pub(super) fn hide<'b>(scores: Tensor<'b>, seen: Tensor<'b>) -> Tensor<'b> {
     seen.select(scores, f64::NEG_INFINITY)
 }
@@ -142,8 +142,8 @@ fn attention<'b>(call: &Call<'_, 'b>) -> Result<Vec<Tensor<'b>>> {
     let biased = mask(call, softened, &past_length)?;
     let precision = call.dtype("softmax_precision")?.unwrap_or(biased.dtype()?);
     let mut probabilities = softmax(biased.cast(precision), &[3]);
-    if call.optional(6).is_some() {
-        // More queries than keys that are there leave the first of them without any: these are 0.
+    // A query that sees no key gives 0, as the text says since ONNX 1.23. By causality alone every query sees the first key.
+    if call.optional(3).is_some() || call.optional(6).is_some() {
         let most = biased.reduce_keep(Monoid::Max, &[3]);
         probabilities = most.equal(f64::NEG_INFINITY).not().select(probabilities, 0.0);
     }

@@ -59,18 +59,19 @@ pub(super) fn masks_row(graph: &Graph, condition: Step, e: Step) -> Option<bool>
     if let Some(hidden) = mask_hides_row(graph, &seen, x, &axes) {
         return Some(holds == hidden);
     }
-    let [max, least] = seen.step.call(graph, Scalar::Eq)?;
+    let (max, least, holds) = match seen.step.kind(graph) {
+        Kind::Call(Scalar::Eq, operands) => (operands[0], operands[1], holds),
+        Kind::Call(Scalar::Lt, operands) => (operands[1], operands[0], !holds),
+        _ => return None,
+    };
     let fold = seen.with(max).own_row(graph)?;
     let masks = least.float(graph) == Some(f64::NEG_INFINITY) && fold.monoid == Monoid::Max && fold.step == x;
     (masks && axes == fold.axes).then_some(holds)
 }
 
-/// Whether what is seen from the coordinates of `x = (c ? y : −∞)` says that `c` hides all of a row (true) or shows some of it (false): it
-/// is a fold of the same condition over the row. Of real numbers `y` the first is that the maximum of `x` is −∞.
+/// Whether what is seen from the coordinates of `x` says that all of a row is hidden (true) or some of it shown (false): it is a fold over
+/// the row of what says so of its elements. Of rows of real numbers and −∞ the first is that the maximum of `x` is −∞.
 fn mask_hides_row(graph: &Graph, seen: &Seen, x: Step, axes: &[usize]) -> Option<bool> {
-    let [condition, yes, no] = x.call(graph, Scalar::Select)?;
-    let least = |step: Step| step.float(graph) == Some(f64::NEG_INFINITY);
-    let shows = if least(no) { true } else { Some(false).filter(|_| least(yes))? };
     let Kind::Value(value) = seen.step.kind(graph) else { return None };
     let (fold, &[axis]) = (Fold::of(graph, value)?, axes) else { return None };
     let mut truth = fold.along(graph, &seen.view, axis)?.behind_views(graph);
@@ -86,12 +87,28 @@ fn mask_hides_row(graph: &Graph, seen: &Seen, x: Step, axes: &[usize]) -> Option
         };
         truth = truth.with(inner).behind_views(graph);
     }
-    if truth != Seen::at(graph, condition).behind_views(graph) {
-        return None;
-    }
-    match (fold.monoid, same == shows) {
+    match (fold.monoid, same == shows(graph, &truth, x)?) {
         (Monoid::Max, true) => Some(false),
         (Monoid::Min | Monoid::Prod, false) => Some(true),
         _ => None,
     }
+}
+
+/// Whether a truth says of an element of `x` that it is shown (true) or hidden (false): it compares it with −∞, or is the condition of
+/// `x = (c ? y : −∞)`.
+fn shows(graph: &Graph, truth: &Seen, x: Step) -> Option<bool> {
+    let least = |step: Step| step.float(graph) == Some(f64::NEG_INFINITY);
+    let is = |seen: &Seen, step: Step| *seen == Seen::at(graph, step).behind_views(graph);
+    match truth.step.kind(graph) {
+        Kind::Call(Scalar::Lt, operands) if least(operands[0]) => {
+            return is(&truth.with(operands[1]).behind_views(graph), x).then_some(true);
+        }
+        Kind::Call(Scalar::Eq, operands) if least(operands[1]) => {
+            return is(&truth.with(operands[0]).behind_views(graph), x).then_some(false);
+        }
+        _ => {}
+    }
+    let [condition, yes, no] = x.call(graph, Scalar::Select)?;
+    let shown = if least(no) { true } else { Some(false).filter(|_| least(yes))? };
+    is(truth, condition).then_some(shown)
 }

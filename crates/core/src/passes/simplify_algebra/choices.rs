@@ -4,7 +4,7 @@ use super::rules::{Step, at_most, call, float, fold, select, sides, unary};
 use crate::ops::{ExprNode, Number, Scalar, Signature, Term};
 use crate::tensor::DType;
 
-use Scalar::{Add, And, Eq, IsNan, Le, Lt, Max, Min, Neg, Not, Or, Select, Sub};
+use Scalar::{Add, And, Eq, IsNan, Le, Max, Min, Neg, Not, Or, Select, Sub};
 
 /// The operands of a choice.
 fn choice(term: Term<'_>) -> Option<[Term<'_>; 3]> {
@@ -95,14 +95,10 @@ pub(super) fn choice_of_signs<'s>(s: &Step<'_, 's>) -> Option<Term<'s>> {
     (unary(no, Neg) == Some(yes)).then(|| sign(1.0, -1.0) * yes)
 }
 
-/// What is above −∞ is not −∞.
-pub(super) fn above_least<'s>(s: &Step<'_, 's>) -> Option<Term<'s>> {
-    let least = |term: Term<'s>| float(term) == Some(f64::NEG_INFINITY);
-    if let Some([a, x]) = call(s.term, Lt) {
-        return least(a).then(|| Term::call(Eq, &[x, a]).apply(Not));
-    }
+/// What is at most −∞ is −∞. (What is above it is no NaN either, which `x ≠ −∞` does not say.)
+pub(super) fn at_most_least<'s>(s: &Step<'_, 's>) -> Option<Term<'s>> {
     let [x, a] = call(s.term, Le)?;
-    least(a).then(|| Term::call(Eq, &[x, a]))
+    (float(a) == Some(f64::NEG_INFINITY)).then(|| Term::call(Eq, &[x, a]))
 }
 
 /// What is known before anything is read comes first.

@@ -96,6 +96,7 @@ rules! {
     "choice-again",       Exact, "inside of a choice its condition is known",                                 |s| choices::choice_again(s);
     "less-choice",        Exact, "x − (c ? a : ∞) is x + (c ? −a : −∞) for constants",                        |s| choices::less_choice(s);
     "function-of-truth",  Exact, "a function of a truth as a number is a choice between what it gives for 1 and 0", |s| choices::function_of_truth(s);
+    "at-most-least",      Exact, "x ≤ −∞ is x = −∞",                                                         |s| choices::at_most_least(s);
     "equal-to-itself",    Exact, "x == x is not is_nan(x)",                                                  |s| choices::equal_to_itself(s);
     "zero-is-false",      Exact, "x == 0 is not bool(x)",                                                    |s| zero_is_false(s);
     "compare-ranges",     Exact, "a comparison of index expressions that their ranges decide is known",      |s| compare_ranges(s);
@@ -116,7 +117,6 @@ rules! {
     "idle-bound",         Real,  "max(x, c) and abs(x) are x where x is surely not negative and c not positive", |s| idle_bound(s);
     "bound-by-choice",    Real,  "min(x, c ? ∞ : −∞) is c ? x : −∞; so with max",                             |s| choices::bound_by_choice(s);
     "choice-of-signs",    Real,  "c ? −x : x is (c ? −1 : 1) · x where c compares index expressions",         |s| choices::choice_of_signs(s);
-    "above-least",        Real,  "−∞ < x is x ≠ −∞",                                                         |s| choices::above_least(s);
     "log1p",              Real,  "log(1 + x) is log1p(x), and exp(x) − 1 is expm1(x)",                       |s| log1p(s);
 }
 

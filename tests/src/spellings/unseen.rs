@@ -18,6 +18,8 @@ spellings! {
             "product and negated mean": norm_affine,
             "sums flattened": norm_flattened_sums,
             "statistics by one product": norm_by_dots,
+            "mean of squares less the square of the mean": norm_moments,
+            "sum of squares less a product of sums, bounded": norm_moments_bounded,
         }
     }
     "rms_norm" {
@@ -139,6 +141,22 @@ fn norm_squares_by_labels(s: &Sheet) {
     let centred = s.sub(x, mean(s, x));
     let squares = s.op("Einsum").str("equation", "bsd,bsd->bs").of(&[centred, centred]);
     finish_norm(s, centred, s.unsqueeze(s.mul(squares, s.number(1.0 / 96.0)), &[-1]), parameters);
+}
+
+fn norm_moments(s: &Sheet) {
+    let (x, parameters) = (x(s), affine(s));
+    let average = mean(s, x);
+    let variance = s.sub(mean(s, s.mul(x, x)), s.mul(average, average));
+    finish_norm(s, s.sub(x, average), variance, parameters);
+}
+
+fn norm_moments_bounded(s: &Sheet) {
+    let (x, parameters) = (x(s), affine(s));
+    let sum = s.reduce("ReduceSum", x, -1);
+    let average = s.div(sum, s.number(96.0));
+    let squares = s.sub(s.reduce("ReduceSumSquare", x, -1), s.mul(sum, average));
+    let variance = s.call("Max", &[s.div(squares, s.number(96.0)), s.number(0.0)]);
+    finish_norm(s, s.sub(x, average), variance, parameters);
 }
 
 fn norm_root_of_reciprocal(s: &Sheet) {

@@ -10,6 +10,7 @@ mod exponentials;
 mod folds;
 mod rules;
 mod sign;
+mod variance;
 
 use rustc_hash::{FxHashMap, FxHashSet};
 use smallvec::SmallVec;
@@ -84,6 +85,9 @@ fn with_folds(rebuild: &mut Rebuild<'_>, row: &Map, args: &[Value], is_real: boo
     }
     if !is_real {
         return Ok(None);
+    }
+    if let Some(values) = variance::centred(rebuild, row, args)? {
+        return Ok(Some(values));
     }
     match exponentials::divide_by_sum(rebuild, row, args)? {
         Some(values) => Ok(Some(values)),

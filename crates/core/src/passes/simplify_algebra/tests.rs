@@ -334,3 +334,48 @@ fn a_nan_is_not_above_the_least() {
     let before = build(|b, x, _, _| b.scalar(DType::F32, f64::NEG_INFINITY).lt(x));
     assert_eq!(check_real(&PASS, before.clone()), before);
 }
+
+/// What remains of sums after views are composed.
+fn composed(b: Builder) -> Graph {
+    let inlined = applied(&inline_splats::PASS, &b.finish().unwrap(), &Context::default());
+    applied(&crate::passes::compose_views::PASS, &inlined, &Context::default())
+}
+
+#[test]
+fn a_mean_of_squares_less_the_square_of_the_mean_is_that_of_differences() {
+    type Spell = for<'b> fn(Tensor<'b>) -> Tensor<'b>;
+    let after = |spell: Spell, check: fn(&Pass, Graph) -> Graph| {
+        let b = Builder::new("variance");
+        let x = b.input("x", DType::F32, Shape::new([3usize, 4]));
+        b.output("y", spell(x));
+        check(&PASS, composed(b))
+    };
+    // Differences are elements: a map that reads two tensors of their shape.
+    let is_centred = |graph: &Graph| {
+        let live = graph.live_nodes();
+        let subtracts = |node: &crate::graph::Node| {
+            let is_map = matches!(node.prim(), Prim::Map(row) if row.expr.as_call() == Some(Scalar::Sub));
+            is_map && node.types()[0].shape.rank() == 2 && node.types()[0].shape[1].is(4)
+        };
+        graph.nodes().iter().enumerate().any(|(id, node)| live[id] && subtracts(node))
+    };
+    let spellings: &[Spell] = &[
+        |x| (x * x).mean(&[1]) - x.mean(&[1]) * x.mean(&[1]),
+        |x| (x * x).sum(&[1]) - x.sum(&[1]) * x.mean(&[1]),
+        |x| (x * x).sum(&[1]) - x.sum(&[1]) * x.sum(&[1]) / 4.0,
+        |x| (x * x).mean(&[1]) + x.mean(&[1]) * x.mean(&[1]) * -1.0,
+    ];
+    for (k, spell) in spellings.iter().enumerate() {
+        assert!(is_centred(&after(*spell, check_real)), "spelling {k}");
+        assert!(!is_centred(&after(*spell, check)), "not bit by bit");
+    }
+    let others: &[Spell] = &[
+        |x| (x * x).mean(&[1]) - x.sum(&[1]) * x.sum(&[1]),
+        |x| (x * x).mean(&[1]) + x.mean(&[1]) * x.mean(&[1]),
+        |x| (x * x).mean(&[1]) - x.mean(&[1]) * x.mean(&[1]) * 2.0,
+        |x| (x * x).mean(&[1]) - x.exp().mean(&[1]) * x.exp().mean(&[1]),
+    ];
+    for (k, spell) in others.iter().enumerate() {
+        assert!(!is_centred(&after(*spell, check_real)), "other {k}");
+    }
+}

@@ -84,11 +84,21 @@ impl<'w, 'g> Parts<'w, 'g> {
         }
     }
 
-    /// The name of what was recognised, or of the one operator that it is.
+    /// The name of what was recognised, whoever wrote it.
     fn recognised(&self, name: &str, members: &[usize]) -> Word {
-        match self.origins(members).as_slice() {
-            [only] => Word { text: pretty(&only.op), origin: Some(only.clone()), is_strong: true },
-            _ => Word { text: name.to_string(), origin: None, is_strong: true },
+        let origin = match self.origins(members).as_slice() {
+            [only] => Some(only.clone()),
+            _ => None,
+        };
+        Word { text: name.to_string(), origin, is_strong: true }
+    }
+
+    /// As [`Parts::recognised`]; one operator that normalises says better than its sums over which part of a tensor.
+    fn recognised_norm(&self, name: &str, members: &[usize]) -> Word {
+        let word = self.recognised(name, members);
+        match &word.origin {
+            Some(only) => Word { text: pretty(&only.op), ..word },
+            None => word,
         }
     }
 
@@ -221,7 +231,7 @@ impl<'w, 'g> Parts<'w, 'g> {
             };
             if let Some((name, folds)) = found {
                 let members = self.around(&folds);
-                self.assign(self.recognised(name, &members), members);
+                self.assign(self.recognised_norm(name, &members), members);
             }
         }
     }
@@ -253,7 +263,8 @@ impl<'w, 'g> Parts<'w, 'g> {
         let mean = earlier.or_else(beside);
         let folds: Vec<usize> = mean.into_iter().chain([sum]).collect();
         let statistics = self.statistics(&folds);
-        let root = *statistics.iter().find(|k| self.has(**k, &[Scalar::Sqrt, Scalar::Pow]))?;
+        // The last one: the sum of squares may have been the square of a norm.
+        let root = *statistics.iter().rfind(|k| self.has(**k, &[Scalar::Sqrt, Scalar::Pow]))?;
         let outside = statistics.iter().any(|k| self.before[*k][root] && self.has(*k, &[Scalar::Add, Scalar::Max]));
         let name = match (mean, outside) {
             (Some(_), false) => "LayerNorm",

@@ -34,7 +34,8 @@ pub struct Program {
 
 impl Program {
     /// Splits a graph. Every constant value that a run reads is prepared unless it is a literal, a view, a formula, a cheap
-    /// elementwise function of short integers (quantised weights), or f16 or bf16 widened for contractions and maps.
+    /// elementwise function of short integers (quantised weights) or of a far smaller constant, or f16 or bf16 widened for contractions
+    /// and maps.
     pub fn new(graph: &Graph) -> Result<Program> {
         let constant = constant_nodes(graph);
         let prepared = prepared_values(graph, &constant);
@@ -99,7 +100,8 @@ fn prepared_values(graph: &Graph, constant: &[bool]) -> IndexMap<Value, Arc<str>
 
 /// Which constant nodes are worth preparing: those that are computed, neither stored, nor looked at through a view, nor a formula that
 /// its reader computes, nor a cheap elementwise function of short integers, which its reader computes from fewer bytes
-/// (weights of 8 bits or less, with their zero points and scales), nor f16 or bf16 widened for contractions and maps.
+/// (weights of 8 bits or less, with their zero points and scales), nor one of coordinates and next to nothing else (slopes times
+/// distances), nor f16 or bf16 widened for contractions and maps.
 fn worth_preparing(graph: &Graph, constant: &[bool]) -> Vec<bool> {
     let mut worth = vec![false; graph.nodes().len()];
     let are_widened = widened_by_readers(graph);
@@ -116,7 +118,9 @@ fn worth_preparing(graph: &Graph, constant: &[bool]) -> Vec<bool> {
                 recipe.flops = recipe.flops.saturating_add(row.expr.flops());
                 let is_formula = node.args().is_empty() && recipe.flops <= MOST_FORMULA_FLOPS;
                 let widens = are_widened[id] && looked_at(graph, id).is_some();
-                worth[id] = !is_formula && !widens && !recipe.is_short_for(graph, Value::new(id, 0));
+                let value = Value::new(id, 0);
+                let is_computed = recipe.is_short_for(graph, value) || recipe.is_tiny_for(graph, value);
+                worth[id] = !is_formula && !widens && !is_computed;
             }
             prim => worth[id] = prim.class() != Class::Source,
         }
@@ -141,6 +145,9 @@ fn widened_by_readers(graph: &Graph) -> Vec<bool> {
     alone
 }
 
+/// A constant that has this many times the bytes that it is computed from is better computed where it is read.
+const MANY_TIMES: i64 = 64;
+
 /// What a reader of a constant does if it is not prepared.
 #[derive(Default)]
 struct Recipe {
@@ -160,12 +167,23 @@ impl Recipe {
 
     /// Whether following it is cheap and reads short integers, at most half as many bytes as the constant has.
     fn is_short_for(&self, graph: &Graph, value: Value) -> bool {
+        let types = self.stored.iter().map(|id| &graph.nodes()[*id].types()[0]);
+        let Some(largest) = types.max_by_key(|ty| ty.bytes().as_int()) else { return false };
+        largest.dtype.is_int() && largest.dtype.bits() <= 8 && self.reads_part(graph, value, 2)
+    }
+
+    /// Whether following it is cheap and reads next to nothing: a number for every head, and coordinates.
+    fn is_tiny_for(&self, graph: &Graph, value: Value) -> bool {
+        self.reads_part(graph, value, MANY_TIMES)
+    }
+
+    /// Whether following it is cheap, and the constant has so many times the bytes that it reads.
+    fn reads_part(&self, graph: &Graph, value: Value, times: i64) -> bool {
         let bytes = |ty: &TensorType| ty.bytes().as_int();
-        let types = || self.stored.iter().map(|id| &graph.nodes()[*id].types()[0]);
-        let Some(largest) = types().max_by_key(|ty| bytes(ty)) else { return false };
-        let read: Option<i64> = types().map(bytes).sum();
-        let is_less = read.zip(bytes(graph.ty(value))).is_some_and(|(read, whole)| 2 * read <= whole);
-        is_less && largest.dtype.is_int() && largest.dtype.bits() <= 8 && self.flops <= MOST_FORMULA_FLOPS
+        let read: Option<i64> = self.stored.iter().map(|id| bytes(&graph.nodes()[*id].types()[0])).sum();
+        let whole = bytes(graph.ty(value));
+        let is_less = read.zip(whole).is_some_and(|(read, whole)| read.saturating_mul(times) <= whole);
+        is_less && self.flops <= MOST_FORMULA_FLOPS
     }
 }
 
@@ -375,6 +393,18 @@ mod tests {
         assert_eq!(program.prepare().outputs().len(), 1);
         let names: Vec<_> = program.run().nodes().iter().map(|n| n.prim().name()).collect();
         assert_eq!(names, ["input", "const", "const", "random"]);
+    }
+
+    #[test]
+    fn slopes_times_distances_are_computed_where_they_are_read() {
+        let b = Builder::new("positions");
+        let shape = Shape::new([8usize, 256, 256]);
+        let scores = b.input("scores", DType::F32, shape.clone());
+        let slopes = b.constant(Literal::f32s(&[0.5; 8]).reshaped([8, 1, 1]).unwrap());
+        let distances = b.index(&(Dim::axis(2) - Dim::axis(1)), &shape).cast(DType::F32);
+        b.output("y", scores + slopes * distances);
+        let program = Program::new(&b.finish().unwrap()).unwrap();
+        assert_eq!(program.prepare().outputs().len(), 0, "{}", program.prepare());
     }
 
     #[test]

@@ -13,7 +13,9 @@ pub mod normal;
 pub mod prim;
 pub(crate) mod range;
 mod scalar;
+mod threshold;
 
 pub use expr::{Expr, ExprNode, Number, Scope, Term};
 pub use prim::Prim;
 pub use scalar::{Scalar, ScalarDef, Signature};
+pub use threshold::{Threshold, threshold};

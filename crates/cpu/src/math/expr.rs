@@ -7,7 +7,7 @@
 //! Integers stay in general registers as long as they are the same in every lane, or differ from lane to lane by a constant: so
 //! coordinates and sizes are. Integers of 64 bits that provably fit 32 are computed in lanes of 32 bits.
 
-use fuseline::ops::{Expr, ExprNode, Number, Scalar};
+use fuseline::ops::{Expr, ExprNode, Number, Scalar, Threshold, threshold};
 use fuseline::tensor::DType;
 use fuseline::tile::Rounding;
 use smallvec::SmallVec;
@@ -15,7 +15,6 @@ use smallvec::SmallVec;
 use super::fuse::{Form, forms};
 use super::int_expr::{apply_int, cast_int};
 use super::ranges::{Facts, Range, ranges};
-use super::threshold::{Threshold, threshold};
 use super::{apply_unwrapped, cast, constant, float, integer, register, reinterpret, round};
 use crate::vector::{Address, Builder, Compare, Convert, IntOp, Ty, Value};
 
@@ -310,7 +309,7 @@ impl<'e> Evaluation<'e> {
             return held;
         }
         if from.is_float() {
-            if let Some(threshold) = threshold(self.expr, op, operands) {
+            if let Some(threshold) = threshold(self.expr.nodes(), op, operands) {
                 return Held::Lanes(self.compare_with(b, threshold));
             }
             return Held::Lanes(self.apply_to_floats(b, op, from, operands));

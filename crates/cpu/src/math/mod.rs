@@ -19,7 +19,6 @@ pub mod monoid;
 pub mod random;
 mod ranges;
 mod routine;
-mod threshold;
 mod trigonometry;
 
 #[cfg(test)]

@@ -320,16 +320,7 @@ impl<'n> Body<'n> {
     fn load(&mut self, id: StepId) -> Result<Code> {
         let access = self.nest.load(id).clone();
         let dtype = access.tensor.dtype;
-        if let (Some(lanes), true) = (self.lanes, self.is_in_lanes())
-            && let Some(width) = pack_width(self.nest, &access, lanes)
-        {
-            let name = format!("p{}", id.0);
-            let code = element::widened_lane(dtype, &name);
-            self.around_lanes(|body| {
-                body.pack(&access, lanes.count, width, &name)?;
-                body.know_in_lanes(id, code.clone());
-                Ok(())
-            })?;
+        if let Some(code) = self.load_pack(id, &access)? {
             return Ok(code);
         }
         let guard = self.guard(&access)?;
@@ -342,6 +333,28 @@ impl<'n> Body<'n> {
                 Code::choice(&guard, &value, &fill)
             }
         })
+    }
+
+    /// Sees to it that the elements of a load are there for all lanes, as a pack.
+    pub fn need_pack(&mut self, id: StepId) -> Result<()> {
+        if self.lookup(id).is_none() {
+            self.load_pack(id, &self.nest.load(id).clone())?;
+        }
+        Ok(())
+    }
+
+    /// The elements of a load in all lanes, read around them; none where they are read one by one.
+    fn load_pack(&mut self, id: StepId, access: &Access) -> Result<Option<Code>> {
+        let (Some(lanes), true) = (self.lanes, self.is_in_lanes()) else { return Ok(None) };
+        let Some(width) = pack_width(self.nest, access, lanes) else { return Ok(None) };
+        let name = format!("p{}", id.0);
+        let code = element::widened_lane(access.tensor.dtype, &name);
+        self.around_lanes(|body| {
+            body.pack(access, lanes.count, width, &name)?;
+            body.know_in_lanes(id, code.clone());
+            Ok(())
+        })?;
+        Ok(Some(code))
     }
 
     /// Reads a pack of elements.
@@ -379,9 +392,9 @@ impl<'n> Body<'n> {
                 let name = format!("r{}", id.0);
                 let code = Code::atom(format!("{name}[l]"));
                 self.around_lanes(|body| {
-                    let (seed, at) = (body.value(seed)?, body.index(&dim, &[]));
+                    let (keys, at) = (body.keys(seed)?, Code::cast("Unsigned", &body.index(&dim, &[])));
                     body.line(format!("unsigned {name}[{}];", lanes.count));
-                    body.line(format!("random_words({name}, {seed}, {stream}, {at});"));
+                    body.line(format!("random_words({name}, {keys}, {stream}, {at});"));
                     body.know_in_lanes(id, code.clone());
                     Ok(())
                 })?;
@@ -389,8 +402,14 @@ impl<'n> Body<'n> {
             }
         }
         let reads = reads.iter().map(|read| self.value(*read)).collect::<Result<Vec<Code>>>()?;
-        let (seed, at) = (self.value(seed)?, self.index(&dim, &reads));
-        Ok(Code::call("random_word", &[seed, stream, at]))
+        let (keys, at) = (self.keys(seed)?, Code::cast("Unsigned", &self.index(&dim, &reads)));
+        Ok(Code::call("random_word", &[keys, stream, at]))
+    }
+
+    /// The keys that follow from a seed: as far outside as it is known, for all blocks of words share them.
+    fn keys(&mut self, seed: StepId) -> Result<Code> {
+        let keys = Code::call("keys_of", &[self.value(seed)?]);
+        self.named("keys", "Keys", self.nest.axes[seed.index()], &keys)
     }
 
     /// A fold by a loop of its own.

@@ -4,7 +4,7 @@ use fuseline::error::Result;
 use fuseline::tensor::Dim;
 use fuseline::tile::{AxisSet, Op, StepId};
 
-use super::body::{Accumulator, Body};
+use super::body::{Accumulator, Body, Lanes};
 use super::function::{Function, Grid};
 use super::nest::Nest;
 use super::points::{choose_lanes, decode, order_axes};
@@ -18,6 +18,9 @@ const MOST_SHARES: i64 = 32;
 /// Terms that a thread takes at least.
 const LEAST_TERMS: i64 = 4;
 
+/// Neighbouring results of a thread at least: what a warp reads of a term should be whole lines.
+const LEAST_LANES: i64 = 4;
+
 /// Threads that keep a GPU busy without sharing.
 const ENOUGH: i64 = 1 << 17;
 
@@ -28,7 +31,9 @@ pub(super) struct Columns {
     /// threads that share a fold
     pub shares: i64,
     /// neighbouring results of a thread
-    pub lanes: i64,
+    pub lanes: Lanes,
+    /// as many as lie in the widest access
+    pub widest: i64,
 }
 
 impl Columns {
@@ -47,14 +52,18 @@ impl Columns {
         if across.is_empty() || !folds.iter().all(is_alike) || is_fold_of_fold(nest, &folds) {
             return None;
         }
-        let lanes = choose_lanes(nest, stores, points)?;
+        let mut lanes = choose_lanes(nest, stores, points)?;
         let (results, terms) = (nest.count(points).as_int()?, nest.count(across).as_int()?);
         let shares = (terms / LEAST_TERMS).clamp(1, MOST_SHARES);
         let shares =
             if (shares as u64).is_power_of_two() { shares } else { (shares as u64).next_power_of_two() as i64 / 2 };
-        let is_busy = results / lanes.count >= ENOUGH;
+        let (widest, is_busy) = (lanes.count, results / lanes.count >= ENOUGH);
+        // Of few results, every processor gets some.
+        while lanes.count > LEAST_LANES && results / lanes.count * shares < nest.options.processors * THREADS {
+            lanes.count /= 2;
+        }
         let folds = folds.into_iter().map(|k| StepId(k as u32)).collect();
-        (shares > 1 && !is_busy).then_some(Columns { across, folds, shares, lanes: lanes.count })
+        (shares > 1 && !is_busy).then_some(Columns { across, folds, shares, lanes, widest })
     }
 }
 
@@ -77,8 +86,7 @@ pub(super) fn is_fold_of_fold(nest: &Nest<'_>, folds: &[usize]) -> bool {
 /// The function that computes some stores.
 pub(super) fn columns(nest: &Nest<'_>, stores: &[usize], found: &Columns, sites: Vec<String>) -> Result<Function> {
     let points = stores.iter().fold(AxisSet::EMPTY, |all, store| all.union(nest.stores[*store].axes));
-    let lanes = choose_lanes(nest, stores, points);
-    let count = lanes.map_or(1, |lanes| lanes.count);
+    let (lanes, count) = (Some(found.lanes), found.lanes.count);
     let (shares, width) = (found.shares, THREADS / found.shares);
     let mut body = Body::new(nest, lanes, sites);
     (body.is_near, body.is_deep) = (nest.is_near(stores), true);

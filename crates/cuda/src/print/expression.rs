@@ -1,7 +1,7 @@
 //! Scalar expressions in C++.
 
 use fuseline::error::Result;
-use fuseline::ops::{Expr, ExprNode, Number, Scalar};
+use fuseline::ops::{Expr, ExprNode, Number, Scalar, Threshold, threshold};
 use fuseline::tensor::{Class, DType, Dim};
 use fuseline::tile::{AxisSet, StepId};
 
@@ -88,8 +88,20 @@ impl Body<'_> {
                 ExprNode::Apply(Scalar::Div, parts) if self.divides_many(nodes, &axes, k, parts[1] as usize) => {
                     let place = parts[1] as usize;
                     let by = Code::call(if self.is_near { "divisor_near" } else { "divisor" }, &[codes[place].clone()]);
+                    // A factor that all have in common is the divisor's.
+                    let moderate = |(_, factor): &(u32, f64)| (1e-6..=1e6).contains(&factor.abs());
+                    let (number, by) = match scaled(nodes, &readers, parts[0]).filter(moderate) {
+                        Some((number, factor)) => {
+                            let factor = element::constant(DType::F32, Number::new(DType::F32, factor));
+                            (number, Code::call("times_divisor", &[factor, by]))
+                        }
+                        None => (parts[0], by),
+                    };
                     let by = self.named("d", "Divisor", axes[place], &by)?;
-                    Code::call("divided", &[codes[parts[0] as usize].clone(), by])
+                    Code::call("divided", &[codes[number as usize].clone(), by])
+                }
+                ExprNode::Apply(op, operands) if let Some(threshold) = threshold(nodes, *op, operands) => {
+                    compared(threshold, &codes)
                 }
                 ExprNode::Apply(op, operands) => {
                     let from = nodes[*operands.last().expect("functions have operands") as usize].1;
@@ -163,6 +175,23 @@ impl Body<'_> {
             axes.push(node.operands().iter().fold(own, |all, operand| all.union(axes[*operand as usize])));
         }
         axes
+    }
+}
+
+/// A comparison of a word with a number that is known.
+fn compared(threshold: Threshold, codes: &[Code]) -> Code {
+    let Threshold { word, least, holds_above } = threshold;
+    match u32::try_from(least) {
+        Err(_) => Code::atom(if holds_above { "false" } else { "true" }),
+        Ok(0) => Code::atom(if holds_above { "true" } else { "false" }),
+        Ok(least) => {
+            let (word, least) = (&codes[word as usize], Code::atom(format!("{least}u")));
+            if holds_above {
+                Code::infix("<=", Rank::Order, &least, word)
+            } else {
+                Code::infix("<", Rank::Order, word, &least)
+            }
+        }
     }
 }
 

@@ -239,6 +239,36 @@ template <class T> __device__ __forceinline__ bool is_nan(T x) { return x != x; 
 ["sign_of"] "
 template <class T> __device__ __forceinline__ T sign_of(T x) { return x > T(0) ? T(1) : x < T(0) ? T(-1) : x; }
 "
+["largest_bf16", "least_bf16"] "
+// The largest and the least of some elements that lie side by side, NaN where one is: two at a time.
+template <int N> __device__ __forceinline__ float largest_bf16(const Pack<bf16, N>& pack) {
+  unsigned two = ((const unsigned*)pack.at)[0];
+#pragma unroll
+  for (int k = 1; k < N / 2; ++k) asm(\"max.NaN.bf16x2 %0, %0, %1;\" : \"+r\"(two) : \"r\"(((const unsigned*)pack.at)[k]));
+  return larger(widen(bf16{(unsigned short)two}), widen(bf16{(unsigned short)(two >> 16)}));
+}
+template <int N> __device__ __forceinline__ float least_bf16(const Pack<bf16, N>& pack) {
+  unsigned two = ((const unsigned*)pack.at)[0];
+#pragma unroll
+  for (int k = 1; k < N / 2; ++k) asm(\"min.NaN.bf16x2 %0, %0, %1;\" : \"+r\"(two) : \"r\"(((const unsigned*)pack.at)[k]));
+  return smaller(widen(bf16{(unsigned short)two}), widen(bf16{(unsigned short)(two >> 16)}));
+}
+"
+["largest_f16", "least_f16"] "
+// The largest and the least of some elements that lie side by side, NaN where one is: two at a time.
+template <int N> __device__ __forceinline__ float largest_f16(const Pack<f16, N>& pack) {
+  unsigned two = ((const unsigned*)pack.at)[0];
+#pragma unroll
+  for (int k = 1; k < N / 2; ++k) asm(\"max.NaN.f16x2 %0, %0, %1;\" : \"+r\"(two) : \"r\"(((const unsigned*)pack.at)[k]));
+  return larger(widen(f16{(unsigned short)two}), widen(f16{(unsigned short)(two >> 16)}));
+}
+template <int N> __device__ __forceinline__ float least_f16(const Pack<f16, N>& pack) {
+  unsigned two = ((const unsigned*)pack.at)[0];
+#pragma unroll
+  for (int k = 1; k < N / 2; ++k) asm(\"min.NaN.f16x2 %0, %0, %1;\" : \"+r\"(two) : \"r\"(((const unsigned*)pack.at)[k]));
+  return smaller(widen(f16{(unsigned short)two}), widen(f16{(unsigned short)(two >> 16)}));
+}
+"
 ["sigmoid"] "
 __device__ __forceinline__ float sigmoid(float x) { return 1.0f / (1.0f + expf(-x)); }
 __device__ __forceinline__ double sigmoid(double x) { return 1.0 / (1.0 + exp(-x)); }
@@ -306,6 +336,10 @@ __device__ __forceinline__ Divisor divisor(float x) {
   return {scale, 1.0f / (x * scale)};
 }
 __device__ __forceinline__ float divided(float a, Divisor by) { return a * by.scale * by.inverse; }
+"
+["times_divisor"] "
+// A divisor of numbers that are multiplied first.
+__device__ __forceinline__ Divisor times_divisor(float factor, Divisor by) { return {by.scale, by.inverse * factor}; }
 "
 ["divisor_near", "inverse_near"] "
 // The same of what becomes a narrow float at once.
@@ -409,33 +443,44 @@ __device__ __forceinline__ Index checked(long long index, Index size, int site, 
   return 0;
 }
 "
+["Keys", "keys_of"] "
+// The keys of the rounds of Philox-4x32-10.
+struct Keys { unsigned at[10][2]; };
+__device__ __forceinline__ Keys keys_of(unsigned long long seed) {
+  Keys keys;
+#pragma unroll
+  for (unsigned round = 0; round < 10; ++round) {
+    keys.at[round][0] = (unsigned)seed + round * 0x9e3779b9u, keys.at[round][1] = (unsigned)(seed >> 32) + round * 0xbb67ae85u;
+  }
+  return keys;
+}
+"
 ["philox", "random_words"] "
-// Philox-4x32-10: the four words of a block.
+// The four words of a block.
 struct Words { unsigned at[4]; };
-__device__ __forceinline__ Words philox(unsigned long long seed, unsigned long long stream, unsigned long long block) {
+__device__ __forceinline__ Words philox(const Keys& keys, unsigned long long stream, unsigned long long block) {
   unsigned c0 = (unsigned)block, c1 = (unsigned)(block >> 32), c2 = (unsigned)stream, c3 = (unsigned)(stream >> 32);
-  unsigned k0 = (unsigned)seed, k1 = (unsigned)(seed >> 32);
 #pragma unroll
   for (int round = 0; round < 10; ++round) {
-    if (round > 0) k0 += 0x9e3779b9u, k1 += 0xbb67ae85u;
     const unsigned long long x = 0xd2511f53ull * c0, y = 0xcd9e8d57ull * c2;
-    c0 = (unsigned)(y >> 32) ^ c1 ^ k0, c1 = (unsigned)y, c2 = (unsigned)(x >> 32) ^ c3 ^ k1, c3 = (unsigned)x;
+    c0 = (unsigned)(y >> 32) ^ c1 ^ keys.at[round][0], c1 = (unsigned)y;
+    c2 = (unsigned)(x >> 32) ^ c3 ^ keys.at[round][1], c3 = (unsigned)x;
   }
   return {{c0, c1, c2, c3}};
 }
 // N words from an index that is a multiple of four on.
-template <int N> __device__ __forceinline__ void random_words(unsigned (&words)[N], unsigned long long seed, unsigned long long stream, unsigned long long index) {
+template <int N> __device__ __forceinline__ void random_words(unsigned (&words)[N], const Keys& keys, unsigned long long stream, unsigned long long index) {
 #pragma unroll
   for (int k = 0; k < N; k += 4) {
-    const Words four = philox(seed, stream, (index + k) / 4);
+    const Words four = philox(keys, stream, (index + k) / 4);
 #pragma unroll
     for (int j = 0; j < 4; ++j) words[k + j] = four.at[j];
   }
 }
 "
 ["random_word"] "
-__device__ __forceinline__ unsigned random_word(unsigned long long seed, unsigned long long stream, unsigned long long index) {
-  const Words four = philox(seed, stream, index / 4);
+__device__ __forceinline__ unsigned random_word(const Keys& keys, unsigned long long stream, unsigned long long index) {
+  const Words four = philox(keys, stream, index / 4);
   const unsigned low = index & 1 ? four.at[1] : four.at[0], high = index & 1 ? four.at[3] : four.at[2];
   return index & 2 ? high : low;
 }

@@ -6,11 +6,14 @@
 //! Where columns are folded too, a block walks along many rows, and every thread keeps the folds of its own columns.
 
 mod columns;
+mod hold;
 mod lanes;
 mod meet;
 
 use fuseline::error::{Error, Result};
-use fuseline::tensor::Dim;
+use fuseline::ops::ExprNode;
+use fuseline::ops::prim::Monoid;
+use fuseline::tensor::{DType, Dim};
 use fuseline::tile::{AxisSet, Op, StepId};
 
 use super::body::{Accumulator, Body, Lanes, pack_width};
@@ -21,6 +24,7 @@ use super::nest::{Nest, is_multiple};
 use super::points::decode;
 
 pub(super) use columns::{fits_columns, parts};
+use hold::{Held, Place};
 use lanes::{choose_lanes, order_axes};
 
 /// Threads of a block where rows are short.
@@ -32,12 +36,6 @@ const MANY_ROWS: i64 = 8192;
 
 /// Elements of a row that a thread takes where nothing speaks against it.
 const SHARE: i64 = 32;
-
-/// Registers of values that are held, for each thread of a block of up to 512; larger blocks have few.
-const MOST_REGISTERS: i64 = 80;
-
-/// Bytes of shared memory for values that are held: two blocks share a multiprocessor, so that one reads while the other computes.
-const MOST_SHARED: i64 = 112 << 10;
 
 /// Bytes of a row that one block holds or reads again, which is then still near. Of longer ones, several blocks hold some elements each, and
 /// a cluster has no more blocks than this.
@@ -52,6 +50,11 @@ pub(super) fn fits(nest: &Nest<'_>, stores: &[usize], along: AxisSet) -> bool {
     let whole =
         folds.into_iter().all(|k| nest.folds[k] == along && !matches!(nest.kernel.steps[k].op, Op::Prefix { .. }));
     whole && !along.is_empty() && !nest.count(along).is(0)
+}
+
+/// How many elements of a row along these axes a thread reads at once.
+pub(super) fn elements_at_once(nest: &Nest<'_>, along: AxisSet) -> i64 {
+    choose_lanes(nest, along).count
 }
 
 /// The function that computes some stores, rows being along these axes.
@@ -94,32 +97,21 @@ fn print(plan: &Plan<'_, '_>, sites: Vec<String>) -> Result<Function> {
     let what = plan.describe();
     let least_blocks = match plan.part {
         Some(_) => Some(u32::try_from(plan.blocks_at_once).unwrap_or(1)),
-        None if plan.cluster > 1 => Some(1),
-        None => (plan.held_bytes >= 128).then(|| (if plan.held_bytes > 128 { 512 } else { 640 } / threads).max(1)),
+        None if !plan.fetched.is_empty() => Some(u32::try_from(plan.blocks_at_once).unwrap_or(1)),
+        // While one block waits for others of its cluster, another one works.
+        None if plan.cluster > 1 => Some(if plan.held_bytes <= 128 { 2 } else { 1 }),
+        None => (plan.held_bytes >= 128).then(|| {
+            let at_once = match plan.held_bytes {
+                129.. => 512,
+                // What is computed for narrow floats takes few registers; larger blocks use them to read ahead.
+                _ if plan.is_near && threads <= 256 => 1024,
+                _ => 640,
+            };
+            (at_once / threads).max(1)
+        }),
     };
     let cluster = u32::try_from(plan.cluster).map_err(|_| Error::bug("too large a cluster"))?;
     Ok(Function::new(body, Grid { blocks, threads, shared, least_blocks, cluster }, what))
-}
-
-/// What is held between passes, and where.
-#[derive(Clone, Debug)]
-struct Held {
-    step: StepId,
-    /// the pass that computes it
-    first: usize,
-    /// the type of its elements; those of a load are held as they lie in memory
-    ty: &'static str,
-    bytes: i64,
-    is_pack: bool,
-}
-
-/// Where held values lie.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Place {
-    Registers,
-    Shared,
-    /// nowhere: they are read and computed again
-    Again,
 }
 
 #[derive(Clone, Debug, Default)]
@@ -130,12 +122,6 @@ struct Pass {
     stores: Vec<usize>,
     /// what it takes from earlier passes
     takes: Vec<StepId>,
-}
-
-/// What passes take from earlier ones.
-struct Takes {
-    by_pass: Vec<Vec<StepId>>,
-    held: Vec<Held>,
 }
 
 struct Plan<'n, 'k> {
@@ -282,115 +268,8 @@ impl<'n, 'k> Plan<'n, 'k> {
         (self.threads * self.rows_of_block / self.cluster + 31) / 32 * 32
     }
 
-    /// Decides what is held, and where: costly values too, if there is room for them, otherwise what is loaded.
-    fn hold(&mut self) {
-        if self.turns.is_none() {
-            return;
-        }
-        let (all, loads) = (self.takes(true), self.takes(false));
-        let registers = 4 * if self.block() > 512 { MOST_REGISTERS / 4 } else { MOST_REGISTERS };
-        let shared = MOST_SHARED / self.block();
-        for (takes, most, place) in [
-            (&all, registers, Place::Registers),
-            (&loads, registers, Place::Registers),
-            (&all, shared, Place::Shared),
-            (&loads, shared, Place::Shared),
-        ] {
-            let bytes = self.bytes(takes);
-            // Registers are free again once the last pass has taken a value; shared memory is divided for good.
-            let wanted = if place == Place::Registers { self.bytes_at_once(takes) } else { bytes };
-            if wanted <= most {
-                self.held_bytes = if place == Place::Registers { wanted } else { 0 };
-                self.hold_in(place, takes);
-                return;
-            }
-        }
-    }
-
-    fn hold_in(&mut self, place: Place, takes: &Takes) {
-        self.place = place;
-        let held = if place == Place::Shared { self.bytes(takes) * self.block() } else { 0 };
-        self.shared_bytes = self.fetched_bytes() + held;
-        self.held = takes.held.clone();
-        self.passes.iter_mut().zip(&takes.by_pass).for_each(|(pass, takes)| pass.takes = takes.clone());
-    }
-
-    /// Bytes of a thread that holding takes.
-    fn bytes(&self, takes: &Takes) -> i64 {
-        let element: i64 = takes.held.iter().map(|held| held.bytes).sum();
-        element * self.lanes.count * self.turns.unwrap_or(1)
-    }
-
-    /// The most bytes of a thread that are held between two passes.
-    fn bytes_at_once(&self, takes: &Takes) -> i64 {
-        let last = |held: &Held| takes.by_pass.iter().rposition(|taken| taken.contains(&held.step)).unwrap_or(0);
-        let between = (0..self.passes.len()).map(|pass| {
-            let held = takes.held.iter().filter(|held| held.first <= pass && last(held) > pass);
-            held.map(|held| held.bytes).sum::<i64>()
-        });
-        between.max().unwrap_or(0) * self.lanes.count * self.turns.unwrap_or(1)
-    }
-
-    /// What passes take from earlier ones.
-    fn takes(&self, costly: bool) -> Takes {
-        let mut first: Vec<Option<usize>> = vec![None; self.nest.kernel.steps.len()];
-        let mut by_pass: Vec<Vec<StepId>> = vec![Vec::new(); self.passes.len()];
-        for (number, pass) in self.passes.iter().enumerate() {
-            let folds = pass.folds.iter().chain(&pass.columns);
-            let roots = folds.flat_map(|fold| self.nest.kernel.step(*fold).op.operands());
-            let roots = roots.chain(pass.stores.iter().map(|store| self.nest.stores[*store].value));
-            let mut stack: Vec<StepId> = roots.collect();
-            let mut seen = vec![false; first.len()];
-            while let Some(id) = stack.pop() {
-                if !self.varies(id) || std::mem::replace(&mut seen[id.index()], true) {
-                    continue;
-                }
-                match first[id.index()] {
-                    Some(before) if before < number && self.is_worth_holding(id, costly) => by_pass[number].push(id),
-                    _ => {
-                        first[id.index()].get_or_insert(number);
-                        stack.extend(self.nest.kernel.step(id).op.operands());
-                    }
-                }
-            }
-        }
-        let mut all: Vec<StepId> = by_pass.iter().flatten().copied().collect();
-        all.sort();
-        all.dedup();
-        let held = all.into_iter().map(|id| self.held_as(id, first[id.index()].unwrap_or(0))).collect();
-        Takes { by_pass, held }
-    }
-
-    fn held_as(&self, step: StepId, first: usize) -> Held {
-        let dtype = self.nest.kernel.step(step).dtype;
-        if let Op::Load { .. } = self.nest.kernel.step(step).op {
-            let access = self.nest.load(step);
-            let is_plain = pack_width(self.nest, access, self.lanes).is_some() && self.lanes.count > 1;
-            if let (true, Ok(ty)) = (is_plain, element::stored(access.tensor.dtype)) {
-                return Held { step, first, ty, bytes: element::bytes(access.tensor.dtype), is_pack: true };
-            }
-        }
-        let ty = element::held(dtype);
-        let bytes = if ty.ends_with("long long") || ty == "double" { 8 } else { 4 };
-        Held { step, first, ty, bytes, is_pack: false }
-    }
-
     fn varies(&self, id: StepId) -> bool {
         !self.nest.axes[id.index()].common(self.along).is_empty()
-    }
-
-    /// Whether holding a value costs less than reading or computing it again.
-    fn is_worth_holding(&self, id: StepId, costly: bool) -> bool {
-        let rows: AxisSet = self.row_axes.iter().copied().collect();
-        match &self.nest.kernel.step(id).op {
-            // What is fetched lies near.
-            Op::Load { .. } if self.fetched.contains(&id) => false,
-            // What all rows read is near after the first one.
-            Op::Load { .. } => !self.nest.axes[id.index()].common(rows).is_empty(),
-            Op::Map { .. } if !costly => false,
-            Op::Map { expr, args } => expr.flops() >= 8 || args.iter().filter(|arg| self.varies(**arg)).count() >= 2,
-            _ => true,
-        }
     }
 
     fn live(&self) -> Option<&'static str> {
@@ -436,6 +315,7 @@ impl<'n, 'k> Plan<'n, 'k> {
             (None, cluster) => self.print_row(body, &format!("blockIdx.x / {cluster}")),
         }
         self.wait_for_row(body)?;
+        self.fetch_own_row(body)?;
         let mut offset = self.fetched_bytes();
         let turns = self.turns.unwrap_or(1);
         for held in &self.held {
@@ -503,14 +383,23 @@ impl<'n, 'k> Plan<'n, 'k> {
         }
         self.print_fetched(body, pass);
         body.open_lanes();
+        let mut behind = Vec::new();
         for (fold, accumulator) in pass.folds.iter().zip(&accumulators) {
-            body.accumulate(*fold, accumulator, &format!("s{}", fold.0))?;
+            let name = format!("s{}", fold.0);
+            if let Some((load, of_pack)) = self.extreme_of_pack(*fold).filter(|_| has_lanes) {
+                body.need_pack(load)?;
+                let held = self.held.iter().find(|held| held.step == load && pass.takes.contains(&load));
+                let pack = held.map_or(format!("p{}", load.0), |held| format!("{}[{at}]", held.name()));
+                let own = Code::call(&of_pack, &[Code::atom(pack)]);
+                behind.push(format!("{name} = {};", accumulator.folded(&Code::atom(&name), &own)));
+            } else {
+                body.accumulate(*fold, accumulator, &name)?;
+            }
         }
         for fold in &pass.columns {
             let name = format!("column{}[k][{lane}]", fold.0);
             body.accumulate_where(*fold, &Accumulator::of(self.nest, *fold), &name, self.live())?;
         }
-        let mut behind = Vec::new();
         for store in &pass.stores {
             behind.extend(body.store(*store, self.live())?);
         }
@@ -527,6 +416,30 @@ impl<'n, 'k> Plan<'n, 'k> {
         self.close_loop(body);
         self.print_folds(body, &pass.folds, &accumulators);
         Ok(())
+    }
+
+    /// Where a fold wants the largest or the least of narrow floats as they were read, and packs of them are: their load, and what finds it
+    /// in a pack, two elements at a time.
+    fn extreme_of_pack(&self, fold: StepId) -> Option<(StepId, String)> {
+        let steps = &self.nest.kernel.steps;
+        let (of_pack, arg) = match steps[fold.index()].op {
+            Op::Reduce { monoid: Monoid::Max, arg, .. } => ("largest", arg),
+            Op::Reduce { monoid: Monoid::Min, arg, .. } => ("least", arg),
+            _ => return None,
+        };
+        let load = match &steps[arg.index()].op {
+            Op::Map { expr, args } => match (expr.nodes(), args.as_slice()) {
+                ([(ExprNode::Arg(0), _), (ExprNode::Cast(0), DType::F32)], [load]) => *load,
+                _ => return None,
+            },
+            _ => arg,
+        };
+        let Op::Load { .. } = steps[load.index()].op else { return None };
+        let access = self.nest.load(load);
+        let dtype = access.tensor.dtype;
+        let is_narrow = matches!(dtype, DType::F16 | DType::BF16) && steps[load.index()].dtype == dtype;
+        let is_pack = self.lanes.count > 1 && pack_width(self.nest, access, self.lanes).is_some();
+        (is_narrow && is_pack).then(|| (load, format!("{of_pack}_{}", dtype.name())))
     }
 
     /// The coordinates of a pack.
@@ -574,12 +487,6 @@ impl<'n, 'k> Plan<'n, 'k> {
             None => format!("for (Index k = 0; k * {} + t < {packs}; ++k)", self.threads),
         };
         body.close(&head);
-    }
-}
-
-impl Held {
-    fn name(&self) -> String {
-        format!("h{}", self.step.0)
     }
 }
 

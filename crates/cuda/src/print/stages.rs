@@ -22,6 +22,10 @@ const LONG_SUM: i64 = 768;
 /// A function of so many operations is costly behind a product.
 const COSTLY: u32 = 10;
 
+/// Folds of fewer terms are no rows where there are so many of them: one thread does each.
+const SHORTEST_ROW: i64 = 32;
+const MANY_WINDOWS: i64 = 1 << 15;
+
 /// A kernel that becomes one function.
 #[derive(Clone, Debug)]
 pub(super) struct Stage {
@@ -273,7 +277,7 @@ impl Cut<'_> {
             Way::Columns => {
                 let mut nest = Nest::new(&alone, self.options, &outputs)?;
                 nest.join_axes();
-                Columns::of(&nest, &[0]).map_or(1, |columns| (columns.shares / columns.lanes).max(1))
+                Columns::of(&nest, &[0]).map_or(1, |columns| (columns.shares / columns.widest).max(1))
             }
             _ => 1,
         };
@@ -522,7 +526,11 @@ fn way_of_folds(kernel: &Kernel, options: &Options, parameters: &Parameters, sto
         let mut offsets = loads.map(|k| &nest.load(StepId(k as u32)).offset);
         offsets.any(|offset| axes.iter().any(|axis| slope(offset, axis).is_some_and(|slope| slope.is(1))))
     };
-    let rows = is_in_line(along) && !is_in_line(points) && row::fits(&nest, stores, along);
+    // Windows that move by two are no rows: every thread of one would have an element, and many none.
+    let is_window = row::elements_at_once(&nest, along) == 1
+        && nest.count(along).as_int().is_some_and(|terms| terms < SHORTEST_ROW)
+        && nest.count(points).as_int().is_none_or(|results| results >= MANY_WINDOWS);
+    let rows = is_in_line(along) && !is_in_line(points) && !is_window && row::fits(&nest, stores, along);
     if rows {
         return Ok(Way::Rows(along));
     }

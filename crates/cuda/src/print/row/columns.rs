@@ -8,7 +8,8 @@ use super::super::body::{Accumulator, Body, pack_width};
 use super::super::code::Code;
 use super::super::element;
 use super::super::nest::Nest;
-use super::{Pass, Place, Plan, Takes};
+use super::hold::{Place, Takes};
+use super::{Pass, Plan};
 
 /// Elements of a row that a thread takes where nothing speaks against it; where so much is computed for each that it takes longer than to read
 /// them, two packs: what one thread computes for two does not wait for one another, and more blocks that wait for themselves share a
@@ -45,7 +46,7 @@ pub(super) fn threads(nest: &Nest<'_>, along: AxisSet, packs: i64, count: i64, f
 }
 
 /// What is computed for every element of a row.
-fn flops(nest: &Nest<'_>, along: AxisSet) -> u32 {
+pub(super) fn flops(nest: &Nest<'_>, along: AxisSet) -> u32 {
     let steps = nest.kernel.steps.iter().zip(&nest.axes).filter(|(_, axes)| !axes.common(along).is_empty());
     steps.map(|(step, _)| if let Op::Map { expr, .. } = &step.op { expr.flops() } else { 1 }).sum()
 }
@@ -140,7 +141,7 @@ impl Plan<'_, '_> {
     }
 
     /// Loads of rows that can be fetched ahead: whole packs that nothing is asked before.
-    fn loads_to_fetch(&self) -> Vec<StepId> {
+    pub(super) fn loads_to_fetch(&self) -> Vec<StepId> {
         let stores: Vec<usize> = (0..self.nest.stores.len()).collect();
         let needed = self.nest.needed(&stores);
         let rows: AxisSet = self.row_axes.iter().copied().collect();
@@ -156,11 +157,12 @@ impl Plan<'_, '_> {
         (0..needed.len()).filter(is_fetched).map(|k| StepId(k as u32)).collect()
     }
 
-    /// Bytes of shared memory for two rows of what is fetched.
+    /// Bytes of shared memory for what is fetched: two rows where a block walks along many.
     pub(super) fn fetched_bytes(&self) -> i64 {
         let bytes = |id: &StepId| element::bytes(self.nest.load(*id).tensor.dtype);
         let element: i64 = self.fetched.iter().map(bytes).sum();
-        2 * element * self.lanes.count * self.turns.unwrap_or(1) * self.block()
+        let rows = if self.part.is_some() { 2 } else { 1 };
+        rows * element * self.lanes.count * self.turns.unwrap_or(1) * self.block()
     }
 
     /// Asks for what a row needs.
@@ -168,6 +170,14 @@ impl Plan<'_, '_> {
         let rows = body.index(&self.rows, &[]);
         body.open(AxisSet::EMPTY);
         self.print_row(body, first);
+        self.print_fetches(body, slot)?;
+        body.close(&format!("if ({first} < {rows})"));
+        body.line("commit_copies();");
+        Ok(())
+    }
+
+    /// Asks for every pack of a thread.
+    fn print_fetches(&self, body: &mut Body<'_>, slot: &str) -> Result<()> {
         let inner = AxisSet::of(self.lanes.axis);
         body.open(self.along.without(inner));
         self.print_place(body);
@@ -177,8 +187,34 @@ impl Plan<'_, '_> {
             body.line(format!("fetch_pack(f{} + {}, {tensor} + {offset});", id.0, self.place_of_fetched(slot)));
         }
         self.close_loop(body);
-        body.close(&format!("if ({first} < {rows})"));
+        Ok(())
+    }
+
+    /// Where packs that are fetched lie.
+    fn declare_fetched(&self, body: &mut Body<'_>) -> Result<()> {
+        let (turns, count) = (self.turns.unwrap_or(1), self.lanes.count);
+        let (mut at, rows) = (0, if self.part.is_some() { 2 } else { 1 });
+        for id in &self.fetched {
+            let dtype = self.nest.load(*id).tensor.dtype;
+            let ty = element::stored(dtype)?;
+            body.line(format!(
+                "Pack<{ty}, {count}>* const f{} = (Pack<{ty}, {count}>*)(memory + {at}) + threadIdx.x;",
+                id.0
+            ));
+            at += rows * element::bytes(dtype) * count * turns * self.block();
+        }
+        Ok(())
+    }
+
+    /// Brings the one row of a block into shared memory, where every thread finds its packs again.
+    pub(super) fn fetch_own_row(&self, body: &mut Body<'_>) -> Result<()> {
+        if self.part.is_some() || self.fetched.is_empty() {
+            return Ok(());
+        }
+        self.declare_fetched(body)?;
+        self.print_fetches(body, "0")?;
         body.line("commit_copies();");
+        body.line("wait_for_copies<0>();");
         Ok(())
     }
 
@@ -204,11 +240,12 @@ impl Plan<'_, '_> {
             }
             stack.extend(self.nest.kernel.step(id).op.operands());
         }
+        let slot = if self.part.is_some() { "slot" } else { "0" };
         for id in self.fetched.iter().filter(|id| seen[id.index()]) {
             let dtype = self.nest.load(*id).tensor.dtype;
             let ty = element::stored(dtype).unwrap_or("float");
             let (name, count) = (format!("p{}", id.0), self.lanes.count);
-            body.line(format!("const Pack<{ty}, {count}> {name} = f{}[{}];", id.0, self.place_of_fetched("slot")));
+            body.line(format!("const Pack<{ty}, {count}> {name} = f{}[{}];", id.0, self.place_of_fetched(slot)));
             body.know_in_lanes(*id, element::widened_lane(dtype, &name));
         }
     }
@@ -239,16 +276,7 @@ impl Plan<'_, '_> {
                 accumulator.neutral
             ));
         }
-        let mut at = 0;
-        for id in &self.fetched {
-            let dtype = self.nest.load(*id).tensor.dtype;
-            let ty = element::stored(dtype)?;
-            body.line(format!(
-                "Pack<{ty}, {count}>* const f{} = (Pack<{ty}, {count}>*)(memory + {at}) + threadIdx.x;",
-                id.0
-            ));
-            at += 2 * element::bytes(dtype) * count * turns * self.block();
-        }
+        self.declare_fetched(body)?;
         if !self.fetched.is_empty() {
             body.line("int slot = 0;");
             let first = self.first_row();

@@ -1,12 +1,15 @@
 //! Comparisons of numbers that rise with an integer: `0.1 ≤ f32(word >> 8) · 2^−24`, as dropout asks, holds from one word on, and
 //! which that is can be found before anything runs.
 
-use fuseline::ops::{Expr, ExprNode, Number, Scalar};
-use fuseline::tensor::DType;
+use super::{ExprNode, Number, Scalar};
+use crate::tensor::DType;
+
+/// The steps of an expression.
+type Nodes = [(ExprNode, DType)];
 
 /// A comparison of an unsigned integer of 32 bits with a number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Threshold {
+pub struct Threshold {
     /// the step that is compared
     pub word: u32,
     /// the least integer of those above; 2^32 if there is none
@@ -16,14 +19,14 @@ pub(super) struct Threshold {
 }
 
 /// A comparison of floats as one of integers, where that is what it is.
-pub(super) fn threshold(expr: &Expr, op: Scalar, operands: &[u32]) -> Option<Threshold> {
+pub fn threshold(nodes: &Nodes, op: Scalar, operands: &[u32]) -> Option<Threshold> {
     let (Scalar::Lt | Scalar::Le, [a, b]) = (op, operands) else { return None };
-    let (constant, rising, holds_above) = match (float(expr, *a), float(expr, *b)) {
+    let (constant, rising, holds_above) = match (float(nodes, *a), float(nodes, *b)) {
         (Some(c), None) => (c, *b, true),
         (None, Some(c)) => (c, *a, false),
         _ => return None,
     };
-    let chain = Chain::to(expr, rising)?;
+    let chain = Chain::to(nodes, rising)?;
     let compare = op.def().float?;
     // Whether a word is above: the comparison as it is, of numbers as every step rounds them.
     let is_above = |word: u64| {
@@ -54,13 +57,13 @@ enum Link {
 
 impl Chain {
     /// The chain that ends with a step of f32.
-    fn to(expr: &Expr, end: u32) -> Option<Chain> {
+    fn to(nodes: &Nodes, end: u32) -> Option<Chain> {
         let (mut at, mut links) = (end, Vec::new());
         loop {
-            let (node, dtype) = &expr.nodes()[at as usize];
+            let (node, dtype) = &nodes[at as usize];
             match (node, dtype) {
                 (ExprNode::Apply(Scalar::Mul, operands), DType::F32) => {
-                    let (factor, rest) = match (float(expr, operands[0]), float(expr, operands[1])) {
+                    let (factor, rest) = match (float(nodes, operands[0]), float(nodes, operands[1])) {
                         (Some(factor), None) => (factor, operands[1]),
                         (None, Some(factor)) => (factor, operands[0]),
                         _ => return None,
@@ -71,10 +74,10 @@ impl Chain {
                     links.push(Link::Times(factor));
                     at = rest;
                 }
-                (ExprNode::Cast(from), DType::F32) if expr.nodes()[*from as usize].1 == DType::U32 => {
+                (ExprNode::Cast(from), DType::F32) if nodes[*from as usize].1 == DType::U32 => {
                     at = *from;
-                    if let ExprNode::Apply(Scalar::Shr, operands) = &expr.nodes()[at as usize].0
-                        && let ExprNode::Const(Number::Int(by @ 0..32)) = expr.nodes()[operands[1] as usize].0
+                    if let ExprNode::Apply(Scalar::Shr, operands) = &nodes[at as usize].0
+                        && let ExprNode::Const(Number::Int(by @ 0..32)) = nodes[operands[1] as usize].0
                     {
                         links.push(Link::Shift(by as u32));
                         at = operands[0];
@@ -104,8 +107,8 @@ impl Chain {
 }
 
 /// The number that a step of f32 is.
-fn float(expr: &Expr, step: u32) -> Option<f64> {
-    match expr.nodes()[step as usize] {
+fn float(nodes: &Nodes, step: u32) -> Option<f64> {
+    match nodes[step as usize] {
         (ExprNode::Const(Number::Float(bits)), DType::F32) => Some(f64::from_bits(bits)).filter(|x| !x.is_nan()),
         _ => None,
     }
@@ -120,10 +123,10 @@ mod tests {
         let text = format!(
             "kernel {{ axes i0: 4\nin x0: u32[4]\nout y0: bool[4]\nschedule map\n%0 = load x0[i0]\n%1 = map(%0) {body}\nstore y0[i0] = %1 }}"
         );
-        let kernel = fuseline::tile::parse(&text).unwrap_or_else(|e| panic!("{e}\n{text}"));
-        let fuseline::tile::Op::Map { expr, .. } = &kernel.steps[1].op else { panic!("a map") };
+        let kernel = crate::tile::parse(&text).unwrap_or_else(|e| panic!("{e}\n{text}"));
+        let crate::tile::Op::Map { expr, .. } = &kernel.steps[1].op else { panic!("a map") };
         let ExprNode::Apply(op, operands) = &expr.nodes().last()?.0 else { return None };
-        threshold(expr, *op, operands)
+        threshold(expr.nodes(), *op, operands)
     }
 
     #[test]

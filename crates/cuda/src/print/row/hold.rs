@@ -1,0 +1,192 @@
+//! What passes over a row need again, and where it is held between them: in registers, in shared memory, or nowhere.
+
+use fuseline::tile::{AxisSet, Op, StepId};
+
+use super::super::body::pack_width;
+use super::super::element;
+use super::Plan;
+
+/// Registers of values that are held, for each thread of a block of up to 512; larger blocks have few.
+const MOST_REGISTERS: i64 = 80;
+
+/// Bytes of shared memory for values that are held: two blocks share a multiprocessor, so that one reads while the other computes.
+const MOST_SHARED: i64 = 112 << 10;
+
+/// Bytes of a thread that registers hold while a multiprocessor has 1024 threads.
+const HELD_BY_MANY: i64 = 128;
+
+/// Bytes of shared memory of a multiprocessor for rows that are fetched as they are, and threads that work on them: 40 registers each, which
+/// is enough for so many operations on every element.
+const MOST_FETCHED: i64 = 216 << 10;
+const MOST_THREADS: i64 = 1536;
+const FEW_FLOPS: u32 = 32;
+
+/// What is held between passes, and where.
+#[derive(Clone, Debug)]
+pub(super) struct Held {
+    pub step: StepId,
+    /// the pass that computes it
+    pub first: usize,
+    /// the type of its elements; those of a load are held as they lie in memory
+    pub ty: &'static str,
+    pub bytes: i64,
+    pub is_pack: bool,
+}
+
+/// Where held values lie.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Place {
+    Registers,
+    Shared,
+    /// nowhere: they are read and computed again
+    Again,
+}
+
+impl Held {
+    pub fn name(&self) -> String {
+        format!("h{}", self.step.0)
+    }
+}
+
+/// What passes take from earlier ones.
+pub(super) struct Takes {
+    pub by_pass: Vec<Vec<StepId>>,
+    pub held: Vec<Held>,
+}
+
+impl Plan<'_, '_> {
+    /// Decides what is held, and where: costly values too, if there is room for them, otherwise what is loaded.
+    pub(super) fn hold(&mut self) {
+        if self.turns.is_none() {
+            return;
+        }
+        let (all, loads) = (self.takes(true), self.takes(false));
+        let registers = 4 * if self.block() > 512 { MOST_REGISTERS / 4 } else { MOST_REGISTERS };
+        let shared = MOST_SHARED / self.block();
+        if self.bytes_at_once(&all) > HELD_BY_MANY && self.fetches_own_row(self.bytes_at_once(&loads) <= registers) {
+            return;
+        }
+        for (takes, most, place) in [
+            (&all, registers, Place::Registers),
+            (&loads, registers, Place::Registers),
+            (&all, shared, Place::Shared),
+            (&loads, shared, Place::Shared),
+        ] {
+            let bytes = self.bytes(takes);
+            // Registers are free again once the last pass has taken a value; shared memory is divided for good.
+            let wanted = if place == Place::Registers { self.bytes_at_once(takes) } else { bytes };
+            if wanted <= most {
+                self.held_bytes = if place == Place::Registers { wanted } else { 0 };
+                self.hold_in(place, takes);
+                return;
+            }
+        }
+    }
+
+    /// Whether the row of a block comes into shared memory, and nothing else is held: where that is less than to hold what is computed, so
+    /// that more blocks share a multiprocessor, or where nothing else can hold it.
+    fn fetches_own_row(&mut self, fits_registers: bool) -> bool {
+        let whole = self.threads == self.block() && self.rows_of_block == 1 && self.cluster == 1;
+        let fetched = if whole { self.loads_to_fetch() } else { Vec::new() };
+        let bytes: i64 = fetched.iter().map(|id| element::bytes(self.nest.load(*id).tensor.dtype)).sum();
+        // All that rows read must be there, for it is not held otherwise.
+        let is_all = self.takes(false).held.iter().all(|held| fetched.contains(&held.step));
+        if fetched.is_empty() || !is_all || (fits_registers && bytes > 2) {
+            return false;
+        }
+        self.fetched = fetched;
+        let shared = self.fetched_bytes();
+        if shared > MOST_FETCHED {
+            self.fetched.clear();
+            return false;
+        }
+        let few = super::columns::flops(self.nest, self.along) < FEW_FLOPS;
+        let most = if few { MOST_THREADS } else { MOST_THREADS * 2 / 3 };
+        self.blocks_at_once = (MOST_FETCHED / shared).min(most / self.block()).max(1);
+        let none = Takes { by_pass: vec![Vec::new(); self.passes.len()], held: Vec::new() };
+        self.hold_in(Place::Again, &none);
+        true
+    }
+
+    pub(super) fn hold_in(&mut self, place: Place, takes: &Takes) {
+        self.place = place;
+        let held = if place == Place::Shared { self.bytes(takes) * self.block() } else { 0 };
+        self.shared_bytes = self.fetched_bytes() + held;
+        self.held = takes.held.clone();
+        self.passes.iter_mut().zip(&takes.by_pass).for_each(|(pass, takes)| pass.takes = takes.clone());
+    }
+
+    /// Bytes of a thread that holding takes.
+    pub(super) fn bytes(&self, takes: &Takes) -> i64 {
+        let element: i64 = takes.held.iter().map(|held| held.bytes).sum();
+        element * self.lanes.count * self.turns.unwrap_or(1)
+    }
+
+    /// The most bytes of a thread that are held between two passes.
+    pub(super) fn bytes_at_once(&self, takes: &Takes) -> i64 {
+        let last = |held: &Held| takes.by_pass.iter().rposition(|taken| taken.contains(&held.step)).unwrap_or(0);
+        let between = (0..self.passes.len()).map(|pass| {
+            let held = takes.held.iter().filter(|held| held.first <= pass && last(held) > pass);
+            held.map(|held| held.bytes).sum::<i64>()
+        });
+        between.max().unwrap_or(0) * self.lanes.count * self.turns.unwrap_or(1)
+    }
+
+    /// What passes take from earlier ones.
+    pub(super) fn takes(&self, costly: bool) -> Takes {
+        let mut first: Vec<Option<usize>> = vec![None; self.nest.kernel.steps.len()];
+        let mut by_pass: Vec<Vec<StepId>> = vec![Vec::new(); self.passes.len()];
+        for (number, pass) in self.passes.iter().enumerate() {
+            let folds = pass.folds.iter().chain(&pass.columns);
+            let roots = folds.flat_map(|fold| self.nest.kernel.step(*fold).op.operands());
+            let roots = roots.chain(pass.stores.iter().map(|store| self.nest.stores[*store].value));
+            let mut stack: Vec<StepId> = roots.collect();
+            let mut seen = vec![false; first.len()];
+            while let Some(id) = stack.pop() {
+                if !self.varies(id) || std::mem::replace(&mut seen[id.index()], true) {
+                    continue;
+                }
+                match first[id.index()] {
+                    Some(before) if before < number && self.is_worth_holding(id, costly) => by_pass[number].push(id),
+                    _ => {
+                        first[id.index()].get_or_insert(number);
+                        stack.extend(self.nest.kernel.step(id).op.operands());
+                    }
+                }
+            }
+        }
+        let mut all: Vec<StepId> = by_pass.iter().flatten().copied().collect();
+        all.sort();
+        all.dedup();
+        let held = all.into_iter().map(|id| self.held_as(id, first[id.index()].unwrap_or(0))).collect();
+        Takes { by_pass, held }
+    }
+
+    fn held_as(&self, step: StepId, first: usize) -> Held {
+        let dtype = self.nest.kernel.step(step).dtype;
+        if let Op::Load { .. } = self.nest.kernel.step(step).op {
+            let access = self.nest.load(step);
+            let is_plain = pack_width(self.nest, access, self.lanes).is_some() && self.lanes.count > 1;
+            if let (true, Ok(ty)) = (is_plain, element::stored(access.tensor.dtype)) {
+                return Held { step, first, ty, bytes: element::bytes(access.tensor.dtype), is_pack: true };
+            }
+        }
+        let ty = element::held(dtype);
+        let bytes = if ty.ends_with("long long") || ty == "double" { 8 } else { 4 };
+        Held { step, first, ty, bytes, is_pack: false }
+    }
+
+    /// Whether holding a value costs less than reading or computing it again.
+    fn is_worth_holding(&self, id: StepId, costly: bool) -> bool {
+        let rows: AxisSet = self.row_axes.iter().copied().collect();
+        match &self.nest.kernel.step(id).op {
+            // What is fetched lies near.
+            Op::Load { .. } if self.fetched.contains(&id) => false,
+            // What all rows read is near after the first one.
+            Op::Load { .. } => !self.nest.axes[id.index()].common(rows).is_empty(),
+            Op::Map { .. } if !costly => false,
+            Op::Map { expr, args } => expr.flops() >= 8 || args.iter().filter(|arg| self.varies(**arg)).count() >= 2,
+            _ => true,
+        }
+    }
+}

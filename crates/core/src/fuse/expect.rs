@@ -12,7 +12,7 @@ use crate::program::is_prepared;
 use crate::tensor::DType;
 
 /// The price of a kernel of a plan in detail. On a processor it counts what the code generator does besides: packing, gathering, tiles that are
-/// not full, caches of other cores. Candidates are compared by [`PlannedKernel::price`], which on other devices is all there is.
+/// not full, caches of other cores. Candidates are compared by [`PlannedKernel::price`], which on other devices is all that is known here.
 pub fn expected(graph: &Graph, kernel: &PlannedKernel, options: &PlanOptions) -> Price {
     match (options.spec.kind, kernel.kind) {
         (Machine::Gpu, _) | (_, Kind::Host) => kernel.price,

@@ -18,6 +18,7 @@ mod matrix;
 mod nest;
 mod operand;
 mod points;
+mod predict;
 mod prelude;
 mod product;
 mod row;
@@ -40,10 +41,12 @@ use fuseline::tile::{AxisSet, Kernel, Rounding, Schedule};
 
 use attention::Attention;
 use columns::Columns;
+use function::Function;
 pub use library::{Added, Library, Matrix};
 use nest::Nest;
+pub use predict::predict;
 use product::Product;
-use stages::{Way, stages};
+use stages::{Stage, Way, stages};
 
 /// How a kernel is printed.
 #[derive(Clone, Debug)]
@@ -136,8 +139,18 @@ pub struct Scratch {
     pub bytes: Dim,
 }
 
-/// A kernel as CUDA C++.
-pub fn print(kernel: &Kernel, options: &Options) -> Result<Printed> {
+/// A kernel cut into functions, before they are text.
+struct Parts {
+    stages: Vec<Stage>,
+    scratch: Vec<Scratch>,
+    /// the functions of all stages, in order; those of a group are launched as one
+    groups: Vec<Vec<Function>>,
+    /// for every stage the product that a library can compute
+    libraries: Vec<Option<Library>>,
+    sites: Vec<String>,
+}
+
+fn parts(kernel: &Kernel, options: &Options) -> Result<Parts> {
     let (stages, scratch) = stages(kernel, options)?;
     let (mut all, mut libraries, mut sites) = (Vec::new(), Vec::new(), Vec::new());
     for stage in &stages {
@@ -181,10 +194,16 @@ pub fn print(kernel: &Kernel, options: &Options) -> Result<Printed> {
     }
     // Products that nobody else computes.
     let is_free = stages.iter().zip(&libraries).map(|(stage, library)| stage.way == Way::Product && library.is_none());
-    let joined = siblings::join(all, &is_free.collect::<Vec<bool>>());
-    let (count, mut libraries) = (joined.len(), libraries.into_iter());
+    let groups = siblings::join(all, &is_free.collect::<Vec<bool>>());
+    Ok(Parts { stages, scratch, groups, libraries, sites })
+}
+
+/// A kernel as CUDA C++.
+pub fn print(kernel: &Kernel, options: &Options) -> Result<Printed> {
+    let Parts { scratch, groups, libraries, sites, .. } = parts(kernel, options)?;
+    let (count, mut libraries) = (groups.len(), libraries.into_iter());
     let (mut functions, mut launches) = (String::new(), Vec::new());
-    for (number, group) in joined.into_iter().enumerate() {
+    for (number, group) in groups.into_iter().enumerate() {
         let own: Vec<Option<Library>> = libraries.by_ref().take(group.len()).collect();
         let library = own.into_iter().next().flatten();
         let name = if count == 1 { options.name.clone() } else { format!("{}_{number}", options.name) };

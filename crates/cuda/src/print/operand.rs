@@ -114,6 +114,13 @@ impl Operand {
         }
     }
 
+    /// How many neighbours come at once.
+    pub fn width(&self) -> i64 {
+        match self.source {
+            Source::Copied { width, .. } | Source::Computed { width } => width,
+        }
+    }
+
     /// Whether its elements are computed, which takes registers.
     pub fn is_computed(&self) -> bool {
         matches!(self.source, Source::Computed { .. })

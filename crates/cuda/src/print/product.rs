@@ -16,6 +16,7 @@ use super::library::{Added, EDGE, Library, Matrix, added, is_line};
 use super::nest::{Nest, slope};
 use super::operand::{Operand, Part, narrow_type};
 use super::points::decode;
+use super::predict::{By, Tiling};
 
 /// Contractions that share a factor, as products of one matrix with others that have the same columns.
 #[derive(Clone, Debug)]
@@ -187,6 +188,29 @@ impl Product {
             return None;
         }
         Some(Library { sizes, left, right: other, result, turned, dtypes, added: Added::default(), sets })
+    }
+
+    /// How blocks make it.
+    pub fn tiling(&self) -> Tiling {
+        let by = match (self.by_groups, self.by_units) {
+            (true, _) => By::Groups,
+            (_, true) => By::Units,
+            _ => By::Threads,
+        };
+        let Shape { rows, columns, depth, resident, parts, .. } = self.shape;
+        let (dots, threads) = (self.dots.len() as i64, self.shape.threads());
+        Tiling { by, rows, columns, depth, dots, parts, resident: resident.into(), threads }
+    }
+
+    /// Steps of its sum.
+    pub fn steps(&self, nest: &Nest<'_>) -> Dim {
+        nest.count(self.sum.iter().copied().collect())
+    }
+
+    /// The left factor, and one of the right ones, where it is computed on its way into shared memory.
+    pub fn computed(&self) -> [Option<&Operand>; 2] {
+        let is_computed = |operand: &&Operand| operand.is_computed();
+        [Some(&self.left).filter(is_computed), self.right.iter().find(is_computed)]
     }
 
     fn grid(&self, nest: &Nest<'_>) -> Dim {

@@ -10,7 +10,7 @@ use fuseline::tile::{AxisSet, Kernel, Op, Placement, Rounding, Schedule, Step, S
 
 use super::stages::{Stage, Way, stages};
 use super::tidy::tidied;
-use super::{Options, Parameter, split};
+use super::{Options, Parameter, predict, print, split};
 
 /// Numbers that look random, from −1 to 1, or small indices.
 fn literal(dtype: DType, sizes: Vec<usize>, seed: usize) -> Literal {
@@ -225,7 +225,7 @@ fn a_library_is_asked_for_sets_of_rows_that_are_aligned() {
         processors: 132,
         about: Env::new(),
     };
-    let printed = super::print(&parse(text).unwrap(), &options).unwrap();
+    let printed = print(&parse(text).unwrap(), &options).unwrap();
     let [edges, product] = printed.launches.as_slice() else { panic!("{}", printed.functions) };
     assert_eq!(edges.library, None);
     let library = product.library.as_ref().unwrap();
@@ -240,6 +240,66 @@ fn a_library_is_asked_for_sets_of_rows_that_are_aligned() {
     let behind = text
         .replace("out y: f32[m, 1001]", "out y: f32[m]")
         .replace("store y[i0, i1] = %4", "%5 = reduce.max %4 over [i1] store y[i0] = %5");
-    let printed = super::print(&parse(&behind).unwrap(), &options).unwrap();
+    let printed = print(&parse(&behind).unwrap(), &options).unwrap();
     assert!(printed.launches.iter().all(|launch| launch.library.as_ref().is_none_or(|library| library.sets == 1)));
+}
+
+fn made_for(env: &Env) -> Options {
+    Options {
+        name: "k".into(),
+        fixed: env.clone(),
+        wide: false,
+        groups: true,
+        library: false,
+        processors: 132,
+        about: Env::new(),
+    }
+}
+
+#[test]
+fn windows_that_move_by_two_have_one_thread_each() {
+    let window = |size: usize| {
+        let kernel = parse(&format!(
+            "kernel {{
+  axes i0: {size}, i1: 56, i2: 3
+  in   x0: f32[{size}, 114]
+  out  y0: f32[{size}, 56]
+  schedule column across=[i2] along=[] parts=1
+  %0 = load x0[i0, 2*i1 + i2]
+  %1 = reduce.max %0 over [i2]
+  store y0[i0, i1] = %1
+}}"
+        ));
+        let (kernel, options) = (kernel.unwrap(), made_for(&Env::new()));
+        stages(&kernel, &options).unwrap().0.iter().map(|stage| stage.way).collect::<Vec<Way>>()
+    };
+    assert_eq!(window(4096), [Way::Points]);
+    // Of few windows, threads share each.
+    assert!(matches!(window(4)[..], [Way::Rows(_)]));
+}
+
+#[test]
+fn what_is_predicted_grows_with_the_work_and_has_a_time_for_every_launch() {
+    let product = "kernel {
+  axes i0: m, i1: 1024, i2: 1024
+  in   x0: f32[m, 1024], x1: f32[1024, 1024]
+  out  y0: f32[m, 1024]
+  schedule contract dots=(%2) rows=[i0] columns=[i1] sum=[i2] tile=128x128x16
+  %0 = load x0[i0, i2]
+  %1 = load x1[i2, i1]
+  %2 = dot(%0, %1) over [i2] acc=f32
+  store y0[i0, i1] = %2
+}";
+    let kernel = parse(product).unwrap();
+    let spec = fuseline::device::DeviceSpec::find("h200").unwrap();
+    let us = |rows: i64| {
+        let env: Env = [(Symbol::name("m"), rows)].into_iter().collect();
+        let options = made_for(&Env::new());
+        let times = predict(&kernel, &options, &env, spec).unwrap();
+        assert_eq!(times.len(), print(&kernel, &options).unwrap().launches.len());
+        times.iter().sum::<f64>()
+    };
+    // 4096 rows are 256 tiles, two for most of 132 processors: 8.6 GFLOP at about 40 TFLOP/s.
+    assert!((150.0..300.0).contains(&us(4096)), "{}", us(4096));
+    assert!(us(64) < us(4096) && us(4096) < us(40960) / 8.0, "{} {}", us(64), us(40960));
 }

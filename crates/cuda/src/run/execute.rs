@@ -78,7 +78,7 @@ impl Engine {
 /// The state of a run.
 pub(super) struct Run<'e> {
     pub engine: &'e Engine,
-    env: Env,
+    pub env: Env,
     /// trips of loops so far
     trips: u64,
     /// what the kernels of the outermost graph stored, if somebody wants to know

@@ -1,11 +1,15 @@
 //! How long a program takes on the device, as a whole and launch by launch.
 
+use fuseline::device::DeviceSpec;
 use fuseline::error::{Context, Result};
+use fuseline::run::Way;
 
 use super::execute::{Run, checks_of};
 use super::specialize::LoadedGraph;
 use super::value::Value;
+use super::workshop::key;
 use crate::gpu::{Mark, Resources};
+use crate::print::predict;
 
 /// Runs before those that are measured. The device is still busy with them when the first of these is asked for, so that it never waits for
 /// the host.
@@ -63,7 +67,8 @@ impl Run<'_> {
             for _ in 0..WARM_UP {
                 self.launch_pure(loaded, &special, pure)?;
             }
-            let mut marks = vec![self.engine.gpu.mark()?];
+            // Nothing is done between the first two, which shows what taking the time takes.
+            let mut marks = vec![self.engine.gpu.mark()?, self.engine.gpu.mark()?];
             for (k, (step, table)) in special.steps.iter().flatten().zip(&tables).enumerate() {
                 for (number, grid) in step.grids.iter().enumerate() {
                     let by_library = self.launch_one(k, step, table, number).at(|| loaded.describe(k))?;
@@ -79,10 +84,37 @@ impl Run<'_> {
             times.push(between(&marks)?);
         }
         self.check_faults(loaded, &checks_of(&special, 0).collect())?;
+        let median_of = |interval: usize| median(times.iter().map(|run| run[interval]).collect());
         for (number, launch) in launches.iter_mut().enumerate() {
-            launch.us = median(times.iter().map(|run| run[number]).collect());
+            launch.us = (median_of(number + 1) - median_of(0)).max(0.0);
         }
         Ok(Some(launches))
+    }
+}
+
+impl Run<'_> {
+    /// How long every kernel of a graph should take on a device, in microseconds; none of those that are no code.
+    pub fn predict(
+        &mut self,
+        loaded: &LoadedGraph,
+        inputs: &[Option<Value>],
+        spec: &DeviceSpec,
+    ) -> Result<Vec<Option<f64>>> {
+        self.bind(loaded, inputs)?;
+        let of_kernel = |k: usize| -> Result<Option<f64>> {
+            if !matches!(loaded.kernels[k].way, Way::Code) {
+                return Ok(None);
+            }
+            let kernel = &loaded.plan.kernels[k].kernel;
+            let key = key(kernel, &self.env)?;
+            let key = match self.engine.workshop.choice(kernel, &self.env) {
+                Some(choice) => choice.applied_to(key),
+                None => key,
+            };
+            let launches = predict(&key.0, &self.engine.workshop.options(&key), &self.env, spec)?;
+            Ok(Some(launches.iter().sum()))
+        };
+        (0..loaded.kernels.len()).map(of_kernel).collect()
     }
 }
 

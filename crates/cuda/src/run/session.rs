@@ -5,7 +5,7 @@ use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
 use fuseline::compile::PlannedProgram;
-use fuseline::device::{Device, Executable, NamedTensors, check_types};
+use fuseline::device::{Device, DeviceSpec, Executable, NamedTensors, check_types};
 use fuseline::error::{Context, Error, Result};
 use fuseline::fuse::{Chooser, Plan, PlanOptions, plan};
 use fuseline::graph::Graph;
@@ -173,6 +173,12 @@ impl Session {
         let given = self.given(inputs)?;
         let _turn = self.engine.turn.lock().unwrap_or_else(PoisonError::into_inner);
         Run::new(&self.engine).profile(&self.run, &given, runs)
+    }
+
+    /// How long every kernel of the program should take on a device, in microseconds; none of those that are no code.
+    pub fn predict(&self, inputs: &NamedTensors, spec: &DeviceSpec) -> Result<Vec<Option<f64>>> {
+        let given = self.given(inputs)?;
+        Run::new(&self.engine).predict(&self.run, &given, spec)
     }
 
     /// Measures the large products of the program in all ways in which they can be computed; none where something of the host stands between

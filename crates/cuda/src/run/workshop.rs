@@ -138,19 +138,23 @@ impl Workshop {
         made.collect()
     }
 
-    /// The text of a kernel, and its machine code.
-    fn compile(&self, (kernel, sizes, about, traits): &Key, compiled: &AtomicUsize) -> Result<(Printed, Vec<u8>)> {
-        let fixed: Env = sizes.iter().cloned().collect();
-        let options = Options {
+    /// How a kernel is printed.
+    pub fn options(&self, (kernel, sizes, about, traits): &Key) -> Options {
+        Options {
             name: kernel.schedule.name().to_owned(),
-            fixed,
+            fixed: sizes.iter().cloned().collect(),
             wide: traits.wide,
             groups: self.gpu.description.capability.0 == 9,
             library: traits.large && self.library.is_some(),
             processors: self.gpu.description.cores.into(),
             about: about.iter().cloned().collect(),
-        };
-        let printed = print(kernel, &options)?;
+        }
+    }
+
+    /// The text of a kernel, and its machine code.
+    fn compile(&self, key: &Key, compiled: &AtomicUsize) -> Result<(Printed, Vec<u8>)> {
+        let options = self.options(key);
+        let printed = print(&key.0, &options)?;
         let (source, architecture) = (printed.source(), self.gpu.description.architecture());
         let (major, minor) = self.compiler.version();
         let made_from = format!(

@@ -84,13 +84,16 @@ impl<'w, 'g> Parts<'w, 'g> {
         }
     }
 
-    /// The name of what was recognised, whoever wrote it.
+    /// The name of what was recognised, whoever wrote it; that of the one operator of which it is a part.
     fn recognised(&self, name: &str, members: &[usize]) -> Word {
-        let origin = match self.origins(members).as_slice() {
-            [only] => Some(only.clone()),
-            _ => None,
+        let origins = self.origins(members);
+        let [only] = origins.as_slice() else {
+            return Word { text: name.to_string(), origin: None, is_strong: true };
         };
-        Word { text: name.to_string(), origin, is_strong: true }
+        let is_inside = |node: &usize| members.iter().any(|k| self.members[*k] == *node);
+        let is_whole = self.wiring.parts(only).iter().all(is_inside);
+        let text = if is_whole { name.to_string() } else { pretty(&only.op) };
+        Word { text, origin: Some(only.clone()), is_strong: true }
     }
 
     /// As [`Parts::recognised`]; one operator that normalises says better than its sums over which part of a tensor.

@@ -8,7 +8,7 @@ use crate::error::{Context as _, Error, Result};
 use crate::fuse::{
     Chooser, DecisionId, Kind, Knowledge, Lock, Pins, Plan, PlanOptions, edge_names, edges, plan_knowing, price_knowing,
 };
-use crate::graph::{Graph, OriginSet, verify};
+use crate::graph::{Graph, OriginSet, verify_within};
 use crate::passes::{Context, Precision, Step, run_passes};
 use crate::philox;
 use crate::program::Program;
@@ -22,11 +22,11 @@ use crate::tensor::DType;
 pub fn compile(graph: Graph, context: &Context) -> Result<Program> {
     let context = &Context { budget: context.budget.started(), ..context.clone() };
     // First: what a front end did wrong must neither be blamed on a pass nor hidden by one that drops it.
-    verify(&graph).at(|| "the graph as it came in")?;
+    verify_within(&graph, &context.budget).at(|| "the graph as it came in")?;
     // Make the meaning plain: no planner should see shape arithmetic or views of views.
     let graph = run_passes(graph, context, &mut |_| {})?;
     // Split by time: only now is it known which constants are too large to have been folded.
-    Program::new(&graph)
+    Program::within(&graph, &context.budget)
 }
 
 /// A program, how its two graphs are divided into kernels, and all that was decided on the way.
@@ -52,8 +52,9 @@ pub fn plan_program(graph: Graph, options: &PlanOptions, observe: &mut dyn FnMut
 
 /// The graph after the passes: of it, a program can be planned in several ways.
 pub fn simplified(graph: Graph, options: &PlanOptions, observe: &mut dyn FnMut(&Step<'_>)) -> Result<Graph> {
-    verify(&graph).at(|| "the graph as it came in")?;
-    run_passes(graph, &context(&started(options)), observe)
+    let options = &started(options);
+    verify_within(&graph, &options.budget).at(|| "the graph as it came in")?;
+    run_passes(graph, &context(options), observe)
 }
 
 /// The options of work that begins here.
@@ -238,7 +239,7 @@ impl Split {
             graph = run_passes(graph, &rounding, observe)?;
         }
         check_locked(options, &rewrites)?;
-        Ok(Split { program: Program::new(&graph)?, rewrites })
+        Ok(Split { program: Program::within(&graph, &options.budget)?, rewrites })
     }
 
     fn planned(self, options: &PlanOptions, knowledge: &mut Knowledge) -> Result<Running> {
@@ -259,8 +260,7 @@ impl Running {
     /// The whole program, its plans proven apart from how they were found: nothing runs a plan that is not right.
     fn finished(self, options: &PlanOptions, knowledge: &mut Knowledge) -> Result<PlannedProgram> {
         let Running { split: Split { program, rewrites }, run } = self;
-        options.budget.check()?;
-        run.check(program.run()).at(|| PLAN_OF_A_RUN)?;
+        run.check_within(program.run(), &options.budget).at(|| PLAN_OF_A_RUN)?;
         let prepare = checked_plan(program.prepare(), options, knowledge).at(|| "the plan of what is prepared")?;
         Ok(PlannedProgram { program, rewrites, prepare, run })
     }
@@ -268,7 +268,7 @@ impl Running {
 
 fn checked_plan(graph: &Graph, options: &PlanOptions, knowledge: &mut Knowledge) -> Result<Plan> {
     let plan = plan_knowing(graph, options, knowledge)?;
-    plan.check(graph)?;
+    plan.check_within(graph, &options.budget)?;
     Ok(plan)
 }
 

@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use indexmap::IndexMap;
 
+use crate::budget::Budget;
 use crate::error::{Error, Result};
 use crate::graph::{Graph, Value};
 use crate::lower::looked_at;
@@ -37,13 +38,18 @@ impl Program {
     /// elementwise function of short integers (quantised weights) or of a far smaller constant, or f16 or bf16 widened for contractions
     /// and maps.
     pub fn new(graph: &Graph) -> Result<Program> {
+        Program::within(graph, &Budget::UNLIMITED)
+    }
+
+    /// As [`Program::new`], as long as the budget lasts.
+    pub fn within(graph: &Graph, budget: &Budget) -> Result<Program> {
+        budget.check()?;
         let constant = constant_nodes(graph);
         let prepared = prepared_values(graph, &constant);
-        Ok(Program {
-            prepare: prepare_graph(graph, &prepared)?,
-            run: run_graph(graph, &prepared)?,
-            inputs: graph.inputs().len(),
-        })
+        budget.check()?;
+        let prepare = prepare_graph(graph, &prepared, budget)?;
+        let run = run_graph(graph, &prepared, &constant, budget)?;
+        Ok(Program { prepare, run, inputs: graph.inputs().len() })
     }
 
     /// What is computed once; its outputs are prepared inputs of [`Program::run`], by name. Takes no inputs.
@@ -187,7 +193,7 @@ impl Recipe {
     }
 }
 
-fn prepare_graph(graph: &Graph, prepared: &IndexMap<Value, Arc<str>>) -> Result<Graph> {
+fn prepare_graph(graph: &Graph, prepared: &IndexMap<Value, Arc<str>>, budget: &Budget) -> Result<Graph> {
     let mut needed = vec![false; graph.nodes().len()];
     let mut todo: Vec<usize> = prepared.keys().map(|v| v.node()).collect();
     while let Some(id) = todo.pop() {
@@ -197,6 +203,7 @@ fn prepare_graph(graph: &Graph, prepared: &IndexMap<Value, Arc<str>>) -> Result<
     }
     let mut part = Part::new(graph);
     for id in (0..graph.nodes().len()).filter(|id| needed[*id]) {
+        budget.check()?;
         part.copy(graph, id)?;
     }
     for (value, name) in prepared {
@@ -206,7 +213,7 @@ fn prepare_graph(graph: &Graph, prepared: &IndexMap<Value, Arc<str>>) -> Result<
     Ok(part.graph)
 }
 
-fn run_graph(graph: &Graph, prepared: &IndexMap<Value, Arc<str>>) -> Result<Graph> {
+fn run_graph(graph: &Graph, prepared: &IndexMap<Value, Arc<str>>, constant: &[bool], budget: &Budget) -> Result<Graph> {
     let mut part = Part::new(graph);
     for input in graph.inputs() {
         part.copy(graph, input.node())?;
@@ -221,7 +228,6 @@ fn run_graph(graph: &Graph, prepared: &IndexMap<Value, Arc<str>>) -> Result<Grap
     for output in graph.outputs() {
         read[output.value.node()] |= !prepared.contains_key(&output.value);
     }
-    let constant = constant_nodes(graph);
     for id in needed.iter().rev().copied() {
         if read[id] || !constant[id] {
             read[id] = true;
@@ -231,6 +237,7 @@ fn run_graph(graph: &Graph, prepared: &IndexMap<Value, Arc<str>>) -> Result<Grap
     }
     needed.retain(|id| read[*id] && !matches!(graph.nodes()[*id].prim(), Prim::Input(_)));
     for id in needed {
+        budget.check()?;
         part.copy(graph, id)?;
     }
     for output in graph.outputs() {

@@ -22,18 +22,24 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use super::evaluate::Kind;
 use super::name::Names;
 use super::plan::{Plan, PlannedKernel};
+use crate::budget::Budget;
 use crate::error::{Context, Error, Result};
 use crate::graph::{Graph, Node, Value};
 use crate::lower::{gathered, is_opaque, is_transparent, looked_at};
 use crate::ops::{ExprNode, Prim};
-use crate::tensor::{Dim, Symbol};
+use crate::tensor::{Bound, Dim, Symbol};
 use crate::tile::{self, Kernel, Op, Param, Schedule};
 
 impl Plan {
     /// Proves that the plan computes the graph's results from its inputs, however it was found. What is left to trust is
     /// that each kernel computes what its members say.
     pub fn check(&self, graph: &Graph) -> Result<()> {
-        Check::of(self, graph, FxHashSet::default(), tile::verify).and_then(Check::run)
+        self.check_within(graph, &Budget::UNLIMITED)
+    }
+
+    /// As [`Plan::check`], as long as the budget lasts.
+    pub fn check_within(&self, graph: &Graph, budget: &Budget) -> Result<()> {
+        Check::of(self, graph, Bound::default(), tile::verify, budget).and_then(Check::run)
     }
 }
 
@@ -53,27 +59,29 @@ struct Check<'p> {
     base: Vec<Option<Value>>,
     /// the kernel that stores a value
     stored: FxHashMap<Value, usize>,
-    bound: FxHashSet<Symbol>,
+    bound: Bound<'p>,
     /// kernels that were looked at, by address: equal layers share theirs
     verified: FxHashSet<*const Kernel>,
     verify: fn(&Kernel) -> Result<()>,
+    budget: &'p Budget,
 }
 
 impl<'p> Check<'p> {
     fn of(
         plan: &'p Plan,
         graph: &'p Graph,
-        outer: FxHashSet<Symbol>,
+        mut bound: Bound<'p>,
         verify: fn(&Kernel) -> Result<()>,
+        budget: &'p Budget,
     ) -> Result<Check<'p>> {
         if plan.graph != Names::of(graph).graph(graph) {
             return Err(Error::bug("the plan was made for another graph"));
         }
-        let mut bound = outer;
         let sizes = graph.inputs().iter().flat_map(|v| graph.ty(*v).shape.dims());
         bound.extend(sizes.filter_map(Dim::as_symbol).cloned());
         let mut base: Vec<Option<Value>> = Vec::with_capacity(graph.nodes().len());
         for id in 0..graph.nodes().len() {
+            budget.check()?;
             let behind = match looked_at(graph, id) {
                 Some(operand) => behind(&base, operand),
                 _ if is_transparent(graph, id) => None,
@@ -82,7 +90,7 @@ impl<'p> Check<'p> {
             base.push(behind);
         }
         let (stored, verified) = (FxHashMap::default(), FxHashSet::default());
-        Ok(Check { plan, graph, base, stored, bound, verified, verify })
+        Ok(Check { plan, graph, base, stored, bound, verified, verify, budget })
     }
 
     fn run(mut self) -> Result<()> {
@@ -91,6 +99,7 @@ impl<'p> Check<'p> {
             self.nodes(k, kernel).at(|| kernel.describe(k, self.graph))?;
         }
         for (k, kernel) in plan.kernels.iter().enumerate() {
+            self.budget.check()?;
             let place = || kernel.describe(k, self.graph);
             self.reads(k, kernel).at(place)?;
             self.needs(kernel).at(place)?;
@@ -251,13 +260,13 @@ impl<'p> Check<'p> {
             return Err(Error::bug(format!("{} plans for {} regions", regions.len(), inner.len())));
         }
         for (plan, region) in regions.iter().zip(inner) {
-            let check = Check::of(plan, region, self.bound.clone(), tile::verify_unread);
+            let check = Check::of(plan, region, Bound::inside(&self.bound), tile::verify_unread, self.budget);
             check.and_then(Check::run).at(|| format!("region {}", region.name()))?;
         }
         let result_sizes = || node.types().iter().flat_map(|ty| ty.shape.dims());
         let values = result_sizes().filter_map(Dim::as_symbol).filter(|s| matches!(s, Symbol::Value(_)));
         match node.prim() {
-            Prim::Bind(row) => drop(self.bound.insert(Symbol::Value(row.symbol))),
+            Prim::Bind(row) => drop(self.bound.bind(Symbol::Value(row.symbol))),
             Prim::Host(row) => self.bound.extend(row.kind.binds().map(Symbol::Value)),
             Prim::If(_) | Prim::Loop(_) => self.bound.extend(values.cloned()),
             _ => {}
@@ -268,7 +277,7 @@ impl<'p> Check<'p> {
     fn is_bound(&self, dim: &Dim) -> Result<()> {
         let mut free = None;
         dim.for_each_symbol(&mut |s| {
-            if matches!(s, Symbol::Name(_) | Symbol::Value(_)) && !self.bound.contains(s) {
+            if matches!(s, Symbol::Name(_) | Symbol::Value(_)) && !self.bound.has(s) {
                 free.get_or_insert_with(|| s.clone());
             }
         });

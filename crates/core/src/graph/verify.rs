@@ -22,32 +22,44 @@ use rustc_hash::FxHashSet;
 use smallvec::SmallVec;
 
 use super::{Graph, Node, Value};
+use crate::budget::Budget;
 use crate::error::{Context, Error, Result};
 use crate::ops::prim::View;
 use crate::ops::{ExprNode, Number, Prim};
-use crate::tensor::{DType, Dim, Symbol, TensorType};
+use crate::tensor::{Bound, DType, Dim, Symbol, TensorType};
 
 /// Checks that a graph keeps every invariant of the list above.
 pub fn verify(graph: &Graph) -> Result<()> {
-    verify_region(graph, &Bound::default())
+    verify_within(graph, &Budget::UNLIMITED)
+}
+
+/// As [`verify`], as long as the budget lasts.
+pub(crate) fn verify_within(graph: &Graph, budget: &Budget) -> Result<()> {
+    verify_region(graph, Place { bound: Bound::default(), is_open: false, budget })
 }
 
 /// As [`verify`], for a graph that stands among others: symbols that it does not bind are bound around it.
 pub(crate) fn verify_open(graph: &Graph) -> Result<()> {
-    verify_region(graph, &Bound { is_open: true, ..Bound::default() })
+    verify_region(graph, Place { bound: Bound::default(), is_open: true, budget: &Budget::UNLIMITED })
 }
 
-/// The symbols that are bound at some place of a graph.
-#[derive(Clone, Debug, Default)]
-struct Bound {
-    symbols: FxHashSet<Symbol>,
-    /// whether others may be bound around the graph
+/// What is known at a place of a graph.
+#[derive(Debug)]
+struct Place<'o> {
+    bound: Bound<'o>,
+    /// whether other symbols may be bound around the graph
     is_open: bool,
+    budget: &'o Budget,
 }
 
-impl Bound {
+impl Place<'_> {
+    /// The begin of a region at this place.
+    fn inside(&self) -> Place<'_> {
+        Place { bound: Bound::inside(&self.bound), is_open: self.is_open, budget: self.budget }
+    }
+
     fn bind(&mut self, symbol: u32) -> Result<()> {
-        match self.symbols.insert(Symbol::Value(symbol)) {
+        match self.bound.bind(Symbol::Value(symbol)) {
             true => Ok(()),
             false => Err(Error::bug(format!("${symbol} is bound twice"))),
         }
@@ -57,10 +69,12 @@ impl Bound {
         let mut free = None;
         dim.for_each_symbol(&mut |s| {
             let is_size = matches!(s, Symbol::Name(_) | Symbol::Value(_));
-            if is_size && self.is_open {
-                self.symbols.insert(s.clone());
-            } else if is_size && !self.symbols.contains(s) {
-                free.get_or_insert_with(|| s.clone());
+            if is_size && !self.bound.has(s) {
+                if self.is_open {
+                    self.bound.bind(s.clone());
+                } else {
+                    free.get_or_insert_with(|| s.clone());
+                }
             }
         });
         match free {
@@ -70,18 +84,20 @@ impl Bound {
     }
 }
 
-fn verify_region(graph: &Graph, outer: &Bound) -> Result<()> {
+fn verify_region(graph: &Graph, place: Place<'_>) -> Result<()> {
+    let budget = place.budget;
     let each = |check: &dyn Fn(usize, &Node) -> Result<()>| -> Result<()> {
-        graph.nodes.iter().enumerate().try_for_each(|(id, node)| check(id, node).at(|| graph.describe(id)))
+        let mut nodes = graph.nodes.iter().enumerate();
+        nodes.try_for_each(|(id, node)| budget.check().and_then(|()| check(id, node).at(|| graph.describe(id))))
     };
     each(&|id, node| check_operands(graph, id, node))?;
     each(&|_, node| check_types(graph, node))?;
     check_inputs(graph)?;
     check_outputs(graph)?;
-    check_sharing(graph)?;
+    check_sharing(graph, budget)?;
     each(&|_, node| check_constants(node))?;
     each(&|_, node| check_sizes(node))?;
-    check_symbols(graph, outer)
+    check_symbols(graph, place)
 }
 
 fn check_operands(graph: &Graph, id: usize, node: &Node) -> Result<()> {
@@ -134,9 +150,10 @@ fn check_outputs(graph: &Graph) -> Result<()> {
     outputs.try_for_each(|o| check_value(graph, o.value).at(|| format!("output \"{}\"", o.name)))
 }
 
-fn check_sharing(graph: &Graph) -> Result<()> {
+fn check_sharing(graph: &Graph, budget: &Budget) -> Result<()> {
     let mut known: HashMap<(u64, &[Value]), SmallVec<[usize; 1]>> = HashMap::new();
     for (id, node) in graph.nodes.iter().enumerate() {
+        budget.check()?;
         let alike = known.entry((node.prim.key(), node.args())).or_default();
         let earlier = alike.iter().find(|other| graph.nodes[**other] == *node).copied();
         alike.push(id);
@@ -193,35 +210,35 @@ fn for_each_size(node: &Node, f: &mut dyn FnMut(&Dim)) {
     node.types.iter().flat_map(|ty| ty.shape.dims()).for_each(f);
 }
 
-fn check_symbols(graph: &Graph, outer: &Bound) -> Result<()> {
-    let mut bound = outer.clone();
+fn check_symbols(graph: &Graph, mut place: Place<'_>) -> Result<()> {
     let sizes = graph.inputs.iter().flat_map(|v| graph.ty(*v).shape.dims());
-    bound.symbols.extend(sizes.filter_map(Dim::as_symbol).cloned());
+    place.bound.extend(sizes.filter_map(Dim::as_symbol).cloned());
     for (id, node) in graph.nodes.iter().enumerate() {
-        check_node_symbols(node, &mut bound).at(|| graph.describe(id))?;
+        place.budget.check()?;
+        check_node_symbols(node, &mut place).at(|| graph.describe(id))?;
     }
     for constraint in &graph.constraints {
-        let place = || format!("constraint ({})", constraint.why);
-        bound.check(&constraint.left).and_then(|()| bound.check(&constraint.right)).at(place)?;
+        let of = || format!("constraint ({})", constraint.why);
+        place.check(&constraint.left).and_then(|()| place.check(&constraint.right)).at(of)?;
     }
     Ok(())
 }
 
-fn check_node_symbols(node: &Node, bound: &mut Bound) -> Result<()> {
+fn check_node_symbols(node: &Node, place: &mut Place<'_>) -> Result<()> {
     let result_sizes = || node.types.iter().flat_map(|ty| ty.shape.dims());
     match node.prim() {
-        Prim::Bind(row) => bound.bind(row.symbol)?,
-        Prim::Host(row) => row.kind.binds().try_for_each(|symbol| bound.bind(symbol))?,
+        Prim::Bind(row) => place.bind(row.symbol)?,
+        Prim::Host(row) => row.kind.binds().try_for_each(|symbol| place.bind(symbol))?,
         Prim::If(row) => {
-            verify_region(&row.then, bound).at(|| "then")?;
-            verify_region(&row.otherwise, bound).at(|| "else")?;
+            verify_region(&row.then, place.inside()).at(|| "then")?;
+            verify_region(&row.otherwise, place.inside()).at(|| "else")?;
         }
-        Prim::Loop(row) => verify_region(&row.body, bound).at(|| "body")?,
+        Prim::Loop(row) => verify_region(&row.body, place.inside()).at(|| "body")?,
         prim => {
             let mut result = Ok(());
             prim.for_each_dim(&mut |dim| {
                 if result.is_ok() {
-                    result = bound.check(dim);
+                    result = place.check(dim);
                 }
             });
             result?;
@@ -229,9 +246,9 @@ fn check_node_symbols(node: &Node, bound: &mut Bound) -> Result<()> {
     }
     if matches!(node.prim(), Prim::If(_) | Prim::Loop(_)) {
         let values = result_sizes().filter_map(Dim::as_symbol).filter(|s| matches!(s, Symbol::Value(_)));
-        bound.symbols.extend(values.cloned());
+        place.bound.extend(values.cloned());
     }
-    result_sizes().try_for_each(|dim| bound.check(dim))
+    result_sizes().try_for_each(|dim| place.check(dim))
 }
 
 #[cfg(test)]

@@ -31,7 +31,7 @@ pub use simplify_algebra::{RULES, Rule, Tier};
 use crate::budget::Budget;
 use crate::device::Machine;
 use crate::error::{Context as _, Result};
-use crate::graph::{Graph, verify};
+use crate::graph::{Graph, verify, verify_within};
 use crate::tensor::DType;
 
 /// How far arithmetic may be rearranged.
@@ -217,7 +217,8 @@ pub struct Step<'g> {
 pub fn run_passes(graph: Graph, context: &Context, observe: &mut dyn FnMut(&Step<'_>)) -> Result<Graph> {
     let before = graph.clone();
     let after = passed(graph, context, cfg!(debug_assertions), observe)?;
-    let Err(error) = verify(&after) else { return Ok(after) };
+    let Err(error) = verify_within(&after, &context.budget) else { return Ok(after) };
+    context.budget.check()?;
     // Who is wrong shows when each is looked at: whoever made the graph, or a pass.
     verify(&before).at(|| "the graph before the passes")?;
     Err(passed(before, context, true, &mut |_| {}).err().unwrap_or(error))

@@ -30,6 +30,7 @@ fn run(graph: &Graph, facts: &Facts, permit: &mut Permit<'_>) -> Result<Option<G
     let mut inside = vec![false; graph.nodes().len()];
     // From the end, so that a chain is found as a whole before its parts.
     for id in (0..graph.nodes().len()).rev().filter(|id| facts.is_live(*id)) {
+        facts.budget.check()?;
         if let Some(chain) = (!inside[id]).then(|| find(graph, facts, id)).flatten() {
             chain.passed.iter().for_each(|node| inside[*node] = true);
             found.insert(id, chain);
@@ -44,7 +45,7 @@ fn run(graph: &Graph, facts: &Facts, permit: &mut Permit<'_>) -> Result<Option<G
             found.remove(&id);
         }
     }
-    rebuilt_at(graph, &found, |rebuild, id, chain| apply(graph, facts, rebuild, id, chain))
+    rebuilt_at(graph, facts, &found, |rebuild, id, chain| apply(graph, facts, rebuild, id, chain))
 }
 
 /// One link of a chain around a value.

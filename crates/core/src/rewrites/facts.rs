@@ -2,6 +2,7 @@
 
 use smallvec::SmallVec;
 
+use crate::budget::Budget;
 use crate::graph::Graph;
 use crate::ops::Prim;
 use crate::ops::prim::Class;
@@ -23,11 +24,13 @@ pub(super) struct Facts {
     readers: Vec<u32>,
     constant: Vec<bool>,
     literal: Vec<bool>,
+    /// what looking at the graph and rebuilding it may take
+    pub(super) budget: Budget,
 }
 
 impl Facts {
-    /// The facts about a graph.
-    pub(super) fn of(graph: &Graph) -> Facts {
+    /// The facts about a graph that is looked at within a budget.
+    pub(super) fn of(graph: &Graph, budget: &Budget) -> Facts {
         let mut readers = vec![0; graph.nodes().len()];
         let live = graph.live_nodes();
         for (node, _) in graph.nodes().iter().zip(&live).filter(|(_, live)| **live) {
@@ -43,7 +46,7 @@ impl Facts {
                 !matches!(node.prim(), Prim::Input(_) | Prim::Random(_)) && node.prim().class() != Class::Control;
             literal.push(source && node.args().iter().all(|a| literal[a.node()]));
         }
-        Facts { live, readers, constant: program::constant_nodes(graph), literal }
+        Facts { live, readers, constant: program::constant_nodes(graph), literal, budget: budget.clone() }
     }
 
     /// Whether an output needs a node.

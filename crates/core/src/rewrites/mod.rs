@@ -122,14 +122,14 @@ fn until_settled(
     let mut graph = graph;
     for round in 0..MOST_ROUNDS {
         let mut settled = true;
-        let mut facts = Facts::of(&graph);
+        let mut facts = Facts::of(&graph, &context.budget);
         let rewrites = if round == 0 { first } else { then };
         for rewrite in rewrites.iter().filter(|r| r.tier.is_allowed(context.numerics)) {
             context.budget.check()?;
             let new = rewrite.apply_knowing(&graph, &facts, permit)?;
             let changed = new.is_some();
             if let Some(new) = new {
-                (settled, facts, graph) = (false, Facts::of(&new), new);
+                (settled, facts, graph) = (false, Facts::of(&new, &context.budget), new);
             }
             observe(&Step { pass: rewrite.name, round, changed, graph: &graph });
         }
@@ -144,7 +144,7 @@ fn until_settled(
 impl Rewrite {
     /// The graph with this rewrite applied wherever the permit allows; `None` where nothing changed.
     pub fn apply(&self, graph: &Graph, permit: &mut Permit<'_>) -> Result<Option<Graph>> {
-        self.apply_knowing(graph, &Facts::of(graph), permit)
+        self.apply_knowing(graph, &Facts::of(graph, &Budget::UNLIMITED), permit)
     }
 
     fn apply_knowing(&self, graph: &Graph, facts: &Facts, permit: &mut Permit<'_>) -> Result<Option<Graph>> {
@@ -166,21 +166,25 @@ fn sites<S>(
     mut find: impl FnMut(usize) -> Option<S>,
     mut apply: impl FnMut(&mut Rebuild<'_>, usize, &S) -> Result<Option<Values>>,
 ) -> Result<Option<Graph>> {
-    let live = (0..graph.nodes().len()).filter(|id| facts.is_live(*id));
-    let found: FxHashMap<usize, S> = live.filter_map(|id| Some((id, find(id)?))).collect();
-    rebuilt_at(graph, &found, |rebuild, id, site| apply(rebuild, id, site))
+    let mut found: FxHashMap<usize, S> = FxHashMap::default();
+    for id in (0..graph.nodes().len()).filter(|id| facts.is_live(*id)) {
+        facts.budget.check()?;
+        found.extend(find(id).map(|site| (id, site)));
+    }
+    rebuilt_at(graph, facts, &found, |rebuild, id, site| apply(rebuild, id, site))
 }
 
 /// Rebuilds a graph at some of its nodes; `None` where there is none.
 fn rebuilt_at<S>(
     graph: &Graph,
+    facts: &Facts,
     found: &FxHashMap<usize, S>,
     mut apply: impl FnMut(&mut Rebuild<'_>, usize, &S) -> Result<Option<Values>>,
 ) -> Result<Option<Graph>> {
     if found.is_empty() {
         return Ok(None);
     }
-    rewrite_outside_regions(graph, &Budget::UNLIMITED, |rebuild, id| match found.get(&id) {
+    rewrite_outside_regions(graph, &facts.budget, |rebuild, id| match found.get(&id) {
         Some(site) => apply(rebuild, id, site),
         None => Ok(None),
     })

@@ -31,13 +31,14 @@ pub(super) const REWRITE: Rewrite = Rewrite {
 fn run(graph: &Graph, facts: &Facts, permit: &mut Permit<'_>) -> Result<Option<Graph>> {
     let mut found: FxHashMap<usize, Found> = FxHashMap::default();
     for id in (0..graph.nodes().len()).filter(|id| facts.is_live(*id)) {
+        facts.budget.check()?;
         for (at, site) in part(graph, id).map(|part| (id, Found::Part(part))).into_iter().chain(bounds(graph, id)) {
             if !found.contains_key(&at) && permit.allow(graph, site.site(at)) {
                 found.insert(at, site);
             }
         }
     }
-    rebuilt_at(graph, &found, |rebuild, id, found| match found {
+    rebuilt_at(graph, facts, &found, |rebuild, id, found| match found {
         Found::Part(part) => part.rebuilt(graph, rebuild, id),
         Found::Bound(bound) => bound.rebuilt(graph, rebuild),
     })

@@ -44,6 +44,7 @@ fn run(graph: &Graph, facts: &Facts, permit: &mut Permit<'_>) -> Result<Option<G
     let views = Views::of(graph, facts);
     let mut changes: FxHashMap<usize, Change> = FxHashMap::default();
     for id in (0..graph.nodes().len()).filter(|id| facts.is_live(*id)) {
+        facts.budget.check()?;
         // A product is scaled once.
         let part = |base: Value| views.part(graph, facts, base).filter(|p| !changes.contains_key(&p.product.node()));
         if let Some(found) = find(graph, facts, id, &scores, part, permit) {
@@ -53,7 +54,7 @@ fn run(graph: &Graph, facts: &Facts, permit: &mut Permit<'_>) -> Result<Option<G
             changes.insert(id, Change::Moved(found));
         }
     }
-    rebuilt_at(graph, &changes, |rebuild, _, change| match change {
+    rebuilt_at(graph, facts, &changes, |rebuild, _, change| match change {
         Change::Moved(found) => apply(graph, rebuild, found),
         Change::Scaled(found) => scale_part(graph, rebuild, found),
     })

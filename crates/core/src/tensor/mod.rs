@@ -11,6 +11,7 @@ mod seeded;
 mod shape;
 mod text;
 
+pub(crate) use dim::Bound;
 pub use dim::{Algebra, Dim, Env, Range, Ranges, Symbol};
 pub use dtype::{Class, DType, FloatFormat, Specials};
 pub use layout::Layout;

@@ -88,7 +88,7 @@ impl CpuDevice {
 
     fn session(&self, program: &Program, prepare: &Plan, run: &Plan) -> Result<Session> {
         let checked = |graph: &Graph, plan: &Plan| -> Result<Arc<Graph>> {
-            plan.check(graph).at(|| "the plan")?;
+            plan.check_within(graph, &self.plan.budget.started()).at(|| "the plan")?;
             Ok(Arc::new(graph.clone()))
         };
         [program.prepare(), program.run()].into_iter().try_for_each(|graph| self.limits.check_drawn(graph))?;
@@ -154,8 +154,9 @@ impl Session {
         // One time for all of them.
         let budget = self.engine.budget.started();
         self.engine.pool.enter(|team| {
+            let mut run = Run::with_sizes(&self.engine, team, env).within(&budget);
             for segment in self.run.segments.iter().filter(|segment| is_known(&segment.symbols)) {
-                Run::with_sizes(&self.engine, team, env).within(&budget).special(&self.run, segment)?;
+                run.special(&self.run, segment)?;
             }
             Ok(())
         })

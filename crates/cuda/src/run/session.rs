@@ -89,7 +89,7 @@ impl CudaDevice {
 
     fn session(&self, program: &Program, prepare: &Plan, run: &Plan) -> Result<Session> {
         let checked = |graph: &Graph, plan: &Plan| -> Result<Arc<Graph>> {
-            plan.check(graph).at(|| "the plan")?;
+            plan.check_within(graph, &self.plan.budget.started()).at(|| "the plan")?;
             Ok(Arc::new(graph.clone()))
         };
         let engine =

@@ -9,12 +9,14 @@
 //! iteration domain and [`Symbol::Read`] for an element of an index operand.
 
 mod arithmetic;
+mod bound;
 mod interpret;
 mod parse;
 mod print;
 mod range;
 mod simplify;
 
+pub(crate) use bound::Bound;
 pub use interpret::{Algebra, Env};
 pub use range::{Range, Ranges};
 

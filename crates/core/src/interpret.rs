@@ -11,11 +11,11 @@ use crate::compile::PlannedProgram;
 use crate::device::{Device, Executable, NamedTensors, check_inputs};
 use crate::error::{Context, Error, Result};
 use crate::fuse::{Plan, PlanOptions, plan};
-use crate::graph::{Constraint, Graph, Value};
+use crate::graph::{Graph, Value};
 use crate::ops::Prim;
 use crate::ops::prim::Regions;
 use crate::program::Program;
-use crate::reference::{Buffer, check_constraints};
+use crate::reference::{Buffer, Pending};
 use crate::tensor::{Env, Literal, Symbol};
 use crate::tile::interp::{self, Options};
 
@@ -154,12 +154,11 @@ impl Run<'_> {
                 values.insert(*value, input.clone());
             }
         }
-        let mut pending: Vec<&Constraint> = graph.constraints().iter().collect();
         // Before anything runs: kernels rely on sizes that must agree.
-        check_constraints(&mut pending, &self.env)?;
+        let mut pending = Pending::of(graph, &self.env)?;
         for (k, kernel) in planned.plan.kernels.iter().enumerate() {
             self.step(planned, k, &mut values).at(|| kernel.describe(k, graph))?;
-            check_constraints(&mut pending, &self.env)?;
+            pending.check(&self.env)?;
             for dead in planned.released[k].iter().filter_map(|value| values.remove(value)) {
                 self.live = self.live.saturating_sub(dead.owned_bytes() as u64);
             }
@@ -235,9 +234,9 @@ impl Regions for Inner<'_, '_> {
     }
 
     fn region(&mut self, number: usize, operands: &[Buffer]) -> Result<Vec<Buffer>> {
-        let outer = self.run.env.clone();
+        let outer = self.run.env.mark();
         let results = self.run.execute(&self.regions[number], operands);
-        self.run.env = outer;
+        self.run.env.undo(outer);
         results
     }
 

@@ -10,15 +10,15 @@ mod buffer;
 mod contract;
 mod index;
 mod map;
+mod pending;
 mod positions;
 mod reduce;
 mod run;
 mod sort;
 
 pub use buffer::Buffer;
-pub use run::{
-    Limits, Options, Reading, Run, check_constraints, evaluate, evaluate_buffers, evaluate_prim, evaluate_under,
-};
+pub use pending::Pending;
+pub use run::{Limits, Options, Reading, Run, evaluate, evaluate_buffers, evaluate_prim, evaluate_under};
 
 pub(crate) use contract::eval_contract;
 pub(crate) use index::{eval_gather, eval_scatter, out_of_range};

@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
 
-use super::Buffer;
+use super::{Buffer, Pending};
 use crate::error::{Context, Error, Result};
-use crate::graph::{Constraint, Graph, Node};
+use crate::graph::{Graph, Node};
 use crate::ops::Prim;
 use crate::ops::prim::View;
 use crate::tensor::{DType, Env, Literal, Shape, Symbol};
@@ -239,12 +239,12 @@ impl Run<'_> {
         let inputs = graph.inputs().iter().zip(operands);
         let inputs = inputs.map(|(v, b)| (graph.input_name(*v).clone(), b.clone())).collect();
         let outer_inputs = std::mem::replace(&mut self.inputs, inputs);
-        let outer_env = self.env.clone();
+        let outer_env = self.env.mark();
         self.depth += 1;
         let results = self.execute(graph);
         self.depth -= 1;
         self.inputs = outer_inputs;
-        self.env = outer_env;
+        self.env.undo(outer_env);
         results
     }
 
@@ -279,10 +279,9 @@ impl Run<'_> {
         let mut values: Vec<Vec<Buffer>> = vec![Vec::new(); graph.nodes().len()];
         // What counts for each of them.
         let mut bytes = vec![0u64; graph.nodes().len()];
-        let mut pending: Vec<&Constraint> = graph.constraints().iter().collect();
         self.bind_inputs(graph)?;
         // Before anything runs: composed views rely on sizes that must agree.
-        check_constraints(&mut pending, &self.env)?;
+        let mut pending = Pending::of(graph, &self.env)?;
         for (id, node) in graph.nodes().iter().enumerate() {
             if !live[id] {
                 continue;
@@ -304,7 +303,7 @@ impl Run<'_> {
             for (ty, result) in node.types().iter().zip(&results) {
                 ty.bind(result.dtype(), result.sizes(), &mut self.env).at(place)?;
             }
-            check_constraints(&mut pending, &self.env)?;
+            pending.check(&self.env)?;
             // Copies of operands are gone; whatever a region held is released by now.
             drop(args);
             // Literals are the caller's or the model's where they come from; those that are put together on the way are values.
@@ -345,22 +344,4 @@ impl Run<'_> {
         }
         Ok(())
     }
-}
-
-/// Checks the constraints whose symbols are all bound, and forgets them.
-pub fn check_constraints(pending: &mut Vec<&Constraint>, env: &Env) -> Result<()> {
-    let mut failed = None;
-    pending.retain(|constraint| {
-        let free = |s: &Symbol| env.get(s).is_none();
-        if constraint.left.mentions(free) || constraint.right.mentions(free) {
-            return true;
-        }
-        match (constraint.left.eval(env), constraint.right.eval(env)) {
-            (Ok(a), Ok(b)) if a == b => {}
-            (Ok(a), Ok(b)) => failed = failed.take().or(Some(constraint.violated(a, b))),
-            (Err(e), _) | (_, Err(e)) => failed = failed.take().or(Some(e)),
-        }
-        false
-    });
-    failed.map_or(Ok(()), Err)
 }

@@ -6,10 +6,10 @@ use std::sync::Arc;
 use bytes::Bytes;
 use fuseline::budget::Budget;
 use fuseline::error::{Context, Error, Result};
-use fuseline::graph::{Constraint, Graph};
+use fuseline::graph::Graph;
 use fuseline::ops::Prim;
 use fuseline::ops::prim::Regions;
-use fuseline::reference::{Buffer, Reading, check_constraints};
+use fuseline::reference::{Buffer, Pending, Reading};
 use fuseline::tensor::{DType, Env, Literal, Symbol};
 use fuseline::tile::interp;
 use smallvec::SmallVec;
@@ -128,9 +128,8 @@ impl<'e, 't, 'p> Run<'e, 't, 'p> {
                 _ => {}
             }
         }
-        let mut pending: Vec<&Constraint> = graph.constraints().iter().collect();
         // Before anything runs: kernels rely on sizes that must agree.
-        check_constraints(&mut pending, &self.env)?;
+        let mut pending = Pending::of(graph, &self.env)?;
         self.recorder.enter();
         let done =
             loaded.segments.iter().try_for_each(|segment| self.segment(loaded, segment, &mut values, &mut pending));
@@ -143,7 +142,7 @@ impl<'e, 't, 'p> Run<'e, 't, 'p> {
         loaded: &LoadedGraph,
         segment: &Segment,
         values: &mut Values,
-        pending: &mut Vec<&Constraint>,
+        pending: &mut Pending<'_>,
     ) -> Result<()> {
         let special = self.special(loaded, segment)?;
         let more = (special.arena_bytes as u64).saturating_add(special.own_bytes as u64);
@@ -168,9 +167,7 @@ impl<'e, 't, 'p> Run<'e, 't, 'p> {
                 let stored = self.stored(loaded, k, step.as_ref(), &arena, values).at(|| loaded.describe(k))?;
                 self.recorder.note_values(stored);
             }
-            if !pending.is_empty() {
-                check_constraints(pending, &self.env)?;
-            }
+            pending.check(&self.env)?;
             for slot in &loaded.kernels[k].released {
                 self.live = self.live.saturating_sub(values.drop(*slot));
             }
@@ -182,10 +179,11 @@ impl<'e, 't, 'p> Run<'e, 't, 'p> {
     /// The segment at the sizes of this run.
     pub fn special(&mut self, loaded: &LoadedGraph, segment: &Segment) -> Result<Arc<Special>> {
         let key = segment.sizes(&self.env)?;
-        let (limit, budget) = (self.limit, self.budget.started());
-        segment
-            .specials
-            .get(key, || specialize(self.engine, self.team, loaded, segment, &self.env, &Allowed { limit, budget }))
+        segment.specials.get(key, || {
+            // Work begins only where something is made: a loop comes here in every trip.
+            let allowed = Allowed { limit: self.limit, budget: self.budget.started() };
+            specialize(self.engine, self.team, loaded, segment, &self.env, &allowed)
+        })
     }
 
     /// Runs the programs of a kernel.
@@ -455,11 +453,11 @@ impl Regions for Inner<'_, '_, '_, '_> {
     }
 
     fn region(&mut self, number: usize, operands: &[Buffer]) -> Result<Vec<Buffer>> {
-        let outer = self.run.env.clone();
+        let outer = self.run.env.mark();
         let given = |operand: &Buffer| operand.to_literal().map(|literal| Some(Given::Shared(literal)));
         let inputs = operands.iter().map(given).collect::<Result<Vec<_>>>()?;
         let results = self.run.execute(&self.regions[number], inputs);
-        self.run.env = outer;
+        self.run.env.undo(outer);
         Ok(results?.iter().map(Buffer::from_literal).collect())
     }
 

@@ -5,10 +5,9 @@ use std::ffi::c_void;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use fuseline::error::{Context, Error, Result};
-use fuseline::graph::Constraint;
 use fuseline::ops::Prim;
 use fuseline::ops::prim::Regions;
-use fuseline::reference::{Buffer, Limits, Reading, check_constraints};
+use fuseline::reference::{Buffer, Limits, Pending, Reading};
 use fuseline::run::{Origin, Way};
 use fuseline::tensor::{DType, Dim, Env, Literal, Symbol};
 use fuseline::tile::interp;
@@ -125,14 +124,13 @@ impl<'e> Run<'e> {
             return Ok(None);
         }
         // Before anything runs: kernels rely on sizes that must agree.
-        check_constraints(&mut loaded.graph.constraints().iter().collect(), &self.env)?;
+        Pending::of(&loaded.graph, &self.env)?;
         Ok(Some(self.special(loaded, only)?).filter(|special| special.pure.is_some()))
     }
 
     /// Runs a graph kernel by kernel.
     pub fn execute_steps(&mut self, loaded: &LoadedGraph, inputs: &[Option<Value>]) -> Result<Vec<Value>> {
-        let mut pending: Vec<&Constraint> = loaded.graph.constraints().iter().collect();
-        check_constraints(&mut pending, &self.env)?;
+        let mut pending = Pending::of(&loaded.graph, &self.env)?;
         let mut values: Vec<Value> = vec![Value::default(); loaded.slots.len()];
         for (slot, input) in loaded.inputs.iter().zip(inputs) {
             if let (Origin::Input, Some(input)) = (loaded.slots[*slot].origin, input) {
@@ -153,9 +151,7 @@ impl<'e> Run<'e> {
                     let slots = loaded.kernels[k].outputs.iter();
                     stored.push(slots.map(|slot| values[*slot].literal()).collect::<Result<_>>()?);
                 }
-                if !pending.is_empty() {
-                    check_constraints(&mut pending, &self.env)?;
-                }
+                pending.check(&self.env)?;
                 for slot in &loaded.kernels[k].released {
                     values[*slot] = Value::default();
                 }
@@ -506,13 +502,14 @@ impl Regions for Inner<'_, '_> {
     }
 
     fn region(&mut self, number: usize, operands: &[Buffer]) -> Result<Vec<Buffer>> {
-        let outer = self.run.env.clone();
+        let outer = self.run.env.mark();
         let inputs =
             operands.iter().map(|operand| Ok(Some(operand.to_literal()?.into()))).collect::<Result<Vec<_>>>()?;
         // Regions belong to the kernel that they are in.
         let stored = self.run.stored.take();
         let results = self.run.execute(&self.regions[number], &inputs);
-        (self.run.env, self.run.stored) = (outer, stored);
+        self.run.env.undo(outer);
+        self.run.stored = stored;
         results?.iter_mut().map(|value| Ok(Buffer::from_literal(&value.literal()?))).collect()
     }
 

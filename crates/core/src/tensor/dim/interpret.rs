@@ -58,7 +58,11 @@ impl Dim {
 
 /// A binding of symbols to numbers.
 #[derive(Clone, Debug, Default)]
-pub struct Env(FxHashMap<Symbol, i64>);
+pub struct Env {
+    numbers: FxHashMap<Symbol, i64>,
+    /// every binding in order, with what it took the place of
+    bound: Vec<(Symbol, Option<i64>)>,
+}
 
 impl Env {
     /// No bindings.
@@ -68,12 +72,37 @@ impl Env {
 
     /// The number bound to a symbol.
     pub fn get(&self, symbol: &Symbol) -> Option<i64> {
-        self.0.get(symbol).copied()
+        self.numbers.get(symbol).copied()
     }
 
     /// Binds a symbol and returns what it was bound to before.
     pub fn bind(&mut self, symbol: Symbol, value: i64) -> Option<i64> {
-        self.0.insert(symbol, value)
+        let before = self.numbers.insert(symbol.clone(), value);
+        if before != Some(value) {
+            self.bound.push((symbol, before));
+        }
+        before
+    }
+
+    /// How many bindings were made so far.
+    pub fn mark(&self) -> usize {
+        self.bound.len()
+    }
+
+    /// The symbols that were bound since.
+    pub fn since(&self, mark: usize) -> impl Iterator<Item = &Symbol> {
+        self.bound[mark.min(self.bound.len())..].iter().map(|(symbol, _)| symbol)
+    }
+
+    /// Undoes what was bound since: where a region ends, its symbols mean nothing, however many there are around it.
+    pub fn undo(&mut self, mark: usize) {
+        while self.bound.len() > mark {
+            match self.bound.pop() {
+                Some((symbol, Some(before))) => drop(self.numbers.insert(symbol, before)),
+                Some((symbol, None)) => drop(self.numbers.remove(&symbol)),
+                None => return,
+            }
+        }
     }
 
     /// The expression with every bound symbol replaced by its number.
@@ -84,6 +113,10 @@ impl Env {
 
 impl FromIterator<(Symbol, i64)> for Env {
     fn from_iter<I: IntoIterator<Item = (Symbol, i64)>>(bindings: I) -> Env {
-        Env(bindings.into_iter().collect())
+        let mut env = Env::new();
+        for (symbol, value) in bindings {
+            env.bind(symbol, value);
+        }
+        env
     }
 }

@@ -49,16 +49,18 @@ pub fn run(arguments: &Run) -> Outcome {
     };
     let seconds = start.elapsed().as_secs_f64();
     if let Some(path) = &arguments.outputs {
+        let is_text = model.returned_texts();
         let array = |name: &str, literal| {
-            if model.returns_texts(name) { Array::Texts(literal) } else { Array::Numbers(literal) }
+            if is_text(name) { Array::Texts(literal) } else { Array::Numbers(literal) }
         };
         file::write_arrays(path, outputs.iter().map(|(name, literal)| (name.as_str(), array(name, literal))))?;
     }
     if arguments.quiet {
         return Ok(());
     }
+    let is_text = model.returned_texts();
     let summary = |(name, literal)| {
-        if model.returns_texts(name) { Summary::of_texts(name, literal) } else { Summary::of(name, literal) }
+        if is_text(name) { Summary::of_texts(name, literal) } else { Summary::of(name, literal) }
     };
     let summaries: Vec<Summary> = outputs.iter().map(|(name, literal)| summary((name.as_str(), literal))).collect();
     if arguments.json {

@@ -1,5 +1,6 @@
 //! A model file ready to be run with any inputs.
 
+use std::collections::HashSet;
 use std::path::Path;
 use std::sync::OnceLock;
 
@@ -100,7 +101,8 @@ impl Model {
         mut run: impl FnMut(Specialised<'_>) -> Result<R>,
     ) -> Result<R> {
         let graph_for = |pins: &Pins| self.graph_for(pins, budget);
-        let is_default = |name: &str| self.signature.defaults.iter().any(|port| port.name == name);
+        let defaults: HashSet<&str> = self.signature.defaults.iter().map(|port| port.name.as_str()).collect();
+        let is_default = |name: &str| defaults.contains(name);
         let (defaults, inputs): (Tensors, Tensors) =
             inputs.iter().map(|(name, x)| (name.clone(), x.clone())).partition(|(name, _)| is_default(name));
         let inputs = &inputs;

@@ -1,7 +1,7 @@
 //! The model that is meant: opened, with what it takes and returns.
 
 use std::borrow::Cow;
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::path::Path;
 
 use bytes::Bytes;
@@ -96,9 +96,15 @@ impl Model {
         Model { name, signature: model.signature().clone(), content: Content::Onnx(Box::new(model)), text_bytes: None }
     }
 
-    /// Whether a tensor among the outputs holds texts.
-    pub fn returns_texts(&self, name: &str) -> bool {
-        self.signature.outputs.iter().any(|port| port.is_text && port.has(name))
+    /// Says of tensors among the outputs, by name, whether they hold texts.
+    pub fn returned_texts(&self) -> impl Fn(&str) -> bool + '_ {
+        let texts = self.signature.outputs.iter().filter(|port| port.is_text);
+        let texts: HashMap<&str, &Port> = texts.map(|port| (port.name.as_str(), port)).collect();
+        move |name| {
+            // It is the whole, or an element: `x.3` of `x`.
+            let wholes = [Some(name), name.rsplit_once('.').map(|(whole, _)| whole)];
+            wholes.into_iter().flatten().any(|whole| texts.get(whole).is_some_and(|port| port.has(name)))
+        }
     }
 
     /// Numbers for free sizes that have none yet, for those who need numbers to compare: the gallery's own, otherwise 1 for the

@@ -1,5 +1,6 @@
 //! A model on a device, ready for any inputs.
 
+use std::collections::HashSet;
 use std::num::NonZeroUsize;
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
@@ -260,7 +261,8 @@ impl Session {
     /// What is made already and holds for the inputs.
     fn fitting(&self, inputs: Feed<'_>) -> Option<Arc<Ready>> {
         let ready = self.ready.read().unwrap_or_else(PoisonError::into_inner);
-        let is_default = |name: &&String| self.model.signature.defaults.iter().any(|port| port.name == **name);
+        let defaults: HashSet<&str> = self.model.signature.defaults.iter().map(|port| port.name.as_str()).collect();
+        let is_default = |name: &&String| defaults.contains(name.as_str());
         let replaced: Vec<&String> = inputs.names().filter(is_default).collect();
         let parts = self.model.signature.parts(inputs.names().map(String::as_str)).ok()?;
         let fits = |ready: &&Arc<Ready>| {

@@ -117,7 +117,8 @@ impl Cells {
             for k in 0..node.args().len() {
                 match self.operand(graph, id, k).base {
                     Some(base) if self.is_cell[base.node()] => reads.push(base.node() as u32),
-                    Some(base) if !self.readers[base.node()].contains(&(id as u32)) => {
+                    // Readers come in order: who has read it before is the last.
+                    Some(base) if self.readers[base.node()].last() != Some(&(id as u32)) => {
                         self.readers[base.node()].push(id as u32);
                     }
                     _ => {}
@@ -126,7 +127,7 @@ impl Cells {
             reads.sort_unstable();
             reads.dedup();
             let mut after = binders.before(id).clone();
-            after.retain(|b| self.is_cell[*b as usize] && !reads.contains(b));
+            after.retain(|b| self.is_cell[*b as usize] && reads.binary_search(b).is_err());
             for read in &reads {
                 self.readers[*read as usize].push(id as u32);
             }

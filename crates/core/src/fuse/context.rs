@@ -7,6 +7,9 @@ use crate::ops::Prim;
 use crate::ops::prim::Class;
 use crate::tensor::Shape;
 
+/// Values in the order in which they came, each once.
+type Bases = indexmap::IndexSet<Value, rustc_hash::FxBuildHasher>;
+
 /// The groups so far, as a rule sees them.
 #[derive(Debug)]
 pub struct FuseContext<'a> {
@@ -63,7 +66,7 @@ impl<'a> FuseContext<'a> {
     }
 
     /// The operands of a group's contractions through the views before them.
-    fn factors(&self, group: GroupId) -> Vec<Value> {
+    fn factors(&self, group: GroupId) -> Bases {
         let contractions = self.state.group(group).members.iter().filter_map(|id| {
             let node = &self.state.graph.nodes()[*id];
             matches!(node.prim(), Prim::Contract(_)).then_some(node)
@@ -109,7 +112,8 @@ impl<'a> FuseContext<'a> {
     fn siblings(&self, group: GroupId, fits: impl Fn(GroupId) -> bool) -> Groups {
         let mut found = Groups::new();
         let args = self.state.group(group).members.iter().flat_map(|m| self.state.graph.nodes()[*m].args());
-        let bases: Vec<Value> = args.filter_map(|a| self.state.cells.look(*a).base).collect();
+        // Each once: all nodes of a group may read one tensor.
+        let bases: Bases = args.filter_map(|a| self.state.cells.look(*a).base).collect();
         for base in bases {
             for other in self.neighbours(group, base) {
                 if !found.contains(&other) && fits(other) {

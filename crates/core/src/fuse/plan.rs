@@ -199,34 +199,28 @@ fn has_random(graph: &Graph, members: &[usize]) -> bool {
 }
 
 /// The values that members read from outside, in the order in which they are first read.
-fn outside(graph: &Graph, cells: &Cells, members: &[usize]) -> Vec<Value> {
-    let mut found: Vec<Value> = Vec::new();
+fn outside(graph: &Graph, cells: &Cells, members: &[usize]) -> FxIndexSet {
+    let mut found = FxIndexSet::default();
     for id in members {
-        for k in 0..graph.nodes()[*id].args().len() {
-            let base = cells.operand(graph, *id, k).base;
-            if let Some(base) = base.filter(|b| members.binary_search(&b.node()).is_err() && !found.contains(b)) {
-                found.push(base);
-            }
-        }
-        if matches!(graph.nodes()[*id].prim(), Prim::View(_))
-            && let Some(base) = cells.look(Value::new(*id, 0)).base
-            && members.binary_search(&base.node()).is_err()
-            && !found.contains(&base)
-        {
-            found.push(base);
-        }
+        let of_args = (0..graph.nodes()[*id].args().len()).filter_map(|k| cells.operand(graph, *id, k).base);
+        let is_view = matches!(graph.nodes()[*id].prim(), Prim::View(_));
+        let of_view = is_view.then(|| cells.look(Value::new(*id, 0)).base).flatten();
+        found.extend(of_args.chain(of_view).filter(|base| members.binary_search(&base.node()).is_err()));
     }
     found
 }
 
-fn finished(graph: &Graph, group: &GroupState, options: &PlanOptions, outside: &[Value]) -> Result<Finished> {
+/// Values in the order in which they came, each once: a kernel may read very many.
+type FxIndexSet = indexmap::IndexSet<Value, rustc_hash::FxBuildHasher>;
+
+fn finished(graph: &Graph, group: &GroupState, options: &PlanOptions, outside: &FxIndexSet) -> Result<Finished> {
     let place = || graph.describe(group.members[0]);
     let refused = |refusal| Error::bug(format!("a planned group has no kernel: {refusal}")).at(place());
     let draft = lower::lower(&Group { graph, members: &group.members, outputs: &group.outputs }).map_err(refused)?;
     let limits = &group.priced.limits;
     let (draft, kernel) = lower::write(draft, limits, &options.hints, options.numerics).map_err(refused)?;
     let position = |value: &Value| {
-        outside.iter().position(|v| v == value).ok_or_else(|| Error::bug(format!("{value:?} is read but not listed")))
+        outside.get_index_of(value).ok_or_else(|| Error::bug(format!("{value:?} is read but not listed")))
     };
     let inputs = draft.inputs.iter().map(|(value, _)| position(value)).collect::<Result<Vec<usize>>>()?;
     Ok(Finished { kernel: Arc::new(kernel), inputs })

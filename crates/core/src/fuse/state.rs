@@ -202,10 +202,8 @@ impl<'g> State<'g> {
         for k in (0..members.len()).rev().filter(|k| wanted[*k]).collect::<Vec<_>>() {
             let mut todo = vec![k];
             while let Some(k) = todo.pop() {
-                for read in &self.cells.reads[members[k]] {
-                    if let Ok(inner) = members.binary_search(&(*read as usize))
-                        && !std::mem::replace(&mut wanted[inner], true)
-                    {
+                for inner in self.read_among(&members, members[k]) {
+                    if !std::mem::replace(&mut wanted[inner], true) {
                         todo.push(inner);
                     }
                 }
@@ -282,14 +280,21 @@ impl<'g> State<'g> {
     pub fn edges(&self, from: &[usize], to: &[usize]) -> Vec<(usize, usize)> {
         let mut edges = Vec::new();
         for reader in to {
-            for read in &self.cells.reads[*reader] {
-                if from.binary_search(&(*read as usize)).is_ok() {
-                    edges.push((*read as usize, *reader));
-                }
-            }
+            edges.extend(self.read_among(from, *reader).map(|k| (from[k], *reader)));
         }
         edges.sort_unstable();
         edges
+    }
+
+    /// Where among some nodes, ascending, those stand that a cell reads. Both lists are ordered, and the shorter one is gone through:
+    /// a cell may read very many others, and be asked for each of them.
+    fn read_among(&self, nodes: &[usize], cell: usize) -> impl Iterator<Item = usize> {
+        let reads = &self.cells.reads[cell];
+        let is_short = reads.len() <= nodes.len();
+        let of_reads = is_short.then(|| reads.iter().filter_map(|read| nodes.binary_search(&(*read as usize)).ok()));
+        let of_nodes =
+            (!is_short).then(|| (0..nodes.len()).filter(|k| reads.binary_search(&(nodes[*k] as u32)).is_ok()));
+        of_reads.into_iter().flatten().chain(of_nodes.into_iter().flatten())
     }
 }
 

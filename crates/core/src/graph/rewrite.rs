@@ -34,6 +34,8 @@ pub struct Rebuild<'g> {
     contents: FxHashMap<usize, Option<Contents>>,
     /// Views that were composed, with what became of them: layers repeat each other's.
     composed: HashMap<(View, View), Option<View>>,
+    /// Where the parts of concats begin, as far as somebody has asked.
+    starts: FxHashMap<Value, Option<Arc<[i64]>>>,
 }
 
 /// So many pairs of views are remembered.
@@ -48,7 +50,8 @@ struct New {
 
 impl<'g> Rebuild<'g> {
     fn of(old: &'g Graph) -> Rebuild<'g> {
-        Rebuild { old, at: 0, new: None, contents: FxHashMap::default(), composed: HashMap::new() }
+        let (contents, composed, starts) = Default::default();
+        Rebuild { old, at: 0, new: None, contents, composed, starts }
     }
 
     /// What has been rebuilt so far; the new operands of a node are values of this graph. It may have more nodes, which
@@ -151,6 +154,30 @@ impl<'g> Rebuild<'g> {
         found
     }
 
+    /// Where the parts of a concat begin along its axis, and where the last one ends; where all sizes are numbers.
+    pub fn starts(&mut self, concat: Value) -> Option<Arc<[i64]>> {
+        if let Some(known) = self.starts.get(&concat) {
+            return known.clone();
+        }
+        let graph = self.graph();
+        let node = graph.node_of(concat);
+        let found = match node.prim() {
+            Prim::Concat(row) => {
+                let sizes = node.args().iter().map(|part| graph.ty(*part).shape[row.axis].as_int());
+                let ends = sizes.scan(0i64, |end, size| {
+                    Some(size.and_then(|size| {
+                        *end = end.checked_add(size)?;
+                        Some(*end)
+                    }))
+                });
+                std::iter::once(Some(0)).chain(ends).collect::<Option<Arc<[i64]>>>()
+            }
+            _ => None,
+        };
+        self.starts.insert(concat, found.clone());
+        found
+    }
+
     /// What is known of the elements of a small tensor.
     pub fn contents(&mut self, value: Value) -> Option<Contents> {
         let mut wanted = vec![value.node()];
@@ -203,7 +230,7 @@ where
         let values = f(rebuild, id)?;
         rebuild.settle(node, true, args, values)
     });
-    without_dead(new?)
+    without_dead(new?, budget)
 }
 
 /// A single result that takes the place of a node's first one.
@@ -218,14 +245,12 @@ type Rebuilder<'f> = dyn FnMut(&mut Rebuild<'_>, usize, &Node, &[Value]) -> Resu
 
 fn rewrite_region(graph: &Graph, budget: &Budget, f: &mut Rewriter<'_>) -> Result<Option<Graph>> {
     let new = rebuild_nodes(graph, budget, &mut |rebuild, _, node, args| rewrite_node(rebuild, budget, node, args, f));
-    without_dead(new?)
+    without_dead(new?, budget)
 }
 
-fn without_dead(graph: Option<Graph>) -> Result<Option<Graph>> {
+fn without_dead(graph: Option<Graph>, budget: &Budget) -> Result<Option<Graph>> {
     let Some(graph) = graph else { return Ok(None) };
-    let alive = rebuild_nodes(&graph, &Budget::UNLIMITED, &mut |rebuild, _, node, args| {
-        rebuild.settle(node, true, args, None)
-    })?;
+    let alive = rebuild_nodes(&graph, budget, &mut |rebuild, _, node, args| rebuild.settle(node, true, args, None))?;
     Ok(Some(alive.unwrap_or(graph)))
 }
 

@@ -77,7 +77,7 @@ fn take(rebuild: &mut Rebuild<'_>, row: &If, args: &[Value], bound: &FxHashMap<u
     };
     for (id, node) in region.nodes().iter().enumerate() {
         let args: Vec<Value> = node.args().iter().map(|a| place(*a, &moved)).collect();
-        let captured = region.inputs().iter().position(|v| v.node() == id);
+        let captured = region.inputs().binary_search_by_key(&id, |v| v.node()).ok();
         moved.push(match captured {
             Some(k) => captures[k],
             None => rebuild.keep(node, &args)?,

@@ -60,7 +60,11 @@ pub(super) fn compose(rebuild: &mut Rebuild<'_>, view: View, operand: Value) -> 
                 let (inner, further) = (inner.clone(), node.args()[0]);
                 rebuild.composed(&view, &inner).map(|view| (view, further))
             }
-            Prim::Concat(row) => part_read(graph, &view, row, node.args()),
+            Prim::Concat(row) if node.args().len() <= FEW_PARTS => part_read(graph, &view, row, node.args()),
+            Prim::Concat(row) => {
+                let axis = row.axis;
+                part_of_many(rebuild, &view, axis, operand)
+            }
             _ => None,
         };
         match outer {
@@ -90,6 +94,23 @@ fn without_ones(graph: &Graph, view: &View, operand: Value) -> Option<(View, Lit
     let sizes: Vec<usize> = kept.iter().map(|k| row.literal.sizes()[*k]).collect();
     let literal = row.literal.clone().reshaped(sizes).ok()?;
     Some((View { map: kept.iter().map(|k| view.map[*k].clone()).collect(), ..view.clone() }, literal))
+}
+
+/// So many parts of a concat are looked at one by one.
+const FEW_PARTS: usize = 64;
+
+/// As [`part_read`], of a concat of very many parts, each of which may be looked for: the sizes are numbers, or nothing is found.
+fn part_of_many(rebuild: &mut Rebuild<'_>, view: &View, axis: usize, concat: Value) -> Option<(View, Value)> {
+    let range = Ranges::of(view.shape.dims()).bounds(&view.map[axis])?;
+    let (low, high) = (range.low.as_int()?, range.high.as_int()?);
+    let starts = rebuild.starts(concat)?;
+    let part = starts.partition_point(|start| *start <= low).checked_sub(1)?;
+    if starts.get(part + 1).is_none_or(|end| high >= *end) {
+        return None;
+    }
+    let mut view = view.clone();
+    view.map[axis] = &view.map[axis] - starts[part];
+    Some((view.normalized(), rebuild.graph().node_of(concat).args()[part]))
 }
 
 /// The view as a view of the only operand of a concat that it can read.

@@ -10,7 +10,7 @@ use fuseline::run::may_inherit;
 use fuseline::run::memory::{Placement, Wish, place};
 use fuseline::tensor::Env;
 use indexmap::IndexMap;
-use rustc_hash::{FxBuildHasher, FxHashMap};
+use rustc_hash::{FxBuildHasher, FxHashMap, FxHashSet};
 
 use super::constant::ConstantId;
 use super::engine::Engine;
@@ -222,13 +222,13 @@ impl Layout {
     ) -> Layout {
         let kernels = segment.kernels.clone();
         // What is not run by programs takes whole tensors, each by itself.
-        let mut leaves = vec![false; loaded.slots.len()];
+        let mut leaves: FxHashSet<usize> = FxHashSet::default();
         for (k, making) in kernels.clone().zip(made) {
             if making.is_none() {
-                loaded.kernels[k].inputs.iter().for_each(|slot| leaves[*slot] = true);
+                leaves.extend(&loaded.kernels[k].inputs);
             }
         }
-        let stays = |slot: usize, info: &Slot| !info.is_output && info.last < kernels.end && !leaves[slot];
+        let stays = |slot: usize, info: &Slot| !info.is_output && info.last < kernels.end && !leaves.contains(&slot);
         let mut wishes = Vec::new();
         let (mut by_slot, mut by_scratch) = (FxHashMap::default(), FxHashMap::default());
         for (k, making) in kernels.clone().zip(made) {
@@ -305,27 +305,26 @@ fn keep_constants(
     segment: &Segment,
     steps: &[Option<Step>],
 ) -> Result<Vec<(usize, Bytes)>> {
-    let mut is_read = vec![false; loaded.slots.len()];
-    let mut is_taken = vec![false; loaded.slots.len()];
+    // Not a mark for every slot of the graph: there may be as many segments as slots.
+    let (mut read, mut taken): (FxHashSet<usize>, FxHashSet<usize>) = Default::default();
     for (k, step) in segment.kernels.clone().zip(steps) {
         match step {
-            Some(step) => step.table.iter().for_each(|entry| {
-                if let Entry::Slot(slot) = entry {
-                    is_read[*slot] = true;
-                }
-            }),
-            None => loaded.kernels[k].inputs.iter().for_each(|slot| is_taken[*slot] = true),
+            Some(step) => read.extend(step.table.iter().filter_map(|entry| match entry {
+                Entry::Slot(slot) => Some(*slot),
+                _ => None,
+            })),
+            None => taken.extend(&loaded.kernels[k].inputs),
         }
     }
     let mut constants = Vec::new();
     for k in segment.kernels.clone() {
         for slot in &loaded.kernels[k].inputs {
             let Origin::Constant(id) = loaded.slots[*slot].origin else { continue };
-            if std::mem::take(&mut is_read[*slot]) {
+            if read.remove(slot) {
                 engine.literal(id, team)?;
                 let bytes = engine.constants.pin(id).ok_or_else(|| Error::bug("a constant is not there"))?;
                 constants.push((*slot, bytes));
-            } else if !is_taken[*slot] && engine.keeps_constants {
+            } else if !taken.contains(slot) && engine.keeps_constants {
                 engine.constants.release(id);
             }
         }

@@ -108,9 +108,8 @@ impl Port {
         (part_name(&self.name, place) == tensor).then_some(place)
     }
 
-    /// How many of these tensors it is made of; their places must follow one another.
-    fn count_parts<'t>(&self, tensors: impl Iterator<Item = &'t str>) -> Result<usize> {
-        let places: HashSet<usize> = tensors.filter_map(|tensor| self.place_of(tensor)).collect();
+    /// How many tensors at some places it is made of; these must follow one another.
+    fn count_parts(&self, places: &HashSet<usize>) -> Result<usize> {
         match (0..places.len()).find(|place| !places.contains(place)) {
             Some(missing) => {
                 let name = part_name(&self.name, missing);
@@ -152,9 +151,24 @@ impl Signature {
     }
 
     /// Of inputs that are sequences or may be left out: how many of these tensors they are made of.
-    pub fn parts<'t>(&self, tensors: impl Iterator<Item = &'t str> + Clone) -> Result<IndexMap<String, usize>> {
+    pub fn parts<'t>(&self, tensors: impl Iterator<Item = &'t str>) -> Result<IndexMap<String, usize>> {
         let several = self.inputs.iter().filter(|port| port.form != Form::Tensor);
-        several.map(|port| Ok((port.name.clone(), port.count_parts(tensors.clone())?))).collect()
+        let mut several: IndexMap<&str, (&Port, HashSet<usize>)> =
+            several.map(|port| (port.name.as_str(), (port, HashSet::new()))).collect();
+        if several.is_empty() {
+            return Ok(IndexMap::new());
+        }
+        for tensor in tensors {
+            // It is the whole, or an element: `x.3` of `x`.
+            let wholes = [Some(tensor), tensor.rsplit_once('.').map(|(name, _)| name)];
+            for whole in wholes.into_iter().flatten() {
+                if let Some((port, places)) = several.get_mut(whole) {
+                    places.extend(port.place_of(tensor));
+                }
+            }
+        }
+        let counts = several.into_iter().map(|(name, (port, places))| Ok((name.into(), port.count_parts(&places)?)));
+        counts.collect()
     }
 }
 

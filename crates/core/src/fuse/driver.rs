@@ -20,8 +20,8 @@ use crate::philox;
 /// Less than this is no gain.
 pub(super) const LEAST_SAVED_US: f64 = 1e-6;
 
-/// So much more effort is allowed for every node: networks of equal layers take as much.
-const EFFORT_PER_NODE: u64 = 40;
+/// So much more effort is allowed for every node: networks of equal layers take about as much, however many layers there are.
+const EFFORT_PER_NODE: u64 = 100;
 
 /// Of a group that more groups read than this, decisions look at the first ones, and at others when these are taken in.
 pub(super) const MOST_CONSUMERS: usize = 64;

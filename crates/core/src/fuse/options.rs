@@ -67,8 +67,8 @@ impl Pins {
     }
 }
 
-/// The usual limit of effort: more than any network of ours takes, and some seconds.
-const MOST_EFFORT: u64 = 4_000_000;
+/// The usual limit of effort: seven times as much as any network of ours takes, and about a second.
+const MOST_EFFORT: u64 = 1_000_000;
 
 /// What a plan is made for; the same graph and options give the same plan.
 #[derive(Clone, Debug)]

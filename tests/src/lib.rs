@@ -6,6 +6,7 @@ pub mod drawn;
 pub mod extremes;
 pub mod fuzz;
 pub mod generate;
+pub mod growth;
 pub mod kernel_gallery;
 pub mod malicious;
 pub mod model_maker;

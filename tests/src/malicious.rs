@@ -1,18 +1,22 @@
 //! Models made to take forever: each is small as a file, and grows without end where nobody looks.
 
+mod crowds;
 mod large;
+mod lists;
 mod repeated;
 
 use fuseline_frontend::onnx::schema::{ModelProto, NodeProto, TensorProto};
 
+pub use crowds::CROWDS;
 pub use large::LARGE;
+pub use lists::LISTS;
 
 use crate::model_maker::{FLOAT, INT64, graph, int, ints, model, node, value, with};
 
 /// A builder of a model of about so many nodes.
 pub type Malice = fn(usize) -> ModelProto;
 
-/// Every kind, by name.
+/// Every kind that grows in its number of nodes, by name.
 pub const MALICES: &[(&str, Malice)] = &[
     ("squared sizes", squared_sizes),
     ("sums of sizes", sums_of_sizes),
@@ -52,6 +56,11 @@ pub const MALICES: &[(&str, Malice)] = &[
     ("convolutions", repeated::convolutions),
     ("constants", repeated::constants),
 ];
+
+/// Every kind that is large in the file.
+pub fn all() -> impl Iterator<Item = (&'static str, Malice)> {
+    [MALICES, CROWDS, LISTS].into_iter().flatten().copied()
+}
 
 fn scalar(name: &str, n: i64) -> TensorProto {
     TensorProto { dims: Vec::new(), ..ints(name, &[n]) }

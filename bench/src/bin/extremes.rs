@@ -1,31 +1,30 @@
 //! How long graphs take that are large in one direction, and models made to take forever:
 //! `cargo run --release -p fuseline-bench --bin extremes [KIND or COUNT …]`
 //!
-//! For every kind (all without arguments) and every count of nodes, the time from the file to the graph, through the passes, and to
-//! plan, log and proof; or the error that ends it. Where ten times as many nodes take a hundred times as long, something is
-//! quadratic. `--write FOLDER` writes the models into a folder instead, for the command.
+//! For every kind (all without arguments) and every count of nodes, seconds of the processor from the file to the graph, through the
+//! passes, to plan and log, of the proof by itself, to machine code, and to the result; or the error that ends it. Behind each stage that takes
+//! some time, the exponent with which it grows since the count before: 1 is linear, 2 a square. `--most SECONDS` ends a model that takes
+//! longer (60). `--write FOLDER` writes the models into a folder instead, for the command.
 
-use std::time::Instant;
+use std::time::Duration;
 
-use fuseline::compile::compile;
-use fuseline::device::DeviceSpec;
 use fuseline::error::{Error, Result};
-use fuseline::fuse::{PlanOptions, plan};
-use fuseline::graph::Graph;
-use fuseline::passes::Context;
-use fuseline_frontend::Model;
 use fuseline_tests::extremes::EXTREMES;
-use fuseline_tests::malicious::{MALICES, Malice};
+use fuseline_tests::growth::{STAGES, Taken, exponent, measure, measure_graph};
+use fuseline_tests::malicious;
 use fuseline_tests::model_maker::bytes;
 
 fn main() -> Result<()> {
     let (mut counts, mut kinds): (Vec<usize>, Vec<String>) = (Vec::new(), Vec::new());
-    let mut folder = None;
+    let (mut folder, mut most) = (None, 60);
     let mut arguments = std::env::args().skip(1);
     while let Some(argument) = arguments.next() {
         match argument.parse() {
             Ok(count) => counts.push(count),
             Err(_) if argument == "--write" => folder = arguments.next(),
+            Err(_) if argument == "--most" => {
+                most = arguments.next().and_then(|text| text.parse().ok()).unwrap_or(most)
+            }
             Err(_) => kinds.push(argument),
         }
     }
@@ -36,57 +35,49 @@ fn main() -> Result<()> {
     if let Some(folder) = folder {
         return counts.iter().try_for_each(|count| write(&folder, *count, wanted));
     }
-    let [kind, count, nodes, import, passes, plans, proof, effort, kernels] =
-        ["kind", "count", "nodes", "import s", "passes s", "plan s", "proof s", "effort", "kernels"];
-    println!("{kind:18} {count:>7} {nodes:>7} {import:>9} {passes:>9} {plans:>9} {proof:>9} {effort:>9} {kernels:>8}");
-    for count in &counts {
-        for (name, extreme) in EXTREMES.iter().filter(|(name, _)| wanted(name)) {
-            print!("{name:18} {count:7}");
-            report(|| Ok(extreme(*count)));
-        }
-        for (name, malice) in MALICES.iter().filter(|(name, _)| wanted(name)) {
-            print!("{name:18} {count:7}");
-            report(|| imported(*malice, *count));
-        }
+    let most = Duration::from_secs(most);
+    print!("{:24} {:>7} {:>7} {:>9} {:>7}", "kind", "count", "nodes", "effort", "kernels");
+    STAGES.iter().for_each(|stage| print!(" {:>14}", format!("{stage} s")));
+    println!();
+    for (name, extreme) in EXTREMES.iter().filter(|(name, _)| wanted(name)) {
+        report(name, &counts, |count| measure_graph(&extreme(count), most));
+    }
+    for (name, malice) in malicious::all().filter(|(name, _)| wanted(name)) {
+        report(name, &counts, |count| measure(bytes(&malice(count)), most));
     }
     Ok(())
 }
 
 /// Every model of a count as a file.
 fn write(folder: &str, count: usize, wanted: impl Fn(&str) -> bool) -> Result<()> {
-    for (name, malice) in MALICES.iter().filter(|(name, _)| wanted(name)) {
+    for (name, malice) in malicious::all().filter(|(name, _)| wanted(name)) {
         let path = format!("{folder}/{}_{count}.onnx", name.replace(' ', "_"));
         std::fs::write(&path, bytes(&malice(count))).map_err(|error| Error::invalid(format!("{path}: {error}")))?;
     }
     Ok(())
 }
 
-fn imported(malice: Malice, count: usize) -> Result<Graph> {
-    let model = Model::from_bytes(bytes(&malice(count)), "malicious.onnx")?;
-    Ok(model.graph()?.clone())
-}
+/// Less than this says nothing about growth.
+const LEAST_SECONDS: f64 = 0.02;
 
-/// The rest of a row: as many times as there are stages that end well, then what the last one ended with.
-fn report(graph: impl FnOnce() -> Result<Graph>) {
-    if let Err(error) = measure(graph) {
-        println!(" {error}");
+/// A row for every count.
+fn report(name: &str, counts: &[usize], measure: impl Fn(usize) -> Taken) {
+    let mut before: Option<(usize, Taken)> = None;
+    for count in counts {
+        let taken = measure(*count);
+        print!("{name:24} {count:7} {:7} {:9} {:7}", taken.nodes, taken.effort, taken.kernels);
+        for (stage, seconds) in taken.seconds.iter().enumerate() {
+            let grown = before.as_ref().and_then(|(fewer, other)| {
+                let times = *count as f64 / *fewer as f64;
+                exponent(*other.seconds.get(stage)?, *seconds, times, LEAST_SECONDS)
+            });
+            let grown = grown.map_or(String::new(), |exponent| format!("^{exponent:.2}"));
+            print!(" {seconds:8.3} {grown:5}");
+        }
+        match &taken.error {
+            Some(error) => println!(" {}", error.to_string().chars().take(160).collect::<String>()),
+            None => println!(),
+        }
+        before = Some((*count, taken));
     }
-}
-
-fn measure(graph: impl FnOnce() -> Result<Graph>) -> Result<()> {
-    let start = Instant::now();
-    let graph = graph();
-    let import = start.elapsed().as_secs_f64();
-    print!(" {:7} {import:9.2}", graph.as_ref().map_or(0, |graph| graph.nodes().len()));
-    let start = Instant::now();
-    let program = graph.and_then(|graph| compile(graph, &Context::default()));
-    print!(" {:9.2}", start.elapsed().as_secs_f64());
-    let (program, options) = (program?, PlanOptions::on(DeviceSpec::find("h200")?));
-    let start = Instant::now();
-    let planned = plan(program.run(), &options);
-    print!(" {:9.2}", start.elapsed().as_secs_f64());
-    let (start, planned) = (Instant::now(), planned?);
-    planned.check(program.run())?;
-    println!(" {:9.2} {:9} {:8}", start.elapsed().as_secs_f64(), planned.effort, planned.kernels.len());
-    Ok(())
 }

@@ -7,12 +7,12 @@ use crate::model_maker::{FLOAT, INT64, graph, int, ints, model, node, region, va
 
 const BOOL: i32 = 9;
 
-fn floats(name: &str, sizes: &[i64], numbers: Vec<f32>) -> TensorProto {
+pub(super) fn floats(name: &str, sizes: &[i64], numbers: Vec<f32>) -> TensorProto {
     TensorProto { name: name.into(), dims: sizes.to_vec(), data_type: FLOAT, float_data: numbers, ..Default::default() }
 }
 
 /// A chain over rows of 8 by 8 numbers, with what else it reads.
-fn chain(nodes: Vec<NodeProto>, initializers: Vec<TensorProto>) -> ModelProto {
+pub(super) fn chain(nodes: Vec<NodeProto>, initializers: Vec<TensorProto>) -> ModelProto {
     let mut g = graph(vec![value("x", FLOAT, &["8", "8"])], nodes, vec![value("y", FLOAT, &["a", "b"])]);
     g.initializer = initializers;
     model(g)
@@ -179,7 +179,7 @@ pub(super) fn questions(count: usize) -> ModelProto {
     model(graph(inputs, nodes, vec![value("y", FLOAT, &["8", "8"])]))
 }
 
-fn body(op: NodeProto, from: &str, to: &str) -> fuseline_frontend::onnx::schema::GraphProto {
+pub(super) fn body(op: NodeProto, from: &str, to: &str) -> fuseline_frontend::onnx::schema::GraphProto {
     let inputs = vec![value("trip", INT64, &[]), value("go", BOOL, &[]), value(from, FLOAT, &["8", "8"])];
     let nodes = vec![op, node("Identity", &["go"], &["going"])];
     graph(inputs, nodes, vec![value("going", BOOL, &[]), value(to, FLOAT, &["8", "8"])])
@@ -210,7 +210,7 @@ pub(super) fn loops_inside(count: usize) -> ModelProto {
     model(g)
 }
 
-fn function(name: &str, nodes: Vec<NodeProto>) -> FunctionProto {
+pub(super) fn function(name: &str, nodes: Vec<NodeProto>) -> FunctionProto {
     let opsets = [("", 18), ("own", 1)];
     let opset_import = opsets.map(|(domain, version)| OperatorSetIdProto { domain: domain.into(), version });
     FunctionProto {
@@ -224,11 +224,11 @@ fn function(name: &str, nodes: Vec<NodeProto>) -> FunctionProto {
     }
 }
 
-fn call(name: &str, from: &str, to: &str) -> NodeProto {
+pub(super) fn call(name: &str, from: &str, to: &str) -> NodeProto {
     NodeProto { domain: "own".into(), ..node(name, &[from], &[to]) }
 }
 
-fn calling(last: &str, functions: Vec<FunctionProto>) -> ModelProto {
+pub(super) fn calling(last: &str, functions: Vec<FunctionProto>) -> ModelProto {
     let mut made = chain(vec![call(last, "x", "y")], Vec::new());
     made.functions = functions;
     made.opset_import.push(OperatorSetIdProto { domain: "own".into(), version: 1 });

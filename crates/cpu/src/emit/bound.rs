@@ -70,6 +70,15 @@ impl<'k> Bound<'k> {
                     access.reads = reads.to_vec();
                     Some(access)
                 }
+                Op::Map { expr, .. } => {
+                    // A size that is only a number of an expression may be too large for one.
+                    for (node, _) in expr.nodes() {
+                        if let ExprNode::Size(dim) = node {
+                            dim.eval(env).at(|| format!("%{k}"))?;
+                        }
+                    }
+                    None
+                }
                 _ => None,
             };
             bound.loads.push(load);

@@ -200,7 +200,7 @@ fn wishes() -> Vec<Case> {
     };
     let product = |b: &Builder| b.output("y", norm(matrix(b, "x", 128, 256).matmul(matrix(b, "w", 256, 256))));
     let long = |b: &Builder| {
-        let steps = (0..100).map(f64::from);
+        let steps = (0..400).map(f64::from);
         b.output("y", steps.fold(matrix(b, "x", 64, 64), |x, k| (x + k).sqrt()));
     };
     let free = plan(&drawn(row), &on("h200"));

@@ -14,7 +14,7 @@ use fuseline::tensor::{DType, Literal};
 use fuseline_cpu::code::Isa;
 use fuseline_cpu::run::CpuDevice;
 use fuseline_frontend::{Model, Tensors};
-use fuseline_tests::malicious::{LARGE, MALICES};
+use fuseline_tests::malicious::{CROWDS, LARGE, LISTS, MALICES, Malice};
 use fuseline_tests::model_maker::bytes;
 use libtest_mimic::{Arguments, Failed, Trial};
 
@@ -49,7 +49,7 @@ fn main() {
     let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
     match arguments.as_slice() {
         [_, TAKE, place] => {
-            let (_, malice) = MALICES[place.parse::<usize>().expect("a place")];
+            let (_, malice) = taken().nth(place.parse().expect("a place")).expect("one of them");
             return tell(take_model(bytes(&malice(COUNT))));
         }
         [_, RUN, place, device, count] => {
@@ -58,9 +58,9 @@ fn main() {
         }
         _ => {}
     }
-    let taken = MALICES.iter().enumerate().map(|(place, (name, malice))| {
+    let taken = taken().enumerate().map(|(place, (name, malice))| {
         let most = LEAST + SHARE * bytes(&malice(COUNT)).len();
-        Trial::test(*name, move || judge(&[TAKE, &place.to_string()], most).map_err(Failed::from))
+        Trial::test(name, move || judge(&[TAKE, &place.to_string()], most).map_err(Failed::from))
     });
     let run = LARGE.iter().enumerate().flat_map(|(place, (name, _))| {
         DEVICES.map(|device| {
@@ -69,6 +69,11 @@ fn main() {
     });
     let trials = if cfg!(target_os = "linux") { taken.chain(run).collect() } else { Vec::new() };
     libtest_mimic::run(&Arguments::from_args(), trials).exit();
+}
+
+/// The kinds that take memory when they are imported and planned.
+fn taken() -> impl Iterator<Item = (&'static str, Malice)> {
+    MALICES.iter().chain(CROWDS).chain(LISTS).copied()
 }
 
 /// Imports and plans a model.

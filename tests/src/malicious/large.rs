@@ -23,7 +23,7 @@ pub const LARGE: &[(&str, Malice)] = &[
     }),
     ("hot", hot),
     ("table of products", |n| products(n.isqrt(), 1, n.isqrt())),
-    ("long sums", |n| products(1, n / 4, 256)),
+    ("long sums", |n| products(1, n / 4, 32)),
     ("counted", counted),
     ("again and again", |n| on(64, vec![sums("e", "s"), node("Tile", &["s", "times"], &["y"])], times(n))),
     ("side by side", side_by_side),

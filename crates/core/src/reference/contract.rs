@@ -253,8 +253,10 @@ impl<'a, T: Lane> Operand<'a, T> {
                 .map(|(g, guard)| guard.offset + batches.guards[g][batch] + all_lines.guards[g][line])
                 .collect();
             for (at, k) in depths.clone().enumerate() {
-                let open = (guards.iter().zip(&self.guards).zip(&all_depths.guards))
-                    .all(|((start, guard), depth)| (0..guard.bound).contains(&(start + depth[k])));
+                // Most operands have no guards, and are not asked for them at every element.
+                let open = guards.is_empty()
+                    || (guards.iter().zip(&self.guards).zip(&all_depths.guards))
+                        .all(|((start, guard), depth)| (0..guard.bound).contains(&(start + depth[k])));
                 group[at * TILE + l % TILE] = if open {
                     let position = start + all_depths.position[k];
                     let value = usize::try_from(position).ok().and_then(|p| self.values.get(p));

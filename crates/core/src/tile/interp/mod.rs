@@ -109,9 +109,11 @@ impl<'k> Interpreter<'k> {
     fn new(kernel: &'k Kernel, inputs: &[Buffer], run: Run<'k>, options: &Options) -> Result<Interpreter<'k>> {
         let extents = Shape::from(kernel.axes.clone()).eval(run.env());
         let extents = extents.at(|| "the extents of the axes")?;
+        let is_read = nest::read_somewhere(kernel, &extents);
         let mut loads = Vec::with_capacity(kernel.steps.len());
-        for k in 0..kernel.steps.len() {
-            loads.push(Loading::new(kernel, k, inputs, &extents, run.env()).at(|| kernel.describe(k))?);
+        for (k, is_read) in is_read.iter().enumerate() {
+            let loading = || Loading::new(kernel, k, inputs, &extents, run.env()).at(|| kernel.describe(k));
+            loads.push(if *is_read { loading()? } else { None });
         }
         // What is read element by element stays as it is; what is seen as a whole is converted once.
         let mut seen = vec![false; inputs.len()];
@@ -123,7 +125,7 @@ impl<'k> Interpreter<'k> {
         let inputs: Vec<Buffer> = inputs.collect::<Result<_>>()?;
         let views: Vec<bool> = loads.iter().map(|load| load.as_ref().is_some_and(Loading::is_view)).collect();
         let streamed = parts::streamed(kernel, options.folds);
-        let nest = Nest::new(kernel, &extents, &views, &streamed, options.piece);
+        let nest = Nest::new(kernel, &extents, &views, &streamed, options.piece).without_idle(&is_read);
         let mut outputs = Vec::with_capacity(kernel.outputs.len());
         for (k, param) in kernel.outputs.iter().enumerate() {
             outputs.push(Target::new(&param.ty, &run).at(|| format!("output y{k}"))?);

@@ -43,6 +43,28 @@ impl Nest {
         let streamed = (0..kernel.steps.len()).filter(|k| streamed[*k]).collect();
         Nest { loops, levels, released, is_view: is_view.to_vec(), streamed }
     }
+
+    /// Leaves out the steps that nobody reads anywhere.
+    pub(super) fn without_idle(mut self, is_read: &[bool]) -> Nest {
+        self.levels.iter_mut().chain([&mut self.streamed]).for_each(|steps| steps.retain(|k| is_read[*k]));
+        self
+    }
+}
+
+/// For every step whether it is read or stored at any point. One that does not vary over an axis without iterations stands outside of
+/// it, and what it loads need not be there.
+pub(super) fn read_somewhere(kernel: &Kernel, extents: &[usize]) -> Vec<bool> {
+    let has_points = |axes: AxisSet| axes.iter().all(|axis| extents[axis] > 0);
+    let mut is_read = vec![false; kernel.steps.len()];
+    for store in kernel.stores.iter().filter(|store| has_points(store.axes())) {
+        is_read[store.value.index()] = true;
+    }
+    for (k, step) in kernel.steps.iter().enumerate().rev() {
+        if is_read[k] && has_points(step.axes.union(step.op.folds())) {
+            step.op.operands().iter().for_each(|operand| is_read[operand.index()] = true);
+        }
+    }
+    is_read
 }
 
 /// Values that only steps of their own level read, by the last of these.
@@ -142,6 +164,16 @@ mod tests {
             %2 = map(%1) exp(a) %3 = map(%0, %2) a * b %4 = map(%3) exp(a) }";
         let nest = nest(outer, &[1000, 200], 300);
         assert_eq!((nest.loops, nest.levels), (vec![(0, 1)], vec![vec![0, 1, 2], vec![3, 4]]));
+    }
+
+    #[test]
+    fn what_is_read_along_axes_without_iterations_alone_is_idle() {
+        let sums = "kernel { axes i0: n, i1: m in a: f32[m], b: f32[n] out y0: f32[n] schedule map %0 = load a[0] %1 = load a[i1] \
+            %2 = map(%0, %1) a * b %3 = reduce.sum %2 over [i1] %4 = load b[i0] %5 = map(%3, %4) a + b store y0[i0] = %5 }";
+        let kernel = parse(sums).unwrap();
+        assert_eq!(read_somewhere(&kernel, &[3, 2]), [true; 6]);
+        assert_eq!(read_somewhere(&kernel, &[3, 0]), [false, false, false, true, true, true]);
+        assert_eq!(read_somewhere(&kernel, &[0, 2]), [false; 6]);
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! The nodes that kernels are made of, and who reads whom.
 
-use rustc_hash::FxHashMap;
+use indexmap::IndexSet;
+use rustc_hash::{FxBuildHasher, FxHashMap};
 use smallvec::SmallVec;
 
 use super::structure::{Form, Numbering, Numbers};
@@ -11,6 +12,9 @@ use crate::tensor::{Dim, Symbol};
 
 /// A list of nodes.
 pub(super) type Nodes = SmallVec<[u32; 4]>;
+
+/// What lies behind views, each once, in the order in which it came: a kernel may read very many.
+pub(super) type Bases = IndexSet<Value, FxBuildHasher>;
 
 /// What a value is, seen through the views before it: a stored value with the form of the views, or a formula.
 #[derive(Clone, Copy, Debug)]

@@ -1,14 +1,12 @@
 //! What rules see: kernels by kind, and who reads whom. No names, no origins, no operators of the user.
 
+use super::cell::Bases;
 use super::evaluate::Kind;
 use super::state::{GroupId, Groups, State};
 use crate::graph::Value;
 use crate::ops::Prim;
 use crate::ops::prim::Class;
 use crate::tensor::Shape;
-
-/// Values in the order in which they came, each once.
-type Bases = indexmap::IndexSet<Value, rustc_hash::FxBuildHasher>;
 
 /// The groups so far, as a rule sees them.
 #[derive(Debug)]

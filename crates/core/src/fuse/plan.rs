@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use super::cell::Cells;
+use super::cell::{Bases, Cells};
 use super::decision::{Cost, Decision, DecisionId};
 use super::driver::Driver;
 use super::evaluate::{Evaluator, Kind};
@@ -199,8 +199,8 @@ fn has_random(graph: &Graph, members: &[usize]) -> bool {
 }
 
 /// The values that members read from outside, in the order in which they are first read.
-fn outside(graph: &Graph, cells: &Cells, members: &[usize]) -> FxIndexSet {
-    let mut found = FxIndexSet::default();
+fn outside(graph: &Graph, cells: &Cells, members: &[usize]) -> Bases {
+    let mut found = Bases::default();
     for id in members {
         let of_args = (0..graph.nodes()[*id].args().len()).filter_map(|k| cells.operand(graph, *id, k).base);
         let is_view = matches!(graph.nodes()[*id].prim(), Prim::View(_));
@@ -210,10 +210,7 @@ fn outside(graph: &Graph, cells: &Cells, members: &[usize]) -> FxIndexSet {
     found
 }
 
-/// Values in the order in which they came, each once: a kernel may read very many.
-type FxIndexSet = indexmap::IndexSet<Value, rustc_hash::FxBuildHasher>;
-
-fn finished(graph: &Graph, group: &GroupState, options: &PlanOptions, outside: &FxIndexSet) -> Result<Finished> {
+fn finished(graph: &Graph, group: &GroupState, options: &PlanOptions, outside: &Bases) -> Result<Finished> {
     let place = || graph.describe(group.members[0]);
     let refused = |refusal| Error::bug(format!("a planned group has no kernel: {refusal}")).at(place());
     let draft = lower::lower(&Group { graph, members: &group.members, outputs: &group.outputs }).map_err(refused)?;

@@ -20,9 +20,14 @@ pub struct Gpu {
     context: Handle,
     stream: Handle,
     pub(crate) free: Mutex<Free>,
+    /// whether every launch is waited for, as the driver's own variable says
+    pub(crate) is_blocking: bool,
     /// what it is
     pub description: Description,
 }
+
+/// The variable of the environment by which launches are done one by one, so that what goes wrong has a name.
+pub(crate) const BLOCKING: &str = "CUDA_LAUNCH_BLOCKING";
 
 thread_local! {
     /// The stream that this thread records; null where it does not. The stream of work is never recorded: other threads use it, and so do
@@ -92,7 +97,8 @@ impl Gpu {
             driver.check((driver.context_set)(context), "entering the device")?;
             driver.check((driver.stream_create)(&mut stream, STREAM_NON_BLOCKING), "making a stream")?;
         }
-        Ok(Arc::new(Gpu { driver, device, context, stream, free: Mutex::default(), description }))
+        let is_blocking = std::env::var_os(BLOCKING).is_some_and(|value| value != "0");
+        Ok(Arc::new(Gpu { driver, device, context, stream, free: Mutex::default(), is_blocking, description }))
     }
 
     /// The driver, with the device as this thread's.
@@ -161,6 +167,11 @@ impl Gpu {
         let driver = self.enter()?;
         // SAFETY: the stream is ours.
         driver.check(unsafe { (driver.stream_synchronize)(self.stream()) }, "waiting for the device")
+    }
+
+    /// Waits for the launch just asked for, where all are waited for and it is not recorded.
+    pub(crate) fn wait_if_blocking(&self) -> Result<()> {
+        if self.is_blocking && RECORDED.get().is_null() { self.synchronize() } else { Ok(()) }
     }
 
     /// Loads machine code.

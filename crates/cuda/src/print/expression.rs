@@ -136,7 +136,14 @@ impl Body<'_> {
                 ("inverse_root_near", vec![code(nodes[parts[1] as usize].0.operands()[0])])
             }
             _ if *dtype == DType::F64 => return None,
-            Scalar::Add => ("erf_plus_one_near", vec![code(erf_plus_one(nodes, readers, parts)?)]),
+            Scalar::Add => {
+                let x = erf_plus_one(nodes, readers, parts)?;
+                let is_root = |(_, scale): &(u32, f64)| (scale - std::f64::consts::FRAC_1_SQRT_2).abs() < 1e-7;
+                match scaled(nodes, readers, x).filter(is_root) {
+                    Some((factor, _)) => ("twice_normal_near", vec![code(factor)]),
+                    None => ("erf_plus_one_near", vec![code(x)]),
+                }
+            }
             Scalar::Exp => match (&nodes[parts[0] as usize].0, scaled(nodes, readers, parts[0])) {
                 (_, Some((factor, scale))) => {
                     let scale = Number::new(DType::F32, scale * std::f64::consts::LOG2_E);

@@ -319,6 +319,16 @@ __device__ __forceinline__ float erf_plus_one_near(float x) {
   return x < 0.0f ? rest : 2.0f - rest;
 }
 "
+["twice_normal_near"] "
+// The same of a number times the root of 1/2, which is part of the coefficients: twice the normal distribution.
+__device__ __forceinline__ float twice_normal_near(float x) {
+  const float a = fabsf(x);
+  float curve = fmaf(-0.00052044884f, a, 0.0073974655f);
+  curve = fmaf(curve, a, -0.052561167f), curve = fmaf(curve, a, -0.4592547f), curve = fmaf(curve, a, -1.1510913f);
+  const float rest = power_near(a * curve);
+  return x < 0.0f ? rest : 2.0f - rest;
+}
+"
 ["sigmoid_near"] "
 __device__ __forceinline__ float sigmoid_near(float x) {
   float y; asm(\"rcp.approx.ftz.f32 %0, %1;\" : \"=f\"(y) : \"f\"(1.0f + exp_near(-x))); return y;
@@ -551,6 +561,21 @@ template <int N, class F, class T> __device__ __forceinline__ T in_lanes(T x, F 
 #pragma unroll
   for (int distance = N / 2; distance > 0; distance /= 2) x = fold(x, shuffled(x, distance));
   return x;
+}
+"
+["two_in_lanes"] "
+// The folds of two values of all lanes: the lower half of a warp knows that of the first, the upper half that of the second.
+template <class F, class T> __device__ __forceinline__ T two_in_lanes(T a, T b, F fold) {
+  const bool is_upper = threadIdx.x & 16;
+  return in_lanes<16>(fold(is_upper ? b : a, shuffled(is_upper ? a : b, 16)), fold);
+}
+"
+["two_of_warps"] "
+// The folds of what N warps have found of two values, those of the first before those of the second.
+template <int N, class F, class T> __device__ __forceinline__ void two_of_warps(T& a, T& b, const T (&parts)[2 * N], F fold) {
+  const T own = in_lanes<N>(parts[threadIdx.x % (2 * N)], fold), other = shuffled(own, N);
+  const bool is_second = threadIdx.x & N;
+  a = is_second ? other : own, b = is_second ? own : other;
 }
 "
 ["of_warps"] "

@@ -150,6 +150,8 @@ struct Plan<'n, 'k> {
     blocks_at_once: i64,
     /// loads that are fetched a row ahead, into shared memory
     fetched: Vec<StepId>,
+    /// loads that are the same for all rows, and stay in registers
+    kept_loads: Vec<StepId>,
     held: Vec<Held>,
     place: Place,
     /// whether what is read and written are narrow floats
@@ -190,6 +192,7 @@ impl<'n, 'k> Plan<'n, 'k> {
             column_stores,
             blocks_at_once: 1,
             fetched: Vec::new(),
+            kept_loads: Vec::new(),
             held: Vec::new(),
             place: Place::Again,
             is_near,
@@ -467,6 +470,7 @@ impl<'n, 'k> Plan<'n, 'k> {
 
     fn close_loop(&self, body: &mut Body<'_>) {
         let packs = body.index(&self.packs, &[]);
+        let int = if self.nest.options.wide { "Index" } else { "int" };
         let head = match self.turns {
             Some(turns) if self.packs.is(turns * self.threads) && turns == 1 => {
                 "#pragma unroll\nfor (int k = 0; k < 1; ++k)".to_owned()
@@ -477,7 +481,7 @@ impl<'n, 'k> Plan<'n, 'k> {
                 } else {
                     "#pragma unroll 4"
                 };
-                let mut head = format!("{unroll}\nfor (int k = 0; k < {turns}; ++k)");
+                let mut head = format!("{unroll}\nfor ({int} k = 0; k < {turns}; ++k)");
                 if !self.packs.is(turns * self.threads) {
                     let place = if self.threads == 1 { "k".to_owned() } else { format!("k * {} + t", self.threads) };
                     head.push_str(&format!(" if ({place} < {packs})"));

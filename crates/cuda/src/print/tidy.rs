@@ -13,6 +13,7 @@ use fuseline::tensor::{DType, Dim};
 use fuseline::tile::{AxisSet, Kernel, Op, Rounding, Schedule, Step, StepId, Store};
 use rustc_hash::{FxHashMap, FxHashSet};
 
+use super::affine::affine;
 use super::share_products::{Sharing, summands};
 
 /// What terms are made of: a load, or a fold of a term.
@@ -96,7 +97,15 @@ pub(super) fn tidied(kernel: &Kernel) -> Option<Kernel> {
     let stores: Vec<u32> =
         kernel.stores.iter().map(|store| work.normalizer.normal(terms[store.value.index()]).place()).collect();
     let stores = work.share_products(along, stores);
+    let stores = if is_near(kernel) { work.multiply_add(along, stores) } else { stores };
     Some(work.written(kernel, &stores))
+}
+
+/// Whether all floats that a kernel loads and stores are narrow.
+fn is_near(kernel: &Kernel) -> bool {
+    let dtypes = || kernel.inputs.iter().chain(&kernel.outputs).map(|param| param.ty.dtype);
+    let is_narrow = |dtype: DType| matches!(dtype, DType::F16 | DType::BF16);
+    dtypes().any(is_narrow) && dtypes().all(|dtype| is_narrow(dtype) || !dtype.is_float())
 }
 
 impl<'s> Work<'s> {
@@ -126,12 +135,7 @@ impl<'s> Work<'s> {
 
     /// The sum of a term, as few sums of what varies.
     fn sum(&mut self, k: usize, term: Term<'s>, over: AxisSet, step: &Step) -> Term<'s> {
-        let of: FxHashMap<usize, AxisSet> = self.leaves.iter().map(|leaf| (leaf.number, leaf.axes)).collect();
-        let varies = |node: &ExprNode| match node {
-            ExprNode::Arg(k) => of.get(&(*k as usize)).is_some_and(|axes| !axes.common(over).is_empty()),
-            ExprNode::Coord(axis) => over.contains(usize::from(*axis)),
-            _ => false,
-        };
+        let varies = self.varies(over);
         let whole = self.normalizer.split(term, &varies);
         let deep = self.depth(whole.element);
         let (mut together, mut apart, mut cuts): (Option<Term<'s>>, Vec<_>, bool) = (None, Vec::new(), false);
@@ -205,14 +209,27 @@ impl<'s> Work<'s> {
         }
     }
 
-    /// Groups products by what they have in common, in all that is folded and in these stores, which are given back.
-    fn share_products(&mut self, along: AxisSet, stores: Vec<u32>) -> Vec<u32> {
+    /// Whether a leaf varies along some axes.
+    fn varies(&self, along: AxisSet) -> impl Fn(&ExprNode) -> bool + use<> {
         let of: FxHashMap<usize, AxisSet> = self.leaves.iter().map(|leaf| (leaf.number, leaf.axes)).collect();
-        let varies = |node: &ExprNode| match node {
+        move |node: &ExprNode| match node {
             ExprNode::Arg(k) => of.get(&(*k as usize)).is_some_and(|axes| !axes.common(along).is_empty()),
             ExprNode::Coord(axis) => along.contains(usize::from(*axis)),
             _ => false,
-        };
+        }
+    }
+
+    /// Stores as few multiply-adds of what varies along a row.
+    fn multiply_add(&self, along: AxisSet, stores: Vec<u32>) -> Vec<u32> {
+        let varies = self.varies(along);
+        let ends: Vec<u32> = self.leaves.iter().filter_map(|leaf| leaf.arg).chain(stores.iter().copied()).collect();
+        let known = shared(self.scope, &ends);
+        stores.into_iter().map(|store| affine(self.scope, store, &varies, &known)).collect()
+    }
+
+    /// Groups products by what they have in common, in all that is folded and in these stores, which are given back.
+    fn share_products(&mut self, along: AxisSet, stores: Vec<u32>) -> Vec<u32> {
+        let varies = self.varies(along);
         let ends: Vec<u32> = self.leaves.iter().filter_map(|leaf| leaf.arg).chain(stores).collect();
         let mut shared = Sharing::of(self.scope, &ends, &varies).into_iter();
         for leaf in self.leaves.iter_mut().filter(|leaf| leaf.arg.is_some()) {

@@ -18,7 +18,7 @@ use super::specialize::{LoadedGraph, Pure, Segment, Special, Step, specialize};
 use super::value::Value;
 use super::workshop::{Compiled, Workshop};
 use crate::cublas::{ALIGNMENT, Cublas, Places, Shape};
-use crate::gpu::Gpu;
+use crate::gpu::{BLOCKING, Gpu};
 use crate::memory::{Block, DeviceTensor};
 use crate::print::{Library, Matrix, Parameter};
 
@@ -204,7 +204,7 @@ impl<'e> Run<'e> {
             }
             let at = pure.by_slot.get(slot).ok_or_else(|| Error::bug("an output has no place"))?;
             let mut data = vec![0u8; info.bytes(&self.env)?];
-            gpu.read(*at, &mut data)?;
+            gpu.read(*at, &mut data).at(|| suspects(loaded))?;
             Ok(Literal::new(info.ty.dtype, info.ty.shape.eval(&self.env)?, data)?.into())
         };
         loaded.outputs.iter().map(output).collect()
@@ -221,6 +221,9 @@ impl<'e> Run<'e> {
 
     /// Launches everything: recorded the first time, as one from then on.
     pub fn launch_pure(&self, loaded: &LoadedGraph, special: &Special, pure: &Pure) -> Result<()> {
+        if self.engine.gpu.is_blocking {
+            return self.launch_all(loaded, special, &self.tables(loaded, special, pure)?);
+        }
         let mut graph = pure.graph.lock().unwrap_or_else(PoisonError::into_inner);
         if graph.is_none() {
             let tables = self.tables(loaded, special, pure)?;
@@ -326,6 +329,7 @@ impl<'e> Run<'e> {
         if let (Some(library), Some(cublas)) = (&launch.library, &compiled.library) {
             let way = step.ways.get(number).copied().unwrap_or(0);
             if self.ask(library, cublas, &argument, way)? {
+                self.engine.gpu.wait_if_blocking().at(|| launch.name.clone())?;
                 return Ok(true);
             }
         }
@@ -336,7 +340,7 @@ impl<'e> Run<'e> {
         // SAFETY: the table has memory of the sizes that the launch was prepared for, and the arguments are those that the text of the
         // function names, in order.
         let launched = unsafe { self.engine.gpu.launch(&compiled.functions[number], grid, &mut pointers) };
-        launched.at(|| launch.name.clone())?;
+        launched.and_then(|()| self.engine.gpu.wait_if_blocking()).at(|| launch.name.clone())?;
         Ok(false)
     }
 
@@ -406,7 +410,7 @@ impl<'e> Run<'e> {
         }
         let count = loaded.kernels.len().min(MOST_FAULTS);
         let mut bytes = vec![0u8; count * FAULT_BYTES];
-        self.engine.gpu.read(self.engine.faults.at(), &mut bytes)?;
+        self.engine.gpu.read(self.engine.faults.at(), &mut bytes).at(|| suspects(loaded))?;
         let Some(k) = bytes.chunks_exact(FAULT_BYTES).position(|report| report[..4] != [0; 4]) else { return Ok(()) };
         self.engine.gpu.clear(self.engine.faults.at(), count * FAULT_BYTES)?;
         let sites = checks.get(&k).map_or(&[][..], |compiled| &compiled.printed.sites);
@@ -447,6 +451,20 @@ impl<'e> Run<'e> {
             values[*slot] = result.to_literal()?.into();
         }
         Ok(())
+    }
+}
+
+/// Which kernels something may come from that went wrong on the device, which tells only that it did, once it is waited for.
+pub(super) fn suspects(loaded: &LoadedGraph) -> String {
+    const MOST: usize = 4;
+    let count = loaded.kernels.len();
+    let names: Vec<String> = (0..count.min(MOST)).map(|k| loaded.describe(k)).collect();
+    match count {
+        1 => names.concat(),
+        _ => {
+            let others = if count > MOST { format!(" and {} more", count - MOST) } else { String::new() };
+            format!("one of {}{others} ({BLOCKING}=1 tells which)", names.join(", "))
+        }
     }
 }
 

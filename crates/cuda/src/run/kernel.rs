@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use fuseline::error::{Error, Result};
+use fuseline::error::{Context, Error, Result};
 use fuseline::tensor::{Env, Literal, TensorType};
 use fuseline::tile::{Kernel, verify};
 
@@ -62,7 +62,7 @@ impl LoneKernel {
     pub fn run(&self, inputs: &[Literal]) -> Result<Vec<Literal>> {
         let memory = self.prepared(inputs)?;
         Run::new(&self.engine).launch(0, &self.step, &memory.table)?;
-        self.engine.gpu.synchronize()?;
+        self.engine.gpu.synchronize().at(|| self.step.compiled.printed.launches[0].name.clone())?;
         self.engine.check_fault(&self.step.compiled.printed.sites)?;
         let read = |(param, block): (&fuseline::tile::Param, &Block)| {
             let mut data = vec![0u8; self.bytes_of(&param.ty)?];

@@ -90,6 +90,10 @@ impl Run<'_> {
 
     /// Launches everything with some values elsewhere: one by one the first time, recorded as one where the same places come again.
     fn launch_at(&self, loaded: &LoadedGraph, special: &Special, pure: &Pure, places: Vec<(usize, u64)>) -> Result<()> {
+        if self.engine.gpu.is_blocking {
+            let tables = self.tables_with(loaded, special, pure, &places.into_iter().collect())?;
+            return self.launch_all(loaded, special, &tables);
+        }
         let mut recorded = pure.elsewhere.lock().unwrap_or_else(PoisonError::into_inner);
         let known = recorded.iter_mut().find(|known| known.places == places);
         if let Some(Recorded { graph: Some(graph), .. }) = &known {

@@ -16,7 +16,7 @@ use fuseline::tensor::Literal;
 use indexmap::IndexMap;
 
 use super::constant::Constants;
-use super::execute::{Engine, Run};
+use super::execute::{Engine, Run, suspects};
 use super::profile::{self, LaunchProfile};
 use super::specialize::LoadedGraph;
 use super::tune::Tuned;
@@ -228,7 +228,7 @@ impl Session {
         let given = self.given_of(inputs, resident)?;
         let _turn = self.engine.turn.lock().unwrap_or_else(PoisonError::into_inner);
         let done = work(&mut Run::new(&self.engine), &given);
-        let waited = self.engine.gpu.synchronize();
+        let waited = self.engine.gpu.synchronize().at(|| suspects(&self.run));
         done.and_then(|done| waited.map(|()| done))
     }
 
@@ -254,6 +254,6 @@ impl Executable for Session {
         let given = self.given(inputs)?;
         let _turn = self.engine.turn.lock().unwrap_or_else(PoisonError::into_inner);
         let mut outputs = Run::new(&self.engine).execute(&self.run, &given)?;
-        outputs.iter_mut().map(Value::literal).collect()
+        outputs.iter_mut().map(Value::literal).collect::<Result<_>>().at(|| suspects(&self.run))
     }
 }

@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use fuseline::error::{Context, Error, Kind, Result};
-use fuseline::tensor::{Env, Symbol};
+use fuseline::tensor::{Dim, Env, Symbol};
 use fuseline::tile::{AxisSet, Kernel, Schedule};
 use rustc_hash::FxHashMap;
 
@@ -196,6 +196,27 @@ fn is_large(kernel: &Kernel, env: &Env) -> Result<bool> {
 /// Products of fewer rows, columns or steps are not asked of a library.
 const LARGE_SIDE: i64 = 512;
 
+/// Whether indices of a kernel need 64 bits: those of elements, or of the terms of a fold, of which there may be more than elements.
+fn is_wide(kernel: &Kernel, env: &Env) -> Result<bool> {
+    let count = |dims: &mut dyn Iterator<Item = &Dim>| -> Result<i64> {
+        let sizes = dims.map(|dim| dim.eval(env)).collect::<Result<Vec<i64>>>()?;
+        // Where there is nothing of something, the rest is still counted.
+        Ok(sizes.into_iter().fold(1, |all, size| all.saturating_mul(size.max(1))))
+    };
+    let mut most = 0;
+    for param in kernel.inputs.iter().chain(&kernel.outputs) {
+        most = most.max(count(&mut param.ty.shape.dims().iter())?);
+    }
+    for step in &kernel.steps {
+        most = most.max(count(&mut step.op.folds().iter().map(|axis| &kernel.axes[axis]))?);
+    }
+    most = kernel.axes.iter().try_fold(most, |most, extent| Ok(most.max(extent.eval(env)?)))?;
+    Ok(most >= i64::from(i32::MAX) - BEHIND)
+}
+
+/// Kernels count a little beyond the last element: to the end of a block of threads, to the next row of a block.
+const BEHIND: i64 = 1 << 20;
+
 /// What a kernel is made for under a binding of all its sizes.
 pub(super) fn key(kernel: &Arc<Kernel>, env: &Env) -> Result<Key> {
     let number = |symbol: &Symbol| env.get(symbol).ok_or_else(|| Error::bug(format!("the size {symbol} is not known")));
@@ -204,18 +225,39 @@ pub(super) fn key(kernel: &Arc<Kernel>, env: &Env) -> Result<Key> {
         let size = number(&symbol)?;
         sizes.push((symbol, size));
     }
-    let mut wide = false;
-    for param in kernel.inputs.iter().chain(&kernel.outputs) {
-        let mut count = 1i64;
-        for dim in param.ty.shape.dims() {
-            count = count.saturating_mul(dim.eval(env)?);
-        }
-        wide |= count >= i64::from(i32::MAX);
-    }
-    // Points are counted too: an axis may be seen by nothing but a fold.
-    let points = kernel.axes.iter().map(|extent| extent.eval(env)).collect::<Result<Vec<i64>>>()?;
-    wide |= points.iter().any(|extent| *extent >= i64::from(i32::MAX));
+    let wide = is_wide(kernel, env)?;
     let about = sizes_about(kernel, env);
     let about = kernel.symbols().into_iter().filter_map(|symbol| about.get(&symbol).map(|size| (symbol, size)));
     Ok((kernel.clone(), sizes, about.collect(), Traits { wide, large: is_large(kernel, env)? }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn indices_are_wide_where_elements_or_terms_are_many() {
+        let text = "
+kernel {
+  axes i0: r, i1: n, i2: m
+  in   x0: f32[r, n], x1: f32[m]
+  out  y0: f32[r]
+  schedule row along=[i1, i2] placement=registers
+  %0 = load x0[i0, i1]
+  %1 = load x1[i2]
+  %2 = map(%0, %1) max(a, b)
+  %3 = reduce.sum %2 over [i1, i2]
+  store y0[i0] = %3
+}
+";
+        let kernel = fuseline::tile::parse(text).unwrap();
+        let wide_at = |sizes: [i64; 3]| {
+            let env: Env = ["r", "n", "m"].iter().zip(sizes).map(|(name, size)| (Symbol::name(name), size)).collect();
+            is_wide(&kernel, &env).unwrap()
+        };
+        assert!(!wide_at([64, 1000, 1000]) && !wide_at([0, 1000, 1000]));
+        // Few elements, and pairs of them in great number.
+        assert!(wide_at([1, 65_536, 65_536]) && wide_at([0, 65_536, 65_536]));
+        assert!(wide_at([1 << 20, 1 << 11, 1]) && wide_at([1, 1, i64::from(i32::MAX) - 100]));
+    }
 }

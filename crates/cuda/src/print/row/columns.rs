@@ -8,7 +8,7 @@ use super::super::body::{Accumulator, Body, pack_width};
 use super::super::code::Code;
 use super::super::element;
 use super::super::nest::Nest;
-use super::hold::{Place, Takes};
+use super::hold::{Place, Takes, Worth};
 use super::{Pass, Plan};
 
 /// Elements of a row that a thread takes where nothing speaks against it; where so much is computed for each that it takes longer than to read
@@ -101,12 +101,16 @@ impl Plan<'_, '_> {
     /// Decides what is held, and where, besides the folds of columns.
     pub(super) fn hold_with_columns(&mut self) {
         self.fetched = self.loads_to_fetch();
-        let (all, loads) = (self.takes(true), self.takes(false));
+        let (all, loads) = (self.takes(Worth::Costly), self.takes(Worth::Loads));
+        let everything = self.takes(Worth::All);
         let none = Takes { by_pass: vec![Vec::new(); self.passes.len()], held: Vec::new() };
         let block = self.block();
         let many = if block > 512 { FEW_REGISTERS } else { MANY_REGISTERS };
         let some = if block > 256 { FEW_REGISTERS } else { SOME_REGISTERS };
-        for (takes, registers, place) in [
+        // Where computing takes longer than reading, few threads that have many registers, so that values do not wait for one another.
+        let is_slow = self.is_near && flops(self.nest, self.along) >= MANY_FLOPS && block <= 256;
+        let first = is_slow.then_some((&everything, MANY_REGISTERS, Place::Registers));
+        for (takes, registers, place) in first.into_iter().chain([
             (&all, FEW_REGISTERS, Place::Registers),
             (&all, some, Place::Registers),
             (&all, many, Place::Registers),
@@ -114,7 +118,7 @@ impl Plan<'_, '_> {
             (&loads, many, Place::Registers),
             (&loads, many, Place::Shared),
             (&none, many, Place::Again),
-        ] {
+        ]) {
             let blocks = (65536 / registers / block).max(1);
             let fetched = self.fetched_bytes();
             let fits = match place {
@@ -128,16 +132,57 @@ impl Plan<'_, '_> {
             if fits {
                 self.blocks_at_once = blocks;
                 self.hold_in(place, takes);
+                if is_slow && place == Place::Registers {
+                    let used = WORKING + self.kept() + self.bytes_at_once(takes) / 4;
+                    self.kept_loads = self.loads_to_keep(registers - used);
+                }
                 return;
             }
         }
         // Rows too long to be fetched ahead.
         self.fetched.clear();
         self.blocks_at_once = (65536 / many / block).max(1);
-        let loads = self.takes(false);
+        let loads = self.takes(Worth::Loads);
         if self.bytes(&loads) * block * self.blocks_at_once <= MOST_SHARED {
             self.hold_in(Place::Shared, &loads);
         }
+    }
+
+    /// Loads that are the same for all rows, and of which a thread keeps its packs as they are from row to row, if there are registers left.
+    fn loads_to_keep(&self, registers: i64) -> Vec<StepId> {
+        let rows: AxisSet = self.row_axes.iter().copied().collect();
+        let needed = self.nest.needed(&(0..self.nest.stores.len()).collect::<Vec<usize>>());
+        let is_same = |k: &usize| {
+            let (Op::Load { .. }, true) = (&self.nest.kernel.steps[*k].op, needed[*k]) else { return false };
+            let access = self.nest.load(StepId(*k as u32));
+            let is_plain = access.checked.is_empty() && access.guards.is_empty() && access.reads.is_empty();
+            let (axes, lanes) = (self.nest.axes[*k], self.lanes);
+            let is_whole = lanes.count > 1 && pack_width(self.nest, access, lanes) == Some(lanes.count);
+            is_plain && is_whole && axes.common(rows).is_empty() && !axes.common(self.along).is_empty()
+        };
+        let loads: Vec<StepId> = (0..needed.len()).filter(is_same).map(|k| StepId(k as u32)).collect();
+        let bytes: i64 = loads.iter().map(|id| element::bytes(self.nest.load(*id).tensor.dtype)).sum();
+        if bytes * self.lanes.count * self.turns.unwrap_or(1) <= 4 * registers { loads } else { Vec::new() }
+    }
+
+    /// Reads what is kept from row to row.
+    fn print_kept(&self, body: &mut Body<'_>) -> Result<()> {
+        if self.kept_loads.is_empty() {
+            return Ok(());
+        }
+        let (turns, count) = (self.turns.unwrap_or(1), self.lanes.count);
+        for id in &self.kept_loads {
+            let ty = element::stored(self.nest.load(*id).tensor.dtype)?;
+            body.line(format!("Pack<{ty}, {count}> g{}[{turns}];", id.0));
+        }
+        body.open(self.along.without(AxisSet::of(self.lanes.axis)));
+        self.print_place(body);
+        for id in &self.kept_loads {
+            let (tensor, offset) = body.address(&self.nest.load(*id).clone(), None)?;
+            body.line(format!("g{}[k] = load<{count}>({tensor} + {offset});", id.0));
+        }
+        self.close_loop(body);
+        Ok(())
     }
 
     /// Loads of rows that can be fetched ahead: whole packs that nothing is asked before.
@@ -240,6 +285,10 @@ impl Plan<'_, '_> {
             }
             stack.extend(self.nest.kernel.step(id).op.operands());
         }
+        for id in self.kept_loads.iter().filter(|id| seen[id.index()]) {
+            let dtype = self.nest.load(*id).tensor.dtype;
+            body.know_in_lanes(*id, element::widened_lane(dtype, &format!("g{}[k]", id.0)));
+        }
         let slot = if self.part.is_some() { "slot" } else { "0" };
         for id in self.fetched.iter().filter(|id| seen[id.index()]) {
             let dtype = self.nest.load(*id).tensor.dtype;
@@ -276,6 +325,7 @@ impl Plan<'_, '_> {
                 accumulator.neutral
             ));
         }
+        self.print_kept(body)?;
         self.declare_fetched(body)?;
         if !self.fetched.is_empty() {
             body.line("int slot = 0;");

@@ -48,6 +48,17 @@ impl Held {
     }
 }
 
+/// What is held between passes rather than read or computed again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Worth {
+    /// what is loaded
+    Loads,
+    /// … and what takes long to compute
+    Costly,
+    /// all that is computed of a row: where registers are there for it, widening and a difference cost more than they do
+    All,
+}
+
 /// What passes take from earlier ones.
 pub(super) struct Takes {
     pub by_pass: Vec<Vec<StepId>>,
@@ -60,7 +71,7 @@ impl Plan<'_, '_> {
         if self.turns.is_none() {
             return;
         }
-        let (all, loads) = (self.takes(true), self.takes(false));
+        let (all, loads) = (self.takes(Worth::Costly), self.takes(Worth::Loads));
         let registers = 4 * if self.block() > 512 { MOST_REGISTERS / 4 } else { MOST_REGISTERS };
         let shared = MOST_SHARED / self.block();
         if self.bytes_at_once(&all) > HELD_BY_MANY && self.fetches_own_row(self.bytes_at_once(&loads) <= registers) {
@@ -90,7 +101,7 @@ impl Plan<'_, '_> {
         let fetched = if whole { self.loads_to_fetch() } else { Vec::new() };
         let bytes: i64 = fetched.iter().map(|id| element::bytes(self.nest.load(*id).tensor.dtype)).sum();
         // All that rows read must be there, for it is not held otherwise.
-        let is_all = self.takes(false).held.iter().all(|held| fetched.contains(&held.step));
+        let is_all = self.takes(Worth::Loads).held.iter().all(|held| fetched.contains(&held.step));
         if fetched.is_empty() || !is_all || (fits_registers && bytes > 2) {
             return false;
         }
@@ -133,7 +144,7 @@ impl Plan<'_, '_> {
     }
 
     /// What passes take from earlier ones.
-    pub(super) fn takes(&self, costly: bool) -> Takes {
+    pub(super) fn takes(&self, worth: Worth) -> Takes {
         let mut first: Vec<Option<usize>> = vec![None; self.nest.kernel.steps.len()];
         let mut by_pass: Vec<Vec<StepId>> = vec![Vec::new(); self.passes.len()];
         for (number, pass) in self.passes.iter().enumerate() {
@@ -147,7 +158,7 @@ impl Plan<'_, '_> {
                     continue;
                 }
                 match first[id.index()] {
-                    Some(before) if before < number && self.is_worth_holding(id, costly) => by_pass[number].push(id),
+                    Some(before) if before < number && self.is_worth_holding(id, worth) => by_pass[number].push(id),
                     _ => {
                         first[id.index()].get_or_insert(number);
                         stack.extend(self.nest.kernel.step(id).op.operands());
@@ -177,14 +188,15 @@ impl Plan<'_, '_> {
     }
 
     /// Whether holding a value costs less than reading or computing it again.
-    fn is_worth_holding(&self, id: StepId, costly: bool) -> bool {
+    fn is_worth_holding(&self, id: StepId, worth: Worth) -> bool {
         let rows: AxisSet = self.row_axes.iter().copied().collect();
         match &self.nest.kernel.step(id).op {
             // What is fetched lies near.
             Op::Load { .. } if self.fetched.contains(&id) => false,
             // What all rows read is near after the first one.
             Op::Load { .. } => !self.nest.axes[id.index()].common(rows).is_empty(),
-            Op::Map { .. } if !costly => false,
+            Op::Map { .. } if worth == Worth::Loads => false,
+            Op::Map { .. } if worth == Worth::All => !self.nest.axes[id.index()].common(rows).is_empty(),
             Op::Map { expr, args } => expr.flops() >= 8 || args.iter().filter(|arg| self.varies(**arg)).count() >= 2,
             _ => true,
         }

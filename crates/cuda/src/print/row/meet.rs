@@ -8,14 +8,9 @@ use super::Plan;
 impl Plan<'_, '_> {
     /// Folds what the threads of a row have found; all of them know the result.
     pub(super) fn print_folds(&self, body: &mut Body<'_>, folds: &[StepId], accumulators: &[Accumulator]) {
-        let lanes = self.threads.min(32);
         let warps = self.threads / 32;
-        for (fold, accumulator) in folds.iter().zip(accumulators) {
-            if lanes > 1 {
-                body.line(format!("s{0} = in_lanes<{lanes}>(s{0}, {1});", fold.0, accumulator.functor));
-            }
-        }
         if self.cluster > 1 && !folds.is_empty() {
+            self.print_in_lanes(body, folds, accumulators);
             // Others must have begun before anything is written to them.
             if self.passes.iter().find_map(|pass| pass.folds.first()) == folds.first() {
                 body.line("wait_for_cluster();");
@@ -30,19 +25,47 @@ impl Plan<'_, '_> {
                 body.line(format!("s{0} = of_warps(part{0}, {1});", fold.0, accumulator.functor));
             }
         } else if warps > 1 && !folds.is_empty() {
-            for (fold, accumulator) in folds.iter().zip(accumulators) {
-                // Rows of more than one warp own their block.
-                body.line(format!("__shared__ {} part{}[{warps}];", accumulator.ty, fold.0));
-                body.line(format!("if (t % 32 == 0) part{0}[t / 32] = s{0};", fold.0));
-            }
-            body.line("__syncthreads();");
-            for (fold, accumulator) in folds.iter().zip(accumulators) {
-                body.line(format!("s{0} = in_lanes<{warps}>(part{0}[t % {warps}], {1});", fold.0, accumulator.functor));
-            }
+            self.print_in_block(body, folds, accumulators, warps);
+        } else {
+            self.print_in_lanes(body, folds, accumulators);
         }
         for (fold, accumulator) in folds.iter().zip(accumulators) {
             let result = accumulator.result(body, &format!("s{}", fold.0));
             body.know(*fold, result);
         }
+    }
+
+    fn print_in_lanes(&self, body: &mut Body<'_>, folds: &[StepId], accumulators: &[Accumulator]) {
+        let lanes = self.threads.min(32);
+        for (fold, accumulator) in folds.iter().zip(accumulators).filter(|_| lanes > 1) {
+            body.line(format!("s{0} = in_lanes<{lanes}>(s{0}, {1});", fold.0, accumulator.functor));
+        }
+    }
+
+    /// Folds what the warps of a block have found; rows of more than one warp own their block. Of two folds of a kind, each half of a warp does
+    /// one.
+    fn print_in_block(&self, body: &mut Body<'_>, folds: &[StepId], accumulators: &[Accumulator], warps: i64) {
+        let mut behind = Vec::new();
+        let (mut folds, mut accumulators) = (folds, accumulators);
+        while let ([first, others @ ..], [accumulator, more @ ..]) = (folds, accumulators) {
+            let (a, ty, functor) = (first.0, &accumulator.ty, accumulator.functor);
+            let is_alike = |other: &&Accumulator| &other.ty == ty && other.functor == functor && warps <= 16;
+            if let (Some(second), Some(_)) = (others.first(), more.first().filter(is_alike)) {
+                let b = second.0;
+                body.line(format!("const {ty} two{a} = two_in_lanes(s{a}, s{b}, {functor});"));
+                body.line(format!("__shared__ {ty} part{a}[{}];", 2 * warps));
+                body.line(format!("if (t % 16 == 0) part{a}[t / 16 % 2 * {warps} + t / 32] = two{a};"));
+                behind.push(format!("two_of_warps<{warps}>(s{a}, s{b}, part{a}, {functor});"));
+                (folds, accumulators) = (&others[1..], &more[1..]);
+            } else {
+                body.line(format!("s{a} = in_lanes<32>(s{a}, {functor});"));
+                body.line(format!("__shared__ {ty} part{a}[{warps}];"));
+                body.line(format!("if (t % 32 == 0) part{a}[t / 32] = s{a};"));
+                behind.push(format!("s{a} = in_lanes<{warps}>(part{a}[t % {warps}], {functor});"));
+                (folds, accumulators) = (others, more);
+            }
+        }
+        body.line("__syncthreads();");
+        behind.into_iter().for_each(|line| body.line(line));
     }
 }

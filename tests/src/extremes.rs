@@ -2,6 +2,7 @@
 
 use fuseline::graph::{Builder, Graph, Tensor};
 use fuseline::ops::Scalar;
+use fuseline::ops::prim::Monoid;
 use fuseline::tensor::{DType, Dim, Shape};
 
 /// A builder of a graph of about so many nodes.
@@ -16,6 +17,7 @@ pub const EXTREMES: &[(&str, Extreme)] = &[
     ("skips", skips),
     ("sums", sums),
     ("paddings", paddings),
+    ("attentions", attentions),
 ];
 
 /// Functions without inverses among them, so that no algebra makes a chain shorter.
@@ -104,5 +106,19 @@ pub fn paddings(count: usize) -> Graph {
         x = x.pad(&[Dim::int(0), Dim::int(0)], &[Dim::int(0), Dim::int(1)], (k % 2) as f64);
     }
     b.output("y", x.exp());
+    finished(b)
+}
+
+/// Layers of attention behind one another that all read one mask.
+pub fn attentions(count: usize) -> Graph {
+    let b = Builder::new("attentions");
+    let (mut x, y) = (input(&b, "x"), input(&b, "y").element(1, 0i64));
+    let mask = y.insert_axes(&[1]).sin() - y.insert_axes(&[0]).cos();
+    for k in 0..count / 7 {
+        let scores = x.contract("ik,jk->ij", x) * 0.125 + mask;
+        let e = (scores - scores.reduce_keep(Monoid::Max, &[1])).exp();
+        x = function((e / e.sum(&[1])).contract("ij,jk->ik", x), k);
+    }
+    b.output("y", x);
     finished(b)
 }

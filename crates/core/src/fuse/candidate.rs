@@ -301,6 +301,11 @@ impl Driver<'_> {
 
     pub(super) fn copied(&mut self, groups: &[GroupId]) -> After {
         let (producer, readers) = groups.split_first().expect("a copy has a producer");
+        debug_assert_eq!(
+            *readers,
+            *self.state.first_consumers(*producer, readers.len() + 1),
+            "a reader would be left behind"
+        );
         let copied = self.state.group(*producer).members.clone();
         if copied.iter().any(|node| self.state.cells.is_output[*node]) {
             return Err(Reason::Illegal(Refusal::OutputCopied).into());

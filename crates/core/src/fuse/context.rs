@@ -31,6 +31,11 @@ impl<'a> FuseContext<'a> {
         self.state.first_consumers(group, self.most)
     }
 
+    /// The groups that read what a group stores, ascending: at most so many, whatever is looked at otherwise.
+    pub fn consumers_up_to(&self, group: GroupId, most: usize) -> Groups {
+        self.state.first_consumers(group, most)
+    }
+
     /// Whether every pair of neighbours is to be looked at, however many there are.
     pub(super) fn is_thorough(&self) -> bool {
         self.most == usize::MAX

@@ -1,7 +1,10 @@
 //! Sums of products with the work on their operands and on their results.
 
-use super::{Form, FuseContext, GroupId, MOST_COPIES, Proposal, Rule, Stage, with_consumers};
+use super::{Form, FuseContext, GroupId, Groups, MOST_COPIES, Proposal, Rule, Stage, with_consumers};
 use crate::fuse::Kind;
+
+/// A mask is copied into the attention of no more layers than this.
+const MOST_MASKED: usize = 1024;
 
 fn contracts(kind: Kind) -> bool {
     matches!(kind, Kind::Contract | Kind::Attention)
@@ -54,12 +57,15 @@ impl Rule for Prologue {
             return Vec::new();
         }
         let mut proposals = with_consumers(self.name(), context, group, |c| contracts(context.kind(c)));
-        // A mask that the attention of every layer reads, for every head again.
-        let readers = context.consumers(group);
-        let is_mask = readers.iter().all(|c| context.kind(*c) == Kind::Attention) && context.shrinks(group);
-        if is_mask && readers.len() > MOST_COPIES {
-            let groups = std::iter::once(group).chain(readers.iter().copied()).collect();
-            proposals.push(Proposal { rule: self.name(), groups, form: Form::Copy });
+        // A mask that the attention of every layer reads, for every head again. Copied into some of its readers, it would be missed by the rest.
+        let attends = |readers: &Groups| readers.iter().all(|c| context.kind(*c) == Kind::Attention);
+        let first = context.consumers(group);
+        if first.len() > MOST_COPIES && attends(&first) && context.shrinks(group) {
+            let readers = context.consumers_up_to(group, MOST_MASKED + 1);
+            if readers.len() <= MOST_MASKED && attends(&readers) {
+                let groups = std::iter::once(group).chain(readers).collect();
+                proposals.push(Proposal { rule: self.name(), groups, form: Form::Copy });
+            }
         }
         proposals
     }

@@ -5,7 +5,7 @@ use fuseline::graph::Graph;
 use fuseline::ops::prim::Monoid;
 use fuseline::ops::{ExprNode, Prim};
 use fuseline::reference::{Limits, Options, Reading, evaluate};
-use fuseline::tensor::Env;
+use fuseline::tensor::{DType, Env};
 
 use crate::generate::Case;
 
@@ -31,9 +31,13 @@ pub fn is_smooth(graph: &Graph) -> bool {
     graph.nodes().iter().all(|node| match node.prim() {
         Prim::Map(row) => {
             let nodes = row.expr.nodes();
-            let to_int =
-                |node: &ExprNode, to: bool| matches!(node, ExprNode::Cast(x) if nodes[*x as usize].1.is_float() && !to);
-            !nodes.iter().any(|(node, dtype)| jumps(node) || to_int(node, dtype.is_float()))
+            let converts_with_a_jump = |node: &ExprNode, to: DType| match node {
+                ExprNode::Cast(x) => {
+                    nodes[*x as usize].1.is_float() && !to.is_float() || overflows(nodes[*x as usize].1, to)
+                }
+                _ => false,
+            };
+            !nodes.iter().any(|(node, dtype)| jumps(node) || converts_with_a_jump(node, *dtype))
         }
         Prim::Reduce(row) => {
             !matches!(row.monoid, Monoid::ArgMax | Monoid::ArgMin | Monoid::ArgMaxLast | Monoid::ArgMinLast)
@@ -41,6 +45,11 @@ pub fn is_smooth(graph: &Graph) -> bool {
         Prim::Sort(_) | Prim::Host(_) | Prim::If(_) | Prim::Loop(_) => false,
         _ => true,
     })
+}
+
+/// Whether integers of one type may be infinite in another: without that rounding, which plans may leave out, they are not.
+fn overflows(from: DType, to: DType) -> bool {
+    from.int_range().zip(to.max_float()).is_some_and(|((low, high), most)| high as f64 > most || (low as f64) < -most)
 }
 
 /// The sizes that the inputs of a case bind.

@@ -77,7 +77,7 @@ rules! {
     "mul-minus-one",      Exact, "x · −1 and x / −1 are −x",                                                 |s| mul_minus_one(s);
     "neg-neg",            Exact, "−(−x) and not(not x) are x",                                               |s| inverse_twice(s);
     "add-neg",            Exact, "x + (−y) is x − y, and x − (−y) is x + y",                                 |s| add_neg(s);
-    "abs-neg",            Exact, "abs(−x) and abs(abs x) are abs x",                                         |s| abs_neg(s);
+    "abs-neg",            Exact, "abs(−x) and abs(abs x) are abs x; without a sign, abs x is x",             |s| abs_neg(s);
     "select-known",       Exact, "a choice by a constant, or between equal terms, is none",                  |s| select_known(s);
     "select-not",         Exact, "a choice by not c is the other choice by c",                               |s| select_not(s);
     "select-truth",       Exact, "a choice between true and false is the condition",                         |s| select_truth(s);
@@ -240,6 +240,10 @@ fn add_neg<'s>(s: &Step<'_, 's>) -> Option<Term<'s>> {
 
 fn abs_neg<'s>(s: &Step<'_, 's>) -> Option<Term<'s>> {
     let inner = unary(s.term, Abs)?;
+    // There −x is a large number, and its own magnitude.
+    if s.term.dtype().class() == Class::Unsigned {
+        return Some(inner);
+    }
     let x = unary(inner, Neg).or_else(|| unary(inner, Abs))?;
     Some(x.apply(Abs))
 }

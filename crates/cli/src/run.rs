@@ -70,15 +70,30 @@ pub fn run(arguments: &Run) -> Outcome {
     screen::print(&to_table(&summaries).text(screen::width()))
 }
 
+/// More inputs and sizes than this are counted, not listed; `--json` lists them all.
+const MOST_LISTED: usize = 32;
+
 fn tell_assumptions(feed: &Feed, seed: u64) {
+    let mut notes = String::new();
     if !feed.assumed.is_empty() {
-        let sizes: Vec<String> = feed.assumed.iter().map(|(name, size)| format!("{name}={size}")).collect();
-        screen::tell(&format!("note: free sizes taken as {} (choose them with --sizes)\n", sizes.join(",")));
+        let listed: Vec<String> =
+            feed.assumed.iter().take(MOST_LISTED).map(|(name, size)| format!("{name}={size}")).collect();
+        let more = match feed.assumed.len() - listed.len() {
+            0 => String::new(),
+            more => format!(", and {more} more"),
+        };
+        notes += &format!("note: free sizes taken as {}{more} (choose them with --sizes)\n", listed.join(","));
     }
-    for name in &feed.random {
+    for name in feed.random.iter().take(MOST_LISTED) {
         let ty = feed.tensors[name].ty();
-        screen::tell(&format!("note: input {name} is random: {ty}, seed {seed}\n"));
+        notes += &format!("note: input {name} is random: {ty}, seed {seed}\n");
     }
+    match feed.random.len().saturating_sub(MOST_LISTED) {
+        0 => {}
+        1 => notes += &format!("note: one more input is random, seed {seed}\n"),
+        more => notes += &format!("note: {more} more inputs are random, seed {seed}\n"),
+    }
+    screen::tell(&notes);
 }
 
 /// What an output looks like.

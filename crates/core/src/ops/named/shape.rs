@@ -165,7 +165,9 @@ fn squeeze<'b>(call: &Call<'_, 'b>) -> Result<Vec<Tensor<'b>>> {
 fn unsqueeze<'b>(call: &Call<'_, 'b>) -> Result<Vec<Tensor<'b>>> {
     let x = call.input(0)?;
     let axes = call.ints_or_input("axes", 1)?.ok_or_else(|| Error::invalid("Unsqueeze needs axes"))?;
-    let rank = (x.rank()? + axes.len()) as i64;
+    let rank = x.rank()? + axes.len();
+    Shape::check_rank(rank)?;
+    let rank = rank as i64;
     let mut places = Vec::with_capacity(axes.len());
     for axis in &axes {
         let place = if *axis < 0 { axis + rank } else { *axis };

@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 
-use regex_lite::Regex;
+use regex_lite::{Regex, RegexBuilder};
 
 use crate::error::{Error, Result};
 use crate::reference::{Buffer, Run};
@@ -188,14 +188,35 @@ pub(super) fn normalize(x: &Buffer, stop: &Buffer, case: Case, exact: bool, run:
 
 /// A pattern that is to match whole texts. Its language is that of RE2: classes such as `\w` are of ASCII, and time is bounded.
 pub fn whole_text_pattern(pattern: &str) -> Result<Regex> {
-    // On its own first, so that no bracket of it can close ours.
-    let checked = Regex::new(pattern).and_then(|_| Regex::new(&format!("\\A(?:{pattern})\\z")));
-    checked.map_err(|error| Error::invalid(format!("the pattern \"{pattern}\" cannot be read: {error}")))
+    pattern_of_size(pattern, MOST_PATTERN)
+        .map_err(|error| Error::invalid(format!("the pattern \"{pattern}\" cannot be read: {error}")))
 }
+
+fn pattern_of_size(pattern: &str, most: usize) -> std::result::Result<Regex, regex_lite::Error> {
+    let read = |pattern: &str| RegexBuilder::new(pattern).size_limit(most).build();
+    // On its own first, so that no bracket of it can close ours.
+    read(pattern).and_then(|_| read(&format!("\\A(?:{pattern})\\z")))
+}
+
+/// Bytes that a pattern may take once it is read.
+const MOST_PATTERN: usize = 10 << 20;
+
+/// Every byte of a text may visit every byte of a pattern: so many visits take some seconds. A pattern of a few lines is
+/// allowed for texts of whatever length.
+const MOST_VISITS: usize = 1 << 33;
+const SMALL_PATTERN: usize = 16 << 10;
 
 /// Whether a pattern matches each text as a whole.
 pub(super) fn matches(x: &Buffer, pattern: &Buffer, run: &Run<'_>) -> Result<Buffer> {
-    let pattern = whole_text_pattern(&only_text(pattern, run)?)?;
+    let pattern = only_text(pattern, run)?;
+    let most = (MOST_VISITS / x.count().max(1)).clamp(SMALL_PATTERN, MOST_PATTERN);
+    whole_text_pattern(&pattern)?;
+    let pattern = pattern_of_size(&pattern, most).map_err(|_| {
+        let (own, texts) = (pattern.len(), x.count());
+        Error::limit(format!(
+            "a pattern of {own} bytes takes more than {most} in memory, too many for {texts} bytes of texts"
+        ))
+    })?;
     let all = Texts::of(x, run)?;
     run.reserve_work(&[], all.count)?;
     let found = all.iter().map(|text| Ok(i64::from(pattern.is_match(text?)))).collect::<Result<Vec<i64>>>()?;

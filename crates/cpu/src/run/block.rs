@@ -5,6 +5,7 @@
 #![allow(unsafe_code, reason = "memory that machine code writes")]
 
 use std::alloc::{Layout, alloc_zeroed, dealloc};
+use std::collections::BTreeMap;
 use std::fmt;
 use std::ptr::NonNull;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
@@ -91,9 +92,7 @@ pub struct Blocks {
 
 #[derive(Debug, Default)]
 struct State {
-    /// what was given back, oldest first
-    free: Vec<Block>,
-    free_bytes: usize,
+    free: Free,
     /// what runs have; results that were given away are not counted, or whoever hoards them once makes us keep as much
     used_bytes: usize,
     /// the most that runs had at one time
@@ -113,7 +112,7 @@ impl Blocks {
 
     /// Memory of at least so many bytes. What is in it is of no meaning.
     pub fn take(self: &Arc<Blocks>, bytes: usize) -> Result<Held> {
-        let again = self.state().reuse(bytes);
+        let again = self.state().free.reuse(bytes);
         // Not while others wait: mapping memory takes a while.
         let block = again.map_or_else(|| Block::new(bytes), Ok)?;
         let mut state = self.state();
@@ -146,26 +145,40 @@ impl Blocks {
     }
 }
 
-impl State {
-    /// The smallest free block that is large enough and not much larger.
+/// What was given back, by its size and its number: a loop of very many trips may give back as many blocks.
+#[derive(Debug, Default)]
+struct Free {
+    blocks: BTreeMap<(usize, u64), Block>,
+    /// the sizes of all by their numbers, oldest first
+    sizes: BTreeMap<u64, usize>,
+    given_back: u64,
+    bytes: usize,
+}
+
+impl Free {
+    /// The smallest block that is large enough and not much larger.
     fn reuse(&mut self, bytes: usize) -> Option<Block> {
-        let fits = |block: &Block| block.bytes >= bytes && block.bytes / 2 <= bytes.max(ALIGNMENT);
-        let fitting = self.free.iter().enumerate().filter(|(_, block)| fits(block));
-        let (k, _) = fitting.min_by_key(|(_, block)| block.bytes)?;
-        let block = self.free.remove(k);
-        self.free_bytes -= block.bytes;
-        Some(block)
+        let (size, number) = *self.blocks.range((bytes, 0)..).next()?.0;
+        if size / 2 > bytes.max(ALIGNMENT) {
+            return None;
+        }
+        self.sizes.remove(&number);
+        self.bytes -= size;
+        self.blocks.remove(&(size, number))
     }
 
     /// Keeps a block; returns what is more than `most` bytes.
     fn keep(&mut self, block: Block, most: usize) -> Vec<Block> {
-        self.free_bytes += block.bytes;
-        self.free.push(block);
+        self.bytes += block.bytes;
+        self.given_back += 1;
+        self.sizes.insert(self.given_back, block.bytes);
+        self.blocks.insert((block.bytes, self.given_back), block);
         let mut excess = Vec::new();
-        while self.free_bytes > most {
-            let oldest = self.free.remove(0);
-            self.free_bytes -= oldest.bytes;
-            excess.push(oldest);
+        while self.bytes > most
+            && let Some((oldest, size)) = self.sizes.pop_first()
+        {
+            self.bytes -= size;
+            excess.extend(self.blocks.remove(&(size, oldest)));
         }
         excess
     }
@@ -211,7 +224,7 @@ impl Drop for Held {
                 state.used_bytes -= block.bytes;
             }
             let most = if home.keeps { state.most_bytes } else { 0 };
-            let excess = state.keep(block, most);
+            let excess = state.free.keep(block, most);
             // Unmapping memory takes a while: not while others wait.
             drop(state);
             drop(excess);
@@ -274,8 +287,9 @@ mod tests {
         for bytes in [100_000, 40_000, 90_000, 10_000, 200_000, 3_000] {
             drop(blocks.take(bytes).unwrap());
             let state = blocks.state();
-            assert!(state.free_bytes <= state.most_bytes && state.used_bytes == 0);
-            assert_eq!(state.free.iter().map(Block::bytes).sum::<usize>(), state.free_bytes);
+            assert!(state.free.bytes <= state.most_bytes && state.used_bytes == 0);
+            assert_eq!(state.free.blocks.values().map(Block::bytes).sum::<usize>(), state.free.bytes);
+            assert_eq!(state.free.blocks.len(), state.free.sizes.len());
         }
         assert!(blocks.most_bytes() >= 200_000);
     }
@@ -287,7 +301,7 @@ mod tests {
         assert_eq!(blocks.state().used_bytes, 0);
         drop(hoard);
         let state = blocks.state();
-        assert!((10_000..20_000).contains(&state.free_bytes) && state.used_bytes == 0, "{state:?}");
+        assert!((10_000..20_000).contains(&state.free.bytes) && state.used_bytes == 0, "{state:?}");
     }
 
     #[test]

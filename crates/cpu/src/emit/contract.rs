@@ -14,7 +14,7 @@ use super::factors::{factors, lies_in_terms};
 use super::generic::{emit_fold, emit_stores_of, give, held_dtype};
 use super::late::emit_lines;
 use super::matrix;
-use super::multiply::{MOST_TERMS, Multiply, Sums, batch_point, in_worker, rows_point};
+use super::multiply::{FAR, MOST_TERMS, Multiply, Sums, batch_point, in_worker, rows_point};
 use super::reach::reached;
 use super::roles::Roles;
 use super::row_plan::plan_rows;
@@ -205,8 +205,8 @@ fn emit_tiles(
     })
 }
 
-/// Emits a product with folds of rows behind it. A task that owns whole rows reads all of the right factor; where that would be for a few
-/// rows, tasks own tiles instead, and rows are worked on in a phase of their own.
+/// Emits a product with folds of rows behind it. A task that owns whole rows reads all of the right factor; where that does not stay close, or
+/// would be read for a few rows, tasks own tiles instead, and rows are worked on in a phase of their own.
 fn emit_rows_behind(
     emission: &mut Emission<'_>,
     multiply: &Multiply,
@@ -217,7 +217,8 @@ fn emit_rows_behind(
     let roles = &multiply.roles;
     let rows = roles.row_count(bound);
     let runs = share::runs(rows, roles.batch_count(bound), (LEAST_ROWS, WHOLE_ROWS), emission.cores);
-    if emission.cores == 1 || rows >= runs * FEW_ROWS {
+    let stays = multiply.right_bytes(bound) < FAR;
+    if stays && (emission.cores == 1 || rows >= runs * FEW_ROWS) {
         return emit_whole_rows(emission, multiply, runs, stores, held);
     }
     let order: Vec<usize> = roles.batch.iter().chain(&roles.rows).chain(&roles.columns).copied().collect();

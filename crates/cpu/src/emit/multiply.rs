@@ -4,7 +4,7 @@ use fuseline::error::Result;
 use fuseline::tile::StepId;
 use rustc_hash::FxHashMap;
 
-use super::bound::{bytes_of, ceil_div};
+use super::bound::{Bound, bytes_of, ceil_div};
 use super::emitter::{Emitter, Given, Held};
 use super::factors::{Right, panel_vectors};
 use super::fold::{Folding, Kept};
@@ -88,9 +88,8 @@ impl Multiply {
     /// panel or the next one: with every term one line. Some tiles together ask for all; what fewer tiles read passes by too fast for that.
     /// Where terms lie pages apart, the processor does not see by itself what comes next: some terms on, all that a tile reads.
     fn ahead(&self, e: &mut Emitter<'_>, tile: Value, count: i64) -> Option<Ahead> {
-        let (terms, columns) = (self.roles.sum_count(e.bound), self.roles.column_count(e.bound));
         let Right { held, term_bytes, is_packed } = &self.right[0];
-        if held.memory == Memory::Worker || terms * columns * bytes_of(held.dtype) < FAR {
+        if held.memory == Memory::Worker || self.right_bytes(e.bound) < FAR {
             return None;
         }
         if !is_packed {
@@ -104,6 +103,11 @@ impl Multiply {
         let lines = e.b.number(term_bytes / LINE - 1);
         let line = e.b.int(IntOp::And, tile, lines);
         Some(Ahead::Line { bytes: count * term_bytes, plus: e.b.times(line, LINE) })
+    }
+
+    /// Bytes of a right factor.
+    pub(super) fn right_bytes(&self, bound: &Bound<'_>) -> i64 {
+        self.roles.sum_count(bound) * self.roles.column_count(bound) * bytes_of(self.right[0].held.dtype)
     }
 
     /// Rows of a tile whose sums fit into the registers.

@@ -152,6 +152,25 @@ pub fn check(arguments: &Arguments) -> Result<bool> {
             tally.holds(&name, &graph, &inputs, &env, Chooser::ByCost, Numerics::Default);
         }
     }
+    for (columns, dtype) in [(65_536, DType::BF16), (100_000, DType::F16), (40_000, DType::BF16)] {
+        let entry = gallery::find("softmax").ok_or_else(|| Error::bug("the gallery has no softmax"))?;
+        let env: Env = [(Symbol::name("rows"), 3), (Symbol::name("columns"), columns)].into_iter().collect();
+        let graph = entry.graph(dtype)?;
+        // Most threads see nothing but −∞: in the first row all but the first eight numbers are, in the second all but the last, in the third none.
+        let value = |k: i64| match (k / columns, k % columns) {
+            (0, 8..) => f64::NEG_INFINITY,
+            (1, at) if at + 1 < columns => f64::NEG_INFINITY,
+            (_, at) => (at * 7919 % 257) as f64 / 16.0 - 8.0,
+        };
+        let values: Vec<f64> = (0..3 * columns).map(value).collect();
+        let input = graph.input_name(graph.inputs()[0]).clone();
+        let literal = Literal::from_f64s(dtype, vec![3, columns as usize], &values)?;
+        let name = format!("large hidden softmax {columns} {dtype}");
+        if arguments.wants(&name) {
+            let inputs: Inputs = [(input, literal)].into_iter().collect();
+            tally.holds(&name, &graph, &inputs, &env, Chooser::ByCost, Numerics::Default);
+        }
+    }
     for sizes in ["m=1030,k=520,n=1001", "m=515,k=768,n=1030", "m=600,k=520,n=1100", "m=2000,k=768,n=774"] {
         let env: Env = sizes.split(',').filter_map(crate::time::size).collect();
         for (label, text) in [("bf16", UNALIGNED), ("f32", UNALIGNED_WIDE)] {

@@ -66,6 +66,8 @@ pub(super) struct Body<'n> {
     pub is_near: bool,
     /// whether differences, whose exponentials these are, may be of numbers so large that no multiple of them is one
     pub is_deep: bool,
+    /// whether computing takes longer than reading, so that quotients that need not be exact are better short
+    pub is_slow: bool,
     temporaries: usize,
 }
 
@@ -81,6 +83,7 @@ impl<'n> Body<'n> {
             sites,
             is_near: false,
             is_deep: false,
+            is_slow: false,
             temporaries: 0,
         }
     }

@@ -100,6 +100,11 @@ impl Body<'_> {
                     let by = self.named("d", "Divisor", axes[place], &by)?;
                     Code::call("divided", &[codes[number as usize].clone(), by])
                 }
+                ExprNode::Apply(Scalar::Div, parts)
+                    if self.is_near && self.is_slow && dtype.is_float() && *dtype != DType::F64 =>
+                {
+                    Code::call("ratio_near", &[codes[parts[0] as usize].clone(), codes[parts[1] as usize].clone()])
+                }
                 ExprNode::Apply(op, operands) if let Some(threshold) = threshold(nodes, *op, operands) => {
                     compared(threshold, &codes)
                 }

@@ -119,6 +119,36 @@ template <class P> __device__ __forceinline__ void fetch_pack(P* to, const void*
   for (int at = 0; at < sizeof(P); at += BYTES) copy_async<BYTES>(shared_address(to) + at, (const char*)from + at, true);
 }
 "
+["begin_arrivals"] "
+// Places of shared memory where bytes are awaited, before anybody waits.
+template <int N> __device__ __forceinline__ void begin_arrivals(unsigned long long* at) {
+#pragma unroll
+  for (int k = 0; k < N; ++k) asm volatile(\"mbarrier.init.shared.b64 [%0], 1;\" :: \"r\"(shared_address(at + k)) : \"memory\");
+  asm volatile(\"fence.proxy.async.shared::cta;\" ::: \"memory\");
+}
+"
+["expect_bytes"] "
+// So many bytes will arrive.
+__device__ __forceinline__ void expect_bytes(unsigned long long* at, int bytes) {
+  asm volatile(\"mbarrier.arrive.expect_tx.shared.b64 _, [%0], %1;\" :: \"r\"(shared_address(at)), \"r\"(bytes) : \"memory\");
+}
+"
+["bring"] "
+// Brings bytes into shared memory, by the engine for copies, which tells there when they have arrived.
+__device__ __forceinline__ void bring(void* to, const void* from, int bytes, unsigned long long* at) {
+  asm volatile(\"cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];\"
+               :: \"r\"(shared_address(to)), \"l\"(__cvta_generic_to_global(from)), \"r\"(bytes), \"r\"(shared_address(at)) : \"memory\");
+}
+"
+["wait_for_bytes"] "
+// Waits for what is expected there, for the first time in phase 0, then in turns.
+__device__ __forceinline__ void wait_for_bytes(unsigned long long* at, int phase) {
+  int is_there;
+  do {
+    asm volatile(\"{ .reg .pred there; mbarrier.try_wait.parity.shared.b64 there, [%1], %2; selp.s32 %0, 1, 0, there; }\" : \"=r\"(is_there) : \"r\"(shared_address(at)), \"r\"(phase) : \"memory\");
+  } while (!is_there);
+}
+"
 ["commit_copies"] "
 __device__ __forceinline__ void commit_copies() { asm volatile(\"cp.async.commit_group;\" ::: \"memory\"); }
 "

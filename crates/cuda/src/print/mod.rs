@@ -16,6 +16,7 @@ mod function;
 mod index;
 mod library;
 mod matrix;
+mod meetings;
 mod nest;
 mod operand;
 mod points;

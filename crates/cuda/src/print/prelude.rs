@@ -1,6 +1,6 @@
 //! What printed kernels call: small device functions that stand before them, each only where it is used.
 
-use super::matrix;
+use super::{matrix, meetings};
 
 /// A part of the prelude: the names by which it is asked for, and its text.
 pub(super) struct Part {
@@ -10,7 +10,8 @@ pub(super) struct Part {
 
 /// The parts that a text needs, in the order of the table: those whose names it mentions, and those that these need.
 pub(super) fn needed(text: &str) -> String {
-    let all: Vec<&Part> = PARTS.iter().chain(matrix::PARTS).chain(matrix::GROUPS.iter()).collect();
+    let all: Vec<&Part> =
+        PARTS.iter().chain(meetings::PARTS).chain(matrix::PARTS).chain(matrix::GROUPS.iter()).collect();
     let mut is_needed = vec![false; all.len()];
     let mut unread: Vec<&str> = vec![text];
     while let Some(text) = unread.pop() {
@@ -338,6 +339,14 @@ __device__ __forceinline__ float sigmoid_near(float x) {
 // The same of numbers of any size: those of a row that sees nothing are as low as its mask.
 __device__ __forceinline__ float exp_deep(float a, float b) { return exp_near(a - b); }
 "
+["base_of"] "
+// What exponentials are taken from: the largest number so far, or any other where there is none.
+__device__ __forceinline__ float base_of(float largest) { return largest == -__int_as_float(0x7f800000) ? 0.0f : largest; }
+"
+["ratio_near"] "
+// A quotient of what becomes a narrow float at once, within two last places.
+__device__ __forceinline__ float ratio_near(float a, float b) { float y; asm(\"div.full.f32 %0, %1, %2;\" : \"=f\"(y) : \"f\"(a), \"f\"(b)); return y; }
+"
 ["Divisor"] "
 // A divisor of many numbers, by its inverse; scaled, where that would be no ordinary number.
 struct Divisor { float scale, inverse; };
@@ -533,60 +542,6 @@ template <bool LARGEST, bool LAST> struct Position {
     return (a.value > b.value) == LARGEST ? a : b;
   }
 };
-"
-["arrive_in_cluster", "wait_for_cluster"] "
-// All threads of a cluster meet: none goes on from the second before all have come to the first.
-__device__ __forceinline__ void arrive_in_cluster() { asm volatile(\"barrier.cluster.arrive.release;\" ::: \"memory\"); }
-__device__ __forceinline__ void wait_for_cluster() { asm volatile(\"barrier.cluster.wait.acquire;\" ::: \"memory\"); }
-"
-["put"] "
-// Writes a value to the same place of the shared memory of a block of the cluster.
-template <class T> __device__ __forceinline__ void put(T* to, T value, unsigned block) {
-  T* there;
-  asm(\"mapa.u64 %0, %1, %2;\" : \"=l\"(there) : \"l\"(to), \"r\"(block));
-  *there = value;
-}
-"
-["across_lanes"] "
-// The fold of the values of lanes that lie a multiple of N apart, in every one of them.
-template <int N, class F, class T> __device__ __forceinline__ T across_lanes(T x, F fold) {
-#pragma unroll
-  for (int distance = N; distance < 32; distance *= 2) x = fold(x, shuffled(x, distance));
-  return x;
-}
-"
-["in_lanes"] "
-// The fold of the values of N neighbouring lanes, in every one of them.
-template <int N, class F, class T> __device__ __forceinline__ T in_lanes(T x, F fold) {
-#pragma unroll
-  for (int distance = N / 2; distance > 0; distance /= 2) x = fold(x, shuffled(x, distance));
-  return x;
-}
-"
-["two_in_lanes"] "
-// The folds of two values of all lanes: the lower half of a warp knows that of the first, the upper half that of the second.
-template <class F, class T> __device__ __forceinline__ T two_in_lanes(T a, T b, F fold) {
-  const bool is_upper = threadIdx.x & 16;
-  return in_lanes<16>(fold(is_upper ? b : a, shuffled(is_upper ? a : b, 16)), fold);
-}
-"
-["two_of_warps"] "
-// The folds of what N warps have found of two values, those of the first before those of the second.
-template <int N, class F, class T> __device__ __forceinline__ void two_of_warps(T& a, T& b, const T (&parts)[2 * N], F fold) {
-  const T own = in_lanes<N>(parts[threadIdx.x % (2 * N)], fold), other = shuffled(own, N);
-  const bool is_second = threadIdx.x & N;
-  a = is_second ? other : own, b = is_second ? own : other;
-}
-"
-["of_warps"] "
-// The fold of what N warps have found.
-template <int N, class F, class T> __device__ __forceinline__ T of_warps(const T (&parts)[N], F fold) {
-  constexpr int LANES = N < 32 ? N : 32;
-  T x = parts[threadIdx.x % LANES];
-#pragma unroll
-  for (int k = LANES; k < N; k += LANES) x = fold(x, parts[k + threadIdx.x % LANES]);
-  return in_lanes<LANES>(x, fold);
-}
 "
 }
 

@@ -9,6 +9,7 @@ mod columns;
 mod hold;
 mod lanes;
 mod meet;
+mod online;
 
 use fuseline::error::{Error, Result};
 use fuseline::ops::ExprNode;
@@ -76,10 +77,17 @@ pub(super) fn rows_and_columns(
 
 fn print(plan: &Plan<'_, '_>, sites: Vec<String>) -> Result<Function> {
     let mut body = Body::new(plan.nest, Some(plan.lanes), sites);
-    (body.is_near, body.is_deep) = (plan.is_near, true);
+    (body.is_near, body.is_deep, body.is_slow) = (plan.is_near, true, plan.is_slow());
     plan.print_head(&mut body)?;
-    for pass in 0..plan.passes.len() {
-        plan.print_pass(&mut body, pass)?;
+    let mut pass = 0;
+    while pass < plan.passes.len() {
+        if let Some(online) = plan.online(pass) {
+            plan.print_online(&mut body, pass, &online)?;
+            pass += 2;
+        } else {
+            plan.print_pass(&mut body, pass)?;
+            pass += 1;
+        }
     }
     let one = if plan.threads > 1 { Some("t == 0") } else { None };
     for store in &plan.row_stores {
@@ -384,6 +392,7 @@ impl<'n, 'k> Plan<'n, 'k> {
             };
             if has_lanes { body.know_in_lanes(held.step, value) } else { body.know(held.step, value) }
         }
+        self.wait_for_piece(body, number);
         self.print_fetched(body, pass);
         body.open_lanes();
         let mut behind = Vec::new();
@@ -418,7 +427,7 @@ impl<'n, 'k> Plan<'n, 'k> {
         behind.into_iter().for_each(|line| body.line(line));
         self.close_loop(body);
         self.print_folds(body, &pass.folds, &accumulators);
-        Ok(())
+        self.bring_next(body, number)
     }
 
     /// Where a fold wants the largest or the least of narrow floats as they were read, and packs of them are: their load, and what finds it

@@ -93,6 +93,11 @@ impl Plan<'_, '_> {
         self.passes.iter().map(|pass| pass.columns.len() as i64).sum()
     }
 
+    /// Whether columns are folded too, and so much is computed for every element that it takes longer than to read it.
+    pub(super) fn is_slow(&self) -> bool {
+        self.part.is_some() && flops(self.nest, self.along) >= MANY_FLOPS
+    }
+
     /// Registers that the folds of columns take.
     fn kept(&self) -> i64 {
         self.column_folds() * self.lanes.count * self.turns.unwrap_or(1)
@@ -108,7 +113,7 @@ impl Plan<'_, '_> {
         let many = if block > 512 { FEW_REGISTERS } else { MANY_REGISTERS };
         let some = if block > 256 { FEW_REGISTERS } else { SOME_REGISTERS };
         // Where computing takes longer than reading, few threads that have many registers, so that values do not wait for one another.
-        let is_slow = self.is_near && flops(self.nest, self.along) >= MANY_FLOPS && block <= 256;
+        let is_slow = self.is_near && self.is_slow() && block <= 256;
         let first = is_slow.then_some((&everything, MANY_REGISTERS, Place::Registers));
         for (takes, registers, place) in first.into_iter().chain([
             (&all, FEW_REGISTERS, Place::Registers),
@@ -235,6 +240,44 @@ impl Plan<'_, '_> {
         Ok(())
     }
 
+    /// Whether rows come into shared memory whole, by the engine for copies, which one thread asks: they lie in one piece, and threads meet
+    /// before the place of an earlier row is written. That is later than every thread could ask for its own part, so only where computing takes
+    /// longer than reading.
+    fn brings(&self) -> bool {
+        let is_whole = self.turns.is_some_and(|turns| self.packs.is(turns * self.threads));
+        let meets = self.threads > 32 && self.passes.iter().any(|pass| !pass.folds.is_empty());
+        let is_of_columns = self.is_slow() && !self.fetched.is_empty() && self.nest.options.groups;
+        is_of_columns && is_whole && meets && self.is_in_one_piece()
+    }
+
+    /// Asks for a row.
+    fn bring_row(&self, body: &mut Body<'_>, first: &str, slot: &str) -> Result<()> {
+        let (rows, packs) = (body.index(&self.rows, &[]), self.turns.unwrap_or(1) * self.threads);
+        let bytes = |id: &StepId| element::bytes(self.nest.load(*id).tensor.dtype) * self.lanes.count * packs;
+        body.open(AxisSet::EMPTY);
+        self.print_row(body, first);
+        body.open(self.along);
+        body.line(format!("const Index i{} = 0;", self.lanes.axis));
+        let all: i64 = self.fetched.iter().map(bytes).sum();
+        body.line(format!("expect_bytes(arrived + {slot}, {all});"));
+        for id in &self.fetched {
+            let (tensor, offset) = body.address(&self.nest.load(*id).clone(), None)?;
+            let to = if slot == "0" { format!("f{}", id.0) } else { format!("f{} + {slot} * {packs}", id.0) };
+            body.line(format!("bring({to}, {tensor} + {offset}, {}, arrived + {slot});", bytes(id)));
+        }
+        body.close("");
+        body.close(&format!("if (t == 0 && {first} < {rows})"));
+        Ok(())
+    }
+
+    /// Asks for the next row, once the threads of this one have met, if that is how rows come.
+    pub(super) fn bring_next(&self, body: &mut Body<'_>, number: usize) -> Result<()> {
+        let first = self.passes.iter().position(|pass| !pass.folds.is_empty());
+        let Some(part) = self.part.filter(|_| self.brings() && first == Some(number)) else { return Ok(()) };
+        let parts = body.index(&self.nest.extents[part].clone(), &[]);
+        self.bring_row(body, &format!("first + {parts}"), "(slot ^ 1)")
+    }
+
     /// Where packs that are fetched lie.
     fn declare_fetched(&self, body: &mut Body<'_>) -> Result<()> {
         let (turns, count) = (self.turns.unwrap_or(1), self.lanes.count);
@@ -257,10 +300,58 @@ impl Plan<'_, '_> {
             return Ok(());
         }
         self.declare_fetched(body)?;
+        if self.brings_own_row() {
+            return self.bring_own_row(body);
+        }
         self.print_fetches(body, "0")?;
         body.line("commit_copies();");
         body.line("wait_for_copies<0>();");
         Ok(())
+    }
+
+    /// Whether the one row of a block comes in pieces, by the engine for copies: those that are there are worked on while others come, if no
+    /// other block is there to work meanwhile.
+    fn brings_own_row(&self) -> bool {
+        let is_own = self.part.is_none() && self.blocks_at_once == 1 && !self.fetched.is_empty();
+        is_own && self.nest.options.groups && self.is_in_one_piece()
+    }
+
+    /// Asks for the packs of all threads, turn by turn.
+    fn bring_own_row(&self, body: &mut Body<'_>) -> Result<()> {
+        let (turns, count, block) = (self.turns.unwrap_or(1), self.lanes.count, self.block());
+        let packs = self.packs.as_int().unwrap_or(turns * block);
+        body.line(format!("__shared__ unsigned long long arrived[{turns}];"));
+        body.open(AxisSet::EMPTY);
+        body.line(format!("begin_arrivals<{turns}>(arrived);"));
+        body.open(self.along);
+        body.line(format!("const Index i{} = k * {};", self.lanes.axis, block * count));
+        let last = packs - (turns - 1) * block;
+        let there = if last == block { block.to_string() } else { format!("(k < {} ? {block} : {last})", turns - 1) };
+        let bytes = |id: &StepId| element::bytes(self.nest.load(*id).tensor.dtype) * count;
+        let all: i64 = self.fetched.iter().map(bytes).sum();
+        body.line(format!("expect_bytes(arrived + k, {there} * {all});"));
+        for id in &self.fetched {
+            let (tensor, offset) = body.address(&self.nest.load(*id).clone(), None)?;
+            let (to, own) = (format!("f{} + {}", id.0, self.place_of_fetched("0")), bytes(id));
+            body.line(format!("bring({to}, {tensor} + {offset}, {there} * {own}, arrived + k);"));
+        }
+        body.close(&format!("for (int k = 0; k < {turns}; ++k)"));
+        body.close("if (t == 0)");
+        body.line("__syncthreads();");
+        Ok(())
+    }
+
+    /// Waits for a pack of the row, in the first pass over it.
+    pub(super) fn wait_for_piece(&self, body: &mut Body<'_>, number: usize) {
+        if number == 0 && self.brings_own_row() {
+            body.line("wait_for_bytes(arrived + k, 0);");
+        }
+    }
+
+    /// Whether packs of rows that are fetched lie behind one another in memory, and begin where the engine for copies can.
+    fn is_in_one_piece(&self) -> bool {
+        let is_aligned = |id: &StepId| element::bytes(self.nest.load(*id).tensor.dtype) * self.lanes.count % 16 == 0;
+        self.order.len() == 1 && self.threads == self.block() && self.fetched.iter().all(is_aligned)
     }
 
     fn place_of_fetched(&self, slot: &str) -> String {
@@ -302,6 +393,10 @@ impl Plan<'_, '_> {
     /// Asks for the next row, and waits for this one.
     pub(super) fn wait_for_row(&self, body: &mut Body<'_>) -> Result<()> {
         let Some(part) = self.part.filter(|_| !self.fetched.is_empty()) else { return Ok(()) };
+        if self.brings() {
+            body.line("wait_for_bytes(arrived + slot, phase);");
+            return Ok(());
+        }
         let parts = body.index(&self.nest.extents[part].clone(), &[]);
         self.fetch_row(body, &format!("first + {parts}"), "(slot ^ 1)")?;
         body.line("wait_for_copies<1>();");
@@ -327,9 +422,15 @@ impl Plan<'_, '_> {
         }
         self.print_kept(body)?;
         self.declare_fetched(body)?;
-        if !self.fetched.is_empty() {
+        let first = self.first_row();
+        if self.brings() {
+            body.line("__shared__ unsigned long long arrived[2];");
+            body.line("int slot = 0, phase = 0;");
+            body.line("if (t == 0) begin_arrivals<2>(arrived);");
+            body.line("__syncthreads();");
+            self.bring_row(body, &first, "0")?;
+        } else if !self.fetched.is_empty() {
             body.line("int slot = 0;");
-            let first = self.first_row();
             self.fetch_row(body, &first, "0")?;
         }
         body.open(AxisSet::EMPTY);
@@ -356,6 +457,9 @@ impl Plan<'_, '_> {
         let rows = body.index(&self.rows, &[]);
         if !self.fetched.is_empty() {
             body.line("slot ^= 1;");
+        }
+        if self.brings() {
+            body.line("phase ^= slot ^ 1;");
         }
         let (group, first) = (self.rows_of_block, self.first_row());
         body.close(&format!("for (Index first = {first}; first < {rows}; first += {parts})"));

@@ -1,0 +1,98 @@
+//! The largest of a row and the sum of exponentials below it, found in one pass: whenever a larger number comes, the sum so far is scaled down to it.
+//!
+//! For rows of which a multiprocessor holds one, in its shared memory: every pass over such a row is work that nothing else runs beside.
+
+use fuseline::error::Result;
+use fuseline::ops::{ExprNode, Scalar};
+use fuseline::tile::{AxisSet, Op, StepId};
+
+use super::super::body::{Accumulator, Body};
+use super::super::code::Code;
+use super::Plan;
+
+/// A pass that finds the largest of narrow floats as they were read, and the next one, which adds up exponentials of what they are below it.
+pub(super) struct Online {
+    largest: StepId,
+    sum: StepId,
+    load: StepId,
+    /// what finds the largest of a pack
+    of_pack: String,
+}
+
+impl Plan<'_, '_> {
+    /// Whether a pass and the next one are one.
+    pub(super) fn online(&self, number: usize) -> Option<Online> {
+        let is_alone = |pass: &super::Pass| pass.stores.is_empty() && pass.columns.is_empty();
+        let (pass, next) = (self.passes.get(number)?, self.passes.get(number + 1)?);
+        let (&[largest], &[sum]) = (pass.folds.as_slice(), next.folds.as_slice()) else { return None };
+        let is_here = self.is_near && self.part.is_none() && self.blocks_at_once == 1 && self.threads > 32;
+        if !is_here || self.fetched.is_empty() || !self.held.is_empty() || !is_alone(pass) || !is_alone(next) {
+            return None;
+        }
+        let (load, of_pack) = self.extreme_of_pack(largest).filter(|(_, of_pack)| of_pack.starts_with("largest"))?;
+        self.is_sum_below(sum, largest, load).then_some(Online { largest, sum, load, of_pack })
+    }
+
+    /// Whether a fold adds up exponentials of what was loaded, less another fold.
+    fn is_sum_below(&self, sum: StepId, largest: StepId, load: StepId) -> bool {
+        let kernel = &self.nest.kernel;
+        let Op::Reduce { monoid: fuseline::ops::prim::Monoid::Sum, arg, .. } = kernel.step(sum).op else {
+            return false;
+        };
+        let Op::Map { expr, args } = &kernel.step(arg).op else { return false };
+        let nodes = expr.nodes();
+        // The argument that a node is, but for widening.
+        let argument = |mut node: u32| loop {
+            match &nodes[node as usize].0 {
+                ExprNode::Cast(x) => node = *x,
+                ExprNode::Arg(number) => break args.get(*number as usize).copied(),
+                _ => break None,
+            }
+        };
+        let Some((ExprNode::Apply(Scalar::Exp, of), _)) = nodes.last() else { return false };
+        let ExprNode::Apply(Scalar::Sub, parts) = &nodes[of[0] as usize].0 else { return false };
+        let is_loaded = |id: StepId| match &kernel.step(id).op {
+            Op::Map { expr, args } if expr.is_cast() => args[0] == load,
+            _ => id == load,
+        };
+        argument(parts[0]).is_some_and(is_loaded) && argument(parts[1]) == Some(largest)
+    }
+
+    /// Both passes as one; all threads of the row know both results.
+    pub(super) fn print_online(&self, body: &mut Body<'_>, number: usize, online: &Online) -> Result<()> {
+        let Online { largest, sum, load, of_pack } = online;
+        let (m, s, warps) = (largest.0, sum.0, self.threads / 32);
+        let [of_largest, of_sum] = [largest, sum].map(|fold| Accumulator::of(self.nest, *fold));
+        body.line(format!("float s{m} = {}, s{s} = {};", of_largest.neutral, of_sum.neutral));
+        body.open(self.along.without(AxisSet::of(self.lanes.axis)));
+        self.print_place(body);
+        self.wait_for_piece(body, number);
+        self.print_fetched(body, &self.passes[number]);
+        body.line(format!("const float n{m} = larger(s{m}, {of_pack}(p{})), b{m} = base_of(n{m});", load.0));
+        body.line(format!("float own{s} = 0.0f;"));
+        body.know(*largest, Code::atom(format!("b{m}")));
+        body.open_lanes();
+        body.accumulate(*sum, &of_sum, &format!("own{s}"))?;
+        body.close_lanes();
+        body.line(format!("s{s} = s{s} * exp_near(s{m} - b{m}) + own{s};"));
+        body.line(format!("s{m} = n{m};"));
+        self.close_loop(body);
+        // The sums of lanes and of warps are scaled down to what the largest of all is.
+        body.line(format!("const float lane{m} = s{m};"));
+        body.line(format!("s{m} = in_lanes<32>(s{m}, Max());"));
+        body.line(format!("s{s} = in_lanes<32>(s{s} * exp_near(lane{m} - base_of(s{m})), Sum());"));
+        body.line(format!("__shared__ float part{m}[{warps}], part{s}[{warps}];"));
+        body.line(format!("if (t % 32 == 0) part{m}[t / 32] = s{m}, part{s}[t / 32] = s{s};"));
+        body.line("__syncthreads();");
+        body.line(format!("const float warp{m} = part{m}[t % {warps}];"));
+        body.line(format!("s{m} = in_lanes<{warps}>(warp{m}, Max());"));
+        body.line(format!(
+            "s{s} = in_lanes<{warps}>(part{s}[t % {warps}] * exp_near(warp{m} - base_of(s{m})), Sum());"
+        ));
+        for (fold, accumulator) in [(largest, &of_largest), (sum, &of_sum)] {
+            let result = accumulator.result(body, &format!("s{}", fold.0));
+            body.know(*fold, result);
+        }
+        Ok(())
+    }
+}

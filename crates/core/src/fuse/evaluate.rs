@@ -12,7 +12,7 @@ use crate::analysis::{Price, Work, price};
 use crate::budget::Budget;
 use crate::device::{DeviceSpec, Skeleton, Unit};
 use crate::graph::{Graph, Value};
-use crate::lower::{self, Group, Hints, Limits, Refusal, Roles};
+use crate::lower::{self, Draft, Group, Hints, Limits, Refusal, Roles};
 use crate::passes::Numerics;
 use crate::tensor::DType;
 use crate::tile::Schedule;
@@ -117,6 +117,30 @@ impl Priced {
     }
 }
 
+/// The tiles with which a draft takes the least time, what it does then, and what that costs. In: the largest tiles, and the type of factors.
+pub(super) fn best_tiles(
+    draft: &Draft,
+    roles: &Roles,
+    (largest, dtype): (&Limits, DType),
+    (spec, hints): (&DeviceSpec, &Hints),
+    is_fresh: &dyn Fn(Value) -> bool,
+) -> Option<(Limits, Work, Price)> {
+    let facts = lower::Facts::of(draft);
+    let priced = |limits: Limits| {
+        let work = lower::work(draft, &facts, roles, &limits, spec, hints, is_fresh);
+        let price = price(&work, spec);
+        (limits, work, price)
+    };
+    // The first of equally good ones: the largest tile.
+    let tilings = lower::tilings(draft, roles, largest, spec, hints, dtype).into_iter().map(priced);
+    tilings.reduce(|best, next| if next.2.us < best.2.us { next } else { best })
+}
+
+/// The type of the factors of a draft's products.
+pub(super) fn factor_type(draft: &Draft) -> DType {
+    (0..draft.leaves.len()).find_map(|leaf| draft.factor_dtype(leaf)).unwrap_or(DType::F32)
+}
+
 /// What is known of a set of nodes as one kernel.
 pub(super) type Evaluated = Result<Rc<Priced>, Refusal>;
 
@@ -178,8 +202,7 @@ impl<'g> Evaluator<'g> {
         let draft = lower::lower(&group)?;
         self.work((draft.leaves.len() + draft.term_axes.len()) as u64);
         let fresh = |value: Value| self.cells.is_cell[value.node()];
-        let dots = 0..draft.leaves.len();
-        let dtype = dots.into_iter().find_map(|leaf| draft.factor_dtype(leaf)).unwrap_or(DType::F32);
+        let dtype = factor_type(&draft);
         let largest = Limits::of(self.spec, dtype);
         let roles = lower::classify(&draft, &largest, self.hints)?;
         let kind = Kind::of(&roles);
@@ -192,16 +215,9 @@ impl<'g> Evaluator<'g> {
             let roles = lower::classify(&settled, &largest, self.hints)?;
             lower::corrections(&settled, &roles, self.numerics)?;
         }
-        let facts = lower::Facts::of(&draft);
-        let priced = |limits: Limits| {
-            let work = lower::work(&draft, &facts, &roles, &limits, self.spec, self.hints, &fresh);
-            let price = price(&work, self.spec);
-            Priced { kind, limits, work, price, structure }
-        };
-        let tilings = lower::tilings(&draft, &roles, &largest, self.spec, self.hints, dtype).into_iter().map(priced);
-        // The first of equally good ones: the largest tile.
-        let better = |best: Priced, next: Priced| if next.price.us < best.price.us { next } else { best };
-        tilings.reduce(better).map(Rc::new).ok_or(Refusal::NoSkeleton)
+        let found = best_tiles(&draft, &roles, (&largest, dtype), (self.spec, self.hints), &fresh);
+        let (limits, work, price) = found.ok_or(Refusal::NoSkeleton)?;
+        Ok(Rc::new(Priced { kind, limits, work, price, structure }))
     }
 
     fn work(&self, amount: u64) {

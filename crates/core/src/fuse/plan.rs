@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::cell::{Bases, Cells};
 use super::decision::{Cost, Decision, DecisionId};
 use super::driver::Driver;
-use super::evaluate::{Evaluator, Kind};
+use super::evaluate::{Evaluator, Kind, best_tiles, factor_type};
 use super::knowledge::Knowledge;
 use super::layout::assign_layouts;
 use super::lock::{LockedGraph, LockedKernel};
@@ -16,7 +16,7 @@ use super::state::{GroupState, State};
 use crate::analysis::{Price, Work};
 use crate::error::{Error, Result};
 use crate::graph::{Graph, OriginSet, Value};
-use crate::lower::{self, Group};
+use crate::lower::{self, Draft, Group, Limits, Roles};
 use crate::ops::Prim;
 use crate::ops::prim::Input;
 use crate::tensor::Layout;
@@ -171,7 +171,7 @@ fn planned(
             let outside = outside(graph, cells, members);
             let kernels = &mut knowledge.kernels;
             if !kernels.contains_key(&priced.structure) || has_random(graph, members) {
-                kernels.insert(priced.structure, finished(graph, group, options, &outside)?);
+                kernels.insert(priced.structure, finished(graph, group, cells, options, &outside)?);
             }
             let found = &kernels[&priced.structure];
             (found.kernel.clone(), found.inputs.iter().map(|k| outside[*k]).collect())
@@ -210,12 +210,24 @@ fn outside(graph: &Graph, cells: &Cells, members: &[usize]) -> Bases {
     found
 }
 
-fn finished(graph: &Graph, group: &GroupState, options: &PlanOptions, outside: &Bases) -> Result<Finished> {
+fn finished(
+    graph: &Graph,
+    group: &GroupState,
+    cells: &Cells,
+    options: &PlanOptions,
+    outside: &Bases,
+) -> Result<Finished> {
     let place = || graph.describe(group.members[0]);
     let refused = |refusal| Error::bug(format!("a planned group has no kernel: {refusal}")).at(place());
     let draft = lower::lower(&Group { graph, members: &group.members, outputs: &group.outputs }).map_err(refused)?;
-    let limits = &group.priced.limits;
-    let (draft, kernel) = lower::write(draft, limits, &options.hints, options.numerics).map_err(refused)?;
+    let PlanOptions { spec, hints, numerics, .. } = options;
+    // What was priced is the group as it was written down; its tiles are those of what it becomes.
+    let choose = |draft: &Draft, roles: &Roles| {
+        let dtype = factor_type(draft);
+        let is_fresh = |value: Value| cells.is_cell[value.node()];
+        best_tiles(draft, roles, (&Limits::of(spec, dtype), dtype), (spec, hints), &is_fresh).map(|(limits, ..)| limits)
+    };
+    let (draft, kernel) = lower::write_with(draft, &group.priced.limits, &choose, hints, *numerics).map_err(refused)?;
     let position = |value: &Value| {
         outside.get_index_of(value).ok_or_else(|| Error::bug(format!("{value:?} is read but not listed")))
     };

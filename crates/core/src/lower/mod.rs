@@ -94,8 +94,25 @@ pub fn gathered(graph: &Graph, data: Value) -> Value {
 
 /// The kernel of a draft, and the draft in the form in which it was written.
 pub fn write(draft: Draft, limits: &Limits, hints: &Hints, numerics: Numerics) -> Result<(Draft, Kernel), Refusal> {
+    write_with(draft, limits, &|_, _| None, hints, numerics)
+}
+
+/// As [`write`], with other tiles where `choose` finds better ones for the form in which a draft is written: however it was spelt, it has one schedule.
+pub fn write_with(
+    draft: Draft,
+    limits: &Limits,
+    choose: &dyn Fn(&Draft, &Roles) -> Option<Limits>,
+    hints: &Hints,
+    numerics: Numerics,
+) -> Result<(Draft, Kernel), Refusal> {
     let settled = settle(&draft, numerics);
-    let written = classify(&settled, limits, hints).and_then(|roles| finish(&settled, &roles, limits, numerics));
+    let written = classify(&settled, limits, hints).and_then(|roles| match choose(&settled, &roles) {
+        Some(other) if other != *limits => {
+            let roles = classify(&settled, &other, hints)?;
+            finish(&settled, &roles, &other, numerics)
+        }
+        _ => finish(&settled, &roles, limits, numerics),
+    });
     match written {
         Ok(kernel) => Ok((settled, kernel)),
         // Algebra can make a fold vanish, and with it what held a schedule together; the draft as it was has one.

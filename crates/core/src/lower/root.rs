@@ -9,7 +9,7 @@ use super::draft::{Draft, LeafOp, Place, Sink};
 use super::{Group, Refusal};
 use crate::graph::Value;
 use crate::ops::Scope;
-use crate::tensor::{Dim, Ranges, Shape, Symbol};
+use crate::tensor::{Dim, Ranges, Shape, Symbol, inner_divisor};
 use crate::tile::AxisSet;
 
 /// How axes of stored values are cut in two: (output, axis) to the size of the inner part.
@@ -236,7 +236,7 @@ fn wanted_cuts((draft, owners): &Rooted, group: &Group<'_>) -> Vec<((usize, usiz
 
 /// Whether a load sees an axis through a division.
 fn divides(draft: &Draft) -> bool {
-    let sees = |dim: &Dim| AxisSet::mentioned(dim).iter().any(|axis| dim.divisor_of(axis).is_some());
+    let sees = |dim: &Dim| AxisSet::mentioned(dim).iter().any(|axis| dim.least_divisor_of(axis).is_some());
     draft.leaves.iter().any(|leaf| matches!(&leaf.op, LeafOp::Load { index, .. } if index.iter().any(sees)))
 }
 
@@ -252,7 +252,8 @@ fn below(draft: &Draft, direct: &FxHashMap<Place, Vec<usize>>, leaf: usize) -> V
     (0..found.len()).filter(|l| found[*l]).collect()
 }
 
-/// The axes that the loads among some leaves mention as `axis // c` and `axis % c` only, with one constant c.
+/// The axes that the loads among some leaves see through divisions only, by a constant `c` or multiples of it: heads of queries lie in runs of as many
+/// columns as a head has, and those of shared keys in runs of several heads.
 fn divided_axes(draft: &Draft, leaves: &[usize]) -> Vec<(usize, i64)> {
     let mut seen: BTreeMap<usize, Option<i64>> = BTreeMap::new();
     let indices = leaves.iter().filter_map(|leaf| match &draft.leaves[*leaf].op {
@@ -261,11 +262,9 @@ fn divided_axes(draft: &Draft, leaves: &[usize]) -> Vec<(usize, i64)> {
     });
     for dim in indices.flatten() {
         for axis in AxisSet::mentioned(dim).iter() {
-            let divisor = dim.divisor_of(axis);
+            let divisor = dim.least_divisor_of(axis);
             let entry = seen.entry(axis).or_insert(divisor);
-            if *entry != divisor {
-                *entry = None;
-            }
+            *entry = entry.zip(divisor).and_then(|(old, new)| inner_divisor(old, new));
         }
     }
     seen.into_iter().filter_map(|(axis, divisor)| Some((axis, divisor?))).collect()

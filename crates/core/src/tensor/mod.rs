@@ -12,6 +12,7 @@ mod shape;
 mod text;
 
 pub(crate) use dim::Bound;
+pub(crate) use dim::inner_divisor;
 pub use dim::{Algebra, Dim, Env, Range, Ranges, Symbol};
 pub use dtype::{Class, DType, FloatFormat, Specials};
 pub use layout::Layout;

@@ -464,6 +464,29 @@ impl Dim {
         divisor
     }
 
+    /// The constant `c` when the axis occurs, and only ever by what `axis // c` and `axis % c` are: as quotients by multiples of `c`, remainders of
+    /// divisions by them, or a digit between two of them.
+    pub fn least_divisor_of(&self, axis: usize) -> Option<i64> {
+        let symbol = Symbol::Axis(axis as u8);
+        let is_digit = |x: &Dim, by: i64| match x.as_atom() {
+            Some(Atom::Mod(x, y)) => x.as_symbol() == Some(&symbol) && y.as_int().is_some_and(|y| y % by == 0),
+            _ => false,
+        };
+        let mut divisor: Option<i64> = None;
+        for atom in self.terms().iter().flat_map(|t| &t.factors) {
+            if !Dim::from(atom.clone()).mentions(|s| *s == symbol) {
+                continue;
+            }
+            let (Atom::FloorDiv(x, y) | Atom::Mod(x, y)) = atom else { return None };
+            let found = y.as_int().filter(|by| *by > 0)?;
+            if x.as_symbol() != Some(&symbol) && !is_digit(x, found) {
+                return None;
+            }
+            divisor = Some(divisor.map_or(Some(found), |old| inner_divisor(old, found))?);
+        }
+        divisor
+    }
+
     fn terms(&self) -> &[Term] {
         match &self.0 {
             Repr::Const(_) => &[],
@@ -604,6 +627,12 @@ impl From<usize> for Dim {
     fn from(n: usize) -> Dim {
         Dim::int(i64::try_from(n).unwrap_or(i64::MAX))
     }
+}
+
+/// The smaller of two positive numbers, if it divides the larger.
+pub(crate) fn inner_divisor(a: i64, b: i64) -> Option<i64> {
+    let (small, large) = (a.min(b), a.max(b));
+    (large % small == 0).then_some(small)
 }
 
 fn floor_div(a: i64, b: i64) -> i64 {

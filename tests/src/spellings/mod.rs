@@ -6,6 +6,7 @@
 
 mod attention;
 mod data;
+mod exported;
 mod further;
 mod further_attention;
 mod gelu;
@@ -88,6 +89,7 @@ static FAMILIES: &[&[Spelling]] = &[
     further_attention::ROWS,
     unseen::ROWS,
     unseen_attention::ROWS,
+    exported::ROWS,
 ];
 
 /// The rows of a file: `family { "class" { "name": function, } }`.

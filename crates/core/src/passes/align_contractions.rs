@@ -2,6 +2,7 @@
 
 mod plain;
 mod products;
+mod short;
 
 use super::{Context, Numerics, Pass};
 use crate::error::Result;
@@ -19,8 +20,8 @@ pub(super) const PASS: Pass = Pass {
 
 /// In: any graph. Out: no contraction reads a view that only permutes axes, or that repeats its operand along an axis that
 /// the other operand has too; other views that it reads have their axes in the order of the operand's; axes of the result
-/// are a, b, c …, those that are summed follow; none is a sum of products that share nothing, or of multiples of one number, and no sum
-/// of products is a contraction.
+/// are a, b, c …, those that are summed follow; none is a sum of products that share nothing, or of multiples of one number, or of a few products with
+/// parts of a concat, and no sum of products is a contraction.
 /// So a product with a transposed matrix, heads that are split and moved to the front, and means that are written as products
 /// have one form however they were written.
 fn run(graph: &Graph, context: &Context) -> Result<Option<Graph>> {
@@ -33,10 +34,15 @@ fn run(graph: &Graph, context: &Context) -> Result<Option<Graph>> {
             _ => return Ok(None),
         };
         // Not under strict numerics: 0 + −0 is not −0, and products are not rounded before they are summed.
-        if context.numerics != Numerics::Strict
-            && let Some(values) = plain::plainer(rebuild, row, args, &node.types()[0])?
-        {
-            return Ok(Some(values));
+        if context.numerics != Numerics::Strict {
+            let ty = &node.types()[0];
+            let plainer = match plain::plainer(rebuild, row, args, ty)? {
+                Some(values) => Some(values),
+                None => short::written_out(rebuild, row, args, ty)?,
+            };
+            if plainer.is_some() {
+                return Ok(plainer);
+            }
         }
         align(rebuild, row, args)
     })

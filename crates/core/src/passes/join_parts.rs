@@ -5,6 +5,7 @@
 //! that are unpacked from bytes.
 
 mod bits;
+mod places;
 
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
@@ -15,7 +16,7 @@ use crate::graph::rewrite::{Rebuild, Values, replaced, rewrite_outside_regions};
 use crate::graph::{Graph, Value};
 use crate::ops::prim::{Concat, Map, View, identity_map};
 use crate::ops::{Expr, ExprNode, Number, Prim, Scalar, Scope, Term};
-use crate::tensor::{Class, Dim, Shape, Symbol};
+use crate::tensor::{Class, Dim, Ranges, Shape, Symbol};
 
 pub(super) const PASS: Pass = Pass {
     name: "join-parts",
@@ -24,7 +25,9 @@ pub(super) const PASS: Pass = Pass {
 };
 
 /// In: any graph. Out: no concat has only parts that are the same scalar expression, signs, shifts and constants aside, of views of
-/// the same tensors, whose index maps are one map: equal in place, side by side in steps that may be repeated, or rotated. Regions are left alone.
+/// the same tensors, whose index maps are one map: equal in place, side by side in steps that may be repeated, or rotated; nor two such
+/// neighbours that are computed; nor does a map read concats whose parts it chooses by a short axis, if what it computes at each place of that axis are such
+/// parts. Regions are left alone.
 fn run(graph: &Graph, context: &Context) -> Result<Option<Graph>> {
     let Some(mut after) = once(graph, context)? else { return Ok(None) };
     // A concat of concats sees what its parts have become.
@@ -43,7 +46,17 @@ fn once(graph: &Graph, context: &Context) -> Result<Option<Graph>> {
         match node.prim() {
             Prim::Concat(row) if (2..=MOST_PARTS).contains(&node.args().len()) => {
                 let shape = &node.types()[0].shape;
-                let whole = join(rebuild, &Parts::new(graph, &readers, row, node.args(), shape), node.args())?;
+                let whole = match join(rebuild, &Parts::new(graph, &readers, row, node.args(), shape), node.args())? {
+                    None if node.args().len() > 2 => join_neighbours(rebuild, graph, &readers, id)?,
+                    whole => whole,
+                };
+                joined |= whole.is_some();
+                Ok(whole)
+            }
+            Prim::Map(row) => {
+                let Some(axis) = places::chosen_along(graph, &readers, row, node.args()) else { return Ok(None) };
+                let parts = Parts::places(graph, &readers, axis, &row.shape);
+                let whole = places::join_places(rebuild, &parts, (row, node.args()))?;
                 joined |= whole.is_some();
                 Ok(whole)
             }
@@ -83,9 +96,41 @@ struct Parts<'g> {
 
 fn join(rebuild: &mut Rebuild<'_>, parts: &Parts<'_>, args: &[Value]) -> Result<Option<Values>> {
     let scope = Scope::default();
-    let mut union = Union { parts, scope: &scope, leaves: Vec::new(), joined: Vec::new(), known: FxHashMap::default() };
+    let mut union = Union::new(parts, &scope);
     let terms: SmallVec<[Term<'_>; 2]> = args.iter().map(|arg| union.part(*arg)).collect();
-    let Some(root) = union.join(&terms) else { return Ok(None) };
+    let root = union.join(&terms);
+    finish(rebuild, &union, root)
+}
+
+/// A concat of which two neighbours compute alike, as one with a part less: what turns, beside what is passed on as it is.
+fn join_neighbours(rebuild: &mut Rebuild<'_>, graph: &Graph, readers: &[u32], id: usize) -> Result<Option<Values>> {
+    let node = &graph.nodes()[id];
+    let Prim::Concat(row) = node.prim() else { return Ok(None) };
+    let is_computed = |part: &Value| matches!(graph.node_of(*part).prim(), Prim::Map(_));
+    for (k, pair) in node.args().windows(2).enumerate() {
+        if !pair.iter().all(is_computed) {
+            continue;
+        }
+        let mut shape = graph.ty(pair[0]).shape.dims().to_vec();
+        shape[row.axis] = &shape[row.axis] + &graph.ty(pair[1]).shape[row.axis];
+        let shape = Shape::from(shape);
+        if let Some(joined) = join(rebuild, &Parts::new(graph, readers, row, pair, &shape), pair)? {
+            let mut parts: Vec<Value> = node.args()[..k].iter().map(|part| rebuild.moved(*part)).collect();
+            parts.push(joined[0]);
+            parts.extend(node.args()[k + 2..].iter().map(|part| rebuild.moved(*part)));
+            return replaced(rebuild.add(row.clone(), &parts)?);
+        }
+    }
+    Ok(None)
+}
+
+fn has_coordinates(row: &Map) -> bool {
+    row.expr.nodes().iter().any(|(n, _)| matches!(n, ExprNode::Coord(_)))
+}
+
+/// The map that computes a joined term.
+fn finish<'s>(rebuild: &mut Rebuild<'_>, union: &Union<'_, 's>, root: Option<Term<'s>>) -> Result<Option<Values>> {
+    let (Some(root), parts) = (root, union.parts) else { return Ok(None) };
     let leaves: Vec<Term<'_>> = union.joined.iter().map(|(leaf, ..)| *leaf).collect();
     let expr = Expr::of(root, &leaves);
     let mut operands: SmallVec<[Value; 3]> = SmallVec::new();
@@ -107,6 +152,13 @@ impl<'g> Parts<'g> {
         let sizes: Vec<Dim> = args.iter().map(|arg| graph.ty(*arg).shape[row.axis].clone()).collect();
         let starts = (0..sizes.len()).map(|k| sizes[..k].iter().cloned().sum()).collect();
         Parts { graph, readers, axis: row.axis, shape, starts, sizes }
+    }
+
+    /// The places along an axis, each a part by itself.
+    fn places(graph: &'g Graph, readers: &'g [u32], axis: usize, shape: &'g Shape) -> Parts<'g> {
+        let starts: Vec<Dim> = (0..shape[axis].as_int().unwrap_or(0)).map(Dim::int).collect();
+        let sizes = vec![Dim::int(1); starts.len()];
+        Parts { graph, readers, axis, shape, starts, sizes }
     }
 
     /// What the parts look at, if that is one tensor and their index maps are one.
@@ -147,6 +199,22 @@ impl<'g> Parts<'g> {
     }
 }
 
+/// The part of a concat that a view stays inside of, and how it is seen.
+fn inside_part(graph: &Graph, row: &Concat, parts: &[Value], seen: &View) -> Option<(Value, View)> {
+    let ranges = Ranges::of(seen.shape.dims());
+    let mut at = seen.map[row.axis].clone();
+    for part in parts {
+        let size = &graph.ty(*part).shape[row.axis];
+        if ranges.is_below(&at, size) {
+            let mut map = seen.map.clone();
+            map[row.axis] = at;
+            return Some((*part, View::new(seen.shape.clone(), map)));
+        }
+        at = at - size;
+    }
+    None
+}
+
 /// What is added in each of equally long parts, as a function of the place: some number times the number of the part, which may be counted
 /// in steps, and again and again.
 fn by_number(apart: &[Dim], here: &Dim, size: &Dim) -> Option<Dim> {
@@ -180,7 +248,11 @@ struct Union<'p, 's> {
     known: FxHashMap<SmallVec<[usize; 2]>, Option<Term<'s>>>,
 }
 
-impl<'s> Union<'_, 's> {
+impl<'p, 's> Union<'p, 's> {
+    fn new(parts: &'p Parts<'p>, scope: &'s Scope) -> Union<'p, 's> {
+        Union { parts, scope, leaves: Vec::new(), joined: Vec::new(), known: FxHashMap::default() }
+    }
+
     /// A part as a term.
     fn part(&mut self, value: Value) -> Term<'s> {
         let shape = &self.parts.graph.ty(value).shape;
@@ -198,7 +270,12 @@ impl<'s> Union<'_, 's> {
                 let through = seen.after(view).expect("views without guards compose");
                 return self.term(node.args()[0], through, depth);
             }
-            Prim::Map(row) if is_own && !row.expr.nodes().iter().any(|(n, _)| matches!(n, ExprNode::Coord(_))) => {
+            Prim::Concat(row) if depth > 0 => {
+                if let Some((part, seen)) = inside_part(self.parts.graph, row, node.args(), &seen) {
+                    return self.term(part, seen, depth - 1);
+                }
+            }
+            Prim::Map(row) if is_own && !has_coordinates(row) => {
                 let args: SmallVec<[Term<'s>; 3]> =
                     node.args().iter().map(|a| self.term(*a, seen.clone(), depth - 1)).collect();
                 return row.expr.inline(self.scope, &args);

@@ -89,6 +89,9 @@ fn with_folds(rebuild: &mut Rebuild<'_>, row: &Map, args: &[Value], is_real: boo
     if let Some(values) = variance::centred(rebuild, row, args)? {
         return Ok(Some(values));
     }
+    if let Some(values) = exponentials::shift_once(rebuild, row, args)? {
+        return Ok(Some(values));
+    }
     match exponentials::divide_by_sum(rebuild, row, args)? {
         Some(values) => Ok(Some(values)),
         None => exponentials::scale_before_maximum(rebuild, row, args),

@@ -18,6 +18,7 @@ mod facts;
 mod guard_by_sums;
 mod guard_rows;
 mod hoist_scales;
+mod join_products;
 mod magnitude;
 mod operand;
 mod part_softmax;
@@ -62,6 +63,7 @@ pub const REWRITES: &[Rewrite] = &[
     defer_scales::REWRITE,      // after it: where only one side is quantised
     defer_zero_points::REWRITE, // after both: contractions that became integer ones have zero points too
     hoist_scales::REWRITE,      // before weights: a scale of two computed operands belongs behind their contraction
+    join_products::REWRITE,     // behind scales: products are bare, and their scale is one
     shift_by_maximum::REWRITE,  // before parts: a logarithm taken away is that of a softmax
     part_softmax::REWRITE,      // before normalisers move: what is left is the softmax of a part
     guard_rows::REWRITE,        // before normalisers move: a guard on the row can move along

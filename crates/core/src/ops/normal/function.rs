@@ -366,7 +366,20 @@ impl<'s> Normalizer<'s> {
         let operands = [condition, yes, no];
         let node = ExprNode::Apply(Select, operands.iter().map(|t| t.place()).collect());
         let term = self.exact(&node, yes.dtype(), &operands);
-        (*self.product_of(term)).clone()
+        match self.negated_signs(term) {
+            Some(opposite) => Product::atom(opposite).negated(),
+            None => (*self.product_of(term)).clone(),
+        }
+    }
+
+    /// Of a choice between a positive number and a negative one, the opposite: of `c ? 1 : −1` and `c ? −1 : 1` only one is written.
+    fn negated_signs(&mut self, term: Term<'s>) -> Option<Term<'s>> {
+        let ExprNode::Apply(Select, _) = term.node() else { return None };
+        let [condition, yes, no] = term.operands()[..] else { return None };
+        let (first, second) = (yes.as_const()?.to_f64(), no.as_const()?.to_f64());
+        let signs = first > 0.0 && second < 0.0 && first.is_finite() && second.is_finite();
+        let negated = |x: f64| self.scope.constant(term.dtype(), Number::new(term.dtype(), -x));
+        signs.then(|| condition.select(negated(first), negated(second)))
     }
 
     /// The form of one of the factors of a product, if there is a plainer one. May change the other factors.

@@ -21,6 +21,7 @@
 //! - `1/(1+exp(−x))` is `sigmoid`, `1 + tanh(x)` is `2·sigmoid(2·x)`, `log(1+x)` is `log1p`, `exp(x) − 1` is `expm1`, `exp(x − log(y))`
 //!   is `exp(x) / y` where `x` is surely not positive (`exp(x)` alone might overflow), `log1p(exp(x))` is `max(x, 0) + log1p(exp(−|x|))`, odd and
 //!   even functions have no negative argument, scales leave `max`, `min`, `abs` and the root of a product.
+//! - Of a choice between a positive number and a negative one and its opposite, the one with the negative number first is written.
 //! - What is added to a choice between −∞ and something is added to that: `select(c, 0, −∞) + x` is `select(c, x, −∞)`; not where something that was read is
 //!   taken away, which may be −∞ itself.
 //! - f16, bf16 and f32 are computed as f32: conversions among them vanish, except from leaves and to the type of the

@@ -4,7 +4,7 @@ use super::rules::{Step, at_most, call, float, fold, select, sides, unary};
 use crate::ops::{ExprNode, Number, Scalar, Signature, Term};
 use crate::tensor::DType;
 
-use Scalar::{Add, And, Eq, IsNan, Le, Max, Min, Neg, Not, Or, Select, Sub};
+use Scalar::{Add, And, Eq, IsNan, Le, Lt, Max, Min, Mul, Neg, Not, Or, Select, Sub};
 
 /// The operands of a choice.
 fn choice(term: Term<'_>) -> Option<[Term<'_>; 3]> {
@@ -67,6 +67,27 @@ pub(super) fn less_choice<'s>(s: &Step<'_, 's>) -> Option<Term<'s>> {
     Some(Term::call(Add, &[x, c.select(negated(yes), negated(no))]))
 }
 
+/// A choice between a number and an infinity, times a constant, is one between the multiple and the infinity: masks hide scores before they are
+/// scaled, or behind it.
+pub(super) fn multiple_of_choice<'s>(s: &Step<'_, 's>) -> Option<Term<'s>> {
+    let [inner, constant] = call(s.term, Mul).filter(|_| s.term.dtype().is_float())?;
+    float(constant).filter(|k| k.is_finite() && *k != 0.0)?;
+    let [c, yes, no] = choice(inner)?;
+    let is_infinite = |t: Term<'s>| float(t).is_some_and(f64::is_infinite);
+    let multiple = |t: Term<'s>| fold(&Step { term: t * constant, ..*s }).unwrap_or(t * constant);
+    (is_infinite(yes) != is_infinite(no)).then(|| c.select(multiple(yes), multiple(no)))
+}
+
+/// Whether a product of integers is not zero is whether both factors are not, where one of them is a truth.
+pub(super) fn truth_of_product<'s>(s: &Step<'_, 's>) -> Option<Term<'s>> {
+    let is_cast = |t: Term<'s>| matches!(t.node(), ExprNode::Cast(_));
+    let product = s.term.operands().first().copied().filter(|_| s.term.dtype() == DType::Bool && is_cast(s.term))?;
+    let [a, b] = call(product, Mul).filter(|_| product.dtype().is_int())?;
+    let is_truth = |t: Term<'s>| is_cast(t) && t.operands()[0].dtype() == DType::Bool;
+    let not_zero = |t: Term<'s>| if is_truth(t) { t.operands()[0] } else { t.cast(DType::Bool) };
+    (is_truth(a) || is_truth(b)).then(|| in_order(s, And, [not_zero(a), not_zero(b)]))
+}
+
 /// The smaller of a number and either infinity is the number, or the negative one.
 pub(super) fn bound_by_choice<'s>(s: &Step<'_, 's>) -> Option<Term<'s>> {
     let ExprNode::Apply(op @ (Min | Max), _) = s.term.node() else { return None };
@@ -82,6 +103,16 @@ pub(super) fn bound_by_choice<'s>(s: &Step<'_, 's>) -> Option<Term<'s>> {
         (_, true) => Some(c.select(yes, x)),
         _ => None,
     }
+}
+
+/// A choice by whether one integer is less than another is the other choice by whether that is at most the one; index expressions have a form of
+/// their own, and comparisons with constants stay.
+pub(super) fn choice_by_less<'s>(s: &Step<'_, 's>) -> Option<Term<'s>> {
+    // Between constants it may be a truth, for which the other one is no plainer.
+    let [c, yes, no] = select(s).filter(|[_, yes, no]| yes.as_const().is_none() || no.as_const().is_none())?;
+    let varies = |t: &Term<'s>| t.dtype().is_int() && t.as_const().is_none();
+    let [a, b] = call(c, Lt).filter(|operands| operands.iter().all(varies) && sides(s, c).is_none())?;
+    Some(Term::call(Le, &[b, a]).select(no, yes))
 }
 
 /// A number or its opposite, by its place, is the number times a sign.
@@ -214,6 +245,19 @@ pub(super) fn function_of_truth<'s>(s: &Step<'_, 's>) -> Option<Term<'s>> {
 pub(super) fn equal_to_itself<'s>(s: &Step<'_, 's>) -> Option<Term<'s>> {
     let [a, b] = call(s.term, Eq)?;
     (a == b && a.dtype().is_float()).then(|| a.apply(IsNan).apply(Not))
+}
+
+/// A sum or difference of two index expressions as floats is that of the index expressions.
+pub(super) fn add_converted<'s>(s: &Step<'_, 's>) -> Option<Term<'s>> {
+    let ExprNode::Apply(op @ (Add | Sub), _) = s.term.node() else { return None };
+    let [a, b] = call(s.term, op).filter(|_| s.term.dtype().is_float())?;
+    let index = |t: Term<'s>| match t.node() {
+        ExprNode::Cast(_) => t.operands()[0].as_index(&s.ranges),
+        _ => None,
+    };
+    let (a, b) = (index(a)?, index(b)?);
+    let sum = if op == Add { a + b } else { a - b };
+    Some(s.scope.index(&sum).cast(s.term.dtype()))
 }
 
 /// A comparison of two integers as floats is one of integers.

@@ -8,6 +8,7 @@ use crate::graph::rewrite::{Rebuild, Values, replaced};
 use crate::graph::{Graph, Value};
 use crate::ops::prim::{Map, Monoid, Reduce, View};
 use crate::ops::{Expr, ExprNode, Prim, Scalar, range};
+use crate::tensor::Dim;
 
 /// `exp(x − log Σ exp(x))` is `exp(x) / Σ exp(x)`: a log-softmax taken back is a softmax; so is one of which a part is seen.
 pub(super) fn divide_by_sum(rebuild: &mut Rebuild<'_>, row: &Map, args: &[Value]) -> Result<Option<Values>> {
@@ -77,6 +78,27 @@ pub(super) fn scale_before_maximum(rebuild: &mut Rebuild<'_>, row: &Map, args: &
     let max = rebuild.add(view, &[max])?;
     let less = rebuild.add(Map { expr: Expr::call(Scalar::Sub, &[dtype; 2])?, shape: shape.clone() }, &[y, max])?;
     replaced(rebuild.add(Map { expr: Expr::call(Scalar::Exp, &[dtype])?, shape }, &[less])?)
+}
+
+/// `y − max y` is `y` where `y` is `x − max x` already, along the same axes: the largest of such a row is 0. (GPT-OSS shifts its scores and their
+/// sink before the softmax does.) Where the maximum of `x` is infinite or NaN, both are NaN in some place, and so is every sum of the row.
+pub(super) fn shift_once(rebuild: &mut Rebuild<'_>, row: &Map, args: &[Value]) -> Result<Option<Values>> {
+    let graph = rebuild.graph();
+    let Some(&[y, shift]) = called(row, args, Scalar::Sub) else { return Ok(None) };
+    let Some(axes) = maximum_of(graph, shift, y) else { return Ok(None) };
+    let Some(&[x, inner]) = map(graph, y, Scalar::Sub) else { return Ok(None) };
+    if maximum_of(graph, inner, x) == Some(axes) { replaced(y) } else { Ok(None) }
+}
+
+/// For the maximum of `x` along some axes, repeated along them: the axes.
+fn maximum_of(graph: &Graph, value: Value, x: Value) -> Option<&[usize]> {
+    let node = graph.node_of(value);
+    let Prim::View(view) = node.prim() else { return None };
+    let folded = graph.node_of(node.args()[0]);
+    let Prim::Reduce(fold) = folded.prim() else { return None };
+    let kept = (0..view.shape.rank()).filter(|axis| !fold.axes.contains(axis)).map(Dim::axis);
+    let is_own = fold.monoid == Monoid::Max && folded.args()[0] == x && view.guard.is_empty();
+    (is_own && view.map.iter().cloned().eq(kept)).then_some(fold.axes.as_slice())
 }
 
 /// For `exp(c · x)`, `2^x` and `2^(c · x)`: `x`, and the number that multiplies it in a power of e.

@@ -94,6 +94,8 @@ rules! {
     "truth-of-choice",    Exact, "whether a choice of numbers is not zero is a choice of whether each is not",  |s| choices::truth_of_choice(s);
     "choice-by-either",   Exact, "a choice by not a or b is the other choice by a and not b",                |s| choices::choice_by_either(s);
     "choice-again",       Exact, "inside of a choice its condition is known",                                 |s| choices::choice_again(s);
+    "choice-by-less",     Exact, "c < d ? x : y is d ≤ c ? y : x for integers that are not index expressions",       |s| choices::choice_by_less(s);
+    "multiple-of-choice", Exact, "(c ? x : ∞) · k is c ? x · k : ±∞ for a constant k",                        |s| choices::multiple_of_choice(s);
     "less-choice",        Exact, "x − (c ? a : ∞) is x + (c ? −a : −∞) for constants",                        |s| choices::less_choice(s);
     "function-of-truth",  Exact, "a function of a truth as a number is a choice between what it gives for 1 and 0", |s| choices::function_of_truth(s);
     "at-most-least",      Exact, "x ≤ −∞ is x = −∞",                                                         |s| choices::at_most_least(s);
@@ -113,6 +115,8 @@ rules! {
     "constants-together", Real,  "(x ∘ a) ∘ b is x ∘ (a ∘ b) for sums and products with constants that keep in range", |s| constants_together(s);
     "sigmoid",            Real,  "1 / (1 + exp(−x)) is sigmoid(x)",                                          |s| sigmoid(s);
     "other-tail",         Real,  "1 − sigmoid(x) is sigmoid(−x)",                                            |s| other_tail(s);
+    "truth-of-product",   Real,  "whether a product with a truth is not zero is and",                        |s| choices::truth_of_product(s);
+    "add-converted",      Real,  "a sum or difference of two index expressions as floats is one of index expressions",  |s| choices::add_converted(s);
     "compare-converted",  Real,  "a comparison of two integers as floats is one of integers",                |s| choices::compare_converted(s);
     "idle-bound",         Real,  "max(x, c) and abs(x) are x where x is surely not negative and c not positive", |s| idle_bound(s);
     "bound-by-choice",    Real,  "min(x, c ? ∞ : −∞) is c ? x : −∞; so with max",                             |s| choices::bound_by_choice(s);

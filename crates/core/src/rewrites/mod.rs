@@ -15,7 +15,7 @@ mod defer_normalizer;
 mod defer_scales;
 mod defer_zero_points;
 mod facts;
-mod guard_by_sums;
+mod guard_by_maximum;
 mod guard_rows;
 mod hoist_scales;
 mod join_products;
@@ -67,7 +67,7 @@ pub const REWRITES: &[Rewrite] = &[
     shift_by_maximum::REWRITE,  // before parts: a logarithm taken away is that of a softmax
     part_softmax::REWRITE,      // before normalisers move: what is left is the softmax of a part
     guard_rows::REWRITE,        // before normalisers move: a guard on the row can move along
-    guard_by_sums::REWRITE,     // after it: conditions on rows are in one form
+    guard_by_maximum::REWRITE,  // after it: conditions on rows are in one form
     defer_normalizer::REWRITE,  // after the guards
     compose_affine::REWRITE,    // before weights: it brings scales next to contractions
     scale_weights::REWRITE,     // last of the scales: what is left next to a contraction with weights

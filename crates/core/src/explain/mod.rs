@@ -6,7 +6,10 @@
 mod activation;
 mod attention;
 mod decision;
+mod gate;
+mod norm;
 mod pattern;
+mod rotation;
 mod score;
 mod wiring;
 mod worth;

@@ -20,18 +20,19 @@ pub(super) fn pattern(wiring: &Wiring<'_>, kernel: &PlannedKernel) -> String {
         parts.name_attention(&name_of_attention(&kernel.kernel, chain));
     }
     parts.name_rotations();
-    parts.name_norms();
+    parts.name_norms(kernel);
+    parts.name_gates();
     parts.name_activations();
     parts.name_operators();
     sentence(&parts.words())
 }
 
 /// The members of a kernel, divided among words.
-struct Parts<'w, 'g> {
-    wiring: &'w Wiring<'g>,
-    members: &'w [usize],
+pub(super) struct Parts<'w, 'g> {
+    pub(super) wiring: &'w Wiring<'g>,
+    pub(super) members: &'w [usize],
     /// for every member, the members that it computes from
-    before: Vec<Vec<bool>>,
+    pub(super) before: Vec<Vec<bool>>,
     /// for every member, its word
     owner: Vec<Option<usize>>,
     words: Vec<Word>,
@@ -39,10 +40,10 @@ struct Parts<'w, 'g> {
 
 /// A word for some of the members.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Word {
-    text: String,
+pub(super) struct Word {
+    pub(super) text: String,
     /// the operator, where it is one
-    origin: Option<Origin>,
+    pub(super) origin: Option<Origin>,
     /// whether it says what the kernel is about: more than one operation on every element
     is_strong: bool,
 }
@@ -67,13 +68,21 @@ impl<'w, 'g> Parts<'w, 'g> {
     /// The words in the order of the nodes that they stand for.
     fn words(&self) -> Vec<(&str, bool)> {
         let mut told = vec![false; self.words.len()];
+        // What only says in which order a result is stored goes without saying.
+        let moves = |k: usize| matches!(self.prim(k), Prim::View(_));
+        let is_plain = (0..self.members.len()).all(moves);
+        for (k, word) in self.owner.iter().enumerate() {
+            if let Some(word) = word.filter(|_| !is_plain && moves(k)) {
+                told[word] = (0..self.members.len()).all(|k| self.owner[k] != Some(word) || moves(k));
+            }
+        }
         let first = |word: &&usize| !std::mem::replace(&mut told[**word], true);
         let words = self.owner.iter().flatten().filter(first).map(|word| &self.words[*word]);
         words.map(|word| (word.text.as_str(), word.is_strong)).collect()
     }
 
     /// Gives members a word; one operator has one word.
-    fn assign(&mut self, word: Word, members: impl IntoIterator<Item = usize>) {
+    pub(super) fn assign(&mut self, word: Word, members: impl IntoIterator<Item = usize>) {
         let same = |known: &Word| word.origin.is_some() && known.origin == word.origin;
         let id = self.words.iter().position(same).unwrap_or(self.words.len());
         if id == self.words.len() {
@@ -85,7 +94,7 @@ impl<'w, 'g> Parts<'w, 'g> {
     }
 
     /// The name of what was recognised, whoever wrote it; that of the one operator of which it is a part.
-    fn recognised(&self, name: &str, members: &[usize]) -> Word {
+    pub(super) fn recognised(&self, name: &str, members: &[usize]) -> Word {
         let origins = self.origins(members);
         let [only] = origins.as_slice() else {
             return Word { text: name.to_string(), origin: None, is_strong: true };
@@ -96,27 +105,18 @@ impl<'w, 'g> Parts<'w, 'g> {
         Word { text, origin: Some(only.clone()), is_strong: true }
     }
 
-    /// As [`Parts::recognised`]; one operator that normalises says better than its sums over which part of a tensor.
-    fn recognised_norm(&self, name: &str, members: &[usize]) -> Word {
-        let word = self.recognised(name, members);
-        match &word.origin {
-            Some(only) => Word { text: pretty(&only.op), ..word },
-            None => word,
-        }
-    }
-
     /// Members as positions, where all operands of a node are wanted.
-    fn operands(&self, k: usize) -> Vec<Option<usize>> {
+    pub(super) fn operands(&self, k: usize) -> Vec<Option<usize>> {
         let of = |operand: Option<usize>| self.members.binary_search(&operand?).ok();
         self.wiring.operands(self.members[k]).into_iter().map(of).collect()
     }
 
-    fn prim(&self, k: usize) -> &'g Prim {
+    pub(super) fn prim(&self, k: usize) -> &'g Prim {
         self.wiring.graph.nodes()[self.members[k]].prim()
     }
 
     /// The function that a map applies last.
-    fn applies(&self, k: usize) -> Option<Scalar> {
+    pub(super) fn applies(&self, k: usize) -> Option<Scalar> {
         let Prim::Map(row) = self.prim(k) else { return None };
         match row.expr.nodes().last()?.0 {
             ExprNode::Apply(op, _) => Some(op),
@@ -124,11 +124,11 @@ impl<'w, 'g> Parts<'w, 'g> {
         }
     }
 
-    fn monoid(&self, k: usize) -> Option<Monoid> {
+    pub(super) fn monoid(&self, k: usize) -> Option<Monoid> {
         if let Prim::Reduce(row) = self.prim(k) { Some(row.monoid) } else { None }
     }
 
-    fn is_free(&self, k: usize) -> bool {
+    pub(super) fn is_free(&self, k: usize) -> bool {
         self.owner[k].is_none()
     }
 
@@ -164,7 +164,14 @@ impl<'w, 'g> Parts<'w, 'g> {
             let fold = self.monoid(k).is_some() && self.before[k][first];
             let of_folds = |o: &Option<usize>| o.is_some_and(|o| inside[o] && o != second && !self.before[o][second]);
             let late = self.before[k][second] && self.operands(k).iter().any(of_folds);
-            let statistic = self.before[k][first] && !self.before[k][second] && self.operands(k).iter().all(of_folds);
+            // Of folds and parameters alone: the logit of a sink has its share in a sum.
+            let is_parameter = |o: &usize| self.wiring.is_source(*o);
+            let of_row = |o: &Option<usize>| {
+                o.is_none_or(|o| is_parameter(&o) || of_folds(&self.members.binary_search(&o).ok()))
+            };
+            let statistic = self.before[k][first]
+                && !self.before[k][second]
+                && self.wiring.operands(self.members[k]).iter().all(of_row);
             inside[k] |= fold || late || statistic;
         }
         // What masks are computed from belongs to the scores; what values are computed from does not.
@@ -174,196 +181,19 @@ impl<'w, 'g> Parts<'w, 'g> {
             let of_values = values.iter().any(|v| *v == k || self.before[*v][k]);
             *inside |= self.before[second][k] && !self.before[first][k] && !of_values;
         }
+        // Keys and values that are put behind older ones are its own, if nothing else reads them.
+        for k in (0..second).rev() {
+            let readers = self.wiring.readers(self.members[k]);
+            let is_inside = |r: &usize| self.members.binary_search(r).is_ok_and(|r| inside[r]);
+            let serves =
+                !readers.is_empty() && readers.iter().all(is_inside) && !self.wiring.is_output(self.members[k]);
+            inside[k] |= matches!(self.prim(k), Prim::Concat(_)) && serves;
+        }
         // So do conversions and whatever else is part of the operators that the two contractions are.
         let of = |k: usize| self.wiring.graph.origin(self.members[k]);
         let shares = |k: usize| [first, second].iter().any(|c| of(k).iter().any(|o| of(*c).iter().any(|p| p == o)));
         let members: Vec<usize> = (0..self.members.len()).filter(|k| inside[*k] || shares(*k)).collect();
         self.assign(Word { text: word.to_string(), origin: None, is_strong: true }, members);
-    }
-
-    /// Rotations by position: the sum of two products that read one value at two places.
-    fn name_rotations(&mut self) {
-        for k in 0..self.members.len() {
-            if !matches!(self.applies(k), Some(Scalar::Add | Scalar::Sub)) || !self.is_free(k) {
-                continue;
-            }
-            let is_product = |o: &usize| self.applies(*o) == Some(Scalar::Mul) && self.is_free(*o);
-            let products: Vec<usize> = self.operands(k).into_iter().flatten().filter(is_product).collect();
-            let [a, b] = products.as_slice() else { continue };
-            let roots = |k: usize| {
-                let args = self.wiring.graph.nodes()[self.members[k]].args();
-                args.iter().map(|value| (self.root(value.node()), *value)).collect::<Vec<_>>()
-            };
-            let turned = |(x, at): &(Option<usize>, Value)| {
-                x.is_some() && roots(*b).iter().any(|(y, there)| y == x && there != at)
-            };
-            let is_rotation = roots(*a).iter().any(turned);
-            if is_rotation {
-                let members = [*a, *b, k];
-                self.assign(self.recognised("RoPE", &members), members);
-            }
-        }
-    }
-
-    /// What a value is made of by views, signs and putting parts behind one another, if that is one thing.
-    fn root(&self, node: usize) -> Option<usize> {
-        let mut found = None;
-        let mut todo = vec![node];
-        while let Some(node) = todo.pop() {
-            let moves = match self.wiring.graph.nodes()[node].prim() {
-                Prim::View(_) | Prim::Concat(_) => true,
-                Prim::Map(row) => row.expr.as_call() == Some(Scalar::Neg),
-                _ => false,
-            };
-            match moves {
-                true => todo.extend(self.wiring.operands(node).into_iter().flatten()),
-                false if found.is_none_or(|known| known == node) => found = Some(node),
-                false => return None,
-            }
-        }
-        found
-    }
-
-    // Normalisations.
-
-    fn name_norms(&mut self) {
-        for k in 0..self.members.len() {
-            let found = match self.monoid(k) {
-                Some(Monoid::Sum) if self.is_free(k) => self.softmax(k).or_else(|| self.norm(k)),
-                _ => None,
-            };
-            if let Some((name, folds)) = found {
-                let members = self.around(&folds);
-                self.assign(self.recognised_norm(name, &members), members);
-            }
-        }
-    }
-
-    /// A sum of exponentials of differences from a maximum.
-    fn softmax(&self, sum: usize) -> Option<(&'static str, Vec<usize>)> {
-        let operand = self.operands(sum)[0]?;
-        let exponential = matches!(self.applies(operand)?, Scalar::Exp | Scalar::Exp2);
-        let is_maximum = |k: &usize| self.monoid(*k) == Some(Monoid::Max) && self.before[sum][*k] && self.is_free(*k);
-        let maximum = (0..sum).rev().find(is_maximum).filter(|_| exponential)?;
-        let folds = vec![maximum, sum];
-        let logarithm = self.statistics(&folds).iter().any(|k| self.applies(*k) == Some(Scalar::Log));
-        Some((if logarithm { "LogSoftmax" } else { "Softmax" }, folds))
-    }
-
-    /// A sum of squares under a root: of differences from a mean, or of the values themselves.
-    fn norm(&self, sum: usize) -> Option<(&'static str, Vec<usize>)> {
-        let square = self.operands(sum)[0]?;
-        let of = self.squared(square)?;
-        let is_mean = |k: usize| self.monoid(k) == Some(Monoid::Sum) && k != sum && self.is_free(k);
-        let earlier = of.and_then(|of| (0..sum).rev().find(|k| is_mean(*k) && self.before[of][*k]));
-        // The mean may also be subtracted as a square, after both sums.
-        let beside = || {
-            let same = |k: &usize| is_mean(*k) && self.operands(*k)[0] == of && !self.before[sum][*k];
-            let joined =
-                |k: &usize| self.statistics(&[sum, *k]).iter().any(|s| self.before[*s][sum] && self.before[*s][*k]);
-            (0..self.members.len()).find(|k| same(k) && joined(k))
-        };
-        let mean = earlier.or_else(beside);
-        let folds: Vec<usize> = mean.into_iter().chain([sum]).collect();
-        let statistics = self.statistics(&folds);
-        // The last one: the sum of squares may have been the square of a norm.
-        let root = *statistics.iter().rfind(|k| self.has(**k, &[Scalar::Sqrt, Scalar::Pow]))?;
-        let outside = statistics.iter().any(|k| self.before[*k][root] && self.has(*k, &[Scalar::Add, Scalar::Max]));
-        let name = match (mean, outside) {
-            (Some(_), false) => "LayerNorm",
-            (Some(_), true) => "LayerNorm (eps outside the root)",
-            (None, false) => "RMSNorm",
-            (None, true) => "RMSNorm (eps outside the root)",
-        };
-        Some((name, folds))
-    }
-
-    /// Whether a map applies one of some functions.
-    fn has(&self, k: usize, functions: &[Scalar]) -> bool {
-        let Prim::Map(row) = self.prim(k) else { return false };
-        row.expr.nodes().iter().any(|(n, _)| matches!(n, ExprNode::Apply(op, _) if functions.contains(op)))
-    }
-
-    /// For the square of a value: the member that makes that value, if one does.
-    fn squared(&self, k: usize) -> Option<Option<usize>> {
-        let Prim::Map(row) = self.prim(k) else { return None };
-        let nodes = row.expr.nodes();
-        let argument = |at: u32| match nodes[at as usize].0 {
-            ExprNode::Arg(arg) => Some(arg as usize),
-            _ => None,
-        };
-        let operands = self.operands(k);
-        let sources = self.wiring.graph.nodes()[self.members[k]].args();
-        match &nodes.last()?.0 {
-            ExprNode::Apply(Scalar::Mul, of) => {
-                let (a, b) = (argument(of[0])?, argument(of[1])?);
-                (sources[a] == sources[b]).then_some(operands[a])
-            }
-            ExprNode::Apply(Scalar::Pow, of) => {
-                let two = matches!(nodes[of[1] as usize].0, ExprNode::Const(n) if n.to_f64() == 2.0);
-                two.then_some(operands[argument(of[0])?])
-            }
-            _ => None,
-        }
-    }
-
-    /// What is computed from folds alone, a number for every row.
-    fn statistics(&self, folds: &[usize]) -> Vec<usize> {
-        let count = |k: usize| self.wiring.graph.nodes()[self.members[k]].types()[0].shape.count();
-        let rows = count(folds[0]);
-        let mut found: Vec<usize> = Vec::new();
-        for k in 0..self.members.len() {
-            let operands = self.operands(k);
-            let inside = |o: &Option<usize>| o.is_none_or(|o| folds.contains(&o) || found.contains(&o));
-            let is_map = matches!(self.prim(k), Prim::Map(_)) && operands.iter().any(Option::is_some);
-            if is_map && self.is_free(k) && operands.iter().all(inside) && count(k) == rows {
-                found.push(k);
-            }
-        }
-        found
-    }
-
-    /// All that belongs to a normalisation with these folds.
-    fn around(&self, folds: &[usize]) -> Vec<usize> {
-        let count = self.members.len();
-        let mut inside = vec![false; count];
-        folds.iter().chain(&self.statistics(folds)).for_each(|k| inside[*k] = true);
-        let numbers = inside.clone();
-        let is_join = |k: &usize| {
-            let is_map = matches!(self.prim(*k), Prim::Map(_)) && self.is_free(*k) && !numbers[*k];
-            let joins_row = self.operands(*k).iter().flatten().any(|o| numbers[*o]);
-            let between = folds.iter().any(|f| self.before[*k][*f]) && folds.iter().any(|f| self.before[*f][*k]);
-            is_map && (joins_row || between)
-        };
-        let joins: Vec<usize> = (0..count).filter(is_join).collect();
-        joins.iter().for_each(|k| inside[*k] = true);
-        let squares = folds.iter().filter_map(|f| self.operands(*f)[0]);
-        for square in squares.filter(|k| self.squared(*k).is_some()) {
-            inside[square] = true;
-        }
-        if let Some(last) = joins.last() {
-            self.weights_after(*last).into_iter().for_each(|k| inside[k] = true);
-        }
-        (0..count).filter(|k| inside[*k] && self.is_free(*k)).collect()
-    }
-
-    /// The product with and the sum of parameters that follow a normalisation.
-    fn weights_after(&self, last: usize) -> Vec<usize> {
-        let mut found = Vec::new();
-        let (mut at, mut wanted) = (last, vec![Scalar::Mul, Scalar::Add]);
-        while let [only] = self.wiring.readers(self.members[at]) {
-            let Ok(next) = self.members.binary_search(only) else { break };
-            let is_parameter = |o: &Option<usize>| o.is_some_and(|o| self.wiring.is_source(o));
-            let parameters = self.wiring.operands(*only).iter().filter(|o| is_parameter(o)).count();
-            let Some(position) = self.applies(next).and_then(|op| wanted.iter().position(|w| *w == op)) else { break };
-            if parameters != 1 {
-                break;
-            }
-            wanted.drain(..=position);
-            found.push(next);
-            at = next;
-        }
-        found
     }
 
     // Activations.
@@ -381,40 +211,43 @@ impl<'w, 'g> Parts<'w, 'g> {
 
     fn activation(&self, exit: usize) -> Option<(&'static str, Vec<usize>)> {
         const MOST: usize = 16;
-        let graph = self.wiring.graph;
         let mut region = vec![exit];
         let mut best = None;
         while region.len() <= MOST && region.iter().all(|k| self.is_function(*k)) {
-            let outside = |k: usize| !region.contains(&k);
-            let args = region.iter().flat_map(|k| graph.nodes()[self.members[*k]].args());
-            let mut entries: Vec<_> = args.copied().collect();
-            entries.sort_unstable();
-            entries.dedup();
-            entries.retain(|v| self.members.binary_search(&v.node()).map_or(true, outside));
+            let entries = self.entries(&region);
             if let [entry] = entries.as_slice() {
-                best = activation::name_of(|x| self.evaluate(&region, entry.node(), x))
+                best = activation::name_of(|x| self.evaluate(&region, &[(*entry, x)]))
                     .map(|name| (name, region.clone()))
                     .or(best);
             }
             // The last entry that is a map which nothing else reads joins; without one, this is all there is.
-            let joins = |node: usize| {
-                let k = self.members.binary_search(&node).ok()?;
-                let own = self
-                    .wiring
-                    .readers(node)
-                    .iter()
-                    .all(|r| self.members.binary_search(r).is_ok_and(|r| region.contains(&r)));
-                (own && self.is_free(k) && !self.wiring.is_output(node)).then_some(k)
-            };
-            let Some(next) = entries.iter().rev().find_map(|v| joins(v.node())) else { break };
+            let Some(next) = entries.iter().rev().find_map(|v| self.joins(&region, v.node())) else { break };
             region.push(next);
             region.sort_unstable();
         }
         best
     }
 
+    /// What some maps read that they do not compute.
+    pub(super) fn entries(&self, region: &[usize]) -> Vec<Value> {
+        let args = region.iter().flat_map(|k| self.wiring.graph.nodes()[self.members[*k]].args());
+        let mut entries: Vec<Value> = args.copied().collect();
+        entries.sort_unstable();
+        entries.dedup();
+        entries.retain(|v| self.members.binary_search(&v.node()).map_or(true, |k| !region.contains(&k)));
+        entries
+    }
+
+    /// The member that makes a node, if nobody but some maps reads it.
+    pub(super) fn joins(&self, region: &[usize], node: usize) -> Option<usize> {
+        let k = self.members.binary_search(&node).ok()?;
+        let is_inside = |reader: &usize| self.members.binary_search(reader).is_ok_and(|r| region.contains(&r));
+        let own = self.wiring.readers(node).iter().all(is_inside);
+        (own && self.is_free(k) && !self.wiring.is_output(node)).then_some(k)
+    }
+
     /// Whether a member is a map of floats at the same coordinates.
-    fn is_function(&self, k: usize) -> bool {
+    pub(super) fn is_function(&self, k: usize) -> bool {
         let Prim::Map(row) = self.prim(k) else { return false };
         let known = |(node, dtype): &(ExprNode, crate::tensor::DType)| {
             let is_number = dtype.is_float() || *dtype == crate::tensor::DType::Bool;
@@ -428,16 +261,17 @@ impl<'w, 'g> Parts<'w, 'g> {
         row.expr.nodes().iter().all(known)
     }
 
-    /// The last of some maps, where the value of one node is `x`.
-    fn evaluate(&self, region: &[usize], entry: usize, x: f64) -> f64 {
-        let mut values: Vec<(usize, f64)> = vec![(entry, x)];
+    /// The last of some maps, where these values are these numbers.
+    pub(super) fn evaluate(&self, region: &[usize], entries: &[(Value, f64)]) -> f64 {
+        let mut values: Vec<(Value, f64)> = entries.to_vec();
         for k in region {
             let node = &self.wiring.graph.nodes()[self.members[*k]];
             let Prim::Map(row) = node.prim() else { return f64::NAN };
-            let value = |arg: usize| values.iter().find(|(node, _)| *node == arg).map_or(f64::NAN, |(_, value)| *value);
-            let args: Vec<f64> = node.args().iter().map(|a| value(a.node())).collect();
+            let value =
+                |arg: Value| values.iter().find(|(known, _)| *known == arg).map_or(f64::NAN, |(_, value)| *value);
+            let args: Vec<f64> = node.args().iter().map(|a| value(*a)).collect();
             let result = row.expr.eval_f64(&args);
-            values.push((self.members[*k], result));
+            values.push((Value::new(self.members[*k], 0), result));
         }
         values.last().map_or(f64::NAN, |(_, value)| *value)
     }
@@ -489,7 +323,7 @@ fn is_main(prim: &Prim) -> bool {
 }
 
 /// The name of an operator as people write it.
-fn pretty(op: &str) -> String {
+pub(super) fn pretty(op: &str) -> String {
     let op = op.rsplit("::").next().unwrap_or(op);
     let known = match op {
         "LayerNormalization" => "LayerNorm",
@@ -500,6 +334,7 @@ fn pretty(op: &str) -> String {
         "Gelu" => "GELU",
         "Relu" => "ReLU",
         "Silu" | "Swish" => "SiLU",
+        "RotaryEmbedding" => "RoPE",
         other => other,
     };
     known.to_string()

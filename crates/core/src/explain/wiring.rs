@@ -55,6 +55,11 @@ impl<'g> Wiring<'g> {
         args.iter().map(|a| behind(&self.base, *a).map(Value::node)).collect()
     }
 
+    /// The node behind a value.
+    pub fn base(&self, value: Value) -> Option<usize> {
+        behind(&self.base, value).map(Value::node)
+    }
+
     /// The computing nodes that read a node, ascending.
     pub fn readers(&self, node: usize) -> &[usize] {
         &self.readers[node]

@@ -253,6 +253,11 @@ impl Dice {
 fn filled<T: Default + Clone + Send>(count: usize, fill: impl Fn(usize, &mut [T]) + Sync) -> Vec<T> {
     const LEAST: usize = 1 << 16;
     let mut values = vec![T::default(); count];
+    // A thread takes longer than a few numbers, and a model may have very many inputs.
+    if count <= LEAST {
+        fill(0, &mut values);
+        return values;
+    }
     let threads = std::thread::available_parallelism().map_or(1, NonZeroUsize::get);
     let part = count.div_ceil(threads).max(LEAST);
     std::thread::scope(|scope| {

@@ -246,11 +246,14 @@ struct Union<'p, 's> {
     /// the arguments of the joined term: views over the whole
     joined: Vec<(Term<'s>, View, Value)>,
     known: FxHashMap<SmallVec<[usize; 2]>, Option<Term<'s>>>,
+    /// whether a term looks through a concat at one of its parts
+    passes_concat: bool,
 }
 
 impl<'p, 's> Union<'p, 's> {
     fn new(parts: &'p Parts<'p>, scope: &'s Scope) -> Union<'p, 's> {
-        Union { parts, scope, leaves: Vec::new(), joined: Vec::new(), known: FxHashMap::default() }
+        let (leaves, joined, known) = (Vec::new(), Vec::new(), FxHashMap::default());
+        Union { parts, scope, leaves, joined, known, passes_concat: false }
     }
 
     /// A part as a term.
@@ -272,6 +275,7 @@ impl<'p, 's> Union<'p, 's> {
             }
             Prim::Concat(row) if depth > 0 => {
                 if let Some((part, seen)) = inside_part(self.parts.graph, row, node.args(), &seen) {
+                    self.passes_concat = true;
                     return self.term(part, seen, depth - 1);
                 }
             }

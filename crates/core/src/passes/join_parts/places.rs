@@ -59,8 +59,10 @@ pub(super) fn join_places(
         let args: SmallVec<[Term<'_>; 3]> = args.iter().map(|arg| union.term(*arg, seen.clone(), MOST_DEPTH)).collect();
         terms.push(row.expr.inline(&scope, &args));
     }
-    // Where a concat is still read, nothing is gained.
-    if union.leaves.iter().any(|leaf| matches!(parts.graph.node_of(leaf.source).prim(), Prim::Concat(_))) {
+    // Where a concat is still read, or what reads it is not looked into (it asks where it is, say), nothing is gained: the same map would be found again.
+    if !union.passes_concat
+        || union.leaves.iter().any(|leaf| matches!(parts.graph.node_of(leaf.source).prim(), Prim::Concat(_)))
+    {
         return Ok(None);
     }
     let root = union.join(&terms);

@@ -97,7 +97,7 @@ pub fn write(draft: Draft, limits: &Limits, hints: &Hints, numerics: Numerics) -
     write_with(draft, limits, &|_, _| None, hints, numerics)
 }
 
-/// As [`write`], with other tiles where `choose` finds better ones for the form in which a draft is written: however it was spelt, it has one schedule.
+/// As [`write()`], with other tiles where `choose` finds better ones for the form in which a draft is written: however it was spelt, it has one schedule.
 pub fn write_with(
     draft: Draft,
     limits: &Limits,

@@ -31,11 +31,15 @@ pub(super) const PASS: Pass = Pass {
 fn run(graph: &Graph, context: &Context) -> Result<Option<Graph>> {
     let Some(mut after) = once(graph, context)? else { return Ok(None) };
     // A concat of concats sees what its parts have become.
-    while let Some(again) = once(&after, context)? {
+    for _ in 0..MOST_TURNS {
+        let Some(again) = once(&after, context)? else { break };
         after = again;
     }
     Ok(Some(after))
 }
+
+/// Concats are seldom inside of more others than a few.
+const MOST_TURNS: usize = 64;
 
 /// The graph with concats joined; `None` where there are none to join.
 fn once(graph: &Graph, context: &Context) -> Result<Option<Graph>> {

@@ -22,7 +22,9 @@ pub(super) fn chosen_along(graph: &Graph, readers: &[u32], row: &Map, args: &[Va
         let value = todo.pop()?;
         let node = graph.node_of(value);
         match node.prim() {
-            Prim::Map(_) if readers[value.node()] == 1 => todo.extend(node.args().iter().copied()),
+            Prim::Map(inner) if readers[value.node()] == 1 && !has_coordinates(inner) => {
+                todo.extend(node.args().iter().copied())
+            }
             Prim::View(view) if view.guard.is_empty() => {
                 let Prim::Concat(concat) = graph.node_of(node.args()[0]).prim() else { continue };
                 let index = &view.map[concat.axis];
@@ -59,7 +61,7 @@ pub(super) fn join_places(
         let args: SmallVec<[Term<'_>; 3]> = args.iter().map(|arg| union.term(*arg, seen.clone(), MOST_DEPTH)).collect();
         terms.push(row.expr.inline(&scope, &args));
     }
-    // Where a concat is still read, or what reads it is not looked into (it asks where it is, say), nothing is gained: the same map would be found again.
+    // Where a concat is still read, or none was looked through, nothing is gained: the same map would be found again.
     if !union.passes_concat
         || union.leaves.iter().any(|leaf| matches!(parts.graph.node_of(leaf.source).prim(), Prim::Concat(_)))
     {

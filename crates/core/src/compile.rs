@@ -161,13 +161,20 @@ impl Trials<'_> {
 }
 
 /// Whether a plan could be better with a rewrite that it is without, or without one that it has.
-fn is_in_doubt(rule: &str, planned: &Running, options: &PlanOptions) -> bool {
+fn is_in_doubt(rule: &'static str, planned: &Running, options: &PlanOptions) -> bool {
     let Running { split: Split { rewrites, .. }, run } = planned;
-    let applied = |rule: &str| rewrites.iter().filter(|a| a.rule == rule && a.refused.is_none()).count();
+    let applied = |rule: &'static str| rewrites.iter().filter(move |a| a.rule == rule && a.refused.is_none());
     match rule {
         // What normalises rows of scores is worth its place in attention.
-        NORMALIZER => applied(rule) > run.kernels.iter().filter(|k| k.kind == Kind::Attention).count(),
-        AFFINE => applied(rule) > applied(INTO_WEIGHTS),
+        NORMALIZER => applied(rule).count() > run.kernels.iter().filter(|k| k.kind == Kind::Attention).count(),
+        // What it can cost: a table of its own, no larger than what is added to it (and that is less than what a chain moves that is
+        // one link longer), and a kernel that could have been a part of another one.
+        AFFINE => {
+            let (costs, memory) = (&options.spec.costs, options.spec.main_memory());
+            let table_us = |a: &Application| options.hints.size(&a.bytes_saved) / (memory.gbps * 1e3);
+            let most_us: f64 = applied(rule).map(|a| table_us(a) + costs.launch_us + costs.join_us).sum();
+            applied(rule).count() > applied(INTO_WEIGHTS).count() && most_us > WORTH_A_PLAN * run.cost.us
+        }
         _ => {
             let is_offered =
                 |a: &&Application| a.rule == rule && a.refused == Some(Refusal::Slower) && is_promising(a, options);

@@ -4,6 +4,7 @@ use fuseline::graph::Tensor;
 use fuseline::tensor::DType::{Bool, F32, I64};
 
 use super::attention::{Operands, SCALE, finish, heads, scaled_scores, scores};
+use super::row::{affine, mean, x};
 use super::{Sheet, spellings};
 
 spellings! {
@@ -97,20 +98,8 @@ spellings! {
     }
 }
 
-fn x(s: &Sheet) -> Tensor<'_> {
-    s.floats("x", "n, s, 96")
-}
-
-fn affine(s: &Sheet) -> [Tensor<'_>; 2] {
-    ["scale", "shift"].map(|name| s.floats(name, "96"))
-}
-
 const EPSILON: f64 = 1e-5;
 const RMS_EPSILON: f64 = 1e-6;
-
-fn mean<'s>(s: &'s Sheet, x: Tensor<'s>) -> Tensor<'s> {
-    s.reduce("ReduceMean", x, -1)
-}
 
 /// The mean, and the reciprocal of the deviation.
 fn moments<'s>(s: &'s Sheet, x: Tensor<'s>) -> [Tensor<'s>; 2] {

@@ -5,6 +5,7 @@ use std::f64::consts::{FRAC_1_SQRT_2, PI};
 use fuseline::graph::Tensor;
 use fuseline::tensor::DType::{F32, I64};
 
+use super::row::{affine, mean, x};
 use super::{Sheet, spellings};
 
 spellings! {
@@ -99,22 +100,10 @@ spellings! {
     }
 }
 
-fn x(s: &Sheet) -> Tensor<'_> {
-    s.floats("x", "n, s, 96")
-}
-
-fn affine(s: &Sheet) -> [Tensor<'_>; 2] {
-    ["scale", "shift"].map(|name| s.floats(name, "96"))
-}
-
 const EPSILON: f64 = 1e-5;
 
 fn like<'s>(s: &'s Sheet, y: Tensor<'s>, x: Tensor<'s>) -> Tensor<'s> {
     s.call("Reshape", &[y, s.call("Shape", &[x])])
-}
-
-fn mean<'s>(s: &'s Sheet, x: Tensor<'s>) -> Tensor<'s> {
-    s.reduce("ReduceMean", x, -1)
 }
 
 fn norm_of_group(s: &Sheet) {

@@ -5,6 +5,7 @@ use std::f64::consts::{FRAC_1_SQRT_2, PI, SQRT_2};
 use fuseline::graph::Tensor;
 use fuseline::tensor::DType::{F16, F32};
 
+use super::row::x;
 use super::{Sheet, spellings};
 
 spellings! {
@@ -45,10 +46,6 @@ spellings! {
             "one operator of ONNX Runtime": contributed_tanh,
         }
     }
-}
-
-fn x(s: &Sheet) -> Tensor<'_> {
-    s.floats("x", "n, s, 96")
 }
 
 /// `1 + erf(x / √2)`.

@@ -19,6 +19,7 @@ mod planned;
 mod quantized;
 mod rms_norm;
 mod rope;
+mod row;
 mod sheet;
 mod silu;
 mod skip_norm;

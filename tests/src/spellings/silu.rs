@@ -2,6 +2,7 @@
 
 use fuseline::graph::Tensor;
 
+use super::row::x;
 use super::{Sheet, spellings};
 
 spellings! {
@@ -36,10 +37,6 @@ spellings! {
             "split by sizes, sums with labels": packed_sizes,
         }
     }
-}
-
-fn x(s: &Sheet) -> Tensor<'_> {
-    s.floats("x", "n, s, 96")
 }
 
 fn silu<'s>(s: &'s Sheet, x: Tensor<'s>) -> Tensor<'s> {

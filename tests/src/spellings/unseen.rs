@@ -5,6 +5,7 @@ use std::f64::consts::{LOG2_E, PI};
 use fuseline::graph::Tensor;
 use fuseline::tensor::DType::F32;
 
+use super::row::{affine, mean, x};
 use super::{Sheet, spellings};
 
 spellings! {
@@ -94,20 +95,8 @@ spellings! {
     }
 }
 
-fn x(s: &Sheet) -> Tensor<'_> {
-    s.floats("x", "n, s, 96")
-}
-
-fn affine(s: &Sheet) -> [Tensor<'_>; 2] {
-    ["scale", "shift"].map(|name| s.floats(name, "96"))
-}
-
 const EPSILON: f64 = 1e-5;
 const RMS_EPSILON: f64 = 1e-6;
-
-fn mean<'s>(s: &'s Sheet, x: Tensor<'s>) -> Tensor<'s> {
-    s.reduce("ReduceMean", x, -1)
-}
 
 /// What is left of a norm behind the centred rows and what is below the root.
 fn finish_norm<'s>(s: &'s Sheet, centred: Tensor<'s>, variance: Tensor<'s>, [scale, shift]: [Tensor<'s>; 2]) {

@@ -313,9 +313,7 @@ impl<'g, 's> Demand<'g, 's> {
         let operands: SmallVec<[Place; 4]> = args.iter().map(|a| self.value(*a, at, when)).collect::<Wanted<_>>()?;
         let coordinates = &self.coordinates[at as usize];
         let scope = self.scope;
-        if row.expr.nodes().iter().any(|(n, _)| matches!(n, ExprNode::Coord(_)))
-            && coordinates.iter().any(|d| d.mentions(|s| matches!(s, Symbol::Read(_))))
-        {
+        if row.expr.has_coordinates() && coordinates.iter().any(|d| d.mentions(|s| matches!(s, Symbol::Read(_)))) {
             return Err(Refusal::GatherOfFused);
         }
         let term = row.expr.inline_with(scope, |node| match node {

@@ -182,6 +182,11 @@ impl Expr {
         self.nodes.last().expect("an expression has a result").1
     }
 
+    /// Whether it depends on where it is evaluated, not only on its arguments.
+    pub fn has_coordinates(&self) -> bool {
+        self.nodes.iter().any(|(node, _)| matches!(node, ExprNode::Coord(_)))
+    }
+
     /// Arithmetic cost of one evaluation.
     pub fn flops(&self) -> u32 {
         self.nodes.iter().map(|(n, _)| if let ExprNode::Apply(op, _) = n { op.def().flops } else { 0 }).sum()

@@ -128,10 +128,6 @@ fn join_neighbours(rebuild: &mut Rebuild<'_>, graph: &Graph, readers: &[u32], id
     Ok(None)
 }
 
-fn has_coordinates(row: &Map) -> bool {
-    row.expr.nodes().iter().any(|(n, _)| matches!(n, ExprNode::Coord(_)))
-}
-
 /// The map that computes a joined term.
 fn finish<'s>(rebuild: &mut Rebuild<'_>, union: &Union<'_, 's>, root: Option<Term<'s>>) -> Result<Option<Values>> {
     let (Some(root), parts) = (root, union.parts) else { return Ok(None) };
@@ -283,7 +279,7 @@ impl<'p, 's> Union<'p, 's> {
                     return self.term(part, seen, depth - 1);
                 }
             }
-            Prim::Map(row) if is_own && !has_coordinates(row) => {
+            Prim::Map(row) if is_own && !row.expr.has_coordinates() => {
                 let args: SmallVec<[Term<'s>; 3]> =
                     node.args().iter().map(|a| self.term(*a, seen.clone(), depth - 1)).collect();
                 return row.expr.inline(self.scope, &args);

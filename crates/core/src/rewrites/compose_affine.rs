@@ -72,6 +72,15 @@ struct Chain {
     passed: Vec<usize>,
 }
 
+impl Chain {
+    /// Links of the chain that it becomes.
+    fn composed_links(&self) -> usize {
+        let scales = self.links.iter().any(|l| l.is_product() || matches!(l, Link::From(_)));
+        let shifts = self.links.iter().any(|l| !l.is_product());
+        usize::from(scales) + usize::from(shifts)
+    }
+}
+
 impl Link {
     fn constant(self) -> Step {
         match self {
@@ -103,9 +112,7 @@ fn find(graph: &Graph, facts: &Facts, id: usize) -> Option<Chain> {
     if chain.links.iter().all(|link| axes(link) == 0) {
         return None;
     }
-    let scales = chain.links.iter().any(|l| l.is_product() || matches!(l, Link::From(_)));
-    let shifts = chain.links.iter().any(|l| !l.is_product());
-    let shorter = chain.links.len() > usize::from(scales) + usize::from(shifts);
+    let shorter = chain.links.len() > chain.composed_links();
     let into_weights = match chain.links.as_slice() {
         [shift, scale] if !shift.is_product() && scale.is_product() => {
             Weights::of(graph, facts, chain.core, axes(scale)).is_some()
@@ -156,7 +163,7 @@ fn link(graph: &Graph, facts: &Facts, step: Step) -> Option<(Step, Link)> {
 
 fn site(graph: &Graph, id: usize, chain: &Chain) -> Site {
     let ty = &graph.nodes()[id].types()[0];
-    let saved = chain.links.len() as i64 - 2;
+    let saved = (chain.links.len() - chain.composed_links()) as i64;
     Site {
         rule: REWRITE.name,
         producer: chain.core.node(),

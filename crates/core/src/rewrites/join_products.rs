@@ -119,7 +119,7 @@ fn without_scale(graph: &Graph, facts: &Facts, values: [Value; 2], joint: Joint)
         _ => None,
     });
     let [Some((first, &[a])), Some((second, &[b]))] = maps else { return Some((None, values)) };
-    let plain = |row: &Map| !row.expr.nodes().iter().any(|(n, _)| matches!(n, ExprNode::Coord(_)));
+    let plain = |row: &Map| !row.expr.has_coordinates();
     let is_multiple = |expr: &Expr| {
         matches!(expr.nodes(), [(ExprNode::Arg(0), _), (ExprNode::Const(_), _), (ExprNode::Apply(Scalar::Mul, _), _)])
     };

@@ -120,8 +120,7 @@ impl Step {
     /// nothing but sizes. (Passes inline such numbers into the maps that read them.)
     pub(super) fn uniform(self, graph: &Graph) -> Option<Expr> {
         let (expr, _) = self.parts(graph).filter(|(_, args)| args.is_empty())?;
-        let coordinates = expr.nodes().iter().any(|(node, _)| matches!(node, ExprNode::Coord(_)));
-        (!coordinates).then_some(expr)
+        (!expr.has_coordinates()).then_some(expr)
     }
 
     /// Whether it depends on nothing but literals, sizes and coordinates.

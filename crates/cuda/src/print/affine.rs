@@ -6,16 +6,17 @@
 
 use fuseline::ops::{ExprNode, Scalar, Scope, Term};
 use fuseline::tensor::DType;
-use rustc_hash::{FxHashMap, FxHashSet};
+use rustc_hash::FxHashSet;
+
+use super::varying::Varying;
 
 /// Sums of more operations are left as they are.
 const MOST_OPERATIONS: usize = 32;
 
 /// A sum of varying terms, each times what does not vary, and of something that does not.
 struct Affine<'s, 'v> {
-    varies: &'v dyn Fn(&ExprNode) -> bool,
+    varying: Varying<'v>,
     known: &'v FxHashSet<u32>,
-    varying: FxHashMap<u32, bool>,
     /// terms that vary, their factors, and whether they are taken away
     parts: Vec<(Term<'s>, Option<Term<'s>>, bool)>,
     fixed: Option<Term<'s>>,
@@ -30,9 +31,8 @@ pub(super) fn affine(scope: &Scope, end: u32, varies: &dyn Fn(&ExprNode) -> bool
     if let (ExprNode::Cast(_), &[inner]) = (term.node(), term.operands().as_slice()) {
         return scope.term(affine(scope, inner.place(), varies, known)).cast(term.dtype()).place();
     }
-    let varying = FxHashMap::default();
-    let mut sum = Affine { varies, known, varying, parts: Vec::new(), fixed: None, operations: 0 };
-    if term.dtype() != DType::F32 || !sum.is_varying(term) {
+    let mut sum = Affine { varying: Varying::of(varies), known, parts: Vec::new(), fixed: None, operations: 0 };
+    if term.dtype() != DType::F32 || !sum.varying.has(term) {
         return end;
     }
     sum.collect(term, None, false, false);
@@ -54,7 +54,7 @@ impl<'s> Affine<'s, '_> {
         if self.operations > MOST_OPERATIONS {
             return;
         }
-        if !self.is_varying(term) {
+        if !self.varying.has(term) {
             let term = factor.map_or(term, |factor| factor * term);
             self.fixed = Some(added(self.fixed, term, is_negative));
             return;
@@ -68,27 +68,16 @@ impl<'s> Affine<'s, '_> {
                 self.collect(b, factor, is_negative ^ (op == Scalar::Sub), true);
             }
             (ExprNode::Apply(Scalar::Neg, _), &[a]) => self.collect(a, factor, !is_negative, is_added),
-            (ExprNode::Apply(Scalar::Mul, _), &[a, b]) if !self.is_varying(a) => {
+            (ExprNode::Apply(Scalar::Mul, _), &[a, b]) if !self.varying.has(a) => {
                 self.operations += usize::from(!is_added);
                 self.collect(b, times(a), is_negative, false);
             }
-            (ExprNode::Apply(Scalar::Mul, _), &[a, b]) if !self.is_varying(b) => {
+            (ExprNode::Apply(Scalar::Mul, _), &[a, b]) if !self.varying.has(b) => {
                 self.operations += usize::from(!is_added);
                 self.collect(a, times(b), is_negative, false);
             }
             _ => self.parts.push((term, factor, is_negative)),
         }
-    }
-
-    /// Whether a term varies along a row.
-    fn is_varying(&mut self, term: Term<'s>) -> bool {
-        if let Some(known) = self.varying.get(&term.place()) {
-            return *known;
-        }
-        let is_varying =
-            (self.varies)(&term.node()) || term.operands().into_iter().any(|operand| self.is_varying(operand));
-        self.varying.insert(term.place(), is_varying);
-        is_varying
     }
 }
 

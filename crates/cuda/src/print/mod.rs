@@ -33,6 +33,7 @@ mod stages;
 #[cfg(test)]
 mod tests;
 mod tidy;
+mod varying;
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;

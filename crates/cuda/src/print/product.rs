@@ -5,7 +5,6 @@
 //! threads do. The sums then lie in shared memory for a moment, so that what is done with them reads and writes whole packs.
 
 use fuseline::error::Result;
-use fuseline::ops::ExprNode;
 use fuseline::tensor::{DType, Dim, Symbol};
 use fuseline::tile::{AxisSet, Kernel, Op, Schedule, StepId, Tile};
 
@@ -331,7 +330,7 @@ impl Roles {
 /// Whether an operation depends on where it is done, otherwise than by what it reads.
 fn mentions_coordinates(op: &Op) -> bool {
     match op {
-        Op::Map { expr, .. } => expr.nodes().iter().any(|(node, _)| matches!(node, ExprNode::Coord(_))),
+        Op::Map { expr, .. } => expr.has_coordinates(),
         Op::Load { guard, .. } => !guard.is_empty(),
         Op::Dot { .. } => false,
         _ => true,

@@ -8,6 +8,8 @@ use fuseline::ops::{ExprNode, Scalar, Scope, Term};
 use fuseline::tensor::DType;
 use rustc_hash::{FxHashMap, FxHashSet};
 
+use super::varying::Varying;
+
 /// Kernels with more products, or a product with more factors, are left as they are.
 const MOST_PRODUCTS: usize = 128;
 const MOST_FACTORS: usize = 16;
@@ -23,9 +25,7 @@ struct Product {
 /// Terms that compute what others do, with fewer multiplications.
 pub(super) struct Sharing<'s, 'v> {
     scope: &'s Scope,
-    /// whether a leaf varies along a row
-    varies: &'v dyn Fn(&ExprNode) -> bool,
-    varying: FxHashMap<u32, bool>,
+    varying: Varying<'v>,
     /// all terms that are computed somewhere
     known: FxHashSet<u32>,
     /// products by their place: factors that are left, and divisors that vary
@@ -39,8 +39,7 @@ impl<'s, 'v> Sharing<'s, 'v> {
     pub fn of(scope: &'s Scope, ends: &[u32], varies: &'v dyn Fn(&ExprNode) -> bool) -> Vec<u32> {
         let mut sharing = Sharing {
             scope,
-            varies,
-            varying: FxHashMap::default(),
+            varying: Varying::of(varies),
             known: FxHashSet::default(),
             products: FxHashMap::default(),
             written: FxHashMap::default(),
@@ -55,17 +54,6 @@ impl<'s, 'v> Sharing<'s, 'v> {
         }
         sharing.share();
         ends.iter().map(|end| sharing.term(scope.term(*end)).place()).collect()
-    }
-
-    /// Whether a term varies along a row.
-    fn is_varying(&mut self, term: Term<'s>) -> bool {
-        if let Some(known) = self.varying.get(&term.place()) {
-            return *known;
-        }
-        let is_varying =
-            (self.varies)(&term.node()) || term.operands().into_iter().any(|operand| self.is_varying(operand));
-        self.varying.insert(term.place(), is_varying);
-        is_varying
     }
 
     /// The product that a term is; none where it is no product.
@@ -126,9 +114,9 @@ impl<'s, 'v> Sharing<'s, 'v> {
     fn taken_in(&mut self, term: Term<'s>) -> Option<Term<'s>> {
         let product = self.product(term)?;
         let (varying, others): (Vec<u32>, Vec<u32>) =
-            product.factors.iter().partition(|place| self.is_varying(self.scope.term(**place)));
+            product.factors.iter().partition(|place| self.varying.has(self.scope.term(**place)));
         let [sum] = varying[..] else { return None };
-        let is_fixed = product.divisors.iter().all(|place| !self.is_varying(self.scope.term(*place)));
+        let is_fixed = product.divisors.iter().all(|place| !self.varying.has(self.scope.term(*place)));
         let terms = summands(self.scope.term(sum));
         if !is_fixed || terms.len() < 2 || !terms.iter().all(|(term, _)| self.takes_factors(*term)) {
             return None;
@@ -152,11 +140,11 @@ impl<'s, 'v> Sharing<'s, 'v> {
 
     /// Whether one more factor that does not vary costs nothing.
     fn takes_factors(&mut self, term: Term<'s>) -> bool {
-        if !self.is_varying(term) {
+        if !self.varying.has(term) {
             return true;
         }
         let Some(product) = self.product(term) else { return false };
-        product.factors.iter().chain(&product.divisors).any(|place| !self.is_varying(self.scope.term(*place)))
+        product.factors.iter().chain(&product.divisors).any(|place| !self.varying.has(self.scope.term(*place)))
     }
 
     /// Finds all products below some terms, factors that do not vary being one; whether there are few enough.
@@ -183,12 +171,12 @@ impl<'s, 'v> Sharing<'s, 'v> {
 
     /// Factors and divisors that do not vary as one factor, where others do.
     fn with_fixed_as_one(&mut self, term: Term<'s>, product: Product) -> Product {
-        if !self.is_varying(term) {
+        if !self.varying.has(term) {
             return product;
         }
         let Product { factors, divisors, is_negative } = product;
         let split = |sharing: &mut Self, places: Vec<u32>| -> (Vec<u32>, Vec<u32>) {
-            places.into_iter().partition(|place| sharing.is_varying(sharing.scope.term(*place)))
+            places.into_iter().partition(|place| sharing.varying.has(sharing.scope.term(*place)))
         };
         let ((mut factors, fixed), (mut divisors, fixed_divisors)) = (split(self, factors), split(self, divisors));
         match fixed.into_iter().map(|place| self.scope.term(place)).reduce(|a, b| a * b) {

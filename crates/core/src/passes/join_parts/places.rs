@@ -2,7 +2,7 @@
 
 use smallvec::SmallVec;
 
-use super::{MOST_DEPTH, Parts, Union, finish, has_coordinates};
+use super::{MOST_DEPTH, Parts, Union, finish};
 use crate::error::Result;
 use crate::graph::rewrite::{Rebuild, Values};
 use crate::graph::{Graph, Value};
@@ -14,7 +14,7 @@ use crate::tensor::{Dim, Shape, Symbol};
 pub(super) fn chosen_along(graph: &Graph, readers: &[u32], row: &Map, args: &[Value]) -> Option<usize> {
     let is_short = |axis: &usize| row.shape[*axis].as_int().is_some_and(|n| (2..=MOST_PLACES).contains(&n));
     let short: SmallVec<[usize; 2]> = (0..row.shape.rank()).filter(is_short).collect();
-    if short.is_empty() || has_coordinates(row) {
+    if short.is_empty() || row.expr.has_coordinates() {
         return None;
     }
     let mut todo: SmallVec<[Value; 4]> = SmallVec::from_slice(args);
@@ -22,7 +22,7 @@ pub(super) fn chosen_along(graph: &Graph, readers: &[u32], row: &Map, args: &[Va
         let value = todo.pop()?;
         let node = graph.node_of(value);
         match node.prim() {
-            Prim::Map(inner) if readers[value.node()] == 1 && !has_coordinates(inner) => {
+            Prim::Map(inner) if readers[value.node()] == 1 && !inner.expr.has_coordinates() => {
                 todo.extend(node.args().iter().copied())
             }
             Prim::View(view) if view.guard.is_empty() => {

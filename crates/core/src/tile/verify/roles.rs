@@ -3,7 +3,6 @@
 use super::super::{AxisSet, Chain, Correction, Kernel, Op, Placement, Schedule, StepId, Tile};
 use crate::error::{Context, Error, Result};
 use crate::graph::{self, Graph};
-use crate::ops::ExprNode;
 use crate::tensor::TensorType;
 
 pub(super) fn check_schedule(kernel: &Kernel) -> Result<()> {
@@ -219,7 +218,7 @@ fn check_correction(kernel: &Kernel, correction: &Correction) -> Result<()> {
     if factor.args() != [by, by] || !factor.dtype().is_float() || !of.is_float() {
         return Err(Error::invalid(format!("the factor of a fold in {of} must be a float function of two {by}")));
     }
-    if factor.nodes().iter().any(|(node, _)| matches!(node, ExprNode::Coord(_))) {
+    if factor.has_coordinates() {
         return Err(Error::invalid("the factor mentions a coordinate"));
     }
     Ok(())

@@ -210,13 +210,17 @@ const SMALL_PATTERN: usize = 16 << 10;
 pub(super) fn matches(x: &Buffer, pattern: &Buffer, run: &Run<'_>) -> Result<Buffer> {
     let pattern = only_text(pattern, run)?;
     let most = (MOST_VISITS / x.count().max(1)).clamp(SMALL_PATTERN, MOST_PATTERN);
-    whole_text_pattern(&pattern)?;
-    let pattern = pattern_of_size(&pattern, most).map_err(|_| {
-        let (own, texts) = (pattern.len(), x.count());
-        Error::limit(format!(
-            "a pattern of {own} bytes takes more than {most} in memory, too many for {texts} bytes of texts"
-        ))
-    })?;
+    let pattern = match pattern_of_size(&pattern, most) {
+        Ok(pattern) => pattern,
+        Err(_) => {
+            // What cannot be read at all is told as that.
+            whole_text_pattern(&pattern)?;
+            let (own, texts) = (pattern.len(), x.count());
+            return Err(Error::limit(format!(
+                "a pattern of {own} bytes takes more than {most} in memory, too many for {texts} bytes of texts"
+            )));
+        }
+    };
     let all = Texts::of(x, run)?;
     run.reserve_work(&[], all.count)?;
     let found = all.iter().map(|text| Ok(i64::from(pattern.is_match(text?)))).collect::<Result<Vec<i64>>>()?;

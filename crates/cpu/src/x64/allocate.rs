@@ -8,6 +8,7 @@ use fuseline::error::{Error, Result};
 
 use super::live::{Interval, Live};
 use super::machine::{Class, Function, Operand, Reg, Role, What};
+use super::sequence::{Kind, Sequence};
 use super::spill;
 use super::table::Level;
 
@@ -34,62 +35,91 @@ pub struct Places {
 }
 
 /// Finds places, putting registers aside until all others fit.
-pub fn allocate(function: &mut Function) -> Result<Places> {
+pub fn allocate(function: &mut Function, sequence: &mut Sequence) -> Result<Places> {
+    let mut live = Live::new(function, sequence, false);
     // every round puts aside at least one register that is not brief, and those do not become more
     for _ in 0..=function.sizes.len() {
-        let live = Live::new(function, false);
-        let mut scan = Scan::new(function, &live);
+        let mut scan = Scan::new(function, sequence, &live);
         scan.run()?;
-        if scan.aside.iter().all(|aside| !aside) {
-            let across_calls = scan.across_calls(&live);
+        if !scan.is_short {
+            let across_calls = scan.across_calls();
             return Ok(Places { of: scan.places, across_calls });
         }
         let aside = scan.aside;
-        spill::put_aside(function, &aside, &live);
+        spill::put_aside(function, sequence, &aside, &mut live);
     }
     Err(Error::bug("registers of a program do not fit, whatever lies on the stack"))
 }
 
+/// The end of a list of registers.
+const NONE: u32 = u32::MAX;
+
 struct Scan<'a> {
     function: &'a Function,
+    sequence: &'a Sequence,
     live: &'a Live,
     places: Vec<Place>,
     aside: Vec<bool>,
+    /// whether something was put aside
+    is_short: bool,
     /// by class: what is taken, and by whom
     taken: [u32; 3],
     holders: [[Reg; 32]; 3],
-    /// by class: where what is held ends, and how much is lost if it is put aside
-    ends: [[u32; 32]; 3],
+    /// by class: how much is lost if what is held is put aside
     worths: [[f32; 32]; 3],
+    /// by place in the order: the first of those that end there; by register: the next one
+    ending: Vec<u32>,
+    next: Vec<u32>,
     /// where divisions stand
     divisions: Vec<u32>,
 }
 
 impl<'a> Scan<'a> {
-    fn new(function: &'a Function, live: &'a Live) -> Scan<'a> {
+    fn new(function: &'a Function, sequence: &'a Sequence, live: &'a Live) -> Scan<'a> {
         let count = function.sizes.len();
-        let divisions = (0u32..).zip(&function.insts).filter(|(_, i)| matches!(i.what, What::Divide { .. }));
         Scan {
             function,
+            sequence,
             live,
             places: vec![0; count],
             aside: vec![false; count],
+            is_short: false,
             taken: [0; 3],
             holders: [[Reg(0); 32]; 3],
-            ends: [[0; 32]; 3],
             worths: [[0.0; 32]; 3],
-            divisions: divisions.map(|(place, _)| 2 * place).collect(),
+            ending: vec![NONE; 2 * sequence.order.len()],
+            next: vec![NONE; count],
+            divisions: sequence.places(Kind::Divide).map(|place| 2 * place).collect(),
         }
     }
 
     fn run(&mut self) -> Result<()> {
-        let mut order: Vec<Reg> =
-            (0..self.places.len() as u32).map(Reg).filter(|r| self.interval(*r).is_used()).collect();
-        order.sort_by_key(|reg| (self.interval(*reg).start, reg.0));
-        for reg in order {
-            self.take(reg)?;
+        // those that begin at a place in the order of their numbers
+        let (mut starting, mut next) = (vec![NONE; self.ending.len()], vec![NONE; self.next.len()]);
+        for (reg, interval) in self.live.intervals.iter().enumerate().rev().filter(|(_, i)| i.is_used()) {
+            next[reg] = std::mem::replace(&mut starting[interval.start as usize], reg as u32);
+        }
+        for (at, first) in starting.into_iter().enumerate() {
+            let mut reg = first;
+            while reg != NONE {
+                self.take(Reg(reg))?;
+                reg = next[reg as usize];
+            }
+            self.release(at);
         }
         Ok(())
+    }
+
+    /// Places of registers that end here are free again.
+    fn release(&mut self, at: usize) {
+        let mut reg = self.ending[at];
+        while reg != NONE {
+            let (class, place) = (self.function.class(Reg(reg)) as usize, self.places[reg as usize]);
+            if self.holders[class][place as usize] == Reg(reg) {
+                self.taken[class] &= !(1 << place);
+            }
+            reg = self.next[reg as usize];
+        }
     }
 
     fn interval(&self, reg: Reg) -> &Interval {
@@ -113,10 +143,7 @@ impl<'a> Scan<'a> {
 
     fn take(&mut self, reg: Reg) -> Result<()> {
         let class = self.function.class(reg);
-        let (start, all) = (self.interval(reg).start, places_of(class, self.function.level));
-        let over = |(place, end): (usize, &u32)| u32::from(*end < start) << place;
-        self.taken[class as usize] &= !self.ends[class as usize].iter().enumerate().map(over).sum::<u32>();
-        let allowed = all & !self.forbidden(class, reg);
+        let allowed = places_of(class, self.function.level) & !self.forbidden(class, reg);
         let free = allowed & !self.taken[class as usize];
         if free != 0 {
             let place = self.wish(reg, free).unwrap_or_else(|| first_of(class, free));
@@ -135,23 +162,29 @@ impl<'a> Scan<'a> {
         }
         match least {
             Some((worth, place)) if worth < self.worth(reg) => {
-                self.aside[self.holders[class as usize][place as usize].index()] = true;
+                self.put_aside(self.holders[class as usize][place as usize]);
                 self.give(class, place, reg);
             }
             _ if self.function.brief[reg.index()] => {
                 return Err(Error::bug("an instruction needs more registers than there are"));
             }
-            _ => self.aside[reg.index()] = true,
+            _ => self.put_aside(reg),
         }
         Ok(())
+    }
+
+    fn put_aside(&mut self, reg: Reg) {
+        self.aside[reg.index()] = true;
+        self.is_short = true;
     }
 
     fn give(&mut self, class: Class, place: u8, reg: Reg) {
         self.taken[class as usize] |= 1 << place;
         self.holders[class as usize][place as usize] = reg;
-        self.ends[class as usize][place as usize] = self.interval(reg).end;
         self.worths[class as usize][place as usize] = self.worth(reg);
         self.places[reg.index()] = place;
+        let end = self.interval(reg).end as usize;
+        self.next[reg.index()] = std::mem::replace(&mut self.ending[end], reg.0);
     }
 
     /// What divisions change while the register is live.
@@ -166,7 +199,8 @@ impl<'a> Scan<'a> {
 
     /// The place that saves a move where the register is first written.
     fn wish(&self, reg: Reg, free: u32) -> Option<u8> {
-        let inst = &self.function.insts[(self.interval(reg).start / 2) as usize];
+        let number = self.sequence.order[(self.interval(reg).start / 2) as usize];
+        let inst = &self.function.insts[number as usize];
         let is_free = |place: &u8| free & (1 << *place) != 0;
         match inst.what {
             What::Entry => {
@@ -195,15 +229,14 @@ impl<'a> Scan<'a> {
         None
     }
 
-    fn across_calls(&self, live: &Live) -> Vec<Vec<(Reg, Place)>> {
-        let calls = (0u32..).zip(&self.function.insts).filter(|(_, i)| matches!(i.what, What::Call(_)));
-        calls
-            .map(|(place, _)| {
-                let at = 2 * place;
-                let held = (0u32..).zip(&live.intervals).filter(|(_, i)| i.is_used() && i.start < at && at < i.end);
-                held.map(|(reg, _)| (Reg(reg), self.places[reg as usize])).collect()
-            })
-            .collect()
+    fn across_calls(&self) -> Vec<Vec<(Reg, Place)>> {
+        let held = |place: u32| {
+            let at = 2 * place;
+            let all = (0u32..).zip(&self.live.intervals);
+            let held = all.filter(|(_, i)| i.is_used() && i.start < at && at < i.end);
+            held.map(|(reg, _)| (Reg(reg), self.places[reg as usize])).collect()
+        };
+        self.sequence.places(Kind::Call).map(held).collect()
     }
 }
 

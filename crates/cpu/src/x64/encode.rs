@@ -9,6 +9,7 @@ use super::machine::{
     Base, CallSite, Class, Cond, Fold, Function, Inst, Label, Lane, LoopId, Mem, Operand, Reg, Size, Slot, What,
 };
 use super::routine::{Descriptor, call_lanes};
+use super::sequence::Sequence;
 use super::table::{Level, rows};
 
 /// Machine code that lies anywhere.
@@ -26,13 +27,13 @@ pub struct Encoded {
 const HEAD: usize = 32;
 
 /// Encodes a function whose registers have places.
-pub fn encode(function: &Function, places: &Places, lanes: usize) -> Result<Encoded> {
+pub fn encode(function: &Function, sequence: &Sequence, places: &Places, lanes: usize) -> Result<Encoded> {
     let frame = Frame::new(function, places)?;
     let descriptors = function.calls.iter().map(|call| descriptor(call, &frame, lanes)).collect();
     let mut bytes = function.pool.bytes.clone();
     bytes.resize(bytes.len().next_multiple_of(64), 0);
     let entry = bytes.len();
-    bytes.reserve(function.insts.len() * 8);
+    bytes.reserve(sequence.order.len() * 8);
     let mut encoder = Encoder::new(64);
     encoder.set_buffer(bytes);
     let mut encode = Encode {
@@ -46,7 +47,7 @@ pub fn encode(function: &Function, places: &Places, lanes: usize) -> Result<Enco
         jumps: Vec::new(),
         descriptors,
     };
-    encode.function().map_err(|e| Error::bug(format!("an instruction cannot be encoded: {e}")))?;
+    encode.function(sequence).map_err(|e| Error::bug(format!("an instruction cannot be encoded: {e}")))?;
     Ok(encode.finish(entry))
 }
 
@@ -75,11 +76,11 @@ impl Encode<'_> {
         Encoded { bytes, entry, descriptors: self.descriptors }
     }
 
-    fn function(&mut self) -> Coded {
+    fn function(&mut self, sequence: &Sequence) -> Coded {
         self.prologue()?;
         let function = self.function;
-        for inst in &function.insts {
-            self.inst(inst)?;
+        for number in &sequence.order {
+            self.inst(&function.insts[*number as usize])?;
         }
         self.epilogue()
     }

@@ -28,14 +28,9 @@ pub struct Frame {
 impl Frame {
     /// The stack that a function needs.
     pub fn new(function: &Function, places: &Places) -> Result<Frame> {
-        let mut used = 0u32;
-        for inst in &function.insts {
-            inst.each_reg(|reg, _| {
-                if function.class(reg) == Class::Int {
-                    used |= 1 << places.of[reg.index()];
-                }
-            });
-        }
+        // what nothing names has place 0, which need not be kept
+        let integers = function.sizes.iter().zip(&places.of).filter(|(size, _)| size.class() == Class::Int);
+        let used = integers.fold(0u32, |used, (_, place)| used | 1 << place);
         let kept = KEPT.into_iter().filter(|place| used & (1 << place) != 0).collect();
         let mut order: Vec<usize> = (0..function.slots.len()).collect();
         // the largest first: every slot is then aligned to its size

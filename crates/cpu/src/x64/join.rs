@@ -8,13 +8,14 @@ use smallvec::SmallVec;
 
 use super::live::{Interval, Live};
 use super::machine::{Function, Operand, Reg, Role, What};
+use super::sequence::Sequence;
 
 /// Joins registers, renames them, and drops the copies that copied a register to itself.
-pub fn join(function: &mut Function) {
+pub fn join(function: &mut Function, sequence: &mut Sequence) {
     if function.loops.is_empty() {
         return;
     }
-    let live = Live::new(function, true);
+    let live = Live::new(function, sequence, true);
     let count = function.sizes.len();
     let mut sets =
         Sets { parents: (0..count as u32).collect(), intervals: live.intervals, renewed: vec![u32::MAX; count] };
@@ -26,7 +27,7 @@ pub fn join(function: &mut Function) {
     for id in inner_first {
         for phi in std::mem::take(&mut function.loops[id].phis) {
             if let Some((inst, from)) = phi.next {
-                sets.chain(phi.param, from, 2 * inst, function);
+                sets.chain(phi.param, from, 2 * inst, (function, sequence));
                 sets.join(phi.param, from, 2 * inst, function);
             }
             sets.settle(phi.param, live.ends[id]);
@@ -37,10 +38,8 @@ pub fn join(function: &mut Function) {
             }
         }
     }
-    for inst in &mut function.insts {
-        inst.rename(|reg| sets.find(reg));
-    }
-    function.insts.retain(|inst| inst.copied().is_none_or(|(to, from)| to != from));
+    let names: Vec<Reg> = (0..count as u32).map(|reg| sets.find(Reg(reg))).collect();
+    sequence.rename(function, &names);
 }
 
 /// Registers that are one, with their common interval.
@@ -90,7 +89,7 @@ impl Sets {
     }
 
     /// Makes one all steps from a parameter to what is handed on, if each is last read where the next is first written.
-    fn chain(&mut self, param: Reg, next: Reg, until: u32, function: &Function) {
+    fn chain(&mut self, param: Reg, next: Reg, until: u32, (function, sequence): (&Function, &Sequence)) {
         let param = self.find(param);
         let mut steps: SmallVec<[Reg; 8]> = SmallVec::new();
         let mut last = self.find(next);
@@ -100,7 +99,8 @@ impl Sets {
         while last != param {
             steps.push(last);
             let start = self.intervals[last.index()].start;
-            let Some(inst) = function.insts.get(start as usize / 2) else { return };
+            let Some(number) = sequence.order.get(start as usize / 2) else { return };
+            let inst = &function.insts[*number as usize];
             // of a fused multiply-add the sum first
             let mut operands = match inst.what {
                 What::Fma(_) | What::Xor(_) => [inst.operands[3], inst.operands[1], inst.operands[2]],
@@ -137,12 +137,7 @@ impl Sets {
         if first == second {
             return;
         }
-        let (a, b) = (self.intervals[first.index()], self.intervals[second.index()]);
-        self.intervals[first.index()] = Interval {
-            start: a.start.min(b.start),
-            end: if b.is_used() { a.end.max(b.end) } else { a.end },
-            weight: a.weight + b.weight,
-        };
+        self.intervals[first.index()] = self.intervals[first.index()].with(self.intervals[second.index()]);
         self.renewed[first.index()] = self.renewed[first.index()].min(self.renewed[second.index()]);
         self.parents[second.index()] = first.0;
     }

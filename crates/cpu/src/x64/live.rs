@@ -5,6 +5,7 @@
 //! an interval without holes is all that a register needs.
 
 use super::machine::{Function, Role, What};
+use super::sequence::{Kind, Sequence};
 
 /// Of which places a register is live, both included.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -15,12 +16,51 @@ pub struct Interval {
     pub end: u32,
     /// how much it is used: every use counts 8 times as much in a loop
     pub weight: f32,
+    /// in how many loops it was first written
+    home: u32,
 }
 
 impl Interval {
+    /// That of a register that nothing names yet.
+    pub const UNUSED: Interval = Interval { start: u32::MAX, end: 0, weight: 0.0, home: u32::MAX };
+
     /// Whether the register is named at all.
     pub fn is_used(&self) -> bool {
         self.start != u32::MAX
+    }
+
+    /// Both, as one register.
+    pub fn with(self, other: Interval) -> Interval {
+        Interval {
+            start: self.start.min(other.start),
+            end: if other.is_used() { self.end.max(other.end) } else { self.end },
+            weight: self.weight + other.weight,
+            home: self.home,
+        }
+    }
+
+    fn define(&mut self, at: u32, depth: usize) {
+        self.start = self.start.min(at);
+        self.end = self.end.max(at);
+        if self.home == u32::MAX {
+            self.home = depth as u32;
+        }
+    }
+
+    /// Read at a place within loops that end at these places.
+    fn read(&mut self, at: u32, ends: &[u32]) {
+        self.start = self.start.min(at);
+        self.end = self.end.max(ends.get(self.home as usize).copied().unwrap_or(at));
+    }
+
+    /// Named by an instruction, in no loop that it came into from outside.
+    pub fn name(&mut self, at: u32, role: Role) {
+        if matches!(role, Role::Def | Role::Change) {
+            self.define(at + 1, 0);
+        }
+        if matches!(role, Role::Use | Role::Late | Role::Change) {
+            self.read(at + u32::from(role != Role::Use), &[]);
+        }
     }
 }
 
@@ -33,97 +73,74 @@ pub struct Live {
     pub ends: Vec<u32>,
 }
 
-/// What is known of a register while instructions are looked at.
-#[derive(Clone, Copy)]
-struct Track {
-    start: u32,
-    end: u32,
-    weight: f32,
-    /// in how many loops it was first written
-    home: u32,
-}
-
-impl Track {
-    const UNKNOWN: Track = Track { start: u32::MAX, end: 0, weight: 0.0, home: u32::MAX };
-
-    fn define(&mut self, at: u32, depth: usize) {
-        self.start = self.start.min(at);
-        self.end = self.end.max(at);
-        if self.home == u32::MAX {
-            self.home = depth as u32;
-        }
-    }
-
-    /// Read at a place within these loops, which end at these places.
-    fn read(&mut self, at: u32, open: &[u32], ends: &[u32]) {
-        let end = match open.get(self.home as usize) {
-            Some(outermost) => ends[*outermost as usize],
-            None => at,
-        };
-        self.start = self.start.min(at);
-        self.end = self.end.max(end);
-    }
-}
-
 impl Live {
     /// The intervals of a function. While what loops hand on is not yet one register (`apart`), a parameter is live from trip to trip only
     /// as far as the trip itself reads it.
-    pub fn new(function: &Function, apart: bool) -> Live {
+    pub fn new(function: &Function, sequence: &Sequence, apart: bool) -> Live {
         let count = function.sizes.len();
         let mut ends = vec![0; function.loops.len()];
-        for (place, inst) in function.insts.iter().enumerate() {
-            if let What::Back(_, id) = inst.what {
-                ends[id as usize] = 2 * place as u32 + 1;
+        for place in sequence.places(Kind::Back) {
+            if let What::Back(_, id) = function.insts[sequence.order[place as usize] as usize].what {
+                ends[id as usize] = 2 * place + 1;
             }
         }
-        let mut tracks = vec![Track::UNKNOWN; count];
+        let mut intervals = Vec::with_capacity(count + count / 4);
+        intervals.resize(count, Interval::UNUSED);
         let mut handed = vec![false; if apart { count } else { 0 }];
         if apart {
             function.loops.iter().flat_map(|each| &each.phis).for_each(|phi| handed[phi.param.index()] = true);
         }
+        // where the loops that are open end
         let mut open: Vec<u32> = Vec::new();
         let mut weight = 1.0;
-        for (place, inst) in function.insts.iter().enumerate() {
-            let at = 2 * place as u32;
-            match inst.what {
-                What::Head(id) => {
-                    open.push(id);
+        for (place, number) in (0u32..).zip(&sequence.order) {
+            let at = 2 * place;
+            match sequence.kind(*number) {
+                Kind::Head => {
+                    let What::Head(id) = function.insts[*number as usize].what else { continue };
+                    open.push(ends[id as usize]);
                     weight *= 8.0;
-                    if apart {
-                        for phi in &function.loops[id as usize].phis {
-                            // even where no trip reads it: without a trip, it is what it was in front of the loop
-                            let end = if phi.stays { ends[id as usize] } else { at };
-                            let track = &mut tracks[phi.param.index()];
-                            track.home = open.len() as u32;
-                            track.end = track.end.max(end);
-                        }
+                    for phi in function.loops[id as usize].phis.iter().filter(|_| apart) {
+                        // even where no trip reads it: without a trip, it is what it was in front of the loop
+                        let end = if phi.stays { ends[id as usize] } else { at };
+                        let interval = &mut intervals[phi.param.index()];
+                        interval.home = open.len() as u32;
+                        interval.end = interval.end.max(end);
                     }
                 }
-                What::Exit(id) => {
+                Kind::Exit => {
+                    let What::Exit(id) = function.insts[*number as usize].what else { continue };
                     open.pop();
                     weight /= 8.0;
-                    if apart {
-                        for phi in &function.loops[id as usize].phis {
-                            tracks[phi.result.index()].define(at, open.len());
-                        }
+                    for phi in function.loops[id as usize].phis.iter().filter(|_| apart) {
+                        intervals[phi.result.index()].define(at, open.len());
                     }
                 }
                 _ => {}
             }
-            inst.each_reg(|reg, role| {
-                let track = &mut tracks[reg.index()];
+            for named in sequence.named(*number) {
+                let (reg, role) = (named.reg().index(), named.role());
+                let interval = &mut intervals[reg];
                 // while it is apart, what is written for the next trip is no part of what the trip itself needs
-                let for_next = apart && handed[reg.index()] && track.start != u32::MAX;
+                let for_next = apart && handed[reg] && interval.is_used();
                 if matches!(role, Role::Def | Role::Change) && !for_next {
-                    track.define(at + 1, open.len());
+                    interval.define(at + 1, open.len());
                 }
                 if matches!(role, Role::Use | Role::Late | Role::Change) {
-                    track.read(at + u32::from(role != Role::Use), &open, &ends);
+                    interval.read(at + u32::from(role != Role::Use), &open);
                 }
-                track.weight += weight;
-            });
+                interval.weight += weight;
+            }
         }
-        let interval = |track: &Track| Interval { start: track.start, end: track.end, weight: track.weight };
-        Live { intervals: tracks.iter().map(interval).collect(), ends }
+        Live { intervals, ends }
+    }
+
+    /// Instructions have moved from places to others: those who lived then live on there.
+    pub fn move_to(&mut self, places: &[u32]) {
+        let moved = |at: u32| 2 * places[at as usize / 2] + at % 2;
+        for interval in self.intervals.iter_mut().filter(|interval| interval.is_used()) {
+            (interval.start, interval.end) = (moved(interval.start), moved(interval.end));
+        }
+        self.ends.iter_mut().for_each(|end| *end = moved(*end));
     }
 }

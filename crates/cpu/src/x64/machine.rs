@@ -385,7 +385,7 @@ pub struct Loop {
 pub struct Function {
     /// the instruction set
     pub level: Level,
-    /// what is done
+    /// what is done, by number; in which order, `sequence` knows
     pub insts: Vec<Inst>,
     /// for every register, how wide it is
     pub sizes: Vec<Size>,
@@ -410,14 +410,15 @@ pub struct Function {
 }
 
 impl Function {
-    /// An empty function.
-    pub fn new(level: Level) -> Function {
+    /// An empty function that is to compute about so many values.
+    pub fn new(level: Level, values: usize) -> Function {
+        let room = values + values / 2 + 16;
         Function {
             level,
-            insts: Vec::new(),
-            sizes: Vec::new(),
-            constants: Vec::new(),
-            brief: Vec::new(),
+            insts: Vec::with_capacity(room),
+            sizes: Vec::with_capacity(room),
+            constants: Vec::with_capacity(room),
+            brief: Vec::with_capacity(room),
             loops: Vec::new(),
             labels: 0,
             slots: Vec::new(),

@@ -1,7 +1,7 @@
 //! Machine code for x86-64.
 //!
 //! A tour, in the order of the data: [`order`] knows what a program uses where; [`select`] turns it into instructions over registers without
-//! places ([`machine`], by the rows of [`table`]); [`join`] makes one register of what a loop hands on ([`live`]); [`allocate`] finds places, and
+//! places ([`machine`], by the rows of [`table`]), which have an order ([`sequence`]); [`join`] makes one register of what a loop hands on ([`live`]); [`allocate`] finds places, and
 //! [`spill`] puts aside what has none; [`encode`] makes bytes, on a [`frame`], which go to executable [`pages`].
 
 mod allocate;
@@ -18,6 +18,7 @@ mod routine;
 #[cfg(all(test, unix))]
 mod scales;
 mod select;
+mod sequence;
 mod spill;
 mod table;
 mod tiles;
@@ -48,10 +49,10 @@ type Entry = unsafe extern "sysv64" fn(*const *mut u8, i64, i64, *mut Fault);
 impl Machine {
     /// Machine code for a program.
     pub fn new(program: &Program, level: Level) -> Result<Machine> {
-        let mut function = select::select(program, level)?;
-        join::join(&mut function);
-        let places = allocate::allocate(&mut function)?;
-        let encoded = encode::encode(&function, &places, program.lanes as usize)?;
+        let (mut function, mut sequence) = select::select(program, level)?;
+        join::join(&mut function, &mut sequence);
+        let places = allocate::allocate(&mut function, &mut sequence)?;
+        let encoded = encode::encode(&function, &sequence, &places, program.lanes as usize)?;
         let pages = Pages::new(&encoded.bytes)?;
         Ok(Machine { pages, entry: encoded.entry, length: encoded.bytes.len(), _descriptors: encoded.descriptors })
     }

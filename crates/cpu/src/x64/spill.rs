@@ -2,19 +2,26 @@
 
 use smallvec::SmallVec;
 
-use super::live::Live;
+use super::live::{Interval, Live};
 use super::machine::{Base, Constant, Fold, Function, Inst, Mem, Operand, Reg, Role, Size, Slot, What};
+use super::sequence::{Kind, Sequence};
 
-/// Rewrites the function so that these registers are no longer used.
-pub fn put_aside(function: &mut Function, aside: &[bool], live: &Live) {
+/// Rewrites the function so that these registers are no longer used, and says where all others live then.
+pub fn put_aside(function: &mut Function, sequence: &mut Sequence, aside: &[bool], live: &mut Live) {
     let slots = assign_slots(function, aside, live);
-    let old = std::mem::take(&mut function.insts);
-    let mut rewrite = Rewrite { function, aside, slots, out: Vec::with_capacity(old.len() + old.len() / 4) };
-    for inst in old {
-        rewrite.inst(inst);
+    for (interval, _) in live.intervals.iter_mut().zip(aside).filter(|(_, aside)| **aside) {
+        *interval = Interval::UNUSED;
     }
-    let out = rewrite.out;
-    function.insts = out;
+    let old = std::mem::take(&mut sequence.order);
+    sequence.order.reserve(old.len() + old.len() / 4);
+    let mut rewrite = Rewrite { function, sequence, live, aside, slots, briefs: Vec::new(), weight: 1.0 };
+    let mut places = Vec::with_capacity(old.len());
+    for number in old {
+        places.push(rewrite.inst(number));
+    }
+    let briefs = rewrite.briefs;
+    live.move_to(&places);
+    live.intervals.extend(briefs);
 }
 
 /// A slot for everything but constants; what does not live at the same time may share one.
@@ -40,9 +47,15 @@ fn assign_slots(function: &mut Function, aside: &[bool], live: &Live) -> Vec<Opt
 
 struct Rewrite<'a> {
     function: &'a mut Function,
+    sequence: &'a mut Sequence,
+    /// at the places where instructions were before
+    live: &'a mut Live,
     aside: &'a [bool],
     slots: Vec<Option<Slot>>,
-    out: Vec<Inst>,
+    /// intervals of registers that are new, at the places where instructions are now
+    briefs: Vec<Interval>,
+    /// how much a use counts here
+    weight: f32,
 }
 
 /// A register that stands in for one that was put aside.
@@ -62,22 +75,63 @@ impl Rewrite<'_> {
         self.function.constants[reg.index()]
     }
 
-    fn inst(&mut self, mut inst: Inst) {
-        let mut any = false;
-        inst.each_reg(|reg, _| any |= self.is_aside(reg));
-        if !any {
-            self.out.push(inst);
-            return;
+    /// Puts an instruction into the new order, with what it needs; its place there.
+    fn inst(&mut self, number: u32) -> u32 {
+        let named = self.sequence.named(number);
+        if !named.iter().any(|named| self.is_aside(named.reg())) {
+            match self.sequence.kind(number) {
+                Kind::Head => self.weight *= 8.0,
+                Kind::Exit => self.weight /= 8.0,
+                _ => {}
+            }
+            self.sequence.order.push(number);
+            return self.sequence.order.len() as u32 - 1;
         }
+        // counted again when it is in its place
+        for named in named {
+            self.live.intervals[named.reg().index()].weight -= self.weight;
+        }
+        self.rewrite(number)
+    }
+
+    /// The next instruction of the order; its place.
+    fn place(&mut self, number: u32) -> u32 {
+        let place = self.sequence.order.len() as u32;
+        self.sequence.order.push(number);
+        for named in self.sequence.named(number) {
+            match self.briefs.get_mut(named.reg().index().wrapping_sub(self.aside.len())) {
+                Some(brief) => brief.name(2 * place, named.role()),
+                None => self.live.intervals[named.reg().index()].weight += self.weight,
+            }
+        }
+        place
+    }
+
+    fn place_new(&mut self, inst: Inst) -> u32 {
+        self.sequence.know(&inst);
+        self.function.insts.push(inst);
+        self.place(self.function.insts.len() as u32 - 1)
+    }
+
+    fn place_changed(&mut self, number: u32, inst: Inst) -> u32 {
+        self.sequence.know_again(number, &inst);
+        self.function.insts[number as usize] = inst;
+        self.place(number)
+    }
+
+    fn rewrite(&mut self, number: u32) -> u32 {
+        let mut inst = self.function.insts[number as usize];
         // a constant needs no definition any more
         if let (What::Code(_) | What::Copy, Operand::Reg(reg, _, Role::Def)) = (inst.what, inst.operands[0])
             && self.is_aside(reg)
             && self.constant(reg).is_some()
         {
-            return;
+            return self.sequence.order.len() as u32;
         }
-        if inst.what == What::Copy && self.copy(&mut inst) {
-            return;
+        if inst.what == What::Copy
+            && let Some(copy) = self.copy(&inst)
+        {
+            return self.place_changed(number, copy);
         }
         self.fold(&mut inst);
         let mut briefs: SmallVec<[Brief; 4]> = SmallVec::new();
@@ -97,39 +151,33 @@ impl Rewrite<'_> {
         for brief in &mut briefs {
             brief.new = self.function.reg(self.function.sizes[brief.old.index()]);
             self.function.brief[brief.new.index()] = true;
+            self.briefs.push(Interval::UNUSED);
             if brief.read {
                 let load = self.load(brief.new, brief.old);
-                self.out.push(load);
+                self.place_new(load);
             }
         }
         inst.rename(|reg| briefs.iter().find(|b| b.old == reg).map_or(reg, |b| b.new));
-        self.out.push(inst);
+        let place = self.place_changed(number, inst);
         for brief in briefs.iter().filter(|b| b.written) {
             let from = Operand::Reg(brief.new, self.function.sizes[brief.new.index()], Role::Use);
             let to = self.memory(brief.old);
-            self.out.push(Inst::new(What::Copy, &[to, from], Fold::Never));
+            self.place_new(Inst::new(What::Copy, &[to, from], Fold::Never));
         }
+        place
     }
 
-    /// A copy reads or writes memory itself. Whether it is done.
-    fn copy(&mut self, inst: &mut Inst) -> bool {
-        let [to, from, ..] = &mut inst.operands;
-        let (to_aside, from_aside) = match (&to, &from) {
-            (Operand::Reg(to, ..), Operand::Reg(from, ..)) => (self.is_aside(*to), self.is_aside(*from)),
-            _ => return false,
-        };
-        match (*to, *from) {
-            (Operand::Reg(to, ..), Operand::Reg(from, ..)) if from_aside && !to_aside => {
-                let load = self.load(to, from);
-                self.out.push(load);
-                true
+    /// A copy that reads or writes memory itself, if it can.
+    fn copy(&self, inst: &Inst) -> Option<Inst> {
+        let (to, from) = inst.copied()?;
+        match (self.is_aside(to), self.is_aside(from)) {
+            (false, true) => Some(self.load(to, from)),
+            (true, false) => {
+                let mut copy = *inst;
+                copy.operands[0] = self.memory(to);
+                Some(copy)
             }
-            (Operand::Reg(reg, ..), _) if to_aside && !from_aside => {
-                *to = self.memory(reg);
-                self.out.push(*inst);
-                true
-            }
-            _ => false,
+            _ => None,
         }
     }
 

@@ -24,14 +24,15 @@ use rustc_hash::FxHashMap;
 
 use super::machine::{Constant, Fold, Function, Index, Inst, Masking, Mem, Operand, Reg, Role, Size, What};
 use super::order::Facts;
+use super::sequence::Sequence;
 use super::table::{Level, Row, rows};
 use crate::vector::{Address, Binary, Effect, Node, Op, Program, Ty, Value};
 
 /// Selects instructions for a program.
-pub fn select(program: &Program, level: Level) -> Result<Function> {
+pub fn select(program: &Program, level: Level) -> Result<(Function, Sequence)> {
     let facts = Facts::new(program);
     let count = program.types.len();
-    let mut function = Function::new(level);
+    let mut function = Function::new(level, count);
     let [table, begin, end, fault] = std::array::from_fn(|_| function.reg(Size::Qword));
     let mut select = Select {
         program,
@@ -182,47 +183,43 @@ impl<'p> Select<'p> {
         Ok(())
     }
 
-    /// The function, without constants that nothing reads from a register.
-    fn finish(mut self) -> Function {
+    /// The function, and its order, in which constants that nothing reads from a register are left out.
+    fn finish(mut self) -> (Function, Sequence) {
         // behind the arguments of the call
-        let ahead = self.preamble.len() as u32;
-        self.function.insts.splice(1..1, std::mem::take(&mut self.preamble));
-        self.renumber(|place| place + ahead);
+        let own = self.function.insts.len();
+        self.function.insts.append(&mut self.preamble);
+        let all = self.function.insts.len();
+        let mut sequence = Sequence::new(&self.function.insts);
         let mut read = vec![false; self.function.sizes.len()];
-        for inst in &self.function.insts {
-            inst.each_reg(|reg, role| read[reg.index()] |= !matches!(role, Role::Def | Role::Again));
+        for named in (0..all as u32).flat_map(|number| sequence.named(number)) {
+            read[named.reg().index()] |= !matches!(named.role(), Role::Def | Role::Again);
         }
-        let constants = std::mem::take(&mut self.function.constants);
-        let mut kept = vec![true; self.function.insts.len()];
-        let mut moved = vec![0u32; self.function.insts.len() + 1];
-        for (at, inst) in self.function.insts.iter().enumerate() {
-            if let Operand::Reg(reg, _, Role::Def) = inst.operands[0] {
-                kept[at] = constants[reg.index()].is_none() || read[reg.index()];
+        let mut places = vec![0u32; all + 1];
+        for number in (0..1).chain(own..all).chain(1..own) {
+            places[number] = sequence.order.len() as u32;
+            let first = sequence.named(number as u32).first().filter(|named| named.role() == Role::Def);
+            let is_kept = first.is_none_or(|named| {
+                let reg = named.reg().index();
+                self.function.constants[reg].is_none() || read[reg]
+            });
+            if is_kept {
+                sequence.order.push(number as u32);
             }
-            moved[at + 1] = moved[at] + u32::from(kept[at]);
         }
-        self.renumber(|place| moved[place as usize]);
-        let mut kept = kept.into_iter();
-        self.function.insts.retain(|_| kept.next().unwrap_or(true));
-        self.function.constants = constants;
-        self.function
+        for phi in self.function.loops.iter_mut().flat_map(|each| &mut each.phis) {
+            if let Some((next, _)) = &mut phi.next {
+                *next = places[*next as usize];
+            }
+            if phi.renewed != u32::MAX {
+                phi.renewed = places[phi.renewed as usize];
+            }
+        }
+        (self.function, sequence)
     }
 }
 
 /// Instructions and operands.
 impl Select<'_> {
-    /// Instructions have moved: those that loops know by number.
-    fn renumber(&mut self, to: impl Fn(u32) -> u32) {
-        for phi in self.function.loops.iter_mut().flat_map(|each| &mut each.phis) {
-            if let Some((next, _)) = &mut phi.next {
-                *next = to(*next);
-            }
-            if phi.renewed != u32::MAX {
-                phi.renewed = to(phi.renewed);
-            }
-        }
-    }
-
     fn push(&mut self, what: What, operands: &[Operand], fold: Fold) {
         self.function.insts.push(Inst::new(what, operands, fold));
     }

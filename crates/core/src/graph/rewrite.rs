@@ -1,7 +1,6 @@
 //! Rebuilding a graph node by node: the machinery of every pass.
 
 use std::borrow::Cow;
-use std::collections::HashMap;
 use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
@@ -32,14 +31,16 @@ pub struct Rebuild<'g> {
     new: Option<New>,
     /// What is known of the first results of nodes, as far as somebody has asked.
     contents: FxHashMap<usize, Option<Contents>>,
-    /// Views that were composed, with what became of them: layers repeat each other's.
-    composed: HashMap<(View, View), Option<View>>,
+    /// Views that were composed, the outer ones first, with what became of them: layers repeat each other's.
+    composed: FxHashMap<View, FxHashMap<View, Option<View>>>,
+    /// How many pairs that are.
+    pairs: usize,
     /// Where the parts of concats begin, as far as somebody has asked.
     starts: FxHashMap<Value, Option<Arc<[i64]>>>,
 }
 
-/// So many pairs of views are remembered.
-const MOST_COMPOSED: usize = 1 << 12;
+/// So many pairs of views are remembered; few, as a model may be made such that all of them have the same hash.
+const MOST_COMPOSED: usize = 1 << 9;
 
 #[derive(Debug)]
 struct New {
@@ -51,7 +52,7 @@ struct New {
 impl<'g> Rebuild<'g> {
     fn of(old: &'g Graph) -> Rebuild<'g> {
         let (contents, composed, starts) = Default::default();
-        Rebuild { old, at: 0, new: None, contents, composed, starts }
+        Rebuild { old, at: 0, new: None, contents, composed, pairs: 0, starts }
     }
 
     /// What has been rebuilt so far; the new operands of a node are values of this graph. It may have more nodes, which
@@ -142,15 +143,16 @@ impl<'g> Rebuild<'g> {
 
     /// What reads `inner` through `outer` as one view, where that is one: [`View::after`].
     pub fn composed(&mut self, outer: &View, inner: &View) -> Option<View> {
-        let both = (outer.clone(), inner.clone());
-        if let Some(known) = self.composed.get(&both) {
+        if let Some(known) = self.composed.get(outer).and_then(|inside| inside.get(inner)) {
             return known.clone();
         }
-        if self.composed.len() == MOST_COMPOSED {
+        if self.pairs == MOST_COMPOSED {
             self.composed.clear();
+            self.pairs = 0;
         }
         let found = outer.after(inner);
-        self.composed.insert(both, found.clone());
+        self.composed.entry(outer.clone()).or_default().insert(inner.clone(), found.clone());
+        self.pairs += 1;
         found
     }
 
@@ -366,7 +368,7 @@ mod tests {
                 assert_eq!(rebuild.composed(&turned(k), &inner), turned(k).after(&inner));
             }
         }
-        assert!(rebuild.composed.len() <= MOST_COMPOSED);
+        assert!(rebuild.composed.values().map(FxHashMap::len).sum::<usize>() <= MOST_COMPOSED);
     }
 
     #[test]

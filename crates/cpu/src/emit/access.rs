@@ -4,6 +4,7 @@ use fuseline::error::Result;
 use fuseline::ops::Number;
 use fuseline::tensor::{DType, Dim};
 use fuseline::tile::{Op, StepId};
+use smallvec::SmallVec;
 
 use super::Memory;
 use super::bound::{Access, Checked, bytes_of};
@@ -311,7 +312,7 @@ impl Emitter<'_> {
                 self.b.address(pointer, &[(element, bytes)], 0)
             }
             _ => {
-                let terms: Vec<(Value, i64)> =
+                let terms: SmallVec<[(Value, i64); 4]> =
                     sum.terms.iter().map(|(value, factor)| (*value, factor * bytes)).collect();
                 self.b.address(pointer, &terms, sum.constant * bytes)
             }

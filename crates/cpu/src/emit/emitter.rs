@@ -129,15 +129,15 @@ impl<'e> Emitter<'e> {
     /// Which points differ for a step.
     fn spread(&self, id: StepId, points: &[Point]) -> Spread {
         let axes = self.bound.kernel.step(id).axes;
-        let mut distinct: Vec<(Key, Option<Value>)> = Vec::new();
-        let (mut first, mut of) = (Vec::new(), Vec::new());
+        let mut masks: Vec<Option<Value>> = Vec::with_capacity(points.len());
+        let (mut first, mut of) = (Vec::with_capacity(points.len()), Vec::with_capacity(points.len()));
         for (k, point) in points.iter().enumerate() {
             let mask = point.mask.filter(|_| point.lane_axis().is_some_and(|axis| axes.contains(axis)));
-            let key = (point.key(axes), mask);
-            let place = distinct.iter().position(|other| *other == key).unwrap_or_else(|| {
-                distinct.push(key);
+            let is_same = |(own, of): (&usize, &Option<Value>)| *of == mask && point.is_like(&points[*own], axes);
+            let place = first.iter().zip(&masks).position(is_same).unwrap_or_else(|| {
+                masks.push(mask);
                 first.push(k);
-                distinct.len() - 1
+                first.len() - 1
             });
             of.push(place);
         }

@@ -4,6 +4,7 @@ use std::cell::RefCell;
 
 use fuseline::tensor::{Algebra, Dim, Symbol};
 use rustc_hash::FxHashMap;
+use smallvec::{SmallVec, smallvec};
 
 use super::bound::ceil_div;
 use super::point::Point;
@@ -21,7 +22,7 @@ pub(super) enum Index {
 /// `constant + Σ value·factor + lane·number of the lane`
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Sum {
-    pub terms: Vec<(Value, i64)>,
+    pub terms: SmallVec<[(Value, i64); 4]>,
     pub constant: i64,
     pub lane: i64,
 }
@@ -32,7 +33,7 @@ impl Sum {
     }
 
     pub fn value(value: Value) -> Sum {
-        Sum { terms: vec![(value, 1)], ..Sum::default() }
+        Sum { terms: smallvec![(value, 1)], ..Sum::default() }
     }
 
     fn as_number(&self) -> Option<i64> {

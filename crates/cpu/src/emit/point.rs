@@ -64,6 +64,11 @@ impl Point {
         self.coords.iter().position(|coord| coord.lanes)
     }
 
+    /// Whether a value that varies over these axes is the same at another point.
+    pub fn is_like(&self, other: &Point, axes: AxisSet) -> bool {
+        axes.iter().all(|axis| self.coords[axis] == other.coords[axis])
+    }
+
     /// What tells points apart for a value that varies over these axes.
     pub fn key(&self, axes: AxisSet) -> SmallVec<[Coord; 6]> {
         axes.iter().map(|axis| self.coords[axis]).collect()

@@ -4,12 +4,10 @@
 //! who builds need not think about what is invariant. What reads memory that the program itself writes must say so
 //! ([`Builder::load_again`]): it stays where it is.
 
-use std::collections::hash_map::Entry;
-
 use fuseline::tensor::DType;
-use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 
+use super::known::{Found, Known, Seen};
 use super::{
     Address, Binary, Bound, Carried, Compare, Convert, Effect, FmaOp, FoldOp, IntOp, Loop, Node, Op, Program, Routine,
     TileOp, Ty, Unary, Value,
@@ -24,7 +22,7 @@ pub struct Builder {
     /// how many scopes there were
     opened: u32,
     /// pure values; those of scopes that were closed are forgotten when they are asked for
-    known: FxHashMap<Op, Value>,
+    known: Known,
     buffers: u32,
     /// vectors are put no further outside than this
     floor: usize,
@@ -34,22 +32,32 @@ pub struct Builder {
 #[derive(Debug, Default)]
 struct Values {
     types: Vec<Ty>,
+    facts: Vec<Fact>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Fact {
     /// in how many loops it stands
-    depths: Vec<u32>,
+    depth: u32,
     /// the number of the scope in which it stands
-    homes: Vec<u32>,
+    home: u32,
+    /// of pure values, which statement of the scope it is, and the hash of what it is
+    place: u32,
+    hash: u32,
     /// the number that it is, or the bits of every lane
-    constants: Vec<Option<u64>>,
+    constant: Option<u64>,
 }
 
 impl Values {
     fn fresh(&mut self, ty: Ty, depth: usize, home: u32) -> Value {
         let value = Value(u32::try_from(self.types.len()).expect("a program has fewer than 2^32 values"));
         self.types.push(ty);
-        self.depths.push(depth as u32);
-        self.homes.push(home);
-        self.constants.push(None);
+        self.facts.push(Fact { depth: depth as u32, home, place: u32::MAX, hash: 0, constant: None });
         value
+    }
+
+    fn of(&self, value: Value) -> &Fact {
+        &self.facts[value.index()]
     }
 }
 
@@ -80,7 +88,7 @@ impl Builder {
             values: Values::default(),
             scopes: vec![Scope::default()],
             opened: 1,
-            known: FxHashMap::default(),
+            known: Known::new(),
             buffers: 0,
             floor: 0,
         }
@@ -98,7 +106,7 @@ impl Builder {
 
     /// In how many loops a value stands.
     pub fn depth(&self, value: Value) -> u32 {
-        self.values.depths[value.index()]
+        self.values.of(value).depth
     }
 
     /// The program. Every loop must have been ended.
@@ -114,24 +122,32 @@ impl Builder {
 
     /// A pure value: the one that is known, or a new one as far outside as its operands are.
     fn pure(&mut self, ty: Ty, op: Op) -> Value {
-        let entry = self.known.entry(op);
-        if let Entry::Occupied(known) = &entry {
-            let value = *known.get();
-            let (depth, home) = (self.values.depths[value.index()], self.values.homes[value.index()]);
-            if self.scopes.get(depth as usize).is_some_and(|scope| scope.number == home) {
-                return value;
+        let hash = Known::hash(&op);
+        let see = |value: Value| {
+            let fact = self.values.of(value);
+            match self.scopes.get(fact.depth as usize).filter(|scope| scope.number == fact.home) {
+                None => Seen::Gone,
+                Some(scope) => match &scope.nodes[fact.place as usize] {
+                    Node::Let(_, known) if fact.hash == hash && *known == op => Seen::Same,
+                    _ => Seen::Other,
+                },
             }
-        }
-        let op = entry.key().clone();
-        let operands = op.operands();
-        let mut depth = operands.iter().map(|v| self.values.depths[v.index()] as usize).max().unwrap_or(0);
+        };
+        let at = match self.known.find(hash, see) {
+            Found::Value(value) => return value,
+            Found::Nothing(at) => at,
+        };
+        let mut depth = 0;
+        op.each_operand(|value| depth = depth.max(self.values.of(value).depth as usize));
         if ty != Ty::Int && !matches!(op, Op::Const(..) | Op::Numbers(..)) {
             depth = depth.max(self.floor);
         }
         let scope = &mut self.scopes[depth];
         let value = self.values.fresh(ty, depth, scope.number);
+        let fact = &mut self.values.facts[value.index()];
+        (fact.place, fact.hash) = (scope.nodes.len() as u32, hash);
         scope.nodes.push(Node::Let(value, op));
-        entry.insert_entry(value);
+        self.known.put(at, value, |value| self.values.of(value).hash);
         value
     }
 
@@ -202,13 +218,13 @@ impl Builder {
     /// A number.
     pub fn number(&mut self, n: i64) -> Value {
         let value = self.pure(Ty::Int, Op::Number(n));
-        self.values.constants[value.index()] = Some(n as u64);
+        self.values.facts[value.index()].constant = Some(n as u64);
         value
     }
 
     /// The number that a value is known to be.
     pub fn as_number(&self, value: Value) -> Option<i64> {
-        let number = self.values.constants[value.index()].filter(|_| self.ty(value) == Ty::Int);
+        let number = self.values.of(value).constant.filter(|_| self.ty(value) == Ty::Int);
         number.map(|n| n as i64)
     }
 
@@ -268,18 +284,18 @@ impl Builder {
 
     /// `base + Σ value·stride + offset`, in bytes, computed as far outside of the loops as it can be.
     pub fn address(&mut self, base: Value, terms: &[(Value, i64)], offset: i64) -> Address {
-        let mut terms: Vec<(Value, i64)> = terms.iter().copied().filter(|(_, stride)| *stride != 0).collect();
         let (mut base, mut offset) = (base, offset);
-        terms.retain(|(value, stride)| match self.as_number(*value) {
-            Some(n) => {
-                offset += n * *stride;
-                false
+        let mut varying: SmallVec<[(Value, i64); 4]> = SmallVec::new();
+        for (value, stride) in terms.iter().filter(|(_, stride)| *stride != 0) {
+            match self.as_number(*value) {
+                Some(n) => offset += n * *stride,
+                None => varying.push((*value, *stride)),
             }
-            None => true,
-        });
-        terms.sort_by_key(|(value, _)| (self.depth(*value), *value));
-        let last = terms.pop_if(|(_, stride)| matches!(stride, 1 | 2 | 4 | 8));
-        for (value, stride) in terms {
+        }
+        varying.sort_by_key(|(value, _)| (self.depth(*value), *value));
+        let is_scale = varying.last().is_some_and(|(_, stride)| matches!(stride, 1 | 2 | 4 | 8));
+        let last = if is_scale { varying.pop() } else { None };
+        for (value, stride) in varying {
             let term = self.times(value, stride);
             base = self.int(IntOp::Add, base, term);
         }
@@ -296,13 +312,13 @@ impl Builder {
     /// Equal lanes, by the bits of one.
     pub fn bits(&mut self, ty: Ty, bits: u64) -> Value {
         let value = self.pure(ty, Op::Const(ty, bits));
-        self.values.constants[value.index()] = Some(bits);
+        self.values.facts[value.index()].constant = Some(bits);
         value
     }
 
     /// The bits of every lane, where a value is known to be constant.
     pub fn as_bits(&self, value: Value) -> Option<u64> {
-        self.values.constants[value.index()].filter(|_| self.ty(value) != Ty::Int)
+        self.values.of(value).constant.filter(|_| self.ty(value) != Ty::Int)
     }
 
     /// A float in every lane.

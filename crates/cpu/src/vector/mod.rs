@@ -14,6 +14,7 @@
 pub mod build;
 mod carry;
 mod flatten;
+mod known;
 mod lane;
 mod names;
 pub mod parse;
@@ -603,23 +604,30 @@ impl Address {
 impl Op {
     /// The values that it reads.
     pub fn operands(&self) -> SmallVec<[Value; 4]> {
+        let mut operands = SmallVec::new();
+        self.each_operand(|value| operands.push(value));
+        operands
+    }
+
+    /// Shows the values that it reads.
+    pub fn each_operand(&self, mut see: impl FnMut(Value)) {
         match self {
-            Op::Buffer(_) | Op::Begin | Op::End | Op::Number(_) => SmallVec::new(),
-            Op::Const(..) | Op::Lanes(_) | Op::Numbers(..) | Op::First(_) => SmallVec::new(),
+            Op::Buffer(_) | Op::Begin | Op::End | Op::Number(_) => {}
+            Op::Const(..) | Op::Lanes(_) | Op::Numbers(..) | Op::First(_) => {}
             Op::Int(_, a, b) | Op::Binary(_, a, b) | Op::Compare(_, a, b) | Op::Pick(a, b) => {
-                SmallVec::from_slice(&[*a, *b])
+                [*a, *b].into_iter().for_each(see);
             }
-            Op::Choose(a, b, c) | Op::Fma(_, a, b, c) | Op::Select(a, b, c) => SmallVec::from_slice(&[*a, *b, *c]),
-            Op::Splat(_, a) | Op::Lane0(a) | Op::Unary(_, a) | Op::Convert(_, _, a) | Op::Fold(_, a) => {
-                SmallVec::from_slice(&[*a])
+            Op::Choose(a, b, c) | Op::Fma(_, a, b, c) | Op::Select(a, b, c) => [*a, *b, *c].into_iter().for_each(see),
+            Op::Splat(_, a) | Op::Lane0(a) | Op::Unary(_, a) | Op::Convert(_, _, a) | Op::Fold(_, a) => see(*a),
+            Op::ReadInt { at, .. } | Op::LoadSplat { at, .. } => at.operands().for_each(see),
+            Op::CheckInt { value, bound, .. } => [*value, *bound].into_iter().for_each(see),
+            Op::Load { at, mask, .. } => at.operands().chain(*mask).for_each(see),
+            Op::Gather { at, index, mask, .. } => at.operands().chain([*index]).chain(*mask).for_each(see),
+            Op::CheckLanes { value, bound, mask, .. } => [*value, *bound].into_iter().chain(*mask).for_each(see),
+            Op::Call(_, _, args) => args.iter().copied().for_each(see),
+            Op::CallWhere { mask, args, otherwise, .. } => {
+                args.iter().copied().chain([*mask, *otherwise]).for_each(see);
             }
-            Op::ReadInt { at, .. } | Op::LoadSplat { at, .. } => at.operands().collect(),
-            Op::CheckInt { value, bound, .. } => SmallVec::from_slice(&[*value, *bound]),
-            Op::Load { at, mask, .. } => at.operands().chain(*mask).collect(),
-            Op::Gather { at, index, mask, .. } => at.operands().chain([*index]).chain(*mask).collect(),
-            Op::CheckLanes { value, bound, mask, .. } => [*value, *bound].into_iter().chain(*mask).collect(),
-            Op::Call(_, _, args) => args.iter().copied().collect(),
-            Op::CallWhere { mask, args, otherwise, .. } => args.iter().copied().chain([*mask, *otherwise]).collect(),
         }
     }
 }

@@ -103,10 +103,10 @@ impl<'p> Walk<'p> {
                         && self.facts.local[value.index()]
                         && matches!(op, Op::Binary(Binary::Xor, ..));
                     if checks || self.facts.uses[value.index()] > 0 {
-                        for operand in op.operands() {
+                        op.each_operand(|operand| {
                             self.used(operand);
                             self.facts.joins[operand.index()] = matches!(op, Op::Binary(Binary::Xor, ..));
-                        }
+                        });
                     } else {
                         self.facts.waits[value.index()] = false;
                     }

@@ -3,6 +3,8 @@
 //! A [`Function`] is a straight line of instructions with labels. Its registers are as many as are wanted; `allocate` gives
 //! them places. Loops are marked, because what is live in them follows from their extent.
 
+use std::cell::Cell;
+
 use iced_x86::{Code, OpKind};
 use rustc_hash::FxHashMap;
 
@@ -413,9 +415,11 @@ impl Function {
     /// An empty function that is to compute about so many values.
     pub fn new(level: Level, values: usize) -> Function {
         let room = values + values / 2 + 16;
+        let mut insts = SPARE.take();
+        insts.reserve(room);
         Function {
             level,
-            insts: Vec::with_capacity(room),
+            insts,
             sizes: Vec::with_capacity(room),
             constants: Vec::with_capacity(room),
             brief: Vec::with_capacity(room),
@@ -471,6 +475,24 @@ impl Function {
     pub fn label(&mut self) -> Label {
         self.labels += 1;
         self.labels - 1
+    }
+}
+
+thread_local! {
+    /// Memory for the instructions of the next function of this thread: much of it, and new memory is slow to come by.
+    static SPARE: Cell<Vec<Inst>> = const { Cell::new(Vec::new()) };
+}
+
+/// So many instructions at most are there room for in memory that waits.
+const MOST_SPARE: usize = 1 << 13;
+
+impl Drop for Function {
+    fn drop(&mut self) {
+        if self.insts.capacity() <= MOST_SPARE {
+            let mut insts = std::mem::take(&mut self.insts);
+            insts.clear();
+            SPARE.set(insts);
+        }
     }
 }
 

@@ -1,7 +1,7 @@
 //! Memory that holds machine code: written first, executable afterwards, never both.
 
 use fuseline::error::{Error, Result};
-use memmap2::{Mmap, MmapMut};
+use memmap2::{Mmap, MmapOptions};
 
 /// Pages of constants and code.
 #[derive(Debug)]
@@ -13,7 +13,8 @@ impl Pages {
     /// Pages with this content.
     pub fn new(content: &[u8]) -> Result<Pages> {
         let failed = |e: std::io::Error| Error::unsupported(format!("memory for machine code: {e}"));
-        let mut map = MmapMut::map_anon(content.len().max(1)).map_err(failed)?;
+        // all at once, as every page is written
+        let mut map = MmapOptions::new().len(content.len().max(1)).populate().map_anon().map_err(failed)?;
         map[..content.len()].copy_from_slice(content);
         Ok(Pages { map: map.make_exec().map_err(failed)? })
     }

@@ -1,4 +1,4 @@
-//! Kernels that fold rows and columns, said with less.
+//! Kernels that fold rows, or rows and columns, said with less.
 //!
 //! Gradients read what the forward pass has computed under other names, and with other signs. Here all that such a kernel folds and stores is
 //! one set of formulas of what it loads, so that equal parts are computed once, and what does not vary along a sum is multiplied behind it. Sums
@@ -45,9 +45,19 @@ struct Work<'s> {
 /// Sums that may be cut off others.
 const MOST_APART: usize = 64;
 
+/// The number of the argument that stands for what is nothing.
+const NOTHING: usize = u32::MAX as usize;
+
+/// Products inside of products, down to which a sum among their factors is looked for.
+const MOST_NESTED: usize = 4;
+
 /// The same kernel with less to compute; none where there is nothing to gain, or where every operation is rounded by itself.
 pub(super) fn tidied(kernel: &Kernel) -> Option<Kernel> {
-    let Schedule::Column { across, along, .. } = kernel.schedule else { return None };
+    let (across, along) = match &kernel.schedule {
+        Schedule::Column { across, along, .. } => (*across, *along),
+        Schedule::Row { along, .. } => (AxisSet::EMPTY, *along),
+        _ => return None,
+    };
     let is_plain = |step: &Step| match &step.op {
         Op::Load { reads, .. } => reads.is_empty(),
         // The largest of what is more than a load keeps its value, so that what it is taken from cancels.
@@ -78,15 +88,18 @@ pub(super) fn tidied(kernel: &Kernel) -> Option<Kernel> {
     let (leaves, steps, extents) = (Vec::new(), kernel.steps.len(), kernel.axes.clone());
     let mut work = Work { scope: &scope, normalizer, leaves, numbers, steps, across, extents };
     let mut terms: Vec<Term<'_>> = Vec::with_capacity(kernel.steps.len());
+    let mut nothings = FxHashMap::default();
     for (k, step) in kernel.steps.iter().enumerate() {
         let term = match &step.op {
             Op::Map { expr, args } => {
                 let args: Vec<Term<'_>> = args.iter().map(|arg| terms[arg.index()]).collect();
-                expr.inline(&scope, &args)
+                let term = expr.inline(&scope, &args);
+                without_nothing(&scope, term, &mut nothings).unwrap_or_else(|| work.nothing(step.dtype))
             }
+            Op::Reduce { monoid: Monoid::Sum, arg, .. } if is_nothing(terms[arg.index()]) => work.nothing(step.dtype),
             Op::Reduce { monoid: Monoid::Sum, over, arg } => work.sum(k, terms[arg.index()], *over, step),
             Op::Reduce { monoid, over, arg } => {
-                let arg = work.normalizer.normal(terms[arg.index()]);
+                let arg = work.normalizer.normal(or_zero(&scope, terms[arg.index()]));
                 work.fold(k, *monoid, arg, *over, step.dtype, step.axes)
             }
             op => work
@@ -94,11 +107,78 @@ pub(super) fn tidied(kernel: &Kernel) -> Option<Kernel> {
         };
         terms.push(term);
     }
-    let stores: Vec<u32> =
-        kernel.stores.iter().map(|store| work.normalizer.normal(terms[store.value.index()]).place()).collect();
+    let stored = kernel.stores.iter().map(|store| or_zero(&scope, terms[store.value.index()]));
+    let stores: Vec<u32> = stored.map(|term| work.normalizer.normal(term).place()).collect();
+    work.forget_unread(&stores);
     let stores = work.share_products(along, stores);
     let stores = if is_near(kernel) { work.multiply_add(along, stores) } else { stores };
-    Some(work.written(kernel, &stores))
+    let written = work.written(kernel, &stores);
+    // Where nothing but rows is folded, formulas are as short as a graph's passes make them; what can be gained are passes over a row.
+    let is_gain = !across.is_empty() || passes(&written) < passes(kernel);
+    is_gain.then_some(written)
+}
+
+/// How many folds stand behind each other in what a kernel stores.
+fn passes(kernel: &Kernel) -> usize {
+    let mut depth = vec![0usize; kernel.steps.len()];
+    for (k, step) in kernel.steps.iter().enumerate() {
+        let below = step.op.operands().iter().map(|operand| depth[operand.index()]).max().unwrap_or(0);
+        depth[k] = below + usize::from(step.op.is_fold());
+    }
+    kernel.stores.iter().map(|store| depth[store.value.index()]).max().unwrap_or(0)
+}
+
+/// What a term is the sum of, also where a sum is multiplied by something: `a·(b + c)` is `a·b + a·c`.
+fn spread(term: Term<'_>, deepest: usize) -> Vec<(Term<'_>, bool)> {
+    let found = summands(term);
+    let &[(term, is_negative)] = found.as_slice() else { return found };
+    let (op, a, b) = match (term.node(), term.operands().as_slice()) {
+        (ExprNode::Apply(op @ (Scalar::Mul | Scalar::Div), _), &[a, b]) if deepest > 0 => (op, a, b),
+        _ => return found,
+    };
+    let (of_a, of_b) = (spread(a, deepest - 1), if op == Scalar::Mul { spread(b, deepest - 1) } else { Vec::new() });
+    let sign = |part: bool| part ^ is_negative;
+    match (of_a.len() > 1, of_b.len() > 1) {
+        (true, false) if op == Scalar::Mul => of_a.into_iter().map(|(part, minus)| (part * b, sign(minus))).collect(),
+        (true, false) => of_a.into_iter().map(|(part, minus)| (part / b, sign(minus))).collect(),
+        (false, true) => of_b.into_iter().map(|(part, minus)| (a * part, sign(minus))).collect(),
+        _ => found,
+    }
+}
+
+fn is_nothing(term: Term<'_>) -> bool {
+    matches!(term.node(), ExprNode::Arg(number) if number as usize == NOTHING)
+}
+
+fn or_zero<'s>(scope: &'s Scope, term: Term<'s>) -> Term<'s> {
+    if is_nothing(term) { scope.constant(term.dtype(), Number::new(term.dtype(), 0.0)) } else { term }
+}
+
+/// A term without sums that are nothing, and what is multiplied by them.
+fn without_nothing<'s>(scope: &'s Scope, term: Term<'s>, known: &mut FxHashMap<u32, Option<u32>>) -> Option<Term<'s>> {
+    if let Some(found) = known.get(&term.place()) {
+        return found.map(|place| scope.term(place));
+    }
+    let parts: Vec<Option<Term<'s>>> =
+        term.operands().into_iter().map(|operand| without_nothing(scope, operand, known)).collect();
+    let found = match (term.node(), parts.as_slice()) {
+        _ if is_nothing(term) => None,
+        (ExprNode::Apply(Scalar::Add, _), &[a, None]) | (ExprNode::Apply(Scalar::Sub, _), &[a, None]) => a,
+        (ExprNode::Apply(Scalar::Add, _), &[None, b]) => b,
+        (ExprNode::Apply(Scalar::Sub, _), &[None, Some(b)]) => Some(-b),
+        (ExprNode::Apply(Scalar::Neg, _) | ExprNode::Cast(_), &[None]) => None,
+        (ExprNode::Apply(Scalar::Mul, _), &[None, _] | &[_, None]) => None,
+        (ExprNode::Apply(Scalar::Div, _), &[None, _]) => None,
+        (_, []) => Some(term),
+        (node, parts) => {
+            let zero = |operand: Term<'s>| scope.constant(operand.dtype(), Number::new(operand.dtype(), 0.0));
+            let operands = term.operands().into_iter();
+            let whole = parts.iter().zip(operands).map(|(part, operand)| part.unwrap_or_else(|| zero(operand)));
+            Some(scope.step(&node, term.dtype(), &whole.collect::<Vec<_>>()))
+        }
+    };
+    known.insert(term.place(), found.map(Term::place));
+    found
 }
 
 /// Whether all floats that a kernel loads and stores are narrow.
@@ -133,10 +213,23 @@ impl<'s> Work<'s> {
         self.leaf(step, Leaf { number: step, op, arg: Some(arg.place()), dtype, axes, depth })
     }
 
+    /// A fold of a term that there is already.
+    fn known_fold(&self, monoid: Monoid, arg: Term<'s>, over: AxisSet, axes: AxisSet) -> Option<Term<'s>> {
+        let is_same = |leaf: &&Leaf| {
+            let is_fold =
+                matches!(leaf.op, Op::Reduce { monoid: own, over: along, .. } if own == monoid && along == over);
+            is_fold && leaf.arg == Some(arg.place()) && leaf.dtype == arg.dtype() && leaf.axes == axes
+        };
+        self.leaves.iter().find(is_same).map(|leaf| self.scope.argument(leaf.number, leaf.dtype))
+    }
+
     /// The sum of a term, as few sums of what varies.
     fn sum(&mut self, k: usize, term: Term<'s>, over: AxisSet, step: &Step) -> Term<'s> {
         let varies = self.varies(over);
         let whole = self.normalizer.split(term, &varies);
+        if self.sums_to_nothing(whole.element, over, step) {
+            return self.nothing(step.dtype);
+        }
         let deep = self.depth(whole.element);
         let (mut together, mut apart, mut cuts): (Option<Term<'s>>, Vec<_>, bool) = (None, Vec::new(), false);
         for (term, is_negative) in summands(whole.element) {
@@ -155,8 +248,9 @@ impl<'s> Work<'s> {
                 });
             }
         }
-        // Folds across rows are read by nothing that is folded.
-        let is_row = over.common(self.across).is_empty();
+        // Folds across rows are read by nothing that is folded. Where there are none, numbers of a row may be so far from 0 that parts of a sum
+        // would cancel.
+        let is_row = over.common(self.across).is_empty() && !self.across.is_empty();
         let is_saved = is_row && cuts && together.is_none_or(|term| self.depth(term) < deep);
         if !is_saved {
             let fold = self.fold(k, Monoid::Sum, whole.element, over, whole.element.dtype(), step.axes);
@@ -178,6 +272,70 @@ impl<'s> Work<'s> {
         }
         let total = total.unwrap_or_else(|| self.scope.float(whole.element, 0.0));
         whole.around(&mut self.normalizer, total).cast(step.dtype)
+    }
+
+    /// Whether parts of a sum, as far as they are known as sums, cancel: `Σ e·(c − g/s)` with `c = Σ e·g / s²` and `s = Σ e`, by which a softmax does not
+    /// change with the largest number that it takes away.
+    fn sums_to_nothing(&mut self, element: Term<'s>, over: AxisSet, step: &Step) -> bool {
+        let varies = self.varies(over);
+        let (mut left, summands) = (Vec::new(), spread(element, MOST_NESTED));
+        if summands.len() < 2 {
+            return false;
+        }
+        for (term, is_negative) in summands {
+            let part = self.normalizer.split(term, &varies);
+            let Some(fold) = self.known_fold(Monoid::Sum, part.element, over, step.axes) else { return false };
+            let part = part.around(&mut self.normalizer, fold);
+            let part = self.without_quotient(part);
+            match left.iter().position(|other| *other == (part, !is_negative)) {
+                Some(at) => drop(left.remove(at)),
+                None => left.push((part, is_negative)),
+            }
+        }
+        left.is_empty()
+    }
+
+    /// What stands for a sum that is found to be nothing.
+    fn nothing(&self, dtype: DType) -> Term<'s> {
+        self.scope.argument(NOTHING, dtype)
+    }
+
+    /// `a·s/s` as `a`, where `s` is a sum of exponentials of numbers below their largest: one or more.
+    fn without_quotient(&self, term: Term<'s>) -> Term<'s> {
+        let (ExprNode::Apply(Scalar::Div, _), &[product, by]) = (term.node(), term.operands().as_slice()) else {
+            return term;
+        };
+        let (ExprNode::Apply(Scalar::Mul, _), &[a, b]) = (product.node(), product.operands().as_slice()) else {
+            return term;
+        };
+        match () {
+            () if !self.is_sum_of_weights(by) => term,
+            () if a == by => b,
+            () if b == by => a,
+            () => term,
+        }
+    }
+
+    fn is_sum_of_weights(&self, term: Term<'s>) -> bool {
+        let leaf = |term: Term<'s>| match term.node() {
+            ExprNode::Arg(number) => self.numbers.get(&(number as usize)).map(|at| &self.leaves[*at]),
+            _ => None,
+        };
+        let Some(Leaf { op: Op::Reduce { monoid: Monoid::Sum, over, .. }, arg: Some(arg), .. }) = leaf(term) else {
+            return false;
+        };
+        let weight = self.scope.term(*arg);
+        let (ExprNode::Apply(Scalar::Exp, _), &[below]) = (weight.node(), weight.operands().as_slice()) else {
+            return false;
+        };
+        let (ExprNode::Apply(Scalar::Sub, _), &[number, most]) = (below.node(), below.operands().as_slice()) else {
+            return false;
+        };
+        let most = leaf(most);
+        most.is_some_and(|most| {
+            let is_most = matches!(&most.op, Op::Reduce { monoid: Monoid::Max, over: own, .. } if own == over);
+            is_most && most.arg == Some(number.place())
+        })
     }
 
     /// Whether a term is what is left of numbers when their mean along some axes is taken away, or its negative.
@@ -207,6 +365,21 @@ impl<'s> Work<'s> {
             (ExprNode::Const(Number::Float(bits)), Some(count)) => f64::from_bits(bits) == count as f64,
             _ => false,
         }
+    }
+
+    /// Forgets leaves that no store needs.
+    fn forget_unread(&mut self, stores: &[u32]) {
+        let mut read = FxHashSet::default();
+        let mut todo: Vec<u32> = stores.to_vec();
+        while let Some(place) = todo.pop() {
+            for number in self.leaves_of(self.scope.term(place)) {
+                if read.insert(number) {
+                    todo.extend(self.leaves[self.numbers[&number]].arg);
+                }
+            }
+        }
+        self.leaves.retain(|leaf| read.contains(&leaf.number));
+        self.numbers = self.leaves.iter().enumerate().map(|(at, leaf)| (leaf.number, at)).collect();
     }
 
     /// Whether a leaf varies along some axes.

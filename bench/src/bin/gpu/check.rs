@@ -33,6 +33,7 @@ const LARGE: &[(&str, &str)] = &[
     ("layernorm", "rows=37,columns=2048"),
     ("softmax", "rows=600,columns=1500"),
     ("softmax", "rows=7,columns=20000"),
+    ("layernorm", "rows=40,columns=4095"),
     ("layernorm", "rows=5,columns=32768"),
     ("rmsnorm", "rows=3,columns=100000"),
     ("softmax", "rows=3,columns=70001"),

@@ -6,6 +6,7 @@
 //! Where columns are folded too, a block walks along many rows, and every thread keeps the folds of its own columns.
 
 mod columns;
+mod drawn;
 mod hold;
 mod lanes;
 mod meet;
@@ -25,6 +26,7 @@ use super::nest::{Nest, is_multiple};
 use super::points::decode;
 
 pub(super) use columns::{fits_columns, parts};
+use drawn::Drawn;
 use hold::{Held, Place};
 use lanes::{choose_lanes, order_axes};
 
@@ -43,6 +45,7 @@ const SHARE: i64 = 32;
 const LONGEST: i64 = 208 << 10;
 const LENGTH_OF_BLOCK: i64 = 16 << 10;
 const MOST_BLOCKS: u64 = 8;
+const THREADS_OF_LONG: i64 = 512;
 
 /// Whether a kernel's folds are all along these axes, so that its rows can be owned.
 pub(super) fn fits(nest: &Nest<'_>, stores: &[usize], along: AxisSet) -> bool {
@@ -108,7 +111,7 @@ fn print(plan: &Plan<'_, '_>, sites: Vec<String>) -> Result<Function> {
         None if !plan.fetched.is_empty() => Some(u32::try_from(plan.blocks_at_once).unwrap_or(1)),
         // While one block waits for others of its cluster, another one works.
         None if plan.cluster > 1 => Some(if plan.held_bytes <= 128 { 2 } else { 1 }),
-        None => (plan.held_bytes >= 128).then(|| {
+        None => (plan.held_bytes >= 128 || !plan.drawn.is_empty()).then(|| {
             let at_once = match plan.held_bytes {
                 129.. => 512,
                 // What is computed for narrow floats takes few registers; larger blocks use them to read ahead.
@@ -162,6 +165,8 @@ struct Plan<'n, 'k> {
     kept_loads: Vec<StepId>,
     held: Vec<Held>,
     place: Place,
+    /// random words of which bits are kept
+    drawn: Vec<Drawn>,
     /// whether what is read and written are narrow floats
     is_near: bool,
     /// bytes that registers of a thread hold between passes
@@ -203,6 +208,7 @@ impl<'n, 'k> Plan<'n, 'k> {
             kept_loads: Vec::new(),
             held: Vec::new(),
             place: Place::Again,
+            drawn: Vec::new(),
             is_near,
             held_bytes: 0,
             shared_bytes: 0,
@@ -213,6 +219,7 @@ impl<'n, 'k> Plan<'n, 'k> {
         } else {
             plan.hold()
         }
+        plan.draw_early();
         plan
     }
 
@@ -234,8 +241,9 @@ impl<'n, 'k> Plan<'n, 'k> {
         if self.nest.options.groups && self.row_bytes(length) > LONGEST {
             // More than one block holds a row, so that it is read once.
             let blocks = (length + LENGTH_OF_BLOCK - 1) / LENGTH_OF_BLOCK;
-            self.cluster = blocks.unsigned_abs().next_power_of_two().min(MOST_BLOCKS) as i64;
-            self.threads = self.cluster * 512;
+            let blocks = blocks.unsigned_abs().next_power_of_two().min(MOST_BLOCKS) as i64;
+            self.cluster = self.blocks_that_fetch(packs).unwrap_or(blocks);
+            self.threads = self.cluster * THREADS_OF_LONG;
             self.turns = Some((packs + self.threads - 1) / self.threads);
             return;
         }
@@ -340,7 +348,7 @@ impl<'n, 'k> Plan<'n, 'k> {
                 offset += held.bytes * count * turns * self.block();
             }
         }
-        Ok(())
+        self.draw(body)
     }
 
     /// The row of a thread, and its coordinates; `first` is that of the block, or of the first row of the block.
@@ -394,6 +402,7 @@ impl<'n, 'k> Plan<'n, 'k> {
         }
         self.wait_for_piece(body, number);
         self.print_fetched(body, pass);
+        self.know_drawn(body);
         body.open_lanes();
         let mut behind = Vec::new();
         for (fold, accumulator) in pass.folds.iter().zip(&accumulators) {
@@ -416,10 +425,11 @@ impl<'n, 'k> Plan<'n, 'k> {
             behind.extend(body.store(*store, self.live())?);
         }
         for held in self.held.iter().filter(|held| held.first == number && !pass.takes.contains(&held.step)) {
-            let value = body.value(held.step)?;
             if held.is_pack {
+                body.need_pack(held.step)?;
                 behind.push(format!("{}[{at}] = p{};", held.name(), held.step.0));
             } else {
+                let value = body.value(held.step)?;
                 body.line(format!("{}[{at}].at[{lane}] = {value};", held.name()));
             }
         }
@@ -485,15 +495,18 @@ impl<'n, 'k> Plan<'n, 'k> {
                 "#pragma unroll\nfor (int k = 0; k < 1; ++k)".to_owned()
             }
             Some(turns) => {
-                let unroll = if self.place == Place::Registers || self.part.is_some() {
-                    "#pragma unroll"
-                } else {
-                    "#pragma unroll 4"
-                };
+                let is_unrolled = self.place == Place::Registers || self.part.is_some();
+                let unroll = if is_unrolled { "#pragma unroll" } else { "#pragma unroll 4" };
                 let mut head = format!("{unroll}\nfor ({int} k = 0; k < {turns}; ++k)");
                 if !self.packs.is(turns * self.threads) {
                     let place = if self.threads == 1 { "k".to_owned() } else { format!("k * {} + t", self.threads) };
-                    head.push_str(&format!(" if ({place} < {packs})"));
+                    // Only the last turn has no place for some threads. To say so is a gain where instructions are what takes the time (f32 was slower).
+                    let surely = if is_unrolled && self.is_near && turns > 1 {
+                        format!("k < {} || ", turns - 1)
+                    } else {
+                        String::new()
+                    };
+                    head.push_str(&format!(" if ({surely}{place} < {packs})"));
                 }
                 head
             }

@@ -178,6 +178,39 @@ fn outputs_of_other_shapes_have_stages_of_their_own() {
     assert_eq!(check(text, &[("n", 6), ("m", 9)]), 2);
 }
 
+/// How many folds stand behind each other.
+fn depth(kernel: &Kernel) -> usize {
+    let mut depth = vec![0; kernel.steps.len()];
+    for (k, step) in kernel.steps.iter().enumerate() {
+        let below = step.op.operands().iter().map(|operand| depth[operand.index()]).max().unwrap_or(0);
+        depth[k] = below + usize::from(step.op.is_fold());
+    }
+    depth.into_iter().max().unwrap_or(0)
+}
+
+#[test]
+fn what_cancels_in_the_gradient_of_a_softmax_is_not_summed() {
+    let text = "kernel { axes i0: n, i1: m in x0: f32[n, m], x1: f32[n, m] out y0: f32[n, m] \
+        schedule row along=[i1] placement=registers \
+        %0 = load x0[i0, i1] %1 = reduce.max %0 over [i1] %2 = map(%0, %1) exp(a - b) %3 = load x1[i0, i1] \
+        %4 = reduce.sum %2 over [i1] %5 = map(%2, %3, %4) -(a * b / (c * c)) %6 = reduce.sum %5 over [i1] \
+        %7 = map(%3, %4) a / b %8 = map(%2, %6, %7) a * (-b - c) %9 = reduce.sum %8 over [i1] \
+        %10 = map(%1, %0) f32(a == b) %11 = reduce.sum %10 over [i1] \
+        %12 = map(%2, %6, %7, %9, %10, %11) a * (b + c) + d * e / f store y0[i0, i1] = %12 }";
+    assert_eq!(check(text, &[("n", 5), ("m", 11)]), 1);
+    let kernel = parse(text).unwrap();
+    let tidy = tidied(&kernel).unwrap();
+    let folds = tidy.steps.iter().filter(|step| step.op.is_fold()).count();
+    // The largest, the sum, and the sum of products; how many there are of the largest is asked by nobody.
+    assert_eq!((depth(&kernel), depth(&tidy), folds), (4, 2, 3));
+    // What does not cancel stays: the sum of a row's differences from a weighted mean, of numbers that may be far from 0.
+    let centred = "kernel { axes i0: n, i1: m in x0: f32[n, m], x1: f32[n, m] out y0: f32[n, m] \
+        schedule row along=[i1] placement=registers \
+        %0 = load x0[i0, i1] %1 = load x1[i0, i1] %2 = reduce.sum %0 over [i1] %3 = map(%2) a / f32(size(m)) \
+        %4 = map(%0, %1, %3) b * (a - c) %5 = reduce.sum %4 over [i1] %6 = map(%5, %1) a * b store y0[i0, i1] = %6 }";
+    assert_eq!(tidied(&parse(centred).unwrap()), None);
+}
+
 #[test]
 fn gradients_of_norms_are_said_with_less() {
     let text = "kernel { axes i0: n, i1: m in x0: f32[n, m], x1: f32[m], x2: f32[m], x3: f32[n, m] \
@@ -195,17 +228,9 @@ fn gradients_of_norms_are_said_with_less() {
         (a + b * t2 * d / t1) / t0 + e * t2 * f * (1.0 - g * g) * 0.5 } \
         store y0[i1] = %11 store y1[i1] = %13 store y2[i0, i1] = %18 }";
     assert_eq!(check(text, &[("n", 6), ("m", 9)]), 2);
-    let depth = |kernel: &Kernel| {
-        let mut depth = vec![0; kernel.steps.len()];
-        for (k, step) in kernel.steps.iter().enumerate() {
-            let below = step.op.operands().iter().map(|operand| depth[operand.index()]).max().unwrap_or(0);
-            depth[k] = below + usize::from(step.op.is_fold());
-        }
-        depth.into_iter().max()
-    };
     let kernel = parse(text).unwrap();
     // One pass less along a row: nothing that the third one sums needs what it finds.
-    assert_eq!((depth(&kernel), depth(&tidied(&kernel).unwrap())), (Some(4), Some(3)));
+    assert_eq!((depth(&kernel), depth(&tidied(&kernel).unwrap())), (4, 3));
     // What is rounded step by step stays as it is.
     assert_eq!(tidied(&Kernel { rounding: Rounding::Every, ..kernel }), None);
 }
@@ -302,4 +327,32 @@ fn what_is_predicted_grows_with_the_work_and_has_a_time_for_every_launch() {
     // 4096 rows are 256 tiles, two for most of 132 processors: 8.6 GFLOP at about 40 TFLOP/s.
     assert!((150.0..300.0).contains(&us(4096)), "{}", us(4096));
     assert!(us(64) < us(4096) && us(4096) < us(40960) / 8.0, "{} {}", us(64), us(40960));
+}
+
+#[test]
+fn blocks_of_a_cluster_hold_their_part_of_a_long_row_in_shared_memory() {
+    let softmax = |columns: i64, rows: &str| {
+        let kernel = parse(&format!(
+            "kernel {{ axes i0: {rows}, i1: {columns} in x0: f32[{rows}, {columns}] out y0: f32[{rows}, {columns}] \
+            schedule row along=[i1] placement=on_chip %0 = load x0[i0, i1] %1 = reduce.max %0 over [i1] \
+            %2 = map(%0, %1) exp(a - b) %3 = reduce.sum %2 over [i1] %4 = map(%2, %3) a / b store y0[i0, i1] = %4 }}"
+        ));
+        print(&kernel.unwrap(), &made_for(&Env::new())).unwrap()
+    };
+    // Three blocks, each of another row, have room on a multiprocessor; no thread reads what another one has brought.
+    for (columns, blocks, turns) in [(65_536, 4, 8), (100_000, 6, 9)] {
+        let printed = softmax(columns, "n");
+        assert!(printed.functions.contains(&format!("__cluster_dims__({blocks}, 1, 1)")), "{}", printed.functions);
+        assert!(printed.functions.contains("__launch_bounds__(512, 3)"), "{}", printed.functions);
+        assert_eq!(printed.launches[0].shared, turns * 512 * 16);
+        assert_eq!(printed.functions.matches("fetch_pack(").count(), 1);
+    }
+    // Rows that begin anywhere are read element by element, and held in registers.
+    let printed = softmax(70_001, "n");
+    assert!(printed.functions.contains("__cluster_dims__(8, 1, 1)"), "{}", printed.functions);
+    assert_eq!(printed.launches[0].shared, 0);
+    // So long that eight blocks hold a row, two of them on a multiprocessor; longer ones are not held in shared memory.
+    let printed = softmax(200_000, "n");
+    assert!(printed.functions.contains("__cluster_dims__(8, 1, 1) __launch_bounds__(512, 2)"), "{}", printed.functions);
+    assert_eq!(softmax(800_000, "n").launches[0].shared, 0);
 }

@@ -362,20 +362,25 @@ impl Plan<'_, '_> {
         }
     }
 
-    /// What a pass reads of a row that was fetched.
-    pub(super) fn print_fetched(&self, body: &mut Body<'_>, pass: &Pass) {
-        let steps = &self.nest.kernel.steps;
+    /// Steps that vary along a row and that a pass computes or reads, but for what it takes from earlier ones.
+    pub(super) fn read_by(&self, pass: &Pass) -> Vec<bool> {
         let folds = pass.folds.iter().chain(&pass.columns);
         let roots = folds.flat_map(|fold| self.nest.kernel.step(*fold).op.operands());
         let mut stack: Vec<StepId> =
             roots.chain(pass.stores.iter().map(|store| self.nest.stores[*store].value)).collect();
-        let mut seen = vec![false; steps.len()];
+        let mut seen = vec![false; self.nest.kernel.steps.len()];
         while let Some(id) = stack.pop() {
             if !self.varies(id) || pass.takes.contains(&id) || std::mem::replace(&mut seen[id.index()], true) {
                 continue;
             }
             stack.extend(self.nest.kernel.step(id).op.operands());
         }
+        seen
+    }
+
+    /// What a pass reads of a row that was fetched.
+    pub(super) fn print_fetched(&self, body: &mut Body<'_>, pass: &Pass) {
+        let seen = self.read_by(pass);
         for id in self.kept_loads.iter().filter(|id| seen[id.index()]) {
             let dtype = self.nest.load(*id).tensor.dtype;
             body.know_in_lanes(*id, element::widened_lane(dtype, &format!("g{}[k]", id.0)));

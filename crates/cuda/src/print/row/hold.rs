@@ -74,7 +74,8 @@ impl Plan<'_, '_> {
         let (all, loads) = (self.takes(Worth::Costly), self.takes(Worth::Loads));
         let registers = 4 * if self.block() > 512 { MOST_REGISTERS / 4 } else { MOST_REGISTERS };
         let shared = MOST_SHARED / self.block();
-        if self.bytes_at_once(&all) > HELD_BY_MANY && self.fetches_own_row(self.bytes_at_once(&loads) <= registers) {
+        let is_much = self.bytes_at_once(&all) > HELD_BY_MANY || self.cluster > 1;
+        if is_much && self.fetches_own_row(self.bytes_at_once(&loads) <= registers) {
             return;
         }
         for (takes, most, place) in [
@@ -97,17 +98,18 @@ impl Plan<'_, '_> {
     /// Whether the row of a block comes into shared memory, and nothing else is held: where that is less than to hold what is computed, so
     /// that more blocks share a multiprocessor, or where nothing else can hold it.
     fn fetches_own_row(&mut self, fits_registers: bool) -> bool {
-        let whole = self.threads == self.block() && self.rows_of_block == 1 && self.cluster == 1;
+        let whole = self.threads == self.block() * self.cluster && self.rows_of_block == 1;
         let fetched = if whole { self.loads_to_fetch() } else { Vec::new() };
         let bytes: i64 = fetched.iter().map(|id| element::bytes(self.nest.load(*id).tensor.dtype)).sum();
         // All that rows read must be there, for it is not held otherwise.
         let is_all = self.takes(Worth::Loads).held.iter().all(|held| fetched.contains(&held.step));
-        if fetched.is_empty() || !is_all || (fits_registers && bytes > 2) {
+        if fetched.is_empty() || !is_all || (fits_registers && bytes > 2 && self.cluster == 1) {
             return false;
         }
         self.fetched = fetched;
         let shared = self.fetched_bytes();
-        if shared > MOST_FETCHED {
+        // Blocks of a cluster wait for each other, so that another one should be there.
+        if shared * self.cluster.min(2) > MOST_FETCHED {
             self.fetched.clear();
             return false;
         }
@@ -117,6 +119,21 @@ impl Plan<'_, '_> {
         let none = Takes { by_pass: vec![Vec::new(); self.passes.len()], held: Vec::new() };
         self.hold_in(Place::Again, &none);
         true
+    }
+
+    /// How many blocks of a cluster share a row of so many packs that comes into their shared memory: so many that three blocks, each of another row,
+    /// have room on a multiprocessor and work while others read or wait. An even number, for these divide what multiprocessors share.
+    pub(super) fn blocks_that_fetch(&self, packs: i64) -> Option<i64> {
+        let fetched = self.loads_to_fetch();
+        let is_all = self.takes(Worth::Loads).held.iter().all(|held| fetched.contains(&held.step));
+        let bytes: i64 = fetched.iter().map(|id| element::bytes(self.nest.load(*id).tensor.dtype)).sum();
+        let shared = |blocks: i64| {
+            let threads = blocks * super::THREADS_OF_LONG;
+            (packs + threads - 1) / threads * super::THREADS_OF_LONG * self.lanes.count * bytes
+        };
+        let most = super::MOST_BLOCKS as i64;
+        let fits = |at_once: i64| (2..=most).step_by(2).find(|blocks| at_once * shared(*blocks) <= MOST_FETCHED);
+        if fetched.is_empty() || !is_all { None } else { fits(3).or_else(|| fits(2)) }
     }
 
     pub(super) fn hold_in(&mut self, place: Place, takes: &Takes) {
@@ -169,7 +186,12 @@ impl Plan<'_, '_> {
         let mut all: Vec<StepId> = by_pass.iter().flatten().copied().collect();
         all.sort();
         all.dedup();
-        let held = all.into_iter().map(|id| self.held_as(id, first[id.index()].unwrap_or(0))).collect();
+        let mut held: Vec<Held> = all.into_iter().map(|id| self.held_as(id, first[id.index()].unwrap_or(0))).collect();
+        // What is held anyway is asked for at once, so that nobody waits for it when it is wanted.
+        let is_load = |held: &&mut Held| held.is_pack && matches!(self.nest.kernel.step(held.step).op, Op::Load { .. });
+        for held in held.iter_mut().filter(|held| held.first > 0 && self.part.is_none()).filter(is_load) {
+            by_pass[std::mem::replace(&mut held.first, 0)].push(held.step);
+        }
         Takes { by_pass, held }
     }
 

@@ -25,7 +25,8 @@ impl Plan<'_, '_> {
         let is_alone = |pass: &super::Pass| pass.stores.is_empty() && pass.columns.is_empty();
         let (pass, next) = (self.passes.get(number)?, self.passes.get(number + 1)?);
         let (&[largest], &[sum]) = (pass.folds.as_slice(), next.folds.as_slice()) else { return None };
-        let is_here = self.is_near && self.part.is_none() && self.blocks_at_once == 1 && self.threads > 32;
+        let is_here =
+            self.is_near && self.part.is_none() && self.blocks_at_once == 1 && self.threads > 32 && self.cluster == 1;
         if !is_here || self.fetched.is_empty() || !self.held.is_empty() || !is_alone(pass) || !is_alone(next) {
             return None;
         }

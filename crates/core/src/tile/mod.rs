@@ -124,7 +124,13 @@ impl AxisSet {
 
     /// The axes, ascending.
     pub fn iter(self) -> impl Iterator<Item = usize> {
-        (0..AxisSet::MOST).filter(move |axis| self.contains(*axis))
+        let mut left = self.0;
+        std::iter::from_fn(move || {
+            let axis = left.trailing_zeros() as usize;
+            // the lowest of them goes
+            left &= left.checked_sub(1)?;
+            Some(axis)
+        })
     }
 }
 

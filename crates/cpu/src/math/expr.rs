@@ -495,12 +495,15 @@ fn lane_steps(b: &mut Builder, ty: Ty, n: i64) -> Value {
 }
 
 fn on_each(copies: usize, operands: &[Copies<Value>], mut f: impl FnMut(&[Value]) -> Value) -> Copies<Value> {
-    let of = |copy: usize| -> SmallVec<[Value; 3]> { operands.iter().map(|o| *o.of(copy)).collect() };
+    let mut values: SmallVec<[Value; 3]> = operands.iter().map(|operand| *operand.of(0)).collect();
     if operands.iter().all(|o| matches!(o, Copies::Same(_))) {
-        Copies::Same(f(&of(0)))
-    } else {
-        Copies::Each((0..copies).map(|copy| f(&of(copy))).collect())
+        return Copies::Same(f(&values));
     }
+    let each = (0..copies).map(|copy| {
+        values.iter_mut().zip(operands).for_each(|(value, operand)| *value = *operand.of(copy));
+        f(&values)
+    });
+    Copies::Each(each.collect())
 }
 
 /// Whether the result of a function of floats can need rounding to the type of its operands.

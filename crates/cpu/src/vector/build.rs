@@ -28,8 +28,11 @@ pub struct Builder {
     floor: usize,
 }
 
+/// Values that there is room for at first.
+const SOME: usize = 256;
+
 /// What is known of every value.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Values {
     types: Vec<Ty>,
     facts: Vec<Fact>,
@@ -62,7 +65,7 @@ impl Values {
 }
 
 /// A loop that is open; the outermost scope is the program.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Scope {
     /// every scope has its own
     number: u32,
@@ -85,8 +88,8 @@ impl Builder {
     pub fn new(lanes: u32) -> Builder {
         Builder {
             lanes,
-            values: Values::default(),
-            scopes: vec![Scope::default()],
+            values: Values { types: Vec::with_capacity(SOME), facts: Vec::with_capacity(SOME) },
+            scopes: vec![Scope { number: 0, nodes: Vec::with_capacity(SOME / 4), head: None }],
             opened: 1,
             known: Known::new(),
             buffers: 0,
@@ -180,7 +183,7 @@ impl Builder {
     /// Opens a loop; returns its counter and what `inits` are inside of it.
     pub fn begin_loop(&mut self, from: Bound, to: Bound, step: i64, inits: &[Value]) -> (Value, Vec<Value>) {
         let depth = self.scopes.len();
-        self.scopes.push(Scope { number: self.opened, ..Scope::default() });
+        self.scopes.push(Scope { number: self.opened, nodes: Vec::with_capacity(SOME / 4), head: None });
         self.opened += 1;
         let var = self.fresh(Ty::Int, depth);
         let params: Vec<Value> = inits.iter().map(|init| self.fresh(self.ty(*init), depth)).collect();

@@ -99,11 +99,14 @@ impl<'p> Select<'p> {
 
     /// Loads that wait are done before memory changes.
     fn settle(&mut self) -> Result<()> {
-        for value in std::mem::take(&mut self.loads) {
+        // what is computed here is no load that would wait anew
+        for k in 0..self.loads.len() {
+            let value = self.loads[k];
             if let Some(op) = self.pending[value.index()].take() {
                 self.compute(value, op)?;
             }
         }
+        self.loads.clear();
         Ok(())
     }
 

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 use std::sync::Arc;
 
 use fuseline::compile::plan_program;
-use fuseline::device::DeviceSpec;
+use fuseline::device::{DeviceSpec, Machine};
 use fuseline::error::{Context, Kind, Result};
 use fuseline::fuse::{Plan, PlanOptions};
 use fuseline::graph::Graph;
@@ -37,7 +37,7 @@ pub fn kernels(arguments: &Kernels) -> Outcome {
     };
     let (graph, all) = model.graph_to_plan(&inputs, &env)?;
     let numerics = arguments.numerics.map_or(Numerics::Default, |numerics| numerics.numerics());
-    let usual = if arguments.emit == Form::Cuda { "h200" } else { "cpu" };
+    let usual = if arguments.emit == Form::Cuda { USUAL_GPU } else { "cpu" };
     let options = PlanOptions {
         numerics,
         precision: arguments.precision.precision(numerics)?,
@@ -46,7 +46,7 @@ pub fn kernels(arguments: &Kernels) -> Outcome {
         ..PlanOptions::on(&target::find(arguments.target.as_deref().unwrap_or(usual))?)
     };
     let planned = plan_program(graph.into_owned(), &options, &mut |_| {})?;
-    let of = |graph, plan| shown(graph, plan, &all, arguments.emit);
+    let of = |graph, plan| shown(graph, plan, &all, arguments.emit, &options.spec);
     let (run, once) = (of(planned.program.run(), &planned.run)?, of(planned.program.prepare(), &planned.prepare)?);
     if arguments.json {
         return screen::print_json(&json!({
@@ -88,9 +88,9 @@ impl Shown {
 }
 
 /// The kernels of a plan as code, equal ones once.
-fn shown(graph: &Graph, plan: &Plan, env: &Env, form: Form) -> Result<Vec<Shown>> {
+fn shown(graph: &Graph, plan: &Plan, env: &Env, form: Form, spec: &DeviceSpec) -> Result<Vec<Shown>> {
     let all = distinct(graph, plan).into_iter().map(|(kernel, places)| {
-        let code = show(&kernel, env, form).at(|| places[0].clone())?;
+        let code = show(&kernel, env, form, spec).at(|| places[0].clone())?;
         Ok(Shown { schedule: kernel.schedule.name(), places, code: code.trim_end().to_owned() })
     });
     all.collect()
@@ -123,17 +123,18 @@ fn describe(places: &[String]) -> String {
 }
 
 /// A kernel as code.
-pub fn show(kernel: &Kernel, env: &Env, form: Form) -> Result<String> {
-    show_named(kernel, kernel.schedule.name(), env, form)
+pub fn show(kernel: &Kernel, env: &Env, form: Form, spec: &DeviceSpec) -> Result<String> {
+    show_named(kernel, kernel.schedule.name(), env, form, spec)
 }
 
-/// A kernel as code in which it has a name.
-pub fn show_named(kernel: &Kernel, name: &str, env: &Env, form: Form) -> Result<String> {
+/// A kernel as code in which it has a name; CUDA C++ is for a GPU, that one or the usual one.
+pub fn show_named(kernel: &Kernel, name: &str, env: &Env, form: Form, spec: &DeviceSpec) -> Result<String> {
     if form == Form::Tile {
         return Ok(kernel.to_string());
     }
     if form == Form::Cuda {
-        return Ok(printed_for_cuda(kernel, name, env));
+        let gpu = if spec.kind == Machine::Gpu { spec } else { DeviceSpec::find(USUAL_GPU)? };
+        return Ok(printed_for_cuda(kernel, name, env, gpu));
     }
     if kernel.symbols().iter().any(|symbol| env.get(symbol).is_none()) {
         return Ok("its sizes are known only in a run".into());
@@ -155,16 +156,22 @@ pub fn show_named(kernel: &Kernel, name: &str, env: &Env, form: Form) -> Result<
     Ok(text)
 }
 
+/// The GPU that text is for where none is meant.
+pub const USUAL_GPU: &str = "h200";
+
+/// Compute capability 9.0 brought clusters of blocks, and more memory on the chip than any before it: 164 KiB.
+const MOST_ON_CHIP_BEFORE_CLUSTERS: usize = 164 << 10;
+
 /// CUDA C++, for the sizes that it is better made for; others are arguments.
-fn printed_for_cuda(kernel: &Kernel, name: &str, env: &Env) -> String {
+fn printed_for_cuda(kernel: &Kernel, name: &str, env: &Env, gpu: &DeviceSpec) -> String {
     let fixed = sizes_to_fix_at(kernel, env).into_iter().filter_map(|symbol| Some((symbol.clone(), env.get(&symbol)?)));
     let options = print::Options {
         name: name.to_owned(),
         fixed: fixed.collect(),
         wide: false,
-        groups: true,
+        groups: gpu.limits.core_on_chip > MOST_ON_CHIP_BEFORE_CLUSTERS,
         library: false,
-        processors: DeviceSpec::find("h200").map_or(1, |spec| spec.limits.cores as i64),
+        processors: gpu.limits.cores as i64,
         about: print::sizes_about(kernel, env),
     };
     match print::print(kernel, &options) {

@@ -12,7 +12,8 @@ use super::{EXIT_STATUS, ModelLimits, ModelName, NumericsName, PrecisionName, Si
 ///
 /// Runs the model as planned, with one kernel for every node of the model, and with one for every primitive, in turns:
 /// times, speed-up, traffic, what compiling and loading took, and how near to the limits of the machine that comes.
-/// Inputs are those of `run`; free sizes that nobody gives are 1 for the leading axis and 128 for the others.
+/// Inputs are those of `run`; free sizes that nobody gives are 1 for the leading axis and 128 for the others,
+/// or others where the model does not take these.
 #[derive(Debug, Args)]
 #[command(after_help = format!("\
 Examples:

@@ -16,7 +16,8 @@ use super::{
 /// outputs of one agree with the reference and those of the other do not; with --metric latency, one takes longer than the other.
 /// A folder is written with both plans, and with the guilty kernel as a case of its own: its graph, its inputs, its plan and its text;
 /// where no single kernel is wrong, the report says why. Where outputs differ without any decision, it names the stage that is to blame.
-/// Inputs are those of `run`; free sizes that nobody gives are 1 for the leading axis and 128 for the others.
+/// Inputs are those of `run`; free sizes that nobody gives are 1 for the leading axis and 128 for the others,
+/// or others where the model does not take these.
 #[derive(Debug, Args)]
 #[command(after_help = format!("\
 Examples:

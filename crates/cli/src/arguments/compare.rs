@@ -14,7 +14,8 @@ use super::{EXIT_STATUS, Measuring, ModelLimits, ModelName, PrecisionName, SizeB
 /// runs a few times, after a pause and a run that is not
 /// counted. The error of a contender is the root mean
 /// square of what differs, to that of the outputs of ONNX Runtime (or of the first rival there is); with --exact, to those of the reference,
-/// which evaluates the model in f64 and is slow. Free sizes that nobody gives are 1 for the leading axis and 128 for the others.
+/// which evaluates the model in f64 and is slow. Free sizes that nobody gives are 1 for the leading axis and 128 for the
+/// others, or others where the model does not take these.
 #[derive(Debug, Args)]
 #[command(after_help = format!("\
 Examples:

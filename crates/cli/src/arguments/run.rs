@@ -18,7 +18,8 @@ use crate::device::Device;
 ///
 /// Inputs come from a .npz file under the model's input names. Those that it lacks are random, the same for the same
 /// seed: floats are normally distributed, 8-bit integers take all their values, other integers and bool are 0 or 1 (they
-/// are often indices). Free sizes that neither the file nor --sizes gives are 1, or the gallery's default.
+/// are often indices). Free sizes that neither the file nor --sizes gives are 1 for the leading axis and 128 for the others (the gallery has
+/// its own), or others where the model does not take these; what was taken is said.
 #[derive(Debug, Args)]
 #[command(after_help = format!("\
 Examples:

@@ -1,6 +1,8 @@
 //! What was measured, for people and for programs.
 
+use fuseline::device::DeviceSpec;
 use fuseline::tensor::DType;
+use fuseline_cpu::here;
 use serde_json::{Map, Value, json};
 
 use super::Measured;
@@ -30,8 +32,14 @@ pub fn to_text(measured: &Measured<'_>) -> String {
         let saved = other.median_ms() - fused.median_ms();
         let traffic = other.cost().bytes - fused.cost().bytes;
         let part = 100.0 * traffic / other.cost().bytes.max(1.0);
-        let traffic = quantity::bytes(traffic);
-        line(format!("fusion saves {} ms a run and {traffic} of traffic ({part:.0} %)", three_digits(saved)));
+        // Plans that move the same are the same kernels, and what their times differ by is noise.
+        line(match traffic == 0.0 {
+            true => "fusion saves nothing here: both plans move the same bytes".into(),
+            false => {
+                let traffic = quantity::bytes(traffic);
+                format!("fusion saves {} ms a run and {traffic} of traffic ({part:.0} %)", three_digits(saved))
+            }
+        });
     }
     if let Some(first) = contest.contenders.first() {
         let [compiling, loading] = [first.compiling, measured.opened + first.loading].map(ms);
@@ -112,7 +120,11 @@ fn table(measured: &Measured<'_>) -> Table<'static> {
 
 /// GB/s of the farthest memory and GFLOP/s of the vector units, for as many threads as there are; for all of a GPU.
 fn limits(measured: &Measured<'_>) -> (f64, f64) {
-    let spec = &measured.plan.spec;
+    let spec = match measured.arguments.device {
+        // A plan for another device runs here all the same.
+        Measuring::Cpu if DeviceSpec::find(&measured.plan.spec.name).is_ok() => here::spec(),
+        _ => &measured.plan.spec,
+    };
     let threads = match measured.arguments.device {
         Measuring::Cpu => measured.contest.threads.min(spec.limits.cores),
         Measuring::Cuda => spec.limits.cores,

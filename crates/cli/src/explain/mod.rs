@@ -25,6 +25,7 @@ use crate::feed;
 use crate::file;
 use crate::model::Model;
 use crate::screen;
+use crate::settle_sizes::settle_sizes;
 use crate::waiting::Waiting;
 use crate::written_plan::{PlanWishes, WrittenPlan};
 
@@ -122,10 +123,14 @@ impl<'m> Request<'m> {
         };
         let name = |name: String| env.get(&Symbol::name(&name)).map(|size| (name, size));
         let given: Vec<(String, i64)> = model.free_sizes().into_iter().filter_map(name).collect();
-        let assumed = model.typical_sizes(&env);
+        let mut assumed = model.typical_sizes(&env);
         let mut all = env.clone();
         for (name, size) in &assumed {
             all.bind(Symbol::name(name), *size);
+        }
+        // As every run does; a file of inputs has said what it wants.
+        if inputs.is_empty() {
+            settle_sizes(model, &mut all, &mut assumed);
         }
         let graph = match model.graph(&inputs, &env) {
             // What cannot be built for every size can perhaps be built for these.

@@ -7,6 +7,7 @@ mod run;
 use std::io::ErrorKind;
 use std::path::Path;
 
+use fuseline::device::DeviceSpec;
 use fuseline::error::Error;
 use fuseline::tile::{self, Source};
 use serde_json::{Value, json};
@@ -139,7 +140,8 @@ fn emit(written: &Written, options: &EmitKernel) -> Outcome {
         _ => feed::assume_sizes(kernel, feed::bind_sizes(kernel, &options.sizes)?, feed::USUAL_SIZE).0,
     };
     let name = written.source.name.as_deref().unwrap_or(kernel.schedule.name());
-    let shown = kernels::show_named(kernel, name, &env, options.form).map_err(|error| written.failure(error))?;
+    let gpu = DeviceSpec::find(kernels::USUAL_GPU)?;
+    let shown = kernels::show_named(kernel, name, &env, options.form, gpu).map_err(|error| written.failure(error))?;
     if options.json {
         let (name, form) = (written.name(), options.form.name());
         return screen::print_json(&json!({ "kernel": name, "form": form, "code": shown.trim_end() }));

@@ -136,7 +136,7 @@ impl<'a> Planned<'a> {
         let mut sources = Vec::with_capacity(self.classes.len());
         for kernel in &self.classes {
             let is_host = matches!(kernel.schedule, Schedule::Host(_));
-            let code = if is_host { None } else { Some(show(kernel, env, form)?) };
+            let code = if is_host { None } else { Some(show(kernel, env, form, &self.options.spec)?) };
             sources.push(json!({ "tile": kernel.to_string(), "code": code }));
         }
         Ok(json!({ "form": form_name(form), "list": sources }))

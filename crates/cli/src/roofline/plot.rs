@@ -49,8 +49,10 @@ pub fn ranges(roofline: &Roofline) -> ((f64, f64), (f64, f64)) {
     let highest = roofline.peaks.iter().map(|(_, gflops)| *gflops).fold(1.0, f64::max);
     let slowest = roofline.memories.iter().map(|(_, gbps)| *gbps).fold(f64::INFINITY, f64::min);
     let slowest = if slowest.is_finite() { slowest.max(1e-3) } else { 1.0 };
-    let low = points().map(|p| p.intensity).fold(0.1, f64::min).max(1e-6);
-    let high = points().map(|p| p.intensity).fold(2.0 * highest / slowest, f64::max);
+    let bend = highest / slowest;
+    // Where a memory is fast and arithmetic slow, roofs bend far to the left.
+    let low = points().map(|p| p.intensity).fold(f64::min(0.1, bend / 10.0), f64::min).max(1e-6).min(bend / 10.0);
+    let high = points().map(|p| p.intensity).fold(2.0 * bend, f64::max);
     let floor = points().map(|p| p.gflops / 1.5).fold(slowest * low, f64::min).max(highest * 1e-9);
     let half = |x: f64| x.log10() * 2.0;
     ((low.log10().floor(), half(high).ceil() / 2.0), (half(floor).floor() / 2.0, half(highest * 1.4).ceil() / 2.0))
@@ -178,5 +180,21 @@ fn draw_roofs(frame: &Frame, roofline: &Roofline, items: &mut Vec<Item>) {
         above = y;
         let words = format!("{name} {}FLOP/s", count(gflops * 1e9));
         items.push(text((to.0 - 4.0, y), &words, Anchor::End, Weight::Small));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn roofs_that_bend_far_to_either_side_are_drawn() {
+        for (gbps, gflops) in [(1000.0, 1.0), (4800.0, 67.0), (1e6, 1e-3), (1e-3, 1e6), (1.0, 1.0), (48.0, 357.0)] {
+            let (memories, peaks) = (vec![("memory".into(), gbps)], vec![("peak".into(), gflops)]);
+            let roofline = Roofline { name: "a machine".into(), memories, peaks, points: Vec::new() };
+            let (x, y) = ranges(&roofline);
+            assert!(x.0 < x.1 && y.0 < y.1, "{gbps} GB/s and {gflops} GFLOP/s: {x:?}, {y:?}");
+            draw(&roofline, 800.0, 500.0, 0);
+        }
     }
 }

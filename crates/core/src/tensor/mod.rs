@@ -12,8 +12,8 @@ mod shape;
 mod text;
 
 pub(crate) use dim::Bound;
-pub(crate) use dim::inner_divisor;
 pub use dim::{Algebra, Dim, Env, Range, Ranges, Symbol};
+pub(crate) use dim::{gcd, inner_divisor};
 pub use dtype::{Class, DType, FloatFormat, Specials};
 pub use layout::Layout;
 pub use literal::{Literal, Source};

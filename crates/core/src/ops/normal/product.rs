@@ -9,7 +9,7 @@ use super::number::{computed, is_same, read_back};
 use super::{Normalizer, Numerics};
 use crate::ops::range::is_normal;
 use crate::ops::{ExprNode, Number, Scalar, Scope, Term};
-use crate::tensor::DType;
+use crate::tensor::{DType, gcd};
 
 /// A base and its exponent, which is not 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -227,6 +227,7 @@ impl<'s> Normalizer<'s> {
             return constant(read_back(product.coefficient, dtype));
         }
         let (coefficient, factors) = self.place_coefficient(product);
+        let factors = self.with_powers_of_quotients(dtype, factors);
         let mut scale = (!is_same(coefficient.abs(), 1.0, dtype)).then_some(coefficient);
         let (mut above, mut below): (Option<Term<'s>>, SmallVec<[Term<'s>; 2]>) = (None, SmallVec::new());
         // Constants that did not fit into the coefficient come last, one by one: together they would be folded.
@@ -263,6 +264,29 @@ impl<'s> Normalizer<'s> {
             }
         }
         if is_same(coefficient, -1.0, dtype) { -quotient } else { quotient }
+    }
+
+    /// The same factors, where powers above and below the line are powers of one quotient: `(x / y)²` stays in range where `x²` and `y²`
+    /// do not, and takes a multiplication less.
+    fn with_powers_of_quotients(
+        &mut self,
+        dtype: DType,
+        factors: SmallVec<[Factor<'s>; 2]>,
+    ) -> SmallVec<[Factor<'s>; 2]> {
+        // The reciprocal of a root stands above the line.
+        let is_root = |f: &Factor<'s>| matches!(f.base.node(), ExprNode::Apply(Scalar::Sqrt, _));
+        let is_power = |f: &Factor<'s>| f.exponent.abs() > 1 && !is_root(f) && f.base.as_const().is_none();
+        let (powers, mut others): (SmallVec<[Factor<'s>; 2]>, SmallVec<[Factor<'s>; 2]>) =
+            factors.iter().copied().partition(|f| is_power(f));
+        let common = powers.iter().map(|f| i64::from(f.exponent).abs()).reduce(gcd).unwrap_or(1);
+        if common < 2 || !powers.iter().any(|f| f.exponent > 0) || !powers.iter().any(|f| f.exponent < 0) {
+            return factors;
+        }
+        let exponent = common as i32;
+        let roots = powers.iter().map(|f| Factor { exponent: f.exponent / exponent, ..*f }).collect();
+        let base = self.write(&Product { dtype, coefficient: 1.0, factors: roots });
+        others.insert(0, Factor { base, exponent });
+        others
     }
 
     /// The coefficient and the factors as they are written: a sign, and a coefficient where that is better, goes into a sum.

@@ -17,6 +17,11 @@ pub fn count(n: f64) -> String {
     }
 }
 
+/// So many of something: `1 plan`, `2 plans`.
+pub fn several(n: usize, what: &str) -> String {
+    if n == 1 { format!("1 {what}") } else { format!("{n} {what}s") }
+}
+
 /// A number of bytes.
 pub fn bytes(n: f64) -> String {
     let text = count(n);

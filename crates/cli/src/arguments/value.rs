@@ -75,7 +75,12 @@ pub fn parse_size(text: &str) -> Result<i64, String> {
         "Gi" => 1 << 30,
         suffix => return Err(format!("the suffix {suffix} is unknown; use k, M, G, Ki, Mi or Gi")),
     };
-    let number: i64 = digits.parse().map_err(|_| format!("\"{text}\" is not a size"))?;
+    if !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit()) && digits.parse::<i64>().is_err() {
+        return Err(format!("the size {text} does not fit into 64 bits"));
+    }
+    let number: i64 = digits
+        .parse()
+        .map_err(|_| format!("\"{text}\" is not a size; a size is written as 128, 4k, 1M, 2G, 4Ki, 1Mi or 2Gi"))?;
     if number < 0 {
         return Err(format!("the size {number} is below zero"));
     }

@@ -18,12 +18,13 @@ pub fn to_text(measured: &Measured<'_>) -> String {
     let runs = measured.arguments.iters.get();
     let (threads, width) = (contest.threads, screen::width());
     let place = match measured.arguments.device {
-        Measuring::Cpu => format!("{threads} thread{}", plural(threads)),
+        Measuring::Cpu => quantity::several(threads, "thread"),
         Measuring::Cuda => "the GPU".to_owned(),
     };
     let mut text = heading(&format!("{} on {place}", measured.model.name));
     let mut line = |words: String| text.push_str(&screen::wrapped(&words, 2, width));
-    line(format!("{runs} run{} of each, in turns{}", plural(runs), sizes(measured)));
+    let of_each = if contest.contenders.len() > 1 { " of each, in turns" } else { "" };
+    line(format!("{}{of_each}{}", quantity::several(runs, "run"), sizes(measured)));
     text.push('\n');
     text.push_str(&table(measured).text(width));
     text.push('\n');
@@ -71,12 +72,8 @@ fn three_digits(x: f64) -> String {
     format!("{x:.*}", usize::try_from(after).unwrap_or(0))
 }
 
-fn plural(n: usize) -> &'static str {
-    if n == 1 { "" } else { "s" }
-}
-
 fn kernels(n: usize) -> String {
-    format!("{n} kernel{}", plural(n))
+    quantity::several(n, "kernel")
 }
 
 fn ms(time: std::time::Duration) -> String {

@@ -7,14 +7,15 @@ use super::case::Written;
 use super::{Evidence, Guilt, Searched};
 use crate::arguments::{Bisect, Metric};
 use crate::model::Model;
-use crate::quantity::significant;
+use crate::quantity::{several, significant};
 use crate::screen::{self, heading};
 
 /// The decision and how to see it again.
 pub fn to_text(model: &Model, arguments: &Bisect, searched: &Searched, written: Option<&Written>) -> String {
     let mut text = heading(&format!("{} on {}", model.name, arguments.device.name()));
     let mut line = |words: String| text.push_str(&screen::wrapped(&words, 2, screen::width()));
-    line(format!("{} decisions; {} plans were run", searched.decisions, searched.plans));
+    let decisions = several(searched.decisions, "decision");
+    line(format!("{decisions}; plans that were run: {}", searched.plans));
     let (Some(guilt), Some(written)) = (&searched.guilt, written) else {
         line(match (arguments.metric, &searched.before) {
             (Metric::Error, None) => "nothing differs: no decision is guilty".into(),

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use super::rivals::State;
 use super::{Compared, Contender, Difference};
 use crate::arguments::Measuring;
-use crate::quantity::significant;
+use crate::quantity::{several, significant};
 use crate::screen::{self, Column, Table, heading};
 use fuseline_session::plan::size_list;
 
@@ -33,7 +33,8 @@ pub fn to_text(compared: &Compared<'_>) -> String {
         true => String::new(),
         false => format!("; sizes assumed: {} (choose them with --sizes)", size_list(&feed.assumed)),
     };
-    line(format!("{} rounds of {} runs each, in turns{sizes}", arguments.rounds, arguments.iters));
+    let (rounds, runs) = (several(arguments.rounds.get(), "round"), several(arguments.iters.get(), "run"));
+    line(format!("{rounds} of {runs} each, in turns{sizes}"));
     text.push('\n');
     text.push_str(&table(compared).text(width));
     let mut line = |words: String| text.push_str(&screen::wrapped(&words, 2, width));

@@ -6,7 +6,7 @@ use fuseline::analysis::Scorecard;
 use fuseline::analysis::scorecard;
 use fuseline::analyzer::{Analysis, Analyzer, Candidate, Condition, Group, Totals, Verdict};
 use fuseline::device::DeviceSpec;
-use fuseline::error::{Context as _, Result};
+use fuseline::error::{Context as _, Kind, Result};
 use serde_json::{Value, json};
 
 use crate::arguments::Analyze;
@@ -20,7 +20,10 @@ use crate::target;
 pub fn analyze(arguments: &Analyze) -> Outcome {
     let spec = target::find(&arguments.target)?;
     let remedy = "`fuseline analyze --help` shows a file and lists its fields";
-    let analysis = analysis(arguments, &spec).map_err(|error| Failure::from(error).or_help(remedy))?;
+    let analysis = analysis(arguments, &spec).map_err(|error| match error.kind() {
+        Kind::Invalid => Failure::not_read(&arguments.operations, error, remedy),
+        _ => Failure::from(error),
+    })?;
     match arguments.json {
         true => screen::print_json(&to_json(&analysis, &spec)),
         false => screen::print(&to_text(&analysis, &spec)),

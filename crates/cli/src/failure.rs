@@ -37,6 +37,11 @@ pub enum Failure {
     Output(io::Error),
 }
 
+/// Whether a file is there that may not be opened.
+fn is_denied(path: &Path) -> bool {
+    fs::File::open(path).is_err_and(|error| error.kind() == ErrorKind::PermissionDenied)
+}
+
 /// The result of a command.
 pub type Outcome<T = ()> = Result<T, Failure>;
 
@@ -69,6 +74,11 @@ impl Failure {
                 Failure::explained(error, "there is no such file", "check the path")
             }
             Ok(found) if found.is_dir() => Failure::explained(error, "it is a folder", "give the path of a file"),
+            _ if is_denied(path) => Failure::explained(
+                error,
+                "this user may not read it",
+                "`chmod` gives permission, to whoever owns the file",
+            ),
             _ => Failure::with_help(error, help),
         }
     }

@@ -1,6 +1,6 @@
 //! Values that several commands take: models, sizes, element types.
 
-use std::num::NonZeroUsize;
+use std::num::{IntErrorKind, NonZeroUsize, ParseIntError};
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
@@ -75,16 +75,15 @@ pub fn parse_size(text: &str) -> Result<i64, String> {
         "Gi" => 1 << 30,
         suffix => return Err(format!("the suffix {suffix} is unknown; use k, M, G, Ki, Mi or Gi")),
     };
-    if !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit()) && digits.parse::<i64>().is_err() {
-        return Err(format!("the size {text} does not fit into 64 bits"));
-    }
-    let number: i64 = digits
-        .parse()
-        .map_err(|_| format!("\"{text}\" is not a size; a size is written as 128, 4k, 1M, 2G, 4Ki, 1Mi or 2Gi"))?;
+    let too_large = || format!("the size {text} does not fit into 64 bits");
+    let number: i64 = digits.parse().map_err(|error: ParseIntError| match error.kind() {
+        IntErrorKind::PosOverflow => too_large(),
+        _ => format!("\"{text}\" is not a size; a size is written as 128, 4k, 1M, 2G, 4Ki, 1Mi or 2Gi"),
+    })?;
     if number < 0 {
         return Err(format!("the size {number} is below zero"));
     }
-    number.checked_mul(factor).ok_or_else(|| format!("the size {text} does not fit into 64 bits"))
+    number.checked_mul(factor).ok_or_else(too_large)
 }
 
 /// A number of threads that a machine can have at work.

@@ -33,9 +33,9 @@ pub fn to_text(measured: &Measured<'_>) -> String {
         let saved = other.median_ms() - fused.median_ms();
         let traffic = other.cost().bytes - fused.cost().bytes;
         let part = 100.0 * traffic / other.cost().bytes.max(1.0);
-        // Plans that move the same are the same kernels, and what their times differ by is noise.
-        line(match traffic == 0.0 {
-            true => "fusion saves nothing here: both plans move the same bytes".into(),
+        // What the times of as many kernels that move as much differ by is noise.
+        line(match traffic == 0.0 && fused.kernels() == other.kernels() {
+            true => "fusion saves nothing here: both plans have as many kernels and move the same bytes".into(),
             false => {
                 let traffic = quantity::bytes(traffic);
                 format!("fusion saves {} ms a run and {traffic} of traffic ({part:.0} %)", three_digits(saved))
@@ -118,8 +118,8 @@ fn table(measured: &Measured<'_>) -> Table<'static> {
 /// GB/s of the farthest memory and GFLOP/s of the vector units, for as many threads as there are; for all of a GPU.
 fn limits(measured: &Measured<'_>) -> (f64, f64) {
     let spec = match measured.arguments.device {
-        // A plan for another device runs here all the same.
-        Measuring::Cpu if DeviceSpec::find(&measured.plan.spec.name).is_ok() => here::spec(),
+        // A plan for another device runs here all the same; a file may describe this machine.
+        Measuring::Cpu if DeviceSpec::all().contains(&measured.plan.spec) => here::spec(),
         _ => &measured.plan.spec,
     };
     let threads = match measured.arguments.device {

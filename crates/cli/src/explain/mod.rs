@@ -128,10 +128,8 @@ impl<'m> Request<'m> {
         for (name, size) in &assumed {
             all.bind(Symbol::name(name), *size);
         }
-        // As every run does; a file of inputs has said what it wants.
-        if inputs.is_empty() {
-            settle_sizes(model, &mut all, &mut assumed);
-        }
+        // As every run does.
+        settle_sizes(model, &mut all, &mut assumed);
         let graph = match model.graph(&inputs, &env) {
             // What cannot be built for every size can perhaps be built for these.
             Err(error) if error.kind() == Kind::NeedsValue && !assumed.is_empty() => {

@@ -22,7 +22,7 @@ use super::reach::reached;
 use super::roles::Roles;
 use super::rows::{Pass, Rows, dense_offset};
 use super::tile_sums::{Stepped, TileSums};
-use super::tiling::Tiling;
+use super::tiling::{Chunk, Tiling};
 use super::{Emission, Memory, share};
 use crate::vector::{Bound as To, IntOp, Value};
 
@@ -171,7 +171,7 @@ impl<'e> Attention<'e> {
         let last_chunk = e.b.number(chunks - 1);
         let chunk = e.b.int(IntOp::Sub, last_chunk, chunk);
         let batch = e.b.int(IntOp::FloorDiv, task, chunks_value);
-        let (from, to) = tiling.chunk(e, chunk, together);
+        let Chunk { from, to, .. } = tiling.chunk(e, chunk, together);
         let rows = (tiling.row(e, from), tiling.row(e, to));
         let origin = batch_point(e, first, batch);
         let places = self.places(e, rows.0, task_rows, block, padded);

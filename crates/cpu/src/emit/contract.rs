@@ -194,12 +194,15 @@ fn emit_tiles(
         let second = e.b.int(IntOp::FloorMod, rest, outer_value);
         let batch = e.b.int(IntOp::FloorDiv, rest, outer_value);
         let (chunk, panel) = if panels_stay { (first, second) } else { (second, first) };
-        let (from, to) = tiling.chunk(e, chunk, together);
+        let mut chunk = tiling.chunk(e, chunk, together);
+        if panels_stay {
+            (chunk.first, chunk.count) = (e.b.number(0), tiling.count);
+        }
         let origin = batch_point(e, roles, batch);
         let packed = multiply.packed(e, &origin, panel)?;
         let multiply = packed.as_ref().unwrap_or(multiply);
-        let places = multiply.waiting(e, &tiling, (from, together), panel);
-        multiply.tiles_used(e, (&tiling, (from, to)), &origin, panel, &places, then)?;
+        let places = multiply.waiting(e, &tiling, (chunk.from, together), panel);
+        multiply.tiles_used(e, (&tiling, chunk), &origin, panel, &places, then)?;
         e.b.end_loop(&[]);
         Ok(roles.batch_count(bound) * chunks * panels)
     })
@@ -262,13 +265,13 @@ fn emit_whole_rows(
         let chunks_value = e.b.number(chunks);
         let chunk = e.b.int(IntOp::FloorMod, task, chunks_value);
         let batch = e.b.int(IntOp::FloorDiv, task, chunks_value);
-        let (from, to) = tiling.chunk(e, chunk, together);
+        let chunk = tiling.chunk(e, chunk, together);
         let origin = batch_point(e, roles, batch);
         // Rows of the worker's memory begin with the first row of the chunk.
-        let (first, behind) = (tiling.row(e, from), tiling.row(e, to));
+        let (first, behind) = (tiling.row(e, chunk.from), tiling.row(e, chunk.to));
         let before = e.b.number(0);
         let places = in_worker(roles, e, (first, rows_most), (before, padded));
-        multiply.add_up(e, &tiling, &origin, panels, (from, to), &places)?;
+        multiply.add_up(e, &tiling, &origin, panels, chunk, &places)?;
         for (dot, place) in &places {
             e.given.insert(*dot, Given::Held(place.clone()));
         }

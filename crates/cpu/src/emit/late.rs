@@ -115,9 +115,9 @@ pub(super) fn emit_lines(
         let first = e.b.times(chunk, lines.rows());
         let tiling = tiling.from(first);
         let (panel, _) = e.b.begin_loop(To::Number(0), To::Number(panels), 1, &[]);
-        let (from, to) = (e.b.number(0), e.b.number(tiling.count));
-        let places = multiply.waiting(e, &tiling, (from, tiling.count), panel);
-        multiply.tiles_used(e, (&tiling, (from, to)), &origin, panel, &places, &Sums::Stored(stores))?;
+        let chunk = tiling.all(e);
+        let places = multiply.waiting(e, &tiling, (chunk.from, tiling.count), panel);
+        multiply.tiles_used(e, (&tiling, chunk), &origin, panel, &places, &Sums::Stored(stores))?;
         e.b.end_loop(&[]);
         e.b.end_loop(&[]);
         Ok(roles.batch_count(bound) * lines.chunks)

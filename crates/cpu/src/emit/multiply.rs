@@ -13,8 +13,8 @@ use super::late::Lines;
 use super::point::{Coord, Point};
 use super::roles::Roles;
 use super::rows::dense_offset;
-use super::tile_sums::{Ahead, LINE, Stepped, TileSums};
-use super::tiling::Tiling;
+use super::tile_sums::{Ahead, LINE, Stepped, TileSums, trips};
+use super::tiling::{Chunk, Tiling};
 use super::{Emission, Memory};
 use crate::code::Isa;
 use crate::vector::{Bound as To, Compare, IntOp, Ty, Value};
@@ -28,6 +28,9 @@ pub(super) const TILE_ROWS: i64 = 6;
 
 /// Bytes of a right factor that do not stay in the caches of a core.
 pub(super) const FAR: i64 = 1 << 20;
+
+/// Bytes of a packed factor that a trip asks for at most.
+const MOST_ASKED: i64 = 4 * LINE;
 
 /// Bytes of a right factor that are asked for before they are needed, where terms lie far apart.
 const ASKED: i64 = 4096;
@@ -57,11 +60,11 @@ pub(super) enum Sums<'s> {
 }
 
 impl Multiply {
-    /// Emits the tiles `from..to` of a panel, and what becomes of their sums.
+    /// Emits the tiles of a chunk of a panel, and what becomes of their sums.
     pub(super) fn tiles_used(
         &self,
         e: &mut Emitter<'_>,
-        (tiling, tiles): (&Tiling, (Value, Value)),
+        (tiling, tiles): (&Tiling, Chunk),
         origin: &Point,
         panel: Value,
         places: &FxHashMap<StepId, Held>,
@@ -84,10 +87,11 @@ impl Multiply {
         })
     }
 
-    /// What a tile asks for before it is needed. Of a packed factor, the terms that are added next, which lie behind its own, be they of this
-    /// panel or the next one: with every term one line. Some tiles together ask for all; what fewer tiles read passes by too fast for that.
+    /// What a tile asks for before it is needed. Of a packed factor, its part of the terms that are added next, which lie behind those of now, be they
+    /// of this panel or the next one: all tiles that read a panel ask for as much, so that memory has the time of all of them. What few tiles
+    /// read passes by too fast for that.
     /// Where terms lie pages apart, the processor does not see by itself what comes next: some terms on, all that a tile reads.
-    fn ahead(&self, e: &mut Emitter<'_>, tile: Value, count: i64) -> Option<Ahead> {
+    fn ahead(&self, e: &mut Emitter<'_>, chunk: Chunk, tile: Value, panel: Value, terms: i64) -> Option<Ahead> {
         let Right { held, term_bytes, is_packed } = &self.right[0];
         if held.memory == Memory::Worker || self.right_bytes(e.bound) < FAR {
             return None;
@@ -96,13 +100,20 @@ impl Multiply {
             let read = self.width * e.lanes() * bytes_of(held.dtype);
             return Some(Ahead::All { terms: ceil_div(ASKED, read) });
         }
-        let tiles = ceil_div(self.roles.row_count(e.bound), self.tile_rows(e.isa));
-        if tiles < term_bytes / LINE {
+        // Tiles that are less wide than what is packed read it several times.
+        let times = if self.parts(e) == 1 { panel_vectors(e.isa) / self.width } else { 1 };
+        let (bytes, trips) = (terms * term_bytes, trips(terms));
+        let step = ceil_div(bytes, (times * chunk.count * trips).max(1));
+        if step > MOST_ASKED {
             return None;
         }
-        let lines = e.b.number(term_bytes / LINE - 1);
-        let line = e.b.int(IntOp::And, tile, lines);
-        Some(Ahead::Line { bytes: count * term_bytes, plus: e.b.times(line, LINE) })
+        let times = e.b.number(times);
+        let time = e.b.int(IntOp::FloorMod, panel, times);
+        let before = e.b.times(time, chunk.count);
+        let turn = e.b.int(IntOp::Sub, tile, chunk.first);
+        let turn = e.b.int(IntOp::Add, before, turn);
+        let from = e.b.times(turn, trips * step);
+        Some(Ahead::Part { from: e.b.plus(from, bytes), step })
     }
 
     /// Bytes of a right factor.
@@ -120,7 +131,7 @@ impl Multiply {
         (self.roles.column_count(emission.bound) + panel - 1) / panel
     }
 
-    /// Emits the tiles `from..to` of a panel; `then` is given the points of each tile, where the sums have their values.
+    /// Emits the tiles of a chunk of a panel; `then` is given the points of each tile, where the sums have their values.
     #[allow(clippy::too_many_arguments, reason = "where, which and what then")]
     fn tiles(
         &self,
@@ -128,13 +139,14 @@ impl Multiply {
         tiling: &Tiling,
         origin: &Point,
         panel: Value,
-        (from, to): (Value, Value),
+        chunk: Chunk,
         terms: &Terms<'_>,
         then: &mut dyn FnMut(&mut Emitter<'_>, &[Point]) -> Result<()>,
     ) -> Result<()> {
-        tiling.each(e, from, to, &mut |e, tile, first, rows| {
+        tiling.each(e, chunk.from, chunk.to, &mut |e, tile, first, rows| {
             let points = self.points(e, origin, first, rows, panel);
-            self.sums(e, origin, (tile, first, rows), panel, terms, &points)?;
+            let ahead = self.ahead(e, chunk, tile, panel, terms.count);
+            self.sums(e, origin, (first, rows), panel, terms, ahead, &points)?;
             e.b.stay_inside();
             then(e, &points)?;
             e.b.move_outside();
@@ -150,7 +162,7 @@ impl Multiply {
         tiling: &Tiling,
         origin: &Point,
         panels: i64,
-        tiles: (Value, Value),
+        tiles: Chunk,
         places: &FxHashMap<StepId, Held>,
     ) -> Result<()> {
         self.in_parts(e, places, true, &mut |e, terms, _| {
@@ -229,13 +241,15 @@ impl Multiply {
     }
 
     /// Emits the sums of a tile and gives the contractions their values.
+    #[allow(clippy::too_many_arguments, reason = "where, which and what is asked for")]
     fn sums(
         &self,
         e: &mut Emitter<'_>,
         origin: &Point,
-        (tile, first, rows): (Value, Value, i64),
+        (first, rows): (Value, i64),
         panel: Value,
         terms: &Terms<'_>,
+        ahead: Option<Ahead>,
         points: &[Point],
     ) -> Result<()> {
         let roles = &self.roles;
@@ -265,7 +279,7 @@ impl Multiply {
             left,
             right: self.right.iter().map(|r| (r.held.dtype, r.term_bytes)).collect(),
             masks: masked.filter_map(|point| point.mask).collect(),
-            ahead: self.ahead(e, tile, terms.count),
+            ahead,
         };
         let begun = terms.begun.map(|places| {
             let held = roles.dots.iter().flat_map(|dot| points.iter().map(|point| (&places[dot], point)));

@@ -5,7 +5,7 @@ use fuseline::tensor::DType;
 use super::bound::bytes_of;
 use super::emitter::Emitter;
 use super::fold::{Folding, Kept};
-use crate::vector::{Bound as To, Value};
+use crate::vector::{Bound as To, IntOp, Value};
 
 /// Terms of the sum in a trip.
 const TERMS: i64 = 4;
@@ -16,10 +16,15 @@ pub(super) const LINE: i64 = 64;
 /// What is asked for of the right factors before it is needed.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Ahead {
-    /// with every term one line: so many bytes, and an Int of bytes, from what is read now
-    Line { bytes: i64, plus: Value },
+    /// with every trip so many bytes, from an Int of bytes behind where a right factor begins
+    Part { from: Value, step: i64 },
     /// with every term all of one that comes so many terms later
     All { terms: i64 },
+}
+
+/// In how many trips terms are added, but for a few that are left.
+pub(super) fn trips(terms: i64) -> i64 {
+    terms / TERMS
 }
 
 /// A matrix whose rows and terms lie at even distances.
@@ -57,6 +62,11 @@ impl TileSums {
     /// `start`, or with nothing.
     pub fn emit(&self, e: &mut Emitter<'_>, left: Value, right: &[Value], start: Option<Vec<Value>>) -> Vec<Value> {
         let mut state: Vec<Value> = std::iter::once(left).chain(right.iter().copied()).collect();
+        if let Some(Ahead::Part { from, .. }) = self.ahead {
+            for pointer in right {
+                state.push(e.b.int(IntOp::Add, *pointer, from));
+            }
+        }
         let sums = state.len();
         match start {
             Some(start) => state.extend(start),
@@ -75,6 +85,7 @@ impl TileSums {
             }
             let (_, mut inside) = e.b.begin_loop(To::Number(from), To::Number(to), step, &state);
             for term in 0..step {
+                self.ask_ahead(e, (term, step), &mut inside);
                 self.term(e, term, &mut inside, sums);
             }
             inside[0] = e.b.plus(inside[0], step * self.left.term_bytes);
@@ -86,25 +97,38 @@ impl TileSums {
         state.split_off(sums)
     }
 
+    /// Asks for what belongs to a term of a trip of so many.
+    fn ask_ahead(&self, e: &mut Emitter<'_>, (term, terms): (i64, i64), inside: &mut [Value]) {
+        for (d, (dtype, term_bytes)) in self.right.iter().enumerate() {
+            match self.ahead {
+                Some(Ahead::Part { step, .. }) if terms == TERMS => {
+                    let asked = &mut inside[1 + self.right.len() + d];
+                    for byte in (term * LINE..step).step_by((TERMS * LINE) as usize) {
+                        let at = e.b.address(*asked, &[], byte);
+                        e.b.prefetch(at);
+                    }
+                    if term == TERMS - 1 {
+                        *asked = e.b.plus(*asked, step);
+                    }
+                }
+                Some(Ahead::All { terms }) => {
+                    let read = self.width * e.lanes() * bytes_of(*dtype);
+                    for byte in (0..read).step_by(LINE as usize) {
+                        let at = e.b.address(inside[1 + d], &[], (term + terms) * term_bytes + byte);
+                        e.b.prefetch(at);
+                    }
+                }
+                _ => {}
+            }
+        }
+    }
+
     /// One term joins every sum. The vectors of all right factors are loaded first, so that an element of the left one is
     /// loaded once.
     fn term(&self, e: &mut Emitter<'_>, term: i64, inside: &mut [Value], sums: usize) {
         let mut right: Vec<Vec<Value>> = Vec::with_capacity(self.right.len());
         for (d, (dtype, term_bytes)) in self.right.iter().enumerate() {
             let vector = e.lanes() * bytes_of(*dtype);
-            match self.ahead {
-                Some(Ahead::Line { bytes, plus }) => {
-                    let at = e.b.address(inside[1 + d], &[(plus, 1)], bytes + term * term_bytes);
-                    e.b.prefetch(at);
-                }
-                Some(Ahead::All { terms }) => {
-                    for byte in (0..self.width * vector).step_by(LINE as usize) {
-                        let at = e.b.address(inside[1 + d], &[], (term + terms) * term_bytes + byte);
-                        e.b.prefetch(at);
-                    }
-                }
-                None => {}
-            }
             let vectors = (0..self.width).map(|v| {
                 let at = e.b.address(inside[1 + d], &[], term * term_bytes + v * vector);
                 e.b.load_again(at, *dtype, self.masks.get(v as usize).copied())

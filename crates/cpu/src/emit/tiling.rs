@@ -16,6 +16,17 @@ pub(super) struct Tiling {
     base: Option<Value>,
 }
 
+/// Tiles of a panel that a task has.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Chunk {
+    /// Ints: from a tile up to another
+    pub from: Value,
+    pub to: Value,
+    /// the first of the tiles that read a panel one after the other, maybe in other tasks too, and how many these are
+    pub first: Value,
+    pub count: i64,
+}
+
 impl Tiling {
     /// As few tiles as there can be, of at most so many rows.
     pub fn new(rows: i64, most: i64) -> Tiling {
@@ -41,11 +52,17 @@ impl Tiling {
         }
     }
 
-    /// The tiles of a chunk by its number, of so many together: from one up to another.
-    pub fn chunk(&self, e: &mut Emitter<'_>, chunk: Value, together: i64) -> (Value, Value) {
+    /// The tiles of a chunk by its number, of so many together.
+    pub fn chunk(&self, e: &mut Emitter<'_>, chunk: Value, together: i64) -> Chunk {
         let from = e.b.times(chunk, together);
         let (to, count) = (e.b.plus(from, together), e.b.number(self.count));
-        (from, e.b.int(IntOp::Min, to, count))
+        Chunk { from, to: e.b.int(IntOp::Min, to, count), first: from, count: together }
+    }
+
+    /// All tiles as one chunk.
+    pub fn all(&self, e: &mut Emitter<'_>) -> Chunk {
+        let (from, to) = (e.b.number(0), e.b.number(self.count));
+        Chunk { from, to, first: from, count: self.count }
     }
 
     /// Emits loops over the tiles `from..to`; `body` is given the tile, its first row and how many there are.

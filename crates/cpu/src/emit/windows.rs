@@ -19,7 +19,7 @@ use super::lanes::{choose_lane, slope_along};
 use super::multiply::rows_point;
 use super::point::{Coord, Point};
 use super::reach::reached;
-use super::tiling::Tiling;
+use super::tiling::{Chunk, Tiling};
 use super::{Emission, Memory, share};
 use crate::vector::{Bound as To, IntOp, Ty, Value};
 
@@ -181,7 +181,7 @@ impl Windows {
             let chunks_value = e.b.number(chunks);
             let chunk = e.b.int(IntOp::FloorMod, task, chunks_value);
             let number = e.b.int(IntOp::FloorDiv, task, chunks_value);
-            let (from, to) = tiling.chunk(e, chunk, together);
+            let Chunk { from, to, .. } = tiling.chunk(e, chunk, together);
             let origin = Point::origin(bound.extents.len());
             let origin = rows_point(e, &self.outer, &origin, number);
             let rows_held = together * tiling.rows + self.rows_more();

@@ -5,7 +5,7 @@ use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::thread;
 use std::time::Duration;
 
-use fuseline::error::Error;
+use fuseline::error::{Allowance, Error};
 
 use crate::failure::Failure;
 use crate::screen;
@@ -27,7 +27,11 @@ impl Deadline {
                     screen::tell("\n");
                 }
                 // The status is that of work that failed; nobody waits for the work.
-                Failure::from(Error::limit(format!("the run takes longer than {} s", most.as_secs_f64()))).report();
+                Failure::from(Error::over(
+                    Allowance::RunTime,
+                    format!("the run takes longer than {} s", most.as_secs_f64()),
+                ))
+                .report();
                 std::process::exit(1);
             }
         });

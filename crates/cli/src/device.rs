@@ -1,5 +1,6 @@
 //! Where models run: the table of devices.
 
+use std::ffi::OsStr;
 use std::num::NonZeroUsize;
 
 use clap::ValueEnum;
@@ -104,7 +105,7 @@ impl ValueEnum for Device {
 #[derive(Debug)]
 pub struct Wishes<'a> {
     /// the device to plan for
-    pub target: Option<&'a str>,
+    pub target: Option<&'a OsStr>,
     /// how far arithmetic may be rearranged
     pub numerics: Option<Numerics>,
     /// in which type the factors of contractions are multiplied

@@ -75,7 +75,7 @@ fn findings() -> Vec<Finding> {
 fn cache() -> Result<String, String> {
     let folder = gpu::cache().ok_or("no folder to keep machine code in; set FUSELINE_CACHE to one")?;
     let there = folder.ancestors().find(|place| place.exists());
-    match there.is_some_and(|there| there.is_dir() && file::check(&there.join("fuseline"), []).is_ok()) {
+    match there.is_some_and(|there| there.is_dir() && file::check_folder(there).is_ok()) {
         true => Ok(format!("machine code is kept in {}", folder.display())),
         false => Err(format!(
             "nothing can be written to {}, so kernels are compiled again in every run; set FUSELINE_CACHE to another folder",

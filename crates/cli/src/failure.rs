@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anstyle::{AnsiColor, Style};
-use fuseline::error::{Error, Kind};
+use fuseline::error::{Allowance, Error, Kind};
 
 use crate::screen;
 
@@ -181,6 +181,7 @@ fn block(error: &Error, cause: Option<&str>, help: Option<&str>, excerpt: Option
     let needs = error.needs();
     match help {
         Some(help) => line("help", help),
+        None if error.kind() == Kind::Limit => line("help", &raise(error.allowance())),
         None if !needs.is_empty() => line("help", &format!("give values of {} with --inputs", needs.join(", "))),
         None => line("help", default_help(error.kind())),
     }
@@ -212,10 +213,29 @@ fn default_help(kind: Kind) -> &'static str {
         Kind::Invalid => "check the place named above; `fuseline inspect MODEL` shows what the model takes",
         Kind::Unsupported => "docs/adding-an-op.md shows how an operator is added",
         Kind::NeedsValue => "give inputs whose sizes agree, with --inputs or --sizes",
-        Kind::Limit => {
-            "try smaller sizes; models that you trust may have more: --max-compile-time, --max-nodes, --max-nesting, --max-text, and of \
-             `fuseline run` --max-memory, --max-trips, --max-time"
-        }
+        Kind::Limit => "try smaller sizes, or a smaller model",
         Kind::Bug => "please report it together with the model and the command",
+    }
+}
+
+/// What helps where a limit was reached: its flag, where it has one.
+fn raise(allowance: Option<Allowance>) -> String {
+    let usual = default_help(Kind::Limit);
+    match allowance {
+        Some(allowance) => format!("{usual}; models that you trust may have more: {}", flag(allowance)),
+        None => format!("{usual}; no flag raises this limit"),
+    }
+}
+
+/// The option that allows more.
+fn flag(allowance: Allowance) -> &'static str {
+    match allowance {
+        Allowance::CompileTime => "--max-compile-time SECONDS",
+        Allowance::RunTime => "--max-time SECONDS",
+        Allowance::Nodes => "--max-nodes N",
+        Allowance::Nesting => "--max-nesting N",
+        Allowance::Text => "--max-text BYTES",
+        Allowance::Memory => "--max-memory BYTES",
+        Allowance::Trips => "--max-trips N",
     }
 }

@@ -4,9 +4,8 @@ use std::io::Read;
 use std::num::NonZeroUsize;
 use std::path::Path;
 
-use fuseline::error::{Context, Error, Kind, Result};
-use fuseline::philox;
-use fuseline::tensor::{DType, Env, Literal, Shape, Symbol, TensorType};
+use fuseline::error::{Allowance, Context, Error, Kind, Result};
+use fuseline::tensor::{DType, Drawn, Env, Literal, Shape, Symbol, TensorType};
 use fuseline_frontend::Tensors;
 use fuseline_frontend::npz::{ReadOptions, read_npz};
 use fuseline_frontend::onnx::import::{Form, Port};
@@ -15,7 +14,9 @@ use fuseline_session::plan::size_list;
 use crate::arguments::SizeBinding;
 use crate::failure::{Failure, Outcome};
 use crate::model::{Model, type_text};
+use crate::screen;
 use crate::settle_sizes::settle_sizes;
+use crate::waiting::Waiting;
 
 /// What goes into a run.
 #[derive(Debug)]
@@ -29,15 +30,60 @@ pub struct Feed {
 }
 
 impl Feed {
-    /// A run that failed: perhaps sizes do not fit that nobody gave.
+    /// A run that failed: perhaps sizes do not fit that nobody gave, or a number that was drawn sends the model where they do not.
     pub fn failed(&self, error: Error) -> Failure {
-        if self.assumed.is_empty() || error.kind() != Kind::Invalid {
+        let switches = self.switches();
+        if error.kind() != Kind::Invalid || self.assumed.is_empty() && switches.is_empty() {
             return error.into();
         }
-        let help = format!("these sizes were assumed: {}; give others with --sizes", size_list(&self.assumed));
-        Failure::explained(error, "sizes that nobody gave do not fit together", help)
+        let mut help = Vec::new();
+        if !switches.is_empty() {
+            help.push(format!("{} was drawn by chance; {}", switches.join(", "), self.how_to_give()));
+        }
+        if !self.assumed.is_empty() {
+            let sizes = size_list(&self.assumed);
+            help.push(format!("these sizes were assumed: {sizes}; give others with --sizes"));
+        }
+        let why = match (switches.is_empty(), self.assumed.is_empty()) {
+            (true, _) => "sizes that nobody gave do not fit together",
+            (false, true) => "a number that nobody gave may decide what fits",
+            (false, false) => "sizes that nobody gave do not fit together, or not with a number that nobody gave",
+        };
+        Failure::explained(error, why, help.join("; "))
+    }
+
+    /// Random inputs that are one whole number or one truth value each, with what was drawn: such an input mostly steers the model, as a
+    /// rate of samples or a language does, and 0 or 1 is seldom what is meant.
+    pub fn switches(&self) -> Vec<String> {
+        let drawn = self.random.iter().filter_map(|name| {
+            let tensor = self.tensors.get(name).filter(|x| x.count() == 1 && !x.dtype().is_float())?;
+            Some(format!("{name}={}", tensor.int(0)))
+        });
+        drawn.collect()
+    }
+
+    /// How the inputs that steer are given.
+    fn how_to_give(&self) -> String {
+        let names = self.switches();
+        let name = names.first().and_then(|first| first.split_once('=')).map_or("", |(name, _)| name);
+        let is_word = !name.is_empty() && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');
+        let pair = if is_word { format!("{name}=VALUE") } else { format!("**{{'{name}': VALUE}}") };
+        format!("give what is meant with --inputs x.npz, written by numpy.savez('x.npz', {pair})")
+    }
+
+    /// Says which numbers that may steer the model nobody gave.
+    fn tell_switches(&self) {
+        let switches = self.switches();
+        if switches.is_empty() || switches.len() > MOST_SWITCHES {
+            return;
+        }
+        let (list, may) = (switches.join(", "), "may decide what the model does");
+        screen::tell(&format!("note: {list} was drawn by chance and {may}: {}\n", self.how_to_give()));
     }
 }
+
+/// Where there are more of them, they are data.
+const MOST_SWITCHES: usize = 4;
 
 /// Puts the inputs together: those of the file, which must fit, and random ones for the rest, where all sizes are bound that these have.
 fn draw_rest(model: &Model, file: Option<&Path>, mut env: Env, seed: u64) -> Outcome<Feed> {
@@ -99,8 +145,9 @@ fn parts(port: &Port, given: &Tensors, has_file: bool) -> Outcome<Tensors> {
     Ok(given.iter().filter(|(name, _)| port.has(name)).map(|(name, tensor)| (name.clone(), tensor.clone())).collect())
 }
 
-/// The inputs: those of the file, and random ones of [usual sizes](Model::typical_sizes) for the rest.
-pub fn assemble(model: &Model, file: Option<&Path>, sizes: &[SizeBinding], seed: u64) -> Outcome<Feed> {
+/// The inputs: those of the file, and random ones of [usual sizes](Model::typical_sizes) for the rest; with a word about what nobody gave and
+/// decides perhaps, and about the time it takes, unless that is not wanted.
+pub fn assemble(model: &Model, file: Option<&Path>, sizes: &[SizeBinding], seed: u64, quiet: bool) -> Outcome<Feed> {
     let mut env = model.bind_sizes(sizes)?;
     if let Some(path) = file {
         read(model, path, &mut env)?;
@@ -110,7 +157,12 @@ pub fn assemble(model: &Model, file: Option<&Path>, sizes: &[SizeBinding], seed:
         env.bind(Symbol::name(name), *size);
     }
     settle_sizes(model, &mut env, &mut assumed);
+    let waiting = Waiting::unless(quiet, &format!("drawing inputs of {}", model.name));
     let feed = draw_rest(model, file, env, seed)?;
+    drop(waiting);
+    if !quiet {
+        feed.tell_switches();
+    }
     Ok(Feed { assumed, ..feed })
 }
 
@@ -160,8 +212,7 @@ fn check(port: &Port, tensor: &Literal, env: &mut Env) -> Outcome {
         if port.is_text {
             return Err(Failure::with_help(refuse(env), "give an array of strings"));
         }
-        let numpy = numpy_name(port.dtype);
-        return Err(Failure::with_help(refuse(env), format!("convert the array, for instance by .astype({numpy})")));
+        return Err(Failure::with_help(refuse(env), as_type(port.dtype)));
     }
     let Some(shape) = &port.shape else { return Ok(()) };
     if shape.rank() != tensor.sizes().len() {
@@ -178,6 +229,11 @@ fn check(port: &Port, tensor: &Literal, env: &mut Env) -> Outcome {
         }
     }
     Ok(())
+}
+
+/// What helps where an array has another element type than this one.
+pub fn as_type(dtype: DType) -> String {
+    format!("convert the array, for instance by .astype({})", numpy_name(dtype))
 }
 
 fn numpy_name(dtype: DType) -> String {
@@ -223,56 +279,33 @@ impl Dice {
         let (seed, stream) = (self.seed, self.stream);
         self.skip();
         let count: usize = sizes.iter().product();
-        let wanted = count as u64 * 8;
+        let wanted = dtype.bytes(count).map_or(u64::MAX, |bytes| bytes as u64);
         self.budget = self.budget.checked_sub(wanted).ok_or_else(|| {
             let limit = self.limit;
-            Error::limit(format!("{wanted} bytes while it is made (for all inputs the limit is {limit} bytes)"))
+            Error::over(
+                Allowance::Memory,
+                format!("{wanted} bytes of random numbers (for all inputs the limit is {limit} bytes)"),
+            )
         })?;
-        if dtype.is_float() {
-            let fill = |start: usize, values: &mut [f64]| {
-                let mut words = philox::words(seed, stream, 2 * start as u64);
-                let mut word = || words.next().expect("words never end");
-                for value in values {
-                    let drawn = normal(word(), word());
-                    *value = if positive { drawn.abs() } else { drawn };
-                }
-            };
-            return Literal::from_f64s(dtype, sizes, &filled(count, fill));
-        }
-        // Eight bits wrap to the range of their type.
-        let shift = if matches!(dtype, DType::I8 | DType::U8) { 24 } else { 31 };
-        let fill = |start: usize, values: &mut [i64]| {
-            let words = philox::words(seed, stream, start as u64);
-            values.iter_mut().zip(words).for_each(|(value, word)| *value = i64::from(word >> shift));
-        };
-        Literal::from_ints(dtype, sizes, &filled(count, fill))
+        Literal::new(dtype, sizes, written(Drawn { seed, stream, positive }, dtype, count))
     }
 }
 
-/// Values that are computed in parts, each from the place of its first one, by as many threads as there are processors.
-fn filled<T: Default + Clone + Send>(count: usize, fill: impl Fn(usize, &mut [T]) + Sync) -> Vec<T> {
+/// So many elements, written in parts by as many threads as there are processors.
+fn written(drawn: Drawn, dtype: DType, count: usize) -> Vec<u8> {
+    // A thread takes longer than a few numbers, and a model may have very many inputs. Elements of any type begin a byte there.
     const LEAST: usize = 1 << 16;
-    let mut values = vec![T::default(); count];
-    // A thread takes longer than a few numbers, and a model may have very many inputs.
-    if count <= LEAST {
-        fill(0, &mut values);
-        return values;
-    }
     let threads = std::thread::available_parallelism().map_or(1, NonZeroUsize::get);
-    let part = count.div_ceil(threads).max(LEAST);
-    std::thread::scope(|scope| {
-        for (k, values) in values.chunks_mut(part).enumerate() {
-            let fill = &fill;
-            scope.spawn(move || fill(k * part, values));
-        }
-    });
-    values
-}
-
-/// A normally distributed number from two random words (Box and Muller).
-fn normal(a: u32, b: u32) -> f64 {
-    let unit = |word: u32| (f64::from(word) + 0.5) / 4_294_967_296.0;
-    (-2.0 * unit(a).ln()).sqrt() * (std::f64::consts::TAU * unit(b)).cos()
+    let part = count.div_ceil(threads).next_multiple_of(LEAST);
+    let mut bytes = vec![0; dtype.bytes(count).expect("a count that was looked at")];
+    let parts = bytes.chunks_mut((part * dtype.bits() / 8).max(1)).enumerate();
+    let write = |(k, bytes): (usize, &mut [u8])| drawn.write(dtype, k * part, part.min(count - k * part), bytes);
+    if count <= LEAST {
+        parts.for_each(write);
+        return bytes;
+    }
+    std::thread::scope(|scope| parts.for_each(|part| drop(scope.spawn(move || write(part)))));
+    bytes
 }
 
 #[cfg(test)]
@@ -289,9 +322,12 @@ mod tests {
         let variance = values.iter().map(|x| x * x).sum::<f64>() / 10_000.0;
         assert!(mean.abs() < 0.05 && (variance - 1.0).abs() < 0.05, "{mean} {variance}");
         // By several threads or by one: the same.
-        let long = Dice::new(1, 1 << 30).draw(DType::F64, vec![150_001], false).unwrap().to_f64s();
-        let at = |k: u64| normal(philox::word(1, 0, 2 * k), philox::word(1, 0, 2 * k + 1));
-        assert!([0, 65_535, 65_536, 75_001, 150_000].into_iter().all(|k| long[k] == at(k as u64)));
+        for dtype in [DType::F64, DType::F16, DType::I4] {
+            let long = Dice::new(1, 1 << 30).draw(dtype, vec![150_001], false).unwrap();
+            let mut alone = vec![0; dtype.bytes(150_001).unwrap()];
+            Drawn { seed: 1, stream: 0, positive: false }.write(dtype, 0, 150_001, &mut alone);
+            assert!(long.bytes() == alone, "{dtype}");
+        }
         let bytes = draw(DType::I8, 1).to_ints();
         assert_eq!((bytes.iter().min(), bytes.iter().max()), (Some(&-128), Some(&127)));
         assert!(draw(DType::I64, 1).to_ints().iter().all(|n| [0, 1].contains(n)));

@@ -17,8 +17,81 @@ pub fn write(path: &Path, contents: &[u8]) -> Outcome {
     write_by(path, &mut |output| output.write_all(contents))
 }
 
-/// Whether a file can be written there, asked before the work: the place takes a few bytes, and none of the files that are read is there.
-pub fn check<'a>(path: &Path, read: impl IntoIterator<Item = &'a Path>) -> Outcome {
+/// What is written into a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Content {
+    /// arrays by name
+    Arrays,
+    /// a page to look at
+    Page,
+    /// a drawing of lines
+    Lines,
+    /// a picture of points
+    Points,
+    /// a plan as text
+    Plan,
+    /// the description of a device
+    Device,
+}
+
+impl Content {
+    /// What it is, and the endings of names that say so.
+    fn known(self) -> (&'static str, &'static [&'static str]) {
+        match self {
+            Content::Arrays => ("arrays by name (.npz)", &["npz"]),
+            Content::Page => ("a page (.html)", &["html", "htm"]),
+            Content::Lines => ("SVG (.svg)", &["svg"]),
+            Content::Points => ("PNG (.png)", &["png"]),
+            Content::Plan => ("a plan as text", &[]),
+            Content::Device => ("the description of a device (.spec)", &["spec"]),
+        }
+    }
+}
+
+/// Endings that say what is in a file, to everybody and to the programs that open it.
+const TELLING: [&str; 20] = [
+    "npz", "npy", "html", "htm", "svg", "png", "jpg", "jpeg", "gif", "webp", "pdf", "spec", "onnx", "ir", "tile", "cu",
+    "py", "zip", "csv", "rs",
+];
+
+/// Whether the name of a file says that something else is in it.
+fn check_name(path: &Path, content: Content) -> Outcome {
+    let (what, own) = content.known();
+    let ending = path.extension().and_then(|ending| ending.to_str()).unwrap_or_default().to_lowercase();
+    if own.contains(&ending.as_str()) || !TELLING.contains(&ending.as_str()) {
+        return Ok(());
+    }
+    let error = Error::invalid(format!("{what} would be written into a file called .{ending}"));
+    let help = match own.first() {
+        Some(own) => format!("call it {}", path.with_extension(own).display()),
+        None => "give it another name".into(),
+    };
+    Err(Failure::explained(error.at(path.display().to_string()), "the name says that something else is in it", help))
+}
+
+/// Whether such a file can be written there, asked before the work: its name says nothing else, the place takes a few bytes, and none of
+/// the files that are read is there.
+pub fn check<'a>(path: &Path, content: Content, read: impl IntoIterator<Item = &'a Path>) -> Outcome {
+    check_place(path, read)?;
+    check_name(path, content)
+}
+
+/// Whether files can be written into a folder, asked before the work. Folders that are missing are made for good only by the work.
+pub fn check_folder(folder: &Path) -> Outcome {
+    let there = folder.ancestors().find(|above| above.as_os_str().is_empty() || above.symlink_metadata().is_ok());
+    let there = there.filter(|above| !above.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    match fs::metadata(there) {
+        Ok(found) if !found.is_dir() => Err(Failure::not_written(folder, ErrorKind::NotADirectory.into())),
+        Err(error) => Err(Failure::not_written(folder, error)),
+        Ok(_) => {
+            let taken = Part::beside(&there.join("fuseline")).and_then(|(_part, mut file)| file.write_all(&[0; 4096]));
+            taken.map_err(|error| Failure::not_written(folder, error))
+        }
+    }
+}
+
+/// Whether the place takes a few bytes, and none of the files that are read is there.
+pub fn check_place<'a>(path: &Path, read: impl IntoIterator<Item = &'a Path>) -> Outcome {
     let place = place(path);
     let whole = |path: &Path| fs::canonicalize(path).ok();
     if let Some(found) = whole(&place)
@@ -161,9 +234,9 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let [model, page] = ["m.onnx", "a.html"].map(|name| folder.path().join(name));
         fs::write(&model, b"model").unwrap();
-        check(&page, [model.as_path()]).unwrap();
+        check(&page, Content::Page, [model.as_path()]).unwrap();
         assert!(!page.exists() && fs::read_dir(folder.path()).unwrap().count() == 1, "nothing is left");
-        let refused = |path: &Path| check(path, [model.as_path()]).unwrap_err();
+        let refused = |path: &Path| check_place(path, [model.as_path()]).unwrap_err();
         assert!(format!("{:?}", refused(&model)).contains("overwritten"));
         assert!(format!("{:?}", refused(&folder.path().join("./m.onnx"))).contains("overwritten"));
         refused(folder.path());
@@ -175,6 +248,47 @@ mod tests {
             assert!(format!("{:?}", refused(&link)).contains("overwritten"));
         }
         assert_eq!(fs::read(&model).unwrap(), b"model");
+    }
+
+    #[test]
+    fn names_that_say_something_else_are_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        let asked = |name: &str, content| check(&folder.path().join(name), content, []);
+        for (name, content) in [
+            ("a.png", Content::Lines),
+            ("a.SVG", Content::Points),
+            ("y.npy", Content::Arrays),
+            ("page.pdf", Content::Page),
+            ("net.onnx", Content::Plan),
+            ("here.html", Content::Device),
+        ] {
+            let refused = format!("{:?}", asked(name, content).unwrap_err());
+            assert!(refused.contains("would be written into a file called"), "{name}: {refused}");
+        }
+        for (name, content) in [
+            ("a.svg", Content::Lines),
+            ("a.PNG", Content::Points),
+            ("y", Content::Arrays),
+            ("y.out", Content::Arrays),
+            ("locked.json", Content::Plan),
+            ("page.v2", Content::Page),
+        ] {
+            asked(name, content).unwrap();
+        }
+    }
+
+    #[test]
+    fn folders_are_checked_before_the_work_and_not_made() {
+        let folder = tempfile::tempdir().unwrap();
+        let (deep, model) = (folder.path().join("a/b/c"), folder.path().join("m.onnx"));
+        check_folder(&deep).unwrap();
+        check_folder(folder.path()).unwrap();
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0, "nothing is left");
+        fs::write(&model, b"model").unwrap();
+        check_folder(&model).unwrap_err();
+        check_folder(&model.join("case")).unwrap_err();
+        #[cfg(target_os = "linux")]
+        check_folder(Path::new("/proc/case")).unwrap_err();
     }
 
     #[test]

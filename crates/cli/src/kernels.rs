@@ -1,5 +1,6 @@
 //! `fuseline kernels`: the kernels of a plan as code.
 
+use std::ffi::OsStr;
 use std::fmt::Write as _;
 use std::sync::Arc;
 
@@ -43,7 +44,7 @@ pub fn kernels(arguments: &Kernels) -> Outcome {
         precision: arguments.precision.precision(numerics)?,
         hints: Hints { env: all.clone(), ..Hints::default() },
         budget: arguments.limits.budget(),
-        ..PlanOptions::on(&target::find(arguments.target.as_deref().unwrap_or(usual))?)
+        ..PlanOptions::on(&target::find(arguments.target.as_deref().unwrap_or(OsStr::new(usual)))?)
     };
     let planned = plan_program(graph.into_owned(), &options, &mut |_| {})?;
     let of = |graph, plan| shown(graph, plan, &all, arguments.emit, &options.spec);
@@ -144,6 +145,11 @@ pub fn show_named(kernel: &Kernel, name: &str, env: &Env, form: Form, spec: &Dev
         Err(error) if error.kind() == Kind::Unsupported => return Ok(format!("interpreted: {error}")),
         other => other?,
     };
+    if emitted.phases.is_empty() {
+        let sizes = kernel.symbols().into_iter().filter_map(|symbol| Some(format!("{symbol}={}", env.get(&symbol)?)));
+        let sizes = sizes.collect::<Vec<_>>().join(",");
+        return Ok(format!("no code: it stores no element where {sizes}"));
+    }
     let mut text = String::new();
     for phase in &emitted.phases {
         writeln!(text, "{}: {} tasks", phase.name, phase.tasks).expect("writing to a string succeeds");

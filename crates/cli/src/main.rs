@@ -8,6 +8,7 @@ mod analyze;
 mod arguments;
 mod bench;
 mod bisect;
+mod ceiling;
 mod compare;
 mod completions;
 mod deadline;
@@ -20,13 +21,13 @@ mod feed;
 mod file;
 mod formula;
 mod gallery;
+mod given_sizes;
 mod histogram;
 mod inspect;
 mod kernel;
 mod kernels;
 mod machine;
 mod model;
-mod nearest;
 mod operations;
 mod part;
 mod report;
@@ -41,13 +42,28 @@ mod written_plan;
 
 use std::process::ExitCode;
 
-use clap::Parser;
 use fuseline_session::{gpu, quantity};
 
 use arguments::{Arguments, Command};
+use failure::Outcome;
 
 fn main() -> ExitCode {
-    let done = match Arguments::parse().command {
+    match Arguments::read() {
+        Ok(arguments) => told(run_command(arguments.command)),
+        Err(asked) if !asked.use_stderr() => told(screen::print_own(&asked.render().ansi().to_string())),
+        Err(wrong) => wrong.exit(),
+    }
+}
+
+fn told(done: Outcome) -> ExitCode {
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => failure.report(),
+    }
+}
+
+fn run_command(command: Command) -> Outcome {
+    match command {
         Command::Demo(arguments) => demo::demo(&arguments),
         Command::Inspect(arguments) => inspect::inspect(&arguments),
         Command::Explain(arguments) => explain::explain(&arguments),
@@ -64,9 +80,5 @@ fn main() -> ExitCode {
         Command::Compare(arguments) => compare::compare(&arguments),
         Command::Doctor(arguments) => doctor::doctor(&arguments),
         Command::Completions(arguments) => completions::completions(&arguments),
-    };
-    match done {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(failure) => failure.report(),
     }
 }

@@ -4,6 +4,7 @@ use std::ops::Deref;
 
 use fuseline::error::{Error, Kind, Result};
 use fuseline::gallery;
+use fuseline::nearest::nearest;
 use fuseline::tensor::{DType, Env, Literal, Symbol};
 use fuseline_frontend::Tensors;
 pub use fuseline_session::model::{Content, signature, type_text};
@@ -11,7 +12,7 @@ pub use fuseline_session::model::{Content, signature, type_text};
 use crate::arguments::{ModelLimits, ModelName, SizeBinding};
 use crate::device::Runner;
 use crate::failure::{Failure, Outcome};
-use crate::nearest::nearest;
+use crate::given_sizes;
 
 /// A model, opened as it was asked for.
 #[derive(Debug)]
@@ -42,7 +43,7 @@ impl Model {
                     format!("the nearest are {}; `fuseline gallery` lists all", near.join(", ")),
                 ))
             }
-            ModelName::Gallery(name) => Ok(Model::own(Opened::gallery(name, dtype.unwrap_or(DType::F32))?, limits)),
+            ModelName::Gallery(name) => Model::within(Opened::gallery(name, dtype.unwrap_or(DType::F32))?, limits),
             ModelName::Demo(name) => {
                 let Some(network) = gallery::Network::find(name) else {
                     let names: Vec<&str> = gallery::NETWORKS.iter().map(|network| network.name).collect();
@@ -50,7 +51,7 @@ impl Model {
                     return Err(Failure::with_help(error, format!("take one of {}", names.join(", "))));
                 };
                 match dtype {
-                    None => Ok(Model::own(Opened::network(network)?, limits)),
+                    None => Model::within(Opened::network(network)?, limits),
                     Some(_) => {
                         let error = Error::invalid("--dtype chooses the type of gallery graphs; networks are in f32");
                         Err(Failure::with_help(error, "leave --dtype out"))
@@ -70,35 +71,19 @@ impl Model {
                 if let Some(bytes) = opened.bytes() {
                     limits.note_bytes(bytes);
                 }
-                Ok(Model { opened: opened.with_limits(limits.import()), drawn: limits.run().bytes })
+                Model::within(opened, limits)
             }
         }
     }
 
-    fn own(opened: fuseline_session::model::Model, limits: &ModelLimits) -> Model {
-        Model { opened, drawn: limits.run().bytes }
+    fn within(opened: fuseline_session::model::Model, limits: &ModelLimits) -> Outcome<Model> {
+        Ok(Model { opened: opened.with_limits(limits.import())?, drawn: limits.run().bytes })
     }
 
     /// The sizes that the user gives; each must be one that the model leaves free, and be given once.
     pub fn bind_sizes(&self, given: &[SizeBinding]) -> Outcome<Env> {
-        let free = self.free_sizes();
-        let mut env = Env::new();
-        for SizeBinding { name, size } in given {
-            if !free.contains(name) {
-                let error = Error::invalid(format!("the model has no free size called \"{name}\"")).at("--sizes");
-                let help = match free.as_slice() {
-                    [] => "all its sizes are fixed: leave --sizes out".to_string(),
-                    free => format!("its free sizes are {}", free.join(", ")),
-                };
-                return Err(Failure::with_help(error, help));
-            }
-            if env.bind(Symbol::name(name), *size).is_some_and(|before| before != *size) {
-                return Err(Error::invalid(format!("the size {name} is given twice, differently"))
-                    .at("--sizes")
-                    .into());
-            }
-        }
-        Ok(env)
+        let named = given_sizes::named(given, &self.free_sizes(), "model").and_then(given_sizes::once)?;
+        Ok(named.into_iter().map(|(name, size)| (Symbol::name(&name), size)).collect())
     }
 
     /// The outputs by name, in the model's order.

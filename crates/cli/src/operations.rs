@@ -221,18 +221,21 @@ impl File {
         if self.operations.len() > MOST_OPERATIONS {
             return Err(Error::limit(format!("{} operations, over {MOST_OPERATIONS}", self.operations.len())));
         }
+        let given = given.iter().map(|binding| match &binding.name {
+            Some(name) => Ok((name.as_str(), binding.size)),
+            None => Err(Error::invalid(format!("which size is {}? NAME={0} says it", binding.size)).at("--sizes")),
+        });
+        let given: Vec<(&str, i64)> = given.collect::<Result<_>>()?;
         let mut env = Env::new();
-        for (name, size) in
-            self.sizes.iter().map(|(n, s)| (n.as_str(), *s)).chain(given.iter().map(|b| (b.name.as_str(), b.size)))
-        {
+        for (name, size) in self.sizes.iter().map(|(n, s)| (n.as_str(), *s)).chain(given.iter().copied()) {
             if size < 0 {
                 return Err(Error::invalid(format!("size \"{name}\" is below zero")));
             }
             env.bind(Symbol::name(name), size);
         }
         let mentioned = self.mentioned();
-        if let Some(unknown) = given.iter().find(|b| !mentioned.contains(&b.name)) {
-            let error = Error::invalid(format!("no shape mentions a size called \"{}\"", unknown.name));
+        if let Some((unknown, _)) = given.iter().find(|(name, _)| !mentioned.iter().any(|other| other == name)) {
+            let error = Error::invalid(format!("no shape mentions a size called \"{unknown}\""));
             return Err(error.at("--sizes"));
         }
         let used: Vec<&str> = self

@@ -11,8 +11,13 @@ use crate::failure::{Failure, Outcome};
 
 /// Writes a whole report; colours vanish where they are not wanted.
 pub fn print(report: &str) -> Outcome {
+    print_own(&harmless(report))
+}
+
+/// Writes a text in which nothing is a stranger's, with any styles.
+pub fn print_own(text: &str) -> Outcome {
     let mut out = anstream::stdout().lock();
-    out.write_all(harmless(report).as_bytes()).and_then(|()| out.flush()).map_err(Failure::Output)
+    out.write_all(text.as_bytes()).and_then(|()| out.flush()).map_err(Failure::Output)
 }
 
 /// Writes to standard error. That nobody reads it does not stop the work.
@@ -62,9 +67,11 @@ pub fn width() -> usize {
 /// Columns that a line may take: what `COLUMNS` says, else those of the terminal, and a fixed number where there is none.
 pub fn width_of(stream: impl AsFd) -> usize {
     const WITHOUT_TERMINAL: usize = 120;
+    // Below that, no number and its name have a line together.
+    const LEAST: usize = 20;
     let asked = std::env::var("COLUMNS").ok().and_then(|columns| columns.parse().ok());
     let terminal = || terminal_size::terminal_size_of(stream).map(|(width, _)| usize::from(width.0));
-    asked.or_else(terminal).unwrap_or(WITHOUT_TERMINAL).max(60)
+    asked.or_else(terminal).filter(|width| *width > 0).unwrap_or(WITHOUT_TERMINAL).max(LEAST)
 }
 
 #[cfg(test)]

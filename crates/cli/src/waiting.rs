@@ -1,6 +1,7 @@
 //! A sign of life on a terminal while something takes long.
 
 use std::io::{IsTerminal, Write};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
@@ -9,6 +10,9 @@ use std::time::{Duration, Instant};
 use fuseline_session::plan::name::cut_back;
 
 use crate::screen;
+
+/// Whether a line is being written.
+static WRITES: AtomicBool = AtomicBool::new(false);
 
 /// While it lives, and after the first second, a line on standard error says what runs and for how long; it is erased at
 /// the end. Nothing is written where standard error is no terminal.
@@ -28,7 +32,8 @@ impl Waiting {
     /// Starts to wait for `what`, without a word where that is wanted.
     pub fn unless(quiet: bool, what: &str) -> Waiting {
         let what = Arc::new(Mutex::new(what.to_string()));
-        if quiet || !std::io::stderr().is_terminal() {
+        // Two lines would write over each other: the outer one stays.
+        if quiet || !std::io::stderr().is_terminal() || WRITES.swap(true, Ordering::Relaxed) {
             return Waiting { what, end: None, writer: None };
         }
         let (end, ended) = channel();
@@ -49,6 +54,7 @@ impl Drop for Waiting {
         if let Some(writer) = self.writer.take() {
             // A writer that panicked has said so; there is nothing to clean up.
             let _ = writer.join();
+            WRITES.store(false, Ordering::Relaxed);
         }
     }
 }

@@ -1,5 +1,6 @@
 //! A plan that was written down, to be obeyed.
 
+use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -27,7 +28,7 @@ pub struct WrittenPlan {
 #[derive(Clone, Copy, Debug)]
 pub struct PlanWishes<'a> {
     /// the device to plan for
-    pub target: Option<&'a str>,
+    pub target: Option<&'a OsStr>,
     /// the device where none is wished for and no plan says one
     pub usual: &'a str,
     /// how far arithmetic may be rearranged
@@ -75,7 +76,7 @@ impl WrittenPlan {
     }
 
     /// The device that is planned for: the one that is wished for, or that of the plan.
-    fn target(&self, wish: Option<&str>) -> Outcome<Option<DeviceSpec>> {
+    fn target(&self, wish: Option<&OsStr>) -> Outcome<Option<DeviceSpec>> {
         let Some((name, fingerprint)) = &self.lock.target else { return wish.map(target::find).transpose() };
         if let Some(wish) = wish {
             let spec = target::find(wish)?;

@@ -43,6 +43,26 @@ struct Inner {
     message: String,
     path: Vec<String>,
     needs: Vec<String>,
+    allowance: Option<Allowance>,
+}
+
+/// What a model that nobody trusts may have so much of and no more; whoever runs it can allow more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Allowance {
+    /// processor time of import and compilation
+    CompileTime,
+    /// time of a run by the clock
+    RunTime,
+    /// nodes of the model, and primitives that they become
+    Nodes,
+    /// levels of functions and regions
+    Nesting,
+    /// bytes of a string
+    Text,
+    /// bytes of the values of a run
+    Memory,
+    /// trips of loops
+    Trips,
 }
 
 /// The result of fallible work.
@@ -51,7 +71,7 @@ pub type Result<T> = std::result::Result<T, Error>;
 impl Error {
     /// An error of the given kind.
     pub fn new(kind: Kind, message: impl Into<String>) -> Error {
-        Error(Box::new(Inner { kind, message: message.into(), path: Vec::new(), needs: Vec::new() }))
+        Error(Box::new(Inner { kind, message: message.into(), path: Vec::new(), needs: Vec::new(), allowance: None }))
     }
 
     /// The user's input is wrong.
@@ -67,6 +87,13 @@ impl Error {
     /// A limit for untrusted input was reached.
     pub fn limit(message: impl Into<String>) -> Error {
         Error::new(Kind::Limit, message)
+    }
+
+    /// A limit for untrusted input was reached, one that can be raised.
+    pub fn over(allowance: Allowance, message: impl Into<String>) -> Error {
+        let mut error = Error::limit(message);
+        error.0.allowance = Some(allowance);
+        error
     }
 
     /// One of our own invariants is broken.
@@ -106,6 +133,11 @@ impl Error {
     /// The places the error came through, outermost first.
     pub fn path(&self) -> &[String] {
         &self.0.path
+    }
+
+    /// For [`Kind::Limit`]: which limit was reached; none where it is one that nobody can raise.
+    pub fn allowance(&self) -> Option<Allowance> {
+        self.0.allowance
     }
 
     /// For [`Kind::NeedsValue`]: the graph inputs whose values must be known.

@@ -9,7 +9,7 @@ use rustc_hash::FxHashMap;
 
 use crate::compile::PlannedProgram;
 use crate::device::{Device, Executable, NamedTensors, check_inputs};
-use crate::error::{Context, Error, Result};
+use crate::error::{Allowance, Context, Error, Result};
 use crate::fuse::{Plan, PlanOptions, plan};
 use crate::graph::{Graph, Value};
 use crate::ops::Prim;
@@ -221,14 +221,21 @@ impl Regions for Inner<'_, '_> {
     fn count_trip(&mut self) -> Result<()> {
         self.run.trips += 1;
         let most = self.run.options.limits.trips;
-        if self.run.trips > most { Err(Error::limit(format!("more than {most} loop trips"))) } else { Ok(()) }
+        if self.run.trips > most {
+            Err(Error::over(Allowance::Trips, format!("more than {most} loop trips")))
+        } else {
+            Ok(())
+        }
     }
 
     fn hold(&mut self, before: u64, now: u64) -> Result<()> {
         let (live, limit) = (&mut self.run.live, self.run.options.limits.bytes);
         *live = live.saturating_sub(before).saturating_add(now);
         match *live > limit {
-            true => Err(Error::limit(format!("values of {live} bytes at one time (the limit is {limit} bytes)"))),
+            true => Err(Error::over(
+                Allowance::Memory,
+                format!("values of {live} bytes at one time (the limit is {limit} bytes)"),
+            )),
             false => Ok(()),
         }
     }

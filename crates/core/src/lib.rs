@@ -54,6 +54,7 @@ pub mod gallery;
 pub mod graph;
 pub mod interpret;
 pub mod lower;
+pub mod nearest;
 pub mod ops;
 pub mod passes;
 pub mod philox;

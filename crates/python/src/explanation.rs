@@ -57,8 +57,13 @@ pub fn explain(py: Python<'_>, model: Source, settings: Settings, on: &str) -> P
         for (name, size) in &options.sizes {
             sizes.bind(Symbol::name(name), *size);
         }
-        let explained =
-            Explained::of(&model.with_limits(options.import.clone()), &options, &target(on)?, &Pins::default(), sizes)?;
+        let explained = Explained::of(
+            &model.with_limits(options.import.clone())?,
+            &options,
+            &target(on)?,
+            &Pins::default(),
+            sizes,
+        )?;
         Ok(Explanation(explained))
     })
 }

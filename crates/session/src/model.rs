@@ -7,7 +7,7 @@ use std::path::Path;
 use bytes::Bytes;
 use fuseline::budget::Budget;
 use fuseline::device::NamedTensors;
-use fuseline::error::{Error, Kind, Result};
+use fuseline::error::{Allowance, Error, Kind, Result};
 use fuseline::gallery::{self, Entry};
 use fuseline::graph::{Graph, Value};
 use fuseline::tensor::{DType, Env, Symbol, TensorType};
@@ -37,6 +37,12 @@ pub enum Content {
     Gallery(&'static Entry, Box<Graph>),
     /// a graph in text form
     Text(Box<Graph>),
+}
+
+/// The primitives of a graph and its regions.
+fn primitives(graph: &Graph) -> usize {
+    let nodes = graph.nodes().iter();
+    nodes.map(|node| 1 + node.prim().regions().into_iter().map(|region| primitives(region)).sum::<usize>()).sum()
 }
 
 impl Model {
@@ -75,11 +81,20 @@ impl Model {
         Ok(Model::of_onnx(name.to_string(), fuseline_frontend::Model::from_bytes(bytes, name)?))
     }
 
-    /// The same model, of which no graph was asked for yet, imported within limits.
-    pub fn with_limits(self, limits: import::Limits) -> Model {
-        match self.content {
-            Content::Onnx(model) => Model { content: Content::Onnx(Box::new(model.with_limits(limits))), ..self },
-            _ => self,
+    /// The same model, of which no graph was asked for yet, imported within limits; a graph that is there must be within them.
+    pub fn with_limits(self, limits: import::Limits) -> Result<Model> {
+        let graph = match self.content {
+            Content::Onnx(model) => {
+                return Ok(Model { content: Content::Onnx(Box::new(model.with_limits(limits))), ..self });
+            }
+            Content::Gallery(_, ref graph) | Content::Text(ref graph) => graph,
+        };
+        match primitives(graph) > limits.nodes {
+            true => {
+                let message = format!("the graph has more than {} primitives", limits.nodes);
+                Err(Error::over(Allowance::Nodes, message).at(self.name))
+            }
+            false => Ok(self),
         }
     }
 

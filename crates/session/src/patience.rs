@@ -6,7 +6,7 @@ use std::thread::{self, ThreadId};
 use std::time::{Duration, Instant};
 
 use fuseline::budget::{Account, Budget, Watch};
-use fuseline::error::{Error, Result};
+use fuseline::error::{Allowance, Error, Result};
 
 /// A budget that ends when those who work have had the processor for so long, each in the thread that began its work. Where another thread
 /// asks, or the system does not say, time is that of the clock on the wall.
@@ -99,7 +99,10 @@ impl Work {
                 self.next.store(nanoseconds(passed.saturating_add(left)), Ordering::Relaxed);
                 Ok(())
             }
-            None => Err(Error::limit(format!("importing and compiling take longer than {} s", most.as_secs_f64()))),
+            None => Err(Error::over(
+                Allowance::CompileTime,
+                format!("importing and compiling take longer than {} s", most.as_secs_f64()),
+            )),
         }
     }
 

@@ -149,7 +149,7 @@ impl Session {
             let name = options.precision.name();
             return Err(Error::invalid(format!("{name} rounds what strict numerics keep")));
         }
-        let model = model.with_limits(options.import.clone());
+        let model = model.with_limits(options.import.clone())?;
         let target = options.place.target()?.clone();
         let plan = options.plan(&target, Env::new());
         let machine = match options.place {

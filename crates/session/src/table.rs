@@ -236,9 +236,12 @@ impl<'a> Table<'a> {
         self.rows.push(cells.into_iter().map(Into::into).collect());
     }
 
-    /// The lines of the table, of at most so many columns if what must stand there leaves that much.
+    /// The lines of the table, of at most so many columns. Where numbers alone are wider than that, every row becomes a list.
     pub fn text(&self, width: usize) -> String {
         let widths = self.widths(width);
+        if widths.iter().flatten().map(|column| GAP + column).sum::<usize>() > width {
+            return self.lists(width);
+        }
         let mut text = String::new();
         if self.columns.iter().any(|column| !column.name.is_empty()) {
             let dim = Style::new().dimmed();
@@ -254,6 +257,28 @@ impl<'a> Table<'a> {
                 let part = |column: usize| cells.get(column).and_then(|lines| lines.get(k)).map_or("", String::as_str);
                 text.push_str(&self.line(&widths, part));
                 text.push('\n');
+            }
+        }
+        text
+    }
+
+    /// The rows one below the other, each as a list of its cells with the names of their columns; only words that are longer than a line
+    /// take more than one.
+    fn lists(&self, width: usize) -> String {
+        let mut text = String::new();
+        for row in &self.rows {
+            let mut indent = GAP;
+            for (column, cell) in self.columns.iter().zip(row) {
+                let room = width.saturating_sub(indent);
+                let said = cell.lines(column.fit, room).join(" ");
+                if said.is_empty() {
+                    continue;
+                }
+                let named = if column.name.is_empty() { said } else { format!("{} {said}", column.name) };
+                for line in broken_lines(&named, room) {
+                    writeln!(text, "{:indent$}{line}", "").expect("writing to a string succeeds");
+                }
+                indent = 2 * GAP;
             }
         }
         text
@@ -390,6 +415,23 @@ mod tests {
             let text = table.text(width);
             assert!(text.lines().all(|line| line.chars().count() <= width), "{width}:\n{text}");
             assert!(text.contains("90.5"), "{text}");
+        }
+    }
+
+    #[test]
+    fn rows_become_lists_where_nothing_else_fits() {
+        let mut table = Table::new([Column::left("kernel").cut(6), Column::right("µs each"), Column::right("GB/s")]);
+        table.row(["LayerNorm + GELU", "1234.5", "56.7"].map(String::from));
+        table.row(["", "1", "2"].map(String::from));
+        assert_eq!(table.text(25), "  kernel  µs each  GB/s\n  Layer…   1234.5  56.7\n                1     2\n");
+        assert_eq!(
+            table.text(22),
+            "  kernel LayerNorm +\n  GELU\n    µs each 1234.5\n    GB/s 56.7\n  µs each 1\n    GB/s 2\n"
+        );
+        for width in 8..40 {
+            let text = table.text(width);
+            assert!(text.lines().all(|line| line.chars().count() <= width), "{width}:\n{text}");
+            assert!(text.contains("1234.5") || width < 10, "{text}");
         }
     }
 

@@ -1,5 +1,6 @@
 //! The command line of `fuseline analyze`.
 
+use std::ffi::OsString;
 use std::path::PathBuf;
 
 use clap::Args;
@@ -49,7 +50,7 @@ pub struct Analyze {
     pub operations: PathBuf,
     /// The device to price on: a name, or a file called .spec
     #[arg(long, value_name = "NAME", default_value = "h200")]
-    pub target: String,
+    pub target: OsString,
     /// Numbers in place of the file's own sizes; 4k, 1M, 2G and 4Ki, 1Mi, 2Gi are understood
     #[arg(long, value_name = "NAME=SIZE,…", value_delimiter = ',')]
     pub sizes: Vec<SizeBinding>,

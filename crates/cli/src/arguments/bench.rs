@@ -1,12 +1,16 @@
 //! The command line of `fuseline bench`.
 
+use std::ffi::OsString;
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
 use fuseline::tensor::DType;
 
-use super::{EXIT_STATUS, ModelLimits, ModelName, NumericsName, PrecisionName, SizeBinding, float_type, thread_count};
+use super::{
+    EXIT_STATUS, ModelLimits, ModelName, NumericsName, PrecisionName, SizeBinding, count, float_type, thread_count,
+    whole,
+};
 
 /// Measure what fusion gains on this processor
 ///
@@ -20,6 +24,8 @@ Examples:
   fuseline bench model.onnx --sizes batch=1,seq=128
   fuseline bench model.onnx --inputs x.npz --threads 1 --json > times.json
   fuseline bench gallery:layernorm_gelu --sizes rows=4096,columns=768 --iters 100
+  fuseline bench gallery:add_gelu --sizes 1M,10M,100M
+  fuseline bench gallery:softmax --sizes columns=1024,rows=1k,8k,64k
   fuseline bench model.onnx --only fused
   fuseline bench model.onnx --plan locked.plan
 
@@ -31,17 +37,18 @@ pub struct Bench {
     /// Read inputs by name from this .npz file
     #[arg(long, value_name = "X.npz")]
     pub inputs: Option<PathBuf>,
-    /// Numbers for the model's free sizes; 4k, 1M, 2G and 4Ki, 1Mi, 2Gi are understood
+    /// Numbers for the model's free sizes; 4k, 1M, 2G and 4Ki, 1Mi, 2Gi are understood. One size may have several, which are measured
+    /// one after another; the name of an only one may be left out
     #[arg(long, value_name = "NAME=SIZE,…", value_delimiter = ',')]
     pub sizes: Vec<SizeBinding>,
     /// Element type of a gallery graph: f32, f16, bf16 or f64
     #[arg(long, value_name = "TYPE", value_parser = float_type)]
     pub dtype: Option<DType>,
     /// How many runs of each plan are measured
-    #[arg(long, value_name = "N", default_value = "20")]
+    #[arg(long, value_name = "N", default_value = "20", value_parser = count)]
     pub iters: NonZeroUsize,
     /// How many runs of each plan come before, and are not
-    #[arg(long, value_name = "N", default_value_t = 3)]
+    #[arg(long, value_name = "N", default_value_t = 3, value_parser = whole::<usize>)]
     pub warmup: usize,
     /// Measure the fused plan alone, or the others alone
     #[arg(long, value_enum)]
@@ -58,7 +65,7 @@ pub struct Bench {
     /// The device to plan for: a name, or a file called .spec [default: here, this processor; h200 with --device cuda; or
     /// that of --plan]
     #[arg(long, value_name = "NAME")]
-    pub target: Option<String>,
+    pub target: Option<OsString>,
     /// Measure the plan in this file, written by `explain --lock`, as the fused one
     #[arg(long, value_name = "FILE")]
     pub plan: Option<PathBuf>,
@@ -69,7 +76,7 @@ pub struct Bench {
     #[arg(long, value_enum, value_name = "TYPE", default_value_t = PrecisionName::F32)]
     pub precision: PrecisionName,
     /// Seed of random inputs
-    #[arg(long, value_name = "N", default_value_t = 0)]
+    #[arg(long, value_name = "N", default_value_t = 0, value_parser = whole::<u64>)]
     pub seed: u64,
     /// Print nothing but errors
     #[arg(long, short, conflicts_with = "json")]

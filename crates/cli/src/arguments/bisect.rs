@@ -1,5 +1,6 @@
 //! The command line of `fuseline bisect`.
 
+use std::ffi::OsString;
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
 
@@ -7,7 +8,8 @@ use clap::{Args, ValueEnum};
 use fuseline::tensor::DType;
 
 use super::{
-    EXIT_STATUS, Measuring, ModelLimits, ModelName, NumericsName, PrecisionName, SizeBinding, float_type, thread_count,
+    EXIT_STATUS, Measuring, ModelLimits, ModelName, NumericsName, PrecisionName, SizeBinding, count, float_type,
+    thread_count, whole,
 };
 
 /// Find the one decision that makes a result wrong, or a model slower
@@ -56,7 +58,7 @@ pub struct Bisect {
     pub device: Measuring,
     /// The device to plan for: a name, or a file called .spec [default: here, this processor; h200 with --device cuda]
     #[arg(long, value_name = "NAME")]
-    pub target: Option<String>,
+    pub target: Option<OsString>,
     /// How far arithmetic may be rearranged [default: default]
     #[arg(long, value_enum)]
     pub numerics: Option<NumericsName>,
@@ -67,13 +69,13 @@ pub struct Bisect {
     #[arg(long, value_name = "N", value_parser = thread_count)]
     pub threads: Option<NonZeroUsize>,
     /// With --metric latency: how many runs of each plan are measured, of which the fastest counts
-    #[arg(long, value_name = "N", default_value = "15")]
+    #[arg(long, value_name = "N", default_value = "15", value_parser = count)]
     pub iters: NonZeroUsize,
     /// With --metric latency: by how many percent a decision must slow the model down to be guilty
-    #[arg(long, value_name = "PERCENT", default_value_t = 3.0, allow_negative_numbers = true)]
+    #[arg(long, value_name = "PERCENT", default_value_t = 3.0, value_parser = percent)]
     pub above: f64,
     /// Seed of random inputs
-    #[arg(long, value_name = "N", default_value_t = 0)]
+    #[arg(long, value_name = "N", default_value_t = 0, value_parser = whole::<u64>)]
     pub seed: u64,
     /// Print nothing but errors
     #[arg(long, short, conflicts_with = "json")]
@@ -92,4 +94,10 @@ pub enum Metric {
     Error,
     /// a longer run
     Latency,
+}
+
+/// A part of the whole, in percent.
+fn percent(text: &str) -> Result<f64, String> {
+    let percent = text.parse().ok().filter(|percent: &f64| percent.is_finite());
+    percent.ok_or_else(|| "wanted: a number of percent, such as 3 or 2.5".to_string())
 }

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
 
-use super::{EXIT_STATUS, Measuring, ModelLimits, ModelName, PrecisionName, SizeBinding, thread_count};
+use super::{EXIT_STATUS, Measuring, ModelLimits, ModelName, PrecisionName, SizeBinding, count, thread_count, whole};
 
 /// Measure a model beside ONNX Runtime, OpenVINO, torch.compile and TensorRT
 ///
@@ -46,10 +46,10 @@ pub struct Compare {
     #[arg(long, value_name = "NAME=SIZE,…", value_delimiter = ',')]
     pub sizes: Vec<SizeBinding>,
     /// How many rounds are measured
-    #[arg(long, value_name = "N", default_value = "5")]
+    #[arg(long, value_name = "N", default_value = "5", value_parser = count)]
     pub rounds: NonZeroUsize,
     /// How many runs each has in a round
-    #[arg(long, value_name = "N", default_value = "5")]
+    #[arg(long, value_name = "N", default_value = "5", value_parser = count)]
     pub iters: NonZeroUsize,
     /// How many threads work [default: one for every processor]
     #[arg(long, value_name = "N", value_parser = thread_count)]
@@ -61,7 +61,7 @@ pub struct Compare {
     #[arg(long)]
     pub exact: bool,
     /// Seed of random inputs
-    #[arg(long, value_name = "N", default_value_t = 0)]
+    #[arg(long, value_name = "N", default_value_t = 0, value_parser = whole::<u64>)]
     pub seed: u64,
     /// Print nothing but errors
     #[arg(long, short, conflicts_with = "json")]

@@ -7,7 +7,7 @@ use clap::builder::PossibleValue;
 use clap::{Args, ValueEnum};
 use fuseline::gallery::{NETWORKS, Network};
 
-use super::{EXIT_STATUS, SizeBinding, thread_count};
+use super::{EXIT_STATUS, SizeBinding, count, thread_count};
 
 /// Show what Fuseline does, with nothing to download
 ///
@@ -35,7 +35,7 @@ pub struct Demo {
     #[arg(long, value_name = "NAME=SIZE,…", value_delimiter = ',')]
     pub sizes: Vec<SizeBinding>,
     /// How many runs of each plan are measured
-    #[arg(long, value_name = "N", default_value = "30")]
+    #[arg(long, value_name = "N", default_value = "30", value_parser = count)]
     pub iters: NonZeroUsize,
     /// For the device cpu: how many threads work [default: one for every processor]
     #[arg(long, value_name = "N", value_parser = thread_count)]

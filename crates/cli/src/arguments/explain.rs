@@ -1,5 +1,6 @@
 //! The command line of `fuseline explain`.
 
+use std::ffi::OsString;
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
 
@@ -8,7 +9,8 @@ use fuseline::fuse::DecisionId;
 use fuseline::tensor::DType;
 
 use super::{
-    EXIT_STATUS, ModelLimits, ModelName, NumericsName, PolicyName, PrecisionName, SizeBinding, float_type, thread_count,
+    EXIT_STATUS, ModelLimits, ModelName, NumericsName, PolicyName, PrecisionName, SizeBinding, count, float_type,
+    thread_count, whole,
 };
 
 /// Show which kernels a model becomes, and why
@@ -46,7 +48,7 @@ pub struct Explain {
     pub model: ModelName,
     /// The device to plan for: a name, or a file called .spec [default: cpu, or that of --plan]
     #[arg(long, value_name = "NAME")]
-    pub target: Option<String>,
+    pub target: Option<OsString>,
     /// Numbers for the model's free sizes; 4k, 1M, 2G and 4Ki, 1Mi, 2Gi are understood
     #[arg(long, value_name = "NAME=SIZE,…", value_delimiter = ',')]
     pub sizes: Vec<SizeBinding>,
@@ -75,7 +77,7 @@ pub struct Explain {
     #[arg(long, value_name = "ID", conflicts_with = "plan")]
     pub flip: Option<DecisionId>,
     /// Take at most this many decisions; to find the one that matters
-    #[arg(long, value_name = "N", conflicts_with_all = ["no_fuse", "plan"])]
+    #[arg(long, value_name = "N", conflicts_with_all = ["no_fuse", "plan"], value_parser = whole::<usize>)]
     pub fuel: Option<usize>,
     /// Write the plan to this file
     #[arg(long, value_name = "FILE")]
@@ -88,13 +90,13 @@ pub struct Explain {
     #[arg(long, value_name = "FILE", conflicts_with = "policy")]
     pub plan: Option<PathBuf>,
     /// How many decisions to list; equal ones of different layers count once
-    #[arg(long, value_name = "N", default_value_t = 40)]
+    #[arg(long, value_name = "N", default_value_t = 40, value_parser = whole::<usize>)]
     pub top: usize,
     /// Run the plan as well, on this processor or, with a GPU as --target, there: what every kernel takes, measured beside predicted
     #[arg(long, conflicts_with = "flip")]
     pub analyze: bool,
     /// For --analyze: how many runs are measured
-    #[arg(long, value_name = "N", default_value = "20", requires = "analyze")]
+    #[arg(long, value_name = "N", default_value = "20", requires = "analyze", value_parser = count)]
     pub iters: NonZeroUsize,
     /// For --analyze: how many threads work [default: one for every processor]
     #[arg(long, value_name = "N", requires = "analyze", value_parser = thread_count)]

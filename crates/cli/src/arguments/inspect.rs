@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::Args;
 use fuseline::tensor::DType;
 
-use super::{EXIT_STATUS, ModelLimits, ModelName, SizeBinding, float_type};
+use super::{EXIT_STATUS, ModelLimits, ModelName, SizeBinding, float_type, whole};
 
 /// Show what a model takes, returns, computes and moves
 ///
@@ -35,7 +35,7 @@ pub struct Inspect {
     #[arg(long, value_name = "TYPE", value_parser = float_type)]
     pub dtype: Option<DType>,
     /// How many nodes to list
-    #[arg(long, value_name = "N", default_value_t = 10)]
+    #[arg(long, value_name = "N", default_value_t = 10, value_parser = whole::<usize>)]
     pub top: usize,
     /// Print JSON
     #[arg(long)]

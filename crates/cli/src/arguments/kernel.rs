@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
 
-use super::{Form, JUDGING_STATUS, SizeBinding, thread_count};
+use super::{Form, JUDGING_STATUS, SizeBinding, count, thread_count, whole};
 use crate::device::Device;
 
 /// Check, run, measure and translate a kernel that you have written
@@ -78,7 +78,7 @@ pub struct RunKernel {
     #[arg(long, value_name = "N", value_parser = thread_count)]
     pub threads: Option<NonZeroUsize>,
     /// Seed of random inputs
-    #[arg(long, value_name = "N", default_value_t = 0)]
+    #[arg(long, value_name = "N", default_value_t = 0, value_parser = whole::<u64>)]
     pub seed: u64,
     /// Print JSON
     #[arg(long)]
@@ -101,16 +101,16 @@ pub struct BenchKernel {
     #[arg(long, value_enum, value_name = "DEVICE", default_value = "cpu")]
     pub device: Device,
     /// How many runs are measured
-    #[arg(long, value_name = "N", default_value = "50")]
+    #[arg(long, value_name = "N", default_value = "50", value_parser = count)]
     pub iters: NonZeroUsize,
     /// How many runs come before, and are not
-    #[arg(long, value_name = "N", default_value_t = 5)]
+    #[arg(long, value_name = "N", default_value_t = 5, value_parser = whole::<usize>)]
     pub warmup: usize,
     /// For the device cpu: how many threads work [default: one for every processor]
     #[arg(long, value_name = "N", value_parser = thread_count)]
     pub threads: Option<NonZeroUsize>,
     /// Seed of random inputs
-    #[arg(long, value_name = "N", default_value_t = 0)]
+    #[arg(long, value_name = "N", default_value_t = 0, value_parser = whole::<u64>)]
     pub seed: u64,
     /// Print JSON
     #[arg(long)]

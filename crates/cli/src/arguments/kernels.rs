@@ -1,5 +1,6 @@
 //! The command line of `fuseline kernels`.
 
+use std::ffi::OsString;
 use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
@@ -37,7 +38,7 @@ pub struct Kernels {
     pub dtype: Option<DType>,
     /// The device to plan for: a name, or a file called .spec [default: cpu; h200 with --emit cuda]
     #[arg(long, value_name = "NAME")]
-    pub target: Option<String>,
+    pub target: Option<OsString>,
     /// How far arithmetic may be rearranged [default: default]
     #[arg(long, value_enum)]
     pub numerics: Option<NumericsName>,

@@ -10,7 +10,7 @@ use fuseline_frontend::onnx::import;
 use fuseline_session::allowance;
 use fuseline_session::patience::Time;
 
-use super::parse_size;
+use super::{parse_size, whole};
 
 /// What a model may ask of the compiler, and of a run.
 #[derive(Clone, Debug, Args)]
@@ -18,14 +18,14 @@ use super::parse_size;
 pub struct ModelLimits {
     /// Most seconds of processor time for importing the model and compiling it [default: 7, and 1 more for every 4 MiB of the model's files;
     /// 60 where it is no file]
-    #[arg(long, value_name = "SECONDS")]
+    #[arg(long, value_name = "SECONDS", value_parser = whole::<u64>)]
     pub max_compile_time: Option<u64>,
     /// Most nodes of the model once its functions are expanded, and most primitives that they become
-    #[arg(long, value_name = "N", default_value_t = ModelLimits::default().max_nodes)]
+    #[arg(long, value_name = "N", default_value_t = ModelLimits::default().max_nodes, value_parser = whole::<usize>)]
     pub max_nodes: usize,
     /// Deepest nesting of functions and regions, 256 at most
     #[arg(long, value_name = "N", default_value_t = ModelLimits::default().max_nesting,
-        value_parser = clap::value_parser!(u64).range(..=256))]
+        value_parser = nesting)]
     pub max_nesting: u64,
     /// Most bytes of any string, of the model or made by it
     #[arg(long, value_name = "BYTES", default_value = "1Mi", value_parser = parse_size)]
@@ -35,7 +35,7 @@ pub struct ModelLimits {
     #[arg(long, value_name = "BYTES", value_parser = parse_size)]
     pub max_memory: Option<i64>,
     /// Most trips of all loops together
-    #[arg(long, value_name = "N", default_value_t = ModelLimits::default().max_trips)]
+    #[arg(long, value_name = "N", default_value_t = ModelLimits::default().max_trips, value_parser = whole::<u64>)]
     pub max_trips: u64,
     /// the bytes of the model's files, where it has some, once it is open
     #[arg(skip)]
@@ -114,4 +114,10 @@ impl ModelLimits {
     pub fn exact_run(&self) -> reference::Options {
         reference::Options { limits: self.run(), ..reference::Options::default() }
     }
+}
+
+/// How deep functions and regions may be nested: the stack has an end.
+fn nesting(text: &str) -> Result<u64, String> {
+    let most = 256;
+    whole(text).ok().filter(|levels| *levels <= most).ok_or_else(|| format!("wanted: a whole number from 0 to {most}"))
 }

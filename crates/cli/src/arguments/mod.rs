@@ -20,7 +20,9 @@ mod run;
 mod value;
 mod verify;
 
-use clap::{Parser, Subcommand};
+use std::ffi::OsString;
+
+use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 
 pub use analyze::Analyze;
 pub use bench::{Bench, Measuring, Only};
@@ -39,7 +41,7 @@ pub use limits::ModelLimits;
 pub use report::Report;
 pub use roofline::RooflineArguments;
 pub use run::Run;
-pub use value::{ModelName, SizeBinding, float_type, parse_size, thread_count};
+pub use value::{ModelName, SizeBinding, count, float_type, parse_size, thread_count, whole};
 pub use verify::Verify;
 
 const EXIT_STATUS: &str = "\
@@ -82,6 +84,24 @@ pub struct Arguments {
     pub command: Command,
 }
 
+impl Arguments {
+    /// Those of this process. What is asked for instead of a command, such as help, comes back as an error too.
+    pub fn read() -> Result<Arguments, clap::Error> {
+        Arguments::from(std::env::args_os())
+    }
+
+    fn from(words: impl IntoIterator<Item = impl Into<OsString> + Clone>) -> Result<Arguments, clap::Error> {
+        let mut command = with_negative_numbers(Arguments::command());
+        let found = command.try_get_matches_from_mut(words);
+        found.and_then(|found| Arguments::from_arg_matches(&found)).map_err(|error| error.format(&mut command))
+    }
+}
+
+/// A command, and all below it, that take `-1` as a number, so that it is refused as one and not as an unknown option.
+fn with_negative_numbers(command: clap::Command) -> clap::Command {
+    command.allow_negative_numbers(true).mut_subcommands(with_negative_numbers)
+}
+
 #[derive(Debug, Subcommand)]
 pub enum Command {
     Demo(Demo),
@@ -108,7 +128,49 @@ mod tests {
 
     #[test]
     fn the_command_line_is_well_formed() {
-        use clap::CommandFactory;
-        Arguments::command().debug_assert();
+        with_negative_numbers(Arguments::command()).debug_assert();
+    }
+
+    /// Every option with a number, of every command, refuses what is none in words of ours.
+    #[test]
+    fn numbers_that_are_none_are_refused_in_plain_words() {
+        let mut tried = 0;
+        let all = Arguments::command();
+        let own = all.get_subcommands().map(|command| (vec![command.get_name()], command));
+        let kernel = all.find_subcommand("kernel").unwrap();
+        let of_kernels =
+            kernel.get_subcommands().map(|command| (vec!["kernel", "x.tile", command.get_name()], command));
+        for (path, command) in own.chain(of_kernels) {
+            for option in command.get_opts() {
+                let value = option.get_value_names().and_then(|names| names.first()).map(|name| name.as_str());
+                if !matches!(value, Some("N" | "SECONDS" | "BYTES" | "PERCENT" | "GB/s" | "GFLOP/s")) {
+                    continue;
+                }
+                let flag = format!("--{}", option.get_long().unwrap());
+                for number in ["x", "-1", "1.5.2", "99999999999999999999999"] {
+                    // Parts and rates may be large, and parts below zero.
+                    let is_real = matches!(value, Some("PERCENT" | "GB/s" | "GFLOP/s"));
+                    let fits = number.parse().is_ok_and(|x: f64| x > 0.0 || value == Some("PERCENT"));
+                    if is_real && fits {
+                        continue;
+                    }
+                    let words = [&["fuseline"], &path[..], &[&flag, number]].concat();
+                    let error = Arguments::from(words.clone()).expect_err("it is no number").to_string();
+                    let plain = [
+                        "wanted:",
+                        "fit into 64 bits",
+                        "is not a size",
+                        "is below zero",
+                        "the suffix",
+                        "the most that",
+                    ];
+                    assert!(plain.iter().any(|words| error.contains(words)), "{words:?}: {error}");
+                    tried += 1;
+                }
+            }
+        }
+        assert!(tried > 100, "{tried}");
+        let zero = Arguments::from(["fuseline", "bench", "gallery:softmax", "--iters", "0"]).unwrap_err().to_string();
+        assert!(zero.contains("wanted: a whole number, 1 or more"), "{zero}");
     }
 }

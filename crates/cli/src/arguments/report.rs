@@ -1,5 +1,6 @@
 //! The command line of `fuseline report`.
 
+use std::ffi::OsString;
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
 
@@ -8,8 +9,8 @@ use fuseline::device::{DeviceSpec, Machine};
 use fuseline::tensor::DType;
 
 use super::{
-    EXIT_STATUS, Form, Measuring, ModelLimits, ModelName, NumericsName, PrecisionName, SizeBinding, float_type,
-    thread_count,
+    EXIT_STATUS, Form, Measuring, ModelLimits, ModelName, NumericsName, PrecisionName, SizeBinding, count, float_type,
+    thread_count, whole,
 };
 
 /// Write a page to look at: what a model becomes, why, and how it runs
@@ -47,7 +48,7 @@ pub struct Report {
     #[arg(long, value_name = "TYPE", value_parser = float_type)]
     pub dtype: Option<DType>,
     /// How many runs of each plan are measured
-    #[arg(long, value_name = "N", default_value = "10")]
+    #[arg(long, value_name = "N", default_value = "10", value_parser = count)]
     pub iters: NonZeroUsize,
     /// How many threads work [default: one for every processor]
     #[arg(long, value_name = "N", value_parser = thread_count)]
@@ -57,7 +58,7 @@ pub struct Report {
     pub device: Measuring,
     /// The device to plan for: a name, or a file called .spec [default: here, this processor; h200 with --device cuda]
     #[arg(long, value_name = "NAME")]
-    pub target: Option<String>,
+    pub target: Option<OsString>,
     /// How far arithmetic may be rearranged [default: default]
     #[arg(long, value_enum)]
     pub numerics: Option<NumericsName>,
@@ -68,7 +69,7 @@ pub struct Report {
     #[arg(long, value_enum, value_name = "FORM")]
     pub emit: Option<Form>,
     /// Seed of random inputs
-    #[arg(long, value_name = "N", default_value_t = 0)]
+    #[arg(long, value_name = "N", default_value_t = 0, value_parser = whole::<u64>)]
     pub seed: u64,
     /// Print nothing but errors
     #[arg(long, short)]

@@ -1,5 +1,6 @@
 //! The command line of `fuseline roofline`.
 
+use std::ffi::OsString;
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
 
@@ -7,7 +8,8 @@ use clap::Args;
 use fuseline::tensor::DType;
 
 use super::{
-    EXIT_STATUS, Measuring, ModelLimits, ModelName, NumericsName, PrecisionName, SizeBinding, float_type, thread_count,
+    EXIT_STATUS, Measuring, ModelLimits, ModelName, NumericsName, PrecisionName, SizeBinding, count, float_type,
+    thread_count,
 };
 
 /// Show what this machine can do at most, and where the kernels of a model stand
@@ -33,7 +35,7 @@ pub struct RooflineArguments {
     pub model: Option<ModelName>,
     /// Measure nothing: the roofline of this device, a name or a file called .spec
     #[arg(long, value_name = "NAME", conflicts_with_all = ["peak_bw", "peak_flops"])]
-    pub target: Option<String>,
+    pub target: Option<OsString>,
     /// Measure nothing: the roofline of a memory with so many GB/s …
     #[arg(long, value_name = "GB/s", requires = "peak_flops", value_parser = rate)]
     pub peak_bw: Option<f64>,
@@ -74,7 +76,7 @@ pub struct RooflineArguments {
     #[arg(long, value_enum, value_name = "TYPE", default_value_t = PrecisionName::F32)]
     pub precision: PrecisionName,
     /// How many runs of the model are measured
-    #[arg(long, value_name = "N", default_value = "10")]
+    #[arg(long, value_name = "N", default_value = "10", value_parser = count)]
     pub iters: NonZeroUsize,
     /// Print nothing but errors
     #[arg(long, short, conflicts_with = "json")]
@@ -88,6 +90,6 @@ pub struct RooflineArguments {
 
 /// A rate: above zero.
 fn rate(text: &str) -> Result<f64, String> {
-    let rate: f64 = text.parse().map_err(|_| format!("\"{text}\" is not a number"))?;
+    let rate: f64 = text.parse().map_err(|_| "wanted: a number above zero".to_string())?;
     if rate > 0.0 && rate.is_finite() { Ok(rate) } else { Err("wanted: a number above zero".into()) }
 }

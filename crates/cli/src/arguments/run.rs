@@ -1,5 +1,6 @@
 //! The command line of `fuseline run`.
 
+use std::ffi::OsString;
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -10,7 +11,7 @@ use fuseline_session::allowance;
 
 use super::{
     EXIT_STATUS, ModelLimits, ModelName, NumericsName, PrecisionName, ReadingName, SizeBinding, float_type,
-    thread_count,
+    thread_count, whole,
 };
 use crate::device::Device;
 
@@ -50,7 +51,7 @@ pub struct Run {
     pub device: Device,
     /// For devices that run a plan: the device to plan for, a name or a file called .spec
     #[arg(long, value_name = "NAME")]
-    pub target: Option<String>,
+    pub target: Option<OsString>,
     /// For devices that run a plan: run the one in this file, written by `explain --lock`
     #[arg(long, value_name = "FILE")]
     pub plan: Option<PathBuf>,
@@ -70,7 +71,7 @@ pub struct Run {
     #[arg(long, value_name = "TYPE", value_parser = float_type)]
     pub dtype: Option<DType>,
     /// Seed of random inputs
-    #[arg(long, value_name = "N", default_value_t = 0)]
+    #[arg(long, value_name = "N", default_value_t = 0, value_parser = whole::<u64>)]
     pub seed: u64,
     /// For the devices reference and interp: how floats are read [default: exact]
     #[arg(long, value_enum)]
@@ -82,7 +83,7 @@ pub struct Run {
     #[arg(long)]
     pub json: bool,
     /// Most seconds, by the clock, until the outputs are there [default: 600, and 1 more for every MiB of the model's files]
-    #[arg(long, value_name = "SECONDS", help_heading = "Limits for untrusted models")]
+    #[arg(long, value_name = "SECONDS", help_heading = "Limits for untrusted models", value_parser = whole::<u64>)]
     pub max_time: Option<u64>,
     #[command(flatten)]
     pub limits: ModelLimits,

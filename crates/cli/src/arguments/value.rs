@@ -1,9 +1,12 @@
 //! Values that several commands take: models, sizes, element types.
 
+use std::ffi::OsString;
+use std::fmt;
 use std::num::{IntErrorKind, NonZeroUsize, ParseIntError};
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
+use clap::builder::{OsStringValueParser, TypedValueParser, ValueParser, ValueParserFactory};
 use fuseline::tensor::DType;
 use fuseline_session::machine;
 
@@ -25,10 +28,18 @@ impl ModelName {
     }
 }
 
-impl FromStr for ModelName {
-    type Err = String;
+impl ValueParserFactory for ModelName {
+    type Parser = ValueParser;
 
-    fn from_str(text: &str) -> Result<ModelName, String> {
+    fn value_parser() -> ValueParser {
+        OsStringValueParser::new().try_map(ModelName::read).into()
+    }
+}
+
+impl ModelName {
+    /// A file may have a name that is no text.
+    fn read(given: OsString) -> Result<ModelName, String> {
+        let Some(text) = given.to_str() else { return Ok(ModelName::File(given.into())) };
         if let Some(name) = text.strip_prefix("demo:") {
             return Ok(ModelName::Demo(name.into()));
         }
@@ -36,29 +47,43 @@ impl FromStr for ModelName {
             Some("") => Err("a name must follow gallery: (`fuseline gallery` lists them)".into()),
             Some(name) => Ok(ModelName::Gallery(name.into())),
             None if text.is_empty() => Err("the path is empty".into()),
-            None => Ok(ModelName::File(text.into())),
+            None => Ok(ModelName::File(given.into())),
         }
     }
 }
 
-/// A number for a free size.
+/// A number for a free size; where there is no other, or for another number of the same, the name may be left out.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SizeBinding {
-    pub name: String,
+    pub name: Option<String>,
     pub size: i64,
+}
+
+impl fmt::Display for SizeBinding {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.name {
+            Some(name) => write!(f, "{name}={}", self.size),
+            None => write!(f, "{}", self.size),
+        }
+    }
 }
 
 impl FromStr for SizeBinding {
     type Err = String;
 
     fn from_str(text: &str) -> Result<SizeBinding, String> {
-        let (name, size) =
-            text.rsplit_once('=').ok_or("a size is given as NAME=SIZE, such as batch=1 (several: batch=1,seq=128)")?;
+        let Some((name, size)) = text.rsplit_once('=') else {
+            let size = text.trim();
+            if !size.starts_with(|c: char| c.is_ascii_digit() || c == '-') {
+                return Err("a size is given as NAME=SIZE, such as batch=1 (several: batch=1,seq=128)".into());
+            }
+            return Ok(SizeBinding { name: None, size: parse_size(size)? });
+        };
         let name = name.trim();
         if name.is_empty() {
             return Err("the name before = is missing".into());
         }
-        Ok(SizeBinding { name: name.into(), size: parse_size(size.trim())? })
+        Ok(SizeBinding { name: Some(name.into()), size: parse_size(size.trim())? })
     }
 }
 
@@ -84,6 +109,21 @@ pub fn parse_size(text: &str) -> Result<i64, String> {
         return Err(format!("the size {number} is below zero"));
     }
     number.checked_mul(factor).ok_or_else(too_large)
+}
+
+/// A whole number, 0 or more.
+pub fn whole<T: TryFrom<u64>>(text: &str) -> Result<T, String> {
+    let number: u64 = text.parse().map_err(|error: ParseIntError| match error.kind() {
+        IntErrorKind::PosOverflow => "the number does not fit into 64 bits".to_string(),
+        _ => "wanted: a whole number, 0 or more".to_string(),
+    })?;
+    T::try_from(number).map_err(|_| "the number is too large for this machine".to_string())
+}
+
+/// How often something is done: once at least.
+pub fn count(text: &str) -> Result<NonZeroUsize, String> {
+    let number: usize = whole(text).map_err(|why| why.replace("0 or more", "1 or more"))?;
+    NonZeroUsize::new(number).ok_or_else(|| "wanted: a whole number, 1 or more".to_string())
 }
 
 /// A number of threads that a machine can have at work.
@@ -118,7 +158,8 @@ mod tests {
         assert_eq!(parse_size("1Mi"), Ok(1 << 20));
         assert!(parse_size("").is_err() && parse_size("-1").is_err() && parse_size("1T").is_err());
         assert!(parse_size("9999999999G").is_err());
-        assert_eq!("a=b=3".parse::<SizeBinding>().unwrap(), SizeBinding { name: "a=b".into(), size: 3 });
+        assert_eq!("a=b=3".parse::<SizeBinding>().unwrap(), SizeBinding { name: Some("a=b".into()), size: 3 });
+        assert_eq!("1M".parse::<SizeBinding>().unwrap(), SizeBinding { name: None, size: 1_000_000 });
         assert!("n".parse::<SizeBinding>().is_err() && "=3".parse::<SizeBinding>().is_err());
     }
 }

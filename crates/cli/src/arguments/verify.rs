@@ -1,5 +1,6 @@
 //! The command line of `fuseline verify`.
 
+use std::ffi::OsString;
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
 
@@ -8,7 +9,7 @@ use fuseline::tensor::DType;
 
 use super::{
     JUDGING_STATUS, Measuring, ModelLimits, ModelName, NumericsName, PrecisionName, SizeBinding, float_type,
-    thread_count,
+    thread_count, whole,
 };
 
 /// Check that fusion changes no result, kernel by kernel
@@ -51,7 +52,7 @@ pub struct Verify {
     pub device: Vec<Measuring>,
     /// The device to plan for: a name, or a file called .spec [default: here, this processor; h200 for cuda]
     #[arg(long, value_name = "NAME")]
-    pub target: Option<String>,
+    pub target: Option<OsString>,
     /// Judge the plan in this file, written by `explain --lock` or `bisect`
     #[arg(long, value_name = "FILE")]
     pub plan: Option<PathBuf>,
@@ -65,10 +66,10 @@ pub struct Verify {
     #[arg(long, value_name = "N", value_parser = thread_count)]
     pub threads: Option<NonZeroUsize>,
     /// Seed of random inputs
-    #[arg(long, value_name = "N", default_value_t = 0)]
+    #[arg(long, value_name = "N", default_value_t = 0, value_parser = whole::<u64>)]
     pub seed: u64,
     /// How many kernels to list, those that use most of what is allowed first
-    #[arg(long, value_name = "N", default_value_t = 40)]
+    #[arg(long, value_name = "N", default_value_t = 40, value_parser = whole::<usize>)]
     pub top: usize,
     /// Print nothing but errors
     #[arg(long, short, conflicts_with = "json")]

@@ -3,6 +3,7 @@
 pub mod contender;
 pub mod profile;
 mod report;
+mod sweep;
 
 use std::time::{Duration, Instant};
 
@@ -10,19 +11,24 @@ use fuseline::device::NamedTensors;
 use fuseline::error::Result;
 use fuseline::fuse::PlanOptions;
 use fuseline::graph::Graph;
+use serde_json::{Value, json};
 
-use crate::arguments::{Bench, Only};
+use crate::arguments::{Bench, Measuring, Only, PrecisionName, SizeBinding};
+use crate::ceiling::Ceiling;
 use crate::device::{Means, bind_sizes};
 use crate::failure::Outcome;
 use crate::feed::{self, Feed};
+use crate::given_sizes;
 use crate::machine;
 use crate::model::Model;
+use crate::roofline;
 use crate::screen;
 use crate::waiting::Waiting;
 use crate::written_plan::{PlanWishes, WrittenPlan};
 
 pub use contender::{Contender, Kind};
 use profile::Profile;
+use sweep::Line;
 
 /// Measures a model.
 pub fn bench(arguments: &Bench) -> Outcome {
@@ -39,23 +45,47 @@ pub fn bench(arguments: &Bench) -> Outcome {
         budget,
     };
     let plan = WrittenPlan::options(written.as_ref(), &wishes)?;
-    let feed = feed::assemble(&model, arguments.inputs.as_deref(), &arguments.sizes, arguments.seed)?;
-    let contest = {
-        let _waiting = Waiting::unless(arguments.quiet, &format!("measuring {}", model.name));
-        let held = model.with_graph(&feed.tensors, |graph, inputs| Contest::hold(graph, &inputs, &plan, arguments));
-        held.map_err(|error| match &written {
-            Some(plan) => plan.failed(error.into()),
-            None => feed.failed(error),
-        })?
-    };
-    let measured = Measured { model: &model, arguments, plan: &plan, feed: &feed, opened, contest };
-    if arguments.quiet {
-        return Ok(());
+    let named = given_sizes::named(&arguments.sizes, &model.free_sizes(), "model")?;
+    let (mut values, mut sweep): (Vec<Value>, Vec<Line>) = (Vec::new(), Vec::new());
+    let all = given_sizes::several(named)?;
+    let mut ceiling = None;
+    if arguments.device == Measuring::Cpu && !arguments.quiet {
+        roofline::note_load();
     }
-    if arguments.json {
-        return screen::print_json(&report::to_json(&measured));
+    for (k, given) in all.iter().enumerate() {
+        let sizes: Vec<SizeBinding> =
+            given.iter().map(|(name, size)| SizeBinding { name: Some(name.clone()), size: *size }).collect();
+        let feed = feed::assemble(&model, arguments.inputs.as_deref(), &sizes, arguments.seed, arguments.quiet)?;
+        let contest = {
+            let of_all = if all.len() > 1 { format!(", {} of {}", k + 1, all.len()) } else { String::new() };
+            let _waiting = Waiting::unless(arguments.quiet, &format!("measuring {}{of_all}", model.name));
+            let held = model.with_graph(&feed.tensors, |graph, inputs| {
+                Contest::hold(graph, &inputs, &plan, arguments, ceiling.as_ref())
+            });
+            held.map_err(|error| match &written {
+                Some(plan) => plan.failed(error.into()),
+                None => feed.failed(error),
+            })?
+        };
+        ceiling = Some(contest.ceiling.clone());
+        let measured = Measured { model: &model, arguments, plan: &plan, feed: &feed, given, opened, contest };
+        match (arguments.quiet, arguments.json) {
+            (true, _) => {}
+            (false, true) => values.push(report::to_json(&measured)),
+            (false, false) => {
+                let blank = if k > 0 { "\n" } else { "" };
+                screen::print(&format!("{blank}{}", report::to_text(&measured)))?;
+                sweep.push(Line::of(&measured));
+            }
+        }
     }
-    screen::print(&report::to_text(&measured))
+    match (values.len(), arguments.quiet || arguments.json) {
+        (0, false) if sweep.len() > 1 => screen::print(&sweep::to_text(&sweep)),
+        (0, _) => Ok(()),
+        // What was asked for once is told as it always was.
+        (1, _) => screen::print_json(&values[0]),
+        _ => screen::print_json(&json!({ "sweep": values })),
+    }
 }
 
 /// Everything that was measured, and how.
@@ -64,6 +94,8 @@ struct Measured<'a> {
     arguments: &'a Bench,
     plan: &'a PlanOptions,
     feed: &'a Feed,
+    /// the sizes that were given
+    given: &'a [(String, i64)],
     /// how long the file took to open
     opened: Duration,
     contest: Contest,
@@ -73,6 +105,8 @@ struct Measured<'a> {
 struct Contest {
     contenders: Vec<Contender>,
     threads: usize,
+    /// what the machine can do at most
+    ceiling: Ceiling,
     /// the most memory that the process had, after the first contender had run
     peak_bytes: Option<u64>,
     /// where the time of the first contender goes, if that was asked for
@@ -80,7 +114,17 @@ struct Contest {
 }
 
 impl Contest {
-    fn hold(graph: &Graph, inputs: &NamedTensors, plan: &PlanOptions, arguments: &Bench) -> Result<Contest> {
+    /// Holds it; what the machine can do is measured afterwards, unless it is known.
+    fn hold(
+        graph: &Graph,
+        inputs: &NamedTensors,
+        plan: &PlanOptions,
+        arguments: &Bench,
+        known: Option<&Ceiling>,
+    ) -> Result<Contest> {
+        if known.is_some() {
+            forget_most_memory();
+        }
         let mut plan = plan.clone();
         bind_sizes(graph, inputs, &mut plan.hints.env);
         let means = Means { options: arguments.limits.exact_run(), threads: arguments.threads };
@@ -113,12 +157,26 @@ impl Contest {
             Some(first) => Some(first.profile(&plan, inputs, runs)?),
             None => None,
         };
-        Ok(Contest { contenders, threads: device.threads(), peak_bytes, profile })
+        // Of the processors, none has units for products of f16 that are used.
+        let narrow = match arguments.device {
+            Measuring::Cpu => arguments.precision == PrecisionName::Bf16,
+            Measuring::Cuda => arguments.precision != PrecisionName::F32,
+        };
+        let ceiling = match known {
+            Some(ceiling) => ceiling.clone(),
+            None => Ceiling::of(arguments.device, &device, &plan.spec, narrow),
+        };
+        Ok(Contest { contenders, threads: device.threads(), ceiling, peak_bytes, profile })
     }
 
     fn find(&self, kind: Kind) -> Option<&Contender> {
         self.contenders.iter().find(|contender| contender.kind == kind)
     }
+}
+
+/// Counts the most memory from now on: what was had before, for other sizes, does not count. Where the system does not do that, it does.
+fn forget_most_memory() {
+    let _ = std::fs::write("/proc/self/clear_refs", "5");
 }
 
 /// The most memory that this process had at one time, where the system tells.

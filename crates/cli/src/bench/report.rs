@@ -1,8 +1,6 @@
 //! What was measured, for people and for programs.
 
-use fuseline::device::DeviceSpec;
-use fuseline::tensor::DType;
-use fuseline_cpu::here;
+use fuseline_session::plan::size_list;
 use serde_json::{Map, Value, json};
 
 use super::Measured;
@@ -48,8 +46,10 @@ pub fn to_text(measured: &Measured<'_>) -> String {
             contest.peak_bytes.map_or(String::new(), |peak| format!(", {} of memory", quantity::bytes(peak as f64)));
         line(format!("{}: compiled in {compiling} ms, loaded in {loading} ms{peak}", first.kind.title()));
     }
-    let (gbps, gflops) = limits(measured);
-    line(format!("the machine: {} GB/s, {} GFLOP/s in f32", significant(gbps), significant(gflops)));
+    line(contest.ceiling.to_text());
+    if let Some(why) = contest.ceiling.excess(contest.contenders.iter().map(|each| (each.gbps(), each.gflops()))) {
+        line(why);
+    }
     for contender in &contest.contenders {
         let interpreted = contender.interpreted();
         if let Some(first) = interpreted.first() {
@@ -64,7 +64,7 @@ pub fn to_text(measured: &Measured<'_>) -> String {
 }
 
 /// A number with three digits that count, however small it is.
-fn three_digits(x: f64) -> String {
+pub fn three_digits(x: f64) -> String {
     if x == 0.0 || !x.is_finite() {
         return x.to_string();
     }
@@ -81,8 +81,14 @@ fn ms(time: std::time::Duration) -> String {
 }
 
 fn sizes(measured: &Measured<'_>) -> String {
-    let assumed: Vec<String> = measured.feed.assumed.iter().map(|(name, size)| format!("{name}={size}")).collect();
-    if assumed.is_empty() { String::new() } else { format!("; sizes assumed: {}", assumed.join(",")) }
+    let given = match measured.given {
+        [] => String::new(),
+        given => format!("; {}", size_list(given)),
+    };
+    match measured.feed.assumed.as_slice() {
+        [] => given,
+        assumed => format!("{given}; sizes assumed: {} (choose them with --sizes)", size_list(assumed)),
+    }
 }
 
 fn table(measured: &Measured<'_>) -> Table<'static> {
@@ -98,7 +104,7 @@ fn table(measured: &Measured<'_>) -> Table<'static> {
     ]);
     let contenders = &measured.contest.contenders;
     let slowest = contenders.last().map_or(f64::NAN, Contender::median_ms);
-    let (gbps, gflops) = limits(measured);
+    let (gbps, gflops) = (measured.contest.ceiling.gbps, measured.contest.ceiling.gflops);
     for contender in contenders {
         let rate = |x: f64, most: f64| format!("{} ({:.0} %)", significant(x), 100.0 * x / most);
         table.row([
@@ -113,22 +119,6 @@ fn table(measured: &Measured<'_>) -> Table<'static> {
         ]);
     }
     table
-}
-
-/// GB/s of the farthest memory and GFLOP/s of the vector units, for as many threads as there are; for all of a GPU.
-fn limits(measured: &Measured<'_>) -> (f64, f64) {
-    let spec = match measured.arguments.device {
-        // A plan for another device runs here all the same; a file may describe this machine.
-        Measuring::Cpu if DeviceSpec::all().contains(&measured.plan.spec) => here::spec(),
-        _ => &measured.plan.spec,
-    };
-    let threads = match measured.arguments.device {
-        Measuring::Cpu => measured.contest.threads.min(spec.limits.cores),
-        Measuring::Cuda => spec.limits.cores,
-    } as f64;
-    let memory = spec.memory.last().map_or(f64::NAN, |level| level.gbps.min(level.core_gbps * threads));
-    let flops = spec.vector.peak(DType::F32).unwrap_or(f64::NAN);
-    (memory, flops * threads / spec.limits.cores.max(1) as f64)
 }
 
 /// The same as JSON.
@@ -178,8 +168,7 @@ pub fn to_json(measured: &Measured<'_>) -> Value {
         field("profile", profile::to_json(&profile.kernels));
     }
     field("peak_mb", json!(contest.peak_bytes.map(|bytes| bytes as f64 / 1e6)));
-    let (gbps, gflops) = limits(measured);
-    field("machine", json!({ "gbps": gbps, "gflops": gflops }));
+    field("machine", contest.ceiling.to_json());
     Value::Object(fields)
 }
 

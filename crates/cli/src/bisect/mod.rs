@@ -3,6 +3,7 @@
 mod case;
 mod report;
 
+use std::ffi::OsStr;
 use std::sync::Arc;
 
 use fuseline::bisect::{Found, Guilty, Ladder};
@@ -22,6 +23,7 @@ use crate::arguments::{Bisect, Metric};
 use crate::device::{Means, bind_sizes};
 use crate::failure::{Failure, Outcome};
 use crate::feed;
+use crate::file;
 use crate::machine::{self, Machine};
 use crate::model::Model;
 use crate::screen;
@@ -31,10 +33,11 @@ use crate::waiting::Waiting;
 
 /// Looks for the guilty decision of a model.
 pub fn bisect(arguments: &Bisect) -> Outcome {
+    file::check_folder(&arguments.case)?;
     let model = Model::open(&arguments.model, arguments.dtype, &arguments.limits)?;
-    let feed = feed::assemble(&model, arguments.inputs.as_deref(), &arguments.sizes, arguments.seed)?;
+    let feed = feed::assemble(&model, arguments.inputs.as_deref(), &arguments.sizes, arguments.seed, arguments.quiet)?;
     let numerics = arguments.numerics.map_or(Numerics::Default, |numerics| numerics.numerics());
-    let target = arguments.target.as_deref().unwrap_or(arguments.device.target());
+    let target = arguments.target.as_deref().unwrap_or(OsStr::new(arguments.device.target()));
     let precision = arguments.precision.precision(numerics)?;
     let plan = PlanOptions {
         numerics,

@@ -72,7 +72,7 @@ fn inputs(arguments: &Bisect) -> String {
         None => String::new(),
     };
     if !arguments.sizes.is_empty() {
-        let sizes: Vec<String> = arguments.sizes.iter().map(|size| format!("{}={}", size.name, size.size)).collect();
+        let sizes: Vec<String> = arguments.sizes.iter().map(ToString::to_string).collect();
         words.push_str(&format!(" --sizes {}", sizes.join(",")));
     }
     if arguments.seed != 0 {

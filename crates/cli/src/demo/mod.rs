@@ -8,18 +8,18 @@ use fuseline::explain::{KernelRow, kernel_rows};
 use fuseline::fuse::{Cost, PlanOptions};
 use fuseline::graph::Graph;
 use fuseline::reference;
-use fuseline::tensor::DType;
 use serde_json::Value;
 
 use crate::arguments::{Demo, Form, Measuring, ModelLimits, ModelName};
 use crate::bench::{Contender, Kind};
+use crate::ceiling::Ceiling;
 use crate::device::{Means, bind_sizes};
 use crate::failure::{Failure, Outcome};
 use crate::feed::{self, Feed};
+use crate::given_sizes;
 use crate::machine::{self, Machine};
 use crate::model::Model;
 use crate::report::{self, Subject};
-use crate::roofline::Roofline;
 use crate::verify::{self, Setting, Verdict};
 use crate::waiting::Waiting;
 use crate::{file, screen, target};
@@ -27,15 +27,17 @@ use crate::{file, screen, target};
 /// Shows a network.
 pub fn demo(arguments: &Demo) -> Outcome {
     if !arguments.no_report {
-        file::check(&arguments.output, [])?;
+        file::check(&arguments.output, file::Content::Page, [])?;
     }
     if let Some(size) = arguments.sizes.iter().find(|size| size.size == 0) {
-        let error = Error::invalid(format!("with {}=0 there is nothing to show", size.name)).at("--sizes");
+        let error =
+            Error::invalid(format!("with {}=0 there is nothing to show", size.name.as_deref().unwrap_or("a size")))
+                .at("--sizes");
         return Err(Failure::with_help(error, "give sizes above 0"));
     }
     let network = arguments.model.0;
     let model = Model::open(&ModelName::Demo(network.name.into()), None, &ModelLimits::default())?;
-    let feed = feed::assemble(&model, None, &arguments.sizes, 0)?;
+    let feed = feed::assemble(&model, None, &arguments.sizes, 0, arguments.quiet)?;
     let waiting = Waiting::unless(arguments.quiet, &format!("building {}", model.name));
     let mut shown = Vec::new();
     let mut page = None;
@@ -63,8 +65,8 @@ pub fn demo(arguments: &Demo) -> Outcome {
         Some(Err(failure)) => (None, Err(failure)),
         None => (None, Ok(())),
     };
-    let given = arguments.sizes.iter().map(|size| (size.name.clone(), size.size));
-    let sizes: Vec<(String, i64)> = given.chain(feed.assumed.iter().cloned()).collect();
+    let mut sizes = given_sizes::named(&arguments.sizes, &model.free_sizes(), "model")?;
+    sizes.extend(feed.assumed.iter().cloned());
     let told = Told { network, model: &model, sizes: &sizes, feed: &feed, shown: &shown, written };
     match (arguments.quiet, arguments.json) {
         (true, _) => {}
@@ -123,6 +125,8 @@ pub struct Position {
     limit_gflops: f64,
     /// whether memory is the limit there, not arithmetic
     by_memory: bool,
+    /// what the machine can do
+    ceiling: Ceiling,
 }
 
 struct Stage<'a> {
@@ -175,22 +179,15 @@ impl Stage<'_> {
 
     /// Where a plan stands under the roofline, for as many threads as there are; for all of a GPU.
     fn position(&self, run: &Run) -> Position {
-        let spec = &self.plan.spec;
-        let cores = spec.limits.cores.max(1);
-        let part = match self.device {
-            Measuring::Cpu => self.machine.threads().min(cores) as f64 / cores as f64,
-            Measuring::Cuda => 1.0,
-        };
-        let mut roofline = Roofline::of(spec);
-        let vector = spec.vector.peak(DType::F32).map_or_else(Vec::new, |peak| vec![(String::new(), peak * part)]);
+        self.waiting.say("measuring the machine".into());
         // The network is in f32: other units do not help it.
-        roofline.peaks = vector;
+        let ceiling = Ceiling::of(self.device, self.machine, &self.plan.spec, false);
         let intensity = run.cost.flops / run.cost.bytes.max(1.0);
-        let limit_gflops = roofline.limit(intensity).unwrap_or(f64::NAN);
-        let peak = roofline.peaks.first().map_or(f64::NAN, |(_, peak)| *peak);
+        let by_memory = ceiling.gbps * intensity < ceiling.gflops;
+        let limit_gflops = (ceiling.gbps * intensity).min(ceiling.gflops);
         let per_ms = |amount: f64| amount / run.ms / 1e6;
         let (gflops, gbps) = (per_ms(run.cost.flops), per_ms(run.cost.bytes));
-        Position { intensity, gflops, gbps, limit_gflops, by_memory: limit_gflops < peak }
+        Position { intensity, gflops, gbps, limit_gflops, by_memory, ceiling }
     }
 
     fn page(&self, name: &str, arguments: &Demo) -> Result<Value> {

@@ -76,6 +76,10 @@ fn of_device(shown: &Shown) -> String {
         100.0 * at.gflops / at.limit_gflops,
     );
     text.push_str(&screen::wrapped(&position, 2, width));
+    let excess = at.ceiling.excess(std::iter::once((at.gbps, at.gflops)));
+    for words in std::iter::once(at.ceiling.to_text()).chain(excess) {
+        text.push_str(&screen::wrapped(&words, 2, width));
+    }
     text.push_str(&format!("\n{}", heading("Verified against the reference, in f64")));
     text.push_str(&checks(shown).text(width));
     text.push_str(&screen::wrapped(&conclusion(shown), 2, width));
@@ -150,6 +154,7 @@ pub fn to_json(told: &Told<'_>) -> Value {
                 "gbps": shown.roofline.gbps,
                 "limit_gflops": shown.roofline.limit_gflops,
                 "by_memory": shown.roofline.by_memory,
+                "machine": shown.roofline.ceiling.to_json(),
             },
             "agrees": shown.verdict.guilty.is_none(),
             "worst_kernel": kernels.map(crate::verify::check_json),

@@ -33,7 +33,7 @@ use crate::written_plan::{PlanWishes, WrittenPlan};
 pub fn explain(arguments: &Explain) -> Outcome {
     if let Some(path) = &arguments.lock {
         let read = [arguments.model.file(), arguments.inputs.as_deref()];
-        file::check(path, read.into_iter().flatten())?;
+        file::check(path, file::Content::Plan, read.into_iter().flatten())?;
     }
     let written = arguments.plan.as_deref().map(WrittenPlan::read).transpose()?;
     let model = Model::open(&arguments.model, arguments.dtype, &arguments.limits)?;

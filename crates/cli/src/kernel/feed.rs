@@ -11,7 +11,9 @@ use fuseline_frontend::Tensors;
 use super::Written;
 use crate::arguments::SizeBinding;
 use crate::failure::{Failure, Outcome};
-use crate::feed::{Dice, read_arrays};
+use crate::feed::{Dice, as_type, read_arrays};
+use crate::given_sizes;
+use crate::waiting::Waiting;
 
 /// What a free size is taken as where a kernel is run or shown.
 pub const USUAL_SIZE: i64 = 128;
@@ -29,21 +31,9 @@ pub struct Feed {
 
 /// The sizes that the user gives; each must be one that the kernel leaves free.
 pub fn bind_sizes(kernel: &Kernel, given: &[SizeBinding]) -> Outcome<Env> {
-    let free = kernel.symbols();
-    let mut env = Env::new();
-    for SizeBinding { name, size } in given {
-        if !free.contains(&Symbol::name(name)) {
-            let error = Error::invalid(format!("the kernel has no free size called \"{name}\"")).at("--sizes");
-            let names: Vec<String> = free.iter().map(ToString::to_string).collect();
-            let help = match names.as_slice() {
-                [] => "all its sizes are fixed: leave --sizes out".to_owned(),
-                names => format!("its free sizes are {}", names.join(", ")),
-            };
-            return Err(Failure::with_help(error, help));
-        }
-        env.bind(Symbol::name(name), *size);
-    }
-    Ok(env)
+    let free: Vec<String> = kernel.symbols().iter().map(ToString::to_string).collect();
+    let named = given_sizes::named(given, &free, "kernel").and_then(given_sizes::once)?;
+    Ok(named.into_iter().map(|(name, size)| (Symbol::name(&name), size)).collect())
 }
 
 /// Numbers for all sizes that have none, and which these are.
@@ -65,6 +55,7 @@ pub fn assemble(written: &Written, file: Option<&Path>, sizes: &[SizeBinding], u
     };
     let (env, assumed) = assume_sizes(kernel, env, usual);
     let mut feed = Feed { tensors: Vec::new(), random: Vec::new(), assumed, env };
+    let _waiting = Waiting::for_(&format!("drawing inputs of {}", written.name()));
     let mut dice = Dice::new(seed, Limits::default().bytes);
     for (name, param) in source.inputs.iter().zip(&kernel.inputs) {
         let place = |error: Error| Failure::from(error.at(format!("input \"{name}\"")));
@@ -102,7 +93,11 @@ fn read(written: &Written, path: &Path, env: &mut Env) -> Outcome<Tensors> {
             return Err(Failure::with_help(error, format!("its inputs are {}", names.join(", "))));
         };
         if tensor.dtype() != ty.dtype || tensor.sizes().len() != ty.shape.rank() {
-            return Err(place(Error::invalid(format!("{} where {ty} is wanted", tensor.ty()))).into());
+            let error = place(Error::invalid(format!("{} where {ty} is wanted", tensor.ty())));
+            return Err(match tensor.dtype() == ty.dtype {
+                true => Failure::with_help(error, format!("give an array of {} axes", ty.shape.rank())),
+                false => Failure::with_help(error, as_type(ty.dtype)),
+            });
         }
         ty.bind(tensor.dtype(), tensor.sizes(), env).map_err(place)?;
     }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use fuseline::error::Result;
+use fuseline::error::{Error, Result};
 use fuseline::fuse::PlanOptions;
 use fuseline::reference::Limits;
 use fuseline_cpu::here;
@@ -14,7 +14,7 @@ use super::Written;
 use super::feed::{self, Feed};
 use super::run::{no_kernels, sizes_json, tell};
 use crate::arguments::BenchKernel;
-use crate::failure::{GPU, Outcome};
+use crate::failure::{Failure, GPU, Outcome};
 use crate::quantity::{self, significant};
 use crate::screen::{self, Column, Table, heading};
 use crate::waiting::Waiting;
@@ -48,6 +48,10 @@ pub fn bench(written: &Written, options: &BenchKernel) -> Outcome {
     tell(&feed, options.seed);
     let waiting = Waiting::for_(&format!("measuring {}", written.name()));
     let bytes = bytes(written, &feed).map_err(|error| written.failure(error))?;
+    if bytes == 0 {
+        let error = Error::invalid("the kernel reads and writes nothing at these sizes: there is nothing to measure");
+        return Err(Failure::with_help(error.at("--sizes"), "give sizes above 0"));
+    }
     let (kernel, copy, threads) = times(written, options, &feed, bytes)?;
     drop(waiting);
     let gbps = |times: &Times| bytes as f64 / times.median() / 1e3;
@@ -97,7 +101,7 @@ fn bytes(written: &Written, feed: &Feed) -> Result<usize> {
     let count = |ty: &fuseline::tensor::TensorType| {
         let count = ty.shape.eval(&feed.env)?.iter().product();
         let counted = ty.dtype.bytes(count);
-        counted.ok_or_else(|| fuseline::error::Error::limit(format!("a tensor {ty} of more bytes than can be counted")))
+        counted.ok_or_else(|| Error::limit(format!("a tensor {ty} of more bytes than can be counted")))
     };
     params.map(|param| count(&param.ty)).sum()
 }

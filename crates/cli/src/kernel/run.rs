@@ -29,7 +29,7 @@ use crate::waiting::Waiting;
 pub fn run(written: &Written, options: &RunKernel) -> Outcome {
     if let Some(path) = &options.outputs {
         let read = [Some(Path::new(&written.place)), options.inputs.as_deref()];
-        file::check(path, read.into_iter().flatten())?;
+        file::check(path, file::Content::Arrays, read.into_iter().flatten())?;
     }
     let feed = feed::assemble(written, options.inputs.as_deref(), &options.sizes, USUAL_SIZE, options.seed)?;
     tell(&feed, options.seed);

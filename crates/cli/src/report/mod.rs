@@ -9,6 +9,7 @@ mod operators;
 mod page;
 mod repeat;
 
+use std::ffi::OsStr;
 use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -54,7 +55,7 @@ pub struct Subject<'a> {
 pub fn report(arguments: &Report) -> Outcome {
     if !arguments.json {
         let read = [arguments.model.file(), arguments.inputs.as_deref()];
-        file::check(&arguments.output, read.into_iter().flatten())?;
+        file::check(&arguments.output, file::Content::Page, read.into_iter().flatten())?;
     }
     let model = Model::open(&arguments.model, arguments.dtype, &arguments.limits)?;
     let numerics = arguments.numerics.map_or(Numerics::Default, |numerics| numerics.numerics());
@@ -62,7 +63,7 @@ pub fn report(arguments: &Report) -> Outcome {
         numerics,
         precision: arguments.precision.precision(numerics)?,
         budget: arguments.limits.budget_of_each(),
-        ..PlanOptions::on(&target::find(arguments.target.as_deref().unwrap_or(arguments.device.target()))?)
+        ..PlanOptions::on(&target::find(arguments.target.as_deref().unwrap_or(OsStr::new(arguments.device.target())))?)
     };
     let is_gpu = plan.spec.kind == fuseline::device::Machine::Gpu;
     // What is planned for another machine cannot be measured on this processor.
@@ -92,7 +93,7 @@ pub fn report(arguments: &Report) -> Outcome {
 
 /// The data of a report of a model that is run.
 fn measured(model: &Model, arguments: &Report, mut plan: PlanOptions) -> Outcome<Value> {
-    let feed = feed::assemble(model, arguments.inputs.as_deref(), &arguments.sizes, arguments.seed)?;
+    let feed = feed::assemble(model, arguments.inputs.as_deref(), &arguments.sizes, arguments.seed, arguments.quiet)?;
     let means = Means { options: arguments.limits.exact_run(), threads: arguments.threads };
     let gathered = model.with_graph(&feed.tensors, |graph, inputs| {
         bind_sizes(graph, &inputs, &mut plan.hints.env);

@@ -1,6 +1,7 @@
 //! The command itself: whose roofline, with what on it, shown how.
 
 use std::fmt::Write as _;
+use std::num::NonZeroUsize;
 
 use fuseline::device::DeviceSpec;
 use fuseline::error::{Error, Result};
@@ -13,11 +14,12 @@ use super::processor::Processor;
 use super::{Roofline, graphics, plot, png, processor, svg, terminal};
 use crate::arguments::{Measuring, ModelName, RooflineArguments};
 use crate::failure::{Failure, GPU, Outcome};
+use crate::file::{self, Content};
 use crate::model::Model;
-use crate::quantity::significant;
+use crate::quantity::{self, significant};
 use crate::screen::{Column, Table, heading};
 use crate::waiting::Waiting;
-use crate::{file, screen, target};
+use crate::{screen, target};
 
 /// Whose roofline it is.
 enum Subject {
@@ -40,8 +42,10 @@ pub fn roofline(arguments: &RooflineArguments) -> Outcome {
         return Err(Failure::with_help(error, "--write here.spec, and then --target here.spec"));
     }
     let read = [arguments.model.as_ref().and_then(ModelName::file), arguments.inputs.as_deref()];
-    for path in [&arguments.write, &arguments.svg, &arguments.png].into_iter().flatten() {
-        file::check(path, read.into_iter().flatten())?;
+    let written =
+        [(&arguments.write, Content::Device), (&arguments.svg, Content::Lines), (&arguments.png, Content::Points)];
+    for (path, content) in written.into_iter().filter_map(|(path, content)| Some((path.as_ref()?, content))) {
+        file::check(path, content, read.into_iter().flatten())?;
     }
     // What is wrong with the model is told before the machine is measured.
     let model = match &arguments.model {
@@ -86,7 +90,7 @@ pub fn roofline(arguments: &RooflineArguments) -> Outcome {
 }
 
 /// Says so where other work is on the machine: then it is not measured at its best.
-fn note_load() {
+pub fn note_load() {
     let told = std::fs::read_to_string("/proc/loadavg").ok();
     let load: Option<f64> = told.and_then(|text| text.split_whitespace().next()?.parse().ok());
     let processors = std::thread::available_parallelism().map_or(1.0, |n| n.get() as f64);
@@ -94,6 +98,18 @@ fn note_load() {
     if let Some(load) = load.filter(|load| *load > 1.5 * processors) {
         screen::tell(&format!(
             "note: other work is on this machine (a load of {load}): it can do more than was measured\n"
+        ));
+    }
+}
+
+/// Says so where more threads are asked for than can work at once.
+fn note_threads(arguments: &RooflineArguments) {
+    let processors = std::thread::available_parallelism().map_or(1, NonZeroUsize::get);
+    let asked = arguments.threads.filter(|threads| threads.get() > processors && arguments.device == Measuring::Cpu);
+    if let Some(asked) = asked.filter(|_| !arguments.quiet) {
+        let here = quantity::several(processors, "processor");
+        screen::tell(&format!(
+            "note: {asked} threads are asked for, and {processors} are measured: this machine has {here}, and more threads take turns\n"
         ));
     }
 }
@@ -111,6 +127,7 @@ fn subject(arguments: &RooflineArguments) -> Outcome<Subject> {
         waiting = None;
         waiting = (!arguments.quiet).then(|| Waiting::for_(&format!("measuring {what}")));
     };
+    note_threads(arguments);
     match arguments.device {
         Measuring::Cpu => Ok(Subject::Processor(processor::measure(arguments.threads, &mut tell)?)),
         Measuring::Cuda => Ok(Subject::Graphics(graphics::measure(&mut tell).map_err(|error| error.at(GPU))?)),

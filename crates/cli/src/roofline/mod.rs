@@ -11,7 +11,8 @@ pub mod scene;
 pub mod svg;
 mod terminal;
 
-pub use command::roofline;
+pub use command::{note_load, roofline};
+pub use processor::far_bytes;
 
 use fuseline::device::DeviceSpec;
 use fuseline::tensor::DType;

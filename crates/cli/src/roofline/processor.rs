@@ -68,7 +68,7 @@ pub fn measure(most: Option<NonZeroUsize>, tell: &mut dyn FnMut(&str)) -> Result
     let threads = thread_counts(most.map_or(processors, NonZeroUsize::get).min(processors));
     let isa = Isa::detect();
     let mut memories = caches(here::base(isa));
-    let far = memories.last().map_or(LEAST_FAR_BYTES, |cache| 4 * cache.bytes).clamp(LEAST_FAR_BYTES, most_bytes());
+    let far = beyond(&memories);
     let main = Memory { name: "dram", bytes: main_bytes(), scope: Scope::Shared, read: Vec::new(), copy: Vec::new() };
     memories.push(main);
     let (mut arithmetic, mut products): (Vec<Arithmetic>, Vec<f64>) = (Vec::new(), Vec::new());
@@ -100,6 +100,16 @@ pub fn measure(most: Option<NonZeroUsize>, tell: &mut dyn FnMut(&str)) -> Result
         join = gauge.join();
     }
     Ok(Processor { name: name(), isa, threads, memories, arithmetic, products, join })
+}
+
+/// Bytes that no cache of this processor holds.
+pub fn far_bytes() -> usize {
+    beyond(&caches(here::base(Isa::detect())))
+}
+
+/// Bytes that none of these caches holds.
+fn beyond(caches: &[Memory]) -> usize {
+    caches.last().map_or(LEAST_FAR_BYTES, |cache| 4 * cache.bytes).clamp(LEAST_FAR_BYTES, most_bytes())
 }
 
 /// 1, 2, 4, … and the number itself.

@@ -4,6 +4,8 @@ use std::process::Command;
 
 use serde_json::Value;
 
+use super::failure;
+
 /// Standard output of a command that must succeed.
 fn stdout(arguments: &[&str]) -> String {
     let done = Command::new(env!("CARGO_BIN_EXE_fuseline")).args(arguments).output().unwrap();
@@ -79,4 +81,42 @@ fn kernels_are_shown_as_code() {
         let text = show(form);
         assert!(text.contains("tasks") && text.lines().count() > 20, "{text}");
     }
+}
+
+#[test]
+fn shares_are_those_of_limits_that_are_known_to_be_so() {
+    let measured = json(&[&MODEL[..], &["--iters", "1", "--threads", "1"]].concat());
+    let machine = &measured["machine"];
+    assert_eq!((&machine["source"], &machine["device"]), (&"measured".into(), &Value::Null), "{machine}");
+    assert!(machine["gbps"].as_f64().unwrap() > 0.01 && machine["gflops"].as_f64().unwrap() > 0.01, "{machine}");
+    // Twice as little that stays in caches, at a thousandth of what a processor does: all of it is above the limits.
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("slow.spec");
+    let slow = path.to_str().unwrap();
+    stdout(&["roofline", "--target", "cpu", "--write", slow]);
+    let text = std::fs::read_to_string(&path).unwrap();
+    let (before, main) = text.split_at(text.find("[memory dram]").unwrap());
+    let main = main.replacen("\ngbps = 48", "\ngbps = 0.001", 1).replacen("\ncore_gbps = 25", "\ncore_gbps = 0.001", 1);
+    std::fs::write(&path, format!("{before}{main}")).unwrap();
+    let sizes = ["--sizes", "rows=64,columns=64", "--iters", "1"];
+    let told = stdout(&[&["bench", "gallery:softmax", "--target", slow], &sizes[..]].concat());
+    assert!(told.contains("as the description of cpu says, not measured"), "{told}");
+    assert!(told.contains("GB/s above 100 %: what stays in caches"), "{told}");
+}
+
+#[test]
+fn several_sizes_are_measured_one_after_another() {
+    let sizes = ["bench", "gallery:add_gelu", "--sizes", "1k,2k", "--iters", "1"];
+    let text = stdout(&sizes);
+    for word in ["n=1000", "n=2000", "All sizes", "per node ms", "traffic saved", "40 %"] {
+        assert!(text.contains(word), "{word}: {text}");
+    }
+    let all = json(&[&sizes[..], &["--json"]].concat());
+    let shapes: Vec<&Value> =
+        all["sweep"].as_array().unwrap().iter().map(|one| &one["inputs"][0]["shape"][0]).collect();
+    assert_eq!(shapes, [1000, 2000]);
+    let one = json(&["bench", "gallery:add_gelu", "--sizes", "1k", "--iters", "1", "--json"]);
+    assert!(one["fused"].is_object(), "one size is told as it always was: {one}");
+    let (status, message) = failure(&["bench", "gallery:softmax", "--sizes", "rows=1,2,columns=3,4", "--iters", "1"]);
+    assert!(status == 2 && message.contains("both rows and columns have several numbers"), "{message}");
 }

@@ -198,3 +198,75 @@ fn a_place_that_takes_no_file_is_told_before_the_work() {
         assert!(String::from_utf8(done.stdout).unwrap().contains("everything agrees"));
     }
 }
+
+#[test]
+fn what_is_written_has_a_name_that_says_so() {
+    let folder = tempfile::tempdir().unwrap();
+    for (arguments, help) in [
+        (&["roofline", "--target", "h200", "--svg", "a.png"][..], "call it a.svg"),
+        (&["roofline", "--target", "h200", "--png", "a.svg"], "call it a.png"),
+        (&["run", "gallery:softmax", "--outputs", "y.npy"], "call it y.npz"),
+        (&["report", "gallery:softmax", "--no-run", "-o", "page.pdf"], "call it page.html"),
+        (&["explain", "gallery:softmax", "--lock", "net.onnx"], "give it another name"),
+    ] {
+        let done = fuseline(folder.path(), arguments);
+        assert_eq!(done.status.code(), Some(2), "{arguments:?}");
+        assert!(message(&done).contains(help), "{arguments:?}: {}", message(&done));
+    }
+    assert!(names(folder.path()).is_empty(), "{:?}", names(folder.path()));
+}
+
+#[test]
+#[cfg(target_os = "linux")]
+fn a_folder_that_takes_no_case_is_told_before_the_search() {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("file"), "").unwrap();
+    for case in ["/proc/case", "file", "file/case"] {
+        // A search that would take hours.
+        let start = Instant::now();
+        let search = ["bisect", "gallery:matmul_bn", "--sizes", "m=4000,k=4000,n=4000", "--case", case];
+        let done = fuseline(folder.path(), &search);
+        assert!(done.status.code() == Some(2) && message(&done).contains("cannot be written"), "{}", message(&done));
+        assert!(start.elapsed() < Duration::from_secs(30), "{:?}", start.elapsed());
+    }
+}
+
+/// Nothing can be done against this signal: what was asked for is whole or not there all the same.
+#[test]
+fn a_killed_command_leaves_no_half_of_what_was_asked_for() {
+    let folder = tempfile::tempdir().unwrap();
+    let before = b"what was there before";
+    let files = ["y.npz", "y.html", "y.svg", "y.png", "y.plan"];
+    files.iter().for_each(|name| std::fs::write(folder.path().join(name), before).unwrap());
+    for arguments in [
+        &["run", "gallery:add_gelu", "--sizes", "n=3M", "--outputs", "y.npz"][..],
+        &["report", "gallery:softmax", "--iters", "1", "-o", "y.html"],
+        &["roofline", "gallery:softmax", "--target", "h200", "--svg", "y.svg", "--png", "y.png"],
+        &["explain", "gallery:layernorm_gelu", "--lock", "y.plan"],
+    ] {
+        for wait in [5, 40, 150, 400] {
+            let command = Command::new(FUSELINE)
+                .args(arguments)
+                .current_dir(folder.path())
+                .stdout(Stdio::null())
+                .stderr(Stdio::null())
+                .spawn();
+            let mut child = command.unwrap();
+            std::thread::sleep(Duration::from_millis(wait));
+            child.kill().unwrap();
+            child.wait().unwrap();
+            for name in files {
+                let found = std::fs::read(folder.path().join(name)).unwrap();
+                let ends: &[u8] = match name {
+                    "y.html" => b"</html>\n",
+                    "y.svg" => b"</svg>\n",
+                    "y.png" => b"IEND\xae\x42\x60\x82",
+                    // The end of an archive that has no comment.
+                    "y.npz" => b"\0\0",
+                    _ => b"\n",
+                };
+                assert!(found == before || found.ends_with(ends), "{name} after {wait} ms has {} bytes", found.len());
+            }
+        }
+    }
+}

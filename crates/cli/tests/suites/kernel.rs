@@ -127,3 +127,47 @@ fn errors_point_into_the_file() {
     let done = fuseline(&["kernel", "nowhere.tile", "check"]);
     assert!(done.status.code() == Some(2) && text(&done.stderr).contains("nowhere.tile"));
 }
+
+#[test]
+fn what_is_misspelt_has_neighbours() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("k.tile");
+    for (text, words) in [
+        ("kernel k(x: f32[n]) -> y: f32[n] { y = expp(x) }", "there is no function expp; the nearest are exp"),
+        ("kernel k(x: f32[n]) -> y: f32[n] { y = sqr(x) }", "the nearest are sqrt"),
+        ("kernel k(x: float32[n]) -> y: f32[n] { y = x }", "there is no element type float32; there are "),
+    ] {
+        std::fs::write(&path, text).unwrap();
+        let done = fuseline(&["kernel", path.to_str().unwrap(), "check"]);
+        assert!(
+            done.status.code() == Some(2) && self::text(&done.stderr).contains(words),
+            "{}",
+            self::text(&done.stderr)
+        );
+    }
+}
+
+#[test]
+fn arrays_of_another_type_and_sizes_of_zero_say_what_helps() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("x.npz");
+    let x = path.to_str().unwrap();
+    let wide = Literal::from_f64s(fuseline::tensor::DType::F64, [2, 2], &[1.0; 4]).unwrap();
+    write_npz(&path, [("x", &wide)], Compression::Stored).unwrap();
+    let told = |action: &[&str]| {
+        let done = fuseline(&[&["kernel", &example("softmax")], action].concat());
+        assert_eq!(done.status.code(), Some(2), "{action:?}");
+        text(&done.stderr)
+    };
+    assert!(told(&["run", "--inputs", x]).contains(".astype(numpy.float32)"));
+    write_npz(&path, [("x", &Literal::f32s(&[1.0]))], Compression::Stored).unwrap();
+    assert!(told(&["run", "--inputs", x]).contains("give an array of 2 axes"));
+    let nothing = told(&["bench", "--sizes", "rows=0,columns=4"]);
+    assert!(nothing.contains("there is nothing to measure") && nothing.contains("above 0"), "{nothing}");
+    for form in ["asm", "vector"] {
+        let shown = stdout(&["kernel", &example("softmax"), "emit", form, "--sizes", "rows=0,columns=4"]);
+        assert!(shown.contains("it stores no element where") && shown.contains("rows=0"), "{shown}");
+        let shown = stdout(&["kernels", "gallery:softmax", "--emit", form, "--sizes", "rows=0,columns=4"]);
+        assert!(shown.contains("it stores no element where columns=4,rows=0"), "{shown}");
+    }
+}

@@ -1,6 +1,7 @@
 //! What the command promises, a module for each part of it: `cargo test -p fuseline-cli --test suites report::` runs one of them.
 
 mod analyze;
+mod arguments;
 mod bench;
 mod bisect;
 mod command;

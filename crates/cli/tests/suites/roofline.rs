@@ -91,3 +91,12 @@ fn predictions_are_held_against_what_was_measured() {
     let is_missing = String::from_utf8_lossy(&done.stderr).contains("NVIDIA");
     assert!(done.status.success() || (done.status.code() == Some(1) && is_missing), "{done:?}");
 }
+
+#[test]
+fn threads_that_are_not_there_are_not_measured_without_a_word() {
+    let processors = std::thread::available_parallelism().unwrap().get();
+    let more = (processors + 1).to_string();
+    let done = fuseline(&["roofline", "--threads", &more, "--json"]);
+    let told = String::from_utf8(done.stderr).unwrap();
+    assert!(done.status.success() && told.contains(&format!("and {processors} are measured")), "{told}");
+}

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use rustc_hash::FxHashMap;
 
 use super::{Buffer, Pending};
-use crate::error::{Context, Error, Result};
+use crate::error::{Allowance, Context, Error, Result};
 use crate::graph::{Graph, Node};
 use crate::ops::Prim;
 use crate::ops::prim::View;
@@ -61,9 +61,10 @@ impl Limits {
         });
         let (drawn, limit) = (drawn.fold(0, u64::saturating_add), self.bytes);
         if drawn > limit {
-            return Err(Error::limit(format!(
-                "weights of {drawn} bytes drawn from seeds (the limit is {limit} bytes)"
-            )));
+            return Err(Error::over(
+                Allowance::Memory,
+                format!("weights of {drawn} bytes drawn from seeds (the limit is {limit} bytes)"),
+            ));
         }
         Ok(())
     }
@@ -164,7 +165,10 @@ impl Run<'_> {
         let wanted = self.live.saturating_add((count as u64).saturating_mul(8));
         let limit = self.limit;
         if wanted > limit {
-            return Err(Error::limit(format!("values of {wanted} bytes at one time (the limit is {limit} bytes)")));
+            return Err(Error::over(
+                Allowance::Memory,
+                format!("values of {wanted} bytes at one time (the limit is {limit} bytes)"),
+            ));
         }
         // A probe: a machine that has no such memory refuses here, where there is an error to return.
         let refused =
@@ -183,7 +187,7 @@ impl Run<'_> {
     pub(crate) fn reserve_text(&self, bytes: usize) -> Result<()> {
         let limit = self.options.limits.text;
         if bytes as u64 > limit {
-            return Err(Error::limit(format!("a text of {bytes} bytes (the limit is {limit} bytes)")));
+            return Err(Error::over(Allowance::Text, format!("a text of {bytes} bytes (the limit is {limit} bytes)")));
         }
         Ok(())
     }
@@ -229,7 +233,7 @@ impl Run<'_> {
     pub(crate) fn count_trip(&mut self) -> Result<()> {
         self.trips += 1;
         if self.trips > self.options.limits.trips {
-            return Err(Error::limit(format!("more than {} loop trips", self.options.limits.trips)));
+            return Err(Error::over(Allowance::Trips, format!("more than {} loop trips", self.options.limits.trips)));
         }
         Ok(())
     }

@@ -4,18 +4,22 @@
 //! Never here: operations on tensors.
 
 mod dim;
+mod drawn;
 mod dtype;
 mod layout;
 mod literal;
 mod seeded;
 mod shape;
+mod spread;
 mod text;
 
 pub(crate) use dim::Bound;
 pub use dim::{Algebra, Dim, Env, Range, Ranges, Symbol};
 pub(crate) use dim::{gcd, inner_divisor};
+pub use drawn::Drawn;
 pub use dtype::{Class, DType, FloatFormat, Specials};
 pub use layout::Layout;
 pub use literal::{Literal, Source};
 pub use seeded::Seeded;
 pub use shape::{Shape, TensorType};
+pub use spread::Spread;

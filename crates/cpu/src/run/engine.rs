@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex, PoisonError};
 
 use fuseline::budget::Budget;
-use fuseline::error::{Error, Result};
+use fuseline::error::{Allowance, Error, Result};
 use fuseline::reference::Limits;
 use fuseline::tensor::Literal;
 
@@ -47,7 +47,10 @@ impl Engine {
     pub fn check_room(&self, values: u64, limit: u64) -> Result<()> {
         let wanted = values.saturating_add(self.held_bytes());
         if wanted > limit {
-            return Err(Error::limit(format!("values of {wanted} bytes at one time (the limit is {limit} bytes)")));
+            return Err(Error::over(
+                Allowance::Memory,
+                format!("values of {wanted} bytes at one time (the limit is {limit} bytes)"),
+            ));
         }
         Ok(())
     }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use fuseline::budget::Budget;
-use fuseline::error::{Context, Error, Result};
+use fuseline::error::{Allowance, Context, Error, Result};
 use fuseline::graph::Graph;
 use fuseline::ops::Prim;
 use fuseline::ops::prim::Regions;
@@ -444,7 +444,11 @@ impl Regions for Inner<'_, '_, '_, '_> {
     fn count_trip(&mut self) -> Result<()> {
         self.run.trips += 1;
         let most = self.run.engine.limits.trips;
-        if self.run.trips > most { Err(Error::limit(format!("more than {most} loop trips"))) } else { Ok(()) }
+        if self.run.trips > most {
+            Err(Error::over(Allowance::Trips, format!("more than {most} loop trips")))
+        } else {
+            Ok(())
+        }
     }
 
     fn hold(&mut self, before: u64, now: u64) -> Result<()> {

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use fuseline::error::{Error, Result};
+use fuseline::error::{Allowance, Error, Result};
 use fuseline::reference::Limits;
 use fuseline::tensor::{Env, Literal};
 use fuseline::tile::{Kernel, verify};
@@ -111,7 +111,9 @@ impl LoneKernel {
         let bytes = bytes.ok_or_else(|| Error::limit(format!("a tensor {ty} of more bytes than can be counted")))?;
         let limit = self.limits.bytes;
         match bytes as u64 > limit {
-            true => Err(Error::limit(format!("a value of {bytes} bytes (the limit is {limit} bytes)"))),
+            true => {
+                Err(Error::over(Allowance::Memory, format!("a value of {bytes} bytes (the limit is {limit} bytes)")))
+            }
             false => Ok(bytes),
         }
     }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use fuseline::budget::Budget;
-use fuseline::error::{Context, Error, Result};
+use fuseline::error::{Allowance, Context, Error, Result};
 use fuseline::run::may_inherit;
 use fuseline::run::memory::{Placement, Wish, place};
 use fuseline::tensor::Env;
@@ -130,7 +130,8 @@ fn stored_bytes(limit: u64, loaded: &LoadedGraph, kernels: Range<usize>, env: &E
         for slot in &loaded.kernels[k].outputs {
             let bytes = loaded.slots[*slot].bytes(env).at(|| loaded.describe(k))?;
             if bytes as u64 > limit {
-                let error = Error::limit(format!("a value of {bytes} bytes (the limit is {limit} bytes)"));
+                let error =
+                    Error::over(Allowance::Memory, format!("a value of {bytes} bytes (the limit is {limit} bytes)"));
                 return Err(error.at(loaded.describe(k)));
             }
             stored.insert(*slot, bytes);

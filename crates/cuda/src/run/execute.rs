@@ -4,7 +4,7 @@
 use std::ffi::c_void;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use fuseline::error::{Context, Error, Result};
+use fuseline::error::{Allowance, Context, Error, Result};
 use fuseline::ops::Prim;
 use fuseline::ops::prim::Regions;
 use fuseline::reference::{Buffer, Limits, Pending, Reading};
@@ -508,13 +508,20 @@ impl Regions for Inner<'_, '_> {
     fn count_trip(&mut self) -> Result<()> {
         self.run.trips += 1;
         let most = self.run.engine.limits.trips;
-        if self.run.trips > most { Err(Error::limit(format!("more than {most} loop trips"))) } else { Ok(()) }
+        if self.run.trips > most {
+            Err(Error::over(Allowance::Trips, format!("more than {most} loop trips")))
+        } else {
+            Ok(())
+        }
     }
 
     fn hold(&mut self, _: u64, now: u64) -> Result<()> {
         let limit = self.run.engine.limits.bytes;
         match now > limit {
-            true => Err(Error::limit(format!("values of {now} bytes at one time (the limit is {limit} bytes)"))),
+            true => Err(Error::over(
+                Allowance::Memory,
+                format!("values of {now} bytes at one time (the limit is {limit} bytes)"),
+            )),
             false => Ok(()),
         }
     }

@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Mutex};
 
-use fuseline::error::{Context, Error, Result};
+use fuseline::error::{Allowance, Context, Error, Result};
 use fuseline::run::memory::{Wish, place};
 use fuseline::run::{BySize, Origin, Way};
 use fuseline::tensor::Env;
@@ -71,7 +71,8 @@ pub(super) fn specialize(engine: &Engine, loaded: &LoadedGraph, segment: &Segmen
             let size = loaded.slots[*slot].bytes(env).at(|| loaded.describe(*k))?;
             let limit = engine.limits.bytes;
             if size as u64 > limit {
-                let error = Error::limit(format!("a value of {size} bytes (the limit is {limit} bytes)"));
+                let error =
+                    Error::over(Allowance::Memory, format!("a value of {size} bytes (the limit is {limit} bytes)"));
                 return Err(error.at(loaded.describe(*k)));
             }
             bytes.insert(*slot, size);
@@ -159,7 +160,10 @@ fn place_all(
     let placement = place(&wishes);
     if placement.bytes as u64 > engine.limits.bytes {
         let (wanted, limit) = (placement.bytes, engine.limits.bytes);
-        return Err(Error::limit(format!("values of {wanted} bytes at one time (the limit is {limit} bytes)")));
+        return Err(Error::over(
+            Allowance::Memory,
+            format!("values of {wanted} bytes at one time (the limit is {limit} bytes)"),
+        ));
     }
     let arena = engine.gpu.take(placement.bytes)?;
     let at = |wish: usize| arena.at() + placement.offsets[wish] as u64;

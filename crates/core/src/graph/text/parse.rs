@@ -9,6 +9,7 @@ use super::{Resolve, host, literal, number, read_expr};
 use crate::cursor::Cursor;
 use crate::error::{Context as _, Error, Kind, Result};
 use crate::graph::{Constraint, Graph, Origin, OriginSet, Value};
+use crate::nearest::suggestion;
 use crate::ops::prim::{
     Bind, Combine, Concat, Const, Contract, Gather, Guard, Host, If, Input, Loop, Map, Monoid, Prefix, Random, Reduce,
     Scatter, Sizes, Sort, View,
@@ -42,7 +43,10 @@ pub(crate) fn read_type(cursor: &mut Cursor<'_>) -> Result<TensorType> {
 pub(crate) fn read_dtype(cursor: &mut Cursor<'_>) -> Result<DType> {
     let start = *cursor;
     let name = cursor.word("an element type")?;
-    DType::from_name(name).ok_or_else(|| start.error(format!("there is no element type {name}")))
+    DType::from_name(name).ok_or_else(|| {
+        let near = suggestion(name, DType::ALL.iter().map(|dtype| dtype.name()));
+        start.error(format!("there is no element type {name}; {near}"))
+    })
 }
 
 /// Reads guards and the value of this type that stands where one fails, if any come next.

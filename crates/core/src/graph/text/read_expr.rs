@@ -6,6 +6,7 @@ use super::expr::{Binding, INFIX, arg_name};
 use super::number::{self, NumberText};
 use crate::cursor::Cursor;
 use crate::error::Result;
+use crate::nearest::suggestion;
 use crate::ops::{Expr, Scalar, Scope, Signature, Term};
 use crate::tensor::{DType, Dim};
 
@@ -209,7 +210,10 @@ impl<'t, 's> Reader<'_, 't, 's> {
         match Scalar::from_name(word) {
             Some(op) if op.def().arity == args.len() => self.call(op, &args, start).map(Read::Term),
             Some(op) => Err(start.error(format!("{word} takes {} operands, got {}", op.def().arity, args.len()))),
-            None => Err(start.error(format!("there is no function {word}"))),
+            None => {
+                let near = suggestion(word, Scalar::ALL.iter().map(|op| op.def().name));
+                Err(start.error(format!("there is no function {word}; {near}")))
+            }
         }
     }
 
@@ -361,7 +365,7 @@ mod tests {
             ("b + 1.5", "line 1, column 5: 1.5 is not a number of type i64"),
             ("q", "line 1, column 1: q stands for nothing here"),
             ("exp(a, a)", "line 1, column 1: exp takes 1 operands, got 2"),
-            ("foo(a)", "line 1, column 1: there is no function foo"),
+            ("sqr(a)", "line 1, column 1: there is no function sqr; the nearest are sqrt, shr"),
             ("f16(a, a)", "line 1, column 1: f16 converts one number, got 2"),
             ("{ t = a; t = a; t }", "line 1, column 10: t has a meaning already"),
             ("a < a < a", "line 1, column 7: expected the end of the text, found '<'"),

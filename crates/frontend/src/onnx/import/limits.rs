@@ -1,7 +1,7 @@
 //! What an untrusted model may ask of its import.
 
 use fuseline::budget::Budget;
-use fuseline::error::{Error, Result};
+use fuseline::error::{Allowance, Error, Result};
 
 /// What an untrusted model may ask of its import. An error of the kind [`Kind::Limit`](fuseline::error::Kind::Limit) names what is
 /// exceeded.
@@ -23,7 +23,7 @@ impl Limits {
     pub(super) fn check_text(&self, bytes: usize) -> Result<()> {
         let most = self.text;
         if bytes > most {
-            return Err(Error::limit(format!("a string of {bytes} bytes (the limit is {most} bytes)")));
+            return Err(Error::over(Allowance::Text, format!("a string of {bytes} bytes (the limit is {most} bytes)")));
         }
         Ok(())
     }

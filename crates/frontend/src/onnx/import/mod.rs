@@ -26,7 +26,7 @@ pub use structural::{STRUCTURAL, Structural};
 use std::cell::{Cell, RefCell};
 use std::collections::{HashMap, HashSet};
 
-use fuseline::error::{Context, Error, Kind, Result};
+use fuseline::error::{Allowance, Context, Error, Kind, Result};
 use fuseline::graph::{Builder, Graph, Tensor};
 use fuseline::tensor::{DType, Dim, Literal, Shape};
 use indexmap::{IndexMap, IndexSet};
@@ -137,7 +137,10 @@ impl<'m> Importer<'m> {
     ) -> Result<()> {
         let most = self.limits.nesting;
         if depth > most {
-            return Err(Error::limit(format!("functions or regions are nested deeper than {most} levels")));
+            return Err(Error::over(
+                Allowance::Nesting,
+                format!("functions or regions are nested deeper than {most} levels"),
+            ));
         }
         for id in order::evaluation_order(&graph.node)? {
             self.import_node(&graph.node[id], id, scope, opsets, depth)?;

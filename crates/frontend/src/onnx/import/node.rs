@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use fuseline::error::{Error, Result};
+use fuseline::error::{Allowance, Error, Result};
 use fuseline::graph::Origin;
 use fuseline::ops::named::{self, Attributes, Call};
 
@@ -40,9 +40,10 @@ impl<'m> Importer<'m> {
         self.limits.budget.check()?;
         let most = self.limits.nodes;
         if self.imported.get() > most {
-            return Err(Error::limit(format!(
-                "the model has more than {most} nodes once its functions and sequences are expanded"
-            )));
+            return Err(Error::over(
+                Allowance::Nodes,
+                format!("the model has more than {most} nodes once its functions and sequences are expanded"),
+            ));
         }
         Ok(())
     }
@@ -73,7 +74,10 @@ impl<'m> Importer<'m> {
         }
         let most = self.limits.nodes;
         match builder.with_graph(|graph| graph.nodes().len()) > most {
-            true => Err(Error::limit(format!("the nodes of the model become more than {most} primitives")).at(label())),
+            true => {
+                Err(Error::over(Allowance::Nodes, format!("the nodes of the model become more than {most} primitives"))
+                    .at(label()))
+            }
             false => Ok(()),
         }
     }
@@ -147,7 +151,10 @@ impl<'m> Importer<'m> {
     ) -> Result<Vec<Operand<'s>>> {
         let most = self.limits.nesting;
         if place.depth >= most {
-            return Err(Error::limit(format!("functions call each other more than {most} levels deep")));
+            return Err(Error::over(
+                Allowance::Nesting,
+                format!("functions call each other more than {most} levels deep"),
+            ));
         }
         for default in &function.attribute_proto {
             if !given.contains_key(&default.name)
@@ -181,7 +188,7 @@ impl<'m> Importer<'m> {
     pub(super) fn import_region(&self, graph: &'m GraphProto, scope: &Scope<'_>, place: Place<'_, '_>) -> Result<()> {
         let most = self.limits.nesting;
         if place.depth >= most {
-            return Err(Error::limit(format!("regions are nested deeper than {most} levels")));
+            return Err(Error::over(Allowance::Nesting, format!("regions are nested deeper than {most} levels")));
         }
         self.define_initializers(graph, scope)?;
         let inner = Place { scope, opsets: place.opsets, depth: place.depth + 1, call: place.call };

@@ -9,6 +9,18 @@ pub fn nearest<'n>(given: &str, names: impl Iterator<Item = &'n str>) -> Vec<&'n
     ranked.into_iter().take(3).map(|(.., name)| name).collect()
 }
 
+/// What to say to somebody who gave a name that is none of these: the nearest ones, or all where none is near.
+pub fn suggestion<'n>(given: &str, names: impl Iterator<Item = &'n str> + Clone) -> String {
+    let most = (given.chars().count() / 2).max(1);
+    let near = |name: &&str| name.contains(given) || changes(given, name) <= most;
+    let found: Vec<&str> = nearest(given, names.clone()).into_iter().filter(near).collect();
+    match found.as_slice() {
+        [] => format!("there are {}", names.collect::<Vec<_>>().join(", ")),
+        [only] => format!("the nearest is {only}"),
+        several => format!("the nearest are {}", several.join(", ")),
+    }
+}
+
 /// How many letters must be changed, put in or left out.
 fn changes(from: &str, to: &str) -> usize {
     let to: Vec<char> = to.chars().collect();
@@ -35,5 +47,9 @@ mod tests {
         let names = ["softmax", "silu", "masked_softmax", "layernorm", "add_layernorm"];
         assert_eq!(nearest("softmx", names.into_iter())[0], "softmax");
         assert_eq!(nearest("norm", names.into_iter())[..2], ["layernorm", "add_layernorm"]);
+        let said = |given: &str| suggestion(given, ["exp", "exp2", "erf", "max"].into_iter());
+        assert_eq!(said("expp"), "the nearest are exp, exp2");
+        assert_eq!(said("maxi"), "the nearest is max");
+        assert_eq!(said("gelu"), "there are exp, exp2, erf, max");
     }
 }

@@ -1,0 +1,145 @@
+//! What a machine can do at most, which rates of plans are held against, and how that is known.
+
+use fuseline::device::DeviceSpec;
+use fuseline::error::Result;
+use fuseline::tensor::DType;
+use fuseline_cpu::code::Isa;
+use fuseline_cpu::run::gauge::{Access, Gauge};
+use fuseline_session::machine::Machine;
+use serde_json::{Value, json};
+
+use crate::arguments::Measuring;
+use crate::quantity::{self, significant};
+use crate::roofline::far_bytes;
+
+/// What a machine can do at most.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Ceiling {
+    /// of the farthest memory
+    pub gbps: f64,
+    /// of the units that the plan multiplies with
+    pub gflops: f64,
+    /// the type of what these units multiply
+    dtype: DType,
+    source: Source,
+}
+
+/// How it is known.
+#[derive(Clone, Debug, PartialEq)]
+enum Source {
+    /// by programs that ran just now, on so many threads
+    Measured(usize),
+    /// from the description of a device
+    Described(String),
+}
+
+/// The memory that the short measurement takes at most.
+const MOST_BYTES: usize = 512 << 20;
+
+impl Ceiling {
+    /// What the machine that plans ran on can do. A processor is measured, in a fraction of a second, unless a file describes it; of a GPU the
+    /// description is taken. In `narrow` plans products of bf16 have units of their own.
+    pub fn of(device: Measuring, machine: &Machine, spec: &DeviceSpec, narrow: bool) -> Ceiling {
+        let threads = machine.threads();
+        match device {
+            Measuring::Cuda => Ceiling::described(spec, spec.limits.cores, narrow),
+            Measuring::Cpu if is_written(spec) => Ceiling::described(spec, threads, narrow),
+            Measuring::Cpu => Ceiling::measured(threads, narrow)
+                .unwrap_or_else(|_| Ceiling::described(fuseline_cpu::here::spec(), threads, narrow)),
+        }
+    }
+
+    fn measured(threads: usize, narrow: bool) -> Result<Ceiling> {
+        let gauge = Gauge::new(Isa::detect(), threads)?.quick();
+        let bytes = far_bytes().min(MOST_BYTES) / threads.max(1);
+        let (read, copy) = (gauge.bandwidth(Access::Read, bytes)?, gauge.bandwidth(Access::Stream, bytes)?);
+        let tiles = if narrow { gauge.tile_products()? } else { None };
+        let (dtype, flops) = match tiles {
+            Some(rate) => (DType::BF16, rate),
+            None => (DType::F32, gauge.multiply_adds(DType::F32)?),
+        };
+        Ok(Ceiling { gbps: read.max(copy) / 1e9, gflops: flops / 1e9, dtype, source: Source::Measured(threads) })
+    }
+
+    /// What a device can do with so many of its cores, as its description has it.
+    fn described(spec: &DeviceSpec, cores: usize, narrow: bool) -> Ceiling {
+        let part = cores.min(spec.limits.cores) as f64;
+        let gbps = spec.memory.last().map_or(f64::NAN, |level| level.gbps.min(level.core_gbps * part));
+        let matrix = spec.matrix.peak(DType::BF16).filter(|_| narrow).map(|peak| (DType::BF16, peak));
+        let (dtype, peak) = matrix.unwrap_or((DType::F32, spec.vector.peak(DType::F32).unwrap_or(f64::NAN)));
+        let gflops = peak * part / spec.limits.cores.max(1) as f64;
+        Ceiling { gbps, gflops, dtype, source: Source::Described(spec.name.clone()) }
+    }
+
+    /// What it is, and how that is known.
+    pub fn to_text(&self) -> String {
+        let source = match &self.source {
+            Source::Measured(threads) => {
+                format!(
+                    "measured just now, on {} (`fuseline roofline` measures all)",
+                    quantity::several(*threads, "thread")
+                )
+            }
+            Source::Described(name) => format!("as the description of {name} says, not measured"),
+        };
+        let (gbps, gflops) = (significant(self.gbps), significant(self.gflops));
+        format!("100 % is {gbps} GB/s from memory and {gflops} GFLOP/s in {}: {source}", self.dtype)
+    }
+
+    /// Why rates are above it, if one is; rates are pairs of GB/s and GFLOP/s.
+    pub fn excess(&self, mut rates: impl Iterator<Item = (f64, f64)> + Clone) -> Option<String> {
+        let moved = rates.clone().any(|(gbps, _)| is_above(gbps, self.gbps));
+        let computed = rates.any(|(_, gflops)| is_above(gflops, self.gflops));
+        let memory = "GB/s above 100 %: what stays in caches comes faster than from memory";
+        let units = "GFLOP/s above 100 %: not all that counts as an operation takes one of these units";
+        let said: Vec<&str> =
+            [(moved, memory), (computed, units)].into_iter().filter(|(is, _)| *is).map(|(_, why)| why).collect();
+        (!said.is_empty()).then(|| said.join("; "))
+    }
+
+    /// The same as JSON.
+    pub fn to_json(&self) -> Value {
+        let (source, name) = match &self.source {
+            Source::Measured(_) => ("measured", None),
+            Source::Described(name) => ("described", Some(name)),
+        };
+        json!({ "gbps": self.gbps, "gflops": self.gflops, "dtype": self.dtype.name(), "source": source, "device": name })
+    }
+}
+
+/// Whether a share is shown as more than 100 %.
+fn is_above(rate: f64, most: f64) -> bool {
+    (100.0 * rate / most).round() > 100.0
+}
+
+/// Whether a file describes this machine: neither a device that ships nor what is known of this one without measuring.
+fn is_written(spec: &DeviceSpec) -> bool {
+    !DeviceSpec::all().contains(spec) && spec != fuseline_cpu::here::spec()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn shares_above_the_whole_are_explained() {
+        let source = Source::Measured(2);
+        let ceiling = Ceiling { gbps: 20.0, gflops: 100.0, dtype: DType::F32, source };
+        let excess = |rates: &[(f64, f64)]| ceiling.excess(rates.iter().copied());
+        assert_eq!(excess(&[(20.05, 100.4), (1.0, 1.0)]), None, "it is not shown as more");
+        assert!(excess(&[(1.0, 1.0), (21.0, 1.0)]).is_some_and(|why| why.contains("caches") && !why.contains("FLOP")));
+        assert!(excess(&[(1.0, 120.0)]).is_some_and(|why| why.contains("GFLOP/s") && !why.contains("caches")));
+        assert!(ceiling.to_text().contains("measured just now, on 2 threads"));
+    }
+
+    #[test]
+    fn descriptions_are_named_and_divided_among_cores() {
+        let cpu = DeviceSpec::find("cpu").unwrap();
+        let one = Ceiling::described(cpu, 1, false);
+        assert_eq!((one.gbps, one.gflops), (25.0, 178.5));
+        assert!(one.to_text().contains("description of cpu says, not measured"), "{}", one.to_text());
+        assert_eq!(Ceiling::described(cpu, 64, true).gflops, 5926.0, "no more cores than there are");
+        assert!(!is_written(cpu));
+        assert!(is_written(&DeviceSpec { name: "mine".into(), ..cpu.clone() }));
+    }
+}

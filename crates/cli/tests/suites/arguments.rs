@@ -1,0 +1,121 @@
+//! What is asked for: numbers, names and sizes as people write them.
+
+use std::process::Command;
+
+use super::{failure, fuseline, json, stdout};
+
+#[test]
+#[cfg(target_os = "linux")]
+fn help_that_cannot_be_written_is_an_error() {
+    for arguments in
+        [&["--help"][..], &["bench", "--help"], &["help", "run"], &["--version"], &["kernel", "x", "run", "-h"]]
+    {
+        let full = std::fs::File::options().write(true).open("/dev/full").unwrap();
+        let done = Command::new(env!("CARGO_BIN_EXE_fuseline")).args(arguments).stdout(full).output().unwrap();
+        assert_eq!(done.status.code(), Some(1), "{arguments:?}");
+        assert!(String::from_utf8(done.stderr).unwrap().contains("cannot write to standard output"), "{arguments:?}");
+        assert!(fuseline(arguments).status.success(), "{arguments:?}");
+    }
+    assert_eq!(fuseline(&[]).status.code(), Some(2), "nothing was asked for");
+}
+
+#[test]
+#[cfg(target_os = "linux")]
+fn files_may_have_names_that_are_no_text() {
+    use std::ffi::OsStr;
+    use std::os::unix::ffi::OsStrExt;
+    let folder = tempfile::tempdir().unwrap();
+    let name = |ending: &str| OsStr::from_bytes(&[b"x\xff.", ending.as_bytes()].concat()).to_os_string();
+    let graph = stdout(&["inspect", "gallery:softmax", "--graph"]);
+    std::fs::write(folder.path().join(name("ir")), graph).unwrap();
+    std::fs::write(folder.path().join(name("tile")), "kernel twice(x: f32[n]) -> y: f32[n] { y = x + x }").unwrap();
+    let run = |words: &[&OsStr]| {
+        let command = Command::new(env!("CARGO_BIN_EXE_fuseline")).args(words).current_dir(folder.path()).output();
+        let done = command.unwrap();
+        assert!(done.status.success(), "{words:?}: {}", String::from_utf8_lossy(&done.stderr));
+    };
+    let word = OsStr::new;
+    let [graph, tile, plan, arrays, page, device] = ["ir", "tile", "plan", "npz", "html", "spec"].map(name);
+    let small = [word("--sizes"), word("rows=2,columns=4")];
+    run(&[&[word("explain"), &graph, word("--lock"), &plan], &small[..]].concat());
+    run(&[&[word("run"), &graph, word("--plan"), &plan, word("--outputs"), &arrays], &small[..]].concat());
+    run(&[&[word("report"), &graph, word("--no-run"), word("-o"), &page], &small[..]].concat());
+    run(&[word("kernel"), &tile, word("run")]);
+    run(&[word("roofline"), word("--target"), word("cpu"), word("--write"), &device]);
+    run(&[&[word("explain"), &graph, word("--target"), &device], &small[..]].concat());
+    let left = [graph, tile, plan, arrays, page, device];
+    assert!(left.iter().all(|name| folder.path().join(name).exists()));
+    assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), left.len());
+}
+
+#[test]
+fn sizes_need_no_name_where_there_is_one_only() {
+    assert!(stdout(&["run", "gallery:add_gelu", "--sizes", "300"]).contains("f32[300]"));
+    assert!(stdout(&["inspect", "gallery:add_gelu", "--sizes", "2k"]).contains("f32[2000]"));
+    let (status, message) = failure(&["run", "gallery:softmax", "--sizes", "300"]);
+    assert!(status == 2 && message.contains("which size is 300?"), "{message}");
+    assert!(message.contains("--sizes rows=128,columns=128"), "{message}");
+    let (status, message) = failure(&["run", "gallery:add_gelu", "--sizes", "300,400"]);
+    assert!(status == 2 && message.contains("given twice") && message.contains("fuseline bench"), "{message}");
+    let (status, message) = failure(&["run", "gallery:add_gelu", "--sizes", "n"]);
+    assert!(status == 2 && message.contains("NAME=SIZE"), "{message}");
+}
+
+#[test]
+fn devices_are_listed_once_and_all_of_them() {
+    for command in ["explain", "kernels", "bench", "roofline", "report"] {
+        let (status, message) = failure(&[command, "gallery:softmax", "--target", "h2000"]);
+        assert!(status == 2 && message.contains("no device is called \"h2000\""), "{message}");
+        assert_eq!(message.matches("a100").count(), 1, "{message}");
+        assert!(message.contains("h200, here"), "{message}");
+    }
+}
+
+/// A limit that was reached names its option, and no other.
+#[test]
+fn limits_name_the_option_that_matters() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("net.ir");
+    std::fs::write(&path, stdout(&["inspect", "gallery:softmax", "--graph"])).unwrap();
+    let file = path.to_str().unwrap();
+    for (model, limit, option) in [
+        ("gallery:softmax", "1", "--max-nodes"),
+        ("demo:encoder", "1", "--max-nodes"),
+        (file, "1", "--max-nodes"),
+        ("gallery:softmax", "16", "--max-memory"),
+        (file, "0", "--max-compile-time"),
+    ] {
+        let (status, message) = failure(&["run", model, option, limit]);
+        assert!(status == 1 && message.contains(&format!("may have more: {option} ")), "{model} {option}: {message}");
+        assert_eq!(message.matches("--max").count(), 1, "{message}");
+    }
+    // What no option raises says so.
+    let (_, message) = failure(&["run", "gallery:add_gelu", "--sizes", "300000G"]);
+    assert!(message.contains("no flag raises this limit") && !message.contains("--max"), "{message}");
+}
+
+#[test]
+fn a_number_that_was_drawn_and_decides_is_named() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("rate.ir");
+    let model = path.to_str().unwrap();
+    let graph = "graph rate(x: f32[n], rate: i64[]) {
+  %2 = map(rate) f32(a) : f32[]
+  %3 = view %2[] : f32[n]
+  %4 = map(x, %3) a * b : f32[n]
+  return y = %4
+}
+";
+    std::fs::write(&path, graph).unwrap();
+    for command in [&["run", model][..], &["bench", model, "--iters", "1"], &["verify", model]] {
+        let done = fuseline(command);
+        let told = String::from_utf8(done.stderr).unwrap();
+        assert!(done.status.success() && told.contains("note: rate="), "{command:?}: {told}");
+        assert!(told.contains("--inputs x.npz") && told.contains("rate=VALUE"), "{command:?}: {told}");
+    }
+    let quiet = fuseline(&["bench", model, "--iters", "1", "--quiet"]);
+    assert!(quiet.stderr.is_empty(), "{}", String::from_utf8_lossy(&quiet.stderr));
+    // Sizes of texts and data are many numbers, which decide nothing by themselves.
+    let data = json(&["run", "gallery:add_gelu", "--sizes", "8", "--json"]);
+    assert_eq!(data["inputs"][0]["source"], "random");
+}

@@ -15,6 +15,7 @@ mod grouped_attention;
 mod layer_norm;
 mod layer_norm_backward;
 mod masked_attention;
+mod picture_attention;
 mod planned;
 mod quantized;
 mod rms_norm;
@@ -83,6 +84,7 @@ static FAMILIES: &[&[Spelling]] = &[
     attention::ROWS,
     masked_attention::ROWS,
     grouped_attention::ROWS,
+    picture_attention::ROWS,
     rope::ROWS,
     quantized::ROWS,
     layer_norm_backward::ROWS,

@@ -6,6 +6,7 @@
 //! the last node of the graph first; axes that a reshape joined are kept apart where a reader takes them apart again.
 
 mod frame;
+mod keys;
 mod vote;
 
 use smallvec::SmallVec;
@@ -21,7 +22,7 @@ use crate::graph::rewrite::{Rebuild, Values, replaced, rewrite_outside_regions};
 use crate::graph::{Graph, Node, Value};
 use crate::ops::prim::{Contract, Label, Map, Reduce, View};
 use crate::ops::{Expr, ExprNode, Prim};
-use crate::tensor::{Dim, Shape, Symbol};
+use crate::tensor::{Dim, Ranges, Shape, Symbol};
 
 pub(super) const PASS: Pass = Pass {
     name: "settle-axes",
@@ -31,7 +32,8 @@ pub(super) const PASS: Pass = Pass {
 
 /// In: any graph. Out: an output is no rearrangement of a map that nothing else reads; no map, fold or contraction has an
 /// axis that one reshape joins and a reader takes apart again, nor (save outputs) an axis of size 1; a fold reads its
-/// operand in the order in which that lies, and axes that a reshape joined one by one. Regions are left alone, and so are maps of
+/// operand in the order in which that lies, and axes that a reshape joined one by one, save axes of a product that another
+/// product sums: these are one axis from the one to the other. Regions are left alone, and so are maps of
 /// sizes.
 fn run(graph: &Graph, context: &Context) -> Result<Option<Graph>> {
     let wishes = wishes(graph);
@@ -147,6 +149,8 @@ fn move_reduce(
     arg: Value,
     wish: &Wish,
 ) -> Result<Option<Values>> {
+    let (row, arg) = &with_axes_joined(rebuild, row, arg)?;
+    let arg = *arg;
     let own = Frame::identity(&node.types()[0].shape);
     let mut target = wish.frame.clone().unwrap_or(own);
     let operand = Operand::new(rebuild.graph(), row, arg);
@@ -182,6 +186,49 @@ fn move_reduce(
     let operand = read(rebuild, arg, domain, at)?;
     let value = rebuild.add(Reduce { monoid: row.monoid, axes: folded }, &[operand])?;
     if target.is_identity() { replaced(value) } else { seen_as_before(rebuild, value, &target) }
+}
+
+/// A fold and its operand, with neighbours among the folded axes joined where the operand sees one axis behind a view as both.
+fn with_axes_joined(rebuild: &mut Rebuild<'_>, row: &Reduce, arg: Value) -> Result<(Reduce, Value)> {
+    let (mut row, mut arg) = (row.clone(), arg);
+    while let Prim::View(view) = rebuild.graph().node_of(arg).prim() {
+        let is_folded = |axis: &usize| row.axes.contains(axis) && row.axes.contains(&(axis + 1));
+        let pairs = (1..view.shape.rank()).map(|next| next - 1).filter(is_folded);
+        let Some((first, joined)) = pairs.filter_map(|k| Some((k, joined_pair(view, k)?))).next() else { break };
+        if row.monoid.is_position() {
+            break;
+        }
+        let value = rebuild.graph().node_of(arg).args()[0];
+        arg = compose(rebuild, joined, value)?.map_or(value, |values| values[0]);
+        row.axes.retain(|axis| *axis != first + 1);
+        row.axes.iter_mut().filter(|axis| **axis > first).for_each(|axis| *axis -= 1);
+    }
+    Ok((row, arg))
+}
+
+/// A view with axes `first` and the next as one, if that walks along what both did, without division.
+fn joined_pair(view: &View, first: usize) -> Option<View> {
+    let inner = &view.shape[first + 1];
+    let mut shape = view.shape.dims().to_vec();
+    shape[first] = &shape[first] * inner;
+    shape.remove(first + 1);
+    let ranges = Ranges::of(&shape);
+    let moved = |outer: Dim, within: Dim, dim: &Dim| {
+        dim.substitute(&|s| match s {
+            Symbol::Axis(a) if usize::from(*a) == first => Some(outer.clone()),
+            Symbol::Axis(a) if usize::from(*a) == first + 1 => Some(within.clone()),
+            Symbol::Axis(a) if usize::from(*a) > first => Some(Dim::axis(usize::from(*a) - 1)),
+            _ => None,
+        })
+    };
+    let (both, zero) = (Dim::axis(first), Dim::int(0));
+    let walks = |dim: &Dim| {
+        let joined = moved(both.floordiv(inner), both.modulo(inner), dim).simplify(&ranges);
+        (joined == moved(zero.clone(), both.clone(), dim).simplify(&ranges)).then_some(joined)
+    };
+    let map = view.map.iter().map(walks).collect::<Option<Vec<Dim>>>()?;
+    let sees_one = view.map.iter().any(|dim| dim.mentions(|s| *s == Symbol::Axis(first as u8)));
+    (sees_one && view.guard.is_empty()).then(|| View::new(shape.into(), map))
 }
 
 /// The operand of a fold: where its axes lie in what it looks at.
@@ -254,7 +301,12 @@ fn move_contract(rebuild: &mut Rebuild<'_>, row: &Contract, args: &[Value], fram
         for (label, extent) in labels.iter().zip(types[k].shape.dims()) {
             match row.out.iter().position(|l| l == label) {
                 Some(axis) => {
-                    frame.parts[axis].iter().for_each(|p| domain.push((letters[*p], frame.shape[*p].clone())))
+                    for part in &frame.parts[axis] {
+                        // Axes that became one have one letter.
+                        if domain.iter().all(|(letter, _)| *letter != letters[*part]) {
+                            domain.push((letters[*part], frame.shape[*part].clone()));
+                        }
+                    }
                 }
                 None => domain.push((*label, extent.clone())),
             }

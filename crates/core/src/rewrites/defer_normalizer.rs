@@ -33,7 +33,8 @@ pub(super) const REWRITE: Rewrite = Rewrite {
 /// and only what is done with the two results comes after. Other factors of a row (the root of an RMSNorm) are not
 /// sums of what is contracted and stay where they are.
 ///
-/// Types: see `hoist-scales`; the sum of `e · v` before it is divided can be far larger than after.
+/// Types: see `hoist-scales`; the sum of `e · v` before it is divided can be far larger than after. So `e` has a factor whose size
+/// is known, or one that is an exponential, whose own sum would have left the range about as early.
 fn run(graph: &Graph, facts: &Facts, permit: &mut Permit<'_>) -> Result<Option<Graph>> {
     sites(graph, facts, |id| find(graph, facts, id, permit), |rebuild, id, found| apply(graph, rebuild, id, found))
 }
@@ -42,14 +43,16 @@ fn run(graph: &Graph, facts: &Facts, permit: &mut Permit<'_>) -> Result<Option<G
 struct Found {
     operand: usize,
     peeled: Peeled,
+    /// whether the product stays in range without what normalises it
+    stays_in_range: bool,
 }
 
 fn find(graph: &Graph, facts: &Facts, id: usize, permit: &mut Permit<'_>) -> Option<Found> {
     let node = &graph.nodes()[id];
     let Prim::Contract(row) = node.prim() else { return None };
     let found = [0, 1].into_iter().find_map(|operand| {
-        let peeled = normalised(graph, node.args()[operand], summed_axes(row, operand))?;
-        Some(Found { operand, peeled })
+        let (peeled, stays_in_range) = normalised(graph, node.args()[operand], summed_axes(row, operand))?;
+        Some(Found { operand, peeled, stays_in_range })
     })?;
     let producer = node.args()[found.operand];
     let (probabilities, out) = (graph.ty(producer), &node.types()[0]);
@@ -65,11 +68,15 @@ fn find(graph: &Graph, facts: &Facts, id: usize, permit: &mut Permit<'_>) -> Opt
         permit.refuse(graph, site, Refusal::UsedElsewhere);
         return None;
     }
+    if !found.stays_in_range {
+        permit.refuse(graph, site, Refusal::LeavesRange);
+        return None;
+    }
     permit.allow(graph, site).then_some(found)
 }
 
-/// The operand of a contraction without what normalises it, if something does.
-fn normalised(graph: &Graph, operand: Value, summed: Axes) -> Option<Peeled> {
+/// The operand of a contraction without what normalises it, if something does, and whether it stays in range without.
+fn normalised(graph: &Graph, operand: Value, summed: Axes) -> Option<(Peeled, bool)> {
     if !graph.ty(operand).dtype.is_float() {
         return None;
     }
@@ -89,7 +96,14 @@ fn normalised(graph: &Graph, operand: Value, summed: Axes) -> Option<Peeled> {
     let is_small = parts.iter().any(|part| shifted_exponential(graph, *part).is_some());
     let peeled = peel(graph, operand, Order { wanted: &wanted, is_small, heeds_guards: true });
     let is_factor = |action: Action| matches!(action, Action::Times | Action::Over);
-    peeled.factors.iter().any(|f| is_factor(f.action)).then_some(peeled)
+    let stays_in_range = is_small || parts.iter().any(|part| is_bounded(graph, *part));
+    peeled.factors.iter().any(|f| is_factor(f.action)).then_some((peeled, stays_in_range))
+}
+
+/// Whether a step is at most 1 by what computes it, or an exponential.
+fn is_bounded(graph: &Graph, step: Step) -> bool {
+    use Scalar::{Erf, Exp, Exp2, Sigmoid, Tanh};
+    matches!(step.kind(graph), Kind::Call(Erf | Exp | Exp2 | Sigmoid | Tanh, _))
 }
 
 /// The steps that a product is made of, itself and what is inside of its factors included.

@@ -39,7 +39,7 @@ pub enum Refusal {
     UsedElsewhere,
     /// an integer sum could leave the range of its type, or its length is not known
     MayOverflow,
-    /// a factor that would move past a sum is so large or small that it may be what keeps the sum in range
+    /// a factor that would move past a sum is so large or small, or so little is known of it, that it may be what keeps the sum in range
     LeavesRange,
     /// a plan with it takes longer
     Slower,
@@ -51,7 +51,9 @@ impl fmt::Display for Refusal {
             Refusal::NotAllowed => "switched off",
             Refusal::UsedElsewhere => "another reader needs the value as it is",
             Refusal::MayOverflow => "the integer sum may overflow",
-            Refusal::LeavesRange => "a factor outside of 2^-20 … 2^20 may be what keeps the sum in range",
+            Refusal::LeavesRange => {
+                "a factor that is not known to lie within 2^-20 … 2^20 may be what keeps the sum in range"
+            }
             Refusal::Slower => "a plan with it takes longer, or as long",
         })
     }

@@ -4,6 +4,7 @@ use smallvec::SmallVec;
 
 use super::{Form, FuseContext, GroupId, Proposal, Rule};
 use crate::fuse::Kind;
+use crate::tensor::{Dim, Shape};
 
 /// Attention, derived: everything on the way from one contraction to another.
 pub(super) struct Attention;
@@ -33,7 +34,7 @@ impl Rule for Attention {
         }
         let mut proposals = Vec::new();
         let (behind, firsts) = before(context, group);
-        for first in firsts {
+        for first in not_repeated(context, firsts, &behind) {
             let mut groups = between(context, first, group, &behind);
             let folds = |g: &GroupId| matches!(context.kind(*g), Kind::Row | Kind::Column);
             if !groups.iter().any(folds) {
@@ -76,6 +77,19 @@ fn before(context: &FuseContext<'_>, group: GroupId) -> (Many, Many) {
     }
     firsts.sort_unstable();
     (behind, firsts)
+}
+
+/// The contractions without those whose results are repeated along the matrix between (a bias for every line of a picture),
+/// where another one fills it: they would be computed again for every repetition, and the matrix that fills it stored.
+fn not_repeated(context: &FuseContext<'_>, firsts: Many, behind: &Many) -> Many {
+    let count = |group: GroupId| context.stored(group).next().map(Shape::count);
+    let between: SmallVec<[Option<Dim>; 16]> = behind.iter().map(|group| count(*group)).collect();
+    let counts: SmallVec<[Option<Dim>; MOST_FIRSTS]> = firsts.iter().map(|first| count(*first)).collect();
+    let is_repeated = |own: &Option<Dim>| {
+        let larger = |other: &Dim| own.as_ref().is_some_and(|own| own != other && (other - own).is_nonnegative());
+        counts.iter().any(|other| between.contains(other) && other.as_ref().is_some_and(larger))
+    };
+    firsts.into_iter().zip(&counts).filter(|(_, own)| !is_repeated(own)).map(|(first, _)| first).collect()
 }
 
 /// The two contractions and everything on the way from the first to the second.

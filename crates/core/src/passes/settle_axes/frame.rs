@@ -8,8 +8,33 @@ use crate::tensor::{Dim, Shape, Symbol};
 pub(super) enum Slot {
     /// factor `part` of axis `axis` of before
     Factor { axis: usize, part: usize },
+    /// axes `first` to `last` of before, as one
+    Run { first: usize, last: usize },
     /// an axis of size 1
     Unit,
+}
+
+impl Slot {
+    /// Where one stands along the slot, given the coordinates of the axes of before, each a product of factors.
+    pub fn coordinate(self, at: &[Dim], factors: &[Vec<Dim>]) -> Dim {
+        match self {
+            Slot::Factor { axis, part } => digit(&at[axis], &factors[axis], part),
+            Slot::Run { first, last } => {
+                let after = |axis: usize| Slot::Run { first: axis + 1, last }.extent(factors);
+                (first..=last).map(|axis| &at[axis] * after(axis)).sum()
+            }
+            Slot::Unit => Dim::int(0),
+        }
+    }
+
+    /// The size of the slot.
+    pub fn extent(self, factors: &[Vec<Dim>]) -> Dim {
+        match self {
+            Slot::Factor { axis, part } => factors[axis][part].clone(),
+            Slot::Run { first, last } => factors[first..=last].iter().flatten().product(),
+            Slot::Unit => Dim::int(1),
+        }
+    }
 }
 
 /// Axes that stand for those that a value had, element for element.
@@ -36,25 +61,30 @@ impl Frame {
     }
 
     /// Axes of before as products of factors, the outermost first (none for an axis of size 1), in an order that names
-    /// every factor once.
+    /// every factor once. An axis of a run is one factor.
     pub fn new(before: &Shape, factors: &[Vec<Dim>], slots: &[Slot]) -> Frame {
         let (mut own, mut parts) = (Vec::with_capacity(factors.len()), Vec::with_capacity(factors.len()));
         for (axis, sizes) in factors.iter().enumerate() {
+            let run = slots.iter().enumerate().find_map(|(k, slot)| match slot {
+                Slot::Run { first, last } if (*first..=*last).contains(&axis) => Some((k, *first, *last)),
+                _ => None,
+            });
+            if let Some((k, first, last)) = run {
+                let sizes: Vec<Dim> = factors[first..=last].iter().flatten().cloned().collect();
+                own.push(digit(&Dim::axis(k), &sizes, axis - first));
+                parts.push(vec![k]);
+                continue;
+            }
             let place = |part| slots.iter().position(|s| *s == Slot::Factor { axis, part });
             let places: Vec<usize> = (0..sizes.len()).filter_map(place).collect();
             let inner = |part: usize| sizes[part + 1..].iter().product::<Dim>();
             own.push(places.iter().enumerate().map(|(part, k)| Dim::axis(*k) * inner(part)).sum());
             parts.push(places);
         }
-        let back = slots.iter().map(|slot| match slot {
-            Slot::Factor { axis, part } => digit(&Dim::axis(*axis), &factors[*axis], *part),
-            Slot::Unit => Dim::int(0),
-        });
-        let shape = slots.iter().map(|slot| match slot {
-            Slot::Factor { axis, part } => factors[*axis][*part].clone(),
-            Slot::Unit => Dim::int(1),
-        });
-        Frame { before: before.clone(), back: back.collect(), shape: shape.collect(), own, parts }
+        let axes = identity_map(factors.len());
+        let back = slots.iter().map(|slot| slot.coordinate(&axes, factors)).collect();
+        let shape = slots.iter().map(|slot| slot.extent(factors)).collect();
+        Frame { before: before.clone(), back, shape, own, parts }
     }
 
     /// The same with its axes in another order: axis `k` is what axis `order[k]` was.

@@ -2,7 +2,8 @@
 
 use smallvec::SmallVec;
 
-use super::frame::{Frame, Slot, digit};
+use super::frame::{Frame, Slot};
+use super::keys::{Keys, Side, bit, is_key, keys_in_parts};
 use crate::graph::{Graph, Node, Value};
 use crate::ops::Prim;
 use crate::ops::prim::{Contract, Label, View, identity_map};
@@ -21,10 +22,26 @@ enum Say {
 
 /// A reader of a value: the domain over which it runs and the coordinates, one for each axis of the value.
 #[derive(Clone, Debug)]
-struct Vote {
-    domain: Shape,
-    at: Vec<Dim>,
+pub(super) struct Vote {
+    pub domain: Shape,
+    pub at: Vec<Dim>,
     say: Say,
+    /// the axes of the domain that the reader folds, one bit each: it does not mind in how many parts
+    pub folded: u64,
+    /// the axes of the domain over which a contraction sums: the reader, or one behind maps that run along the same axes
+    pub summed: u64,
+}
+
+impl Vote {
+    /// A reader that goes through a domain as it is.
+    fn new(domain: Shape, at: Vec<Dim>, say: Say) -> Vote {
+        Vote { domain, at, say, folded: 0, summed: 0 }
+    }
+
+    /// A reader of all elements, each at its own place.
+    fn whole(shape: &Shape, say: Say) -> Vote {
+        Vote::new(shape.clone(), identity_map(shape.rank()), say)
+    }
 }
 
 /// What the readers of a node ask for.
@@ -44,28 +61,29 @@ pub(super) fn wishes(graph: &Graph) -> Vec<Wish> {
     let all_joints = joints(graph, Behind::Everything);
     // A contraction lays its result down as it is asked to: a fold of it has no reason to take axes apart.
     let laid = joints(graph, Behind::Maps);
+    let keys = Keys::of(graph);
     let live = graph.live_nodes();
     let mut votes: Vec<Vec<Vote>> = vec![Vec::new(); graph.nodes().len()];
     for output in graph.outputs() {
-        cast(graph, &mut votes, output.value, Say::All, |shape| (shape.clone(), identity_map(shape.rank())));
+        cast(graph, &mut votes, output.value, |shape| Vote::whole(shape, Say::All));
     }
     let mut wishes: Vec<Wish> = vec![Wish::default(); graph.nodes().len()];
     for (id, node) in graph.nodes().iter().enumerate().rev().filter(|(id, _)| live[*id]) {
         let heard = std::mem::take(&mut votes[id]);
         if let Prim::View(view) = node.prim() {
             for vote in &heard {
-                cast(graph, &mut votes, node.args()[0], vote.say, |shape| match through(view, vote) {
-                    Some(seen) => (vote.domain.clone(), seen),
-                    None => (shape.clone(), identity_map(shape.rank())),
+                cast(graph, &mut votes, node.args()[0], |shape| match through(view, vote) {
+                    Some(at) => Vote { at, ..vote.clone() },
+                    None => Vote::whole(shape, vote.say),
                 });
             }
             continue;
         }
         if is_framed(node) {
-            let frame = settled(node, &heard, &all_joints[id]).filter(|frame| !frame.is_identity());
+            let frame = settled(node, &heard, &all_joints[id], keys.sides(id)).filter(|frame| !frame.is_identity());
             wishes[id] = Wish { frame, any_order: heard.iter().all(|v| v.say == Say::Cuts) };
         }
-        vote_for_operands(graph, node, &wishes[id], &laid, &mut votes);
+        vote_for_operands(graph, node, &wishes[id], &heard, &laid, &mut votes);
     }
     wishes
 }
@@ -80,17 +98,10 @@ fn is_framed(node: &Node) -> bool {
 }
 
 /// Adds a vote, unless nobody will count it.
-fn cast(
-    graph: &Graph,
-    votes: &mut [Vec<Vote>],
-    value: Value,
-    say: Say,
-    reader: impl FnOnce(&Shape) -> (Shape, Vec<Dim>),
-) {
+fn cast(graph: &Graph, votes: &mut [Vec<Vote>], value: Value, reader: impl FnOnce(&Shape) -> Vote) {
     let node = graph.node_of(value);
     if is_framed(node) || matches!(node.prim(), Prim::View(_)) {
-        let (domain, at) = reader(&graph.ty(value).shape);
-        votes[value.node()].push(Vote { domain, at, say });
+        votes[value.node()].push(reader(&graph.ty(value).shape));
     }
 }
 
@@ -109,7 +120,14 @@ fn through(view: &View, vote: &Vote) -> Option<Vec<Dim>> {
     composed.collect()
 }
 
-fn vote_for_operands(graph: &Graph, node: &Node, wish: &Wish, laid: &[Vec<Cuts>], votes: &mut [Vec<Vote>]) {
+fn vote_for_operands(
+    graph: &Graph,
+    node: &Node,
+    wish: &Wish,
+    heard: &[Vote],
+    laid: &[Vec<Cuts>],
+    votes: &mut [Vec<Vote>],
+) {
     let identity;
     let frame = match (&wish.frame, node.types()) {
         (Some(frame), _) => frame,
@@ -119,7 +137,7 @@ fn vote_for_operands(graph: &Graph, node: &Node, wish: &Wish, laid: &[Vec<Cuts>]
         }
         (None, _) => {
             for arg in node.args() {
-                cast(graph, votes, *arg, Say::Order, |shape| (shape.clone(), identity_map(shape.rank())));
+                cast(graph, votes, *arg, |shape| Vote::whole(shape, Say::Order));
             }
             return;
         }
@@ -127,11 +145,12 @@ fn vote_for_operands(graph: &Graph, node: &Node, wish: &Wish, laid: &[Vec<Cuts>]
     match node.prim() {
         Prim::Map(_) => {
             let say = if wish.any_order { Say::Cuts } else { Say::Order };
+            let summed = summed_along(frame, heard);
             for arg in node.args() {
-                cast(graph, votes, *arg, say, |_| (frame.shape.clone(), frame.own.clone()));
+                cast(graph, votes, *arg, |_| Vote { summed, ..Vote::new(frame.shape.clone(), frame.own.clone(), say) });
             }
         }
-        Prim::Reduce(row) => cast(graph, votes, node.args()[0], Say::Cuts, |shape| {
+        Prim::Reduce(row) => cast(graph, votes, node.args()[0], |shape| {
             let (mut domain, mut at) = (frame.shape.dims().to_vec(), Vec::with_capacity(shape.rank()));
             let mut kept = frame.own.iter();
             for (k, extent) in shape.dims().iter().enumerate() {
@@ -147,21 +166,46 @@ fn vote_for_operands(graph: &Graph, node: &Node, wish: &Wish, laid: &[Vec<Cuts>]
                 }
                 at.push(index);
             }
-            (domain.into(), at)
+            let folded = (frame.shape.rank()..domain.len()).map(bit).sum();
+            Vote { folded, ..Vote::new(domain.into(), at, Say::Cuts) }
         }),
         Prim::Contract(row) => {
             for (k, labels) in [&row.a, &row.b].into_iter().enumerate() {
                 let operand = node.args()[k];
                 let say = if k == 0 && joins_axes(graph, operand) { Say::Order } else { Say::Cuts };
-                cast(graph, votes, operand, say, |shape| operand_domain(row, labels, shape, frame));
+                cast(graph, votes, operand, |shape| {
+                    let (domain, at) = operand_domain(row, labels, shape, frame);
+                    let summed = (frame.shape.rank()..domain.rank()).map(bit).sum();
+                    Vote { summed, ..Vote::new(domain, at, say) }
+                });
             }
         }
         _ => {
             for arg in node.args() {
-                cast(graph, votes, *arg, Say::Order, |shape| (shape.clone(), identity_map(shape.rank())));
+                cast(graph, votes, *arg, |shape| Vote::whole(shape, Say::Order));
             }
         }
     }
+}
+
+/// The axes of a map's frame that its readers sum as they are.
+fn summed_along(frame: &Frame, heard: &[Vote]) -> u64 {
+    let is_summed = |vote: &Vote, at: &Dim| match at.as_symbol() {
+        Some(Symbol::Axis(axis)) => vote.summed & bit(usize::from(*axis)) != 0,
+        _ => false,
+    };
+    let mut summed = 0;
+    for vote in heard.iter().filter(|vote| vote.summed != 0) {
+        let ranges = Ranges::of(vote.domain.dims());
+        for (axis, back) in frame.back.iter().enumerate() {
+            let at = back.substitute(&|s| match s {
+                Symbol::Axis(a) => vote.at.get(usize::from(*a)).cloned(),
+                _ => None,
+            });
+            summed |= if is_summed(vote, &at.simplify(&ranges)) { bit(axis) } else { 0 };
+        }
+    }
+    summed
 }
 
 /// Whether a value is a view that sees several axes as one, and does nothing else: a reshape said in which order they lie.
@@ -272,21 +316,27 @@ pub(super) fn cuts_of(view: &View, axis: usize) -> Cuts {
 }
 
 /// The axes that a node's readers agree on.
-fn settled(node: &Node, votes: &[Vote], joints: &[Cuts]) -> Option<Frame> {
+fn settled(node: &Node, votes: &[Vote], joints: &[Cuts], sides: &[Option<Side>]) -> Option<Frame> {
     let shape = &node.types()[0].shape;
-    let plain = shape.dims().iter().all(|d| !d.is(1)) && joints.is_empty();
+    let runs = keys_in_parts(node, sides, votes);
+    let plain = shape.dims().iter().all(|d| !d.is(1)) && joints.is_empty() && runs.is_empty();
     if plain && votes.iter().all(|v| v.say == Say::Cuts || v.at == identity_map(shape.rank())) {
         return None;
     }
-    let factors: Vec<Vec<Dim>> =
-        (0..shape.rank()).map(|axis| factors(shape, axis, joined_at(joints, axis), votes)).collect();
+    let mut factors: Vec<Vec<Dim>> = Vec::with_capacity(shape.rank());
     let mut slots: Vec<Slot> = Vec::new();
-    for (axis, sizes) in factors.iter().enumerate() {
-        slots.extend((0..sizes.len()).map(|part| Slot::Factor { axis, part }));
+    for axis in 0..shape.rank() {
+        if let Some(run) = runs.iter().find(|run| run.contains(&axis)) {
+            factors.push(vec![shape[axis].clone()]);
+            slots.extend((run.start == axis).then_some(Slot::Run { first: run.start, last: run.end - 1 }));
+            continue;
+        }
+        let whole = is_key(axis, sides, votes);
+        factors.push(sizes_of_axis(shape, axis, joined_at(joints, axis), votes, whole));
+        slots.extend((0..factors[axis].len()).map(|part| Slot::Factor { axis, part }));
     }
     let outputs = votes.iter().filter(|v| v.say == Say::All);
-    if let (Prim::Map(_), Some(exact)) =
-        (node.prim(), outputs.clone().find_map(|vote| exactly(vote, &factors, slots.len())))
+    if let (Prim::Map(_), Some(exact)) = (node.prim(), outputs.clone().find_map(|vote| exactly(vote, &factors, &slots)))
     {
         return Some(Frame::new(shape, &factors, &exact));
     }
@@ -300,13 +350,15 @@ fn settled(node: &Node, votes: &[Vote], joints: &[Cuts]) -> Option<Frame> {
     Some(Frame::new(shape, &factors, &wanted.unwrap_or(slots)))
 }
 
-/// The sizes that an axis is made of: cut where a reshape joined it and a reader takes it apart.
-fn factors(shape: &Shape, axis: usize, joints: &[Dim], votes: &[Vote]) -> Vec<Dim> {
+/// The sizes that an axis is made of: cut where a reshape joined it and a reader takes it apart. Folds have no say
+/// where the axis had better stay `whole`.
+fn sizes_of_axis(shape: &Shape, axis: usize, joints: &[Dim], votes: &[Vote], whole: bool) -> Vec<Dim> {
     let extent = &shape[axis];
     if extent.is(1) {
         return Vec::new();
     }
-    let wanted: Cuts = joints.iter().filter(|cut| votes.iter().any(|v| is_cut(v, axis, cut))).cloned().collect();
+    let cuts = |vote: &Vote, cut: &Dim| is_cut(vote, axis, cut) && !(whole && vote.folds(&vote.at[axis]));
+    let wanted: Cuts = joints.iter().filter(|cut| votes.iter().any(|v| cuts(v, cut))).cloned().collect();
     divided(extent, &wanted)
 }
 
@@ -344,14 +396,12 @@ fn is_cut(vote: &Vote, axis: usize, cut: &Dim) -> bool {
     !outer.mentions(shared)
 }
 
-/// The factors in the order of the axes of a reader's domain; `None` where one has no place there.
+/// The slots in the order of the axes of a reader's domain; `None` where one has no place there.
 fn ordered(vote: &Vote, factors: &[Vec<Dim>], slots: &[Slot]) -> Option<Vec<Slot>> {
     let ranges = Ranges::of(vote.domain.dims());
     let mut keyed = Vec::with_capacity(slots.len());
     for slot in slots {
-        let Slot::Factor { axis, part } = slot else { continue };
-        let at = digit(&vote.at[*axis], &factors[*axis], *part).simplify(&ranges);
-        keyed.push((first_axis(&at)?, *slot));
+        keyed.push((first_axis(&slot.coordinate(&vote.at, factors).simplify(&ranges))?, *slot));
     }
     keyed.sort_by_key(|(place, _)| *place);
     Some(keyed.into_iter().map(|(_, slot)| slot).collect())
@@ -367,21 +417,15 @@ fn first_axis(dim: &Dim) -> Option<u8> {
     first
 }
 
-/// The axes of an output, if each is one factor or has the size 1, and no factor is left over.
-fn exactly(vote: &Vote, factors: &[Vec<Dim>], count: usize) -> Option<Vec<Slot>> {
+/// The axes of an output, if each is one slot or has the size 1, and no slot is left over.
+fn exactly(vote: &Vote, factors: &[Vec<Dim>], slots: &[Slot]) -> Option<Vec<Slot>> {
     let ranges = Ranges::of(vote.domain.dims());
-    let mut slots = vec![Slot::Unit; vote.domain.rank()];
-    for (axis, sizes) in factors.iter().enumerate() {
-        for part in 0..sizes.len() {
-            let at = digit(&vote.at[axis], sizes, part).simplify(&ranges);
-            let Some(Symbol::Axis(k)) = at.as_symbol() else { return None };
-            let slot = slots.get_mut(usize::from(*k)).filter(|s| **s == Slot::Unit)?;
-            *slot = Slot::Factor { axis, part };
-        }
+    let mut exact = vec![Slot::Unit; vote.domain.rank()];
+    for slot in slots {
+        let at = slot.coordinate(&vote.at, factors).simplify(&ranges);
+        let Some(Symbol::Axis(k)) = at.as_symbol() else { return None };
+        *exact.get_mut(usize::from(*k)).filter(|s| **s == Slot::Unit)? = *slot;
     }
-    let fits = slots.iter().zip(vote.domain.dims()).all(|(slot, extent)| match slot {
-        Slot::Unit => extent.is(1),
-        Slot::Factor { axis, part } => factors[*axis][*part] == *extent,
-    });
-    (fits && slots.iter().filter(|s| **s != Slot::Unit).count() == count).then_some(slots)
+    let fits = exact.iter().zip(vote.domain.dims()).all(|(slot, extent)| slot.extent(factors) == *extent);
+    fits.then_some(exact)
 }

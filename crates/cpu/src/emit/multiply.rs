@@ -29,6 +29,10 @@ pub(super) const TILE_ROWS: i64 = 6;
 /// Bytes of a right factor that do not stay in the caches of a core.
 pub(super) const FAR: i64 = 1 << 20;
 
+/// Bytes of a packed factor from which it is asked for: what is smaller comes soon enough. It may stay close for as long as it is read and be far
+/// again in the next run, with all that comes in between.
+const LEAST_ASKED: i64 = 1 << 17;
+
 /// Bytes of a packed factor that a trip asks for at most.
 const MOST_ASKED: i64 = 4 * LINE;
 
@@ -87,13 +91,13 @@ impl Multiply {
         })
     }
 
-    /// What a tile asks for before it is needed. Of a packed factor, its part of the terms that are added next, which lie behind those of now, be they
-    /// of this panel or the next one: all tiles that read a panel ask for as much, so that memory has the time of all of them. What few tiles
+    /// What a tile asks for before it is needed. Of a packed factor, its part of the terms that are added next, of this panel or the next one: all tiles that read a panel ask for as much, so that memory has the time of all of them. What few tiles
     /// read passes by too fast for that.
     /// Where terms lie pages apart, the processor does not see by itself what comes next: some terms on, all that a tile reads.
-    fn ahead(&self, e: &mut Emitter<'_>, chunk: Chunk, tile: Value, panel: Value, terms: i64) -> Option<Ahead> {
+    fn ahead(&self, e: &mut Emitter<'_>, chunk: Chunk, tile: Value, panel: Value, terms: &Terms<'_>) -> Option<Ahead> {
         let Right { held, term_bytes, is_packed } = &self.right[0];
-        if held.memory == Memory::Worker || self.right_bytes(e.bound) < FAR {
+        let least = if *is_packed { LEAST_ASKED } else { FAR };
+        if held.memory == Memory::Worker || self.right_bytes(e.bound) < least {
             return None;
         }
         if !is_packed {
@@ -102,8 +106,8 @@ impl Multiply {
         }
         // Tiles that are less wide than what is packed read it several times.
         let times = if self.parts(e) == 1 { panel_vectors(e.isa) / self.width } else { 1 };
-        let (bytes, trips) = (terms * term_bytes, trips(terms));
-        let step = ceil_div(bytes, (times * chunk.count * trips).max(1));
+        let trips = trips(terms.count);
+        let step = ceil_div(terms.count * term_bytes, (times * chunk.count * trips).max(1));
         if step > MOST_ASKED {
             return None;
         }
@@ -113,7 +117,7 @@ impl Multiply {
         let turn = e.b.int(IntOp::Sub, tile, chunk.first);
         let turn = e.b.int(IntOp::Add, before, turn);
         let from = e.b.times(turn, trips * step);
-        Some(Ahead::Part { from: e.b.plus(from, bytes), step })
+        Some(Ahead::Part { from: e.b.plus(from, terms.next * term_bytes), step })
     }
 
     /// Bytes of a right factor.
@@ -145,7 +149,7 @@ impl Multiply {
     ) -> Result<()> {
         tiling.each(e, chunk.from, chunk.to, &mut |e, tile, first, rows| {
             let points = self.points(e, origin, first, rows, panel);
-            let ahead = self.ahead(e, chunk, tile, panel, terms.count);
+            let ahead = self.ahead(e, chunk, tile, panel, terms);
             self.sums(e, origin, (first, rows), panel, terms, ahead, &points)?;
             e.b.stay_inside();
             then(e, &points)?;
@@ -185,17 +189,20 @@ impl Multiply {
         let all = self.roles.sum_count(e.bound);
         let parts = self.parts(e);
         let count = ceil_div(all, parts);
-        part(e, &Terms::all(count.min(all)), parts == 1)?;
+        let next = if ends_alike { all } else { count };
+        part(e, &Terms { from: None, count, next, begun: None }, parts == 1)?;
         let looped = if ends_alike && parts * count == all { parts } else { parts - 1 };
         if looped > 1 {
             let (number, _) = e.b.begin_loop(To::Number(1), To::Number(looped), 1, &[]);
             let from = Some(e.b.times(number, count));
-            part(e, &Terms { from, count, begun: Some(places) }, false)?;
+            part(e, &Terms { from, count, next, begun: Some(places) }, false)?;
             e.b.end_loop(&[]);
         }
         if looped > 0 && looped < parts {
             let from = Some(e.b.number(looped * count));
-            part(e, &Terms { from, count: all - looped * count, begun: Some(places) }, true)?;
+            let left = all - looped * count;
+            let next = if ends_alike { all } else { left };
+            part(e, &Terms { from, count: left, next, begun: Some(places) }, true)?;
         }
         Ok(())
     }
@@ -324,16 +331,13 @@ struct Terms<'t> {
     /// an Int: the first of them; none for the very first
     from: Option<Value>,
     count: i64,
+    /// how many terms on in memory those lie that are added next
+    next: i64,
     /// where the sums of the terms before lie; none where there are none
     begun: Option<&'t FxHashMap<StepId, Held>>,
 }
 
 impl Terms<'_> {
-    /// All terms.
-    fn all(count: i64) -> Self {
-        Terms { from: None, count, begun: None }
-    }
-
     /// A pointer to the first term, from one to the very first.
     fn move_by(&self, e: &mut Emitter<'_>, pointer: Value, bytes: i64) -> Value {
         match self.from {

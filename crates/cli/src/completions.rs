@@ -10,5 +10,5 @@ use crate::screen;
 pub fn completions(arguments: &Completions) -> Outcome {
     let mut text = Vec::new();
     clap_complete::generate(arguments.shell, &mut Arguments::command(), "fuseline", &mut text);
-    screen::print(&String::from_utf8_lossy(&text))
+    screen::print_code(&String::from_utf8_lossy(&text))
 }

@@ -303,6 +303,17 @@ mod tests {
         assert!(write(folder.path(), b"x").is_err(), "a folder is no file");
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
         assert!(write(Path::new("/"), b"x").is_err());
+        #[cfg(target_os = "linux")]
+        {
+            // Of a process that is no more, of one that is, and of another file.
+            let parts =
+                [".a.html.4294967295.part".to_string(), ".a.html.1.part".into(), ".b.html.4294967295.part".into()];
+            let parts = parts.map(|name| folder.path().join(name));
+            parts.iter().for_each(|part| fs::write(part, b"half").unwrap());
+            write(&path, b"two").unwrap();
+            assert_eq!(parts.clone().map(|part| part.exists()), [false, true, true], "what was killed left it");
+            parts[1..].iter().for_each(|part| fs::remove_file(part).unwrap());
+        }
         let array = Literal::f32s(&[1.0, 2.0]);
         let npz = folder.path().join("y.npz");
         write_arrays(&npz, [("y", &array)].into_iter()).unwrap();

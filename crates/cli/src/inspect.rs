@@ -36,7 +36,7 @@ pub fn inspect(arguments: &Inspect) -> Outcome {
         Err(error) => return Err(error.into()),
     };
     if let (true, Some(graph)) = (arguments.graph, &graph) {
-        return screen::print(&format!("{:#}\n", **graph));
+        return screen::print_code(&format!("{:#}\n", **graph));
     }
     let inspection = Inspection::new(&model, graph.as_deref(), env, problem.as_ref());
     match arguments.json {

@@ -71,7 +71,7 @@ pub fn kernels(arguments: &Kernels) -> Outcome {
         }
         text.push('\n');
     }
-    screen::print(&text)
+    screen::print_code(&text)
 }
 
 /// A kernel as code.

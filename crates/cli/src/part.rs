@@ -1,5 +1,6 @@
 //! A file that is not whole yet: it goes with the command, whatever ends it.
 
+use std::ffi::{OsStr, OsString};
 use std::fs::{self, File};
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
@@ -23,8 +24,10 @@ impl Part {
     pub fn beside(place: &Path) -> io::Result<(Part, File)> {
         static WATCH: Once = Once::new();
         WATCH.call_once(signals::watch);
-        let mut name = std::ffi::OsString::from(".");
-        name.push(place.file_name().ok_or(ErrorKind::IsADirectory)?);
+        let own = place.file_name().ok_or(ErrorKind::IsADirectory)?;
+        remove_left(place, own);
+        let mut name = OsString::from(".");
+        name.push(own);
         name.push(format!(".{}.part", std::process::id()));
         let part = Part { path: place.with_file_name(name) };
         let mut parts = parts();
@@ -41,6 +44,26 @@ impl Part {
         let done = fs::rename(&self.path, place);
         drop(parts);
         done
+    }
+}
+
+/// Removes the parts of this file that commands have left which were killed: nothing can be done against that signal, but there is no such
+/// process any more. Where the system does not tell of processes, parts stay.
+fn remove_left(place: &Path, own: &OsStr) {
+    let processes = Path::new("/proc");
+    if !processes.join("self").exists() {
+        return;
+    }
+    let folder = place.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let start = [b".", own.as_encoded_bytes(), b"."].concat();
+    let process = |name: &OsStr| -> Option<u32> {
+        let rest = name.as_encoded_bytes().strip_prefix(&start[..])?.strip_suffix(b".part")?;
+        std::str::from_utf8(rest).ok()?.parse().ok()
+    };
+    for file in fs::read_dir(folder).into_iter().flatten().flatten() {
+        if process(&file.file_name()).is_some_and(|id| !processes.join(id.to_string()).exists()) {
+            let _ = fs::remove_file(file.path());
+        }
     }
 }
 

@@ -5,13 +5,24 @@ use std::io::Write as _;
 use std::os::fd::AsFd;
 
 use fuseline_session::table::is_command;
-pub use fuseline_session::table::{Column, Table, heading, spelt_out, wrapped};
+pub use fuseline_session::table::{Column, Table, folded, heading, spelt_out, wrapped};
 
 use crate::failure::{Failure, Outcome};
 
 /// Writes a whole report; colours vanish where they are not wanted.
 pub fn print(report: &str) -> Outcome {
-    print_own(&harmless(report))
+    // Headings and lists are made for terminals that are not narrower.
+    const USUAL: usize = 60;
+    let report = harmless(report);
+    match width() {
+        narrow if narrow < USUAL => print_own(&folded(&report, narrow)),
+        _ => print_own(&report),
+    }
+}
+
+/// Writes code, whose lines are as long as they are.
+pub fn print_code(code: &str) -> Outcome {
+    print_own(&harmless(code))
 }
 
 /// Writes a text in which nothing is a stranger's, with any styles.
@@ -56,7 +67,7 @@ pub fn print_json(value: &serde_json::Value) -> Outcome {
     let is_raw = |c: char| c != '\n' && is_command(c);
     let escaped = |c: char| if is_raw(c) { format!("\\u{:04x}", u32::from(c)) } else { c.to_string() };
     let text = if text.contains(is_raw) { text.chars().map(escaped).collect() } else { text };
-    print(&format!("{text}\n"))
+    print_code(&format!("{text}\n"))
 }
 
 /// Columns that a line of standard output may take.

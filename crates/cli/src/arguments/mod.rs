@@ -74,6 +74,8 @@ Start here:
   fuseline inspect gallery:transformer_sublayer --sizes tokens=128
   fuseline run gallery:layernorm_gelu --sizes rows=8,columns=1024
   fuseline explain gallery:transformer_sublayer --target h200
+  fuseline bench gallery:add_gelu --sizes 1M,10M,100M
+  fuseline kernels gallery:softmax --emit cuda
   fuseline analyze examples/layer.json";
 
 /// Automatic operator fusion for neural networks

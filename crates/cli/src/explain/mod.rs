@@ -252,7 +252,7 @@ fn print_step(step: &Step<'_>) {
     if step.changed {
         let title = screen::heading(&format!("After {} (round {})", step.pass, step.round + 1));
         // A reader that goes away is noticed when the report itself is printed.
-        let _ = screen::print(&format!("{title}{}\n", step.graph));
+        let _ = screen::print_code(&format!("{title}{}\n", step.graph));
     }
 }
 

@@ -83,7 +83,11 @@ pub fn bench(written: &Written, options: &BenchKernel) -> Outcome {
         None => "the GPU".to_owned(),
     };
     let mut text = heading(&format!("{} on {place}", written.name()));
-    text.push_str(&format!("  {} runs, {} read and written\n\n", options.iters, quantity::bytes(bytes as f64)));
+    text.push_str(&format!(
+        "  {}, {} read and written\n\n",
+        quantity::several(options.iters.get(), "run"),
+        quantity::bytes(bytes as f64)
+    ));
     let columns = ["median µs", "min", "p90", "GB/s"].map(Column::right);
     let mut table = Table::new([Column::left("")].into_iter().chain(columns));
     for (name, times) in [("the kernel", &kernel), ("a copy", &copy)] {

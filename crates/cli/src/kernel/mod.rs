@@ -146,7 +146,7 @@ fn emit(written: &Written, options: &EmitKernel) -> Outcome {
         let (name, form) = (written.name(), options.form.name());
         return screen::print_json(&json!({ "kernel": name, "form": form, "code": shown.trim_end() }));
     }
-    screen::print(&format!("{}\n", shown.trim_end()))
+    screen::print_code(&format!("{}\n", shown.trim_end()))
 }
 
 #[cfg(test)]

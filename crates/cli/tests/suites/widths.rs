@@ -16,6 +16,7 @@ const CASES: &[&[&str]] = &[
     &["explain", "gallery:masked_attention", "--target", "here", "--numerics", "strict"],
     &["explain", "gallery:transformer_sublayer", "--sizes", "tokens=8,features=16", "--analyze", "--iters", "1"],
     &["bench", "gallery:transformer_sublayer", "--sizes", "tokens=8,features=16", "--iters", "1", "--kernels"],
+    &["bench", "gallery:add_gelu", "--sizes", "1k,2k", "--iters", "1"],
     &["verify", "gallery:transformer_sublayer", "--sizes", "tokens=8,features=16"],
     &["bisect", "gallery:softmax", "--sizes", "rows=2,columns=8"],
     &["analyze", "examples/layer.json"],
@@ -66,7 +67,7 @@ fn every_command_fits_the_terminal() {
     assert!(missing.is_empty(), "without a case: {missing:?}");
     for case in CASES {
         // The longest is run once, where it is hardest.
-        let widths: &[usize] = if case[0] == "demo" { &[60] } else { &[60, 80, 120] };
+        let widths: &[usize] = if case[0] == "demo" { &[40] } else { &[30, 40, 60, 80, 120] };
         for width in widths {
             let text = printed(case, *width, folder.path());
             for line in text.lines() {

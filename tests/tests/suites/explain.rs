@@ -6,11 +6,12 @@ use std::path::Path;
 use fuseline::compile::{PlannedProgram, plan_program, plan_simplified, simplified};
 use fuseline::device::DeviceSpec;
 use fuseline::explain::Explanation;
-use fuseline::fuse::{PlanOptions, Verdict, edges};
-use fuseline::graph::{Builder, Graph};
+use fuseline::fuse::{PlanOptions, Verdict, edges, node_names};
+use fuseline::graph::{Builder, Graph, Tensor};
+use fuseline::ops::Prim;
 use fuseline::ops::prim::Monoid;
 use fuseline::rewrites::{Application, Refusal};
-use fuseline::tensor::{DType, Shape, Symbol};
+use fuseline::tensor::{DType, Literal, Shape, Symbol};
 use fuseline_frontend::Model;
 use fuseline_tests::spellings::{Spelling, all, classes};
 
@@ -78,6 +79,119 @@ fn siblings_are_called_the_same() {
         }
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+type Row = fn(Tensor<'_>) -> Tensor<'_>;
+
+fn centred(x: Tensor<'_>, part: f64) -> Tensor<'_> {
+    x - x.mean(&[1]) * part
+}
+
+fn by_root(x: Tensor<'_>, eps: f64) -> Tensor<'_> {
+    x / ((x * x).mean(&[1]) + eps).sqrt()
+}
+
+fn exponentials(x: Tensor<'_>) -> Tensor<'_> {
+    (x - x.reduce_keep(Monoid::Max, &[1])).exp()
+}
+
+fn gelu(x: Tensor<'_>, c: f64, k: f64) -> Tensor<'_> {
+    x * 0.5 * (((x + x * x * x * k) * c).tanh() + 1.0)
+}
+
+/// A name follows from all of an expression, its constants included.
+#[test]
+fn names_follow_from_constants() {
+    // What it is, and what it must not be called.
+    let rows: &[(Row, &str, &str)] = &[
+        (|x| by_root(centred(x, 1.0), 1e-5), "LayerNorm", "RMSNorm"),
+        (|x| by_root(centred(x, 0.9), 1e-5), "RMSNorm", "LayerNorm"),
+        (|x| by_root(centred(x, -2.0), 1e-5), "RMSNorm", "LayerNorm"),
+        (|x| centred(x, 1.0) / ((x * x).mean(&[1]) + 1e-5).sqrt(), "sum", "Norm"),
+        (|x| by_root(x, 1e-3), "RMSNorm", "L2Norm"),
+        (|x| by_root(x, 3.0), "sum", "Norm"),
+        (|x| by_root(x, -0.1), "sum", "Norm"),
+        (|x| x / ((x * x).sum(&[1]) + 1e-5).sqrt(), "L2Norm", "RMSNorm"),
+        (|x| x * 16.0 / ((x * x).sum(&[1]) + 1e-5).sqrt(), "RMSNorm", "L2Norm"),
+        (
+            |x| centred(x, 1.0) * (((centred(x, 1.0) * centred(x, 1.0)).mean(&[1]) + 1e-5).log() * -0.5).exp(),
+            "LayerNorm",
+            "RMSNorm",
+        ),
+        (|x| exponentials(x) / exponentials(x).sum(&[1]), "Softmax", "("),
+        (|x| exponentials(x) / (exponentials(x).sum(&[1]) + 5.0), "Softmax (more in its sum)", "+"),
+        (
+            |x| exponentials(x) / (exponentials(x).sum(&[1]) + (-x.reduce_keep(Monoid::Max, &[1])).exp()),
+            "Softmax1",
+            "(",
+        ),
+        (|x| exponentials(x) / exponentials(x).mean(&[1]), "exp", "Softmax"),
+        (|x| gelu(x, 0.79788, 0.044715), "GELU (tanh)", "+"),
+        (|x| gelu(x, 0.8, 0.0447), "tanh", "GELU"),
+        (|x| gelu(x, 0.8, 0.05), "tanh", "GELU"),
+        (|x| x.max(0.0), "ReLU", "max"),
+        (|x| x.max(1e-9), "max", "ReLU"),
+    ];
+    for (k, (row, name, other)) in rows.iter().enumerate() {
+        let b = Builder::new("row");
+        b.output("y", row(b.input("x", DType::F32, Shape::new([64usize, 256]))));
+        let found = patterns(&b.finish().unwrap(), &[]).join(" ;; ");
+        assert!(found.contains(name) && !found.contains(other), "{k}: {found}, not {name}");
+    }
+}
+
+/// A LayerNorm that is two kernels is no RMSNorm in the second of them.
+#[test]
+fn the_second_part_of_a_norm_is_called_so() {
+    let b = Builder::new("halves");
+    let x = b.input("x", DType::F32, Shape::new([64usize, 256]));
+    b.output("y", by_root(centred(x, 1.0), 1e-5));
+    let graph = b.finish().unwrap();
+    let mut options = PlanOptions::on(DeviceSpec::find("cpu").unwrap());
+    let first = plan_program(graph.clone(), &options, &mut |_| {}).unwrap();
+    let (names, nodes) = (node_names(first.program.run()), first.program.run().nodes());
+    let is_fold = |id: &usize| matches!(nodes[*id].prim(), Prim::Reduce(_));
+    let sums: Vec<usize> = (0..nodes.len()).filter(is_fold).collect();
+    options.pins.divided.insert([names[sums[0]], names[sums[1]]]);
+    let planned = plan_program(graph, &options, &mut |_| {}).unwrap();
+    let told = Explanation::of(&planned, &options).unwrap().run.kernels;
+    let told: Vec<&str> = told.iter().map(|kernel| kernel.pattern.as_str()).collect();
+    assert!(told.iter().any(|name| name.contains("LayerNorm (second part)")), "{told:?}");
+}
+
+/// Products with a bias gate each other like those without.
+#[test]
+fn gates_with_biases_have_their_name() {
+    let b = Builder::new("gated");
+    let x = b.input("x", DType::F32, Shape::new([64usize, 128]));
+    let product = |name: &str| {
+        let (w, c) = (b.input(name, DType::F32, Shape::new([128usize, 256])), format!("{name} bias"));
+        x.matmul(w) + b.input(&c, DType::F32, Shape::new([1usize, 256]))
+    };
+    let (gate, up) = (product("gate"), product("up"));
+    b.output("y", gate * gate.sigmoid() * up);
+    assert_eq!(patterns(&b.finish().unwrap(), &[]), ["SwiGLU"]);
+}
+
+/// A query that sees what comes after it is not causal, unless there are as many keys before the first query.
+#[test]
+fn masks_that_see_ahead_are_not_causal() {
+    let attention = |keys: usize, ahead: i64| {
+        let b = Builder::new("ahead");
+        let [q, k, v] = [64, keys, keys].map(|n| Shape::new([2usize, n, 32]));
+        let [q, k, v] = [("q", q), ("k", k), ("v", v)].map(|(name, shape)| b.input(name, DType::F32, shape));
+        let mask: Vec<f64> = (0..64 * keys)
+            .map(|at| if (at % keys) as i64 <= (at / keys) as i64 + ahead { 0.0 } else { -1e9 })
+            .collect();
+        let mask = b.constant(Literal::from_f64s(DType::F32, [1, 64, keys], &mask).unwrap());
+        let scores = q.matmul(k.permute(&[0, 2, 1])) * 0.2 + mask;
+        let weights = (scores - scores.reduce_keep(Monoid::Max, &[2])).exp();
+        b.output("y", (weights / weights.sum(&[2])).matmul(v));
+        patterns(&b.finish().unwrap(), &[]).join(" ;; ")
+    };
+    assert_eq!(attention(64, 0), "Attention (causal)");
+    assert_eq!(attention(64, 20), "Attention (banded)");
+    assert_eq!(attention(96, 32), "Attention (causal)");
 }
 
 #[test]

@@ -22,7 +22,7 @@ pub(super) fn name_of_attention(kernel: &Kernel, chain: &Chain) -> String {
     let mut qualities: Vec<&str> = Vec::new();
     for step in &steps {
         let Op::Map { expr, .. } = &kernel.step(*step).op else { continue };
-        for view in views(expr, chain) {
+        for view in views(kernel, expr, chain) {
             let name = view.name();
             if !qualities.contains(&name) {
                 qualities.push(name);
@@ -63,6 +63,8 @@ fn between(kernel: &Kernel, operand: StepId, first: StepId) -> Option<Vec<StepId
 enum View {
     /// a query sees keys up to a place that moves with it
     Causal,
+    /// so it does, and some of these come after its own
+    Banded,
     /// a query sees keys from a place on that moves with it
     Backward,
     /// a query sees keys around a place that moves with it
@@ -77,6 +79,7 @@ impl View {
     fn name(self) -> &'static str {
         match self {
             View::Causal => "causal",
+            View::Banded => "banded",
             View::Backward => "anti-causal",
             View::Window => "windowed",
             View::Hidden => "masked by place",
@@ -109,11 +112,14 @@ const QUERIES: [i64; 2] = [40, 90];
 /// What a free size is taken for.
 const SIZE: i64 = 64;
 
+/// What it is taken for where it is asked whether it matters.
+const OTHER_SIZE: i64 = 48;
+
 /// A score that is so much less than others has no weight.
 const HIDDEN: f64 = -1e3;
 
 /// What the largest parts of an expression that follow from the places of query and key alone make of a score.
-fn views(expr: &Expr, chain: &Chain) -> Vec<View> {
+fn views(kernel: &Kernel, expr: &Expr, chain: &Chain) -> Vec<View> {
     let nodes = expr.nodes();
     let places: Vec<Option<[bool; 2]>> = places(expr, chain);
     let both = |k: usize| places[k] == Some([true, true]);
@@ -126,9 +132,27 @@ fn views(expr: &Expr, chain: &Chain) -> Vec<View> {
         let Some(hides) = hides_where(expr, k as u32, reader) else { continue };
         let seen =
             QUERIES.map(|query| (0..KEYS).map(|key| !hides(value(expr, k, chain, query, key))).collect::<Vec<_>>());
-        found.push(View::of([&seen[0], &seen[1]]));
+        let view = View::of([&seen[0], &seen[1]]);
+        found.push(if view == View::Causal && sees_ahead(kernel, expr, k, chain, hides) { View::Banded } else { view });
     }
     found
+}
+
+/// Whether a query that sees keys up to a place sees some that come after its own. Where there are more keys than queries, these are the last
+/// ones; and a place that moves with a free size is behind keys of the past.
+fn sees_ahead(kernel: &Kernel, expr: &Expr, part: usize, chain: &Chain, hides: fn(f64) -> bool) -> bool {
+    let ahead = |size: i64| {
+        let seen = |key: &i64| !hides(value_at(expr, part, chain, [QUERIES[0], *key], size));
+        (0..KEYS).rev().find(seen).map_or(0, |last| last - QUERIES[0])
+    };
+    let extent = |axes: AxisSet| {
+        let is_asked = |axis: &usize| expr.nodes().iter().any(|(n, _)| *n == ExprNode::Coord(*axis as u8));
+        let sizes = axes.iter().filter(is_asked).map(|axis| kernel.axes[axis].eval_with(&|_| Some(SIZE)).unwrap_or(0));
+        sizes.product::<i64>()
+    };
+    let past = extent(chain.stream) - extent(chain.rows);
+    let here = ahead(SIZE);
+    here > 0 && here != past && ahead(OTHER_SIZE) == here
 }
 
 /// For every node that follows from places alone, whether it looks at the place of the query and of the key.
@@ -174,6 +198,11 @@ fn hides_where(expr: &Expr, part: u32, reader: Option<usize>) -> Option<fn(f64) 
 
 /// The value of a part of an expression for a query and a key.
 fn value(expr: &Expr, part: usize, chain: &Chain, query: i64, key: i64) -> f64 {
+    value_at(expr, part, chain, [query, key], SIZE)
+}
+
+/// As [`value`], where every free size is this one.
+fn value_at(expr: &Expr, part: usize, chain: &Chain, [query, key]: [i64; 2], free: i64) -> f64 {
     let mut values: Vec<f64> = Vec::with_capacity(part + 1);
     for (node, _) in &expr.nodes()[..=part] {
         let operands: SmallVec<[f64; 3]> = node.operands().iter().map(|o| values[*o as usize]).collect();
@@ -183,7 +212,7 @@ fn value(expr: &Expr, part: usize, chain: &Chain, query: i64, key: i64) -> f64 {
             ExprNode::Apply(op, _) => apply(*op, &operands),
             ExprNode::Coord(axis) if chain.stream.contains(usize::from(*axis)) => key as f64,
             ExprNode::Coord(_) => query as f64,
-            ExprNode::Size(size) => number_of(size),
+            ExprNode::Size(size) => size.eval_with(&|_| Some(free)).map_or(f64::NAN, |size| size as f64),
             ExprNode::Arg(_) | ExprNode::Bits(_) => f64::NAN,
         });
     }
@@ -191,7 +220,7 @@ fn value(expr: &Expr, part: usize, chain: &Chain, query: i64, key: i64) -> f64 {
 }
 
 /// A function of numbers, of which truths are 0 and 1.
-fn apply(op: Scalar, operands: &[f64]) -> f64 {
+pub(super) fn apply(op: Scalar, operands: &[f64]) -> f64 {
     let def = op.def();
     let (truths, integers) = (|| operands.iter().map(|x| *x != 0.0), || operands.iter().map(|x| *x as i128));
     match (def.float, def.bool, def.int) {
@@ -202,7 +231,7 @@ fn apply(op: Scalar, operands: &[f64]) -> f64 {
     }
 }
 
-fn number_of(size: &Dim) -> f64 {
+pub(super) fn number_of(size: &Dim) -> f64 {
     size.eval_with(&|_| Some(SIZE)).map_or(f64::NAN, |size| size as f64)
 }
 

@@ -117,8 +117,12 @@ fn row(decision: &Decision, scorer: &Scorer<'_>) -> DecisionRow {
         Some(reason) => reason.to_string(),
         None if decision.rule == "plan" => "as the plan says".to_string(),
         None => {
-            // Other readers may have come into the same kernel since.
-            let holds = |note: &&Note| **note != Note::SecondOutput || scorer.is_stored[from];
+            // Other readers may have come into the same kernel since, and kernels that computed the same may have become one.
+            let holds = |note: &&Note| match note {
+                Note::SecondOutput => scorer.is_stored[from],
+                Note::ComputedAgain => decision.producer.iter().any(|node| scorer.is_repeated[*node]),
+                _ => true,
+            };
             let notes: Vec<String> = decision.notes.iter().filter(holds).map(ToString::to_string).collect();
             let gain = gain(before.bytes - after.bytes, before.launches - after.launches);
             std::iter::once(gain).chain(notes).filter(|s| !s.is_empty()).collect::<Vec<_>>().join("; ")

@@ -10,6 +10,8 @@ mod gate;
 mod norm;
 mod pattern;
 mod rotation;
+mod row_function;
+mod sample;
 mod score;
 mod wiring;
 mod worth;
@@ -170,7 +172,11 @@ fn explain_plan(
     let wiring = Wiring::of(graph);
     let mut is_stored = vec![false; graph.nodes().len()];
     plan.kernels.iter().flat_map(|k| &k.outputs).for_each(|v| is_stored[v.node()] = true);
-    let scorer = Scorer { wiring: &wiring, spec: &options.spec, hints: &options.hints, is_stored };
+    let (mut is_computed, mut is_repeated) = (vec![false; graph.nodes().len()], vec![false; graph.nodes().len()]);
+    for node in plan.kernels.iter().flat_map(|k| &k.members) {
+        is_repeated[*node] = std::mem::replace(&mut is_computed[*node], true);
+    }
+    let scorer = Scorer { wiring: &wiring, spec: &options.spec, hints: &options.hints, is_stored, is_repeated };
     decisions.extend(decision::of_plan(plan, &scorer));
     let by_operator = plan_by_operator(graph, options)?;
     if inside.is_none() {

@@ -2,7 +2,10 @@
 
 use rustc_hash::FxHashSet;
 
+use super::attention::number_of;
 use super::pattern::{Parts, Word, pretty};
+use super::row_function::{Exponentials, LEAST_KEPT, MOST_KEPT, NORM_ROWS, Norm, SOFTMAX_ROWS, is_near};
+use super::sample::{LANES, Sample, Sampled};
 use crate::fuse::PlannedKernel;
 use crate::ops::prim::Monoid;
 use crate::ops::{ExprNode, Prim, Scalar};
@@ -12,16 +15,21 @@ use crate::tile::{AxisSet, Op};
 /// Operators that are called by what they compute.
 const NORMS: [&str; 5] = ["LayerNorm", "RMSNorm", "BatchNorm", "InstanceNorm", "GroupNorm"];
 
+/// What is taken for parameters and masks: a factor of one, and where that is no answer, a shift of zero.
+const GIVEN: [f64; 2] = [1.0, 0.0];
+
+/// A row is looked for behind so many maps.
+const MOST_SOURCES: usize = 4;
+
 impl Parts<'_, '_> {
     /// Gives normalisations their names.
     pub(super) fn name_norms(&mut self, kernel: &PlannedKernel) {
         for k in 0..self.members.len() {
             let found = match self.monoid(k) {
-                Some(Monoid::Sum) if self.is_free(k) => self.softmax(k).or_else(|| self.norm(k)),
+                Some(Monoid::Sum) if self.is_free(k) => self.softmax(k).or_else(|| self.norm(k, kernel)),
                 _ => None,
             };
-            if let Some((name, folds)) = found {
-                let (members, name) = self.around(&folds, name, kernel);
+            if let Some((name, members)) = found {
                 self.assign(self.recognised_norm(name, &members), members);
             }
         }
@@ -33,15 +41,44 @@ impl Parts<'_, '_> {
         let exponential = matches!(self.applies(operand)?, Scalar::Exp | Scalar::Exp2);
         let is_maximum = |k: &usize| self.monoid(*k) == Some(Monoid::Max) && self.before[sum][*k] && self.is_free(*k);
         let maximum = (0..sum).rev().find(is_maximum).filter(|_| exponential)?;
-        let folds = vec![maximum, sum];
-        let takes = |k: usize| self.has(k, &[Scalar::Log]) && self.operands(k).contains(&Some(sum));
-        let logarithm = self.statistics(&folds).iter().any(|k| self.applies(*k) == Some(Scalar::Log))
-            || (0..self.members.len()).any(takes);
-        Some((if logarithm { "LogSoftmax" } else { "Softmax" }, folds))
+        let (mut members, numbers) = self.around(&[maximum, sum]);
+        let entry = self.wiring.base(self.wiring.graph.nodes()[self.members[maximum]].args()[0])?;
+        let (entry, given) = self
+            .sources(entry)
+            .into_iter()
+            .flat_map(|entry| GIVEN.map(|given| (entry, given)))
+            .find(|(entry, given)| self.exponentials(&members, sum, *entry, *given).is_some())?;
+        let found = self.exponentials(&members, sum, entry, given)?;
+        // The logarithm of probabilities, or the exponential of their logarithms, is that of all.
+        let next = if found == Exponentials::LogSoftmax { Scalar::Exp } else { Scalar::Log };
+        let follows = |k: &usize| {
+            let of_row = |o: &Option<usize>| o.is_some_and(|o| members.contains(&o) && !numbers[o]);
+            self.is_free(*k) && self.applies(*k) == Some(next) && self.operands(*k).iter().all(of_row)
+        };
+        let follower = (0..self.members.len()).find(|k| !members.contains(k) && follows(k));
+        let with = follower.and_then(|k| Some((k, self.exponentials(&[k], sum, entry, given)?)));
+        members.extend(with.map(|(k, _)| k));
+        Some((with.map_or(found, |(_, found)| found).name(), members))
+    }
+
+    /// What the last of some members that has a name makes of a row, and of the sum of its exponentials.
+    fn exponentials(&self, members: &[usize], sum: usize, entry: usize, given: f64) -> Option<Exponentials> {
+        let length = self.length(sum);
+        let mut rows = SOFTMAX_ROWS.map(|row| Sampled::new(self, Sample { entry, row, given, everywhere: false }));
+        let mut found = None;
+        for k in members.iter().filter(|k| self.before[**k][sum] && matches!(self.prim(**k), Prim::Map(_))) {
+            let values = rows.each_mut().map(|row| row.value(self.members[*k]).unwrap_or([f64::NAN; LANES]));
+            match Exponentials::of(&values, length) {
+                Some(Exponentials::LogSum) if found.is_some() => {}
+                None => {}
+                some => found = some,
+            }
+        }
+        found
     }
 
     /// A sum of squares under a root: of differences from a mean, or of the values themselves.
-    fn norm(&self, sum: usize) -> Option<(&'static str, Vec<usize>)> {
+    fn norm(&self, sum: usize, kernel: &PlannedKernel) -> Option<(&'static str, Vec<usize>)> {
         let square = self.operands(sum)[0]?;
         let of = self.squared(square)?;
         let is_mean = |k: usize| self.monoid(k) == Some(Monoid::Sum) && k != sum && self.is_free(k);
@@ -53,19 +90,105 @@ impl Parts<'_, '_> {
                 |k: &usize| self.statistics(&[sum, *k]).iter().any(|s| self.before[*s][sum] && self.before[*s][*k]);
             (0..self.members.len()).find(|k| same(k) && joined(k))
         };
-        let mean = earlier.or_else(beside);
-        let folds: Vec<usize> = mean.into_iter().chain([sum]).collect();
-        let statistics = self.statistics(&folds);
-        // The last one: the sum of squares may have been the square of a norm.
-        let root = *statistics.iter().rfind(|k| self.has(**k, &[Scalar::Sqrt, Scalar::Pow]))?;
-        let outside = statistics.iter().any(|k| self.before[*k][root] && self.has(*k, &[Scalar::Add, Scalar::Max]));
-        let name = match (mean, outside) {
-            (Some(_), false) => "LayerNorm",
-            (Some(_), true) => "LayerNorm (eps outside the root)",
-            (None, false) => "RMSNorm",
-            (None, true) => "RMSNorm (eps outside the root)",
+        let centred = earlier.or_else(beside).and_then(|mean| self.named_norm(Norm::Centred, &[mean, sum], kernel));
+        centred.or_else(|| self.named_norm(Norm::Rms, &[sum], kernel))
+    }
+
+    /// The name of a norm with these folds, the sum of squares last, and all that belongs to it, if its values are those of one.
+    fn named_norm(&self, norm: Norm, folds: &[usize], kernel: &PlannedKernel) -> Option<(&'static str, Vec<usize>)> {
+        let (first, sum) = (folds[0], folds[folds.len() - 1]);
+        let argument = self.wiring.graph.nodes()[self.members[first]].args()[0];
+        let row = match norm {
+            Norm::Centred => self.wiring.base(argument)?,
+            // What is squared.
+            Norm::Rms => self.wiring.operands(self.wiring.base(argument)?).into_iter().next()??,
         };
-        Some((name, folds))
+        let statistics = self.statistics(folds);
+        // The last one: the sum of squares may have been the square of a norm.
+        let is_root = |k: &&usize| self.has(**k, &[Scalar::Sqrt, Scalar::Pow, Scalar::Exp]);
+        let root = *statistics.iter().rfind(is_root)?;
+        let outside = statistics.iter().any(|k| self.before[*k][root] && self.has(*k, &[Scalar::Add, Scalar::Max]));
+        let (mut members, _) = self.around(folds);
+        let parameters = self.with_parameters(folds, &mut members);
+        let length = self.length(sum);
+        let (entry, factors) = self.sources(row).into_iter().find_map(|entry| {
+            let factors = self.factors(norm, &members, (root, outside), entry);
+            (!factors.is_empty()).then_some((entry, factors))
+        })?;
+        // The deviation of a sample is that of all but one.
+        let is_unit = |factor: &f64| is_near(*factor, 1.0) || is_near(*factor, (1.0 - 1.0 / length).sqrt());
+        let by_sum = || {
+            let value = Sampled::new(self, Sample::large(entry)).value(self.members[root]);
+            value.is_some_and(|value| norm.is_by_sum(value[0], length))
+        };
+        let plain = factors.iter().any(is_unit) || !by_sum();
+        let name = match (norm, outside, plain) {
+            (Norm::Rms, _, false) => "L2Norm",
+            (Norm::Rms, false, true) if self.is_centred_elsewhere(entry) => "LayerNorm (second part)",
+            (Norm::Rms, false, true) => "RMSNorm",
+            (Norm::Rms, true, true) => "RMSNorm (eps outside the root)",
+            (Norm::Centred, _, false) => return None,
+            (Norm::Centred, false, true) => name_by_parameters(kernel, &parameters),
+            (Norm::Centred, true, true) => "LayerNorm (eps outside the root)",
+        };
+        Some((name, members))
+    }
+
+    /// By which factors members that follow from a root are norms of a row; `outside` says whether its name tells where something is added.
+    fn factors(&self, norm: Norm, members: &[usize], (root, outside): (usize, bool), entry: usize) -> Vec<f64> {
+        let kept = if outside { MOST_KEPT } else { LEAST_KEPT };
+        let mut factors = Vec::new();
+        for given in GIVEN {
+            let mut rows = NORM_ROWS.map(|row| Sampled::new(self, Sample { entry, row, given, everywhere: false }));
+            for k in members.iter().filter(|k| self.before[**k][root]) {
+                let values = rows.each_mut().map(|row| row.value(self.members[*k]).unwrap_or([f64::NAN; LANES]));
+                factors.extend(norm.factor(&values, kept));
+            }
+        }
+        factors
+    }
+
+    /// Whether another kernel has taken the mean of a row away.
+    fn is_centred_elsewhere(&self, entry: usize) -> bool {
+        let graph = self.wiring.graph;
+        let is_sum =
+            |node: &usize| matches!(graph.nodes()[*node].prim(), Prim::Reduce(row) if row.monoid == Monoid::Sum);
+        if !matches!(graph.nodes()[entry].prim(), Prim::Map(_)) {
+            return false;
+        }
+        // The mean may have been scaled.
+        let near = self.wiring.operands(entry).into_iter().flatten();
+        let sums = near.flat_map(|node| self.wiring.operands(node).into_iter().flatten().chain([node])).filter(is_sum);
+        let rows = sums.filter_map(|sum| self.wiring.operands(sum)[0]);
+        rows.flat_map(|row| self.sources(row)).any(|row| {
+            let sample = Sample { everywhere: true, ..Sample::large(row) };
+            let value = Sampled::new(self, sample).value(entry);
+            value.is_some_and(|value| {
+                let most = value.iter().fold(0.0, |most: f64, x| most.max(x.abs()));
+                most > 0.0 && value.iter().sum::<f64>().abs() <= 1e-3 * most
+            })
+        })
+    }
+
+    /// The node that is a row, and those that it is a multiple of.
+    fn sources(&self, row: usize) -> Vec<usize> {
+        let mut found = vec![row];
+        while found.len() < MOST_SOURCES
+            && let Prim::Map(_) = self.wiring.graph.nodes()[found[found.len() - 1]].prim()
+            && let [Some(of)] = self.wiring.operands(found[found.len() - 1]).as_slice()
+        {
+            found.push(*of);
+        }
+        found
+    }
+
+    /// How many numbers a fold is of.
+    fn length(&self, fold: usize) -> f64 {
+        let graph = self.wiring.graph;
+        let node = &graph.nodes()[self.members[fold]];
+        let Prim::Reduce(row) = node.prim() else { return f64::NAN };
+        let dims = graph.ty(node.args()[0]).shape.dims();
+        row.axes.iter().map(|axis| number_of(&dims[*axis])).product()
     }
 
     /// Whether a map applies one of some functions.
@@ -113,8 +236,8 @@ impl Parts<'_, '_> {
         found
     }
 
-    /// All that belongs to a normalisation with these folds, and its name: over which part of a tensor it goes is told by its parameters.
-    fn around(&self, folds: &[usize], name: &'static str, kernel: &PlannedKernel) -> (Vec<usize>, &'static str) {
+    /// All that belongs to a normalisation with these folds, but for what scales and shifts it; and which members are numbers of whole rows.
+    fn around(&self, folds: &[usize]) -> (Vec<usize>, Vec<bool>) {
         let count = self.members.len();
         let mut inside = vec![false; count];
         folds.iter().chain(&self.statistics(folds)).for_each(|k| inside[*k] = true);
@@ -130,30 +253,7 @@ impl Parts<'_, '_> {
         for square in squares.filter(|k| self.squared(*k).is_some()) {
             inside[square] = true;
         }
-        let mut members: Vec<usize> = (0..count).filter(|k| inside[*k] && self.is_free(*k)).collect();
-        if name.ends_with("Softmax") {
-            let name = self.with_logarithm(&numbers, &mut members, name);
-            return (members, name);
-        }
-        let parameters = self.with_parameters(folds, &mut members);
-        let name = if name == "LayerNorm" { name_by_parameters(kernel, &parameters) } else { name };
-        (members, name)
-    }
-
-    /// Adds the logarithm of probabilities, or the exponential of their logarithms, and says what they are then.
-    fn with_logarithm(&self, numbers: &[bool], members: &mut Vec<usize>, name: &'static str) -> &'static str {
-        let (last, other) = if name == "Softmax" { (Scalar::Log, "LogSoftmax") } else { (Scalar::Exp, "Softmax") };
-        let follows = |k: &usize| {
-            let of_row = |o: &Option<usize>| o.is_some_and(|o| members.contains(&o) && !numbers[o]);
-            self.is_free(*k) && self.applies(*k) == Some(last) && self.operands(*k).iter().all(of_row)
-        };
-        match (0..self.members.len()).find(|k| !members.contains(k) && follows(k)) {
-            Some(k) => {
-                members.push(k);
-                other
-            }
-            None => name,
-        }
+        ((0..count).filter(|k| inside[*k] && self.is_free(*k)).collect(), numbers)
     }
 
     /// Adds what scales and shifts a normalised row, and says by which inputs and constants.

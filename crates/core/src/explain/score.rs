@@ -17,6 +17,8 @@ pub(super) struct Scorer<'a> {
     pub hints: &'a Hints,
     /// for every node, whether the plan stores it
     pub is_stored: Vec<bool>,
+    /// whether each node is computed in several kernels
+    pub is_repeated: Vec<bool>,
 }
 
 impl Scorer<'_> {

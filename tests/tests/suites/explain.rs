@@ -6,7 +6,7 @@ use std::path::Path;
 use fuseline::compile::{PlannedProgram, plan_program, plan_simplified, simplified};
 use fuseline::device::DeviceSpec;
 use fuseline::explain::Explanation;
-use fuseline::fuse::{PlanOptions, Verdict, edges, node_names};
+use fuseline::fuse::{PlanOptions, Policy, Verdict, edges, node_names};
 use fuseline::graph::{Builder, Graph, Tensor};
 use fuseline::ops::Prim;
 use fuseline::ops::prim::Monoid;
@@ -227,6 +227,43 @@ fn every_edge_has_one_decision_and_every_decision_one_row() {
             }
             let us = |row: &fuseline::explain::DecisionRow| row.saved_us.abs();
             assert!(explanation.decisions.windows(2).all(|pair| us(&pair[0]) >= us(&pair[1])));
+        }
+    }
+}
+
+/// Two products of one tensor, each turned by position: its readers become one kernel before it is joined with the other.
+fn turned_products() -> Graph {
+    let b = Builder::new("turned");
+    let x = b.input("x", DType::F32, Shape::new([48usize, 64]));
+    for name in ["q", "k"] {
+        let y = x.matmul(b.input(name, DType::F32, Shape::new([64usize, 128])));
+        let table = |of: &str| b.input(&format!("{name} {of}"), DType::F32, Shape::new([48usize, 128]));
+        b.output(name, (y * table("cosine")).exp() + (y * table("sine")).tanh());
+    }
+    b.finish().unwrap()
+}
+
+/// Where nothing is limited, no limit is the reason, and what is refused because of its time saves none.
+#[test]
+fn reasons_are_those_of_the_plan() {
+    let gallery = fuseline::gallery::all().map(|entry| (entry.graph(DType::F32).unwrap(), entry.sizes));
+    let graphs: Vec<_> = gallery.chain([(turned_products(), &[][..])]).collect();
+    for (graph, sizes) in &graphs {
+        for (target, policy) in [("cpu", Policy::Textbook), ("h200", Policy::Textbook), ("avx2", Policy::Microseconds)]
+        {
+            let mut options = PlanOptions { policy, ..PlanOptions::on(DeviceSpec::find(target).unwrap()) };
+            for (name, size) in *sizes {
+                options.hints.env.bind(Symbol::name(name), *size);
+            }
+            let plain = simplified(graph.clone(), &options, &mut |_| {}).unwrap();
+            let planned = plan_simplified(plain.clone(), &options, &mut |_| {}).unwrap();
+            let mut explanation = Explanation::of(&planned, &options).unwrap();
+            explanation.price_rewrites(&planned, &plain, &options).unwrap();
+            for row in explanation.decisions.iter().filter(|row| row.verdict == Verdict::Refused) {
+                assert!(!["fuel", "effort", "chance"].contains(&row.code), "{}: {row:#?}", graph.name());
+                assert!(row.code != "slower" || row.saved_us <= 0.005, "{}: {row:#?}", graph.name());
+                assert!(!row.is_illegal || row.saved_us == 0.0, "{}: {row:#?}", graph.name());
+            }
         }
     }
 }

@@ -56,6 +56,9 @@ impl Flipped {
             ((false, _), false, Verdict::Taken) => {
                 "the two are combined with other neighbours instead, which saves as much"
             }
+            ((false, _), false, Verdict::Refused) if self.decision.saved_us < 0.0 => {
+                "combined at once, with other neighbours than those that they have in this plan, they take as long"
+            }
             ((false, _), false, Verdict::Refused) => "as much is lost elsewhere as it saves",
         }
     }
@@ -67,6 +70,13 @@ impl Flipped {
         }
         if options.fuel.is_some() || options.pins.only.is_some() {
             return "this plan may not take every decision";
+        }
+        if self.decision.is_rewrite && self.decision.verdict == Verdict::Refused {
+            return "it promised less than a plan of its own is worth; --lock FILE writes the faster plan, --plan FILE obeys it";
+        }
+        if self.decision.rule == "attention" && self.decision.verdict == Verdict::Taken {
+            return "attention stays in one piece, for what it does not store grows with the square of the sizes; --lock FILE \
+                    writes the faster plan, --plan FILE obeys it";
         }
         if self.decision.is_rewrite {
             return "rewrites are applied wherever they fit, and this one does not pay here; --lock FILE writes the faster plan, \

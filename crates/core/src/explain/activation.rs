@@ -51,7 +51,7 @@ pub(super) fn name_of(function: impl Fn(f64) -> f64) -> Option<&'static str> {
         let y = function(x);
         near.retain(|(worst, row)| {
             let expected = (row.1)(x);
-            let error = (expected - y).abs() / (1.0 + x.abs());
+            let error = (expected - y).abs() / (1.0 + x.abs().max(expected.abs()));
             *worst = worst.max(error);
             // A NaN is a difference. What cuts off gives zeros, however near to them others come.
             error <= TOLERANCE && (expected != 0.0 || y == 0.0)

@@ -150,6 +150,12 @@ impl Explanation {
                     "; costs time here, but rewrites are applied wherever they fit: every spelling is one kernel",
                 );
             }
+            // Refused because no plan promised less, or by a plan with all of its kind.
+            if row.verdict == Verdict::Refused && worth.us > LEAST_LOSS_US {
+                let what = row.reason.split(": ").next().unwrap_or_default();
+                row.reason = format!("{what}: saves time here, but promised less than a plan of its own is worth");
+                row.code = "unforeseen";
+            }
         }
         decision::rank(&mut self.decisions);
         Ok(())

@@ -4,6 +4,7 @@ use rustc_hash::FxHashMap;
 
 use super::candidate::Candidate;
 use super::driver::{Driver, Entry, LEAST_SAVED_US, MOST_CONSUMERS};
+use super::options::Policy;
 use super::rules::{Form, Proposal};
 use super::state::GroupId;
 
@@ -62,13 +63,16 @@ impl Driver<'_> {
         let last = self.best.remove(&group).map(|(_, candidate)| candidate);
         // What the user wants combined is no question of weight.
         let is_forcing = !self.options.pins.together.is_empty();
+        // A textbook also looks at others than the proposed groups: readers that it minds may have become one.
+        let by_the_book = self.options.policy == Policy::Textbook;
         let mut seen: Vec<Seen> = Vec::new();
         let mut best: Option<(f64, Choice)> = None;
         for proposal in self.proposals(group, MOST_CONSUMERS) {
             if self.is_too_large(&proposal) {
                 continue;
             }
-            let known = before.iter().find(|seen| seen.proposal == proposal).filter(|_| !is_forcing);
+            let holds = |seen: &&Seen| !is_forcing && (seen.weight.is_some() || !by_the_book);
+            let known = before.iter().find(|seen| seen.proposal == proposal).filter(holds);
             let (now, choice) = match known {
                 Some(known) => (self.seen_again(known), Choice::Known(proposal)),
                 None => {

@@ -157,8 +157,8 @@ impl Driver<'_> {
             edges.iter().any(|e| consumer.members.binary_search(&e.1).is_ok())
         };
         let before = sides[0] + sides[1];
-        // What was kept apart on purpose, others have taken in since.
-        let outweighed = edges.iter().find_map(|edge| self.apart.get(edge));
+        // A pair that was kept apart on purpose was once one kernel; others have taken it in since. Of a set, nobody knows.
+        let outweighed = edges.iter().filter(|_| pair).find_map(|edge| self.apart.get(edge));
         let (reason, after) = match after {
             Err(refused) => match outweighed {
                 Some(by_us) if refused.reason.is_illegal() => (Reason::Outweighed { by_us: *by_us }, refused.cost),
@@ -170,7 +170,9 @@ impl Driver<'_> {
             Ok((_, after)) => match self.options.chooser {
                 Chooser::AtRandom(_) => (Reason::Chance, Some(after)),
                 Chooser::Replay(_) => (Reason::Pinned, Some(after)),
-                Chooser::ByCost => (Reason::Fuel, Some(after)),
+                Chooser::ByCost if self.options.fuel.is_some() => (Reason::Fuel, Some(after)),
+                // Of a group with very many neighbours, not every one is looked at.
+                Chooser::ByCost => (Reason::Effort, Some(after)),
             },
         };
         self.decisions.push(Decision {

@@ -49,7 +49,7 @@ impl fmt::Display for Refusal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Refusal::NotAllowed => "switched off",
-            Refusal::UsedElsewhere => "another reader needs the value as it is",
+            Refusal::UsedElsewhere => "another part of the computation needs the value as it is",
             Refusal::MayOverflow => "the integer sum may overflow",
             Refusal::LeavesRange => {
                 "a factor that is not known to lie within 2^-20 … 2^20 may be what keeps the sum in range"

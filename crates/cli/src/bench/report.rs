@@ -28,16 +28,13 @@ pub fn to_text(measured: &Measured<'_>) -> String {
     text.push('\n');
     let mut line = |words: String| text.push_str(&screen::wrapped(&words, 2, width));
     if let (Some(fused), Some(other)) = (contest.find(Kind::Fused), contest.find(Kind::PerNode)) {
-        let saved = other.median_ms() - fused.median_ms();
         let traffic = other.cost().bytes - fused.cost().bytes;
-        let part = 100.0 * traffic / other.cost().bytes.max(1.0);
+        let is_nothing = |each: &Contender| each.cost().bytes == 0.0 && each.cost().flops == 0.0;
         // What the times of as many kernels that move as much differ by is noise.
         line(match traffic == 0.0 && fused.kernels() == other.kernels() {
+            true if is_nothing(fused) => "nothing is computed at these sizes: the times are those of calls".into(),
             true => "fusion saves nothing here: both plans have as many kernels and move the same bytes".into(),
-            false => {
-                let traffic = quantity::bytes(traffic);
-                format!("fusion saves {} ms a run and {traffic} of traffic ({part:.0} %)", three_digits(saved))
-            }
+            false => saving((other.median_ms(), fused.median_ms()), (other.cost().bytes, fused.cost().bytes)),
         });
     }
     if let Some(first) = contest.contenders.first() {
@@ -61,6 +58,21 @@ pub fn to_text(measured: &Measured<'_>) -> String {
         text.push_str(&profile::to_text(&profile.kernels, &measured.plan.spec));
     }
     text
+}
+
+/// What fusion saves, or costs: milliseconds and bytes of one kernel per node, and of the plan.
+fn saving(ms: (f64, f64), bytes: (f64, f64)) -> String {
+    let (time, traffic) = (ms.0 - ms.1, bytes.0 - bytes.1);
+    let time = match time < 0.0 {
+        true => format!("fusion costs {} ms a run", three_digits(-time)),
+        false => format!("fusion saves {} ms a run", three_digits(time)),
+    };
+    let part = 100.0 * traffic.abs() / bytes.0.max(1.0);
+    let traffic = match traffic < 0.0 {
+        true => format!("moves {} more ({part:.0} %)", quantity::bytes(-traffic)),
+        false => format!("saves {} of traffic ({part:.0} %)", quantity::bytes(traffic)),
+    };
+    format!("{time} against one kernel per node ({} ×) and {traffic}", significant(ms.0 / ms.1))
 }
 
 /// A number with three digits that count, however small it is.
@@ -175,6 +187,17 @@ pub fn to_json(measured: &Measured<'_>) -> Value {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_is_lost_is_not_told_as_a_negative_saving() {
+        let words = saving((2.0, 1.0), (100.0, 60.0));
+        assert_eq!(
+            words,
+            "fusion saves 1.00 ms a run against one kernel per node (2.00 ×) and saves 40 B of traffic (40 %)"
+        );
+        let words = saving((1.0, 2.0), (100.0, 150.0));
+        assert_eq!(words, "fusion costs 1.00 ms a run against one kernel per node (0.50 ×) and moves 50 B more (50 %)");
+    }
 
     #[test]
     fn short_times_keep_their_digits() {

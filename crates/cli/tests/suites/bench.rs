@@ -117,6 +117,8 @@ fn several_sizes_are_measured_one_after_another() {
     assert_eq!(shapes, [1000, 2000]);
     let one = json(&["bench", "gallery:add_gelu", "--sizes", "1k", "--iters", "1", "--json"]);
     assert!(one["fused"].is_object(), "one size is told as it always was: {one}");
+    let nothing = stdout(&["bench", "gallery:softmax", "--sizes", "rows=0,columns=8", "--iters", "1"]);
+    assert!(nothing.contains("nothing is computed at these sizes"), "{nothing}");
     let (status, message) = failure(&["bench", "gallery:softmax", "--sizes", "rows=1,2,columns=3,4", "--iters", "1"]);
     assert!(status == 2 && message.contains("both rows and columns have several numbers"), "{message}");
 }

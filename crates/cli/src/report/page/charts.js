@@ -135,7 +135,7 @@ function startRoofline() {
   const roof = find("roof");
   const lead = unfused.length || measured ? "Each dot is a kernel, as large as its part of the time; the lines are what the machine can do at most. Fusion moves dots to the right (fewer bytes for the same work) and up." : "Each dot is a kernel, as large as its part of the time; the lines are what the machine can do at most.";
   const still = outer.filter(kernel => !(kernel.flops > 0)).length;
-  find("roofline-lead").textContent = lead + " " + (measured && spansOf("fused") ? "Rates are measured; limits are those of " : "Rates are predicted, for ") + data.machine.name + "." + (still ? " " + (still === 1 ? "One kernel only moves data and is" : still + " kernels only move data and are") + " not shown." : "");
+  find("roofline-lead").textContent = lead + " " + (measured && spansOf("fused") ? "Rates are measured; limits are those of " : "Rates are predicted, for ") + data.machine.name + (data.machine.name.endsWith(", measured") ? "." : ", as its description states them; `fuseline roofline --write here.spec` measures this machine, and `--target here.spec` draws that.") + (still ? " " + (still === 1 ? "One kernel only moves data and is" : still + " kernels only move data and are") + " not shown." : "");
   roof.querySelectorAll("circle").forEach(dot => {
     const title = dot.querySelector("title");
     if (title) { dot.dataset.tip = title.textContent; title.remove(); }

@@ -159,6 +159,22 @@ fn the_second_part_of_a_norm_is_called_so() {
     assert!(told.iter().any(|name| name.contains("LayerNorm (second part)")), "{told:?}");
 }
 
+/// What scales a norm may hold the root of its length.
+#[test]
+fn a_norm_by_the_root_of_a_sum_is_told_with_its_parameters() {
+    let of = |scaled: bool| {
+        let b = Builder::new("by sum");
+        let d = centred(b.input("x", DType::F32, Shape::new([64usize, 256])), 1.0);
+        let y = d / ((d * d).sum(&[1]) + 1e-3).sqrt();
+        let scale = b.input("scale", DType::F32, Shape::new([1usize, 256]));
+        b.output("y", if scaled { y * scale } else { y });
+        b.output("scale", scale + 1.0);
+        patterns(&b.finish().unwrap(), &[]).join(" ;; ")
+    };
+    assert!(of(true).contains("LayerNorm"), "{}", of(true));
+    assert!(!of(false).contains("LayerNorm") && of(false).contains("L2Norm"), "{}", of(false));
+}
+
 /// Products with a bias gate each other like those without.
 #[test]
 fn gates_with_biases_have_their_name() {

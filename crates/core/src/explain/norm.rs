@@ -121,7 +121,9 @@ impl Parts<'_, '_> {
             let value = Sampled::new(self, Sample::large(entry)).value(self.members[root]);
             value.is_some_and(|value| norm.is_by_sum(value[0], length))
         };
-        let plain = factors.iter().any(is_unit) || !by_sum();
+        // The root of the length may have gone into parameters: then nobody can tell whether rows were divided by it.
+        let is_scaled = norm == Norm::Centred && !parameters.is_empty();
+        let plain = factors.iter().any(is_unit) || is_scaled || !by_sum();
         let name = match (norm, outside, plain) {
             (Norm::Rms, _, false) => "L2Norm",
             (Norm::Rms, false, true) if self.is_centred_elsewhere(entry) => "LayerNorm (second part)",

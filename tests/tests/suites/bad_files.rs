@@ -8,7 +8,7 @@ use fuseline::reference::{Limits, Options, evaluate};
 use fuseline::tensor::{DType, Literal};
 use fuseline_frontend::onnx::import;
 use fuseline_frontend::onnx::schema::{
-    DataLocation, FunctionProto, ModelProto, OperatorSetIdProto, StringStringEntryProto, TensorProto,
+    DataLocation, FunctionProto, ModelProto, OperatorSetIdProto, SparseTensorProto, StringStringEntryProto, TensorProto,
 };
 use fuseline_frontend::{Model, Tensors};
 use fuseline_tests::malicious::MALICES;
@@ -288,4 +288,16 @@ fn a_wrong_input_is_told_with_both_types() {
     };
     let error = model.specialise(&given, run).unwrap_err();
     assert!(error.to_string().contains("f32[2, 4] where f32[n, 3] is wanted"), "{error}");
+}
+
+#[test]
+fn a_sparse_constant_is_told_as_what_it_is() {
+    let mut sparse = sound();
+    let g = sparse.graph.as_mut().unwrap();
+    g.node.push(node("Add", &["p", "w"], &["q"]));
+    g.sparse_initializer =
+        vec![SparseTensorProto { values: Some(ints("w", &[1])), indices: Some(ints("", &[0])), dims: vec![1 << 60] }];
+    let error = refused(&sparse);
+    assert_eq!(error.kind(), Kind::Unsupported);
+    assert!(error.to_string().contains("sparse initializer \"w\""), "{error}");
 }

@@ -150,9 +150,11 @@ impl<'m> Importer<'m> {
 
     /// Constants of a graph.
     fn define_initializers(&self, graph: &GraphProto, scope: &Scope<'_>) -> Result<()> {
-        if let Some(sparse) = graph.sparse_initializer.first() {
+        for sparse in &graph.sparse_initializer {
             let name = sparse.values.as_ref().map_or("", |v| v.name.as_str());
-            self.trouble.borrow_mut().gaps.insert(format!("sparse initializer \"{name}\""));
+            let gap = Error::unsupported(format!("sparse initializer \"{name}\""));
+            // Whoever reads it reads a poisoned value: the error lists it together with all else.
+            scope.define(name, self.tolerate(gap, scope.builder())?)?;
         }
         for tensor in &graph.initializer {
             let value = match self.pins.values.get(&tensor.name) {

@@ -149,11 +149,10 @@ fn move_reduce(
     arg: Value,
     wish: &Wish,
 ) -> Result<Option<Values>> {
-    let (row, arg) = &with_axes_joined(rebuild, row, arg)?;
-    let arg = *arg;
+    let (row, arg) = with_axes_joined(rebuild, row, arg)?;
     let own = Frame::identity(&node.types()[0].shape);
     let mut target = wish.frame.clone().unwrap_or(own);
-    let operand = Operand::new(rebuild.graph(), row, arg);
+    let operand = Operand::new(rebuild.graph(), &row, arg);
     if wish.any_order {
         let mut order: Vec<usize> = (0..target.shape.rank()).collect();
         order.sort_by_key(|k| operand.place_of_kept(&target, *k));
@@ -191,13 +190,14 @@ fn move_reduce(
 /// A fold and its operand, with neighbours among the folded axes joined where the operand sees one axis behind a view as both.
 fn with_axes_joined(rebuild: &mut Rebuild<'_>, row: &Reduce, arg: Value) -> Result<(Reduce, Value)> {
     let (mut row, mut arg) = (row.clone(), arg);
+    // A position counts along the axis as it is.
+    if row.monoid.is_position() {
+        return Ok((row, arg));
+    }
     while let Prim::View(view) = rebuild.graph().node_of(arg).prim() {
         let is_folded = |axis: &usize| row.axes.contains(axis) && row.axes.contains(&(axis + 1));
-        let pairs = (1..view.shape.rank()).map(|next| next - 1).filter(is_folded);
-        let Some((first, joined)) = pairs.filter_map(|k| Some((k, joined_pair(view, k)?))).next() else { break };
-        if row.monoid.is_position() {
-            break;
-        }
+        let mut pairs = (0..view.shape.rank()).filter(is_folded);
+        let Some((first, joined)) = pairs.find_map(|k| Some((k, joined_pair(view, k)?))) else { break };
         let value = rebuild.graph().node_of(arg).args()[0];
         arg = compose(rebuild, joined, value)?.map_or(value, |values| values[0]);
         row.axes.retain(|axis| *axis != first + 1);

@@ -182,7 +182,9 @@ fn block(error: &Error, cause: Option<&str>, help: Option<&str>, excerpt: Option
     match help {
         Some(help) => line("help", help),
         None if error.kind() == Kind::Limit => line("help", &raise(error.allowance())),
-        None if !needs.is_empty() => line("help", &format!("give values of {} with --inputs", needs.join(", "))),
+        None if !needs.is_empty() => {
+            line("help", &format!("give values of {} with --inputs, or with --input NAME=NUMBER,…", needs.join(", ")))
+        }
         None => line("help", default_help(error.kind())),
     }
     text

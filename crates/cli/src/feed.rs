@@ -1,19 +1,17 @@
-//! The inputs of a run: from a file, and random where the file has none.
+//! The inputs of a run: those that are given, and random ones for the rest.
 
-use std::io::Read;
 use std::num::NonZeroUsize;
-use std::path::Path;
 
 use fuseline::error::{Allowance, Context, Error, Kind, Result};
-use fuseline::tensor::{DType, Drawn, Env, Literal, Shape, Symbol, TensorType};
+use fuseline::tensor::{DType, Drawn, Env, Literal, Symbol};
 use fuseline_frontend::Tensors;
-use fuseline_frontend::npz::{ReadOptions, read_npz};
 use fuseline_frontend::onnx::import::{Form, Port};
 use fuseline_session::plan::size_list;
 
-use crate::arguments::SizeBinding;
+use crate::arguments::{GivenInputs, SizeBinding};
 use crate::failure::{Failure, Outcome};
-use crate::model::{Model, type_text};
+use crate::given_inputs;
+use crate::model::Model;
 use crate::screen;
 use crate::settle_sizes::settle_sizes;
 use crate::waiting::Waiting;
@@ -65,10 +63,8 @@ impl Feed {
     /// How the inputs that steer are given.
     fn how_to_give(&self) -> String {
         let names = self.switches();
-        let name = names.first().and_then(|first| first.split_once('=')).map_or("", |(name, _)| name);
-        let is_word = !name.is_empty() && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');
-        let pair = if is_word { format!("{name}=VALUE") } else { format!("**{{'{name}': VALUE}}") };
-        format!("give what is meant with --inputs x.npz, written by numpy.savez('x.npz', {pair})")
+        let name = names.first().and_then(|first| first.rsplit_once('=')).map_or("", |(name, _)| name);
+        format!("give what is meant with --input {name}=VALUE")
     }
 
     /// Says which numbers that may steer the model nobody gave.
@@ -85,19 +81,15 @@ impl Feed {
 /// Where there are more of them, they are data.
 const MOST_SWITCHES: usize = 4;
 
-/// Puts the inputs together: those of the file, which must fit, and random ones for the rest, where all sizes are bound that these have.
-fn draw_rest(model: &Model, file: Option<&Path>, mut env: Env, seed: u64) -> Outcome<Feed> {
+/// Puts the inputs together: those that are given, and random ones for the rest, where all sizes are bound that these have.
+fn draw_rest(model: &Model, given: &Tensors, has_file: bool, env: &Env, seed: u64) -> Outcome<Feed> {
     let ports = &model.signature.inputs;
-    let given = match file {
-        Some(path) => read(model, path, &mut env)?,
-        None => Tensors::new(),
-    };
     let mut feed = Feed { tensors: Tensors::new(), random: Vec::new(), assumed: Vec::new() };
     let mut dice = Dice::new(seed, model.drawn);
     for port in ports {
         if port.form != Form::Tensor {
             dice.skip();
-            feed.tensors.extend(parts(port, &given, file.is_some())?);
+            feed.tensors.extend(parts(port, given, has_file)?);
             continue;
         }
         let tensor = match given.get(&port.name) {
@@ -118,7 +110,7 @@ fn draw_rest(model: &Model, file: Option<&Path>, mut env: Env, seed: u64) -> Out
                     Failure::with_help(error, "give it with --inputs X.npz")
                 })?;
                 feed.random.push(port.name.clone());
-                let sizes = shape.eval(&env).at(|| format!("input \"{}\"", port.name))?;
+                let sizes = shape.eval(env).at(|| format!("input \"{}\"", port.name))?;
                 let drawn = dice.draw(port.dtype, sizes, model.is_positive(&port.name));
                 drawn.at(|| format!("random input \"{}\"", port.name))?
             }
@@ -145,112 +137,24 @@ fn parts(port: &Port, given: &Tensors, has_file: bool) -> Outcome<Tensors> {
     Ok(given.iter().filter(|(name, _)| port.has(name)).map(|(name, tensor)| (name.clone(), tensor.clone())).collect())
 }
 
-/// The inputs: those of the file, and random ones of [usual sizes](Model::typical_sizes) for the rest; with a word about what nobody gave and
+/// The inputs: those that are given, and random ones of [usual sizes](Model::typical_sizes) for the rest; with a word about what nobody gave and
 /// decides perhaps, and about the time it takes, unless that is not wanted.
-pub fn assemble(model: &Model, file: Option<&Path>, sizes: &[SizeBinding], seed: u64, quiet: bool) -> Outcome<Feed> {
+pub fn assemble(model: &Model, inputs: &GivenInputs, sizes: &[SizeBinding], seed: u64, quiet: bool) -> Outcome<Feed> {
     let mut env = model.bind_sizes(sizes)?;
-    if let Some(path) = file {
-        read(model, path, &mut env)?;
-    }
+    let mut given = given_inputs::read(model, inputs, &mut env)?;
     let mut assumed = model.typical_sizes(&env);
     for (name, size) in &assumed {
         env.bind(Symbol::name(name), *size);
     }
     settle_sizes(model, &mut env, &mut assumed);
     let waiting = Waiting::unless(quiet, &format!("drawing inputs of {}", model.name));
-    let feed = draw_rest(model, file, env, seed)?;
+    given_inputs::fill(model, inputs, &env, &mut given)?;
+    let feed = draw_rest(model, &given, inputs.file.is_some(), &env, seed)?;
     drop(waiting);
     if !quiet {
         feed.tell_switches();
     }
     Ok(Feed { assumed, ..feed })
-}
-
-/// Reads inputs from a file; each must be one of the model's, and fit. Free sizes take the values they meet.
-pub fn read(model: &Model, path: &Path, env: &mut Env) -> Outcome<Tensors> {
-    let ports: Vec<&Port> = model.signature.inputs.iter().chain(&model.signature.defaults).collect();
-    let expected = |name: &str| ports.iter().find(|p| p.has(name)).map(|p| p.dtype);
-    let given = read_arrays(path, &expected)?;
-    for (name, tensor) in &given {
-        let Some(port) = ports.iter().find(|p| p.has(name)) else {
-            let names: Vec<&str> = ports.iter().map(|p| p.name.as_str()).collect();
-            let error = Error::invalid(format!("the model has no input called \"{name}\""));
-            let error = error.at(path.display().to_string());
-            return Err(Failure::with_help(error, format!("the model's inputs are {}", names.join(", "))));
-        };
-        let place = |failure: Failure| failure.at(format!("input \"{name}\"")).at(path.display().to_string());
-        // The elements of a sequence share no sizes.
-        let mut own = port.form.is_sequence().then(|| env.clone());
-        check(port, tensor, own.as_mut().unwrap_or(env)).map_err(place)?;
-    }
-    Ok(given)
-}
-
-/// Reads arrays by name from a .npz file; `expected` tells the element type that is wanted of an array.
-pub fn read_arrays(path: &Path, expected: &dyn Fn(&str) -> Option<DType>) -> Outcome<Tensors> {
-    const SAVE: &str = "numpy.savez('x.npz', NAME=array) writes such a file";
-    read_npz(path, &ReadOptions { expected, ..ReadOptions::default() }).map_err(|error| {
-        if error.kind() == Kind::Unsupported {
-            let why = "NumPy has kinds of elements that no model takes";
-            return Failure::explained(error, why, "give arrays of numbers, truth values or strings");
-        }
-        let mut start = [0; 6];
-        let begun = std::fs::File::open(path).and_then(|mut file| file.read_exact(&mut start));
-        if begun.is_ok() && start == *b"\x93NUMPY" {
-            let error = Error::invalid("one array without a name (.npy), not arrays by name (.npz)");
-            return Failure::with_help(error.at(path.display().to_string()), SAVE);
-        }
-        Failure::not_read(path, error, SAVE)
-    })
-}
-
-/// Whether a tensor is what an input wants; free sizes take the values they meet.
-fn check(port: &Port, tensor: &Literal, env: &mut Env) -> Outcome {
-    let found = TensorType::new(tensor.dtype(), tensor.sizes().iter().copied().collect::<Shape>());
-    let refuse = |env: &Env| Error::invalid(format!("{found} where {} is wanted", type_text(port, env)));
-    if tensor.dtype() != port.dtype {
-        if port.is_text {
-            return Err(Failure::with_help(refuse(env), "give an array of strings"));
-        }
-        return Err(Failure::with_help(refuse(env), as_type(port.dtype)));
-    }
-    let Some(shape) = &port.shape else { return Ok(()) };
-    if shape.rank() != tensor.sizes().len() {
-        return Err(refuse(env).into());
-    }
-    for (dim, size) in shape.dims().iter().zip(tensor.sizes()) {
-        let size = i64::try_from(*size).unwrap_or(i64::MAX);
-        match dim.as_symbol() {
-            Some(symbol) if env.get(symbol).is_none() => {
-                env.bind(symbol.clone(), size);
-            }
-            _ if env.apply(dim).surely_differs(&size.into()) => return Err(refuse(env).into()),
-            _ => {}
-        }
-    }
-    Ok(())
-}
-
-/// What helps where an array has another element type than this one.
-pub fn as_type(dtype: DType) -> String {
-    format!("convert the array, for instance by .astype({})", numpy_name(dtype))
-}
-
-fn numpy_name(dtype: DType) -> String {
-    match dtype {
-        DType::Bool => "bool".into(),
-        DType::BF16 => "ml_dtypes.bfloat16".into(),
-        _ => {
-            let kind = if dtype.is_float() {
-                "float"
-            } else if dtype.name().starts_with('u') {
-                "uint"
-            } else {
-                "int"
-            };
-            format!("numpy.{kind}{}", dtype.bits())
-        }
-    }
 }
 
 /// Random tensors, one after another: the same for the same seed and the same place in the row, wherever they are made.

@@ -5,7 +5,6 @@ use fuseline::error::{Error, Kind};
 use fuseline::graph::{Graph, Origin};
 use fuseline::ops::Prim;
 use fuseline::tensor::{Dim, Env};
-use fuseline_frontend::Tensors;
 use fuseline_frontend::onnx::dtype_of_code;
 use fuseline_frontend::onnx::import::{Port, Signature};
 use fuseline_frontend::onnx::schema::{GraphProto, ModelProto};
@@ -15,8 +14,8 @@ use serde_json::{Map, Value, json};
 
 use crate::arguments::Inspect;
 use crate::failure::Outcome;
-use crate::feed;
 use crate::formula::formula;
+use crate::given_inputs;
 use crate::histogram::Histogram;
 use crate::model::{self, Content, Model, type_text};
 use crate::quantity;
@@ -26,10 +25,7 @@ use crate::screen::{self, Column, Table, heading};
 pub fn inspect(arguments: &Inspect) -> Outcome {
     let model = Model::open(&arguments.model, arguments.dtype, &arguments.limits)?;
     let mut env = model.bind_sizes(&arguments.sizes)?;
-    let inputs = match &arguments.inputs {
-        Some(path) => feed::read(&model, path, &mut env)?,
-        None => Tensors::new(),
-    };
+    let inputs = given_inputs::read(&model, &arguments.inputs, &mut env)?;
     let (graph, problem) = match model.graph(&inputs, &env) {
         Ok(graph) => (Some(graph), None),
         Err(error) if matches!(error.kind(), Kind::Unsupported | Kind::NeedsValue) => (None, Some(error)),

@@ -17,13 +17,12 @@ use fuseline_cpu::code::{Code, Isa};
 use fuseline_cpu::emit::{Target, emit};
 use fuseline_cpu::here;
 use fuseline_cuda::print::{self, sizes_to_fix_at};
-use fuseline_frontend::Tensors;
 use indexmap::IndexMap;
 use serde_json::{Value, json};
 
 use crate::arguments::{Form, Kernels};
 use crate::failure::Outcome;
-use crate::feed;
+use crate::given_inputs;
 use crate::model::Model;
 use crate::screen::{self, heading};
 use crate::target;
@@ -32,10 +31,7 @@ use crate::target;
 pub fn kernels(arguments: &Kernels) -> Outcome {
     let model = Model::open(&arguments.model, arguments.dtype, &arguments.limits)?;
     let mut env = model.bind_sizes(&arguments.sizes)?;
-    let inputs = match &arguments.inputs {
-        Some(path) => feed::read(&model, path, &mut env)?,
-        None => Tensors::new(),
-    };
+    let inputs = given_inputs::read(&model, &arguments.inputs, &mut env)?;
     let (graph, all) = model.graph_to_plan(&inputs, &env)?;
     let numerics = arguments.numerics.map_or(Numerics::Default, |numerics| numerics.numerics());
     let usual = if arguments.emit == Form::Cuda { USUAL_GPU } else { "cpu" };

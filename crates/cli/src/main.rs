@@ -21,6 +21,7 @@ mod feed;
 mod file;
 mod formula;
 mod gallery;
+mod given_inputs;
 mod given_sizes;
 mod histogram;
 mod inspect;

@@ -32,10 +32,10 @@ pub fn run(arguments: &Run) -> Outcome {
         Wishes { target, numerics, precision, plan: written.as_ref(), reads, means, limits: &arguments.limits };
     let runner = arguments.device.runner(wishes)?;
     if let Some(path) = &arguments.outputs {
-        let read = [arguments.model.file(), arguments.inputs.as_deref(), arguments.plan.as_deref()];
+        let read = [arguments.model.file(), arguments.inputs.file.as_deref(), arguments.plan.as_deref()];
         file::check(path, file::Content::Arrays, read.into_iter().flatten())?;
     }
-    let feed = feed::assemble(&model, arguments.inputs.as_deref(), &arguments.sizes, arguments.seed, arguments.quiet)?;
+    let feed = feed::assemble(&model, &arguments.inputs, &arguments.sizes, arguments.seed, arguments.quiet)?;
     tell_assumptions(&feed, arguments.seed);
     let start = Instant::now();
     let outputs = {
@@ -185,7 +185,12 @@ impl Summary<'_> {
 
 fn to_json(model: &Model, arguments: &Run, feed: &Feed, summaries: &[Summary<'_>]) -> Value {
     let inputs = feed.tensors.iter().map(|(name, literal)| {
-        let source = if feed.random.contains(name) { "random" } else { "file" };
+        let is_in_words = || arguments.inputs.values.iter().any(|values| values.name == *name);
+        let source = match feed.random.contains(name) {
+            true => "random",
+            false if is_in_words() => "argument",
+            false => "file",
+        };
         json!({ "name": name, "dtype": literal.dtype().name(), "shape": literal.sizes(), "source": source })
     });
     let outputs = summaries.iter().map(Summary::to_json);

@@ -8,8 +8,8 @@ use clap::{Args, ValueEnum};
 use fuseline::tensor::DType;
 
 use super::{
-    EXIT_STATUS, ModelLimits, ModelName, NumericsName, PrecisionName, SizeBinding, count, float_type, thread_count,
-    whole,
+    EXIT_STATUS, GivenInputs, ModelLimits, ModelName, NumericsName, PrecisionName, SizeBinding, count, float_type,
+    thread_count, whole,
 };
 
 /// Measure what fusion gains on this processor
@@ -34,9 +34,8 @@ pub struct Bench {
     /// An ONNX file, a graph text (.ir) or gallery:NAME
     #[arg(value_name = "MODEL")]
     pub model: ModelName,
-    /// Read inputs by name from this .npz file
-    #[arg(long, value_name = "X.npz")]
-    pub inputs: Option<PathBuf>,
+    #[command(flatten)]
+    pub inputs: GivenInputs,
     /// Numbers for the model's free sizes; 4k, 1M, 2G and 4Ki, 1Mi, 2Gi are understood. One size may have several, which are measured
     /// one after another; the name of an only one may be left out
     #[arg(long, value_name = "NAME=SIZE,…", value_delimiter = ',')]

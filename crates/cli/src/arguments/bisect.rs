@@ -8,8 +8,8 @@ use clap::{Args, ValueEnum};
 use fuseline::tensor::DType;
 
 use super::{
-    EXIT_STATUS, Measuring, ModelLimits, ModelName, NumericsName, PrecisionName, SizeBinding, count, float_type,
-    thread_count, whole,
+    EXIT_STATUS, GivenInputs, Measuring, ModelLimits, ModelName, NumericsName, PrecisionName, SizeBinding, count,
+    float_type, thread_count, whole,
 };
 
 /// Find the one decision that makes a result wrong, or a model slower
@@ -44,9 +44,8 @@ pub struct Bisect {
     /// Write the plans and the case to this folder
     #[arg(long, value_name = "FOLDER", default_value = "bisect")]
     pub case: PathBuf,
-    /// Read inputs by name from this .npz file
-    #[arg(long, value_name = "X.npz")]
-    pub inputs: Option<PathBuf>,
+    #[command(flatten)]
+    pub inputs: GivenInputs,
     /// Numbers for the model's free sizes; 4k, 1M, 2G and 4Ki, 1Mi, 2Gi are understood
     #[arg(long, value_name = "NAME=SIZE,…", value_delimiter = ',')]
     pub sizes: Vec<SizeBinding>,

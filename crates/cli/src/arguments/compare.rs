@@ -5,7 +5,9 @@ use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
 
-use super::{EXIT_STATUS, Measuring, ModelLimits, ModelName, PrecisionName, SizeBinding, count, thread_count, whole};
+use super::{
+    EXIT_STATUS, GivenInputs, Measuring, ModelLimits, ModelName, PrecisionName, SizeBinding, count, thread_count, whole,
+};
 
 /// Measure a model beside ONNX Runtime, OpenVINO, torch.compile and TensorRT
 ///
@@ -39,9 +41,8 @@ pub struct Compare {
     /// Which rivals [default: those that know the device: onnxruntime, torch, and openvino or tensorrt]
     #[arg(long, value_enum, value_name = "NAME,…", value_delimiter = ',')]
     rivals: Vec<RivalName>,
-    /// Read inputs by name from this .npz file
-    #[arg(long, value_name = "X.npz")]
-    pub inputs: Option<PathBuf>,
+    #[command(flatten)]
+    pub inputs: GivenInputs,
     /// Numbers for the model's free sizes; 4k, 1M, 2G and 4Ki, 1Mi, 2Gi are understood
     #[arg(long, value_name = "NAME=SIZE,…", value_delimiter = ',')]
     pub sizes: Vec<SizeBinding>,

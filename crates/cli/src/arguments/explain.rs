@@ -9,8 +9,8 @@ use fuseline::fuse::DecisionId;
 use fuseline::tensor::DType;
 
 use super::{
-    EXIT_STATUS, ModelLimits, ModelName, NumericsName, PolicyName, PrecisionName, SizeBinding, count, float_type,
-    thread_count, whole,
+    EXIT_STATUS, GivenInputs, ModelLimits, ModelName, NumericsName, PolicyName, PrecisionName, SizeBinding, count,
+    float_type, thread_count, whole,
 };
 
 /// Show which kernels a model becomes, and why
@@ -52,9 +52,8 @@ pub struct Explain {
     /// Numbers for the model's free sizes; 4k, 1M, 2G and 4Ki, 1Mi, 2Gi are understood
     #[arg(long, value_name = "NAME=SIZE,…", value_delimiter = ',')]
     pub sizes: Vec<SizeBinding>,
-    /// Take sizes, and values that the structure of the model hangs on, from this .npz file
-    #[arg(long, value_name = "X.npz")]
-    pub inputs: Option<PathBuf>,
+    #[command(flatten)]
+    pub inputs: GivenInputs,
     /// Element type of a gallery graph: f32, f16, bf16 or f64
     #[arg(long, value_name = "TYPE", value_parser = float_type)]
     pub dtype: Option<DType>,

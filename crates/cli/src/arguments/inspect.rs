@@ -1,11 +1,9 @@
 //! The command line of `fuseline inspect`.
 
-use std::path::PathBuf;
-
 use clap::Args;
 use fuseline::tensor::DType;
 
-use super::{EXIT_STATUS, ModelLimits, ModelName, SizeBinding, float_type, whole};
+use super::{EXIT_STATUS, GivenInputs, ModelLimits, ModelName, SizeBinding, float_type, whole};
 
 /// Show what a model takes, returns, computes and moves
 ///
@@ -28,9 +26,8 @@ pub struct Inspect {
     /// Numbers for the model's free sizes; 4k, 1M, 2G and 4Ki, 1Mi, 2Gi are understood
     #[arg(long, value_name = "NAME=SIZE,…", value_delimiter = ',')]
     pub sizes: Vec<SizeBinding>,
-    /// Take sizes, and values that the structure of the model hangs on, from this .npz file
-    #[arg(long, value_name = "X.npz")]
-    pub inputs: Option<PathBuf>,
+    #[command(flatten)]
+    pub inputs: GivenInputs,
     /// Element type of a gallery graph: f32, f16, bf16 or f64
     #[arg(long, value_name = "TYPE", value_parser = float_type)]
     pub dtype: Option<DType>,

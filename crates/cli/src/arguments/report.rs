@@ -9,8 +9,8 @@ use fuseline::device::{DeviceSpec, Machine};
 use fuseline::tensor::DType;
 
 use super::{
-    EXIT_STATUS, Form, Measuring, ModelLimits, ModelName, NumericsName, PrecisionName, SizeBinding, count, float_type,
-    thread_count, whole,
+    EXIT_STATUS, Form, GivenInputs, Measuring, ModelLimits, ModelName, NumericsName, PrecisionName, SizeBinding, count,
+    float_type, thread_count, whole,
 };
 
 /// Write a page to look at: what a model becomes, why, and how it runs
@@ -38,9 +38,8 @@ pub struct Report {
     /// Run nothing: show the plan only
     #[arg(long)]
     pub no_run: bool,
-    /// Read inputs by name from this .npz file
-    #[arg(long, value_name = "X.npz")]
-    pub inputs: Option<PathBuf>,
+    #[command(flatten)]
+    pub inputs: GivenInputs,
     /// Numbers for the model's free sizes; 4k, 1M, 2G and 4Ki, 1Mi, 2Gi are understood
     #[arg(long, value_name = "NAME=SIZE,…", value_delimiter = ',')]
     pub sizes: Vec<SizeBinding>,

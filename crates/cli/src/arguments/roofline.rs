@@ -8,8 +8,8 @@ use clap::Args;
 use fuseline::tensor::DType;
 
 use super::{
-    EXIT_STATUS, Measuring, ModelLimits, ModelName, NumericsName, PrecisionName, SizeBinding, count, float_type,
-    thread_count,
+    EXIT_STATUS, GivenInputs, Measuring, ModelLimits, ModelName, NumericsName, PrecisionName, SizeBinding, count,
+    float_type, thread_count,
 };
 
 /// Show what this machine can do at most, and where the kernels of a model stand
@@ -60,9 +60,8 @@ pub struct RooflineArguments {
     /// Do not run the model: its kernels as predicted
     #[arg(long)]
     pub no_run: bool,
-    /// Read the model's inputs by name from this .npz file
-    #[arg(long, value_name = "X.npz")]
-    pub inputs: Option<PathBuf>,
+    #[command(flatten)]
+    pub inputs: GivenInputs,
     /// Numbers for the model's free sizes; 4k, 1M, 2G and 4Ki, 1Mi, 2Gi are understood
     #[arg(long, value_name = "NAME=SIZE,…", value_delimiter = ',')]
     pub sizes: Vec<SizeBinding>,

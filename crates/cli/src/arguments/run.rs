@@ -10,14 +10,14 @@ use fuseline::tensor::DType;
 use fuseline_session::allowance;
 
 use super::{
-    EXIT_STATUS, ModelLimits, ModelName, NumericsName, PrecisionName, ReadingName, SizeBinding, float_type,
-    thread_count, whole,
+    EXIT_STATUS, GivenInputs, ModelLimits, ModelName, NumericsName, PrecisionName, ReadingName, SizeBinding,
+    float_type, thread_count, whole,
 };
 use crate::device::Device;
 
 /// Run a model and summarise its outputs
 ///
-/// Inputs come from a .npz file under the model's input names. Those that it lacks are random, the same for the same
+/// Inputs come from a .npz file under the model's input names, or from --input. Those that nobody gives are random, the same for the same
 /// seed: floats are normally distributed, 8-bit integers take all their values, other integers and bool are 0 or 1 (they
 /// are often indices). Free sizes that neither the file nor --sizes gives are 1 for the leading axis and 128 for the others (the gallery has
 /// its own), or others where the model does not take these; what was taken is said.
@@ -26,6 +26,7 @@ use crate::device::Device;
 Examples:
   fuseline run model.onnx --inputs x.npz --outputs y.npz
   fuseline run model.onnx --sizes batch=2,seq=16 --seed 7
+  fuseline run model.onnx --input rate=16000 --input attention_mask=1
   fuseline run model.onnx --threads 1
   fuseline run model.onnx --plan locked.plan
   fuseline run gallery:softmax --sizes rows=4,columns=8 --dtype bf16 --device reference --reading rounded
@@ -40,9 +41,8 @@ pub struct Run {
     /// An ONNX file, a graph text (.ir) or gallery:NAME
     #[arg(value_name = "MODEL")]
     pub model: ModelName,
-    /// Read inputs by name from this .npz file
-    #[arg(long, value_name = "X.npz")]
-    pub inputs: Option<PathBuf>,
+    #[command(flatten)]
+    pub inputs: GivenInputs,
     /// Write all outputs by name to this .npz file
     #[arg(long, value_name = "Y.npz")]
     pub outputs: Option<PathBuf>,

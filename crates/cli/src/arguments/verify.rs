@@ -8,8 +8,8 @@ use clap::Args;
 use fuseline::tensor::DType;
 
 use super::{
-    JUDGING_STATUS, Measuring, ModelLimits, ModelName, NumericsName, PrecisionName, SizeBinding, float_type,
-    thread_count, whole,
+    GivenInputs, JUDGING_STATUS, Measuring, ModelLimits, ModelName, NumericsName, PrecisionName, SizeBinding,
+    float_type, thread_count, whole,
 };
 
 /// Check that fusion changes no result, kernel by kernel
@@ -38,9 +38,8 @@ pub struct Verify {
     /// An ONNX file, a graph text (.ir) or gallery:NAME
     #[arg(value_name = "MODEL")]
     pub model: ModelName,
-    /// Read inputs by name from this .npz file
-    #[arg(long, value_name = "X.npz")]
-    pub inputs: Option<PathBuf>,
+    #[command(flatten)]
+    pub inputs: GivenInputs,
     /// Numbers for the model's free sizes; 4k, 1M, 2G and 4Ki, 1Mi, 2Gi are understood
     #[arg(long, value_name = "NAME=SIZE,…", value_delimiter = ',')]
     pub sizes: Vec<SizeBinding>,

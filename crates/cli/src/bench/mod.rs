@@ -55,7 +55,7 @@ pub fn bench(arguments: &Bench) -> Outcome {
     for (k, given) in all.iter().enumerate() {
         let sizes: Vec<SizeBinding> =
             given.iter().map(|(name, size)| SizeBinding { name: Some(name.clone()), size: *size }).collect();
-        let feed = feed::assemble(&model, arguments.inputs.as_deref(), &sizes, arguments.seed, arguments.quiet)?;
+        let feed = feed::assemble(&model, &arguments.inputs, &sizes, arguments.seed, arguments.quiet)?;
         let contest = {
             let of_all = if all.len() > 1 { format!(", {} of {}", k + 1, all.len()) } else { String::new() };
             let _waiting = Waiting::unless(arguments.quiet, &format!("measuring {}{of_all}", model.name));

@@ -35,7 +35,7 @@ use crate::waiting::Waiting;
 pub fn bisect(arguments: &Bisect) -> Outcome {
     file::check_folder(&arguments.case)?;
     let model = Model::open(&arguments.model, arguments.dtype, &arguments.limits)?;
-    let feed = feed::assemble(&model, arguments.inputs.as_deref(), &arguments.sizes, arguments.seed, arguments.quiet)?;
+    let feed = feed::assemble(&model, &arguments.inputs, &arguments.sizes, arguments.seed, arguments.quiet)?;
     let numerics = arguments.numerics.map_or(Numerics::Default, |numerics| numerics.numerics());
     let target = arguments.target.as_deref().unwrap_or(OsStr::new(arguments.device.target()));
     let precision = arguments.precision.precision(numerics)?;

@@ -67,10 +67,11 @@ pub fn to_text(model: &Model, arguments: &Bisect, searched: &Searched, written: 
 
 /// The inputs that were used, as arguments.
 fn inputs(arguments: &Bisect) -> String {
-    let mut words = match &arguments.inputs {
+    let mut words = match &arguments.inputs.file {
         Some(path) => format!(" --inputs {}", path.display()),
         None => String::new(),
     };
+    arguments.inputs.values.iter().for_each(|values| words.push_str(&format!(" --input {values}")));
     if !arguments.sizes.is_empty() {
         let sizes: Vec<String> = arguments.sizes.iter().map(ToString::to_string).collect();
         words.push_str(&format!(" --sizes {}", sizes.join(",")));

@@ -36,7 +36,7 @@ pub fn compare(arguments: &Compare) -> Outcome {
         let error = Error::invalid("other runtimes read ONNX files only").at(model.name.clone());
         return Err(Failure::with_help(error, "give an ONNX file; `fuseline bench` measures what is none"));
     };
-    let feed = feed::assemble(&model, arguments.inputs.as_deref(), &arguments.sizes, arguments.seed, arguments.quiet)?;
+    let feed = feed::assemble(&model, &arguments.inputs, &arguments.sizes, arguments.seed, arguments.quiet)?;
     let plan = PlanOptions {
         precision: arguments.precision.precision(Numerics::Default)?,
         budget: arguments.limits.budget_of_each(),

@@ -10,7 +10,7 @@ use fuseline::graph::Graph;
 use fuseline::reference;
 use serde_json::Value;
 
-use crate::arguments::{Demo, Form, Measuring, ModelLimits, ModelName};
+use crate::arguments::{Demo, Form, GivenInputs, Measuring, ModelLimits, ModelName};
 use crate::bench::{Contender, Kind};
 use crate::ceiling::Ceiling;
 use crate::device::{Means, bind_sizes};
@@ -37,7 +37,7 @@ pub fn demo(arguments: &Demo) -> Outcome {
     }
     let network = arguments.model.0;
     let model = Model::open(&ModelName::Demo(network.name.into()), None, &ModelLimits::default())?;
-    let feed = feed::assemble(&model, None, &arguments.sizes, 0, arguments.quiet)?;
+    let feed = feed::assemble(&model, &GivenInputs::default(), &arguments.sizes, 0, arguments.quiet)?;
     let waiting = Waiting::unless(arguments.quiet, &format!("building {}", model.name));
     let mut shown = Vec::new();
     let mut page = None;

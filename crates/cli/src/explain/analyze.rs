@@ -23,7 +23,7 @@ pub fn measure(request: &Request<'_>, arguments: &Explain) -> Outcome<Profile> {
         Machine::Cpu => Measuring::Cpu,
     };
     let model = request.model;
-    let feed = feed::assemble(model, arguments.inputs.as_deref(), &arguments.sizes, 0, arguments.quiet)?;
+    let feed = feed::assemble(model, &arguments.inputs, &arguments.sizes, 0, arguments.quiet)?;
     let means = Means { options: arguments.limits.exact_run(), threads: arguments.threads };
     let _waiting = Waiting::unless(arguments.quiet, &format!("measuring {}", model.name));
     let measured = model.with_graph(&feed.tensors, |graph, inputs| {

@@ -15,14 +15,13 @@ use fuseline::graph::Graph;
 use fuseline::lower::Hints;
 use fuseline::passes::Step;
 use fuseline::tensor::{Env, Symbol};
-use fuseline_frontend::Tensors;
 use fuseline_session::plan::text::{Remedies, View};
 use fuseline_session::plan::{self, Setting, size_list};
 
 use crate::arguments::Explain;
 use crate::failure::{Failure, Outcome};
-use crate::feed;
 use crate::file;
+use crate::given_inputs;
 use crate::model::Model;
 use crate::screen;
 use crate::settle_sizes::settle_sizes;
@@ -32,7 +31,7 @@ use crate::written_plan::{PlanWishes, WrittenPlan};
 /// Explains a model.
 pub fn explain(arguments: &Explain) -> Outcome {
     if let Some(path) = &arguments.lock {
-        let read = [arguments.model.file(), arguments.inputs.as_deref()];
+        let read = [arguments.model.file(), arguments.inputs.file.as_deref()];
         file::check(path, file::Content::Plan, read.into_iter().flatten())?;
     }
     let written = arguments.plan.as_deref().map(WrittenPlan::read).transpose()?;
@@ -117,10 +116,7 @@ impl<'m> Request<'m> {
         observe: &mut dyn FnMut(&Step<'_>),
     ) -> Outcome<Request<'m>> {
         let mut env = model.bind_sizes(&arguments.sizes)?;
-        let inputs = match &arguments.inputs {
-            Some(path) => feed::read(model, path, &mut env)?,
-            None => Tensors::new(),
-        };
+        let inputs = given_inputs::read(model, &arguments.inputs, &mut env)?;
         let name = |name: String| env.get(&Symbol::name(&name)).map(|size| (name, size));
         let given: Vec<(String, i64)> = model.free_sizes().into_iter().filter_map(name).collect();
         let mut assumed = model.typical_sizes(&env);

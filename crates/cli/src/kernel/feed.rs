@@ -11,7 +11,8 @@ use fuseline_frontend::Tensors;
 use super::Written;
 use crate::arguments::SizeBinding;
 use crate::failure::{Failure, Outcome};
-use crate::feed::{Dice, as_type, read_arrays};
+use crate::feed::Dice;
+use crate::given_inputs::{as_type, read_arrays};
 use crate::given_sizes;
 use crate::waiting::Waiting;
 

@@ -20,7 +20,6 @@ use fuseline::explain::Explanation;
 use fuseline::fuse::PlanOptions;
 use fuseline::graph::Graph;
 use fuseline::passes::Numerics;
-use fuseline_frontend::Tensors;
 use serde_json::{Map, Value, json};
 
 use crate::arguments::{Form, Measuring, Report};
@@ -30,7 +29,7 @@ use crate::machine::Machine;
 use crate::model::Model;
 use crate::roofline::{self, Point, Roofline, Series};
 use crate::waiting::Waiting;
-use crate::{feed, file, machine, quantity, screen, target};
+use crate::{feed, file, given_inputs, machine, quantity, screen, target};
 
 use data::Planned;
 use measure::{Measurement, measure};
@@ -54,7 +53,7 @@ pub struct Subject<'a> {
 /// Writes the report of a model.
 pub fn report(arguments: &Report) -> Outcome {
     if !arguments.json {
-        let read = [arguments.model.file(), arguments.inputs.as_deref()];
+        let read = [arguments.model.file(), arguments.inputs.file.as_deref()];
         file::check(&arguments.output, file::Content::Page, read.into_iter().flatten())?;
     }
     let model = Model::open(&arguments.model, arguments.dtype, &arguments.limits)?;
@@ -93,7 +92,7 @@ pub fn report(arguments: &Report) -> Outcome {
 
 /// The data of a report of a model that is run.
 fn measured(model: &Model, arguments: &Report, mut plan: PlanOptions) -> Outcome<Value> {
-    let feed = feed::assemble(model, arguments.inputs.as_deref(), &arguments.sizes, arguments.seed, arguments.quiet)?;
+    let feed = feed::assemble(model, &arguments.inputs, &arguments.sizes, arguments.seed, arguments.quiet)?;
     let means = Means { options: arguments.limits.exact_run(), threads: arguments.threads };
     let gathered = model.with_graph(&feed.tensors, |graph, inputs| {
         bind_sizes(graph, &inputs, &mut plan.hints.env);
@@ -113,10 +112,7 @@ fn measured(model: &Model, arguments: &Report, mut plan: PlanOptions) -> Outcome
 /// The data of a report of a model that is planned only.
 fn planned(model: &Model, arguments: &Report, mut plan: PlanOptions) -> Outcome<Value> {
     let mut env = model.bind_sizes(&arguments.sizes)?;
-    let inputs = match &arguments.inputs {
-        Some(path) => feed::read(model, path, &mut env)?,
-        None => Tensors::new(),
-    };
+    let inputs = given_inputs::read(model, &arguments.inputs, &mut env)?;
     let (graph, sizes) = model.graph_to_plan(&inputs, &env)?;
     plan.hints.env = sizes;
     let code = arguments.form(&plan.spec);

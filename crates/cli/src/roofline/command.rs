@@ -41,7 +41,7 @@ pub fn roofline(arguments: &RooflineArguments) -> Outcome {
         let error = Error::invalid("a device is described in a file called .spec").at(path.display().to_string());
         return Err(Failure::with_help(error, "--write here.spec, and then --target here.spec"));
     }
-    let read = [arguments.model.as_ref().and_then(ModelName::file), arguments.inputs.as_deref()];
+    let read = [arguments.model.as_ref().and_then(ModelName::file), arguments.inputs.file.as_deref()];
     let written =
         [(&arguments.write, Content::Device), (&arguments.svg, Content::Lines), (&arguments.png, Content::Points)];
     for (path, content) in written.into_iter().filter_map(|(path, content)| Some((path.as_ref()?, content))) {

@@ -4,7 +4,6 @@ use fuseline::compile::plan_program;
 use fuseline::explain::kernel_rows;
 use fuseline::fuse::PlanOptions;
 use fuseline::passes::Numerics;
-use fuseline_frontend::Tensors;
 
 use super::{Point, Roofline, Series};
 use crate::arguments::{Measuring, RooflineArguments};
@@ -12,7 +11,7 @@ use crate::bench::contender::{self, Contender};
 use crate::device::{Means, bind_sizes};
 use crate::failure::Outcome;
 use crate::model::Model;
-use crate::{feed, machine};
+use crate::{feed, given_inputs, machine};
 
 /// A kernel, or several that are equal.
 #[derive(Clone, Debug)]
@@ -58,7 +57,7 @@ pub fn of_model(
 }
 
 fn measured(model: &Model, arguments: &RooflineArguments, mut plan: PlanOptions) -> Outcome<Vec<Plotted>> {
-    let feed = feed::assemble(model, arguments.inputs.as_deref(), &arguments.sizes, 0, arguments.quiet)?;
+    let feed = feed::assemble(model, &arguments.inputs, &arguments.sizes, 0, arguments.quiet)?;
     let means = Means { options: arguments.limits.exact_run(), threads: arguments.threads };
     let found = model.with_graph(&feed.tensors, |graph, inputs| {
         bind_sizes(graph, &inputs, &mut plan.hints.env);
@@ -81,10 +80,7 @@ fn measured(model: &Model, arguments: &RooflineArguments, mut plan: PlanOptions)
 
 fn predicted(model: &Model, arguments: &RooflineArguments, mut plan: PlanOptions) -> Outcome<Vec<Plotted>> {
     let mut env = model.bind_sizes(&arguments.sizes)?;
-    let inputs = match &arguments.inputs {
-        Some(path) => feed::read(model, path, &mut env)?,
-        None => Tensors::new(),
-    };
+    let inputs = given_inputs::read(model, &arguments.inputs, &mut env)?;
     let (graph, sizes) = model.graph_to_plan(&inputs, &env)?;
     plan.hints.env = sizes;
     let planned = plan_program(graph.into_owned(), &plan, &mut |_| {})?;

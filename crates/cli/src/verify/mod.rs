@@ -24,7 +24,7 @@ use crate::written_plan::{PlanWishes, WrittenPlan};
 pub fn verify(arguments: &Verify) -> Outcome {
     let written = arguments.plan.as_deref().map(WrittenPlan::read).transpose()?;
     let model = Model::open(&arguments.model, arguments.dtype, &arguments.limits)?;
-    let feed = feed::assemble(&model, arguments.inputs.as_deref(), &arguments.sizes, arguments.seed, arguments.quiet)?;
+    let feed = feed::assemble(&model, &arguments.inputs, &arguments.sizes, arguments.seed, arguments.quiet)?;
     let devices = match arguments.device.as_slice() {
         // A written plan, or one for a device by name, is for one of them.
         [] if arguments.plan.is_some() || arguments.target.is_some() => vec![Measuring::Cpu],

@@ -35,7 +35,7 @@ fn of_device(model: &Model, arguments: &Verify, feed: &Feed, verdict: &Verdict) 
     let mut text = heading(&format!("{} on {place}", model.name));
     let mut facts = vec![format!("planned for {}", verdict.target)];
     match feed.random.len() {
-        0 => facts.push("inputs from the file".into()),
+        0 => facts.push("inputs as given".into()),
         _ => facts.push(format!("{} random, seed {}", feed.random.join(", "), arguments.seed)),
     }
     if !feed.assumed.is_empty() {

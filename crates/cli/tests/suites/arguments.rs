@@ -111,11 +111,58 @@ fn a_number_that_was_drawn_and_decides_is_named() {
         let done = fuseline(command);
         let told = String::from_utf8(done.stderr).unwrap();
         assert!(done.status.success() && told.contains("note: rate="), "{command:?}: {told}");
-        assert!(told.contains("--inputs x.npz") && told.contains("rate=VALUE"), "{command:?}: {told}");
+        assert!(told.contains("--input rate=VALUE"), "{command:?}: {told}");
+        let given = fuseline(&[command, &["--input", "rate=16000"]].concat());
+        let told = String::from_utf8(given.stderr).unwrap();
+        assert!(given.status.success() && !told.contains("rate"), "{command:?}: {told}");
     }
     let quiet = fuseline(&["bench", model, "--iters", "1", "--quiet"]);
     assert!(quiet.stderr.is_empty(), "{}", String::from_utf8_lossy(&quiet.stderr));
     // Sizes of texts and data are many numbers, which decide nothing by themselves.
     let data = json(&["run", "gallery:add_gelu", "--sizes", "8", "--json"]);
     assert_eq!(data["inputs"][0]["source"], "random");
+}
+
+#[test]
+fn inputs_can_be_given_in_words() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("affine.ir");
+    let model = path.to_str().unwrap();
+    let graph = "graph affine(x: f32[n], few: i8[3], is_on: bool[]) {
+  %3 = map(few) f32(a) : f32[3]
+  %4 = reduce.sum %3 axes=[0] : f32[]
+  %5 = view %4[] : f32[n]
+  %6 = view is_on[] : bool[n]
+  %7 = map(x, %5, %6) select(c, a + b, a) : f32[n]
+  return y = %7
+}
+";
+    std::fs::write(&path, graph).unwrap();
+    let run = |inputs: &[&str]| {
+        let words: Vec<&str> = inputs.iter().flat_map(|input| ["--input", *input]).collect();
+        json(&[&["run", model, "--json", "--device", "reference"], words.as_slice()].concat())
+    };
+    let all = run(&["x=0.5,1.5", "few=1,2,-128", "is_on=true"]);
+    assert_eq!((&all["outputs"][0]["mean"], &all["outputs"][0]["shape"][0]), (&(-124.0).into(), &2.into()), "{all}");
+    assert!(all["inputs"].as_array().unwrap().iter().all(|input| input["source"] == "argument"), "{all}");
+    // One number fills what it is given for, a comma makes it the only one.
+    let filled = run(&["x=2", "few=1", "is_on=true"]);
+    assert_eq!((&filled["outputs"][0]["mean"], &filled["outputs"][0]["min"]), (&5.0.into(), &5.0.into()), "{filled}");
+    assert_eq!(run(&["x=2,", "few=1", "is_on=0"])["outputs"][0]["shape"], serde_json::json!([1]));
+    for (wrong, why) in [
+        ("y=1", "the model's inputs are x, few, is_on"),
+        ("few=1,2", "i8[2] where i8[3] is wanted"),
+        ("few=128", "128 is too large or too small where i8 is wanted"),
+        ("few=1.5", "1.5 is no whole number"),
+        ("is_on=2", "2 is neither true nor false"),
+        ("x=one", "one is no number where f32 is wanted"),
+        ("x", "NAME=NUMBER"),
+    ] {
+        let (status, message) = failure(&["run", model, "--input", wrong]);
+        assert!(status == 2 && message.contains(why), "{wrong}: {message}");
+    }
+    let (status, message) = failure(&["run", model, "--input", "x=1", "--input", "x=2"]);
+    assert!(status == 2 && message.contains("\"x\" is given twice"), "{message}");
+    let (status, message) = failure(&["run", model, "--input", "x=1", "--sizes", "n=300G"]);
+    assert!(status == 2 && message.contains("limit"), "{message}");
 }

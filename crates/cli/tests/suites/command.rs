@@ -224,6 +224,8 @@ fn values_that_structure_hangs_on_come_from_a_file() {
     assert!(shown.contains("y  f32[2]"), "{shown}");
     let run = json(&["run", &place("sum.onnx"), "--inputs", &place("x.npz"), "--json"]);
     assert_eq!(run["outputs"][0]["mean"], 3.0);
+    let shown = stdout(&["inspect", &place("sum.onnx"), "--input", "axes=1,"]);
+    assert!(shown.contains("y  f32[rows]"), "{shown}");
 }
 
 #[test]

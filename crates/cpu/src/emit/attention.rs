@@ -345,6 +345,7 @@ impl<'e> Attention<'e> {
                 terms: roles.sum_count(e.bound),
                 left: factors.stepped,
                 right: vec![(factors.keys.dtype, panel_bytes(e, factors.keys.dtype))],
+                panels: None,
                 masks: Vec::new(),
                 ahead: None,
             };
@@ -494,6 +495,7 @@ impl<'e> Attention<'e> {
                 terms: length,
                 left: Stepped { dtype, row_bytes: places.block * bytes_of(dtype), term_bytes: bytes_of(dtype) },
                 right: vec![(factors.values.dtype, factors.value_step)],
+                panels: None,
                 masks,
                 ahead: None,
             };

@@ -22,6 +22,9 @@ const WIDEST: i64 = 16;
 /// To pack a factor that lies the other way costs as much as to read it so many times.
 const PACKED_READS: i64 = 4;
 
+/// Panels that a tile of few rows reads at a time at most: from one place in memory a core reads 12 GB/s, from two 14, from four 15 to 16, from six 17.
+const MOST_PANELS: i64 = 4;
+
 /// A right factor where tiles can read it.
 #[derive(Clone, Debug)]
 pub(super) struct Right {
@@ -62,6 +65,8 @@ pub(super) fn factors(
     let width = most.min(ceil_div(roles.column_count(emission.bound), emission.lanes()));
     let width = if most % width == 0 { width } else { most };
     let packs_late = !folds && lines.is_none() && packs_late(emission, &roles, held);
+    let together = if packs_late || lines.is_some() { None } else { panels_together(emission, &roles) };
+    let width = together.map_or(width, |together| together * panel_vectors(emission.isa));
     let mut right = Vec::new();
     for id in roles.right.clone().into_iter().filter(|_| !packs_late) {
         let held = pack_right(emission, &roles, id, held)?;
@@ -136,6 +141,24 @@ fn widest(emission: &Emission<'_>, roles: &Roles) -> i64 {
     let is_shared = |width: &i64| batch * ceil_div(columns, width * lanes) >= LATE_PANELS * emission.cores as i64;
     let widths = std::iter::successors(Some(WIDEST), |width| Some(width / 2)).take_while(|width| *width > 0);
     widths.filter(|width| *width <= sums).find(is_shared).unwrap_or(1)
+}
+
+/// How many panels a tile of all rows reads at a time, where their sums fit into the registers: the more places a core reads from, the faster it
+/// reads, as the processor looks ahead along each of them. But all cores should have as much to do, and tiles be alike: what is packed must not depend on
+/// the rows, and ends with the last panel.
+fn panels_together(emission: &Emission<'_>, roles: &Roles) -> Option<i64> {
+    let bound = emission.bound;
+    let (columns, panel) = (roles.column_count(bound), panel_vectors(emission.isa) * emission.lanes());
+    let (panels, factors) = (ceil_div(columns, panel), roles.right.len() as i64);
+    let most = (TILE_ROWS / (roles.row_count(bound) * factors).max(1)).min(MOST_PANELS / factors);
+    // A panel takes one and a half with one place to read from, one and a quarter with two.
+    let time = |together: &i64| {
+        let turns = ceil_div(roles.batch_count(bound) * panels / together, emission.cores as i64);
+        let places = together * factors;
+        turns * together * (2 * places + 1) * MOST_PANELS * MOST_PANELS / places
+    };
+    let alike = (1..=most).filter(|together| panels % together == 0 && columns >= panel);
+    alike.min_by_key(time)
 }
 
 /// A factor where it lies, with the distances along some axes and of terms, if these are even and nothing is to be done about it.

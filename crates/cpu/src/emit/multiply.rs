@@ -105,7 +105,7 @@ impl Multiply {
             return Some(Ahead::All { terms: ceil_div(ASKED, read) });
         }
         // Tiles that are less wide than what is packed read it several times.
-        let times = if self.parts(e) == 1 { panel_vectors(e.isa) / self.width } else { 1 };
+        let times = if self.parts(e) == 1 { (panel_vectors(e.isa) / self.width).max(1) } else { 1 };
         let trips = trips(terms.count);
         let step = ceil_div(terms.count * term_bytes, (times * chunk.count * trips).max(1));
         if step > MOST_ASKED {
@@ -118,6 +118,13 @@ impl Multiply {
         let turn = e.b.int(IntOp::Add, before, turn);
         let from = e.b.times(turn, trips * step);
         Some(Ahead::Part { from: e.b.plus(from, terms.next * term_bytes), step })
+    }
+
+    /// Where a tile has several panels of packed factors: the vectors of each, and the bytes from one to the next.
+    fn apart(&self, e: &Emitter<'_>) -> Option<(i64, i64)> {
+        let (vectors, right) = (panel_vectors(e.isa), &self.right[0]);
+        let bytes = self.roles.sum_count(e.bound) * right.term_bytes;
+        (right.is_packed && self.width > vectors).then_some((vectors, bytes))
     }
 
     /// Bytes of a right factor.
@@ -207,8 +214,11 @@ impl Multiply {
         Ok(())
     }
 
-    /// How many times terms are added.
+    /// How many times terms are added. Where all rows are one tile, nothing is read again.
     fn parts(&self, e: &Emitter<'_>) -> i64 {
+        if self.roles.row_count(e.bound) <= self.tile_rows(e.isa) {
+            return 1;
+        }
         ceil_div(self.roles.sum_count(e.bound), MOST_TERMS).max(1)
     }
 
@@ -285,6 +295,7 @@ impl Multiply {
             terms: terms.count,
             left,
             right: self.right.iter().map(|r| (r.held.dtype, r.term_bytes)).collect(),
+            panels: self.apart(e),
             masks: masked.filter_map(|point| point.mask).collect(),
             ahead,
         };

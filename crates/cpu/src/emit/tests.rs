@@ -22,7 +22,12 @@ fn literal(dtype: DType, sizes: Vec<usize>, seed: usize) -> Literal {
 
 /// Runs a kernel that is emitted for so many cores.
 pub(super) fn run(kernel: &Kernel, env: &Env, inputs: &[Literal], isa: Isa, cores: usize) -> Vec<Literal> {
-    let emitted = emit(kernel, env, &Target::new(isa, cores)).unwrap_or_else(|e| panic!("{e}\n{kernel}"));
+    run_for(kernel, env, inputs, &Target::new(isa, cores))
+}
+
+fn run_for(kernel: &Kernel, env: &Env, inputs: &[Literal], target: &Target) -> Vec<Literal> {
+    let isa = target.isa;
+    let emitted = emit(kernel, env, target).unwrap_or_else(|e| panic!("{e}\n{kernel}"));
     let size = |n: usize| vec![0u64; n.div_ceil(8) + 16];
     let mut given: Vec<Vec<u8>> = inputs.iter().map(|x| x.bytes().to_vec()).collect();
     let sizes: Vec<Vec<usize>> = kernel
@@ -301,6 +306,46 @@ fn what_is_read_once_is_not_packed() {
         let env: Env = std::iter::once((Symbol::name("n"), n)).collect();
         let phases = emit(&turned, &env, &Target::new(Isa::detect(), 2)).unwrap().phases;
         assert_eq!(phases.iter().map(|phase| phase.name).collect::<Vec<_>>(), ["dot", "map"], "{n} rows");
+    }
+}
+
+#[test]
+fn few_rows_read_several_panels_at_a_time() {
+    let text = "kernel { axes i0: n, i1: m, i2: 1030 in x: f32[n, 1030], w: f32[m, 1030], v: f32[m, 1030], b: f32[n, m] \
+                out y: f32[n, m], z: f32[n, m] schedule contract dots=(%2, %5) rows=[i0] columns=[i1] sum=[i2] tile=6x64x256 \
+                %0 = load x[i0, i2] %1 = load w[i1, i2] %2 = dot(%0, %1) over [i2] acc=f32 %3 = load b[i0, i1] \
+                %4 = load v[i1, i2] %5 = dot(%0, %4) over [i2] acc=f32 %6 = map(%2, %5, %3) a * b + c \
+                store y[i0, i1] = %6 %7 = map(%2) a * 0.5 store z[i0, i1] = %7 }";
+    let one = "kernel { axes i0: n, i1: m, i2: 1030 in x: f32[n, 1030], w: f32[m, 1030], b: f32[n, m] out y: f32[n, m], z: f32[n, m] \
+               schedule contract dots=(%2) rows=[i0] columns=[i1] sum=[i2] tile=6x64x256 whole_rows \
+               %0 = load x[i0, i2] %1 = load w[i1, i2] %2 = dot(%0, %1) over [i2] acc=f32 %3 = load b[i0, i1] \
+               %4 = map(%2, %3) a + b %5 = map(%4) a * a %6 = reduce.sum %5 over [i1] \
+               %7 = map(%4, %6) a / sqrt(b + 1.0) store y[i0, i1] = %7 store z[i0, i1] = %4 }";
+    for text in [text, one] {
+        let kernel = parse(text).unwrap();
+        // A multiple of four panels but for three columns, of two panels, of three, and a number that is none.
+        for (n, m) in [(1, 509), (2, 256), (3, 128), (1, 192), (2, 190), (1, 320), (4, 256), (1, 30)] {
+            let env: Env = [("n", n), ("m", m)].into_iter().map(|(name, n)| (Symbol::name(name), n)).collect();
+            let inputs: Vec<Literal> = (0..kernel.inputs.len())
+                .map(|k| {
+                    let dims = kernel.inputs[k].ty.shape.dims();
+                    literal(DType::F32, dims.iter().map(|d| d.eval(&env).unwrap() as usize).collect(), k)
+                })
+                .collect();
+            let buffers: Vec<Buffer> = inputs.iter().map(Buffer::from_literal).collect();
+            let expected = interp::run(&kernel, &buffers, &env, &interp::Options::default()).unwrap();
+            for (isa, cores) in Isa::available().flat_map(|isa| [(isa, 1), (isa, 2), (isa, 16)]) {
+                let constant = (0..kernel.inputs.len()).map(|k| k > 0 && k + 1 < kernel.inputs.len()).collect();
+                let target = Target { constant, ..Target::new(isa, cores) };
+                let actual = run_for(&kernel, &env, &inputs, &target);
+                for (k, (e, a)) in expected.iter().zip(&actual).enumerate() {
+                    let agreement = Agreement::Within(Tolerance::ulps(DType::F32, 32.0));
+                    if let Err(mismatch) = compare(&e.to_literal().unwrap(), a, &agreement) {
+                        panic!("{target:?}, {n} rows, {m} columns, output {k}: {mismatch}");
+                    }
+                }
+            }
+        }
     }
 }
 

@@ -47,6 +47,8 @@ pub(super) struct TileSums {
     pub left: Stepped,
     /// type and bytes from term to term of every right factor
     pub right: Vec<(DType, i64)>,
+    /// where the vectors of a term do not all lie in a row: how many do, and the bytes from there to the next as many
+    pub panels: Option<(i64, i64)>,
     /// for every vector, the lanes that may be read; none where all may
     pub masks: Vec<Value>,
     pub ahead: Option<Ahead>,
@@ -130,7 +132,8 @@ impl TileSums {
         for (d, (dtype, term_bytes)) in self.right.iter().enumerate() {
             let vector = e.lanes() * bytes_of(*dtype);
             let vectors = (0..self.width).map(|v| {
-                let at = e.b.address(inside[1 + d], &[], term * term_bytes + v * vector);
+                let (panel, within) = self.panels.map_or((0, v), |(vectors, bytes)| (v / vectors * bytes, v % vectors));
+                let at = e.b.address(inside[1 + d], &[], panel + term * term_bytes + within * vector);
                 e.b.load_again(at, *dtype, self.masks.get(v as usize).copied())
             });
             right.push(vectors.collect());

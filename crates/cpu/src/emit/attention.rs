@@ -10,17 +10,18 @@ use fuseline::tensor::{DType, Dim};
 use fuseline::tile::{AxisSet, Chain, Correction, Op, Rounding, Schedule, StepId};
 use rustc_hash::FxHashMap;
 
-use super::bound::{Bound, bytes_of, ceil_div};
+use super::bound::{bytes_of, ceil_div};
 use super::contract::behind;
 use super::emitter::{Emitter, Given, Held};
 use super::factors::{even_stride, left_factor, pack_right, panel_bytes, panel_vectors};
 use super::fold::Folding;
 use super::generic::{emit_fold, emit_generic, give, held_dtype};
 use super::multiply::{TILE_ROWS, batch_point, column_point, give_sums, rows_point, tile_points};
+use super::narrow::hold_narrow;
 use super::point::Point;
-use super::reach::reached;
 use super::roles::Roles;
 use super::rows::{Pass, Rows, dense_offset};
+use super::stream::{depth, folds, joined, score};
 use super::tile_sums::{Stepped, TileSums};
 use super::tiling::{Chunk, Tiling};
 use super::{Emission, Memory, share};
@@ -59,6 +60,7 @@ pub(super) fn emit_attention(emission: &mut Emission<'_>) -> Result<()> {
     let bound = emission.bound;
     let Some(attention) = Attention::of(emission) else { return emit_generic(emission) };
     let mut held: FxHashMap<StepId, Held> = FxHashMap::default();
+    hold_narrow(emission, &mut held)?;
     let dots = [attention.chain.first, attention.chain.second];
     let behind = behind(emission, &dots);
     for (k, step) in bound.kernel.steps.iter().enumerate() {
@@ -536,7 +538,8 @@ impl<'e> Attention<'e> {
             passes: vec![Pass { stores: inside, ..Pass::default() }],
             results: Vec::new(),
             stores: outside,
-            unroll: super::generic::unroll(e, lane),
+            // A loop of two trips at least: what a row knows stands outside of it, and is divided by once.
+            unroll: super::generic::unroll(e, lane).min(second.column_count(e.bound) / e.lanes() / 2).max(1),
             streaming: false,
         };
         let (row, _) = e.b.begin_loop(To::Value(rows.0), To::Value(rows.1), 1, &[]);
@@ -569,56 +572,4 @@ impl Places {
         let found = self.running.iter().find(|(own, _)| *own == id);
         found.map(|(_, held)| held.clone()).ok_or_else(|| Error::bug(format!("{id:?} is no running fold")))
     }
-}
-
-/// The roles of a contraction whose columns are those axes.
-fn joined(bound: &Bound<'_>, dot: StepId, columns: AxisSet) -> Option<Roles> {
-    let sides = [0, 1].into_iter().filter_map(|side| super::roles::sides(bound, &[dot], side));
-    sides.into_iter().find(|roles| roles.columns.iter().copied().collect::<AxisSet>() == columns)
-}
-
-/// The folds along the stream behind the first contraction, each with the number of passes before its own; `None` where some
-/// fold is of another kind.
-fn folds(emission: &Emission<'_>, behind: &[bool], chain: &Chain, outer: AxisSet) -> Option<Vec<(StepId, usize)>> {
-    let kernel = emission.bound.kernel;
-    let mut found: Vec<(StepId, usize)> = Vec::new();
-    for (k, step) in kernel.steps.iter().enumerate() {
-        let id = StepId(k as u32);
-        if !behind[k] || !step.op.is_fold() || id == chain.second {
-            continue;
-        }
-        let Op::Reduce { monoid, over, .. } = &step.op else { return None };
-        if *over != chain.stream || monoid.is_position() || !step.axes.is_within(outer) {
-            return None;
-        }
-        let depth = depth(emission, id, &found);
-        found.push((id, depth));
-    }
-    Some(found)
-}
-
-/// How many passes must be over before a step can be computed; of a fold, before its terms can.
-fn depth(emission: &Emission<'_>, id: StepId, folds: &[(StepId, usize)]) -> usize {
-    let kernel = emission.bound.kernel;
-    let own = |id: StepId| folds.iter().find(|(fold, _)| *fold == id).map(|(_, depth)| *depth);
-    let needed = reached(kernel, &kernel.step(id).op.operands(), &|id| own(id).is_some());
-    needed.into_iter().filter_map(own).map(|depth| depth + 1).max().unwrap_or(0)
-}
-
-/// The step that is kept of the scores: what the first fold folds, if nothing looks behind it.
-fn score(emission: &Emission<'_>, chain: &Chain, folds: &[(StepId, usize)], weight: StepId) -> StepId {
-    let kernel = emission.bound.kernel;
-    let Some((first, _)) = folds.first() else { return chain.first };
-    let candidate = kernel.step(*first).op.operands()[0];
-    // Whether a step can be computed without the contraction, given the candidate.
-    let mut needs = vec![false; kernel.steps.len()];
-    for (k, step) in kernel.steps.iter().enumerate() {
-        let id = StepId(k as u32);
-        let fold = folds.iter().any(|(fold, _)| *fold == id);
-        needs[k] = id == chain.first
-            || id != candidate && !fold && step.op.operands().iter().any(|operand| needs[operand.index()]);
-    }
-    let terms = folds.iter().flat_map(|(id, _)| kernel.step(*id).op.operands());
-    let plain = kernel.step(candidate).axes.contains(chain.stream.iter().next().unwrap_or(0));
-    if plain && terms.chain([weight]).all(|id| !needs[id.index()]) { candidate } else { chain.first }
 }

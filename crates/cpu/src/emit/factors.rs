@@ -213,7 +213,7 @@ pub(super) fn pack_right(
 }
 
 /// Computes a step into scratch of its own.
-fn hold(
+pub(super) fn hold(
     emission: &mut Emission<'_>,
     name: &'static str,
     id: StepId,

@@ -18,6 +18,7 @@ mod lanes;
 mod late;
 mod matrix;
 mod multiply;
+mod narrow;
 mod parts;
 mod point;
 mod prefix;
@@ -27,6 +28,7 @@ mod roles;
 mod row_plan;
 mod rows;
 mod share;
+mod stream;
 #[cfg(test)]
 mod tests;
 mod tile_sums;
@@ -69,7 +71,7 @@ pub fn emit(kernel: &Kernel, env: &Env, target: &Target) -> Result<Emitted> {
     }
     let params = kernel.inputs.iter().chain(&kernel.outputs).map(|param| param.ty.dtype);
     check_types(params.chain(kernel.steps.iter().map(|step| step.dtype)))?;
-    let kernel = &*group::grouped(kernel);
+    let kernel = &*narrow::narrowed(group::grouped(kernel));
     let bound = Bound::new(kernel, env)?;
     let most = (target.isa.vector_bytes() / 4) as u32;
     let phases = if bound.extents.contains(&0) {
@@ -81,7 +83,7 @@ pub fn emit(kernel: &Kernel, env: &Env, target: &Target) -> Result<Emitted> {
     } else {
         // Vectors hold half as many lanes where some turn out to have 64 bits.
         match emit_phases(&bound, target, most)? {
-            emission if emission.phases.iter().any(|phase| is_wide(&phase.program)) => {
+            emission if emission.phases.iter().any(|phase| is_wide(&phase.program) && phase.program.lanes == most) => {
                 emit_phases(&bound, target, most / 2)?
             }
             emission => emission,

@@ -446,6 +446,25 @@ fn attention_of_any_size() {
 }
 
 #[test]
+fn attention_with_masks_of_64_bits() {
+    for (n, keys, mask, at) in
+        [(5, 40, "i64[k]", "m[i3]"), (20, 100, "i64[n, k]", "m[i0, i3]"), (7, 16, "f64[3]", "m[i1]")]
+    {
+        let text = format!(
+            "kernel {{ axes i0: n, i1: 3, i2: 20, i3: k, i4: 8 \
+             in q: f32[n, 3, 8], c: f32[k, 3, 8], v: f32[k, 3, 20], m: {mask} out y: f32[n, 3, 20] \
+             schedule attention first=%2 second=%8 rows=[i0, i1] stream=[i3] inner=[i4] columns=[i2] tile=64x256x64 \
+             %0 = load q[i0, i1, i4] %1 = load c[i3, i1, i4] %2 = dot(%0, %1) over [i4] acc=f32 %3 = load {at} \
+             %4 = map(%3, %2) select(bool(a), f32(0.0), f32(-3.0)) + b * 0.125 %5 = reduce.max %4 over [i3] \
+             %6 = map(%4, %5) exp(a - b) %7 = load v[i3, i1, i2] %8 = dot(%6, %7) over [i3] acc=f32 \
+             %9 = reduce.sum %6 over [i3] %10 = map(%8, %9) a / b store y[i0, i1, i2] = %10 \
+             correct %8 on %5 by select(a == b, 1.0, exp(a - b)) correct %9 on %5 by select(a == b, 1.0, exp(a - b)) }}"
+        );
+        check(&text, &[("n", n), ("k", keys)]);
+    }
+}
+
+#[test]
 fn heads_that_share_keys() {
     for score in ["a + b * 0.125", "select(i3 <= i0 + 3, b * 0.125 + a, -inf)"] {
         let text = attention(score)

@@ -9,7 +9,7 @@ use crate::fuse::{
     Chooser, DecisionId, Kind, Knowledge, Lock, Pins, Plan, PlanOptions, edge_names, edges, plan_knowing, price_knowing,
 };
 use crate::graph::{Graph, OriginSet, verify_within};
-use crate::passes::{Context, Precision, Step, run_passes};
+use crate::passes::{Context, Precision, Step, run_passes, run_rounding};
 use crate::philox;
 use crate::program::Program;
 use crate::rewrites::{
@@ -172,8 +172,9 @@ fn is_in_doubt(rule: &'static str, planned: &Running, options: &PlanOptions) -> 
         AFFINE => {
             let (costs, memory) = (&options.spec.costs, options.spec.main_memory());
             let table_us = |a: &Application| options.hints.size(&a.bytes_saved) / (memory.gbps * 1e3);
-            let most_us: f64 = applied(rule).map(|a| table_us(a) + costs.launch_us + costs.join_us).sum();
-            applied(rule).count() > applied(INTO_WEIGHTS).count() && most_us > WORTH_A_PLAN * run.cost.us
+            let unsure = || applied(rule).filter(|a| !a.is_sure);
+            let most_us: f64 = unsure().map(|a| table_us(a) + costs.launch_us + costs.join_us).sum();
+            unsure().count() > applied(INTO_WEIGHTS).count() && most_us > WORTH_A_PLAN * run.cost.us
         }
         _ => {
             let is_offered =
@@ -243,7 +244,7 @@ impl Split {
         // Behind the rewrites: what is rounded is what is multiplied once scales and normalisers stand where they belong.
         if options.precision != Precision::F32 {
             let rounding = Context { precision: options.precision, narrowing: options.narrowing, ..context(options) };
-            graph = run_passes(graph, &rounding, observe)?;
+            graph = run_rounding(graph, &rounding, observe)?;
         }
         check_locked(options, &rewrites)?;
         Ok(Split { program: Program::within(&graph, &options.budget)?, rewrites })

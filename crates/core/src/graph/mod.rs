@@ -24,7 +24,7 @@ pub(crate) use shared::Operation;
 use shared::Shared;
 
 use std::fmt;
-use std::hash::{BuildHasher, Hash, Hasher};
+use std::hash::{Hash, Hasher};
 use std::sync::{Arc, OnceLock};
 
 use indexmap::IndexSet;
@@ -154,8 +154,10 @@ pub struct Graph {
     constraints: IndexSet<Constraint>,
     /// Names from the user's model; outside of identity, so that sharing is never prevented by a name.
     origins: Vec<OriginSet>,
-    /// Structural hash to the nodes that have it.
+    /// Structural hash to the nodes that have it, of those that are noted.
     known: FxHashMap<u64, SmallVec<[u32; 1]>>,
+    /// Nodes before this number are noted; the others are when somebody adds a node. Most graphs between passes never get one.
+    noted: usize,
     value_symbols: u32,
     first_symbol: u32,
     /// Filled once somebody has seen that all nodes are live; a new node empties it.
@@ -272,10 +274,46 @@ impl Graph {
         graph.origins = self.origins[..count].to_vec();
         graph.inputs = self.inputs.iter().copied().filter(|input| input.node() < count).collect();
         graph.known.reserve(self.nodes.len());
-        for (id, node) in graph.nodes.iter().enumerate() {
-            graph.known.entry(node_key(&node.prim, &node.args)).or_default().push(id as u32);
-        }
         graph
+    }
+
+    /// The same graph without the nodes that nothing needs.
+    fn without_dead(mut self) -> Graph {
+        let live = self.live_nodes();
+        if !live.contains(&false) {
+            return self;
+        }
+        let mut places: Vec<u32> = Vec::with_capacity(live.len());
+        let mut next = 0;
+        for is_live in &live {
+            places.push(next);
+            next += u32::from(*is_live);
+        }
+        let moved = |value: &mut Value| value.node = places[value.node()];
+        let (mut of_nodes, mut of_origins) = (live.iter(), live.iter());
+        self.nodes.retain_mut(|node| {
+            let is_live = of_nodes.next() == Some(&true);
+            if is_live {
+                node.args.iter_mut().for_each(moved);
+            }
+            is_live
+        });
+        self.origins.retain(|_| of_origins.next() == Some(&true));
+        self.inputs.iter_mut().for_each(moved);
+        self.outputs.iter_mut().for_each(|output| moved(&mut output.value));
+        self.known.clear();
+        self.noted = 0;
+        self.all_live.get_or_init(|| ());
+        self
+    }
+
+    /// Makes sure that every node is found by what it computes.
+    fn note_nodes(&mut self) {
+        for id in self.noted..self.nodes.len() {
+            let Node { prim, args, .. } = &self.nodes[id];
+            self.known.entry(node_key(prim, args)).or_default().push(id as u32);
+        }
+        self.noted = self.nodes.len();
     }
 
     fn find_or_push(
@@ -285,6 +323,7 @@ impl Graph {
         origin: &OriginSet,
         types: impl FnOnce(&Graph) -> Result<Arc<[TensorType]>>,
     ) -> Result<usize> {
+        self.note_nodes();
         let hash = node_key(prim, args);
         if let Some(candidates) = self.known.get(&hash) {
             let same = |id: &&u32| {
@@ -306,6 +345,7 @@ impl Graph {
         self.nodes.push(Node { prim: prim.clone(), args: args.into(), types });
         self.origins.push(origin.clone());
         self.known.entry(hash).or_default().push(id as u32);
+        self.noted = id + 1;
         Ok(id)
     }
 
@@ -328,6 +368,7 @@ impl Graph {
         let binders = self.binders();
         let mut needed: Vec<usize> = self.outputs.iter().map(|o| o.value.node()).collect();
         needed.extend(self.inputs.iter().map(|v| v.node()));
+        let has_binders = !binders.is_empty();
         let need_dim = |dim: &Dim, needed: &mut Vec<usize>| {
             dim.for_each_symbol(&mut |s| {
                 if let Symbol::Value(n) = s {
@@ -345,8 +386,10 @@ impl Graph {
             }
             let node = &self.nodes[id];
             needed.extend(node.args.iter().map(|a| a.node()));
-            node.prim.for_each_dim(&mut |dim| need_dim(dim, &mut needed));
-            node.types.iter().flat_map(|ty| ty.shape.dims()).for_each(|dim| need_dim(dim, &mut needed));
+            if has_binders {
+                node.prim.for_each_dim(&mut |dim| need_dim(dim, &mut needed));
+                node.types.iter().flat_map(|ty| ty.shape.dims()).for_each(|dim| need_dim(dim, &mut needed));
+            }
         }
         if !live.contains(&false) {
             self.all_live.get_or_init(|| ());
@@ -383,9 +426,14 @@ impl Graph {
     }
 }
 
-/// The hash by which equal nodes are found.
+/// The hash by which equal nodes are found: that of what they compute, which nobody can foresee, and their operands, mixed by a factor that
+/// nobody knows.
 fn node_key(prim: &Shared, args: &[Value]) -> u64 {
-    shared::KEY.hash_one((prim.key(), args))
+    let factor = u128::from(*shared::FACTOR);
+    args.iter().fold(prim.key(), |key, arg| {
+        let product = u128::from(key ^ (u64::from(arg.node) << 32 | u64::from(arg.port))) * factor;
+        (product as u64) ^ ((product >> 64) as u64)
+    })
 }
 
 impl PartialEq for Graph {

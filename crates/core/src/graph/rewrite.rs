@@ -232,7 +232,7 @@ where
         let values = f(rebuild, id)?;
         rebuild.settle(node, true, args, values)
     });
-    without_dead(new?, budget)
+    Ok(new?.map(Graph::without_dead))
 }
 
 /// A single result that takes the place of a node's first one.
@@ -247,13 +247,7 @@ type Rebuilder<'f> = dyn FnMut(&mut Rebuild<'_>, usize, &Node, &[Value]) -> Resu
 
 fn rewrite_region(graph: &Graph, budget: &Budget, f: &mut Rewriter<'_>) -> Result<Option<Graph>> {
     let new = rebuild_nodes(graph, budget, &mut |rebuild, _, node, args| rewrite_node(rebuild, budget, node, args, f));
-    without_dead(new?, budget)
-}
-
-fn without_dead(graph: Option<Graph>, budget: &Budget) -> Result<Option<Graph>> {
-    let Some(graph) = graph else { return Ok(None) };
-    let alive = rebuild_nodes(&graph, budget, &mut |rebuild, _, node, args| rebuild.settle(node, true, args, None))?;
-    Ok(Some(alive.unwrap_or(graph)))
+    Ok(new?.map(Graph::without_dead))
 }
 
 fn rebuild_nodes(graph: &Graph, budget: &Budget, f: &mut Rebuilder<'_>) -> Result<Option<Graph>> {

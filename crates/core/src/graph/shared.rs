@@ -10,6 +10,9 @@ use crate::ops::Prim;
 /// What hashes of nodes are keyed with: no model can be made of nodes that all have the same. They show in nothing that is printed.
 pub(super) static KEY: LazyLock<RandomState> = LazyLock::new(RandomState::new);
 
+/// An odd number that is another one in every process.
+pub(super) static FACTOR: LazyLock<u64> = LazyLock::new(|| KEY.hash_one("factor") | 1);
+
 /// A primitive with its hash.
 #[derive(Clone)]
 pub(super) struct Shared(Arc<Keyed>);

@@ -215,22 +215,39 @@ pub struct Step<'g> {
 /// The graph after all passes, repeated until none of them changes it. What they made of it is verified; `observe` is
 /// called after every pass; an error names the pass.
 pub fn run_passes(graph: Graph, context: &Context, observe: &mut dyn FnMut(&Step<'_>)) -> Result<Graph> {
+    run_passes_from(0, graph, context, observe)
+}
+
+/// As [`run_passes`], of a graph that went through them with the same numerics before anything was to be rounded: the passes that round go
+/// first, for those before them would change nothing.
+pub(crate) fn run_rounding(graph: Graph, context: &Context, observe: &mut dyn FnMut(&Step<'_>)) -> Result<Graph> {
+    let first = PASSES.iter().position(|pass| pass.name == round_factors::PASS.name).unwrap_or(0);
+    run_passes_from(first, graph, context, observe)
+}
+
+fn run_passes_from(first: usize, graph: Graph, context: &Context, observe: &mut dyn FnMut(&Step<'_>)) -> Result<Graph> {
     let before = graph.clone();
-    let after = passed(graph, context, cfg!(debug_assertions), observe)?;
+    let after = passed(first, graph, context, cfg!(debug_assertions), observe)?;
     let Err(error) = verify_within(&after, &context.budget) else { return Ok(after) };
     context.budget.check()?;
     // Who is wrong shows when each is looked at: whoever made the graph, or a pass.
     verify(&before).at(|| "the graph before the passes")?;
-    Err(passed(before, context, true, &mut |_| {}).err().unwrap_or(error))
+    Err(passed(first, before, context, true, &mut |_| {}).err().unwrap_or(error))
 }
 
-/// The graph after all passes; what each changed is verified where that is asked for.
-fn passed(graph: Graph, context: &Context, verifies: bool, observe: &mut dyn FnMut(&Step<'_>)) -> Result<Graph> {
+/// The graph after all passes, in the first round from a pass on; what each changed is verified where that is asked for.
+fn passed(
+    first: usize,
+    graph: Graph,
+    context: &Context,
+    verifies: bool,
+    observe: &mut dyn FnMut(&Step<'_>),
+) -> Result<Graph> {
     let mut graph = graph;
     // A pass changes nothing when it runs again, so that the others are enough after the last change.
     let (mut idle, mut enough) = (0, PASSES.len());
     'rounds: for round in 0..MOST_ROUNDS {
-        for pass in PASSES {
+        for pass in &PASSES[if round == 0 { first } else { 0 }..] {
             context.budget.check()?;
             let new = pass.apply(&graph, context)?;
             let changed = new.is_some();

@@ -3,6 +3,7 @@
 use rustc_hash::FxHashMap;
 
 use super::constants::{Constant, constant_axes};
+use super::facts::Axes;
 use super::peel::{Action, call};
 use super::scale_weights::Weights;
 use super::step::{Kind, Step};
@@ -12,6 +13,7 @@ use crate::graph::rewrite::{Rebuild, Values, replaced};
 use crate::graph::{Graph, Value};
 use crate::ops::{Prim, Scalar};
 use crate::passes::Tier;
+use crate::tensor::Dim;
 
 pub(super) const REWRITE: Rewrite = Rewrite {
     name: "compose-affine",
@@ -39,7 +41,7 @@ fn run(graph: &Graph, facts: &Facts, permit: &mut Permit<'_>) -> Result<Option<G
     let mut ids: Vec<usize> = found.keys().copied().collect();
     ids.sort_unstable();
     for id in ids {
-        let site = site(graph, id, &found[&id]);
+        let site = site(graph, facts, id, &found[&id]);
         let factors: Vec<_> = found[&id].links.iter().filter_map(|link| link.factor()).collect();
         if !permit.allow_move(graph, site, factors) {
             found.remove(&id);
@@ -161,7 +163,7 @@ fn link(graph: &Graph, facts: &Facts, step: Step) -> Option<(Step, Link)> {
     }
 }
 
-fn site(graph: &Graph, id: usize, chain: &Chain) -> Site {
+fn site(graph: &Graph, facts: &Facts, id: usize, chain: &Chain) -> Site {
     let ty = &graph.nodes()[id].types()[0];
     let saved = (chain.links.len() - chain.composed_links()) as i64;
     Site {
@@ -170,8 +172,33 @@ fn site(graph: &Graph, id: usize, chain: &Chain) -> Site {
         consumer: id,
         flops_saved: ty.shape.count() * saved,
         bytes_saved: ty.bytes() * (2 * saved),
+        is_sure: only_reads_less(graph, facts, chain),
         what: format!("{} sums and products with constants become one product and one sum", chain.links.len()),
     }
+}
+
+/// Whether one table takes the place of several, one of which is as large and is read by nobody else.
+fn only_reads_less(graph: &Graph, facts: &Facts, chain: &Chain) -> bool {
+    let axes = |link: &Link| constant_axes(graph, facts, link.constant()).unwrap_or(Axes::MAX);
+    let varying = chain.links.iter().fold(0, |all, link| all | axes(link));
+    let sizes = chain.core.shape(graph).dims().iter().enumerate().filter(|(axis, _)| varying >> axis & 1 == 1);
+    let Some(count) = sizes.map(|(_, size)| size.clone()).product::<Dim>().as_int() else { return false };
+    let is_as_large = |link: &Link| own_table(graph, facts, link.constant()).is_some_and(|elements| elements >= count);
+    chain.composed_links() == 1 && chain.links.iter().any(is_as_large)
+}
+
+/// How many elements the table has that a constant is, behind views, if nobody else reads it.
+fn own_table(graph: &Graph, facts: &Facts, constant: Step) -> Option<i64> {
+    let Kind::Value(value) = constant.kind(graph) else { return None };
+    let mut id = value.node();
+    while facts.readers(id) == 1 {
+        let node = &graph.nodes()[id];
+        match node.prim() {
+            Prim::View(_) => id = node.args()[0].node(),
+            _ => return node.types()[0].shape.count().as_int(),
+        }
+    }
+    None
 }
 
 fn apply(graph: &Graph, facts: &Facts, rebuild: &mut Rebuild<'_>, id: usize, chain: &Chain) -> Result<Option<Values>> {

@@ -112,6 +112,7 @@ fn find(graph: &Graph, id: usize, permit: &mut Permit<'_>) -> Option<Found> {
         consumer: id,
         flops_saved: saved,
         bytes_saved: (types[0].shape.count() + types[1].shape.count()) * 3,
+        is_sure: false,
         what: "integers are contracted; their scales act on the result".to_owned(),
     };
     if !fits(graph, node, row, &found) {

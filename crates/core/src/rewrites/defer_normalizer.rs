@@ -62,6 +62,7 @@ fn find(graph: &Graph, facts: &Facts, id: usize, permit: &mut Permit<'_>) -> Opt
         consumer: id,
         flops_saved: probabilities.shape.count() - out.shape.count(),
         bytes_saved: (probabilities.bytes() - out.bytes()) * 2,
+        is_sure: false,
         what: "what normalises a row divides its product".to_owned(),
     };
     if !all_read_once(facts, &found.peeled.passed) {

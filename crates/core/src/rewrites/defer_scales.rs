@@ -49,6 +49,7 @@ fn find(graph: &Graph, id: usize, permit: &mut Permit<'_>) -> Option<Found> {
         consumer: id,
         flops_saved: &counts - node.types()[0].shape.count(),
         bytes_saved: counts * 3,
+        is_sure: false,
         what: "the scales of quantised weights act on the result".to_owned(),
     };
     let factors = found.iter().flatten().flat_map(|(peeled, _)| &peeled.factors).map(Factor::moved);

@@ -59,6 +59,7 @@ fn find(graph: &Graph, id: usize, permit: &mut Permit<'_>) -> Option<Found> {
         consumer: id,
         flops_saved: moved.iter().map(saved).sum(),
         bytes_saved: moved.iter().map(|k| count(*k) * 3).sum(),
+        is_sure: false,
         what: "zero points act on sums instead of elements".to_owned(),
     };
     permit.allow(graph, site).then_some(found)

@@ -46,6 +46,7 @@ fn find(graph: &Graph, id: usize, permit: &mut Permit<'_>) -> Option<Found> {
         consumer: id,
         flops_saved: Dim::int(0),
         bytes_saved: Dim::int(0),
+        is_sure: false,
         what: "whether a row is masked everywhere is asked of its maximum".to_owned(),
     };
     permit.allow(graph, site).then_some(found)

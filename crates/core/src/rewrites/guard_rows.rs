@@ -67,6 +67,7 @@ fn find(graph: &Graph, id: usize, permit: &mut Permit<'_>) -> Option<Found> {
         consumer: id,
         flops_saved,
         bytes_saved: Dim::int(0),
+        is_sure: false,
         what: what.to_owned(),
     };
     permit.allow(graph, site).then_some(found)

@@ -55,6 +55,7 @@ fn find(graph: &Graph, facts: &Facts, id: usize, permit: &mut Permit<'_>) -> Opt
         consumer: id,
         flops_saved: scaled.iter().map(|v| graph.ty(*v).shape.count()).sum::<Dim>() - out.shape.count(),
         bytes_saved: (scaled.iter().map(|v| graph.ty(*v).bytes()).sum::<Dim>() - out.bytes()) * 2,
+        is_sure: false,
         what: match found.iter().map(|p| p.factors.len()).sum::<usize>() {
             1 => "a number scales the result instead of an operand".to_owned(),
             count => format!("{count} numbers scale the result, as one, instead of operands"),

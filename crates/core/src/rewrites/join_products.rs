@@ -104,6 +104,7 @@ fn find(graph: &Graph, facts: &Facts, id: usize, scores: &FxHashSet<usize>, perm
         consumer: id,
         flops_saved: Dim::int(0),
         bytes_saved: Dim::int(0),
+        is_sure: false,
         what: match joint {
             Joint::Sum => "two products that are added are one with longer sums".to_owned(),
             Joint::Side(_) => "two products side by side are one with more columns".to_owned(),

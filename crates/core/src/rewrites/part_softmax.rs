@@ -57,7 +57,15 @@ impl Found {
         };
         let zero = || Dim::int(0);
         let what = what.to_owned();
-        Site { rule: REWRITE.name, producer, consumer: id, flops_saved: zero(), bytes_saved: zero(), what }
+        Site {
+            rule: REWRITE.name,
+            producer,
+            consumer: id,
+            flops_saved: zero(),
+            bytes_saved: zero(),
+            is_sure: false,
+            what,
+        }
     }
 }
 

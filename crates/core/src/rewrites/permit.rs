@@ -26,6 +26,8 @@ pub struct Site {
     pub flops_saved: Dim,
     /// bytes that a run moves less where every map runs by itself (negative: more)
     pub bytes_saved: Dim,
+    /// whether it is plain that a run cannot take longer with it
+    pub is_sure: bool,
     /// what happens, in words
     pub what: String,
 }
@@ -74,6 +76,8 @@ pub struct Application {
     pub flops_saved: Dim,
     /// see [`Site::bytes_saved`]
     pub bytes_saved: Dim,
+    /// see [`Site::is_sure`]
+    pub is_sure: bool,
     /// see [`Site::what`]
     pub what: String,
     /// why it was not applied; `None`: it was
@@ -207,6 +211,7 @@ impl<'p> Permit<'p> {
                 consumer: graph.origin(site.consumer).clone(),
                 flops_saved: site.flops_saved,
                 bytes_saved: site.bytes_saved,
+                is_sure: site.is_sure,
                 what: site.what,
                 refused,
             });
@@ -263,6 +268,7 @@ mod tests {
             consumer,
             flops_saved: Dim::int(1),
             bytes_saved: Dim::int(0),
+            is_sure: false,
             what: String::new(),
         };
         let mut asked = 0;

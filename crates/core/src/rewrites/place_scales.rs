@@ -187,6 +187,7 @@ fn find(
         consumer: scaled.contract,
         flops_saved: out.shape.count() - factor.shape.count(),
         bytes_saved: (out.bytes() - factor.bytes()) * 2,
+        is_sure: false,
         what: "a number scales a factor of the scores".to_owned(),
     };
     let number = [(scaled.action, scaled.number)];

@@ -131,6 +131,7 @@ fn find(graph: &Graph, facts: &Facts, id: usize, permit: &mut Permit<'_>) -> Opt
         consumer: id,
         flops_saved: ty.shape.count(),
         bytes_saved: ty.bytes() * 2,
+        is_sure: false,
         what: "constants scale the weights instead of the result".to_owned(),
     };
     // A second copy of large weights costs more than a product with a number.

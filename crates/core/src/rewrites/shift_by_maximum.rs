@@ -50,6 +50,7 @@ fn find(graph: &Graph, facts: &Facts, id: usize, permit: &mut Permit<'_>) -> Opt
         consumer: id,
         flops_saved: Dim::int(0),
         bytes_saved: Dim::int(0),
+        is_sure: false,
         what: "a row is shifted by its maximum before the logarithm of its sum is taken away".to_owned(),
     };
     permit.allow(graph, site).then_some(found)

@@ -257,8 +257,16 @@ impl FloatFormat {
         if self.specials == Specials::Scale {
             return self.encode_scale(x);
         }
+        let exponent = ((a.to_bits() >> 52) as i32) - 1023;
+        if exponent >= 1 - self.bias && self.mantissa_bits < 52 {
+            // Among normal numbers only bits are left out; a carry out of the mantissa adds one to the exponent, as it should.
+            let lost = 52 - self.mantissa_bits;
+            let half = (1 << (lost - 1)) - 1 + (a.to_bits() >> lost & 1);
+            let bits = ((a.to_bits() + half) >> lost) - (((1023 - self.bias) as u64) << self.mantissa_bits);
+            return if bits > self.max_bits() { self.overflow_bits(sign) } else { sign | bits };
+        }
         // The unit in the last place at this magnitude; below the normal range it stays constant.
-        let exponent = (((a.to_bits() >> 52) as i32) - 1023).max(1 - self.bias);
+        let exponent = exponent.max(1 - self.bias);
         let scaled = a * f64::from(self.mantissa_bits as i32 - exponent).exp2();
         let rounded = scaled.round_ties_even() as u64;
         let normal = 1u64 << self.mantissa_bits;
@@ -293,6 +301,11 @@ impl FloatFormat {
         let scale = |significand: u64, exponent: u64| {
             significand as f64 * f64::from(exponent as i32 - self.bias - self.mantissa_bits as i32).exp2()
         };
+        let is_normal = exponent != 0 && exponent < self.top_exponent() && self.specials != Specials::Scale;
+        if is_normal && self.bias < 1023 {
+            let bits = (exponent + (1023 - self.bias) as u64) << 52 | mantissa << (52 - self.mantissa_bits);
+            return f64::from_bits(bits | u64::from(negative) << 63);
+        }
         let x = match self.specials {
             Specials::Infinities if exponent == self.top_exponent() => {
                 if mantissa == 0 {
@@ -325,6 +338,29 @@ mod tests {
                     assert!(format.decode(format.encode(x)).is_nan());
                 } else {
                     assert_eq!(format.encode(x), bits, "{dtype} {bits:#06x} {x}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn what_lies_between_two_neighbours_becomes_the_nearer_one_and_in_the_middle_the_even_one() {
+        for dtype in DType::ALL.iter().copied().filter(|d| d.is_float() && d.bits() <= 16) {
+            let format = dtype.format().unwrap();
+            if format.specials == Specials::Scale {
+                continue;
+            }
+            for bits in 0..format.max_bits() {
+                let (low, high) = (format.decode(bits), format.decode(bits + 1));
+                // Neighbours have few digits: their middle is exact.
+                let middle = low + (high - low) / 2.0;
+                let even = bits + (bits & 1);
+                let sign = format.sign_bit();
+                for (x, expected) in [(middle.next_down(), bits), (middle, even), (middle.next_up(), bits + 1)] {
+                    assert_eq!(format.encode(x), expected, "{dtype} {x:e}");
+                    let negative =
+                        if expected == 0 && format.specials == Specials::NegativeZero { 0 } else { sign | expected };
+                    assert_eq!(format.encode(-x), negative, "{dtype} {:e}", -x);
                 }
             }
         }

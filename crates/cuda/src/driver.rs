@@ -104,6 +104,8 @@ functions! {
     context_set = b"cuCtxSetCurrent" (Handle);
     alloc = b"cuMemAlloc_v2" (*mut DevicePtr, usize);
     free = b"cuMemFree_v2" (DevicePtr);
+    host_alloc = b"cuMemHostAlloc" (*mut *mut c_void, usize, c_uint);
+    host_free = b"cuMemFreeHost" (*mut c_void);
     copy_in = b"cuMemcpyHtoDAsync_v2" (DevicePtr, *const c_void, usize, Handle);
     copy_out = b"cuMemcpyDtoHAsync_v2" (*mut c_void, DevicePtr, usize, Handle);
     copy = b"cuMemcpyDtoDAsync_v2" (DevicePtr, DevicePtr, usize, Handle);

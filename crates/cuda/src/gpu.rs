@@ -136,6 +136,18 @@ impl Gpu {
         driver.check(status, "copying to the device")
     }
 
+    /// Copies bytes to the device, which may read them after this has returned.
+    ///
+    /// # Safety
+    ///
+    /// Until the stream of work has been waited for up to here, the bytes must stay where and what they are.
+    pub(crate) unsafe fn write_later(&self, to: DevicePtr, bytes: &[u8]) -> Result<()> {
+        let driver = self.enter()?;
+        // SAFETY: the caller has a block of at least so many bytes there; the rest is what the caller promises.
+        let status = unsafe { (driver.copy_in)(to, bytes.as_ptr().cast(), bytes.len(), self.stream()) };
+        driver.check(status, "copying to the device")
+    }
+
     /// Copies bytes from the device, after all work before.
     pub fn read(&self, from: DevicePtr, bytes: &mut [u8]) -> Result<()> {
         if bytes.is_empty() {
@@ -474,6 +486,13 @@ pub struct Mark {
 unsafe impl Send for Mark {}
 
 impl Mark {
+    /// Waits until the device is there.
+    pub(crate) fn wait(&self) -> Result<()> {
+        let driver = self.gpu.enter()?;
+        // SAFETY: it was recorded.
+        driver.check(unsafe { (driver.event_synchronize)(self.event) }, "waiting for an event")
+    }
+
     /// Microseconds of the device from an earlier mark to this one, which is waited for.
     pub fn since(&self, earlier: &Mark) -> Result<f64> {
         let driver = self.gpu.enter()?;

@@ -15,3 +15,4 @@ pub mod memory;
 pub mod nvrtc;
 pub mod print;
 pub mod run;
+mod upload;

@@ -18,6 +18,9 @@ use crate::gpu::Gpu;
 /// Blocks are multiples of this; what the driver gives is aligned to it.
 const GRAIN: usize = 512;
 
+/// Values are put together into blocks of no more bytes than this, if they are not larger by themselves: others can use those again.
+const TOGETHER: usize = 64 << 20;
+
 /// What kernels and libraries that read a tensor rely upon.
 const ALIGNMENT: u64 = crate::cublas::ALIGNMENT as u64;
 
@@ -61,6 +64,28 @@ impl Gpu {
         };
         self.free_blocks().taken += wanted;
         Ok(Block::new(self, at, wanted, None))
+    }
+
+    /// Memory for values that are used as long as each other, by their bytes: few large blocks, which each of them keeps.
+    pub(crate) fn take_together(self: &Arc<Gpu>, sizes: &[usize]) -> Result<Vec<Arc<Block>>> {
+        let mut parts = Vec::with_capacity(sizes.len());
+        while parts.len() < sizes.len() {
+            let (mut offsets, mut end) = (Vec::new(), 0usize);
+            for bytes in &sizes[parts.len()..] {
+                let next = end.saturating_add(bytes.max(&1).next_multiple_of(GRAIN));
+                if next > TOGETHER && end > 0 {
+                    break;
+                }
+                offsets.push(end as DevicePtr);
+                end = next;
+            }
+            let all = Arc::new(self.take(end)?);
+            for offset in offsets {
+                let bytes = sizes[parts.len()];
+                parts.push(Arc::new(Block::new(self, all.at() + offset, bytes, Some(Box::new(all.clone())))));
+            }
+        }
+        Ok(parts)
     }
 
     fn allocate(&self, bytes: usize) -> Result<DevicePtr> {

@@ -33,6 +33,8 @@ pub(super) struct Engine {
     pub faults: Block,
     /// kernels for which there is no code, with the reason
     pub refused: Mutex<Vec<String>>,
+    /// whether its graph is run once, for outputs that have memory of their own
+    pub runs_once: bool,
     /// runs take turns: they share memory
     pub turn: Mutex<()>,
 }
@@ -47,7 +49,8 @@ impl Engine {
     pub fn new(gpu: Arc<Gpu>, limits: Limits, workshop: Arc<Workshop>, constants: Constants) -> Result<Engine> {
         let faults = gpu.take(FAULT_BYTES * MOST_FAULTS)?;
         gpu.clear(faults.at(), FAULT_BYTES * MOST_FAULTS)?;
-        Ok(Engine { gpu, limits, workshop, constants, faults, refused: Mutex::default(), turn: Mutex::default() })
+        let (refused, turn) = (Mutex::default(), Mutex::default());
+        Ok(Engine { gpu, limits, workshop, constants, faults, refused, runs_once: false, turn })
     }
 
     /// Notes that there is no code for a kernel.

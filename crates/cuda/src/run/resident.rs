@@ -4,13 +4,13 @@ use std::sync::{Arc, PoisonError};
 
 use fuseline::error::{Error, Result};
 use fuseline::run::Origin;
-use rustc_hash::FxHashSet;
+use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::execute::{Run, checks_of};
 use super::specialize::{LoadedGraph, Pure, Special};
 use super::value::Value;
 use crate::gpu::Graph;
-use crate::memory::DeviceTensor;
+use crate::memory::{Block, DeviceTensor};
 
 /// Launches with inputs and outputs at other places than the usual ones.
 #[derive(Debug)]
@@ -47,6 +47,35 @@ impl Run<'_> {
             }
         }
         Ok(outputs)
+    }
+
+    /// The outputs of a graph without inputs that is run this once, where they are. The device may still be at work when this returns.
+    pub fn execute_once(&mut self, loaded: &LoadedGraph) -> Result<Vec<Value>> {
+        self.bind(loaded, &[])?;
+        let Some(special) = self.pure(loaded)? else { return self.execute_steps(loaded, &[]) };
+        let pure = special.pure.as_ref().ok_or_else(|| Error::bug("more than launches"))?;
+        let kept = loaded.slots.iter().enumerate();
+        let kept = kept.filter(|(_, info)| info.is_output && matches!(info.origin, Origin::Kernel(_)));
+        let kept: Vec<usize> = kept.map(|(slot, _)| slot).collect();
+        let bytes = kept.iter().map(|slot| loaded.slots[*slot].bytes(self.sizes())).collect::<Result<Vec<usize>>>()?;
+        let blocks: FxHashMap<usize, Arc<Block>> =
+            kept.into_iter().zip(self.engine.gpu.take_together(&bytes)?).collect();
+        let places = blocks.iter().map(|(slot, block)| (*slot, block.at())).collect();
+        let tables = self.tables_with(loaded, &special, pure, &places)?;
+        self.launch_all(loaded, &special, &tables)?;
+        self.check_faults(loaded, &checks_of(&special, 0).collect())?;
+        let output = |slot: &usize| {
+            let info = &loaded.slots[*slot];
+            match (info.origin, blocks.get(slot)) {
+                (Origin::Constant(id), _) => self.engine.constants.value(id),
+                (_, Some(block)) => {
+                    let sizes = info.ty.shape.eval(self.sizes())?;
+                    Ok(DeviceTensor::new(info.ty.dtype, sizes, block.clone()).into())
+                }
+                _ => Err(Error::bug("an output has no place")),
+            }
+        };
+        loaded.outputs.iter().map(output).collect()
     }
 
     /// Launches a graph that is nothing but launches: inputs that are on the device are read where they lie.

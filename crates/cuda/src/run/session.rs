@@ -97,8 +97,8 @@ impl CudaDevice {
         let mut constants = Constants::default();
         let graph = checked(program.prepare(), prepare)?;
         let loaded = LoadedGraph::new(&graph, prepare, &[], &mut constants)?;
-        let once = engine(constants)?;
-        let prepared: Vec<Value> = Run::new(&once).execute(&loaded, &[]).at(|| "what is prepared")?;
+        let once = Engine { runs_once: true, ..engine(constants)? };
+        let prepared: Vec<Value> = Run::new(&once).execute_once(&loaded).at(|| "what is prepared")?;
         let mut refused = once.refused.into_inner().unwrap_or_else(PoisonError::into_inner);
         let mut constants = Constants::default();
         let given = std::iter::repeat_n(None, program.inputs().count());

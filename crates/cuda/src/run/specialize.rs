@@ -1,10 +1,11 @@
 //! Segments at fixed sizes: launches for every kernel, and a place for every value.
 
+use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};
 
 use fuseline::error::{Allowance, Context, Error, Result};
 use fuseline::run::memory::{Wish, place};
-use fuseline::run::{BySize, Origin, Way};
+use fuseline::run::{BySize, ConstantId, Origin, Way};
 use fuseline::tensor::Env;
 use rustc_hash::FxHashMap;
 
@@ -83,7 +84,19 @@ pub(super) fn specialize(engine: &Engine, loaded: &LoadedGraph, segment: &Segmen
         ways.push(choice.as_ref().map_or_else(Vec::new, |choice| choice.ways.clone()));
         keys.push(choice.map_or(key.clone(), |choice| choice.applied_to(key)));
     }
-    let mut made = engine.workshop.make(&keys)?.into_iter().zip(ways);
+    let constants = coded
+        .iter()
+        .flat_map(|k| &loaded.kernels[*k].inputs)
+        .filter_map(|slot| if let Origin::Constant(id) = loaded.slots[*slot].origin { Some(id) } else { None });
+    let constants: BTreeSet<ConstantId> = constants.collect();
+    // What kernels read is copied while they are made.
+    let (made, brought) = std::thread::scope(|scope| {
+        let bringing = scope.spawn(|| engine.constants.bring(&constants, &engine.gpu));
+        let made = engine.workshop.make(&keys);
+        (made, bringing.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
+    });
+    brought?;
+    let mut made = made?.into_iter().zip(ways);
     let mut steps = Vec::with_capacity(kernels.len());
     for k in kernels.clone() {
         let step = match coded.contains(&k).then(|| made.next()).flatten() {
@@ -143,6 +156,8 @@ fn place_all(
             // Inputs stay what they are from run to run.
             Origin::Input => Wish { bytes: info.bytes(env)?, first: 0, last, heir_of: None },
             Origin::Constant(_) => continue,
+            // They stay when the rest goes.
+            Origin::Kernel(_) if info.is_output && engine.runs_once => continue,
             Origin::Kernel(k) => {
                 let last = if info.is_output { last } else { info.last };
                 Wish { bytes: bytes.get(&slot).copied().unwrap_or(0), first: k, last, heir_of: None }

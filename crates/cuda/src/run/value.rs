@@ -48,6 +48,16 @@ impl Value {
         Ok(tensor)
     }
 
+    /// What the host has of a value that is not on the device.
+    pub fn missing(&self) -> Option<&Literal> {
+        self.host.as_ref().filter(|_| self.device.is_none())
+    }
+
+    /// Puts a copy of the value beside it that is on the device.
+    pub fn bring(&mut self, tensor: DeviceTensor) {
+        self.device = Some(tensor);
+    }
+
     /// The value on the device, if it is there.
     pub fn on_device(&self) -> Option<&DeviceTensor> {
         self.device.as_ref()

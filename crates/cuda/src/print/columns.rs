@@ -21,6 +21,9 @@ const LEAST_TERMS: i64 = 4;
 /// Neighbouring results of a thread at least: what a warp reads of a term should be whole lines.
 const LEAST_LANES: i64 = 4;
 
+/// Numbers that a thread asks for at once.
+const MOST_ASKED: i64 = 96;
+
 /// Threads that keep a GPU busy without sharing.
 const ENOUGH: i64 = 1 << 17;
 
@@ -64,6 +67,21 @@ impl Columns {
         }
         let folds = folds.into_iter().map(|k| StepId(k as u32)).collect();
         (shares > 1 && !is_busy).then_some(Columns { across, folds, shares, lanes, widest })
+    }
+}
+
+impl Columns {
+    /// The loop over the terms of a thread. Where few are left over in the end, they are asked for with the others: nobody waits twice.
+    fn loop_over_terms(&self, nest: &Nest<'_>, body: &mut Body<'_>) -> String {
+        let (count, shares) = (nest.count(self.across), self.shares);
+        let terms = body.index(&count, &[]);
+        let at_once = self.folds.len() as i64 * self.lanes.count;
+        match count.as_int().map(|count| (count / shares, count % shares)) {
+            Some((whole, 1..)) if whole >= 8 && (whole + 1) * at_once <= MOST_ASKED => format!(
+                "#pragma unroll\nfor (int turn = 0; turn <= {whole}; ++turn) if (const Index term = turn * {shares} + share; turn < {whole} || term < {terms})"
+            ),
+            _ => format!("#pragma unroll 8\nfor (Index term = share; term < {terms}; term += {shares})"),
+        }
     }
 }
 
@@ -116,8 +134,8 @@ pub(super) fn columns(nest: &Nest<'_>, stores: &[usize], found: &Columns, sites:
         body.accumulate(*fold, accumulator, &format!("s{}[{lane}]", fold.0))?;
     }
     body.close_lanes();
-    let terms = body.index(&nest.count(found.across), &[]);
-    body.close(&format!("#pragma unroll 8\nfor (Index term = share; term < {terms}; term += {shares})"));
+    let header = found.loop_over_terms(nest, &mut body);
+    body.close(&header);
     print_meeting(&mut body, found, &accumulators, count, width);
     for (fold, accumulator) in found.folds.iter().zip(&accumulators) {
         let result = accumulator.result(&body, &format!("s{}[{lane}]", fold.0));

@@ -199,10 +199,7 @@ template <class T, class V, int N> __device__ __forceinline__ Pack<T, N> packed(
   Pack<T, N> pack;
   if constexpr (Narrow<T>::PAIRS && N % 2 == 0) {
 #pragma unroll
-    for (int k = 0; k < N; k += 2) {
-      const unsigned pair = Narrow<T>::pair(values[k], values[k + 1]);
-      pack.at[k].bits = pair & 0xffff, pack.at[k + 1].bits = pair >> 16;
-    }
+    for (int k = 0; k < N; k += 2) ((unsigned*)pack.at)[k / 2] = Narrow<T>::pair(values[k], values[k + 1]);
   } else {
 #pragma unroll
     for (int k = 0; k < N; ++k) pack.at[k] = narrow<T>(values[k]);
@@ -216,6 +213,10 @@ template <int N> __device__ __forceinline__ float widen_lane(const Pack<bf16, N>
   const unsigned two = ((const unsigned*)pack.at)[lane / 2];
   return __uint_as_float(lane % 2 ? two & 0xffff0000u : two << 16);
 }
+"
+["kept"] "
+// A number that is read again and again: the compiler would keep what it follows from, and compute it every time.
+__device__ __forceinline__ float kept(float x) { asm volatile(\"\" : \"+f\"(x)); return x; }
 "
 ["store"] "
 // N values, rounded to elements and written W at a time.
@@ -311,13 +312,14 @@ __device__ __forceinline__ float erf_near(float x) {
 }
 "
 ["erf_plus_one_near"] "
-// 1 and the error function of what becomes a narrow float at once: far below 0 it is as exact as elsewhere, for nothing cancels.
+// 1 and the error function of what becomes a narrow float at once: far below 0 it is as exact as elsewhere, for nothing cancels. The sign is
+// asked of the bits: of the number, the compiler would ask what it is the difference of, and then subtract for itself.
 __device__ __forceinline__ float erf_plus_one_near(float x) {
   const float a = fabsf(x);
   float curve = fmaf(-0.0029441032f, a, 0.029589862f);
   curve = fmaf(curve, a, -0.14866543f), curve = fmaf(curve, a, -0.9185094f), curve = fmaf(curve, a, -1.627889f);
   const float rest = power_near(a * curve);
-  return x < 0.0f ? rest : 2.0f - rest;
+  return __float_as_int(x) < 0 ? rest : 2.0f - rest;
 }
 "
 ["twice_normal_near"] "
@@ -327,7 +329,7 @@ __device__ __forceinline__ float twice_normal_near(float x) {
   float curve = fmaf(-0.00052044884f, a, 0.0073974655f);
   curve = fmaf(curve, a, -0.052561167f), curve = fmaf(curve, a, -0.4592547f), curve = fmaf(curve, a, -1.1510913f);
   const float rest = power_near(a * curve);
-  return x < 0.0f ? rest : 2.0f - rest;
+  return __float_as_int(x) < 0 ? rest : 2.0f - rest;
 }
 "
 ["sigmoid_near"] "

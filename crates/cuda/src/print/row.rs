@@ -163,6 +163,8 @@ struct Plan<'n, 'k> {
     fetched: Vec<StepId>,
     /// loads that are the same for all rows, and stay in registers
     kept_loads: Vec<StepId>,
+    /// whether these are widened once
+    keeps_wide: bool,
     held: Vec<Held>,
     place: Place,
     /// random words of which bits are kept
@@ -206,6 +208,7 @@ impl<'n, 'k> Plan<'n, 'k> {
             blocks_at_once: 1,
             fetched: Vec::new(),
             kept_loads: Vec::new(),
+            keeps_wide: false,
             held: Vec::new(),
             place: Place::Again,
             drawn: Vec::new(),

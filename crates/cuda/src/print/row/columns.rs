@@ -2,6 +2,7 @@
 //! leaves behind when there are no more rows. What all parts have left is folded afterwards.
 
 use fuseline::error::Result;
+use fuseline::tensor::DType;
 use fuseline::tile::{AxisSet, Op, StepId};
 
 use super::super::body::{Accumulator, Body, pack_width};
@@ -139,7 +140,7 @@ impl Plan<'_, '_> {
                 self.hold_in(place, takes);
                 if is_slow && place == Place::Registers {
                     let used = WORKING + self.kept() + self.bytes_at_once(takes) / 4;
-                    self.kept_loads = self.loads_to_keep(registers - used);
+                    self.keep_loads(registers - used);
                 }
                 return;
             }
@@ -153,8 +154,8 @@ impl Plan<'_, '_> {
         }
     }
 
-    /// Loads that are the same for all rows, and of which a thread keeps its packs as they are from row to row, if there are registers left.
-    fn loads_to_keep(&self, registers: i64) -> Vec<StepId> {
+    /// Loads that are the same for all rows are kept from row to row, if there are registers left: widened, or as they are.
+    fn keep_loads(&mut self, registers: i64) {
         let rows: AxisSet = self.row_axes.iter().copied().collect();
         let needed = self.nest.needed(&(0..self.nest.stores.len()).collect::<Vec<usize>>());
         let is_same = |k: &usize| {
@@ -166,8 +167,13 @@ impl Plan<'_, '_> {
             is_plain && is_whole && axes.common(rows).is_empty() && !axes.common(self.along).is_empty()
         };
         let loads: Vec<StepId> = (0..needed.len()).filter(is_same).map(|k| StepId(k as u32)).collect();
-        let bytes: i64 = loads.iter().map(|id| element::bytes(self.nest.load(*id).tensor.dtype)).sum();
-        if bytes * self.lanes.count * self.turns.unwrap_or(1) <= 4 * registers { loads } else { Vec::new() }
+        let dtype = |id: &StepId| self.nest.load(*id).tensor.dtype;
+        let elements = self.lanes.count * self.turns.unwrap_or(1);
+        let narrow: i64 = loads.iter().map(|id| element::bytes(dtype(id))).sum();
+        let is_narrow = loads.iter().all(|id| matches!(dtype(id), DType::BF16 | DType::F16));
+        let wide = element::bytes(DType::F32) * loads.len() as i64;
+        self.keeps_wide = is_narrow && wide * elements <= 4 * registers;
+        self.kept_loads = if narrow * elements <= 4 * registers { loads } else { Vec::new() };
     }
 
     /// Reads what is kept from row to row.
@@ -177,14 +183,23 @@ impl Plan<'_, '_> {
         }
         let (turns, count) = (self.turns.unwrap_or(1), self.lanes.count);
         for id in &self.kept_loads {
-            let ty = element::stored(self.nest.load(*id).tensor.dtype)?;
+            let ty = if self.keeps_wide { "float" } else { element::stored(self.nest.load(*id).tensor.dtype)? };
             body.line(format!("Pack<{ty}, {count}> g{}[{turns}];", id.0));
         }
         body.open(self.along.without(AxisSet::of(self.lanes.axis)));
         self.print_place(body);
         for id in &self.kept_loads {
             let (tensor, offset) = body.address(&self.nest.load(*id).clone(), None)?;
-            body.line(format!("g{}[k] = load<{count}>({tensor} + {offset});", id.0));
+            if self.keeps_wide {
+                let (dtype, narrow) = (self.nest.load(*id).tensor.dtype, format!("p{}", id.0));
+                let ty = element::stored(dtype)?;
+                body.line(format!("const Pack<{ty}, {count}> {narrow} = load<{count}>({tensor} + {offset});"));
+                let wide = Code::call("kept", &[element::widened_lane(dtype, &narrow)]);
+                body.line("#pragma unroll");
+                body.line(format!("for (int l = 0; l < {count}; ++l) g{}[k].at[l] = {wide};", id.0));
+            } else {
+                body.line(format!("g{}[k] = load<{count}>({tensor} + {offset});", id.0));
+            }
         }
         self.close_loop(body);
         Ok(())
@@ -382,8 +397,9 @@ impl Plan<'_, '_> {
     pub(super) fn print_fetched(&self, body: &mut Body<'_>, pass: &Pass) {
         let seen = self.read_by(pass);
         for id in self.kept_loads.iter().filter(|id| seen[id.index()]) {
-            let dtype = self.nest.load(*id).tensor.dtype;
-            body.know_in_lanes(*id, element::widened_lane(dtype, &format!("g{}[k]", id.0)));
+            let (dtype, pack) = (self.nest.load(*id).tensor.dtype, format!("g{}[k]", id.0));
+            let wide = || Code::atom(format!("{pack}.at[l]"));
+            body.know_in_lanes(*id, if self.keeps_wide { wide() } else { element::widened_lane(dtype, &pack) });
         }
         let slot = if self.part.is_some() { "slot" } else { "0" };
         for id in self.fetched.iter().filter(|id| seen[id.index()]) {
@@ -425,7 +441,6 @@ impl Plan<'_, '_> {
                 accumulator.neutral
             ));
         }
-        self.print_kept(body)?;
         self.declare_fetched(body)?;
         let first = self.first_row();
         if self.brings() {
@@ -438,6 +453,8 @@ impl Plan<'_, '_> {
             body.line("int slot = 0;");
             self.fetch_row(body, &first, "0")?;
         }
+        // Behind the first row, which comes meanwhile.
+        self.print_kept(body)?;
         body.open(AxisSet::EMPTY);
         Ok(())
     }

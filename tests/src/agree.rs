@@ -1,6 +1,6 @@
 //! Whether a graph means what another one means.
 
-use fuseline::compare::{Agreement, compare, is_jump};
+use fuseline::compare::{Agreement, compare};
 use fuseline::graph::Graph;
 use fuseline::ops::prim::Monoid;
 use fuseline::ops::{ExprNode, Prim};
@@ -24,7 +24,7 @@ pub fn same_meaning(case: &Case, after: &Graph, reading: Reading, agreement: imp
 /// Whether outputs change little where values change little: no rounding, comparison or position stands between.
 pub fn is_smooth(graph: &Graph) -> bool {
     let jumps = |node: &ExprNode| match node {
-        ExprNode::Apply(op, _) => is_jump(*op),
+        ExprNode::Apply(op, _) => op.jumps(),
         ExprNode::Bits(_) => true,
         _ => false,
     };

@@ -3,13 +3,15 @@
 //! Integers and bools must be equal. Floats may differ by a bound that follows from the graph: every step may round and
 //! err by what the scalar table allows, a sum of `k` products errs by about `√k` roundings, and errors add up along the
 //! longest way to the output. What cancels leaves an error that does not shrink with the result: one rounding of a number of
-//! magnitude 1 is allowed everywhere; where results are much smaller, as much as rounding every operation shows to be lost. NaN agrees
-//! with NaN, an infinity with itself. Where the smallest error decides between two
-//! results, [`Meaning`] takes both.
+//! magnitude 1 is allowed everywhere; where results are much smaller, as much as rounding every operation shows to be lost. What
+//! is beyond that is looked at element by element: an element may be off by what roundings become on the way to it, by the slopes
+//! of the functions there (`spread`). NaN agrees with NaN, an infinity with itself. Where the smallest error decides between two
+//! results, [`Meaning`] takes both, and tells where it did.
 
 mod meaning;
+mod spread;
 
-pub use meaning::{Meaning, is_jump};
+pub use meaning::Meaning;
 
 use std::fmt;
 
@@ -136,6 +138,19 @@ impl Worst {
 pub struct Agreed {
     /// the element that uses most of its bound; none where all are equal
     pub worst: Option<Worst>,
+    /// elements that are right because the smallest error decides between two results, and which are beyond every bound otherwise
+    pub stepped: Option<Stepped>,
+}
+
+/// Elements that stand on the other side of a jump than what is expected.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Stepped {
+    /// how many there are
+    pub count: usize,
+    /// of how many
+    pub of: usize,
+    /// the one that is farthest from what is expected
+    pub farthest: Worst,
 }
 
 /// Two results that do not agree.
@@ -161,45 +176,56 @@ pub enum Mismatch {
 
 /// Whether `actual` is `expected`, and where they are farthest apart.
 pub fn compare(expected: &Literal, actual: &Literal, agreement: &Agreement) -> Result<Agreed, Mismatch> {
-    compare_between(expected, &[], actual, agreement)
+    compare_between(expected, &[], actual, agreement, None)
 }
 
-/// As [`compare`], but an element may also be what one of the others has there, or lie between.
+/// As [`compare`], but an element may also be what one of the others has there, or lie between; and it may be off by its own error,
+/// where that is known.
 fn compare_between(
     expected: &Literal,
     others: &[&Literal],
     actual: &Literal,
     agreement: &Agreement,
+    spread: Option<&[f64]>,
 ) -> Result<Agreed, Mismatch> {
     if expected.ty() != actual.ty() {
         return Err(Mismatch::Types { expected: expected.ty(), actual: actual.ty() });
     }
     let typical = typical(expected);
     let (mut worst, mut most, mut beyond) = (None, 0.0, 0);
+    let (mut farthest, mut steps): (Option<(usize, f64)>, usize) = (None, 0);
+    let distance = |k: usize| (expected.float(k) - actual.float(k)).abs();
     for k in 0..expected.count() {
         let bound = match agreement {
             Agreement::Within(tolerance) => tolerance.bound(expected.float(k), typical),
             Agreement::Exact => 0.0,
         };
-        let mut excess = excess(expected, actual, k, bound);
+        let own = spread.map_or(0.0, |spread| SAFETY * spread[k]);
+        let bound = if own.is_finite() { bound.max(own) } else { bound };
+        let excess = excess(expected, actual, k, bound);
         if excess > 1.0 && lies_between(expected, others, actual, k, bound) {
-            excess = 1.0;
+            steps += 1;
+            if farthest.is_none_or(|(other, _)| distance(k) > distance(other)) {
+                farthest = Some((k, bound));
+            }
+            continue;
         }
         if excess > most {
             (worst, most) = (Some((k, bound)), excess);
         }
         beyond += usize::from(excess > 1.0);
     }
-    let worst = worst.map(|(k, bound)| Worst {
+    let element = |(k, bound)| Worst {
         index: coordinates(k, expected.sizes()),
         expected: expected.float(k),
         actual: actual.float(k),
         bound,
         typical,
-    });
-    match worst {
+    };
+    let stepped = farthest.map(|at| Stepped { count: steps, of: expected.count(), farthest: element(at) });
+    match worst.map(element) {
         Some(worst) if beyond > 0 => Err(Mismatch::Elements { worst, beyond, count: expected.count() }),
-        worst => Ok(Agreed { worst }),
+        worst => Ok(Agreed { worst, stepped }),
     }
 }
 
@@ -309,9 +335,7 @@ fn kernel_errors(kernel: &Kernel, env: &Env) -> Vec<f64> {
 /// What a node adds to the error of its operands.
 fn own_error(graph: &Graph, node: &Node, env: &Env, errors: &[f64]) -> f64 {
     let rounding = node.types().iter().map(|ty| ty.dtype.epsilon()).fold(0.0, f64::max);
-    let length = |dims: &mut dyn Iterator<Item = &Dim>| -> f64 {
-        dims.map(|d| d.eval(env).map_or(USUAL_LENGTH, |n| n as f64)).product::<f64>().max(1.0)
-    };
+    let length = |dims: &mut dyn Iterator<Item = &Dim>| length_of(dims, env);
     match node.prim() {
         Prim::Map(row) => row.expr.nodes().iter().map(|(node, dtype)| step_error(node, *dtype)).sum(),
         Prim::Reduce(row) if matches!(row.monoid, Monoid::Sum | Monoid::Prod) => {
@@ -333,6 +357,11 @@ fn own_error(graph: &Graph, node: &Node, env: &Env, errors: &[f64]) -> f64 {
         Prim::Host(_) => rounding * 4.0,
         _ => 0.0,
     }
+}
+
+/// How many terms a fold over these sizes has.
+fn length_of(dims: &mut dyn Iterator<Item = &Dim>, env: &Env) -> f64 {
+    dims.map(|d| d.eval(env).map_or(USUAL_LENGTH, |n| n as f64)).product::<f64>().max(1.0)
 }
 
 fn region_error(region: &Graph, env: &Env, inputs: &[f64]) -> f64 {

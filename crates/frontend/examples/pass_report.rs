@@ -134,8 +134,8 @@ fn compare_runs(before: &Graph, program: &Program) -> Result<()> {
         let tolerance = Tolerance::of_output(before, k, &env);
         let name = &before.outputs()[k].name;
         match compare(e, a, &Agreement::Within(tolerance)) {
-            Ok(Agreed { worst: Some(worst) }) => println!("  output  {name} {}: agrees, worst {worst}", e.ty()),
-            Ok(Agreed { worst: None }) => println!("  output  {name} {}: equal", e.ty()),
+            Ok(Agreed { worst: Some(worst), .. }) => println!("  output  {name} {}: agrees, worst {worst}", e.ty()),
+            Ok(Agreed { worst: None, .. }) => println!("  output  {name} {}: equal", e.ty()),
             Err(mismatch) => println!("  output  {name} {}: DIFFERS, {mismatch}", e.ty()),
         }
     }

@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use fuseline::compare::{Agreed, Meaning, Mismatch, Worst};
+use fuseline::compare::{Agreed, Meaning, Mismatch, Stepped, Worst};
 use fuseline::compile::{Grain, PlannedProgram, plan_apart, plan_program};
 use fuseline::device::{Device as _, NamedTensors, ReferenceDevice};
 use fuseline::error::{Context, Result};
@@ -49,6 +49,11 @@ impl Check {
             Err(Mismatch::Elements { worst, .. }) => Some(worst),
             Err(Mismatch::Types { .. }) => None,
         }
+    }
+
+    /// Elements that are right because the smallest error decides between two results.
+    pub fn stepped(&self) -> Option<&Stepped> {
+        self.outcome.as_ref().ok().and_then(|agreed| agreed.stepped.as_ref())
     }
 
     /// How much of what is allowed is used; over 1 where it differs.

@@ -157,6 +157,7 @@ fn conclusion(verdict: &Verdict) -> Vec<String> {
         let others = if more > 0 { format!(", and {more} more") } else { String::new() };
         lines.push(format!("without code of their own, interpreted: {first}{others}"));
     }
+    lines.extend(verdict.fused.iter().filter_map(|check| steps(check)));
     match (verdict.guilty, verdict.evidence()) {
         (Some(stage), Some(check)) => {
             lines.push(format!("differs: {}", describe(stage, verdict)));
@@ -182,6 +183,21 @@ fn conclusion(verdict: &Verdict) -> Vec<String> {
         }
     }
     lines
+}
+
+/// Where an output stands on the other side of a step, in words.
+fn steps(check: &Check) -> Option<String> {
+    let stepped = check.stepped()?;
+    let (farthest, count, of) = (&stepped.farthest, stepped.count, stepped.of);
+    let (elements, they) = if count == 1 { ("element", "it stands") } else { ("elements", "they stand") };
+    Some(format!(
+        "{}: {count} {elements} of {of} differ by up to {:.1e} (at {:?}), because {they} behind a rounding, a comparison or a conversion to an \
+         integer that the smallest error decides; either side is right, so that this says nothing of {elements} like {}",
+        check.value,
+        farthest.distance(),
+        farthest.index,
+        if count == 1 { "it" } else { "them" },
+    ))
 }
 
 /// Who is guilty, in words; nobody where everything agrees.
@@ -304,6 +320,7 @@ pub fn check_json(check: &Check) -> Value {
         "expected": worst.map(|worst| worst.expected),
         "actual": worst.map(|worst| worst.actual),
         "beyond": beyond,
+        "stepped": check.stepped().map_or(0, |stepped| stepped.count),
         "why": why,
     })
 }

@@ -4,17 +4,18 @@
 //! side. So the graph is also evaluated with what enters each jump moved up by its error, and moved down; an element may
 //! lie anywhere between what these give.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use rustc_hash::FxHashMap;
 
+use super::spread::Spreads;
 use super::{Agreed, Agreement, Mismatch, SAFETY, Tolerance, compare, compare_between, own_error, step_error};
 use crate::budget::Budget;
 use crate::error::Result;
 use crate::graph::Graph;
 use crate::graph::rewrite::{replaced, rewrite_outside_regions};
 use crate::ops::prim::Map;
-use crate::ops::{Expr, ExprNode, Prim, Scalar, Scope, Signature, Term};
+use crate::ops::{Expr, ExprNode, Prim, Scalar, Scope, Term};
 use crate::reference::{Limits, Options, Reading, evaluate_under};
 use crate::tensor::{DType, Env, Literal};
 
@@ -27,6 +28,39 @@ pub struct Meaning {
     tolerances: Vec<Tolerance>,
     /// the outputs where every operation rounds, if these are right as well
     rounded: Vec<Literal>,
+    /// how far each element may be off; asked for where a tolerance is exceeded
+    errors: Arc<ElementErrors>,
+}
+
+/// How far each element of each output may be off, computed when somebody asks.
+#[derive(Debug)]
+struct ElementErrors {
+    graph: Graph,
+    inputs: FxHashMap<Arc<str>, Literal>,
+    bound: Env,
+    limits: Limits,
+    known: OnceLock<Vec<Option<Vec<f64>>>>,
+}
+
+impl ElementErrors {
+    /// Of an output; none where it cannot be computed, or there is no error.
+    fn of(&self, output: usize) -> Option<&[f64]> {
+        let count = self.graph.outputs().len();
+        let known = self.known.get_or_init(|| self.compute().unwrap_or_else(|_| vec![None; count]));
+        known[output].as_deref()
+    }
+
+    fn compute(&self) -> Result<Vec<Option<Vec<f64>>>> {
+        let env = sizes(&self.graph, &self.inputs, &self.bound);
+        let (graph, erring) = Spreads::graph_of(&self.graph, &env)?;
+        let options = Options { reading: Reading::Exact, limits: self.limits };
+        let squares = evaluate_under(&graph, &self.inputs, &self.bound, &options)?;
+        let mut errors = vec![None; self.graph.outputs().len()];
+        for (output, squares) in erring.into_iter().zip(squares) {
+            errors[output] = Some(squares.to_f64s().into_iter().map(f64::sqrt).collect());
+        }
+        Ok(errors)
+    }
 }
 
 impl Meaning {
@@ -56,7 +90,14 @@ impl Meaning {
                 *tolerance = tolerance.fitted(exact, rounded);
             }
         }
-        Ok(Meaning { outputs, moved, tolerances, rounded: Vec::new() })
+        let errors = ElementErrors {
+            graph: graph.clone(),
+            inputs: inputs.clone(),
+            bound: bound.clone(),
+            limits,
+            known: OnceLock::new(),
+        };
+        Ok(Meaning { outputs, moved, tolerances, rounded: Vec::new(), errors: Arc::new(errors) })
     }
 
     /// The same, but an output may also be what the graph gives where every operation rounds, as it is written: where exact arithmetic
@@ -103,7 +144,10 @@ impl Meaning {
         let moved = self.moved.iter().map(|outputs| &outputs[output]).filter(|other| other.ty() == expected.ty());
         let moved: Vec<&Literal> = moved.collect();
         let agreement = Agreement::Within(self.tolerances[output]);
-        let measured = compare_between(expected, &moved, actual, &agreement);
+        let mut measured = compare_between(expected, &moved, actual, &agreement, None);
+        if let (Err(Mismatch::Elements { .. }), Some(errors)) = (&measured, self.errors.of(output)) {
+            measured = compare_between(expected, &moved, actual, &agreement, Some(errors));
+        }
         match self.rounded.get(output) {
             Some(rounded) if measured.is_err() => compare(rounded, actual, &agreement).or(measured),
             _ => measured,
@@ -156,7 +200,7 @@ fn step_errors(expr: &Expr, given: &[f64]) -> Vec<f64> {
 
 fn jumps(node: &ExprNode, dtype: DType) -> bool {
     match node {
-        ExprNode::Apply(op, _) => is_jump(*op),
+        ExprNode::Apply(op, _) => op.jumps(),
         ExprNode::Cast(_) => !dtype.is_float(),
         _ => false,
     }
@@ -200,12 +244,6 @@ fn nudged<'s>(scope: &'s Scope, operands: &[Term<'s>], by: f64) -> Term<'s> {
     Term::call(Scalar::Add, &[x, Term::call(Scalar::Mul, &[magnitude, scope.float(x, by)])])
 }
 
-/// Whether a function of floats changes by much where its arguments change by little.
-pub fn is_jump(op: Scalar) -> bool {
-    let steps = [Scalar::Floor, Scalar::Ceil, Scalar::Round, Scalar::Trunc, Scalar::Sign, Scalar::Mod, Scalar::Rem];
-    op.def().signature == Signature::Compare || steps.contains(&op)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -241,6 +279,62 @@ mod tests {
         let left = Literal::f32s(&[5e-8, -1e-7, 0.0]);
         assert_eq!(difference, &zeros);
         assert!(meaning.measure(1, &left).is_ok() && meaning.measure(2, &left).is_ok(), "{nothing:?}");
+    }
+
+    /// Whether an output may be off by so much of what it is in one element.
+    fn takes(graph: &Graph, x: Literal, off: f64) -> bool {
+        let meaning = Meaning::of(graph, &[(Arc::from("x"), x)].into_iter().collect(), Limits::default()).unwrap();
+        let expected = &meaning.outputs()[0];
+        let mut values = expected.to_f64s();
+        values[0] *= 1.0 + off;
+        let actual = Literal::from_f64s(expected.dtype(), expected.sizes().to_vec(), &values).unwrap();
+        meaning.measure(0, &actual).is_ok()
+    }
+
+    #[test]
+    fn a_steep_function_hands_on_more_than_it_got() {
+        let graph = |scale: f64| {
+            let b = Builder::new("steep");
+            let x = b.input("x", DType::F32, Shape::new([1usize]));
+            b.output("y", (x * scale).tanh().log1p());
+            b.finish().unwrap()
+        };
+        // tanh(−4) is 1/1490 from −1, where a logarithm of 1 + x has the slope 1490: of two last places there, 1490 · 2 · 2⁻²⁴ are left.
+        let x = || Literal::f32s(&[-4.0]);
+        assert!(takes(&graph(1.0), x(), 2e-5));
+        assert!(!takes(&graph(1.0), x(), 1e-3));
+        // Far from there it is as flat as any other.
+        assert!(!takes(&graph(0.1), x(), 2e-5));
+    }
+
+    #[test]
+    fn sums_that_cancel_leave_the_errors_of_their_terms() {
+        let graph = |by: f64| {
+            let b = Builder::new("cancelling");
+            let x = b.input("x", DType::BF16, Shape::new([2usize, 4]));
+            let y = x * by;
+            b.output("y", y / y.sum(&[1]));
+            b.finish().unwrap()
+        };
+        let rows = |last: f64| {
+            Literal::from_f64s(DType::BF16, [2, 4], &[100.0, -99.0, 50.0, last, 1.0, 1.0, 1.0, 1.0]).unwrap()
+        };
+        // Terms of 100, each rounded to one part in 256, sum to 1: the quotient may be off by as much as it is.
+        assert!(takes(&graph(1.1), rows(-50.0), 0.5));
+        assert!(!takes(&graph(1.1), rows(-50.0), 40.0));
+        assert!(!takes(&graph(1.1), rows(50.0), 0.5), "nothing cancels");
+    }
+
+    #[test]
+    fn what_steps_is_told() {
+        let (graph, inputs) = quantised();
+        let meaning = Meaning::of(&graph, &inputs, Limits::default()).unwrap();
+        let other = Literal::from_ints(DType::I8, [3], &[1, 1, 1]).unwrap();
+        let agreed = meaning.measure(0, &other).unwrap();
+        let stepped = agreed.stepped.unwrap();
+        assert_eq!((agreed.worst, stepped.count, stepped.of), (None, 1, 3));
+        assert_eq!((stepped.farthest.distance(), stepped.farthest.index), (1.0, vec![1]));
+        assert_eq!(meaning.measure(0, &meaning.outputs()[0].clone()).unwrap().stepped, None);
     }
 
     #[test]

@@ -268,7 +268,7 @@ impl Graph {
     }
 
     /// The first nodes of this graph, without what is computed from them: neither outputs nor constraints.
-    fn beginning(&self, count: usize) -> Graph {
+    pub(crate) fn beginning(&self, count: usize) -> Graph {
         let mut graph = Graph::new(self.name.as_str());
         graph.nodes = self.nodes[..count].to_vec();
         graph.origins = self.origins[..count].to_vec();

@@ -233,6 +233,12 @@ impl Scalar {
         }
     }
 
+    /// Whether a function of floats changes by much where its arguments change by little.
+    pub fn jumps(self) -> bool {
+        use Scalar::{Ceil, Floor, Mod, Rem, Round, Sign, Trunc};
+        self.def().signature == Signature::Compare || matches!(self, Floor | Ceil | Round | Trunc | Sign | Mod | Rem)
+    }
+
     /// Whether swapping two arguments changes nothing.
     pub fn is_commutative(self) -> bool {
         use Scalar::{Add, And, Eq, Max, Min, Mul, Or, Xor};

@@ -117,8 +117,8 @@ fn cast(x: &Lanes, from: DType, to: DType) -> Lanes {
     match (x, to.class()) {
         (Lanes::Float(x), Class::Float) => Lanes::Float(x.iter().map(|x| to.round(*x)).collect()),
         (Lanes::Int(x), Class::Float) => Lanes::Float(x.iter().map(|x| to.round(widen(from, *x) as f64)).collect()),
-        (Lanes::Float(x), Class::Bool) => Lanes::Int(x.iter().map(|x| i64::from(*x != 0.0)).collect()),
-        (Lanes::Float(x), _) => Lanes::Int(x.iter().map(|x| to.wrap(*x as i128) as i64).collect()),
+        (Lanes::Float(x), Class::Bool) => Lanes::Int(x.iter().map(|x| i64::from(from.round(*x) != 0.0)).collect()),
+        (Lanes::Float(x), _) => Lanes::Int(x.iter().map(|x| to.wrap(from.round(*x) as i128) as i64).collect()),
         (Lanes::Int(x), _) => Lanes::Int(x.iter().map(|x| to.wrap(widen(from, *x)) as i64).collect()),
     }
 }
@@ -140,7 +140,10 @@ fn read_bits(x: &Lanes, from: DType, to: DType) -> Lanes {
 fn apply(op: Scalar, from: DType, to: DType, operands: &[&Lanes], len: usize, reading: Reading) -> Lanes {
     let def = op.def();
     if from.is_float() {
-        let operands: SmallVec<[Cow<'_, [f64]>; 3]> = operands.iter().map(|o| o.as_floats()).collect();
+        let mut operands: SmallVec<[Cow<'_, [f64]>; 3]> = operands.iter().map(|o| o.as_floats()).collect();
+        if op.jumps() && from != DType::F64 {
+            operands.iter_mut().for_each(|o| *o = o.iter().map(|x| from.round(*x)).collect());
+        }
         let mut values = each(def.float.expect("the type was checked"), &operands, len, |x| *x);
         if !to.is_float() {
             return Lanes::Int(values.into_iter().map(|x| x as i64).collect());

@@ -1,7 +1,10 @@
 //! The reference interpreter: what every graph means.
 //!
 //! Comes in: a graph and the values of its inputs. Goes out: the values of its outputs. Two readings:
-//! - [`Reading::Exact`] computes floats in f64 and rounds only where the graph says so (casts, inputs, outputs);
+//! - [`Reading::Exact`] computes floats in f64 and rounds only where the graph says so (casts, inputs, outputs), and what decides: a
+//!   comparison, a step such as `floor`, a conversion to an integer, an order or a position takes its operands as numbers of their type.
+//!   Otherwise `8 · log(16) / 2.7725887`, where the model has rounded log 16, would be a little less than 8, as no f32 is, and `floor`
+//!   of it 7;
 //! - [`Reading::Rounded`] rounds every scalar result to its element type, as a strict execution would.
 //!
 //! Integers are exact in both. Never here: speed at the price of meaning.

@@ -152,8 +152,9 @@ fn positions_of_best(monoid: Monoid, axis: usize, strides: &[usize], count: usiz
     let mut at = vec![-1; count];
     if x.dtype().is_float() {
         let mut best = vec![0.0f64; count];
+        let dtype = x.dtype();
         for_each_float(x, strides, |to, i, value| {
-            let old: f64 = best[to];
+            let (old, value): (f64, f64) = (best[to], dtype.round(value));
             let order = if value.is_nan() || old.is_nan() {
                 value.is_nan().cmp(&old.is_nan())
             } else {

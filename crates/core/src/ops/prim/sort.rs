@@ -34,11 +34,11 @@ impl Primitive for Sort {
     }
 
     fn eval(&self, args: &[Buffer], run: &mut Run<'_>) -> Result<Vec<Buffer>> {
-        // Two results, where lines begin, and the order of one of them with what sorting it takes.
+        // Two results, the operand as numbers of its type, where lines begin, and the order of one of them with what sorting it takes.
         let (count, length) = (args[0].count(), args[0].sizes()[self.axis]);
         let lines = count / length.max(1);
-        run.reserve_work(&[&args[0]], 2 * count + lines + 2 * length)?;
-        Ok(eval_sort(&args[0], self.axis, self.descending))
+        run.reserve_work(&[&args[0]], 3 * count + lines + 2 * length)?;
+        Ok(eval_sort(&args[0].rounded()?, self.axis, self.descending))
     }
 
     fn gradient<'b>(&self, at: &Adjoint<'_, 'b>) -> std::result::Result<OperandGradients<'b>, NoGradient> {

@@ -1,0 +1,299 @@
+//! How far each element of a result may be off, as follows from how steep the graph is where it is evaluated.
+//!
+//! Every step errs by what the scalar table allows of its own result, and hands on what its operands err, times its slope. Errors of
+//! different steps are taken for independent: their squares add up. [`Spreads`] makes a graph that computes these squares beside the
+//! values, in f64, so that what cancels (a sum of both signs) and what is steep (a logarithm near its pole) shows where it happens. What
+//! jumps hands nothing on: [`super::Meaning`] takes both sides of it.
+
+use smallvec::SmallVec;
+
+use super::{length_of, relative_errors};
+use crate::error::Result;
+use crate::graph::{Graph, Node, OriginSet, Value};
+use crate::ops::prim::{Combine, Concat, Const, Contract, Gather, Map, Monoid, Prefix, Reduce, Scatter, View};
+use crate::ops::{Expr, ExprNode, Number, Prim, Scalar, Scope, Term};
+use crate::tensor::{DType, Env, Literal, Shape};
+
+/// The squares of errors of a graph's values, as values of a graph that has its nodes too.
+pub(super) struct Spreads<'g> {
+    graph: &'g Graph,
+    env: &'g Env,
+    /// the nodes of the graph under their own numbers, and behind them those that compute errors
+    with_errors: Graph,
+    /// of every result of every node; none where there is no error
+    squares: Vec<SmallVec<[Option<Value>; 1]>>,
+    /// what is handed on where no slope is known
+    relative: Vec<f64>,
+}
+
+impl<'g> Spreads<'g> {
+    /// A graph whose outputs are the squares of the errors of some outputs of `graph`, and which outputs these are.
+    pub fn graph_of(graph: &'g Graph, env: &'g Env) -> Result<(Graph, Vec<usize>)> {
+        let with_errors = graph.beginning(graph.nodes().len());
+        let relative = relative_errors(graph, env, &[]);
+        let mut spreads = Spreads { graph, env, with_errors, squares: Vec::new(), relative };
+        for (id, node) in graph.nodes().iter().enumerate() {
+            let squares = if node.types().iter().any(|ty| ty.dtype.is_float()) {
+                spreads.of_node(id, node)?
+            } else {
+                SmallVec::from_elem(None, node.types().len())
+            };
+            spreads.squares.push(squares);
+        }
+        let mut erring = Vec::new();
+        for (k, output) in graph.outputs().iter().enumerate() {
+            if let Some(square) = spreads.square(output.value) {
+                spreads.with_errors.add_output(&format!("{k}"), square);
+                erring.push(k);
+            }
+        }
+        Ok((spreads.with_errors, erring))
+    }
+
+    fn square(&self, value: Value) -> Option<Value> {
+        self.squares[value.node()][value.port()]
+    }
+
+    fn add(&mut self, prim: impl Into<Prim>, args: &[Value]) -> Result<Value> {
+        self.with_errors.add(prim, args, &OriginSet::default()).map(|id| Value::new(id, 0))
+    }
+
+    fn of_node(&mut self, id: usize, node: &Node) -> Result<SmallVec<[Option<Value>; 1]>> {
+        let args = node.args();
+        let value = Value::new(id, 0);
+        let square = match node.prim() {
+            Prim::Input(_) | Prim::Const(_) | Prim::Sizes(_) | Prim::Bind(_) | Prim::Random(_) => None,
+            Prim::Map(row) => self.of_map(row, args)?,
+            Prim::View(row) => match self.square(args[0]) {
+                Some(square) => Some(self.add(View { fill: row.fill.map(|_| zero()), ..row.clone() }, &[square])?),
+                None => None,
+            },
+            Prim::Concat(row) if args.iter().any(|a| self.square(*a).is_some()) => {
+                let parts = args.iter().map(|part| self.square_or_zero(*part)).collect::<Result<Vec<_>>>()?;
+                Some(self.add(Concat { axis: row.axis }, &parts)?)
+            }
+            Prim::Concat(_) => None,
+            Prim::Reduce(row) => self.of_reduce(value, row, args[0])?,
+            Prim::Prefix(row) if row.monoid == Monoid::Sum => {
+                let length = length_of(&mut std::iter::once(&node.types()[0].shape[row.axis]), self.env);
+                let terms = self.terms(args[0], length)?;
+                Some(self.add(Prefix { monoid: Monoid::Sum, ..row.clone() }, &[terms])?)
+            }
+            Prim::Contract(row) => Some(self.of_contract(value, row, args)?),
+            Prim::Gather(row) => match self.square(args[0]) {
+                Some(square) => {
+                    let operands: Vec<Value> = std::iter::once(square).chain(args[1..].iter().copied()).collect();
+                    Some(self.add(Gather { shape: row.shape.clone(), map: row.map.clone() }, &operands)?)
+                }
+                None => None,
+            },
+            Prim::Scatter(row) if matches!(row.combine, Combine::Replace | Combine::Add) => {
+                Some(self.of_scatter(value, row, args)?)
+            }
+            _ => {
+                let ports = (0..node.types().len()).map(|port| {
+                    let value = Value::new(id, port);
+                    match self.graph.ty(value).dtype.is_float() {
+                        true => self.part_of(value, self.relative[id]).map(Some),
+                        false => Ok(None),
+                    }
+                });
+                return ports.collect();
+            }
+        };
+        Ok(SmallVec::from_elem(square, 1))
+    }
+
+    fn square_or_zero(&mut self, value: Value) -> Result<Value> {
+        if let Some(square) = self.square(value) {
+            return Ok(square);
+        }
+        let nothing = self.add(Const { literal: Literal::from_f64s(DType::F64, [], &[0.0])? }, &[])?;
+        let shape = self.graph.ty(value).shape.clone();
+        self.add(View::new(shape, Vec::new()), &[nothing])
+    }
+
+    /// An expression of some values of one shape.
+    fn map(&mut self, args: &[Value], body: impl for<'s> FnOnce(&'s Scope, &[Term<'s>]) -> Term<'s>) -> Result<Value> {
+        let types: Vec<DType> = args.iter().map(|a| self.with_errors.ty(*a).dtype).collect();
+        let shape: Shape = self.with_errors.ty(args[0]).shape.clone();
+        let expr = Expr::build(&types, |scope, args| {
+            let args: Vec<Term<'_>> = args.iter().map(|a| a.cast(DType::F64)).collect();
+            body(scope, &args)
+        });
+        self.add(Map { expr, shape }, args)
+    }
+
+    /// The square of a part of a value.
+    fn part_of(&mut self, value: Value, part: f64) -> Result<Value> {
+        self.map(&[value], |scope, x| x[0] * x[0] * scope.float(x[0], part * part))
+    }
+
+    fn of_map(&mut self, row: &Map, args: &[Value]) -> Result<Option<Value>> {
+        let given: Vec<Option<Value>> = args.iter().map(|a| self.square(*a)).collect();
+        let present: Vec<bool> = given.iter().map(Option::is_some).collect();
+        let Some(expr) = squared_error(&row.expr, &present) else { return Ok(None) };
+        let operands: Vec<Value> = args.iter().copied().chain(given.into_iter().flatten()).collect();
+        self.add(Map { expr, shape: row.shape.clone() }, &operands).map(Some)
+    }
+
+    /// What each term of a sum of so many adds to the square of its error: its own, and what is rounded on the way.
+    fn terms(&mut self, x: Value, length: f64) -> Result<Value> {
+        let rounding = self.graph.ty(x).dtype.epsilon();
+        let rounding = rounding * rounding * length;
+        match self.square(x) {
+            Some(square) => self.map(&[x, square], |scope, x| x[1] + x[0] * x[0] * scope.float(x[0], rounding)),
+            None => self.map(&[x], |scope, x| x[0] * x[0] * scope.float(x[0], rounding)),
+        }
+    }
+
+    fn of_reduce(&mut self, value: Value, row: &Reduce, x: Value) -> Result<Option<Value>> {
+        match row.monoid {
+            Monoid::Sum => {
+                let shape = &self.graph.ty(x).shape;
+                let length = length_of(&mut row.axes.iter().map(|a| &shape[*a]), self.env);
+                let terms = self.terms(x, length)?;
+                self.add(row.clone(), &[terms]).map(Some)
+            }
+            Monoid::Max | Monoid::Min => match self.square(x) {
+                Some(square) => self.add(Reduce { monoid: Monoid::Max, axes: row.axes.clone() }, &[square]).map(Some),
+                None => Ok(None),
+            },
+            _ => self.part_of(value, self.relative[value.node()]).map(Some),
+        }
+    }
+
+    fn of_contract(&mut self, value: Value, row: &Contract, args: &[Value]) -> Result<Value> {
+        let types = [self.graph.ty(args[0]).clone(), self.graph.ty(args[1]).clone()];
+        let length = length_of(&mut row.summed().iter().filter_map(|l| row.extent(&types, *l)), self.env);
+        let rounding = row.accumulator.epsilon() * row.accumulator.epsilon() * length;
+        let [a, b] = [args[0], args[1]];
+        let squared = self.map(&[b], |_, x| x[0] * x[0])?;
+        let left = match self.square(a) {
+            Some(square) => self.map(&[a, square], |scope, x| x[1] + x[0] * x[0] * scope.float(x[0], rounding))?,
+            None => self.map(&[a], |scope, x| x[0] * x[0] * scope.float(x[0], rounding))?,
+        };
+        let contract = Contract { accumulator: DType::F64, ..row.clone() };
+        let mut sum = self.add(contract.clone(), &[left, squared])?;
+        if let Some(square) = self.square(b) {
+            let squared = self.map(&[a], |_, x| x[0] * x[0])?;
+            let right = self.add(contract, &[squared, square])?;
+            sum = self.map(&[sum, right], |_, x| x[0] + x[1])?;
+        }
+        let own = 0.5 * self.graph.ty(value).dtype.epsilon();
+        self.map(&[sum, value], |scope, x| x[0] + x[1] * x[1] * scope.float(x[1], own * own))
+    }
+
+    fn of_scatter(&mut self, value: Value, row: &Scatter, args: &[Value]) -> Result<Value> {
+        let mut operands = vec![self.square_or_zero(args[0])?, self.square_or_zero(args[1])?];
+        operands.extend(&args[2..]);
+        let sum = self.add(row.clone(), &operands)?;
+        let own = 2.0 * self.graph.ty(value).dtype.epsilon();
+        self.map(&[sum, value], |scope, x| x[0] + x[1] * x[1] * scope.float(x[1], own * own))
+    }
+}
+
+fn zero() -> Number {
+    Number::new(DType::F64, 0.0)
+}
+
+/// The square of the error of an expression: of its arguments, then of the squares of the errors of those that have one. `None` where it
+/// has no error.
+fn squared_error(expr: &Expr, present: &[bool]) -> Option<Expr> {
+    let scope = Scope::default();
+    let mut args: Vec<Term<'_>> = expr.args().iter().enumerate().map(|(k, d)| scope.argument(k, *d)).collect();
+    let mut given = Vec::with_capacity(present.len());
+    for is_present in present {
+        let square = is_present.then(|| scope.argument(args.len(), DType::F64));
+        args.extend(square);
+        given.push(square);
+    }
+    let mut terms: Vec<Term<'_>> = Vec::with_capacity(expr.nodes().len());
+    let mut squares: Vec<Option<Term<'_>>> = Vec::with_capacity(expr.nodes().len());
+    for (node, dtype) in expr.nodes() {
+        let places = node.operands();
+        let operands: SmallVec<[Term<'_>; 3]> = places.iter().map(|k| terms[*k as usize]).collect();
+        let carried: SmallVec<[Option<Term<'_>>; 3]> = places.iter().map(|k| squares[*k as usize]).collect();
+        let term = scope.step(node, *dtype, &operands);
+        let square = match node {
+            _ if !dtype.is_float() => None,
+            ExprNode::Arg(k) => given[*k as usize],
+            ExprNode::Apply(op, _) => error_of_call(&scope, *op, term, &operands, &carried),
+            ExprNode::Cast(_) => {
+                let rounds = dtype.epsilon() > operands[0].dtype().epsilon();
+                let own = rounds.then(|| own_error(&scope, term, 0.5));
+                sum(carried[0], own)
+            }
+            ExprNode::Const(_) | ExprNode::Coord(_) | ExprNode::Size(_) | ExprNode::Bits(_) => None,
+        };
+        terms.push(term);
+        squares.push(square);
+    }
+    let root = squares.pop()??;
+    Some(Expr::of(root, &args))
+}
+
+fn error_of_call<'s>(
+    scope: &'s Scope,
+    op: Scalar,
+    result: Term<'s>,
+    operands: &[Term<'s>],
+    carried: &[Option<Term<'s>>],
+) -> Option<Term<'s>> {
+    let nothing = scope.constant(DType::F64, zero());
+    let or_nothing = |square: Option<Term<'s>>| square.unwrap_or(nothing);
+    match op {
+        _ if op.jumps() && !matches!(op, Scalar::Mod | Scalar::Rem) => None,
+        Scalar::Neg | Scalar::Abs => carried[0],
+        Scalar::Select => match (carried[1], carried[2]) {
+            (None, None) => None,
+            (yes, no) => Some(operands[0].select(or_nothing(yes), or_nothing(no))),
+        },
+        // Whoever is the larger one by its error is so either way; of two that are closer, both may be.
+        Scalar::Max | Scalar::Min => {
+            sum(carried[0], carried[1])?;
+            let (a, b) = (or_nothing(carried[0]), or_nothing(carried[1]));
+            let apart = operands[0].cast(DType::F64) - operands[1].cast(DType::F64);
+            let is_near = (apart * apart).lt((a + b) * scope.float(a, 16.0));
+            let is_first = match op {
+                Scalar::Max => operands[1].lt(operands[0]),
+                _ => operands[0].lt(operands[1]),
+            };
+            Some(is_near.select(Term::call(Scalar::Max, &[a, b]), is_first.select(a, b)))
+        }
+        _ => {
+            let slopes = (op.def().gradient)(scope, operands, result);
+            let mut total = match op {
+                Scalar::Mod | Scalar::Rem => None,
+                _ => Some(own_error(scope, result, 0.5 + f64::from(op.def().ulp))),
+            };
+            for (slope, square) in slopes.into_iter().zip(carried) {
+                let Some(square) = *square else { continue };
+                let slope = slope.cast(DType::F64);
+                let mut handed = slope * slope * square;
+                if op == Scalar::Sqrt {
+                    // |√(x + e) − √x| ≤ √|e|, however steep a root is near 0.
+                    handed = Term::call(Scalar::Min, &[handed, square.apply(Scalar::Sqrt)]);
+                }
+                // No error stays none where the slope has no end.
+                let is_none = Term::call(Scalar::Eq, &[square, nothing]);
+                total = sum(total, Some(is_none.select(nothing, handed)));
+            }
+            total
+        }
+    }
+}
+
+/// The square of so many units of the last place of a result.
+fn own_error<'s>(scope: &'s Scope, result: Term<'s>, ulps: f64) -> Term<'s> {
+    let own = ulps * result.dtype().epsilon();
+    let result = result.cast(DType::F64);
+    result * result * scope.float(result, own * own)
+}
+
+fn sum<'s>(a: Option<Term<'s>>, b: Option<Term<'s>>) -> Option<Term<'s>> {
+    match (a, b) {
+        (Some(a), Some(b)) => Some(a + b),
+        (one, other) => one.or(other),
+    }
+}

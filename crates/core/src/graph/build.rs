@@ -10,7 +10,7 @@ use super::{Constraint, Graph, Origin, OriginSet, Tensor, Value};
 use crate::error::{Error, Result};
 use crate::ops::prim::{self, Bind, Const, If, Input, Loop, Random, Sizes};
 use crate::ops::{Expr, Prim};
-use crate::tensor::{DType, Dim, Literal, Shape, Symbol, TensorType};
+use crate::tensor::{DType, Dim, Literal, MAX_RANK, Shape, Symbol, TensorType};
 
 /// A graph under construction.
 #[derive(Debug)]
@@ -275,8 +275,12 @@ impl Builder {
         if !ty.dtype.is_int() || ty.shape.rank() > 1 {
             return Err(Error::invalid(format!("{what} must be a vector of integers, not {ty}")));
         }
-        let count = ty.shape.count();
-        let count = count.as_int().filter(|n| *n <= 64);
+        let count = ty.shape.count().as_int();
+        if let Some(many) = count.filter(|n| *n > MAX_RANK as i64) {
+            return Err(Error::invalid(format!(
+                "{what} of {many} elements, more than a tensor may have axes ({MAX_RANK})"
+            )));
+        }
         let Some(count) = count else {
             return Err(self.needs_value(tensor, &format!("the number of elements of {what} must be known")));
         };

@@ -21,5 +21,5 @@ pub use dtype::{Class, DType, FloatFormat, Specials};
 pub use layout::Layout;
 pub use literal::{Literal, Source};
 pub use seeded::Seeded;
-pub use shape::{Shape, TensorType};
+pub use shape::{MAX_RANK, Shape, TensorType};
 pub use spread::Spread;

@@ -10,7 +10,7 @@ use crate::error::{Error, Result};
 pub struct Shape(Vec<Dim>);
 
 /// No tensor has more axes than this; ONNX models stay below ten.
-const MAX_RANK: usize = 64;
+pub const MAX_RANK: usize = 64;
 
 /// No size is a longer expression than this (see [`Dim::complexity`]), and no count of elements a longer sum: what is built of
 /// sizes must not outgrow the graph.

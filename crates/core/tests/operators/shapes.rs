@@ -202,6 +202,59 @@ fn a_range_over_a_size_is_symbolic() {
 }
 
 #[test]
+fn ranges_reach_to_the_ends_of_their_type() {
+    let numbers = |start: i64, limit: i64, delta: i64| {
+        let b = Builder::new("range");
+        let bounds = ["start", "limit", "delta"].map(|name| b.input(name, DType::I64, Shape::scalar()));
+        b.output("run time", op("Range", &bounds).one(&b));
+        b.output("known", op("Range", &[start, limit, delta].map(|n| b.int(DType::I64, n))).one(&b));
+        let scalar = |n: i64| Literal::from_ints(DType::I64, [], &[n]).unwrap();
+        let given = [("start", scalar(start)), ("limit", scalar(limit)), ("delta", scalar(delta))];
+        run(b, &given).map(|y| {
+            assert_eq!(y[0].to_ints(), y[1].to_ints());
+            y[0].to_ints()
+        })
+    };
+    assert_eq!(numbers(MAX, MIN, MIN).unwrap(), [MAX, -1]);
+    assert_eq!(numbers(MAX - 1, MAX, MAX).unwrap(), [MAX - 1]);
+    assert_eq!(numbers(MIN, MIN + 3, 1).unwrap(), [MIN, MIN + 1, MIN + 2]);
+    assert_eq!(numbers(MIN, MAX, 1 << 62).unwrap(), [MIN, -(1 << 62), 0, 1 << 62]);
+    assert_eq!(numbers(MAX, MIN, MAX).unwrap(), [MAX, 0, -MAX]);
+    assert!(numbers(MIN, MAX, 1).is_err() && numbers(0, 5, 0).is_err());
+}
+
+#[test]
+fn ranges_of_floats_have_as_many_elements_as_the_quotient_says() {
+    let count = |start: f32, limit: f32, delta: f32| {
+        let b = Builder::new("range");
+        let bounds = ["start", "limit", "delta"].map(|name| b.input(name, DType::F32, Shape::scalar()));
+        b.output("run time", op("Range", &bounds).one(&b));
+        let constants = [start, limit, delta].map(|x| b.scalar(DType::F32, f64::from(x)));
+        let known = op("Range", &constants).all(&b).map(|y| b.output("known", y[0]));
+        let scalar = |x: f32| Literal::f32s(&[x]).reshaped([]).unwrap();
+        let given = [("start", scalar(start)), ("limit", scalar(limit)), ("delta", scalar(delta))];
+        match (run(b, &given), known) {
+            (Ok(y), Ok(())) => {
+                assert_eq!(y[0], y[1]);
+                Some(y[0].count())
+            }
+            (Err(_), Err(_)) => None,
+            other => panic!("{start} to {limit} by {delta}: {other:?}"),
+        }
+    };
+    assert_eq!(count(0.0, 1.0, 0.25), Some(4));
+    // 0.3 / 0.1 of f32 is a little more than 3 before it is rounded.
+    assert_eq!(count(0.0, 0.3, 0.1), Some(4));
+    assert_eq!(count(1.0, 0.0, -0.25), Some(4));
+    assert_eq!(count(1.0, 0.0, f32::INFINITY), Some(0));
+    for (start, limit, delta) in
+        [(0.0, f32::NAN, 1.0), (f32::NAN, 1.0, 1.0), (0.0, 1.0, f32::NAN), (0.0, f32::INFINITY, 1.0), (0.0, 1.0, 0.0)]
+    {
+        assert_eq!(count(start, limit, delta), None, "{start} to {limit} by {delta}");
+    }
+}
+
+#[test]
 fn sizes_that_were_floats_for_a_while_are_known() {
     let b = Builder::new("floats");
     let n = Dim::named("n");

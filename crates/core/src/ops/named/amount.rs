@@ -2,7 +2,7 @@
 
 use crate::error::{Error, Result};
 use crate::graph::{Builder, Known, Tensor};
-use crate::tensor::{Dim, Shape};
+use crate::tensor::{Dim, MAX_RANK, Shape};
 
 /// An integer operand, as far as it is known while the graph is built.
 #[derive(Clone, Debug)]
@@ -42,7 +42,13 @@ pub(super) fn amounts<'b>(builder: &'b Builder, tensor: Tensor<'b>, what: &str) 
     if !ty.dtype.is_int() || ty.shape.rank() > 1 {
         return Err(Error::invalid(format!("{what} must be a vector of integers, not {ty}")));
     }
-    let Some(count) = ty.shape.count().as_int().filter(|n| *n <= 64) else {
+    let count = ty.shape.count().as_int();
+    if let Some(many) = count.filter(|n| *n > MAX_RANK as i64) {
+        return Err(Error::invalid(format!(
+            "{what} of {many} elements, more than a tensor may have axes ({MAX_RANK})"
+        )));
+    }
+    let Some(count) = count else {
         return Err(builder.needs_value(tensor, &format!("the number of elements of {what} must be known")));
     };
     let known = builder.contents(tensor);

@@ -17,6 +17,7 @@ pub(super) static OPS: &[NamedOp] = &[
         doc: "elements added before and after axes (negative amounts cut off): constant, edge, reflect or wrap",
         expand: pad,
     },
+    NamedOp::contributed("Pad", &["mode", "pads", "paddings", "value"], "Pad of the standard operator set", pad),
     NamedOp {
         name: "CenterCropPad",
         domain: "",
@@ -45,11 +46,12 @@ fn pad<'b>(call: &Call<'_, 'b>) -> Result<Vec<Tensor<'b>>> {
         "wrap" => Mode::Wrap,
         other => return Err(Error::invalid(format!("Pad with mode {other}"))),
     };
-    let own = x.shape()?;
-    let (before, after) = amounts_by_axis(call, x)?;
+    let (mut before, mut after) = amounts_by_axis(call, x)?;
     if mode == Mode::Constant {
         return Ok(vec![pad_constant(call, x, &before, &after)?]);
     }
+    let x = cut(x, &mut before, &mut after)?;
+    let own = x.shape()?;
     let mut dims = Vec::with_capacity(own.rank());
     let mut map = Vec::with_capacity(own.rank());
     for (k, size) in own.dims().iter().enumerate() {
@@ -59,6 +61,28 @@ fn pad<'b>(call: &Call<'_, 'b>) -> Result<Vec<Tensor<'b>>> {
         dims.push(size + &before[k] + &after[k]);
     }
     Ok(vec![x.view(View::new(dims.into(), map))])
+}
+
+/// The tensor less what negative amounts cut off, which nothing outside of it stands for; the amounts are those that are left.
+fn cut<'b>(mut x: Tensor<'b>, before: &mut [Dim], after: &mut [Dim]) -> Result<Tensor<'b>> {
+    let zero = Dim::int(0);
+    for axis in 0..before.len() {
+        let [front, back] = [&before[axis], &after[axis]].map(|amount| (-amount).max_with(&zero));
+        if front.is(0) && back.is(0) {
+            continue;
+        }
+        let size = x.dim(axis)? - &front - &back;
+        if size.as_int().is_some_and(|size| size <= 0) {
+            let (all, front, back) = (x.dim(axis)?, &before[axis], &after[axis]);
+            return Err(Error::invalid(format!(
+                "Pad by {front} and {back} leaves nothing of an axis of {all} to repeat"
+            )));
+        }
+        x = x.slice(axis, front, size, 1);
+        before[axis] = before[axis].max_with(&zero);
+        after[axis] = after[axis].max_with(&zero);
+    }
+    Ok(x)
 }
 
 /// The place inside of an axis that stands for the place `at`, which may lie outside.

@@ -8,7 +8,8 @@ use fuseline::reference::{Limits, Options, evaluate};
 use fuseline::tensor::{DType, Literal};
 use fuseline_frontend::onnx::import;
 use fuseline_frontend::onnx::schema::{
-    DataLocation, FunctionProto, ModelProto, OperatorSetIdProto, SparseTensorProto, StringStringEntryProto, TensorProto,
+    AttributeProto, AttributeType, DataLocation, FunctionProto, ModelProto, NodeProto, OperatorSetIdProto,
+    SparseTensorProto, StringStringEntryProto, TensorProto, ValueInfoProto,
 };
 use fuseline_frontend::{Model, Tensors};
 use fuseline_tests::malicious::MALICES;
@@ -290,14 +291,117 @@ fn a_wrong_input_is_told_with_both_types() {
     assert!(error.to_string().contains("f32[2, 4] where f32[n, 3] is wanted"), "{error}");
 }
 
+/// A model of one node on `x: f32[4, 4]` and constants.
+fn of_x(node: NodeProto, constants: Vec<TensorProto>, outputs: Vec<ValueInfoProto>) -> ModelProto {
+    let mut g = graph(vec![value("x", FLOAT, &["4", "4"])], vec![node], outputs);
+    g.initializer = constants;
+    model(g)
+}
+
 #[test]
-fn a_sparse_constant_is_told_as_what_it_is() {
-    let mut sparse = sound();
-    let g = sparse.graph.as_mut().unwrap();
-    g.node.push(node("Add", &["p", "w"], &["q"]));
-    g.sparse_initializer =
-        vec![SparseTensorProto { values: Some(ints("w", &[1])), indices: Some(ints("", &[0])), dims: vec![1 << 60] }];
-    let error = refused(&sparse);
-    assert_eq!(error.kind(), Kind::Unsupported);
-    assert!(error.to_string().contains("sparse initializer \"w\""), "{error}");
+fn sparse_constants_are_made_dense_within_limits() {
+    let sparse = |indices: &[i64], dims: &[i64]| {
+        let mut sound = sound();
+        let g = sound.graph.as_mut().unwrap();
+        g.node = vec![node("Cast", &["w"], &["q"])];
+        g.node[0].attribute.push(int("to", 1));
+        g.output = vec![value("q", FLOAT, &["a"])];
+        let values = Some(ints("w", &vec![7; indices.len()]));
+        g.sparse_initializer =
+            vec![SparseTensorProto { values, indices: Some(ints("", indices)), dims: dims.to_vec() }];
+        sound
+    };
+    attempt(bytes(&sparse(&[1, 3], &[5]))).unwrap();
+    for (indices, dims, kind) in [
+        (&[3, 1][..], &[5][..], Kind::Invalid),
+        (&[1, 5], &[5], Kind::Invalid),
+        (&[0], &[1 << 60], Kind::Limit),
+        (&[0], &[1 << 20, 1 << 11], Kind::Limit),
+    ] {
+        let error = refused(&sparse(indices, dims));
+        assert_eq!(error.kind(), kind, "{error}");
+        assert!(error.to_string().contains("sparse tensor \"w\""), "{error}");
+    }
+}
+
+#[test]
+fn outputs_are_of_the_type_that_is_declared_or_of_none() {
+    let declared = |elem_type: i32| of_x(node("Neg", &["x"], &["y"]), vec![], vec![value("y", elem_type, &["4", "4"])]);
+    attempt(bytes(&declared(FLOAT))).unwrap();
+    let error = refused(&declared(INT64));
+    assert!(error.kind() == Kind::Invalid && error.to_string().contains("output \"y\""), "{error}");
+    assert!(error.message().contains("declared as i64[4, 4], and what the model makes is f32"), "{error}");
+    // Without an element type, and without a type: what the model makes.
+    attempt(bytes(&declared(0))).unwrap();
+    let mut untyped = declared(FLOAT);
+    untyped.graph.as_mut().unwrap().output[0].r#type = None;
+    attempt(bytes(&untyped)).unwrap();
+    let untyped = Model::from_bytes(bytes(&untyped), "m").unwrap();
+    assert_eq!(untyped.signature().outputs[0].to_string(), "y: undeclared");
+}
+
+#[test]
+fn constants_that_are_inputs_too_have_one_type() {
+    let with = |elem_type: i32, sizes: &[&str]| {
+        let mut m = of_x(node("Neg", &["x"], &["y"]), vec![ints("w", &[1, 2])], vec![value("y", FLOAT, &["4", "4"])]);
+        m.graph.as_mut().unwrap().input.push(value("w", elem_type, sizes));
+        m
+    };
+    attempt(bytes(&with(INT64, &["2"]))).unwrap();
+    attempt(bytes(&with(INT64, &["n"]))).unwrap();
+    for (m, part) in [
+        (with(INT64, &["3"]), "has the sizes [2]"),
+        (with(INT64, &["2", "1"]), "has the sizes [2]"),
+        (with(FLOAT, &["2"]), "of type FLOAT, and its initializer of INT64"),
+    ] {
+        let error = refused(&m);
+        assert!(error.kind() == Kind::Invalid && error.to_string().contains("input \"w\""), "{error}");
+        assert!(error.message().contains(part), "{error}");
+    }
+}
+
+#[test]
+fn names_are_strings_too() {
+    let mut long = of_x(node("Neg", &["x"], &["y"]), vec![], vec![value("y", FLOAT, &["4", "4"])]);
+    long.graph.as_mut().unwrap().node[0].name = "n".repeat(3_000_000);
+    let error = refused(&long);
+    assert!(error.kind() == Kind::Limit && error.message().contains("a string of 3000000 bytes"), "{error}");
+    assert!(error.to_string().len() < 300);
+    let y = "y".repeat(3_000_000);
+    let long = of_x(node("Neg", &["x"], &[&y]), vec![], vec![value(&y, FLOAT, &["4", "4"])]);
+    assert_eq!(refused(&long).kind(), Kind::Limit);
+}
+
+#[test]
+fn wrong_numbers_are_told_as_what_they_are() {
+    let out = || vec![value("y", FLOAT, &["a", "b"])];
+    let told = |m: &ModelProto| {
+        let error = refused(m);
+        assert_eq!(error.kind(), Kind::Invalid, "{error}");
+        error.message().to_string()
+    };
+    let top = of_x(node("TopK", &["x", "k"], &["y", "z"]), vec![ints("k", &[5])], out());
+    assert_eq!(told(&top), "TopK of 5 elements along an axis that has 4");
+    let many = of_x(node("ConstantOfShape", &["s"], &["y"]), vec![ints("s", &[1; 5000])], out());
+    assert_eq!(told(&many), "the shape of 5000 elements, more than a tensor may have axes (64)");
+    let body = graph(
+        vec![value("s", FLOAT, &["4"]), value("e", FLOAT, &["4"])],
+        vec![node("Add", &["s", "e"], &["t"])],
+        vec![value("t", FLOAT, &["4"])],
+    );
+    let mut scan = with(node("Scan", &["row", "x"], &["y"]), vec![region("body", body), int("num_scan_inputs", 1)]);
+    scan.attribute.push(AttributeProto {
+        name: "scan_input_directions".into(),
+        ints: vec![5],
+        r#type: AttributeType::Ints as i32,
+        ..AttributeProto::default()
+    });
+    let row = TensorProto {
+        dims: vec![4],
+        data_type: FLOAT,
+        float_data: vec![0.0; 4],
+        name: "row".into(),
+        ..TensorProto::default()
+    };
+    assert!(told(&of_x(scan, vec![row], vec![value("y", FLOAT, &["4"])])).contains("a direction of Scan is 5"));
 }

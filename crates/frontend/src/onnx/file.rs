@@ -11,7 +11,8 @@ use prost::{DecodeError, Message};
 
 use super::external::{DataFiles, location};
 use super::import::{Form, Port};
-use super::schema::{ModelProto, OptionalProto, SequenceProto, TensorProto};
+use super::schema::{ModelProto, OptionalProto, SequenceProto, SparseTensorProto, TensorProto};
+use super::sparse::dense;
 use super::tensor::literal;
 use crate::Tensors;
 use crate::mapping::map_file;
@@ -59,7 +60,10 @@ impl ModelFile {
 
     /// The bytes of its files: itself, and those beside it in which weights lie.
     pub fn bytes(&self) -> u64 {
-        let weights = self.model.graph.iter().flat_map(|graph| &graph.initializer);
+        let weights = self.model.graph.iter().flat_map(|graph| {
+            let sparse = graph.sparse_initializer.iter();
+            graph.initializer.iter().chain(sparse.flat_map(|sparse| sparse.values.iter().chain(&sparse.indices)))
+        });
         let locations: HashSet<&str> = weights.filter_map(|tensor| location(&tensor.external_data)).collect();
         self.files.bytes(locations.into_iter())
     }
@@ -67,6 +71,11 @@ impl ModelFile {
     /// The literal that a tensor of this model describes. Raw and external data are shared with the file.
     pub fn literal(&self, tensor: &TensorProto) -> Result<Literal> {
         literal(tensor, &self.files)
+    }
+
+    /// The literal that a tensor describes by its elements that are not zero; of at most so many bytes.
+    pub fn dense(&self, sparse: &SparseTensorProto, most_bytes: usize) -> Result<Literal> {
+        dense(sparse, &self.files, most_bytes)
     }
 }
 
@@ -89,7 +98,7 @@ pub fn read_value(path: impl AsRef<Path>, port: &Port) -> Result<Tensors> {
     let read = || {
         let bytes = map_file(path)?;
         let sequence = match port.form {
-            Form::Tensor => vec![decode(&bytes)?],
+            Form::Tensor | Form::Undeclared => vec![decode(&bytes)?],
             Form::Table => return Err(Error::unsupported("maps in files")),
             Form::Sequence => decode::<SequenceProto>(&bytes)?.tensor_values,
             Form::Optional => decode::<OptionalProto>(&bytes)?.tensor_value.into_iter().collect(),

@@ -9,6 +9,7 @@ mod file;
 pub mod import;
 pub mod schema;
 mod seeded;
+mod sparse;
 mod tensor;
 
 pub use data_type::{data_type_code, data_type_name, dtype_of_code};

@@ -19,6 +19,14 @@ pub struct Limits {
 }
 
 impl Limits {
+    /// Refuses a name that is longer than any string may be.
+    pub(super) fn check_name(&self, name: &str) -> Result<()> {
+        self.check_text(name.len()).map_err(|error| {
+            let start: String = name.chars().take(32).collect();
+            error.at(format!("the name \"{}…\"", start.escape_debug()))
+        })
+    }
+
     /// Refuses a string of so many bytes where that is more than any may have.
     pub(super) fn check_text(&self, bytes: usize) -> Result<()> {
         let most = self.text;

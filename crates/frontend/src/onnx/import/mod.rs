@@ -24,7 +24,7 @@ pub use signature::{Form, Port, Signature};
 pub use structural::{STRUCTURAL, Structural};
 
 use std::cell::{Cell, RefCell};
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 
 use fuseline::error::{Allowance, Context, Error, Kind, Result};
 use fuseline::graph::{Builder, Graph, Tensor};
@@ -33,10 +33,10 @@ use indexmap::{IndexMap, IndexSet};
 
 use self::datum::{Datum, Operand, Sequence};
 use self::scope::Scope;
-use self::signature::part_name;
+use self::signature::{constants, part_name};
 use super::ModelFile;
 use super::data_type::STRING;
-use super::schema::{FunctionProto, GraphProto, NodeProto, OperatorSetIdProto, ValueInfoProto};
+use super::schema::{FunctionProto, GraphProto, NodeProto, OperatorSetIdProto, TensorProto, ValueInfoProto};
 
 /// What is known of the inputs before run time: a graph made with pins holds for these values and sizes only.
 #[derive(Clone, Debug, Default)]
@@ -56,6 +56,9 @@ pub fn import(file: &ModelFile, pins: &Pins, limits: &Limits) -> Result<Graph> {
     Importer::new(file, pins, limits).and_then(|importer| importer.import(graph)).at(|| file.name())
 }
 
+/// Bytes of all tensors that are stored by their elements which are not zero: a file says in a few bytes that they are large.
+const MOST_DENSE: usize = 1 << 28;
+
 /// Lines of the list of what is not supported.
 const MAX_GAPS: usize = 50;
 
@@ -69,6 +72,8 @@ struct Importer<'m> {
     imported: Cell<usize>,
     /// how many elements all sequences have together
     elements: Cell<usize>,
+    /// how many bytes tensors have that are stored by their elements which are not zero
+    dense: Cell<usize>,
 }
 
 /// What went wrong so far without ending the import.
@@ -99,6 +104,7 @@ impl<'m> Importer<'m> {
             trouble: RefCell::default(),
             imported: Cell::default(),
             elements: Cell::default(),
+            dense: Cell::default(),
         })
     }
 
@@ -106,16 +112,23 @@ impl<'m> Importer<'m> {
         let builder = Builder::new(graph.name.clone());
         let scope = Scope::root(&builder);
         self.define_initializers(graph, &scope)?;
-        let constants: HashSet<&str> = graph.initializer.iter().map(|t| t.name.as_str()).collect();
-        // Older models list their constants as inputs too.
-        for input in graph.input.iter().filter(|i| !constants.contains(i.name.as_str())) {
+        let constants: HashMap<&str, Option<&TensorProto>> = constants(graph).collect();
+        for input in &graph.input {
+            self.limits.check_name(&input.name)?;
+            // Older models list their constants as inputs too.
+            if let Some(constant) = constants.get(input.name.as_str()) {
+                constant.map_or(Ok(()), |constant| signature::check_constant(input, constant))?;
+                continue;
+            }
             let value = self.input(&builder, input).at(|| format!("input \"{}\"", input.name))?;
             scope.define(&input.name, value)?;
         }
         self.import_nodes(graph, &scope, &self.opsets, 0)?;
         let mut outputs = IndexSet::new();
         for output in &graph.output {
-            let value = scope.lookup(&output.name).at(|| format!("output \"{}\"", output.name))?;
+            let place = || format!("output \"{}\"", output.name);
+            let value = scope.lookup(&output.name).at(place)?;
+            signature::check_output(output, &value).at(place)?;
             for (name, tensor) in value.named(&output.name) {
                 builder.output(&name, *tensor);
                 if let Some(twice) = outputs.replace(name) {
@@ -152,11 +165,22 @@ impl<'m> Importer<'m> {
     fn define_initializers(&self, graph: &GraphProto, scope: &Scope<'_>) -> Result<()> {
         for sparse in &graph.sparse_initializer {
             let name = sparse.values.as_ref().map_or("", |v| v.name.as_str());
-            let gap = Error::unsupported(format!("sparse initializer \"{name}\""));
-            // Whoever reads it reads a poisoned value: the error lists it together with all else.
-            scope.define(name, self.tolerate(gap, scope.builder())?)?;
+            self.limits.check_name(name)?;
+            let literal = match self.pins.values.get(name) {
+                Some(pinned) => Ok(pinned.clone()),
+                None => self.file.dense(sparse, MOST_DENSE - self.dense.get()),
+            };
+            let value = match literal {
+                Ok(literal) => {
+                    self.dense.set(self.dense.get() + literal.byte_count());
+                    scope.builder().constant(literal)
+                }
+                Err(error) => self.tolerate(error, scope.builder())?,
+            };
+            scope.define(name, value)?;
         }
         for tensor in &graph.initializer {
+            self.limits.check_name(&tensor.name)?;
             let value = match self.pins.values.get(&tensor.name) {
                 Some(pinned) => Ok(pinned.clone()),
                 None => self.file.literal(tensor),

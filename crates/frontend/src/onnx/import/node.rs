@@ -52,6 +52,8 @@ impl<'m> Importer<'m> {
     fn import_at(&self, node: &'m NodeProto, id: usize, place: Place<'_, '_>) -> Result<()> {
         self.count(1)?;
         let builder = place.scope.builder();
+        let names = [&node.name, &node.op_type, &node.domain, &node.overload];
+        names.into_iter().chain(&node.input).chain(&node.output).try_for_each(|name| self.limits.check_name(name))?;
         let name = node_name(node, id);
         let label = || format!("node \"{name}\" ({})", node.op_type);
         if place.depth == 0 || place.call.is_none() {

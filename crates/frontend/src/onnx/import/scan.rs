@@ -94,6 +94,11 @@ impl<'m> Importer<'m> {
         let flag = |list: &[i64], k: usize| list.get(k).is_some_and(|d| *d != 0);
         let (axes, mut directions) = (ints("scan_input_axes"), ints("scan_input_directions"));
         directions.extend(ints("directions")); // the name in version 8
+        for list in [&directions, &ints("scan_output_directions")] {
+            if let Some(other) = list.iter().find(|d| !(0..=1).contains(*d)) {
+                return Err(Error::invalid(format!("a direction of Scan is {other}, not 0 (forward) or 1 (reverse)")));
+            }
+        }
         // Every scanned operand with its slices along axis 0, in the order in which they are taken.
         let mut lines = Vec::new();
         for (k, tensor) in scanned.iter().enumerate() {

@@ -7,9 +7,11 @@ use fuseline::error::{Error, Result};
 use fuseline::tensor::{DType, Dim, Shape};
 use indexmap::IndexMap;
 
-use super::super::data_type::{STRING, dtype_of_code};
-use super::super::schema::{DimensionValue, GraphProto, TensorTypeProto, TypeProto, TypeValue, ValueInfoProto};
-use super::datum::Kind;
+use super::super::data_type::{STRING, data_type_name, dtype_of_code};
+use super::super::schema::{
+    Dimension, DimensionValue, GraphProto, TensorProto, TensorTypeProto, TypeProto, TypeValue, ValueInfoProto,
+};
+use super::datum::{Datum, Kind, Operand};
 use super::open_dim;
 
 /// An input or output as the model declares it.
@@ -43,6 +45,8 @@ pub enum Form {
     OptionalSequence,
     /// rows of maps that have the same keys: one tensor, with a column for each key
     Table,
+    /// an output of which the model does not say what it is; its element type means nothing
+    Undeclared,
 }
 
 impl Form {
@@ -64,6 +68,7 @@ impl Form {
             Form::Optional => format!("optional({tensor})"),
             Form::OptionalSequence => format!("optional(seq({tensor}))"),
             Form::Table => format!("seq(map({tensor}))"),
+            Form::Undeclared => "undeclared".to_string(),
         }
     }
 }
@@ -140,14 +145,15 @@ pub struct Signature {
 impl Signature {
     /// The signature of a graph.
     pub fn of(graph: &GraphProto) -> Result<Signature> {
-        let constants: HashSet<&str> = graph.initializer.iter().map(|t| t.name.as_str()).collect();
+        let constants: HashSet<&str> = constants(graph).map(|(name, _)| name).collect();
         let (defaults, given): (Vec<_>, Vec<_>) = graph.input.iter().partition(|i| constants.contains(i.name.as_str()));
         let ports = |list: Vec<&ValueInfoProto>| list.into_iter().map(port).collect::<Result<Vec<Port>>>();
         let (inputs, defaults) = (ports(given)?, ports(defaults)?);
         if let Some(port) = inputs.iter().chain(&defaults).find(|port| port.form == Form::Table) {
             return Err(Error::unsupported("maps as inputs").at(format!("\"{}\"", port.name)));
         }
-        Ok(Signature { inputs, defaults, outputs: ports(graph.output.iter().collect())? })
+        let outputs = graph.output.iter().map(output_port).collect::<Result<_>>()?;
+        Ok(Signature { inputs, defaults, outputs })
     }
 
     /// Of inputs that are sequences or may be left out: how many of these tensors they are made of.
@@ -172,9 +178,84 @@ impl Signature {
     }
 }
 
+/// The names of a graph's constants, each with its tensor; none of those that are stored by their elements which are not zero.
+pub(super) fn constants(graph: &GraphProto) -> impl Iterator<Item = (&str, Option<&TensorProto>)> {
+    let sparse = graph.sparse_initializer.iter().filter_map(|sparse| sparse.values.as_ref());
+    let dense = graph.initializer.iter().map(|tensor| (tensor.name.as_str(), Some(tensor)));
+    dense.chain(sparse.map(|tensor| (tensor.name.as_str(), None)))
+}
+
+/// Refuses a constant that is declared as an input of another type.
+pub(super) fn check_constant(info: &ValueInfoProto, constant: &TensorProto) -> Result<()> {
+    let Some(TypeValue::TensorType(declared)) = info.r#type.as_ref().and_then(|ty| ty.value.as_ref()) else {
+        return Ok(());
+    };
+    let place = || format!("input \"{}\"", info.name);
+    if declared.elem_type != constant.data_type && declared.elem_type != 0 {
+        let [declared, own] =
+            [declared.elem_type, constant.data_type].map(|code| data_type_name(code).unwrap_or("an unknown type"));
+        return Err(
+            Error::invalid(format!("the input is of type {declared}, and its initializer of {own}")).at(place())
+        );
+    }
+    let Some(shape) = &declared.shape else { return Ok(()) };
+    let fits = |(dim, size): (&Dimension, &i64)| match dim.value {
+        Some(DimensionValue::DimValue(n)) => n == *size || n == -1,
+        _ => true,
+    };
+    if shape.dim.len() != constant.dims.len() || !shape.dim.iter().zip(&constant.dims).all(fits) {
+        let port = port(info)?;
+        let sizes = &constant.dims;
+        return Err(
+            Error::invalid(format!("the input is {port}, and its initializer has the sizes {sizes:?}")).at(place())
+        );
+    }
+    Ok(())
+}
+
+/// Refuses an output that is of another type than the one that is declared. Sizes are not looked at: exporters are often wrong about
+/// those, and nobody relies on them.
+pub(super) fn check_output(info: &ValueInfoProto, value: &Operand<'_>) -> Result<()> {
+    let port = match output_port(info) {
+        Ok(port) if !value.is_poisoned() => port,
+        _ => return Ok(()),
+    };
+    let own = match value {
+        Datum::Tensor(tensor) => Kind::Number(tensor.dtype()?),
+        Datum::Text(_) => Kind::Text,
+        Datum::Sequence(sequence) => sequence.kind,
+        Datum::Nothing => return Ok(()),
+    };
+    let is_open = matches!(port.form, Form::Undeclared | Form::Table);
+    let is_sequence = matches!(value, Datum::Sequence(_));
+    if !is_open && (own != port.kind() || is_sequence != port.form.is_sequence()) {
+        let form = if is_sequence { Form::Sequence } else { Form::Tensor };
+        let own = form.of(&own.to_string());
+        return Err(Error::invalid(format!(
+            "declared as {}, and what the model makes is {own}",
+            port.type_text(Dim::clone)
+        )));
+    }
+    Ok(())
+}
+
 /// Whether a size has a name that can tell it apart: some exporters write "?" for every size that is open.
 fn is_name(text: &str) -> bool {
     text.chars().any(char::is_alphanumeric)
+}
+
+/// The declaration of an output, whose type may be left to what the model makes.
+pub(super) fn output_port(info: &ValueInfoProto) -> Result<Port> {
+    let is_open = match info.r#type.as_ref().and_then(|ty| ty.value.as_ref()) {
+        None => true,
+        Some(TypeValue::TensorType(tensor)) => tensor.elem_type == 0,
+        Some(_) => false,
+    };
+    if is_open {
+        let name = info.name.clone();
+        return Ok(Port { name, dtype: DType::F32, shape: None, is_text: false, form: Form::Undeclared });
+    }
+    port(info)
 }
 
 /// The declaration of one input or output.

@@ -31,7 +31,7 @@ import onnx.reference
 import onnxruntime
 
 sys.path.insert(0, str(Path(__file__).parent))
-import attention, control, elements, moving, other, quantised, recurrent, sums, windows  # noqa: E401, E402, F401
+import attention, contributed, control, elements, moving, other, quantised, recurrent, sums, windows  # noqa: E401, E402, F401
 from known import known  # noqa: E402
 from net import GENERATORS, Draw  # noqa: E402
 

@@ -104,6 +104,9 @@ fn supported() -> BTreeMap<Key, Row> {
     rows.collect()
 }
 
+/// The operators that ONNX Runtime declares besides those of ONNX.
+const CONTRIBUTED: &str = include_str!("../onnx/contributed.txt");
+
 /// What ONNX defines, by version: lines such as `fn(GetOpSchema<ONNX_OPERATOR_SET_SCHEMA_CLASS_NAME(Onnx, 13, Abs)>());`.
 fn defined(folder: &Path, known: &BTreeMap<Key, Row>) -> std::result::Result<Vec<(Key, u32)>, String> {
     let mut all = Vec::new();
@@ -128,6 +131,8 @@ fn defined(folder: &Path, known: &BTreeMap<Key, Row>) -> std::result::Result<Vec
             all.push(((domain, name.to_string()), version));
         }
     }
+    let contributed = CONTRIBUTED.lines().filter(|line| !line.starts_with('#'));
+    all.extend(contributed.map(|name| (("com.microsoft".to_string(), name.to_string()), 1)));
     Ok(all)
 }
 

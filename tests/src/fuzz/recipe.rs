@@ -55,7 +55,7 @@ pub fn cooked(data: &[u8]) -> ModelProto {
     }
     let last = made.len().saturating_sub(1);
     let outputs = made.iter().enumerate().filter(|(k, _)| *k == last || choices.once_in(4));
-    let outputs = outputs.map(|(_, name)| value(name, 1, &[])).collect();
+    let outputs = outputs.map(|(_, name)| value(name, UNDECLARED, &[])).collect();
     main_graph(&mut model).output = outputs;
     model
 }
@@ -71,10 +71,13 @@ fn inputs(model: &ModelProto) -> Vec<String> {
 /// Whether a model is one once some values are its results; one whose structure hangs on inputs is.
 fn imports(model: &ModelProto, results: &[String]) -> bool {
     let mut model = model.clone();
-    main_graph(&mut model).output = results.iter().map(|name| value(name, 1, &[])).collect();
+    main_graph(&mut model).output = results.iter().map(|name| value(name, UNDECLARED, &[])).collect();
     let imported = Model::from_bytes(bytes(&model), "recipe").and_then(|model| model.graph().map(|_| ()));
     imported.map_or_else(|error| error.kind() == Kind::NeedsValue, |()| true)
 }
+
+/// The code of no element type: what nodes make is known when they are imported.
+const UNDECLARED: i32 = 0;
 
 /// Codes of element types, f32 most often.
 const TYPES: &[i32] = &[1, 1, 1, 1, 7, 9, 6, 10, 3, 2, 16, 11, 17, 21, 22, 12, 5];

@@ -3,6 +3,7 @@
 mod call;
 mod cast;
 mod classify;
+mod contributed;
 mod convolution;
 mod einsum;
 mod elementwise;

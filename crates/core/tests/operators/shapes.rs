@@ -219,7 +219,7 @@ fn ranges_reach_to_the_ends_of_their_type() {
     assert_eq!(numbers(MAX - 1, MAX, MAX).unwrap(), [MAX - 1]);
     assert_eq!(numbers(MIN, MIN + 3, 1).unwrap(), [MIN, MIN + 1, MIN + 2]);
     assert_eq!(numbers(MIN, MAX, 1 << 62).unwrap(), [MIN, -(1 << 62), 0, 1 << 62]);
-    assert_eq!(numbers(MAX, MIN, MAX).unwrap(), [MAX, 0, -MAX]);
+    assert_eq!(numbers(MAX, MIN, -MAX).unwrap(), [MAX, 0, -MAX]);
     assert!(numbers(MIN, MAX, 1).is_err() && numbers(0, 5, 0).is_err());
 }
 

@@ -23,6 +23,7 @@ pub(super) static OPS: &[NamedOp] = &[
         doc: "elements along an axis at places given by indices of the result's shape",
         expand: gather_elements,
     },
+    NamedOp::contributed("GatherND", &["batch_dims"], "GatherND of the standard operator set", gather_nd),
     NamedOp {
         name: "GatherND",
         domain: "",

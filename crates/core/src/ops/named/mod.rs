@@ -13,10 +13,12 @@ mod cast;
 mod classify;
 mod convolution;
 mod determinant;
+mod distance;
 mod einsum;
 mod elementwise;
 mod embedding;
 mod encode;
+mod experts;
 mod feature;
 mod fused;
 mod generate;
@@ -53,6 +55,7 @@ mod softmax;
 mod support;
 mod text;
 mod time_loop;
+mod tokens;
 mod tree;
 mod vectorize;
 mod vision;
@@ -121,10 +124,12 @@ static GROUPS: &[&[NamedOp]] = &[
     classify::OPS,
     convolution::OPS,
     determinant::OPS,
+    distance::OPS,
     einsum::OPS,
     elementwise::OPS,
     embedding::OPS,
     encode::OPS,
+    experts::OPS,
     feature::OPS,
     fused::OPS,
     generate::OPS,
@@ -158,6 +163,7 @@ static GROUPS: &[&[NamedOp]] = &[
     softmax::OPS,
     support::OPS,
     text::OPS,
+    tokens::OPS,
     tree::OPS,
     vectorize::OPS,
     vision::OPS,

@@ -5,7 +5,7 @@ use super::softmax::softmax;
 use super::{Call, NamedOp};
 use crate::error::{Error, Result};
 use crate::graph::Tensor;
-use crate::tensor::{DType, Dim};
+use crate::tensor::{DType, Dim, Shape};
 
 pub(super) static OPS: &[NamedOp] = &[
     NamedOp::contributed(
@@ -29,6 +29,12 @@ pub(super) static OPS: &[NamedOp] = &[
         "attention of projected queries, keys and values, with their biases, mask and cache",
         multi_head_attention,
     ),
+    NamedOp::contributed(
+        "DecoderMaskedMultiHeadAttention",
+        &["mask_filter_value", "num_heads", "output_qk", "past_present_share_buffer", "scale"],
+        "attention of one query for each row, behind the keys and values of a cache",
+        decoder_attention,
+    ),
 ];
 
 /// Queries, keys and values, `[batch, heads, length, size]` each, and what changes the scores.
@@ -40,6 +46,8 @@ struct Operands<'b> {
     past: Dim,
     mask: Option<Tensor<'b>>,
     bias: Option<Tensor<'b>>,
+    /// keys that are there at all, where a cache has room for more
+    there: Option<Tensor<'b>>,
 }
 
 /// What [`attend`] returns: the merged heads, and the scores before their softmax.
@@ -49,7 +57,7 @@ struct Attended<'b> {
 }
 
 fn attend<'b>(call: &Call<'_, 'b>, operands: &Operands<'b>) -> Result<Attended<'b>> {
-    let Operands { q, k, v, past, mask, bias } = operands;
+    let Operands { q, k, v, past, mask, bias, there } = operands;
     let given = call.float("scale")?.filter(|s| *s != 0.0);
     let mut scores = scores(*q, *k, scale_of(*q, given)?)?;
     let (queries, keys) = (scores.dim(2)?, scores.dim(3)?);
@@ -58,11 +66,14 @@ fn attend<'b>(call: &Call<'_, 'b>, operands: &Operands<'b>) -> Result<Attended<'
         let seen = padding(*mask, &q.dim(0)?, &queries, &keys, past)?;
         scores = seen.select(scores, scores + filter);
     }
-    if call.flag("unidirectional", false)? {
+    if call.op.attributes.contains(&"unidirectional") && call.flag("unidirectional", false)? {
         scores = hide(scores, causal(call.builder, &queries, &keys, past));
     }
     if let Some(bias) = bias {
         scores = scores + *bias;
+    }
+    if let Some(there) = there {
+        scores = hide(scores, *there);
     }
     Ok(Attended { y: merge_heads(weigh(softmax(scores, &[3]), *v)?)?, scores })
 }
@@ -132,12 +143,73 @@ pub(super) fn attend_projected<'b>(
     let earlier = |k: usize| past.map(|p| p.element(0, k));
     let length = past.map_or(Ok(Dim::int(0)), |p| p.dim(3))?;
     let (k, v) = (append(earlier(0), part(1)?), append(earlier(1), part(2)?));
-    let attended = attend(call, &Operands { q: part(0)?, k, v, past: length, mask, bias })?;
+    let attended = attend(call, &Operands { q: part(0)?, k, v, past: length, mask, bias, there: None })?;
     let mut outputs = vec![attended.y];
     if call.outputs > 1 {
         outputs.push(call.builder.concat(&[k.insert_axes(&[0]), v.insert_axes(&[0])], 0));
     }
     Ok(outputs)
+}
+
+fn decoder_attention<'b>(call: &Call<'_, 'b>) -> Result<Vec<Tensor<'b>>> {
+    if call.optional(8).is_some() || call.optional(9).is_some() {
+        return Err(Error::unsupported("DecoderMaskedMultiHeadAttention with several beams"));
+    }
+    let heads = heads_of(call)?;
+    let first = call.input(0)?;
+    let parts = match (call.optional(1), call.optional(2)) {
+        (Some(k), Some(v)) => [first, k, v],
+        (None, None) => {
+            let size = first.dim(2)?.floordiv(&Dim::int(3));
+            [0, 1, 2].map(|k| first.slice(2, &size * k, size.clone(), 1))
+        }
+        _ => return Err(Error::invalid("DecoderMaskedMultiHeadAttention needs keys and values, or neither")),
+    };
+    let is_cached = parts[1].rank()? == 4;
+    let mut sides = Vec::with_capacity(3);
+    let mut from = Dim::int(0);
+    for x in parts {
+        let side = if x.rank()? == 4 { x } else { split_heads(x, &heads)? };
+        let own = side.dim(3)?;
+        let size = &heads * &own;
+        let bias = call.optional(10).map(|bias| bias.slice(0, from.clone(), size.clone(), 1));
+        let bias = bias.map(|bias| bias.reshape(vec![heads.clone(), Dim::int(1), own.clone()]));
+        // Keys and values with heads apart come from a cache, with their biases in them.
+        sides.push(bias.filter(|_| x.rank() != Ok(4)).map_or(side, |bias| side + bias));
+        from = from + size;
+    }
+    let [q, k, v] = [sides[0], sides[1], sides[2]];
+    let [mask, bias] = [call.optional(3), call.optional(4)];
+    let (past, past_values) = (call.optional(5).filter(|_| !is_cached), call.optional(6).filter(|_| !is_cached));
+    let operands = match (call.flag("past_present_share_buffer", false)?, past, past_values) {
+        (true, Some(past), Some(past_values)) => {
+            // A cache with room for more than is there: the new key goes behind those that are.
+            let at = call.input(7)?.cast(DType::I64).reshape(Shape::scalar());
+            let room = past.dim(2)?;
+            let put = |cache: Tensor<'b>, new: Tensor<'b>| -> Result<Tensor<'b>> {
+                let shape = cache.shape()?;
+                Ok(call.builder.coordinate(2, &shape).equal(at).select(new.expand(shape), cache))
+            };
+            let filled = |x: Tensor<'b>| -> Result<Tensor<'b>> {
+                let last = x.rank()? - 1;
+                let none = vec![Dim::int(0); last + 1];
+                let mut after = none.clone();
+                after[last] = &room - x.dim(last)?;
+                Ok(x.pad(&none, &after, 0.0))
+            };
+            let there = call.builder.coordinate(0, &Shape::new([room.clone()])).le(at);
+            let (mask, bias) = (mask.map(filled).transpose()?, bias.map(filled).transpose()?);
+            let (k, v) = (put(past, k)?, put(past_values, v)?);
+            Operands { q, k, v, past: Dim::int(0), mask, bias, there: Some(there) }
+        }
+        _ => {
+            let length = past.map_or(Ok(Dim::int(0)), |p| p.dim(2))?;
+            let (k, v) = (append(past, k), append(past_values, v));
+            Operands { q, k, v, past: length, mask, bias, there: None }
+        }
+    };
+    let attended = attend(call, &operands)?;
+    Ok(vec![attended.y, operands.k, operands.v, softmax(attended.scores, &[3])])
 }
 
 fn multi_head_attention<'b>(call: &Call<'_, 'b>) -> Result<Vec<Tensor<'b>>> {
@@ -174,6 +246,6 @@ fn multi_head_attention<'b>(call: &Call<'_, 'b>) -> Result<Vec<Tensor<'b>>> {
     let length = past.map_or(Ok(Dim::int(0)), |p| p.dim(2))?;
     let (k, v) = (append(past, k), append(call.optional(7), v));
     let (mask, bias) = (call.optional(4), call.optional(5));
-    let attended = attend(call, &Operands { q, k, v, past: length, mask, bias })?;
+    let attended = attend(call, &Operands { q, k, v, past: length, mask, bias, there: None })?;
     Ok(vec![attended.y, k, v, attended.scores])
 }

@@ -4,7 +4,7 @@ use super::{Call, NamedOp};
 use crate::error::{Error, Result};
 use crate::graph::Tensor;
 use crate::ops::prim::View;
-use crate::tensor::{DType, Dim, Shape};
+use crate::tensor::{DType, Dim, Literal, Shape};
 
 pub(super) static OPS: &[NamedOp] = &[
     NamedOp::contributed(
@@ -19,7 +19,69 @@ pub(super) static OPS: &[NamedOp] = &[
         "the product with a matrix of packed integers, a scale and a zero point for every block along K, plus a bias",
         |call| Ok(vec![product(call)?]),
     ),
+    NamedOp::contributed(
+        "MatMulBnb4",
+        &["K", "N", "block_size", "quant_type", "training_mode", "transB"],
+        "the product with a matrix of 4-bit codes for floats, a scale for every block of them",
+        |call| Ok(vec![coded_product(call)?]),
+    ),
 ];
+
+/// The floats that codes of 4 bits stand for: a sign, two bits of exponent and one of fraction; or 16 numbers that divide the normal
+/// distribution evenly.
+const FP4: [f64; 8] = [0.0, 5.208_333_333e-3, 0.666_666_67, 1.0, 0.333_333_33, 0.5, 0.166_666_67, 0.25];
+const NF4: [f64; 16] = [
+    -1.0,
+    -0.696_192_800_998_687_7,
+    -0.525_073_051_452_636_7,
+    -0.394_917_488_098_144_5,
+    -0.284_441_381_692_886_35,
+    -0.184_773_430_228_233_34,
+    -0.091_050_036_251_544_95,
+    0.0,
+    0.079_580_299_556_255_34,
+    0.160_930_201_411_247_25,
+    0.246_112_301_945_686_34,
+    0.337_915_241_718_292_24,
+    0.440_709_829_330_444_34,
+    0.562_617_003_917_694_1,
+    0.722_956_836_223_602_3,
+    1.0,
+];
+
+fn coded_product<'b>(call: &Call<'_, 'b>) -> Result<Tensor<'b>> {
+    let (a, codes, scales) = (call.input(0)?, call.input(1)?, call.input(2)?);
+    let wanted = |name: &str| -> Result<i64> {
+        let given = call.int(name)?.filter(|n| *n > 0);
+        given.ok_or_else(|| Error::invalid(format!("attribute {name} of {} must be positive", call.op.name)))
+    };
+    let (rows, depth, block) = (wanted("N")?, wanted("K")?, wanted("block_size")?);
+    let floats: Vec<f64> = match call.int_or("quant_type", 1)? {
+        0 => FP4.iter().copied().chain(FP4.iter().map(|x| -x)).collect(),
+        1 => NF4.to_vec(),
+        other => return Err(Error::invalid(format!("attribute quant_type of MatMulBnb4 is {other}"))),
+    };
+    let Some(count) = rows.checked_mul(depth).filter(|count| *count < 1 << 40) else {
+        return Err(Error::limit(format!("MatMulBnb4 with a matrix of {rows} times {depth}")));
+    };
+    let dtype = a.dtype()?;
+    let table = call.builder.constant(Literal::from_f64s(dtype, [16], &floats)?);
+    let shape = Shape::new([rows, depth]);
+    let at = Dim::axis(0) * depth + Dim::axis(1);
+    let (two, block) = (Dim::int(2), Dim::int(block));
+    let bytes = codes.reshape(Shape::new([Dim::int(count).ceildiv(&two)]));
+    let bytes = bytes.view(View::new(shape.clone(), vec![at.floordiv(&two)]));
+    // The first code of a byte is in its higher half.
+    let shift = (Dim::int(1) - at.modulo(&two)) * 4;
+    let code = (bytes >> call.builder.index(&shift, &shape).cast(DType::U8)).and(15i64);
+    let scales = scales.reshape(Shape::new([Dim::int(count).ceildiv(&block)]));
+    let scales = scales.view(View::new(shape, vec![at.floordiv(&block)]));
+    let weights = table.take(0, code.cast(DType::I64)) * scales.cast(dtype);
+    match call.flag("transB", true)? {
+        true => times_rows(a, weights),
+        false => times_rows(a, weights.transpose()),
+    }
+}
 
 /// A packed matrix `[N, K]`.
 struct Packed {

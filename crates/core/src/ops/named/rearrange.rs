@@ -40,6 +40,13 @@ pub(super) static OPS: &[NamedOp] = &[
         doc: "the upper or lower triangle of matrices, zeros elsewhere",
         expand: trilu,
     },
+    NamedOp::contributed("Trilu", &["upper"], "Trilu of the standard operator set", trilu),
+    NamedOp::contributed(
+        "UnfoldTensor",
+        &["dim", "size", "step"],
+        "the runs of elements along an axis, every so many elements, each along a new last axis",
+        unfold,
+    ),
     NamedOp {
         name: "Col2Im",
         domain: "",
@@ -112,6 +119,21 @@ fn trilu<'b>(call: &Call<'_, 'b>) -> Result<Vec<Tensor<'b>>> {
     let kept = if call.flag("upper", true)? { offset.ge(diagonal) } else { offset.le(diagonal) };
     let zero = call.builder.scalar(x.dtype()?, 0.0);
     Ok(vec![kept.select(x, zero)])
+}
+
+fn unfold<'b>(call: &Call<'_, 'b>) -> Result<Vec<Tensor<'b>>> {
+    let x = call.input(0)?;
+    let axis = x.axis(call.int_or("dim", -1)?)?;
+    let (size, step) = (call.int_or("size", 0)?, call.int_or("step", 1)?);
+    if size < 1 || step < 1 {
+        return Err(Error::invalid(format!("UnfoldTensor into runs of {size}, every {step}")));
+    }
+    let mut dims = x.shape()?.dims().to_vec();
+    let mut map = identity_map(dims.len());
+    map[axis] = Dim::axis(axis) * step + Dim::axis(dims.len());
+    dims[axis] = (&dims[axis] - size).floordiv(&Dim::int(step)) + 1;
+    dims.push(Dim::int(size));
+    Ok(vec![x.view(View::new(dims.into(), map))])
 }
 
 fn col2im<'b>(call: &Call<'_, 'b>) -> Result<Vec<Tensor<'b>>> {

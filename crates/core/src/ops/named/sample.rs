@@ -16,6 +16,12 @@ pub(super) static OPS: &[NamedOp] = &[
         doc: "the image interpolated at the coordinates of a grid, which run from -1 to 1",
         expand: grid_sample,
     },
+    NamedOp::contributed(
+        "GridSample",
+        &["align_corners", "mode", "padding_mode"],
+        "GridSample of the standard operator set",
+        grid_sample,
+    ),
     NamedOp {
         name: "AffineGrid",
         domain: "",

@@ -48,6 +48,19 @@ pub(super) static OPS: &[NamedOp] = &[
         doc: "the elements (or slices) that differ, where each is first, which each one is, and how often",
         expand: unique,
     },
+    NamedOp::contributed(
+        "Unique",
+        &["axis", "sorted"],
+        "the elements that differ, in their order, which each one is, and how often",
+        |call| {
+            let x = call.input(0)?;
+            let x = x.reshape(Shape::new([x.shape()?.count()]));
+            let kind = HostKind::Unique { axis: 0, sorted: false, count: call.builder.fresh_symbol() };
+            let places = call.builder.add_multi(Host { kind }, &[x]);
+            let [first, inverse, counts] = places[..] else { return Ok(places) };
+            Ok(vec![x.take(0, first), inverse, counts])
+        },
+    ),
     NamedOp {
         name: "NonMaxSuppression",
         domain: "",
@@ -66,6 +79,11 @@ fn top_k<'b>(call: &Call<'_, 'b>) -> Result<Vec<Tensor<'b>>> {
         None => call.dims(1, "k")?.pop().ok_or_else(|| Error::invalid("TopK needs k"))?,
     };
     let size = x.dim(axis)?;
+    if let (Some(k), Some(size)) = (k.as_int(), size.as_int())
+        && !(0..=size).contains(&k)
+    {
+        return Err(Error::invalid(format!("TopK of {k} elements along an axis that has {size}")));
+    }
     call.builder.require_equal(&k.max_with(&size), &size, "TopK takes no more elements than there are")?;
     let (values, places) = x.sort(axis, call.flag("largest", true)?);
     Ok(vec![values.slice(axis, 0usize, k.clone(), 1), places.slice(axis, 0usize, k, 1)])

@@ -55,6 +55,16 @@ pub(super) static OPS: &[NamedOp] = &[
         doc: "with new axes of size 1 at the places given",
         expand: unsqueeze,
     },
+    NamedOp::contributed("ExpandDims", &[], "one more axis of size 1 at the place given", |call| {
+        let x = call.input(0)?;
+        let given = call.constant_ints(1, "the axis")?.unwrap_or_default();
+        let rank = x.rank()? as i64 + 1;
+        Shape::check_rank(rank as usize)?;
+        match given[..] {
+            [axis] if (-rank..rank).contains(&axis) => Ok(vec![x.insert_axes(&[axis.rem_euclid(rank) as usize])]),
+            _ => Err(Error::invalid(format!("ExpandDims at {given:?} of {rank} axes"))),
+        }
+    }),
     NamedOp { name: "Expand", domain: "", since: 8, attributes: &[], doc: "broadcast against a shape", expand },
 ];
 

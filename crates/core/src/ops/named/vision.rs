@@ -32,7 +32,57 @@ pub(super) static OPS: &[NamedOp] = &[
         "regions of a feature map, each cut into bins; the largest element of every bin",
         |call| Ok(vec![max_roi_pool(call)?]),
     ),
+    NamedOp::contributed(
+        "CropAndResize",
+        &["extrapolation_value", "mode"],
+        "regions of images, each resized to one size by what lies between its corners",
+        |call| Ok(vec![crop_and_resize(call)?]),
+    ),
 ];
+
+fn crop_and_resize<'b>(call: &Call<'_, 'b>) -> Result<Tensor<'b>> {
+    let (x, regions, images, sizes) = (call.input(0)?, call.input(1)?, call.input(2)?, call.dims(3, "the crop size")?);
+    let (own, count) = (x.shape()?, regions.dim(0)?);
+    let (4, 2, [height, width]) = (own.rank(), regions.rank()?, &sizes[..]) else {
+        return Err(Error::invalid(format!("CropAndResize of {} by {}", x.ty()?, regions.ty()?)));
+    };
+    let dtype = x.dtype()?;
+    let shape = Shape::new([count.clone(), own[1].clone(), height.clone(), width.clone()]);
+    let along = |low: usize, crop: &Dim, axis: usize| {
+        let last = &own[axis] - 1;
+        let [low, high] = [low, low + 2].map(|k| regions.element(1, k).cast(dtype).insert_axes(&[1, 2, 3]));
+        let from = low * &last;
+        let step = (high - low) * &last / &(crop - 1).max_with(&Dim::int(1));
+        // A crop of one element lies in the middle.
+        let middle = (low + high) * &last * 0.5;
+        let is_single = call.builder.size(crop).equal(1i64);
+        let place = call.builder.coordinate(axis, &shape).cast(dtype);
+        let place = is_single.select(middle.expand(shape.clone()), from + place * step);
+        let inside = place.ge(0.0).and(place.le(&last));
+        (place.max(0.0).min(&last), inside)
+    };
+    let ((y, in_height), (x_place, in_width)) = (along(0, height, 2), along(1, width, 3));
+    let image = images.cast(DType::I64).insert_axes(&[1, 2, 3]).expand(shape.clone());
+    let read = |row: Tensor<'b>, column: Tensor<'b>| {
+        let map = vec![Symbol::Read(0).into(), Dim::axis(1), Symbol::Read(1).into(), Symbol::Read(2).into()];
+        let places = [image, row.cast(DType::I64), column.cast(DType::I64)];
+        x.gather(Gather { shape: shape.clone(), map }, &places)
+    };
+    let value = match call.str_or("mode", "bilinear")? {
+        "nearest" => read((y + 0.5).floor(), (x_place + 0.5).floor()),
+        "bilinear" => {
+            let (top, left) = (y.floor(), x_place.floor());
+            let (bottom, right) = (y.ceil(), x_place.ceil());
+            let [above, below] = [top, bottom].map(|row| {
+                let (a, b) = (read(row, left), read(row, right));
+                a + (b - a) * (x_place - left)
+            });
+            above + (below - above) * (y - top)
+        }
+        other => return Err(Error::invalid(format!("CropAndResize with mode {other}"))),
+    };
+    Ok(in_height.and(in_width).select(value, call.float_or("extrapolation_value", 0.0)?))
+}
 
 /// The type in which coordinates are computed.
 fn coordinate_type(dtype: DType) -> DType {

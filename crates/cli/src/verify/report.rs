@@ -157,7 +157,7 @@ fn conclusion(verdict: &Verdict) -> Vec<String> {
         let others = if more > 0 { format!(", and {more} more") } else { String::new() };
         lines.push(format!("without code of their own, interpreted: {first}{others}"));
     }
-    lines.extend(verdict.fused.iter().filter_map(|check| steps(check)));
+    lines.extend(verdict.fused.iter().filter_map(steps));
     match (verdict.guilty, verdict.evidence()) {
         (Some(stage), Some(check)) => {
             lines.push(format!("differs: {}", describe(stage, verdict)));

@@ -193,7 +193,7 @@ fn quantised_layer<'b>(
     let by_block = scales.rank()? == 3;
     // What there is one of for every row, or for every block of a row.
     let at = |x: Tensor<'b>| {
-        let place = vec![Dim::axis(0), Dim::axis(1), of_block.clone()];
+        let place = [Dim::axis(0), Dim::axis(1), of_block.clone()];
         x.view(View::new(shape.clone(), place[..x.rank().unwrap_or(2)].to_vec()))
     };
     let zero = match call.optional(zero) {

@@ -23,7 +23,7 @@ fn block_repetitions<'b>(call: &Call<'_, 'b>) -> Result<Tensor<'b>> {
     let size = call.int("ngram_size")?.filter(|n| *n > 0);
     let size = size.ok_or_else(|| Error::invalid("NGramRepeatBlock needs a positive ngram_size"))?;
     let (own, others) = (tokens.shape()?, scores.shape()?);
-    let (&[ref batch, ref length], 2) = (own.dims(), others.rank()) else {
+    let ([batch, length], 2) = (own.dims(), others.rank()) else {
         return Err(Error::invalid(format!("NGramRepeatBlock of {} and {}", tokens.ty()?, scores.ty()?)));
     };
     call.builder.require_equal(batch, &others[0], "the batches of NGramRepeatBlock")?;

@@ -78,7 +78,8 @@ pub(super) fn emit_attention(emission: &mut Emission<'_>) -> Result<()> {
     let (rows, batches) = (attention.first.row_count(bound), attention.first.batch_count(bound));
     let runs = share::runs(rows, batches, (LEAST_ROWS, ROWS), emission.cores);
     let (tiling, together) = Tiling::in_runs(rows, TILE_ROWS, runs);
-    let factors = Factors { left, stepped, keys, values, value_step, tiling, together };
+    let value_width = value_width(emission, &attention.second, &values);
+    let factors = Factors { left, stepped, keys, values, value_step, value_width, tiling, together };
     emission.phase("attention", &mut |e: &mut Emitter<'_>| {
         give(e, &held);
         attention.emit(e, &factors)
@@ -93,6 +94,8 @@ struct Factors {
     values: Held,
     /// bytes from key to key of the values
     value_step: i64,
+    /// vectors of columns that a tile of results has
+    value_width: i64,
     tiling: Tiling,
     /// tiles of a task
     together: i64,
@@ -116,6 +119,21 @@ fn value_factor(emission: &mut Emission<'_>, roles: &Roles, held: &FxHashMap<Ste
     let place = pack_right(emission, roles, id, held)?;
     let step = panel_vectors(emission.isa) * emission.lanes() * bytes_of(place.dtype);
     Ok((place, step))
+}
+
+/// How many vectors of columns tiles of results have: as few as there are, and of those that are more all tiles about as many. Panels of what is
+/// packed are cut evenly.
+fn value_width(emission: &Emission<'_>, roles: &Roles, values: &Held) -> i64 {
+    let most = panel_vectors(emission.isa);
+    let vectors = ceil_div(roles.column_count(emission.bound), emission.lanes());
+    match values.memory {
+        Memory::Input(_) => ceil_div(vectors, ceil_div(vectors, most)),
+        _ => {
+            // Sums of one vector would wait for each other.
+            let widths = (2.min(vectors)..=most).rev().filter(|width| most % width == 0);
+            widths.min_by_key(|width| ceil_div(vectors, *width) * width).unwrap_or(most)
+        }
+    }
 }
 
 impl<'e> Attention<'e> {
@@ -164,7 +182,7 @@ impl<'e> Attention<'e> {
         let stream = first.columns[0];
         let keys = bound.extents[stream];
         let block = BLOCK.min(ceil_div(keys, self.panel(e)) * self.panel(e));
-        let (task_rows, padded) = (together * tiling.rows, self.padded(e));
+        let (task_rows, padded) = (together * tiling.rows, self.padded(e, factors));
 
         let task = e.b.begin_tasks();
         let chunks_value = e.b.number(chunks);
@@ -209,8 +227,9 @@ impl<'e> Attention<'e> {
     }
 
     /// Columns of a row of results in the worker's memory.
-    fn padded(&self, e: &Emitter<'_>) -> i64 {
-        ceil_div(self.second.column_count(e.bound), self.panel(e)) * self.panel(e)
+    fn padded(&self, e: &Emitter<'_>, factors: &Factors) -> i64 {
+        let across = factors.value_width * e.lanes();
+        ceil_div(self.second.column_count(e.bound), across) * across
     }
 
     /// How many blocks of keys some rows need, where it is not all of them.
@@ -474,7 +493,8 @@ impl<'e> Attention<'e> {
     ) -> Result<()> {
         let kernel = e.bound.kernel;
         let roles = &self.second;
-        let (panel, width) = (self.panel(e), panel_vectors(e.isa));
+        let width = factors.value_width;
+        let panel = width * e.lanes();
         let columns = roles.column_count(e.bound);
         let (number, _) = e.b.begin_loop(To::Number(0), To::Number(ceil_div(columns, panel)), 1, &[]);
         let start = e.b.times(number, panel);

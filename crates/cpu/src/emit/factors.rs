@@ -225,7 +225,7 @@ pub(super) fn hold(
     let dtype = held_dtype(bound.kernel.step(id).dtype);
     let place = Held { memory: Memory::Scratch(emission.scratch.len()), base: None, offset, dtype, again: false };
     let bytes = bound.count(order.iter().copied().collect()) * bytes_of(dtype);
-    emission.phase(name, &mut |e: &mut Emitter<'_>| {
+    emission.phase_of_any_lanes(name, &mut |e: &mut Emitter<'_>| {
         give(e, held);
         let rows = super::generic::hold_rows(e, id, order, &place);
         e.rows(&rows)

@@ -143,6 +143,26 @@ impl<'e> Emission<'e> {
     }
 }
 
+impl Emission<'_> {
+    /// Emits a phase by `body`, which works with any number of lanes: with half as many as others have where it computes with 64 bits.
+    fn phase_of_any_lanes(
+        &mut self,
+        name: &'static str,
+        body: &mut dyn FnMut(&mut Emitter<'_>) -> Result<i64>,
+    ) -> Result<()> {
+        self.phase(name, body)?;
+        let wide = self.isa.vector_bytes() as u32 / 8;
+        if self.lanes > wide && self.phases.last().is_some_and(|phase| is_wide(&phase.program)) {
+            self.phases.pop();
+            let lanes = std::mem::replace(&mut self.lanes, wide);
+            let emitted = self.phase(name, body);
+            self.lanes = lanes;
+            emitted?;
+        }
+        Ok(())
+    }
+}
+
 /// A kernel at fixed sizes.
 #[derive(Clone, Debug)]
 pub struct Emitted {

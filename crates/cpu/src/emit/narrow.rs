@@ -1,6 +1,7 @@
 //! Numbers of 64 bits beside contractions. A vector holds half as many of them, and all vectors of a phase have as many lanes: a mask of i64 that is
 //! looked at beside scores would halve the speed of both products of attention. What is computed of such numbers alone becomes a step of its own,
-//! and that a phase of its own.
+//! and that a phase of its own. Coordinates, which are numbers of 64 bits too, are no such thing: where a step is nothing but a coordinate, those who read it
+//! have the coordinate instead, and see what hangs on it (that a mask is causal).
 
 use std::borrow::Cow;
 
@@ -21,15 +22,15 @@ const SCORES: i64 = 4;
 
 /// Attention in which maps read nothing of 64 bits but in steps that read nothing else, as far as that goes; any other kernel as it is.
 pub(super) fn narrowed(kernel: Cow<'_, Kernel>) -> Cow<'_, Kernel> {
-    let is_cut = |op: &Op| matches!(op, Op::Map { expr, .. } if Cut::of(expr).is_some());
+    let reads_wide = |op: &Op| matches!(op, Op::Map { expr, .. } if expr.args().iter().any(|dtype| is_wide(*dtype)));
     let is_attention = matches!(kernel.schedule, Schedule::Attention { .. });
-    match is_attention && kernel.steps.iter().any(|step| is_cut(&step.op)) {
+    match is_attention && kernel.steps.iter().any(|step| reads_wide(&step.op)) {
         true => rebuild(&kernel).map_or(kernel, Cow::Owned),
         false => kernel,
     }
 }
 
-/// Computes what is made of numbers of 64 bits alone, in phases of fewer lanes.
+/// Computes what is made of numbers of 64 bits alone, in phases that may have fewer lanes than others.
 pub(super) fn hold_narrow(emission: &mut Emission<'_>, held: &mut FxHashMap<StepId, Held>) -> Result<()> {
     let bound = emission.bound;
     let kernel = bound.kernel;
@@ -42,17 +43,37 @@ pub(super) fn hold_narrow(emission: &mut Emission<'_>, held: &mut FxHashMap<Step
             continue;
         }
         let order: Vec<usize> = step.axes.iter().collect();
-        let lanes = emission.lanes;
-        emission.lanes = lanes.min(emission.isa.vector_bytes() as u32 / 8);
-        let place = hold(emission, "convert", StepId(k as u32), dense_offset(&order, &bound.extents), &order, held);
-        emission.lanes = lanes;
-        held.insert(StepId(k as u32), place?);
+        let place = hold(emission, "convert", StepId(k as u32), dense_offset(&order, &bound.extents), &order, held)?;
+        held.insert(StepId(k as u32), place);
     }
     Ok(())
 }
 
 fn is_wide(dtype: DType) -> bool {
     matches!(dtype, DType::I64 | DType::U64 | DType::F64)
+}
+
+/// An expression with coordinates instead of arguments of 64 bits that are computed of coordinates alone; with it, which arguments are left.
+fn with_coordinates(kernel: &Kernel, expr: &Expr, args: &[StepId]) -> (Expr, SmallVec<[usize; 3]>) {
+    let known = |k: usize| match &kernel.step(args[k]).op {
+        Op::Map { expr, args } if args.is_empty() && is_wide(expr.dtype()) => Some(expr),
+        _ => None,
+    };
+    let left: SmallVec<[usize; 3]> = (0..args.len()).filter(|k| known(*k).is_none()).collect();
+    if left.len() == args.len() {
+        return (expr.clone(), left);
+    }
+    let dtypes: Vec<DType> = left.iter().map(|k| expr.args()[*k]).collect();
+    let inlined = Expr::build(&dtypes, |scope, terms| {
+        expr.inline_with(scope, |node| match node {
+            ExprNode::Arg(k) => match left.iter().position(|own| own == &(*k as usize)) {
+                Some(at) => Some(terms[at]),
+                None => known(*k as usize).map(|known| known.inline(scope, &[])),
+            },
+            _ => None,
+        })
+    });
+    (inlined, left)
 }
 
 /// An expression in parts.
@@ -147,6 +168,10 @@ fn rebuild(kernel: &Kernel) -> Result<Kernel> {
     let mut places: Vec<StepId> = Vec::with_capacity(kernel.steps.len());
     for step in &kernel.steps {
         let mut op = step.op.clone();
+        if let Op::Map { expr, args } = &mut op {
+            let (inlined, left) = with_coordinates(kernel, expr, args);
+            (*expr, *args) = (inlined, left.iter().map(|k| args[*k]).collect());
+        }
         rename(&mut op, &places);
         if let Op::Map { expr, args } = &mut op
             && let Some(cut) = Cut::of(expr)
@@ -219,6 +244,41 @@ mod tests {
             assert_eq!(wide, ["convert"]);
             let last = emitted.phases.last().unwrap();
             assert_eq!((last.name, last.program.lanes as usize), ("attention", isa.vector_bytes() / 4));
+        }
+    }
+
+    #[test]
+    fn steps_that_are_coordinates_are_coordinates() {
+        let text = MASKED.replace("%3 = load m[i3]", "%3 = map() i3");
+        let text = text.replace("select(bool(a), f32(0.0), f32(-3e38)) + b * 0.125", "select(a <= i0, b, -inf)");
+        let kernel = parse(&text.replace("m: i64[40]", "m: f32[40]")).unwrap();
+        let narrowed = narrowed(Cow::Borrowed(&kernel));
+        let Op::Map { expr, args } = &narrowed.steps[4].op else { panic!("{narrowed}") };
+        assert_eq!(
+            (args.as_slice(), fuseline::tile::first_masked(expr, 3, 0)),
+            (&[StepId(2)][..], Some(1)),
+            "{narrowed}"
+        );
+        for isa in Isa::available() {
+            let emitted = emit(&kernel, &Env::default(), &Target::new(isa, 2)).unwrap();
+            assert!(emitted.phases.iter().all(|phase| !emitter::is_wide(&phase.program)), "{isa:?}");
+        }
+    }
+
+    #[test]
+    fn packing_by_rows_of_a_table_leaves_products_their_lanes() {
+        let text =
+            MASKED.replace("m: i64[40]", "m: f32[40], t: f32[50, 8]").replace("%3 = load m[i3]", "%3 = map() i3");
+        let text = text.replace("select(bool(a), f32(0.0), f32(-3e38)) + b * 0.125", "select(a <= i0, b, -inf)");
+        let text = text.replace(
+            "%1 = load k[i3, i1, i4] %2 = dot(%0, %1)",
+            "%11 = map() i3 + 1 %12 = load t[@0, i4] reading (%11) %13 = load k[i3, i1, i4] %1 = map(%12, %13) a * b %2 = dot(%0, %1)",
+        );
+        let kernel = parse(&text).unwrap_or_else(|e| panic!("{e}"));
+        for isa in Isa::available() {
+            let emitted = emit(&kernel, &Env::default(), &Target::new(isa, 2)).unwrap();
+            let last = emitted.phases.last().unwrap();
+            assert_eq!((last.name, last.program.lanes as usize), ("attention", isa.vector_bytes() / 4), "{isa:?}");
         }
     }
 

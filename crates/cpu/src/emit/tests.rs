@@ -438,8 +438,11 @@ fn attention(score: &str) -> String {
 #[test]
 fn attention_of_any_size() {
     let sizes = [(5, 1, 64, 20, 8), (50, 2, 64, 300, 16), (1, 3, 16, 40, 8), (7, 1, 20, 70, 5), (60, 1, 100, 520, 4)];
-    for (n, h, c, m, d) in sizes {
+    for (n, h, c, m, d) in sizes.into_iter().chain([(13, 2, 32, 50, 8), (9, 1, 80, 33, 4), (8, 2, 96, 40, 4)]) {
         let sizes = [("n", n), ("h", h), ("c", c), ("m", m), ("d", d)];
+        // Values that lie the other way are packed.
+        let turned = attention("a + b * 0.125").replace("x3: f32[m, h*c]", "x3: f32[h*c, m]");
+        check(&turned.replace("x3[i3, c*i1 + i2]", "x3[c*i1 + i2, i3]"), &sizes);
         check(&attention("a + b * 0.125"), &sizes);
         check(&attention("select(i3 <= i0 + 3, b * 0.125 + a, -inf)"), &sizes);
     }

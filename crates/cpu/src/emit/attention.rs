@@ -31,8 +31,9 @@ use crate::vector::{Bound as To, IntOp, Value};
 const ROWS: i64 = 48;
 const LEAST_ROWS: i64 = 2 * TILE_ROWS;
 
-/// Keys of a block.
+/// Keys of a block, and where rows do not see all of them: those that a row does not see are skipped by blocks.
 const BLOCK: i64 = 256;
+const CAUSAL_BLOCK: i64 = 128;
 
 /// With fewer rows, packing the keys costs more than it saves.
 const FEWEST_ROWS: i64 = 4;
@@ -181,7 +182,9 @@ impl<'e> Attention<'e> {
         let chunks = ceil_div(tiling.count, together);
         let stream = first.columns[0];
         let keys = bound.extents[stream];
-        let block = BLOCK.min(ceil_div(keys, self.panel(e)) * self.panel(e));
+        let (most, least) =
+            if self.first_hidden(e).is_some() { (CAUSAL_BLOCK, ceil_div(keys, 2)) } else { (BLOCK, keys) };
+        let block = most.min(ceil_div(least, self.panel(e)) * self.panel(e));
         let (task_rows, padded) = (together * tiling.rows, self.padded(e, factors));
 
         let task = e.b.begin_tasks();
@@ -232,15 +235,18 @@ impl<'e> Attention<'e> {
         ceil_div(self.second.column_count(e.bound), across) * across
     }
 
+    /// From how many keys behind its own place on a row sees nothing, where that is so.
+    fn first_hidden(&self, e: &Emitter<'_>) -> Option<i64> {
+        let kernel = e.bound.kernel;
+        let Op::Map { expr, .. } = &kernel.step(self.score).op else { return None };
+        let row = self.first.rows.first().filter(|_| kernel.rounding != Rounding::Every)?;
+        fuseline::tile::first_masked(expr, self.first.columns[0], *row)
+    }
+
     /// How many blocks of keys some rows need, where it is not all of them.
     fn blocks(&self, e: &mut Emitter<'_>, keys: i64, block: i64, rows: (Value, Value)) -> Option<Value> {
-        let (row_axis, inner) = self.first.rows.split_first()?;
-        let kernel = e.bound.kernel;
-        if kernel.rounding == Rounding::Every {
-            return None;
-        }
-        let Op::Map { expr, .. } = &kernel.step(self.score).op else { return None };
-        let beyond = fuseline::tile::first_masked(expr, self.first.columns[0], *row_axis)?;
+        let (_, inner) = self.first.rows.split_first()?;
+        let beyond = self.first_hidden(e)?;
         // Keys from `row + beyond` on have no weight; the last row of the task sees most.
         let inner = inner.iter().map(|axis| e.bound.extents[*axis]).product();
         let (last, inner) = (e.b.plus(rows.1, -1), e.b.number(inner));

@@ -140,6 +140,9 @@ pub struct Agreed {
     pub worst: Option<Worst>,
     /// elements that are right because the smallest error decides between two results, and which are beyond every bound otherwise
     pub stepped: Option<Stepped>,
+    /// whether it is beyond the tolerance, and within what roundings become by the slopes of the graph: where what is meant and what it
+    /// comes to where every operation rounds are far apart, too
+    pub is_steep: bool,
 }
 
 /// Elements that stand on the other side of a jump than what is expected.
@@ -225,7 +228,7 @@ fn compare_between(
     let stepped = farthest.map(|at| Stepped { count: steps, of: expected.count(), farthest: element(at) });
     match worst.map(element) {
         Some(worst) if beyond > 0 => Err(Mismatch::Elements { worst, beyond, count: expected.count() }),
-        worst => Ok(Agreed { worst, stepped }),
+        worst => Ok(Agreed { worst, stepped, is_steep: spread.is_some() }),
     }
 }
 

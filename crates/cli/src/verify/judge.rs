@@ -51,6 +51,11 @@ impl Check {
         }
     }
 
+    /// Whether it differs, or agrees only because roundings become much on the way.
+    fn is_beyond_tolerance(&self) -> bool {
+        self.outcome.as_ref().map_or(true, |agreed| agreed.is_steep)
+    }
+
     /// Elements that are right because the smallest error decides between two results.
     pub fn stepped(&self) -> Option<&Stepped> {
         self.outcome.as_ref().ok().and_then(|agreed| agreed.stepped.as_ref())
@@ -159,7 +164,9 @@ fn judge_planned(setting: &Setting<'_>, planned: &PlannedProgram) -> Result<Verd
         guilty: None,
     };
     verdict.guilty = verdict.find_guilty();
-    if verdict.guilty.is_some_and(|stage| stage != Stage::Passes) && plan.precision == Precision::F32 {
+    let is_steep = verdict.guilty.is_none() && verdict.fused.iter().any(Check::is_beyond_tolerance);
+    let is_other = verdict.guilty.is_some_and(|stage| stage != Stage::Passes);
+    if (is_other || is_steep) && plan.precision == Precision::F32 {
         let meaning = meaning.or_rounded(graph, &given, &Env::new(), Limits::default())?;
         verdict.reconsider(setting, planned, &meaning, [&fused_outputs, &unfused_outputs])?;
     }
@@ -310,7 +317,7 @@ impl Verdict {
         let Setting { graph, inputs, .. } = setting;
         let differs = |check: &Check| check.outcome.is_err();
         let exact = meaning.clone().exact();
-        if check_outputs(graph, &exact, meaning.rounded()).iter().any(differs) {
+        if check_outputs(graph, &exact, meaning.rounded()).iter().any(Check::is_beyond_tolerance) {
             self.fused = check_outputs(graph, meaning, fused);
             self.unfused = check_outputs(graph, meaning, unfused);
             self.is_rounded = true;

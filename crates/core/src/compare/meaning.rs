@@ -149,7 +149,9 @@ impl Meaning {
             measured = compare_between(expected, &moved, actual, &agreement, Some(errors));
         }
         match self.rounded.get(output) {
-            Some(rounded) if measured.is_err() => compare(rounded, actual, &agreement).or(measured),
+            Some(rounded) if measured.as_ref().map_or(true, |agreed| agreed.is_steep) => {
+                compare(rounded, actual, &agreement).or(measured)
+            }
             _ => measured,
         }
     }

@@ -109,7 +109,7 @@ fn codes_of_four_bits_stand_for_floats() {
     near(&[y[0], y[2], y[1], y[3]], &[-1.0, 1.0, 0.079_580_3 * 2.0, 0.0]);
     // Code 3 is 1, code 11 is −1, of floats with a sign, two bits of exponent and one of fraction.
     let y = call.int("quant_type", 0).values();
-    near(&[y[2 * 6], y[2 * 7], y[2 * 1]], &[1.0, -1.0 / 3.0, -0.25]);
+    near(&[y[2 * 6], y[2 * 7], y[2]], &[1.0, -1.0 / 3.0, -0.25]);
 }
 
 #[test]

@@ -75,7 +75,8 @@ pub fn median_error(kernels: &[Measured]) -> Option<f64> {
     }
 }
 
-/// Runs a program so many times and takes the time of every kernel.
+/// Runs a program so many times and takes the time of every kernel. Predictions are for as many threads as a run has; the plan may have
+/// been made for more, so that results do not hang on their number.
 pub fn measure(
     program: &Program,
     planned: &PlannedProgram,
@@ -83,6 +84,10 @@ pub fn measure(
     inputs: &NamedTensors,
     runs: usize,
 ) -> Result<Profile> {
+    let plan = &match program {
+        Program::Cpu(session) => PlanOptions { spec: plan.spec.scaled(session.threads(), &[]), ..plan.clone() },
+        Program::Cuda(_) => plan.clone(),
+    };
     let kernels = &planned.run.kernels;
     let is_equal = |k: usize, other: usize| std::sync::Arc::ptr_eq(&kernels[k].kernel, &kernels[other].kernel);
     let graph = planned.program.run();

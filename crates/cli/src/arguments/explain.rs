@@ -10,7 +10,7 @@ use fuseline::tensor::DType;
 
 use super::{
     EXIT_STATUS, GivenInputs, ModelLimits, ModelName, NumericsName, PolicyName, PrecisionName, SizeBinding, count,
-    float_type, thread_count, whole,
+    decision, float_type, thread_count, whole,
 };
 
 /// Show which kernels a model becomes, and why
@@ -70,10 +70,10 @@ pub struct Explain {
     #[arg(long, conflicts_with_all = ["only_fuse", "flip", "plan"])]
     pub no_fuse: bool,
     /// Do nothing but these decisions
-    #[arg(long, value_name = "ID", value_delimiter = ',', num_args = 1.., conflicts_with_all = ["flip", "plan"])]
+    #[arg(long, value_name = "ID", value_delimiter = ',', num_args = 1.., conflicts_with_all = ["flip", "plan"], value_parser = decision)]
     pub only_fuse: Vec<DecisionId>,
     /// Plan again with this one decision the other way, and compare
-    #[arg(long, value_name = "ID", conflicts_with = "plan")]
+    #[arg(long, value_name = "ID", conflicts_with = "plan", value_parser = decision)]
     pub flip: Option<DecisionId>,
     /// Take at most this many decisions; to find the one that matters
     #[arg(long, value_name = "N", conflicts_with_all = ["no_fuse", "plan"], value_parser = whole::<usize>)]

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
 use clap::builder::{OsStringValueParser, TypedValueParser, ValueParser, ValueParserFactory};
+use fuseline::fuse::DecisionId;
 use fuseline::tensor::DType;
 use fuseline_session::machine;
 
@@ -131,6 +132,11 @@ pub fn thread_count(text: &str) -> Result<NonZeroUsize, String> {
     let most = machine::most_threads();
     let count: NonZeroUsize = text.parse().map_err(|_| format!("wanted: a number from 1 to {most}"))?;
     if count > most { Err(format!("the most that this machine runs is {most} threads")) } else { Ok(count) }
+}
+
+/// A decision by its name.
+pub fn decision(text: &str) -> Result<DecisionId, String> {
+    text.parse().map_err(|_| "wanted: 12 hexadecimal digits, the name that explain lists before a decision".into())
 }
 
 /// An element type that is a float.

@@ -86,3 +86,18 @@ fn a_verdict_is_told_in_words() {
     let help = stdout(&["verify", "--help"]);
     assert!(help.contains("Examples:") && help.contains("3  something differs"), "{help}");
 }
+
+#[test]
+fn many_products_side_by_side_are_no_large_tensor() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("heads.ir");
+    let weights: String = (1..=8).map(|k| format!(", w{k}: f32[128, 128]")).collect();
+    let products = (1..=8).map(|k| format!("  %h{k} = contract(x, w{k}) \"ab,bc->ac\" acc=f32 : f32[48, 128]\n"));
+    let maps = (1..=8).map(|k| format!("  %y{k} = map(%h{k}) max(a, 0.0) : f32[48, 128]\n"));
+    let nodes: String = products.chain(maps).collect();
+    let outputs: Vec<String> = (1..=8).map(|k| format!("y{k} = %y{k}")).collect();
+    let graph = format!("graph heads(x: f32[48, 128]{weights}) {{\n{nodes}  return {}\n}}\n", outputs.join(", "));
+    std::fs::write(&path, graph).unwrap();
+    let verdict = json(&["verify", path.to_str().unwrap(), "--device", "cpu", "--json"]);
+    assert_eq!(verdict["agrees"], true, "{verdict}");
+}

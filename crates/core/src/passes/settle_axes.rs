@@ -20,7 +20,7 @@ use super::{Context, Pass};
 use crate::error::Result;
 use crate::graph::rewrite::{Rebuild, Values, replaced, rewrite_outside_regions};
 use crate::graph::{Graph, Node, Value};
-use crate::ops::prim::{Contract, Label, Map, Reduce, View};
+use crate::ops::prim::{Concat, Contract, Label, Map, Reduce, View};
 use crate::ops::{Expr, ExprNode, Prim};
 use crate::tensor::{Dim, Ranges, Shape, Symbol};
 
@@ -31,13 +31,14 @@ pub(super) const PASS: Pass = Pass {
 };
 
 /// In: any graph. Out: an output is no rearrangement of a map that nothing else reads; no map, fold or contraction has an
-/// axis that one reshape joins and a reader takes apart again, nor (save outputs) an axis of size 1; a fold reads its
-/// operand in the order in which that lies, and axes that a reshape joined one by one, save axes of a product that another
+/// axis that one reshape joins and a reader takes apart again, nor (save outputs) an axis of size 1, and no concat between such has one
+/// besides its own; a fold reads its operand in the order in which that lies, and axes that a reshape joined one by one, save axes of a product that another
 /// product sums: these are one axis from the one to the other. Regions are left alone, and so are maps of
 /// sizes.
 fn run(graph: &Graph, context: &Context) -> Result<Option<Graph>> {
     let wishes = wishes(graph);
     let made_of_sizes = made_of_sizes(graph);
+    let readers_may_move = readers_may_move(graph);
     rewrite_outside_regions(graph, &context.budget, |rebuild, id| {
         let node = &graph.nodes()[id];
         let args: SmallVec<[Value; 3]> = node.args().iter().map(|a| rebuild.moved(*a)).collect();
@@ -52,6 +53,9 @@ fn run(graph: &Graph, context: &Context) -> Result<Option<Graph>> {
             Prim::Map(row) => frame.map_or(Ok(None), |frame| move_map(rebuild, row, &args, frame)),
             Prim::Reduce(row) => move_reduce(rebuild, row, node, args[0], &wishes[id]),
             Prim::Contract(row) => frame.map_or(Ok(None), |frame| move_contract(rebuild, row, &args, frame)),
+            Prim::Concat(row) if readers_may_move[id] && !made_of_sizes[id] => {
+                move_concat(rebuild, row, &args, &node.types()[0].shape)
+            }
             // Views of what moved look at it where it is now.
             Prim::View(row) => compose_node(rebuild, node, row, args[0]),
             _ => Ok(None),
@@ -71,6 +75,18 @@ fn made_of_sizes(graph: &Graph) -> Vec<bool> {
         });
     }
     made
+}
+
+/// Which nodes are no outputs, and read by nothing that takes them as they lie.
+fn readers_may_move(graph: &Graph) -> Vec<bool> {
+    let mut may = vec![true; graph.nodes().len()];
+    graph.outputs().iter().for_each(|output| may[output.value.node()] = false);
+    let moves = |prim: &Prim| {
+        matches!(prim, Prim::Map(_) | Prim::Reduce(_) | Prim::Contract(_) | Prim::View(_) | Prim::Concat(_))
+    };
+    let fixed = graph.nodes().iter().filter(|node| !moves(node.prim()));
+    fixed.flat_map(|node| node.args()).for_each(|arg| may[arg.node()] = false);
+    may
 }
 
 /// What `operand` holds at coordinates `at` over a domain.
@@ -99,6 +115,26 @@ fn move_map(rebuild: &mut Rebuild<'_>, row: &Map, args: &[Value], frame: &Frame)
     });
     let value = rebuild.add(Map { expr, shape: frame.shape.clone() }, &operands)?;
     seen_as_before(rebuild, value, frame)
+}
+
+/// A concat without axes of size 1, save the one along which its parts lie.
+fn move_concat(rebuild: &mut Rebuild<'_>, row: &Concat, args: &[Value], before: &Shape) -> Result<Option<Values>> {
+    let kept: Vec<usize> = (0..before.rank()).filter(|axis| *axis == row.axis || !before[*axis].is(1)).collect();
+    if kept.len() == before.rank() {
+        return Ok(None);
+    }
+    let place = |axis: usize| kept.iter().position(|k| *k == axis);
+    let own: Vec<Dim> = (0..before.rank()).map(|axis| place(axis).map_or(Dim::int(0), Dim::axis)).collect();
+    let mut parts: SmallVec<[Value; 3]> = SmallVec::new();
+    for arg in args {
+        let shape = &rebuild.graph().ty(*arg).shape;
+        let domain = kept.iter().map(|axis| shape[*axis].clone()).collect();
+        parts.push(read(rebuild, *arg, domain, own.clone())?);
+    }
+    let axis = place(row.axis).expect("it is kept");
+    let value = rebuild.add(Concat { axis, ..row.clone() }, &parts)?;
+    let back = kept.into_iter().map(Dim::axis).collect();
+    replaced(rebuild.add(View::new(before.clone(), back), &[value])?)
 }
 
 /// The axes for a map of which nobody asks for an order: that of its first operand that is as large.

@@ -21,5 +21,6 @@ pub use dtype::{Class, DType, FloatFormat, Specials};
 pub use layout::Layout;
 pub use literal::{Literal, Source};
 pub use seeded::Seeded;
+pub(crate) use shape::element_count;
 pub use shape::{MAX_RANK, Shape, TensorType};
 pub use spread::Spread;

@@ -49,13 +49,18 @@ impl Shape {
 
     /// The sizes under a binding of the symbols; an error for negative sizes or counts over 64 bits.
     pub fn eval(&self, env: &Env) -> Result<Vec<usize>> {
-        let mut sizes = Vec::with_capacity(self.rank());
-        for dim in &self.0 {
-            let n = dim.eval(env)?;
-            sizes.push(usize::try_from(n).map_err(|_| Error::invalid(format!("the size {dim} is {n}, below zero")))?);
-        }
+        let sizes = self.extents(env)?;
         element_count(&sizes)?;
         Ok(sizes)
+    }
+
+    /// As [`Shape::eval`], of axes that no tensor need have all of: products side by side have columns each.
+    pub fn extents(&self, env: &Env) -> Result<Vec<usize>> {
+        let extent = |dim: &Dim| {
+            let n = dim.eval(env)?;
+            usize::try_from(n).map_err(|_| Error::invalid(format!("the size {dim} is {n}, below zero")))
+        };
+        self.0.iter().map(extent).collect()
     }
 
     /// Row-major strides in elements.
@@ -107,7 +112,7 @@ impl Shape {
 }
 
 /// The number of elements of concrete sizes, or an error when it does not fit.
-pub(super) fn element_count(sizes: &[usize]) -> Result<usize> {
+pub(crate) fn element_count(sizes: &[usize]) -> Result<usize> {
     if sizes.contains(&0) {
         return Ok(0);
     }

@@ -209,6 +209,11 @@ impl Session {
 }
 
 impl Session {
+    /// How many threads a run has.
+    pub fn threads(&self) -> usize {
+        self.engine.pool.threads()
+    }
+
     /// The outputs, and where the time went: the spans of the run, in order.
     pub fn run_recorded(&self, inputs: &NamedTensors) -> Result<(Vec<Literal>, Vec<Span>)> {
         let given = self.given(inputs)?;

@@ -20,7 +20,7 @@ mod target;
 use super::{Kernel, Rounding, Schedule, verify};
 use crate::error::{Context, Error, Result};
 use crate::reference::{self, Buffer, Limits, Reading, Run};
-use crate::tensor::{Env, Shape};
+use crate::tensor::{Env, Shape, element_count};
 
 use access::Loading;
 use block::Block;
@@ -107,8 +107,17 @@ struct Interpreter<'k> {
 
 impl<'k> Interpreter<'k> {
     fn new(kernel: &'k Kernel, inputs: &[Buffer], run: Run<'k>, options: &Options) -> Result<Interpreter<'k>> {
-        let extents = Shape::from(kernel.axes.clone()).eval(run.env());
+        let extents = Shape::from(kernel.axes.clone()).extents(run.env());
         let extents = extents.at(|| "the extents of the axes")?;
+        // All axes together may have any number of points: each step goes along its own.
+        for (k, step) in kernel.steps.iter().enumerate() {
+            let along: Vec<usize> = step.axes.union(step.op.folds()).iter().map(|axis| extents[axis]).collect();
+            element_count(&along).at(|| kernel.describe(k))?;
+        }
+        for store in &kernel.stores {
+            let along: Vec<usize> = store.axes().iter().map(|axis| extents[axis]).collect();
+            element_count(&along).at(|| format!("the store to y{}", store.output))?;
+        }
         let is_read = nest::read_somewhere(kernel, &extents);
         let mut loads = Vec::with_capacity(kernel.steps.len());
         for (k, is_read) in is_read.iter().enumerate() {

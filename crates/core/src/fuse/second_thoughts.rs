@@ -1,9 +1,9 @@
 //! Decisions that were taken, looked at again when all others are known.
 //!
 //! What saves the most is done first. So something may be combined for a little that would have saved more with another
-//! neighbour later. Decisions are tried the other way: their kernel is taken apart, and what is around it is planned again without
-//! them; first those that save much less than their launches and traffic promise, and all others as far as a graph is small. What comes
-//! out better in all is kept apart when the whole is planned once more.
+//! neighbour later. Decisions that save much less than their launches and traffic promise are tried the other way: their
+//! kernel is taken apart, and what is around it is planned again without them. What comes out better in all is kept apart when
+//! the whole is planned once more.
 
 use std::collections::BTreeMap;
 
@@ -18,7 +18,7 @@ use super::state::{GroupId, Groups};
 use crate::device::Machine;
 use crate::error::Result;
 
-/// Trials look at so much, and those of doubtful decisions at so much more for every node.
+/// Trials look at so much, and at so much more for every node.
 const FREE_EFFORT: u64 = 6_000;
 const EFFORT_PER_NODE: u64 = 6;
 
@@ -39,14 +39,11 @@ impl Driver<'_> {
     /// plan without them saves.
     pub(super) fn second_thoughts(&mut self) -> Result<FxHashMap<Edge, f64>> {
         let nodes = self.state.inside.len() as u64;
-        let free = self.effort() + FREE_EFFORT;
-        let most = free + EFFORT_PER_NODE * nodes;
+        let most = self.effort() + FREE_EFFORT + EFFORT_PER_NODE * nodes;
         // Equal kernels among equal neighbours are tried once.
         let mut known: FxHashMap<Box<[u32]>, f64> = FxHashMap::default();
         let mut best: BTreeMap<GroupId, (f64, Edge)> = BTreeMap::new();
-        let doubtful = self.trials(|share| share < DOUBTFUL).into_iter().map(|trial| (trial, most));
-        let others = self.trials(|share| share >= DOUBTFUL).into_iter().map(|trial| (trial, free));
-        for ((group, edge), most) in doubtful.chain(others) {
+        for (group, edge) in self.doubtful() {
             self.options.budget.check()?;
             let surroundings = self.surroundings(group, edge);
             let gain = match known.get(&surroundings) {
@@ -67,17 +64,17 @@ impl Driver<'_> {
         Ok(best.into_values().map(|(gain, edge)| (edge, gain)).collect())
     }
 
-    /// The groups that some decisions made, by the share that these save of what they promised; each with pairs of nodes at which it could
-    /// be taken apart: where the decision put two together, then anywhere else, for what is wrong may be another border.
-    fn trials(&self, is_meant: impl Fn(f64) -> bool) -> Vec<(GroupId, Edge)> {
-        let is_tried = |decision: &&Decision| {
+    /// The groups that doubtful decisions made, each with pairs of nodes at which it could be taken apart: where the decision put
+    /// two together, then anywhere else, for what is wrong may be another border.
+    fn doubtful(&self) -> Vec<(GroupId, Edge)> {
+        let is_doubtful = |decision: &&Decision| {
             let is_pinned = || decision.edges.iter().any(|edge| self.is_kept_together(*edge));
             decision.verdict == Verdict::Taken
-                && is_meant(decision.saved_us() / self.promised_us(decision))
+                && decision.saved_us() < DOUBTFUL * self.promised_us(decision)
                 && !is_pinned()
         };
         let mut found: IndexMap<GroupId, Vec<Edge>> = IndexMap::new();
-        for decision in self.decisions.iter().filter(is_tried) {
+        for decision in self.decisions.iter().filter(is_doubtful) {
             let Some(edge) = decision.edges.first().copied() else { continue };
             let inside = &self.state.inside;
             let Some(group) = inside[edge.1].iter().copied().find(|g| inside[edge.0].contains(g)) else { continue };

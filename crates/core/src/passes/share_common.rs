@@ -7,7 +7,8 @@ use crate::error::Result;
 use crate::graph::rewrite::{Rebuild, Values, replaced, rewrite};
 use crate::graph::{Graph, Value};
 use crate::ops::prim::Map;
-use crate::ops::{Expr, ExprNode, Prim, Scope, Term};
+use crate::ops::{Expr, ExprNode, Prim, Scalar, Scope, Term};
+use crate::tensor::DType;
 
 pub(super) const PASS: Pass = Pass {
     name: "share-common",
@@ -16,8 +17,8 @@ pub(super) const PASS: Pass = Pass {
 };
 
 /// In: any graph. Out: every map reads each operand once and none in vain, operands in the order in which the expression
-/// uses them; of two operands of a commutative function the earlier value stands first. Graphs share equal nodes by
-/// construction, so that computations that differed only in spelling are now one.
+/// uses them; of two operands of a commutative function the earlier value stands first, of two truths one that follows from coordinates.
+/// Graphs share equal nodes by construction, so that computations that differed only in spelling are now one.
 fn run(graph: &Graph, context: &Context) -> Result<Option<Graph>> {
     rewrite(graph, &context.budget, |rebuild, node, args| match node.prim() {
         Prim::Map(row) => respell(rebuild, row, args),
@@ -39,6 +40,11 @@ fn respell(rebuild: &mut Rebuild<'_>, row: &Map, args: &[Value]) -> Result<Optio
         let mut operands: SmallVec<[Term<'_>; 3]> = node.operands().iter().map(|o| terms[*o as usize]).collect();
         terms.push(match node {
             ExprNode::Arg(k) => leaves[place(&args[*k as usize])],
+            // What is known before anything is read comes first, as algebra has it.
+            ExprNode::Apply(Scalar::And | Scalar::Or, _) if *dtype == DType::Bool => {
+                operands.sort_by_key(|t| (!is_formula(*t), rank(*t)));
+                scope.step(node, *dtype, &operands)
+            }
             ExprNode::Apply(op, _) if op.is_commutative() => {
                 operands.sort_by_key(|t| rank(*t));
                 scope.step(node, *dtype, &operands)
@@ -60,6 +66,11 @@ fn rank(term: Term<'_>) -> (u8, u32) {
         ExprNode::Const(_) => (2, 0),
         _ => (1, 0),
     }
+}
+
+/// Whether a term is computed from coordinates and sizes alone.
+fn is_formula(term: Term<'_>) -> bool {
+    term.as_const().is_none() && arguments_of(term).is_empty()
 }
 
 /// The arguments that a term needs, in the order in which a walk from the left meets them.
@@ -84,8 +95,30 @@ mod tests {
     use super::super::testing::{check, count};
     use super::*;
     use crate::graph::Builder;
-    use crate::ops::Scalar;
-    use crate::tensor::{DType, Shape};
+    use crate::passes::{Context, run_passes};
+    use crate::tensor::Shape;
+
+    #[test]
+    fn truths_settle_in_one_order() {
+        let b = Builder::new("mask");
+        let x = b.input("x", DType::Bool, Shape::new([5usize, 5]));
+        fn below(scope: &Scope) -> Term<'_> {
+            Term::call(Scalar::Le, &[scope.coord(1), scope.coord(0)])
+        }
+        let before = Expr::build(&[DType::Bool], |scope, t| Term::call(Scalar::And, &[below(scope), t[0]]));
+        let behind = Expr::build(&[DType::Bool], |scope, t| Term::call(Scalar::And, &[t[0], below(scope)]));
+        b.output("a", b.map(&before, &[x]));
+        b.output("b", b.map(&behind, &[x]));
+        let mut changes = Vec::new();
+        let mut observe = |step: &super::super::Step<'_>| {
+            if step.changed {
+                changes.push((step.pass, step.round));
+            }
+        };
+        let after = run_passes(b.finish().unwrap(), &Context::default(), &mut observe).unwrap();
+        assert_eq!(after.outputs()[0].value, after.outputs()[1].value);
+        assert!(changes.iter().all(|(_, round)| *round < 2), "{changes:?}");
+    }
 
     #[test]
     fn sums_in_another_order_are_shared() {

@@ -132,7 +132,7 @@ fn move_concat(rebuild: &mut Rebuild<'_>, row: &Concat, args: &[Value], before: 
         parts.push(read(rebuild, *arg, domain, own.clone())?);
     }
     let axis = place(row.axis).expect("it is kept");
-    let value = rebuild.add(Concat { axis, ..row.clone() }, &parts)?;
+    let value = rebuild.add(Concat { axis }, &parts)?;
     let back = kept.into_iter().map(Dim::axis).collect();
     replaced(rebuild.add(View::new(before.clone(), back), &[value])?)
 }

@@ -64,12 +64,24 @@ def answer_of_ours(command, path, feed, options):
             return arrays[arrays.files[0]]
 
 
+def other_feeds(model, folder):
+    """Eight more images, uniform and normal, of 96 to 199 columns, as files."""
+    numbers, paths = np.random.default_rng(7), []
+    for k, columns in enumerate([96, 120, 128, 160, 161, 177, 190, 199]):
+        shape = (1, 1, 64, columns)
+        image = numbers.random(shape) if k % 2 else numbers.standard_normal(shape)
+        paths.append(folder / f"other.{k}.npz")
+        np.savez(paths[-1], **{model.graph.input[0].name: image.astype(np.float32)})
+    return paths
+
+
 def main():
     folder = Path(sys.argv[1]) if len(sys.argv) > 1 else ROOT / "target/models"
     command = Path(sys.argv[2]) if len(sys.argv) > 2 else ROOT / "target/release/fuseline"
     model = onnx.load(folder / f"{MODEL}.onnx")
     wide = with_wide_sigmoids(model)
-    for path in sorted((folder / "feeds").glob(f"{MODEL}.[0-9].npz")):
+    more = Path(tempfile.mkdtemp())
+    for path in sorted((folder / "feeds").glob(f"{MODEL}.[0-9].npz")) + other_feeds(model, more):
         with np.load(path) as arrays:
             feed = dict(arrays)
         noise = np.random.default_rng(0)

@@ -3,7 +3,11 @@
 //! A task owns some rows (queries) of one batch point (a head). It streams over blocks of keys: scores of the block by the
 //! first contraction, into the worker's memory; row by row, the running folds (the largest score, the sum of weights) follow
 //! and scores become weights; then the second contraction adds the block to the results, which were brought up to date by
-//! the schedule's corrections. At the end the results are stored with what comes after.
+//! the schedule's corrections. At the end the results are stored with what comes after. Both contractions are computed by vectors or,
+//! of bf16 where the machine has them, by tiles.
+
+mod tiles;
+mod vectors;
 
 use fuseline::error::{Error, Result};
 use fuseline::tensor::{DType, Dim};
@@ -13,23 +17,20 @@ use rustc_hash::FxHashMap;
 use super::bound::{bytes_of, ceil_div};
 use super::contract::behind;
 use super::emitter::{Emitter, Given, Held};
-use super::factors::{even_stride, left_factor, pack_right, panel_bytes, panel_vectors};
 use super::fold::Folding;
 use super::generic::{emit_fold, emit_generic, give, held_dtype};
-use super::multiply::{TILE_ROWS, batch_point, column_point, give_sums, rows_point, tile_points};
+use super::matrix::unrounded;
+use super::multiply::{batch_point, column_point, rows_point};
 use super::narrow::hold_narrow;
-use super::point::Point;
+use super::point::{Coord, Point};
 use super::roles::Roles;
 use super::rows::{Pass, Rows, dense_offset};
 use super::stream::{depth, folds, joined, score};
-use super::tile_sums::{Stepped, TileSums};
-use super::tiling::{Chunk, Tiling};
-use super::{Emission, Memory, share};
-use crate::vector::{Bound as To, IntOp, Value};
-
-/// Rows that a task works on, at most, and at least if there are as many.
-const ROWS: i64 = 48;
-const LEAST_ROWS: i64 = 2 * TILE_ROWS;
+use super::tile_sums::LINE;
+use super::{Emission, Memory};
+use crate::vector::{Bound as To, IntOp, Ty, Value};
+use tiles::Tiles;
+use vectors::Vectors;
 
 /// Keys of a block, and where rows do not see all of them: those that a row does not see are skipped by blocks.
 const BLOCK: i64 = 256;
@@ -71,70 +72,60 @@ pub(super) fn emit_attention(emission: &mut Emission<'_>) -> Result<()> {
             held.insert(id, place);
         }
     }
-    let (left, row_stride, term_stride) = left_factor(emission, &attention.first, &held)?;
-    let bytes = bytes_of(left.dtype);
-    let stepped = Stepped { dtype: left.dtype, row_bytes: row_stride * bytes, term_bytes: term_stride * bytes };
-    let keys = pack_right(emission, &attention.first, attention.first.right[0], &held)?;
-    let (values, value_step) = value_factor(emission, &attention.second, &held)?;
-    let (rows, batches) = (attention.first.row_count(bound), attention.first.batch_count(bound));
-    let runs = share::runs(rows, batches, (LEAST_ROWS, ROWS), emission.cores);
-    let (tiling, together) = Tiling::in_runs(rows, TILE_ROWS, runs);
-    let value_width = value_width(emission, &attention.second, &values);
-    let factors = Factors { left, stepped, keys, values, value_step, value_width, tiling, together };
-    emission.phase("attention", &mut |e: &mut Emitter<'_>| {
-        give(e, &held);
-        attention.emit(e, &factors)
-    })
-}
-
-/// Where the factors lie, and how rows are divided.
-struct Factors {
-    left: Held,
-    stepped: Stepped,
-    keys: Held,
-    values: Held,
-    /// bytes from key to key of the values
-    value_step: i64,
-    /// vectors of columns that a tile of results has
-    value_width: i64,
-    tiling: Tiling,
-    /// tiles of a task
-    together: i64,
-}
-
-/// The values as they lie, where columns lie in a row and keys at even distances; otherwise packed.
-fn value_factor(emission: &mut Emission<'_>, roles: &Roles, held: &FxHashMap<StepId, Held>) -> Result<(Held, i64)> {
-    let bound = emission.bound;
-    let id = roles.right[0];
-    if let Op::Load { input, .. } = &bound.kernel.step(id).op {
-        let access = bound.load(id);
-        let plain = access.checked.is_empty() && access.guards.is_empty() && access.dtype == DType::F32;
-        let columns = even_stride(bound, &access.offset, &roles.columns);
-        let terms = even_stride(bound, &access.offset, &roles.sum);
-        if let (true, Some(1), Some(stride)) = (plain, columns, terms) {
-            let offset = access.offset.clone();
-            let values = Held { memory: Memory::Input(*input), base: None, offset, dtype: access.dtype, again: false };
-            return Ok((values, stride * bytes_of(access.dtype)));
-        }
+    if let Some(tiles) = Tiles::of(emission, &attention, &held)? {
+        return attention.emit_phase(emission, &tiles, &held);
     }
-    let place = pack_right(emission, roles, id, held)?;
-    let step = panel_vectors(emission.isa) * emission.lanes() * bytes_of(place.dtype);
-    Ok((place, step))
+    let vectors = Vectors::of(emission, &attention, &held)?;
+    attention.emit_phase(emission, &vectors, &held)
 }
 
-/// How many vectors of columns tiles of results have: as few as there are, and of those that are more all tiles about as many. Panels of what is
-/// packed are cut evenly.
-fn value_width(emission: &Emission<'_>, roles: &Roles, values: &Held) -> i64 {
-    let most = panel_vectors(emission.isa);
-    let vectors = ceil_div(roles.column_count(emission.bound), emission.lanes());
-    match values.memory {
-        Memory::Input(_) => ceil_div(vectors, ceil_div(vectors, most)),
-        _ => {
-            // Sums of one vector would wait for each other.
-            let widths = (2.min(vectors)..=most).rev().filter(|width| most % width == 0);
-            widths.min_by_key(|width| ceil_div(vectors, *width) * width).unwrap_or(most)
-        }
-    }
+/// How both contractions are computed.
+trait Products {
+    /// Tasks of a batch point.
+    fn chunks(&self) -> i64;
+
+    /// Rows for which the worker's memory has places.
+    fn task_rows(&self) -> i64;
+
+    /// Keys that are worked on together: all blocks but the last are multiples of it.
+    fn panel(&self) -> i64;
+
+    /// Columns of a row of results in the worker's memory.
+    fn padded(&self) -> i64;
+
+    /// Whether memory has sums as they are, of which scores are computed when they are read, and weights are bf16 in a place of their own.
+    /// Otherwise it has scores, which become weights where they lie.
+    fn leaves_sums(&self) -> bool;
+
+    /// The rows of a task by its number.
+    fn span(&self, e: &mut Emitter<'_>, chunk: Value) -> Span;
+
+    /// Emits the scores of a block of keys, or their sums.
+    fn scores(&self, e: &mut Emitter<'_>, places: &Places, task: &Task, keys: Keys) -> Result<()>;
+
+    /// Emits the results with one more block of keys.
+    fn results(&self, e: &mut Emitter<'_>, places: &Places, task: &Task, keys: Keys) -> Result<()>;
+}
+
+/// Rows of a task, from one up to another, and the tiles that these are.
+#[derive(Clone, Copy)]
+struct Span {
+    tiles: (Value, Value),
+    rows: (Value, Value),
+}
+
+/// What a task works on.
+struct Task {
+    batch: Value,
+    origin: Point,
+    span: Span,
+}
+
+/// A block of keys: the first, an Int, and how many.
+#[derive(Clone, Copy)]
+struct Keys {
+    first: Value,
+    length: i64,
 }
 
 impl<'e> Attention<'e> {
@@ -175,17 +166,25 @@ impl<'e> Attention<'e> {
         Some(Attention { chain, corrections, first, second, score, weight, folds, weight_depth })
     }
 
-    fn emit(&self, e: &mut Emitter<'_>, factors: &Factors) -> Result<i64> {
+    fn emit_phase(
+        &self,
+        emission: &mut Emission<'_>,
+        products: &dyn Products,
+        held: &FxHashMap<StepId, Held>,
+    ) -> Result<()> {
+        emission.phase("attention", &mut |e: &mut Emitter<'_>| {
+            give(e, held);
+            self.emit(e, products)
+        })
+    }
+
+    fn emit(&self, e: &mut Emitter<'_>, products: &dyn Products) -> Result<i64> {
         let bound = e.bound;
-        let (first, second) = (&self.first, &self.second);
-        let (tiling, together) = (&factors.tiling, factors.together);
-        let chunks = ceil_div(tiling.count, together);
-        let stream = first.columns[0];
-        let keys = bound.extents[stream];
+        let (first, chunks, panel) = (&self.first, products.chunks(), products.panel());
+        let keys = bound.extents[first.columns[0]];
         let (most, least) =
             if self.first_hidden(e).is_some() { (CAUSAL_BLOCK, ceil_div(keys, 2)) } else { (BLOCK, keys) };
-        let block = most.min(ceil_div(least, self.panel(e)) * self.panel(e));
-        let (task_rows, padded) = (together * tiling.rows, self.padded(e, factors));
+        let block = most.min(ceil_div(least, panel) * panel);
 
         let task = e.b.begin_tasks();
         let chunks_value = e.b.number(chunks);
@@ -194,13 +193,12 @@ impl<'e> Attention<'e> {
         let last_chunk = e.b.number(chunks - 1);
         let chunk = e.b.int(IntOp::Sub, last_chunk, chunk);
         let batch = e.b.int(IntOp::FloorDiv, task, chunks_value);
-        let Chunk { from, to, .. } = tiling.chunk(e, chunk, together);
-        let rows = (tiling.row(e, from), tiling.row(e, to));
-        let origin = batch_point(e, first, batch);
-        let places = self.places(e, rows.0, task_rows, block, padded);
-        self.start(e, &places, &origin, rows, padded)?;
+        let span = products.span(e, chunk);
+        let task = Task { batch, origin: batch_point(e, first, batch), span };
+        let places = self.places(e, span.rows.0, block, products);
+        self.start(e, &places, &task)?;
         let full = keys / block;
-        let blocks = self.blocks(e, keys, block, rows);
+        let blocks = self.blocks(e, keys, block, span.rows);
         for (begin, end, length) in [(0, full, block), (full, ceil_div(keys, block), keys - full * block)] {
             if begin == end {
                 continue;
@@ -214,25 +212,15 @@ impl<'e> Attention<'e> {
             let key = e.b.times(number, block);
             e.multiples.insert(key, block);
             let places = places.moved(e, key);
-            self.scores(e, factors, &places, &origin, (from, to), key, length)?;
-            self.weights(e, &places, &origin, rows, key, length, padded)?;
-            self.results(e, factors, &places, &origin, (from, to), key, length)?;
+            let keys = Keys { first: key, length };
+            products.scores(e, &places, &task, keys)?;
+            self.weights(e, &places, &task, keys)?;
+            products.results(e, &places, &task, keys)?;
             e.b.end_loop(&[]);
         }
-        self.finish(e, &places, &origin, rows, second)?;
+        self.finish(e, &places, &task)?;
         e.b.end_loop(&[]);
         Ok(first.batch_count(bound) * chunks)
-    }
-
-    /// Keys of a panel.
-    fn panel(&self, e: &Emitter<'_>) -> i64 {
-        panel_vectors(e.isa) * e.lanes()
-    }
-
-    /// Columns of a row of results in the worker's memory.
-    fn padded(&self, e: &Emitter<'_>, factors: &Factors) -> i64 {
-        let across = factors.value_width * e.lanes();
-        ceil_div(self.second.column_count(e.bound), across) * across
     }
 
     /// From how many keys behind its own place on a row sees nothing, where that is so.
@@ -261,44 +249,44 @@ impl<'e> Attention<'e> {
     }
 
     /// The worker's memory: scores, results, running folds.
-    fn places(&self, e: &mut Emitter<'_>, first_row: Value, rows: i64, block: i64, padded: i64) -> Places {
+    fn places(&self, e: &mut Emitter<'_>, first_row: Value, block: i64, products: &dyn Products) -> Places {
         let bound = e.bound;
         let kernel = bound.kernel;
         let own = e.pointer(Memory::Worker);
         let row = dense_offset(&self.first.rows, &bound.extents);
-        let mut start = e.worker_bytes as i64;
+        let mut start = ceil_div(e.worker_bytes as i64, LINE) * LINE;
         let mut place = |e: &mut Emitter<'_>, row_elements: i64, column: Dim, dtype: DType| {
             let bytes = bytes_of(dtype);
             let before = e.b.times(first_row, -row_elements * bytes);
             let base = e.b.int(IntOp::Add, own, before);
             let base = e.b.plus(base, start);
-            start += ceil_div(rows * row_elements * bytes, 64) * 64;
+            start += ceil_div(products.task_rows() * row_elements * bytes, LINE) * LINE;
             let offset = &row * row_elements + column;
             Held { memory: Memory::Worker, base: Some(base), offset, dtype, again: true }
         };
         let key = Dim::axis(self.first.columns[0]);
         let column = dense_offset(&self.second.columns, &bound.extents);
-        let scores = place(e, block, key, held_dtype(kernel.step(self.score).dtype));
-        let results = place(e, padded, column, held_dtype(kernel.step(self.chain.second).dtype));
+        let (of, weights, across) = match products.leaves_sums() {
+            // Rows a line longer than a power of two are not all in the same few sets of a cache.
+            true => {
+                let narrow = block + LINE / bytes_of(DType::BF16);
+                (self.chain.first, Some((place(e, narrow, key.clone(), DType::BF16), narrow)), block + LINE / 4)
+            }
+            false => (self.score, None, block),
+        };
+        let scores = place(e, across, key, held_dtype(kernel.step(of).dtype));
+        let results = place(e, products.padded(), column, held_dtype(kernel.step(self.chain.second).dtype));
         let running =
             self.folds.iter().map(|(id, _)| (*id, place(e, 1, Dim::int(0), held_dtype(kernel.step(*id).dtype))));
         let running: Vec<(StepId, Held)> = running.collect();
         e.worker_bytes = start as usize;
-        Places { scores, results, running, block }
+        Places { scores, across, weights, results, padded: products.padded(), running }
     }
 
     /// Results and running folds begin with nothing.
-    fn start(
-        &self,
-        e: &mut Emitter<'_>,
-        places: &Places,
-        origin: &Point,
-        rows: (Value, Value),
-        padded: i64,
-    ) -> Result<()> {
+    fn start(&self, e: &mut Emitter<'_>, places: &Places, task: &Task) -> Result<()> {
         let kernel = e.bound.kernel;
-        let (row, _) = e.b.begin_loop(To::Value(rows.0), To::Value(rows.1), 1, &[]);
-        let point = rows_point(e, &self.first.rows, origin, row);
+        let (point, padded) = (self.begin_rows(e, task), places.padded);
         for (id, held) in &places.running {
             let Some(folding) = Folding::of(kernel, *id) else { continue };
             let neutral = folding.neutral(&mut e.b);
@@ -313,6 +301,13 @@ impl<'e> Attention<'e> {
         })?;
         e.b.end_loop(&[]);
         Ok(())
+    }
+
+    /// Begins a loop over the rows of a task.
+    fn begin_rows(&self, e: &mut Emitter<'_>, task: &Task) -> Point {
+        let (from, to) = task.span.rows;
+        let (row, _) = e.b.begin_loop(To::Value(from), To::Value(to), 1, &[]);
+        rows_point(e, &self.first.rows, &task.origin, row)
     }
 
     /// Emits code for every vector of a padded row of results.
@@ -340,80 +335,20 @@ impl<'e> Attention<'e> {
         Ok(())
     }
 
-    /// The scores of a block of keys.
-    #[allow(clippy::too_many_arguments, reason = "where, which rows, which keys")]
-    fn scores(
-        &self,
-        e: &mut Emitter<'_>,
-        factors: &Factors,
-        places: &Places,
-        origin: &Point,
-        tiles: (Value, Value),
-        key: Value,
-        length: i64,
-    ) -> Result<()> {
-        let kernel = e.bound.kernel;
-        let roles = &self.first;
-        let (panel, width) = (self.panel(e), panel_vectors(e.isa));
-        let (number, _) = e.b.begin_loop(To::Number(0), To::Number(ceil_div(length, panel)), 1, &[]);
-        let plus = e.b.times(number, panel);
-        let start = e.b.int(IntOp::Add, key, plus);
-        e.multiples.insert(start, panel);
-        let at = column_point(e, &roles.columns, origin, start, 0);
-        let right = e.address_of(&factors.keys, &at);
-        factors.tiling.each(e, tiles.0, tiles.1, &mut |e, _, first, rows| {
-            let points = tile_points(e, roles, origin, (first, rows), (start, width));
-            let at_first = rows_point(e, &roles.rows, origin, first);
-            let left = e.address_of(&factors.left, &at_first);
-            let sums = TileSums {
-                foldings: Folding::of_factors(kernel, self.chain.first, roles.left).into_iter().collect(),
-                rows,
-                width,
-                terms: roles.sum_count(e.bound),
-                left: factors.stepped,
-                right: vec![(factors.keys.dtype, panel_bytes(e, factors.keys.dtype))],
-                panels: None,
-                masks: Vec::new(),
-                ahead: None,
-            };
-            let kept = sums.emit(e, left, &[right], None);
-            give_sums(e, &roles.dots, &sums, &kept, &points);
-            e.b.stay_inside();
-            let values = e.values(&[self.score], &points)?;
-            e.b.move_outside();
-            for (point, value) in points.iter().zip(&values[0]) {
-                // Rows are padded: lanes beyond the end may be written.
-                e.store_held(&places.scores, *value, &point.clone().unmasked());
-            }
-            Ok(())
-        })?;
-        e.b.end_loop(&[]);
-        Ok(())
-    }
-
     /// Row by row: the running folds follow, scores become weights, results are brought up to date.
-    #[allow(clippy::too_many_arguments, reason = "where, which rows, which keys")]
-    fn weights(
-        &self,
-        e: &mut Emitter<'_>,
-        places: &Places,
-        origin: &Point,
-        rows: (Value, Value),
-        key: Value,
-        length: i64,
-        padded: i64,
-    ) -> Result<()> {
+    fn weights(&self, e: &mut Emitter<'_>, places: &Places, task: &Task, keys: Keys) -> Result<()> {
         let kernel = e.bound.kernel;
         e.given.remove(&self.chain.first);
-        e.given.insert(self.score, Given::Held(places.scores.clone()));
+        let kept = if places.weights.is_some() { self.chain.first } else { self.score };
+        e.given.insert(kept, Given::Held(places.scores.clone()));
         let plan = self.passes(e, places);
-        let end = e.b.plus(key, length);
-        let (row, _) = e.b.begin_loop(To::Value(rows.0), To::Value(rows.1), 1, &[]);
-        let point = rows_point(e, &self.first.rows, origin, row);
+        let end = e.b.plus(keys.first, keys.length);
+        let point = self.begin_rows(e, task);
+        self.clear_end(e, places, &point, keys);
         // The running results before and after this block.
         let mut changed: FxHashMap<StepId, (Value, Value)> = FxHashMap::default();
         for (depth, pass) in plan.passes.iter().enumerate() {
-            e.pass(&plan, pass, std::slice::from_ref(&point), Some((key, end)))?;
+            e.pass(&plan, pass, std::slice::from_ref(&point), Some((keys.first, end)))?;
             for (id, _) in self.folds.iter().filter(|(_, own)| *own == depth) {
                 let Some(folding) = Folding::of(kernel, *id) else { continue };
                 let held = places.running(*id)?;
@@ -430,7 +365,7 @@ impl<'e> Attention<'e> {
             }
         }
         if let Some(factor) = self.factor(e, self.chain.second, &changed) {
-            self.each_vector(e, &point, padded, &mut |e, at| {
+            self.each_vector(e, &point, places.padded, &mut |e, at| {
                 let old = e.load_held(&places.results, at);
                 let new = e.b.binary(crate::vector::Binary::Mul, old, factor);
                 e.store_held(&places.results, new, at);
@@ -441,9 +376,28 @@ impl<'e> Attention<'e> {
         for (id, _) in &self.folds {
             e.given.remove(id);
         }
-        e.given.remove(&self.score);
-        e.given.remove(&self.weight);
+        let held = plan.passes.iter().flat_map(|pass| pass.holds.iter().map(|(id, _)| *id));
+        for id in held.chain([self.chain.first, self.score, self.weight]) {
+            e.given.remove(&id);
+        }
         Ok(())
+    }
+
+    /// Clears the weights of keys behind the last one, as far as a tile has them: they are multiplied with zeros, but must be numbers.
+    fn clear_end(&self, e: &mut Emitter<'_>, places: &Places, row: &Point, keys: Keys) {
+        let Some((weights, _)) = &places.weights else { return };
+        let whole = keys.length / tiles::TERMS * tiles::TERMS;
+        if whole == keys.length {
+            return;
+        }
+        let coord = Coord { base: Some(keys.first), plus: whole, lanes: false };
+        let start = e.address_of(weights, &row.with(self.first.columns[0], coord));
+        let zero = e.b.integer(Ty::I32, 0);
+        let vector = e.lanes() * 4;
+        for k in 0..tiles::TERMS * bytes_of(DType::BF16) / vector {
+            let at = e.b.address(start, &[], k * vector);
+            e.b.store(at, zero, DType::I32, None);
+        }
     }
 
     /// The passes over a row of scores.
@@ -454,8 +408,24 @@ impl<'e> Attention<'e> {
         for (id, depth) in &self.folds {
             passes[*depth].folds.push(*id);
         }
-        if self.weight != self.score {
-            passes[self.weight_depth].holds.push((self.weight, places.scores.clone()));
+        match &places.weights {
+            Some((weights, _)) => {
+                // It is rounded when it is written, so that nobody may read it again for what it was before.
+                let is_last = passes.len() == self.weight_depth + 1;
+                let before = unrounded(e.bound.kernel, self.weight).filter(|_| is_last);
+                let weight = before.unwrap_or(self.weight);
+                passes[self.weight_depth].holds.push((weight, weights.clone()));
+                // What is more than a product is not computed again in every pass.
+                let is_costly =
+                    matches!(&e.bound.kernel.step(self.score).op, Op::Map { expr, .. } if expr.nodes().len() > 3);
+                if passes.len() > 1 && self.score != self.chain.first && is_costly {
+                    passes[0].holds.push((self.score, places.scores.clone()));
+                }
+            }
+            None if self.weight != self.score => {
+                passes[self.weight_depth].holds.push((self.weight, places.scores.clone()));
+            }
+            None => {}
         }
         let most = if e.lanes() * 4 >= 64 { 4 } else { 2 };
         Rows {
@@ -485,68 +455,9 @@ impl<'e> Attention<'e> {
         product
     }
 
-    /// The results with one more block of keys.
-    #[allow(clippy::too_many_arguments, reason = "where, which rows, which keys")]
-    fn results(
-        &self,
-        e: &mut Emitter<'_>,
-        factors: &Factors,
-        places: &Places,
-        origin: &Point,
-        tiles: (Value, Value),
-        key: Value,
-        length: i64,
-    ) -> Result<()> {
-        let kernel = e.bound.kernel;
-        let roles = &self.second;
-        let width = factors.value_width;
-        let panel = width * e.lanes();
-        let columns = roles.column_count(e.bound);
-        let (number, _) = e.b.begin_loop(To::Number(0), To::Number(ceil_div(columns, panel)), 1, &[]);
-        let start = e.b.times(number, panel);
-        e.multiples.insert(start, panel);
-        let stream = roles.sum[0];
-        let at_key = origin.with(stream, super::point::Coord { base: Some(key), plus: 0, lanes: false });
-        let at = column_point(e, &roles.columns, &at_key, start, 0);
-        let right = e.address_of(&factors.values, &at);
-        let dtype = places.scores.dtype;
-        factors.tiling.each(e, tiles.0, tiles.1, &mut |e, _, first, rows| {
-            let points = tile_points(e, roles, origin, (first, rows), (start, width));
-            let at_first = rows_point(e, &roles.rows, &at_key, first);
-            let left = e.address_of(&places.scores, &at_first);
-            let masks: Vec<Value> = points.iter().take(width as usize).filter_map(|point| point.mask).collect();
-            let whole: Vec<Point> = points.iter().cloned().map(Point::unmasked).collect();
-            let sums = TileSums {
-                foldings: Folding::of_factors(kernel, self.chain.second, roles.left).into_iter().collect(),
-                rows,
-                width,
-                terms: length,
-                left: Stepped { dtype, row_bytes: places.block * bytes_of(dtype), term_bytes: bytes_of(dtype) },
-                right: vec![(factors.values.dtype, factors.value_step)],
-                panels: None,
-                masks,
-                ahead: None,
-            };
-            let kept: Vec<Value> = whole.iter().map(|point| e.load_held(&places.results, point)).collect();
-            let kept = sums.emit(e, left, &[right], Some(kept));
-            for (point, value) in whole.iter().zip(kept) {
-                e.store_held(&places.results, value, point);
-            }
-            Ok(())
-        })?;
-        e.b.end_loop(&[]);
-        Ok(())
-    }
-
     /// Stores the results with what comes after.
-    fn finish(
-        &self,
-        e: &mut Emitter<'_>,
-        places: &Places,
-        origin: &Point,
-        rows: (Value, Value),
-        second: &Roles,
-    ) -> Result<()> {
+    fn finish(&self, e: &mut Emitter<'_>, places: &Places, task: &Task) -> Result<()> {
+        let second = &self.second;
         for (id, held) in &places.running {
             e.given.insert(*id, Given::Held(held.clone()));
         }
@@ -568,8 +479,7 @@ impl<'e> Attention<'e> {
             unroll: super::generic::unroll(e, lane).min(second.column_count(e.bound) / e.lanes() / 2).max(1),
             streaming: false,
         };
-        let (row, _) = e.b.begin_loop(To::Value(rows.0), To::Value(rows.1), 1, &[]);
-        let point = rows_point(e, &self.first.rows, origin, row);
+        let point = self.begin_rows(e, task);
         e.row(&plan, &[point], None)?;
         e.b.end_loop(&[]);
         Ok(())
@@ -579,19 +489,27 @@ impl<'e> Attention<'e> {
 /// The worker's memory.
 struct Places {
     scores: Held,
-    results: Held,
-    running: Vec<(StepId, Held)>,
     /// elements from row to row of the scores
-    block: i64,
+    across: i64,
+    /// weights and the elements from row to row of these, where they do not take the place of scores
+    weights: Option<(Held, i64)>,
+    results: Held,
+    /// elements from row to row of the results
+    padded: i64,
+    running: Vec<(StepId, Held)>,
 }
 
 impl Places {
     /// The same where scores begin with another key.
     fn moved(&self, e: &mut Emitter<'_>, key: Value) -> Places {
-        let mut scores = self.scores.clone();
-        let before = e.b.times(key, -bytes_of(scores.dtype));
-        scores.base = scores.base.map(|base| e.b.int(IntOp::Add, base, before));
-        Places { scores, results: self.results.clone(), running: self.running.clone(), block: self.block }
+        let mut move_one = |held: &Held| {
+            let before = e.b.times(key, -bytes_of(held.dtype));
+            let base = held.base.map(|base| e.b.int(IntOp::Add, base, before));
+            Held { base, ..held.clone() }
+        };
+        let weights = self.weights.as_ref().map(|(held, across)| (move_one(held), *across));
+        let (scores, results) = (move_one(&self.scores), self.results.clone());
+        Places { scores, across: self.across, weights, results, padded: self.padded, running: self.running.clone() }
     }
 
     fn running(&self, id: StepId) -> Result<Held> {

@@ -53,6 +53,7 @@ pub(super) fn emit_contract(emission: &mut Emission<'_>) -> Result<()> {
             held.insert(id, place);
         }
     }
+    let mut packed = matrix::PackedLeft::new();
     for Group { needed, roles, stores, folds } in groups(emission, dots) {
         if let ([dot], false) = (needed.as_slice(), folds)
             && let Some(windows) = Windows::of(emission, *dot, &stores, &held)
@@ -65,7 +66,7 @@ pub(super) fn emit_contract(emission: &mut Emission<'_>) -> Result<()> {
             continue;
         };
         if matrix::fits(emission, &roles) {
-            matrix::emit_blocks(emission, &roles, &stores, folds, &held)?;
+            matrix::emit_blocks(emission, &roles, &stores, folds, &held, &mut packed)?;
             continue;
         }
         let multiply = factors(emission, roles, folds, &held)?;

@@ -27,16 +27,16 @@ use crate::vector::{
 };
 
 /// Rows of a square of the left factor, columns of one of the right factor.
-const SIDE: i64 = TILE_ROWS;
+pub(super) const SIDE: i64 = TILE_ROWS;
 
 /// Terms of a square.
-const TERMS: i64 = 32;
+pub(super) const TERMS: i64 = 32;
 
 /// Bytes of a square.
-const SQUARE: i64 = TILE_ROWS * TILE_ROW_BYTES;
+pub(super) const SQUARE: i64 = TILE_ROWS * TILE_ROW_BYTES;
 
 /// Squares of a block, down and across.
-const ACROSS: i64 = 2;
+pub(super) const ACROSS: i64 = 2;
 
 /// Rows of a block.
 const BLOCK_ROWS: i64 = ACROSS * SIDE;
@@ -48,8 +48,8 @@ const WHOLE_BLOCKS: i64 = 2;
 const ROWS_AT_A_TIME: i64 = 2;
 
 /// Tiles of sums come first, then those of the left factor, then those of the right ones.
-const LEFT: u8 = 4;
-const RIGHT: u8 = 6;
+pub(super) const LEFT: u8 = 4;
+pub(super) const RIGHT: u8 = 6;
 
 /// Whether contractions can be computed by tiles: the machine has them, both factors are bf16, sums f32.
 pub(super) fn fits(emission: &Emission<'_>, roles: &Roles) -> bool {
@@ -72,18 +72,33 @@ fn is_bf16(kernel: &Kernel, id: StepId) -> bool {
     }
 }
 
-/// A contraction with its factors in squares.
-struct Blocks<'r> {
-    roles: &'r Roles,
-    left: Memory,
-    right: Vec<Memory>,
-    /// squares along the sum
-    depth: i64,
-    /// squares of the left factor, one below the other
-    down: i64,
-    /// squares of a right factor, beside each other: a multiple of those of a block
-    across: i64,
+/// The step that a step is, rounded to bf16 and widened again, if it is nothing else.
+pub(super) fn unrounded(kernel: &Kernel, id: StepId) -> Option<StepId> {
+    let Op::Map { expr, args } = &kernel.step(id).op else { return None };
+    match (expr.nodes(), args.as_slice()) {
+        (
+            [(ExprNode::Arg(0), DType::F32), (ExprNode::Cast(0), DType::BF16), (ExprNode::Cast(1), DType::F32)],
+            [arg],
+        ) => Some(*arg),
+        _ => None,
+    }
 }
+
+/// A contraction with its factors in squares.
+pub(super) struct Blocks<'r> {
+    pub roles: &'r Roles,
+    pub left: Memory,
+    pub right: Vec<Memory>,
+    /// squares along the sum
+    pub depth: i64,
+    /// squares of the left factor, one below the other
+    pub down: i64,
+    /// squares of a right factor, beside each other: a multiple of those of a block
+    pub across: i64,
+}
+
+/// Left factors that are packed, each with its axes of batch, rows and sum.
+pub(super) type PackedLeft = Vec<(StepId, [Vec<usize>; 3], Memory)>;
 
 /// Emits contractions whose results are stored at once, or, where rows are folded behind them, row by row.
 pub(super) fn emit_blocks(
@@ -92,18 +107,31 @@ pub(super) fn emit_blocks(
     stores: &[usize],
     folds: bool,
     held: &FxHashMap<StepId, Held>,
+    packed: &mut PackedLeft,
 ) -> Result<()> {
-    let bound = emission.bound;
-    let depth = ceil_div(roles.sum_count(bound), TERMS);
-    let down = ceil_div(roles.row_count(bound), SIDE);
-    let across = ceil_div(roles.column_count(bound), ACROSS * SIDE) * ACROSS;
-    let mut blocks = Blocks { roles, left: Memory::Worker, right: Vec::new(), depth, down, across };
-    blocks.left = blocks.pack_left(emission, held)?;
+    let mut blocks = Blocks::new(emission, roles);
+    let axes = [&roles.batch, &roles.rows, &roles.sum].map(Vec::clone);
+    blocks.left = match packed.iter().find(|(id, own, _)| (*id, own) == (roles.left, &axes)) {
+        Some((.., memory)) => *memory,
+        None => blocks.pack_left(emission, held)?,
+    };
+    packed.push((roles.left, axes, blocks.left));
     for id in &roles.right {
         let packed = blocks.pack_right(emission, *id, held)?;
         blocks.right.push(packed);
     }
     if folds { blocks.emit_whole_rows(emission, stores, held) } else { blocks.emit_tiles(emission, stores, held) }
+}
+
+impl<'r> Blocks<'r> {
+    /// A contraction of which nothing is packed yet.
+    pub(super) fn new(emission: &Emission<'_>, roles: &'r Roles) -> Blocks<'r> {
+        let bound = emission.bound;
+        let depth = ceil_div(roles.sum_count(bound), TERMS);
+        let down = ceil_div(roles.row_count(bound), SIDE);
+        let across = ceil_div(roles.column_count(bound), ACROSS * SIDE) * ACROSS;
+        Blocks { roles, left: Memory::Worker, right: Vec::new(), depth, down, across }
+    }
 }
 
 impl Blocks<'_> {
@@ -128,7 +156,7 @@ impl Blocks<'_> {
     }
 
     /// Packs the left factor: squares along the sum, then down.
-    fn pack_left(&self, emission: &mut Emission<'_>, held: &FxHashMap<StepId, Held>) -> Result<Memory> {
+    pub(super) fn pack_left(&self, emission: &mut Emission<'_>, held: &FxHashMap<StepId, Held>) -> Result<Memory> {
         let (bound, roles) = (emission.bound, self.roles);
         let memory = Memory::Scratch(emission.scratch.len());
         let bytes = roles.batch_count(bound) * self.down * self.depth * SQUARE;
@@ -142,7 +170,7 @@ impl Blocks<'_> {
         let offset = (square * SIDE + row.modulo(&side)) * TERMS + term.modulo(&terms);
         let place = Held { memory, base: None, offset, dtype: DType::BF16, again: false };
         let order: Vec<usize> = roles.batch.iter().chain(&roles.rows).chain(&roles.sum).copied().collect();
-        emission.phase("gather", &mut |e: &mut Emitter<'_>| {
+        emission.phase_of_any_lanes("gather", &mut |e: &mut Emitter<'_>| {
             give(e, held);
             let rows = hold_rows(e, roles.left, &order, &place);
             e.rows(&rows)
@@ -169,13 +197,18 @@ impl Blocks<'_> {
     }
 
     /// Packs a right factor: squares along the sum, then across; two terms beside each other.
-    fn pack_right(&self, emission: &mut Emission<'_>, id: StepId, held: &FxHashMap<StepId, Held>) -> Result<Memory> {
+    pub(super) fn pack_right(
+        &self,
+        emission: &mut Emission<'_>,
+        id: StepId,
+        held: &FxHashMap<StepId, Held>,
+    ) -> Result<Memory> {
         let (bound, roles) = (emission.bound, self.roles);
         let memory = Memory::Scratch(emission.scratch.len());
         let bytes = roles.batch_count(bound) * self.across * self.depth * SQUARE;
         emission.scratch.push(bytes as usize);
         let (terms, columns) = (roles.sum_count(bound), roles.column_count(bound));
-        emission.phase("pack", &mut |e: &mut Emitter<'_>| {
+        emission.phase_of_any_lanes("pack", &mut |e: &mut Emitter<'_>| {
             give(e, held);
             let task = e.b.begin_tasks();
             let lanes = e.lanes();
@@ -332,7 +365,7 @@ impl Blocks<'_> {
     }
 
     /// Emits the sums of a block, which go to the worker's memory.
-    fn products(
+    pub(super) fn products(
         &self,
         e: &mut Emitter<'_>,
         (batch, block, panel): (Value, Value, Value),
@@ -445,10 +478,10 @@ impl Blocks<'_> {
 }
 
 /// Where sums lie in the worker's memory.
-struct Sums {
-    places: FxHashMap<StepId, Held>,
+pub(super) struct Sums {
+    pub places: FxHashMap<StepId, Held>,
     /// numbers from row to row
-    across: i64,
+    pub across: i64,
 }
 
 impl Sums {
@@ -463,7 +496,7 @@ impl Sums {
 }
 
 /// A pointer into packed squares: some bytes for every batch, and for every block.
-fn start_of(
+pub(super) fn start_of(
     e: &mut Emitter<'_>,
     memory: Memory,
     (batch, batch_bytes): (Value, i64),

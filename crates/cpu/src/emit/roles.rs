@@ -1,6 +1,6 @@
 //! The roles of axes in a contraction, as a multiplication of matrices: batch, rows, columns, sum.
 
-use fuseline::tensor::DType;
+use fuseline::tensor::{DType, Dim};
 use fuseline::tile::{AxisSet, Kernel, Op, StepId};
 use rustc_hash::FxHashMap;
 
@@ -9,6 +9,7 @@ use super::bound::{Bound, bytes_of, ceil_div};
 use super::factors::as_it_lies;
 use super::lanes::{SCATTERED, access_cost, choose_lane, offsets_read};
 use super::late::Lines;
+use super::matrix;
 use super::multiply::FAR;
 use super::reach::reached;
 
@@ -18,6 +19,9 @@ const FAR_TERMS: f64 = 1.1;
 /// What a vector of a left factor costs that goes through the farthest memory before it is read, in vectors that lie in a row: 64 bytes
 /// are written and read again.
 const GATHERED_FAR: f64 = 32.0;
+
+/// Terms of a vector of results that tiles multiply in the time in which a vector is written.
+const TILE_TERMS: f64 = 16.0;
 
 /// Vectors are filled where this part of their lanes is.
 const FILLED: (i64, i64) = (7, 10);
@@ -87,6 +91,11 @@ impl Roles {
         let packed = self.right.iter().filter(|id| !is_constant(emission, **id));
         let read = offsets_read(bound, &packed.copied().collect::<Vec<_>>(), &|_| false);
         let pack: f64 = read.iter().map(|offset| access_cost(bound, offset, *lane)).sum();
+        if matrix::fits(emission, self) {
+            let gather = if is_constant(emission, self.left) { 0.0 } else { self.square_cost(emission) };
+            let each = terms / TILE_TERMS + store + terms * pack / rows + terms * gather / columns as f64;
+            return each * ceil_div(columns, lanes) as f64 / columns as f64;
+        }
         let (far, gather) = match as_it_lies(bound, self) {
             Some((_, _, 0 | 1)) => (1.0, 0.0),
             Some(_) => (FAR_TERMS, 0.0),
@@ -94,6 +103,16 @@ impl Roles {
         };
         let each = far * terms / 2.0 + store + terms * pack / rows + gather;
         each * ceil_div(columns, lanes) as f64 / columns as f64
+    }
+
+    /// What it costs to read a vector of the left factor, along whatever axis is best, and to write it to squares.
+    fn square_cost(&self, emission: &Emission<'_>) -> f64 {
+        let bound = emission.bound;
+        let along = |offset: &Dim| {
+            let axes = self.rows.last().into_iter().chain(self.sum.last());
+            axes.map(|axis| access_cost(bound, offset, *axis)).fold(SCATTERED, f64::min)
+        };
+        1.0 + offsets_read(bound, &[self.left], &|_| false).iter().map(along).sum::<f64>()
     }
 
     /// What it costs to read a vector of the left factor along its rows, and to write it where tiles read it.

@@ -72,6 +72,10 @@ fn run_for(kernel: &Kernel, env: &Env, inputs: &[Literal], target: &Target) -> V
 
 /// Emits and runs a kernel, and compares with its meaning. `sizes` bind its symbols.
 fn check(text: &str, sizes: &[(&str, i64)]) {
+    check_within(text, sizes, &|dtype| Tolerance::ulps(dtype, 32.0));
+}
+
+fn check_within(text: &str, sizes: &[(&str, i64)], tolerance: &dyn Fn(DType) -> Tolerance) {
     let kernel = parse(text).unwrap();
     let env: Env = sizes.iter().map(|(name, n)| (Symbol::name(name), *n)).collect();
     let inputs: Vec<Literal> = kernel
@@ -92,7 +96,7 @@ fn check(text: &str, sizes: &[(&str, i64)]) {
             assert!(run(&kernel, &env, &inputs, isa, cores) == actual, "{isa:?}, {cores} cores\n{kernel}");
         }
         for (k, (e, a)) in expected.iter().zip(&actual).enumerate() {
-            let agreement = Agreement::Within(Tolerance::ulps(a.dtype(), 32.0));
+            let agreement = Agreement::Within(tolerance(a.dtype()));
             if let Err(mismatch) = compare(&e.to_literal().unwrap(), a, &agreement) {
                 panic!("{isa:?} output {k}: {mismatch}\n{kernel}");
             }
@@ -448,6 +452,40 @@ fn attention_of_any_size() {
     }
 }
 
+/// The same with the factors of both products in bf16. Weights are rounded when they are what the keys so far make of them, or, by the interpreter, all keys:
+/// each may differ by a last place, and with values up to 1 so may what they weigh.
+fn check_attention_of_bf16(text: &str, sizes: &[(&str, i64)]) {
+    let text = text
+        .replace("%3 = dot(%1, %2)", "%21 = map(%1) f32(bf16(a)) %22 = map(%2) f32(bf16(a)) %3 = dot(%21, %22)")
+        .replace("%10 = dot(%7, %9)", "%23 = map(%7) f32(bf16(a)) %24 = map(%9) f32(bf16(a)) %10 = dot(%23, %24)");
+    check_within(&text, sizes, &|_| Tolerance { relative: 1e-5, absolute: DType::BF16.epsilon() });
+    if Isa::detect() == Isa::Amx {
+        let env: Env = sizes.iter().map(|(name, n)| (Symbol::name(name), *n)).collect();
+        let emitted = emit(&parse(&text).unwrap(), &env, &Target::new(Isa::Amx, 2)).unwrap();
+        assert!(emitted.phases.last().unwrap().program.to_string().contains("tile_products"), "{text}");
+    }
+}
+
+#[test]
+fn attention_of_bf16() {
+    tell_skipped();
+    for (n, h, c, m, d) in [
+        (16, 1, 64, 20, 8),
+        (50, 2, 64, 300, 64),
+        (33, 1, 20, 31, 5),
+        (60, 1, 100, 520, 33),
+        (17, 3, 32, 1, 16),
+        (96, 1, 80, 257, 80),
+    ] {
+        let sizes = [("n", n), ("h", h), ("c", c), ("m", m), ("d", d)];
+        for score in ["a + b * 0.125", "b * 0.25", "b", "select(i3 <= i0 + 3, b * 0.125 + a, -inf)"] {
+            check_attention_of_bf16(&attention(score), &sizes);
+        }
+        let shared = shared_keys("a + b * 0.125");
+        check_attention_of_bf16(&shared, &[("n", n), ("h", 2), ("c", c), ("m", m), ("d", d)]);
+    }
+}
+
 #[test]
 fn attention_with_masks_of_64_bits() {
     for (n, keys, mask, at) in
@@ -467,15 +505,17 @@ fn attention_with_masks_of_64_bits() {
     }
 }
 
+/// Attention of six heads, three of which share keys.
+fn shared_keys(score: &str) -> String {
+    let text = attention(score).replace("i1: h", "i1: 6").replace("h*d], x2", "6*d], x2");
+    let text = text.replace("f32[n, h, c]", "f32[n, 6, c]").replace("x2[i3, d*i1 + i4]", "x2[i3, d*(i1 // 3) + i4]");
+    text.replace("x3[i3, c*i1 + i2]", "x3[i3, c*(i1 // 3) + i2]")
+}
+
 #[test]
 fn heads_that_share_keys() {
     for score in ["a + b * 0.125", "select(i3 <= i0 + 3, b * 0.125 + a, -inf)"] {
-        let text = attention(score)
-            .replace("i1: h", "i1: 6")
-            .replace("h*d], x2", "6*d], x2")
-            .replace("f32[n, h, c]", "f32[n, 6, c]");
-        let text = text.replace("x2[i3, d*i1 + i4]", "x2[i3, d*(i1 // 3) + i4]");
-        let text = text.replace("x3[i3, c*i1 + i2]", "x3[i3, c*(i1 // 3) + i2]");
+        let text = shared_keys(score);
         assert!(matches!(super::group::grouped(&parse(&text).unwrap()), std::borrow::Cow::Owned(_)), "{text}");
         for (n, c, m, d) in [(1, 64, 70, 8), (50, 64, 300, 16), (7, 20, 70, 5)] {
             check(&text, &[("n", n), ("h", 2), ("c", c), ("m", m), ("d", d)]);

@@ -145,6 +145,13 @@ impl Emitter<'_> {
 
     /// Puts a value into memory.
     pub fn store_held(&mut self, held: &Held, value: Value, point: &Point) {
+        let offset = index_at(&mut self.b, &self.multiples, &held.offset, point, &[]);
+        if held.dtype == DType::BF16
+            && let Place::Row(at) = self.place(held.memory, held.base, &offset, held.dtype, None)
+        {
+            self.writes.insert(held.memory);
+            return self.b.store_factor(at, value, point.mask);
+        }
         self.write(held.memory, held.base, &held.offset, held.dtype, value, point, false);
     }
 

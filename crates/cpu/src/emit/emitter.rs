@@ -37,7 +37,7 @@ pub(super) struct Held {
     pub base: Option<Value>,
     /// the element, over the axes of the kernel
     pub offset: Dim,
-    /// what lies there
+    /// what lies there; bf16 is for tiles
     pub dtype: DType,
     /// whether the program that reads it writes it too
     pub again: bool,

@@ -473,6 +473,11 @@ impl Builder {
         self.effect(Effect::Store { at, value, memory, mask: None, streaming: true });
     }
 
+    /// Writes consecutive elements of bf16 that tiles will multiply.
+    pub fn store_factor(&mut self, at: Address, value: Value, mask: Option<Value>) {
+        self.effect(Effect::StoreFactor { at, value, mask });
+    }
+
     /// Writes elements at places.
     pub fn scatter(&mut self, at: Address, index: Value, value: Value, memory: DType, mask: Option<Value>) {
         self.effect(Effect::Scatter { at, index, value, memory, mask });

@@ -166,6 +166,8 @@ pub(super) enum Step {
         value: Reg,
         memory: DType,
         mask: Option<Reg>,
+        /// whether subnormals are 0, of bf16
+        flushes: bool,
     },
     /// works on tiles; memory is where it says, not where the operation does
     Tile {
@@ -371,9 +373,13 @@ impl Flattener<'_> {
     }
 
     fn effect(&mut self, effect: &Effect) {
+        let flushes = matches!(effect, Effect::StoreFactor { .. });
         let (at, value, elements, memory, mask) = match effect {
             Effect::Store { at, value, memory, mask, streaming: _ } => {
                 (at, value, Elements::Consecutive, memory, self.mask(*mask))
+            }
+            Effect::StoreFactor { at, value, mask } => {
+                (at, value, Elements::Consecutive, &DType::BF16, self.mask(*mask))
             }
             Effect::Scatter { at, index, value, memory, mask } => {
                 (at, value, self.at(*index), memory, self.mask(*mask))
@@ -389,7 +395,7 @@ impl Flattener<'_> {
             }
         };
         let (at, value) = (self.place(at), self.register(*value));
-        self.flat.steps.push(Step::Store { at, elements, value, memory: *memory, mask });
+        self.flat.steps.push(Step::Store { at, elements, value, memory: *memory, mask, flushes });
     }
 
     fn counted(&mut self, counted: &Loop) {

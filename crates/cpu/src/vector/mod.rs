@@ -419,6 +419,15 @@ pub enum Effect {
         /// past the caches; the address is a multiple of the bytes of the vector
         streaming: bool,
     },
+    /// writes lanes to consecutive elements of bf16 that tiles will multiply: subnormals, which they take for 0, are 0. Machines that have tiles do it
+    StoreFactor {
+        /// of the first lane
+        at: Address,
+        /// F32: what is written
+        value: Value,
+        /// which lanes
+        mask: Option<Value>,
+    },
     /// writes lanes to `at + index·bytes`, narrowed
     Scatter {
         /// of index 0
@@ -636,7 +645,9 @@ impl Effect {
     /// The values that it reads.
     pub fn operands(&self) -> SmallVec<[Value; 4]> {
         match self {
-            Effect::Store { at, value, mask, .. } => at.operands().chain([*value]).chain(*mask).collect(),
+            Effect::Store { at, value, mask, .. } | Effect::StoreFactor { at, value, mask } => {
+                at.operands().chain([*value]).chain(*mask).collect()
+            }
             Effect::Scatter { at, index, value, mask, .. } => {
                 at.operands().chain([*index, *value]).chain(*mask).collect()
             }

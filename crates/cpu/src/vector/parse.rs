@@ -348,6 +348,11 @@ impl Parser<'_> {
                 let value = self.value()?;
                 Effect::Store { at, value, memory, mask: self.mask()?, streaming: name == "store_streaming" }
             }
+            "store_factor" => {
+                let (_, at) = self.place()?;
+                self.cursor.expect("=")?;
+                Effect::StoreFactor { at, value: self.value()?, mask: self.mask()? }
+            }
             "scatter" => {
                 let (memory, at) = self.place()?;
                 self.cursor.expect_word("at")?;
@@ -429,6 +434,7 @@ vector lanes=8 buffers=3 {
     }
     store f16 [%0 + %20*8] = %30 if %31
     store_streaming f32 [%0] = %25
+    store_factor bf16 [%0 + 64] = %25 if %31
     scatter bf16 [%0] at %19 = %28
     store_lane f32 [%0] = %28
     prefetch [%0 + 256]

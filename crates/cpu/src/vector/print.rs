@@ -147,6 +147,7 @@ impl Display for Effect {
                 let name = if *streaming { "store_streaming" } else { "store" };
                 write!(f, "{name} {memory} {at} = {value}{}", If(mask))
             }
+            Effect::StoreFactor { at, value, mask } => write!(f, "store_factor bf16 {at} = {value}{}", If(mask)),
             Effect::Scatter { at, index, value, memory, mask } => {
                 write!(f, "scatter {memory} {at} at {index} = {value}{}", If(mask))
             }

@@ -10,7 +10,7 @@ use smallvec::SmallVec;
 use super::flatten::{Elements, Place, Reg, Step, flatten};
 use super::lane::{self, Float, Lane, bf16_to_f32, f16_to_f32, f32_to_bf16, f32_to_f16, map, truncate};
 use super::registers::Files;
-use super::tile::Tiles;
+use super::tile::{Tiles, flushed};
 use super::{Convert, Program, Ty, Unary, verify};
 use crate::code::Fault;
 
@@ -141,10 +141,13 @@ impl<const L: usize> Machine<'_, L> {
                     // SAFETY: what the caller promises.
                     unsafe { self.load(*to, at, &elements, *memory, mask.as_ref()) }
                 }
-                Step::Store { at, elements, value, memory, mask } => {
+                Step::Store { at, elements, value, memory, mask, flushes } => {
                     let (at, elements, mask) = (self.pointer(at), self.elements(elements), self.files.mask(*mask));
                     // SAFETY: what the caller promises.
-                    unsafe { self.store(*value, at, &elements, *memory, mask.as_ref()) }
+                    match flushes {
+                        true => unsafe { self.store_factor(*value, at, &elements, mask.as_ref()) },
+                        false => unsafe { self.store(*value, at, &elements, *memory, mask.as_ref()) },
+                    }
                 }
                 Step::ReadInt { to, at, memory } => {
                     // SAFETY: what the caller promises.
@@ -342,6 +345,12 @@ impl<const L: usize> Machine<'_, L> {
     /// # Safety
     ///
     /// The elements that belong to lanes of the mask may be written.
+    unsafe fn store_factor(&self, value: Reg, at: *mut u8, lanes: &Lanes<L>, mask: Option<&[bool; L]>) {
+        let narrow = |x| f32_to_bf16(flushed(x));
+        // SAFETY: what the caller promises.
+        unsafe { write(at, lanes, mask, &map(&self.files.f32[value as usize], narrow)) }
+    }
+
     unsafe fn store(&self, value: Reg, at: *mut u8, lanes: &Lanes<L>, memory: DType, mask: Option<&[bool; L]>) {
         let (files, value) = (&self.files, value as usize);
         // SAFETY: what the caller promises.

@@ -68,6 +68,6 @@ fn term(row: &[u8; BYTES], place: usize) -> f32 {
 }
 
 /// The number, or 0 where it is subnormal.
-fn flushed(x: f32) -> f32 {
+pub(super) fn flushed(x: f32) -> f32 {
     if x.is_subnormal() { 0.0f32.copysign(x) } else { x }
 }

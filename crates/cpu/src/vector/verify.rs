@@ -261,6 +261,10 @@ impl Verifier<'_> {
                 self.expect_mask(*mask)?;
                 (at, value, memory)
             }
+            Effect::StoreFactor { at, value, mask } => {
+                self.expect_mask(*mask)?;
+                (at, value, &DType::BF16)
+            }
             Effect::Scatter { at, index, value, memory, mask } => {
                 self.index(*index)?;
                 self.expect_mask(*mask)?;

@@ -147,3 +147,31 @@ fn products_of_tiles() {
         assert_eq!(difference(&case, Isa::Amx), None, "exponents {exponents}");
     }
 }
+
+/// What is written for tiles: numbers of all kinds, every pattern of the lower half that decides how the upper one is rounded, in vectors of either length, masked and not.
+#[test]
+fn factors_of_tiles() {
+    if !has(Isa::Amx) {
+        eprintln!("skipped: tiles of bf16 (this machine has {:?})", Isa::detect());
+        return;
+    }
+    let uppers = [0u32, 1, 0x7f, 0x80, 0x3f80, 0x3f81, 0x7f7f, 0x7f80, 0x7fc0, 0x8000, 0x8001, 0x807f, 0xbf80, 0xff7f];
+    let lowers = [0u32, 1, 0x7fff, 0x8000, 0x8001, 0xffff];
+    let all = uppers.into_iter().flat_map(|upper| lowers.map(|lower| upper << 16 | lower));
+    let numbers: Vec<u32> = all.chain([0x7f80_0001, 0x7fff_ffff, 0xffff_ffff, 0x0040_0000]).collect();
+    for lanes in [8usize, 16] {
+        let text = format!(
+            "vector lanes={lanes} buffers=2 {{ %0: int = buffer 0 %1: int = buffer 1 %2: f32 = load f32 [%0] \
+             %3: mask = compare.lt %2, %2 store_factor bf16 [%1] = %2 store_factor bf16 [%1 + 64] = %2 if %3 \
+             %4: i32 = lanes %5: i32 = const 5 %6: mask = compare.lt %4, %5 store_factor bf16 [%1 + 128] = %2 if %6 }}"
+        );
+        let program = parse(&text, &[]).unwrap_or_else(|e| panic!("{e}"));
+        for some in numbers.chunks(lanes).filter(|some| some.len() == lanes) {
+            let bytes = some.iter().flat_map(|bits| bits.to_le_bytes()).collect();
+            let given = Contents { dtype: DType::F32, bytes };
+            let written = Contents { dtype: DType::BF16, bytes: vec![0; 192] };
+            let case = Case { program: program.clone(), buffers: vec![given, written], tasks: 1 };
+            assert_eq!(difference(&case, Isa::Amx), None, "{some:x?}");
+        }
+    }
+}

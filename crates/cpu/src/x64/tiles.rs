@@ -16,7 +16,10 @@ fn processor_has_tiles() -> bool {
     if __cpuid(0).eax < 7 {
         return false;
     }
-    __cpuid_count(7, 0).edx & (BF16 | TILE) == BF16 | TILE
+    // Their factors are rounded by vectors.
+    const VECTORS_BF16: u32 = 1 << 5;
+    let rounds = __cpuid_count(7, 1).eax & VECTORS_BF16 != 0;
+    rounds && __cpuid_count(7, 0).edx & (BF16 | TILE) == BF16 | TILE
 }
 
 /// Asks Linux for the state of tiles; the permission is the process's, threads that are there already included.

@@ -93,6 +93,7 @@ impl Select<'_> {
     pub(super) fn effect(&mut self, effect: &Effect) -> Result<()> {
         match effect {
             Effect::Store { at, value, memory, mask, streaming } => self.store(at, *value, *memory, *mask, *streaming),
+            Effect::StoreFactor { at, value, mask } => self.store_factor(at, *value, *mask),
             Effect::StoreLane { at, value, memory } => self.store_lane(at, *value, *memory),
             Effect::Scatter { at, index, value, memory, mask } => self.scatter(at, *index, *value, *memory, *mask),
             Effect::Prefetch(at) => {
@@ -155,6 +156,30 @@ impl Select<'_> {
         self.function.fence = true;
         let code = self.of_row(rows::STREAM, size)?;
         self.code(code, &[Operand::Mem(mem), used(from, size)]);
+        Ok(())
+    }
+
+    /// Elements of bf16 for tiles: machines that have these round by an instruction, which takes subnormals for 0.
+    fn store_factor(&mut self, at: &Address, value: Value, mask: Option<Value>) -> Result<()> {
+        let from = self.reg(value)?;
+        let mask = mask.map(|m| self.reg(m)).transpose()?;
+        let mem = self.address(at)?;
+        let size = self.size(Ty::F32)?;
+        let (narrow, round, write) = match size {
+            Size::Z => {
+                let write = Code::EVEX_Vmovdqu16_ymmm256_k1z_ymm;
+                (Size::Y, Code::EVEX_Vcvtneps2bf16_ymm_k1z_zmmm512b32, write)
+            }
+            Size::Y => {
+                let write = Code::EVEX_Vmovdqu16_xmmm128_k1z_xmm;
+                (Size::X, Code::EVEX_Vcvtneps2bf16_xmm_k1z_ymmm256b32, write)
+            }
+            _ => return Err(Error::unsupported("factors of tiles in vectors of four lanes")),
+        };
+        let rounded = self.function.reg(narrow);
+        self.code(round, &[def(rounded, narrow), used(from, size)]);
+        let masking = mask.map(|reg| Masking { reg, zero: false, role: Role::Use });
+        self.push_masked(What::Code(write), &[Operand::Mem(mem), used(rounded, narrow)], Fold::Never, masking);
         Ok(())
     }
 

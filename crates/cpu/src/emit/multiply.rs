@@ -1,7 +1,7 @@
 //! The tiles of a product: sums that stay in registers from the first term to what becomes of them.
 
 use fuseline::error::Result;
-use fuseline::tile::StepId;
+use fuseline::tile::{Op, StepId};
 use rustc_hash::FxHashMap;
 
 use super::bound::{Bound, bytes_of, ceil_div};
@@ -11,6 +11,7 @@ use super::fold::{Folding, Kept};
 use super::generic::held_dtype;
 use super::late::Lines;
 use super::point::{Coord, Point};
+use super::reach::reached;
 use super::roles::Roles;
 use super::rows::dense_offset;
 use super::tile_sums::{Ahead, LINE, Stepped, TileSums, trips};
@@ -25,6 +26,9 @@ pub(super) const MOST_TERMS: i64 = 1024;
 
 /// Rows of a tile: with the vectors of a panel, sums for three quarters of the registers.
 pub(super) const TILE_ROWS: i64 = 6;
+
+/// Operations on a sum, such as those of GELU, from which rows of a tile are worked on one after the other.
+const LONG: u32 = 12;
 
 /// Bytes of a right factor that do not stay in the caches of a core.
 pub(super) const FAR: i64 = 1 << 20;
@@ -55,6 +59,9 @@ pub(super) struct Multiply {
     pub lines: Option<Lines>,
 }
 
+/// What is emitted behind the sums of a tile, of its points, its first row and how many there are.
+type Then<'t> = dyn FnMut(&mut Emitter<'_>, &[Point], (Value, i64)) -> Result<()> + 't;
+
 /// What becomes of the sums of tiles.
 pub(super) enum Sums<'s> {
     /// what is computed of them is stored, by its place among the stores
@@ -75,8 +82,11 @@ impl Multiply {
         then: &Sums<'_>,
     ) -> Result<()> {
         self.in_parts(e, places, false, &mut |e, terms, is_last| {
-            self.tiles(e, tiling, origin, panel, tiles, terms, &mut |e, points| match (is_last, then) {
+            self.tiles(e, tiling, origin, panel, tiles, terms, &mut |e, points, rows| match (is_last, then) {
                 (false, _) => self.store_sums(e, places, points),
+                (true, Sums::Stored(stores)) if rows.1 > 1 && self.is_long(e, stores) => {
+                    self.store_rows(e, origin, points, rows, panel, stores)
+                }
                 (true, Sums::Stored(stores)) => e.store_all(stores, points),
                 (true, Sums::Held(places)) => {
                     for dot in &self.roles.dots {
@@ -89,6 +99,43 @@ impl Multiply {
                 }
             })
         })
+    }
+
+    /// Whether so much is computed of sums that it is not worth its code for all of a tile at once.
+    fn is_long(&self, e: &Emitter<'_>, stores: &[usize]) -> bool {
+        let kernel = e.bound.kernel;
+        let values: Vec<StepId> = stores.iter().map(|k| kernel.stores[*k].value).collect();
+        let needed = reached(kernel, &values, &|id| self.roles.dots.contains(&id));
+        let flops = needed.into_iter().map(|id| match &kernel.step(id).op {
+            Op::Map { expr, .. } => expr.flops(),
+            _ => 0,
+        });
+        flops.sum::<u32>() >= LONG
+    }
+
+    /// Stores what is computed of the sums of a tile row by row: the sums wait in the worker's memory meanwhile.
+    fn store_rows(
+        &self,
+        e: &mut Emitter<'_>,
+        origin: &Point,
+        points: &[Point],
+        (first, rows): (Value, i64),
+        panel: Value,
+        stores: &[usize],
+    ) -> Result<()> {
+        let across = self.width * e.lanes();
+        let start = e.b.times(panel, across);
+        let places = in_worker(&self.roles, e, (first, rows), (start, across));
+        self.store_sums(e, &places, points)?;
+        for (dot, place) in &places {
+            e.given.insert(*dot, Given::Held(place.clone()));
+        }
+        let last = e.b.plus(first, rows);
+        let (row, _) = e.b.begin_loop(To::Value(first), To::Value(last), 1, &[]);
+        let points = tile_points(e, &self.roles, origin, (row, 1), (start, self.width));
+        e.store_all(stores, &points)?;
+        e.b.end_loop(&[]);
+        Ok(())
     }
 
     /// What a tile asks for before it is needed. Of a packed factor, its part of the terms that are added next, of this panel or the next one: all tiles that read a panel ask for as much, so that memory has the time of all of them. What few tiles
@@ -142,7 +189,7 @@ impl Multiply {
         (self.roles.column_count(emission.bound) + panel - 1) / panel
     }
 
-    /// Emits the tiles of a chunk of a panel; `then` is given the points of each tile, where the sums have their values.
+    /// Emits the tiles of a chunk of a panel; `then` is given the points of each tile, where the sums have their values, its first row and how many there are.
     #[allow(clippy::too_many_arguments, reason = "where, which and what then")]
     fn tiles(
         &self,
@@ -152,14 +199,14 @@ impl Multiply {
         panel: Value,
         chunk: Chunk,
         terms: &Terms<'_>,
-        then: &mut dyn FnMut(&mut Emitter<'_>, &[Point]) -> Result<()>,
+        then: &mut Then<'_>,
     ) -> Result<()> {
         tiling.each(e, chunk.from, chunk.to, &mut |e, tile, first, rows| {
             let points = self.points(e, origin, first, rows, panel);
             let ahead = self.ahead(e, chunk, tile, panel, terms);
             self.sums(e, origin, (first, rows), panel, terms, ahead, &points)?;
             e.b.stay_inside();
-            then(e, &points)?;
+            then(e, &points, (first, rows))?;
             e.b.move_outside();
             Ok(())
         })
@@ -178,7 +225,7 @@ impl Multiply {
     ) -> Result<()> {
         self.in_parts(e, places, true, &mut |e, terms, _| {
             let (panel, _) = e.b.begin_loop(To::Number(0), To::Number(panels), 1, &[]);
-            self.tiles(e, tiling, origin, panel, tiles, terms, &mut |e, points| self.store_sums(e, places, points))?;
+            self.tiles(e, tiling, origin, panel, tiles, terms, &mut |e, points, _| self.store_sums(e, places, points))?;
             e.b.end_loop(&[]);
             Ok(())
         })

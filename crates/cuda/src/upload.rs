@@ -117,9 +117,10 @@ impl Pinned {
 
 impl Drop for Pinned {
     fn drop(&mut self) {
-        // Where something went wrong half way, the device may still read it.
-        let _ = self.gpu.synchronize();
-        if let Ok(driver) = self.gpu.enter() {
+        // Where something went wrong half way, the device may still read it; where even waiting goes wrong, nobody knows until when, and it stays.
+        if self.gpu.synchronize().is_ok()
+            && let Ok(driver) = self.gpu.enter()
+        {
             // SAFETY: it was taken, and nobody has it.
             unsafe { (driver.host_free)(self.at) };
         }

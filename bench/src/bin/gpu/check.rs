@@ -58,7 +58,27 @@ const LARGE: &[(&str, &str)] = &[
     ("causal_attention", "batch=6,heads=12,tokens=256,size=64"),
     ("attention", "batch=8,heads=20,queries=120,keys=200,size=128"),
     ("masked_attention", "batch=8,heads=20,queries=120,keys=136,size=64"),
+    ("masked_attention", "batch=2,heads=20,queries=200,keys=256,size=64"),
 ];
+
+/// Attention with a mask that is added, read by packs of as many neighbours as its type and the number of keys allow; MASK is its type.
+const ADDED: &str = "
+graph added(q: bf16[b, 4, n, 64], k: bf16[b, 4, n, 64], v: bf16[b, 4, n, 64], mask: MASK[b, n, n]) {
+  %4 = map(q) f32(a) : f32[b, 4, n, 64]
+  %5 = map(k) f32(a) : f32[b, 4, n, 64]
+  %6 = contract(%4, %5) \"abce,abde->abcd\" acc=f32 : f32[b, 4, n, n]
+  %7 = view mask[i0, i2, i3] : MASK[b, 4, n, n]
+  %8 = map(%7, %6) f32(a) + b * 0.125 : f32[b, 4, n, n]
+  %9 = reduce.max %8 axes=[3] : f32[b, 4, n]
+  %10 = view %9[i0, i1, i2] : f32[b, 4, n, n]
+  %11 = map(%8, %10) exp(a - b) : f32[b, 4, n, n]
+  %12 = reduce.sum %11 axes=[3] : f32[b, 4, n]
+  %13 = view %12[i0, i1, i2] : f32[b, 4, n, n]
+  %14 = map(%11, %13) bf16(a / b) : bf16[b, 4, n, n]
+  %15 = contract(%14, v) \"abce,abed->abcd\" acc=f32 : bf16[b, 4, n, 64]
+  return y = %15
+}
+";
 
 /// Attention whose mask is a number and not −∞: a row that sees no key before its own attends to all, those behind it too.
 const SUNK: &str = "
@@ -137,6 +157,22 @@ pub fn check(arguments: &Arguments) -> Result<bool> {
             if arguments.wants(&name) {
                 tally.holds(&name, &graph, &small_numbers(&graph, &env), &env, Chooser::ByCost, Numerics::Default);
             }
+        }
+    }
+    for (dtype, n) in [(DType::BF16, 256), (DType::BF16, 200), (DType::F32, 384), (DType::F32, 260), (DType::BF16, 257)]
+    {
+        let env: Env = [(Symbol::name("b"), 3), (Symbol::name("n"), n)].into_iter().collect();
+        // A widening of what is wide already is no step.
+        let text = ADDED.replace("MASK", dtype.name());
+        let graph = Graph::parse(&if dtype == DType::F32 { text.replace("f32(a) + b", "a + b") } else { text })?;
+        let mut inputs = small_numbers(&graph, &env);
+        let value = |k: i64| if k * 7919 % 11 < 3 { f64::NEG_INFINITY } else { (k * 31 % 257) as f64 / 64.0 - 2.0 };
+        let values: Vec<f64> = (0..3 * n * n).map(value).collect();
+        let sizes = vec![3, n as usize, n as usize];
+        inputs.insert("mask".into(), Literal::from_f64s(dtype, sizes, &values)?);
+        let name = format!("large attention with an added mask {n} {dtype}");
+        if arguments.wants(&name) {
+            tally.holds(&name, &graph, &inputs, &env, Chooser::ByCost, Numerics::Default);
         }
     }
     for sizes in ["b=3,n=320", "b=2,n=1000"] {

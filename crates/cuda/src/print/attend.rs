@@ -103,6 +103,7 @@ impl Attention<'_> {
             sum: ("0", &inner_count),
             tile: (rows, inner),
             threads: self.shape.threads(),
+            dealt: 2,
             at: "shared",
         };
         self.queries.print_fill(body, &part)
@@ -116,14 +117,20 @@ impl Attention<'_> {
         let nest = body.nest;
         let (stream, inner) = (Attention::count(nest, &self.stream), self.inner_count(nest));
         let (free, sum) = (("key0", &stream), ("0", &inner));
-        self.keys.print_fill(body, &Part { free, sum, tile: self.key_tile(), threads: self.shape.threads(), at })
+        self.keys.print_fill(
+            body,
+            &Part { free, sum, tile: self.key_tile(), threads: self.shape.threads(), dealt: self.neighbours, at },
+        )
     }
 
     fn print_values(&self, body: &mut Body<'_>, at: &str) -> Result<()> {
         let nest = body.nest;
         let (stream, width) = (Attention::count(nest, &self.stream), Attention::count(nest, &self.columns));
         let (free, sum) = (("0", &width), ("key0", &stream));
-        self.values.print_fill(body, &Part { free, sum, tile: self.value_tile(), threads: self.shape.threads(), at })
+        self.values.print_fill(
+            body,
+            &Part { free, sum, tile: self.value_tile(), threads: self.shape.threads(), dealt: self.neighbours, at },
+        )
     }
 
     /// Walks along the keys that have weight; where rows see none of these, along the others too.
@@ -234,6 +241,7 @@ impl Attention<'_> {
         body.line(multiply("scores", &first));
         ["commit_group();", "wait_for_groups<0>();"].into_iter().for_each(|line| body.line(line));
         body.open(AxisSet::EMPTY);
+        self.print_ahead(body)?;
         ["wait_for_copies<0>();", "fence_copies();", "__syncthreads();"].into_iter().for_each(|line| body.line(line));
         for (ahead, of_keys) in [(2, true), (1, false)] {
             body.open(AxisSet::EMPTY);
@@ -263,6 +271,18 @@ impl Attention<'_> {
         Ok(())
     }
 
+    /// The coordinates of the row of scores that a slot of this thread is.
+    pub(super) fn print_row(&self, body: &mut Body<'_>) {
+        let nest = body.nest;
+        let rows = body.index(&Attention::count(nest, &self.rows), &[]);
+        body.line("const int m = slot / 2, half = slot % 2;");
+        let place = "row0 + row_of_warp + m * 16 + half * 8 + threadIdx.x % 32 / 4";
+        let is_whole = is_multiple(&Attention::count(nest, &self.rows), self.shape.rows);
+        let row = if is_whole { place.to_owned() } else { format!("smaller<Index>({place}, {rows} - 1)") };
+        body.line(format!("const Index row = {row};"));
+        decode(body, nest, &self.rows, "row", None);
+    }
+
     /// Works on the scores of a tile; where nothing of it is masked, without looking.
     fn print_all_scores(&self, body: &mut Body<'_>) -> Result<()> {
         let keys = self.shape.keys;
@@ -277,7 +297,6 @@ impl Attention<'_> {
 
     /// Works on the scores of a tile, row by row: what is folded of them, and what they become.
     fn print_scores(&self, body: &mut Body<'_>, is_clear: bool, when: &str) -> Result<()> {
-        let nest = body.nest;
         let own = self.shape.rows / self.shape.warps / 16;
         body.is_near = !body.rounds_everything();
         body.is_deep = self.is_deep;
@@ -285,13 +304,7 @@ impl Attention<'_> {
             body.open(AxisSet::EMPTY);
         }
         body.open(self.rows.iter().copied().collect());
-        let rows = body.index(&Attention::count(nest, &self.rows), &[]);
-        body.line("const int m = slot / 2, half = slot % 2;");
-        let place = "row0 + row_of_warp + m * 16 + half * 8 + threadIdx.x % 32 / 4";
-        let is_whole = is_multiple(&Attention::count(nest, &self.rows), self.shape.rows);
-        let row = if is_whole { place.to_owned() } else { format!("smaller<Index>({place}, {rows} - 1)") };
-        body.line(format!("const Index row = {row};"));
-        decode(body, nest, &self.rows, "row", None);
+        self.print_row(body);
         if let Some(held) = self.held {
             self.print_pass(body, true, held, is_clear)?;
         }
@@ -375,32 +388,43 @@ impl Attention<'_> {
         let stream: AxisSet = self.stream.iter().copied().collect();
         let count = Attention::count(nest, &self.stream);
         let inner = *self.stream.last().expect("there are keys");
-        let in_pairs = is_multiple(&nest.extents[inner], 2);
+        let own = self.neighbours;
         let is_whole = is_multiple(&count, keys);
         let limit = body.index(&count, &[]);
-        body.lanes = in_pairs.then_some(Lanes { axis: inner, count: 2 });
+        body.lanes = (own > 1).then_some(Lanes { axis: inner, count: own });
         body.open(AxisSet::EMPTY);
-        let place = format!("(Index)tile * {keys} + n * 8 + threadIdx.x % 4 * 2");
-        let element = if in_pairs { "half * 2 + l" } else { "half * 2 + e" };
-        if in_pairs {
+        let place = format!("(Index)tile * {keys} + n * {} + threadIdx.x % 4 * {}", own.max(2) * 4, own.max(2));
+        let element = match own {
+            1 => "n][half * 2 + e".to_owned(),
+            2 => "n][half * 2 + l".to_owned(),
+            _ => format!("n * {} + l / 2][half * 2 + l % 2", own / 2),
+        };
+        if own > 1 {
             body.line(format!("const Index key = {place};"));
         } else {
             body.line("const int n = at / 2, e = at % 2;");
             body.line(format!("const Index key = {place} + e;"));
         }
-        body.open(if in_pairs { stream.without(AxisSet::of(inner)) } else { stream });
-        if in_pairs {
-            body.line("const Index pair = key / 2;");
-        }
-        decode(body, nest, &self.stream, if in_pairs { "pair" } else { "key" }, body.lanes);
-        let score = Code::atom(format!("scores[m][n][{element}]"));
+        body.open(if own > 1 { stream.without(AxisSet::of(inner)) } else { stream });
+        let (number, line) = match own {
+            1 => ("key", None),
+            2 => ("pair", Some("const Index pair = key / 2;".to_owned())),
+            _ => ("pack", Some(format!("const Index pack = key / {own};"))),
+        };
+        line.into_iter().for_each(|line| body.line(line));
+        decode(body, nest, &self.stream, number, body.lanes);
+        let score = Code::atom(format!("scores[m][{element}]"));
         let known = if is_first { self.first } else { self.held.unwrap_or(self.first) };
         let known_code =
             if known == self.first { Accumulator::of(nest, known).result(body, score.text()) } else { score.clone() };
-        if in_pairs {
+        if own > 1 {
             body.know_in_lanes(known, known_code)
         } else {
             body.know(known, known_code)
+        }
+        for (id, by_row) in self.ahead(nest) {
+            let place = Attention::place_ahead(id, by_row);
+            body.know_in_lanes(id, element::widened_lane(nest.load(id).tensor.dtype, &place));
         }
         body.open_lanes();
         if let (true, Some(node), Op::Map { expr, args }) = (is_clear, self.unmasked, &nest.kernel.step(kept).op) {
@@ -421,18 +445,21 @@ impl Attention<'_> {
                 Some(fold) if is_first => Accumulator::of(nest, fold.id).neutral.to_string(),
                 _ => "0.0f".to_owned(),
             };
-            let line = if in_pairs {
-                format!("if (key >= {limit}) scores[m][n][half * 2] = scores[m][n][half * 2 + 1] = {nothing};")
+            if own > 2 {
+                body.open(AxisSet::EMPTY);
+                body.line("#pragma unroll");
+                body.line(format!("for (int l = 0; l < {own}; ++l) {score} = {nothing};"));
+                body.close(&format!("if (key >= {limit})"));
+            } else if own == 2 {
+                body.line(format!(
+                    "if (key >= {limit}) scores[m][n][half * 2] = scores[m][n][half * 2 + 1] = {nothing};"
+                ));
             } else {
-                format!("if (key >= {limit}) {score} = {nothing};")
-            };
-            body.line(line);
+                body.line(format!("if (key >= {limit}) {score} = {nothing};"));
+            }
         }
-        if in_pairs {
-            body.close(&format!("#pragma unroll\nfor (int n = 0; n < {}; ++n)", keys / 8));
-        } else {
-            body.close(&format!("#pragma unroll\nfor (int at = 0; at < {}; ++at)", keys / 4));
-        }
+        let (counter, turns) = if own > 1 { ("n", keys / 4 / own) } else { ("at", keys / 4) };
+        body.close(&format!("#pragma unroll\nfor (int {counter} = 0; {counter} < {turns}; ++{counter})"));
         body.lanes = None;
         Ok(())
     }

@@ -9,7 +9,7 @@ use fuseline::tensor::{DType, Dim};
 use fuseline::tile::{AxisSet, Correction, Op, Rounding, Schedule, StepId};
 
 use super::element;
-use super::nest::{Nest, slope};
+use super::nest::{Nest, is_multiple, slope};
 use super::operand::{Operand, narrow_type};
 
 /// Two products joined along keys, as units for matrices do them.
@@ -39,6 +39,8 @@ pub(super) struct Attention<'k> {
     pub is_deep: bool,
     /// what scores are before that, by the node of the expression that masks them, where nothing else does
     pub unmasked: Option<u32>,
+    /// neighbouring keys that a thread has the scores of
+    pub neighbours: i64,
     pub shape: Shape,
 }
 
@@ -155,9 +157,11 @@ impl<'k> Attention<'k> {
             sunk: None,
             is_deep: false,
             unmasked: None,
+            neighbours: 1,
             shape,
         };
         attention.find_folds(nest, stores)?;
+        attention.neighbours = attention.count_neighbours(nest);
         attention.is_deep = attention.held.is_some_and(|held| is_deep(nest, held, attention.first));
         attention.find_mask(nest);
         Some(attention)
@@ -210,6 +214,52 @@ impl<'k> Attention<'k> {
             self.folds.iter_mut().for_each(|fold| fold.is_first = false);
         }
         Some(())
+    }
+
+    /// How many neighbouring keys a thread has: two, as units leave scores, or, where what is read with them should be read by whole packs,
+    /// as many as fill the widest access. Then the lines of keys and of values in shared memory are dealt so that units leave these there.
+    fn count_neighbours(&self, nest: &Nest<'_>) -> i64 {
+        let Some(inner) = self.stream.last() else { return 1 };
+        let read = self.read_with_scores(nest);
+        let bytes = read.iter().map(|id| match &nest.kernel.step(*id).op {
+            Op::Load { .. } => element::bytes(nest.load(*id).tensor.dtype),
+            _ => 4,
+        });
+        // Where warps have 32 rows each, registers are few.
+        let are_lines = self.shape.by_groups && self.keys.along_sum && !self.values.along_sum;
+        let most = bytes.max().filter(|_| are_lines).map_or(2, |bytes| (16 / bytes).clamp(2, self.shape.keys / 4));
+        let counts = [16, 8, 4, 2].into_iter().filter(|count| *count <= most);
+        counts.filter(|count| is_multiple(&nest.extents[*inner], *count)).max().unwrap_or(1)
+    }
+
+    /// What is read, or drawn, for every score, neighbours side by side.
+    fn read_with_scores(&self, nest: &Nest<'_>) -> Vec<StepId> {
+        let terms: Vec<StepId> = self.folds.iter().map(|fold| fold.arg).chain([self.weights]).collect();
+        self.read_by(nest, &terms, self.first)
+    }
+
+    /// What terms read, or draw, neighbours side by side, but for what a step among them does.
+    pub fn read_by(&self, nest: &Nest<'_>, terms: &[StepId], but: StepId) -> Vec<StepId> {
+        let Some(inner) = self.stream.last() else { return Vec::new() };
+        let mut all = Vec::new();
+        let mut seen = vec![false; nest.kernel.steps.len()];
+        let mut unseen = terms.to_vec();
+        while let Some(id) = unseen.pop() {
+            if id == but || nest.kernel.step(id).op.is_fold() || std::mem::replace(&mut seen[id.index()], true) {
+                continue;
+            }
+            let offset = match &nest.kernel.step(id).op {
+                Op::Load { .. } => Some(&nest.load(id).offset),
+                Op::Random { .. } => Some(nest.random(id)),
+                _ => None,
+            };
+            if offset.is_some_and(|offset| slope(offset, *inner).is_some_and(|slope| slope.is(1))) {
+                all.push(id);
+            }
+            unseen.extend(nest.kernel.step(id).op.operands());
+        }
+        all.sort();
+        all
     }
 
     /// Whether a term reads the first product otherwise than through a step.
@@ -273,6 +323,8 @@ impl<'k> Attention<'k> {
 fn is_deep(nest: &Nest<'_>, id: StepId, scores: StepId) -> bool {
     match &nest.kernel.step(id).op {
         _ if id == scores => false,
+        // What is true or not is no number.
+        _ if nest.kernel.step(id).dtype == DType::Bool => false,
         Op::Map { expr, args } => {
             let is_low = |(node, _): &(ExprNode, DType)| match node {
                 ExprNode::Const(Number::Float(bits)) => (f64::MIN..-1e30).contains(&f64::from_bits(*bits)),

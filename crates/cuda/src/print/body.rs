@@ -360,6 +360,16 @@ impl<'n> Body<'n> {
         Ok(Some(code))
     }
 
+    /// Reads the elements of a load in all lanes into a place for later, on the innermost level.
+    pub fn read_ahead(&mut self, id: StepId, lanes: Lanes, to: &str) -> Result<()> {
+        let access = self.nest.load(id).clone();
+        let Some(width) = pack_width(self.nest, &access, lanes) else { return Ok(()) };
+        let widths = if width == lanes.count { width.to_string() } else { format!("{}, {width}", lanes.count) };
+        let (tensor, offset) = self.address(&access, None)?;
+        self.line(format!("{to} = load<{widths}>({tensor} + {});", Code::atom("0").plus(&offset)));
+        Ok(())
+    }
+
     /// Reads a pack of elements.
     fn pack(&mut self, access: &Access, count: i64, width: i64, name: &str) -> Result<()> {
         let ty = element::stored(access.tensor.dtype)?;

@@ -162,6 +162,12 @@ template <int LINES> __device__ __forceinline__ unsigned swizzled(int line, int 
   return piece / 8 * (LINES * 128) + line * 128 + (((piece & 7) ^ (line & 7)) << 4);
 }
 "
+["dealt"] "
+// Where a line lies if every lane of four shall have N neighbours, of which units leave it two at a time.
+template <int N> __device__ __forceinline__ int dealt(int line) {
+  return (line / (4 * N) * (N / 2) + line % N / 2) * 8 + line / N % 4 * 2 + line % 2;
+}
+"
 ["load_matrices", "load_turned"] "
 // Four matrices of 8 x 8 elements; every lane names the line of one.
 __device__ __forceinline__ void load_matrices(unsigned (&to)[4], unsigned at) {

@@ -5,6 +5,7 @@
 //! a device, a compiler, a file.
 
 mod affine;
+mod ahead;
 mod attend;
 mod attention;
 mod body;

@@ -46,6 +46,8 @@ pub(super) struct Part<'a> {
     pub tile: (i64, i64),
     /// threads that fill it
     pub threads: i64,
+    /// by how many neighbours lines are dealt to threads, as units for matrices leave sums with them: two, if they lie as they come
+    pub dealt: i64,
     /// where it lies in shared memory: an address, or a pointer where units for matrices are not used
     pub at: &'a str,
 }
@@ -145,12 +147,13 @@ impl Operand {
         };
         let lines = self.lines(part.tile);
         let pack = pack_of(self.dtype);
+        let line = if part.dealt > 2 { format!("dealt<{}>(line)", part.dealt) } else { "line".to_owned() };
         let place = if width == pack {
-            format!("{} + swizzled<{lines}>(line, piece)", part.at)
+            format!("{} + swizzled<{lines}>({line}, piece)", part.at)
         } else {
             let bytes = element::bytes(self.dtype) * width;
             let pieces = pack / width;
-            format!("{} + swizzled<{lines}>(line, piece / {pieces}) + piece % {pieces} * {bytes}", part.at)
+            format!("{} + swizzled<{lines}>({line}, piece / {pieces}) + piece % {pieces} * {bytes}", part.at)
         };
         self.print_pieces(body, part, width, &place, &|ty, count| {
             format!("*(Pack<{ty}, {count}>*)(memory + ({place} - shared)) = packed<{ty}>(v);")

@@ -616,6 +616,7 @@ impl Product {
                     sum: (&sum.0, sum.1),
                     tile: (self.shape.columns, depth),
                     threads: self.shape.threads(),
+                    dealt: 2,
                     at: "",
                 };
                 right.print_prefetch(body, &part);
@@ -692,7 +693,7 @@ impl Product {
                 false => format!("((float*)(to + {at}))"),
             };
             at += self.part_bytes(operand, tile);
-            let part = Part { free, sum, tile: (tile, depth), threads, at: &place };
+            let part = Part { free, sum, tile: (tile, depth), threads, dealt: 2, at: &place };
             match self.by_units {
                 true => operand.print_fill(body, &part),
                 false => operand.print_plain_fill(body, &part, tile + PAD),

@@ -22,7 +22,7 @@ use super::body::{Accumulator, Body, Lanes, pack_width};
 use super::code::Code;
 use super::element;
 use super::function::{Function, Grid};
-use super::nest::{Nest, is_multiple};
+use super::nest::{Access, Nest, is_multiple};
 use super::points::decode;
 
 pub(super) use columns::{fits_columns, parts};
@@ -111,15 +111,7 @@ fn print(plan: &Plan<'_, '_>, sites: Vec<String>) -> Result<Function> {
         None if !plan.fetched.is_empty() => Some(u32::try_from(plan.blocks_at_once).unwrap_or(1)),
         // While one block waits for others of its cluster, another one works.
         None if plan.cluster > 1 => Some(if plan.held_bytes <= 128 { 2 } else { 1 }),
-        None => (plan.held_bytes >= 128 || !plan.drawn.is_empty()).then(|| {
-            let at_once = match plan.held_bytes {
-                129.. => 512,
-                // What is computed for narrow floats takes few registers; larger blocks use them to read ahead.
-                _ if plan.is_near && threads <= 256 => 1024,
-                _ => 640,
-            };
-            (at_once / threads).max(1)
-        }),
+        None => plan.threads_at_once().map(|at_once| (at_once / threads).max(1)),
     };
     let cluster = u32::try_from(plan.cluster).map_err(|_| Error::bug("too large a cluster"))?;
     Ok(Function::new(body, Grid { blocks, threads, shared, least_blocks, cluster }, what))
@@ -241,7 +233,7 @@ impl<'n, 'k> Plan<'n, 'k> {
         let wanted = (packs * self.lanes.count).div_euclid(share).max(1).unsigned_abs().next_power_of_two() as i64;
         self.threads = wanted.max(least).min(if packs * self.lanes.count > 32 << 10 { 1024 } else { 512 });
         let length = packs * self.lanes.count;
-        if self.nest.options.groups && self.row_bytes(length) > LONGEST {
+        if self.nest.options.groups && (self.row_bytes(length) > LONGEST || self.is_alone_and_narrow(packs, length)) {
             // More than one block holds a row, so that it is read once.
             let blocks = (length + LENGTH_OF_BLOCK - 1) / LENGTH_OF_BLOCK;
             let blocks = blocks.unsigned_abs().next_power_of_two().min(MOST_BLOCKS) as i64;
@@ -274,6 +266,12 @@ impl<'n, 'k> Plan<'n, 'k> {
         self.turns = Some((packs + self.threads - 1) / self.threads);
     }
 
+    /// Whether a multiprocessor has room for one row only, of narrow floats that come into shared memory, and blocks of a cluster can share it,
+    /// so that some work while others read.
+    fn is_alone_and_narrow(&self, packs: i64, length: i64) -> bool {
+        self.is_near && 2 * self.row_bytes(length) > hold::MOST_FETCHED && self.blocks_that_fetch(packs).is_some()
+    }
+
     /// Bytes that are loaded for a row, and for no other one.
     fn row_bytes(&self, length: i64) -> i64 {
         let rows: AxisSet = self.row_axes.iter().copied().collect();
@@ -288,6 +286,37 @@ impl<'n, 'k> Plan<'n, 'k> {
     fn block(&self) -> i64 {
         // Whole warps, so that everybody is there where lanes are folded.
         (self.threads * self.rows_of_block / self.cluster + 31) / 32 * 32
+    }
+
+    /// How many threads a multiprocessor should have room for, where the compiler shall not choose by itself: what is held takes registers.
+    fn threads_at_once(&self) -> Option<u32> {
+        match self.held_bytes {
+            129.. => Some(512),
+            // What is computed for narrow floats takes few registers; larger blocks use them to read ahead.
+            held if self.is_near => {
+                let threads = if self.block() <= 256 { 1024 } else { 640 };
+                (held >= 128 || !self.drawn.is_empty()).then_some(threads)
+            }
+            _ if !self.drawn.is_empty() => Some(640),
+            128 if self.is_plain() => Some(896),
+            128 => Some(640),
+            // Left to itself, it takes fewer than there are, and asks for less at a time.
+            64.. if self.is_plain() => Some(1024),
+            _ => None,
+        }
+    }
+
+    /// Whether packs of one tensor are rows, read where they lie, and little is computed of them: that takes few registers beside those that hold
+    /// a row.
+    fn is_plain(&self) -> bool {
+        let rows: AxisSet = self.row_axes.iter().copied().collect();
+        let is_own = |k: &usize| !self.nest.axes[*k].common(rows).is_empty();
+        let is_load = |k: &usize| matches!(self.nest.kernel.steps[*k].op, Op::Load { .. });
+        let lies = |access: &Access| access.checked.is_empty() && access.guards.is_empty() && access.reads.is_empty();
+        self.lanes.count > 1
+            && (0..self.nest.axes.len()).filter(|k| is_load(k) && is_own(k)).count() == 1
+            && self.nest.loads().all(lies)
+            && columns::flops(self.nest, self.along) < hold::FEW_FLOPS
     }
 
     fn varies(&self, id: StepId) -> bool {

@@ -17,9 +17,9 @@ const HELD_BY_MANY: i64 = 128;
 
 /// Bytes of shared memory of a multiprocessor for rows that are fetched as they are, and threads that work on them: 40 registers each, which
 /// is enough for so many operations on every element.
-const MOST_FETCHED: i64 = 216 << 10;
+pub(super) const MOST_FETCHED: i64 = 216 << 10;
 const MOST_THREADS: i64 = 1536;
-const FEW_FLOPS: u32 = 32;
+pub(super) const FEW_FLOPS: u32 = 32;
 
 /// What is held between passes, and where.
 #[derive(Clone, Debug)]

@@ -77,3 +77,50 @@ fn attention_over_joined_axes_is_one_kernel() {
         }
     }
 }
+
+/// The schedules of the kernels that a graph becomes by cost.
+fn schedules(text: &str, device: &str) -> Vec<&'static str> {
+    let graph = Graph::parse(text).unwrap();
+    let options = choices(device, Numerics::Default, &[]).into_iter().find(|options| options.fuel.is_none()).unwrap();
+    planned(&graph, &options).unwrap().run.kernels.iter().map(|k| k.kernel.schedule.name()).collect()
+}
+
+/// Keys that are weighed each on its own, or by a sum alone: the scores are stored no more than those of a softmax.
+#[test]
+fn attention_without_a_maximum_is_one_kernel() {
+    let parts = |between: &str| {
+        format!(
+            "graph heads(q: f32[8, 512, 64], k: f32[8, 512, 64], v: f32[8, 512, 64]) {{
+            %3 = contract(q, k) \"bik,bjk->bij\" acc=f32 : f32[8, 512, 512]
+            {between}
+            %13 = contract(%11, v) \"bij,bjd->bid\" acc=f32 : f32[8, 512, 64]
+            return y = %13
+        }}"
+        )
+    };
+    let each = parts("%11 = map(%3) sigmoid(a * 0.125) : f32[8, 512, 512]");
+    let summed = parts(
+        "%8 = map(%3) exp(a * 0.125) : f32[8, 512, 512]
+        %9 = reduce.sum %8 axes=[2] : f32[8, 512]
+        %10 = view %9[i0, i1] : f32[8, 512, 512]
+        %11 = map(%8, %10) a / b : f32[8, 512, 512]",
+    );
+    for device in ["cpu", "avx2", "h200"] {
+        assert_eq!(schedules(&each, device), ["attention"], "{device}");
+        assert_eq!(schedules(&summed, device), ["attention"], "{device}");
+    }
+}
+
+/// Two layers of a perceptron are two products, each with weights that are packed once.
+#[test]
+fn a_perceptron_is_no_attention() {
+    let text = "graph perceptron(x: f32[512, 64], u: f32[64, 256], w: f32[256, 64]) {
+        %3 = contract(x, u) \"ik,kj->ij\" acc=f32 : f32[512, 256]
+        %4 = map(%3) max(a, 0.0) : f32[512, 256]
+        %5 = contract(%4, w) \"ij,jd->id\" acc=f32 : f32[512, 64]
+        return y = %5
+    }";
+    for device in ["cpu", "h200"] {
+        assert_eq!(schedules(text, device), ["contract", "contract"], "{device}");
+    }
+}

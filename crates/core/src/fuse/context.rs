@@ -68,6 +68,15 @@ impl<'a> FuseContext<'a> {
         self.state.group(group).members.iter().map(|id| self.state.graph.nodes()[*id].prim().class())
     }
 
+    /// Whether a contraction of a group has an axis that its result and both of its factors have.
+    pub fn is_batched(&self, group: GroupId) -> bool {
+        let is_batched = |id: &usize| match self.state.graph.nodes()[*id].prim() {
+            Prim::Contract(row) => row.out.iter().any(|label| row.a.contains(label) && row.b.contains(label)),
+            _ => false,
+        };
+        self.state.group(group).members.iter().any(is_batched)
+    }
+
     /// The operands of a group's contractions through the views before them.
     fn factors(&self, group: GroupId) -> Bases {
         let contractions = self.state.group(group).members.iter().filter_map(|id| {

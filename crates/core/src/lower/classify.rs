@@ -360,12 +360,14 @@ fn joined(flow: &Flow<'_>, limits: &Limits, hints: &Hints) -> Result<Roles, Refu
     if !inner.common(rows.union(columns).union(stream)).is_empty() {
         return Err(Refusal::NestedContraction);
     }
-    // Without a fold of rows between them, the two are better apart: each has its own best tile.
+    // Without a fold of rows between them and without a batch, the two are better apart: each has its own best tile, and factors
+    // that are weights are packed once for all runs.
     let folds_rows = |fold: usize| {
         let leaf = &draft.leaves[fold];
         !leaf.op.is_dot() && leaf.op.folded().is_within(stream) && flow.dots_before(fold) != 0
     };
-    if !draft.folds().any(folds_rows) {
+    let is_batched = !draft.axes_of(v).common(rows).is_empty();
+    if !is_batched && !draft.folds().any(folds_rows) {
         return Err(Refusal::NestedContraction);
     }
     let second_bit = 1u64 << flow.dots.iter().position(|d| d == second).expect("it is one of the dots");

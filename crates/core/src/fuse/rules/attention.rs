@@ -25,7 +25,7 @@ impl Rule for Attention {
 
     fn doc(&self) -> &'static str {
         "Two contractions, the second summing over what the first leaves free, with elementwise work and folds over that axis \
-         between them: the matrix between them is never stored."
+         between them (or none, where both are batched): the matrix between them is never stored."
     }
 
     fn propose(&self, context: &FuseContext<'_>, group: GroupId) -> Vec<Proposal> {
@@ -36,11 +36,12 @@ impl Rule for Attention {
         let (behind, firsts) = before(context, group);
         for first in not_repeated(context, firsts, &behind) {
             let mut groups = between(context, first, group, &behind);
+            include_readers(context, &mut groups, group);
             let folds = |g: &GroupId| matches!(context.kind(*g), Kind::Row | Kind::Column);
-            if !groups.iter().any(folds) {
+            // Two layers of a perceptron are better apart: their weights are packed once for all runs.
+            if !groups.iter().any(folds) && !(context.is_batched(first) && context.is_batched(group)) {
                 continue;
             }
-            include_readers(context, &mut groups, group);
             let whole = with_operands(context, &groups);
             for groups in std::iter::once(groups).chain(whole) {
                 if groups.iter().map(|g| context.size(*g)).sum::<usize>() <= MOST_NODES {

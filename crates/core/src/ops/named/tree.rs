@@ -289,7 +289,11 @@ impl Forest {
         let target = builder.constant(Literal::i64s(&targets).reshaped(sizes)?).take(0, leaf).insert_axes(&[3]);
         let weight = builder.constant(Literal::from_f64s(dtype, sizes, &weights)?).take(0, leaf).insert_axes(&[3]);
         let own = target.equal(builder.coordinate(0, &vec![Dim::int(self.targets)].into()));
-        let scores = own.select(weight, neutral).reduce(monoid, &[1, 2]);
+        let mut scores = own.select(weight, neutral).reduce(monoid, &[1, 2]);
+        if matches!(aggregate, Aggregate::Min | Aggregate::Max) {
+            // What no leaf votes for has the score of an empty sum, not of an empty extreme.
+            scores = own.reduce(Monoid::Max, &[1, 2]).select(scores, 0.0);
+        }
         Ok(if aggregate == Aggregate::Average { scores / self.roots.len() as f64 } else { scores })
     }
 }

@@ -55,7 +55,7 @@ impl Feed {
     pub fn switches(&self) -> Vec<String> {
         let drawn = self.random.iter().filter_map(|name| {
             let tensor = self.tensors.get(name).filter(|x| x.count() == 1 && !x.dtype().is_float())?;
-            Some(format!("{name}={}", tensor.int(0)))
+            Some(format!("{}={}", screen::spelt_out(name), tensor.int(0)))
         });
         drawn.collect()
     }

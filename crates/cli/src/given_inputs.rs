@@ -6,12 +6,13 @@ use std::path::Path;
 use fuseline::error::{Allowance, Error, Kind, Result};
 use fuseline::tensor::{DType, Env, Literal, Shape, TensorType};
 use fuseline_frontend::Tensors;
-use fuseline_frontend::npz::{ReadOptions, read_npz};
+use fuseline_frontend::npz::{ReadOptions, read_npz, read_npz_types};
 use fuseline_frontend::onnx::import::Port;
 
 use crate::arguments::{GivenInputs, InputValues};
 use crate::failure::{Failure, Outcome};
 use crate::model::{Model, type_text};
+use crate::screen;
 
 /// Inputs as they were given; each must be one of the model's, and fit. Free sizes take the values they meet. A number that fills an input
 /// whose sizes are not known yet is left for [`fill`].
@@ -31,7 +32,7 @@ pub fn read(model: &Model, given: &GivenInputs, env: &mut Env) -> Outcome<Tensor
         let place = |failure: Failure| failure.at(format!("input \"{name}\"")).at("--input");
         if values.is_list {
             let tensor = listed(port, values, env).map_err(place)?;
-            check(port, &tensor, env).map_err(place)?;
+            check(port, &type_of(&tensor), env).map_err(place)?;
             tensors.insert(name.clone(), tensor);
         } else {
             element(port, &values.elements[0]).map_err(place)?;
@@ -120,7 +121,7 @@ fn element(port: &Port, text: &str) -> Outcome<u64> {
 fn port_of<'m>(model: &'m Model, name: &str) -> Outcome<&'m Port> {
     let ports = || model.signature.inputs.iter().chain(&model.signature.defaults);
     ports().find(|port| port.has(name)).ok_or_else(|| {
-        let names: Vec<&str> = ports().map(|port| port.name.as_str()).collect();
+        let names: Vec<_> = ports().map(|port| screen::spelt_out(&port.name)).collect();
         let error = Error::invalid(format!("the model has no input called \"{name}\""));
         Failure::with_help(error, format!("the model's inputs are {}", names.join(", ")))
     })
@@ -128,56 +129,84 @@ fn port_of<'m>(model: &'m Model, name: &str) -> Outcome<&'m Port> {
 
 fn read_file(model: &Model, path: &Path, env: &mut Env) -> Outcome<Tensors> {
     let expected = |name: &str| port_of(model, name).ok().map(|port| port.dtype);
-    let given = read_arrays(path, &expected)?;
-    for (name, tensor) in &given {
+    let fit = |name: &str, ty: &TensorType, env: &mut Env| {
         let port = port_of(model, name).map_err(|failure| failure.at(path.display().to_string()))?;
         let place = |failure: Failure| failure.at(format!("input \"{name}\"")).at(path.display().to_string());
         // The elements of a sequence share no sizes.
         let mut own = port.form.is_sequence().then(|| env.clone());
-        check(port, tensor, own.as_mut().unwrap_or(env)).map_err(place)?;
+        check(port, ty, own.as_mut().unwrap_or(env)).map_err(place)
+    };
+    let mut declared = env.clone();
+    let accept = &mut |name: &str, ty: Option<&TensorType>| match ty {
+        Some(ty) => fit(name, ty, &mut declared),
+        None => port_of(model, name).map(drop).map_err(|failure| failure.at(path.display().to_string())),
+    };
+    let given = read_arrays(path, model.drawn, &expected, accept)?;
+    for (name, tensor) in &given {
+        fit(name, &type_of(tensor), env)?;
     }
     Ok(given)
 }
 
-/// Reads arrays by name from a .npz file; `expected` tells the element type that is wanted of an array.
-pub fn read_arrays(path: &Path, expected: &dyn Fn(&str) -> Option<DType>) -> Outcome<Tensors> {
-    const SAVE: &str = "numpy.savez('x.npz', NAME=array) writes such a file";
-    read_npz(path, &ReadOptions { expected, ..ReadOptions::default() }).map_err(|error| {
-        if error.kind() == Kind::Unsupported {
-            let why = "NumPy has kinds of elements that no model takes";
-            return Failure::explained(error, why, "give arrays of numbers, truth values or strings");
-        }
-        let mut start = [0; 6];
-        let begun = std::fs::File::open(path).and_then(|mut file| file.read_exact(&mut start));
-        if begun.is_ok() && start == *b"\x93NUMPY" {
-            let error = Error::invalid("one array without a name (.npy), not arrays by name (.npz)");
-            return Failure::with_help(error.at(path.display().to_string()), SAVE);
-        }
-        Failure::not_read(path, error, SAVE)
-    })
+/// Reads arrays by name from a .npz file, of no more bytes than this; `expected` tells the element type that is wanted of an array, and
+/// `accept` refuses one by its name and type (none where it is made of texts) before it is read.
+pub fn read_arrays(
+    path: &Path,
+    max_bytes: u64,
+    expected: &dyn Fn(&str) -> Option<DType>,
+    accept: &mut dyn FnMut(&str, Option<&TensorType>) -> Outcome,
+) -> Outcome<Tensors> {
+    let options = ReadOptions { expected, max_bytes };
+    let refused = |error| not_arrays(path, error);
+    for (name, ty) in read_npz_types(path, &options).map_err(refused)? {
+        accept(&name, ty.as_ref())?;
+    }
+    read_npz(path, &options).map_err(refused)
 }
 
-/// Whether a tensor is what an input wants; free sizes take the values they meet.
-fn check(port: &Port, tensor: &Literal, env: &mut Env) -> Outcome {
-    let found = TensorType::new(tensor.dtype(), tensor.sizes().iter().copied().collect::<Shape>());
+/// Why a file holds no arrays that can be read.
+fn not_arrays(path: &Path, error: Error) -> Failure {
+    const SAVE: &str = "numpy.savez('x.npz', NAME=array) writes such a file";
+    if error.kind() == Kind::Limit {
+        return error.into();
+    }
+    if error.kind() == Kind::Unsupported {
+        let why = "NumPy has kinds of elements that no model takes";
+        return Failure::explained(error, why, "give arrays of numbers, truth values or strings");
+    }
+    let mut start = [0; 6];
+    let begun = std::fs::File::open(path).and_then(|mut file| file.read_exact(&mut start));
+    if begun.is_ok() && start == *b"\x93NUMPY" {
+        let error = Error::invalid("one array without a name (.npy), not arrays by name (.npz)");
+        return Failure::with_help(error.at(path.display().to_string()), SAVE);
+    }
+    Failure::not_read(path, error, SAVE)
+}
+
+/// The type of a tensor.
+pub fn type_of(tensor: &Literal) -> TensorType {
+    TensorType::new(tensor.dtype(), tensor.sizes().iter().copied().collect::<Shape>())
+}
+
+/// Whether a tensor of this type is what an input wants; free sizes take the values they meet.
+fn check(port: &Port, found: &TensorType, env: &mut Env) -> Outcome {
     let refuse = |env: &Env| Error::invalid(format!("{found} where {} is wanted", type_text(port, env)));
-    if tensor.dtype() != port.dtype {
+    if found.dtype != port.dtype {
         if port.is_text {
             return Err(Failure::with_help(refuse(env), "give an array of strings"));
         }
         return Err(Failure::with_help(refuse(env), as_type(port.dtype)));
     }
     let Some(shape) = &port.shape else { return Ok(()) };
-    if shape.rank() != tensor.sizes().len() {
+    if shape.rank() != found.shape.rank() {
         return Err(refuse(env).into());
     }
-    for (dim, size) in shape.dims().iter().zip(tensor.sizes()) {
-        let size = i64::try_from(*size).unwrap_or(i64::MAX);
+    for (dim, size) in shape.dims().iter().zip(found.shape.dims()) {
         match dim.as_symbol() {
             Some(symbol) if env.get(symbol).is_none() => {
-                env.bind(symbol.clone(), size);
+                env.bind(symbol.clone(), size.as_int().unwrap_or(i64::MAX));
             }
-            _ if env.apply(dim).surely_differs(&size.into()) => return Err(refuse(env).into()),
+            _ if env.apply(dim).surely_differs(size) => return Err(refuse(env).into()),
             _ => {}
         }
     }

@@ -86,7 +86,7 @@ fn tell_assumptions(feed: &Feed, seed: u64) {
     }
     for name in feed.random.iter().take(MOST_LISTED) {
         let ty = feed.tensors[name].ty();
-        notes += &format!("note: input {name} is random: {ty}, seed {seed}\n");
+        notes += &format!("note: input {} is random: {ty}, seed {seed}\n", screen::spelt_out(name));
     }
     match feed.random.len().saturating_sub(MOST_LISTED) {
         0 => {}

@@ -3,8 +3,8 @@
 use std::io::{Read, Write};
 
 use bytes::Bytes;
-use fuseline::error::{Error, Result};
-use fuseline::tensor::{DType, Literal};
+use fuseline::error::{Allowance, Error, Result};
+use fuseline::tensor::{DType, Literal, Shape, TensorType};
 
 use crate::elements::{Extent, canonical, extent};
 
@@ -59,6 +59,17 @@ pub fn read(input: &mut dyn Read, expected: Option<DType>, budget: &mut u64) -> 
         return Literal::from_bits(element.dtype, extent.sizes, bytes.iter().map(|b| u64::from(*b)));
     }
     Literal::new(element.dtype, extent.sizes, canonical(element.dtype, Bytes::from(bytes)))
+}
+
+/// The type of an array that begins here, by its header alone; none where it is made of texts, whose width shows only when they are read.
+pub fn read_type(input: &mut dyn Read, expected: Option<DType>, budget: &mut u64) -> Result<Option<TensorType>> {
+    let header = read_header(input, budget)?;
+    if Texts::parse(&header.descr).is_some() {
+        return Ok(None);
+    }
+    let element = Element::parse(&header.descr, expected)?;
+    let sizes = extent(element.dtype, &header.shape)?.sizes;
+    Ok(Some(TensorType::new(element.dtype, sizes.into_iter().collect::<Shape>())))
 }
 
 /// The elements, each so many bytes wide, in row-major order.
@@ -371,7 +382,7 @@ fn row_major(bytes: Vec<u8>, extent: &Extent, width: usize) -> Vec<u8> {
 }
 
 fn over_budget(wanted: u64) -> Error {
-    Error::limit(format!("{wanted} more bytes of arrays than may still be read"))
+    Error::over(Allowance::Memory, format!("{wanted} more bytes of arrays than may still be read"))
 }
 
 fn cannot_read(error: std::io::Error) -> Error {

@@ -14,7 +14,7 @@ use std::io::{BufReader, BufWriter, Read, Seek, Write};
 use std::path::Path;
 
 use fuseline::error::{Context, Error, Result};
-use fuseline::tensor::{DType, Literal};
+use fuseline::tensor::{DType, Literal, TensorType};
 use indexmap::IndexMap;
 use zip::result::ZipError;
 use zip::write::SimpleFileOptions;
@@ -60,8 +60,28 @@ pub fn read_npz(path: impl AsRef<Path>, options: &ReadOptions<'_>) -> Result<Ind
     open(path).and_then(|file| read_npz_from(BufReader::new(file), options)).at(|| path.to_string_lossy())
 }
 
+/// The types of the arrays of a `.npz` file, by name, in the order of the file; none for texts. Elements are not read, so that a
+/// caller can refuse what it does not want before it is inflated: a thousand bytes of elements may be one in the file.
+pub fn read_npz_types(
+    path: impl AsRef<Path>,
+    options: &ReadOptions<'_>,
+) -> Result<IndexMap<String, Option<TensorType>>> {
+    let path = path.as_ref();
+    let read = |file| each_array(BufReader::new(file), options, npy::read_type);
+    open(path).and_then(read).at(|| path.to_string_lossy())
+}
+
 /// Reads the arrays of a `.npz` from anything that can be read and searched.
 pub fn read_npz_from(input: impl Read + Seek, options: &ReadOptions<'_>) -> Result<IndexMap<String, Literal>> {
+    each_array(input, options, npy::read)
+}
+
+/// What is read of each array, by name.
+fn each_array<T>(
+    input: impl Read + Seek,
+    options: &ReadOptions<'_>,
+    read: impl Fn(&mut dyn Read, Option<DType>, &mut u64) -> Result<T>,
+) -> Result<IndexMap<String, T>> {
     let mut archive = ZipArchive::new(input).map_err(zip_error)?;
     if archive.has_duplicate_names() {
         return Err(Error::invalid("two arrays have the same name"));
@@ -74,8 +94,7 @@ pub fn read_npz_from(input: impl Read + Seek, options: &ReadOptions<'_>) -> Resu
         let place = || format!("array \"{}\"", file.escape_debug());
         let name =
             file.strip_suffix(".npy").ok_or_else(|| Error::invalid("the name does not end in .npy")).at(place)?;
-        let literal = npy::read(&mut entry, (options.expected)(name), &mut budget).at(place)?;
-        arrays.insert(name.to_string(), literal);
+        arrays.insert(name.to_string(), read(&mut entry, (options.expected)(name), &mut budget).at(place)?);
     }
     Ok(arrays)
 }
@@ -305,6 +324,21 @@ mod tests {
         assert_eq!(read(&archive(&[("readme.txt", b"hello")]), 1000).unwrap_err().kind(), Kind::Invalid);
         assert_eq!(read(b"not a zip archive", 1000).unwrap_err().kind(), Kind::Invalid);
         assert_eq!(read(b"", 1000).unwrap_err().kind(), Kind::Invalid);
+    }
+
+    #[test]
+    fn types_are_known_before_elements_are_read() {
+        let mut huge = b"\x93NUMPY\x01\0\0\0{'descr': '<f4', 'fortran_order': False, 'shape': (524288, 1024)}".to_vec();
+        huge[8] = (huge.len() - 10) as u8;
+        let mut texts = b"\x93NUMPY\x01\0\0\0{'descr': '<U5', 'fortran_order': False, 'shape': (2,)}".to_vec();
+        texts[8] = (texts.len() - 10) as u8;
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("x.npz");
+        std::fs::write(&path, archive(&[("x.npy", &huge), ("t.npy", &texts)])).unwrap();
+        // There is not one element.
+        let types = read_npz_types(&path, &ReadOptions { max_bytes: 1000, ..ReadOptions::default() }).unwrap();
+        assert_eq!(types["x"].as_ref().unwrap().to_string(), "f32[524288, 1024]");
+        assert_eq!(types["t"], None);
     }
 
     #[test]

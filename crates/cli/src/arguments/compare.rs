@@ -75,6 +75,11 @@ pub struct Compare {
 }
 
 impl Compare {
+    /// Whether this rival was asked for by its name.
+    pub fn asks_for(&self, rival: RivalName) -> bool {
+        self.rivals.contains(&rival)
+    }
+
     /// Who is measured beside Fuseline.
     pub fn rivals(&self) -> &[RivalName] {
         match (self.rivals.is_empty(), self.device) {

@@ -53,13 +53,29 @@ pub fn compare(arguments: &Compare) -> Outcome {
         [place, ..] if place == PYTHON => Failure::with_help(error, "install Python, or say with --python where it is"),
         _ => feed.failed(error),
     })?;
-    if arguments.quiet {
-        return Ok(());
-    }
     let compared = Compared { model: &model, arguments, feed: &feed, contest };
-    match arguments.json {
-        true => screen::print_json(&report::to_json(&compared)),
-        false => screen::print(&report::to_text(&compared)),
+    match (arguments.quiet, arguments.json) {
+        (true, _) => Ok(()),
+        (false, true) => screen::print_json(&report::to_json(&compared)),
+        (false, false) => screen::print(&report::to_text(&compared)),
+    }?;
+    compared.all_took_part()
+}
+
+impl Compared<'_> {
+    /// An error where a rival was asked for by name and is not there: a script that reads the status alone is to know.
+    fn all_took_part(&self) -> Outcome {
+        let wanted = |(rival, _): &&(RivalName, State)| self.arguments.asks_for(*rival);
+        let Some((rival, state)) = self.contest.absent.iter().find(wanted) else { return Ok(()) };
+        let name = rival.name();
+        match state {
+            State::Missing { why, install } => {
+                let error = Error::unsupported(format!("{name} was asked for and is missing: {why}"));
+                Err(Failure::with_help(error, format!("install {install} for the Python that runs it")))
+            }
+            State::Failed { why } => Err(Error::invalid(format!("{name} does not run the model: {why}")).into()),
+            State::Ready { .. } => Ok(()),
+        }
     }
 }
 

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use fuseline::error::Error;
 use fuseline::reference::Limits;
-use fuseline::tensor::{Env, Literal, Symbol};
+use fuseline::tensor::{Env, Literal, Symbol, TensorType};
 use fuseline::tile::Kernel;
 use fuseline_frontend::Tensors;
 
@@ -12,7 +12,7 @@ use super::Written;
 use crate::arguments::SizeBinding;
 use crate::failure::{Failure, Outcome};
 use crate::feed::Dice;
-use crate::given_inputs::{as_type, read_arrays};
+use crate::given_inputs::{as_type, read_arrays, type_of};
 use crate::given_sizes;
 use crate::waiting::Waiting;
 
@@ -86,20 +86,27 @@ fn read(written: &Written, path: &Path, env: &mut Env) -> Outcome<Tensors> {
     let (names, params) = (&written.source.inputs, &written.source.kernel.inputs);
     let find = |name: &str| names.iter().position(|other| other == name).map(|k| &params[k].ty);
     let expected = |name: &str| find(name).map(|ty| ty.dtype);
-    let given = read_arrays(path, &expected)?;
-    for (name, tensor) in &given {
+    let fit = |name: &str, found: Option<&TensorType>| {
         let place = |error: Error| error.at(format!("input \"{name}\"")).at(path.display().to_string());
         let Some(ty) = find(name) else {
             let error = place(Error::invalid(format!("the kernel has no input called \"{name}\"")));
             return Err(Failure::with_help(error, format!("its inputs are {}", names.join(", "))));
         };
-        if tensor.dtype() != ty.dtype || tensor.sizes().len() != ty.shape.rank() {
-            let error = place(Error::invalid(format!("{} where {ty} is wanted", tensor.ty())));
-            return Err(match tensor.dtype() == ty.dtype {
+        let Some(found) = found else { return Ok(()) };
+        if found.dtype != ty.dtype || found.shape.rank() != ty.shape.rank() {
+            let error = place(Error::invalid(format!("{found} where {ty} is wanted")));
+            return Err(match found.dtype == ty.dtype {
                 true => Failure::with_help(error, format!("give an array of {} axes", ty.shape.rank())),
                 false => Failure::with_help(error, as_type(ty.dtype)),
             });
         }
+        Ok(())
+    };
+    let given = read_arrays(path, Limits::default().bytes, &expected, &mut |name, found| fit(name, found))?;
+    for (name, tensor) in &given {
+        fit(name, Some(&type_of(tensor)))?;
+        let ty = find(name).expect("it fits");
+        let place = |error: Error| error.at(format!("input \"{name}\"")).at(path.display().to_string());
         ty.bind(tensor.dtype(), tensor.sizes(), env).map_err(place)?;
     }
     Ok(given)

@@ -43,6 +43,7 @@ fn rivals_that_are_missing_are_told_with_how_to_get_them() {
         assert!(said.contains(&format!("-m pip install {package}`")), "{said}");
     }
     let done = compare(&[&model, "--python", &python, "--rivals", "openvino", "--exact", "--json"]);
+    assert_eq!(done.status.code(), Some(1), "it was asked for by name");
     let json: serde_json::Value = serde_json::from_slice(&done.stdout).unwrap();
     assert_eq!(json["errors_to"], "reference");
     assert_eq!(json["contenders"][0]["error"]["rms"], 0.0);

@@ -39,7 +39,8 @@ impl Rule for Attention {
             include_readers(context, &mut groups, group);
             let folds = |g: &GroupId| matches!(context.kind(*g), Kind::Row | Kind::Column);
             // Two layers of a perceptron are better apart: their weights are packed once for all runs.
-            if !groups.iter().any(folds) && !(context.is_batched(first) && context.is_batched(group)) {
+            let are_batched = context.is_batched(first) && context.is_batched(group);
+            if !are_batched && !groups.iter().any(folds) {
                 continue;
             }
             let whole = with_operands(context, &groups);

@@ -4,7 +4,7 @@ use std::io::Read;
 use std::path::Path;
 
 use fuseline::error::{Allowance, Error, Kind, Result};
-use fuseline::tensor::{DType, Env, Literal, Shape, TensorType};
+use fuseline::tensor::{DType, Env, Literal, TensorType};
 use fuseline_frontend::Tensors;
 use fuseline_frontend::npz::{ReadOptions, read_npz, read_npz_types};
 use fuseline_frontend::onnx::import::Port;
@@ -32,7 +32,7 @@ pub fn read(model: &Model, given: &GivenInputs, env: &mut Env) -> Outcome<Tensor
         let place = |failure: Failure| failure.at(format!("input \"{name}\"")).at("--input");
         if values.is_list {
             let tensor = listed(port, values, env).map_err(place)?;
-            check(port, &type_of(&tensor), env).map_err(place)?;
+            check(port, &tensor.ty(), env).map_err(place)?;
             tensors.insert(name.clone(), tensor);
         } else {
             element(port, &values.elements[0]).map_err(place)?;
@@ -143,7 +143,7 @@ fn read_file(model: &Model, path: &Path, env: &mut Env) -> Outcome<Tensors> {
     };
     let given = read_arrays(path, model.drawn, &expected, accept)?;
     for (name, tensor) in &given {
-        fit(name, &type_of(tensor), env)?;
+        fit(name, &tensor.ty(), env)?;
     }
     Ok(given)
 }
@@ -181,11 +181,6 @@ fn not_arrays(path: &Path, error: Error) -> Failure {
         return Failure::with_help(error.at(path.display().to_string()), SAVE);
     }
     Failure::not_read(path, error, SAVE)
-}
-
-/// The type of a tensor.
-pub fn type_of(tensor: &Literal) -> TensorType {
-    TensorType::new(tensor.dtype(), tensor.sizes().iter().copied().collect::<Shape>())
 }
 
 /// Whether a tensor of this type is what an input wants; free sizes take the values they meet.

@@ -12,7 +12,7 @@ use super::Written;
 use crate::arguments::SizeBinding;
 use crate::failure::{Failure, Outcome};
 use crate::feed::Dice;
-use crate::given_inputs::{as_type, read_arrays, type_of};
+use crate::given_inputs::{as_type, read_arrays};
 use crate::given_sizes;
 use crate::waiting::Waiting;
 
@@ -104,7 +104,7 @@ fn read(written: &Written, path: &Path, env: &mut Env) -> Outcome<Tensors> {
     };
     let given = read_arrays(path, Limits::default().bytes, &expected, &mut |name, found| fit(name, found))?;
     for (name, tensor) in &given {
-        fit(name, Some(&type_of(tensor)))?;
+        fit(name, Some(&tensor.ty()))?;
         let ty = find(name).expect("it fits");
         let place = |error: Error| error.at(format!("input \"{name}\"")).at(path.display().to_string());
         ty.bind(tensor.dtype(), tensor.sizes(), env).map_err(place)?;

@@ -11,7 +11,7 @@ use fuseline::reference;
 use serde_json::Value;
 
 use crate::arguments::{Demo, Form, GivenInputs, Measuring, ModelLimits, ModelName};
-use crate::bench::{Contender, Kind};
+use crate::bench::Contender;
 use crate::ceiling::Ceiling;
 use crate::device::{Means, bind_sizes};
 use crate::failure::{Failure, Outcome};
@@ -19,7 +19,7 @@ use crate::feed::{self, Feed};
 use crate::given_sizes;
 use crate::machine::{self, Machine};
 use crate::model::Model;
-use crate::report::{self, Subject};
+use crate::report::{self, Measurement, Subject};
 use crate::verify::{self, Setting, Verdict};
 use crate::waiting::Waiting;
 use crate::{file, screen, target};
@@ -50,11 +50,12 @@ pub fn demo(arguments: &Demo) -> Outcome {
             bind_sizes(graph, &inputs, &mut plan.hints.env);
             let machine = machine::open(device, plan.clone(), &means)?;
             let stage = Stage { graph, inputs: &inputs, plan: &plan, machine: &machine, device, waiting: &waiting };
+            let mut measurement = stage.measure(arguments)?;
             let data = match page.is_none() && !arguments.no_report {
-                true => Some(stage.page(&model.name, arguments)?),
+                true => Some(stage.page(&model.name, &mut measurement)?),
                 false => None,
             };
-            Ok((stage.show(arguments)?, data))
+            Ok((stage.show(measurement)?, data))
         })?;
         shown.push(done.0);
         page = page.or(done.1);
@@ -139,38 +140,24 @@ struct Stage<'a> {
 }
 
 impl Stage<'_> {
-    fn show(&self, arguments: &Demo) -> Result<Shown> {
-        let device = self.device.name();
-        self.waiting.say(format!("measuring on {device}"));
-        let kinds = [Kind::Fused, Kind::PerNode];
-        let mut contenders = Vec::with_capacity(kinds.len());
-        for kind in kinds {
-            let mut contender = Contender::prepare(kind, self.graph, self.plan, self.machine)?;
-            for _ in 0..3 {
-                contender.run(self.inputs)?;
-            }
-            contender.times.clear();
-            contenders.push(contender);
-        }
-        // In turns, so that what disturbs the machine disturbs both alike.
-        for _ in 0..arguments.iters.get() {
-            for contender in &mut contenders {
-                contender.run(self.inputs)?;
-            }
-        }
-        contenders.iter_mut().for_each(|contender| contender.times.sort_unstable());
+    fn measure(&self, arguments: &Demo) -> Result<Measurement> {
+        self.waiting.say(format!("measuring on {}", self.device.name()));
+        report::measure(self.graph, self.inputs, self.plan, self.machine, arguments.iters.get())
+    }
+
+    fn show(&self, measurement: Measurement) -> Result<Shown> {
         let run = |contender: &Contender| Run {
             kernels: contender.kernels(),
             cost: contender.cost(),
             ms: contender.median_ms(),
         };
-        let [fused, unfused] = [run(&contenders[0]), run(&contenders[1])];
-        let planned = &contenders[0].planned;
+        let [fused, unfused] = [run(measurement.fused()), run(measurement.unfused())];
+        let planned = &measurement.fused().planned;
         let kernels = kernel_rows(planned.program.run(), &planned.run, self.plan);
         let primitives = planned.run.kernels.iter().map(|kernel| kernel.members.len()).sum();
         let operators = unfused.kernels;
         let roofline = self.position(&fused);
-        drop(contenders);
+        drop(measurement);
         let Stage { graph, inputs, plan, machine, device, waiting } = *self;
         let verdict = verify::judge(&Setting { graph, inputs, plan, machine, device, waiting })?;
         let threads = machine.threads();
@@ -190,16 +177,12 @@ impl Stage<'_> {
         Position { intensity, gflops, gbps, limit_gflops, by_memory, ceiling }
     }
 
-    fn page(&self, name: &str, arguments: &Demo) -> Result<Value> {
-        self.waiting.say("measuring for the page".into());
+    /// The page, about the runs that are told of.
+    fn page(&self, name: &str, measurement: &mut Measurement) -> Result<Value> {
+        self.waiting.say("measuring kernels for the page".into());
+        measurement.profile(self.plan, self.inputs, self.machine)?;
         let code = if self.device == Measuring::Cuda { Form::Cuda } else { Form::Asm };
-        report::gather(&Subject {
-            name,
-            graph: self.graph,
-            plan: self.plan,
-            code,
-            run: Some((self.machine, self.inputs)),
-            runs: arguments.iters.get(),
-        })
+        let (graph, plan) = (self.graph, self.plan);
+        report::gather(&Subject { name, graph, plan, code, measurement: Some(measurement) })
     }
 }

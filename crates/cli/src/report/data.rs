@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use fuseline::compile::PlannedProgram;
 use fuseline::error::Result;
-use fuseline::explain::{Baseline, DecisionRow, Explanation, KernelRow, kernel_rows};
+use fuseline::explain::{DecisionRow, Explanation, KernelRow, kernel_rows};
 use fuseline::fuse::{Cost, Decision, DecisionId, Plan, PlanOptions, PlannedKernel, Verdict};
 use fuseline::graph::{Graph, Value};
 use fuseline::tensor::Env;
@@ -61,11 +61,6 @@ impl<'a> Planned<'a> {
     pub fn to_json(&self, code: Form) -> Result<Map<String, Json>> {
         let mut fields = Map::new();
         let mut field = |name: &str, value: Json| fields.insert(name.into(), value);
-        let run = &self.explanation.run;
-        let baseline = |other: &Baseline| cost(&other.cost, other.kernels);
-        let (total, operator, primitive) =
-            (cost(&run.cost, run.count()), baseline(&run.by_operator), baseline(&run.by_primitive));
-        field("predicted", json!({ "fused": total, "by_operator": operator, "by_primitive": primitive }));
         let port = |name: &str, ty: &fuseline::tensor::TensorType| json!({ "name": name, "type": ty.to_string() });
         let inputs = self.planned.program.inputs().map(|(name, ty)| port(name, ty));
         field("inputs", inputs.collect());
@@ -329,6 +324,12 @@ impl<'a> Planned<'a> {
         let count = sizes.map_or(0, |sizes| sizes.iter().product());
         ty.dtype.bytes(count).unwrap_or(0) as f64
     }
+}
+
+/// What is predicted of both plans.
+pub fn predicted(fused: &PlannedProgram, unfused: &PlannedProgram) -> Json {
+    let plan = |planned: &PlannedProgram| cost(&planned.run.cost, planned.run.kernels.len());
+    json!({ "fused": plan(fused), "unfused": plan(unfused) })
 }
 
 /// The plan that nothing is fused in, with the times of its kernels where they were measured.

@@ -2,7 +2,6 @@
 
 use std::time::Duration;
 
-use fuseline::compile::PlannedProgram;
 use fuseline::device::NamedTensors;
 use fuseline::error::Result;
 use fuseline::fuse::PlanOptions;
@@ -16,7 +15,7 @@ use crate::bench::profile::Profile;
 use crate::machine::Machine;
 
 /// Runs that come before those that are measured.
-const WARM_UP: usize = 2;
+const WARM_UP: usize = 3;
 
 /// Both plans, run in turns.
 pub struct Measurement {
@@ -27,11 +26,11 @@ pub struct Measurement {
 
 struct Side {
     contender: Contender,
-    /// none where single kernels cannot be measured
+    /// none where single kernels were not, or cannot be, measured
     profile: Option<Profile>,
 }
 
-/// Measures a graph on a machine.
+/// Measures whole runs of a graph on a machine: of the fused plan, and of one with a kernel for every node of the model.
 pub fn measure(
     graph: &Graph,
     inputs: &NamedTensors,
@@ -53,19 +52,31 @@ pub fn measure(
             side.run(inputs)?;
         }
     }
-    let side = |mut contender: Contender| -> Result<Side> {
+    let [fused, unfused] = sides.map(|mut contender| {
         contender.times.sort_unstable();
-        let profile = match machine {
-            Machine::Cpu(_) => Some(contender.profile(plan, inputs, runs)?),
-            Machine::Cuda(_) => None,
-        };
-        Ok(Side { contender, profile })
-    };
-    let [fused, unfused] = sides;
-    Ok(Measurement { fused: side(fused)?, unfused: side(unfused)?, threads: machine.threads() })
+        Side { contender, profile: None }
+    });
+    Ok(Measurement { fused, unfused, threads: machine.threads() })
 }
 
 impl Measurement {
+    /// Measures single kernels as well, where a machine can do that.
+    pub fn profile(&mut self, plan: &PlanOptions, inputs: &NamedTensors, machine: &Machine) -> Result<()> {
+        if matches!(machine, Machine::Cuda(_)) {
+            return Ok(());
+        }
+        for side in [&mut self.fused, &mut self.unfused] {
+            let runs = side.contender.times.len();
+            side.profile = Some(side.contender.profile(plan, inputs, runs)?);
+        }
+        Ok(())
+    }
+
+    /// The fused plan with its times.
+    pub fn fused(&self) -> &Contender {
+        &self.fused.contender
+    }
+
     /// The least time of every kernel of the fused plan, in microseconds.
     pub fn fused_times(&self) -> Option<Vec<f64>> {
         times(&self.fused)
@@ -76,9 +87,9 @@ impl Measurement {
         times(&self.unfused)
     }
 
-    /// The unfused plan.
-    pub fn unfused(&self) -> &PlannedProgram {
-        &self.unfused.contender.planned
+    /// The unfused plan with its times.
+    pub fn unfused(&self) -> &Contender {
+        &self.unfused.contender
     }
 
     /// What was measured of both plans; `number` is that of a kernel of the fused plan in the report's list.

@@ -14,7 +14,6 @@ use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use fuseline::compile::{Grain, plan_apart, plan_simplified, simplified};
-use fuseline::device::NamedTensors;
 use fuseline::error::Result;
 use fuseline::explain::Explanation;
 use fuseline::fuse::PlanOptions;
@@ -25,14 +24,13 @@ use serde_json::{Map, Value, json};
 use crate::arguments::{Form, Measuring, Report};
 use crate::device::{Means, bind_sizes};
 use crate::failure::Outcome;
-use crate::machine::Machine;
 use crate::model::Model;
 use crate::roofline::{self, Point, Roofline, Series};
 use crate::waiting::Waiting;
 use crate::{feed, file, given_inputs, machine, quantity, screen, target};
 
 use data::Planned;
-use measure::{Measurement, measure};
+pub use measure::{Measurement, measure};
 
 /// What a report is made of.
 pub struct Subject<'a> {
@@ -44,10 +42,8 @@ pub struct Subject<'a> {
     pub plan: &'a PlanOptions,
     /// as what kernels are shown, besides the language of kernels
     pub code: Form,
-    /// where it runs, and with what; none: it is planned only
-    pub run: Option<(&'a Machine, &'a NamedTensors)>,
-    /// how many runs of each plan are measured
-    pub runs: usize,
+    /// its runs; none: it is planned only
+    pub measurement: Option<&'a Measurement>,
 }
 
 /// Writes the report of a model.
@@ -97,14 +93,10 @@ fn measured(model: &Model, arguments: &Report, mut plan: PlanOptions) -> Outcome
     let gathered = model.with_graph(&feed.tensors, |graph, inputs| {
         bind_sizes(graph, &inputs, &mut plan.hints.env);
         let machine = machine::open(arguments.device, plan.clone(), &means)?;
-        gather(&Subject {
-            name: &model.name,
-            graph,
-            plan: &plan,
-            code: arguments.form(&plan.spec),
-            run: Some((&machine, &inputs)),
-            runs: arguments.iters.get(),
-        })
+        let mut measurement = measure(graph, &inputs, &plan, &machine, arguments.iters.get())?;
+        measurement.profile(&plan, &inputs, &machine)?;
+        let (name, code) = (model.name.as_str(), arguments.form(&plan.spec));
+        gather(&Subject { name, graph, plan: &plan, code, measurement: Some(&measurement) })
     });
     gathered.map_err(|error| feed.failed(error))
 }
@@ -116,10 +108,11 @@ fn planned(model: &Model, arguments: &Report, mut plan: PlanOptions) -> Outcome<
     let (graph, sizes) = model.graph_to_plan(&inputs, &env)?;
     plan.hints.env = sizes;
     let code = arguments.form(&plan.spec);
-    Ok(gather(&Subject { name: &model.name, graph: &graph, plan: &plan, code, run: None, runs: 0 })?)
+    Ok(gather(&Subject { name: &model.name, graph: &graph, plan: &plan, code, measurement: None })?)
 }
 
-/// Plans a model, runs it if that is asked for, and puts together what a report shows.
+/// Plans a model, and puts together what a report shows of it and of its runs. There is one plan that everything is compared with, in
+/// times, kernels and bytes alike: a kernel for every node of the model, as it stands there.
 pub fn gather(subject: &Subject<'_>) -> Result<Value> {
     let Subject { graph, plan, .. } = subject;
     let simple = simplified((*graph).clone(), plan, &mut |_| {})?;
@@ -127,21 +120,22 @@ pub fn gather(subject: &Subject<'_>) -> Result<Value> {
     let mut explanation = Explanation::of(&planned, plan)?;
     explanation.price_rewrites(&planned, &simple, plan)?;
     let story = Planned::new(graph, &planned, &explanation, plan);
-    let measurement = match subject.run {
-        Some((machine, inputs)) => Some(measure(graph, inputs, plan, machine, subject.runs)?),
-        None => None,
-    };
     let mut data = head(subject);
     data.extend(story.to_json(subject.code)?);
-    let unfused = match &measurement {
+    let apart;
+    let (unfused, times) = match subject.measurement {
         Some(measurement) => {
             data.insert("measured".into(), measurement.to_json(|kernel| story.number(kernel)));
             add_times(&mut data, measurement, &story);
-            data::unfused(measurement.unfused(), plan, measurement.unfused_times().as_deref())
+            (&measurement.unfused().planned, measurement.unfused_times())
         }
-        None => data::unfused(&plan_apart((*graph).clone(), plan, Grain::Operator)?, plan, None),
+        None => {
+            apart = plan_apart((*graph).clone(), plan, Grain::Operator)?;
+            (&apart, None)
+        }
     };
-    data.insert("unfused".into(), unfused);
+    data.insert("predicted".into(), data::predicted(&planned, unfused));
+    data.insert("unfused".into(), data::unfused(unfused, plan, times.as_deref()));
     Ok(Value::Object(data))
 }
 

@@ -90,3 +90,33 @@ fn sizes_that_leave_nothing_to_show_are_refused() {
         assert!(matches!(done.status.code(), Some(1 | 2)) && message.contains(why), "{sizes}: {message}");
     }
 }
+
+/// The data in the page of a demo.
+fn page_data(folder: &Path) -> Value {
+    let page = std::fs::read_to_string(folder.join("report.html")).unwrap();
+    let (_, behind) = page.split_once(r#"<script type="application/json" id="data">"#).unwrap();
+    serde_json::from_str(behind.split_once("</script>").unwrap().0).unwrap()
+}
+
+#[test]
+fn terminal_and_page_tell_of_the_same_runs_and_plans() {
+    let folder = tempfile::tempdir().unwrap();
+    // Rewrites join operators of this one: a plan of the rewritten graph has fewer kernels than the model has operators.
+    let told: Value =
+        serde_json::from_str(&demo(folder.path(), &["--model", "resnet", "--sizes", "batch=1", "--json"])).unwrap();
+    let page = page_data(folder.path());
+    for side in ["fused", "unfused"] {
+        let told = &told["devices"][0][side];
+        assert_eq!(told["kernels"], page["predicted"][side]["kernels"], "{side}");
+        let [bytes, us] = [&told["bytes"], &told["median_ms"]].map(|value| value.as_f64().unwrap());
+        assert_eq!(bytes.round(), page["predicted"][side]["bytes"].as_f64().unwrap(), "{side}");
+        let shown = page["measured"][side]["median_us"].as_f64().unwrap();
+        assert!((shown - 1e3 * us).abs() < 1e-3, "{side}: {shown} and {us}");
+    }
+    let listed = page["unfused"]["kernels"].as_array().unwrap().len();
+    assert_eq!(
+        page["predicted"]["unfused"]["kernels"].as_u64(),
+        Some(listed as u64),
+        "what is counted is what was run"
+    );
+}

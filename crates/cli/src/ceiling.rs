@@ -3,14 +3,12 @@
 use fuseline::device::DeviceSpec;
 use fuseline::error::Result;
 use fuseline::tensor::DType;
-use fuseline_cpu::code::Isa;
-use fuseline_cpu::run::gauge::{Access, Gauge};
 use fuseline_session::machine::Machine;
 use serde_json::{Value, json};
 
-use crate::arguments::Measuring;
+use crate::arguments::{Measuring, PrecisionName};
 use crate::quantity::{self, significant};
-use crate::roofline::far_bytes;
+use crate::roofline::{Roofline, measure_quickly};
 
 /// What a machine can do at most.
 #[derive(Clone, Debug, PartialEq)]
@@ -22,6 +20,8 @@ pub struct Ceiling {
     /// the type of what these units multiply
     dtype: DType,
     source: Source,
+    /// all memories and units, the two among them
+    limits: Roofline,
 }
 
 /// How it is known.
@@ -29,12 +29,17 @@ pub struct Ceiling {
 enum Source {
     /// by programs that ran just now, on so many threads
     Measured(usize),
-    /// from the description of a device
-    Described(String),
+    /// from the description of a device, in a file of the user or built in
+    Described { name: String, is_file: bool },
 }
 
-/// The memory that the short measurement takes at most.
-const MOST_BYTES: usize = 512 << 20;
+/// Whether products of a plan have units of their own. Of the processors, none has units for products of f16 that are used.
+pub fn is_narrow(device: Measuring, precision: PrecisionName) -> bool {
+    match device {
+        Measuring::Cpu => precision == PrecisionName::Bf16,
+        Measuring::Cuda => precision != PrecisionName::F32,
+    }
+}
 
 impl Ceiling {
     /// What the machine that plans ran on can do. A processor is measured, in a fraction of a second, unless a file describes it; of a GPU the
@@ -50,25 +55,38 @@ impl Ceiling {
     }
 
     fn measured(threads: usize, narrow: bool) -> Result<Ceiling> {
-        let gauge = Gauge::new(Isa::detect(), threads)?.quick();
-        let bytes = far_bytes().min(MOST_BYTES) / threads.max(1);
-        let (read, copy) = (gauge.bandwidth(Access::Read, bytes)?, gauge.bandwidth(Access::Stream, bytes)?);
-        let tiles = if narrow { gauge.tile_products()? } else { None };
-        let (dtype, flops) = match tiles {
-            Some(rate) => (DType::BF16, rate),
-            None => (DType::F32, gauge.multiply_adds(DType::F32)?),
-        };
-        Ok(Ceiling { gbps: read.max(copy) / 1e9, gflops: flops / 1e9, dtype, source: Source::Measured(threads) })
+        let (limits, tiles) = measure_quickly(threads)?;
+        let gbps = limits.memories.last().map_or(f64::NAN, |(_, gbps)| *gbps);
+        let vectors = limits.peaks.first().map_or(f64::NAN, |(_, gflops)| *gflops);
+        let (dtype, gflops) = tiles.filter(|_| narrow).map_or((DType::F32, vectors), |rate| (DType::BF16, rate));
+        Ok(Ceiling { gbps, gflops, dtype, source: Source::Measured(threads), limits })
     }
 
     /// What a device can do with so many of its cores, as its description has it.
-    fn described(spec: &DeviceSpec, cores: usize, narrow: bool) -> Ceiling {
+    pub fn described(spec: &DeviceSpec, cores: usize, narrow: bool) -> Ceiling {
         let part = cores.min(spec.limits.cores) as f64;
         let gbps = spec.memory.last().map_or(f64::NAN, |level| level.gbps.min(level.core_gbps * part));
         let matrix = spec.matrix.peak(DType::BF16).filter(|_| narrow).map(|peak| (DType::BF16, peak));
         let (dtype, peak) = matrix.unwrap_or((DType::F32, spec.vector.peak(DType::F32).unwrap_or(f64::NAN)));
-        let gflops = peak * part / spec.limits.cores.max(1) as f64;
-        Ceiling { gbps, gflops, dtype, source: Source::Described(spec.name.clone()) }
+        let of_all = part / spec.limits.cores.max(1) as f64;
+        let mut limits = Roofline::of(spec);
+        for ((_, gbps), level) in limits.memories.iter_mut().zip(&spec.memory) {
+            *gbps = gbps.min(level.core_gbps * part);
+        }
+        limits.peaks.iter_mut().for_each(|(_, gflops)| *gflops *= of_all);
+        let source = Source::Described { name: spec.name.clone(), is_file: is_written(spec) };
+        Ceiling { gbps, gflops: peak * of_all, dtype, source, limits }
+    }
+
+    /// All memories and units, and how they are known: what a page draws.
+    pub fn limits_json(&self) -> Value {
+        let source = match &self.source {
+            Source::Measured(_) => "measured",
+            Source::Described { is_file: true, .. } => "file",
+            Source::Described { is_file: false, .. } => "built in",
+        };
+        let Roofline { name, memories, peaks, .. } = &self.limits;
+        json!({ "name": name, "memories": memories, "peaks": peaks, "source": source })
     }
 
     /// What it is, and how that is known.
@@ -80,7 +98,7 @@ impl Ceiling {
                     quantity::several(*threads, "thread")
                 )
             }
-            Source::Described(name) => format!("as the description of {name} says, not measured"),
+            Source::Described { name, .. } => format!("as the description of {name} says, not measured"),
         };
         let (gbps, gflops) = (significant(self.gbps), significant(self.gflops));
         format!("100 % is {gbps} GB/s from memory and {gflops} GFLOP/s in {}: {source}", self.dtype)
@@ -101,7 +119,7 @@ impl Ceiling {
     pub fn to_json(&self) -> Value {
         let (source, name) = match &self.source {
             Source::Measured(_) => ("measured", None),
-            Source::Described(name) => ("described", Some(name)),
+            Source::Described { name, .. } => ("described", Some(name)),
         };
         json!({ "gbps": self.gbps, "gflops": self.gflops, "dtype": self.dtype.name(), "source": source, "device": name })
     }
@@ -124,7 +142,8 @@ mod tests {
     #[test]
     fn shares_above_the_whole_are_explained() {
         let source = Source::Measured(2);
-        let ceiling = Ceiling { gbps: 20.0, gflops: 100.0, dtype: DType::F32, source };
+        let limits = Roofline::of(DeviceSpec::find("cpu").unwrap());
+        let ceiling = Ceiling { gbps: 20.0, gflops: 100.0, dtype: DType::F32, source, limits };
         let excess = |rates: &[(f64, f64)]| ceiling.excess(rates.iter().copied());
         assert_eq!(excess(&[(20.05, 100.4), (1.0, 1.0)]), None, "it is not shown as more");
         assert!(excess(&[(1.0, 1.0), (21.0, 1.0)]).is_some_and(|why| why.contains("caches") && !why.contains("FLOP")));
@@ -140,6 +159,16 @@ mod tests {
         assert!(one.to_text().contains("description of cpu says, not measured"), "{}", one.to_text());
         assert_eq!(Ceiling::described(cpu, 64, true).gflops, 5926.0, "no more cores than there are");
         assert!(!is_written(cpu));
-        assert!(is_written(&DeviceSpec { name: "mine".into(), ..cpu.clone() }));
+        let mine = DeviceSpec { name: "mine".into(), ..cpu.clone() };
+        assert!(is_written(&mine));
+        let drawn = one.limits_json();
+        let last = drawn["memories"].as_array().and_then(|memories| memories.last()?.as_array()).unwrap();
+        assert_eq!(
+            (&last[0], last[1].as_f64()),
+            (&json!("DRAM"), Some(25.0)),
+            "what is drawn is what is told: {drawn}"
+        );
+        assert_eq!((&drawn["source"], drawn["peaks"][0][1].as_f64()), (&json!("built in"), Some(178.5)));
+        assert_eq!(Ceiling::described(&mine, 1, false).limits_json()["source"], "file");
     }
 }

@@ -13,8 +13,8 @@ use fuseline::fuse::PlanOptions;
 use fuseline::graph::Graph;
 use serde_json::{Value, json};
 
-use crate::arguments::{Bench, Measuring, Only, PrecisionName, SizeBinding};
-use crate::ceiling::Ceiling;
+use crate::arguments::{Bench, Measuring, Only, SizeBinding};
+use crate::ceiling::{Ceiling, is_narrow};
 use crate::device::{Means, bind_sizes};
 use crate::failure::Outcome;
 use crate::feed::{self, Feed};
@@ -157,11 +157,7 @@ impl Contest {
             Some(first) => Some(first.profile(&plan, inputs, runs)?),
             None => None,
         };
-        // Of the processors, none has units for products of f16 that are used.
-        let narrow = match arguments.device {
-            Measuring::Cpu => arguments.precision == PrecisionName::Bf16,
-            Measuring::Cuda => arguments.precision != PrecisionName::F32,
-        };
+        let narrow = is_narrow(arguments.device, arguments.precision);
         let ceiling = match known {
             Some(ceiling) => ceiling.clone(),
             None => Ceiling::of(arguments.device, &device, &plan.spec, narrow),

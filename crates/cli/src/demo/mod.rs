@@ -51,11 +51,14 @@ pub fn demo(arguments: &Demo) -> Outcome {
             let machine = machine::open(device, plan.clone(), &means)?;
             let stage = Stage { graph, inputs: &inputs, plan: &plan, machine: &machine, device, waiting: &waiting };
             let mut measurement = stage.measure(arguments)?;
+            waiting.say("measuring the machine".into());
+            // The network is in f32: other units do not help it.
+            let ceiling = Ceiling::of(device, &machine, &plan.spec, false);
             let data = match page.is_none() && !arguments.no_report {
-                true => Some(stage.page(&model.name, &mut measurement)?),
+                true => Some(stage.page(&model.name, &mut measurement, &ceiling)?),
                 false => None,
             };
-            Ok((stage.show(measurement)?, data))
+            Ok((stage.show(measurement, ceiling)?, data))
         })?;
         shown.push(done.0);
         page = page.or(done.1);
@@ -145,7 +148,7 @@ impl Stage<'_> {
         report::measure(self.graph, self.inputs, self.plan, self.machine, arguments.iters.get())
     }
 
-    fn show(&self, measurement: Measurement) -> Result<Shown> {
+    fn show(&self, measurement: Measurement, ceiling: Ceiling) -> Result<Shown> {
         let run = |contender: &Contender| Run {
             kernels: contender.kernels(),
             cost: contender.cost(),
@@ -156,7 +159,7 @@ impl Stage<'_> {
         let kernels = kernel_rows(planned.program.run(), &planned.run, self.plan);
         let primitives = planned.run.kernels.iter().map(|kernel| kernel.members.len()).sum();
         let operators = unfused.kernels;
-        let roofline = self.position(&fused);
+        let roofline = position(&fused, ceiling);
         drop(measurement);
         let Stage { graph, inputs, plan, machine, device, waiting } = *self;
         let verdict = verify::judge(&Setting { graph, inputs, plan, machine, device, waiting })?;
@@ -164,25 +167,22 @@ impl Stage<'_> {
         Ok(Shown { device, threads, kernels, operators, primitives, fused, unfused, roofline, verdict })
     }
 
-    /// Where a plan stands under the roofline, for as many threads as there are; for all of a GPU.
-    fn position(&self, run: &Run) -> Position {
-        self.waiting.say("measuring the machine".into());
-        // The network is in f32: other units do not help it.
-        let ceiling = Ceiling::of(self.device, self.machine, &self.plan.spec, false);
-        let intensity = run.cost.flops / run.cost.bytes.max(1.0);
-        let by_memory = ceiling.gbps * intensity < ceiling.gflops;
-        let limit_gflops = (ceiling.gbps * intensity).min(ceiling.gflops);
-        let per_ms = |amount: f64| amount / run.ms / 1e6;
-        let (gflops, gbps) = (per_ms(run.cost.flops), per_ms(run.cost.bytes));
-        Position { intensity, gflops, gbps, limit_gflops, by_memory, ceiling }
-    }
-
     /// The page, about the runs that are told of.
-    fn page(&self, name: &str, measurement: &mut Measurement) -> Result<Value> {
+    fn page(&self, name: &str, measurement: &mut Measurement, ceiling: &Ceiling) -> Result<Value> {
         self.waiting.say("measuring kernels for the page".into());
         measurement.profile(self.plan, self.inputs, self.machine)?;
         let code = if self.device == Measuring::Cuda { Form::Cuda } else { Form::Asm };
         let (graph, plan) = (self.graph, self.plan);
-        report::gather(&Subject { name, graph, plan, code, measurement: Some(measurement) })
+        report::gather(&Subject { name, graph, plan, code, measurement: Some(measurement), ceiling })
     }
+}
+
+/// Where a plan stands under the roofline, for as many threads as there are; for all of a GPU.
+fn position(run: &Run, ceiling: Ceiling) -> Position {
+    let intensity = run.cost.flops / run.cost.bytes.max(1.0);
+    let by_memory = ceiling.gbps * intensity < ceiling.gflops;
+    let limit_gflops = (ceiling.gbps * intensity).min(ceiling.gflops);
+    let per_ms = |amount: f64| amount / run.ms / 1e6;
+    let (gflops, gbps) = (per_ms(run.cost.flops), per_ms(run.cost.bytes));
+    Position { intensity, gflops, gbps, limit_gflops, by_memory, ceiling }
 }

@@ -22,6 +22,7 @@ use fuseline::passes::Numerics;
 use serde_json::{Map, Value, json};
 
 use crate::arguments::{Form, Measuring, Report};
+use crate::ceiling::{Ceiling, is_narrow};
 use crate::device::{Means, bind_sizes};
 use crate::failure::Outcome;
 use crate::model::Model;
@@ -44,6 +45,8 @@ pub struct Subject<'a> {
     pub code: Form,
     /// its runs; none: it is planned only
     pub measurement: Option<&'a Measurement>,
+    /// what the machine can do at most
+    pub ceiling: &'a Ceiling,
 }
 
 /// Writes the report of a model.
@@ -96,7 +99,9 @@ fn measured(model: &Model, arguments: &Report, mut plan: PlanOptions) -> Outcome
         let mut measurement = measure(graph, &inputs, &plan, &machine, arguments.iters.get())?;
         measurement.profile(&plan, &inputs, &machine)?;
         let (name, code) = (model.name.as_str(), arguments.form(&plan.spec));
-        gather(&Subject { name, graph, plan: &plan, code, measurement: Some(&measurement) })
+        let narrow = is_narrow(arguments.device, arguments.precision);
+        let ceiling = Ceiling::of(arguments.device, &machine, &plan.spec, narrow);
+        gather(&Subject { name, graph, plan: &plan, code, measurement: Some(&measurement), ceiling: &ceiling })
     });
     gathered.map_err(|error| feed.failed(error))
 }
@@ -108,7 +113,9 @@ fn planned(model: &Model, arguments: &Report, mut plan: PlanOptions) -> Outcome<
     let (graph, sizes) = model.graph_to_plan(&inputs, &env)?;
     plan.hints.env = sizes;
     let code = arguments.form(&plan.spec);
-    Ok(gather(&Subject { name: &model.name, graph: &graph, plan: &plan, code, measurement: None })?)
+    let ceiling =
+        Ceiling::described(&plan.spec, plan.spec.limits.cores, is_narrow(arguments.device, arguments.precision));
+    Ok(gather(&Subject { name: &model.name, graph: &graph, plan: &plan, code, measurement: None, ceiling: &ceiling })?)
 }
 
 /// Plans a model, and puts together what a report shows of it and of its runs. There is one plan that everything is compared with, in
@@ -159,7 +166,7 @@ fn head(subject: &Subject<'_>) -> Map<String, Value> {
         "numerics": subject.plan.numerics.name(),
         "precision": subject.plan.precision.name(),
         "sizes": sizes,
-        "machine": roofline::of_spec(spec),
+        "machine": subject.ceiling.limits_json(),
     });
     match value {
         Value::Object(fields) => fields,

@@ -12,11 +12,11 @@ pub mod svg;
 mod terminal;
 
 pub use command::{note_load, roofline};
-pub use processor::far_bytes;
+pub use processor::measure_quickly;
 
 use fuseline::device::DeviceSpec;
 use fuseline::tensor::DType;
-use serde_json::{Value, json};
+use serde_json::Value;
 
 /// The limits of a machine, and kernels.
 #[derive(Clone, Debug, PartialEq)]
@@ -84,7 +84,7 @@ impl Roofline {
         Some((gbps * intensity).min(gflops))
     }
 
-    /// As it was written by [`of_spec`].
+    /// As a page has it.
     pub fn from_json(value: &Value) -> Roofline {
         let pairs = |name: &str| {
             let list = value[name].as_array().into_iter().flatten();
@@ -93,12 +93,6 @@ impl Roofline {
         let name = value["name"].as_str().unwrap_or_default().to_string();
         Roofline { name, memories: pairs("memories"), peaks: pairs("peaks"), points: Vec::new() }
     }
-}
-
-/// The limits of a device as JSON.
-pub fn of_spec(spec: &DeviceSpec) -> Value {
-    let Roofline { name, memories, peaks, .. } = Roofline::of(spec);
-    json!({ "name": name, "memories": memories, "peaks": peaks })
 }
 
 /// A device like another one, under another name.

@@ -11,7 +11,7 @@ use fuseline_cpu::here;
 use fuseline_cpu::run::gauge::{Access, Gauge};
 use serde_json::{Value, json};
 
-use super::{product, spec_of_base};
+use super::{Roofline, product, spec_of_base};
 use crate::quantity::{self, significant};
 use crate::screen::{self, Column, Table};
 
@@ -43,6 +43,13 @@ struct Memory {
     copy: Vec<f64>,
 }
 
+impl Memory {
+    /// How it is written: what does not fit into any cache goes past all of them, as kernels do it.
+    fn writing(&self) -> Access {
+        if self.name == "dram" { Access::Stream } else { Access::Copy }
+    }
+}
+
 /// One unit.
 #[derive(Clone, Debug)]
 struct Arithmetic {
@@ -69,8 +76,7 @@ pub fn measure(most: Option<NonZeroUsize>, tell: &mut dyn FnMut(&str)) -> Result
     let isa = Isa::detect();
     let mut memories = caches(here::base(isa));
     let far = beyond(&memories);
-    let main = Memory { name: "dram", bytes: main_bytes(), scope: Scope::Shared, read: Vec::new(), copy: Vec::new() };
-    memories.push(main);
+    memories.push(main_memory());
     let (mut arithmetic, mut products): (Vec<Arithmetic>, Vec<f64>) = (Vec::new(), Vec::new());
     let mut join = 0.0;
     for count in &threads {
@@ -80,10 +86,8 @@ pub fn measure(most: Option<NonZeroUsize>, tell: &mut dyn FnMut(&str)) -> Result
             let bytes = working_set(&memories[level], near, far, *count);
             let memory = &mut memories[level];
             tell(&format!("{}, {}", memory.name, threads_text(*count)));
-            // What does not fit into any cache is written past all of them, as kernels do.
-            let write = if memory.name == "dram" { Access::Stream } else { Access::Copy };
             memory.read.push(gauge.bandwidth(Access::Read, bytes)? / 1e9);
-            memory.copy.push(gauge.bandwidth(write, bytes)? / 1e9);
+            memory.copy.push(gauge.bandwidth(memory.writing(), bytes)? / 1e9);
         }
         tell(&format!("arithmetic, {}", threads_text(*count)));
         let vectors = [DType::F32, DType::F64].map(|dtype| gauge.multiply_adds(dtype).map(|rate| (dtype, false, rate)));
@@ -102,9 +106,26 @@ pub fn measure(most: Option<NonZeroUsize>, tell: &mut dyn FnMut(&str)) -> Result
     Ok(Processor { name: name(), isa, threads, memories, arithmetic, products, join })
 }
 
-/// Bytes that no cache of this processor holds.
-pub fn far_bytes() -> usize {
-    beyond(&caches(here::base(Isa::detect())))
+/// What this processor can do with so many threads, found out in a fraction of a second and a little below the best: every memory, vectors of
+/// f32, and tiles of bf16, whose rate comes beside it where there are any.
+pub fn measure_quickly(threads: usize) -> Result<(Roofline, Option<f64>)> {
+    let isa = Isa::detect();
+    let gauge = Gauge::new(isa, threads)?.quick();
+    let mut memories = caches(here::base(isa));
+    let far = beyond(&memories).min(MOST_BYTES / 2);
+    memories.push(main_memory());
+    let (mut rates, mut near) = (Vec::with_capacity(memories.len()), 0);
+    for memory in &memories {
+        let bytes = working_set(memory, near, far, threads.max(1));
+        let (read, copy) = (gauge.bandwidth(Access::Read, bytes)?, gauge.bandwidth(memory.writing(), bytes)?);
+        rates.push((memory.name.to_uppercase(), read.max(copy) / 1e9));
+        near = memory.bytes;
+    }
+    let tiles = gauge.tile_products()?.map(|rate| rate / 1e9);
+    let vectors = ("f32 vectors".to_string(), gauge.multiply_adds(DType::F32)? / 1e9);
+    let peaks = std::iter::once(vectors).chain(tiles.map(|rate| ("bf16 matrices".to_string(), rate))).collect();
+    let name = format!("{} with {}, measured", name(), threads_text(threads));
+    Ok((Roofline { name, memories: rates, peaks, points: Vec::new() }, tiles))
 }
 
 /// Bytes that none of these caches holds.
@@ -154,8 +175,9 @@ fn memory_line(name: &str) -> Option<usize> {
     Some(line.trim().strip_suffix("kB")?.trim().parse::<usize>().ok()? << 10)
 }
 
-fn main_bytes() -> usize {
-    memory_line("MemTotal").unwrap_or(16 << 30)
+fn main_memory() -> Memory {
+    let bytes = memory_line("MemTotal").unwrap_or(16 << 30);
+    Memory { name: "dram", bytes, scope: Scope::Shared, read: Vec::new(), copy: Vec::new() }
 }
 
 /// A third of what is free, so that a copy has room as well.

@@ -119,4 +119,8 @@ fn terminal_and_page_tell_of_the_same_runs_and_plans() {
         Some(listed as u64),
         "what is counted is what was run"
     );
+    let (told, drawn) = (&told["devices"][0]["roofline"]["machine"], &page["machine"]);
+    assert_eq!((&told["source"], &drawn["source"]), (&"measured".into(), &"measured".into()), "{drawn:#}");
+    let memory = drawn["memories"].as_array().unwrap().last().unwrap();
+    assert_eq!((&told["gbps"], &told["gflops"]), (&memory[1], &drawn["peaks"][0][1]), "what is told is what is drawn");
 }

@@ -84,6 +84,7 @@ fn runs_are_measured_and_memory_is_planned() {
     assert_eq!(list(&shown["memory"], "live").len(), kernels);
     assert!(list(&shown["unfused"], "kernels").len() > kernels);
     assert!(shown["unfused"]["memory"]["arena"].as_u64() >= shown["memory"]["arena"].as_u64());
+    assert_eq!(shown["machine"]["source"], "measured", "the limits are those of this machine: {:#}", shown["machine"]);
     let output = 8 * 32 * 4;
     assert_eq!(shown["memory"]["outputs"], output);
 }
@@ -110,6 +111,7 @@ fn a_plan_for_a_gpu_is_shown_without_running() {
     assert_eq!(shown["sources"]["form"], "cuda");
     assert!(shown["sources"]["list"][0]["code"].as_str().unwrap().contains("__global__"));
     let plain: Value = serde_json::from_str(&stdout(&["report", "gallery:softmax", "--no-run", "--json"])).unwrap();
+    assert_eq!(plain["machine"]["source"], "built in", "{:#}", plain["machine"]);
     assert!(plain["measured"].is_null() && plain["kernels"][0]["us"].as_f64().unwrap() > 0.0);
 }
 

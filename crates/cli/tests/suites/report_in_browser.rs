@@ -49,6 +49,8 @@ const steps = {
   'columns sort': () => { const head = document.querySelectorAll('#decision-table th button')[3]; click(head); const down = head.parentNode.getAttribute('aria-sort'); click(head); return down === 'descending' && head.parentNode.getAttribute('aria-sort') === 'ascending'; },
   'a decision is chosen': () => { click(document.querySelector('#decision-table tbody tr')); return find('drawer').textContent.includes('--flip'); },
   'filters filter': () => { click([...find('which').children].find(button => button.textContent.startsWith('taken'))); return [...document.querySelectorAll('#decision-table .pill')].every(pill => pill.textContent === 'taken'); },
+  'limits are measured': () => find('roofline-lead').textContent.includes('limits were measured with the runs'),
+  'a description is called one': () => { const known = data.machine.source; data.machine.source = 'built in'; const said = limitsKnown(); data.machine.source = known; return said.includes('built-in description, not measured'); },
   'dots are there': () => document.querySelectorAll('#roof .fused').length > 0 && document.querySelectorAll('#roof .unfused').length > 0,
   'a dot is chosen': () => { click(document.querySelector('#roof .fused')); return find('drawer').textContent.includes('intensity'); },
   'both lanes have bars': () => document.querySelectorAll('#time .span').length > data.kernels.length,

@@ -131,11 +131,18 @@ function drawPlaces(now, times, numbers) {
   svg.append(drawn("text", { class: "small", x: left, y: height - 6 }, "where each value lies, in the colour of the kernel that wrote it"));
   find("places").replaceChildren(svg);
 }
+/** What the lines of the roofline are, and how they are known. */
+function limitsKnown() {
+  const { name, source } = data.machine;
+  if (source === "measured") return "limits were measured with the runs: " + name + ".";
+  if (source === "file") return "limits are as the file of the target states them: " + name + ".";
+  return "limits are a built-in description, not measured: " + name + "; `fuseline roofline --write here.spec` measures this machine, and `--target here.spec` draws that.";
+}
 function startRoofline() {
   const roof = find("roof");
   const lead = unfused.length || measured ? "Each dot is a kernel, as large as its part of the time; the lines are what the machine can do at most. Fusion moves dots to the right (fewer bytes for the same work) and up." : "Each dot is a kernel, as large as its part of the time; the lines are what the machine can do at most.";
   const still = outer.filter(kernel => !(kernel.flops > 0)).length;
-  find("roofline-lead").textContent = lead + " " + (measured && spansOf("fused") ? "Rates are measured; limits are those of " : "Rates are predicted, for ") + data.machine.name + (data.machine.name.endsWith(", measured") ? "." : ", as its description states them; `fuseline roofline --write here.spec` measures this machine, and `--target here.spec` draws that.") + (still ? " " + (still === 1 ? "One kernel only moves data and is" : still + " kernels only move data and are") + " not shown." : "");
+  find("roofline-lead").textContent = lead + " " + (measured && spansOf("fused") ? "Rates are measured; " : "Rates are predicted; ") + limitsKnown() + (still ? " " + (still === 1 ? "One kernel only moves data and is" : still + " kernels only move data and are") + " not shown." : "");
   roof.querySelectorAll("circle").forEach(dot => {
     const title = dot.querySelector("title");
     if (title) { dot.dataset.tip = title.textContent; title.remove(); }

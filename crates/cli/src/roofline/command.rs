@@ -64,6 +64,7 @@ pub fn roofline(arguments: &RooflineArguments) -> Outcome {
             peaks: vec![("arithmetic".into(), *gflops)],
             points: Vec::new(),
         },
+        (Subject::Graphics(graphics), _) => graphics.roofline(),
         (_, Some(spec)) => Roofline::of(spec),
         (_, None) => return Err(Error::bug("a roofline of nothing").into()),
     };

@@ -10,7 +10,7 @@ use fuseline::tensor::{DType, Literal, Shape};
 use fuseline_session::machine::{Machine, Program};
 use serde_json::{Value, json};
 
-use super::spec_of_base;
+use super::{Roofline, spec_of_base};
 use crate::quantity;
 use crate::screen::{self, Column, Table};
 
@@ -96,11 +96,21 @@ fn fastest(machine: &Machine, plan: &PlanOptions, graph: Graph, elements: usize)
 }
 
 impl Graphics {
+    /// What was measured, and nothing that a data sheet says.
+    pub fn roofline(&self) -> Roofline {
+        Roofline {
+            name: format!("{}, measured", self.name),
+            memories: vec![("HBM".into(), self.copy.max(self.read))],
+            peaks: vec![("f32 vectors".into(), self.vectors)],
+            points: Vec::new(),
+        }
+    }
+
     /// As the planner can be given it: the data sheet of the nearest GPU that is known, and what was reached of it.
     pub fn to_spec(&self) -> Result<DeviceSpec> {
         let known = ["a100", "h100", "h200"].into_iter().find(|known| self.name.to_lowercase().contains(known));
         let base = DeviceSpec::find(known.unwrap_or("h200"))?;
-        let mut spec = spec_of_base(base, "here", &format!("{}, measured", self.name));
+        let mut spec = spec_of_base(base, "here", &format!("{}, memory and f32 vectors measured", self.name));
         let wider = self.cores as f64 / base.limits.cores.max(1) as f64;
         spec.limits.cores = self.cores;
         if known.is_none() {
@@ -135,5 +145,22 @@ impl Graphics {
         table.row(["HBM read".into(), rate(self.read)]);
         table.row(["f32 vectors".into(), format!("{}FLOP/s", quantity::count(self.vectors * 1e9))]);
         table.text(screen::width())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_roof_is_drawn_that_was_not_measured() {
+        let name = "NVIDIA H200".to_string();
+        let gpu = Graphics { name, cores: 132, memory: 1 << 37, copy: 4000.0, read: 4100.0, vectors: 50e3 };
+        let drawn = gpu.roofline();
+        assert_eq!(drawn.memories, [("HBM".to_string(), 4100.0)]);
+        assert_eq!(drawn.peaks, [("f32 vectors".to_string(), 50e3)]);
+        let spec = gpu.to_spec().unwrap();
+        assert!(spec.matrix.peak(DType::BF16).is_some(), "plans know of the other units by the data sheet");
+        assert!(spec.doc.contains("memory and f32 vectors measured"), "{}", spec.doc);
     }
 }

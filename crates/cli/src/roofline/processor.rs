@@ -215,10 +215,8 @@ impl Processor {
         spec.vector.rows = [DType::F32, DType::F64].into_iter().filter_map(|d| Some((d, peak(d, false)?))).collect();
         spec.special.rows.iter_mut().for_each(|(_, rate)| *rate = digits(*rate * faster));
         spec.product.rows = self.products.last().map(|gflops| (DType::F32, digits(*gflops))).into_iter().collect();
-        spec.matrix.rows = match peak(DType::BF16, true).zip(base.matrix.peak(DType::BF16)) {
-            Some((new, old)) => base.matrix.rows.iter().map(|(d, rate)| (*d, digits(rate * new / old))).collect(),
-            None => Vec::new(),
-        };
+        // Tiles of int8 are not measured, and no kernel uses them.
+        spec.matrix.rows = peak(DType::BF16, true).map(|rate| (DType::BF16, rate)).into_iter().collect();
         spec.host.gbps = spec.main_memory().gbps;
         Ok(spec)
     }
@@ -349,6 +347,11 @@ mod tests {
         assert_eq!(read, spec, "it is read back as it was written");
         assert_eq!((spec.limits.cores, spec.vector.peak(DType::F32)), (2, Some(200.0)));
         assert!(spec.matrix.rows.is_empty(), "there were no tiles");
+        let mut tiled = processor();
+        tiled.arithmetic.push(Arithmetic { dtype: DType::BF16, is_matrix: true, gflops: vec![900.0, 1800.0] });
+        let tiled = tiled.to_spec().unwrap();
+        assert_eq!(tiled.matrix.rows, [(DType::BF16, 1800.0)], "what was not measured is not there");
+        assert_eq!(Roofline::of(&tiled).peaks.len(), 2);
         assert_eq!(spec.rate(Unit::Fma(DType::F32)), 155.0, "what products reach is a rate of its own");
         assert_eq!(spec.rate(Unit::Fma(DType::F64)), 77.5, "and others reach as much of theirs");
         assert_eq!(spec.costs.join_us, 1.23);

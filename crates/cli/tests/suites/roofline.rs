@@ -27,6 +27,12 @@ fn this_machine_is_measured_and_can_be_planned_for() {
         }
     }
     assert!(measured["arithmetic"][0]["gflops"][0].as_f64().unwrap() > 0.01, "{measured:#}");
+    // A roof for each unit that was measured; f64 is not drawn.
+    let units = measured["arithmetic"].as_array().unwrap().iter().filter(|unit| unit["unit"] != "f64 vectors").count();
+    assert_eq!(shown["peaks"].as_array().unwrap().len(), units, "{:#}", shown["peaks"]);
+    assert!(
+        !std::fs::read_to_string(&spec).unwrap().lines().any(|line| line.starts_with("i8 = ") && !line.contains('x'))
+    );
     let kernel = &shown["kernels"][0];
     assert!(kernel["us"].as_f64().unwrap() > 0.0 && kernel["pattern"] == "Softmax", "{kernel:#}");
     let planned = json(&[&["explain"], &model[..], &["--target", &spec, "--json"]].concat());

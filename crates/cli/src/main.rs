@@ -27,6 +27,7 @@ mod histogram;
 mod inspect;
 mod kernel;
 mod kernels;
+mod load;
 mod machine;
 mod model;
 mod operations;

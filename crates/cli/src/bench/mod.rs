@@ -13,15 +13,15 @@ use fuseline::fuse::PlanOptions;
 use fuseline::graph::Graph;
 use serde_json::{Value, json};
 
-use crate::arguments::{Bench, Measuring, Only, SizeBinding};
+use crate::arguments::{Bench, Only, SizeBinding};
 use crate::ceiling::{Ceiling, is_narrow};
 use crate::device::{Means, bind_sizes};
 use crate::failure::Outcome;
 use crate::feed::{self, Feed};
 use crate::given_sizes;
+use crate::load;
 use crate::machine;
 use crate::model::Model;
-use crate::roofline;
 use crate::screen;
 use crate::waiting::Waiting;
 use crate::written_plan::{PlanWishes, WrittenPlan};
@@ -49,9 +49,7 @@ pub fn bench(arguments: &Bench) -> Outcome {
     let (mut values, mut sweep): (Vec<Value>, Vec<Line>) = (Vec::new(), Vec::new());
     let all = given_sizes::several(named)?;
     let mut ceiling = None;
-    if arguments.device == Measuring::Cpu && !arguments.quiet {
-        roofline::note_load();
-    }
+    load::tell(arguments.device, arguments.quiet);
     for (k, given) in all.iter().enumerate() {
         let sizes: Vec<SizeBinding> =
             given.iter().map(|(name, size)| SizeBinding { name: Some(name.clone()), size: *size }).collect();

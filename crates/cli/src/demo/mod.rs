@@ -22,7 +22,7 @@ use crate::model::Model;
 use crate::report::{self, Measurement, Subject};
 use crate::verify::{self, Setting, Verdict};
 use crate::waiting::Waiting;
-use crate::{file, screen, target};
+use crate::{file, load, screen, target};
 
 /// Shows a network.
 pub fn demo(arguments: &Demo) -> Outcome {
@@ -38,6 +38,7 @@ pub fn demo(arguments: &Demo) -> Outcome {
     let network = arguments.model.0;
     let model = Model::open(&ModelName::Demo(network.name.into()), None, &ModelLimits::default())?;
     let feed = feed::assemble(&model, &GivenInputs::default(), &arguments.sizes, 0, arguments.quiet)?;
+    load::tell(Measuring::Cpu, arguments.quiet);
     let waiting = Waiting::unless(arguments.quiet, &format!("building {}", model.name));
     let mut shown = Vec::new();
     let mut page = None;

@@ -11,7 +11,7 @@ use crate::device::{Means, bind_sizes};
 use crate::failure::Outcome;
 use crate::screen::heading;
 use crate::waiting::Waiting;
-use crate::{feed, machine};
+use crate::{feed, load, machine};
 
 /// Runs of the plan that are not measured.
 const WARM_UP: usize = 2;
@@ -25,6 +25,7 @@ pub fn measure(request: &Request<'_>, arguments: &Explain) -> Outcome<Profile> {
     let model = request.model;
     let feed = feed::assemble(model, &arguments.inputs, &arguments.sizes, 0, arguments.quiet)?;
     let means = Means { options: arguments.limits.exact_run(), threads: arguments.threads };
+    load::tell(device, arguments.quiet);
     let _waiting = Waiting::unless(arguments.quiet, &format!("measuring {}", model.name));
     let measured = model.with_graph(&feed.tensors, |graph, inputs| {
         let mut plan = request.options.clone();

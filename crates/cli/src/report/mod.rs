@@ -28,7 +28,7 @@ use crate::failure::Outcome;
 use crate::model::Model;
 use crate::roofline::{self, Point, Roofline, Series};
 use crate::waiting::Waiting;
-use crate::{feed, file, given_inputs, machine, quantity, screen, target};
+use crate::{feed, file, given_inputs, load, machine, quantity, screen, target};
 
 use data::Planned;
 pub use measure::{Measurement, measure};
@@ -68,6 +68,9 @@ pub fn report(arguments: &Report) -> Outcome {
     let runs = !arguments.no_run && (arguments.device == Measuring::Cuda) == is_gpu;
     if !runs && !arguments.no_run && !arguments.quiet {
         screen::tell(&format!("note: nothing is run: the plan is for {}\n", plan.spec.name));
+    }
+    if runs {
+        load::tell(arguments.device, arguments.quiet);
     }
     let data = {
         let waiting = |what: &str| (!arguments.quiet).then(|| Waiting::for_(&format!("{what} {}", model.name)));

@@ -19,7 +19,7 @@ use crate::model::Model;
 use crate::quantity::{self, significant};
 use crate::screen::{Column, Table, heading};
 use crate::waiting::Waiting;
-use crate::{screen, target};
+use crate::{load, screen, target};
 
 /// Whose roofline it is.
 enum Subject {
@@ -53,9 +53,6 @@ pub fn roofline(arguments: &RooflineArguments) -> Outcome {
         None => None,
     };
     let subject = subject(arguments)?;
-    if !matches!(subject, Subject::Described(_) | Subject::Given { .. }) && !arguments.quiet {
-        note_load();
-    }
     let spec = subject.spec()?;
     let mut roofline = match (&subject, &spec) {
         (Subject::Given { gbps, gflops }, _) => Roofline {
@@ -90,19 +87,6 @@ pub fn roofline(arguments: &RooflineArguments) -> Outcome {
     screen::print(&to_text(&subject, &roofline, &plotted, arguments))
 }
 
-/// Says so where other work is on the machine: then it is not measured at its best.
-pub fn note_load() {
-    let told = std::fs::read_to_string("/proc/loadavg").ok();
-    let load: Option<f64> = told.and_then(|text| text.split_whitespace().next()?.parse().ok());
-    let processors = std::thread::available_parallelism().map_or(1.0, |n| n.get() as f64);
-    // The measurement itself has its part of it.
-    if let Some(load) = load.filter(|load| *load > 1.5 * processors) {
-        screen::tell(&format!(
-            "note: other work is on this machine (a load of {load}): it can do more than was measured\n"
-        ));
-    }
-}
-
 /// Says so where more threads are asked for than can work at once.
 fn note_threads(arguments: &RooflineArguments) {
     let processors = std::thread::available_parallelism().map_or(1, NonZeroUsize::get);
@@ -129,6 +113,7 @@ fn subject(arguments: &RooflineArguments) -> Outcome<Subject> {
         waiting = (!arguments.quiet).then(|| Waiting::for_(&format!("measuring {what}")));
     };
     note_threads(arguments);
+    load::tell(arguments.device, arguments.quiet);
     match arguments.device {
         Measuring::Cpu => Ok(Subject::Processor(processor::measure(arguments.threads, &mut tell)?)),
         Measuring::Cuda => Ok(Subject::Graphics(graphics::measure(&mut tell).map_err(|error| error.at(GPU))?)),

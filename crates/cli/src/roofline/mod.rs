@@ -11,7 +11,7 @@ pub mod scene;
 pub mod svg;
 mod terminal;
 
-pub use command::{note_load, roofline};
+pub use command::roofline;
 pub use processor::measure_quickly;
 
 use fuseline::device::DeviceSpec;

@@ -122,3 +122,32 @@ fn several_sizes_are_measured_one_after_another() {
     let (status, message) = failure(&["bench", "gallery:softmax", "--sizes", "rows=1,2,columns=3,4", "--iters", "1"]);
     assert!(status == 2 && message.contains("both rows and columns have several numbers"), "{message}");
 }
+
+#[test]
+fn whoever_measures_tells_of_other_work() {
+    let folder = tempfile::tempdir().unwrap();
+    let page = folder.path().join("page.html");
+    let page = page.to_str().unwrap();
+    let load =
+        || -> Option<f64> { std::fs::read_to_string("/proc/loadavg").ok()?.split_whitespace().next()?.parse().ok() };
+    let processors = std::thread::available_parallelism().map_or(1.0, |n| n.get() as f64);
+    let model = ["gallery:softmax", "--sizes", "rows=4,columns=8", "--iters", "1"];
+    for command in [
+        [&["bench"], &model[..]].concat(),
+        [&["report"], &model[..], &["-o", page]].concat(),
+        [&["explain"], &model[..], &["--analyze"]].concat(),
+        ["demo", "--model", "opt", "--sizes", "tokens=2", "--iters", "1", "--output", page].to_vec(),
+    ] {
+        let before = load();
+        let done = super::fuseline(&command);
+        let message = String::from_utf8(done.stderr).unwrap();
+        assert!(done.status.success(), "{command:?}: {message}");
+        let Some((before, after)) = before.zip(load()) else { continue };
+        // On the border nobody knows what it read.
+        if before.min(after) > 1.6 * processors {
+            assert!(message.contains("other work is on this machine"), "{command:?} at {before}: {message}");
+        } else if before.max(after) < 1.4 * processors {
+            assert!(!message.contains("other work"), "{command:?} at {before}: {message}");
+        }
+    }
+}

@@ -38,6 +38,19 @@ const steps = {
   'and marked everywhere': () => document.querySelector('#time .span.on') !== null && document.querySelector('#kernel-table tr.on') !== null,
   'its code is shown': () => { const buttons = find('drawer').querySelectorAll('.choice button'); click(buttons[1]); return find('drawer').querySelector('pre').textContent.includes('tasks'); },
   'Escape closes it': () => { press(document, 'Escape'); return find('drawer').hidden; },
+  'a long name keeps off its sign': () => {
+    const kernel = data.kernels[0], name = kernel.pattern;
+    kernel.pattern = 'MatMul + WWWW + '.repeat(9);
+    const apart = [0, 1].map(() => {
+      toggle(0);
+      const group = graph.boxes.find(box => box.kind === 'kernel' && box.number === 0).group;
+      const label = group.querySelector(':scope > text'), sign = group.querySelector('.sign');
+      return label.textContent.endsWith('…') && label.getBBox().x + label.getBBox().width < sign.getBBox().x;
+    });
+    kernel.pattern = name;
+    drawGraph(true);
+    return apart.every(Boolean);
+  },
   'the model before': () => { click(find('before')); return graph.boxes.filter(box => box.kind === 'operator').length === data.operators.length; },
   'arrows move': () => { press(find('canvas'), 'ArrowDown'); press(find('canvas'), 'ArrowDown'); return document.querySelector('#canvas .box.at') !== null; },
   'Enter chooses': () => { press(find('canvas'), 'Enter'); return !find('drawer').hidden || graph.boxes[graph.at].kind === 'input'; },
@@ -56,6 +69,18 @@ const steps = {
   'both lanes have bars': () => document.querySelectorAll('#time .span').length > data.kernels.length,
   'memory is drawn': () => document.querySelectorAll('#live .area').length === 2,
   't turns the colours': () => { find('search').blur(); const paper = () => getComputedStyle(document.body).backgroundColor; const before = paper(); press(document.body, 't'); return paper() !== before; },
+  'tables fit on paper and repeat their heads': () => {
+    const rules = [...document.styleSheets].flatMap(sheet => [...sheet.cssRules]).filter(rule => rule.media && rule.media.mediaText === 'print');
+    rules.forEach(rule => { rule.media.mediaText = 'all'; });
+    document.body.style.width = '680px';
+    const fits = ['kernel-table', 'decision-table'].every(id => {
+      const holder = find(id), style = getComputedStyle(holder.querySelector('thead'));
+      return holder.scrollWidth <= holder.clientWidth + 1 && style.display === 'table-header-group' && style.breakInside === 'avoid';
+    });
+    document.body.style.width = '';
+    rules.forEach(rule => { rule.media.mediaText = 'print'; });
+    return rules.length > 0 && fits;
+  },
   'nothing is wider than the window': () => document.documentElement.scrollWidth <= innerWidth,
 };
 addEventListener('load', () => {

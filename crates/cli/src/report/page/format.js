@@ -40,6 +40,23 @@ function time(us) {
 }
 const percent = x => (isFinite(x) ? (100 * x).toFixed(Math.abs(x) < 0.0995 ? 1 : 0) + " %" : "–");
 const cut = (text, most) => ([...text].length > most ? [...text].slice(0, Math.max(1, most - 1)).join("") + "…" : text);
+const pen = document.createElement("canvas").getContext("2d");
+/** How wide a text is in the letters of the page, of this size. */
+function widthOf(text, size) {
+  pen.font = size + "px " + getComputedStyle(document.body).fontFamily;
+  return pen.measureText(text).width;
+}
+/** As much of a text as there is room for. */
+function fitted(text, room, size) {
+  if (widthOf(text, size) <= room) return text;
+  const letters = [...text], part = count => letters.slice(0, count).join("").trimEnd() + "…";
+  let low = 1, high = letters.length;
+  while (low < high) {
+    const middle = Math.ceil((low + high) / 2);
+    if (widthOf(part(middle), size) <= room) low = middle; else high = middle - 1;
+  }
+  return part(low);
+}
 const plural = (n, word) => n + " " + word + (n === 1 ? "" : "s");
 const sum = list => list.reduce((a, b) => a + b, 0);
 

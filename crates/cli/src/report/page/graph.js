@@ -89,14 +89,17 @@ function boxClass(box) {
   return box.kind === "fold" ? "box fold" : "box port";
 }
 function drawBox(box) {
-  const [label, below] = boxLabel(box), most = Math.floor((box.w - 20) / 6.4);
+  const [label, below] = boxLabel(box), left = box.open ? 14 : 8;
   const group = drawn("g", {
     class: boxClass(box), transform: `translate(${Math.round(box.x - box.w / 2)} ${Math.round(box.y)})`,
     "data-tip": label + "\n" + below + (box.kind === "operator" && !homes[box.number].length ? "\nin no kernel: a view, a constant, or shape arithmetic" : ""),
   });
   group.append(drawn("rect", { class: "body paint", width: box.w, height: box.h }));
   const large = box.kind === "kernel" || box.kind === "fold";
-  group.append(drawn("text", { x: box.open ? 14 : box.w / 2, y: large ? 19 : box.h / 2 + 4, "text-anchor": box.open ? "start" : "middle" }, cut(label, most - (box.kind === "kernel" ? 2 : 0))));
+  // In the middle of the box, unless that would touch the sign at the right of a kernel.
+  const sign = box.kind === "kernel" ? 26 : 8, room = box.w - left - sign, name = fitted(label, room, 12);
+  const middle = widthOf(name, 12) > box.w - 2 * sign ? left + room / 2 : box.w / 2;
+  group.append(drawn("text", { x: box.open ? left : middle, y: large ? 19 : box.h / 2 + 4, "text-anchor": box.open ? "start" : "middle" }, name));
   if (large) group.append(drawn("text", { class: "sub", x: box.open ? 14 : box.w / 2, y: 34, "text-anchor": box.open ? "start" : "middle" }, cut(below, Math.floor((box.w - 12) / 5.6))));
   if (box.kind === "kernel") {
     const kernel = data.kernels[box.number];

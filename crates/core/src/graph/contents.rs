@@ -326,7 +326,7 @@ fn integral(op: Scalar, to: DType, args: &[Known], purpose: Purpose) -> Known {
     let Some(dims) = args.iter().map(whole).collect::<Option<Vec<Dim>>>() else { return Known::Unknown };
     let dims: Vec<&Dim> = dims.iter().collect();
     let result = match (op, dims.as_slice()) {
-        (Scalar::Floor | Scalar::Ceil | Scalar::Round | Scalar::Trunc, [a]) => Known::Int((*a).clone()),
+        (Scalar::Floor | Scalar::Ceil | Scalar::Round | Scalar::Trunc | Scalar::Kept, [a]) => Known::Int((*a).clone()),
         (Scalar::Div, [a, b]) if is_divisor(b, purpose) && a.floordiv(b) * *b == **a => Known::Int(a.floordiv(b)),
         (Scalar::Div | Scalar::Mod | Scalar::Rem, _) => Known::Unknown,
         _ => symbolic(op, &dims, purpose),

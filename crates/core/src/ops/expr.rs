@@ -286,6 +286,12 @@ impl Expr {
     }
 }
 
+/// Whether a step of an expression is [`Scalar::Kept`]: what makes it may not be exchanged for what is equal but for rounding.
+pub fn is_kept(nodes: &[(ExprNode, DType)], step: usize) -> bool {
+    let keeps = |node: &ExprNode| matches!(node, ExprNode::Apply(Scalar::Kept, of) if of[0] as usize == step);
+    nodes[step + 1..].iter().any(|(node, _)| keeps(node))
+}
+
 impl ExprNode {
     /// The steps that this step reads.
     pub fn operands(&self) -> SmallVec<[u32; 3]> {

@@ -15,7 +15,7 @@ pub(crate) mod range;
 mod scalar;
 mod threshold;
 
-pub use expr::{Expr, ExprNode, Number, Scope, Term};
+pub use expr::{Expr, ExprNode, Number, Scope, Term, is_kept};
 pub use prim::Prim;
 pub use scalar::{Scalar, ScalarDef, Signature};
 pub use threshold::{Threshold, threshold};

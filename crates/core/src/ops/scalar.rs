@@ -168,6 +168,8 @@ scalars! {
         float (libm::erf(x)), int (-), bool (-), grad |s| [(-(x * x)).apply(Scalar::Exp) * s.float(y, FRAC_2_SQRT_PI)];
     Sigmoid(x) -> y,            "sigmoid", Same,      flops 12, ulp 2,    "1 / (1 + exp(−x)), within [0, 1]",
         float (1.0 / (1.0 + (-x).exp())), int (-), bool (-), grad |s| [y * (s.one(y) - y)];
+    Kept(x) -> y,               "kept",    Same,      flops 0,  ulp 0,    "x, rounded to its type and computed as it is written, whatever the numerics",
+        float (x), int (-), bool (-), grad |s| [s.one(y)];
     Lt(a, b) -> y,              "lt",      Compare,   flops 1,  ulp 0,    "a < b",
         float (truth(a < b)), int (i128::from(a < b)), bool (!a & b), grad |s| [];
     Le(a, b) -> y,              "le",      Compare,   flops 1,  ulp 0,    "a ≤ b",

@@ -15,6 +15,7 @@ mod fold_constants;
 mod formula;
 mod inline_splats;
 mod join_parts;
+mod keep_written;
 mod narrow;
 mod round_factors;
 mod round_storage;
@@ -181,6 +182,7 @@ impl Pass {
 /// The passes in the order in which they run; the list is repeated until nothing changes.
 pub const PASSES: &[Pass] = &[
     drop_dead::PASS, // first: no pass spends time on what nobody reads (each drops what it makes dead itself)
+    keep_written::PASS, // before anything computes: what it keeps is rounded as it is written from here on
     shape_arithmetic::PASS, // before folding: what it resolves are constants that folding can use
     choose_branches::PASS, // after shape arithmetic, which decides most conditions; before the passes that simplify what it leaves
     fold_constants::PASS,  // before views are composed: a constant seen through several views is one small constant

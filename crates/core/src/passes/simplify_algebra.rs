@@ -24,7 +24,7 @@ use crate::error::{Error, Result};
 use crate::graph::rewrite::{Rebuild, Values, replaced, rewrite};
 use crate::graph::{Graph, Value};
 use crate::ops::prim::{Map, View};
-use crate::ops::{Expr, ExprNode, Prim, Scalar, Scope, Term};
+use crate::ops::{Expr, ExprNode, Prim, Scalar, Scope, Term, is_kept};
 use crate::tensor::{Dim, Ranges, Symbol};
 
 pub(super) const PASS: Pass = Pass {
@@ -120,7 +120,8 @@ fn simplify(rebuild: &mut Rebuild<'_>, row: &Map, args: &[Value], context: &Cont
             _ => scope.step(node, *dtype, &inputs),
         };
         if !matches!(node, ExprNode::Arg(_)) {
-            fired |= settle(&mut term, row, &scope, &nonnegative, context)?;
+            let numerics = if is_kept(row.expr.nodes(), terms.len()) { Numerics::Strict } else { context.numerics };
+            fired |= settle(&mut term, row, &scope, &nonnegative, numerics)?;
         }
         terms.push(term);
     }
@@ -142,11 +143,11 @@ fn settle<'s>(
     row: &Map,
     scope: &'s Scope,
     nonnegative: &FxHashSet<u32>,
-    context: &Context,
+    numerics: Numerics,
 ) -> Result<bool> {
     let ranges = Ranges::of(row.shape.dims());
     for firing in 0..MOST_FIRINGS {
-        let allowed = RULES.iter().filter(|rule| rule.tier.is_allowed(context.numerics));
+        let allowed = RULES.iter().filter(|rule| rule.tier.is_allowed(numerics));
         let step = rules::Step { scope, term: *term, ranges, nonnegative };
         let Some((rule, new)) = allowed.filter_map(|rule| Some((rule, (rule.apply)(&step)?))).next() else {
             return Ok(firing > 0);
@@ -282,9 +283,12 @@ fn with_reciprocal(expr: &Expr, k: usize) -> Option<Expr> {
     let nodes = expr.nodes();
     let is_arg = |id: u32| nodes[id as usize].0 == ExprNode::Arg(k as u32);
     let mut divisions = 0;
-    for (node, _) in nodes {
+    for (place, (node, _)) in nodes.iter().enumerate() {
+        let is_free = !is_kept(nodes, place);
         match node {
-            ExprNode::Apply(Scalar::Div, operands) if is_arg(operands[1]) && !is_arg(operands[0]) => divisions += 1,
+            ExprNode::Apply(Scalar::Div, operands) if is_free && is_arg(operands[1]) && !is_arg(operands[0]) => {
+                divisions += 1
+            }
             other if other.operands().iter().any(|o| is_arg(*o)) => return None,
             _ => {}
         }

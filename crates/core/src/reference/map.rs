@@ -148,7 +148,7 @@ fn apply(op: Scalar, from: DType, to: DType, operands: &[&Lanes], len: usize, re
         if !to.is_float() {
             return Lanes::Int(values.into_iter().map(|x| x as i64).collect());
         }
-        if reading == Reading::Rounded {
+        if reading == Reading::Rounded || op == Scalar::Kept {
             values.iter_mut().for_each(|x| *x = to.round(*x));
         }
         return Lanes::Float(values);

@@ -7,7 +7,7 @@
 //! Integers stay in general registers as long as they are the same in every lane, or differ from lane to lane by a constant: so
 //! coordinates and sizes are. Integers of 64 bits that provably fit 32 are computed in lanes of 32 bits.
 
-use fuseline::ops::{Expr, ExprNode, Number, Scalar, Threshold, threshold};
+use fuseline::ops::{Expr, ExprNode, Number, Scalar, Threshold, is_kept, threshold};
 use fuseline::tensor::DType;
 use fuseline::tile::Rounding;
 use smallvec::SmallVec;
@@ -312,7 +312,7 @@ impl<'e> Evaluation<'e> {
             if let Some(threshold) = threshold(self.expr.nodes(), op, operands) {
                 return Held::Lanes(self.compare_with(b, threshold));
             }
-            return Held::Lanes(self.apply_to_floats(b, op, from, operands));
+            return Held::Lanes(self.apply_to_floats(b, k, op, operands));
         }
         // Integers of 64 bits are computed in 32 where all of them fit.
         let condition = usize::from(op == Scalar::Select);
@@ -331,13 +331,12 @@ impl<'e> Evaluation<'e> {
         }))
     }
 
-    fn apply_to_floats(&self, b: &mut Builder, op: Scalar, dtype: DType, operands: &[u32]) -> Copies<Value> {
+    fn apply_to_floats(&self, b: &mut Builder, k: usize, op: Scalar, operands: &[u32]) -> Copies<Value> {
         let every = self.rounding == Rounding::Every;
+        let dtype = self.dtype(*operands.last().expect("functions have operands"));
+        let may_differ = op == Scalar::Div && !every && !is_kept(self.expr.nodes(), k);
         self.each(b, operands, |b, v| {
-            if op == Scalar::Div
-                && !every
-                && let Some(value) = float::divide_by_known(b, v[0], v[1])
-            {
+            if may_differ && let Some(value) = float::divide_by_known(b, v[0], v[1]) {
                 return value;
             }
             let value = apply_unwrapped(b, op, dtype, v);

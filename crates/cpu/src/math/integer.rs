@@ -79,6 +79,7 @@ pub(super) fn apply(b: &mut Builder, op: Scalar, dtype: DType, args: &[Value]) -
         | Scalar::Atanh
         | Scalar::Erf
         | Scalar::Sigmoid
+        | Scalar::Kept
         | Scalar::IsNan => unreachable!("{op:?} is not defined on integers"),
     }
 }

@@ -116,6 +116,7 @@ fn on_float(b: &mut Builder, op: Scalar, args: &[Value]) -> Value {
         Scalar::Max => float::max(&mut f, one, two),
         Scalar::Min => float::min(&mut f, one, two),
         Scalar::Neg => f.negated(one),
+        Scalar::Kept => one,
         Scalar::Abs => f.magnitude(one),
         Scalar::Sign => float::sign(&mut f, one),
         Scalar::Floor => b.unary(Unary::Floor, one),

@@ -171,6 +171,7 @@ fn of_floats(op: Scalar, dtype: DType, args: &[Range]) -> Range {
         Scalar::Round => float(low.round_ties_even(), high.round_ties_even()),
         Scalar::Trunc => float(low.trunc(), high.trunc()),
         Scalar::Neg => float(-high, -low),
+        Scalar::Kept => float(low, high),
         Scalar::Sign | Scalar::Tanh | Scalar::Erf | Scalar::Sin | Scalar::Cos => float(-1.0, 1.0),
         Scalar::Sigmoid => float(0.0, 1.0),
         _ => Range::of(dtype),

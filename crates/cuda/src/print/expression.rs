@@ -1,7 +1,7 @@
 //! Scalar expressions in C++.
 
 use fuseline::error::Result;
-use fuseline::ops::{Expr, ExprNode, Number, Scalar, Threshold, threshold};
+use fuseline::ops::{Expr, ExprNode, Number, Scalar, Threshold, is_kept, threshold};
 use fuseline::tensor::{Class, DType, Dim};
 use fuseline::tile::{AxisSet, StepId};
 
@@ -62,7 +62,8 @@ impl Body<'_> {
                 }
             }
             let operand = |o: &u32| (codes[*o as usize].clone(), nodes[*o as usize].1);
-            let near = if self.is_near { self.near_form(nodes, &readers, k, &codes) } else { None };
+            let is_kept = is_kept(nodes, k);
+            let near = if self.is_near && !is_kept { self.near_form(nodes, &readers, k, &codes) } else { None };
             let code = match node {
                 ExprNode::Arg(number) => values[*number as usize].clone(),
                 ExprNode::Const(number) => element::constant(*dtype, *number),
@@ -83,6 +84,10 @@ impl Body<'_> {
                 ExprNode::Bits(x) => {
                     let (x, from) = operand(x);
                     reinterpreted(from, *dtype, x)?
+                }
+                ExprNode::Apply(op, operands) if is_kept && let Some(function) = scalar::rounded_alone(*op, *dtype) => {
+                    let operands: Vec<Code> = operands.iter().map(|o| codes[*o as usize].clone()).collect();
+                    Code::call(function, &operands)
                 }
                 ExprNode::Apply(..) if let Some(code) = near => code,
                 ExprNode::Apply(Scalar::Div, parts) if self.divides_many(nodes, &axes, k, parts[1] as usize) => {

@@ -87,6 +87,7 @@ spellings! {
     Atanh:    Call("atanhf"),         Call("atanh"),       No,                          No;
     Erf:      Call("erf_of"),         Call("erf"),         No,                          No;
     Sigmoid:  Call("sigmoid"),        Call("sigmoid"),     No,                          No;
+    Kept:     Itself,                 Itself,              No,                          No;
     Lt:       LESS,                   LESS,                LESS,                        LESS;
     Le:       AT_MOST,                AT_MOST,             AT_MOST,                     AT_MOST;
     Eq:       EQUAL,                  EQUAL,               EQUAL,                       EQUAL;
@@ -117,6 +118,23 @@ pub(super) fn apply(op: Scalar, dtype: DType, args: &[Code]) -> Code {
         (Itself, [a]) => a.clone(),
         _ => unreachable!("types and numbers of arguments were checked when the expression was made"),
     }
+}
+
+/// The function that rounds at once and is never made one instruction with another, where there is one.
+pub(super) fn rounded_alone(op: Scalar, dtype: DType) -> Option<&'static str> {
+    Some(match (op, dtype) {
+        (Scalar::Add, DType::F32) => "__fadd_rn",
+        (Scalar::Sub, DType::F32) => "__fsub_rn",
+        (Scalar::Mul, DType::F32) => "__fmul_rn",
+        (Scalar::Div, DType::F32) => "__fdiv_rn",
+        (Scalar::Sqrt, DType::F32) => "__fsqrt_rn",
+        (Scalar::Add, DType::F64) => "__dadd_rn",
+        (Scalar::Sub, DType::F64) => "__dsub_rn",
+        (Scalar::Mul, DType::F64) => "__dmul_rn",
+        (Scalar::Div, DType::F64) => "__ddiv_rn",
+        (Scalar::Sqrt, DType::F64) => "__dsqrt_rn",
+        _ => return None,
+    })
 }
 
 /// Whether the result of a function can be outside of a type that is narrower than a register.

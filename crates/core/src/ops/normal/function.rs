@@ -465,7 +465,7 @@ impl<'s> Normalizer<'s> {
                 ExprNode::Apply(Max, _) => term.operands().iter().any(|o| self.is_nonnegative(*o)),
                 ExprNode::Apply(Min, _) => term.operands().iter().all(|o| self.is_nonnegative(*o)),
                 ExprNode::Apply(Select, _) => term.operands()[1..].iter().all(|o| self.is_nonnegative(*o)),
-                ExprNode::Apply(Log1p | Expm1, _) => self.is_nonnegative(term.operands()[0]),
+                ExprNode::Apply(Log1p | Expm1 | Scalar::Kept, _) => self.is_nonnegative(term.operands()[0]),
                 ExprNode::Cast(_) => {
                     let from = term.operands()[0];
                     matches!(from.dtype().class(), Class::Bool | Class::Unsigned)

@@ -28,6 +28,7 @@
 //!   result. Rounding to a storage type (f8 …) and from f64 stays.
 //! - A conversion of a sum of integers is the sum of their conversions, where none of it can leave the range in which
 //!   the float type holds every integer: `f32(i32(a) − 8)` is `f32(a) − 8`.
+//! - What is [`Scalar::Kept`] is an atom, and what is inside of it stays as it is written.
 //! - Comparisons, `isnan`, `select` and everything on integers see exact rules only.
 //!
 //! Not covered: exponentials of sums (`exp(a)·exp(b)`), trigonometric identities, `tanh` by exponentials; of several ways to
@@ -83,6 +84,8 @@ pub struct Normalizer<'s> {
     extents: Vec<Dim>,
     /// what terms are, by place
     values: FxHashMap<u32, Value<'s>>,
+    /// what terms are as they are written, by place
+    written: FxHashMap<u32, Value<'s>>,
     /// what written terms are, by place; those without an entry are atoms
     products: FxHashMap<u32, Rc<Product<'s>>>,
     sums: FxHashMap<u32, Rc<Sum<'s>>>,
@@ -124,6 +127,7 @@ impl<'s> Normalizer<'s> {
             order: Order::new(ranks),
             extents,
             values: FxHashMap::default(),
+            written: FxHashMap::default(),
             products: FxHashMap::default(),
             sums: FxHashMap::default(),
             combinations: FxHashMap::default(),
@@ -180,6 +184,7 @@ impl<'s> Normalizer<'s> {
             (ExprNode::Const(Number::Float(bits)), Some(dtype)) => {
                 self.real(Product::constant(self.scope, dtype, number::intended(f64::from_bits(*bits), term.dtype())))
             }
+            (ExprNode::Apply(Scalar::Kept, _), Some(_)) => self.kept(term),
             (ExprNode::Apply(op, _), Some(dtype)) => Value::Real(Rc::new(self.call(*op, dtype, &operands))),
             (ExprNode::Cast(_), Some(dtype)) => match &operands[0] {
                 Value::Real(real) if real.dtype == dtype => operands[0].clone(),
@@ -202,6 +207,16 @@ impl<'s> Normalizer<'s> {
                 Value::Exact(self.exact(&node, term.dtype(), &operands))
             }
         }
+    }
+
+    /// A term that is kept: an atom of what it is as it is written.
+    fn kept(&mut self, term: Term<'s>) -> Value<'s> {
+        let numerics = std::mem::replace(&mut self.numerics, Numerics::Strict);
+        std::mem::swap(&mut self.values, &mut self.written);
+        let written = self.wide(term);
+        std::mem::swap(&mut self.values, &mut self.written);
+        self.numerics = numerics;
+        self.exact_or_atom(written)
     }
 
     /// The type in which floats of a type are computed, if they are real numbers.

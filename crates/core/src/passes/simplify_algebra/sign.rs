@@ -70,7 +70,7 @@ fn of_step(node: &ExprNode, dtype: DType, operands: &[u32], of: &dyn Fn(u32) -> 
         _ if is_unsigned(dtype) => true,
         ExprNode::Const(number) => number.to_f64() >= 0.0,
         ExprNode::Coord(_) | ExprNode::Size(_) => true,
-        ExprNode::Cast(_) => all(),
+        ExprNode::Cast(_) | ExprNode::Apply(Scalar::Kept, _) => all(),
         ExprNode::Apply(Abs | Exp | Exp2 | Sqrt | Sigmoid | Cosh, _) => dtype.is_float(),
         ExprNode::Apply(Mul, _) if operands[0] == operands[1] => dtype.is_float(),
         ExprNode::Apply(Add | Mul | Div | Min, _) => dtype.is_float() && all(),

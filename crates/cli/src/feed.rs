@@ -28,10 +28,11 @@ pub struct Feed {
 }
 
 impl Feed {
-    /// A run that failed: perhaps sizes do not fit that nobody gave, or a number that was drawn sends the model where they do not.
-    pub fn failed(&self, error: Error) -> Failure {
+    /// A run that failed: perhaps sizes do not fit that nobody gave, or a number that was drawn sends the model where they do not. Not
+    /// where the model is wrong whatever is given to it.
+    pub fn failed(&self, model: &Model, error: Error) -> Failure {
         let switches = self.switches();
-        if error.kind() != Kind::Invalid || self.assumed.is_empty() && switches.is_empty() {
+        if error.kind() != Kind::Invalid || self.assumed.is_empty() && switches.is_empty() || model.is_broken() {
             return error.into();
         }
         let mut help = Vec::new();

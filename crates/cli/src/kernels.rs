@@ -59,10 +59,11 @@ pub fn kernels(arguments: &Kernels) -> Outcome {
         if kernels.is_empty() {
             continue;
         }
-        text.push_str(&heading(title));
+        let comment = arguments.emit.comment();
+        text.push_str(&heading(&format!("{comment} {title}")));
         for kernel in &kernels {
             text.push('\n');
-            text.push_str(&heading(&format!("# {}", describe(&kernel.places))));
+            text.push_str(&heading(&format!("{comment} {}", describe(&kernel.places))));
             writeln!(text, "{}", kernel.code).expect("writing to a string succeeds");
         }
         text.push('\n');

@@ -80,6 +80,11 @@ impl Model {
         Ok(Model { opened: opened.with_limits(limits.import())?, drawn: limits.run().bytes })
     }
 
+    /// Whether it makes no graph, whatever its inputs and sizes are.
+    pub fn is_broken(&self) -> bool {
+        self.graph(&Tensors::new(), &Env::default()).is_err_and(|error| error.kind() == Kind::Invalid)
+    }
+
     /// The sizes that the user gives; each must be one that the model leaves free, and be given once.
     pub fn bind_sizes(&self, given: &[SizeBinding]) -> Outcome<Env> {
         let named = given_sizes::named(given, &self.free_sizes(), "model").and_then(given_sizes::once)?;

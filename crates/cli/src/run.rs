@@ -44,7 +44,7 @@ pub fn run(arguments: &Run) -> Outcome {
         let outputs = model.evaluate(&feed.tensors, &runner);
         outputs.map_err(|error| match &written {
             Some(plan) => plan.failed(error.into()),
-            None => feed.failed(error),
+            None => feed.failed(&model, error),
         })?
     };
     let seconds = start.elapsed().as_secs_f64();

@@ -249,10 +249,8 @@ impl Session {
     /// The plan in words, for the session's device or another one.
     #[pyo3(signature = (on=None))]
     fn explain(&self, py: Python<'_>, on: Option<String>) -> PyResult<Explanation> {
-        work(py, About::Model, || {
-            let spec = on.as_deref().map(target).transpose()?;
-            self.session.explain(spec.as_ref()).map(Explanation)
-        })
+        let spec = work(py, About::Inputs, || on.as_deref().map(target).transpose())?;
+        work(py, About::Model, || self.session.explain(spec.as_ref()).map(Explanation))
     }
 }
 

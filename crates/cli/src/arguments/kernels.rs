@@ -73,4 +73,13 @@ impl Form {
             Form::Cuda => "cuda",
         }
     }
+
+    /// What begins a comment in it, so that what stands around code can be compiled along.
+    pub fn comment(self) -> &'static str {
+        match self {
+            Form::Tile | Form::Vector => "#",
+            Form::Asm => ";",
+            Form::Cuda => "//",
+        }
+    }
 }

@@ -62,7 +62,7 @@ pub fn bench(arguments: &Bench) -> Outcome {
             });
             held.map_err(|error| match &written {
                 Some(plan) => plan.failed(error.into()),
-                None => feed.failed(error),
+                None => feed.failed(&model, error),
             })?
         };
         ceiling = Some(contest.ceiling.clone());

@@ -55,7 +55,7 @@ pub fn bisect(arguments: &Bisect) -> Outcome {
         search.conduct(graph, arguments)
     });
     drop(waiting);
-    let outcome = searched.map_err(|error| feed.failed(error))?;
+    let outcome = searched.map_err(|error| feed.failed(&model, error))?;
     let written = match &outcome.guilt {
         Some(guilt) => Some(case::write(&arguments.case, guilt)?),
         None => None,

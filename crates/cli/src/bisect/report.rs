@@ -18,7 +18,10 @@ pub fn to_text(model: &Model, arguments: &Bisect, searched: &Searched, written: 
     line(format!("{decisions}; plans that were run: {}", searched.plans));
     let (Some(guilt), Some(written)) = (&searched.guilt, written) else {
         line(match (arguments.metric, &searched.before) {
-            (Metric::Error, None) => "nothing differs: no decision is guilty".into(),
+            (Metric::Error, None) => {
+                "no output differs: no decision is guilty (`fuseline verify` also compares every kernel by itself)"
+                    .into()
+            }
             (Metric::Error, Some(blame)) => format!("outputs differ without any decision. To blame: {blame}"),
             (Metric::Latency, _) => format!(
                 "no decision makes the model slower by more than {} %, as far as plans were measured",

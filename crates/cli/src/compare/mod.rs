@@ -51,7 +51,7 @@ pub fn compare(arguments: &Compare) -> Outcome {
     drop(waiting);
     let contest = contest.map_err(|error| match error.path() {
         [place, ..] if place == PYTHON => Failure::with_help(error, "install Python, or say with --python where it is"),
-        _ => feed.failed(error),
+        _ => feed.failed(&model, error),
     })?;
     let compared = Compared { model: &model, arguments, feed: &feed, contest };
     match (arguments.quiet, arguments.json) {

@@ -37,7 +37,7 @@ pub fn measure(request: &Request<'_>, arguments: &Explain) -> Outcome<Profile> {
         }
         fused.profile(&plan, &inputs, arguments.iters.get())
     });
-    measured.map_err(|error| feed.failed(error))
+    measured.map_err(|error| feed.failed(model, error))
 }
 
 /// A table of kernels, measured beside predicted.

@@ -56,6 +56,7 @@ pub fn assemble(written: &Written, file: Option<&Path>, sizes: &[SizeBinding], u
     };
     let (env, assumed) = assume_sizes(kernel, env, usual);
     let mut feed = Feed { tensors: Vec::new(), random: Vec::new(), assumed, env };
+    check_room(kernel, &feed.env)?;
     let _waiting = Waiting::for_(&format!("drawing inputs of {}", written.name()));
     let mut dice = Dice::new(seed, Limits::default().bytes);
     for (name, param) in source.inputs.iter().zip(&kernel.inputs) {
@@ -79,6 +80,22 @@ pub fn assemble(written: &Written, file: Option<&Path>, sizes: &[SizeBinding], u
         feed.tensors.push(tensor);
     }
     Ok(feed)
+}
+
+/// Refuses sizes whose tensors, with the interpreter's own of 8 bytes an element, take more than runs may.
+fn check_room(kernel: &Kernel, env: &Env) -> Outcome {
+    let most = Limits::default().bytes;
+    let mut bytes = 0u64;
+    for param in kernel.inputs.iter().chain(&kernel.outputs) {
+        let count = param.ty.shape.eval(env)?.into_iter().fold(1u64, |count, size| count.saturating_mul(size as u64));
+        bytes = bytes.saturating_add(count.saturating_mul(8 + param.ty.dtype.bits().div_ceil(8) as u64));
+    }
+    if bytes <= most {
+        return Ok(());
+    }
+    let error =
+        Error::limit(format!("its tensors take {bytes} bytes with those of the interpreter; the limit is {most}"));
+    Err(Failure::with_help(error, "give smaller sizes with --sizes"))
 }
 
 /// Reads inputs from a file; each must be one of the kernel's, and fit. Free sizes take the values they meet.

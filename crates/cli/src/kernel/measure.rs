@@ -135,6 +135,6 @@ fn times(
             let times = lone.time(&feed.tensors, warmup + runs).map_err(|error| written.failure(error))?;
             Ok((of_gpu(times), of_gpu(device.time_copy(bytes, warmup + runs)?), None))
         }
-        other => Err(no_kernels(other)),
+        other => Err(no_kernels(other, "cpu or cuda")),
     }
 }

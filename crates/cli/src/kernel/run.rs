@@ -103,15 +103,16 @@ fn outputs(written: &Written, options: &RunKernel, feed: &Feed) -> Outcome<Vec<L
             let device = crate::gpu::open(plan, limits).map_err(|error| error.at(GPU))?;
             device.load_kernel(kernel, &feed.env).and_then(|lone| lone.run(&feed.tensors))
         }
-        other => return Err(no_kernels(other)),
+        other => return Err(no_kernels(other, "cpu, interp or cuda")),
     };
     done.map_err(|error| written.failure(error))
 }
 
 /// A device that runs no kernels.
-pub fn no_kernels(device: &str) -> Failure {
-    let error = Error::invalid(format!("{device} runs graphs, not kernels")).at("--device");
-    Failure::with_help(error, "choose --device cpu, interp or cuda")
+pub fn no_kernels(device: &str, others: &str) -> Failure {
+    let what = if device == "interp" { "is not measured" } else { "runs graphs, not kernels" };
+    let error = Error::invalid(format!("{device} {what}")).at("--device");
+    Failure::with_help(error, format!("choose --device {others}"))
 }
 
 fn interpreted(written: &Written, feed: &Feed) -> Result<Vec<Literal>> {

@@ -106,7 +106,7 @@ fn measured(model: &Model, arguments: &Report, mut plan: PlanOptions) -> Outcome
         let ceiling = Ceiling::of(arguments.device, &machine, &plan.spec, narrow);
         gather(&Subject { name, graph, plan: &plan, code, measurement: Some(&measurement), ceiling: &ceiling })
     });
-    gathered.map_err(|error| feed.failed(error))
+    gathered.map_err(|error| feed.failed(model, error))
 }
 
 /// The data of a report of a model that is planned only.

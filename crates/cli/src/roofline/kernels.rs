@@ -75,7 +75,7 @@ fn measured(model: &Model, arguments: &RooflineArguments, mut plan: PlanOptions)
         });
         Ok(plotted.collect())
     });
-    found.map_err(|error| feed.failed(error))
+    found.map_err(|error| feed.failed(model, error))
 }
 
 fn predicted(model: &Model, arguments: &RooflineArguments, mut plan: PlanOptions) -> Outcome<Vec<Plotted>> {

@@ -44,7 +44,7 @@ pub fn verify(arguments: &Verify) -> Outcome {
         });
         verdicts.push(verdict.map_err(|error| match &written {
             Some(plan) => plan.failed(error.into()),
-            None => feed.failed(error),
+            None => feed.failed(&model, error),
         })?);
     }
     drop(waiting);

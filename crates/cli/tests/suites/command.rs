@@ -467,6 +467,30 @@ fn the_doctor_knows_where_nothing_can_be_kept() {
 fn kernels_are_shown_for_a_gpu_that_need_not_be_there() {
     let shown = stdout(&["kernels", "gallery:softmax", "--emit", "cuda", "--dtype", "bf16", "--sizes", "columns=1024"]);
     assert!(shown.contains("extern \"C\" __global__") && shown.contains("const bf16* __restrict__ x0"), "{shown}");
+    // What stands around the code is a comment, so that all of it can be compiled.
+    assert!(
+        shown
+            .lines()
+            .take_while(|line| !line.contains("kernel 0"))
+            .all(|line| line.is_empty() || line.starts_with("//"))
+    );
+}
+
+#[test]
+fn a_model_that_is_wrong_with_any_sizes_is_not_blamed_on_them() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("dangling.onnx");
+    let node = NodeProto {
+        input: vec!["a".into(), "nobody".into()],
+        output: vec!["y".into()],
+        op_type: "Add".into(),
+        ..Default::default()
+    };
+    write_model(&path, node, vec![port("a")], port("y"));
+    for command in ["run", "verify", "bench"] {
+        let (status, message) = failure(&[command, &path.display().to_string()]);
+        assert!(status == 2 && message.contains("nobody") && !message.contains("do not fit together"), "{message}");
+    }
 }
 
 #[test]

@@ -28,6 +28,7 @@ use std::collections::HashMap;
 
 use fuseline::error::{Allowance, Context, Error, Kind, Result};
 use fuseline::graph::{Builder, Graph, Tensor};
+use fuseline::passes::keep_written;
 use fuseline::tensor::{DType, Dim, Literal, Shape};
 use indexmap::{IndexMap, IndexSet};
 
@@ -137,7 +138,7 @@ impl<'m> Importer<'m> {
             }
         }
         self.settle()?;
-        builder.finish()
+        keep_written(builder.finish()?, &self.limits.budget)
     }
 
     /// The nodes of a graph in an order in which every value is made before it is read.

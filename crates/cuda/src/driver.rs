@@ -68,6 +68,11 @@ impl LaunchAttribute {
     pub const EARLY: LaunchAttribute = LaunchAttribute { id: 6, _padding: 0, value: [1, 0, 0, 0, 0, 0, 0, 0] };
 }
 
+/// A matrix as the engine for copies sees it: a kernel takes it as an argument.
+#[repr(C, align(64))]
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct TensorMap([u64; 16]);
+
 macro_rules! functions {
     ($($name:ident = $symbol:literal ($($ty:ty),*);)+) => {
         /// The functions of the driver that are used.
@@ -128,6 +133,7 @@ functions! {
     occupancy = b"cuOccupancyMaxActiveBlocksPerMultiprocessor" (*mut c_int, Handle, c_int, usize);
     launch_with = b"cuLaunchKernelEx" (*const LaunchConfig, Handle, *mut *mut c_void, *mut *mut c_void);
     launch = b"cuLaunchKernel" (Handle, c_uint, c_uint, c_uint, c_uint, c_uint, c_uint, c_uint, Handle, *mut *mut c_void, *mut *mut c_void);
+    tensor_map = b"cuTensorMapEncodeTiled" (*mut TensorMap, c_int, c_uint, DevicePtr, *const u64, *const u64, *const c_uint, *const c_uint, c_int, c_int, c_int, c_int);
     event_create = b"cuEventCreate" (*mut Handle, c_uint);
     event_destroy = b"cuEventDestroy_v2" (Handle);
     event_record = b"cuEventRecord" (Handle, Handle);

@@ -8,8 +8,8 @@ use std::sync::{Arc, Mutex};
 use fuseline::error::{Error, Result};
 
 use crate::driver::{
-    CAPTURE_RELAXED, DevicePtr, Driver, Handle, LaunchAttribute, LaunchConfig, STREAM_NON_BLOCKING, attribute,
-    function_attribute,
+    CAPTURE_RELAXED, DevicePtr, Driver, Handle, LaunchAttribute, LaunchConfig, STREAM_NON_BLOCKING, TensorMap,
+    attribute, function_attribute,
 };
 use crate::memory::Free;
 
@@ -237,6 +237,33 @@ impl Gpu {
         driver.check(status, "launching")
     }
 
+    /// Matrices as the engine for copies sees them: tiles of so many lines of 128 bytes of narrow floats are brought, turned about as units for
+    /// matrices read them.
+    pub(crate) fn tensor_map(&self, tiles: &Tiles) -> Result<TensorMap> {
+        let (driver, mut map) = (self.enter()?, TensorMap::default());
+        let (lines, ones) = ([64, tiles.lines, 1], [1; 3]);
+        let (sizes, between) = (tiles.sizes.as_ptr(), tiles.bytes_between.as_ptr());
+        let ty = if tiles.is_bf16 { tensor_map::BF16 } else { tensor_map::F16 };
+        // SAFETY: a place for a description, three sizes, two distances, and three of each other number.
+        let status = unsafe {
+            (driver.tensor_map)(
+                &mut map,
+                ty,
+                3,
+                tiles.at,
+                sizes,
+                between,
+                lines.as_ptr(),
+                ones.as_ptr(),
+                tensor_map::NOT_INTERLEAVED,
+                tensor_map::SWIZZLED_128,
+                tensor_map::PROMOTED_256,
+                tensor_map::ZEROS,
+            )
+        };
+        driver.check(status, "describing a matrix to the engine for copies").map(|()| map)
+    }
+
     /// Records what `work` asks for on this thread instead of doing it, as one launch. What other threads ask for meanwhile is done.
     pub fn record(self: &Arc<Gpu>, work: impl FnOnce() -> Result<()>) -> Result<Graph> {
         let driver = self.enter()?;
@@ -341,6 +368,31 @@ pub struct Grid {
     pub shared: u32,
     /// whether it may begin before earlier launches have ended
     pub early: bool,
+}
+
+/// Matrices of narrow floats of which tiles are brought.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Tiles {
+    /// where the first one begins: a multiple of 16 bytes
+    pub at: u64,
+    /// elements of a row, rows, and matrices
+    pub sizes: [u64; 3],
+    /// bytes from row to row and from matrix to matrix: multiples of 16
+    pub bytes_between: [u64; 2],
+    /// lines of a tile
+    pub lines: u32,
+    /// otherwise f16
+    pub is_bf16: bool,
+}
+
+mod tensor_map {
+    use std::ffi::c_int;
+    pub const F16: c_int = 6;
+    pub const BF16: c_int = 9;
+    pub const NOT_INTERLEAVED: c_int = 0;
+    pub const SWIZZLED_128: c_int = 3;
+    pub const PROMOTED_256: c_int = 3;
+    pub const ZEROS: c_int = 0;
 }
 
 /// Machine code on a GPU.

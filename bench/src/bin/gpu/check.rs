@@ -55,6 +55,7 @@ const LARGE: &[(&str, &str)] = &[
     ("linear_bias_gelu", "m=1100,k=264,n=1000"),
     ("linear_bias_gelu", "m=4100,k=136,n=2600"),
     ("gemm_relu", "m=4100,k=200,n=2056"),
+    ("linear_bias_gelu", "m=1300,k=1032,n=1000"),
     ("causal_attention", "batch=6,heads=12,tokens=256,size=64"),
     ("attention", "batch=8,heads=20,queries=120,keys=200,size=128"),
     ("masked_attention", "batch=8,heads=20,queries=120,keys=136,size=64"),
@@ -112,6 +113,33 @@ graph unaligned(a: bf16[m, k], b: bf16[n, k]) {
   return y = %4
 }
 ";
+
+/// Products of so many results that groups of warps take turns at tiles, as factors may lie: with rows along the sum and across it, alone and in
+/// a batch; another tensor is read behind them, and two are stored.
+const IN_TURNS: &[(&str, &str)] = &[
+    ("[m, k]; [k, n]; [m, n]; ac,cb->ab", "m=1100,k=72,n=1000"),
+    ("[m, k]; [n, k]; [m, n]; ac,bc->ab", "m=2049,k=200,n=520"),
+    ("[k, m]; [k, n]; [m, n]; ca,cb->ab", "m=1096,k=137,n=1032"),
+    ("[k, m]; [n, k]; [m, n]; ca,bc->ab", "m=4104,k=264,n=264"),
+    ("[b, m, k]; [b, k, n]; [b, m, n]; zac,zcb->zab", "b=3,m=700,k=136,n=600"),
+    ("[b, m, k]; [b, n, k]; [b, m, n]; zac,zbc->zab", "b=5,m=600,k=64,n=504"),
+];
+
+/// The text of such a product.
+fn in_turns(shapes: &str, dtype: DType) -> String {
+    let parts: Vec<&str> = shapes.split("; ").collect();
+    let [left, right, result, subscripts] = [0, 1, 2, 3].map(|k| parts.get(k).copied().unwrap_or_default());
+    format!(
+        "
+graph turns(a: {dtype}{left}, b: {dtype}{right}, c: {dtype}{result}) {{
+  %3 = contract(a, b) \"{subscripts}\" acc=f32 : {dtype}{result}
+  %4 = map(%3, c) {dtype}(max(f32(a), f32(b))) : {dtype}{result}
+  %5 = map(%3, c) f32(a) * f32(b) : f32{result}
+  return y = %4, z = %5
+}}
+"
+    )
+}
 
 /// What came out so far.
 struct Tally<'a> {
@@ -208,6 +236,16 @@ pub fn check(arguments: &Arguments) -> Result<bool> {
         let env: Env = sizes.split(',').filter_map(crate::time::size).collect();
         for (label, text) in [("bf16", UNALIGNED), ("f32", UNALIGNED_WIDE)] {
             let (graph, name) = (Graph::parse(text)?, format!("large unaligned product {sizes} {label}"));
+            if arguments.wants(&name) {
+                tally.holds(&name, &graph, &small_numbers(&graph, &env), &env, Chooser::ByCost, Numerics::Default);
+            }
+        }
+    }
+    for (shapes, sizes) in IN_TURNS {
+        let env: Env = sizes.split(',').filter_map(crate::time::size).collect();
+        for dtype in [DType::BF16, DType::F16] {
+            let (graph, name) =
+                (Graph::parse(&in_turns(shapes, dtype))?, format!("large in turns {shapes} {sizes} {dtype}"));
             if arguments.wants(&name) {
                 tally.holds(&name, &graph, &small_numbers(&graph, &env), &env, Chooser::ByCost, Numerics::Default);
             }

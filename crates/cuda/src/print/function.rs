@@ -6,6 +6,7 @@ use fuseline::tensor::{DType, Dim};
 use super::body::Body;
 use super::index::size_name;
 use super::nest::Nest;
+use super::relay::TileMap;
 use super::{Launch, Parameter, element};
 
 /// How many threads run a function.
@@ -34,6 +35,8 @@ pub(super) struct Function {
     early: bool,
     /// what failed checks say, those of earlier functions too
     pub sites: Vec<String>,
+    /// matrices of which tiles are brought, by number
+    pub maps: Vec<TileMap>,
 }
 
 impl Function {
@@ -45,7 +48,15 @@ impl Function {
             let (dtype, is_written) = element_type(nest, &parameter);
             (parameter, dtype, is_written)
         });
-        Function { lines, grid, parameters: parameters.collect(), what, early: nest.options.groups, sites }
+        Function {
+            lines,
+            grid,
+            parameters: parameters.collect(),
+            what,
+            early: nest.options.groups,
+            sites,
+            maps: Vec::new(),
+        }
     }
 
     /// Its text under a name, and its launch.
@@ -56,6 +67,7 @@ impl Function {
             args.push(match (parameter, dtype) {
                 (Parameter::Size(_), _) => format!("Index {name}"),
                 (Parameter::Fault, _) => format!("Fault* {name}"),
+                (Parameter::Map(_), _) => format!("const __grid_constant__ TileMap {name}"),
                 (_, Some(dtype)) => {
                     let constant = if *is_written { "" } else { "const " };
                     format!("{constant}{}* __restrict__ {name}", element::stored(*dtype)?)
@@ -81,10 +93,8 @@ impl Function {
         }
         text.push_str("}\n");
         let parameters = self.parameters.into_iter().map(|(parameter, ..)| parameter).collect();
-        Ok((
-            text,
-            Launch { name: name.to_owned(), blocks, threads, shared, early: self.early, parameters, library: None },
-        ))
+        let (name, early, maps) = (name.to_owned(), self.early, self.maps);
+        Ok((text, Launch { name, blocks, threads, shared, early, parameters, maps, library: None }))
     }
 }
 
@@ -109,6 +119,7 @@ pub(super) fn parameter_name(parameter: &Parameter) -> String {
         Parameter::Input(number) => format!("x{number}"),
         Parameter::Output(number) => format!("y{number}"),
         Parameter::Scratch(number) => format!("z{number}"),
+        Parameter::Map(number) => format!("m{number}"),
         Parameter::Fault => "fault".to_owned(),
         Parameter::Size(symbol) => size_name(symbol),
     }

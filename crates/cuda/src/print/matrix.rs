@@ -149,6 +149,46 @@ __device__ __forceinline__ void wait_for_bytes(unsigned long long* at, int phase
   } while (!is_there);
 }
 "
+["TileMap"] "
+// A matrix as the engine for copies sees it.
+struct alignas(64) TileMap { unsigned long long at[16]; };
+"
+["bring_tile"] "
+// Brings lines of a matrix into shared memory, from a place in a line, a line and a matrix on; zeros where nothing is there.
+__device__ __forceinline__ void bring_tile(unsigned to, const TileMap* from, int x, int y, int z, unsigned long long* at) {
+  asm volatile(\"cp.async.bulk.tensor.3d.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1, {%2, %3, %4}], [%5];\"
+               :: \"r\"(to), \"l\"(from), \"r\"(x), \"r\"(y), \"r\"(z), \"r\"(shared_address(at)) : \"memory\");
+}
+"
+["bring_tile_to_all"] "
+// The same to the same place of all blocks of a cluster, and each is told.
+template <int BLOCKS> __device__ __forceinline__ void bring_tile_to_all(unsigned to, const TileMap* from, int x, int y, int z, unsigned long long* at) {
+  asm volatile(\"cp.async.bulk.tensor.3d.shared::cluster.global.mbarrier::complete_tx::bytes.multicast::cluster [%0], [%1, {%2, %3, %4}], [%5], %6;\"
+               :: \"r\"(to), \"l\"(from), \"r\"(x), \"r\"(y), \"r\"(z), \"r\"(shared_address(at)), \"h\"((unsigned short)((1 << BLOCKS) - 1)) : \"memory\");
+}
+"
+["rank_in_cluster"] "
+__device__ __forceinline__ int rank_in_cluster() { int rank; asm(\"mov.u32 %0, %%cluster_ctarank;\" : \"=r\"(rank)); return rank; }
+"
+["begin_relay"] "
+// Places where stages are awaited: filled by bytes, and emptied by all blocks of a cluster, before anybody waits.
+template <int STAGES, int BLOCKS> __device__ __forceinline__ void begin_relay(unsigned long long* filled, unsigned long long* emptied) {
+#pragma unroll
+  for (int k = 0; k < STAGES; ++k) {
+    asm volatile(\"mbarrier.init.shared.b64 [%0], 1;\" :: \"r\"(shared_address(filled + k)) : \"memory\");
+    asm volatile(\"mbarrier.init.shared.b64 [%0], %1;\" :: \"r\"(shared_address(emptied + k)), \"n\"(BLOCKS) : \"memory\");
+  }
+  asm volatile(\"fence.mbarrier_init.release.cluster;\\n  fence.proxy.async.shared::cta;\" ::: \"memory\");
+}
+"
+["let_go"] "
+// A group of four warps tells all blocks of a cluster that it has read a stage.
+template <int BLOCKS> __device__ __forceinline__ void let_go(unsigned long long* at) {
+  if (threadIdx.x % 128 < BLOCKS)
+    asm volatile(\"{ .reg .b32 there; mapa.shared::cluster.u32 there, %0, %1; mbarrier.arrive.shared::cluster.b64 _, [there]; }\"
+                 :: \"r\"(shared_address(at)), \"r\"(threadIdx.x % 128) : \"memory\");
+}
+"
 ["commit_copies"] "
 __device__ __forceinline__ void commit_copies() { asm volatile(\"cp.async.commit_group;\" ::: \"memory\"); }
 "
@@ -326,6 +366,18 @@ template <int PITCH, int M, int N> __device__ __forceinline__ void keep_sums(flo
       *(Pack<float, 2>*)at = {{sums[m][n][0], sums[m][n][1]}};
       *(Pack<float, 2>*)(at + 8 * PITCH) = {{sums[m][n][2], sums[m][n][3]}};
     }
+  }
+}
+"
+["keep_columns"] "
+// The same of so many columns, eight each, from one on.
+template <int PITCH, int COUNT, int N> __device__ __forceinline__ void keep_columns(float* to, const float (&sums)[1][N][4], int first) {
+  const int row = threadIdx.x % 32 / 4, column = threadIdx.x % 4 * 2;
+#pragma unroll
+  for (int n = 0; n < COUNT; ++n) {
+    float* const at = to + row * PITCH + n * 8 + column;
+    *(Pack<float, 2>*)at = {{sums[0][first + n][0], sums[0][first + n][1]}};
+    *(Pack<float, 2>*)(at + 8 * PITCH) = {{sums[0][first + n][2], sums[0][first + n][3]}};
   }
 }
 "

@@ -24,6 +24,8 @@ mod points;
 mod predict;
 mod prelude;
 mod product;
+mod relay;
+mod results;
 mod row;
 mod scalar;
 mod scan;
@@ -50,6 +52,7 @@ pub use library::{Added, Library, Matrix};
 use nest::Nest;
 pub use predict::predict;
 use product::Product;
+pub use relay::TileMap;
 use stages::{Stage, Way, stages};
 
 /// How a kernel is printed.
@@ -111,6 +114,8 @@ pub struct Launch {
     pub early: bool,
     /// what the function takes, in order
     pub parameters: Vec<Parameter>,
+    /// matrices of which tiles are brought
+    pub maps: Vec<TileMap>,
     /// the same as a product that a library can compute
     pub library: Option<Library>,
 }
@@ -118,6 +123,8 @@ pub struct Launch {
 /// What a function takes.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Parameter {
+    /// a matrix of which tiles are brought, by its number in the launch
+    Map(usize),
     /// a pointer to an input of the kernel
     Input(usize),
     /// a pointer to an output
@@ -197,8 +204,11 @@ fn parts(kernel: &Kernel, options: &Options) -> Result<Parts> {
         libraries.push(library);
     }
     // Products that nobody else computes.
-    let is_free = stages.iter().zip(&libraries).map(|(stage, library)| stage.way == Way::Product && library.is_none());
-    let groups = siblings::join(all, &is_free.collect::<Vec<bool>>());
+    let is_free = stages.iter().zip(&libraries).zip(&all);
+    let is_free =
+        is_free.map(|((stage, library), own)| stage.way == Way::Product && library.is_none() && own.maps.is_empty());
+    let is_free: Vec<bool> = is_free.collect();
+    let groups = siblings::join(all, &is_free);
     Ok(Parts { stages, scratch, groups, libraries, sites })
 }
 

@@ -8,7 +8,7 @@ use fuseline::error::Result;
 use fuseline::tensor::{DType, Dim, Symbol};
 use fuseline::tile::{AxisSet, Kernel, Op, Schedule, StepId, Tile};
 
-use super::body::{Accumulator, Body, Lanes};
+use super::body::Body;
 use super::element;
 use super::function::{Function, Grid};
 use super::library::{Added, EDGE, Library, Matrix, added, is_line};
@@ -16,23 +16,27 @@ use super::nest::{Nest, slope};
 use super::operand::{Operand, Part, narrow_type};
 use super::points::decode;
 use super::predict::{By, Tiling};
+use super::relay::{self, Relay};
+use super::results::Sums;
 
 /// Contractions that share a factor, as products of one matrix with others that have the same columns.
 #[derive(Clone, Debug)]
 pub(super) struct Product {
     /// the contractions
-    dots: Vec<StepId>,
-    left: Operand,
-    right: Vec<Operand>,
-    batch: Vec<usize>,
-    rows: Vec<usize>,
-    columns: Vec<usize>,
-    sum: Vec<usize>,
+    pub dots: Vec<StepId>,
+    pub left: Operand,
+    pub right: Vec<Operand>,
+    pub batch: Vec<usize>,
+    pub rows: Vec<usize>,
+    pub columns: Vec<usize>,
+    pub sum: Vec<usize>,
     /// whether units for matrices multiply
     by_units: bool,
     /// whether groups of four warps do so together
     by_groups: bool,
     shape: Shape,
+    /// where two groups of warps take turns at tiles
+    pub relay: Option<Relay>,
 }
 
 /// How a block of threads is laid out.
@@ -323,7 +327,14 @@ impl Roles {
             Shape { parts: few.parts(&shape), ..shape }
         });
         let by_groups = for_groups.is_some_and(|groups| groups.warps == shape.warps);
-        Some(Product { dots: dots.to_vec(), left, right, batch, rows, columns, sum, by_units, by_groups, shape })
+        let dots = dots.to_vec();
+        let mut product =
+            Product { dots, left, right, batch, rows, columns, sum, by_units, by_groups, shape, relay: None };
+        // Tiles so large that there are many of them.
+        if by_groups && few.is_none() && (shape.rows, shape.columns) == (128, relay::COLUMNS) {
+            product.relay = Relay::of(nest, &product);
+        }
+        Some(product)
     }
 }
 
@@ -465,6 +476,9 @@ const SUMS_PAD: i64 = 8;
 
 /// The function that computes some stores, which are a product and what is done with it.
 pub(super) fn product(nest: &Nest<'_>, stores: &[usize], product: &Product, sites: Vec<String>) -> Result<Function> {
+    if product.relay.is_some() {
+        return relay::relay(nest, stores, product, sites);
+    }
     let mut body = Body::new(nest, None, sites);
     product.print_head(&mut body);
     product.print_sums(&mut body)?;
@@ -709,7 +723,6 @@ impl Product {
 
     /// What becomes of the sums.
     fn print_results(&self, body: &mut Body<'_>, stores: &[usize]) -> Result<()> {
-        let nest = body.nest;
         let (pitch, Shape { rows, columns, .. }) = (self.sums_pitch(), self.shape);
         body.line("wait_for_copies<0>();");
         if self.by_groups {
@@ -729,53 +742,10 @@ impl Product {
             };
             body.line(line);
         }
-        let parts = self.shape.parts;
+        let (parts, threads) = (self.shape.parts, self.shape.threads());
         body.line(if parts == 1 { "__syncthreads();" } else { "meet_cluster();" });
-        // Every block of a cluster has results to store.
-        let most = rows * columns / (self.shape.threads() * parts);
-        let lanes = Lanes::of_results(nest, &self.columns, stores);
-        let lanes = lanes.map(|lanes| Lanes { count: lanes.count.min(most.max(4)), ..lanes });
-        let count = lanes.map_or(1, |lanes| lanes.count);
-        body.lanes = lanes.filter(|lanes| lanes.count > 1);
-        let (pieces, threads) = (columns / count, self.shape.threads());
-        body.open(AxisSet::EMPTY);
-        body.line(format!("const int line = (turn * {threads} + threadIdx.x) / {pieces};"));
-        body.line(format!("const int piece = (turn * {threads} + threadIdx.x) % {pieces};"));
-        let all = |axes: &[usize]| nest.count(axes.iter().copied().collect());
-        let (row_count, column_count) = (body.index(&all(&self.rows), &[]), body.index(&all(&self.columns), &[]));
-        let axes: AxisSet = self.rows.iter().chain(&self.columns).copied().collect();
-        body.open(body.lanes.map_or(axes, |lanes| axes.without(AxisSet::of(lanes.axis))));
-        body.line("const Index row = row0 + line;");
-        body.line(format!("const Index pack = column0 / {count} + piece;"));
-        decode(body, nest, &self.rows, "row", None);
-        decode(body, nest, &self.columns, "pack", lanes);
-        for (k, dot) in self.dots.iter().enumerate() {
-            let at = k as i64 * rows * pitch;
-            let lane = if body.lanes.is_some() { " + l" } else { "" };
-            let place = format!("{at} + line * {pitch} + piece * {count}");
-            let name = match parts {
-                1 => format!("results[{place}{lane}]"),
-                _ => {
-                    body.line(format!("float total{}[{count}];", dot.0));
-                    body.line(format!("sum_of_parts<{parts}>(total{}, results + {place});", dot.0));
-                    format!("total{}[{}]", dot.0, if body.lanes.is_some() { "l" } else { "0" })
-                }
-            };
-            let result = Accumulator::of(nest, *dot).result(body, &name);
-            if body.lanes.is_some() { body.know_in_lanes(*dot, result) } else { body.know(*dot, result) }
-        }
-        body.store_all(stores)?;
-        body.close(&format!("if (row0 + line < {row_count} && column0 + piece * {count} < {column_count})"));
-        let turns = rows * pieces / threads;
-        match parts {
-            1 => body.close(&format!("#pragma unroll 8\nfor (int turn = 0; turn < {turns}; ++turn)")),
-            _ => {
-                body.close(&format!("#pragma unroll 2\nfor (int turn = part; turn < {turns}; turn += {parts})"));
-                // Nobody leaves while others read.
-                body.line("meet_cluster();");
-            }
-        }
-        body.lanes = None;
-        Ok(())
+        let unroll = if parts == 1 { 8 } else { 2 };
+        let place = ("row0", "column0");
+        Sums { rows, columns, pitch, threads, thread: "threadIdx.x", place, parts, unroll }.print(body, self, stores)
     }
 }

@@ -19,6 +19,10 @@ use super::{Options, Parameter, Scratch, row, split};
 /// Sums of so many products are worth a pass over their results if that makes them faster.
 const LONG_SUM: i64 = 768;
 
+/// The same where groups of warps take turns, so that what comes behind a product is done beside it: the library must save more than a pass
+/// takes.
+const LONG_IN_TURNS: i64 = 3072;
+
 /// A function of so many operations is costly behind a product.
 const COSTLY: u32 = 10;
 
@@ -384,7 +388,12 @@ impl Cut<'_> {
         whole.join_axes();
         let is_alone =
             |store: usize| Product::of(&whole, &[store]).is_some_and(|p| p.library(&whole, &[store]).is_some());
-        Ok(!(0..self.work.stores.len()).any(is_alone))
+        let all: Vec<usize> = (0..self.work.stores.len()).collect();
+        if all.iter().any(|store| is_alone(*store)) {
+            return Ok(false);
+        }
+        let in_turns = Product::of(&whole, &all).is_some_and(|product| product.relay.is_some());
+        Ok(!in_turns || steps.is_some_and(|steps| steps >= LONG_IN_TURNS))
     }
 
     /// Whether what is done with a product is work for a pass of its own: another tensor of its size is read, or a costly function computed.

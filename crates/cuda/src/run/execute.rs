@@ -18,9 +18,10 @@ use super::specialize::{LoadedGraph, Pure, Segment, Special, Step, specialize};
 use super::value::Value;
 use super::workshop::{Compiled, Workshop};
 use crate::cublas::{ALIGNMENT, Cublas, Places, Shape};
-use crate::gpu::{BLOCKING, Gpu};
+use crate::driver::TensorMap;
+use crate::gpu::{BLOCKING, Gpu, Tiles};
 use crate::memory::{Block, DeviceTensor};
-use crate::print::{Library, Matrix, Parameter};
+use crate::print::{Library, Matrix, Parameter, TileMap};
 
 /// What the graphs and runs of a session share.
 #[derive(Debug)]
@@ -327,6 +328,7 @@ impl<'e> Run<'e> {
                 Parameter::Fault => self.engine.fault_of(k),
                 // The low half comes first, which is all that a narrow size has.
                 Parameter::Size(symbol) => step.env.get(symbol).ok_or_else(missing)? as u64,
+                Parameter::Map(_) => return Err(Error::bug("a matrix as a number")),
             })
         };
         if let (Some(library), Some(cublas)) = (&launch.library, &compiled.library) {
@@ -336,15 +338,38 @@ impl<'e> Run<'e> {
                 return Ok(true);
             }
         }
-        let mut arguments = launch.parameters.iter().map(argument).collect::<Result<Vec<u64>>>()?;
-        let mut pointers: Vec<*mut c_void> =
-            arguments.iter_mut().map(|argument| std::ptr::from_mut(argument).cast()).collect();
+        let maps = launch.maps.iter().map(|map| self.tensor_map(map, &argument));
+        let mut maps = maps.collect::<Result<Vec<TensorMap>>>()?;
+        // They come first, in order.
+        let others = launch.parameters.iter().filter(|parameter| !matches!(parameter, Parameter::Map(_)));
+        let mut arguments = others.map(argument).collect::<Result<Vec<u64>>>()?;
+        let mut pointers: Vec<*mut c_void> = maps.iter_mut().map(|map| std::ptr::from_mut(map).cast()).collect();
+        pointers.extend(arguments.iter_mut().map(|argument| std::ptr::from_mut(argument).cast::<c_void>()));
         debug_assert!(cfg!(target_endian = "little") || compiled.wide);
         // SAFETY: the table has memory of the sizes that the launch was prepared for, and the arguments are those that the text of the
         // function names, in order.
         let launched = unsafe { self.engine.gpu.launch(&compiled.functions[number], grid, &mut pointers) };
         launched.and_then(|()| self.engine.gpu.wait_if_blocking()).at(|| launch.name.clone())?;
         Ok(false)
+    }
+
+    /// A matrix at the sizes of this run, as the engine for copies sees it.
+    fn tensor_map(&self, map: &TileMap, place: &dyn Fn(&Parameter) -> Result<u64>) -> Result<TensorMap> {
+        let number = |dim: &Dim| -> Result<u64> {
+            u64::try_from(dim.eval(&self.env)?).map_err(|_| Error::bug("a matrix of a negative size"))
+        };
+        let bytes = element_bytes(map.dtype);
+        let (pitch, stride) = (number(&map.matrix.pitch)? * bytes, number(&map.matrix.stride)? * bytes);
+        let sizes = [number(&map.sizes[0])?, number(&map.sizes[1])?, number(&map.sizes[2])?];
+        // Where there is one matrix, any distance will do that is none.
+        let stride = if stride == 0 { pitch } else { stride };
+        self.engine.gpu.tensor_map(&Tiles {
+            at: place(&map.matrix.parameter)?,
+            sizes,
+            bytes_between: [pitch, stride],
+            lines: u32::try_from(map.lines).map_err(|_| Error::bug("a tile of too many lines"))?,
+            is_bf16: map.dtype == DType::BF16,
+        })
     }
 
     /// Asks a library for a product; whether it has a way.

@@ -13,6 +13,7 @@ use super::attention::Attention;
 use super::nest::{Access, Nest, slope};
 use super::operand::Operand;
 use super::product::Product;
+use super::relay;
 use super::stages::{Stage, Way};
 use super::{Library, Options, parts};
 
@@ -55,6 +56,9 @@ const LARGE_BY_THREADS: f64 = 0.61;
 const SMALL_BY_THREADS: f64 = 0.455;
 const BY_UNITS: f64 = 0.30;
 const BY_GROUPS: f64 = 0.42;
+
+/// The same of groups of warps that take turns, so that units never wait for what comes behind sums.
+const IN_TURNS: f64 = 0.68;
 
 /// The same where units for matrices take narrow floats: one by one, and in packs.
 const NARROW_BY_HAND: f64 = 0.75;
@@ -222,12 +226,24 @@ impl Meter<'_> {
     }
 
     fn product_us(&self, product: &Product, blocks: f64) -> Result<f64> {
+        if product.relay.is_some() {
+            return self.relay_us(product);
+        }
         let (tiling, steps) = (product.tiling(), self.size(&product.steps(self.nest))?);
         let [left, right] = product.computed().map(|operand| self.computing(operand, tiling.by));
         let operations = tiling.rows as f64 * left + (tiling.columns * tiling.dots) as f64 * right;
         let turns = (steps / (tiling.depth * tiling.parts) as f64).ceil();
         let ends = if tiling.resident == 1 { self.ends_us()? } else { 0.0 };
         Ok(self.walk_us(&tiling, blocks, turns, operations * tiling.depth as f64) + ends)
+    }
+
+    /// Blocks that stay, and take tile after tile.
+    fn relay_us(&self, product: &Product) -> Result<f64> {
+        let tiles = self.size(&product.tiles(self.nest))?;
+        let (steps, cores) = (self.size(&product.steps(self.nest))?, self.spec.limits.cores as f64);
+        let tours = (tiles / (cores / relay::BLOCKS as f64).floor()).ceil();
+        let products = (relay::ROWS * relay::COLUMNS) as f64 * steps * 2.0 * cores;
+        Ok(tours * products / (self.spec.peak(Unit::Matrix(DType::BF16)) * IN_TURNS * 1e3))
     }
 
     /// What comes behind the sums of a tile, while nothing else runs on its multiprocessor: what is read for every result, and the results.

@@ -27,7 +27,7 @@ const DEPTH: i64 = 64;
 const STAGES: i64 = 4;
 
 /// Neighbouring blocks that share columns.
-const BLOCKS: i64 = 2;
+pub(super) const BLOCKS: i64 = 2;
 
 /// Threads of both groups, and those with the warp that brings factors.
 const GROUPS: i64 = 256;

@@ -181,6 +181,12 @@ template <int STAGES, int BLOCKS> __device__ __forceinline__ void begin_relay(un
   asm volatile(\"fence.mbarrier_init.release.cluster;\\n  fence.proxy.async.shared::cta;\" ::: \"memory\");
 }
 "
+["await_turn", "give_turn"] "
+// Two groups of four warps multiply in turns: each waits until the other one has seen all of its stages arrive. Without that it might take
+// for its own what fills a stage two rounds before.
+__device__ __forceinline__ void await_turn(int group) { asm volatile(\"bar.sync %0, 256;\" :: \"r\"(group + 1) : \"memory\"); }
+__device__ __forceinline__ void give_turn(int group) { asm volatile(\"bar.arrive %0, 256;\" :: \"r\"(group + 1) : \"memory\"); }
+"
 ["let_go"] "
 // A group of four warps tells all blocks of a cluster that it has read a stage.
 template <int BLOCKS> __device__ __forceinline__ void let_go(unsigned long long* at) {

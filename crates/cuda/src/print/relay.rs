@@ -218,6 +218,8 @@ fn print_sums(body: &mut Body<'_>, product: &Product) -> Result<()> {
         16 * PITCH
     ));
     body.line("int turns = group * steps;");
+    // The first group begins.
+    body.line("if (group == 1) give_turn(0);");
     body.open(AxisSet::EMPTY);
     print_place(body, product);
     if !product.batch.is_empty() {
@@ -225,6 +227,7 @@ fn print_sums(body: &mut Body<'_>, product: &Product) -> Result<()> {
         body.bind(product.batch.iter().copied().collect());
     }
     body.line(format!("float sums{dot}[1][{}][4] = {{}};", COLUMNS / 8));
+    body.line("await_turn(group);");
     body.open(AxisSet::EMPTY);
     body.line(format!("const int stage = turns % {STAGES};"));
     body.line(format!("wait_for_bytes(filled + stage, turns / {STAGES} % 2);"));
@@ -238,6 +241,7 @@ fn print_sums(body: &mut Body<'_>, product: &Product) -> Result<()> {
     body.line("wait_for_groups<1>();");
     body.line(format!("if (step > 0) let_go<{BLOCKS}>(emptied + (turns - 1) % {STAGES});"));
     body.close("for (int step = 0; step < steps; ++step, ++turns)");
+    body.line("give_turn(1 - group);");
     body.line("wait_for_groups<0>();");
     body.line(format!("let_go<{BLOCKS}>(emptied + (turns - 1) % {STAGES});"));
     // Those of the other group lie between.

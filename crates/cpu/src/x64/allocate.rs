@@ -19,7 +19,8 @@ pub type Place = u8;
 const DIVISION: u32 = 1 << RAX | 1 << RDX;
 const RAX: u8 = 0;
 const RDX: u8 = 2;
-const RSP: u8 = 4;
+/// the stack's
+pub const RSP: u8 = 4;
 /// where the arguments of a call arrive: rdi, rsi, rdx, rcx
 pub const ARGUMENTS: [u8; 4] = [7, 6, RDX, 1];
 /// Those that a function may change come first.

@@ -1,12 +1,14 @@
 //! Bytes of machine code: constants first, then the function.
 
+mod fill;
+
 use fuseline::error::{Error, Result};
 use iced_x86::{Code, Encoder, IcedError, Instruction, OpKind, Register};
 
 use super::allocate::{ARGUMENTS, Places};
 use super::frame::Frame;
 use super::machine::{
-    Base, CallSite, Class, Cond, Fold, Function, Inst, Label, Lane, LoopId, Mem, Operand, Reg, Size, Slot, What,
+    CallSite, Class, Cond, Fold, Function, Inst, Label, Lane, LoopId, Operand, Reg, Size, Slot, What,
 };
 use super::routine::{Descriptor, call_lanes};
 use super::sequence::Sequence;
@@ -34,14 +36,12 @@ pub fn encode(function: &Function, sequence: &Sequence, places: &Places, lanes: 
     bytes.resize(bytes.len().next_multiple_of(64), 0);
     let entry = bytes.len();
     bytes.reserve(sequence.order.len() * 8);
-    let mut encoder = Encoder::new(64);
-    encoder.set_buffer(bytes);
     let mut encode = Encode {
         function,
         places,
         frame,
-        encoder,
-        at: entry,
+        bytes,
+        encoder: Encoder::new(64),
         labels: vec![0; function.labels as usize],
         heads: vec![0; function.loops.len()],
         jumps: Vec::new(),
@@ -55,8 +55,8 @@ struct Encode<'a> {
     function: &'a Function,
     places: &'a Places,
     frame: Frame,
+    bytes: Vec<u8>,
     encoder: Encoder,
-    at: usize,
     labels: Vec<usize>,
     heads: Vec<usize>,
     /// jumps ahead: where their distance stands, and their aim
@@ -67,8 +67,8 @@ struct Encode<'a> {
 type Coded = std::result::Result<(), IcedError>;
 
 impl Encode<'_> {
-    fn finish(mut self, entry: usize) -> Encoded {
-        let mut bytes = self.encoder.take_buffer();
+    fn finish(self, entry: usize) -> Encoded {
+        let mut bytes = self.bytes;
         for (place, label) in self.jumps {
             let distance = (self.labels[label as usize] as i64 - (place as i64 + 4)) as i32;
             bytes[place..place + 4].copy_from_slice(&distance.to_le_bytes());
@@ -125,7 +125,7 @@ impl Encode<'_> {
             What::Divide { modulo } => self.divide(modulo, inst),
             What::Entry => self.entry(inst),
             What::Label(label) => {
-                self.labels[label as usize] = self.at;
+                self.labels[label as usize] = self.bytes.len();
                 Ok(())
             }
             What::Jump(cond, label) => self.jump(cond, label),
@@ -137,8 +137,11 @@ impl Encode<'_> {
     }
 
     fn emit(&mut self, instruction: &Instruction) -> Coded {
-        self.at += self.encoder.encode(instruction, self.at as u64)?;
-        Ok(())
+        let at = self.bytes.len() as u64;
+        self.encoder.set_buffer(std::mem::take(&mut self.bytes));
+        let encoded = self.encoder.encode(instruction, at);
+        self.bytes = self.encoder.take_buffer();
+        encoded.map(|_| ())
     }
 
     fn place(&self, reg: Reg) -> u8 {
@@ -154,61 +157,6 @@ impl Encode<'_> {
             Size::K => Register::K0 + u32::from(place),
             _ => integer(place, size),
         }
-    }
-
-    fn memory(&self, instruction: &mut Instruction, mem: &Mem) {
-        match mem.base {
-            Base::Reg(reg) => {
-                instruction.set_memory_base(self.register(reg, Size::Qword));
-                instruction.set_memory_displacement64(mem.offset as i64 as u64);
-            }
-            Base::Slot(slot) => {
-                instruction.set_memory_base(Register::RSP);
-                instruction.set_memory_displacement64(self.frame.slot(slot) as u64 + mem.offset as i64 as u64);
-            }
-            Base::Pool => {
-                instruction.set_memory_base(Register::RIP);
-                instruction.set_memory_displacement64(mem.offset as u64);
-            }
-        }
-        // 1: as short as the distance allows
-        instruction.set_memory_displ_size(1);
-        if let Some(index) = mem.index {
-            instruction.set_memory_index(self.register(index.reg, index.size));
-            instruction.set_memory_index_scale(u32::from(index.scale));
-        }
-        instruction.set_is_broadcast(mem.broadcast);
-    }
-
-    fn code(&mut self, code: Code, inst: &Inst, operands: &[Operand]) -> Coded {
-        let mut instruction = Instruction::default();
-        instruction.set_code(code);
-        for (at, operand) in (0u32..).zip(operands) {
-            match operand {
-                Operand::None => break,
-                Operand::Reg(reg, size, _) => {
-                    instruction.set_op_kind(at, OpKind::Register);
-                    instruction.set_op_register(at, self.register(*reg, *size));
-                }
-                Operand::Imm(kind, number) => {
-                    instruction.set_op_kind(at, *kind);
-                    instruction.set_immediate_i64(at, *number);
-                }
-                Operand::Mem(mem) => {
-                    instruction.set_op_kind(at, OpKind::Memory);
-                    self.memory(&mut instruction, mem);
-                }
-                Operand::Tile(tile) => {
-                    instruction.set_op_kind(at, OpKind::Register);
-                    instruction.set_op_register(at, Register::TMM0 + u32::from(*tile));
-                }
-            }
-        }
-        if let Some(mask) = inst.mask {
-            instruction.set_op_mask(self.register(mask.reg, Size::K));
-            instruction.set_zeroing_masking(mask.zero);
-        }
-        self.emit(&instruction)
     }
 
     fn copy(&mut self, inst: &Inst) -> Coded {
@@ -366,30 +314,27 @@ impl Encode<'_> {
 
     fn jump(&mut self, cond: Cond, label: Label) -> Coded {
         self.branch(jump_code(cond, false), 0)?;
-        self.jumps.push((self.at - 4, label));
+        self.jumps.push((self.bytes.len() - 4, label));
         Ok(())
     }
 
     fn head(&mut self, id: LoopId) -> Coded {
         if self.function.loops[id as usize].innermost {
-            let mut left = self.at.next_multiple_of(HEAD) - self.at;
+            let mut left = self.bytes.len().next_multiple_of(HEAD) - self.bytes.len();
             while left > 0 {
                 let nop = NOPS[left.min(NOPS.len()) - 1];
-                for byte in nop {
-                    self.encoder.write_u8(*byte);
-                }
-                self.at += nop.len();
+                self.bytes.extend_from_slice(nop);
                 left -= nop.len();
             }
         }
-        self.heads[id as usize] = self.at;
+        self.heads[id as usize] = self.bytes.len();
         Ok(())
     }
 
     fn back(&mut self, cond: Cond, id: LoopId) -> Coded {
         let aim = self.heads[id as usize];
         // a short jump is 2 bytes long
-        let short = self.at + 2 - aim <= 128;
+        let short = self.bytes.len() + 2 - aim <= 128;
         self.branch(jump_code(cond, short), aim as u64)
     }
 

@@ -2,12 +2,13 @@
 //!
 //! A tour, in the order of the data: [`order`] knows what a program uses where; [`select`] turns it into instructions over registers without
 //! places ([`machine`], by the rows of [`table`]), which have an order ([`sequence`]); [`join`] makes one register of what a loop hands on ([`live`]); [`allocate`] finds places, and
-//! [`spill`] puts aside what has none; [`encode`] makes bytes, on a [`frame`], which go to executable [`pages`].
+//! [`spill`] puts aside what has none; [`encode`] makes bytes ([`form`]), on a [`frame`], which go to executable [`pages`].
 
 mod allocate;
 #[cfg(all(test, unix))]
 mod differential;
 mod encode;
+mod form;
 mod frame;
 mod join;
 mod live;

@@ -84,9 +84,22 @@ fn inputs(program: &Program, env: &Env) -> Result<NamedTensors> {
         let count: usize = sizes.iter().product();
         let value = |k: usize| if ty.dtype.is_float() { ((k * 7919) % 2001) as f64 / 1000.0 - 0.9995 } else { 1.0 };
         let values: Vec<f64> = (0..count).map(value).collect();
-        inputs.insert(Arc::clone(name), Literal::from_f64s(ty.dtype, sizes, &values)?);
+        inputs.insert(Arc::clone(name), aligned(ty.dtype, sizes, values)?);
     }
     Ok(inputs)
+}
+
+/// Bytes to which frameworks align tensors.
+const ALIGNMENT: usize = 64;
+
+/// A tensor whose memory begins where a line of the cache does, as those of frameworks do: no vector that is read lies in two of them.
+fn aligned(dtype: DType, sizes: Vec<usize>, mut values: Vec<f64>) -> Result<Literal> {
+    let count = values.len();
+    values.resize(count + ALIGNMENT, 0.0);
+    let bytes = Literal::from_f64s(dtype, [values.len()], &values)?.bytes();
+    let start = bytes.as_ptr().align_offset(ALIGNMENT);
+    let length = bytes.len() / values.len() * count;
+    Literal::new(dtype, sizes, bytes.slice(start..start + length))
 }
 
 /// Numbers for sizes from text such as `rows=4096,columns=768`; what is no such text is left out.

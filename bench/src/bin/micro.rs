@@ -94,14 +94,16 @@ fn main() -> Result<()> {
             Floor::Sum => Some(planned(sum_of_two()?, &format!("n={elements}"))?),
             _ => None,
         };
-        let source = vec![1f32; *elements];
-        let mut target = vec![0f32; *elements];
+        // as the kernel's, both begin where a line of the cache does
+        let (source, mut target) = (vec![1f32; elements + 16], vec![0f32; elements + 16]);
+        let [from, to] = [&source, &target].map(|memory| memory.as_ptr().align_offset(64));
+        let (source, target) = (&source[from..from + elements], &mut target[to..to + elements]);
         let before = limit(&gauge, *floor)?;
         for _ in 0..=rounds {
             ours.push(case.run()?);
             match (floor, &mut sum) {
                 (Floor::Sum, Some(sum)) => least.push(sum.run()?),
-                (Floor::Copy, _) => least.push(time(|| target.copy_from_slice(std::hint::black_box(&source)))),
+                (Floor::Copy, _) => least.push(time(|| target.copy_from_slice(std::hint::black_box(source)))),
                 _ => {}
             }
         }

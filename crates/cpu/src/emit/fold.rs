@@ -154,6 +154,16 @@ impl Folding {
         }
     }
 
+    /// A term each for two copies that are merged in the end: whether one of the terms is NaN is asked once, and kept by the first copy.
+    /// Nothing where a fold keeps no such thing.
+    pub fn join_two(self, b: &mut Builder, kept: [&Kept; 2], terms: [Value; 2]) -> Option<[Kept; 2]> {
+        let Folding::Extreme(monoid, dtype) = self else { return None };
+        let is_nan = b.compare(Compare::Unordered, terms[0], terms[1]);
+        let was_nan = b.binary(Binary::Or, kept[0][1], is_nan);
+        let [first, second] = [0, 1].map(|k| math::monoid::combine_numbers(b, monoid, dtype, kept[k][0], terms[k]));
+        Some([SmallVec::from_slice(&[first, was_nan]), SmallVec::from_slice(&[second, kept[1][1]])])
+    }
+
     /// Two folds of different terms together.
     pub fn merge(self, b: &mut Builder, kept: &Kept, other: &Kept) -> Kept {
         if let Folding::Extreme(monoid, dtype) = self {

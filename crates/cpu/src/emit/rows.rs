@@ -336,13 +336,24 @@ impl Emitter<'_> {
         for (f, id) in pass.folds.iter().enumerate() {
             let op = &kernel.step(*id).op;
             let terms: Vec<Vec<Value>> = op.operands().iter().filter_map(|_| values.next()).collect();
-            for (p, point) in points.iter().enumerate() {
-                let terms: Vec<Value> = terms.iter().map(|term| term[p]).collect();
-                let position = self.position(op, point);
-                let old = kept.at(p, f);
-                let mask = point.mask.filter(|_| point.lane_axis().is_some_and(|lane| op.folds().contains(lane)));
-                let new = foldings[f].join(&mut self.b, &old, &terms, position, mask);
+            // Vectors along an inner axis are copies of one fold, two of which may be looked at together.
+            let are_copies = rows.lane.is_some_and(|lane| rows.inner.contains(&lane));
+            let mut p = 0;
+            while p < points.len() {
+                let pair = are_copies && p + 1 < points.len() && points[p..p + 2].iter().all(|at| at.mask.is_none());
+                let two = pair.then(|| {
+                    let old = [kept.at(p, f), kept.at(p + 1, f)];
+                    foldings[f].join_two(&mut self.b, [&old[0], &old[1]], [terms[0][p], terms[0][p + 1]])
+                });
+                if let Some(Some([first, second])) = two {
+                    kept.set(p, f, &first);
+                    kept.set(p + 1, f, &second);
+                    p += 2;
+                    continue;
+                }
+                let new = self.joined(foldings[f], op, &kept.at(p, f), &terms, &points[p], p);
                 kept.set(p, f, &new);
+                p += 1;
             }
         }
         for (id, held) in &pass.holds {
@@ -358,6 +369,14 @@ impl Emitter<'_> {
             }
         }
         Ok(kept.values)
+    }
+
+    /// What a fold keeps when the terms of a point have joined it.
+    fn joined(&mut self, folding: Folding, op: &Op, old: &Kept, terms: &[Vec<Value>], point: &Point, p: usize) -> Kept {
+        let terms: Vec<Value> = terms.iter().map(|term| term[p]).collect();
+        let position = self.position(op, point);
+        let mask = point.mask.filter(|_| point.lane_axis().is_some_and(|lane| op.folds().contains(lane)));
+        folding.join(&mut self.b, old, &terms, position, mask)
     }
 
     /// The position of a term along the axis of a fold that wants it.

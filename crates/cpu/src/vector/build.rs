@@ -465,12 +465,40 @@ impl Builder {
 
     /// Writes consecutive elements.
     pub fn store(&mut self, at: Address, value: Value, memory: DType, mask: Option<Value>) {
+        let value = self.before_wrapping(value, memory);
         self.effect(Effect::Store { at, value, memory, mask, streaming: false });
     }
 
     /// Writes consecutive elements past the caches; the address must be a multiple of the bytes of the vector.
     pub fn store_streaming(&mut self, at: Address, value: Value, memory: DType) {
         self.effect(Effect::Store { at, value, memory, mask: None, streaming: true });
+    }
+
+    /// What a value was before it was wrapped to the type in which it is written: memory keeps the low bits alone.
+    fn before_wrapping(&self, value: Value, memory: DType) -> Value {
+        if !matches!(memory, DType::I8 | DType::U8 | DType::I16 | DType::U16) {
+            return value;
+        }
+        let (unused, low) = (32 - memory.bits() as u64, (1 << memory.bits()) - 1);
+        let is = |value: Value, wanted: u64| self.values.of(value).constant == Some(wanted);
+        match self.definition(value) {
+            Some(Op::Binary(Binary::And, from, mask)) if is(*mask, low) => *from,
+            Some(Op::Binary(Binary::ShrSigned, high, right)) if is(*right, unused) => match self.definition(*high) {
+                Some(Op::Binary(Binary::Shl, from, left)) if is(*left, unused) => *from,
+                _ => value,
+            },
+            _ => value,
+        }
+    }
+
+    /// What a pure value is, while its scope is open.
+    fn definition(&self, value: Value) -> Option<&Op> {
+        let fact = self.values.of(value);
+        let scope = self.scopes.get(fact.depth as usize).filter(|scope| scope.number == fact.home)?;
+        match scope.nodes.get(fact.place as usize)? {
+            Node::Let(found, op) if *found == value => Some(op),
+            _ => None,
+        }
     }
 
     /// Writes consecutive elements of bf16 that tiles will multiply.

@@ -74,8 +74,9 @@ const steps = {
     rules.forEach(rule => { rule.media.mediaText = 'all'; });
     document.body.style.width = '680px';
     const fits = ['kernel-table', 'decision-table'].every(id => {
-      const holder = find(id), style = getComputedStyle(holder.querySelector('thead'));
-      return holder.scrollWidth <= holder.clientWidth + 1 && style.display === 'table-header-group' && style.breakInside === 'avoid';
+      const holder = find(id), style = getComputedStyle(holder.querySelector('thead')), head = holder.querySelector('th');
+      const isText = getComputedStyle(head.querySelector('button')).display === 'none' && getComputedStyle(head, '::before').content === '"' + head.textContent + '"';
+      return isText && holder.scrollWidth <= holder.clientWidth + 1 && style.display === 'table-header-group' && style.breakInside === 'avoid';
     });
     document.body.style.width = '';
     rules.forEach(rule => { rule.media.mediaText = 'print'; });

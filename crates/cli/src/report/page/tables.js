@@ -4,7 +4,7 @@
 function makeTable(holder, columns, rows, options) {
   const state = { column: options.sort, down: true };
   const body = element("tbody", {});
-  const heads = columns.map((column, k) => element("th", { scope: "col", class: column.n ? "n" : null, title: column.title }, element("button", { type: "button", onclick: () => {
+  const heads = columns.map((column, k) => element("th", { scope: "col", class: column.n ? "n" : null, title: column.title, "data-name": column.name }, element("button", { type: "button", onclick: () => {
     state.down = state.column === k ? !state.down : column.n === true;
     state.column = k;
     show();

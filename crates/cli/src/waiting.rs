@@ -14,13 +14,21 @@ use crate::screen;
 /// Whether a line is being written.
 static WRITES: AtomicBool = AtomicBool::new(false);
 
-/// While it lives, and after the first second, a line on standard error says what runs and for how long; it is erased at
-/// the end. Nothing is written where standard error is no terminal.
+/// While it lives, and after the first second, a line on standard error says what runs, for how long, and, where the number of steps is known,
+/// how much of it is done; it is erased at the end. Nothing is written where standard error is no terminal.
 #[derive(Debug)]
 pub struct Waiting {
-    what: Arc<Mutex<String>>,
+    what: Arc<Mutex<What>>,
     end: Option<Sender<()>>,
     writer: Option<JoinHandle<()>>,
+}
+
+/// What is waited for.
+#[derive(Debug)]
+struct What {
+    name: String,
+    /// steps that are done, of how many
+    steps: Option<(usize, usize)>,
 }
 
 impl Waiting {
@@ -31,7 +39,7 @@ impl Waiting {
 
     /// Starts to wait for `what`, without a word where that is wanted.
     pub fn unless(quiet: bool, what: &str) -> Waiting {
-        let what = Arc::new(Mutex::new(what.to_string()));
+        let what = Arc::new(Mutex::new(What { name: what.to_string(), steps: None }));
         // Two lines would write over each other: the outer one stays.
         if quiet || !std::io::stderr().is_terminal() || WRITES.swap(true, Ordering::Relaxed) {
             return Waiting { what, end: None, writer: None };
@@ -44,7 +52,12 @@ impl Waiting {
 
     /// Waits for something else from now on.
     pub fn say(&self, what: String) {
-        *self.what.lock().unwrap_or_else(PoisonError::into_inner) = what;
+        *self.what.lock().unwrap_or_else(PoisonError::into_inner) = What { name: what, steps: None };
+    }
+
+    /// So many steps of what is waited for are done, of so many, or of that many at most.
+    pub fn done(&self, steps: usize, of: usize) {
+        self.what.lock().unwrap_or_else(PoisonError::into_inner).steps = Some((steps, of));
     }
 }
 
@@ -59,15 +72,30 @@ impl Drop for Waiting {
     }
 }
 
-fn write_until(ended: &Receiver<()>, what: &Mutex<String>) {
+/// Cells of a bar, where there is room for one.
+const CELLS: usize = 20;
+
+/// The line, no wider than the terminal.
+fn line(what: &What, seconds: u64, width: usize) -> String {
+    let time = format!(" … {seconds} s");
+    let share = what.steps.filter(|(_, all)| *all > 0).map_or(String::new(), |(done, all)| {
+        let done = done.min(all);
+        let cells = if width < 60 { CELLS / 2 } else { CELLS };
+        let full = cells * done / all;
+        format!(" [{}{}] {} %", "#".repeat(full), "-".repeat(cells - full), 100 * done / all)
+    });
+    let room = width.saturating_sub(share.chars().count() + time.chars().count() + 1);
+    format!("{}{share}{time}", cut_back(&what.name, room))
+}
+
+fn write_until(ended: &Receiver<()>, what: &Mutex<What>) {
     let start = Instant::now();
     let mut written = 0;
     while ended.recv_timeout(Duration::from_millis(500)) == Err(RecvTimeoutError::Timeout) {
         let seconds = start.elapsed().as_secs();
         if seconds > 0 {
-            let time = format!(" … {seconds} s");
-            let room = screen::width_of(std::io::stderr()).saturating_sub(time.chars().count() + 1);
-            let line = format!("{}{time}", cut_back(&what.lock().unwrap_or_else(PoisonError::into_inner), room));
+            let width = screen::width_of(std::io::stderr());
+            let line = line(&what.lock().unwrap_or_else(PoisonError::into_inner), seconds, width);
             let length = line.chars().count();
             let mut stderr = std::io::stderr();
             // What was longer before is overwritten.
@@ -77,5 +105,27 @@ fn write_until(ended: &Receiver<()>, what: &Mutex<String>) {
     }
     if written > 0 {
         let _ = write!(std::io::stderr(), "\r{}\r", " ".repeat(written));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_bar_shows_what_is_done_where_the_steps_are_known() {
+        let mut what = What { name: "measuring net.onnx".into(), steps: None };
+        assert_eq!(line(&what, 3, 80), "measuring net.onnx … 3 s");
+        what.steps = Some((21, 50));
+        assert_eq!(line(&what, 12, 80), "measuring net.onnx [########------------] 42 % … 12 s");
+        what.steps = Some((3, 2));
+        assert!(line(&what, 9, 80).contains("[####################] 100 %"), "never more than all");
+        what.steps = Some((0, 0));
+        assert_eq!(line(&what, 3, 80), "measuring net.onnx … 3 s", "of nothing there is no part");
+        what.steps = Some((1, 2));
+        for width in [20, 40, 60] {
+            let line = line(&what, 100, width);
+            assert!(line.chars().count() < width.max(28), "{width}: {line}");
+        }
     }
 }

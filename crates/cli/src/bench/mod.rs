@@ -56,9 +56,9 @@ pub fn bench(arguments: &Bench) -> Outcome {
         let feed = feed::assemble(&model, &arguments.inputs, &sizes, arguments.seed, arguments.quiet)?;
         let contest = {
             let of_all = if all.len() > 1 { format!(", {} of {}", k + 1, all.len()) } else { String::new() };
-            let _waiting = Waiting::unless(arguments.quiet, &format!("measuring {}{of_all}", model.name));
+            let waiting = Waiting::unless(arguments.quiet, &format!("measuring {}{of_all}", model.name));
             let held = model.with_graph(&feed.tensors, |graph, inputs| {
-                Contest::hold(graph, &inputs, &plan, arguments, ceiling.as_ref())
+                Contest::hold(graph, &inputs, &plan, arguments, ceiling.as_ref(), &waiting)
             });
             held.map_err(|error| match &written {
                 Some(plan) => plan.failed(error.into()),
@@ -119,6 +119,7 @@ impl Contest {
         plan: &PlanOptions,
         arguments: &Bench,
         known: Option<&Ceiling>,
+        waiting: &Waiting,
     ) -> Result<Contest> {
         if known.is_some() {
             forget_most_memory();
@@ -134,10 +135,17 @@ impl Contest {
         };
         let mut contenders = Vec::with_capacity(kinds.len());
         let mut peak_bytes = None;
+        let (warmup, mut runs) = (arguments.warmup.max(1), 0);
+        let all = warmup.saturating_add(arguments.iters.get()).saturating_mul(kinds.len());
+        let mut count = || {
+            runs += 1;
+            waiting.done(runs, all);
+        };
         for kind in kinds {
             let mut contender = Contender::prepare(*kind, graph, &plan, &device)?;
-            for _ in 0..arguments.warmup.max(1) {
+            for _ in 0..warmup {
                 contender.run(inputs)?;
+                count();
             }
             contender.times.clear();
             contenders.push(contender);
@@ -147,6 +155,7 @@ impl Contest {
         for _ in 0..arguments.iters.get() {
             for contender in &mut contenders {
                 contender.run(inputs)?;
+                count();
             }
         }
         contenders.iter_mut().for_each(|contender| contender.times.sort_unstable());

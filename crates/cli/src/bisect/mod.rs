@@ -109,6 +109,18 @@ pub enum Evidence {
     Time(f64),
 }
 
+/// How many plans of so many decisions a search looks at, at most: both ends, and those between which it halves, or cuts into eighths.
+fn most_plans(metric: Metric, decisions: usize) -> usize {
+    let rounds = |pieces: usize| {
+        let left = std::iter::successors(Some(decisions), |left| (*left > 1).then(|| left.div_ceil(pieces)));
+        left.count().saturating_sub(1)
+    };
+    2 + match metric {
+        Metric::Error => rounds(2),
+        Metric::Latency => 7 * rounds(8),
+    }
+}
+
 struct Search<'a> {
     plan: &'a PlanOptions,
     machine: &'a Machine,
@@ -121,11 +133,13 @@ impl Search<'_> {
         let simple = simplified(graph.clone(), self.plan, &mut |_| {})?;
         let ladder = Ladder { graph: &simple, options: self.plan };
         let decisions = ladder.top()?.1;
+        let most = most_plans(arguments.metric, decisions);
         let mut plans = 0;
         let mut count = |planned: &PlannedProgram| {
             plans += 1;
             let kernels = planned.run.kernels.len();
-            self.waiting.say(format!("plan {plans}, {kernels} kernels"));
+            self.waiting.say(format!("plan {plans} of at most {most}, {kernels} kernels"));
+            self.waiting.done(plans - 1, most);
         };
         let found = match arguments.metric {
             Metric::Error => {
@@ -245,6 +259,12 @@ mod tests {
 
     use super::*;
     use crate::arguments::Measuring;
+
+    #[test]
+    fn searches_look_at_no_more_plans_than_is_told() {
+        assert_eq!([0, 1, 2, 3, 8, 9].map(|n| most_plans(Metric::Error, n)), [2, 2, 3, 4, 5, 6]);
+        assert_eq!([1, 2, 8, 9, 64, 65].map(|n| most_plans(Metric::Latency, n)), [2, 9, 9, 16, 16, 23]);
+    }
 
     #[test]
     fn a_kernel_that_is_wrong_becomes_a_case() {

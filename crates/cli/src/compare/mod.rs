@@ -169,6 +169,7 @@ impl Contest {
         }
         for round in 0..arguments.rounds.get() {
             waiting.say(format!("measuring, round {} of {}", round + 1, arguments.rounds));
+            waiting.done(round, arguments.rounds.get());
             contest.round(&session, &given, &mut rivals, arguments.iters.get())?;
         }
         contest.contenders.iter_mut().for_each(|contender| contender.ms.sort_by(f64::total_cmp));

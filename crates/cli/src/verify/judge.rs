@@ -133,7 +133,6 @@ pub fn judge(setting: &Setting<'_>) -> Result<Verdict> {
 
 fn judge_planned(setting: &Setting<'_>, planned: &PlannedProgram) -> Result<Verdict> {
     let Setting { graph, inputs, plan, machine, device, waiting } = *setting;
-    waiting.say("the reference".into());
     let given: FxHashMap<Arc<str>, Literal> = inputs.iter().map(|(name, x)| (name.clone(), x.clone())).collect();
     let Meanings { meaning, passes, rounding } = meanings(setting, planned, &given)?;
     let checks = |outputs: &[Literal]| check_outputs(graph, &meaning, outputs);
@@ -188,7 +187,14 @@ struct Meanings {
 fn meanings(setting: &Setting<'_>, planned: &PlannedProgram, given: &FxHashMap<Arc<str>, Literal>) -> Result<Meanings> {
     let Setting { graph, inputs, plan, .. } = setting;
     let options = reference::Options::default();
+    let evaluations = if plan.precision == Precision::F32 { 2 } else { 3 };
+    let say = |what: &str, done: usize| {
+        setting.waiting.say(format!("the reference, {what}"));
+        setting.waiting.done(done, evaluations);
+    };
+    say("as the model is written", 0);
     let meaning = Meaning::of(graph, given, options.limits)?;
+    say("behind passes and rewrites", 1);
     let after = |planned: &PlannedProgram| -> Result<Vec<Check>> {
         let outputs = ReferenceDevice { options }.load(&planned.program)?.run(inputs)?;
         Ok(check_outputs(graph, &meaning, &outputs))
@@ -199,6 +205,7 @@ fn meanings(setting: &Setting<'_>, planned: &PlannedProgram, given: &FxHashMap<A
     }
     let exact = PlanOptions { precision: Precision::F32, chooser: Chooser::ByCost, ..(*plan).clone() };
     let passes = after(&plan_program((*graph).clone(), &exact, &mut |_| {})?)?;
+    say("with the roundings that were asked for", 2);
     let prepare = planned.program.prepare();
     let prepared = reference::evaluate(prepare, &FxHashMap::default(), &options)?;
     let names = prepare.outputs().iter().map(|output| output.name.clone());
@@ -241,6 +248,7 @@ fn judge_kernels(setting: &Setting<'_>, planned: &PlannedProgram, trace: &Trace)
         while let Some((k, case)) = cases.get(next.fetch_add(1, Ordering::Relaxed)) {
             let place = cases.iter().position(|(other, _)| other == k).unwrap_or_default();
             setting.waiting.say(format!("judging kernel {} of {}", place + 1, cases.len()));
+            setting.waiting.done(place, cases.len());
             let verdict = judge_kernel(graph, *k, &rows[*k], case, alone.as_ref());
             let verdict = verdict.at(|| case.kernel.describe(*k, graph));
             *done[place].lock().unwrap_or_else(PoisonError::into_inner) = Some(verdict);

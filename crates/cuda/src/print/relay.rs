@@ -29,6 +29,9 @@ const STAGES: i64 = 4;
 /// Neighbouring blocks that share columns.
 pub(super) const BLOCKS: i64 = 2;
 
+/// Rows of pairs of tiles that blocks which run together have among them: with eight, 4096×1024×4096 took 59.2 µs on an H200, with four 57.8.
+const BAND: i64 = 4;
+
 /// Threads of both groups, and those with the warp that brings factors.
 const GROUPS: i64 = 256;
 const THREADS: i64 = GROUPS + 32;
@@ -160,12 +163,14 @@ fn print_head(body: &mut Body<'_>, product: &Product) {
     body.line(format!("const int steps = {steps}, many = (int)gridDim.x / {BLOCKS};"));
 }
 
-/// Which tile it is: bands of eight of rows, so that blocks that run together share what they read.
+/// Which tile it is: by bands of rows, so that blocks that run together share what they read.
 fn print_place(body: &mut Body<'_>, product: &Product) {
     body.line("const int tile = task % (down * across);");
-    body.line("const int band = tile / (8 * across) * 8, height = min(8, down - band);");
+    let least = format!("min({BAND}, down - band)");
+    body.line(format!("const int band = tile / ({BAND} * across) * {BAND}, height = {least};"));
+    let place = format!("tile % ({BAND} * across)");
     body.line(format!(
-        "const Index row0 = (Index)((band + tile % (8 * across) % height) * {BLOCKS} + rank) * {ROWS}, column0 = (Index)(tile % (8 * across) / height) * {COLUMNS};"
+        "const Index row0 = (Index)((band + {place} % height) * {BLOCKS} + rank) * {ROWS}, column0 = (Index)({place} / height) * {COLUMNS};"
     ));
     if !product.batch.is_empty() {
         body.line("const Index batch = task / (down * across);");

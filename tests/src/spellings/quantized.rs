@@ -185,7 +185,8 @@ fn four_bits_divided(s: &Sheet) {
 
 fn sandwich_integers(s: &Sheet) {
     let x = s.floats("x", "n, s, 96");
-    let rounded = s.call("Round", &[s.mul(x, s.number(20.0))]);
+    // Not x · 20, which falls to the other side of some boundaries: what is rounded to integers next is computed as it is written.
+    let rounded = s.call("Round", &[s.div(x, s.number(0.05))]);
     let bounded = s.call("Min", &[s.call("Max", &[s.add(rounded, s.number(3.0)), s.number(-128.0)]), s.number(127.0)]);
     let integers = s.sub(s.cast(s.cast(bounded, I8), I32), s.builder().int(I32, 3));
     s.output("y", s.mul(s.number(0.05), s.cast(integers, F32)));

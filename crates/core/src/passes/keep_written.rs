@@ -1,6 +1,6 @@
 //! Arithmetic that decides is done as it is written.
 //!
-//! An index, a rounded number or a truth jumps where what it is made from changes by the last bit. Of sums of many numbers, products of
+//! An index or a rounded number jumps where what it is made from changes by the last bit (so do truths, which this pass leaves alone). Of sums of many numbers, products of
 //! matrices and exponentials nobody can tell that bit; of sums, products, quotients and roots of given numbers IEEE 754 does, and every
 //! other runtime has the same. So these are kept ([`Scalar::Kept`]): `floor((i + 0.5) / 1.7)` has one value, whatever the numerics.
 

@@ -198,7 +198,7 @@ pub const PASSES: &[Pass] = &[
     share_common::PASS,    // last: the others leave several spellings of one computation
 ];
 
-/// The graph with what decides kept as it is written, as front ends hand it over: so that every reading of it decides alike.
+/// The graph with what decides kept as it is written, as the importer of ONNX hands it over: so that every reading of it decides alike.
 pub fn keep_written(graph: Graph, budget: &Budget) -> Result<Graph> {
     let context = Context { budget: budget.clone(), ..Context::default() };
     Ok(keep_written::PASS.apply(&graph, &context)?.unwrap_or(graph))

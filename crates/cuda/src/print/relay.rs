@@ -112,7 +112,7 @@ pub(super) fn relay(nest: &Nest<'_>, stores: &[usize], product: &Product, sites:
     print_sums(&mut body, product)?;
     print_results(&mut body, product, stores)?;
     body.close(&format!("for (int task = (int)blockIdx.x / {BLOCKS} + group * many; task < all; task += 2 * many)"));
-    body.close("if (threadIdx.x < 256)");
+    body.close(&format!("if (threadIdx.x < {GROUPS})"));
     // Nobody leaves while others send to it.
     body.line("meet_cluster();");
     (0..maps.len()).for_each(|number| body.use_parameter(Parameter::Map(number)));

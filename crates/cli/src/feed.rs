@@ -25,6 +25,8 @@ pub struct Feed {
     pub random: Vec<String>,
     /// free sizes that nobody gave, with what was taken
     pub assumed: Vec<(String, i64)>,
+    /// whether the model is known to take all sizes
+    pub fits: bool,
 }
 
 impl Feed {
@@ -42,6 +44,9 @@ impl Feed {
         if !self.assumed.is_empty() {
             let sizes = size_list(&self.assumed);
             help.push(format!("these sizes were assumed: {sizes}; give others with --sizes"));
+        }
+        if self.fits && switches.is_empty() {
+            return Failure::with_help(error, format!("check the place named above; {}", help.join("; ")));
         }
         let why = match (switches.is_empty(), self.assumed.is_empty()) {
             (true, _) => "sizes that nobody gave do not fit together",
@@ -85,7 +90,7 @@ const MOST_SWITCHES: usize = 4;
 /// Puts the inputs together: those that are given, and random ones for the rest, where all sizes are bound that these have.
 fn draw_rest(model: &Model, given: &Tensors, has_file: bool, env: &Env, seed: u64) -> Outcome<Feed> {
     let ports = &model.signature.inputs;
-    let mut feed = Feed { tensors: Tensors::new(), random: Vec::new(), assumed: Vec::new() };
+    let mut feed = Feed { tensors: Tensors::new(), random: Vec::new(), assumed: Vec::new(), fits: false };
     let mut dice = Dice::new(seed, model.drawn);
     for port in ports {
         if port.form != Form::Tensor {
@@ -147,7 +152,7 @@ pub fn assemble(model: &Model, inputs: &GivenInputs, sizes: &[SizeBinding], seed
     for (name, size) in &assumed {
         env.bind(Symbol::name(name), *size);
     }
-    settle_sizes(model, &mut env, &mut assumed);
+    let fits = settle_sizes(model, &mut env, &mut assumed);
     let waiting = Waiting::unless(quiet, &format!("drawing inputs of {}", model.name));
     given_inputs::fill(model, inputs, &env, &mut given)?;
     let feed = draw_rest(model, &given, inputs.file.is_some(), &env, seed)?;
@@ -155,7 +160,7 @@ pub fn assemble(model: &Model, inputs: &GivenInputs, sizes: &[SizeBinding], seed
     if !quiet {
         feed.tell_switches();
     }
-    Ok(Feed { assumed, ..feed })
+    Ok(Feed { assumed, fits, ..feed })
 }
 
 /// Random tensors, one after another: the same for the same seed and the same place in the row, wherever they are made.

@@ -92,6 +92,10 @@ pub fn check_folder(folder: &Path) -> Outcome {
 
 /// Whether the place takes a few bytes, and none of the files that are read is there.
 pub fn check_place<'a>(path: &Path, read: impl IntoIterator<Item = &'a Path>) -> Outcome {
+    if path == Path::new("-") {
+        let error = Error::invalid("- is no file").at("-");
+        return Err(Failure::explained(error, "what is written has a name", "/dev/stdout is standard output"));
+    }
     let place = place(path);
     let whole = |path: &Path| fs::canonicalize(path).ok();
     if let Some(found) = whole(&place)
@@ -194,6 +198,10 @@ fn place(path: &Path) -> PathBuf {
     const MOST_LINKS: usize = 40;
     let mut place = path.to_path_buf();
     for _ in 0..MOST_LINKS {
+        // What /dev/stdout leads to is open, and has no name of its own.
+        if is_stream(&place) {
+            break;
+        }
         let Ok(target) = fs::read_link(&place) else { break };
         // A link is relative to its own folder.
         place = place.parent().unwrap_or(Path::new("")).join(target);

@@ -11,10 +11,16 @@ use fuseline_session::model::Model;
 const PATIENCE: Duration = Duration::from_secs(3);
 
 /// Replaces sizes that were assumed where these break what the model wants of its sizes (a reshape into heads that only pictures of one
-/// height have) and one other number mends it. Otherwise they stay, and the run says what does not fit.
-pub fn settle_sizes(model: &Model, env: &mut Env, assumed: &mut [(String, i64)]) {
-    if assumed.is_empty() || look(model, env) != Fit::Broken {
-        return;
+/// height have) and one other number mends it. Otherwise they stay, and the run says what does not fit. Whether the model is
+/// known to take them all.
+pub fn settle_sizes(model: &Model, env: &mut Env, assumed: &mut [(String, i64)]) -> bool {
+    if assumed.is_empty() {
+        return false;
+    }
+    match look(model, env) {
+        Fit::Fits => return true,
+        Fit::Unknown => return false,
+        Fit::Broken => {}
     }
     let start = Instant::now();
     // What a batch, pictures and texts have, before everything else.
@@ -23,11 +29,12 @@ pub fn settle_sizes(model: &Model, env: &mut Env, assumed: &mut [(String, i64)])
     let tries = sizes.flat_map(|size| names.iter().map(move |(name, _)| (name, size)));
     let tries = tries.take_while(|_| start.elapsed() < PATIENCE).map(|(name, size)| with(&given, name, size));
     let found = { tries }.find(|env| look(model, env) == Fit::Fits);
-    let Some(found) = found else { return };
+    let Some(found) = found else { return false };
     for (name, size) in assumed {
         *size = found.get(&Symbol::name(name)).unwrap_or(*size);
     }
     *env = found;
+    true
 }
 
 /// What a model says to sizes.

@@ -14,7 +14,7 @@ use fuseline_frontend::onnx::import::{self, Port};
 use fuseline_session::Machine;
 use fuseline_session::model::{Content, Model};
 use fuseline_session::session::{DeviceTensors, Feed, Options, Place};
-use fuseline_session::{allowance, patience};
+use fuseline_session::{allowance, machine, patience};
 use pyo3::prelude::*;
 use pyo3::pybacked::PyBackedBytes;
 use pyo3::types::PyList;
@@ -75,6 +75,7 @@ impl Settings {
             Some(threads) => Some(NonZeroUsize::new(threads).ok_or_else(|| Error::invalid("0 threads"))?),
             None => None,
         };
+        threads.map_or(Ok(()), machine::check_threads)?;
         let place = match self.device.as_str() {
             "cpu" => Place::Cpu(threads),
             "cuda" => Place::Cuda,
@@ -168,9 +169,9 @@ struct Metadata {
 impl Session {
     #[new]
     fn new(py: Python<'_>, model: Source, settings: Settings) -> PyResult<Session> {
+        let model = work(py, About::Model, move || model.open())?;
+        let options = work(py, About::Inputs, || settings.options(model.bytes()))?;
         work(py, About::Model, move || {
-            let model = model.open()?;
-            let options = settings.options(model.bytes())?;
             let session = fuseline_session::Session::new(model, options)?;
             Ok(Session { session, process: std::process::id() })
         })

@@ -37,12 +37,19 @@ pub fn most_threads() -> NonZeroUsize {
     processors().saturating_mul(const { NonZeroUsize::new(4).expect("4 is not zero") }).max(ANYWHERE)
 }
 
-/// This processor, with so many threads; none: one for every processor.
-pub fn processor(plan: PlanOptions, threads: Option<NonZeroUsize>, limits: Limits) -> Result<CpuDevice> {
-    let (threads, most) = (threads.unwrap_or_else(processors), most_threads());
+/// Whether so many threads can be had.
+pub fn check_threads(threads: NonZeroUsize) -> Result<()> {
+    let most = most_threads();
     if threads > most {
         return Err(Error::invalid(format!("{threads} threads where at most {most} can be had")));
     }
+    Ok(())
+}
+
+/// This processor, with so many threads; none: one for every processor.
+pub fn processor(plan: PlanOptions, threads: Option<NonZeroUsize>, limits: Limits) -> Result<CpuDevice> {
+    let threads = threads.unwrap_or_else(processors);
+    check_threads(threads)?;
     let mut device = CpuDevice::new(Isa::detect(), threads.get(), plan, limits)?;
     device.release = mapping::release;
     Ok(device)

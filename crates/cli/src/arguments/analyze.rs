@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 
-use super::{EXIT_STATUS, PolicyName, SizeBinding};
+use super::{EXIT_STATUS, PolicyName, SizeBinding, TargetName};
 
 /// Find what to fuse among operations fed by hand
 ///
@@ -49,7 +49,7 @@ pub struct Analyze {
     #[arg(value_name = "OPS.json")]
     pub operations: PathBuf,
     /// The device to price on: a name, or a file called .spec
-    #[arg(long, value_name = "NAME", default_value = "h200")]
+    #[arg(long, value_name = "NAME", default_value = "h200", value_parser = TargetName, hide_possible_values = true)]
     pub target: OsString,
     /// Numbers in place of the file's own sizes; 4k, 1M, 2G and 4Ki, 1Mi, 2Gi are understood
     #[arg(long, value_name = "NAME=SIZE,…", value_delimiter = ',')]

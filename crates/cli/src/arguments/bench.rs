@@ -8,8 +8,8 @@ use clap::{Args, ValueEnum};
 use fuseline::tensor::DType;
 
 use super::{
-    EXIT_STATUS, GivenInputs, ModelLimits, ModelName, NumericsName, PrecisionName, SizeBinding, count, float_type,
-    thread_count, whole,
+    EXIT_STATUS, GivenInputs, ModelLimits, ModelName, NumericsName, PrecisionName, SizeBinding, TargetName, count,
+    float_type, thread_count, whole,
 };
 
 /// Measure what fusion gains on this processor
@@ -63,7 +63,7 @@ pub struct Bench {
     pub device: Measuring,
     /// The device to plan for: a name, or a file called .spec [default: here, this processor; h200 with --device cuda; or
     /// that of --plan]
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, value_name = "NAME", value_parser = TargetName, hide_possible_values = true)]
     pub target: Option<OsString>,
     /// Measure the plan in this file, written by `explain --lock`, as the fused one
     #[arg(long, value_name = "FILE")]

@@ -8,8 +8,8 @@ use clap::{Args, ValueEnum};
 use fuseline::tensor::DType;
 
 use super::{
-    EXIT_STATUS, GivenInputs, Measuring, ModelLimits, ModelName, NumericsName, PrecisionName, SizeBinding, count,
-    float_type, thread_count, whole,
+    EXIT_STATUS, GivenInputs, Measuring, ModelLimits, ModelName, NumericsName, PrecisionName, SizeBinding, TargetName,
+    count, float_type, thread_count, whole,
 };
 
 /// Find the one decision that makes a result wrong, or a model slower
@@ -56,7 +56,7 @@ pub struct Bisect {
     #[arg(long, value_enum, value_name = "DEVICE", default_value_t = Measuring::Cpu)]
     pub device: Measuring,
     /// The device to plan for: a name, or a file called .spec [default: here, this processor; h200 with --device cuda]
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, value_name = "NAME", value_parser = TargetName, hide_possible_values = true)]
     pub target: Option<OsString>,
     /// How far arithmetic may be rearranged [default: default]
     #[arg(long, value_enum)]

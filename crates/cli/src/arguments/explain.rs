@@ -9,8 +9,8 @@ use fuseline::fuse::DecisionId;
 use fuseline::tensor::DType;
 
 use super::{
-    EXIT_STATUS, GivenInputs, ModelLimits, ModelName, NumericsName, PolicyName, PrecisionName, SizeBinding, count,
-    decision, float_type, thread_count, whole,
+    EXIT_STATUS, GivenInputs, ModelLimits, ModelName, NumericsName, PolicyName, PrecisionName, SizeBinding, TargetName,
+    count, decision, float_type, thread_count, whole,
 };
 
 /// Show which kernels a model becomes, and why
@@ -47,7 +47,7 @@ pub struct Explain {
     #[arg(value_name = "MODEL")]
     pub model: ModelName,
     /// The device to plan for: a name, or a file called .spec [default: cpu, or that of --plan]
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, value_name = "NAME", value_parser = TargetName, hide_possible_values = true)]
     pub target: Option<OsString>,
     /// Numbers for the model's free sizes; 4k, 1M, 2G and 4Ki, 1Mi, 2Gi are understood
     #[arg(long, value_name = "NAME=SIZE,…", value_delimiter = ',')]

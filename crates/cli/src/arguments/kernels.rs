@@ -5,7 +5,9 @@ use std::ffi::OsString;
 use clap::{Args, ValueEnum};
 use fuseline::tensor::DType;
 
-use super::{EXIT_STATUS, GivenInputs, ModelLimits, ModelName, NumericsName, PrecisionName, SizeBinding, float_type};
+use super::{
+    EXIT_STATUS, GivenInputs, ModelLimits, ModelName, NumericsName, PrecisionName, SizeBinding, TargetName, float_type,
+};
 
 /// Show the kernels of a model as code
 ///
@@ -35,7 +37,7 @@ pub struct Kernels {
     #[arg(long, value_name = "TYPE", value_parser = float_type)]
     pub dtype: Option<DType>,
     /// The device to plan for: a name, or a file called .spec [default: cpu; h200 with --emit cuda]
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, value_name = "NAME", value_parser = TargetName, hide_possible_values = true)]
     pub target: Option<OsString>,
     /// How far arithmetic may be rearranged [default: default]
     #[arg(long, value_enum)]

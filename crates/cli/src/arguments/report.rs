@@ -9,8 +9,8 @@ use fuseline::device::{DeviceSpec, Machine};
 use fuseline::tensor::DType;
 
 use super::{
-    EXIT_STATUS, Form, GivenInputs, Measuring, ModelLimits, ModelName, NumericsName, PrecisionName, SizeBinding, count,
-    float_type, thread_count, whole,
+    EXIT_STATUS, Form, GivenInputs, Measuring, ModelLimits, ModelName, NumericsName, PrecisionName, SizeBinding,
+    TargetName, count, float_type, thread_count, whole,
 };
 
 /// Write a page to look at: what a model becomes, why, and how it runs
@@ -56,7 +56,7 @@ pub struct Report {
     #[arg(long, value_enum, value_name = "DEVICE", default_value_t = Measuring::Cpu)]
     pub device: Measuring,
     /// The device to plan for: a name, or a file called .spec [default: here, this processor; h200 with --device cuda]
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, value_name = "NAME", value_parser = TargetName, hide_possible_values = true)]
     pub target: Option<OsString>,
     /// How far arithmetic may be rearranged [default: default]
     #[arg(long, value_enum)]

@@ -8,8 +8,8 @@ use clap::Args;
 use fuseline::tensor::DType;
 
 use super::{
-    EXIT_STATUS, GivenInputs, Measuring, ModelLimits, ModelName, NumericsName, PrecisionName, SizeBinding, count,
-    float_type, thread_count,
+    EXIT_STATUS, GivenInputs, Measuring, ModelLimits, ModelName, NumericsName, PrecisionName, SizeBinding, TargetName,
+    count, float_type, thread_count,
 };
 
 /// Show what this machine can do at most, and where the kernels of a model stand
@@ -34,7 +34,7 @@ pub struct RooflineArguments {
     #[arg(value_name = "MODEL")]
     pub model: Option<ModelName>,
     /// Measure nothing: the roofline of this device, a name or a file called .spec
-    #[arg(long, value_name = "NAME", conflicts_with_all = ["peak_bw", "peak_flops"])]
+    #[arg(long, value_name = "NAME", conflicts_with_all = ["peak_bw", "peak_flops"], value_parser = TargetName, hide_possible_values = true)]
     pub target: Option<OsString>,
     /// Measure nothing: the roofline of a memory with so many GB/s …
     #[arg(long, value_name = "GB/s", requires = "peak_flops", value_parser = rate)]

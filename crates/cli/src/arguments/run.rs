@@ -11,7 +11,7 @@ use fuseline_session::allowance;
 
 use super::{
     EXIT_STATUS, GivenInputs, ModelLimits, ModelName, NumericsName, PrecisionName, ReadingName, SizeBinding,
-    float_type, thread_count, whole,
+    TargetName, float_type, thread_count, whole,
 };
 use crate::device::Device;
 
@@ -50,7 +50,7 @@ pub struct Run {
     #[arg(long, value_enum, value_name = "DEVICE", default_value = "cpu")]
     pub device: Device,
     /// For devices that run a plan: the device to plan for, a name or a file called .spec
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, value_name = "NAME", value_parser = TargetName, hide_possible_values = true)]
     pub target: Option<OsString>,
     /// For devices that run a plan: run the one in this file, written by `explain --lock`
     #[arg(long, value_name = "FILE")]

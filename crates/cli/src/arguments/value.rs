@@ -1,15 +1,18 @@
 //! Values that several commands take: models, sizes, element types.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::fmt;
 use std::num::{IntErrorKind, NonZeroUsize, ParseIntError};
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
-use clap::builder::{OsStringValueParser, TypedValueParser, ValueParser, ValueParserFactory};
+use clap::builder::{OsStringValueParser, PossibleValue, TypedValueParser, ValueParser, ValueParserFactory};
+use clap::{Arg, Command};
 use fuseline::fuse::DecisionId;
 use fuseline::tensor::DType;
 use fuseline_session::machine;
+
+use crate::target;
 
 /// Which model is meant.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -53,6 +56,22 @@ impl ModelName {
     }
 }
 
+/// A device to plan for: a name that shells complete, or a file.
+#[derive(Clone, Copy, Debug)]
+pub struct TargetName;
+
+impl TypedValueParser for TargetName {
+    type Value = OsString;
+
+    fn parse_ref(&self, _: &Command, _: Option<&Arg>, value: &OsStr) -> Result<OsString, clap::Error> {
+        Ok(value.to_owned())
+    }
+
+    fn possible_values(&self) -> Option<Box<dyn Iterator<Item = PossibleValue> + '_>> {
+        Some(Box::new(target::names().into_iter().map(PossibleValue::new)))
+    }
+}
+
 /// A number for a free size; where there is no other, or for another number of the same, the name may be left out.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SizeBinding {
@@ -80,12 +99,18 @@ impl FromStr for SizeBinding {
             }
             return Ok(SizeBinding { name: None, size: parse_size(size)? });
         };
-        let name = name.trim();
+        let name = unquoted(name.trim());
         if name.is_empty() {
             return Err("the name before = is missing".into());
         }
         Ok(SizeBinding { name: Some(name.into()), size: parse_size(size.trim())? })
     }
+}
+
+/// A name without the quotes in which reports show one that is no word.
+fn unquoted(name: &str) -> &str {
+    let bare = |quote: char| name.strip_prefix(quote)?.strip_suffix(quote);
+    bare('\'').or_else(|| bare('"')).unwrap_or(name)
 }
 
 /// A size with an optional suffix: `128`, `4k`, `1M`, `2G`, or in powers of two `4Ki`, `1Mi`, `2Gi`.
@@ -165,6 +190,7 @@ mod tests {
         assert!(parse_size("").is_err() && parse_size("-1").is_err() && parse_size("1T").is_err());
         assert!(parse_size("9999999999G").is_err());
         assert_eq!("a=b=3".parse::<SizeBinding>().unwrap(), SizeBinding { name: Some("a=b".into()), size: 3 });
+        assert_eq!("'a.0'=3".parse::<SizeBinding>().unwrap(), SizeBinding { name: Some("a.0".into()), size: 3 });
         assert_eq!("1M".parse::<SizeBinding>().unwrap(), SizeBinding { name: None, size: 1_000_000 });
         assert!("n".parse::<SizeBinding>().is_err() && "=3".parse::<SizeBinding>().is_err());
     }

@@ -9,7 +9,7 @@ use fuseline::tensor::DType;
 
 use super::{
     GivenInputs, JUDGING_STATUS, Measuring, ModelLimits, ModelName, NumericsName, PrecisionName, SizeBinding,
-    float_type, thread_count, whole,
+    TargetName, float_type, thread_count, whole,
 };
 
 /// Check that fusion changes no result, kernel by kernel
@@ -50,7 +50,7 @@ pub struct Verify {
     #[arg(long, value_enum, value_name = "DEVICE,…", value_delimiter = ',')]
     pub device: Vec<Measuring>,
     /// The device to plan for: a name, or a file called .spec [default: here, this processor; h200 for cuda]
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, value_name = "NAME", value_parser = TargetName, hide_possible_values = true)]
     pub target: Option<OsString>,
     /// Judge the plan in this file, written by `explain --lock` or `bisect`
     #[arg(long, value_name = "FILE")]

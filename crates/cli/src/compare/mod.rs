@@ -69,7 +69,8 @@ impl Compared<'_> {
         for (rival, state) in &self.contest.absent {
             if let (true, State::Missing { why, install }) = (self.arguments.asks_for(*rival), state) {
                 let error = Error::unsupported(format!("{} was asked for and is missing: {why}", rival.name()));
-                return Err(Failure::with_help(error, format!("install {install} for the Python that runs it")));
+                let why = "the Python that runs it does not have it";
+                return Err(Failure::explained(error, why, format!("install {install} there")));
             }
         }
         Ok(())

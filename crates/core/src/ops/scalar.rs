@@ -106,7 +106,7 @@ scalars! {
         grad |s| [s.one(y), -(a / b).apply(Scalar::Floor)];
     Rem(a, b) -> y,             "rem",     Same,      flops 6,  ulp 0,    "a − b · trunc(a / b): the remainder with the dividend's sign",
         float (a % b), int (if b == 0 { 0 } else { a % b }), bool (-), grad |s| [s.one(y), -(a / b).apply(Scalar::Trunc)];
-    Pow(a, b) -> y,             "pow",     Same,      flops 24, ulp 4,    "a to the power of b",
+    Pow(a, b) -> y,             "pow",     Same,      flops 64, ulp 4,    "a to the power of b",
         float (a.powf(b)), int (int_pow(a, b)), bool (-), grad |s| [b * a.pow(b - s.one(y)), y * a.apply(Scalar::Log)];
     Max(a, b) -> y,             "max",     Same,      flops 1,  ulp 0,    "the larger; NaN if either is",
         float (max(a, b)), int (a.max(b)), bool (a | b), grad |s| [s.one(y) - a.lt(b).cast(y.dtype()), a.lt(b).cast(y.dtype())];

@@ -6,6 +6,7 @@ use crate::error::{Error, Result};
 use crate::ops::Scalar;
 use crate::ops::prim::Combine;
 use crate::tensor::{DType, Dim, Literal, Symbol};
+use crate::tile;
 
 /// One coordinate of the data as a function of the current element.
 enum Coordinate {
@@ -63,7 +64,7 @@ fn for_each_target(
 
 /// The error of a coordinate outside of a tensor.
 pub(crate) fn out_of_range(at: i64, axis: usize, size: usize) -> Error {
-    Error::invalid(format!("index {at} is out of range for axis {axis} of size {size}"))
+    Error::invalid(format!("index {at} {}", tile::out_of_range(axis, size)))
 }
 
 /// `result[i] = data[map(i)]`; operands: the data, then the index operands.

@@ -37,6 +37,11 @@ use crate::ops::prim::{Guard, Monoid};
 use crate::ops::{Expr, ExprNode, Number};
 use crate::tensor::{DType, Dim, Layout, Symbol, TensorType};
 
+/// How it is told that an index lies outside of a tensor; the index stands before it.
+pub fn out_of_range(axis: usize, size: impl fmt::Display) -> String {
+    format!("is out of range for axis {axis} of size {size}")
+}
+
 /// A step by its place in the kernel.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct StepId(pub u32);

@@ -3,7 +3,7 @@
 use fuseline::error::Result;
 use fuseline::ops::Number;
 use fuseline::tensor::{DType, Dim};
-use fuseline::tile::{Op, StepId};
+use fuseline::tile::{Op, StepId, out_of_range};
 use smallvec::SmallVec;
 
 use super::Memory;
@@ -42,7 +42,7 @@ impl Emitter<'_> {
         }
         let memory = Memory::Input(*input);
         let guarded = self.guards(&access, point)?;
-        let offset = self.offset(&access, point, guarded, id)?;
+        let offset = self.offset(&access, point, guarded)?;
         let place = self.place(memory, None, &offset, access.dtype, guarded.all);
         self.reads.insert(memory);
         let own = self.lane_mask(point, self.bound.kernel.step(id).axes.iter());
@@ -89,7 +89,7 @@ impl Emitter<'_> {
         }
         let memory = Memory::Input(*input);
         let guarded = self.guards(&access, point)?;
-        let offset = self.offset(&access, point, guarded, id)?;
+        let offset = self.offset(&access, point, guarded)?;
         let Place::One(at) = self.place(memory, None, &offset, access.dtype, guarded.all) else {
             let value = self.load(id, point)?;
             return Ok(self.b.lane0(value));
@@ -250,12 +250,12 @@ impl Emitter<'_> {
     }
 
     /// The offset of a load in elements; what nothing proves to be inside is checked.
-    fn offset(&mut self, access: &Access, point: &Point, guarded: Guarded, id: StepId) -> Result<Index> {
+    fn offset(&mut self, access: &Access, point: &Point, guarded: Guarded) -> Result<Index> {
         let reads = access.reads.iter().map(|id| self.coordinate(*id, point)).collect::<Result<Vec<_>>>()?;
         let mut offset = index_at(&mut self.b, &self.multiples, &access.offset, point, &reads);
         for Checked { index, size, stride, axis } in &access.checked {
             let index = index_at(&mut self.b, &self.multiples, index, point, &reads);
-            let site = self.site(format!("%{}: axis {axis} has {size} elements", id.0));
+            let site = self.site(out_of_range(*axis, size));
             let bound = self.b.number(*size);
             let inside = match &index {
                 Index::Sum(sum) if sum.lane == 0 => {

@@ -79,10 +79,21 @@ fn nothing_where(f: &mut Lanes<'_>, is_nothing: Value, x: impl Term) -> Value {
 
 /// 2^x.
 pub(super) fn exp2(f: &mut Lanes<'_>, x: Value) -> Value {
+    exp2_with(f, x, |_, r| r)
+}
+
+/// 2^(x + rest), where the rest is small beside x.
+pub(super) fn exp2_of_sum(f: &mut Lanes<'_>, x: Value, rest: Value) -> Value {
+    exp2_with(f, x, |f, r| f.add(r, rest))
+}
+
+/// 2^x, with something done to what x has behind its point.
+fn exp2_with(f: &mut Lanes<'_>, x: Value, with: impl FnOnce(&mut Lanes<'_>, Value) -> Value) -> Value {
     let is_nothing = f.lt(x, EXP2_NOTHING);
     let shifted = f.add(x, ROUNDER);
     let n = f.sub(shifted, ROUNDER);
     let r = f.sub(x, n);
+    let r = with(f, r);
     // An infinity leaves no fraction; any number will do, and NaN comes back with n.
     let r = f.binary(Binary::Min, r, 0.5f32);
     let power = f.polynomial(r, &EXP2);

@@ -16,6 +16,7 @@ mod integer;
 mod lanes;
 mod logarithm;
 pub mod monoid;
+mod power;
 pub mod random;
 mod ranges;
 mod routine;
@@ -135,6 +136,7 @@ fn on_float(b: &mut Builder, op: Scalar, args: &[Value]) -> Value {
         Scalar::Log1p if ty == Ty::F32 => logarithm::log1p(&mut f, one),
         Scalar::Sin if ty == Ty::F32 => trigonometry::sin(&mut f, one),
         Scalar::Cos if ty == Ty::F32 => trigonometry::cos(&mut f, one),
+        Scalar::Pow if ty == Ty::F32 => power::pow(&mut f, one, two),
         Scalar::Exp | Scalar::Exp2 | Scalar::Expm1 | Scalar::Sigmoid | Scalar::Tanh | Scalar::Erf => {
             called(b, op, args)
         }

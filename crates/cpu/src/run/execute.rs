@@ -326,8 +326,7 @@ impl<'e, 't, 'p> Run<'e, 't, 'p> {
 /// What a check that failed says.
 pub(super) fn failed_check(phase: &Phase, fault: Fault) -> Error {
     let site = usize::try_from(fault.site - 1).ok().and_then(|site| phase.sites.get(site));
-    let message = site.map_or("a check failed", String::as_str);
-    Error::invalid(format!("{message}: {}", fault.value))
+    Error::invalid(format!("index {} {}", fault.value, site.map_or("is out of range", String::as_str)))
 }
 
 fn pointer(entry: Entry, step: &Step, arena: *mut u8, values: &Values) -> *mut u8 {

@@ -42,7 +42,7 @@ fn emit(kernel: &Kernel, env: &Env, _: &Target) -> Result<Emitted> {
     let packs = kernel.inputs.len() > 1;
     let source = |input: usize| if input == 1 { Memory::Scratch(0) } else { Memory::Input(input) };
     let phase = |name, program: vector::Program, reads, writes| {
-        let sites = vec!["a result is too large".to_owned()];
+        let sites = vec!["is too large".to_owned()];
         Phase { name, program: program.into(), tasks: count as u64, reads, writes, worker_bytes: 64, sites }
     };
     let mut phases = Vec::new();
@@ -352,7 +352,7 @@ fn a_check_that_fails_names_the_kernel() {
     let session = session(&b.finish().unwrap(), 2);
     let run = |last: f32| session.run(&inputs(&[("x", Literal::f32s(&[1.0, 2.0, 3.0, last]))]));
     let error = run(60_000.0).unwrap_err();
-    assert_eq!((error.kind(), error.message()), (Kind::Invalid, "a result is too large: 120000"));
+    assert_eq!((error.kind(), error.message()), (Kind::Invalid, "index 120000 is too large"));
     assert!(error.path()[0].starts_with("kernel 0 (map"), "{error}");
     assert_eq!(run(4.0).unwrap()[0].to_f64s(), [2.0, 4.0, 6.0, 8.0]);
 }

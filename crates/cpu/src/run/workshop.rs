@@ -158,7 +158,7 @@ impl Workshop {
             Ok(Made::Code(Arc::new(Compiled { emitted, codes })))
         };
         let made = emitted.into_iter().map(|emitted| match emitted.and_then(compiled) {
-            Err(error) if error.kind() == Kind::Unsupported => Ok(Made::Refused(error.to_string().into())),
+            Err(error) if error.kind() == Kind::Unsupported => Ok(Made::Refused(error.message().into())),
             made => made,
         });
         made.collect()

@@ -4,7 +4,7 @@ use fuseline::error::{Context, Result};
 use fuseline::ops::prim::Guard;
 use fuseline::ops::{ExprNode, Number};
 use fuseline::tensor::{DType, Dim, Ranges, Symbol};
-use fuseline::tile::{AxisSet, Kernel, Op, Param, Rounding, StepId};
+use fuseline::tile::{AxisSet, Kernel, Op, Param, Rounding, StepId, out_of_range};
 
 use super::{Options, Parameter};
 
@@ -194,7 +194,7 @@ impl<'k> Nest<'k> {
             let unproven = reads_data(&dim) || (is_data && !ranges.is_below(&dim, &size));
             // Coordinates that data do not change are inside wherever guards hold: that is what kernels promise.
             if unproven || (!guarded && !ranges.is_below(&dim, &size) && dim.as_symbol().is_none()) {
-                let message = format!("a coordinate of axis {axis} (size {size}) is outside");
+                let message = out_of_range(axis, &size);
                 checked.push(Checked { index: dim, size, stride, message });
             } else {
                 offset = offset + dim * stride;

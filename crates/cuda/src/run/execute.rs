@@ -505,8 +505,7 @@ fn failed_check(report: &[u8], sites: &[String]) -> Result<Error> {
     let site = i32::from_le_bytes([report[0], report[1], report[2], report[3]]);
     let value = i64::from_le_bytes(report[8..].try_into().map_err(|_| Error::bug("a report is cut off"))?);
     let site = usize::try_from(site - 1).ok().and_then(|site| sites.get(site));
-    let what = site.map_or("a check failed", String::as_str);
-    Ok(Error::invalid(format!("{what}: {value}")))
+    Ok(Error::invalid(format!("index {value} {}", site.map_or("is out of range", String::as_str))))
 }
 
 /// The kernels of a segment that check something, from the number of its first kernel on.

@@ -25,14 +25,8 @@ pub(super) fn read_short(cursor: &mut Cursor<'_>) -> Result<Source> {
     let schedule = cursor.line_and_column();
     let name = if cursor.sees("(") { None } else { Some(cursor.name("the name of the kernel, '(' or '{'")?) };
     let mut reader = Reader { places: Places { schedule, ..Places::default() }, ..Reader::default() };
-    cursor.expect("(")?;
-    let inputs = cursor.list(")", |cursor| reader.tensor(cursor, true))?;
-    cursor.expect("->")?;
-    let outputs = match cursor.eat("(") {
-        true => cursor.list(")", |cursor| reader.tensor(cursor, false))?,
-        false => vec![reader.tensor(cursor, false)?],
-    };
-    cursor.expect("{")?;
+    reader.count_axes(*cursor);
+    let (inputs, outputs) = reader.tensors(cursor)?;
     if cursor.eat_word("rounding") {
         cursor.expect_word("every")?;
         reader.builder.rounding(Rounding::Every);
@@ -63,6 +57,37 @@ struct Reader<'t> {
 }
 
 impl<'t> Reader<'t> {
+    /// Inputs and outputs, up to the statements.
+    fn tensors(&mut self, cursor: &mut Cursor<'t>) -> Result<(Vec<String>, Vec<String>)> {
+        cursor.expect("(")?;
+        let inputs = cursor.list(")", |cursor| self.tensor(cursor, true))?;
+        cursor.expect("->")?;
+        let outputs = match cursor.eat("(") {
+            true => cursor.list(")", |cursor| self.tensor(cursor, false))?,
+            false => vec![self.tensor(cursor, false)?],
+        };
+        cursor.expect("{")?;
+        Ok((inputs, outputs))
+    }
+
+    /// Numbers the axes before they are read: those of the outputs first, in their order, as the compiler does, so that what is written lies
+    /// together. What is wrong with the tensors is left to be found where they are read.
+    fn count_axes(&mut self, mut cursor: Cursor<'t>) {
+        let mut ahead = Reader::default();
+        let Ok((_, outputs)) = ahead.tensors(&mut cursor) else { return };
+        let of_outputs =
+            outputs.iter().filter_map(|name| ahead.outputs.get(name.as_str())).flat_map(|(_, index)| index);
+        let first: Vec<usize> = of_outputs.flat_map(|at| AxisSet::mentioned(at).iter().collect::<Vec<_>>()).collect();
+        let mut names: Vec<(&'t str, usize)> = ahead.axes.iter().map(|(name, axis)| (*name, *axis)).collect();
+        names.sort_by_key(|(_, axis)| (first.iter().position(|other| other == axis).unwrap_or(first.len()), *axis));
+        for (name, axis) in names {
+            if let Ok(number) = self.builder.axis(ahead.builder.kernel().axes[axis].clone()) {
+                self.axes.insert(name, number);
+                self.names.axes.push(name.to_owned());
+            }
+        }
+    }
+
     /// `x: f32[rows, i: n, 1]`: every axis a size that is its own name, a name with a size, or 1.
     fn tensor(&mut self, cursor: &mut Cursor<'t>, is_input: bool) -> Result<String> {
         let start = *cursor;

@@ -174,13 +174,13 @@ kernel {
 }";
     assert_eq!(softmax.to_string(), long);
     let product = short("kernel(a: bf16[m, k], b: bf16[k, n]) -> (c: f32[m, n]) { c = f32(dot[k](a, b)) }");
-    let schedule = "schedule contract dots=(%2) rows=[i0] columns=[i2] sum=[i1] tile=64x64x64\n";
+    let schedule = "schedule contract dots=(%2) rows=[i0] columns=[i1] sum=[i2] tile=64x64x64\n";
     assert!(product.to_string().contains(schedule), "{product}");
     let batch = short(
         "kernel (x: f32[b, i: n, k], y: f32[b, j: n, k]) -> (s: f32[b, i, j], m: f32[b, i]) { s = dot[k](x, y) \
          m = max[j](s) }",
     );
-    let schedule = "dots=(%2) rows=[i1] columns=[i3] sum=[i2] tile=64x64x64 whole_rows\n";
+    let schedule = "dots=(%2) rows=[i1] columns=[i2] sum=[i3] tile=64x64x64 whole_rows\n";
     assert!(batch.to_string().contains(schedule), "{batch}");
     let plain = short("kernel relu(x: f16[n, 1]) -> y: f16[n, 1] { rounding every y = select(x > 0.0, x, 0.0) }");
     assert!(plain.to_string().contains("schedule map\n  rounding every\n  %0 = load x0[i0, 0]"), "{plain}");

@@ -192,6 +192,38 @@ fn fast_functions_err_by_what_the_table_allows() {
 }
 
 #[test]
+fn powers_err_by_what_the_table_allows() {
+    // Any bits; powers that are numbers; numbers next to 1 with large exponents; small integers.
+    let mut words = random(12);
+    let mut between = |low: f64, high: f64| low + f64::from(words.next().unwrap()) / 4294967296.0 * (high - low);
+    let mut pairs = Vec::new();
+    for _ in 0..1 << 17 {
+        let any = |word: f64| f64::from(f32::from_bits(word as u32));
+        pairs.push((any(between(0.0, 4294967296.0)), any(between(0.0, 4294967296.0))));
+        let x = f64::from(between(-126.0, 126.0).exp2() as f32);
+        pairs.push((x, between(-150.0, 128.5) / x.log2()));
+        let near = f64::from((1.0 + between(-0.1, 0.1) * between(0.0, 1.0).powi(8)) as f32);
+        pairs.push((near, between(-150.0, 128.5) / near.log2()));
+        pairs.push((between(-40.0, 40.0), between(-20.0, 20.0).round()));
+    }
+    let words = |number: fn(&(f64, f64)) -> f64| pairs.iter().map(|p| float_word(DType::F32, number(p))).collect();
+    let inputs = [(DType::F32, words(|p| p.0)), (DType::F32, words(|p| p.1))];
+    let out = run(&inputs, DType::F32, |b, args| apply(b, Scalar::Pow, DType::F32, args));
+    let mut worst = (0.0, 0.0, 0.0, 0.0);
+    for ((x, y), z) in inputs[0].1.iter().zip(&inputs[1].1).zip(&out) {
+        let [x, y, z] = [x, y, z].map(|word| float_of(DType::F32, *word));
+        let expected = x.powf(y);
+        assert_eq!(z.is_nan(), expected.is_nan(), "{x} to the power of {y}: {z}");
+        let error = errs(z, expected);
+        if error > worst.0 {
+            worst = (error, x, y, z);
+        }
+    }
+    let (error, x, y, z) = worst;
+    assert!(error <= 2.0, "{x} to the power of {y} = {z} is off by {error}");
+}
+
+#[test]
 fn casts_are_those_of_the_reference() {
     let all: Vec<DType> = DType::ALL.to_vec();
     for (from, to) in all.iter().flat_map(|from| all.iter().map(move |to| (*from, *to))) {

@@ -3,7 +3,8 @@
 //!
 //! Elementwise kernels are compared with `a + b` written past the caches, rows with a copy of their input, contractions with the rate
 //! of fused multiply-adds of the machine, products with one row with the rate at which it reads; both rates are measured before and
-//! after every case. `linear` has constant weights, as networks have, the other products are given theirs in every run.
+//! after every case. Behind the ratio of products stands that to multiply-adds which load their factors from the nearest cache: some processors
+//! lower their clock for both together. `linear` has constant weights, as networks have, the other products are given theirs in every run.
 
 use std::f64::consts::FRAC_1_SQRT_2;
 use std::time::Instant;
@@ -71,7 +72,9 @@ fn main() -> Result<()> {
     let number = |name: &str, usual: f64| options.get(name).map_or(usual, |n| n.parse().expect("a number"));
     let (threads, rounds) = (number("threads", 1.0) as usize, number("rounds", 31.0) as usize);
     let gauge = Gauge::new(Isa::detect(), threads)?;
-    println!("{:24} {:44} {:>10} {:>10} {:>10} {:>7}", "kernel", "sizes", "min µs", "median µs", "floor µs", "ratio");
+    let titles = ["min µs", "median µs", "floor µs"];
+    let [least, median, floor] = titles.map(|title| format!("{title:>10}"));
+    println!("{:24} {:44} {least} {median} {floor} {:>7} {:>7}", "kernel", "sizes", "ratio", "loaded");
     for (name, sizes, elements, floor) in CASES {
         if !names.is_empty() && !names.iter().any(|n| n == name) {
             continue;
@@ -110,8 +113,12 @@ fn main() -> Result<()> {
         least.extend(before.into_iter().chain(limit(&gauge, *floor)?));
         // The first round warms up.
         let (ours, least) = (sorted(&ours[1..]), sorted(&least));
+        let loaded = match floor {
+            Floor::Products(flops) => format!("{:7.2}", ours[0] / (flops / gauge.loaded_multiply_adds()? * 1e6)),
+            _ => String::new(),
+        };
         println!(
-            "{name:24} {sizes:44} {:10.1} {:10.1} {:10.1} {:7.2}",
+            "{name:24} {sizes:44} {:10.1} {:10.1} {:10.1} {:7.2} {loaded}",
             ours[0],
             ours[ours.len() / 2],
             least[0],

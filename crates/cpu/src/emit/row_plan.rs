@@ -8,7 +8,7 @@ use rustc_hash::FxHashMap;
 use super::bound::bytes_of;
 use super::emitter::{Emitter, Held};
 use super::generic::{STREAMED, emit_generic, held_dtype, loads_of, loads_rows, unroll};
-use super::lanes::{choose_lane, offsets_read, stride_along};
+use super::lanes::{choose_lane_of_rows, offsets_read, stride_along};
 use super::parts::is_few_and_long;
 use super::reach::reached;
 use super::rows::{Pass, Rows, dense_offset};
@@ -40,7 +40,7 @@ pub(super) fn emit_row(emission: &mut Emission<'_>, along: AxisSet) -> Result<()
     let mut offsets = offsets_read(bound, &roots, &|_| false);
     offsets.extend(bound.stores.iter().map(|access| access.offset.clone()));
     emission.phase("row", &mut |e: &mut Emitter<'_>| {
-        let lane = choose_lane(bound, along.union(outer), &offsets, e.lanes());
+        let lane = choose_lane_of_rows(bound, along.union(outer), &offsets, e.lanes(), (along, folds.len()));
         let (outer, inner) = (ordered(outer, lane), ordered(along, lane));
         let rows = plan_rows(e, outer, inner, lane, &stores)?;
         e.rows(&rows)
@@ -149,6 +149,10 @@ fn depths(e: &Emitter<'_>, roots: &[StepId]) -> Vec<(StepId, usize)> {
 fn hold_between(e: &mut Emitter<'_>, rows: &mut Rows, within: AxisSet) {
     let kernel = e.bound.kernel;
     let extents = &e.bound.extents;
+    // What a pass has computed in no loop is still in registers in the next one.
+    if rows.is_flat(extents, e.lanes()) {
+        return;
+    }
     // The first pass that computes a step, for every step.
     let mut first: FxHashMap<StepId, usize> = FxHashMap::default();
     let mut held: FxHashMap<StepId, usize> = FxHashMap::default();

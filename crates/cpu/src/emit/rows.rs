@@ -50,6 +50,16 @@ pub(super) struct Rows {
     pub streaming: bool,
 }
 
+impl Rows {
+    /// Whether a pass over a row is no loop, but at most a block of vectors and one more.
+    pub fn is_flat(&self, extents: &[i64], lanes: i64) -> bool {
+        let Some((lane, others)) = self.inner.split_last() else { return false };
+        let (extent, block) = (extents[*lane], self.unroll * lanes);
+        let rest = if extent < block { extent } else { extent - block };
+        self.lane == Some(*lane) && others.iter().all(|axis| extents[*axis] == 1) && rest <= lanes
+    }
+}
+
 impl Emitter<'_> {
     /// Emits a phase of rows; returns the number of tasks.
     pub fn rows(&mut self, rows: &Rows) -> Result<i64> {

@@ -24,6 +24,11 @@ const TRIALS: usize = 12;
 const FEW_TRIALS: usize = 4;
 /// Vectors that one trip of a loop over memory handles.
 const UNROLLED: usize = 8;
+/// Terms that one trip of a loop over factors handles.
+const UNROLLED_TERMS: i64 = 4;
+
+/// Bytes that multiply-adds load their factors from: they stay in the nearest cache.
+const LOADED: usize = 8192;
 
 /// What a program does with memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -94,6 +99,17 @@ impl Gauge {
         let memory = self.filled(4096 * self.threads())?;
         let seconds = self.best(&code, 4096, &memory, &memory)?;
         Ok((2 * u64::from(lanes) * chains as u64 * self.threads() as u64) as f64 / seconds)
+    }
+
+    /// The same of f32 where factors are loaded as tiles of a product load them, from the nearest cache: some processors lower their clock for
+    /// both together, so that this is what products can reach.
+    pub fn loaded_multiply_adds(&self) -> Result<f64> {
+        let lanes = lanes(self.isa);
+        let code = Code::new(&loaded_program(self.isa), self.isa)?;
+        let [source, target] = [self.filled(LOADED * self.threads())?, self.filled(LOADED * self.threads())?];
+        let seconds = self.best(&code, LOADED as i64, &source, &target)?;
+        let terms = LOADED as u64 / (u64::from(lanes) * 4 * loaded_width(self.isa));
+        Ok((2 * u64::from(lanes) * terms * chains(self.isa) as u64 * self.threads() as u64) as f64 / seconds)
     }
 
     /// Operations in a second of products of tiles of bf16; none where there are no tiles.
@@ -235,6 +251,42 @@ fn arithmetic_program(lanes: u32, ty: Ty, dtype: DType, chains: usize) -> Progra
     b.finish()
 }
 
+/// Vectors of a factor that a term of a tile loads.
+fn loaded_width(isa: Isa) -> u64 {
+    if isa.registers() >= 32 { 4 } else { 2 }
+}
+
+/// Sums of a tile of a product, term by term, again and again: vectors of one factor, elements of the other.
+fn loaded_program(isa: Isa) -> Program {
+    let mut b = Builder::new(lanes(isa));
+    let (rounds, bytes, from, to) = begin(&mut b);
+    let (vector, width) = (isa.vector_bytes() as i64, loaded_width(isa) as i64);
+    let rows = chains(isa) as i64 / width;
+    let sums: Vec<Value> = (0..rows * width).map(|k| b.float(Ty::F32, 1.0 + k as f64)).collect();
+    let (_, sums) = b.begin_loop(Bound::Number(0), Bound::Value(rounds), 1, &sums);
+    let (at, mut sums) = b.begin_loop(Bound::Number(0), Bound::Value(bytes), UNROLLED_TERMS * width * vector, &sums);
+    for term in 0..UNROLLED_TERMS {
+        let start = term * width * vector;
+        let places: Vec<_> = (0..width).map(|v| b.address(from, &[(at, 1)], start + v * vector)).collect();
+        let vectors: Vec<Value> = places.into_iter().map(|place| b.load_again(place, DType::F32, None)).collect();
+        for row in 0..rows {
+            let place = b.address(from, &[(at, 1)], start + row * 4);
+            let element = b.load_splat_again(place, DType::F32);
+            for (v, vector) in vectors.iter().enumerate() {
+                let sum = &mut sums[(row * width) as usize + v];
+                *sum = b.fma(FmaOp::Add, *vector, element, *sum);
+            }
+        }
+    }
+    let sums = b.end_loop(&sums);
+    let sums = b.end_loop(&sums);
+    let sum = sums.into_iter().reduce(|x, y| b.binary(Binary::Add, x, y)).expect("there is a sum");
+    let place = b.address(to, &[], 0);
+    b.store(place, sum, DType::F32, None);
+    b.end_loop(&[]);
+    b.finish()
+}
+
 /// Products of tiles into four tiles of sums, again and again.
 fn tile_program() -> Program {
     let mut b = Builder::new(16);
@@ -277,6 +329,8 @@ mod tests {
                 assert!(rate > 1e5 && rate < 1e14, "{isa:?} {dtype}: {rate}");
             }
             assert!(gauge.multiply_adds(DType::I8).is_err());
+            let (loaded, alone) = (gauge.loaded_multiply_adds().unwrap(), gauge.multiply_adds(DType::F32).unwrap());
+            assert!(loaded > 1e5 && loaded < 4.0 * alone, "{isa:?}: {loaded}, without loads {alone}");
             let tiles = gauge.tile_products().unwrap();
             assert_eq!(tiles.is_some(), isa == Isa::Amx);
             assert!(gauge.join() > 0.0);

@@ -19,6 +19,8 @@ pub struct Builder {
     lanes: u32,
     values: Values,
     scopes: Vec<Scope>,
+    /// of every loop that was begun and not ended, whether it is one: what happens once needs none
+    loops: Vec<bool>,
     /// how many scopes there were
     opened: u32,
     /// pure values; those of scopes that were closed are forgotten when they are asked for
@@ -90,6 +92,7 @@ impl Builder {
             lanes,
             values: Values { types: Vec::with_capacity(SOME), facts: Vec::with_capacity(SOME) },
             scopes: vec![Scope { number: 0, nodes: Vec::with_capacity(SOME / 4), head: None }],
+            loops: Vec::new(),
             opened: 1,
             known: Known::new(),
             buffers: 0,
@@ -115,7 +118,7 @@ impl Builder {
     /// The program. Every loop must have been ended.
     pub fn finish(mut self) -> Program {
         let scope = self.scopes.pop().expect("the program itself is a scope");
-        assert!(self.scopes.is_empty(), "a loop was not ended");
+        assert!(self.scopes.is_empty() && self.loops.is_empty(), "a loop was not ended");
         Program { lanes: self.lanes, types: self.values.types, buffers: self.buffers, body: scope.nodes }
     }
 
@@ -180,8 +183,16 @@ impl Builder {
 
 /// Loops.
 impl Builder {
-    /// Opens a loop; returns its counter and what `inits` are inside of it.
+    /// Opens a loop; returns its counter and what `inits` are inside of it. Of a single trip, whose counter is known, nothing
+    /// but what happens in it is left.
     pub fn begin_loop(&mut self, from: Bound, to: Bound, step: i64, inits: &[Value]) -> (Value, Vec<Value>) {
+        let first = self
+            .bound_number(from)
+            .filter(|first| self.bound_number(to).is_some_and(|end| *first < end && end <= first.saturating_add(step)));
+        self.loops.push(first.is_none());
+        if let Some(first) = first {
+            return (self.number(first), inits.to_vec());
+        }
         let depth = self.scopes.len();
         self.scopes.push(Scope { number: self.opened, nodes: Vec::with_capacity(SOME / 4), head: None });
         self.opened += 1;
@@ -194,6 +205,9 @@ impl Builder {
 
     /// Closes the innermost loop; `nexts` are what the next trip is given. Returns what they are behind the loop.
     pub fn end_loop(&mut self, nexts: &[Value]) -> Vec<Value> {
+        if !self.loops.pop().expect("a loop is open") {
+            return nexts.to_vec();
+        }
         let scope = self.scopes.pop().expect("a loop is open");
         let head = scope.head.expect("a loop is open");
         let depth = self.scopes.len() - 1;
@@ -207,6 +221,14 @@ impl Builder {
         let node = Node::Loop(Box::new(Loop { var, from, to, step, carried, body: scope.nodes }));
         self.scopes.last_mut().expect("the program itself is a scope").nodes.push(node);
         results
+    }
+
+    /// The number that a bound is known to be.
+    fn bound_number(&self, bound: Bound) -> Option<i64> {
+        match bound {
+            Bound::Number(number) => Some(number),
+            Bound::Value(value) => self.as_number(value),
+        }
     }
 
     /// Opens the loop over the tasks of the call; returns the task.

@@ -13,7 +13,7 @@ pub(super) const SCATTERED: f64 = 12.0;
 const VECTOR: f64 = 3.0;
 
 /// What it costs to fold the lanes of a vector into one: short rows had better stand in lanes, one in each.
-const FOLDED: f64 = 7.0;
+const FOLDED: f64 = 8.5;
 
 /// The axis along which lanes should run, of some that they may: where most of what is read and written lies in a row, and
 /// vectors are full.

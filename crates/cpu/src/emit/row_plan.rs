@@ -8,7 +8,7 @@ use rustc_hash::FxHashMap;
 use super::bound::bytes_of;
 use super::emitter::{Emitter, Held};
 use super::generic::{STREAMED, emit_generic, held_dtype, loads_of, loads_rows, unroll};
-use super::lanes::{choose_lane_of_rows, offsets_read, stride_along};
+use super::lanes::{SCATTERED, access_cost, choose_lane_of_rows, offsets_read, stride_along};
 use super::parts::is_few_and_long;
 use super::reach::reached;
 use super::rows::{Pass, Rows, dense_offset};
@@ -170,7 +170,7 @@ fn hold_between(e: &mut Emitter<'_>, rows: &mut Rows, within: AxisSet) {
             }
             let earlier = *first.entry(id).or_insert(p);
             let varies = !step.axes.common(within).is_empty();
-            if earlier < p && varies && cost(e, id) >= COSTLY {
+            if earlier < p && varies && (cost(e, id) >= COSTLY || is_scattered(e, id, rows.lane)) {
                 held.insert(id, earlier);
                 continue;
             }
@@ -202,6 +202,12 @@ fn hold_between(e: &mut Emitter<'_>, rows: &mut Rows, within: AxisSet) {
         rows.passes[p].holds.push((id, place));
     }
     e.worker_bytes = start as usize;
+}
+
+/// Whether a step loads lanes one by one: then it does so once.
+fn is_scattered(e: &Emitter<'_>, id: StepId, lane: Option<usize>) -> bool {
+    let is_load = matches!(e.bound.kernel.step(id).op, Op::Load { .. });
+    is_load && lane.is_some_and(|lane| access_cost(e.bound, &e.bound.load(id).offset, lane) == SCATTERED)
 }
 
 /// What a pass asks for.

@@ -29,7 +29,7 @@ const TABLE: &[Row] = &[
 ];
 
 /// Where functions are compared.
-const POINTS: [f64; 12] = [-7.3, -3.1, -2.3, -1.7, -0.6, -0.1, 0.2, 0.9, 1.8, 2.4, 3.3, 7.7];
+const POINTS: [f64; 14] = [-7.3, -3.1, -2.3, -1.7, -0.6, -0.1, -1e-3, 1e-3, 0.2, 0.9, 1.8, 2.4, 3.3, 7.7];
 
 /// Constants of a model are rounded: √(2/π) is 0.797 in bf16. The two forms of GELU lie as near to each other as that, and 0.8 is another
 /// function.
@@ -94,6 +94,7 @@ mod tests {
         let digits = |scale: f64| (root * scale).round() / scale;
         assert_eq!([digits(1e4), digits(1e9), 0.70703125].map(|s| name_of(erf(s))), [Some("GELU"); 3]);
         assert_eq!([0.7, 0.71].map(|s| name_of(erf(s))), [None; 2]);
+        assert_eq!(name_of(|x| if x < 0.1 { 0.0 } else { x }), None);
         assert_eq!(name_of(|x| x.max(1e-9)), None);
         assert_eq!(name_of(|x| if x > 0.0 { x } else { 1e-4 * x }), None);
     }

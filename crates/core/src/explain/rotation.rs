@@ -140,7 +140,7 @@ impl Parts<'_, '_> {
     }
 }
 
-/// The value that both of two products read, at different places, each over all axes.
+/// The value that both of two products read once, at different places, each over all axes. (What reads it twice is a gate.)
 fn turned(products: &[Vec<Factor>], rank: usize) -> Option<Value> {
     let [a, b] = products else { return None };
     if rank == 0 || a.len() < 2 || b.len() < 2 {
@@ -151,5 +151,7 @@ fn turned(products: &[Vec<Factor>], rank: usize) -> Option<Value> {
         (0..rank).filter(|axis| mentions(*axis)).count() + 1 >= rank && mentions(rank - 1)
     };
     let is_turned = |x: &&Factor| b.iter().any(|y| y.source == x.source && y.map != x.map && is_whole(&y));
-    a.iter().filter(is_whole).find(is_turned).map(|factor| factor.source)
+    let is_once =
+        |x: &&Factor| [a, b].iter().all(|product| product.iter().filter(|y| y.source == x.source).count() == 1);
+    a.iter().filter(is_whole).filter(is_once).find(is_turned).map(|factor| factor.source)
 }

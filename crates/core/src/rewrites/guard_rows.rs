@@ -111,7 +111,7 @@ fn bounded(graph: &Graph, value: Value, position: usize) -> Option<(Found, usize
     let (at, bound) = (0..2).find_map(|k| Some((1 - k, operands[k].float(graph)?)))?;
     // Most numbers are compared with others.
     let is_outside = match op {
-        Scalar::Eq => bound < 0.0 || bound > 1.0,
+        Scalar::Eq => !(0.0..=1.0).contains(&bound),
         Scalar::Min => bound >= 1.0,
         Scalar::Max => bound <= 0.0,
         _ => false,

@@ -544,6 +544,20 @@ impl<'n> Body<'n> {
         Ok(Vec::new())
     }
 
+    /// The value that a store would write in all lanes, which is kept in an array instead: its name.
+    pub fn keep(&mut self, number: usize) -> Result<String> {
+        let Written { access, value, .. } = self.nest.stores[number].clone();
+        let stored = self.value_to_store(value, access.tensor.dtype)?;
+        let (name, count) = (format!("o{number}"), self.lanes.map_or(1, |lanes| lanes.count));
+        self.line(format!("{name}[l] = {stored};"));
+        let held = element::held(self.nest.kernel.step(value).dtype);
+        self.around_lanes(|body| {
+            body.line(format!("{held} {name}[{count}];"));
+            Ok(())
+        })?;
+        Ok(name)
+    }
+
     /// The value of a step that is stored as an element of a type: rounding to that type is left to the store.
     fn value_to_store(&mut self, id: StepId, dtype: DType) -> Result<Code> {
         let nest = self.nest;

@@ -148,12 +148,12 @@ impl Body<'_> {
             _ if *dtype == DType::F64 => return None,
             Scalar::Add => {
                 let x = erf_plus_one(nodes, readers, parts)?;
-                let is_root = |(_, scale): &(u32, f64)| (scale - std::f64::consts::FRAC_1_SQRT_2).abs() < 1e-7;
-                match scaled(nodes, readers, x).filter(is_root) {
-                    Some((factor, _)) => ("twice_normal_near", vec![code(factor)]),
+                match of_root(nodes, readers, x) {
+                    Some(factor) => ("twice_normal_near", vec![code(factor)]),
                     None => ("erf_plus_one_near", vec![code(x)]),
                 }
             }
+            Scalar::Mul => ("gelu_near", vec![code(times_normal(nodes, readers, parts)?)]),
             Scalar::Exp => match (&nodes[parts[0] as usize].0, scaled(nodes, readers, parts[0])) {
                 (_, Some((factor, scale))) => {
                     let scale = Number::new(DType::F32, scale * std::f64::consts::LOG2_E);
@@ -268,6 +268,24 @@ fn erf_plus_one(nodes: &[(ExprNode, DType)], readers: &[u32], parts: &[u32]) -> 
     let &[a, b] = parts else { return None };
     let found = of(a, b).map(|x| (a, x)).or_else(|| of(b, a).map(|x| (b, x)));
     found.filter(|(erf, _)| readers[*erf as usize] == 1).map(|(_, x)| x)
+}
+
+/// What is multiplied with the root of 1/2.
+fn of_root(nodes: &[(ExprNode, DType)], readers: &[u32], product: u32) -> Option<u32> {
+    let (factor, scale) = scaled(nodes, readers, product)?;
+    ((scale - std::f64::consts::FRAC_1_SQRT_2).abs() < 1e-7).then_some(factor)
+}
+
+/// The number of which half is multiplied with twice its normal distribution, where nobody else reads either.
+fn times_normal(nodes: &[(ExprNode, DType)], readers: &[u32], parts: &[u32]) -> Option<u32> {
+    let of = |half: u32, twice: u32| {
+        let (number, scale) = scaled(nodes, readers, half)?;
+        let (ExprNode::Apply(Scalar::Add, terms), DType::F32) = &nodes[twice as usize] else { return None };
+        let under = of_root(nodes, readers, erf_plus_one(nodes, readers, terms)?)?;
+        (scale == 0.5 && under == number && readers[twice as usize] == 1).then_some(number)
+    };
+    let &[a, b] = parts else { return None };
+    of(a, b).or_else(|| of(b, a))
 }
 
 /// A product with a constant that nobody else reads: the other factor, and the constant.

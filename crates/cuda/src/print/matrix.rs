@@ -171,29 +171,43 @@ template <int BLOCKS> __device__ __forceinline__ void bring_tile_to_all(unsigned
 __device__ __forceinline__ int rank_in_cluster() { int rank; asm(\"mov.u32 %0, %%cluster_ctarank;\" : \"=r\"(rank)); return rank; }
 "
 ["begin_relay"] "
-// Places where stages are awaited: filled by bytes, and emptied by all blocks of a cluster, before anybody waits.
-template <int STAGES, int BLOCKS> __device__ __forceinline__ void begin_relay(unsigned long long* filled, unsigned long long* emptied) {
+// Places where stages are awaited: filled by bytes, and emptied by all groups of a cluster, before anybody waits.
+template <int STAGES, int READERS> __device__ __forceinline__ void begin_relay(unsigned long long* filled, unsigned long long* emptied) {
 #pragma unroll
   for (int k = 0; k < STAGES; ++k) {
     asm volatile(\"mbarrier.init.shared.b64 [%0], 1;\" :: \"r\"(shared_address(filled + k)) : \"memory\");
-    asm volatile(\"mbarrier.init.shared.b64 [%0], %1;\" :: \"r\"(shared_address(emptied + k)), \"n\"(BLOCKS) : \"memory\");
+    asm volatile(\"mbarrier.init.shared.b64 [%0], %1;\" :: \"r\"(shared_address(emptied + k)), \"n\"(READERS) : \"memory\");
   }
   asm volatile(\"fence.mbarrier_init.release.cluster;\\n  fence.proxy.async.shared::cta;\" ::: \"memory\");
 }
 "
 ["await_turn", "give_turn"] "
-// Two groups of four warps multiply in turns: each waits until the other one has seen all of its stages arrive. Without that it might take
-// for its own what fills a stage two rounds before.
+// One of two groups of four warps waits until the other one has seen the stage before its own first one. Without that it might take for its own
+// what fills a stage two rounds before.
 __device__ __forceinline__ void await_turn(int group) { asm volatile(\"bar.sync %0, 256;\" :: \"r\"(group + 1) : \"memory\"); }
 __device__ __forceinline__ void give_turn(int group) { asm volatile(\"bar.arrive %0, 256;\" :: \"r\"(group + 1) : \"memory\"); }
 "
+["leave_registers", "take_registers"] "
+// Three groups of four warps have 168 registers a thread; of those that one leaves, the others take 64 more each.
+__device__ __forceinline__ void leave_registers() { asm volatile(\"setmaxnreg.dec.sync.aligned.u32 40;\"); }
+__device__ __forceinline__ void take_registers() { asm volatile(\"setmaxnreg.inc.sync.aligned.u32 232;\"); }
+"
 ["let_go"] "
-// A group of four warps tells all blocks of a cluster that it has read a stage.
-template <int BLOCKS> __device__ __forceinline__ void let_go(unsigned long long* at) {
+// A group of four warps tells all blocks of a cluster that it has read a stage, for so many groups.
+template <int BLOCKS> __device__ __forceinline__ void let_go(unsigned long long* at, int groups) {
   if (threadIdx.x % 128 < BLOCKS)
-    asm volatile(\"{ .reg .b32 there; mapa.shared::cluster.u32 there, %0, %1; mbarrier.arrive.shared::cluster.b64 _, [there]; }\"
-                 :: \"r\"(shared_address(at)), \"r\"(threadIdx.x % 128) : \"memory\");
+    asm volatile(\"{ .reg .b32 there; mapa.shared::cluster.u32 there, %0, %1; mbarrier.arrive.shared::cluster.b64 _, [there], %2; }\"
+                 :: \"r\"(shared_address(at)), \"r\"(threadIdx.x % 128), \"r\"(groups) : \"memory\");
 }
+"
+["slots_of"] "
+// How many stages pass by until so many tiles are done, every second of them BEHIND the one before, and the next ones a PERIOD later.
+template <int ROUND, int PERIOD, int BEHIND> __device__ __forceinline__ int slots_of(int tiles) {
+  return (tiles - 1) / 2 * PERIOD + ROUND + (tiles % 2 ? 0 : BEHIND);
+}
+"
+["word_of"] "
+template <class T> __device__ __forceinline__ unsigned word_of(const float (&values)[2]) { return Narrow<T>::pair(values[0], values[1]); }
 "
 ["commit_copies"] "
 __device__ __forceinline__ void commit_copies() { asm volatile(\"cp.async.commit_group;\" ::: \"memory\"); }
@@ -206,6 +220,16 @@ template <int LEFT> __device__ __forceinline__ void wait_for_copies() { asm vola
 // Where 16 bytes of a line lie: panels of eight pieces, turned about by the line, so that neighbours in eight lines lie in different banks.
 template <int LINES> __device__ __forceinline__ unsigned swizzled(int line, int piece) {
   return piece / 8 * (LINES * 128) + line * 128 + (((piece & 7) ^ (line & 7)) << 4);
+}
+"
+["keep_words"] "
+// Eight columns each, of which a thread has two neighbours in each of two rows, as 16 lines of 128 bytes.
+__device__ __forceinline__ void keep_words(unsigned to, const unsigned (&words)[8][2]) {
+  const int line = threadIdx.x % 16, half = threadIdx.x % 32 / 16;
+#pragma unroll
+  for (int k = 0; k < 8; k += 2)
+    asm volatile(\"stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1, %2, %3, %4};\"
+                 :: \"r\"(to + swizzled<16>(line, k + half)), \"r\"(words[k][0]), \"r\"(words[k][1]), \"r\"(words[k + 1][0]), \"r\"(words[k + 1][1]) : \"memory\");
 }
 "
 ["dealt"] "

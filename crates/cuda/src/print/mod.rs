@@ -37,6 +37,7 @@ mod stages;
 mod tests;
 mod tidy;
 mod varying;
+mod words;
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;

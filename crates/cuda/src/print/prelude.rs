@@ -332,6 +332,16 @@ __device__ __forceinline__ float twice_normal_near(float x) {
   return __float_as_int(x) < 0 ? rest : 2.0f - rest;
 }
 "
+["gelu_near"] "
+// A number times its normal distribution, where the result becomes a narrow float at once: the number itself or 0, less |x| times what lies
+// beyond |x|. The largest number is taken for infinity, but not for that below 0, whose product is none.
+__device__ __forceinline__ float gelu_near(float x) {
+  const float a = larger(-x, smaller(x, 3.4028235e38f));
+  float curve = fmaf(-0.00052044884f, a, 0.0073974655f);
+  curve = fmaf(curve, a, -0.052561167f), curve = fmaf(curve, a, -0.4592547f), curve = fmaf(curve, a, -1.1510913f);
+  return fmaf(-a, power_near(fmaf(a, curve, -1.0f)), larger(x, 0.0f));
+}
+"
 ["sigmoid_near"] "
 __device__ __forceinline__ float sigmoid_near(float x) {
   float y; asm(\"rcp.approx.ftz.f32 %0, %1;\" : \"=f\"(y) : \"f\"(1.0f + exp_near(-x))); return y;

@@ -86,7 +86,7 @@ pub fn time(arguments: &Arguments) -> Result<()> {
         if !is_wanted(dtype) {
             continue;
         }
-        for (name, sizes) in CASES.iter().filter(|(name, sizes)| arguments.wants(&format!("{name} {sizes}"))) {
+        for (name, sizes) in cases(arguments) {
             let env: Env = sizes.split(',').filter_map(size).collect();
             let entry = gallery::find(name).ok_or_else(|| Error::invalid(format!("the gallery has no {name}")))?;
             let graph = entry.graph(dtype)?;
@@ -122,6 +122,16 @@ pub fn time(arguments: &Arguments) -> Result<()> {
         println!("{:#}", json!({ "device": device.description().name, "rows": rows }));
     }
     Ok(())
+}
+
+/// The cases that are wanted: those of the list, or graphs of the gallery with sizes that were given.
+fn cases(arguments: &Arguments) -> Vec<(&str, &str)> {
+    if arguments.sizes.is_empty() {
+        let is_wanted = |(name, sizes): &&(&str, &str)| arguments.wants(&format!("{name} {sizes}"));
+        return CASES.iter().filter(is_wanted).copied().collect();
+    }
+    let names = arguments.names.iter().map(String::as_str);
+    names.flat_map(|name| arguments.sizes.split(';').map(move |sizes| (name, sizes))).collect()
 }
 
 /// A size by its name, written `name=number`.

@@ -349,11 +349,17 @@ impl<'n> Body<'n> {
     /// The elements of a load in all lanes, read around them; none where they are read one by one.
     fn load_pack(&mut self, id: StepId, access: &Access) -> Result<Option<Code>> {
         let (Some(lanes), true) = (self.lanes, self.is_in_lanes()) else { return Ok(None) };
-        let Some(width) = pack_width(self.nest, access, lanes) else { return Ok(None) };
+        let width = pack_width(self.nest, access, lanes);
+        if width.is_none() && !self.is_across(access, lanes) {
+            return Ok(None);
+        }
         let name = format!("p{}", id.0);
         let code = element::widened_lane(access.tensor.dtype, &name);
         self.around_lanes(|body| {
-            body.pack(access, lanes.count, width, &name)?;
+            match width {
+                Some(width) => body.pack(access, lanes.count, width, &name)?,
+                None => body.pack_across(access, lanes, &name)?,
+            }
             body.know_in_lanes(id, code.clone());
             Ok(())
         })?;
@@ -367,6 +373,25 @@ impl<'n> Body<'n> {
         let widths = if width == lanes.count { width.to_string() } else { format!("{}, {width}", lanes.count) };
         let (tensor, offset) = self.address(&access, None)?;
         self.line(format!("{to} = load<{widths}>({tensor} + {});", Code::atom("0").plus(&offset)));
+        Ok(())
+    }
+
+    /// Whether packs of a load lie across lines, for these begin where another tensor wants it.
+    fn is_across(&self, access: &Access, lanes: Lanes) -> bool {
+        let is_plain = access.checked.is_empty() && access.guards.is_empty() && access.reads.is_empty();
+        let is_in_line = slope(&access.offset, lanes.axis).is_some_and(|slope| slope.is(1));
+        let bytes = element::bytes(access.tensor.dtype);
+        let is_line = bytes * lanes.count == 16 && matches!(bytes, 2 | 4);
+        let begins = is_multiple(&start_of(&access.offset, lanes.axis), lanes.count);
+        self.nest.lines.is_some() && is_plain && is_in_line && is_line && begins
+    }
+
+    /// Reads a pack of elements across two lines.
+    fn pack_across(&mut self, access: &Access, lanes: Lanes, name: &str) -> Result<()> {
+        let (ty, count) = (element::stored(access.tensor.dtype)?, lanes.count);
+        let (tensor, offset) = self.address(access, None)?;
+        let offset = Code::atom("0").plus(&offset);
+        self.line(format!("const Pack<{ty}, {count}> {name} = load_across<{count}>({tensor} + {offset}, head);"));
         Ok(())
     }
 
@@ -398,7 +423,7 @@ impl<'n> Body<'n> {
         let dim = self.nest.random(id).clone();
         let stream = Code::atom(format!("{stream}ull"));
         if let (Some(lanes), true) = (self.lanes, self.is_in_lanes()) {
-            let start = start_of(&dim, lanes.axis);
+            let start = self.nest.behind_packs(start_of(&dim, lanes.axis), lanes.axis);
             let in_line = slope(&dim, lanes.axis).is_some_and(|slope| slope.is(1)) && is_multiple(&start, 4);
             let is_uniform = !self.nest.axes[seed.index()].contains(lanes.axis);
             if in_line && reads.is_empty() && lanes.count % 4 == 0 && is_uniform {
@@ -614,7 +639,7 @@ fn drop_unused(lines: &mut Vec<String>) {
 }
 
 /// The offset at the first lane, but for where the lanes begin, which is a multiple of their number.
-fn start_of(dim: &Dim, axis: usize) -> Dim {
+pub(super) fn start_of(dim: &Dim, axis: usize) -> Dim {
     dim.substitute(&|symbol| match symbol {
         Symbol::Axis(a) if usize::from(*a) == axis => Some(Dim::int(0)),
         _ => None,
@@ -629,7 +654,7 @@ pub(super) fn pack_width(nest: &Nest<'_>, access: &Access, lanes: Lanes) -> Opti
     if !slope(&access.offset, lanes.axis)?.is(1) || others.into_iter().any(varies) || reads_vary {
         return None;
     }
-    let mut starts = vec![start_of(&access.offset, lanes.axis)];
+    let mut starts = vec![nest.behind_packs(start_of(&access.offset, lanes.axis), lanes.axis)];
     starts.extend(access.checked.iter().map(|checked| checked.stride.clone()));
     let mut width = lanes.count;
     while width > 1 && !starts.iter().all(|start| is_multiple(start, width)) {

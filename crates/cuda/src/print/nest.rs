@@ -68,8 +68,18 @@ pub(super) struct Nest<'k> {
     /// the index of every random word
     random: Vec<Option<Dim>>,
     pub stores: Vec<Written>,
+    /// where packs of a row begin, if not where the row does
+    pub lines: Option<Lines>,
     /// how it is printed
     pub options: &'k Options,
+}
+
+/// Lines of memory that rows along an axis lie in: so many elements a pack, the first one of a row being at `start`.
+#[derive(Clone, Debug)]
+pub(super) struct Lines {
+    pub axis: usize,
+    pub count: i64,
+    pub start: Dim,
 }
 
 /// Whether an index hangs on data.
@@ -105,6 +115,7 @@ impl<'k> Nest<'k> {
             loads: Vec::with_capacity(kernel.steps.len()),
             random: Vec::with_capacity(kernel.steps.len()),
             stores: Vec::with_capacity(kernel.stores.len()),
+            lines: None,
             options,
         };
         for (k, step) in kernel.steps.iter().enumerate() {
@@ -163,6 +174,19 @@ impl<'k> Nest<'k> {
             _ => None,
         });
         dim.simplify(&Ranges::of(&self.extents))
+    }
+
+    /// The same with packs that begin where lines do.
+    pub fn in_lines(&self, lines: Lines) -> Nest<'k> {
+        Nest { lines: Some(lines), ..self.clone() }
+    }
+
+    /// How far an offset is behind where packs begin, but for whole packs.
+    pub fn behind_packs(&self, start: Dim, axis: usize) -> Dim {
+        match &self.lines {
+            Some(lines) if lines.axis == axis => start - &lines.start,
+            _ => start,
+        }
     }
 
     /// The number of points along some axes.

@@ -9,6 +9,7 @@ mod columns;
 mod drawn;
 mod hold;
 mod lanes;
+mod lines;
 mod meet;
 mod online;
 
@@ -63,7 +64,10 @@ pub(super) fn elements_at_once(nest: &Nest<'_>, along: AxisSet) -> i64 {
 
 /// The function that computes some stores, rows being along these axes.
 pub(super) fn rows(nest: &Nest<'_>, stores: &[usize], along: AxisSet, sites: Vec<String>) -> Result<Function> {
-    print(&Plan::new(nest, stores, along, None), sites)
+    match lines::lines(nest, stores, along) {
+        Some(lines) => print(&Plan::new(&nest.in_lines(lines), stores, along, None), sites),
+        None => print(&Plan::new(nest, stores, along, None), sites),
+    }
 }
 
 /// The function that computes some stores, rows being along these axes, and folds across rows: what every part of the rows has found, by the axis
@@ -228,8 +232,13 @@ impl<'n, 'k> Plan<'n, 'k> {
             return;
         }
         let least = packs.max(1).unsigned_abs().next_power_of_two().min(32) as i64;
-        // Elements that are moved one by one are better shared by more threads.
-        let share = if self.lanes.count > 1 { SHARE } else { SHARE / 2 };
+        // Elements that are moved one by one are better shared by more threads, and so are rows that begin anywhere, unless they are narrow.
+        let is_spread = self.lanes.count == 1 || (self.nest.lines.is_some() && !self.is_near);
+        let share = match is_spread {
+            _ if self.asks_early() => SHARE / 4,
+            true => SHARE / 2,
+            false => SHARE,
+        };
         let wanted = (packs * self.lanes.count).div_euclid(share).max(1).unsigned_abs().next_power_of_two() as i64;
         self.threads = wanted.max(least).min(if packs * self.lanes.count > 32 << 10 { 1024 } else { 512 });
         let length = packs * self.lanes.count;
@@ -292,6 +301,7 @@ impl<'n, 'k> Plan<'n, 'k> {
     fn threads_at_once(&self) -> Option<u32> {
         match self.held_bytes {
             129.. => Some(512),
+            ..128 if self.is_near && self.nest.lines.is_some() && self.drawn.is_empty() => Some(1280),
             // What is computed for narrow floats takes few registers; larger blocks use them to read ahead.
             held if self.is_near => {
                 let threads = if self.block() <= 256 { 1024 } else { 640 };
@@ -343,7 +353,8 @@ impl<'n, 'k> Plan<'n, 'k> {
             (_, Place::Again) => "",
         };
         let blocks = if self.cluster > 1 { format!(" in {} blocks", self.cluster) } else { String::new() };
-        format!("{threads}{blocks} a row of {} elements{held}", self.nest.count(self.along))
+        let packs = if self.nest.lines.is_some() { ", in packs that lines of memory begin with" } else { "" };
+        format!("{threads}{blocks} a row of {} elements{held}{packs}", self.nest.count(self.along))
     }
 
     fn print_head(&self, body: &mut Body<'_>) -> Result<()> {
@@ -380,6 +391,7 @@ impl<'n, 'k> Plan<'n, 'k> {
                 offset += held.bytes * count * turns * self.block();
             }
         }
+        self.print_lines(body)?;
         self.draw(body)
     }
 
@@ -468,6 +480,7 @@ impl<'n, 'k> Plan<'n, 'k> {
         body.close_lanes();
         behind.into_iter().for_each(|line| body.line(line));
         self.close_loop(body);
+        self.print_ends(body, number, &accumulators)?;
         self.print_folds(body, &pass.folds, &accumulators);
         self.bring_next(body, number)
     }
@@ -512,7 +525,8 @@ impl<'n, 'k> Plan<'n, 'k> {
             } else {
                 format!("{place} * {count}")
             };
-            body.line(format!("const Index i{only} = {place};"));
+            let head = if self.nest.lines.is_some() { "head + " } else { "" };
+            body.line(format!("const Index i{only} = {head}{place};"));
         } else {
             body.line(format!("const Index place = {place};"));
             decode(body, self.nest, &self.order, "place", Some(self.lanes));
@@ -520,20 +534,20 @@ impl<'n, 'k> Plan<'n, 'k> {
     }
 
     fn close_loop(&self, body: &mut Body<'_>) {
-        let packs = body.index(&self.packs, &[]);
+        let packs = if self.nest.lines.is_some() { Code::atom("packs") } else { body.index(&self.packs, &[]) };
         let int = if self.nest.options.wide { "Index" } else { "int" };
         let head = match self.turns {
-            Some(turns) if self.packs.is(turns * self.threads) && turns == 1 => {
+            Some(turns) if self.is_whole(turns) && turns == 1 => {
                 "#pragma unroll\nfor (int k = 0; k < 1; ++k)".to_owned()
             }
             Some(turns) => {
                 let is_unrolled = self.place == Place::Registers || self.part.is_some();
                 let unroll = if is_unrolled { "#pragma unroll" } else { "#pragma unroll 4" };
                 let mut head = format!("{unroll}\nfor ({int} k = 0; k < {turns}; ++k)");
-                if !self.packs.is(turns * self.threads) {
+                if !self.is_whole(turns) {
                     let place = if self.threads == 1 { "k".to_owned() } else { format!("k * {} + t", self.threads) };
                     // Only the last turn has no place for some threads. To say so is a gain where instructions are what takes the time (f32 was slower).
-                    let surely = if is_unrolled && self.is_near && turns > 1 {
+                    let surely = if is_unrolled && (self.is_near || self.nest.lines.is_some()) && turns > 1 {
                         format!("k < {} || ", turns - 1)
                     } else {
                         String::new()

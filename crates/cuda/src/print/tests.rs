@@ -356,3 +356,43 @@ fn blocks_of_a_cluster_hold_their_part_of_a_long_row_in_shared_memory() {
     assert!(printed.functions.contains("__cluster_dims__(8, 1, 1) __launch_bounds__(512, 2)"), "{}", printed.functions);
     assert_eq!(softmax(800_000, "n").launches[0].shared, 0);
 }
+
+/// A row kernel of two tensors of rows and one that all rows read: what is printed for so many columns.
+fn scaled_rows(dtype: &str, columns: i64) -> String {
+    let kernel = parse(&format!(
+        "kernel {{ axes i0: n, i1: {columns} in x0: {dtype}[{columns}], x1: {dtype}[n, {columns}] out y0: {dtype}[n, {columns}] \
+        schedule row along=[i1] placement=on_chip %0 = load x0[i1] %1 = load x1[i0, i1] %2 = map(%1) f32(a) * f32(a) \
+        %3 = reduce.sum %2 over [i1] %4 = map(%0, %1, %3) {dtype}(f32(a) * f32(b) * (1.0 / sqrt(c))) store y0[i0, i1] = %4 }}"
+    ));
+    print(&kernel.unwrap(), &made_for(&Env::new())).unwrap().functions
+}
+
+#[test]
+fn packs_of_rows_that_begin_anywhere_begin_where_lines_do() {
+    for (dtype, pack, last) in [("bf16", 8, 7), ("f32", 4, 3)] {
+        let text = scaled_rows(dtype, 4095);
+        let there = |what: &str| assert!(text.contains(what), "{what}: {text}");
+        there(&format!("const int head = (int)(-(i0 * 4095) & {last});"));
+        there(&format!("const int packs = (4095 - head) / {pack}, ends = 4095 - packs * {pack};"));
+        there(&format!("load<{pack}>(x1 + i0 * 4095 + i1)"));
+        there(&format!("load_across<{pack}>(x0 + i1, head)"));
+        there(&format!("store<{pack}>(y0 + i0 * 4095 + i1, o0)"));
+        // Elements at the ends: read once, folded, and stored.
+        assert_eq!(text.matches("if (t < ends)").count(), 3, "{text}");
+    }
+    // Where packs begin is an even place of what all rows read.
+    assert!(scaled_rows("bf16", 4094).contains("load<8, 2>(x0 + i1)"));
+    // Rows of which four elements come at once, and short ones, are as they were.
+    for columns in [4096, 4092, 255] {
+        assert!(!scaled_rows("bf16", columns).contains("ends"));
+    }
+}
+
+#[test]
+fn rows_that_meet_once_ask_for_what_all_rows_read_before_they_meet() {
+    let text = scaled_rows("f32", 4096);
+    let (weights, meeting) = (text.find("load<4>(x0 + i1)").unwrap(), text.find("__syncthreads").unwrap());
+    assert!(weights < meeting && text.contains("512 threads walk a row"), "{text}");
+    let text = scaled_rows("bf16", 4096);
+    assert!(text.find("load<8>(x0 + i1)").unwrap() > text.find("__syncthreads").unwrap(), "{text}");
+}

@@ -217,7 +217,8 @@ impl Plan<'_, '_> {
             let varies = |axes: AxisSet| !self.nest.axes[*k].common(axes).is_empty();
             let is_whole = self.lanes.count > 1 && pack_width(self.nest, access, self.lanes) == Some(self.lanes.count);
             let bytes = element::bytes(access.tensor.dtype) * self.lanes.count;
-            needed[*k] && is_plain && varies(self.along) && varies(rows) && is_whole && bytes >= 4
+            let is_fetched = varies(self.along) && varies(rows) && is_whole && bytes >= 4;
+            needed[*k] && is_plain && is_fetched && self.nest.lines.is_none()
         };
         (0..needed.len()).filter(is_fetched).map(|k| StepId(k as u32)).collect()
     }

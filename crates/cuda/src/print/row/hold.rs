@@ -15,6 +15,9 @@ const MOST_SHARED: i64 = 112 << 10;
 /// Bytes of a thread that registers hold while a multiprocessor has 1024 threads.
 const HELD_BY_MANY: i64 = 128;
 
+/// Elements of rows that ask early for what all rows read.
+const EARLY: std::ops::RangeInclusive<i64> = 2048..=8192;
+
 /// Bytes of shared memory of a multiprocessor for rows that are fetched as they are, and threads that work on them: 40 registers each, which
 /// is enough for so many operations on every element.
 pub(super) const MOST_FETCHED: i64 = 216 << 10;
@@ -192,7 +195,37 @@ impl Plan<'_, '_> {
         for held in held.iter_mut().filter(|held| held.first > 0 && self.part.is_none()).filter(is_load) {
             by_pass[std::mem::replace(&mut held.first, 0)].push(held.step);
         }
+        // What is the same for all rows lies near; asked for with the row, nobody waits for it behind the meeting.
+        if self.asks_early() {
+            for id in self.loads_of_all_rows() {
+                held.push(self.held_as(id, 0));
+                by_pass[1].push(id);
+            }
+        }
         Takes { by_pass, held }
+    }
+
+    /// Whether a row asks at once for what its second pass alone reads: rows of wide numbers that meet once, and need no more registers for it, being
+    /// shared by more threads.
+    pub(super) fn asks_early(&self) -> bool {
+        let meets_once = self.passes.len() == 2 && self.passes[0].stores.is_empty() && self.part.is_none();
+        let length = self.nest.count(self.along).as_int().unwrap_or(0);
+        let is_wide = !self.is_near && self.lanes.count == 4 && self.nest.lines.is_none();
+        meets_once && is_wide && EARLY.contains(&length) && self.is_plain() && !self.loads_of_all_rows().is_empty()
+    }
+
+    /// Packs that the second pass alone reads, and that are the same for all rows.
+    fn loads_of_all_rows(&self) -> Vec<StepId> {
+        let rows: AxisSet = self.row_axes.iter().copied().collect();
+        let (first, second) = (self.read_by(&self.passes[0]), self.read_by(&self.passes[1]));
+        let is_shared = |id: &StepId| {
+            matches!(self.nest.kernel.step(*id).op, Op::Load { .. })
+                && second[id.index()]
+                && !first[id.index()]
+                && self.nest.axes[id.index()].common(rows).is_empty()
+                && pack_width(self.nest, self.nest.load(*id), self.lanes).is_some()
+        };
+        (0..second.len()).map(|k| StepId(k as u32)).filter(is_shared).collect()
     }
 
     fn held_as(&self, step: StepId, first: usize) -> Held {

@@ -19,13 +19,19 @@ pub(super) fn choose_lanes(nest: &Nest<'_>, along: AxisSet) -> Lanes {
         in_line.map(|access| element::bytes(access.tensor.dtype)).sum()
     };
     let axis = along.iter().max_by_key(|axis| (bytes(*axis), *axis)).unwrap_or(0);
-    let in_line = accesses().filter(|access| is_in_line(&access.offset, axis));
-    let narrowest = in_line.map(|access| element::bytes(access.tensor.dtype)).min();
-    let mut count = narrowest.map_or(1, |bytes| (PACK_BYTES / bytes).min(8));
-    while count > 1 && !is_multiple(&nest.extents[axis], count) {
+    let mut count = most_lanes(nest, axis);
+    while count > 1 && nest.lines.is_none() && !is_multiple(&nest.extents[axis], count) {
         count /= 2;
     }
     Lanes { axis, count }
+}
+
+/// How many elements along an axis fill the widest access.
+pub(super) fn most_lanes(nest: &Nest<'_>, axis: usize) -> i64 {
+    let accesses = nest.loads().chain(nest.stores.iter().map(|store| &store.access));
+    let in_line = accesses.filter(|access| slope(&access.offset, axis).is_some_and(|slope| slope.is(1)));
+    let narrowest = in_line.map(|access| element::bytes(access.tensor.dtype)).min();
+    narrowest.map_or(1, |bytes| (PACK_BYTES / bytes).min(8))
 }
 
 /// The axes of a row, with the lanes innermost and what lies farther apart outside.

@@ -1,0 +1,121 @@
+//! Rows whose length is no multiple of a pack: each begins somewhere else in a line of 16 bytes.
+//!
+//! Packs begin where lines do, so that they are read and written whole; the few elements before the first and behind the last line of a row are
+//! done one by one, each by a thread. What all rows read begins where a line does, and is read across two of them.
+
+use fuseline::error::Result;
+use fuseline::tensor::Dim;
+use fuseline::tile::{AxisSet, Op};
+
+use super::super::body::{Accumulator, Body, start_of};
+use super::super::code::Code;
+use super::super::element;
+use super::super::nest::{Lines, Nest, is_multiple, slope};
+use super::hold::Held;
+use super::lanes::{choose_lanes, most_lanes};
+use super::{LONGEST, Plan};
+
+/// Elements of a row that is long enough for packs of many threads.
+const SHORTEST: i64 = 1024;
+
+/// Elements at a time that are enough as they are.
+const ENOUGH: i64 = 4;
+
+/// Where lines begin in rows along some axes, if packs follow them.
+pub(super) fn lines(nest: &Nest<'_>, stores: &[usize], along: AxisSet) -> Option<Lines> {
+    let lanes = choose_lanes(nest, along);
+    let (axis, length) = (lanes.axis, nest.extents[lanes.axis].as_int()?);
+    let count = most_lanes(nest, axis);
+    let in_line = |offset: &Dim| slope(offset, axis).is_some_and(|slope| slope.is(1));
+    let written: Vec<_> = stores.iter().map(|store| &nest.stores[*store].access).collect();
+    let first = written.iter().find(|access| in_line(&access.offset))?;
+    let start = start_of(&first.offset, axis);
+    // Elements of rows; what all rows share, and what a row has one of, may lie anywhere.
+    let is_along = |offset: &Dim| AxisSet::mentioned(offset).contains(axis);
+    let is_own = |offset: &Dim| is_along(offset) && !AxisSet::mentioned(&start_of(offset, axis)).is_empty();
+    let own = || nest.loads().chain(written.iter().copied()).filter(|access| is_own(&access.offset));
+    let lies = |offset: &Dim| in_line(offset) && is_multiple(&(start_of(offset, axis) - &start), count);
+    let widest = own().map(|access| element::bytes(access.tensor.dtype)).max()?;
+    let fits = along == AxisSet::of(axis)
+        && (SHORTEST..=LONGEST / widest).contains(&length)
+        && !is_multiple(&start, count)
+        && lanes.count < ENOUGH
+        && own().all(|access| lies(&access.offset));
+    fits.then_some(Lines { axis, count, start })
+}
+
+impl Plan<'_, '_> {
+    /// Whether the threads of a row have as many packs as there are turns, all of them.
+    pub(super) fn is_whole(&self, turns: i64) -> bool {
+        self.nest.lines.is_none() && self.packs.is(turns * self.threads)
+    }
+
+    /// The packs of a row, and the elements at its ends; every thread of those asks for its own at once.
+    pub(super) fn print_lines(&self, body: &mut Body<'_>) -> Result<()> {
+        let Some(Lines { axis, count, start }) = &self.nest.lines else { return Ok(()) };
+        let (start, length) = (body.index(start, &[]), body.index(&self.nest.extents[*axis], &[]));
+        body.line(format!("const int head = (int)(-({start}) & {});", count - 1));
+        body.line(format!("const int packs = ({length} - head) / {count}, ends = {length} - packs * {count};"));
+        body.line(format!("const Index end = t < head ? t : t + packs * {count};"));
+        for held in &self.held {
+            body.line(format!("{} {} = {{}};", self.type_of_end(held), end_name(held)));
+        }
+        self.at_ends(body, |body| {
+            for held in self.held.iter().filter(|held| self.is_load(held)) {
+                let (tensor, offset) = body.address(&self.nest.load(held.step).clone(), None)?;
+                body.line(format!("{} = {tensor}[{offset}];", end_name(held)));
+            }
+            Ok(())
+        })
+    }
+
+    /// What a pass does with the elements at the ends of a row.
+    pub(super) fn print_ends(&self, body: &mut Body<'_>, number: usize, accumulators: &[Accumulator]) -> Result<()> {
+        if self.nest.lines.is_none() {
+            return Ok(());
+        }
+        let pass = &self.passes[number];
+        self.at_ends(body, |body| {
+            for held in self.held.iter().filter(|held| self.is_load(held) || held.first < number) {
+                let (dtype, name) = (self.nest.kernel.step(held.step).dtype, Code::atom(end_name(held)));
+                body.know(held.step, if self.is_load(held) { element::widened(dtype, name) } else { name });
+            }
+            for (fold, accumulator) in pass.folds.iter().zip(accumulators) {
+                body.accumulate(*fold, accumulator, &format!("s{}", fold.0))?;
+            }
+            for store in &pass.stores {
+                body.store(*store, self.live())?;
+            }
+            for held in self.held.iter().filter(|held| held.first == number && !self.is_load(held)) {
+                let value = body.value(held.step)?;
+                body.line(format!("{} = {value};", end_name(held)));
+            }
+            Ok(())
+        })
+    }
+
+    /// Does something with an element at one of the ends, which is no part of a pack.
+    fn at_ends(&self, body: &mut Body<'_>, act: impl FnOnce(&mut Body<'_>) -> Result<()>) -> Result<()> {
+        let lanes = body.lanes.take();
+        body.open(self.along);
+        body.line(format!("const Index i{} = end;", self.lanes.axis));
+        act(body)?;
+        body.close("if (t < ends)");
+        body.lanes = lanes;
+        Ok(())
+    }
+
+    /// Whether what is held is an element as it was read, and always there.
+    fn is_load(&self, held: &Held) -> bool {
+        let is_load = matches!(self.nest.kernel.step(held.step).op, Op::Load { .. });
+        held.is_pack && is_load && self.nest.load(held.step).guards.is_empty()
+    }
+
+    fn type_of_end(&self, held: &Held) -> &'static str {
+        if self.is_load(held) { held.ty } else { element::held(self.nest.kernel.step(held.step).dtype) }
+    }
+}
+
+fn end_name(held: &Held) -> String {
+    format!("e{}", held.step.0)
+}

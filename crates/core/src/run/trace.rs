@@ -32,7 +32,7 @@ pub struct Case<'a> {
     pub kernel: &'a PlannedKernel,
     /// what it should compute, as a graph of its own: its inputs are called `x0`, `x1`, …, its outputs `y0`, `y1`, …
     pub graph: Graph,
-    /// what it read, by those names
+    /// what it read, by those names, and what its nodes take without need
     pub inputs: FxHashMap<Arc<str>, Literal>,
     /// the symbols that were bound when it ran
     pub env: Env,
@@ -59,7 +59,16 @@ impl Trace {
                 env.bind(Symbol::Value(row.symbol), given.first().map_or(0, |scalar| scalar.int(0)));
             } else {
                 let alone = kernel.graph(graph).at(|| kernel.describe(k, graph))?;
-                let inputs = given.into_iter().enumerate().map(|(k, literal)| (input_name(k), literal)).collect();
+                let mut inputs: FxHashMap<Arc<str>, Literal> =
+                    given.into_iter().enumerate().map(|(k, literal)| (input_name(k), literal)).collect();
+                // What a node takes and does not need, as x⁰ does not need x, the kernel does not read.
+                let is_taken = |name: &Arc<str>| alone.inputs().iter().any(|value| alone.input_name(*value) == name);
+                for (value, literal) in graph.inputs().iter().zip(&self.inputs) {
+                    let name = graph.input_name(*value);
+                    if is_taken(name) && !inputs.contains_key(name) {
+                        inputs.insert(name.clone(), literal.clone());
+                    }
+                }
                 let case = Case { kernel, graph: alone, inputs, env: env.clone(), stored: stored.clone() };
                 cases.push((k, case));
             }
@@ -80,7 +89,7 @@ impl Case<'_> {
 
     /// What the interpreter of kernels stores for the same inputs, with folds in the parts that the schedule names.
     pub fn interpreted(&self, limits: Limits) -> Result<Vec<Literal>> {
-        let given = (0..self.inputs.len()).map(|k| Buffer::from_literal(&self.inputs[&input_name(k)]));
+        let given = (0..self.kernel.inputs.len()).map(|k| Buffer::from_literal(&self.inputs[&input_name(k)]));
         let given: Vec<Buffer> = given.collect();
         let folds = interp::Folds::AsScheduled;
         let options = interp::Options { reading: Reading::Rounded, limits, folds, ..interp::Options::default() };

@@ -111,7 +111,7 @@ rules! {
     "zero-minus",         Real,  "0 − x is −x",                                                              |s| zero_minus(s);
     "log-exp",            Real,  "log(exp(x)) is x, and log(exp(x) / y) is x − log(y)",                      |s| log_exp(s);
     "div-constant",       Real,  "x / c is x · (1 / c) where the reciprocal is a normal number",             |s| div_constant(s);
-    "pow-constant",       Real,  "pow(x, c) for c of 2, 3, −1 is products and a reciprocal, for ±½ a root of what is not negative; pow(2, x) is exp2(x)", |s| pow_constant(s);
+    "pow-constant",       Real,  "pow(x, c) for c of 0, 2, 3, −1 is 1, products and a reciprocal, for ±½ a root of what is not negative; pow(2, x) is exp2(x)", |s| pow_constant(s);
     "constants-together", Real,  "(x ∘ a) ∘ b is x ∘ (a ∘ b) for sums and products with constants that keep in range", |s| constants_together(s);
     "sigmoid",            Real,  "1 / (1 + exp(−x)) is sigmoid(x)",                                          |s| sigmoid(s);
     "other-tail",         Real,  "1 − sigmoid(x) is sigmoid(−x)",                                            |s| other_tail(s);
@@ -471,6 +471,7 @@ fn pow_constant<'s>(s: &Step<'_, 's>) -> Option<Term<'s>> {
     // The power ½ of −∞ is ∞, its root is none.
     let has_root = || sign::is_nonnegative_term(x, &|k| s.nonnegative.contains(&k));
     Some(match exponent {
+        0.0 => s.float(1.0),
         2.0 => x * x,
         3.0 => x * x * x,
         0.5 if has_root() => x.apply(Sqrt),

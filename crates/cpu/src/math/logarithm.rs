@@ -14,15 +14,18 @@ const LN_2: f32 = std::f32::consts::LN_2;
 const LOG2_E: f32 = std::f32::consts::LOG2_E;
 const LOG2_E_LESS_1: f32 = 0.442_695_05;
 
-/// A positive number as 2^e·(1 + t).
-struct Split {
-    e: Value,
-    t: Value,
+/// A positive number as 2^e·mantissa.
+pub(super) struct Split {
+    /// a whole number, as a float
+    pub e: Value,
+    pub mantissa: Value,
+    /// how far the bits of the mantissa lie above the least one, with those of the exponent before them
+    pub above: Value,
 }
 
 /// log x.
 pub(super) fn log(f: &mut Lanes<'_>, x: Value) -> Value {
-    let Split { e, t } = split(f, x);
+    let (e, t) = near_one(f, x);
     let fraction = log_of_mantissa(f, t);
     let y = f.fma(e, LN_2, fraction);
     at_the_ends(f, x, x, y)
@@ -30,7 +33,7 @@ pub(super) fn log(f: &mut Lanes<'_>, x: Value) -> Value {
 
 /// log2 x.
 pub(super) fn log2(f: &mut Lanes<'_>, x: Value) -> Value {
-    let Split { e, t } = split(f, x);
+    let (e, t) = near_one(f, x);
     let curve = curve(f, t);
     // t·log2(e) as t + t·(log2(e) − 1): the larger part is exact.
     let rest = f.mul(t, LOG2_E_LESS_1);
@@ -48,7 +51,7 @@ pub(super) fn log1p(f: &mut Lanes<'_>, x: Value) -> Value {
     let one = f.sub(sum, back);
     let lost_one = f.sub(1.0f32, one);
     let lost = f.add(lost, lost_one);
-    let Split { e, t } = split(f, sum);
+    let (e, t) = near_one(f, sum);
     let down = f.negated(e);
     let lost = f.scale(lost, down);
     let t = f.add(t, lost);
@@ -73,20 +76,26 @@ fn curve(f: &mut Lanes<'_>, t: Value) -> Value {
     f.mul(square, curve)
 }
 
-fn split(f: &mut Lanes<'_>, x: Value) -> Split {
+/// A positive number as 2^e·(1 + t): e and t.
+fn near_one(f: &mut Lanes<'_>, x: Value) -> (Value, Value) {
+    let Split { e, mantissa, .. } = split(f, x, LEAST_MANTISSA);
+    (e, f.sub(mantissa, 1.0f32))
+}
+
+/// A positive number whose mantissa is at least what has these bits, and less than twice that.
+pub(super) fn split(f: &mut Lanes<'_>, x: Value, least: i32) -> Split {
     let is_tiny = f.lt(x, f32::MIN_POSITIVE);
     let scaled = f.mul(x, 8_388_608.0f32);
     let x = f.select(is_tiny, scaled, x);
     let bits = f.bits(x);
-    let above = f.sub(bits, LEAST_MANTISSA);
+    let above = f.sub(bits, least);
     let e = f.binary(Binary::ShrSigned, above, 23);
     let field = f.shl(e, 23);
     let mantissa = f.sub(bits, field);
     let mantissa = f.bits(mantissa);
-    let t = f.sub(mantissa, 1.0f32);
     let e = f.0.convert(Convert::Float, Ty::F32, e);
     let shifted = f.sub(e, 23.0f32);
-    Split { e: f.select(is_tiny, shifted, e), t }
+    Split { e: f.select(is_tiny, shifted, e), mantissa, above }
 }
 
 /// `y`, but −∞ where `argument` is 0, NaN where it is less or NaN; and +∞ where `x` is.

@@ -5,7 +5,8 @@
 
 use super::exponential;
 use super::lanes::Lanes;
-use crate::vector::{Binary, Convert, Ty, Unary, Value};
+use super::logarithm::{Split, split};
+use crate::vector::{Binary, Unary, Value};
 
 /// The bits of the least mantissa: 16 pieces of 2^19 floats begin here, and 1 lies well within the tenth.
 const LEAST_MANTISSA: i32 = 0x3f33_0000;
@@ -74,20 +75,8 @@ fn signed(f: &mut Lanes<'_>, x: Value, y: Value, power: Value) -> Value {
 
 /// log2 of what is not negative, as two floats: the second is small beside the first. Of 0 it is −∞, and ∞ and NaN are theirs.
 fn log2(f: &mut Lanes<'_>, x: Value) -> (Value, Value) {
-    let is_tiny = f.lt(x, f32::MIN_POSITIVE);
-    let scaled = f.mul(x, 8_388_608.0f32);
-    let normal = f.select(is_tiny, scaled, x);
-    let bits = f.bits(normal);
-    let above = f.sub(bits, LEAST_MANTISSA);
-    let e = f.binary(Binary::ShrSigned, above, 23);
-    let field = f.shl(e, 23);
-    let mantissa = f.sub(bits, field);
-    let mantissa = f.bits(mantissa);
+    let Split { e, mantissa, above } = split(f, x, LEAST_MANTISSA);
     let piece = f.binary(Binary::ShrSigned, above, 19);
-    let e = f.0.convert(Convert::Float, Ty::F32, e);
-    let shifted = f.sub(e, 23.0f32);
-    let e = f.select(is_tiny, shifted, e);
-
     let [inverse, log, log_rest] = [INVERSE, LOG, LOG_REST].map(|numbers| f.table(&numbers, piece));
     // mantissa · inverse is 1 + t + lost, exactly.
     let product = f.mul(mantissa, inverse);

@@ -1,7 +1,8 @@
-//! What making kernels costs: `cargo run --release -p fuseline-bench --bin making -- [--rounds=N] [--sizes=NAME=SIZE,…] [NAME…|MODEL.onnx…]`.
+//! What making kernels costs: `cargo run --release -p fuseline-bench --bin making -- [--rounds=N] [--phases=all] [--sizes=NAME=SIZE,…] [NAME…|MODEL.onnx…]`.
 //!
 //! Every different kernel of the plans of some graphs of the gallery (all unless named), or of models, is emitted and becomes machine code
-//! again and again; the least time of either counts.
+//! again and again; the least time of either counts. Programs of a kernel that are equal become machine code once, as in a run. With `--phases=all`, what each program
+//! takes.
 
 use std::path::Path;
 use std::time::Instant;
@@ -14,7 +15,8 @@ use fuseline::graph::Graph;
 use fuseline::tensor::Env;
 use fuseline_bench::{arguments, networks_of_gallery, sizes};
 use fuseline_cpu::code::{Code, Isa};
-use fuseline_cpu::{emit, here};
+use fuseline_cpu::emit::{self, Phase};
+use fuseline_cpu::here;
 use fuseline_frontend::Model;
 
 fn main() -> Result<()> {
@@ -34,7 +36,13 @@ fn main() -> Result<()> {
         if let Some(text) = options.get("sizes") {
             env = sizes(text);
         }
-        measure(name.rsplit('/').next().unwrap_or(name), graph, env, rounds, &mut totals)?;
+        measure(
+            name.rsplit('/').next().unwrap_or(name),
+            graph,
+            env,
+            (rounds, options.contains_key("phases")),
+            &mut totals,
+        )?;
     }
     totals.sort_by(f64::total_cmp);
     let (count, sum) = (totals.len(), totals.iter().sum::<f64>());
@@ -48,7 +56,13 @@ fn main() -> Result<()> {
 }
 
 /// Makes the kernels of a graph, and tells what each takes.
-fn measure(name: &str, graph: Graph, env: Env, rounds: usize, totals: &mut Vec<f64>) -> Result<()> {
+fn measure(
+    name: &str,
+    graph: Graph,
+    env: Env,
+    (rounds, show_phases): (usize, bool),
+    totals: &mut Vec<f64>,
+) -> Result<()> {
     let isa = Isa::detect();
     let target = emit::Target::new(isa, 2);
     let mut options = PlanOptions::on(here::spec());
@@ -69,14 +83,38 @@ fn measure(name: &str, graph: Graph, env: Env, rounds: usize, totals: &mut Vec<f
             let emitted = emit::emit(kernel, &env, &target)?;
             emitting = emitting.min(start.elapsed().as_secs_f64() * 1e6);
             let start = Instant::now();
-            let codes =
-                emitted.phases.iter().map(|phase| Code::new(&phase.program, isa)).collect::<Result<Vec<_>>>()?;
+            let different = different(&emitted.phases);
+            let codes = different.iter().map(|phase| Code::new(&phase.program, isa)).collect::<Result<Vec<_>>>()?;
             coding = coding.min(start.elapsed().as_secs_f64() * 1e6);
-            phases = codes.len();
-            values = emitted.phases.iter().map(|phase| phase.program.types.len()).sum();
+            phases = emitted.phases.len();
+            values = different.iter().map(|phase| phase.program.types.len()).sum();
+            drop(codes);
         }
         totals.push(emitting + coding);
         println!("{name:28} {phases:7} {values:8} {emitting:10.1} {coding:10.1} {:10.1}", emitting + coding);
+        if show_phases {
+            let emitted = emit::emit(kernel, &env, &target)?;
+            for phase in different(&emitted.phases) {
+                let time = || {
+                    let start = Instant::now();
+                    Code::new(&phase.program, isa).map(|_| start.elapsed().as_secs_f64() * 1e6)
+                };
+                let times = (0..rounds).map(|_| time()).collect::<Result<Vec<_>>>()?;
+                let least = times.into_iter().fold(f64::INFINITY, f64::min);
+                println!("  {:34} {:8} {least:21.1}", phase.name, phase.program.types.len());
+            }
+        }
     }
     Ok(())
+}
+
+/// Phases whose programs differ.
+fn different(phases: &[Phase]) -> Vec<&Phase> {
+    let mut different: Vec<&Phase> = Vec::new();
+    for phase in phases {
+        if different.iter().all(|known| known.program != phase.program) {
+            different.push(phase);
+        }
+    }
+    different
 }

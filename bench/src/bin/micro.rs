@@ -50,6 +50,7 @@ const CASES: &[(&str, &str, usize, Floor)] = &[
     ("linear_bias_gelu", "m=197,k=771,n=768", 0, Floor::Products(2.0 * 197.0 * 771.0 * 768.0)),
     ("linear_bias_gelu", "m=1,k=4096,n=4096", 0, Floor::Read(4.0 * 4096.0 * 4096.0)),
     ("linear", "m=512,k=768,n=3072", 0, Floor::Products(2.0 * 512.0 * 768.0 * 3072.0)),
+    ("linear", "m=512,k=3072,n=768", 0, Floor::Products(2.0 * 512.0 * 768.0 * 3072.0)),
     ("linear, gelu", "m=512,k=768,n=3072", 0, Floor::Products(2.0 * 512.0 * 768.0 * 3072.0)),
     ("linear, gelu", "m=197,k=771,n=768", 0, Floor::Products(2.0 * 197.0 * 771.0 * 768.0)),
     ("linear, gelu", "m=1,k=4096,n=4096", 0, Floor::Read(4.0 * 4096.0 * 4096.0)),

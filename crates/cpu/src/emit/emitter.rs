@@ -52,6 +52,8 @@ pub(super) struct Emitter<'e> {
     pub b: Builder,
     pub multiples: Multiples,
     pub given: FxHashMap<StepId, Given>,
+    /// places of the kernel's table of pointers, each where the program's has it
+    table: Vec<u32>,
     pub sites: Vec<String>,
     pub reads: BTreeSet<Memory>,
     pub writes: BTreeSet<Memory>,
@@ -68,6 +70,7 @@ impl<'e> Emitter<'e> {
             b: Builder::new(lanes),
             multiples: Multiples::default(),
             given: FxHashMap::default(),
+            table: Vec::new(),
             sites: Vec::new(),
             reads: BTreeSet::new(),
             writes: BTreeSet::new(),
@@ -80,10 +83,16 @@ impl<'e> Emitter<'e> {
         i64::from(self.b.lanes())
     }
 
-    /// The pointer to some memory.
+    /// The pointer to some memory. Phases number what they use in the order in which they use it, so that those that do the same with other memory are
+    /// one program.
     pub fn pointer(&mut self, memory: Memory) -> Value {
         let (inputs, outputs) = (self.bound.kernel.inputs.len(), self.bound.kernel.outputs.len());
-        self.b.buffer(memory.place(inputs, outputs))
+        let wanted = memory.place(inputs, outputs);
+        let place = self.table.iter().position(|place| *place == wanted).unwrap_or_else(|| {
+            self.table.push(wanted);
+            self.table.len() - 1
+        });
+        self.b.buffer(place as u32)
     }
 
     /// The phase, once everything has been emitted.
@@ -91,6 +100,7 @@ impl<'e> Emitter<'e> {
         Phase {
             name,
             program: Arc::new(self.b.finish()),
+            table: self.table,
             tasks: tasks as u64,
             reads: self.reads.into_iter().collect(),
             writes: self.writes.into_iter().collect(),

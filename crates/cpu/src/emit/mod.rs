@@ -194,8 +194,10 @@ pub enum Memory {
 pub struct Phase {
     /// what it does, in a word for reports: "pack", "multiply"
     pub name: &'static str,
-    /// the program; its table of pointers is that of [`Emitted::place`]
+    /// the program
     pub program: Arc<Program>,
+    /// its table of pointers: places of the kernel's ([`Emitted::place`])
+    pub table: Vec<u32>,
     /// tasks are 0..tasks
     pub tasks: u64,
     /// what it reads; a phase that reads nothing but constants and writes scratch alone can run once for all
@@ -222,12 +224,12 @@ impl Memory {
 }
 
 impl Emitted {
-    /// How many pointers the table of every phase has.
+    /// How many pointers the table of the kernel has.
     pub fn pointers(&self) -> usize {
         self.inputs + self.outputs + 1 + self.scratch.len()
     }
 
-    /// The place of memory in the table of pointers of every phase.
+    /// The place of memory in the table of pointers of the kernel.
     pub fn place(&self, memory: Memory) -> u32 {
         memory.place(self.inputs, self.outputs)
     }

@@ -14,7 +14,7 @@ use super::point::{Coord, Point};
 use super::reach::reached;
 use super::roles::Roles;
 use super::rows::dense_offset;
-use super::tile_sums::{Ahead, LINE, Stepped, TileSums, trips};
+use super::tile_sums::{Ahead, LINE, Stepped, TERMS, TileSums, trips};
 use super::tiling::{Chunk, Tiling};
 use super::{Emission, Memory};
 use crate::code::Isa;
@@ -38,7 +38,7 @@ pub(super) const FAR: i64 = 1 << 20;
 const LEAST_ASKED: i64 = 1 << 17;
 
 /// Bytes of a packed factor that a trip asks for at most.
-const MOST_ASKED: i64 = 4 * LINE;
+const MOST_ASKED: i64 = TERMS * LINE;
 
 /// Bytes of a right factor that are asked for before they are needed, where terms lie far apart.
 const ASKED: i64 = 4096;
@@ -81,24 +81,42 @@ impl Multiply {
         places: &FxHashMap<StepId, Held>,
         then: &Sums<'_>,
     ) -> Result<()> {
-        self.in_parts(e, places, false, &mut |e, terms, is_last| {
-            self.tiles(e, tiling, origin, panel, tiles, terms, &mut |e, points, rows| match (is_last, then) {
-                (false, _) => self.store_sums(e, places, points),
-                (true, Sums::Stored(stores)) if rows.1 > 1 && self.is_long(e, stores) => {
-                    self.store_rows(e, origin, points, rows, panel, stores)
+        self.in_parts(e, places, false, &mut |e, terms, turn| {
+            self.tiles(e, tiling, origin, panel, tiles, terms, &mut |e, points, rows| match (turn, then) {
+                (Turn::Earlier, _) => self.store_sums(e, places, points),
+                (Turn::Any(is_earlier), _) => {
+                    self.store_sums(e, places, points)?;
+                    let skipped = e.b.times(is_earlier, rows.1);
+                    let (from, to) = (e.b.int(IntOp::Add, rows.0, skipped), e.b.plus(rows.0, rows.1));
+                    self.use_rows(e, origin, (from, to), panel, places, then)
                 }
-                (true, Sums::Stored(stores)) => e.store_all(stores, points),
-                (true, Sums::Held(places)) => {
-                    for dot in &self.roles.dots {
-                        for point in points {
-                            let value = e.given_at(*dot, point)?;
-                            e.store_held(&places[dot], value, point);
-                        }
-                    }
-                    Ok(())
+                (Turn::Last, Sums::Stored(stores)) if rows.1 > 1 && self.is_long(e, stores) => {
+                    let across = self.width * e.lanes();
+                    let start = e.b.times(panel, across);
+                    let places = in_worker(&self.roles, e, rows, (start, across));
+                    self.store_sums(e, &places, points)?;
+                    let to = e.b.plus(rows.0, rows.1);
+                    self.use_rows(e, origin, (rows.0, to), panel, &places, then)
                 }
+                (Turn::Last, _) => self.use_sums(e, points, then),
             })
         })
+    }
+
+    /// Emits what becomes of sums at points.
+    fn use_sums(&self, e: &mut Emitter<'_>, points: &[Point], then: &Sums<'_>) -> Result<()> {
+        match then {
+            Sums::Stored(stores) => e.store_all(stores, points),
+            Sums::Held(places) => {
+                for dot in &self.roles.dots {
+                    for point in points {
+                        let value = e.given_at(*dot, point)?;
+                        e.store_held(&places[dot], value, point);
+                    }
+                }
+                Ok(())
+            }
+        }
     }
 
     /// Whether so much is computed of sums that it is not worth its code for all of a tile at once.
@@ -113,27 +131,23 @@ impl Multiply {
         flops.sum::<u32>() >= LONG
     }
 
-    /// Stores what is computed of the sums of a tile row by row: the sums wait in the worker's memory meanwhile.
-    fn store_rows(
+    /// Emits what becomes of sums that wait in memory, row by row from one up to another.
+    fn use_rows(
         &self,
         e: &mut Emitter<'_>,
         origin: &Point,
-        points: &[Point],
-        (first, rows): (Value, i64),
+        (from, to): (Value, Value),
         panel: Value,
-        stores: &[usize],
+        places: &FxHashMap<StepId, Held>,
+        then: &Sums<'_>,
     ) -> Result<()> {
-        let across = self.width * e.lanes();
-        let start = e.b.times(panel, across);
-        let places = in_worker(&self.roles, e, (first, rows), (start, across));
-        self.store_sums(e, &places, points)?;
-        for (dot, place) in &places {
+        for (dot, place) in places {
             e.given.insert(*dot, Given::Held(place.clone()));
         }
-        let last = e.b.plus(first, rows);
-        let (row, _) = e.b.begin_loop(To::Value(first), To::Value(last), 1, &[]);
+        let (row, _) = e.b.begin_loop(To::Value(from), To::Value(to), 1, &[]);
+        let start = e.b.times(panel, self.width * e.lanes());
         let points = tile_points(e, &self.roles, origin, (row, 1), (start, self.width));
-        e.store_all(stores, &points)?;
+        self.use_sums(e, &points, then)?;
         e.b.end_loop(&[]);
         Ok(())
     }
@@ -231,32 +245,40 @@ impl Multiply {
         })
     }
 
-    /// Emits the terms of a sum some at a time: `part` is told which, and whether these are the last. Where what is done with the
-    /// last is no different, equal parts are one loop.
+    /// Emits the terms of a sum some at a time: `part` is told which, and whether these are the last. Equal parts are one loop: there is as much code
+    /// as for one.
     fn in_parts(
         &self,
         e: &mut Emitter<'_>,
         places: &FxHashMap<StepId, Held>,
         ends_alike: bool,
-        part: &mut dyn FnMut(&mut Emitter<'_>, &Terms<'_>, bool) -> Result<()>,
+        part: &mut dyn FnMut(&mut Emitter<'_>, &Terms<'_>, Turn) -> Result<()>,
     ) -> Result<()> {
         let all = self.roles.sum_count(e.bound);
         let parts = self.parts(e);
         let count = ceil_div(all, parts);
         let next = if ends_alike { all } else { count };
-        part(e, &Terms { from: None, count, next, begun: None }, parts == 1)?;
-        let looped = if ends_alike && parts * count == all { parts } else { parts - 1 };
-        if looped > 1 {
-            let (number, _) = e.b.begin_loop(To::Number(1), To::Number(looped), 1, &[]);
-            let from = Some(e.b.times(number, count));
-            part(e, &Terms { from, count, next, begun: Some(places) }, false)?;
-            e.b.end_loop(&[]);
+        if parts == 1 {
+            return part(e, &Terms { from: None, count, next, begun: None }, Turn::Last);
         }
-        if looped > 0 && looped < parts {
+        let is_even = parts * count == all;
+        let looped = if is_even { parts } else { parts - 1 };
+        let (number, _) = e.b.begin_loop(To::Number(0), To::Number(looped), 1, &[]);
+        let from = Some(e.b.times(number, count));
+        // none in the first part: what lies there is of no meaning yet
+        let lanes = e.b.splat(Ty::Mask, number);
+        let last = e.b.number(parts - 1);
+        let left = e.b.int(IntOp::Sub, last, number);
+        let one = e.b.number(1);
+        let is_earlier = e.b.int(IntOp::Min, left, one);
+        let turn = if is_even { Turn::Any(is_earlier) } else { Turn::Earlier };
+        part(e, &Terms { from, count, next, begun: Some((places, Some(lanes))) }, turn)?;
+        e.b.end_loop(&[]);
+        if !is_even {
             let from = Some(e.b.number(looped * count));
             let left = all - looped * count;
             let next = if ends_alike { all } else { left };
-            part(e, &Terms { from, count: left, next, begun: Some(places) }, true)?;
+            part(e, &Terms { from, count: left, next, begun: Some((places, None)) }, Turn::Last)?;
         }
         Ok(())
     }
@@ -346,9 +368,13 @@ impl Multiply {
             masks: masked.filter_map(|point| point.mask).collect(),
             ahead,
         };
-        let begun = terms.begun.map(|places| {
+        let begun = terms.begun.map(|(places, lanes)| {
             let held = roles.dots.iter().flat_map(|dot| points.iter().map(|point| (&places[dot], point)));
-            held.map(|(place, point)| e.load_held(place, &point.clone().unmasked())).collect()
+            let at = |point: &Point| match lanes {
+                Some(lanes) => point.clone().masked(lanes),
+                None => point.clone().unmasked(),
+            };
+            held.map(|(place, point)| e.load_held(place, &at(point))).collect()
         });
         let kept = sums.emit(e, start, &right, begun);
         give_sums(e, &roles.dots, &sums, &kept, points);
@@ -391,8 +417,19 @@ struct Terms<'t> {
     count: i64,
     /// how many terms on in memory those lie that are added next
     next: i64,
-    /// where the sums of the terms before lie; none where there are none
-    begun: Option<&'t FxHashMap<StepId, Held>>,
+    /// where the sums of the terms before lie, and which of their lanes are to be read if not all; none where there are none
+    begun: Option<(&'t FxHashMap<StepId, Held>, Option<Value>)>,
+}
+
+/// Which of the parts of a sum are emitted.
+#[derive(Clone, Copy)]
+enum Turn {
+    /// the last
+    Last,
+    /// some before the last
+    Earlier,
+    /// any of them: an Int, 0 in the last and 1 in all others
+    Any(Value),
 }
 
 impl Terms<'_> {

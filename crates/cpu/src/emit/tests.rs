@@ -41,6 +41,8 @@ fn run_for(kernel: &Kernel, env: &Env, inputs: &[Literal], target: &Target) -> V
     let mut scratch: Vec<Vec<u64>> = emitted.scratch.iter().map(|n| size(*n)).collect();
     let worker = emitted.phases.iter().map(|phase| phase.worker_bytes).max().unwrap_or(0);
     let mut worker = size(worker);
+    // what nobody has written is no number
+    worker.fill(u64::MAX);
     let count = inputs.len() + outputs.len() + 1 + scratch.len();
     let mut table = vec![std::ptr::null_mut(); count];
     let place = |memory: Memory| emitted.place(memory) as usize;
@@ -57,8 +59,9 @@ fn run_for(kernel: &Kernel, env: &Env, inputs: &[Literal], target: &Target) -> V
     for phase in &emitted.phases {
         let code = Code::new(&phase.program, isa).unwrap_or_else(|e| panic!("{e}\n{}", phase.program));
         let mut fault = Fault::default();
+        let pointers: Vec<*mut u8> = phase.table.iter().map(|place| table[*place as usize]).collect();
         // SAFETY: the table holds memory of the sizes that the kernel has been emitted for.
-        unsafe { code.call(&table, 0, phase.tasks as i64, &mut fault) };
+        unsafe { code.call(&pointers, 0, phase.tasks as i64, &mut fault) };
         assert_eq!(fault, Fault::default());
     }
     let results = kernel.outputs.iter().zip(sizes).zip(outputs.iter().zip(bytes));
@@ -242,6 +245,7 @@ fn contractions_with_what_comes_after() {
         (13, 30, 5),
         (40, 200, 64),
         (9, 70, 2100),
+        (13, 70, 2050),
         (1, 1000, 70),
         (2, 333, 1500),
         (5, 47, 3),
@@ -269,6 +273,22 @@ fn contractions_with_what_comes_after() {
              %7 = map(%4, %6) a / sqrt(b + 1.0) store y[i0, i1] = %7 store z[i0, i1] = %4 }",
             &sizes,
         );
+    }
+}
+
+#[test]
+fn phases_that_do_the_same_are_one_program() {
+    let text = "kernel { axes i0: 20, i1: 70, i2: 40 in x: f32[20, 40], w: f32[40, 70], b: f32[70], v: f32[40, 70], c: f32[70] \
+                out y: f32[20, 70], z: f32[20, 70] schedule contract dots=(%2, %6) rows=[i0] columns=[i1] sum=[i2] tile=6x64x256 \
+                %0 = load x[i0, i2] %1 = load w[i2, i1] %2 = dot(%0, %1) over [i2] acc=f32 %3 = load b[i1] %4 = map(%2, %3) a + b \
+                %5 = load v[i2, i1] %6 = dot(%0, %5) over [i2] acc=f32 %7 = load c[i1] %8 = map(%6, %7) a + b \
+                store y[i0, i1] = %4 store z[i0, i1] = %8 }";
+    check(text, &[]);
+    let phases = emit(&parse(text).unwrap(), &Env::new(), &Target::new(Isa::detect(), 2)).unwrap().phases;
+    assert_eq!(phases.iter().map(|phase| phase.name).collect::<Vec<_>>(), ["pack", "multiply", "pack", "multiply"]);
+    for (one, other) in [(0, 2), (1, 3)] {
+        assert_eq!(phases[one].program, phases[other].program);
+        assert_ne!(phases[one].table, phases[other].table);
     }
 }
 

@@ -206,8 +206,8 @@ impl<'e, 't, 'p> Run<'e, 't, 'p> {
         let worker = emitted.place(Memory::Worker) as usize;
         let first = base.wrapping_add(special.workers);
         for number in &step.phases {
-            let table = Table { pointers: &pointers, worker, first, stride: special.stride };
             let phase = &emitted.phases[*number];
+            let table = Table { pointers: &pointers, used: &phase.table, worker, first, stride: special.stride };
             let since = self.recorder.now();
             // SAFETY: inputs and constants have the sizes for which the kernel was made; outputs, memory between phases and
             // that of threads are as large as it asks for, and values that are needed at one time do not overlap, but for an

@@ -166,7 +166,7 @@ impl Gauge {
         let mut settings = [rounds, bytes];
         let start = settings.as_mut_ptr().cast::<u8>();
         let pointers = [start, source.block().start(), target.block().start(), start];
-        let table = Table { pointers: &pointers, worker: 3, first: start, stride: 0 };
+        let table = Table { pointers: &pointers, used: &[0, 1, 2, 3], worker: 3, first: start, stride: 0 };
         self.pool.enter(|team| {
             let start = Instant::now();
             // SAFETY: the processor has the instructions, as `new` makes sure; every task stays within its own bytes of blocks

@@ -159,7 +159,8 @@ impl LoneKernel {
         for _ in 0..runs {
             let start = Instant::now();
             for (phase, code) in emitted.phases.iter().zip(&self.compiled.codes) {
-                let table = Table { pointers: &pointers, worker, first: workers.block().start(), stride };
+                let first = workers.block().start();
+                let table = Table { pointers: &pointers, used: &phase.table, worker, first, stride };
                 // SAFETY: inputs have the sizes for which the kernel was made; outputs, memory between phases and that of threads are
                 // as large as it asks for, and ours alone; tasks of a phase are independent.
                 let fault = unsafe { launch(team, code, phase.tasks, table) };

@@ -8,11 +8,13 @@ use smallvec::SmallVec;
 use super::pool::Team;
 use crate::code::{Code, Fault};
 
-/// The pointers of a program, and memory of its own for each thread.
+/// The pointers of a kernel, which of them a program has, and memory of its own for each thread.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Table<'a> {
     /// the pointers; the one at `worker` is set for each thread
     pub pointers: &'a [*mut u8],
+    /// for every pointer of the program, its place among them
+    pub used: &'a [u32],
     /// the place of a thread's own memory in the table
     pub worker: usize,
     /// memory of the first thread
@@ -27,10 +29,13 @@ unsafe impl Sync for Table<'_> {}
 impl Table<'_> {
     /// The pointers as a thread sees them.
     fn of_thread(&self, thread: usize) -> SmallVec<[*mut u8; 24]> {
-        let mut pointers = SmallVec::from_slice(self.pointers);
         // There may be no such memory, and then nobody reads the pointer.
-        pointers[self.worker] = self.first.wrapping_add(thread * self.stride);
-        pointers
+        let own = self.first.wrapping_add(thread * self.stride);
+        let pointer = |place: &u32| match *place as usize {
+            place if place == self.worker => own,
+            place => self.pointers[place],
+        };
+        self.used.iter().map(pointer).collect()
     }
 }
 

@@ -30,10 +30,10 @@ pub(super) struct Packed {
 #[derive(Debug, Default)]
 pub(super) struct Packs(Mutex<FxHashMap<Key, Arc<Packed>>>);
 
-/// What is packed: programs (by where they lie; what they packed keeps them there), from which constants, to how many bytes.
+/// What is packed: programs (by where they lie; what they packed keeps them there) with tasks and tables, from which constants, to how many bytes.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct Key {
-    phases: Vec<(usize, u64)>,
+    phases: Vec<(usize, u64, Vec<u32>)>,
     inputs: Vec<Option<ConstantId>>,
     scratch: Vec<Option<usize>>,
 }
@@ -104,7 +104,10 @@ impl Packs {
         let mut sizes = vec![None; emitted.scratch.len()];
         let written = phases.iter().flat_map(|k| scratch(&emitted.phases[*k].writes));
         written.for_each(|k| sizes[k] = Some(emitted.scratch[k]));
-        let code = |k: &usize| (Arc::as_ptr(&compiled.codes[*k]).addr(), emitted.phases[*k].tasks);
+        let code = |k: &usize| {
+            let phase = &emitted.phases[*k];
+            (Arc::as_ptr(&compiled.codes[*k]).addr(), phase.tasks, phase.table.clone())
+        };
         let key = Key { phases: phases.iter().map(code).collect(), inputs, scratch: sizes };
         // Held while it is packed: who waits would pack the same.
         let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
@@ -148,7 +151,8 @@ fn run(engine: &Engine, team: &mut Team<'_>, compiled: &Compiled, phases: &[usiz
     let worker = emitted.place(Memory::Worker) as usize;
     for k in phases {
         let phase = &emitted.phases[*k];
-        let table = Table { pointers: &pointers, worker, first: workers.block().start(), stride };
+        let first = workers.block().start();
+        let table = Table { pointers: &pointers, used: &phase.table, worker, first, stride };
         // SAFETY: the phase reads the constants and writes the blocks that it says it does, which are as large as the
         // kernel asks for, and new; its tasks are independent.
         let fault = unsafe { launch(team, &compiled.codes[*k], phase.tasks, table) };

@@ -43,7 +43,8 @@ fn emit(kernel: &Kernel, env: &Env, _: &Target) -> Result<Emitted> {
     let source = |input: usize| if input == 1 { Memory::Scratch(0) } else { Memory::Input(input) };
     let phase = |name, program: vector::Program, reads, writes| {
         let sites = vec!["is too large".to_owned()];
-        Phase { name, program: program.into(), tasks: count as u64, reads, writes, worker_bytes: 64, sites }
+        let table = (0..kernel.inputs.len() as u32 + 2 + u32::from(packs)).collect();
+        Phase { name, program: program.into(), table, tasks: count as u64, reads, writes, worker_bytes: 64, sites }
     };
     let mut phases = Vec::new();
     if packs {

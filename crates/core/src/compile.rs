@@ -6,7 +6,8 @@ use crate::analysis::{Work, price};
 use crate::device::Unit;
 use crate::error::{Context as _, Error, Result};
 use crate::fuse::{
-    Chooser, DecisionId, Kind, Knowledge, Lock, Pins, Plan, PlanOptions, edge_names, edges, plan_knowing, price_knowing,
+    Chooser, DecisionId, Kind, Knowledge, Lock, Pins, Plan, PlanOptions, Turn, edge_names, edges, plan_knowing,
+    price_knowing,
 };
 use crate::graph::{Graph, OriginSet, verify_within};
 use crate::passes::{Context, Precision, Step, run_passes, run_rounding};
@@ -331,6 +332,17 @@ impl PlannedProgram {
 }
 
 impl PlannedProgram {
+    /// Decisions that the plans turned round, each because they take less in all: those of a run, of what is prepared, and of regions.
+    pub fn turned(&self) -> Vec<&Turn> {
+        fn collect<'p>(plan: &'p Plan, found: &mut Vec<&'p Turn>) {
+            found.extend(&plan.turned);
+            plan.kernels.iter().flat_map(|kernel| &kernel.regions).for_each(|region| collect(region, found));
+        }
+        let mut found = Vec::new();
+        [&self.run, &self.prepare].into_iter().for_each(|plan| collect(plan, &mut found));
+        found
+    }
+
     /// The rewrites that were applied.
     pub fn applied_rewrites(&self) -> BTreeSet<DecisionId> {
         self.rewrites.iter().filter(|a| a.refused.is_none()).map(rewrite_id).collect()

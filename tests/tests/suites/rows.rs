@@ -108,6 +108,17 @@ fn larger_layers_become_few_kernels() {
 }
 
 #[test]
+fn weights_of_experts_are_not_gathered_into_memory() {
+    let entry = gallery::find("moe_int8").unwrap_or_else(|| panic!("moe_int8 is gone"));
+    let large = [("tokens", 512), ("experts", 8), ("features", 1024), ("hidden", 1024)];
+    for (target, sizes) in TARGETS.iter().flat_map(|target| [(target, entry.sizes), (target, &large)]) {
+        let planned = planned(&entry.graph(DType::F32).unwrap(), target, sizes);
+        let stored = planned.run.kernels.iter().flat_map(|kernel| &kernel.kernel.outputs);
+        assert!(stored.into_iter().all(|y| y.ty.shape.rank() < 3), "{target}: {:?}", kinds(&planned));
+    }
+}
+
+#[test]
 fn a_norm_joins_its_product_for_few_rows_only() {
     for name in ["norm_linear", "rmsnorm_linear"] {
         let entry = gallery::find(name).unwrap_or_else(|| panic!("{name} is gone"));

@@ -64,7 +64,7 @@ impl Flipped {
     }
 
     /// Why a plan that is faster was not made.
-    pub fn why_not_found(&self, options: &PlanOptions) -> &'static str {
+    pub fn why_not_found(&self, story: &Story, options: &PlanOptions) -> &'static str {
         if options.policy != Policy::Microseconds {
             return "the textbook decides, not the time";
         }
@@ -77,6 +77,10 @@ impl Flipped {
         if self.decision.rule == "attention" && self.decision.verdict == Verdict::Taken {
             return "attention stays in one piece, for what it does not store grows with the square of the sizes; --lock FILE \
                     writes the faster plan, --plan FILE obeys it";
+        }
+        let bytes = |story: &Story| story.explanation.run.cost.bytes + story.explanation.run.regions.cost.bytes;
+        if self.after.as_ref().is_some_and(|after| bytes(after) > bytes(story)) {
+            return "it moves more bytes, and a gain that small is not believed; --lock FILE writes that plan, --plan FILE obeys it";
         }
         if self.decision.is_rewrite {
             return "rewrites are applied wherever they fit, and this one does not pay here; --lock FILE writes the faster plan, \
@@ -105,6 +109,9 @@ pub fn flip(request: &Request<'_>, story: &Story, id: DecisionId) -> Outcome<Fli
         options.pins.rewrites = Some(story.planned.applied_rewrites());
         let taken = decision.verdict == Verdict::Taken;
         options.pins.divided.extend(about(&story.planned, id).filter(|_| taken));
+        // What the plan has turned round by itself stays so.
+        let others = story.planned.turned().into_iter().filter(|turn| turn.id != id);
+        others.for_each(|turn| turn.pin(&mut options.pins));
     }
     let after = request.plan(&options, &mut |_| {})?;
     // In another plan a pair may have become impossible.

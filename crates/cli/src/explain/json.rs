@@ -18,7 +18,7 @@ pub fn of_flip(request: &Request<'_>, story: &Story, flipped: &Flipped) -> Value
     let (effect, why) = match (&flipped.after, flipped.effect(story)) {
         (None, _) => ("illegal", flipped.illegal.as_deref()),
         (_, Effect::Slower(_)) => ("slower", None),
-        (_, Effect::Faster(_)) => ("faster", Some(flipped.why_not_found(&request.options))),
+        (_, Effect::Faster(_)) => ("faster", Some(flipped.why_not_found(story, &request.options))),
         (_, Effect::Equal) => ("equal", Some(flipped.why_equal(story))),
     };
     value["flip"] = json!({

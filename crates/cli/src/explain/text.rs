@@ -43,7 +43,9 @@ pub fn of_flip(request: &Request<'_>, story: &Story, flipped: &Flipped) -> Strin
     text.push_str(&table.text(width));
     let verdict = match flipped.effect(story) {
         Effect::Slower(us) => format!("slower by {} µs", significant(us)),
-        Effect::Faster(us) => format!("faster by {} µs: {}", significant(us), flipped.why_not_found(&request.options)),
+        Effect::Faster(us) => {
+            format!("faster by {} µs: {}", significant(us), flipped.why_not_found(story, &request.options))
+        }
         Effect::Equal => format!("as fast as before: {}", flipped.why_equal(story)),
     };
     text.push('\n');

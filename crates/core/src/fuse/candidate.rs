@@ -100,19 +100,19 @@ impl Driver<'_> {
         candidate: &Candidate,
         list: impl Fn(&Pins) -> Option<&std::collections::BTreeSet<DecisionId>>,
     ) -> bool {
-        let Some(list) = list(&self.options.pins) else { return false };
+        let Some(list) = list(&self.pins) else { return false };
         let Some(Named { edges, id }) = candidate.named.as_ref().filter(|_| !list.is_empty()) else { return false };
         list.contains(id) || edges.iter().any(|e| list.contains(&self.names.edge(*e)))
     }
 
     /// Whether it matters what candidates are about: the user, or a second thought, has something to say.
     fn is_selective(&self) -> bool {
-        self.options.pins != Pins::default() || !self.apart.is_empty()
+        self.pins != Pins::default() || !self.apart.is_empty()
     }
 
     /// Whether a candidate is among those that may be taken at all.
     pub(super) fn is_listed(&self, candidate: &Candidate) -> bool {
-        let Some(only) = &self.options.pins.only else { return true };
+        let Some(only) = &self.pins.only else { return true };
         let Some(Named { edges, id }) = &candidate.named else { return false };
         let all = || !edges.is_empty() && edges.iter().all(|e| only.contains(&self.names.edge(*e)));
         only.contains(id) || (!only.is_empty() && all())
@@ -173,8 +173,12 @@ impl Driver<'_> {
 
     /// Why something that can be done is not wanted, whatever it saves.
     fn unwanted(&self, candidate: &Candidate) -> Option<Reason> {
-        if self.is_pinned(candidate, |pins| Some(&pins.apart)) || self.joins_divided(&candidate.proposal) {
-            return Some(Reason::Pinned);
+        let proposal = &candidate.proposal;
+        if self.is_pinned(candidate, |pins| Some(&pins.apart)) || self.joins_divided(proposal, &self.divided) {
+            return Some(match self.turned_apart_us(candidate) {
+                Some(by_us) => Reason::Outweighed { by_us },
+                None => Reason::Pinned,
+            });
         }
         let forced = || self.is_pinned(candidate, |pins| Some(&pins.together));
         let edges = candidate.named.iter().flat_map(|named| &named.edges);
@@ -188,9 +192,9 @@ impl Driver<'_> {
     }
 
     /// Whether a kernel would compute two nodes that are to be in different ones.
-    fn joins_divided(&self, proposal: &Proposal) -> bool {
+    pub(super) fn joins_divided(&self, proposal: &Proposal, divided: &[[usize; 2]]) -> bool {
         let has = |groups: &[GroupId], node: usize| groups.iter().any(|g| self.state.inside[node].contains(g));
-        let both = |groups: &[GroupId]| self.divided.iter().any(|[a, b]| has(groups, *a) && has(groups, *b));
+        let both = |groups: &[GroupId]| divided.iter().any(|[a, b]| has(groups, *a) && has(groups, *b));
         match (proposal.form, proposal.groups.as_slice()) {
             (Form::Copy, [producer, readers @ ..]) => readers.iter().any(|reader| both(&[*producer, *reader])),
             (_, groups) => both(groups),

@@ -62,7 +62,7 @@ impl Driver<'_> {
         let before = self.memory.take(group);
         let last = self.best.remove(&group).map(|(_, candidate)| candidate);
         // What the user wants combined is no question of weight.
-        let is_forcing = !self.options.pins.together.is_empty();
+        let is_forcing = !self.pins.together.is_empty();
         // A textbook also looks at others than the proposed groups: readers that it minds may have become one.
         let by_the_book = self.options.policy == Policy::Textbook;
         let mut seen: Vec<Seen> = Vec::new();

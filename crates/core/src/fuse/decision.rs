@@ -188,6 +188,8 @@ pub struct Decision {
     pub after: Option<Cost>,
     /// the pairs of nodes, reader last, that it decides about
     pub edges: Vec<(usize, usize)>,
+    /// what the plan gains in all, in microseconds, by a decision that saves nothing by itself and was taken for that
+    pub in_all_us: Option<f64>,
     /// what the user should know of a decision that was taken: a second output, work done twice, a rounding removed
     pub notes: Vec<Note>,
 }
@@ -209,6 +211,8 @@ pub enum Note {
     FoldedOperand,
     /// two contractions with folds between them are in one kernel
     Streamed,
+    /// it saves nothing by itself, and makes way for what does
+    PaysLater,
 }
 
 impl fmt::Display for Note {
@@ -220,15 +224,17 @@ impl fmt::Display for Note {
             Note::PermutedStore => "allowed, because the store permutes",
             Note::WholeRows => "allowed, because a tile owns whole rows",
             Note::FoldedOperand => "allowed, because folding a row again for each tile costs less than storing it",
+            Note::PaysLater => "taken, because the plan in all takes less with it",
             Note::Streamed => "allowed, because the folds between the products follow each other along the stream",
         })
     }
 }
 
 impl Decision {
-    /// Microseconds that it saves (or, refused, would save; negative where it would cost).
+    /// Microseconds that it saves, with what it makes way for (or, refused, would save; negative where it would cost).
     pub fn saved_us(&self) -> f64 {
-        self.after.map_or(0.0, |after| self.before().us - after.us)
+        let by_itself = || self.after.map_or(0.0, |after| self.before().us - after.us);
+        self.in_all_us.unwrap_or_else(by_itself)
     }
 
     /// What both cost apart.

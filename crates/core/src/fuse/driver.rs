@@ -8,12 +8,13 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use super::candidate::{Candidate, Named};
 use super::consider::Memory;
 use super::context::FuseContext;
-use super::decision::{Decision, DecisionId, Verdict};
+use super::decision::{Decision, DecisionId, Note, Verdict};
 use super::evaluate::Evaluator;
 use super::name::Names;
-use super::options::{Chooser, PlanOptions};
+use super::options::{Chooser, Pins, PlanOptions};
 use super::rules::{Form, Proposal, RULES, Stage};
 use super::state::{GroupId, GroupState, Groups, State};
+use super::third_thoughts::Turn;
 use crate::error::{Error, Result};
 use crate::philox;
 
@@ -76,8 +77,12 @@ pub(super) struct Driver<'g> {
     fuel: Option<usize>,
     /// pairs of cells that are kept apart because the plan in all is better so, with the time that saves
     pub(super) apart: FxHashMap<(usize, usize), f64>,
-    /// pairs of nodes that the user wants in different kernels
+    /// what the user has decided, and what was turned round since
+    pub(super) pins: Pins,
+    /// pairs of nodes that are wanted in different kernels
     pub(super) divided: Vec<[usize; 2]>,
+    /// decisions that were turned round because the plan in all is better so
+    pub turned: Vec<Turn>,
     /// how many nodes proposals had that were looked at
     pub(super) looked_at: u64,
     /// the rules up to this stage propose
@@ -89,8 +94,8 @@ pub(super) struct Driver<'g> {
 }
 
 /// Where decisions have led so far.
-struct Outcome<'g> {
-    state: State<'g>,
+pub(super) struct Outcome<'g> {
+    pub state: State<'g>,
     decisions: Vec<Decision>,
     joined: FxHashSet<(usize, usize)>,
     taken: usize,
@@ -116,7 +121,9 @@ impl<'g> Driver<'g> {
             taken: 0,
             fuel: options.fuel,
             apart: FxHashMap::default(),
+            pins: options.pins.clone(),
             divided,
+            turned: Vec::new(),
             looked_at: 0,
             stage: Stage::First,
             rivals: FxHashMap::default(),
@@ -142,6 +149,7 @@ impl<'g> Driver<'g> {
     fn by_cost(&mut self) -> Result<()> {
         let fuel = self.fuel.take();
         self.by_stages()?;
+        let first_effort = self.effort();
         let apart = self.second_thoughts()?;
         if !apart.is_empty() {
             let first_us = self.total_us();
@@ -153,6 +161,7 @@ impl<'g> Driver<'g> {
                 self.resume(first);
             }
         }
+        self.third_thoughts(first_effort)?;
         if fuel.is_some() {
             self.fuel = fuel;
             self.start_over()?;
@@ -162,7 +171,7 @@ impl<'g> Driver<'g> {
     }
 
     /// Every cell by itself again; returns how far it had come.
-    fn start_over(&mut self) -> Result<Outcome<'g>> {
+    pub(super) fn start_over(&mut self) -> Result<Outcome<'g>> {
         let State { graph, cells, .. } = self.state;
         let apart = State::apart(graph, cells, &mut self.evaluator)?;
         apart.effort.set(self.state.effort.get());
@@ -179,7 +188,7 @@ impl<'g> Driver<'g> {
     }
 
     /// Goes back to where it had come.
-    fn resume(&mut self, outcome: Outcome<'g>) {
+    pub(super) fn resume(&mut self, outcome: Outcome<'g>) {
         let Outcome { state, decisions, joined, taken, sets } = outcome;
         // What was looked at since counts.
         state.effort.set(self.state.effort.get());
@@ -190,7 +199,7 @@ impl<'g> Driver<'g> {
     }
 
     /// Stage by stage, until nothing is left to take.
-    fn by_stages(&mut self) -> Result<()> {
+    pub(super) fn by_stages(&mut self) -> Result<()> {
         for stage in [Stage::First, Stage::Late, Stage::Last] {
             self.stage = stage;
             let groups: Groups = self.state.iter().collect();
@@ -264,7 +273,10 @@ impl<'g> Driver<'g> {
         self.taken += 1;
         let producer = self.state.group(proposal.groups[0]).members.clone();
         let consumer = self.state.union(&proposal.groups[1..]);
-        let notes = self.notes(&proposal, [&producer, &consumer], &states);
+        let mut notes = self.notes(&proposal, [&producer, &consumer], &states);
+        let saves = (sides[0] + sides[1]).us - after.us > LEAST_SAVED_US;
+        let in_all_us = self.turned_together_us(&edges, id).filter(|_| !saves);
+        notes.extend(in_all_us.map(|_| Note::PaysLater));
         let fresh: Vec<(usize, usize)> = edges.into_iter().filter(|e| self.joined.insert(*e)).collect();
         self.decisions.push(Decision {
             id,
@@ -276,6 +288,7 @@ impl<'g> Driver<'g> {
             sides,
             after: Some(after),
             edges: fresh,
+            in_all_us,
             notes,
         });
         let added: Groups = match proposal.form {

@@ -34,6 +34,7 @@ impl Driver<'_> {
             sides: candidate.sides,
             after: refused.cost,
             edges: Vec::new(),
+            in_all_us: None,
             notes: Vec::new(),
         };
         self.sets.insert(id, decision);
@@ -158,10 +159,10 @@ impl Driver<'_> {
         };
         let before = sides[0] + sides[1];
         // A pair that was kept apart on purpose was once one kernel; others have taken it in since. Of a set, nobody knows.
-        let outweighed = edges.iter().filter(|_| pair).find_map(|edge| self.apart.get(edge));
+        let outweighed = edges.iter().filter(|_| pair).find_map(|edge| self.kept_apart_us(*edge));
         let (reason, after) = match after {
             Err(refused) => match outweighed {
-                Some(by_us) if refused.reason.is_illegal() => (Reason::Outweighed { by_us: *by_us }, refused.cost),
+                Some(by_us) if refused.reason.is_illegal() => (Reason::Outweighed { by_us }, refused.cost),
                 _ => (refused.reason, refused.cost),
             },
             Ok((_, after)) if before.us - after.us <= LEAST_SAVED_US => {
@@ -186,6 +187,7 @@ impl Driver<'_> {
             after,
             // A set or a copy is another way to decide about edges that their pairs decide about.
             edges: if is_edge { edges } else { Vec::new() },
+            in_all_us: None,
             notes: Vec::new(),
         });
     }

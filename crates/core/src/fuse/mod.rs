@@ -31,6 +31,7 @@ mod second_thoughts;
 mod state;
 mod structure;
 mod textbook;
+mod third_thoughts;
 
 pub use context::FuseContext;
 pub use decision::{Cost, Decision, DecisionId, Note, Reason, Verdict};
@@ -42,6 +43,7 @@ pub use options::{Chooser, Pins, PlanOptions, Policy};
 pub use plan::{Plan, PlannedKernel, edge_names, node_names, plan};
 pub(crate) use plan::{plan_knowing, price_knowing};
 pub use state::GroupId;
+pub use third_thoughts::Turn;
 
 use crate::graph::Graph;
 

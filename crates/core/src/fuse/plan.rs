@@ -13,6 +13,7 @@ use super::lock::{LockedGraph, LockedKernel};
 use super::name::Names;
 use super::options::{Chooser, PlanOptions};
 use super::state::{GroupState, State};
+use super::third_thoughts::Turn;
 use crate::analysis::{Price, Work};
 use crate::error::{Error, Result};
 use crate::graph::{Graph, OriginSet, Value};
@@ -56,6 +57,8 @@ pub struct Plan {
     pub cost: Cost,
     /// what one kernel for every node would cost
     pub apart: Cost,
+    /// decisions that it turned round, because it takes less in all than if every one had been taken by what it saves
+    pub turned: Vec<Turn>,
     /// the graph, as a hash of its structure
     pub graph: u64,
     /// how much was looked at to find it: nodes of proposals, groups on ways around them, terms and leaves of kernels; the same in
@@ -100,7 +103,7 @@ pub(crate) fn plan_knowing(graph: &Graph, options: &PlanOptions, knowledge: &mut
     driver.run()?;
     driver.note_refusals()?;
     let (order, effort) = (driver.ordered()?, driver.effort());
-    let Driver { state, evaluator, decisions, graph: name, .. } = driver;
+    let Driver { state, evaluator, decisions, turned, graph: name, .. } = driver;
     *knowledge = evaluator.into_knowledge();
     let mut kernels = Vec::new();
     for id in order {
@@ -109,7 +112,7 @@ pub(crate) fn plan_knowing(graph: &Graph, options: &PlanOptions, knowledge: &mut
     }
     let cost = kernels.iter().map(cost).fold(Cost::default(), |sum, cost| sum + cost);
     let layouts = assign_layouts(graph, &kernels);
-    Ok(Plan { kernels, layouts, decisions, cost, apart, graph: name, effort })
+    Ok(Plan { kernels, layouts, decisions, cost, apart, turned, graph: name, effort })
 }
 
 /// What the kernels of a plan cost: as [`plan_knowing`], without its kernels and its log.

@@ -83,6 +83,7 @@ impl Driver<'_> {
                     sides: [cost; 2],
                     after: Some(cost),
                     edges: vec![edge],
+                    in_all_us: None,
                     notes: Vec::new(),
                 });
             }

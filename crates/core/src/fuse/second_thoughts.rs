@@ -30,7 +30,7 @@ const DOUBTFUL: f64 = 0.5;
 
 /// Of a plan that moves more bytes, this part of the kernel's time has to be saved at least: predictions are off by as much, and by more where
 /// they weigh arithmetic against traffic.
-const BELIEVED: f64 = 0.05;
+pub(super) const BELIEVED: f64 = 0.05;
 
 /// A kernel is taken apart at so many places.
 const MOST_TRIED: usize = 16;
@@ -106,7 +106,7 @@ impl Driver<'_> {
     }
 
     fn is_kept_together(&self, edge: Edge) -> bool {
-        let together = &self.options.pins.together;
+        let together = &self.pins.together;
         !together.is_empty() && together.contains(&self.names.edge(edge))
     }
 

@@ -14,7 +14,7 @@ use fuseline::gallery;
 use fuseline::graph::Graph;
 use fuseline::tensor::Env;
 use fuseline_bench::{arguments, networks_of_gallery, sizes};
-use fuseline_cpu::code::{Code, Isa};
+use fuseline_cpu::code::{Code, Draft, Isa};
 use fuseline_cpu::emit::{self, Phase};
 use fuseline_cpu::here;
 use fuseline_frontend::Model;
@@ -84,7 +84,8 @@ fn measure(
             emitting = emitting.min(start.elapsed().as_secs_f64() * 1e6);
             let start = Instant::now();
             let different = different(&emitted.phases);
-            let codes = different.iter().map(|phase| Code::new(&phase.program, isa)).collect::<Result<Vec<_>>>()?;
+            let drafts = different.iter().map(|phase| Draft::new(&phase.program, isa)).collect::<Result<Vec<_>>>()?;
+            let codes = Code::all(drafts)?;
             coding = coding.min(start.elapsed().as_secs_f64() * 1e6);
             phases = emitted.phases.len();
             values = different.iter().map(|phase| phase.program.types.len()).sum();

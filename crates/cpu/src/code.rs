@@ -85,22 +85,62 @@ enum Made {
     Portable(Portable),
 }
 
-impl Code {
-    /// A program made for these instructions. Calling it is safe only where the processor has them.
-    pub fn new(program: &Program, isa: Isa) -> Result<Code> {
+/// A program that can be called once it has memory.
+#[derive(Debug)]
+pub struct Draft {
+    drafted: Drafted,
+}
+
+#[derive(Debug)]
+enum Drafted {
+    #[cfg(target_arch = "x86_64")]
+    Machine(x64::Draft),
+    Portable(Portable),
+}
+
+impl Draft {
+    /// A program made for these instructions.
+    pub fn new(program: &Program, isa: Isa) -> Result<Draft> {
         if cfg!(debug_assertions) {
             verify(program)?;
         }
-        let made = match isa {
+        let drafted = match isa {
             #[cfg(target_arch = "x86_64")]
-            Isa::Amx | Isa::Avx512 => Made::Machine(Machine::new(program, Level::Avx512)?),
+            Isa::Amx | Isa::Avx512 => Drafted::Machine(x64::Draft::new(program, Level::Avx512)?),
             #[cfg(target_arch = "x86_64")]
-            Isa::Avx2 => Made::Machine(Machine::new(program, Level::Avx2)?),
-            Isa::Portable => Made::Portable(Portable::new(program)?),
+            Isa::Avx2 => Drafted::Machine(x64::Draft::new(program, Level::Avx2)?),
+            Isa::Portable => Drafted::Portable(Portable::new(program)?),
             #[cfg(not(target_arch = "x86_64"))]
             isa => return Err(Error::unsupported(format!("{isa:?} on this processor"))),
         };
-        Ok(Code { made })
+        Ok(Draft { drafted })
+    }
+}
+
+impl Code {
+    /// A program made for these instructions. Calling it is safe only where the processor has them.
+    pub fn new(program: &Program, isa: Isa) -> Result<Code> {
+        Ok(Code::all(vec![Draft::new(program, isa)?])?.swap_remove(0))
+    }
+
+    /// Programs made for the same instructions, in memory that they share: it is there as long as one of them is. Calling them is safe only where the
+    /// processor has the instructions.
+    pub fn all(drafts: Vec<Draft>) -> Result<Vec<Code>> {
+        let mut made = Vec::with_capacity(drafts.len());
+        #[cfg(target_arch = "x86_64")]
+        let mut machines = Vec::with_capacity(drafts.len());
+        for draft in drafts {
+            match draft.drafted {
+                #[cfg(target_arch = "x86_64")]
+                Drafted::Machine(machine) => machines.push(machine),
+                Drafted::Portable(portable) => made.push(Made::Portable(portable)),
+            }
+        }
+        #[cfg(target_arch = "x86_64")]
+        if !machines.is_empty() {
+            made.extend(Machine::all(machines)?.into_iter().map(Made::Machine));
+        }
+        Ok(made.into_iter().map(|made| Code { made }).collect())
     }
 
     /// Runs tasks `begin..end`. The first check that fails is noted in `fault`, unless one is noted there already.

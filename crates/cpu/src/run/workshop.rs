@@ -13,7 +13,7 @@ use fuseline::tile::Kernel;
 use rustc_hash::{FxBuildHasher, FxHashMap};
 
 use super::pool::Team;
-use crate::code::{Code, Isa};
+use crate::code::{Code, Draft, Isa};
 use crate::emit::{Emitted, Target};
 use crate::vector::Program;
 
@@ -144,13 +144,21 @@ impl Workshop {
         let phases = emitted.iter().flatten().flat_map(|emitted| &emitted.phases);
         let programs = phases.map(|phase| &phase.program).filter(|program| !known.codes.contains_key(*program));
         let programs: IndexSet<Arc<Program>> = programs.cloned().collect();
-        let codes = team.collect(programs.len(), |k| Code::new(&programs[k], self.isa));
+        let drafts = team.collect(programs.len(), |k| Draft::new(&programs[k], self.isa));
         let mut refused: FxHashMap<Arc<Program>, Error> = FxHashMap::default();
-        for (program, code) in programs.into_iter().zip(codes) {
-            match code {
-                Ok(code) => drop(known.codes.insert(program, Arc::new(code))),
+        let (mut drafted, mut new) = (Vec::new(), Vec::new());
+        for (program, draft) in programs.into_iter().zip(drafts) {
+            match draft {
+                Ok(draft) => {
+                    drafted.push(program);
+                    new.push(draft);
+                }
                 Err(error) => drop(refused.insert(program, error)),
             }
+        }
+        match Code::all(new) {
+            Ok(codes) => known.codes.extend(drafted.into_iter().zip(codes.into_iter().map(Arc::new))),
+            Err(error) => refused.extend(drafted.into_iter().map(|program| (program, error.clone()))),
         }
         let code = |program: &Arc<Program>| known.codes.get(program).cloned().ok_or_else(|| refused[program].clone());
         let compiled = |emitted: Emitted| {

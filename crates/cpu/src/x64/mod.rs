@@ -24,6 +24,8 @@ mod spill;
 mod table;
 mod tiles;
 
+use std::sync::Arc;
+
 use fuseline::error::Result;
 use iced_x86::{Decoder, DecoderOptions, Formatter, IntelFormatter};
 
@@ -32,30 +34,58 @@ pub use tiles::has_tiles;
 
 use crate::code::Fault;
 use crate::vector::Program;
+use encode::Encoded;
 use pages::Pages;
 use routine::Descriptor;
 
 /// A program as machine code.
 #[derive(Debug)]
 pub struct Machine {
-    pages: Pages,
+    /// those who were made together share them
+    pages: Arc<Pages>,
+    /// where the function begins and ends
     entry: usize,
-    length: usize,
+    end: usize,
     /// the code holds their addresses
     _descriptors: Box<[Descriptor]>,
 }
 
-type Entry = unsafe extern "sysv64" fn(*const *mut u8, i64, i64, *mut Fault);
+/// Machine code that does not lie in executable memory yet.
+#[derive(Debug)]
+pub struct Draft(Encoded);
 
-impl Machine {
+impl Draft {
     /// Machine code for a program.
-    pub fn new(program: &Program, level: Level) -> Result<Machine> {
+    pub fn new(program: &Program, level: Level) -> Result<Draft> {
         let (mut function, mut sequence) = select::select(program, level)?;
         join::join(&mut function, &mut sequence);
         let places = allocate::allocate(&mut function, &mut sequence)?;
-        let encoded = encode::encode(&function, &sequence, &places, program.lanes as usize)?;
-        let pages = Pages::new(&encoded.bytes)?;
-        Ok(Machine { pages, entry: encoded.entry, length: encoded.bytes.len(), _descriptors: encoded.descriptors })
+        encode::encode(&function, &sequence, &places, program.lanes as usize).map(Draft)
+    }
+}
+
+/// What machine code begins at a multiple of: its constants may be as large.
+const ALIGNMENT: usize = 64;
+
+type Entry = unsafe extern "sysv64" fn(*const *mut u8, i64, i64, *mut Fault);
+
+impl Machine {
+    /// Machine code in executable memory, one behind the other: to ask the system for memory takes as long as to make a small program.
+    pub fn all(drafts: Vec<Draft>) -> Result<Vec<Machine>> {
+        let mut starts = Vec::with_capacity(drafts.len());
+        let mut bytes = 0usize;
+        for Draft(encoded) in &drafts {
+            starts.push(bytes);
+            bytes = (bytes + encoded.bytes.len()).next_multiple_of(ALIGNMENT);
+        }
+        let pages = Arc::new(Pages::new(bytes, starts.iter().copied().zip(drafts.iter().map(|Draft(e)| &*e.bytes)))?);
+        let machine = |(Draft(encoded), start): (Draft, usize)| Machine {
+            pages: pages.clone(),
+            entry: start + encoded.entry,
+            end: start + encoded.bytes.len(),
+            _descriptors: encoded.descriptors,
+        };
+        Ok(drafts.into_iter().zip(starts).map(machine).collect())
     }
 
     /// Runs tasks.
@@ -71,7 +101,7 @@ impl Machine {
 
     /// The instructions as text, one a line.
     pub fn asm(&self) -> String {
-        let code = &self.pages.content()[self.entry..self.length];
+        let code = &self.pages.content()[self.entry..self.end];
         let mut text = String::new();
         let mut formatter = IntelFormatter::new();
         for instruction in Decoder::with_ip(64, code, 0, DecoderOptions::NONE).iter() {

@@ -10,12 +10,14 @@ pub struct Pages {
 }
 
 impl Pages {
-    /// Pages with this content.
-    pub fn new(content: &[u8]) -> Result<Pages> {
+    /// Pages of so many bytes with this content, each part at its place.
+    pub fn new<'c>(bytes: usize, content: impl Iterator<Item = (usize, &'c [u8])>) -> Result<Pages> {
         let failed = |e: std::io::Error| Error::unsupported(format!("memory for machine code: {e}"));
         // all at once, as every page is written
-        let mut map = MmapOptions::new().len(content.len().max(1)).populate().map_anon().map_err(failed)?;
-        map[..content.len()].copy_from_slice(content);
+        let mut map = MmapOptions::new().len(bytes.max(1)).populate().map_anon().map_err(failed)?;
+        for (place, part) in content {
+            map[place..place + part.len()].copy_from_slice(part);
+        }
         Ok(Pages { map: map.make_exec().map_err(failed)? })
     }
 

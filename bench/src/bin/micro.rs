@@ -1,5 +1,6 @@
 //! Small kernels against what the machine can do with the same bytes, in one process, in turn:
-//! `cargo run --release -p fuseline-bench --bin micro -- [--threads=N] [--rounds=N] [NAME…]`.
+//! `cargo run --release -p fuseline-bench --bin micro -- [--threads=N] [--rounds=N] [--columns=N,…] [NAME…]`.
+//! With `--columns`, graphs of the gallery that work on rows of so many columns.
 //!
 //! Elementwise kernels are compared with `a + b` written past the caches, rows with a copy of their input, contractions with the rate
 //! of fused multiply-adds of the machine, products with one row with the rate at which it reads; both rates are measured before and
@@ -68,6 +69,9 @@ const CASES: &[(&str, &str, usize, Floor)] = &[
     ),
 ];
 
+/// Elements of rows that are compared with others.
+const ELEMENTS: usize = 1 << 18;
+
 fn main() -> Result<()> {
     let (options, names) = arguments();
     let number = |name: &str, usual: f64| options.get(name).map_or(usual, |n| n.parse().expect("a number"));
@@ -76,10 +80,16 @@ fn main() -> Result<()> {
     let titles = ["min µs", "median µs", "floor µs"];
     let [least, median, floor] = titles.map(|title| format!("{title:>10}"));
     println!("{:24} {:44} {least} {median} {floor} {:>7} {:>7}", "kernel", "sizes", "ratio", "loaded");
-    for (name, sizes, elements, floor) in CASES {
-        if !names.is_empty() && !names.iter().any(|n| n == name) {
-            continue;
+    let cases = match options.get("columns") {
+        Some(columns) => rows(&names, columns),
+        None => {
+            let is_meant = |name: &str| names.is_empty() || names.iter().any(|n| n == name);
+            let cases = CASES.iter().filter(|(name, ..)| is_meant(name));
+            cases.map(|(name, sizes, elements, floor)| (*name, (*sizes).to_owned(), *elements, *floor)).collect()
         }
+    };
+    for (name, sizes, elements, floor) in &cases {
+        let elements = *elements;
         let planned = |graph: Graph, text: &str| {
             let mut options = PlanOptions::on(here::spec());
             options.hints.env = fuseline_bench::sizes(text);
@@ -127,6 +137,16 @@ fn main() -> Result<()> {
         );
     }
     Ok(())
+}
+
+/// Graphs of the gallery that work on rows, of each of some numbers of columns, with as many elements.
+fn rows<'n>(names: &'n [String], columns: &str) -> Vec<(&'n str, String, usize, Floor)> {
+    let columns: Vec<usize> = columns.split(',').map(|n| n.parse().expect("a number")).collect();
+    let case = |name: &'n String, columns: usize| {
+        let rows = ELEMENTS / columns;
+        (name.as_str(), format!("rows={rows},columns={columns}"), rows * columns, Floor::Copy)
+    };
+    names.iter().flat_map(|name| columns.iter().map(move |n| case(name, *n))).collect()
 }
 
 /// How long a case takes at the least by what the machine can do just now, in microseconds; none where something else runs in turn with it.

@@ -133,10 +133,7 @@ impl Folding {
                 };
                 SmallVec::from_slice(&[sum])
             }
-            Folding::Extreme(..) => {
-                let is_nan = b.compare(Compare::Unordered, terms[0], terms[0]);
-                self.merge(b, kept, &SmallVec::from_slice(&[terms[0], is_nan]))
-            }
+            Folding::Extreme(..) => return self.join_extreme(b, kept, terms[0], mask),
             Folding::Of(monoid, dtype) => {
                 let term = if dtype == DType::Bool { as_integer(b, terms[0]) } else { terms[0] };
                 match (self.position(), position) {
@@ -154,11 +151,28 @@ impl Folding {
         }
     }
 
+    /// One more term of which the sign of a zero does not matter.
+    fn join_extreme(self, b: &mut Builder, kept: &Kept, term: Value, mask: Option<Value>) -> Kept {
+        let is_nan = b.compare(Compare::Unordered, term, term);
+        let is_nan = mask.map_or(is_nan, |mask| b.binary(Binary::And, mask, is_nan));
+        let other = SmallVec::from_slice(&[term, is_nan]);
+        // what follows nothing is the first
+        let joined = if *kept == self.neutral(b) { other } else { self.merge(b, kept, &other) };
+        match mask {
+            Some(mask) => SmallVec::from_slice(&[b.select(mask, joined[0], kept[0]), joined[1]]),
+            None => joined,
+        }
+    }
+
     /// A term each for two copies that are merged in the end: whether one of the terms is NaN is asked once, and kept by the first copy.
     /// Nothing where a fold keeps no such thing.
     pub fn join_two(self, b: &mut Builder, kept: [&Kept; 2], terms: [Value; 2]) -> Option<[Kept; 2]> {
         let Folding::Extreme(monoid, dtype) = self else { return None };
         let is_nan = b.compare(Compare::Unordered, terms[0], terms[1]);
+        let nothing = self.neutral(b);
+        if kept.iter().all(|kept| **kept == nothing) {
+            return Some([SmallVec::from_slice(&[terms[0], is_nan]), SmallVec::from_slice(&[terms[1], nothing[1]])]);
+        }
         let was_nan = b.binary(Binary::Or, kept[0][1], is_nan);
         let [first, second] = [0, 1].map(|k| math::monoid::combine_numbers(b, monoid, dtype, kept[k][0], terms[k]));
         Some([SmallVec::from_slice(&[first, was_nan]), SmallVec::from_slice(&[second, kept[1][1]])])
@@ -214,10 +228,7 @@ impl Folding {
     pub fn across(self, b: &mut Builder, kept: &Kept) -> Kept {
         if let Folding::Extreme(monoid, dtype) = self {
             let number = math::monoid::fold_numbers(b, monoid, dtype, kept[0]);
-            let there = as_integer(b, kept[1]);
-            let there = b.fold(FoldOp::By(Binary::Or), there);
-            let zero = b.integer(Ty::I32, 0);
-            return SmallVec::from_slice(&[number, b.compare(Compare::Ne, there, zero)]);
+            return SmallVec::from_slice(&[number, b.fold(FoldOp::By(Binary::Or), kept[1])]);
         }
         if self.position().is_none() {
             return SmallVec::from_slice(&[math::monoid::fold_lanes(b, self.monoid(), self.kept_dtype(), kept[0])]);

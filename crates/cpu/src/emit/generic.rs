@@ -204,7 +204,7 @@ pub(super) fn unroll(e: &Emitter<'_>, lane: Option<usize>) -> i64 {
 }
 
 /// Vectors that registers have room for at a time; as many as share blocks of random words, if there are such.
-fn most_vectors(e: &Emitter<'_>) -> i64 {
+pub(super) fn most_vectors(e: &Emitter<'_>) -> i64 {
     let draws = e.bound.kernel.steps.iter().any(|step| matches!(step.op, Op::Random { .. }));
     if e.lanes() * 4 >= 64 || draws { 4 } else { 2 }
 }

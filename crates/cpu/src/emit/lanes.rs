@@ -12,29 +12,40 @@ pub(super) const SCATTERED: f64 = 12.0;
 /// What a vector costs beside what is read and written: where it lies, and which of its lanes take part.
 const VECTOR: f64 = 3.0;
 
+/// What an operation costs, which is done for lanes that take no part too.
+const FLOP: f64 = 0.6;
+
 /// What it costs to fold the lanes of a vector into one: short rows had better stand in lanes, one in each.
-const FOLDED: f64 = 8.5;
+const FOLDED: f64 = 6.5;
 
 /// The axis along which lanes should run, of some that they may: where most of what is read and written lies in a row, and
 /// vectors are full.
 pub(super) fn choose_lane(bound: &Bound<'_>, may: AxisSet, accesses: &[Dim], lanes: i64) -> Option<usize> {
-    choose_lane_of_rows(bound, may, accesses, lanes, (AxisSet::EMPTY, 0))
+    choose_lane_of_rows(bound, may, accesses, lanes, Folded { along: AxisSet::EMPTY, times: 0, flops: 0 })
 }
 
-/// The same where rows along some axes are folded so many times.
+/// Rows along some axes that are folded so many times, with so much arithmetic at every point.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Folded {
+    pub along: AxisSet,
+    pub times: usize,
+    pub flops: u32,
+}
+
+/// The same where rows are folded.
 pub(super) fn choose_lane_of_rows(
     bound: &Bound<'_>,
     may: AxisSet,
     accesses: &[Dim],
     lanes: i64,
-    (along, folds): (AxisSet, usize),
+    Folded { along, times, flops }: Folded,
 ) -> Option<usize> {
     let cost = |axis: usize| {
         let extent = bound.extents[axis];
         let vectors = (extent as f64 / lanes as f64).ceil();
         let each: f64 = accesses.iter().map(|offset| access_cost(bound, offset, axis)).sum();
-        let folded = if along.contains(axis) { FOLDED * folds as f64 / bound.count(along) as f64 } else { 0.0 };
-        (each + VECTOR) * vectors / extent as f64 + folded
+        let folded = if along.contains(axis) { FOLDED * times as f64 / bound.count(along) as f64 } else { 0.0 };
+        (each + VECTOR + FLOP * f64::from(flops)) * vectors / extent as f64 + folded
     };
     let axes = may.iter().filter(|axis| bound.extents[*axis] > 1);
     // Of equals the innermost.

@@ -2,13 +2,13 @@
 
 use fuseline::error::Result;
 use fuseline::tensor::Dim;
-use fuseline::tile::{AxisSet, Op, StepId};
+use fuseline::tile::{AxisSet, Kernel, Op, StepId};
 use rustc_hash::FxHashMap;
 
 use super::bound::bytes_of;
 use super::emitter::{Emitter, Held};
 use super::generic::{STREAMED, emit_generic, held_dtype, loads_of, loads_rows, unroll};
-use super::lanes::{SCATTERED, access_cost, choose_lane_of_rows, offsets_read, stride_along};
+use super::lanes::{Folded, SCATTERED, access_cost, choose_lane_of_rows, offsets_read, stride_along};
 use super::parts::is_few_and_long;
 use super::reach::reached;
 use super::rows::{Pass, Rows, dense_offset};
@@ -40,11 +40,22 @@ pub(super) fn emit_row(emission: &mut Emission<'_>, along: AxisSet) -> Result<()
     let mut offsets = offsets_read(bound, &roots, &|_| false);
     offsets.extend(bound.stores.iter().map(|access| access.offset.clone()));
     emission.phase("row", &mut |e: &mut Emitter<'_>| {
-        let lane = choose_lane_of_rows(bound, along.union(outer), &offsets, e.lanes(), (along, folds.len()));
+        let folded = Folded { along, times: folds.len(), flops: flops_along(kernel, &roots, along) };
+        let lane = choose_lane_of_rows(bound, along.union(outer), &offsets, e.lanes(), folded);
         let (outer, inner) = (ordered(outer, lane), ordered(along, lane));
         let rows = plan_rows(e, outer, inner, lane, &stores)?;
         e.rows(&rows)
     })
+}
+
+/// The arithmetic of what steps are made of, at every point along some axes.
+fn flops_along(kernel: &Kernel, steps: &[StepId], along: AxisSet) -> u32 {
+    let all = reached(kernel, steps, &|_| false).into_iter().map(|id| kernel.step(id));
+    let flops = all.filter(|step| !step.axes.common(along).is_empty()).map(|step| match &step.op {
+        Op::Map { expr, .. } => expr.flops(),
+        _ => 0,
+    });
+    flops.sum()
 }
 
 /// Axes in ascending order, but for that of the lanes, which is last.

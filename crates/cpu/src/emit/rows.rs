@@ -4,6 +4,9 @@
 //! A row is a point along the *outer* axes; what happens in it is a list of passes over the *inner* axes. A pass computes
 //! folds, stores results, and puts values that later passes need into the worker's memory.
 
+#[cfg(all(test, unix))]
+mod tests;
+
 use fuseline::error::Result;
 use fuseline::tensor::Dim;
 use fuseline::tile::{Op, StepId};
@@ -12,9 +15,13 @@ use rustc_hash::FxHashMap;
 use super::bound::ceil_div;
 use super::emitter::{Emitter, Given, Held};
 use super::fold::{Folding, Kept};
+use super::generic::most_vectors;
 use super::point::{Coord, Point};
 use super::share;
 use crate::vector::{Bound as To, Compare, IntOp, Ty, Value};
+
+/// So many blocks of rows abreast are worth code for those that are left.
+const FEW_ABREAST: i64 = 4;
 
 /// What happens in a pass over the inner axes.
 #[derive(Clone, Debug, Default)]
@@ -64,7 +71,33 @@ impl Emitter<'_> {
     /// Emits a phase of rows; returns the number of tasks.
     pub fn rows(&mut self, rows: &Rows) -> Result<i64> {
         let inside: i64 = rows.inner.iter().map(|axis| self.bound.extents[*axis]).product();
-        self.rows_with(rows, inside, &mut |_, _| Ok(()))
+        match self.abreast(rows) {
+            1 => self.rows_with(rows, inside, &mut |_, _| Ok(())),
+            abreast => {
+                let mut rows = rows.clone();
+                // what comes next is as many rows away
+                let asked = rows.passes.iter_mut().flat_map(|pass| &mut pass.ahead);
+                asked.for_each(|(_, bytes)| *bytes *= abreast);
+                self.rows_abreast(&rows, inside, abreast)
+            }
+        }
+    }
+
+    /// How many rows are worked on at a time. What happens in a short one waits for what happened before, step by step: others fill the time.
+    fn abreast(&self, rows: &Rows) -> i64 {
+        let (extents, kernel) = (&self.bound.extents, self.bound.kernel);
+        let folds = rows.passes.iter().any(|pass| !pass.folds.is_empty());
+        let draws = kernel.steps.iter().any(|step| matches!(step.op, Op::Random { .. }));
+        let (Some(lane), Some(last)) = (rows.lane, rows.outer.last()) else { return 1 };
+        if !folds || draws || !rows.is_flat(extents, self.lanes()) {
+            return 1;
+        }
+        // they do not go on behind the end of an axis, unless it is the only one
+        let is_only = rows.outer.iter().all(|axis| axis == last || extents[*axis] == 1);
+        let fits = |block: &i64| extents[*last] % block == 0 || (is_only && extents[*last] >= FEW_ABREAST * block);
+        let most = most_vectors(self) / ceil_div(extents[lane], self.lanes());
+        let blocks = std::iter::successors(Some(most), |block| Some(block / 2));
+        blocks.take_while(|block| *block > 1).find(fits).unwrap_or(1)
     }
 
     /// Emits a phase of rows, each of so many elements, in which something more happens behind the passes; returns the number
@@ -119,6 +152,36 @@ impl Emitter<'_> {
         self.b.end_loop(&[]);
         self.b.end_loop(&[]);
         Ok(tasks)
+    }
+
+    /// Emits a phase of rows, some at a time and those that are left one by one; returns the number of tasks.
+    fn rows_abreast(&mut self, rows: &Rows, inside: i64, abreast: i64) -> Result<i64> {
+        let sizes: Vec<i64> = rows.outer.iter().map(|axis| self.bound.extents[*axis]).collect();
+        let count: i64 = sizes.iter().product();
+        let size = share::elements(count.saturating_mul(inside), self.cores);
+        let together = ceil_div((size / inside.max(1)).clamp(1, count.max(1)), abreast) * abreast;
+        let task = self.b.begin_tasks();
+        let first = self.b.times(task, together);
+        let (last, end) = (self.b.plus(first, together), self.b.number(count));
+        let last = self.b.int(IntOp::Min, last, end);
+        let (length, block) = (self.b.int(IntOp::Sub, last, first), self.b.number(abreast));
+        let left = self.b.int(IntOp::FloorMod, length, block);
+        let whole = if count % abreast == 0 { last } else { self.b.int(IntOp::Sub, last, left) };
+        for (from, to, step) in [(first, whole, abreast), (whole, last, 1)] {
+            if from == to {
+                continue;
+            }
+            let (row, _) = self.b.begin_loop(To::Value(from), To::Value(to), step, &[]);
+            let point = self.decode(rows, &sizes, row, None);
+            let points = match rows.outer.last() {
+                Some(axis) if step > 1 => self.row_block(*axis, &point, abreast),
+                _ => vec![point],
+            };
+            self.row(rows, &points, None)?;
+            self.b.end_loop(&[]);
+        }
+        self.b.end_loop(&[]);
+        Ok(ceil_div(count, together))
     }
 
     /// Emits what happens in a row: at one point, or at the vectors of a block of lanes along an axis of rows.
@@ -183,6 +246,14 @@ impl Emitter<'_> {
         }
         let Some(base) = point.coord(lane).base else { return vectors };
         vectors.into_iter().enumerate().map(|(k, at)| self.below(at, base, k as i64 * lanes, extent)).collect()
+    }
+
+    /// Rows that are worked on together, from a multiple of their number along an axis on.
+    fn row_block(&mut self, axis: usize, point: &Point, abreast: i64) -> Vec<Point> {
+        if let Some(base) = point.coord(axis).base {
+            self.multiples.insert(base, abreast);
+        }
+        (0..abreast).map(|k| point.moved(axis, k)).collect()
     }
 
     /// A point whose lanes beyond the end are left out.
@@ -278,7 +349,6 @@ impl Emitter<'_> {
     ) -> Result<Vec<Value>> {
         let (lanes, extent) = (self.lanes(), self.bound.extents[lane]);
         let block = rows.unroll * lanes;
-        let point = points[0].clone();
         let (from, whole, to, rest) = match range {
             None => {
                 let whole = extent / block * block;
@@ -298,25 +368,32 @@ impl Emitter<'_> {
         if range.is_some() || extent >= block {
             let (var, inside) = self.b.begin_loop(from, whole, block, &kept);
             self.multiples.insert(var, block);
-            let at = point.with(lane, Coord { base: Some(var), plus: 0, lanes: true });
-            let vectors: Vec<Point> = (0..rows.unroll).map(|k| at.moved(lane, k * lanes)).collect();
+            let at = |k: i64| Coord { base: Some(var), plus: k * lanes, lanes: true };
+            let row = |point: &Point| (0..rows.unroll).map(|k| point.with(lane, at(k))).collect::<Vec<_>>();
+            let vectors: Vec<Point> = points.iter().flat_map(row).collect();
             let next = self.body(rows, pass, foldings, &vectors, inside)?;
             kept = self.b.end_loop(&next);
         }
         if rest {
-            // One vector at a time: only the first accumulators take part.
-            let first = kept.len() / rows.unroll as usize;
-            let (var, inside) = self.b.begin_loop(whole, to, lanes, &kept[..first]);
+            // One vector of a row at a time: only the first accumulators of each take part.
+            let each = kept.len() / points.len();
+            let first = each / rows.unroll as usize;
+            let some: Vec<Value> = kept.chunks(each.max(1)).flat_map(|row| &row[..first]).copied().collect();
+            let (var, inside) = self.b.begin_loop(whole, to, lanes, &some);
             self.multiples.insert(var, lanes);
-            let at = point.with(lane, Coord { base: Some(var), plus: 0, lanes: true });
-            let at = match (range, extent % lanes) {
-                (None, 0) => at,
-                (None, _) => self.below(at, var, 0, extent),
-                (Some((_, to)), _) => self.below_value(at, var, to),
-            };
-            let next = self.body(rows, pass, foldings, &[at], inside)?;
+            let mut vectors = Vec::with_capacity(points.len());
+            for point in points {
+                let at = point.with(lane, Coord { base: Some(var), plus: 0, lanes: true });
+                vectors.push(match (range, extent % lanes) {
+                    (None, 0) => at,
+                    (None, _) => self.below(at, var, 0, extent),
+                    (Some((_, to)), _) => self.below_value(at, var, to),
+                });
+            }
+            let next = self.body(rows, pass, foldings, &vectors, inside)?;
             let results = self.b.end_loop(&next);
-            kept.splice(..first, results);
+            let firsts = kept.chunks_mut(each.max(1)).flat_map(|row| &mut row[..first]);
+            firsts.zip(results).for_each(|(old, new)| *old = new);
         }
         Ok(kept)
     }
@@ -347,10 +424,16 @@ impl Emitter<'_> {
             let op = &kernel.step(*id).op;
             let terms: Vec<Vec<Value>> = op.operands().iter().filter_map(|_| values.next()).collect();
             // Vectors along an inner axis are copies of one fold, two of which may be looked at together.
-            let are_copies = rows.lane.is_some_and(|lane| rows.inner.contains(&lane));
+            let lane_is_inner = rows.lane.is_some_and(|lane| rows.inner.contains(&lane));
+            let outer = rows.outer.iter().copied().collect();
             let mut p = 0;
             while p < points.len() {
-                let pair = are_copies && p + 1 < points.len() && points[p..p + 2].iter().all(|at| at.mask.is_none());
+                let pair = match &points[p..] {
+                    [one, other, ..] => {
+                        lane_is_inner && one.is_like(other, outer) && [one, other].iter().all(|at| at.mask.is_none())
+                    }
+                    _ => false,
+                };
                 let two = pair.then(|| {
                     let old = [kept.at(p, f), kept.at(p + 1, f)];
                     foldings[f].join_two(&mut self.b, [&old[0], &old[1]], [terms[0][p], terms[0][p + 1]])

@@ -74,7 +74,7 @@ fn run_for(kernel: &Kernel, env: &Env, inputs: &[Literal], target: &Target) -> V
 }
 
 /// Emits and runs a kernel, and compares with its meaning. `sizes` bind its symbols.
-fn check(text: &str, sizes: &[(&str, i64)]) {
+pub(super) fn check(text: &str, sizes: &[(&str, i64)]) {
     check_within(text, sizes, &|dtype| Tolerance::ulps(dtype, 32.0));
 }
 
@@ -216,20 +216,6 @@ fn running_folds_are_no_windows() {
                 }
             }
         }
-    }
-}
-
-const SOFTMAX: &str = "axes i0: n, i1: m in x: f32[n, m] out y: f32[n, m] schedule row along=[i1] placement=registers \
-    %0 = load x[i0, i1] %1 = reduce.max %0 over [i1] %2 = map(%0, %1) exp(a - b) %3 = reduce.sum %2 over [i1] \
-    %4 = map(%2, %3) a / b store y[i0, i1] = %4 }";
-
-#[test]
-fn rows_are_folded() {
-    for (n, m) in [(1, 1), (3, 15), (5, 16), (4, 100), (30, 64), (2, 1000)] {
-        check(&format!("kernel {{ {SOFTMAX}"), &[("n", n), ("m", m)]);
-        let columns = SOFTMAX.replace("x[i0, i1]", "x[i1, i0]").replace("y[i0, i1]", "y[i1, i0]");
-        let columns = columns.replace("f32[n, m]", "f32[m, n]");
-        check(&format!("kernel {{ {columns}"), &[("n", n), ("m", m)]);
     }
 }
 

@@ -262,7 +262,8 @@ pub enum Convert {
 /// A fold of all lanes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum FoldOp {
-    /// by this function, in a butterfly: lane k with lane k xor 1, then 2, 4, …; the order of arguments is (own, other)
+    /// by this function, in a butterfly: lane k with lane k xor 1, then 2, 4, …; the order of arguments is (own, other). Of a mask only by `or`: whether any
+    /// lane holds
     By(Binary),
 }
 

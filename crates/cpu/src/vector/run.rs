@@ -226,6 +226,10 @@ impl<const L: usize> Machine<'_, L> {
                 files.i32[to as usize] = lane::pick(&files.i32[from as usize], &files.i32[lanes as usize]);
             }
             Step::Convert { how, from, ty, to, a } => self.convert(how, from, ty, to as usize, a as usize),
+            Step::Fold { op: _, ty: Ty::Mask, to, a } => {
+                let any = files.mask[a as usize].contains(&true);
+                files.mask[to as usize] = [any; L];
+            }
             Step::Fold { op, ty, to, a } => {
                 on_vectors!(files, ty, |file| file[to as usize] = lane::fold(op, &file[a as usize]));
             }

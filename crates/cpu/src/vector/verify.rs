@@ -210,7 +210,9 @@ impl Verifier<'_> {
                 Ok(*into)
             }
             Op::Fold(FoldOp::By(op), a) => {
-                self.demand(*a, "numbers that the function is for", |ty| ty.is_vector() && has_binary(*op, ty))
+                let has =
+                    |ty: Ty| if ty == Ty::Mask { *op == Binary::Or } else { ty.is_vector() && has_binary(*op, ty) };
+                self.demand(*a, "numbers that the function is for", has)
             }
             Op::Call(ty, _, args) if ty.is_vector() => {
                 args.iter().try_for_each(|arg| self.demand(*arg, "a vector", Ty::is_vector).map(|_| ()))?;

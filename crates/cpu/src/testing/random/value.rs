@@ -145,10 +145,14 @@ impl Generator {
     }
 
     fn mask(&mut self) -> Value {
-        match self.below(8) {
+        match self.below(9) {
             0 => {
                 let value = self.pick(Ty::Int);
                 self.b.splat(Ty::Mask, value)
+            }
+            8 => {
+                let value = self.pick(Ty::Mask);
+                self.b.fold(FoldOp::By(Binary::Or), value)
             }
             1 | 2 => {
                 let op = self.one_of(&[Binary::And, Binary::Or, Binary::Xor, Binary::AndNot]);

@@ -226,6 +226,10 @@ impl Select<'_> {
         let FoldOp::By(op) = op;
         let size = self.size(ty)?;
         let mut own = self.reg(a)?;
+        if ty == Ty::Mask {
+            let bits = self.mask_bits(own)?;
+            return self.splat_truth(bits);
+        }
         let mut distance = 1;
         while distance < self.program.lanes {
             let other = self.exchange(ty, size, own, distance)?;

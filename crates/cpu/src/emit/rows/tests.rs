@@ -1,0 +1,116 @@
+//! Rows: of every length while they are short, by themselves and abreast, between pages that may not be touched.
+
+use fuseline::tensor::{DType, Env, Literal, Symbol};
+use fuseline::tile::{Kernel, parse};
+
+use crate::code::{Code, Fault, Isa};
+use crate::emit::tests::{check, run};
+use crate::emit::{Memory, Target, emit};
+use crate::testing::{Guarded, Side};
+
+const SOFTMAX: &str = "axes i0: n, i1: m in x: f32[n, m] out y: f32[n, m] schedule row along=[i1] placement=registers \
+    %0 = load x[i0, i1] %1 = reduce.max %0 over [i1] %2 = map(%0, %1) exp(a - b) %3 = reduce.sum %2 over [i1] \
+    %4 = map(%2, %3) a / b store y[i0, i1] = %4 }";
+
+const LAYERNORM: &str = "axes i0: n, i1: m in x: f32[n, m], w: f32[m], b: f32[m] out y: f32[n, m] schedule row along=[i1] \
+    placement=registers %0 = load x[i0, i1] %1 = reduce.sum %0 over [i1] %2 = map(%0, %1) a - b * 0.03125 %3 = map(%2) a * a \
+    %4 = reduce.sum %3 over [i1] %5 = load w[i1] %6 = load b[i1] \
+    %7 = map(%2, %4, %5, %6) a / sqrt(b + 0.00001) * c + d store y[i0, i1] = %7 }";
+
+const LARGEST: &str = "axes i0: n, i1: m in x: f32[n, m] out y: f32[n] schedule row along=[i1] placement=registers \
+    %0 = load x[i0, i1] %1 = reduce.max %0 over [i1] store y[i0] = %1 }";
+
+/// Rows that come alone, two and four at a time, with some left, and so many that they stand in lanes.
+const ROWS: [i64; 5] = [1, 6, 8, 19, 67];
+
+fn kernel(text: &str) -> Kernel {
+    parse(&format!("kernel {{ {text}")).unwrap()
+}
+
+fn sizes(n: i64, m: i64) -> Env {
+    [("n", n), ("m", m)].into_iter().map(|(name, n)| (Symbol::name(name), n)).collect()
+}
+
+#[test]
+fn rows_are_folded() {
+    for (n, m) in [(1, 1), (3, 15), (5, 16), (4, 100), (30, 64), (2, 1000)] {
+        check(&format!("kernel {{ {SOFTMAX}"), &[("n", n), ("m", m)]);
+        let columns = SOFTMAX.replace("x[i0, i1]", "x[i1, i0]").replace("y[i0, i1]", "y[i1, i0]");
+        let columns = columns.replace("f32[n, m]", "f32[m, n]");
+        check(&format!("kernel {{ {columns}"), &[("n", n), ("m", m)]);
+    }
+}
+
+#[test]
+fn of_every_length() {
+    for m in (1..=34).chain([47, 48, 63, 64, 65, 80, 81]) {
+        for n in ROWS {
+            check(&format!("kernel {{ {SOFTMAX}"), &[("n", n), ("m", m)]);
+            check(&format!("kernel {{ {LAYERNORM}"), &[("n", n), ("m", m)]);
+        }
+    }
+}
+
+/// The bytes of the output of a kernel of one phase whose tensors have nothing before or behind them.
+fn run_between_pages(kernel: &Kernel, env: &Env, inputs: &[Literal], bytes: usize, isa: Isa, side: Side) -> Vec<u8> {
+    let emitted = emit(kernel, env, &Target::new(isa, 2)).unwrap();
+    let mut given: Vec<Guarded> = inputs.iter().map(|x| Guarded::new(&x.bytes(), side)).collect();
+    let mut output = Guarded::new(&vec![0; bytes], side);
+    let [phase] = &emitted.phases[..] else { panic!("{} phases", emitted.phases.len()) };
+    let mut worker = vec![u64::MAX; phase.worker_bytes.div_ceil(8) + 8];
+    let mut table = vec![std::ptr::null_mut(); emitted.pointers()];
+    for (k, x) in given.iter_mut().enumerate() {
+        table[emitted.place(Memory::Input(k)) as usize] = x.start();
+    }
+    table[emitted.place(Memory::Output(0)) as usize] = output.start();
+    table[emitted.place(Memory::Worker) as usize] = worker.as_mut_ptr().cast();
+    let pointers: Vec<*mut u8> = phase.table.iter().map(|place| table[*place as usize]).collect();
+    let (code, mut fault) = (Code::new(&phase.program, isa).unwrap(), Fault::default());
+    // SAFETY: the table holds memory of the sizes that the kernel has been emitted for.
+    unsafe { code.call(&pointers, 0, phase.tasks as i64, &mut fault) };
+    output.bytes().to_vec()
+}
+
+#[test]
+fn nothing_is_touched_beyond_their_ends() {
+    for (text, m) in [SOFTMAX, LAYERNORM].into_iter().flat_map(|text| (1..=33).map(move |m| (text, m))) {
+        for n in ROWS {
+            let (kernel, env) = (kernel(text), sizes(n, m));
+            let literal = |sizes: Vec<usize>| {
+                let values: Vec<f64> = (0..sizes.iter().product()).map(|k| (k * 7 % 11) as f64 / 4.0).collect();
+                Literal::from_f64s(DType::F32, sizes, &values).unwrap()
+            };
+            let (n, m) = (n as usize, m as usize);
+            let all = [literal(vec![n, m]), literal(vec![m]), literal(vec![m])];
+            let inputs = &all[..kernel.inputs.len()];
+            for isa in Isa::available() {
+                let expected = run(&kernel, &env, inputs, isa, 2).remove(0);
+                for side in Side::ALL {
+                    let actual = run_between_pages(&kernel, &env, inputs, 4 * n * m, isa, side);
+                    assert_eq!(actual, expected.bytes().to_vec(), "{isa:?} {side:?} {n}×{m}\n{kernel}");
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn one_that_is_no_number_is_the_largest_of_its_row_alone() {
+    let kernel = kernel(LARGEST);
+    for (n, m) in [(8, 1), (8, 3), (68, 5), (8, 13), (8, 16), (8, 17), (7, 31), (8, 32), (8, 40), (4, 64), (3, 200)] {
+        for at in [0, m / 2, m - 1] {
+            let mut values: Vec<f64> =
+                (0..n * m).map(|k| if k % 3 == 0 { f64::NEG_INFINITY } else { k as f64 }).collect();
+            values[2 * m + at] = f64::NAN;
+            let x = Literal::from_f64s(DType::F32, vec![n, m], &values).unwrap();
+            let largest = |row: usize| values[row * m..(row + 1) * m].iter().copied().fold(f64::NEG_INFINITY, f64::max);
+            for isa in Isa::available() {
+                let y = run(&kernel, &sizes(n as i64, m as i64), std::slice::from_ref(&x), isa, 2).remove(0).to_f64s();
+                for (row, y) in y.iter().enumerate() {
+                    let expected = if row == 2 { f64::NAN } else { largest(row) };
+                    assert!(*y == expected || y.is_nan() && expected.is_nan(), "{isa:?} {n}×{m} row {row}: {y}");
+                }
+            }
+        }
+    }
+}

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use fuseline::error::{Allowance, Error, Result};
 use fuseline::reference::Limits;
 use fuseline::tensor::{Env, Literal};
-use fuseline::tile::{Kernel, verify};
+use fuseline::tile::{Kernel, Param, verify};
 
 use super::block::{Blocks, Held};
 use super::execute::failed_check;
@@ -88,11 +88,12 @@ impl LoneKernel {
     /// The outputs for inputs of the kernel's types, in order.
     pub fn run(&self, inputs: &[Literal]) -> Result<Vec<Literal>> {
         let outputs = self.pool.enter(|team| Ok::<_, Error>(self.launched(team, inputs, 1)?.outputs))?;
-        let sizes = self.kernel.outputs.iter().map(|param| param.ty.shape.eval(&self.env));
-        let params = self.kernel.outputs.iter().zip(sizes).zip(outputs);
-        params
-            .map(|((param, sizes), (held, bytes))| Literal::new(param.ty.dtype, sizes?, held.into_bytes(bytes)))
-            .collect()
+        let restored = |(param, (held, bytes)): (&Param, (Held, usize))| {
+            let sizes = param.ty.shape.eval(&self.env)?;
+            let in_memory: Vec<usize> = param.layout.order().map(|axis| sizes[axis]).collect();
+            Ok(param.layout.restore(&Literal::new(param.ty.dtype, in_memory, held.into_bytes(bytes))?))
+        };
+        self.kernel.outputs.iter().zip(outputs).map(restored).collect()
     }
 
     /// How long so many runs take, one after another, on inputs and outputs that stay where they are.
@@ -139,7 +140,8 @@ impl LoneKernel {
     fn launched(&self, team: &mut Team<'_>, inputs: &[Literal], runs: usize) -> Result<Launched> {
         self.check(inputs)?;
         let emitted = &self.compiled.emitted;
-        let sources: Vec<_> = inputs.iter().map(Literal::bytes).collect();
+        let arranged = self.kernel.inputs.iter().zip(inputs).map(|(param, input)| param.layout.arrange(input).bytes());
+        let sources: Vec<_> = arranged.collect();
         let mut outputs = Vec::with_capacity(self.kernel.outputs.len());
         for param in &self.kernel.outputs {
             let bytes = self.bytes_of(&param.ty)?;

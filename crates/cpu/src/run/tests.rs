@@ -461,6 +461,30 @@ fn a_kernel_runs_without_a_graph() {
 #[test]
 fn ever_new_sizes_do_not_fill_the_memory() {
     let b = Builder::new("sizes");
+#[test]
+fn a_kernel_finds_tensors_in_the_order_that_it_names() {
+    let softmax = "kernel { axes i0: n, i1: m in x: f32[n, m] order=[1, 0] out y: f32[n, m] %0 = load x[i0, i1] \
+        %1 = reduce.max %0 over [i1] %2 = map(%0, %1) exp(a - b) %3 = reduce.sum %2 over [i1] %4 = map(%2, %3) a / b \
+        store y[i0, i1] = %4 }";
+    let product = "kernel { axes i0: n, i1: m, i2: 19 in x: f32[n, m] order=[1, 0], w: f32[m, 19] order=[1, 0] \
+        out y: f32[n, 19] order=[1, 0] %0 = load x[i0, i1] %1 = load w[i1, i2] %2 = dot(%0, %1) over [i1] acc=f32 \
+        store y[i0, i2] = %2 }";
+    let turned = "kernel { axes i0: n, i1: m, i2: 3 in x: f32[n, m, 3] order=[2, 0, 1], w: f32[m] out y: f32[3, n, m] order=[1, 2, 0] \
+        %0 = load x[i0, i1, i2] %1 = load w[i1] %2 = map(%0, %1) a * b store y[i2, i0, i1] = %2 }";
+    let env: Env = [(Symbol::name("n"), 5), (Symbol::name("m"), 37)].into_iter().collect();
+    for text in [softmax, product, turned] {
+        let kernel = fuseline::tile::parse(text).unwrap();
+        let given = kernel.inputs.iter().map(|param| floats(&param.ty.shape.eval(&env).unwrap()));
+        let given: Vec<Literal> = given.collect();
+        let device = CpuDevice::new(Isa::detect(), 2, options(), Limits::default()).unwrap();
+        let outputs = device.load_kernel(kernel.clone(), &env).unwrap().run(&given).unwrap();
+        let buffers: Vec<Buffer> = given.iter().map(Buffer::from_literal).collect();
+        let expected = interp::run(&kernel, &buffers, &env, &interp::Options::default()).unwrap();
+        let within = Agreement::Within(Tolerance::of_kernel(&kernel, 0, &env));
+        compare(&expected[0].to_literal().unwrap(), &outputs[0], &within).unwrap_or_else(|why| panic!("{why}\n{text}"));
+    }
+}
+
     let x = b.input("x", DType::F32, Shape::new([Dim::named("n")]));
     b.output("y", x + x);
     let session = session(&b.finish().unwrap(), 1);

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use fuseline::error::{Context, Error, Result};
 use fuseline::tensor::{Env, Literal, TensorType};
-use fuseline::tile::{Kernel, verify};
+use fuseline::tile::{Kernel, Param, verify};
 
 use super::constant::Constants;
 use super::execute::{Engine, Run, Table};
@@ -64,10 +64,12 @@ impl LoneKernel {
         Run::new(&self.engine).launch(0, &self.step, &memory.table)?;
         self.engine.gpu.synchronize().at(|| self.step.compiled.printed.launches[0].name.clone())?;
         self.engine.check_fault(&self.step.compiled.printed.sites)?;
-        let read = |(param, block): (&fuseline::tile::Param, &Block)| {
+        let read = |(param, block): (&Param, &Block)| {
             let mut data = vec![0u8; self.bytes_of(&param.ty)?];
             self.engine.gpu.read(block.at(), &mut data)?;
-            Literal::new(param.ty.dtype, param.ty.shape.eval(&self.env)?, data)
+            let sizes = param.ty.shape.eval(&self.env)?;
+            let in_memory: Vec<usize> = param.layout.order().map(|axis| sizes[axis]).collect();
+            Ok(param.layout.restore(&Literal::new(param.ty.dtype, in_memory, data)?))
         };
         self.kernel.outputs.iter().zip(&memory.outputs).map(read).collect()
     }
@@ -102,7 +104,7 @@ impl LoneKernel {
                 return Err(Error::invalid(format!("input {k} is {}, wanted {}", input.ty(), param.ty)));
             }
             let block = gpu.take(input.byte_count())?;
-            gpu.write(block.at(), &input.bytes())?;
+            gpu.write(block.at(), &param.layout.arrange(input).bytes())?;
             table.inputs.push(block.at());
             others.push(block);
         }

@@ -8,6 +8,7 @@ mod attention;
 mod bound;
 mod contract;
 mod emitter;
+mod empty;
 mod expression;
 mod factors;
 mod fold;
@@ -73,21 +74,18 @@ pub fn emit(kernel: &Kernel, env: &Env, target: &Target) -> Result<Emitted> {
     check_types(params.chain(kernel.steps.iter().map(|step| step.dtype)))?;
     let kernel = &*narrow::narrowed(group::grouped(kernel));
     let bound = Bound::new(kernel, env)?;
+    let rest = bound.extents.contains(&0).then(|| empty::without_empty(&bound)).transpose()?;
+    let bound = match &rest {
+        Some(rest) => Bound::new(rest, env)?,
+        None => bound,
+    };
     let most = (target.isa.vector_bytes() / 4) as u32;
-    let phases = if bound.extents.contains(&0) {
-        let is_empty = |store: usize| bound.count(kernel.stores[store].axes()) == 0;
-        if !(0..kernel.stores.len()).all(is_empty) {
-            return Err(Error::unsupported("a fold of no elements"));
+    // Vectors hold half as many lanes where some turn out to have 64 bits.
+    let phases = match emit_phases(&bound, target, most)? {
+        emission if emission.phases.iter().any(|phase| is_wide(&phase.program) && phase.program.lanes == most) => {
+            emit_phases(&bound, target, most / 2)?
         }
-        Emission::new(&bound, target, most)
-    } else {
-        // Vectors hold half as many lanes where some turn out to have 64 bits.
-        match emit_phases(&bound, target, most)? {
-            emission if emission.phases.iter().any(|phase| is_wide(&phase.program) && phase.program.lanes == most) => {
-                emit_phases(&bound, target, most / 2)?
-            }
-            emission => emission,
-        }
+        emission => emission,
     };
     let Emission { phases, scratch, .. } = phases;
     Ok(Emitted { phases, scratch, inputs: kernel.inputs.len(), outputs: kernel.outputs.len() })

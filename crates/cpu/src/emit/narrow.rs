@@ -197,7 +197,7 @@ fn rebuild(kernel: &Kernel) -> Result<Kernel> {
 }
 
 /// Gives operands the places that steps have now.
-fn rename(op: &mut Op, places: &[StepId]) {
+pub(super) fn rename(op: &mut Op, places: &[StepId]) {
     let move_one = |id: &mut StepId| *id = places[id.index()];
     match op {
         Op::Load { reads, .. } => reads.iter_mut().for_each(move_one),

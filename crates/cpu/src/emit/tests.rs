@@ -432,7 +432,7 @@ fn convolutions_of_bf16() {
 }
 
 /// Attention over heads that lie beside each other in a row, as exporters write it.
-fn attention(score: &str) -> String {
+pub(super) fn attention(score: &str) -> String {
     format!(
         "kernel {{ axes i0: n, i1: h, i2: c, i3: m, i4: d in x0: f32[n, m], x1: f32[n, h*d], x2: f32[m, h*d], x3: f32[m, h*c] \
          out y0: f32[n, h, c] schedule attention first=%3 second=%10 rows=[i0, i1] stream=[i3] inner=[i4] columns=[i2] \

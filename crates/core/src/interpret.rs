@@ -157,7 +157,8 @@ impl Run<'_> {
         // Before anything runs: kernels rely on sizes that must agree.
         let mut pending = Pending::of(graph, &self.env)?;
         for (k, kernel) in planned.plan.kernels.iter().enumerate() {
-            self.step(planned, k, &mut values).at(|| kernel.describe(k, graph))?;
+            let done = self.step(planned, k, &mut values).map_err(|error| kernel.blamed(graph, error));
+            done.at(|| kernel.describe(k, graph))?;
             pending.check(&self.env)?;
             for dead in planned.released[k].iter().filter_map(|value| values.remove(value)) {
                 self.live = self.live.saturating_sub(dead.owned_bytes() as u64);

@@ -12,6 +12,7 @@ mod fuzz;
 mod gains;
 mod graphs;
 mod import;
+mod indices;
 mod malicious;
 mod passes;
 mod planning;

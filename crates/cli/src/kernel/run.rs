@@ -38,7 +38,7 @@ pub fn run(written: &Written, options: &RunKernel) -> Outcome {
     let outputs = outputs(written, options, &feed)?;
     let seconds = start.elapsed().as_secs_f64();
     waiting.say("the interpreter of kernels".into());
-    let expected = interpreted(written, &feed).map_err(|error| written.failure(error))?;
+    let expected = interpreted(written, &feed).map_err(|error| written.failure(error).or_help(INPUTS))?;
     drop(waiting);
     let kernel = &written.source.kernel;
     let checks = written.source.outputs.iter().enumerate().map(|(k, name)| {
@@ -105,8 +105,11 @@ fn outputs(written: &Written, options: &RunKernel, feed: &Feed) -> Outcome<Vec<L
         }
         other => return Err(no_kernels(other, "cpu, interp or cuda")),
     };
-    done.map_err(|error| written.failure(error))
+    done.map_err(|error| written.failure(error).or_help(INPUTS))
 }
+
+/// What helps where what a kernel is given does not fit it.
+const INPUTS: &str = "check the place named above, and what is given with --inputs and --sizes";
 
 /// A device that runs no kernels.
 pub fn no_kernels(device: &str, others: &str) -> Failure {

@@ -91,6 +91,23 @@ fn kernels_are_translated() {
 }
 
 #[test]
+#[test]
+fn an_index_outside_is_told_with_its_line() {
+    let folder = tempfile::tempdir().unwrap();
+    let [file, given] = ["look_up.tile", "given.npz"].map(|name| folder.path().join(name).display().to_string());
+    let kernel = "kernel {\n  axes i0: 4, i1: 8\n  in x: f32[10, 8], i: i64[4]\n  out y: f32[4, 8]\n  %0 = load i[i0]\n  \
+        %1 = load x[@0, i1] reading (%0)\n  store y[i0, i1] = %1\n}\n";
+    std::fs::write(&file, kernel).unwrap();
+    write_npz(Path::new(&given), [("i", &Literal::i64s(&[1, 2, -1001, 3]))], Compression::Stored).unwrap();
+    for device in ["interp", "cpu"] {
+        let done = fuseline(&["kernel", &file, "run", "--inputs", &given, "--device", device]);
+        let message = text(&done.stderr);
+        assert!(message.contains("index -1001 is out of range for axis 0 of size 10"), "{device}: {message}");
+        assert!(message.contains("--inputs") && !message.contains("inspect MODEL"), "{device}: {message}");
+        assert!(message.contains("look_up.tile:6:4") && message.contains("  6 |   %1 = load x"), "{device}: {message}");
+    }
+}
+
 fn errors_point_into_the_file() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("wrong.tile").display().to_string();

@@ -94,7 +94,7 @@ impl Cells {
             // What is read as it is, is stored.
             let stored = match node.prim() {
                 _ if cells.is_opaque[id] => node.args(),
-                Prim::Gather(_) => &[gathered(graph, node.args()[0])],
+                Prim::Gather(row) => &[gathered(graph, row, node.args()[0])],
                 _ => &[],
             };
             for value in stored {

@@ -182,8 +182,8 @@ impl<'p> Check<'p> {
     fn operands(&self, node: &Node) -> Vec<Value> {
         let seen = node.args().iter().map(|arg| behind(&self.base, *arg));
         let mut seen: Vec<Option<Value>> = seen.collect();
-        if matches!(node.prim(), Prim::Gather(_)) {
-            seen[0] = Some(gathered(self.graph, node.args()[0]));
+        if let Prim::Gather(row) = node.prim() {
+            seen[0] = Some(gathered(self.graph, row, node.args()[0]));
         }
         seen.into_iter().flatten().collect()
     }

@@ -418,7 +418,7 @@ impl<'g, 's> Demand<'g, 's> {
         let (mut data, indices) = (args[0], &args[1..]);
         let reads: SmallVec<[Place; 1]> = indices.iter().map(|a| self.value(*a, at, when)).collect::<Wanted<_>>()?;
         let mut index: Vec<Dim> = row.map.iter().map(|d| self.through(d, at)).collect();
-        let base = super::gathered(self.graph, data);
+        let base = super::gathered(self.graph, row, data);
         while data != base {
             let node = self.graph.node_of(data);
             let Prim::View(view) = node.prim() else { unreachable!("only views are looked through") };

@@ -34,10 +34,10 @@ pub use work::{Facts, Whence, work, work_in_detail};
 
 use crate::graph::{Graph, Value};
 use crate::ops::Prim;
-use crate::ops::prim::Class;
+use crate::ops::prim::{Class, Gather, View};
 use crate::passes::Numerics;
-use crate::tensor::DType;
-use crate::tile::Kernel;
+use crate::tensor::{DType, Dim, Ranges, Symbol};
+use crate::tile::{AxisSet, Kernel, Scale};
 
 /// The nodes of a kernel, ascending, and what of their results is stored, ascending.
 #[derive(Clone, Copy, Debug)]
@@ -80,16 +80,36 @@ pub fn is_opaque(prim: &Prim) -> bool {
     matches!(prim.class(), Class::Control | Class::Opaque) || matches!(prim, Prim::Scatter(_))
 }
 
-/// What a gather reads its elements from: the data through views that read everywhere. A view with guards, or a formula,
-/// is stored for it.
-pub fn gathered(graph: &Graph, data: Value) -> Value {
+/// What a gather reads its elements from: the data through views that read everywhere, and through which an index that lies outside still
+/// does. A view with guards, a part of a tensor or a formula is stored for it.
+pub fn gathered(graph: &Graph, gather: &Gather, data: Value) -> Value {
+    let is_read = |dim: &Dim| dim.mentions(|symbol| matches!(symbol, Symbol::Read(_)));
+    let mut read: AxisSet = (0..gather.map.len()).filter(|axis| is_read(&gather.map[*axis])).collect();
     let mut base = data;
     while let Prim::View(view) = graph.node_of(base).prim()
         && view.guard.is_empty()
     {
-        base = graph.node_of(base).args()[0];
+        let operand = graph.node_of(base).args()[0];
+        let sizes = graph.ty(operand).shape.dims();
+        if !read.iter().all(|axis| keeps_outside(view, sizes, axis, read)) {
+            break;
+        }
+        let is_moved = |dim: &Dim| !AxisSet::mentioned(dim).common(read).is_empty();
+        read = (0..view.map.len()).filter(|axis| is_moved(&view.map[*axis])).collect();
+        base = operand;
     }
     base
+}
+
+/// Whether a coordinate outside of an axis of a view, one of those whose coordinates are read from data, is outside of the operand too.
+fn keeps_outside(view: &View, sizes: &[Dim], axis: usize, read: AxisSet) -> bool {
+    let (symbol, whole) = (Symbol::Axis(axis as u8), &view.shape[axis]);
+    let ranges = Ranges::of(view.shape.dims());
+    view.map.iter().zip(sizes).any(|(dim, size)| match Scale::of(dim, &symbol, &ranges) {
+        Some((Scale::Times(by), rest)) => *size == whole * by && AxisSet::mentioned(&rest).common(read).is_empty(),
+        Some((Scale::Over(by), _)) => *whole == size * by,
+        None => false,
+    })
 }
 
 /// The kernel of a draft, and the draft in the form in which it was written.

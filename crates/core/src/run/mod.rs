@@ -4,6 +4,7 @@
 //! Comes in: a graph with a plan of it. Goes out: the same as lists by number. What was made for sizes is kept here too
 //! ([`BySize`]), and what a run had in its hands ([`Trace`]). Never here: memory, threads, a device.
 
+mod blame;
 mod by_size;
 mod inherit;
 mod load;

@@ -15,6 +15,7 @@ mod build;
 mod causal;
 mod infer;
 pub mod interp;
+mod outside;
 mod schedule;
 mod split;
 mod text;
@@ -22,6 +23,8 @@ mod verify;
 
 pub use build::Builder;
 pub use causal::{first_masked, first_sunk};
+pub(crate) use outside::Scale;
+pub use outside::{Limit, out_of_range};
 pub use schedule::{Chain, Correction, Placement, Schedule, Tile};
 pub use split::split_axis;
 pub use text::{Source, parse, place_of, read};
@@ -36,11 +39,6 @@ use smallvec::SmallVec;
 use crate::ops::prim::{Guard, Monoid};
 use crate::ops::{Expr, ExprNode, Number};
 use crate::tensor::{DType, Dim, Layout, Symbol, TensorType};
-
-/// How it is told that an index lies outside of a tensor; the index stands before it.
-pub fn out_of_range(axis: usize, size: impl fmt::Display) -> String {
-    format!("is out of range for axis {axis} of size {size}")
-}
 
 /// A step by its place in the kernel.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]

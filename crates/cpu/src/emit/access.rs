@@ -3,14 +3,14 @@
 use fuseline::error::Result;
 use fuseline::ops::Number;
 use fuseline::tensor::{DType, Dim};
-use fuseline::tile::{Op, StepId, out_of_range};
+use fuseline::tile::{Op, StepId};
 use smallvec::SmallVec;
 
-use super::Memory;
 use super::bound::{Access, Checked, bytes_of};
 use super::emitter::{Emitter, Held};
 use super::index::{Index, Sum, Within, index_at, int_of, multiple_of, within};
 use super::point::Point;
+use super::{Memory, Site};
 use crate::vector::{Address, Binary, IntOp, Ty, Value};
 
 /// Where lanes are read or written.
@@ -249,34 +249,48 @@ impl Emitter<'_> {
         Ok(guarded)
     }
 
-    /// The offset of a load in elements; what nothing proves to be inside is checked.
+    /// The offset of a load in elements; what nothing proves to be inside is checked: the values that are read where coordinates are inside exactly if
+    /// they are, for a coordinate that is made of a large one may not be the number that it should.
     fn offset(&mut self, access: &Access, point: &Point, guarded: Guarded) -> Result<Index> {
-        let reads = access.reads.iter().map(|id| self.coordinate(*id, point)).collect::<Result<Vec<_>>>()?;
+        let mut reads = access.reads.iter().map(|id| self.coordinate(*id, point)).collect::<Result<Vec<_>>>()?;
         let mut offset = index_at(&mut self.b, &self.multiples, &access.offset, point, &reads);
-        for Checked { index, size, stride, axis } in &access.checked {
-            let index = index_at(&mut self.b, &self.multiples, index, point, &reads);
-            let site = self.site(out_of_range(*axis, size));
-            let bound = self.b.number(*size);
-            let inside = match &index {
-                Index::Sum(sum) if sum.lane == 0 => {
-                    let mut value = int_of(&mut self.b, sum);
-                    if let Some(all) = guarded.all {
-                        let zero = self.b.number(0);
-                        value = self.b.choose(all, value, zero);
-                    }
-                    Index::Sum(Sum::value(self.b.check_int(value, bound, site)))
+        for Checked { index, stride, limit } in &access.checked {
+            let site = self.site(Site { place: access.place.clone(), limit: *limit });
+            let inside = match limit.read {
+                Some(read) => {
+                    reads[read] = self.checked(&reads[read], limit.size, point, guarded, site);
+                    index_at(&mut self.b, &self.multiples, index, point, &reads)
                 }
-                _ => {
-                    let value = self.lanes_of(&index);
-                    let all = guarded.all.map(|all| self.b.splat(Ty::Mask, all));
-                    let mask = self.both(point.mask, guarded.lanes);
-                    let mask = self.both(mask, all);
-                    Index::Lanes(self.b.check_lanes(value, bound, mask, site))
+                None => {
+                    let index = index_at(&mut self.b, &self.multiples, index, point, &reads);
+                    self.checked(&index, limit.size, point, guarded, site)
                 }
             };
             offset = self.plus_scaled(offset, inside, *stride);
         }
         Ok(offset)
+    }
+
+    /// A number that is checked to lie below a bound, where guards hold.
+    fn checked(&mut self, index: &Index, size: i64, point: &Point, guarded: Guarded, site: u32) -> Index {
+        let bound = self.b.number(size);
+        match index {
+            Index::Sum(sum) if sum.lane == 0 => {
+                let mut value = int_of(&mut self.b, sum);
+                if let Some(all) = guarded.all {
+                    let zero = self.b.number(0);
+                    value = self.b.choose(all, value, zero);
+                }
+                Index::Sum(Sum::value(self.b.check_int(value, bound, site)))
+            }
+            _ => {
+                let value = self.lanes_of(index);
+                let all = guarded.all.map(|all| self.b.splat(Ty::Mask, all));
+                let mask = self.both(point.mask, guarded.lanes);
+                let mask = self.both(mask, all);
+                Index::Lanes(self.b.check_lanes(value, bound, mask, site))
+            }
+        }
     }
 
     fn plus_scaled(&mut self, offset: Index, more: Index, stride: i64) -> Index {

@@ -3,7 +3,7 @@
 use fuseline::error::{Context, Error, Result};
 use fuseline::ops::{ExprNode, Number};
 use fuseline::tensor::{DType, Dim, Env, Ranges, Symbol};
-use fuseline::tile::{AxisSet, Kernel, Op, Param, Schedule, StepId};
+use fuseline::tile::{AxisSet, Kernel, Limit, Op, Param, Schedule, StepId};
 
 use super::lanes::slope_along;
 
@@ -36,15 +36,16 @@ pub(super) struct Access {
     pub fill: Number,
     /// the steps whose values [`Symbol::Read`] stands for
     pub reads: Vec<StepId>,
+    /// the step or store that it is, as paths of errors name it
+    pub place: String,
 }
 
 /// A coordinate that nothing but the data proves to be inside.
 #[derive(Clone, Debug)]
 pub(super) struct Checked {
     pub index: Dim,
-    pub size: i64,
     pub stride: i64,
-    pub axis: usize,
+    pub limit: Limit,
 }
 
 impl<'k> Bound<'k> {
@@ -68,6 +69,7 @@ impl<'k> Bound<'k> {
                     }
                     access.fill = fill.unwrap_or(Number::Int(0));
                     access.reads = reads.to_vec();
+                    access.place = format!("step %{k} (load)");
                     Some(access)
                 }
                 Op::Map { expr, .. } => {
@@ -83,8 +85,9 @@ impl<'k> Bound<'k> {
             };
             bound.loads.push(load);
         }
-        for store in &kernel.stores {
-            let access = bound.access(&kernel.outputs[store.output], &store.index, false, &ranges)?;
+        for (k, store) in kernel.stores.iter().enumerate() {
+            let mut access = bound.access(&kernel.outputs[store.output], &store.index, false, &ranges)?;
+            access.place = format!("store {k}");
             bound.stores.push(access);
         }
         if !matches!(kernel.schedule, Schedule::Attention { .. }) {
@@ -172,7 +175,8 @@ impl<'k> Bound<'k> {
             let read = dim.mentions(|s| matches!(s, Symbol::Read(_)));
             // Where a guard holds, coordinates are inside: that is what the verifier of kernels demands.
             if read || (!guarded && !ranges.is_below(&dim, &Dim::int(size))) {
-                checked.push(Checked { index: dim, size, stride, axis });
+                let limit = Limit::of(&dim, axis, size, ranges);
+                checked.push(Checked { index: dim, stride, limit });
             } else {
                 offset = offset + dim * stride;
             }
@@ -185,6 +189,7 @@ impl<'k> Bound<'k> {
             guards: Vec::new(),
             fill: Number::Int(0),
             reads: Vec::new(),
+            place: String::new(),
         })
     }
 

@@ -12,7 +12,7 @@ use smallvec::SmallVec;
 use super::bound::Bound;
 use super::index::{Index, Multiples, Sum, lanes_of};
 use super::point::{Coord, Point};
-use super::{Memory, Phase, random};
+use super::{Memory, Phase, Site, random};
 use crate::code::Isa;
 use crate::math;
 use crate::vector::{Binary, Builder, Convert, IntOp, Program, Ty, Value};
@@ -54,7 +54,7 @@ pub(super) struct Emitter<'e> {
     pub given: FxHashMap<StepId, Given>,
     /// places of the kernel's table of pointers, each where the program's has it
     table: Vec<u32>,
-    pub sites: Vec<String>,
+    pub sites: Vec<Site>,
     pub reads: BTreeSet<Memory>,
     pub writes: BTreeSet<Memory>,
     /// of the worker's memory, from its beginning, so many bytes are taken
@@ -247,10 +247,10 @@ impl<'e> Emitter<'e> {
         lanes_of(&mut self.b, index)
     }
 
-    /// A place for a message about a check.
-    pub fn site(&mut self, message: String) -> u32 {
-        let place = self.sites.iter().position(|known| *known == message).unwrap_or_else(|| {
-            self.sites.push(message);
+    /// The number of a check.
+    pub fn site(&mut self, site: Site) -> u32 {
+        let place = self.sites.iter().position(|known| *known == site).unwrap_or_else(|| {
+            self.sites.push(site);
             self.sites.len() - 1
         });
         place as u32

@@ -40,7 +40,7 @@ use std::sync::Arc;
 
 use fuseline::error::{Error, Result};
 use fuseline::tensor::{DType, Env};
-use fuseline::tile::{Kernel, Schedule};
+use fuseline::tile::{Kernel, Limit, Schedule};
 
 use crate::code::Isa;
 use crate::vector::{Program, Ty};
@@ -204,8 +204,17 @@ pub struct Phase {
     pub writes: Vec<Memory>,
     /// bytes that a thread needs for itself
     pub worker_bytes: usize,
-    /// what to say when a check fails, by its site
-    pub sites: Vec<String>,
+    /// what is checked, by its site
+    pub sites: Vec<Site>,
+}
+
+/// A coordinate that is checked.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Site {
+    /// the step or store of the kernel that has it, as paths of errors name it
+    pub place: String,
+    /// where it must be
+    pub limit: Limit,
 }
 
 impl Memory {

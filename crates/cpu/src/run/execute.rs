@@ -162,7 +162,8 @@ impl<'e, 't, 'p> Run<'e, 't, 'p> {
                     outcome
                 }
             };
-            outcome.at(|| loaded.describe(k))?;
+            let blamed = |error| loaded.plan.kernels[k].blamed(&loaded.graph, error);
+            outcome.map_err(blamed).at(|| loaded.describe(k))?;
             if self.recorder.wants_values() {
                 let stored = self.stored(loaded, k, step.as_ref(), &arena, values).at(|| loaded.describe(k))?;
                 self.recorder.note_values(stored);
@@ -326,7 +327,10 @@ impl<'e, 't, 'p> Run<'e, 't, 'p> {
 /// What a check that failed says.
 pub(super) fn failed_check(phase: &Phase, fault: Fault) -> Error {
     let site = usize::try_from(fault.site - 1).ok().and_then(|site| phase.sites.get(site));
-    Error::invalid(format!("index {} {}", fault.value, site.map_or("is out of range", String::as_str)))
+    match site {
+        Some(site) => Error::invalid(site.limit.told(fault.value)).at(site.place.clone()),
+        None => Error::invalid(format!("index {} is out of range", fault.value)),
+    }
 }
 
 fn pointer(entry: Entry, step: &Step, arena: *mut u8, values: &Values) -> *mut u8 {

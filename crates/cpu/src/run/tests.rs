@@ -13,7 +13,7 @@ use fuseline::ops::prim::Monoid;
 use fuseline::ops::{Expr, ExprNode, Scalar};
 use fuseline::reference::{Buffer, Limits};
 use fuseline::tensor::{DType, Dim, Env, Literal, Shape, Symbol};
-use fuseline::tile::{Kernel, Op, Schedule, interp};
+use fuseline::tile::{Kernel, Limit, Op, Schedule, interp};
 
 use super::constant::ConstantId;
 use super::load::Origin;
@@ -21,7 +21,7 @@ use super::owned::Owned;
 use super::session::{CpuDevice, Session};
 use super::specialize::Entry;
 use crate::code::Isa;
-use crate::emit::{Emitted, Memory, Phase, Target};
+use crate::emit::{Emitted, Memory, Phase, Site, Target};
 use crate::vector::{self, Binary, Ty};
 
 /// Sums, differences and products of f32 tensors of one shape, element by element. The second input goes through memory
@@ -42,7 +42,7 @@ fn emit(kernel: &Kernel, env: &Env, _: &Target) -> Result<Emitted> {
     let packs = kernel.inputs.len() > 1;
     let source = |input: usize| if input == 1 { Memory::Scratch(0) } else { Memory::Input(input) };
     let phase = |name, program: vector::Program, reads, writes| {
-        let sites = vec!["is too large".to_owned()];
+        let sites = vec![Site { place: "step %0 (load)".into(), limit: Limit { axis: 0, size: 100_000, read: None } }];
         let table = (0..kernel.inputs.len() as u32 + 2 + u32::from(packs)).collect();
         Phase { name, program: program.into(), table, tasks: count as u64, reads, writes, worker_bytes: 64, sites }
     };
@@ -353,7 +353,10 @@ fn a_check_that_fails_names_the_kernel() {
     let session = session(&b.finish().unwrap(), 2);
     let run = |last: f32| session.run(&inputs(&[("x", Literal::f32s(&[1.0, 2.0, 3.0, last]))]));
     let error = run(60_000.0).unwrap_err();
-    assert_eq!((error.kind(), error.message()), (Kind::Invalid, "index 120000 is too large"));
+    assert_eq!(
+        (error.kind(), error.message()),
+        (Kind::Invalid, "index 120000 is out of range for axis 0 of size 100000")
+    );
     assert!(error.path()[0].starts_with("kernel 0 (map"), "{error}");
     assert_eq!(run(4.0).unwrap()[0].to_f64s(), [2.0, 4.0, 6.0, 8.0]);
 }
@@ -459,9 +462,6 @@ fn a_kernel_runs_without_a_graph() {
 }
 
 #[test]
-fn ever_new_sizes_do_not_fill_the_memory() {
-    let b = Builder::new("sizes");
-#[test]
 fn a_kernel_finds_tensors_in_the_order_that_it_names() {
     let softmax = "kernel { axes i0: n, i1: m in x: f32[n, m] order=[1, 0] out y: f32[n, m] %0 = load x[i0, i1] \
         %1 = reduce.max %0 over [i1] %2 = map(%0, %1) exp(a - b) %3 = reduce.sum %2 over [i1] %4 = map(%2, %3) a / b \
@@ -485,6 +485,9 @@ fn a_kernel_finds_tensors_in_the_order_that_it_names() {
     }
 }
 
+#[test]
+fn ever_new_sizes_do_not_fill_the_memory() {
+    let b = Builder::new("sizes");
     let x = b.input("x", DType::F32, Shape::new([Dim::named("n")]));
     b.output("y", x + x);
     let session = session(&b.finish().unwrap(), 1);

@@ -29,14 +29,15 @@ impl<'b> Tensor<'b> {
         })
     }
 
-    /// Indices along an axis of this size, those below zero counted from the end.
+    /// Indices along an axis of this size, those below zero counted from the end. What lies outside stays as it is, so that it is told as it was given.
     pub fn wrap_index(self, size: &Dim) -> Tensor<'b> {
         let known = self.builder.contents(self);
         let nonnegative = |k: &Known| matches!(k, Known::Int(d) if d.is_nonnegative());
         if known.is_some_and(|c| c.iter().all(nonnegative)) {
             return self;
         }
-        self.lt(0i64).select(self + size, self)
+        let from_end = self + size;
+        self.lt(0i64).select(from_end.lt(0i64).select(self, from_end), self)
     }
 
     /// This tensor with `updates` combined into it.

@@ -445,6 +445,14 @@ impl Dim {
         }
     }
 
+    /// The expression `x` and the constant `c` when the expression is `x // c`.
+    pub fn as_quotient(&self) -> Option<(&Dim, i64)> {
+        match self.as_atom()? {
+            Atom::FloorDiv(x, by) => Some((x, by.as_int()?)),
+            _ => None,
+        }
+    }
+
     /// The constant `c` when the axis occurs, and only ever as `axis // c` or `axis % c`.
     pub fn divisor_of(&self, axis: usize) -> Option<i64> {
         let symbol = Symbol::Axis(axis as u8);

@@ -1,11 +1,11 @@
 //! Index expressions with numbers in them: where loads read, and whether that is inside.
 
-use super::super::{AxisSet, Kernel, Op, StepId};
+use super::super::{AxisSet, Kernel, Limit, Op, StepId};
 use super::Block;
 use crate::error::{Context, Error, Result};
 use crate::ops::Number;
 use crate::reference::{Buffer, IndexFn, Part, Positions, out_of_range, row_major};
-use crate::tensor::{Dim, Env, Symbol};
+use crate::tensor::{Dim, Env, Ranges, Symbol};
 
 /// An integer function of the coordinates and of values that are read.
 #[derive(Clone, Debug)]
@@ -71,6 +71,7 @@ pub(super) struct Loading {
     pub reads: Vec<StepId>,
     sizes: Vec<usize>,
     coordinates: Vec<Coordinate>,
+    limits: Vec<Limit>,
     guards: Vec<(Coordinate, i64)>,
     view: Option<Flat>,
 }
@@ -99,11 +100,16 @@ impl Loading {
         }
         let sizes = inputs[*input].sizes().to_vec();
         let coordinates = index.iter().map(|dim| Coordinate::new(dim, extents, env)).collect::<Result<Vec<_>>>()?;
+        let dims: Vec<Dim> = extents.iter().map(|n| Dim::from(*n)).collect();
+        let limits = index.iter().zip(&sizes).enumerate();
+        let limits = limits
+            .map(|(axis, (dim, size))| Limit::of(&env.apply(dim), axis, *size as i64, &Ranges::of(&dims)))
+            .collect();
         let guards = guard.iter().map(|g| Ok((Coordinate::new(&g.index, extents, env)?, g.bound.eval(env)?)));
         let guards = guards.collect::<Result<Vec<_>>>()?;
         let view = if reads.is_empty() { flat(index, &sizes, &guards, extents, env)? } else { None };
         let fill = fill.unwrap_or(Number::Int(0));
-        let load = Loading { input: *input, fill, reads: reads.to_vec(), sizes, coordinates, guards, view };
+        let load = Loading { input: *input, fill, reads: reads.to_vec(), sizes, coordinates, limits, guards, view };
         if load.is_view() && !kernel.reads_inside(StepId(step as u32)) && !load.stays_inside(extents) {
             let whole = Block::whole(extents);
             whole.for_each(axes, |k, i| load.position(i, &|_| 0).map(drop).at(|| whole.point_text(axes, k)))?;
@@ -133,7 +139,10 @@ impl Loading {
         }
         let mut position = 0;
         for (axis, (coordinate, size)) in self.coordinates.iter().zip(&self.sizes).enumerate() {
-            position = position * size + inside(coordinate.at(i, read)?, axis, *size)?;
+            let at = coordinate.at(i, read)?;
+            let place = usize::try_from(at).ok().filter(|n| n < size);
+            let outside = || Error::invalid(self.limits[axis].told(self.limits[axis].read.map_or(at, read)));
+            position = position * size + place.ok_or_else(outside)?;
         }
         Ok(Some(position))
     }

@@ -10,7 +10,7 @@ use fuseline::error::{Context, Result};
 use fuseline::explain::{KernelRow, kernel_rows};
 use fuseline::fuse::{Chooser, PlanOptions};
 use fuseline::graph::{Graph, Value};
-use fuseline::passes::Precision;
+use fuseline::passes::{Numerics, Precision};
 use fuseline::reference::{self, Limits, Reading};
 use fuseline::run::{Case, Trace};
 use fuseline::tensor::{DType, Env, Literal};
@@ -54,6 +54,12 @@ impl Check {
     /// Whether it differs, or agrees only because roundings become much on the way.
     fn is_beyond_tolerance(&self) -> bool {
         self.outcome.as_ref().map_or(true, |agreed| agreed.is_steep)
+    }
+
+    /// Whether an infinity or NaN stands where a number should, or the other way round.
+    pub fn leaves_range(&self) -> bool {
+        self.outcome.is_err()
+            && self.worst().is_some_and(|worst| !(worst.actual.is_finite() && worst.expected.is_finite()))
     }
 
     /// Elements that are right because the smallest error decides between two results.
@@ -116,13 +122,15 @@ pub struct Verdict {
     pub kernels: Vec<KernelVerdict>,
     /// the outputs of the fused plan
     pub fused: Vec<Check>,
-    /// the outputs of one kernel for every operator
+    /// the outputs of one kernel per node
     pub unfused: Vec<Check>,
     /// kernels that had no code and were interpreted
     pub without_code: Vec<String>,
     /// whether outputs are right because they are what the model gives where every operation rounds, and exact arithmetic is not
     pub is_rounded: bool,
     pub guilty: Option<Stage>,
+    /// whether a plan that rearranges no arithmetic agrees, where the one that was judged does not and may
+    pub strict_agrees: Option<bool>,
 }
 
 /// Plans the graph, runs everything and compares neighbours.
@@ -161,15 +169,30 @@ fn judge_planned(setting: &Setting<'_>, planned: &PlannedProgram) -> Result<Verd
         without_code,
         is_rounded: false,
         guilty: None,
+        strict_agrees: None,
     };
     verdict.guilty = verdict.find_guilty();
     let is_steep = verdict.guilty.is_none() && verdict.fused.iter().any(Check::is_beyond_tolerance);
     let is_other = verdict.guilty.is_some_and(|stage| stage != Stage::Passes);
+    let mut meaning = meaning;
     if (is_other || is_steep) && plan.precision == Precision::F32 {
-        let meaning = meaning.or_rounded(graph, &given, &Env::new(), Limits::default())?;
+        meaning = meaning.or_rounded(graph, &given, &Env::new(), Limits::default())?;
         verdict.reconsider(setting, planned, &meaning, [&fused_outputs, &unfused_outputs])?;
     }
+    let may_rearrange = plan.numerics != Numerics::Strict && plan.precision == Precision::F32;
+    if verdict.guilty.is_some() && may_rearrange {
+        verdict.strict_agrees = Some(strict_agrees(setting, &meaning)?);
+    }
     Ok(verdict)
+}
+
+/// Whether the outputs are right where the graph is planned with its arithmetic as it is written.
+fn strict_agrees(setting: &Setting<'_>, meaning: &Meaning) -> Result<bool> {
+    let Setting { graph, inputs, plan, machine, device, waiting } = *setting;
+    waiting.say(format!("running on {} with its arithmetic as it is written", device.name()));
+    let strict = PlanOptions { numerics: Numerics::Strict, chooser: Chooser::ByCost, ..plan.clone() };
+    let outputs = machine.load(&plan_program(graph.clone(), &strict, &mut |_| {})?)?.literals(inputs)?;
+    Ok(check_outputs(graph, meaning, &outputs).iter().all(|check| check.outcome.is_ok()))
 }
 
 /// What the outputs should be.
@@ -438,6 +461,18 @@ mod tests {
         let verdict = judged_as(&graph, &moved, &x_of(1e20), Env::new(), ["store", "store"]);
         assert_eq!(verdict.guilty, Some(Stage::Passes));
         assert_eq!(judged_as(&graph, &graph, &x_of(1e20), Env::new(), ["store", "store"]).guilty, None);
+    }
+
+    #[test]
+    fn arithmetic_as_it_is_written_is_right_where_another_order_leaves_the_range() {
+        let scaled = "  %s = map(x) a * 1e-5 : f32[4, 4]\n  %y = contract(%s, x) \"ab,bc->ac\" acc=f32 : f32[4, 4]";
+        let graph = of_x(scaled);
+        // The number is moved behind the sums, and they are too large without it.
+        let verdict = judged_as(&graph, &graph, &x_of(3e18), Env::new(), ["store", "store"]);
+        assert_eq!((verdict.guilty, verdict.strict_agrees), (Some(Stage::Passes), Some(true)));
+        assert!(verdict.evidence().is_some_and(Check::leaves_range));
+        assert_eq!(judged("exp(a - b)", "exp(b - a)").strict_agrees, Some(true));
+        assert_eq!(judged("reduce.max", "reduce.max").strict_agrees, None);
     }
 
     #[test]

@@ -166,6 +166,7 @@ fn conclusion(verdict: &Verdict) -> Vec<String> {
                 Ok(_) => String::new(),
             };
             lines.push(format!("{}: {what}", check.value));
+            lines.extend(advice(verdict));
         }
         _ => {
             let outputs = match verdict.fused.len() {
@@ -183,6 +184,21 @@ fn conclusion(verdict: &Verdict) -> Vec<String> {
         }
     }
     lines
+}
+
+/// What `--numerics strict` would change, in words; nothing where that is not known to help.
+fn advice(verdict: &Verdict) -> Option<String> {
+    if verdict.strict_agrees != Some(true) {
+        return None;
+    }
+    let agrees = "with `--numerics strict` the outputs agree";
+    Some(match verdict.evidence().is_some_and(Check::leaves_range) {
+        true => format!(
+            "{agrees}, which gives the model's own answer here: in the order in which numbers are multiplied and added by default, some leave \
+             the range of their type"
+        ),
+        false => agrees.into(),
+    })
 }
 
 /// Where an output stands on the other side of a step, in words.
@@ -253,7 +269,13 @@ pub fn to_json(model: &Model, arguments: &Verify, feed: &Feed, verdicts: &[Verdi
                 Stage::Lowering(k) | Stage::Code(k) => Some(verdict.kernels[k].number),
                 _ => None,
             };
-            json!({ "stage": stage.name(), "kernel": kernel, "why": describe(stage, verdict) })
+            json!({
+                "stage": stage.name(),
+                "kernel": kernel,
+                "why": describe(stage, verdict),
+                "strict_agrees": verdict.strict_agrees,
+                "help": advice(verdict),
+            })
         });
         json!({
             "device": verdict.device.name(),

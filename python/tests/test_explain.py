@@ -12,7 +12,7 @@ def test_a_plan_is_text_data_and_html():
     assert max(len(line) for line in plan.text(80).splitlines()) <= 80
     assert "GELU" in plan.kernels[0]["pattern"]
     assert {"verdict", "reason", "saved_us", "id"} <= set(plan.decisions[0])
-    assert plan.totals["kernels"] == len(plan.kernels) < plan.totals["by_operator"]["kernels"]
+    assert plan.totals["kernels"] == len(plan.kernels) < plan.totals["per_node"]["kernels"]
     page = plan._repr_html_()
     assert page.count("<table>") == page.count("</table>") == 2 and "GELU" in page
 

@@ -47,10 +47,11 @@ impl Explained {
         plan.budget = budget;
         let planned = options.planned(graph.clone().into_owned(), &plan)?;
         let mut explanation = Explanation::of(&planned, &plan)?;
+        let graph = simplified(graph.into_owned(), &plan, &mut |_| {})?;
         if options.fuses {
-            let graph = simplified(graph.into_owned(), &plan, &mut |_| {})?;
             explanation.price_rewrites(&planned, &graph, &plan)?;
         }
+        explanation.price_apart(&graph, &plan)?;
         Ok(Explained { model: model.name.clone(), plan, given, assumed, explanation })
     }
 

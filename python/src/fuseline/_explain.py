@@ -58,7 +58,7 @@ class Explanation:
     def _repr_html_(self) -> str:
         data = self.data
         totals = data["totals"]
-        unfused = totals["by_operator"]
+        unfused = totals["per_node"]
         sizes = {**data["sizes"], **data["assumed_sizes"]}
         facts = [f"numerics {data['numerics']}", *(f"{name} = {size}" for name, size in sizes.items())]
         kernels = [

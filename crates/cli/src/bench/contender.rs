@@ -7,6 +7,7 @@ use fuseline::device::NamedTensors;
 use fuseline::error::Result;
 use fuseline::fuse::{Cost, PlanOptions};
 use fuseline::graph::Graph;
+use fuseline_session::plan::{PER_NODE, PER_PRIMITIVE};
 
 use super::profile::{self, Profile};
 use crate::machine::{Machine, Session};
@@ -33,8 +34,8 @@ impl Kind {
     pub fn title(self) -> &'static str {
         match self {
             Kind::Fused => "fused",
-            Kind::PerNode => "one kernel per node",
-            Kind::PerPrimitive => "one per primitive",
+            Kind::PerNode => PER_NODE,
+            Kind::PerPrimitive => PER_PRIMITIVE,
         }
     }
 }

@@ -1,7 +1,7 @@
 //! What a demo tells, to people and to programs.
 
 use fuseline_session::plan::name::cut_back;
-use fuseline_session::plan::size_list;
+use fuseline_session::plan::{PER_NODE, size_list};
 use indexmap::IndexMap;
 use serde_json::{Value, json};
 
@@ -53,7 +53,7 @@ fn of_device(shown: &Shown) -> String {
     let mut text = format!("\n{}", heading(&format!("Fused for {place}")));
     let counts = [shown.primitives, shown.operators, shown.kernels.len()];
     let [primitives, operators, kernels] = counts;
-    let counts = format!("{primitives} primitives, {operators} kernels operator by operator, {kernels} kernels fused:");
+    let counts = format!("{primitives} primitives, {operators} kernels with one per node, {kernels} kernels fused:");
     text.push_str(&screen::wrapped(&counts, 2, width));
     let mut kinds: IndexMap<&str, usize> = IndexMap::new();
     shown.kernels.iter().for_each(|kernel| *kinds.entry(kernel.pattern.as_str()).or_default() += 1);
@@ -89,7 +89,7 @@ fn of_device(shown: &Shown) -> String {
 fn times(shown: &Shown) -> Table<'static> {
     let columns = ["kernels", "median ms", "traffic", "predicted ms"].map(Column::right);
     let mut table = Table::new([Column::left("").cut(14)].into_iter().chain(columns));
-    for (name, run) in [("fused", &shown.fused), ("operator by operator", &shown.unfused)] {
+    for (name, run) in [("fused", &shown.fused), (PER_NODE, &shown.unfused)] {
         table.row([
             name.to_string(),
             run.kernels.to_string(),
@@ -113,7 +113,7 @@ fn checks(shown: &Shown) -> Table<'static> {
     let kernels = worst(verdict.kernels.iter().map(|kernel| &kernel.fused));
     let rows = [
         ("outputs, fused", worst(verdict.fused.iter())),
-        ("outputs, operator by operator", worst(verdict.unfused.iter())),
+        ("outputs, one kernel per node", worst(verdict.unfused.iter())),
         ("every kernel by itself", kernels),
     ];
     for (name, check) in rows {

@@ -151,10 +151,11 @@ impl<'m> Request<'m> {
     fn tell(&self, options: &PlanOptions, observe: &mut dyn FnMut(&Step<'_>)) -> Outcome<Story> {
         let mut story = self.plan(options, observe)?;
         story.explanation.price_rewrites(&story.planned, &self.graph, options)?;
+        story.explanation.price_apart(&self.graph, options)?;
         Ok(story)
     }
 
-    /// As [`Request::tell`], without what each rewrite saves.
+    /// As [`Request::tell`], without what each rewrite saves, and all of them.
     fn plan(&self, options: &PlanOptions, observe: &mut dyn FnMut(&Step<'_>)) -> Outcome<Story> {
         let planned = {
             let _waiting = Waiting::unless(self.quiet, &format!("planning {}", self.model.name));

@@ -21,7 +21,7 @@ pub use decision::{DecisionRow, Edge};
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::analysis::Scorecard;
-use crate::compile::PlannedProgram;
+use crate::compile::{Grain, PlannedProgram, plan_apart};
 use crate::error::Result;
 use crate::fuse::{Chooser, Cost, DecisionId, Kind, Pins, Plan, PlanOptions, PlannedKernel, Policy, Verdict, plan};
 use crate::graph::{Graph, Origin};
@@ -71,10 +71,6 @@ pub struct Part {
     pub edges: Vec<Edge>,
     /// what all kernels cost, without those of regions
     pub cost: Cost,
-    /// the same if no kernel had parts of two operators
-    pub by_operator: Baseline,
-    /// the same with one kernel for every primitive
-    pub by_primitive: Baseline,
     /// what the kernels of branches and bodies of loops cost, each run once; not part of `cost`
     pub regions: Baseline,
 }
@@ -97,6 +93,17 @@ pub struct Explanation {
     pub prepare: Part,
     /// every decision, that with the largest effect first
     pub decisions: Vec<DecisionRow>,
+    /// what it is compared with, once that is [priced](Explanation::price_apart)
+    pub apart: Option<Apart>,
+}
+
+/// The model as it is written, without fusion and without rewrites: what every command compares a plan with.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Apart {
+    /// with one kernel for every node of the model
+    pub per_node: Baseline,
+    /// with one kernel for every primitive
+    pub per_primitive: Baseline,
 }
 
 impl Part {
@@ -127,7 +134,17 @@ impl Explanation {
         let mut seen = FxHashSet::default();
         decisions.retain(|row| seen.insert(row.id));
         decision::rank(&mut decisions);
-        Ok(Explanation { run, prepare, decisions })
+        Ok(Explanation { run, prepare, decisions, apart: None })
+    }
+
+    /// Prices what runs every time of `graph`, the one after the passes, where nothing is fused.
+    pub fn price_apart(&mut self, graph: &Graph, options: &PlanOptions) -> Result<()> {
+        let options = PlanOptions { policy: Policy::Microseconds, fuel: None, ..options.clone() };
+        let apart = plan_apart(graph.clone(), &options, Grain::Primitive)?;
+        let per_node = plan_by_operator(apart.program.run(), &options)?;
+        let baseline = |plan: &Plan| Baseline { kernels: plan.kernels.len(), cost: plan.cost };
+        self.apart = Some(Apart { per_node: baseline(&per_node), per_primitive: baseline(&apart.run) });
+        Ok(())
     }
 
     /// Prices the rewrites of `graph`, the one after the passes: a rewrite has no kernel of its own, and what it is worth is the time
@@ -187,10 +204,6 @@ fn explain_plan(
     let by_operator = plan_by_operator(graph, options)?;
     if inside.is_none() {
         part.edges = decision::edges(plan);
-        part.by_operator = Baseline { kernels: by_operator.kernels.len(), cost: by_operator.cost };
-        // What is computed in several kernels would be one.
-        let primitives: FxHashSet<usize> = plan.kernels.iter().flat_map(|k| k.members.iter().copied()).collect();
-        part.by_primitive = Baseline { kernels: primitives.len(), cost: plan.apart };
     }
     let starts = Starts::of(&by_operator);
     for kernel in &plan.kernels {
@@ -242,7 +255,7 @@ fn added(a: Baseline, b: Baseline) -> Baseline {
     Baseline { kernels: a.kernels + b.kernels, cost: a.cost + b.cost }
 }
 
-/// The plan in which no kernel has parts of two operators: what a runtime without fusion does.
+/// The plan in which no kernel has parts of two operators.
 fn plan_by_operator(graph: &Graph, options: &PlanOptions) -> Result<Plan> {
     let pins = Pins::within_operators(graph);
     let policy = Policy::Microseconds;

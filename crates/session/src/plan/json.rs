@@ -11,7 +11,7 @@ pub fn of_plan(setting: &Setting<'_>, explanation: &Explanation) -> Value {
     let mut value = head(setting);
     value["kernels"] = explanation.run.kernels.iter().map(kernel).collect();
     value["prepared"] = explanation.prepare.kernels.iter().map(kernel).collect();
-    value["totals"] = totals(&explanation.run);
+    value["totals"] = totals(explanation);
     value["prepare_totals"] = cost(&explanation.prepare.cost, explanation.prepare.count());
     value["decisions"] = explanation.decisions.iter().map(decision).collect();
     value["disagreements"] = json!(explanation.disagreements());
@@ -81,15 +81,18 @@ fn edges(part: &Part) -> Value {
     part.edges.iter().map(edge).collect()
 }
 
-fn totals(part: &Part) -> Value {
+fn totals(explanation: &Explanation) -> Value {
+    let part = &explanation.run;
     let mut value = cost(&part.cost, part.count());
     let baseline = |other: &Baseline| {
         let mut value = cost(&other.cost, other.kernels);
         value["speedup"] = json!((part.cost.us > 0.0).then(|| short(other.cost.us / part.cost.us)));
         value
     };
-    value["by_operator"] = baseline(&part.by_operator);
-    value["by_primitive"] = baseline(&part.by_primitive);
+    if let Some(apart) = &explanation.apart {
+        value["per_node"] = baseline(&apart.per_node);
+        value["per_primitive"] = baseline(&apart.per_primitive);
+    }
     value["regions"] = cost(&part.regions.cost, part.regions.kernels);
     value
 }

@@ -6,6 +6,11 @@ pub mod text;
 
 use fuseline::fuse::PlanOptions;
 
+/// What the plan without fusion is called in which every node of the model is a kernel.
+pub const PER_NODE: &str = "one kernel per node";
+/// What the plan is called in which every primitive is one.
+pub const PER_PRIMITIVE: &str = "one per primitive";
+
 /// What was planned, and for what.
 #[derive(Clone, Copy, Debug)]
 pub struct Setting<'a> {

@@ -3,13 +3,13 @@
 use std::fmt::Write as _;
 
 use fuseline::analysis::{Scorecard, scorecard};
-use fuseline::explain::{DecisionRow, Explanation, KernelRow};
+use fuseline::explain::{Apart, DecisionRow, Explanation, KernelRow};
 use fuseline::fuse::{Cost, Verdict};
 use fuseline::passes::Precision;
 use indexmap::IndexMap;
 
 use super::name::Shortener;
-use super::{Setting, size_list};
+use super::{PER_NODE, PER_PRIMITIVE, Setting, size_list};
 use crate::quantity::{self, significant};
 use crate::table::{Cell, Column, Table, heading, wrapped};
 
@@ -149,8 +149,10 @@ fn write_totals(text: &mut String, explanation: &Explanation, width: usize) {
         ]);
     };
     row("as planned", run.count(), &run.cost, false);
-    row("no two operators together", run.by_operator.kernels, &run.by_operator.cost, true);
-    row("every primitive by itself", run.by_primitive.kernels, &run.by_primitive.cost, true);
+    if let Some(Apart { per_node, per_primitive }) = &explanation.apart {
+        row(PER_NODE, per_node.kernels, &per_node.cost, true);
+        row(PER_PRIMITIVE, per_primitive.kernels, &per_primitive.cost, true);
+    }
     if run.regions.kernels > 0 {
         row("in branches and loops, besides", run.regions.kernels, &run.regions.cost, false);
     }

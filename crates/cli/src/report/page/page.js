@@ -141,9 +141,9 @@ function startHead() {
     cards.push(element("div", { class: "number" }, element("h3", {}, title), element("strong", {}, big), element("p", {}, below), element("div", { class: "pair" }, row(was, "was"), row(now, "now"))));
   };
   const ratio = (was, now) => (now > 0 ? was / now : 1);
-  if (measured) card("Speed", digits(ratio(measured.unfused.median_us, measured.fused.median_us)) + " ×", "measured, median of " + plural(measured.fused.runs, "run") + ", beside one kernel for every operator", measured.unfused.median_us, measured.fused.median_us, time);
-  else card("Speed", digits(ratio(apart.us, fused.us)) + " ×", "predicted, beside one kernel for every operator", apart.us, fused.us, time);
-  card("Kernels", fused.kernels + " of " + apart.kernels, "are left of one for every operator", apart.kernels, fused.kernels, String);
+  if (measured) card("Speed", digits(ratio(measured.unfused.median_us, measured.fused.median_us)) + " ×", "measured, median of " + plural(measured.fused.runs, "run") + ", beside one kernel per node", measured.unfused.median_us, measured.fused.median_us, time);
+  else card("Speed", digits(ratio(apart.us, fused.us)) + " ×", "predicted, beside one kernel per node", apart.us, fused.us, time);
+  card("Kernels", fused.kernels + " of " + apart.kernels, "are left of one per node", apart.kernels, fused.kernels, String);
   card("Memory traffic", apart.bytes > 0 ? percent(1 - fused.bytes / apart.bytes) + " less" : "0 B", "bytes read and written by kernels", apart.bytes, fused.bytes, bytes);
   if (data.unfused && data.unfused.memory) card("Memory between kernels", data.unfused.memory.arena > 0 ? percent(1 - data.memory.arena / data.unfused.memory.arena) + " less" : "none", "for values that kernels hand on", data.unfused.memory.arena, data.memory.arena, bytes);
   find("numbers").append(...cards);

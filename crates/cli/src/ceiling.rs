@@ -7,6 +7,7 @@ use fuseline_session::machine::Machine;
 use serde_json::{Value, json};
 
 use crate::arguments::{Measuring, PrecisionName};
+use crate::load::Load;
 use crate::quantity::{self, significant};
 use crate::roofline::{Roofline, measure_quickly};
 
@@ -22,6 +23,8 @@ pub struct Ceiling {
     source: Source,
     /// all memories and units, the two among them
     limits: Roofline,
+    /// other work on the machine while it was measured
+    load: Option<Load>,
 }
 
 /// How it is known.
@@ -55,11 +58,12 @@ impl Ceiling {
     }
 
     fn measured(threads: usize, narrow: bool) -> Result<Ceiling> {
+        let load = Load::now(Measuring::Cpu);
         let (limits, tiles) = measure_quickly(threads)?;
         let gbps = limits.memories.last().map_or(f64::NAN, |(_, gbps)| *gbps);
         let vectors = limits.peaks.first().map_or(f64::NAN, |(_, gflops)| *gflops);
         let (dtype, gflops) = tiles.filter(|_| narrow).map_or((DType::F32, vectors), |rate| (DType::BF16, rate));
-        Ok(Ceiling { gbps, gflops, dtype, source: Source::Measured(threads), limits })
+        Ok(Ceiling { gbps, gflops, dtype, source: Source::Measured(threads), limits, load })
     }
 
     /// What a device can do with so many of its cores, as its description has it.
@@ -75,7 +79,7 @@ impl Ceiling {
         }
         limits.peaks.iter_mut().for_each(|(_, gflops)| *gflops *= of_all);
         let source = Source::Described { name: spec.name.clone(), is_file: is_written(spec) };
-        Ceiling { gbps, gflops: peak * of_all, dtype, source, limits }
+        Ceiling { gbps, gflops: peak * of_all, dtype, source, limits, load: None }
     }
 
     /// All memories and units, and how they are known: what a page draws.
@@ -112,7 +116,10 @@ impl Ceiling {
         let units = "GFLOP/s above 100 %: not all that counts as an operation takes one of these units";
         let said: Vec<&str> =
             [(moved, memory), (computed, units)].into_iter().filter(|(is, _)| *is).map(|(_, why)| why).collect();
-        (!said.is_empty()).then(|| said.join("; "))
+        let load = self.load.map_or(String::new(), |load| {
+            format!("; 100 % was measured beside other work (a load of {}), and is more without it", load.average())
+        });
+        (!said.is_empty()).then(|| format!("{}{load}", said.join("; ")))
     }
 
     /// The same as JSON.
@@ -121,7 +128,14 @@ impl Ceiling {
             Source::Measured(_) => ("measured", None),
             Source::Described { name, .. } => ("described", Some(name)),
         };
-        json!({ "gbps": self.gbps, "gflops": self.gflops, "dtype": self.dtype.name(), "source": source, "device": name })
+        json!({
+            "gbps": self.gbps,
+            "gflops": self.gflops,
+            "dtype": self.dtype.name(),
+            "source": source,
+            "device": name,
+            "load": self.load.map(Load::to_json),
+        })
     }
 }
 
@@ -138,17 +152,22 @@ fn is_written(spec: &DeviceSpec) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::load::tests::busy;
 
     #[test]
     fn shares_above_the_whole_are_explained() {
         let source = Source::Measured(2);
         let limits = Roofline::of(DeviceSpec::find("cpu").unwrap());
-        let ceiling = Ceiling { gbps: 20.0, gflops: 100.0, dtype: DType::F32, source, limits };
+        let ceiling = Ceiling { gbps: 20.0, gflops: 100.0, dtype: DType::F32, source, limits, load: None };
         let excess = |rates: &[(f64, f64)]| ceiling.excess(rates.iter().copied());
         assert_eq!(excess(&[(20.05, 100.4), (1.0, 1.0)]), None, "it is not shown as more");
         assert!(excess(&[(1.0, 1.0), (21.0, 1.0)]).is_some_and(|why| why.contains("caches") && !why.contains("FLOP")));
         assert!(excess(&[(1.0, 120.0)]).is_some_and(|why| why.contains("GFLOP/s") && !why.contains("caches")));
         assert!(ceiling.to_text().contains("measured just now, on 2 threads"));
+        let busy = Ceiling { load: busy(), ..ceiling.clone() };
+        assert!(busy.excess([(21.0, 1.0)].into_iter()).is_some_and(|why| why.contains("(a load of 5.11)")));
+        assert_eq!(busy.excess([(19.0, 1.0)].into_iter()), None);
+        assert_eq!((&busy.to_json()["load"]["average"], &ceiling.to_json()["load"]), (&json!(5.11), &Value::Null));
     }
 
     #[test]

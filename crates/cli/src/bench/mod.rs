@@ -19,7 +19,7 @@ use crate::device::{Means, bind_sizes};
 use crate::failure::Outcome;
 use crate::feed::{self, Feed};
 use crate::given_sizes;
-use crate::load;
+use crate::load::{self, Load};
 use crate::machine;
 use crate::model::Model;
 use crate::screen;
@@ -49,7 +49,7 @@ pub fn bench(arguments: &Bench) -> Outcome {
     let (mut values, mut sweep): (Vec<Value>, Vec<Line>) = (Vec::new(), Vec::new());
     let all = given_sizes::several(named)?;
     let mut ceiling = None;
-    load::tell(arguments.device, arguments.quiet);
+    let load = load::tell(arguments.device, arguments.quiet);
     for (k, given) in all.iter().enumerate() {
         let sizes: Vec<SizeBinding> =
             given.iter().map(|(name, size)| SizeBinding { name: Some(name.clone()), size: *size }).collect();
@@ -66,7 +66,7 @@ pub fn bench(arguments: &Bench) -> Outcome {
             })?
         };
         ceiling = Some(contest.ceiling.clone());
-        let measured = Measured { model: &model, arguments, plan: &plan, feed: &feed, given, opened, contest };
+        let measured = Measured { model: &model, arguments, plan: &plan, feed: &feed, given, opened, load, contest };
         match (arguments.quiet, arguments.json) {
             (true, _) => {}
             (false, true) => values.push(report::to_json(&measured)),
@@ -96,6 +96,8 @@ struct Measured<'a> {
     given: &'a [(String, i64)],
     /// how long the file took to open
     opened: Duration,
+    /// other work on the machine
+    load: Option<Load>,
     contest: Contest,
 }
 

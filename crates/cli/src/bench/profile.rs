@@ -1,9 +1,9 @@
 //! Where the time of the fused plan goes, for people.
 
 use fuseline::device::DeviceSpec;
-use fuseline::tensor::DType;
 pub use fuseline_session::profile::{Measured, Phase, Profile, measure, median_error, to_json};
 
+use crate::ceiling::Ceiling;
 use crate::quantity::{self, significant};
 use crate::screen::{self, Column, Table};
 
@@ -26,7 +26,9 @@ pub fn to_text(kernels: &[Measured], spec: &DeviceSpec) -> String {
     let mut table = Table::new(columns);
     let total: f64 = kernels.iter().map(Measured::us).sum();
     let groups = groups(kernels);
-    let (gbps, gflops) = (spec.memory.last().map_or(f64::NAN, |level| level.gbps), highest_rate(spec));
+    // Rates of kernels, where shares are shown.
+    let ceiling = Ceiling::described(spec, spec.limits.cores, true);
+    let mut rates = Vec::new();
     let rate = |x: f64, most: f64| match on_gpu {
         true => format!("{} ({:.0} %)", significant(x), 100.0 * x / most),
         false => significant(x),
@@ -42,11 +44,12 @@ pub fn to_text(kernels: &[Measured], spec: &DeviceSpec) -> String {
             format!("{:.1} %", 100.0 * all / total),
             significant(row.us),
             if each > 0.0 { format!("{:+.0} %", 100.0 * (row.us / each - 1.0)) } else { "–".into() },
-            rate(row.bytes / each / 1e3, gbps),
-            rate(row.flops / each / 1e3, gflops),
+            rate(row.bytes / each / 1e3, ceiling.gbps),
+            rate(row.flops / each / 1e3, ceiling.gflops),
         ];
         if on_gpu {
             cells.extend(resources(group[0]));
+            rates.push((row.bytes / each / 1e3, row.flops / each / 1e3));
         }
         cells.push(phases(group[0]));
         table.row(cells);
@@ -61,7 +64,9 @@ pub fn to_text(kernels: &[Measured], spec: &DeviceSpec) -> String {
         significant(total),
         significant(predicted)
     );
-    format!("{}{}", table.text(screen::width()), screen::wrapped(&sum, 2, screen::width()))
+    let lines = std::iter::once(sum).chain(ceiling.excess(rates.into_iter()));
+    let lines: String = lines.map(|line| screen::wrapped(&line, 2, screen::width())).collect();
+    format!("{}{lines}", table.text(screen::width()))
 }
 
 fn time(group: &[&Measured]) -> f64 {
@@ -79,11 +84,6 @@ fn groups(kernels: &[Measured]) -> Vec<Vec<&Measured>> {
     }
     groups.sort_by(|a, b| time(b).total_cmp(&time(a)));
     groups
-}
-
-/// GFLOP/s of the fastest unit.
-fn highest_rate(spec: &DeviceSpec) -> f64 {
-    spec.matrix.peak(DType::BF16).or_else(|| spec.vector.peak(DType::F32)).unwrap_or(f64::NAN)
 }
 
 /// Of the launch that takes the most time: blocks, registers of a thread, shared memory of a block, and how full multiprocessors can be.

@@ -3,10 +3,11 @@
 use fuseline_session::plan::size_list;
 use serde_json::{Map, Value, json};
 
-use super::Measured;
 use super::contender::{Contender, Kind};
 use super::profile;
+use super::{Contest, Measured};
 use crate::arguments::Measuring;
+use crate::load::Load;
 use crate::quantity::{self, significant};
 use crate::screen::{self, Column, Table, heading};
 
@@ -44,7 +45,7 @@ pub fn to_text(measured: &Measured<'_>) -> String {
         line(format!("{}: compiled in {compiling} ms, loaded in {loading} ms{peak}", first.kind.title()));
     }
     line(contest.ceiling.to_text());
-    if let Some(why) = contest.ceiling.excess(contest.contenders.iter().map(|each| (each.gbps(), each.gflops()))) {
+    if let Some(why) = excess(measured) {
         line(why);
     }
     for contender in &contest.contenders {
@@ -58,6 +59,12 @@ pub fn to_text(measured: &Measured<'_>) -> String {
         text.push_str(&profile::to_text(&profile.kernels, &measured.plan.spec));
     }
     text
+}
+
+/// Why rates are above what the machine can do, if one is.
+fn excess(measured: &Measured<'_>) -> Option<String> {
+    let Contest { ceiling, contenders, .. } = &measured.contest;
+    ceiling.excess(contenders.iter().map(|each| (each.gbps(), each.gflops())))
 }
 
 /// What fusion saves, or costs: milliseconds and bytes of one kernel per node, and of the plan.
@@ -181,6 +188,8 @@ pub fn to_json(measured: &Measured<'_>) -> Value {
     }
     field("peak_mb", json!(contest.peak_bytes.map(|bytes| bytes as f64 / 1e6)));
     field("machine", contest.ceiling.to_json());
+    field("above_machine", json!(excess(measured)));
+    field("load", json!(measured.load.map(Load::to_json)));
     Value::Object(fields)
 }
 

@@ -17,6 +17,7 @@ use crate::device::{Means, bind_sizes};
 use crate::failure::{Failure, Outcome};
 use crate::feed::{self, Feed};
 use crate::given_sizes;
+use crate::load::Load;
 use crate::machine::{self, Machine};
 use crate::model::Model;
 use crate::report::{self, Measurement, Subject};
@@ -38,7 +39,7 @@ pub fn demo(arguments: &Demo) -> Outcome {
     let network = arguments.model.0;
     let model = Model::open(&ModelName::Demo(network.name.into()), None, &ModelLimits::default())?;
     let feed = feed::assemble(&model, &GivenInputs::default(), &arguments.sizes, 0, arguments.quiet)?;
-    load::tell(Measuring::Cpu, arguments.quiet);
+    let load = load::tell(Measuring::Cpu, arguments.quiet);
     let waiting = Waiting::unless(arguments.quiet, &format!("building {}", model.name));
     let mut shown = Vec::new();
     let mut page = None;
@@ -50,7 +51,9 @@ pub fn demo(arguments: &Demo) -> Outcome {
             let mut plan = plan.clone();
             bind_sizes(graph, &inputs, &mut plan.hints.env);
             let machine = machine::open(device, plan.clone(), &means)?;
-            let stage = Stage { graph, inputs: &inputs, plan: &plan, machine: &machine, device, waiting: &waiting };
+            let load = load.filter(|_| device == Measuring::Cpu);
+            let stage =
+                Stage { graph, inputs: &inputs, plan: &plan, machine: &machine, device, load, waiting: &waiting };
             let mut measurement = stage.measure(arguments)?;
             waiting.say("measuring the machine".into());
             // The network is in f32: other units do not help it.
@@ -72,7 +75,7 @@ pub fn demo(arguments: &Demo) -> Outcome {
     };
     let mut sizes = given_sizes::named(&arguments.sizes, &model.free_sizes(), "model")?;
     sizes.extend(feed.assumed.iter().cloned());
-    let told = Told { network, model: &model, sizes: &sizes, feed: &feed, shown: &shown, written };
+    let told = Told { network, model: &model, sizes: &sizes, feed: &feed, shown: &shown, load, written };
     match (arguments.quiet, arguments.json) {
         (true, _) => {}
         (false, true) => screen::print_json(&tell::to_json(&told))?,
@@ -94,6 +97,8 @@ pub struct Told<'a> {
     sizes: &'a [(String, i64)],
     feed: &'a Feed,
     shown: &'a [Shown],
+    /// other work on the machine
+    load: Option<Load>,
     /// the page, with its bytes
     written: Option<(&'a std::path::Path, usize)>,
 }
@@ -140,6 +145,7 @@ struct Stage<'a> {
     plan: &'a PlanOptions,
     machine: &'a Machine,
     device: Measuring,
+    load: Option<Load>,
     waiting: &'a Waiting,
 }
 
@@ -162,7 +168,7 @@ impl Stage<'_> {
         let operators = unfused.kernels;
         let roofline = position(&fused, ceiling);
         drop(measurement);
-        let Stage { graph, inputs, plan, machine, device, waiting } = *self;
+        let Stage { graph, inputs, plan, machine, device, waiting, .. } = *self;
         let verdict = verify::judge(&Setting { graph, inputs, plan, machine, device, waiting })?;
         let threads = machine.threads();
         Ok(Shown { device, threads, kernels, operators, primitives, fused, unfused, roofline, verdict })
@@ -173,8 +179,8 @@ impl Stage<'_> {
         self.waiting.say("measuring kernels for the page".into());
         measurement.profile(self.plan, self.inputs, self.machine)?;
         let code = if self.device == Measuring::Cuda { Form::Cuda } else { Form::Asm };
-        let (graph, plan) = (self.graph, self.plan);
-        report::gather(&Subject { name, graph, plan, code, measurement: Some(measurement), ceiling })
+        let (graph, plan, load) = (self.graph, self.plan, self.load);
+        report::gather(&Subject { name, graph, plan, code, measurement: Some(measurement), ceiling, load })
     }
 }
 

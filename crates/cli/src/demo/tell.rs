@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 
 use super::{Shown, Told};
 use crate::arguments::Measuring;
+use crate::load::Load;
 use crate::quantity::{self, significant};
 use crate::screen::{self, Column, Table, heading};
 use crate::verify::Check;
@@ -165,6 +166,7 @@ pub fn to_json(told: &Told<'_>) -> Value {
         "model": told.model.name,
         "sizes_assumed": sizes,
         "devices": devices.collect::<Vec<_>>(),
+        "load": told.load.map(Load::to_json),
         "report": told.written.map(|(path, _)| path.display().to_string()),
     })
 }

@@ -9,15 +9,22 @@ use crate::bench::contender::{Contender, Kind};
 use crate::bench::profile::{self, Profile};
 use crate::device::{Means, bind_sizes};
 use crate::failure::Outcome;
+use crate::load::Load;
 use crate::screen::heading;
 use crate::waiting::Waiting;
 use crate::{feed, load, machine};
+
+/// Kernels that were measured, and what else was on the machine.
+pub struct Measured {
+    profile: Profile,
+    load: Option<Load>,
+}
 
 /// Runs of the plan that are not measured.
 const WARM_UP: usize = 2;
 
 /// Runs the plan that was asked for, on this processor or on a GPU, and takes the time of every kernel.
-pub fn measure(request: &Request<'_>, arguments: &Explain) -> Outcome<Profile> {
+pub fn measure(request: &Request<'_>, arguments: &Explain) -> Outcome<Measured> {
     let device = match request.options.spec.kind {
         Machine::Gpu => Measuring::Cuda,
         Machine::Cpu => Measuring::Cpu,
@@ -25,7 +32,7 @@ pub fn measure(request: &Request<'_>, arguments: &Explain) -> Outcome<Profile> {
     let model = request.model;
     let feed = feed::assemble(model, &arguments.inputs, &arguments.sizes, 0, arguments.quiet)?;
     let means = Means { options: arguments.limits.exact_run(), threads: arguments.threads };
-    load::tell(device, arguments.quiet);
+    let load = load::tell(device, arguments.quiet);
     let _waiting = Waiting::unless(arguments.quiet, &format!("measuring {}", model.name));
     let measured = model.with_graph(&feed.tensors, |graph, inputs| {
         let mut plan = request.options.clone();
@@ -37,15 +44,21 @@ pub fn measure(request: &Request<'_>, arguments: &Explain) -> Outcome<Profile> {
         }
         fused.profile(&plan, &inputs, arguments.iters.get())
     });
-    measured.map_err(|error| feed.failed(model, error))
+    let profile = measured.map_err(|error| feed.failed(model, error))?;
+    Ok(Measured { profile, load })
 }
 
 /// A table of kernels, measured beside predicted.
-pub fn to_text(profile: &Profile, spec: &DeviceSpec) -> String {
-    format!("\n{}{}", heading("Measured, the most time first"), profile::to_text(&profile.kernels, spec))
+pub fn to_text(measured: &Measured, spec: &DeviceSpec) -> String {
+    format!("\n{}{}", heading("Measured, the most time first"), profile::to_text(&measured.profile.kernels, spec))
 }
 
 /// The same as JSON.
-pub fn to_json(profile: &Profile) -> Value {
-    json!({ "kernels": profile::to_json(&profile.kernels), "median_error": profile::median_error(&profile.kernels) })
+pub fn to_json(measured: &Measured) -> Value {
+    let kernels = &measured.profile.kernels;
+    json!({
+        "kernels": profile::to_json(kernels),
+        "median_error": profile::median_error(kernels),
+        "load": measured.load.map(Load::to_json),
+    })
 }

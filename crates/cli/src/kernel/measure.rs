@@ -5,6 +5,7 @@ use std::time::Duration;
 use fuseline::error::{Error, Result};
 use fuseline::fuse::PlanOptions;
 use fuseline::reference::Limits;
+use fuseline::tile::Param;
 use fuseline_cpu::here;
 use fuseline_cuda::run::Timing;
 use fuseline_session::machine::processor;
@@ -13,8 +14,9 @@ use serde_json::json;
 use super::Written;
 use super::feed::{self, Feed};
 use super::run::{no_kernels, sizes_json, tell};
-use crate::arguments::BenchKernel;
+use crate::arguments::{BenchKernel, Measuring};
 use crate::failure::{Failure, GPU, Outcome};
+use crate::load::{self, Load};
 use crate::quantity::{self, significant};
 use crate::screen::{self, Column, Table, heading};
 use crate::waiting::Waiting;
@@ -46,8 +48,12 @@ impl Times {
 pub fn bench(written: &Written, options: &BenchKernel) -> Outcome {
     let feed = feed::assemble(written, options.inputs.as_deref(), &options.sizes, USUAL_SIZE, options.seed)?;
     tell(&feed, options.seed);
+    let measured = if options.device.name == "cuda" { Measuring::Cuda } else { Measuring::Cpu };
+    let load = load::tell(measured, false);
     let waiting = Waiting::for_(&format!("measuring {}", written.name()));
-    let bytes = bytes(written, &feed).map_err(|error| written.failure(error))?;
+    let kernel = &written.source.kernel;
+    let stored = bytes_of(&kernel.outputs, &feed).map_err(|error| written.failure(error))?;
+    let bytes = stored + bytes_of(&kernel.inputs, &feed).map_err(|error| written.failure(error))?;
     if bytes == 0 {
         let error = Error::invalid("the kernel reads and writes nothing at these sizes: there is nothing to measure");
         return Err(Failure::with_help(error.at("--sizes"), "give sizes above 0"));
@@ -75,6 +81,8 @@ pub fn bench(written: &Written, options: &BenchKernel) -> Outcome {
             "time": of(&kernel),
             "copy": of(&copy),
             "of_copy_speed": against,
+            "above_copy": above_copy(against, bytes, stored),
+            "load": load.map(Load::to_json),
         }));
     }
     let place = match threads {
@@ -96,18 +104,30 @@ pub fn bench(written: &Written, options: &BenchKernel) -> Outcome {
     }
     text.push_str(&table.text(screen::width()));
     text.push_str(&format!("\n  {:.0} % of the speed of a copy\n", 100.0 * against));
+    if let Some(why) = above_copy(against, bytes, stored) {
+        text.push_str(&screen::wrapped(why, 2, screen::width()));
+    }
     screen::print(&text)
 }
 
-/// The bytes of all inputs and outputs.
-fn bytes(written: &Written, feed: &Feed) -> Result<usize> {
-    let params = written.source.kernel.inputs.iter().chain(&written.source.kernel.outputs);
+/// Why a kernel is faster than a copy of as many bytes, where it is shown as faster.
+fn above_copy(against: f64, bytes: usize, stored: usize) -> Option<&'static str> {
+    let is_above = (100.0 * against).round() > 100.0;
+    let why = match 2 * stored < bytes {
+        true => "above 100 %: a copy writes half of its bytes, the kernel fewer, and writing takes longer than reading",
+        false => "above 100 %: both run at the speed of memory or caches, and measurements differ by as much",
+    };
+    is_above.then_some(why)
+}
+
+/// The bytes of some tensors.
+fn bytes_of(params: &[Param], feed: &Feed) -> Result<usize> {
     let count = |ty: &fuseline::tensor::TensorType| {
         let count = ty.shape.eval(&feed.env)?.iter().product();
         let counted = ty.dtype.bytes(count);
         counted.ok_or_else(|| Error::limit(format!("a tensor {ty} of more bytes than can be counted")))
     };
-    params.map(|param| count(&param.ty)).sum()
+    params.iter().map(|param| count(&param.ty)).sum()
 }
 
 /// Times of the kernel and of the copy, and how many threads worked.
@@ -136,5 +156,17 @@ fn times(
             Ok((of_gpu(times), of_gpu(device.time_copy(bytes, warmup + runs)?), None))
         }
         other => Err(no_kernels(other, "cpu or cuda")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_faster_than_a_copy_is_explained() {
+        assert_eq!(above_copy(1.004, 100, 50), None, "it is not shown as more");
+        assert!(above_copy(1.3, 100, 10).is_some_and(|why| why.contains("the kernel fewer")));
+        assert!(above_copy(1.1, 100, 50).is_some_and(|why| why.contains("measurements differ")));
     }
 }

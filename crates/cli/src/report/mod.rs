@@ -25,6 +25,7 @@ use crate::arguments::{Form, Measuring, Report};
 use crate::ceiling::{Ceiling, is_narrow};
 use crate::device::{Means, bind_sizes};
 use crate::failure::Outcome;
+use crate::load::Load;
 use crate::model::Model;
 use crate::roofline::{self, Point, Roofline, Series};
 use crate::waiting::Waiting;
@@ -47,6 +48,8 @@ pub struct Subject<'a> {
     pub measurement: Option<&'a Measurement>,
     /// what the machine can do at most
     pub ceiling: &'a Ceiling,
+    /// other work on the machine while it ran
+    pub load: Option<Load>,
 }
 
 /// Writes the report of a model.
@@ -69,14 +72,12 @@ pub fn report(arguments: &Report) -> Outcome {
     if !runs && !arguments.no_run && !arguments.quiet {
         screen::tell(&format!("note: nothing is run: the plan is for {}\n", plan.spec.name));
     }
-    if runs {
-        load::tell(arguments.device, arguments.quiet);
-    }
+    let load = if runs { load::tell(arguments.device, arguments.quiet) } else { None };
     let data = {
         let waiting = |what: &str| (!arguments.quiet).then(|| Waiting::for_(&format!("{what} {}", model.name)));
         if runs {
             let _waiting = waiting("measuring");
-            measured(&model, arguments, plan)?
+            measured(&model, arguments, plan, load)?
         } else {
             let _waiting = waiting("planning");
             planned(&model, arguments, plan)?
@@ -93,7 +94,7 @@ pub fn report(arguments: &Report) -> Outcome {
 }
 
 /// The data of a report of a model that is run.
-fn measured(model: &Model, arguments: &Report, mut plan: PlanOptions) -> Outcome<Value> {
+fn measured(model: &Model, arguments: &Report, mut plan: PlanOptions, load: Option<Load>) -> Outcome<Value> {
     let feed = feed::assemble(model, &arguments.inputs, &arguments.sizes, arguments.seed, arguments.quiet)?;
     let means = Means { options: arguments.limits.exact_run(), threads: arguments.threads };
     let gathered = model.with_graph(&feed.tensors, |graph, inputs| {
@@ -104,7 +105,7 @@ fn measured(model: &Model, arguments: &Report, mut plan: PlanOptions) -> Outcome
         let (name, code) = (model.name.as_str(), arguments.form(&plan.spec));
         let narrow = is_narrow(arguments.device, arguments.precision);
         let ceiling = Ceiling::of(arguments.device, &machine, &plan.spec, narrow);
-        gather(&Subject { name, graph, plan: &plan, code, measurement: Some(&measurement), ceiling: &ceiling })
+        gather(&Subject { name, graph, plan: &plan, code, measurement: Some(&measurement), ceiling: &ceiling, load })
     });
     gathered.map_err(|error| feed.failed(model, error))
 }
@@ -118,7 +119,8 @@ fn planned(model: &Model, arguments: &Report, mut plan: PlanOptions) -> Outcome<
     let code = arguments.form(&plan.spec);
     let ceiling =
         Ceiling::described(&plan.spec, plan.spec.limits.cores, is_narrow(arguments.device, arguments.precision));
-    Ok(gather(&Subject { name: &model.name, graph: &graph, plan: &plan, code, measurement: None, ceiling: &ceiling })?)
+    let (name, graph, plan, ceiling) = (model.name.as_str(), &*graph, &plan, &ceiling);
+    Ok(gather(&Subject { name, graph, plan, code, measurement: None, ceiling, load: None })?)
 }
 
 /// Plans a model, and puts together what a report shows of it and of its runs. There is one plan that everything is compared with, in
@@ -170,6 +172,7 @@ fn head(subject: &Subject<'_>) -> Map<String, Value> {
         "precision": subject.plan.precision.name(),
         "sizes": sizes,
         "machine": subject.ceiling.limits_json(),
+        "load": subject.load.map(Load::to_json),
     });
     match value {
         Value::Object(fields) => fields,

@@ -15,6 +15,7 @@ use super::{Roofline, graphics, plot, png, processor, svg, terminal};
 use crate::arguments::{Measuring, ModelName, RooflineArguments};
 use crate::failure::{Failure, GPU, Outcome};
 use crate::file::{self, Content};
+use crate::load::Load;
 use crate::model::Model;
 use crate::quantity::{self, significant};
 use crate::screen::{Column, Table, heading};
@@ -23,8 +24,8 @@ use crate::{load, screen, target};
 
 /// Whose roofline it is.
 enum Subject {
-    /// this processor, measured
-    Processor(Processor),
+    /// this processor, measured, perhaps beside other work
+    Processor(Processor, Option<Load>),
     /// this machine's GPU, measured
     Graphics(Graphics),
     /// a device that is described
@@ -113,9 +114,9 @@ fn subject(arguments: &RooflineArguments) -> Outcome<Subject> {
         waiting = (!arguments.quiet).then(|| Waiting::for_(&format!("measuring {what}")));
     };
     note_threads(arguments);
-    load::tell(arguments.device, arguments.quiet);
+    let load = load::tell(arguments.device, arguments.quiet);
     match arguments.device {
-        Measuring::Cpu => Ok(Subject::Processor(processor::measure(arguments.threads, &mut tell)?)),
+        Measuring::Cpu => Ok(Subject::Processor(processor::measure(arguments.threads, &mut tell)?, load)),
         Measuring::Cuda => Ok(Subject::Graphics(graphics::measure(&mut tell).map_err(|error| error.at(GPU))?)),
     }
 }
@@ -132,7 +133,7 @@ fn plotted(
     let _waiting = (!arguments.quiet).then(|| Waiting::for_("placing kernels"));
     let usual = DeviceSpec::find("cpu")?;
     let plan = PlanOptions::on(spec.unwrap_or(usual));
-    let measures = matches!(subject, Subject::Processor(_)) && !arguments.no_run;
+    let measures = matches!(subject, Subject::Processor(..)) && !arguments.no_run;
     let mut plotted = kernels::of_model(model, arguments, plan, measures)?;
     if let Subject::Given { gbps, .. } = subject {
         // Nothing is known of such a machine but its limits: kernels are as fast as these allow.
@@ -149,16 +150,24 @@ fn plotted(
 impl Subject {
     fn spec(&self) -> Result<Option<DeviceSpec>> {
         match self {
-            Subject::Processor(processor) => processor.to_spec().map(Some),
+            Subject::Processor(processor, _) => processor.to_spec().map(Some),
             Subject::Graphics(graphics) => graphics.to_spec().map(Some),
             Subject::Described(spec) => Ok(Some(DeviceSpec::clone(spec))),
             Subject::Given { .. } => Ok(None),
         }
     }
 
+    /// Other work on the machine while it was measured.
+    fn load(&self) -> Option<Load> {
+        match self {
+            Subject::Processor(_, load) => *load,
+            Subject::Graphics(_) | Subject::Described(_) | Subject::Given { .. } => None,
+        }
+    }
+
     fn measured(&self) -> Option<Value> {
         match self {
-            Subject::Processor(processor) => Some(processor.to_json()),
+            Subject::Processor(processor, _) => Some(processor.to_json()),
             Subject::Graphics(graphics) => Some(graphics.to_json()),
             Subject::Described(_) | Subject::Given { .. } => None,
         }
@@ -184,6 +193,7 @@ fn to_json(subject: &Subject, roofline: &Roofline, plotted: &[Plotted]) -> Value
         "memories": roofline.memories.iter().map(|(name, gbps)| json!({ "name": name, "gbps": gbps })).collect::<Vec<_>>(),
         "peaks": roofline.peaks.iter().map(|(name, gflops)| json!({ "name": name, "gflops": gflops })).collect::<Vec<_>>(),
         "measured": subject.measured(),
+        "load": subject.load().map(Load::to_json),
         "kernels": plotted.iter().map(kernel).collect::<Vec<_>>(),
     })
 }
@@ -194,7 +204,7 @@ const LISTED: usize = 26;
 fn to_text(subject: &Subject, roofline: &Roofline, plotted: &[Plotted], arguments: &RooflineArguments) -> String {
     let mut text = heading(&format!("Roofline of {}", roofline.name));
     match subject {
-        Subject::Processor(processor) => text.push_str(&processor.to_text()),
+        Subject::Processor(processor, _) => text.push_str(&processor.to_text()),
         Subject::Graphics(graphics) => text.push_str(&graphics.to_text()),
         Subject::Described(_) | Subject::Given { .. } => {
             let rates = roofline.memories.iter().map(|(name, gbps)| format!("{name} {} GB/s", significant(*gbps)));
@@ -206,6 +216,9 @@ fn to_text(subject: &Subject, roofline: &Roofline, plotted: &[Plotted], argument
     if !plotted.is_empty() {
         text.push('\n');
         text.push_str(&table(roofline, plotted));
+        if let Some(why) = excess(roofline, plotted, subject.load()) {
+            text.push_str(&screen::wrapped(&why, 2, screen::width()));
+        }
         if plotted.len() > LISTED {
             let more = plotted.len() - LISTED;
             writeln!(text, "  … and {more} more (--json lists all)").expect("writing to a string succeeds");
@@ -215,6 +228,17 @@ fn to_text(subject: &Subject, roofline: &Roofline, plotted: &[Plotted], argument
         writeln!(text, "written: {}", path.display()).expect("writing to a string succeeds");
     }
     text
+}
+
+/// Why kernels are above the limit, if one is.
+fn excess(roofline: &Roofline, plotted: &[Plotted], load: Option<Load>) -> Option<String> {
+    let is_above = |kernel: &Plotted| kernel.part(roofline).is_some_and(|part| (100.0 * part).round() > 100.0);
+    plotted.iter().take(LISTED).any(is_above).then(|| {
+        let load = load.map_or(String::new(), |load| {
+            format!("; the limit was measured beside other work (a load of {}), and is higher without it", load.average())
+        });
+        format!("above 100 %: what stays in caches comes faster than from memory, which the limit is of; not all that counts as an operation takes one of the units{load}")
+    })
 }
 
 fn table(roofline: &Roofline, plotted: &[Plotted]) -> String {

@@ -37,6 +37,10 @@ fn times_of_every_plan_are_told() {
     assert_eq!(measured["kernels"], measured["fused"]["kernels"]);
     assert!(measured["peak_mb"].is_null() || number(&measured["peak_mb"]) > 0.0);
     assert!(number(&measured["fused_against_per_node"]["saved_bytes"]) > 0.0);
+    for field in ["load", "above_machine"] {
+        assert!(measured.get(field).is_some(), "{field}: {measured:#}");
+    }
+    assert!(measured["load"].is_null() || measured["load"]["note"].as_str().unwrap().contains("other work"));
 }
 
 #[test]

@@ -65,6 +65,7 @@ fn files_give_inputs_and_take_outputs() {
 #[test]
 fn kernels_are_measured_against_a_copy() {
     let measured = json(&example("softmax"), &["bench", "--sizes", "rows=64,columns=64", "--iters", "5"]);
+    assert!(measured.get("load").is_some() && measured.get("above_copy").is_some(), "{measured:#}");
     assert_eq!(measured["bytes"], 2 * 64 * 64 * 4);
     for field in ["time", "copy"] {
         let number = |name: &str| measured[field][name].as_f64().unwrap();
@@ -91,7 +92,6 @@ fn kernels_are_translated() {
 }
 
 #[test]
-#[test]
 fn an_index_outside_is_told_with_its_line() {
     let folder = tempfile::tempdir().unwrap();
     let [file, given] = ["look_up.tile", "given.npz"].map(|name| folder.path().join(name).display().to_string());
@@ -108,6 +108,7 @@ fn an_index_outside_is_told_with_its_line() {
     }
 }
 
+#[test]
 fn errors_point_into_the_file() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("wrong.tile").display().to_string();

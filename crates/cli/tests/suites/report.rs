@@ -72,6 +72,7 @@ fn every_kernel_and_every_decision_is_there() {
 #[test]
 fn runs_are_measured_and_memory_is_planned() {
     let shown: Value = serde_json::from_str(&stdout(&[&["report"], &SMALL[..], &["--json"]].concat())).unwrap();
+    assert!(shown.get("load").is_some(), "what else was on the machine is told");
     for side in ["fused", "unfused"] {
         let measured = &shown["measured"][side];
         assert_eq!(measured["runs"], 2);

@@ -16,6 +16,7 @@ fn this_machine_is_measured_and_can_be_planned_for() {
     let model = ["gallery:softmax", "--sizes", "rows=16,columns=64"];
     let files = ["--write", &spec, "--svg", &svg, "--png", &png, "--json", "--iters", "2"];
     let shown = json(&[&["roofline"], &model[..], &files].concat());
+    assert!(shown.get("load").is_some(), "{shown:#}");
     let measured = &shown["measured"];
     let threads = measured["threads"].as_array().unwrap().len();
     let memories = measured["memories"].as_array().unwrap();

@@ -147,6 +147,8 @@ function startHead() {
   card("Memory traffic", apart.bytes > 0 ? percent(1 - fused.bytes / apart.bytes) + " less" : "0 B", "bytes read and written by kernels", apart.bytes, fused.bytes, bytes);
   if (data.unfused && data.unfused.memory) card("Memory between kernels", data.unfused.memory.arena > 0 ? percent(1 - data.memory.arena / data.unfused.memory.arena) + " less" : "none", "for values that kernels hand on", data.unfused.memory.arena, data.memory.arena, bytes);
   find("numbers").append(...cards);
+  // A sentence, as all of the page: the note begins as a part of one.
+  if (data.load) find("numbers").after(element("p", { class: "quiet", id: "load" }, data.load.note[0].toUpperCase() + data.load.note.slice(1) + "."));
   const repeats = data.graph.folds.map(fold => "a layer of " + plural(fold.first.length, "kernel") + " repeats " + fold.count + " times").join("; ");
   find("graph-lead").textContent = plural(data.operators.length, "operator") + " become " + plural(fused.kernels, "kernel") + ". Equal kernels have the same colour." + (repeats ? " Drawn once: " + repeats + "." : "");
   find("foot").textContent = "Made by fuseline " + data.version + " on " + new Date(data.made * 1000).toISOString().slice(0, 16).replace("T", " ") + " UTC. This file needs no network.";

@@ -10,7 +10,8 @@ use fuseline::compile::plan_program;
 use fuseline::device::NamedTensors;
 use fuseline::error::{Error, Result};
 use fuseline::fuse::PlanOptions;
-use fuseline::graph::Graph;
+use fuseline::graph::{Graph, Node};
+use fuseline::ops::Prim;
 use fuseline::passes::Numerics;
 use fuseline::reference::{self, evaluate};
 use fuseline_frontend::Tensors;
@@ -21,6 +22,7 @@ use crate::arguments::{Compare, ModelName, RivalName};
 use crate::device::{Means, bind_sizes};
 use crate::failure::{Failure, Outcome};
 use crate::feed::{self, Feed};
+use crate::load::{self, Load};
 use crate::machine::{self, Session};
 use crate::model::{Content, Model};
 use crate::screen;
@@ -42,6 +44,7 @@ pub fn compare(arguments: &Compare) -> Outcome {
         budget: arguments.limits.budget_of_each(),
         ..PlanOptions::on(&target::find(arguments.device.target())?)
     };
+    let load = load::tell(arguments.device, arguments.quiet);
     let waiting = Waiting::unless(arguments.quiet, &format!("opening {}", model.name));
     let contest = model.with_graph(&feed.tensors, |graph, inputs| {
         let mut plan = plan.clone();
@@ -53,7 +56,7 @@ pub fn compare(arguments: &Compare) -> Outcome {
         [place, ..] if place == PYTHON => Failure::with_help(error, "install Python, or say with --python where it is"),
         _ => feed.failed(&model, error),
     })?;
-    let compared = Compared { model: &model, arguments, feed: &feed, contest };
+    let compared = Compared { model: &model, arguments, feed: &feed, load, contest };
     match (arguments.quiet, arguments.json) {
         (true, _) => Ok(()),
         (false, true) => screen::print_json(&report::to_json(&compared)),
@@ -96,6 +99,8 @@ struct Compared<'a> {
     model: &'a Model,
     arguments: &'a Compare,
     feed: &'a Feed,
+    /// other work on the machine
+    load: Option<Load>,
     contest: Contest,
 }
 
@@ -107,6 +112,8 @@ struct Contest {
     absent: Vec<(RivalName, State)>,
     /// whose outputs errors are taken to; none where there is nobody
     judge: Option<&'static str>,
+    /// constants that are drawn from seeds: the file has the structure of a model without its weights
+    random_weights: usize,
 }
 
 struct Contender {
@@ -145,8 +152,14 @@ impl Contest {
         let seconds = start.elapsed().as_secs_f64();
         let version = env!("CARGO_PKG_VERSION").to_string();
         let ours = Contender { name: "fuseline", version, seconds, outputs, ms: Vec::new(), error: None };
-        let mut contest =
-            Contest { threads: device.threads(), contenders: vec![ours], absent: Vec::new(), judge: None };
+        let random_weights = random_weights(graph);
+        let mut contest = Contest {
+            threads: device.threads(),
+            contenders: vec![ours],
+            absent: Vec::new(),
+            judge: None,
+            random_weights,
+        };
 
         let wanted: Vec<&'static str> = arguments.rivals().iter().map(|rival| rival.name()).collect();
         waiting.say(format!("opening it in {}", wanted.join(", ")));
@@ -216,6 +229,15 @@ impl Contest {
         }
         Ok(())
     }
+}
+
+/// How many constants of a graph are drawn from seeds.
+fn random_weights(graph: &Graph) -> usize {
+    let own = |node: &Node| match node.prim() {
+        Prim::Const(constant) => usize::from(constant.literal.as_seeded().is_some()),
+        other => other.regions().into_iter().map(|region| random_weights(region)).sum(),
+    };
+    graph.nodes().iter().map(own).sum()
 }
 
 fn named(names: &[&str], outputs: Vec<Output>) -> Result<Tensors> {

@@ -5,6 +5,7 @@ use serde_json::{Value, json};
 use super::rivals::State;
 use super::{Compared, Contender, Difference};
 use crate::arguments::Measuring;
+use crate::load::Load;
 use crate::quantity::{several, significant};
 use crate::screen::{self, Column, Table, heading};
 use fuseline_session::plan::size_list;
@@ -21,7 +22,7 @@ impl Contender {
 
 /// A table of the contenders, and who is not there.
 pub fn to_text(compared: &Compared<'_>) -> String {
-    let Compared { model, arguments, feed, contest } = compared;
+    let Compared { model, arguments, feed, contest, .. } = compared;
     let (threads, width) = (contest.threads, screen::width());
     let place = match arguments.device {
         Measuring::Cpu => format!("{threads} thread{}", if threads == 1 { "" } else { "s" }),
@@ -35,6 +36,12 @@ pub fn to_text(compared: &Compared<'_>) -> String {
     };
     let (rounds, runs) = (several(arguments.rounds.get(), "round"), several(arguments.iters.get(), "run"));
     line(format!("{rounds} of {runs} each, in turns{sizes}"));
+    if contest.random_weights > 0 {
+        line(format!(
+            "the model's weights are random: {} of the file are drawn from seeds, and errors say how well such weights are computed, not trained ones",
+            several(contest.random_weights, "tensor")
+        ));
+    }
     text.push('\n');
     text.push_str(&table(compared).text(width));
     let mut line = |words: String| text.push_str(&screen::wrapped(&words, 2, width));
@@ -100,7 +107,7 @@ fn three_digits(x: f64) -> String {
 
 /// The same as JSON.
 pub fn to_json(compared: &Compared<'_>) -> Value {
-    let Compared { model, arguments, feed, contest } = compared;
+    let Compared { model, arguments, feed, load, contest } = compared;
     let contender = |contender: &Contender| {
         json!({
             "name": contender.name,
@@ -127,6 +134,9 @@ pub fn to_json(compared: &Compared<'_>) -> Value {
         "iters": arguments.iters,
         "seed": arguments.seed,
         "assumed_sizes": feed.assumed.iter().map(|(name, size)| (name.clone(), json!(size))).collect::<serde_json::Map<_, _>>(),
+        "random_inputs": feed.random,
+        "random_weights": contest.random_weights,
+        "load": load.map(Load::to_json),
         "errors_to": contest.judge,
         "contenders": contest.contenders.iter().map(contender).collect::<Vec<_>>(),
         "absent": absent.collect::<Vec<_>>(),

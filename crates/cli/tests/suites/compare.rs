@@ -27,14 +27,19 @@ fn model(folder: &Path) -> String {
     path.display().to_string()
 }
 
+/// A Python that has no packages.
+fn bare_python(folder: &Path) -> String {
+    let python = folder.join("bare");
+    fs::write(&python, "#!/bin/sh\nexec python3 -I -S \"$@\"\n").unwrap();
+    fs::set_permissions(&python, fs::Permissions::from_mode(0o755)).unwrap();
+    python.display().to_string()
+}
+
 #[test]
 fn rivals_that_are_missing_are_told_with_how_to_get_them() {
     let folder = tempfile::tempdir().unwrap();
     let model = model(folder.path());
-    let python = folder.path().join("bare");
-    fs::write(&python, "#!/bin/sh\nexec python3 -I -S \"$@\"\n").unwrap();
-    fs::set_permissions(&python, fs::Permissions::from_mode(0o755)).unwrap();
-    let python = python.display().to_string();
+    let python = bare_python(folder.path());
     let done = compare(&[&model, "--python", &python, "--rounds", "2", "--threads", "1"]);
     let said = text(&done.stdout);
     assert!(done.status.success(), "{said}{}", text(&done.stderr));
@@ -49,6 +54,23 @@ fn rivals_that_are_missing_are_told_with_how_to_get_them() {
     assert_eq!(json["contenders"][0]["error"]["rms"], 0.0);
     assert_eq!(json["contenders"][0]["ms"].as_array().unwrap().len(), 25);
     assert_eq!((&json["absent"][0]["state"], json["absent"].as_array().unwrap().len()), (&"missing".into(), 1));
+}
+
+#[test]
+fn random_weights_are_told() {
+    let model = format!("{}/../../tests/models/structure/bert_tiny.legacy.onnx", env!("CARGO_MANIFEST_DIR"));
+    let folder = tempfile::tempdir().unwrap();
+    let python = bare_python(folder.path());
+    let few = ["--python", &python, "--rounds", "1", "--iters", "1", "--exact"];
+    let done = compare(&[&[model.as_str()], &few[..]].concat());
+    let said = text(&done.stdout);
+    assert!(done.status.success() && said.contains("the model's weights are random"), "{said}{}", text(&done.stderr));
+    let done = compare(&[&[model.as_str()], &few[..], &["--json"]].concat());
+    let json: serde_json::Value = serde_json::from_slice(&done.stdout).unwrap();
+    assert!(json["random_weights"].as_u64().unwrap() > 10, "{json:#}");
+    assert!(!json["random_inputs"].as_array().unwrap().is_empty() && json.get("load").is_some(), "{json:#}");
+    let stored = compare(&[&[self::model(folder.path()).as_str()], &few[..]].concat());
+    assert!(!text(&stored.stdout).contains("weights are random"), "{}", text(&stored.stdout));
 }
 
 #[test]

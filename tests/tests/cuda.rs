@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::{Arc, Mutex};
 
-use fuseline::compile::{PlannedProgram, plan_program};
+use fuseline::compile::{Grain, PlannedProgram, plan_apart, plan_program};
 use fuseline::device::DeviceSpec;
 use fuseline::fuse::{Plan, PlanOptions};
 use fuseline::gallery::{self, Entry};
@@ -14,7 +14,7 @@ use fuseline::graph::Graph;
 use fuseline::tensor::{DType, Env, Symbol};
 use fuseline::tile::{Kernel, Schedule};
 use fuseline_cuda::nvrtc::Compiler;
-use fuseline_cuda::print::{Options, print, sizes_about, sizes_to_fix_at};
+use fuseline_cuda::print::{Options, Printed, print, sizes_about, sizes_to_fix_at, together};
 use fuseline_frontend::Model;
 use libtest_mimic::{Arguments, Failed, Trial};
 
@@ -41,6 +41,10 @@ fn main() -> ExitCode {
     for file in files {
         let (shop, name) = (shop.clone(), file.file_stem().unwrap_or_default().to_string_lossy().into_owned());
         trials.push(Trial::test(format!("model/{name}"), move || shop.model(&file)));
+    }
+    for (name, dtype) in [("transformer_sublayer", DType::F32), ("attention", DType::BF16)] {
+        let shop = shop.clone();
+        trials.push(Trial::test(format!("together/{name}"), move || shop.together(name, dtype)));
     }
     libtest_mimic::run(&arguments, trials).exit_code()
 }
@@ -90,24 +94,41 @@ impl Shop {
         Ok(())
     }
 
-    fn compile(&self, kernel: &Kernel, sizes: &Env) -> Result<(), String> {
-        // What only a run tells stays an argument.
-        let fixed =
-            sizes_to_fix_at(kernel, sizes).into_iter().filter_map(|symbol| Some((symbol.clone(), sizes.get(&symbol)?)));
-        let (fixed, name): (Env, String) = (fixed.collect(), kernel.schedule.name().to_owned());
+    /// All kernels of an operation without fusion as one text, each twice: names are told apart.
+    fn together(&self, name: &str, dtype: DType) -> Result<(), Failed> {
+        let entry = gallery::find(name).ok_or("there is no such operation")?;
+        let sizes: Env = entry.sizes.iter().map(|(name, size)| (Symbol::name(name), *size)).collect();
+        let mut options = PlanOptions::on(DeviceSpec::find("h200")?);
+        options.hints.env = sizes.clone();
+        let planned = plan_apart(entry.graph(dtype)?, &options, Grain::Operator)?;
+        let fused = plan_program(entry.graph(dtype)?, &options, &mut |_| {})?;
+        let mut kernels = Vec::new();
+        collect(planned.program.run(), &planned.run, &mut kernels);
+        collect(fused.program.run(), &fused.run, &mut kernels);
         let compiler = self.compiler.as_ref().map_err(String::clone)?;
         for architecture in ARCHITECTURES {
-            let groups = architecture == "sm_90a";
-            let about = sizes_about(kernel, sizes);
-            let options = Options {
-                name: name.clone(),
-                fixed: fixed.clone(),
-                wide: false,
-                groups,
-                library: false,
-                processors: 132,
-                about,
-            };
+            let printed = kernels.iter().chain(&kernels).enumerate().map(|(k, kernel)| {
+                let name = format!("{}_{k}", kernel.schedule.name());
+                let printed = print(kernel, &options_for(kernel, &name, &sizes, architecture))?;
+                Ok((name, printed))
+            });
+            let printed: Vec<(String, Printed)> = printed.collect::<fuseline::error::Result<_>>()?;
+            let printed: Vec<(&str, &Printed)> = printed.iter().map(|(name, own)| (name.as_str(), own)).collect();
+            let (head, parts) = together(&printed)?;
+            let source = format!("{head}\n{}", parts.concat());
+            let cubin = compiler.compile(&source, "together", architecture, printed[0].1.is_strict);
+            let cubin = cubin.map_err(|error| format!("{error}\n{source}"))?;
+            if let Some(line) = cubin.log.lines().find(|line| is_bad(line)) {
+                return Err(format!("{architecture}: {line}\n{source}").into());
+            }
+        }
+        Ok(())
+    }
+
+    fn compile(&self, kernel: &Kernel, sizes: &Env) -> Result<(), String> {
+        let compiler = self.compiler.as_ref().map_err(String::clone)?;
+        for architecture in ARCHITECTURES {
+            let options = options_for(kernel, kernel.schedule.name(), sizes, architecture);
             let printed = print(kernel, &options).map_err(|error| error.to_string())?;
             let source = printed.source();
             if !self.known.lock().expect("no test panics with it").insert(format!("{architecture} {source}")) {
@@ -120,6 +141,21 @@ impl Shop {
             }
         }
         Ok(())
+    }
+}
+
+/// How a kernel is printed for an architecture. What only a run tells stays an argument.
+fn options_for(kernel: &Kernel, name: &str, sizes: &Env, architecture: &str) -> Options {
+    let fixed =
+        sizes_to_fix_at(kernel, sizes).into_iter().filter_map(|symbol| Some((symbol.clone(), sizes.get(&symbol)?)));
+    Options {
+        name: name.to_owned(),
+        fixed: fixed.collect(),
+        wide: false,
+        groups: architecture == "sm_90a",
+        library: false,
+        processors: 132,
+        about: sizes_about(kernel, sizes),
     }
 }
 

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use fuseline::compile::plan_program;
 use fuseline::device::{DeviceSpec, Machine};
-use fuseline::error::{Context, Kind, Result};
+use fuseline::error::{Context, Error, Kind, Result};
 use fuseline::fuse::{Plan, PlanOptions};
 use fuseline::graph::Graph;
 use fuseline::lower::Hints;
@@ -16,7 +16,7 @@ use fuseline::tile::{Kernel, Schedule};
 use fuseline_cpu::code::{Code, Isa};
 use fuseline_cpu::emit::{Target, emit};
 use fuseline_cpu::here;
-use fuseline_cuda::print::{self, sizes_to_fix_at};
+use fuseline_cuda::print::{self, Printed, sizes_to_fix_at};
 use indexmap::IndexMap;
 use serde_json::{Value, json};
 
@@ -43,8 +43,9 @@ pub fn kernels(arguments: &Kernels) -> Outcome {
         ..PlanOptions::on(&target::find(arguments.target.as_deref().unwrap_or(OsStr::new(usual)))?)
     };
     let planned = plan_program(graph.into_owned(), &options, &mut |_| {})?;
-    let of = |graph, plan| shown(graph, plan, &all, arguments.emit, &options.spec);
-    let (run, once) = (of(planned.program.run(), &planned.run)?, of(planned.program.prepare(), &planned.prepare)?);
+    let of = |graph, plan, first| shown(graph, plan, first, &all, arguments.emit, &options.spec);
+    let run = of(planned.program.run(), &planned.run, 0)?;
+    let once = of(planned.program.prepare(), &planned.prepare, run.len())?;
     if arguments.json {
         return screen::print_json(&json!({
             "model": model.name,
@@ -55,6 +56,11 @@ pub fn kernels(arguments: &Kernels) -> Outcome {
         }));
     }
     let mut text = String::new();
+    let (head, parts) = joined(run.iter().chain(&once))?;
+    let mut parts = parts.into_iter();
+    if !head.is_empty() {
+        text.push_str(&format!("{}\n{head}\n", heading("// What kernels call")));
+    }
     for (title, kernels) in [("Kernels of a run", run), ("Kernels that run once", once)] {
         if kernels.is_empty() {
             continue;
@@ -64,7 +70,8 @@ pub fn kernels(arguments: &Kernels) -> Outcome {
         for kernel in &kernels {
             text.push('\n');
             text.push_str(&heading(&format!("{comment} {}", describe(&kernel.places))));
-            writeln!(text, "{}", kernel.code).expect("writing to a string succeeds");
+            let code = parts.next().ok_or_else(|| Error::bug("a kernel without code"))?;
+            writeln!(text, "{}", code.trim_end()).expect("writing to a string succeeds");
         }
         text.push('\n');
     }
@@ -76,7 +83,25 @@ struct Shown {
     schedule: &'static str,
     /// where it stands: once, or several times
     places: Vec<String>,
+    /// the text that stands for itself
     code: String,
+    /// CUDA C++ with the name of the kernel there, which several kernels can be one text of
+    printed: Option<(String, Printed)>,
+}
+
+/// What kernels call, once for all of them, and the code of each. As CUDA C++ they are one text that compiles.
+fn joined<'s>(kernels: impl Iterator<Item = &'s Shown> + Clone) -> Result<(String, Vec<String>)> {
+    let printed = kernels.clone().filter_map(|shown| shown.printed.as_ref().map(|(name, own)| (name.as_str(), own)));
+    let (head, parts) = match printed.collect::<Vec<_>>().as_slice() {
+        [] => (String::new(), Vec::new()),
+        printed => print::together(printed)?,
+    };
+    let mut parts = parts.into_iter();
+    let code = kernels.map(move |shown| match shown.printed {
+        Some(_) => parts.next().unwrap_or_default(),
+        None => shown.code.clone(),
+    });
+    Ok((head, code.collect()))
 }
 
 impl Shown {
@@ -85,11 +110,20 @@ impl Shown {
     }
 }
 
-/// The kernels of a plan as code, equal ones once.
-fn shown(graph: &Graph, plan: &Plan, env: &Env, form: Form, spec: &DeviceSpec) -> Result<Vec<Shown>> {
-    let all = distinct(graph, plan).into_iter().map(|(kernel, places)| {
-        let code = show(&kernel, env, form, spec).at(|| places[0].clone())?;
-        Ok(Shown { schedule: kernel.schedule.name(), places, code: code.trim_end().to_owned() })
+/// The kernels of a plan as code, equal ones once; where they have names, those are numbered from `first` on.
+fn shown(graph: &Graph, plan: &Plan, first: usize, env: &Env, form: Form, spec: &DeviceSpec) -> Result<Vec<Shown>> {
+    let all = distinct(graph, plan).into_iter().enumerate().map(|(k, (kernel, places))| {
+        let schedule = kernel.schedule.name();
+        let name = format!("{schedule}_{}", first + k);
+        let printed = match form {
+            Form::Cuda => printed_for_cuda(&kernel, &name, env, gpu(spec)?).ok().map(|printed| (name.clone(), printed)),
+            _ => None,
+        };
+        let code = match &printed {
+            Some((_, printed)) => printed.source(),
+            None => show_named(&kernel, &name, env, form, spec).at(|| places[0].clone())?,
+        };
+        Ok(Shown { schedule, places, code: code.trim_end().to_owned(), printed })
     });
     all.collect()
 }
@@ -131,8 +165,10 @@ pub fn show_named(kernel: &Kernel, name: &str, env: &Env, form: Form, spec: &Dev
         return Ok(kernel.to_string());
     }
     if form == Form::Cuda {
-        let gpu = if spec.kind == Machine::Gpu { spec } else { DeviceSpec::find(USUAL_GPU)? };
-        return Ok(printed_for_cuda(kernel, name, env, gpu));
+        return Ok(match printed_for_cuda(kernel, name, env, gpu(spec)?) {
+            Ok(printed) => printed.source(),
+            Err(error) => format!("// interpreted: {error}"),
+        });
     }
     if kernel.symbols().iter().any(|symbol| env.get(symbol).is_none()) {
         return Ok("its sizes are known only in a run".into());
@@ -162,11 +198,16 @@ pub fn show_named(kernel: &Kernel, name: &str, env: &Env, form: Form, spec: &Dev
 /// The GPU that text is for where none is meant.
 pub const USUAL_GPU: &str = "h200";
 
+/// That device, or the usual one where it is no GPU.
+fn gpu(spec: &DeviceSpec) -> Result<&DeviceSpec> {
+    if spec.kind == Machine::Gpu { Ok(spec) } else { DeviceSpec::find(USUAL_GPU) }
+}
+
 /// Compute capability 9.0 brought clusters of blocks, and more memory on the chip than any before it: 164 KiB.
 const MOST_ON_CHIP_BEFORE_CLUSTERS: usize = 164 << 10;
 
 /// CUDA C++, for the sizes that it is better made for; others are arguments.
-fn printed_for_cuda(kernel: &Kernel, name: &str, env: &Env, gpu: &DeviceSpec) -> String {
+fn printed_for_cuda(kernel: &Kernel, name: &str, env: &Env, gpu: &DeviceSpec) -> Result<Printed> {
     let fixed = sizes_to_fix_at(kernel, env).into_iter().filter_map(|symbol| Some((symbol.clone(), env.get(&symbol)?)));
     let options = print::Options {
         name: name.to_owned(),
@@ -177,8 +218,5 @@ fn printed_for_cuda(kernel: &Kernel, name: &str, env: &Env, gpu: &DeviceSpec) ->
         processors: gpu.limits.cores as i64,
         about: print::sizes_about(kernel, env),
     };
-    match print::print(kernel, &options) {
-        Ok(printed) => printed.source(),
-        Err(error) => format!("interpreted: {error}"),
-    }
+    print::print(kernel, &options)
 }

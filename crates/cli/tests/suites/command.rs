@@ -467,13 +467,16 @@ fn the_doctor_knows_where_nothing_can_be_kept() {
 fn kernels_are_shown_for_a_gpu_that_need_not_be_there() {
     let shown = stdout(&["kernels", "gallery:softmax", "--emit", "cuda", "--dtype", "bf16", "--sizes", "columns=1024"]);
     assert!(shown.contains("extern \"C\" __global__") && shown.contains("const bf16* __restrict__ x0"), "{shown}");
-    // What stands around the code is a comment, so that all of it can be compiled.
-    assert!(
-        shown
-            .lines()
-            .take_while(|line| !line.contains("kernel 0"))
-            .all(|line| line.is_empty() || line.starts_with("//"))
-    );
+    // Several kernels are one text that can be compiled: what they call stands in it once, and what stands around it is a comment.
+    let shown = stdout(&["kernels", "demo:encoder", "--emit", "cuda", "--sizes", "batch=1,tokens=64"]);
+    let names: Vec<&str> = shown.lines().filter_map(|line| line.strip_prefix("namespace ")).collect();
+    assert!(names.len() > 3, "{shown}");
+    assert_eq!(names.iter().collect::<std::collections::BTreeSet<_>>().len(), names.len(), "{names:?}");
+    for once in ["typedef int Index;", "struct alignas(sizeof(T) * N) Pack", "void after_earlier() {"] {
+        assert_eq!(shown.matches(once).count(), 1, "{once}: {shown}");
+    }
+    let outside = shown.lines().take_while(|line| *line != "typedef int Index;");
+    assert!(outside.into_iter().all(|line| line.is_empty() || line.starts_with("//")), "{shown}");
 }
 
 #[test]

@@ -79,10 +79,14 @@ pub struct Options {
 /// A printed kernel.
 #[derive(Clone, Debug)]
 pub struct Printed {
-    /// the kernel and its sizes as a comment, then what the functions call
+    /// the kernel and its sizes
+    pub comment: String,
+    /// what the functions call
     pub head: String,
     /// the functions, which need no header but the head
     pub functions: String,
+    /// whether indices have 64 bits
+    pub is_wide: bool,
     /// what is launched, one after another
     pub launches: Vec<Launch>,
     /// memory between launches
@@ -96,8 +100,22 @@ pub struct Printed {
 impl Printed {
     /// The text, which needs no header.
     pub fn source(&self) -> String {
-        format!("{}\n{}", self.head, self.functions)
+        format!("{}{}\n{}", self.comment, self.head, self.functions)
     }
+}
+
+/// Several kernels as one text that needs no header: the head, which what they call stands in once, and for each its comment and its functions. These are
+/// in a namespace of their own, called as the kernel is, because types and memory of equal names differ; what their indices are must not.
+pub fn together(kernels: &[(&str, &Printed)]) -> Result<(String, Vec<String>)> {
+    let is_wide = kernels.iter().any(|(_, printed)| printed.is_wide);
+    if kernels.iter().any(|(_, printed)| printed.is_wide != is_wide) {
+        return Err(Error::bug("kernels with indices of two types in one text"));
+    }
+    let functions: String = kernels.iter().map(|(_, printed)| printed.functions.as_str()).collect();
+    let own = kernels.iter().map(|(name, printed)| {
+        format!("{}namespace {name} {{\n\n{}\n}}\n", printed.comment, printed.functions.trim_end_matches('\n'))
+    });
+    Ok((head(&functions, is_wide), own.collect()))
 }
 
 /// A launch of a function.
@@ -230,19 +248,26 @@ pub fn print(kernel: &Kernel, options: &Options) -> Result<Printed> {
         functions.push_str(&text);
         launches.push(launch);
     }
-    let mut head = comment(kernel, options);
-    let (index, unsigned) = if options.wide { ("long long", "unsigned long long") } else { ("int", "unsigned") };
+    let (comment, head, is_wide) = (comment(kernel, options), head(&functions, options.wide), options.wide);
+    let is_strict = kernel.rounding == Rounding::Every;
+    Ok(Printed { comment, head, functions, is_wide, launches, scratch, sites, is_strict })
+}
+
+/// What functions call, with indices of 64 bits or of 32.
+fn head(functions: &str, is_wide: bool) -> String {
+    let (index, unsigned) = if is_wide { ("long long", "unsigned long long") } else { ("int", "unsigned") };
+    let mut head = String::new();
     writeln!(head, "typedef {index} Index;").expect("writing to a string succeeds");
     if functions.contains("(Unsigned)") {
         writeln!(head, "typedef {unsigned} Unsigned;").expect("writing to a string succeeds");
     }
-    let prelude = prelude::needed(&functions);
+    let prelude = prelude::needed(functions);
     if !prelude.is_empty() {
         head.push('\n');
         head.push_str(prelude.trim_end_matches('\n'));
         head.push('\n');
     }
-    Ok(Printed { head, functions, launches, scratch, sites, is_strict: kernel.rounding == Rounding::Every })
+    head
 }
 
 /// The sizes that a kernel is better made for than told: those of folds, which are unrolled, and those along which elements lie side by

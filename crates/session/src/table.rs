@@ -22,12 +22,17 @@ pub fn spelt_out(text: &str) -> Cow<'_, str> {
     Cow::Owned(spelt.collect())
 }
 
-/// A text in lines of at most `width` columns, all of them indented; a word that is longer has a line of its own. A number and its unit stay
-/// together.
+/// A text in lines of at most `width` columns, all of them indented; a word that is longer has a line of its own, and is broken only where a line has
+/// little room at all. A number and its unit stay together.
 pub fn wrapped(text: &str, indent: usize, width: usize) -> String {
-    let room = width.saturating_sub(indent).max(20);
-    lines(text, room).iter().map(|line| format!("{:indent$}{line}\n", "")).collect()
+    let room = width.saturating_sub(indent).max(10);
+    let is_broken = width < NARROWEST && !text.is_empty();
+    let lines = if is_broken { broken_lines(text, room) } else { lines(text, room) };
+    lines.iter().map(|line| format!("{:indent$}{line}\n", "")).collect()
 }
+
+/// Below this width even a word of a sentence may be too long.
+const NARROWEST: usize = 30;
 
 /// The words of a text in lines of at most `room` columns, but for words that are longer.
 fn lines(text: &str, room: usize) -> Vec<String> {
@@ -420,8 +425,9 @@ mod tests {
     fn long_texts_become_lines() {
         assert_eq!(wrapped("one two three four", 2, 22), "  one two three four\n");
         assert_eq!(wrapped("one two three four five six", 4, 24), "    one two three four\n    five six\n");
-        assert_eq!(wrapped("a-word-that-is-longer-than-a-line b", 0, 10), "a-word-that-is-longer-than-a-line\nb\n");
-        assert_eq!(wrapped("", 2, 80), "");
+        assert_eq!(wrapped("a-word-that-is-longer-than-a-line b", 0, 30), "a-word-that-is-longer-than-a-line\nb\n");
+        assert_eq!(wrapped("a-word-that-is-longer b", 0, 20), "a-word-that-is-\nlonger b\n", "there is no room");
+        assert_eq!((wrapped("", 2, 80), wrapped("", 2, 20)), (String::new(), String::new()));
         assert_eq!(wrapped("it takes a time of 12.5 ms.", 0, 23), "it takes a time of\n12.5 ms.\n", "units stay");
     }
 

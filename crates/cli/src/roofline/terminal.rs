@@ -46,7 +46,7 @@ pub fn sign(k: usize) -> char {
 pub fn draw(roofline: &Roofline, columns: usize, rows: usize) -> String {
     let (x, y) = ranges(roofline);
     let margin = 9;
-    let width = columns.saturating_sub(margin + 2).clamp(16, 110);
+    let width = columns.saturating_sub(margin + 2).clamp(8, 110);
     let mut raster = Raster { cells: vec![vec![' '; width]; rows.max(8)], x, y };
     draw_roofs(&mut raster, roofline);
     let mut fused = 0;

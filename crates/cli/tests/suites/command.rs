@@ -505,7 +505,32 @@ fn shells_can_complete_commands_and_options() {
         for word in ["explain", "only-fuse", "completions"] {
             assert!(text.contains(word), "{shell} does not know {word}");
         }
+        if ["bash", "zsh", "fish"].contains(&shell) {
+            assert!(text.contains("gallery:softmax") && text.contains("demo:encoder"), "{shell} knows no models");
+        }
     }
+}
+
+#[cfg(unix)]
+#[test]
+fn a_shell_completes_built_in_models() {
+    let script = r#"
+        source <("$0" completions bash)
+        complete_last() {
+            COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); COMPREPLY=()
+            _fuseline_models fuseline "${COMP_WORDS[COMP_CWORD]}" "${COMP_WORDS[COMP_CWORD-1]}"
+            echo "${COMPREPLY[@]}"
+        }
+        complete_last fuseline bench gallery:layernorm_g
+        complete_last fuseline explain demo:enc
+        complete_last fuseline doctor demo:enc
+        complete_last fuseline compare demo:enc
+        complete_last fuseline run --device cp
+    "#;
+    let done = Command::new("bash").args(["-c", script, env!("CARGO_BIN_EXE_fuseline")]).output().unwrap();
+    let text = String::from_utf8(done.stdout).unwrap();
+    let gallery = "gallery:layernorm_gelu gallery:layernorm_gelu_backward";
+    assert_eq!(text, format!("{gallery}\ndemo:encoder\n\n\ncpu\n"), "{}", String::from_utf8_lossy(&done.stderr));
 }
 
 #[test]

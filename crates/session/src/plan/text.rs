@@ -235,12 +235,12 @@ pub fn write_decision(text: &mut String, group: &[&DecisionRow], names: &Shorten
     let digits = if width < NARROW { 7 } else { 9 };
     let start = format!("  {}  {verdict:<7}  {saved:>digits$} µs  {score:>4}{mark} {:<17}  ", row.id, row.rule);
     // Where little room is left for names, they have a line of their own.
-    let indent = 16;
+    let (indent, least) = if width < NARROW / 2 { (4, 6) } else { (16, 12) };
     let is_apart = width < start.chars().count() + LEAST_NAMES;
     let room = width.saturating_sub(3 + if is_apart { indent } else { start.chars().count() });
     let half = |name: &str, other: &str| {
         let other = names.short(other, usize::MAX).chars().count();
-        names.short(name, (room / 2).max(room.saturating_sub(other)).max(12))
+        names.short(name, (room / 2).max(room.saturating_sub(other)).max(least))
     };
     let (producer, consumer) = (half(&row.producer, &row.consumer), half(&row.consumer, &row.producer));
     match is_apart {

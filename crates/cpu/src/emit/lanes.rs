@@ -13,10 +13,10 @@ pub(super) const SCATTERED: f64 = 12.0;
 const VECTOR: f64 = 3.0;
 
 /// What an operation costs, which is done for lanes that take no part too.
-const FLOP: f64 = 0.6;
+const FLOP: f64 = 0.2;
 
 /// What it costs to fold the lanes of a vector into one: short rows had better stand in lanes, one in each.
-const FOLDED: f64 = 6.5;
+const FOLDED: f64 = 6.6;
 
 /// The axis along which lanes should run, of some that they may: where most of what is read and written lies in a row, and
 /// vectors are full.

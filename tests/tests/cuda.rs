@@ -21,6 +21,9 @@ use libtest_mimic::{Arguments, Failed, Trial};
 /// What kernels are compiled for: the oldest architecture that is supported, and the one that they are made for.
 const ARCHITECTURES: [&str; 2] = ["sm_80", "sm_90a"];
 
+/// Columns of many rows: several rows a block, and one.
+const ROWS: [i64; 2] = [1024, 4096];
+
 fn main() -> ExitCode {
     let arguments = Arguments::from_args();
     // Without the compiler, every test fails and says why.
@@ -66,6 +69,14 @@ impl Shop {
             });
             self.check(entry.graph(dtype)?, more.collect())?;
             self.check(entry.graph(dtype)?, sizes)?;
+            // How many registers a thread has follows from how long rows are, and how many.
+            for columns in ROWS.iter().filter(|_| entry.sizes.iter().any(|(name, _)| *name == "rows")) {
+                let long = [("rows", 8192), ("columns", *columns)];
+                self.check(
+                    entry.graph(dtype)?,
+                    long.map(|(name, size)| (Symbol::name(name), size)).into_iter().collect(),
+                )?;
+            }
         }
         Ok(())
     }

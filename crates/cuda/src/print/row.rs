@@ -301,19 +301,43 @@ impl<'n, 'k> Plan<'n, 'k> {
     fn threads_at_once(&self) -> Option<u32> {
         match self.held_bytes {
             129.. => Some(512),
-            ..128 if self.is_near && self.nest.lines.is_some() && self.drawn.is_empty() => Some(1280),
-            // What is computed for narrow floats takes few registers; larger blocks use them to read ahead.
+            // To widen f16 takes more registers than to widen bf16.
+            ..128 if self.is_near && self.nest.lines.is_some() && self.drawn.is_empty() => {
+                Some(if self.reads_halves() { 896 } else { 1280 })
+            }
+            // What is computed for narrow floats takes few registers; larger blocks use them to read ahead. Weights come beside what is held: with
+            // two of them and a row of two tensors, 64 registers are not enough, and what is spilled takes as long as the row.
             held if self.is_near => {
-                let threads = if self.block() <= 256 { 1024 } else { 640 };
+                let threads = match (self.block() <= 256, self.weights()) {
+                    (true, 0..=1) => 1024,
+                    (true, _) if self.rows_of_block > 1 => 512,
+                    _ => 640,
+                };
                 (held >= 128 || !self.drawn.is_empty()).then_some(threads)
             }
             _ if !self.drawn.is_empty() => Some(640),
-            128 if self.is_plain() => Some(896),
+            128 if self.is_plain() && !(self.is_random() && self.rows_of_block > 1) => Some(896),
             128 => Some(640),
             // Left to itself, it takes fewer than there are, and asks for less at a time.
             64.. if self.is_plain() => Some(1024),
             _ => None,
         }
+    }
+
+    /// How many tensors are read along the rows that are the same for all of them.
+    fn weights(&self) -> usize {
+        let rows: AxisSet = self.row_axes.iter().copied().collect();
+        let is_shared = |axes: &AxisSet| !axes.common(self.along).is_empty() && axes.common(rows).is_empty();
+        let steps = self.nest.kernel.steps.iter().zip(&self.nest.axes);
+        steps.filter(|(step, axes)| matches!(step.op, Op::Load { .. }) && is_shared(axes)).count()
+    }
+
+    fn reads_halves(&self) -> bool {
+        self.nest.loads().any(|access| access.tensor.dtype == DType::F16)
+    }
+
+    fn is_random(&self) -> bool {
+        self.nest.kernel.steps.iter().any(|step| matches!(step.op, Op::Random { .. }))
     }
 
     /// Whether packs of one tensor are rows, read where they lie, and little is computed of them: that takes few registers beside those that hold

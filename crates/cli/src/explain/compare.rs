@@ -109,13 +109,22 @@ pub fn flip(request: &Request<'_>, story: &Story, id: DecisionId) -> Outcome<Fli
         options.pins.rewrites = Some(story.planned.applied_rewrites());
         let taken = decision.verdict == Verdict::Taken;
         options.pins.divided.extend(about(&story.planned, id).filter(|_| taken));
+    }
+    let own = options.clone();
+    if !decision.is_rewrite {
         // What the plan has turned round by itself stays so.
         let others = story.planned.turned().into_iter().filter(|turn| turn.id != id);
         others.for_each(|turn| turn.pin(&mut options.pins));
     }
-    let after = request.plan(&options, &mut |_| {})?;
+    let row = |story: &Story| story.explanation.decisions.iter().find(|row| row.id == id).cloned();
+    let mut after = request.plan(&options, &mut |_| {})?;
+    let is_kept_apart = |row: DecisionRow| decision.verdict == Verdict::Refused && row.code == "pinned";
+    if row(&after).is_some_and(is_kept_apart) && own.pins != options.pins {
+        // What the plan keeps apart by itself is what would be combined.
+        after = request.plan(&own, &mut |_| {})?;
+    }
     // In another plan a pair may have become impossible.
-    let now = after.explanation.decisions.iter().find(|row| row.id == id);
+    let now = row(&after);
     match now {
         Some(row) if row.verdict == decision.verdict && row.verdict == Verdict::Refused => {
             let illegal = Some(row.reason.clone());

@@ -35,6 +35,8 @@ pub struct Turn {
     /// what the plan gains in all, in microseconds
     pub gain_us: f64,
     ends: (usize, usize),
+    /// whether what second thoughts kept apart is so no more
+    forgets: bool,
 }
 
 impl Turn {
@@ -64,7 +66,7 @@ impl Driver<'_> {
                 if self.effort() > most {
                     break;
                 }
-                turn.gain_us = self.gain_with(&turn)?;
+                self.weigh(&mut turn)?;
                 let most_us = best.as_ref().map_or(LEAST_SAVED_US, |best| best.gain_us);
                 if turn.gain_us > most_us {
                     best = Some(turn);
@@ -119,7 +121,7 @@ impl Driver<'_> {
         let ends = edges.first().copied().or_else(touching).or_else(last)?;
         let is_divided = *verdict == Verdict::Taken && ends.0 != ends.1;
         let divided = is_divided.then(|| [self.names.node(ends.0), self.names.node(ends.1)]);
-        Some(Turn { id: *id, verdict: *verdict, divided, gain_us: 0.0, ends })
+        Some(Turn { id: *id, verdict: *verdict, divided, gain_us: 0.0, ends, forgets: false })
     }
 
     /// Scores that are not stored grow with the square of what sizes say: attention stays in one piece.
@@ -129,15 +131,29 @@ impl Driver<'_> {
         groups.any(|group| self.state.group(*group).priced.kind == Kind::Attention)
     }
 
+    /// What the plan gains in all with a decision turned round: with what second thoughts kept apart, or without, whichever is more.
+    fn weigh(&mut self, turn: &mut Turn) -> Result<()> {
+        turn.gain_us = self.gain_with(turn)?;
+        if !self.apart.is_empty() {
+            let other = Turn { forgets: true, ..turn.clone() };
+            let gain_us = self.gain_with(&other)?;
+            if gain_us > turn.gain_us {
+                *turn = Turn { gain_us, ..other };
+            }
+        }
+        Ok(())
+    }
+
     /// What the plan gains in all with a decision turned round. Leaves everything as it was.
     fn gain_with(&mut self, turn: &Turn) -> Result<f64> {
         let (before, stage, pins, divided) = (self.cost(), self.stage, self.pins.clone(), self.divided.len());
+        let apart = self.apart.clone();
         self.turn(turn.clone());
         let outcome = self.start_over()?;
         self.by_stages()?;
         let (after, other_us) = (self.cost(), self.us_without(&outcome.state));
         self.resume(outcome);
-        (self.stage, self.pins) = (stage, pins);
+        (self.stage, self.pins, self.apart) = (stage, pins, apart);
         self.divided.truncate(divided);
         self.turned.pop();
         let gain = before.us - after.us;
@@ -156,6 +172,9 @@ impl Driver<'_> {
 
     fn turn(&mut self, turn: Turn) {
         turn.pin(&mut self.pins);
+        if turn.forgets {
+            self.apart.clear();
+        }
         self.divided.extend(turn.divided.map(|_| [turn.ends.0, turn.ends.1]));
         self.turned.push(turn);
     }

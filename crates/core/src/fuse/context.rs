@@ -4,6 +4,7 @@ use super::cell::Bases;
 use super::evaluate::Kind;
 use super::state::{GroupId, Groups, State};
 use crate::graph::Value;
+use crate::lower::Hints;
 use crate::ops::Prim;
 use crate::ops::prim::Class;
 use crate::tensor::Shape;
@@ -12,13 +13,15 @@ use crate::tensor::Shape;
 #[derive(Debug)]
 pub struct FuseContext<'a> {
     state: &'a State<'a>,
+    /// numbers for free sizes
+    hints: &'a Hints,
     /// how many consumers of a group are shown
     most: usize,
 }
 
 impl<'a> FuseContext<'a> {
-    pub(super) fn new(state: &'a State<'a>, most: usize) -> FuseContext<'a> {
-        FuseContext { state, most }
+    pub(super) fn new(state: &'a State<'a>, hints: &'a Hints, most: usize) -> FuseContext<'a> {
+        FuseContext { state, hints, most }
     }
 
     /// The kind of a group's kernel.
@@ -84,6 +87,14 @@ impl<'a> FuseContext<'a> {
             matches!(node.prim(), Prim::Contract(_)).then_some(node)
         });
         contractions.flat_map(|n| n.args().iter().filter_map(|a| self.state.cells.look(*a).base)).collect()
+    }
+
+    /// Whether a group of contractions stores more elements than any of their operands has.
+    pub fn outgrows_factors(&self, group: GroupId) -> bool {
+        let stored = self.stored(group).map(|shape| self.hints.size(&shape.count())).fold(0.0, f64::max);
+        let nodes = self.state.group(group).members.iter().map(|id| &self.state.graph.nodes()[*id]);
+        let mut factors = nodes.filter(|n| matches!(n.prim(), Prim::Contract(_))).flat_map(|n| n.args());
+        factors.all(|factor| self.hints.size(&self.state.graph.ty(*factor).shape.count()) < stored)
     }
 
     /// The groups that also contract something that this group contracts, ascending, nearest first and not too many.

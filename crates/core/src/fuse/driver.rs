@@ -259,7 +259,7 @@ impl<'g> Driver<'g> {
 
     /// What rules propose for a group, looking at no more of its consumers than some.
     pub(super) fn proposals(&self, group: GroupId, most: usize) -> Vec<Proposal> {
-        let context = FuseContext::new(&self.state, most);
+        let context = FuseContext::new(&self.state, self.evaluator.hints, most);
         let is_asked = |name: &str| !self.options.without.contains(name);
         let rules = RULES.iter().filter(|rule| is_asked(rule.name()) && rule.stage() <= self.stage);
         rules.flat_map(|rule| rule.propose(&context, group)).collect()

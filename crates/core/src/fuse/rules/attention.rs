@@ -25,7 +25,7 @@ impl Rule for Attention {
 
     fn doc(&self) -> &'static str {
         "Two contractions, the second summing over what the first leaves free, with elementwise work and folds over that axis \
-         between them (or none, where both are batched): the matrix between them is never stored."
+         between them (or none, where both are batched and the matrix between them is larger than what it is made of): it is never stored."
     }
 
     fn propose(&self, context: &FuseContext<'_>, group: GroupId) -> Vec<Proposal> {
@@ -40,7 +40,8 @@ impl Rule for Attention {
             let folds = |g: &GroupId| matches!(context.kind(*g), Kind::Row | Kind::Column);
             // Two layers of a perceptron are better apart: their weights are packed once for all runs.
             let are_batched = context.is_batched(first) && context.is_batched(group);
-            if !are_batched && !groups.iter().any(folds) {
+            // And what is no larger than its factors, as keys times values, had better be stored than made in another order of loops.
+            if !(are_batched && context.outgrows_factors(first)) && !groups.iter().any(folds) {
                 continue;
             }
             let whole = with_operands(context, &groups);

@@ -39,9 +39,10 @@ impl Rule for Attention {
             include_readers(context, &mut groups, group);
             let folds = |g: &GroupId| matches!(context.kind(*g), Kind::Row | Kind::Column);
             // Two layers of a perceptron are better apart: their weights are packed once for all runs.
-            let are_batched = context.is_batched(first) && context.is_batched(group);
             // And what is no larger than its factors, as keys times values, had better be stored than made in another order of loops.
-            if !(are_batched && context.outgrows_factors(first)) && !groups.iter().any(folds) {
+            let are_batched = context.is_batched(first) && context.is_batched(group);
+            let is_worth_it = are_batched && context.outgrows_factors(first);
+            if !is_worth_it && !groups.iter().any(folds) {
                 continue;
             }
             let whole = with_operands(context, &groups);

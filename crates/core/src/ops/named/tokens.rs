@@ -3,7 +3,7 @@
 use super::{Call, NamedOp};
 use crate::error::{Error, Result};
 use crate::graph::Tensor;
-use crate::ops::prim::{Combine, Scatter, View};
+use crate::ops::prim::{Combine, Monoid, Scatter, View};
 use crate::tensor::{DType, Dim, Shape, Symbol};
 
 pub(super) static OPS: &[NamedOp] = &[
@@ -29,17 +29,18 @@ fn block_repetitions<'b>(call: &Call<'_, 'b>) -> Result<Tensor<'b>> {
     call.builder.require_equal(batch, &others[0], "the batches of NGramRepeatBlock")?;
     let runs = (length - (size - 1)).max_with(&Dim::int(0));
     let shape = Shape::new([batch.clone(), runs.clone()]);
-    let at = |place: Dim| tokens.view(View::new(shape.clone(), vec![Dim::axis(0), place])).cast(DType::I64);
-    let mut repeats = call.builder.int(DType::Bool, 1).expand(shape.clone());
-    for k in 0..size - 1 {
-        // The last tokens are where a run would begin that ends with the next one.
-        repeats = repeats.and(at(Dim::axis(1) + k).equal(at(length - (size - 1) + k)));
-    }
+    let seen =
+        |shape: &Shape, place: Dim| tokens.view(View::new(shape.clone(), vec![Dim::axis(0), place])).cast(DType::I64);
+    // All but the last token of a run along an axis of their own: a run may be as long as a file says.
+    let before = Shape::new([batch.clone(), runs.clone(), Dim::int(size - 1)]);
+    // The last tokens are where a run would begin that ends with the next one.
+    let last = seen(&before, length - (size - 1) + Dim::axis(2));
+    let repeats = seen(&before, Dim::axis(1) + Dim::axis(2)).equal(last).reduce(Monoid::Min, &[2]);
     let forbidden = call.builder.scalar(scores.dtype()?, f64::NEG_INFINITY);
     let updates = repeats.select(forbidden, f64::INFINITY);
     let row = call.builder.coordinate(0, &shape);
     let map = vec![Symbol::Read(0).into(), Symbol::Read(1).into()];
-    Ok(scores.scatter(Scatter { combine: Combine::Min, map }, updates, &[row, at(Dim::axis(1) + (size - 1))]))
+    Ok(scores.scatter(Scatter { combine: Combine::Min, map }, updates, &[row, seen(&shape, Dim::axis(1) + (size - 1))]))
 }
 
 /// MurmurHash3_x86_32 of the little-endian bytes of each element.

@@ -73,11 +73,8 @@ impl Measured {
 }
 
 /// The plans that are measured, from none to all fusion.
-const PLANS: [(&str, &str); 3] = [
-    ("per_primitive", "a kernel for every primitive"),
-    ("per_node", "a kernel for every operator"),
-    ("fused", "fused"),
-];
+const PLANS: [(&str, &str); 3] =
+    [("per_primitive", "one kernel per primitive"), ("per_node", "one kernel per node"), ("fused", "fused")];
 
 /// Every page, by the name of its file.
 pub fn pages(root: &Path) -> Result<Vec<(String, String)>> {
@@ -119,8 +116,8 @@ fn index(measured: &[Measured]) -> String {
         );
     }
     text.push_str(
-        "\nTimes are medians: a kernel for every operator of the model → fused, and how much faster that is; where one operator is all there is, \
-         the first is a kernel for every primitive. The last column is what texts on fusion claim for the row.\n\n",
+        "\nTimes are medians: one kernel per node of the model → fused, and how much faster that is; where one node is all there is, \
+         the first is one kernel per primitive. The last column is what texts on fusion claim for the row.\n\n",
     );
     let titles: String = measured.iter().map(|device| format!(" {} | traffic |", device.title)).collect();
     let _ = writeln!(text, "| row | entry | kernels |{titles} claimed |");

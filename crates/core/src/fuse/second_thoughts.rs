@@ -30,13 +30,20 @@ const DOUBTFUL: f64 = 0.5;
 
 /// Of a plan that moves more bytes, this part of the kernel's time has to be saved at least: predictions are off by as much, and by more where
 /// they weigh arithmetic against traffic.
-pub(super) const BELIEVED: f64 = 0.05;
+const BELIEVED: f64 = 0.05;
 
 /// A kernel is taken apart at so many places.
 const MOST_TRIED: usize = 16;
 
 /// A pair of nodes, reader last.
 type Edge = (usize, usize);
+
+/// What another plan saves, if that is believed; `changed_us` is what those kernels take in whose place it has others.
+pub(super) fn believed_us(before: Cost, after: Cost, changed_us: f64) -> f64 {
+    let least = if after.bytes > before.bytes { BELIEVED * changed_us } else { 0.0 };
+    let gain = before.us - after.us;
+    if gain > least { gain } else { 0.0 }
+}
 
 impl Driver<'_> {
     /// Pairs of nodes that are better kept apart, although combining them saved time when it was decided; with the time that a
@@ -158,9 +165,7 @@ impl Driver<'_> {
         (self.state, self.joined, self.sets, self.taken, self.stage) = (state, joined, sets, taken, stage);
         self.memory = memory;
         self.decisions.truncate(decisions);
-        let least = if after.bytes > before.bytes { BELIEVED * own_us } else { 0.0 };
-        let gain = before.us - after.us;
-        Ok(if gain > least { gain } else { 0.0 })
+        Ok(believed_us(before, after, own_us))
     }
 
     /// The groups that have come up since, and their neighbours, ascending.

@@ -4,16 +4,15 @@
 //! when it is tried: of a small graph, each decision, taken or refused, is turned round by itself, and the whole is planned
 //! again. As long as that finds a better plan, the best one is kept.
 
-use std::cmp::Ordering;
-use std::collections::HashSet;
+use rustc_hash::FxHashSet;
 
 use super::candidate::{Candidate, Named};
 use super::decision::{Decision, DecisionId, Reason, Verdict};
 use super::driver::{Driver, LEAST_SAVED_US};
 use super::evaluate::Kind;
 use super::options::{Pins, Policy};
-use super::second_thoughts::BELIEVED;
-use super::state::State;
+use super::second_thoughts::believed_us;
+use super::state::{GroupState, State};
 use crate::error::Result;
 use crate::graph::Value;
 
@@ -99,14 +98,14 @@ impl Driver<'_> {
         self.sets = sets;
         let all = std::mem::replace(&mut self.decisions, decisions);
         let mut unsure: Vec<(f64, Turn)> =
-            all.iter().filter_map(|d| Some((d.saved_us().abs(), self.turned(d)?))).collect();
-        unsure.sort_by(|(a, _), (b, _)| a.partial_cmp(b).unwrap_or(Ordering::Equal));
-        let mut known: HashSet<DecisionId> = HashSet::new();
+            all.iter().filter_map(|d| Some((d.saved_us().abs(), self.turn_of(d)?))).collect();
+        unsure.sort_by(|(a, _), (b, _)| a.total_cmp(b));
+        let mut known: FxHashSet<DecisionId> = FxHashSet::default();
         Ok(unsure.into_iter().map(|(_, turn)| turn).filter(|turn| known.insert(turn.id)).collect())
     }
 
     /// A decision, turned round; none where time did not decide it, or it was turned round before.
-    fn turned(&self, decision: &Decision) -> Option<Turn> {
+    fn turn_of(&self, decision: &Decision) -> Option<Turn> {
         let Decision { id, verdict, producer, consumer, edges, .. } = decision;
         let is_open = match (verdict, &decision.reason) {
             (Verdict::Taken, _) => !self.is_in_attention(decision),
@@ -151,23 +150,23 @@ impl Driver<'_> {
         self.turn(turn.clone());
         let outcome = self.start_over()?;
         self.by_stages()?;
-        let (after, other_us) = (self.cost(), self.us_without(&outcome.state));
+        let (after, new_us) = (self.cost(), self.us_without(&outcome.state));
         self.resume(outcome);
         (self.stage, self.pins, self.apart) = (stage, pins, apart);
         self.divided.truncate(divided);
         self.turned.pop();
-        let gain = before.us - after.us;
-        let least = if after.bytes > before.bytes { BELIEVED * (other_us + gain) } else { 0.0 };
-        Ok(if gain > least { gain } else { 0.0 })
+        // What the kernels take that come, and what they save: what those took that go.
+        Ok(believed_us(before, after, new_us + before.us - after.us))
     }
 
     /// What those kernels take that another state does not have.
     fn us_without(&self, other: &State<'_>) -> f64 {
-        let kernel =
-            |state: &State<'_>, group| (state.group(group).members.clone(), state.group(group).outputs.clone());
-        let known: HashSet<(Vec<usize>, Vec<Value>)> = other.iter().map(|group| kernel(other, group)).collect();
-        let new = self.state.iter().filter(|group| !known.contains(&kernel(&self.state, *group)));
-        new.map(|group| self.state.group(group).priced.price.us).sum()
+        fn kernel(group: &GroupState) -> (&[usize], &[Value]) {
+            (&group.members, &group.outputs)
+        }
+        let known: FxHashSet<(&[usize], &[Value])> = other.iter().map(|group| kernel(other.group(group))).collect();
+        let own = self.state.iter().map(|group| self.state.group(group));
+        own.filter(|group| !known.contains(&kernel(group))).map(|group| group.priced.price.us).sum()
     }
 
     fn turn(&mut self, turn: Turn) {

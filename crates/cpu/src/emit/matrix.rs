@@ -95,6 +95,8 @@ pub(super) struct Blocks<'r> {
     pub down: i64,
     /// squares of a right factor, beside each other: a multiple of those of a block
     pub across: i64,
+    /// columns that there are
+    results: i64,
 }
 
 /// Left factors that are packed, each with its axes of batch, rows and sum.
@@ -129,8 +131,9 @@ impl<'r> Blocks<'r> {
         let bound = emission.bound;
         let depth = ceil_div(roles.sum_count(bound), TERMS);
         let down = ceil_div(roles.row_count(bound), SIDE);
-        let across = ceil_div(roles.column_count(bound), ACROSS * SIDE) * ACROSS;
-        Blocks { roles, left: Memory::Worker, right: Vec::new(), depth, down, across }
+        let results = roles.column_count(bound);
+        let across = ceil_div(results, ACROSS * SIDE) * ACROSS;
+        Blocks { roles, left: Memory::Worker, right: Vec::new(), depth, down, across, results }
     }
 }
 
@@ -145,9 +148,9 @@ impl Blocks<'_> {
         self.width() * SIDE
     }
 
-    /// Blocks beside each other.
+    /// Blocks beside each other: those that have columns, which may be fewer than squares are packed for.
     fn panels(&self) -> i64 {
-        self.across / self.width()
+        ceil_div(self.results, self.columns())
     }
 
     /// Blocks one below the other.

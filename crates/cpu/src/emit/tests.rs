@@ -8,6 +8,8 @@ use fuseline::tile::{Kernel, interp, parse};
 use super::{Memory, Target, emit};
 use crate::code::{Code, Fault, Isa};
 
+mod tiles;
+
 /// Numbers that look random, from −1 to 1, or small indices.
 fn literal(dtype: DType, sizes: Vec<usize>, seed: usize) -> Literal {
     let count = sizes.iter().product();

@@ -352,7 +352,7 @@ impl<'e> Attention<'e> {
             for (id, _) in self.folds.iter().filter(|(_, own)| *own == depth) {
                 let Some(folding) = Folding::of(kernel, *id) else { continue };
                 let held = places.running(*id)?;
-                let (old, block) = (e.load_held(&held, &point), e.given_at(*id, &point)?);
+                let (old, block) = (e.load_held(&held, &point), e.kept_at(*id, &point)?);
                 let kept = match self.factor(e, *id, &changed) {
                     Some(factor) => e.b.binary(crate::vector::Binary::Mul, old, factor),
                     None => old,

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use fuseline::error::{Error, Result};
 use fuseline::tensor::{DType, Dim};
-use fuseline::tile::{Op, StepId};
+use fuseline::tile::{Op, Rounding, StepId};
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 
@@ -183,8 +183,18 @@ impl<'e> Emitter<'e> {
         }
     }
 
-    /// A value that is there already.
+    /// A value that is there already. Sums wait as wide as they were added up: where every result is rounded, the one of a fold is
+    /// when it is read.
     pub fn given_at(&mut self, id: StepId, point: &Point) -> Result<Value> {
+        let value = self.kept_at(id, point)?;
+        let kernel = self.bound.kernel;
+        let step = kernel.step(id);
+        let rounds = kernel.rounding == Rounding::Every && step.op.is_fold();
+        Ok(if rounds { math::round(&mut self.b, step.dtype, value) } else { value })
+    }
+
+    /// A value that is there already, as it is kept: of a fold, perhaps what a part of its terms has given, before it is rounded.
+    pub fn kept_at(&mut self, id: StepId, point: &Point) -> Result<Value> {
         match &self.given[&id] {
             Given::Values(values) => {
                 let key = point.key(self.bound.kernel.step(id).axes);

@@ -110,7 +110,7 @@ impl Multiply {
             Sums::Held(places) => {
                 for dot in &self.roles.dots {
                     for point in points {
-                        let value = e.given_at(*dot, point)?;
+                        let value = e.kept_at(*dot, point)?;
                         e.store_held(&places[dot], value, point);
                     }
                 }
@@ -312,7 +312,7 @@ impl Multiply {
     fn store_sums(&self, e: &mut Emitter<'_>, places: &FxHashMap<StepId, Held>, points: &[Point]) -> Result<()> {
         for dot in &self.roles.dots {
             for point in points {
-                let value = e.given_at(*dot, point)?;
+                let value = e.kept_at(*dot, point)?;
                 e.store_held(&places[dot], value, &point.clone().unmasked());
             }
         }

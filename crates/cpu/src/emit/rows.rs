@@ -191,7 +191,7 @@ impl Emitter<'_> {
         }
         for (id, held) in &rows.results {
             for point in points {
-                let value = self.given_at(*id, point)?;
+                let value = self.kept_at(*id, point)?;
                 self.store_held(held, value, point);
             }
         }

@@ -8,6 +8,7 @@ use fuseline::tile::{Kernel, interp, parse};
 use super::{Memory, Target, emit};
 use crate::code::{Code, Fault, Isa};
 
+mod rounding;
 mod tiles;
 
 /// Numbers that look random, from −1 to 1, or small indices.

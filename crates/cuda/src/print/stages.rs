@@ -6,7 +6,7 @@ use fuseline::error::{Error, Result};
 use fuseline::ops::ExprNode;
 use fuseline::ops::prim::Monoid;
 use fuseline::tensor::{DType, Dim, Env, TensorType};
-use fuseline::tile::{AxisSet, Kernel, Op, Param, Schedule, Step, StepId, Store};
+use fuseline::tile::{AxisSet, Kernel, Op, Param, Rounding, Schedule, Step, StepId, Store};
 use smallvec::SmallVec;
 
 use super::attention::Attention;
@@ -236,6 +236,8 @@ impl Cut<'_> {
             let sizes: Vec<Dim> =
                 std::iter::once(part).chain(step.axes.iter()).map(|axis| kernel.axes[axis].clone()).collect();
             kernel.outputs.push(Param::row_major(TensorType::new(dtype, sizes)));
+            // What a part has found is no result yet, and is not rounded as one.
+            kernel.steps[id.index()].dtype = dtype;
             // The last fold has the first place.
             parameters.outputs.push(Parameter::Scratch(self.scratch.len() + folds.len() - 1 - k));
             let index = self.part_index(*id, part);
@@ -299,6 +301,7 @@ impl Cut<'_> {
             Op::Reduce { monoid, .. } => (*monoid, wide(step.dtype)),
             _ => return Err(Error::bug("a fold of what does not fold")),
         };
+        kernel.steps[moved.index()].dtype = dtype;
         let part = self.work.axes.len();
         let axes: Vec<usize> = std::iter::once(part).chain(step.axes.iter().filter(|axis| *axis != part)).collect();
         let index: Vec<Dim> = axes.iter().copied().map(Dim::axis).collect();
@@ -416,10 +419,11 @@ impl Cut<'_> {
         })
     }
 
-    /// Computes a fold on its own, into memory, from where the rest of the kernel reads it. What is narrow stays wide between stages.
+    /// Computes a fold on its own, into memory, from where the rest of the kernel reads it. What is narrow stays wide between stages, unless
+    /// every result is rounded: a library that computes it rounds nowhere but where it stores.
     fn store_fold(&mut self, id: StepId) -> Result<()> {
         let dtype = self.work.step(id).dtype;
-        self.store_fold_as(id, wide(dtype))
+        self.store_fold_as(id, if self.work.rounding == Rounding::Every { dtype } else { wide(dtype) })
     }
 
     fn store_fold_as(&mut self, id: StepId, dtype: DType) -> Result<()> {

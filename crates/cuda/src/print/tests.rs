@@ -396,3 +396,47 @@ fn rows_that_meet_once_ask_for_what_all_rows_read_before_they_meet() {
     let text = scaled_rows("bf16", 4096);
     assert!(text.find("load<8>(x0 + i1)").unwrap() > text.find("__syncthreads").unwrap(), "{text}");
 }
+
+/// What is stored by the first stage of a kernel of f16: the type in memory, and the one that the stored step is rounded to.
+fn first_stored(text: &str, rounding: Rounding) -> (DType, DType) {
+    let kernel = Kernel { rounding, ..parse(text).unwrap() };
+    let about = Env::new();
+    let printing = Options {
+        name: String::new(),
+        fixed: about.clone(),
+        wide: false,
+        groups: false,
+        library: true,
+        processors: 132,
+        about,
+    };
+    let (stages, _) = stages(&kernel, &printing).unwrap();
+    assert!(stages.len() > 1, "{kernel}");
+    let stage = &stages[0].kernel;
+    let store = &stage.stores[0];
+    (stage.outputs[store.output].ty.dtype, stage.step(store.value).dtype)
+}
+
+#[test]
+fn parts_of_a_sum_are_no_results_to_round() {
+    let product = "kernel { axes i0: 3, i1: 10000, i2: 2 in x: f16[3, 10000], w: f16[10000, 2] out y: f16[3, 2] \
+        schedule contract dots=(%2) rows=[i0] columns=[i2] sum=[i1] tile=8x8x8 \
+        %0 = load x[i0, i1] %1 = load w[i1, i2] %2 = dot(%0, %1) over [i1] acc=f32 store y[i0, i2] = %2 }";
+    let columns = "kernel { axes i0: 4096, i1: 24 in x: f16[4096, 24] out y: f16[24] schedule column across=[i0] along=[] parts=4 \
+        %0 = load x[i0, i1] %1 = reduce.sum %0 over [i0] %2 = map(%1) sqrt(a) store y[i1] = %2 }";
+    for text in [product, columns] {
+        for rounding in [Rounding::Ends, Rounding::Every] {
+            assert_eq!(first_stored(text, rounding), (DType::F32, DType::F32));
+        }
+    }
+}
+
+#[test]
+fn a_sum_between_stages_is_stored_as_it_is_rounded() {
+    // A product that the library computes, and a fold of its rows.
+    let text = "kernel { axes i0: 4096, i1: 4096, i2: 1024 in x: f16[4096, 1024], w: f16[1024, 4096], b: f16[4096, 4096] out y: f16[4096, 4096] \
+        schedule contract dots=(%2) rows=[i0] columns=[i1] sum=[i2] tile=8x8x8 whole_rows %0 = load x[i0, i2] %1 = load w[i2, i1] \
+        %2 = dot(%0, %1) over [i2] acc=f32 %3 = load b[i0, i1] %4 = map(%2, %3) exp(a) * b %5 = reduce.sum %4 over [i1] \
+        %6 = map(%4, %5) a / b store y[i0, i1] = %6 }";
+    assert_eq!(first_stored(text, Rounding::Every), (DType::F16, DType::F16));
+}

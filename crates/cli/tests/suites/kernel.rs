@@ -189,3 +189,20 @@ fn arrays_of_another_type_and_sizes_of_zero_say_what_helps() {
         assert!(shown.contains("it stores no element where columns=4,rows=0"), "{shown}");
     }
 }
+
+#[test]
+fn names_of_a_model_do_not_leave_comments() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("names.ir");
+    let name = r"s\n__device__ int slipped() { return 1; } //\r*/ \u{1b}[0m\\";
+    let graph =
+        format!("graph g(x: f32[4, 8]) {{ %1 = map(x) exp(a) : f32[4, 8] !\"Ex\\np\" \"{name}\" return y = %1 }}\n");
+    std::fs::write(&path, graph).unwrap();
+    for form in ["tile", "vector", "asm", "cuda"] {
+        let code = stdout(&["kernels", path.to_str().unwrap(), "--emit", form]);
+        let named: Vec<&str> = code.lines().filter(|line| line.contains("slipped")).collect();
+        let is_comment = |line: &str| ["//", "#", ";"].iter().any(|sign| line.starts_with(sign));
+        let is_plain = |line: &str| !line.chars().any(char::is_control) && !line.ends_with('\\');
+        assert!(named.len() == 1 && is_comment(named[0]) && is_plain(named[0]), "{form}: {named:?}");
+    }
+}

@@ -5,6 +5,8 @@ use std::sync::Arc;
 
 use smallvec::SmallVec;
 
+use crate::cursor::{name_text, quoted};
+
 /// An operator of the user's model.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Origin {
@@ -14,9 +16,10 @@ pub struct Origin {
     pub name: Arc<str>,
 }
 
+/// On one line, whatever the model calls it: this stands in comments of code.
 impl fmt::Display for Origin {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} \"{}\"", self.op, self.name)
+        write!(f, "{} {}", name_text(&self.op), quoted(&self.name, '"'))
     }
 }
 

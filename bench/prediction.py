@@ -45,14 +45,14 @@ def main():
         kernels = [k for k in distinct if k["us"] >= arguments.least]
         errors = {}
         for kernel in kernels:
-            errors.setdefault(kernel["kind"], []).append(abs(kernel["predicted_us"] - kernel["us"]) / kernel["us"])
+            errors.setdefault(kernel["kind"], []).append(abs(kernel["expected_us"] - kernel["us"]) / kernel["us"])
         own = [error for kind in errors.values() for error in kind]
         if not own:
             continue
         everything += own
         kinds = sorted(((statistics.median(e), kind) for kind, e in errors.items()), reverse=True)
         worst = ", ".join(f"{kind} {median:.2f}" for median, kind in kinds[:3])
-        ratio = sum(k["predicted_us"] for k in measured) / sum(k["us"] for k in measured)
+        ratio = sum(k["expected_us"] for k in measured) / sum(k["us"] for k in measured)
         print(f"| {model.stem} | {len(own)} | {statistics.median(own):.2f} | {worst} | {ratio:.2f} |", flush=True)
     print(f"\nMedian over all: {statistics.median(everything):.2f} of {len(everything)} kernels.")
 

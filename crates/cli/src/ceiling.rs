@@ -1,12 +1,13 @@
 //! What a machine can do at most, which rates of plans are held against, and how that is known.
 
-use fuseline::device::DeviceSpec;
+use fuseline::device::{DeviceSpec, Unit};
 use fuseline::error::Result;
+use fuseline::fuse::Plan;
 use fuseline::tensor::DType;
 use fuseline_session::machine::Machine;
 use serde_json::{Value, json};
 
-use crate::arguments::{Measuring, PrecisionName};
+use crate::arguments::Measuring;
 use crate::load::Load;
 use crate::quantity::{self, significant};
 use crate::roofline::{Roofline, measure_quickly};
@@ -36,42 +37,47 @@ enum Source {
     Described { name: String, is_file: bool },
 }
 
-/// Whether products of a plan have units of their own. Of the processors, none has units for products of f16 that are used.
-pub fn is_narrow(device: Measuring, precision: PrecisionName) -> bool {
-    match device {
-        Measuring::Cpu => precision == PrecisionName::Bf16,
-        Measuring::Cuda => precision != PrecisionName::F32,
-    }
+/// The type of what a plan multiplies in units for matrices, the fastest that it uses; none where vectors do all of it.
+pub fn matrices(plan: &Plan, spec: &DeviceSpec) -> Option<DType> {
+    let of_kernels = plan.kernels.iter().filter_map(|kernel| kernel.work.matrices(spec));
+    of_kernels.max_by(|a, b| spec.peak(Unit::Matrix(*a)).total_cmp(&spec.peak(Unit::Matrix(*b))))
 }
 
 impl Ceiling {
     /// What the machine that plans ran on can do. A processor is measured, in a fraction of a second, unless a file describes it; of a GPU the
-    /// description is taken. In `narrow` plans products of bf16 have units of their own.
-    pub fn of(device: Measuring, machine: &Machine, spec: &DeviceSpec, narrow: bool) -> Ceiling {
+    /// description is taken. `matrices` is the type of products that have units of their own.
+    pub fn of(device: Measuring, machine: &Machine, spec: &DeviceSpec, matrices: Option<DType>) -> Ceiling {
         let threads = machine.threads();
         match device {
-            Measuring::Cuda => Ceiling::described(spec, spec.limits.cores, narrow),
-            Measuring::Cpu if is_written(spec) => Ceiling::described(spec, threads, narrow),
-            Measuring::Cpu => Ceiling::measured(threads, narrow)
-                .unwrap_or_else(|_| Ceiling::described(fuseline_cpu::here::spec(), threads, narrow)),
+            Measuring::Cuda => Ceiling::described(spec, spec.limits.cores, matrices),
+            Measuring::Cpu if is_written(spec) => Ceiling::described(spec, threads, matrices),
+            Measuring::Cpu => Ceiling::measured(threads, matrices)
+                .unwrap_or_else(|_| Ceiling::described(fuseline_cpu::here::spec(), threads, matrices)),
         }
     }
 
-    fn measured(threads: usize, narrow: bool) -> Result<Ceiling> {
+    fn measured(threads: usize, matrices: Option<DType>) -> Result<Ceiling> {
         let load = Load::now(Measuring::Cpu);
-        let (limits, tiles) = measure_quickly(threads)?;
+        let limits = measure_quickly(threads)?;
+        Ok(Ceiling { load, ..Ceiling::under(limits, matrices, Source::Measured(threads)) })
+    }
+
+    /// What is reached at most under some limits by what multiplies in such units for matrices, or by vectors.
+    fn under(limits: Roofline, matrices: Option<DType>, source: Source) -> Ceiling {
         let gbps = limits.memories.last().map_or(f64::NAN, |(_, gbps)| *gbps);
-        let vectors = limits.peaks.first().map_or(f64::NAN, |(_, gflops)| *gflops);
-        let (dtype, gflops) = tiles.filter(|_| narrow).map_or((DType::F32, vectors), |rate| (DType::BF16, rate));
-        Ok(Ceiling { gbps, gflops, dtype, source: Source::Measured(threads), limits, load })
+        let of_units = matrices.and_then(|dtype| Some((dtype, limits.peak(Some(dtype))?)));
+        let (dtype, gflops) = of_units.unwrap_or((DType::F32, limits.peak(None).unwrap_or(f64::NAN)));
+        Ceiling { gbps, gflops, dtype, source, limits, load: None }
+    }
+
+    /// What parts of the limits rates of a kernel are, which multiplies in such units.
+    pub fn parts(&self, gbps: f64, gflops: f64, matrices: Option<DType>) -> (f64, f64) {
+        (gbps / self.gbps, gflops / self.limits.peak(matrices).unwrap_or(self.gflops))
     }
 
     /// What a device can do with so many of its cores, as its description has it.
-    pub fn described(spec: &DeviceSpec, cores: usize, narrow: bool) -> Ceiling {
+    pub fn described(spec: &DeviceSpec, cores: usize, matrices: Option<DType>) -> Ceiling {
         let part = cores.min(spec.limits.cores) as f64;
-        let gbps = spec.memory.last().map_or(f64::NAN, |level| level.gbps.min(level.core_gbps * part));
-        let matrix = spec.matrix.peak(DType::BF16).filter(|_| narrow).map(|peak| (DType::BF16, peak));
-        let (dtype, peak) = matrix.unwrap_or((DType::F32, spec.vector.peak(DType::F32).unwrap_or(f64::NAN)));
         let of_all = part / spec.limits.cores.max(1) as f64;
         let mut limits = Roofline::of(spec);
         for ((_, gbps), level) in limits.memories.iter_mut().zip(&spec.memory) {
@@ -79,7 +85,7 @@ impl Ceiling {
         }
         limits.peaks.iter_mut().for_each(|(_, gflops)| *gflops *= of_all);
         let source = Source::Described { name: spec.name.clone(), is_file: is_written(spec) };
-        Ceiling { gbps, gflops: peak * of_all, dtype, source, limits, load: None }
+        Ceiling::under(limits, matrices, source)
     }
 
     /// All memories and units, and how they are known: what a page draws.
@@ -108,10 +114,10 @@ impl Ceiling {
         format!("100 % is {gbps} GB/s from memory and {gflops} GFLOP/s in {}: {source}", self.dtype)
     }
 
-    /// Why rates are above it, if one is; rates are pairs of GB/s and GFLOP/s.
-    pub fn excess(&self, mut rates: impl Iterator<Item = (f64, f64)> + Clone) -> Option<String> {
-        let moved = rates.clone().any(|(gbps, _)| is_above(gbps, self.gbps));
-        let computed = rates.any(|(_, gflops)| is_above(gflops, self.gflops));
+    /// Why rates are above it, if one is, told as parts of what is possible: of GB/s and of GFLOP/s.
+    pub fn excess(&self, mut parts: impl Iterator<Item = (f64, f64)> + Clone) -> Option<String> {
+        let moved = parts.clone().any(|(of_memory, _)| is_above(of_memory));
+        let computed = parts.any(|(_, of_units)| is_above(of_units));
         let memory = "GB/s above 100 %: what stays in caches comes faster than from memory";
         let units = "GFLOP/s above 100 %: not all that counts as an operation takes one of these units";
         let said: Vec<&str> =
@@ -139,9 +145,9 @@ impl Ceiling {
     }
 }
 
-/// Whether a share is shown as more than 100 %.
-fn is_above(rate: f64, most: f64) -> bool {
-    (100.0 * rate / most).round() > 100.0
+/// Whether a part is shown as more than 100 %.
+fn is_above(part: f64) -> bool {
+    (100.0 * part).round() > 100.0
 }
 
 /// Whether a file describes this machine: neither a device that ships nor what is known of this one without measuring.
@@ -159,24 +165,25 @@ mod tests {
         let source = Source::Measured(2);
         let limits = Roofline::of(DeviceSpec::find("cpu").unwrap());
         let ceiling = Ceiling { gbps: 20.0, gflops: 100.0, dtype: DType::F32, source, limits, load: None };
-        let excess = |rates: &[(f64, f64)]| ceiling.excess(rates.iter().copied());
+        let excess =
+            |rates: &[(f64, f64)]| ceiling.excess(rates.iter().map(|(gbps, gflops)| (gbps / 20.0, gflops / 100.0)));
         assert_eq!(excess(&[(20.05, 100.4), (1.0, 1.0)]), None, "it is not shown as more");
         assert!(excess(&[(1.0, 1.0), (21.0, 1.0)]).is_some_and(|why| why.contains("caches") && !why.contains("FLOP")));
         assert!(excess(&[(1.0, 120.0)]).is_some_and(|why| why.contains("GFLOP/s") && !why.contains("caches")));
         assert!(ceiling.to_text().contains("measured just now, on 2 threads"));
         let busy = Ceiling { load: busy(), ..ceiling.clone() };
-        assert!(busy.excess([(21.0, 1.0)].into_iter()).is_some_and(|why| why.contains("(a load of 5.11)")));
-        assert_eq!(busy.excess([(19.0, 1.0)].into_iter()), None);
+        assert!(busy.excess([(1.05, 0.01)].into_iter()).is_some_and(|why| why.contains("(a load of 5.11)")));
+        assert_eq!(busy.excess([(0.95, 0.01)].into_iter()), None);
         assert_eq!((&busy.to_json()["load"]["average"], &ceiling.to_json()["load"]), (&json!(5.11), &Value::Null));
     }
 
     #[test]
     fn descriptions_are_named_and_divided_among_cores() {
         let cpu = DeviceSpec::find("cpu").unwrap();
-        let one = Ceiling::described(cpu, 1, false);
+        let one = Ceiling::described(cpu, 1, None);
         assert_eq!((one.gbps, one.gflops), (25.0, 178.5));
         assert!(one.to_text().contains("description of cpu says, not measured"), "{}", one.to_text());
-        assert_eq!(Ceiling::described(cpu, 64, true).gflops, 5926.0, "no more cores than there are");
+        assert_eq!(Ceiling::described(cpu, 64, Some(DType::BF16)).gflops, 5926.0, "no more cores than there are");
         assert!(!is_written(cpu));
         let mine = DeviceSpec { name: "mine".into(), ..cpu.clone() };
         assert!(is_written(&mine));
@@ -188,6 +195,6 @@ mod tests {
             "what is drawn is what is told: {drawn}"
         );
         assert_eq!((&drawn["source"], drawn["peaks"][0][1].as_f64()), (&json!("built in"), Some(178.5)));
-        assert_eq!(Ceiling::described(&mine, 1, false).limits_json()["source"], "file");
+        assert_eq!(Ceiling::described(&mine, 1, None).limits_json()["source"], "file");
     }
 }

@@ -33,8 +33,10 @@ impl Profile {
 /// A kernel of the plan, as it was measured.
 #[derive(Debug)]
 pub struct Measured {
-    /// the kernel as it was planned
+    /// the kernel as it was planned, with the price that candidates were compared by
     pub row: KernelRow,
+    /// how long it is expected to take, in microseconds: priced again with all that is done, for as many threads as a run has
+    pub expected_us: f64,
     /// the number of the first kernel that is equal to it, itself otherwise
     pub model: usize,
     /// what it is made of, in order
@@ -58,9 +60,9 @@ impl Measured {
         self.phases.iter().map(|phase| phase.us).sum()
     }
 
-    /// How far the prediction is from what was measured, as a part of that; none where nothing was.
+    /// How far what is expected is from what was measured, as a part of that; none where nothing was.
     pub fn error(&self) -> Option<f64> {
-        (self.us() > 0.0).then(|| (self.row.us / self.us() - 1.0).abs())
+        (self.us() > 0.0).then(|| (self.expected_us / self.us() - 1.0).abs())
     }
 }
 
@@ -75,7 +77,7 @@ pub fn median_error(kernels: &[Measured]) -> Option<f64> {
     }
 }
 
-/// Runs a program so many times and takes the time of every kernel. Predictions are for as many threads as a run has; the plan may have
+/// Runs a program so many times and takes the time of every kernel. What is expected is for as many threads as a run has; the plan may have
 /// been made for more, so that results do not hang on their number.
 pub fn measure(
     program: &Program,
@@ -91,22 +93,19 @@ pub fn measure(
     let kernels = &planned.run.kernels;
     let is_equal = |k: usize, other: usize| std::sync::Arc::ptr_eq(&kernels[k].kernel, &kernels[other].kernel);
     let graph = planned.program.run();
-    let mut rows = kernel_rows(graph, &planned.run, plan);
-    for (row, kernel) in rows.iter_mut().zip(kernels) {
-        // What is measured is compared with all that is done, not with what candidates were compared by.
-        let price = expected(graph, kernel, plan);
-        (row.us, row.bound) = (price.us, price.bound.describe(&plan.spec));
-    }
+    // What is measured is compared with all that is done, not with what candidates were compared by.
+    let mut expected_us: Vec<f64> = kernels.iter().map(|kernel| expected(graph, kernel, plan).us).collect();
     if let Program::Cuda(session) = program {
         // How a kernel is cut into launches, only those know that print them.
-        for (row, us) in rows.iter_mut().zip(session.predict(inputs, &plan.spec)?) {
-            row.us = us.unwrap_or(row.us);
+        for (expected, us) in expected_us.iter_mut().zip(session.predict(inputs, &plan.spec)?) {
+            *expected = us.unwrap_or(*expected);
         }
     }
-    let rows = rows.into_iter().enumerate();
+    let rows = kernel_rows(graph, &planned.run, plan).into_iter().zip(expected_us).enumerate();
     let model = |k: usize| (0..k).find(|other| is_equal(k, *other)).unwrap_or(k);
-    let mut measured: Vec<Measured> =
-        rows.map(|(k, row)| Measured { row, model: model(k), phases: Vec::new() }).collect();
+    let measured =
+        rows.map(|(k, (row, expected_us))| Measured { row, expected_us, model: model(k), phases: Vec::new() });
+    let mut measured: Vec<Measured> = measured.collect();
     let fastest = match program {
         Program::Cpu(session) => measure_phases(session, inputs, runs, &mut measured)?,
         Program::Cuda(session) => {
@@ -173,6 +172,7 @@ pub fn to_json(kernels: &[Measured]) -> Value {
             "equal_to": kernel.model,
             "us": kernel.us(),
             "predicted_us": kernel.row.us,
+            "expected_us": kernel.expected_us,
             "bytes": kernel.row.bytes,
             "flops": kernel.row.flops,
             "phases": kernel.phases.iter().map(phase).collect::<Vec<_>>(),

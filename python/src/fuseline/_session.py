@@ -359,7 +359,8 @@ class InferenceSession:
         return feeds
 
     def profile(self, input_feed: Mapping[str, Any], runs: int = 10) -> list[dict[str, Any]]:
-        """Where the time goes: every kernel of the plan with the least microseconds that it took, ``us``, beside ``predicted_us``.
+        """Where the time goes: every kernel of the plan with the least microseconds that it took, ``us``, beside ``expected_us``: what
+        it was expected to take with as many threads (``predicted_us`` is what the plan compares candidates by).
 
         On processors. The kernels stand in their order; ``equal_to`` is the number of the first one with the same code.
 

@@ -14,7 +14,7 @@ use fuseline::graph::Graph;
 use serde_json::{Value, json};
 
 use crate::arguments::{Bench, Only, SizeBinding};
-use crate::ceiling::{Ceiling, is_narrow};
+use crate::ceiling::{self, Ceiling};
 use crate::device::{Means, bind_sizes};
 use crate::failure::Outcome;
 use crate::feed::{self, Feed};
@@ -166,10 +166,10 @@ impl Contest {
             Some(first) => Some(first.profile(&plan, inputs, runs)?),
             None => None,
         };
-        let narrow = is_narrow(arguments.device, arguments.precision);
+        let units = contenders.first().and_then(|first| ceiling::matrices(&first.planned.run, &plan.spec));
         let ceiling = match known {
             Some(ceiling) => ceiling.clone(),
-            None => Ceiling::of(arguments.device, &device, &plan.spec, narrow),
+            None => Ceiling::of(arguments.device, &device, &plan.spec, units),
         };
         Ok(Contest { contenders, threads: device.threads(), ceiling, peak_bytes, profile })
     }

@@ -14,7 +14,7 @@ pub fn to_text(kernels: &[Measured], spec: &DeviceSpec) -> String {
         Column::right("times").goes(5),
         Column::right("µs each"),
         Column::right("share"),
-        Column::right("predicted"),
+        Column::right("expected"),
         Column::right("off by"),
         Column::right("GB/s").goes(4),
         Column::right("GFLOP/s").goes(3),
@@ -26,45 +26,48 @@ pub fn to_text(kernels: &[Measured], spec: &DeviceSpec) -> String {
     let mut table = Table::new(columns);
     let total: f64 = kernels.iter().map(Measured::us).sum();
     let groups = groups(kernels);
-    // Rates of kernels, where shares are shown.
-    let ceiling = Ceiling::described(spec, spec.limits.cores, true);
-    let mut rates = Vec::new();
-    let rate = |x: f64, most: f64| match on_gpu {
-        true => format!("{} ({:.0} %)", significant(x), 100.0 * x / most),
+    // Parts of what is possible, where they are shown.
+    let ceiling = Ceiling::described(spec, spec.limits.cores, None);
+    let mut parts = Vec::new();
+    let rate = |x: f64, part: f64| match on_gpu {
+        true => format!("{} ({:.0} %)", significant(x), 100.0 * part),
         false => significant(x),
     };
     for group in &groups {
         let (row, all) = (&group[0].row, time(group));
         let each = all / group.len() as f64;
+        let (gbps, gflops) = (row.bytes / each / 1e3, row.flops / each / 1e3);
+        let (of_memory, of_units) = ceiling.parts(gbps, gflops, row.matrices);
         let mut cells = vec![
             row.pattern.clone(),
             row.kind.name().into(),
             group.len().to_string(),
             significant(each),
             format!("{:.1} %", 100.0 * all / total),
-            significant(row.us),
-            if each > 0.0 { format!("{:+.0} %", 100.0 * (row.us / each - 1.0)) } else { "–".into() },
-            rate(row.bytes / each / 1e3, ceiling.gbps),
-            rate(row.flops / each / 1e3, ceiling.gflops),
+            significant(group[0].expected_us),
+            if each > 0.0 { format!("{:+.0} %", 100.0 * (group[0].expected_us / each - 1.0)) } else { "–".into() },
+            rate(gbps, of_memory),
+            rate(gflops, of_units),
         ];
         if on_gpu {
             cells.extend(resources(group[0]));
-            rates.push((row.bytes / each / 1e3, row.flops / each / 1e3));
+            parts.push((of_memory, of_units));
         }
         cells.push(phases(group[0]));
         table.row(cells);
     }
+    let expected: f64 = kernels.iter().map(|kernel| kernel.expected_us).sum();
     let predicted: f64 = kernels.iter().map(|kernel| kernel.row.us).sum();
     let bytes = quantity::bytes(kernels.iter().map(|kernel| kernel.row.bytes).sum());
-    let off = median_error(kernels).map_or(String::new(), |error| {
-        format!("; half of all predictions are off by less than {:.0} %", 100.0 * error)
-    });
-    let sum = format!(
-        "{} µs in kernels, predicted {} µs{off}; {bytes} of traffic",
-        significant(total),
+    let off = median_error(kernels)
+        .map_or(String::new(), |error| format!("; half of them are off by less than {:.0} %", 100.0 * error));
+    let sum =
+        format!("{} µs in kernels, expected {} µs{off}; {bytes} of traffic", significant(total), significant(expected));
+    let why = format!(
+        "expected is with all that kernels do, on as many threads as ran; the plan's own prices, which its candidates were compared by, are {} µs",
         significant(predicted)
     );
-    let lines = std::iter::once(sum).chain(ceiling.excess(rates.into_iter()));
+    let lines = [sum, why].into_iter().chain(ceiling.excess(parts.into_iter()));
     let lines: String = lines.map(|line| screen::wrapped(&line, 2, screen::width())).collect();
     format!("{}{lines}", table.text(screen::width()))
 }

@@ -64,7 +64,7 @@ pub fn to_text(measured: &Measured<'_>) -> String {
 /// Why rates are above what the machine can do, if one is.
 fn excess(measured: &Measured<'_>) -> Option<String> {
     let Contest { ceiling, contenders, .. } = &measured.contest;
-    ceiling.excess(contenders.iter().map(|each| (each.gbps(), each.gflops())))
+    ceiling.excess(contenders.iter().map(|each| (each.gbps() / ceiling.gbps, each.gflops() / ceiling.gflops)))
 }
 
 /// What fusion saves, or costs: milliseconds and bytes of one kernel per node, and of the plan.

@@ -12,7 +12,7 @@ use serde_json::Value;
 
 use crate::arguments::{Demo, Form, GivenInputs, Measuring, ModelLimits, ModelName};
 use crate::bench::Contender;
-use crate::ceiling::Ceiling;
+use crate::ceiling::{self, Ceiling};
 use crate::device::{Means, bind_sizes};
 use crate::failure::{Failure, Outcome};
 use crate::feed::{self, Feed};
@@ -56,8 +56,8 @@ pub fn demo(arguments: &Demo) -> Outcome {
                 Stage { graph, inputs: &inputs, plan: &plan, machine: &machine, device, load, waiting: &waiting };
             let mut measurement = stage.measure(arguments)?;
             waiting.say("measuring the machine".into());
-            // The network is in f32: other units do not help it.
-            let ceiling = Ceiling::of(device, &machine, &plan.spec, false);
+            let matrices = ceiling::matrices(&measurement.fused().planned.run, &plan.spec);
+            let ceiling = Ceiling::of(device, &machine, &plan.spec, matrices);
             let data = match page.is_none() && !arguments.no_report {
                 true => Some(stage.page(&model.name, &mut measurement, &ceiling)?),
                 false => None,

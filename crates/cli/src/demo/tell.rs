@@ -77,7 +77,7 @@ fn of_device(shown: &Shown) -> String {
         100.0 * at.gflops / at.limit_gflops,
     );
     text.push_str(&screen::wrapped(&position, 2, width));
-    let excess = at.ceiling.excess(std::iter::once((at.gbps, at.gflops)));
+    let excess = at.ceiling.excess(std::iter::once((at.gbps / at.ceiling.gbps, at.gflops / at.ceiling.gflops)));
     for words in std::iter::once(at.ceiling.to_text()).chain(excess) {
         text.push_str(&screen::wrapped(&words, 2, width));
     }

@@ -82,7 +82,13 @@ impl Measurement {
         times(&self.fused)
     }
 
-    /// The same of the unfused plan.
+    /// How long every kernel of the fused plan is expected to take, on as many threads as ran, in microseconds.
+    pub fn fused_expected(&self) -> Option<Vec<f64>> {
+        let profile = self.fused.profile.as_ref()?;
+        Some(profile.kernels.iter().map(|kernel| short(kernel.expected_us)).collect())
+    }
+
+    /// The least time of every kernel of the unfused plan.
     pub fn unfused_times(&self) -> Option<Vec<f64>> {
         times(&self.unfused)
     }

@@ -22,7 +22,7 @@ use fuseline::passes::Numerics;
 use serde_json::{Map, Value, json};
 
 use crate::arguments::{Form, Measuring, Report};
-use crate::ceiling::{Ceiling, is_narrow};
+use crate::ceiling::{self, Ceiling};
 use crate::device::{Means, bind_sizes};
 use crate::failure::Outcome;
 use crate::load::Load;
@@ -103,8 +103,8 @@ fn measured(model: &Model, arguments: &Report, mut plan: PlanOptions, load: Opti
         let mut measurement = measure(graph, &inputs, &plan, &machine, arguments.iters.get())?;
         measurement.profile(&plan, &inputs, &machine)?;
         let (name, code) = (model.name.as_str(), arguments.form(&plan.spec));
-        let narrow = is_narrow(arguments.device, arguments.precision);
-        let ceiling = Ceiling::of(arguments.device, &machine, &plan.spec, narrow);
+        let matrices = ceiling::matrices(&measurement.fused().planned.run, &plan.spec);
+        let ceiling = Ceiling::of(arguments.device, &machine, &plan.spec, matrices);
         gather(&Subject { name, graph, plan: &plan, code, measurement: Some(&measurement), ceiling: &ceiling, load })
     });
     gathered.map_err(|error| feed.failed(model, error))
@@ -117,8 +117,8 @@ fn planned(model: &Model, arguments: &Report, mut plan: PlanOptions) -> Outcome<
     let (graph, sizes) = model.graph_to_plan(&inputs, &env)?;
     plan.hints.env = sizes;
     let code = arguments.form(&plan.spec);
-    let ceiling =
-        Ceiling::described(&plan.spec, plan.spec.limits.cores, is_narrow(arguments.device, arguments.precision));
+    // What is drawn of it are all units; no rate is held against one of them.
+    let ceiling = Ceiling::described(&plan.spec, plan.spec.limits.cores, None);
     let (name, graph, plan, ceiling) = (model.name.as_str(), &*graph, &plan, &ceiling);
     Ok(gather(&Subject { name, graph, plan, code, measurement: None, ceiling, load: None })?)
 }
@@ -180,12 +180,14 @@ fn head(subject: &Subject<'_>) -> Map<String, Value> {
     }
 }
 
-/// Puts measured times beside the predicted ones.
+/// Puts measured times beside the predicted ones, and what was expected of runs with as many threads.
 fn add_times(data: &mut Map<String, Value>, measurement: &Measurement, story: &Planned<'_>) {
-    let Some(times) = measurement.fused_times() else { return };
+    let (Some(times), Some(expected)) = (measurement.fused_times(), measurement.fused_expected()) else { return };
     let Some(Value::Array(kernels)) = data.get_mut("kernels") else { return };
-    for (kernel, us) in times.into_iter().enumerate() {
-        kernels[story.number(kernel)]["measured_us"] = json!(us);
+    for (kernel, (us, expected)) in times.into_iter().zip(expected).enumerate() {
+        let shown = &mut kernels[story.number(kernel)];
+        shown["measured_us"] = json!(us);
+        shown["expected_us"] = json!(expected);
     }
 }
 

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use super::graphics::Graphics;
 use super::kernels::{self, Plotted};
 use super::processor::Processor;
-use super::{Roofline, graphics, plot, png, processor, svg, terminal};
+use super::{ANY_UNIT, Roofline, graphics, plot, png, processor, svg, terminal};
 use crate::arguments::{Measuring, ModelName, RooflineArguments};
 use crate::failure::{Failure, GPU, Outcome};
 use crate::file::{self, Content};
@@ -59,7 +59,7 @@ pub fn roofline(arguments: &RooflineArguments) -> Outcome {
         (Subject::Given { gbps, gflops }, _) => Roofline {
             name: format!("{} GB/s and {} GFLOP/s", significant(*gbps), significant(*gflops)),
             memories: vec![("memory".into(), *gbps)],
-            peaks: vec![("arithmetic".into(), *gflops)],
+            peaks: vec![(ANY_UNIT.into(), *gflops)],
             points: Vec::new(),
         },
         (Subject::Graphics(graphics), _) => graphics.roofline(),
@@ -138,7 +138,7 @@ fn plotted(
     if let Subject::Given { gbps, .. } = subject {
         // Nothing is known of such a machine but its limits: kernels are as fast as these allow.
         for kernel in &mut plotted {
-            let limit = kernel.intensity().and_then(|intensity| roofline.limit(intensity));
+            let limit = kernel.intensity().and_then(|intensity| roofline.limit(intensity, kernel.matrices));
             let moving = kernel.bytes / gbps / 1e3;
             kernel.us =
                 limit.filter(|limit| *limit > 0.0).map_or(moving, |limit| (kernel.flops / limit / 1e3).max(moving));

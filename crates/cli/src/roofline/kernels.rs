@@ -4,6 +4,7 @@ use fuseline::compile::plan_program;
 use fuseline::explain::kernel_rows;
 use fuseline::fuse::PlanOptions;
 use fuseline::passes::Numerics;
+use fuseline::tensor::DType;
 
 use super::{Point, Roofline, Series};
 use crate::arguments::{Measuring, RooflineArguments};
@@ -21,6 +22,8 @@ pub struct Plotted {
     pub count: usize,
     pub bytes: f64,
     pub flops: f64,
+    /// the type of what it multiplies in units for matrices, if it does
+    pub matrices: Option<DType>,
     /// how long one takes, measured or predicted
     pub us: f64,
 }
@@ -41,7 +44,8 @@ pub fn of_model(
     };
     let found = if measures { measured(model, arguments, plan)? } else { predicted(model, arguments, plan)? };
     let mut plotted: Vec<Plotted> = Vec::new();
-    let is_equal = |a: &Plotted, b: &Plotted| (&a.name, a.bytes, a.flops) == (&b.name, b.bytes, b.flops);
+    let is_equal =
+        |a: &Plotted, b: &Plotted| (&a.name, a.bytes, a.flops, a.matrices) == (&b.name, b.bytes, b.flops, b.matrices);
     for kernel in found {
         match plotted.iter_mut().find(|known| is_equal(known, &kernel)) {
             // The mean of all that are equal.
@@ -71,6 +75,7 @@ fn measured(model: &Model, arguments: &RooflineArguments, mut plan: PlanOptions)
             count: 1,
             bytes: kernel.row.bytes,
             flops: kernel.row.flops,
+            matrices: kernel.row.matrices,
             us: kernel.us(),
         });
         Ok(plotted.collect())
@@ -91,6 +96,7 @@ fn predicted(model: &Model, arguments: &RooflineArguments, mut plan: PlanOptions
         count: 1,
         bytes: row.bytes,
         flops: row.flops,
+        matrices: row.matrices,
         us: row.us,
     });
     Ok(plotted.collect())
@@ -107,9 +113,9 @@ impl Plotted {
         self.flops / self.us / 1e3
     }
 
-    /// What part of the limit it reaches: of the farthest memory, or of the fastest unit.
+    /// What part of the limit it reaches: of the farthest memory, or of the units that it computes with.
     pub fn part(&self, roofline: &Roofline) -> Option<f64> {
-        let limit = roofline.limit(self.intensity()?)?;
+        let limit = roofline.limit(self.intensity()?, self.matrices)?;
         (limit > 0.0 && self.flops > 0.0).then(|| self.gflops() / limit)
     }
 

@@ -18,6 +18,9 @@ use fuseline::device::DeviceSpec;
 use fuseline::tensor::DType;
 use serde_json::Value;
 
+/// What the arithmetic is called of a machine of which one number is given.
+const ANY_UNIT: &str = "arithmetic";
+
 /// The limits of a machine, and kernels.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Roofline {
@@ -77,11 +80,25 @@ impl Roofline {
         Roofline { name: spec.doc.clone(), memories, peaks, points: Vec::new() }
     }
 
-    /// What a kernel with so many operations for each byte can reach at most, in GFLOP/s: by the farthest memory, or by the fastest unit.
-    pub fn limit(&self, intensity: f64) -> Option<f64> {
+    /// GFLOP/s of the units for matrices of a type, or, where a kernel uses none, of vectors of f32; none where they are not known.
+    pub fn peak(&self, matrices: Option<DType>) -> Option<f64> {
+        if let [(name, gflops)] = &self.peaks[..]
+            && name == ANY_UNIT
+        {
+            return Some(*gflops);
+        }
+        let (kind, dtype) = matrices.map_or(("vectors", DType::F32), |dtype| ("matrices", dtype));
+        let is_of = |name: &str| {
+            name.strip_suffix(kind).is_some_and(|types| types.split([',', ' ']).any(|one| one == dtype.name()))
+        };
+        self.peaks.iter().find(|(name, _)| is_of(name)).map(|(_, gflops)| *gflops)
+    }
+
+    /// What a kernel with so many operations for each byte can reach at most, in GFLOP/s: by the farthest memory, or by the units that it
+    /// computes with.
+    pub fn limit(&self, intensity: f64, matrices: Option<DType>) -> Option<f64> {
         let gbps = self.memories.iter().map(|(_, gbps)| *gbps).reduce(f64::min)?;
-        let gflops = self.peaks.iter().map(|(_, gflops)| *gflops).reduce(f64::max)?;
-        Some((gbps * intensity).min(gflops))
+        Some((gbps * intensity).min(self.peak(matrices)?))
     }
 
     /// As a page has it.

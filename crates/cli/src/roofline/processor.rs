@@ -107,8 +107,8 @@ pub fn measure(most: Option<NonZeroUsize>, tell: &mut dyn FnMut(&str)) -> Result
 }
 
 /// What this processor can do with so many threads, found out in a fraction of a second and a little below the best: every memory, vectors of
-/// f32, and tiles of bf16, whose rate comes beside it where there are any.
-pub fn measure_quickly(threads: usize) -> Result<(Roofline, Option<f64>)> {
+/// f32, and tiles of bf16 where there are any.
+pub fn measure_quickly(threads: usize) -> Result<Roofline> {
     let isa = Isa::detect();
     let gauge = Gauge::new(isa, threads)?.quick();
     let mut memories = caches(here::base(isa));
@@ -125,7 +125,7 @@ pub fn measure_quickly(threads: usize) -> Result<(Roofline, Option<f64>)> {
     let vectors = ("f32 vectors".to_string(), gauge.multiply_adds(DType::F32)? / 1e9);
     let peaks = std::iter::once(vectors).chain(tiles.map(|rate| ("bf16 matrices".to_string(), rate))).collect();
     let name = format!("{} with {}, measured", name(), threads_text(threads));
-    Ok((Roofline { name, memories: rates, peaks, points: Vec::new() }, tiles))
+    Ok(Roofline { name, memories: rates, peaks, points: Vec::new() })
 }
 
 /// Bytes that none of these caches holds.

@@ -70,7 +70,7 @@ fn the_time_of_every_kernel_is_told() {
         assert!(kernel["predicted_us"].as_f64().unwrap() > 0.0, "{kernel:#}");
     }
     let text = stdout(&["bench", "gallery:softmax", "--sizes", "rows=4,columns=8", "--iters", "1", "--kernels"]);
-    for word in ["µs each", "predicted", "row", "µs in kernels"] {
+    for word in ["µs each", "expected", "row", "µs in kernels"] {
         assert!(text.contains(word), "{word}: {text}");
     }
 }

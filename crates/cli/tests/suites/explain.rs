@@ -350,14 +350,14 @@ fn what_keeps_two_kernels_apart_is_listed() {
 }
 
 #[test]
-fn what_is_measured_is_predicted_for_as_many_threads() {
-    let predicted = |threads: &str| {
+fn what_is_expected_is_for_as_many_threads() {
+    let expected = |threads: &str| {
         let arguments = ["explain", "gallery:linear_bias_gelu", "--sizes", "m=64,k=64,n=64", "--target", "cpu"];
         let analyze = ["--analyze", "--iters", "1", "--threads", threads, "--json"];
         let told = json(&[&arguments[..], &analyze].concat());
         let kernels = told["measured"]["kernels"].as_array().unwrap();
-        kernels.iter().map(|kernel| kernel["predicted_us"].as_f64().unwrap()).sum::<f64>()
+        kernels.iter().map(|kernel| kernel["expected_us"].as_f64().unwrap()).sum::<f64>()
     };
     // Two threads share the arithmetic, and have to meet.
-    assert!(predicted("1") > 1.2 * predicted("2"), "{} {}", predicted("1"), predicted("2"));
+    assert!(expected("1") > 1.2 * expected("2"), "{} {}", expected("1"), expected("2"));
 }

@@ -82,15 +82,18 @@ fn predictions_are_held_against_what_was_measured() {
     let mut errors: Vec<f64> = measured
         .iter()
         .map(|kernel| {
-            let [us, predicted] = ["us", "predicted_us"].map(|field| kernel[field].as_f64().unwrap());
-            (predicted / us - 1.0).abs()
+            let [us, expected] = ["us", "expected_us"].map(|field| kernel[field].as_f64().unwrap());
+            (expected / us - 1.0).abs()
         })
         .collect();
     errors.sort_by(f64::total_cmp);
+    // What is predicted is the plan's own price, wherever it stands.
+    let sum: f64 = measured.iter().map(|kernel| kernel["predicted_us"].as_f64().unwrap()).sum();
+    assert!((sum - told["totals"]["predicted_us"].as_f64().unwrap()).abs() < 1e-2, "{told:#}");
     let median = told["measured"]["median_error"].as_f64().unwrap();
     assert!(errors[0] - 1e-9 <= median && median <= errors[errors.len() - 1] + 1e-9, "{told:#}");
     let text = stdout(&[&model[..], &["--iters", "1", "--threads", "1"]].concat());
-    for word in ["Decisions", "Measured, the most time first", "off by", "predicted"] {
+    for word in ["Decisions", "Measured, the most time first", "off by", "expected", "the plan's own prices"] {
         assert!(text.contains(word), "{word}: {text}");
     }
     let done = fuseline(&["explain", "gallery:softmax", "--target", "h200", "--analyze"]);
@@ -106,4 +109,21 @@ fn threads_that_are_not_there_are_not_measured_without_a_word() {
     let done = fuseline(&["roofline", "--threads", &more, "--json"]);
     let told = String::from_utf8(done.stderr).unwrap();
     assert!(done.status.success() && told.contains(&format!("and {processors} are measured")), "{told}");
+}
+
+#[test]
+fn kernels_are_held_against_the_units_they_use() {
+    let model = ["roofline", "gallery:transformer_sublayer", "--sizes", "tokens=512,features=512", "--target", "cpu"];
+    for (precision, unit) in [("f32", "f32 vectors"), ("bf16", "bf16 matrices")] {
+        let told = json(&[&model[..], &["--precision", precision, "--json"]].concat());
+        let rate = |list: &str, name: &str, field: &str| {
+            let found = told[list].as_array().unwrap().iter().find(|one| one["name"] == name);
+            found.unwrap_or_else(|| panic!("{name}: {told:#}"))[field].as_f64().unwrap()
+        };
+        let product = told["kernels"].as_array().unwrap().iter().find(|kernel| kernel["kind"] == "contract").unwrap();
+        let [intensity, gflops, part] =
+            ["intensity", "gflops", "part_of_limit"].map(|field| product[field].as_f64().unwrap());
+        let limit = (rate("memories", "DRAM", "gbps") * intensity).min(rate("peaks", unit, "gflops"));
+        assert!((part - gflops / limit).abs() < 1e-9, "{precision}: {product:#}");
+    }
 }

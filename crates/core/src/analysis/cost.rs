@@ -169,6 +169,16 @@ impl Work {
         self
     }
 
+    /// The type of what it multiplies in units for matrices, the fastest where it uses several; none where a device has none for it, or
+    /// nothing is multiplied. What it can reach at most is what these units can, or else vectors.
+    pub fn matrices(&self, spec: &DeviceSpec) -> Option<DType> {
+        let of_units = self.operations.iter().filter_map(|(unit, _)| match unit {
+            Unit::Matrix(dtype) => Some((*dtype, spec.matrix.peak(*dtype)?)),
+            _ => None,
+        });
+        of_units.max_by(|a, b| a.1.total_cmp(&b.1)).map(|(dtype, _)| dtype)
+    }
+
     /// Adds `count` values of a scalar function. Its cost column tells what it takes: cheap functions are vector
     /// operations, dear ones are special functions in proportion to exp.
     pub fn scalar(&mut self, scalar: Scalar, count: f64, dtype: DType) -> &mut Work {

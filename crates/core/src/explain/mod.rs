@@ -25,6 +25,7 @@ use crate::compile::{Grain, PlannedProgram, plan_apart};
 use crate::error::Result;
 use crate::fuse::{Chooser, Cost, DecisionId, Kind, Pins, Plan, PlanOptions, PlannedKernel, Policy, Verdict, plan};
 use crate::graph::{Graph, Origin};
+use crate::tensor::DType;
 use score::Scorer;
 use wiring::Wiring;
 
@@ -45,6 +46,8 @@ pub struct KernelRow {
     pub bytes: f64,
     /// arithmetic operations
     pub flops: f64,
+    /// the type of what it multiplies in units for matrices, if it does
+    pub matrices: Option<DType>,
     /// what most of its time goes to
     pub bound: String,
     /// predicted microseconds
@@ -287,6 +290,7 @@ fn kernel_row(wiring: &Wiring<'_>, kernel: &PlannedKernel, options: &PlanOptions
         members: kernel.members.clone(),
         bytes: kernel.work.footprint(),
         flops: kernel.work.flops(),
+        matrices: kernel.work.matrices(&options.spec),
         bound: kernel.price.bound.describe(&options.spec),
         us: kernel.price.us,
         scorecard: None,

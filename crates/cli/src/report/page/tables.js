@@ -30,14 +30,14 @@ function startKernels() {
     return { own, first, count: own.kernels.length, each, us: own.us };
   });
   const has = data.kernels.some(kernel => kernel.measured_us !== undefined);
-  const error = row => (row.first.measured_us === undefined ? 0 : row.first.us / row.each - 1);
+  const error = row => (row.first.measured_us === undefined ? 0 : row.first.expected_us / row.each - 1);
   const columns = [
     { name: "kernel", wide: true, key: row => row.first.pattern, cell: row => [element("i", { class: "dotted chip " + row.own.colour }), row.first.pattern, row.first.inside === undefined ? null : element("div", { class: "under" }, "inside of " + row.first.inside)] },
     { name: "kind", key: row => row.first.kind, cell: row => row.first.kind },
     { name: "times", n: true, key: row => row.count, cell: row => String(row.count) },
     { name: has ? "measured each" : "predicted each", n: true, key: row => row.each, cell: row => time(row.each) },
     { name: "share", n: true, key: row => row.us, cell: row => percent(row.us / total) },
-    ...(has ? [{ name: "predicted", n: true, key: error, title: "predicted, and how far that is from what was measured", cell: row => row.first.measured_us === undefined ? "–" : [time(row.first.us), element("span", { class: "quiet" }, "  " + (error(row) >= 0 ? "+" : "−") + percent(Math.abs(error(row))))] }] : []),
+    ...(has ? [{ name: "expected", n: true, key: error, title: "expected of all that it does on as many threads as ran, and how far that is from what was measured", cell: row => row.first.measured_us === undefined ? "–" : [time(row.first.expected_us), element("span", { class: "quiet" }, "  " + (error(row) >= 0 ? "+" : "−") + percent(Math.abs(error(row))))] }] : []),
     { name: "traffic", n: true, key: row => row.first.bytes, cell: row => bytes(row.first.bytes) },
     { name: "FLOP/B", n: true, key: row => row.first.flops / Math.max(row.first.bytes, 1), cell: row => digits(row.first.flops / Math.max(row.first.bytes, 1)) },
     { name: "GB/s", n: true, key: row => row.first.bytes / row.each, cell: row => digits(row.first.bytes / row.each / 1e3) },
@@ -47,10 +47,10 @@ function startKernels() {
   makeTable(find("kernel-table"), columns, () => rows, { sort: 4, row: (row, cells) => element("tr", { "data-class": row.own.number, tabindex: 0, onclick: () => select({ kernel: row.own.kernels[0] }), onkeydown: pressed(() => select({ kernel: row.own.kernels[0] })) }, cells) });
   let lead = plural(data.kernels.length, "kernel") + ", " + classes.size + " of them different. Equal kernels share their code; a row opens it.";
   if (has) {
-    const errors = outer.filter(kernel => kernel.measured_us > 0).map(kernel => Math.abs(kernel.us / kernel.measured_us - 1)).sort((a, b) => a - b);
-    lead += " Predictions are off by " + percent(errors[Math.floor(errors.length / 2)]) + " in the median.";
+    const errors = outer.filter(kernel => kernel.measured_us > 0).map(kernel => Math.abs(kernel.expected_us / kernel.measured_us - 1)).sort((a, b) => a - b), half = errors.length >> 1;
+    if (errors.length) lead += " What is expected is off by " + percent((errors[half] + errors[errors.length - 1 - half]) / 2) + " in the median.";
   }
-  find("kernels-lead").textContent = lead + (data.prepared ? " Besides them, " + plural(data.prepared, "kernel") + " prepare constants once." : "");
+  find("kernels-lead").textContent = lead + (data.prepared ? " Besides them, " + plural(data.prepared, "kernel") + (data.prepared === 1 ? " prepares" : " prepare") + " constants once." : "");
 }
 const pressed = act => event => { if (event.key === "Enter" || event.key === " ") { event.preventDefault(); act(); } };
 

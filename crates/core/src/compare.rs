@@ -18,6 +18,7 @@ use std::fmt;
 use crate::graph::{Graph, Node};
 use crate::ops::prim::Monoid;
 use crate::ops::{ExprNode, Prim, Scalar};
+use crate::reference::Reading;
 use crate::tensor::{Class, DType, Dim, Env, Literal, TensorType};
 use crate::tile::{AxisSet, Kernel, Op};
 
@@ -143,6 +144,8 @@ pub struct Agreed {
     /// whether it is beyond the tolerance, and within what roundings become by the slopes of the graph: where what is meant and what it
     /// comes to where every operation rounds are far apart, too
     pub is_steep: bool,
+    /// how the graph is read for what it agrees with
+    pub reading: Reading,
 }
 
 /// Elements that stand on the other side of a jump than what is expected.
@@ -228,7 +231,7 @@ fn compare_between(
     let stepped = farthest.map(|at| Stepped { count: steps, of: expected.count(), farthest: element(at) });
     match worst.map(element) {
         Some(worst) if beyond > 0 => Err(Mismatch::Elements { worst, beyond, count: expected.count() }),
-        worst => Ok(Agreed { worst, stepped, is_steep: spread.is_some() }),
+        worst => Ok(Agreed { worst, stepped, is_steep: spread.is_some(), reading: Reading::Exact }),
     }
 }
 

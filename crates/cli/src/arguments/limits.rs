@@ -68,6 +68,21 @@ impl ModelLimits {
         let _ = self.brought.set(bytes);
     }
 
+    /// Those that are not as usual, as options with their values.
+    pub fn asked_for(&self) -> Vec<(&'static str, String)> {
+        let usual = ModelLimits::default();
+        let other = |is: bool, name: &'static str, value: String| is.then_some((name, value));
+        let all = [
+            self.max_compile_time.map(|seconds| ("--max-compile-time", seconds.to_string())),
+            other(self.max_nodes != usual.max_nodes, "--max-nodes", self.max_nodes.to_string()),
+            other(self.max_nesting != usual.max_nesting, "--max-nesting", self.max_nesting.to_string()),
+            other(self.max_text != usual.max_text, "--max-text", self.max_text.to_string()),
+            self.max_memory.map(|bytes| ("--max-memory", bytes.to_string())),
+            other(self.max_trips != usual.max_trips, "--max-trips", self.max_trips.to_string()),
+        ];
+        all.into_iter().flatten().collect()
+    }
+
     /// The bytes of the model's files, where it has some.
     pub fn bytes(&self) -> Option<u64> {
         self.brought.get().copied()

@@ -10,9 +10,12 @@ use fuseline::graph::Graph;
 use fuseline::reference::Limits;
 use fuseline::run::Case;
 
-use super::Guilt;
+use super::{Guilt, right};
 use crate::failure::Outcome;
 use crate::file;
+
+/// Whether a kernel with a plan of its own is still wrong.
+pub type Again<'a> = dyn Fn(&Case<'_>, &PlannedProgram, &PlanOptions) -> fuseline::error::Result<bool> + 'a;
 
 /// The files that were written.
 pub struct Written {
@@ -22,7 +25,9 @@ pub struct Written {
 }
 
 /// Writes everything to a folder, which is made if need be.
-pub fn write(folder: &Path, guilt: &Guilt) -> Outcome<Written> {
+/// `is_wrong_again` says whether a kernel that is planned by itself is still wrong: otherwise it is no case, and the plans are what is
+/// left.
+pub fn write(folder: &Path, guilt: &Guilt, is_wrong_again: &Again<'_>) -> Outcome<Written> {
     let refused = |error| Error::invalid(format!("cannot be made: {error}")).at(folder.display().to_string());
     std::fs::create_dir_all(folder).map_err(refused)?;
     let options = &guilt.options;
@@ -33,7 +38,13 @@ pub fn write(folder: &Path, guilt: &Guilt) -> Outcome<Written> {
     let kernel = match case(guilt) {
         Err(why) => Err(why),
         Ok(case) => match one_kernel(&case, options) {
-            Ok((planned, options)) => Ok(write_kernel(folder, &case, &planned.lock(&options).to_string())?),
+            Ok((planned, options)) => match is_wrong_again(&case, &planned, &options) {
+                Ok(true) => Ok(write_kernel(folder, &case, &planned.lock(&options).to_string())?),
+                Ok(false) => {
+                    Err("planned and run by itself, the guilty kernel is right: the plans are the smallest case".into())
+                }
+                Err(error) => Err(format!("the guilty kernel cannot be run by itself: {error}")),
+            },
             Err(error) => Err(format!("the guilty kernel cannot be planned by itself: {error}")),
         },
     };
@@ -59,7 +70,7 @@ fn case(guilt: &Guilt) -> Result<Case<'_>, String> {
     let cases = trace.cases(bad.program.run(), &bad.run).map_err(|error| error.to_string())?;
     let is_wrong = |case: &Case<'_>| {
         let meaning = case.meaning(Limits::default());
-        let meaning = meaning.and_then(|m| m.or_rounded(&case.graph, &case.inputs, &case.env, Limits::default()));
+        let meaning = meaning.and_then(|meaning| right(meaning, guilt.options.numerics));
         meaning.is_ok_and(|meaning| meaning.check(&case.stored).is_err())
     };
     let decision = bad.run.decisions.iter().find(|decision| Some(decision.id) == guilt.guilty.decision);

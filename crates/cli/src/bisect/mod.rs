@@ -1,5 +1,6 @@
 //! `fuseline bisect`: the one decision that makes a result wrong, or a model slower.
 
+mod again;
 mod case;
 mod report;
 
@@ -16,7 +17,8 @@ use fuseline::fuse::PlanOptions;
 use fuseline::graph::Graph;
 use fuseline::passes::{Numerics, Precision};
 use fuseline::reference::{self, Limits};
-use fuseline::tensor::{Env, Literal};
+use fuseline::run::Case;
+use fuseline::tensor::Literal;
 use rustc_hash::FxHashMap;
 
 use crate::arguments::{Bisect, Metric};
@@ -56,18 +58,45 @@ pub fn bisect(arguments: &Bisect) -> Outcome {
     });
     drop(waiting);
     let outcome = searched.map_err(|error| feed.failed(&model, error))?;
+    let is_error = arguments.metric == Metric::Error;
     let written = match &outcome.guilt {
-        Some(guilt) => Some(case::write(&arguments.case, guilt)?),
+        Some(guilt) => Some(case::write(&arguments.case, guilt, &|case, planned, options| match is_error {
+            true => is_wrong_again(case, &machine::open(arguments.device, options.clone(), &means)?, planned, numerics),
+            // What takes long was measured in the whole plan.
+            false => Ok(true),
+        })?),
         None => None,
     };
     match (arguments.quiet, arguments.json) {
         (true, _) => {}
         (false, true) => screen::print_json(&report::to_json(&model, arguments, &outcome, written.as_ref()))?,
-        (false, false) => screen::print(&report::to_text(&model, arguments, &outcome, written.as_ref()))?,
+        (false, false) => {
+            screen::print(&report::to_text(&model, arguments, &feed.assumed, &outcome, written.as_ref()))?
+        }
     }
     match outcome.guilt.is_some() || outcome.before.is_some() {
         true => Err(Failure::Differs),
         false => Ok(()),
+    }
+}
+
+/// What the outputs of a graph, or of a part of one, may be.
+fn right(meaning: Meaning, numerics: Numerics) -> Result<Meaning> {
+    match numerics {
+        Numerics::Strict => meaning.as_written(),
+        numerics => verify::or_read(meaning, numerics),
+    }
+}
+
+/// Whether a kernel that was planned by itself stores what is wrong, as it did in its plan.
+fn is_wrong_again(case: &Case<'_>, machine: &Machine, planned: &PlannedProgram, numerics: Numerics) -> Result<bool> {
+    let meaning = right(case.meaning(Limits::default())?, numerics)?;
+    let inputs = case.graph.inputs().iter().map(|value| case.graph.input_name(*value).clone());
+    let inputs: NamedTensors = inputs.map(|name| (name.clone(), case.inputs[&name].clone())).collect();
+    match machine.load(planned).and_then(|program| program.literals(&inputs)) {
+        Ok(outputs) => Ok(meaning.check(&outputs).is_err()),
+        Err(error) if error.kind() == Kind::Bug => Ok(true),
+        Err(error) => Err(error),
     }
 }
 
@@ -182,7 +211,7 @@ impl Search<'_> {
             self.inputs.iter().map(|(name, x)| (name.clone(), x.clone())).collect();
         if self.plan.precision == Precision::F32 {
             let meaning = Meaning::of(graph, &given, Limits::default())?;
-            return meaning.or_rounded(graph, &given, &Env::new(), Limits::default());
+            return right(meaning, self.plan.numerics);
         }
         // The graph that has the roundings that were asked for.
         let planned = plan_simplified(simplified(graph.clone(), self.plan, &mut |_| {})?, self.plan, &mut |_| {})?;
@@ -308,13 +337,18 @@ mod tests {
         let evidence = Evidence::Wrong(search.wrong(&guilty.bad, &meaning).unwrap().unwrap());
         let guilt = Guilt { guilty: *guilty, row: None, evidence, without: None, options: plan.clone(), trace };
         let folder = tempfile::tempdir().unwrap();
-        let written = case::write(&folder.path().join("case"), &guilt).unwrap_or_else(|_| panic!("it is written"));
+        let written = case::write(&folder.path().join("case"), &guilt, &|_, _, _| Ok(true))
+            .unwrap_or_else(|_| panic!("it is written"));
         let [graph, _, plan, tile] = written
             .kernel
             .unwrap_or_else(|why| panic!("{why}"))
             .map(|path| std::fs::read_to_string(path).unwrap_or_default());
         assert!(graph.contains("return y0") && plan.starts_with("fuseline plan 1"), "{graph}\n{plan}");
         assert!(tile.contains("a * a + 1.0"), "{tile}");
+        // Nothing is called a case that is right.
+        let none = case::write(&folder.path().join("none"), &guilt, &|_, _, _| Ok(false));
+        let why = none.unwrap_or_else(|_| panic!("it is written")).kernel.err();
+        assert!(why.is_some_and(|why| why.contains("is right")) && !folder.path().join("none/kernel.ir").exists());
         let [good, bad] = written.plans.map(|path| std::fs::read_to_string(path).unwrap());
         assert_ne!(good, bad);
     }

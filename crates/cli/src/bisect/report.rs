@@ -4,14 +4,20 @@ use fuseline::explain::DecisionRow;
 use serde_json::{Value, json};
 
 use super::case::Written;
-use super::{Evidence, Guilt, Searched};
+use super::{Evidence, Guilt, Searched, again};
 use crate::arguments::{Bisect, Metric};
 use crate::model::Model;
 use crate::quantity::{several, significant};
 use crate::screen::{self, heading};
 
-/// The decision and how to see it again.
-pub fn to_text(model: &Model, arguments: &Bisect, searched: &Searched, written: Option<&Written>) -> String {
+/// The decision and how to see it again. `assumed` are sizes that were taken for want of others.
+pub fn to_text(
+    model: &Model,
+    arguments: &Bisect,
+    assumed: &[(String, i64)],
+    searched: &Searched,
+    written: Option<&Written>,
+) -> String {
     let mut text = heading(&format!("{} on {}", model.name, arguments.device.name()));
     let mut line = |words: String| text.push_str(&screen::wrapped(&words, 2, screen::width()));
     let decisions = several(searched.decisions, "decision");
@@ -54,36 +60,16 @@ pub fn to_text(model: &Model, arguments: &Bisect, searched: &Searched, written: 
         text.push_str(&screen::wrapped(&format!("no kernel as a case of its own: {why}"), 2, screen::width()));
     }
     text.push('\n');
-    let bad = written.plans[1].display();
     let mut command = |words: String| text.push_str(&format!("  {words}\n"));
-    command(format!("fuseline verify {} --plan {bad}{}", model.name, inputs(arguments)));
+    command(again::verify(arguments, &written.plans[1]));
     if let Ok([graph, inputs, plan, tile]) = &written.kernel {
-        let [graph, inputs, plan, tile] = [graph, inputs, plan, tile].map(|path| path.display());
-        command(format!("fuseline verify {graph} --plan {plan} --inputs {inputs}"));
-        command(format!("fuseline kernel {tile} emit asm"));
+        command(again::verify_case(arguments, [graph, inputs, plan]));
+        command(again::emit(arguments, tile));
     }
     if let Some(id) = guilt.guilty.decision {
-        command(format!("fuseline explain {} --flip {id}", model.name));
+        command(again::explain(arguments, id, assumed));
     }
     text
-}
-
-/// The inputs that were used, as arguments.
-fn inputs(arguments: &Bisect) -> String {
-    let mut words = match &arguments.inputs.file {
-        Some(path) => format!(" --inputs {}", path.display()),
-        None => String::new(),
-    };
-    arguments.inputs.values.iter().for_each(|values| words.push_str(&format!(" --input {values}")));
-    if !arguments.sizes.is_empty() {
-        let sizes: Vec<String> = arguments.sizes.iter().map(ToString::to_string).collect();
-        words.push_str(&format!(" --sizes {}", sizes.join(",")));
-    }
-    if arguments.seed != 0 {
-        words.push_str(&format!(" --seed {}", arguments.seed));
-    }
-    words.push_str(&format!(" --device {}", arguments.device.name()));
-    words
 }
 
 /// The decision in words.

@@ -13,7 +13,7 @@ use fuseline::graph::{Graph, Value};
 use fuseline::passes::{Numerics, Precision};
 use fuseline::reference::{self, Limits, Reading};
 use fuseline::run::{Case, Trace};
-use fuseline::tensor::{DType, Env, Literal};
+use fuseline::tensor::{DType, Literal};
 use fuseline_cpu::code::Isa;
 use fuseline_cpu::run::CpuDevice;
 use rustc_hash::FxHashMap;
@@ -126,7 +126,7 @@ pub struct Verdict {
     pub unfused: Vec<Check>,
     /// kernels that had no code and were interpreted
     pub without_code: Vec<String>,
-    /// whether outputs are right because they are what the model gives where every operation rounds, and exact arithmetic is not
+    /// whether the model comes to something else where every operation rounds, as it is written, than with exact arithmetic
     pub is_rounded: bool,
     pub guilty: Option<Stage>,
     /// whether a plan that rearranges no arithmetic agrees, where the one that was judged does not and may
@@ -142,7 +142,7 @@ pub fn judge(setting: &Setting<'_>) -> Result<Verdict> {
 fn judge_planned(setting: &Setting<'_>, planned: &PlannedProgram) -> Result<Verdict> {
     let Setting { graph, inputs, plan, machine, device, waiting } = *setting;
     let given: FxHashMap<Arc<str>, Literal> = inputs.iter().map(|(name, x)| (name.clone(), x.clone())).collect();
-    let Meanings { meaning, passes, rounding } = meanings(setting, planned, &given)?;
+    let Meanings { meaning, after, passes, rounding } = meanings(setting, planned, &given)?;
     let checks = |outputs: &[Literal]| check_outputs(graph, &meaning, outputs);
     waiting.say(format!("running on {}", device.name()));
     let session = machine.load(planned)?;
@@ -172,18 +172,26 @@ fn judge_planned(setting: &Setting<'_>, planned: &PlannedProgram) -> Result<Verd
         strict_agrees: None,
     };
     verdict.guilty = verdict.find_guilty();
-    let is_steep = verdict.guilty.is_none() && verdict.fused.iter().any(Check::is_beyond_tolerance);
-    let is_other = verdict.guilty.is_some_and(|stage| stage != Stage::Passes);
+    let is_steep = verdict.fused.iter().any(Check::is_beyond_tolerance);
     let mut meaning = meaning;
-    if (is_other || is_steep) && plan.precision == Precision::F32 {
-        meaning = meaning.or_rounded(graph, &given, &Env::new(), Limits::default())?;
-        verdict.reconsider(setting, planned, &meaning, [&fused_outputs, &unfused_outputs])?;
+    if (verdict.guilty.is_some() || is_steep) && plan.precision == Precision::F32 {
+        meaning = or_read(meaning, plan.numerics)?;
+        verdict.reconsider(setting, planned, &meaning, [&after, &fused_outputs, &unfused_outputs])?;
     }
     let may_rearrange = plan.numerics != Numerics::Strict && plan.precision == Precision::F32;
     if verdict.guilty.is_some() && may_rearrange {
         verdict.strict_agrees = Some(strict_agrees(setting, &meaning)?);
     }
     Ok(verdict)
+}
+
+/// What an execution may come to besides: with every operation rounded, as a model is written; and, unless that was asked for, with numbers
+/// of narrow types held wider also where a model converts to them.
+pub fn or_read(meaning: Meaning, numerics: Numerics) -> Result<Meaning> {
+    match numerics {
+        Numerics::Strict => meaning.or_read(&[Reading::Rounded]),
+        _ => meaning.or_read(&[Reading::Rounded, Reading::Held]),
+    }
 }
 
 /// Whether the outputs are right where the graph is planned with its arithmetic as it is written.
@@ -199,6 +207,8 @@ fn strict_agrees(setting: &Setting<'_>, meaning: &Meaning) -> Result<bool> {
 struct Meanings {
     /// what devices are compared with
     meaning: Meaning,
+    /// what the graph gives after passes and rewrites
+    after: Vec<Literal>,
     /// the graph after passes and rewrites, against the model as it is written
     passes: Vec<Check>,
     /// the model with the roundings that were asked for, against the model as it is written
@@ -217,17 +227,28 @@ fn meanings(setting: &Setting<'_>, planned: &PlannedProgram, given: &FxHashMap<A
     };
     say("as the model is written", 0);
     let meaning = Meaning::of(graph, given, options.limits)?;
+    let is_strict = plan.numerics == Numerics::Strict;
+    let meaning = if is_strict { meaning.as_written()? } else { meaning };
     say("behind passes and rewrites", 1);
-    let after = |planned: &PlannedProgram| -> Result<Vec<Check>> {
-        let outputs = ReferenceDevice { options }.load(&planned.program)?.run(inputs)?;
-        Ok(check_outputs(graph, &meaning, &outputs))
+    let after = |planned: &PlannedProgram| -> Result<(Vec<Literal>, Vec<Check>)> {
+        let read = |reading: Reading| {
+            let outputs = ReferenceDevice { options: reference::Options { reading, ..options } };
+            let outputs = outputs.load(&planned.program)?.run(inputs)?;
+            let checks = check_outputs(graph, &meaning, &outputs);
+            Ok((outputs, checks))
+        };
+        match read(Reading::Exact)? {
+            // What leaves the range of its type where every operation rounds does not do so exactly.
+            (_, checks) if is_strict && checks.iter().any(|check| check.outcome.is_err()) => read(Reading::Rounded),
+            exact => Ok(exact),
+        }
     };
     if plan.precision == Precision::F32 {
-        let passes = after(planned)?;
-        return Ok(Meanings { meaning, passes, rounding: Vec::new() });
+        let (after, passes) = after(planned)?;
+        return Ok(Meanings { meaning, after, passes, rounding: Vec::new() });
     }
     let exact = PlanOptions { precision: Precision::F32, chooser: Chooser::ByCost, ..(*plan).clone() };
-    let passes = after(&plan_program((*graph).clone(), &exact, &mut |_| {})?)?;
+    let (after, passes) = after(&plan_program((*graph).clone(), &exact, &mut |_| {})?)?;
     say("with the roundings that were asked for", 2);
     let prepare = planned.program.prepare();
     let prepared = reference::evaluate(prepare, &FxHashMap::default(), &options)?;
@@ -235,7 +256,7 @@ fn meanings(setting: &Setting<'_>, planned: &PlannedProgram, given: &FxHashMap<A
     let all = given.iter().map(|(name, x)| (name.clone(), x.clone())).chain(names.zip(prepared)).collect();
     let rounded = Meaning::of(planned.program.run(), &all, options.limits)?;
     let rounding = check_outputs(graph, &meaning, rounded.outputs());
-    Ok(Meanings { meaning: rounded, passes, rounding })
+    Ok(Meanings { meaning: rounded, after, passes, rounding })
 }
 
 fn check_outputs(graph: &Graph, meaning: &Meaning, outputs: &[Literal]) -> Vec<Check> {
@@ -272,7 +293,7 @@ fn judge_kernels(setting: &Setting<'_>, planned: &PlannedProgram, trace: &Trace)
             let place = cases.iter().position(|(other, _)| other == k).unwrap_or_default();
             setting.waiting.say(format!("judging kernel {} of {}", place + 1, cases.len()));
             setting.waiting.done(place, cases.len());
-            let verdict = judge_kernel(graph, *k, &rows[*k], case, alone.as_ref());
+            let verdict = judge_kernel(graph, *k, &rows[*k], case, alone.as_ref(), setting.plan);
             let verdict = verdict.at(|| case.kernel.describe(*k, graph));
             *done[place].lock().unwrap_or_else(PoisonError::into_inner) = Some(verdict);
         }
@@ -293,17 +314,26 @@ fn judge_kernel(
     row: &KernelRow,
     case: &Case<'_>,
     alone: Option<&CpuDevice>,
+    plan: &PlanOptions,
 ) -> Result<KernelVerdict> {
-    let meaning = case.meaning(Limits::default())?;
-    let compared = |stored: &[Literal]| {
+    let mut meaning = case.meaning(Limits::default())?;
+    let compared = |meaning: &Meaning, stored: &[Literal]| {
         let values = case.kernel.outputs.iter().enumerate();
-        let checks = values.map(|(k, value)| check(name_of(graph, *value), &meaning, k, &stored[k]));
+        let checks = values.map(|(k, value)| check(name_of(graph, *value), meaning, k, &stored[k]));
         worst_of(checks).ok_or_else(|| fuseline::error::Error::bug("a kernel that stores nothing"))
     };
-    let fused = compared(&case.stored)?;
-    let interpreted = compared(&case.interpreted(Limits::default())?)?;
+    let interpreted = case.interpreted(Limits::default())?;
     let is_fused = case.kernel.members.len() > 1;
-    let unfused = alone.filter(|_| is_fused).map(|device| compared(&run_apart(case, device)?));
+    let apart = alone.filter(|_| is_fused).map(|device| run_apart(case, device));
+    let all = [&case.stored, &interpreted].into_iter().chain(apart.iter().flatten());
+    let leaves_range = all.into_iter().any(|stored| compared(&meaning, stored).is_ok_and(|check| check.leaves_range()));
+    if leaves_range {
+        // What a kernel comes to may be what its nodes do under another reading.
+        meaning = or_read(meaning, plan.numerics)?;
+    }
+    let fused = compared(&meaning, &case.stored)?;
+    let interpreted = compared(&meaning, &interpreted)?;
+    let unfused = apart.map(|stored| compared(&meaning, &stored?));
     Ok(KernelVerdict { number, row: row.clone(), interpreted, fused, unfused })
 }
 
@@ -343,17 +373,25 @@ impl Verdict {
         setting: &Setting<'_>,
         planned: &PlannedProgram,
         meaning: &Meaning,
-        [fused, unfused]: [&[Literal]; 2],
+        [after, fused, unfused]: [&[Literal]; 3],
     ) -> Result<()> {
         let Setting { graph, inputs, .. } = setting;
         let differs = |check: &Check| check.outcome.is_err();
         let exact = meaning.clone().exact();
-        if check_outputs(graph, &exact, meaning.rounded()).iter().any(Check::is_beyond_tolerance) {
+        let rounded = meaning.read(Reading::Rounded).unwrap_or_default();
+        if check_outputs(graph, &exact, rounded).iter().any(Check::is_beyond_tolerance) {
+            self.passes = check_outputs(graph, meaning, after);
             self.fused = check_outputs(graph, meaning, fused);
             self.unfused = check_outputs(graph, meaning, unfused);
             self.is_rounded = true;
             let is_right = !self.fused.iter().chain(&self.unfused).any(differs);
-            self.guilty = if is_right { None } else { Some(Stage::Written) };
+            self.guilty = match self.passes.iter().any(differs) {
+                true => Some(Stage::Passes),
+                false => (!is_right).then_some(Stage::Written),
+            };
+            return Ok(());
+        }
+        if self.guilty == Some(Stage::Passes) {
             return Ok(());
         }
         let options = reference::Options { reading: Reading::Rounded, ..reference::Options::default() };
@@ -400,7 +438,7 @@ impl Verdict {
 
 #[cfg(test)]
 mod tests {
-    use fuseline::tensor::{DType, Symbol};
+    use fuseline::tensor::{DType, Env, Symbol};
     use fuseline::{gallery, tile};
 
     use super::*;

@@ -3,7 +3,7 @@
 mod judge;
 mod report;
 
-pub use judge::{Check, Setting, Verdict, judge};
+pub use judge::{Check, Setting, Verdict, judge, or_read};
 pub use report::{blame, cells as check_cells, check_json};
 
 use fuseline::fuse::PlanOptions;

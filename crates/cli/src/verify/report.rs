@@ -3,6 +3,7 @@
 use std::fmt::Write as _;
 
 use fuseline::compare::{Mismatch, Worst};
+use fuseline::reference::Reading;
 use fuseline_session::plan::name::cut_path;
 use fuseline_session::plan::size_list;
 use serde_json::{Map, Value, json};
@@ -174,9 +175,7 @@ fn conclusion(verdict: &Verdict) -> Vec<String> {
                 count => format!("all {count} outputs agree"),
             };
             lines.push(match verdict.kernels.len() {
-                _ if verdict.is_rounded => format!(
-                    "{outputs} with the model as it is written, every operation rounded; exact arithmetic comes to something else"
-                ),
+                _ if verdict.is_rounded => format!("{outputs} with {}", readings(verdict)),
                 0 => outputs,
                 1 => format!("{outputs}, and so does the kernel"),
                 count => format!("{outputs}, and so do all {count} kernels"),
@@ -184,6 +183,21 @@ fn conclusion(verdict: &Verdict) -> Vec<String> {
         }
     }
     lines
+}
+
+/// What outputs agree with, in words, where the model comes to something else with every operation rounded than with exact arithmetic.
+fn readings(verdict: &Verdict) -> &'static str {
+    let reads = |checks: &[Check], reading: Reading| {
+        checks.iter().any(|check| check.outcome.as_ref().is_ok_and(|agreed| agreed.reading == reading))
+    };
+    if reads(&verdict.fused, Reading::Rounded) {
+        "the model as it is written, every operation rounded; exact arithmetic comes to something else"
+    } else if reads(&verdict.fused, Reading::Held) {
+        "the model where numbers of narrow types are held wider inside of kernels; as it is written, every operation rounded, it comes to \
+         something else (`--numerics strict` does that)"
+    } else {
+        "exact arithmetic; as the model is written, every operation rounded, it comes to something else (`--numerics strict` does that)"
+    }
 }
 
 /// What `--numerics strict` would change, in words; nothing where that is not known to help.

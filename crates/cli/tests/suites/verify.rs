@@ -101,3 +101,31 @@ fn many_products_side_by_side_are_no_large_tensor() {
     let verdict = json(&[path.to_str().unwrap()]);
     assert_eq!(verdict["agrees"], true, "{verdict}");
 }
+
+#[test]
+fn a_model_that_leaves_the_range_of_f16_is_held_against_the_reading_that_applies() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("overflow.ir");
+    let graph = "graph g(x: f16[2, 64], w: f16[64, 8]) {\n  %1 = contract(x, w) \"ik,kj->ij\" acc=f32 : f16[2, 8]\n  \
+                 %2 = map(%1) a / 1000.0 : f16[2, 8]\n  return y = %2\n}\n";
+    std::fs::write(&path, graph).unwrap();
+    let path = path.to_str().unwrap();
+    let inputs = ["--input", "x=300", "--input", "w=50"];
+    // Held as f32 inside of a kernel, 960000 is a number; as f16 it is none.
+    let held = stdout(&[&["verify", path], &inputs[..]].concat());
+    assert!(held.contains("agrees with exact arithmetic; as the model is written"), "{held}");
+    assert!(!held.contains("differs"), "{held}");
+    let strict = [&inputs[..], &["--numerics", "strict"]].concat();
+    let rounded = stdout(&[&["verify", path], &strict[..]].concat());
+    assert!(rounded.contains("the output agrees, and so does"), "{rounded}");
+    assert!(stdout(&[&["run", path], &strict[..]].concat()).contains("inf"));
+    assert!(stdout(&[&["run", path], &inputs[..]].concat()).contains("960"));
+}
+
+#[test]
+fn ties_of_quantised_results_are_either_neighbour() {
+    for seed in ["0", "2"] {
+        let told = stdout(&["verify", "gallery:moe_int8", "--dtype", "f16", "--seed", seed, "--device", "cpu"]);
+        assert!(told.contains("all 2 outputs agree"), "{told}");
+    }
+}

@@ -3,16 +3,27 @@
 //! Every step errs by what the scalar table allows of its own result, and hands on what its operands err, times its slope. Errors of
 //! different steps are taken for independent: their squares add up. [`Spreads`] makes a graph that computes these squares beside the
 //! values, in f64, so that what cancels (a sum of both signs) and what is steep (a logarithm near its pole) shows where it happens. What
-//! jumps hands nothing on: [`super::Meaning`] takes both sides of it.
+//! jumps hands nothing on, unless it is asked for: then a number within its error of a jump hands on how far it goes, and all others
+//! nothing.
 
 use smallvec::SmallVec;
 
-use super::{length_of, relative_errors};
+use super::meaning::is_jump;
+use super::{SAFETY, length_of, relative_errors};
 use crate::error::Result;
 use crate::graph::{Graph, Node, OriginSet, Value};
 use crate::ops::prim::{Combine, Concat, Const, Contract, Gather, Map, Monoid, Prefix, Reduce, Scatter, View};
 use crate::ops::{Expr, ExprNode, Number, Prim, Scalar, Scope, Term};
 use crate::tensor::{DType, Env, Literal, Shape};
+
+/// What becomes of an error that enters a jump.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Jumps {
+    /// nothing: what comes out is right, or on the other side
+    End,
+    /// where it reaches the jump, as far as it goes: what comes out errs by the difference of both sides
+    HandOn,
+}
 
 /// The squares of errors of a graph's values, as values of a graph that has its nodes too.
 pub(super) struct Spreads<'g> {
@@ -22,24 +33,18 @@ pub(super) struct Spreads<'g> {
     with_errors: Graph,
     /// of every result of every node; none where there is no error
     squares: Vec<SmallVec<[Option<Value>; 1]>>,
+    /// the same with what comes through jumps; as they are where nothing does
+    handed: Vec<SmallVec<[Option<Value>; 1]>>,
+    /// which of both are asked for
+    jumps: Jumps,
     /// what is handed on where no slope is known
     relative: Vec<f64>,
 }
 
 impl<'g> Spreads<'g> {
     /// A graph whose outputs are the squares of the errors of some outputs of `graph`, and which outputs these are.
-    pub fn graph_of(graph: &'g Graph, env: &'g Env) -> Result<(Graph, Vec<usize>)> {
-        let with_errors = graph.beginning(graph.nodes().len());
-        let relative = relative_errors(graph, env, &[]);
-        let mut spreads = Spreads { graph, env, with_errors, squares: Vec::new(), relative };
-        for (id, node) in graph.nodes().iter().enumerate() {
-            let squares = if node.types().iter().any(|ty| ty.dtype.is_float()) {
-                spreads.of_node(id, node)?
-            } else {
-                SmallVec::from_elem(None, node.types().len())
-            };
-            spreads.squares.push(squares);
-        }
+    pub fn graph_of(graph: &'g Graph, env: &'g Env, jumps: Jumps) -> Result<(Graph, Vec<usize>)> {
+        let mut spreads = Spreads::new(graph, env, jumps)?;
         let mut erring = Vec::new();
         for (k, output) in graph.outputs().iter().enumerate() {
             if let Some(square) = spreads.square(output.value) {
@@ -50,8 +55,84 @@ impl<'g> Spreads<'g> {
         Ok((spreads.with_errors, erring))
     }
 
+    /// The graph with what enters each jump moved by so many times the error that each of its elements has; `None` where nothing that errs
+    /// jumps. What is moved ends where elements meet: what they are off by is an error from there on.
+    pub fn moved(graph: &'g Graph, env: &'g Env, by: f64) -> Result<Option<Graph>> {
+        let mut spreads = Spreads::new(graph, env, Jumps::HandOn)?;
+        let mut others: Vec<Option<usize>> = Vec::with_capacity(graph.nodes().len());
+        let at = |others: &[Option<usize>], value: Value| {
+            others[value.node()].map_or(value, |other| Value::new(other, value.port()))
+        };
+        for node in graph.nodes() {
+            let args: Vec<Value> = node.args().iter().map(|arg| at(&others, *arg)).collect();
+            let jumped = match node.prim() {
+                Prim::Map(row) => spreads.moved_map(row, node.args(), &args, by)?,
+                _ => None,
+            };
+            others.push(match node.prim() {
+                _ if jumped.is_some() => jumped,
+                Prim::Map(_) | Prim::View(_) | Prim::Concat(_) if args != node.args() => {
+                    Some(spreads.with_errors.add(node.prim().clone(), &args, &OriginSet::default())?)
+                }
+                _ => None,
+            });
+        }
+        if graph.outputs().iter().all(|output| others[output.value.node()].is_none()) {
+            return Ok(None);
+        }
+        for output in graph.outputs() {
+            spreads.with_errors.add_output(&output.name, at(&others, output.value));
+        }
+        Ok(Some(spreads.with_errors))
+    }
+
+    /// An expression with what enters its jumps moved, of arguments that may have been moved; `None` where nothing that errs jumps in it.
+    fn moved_map(&mut self, row: &Map, args: &[Value], moved: &[Value], by: f64) -> Result<Option<usize>> {
+        let given: Vec<Option<Value>> = args.iter().map(|a| self.square(*a)).collect();
+        let present: Vec<bool> = given.iter().map(Option::is_some).collect();
+        let Some(expr) = moved_at_jumps(&row.expr, &present, by) else { return Ok(None) };
+        let operands = args.iter().copied().chain(given.into_iter().flatten()).chain(moved.iter().copied());
+        let operands: Vec<Value> = operands.collect();
+        self.with_errors.add(Map { expr, shape: row.shape.clone() }, &operands, &OriginSet::default()).map(Some)
+    }
+
+    /// The squares of all values.
+    fn new(graph: &'g Graph, env: &'g Env, jumps: Jumps) -> Result<Spreads<'g>> {
+        let with_errors = graph.beginning(graph.nodes().len());
+        let relative = relative_errors(graph, env, &[]);
+        let mut spreads =
+            Spreads { graph, env, with_errors, squares: Vec::new(), handed: Vec::new(), jumps: Jumps::End, relative };
+        for (id, node) in graph.nodes().iter().enumerate() {
+            let own = spreads.of_any(id, node)?;
+            let mut both = [own.clone(), own];
+            if jumps == Jumps::HandOn {
+                spreads.jumps = Jumps::HandOn;
+                both[1] = spreads.of_any(id, node)?;
+                spreads.jumps = Jumps::End;
+                // Where elements meet, what one of them may be off by is an error like any other.
+                if !matches!(node.prim(), Prim::Map(_) | Prim::View(_) | Prim::Concat(_)) {
+                    both[0] = both[1].clone();
+                }
+            }
+            let [squares, handed] = both;
+            spreads.squares.push(squares);
+            spreads.handed.push(handed);
+        }
+        Ok(spreads)
+    }
+
+    fn of_any(&mut self, id: usize, node: &Node) -> Result<SmallVec<[Option<Value>; 1]>> {
+        // What has no error of its own, as integers have none, may hand on that of others.
+        let is_handed = node.args().iter().any(|arg| self.square(*arg).is_some());
+        if is_handed || node.types().iter().any(|ty| ty.dtype.is_float()) {
+            return self.of_node(id, node);
+        }
+        Ok(SmallVec::from_elem(None, node.types().len()))
+    }
+
     fn square(&self, value: Value) -> Option<Value> {
-        self.squares[value.node()][value.port()]
+        let squares = if self.jumps == Jumps::HandOn { &self.handed } else { &self.squares };
+        squares[value.node()][value.port()]
     }
 
     fn add(&mut self, prim: impl Into<Prim>, args: &[Value]) -> Result<Value> {
@@ -132,7 +213,7 @@ impl<'g> Spreads<'g> {
     fn of_map(&mut self, row: &Map, args: &[Value]) -> Result<Option<Value>> {
         let given: Vec<Option<Value>> = args.iter().map(|a| self.square(*a)).collect();
         let present: Vec<bool> = given.iter().map(Option::is_some).collect();
-        let Some(expr) = squared_error(&row.expr, &present) else { return Ok(None) };
+        let Some(expr) = squared_error(&row.expr, &present, self.jumps) else { return Ok(None) };
         let operands: Vec<Value> = args.iter().copied().chain(given.into_iter().flatten()).collect();
         self.add(Map { expr, shape: row.shape.clone() }, &operands).map(Some)
     }
@@ -199,8 +280,15 @@ fn zero() -> Number {
 
 /// The square of the error of an expression: of its arguments, then of the squares of the errors of those that have one. `None` where it
 /// has no error.
-fn squared_error(expr: &Expr, present: &[bool]) -> Option<Expr> {
+fn squared_error(expr: &Expr, present: &[bool], jumps: Jumps) -> Option<Expr> {
     let scope = Scope::default();
+    let (args, given) = with_squares(&scope, expr, present);
+    let root = squares_of(&scope, expr, &given, jumps).pop()??;
+    Some(Expr::of(root, &args))
+}
+
+/// The arguments of an expression, and behind them the squares of the errors of those that have one, also by argument.
+fn with_squares<'s>(scope: &'s Scope, expr: &Expr, present: &[bool]) -> (Vec<Term<'s>>, Vec<Option<Term<'s>>>) {
     let mut args: Vec<Term<'_>> = expr.args().iter().enumerate().map(|(k, d)| scope.argument(k, *d)).collect();
     let mut given = Vec::with_capacity(present.len());
     for is_present in present {
@@ -208,6 +296,42 @@ fn squared_error(expr: &Expr, present: &[bool]) -> Option<Expr> {
         args.extend(square);
         given.push(square);
     }
+    (args, given)
+}
+
+/// An expression with what enters its jumps moved by so many times its error: of its arguments, of the squares of their errors, and of the
+/// arguments once more, which may have been moved. `None` where nothing that errs jumps.
+fn moved_at_jumps(expr: &Expr, present: &[bool], by: f64) -> Option<Expr> {
+    let scope = Scope::default();
+    let (mut args, given) = with_squares(&scope, expr, present);
+    let squares = squares_of(&scope, expr, &given, Jumps::End);
+    let first = args.len();
+    args.extend(expr.args().iter().enumerate().map(|(k, dtype)| scope.argument(first + k, *dtype)));
+    let (mut terms, mut is_other): (Vec<Term<'_>>, bool) = (Vec::with_capacity(squares.len()), false);
+    for (node, dtype) in expr.nodes() {
+        if let ExprNode::Arg(k) = node {
+            terms.push(args[first + *k as usize]);
+            continue;
+        }
+        let places = node.operands();
+        let mut operands: SmallVec<[Term<'_>; 3]> = places.iter().map(|k| terms[*k as usize]).collect();
+        let square = places.iter().fold(None, |all, k| sum(all, squares[*k as usize]));
+        if let Some(square) = square.filter(|_| is_jump(node, *dtype) && operands[0].dtype().is_float()) {
+            operands[0] = moved_by(&scope, operands[0], square, by);
+            is_other = true;
+        }
+        terms.push(scope.step(node, *dtype, &operands));
+    }
+    is_other.then(|| Expr::of(*terms.last().expect("an expression has a result"), &args))
+}
+
+/// A number moved by so many times its error, of which the square is known.
+fn moved_by<'s>(scope: &'s Scope, x: Term<'s>, square: Term<'s>, by: f64) -> Term<'s> {
+    (x.cast(DType::F64) + square.apply(Scalar::Sqrt) * scope.float(square, by)).cast(x.dtype())
+}
+
+/// The squares of the errors of every step of an expression, given those of its arguments.
+fn squares_of<'s>(scope: &'s Scope, expr: &Expr, given: &[Option<Term<'s>>], jumps: Jumps) -> Vec<Option<Term<'s>>> {
     let mut terms: Vec<Term<'_>> = Vec::with_capacity(expr.nodes().len());
     let mut squares: Vec<Option<Term<'_>>> = Vec::with_capacity(expr.nodes().len());
     for (node, dtype) in expr.nodes() {
@@ -216,12 +340,20 @@ fn squared_error(expr: &Expr, present: &[bool]) -> Option<Expr> {
         let carried: SmallVec<[Option<Term<'_>>; 3]> = places.iter().map(|k| squares[*k as usize]).collect();
         let term = scope.step(node, *dtype, &operands);
         let square = match node {
-            _ if !dtype.is_float() => None,
             ExprNode::Arg(k) => given[*k as usize],
-            ExprNode::Apply(op, _) => error_of_call(&scope, *op, term, &operands, &carried),
+            _ if is_jump(node, *dtype) && operands[0].dtype().is_float() => match (jumps, node) {
+                (Jumps::HandOn, _) => error_of_jump(scope, node, *dtype, term, &operands, &carried),
+                // Between its jumps a remainder is as steep as what it is of.
+                (Jumps::End, ExprNode::Apply(op @ (Scalar::Mod | Scalar::Rem), _)) => {
+                    error_of_call(scope, *op, term, &operands, &carried)
+                }
+                (Jumps::End, _) => None,
+            },
+            _ if !dtype.is_float() => error_of_integers(node, &operands, &carried),
+            ExprNode::Apply(op, _) => error_of_call(scope, *op, term, &operands, &carried),
             ExprNode::Cast(_) => {
                 let rounds = dtype.epsilon() > operands[0].dtype().epsilon();
-                let own = rounds.then(|| own_error(&scope, term, 0.5));
+                let own = rounds.then(|| own_error(scope, term, 0.5));
                 sum(carried[0], own)
             }
             ExprNode::Const(_) | ExprNode::Coord(_) | ExprNode::Size(_) | ExprNode::Bits(_) => None,
@@ -229,8 +361,55 @@ fn squared_error(expr: &Expr, present: &[bool]) -> Option<Expr> {
         terms.push(term);
         squares.push(square);
     }
-    let root = squares.pop()??;
-    Some(Expr::of(root, &args))
+    squares
+}
+
+/// What comes out of a jump errs by how far it goes where what enters is moved by its error, up or down. Errors are multiplied by
+/// `SAFETY` in the end, and this difference is all there is to it: a part of it stands for the whole.
+fn error_of_jump<'s>(
+    scope: &'s Scope,
+    node: &ExprNode,
+    dtype: DType,
+    term: Term<'s>,
+    operands: &[Term<'s>],
+    carried: &[Option<Term<'s>>],
+) -> Option<Term<'s>> {
+    let square = carried.iter().fold(None, |all, one| sum(all, *one))?;
+    let x = *operands.first().filter(|x| x.dtype().is_float())?;
+    let side = |by: f64| {
+        let mut operands: SmallVec<[Term<'s>; 3]> = SmallVec::from_slice(operands);
+        operands[0] = moved_by(scope, x, square, by);
+        (scope.step(node, dtype, &operands).cast(DType::F64) - term.cast(DType::F64)).apply(Scalar::Abs)
+    };
+    let farthest = Term::call(Scalar::Max, &[side(SAFETY), side(-SAFETY)]);
+    Some(farthest * farthest * scope.float(farthest, 1.0 / (SAFETY * SAFETY)))
+}
+
+/// What integers and truths hand on of errors that came through a jump; nothing where that is not known.
+fn error_of_integers<'s>(node: &ExprNode, operands: &[Term<'s>], carried: &[Option<Term<'s>>]) -> Option<Term<'s>> {
+    let times = |square: Option<Term<'s>>, by: Term<'s>| {
+        let by = by.cast(DType::F64);
+        square.map(|square| square * by * by)
+    };
+    match node {
+        ExprNode::Cast(_) => carried[0],
+        ExprNode::Apply(op, _) => match op {
+            Scalar::Neg | Scalar::Abs | Scalar::Not => carried[0],
+            Scalar::Add | Scalar::Sub | Scalar::Max | Scalar::Min | Scalar::And | Scalar::Or | Scalar::Xor => {
+                sum(carried[0], carried[1])
+            }
+            Scalar::Mul => sum(times(carried[0], operands[1]), times(carried[1], operands[0])),
+            Scalar::Select => sum(chosen(operands, carried), sum(carried[1], carried[2])),
+            _ => None,
+        },
+        _ => None,
+    }
+}
+
+/// The error of a choice whose condition errs: the difference of what is chosen from.
+fn chosen<'s>(operands: &[Term<'s>], carried: &[Option<Term<'s>>]) -> Option<Term<'s>> {
+    let apart = operands[1].cast(DType::F64) - operands[2].cast(DType::F64);
+    carried[0].map(|square| square * apart * apart)
 }
 
 fn error_of_call<'s>(
@@ -243,11 +422,10 @@ fn error_of_call<'s>(
     let nothing = scope.constant(DType::F64, zero());
     let or_nothing = |square: Option<Term<'s>>| square.unwrap_or(nothing);
     match op {
-        _ if op.jumps() && !matches!(op, Scalar::Mod | Scalar::Rem) => None,
         Scalar::Neg | Scalar::Abs => carried[0],
         Scalar::Select => match (carried[1], carried[2]) {
-            (None, None) => None,
-            (yes, no) => Some(operands[0].select(or_nothing(yes), or_nothing(no))),
+            (None, None) => chosen(operands, carried),
+            (yes, no) => sum(chosen(operands, carried), Some(operands[0].select(or_nothing(yes), or_nothing(no)))),
         },
         // Whoever is the larger one by its error is so either way; of two that are closer, both may be.
         Scalar::Max | Scalar::Min => {

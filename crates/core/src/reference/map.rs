@@ -67,7 +67,7 @@ pub(crate) fn eval_map_within(
                     Lanes::Int(coordinate_lanes(axis, from, start, len, &sizes))
                 }
                 ExprNode::Size(dim) => Lanes::Int(vec![dim.eval(run.env())?; len]),
-                ExprNode::Cast(x) => cast(&steps[*x as usize], expr.nodes()[*x as usize].1, *dtype),
+                ExprNode::Cast(x) => cast(&steps[*x as usize], expr.nodes()[*x as usize].1, *dtype, run.reading()),
                 ExprNode::Bits(x) => read_bits(&steps[*x as usize], expr.nodes()[*x as usize].1, *dtype),
                 ExprNode::Apply(op, operands) => {
                     let from = expr.nodes()[*operands.last().expect("functions have operands") as usize].1;
@@ -113,8 +113,11 @@ fn widen(dtype: DType, x: i64) -> i128 {
 }
 
 /// Conversion between element types: floats truncate to integers, which wrap; anything but zero is true.
-fn cast(x: &Lanes, from: DType, to: DType) -> Lanes {
+fn cast(x: &Lanes, from: DType, to: DType, reading: Reading) -> Lanes {
+    let is_held = reading == Reading::Held && matches!(to, DType::F16 | DType::BF16);
     match (x, to.class()) {
+        (Lanes::Float(x), Class::Float) if is_held => Lanes::Float(x.clone()),
+        (Lanes::Int(x), Class::Float) if is_held => Lanes::Float(x.iter().map(|x| widen(from, *x) as f64).collect()),
         (Lanes::Float(x), Class::Float) => Lanes::Float(x.iter().map(|x| to.round(*x)).collect()),
         (Lanes::Int(x), Class::Float) => Lanes::Float(x.iter().map(|x| to.round(widen(from, *x) as f64)).collect()),
         (Lanes::Float(x), Class::Bool) => Lanes::Int(x.iter().map(|x| i64::from(from.round(*x) != 0.0)).collect()),

@@ -19,6 +19,8 @@ pub enum Reading {
     Exact,
     /// every scalar result rounded to its element type
     Rounded,
+    /// as exact, but numbers of f16 and bf16 are held wider also behind a conversion to these types, as kernels may hold them inside
+    Held,
 }
 
 /// What an untrusted graph may use.

@@ -76,3 +76,37 @@ def test_what_a_model_may_ask_is_limited_where_that_is_asked_for():
     with pytest.raises(fuseline.Invalid, match="max_nesting = 1000"):
         fuseline.InferenceSession(models.mlp(), max_nesting=1000)
     fuseline.InferenceSession(models.mlp(), max_nesting=2, max_text=10, max_nodes=100, max_compile_time=100)
+
+
+def test_sizes_to_plan_for_are_those_of_the_model():
+    for sizes, error, words in [
+        ({"zzz": 7}, fuseline.InvalidInput, 'no free size called "zzz": there are rows, columns'),
+        ({"rows": -1}, ValueError, "cannot be negative"),
+        ({"rows": "abc"}, TypeError, "a whole number is wanted"),
+    ]:
+        with pytest.raises(error, match=words):
+            fuseline.InferenceSession("gallery:softmax", sizes=sizes)
+        with pytest.raises(error, match=words):
+            fuseline.explain("gallery:softmax", sizes=sizes)
+    # As in ONNX Runtime, what is overridden may be a size of another model.
+    options = fuseline.SessionOptions()
+    options.add_free_dimension_override_by_name("zzz", 7)
+    fuseline.InferenceSession("gallery:softmax", options)
+
+
+def test_limits_and_levels_are_checked_where_they_are_set():
+    with pytest.raises(ValueError, match="max_memory = -1: it cannot be negative"):
+        fuseline.InferenceSession("gallery:softmax", max_memory=-1)
+    with pytest.raises(TypeError, match="max_memory = 'much'"):
+        fuseline.InferenceSession("gallery:softmax", max_memory="much")
+    options = fuseline.SessionOptions()
+    with pytest.raises(ValueError, match="no graph optimization level 'x': there are ORT_DISABLE_ALL"):
+        options.graph_optimization_level = "x"
+    options.graph_optimization_level = 1
+    assert options.graph_optimization_level is fuseline.GraphOptimizationLevel.ORT_ENABLE_BASIC
+
+
+def test_networks_of_the_demo_are_models():
+    assert fuseline.InferenceSession("demo:encoder").get_outputs()
+    with pytest.raises(fuseline.InvalidModel, match="there are encoder"):
+        fuseline.InferenceSession("demo:nothing")

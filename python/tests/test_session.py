@@ -2,6 +2,7 @@
 
 import models
 import numpy as np
+import onnx
 import onnxruntime
 import pytest
 
@@ -160,3 +161,13 @@ def test_options_refuse_what_onnxruntime_does_not_have():
     assert options.get_session_config_entry("session.intra_op.allow_spinning") == "0"
     with pytest.raises(AttributeError):
         options.intra_op_threads = 2
+
+
+def test_outputs_that_the_file_leaves_open_have_the_sizes_of_the_graph():
+    content = onnx.load_from_string(models.mlp())
+    del content.graph.output[0].type.tensor_type.shape.dim[:]
+    content.graph.output[0].type.tensor_type.ClearField("shape")
+    content = content.SerializeToString()
+    ours, theirs = fuseline.InferenceSession(content), onnxruntime.InferenceSession(content)
+    assert ours.get_outputs()[0].shape == theirs.get_outputs()[0].shape
+    assert ours.get_outputs()[0].shape == fuseline.InferenceSession(models.mlp()).get_outputs()[0].shape

@@ -50,9 +50,9 @@ pub fn target(name: &str) -> Result<DeviceSpec> {
 /// The plan of a model on any device; nothing is run.
 #[pyfunction]
 pub fn explain(py: Python<'_>, model: Source, settings: Settings, on: &str) -> PyResult<Explanation> {
+    let model = work(py, About::Model, move || model.open())?;
+    let options = work(py, About::Inputs, || settings.options(&model))?;
     work(py, About::Model, move || {
-        let model = model.open()?;
-        let options = settings.options(model.bytes())?;
         let mut sizes = Env::new();
         for (name, size) in &options.sizes {
             sizes.bind(Symbol::name(name), *size);

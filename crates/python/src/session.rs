@@ -6,13 +6,14 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use fuseline::error::{Error, Result};
+use fuseline::gallery::NETWORKS;
 use fuseline::passes::{Numerics, Precision};
 use fuseline::reference::Limits;
-use fuseline::tensor::{DType, Dim, Symbol};
+use fuseline::tensor::{DType, Dim, Env, Symbol};
 use fuseline_frontend::Tensors;
 use fuseline_frontend::onnx::import::{self, Port};
 use fuseline_session::Machine;
-use fuseline_session::model::{Content, Model};
+use fuseline_session::model::{Content, Model, signature};
 use fuseline_session::session::{DeviceTensors, Feed, Options, Place};
 use fuseline_session::{allowance, machine, patience};
 use pyo3::prelude::*;
@@ -35,13 +36,20 @@ pub enum Source {
 }
 
 impl Source {
-    /// Opens it: an ONNX file, a graph in text form (`.ir`), a row of the gallery (`gallery:NAME`), or the bytes of an ONNX file.
+    /// Opens it: an ONNX file, a graph in text form (`.ir`), a row of the gallery (`gallery:NAME`) or one of its networks (`demo:NAME`), or
+    /// the bytes of an ONNX file.
     pub fn open(self) -> Result<Model> {
         match self {
             Source::Bytes(bytes) => Model::from_bytes(Bytes::from_owner(bytes), "model"),
-            Source::Path(path) => match path.to_str().and_then(|name| name.strip_prefix("gallery:")) {
-                Some(name) => Model::gallery(name, DType::F32),
-                None => Model::open(&path),
+            Source::Path(path) => match path.to_str().and_then(|name| name.split_once(':')) {
+                Some(("gallery", name)) => Model::gallery(name, DType::F32),
+                Some(("demo", name)) => {
+                    let network = NETWORKS.iter().find(|network| network.name == name);
+                    let known: Vec<&str> = NETWORKS.iter().map(|network| network.name).collect();
+                    let unknown = || Error::invalid(format!("no network \"{name}\": there are {}", known.join(", ")));
+                    Model::network(network.ok_or_else(unknown)?)
+                }
+                _ => Model::open(&path),
             },
         }
     }
@@ -59,7 +67,10 @@ pub struct Settings {
     fuses: bool,
     numerics: String,
     precision: String,
+    /// sizes to plan for, which the model must have
     sizes: Vec<(String, i64)>,
+    /// the same, taken where the model has them
+    overrides: Vec<(String, i64)>,
     max_bytes: Option<u64>,
     max_trips: Option<u64>,
     max_text: Option<u64>,
@@ -69,8 +80,9 @@ pub struct Settings {
 }
 
 impl Settings {
-    /// How a model is run that brings so many bytes.
-    pub fn options(&self, bytes: Option<u64>) -> Result<Options> {
+    /// How a model is run.
+    pub fn options(&self, model: &Model) -> Result<Options> {
+        let bytes = model.bytes();
         let threads = match self.threads {
             Some(threads) => Some(NonZeroUsize::new(threads).ok_or_else(|| Error::invalid("0 threads"))?),
             None => None,
@@ -93,8 +105,29 @@ impl Settings {
         }
         limits.trips = self.max_trips.unwrap_or(limits.trips);
         limits.text = self.max_text.unwrap_or(limits.text);
-        let (fuses, sizes, import) = (self.fuses, self.sizes.clone(), self.import(bytes)?);
+        let (fuses, sizes, import) = (self.fuses, self.sizes_of(model)?, self.import(bytes)?);
         Ok(Options { fuses, numerics, precision, sizes, limits, import, ..Options::at(place) })
+    }
+
+    /// The sizes to plan for.
+    fn sizes_of(&self, model: &Model) -> Result<Vec<(String, i64)>> {
+        let free = model.free_sizes();
+        for (name, size) in &self.sizes {
+            if *size < 0 {
+                return Err(Error::invalid(format!("size {name} = {size}: a size is not negative")));
+            }
+            if !free.contains(name) {
+                let known = match free.is_empty() {
+                    true => "all of them are fixed".to_owned(),
+                    false => format!("there are {}", free.join(", ")),
+                };
+                return Err(Error::invalid(format!("the model has no free size called \"{name}\": {known}")));
+            }
+        }
+        let is_taken = |(name, size): &&(String, i64)| *size >= 0 && free.contains(name);
+        let overrides =
+            self.overrides.iter().filter(is_taken).filter(|(name, _)| self.sizes.iter().all(|(own, _)| own != name));
+        Ok(overrides.chain(&self.sizes).cloned().collect())
     }
 
     /// What importing a model may use, and how long compiling it may take.
@@ -145,6 +178,8 @@ fn port_row(port: &Port) -> PortRow {
         // What the front end calls sizes that have no name.
         (_, Some(Symbol::Name(name))) if **name == format!("{}_{axis}", port.name) => Size::Open(None),
         (_, Some(Symbol::Name(name))) => Size::Name(name.to_string()),
+        // It is known only in a run.
+        (_, Some(Symbol::Value(_))) => Size::Open(None),
         _ => Size::Name(dim.to_string()),
     };
     let axes = port.shape.as_ref().map(|shape| &shape.dims()[..shape.rank() - usize::from(port.is_text)]);
@@ -165,12 +200,30 @@ struct Metadata {
     entries: Vec<(String, String)>,
 }
 
+impl Session {
+    /// What comes back, with the sizes that follow from the graph where the file leaves them open.
+    fn outputs_with_shapes(&self) -> Vec<Port> {
+        let model = self.session.model();
+        let mut outputs = model.signature.outputs.clone();
+        let is_open = |port: &Port| port.shape.is_none() && !port.form.is_sequence() && !port.is_text;
+        // What hangs on the values of inputs is known only in a run.
+        let graph = if outputs.iter().any(is_open) { model.graph(&Tensors::default(), &Env::new()).ok() } else { None };
+        if let Some(graph) = graph {
+            let known = signature(&graph).outputs;
+            for port in outputs.iter_mut().filter(|port| is_open(port)) {
+                port.shape = known.iter().find(|own| own.name == port.name).and_then(|own| own.shape.clone());
+            }
+        }
+        outputs
+    }
+}
+
 #[pymethods]
 impl Session {
     #[new]
     fn new(py: Python<'_>, model: Source, settings: Settings) -> PyResult<Session> {
         let model = work(py, About::Model, move || model.open())?;
-        let options = work(py, About::Inputs, || settings.options(model.bytes()))?;
+        let options = work(py, About::Inputs, || settings.options(&model))?;
         work(py, About::Model, move || {
             let session = fuseline_session::Session::new(model, options)?;
             Ok(Session { session, process: std::process::id() })
@@ -191,8 +244,8 @@ impl Session {
 
     /// What comes back.
     #[getter]
-    fn outputs(&self) -> Vec<PortRow> {
-        self.session.model().signature.outputs.iter().map(port_row).collect()
+    fn outputs(&self, py: Python<'_>) -> PyResult<Vec<PortRow>> {
+        work(py, About::Model, || Ok(self.outputs_with_shapes().iter().map(port_row).collect()))
     }
 
     /// How many threads a run has.

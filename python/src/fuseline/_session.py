@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import enum
 import json
+import operator
 import os
 from typing import Any, Callable, Iterable, Mapping, Optional, Sequence, Union
 
@@ -48,14 +49,14 @@ class SessionOptions:
     """
 
     __slots__ = (
-        "graph_optimization_level", "intra_op_num_threads", "inter_op_num_threads", "execution_mode", "execution_order",
+        "_level", "intra_op_num_threads", "inter_op_num_threads", "execution_mode", "execution_order",
         "enable_cpu_mem_arena", "enable_mem_pattern", "enable_mem_reuse", "enable_profiling", "profile_file_prefix",
         "optimized_model_filepath", "log_severity_level", "log_verbosity_level", "logid", "use_deterministic_compute",
         "_sizes", "_entries",
     )  # fmt: skip
 
     def __init__(self) -> None:
-        self.graph_optimization_level: int = GraphOptimizationLevel.ORT_ENABLE_ALL
+        self._level = GraphOptimizationLevel.ORT_ENABLE_ALL
         self.intra_op_num_threads: int = 0
         self.inter_op_num_threads: int = 0
         self.execution_mode: int = ExecutionMode.ORT_SEQUENTIAL
@@ -73,8 +74,21 @@ class SessionOptions:
         self._sizes: dict[str, int] = {}
         self._entries: dict[str, str] = {}
 
+    @property
+    def graph_optimization_level(self) -> GraphOptimizationLevel:
+        """How much of a model becomes one kernel: a ``GraphOptimizationLevel``, or its number."""
+        return self._level
+
+    @graph_optimization_level.setter
+    def graph_optimization_level(self, level: int) -> None:
+        try:
+            self._level = GraphOptimizationLevel(level)
+        except ValueError:
+            known = ", ".join(f"{known.name} ({known.value})" for known in GraphOptimizationLevel)
+            raise ValueError(f"no graph optimization level {level!r}: there are {known}") from None
+
     def add_free_dimension_override_by_name(self, name: str, size: int) -> None:
-        """Plans for a size that the model leaves open. Other sizes can be run nevertheless."""
+        """Plans for a size that the model leaves open, if it has it. Other sizes can be run nevertheless."""
         self._sizes[name] = int(size)
 
     def add_session_config_entry(self, key: str, value: str) -> None:
@@ -210,7 +224,12 @@ def _settings(
         if value not in known and not (name == "numerics" and value is None):
             raise ValueError(f"no {name} \"{value}\": there are {', '.join(known)}")
     options = SessionOptions() if options is None else options
-    level = GraphOptimizationLevel(options.graph_optimization_level)
+    level = options.graph_optimization_level
+    given = {name: _whole(f"sizes[{name!r}]", size) for name, size in (sizes or {}).items()}
+    bounds = {name: limits.get(name) for name in _LIMITS}
+    for name in bounds:
+        if name != "max_compile_time" and bounds[name] is not None:
+            bounds[name] = _whole("max_memory" if name == "max_bytes" else name, bounds[name])
     strict = level <= GraphOptimizationLevel.ORT_ENABLE_BASIC and precision == "f32"
     if threads is None and device == "cpu":
         threads = options.intra_op_num_threads or None
@@ -224,16 +243,28 @@ def _settings(
         "fuses": level != GraphOptimizationLevel.ORT_DISABLE_ALL,
         "numerics": numerics or ("strict" if strict else "default"),
         "precision": precision,
-        "sizes": list({**options._sizes, **(sizes or {})}.items()),
-        **{name: limits.get(name) for name in _LIMITS},
+        "sizes": list(given.items()),
+        "overrides": list(options._sizes.items()),
+        **bounds,
     }
+
+
+def _whole(name: str, value: Any) -> int:
+    """A number that counts something."""
+    try:
+        number = operator.index(value)
+    except TypeError:
+        raise TypeError(f"{name} = {value!r}: a whole number is wanted") from None
+    if number < 0:
+        raise ValueError(f"{name} = {number}: it cannot be negative")
+    return number
 
 
 def _source(model: Model) -> Union[str, bytes]:
     if isinstance(model, (bytes, bytearray, memoryview)):
         return bytes(model)
     path = os.fspath(model)
-    if not path.startswith("gallery:") and not os.path.exists(path):
+    if not path.startswith(("gallery:", "demo:")) and not os.path.exists(path):
         raise FileNotFoundError(f"no such model: {path}")
     return path
 
@@ -241,7 +272,7 @@ def _source(model: Model) -> Union[str, bytes]:
 class InferenceSession:
     """A model on a device, ready to run.
 
-    ``path_or_bytes`` is an ONNX file, its bytes, a graph in Fuseline's text form (``.ir``), or ``gallery:NAME``. ``device`` is ``cpu`` or
+    ``path_or_bytes`` is an ONNX file, its bytes, a graph in Fuseline's text form (``.ir``), ``gallery:NAME`` or ``demo:NAME``. ``device`` is ``cpu`` or
     ``cuda``; ``providers``, by ONNX Runtime's names, is another way to say it. ``threads`` (else those of ``sess_options``, else one for every
     processor) are shared by all runs of the session. With ``precision="bf16"`` (or ``"f16"``) the factors of matrix products are rounded
     to it on a processor; on a GPU all that one kernel hands on to another is, as if the model had been converted. Outputs keep their type.

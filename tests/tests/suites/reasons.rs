@@ -160,7 +160,7 @@ fn cases_of_contractions() -> Vec<Case> {
             b.output("y", weights(b, [4, 256, 64, 256], false).matmul(values(b, [4, 256, 64])));
         }),
         // Of two keys each, rows of scores are next to nothing beside the two products.
-        Case::on("a100", "pairs-better", |b| {
+        Case::on("avx2", "pairs-better", |b| {
             b.output("y", weights(b, [1, 262144, 32, 2], true).matmul(values(b, [1, 2, 32])));
         }),
         // The norm saves more in the product that reads it than in the one before it.

@@ -2,7 +2,7 @@
 
 use super::decision::{Cost, DecisionId, Reason};
 use super::driver::{Driver, LEAST_SAVED_US};
-use super::evaluate::Kind;
+use super::evaluate::{Kind, Priced};
 use super::options::{Pins, Policy};
 use super::rules::{Form, Proposal};
 use super::state::{GroupId, GroupState, Groups};
@@ -12,9 +12,13 @@ use crate::lower::Refusal;
 /// A kernel has no more nodes than this.
 const MOST_MEMBERS: usize = 256;
 
-/// Groups that a rival of a proposal has made one kernel, and its price.
+/// A rival stores what one kernel does not, and has to be better by this part at least: predictions know no less.
+const TIED: f64 = 0.0025;
+
+/// Groups that a rival of a proposal has made one kernel, its kind and its price.
 struct Block {
     groups: Groups,
+    kind: Kind,
     us: f64,
 }
 
@@ -230,8 +234,8 @@ impl Driver<'_> {
         let priced = self.evaluator.evaluate(&members, &outputs).map_err(Reason::Illegal)?;
         let cost = priced.cost();
         if groups.len() > 2 && rivals {
-            let rival_us = self.rival_us(groups, &members, priced.structure);
-            if rival_us < cost.us {
+            let rival_us = self.rival_us(groups, &members, &priced);
+            if rival_us < cost.us * (1.0 - TIED) {
                 let reason = Reason::PairsBetter { by_us: cost.us - rival_us };
                 return Err(Refused { reason, cost: Some(cost) });
             }
@@ -239,23 +243,72 @@ impl Driver<'_> {
         Ok((vec![GroupState { members, outputs, priced }], cost))
     }
 
-    /// What some groups cost when they are combined two by two, the best pair first, never all of a set at once.
-    pub(super) fn rival_us(&mut self, groups: &[GroupId], members: &[usize], structure: u32) -> f64 {
-        let key = self.division(groups, members, structure);
+    /// What the groups of a kernel cost when they are combined two by two, the best pair first, never all of a set at once; of an
+    /// attention also what it costs to begin with its core, so that each operand is made by whom it is made best.
+    pub(super) fn rival_us(&mut self, groups: &[GroupId], members: &[usize], priced: &Priced) -> f64 {
+        let key = self.division(groups, members, priced.structure);
         if let Some(known) = self.rivals.get(&key) {
             return *known;
         }
-        let block =
-            |g: &GroupId| Block { groups: [*g].into_iter().collect(), us: self.state.group(*g).priced.price.us };
-        let mut blocks: Vec<Block> = groups.iter().map(block).collect();
-        while let Some((first, second, us)) = self.best_pair(&blocks) {
-            let taken = blocks.remove(second);
-            blocks[first].groups.extend(taken.groups);
-            blocks[first].us = us;
-        }
-        let total = blocks.iter().map(|block| block.us).sum();
+        let apart: Vec<Block> = groups.iter().map(|group| self.block(*group)).collect();
+        let around = (priced.kind == Kind::Attention).then(|| self.around_core(groups)).flatten();
+        let divided = std::iter::once(apart).chain(around);
+        let total = divided.map(|blocks| self.combined_us(blocks)).fold(f64::INFINITY, f64::min);
         self.rivals.insert(key, total);
         total
+    }
+
+    fn block(&self, group: GroupId) -> Block {
+        let Priced { kind, price, .. } = &*self.state.group(group).priced;
+        Block { groups: [group].into_iter().collect(), kind: *kind, us: price.us }
+    }
+
+    /// What blocks cost when the best pair of neighbours is combined as long as that saves anything.
+    fn combined_us(&mut self, mut blocks: Vec<Block>) -> f64 {
+        while let Some((first, second, us)) = self.best_pair(&blocks) {
+            let taken = blocks.remove(second);
+            let block = &mut blocks[first];
+            block.groups.extend(taken.groups);
+            block.us = us;
+            if taken.kind == Kind::Attention {
+                block.kind = taken.kind;
+            }
+        }
+        blocks.iter().map(|block| block.us).sum()
+    }
+
+    /// The groups of an attention as its core, from the first product on, and each of its operands, if it has any.
+    fn around_core(&mut self, groups: &[GroupId]) -> Option<Vec<Block>> {
+        let mut core: Groups =
+            groups.iter().copied().filter(|g| self.state.group(*g).priced.kind == Kind::Contract).collect();
+        let mut at = 0;
+        while let Some(group) = core.get(at).copied() {
+            at += 1;
+            let next = self.state.consumers(group).into_iter().filter(|reader| groups.contains(reader));
+            for reader in next {
+                if !core.contains(&reader) {
+                    core.push(reader);
+                }
+            }
+        }
+        core.sort_unstable();
+        if core.len() == groups.len() || self.state.makes_cycle(&core) {
+            return None;
+        }
+        let (us, kind) = self.together(&core)?;
+        let operands = groups.iter().filter(|group| !core.contains(group));
+        let mut blocks: Vec<Block> = operands.map(|group| self.block(*group)).collect();
+        blocks.push(Block { groups: core, kind, us });
+        Some(blocks)
+    }
+
+    /// What one kernel of some groups costs, and its kind, if there is one.
+    fn together(&mut self, groups: &[GroupId]) -> Option<(f64, Kind)> {
+        let union = self.state.union(groups);
+        let outputs = self.state.outputs(&union, groups, &[]);
+        let members = self.state.needed(union, &outputs);
+        let priced = self.evaluator.evaluate(&members, &outputs).ok()?;
+        Some((priced.price.us, priced.kind))
     }
 
     /// A set of groups by structure: that of the kernel of all, that of each, and how they divide its nodes.
@@ -281,14 +334,13 @@ impl Driver<'_> {
                     continue;
                 }
                 let both: Groups = blocks[first].groups.iter().chain(&blocks[second].groups).copied().collect();
-                let union = self.state.union(&both);
-                let outputs = self.state.outputs(&union, &both, &[]);
-                let members = self.state.needed(union, &outputs);
-                let Ok(priced) = self.evaluator.evaluate(&members, &outputs) else { continue };
-                let saved = blocks[first].us + blocks[second].us - priced.price.us;
+                let Some((us, kind)) = self.together(&both) else { continue };
+                let saved = blocks[first].us + blocks[second].us - us;
                 let better = best.as_ref().is_none_or(|(most, _)| saved > *most);
-                if priced.kind != Kind::Attention && saved > LEAST_SAVED_US && better {
-                    best = Some((saved, (first, second, priced.price.us)));
+                let is_core = |block: &Block| block.kind == Kind::Attention;
+                let is_new = kind == Kind::Attention && !is_core(&blocks[first]) && !is_core(&blocks[second]);
+                if !is_new && saved > LEAST_SAVED_US && better {
+                    best = Some((saved, (first, second, us)));
                 }
             }
         }

@@ -90,7 +90,7 @@ impl Driver<'_> {
             let inside = &self.state.inside;
             let Some(group) = inside[edge.1].iter().copied().find(|g| inside[edge.0].contains(g)) else { continue };
             // Scores that are not stored grow with the square of what sizes say: attention stays in one piece.
-            if self.state.group(group).priced.kind == Kind::Attention {
+            if self.state.group(group).priced.kind == Kind::Attention || self.is_wanted(group) {
                 continue;
             }
             found.entry(group).or_default().push(edge);
@@ -110,6 +110,19 @@ impl Driver<'_> {
         // Every kernel's likeliest border before the next one of any.
         all.sort_by_key(|(rank, _)| *rank);
         all.into_iter().map(|(_, trial)| trial).collect()
+    }
+
+    /// Whether a group was made by combining a set of groups because somebody wants that.
+    fn is_wanted(&self, group: GroupId) -> bool {
+        let together = &self.pins.together;
+        let made = |decision: &Decision| {
+            let is_inside =
+                |(from, to): &Edge| [from, to].iter().all(|node| self.state.inside[**node].contains(&group));
+            decision.verdict == Verdict::Taken
+                && together.contains(&decision.id)
+                && decision.edges.iter().any(is_inside)
+        };
+        !together.is_empty() && self.decisions.iter().any(made)
     }
 
     fn is_kept_together(&self, edge: Edge) -> bool {

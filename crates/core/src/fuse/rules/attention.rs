@@ -124,14 +124,18 @@ fn include_readers(context: &FuseContext<'_>, groups: &mut Many, second: GroupId
     groups.sort_unstable();
 }
 
-/// The same groups and the elementwise work on their operands that nobody else reads, if there is any: a conversion of the
-/// values decides which unit multiplies them.
+/// The same groups and the elementwise work on their operands that nobody else reads, if there is any, all of it: a conversion of
+/// the values decides which unit multiplies them, and a part of a rotation would leave the other part to be stored.
 fn with_operands(context: &FuseContext<'_>, groups: &Many) -> Option<Many> {
     let mut whole = groups.clone();
-    for producer in groups.iter().flat_map(|g| context.producers(*g)) {
-        let ours = || context.consumers(producer).iter().all(|reader| groups.contains(reader));
-        if !whole.contains(&producer) && context.kind(producer) == Kind::Map && ours() {
-            whole.push(producer);
+    let mut at = 0;
+    while let Some(group) = whole.get(at).copied() {
+        at += 1;
+        for producer in context.producers(group) {
+            let ours = || context.consumers(producer).iter().all(|reader| whole.contains(reader));
+            if !whole.contains(&producer) && context.kind(producer) == Kind::Map && ours() {
+                whole.push(producer);
+            }
         }
     }
     whole.sort_unstable();

@@ -131,7 +131,11 @@ pub(super) fn quantised(graph: &Graph, node: &Node, row: &Contract, operand: usi
         scale && unguarded(graph, seen).is_some_and(|seen| seen.is_free_of(graph, summed))
     };
     // What is left is an integer and needs no range.
-    let mut peeled = peel(graph, node.args()[operand], Order { wanted: &wanted, is_small: true, heeds_guards: false });
+    let mut peeled = peel(
+        graph,
+        node.args()[operand],
+        Order { wanted: &wanted, is_small: true, heeds_guards: false, from_sums: false },
+    );
     let integer = integer(graph, &peeled.rest)?;
     for factor in &mut peeled.factors {
         factor.seen = unguarded(graph, &factor.seen)?;
@@ -149,7 +153,7 @@ fn integer(graph: &Graph, rest: &Rest) -> Option<Integer> {
             integer.views.insert(0, in_integers(view));
             Some(integer)
         }
-        Rest::Product(..) | Rest::Acted(..) => None,
+        Rest::Product(..) | Rest::Each(..) | Rest::Acted(..) => None,
     }
 }
 

@@ -95,7 +95,7 @@ fn normalised(graph: &Graph, operand: Value, summed: Axes) -> Option<(Peeled, bo
     };
     // exp(x − max x) is at most 1, also without its normaliser, so that any type holds it.
     let is_small = parts.iter().any(|part| shifted_exponential(graph, *part).is_some());
-    let peeled = peel(graph, operand, Order { wanted: &wanted, is_small, heeds_guards: true });
+    let peeled = peel(graph, operand, Order { wanted: &wanted, is_small, heeds_guards: true, from_sums: false });
     let is_factor = |action: Action| matches!(action, Action::Times | Action::Over);
     let stays_in_range = is_small || parts.iter().any(|part| is_bounded(graph, *part));
     peeled.factors.iter().any(|f| is_factor(f.action)).then_some((peeled, stays_in_range))

@@ -19,8 +19,8 @@ pub(super) const REWRITE: Rewrite = Rewrite {
 };
 
 /// In: any graph. Out: no operand of a contraction of two computed tensors is a product with (or a quotient by) a number
-/// that is the same everywhere, also behind views and conversions that keep the range. So `(q·√s)·(k·√s)`, `(q·s)·k` and
-/// `(q·k)·s` have one form. The numbers, each and all together, are within 2⁻²⁰ … 2²⁰ ([`range::may_move`](crate::ops::range::may_move)): one that
+/// that is the same everywhere, also behind views and conversions that keep the range, nor a sum of such products (queries that were scaled before
+/// they were rotated). So `(q·√s)·(k·√s)`, `(q·s)·k` and `(q·k)·s` have one form. The numbers, each and all together, are within 2⁻²⁰ … 2²⁰ ([`range::may_move`](crate::ops::range::may_move)): one that
 /// is not may be what keeps the sums in range, and stays.
 ///
 /// A contraction of a type with a small range (f16) becomes one of f32, its result rounded after scaling: a scale below 1
@@ -41,8 +41,9 @@ fn find(graph: &Graph, facts: &Facts, id: usize, permit: &mut Permit<'_>) -> Opt
         return None;
     }
     let wanted = |action: Action, seen: &Seen| is_scale(graph, action, seen);
-    let found =
-        [a, b].map(|operand| peel(graph, operand, Order { wanted: &wanted, is_small: false, heeds_guards: false }));
+    let found = [a, b].map(|operand| {
+        peel(graph, operand, Order { wanted: &wanted, is_small: false, heeds_guards: false, from_sums: true })
+    });
     if found.iter().all(|peeled| peeled.factors.is_empty()) {
         return None;
     }

@@ -46,6 +46,8 @@ pub(super) enum Rest {
     Step(Step),
     /// a product of rests
     Product(Box<Rest>, Box<Rest>),
+    /// a sum of rests, or a choice between them, that all had the same factors; the condition of a choice comes first, as it was
+    Each(Scalar, Vec<Rest>),
     /// a rest on which a factor that was not taken out acts
     Acted(Action, Step, Box<Rest>),
     /// a rest converted
@@ -75,10 +77,13 @@ pub(super) struct Order<'w> {
     /// whether nothing passes a choice by a condition that is computed from a reduction and not taken out: it may be what guards against a
     /// factor that is no number
     pub(super) heeds_guards: bool,
+    /// whether what scales every term of a sum, and every side of a choice, is taken out of it: for factors that are numbers, the same
+    /// everywhere
+    pub(super) from_sums: bool,
 }
 
 /// Takes factors out of a value: through products, divisions, choices between it and 0, conversions between floats, and views
-/// (with guards only if they fill with 0; it is up to the order whether a factor passes a guard).
+/// (with guards only if they fill with 0; it is up to the order whether a factor passes a guard, and whether it leaves a sum).
 pub(super) fn peel(graph: &Graph, value: Value, order: Order<'_>) -> Peeled {
     let mut peeler = Peeler { graph, order, factors: Vec::new(), passed: Vec::new(), steps: MOST_STEPS };
     let rest = peeler.peel(&Seen::whole(graph, value));
@@ -134,8 +139,12 @@ impl Peeler<'_> {
                 if zero(operands[1]) {
                     return self.peel_acted(Action::Unless, at(operands[0]), &at(operands[2]));
                 }
-                zero(operands[2]).then(|| self.peel_acted(Action::OnlyIf, at(operands[0]), &at(operands[1])))?
+                if zero(operands[2]) {
+                    return self.peel_acted(Action::OnlyIf, at(operands[0]), &at(operands[1]));
+                }
+                self.peel_each(seen, Scalar::Select, &operands)
             }
+            Kind::Call(op @ (Scalar::Add | Scalar::Sub | Scalar::Neg), operands) => self.peel_each(seen, op, &operands),
             Kind::Cast(x) => {
                 let dtype = seen.step.dtype(self.graph);
                 let from = x.dtype(self.graph);
@@ -160,6 +169,31 @@ impl Peeler<'_> {
         Some(Rest::Acted(action, step, Box::new(self.peel(rest))))
     }
 
+    /// Takes out what all terms of a sum, or both sides of a choice, have in common, if they have nothing else to take out. Not in a
+    /// type of small range: the sum of what is not yet scaled may be beyond it.
+    fn peel_each(&mut self, seen: &Seen, op: Scalar, operands: &[Step]) -> Option<Rest> {
+        if !self.order.from_sums || !keeps_range(DType::BF16, seen.step.dtype(self.graph)) {
+            return None;
+        }
+        let first = self.factors.len();
+        let mut common: Option<Vec<Factor>> = None;
+        let mut rests = Vec::with_capacity(operands.len());
+        for (place, step) in operands.iter().enumerate() {
+            if op == Scalar::Select && place == 0 {
+                rests.push(Rest::Step(*step));
+                continue;
+            }
+            rests.push(self.peel(&seen.with(*step)));
+            let own = self.factors.split_off(first);
+            if own.is_empty() || common.as_ref().is_some_and(|common| !are_same(self.graph, common, &own)) {
+                return None;
+            }
+            common.get_or_insert(own);
+        }
+        self.factors.extend(common?);
+        Some(Rest::Each(op, rests))
+    }
+
     fn peel_view(&mut self, seen: &Seen, value: Value) -> Option<Rest> {
         let Prim::View(view) = self.graph.node_of(value).prim() else { return None };
         let zero = |fill: Number| matches!(fill, Number::Float(bits) if f64::from_bits(bits) == 0.0);
@@ -174,6 +208,17 @@ impl Peeler<'_> {
         }
         taken
     }
+}
+
+/// Whether two lists of numbers are the same, in any order.
+fn are_same(graph: &Graph, some: &[Factor], others: &[Factor]) -> bool {
+    let number = |factor: &Factor| factor.seen.step.uniform(graph);
+    let mut left: Vec<&Factor> = others.iter().collect();
+    let found = some.iter().all(|a| {
+        let same = |b: &&Factor| a.action == b.action && number(a).is_some() && number(a) == number(b);
+        left.iter().position(same).map(|place| left.swap_remove(place)).is_some()
+    });
+    found && left.is_empty()
 }
 
 /// Whether a conversion between float types cannot overflow.
@@ -192,6 +237,10 @@ impl Rest {
             Rest::Product(a, b) => {
                 let (a, b) = (a.rebuilt(graph, rebuild)?, b.rebuilt(graph, rebuild)?);
                 call(rebuild, Scalar::Mul, &[a, b])
+            }
+            Rest::Each(op, rests) => {
+                let rests: Vec<Value> = rests.iter().map(|rest| rest.rebuilt(graph, rebuild)).collect::<Result<_>>()?;
+                call(rebuild, *op, &rests)
             }
             Rest::Acted(action, factor, rest) => {
                 let (rest, factor) = (rest.rebuilt(graph, rebuild)?, factor.rebuilt(graph, rebuild)?);

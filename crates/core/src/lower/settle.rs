@@ -63,7 +63,7 @@ fn written(draft: &Draft, scope: &Scope, settled: &[Settled<'_>], ends: &[Place]
 /// A list of places.
 type Places = SmallVec<[Place; 2]>;
 
-/// The terms that are folded and read elsewhere too.
+/// The terms that are folded, perhaps converted, and read elsewhere too.
 fn shared_places(draft: &Draft) -> FxHashSet<Place> {
     let mut ends: Vec<Place> = draft.ends().collect();
     ends.sort_unstable();
@@ -84,8 +84,16 @@ fn shared_places(draft: &Draft) -> FxHashSet<Place> {
             _ => None,
         });
         let works = |place: &Place| matches!(nodes[*place as usize].0, ExprNode::Apply(..));
-        folded.filter(|place| works(place) && uses[place] > 1).collect()
+        folded.map(|arg| converted(nodes, arg)).filter(|place| works(place) && uses[place] > 1).collect()
     })
+}
+
+/// What a term is a conversion of, if it is one: a sum in a narrow type is folded in a wide one.
+fn converted(nodes: &[(ExprNode, DType)], mut place: Place) -> Place {
+    while let ExprNode::Cast(inner) = nodes[place as usize].0 {
+        place = inner;
+    }
+    place
 }
 
 /// A leaf whose operands are settled.
@@ -140,9 +148,10 @@ impl<'d, 's> Work<'d, 's> {
 
     fn leaf(&mut self, old: usize, leaf: &'d Leaf) {
         let mut operands = leaf.op.operands();
-        for operand in &mut operands {
-            if self.shared.contains(operand) && !matches!(leaf.op, LeafOp::Load { .. } | LeafOp::Random { .. }) {
-                self.keep(*operand);
+        for operand in &operands {
+            let value = self.draft.scope.with_nodes(|nodes| converted(nodes, *operand));
+            if self.shared.contains(&value) && !matches!(leaf.op, LeafOp::Load { .. } | LeafOp::Random { .. }) {
+                self.keep(value);
             }
         }
         let place = self.draft.scope.argument(old, leaf.dtype).place();

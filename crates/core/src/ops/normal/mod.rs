@@ -27,7 +27,7 @@
 //! - f16, bf16 and f32 are computed as f32: conversions among them vanish, except from leaves and to the type of the
 //!   result. Rounding to a storage type (f8 …) and from f64 stays.
 //! - A conversion of a sum of integers is the sum of their conversions, where none of it can leave the range in which
-//!   the float type holds every integer: `f32(i32(a) − 8)` is `f32(a) − 8`.
+//!   the float type holds every integer: `f32(i32(a) − 8)` is `f32(a) − 8`. Of a difference of coordinates and its opposite, one is converted.
 //! - What is [`Scalar::Kept`] is an atom, and what is inside of it stays as it is written.
 //! - Comparisons, `isnan`, `select` and everything on integers see exact rules only.
 //!
@@ -190,7 +190,7 @@ impl<'s> Normalizer<'s> {
                 Value::Real(real) if real.dtype == dtype => operands[0].clone(),
                 other => {
                     let other = self.term(other);
-                    match self.converted_sum(other, dtype) {
+                    match self.converted_sum(other, dtype).or_else(|| self.converted_difference(other, dtype)) {
                         Some(sum) => Value::Real(Rc::new(sum)),
                         None => self.real(Product::atom(other.cast(dtype))),
                     }

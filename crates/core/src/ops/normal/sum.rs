@@ -78,6 +78,9 @@ fn is_read(term: Term<'_>) -> bool {
     }
 }
 
+/// Products without coefficient, as terms, with theirs, and a constant.
+type Terms<'s> = (Vec<(Term<'s>, f64)>, f64);
+
 /// A sum of more terms than this is a term of a larger one.
 const MOST_TERMS: usize = 64;
 
@@ -252,7 +255,10 @@ impl<'s> Normalizer<'s> {
     }
 
     /// A sum of sorted terms as a product: common factors and a common coefficient outside.
-    fn primitive(&mut self, dtype: DType, mut terms: Vec<(Term<'s>, f64)>, constant: f64) -> Product<'s> {
+    fn primitive(&mut self, dtype: DType, mut terms: Vec<(Term<'s>, f64)>, mut constant: f64) -> Product<'s> {
+        while let Some(fewer) = self.refolded(dtype, &terms, constant) {
+            (terms, constant) = fewer;
+        }
         if constant == 0.0
             && let Some(common) = self.common_factors(dtype, &terms)
         {
@@ -288,6 +294,33 @@ impl<'s> Normalizer<'s> {
         let base = self.write_sum(dtype, &sum, 1.0);
         self.sums.entry(base.place()).or_insert(sum);
         self.scaled(&Product::atom(base), content)
+    }
+
+    /// The terms and the constant with those as one that are a multiple of a sum which is a factor of another term: flat, `x + x³` with
+    /// `x = a + b` is `a + b + (a + b)³`.
+    fn refolded(&mut self, dtype: DType, terms: &[(Term<'s>, f64)], constant: f64) -> Option<Terms<'s>> {
+        let factors = terms.iter().flat_map(|(term, _)| self.product_of(*term).factors.clone());
+        let bases: SmallVec<[Term<'s>; 4]> = factors.filter(|f| f.exponent > 0).map(|f| f.base).collect();
+        for base in bases {
+            let Some(sum) = self.sums.get(&base.place()).cloned() else { continue };
+            let coefficient = |term: Term<'s>| terms.iter().find(|(own, _)| *own == term).map_or(0.0, |(_, c)| *c);
+            let Some((first, own)) = sum.terms.first() else { continue };
+            let multiple = coefficient(*first) / own;
+            let is_part = |x: f64, of: f64| is_same(x, of * multiple, dtype);
+            let all = sum.terms.iter().all(|(term, c)| is_part(coefficient(*term), *c));
+            let fits = multiple != 0.0 && is_normal(multiple, dtype);
+            let is_there = coefficient(base) != 0.0;
+            if !fits || !all || is_there || sum.constant != 0.0 && !is_part(constant, sum.constant) {
+                continue;
+            }
+            let is_left = |(term, _): &&(Term<'s>, f64)| sum.terms.iter().all(|(part, _)| part != term);
+            let mut fewer: Vec<(Term<'s>, f64)> = terms.iter().filter(is_left).copied().collect();
+            fewer.push((base, multiple));
+            let order = &mut self.order;
+            fewer.sort_by(|a, b| order.compare(a.0, b.0));
+            return Some((fewer, if sum.constant == 0.0 { constant } else { 0.0 }));
+        }
+        None
     }
 
     /// The terms with some that share factors gathered: `x·y + x·z + w` is `x·(y + z) + w`. Those that share most go first.

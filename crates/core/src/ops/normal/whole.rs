@@ -72,6 +72,23 @@ impl<'s> Normalizer<'s> {
         Some(self.add_products(dtype, &parts).into())
     }
 
+    /// Coordinates and sizes added and taken away, converted to a float type: the sign of the first is outside, so that `j − i` is
+    /// `−(i − j)`. They are far from the number that has no opposite.
+    pub(super) fn converted_difference(&mut self, term: Term<'s>, dtype: DType) -> Option<Real<'s>> {
+        const MOST: u64 = 1 << 20;
+        let whole = self.combinations.get(&term.place()).filter(|_| term.dtype() == DType::I64).cloned()?;
+        let is_place = |(part, factor): &(Term<'s>, i64)| {
+            matches!(part.node(), ExprNode::Coord(_) | ExprNode::Size(_)) && factor.unsigned_abs() <= MOST
+        };
+        let all = whole.terms.iter().all(is_place) && whole.constant.unsigned_abs() <= MOST;
+        if !all || whole.terms.first()?.1 > 0 {
+            return None;
+        }
+        let opposite = self.combined(term.dtype(), &[(-1, &*whole)]);
+        let opposite = self.write_whole(term.dtype(), opposite).cast(dtype);
+        Some(self.add_products(dtype, &[(-1.0, Rc::new(Product::atom(opposite)))]).into())
+    }
+
     fn combination_of(&self, term: Term<'s>) -> Rc<Combination<'s>> {
         if let Some(known) = self.combinations.get(&term.place()) {
             return known.clone();

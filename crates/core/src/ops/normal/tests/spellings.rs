@@ -101,6 +101,25 @@ fn gelu_by_the_hyperbolic_tangent() {
 }
 
 #[test]
+fn gelu_of_a_sum_is_a_polynomial_of_the_sum() {
+    check(
+        2,
+        &[
+            |s, x| {
+                let y = x[0] + x[1];
+                let inner = (y + c(y, 0.044715, s) * y * y * y) * c(y, SQRT_2_PI, s);
+                y * c(y, 0.5, s) * (inner.apply(Scalar::Tanh) + c(y, 1.0, s))
+            },
+            |s, x| {
+                let y = x[1] + x[0];
+                let inner = y * (c(y, 1.0, s) + c(y, 0.044715, s) * (y * y)) * c(y, SQRT_2_PI, s);
+                c(y, 0.5, s) * (y + y * inner.apply(Scalar::Tanh))
+            },
+        ],
+    );
+}
+
+#[test]
 fn quick_gelu_and_silu() {
     check(
         1,

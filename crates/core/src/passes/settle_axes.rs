@@ -32,7 +32,7 @@ pub(super) const PASS: Pass = Pass {
 
 /// In: any graph. Out: an output is no rearrangement of a map that nothing else reads; no map, fold or contraction has an
 /// axis that one reshape joins and a reader takes apart again, nor (save outputs) an axis of size 1, and no concat between such has one
-/// besides its own; a fold reads its operand in the order in which that lies, and axes that a reshape joined one by one, save axes of a product that another
+/// besides its own, nor are all of its parts turned for products that take any order; a fold reads its operand in the order in which that lies, and axes that a reshape joined one by one, save axes of a product that another
 /// product sums: these are one axis from the one to the other. Regions are left alone, and so are maps of
 /// sizes.
 fn run(graph: &Graph, context: &Context) -> Result<Option<Graph>> {
@@ -54,7 +54,7 @@ fn run(graph: &Graph, context: &Context) -> Result<Option<Graph>> {
             Prim::Reduce(row) => move_reduce(rebuild, row, node, args[0], &wishes[id]),
             Prim::Contract(row) => frame.map_or(Ok(None), |frame| move_contract(rebuild, row, &args, frame)),
             Prim::Concat(row) if readers_may_move[id] && !made_of_sizes[id] => {
-                move_concat(rebuild, row, &args, &node.types()[0].shape)
+                move_concat(rebuild, row, &args, &node.types()[0].shape, wishes[id].any_order)
             }
             // Views of what moved look at it where it is now.
             Prim::View(row) => compose_node(rebuild, node, row, args[0]),
@@ -117,24 +117,49 @@ fn move_map(rebuild: &mut Rebuild<'_>, row: &Map, args: &[Value], frame: &Frame)
     seen_as_before(rebuild, value, frame)
 }
 
-/// A concat without axes of size 1, save the one along which its parts lie.
-fn move_concat(rebuild: &mut Rebuild<'_>, row: &Concat, args: &[Value], before: &Shape) -> Result<Option<Values>> {
-    let kept: Vec<usize> = (0..before.rank()).filter(|axis| *axis == row.axis || !before[*axis].is(1)).collect();
-    if kept.len() == before.rank() {
+/// A concat without axes of size 1, save the one along which its parts lie; and, where nobody asks for an order of its axes, in the one in which
+/// all parts lie.
+fn move_concat(
+    rebuild: &mut Rebuild<'_>,
+    row: &Concat,
+    args: &[Value],
+    before: &Shape,
+    any_order: bool,
+) -> Result<Option<Values>> {
+    let mut kept: Vec<usize> = (0..before.rank()).filter(|axis| *axis == row.axis || !before[*axis].is(1)).collect();
+    let mut parts = parts_over(rebuild, args, &kept)?;
+    let lying = |part: &Value| match rebuild.graph().node_of(*part).prim() {
+        Prim::View(view) => lying_order(view),
+        _ => None,
+    };
+    let order = parts
+        .first()
+        .and_then(lying)
+        .filter(|order| any_order && parts.iter().all(|part| lying(part).as_ref() == Some(order)));
+    if let Some(order) = order {
+        kept = order.into_iter().map(|axis| kept[axis]).collect();
+        parts = parts_over(rebuild, args, &kept)?;
+    }
+    if kept.iter().copied().eq(0..before.rank()) {
         return Ok(None);
     }
-    let place = |axis: usize| kept.iter().position(|k| *k == axis);
-    let own: Vec<Dim> = (0..before.rank()).map(|axis| place(axis).map_or(Dim::int(0), Dim::axis)).collect();
-    let mut parts: SmallVec<[Value; 3]> = SmallVec::new();
-    for arg in args {
-        let shape = &rebuild.graph().ty(*arg).shape;
-        let domain = kept.iter().map(|axis| shape[*axis].clone()).collect();
-        parts.push(read(rebuild, *arg, domain, own.clone())?);
-    }
-    let axis = place(row.axis).expect("it is kept");
+    let axis = kept.iter().position(|axis| *axis == row.axis).expect("it is kept");
     let value = rebuild.add(Concat { axis }, &parts)?;
     let back = kept.into_iter().map(Dim::axis).collect();
     replaced(rebuild.add(View::new(before.clone(), back), &[value])?)
+}
+
+/// The parts of a concat over some of their axes; the others are of size 1.
+fn parts_over(rebuild: &mut Rebuild<'_>, args: &[Value], kept: &[usize]) -> Result<SmallVec<[Value; 3]>> {
+    let mut parts = SmallVec::new();
+    for arg in args {
+        let shape = rebuild.graph().ty(*arg).shape.clone();
+        let place = |axis: usize| kept.iter().position(|k| *k == axis);
+        let own = (0..shape.rank()).map(|axis| place(axis).map_or(Dim::int(0), Dim::axis)).collect();
+        let domain = kept.iter().map(|axis| shape[*axis].clone()).collect();
+        parts.push(read(rebuild, *arg, domain, own)?);
+    }
+    Ok(parts)
 }
 
 /// The axes for a map of which nobody asks for an order: that of its first operand that is as large.

@@ -81,8 +81,9 @@ pub(super) fn wishes(graph: &Graph) -> Vec<Wish> {
         }
         if is_framed(node) {
             let frame = settled(node, &heard, &all_joints[id], keys.sides(id)).filter(|frame| !frame.is_identity());
-            wishes[id] = Wish { frame, any_order: heard.iter().all(|v| v.say == Say::Cuts) };
+            wishes[id].frame = frame;
         }
+        wishes[id].any_order = heard.iter().all(|vote| vote.say == Say::Cuts);
         vote_for_operands(graph, node, &wishes[id], &heard, &laid, &mut votes);
     }
     wishes
@@ -100,7 +101,7 @@ fn is_framed(node: &Node) -> bool {
 /// Adds a vote, unless nobody will count it.
 fn cast(graph: &Graph, votes: &mut [Vec<Vote>], value: Value, reader: impl FnOnce(&Shape) -> Vote) {
     let node = graph.node_of(value);
-    if is_framed(node) || matches!(node.prim(), Prim::View(_)) {
+    if is_framed(node) || matches!(node.prim(), Prim::View(_) | Prim::Concat(_)) {
         votes[value.node()].push(reader(&graph.ty(value).shape));
     }
 }

@@ -5,7 +5,7 @@
 use std::path::Path;
 
 use fuseline::compile::{plan_simplified, simplified};
-use fuseline::device::DeviceSpec;
+use fuseline::device::{DeviceSpec, Machine};
 use fuseline::explain::{DecisionRow, Explanation};
 use fuseline::fuse::{PlanOptions, Verdict};
 use fuseline::gallery;
@@ -101,4 +101,51 @@ fn spellings_take_nothing_at_a_loss() {
         found.extend(on_every_device(&what, &row.graph().unwrap(), FROM_OUTSIDE, bind));
     }
     assert!(found.is_empty(), "{}", found.join("\n"));
+}
+
+/// The schedules of the kernels that a graph becomes.
+fn schedules(text: &str, spec: &DeviceSpec) -> Vec<&'static str> {
+    let options = PlanOptions::on(spec);
+    let simple = simplified(Graph::parse(text).unwrap(), &options, &mut |_| {}).unwrap();
+    let planned = plan_simplified(simple, &options, &mut |_| {}).unwrap();
+    planned.run.kernels.iter().map(|kernel| kernel.kernel.schedule.name()).collect()
+}
+
+/// In one kernel every sum would be made again for each of the numbers that it is multiplied with.
+#[test]
+fn rows_are_folded_once() {
+    let outer = "graph g(x: f32[64, 16384], w: f32[64]) {
+        %2 = reduce.sum x axes=[1] : f32[64]
+        %3 = view %2[i0] : f32[64, 64]
+        %4 = view w[i1] : f32[64, 64]
+        %5 = map(%3, %4) a * b : f32[64, 64]
+        return y = %5
+    }";
+    for spec in DeviceSpec::all() {
+        assert_eq!(schedules(outer, spec), ["row", "map"], "{}", spec.name);
+    }
+}
+
+/// A row that lies across what is read takes a line of memory for every element: columns are folded, or the tensor is turned before.
+#[test]
+fn processors_read_no_rows_across() {
+    let own = "graph g(x: f32[1024, 512]) {
+        %1 = view x[i1, i0] : f32[512, 1024]
+        %2 = reduce.max %1 axes=[1] : f32[512]
+        %3 = view %2[i0] : f32[512, 1024]
+        %4 = map(%1, %3) a - b : f32[512, 1024]
+        return y = %4
+    }";
+    let beside = "graph g(x: f32[1024, 512], z: f32[512, 1024]) {
+        %2 = view x[i1, i0] : f32[512, 1024]
+        %3 = map(%2, z) a * b : f32[512, 1024]
+        %4 = reduce.max %3 axes=[1] : f32[512]
+        %5 = view %4[i0] : f32[512, 1024]
+        %6 = map(%3, %5) a - b : f32[512, 1024]
+        return y = %6
+    }";
+    for spec in DeviceSpec::all().iter().filter(|spec| spec.kind == Machine::Cpu) {
+        assert_eq!(schedules(own, spec), ["column", "map"], "{}", spec.name);
+        assert_eq!(schedules(beside, spec), ["map", "row"], "{}", spec.name);
+    }
 }

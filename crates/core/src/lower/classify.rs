@@ -237,7 +237,7 @@ fn rows(flow: &Flow<'_>, limits: &Limits, hints: &Hints) -> Result<Roles, Refusa
         }
         return Err(Refusal::FoldAcrossTiles);
     }
-    let independent = (0..draft.axes.len()).collect::<AxisSet>().without(across).without(along);
+    let independent = draft.all_axes().without(across).without(along);
     let workers = extent(draft, independent, hints).max(1.0);
     let length = extent(draft, across, hints).max(1.0);
     let parts_for = |busy: f64| (4.0 * limits.workers / busy).min(length / 256.0).clamp(1.0, 4096.0) as u32;

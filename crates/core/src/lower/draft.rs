@@ -176,6 +176,11 @@ pub(super) fn note_axes(scope: &Scope, leaves: &[Leaf], axes: &mut Vec<AxisSet>)
 }
 
 impl Draft {
+    /// All axes.
+    pub fn all_axes(&self) -> AxisSet {
+        (0..self.axes.len()).collect()
+    }
+
     /// The axes over which a term varies.
     pub fn axes_of(&self, place: Place) -> AxisSet {
         self.term_axes[place as usize]

@@ -99,13 +99,20 @@ pub fn work_in_detail(
 struct Repeats {
     /// for each leaf, how often the axes it varies over are walked
     passes: Vec<f64>,
-    /// terms that lie before a contraction are computed for every tile of the other operand: by the axes they vary over
+    /// terms that lie before a contraction are computed for every tile of the other operand, those before a fold as often as that: by the axes
+    /// they vary over
     prologue: Vec<(AxisSet, f64)>,
     /// the contractions and their operands, in the order of `prologue`
     operands: Vec<(usize, Place)>,
-    /// terms that are operands of contractions, directly or not
+    /// terms that are operands of contractions, or of folds that are made again, directly or not
     before: FxHashSet<Place>,
+    /// for each leaf that folds rows, how often each row is folded: once for every point of the axes outside that it does not vary over
+    folds: Vec<f64>,
 }
+
+/// Lines that stay in the nearest cache from one row to the next, where each row reads one element of each. Strides are mostly powers of two, which
+/// few ways serve.
+const MOST_LINES: f64 = 64.0;
 
 /// Operations that it takes a GPU to bring an element of an operand by hand to where units for matrices read it.
 const BY_HAND: f64 = 48.0;
@@ -131,12 +138,17 @@ impl Meter<'_> {
             prologue: Vec::new(),
             operands: Vec::new(),
             before: FxHashSet::default(),
+            folds: vec![1.0; draft.leaves.len()],
         };
         match roles {
             Roles::Map => {}
-            Roles::Row { along, placement } => self.reread(&mut repeats, *along, *placement),
+            Roles::Row { along, placement } => {
+                self.reread(&mut repeats, *along, *placement);
+                self.refold(&mut repeats, *along);
+            }
             Roles::Column { along, .. } => {
                 self.reread(&mut repeats, *along, placement(draft, *along, self.limits, self.hints));
+                self.refold(&mut repeats, *along);
             }
             Roles::Contract { dots, shared, rows, .. } => {
                 let tile = self.limits.tile;
@@ -176,6 +188,24 @@ impl Meter<'_> {
         for (passes, leaf) in repeats.passes.iter_mut().zip(&self.draft.leaves) {
             if !leaf.axes.common(along).is_empty() {
                 *passes = levels;
+            }
+        }
+    }
+
+    /// A row is folded for every point of the axes outside, also of those that it does not vary over: of `w[j] · Σ x[i, k]` every sum is made for
+    /// every `j`.
+    fn refold(&self, repeats: &mut Repeats, along: AxisSet) {
+        let draft = self.draft;
+        let outside = draft.all_axes().without(along);
+        for (k, leaf) in draft.leaves.iter().enumerate().filter(|(_, leaf)| leaf.op.is_fold()) {
+            let times = self.extent(outside.without(leaf.axes.union(leaf.op.folded())));
+            if times <= 1.0 {
+                continue;
+            }
+            repeats.folds[k] = times;
+            for operand in leaf.op.operands() {
+                repeats.prologue.push((draft.axes_of(operand), times));
+                self.mark_before(repeats, operand, times);
             }
         }
     }
@@ -247,26 +277,31 @@ impl Meter<'_> {
                 let recomputed = if self.spec.kind == Machine::Cpu { 1.0 } else { times };
                 repeats.prologue.push((self.draft.axes_of(operand), recomputed));
                 repeats.operands.push((*dot, operand));
-                let mut todo = vec![operand];
-                let mut seen = FxHashSet::default();
-                while let Some(place) = todo.pop() {
-                    if !seen.insert(place) {
-                        continue;
-                    }
-                    repeats.before.insert(place);
-                    self.draft.scope.with_nodes(|nodes| match &nodes[place as usize].0 {
-                        ExprNode::Arg(k) => {
-                            let leaf = &self.draft.leaves[*k as usize];
-                            let passes = &mut repeats.passes[*k as usize];
-                            if !leaf.op.is_dot() {
-                                *passes = passes.max(times);
-                                todo.extend(leaf.op.operands());
-                            }
-                        }
-                        node => todo.extend(node.operands()),
-                    });
-                }
+                self.mark_before(repeats, operand, times);
             }
+        }
+    }
+
+    /// Marks what a term is computed from, and that it is walked so often.
+    fn mark_before(&self, repeats: &mut Repeats, operand: Place, times: f64) {
+        let mut todo = vec![operand];
+        let mut seen = FxHashSet::default();
+        while let Some(place) = todo.pop() {
+            if !seen.insert(place) {
+                continue;
+            }
+            repeats.before.insert(place);
+            self.draft.scope.with_nodes(|nodes| match &nodes[place as usize].0 {
+                ExprNode::Arg(k) => {
+                    let leaf = &self.draft.leaves[*k as usize];
+                    let passes = &mut repeats.passes[*k as usize];
+                    if !leaf.op.is_dot() {
+                        *passes = passes.max(times);
+                        todo.extend(leaf.op.operands());
+                    }
+                }
+                node => todo.extend(node.operands()),
+            });
         }
     }
 
@@ -349,7 +384,15 @@ impl Meter<'_> {
                 elements += self.extent(leaf.axes).min(whole);
                 passes = passes.max(repeats.passes[l]);
                 if let Some(axis) = self.facts.loads[l].filter(|_| !ty.shape.dims().is_empty()) {
-                    run = run.min(self.hints.size(&draft.axes[axis]) * element);
+                    let across = self.across_rows(leaf.axes, axis, roles);
+                    run = run.min(if across > MOST_LINES {
+                        element
+                    } else {
+                        self.hints.size(&draft.axes[axis]) * element
+                    });
+                    if across > 0.0 {
+                        access = access.min(element);
+                    }
                     if Some(axis) != inner && !gathers {
                         access = access.min(element);
                     }
@@ -376,6 +419,18 @@ impl Meter<'_> {
         }
         for bytes in written {
             self.work.write(Stream::of(bytes).warm(touched));
+        }
+    }
+
+    /// How many lines a row of a processor touches of a tensor that lies across its rows, side by side along another axis: an element of each.
+    fn across_rows(&self, axes: AxisSet, side_by_side: usize, roles: &Roles) -> f64 {
+        match roles {
+            Roles::Row { along, .. } if self.spec.kind == Machine::Cpu && !along.contains(side_by_side) => {
+                let own = axes.common(*along);
+                // Rows whose results lie side by side as the tensor does are worked on abreast.
+                if own.is_empty() || self.inner_axis() == Some(side_by_side) { 0.0 } else { self.extent(own) }
+            }
+            _ => 0.0,
         }
     }
 
@@ -406,7 +461,7 @@ impl Meter<'_> {
                 // The scores of one tile are worked on while others are multiplied.
                 Roles::Attention { .. } => 0.25,
                 // Matrix units wait for operands that are computed.
-                _ if steps.iter().any(waits) => 1.0,
+                _ if !repeats.operands.is_empty() && steps.iter().any(waits) => 1.0,
                 // Folds of whole rows wait for the end of their sums, and few such tiles share a core.
                 Roles::Contract { whole_rows: true, .. } => 0.5,
                 _ => 0.0,
@@ -448,7 +503,7 @@ impl Meter<'_> {
                     self.work.padding = self.work.padding.max(padding);
                 }
                 LeafOp::Reduce { over, arg, .. } => {
-                    let count = self.extent(leaf.axes.union(*over));
+                    let count = self.extent(leaf.axes.union(*over)) * repeats.folds[k];
                     self.work.operate(Unit::Elementwise(arithmetic_dtype(leaf.dtype)), count);
                     if self.work.is_detailed && !leaf.axes.without(*over).is_empty() {
                         let more = self.slide(*arg, *over, whence);
@@ -456,7 +511,7 @@ impl Meter<'_> {
                     }
                 }
                 LeafOp::Prefix { .. } => {
-                    let count = self.extent(leaf.axes);
+                    let count = self.extent(leaf.axes) * repeats.folds[k];
                     self.work.operate(Unit::Elementwise(arithmetic_dtype(leaf.dtype)), 2.0 * count);
                 }
                 LeafOp::Random { .. } => {

@@ -29,6 +29,7 @@ spellings! {
         "rotated, causal, behind a past" {
             "halves sliced": llama_sliced,
             "halves split": llama_split,
+            "queries scaled before they turn": llama_scaled_first,
             "one operator each": llama_named,
         }
     }
@@ -107,12 +108,16 @@ fn step(s: &Sheet) -> Step<'_> {
 
 /// Past and new keys, the heads repeated behind the cache, a mask by positions.
 fn attend_cached<'s>(s: &'s Sheet, step: &Step<'s>) {
+    attend_cached_scaled(s, step, |product| s.mul(product, s.number(SCALE)));
+}
+
+fn attend_cached_scaled<'s>(s: &'s Sheet, step: &Step<'s>, scaled: impl Fn(Tensor<'s>) -> Tensor<'s>) {
     let keys = s.concat(&[step.past_key, step.k], 2);
     let values = s.concat(&[step.past_value, step.v], 2);
     let places = |limit| s.call("Range", &[s.int(0), limit, s.int(1)]);
     let queries = s.add(places(s.size(step.q, 2)), s.size(step.past_key, 2));
     let seen = s.call("LessOrEqual", &[s.unsqueeze(places(s.size(keys, 2)), &[0]), s.unsqueeze(queries, &[1])]);
-    let product = s.mul(scores(s, step.q, repeat(s, keys, 64)), s.number(SCALE));
+    let product = scaled(scores(s, step.q, repeat(s, keys, 64)));
     let hidden = s.choose(s.cast(seen, Bool), product, s.number(f64::NEG_INFINITY));
     s.output("y", s.matmul(s.softmax(hidden, -1), repeat(s, values, 64)));
     s.output("keys", keys);
@@ -177,6 +182,14 @@ fn llama<'s>(s: &'s Sheet, rotate: impl Fn(Tensor<'s>, [Tensor<'s>; 2]) -> Tenso
 
 fn llama_sliced(s: &Sheet) {
     llama(s, |x, tables| rotate_sliced(s, x, tables), |step| attend_cached(s, step));
+}
+
+/// The scale on the queries, and these turned then.
+fn llama_scaled_first(s: &Sheet) {
+    let new = step(s);
+    let tables = tables(s);
+    let (q, k) = (rotate_sliced(s, s.mul(new.q, s.number(SCALE)), tables), rotate_split(s, new.k, tables));
+    attend_cached_scaled(s, &Step { q, k, ..new }, |product| product);
 }
 
 fn llama_split(s: &Sheet) {

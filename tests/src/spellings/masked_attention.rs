@@ -96,6 +96,7 @@ spellings! {
         "f32" {
             "slopes times distance": alibi,
             "slopes in the graph": alibi_computed,
+            "distance taken away": alibi_taken_away,
         }
     }
     "attention, dropout" {
@@ -495,6 +496,15 @@ fn alibi_computed(s: &Sheet) {
     let slopes = s.pow(s.number(0.25), heads);
     let bias = s.mul(distance(s, &o), s.unsqueeze(slopes, &[1, 2]));
     finish(s, s.add(s.unsqueeze(bias, &[0]), scaled_scores(s, &o)), &o);
+}
+
+/// How far back a key lies, taken away from the scores.
+fn alibi_taken_away(s: &Sheet) {
+    let o = self_heads(s);
+    let slopes = s.table(F32, &[4, 1, 1], |i| (-2.0 * (i[0] as f64 + 1.0)).exp2());
+    let (queries, keys) = (range(s, s.size(o.q, 2)), range(s, s.size(o.k, 2)));
+    let back = s.cast(s.sub(s.unsqueeze(queries, &[1]), s.unsqueeze(keys, &[0])), F32);
+    finish(s, s.sub(scaled_scores(s, &o), s.mul(slopes, back)), &o);
 }
 
 fn dropped<'s>(s: &'s Sheet, probabilities: Tensor<'s>) -> Tensor<'s> {

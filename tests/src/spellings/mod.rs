@@ -29,7 +29,7 @@ mod unseen;
 mod unseen_attention;
 
 pub use data::{bindings, inputs};
-pub use planned::{Planned, usual_sizes};
+pub use planned::{Planned, other_sizes, usual_sizes};
 pub use sheet::Sheet;
 
 use fuseline::error::Result;

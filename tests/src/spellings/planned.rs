@@ -17,6 +17,13 @@ pub fn usual_sizes() -> Env {
     sizes.into_iter().map(|(name, size)| (Symbol::name(name), size)).collect()
 }
 
+/// One short sequence, and long ones: kernels that are the right ones for one are not for another.
+pub fn other_sizes() -> Vec<Env> {
+    let sizes = [[1, 128, 128, 64], [8, 2048, 2048, 2048], [2, 4096, 4096, 512]];
+    let env = |sizes: [i64; 4]| ["n", "s", "t", "p"].map(Symbol::name).into_iter().zip(sizes).collect();
+    sizes.into_iter().map(env).collect()
+}
+
 /// A plan with the graph that it divides.
 #[derive(Debug)]
 pub struct Planned {
@@ -36,8 +43,13 @@ impl Spelling {
 
     /// The plan for a device, by its name.
     pub fn planned(&self, device: &str, numerics: Numerics) -> Result<Planned> {
+        self.planned_at(device, numerics, usual_sizes())
+    }
+
+    /// The plan for a device at sizes.
+    pub fn planned_at(&self, device: &str, numerics: Numerics, sizes: Env) -> Result<Planned> {
         let mut options = PlanOptions { numerics, ..PlanOptions::on(DeviceSpec::find(device)?) };
-        options.hints.env = usual_sizes();
+        options.hints.env = sizes;
         let planned = plan_program(self.graph()?, &options, &mut |_| {})?;
         Ok(Planned { graph: planned.program.run().clone(), plan: planned.run })
     }

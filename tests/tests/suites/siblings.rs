@@ -2,10 +2,11 @@
 
 use std::collections::BTreeSet;
 
+use fuseline::device::DeviceSpec;
 use fuseline::passes::Numerics;
-use fuseline::tensor::Dim;
+use fuseline::tensor::{Dim, Env};
 use fuseline::tile::Schedule;
-use fuseline_tests::spellings::{Planned, Spelling, all, classes, usual_sizes};
+use fuseline_tests::spellings::{Planned, Spelling, all, classes, other_sizes, usual_sizes};
 
 /// How many rows some class of a family must have; where a class is named, that one.
 const LEAST: &[(&str, Option<&str>, usize)] = &[
@@ -42,29 +43,43 @@ fn first_difference(a: &str, b: &str) -> String {
     format!("{before}- {a}\n+ {b}")
 }
 
-fn check_siblings(device: &str) {
+fn check_siblings(device: &str, sizes: &Env) {
+    let kernels = |row: &Spelling| {
+        let planned = row.planned_at(device, Numerics::Default, sizes.clone());
+        planned.unwrap_or_else(|e| panic!("{} on {device}: {e}", label(row))).kernels()
+    };
     let mut wrong = Vec::new();
     for class in classes() {
-        let first = planned(class[0], device).kernels();
+        let first = kernels(class[0]);
         for row in &class[1..] {
-            let text = planned(row, device).kernels();
+            let text = kernels(row);
             if text != first {
                 let difference = first_difference(&first, &text);
                 wrong.push(format!("{} is not the kernel of {}:\n{difference}", label(row), class[0].name));
             }
         }
     }
-    assert!(wrong.is_empty(), "on {device}:\n{}", wrong.join("\n\n"));
+    assert!(wrong.is_empty(), "on {device} with {sizes:?}:\n{}", wrong.join("\n\n"));
 }
 
 #[test]
 fn siblings_are_the_same_kernels_on_a_cpu() {
-    check_siblings("cpu");
+    check_siblings("cpu", &usual_sizes());
 }
 
 #[test]
 fn siblings_are_the_same_kernels_on_a_gpu() {
-    check_siblings("h200");
+    check_siblings("h200", &usual_sizes());
+}
+
+#[test]
+fn siblings_are_the_same_kernels_at_other_sizes() {
+    let devices: Vec<&str> = DeviceSpec::names().collect();
+    for (k, sizes) in other_sizes().iter().enumerate() {
+        for device in devices.iter().skip(k % 2).step_by(2) {
+            check_siblings(device, sizes);
+        }
+    }
 }
 
 #[test]

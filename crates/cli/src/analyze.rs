@@ -99,9 +99,9 @@ fn write_candidates(text: &mut String, analysis: &Analysis) {
         text.push('\n');
         match &c.verdict {
             Verdict::KeepApart(reason) => prose(text, 2, &format!("{}: keep apart — {reason}", c.name())),
-            Verdict::Fuse => prose(text, 2, &format!("{}: FUSE {:.2}{}", c.name(), c.scorecard.score, savings(c))),
+            Verdict::Fuse => prose(text, 2, &format!("{}: FUSE {:.2} — {}", c.name(), c.scorecard.score, savings(c))),
             Verdict::FuseIf(condition) => {
-                prose(text, 2, &format!("{}: FUSE {:.2} {condition}{}", c.name(), c.scorecard.score, savings(c)));
+                prose(text, 2, &format!("{}: FUSE {:.2} {condition} — {}", c.name(), c.scorecard.score, savings(c)));
                 let here =
                     if condition.holds { "it does at the sizes given" } else { "it does not at the sizes given" };
                 prose(text, 6, here);
@@ -182,7 +182,7 @@ fn change(before: f64, after: f64, text: impl Fn(f64) -> String) -> String {
 /// What a candidate saves, in a sentence.
 fn savings(candidate: &Candidate) -> String {
     let saved = saved_traffic(&candidate.before, &candidate.after);
-    if saved > 0.0 { format!(" — {saved:.0} % less traffic, one launch less") } else { " — one launch less".into() }
+    if saved > 0.0 { format!("{saved:.0} % less traffic, one launch less") } else { "one launch less".into() }
 }
 
 /// Traffic saved in percent.
@@ -219,8 +219,9 @@ fn to_json(analysis: &Analysis, spec: &DeviceSpec) -> Value {
 
 fn candidate_json(candidate: &Candidate) -> Value {
     let (verdict, reason, why, condition) = match &candidate.verdict {
-        Verdict::Fuse => ("fuse", Value::Null, Value::Null, Value::Null),
-        Verdict::FuseIf(c) => ("fuse_if", Value::Null, json!(c.to_string()), condition_json(c)),
+        Verdict::Fuse => ("fuse", json!("saves_time"), json!(savings(candidate)), Value::Null),
+        Verdict::FuseIf(c) if c.holds => ("fuse_if", json!("saves_time_here"), json!(c.to_string()), condition_json(c)),
+        Verdict::FuseIf(c) => ("fuse_if", json!("saves_no_time_here"), json!(c.to_string()), condition_json(c)),
         Verdict::KeepApart(r) => ("keep_apart", json!(r.name()), json!(r.to_string()), Value::Null),
     };
     json!({

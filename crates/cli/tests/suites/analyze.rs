@@ -77,6 +77,7 @@ fn layernorm_and_gelu_score_0_85() {
     assert!(text.contains("layernorm+gelu: FUSE 0.85"), "{text}");
     let report = json(&["analyze", "examples/layernorm_gelu.json"]);
     assert_eq!(report["candidates"][0]["score"], 0.85);
+    assert_eq!(report["candidates"][0]["reason"], "saves_time");
     assert_eq!(report["before"]["bytes"], 4.0 * 4.0 * 8192.0 * 4096.0);
     assert_eq!(report["saved_traffic_percent"], 50.0);
     assert_eq!(report["candidates"][0]["scorecard"]["parts"][0]["weight"], 0.4);

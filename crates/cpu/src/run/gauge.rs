@@ -329,7 +329,9 @@ mod tests {
                 assert!(rate > 1e5 && rate < 1e14, "{isa:?} {dtype}: {rate}");
             }
             assert!(gauge.multiply_adds(DType::I8).is_err());
-            let (loaded, alone) = (gauge.loaded_multiply_adds().unwrap(), gauge.multiply_adds(DType::F32).unwrap());
+            let loaded = gauge.loaded_multiply_adds().unwrap();
+            // Others use the processor too: one measurement may be any part of the rate, the best of several is not.
+            let alone = (0..8).map(|_| gauge.multiply_adds(DType::F32).unwrap()).fold(0.0, f64::max);
             assert!(loaded > 1e5 && loaded < 4.0 * alone, "{isa:?}: {loaded}, without loads {alone}");
             let tiles = gauge.tile_products().unwrap();
             assert_eq!(tiles.is_some(), isa == Isa::Amx);

@@ -86,12 +86,19 @@ fn table(compared: &Compared<'_>) -> Table<'static> {
     table
 }
 
+/// An error that rounding does not usually make.
+const LARGE: f64 = 1e-3;
+
 fn remark(contender: &Contender, judge: Option<&str>) -> String {
     let is_judge = judge == Some(contender.name);
     match contender.error {
         _ if is_judge => "errors are taken to this one".into(),
         Some(Difference { unlike, .. }) if unlike > 0 => format!("{unlike} outputs of another type or size"),
         Some(Difference { unequal, .. }) if unequal > 0 => format!("{unequal} integers differ"),
+        // Who is nearer to what is meant, another contender does not know.
+        Some(Difference { rms, .. }) if rms > LARGE && judge != Some("reference") => {
+            "--exact takes errors to the reference".into()
+        }
         _ => String::new(),
     }
 }

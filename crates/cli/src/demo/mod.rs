@@ -3,7 +3,7 @@
 mod tell;
 
 use fuseline::device::NamedTensors;
-use fuseline::error::{Error, Result};
+use fuseline::error::{Error, Kind, Result};
 use fuseline::explain::{KernelRow, kernel_rows};
 use fuseline::fuse::{Cost, PlanOptions};
 use fuseline::graph::Graph;
@@ -38,7 +38,8 @@ pub fn demo(arguments: &Demo) -> Outcome {
     }
     let network = arguments.model.0;
     let model = Model::open(&ModelName::Demo(network.name.into()), None, &ModelLimits::default())?;
-    let feed = feed::assemble(&model, &GivenInputs::default(), &arguments.sizes, 0, arguments.quiet)?;
+    let feed =
+        feed::assemble(&model, &GivenInputs::default(), &arguments.sizes, 0, arguments.quiet).map_err(smaller)?;
     let load = load::tell(Measuring::Cpu, arguments.quiet);
     let waiting = Waiting::unless(arguments.quiet, &format!("building {}", model.name));
     let mut shown = Vec::new();
@@ -63,7 +64,8 @@ pub fn demo(arguments: &Demo) -> Outcome {
                 false => None,
             };
             Ok((stage.show(measurement, ceiling)?, data))
-        })?;
+        });
+        let done = done.map_err(|error| smaller(error.into()))?;
         shown.push(done.0);
         page = page.or(done.1);
     }
@@ -116,6 +118,16 @@ pub struct Shown {
     unfused: Run,
     roofline: Position,
     verdict: Verdict,
+}
+
+/// What helps where a limit is reached: the networks of the demo are as large as their sizes.
+fn smaller(failure: Failure) -> Failure {
+    match failure {
+        Failure::Work { error, help: None, .. } if error.kind() == Kind::Limit => {
+            Failure::with_help(error, "give smaller numbers with --sizes")
+        }
+        other => other,
+    }
 }
 
 /// A plan that was run.

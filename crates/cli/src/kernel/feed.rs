@@ -19,6 +19,9 @@ use crate::waiting::Waiting;
 /// What a free size is taken as where a kernel is run or shown.
 pub const USUAL_SIZE: i64 = 128;
 
+/// The least that a free size is taken as.
+const LEAST_SIZE: i64 = 16;
+
 /// What goes into a run of a kernel.
 pub struct Feed {
     pub tensors: Vec<Literal>,
@@ -46,6 +49,13 @@ pub fn assume_sizes(kernel: &Kernel, mut env: Env, usual: i64) -> (Env, Vec<(Str
     (env, free.iter().map(|symbol| (symbol.to_string(), usual)).collect())
 }
 
+/// What free sizes are taken as where nobody asks for more than there is room for: halved until it fits.
+fn usual_with_room(kernel: &Kernel, env: &Env, usual: i64) -> i64 {
+    let fits = |usual: i64| check_room(kernel, &assume_sizes(kernel, env.clone(), usual).0).is_ok();
+    let halves = std::iter::successors(Some(usual), |usual| (*usual > LEAST_SIZE).then_some(usual / 2));
+    halves.clone().find(|usual| fits(*usual)).or_else(|| halves.last()).unwrap_or(usual)
+}
+
 /// Puts the inputs of a kernel together.
 pub fn assemble(written: &Written, file: Option<&Path>, sizes: &[SizeBinding], usual: i64, seed: u64) -> Outcome<Feed> {
     let (source, kernel) = (&written.source, &written.source.kernel);
@@ -54,6 +64,7 @@ pub fn assemble(written: &Written, file: Option<&Path>, sizes: &[SizeBinding], u
         Some(path) => read(written, path, &mut env)?,
         None => Tensors::new(),
     };
+    let usual = usual_with_room(kernel, &env, usual);
     let (env, assumed) = assume_sizes(kernel, env, usual);
     let mut feed = Feed { tensors: Vec::new(), random: Vec::new(), assumed, env };
     check_room(kernel, &feed.env)?;
@@ -127,4 +138,23 @@ fn read(written: &Written, path: &Path, env: &mut Env) -> Outcome<Tensors> {
         ty.bind(tensor.dtype(), tensor.sizes(), env).map_err(place)?;
     }
     Ok(given)
+}
+
+#[cfg(test)]
+mod tests {
+    use fuseline::tile;
+
+    use super::*;
+
+    #[test]
+    fn sizes_that_nobody_gives_fit_into_memory() {
+        let kernel = |text: &str| tile::read(text).unwrap().kernel;
+        let cube = kernel("kernel cube(x: f32[a, b, c]) -> y: f32[a, b, c] { y = x * 2.0 }");
+        assert_eq!(usual_with_room(&cube, &Env::new(), 1024), 512);
+        let line = kernel("kernel line(x: f32[a]) -> y: f32[a] { y = x * 2.0 }");
+        assert_eq!(usual_with_room(&line, &Env::new(), 1024), 1024);
+        // What was asked for is refused as it is.
+        let env = [(Symbol::name("a"), 1 << 40)].into_iter().collect();
+        assert_eq!(usual_with_room(&cube, &env, 1024), LEAST_SIZE);
+    }
 }

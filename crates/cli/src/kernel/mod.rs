@@ -44,6 +44,8 @@ impl Written {
     fn open(path: &Path) -> Outcome<Written> {
         let place = path.display().to_string();
         let text = std::fs::read_to_string(path);
+        // Some editors mark the beginning of a text.
+        let text = text.map(|text| text.strip_prefix('\u{feff}').map(str::to_owned).unwrap_or(text));
         let text = text.map_err(|e| {
             let error = Error::invalid(format!("cannot be read: {e}")).at(place.clone());
             match e.kind() {

@@ -222,7 +222,7 @@ fn steps(check: &Check) -> Option<String> {
     let (elements, they) = if count == 1 { ("element", "it stands") } else { ("elements", "they stand") };
     Some(format!(
         "{}: {count} {elements} of {of} differ by up to {:.1e} (at {:?}), because {they} behind a rounding, a comparison or a conversion to an \
-         integer that the smallest error decides; either side is right, so that this says nothing of {elements} like {}",
+         integer that the smallest error decides; either side is right, so that this says nothing of elements like {}",
         check.value,
         farthest.distance(),
         farthest.index,

@@ -80,6 +80,13 @@ fn its_networks_are_models() {
 }
 
 #[test]
+fn what_is_too_large_is_refused_with_an_option_that_there_is() {
+    let done = super::fuseline(&["demo", "--sizes", "tokens=99999999", "--no-report"]);
+    let told = String::from_utf8(done.stderr).unwrap();
+    assert!(!done.status.success() && told.contains("--sizes") && !told.contains("--max-memory"), "{told}");
+}
+
+#[test]
 fn sizes_that_leave_nothing_to_show_are_refused() {
     for (sizes, why) in
         [("batch=0", "with batch=0 there is nothing to show"), ("tokens=1000G", "bytes"), ("width=3", "width")]

@@ -206,3 +206,12 @@ fn names_of_a_model_do_not_leave_comments() {
         assert!(named.len() == 1 && is_comment(named[0]) && is_plain(named[0]), "{form}: {named:?}");
     }
 }
+
+#[test]
+fn a_mark_at_the_beginning_of_a_text_is_no_part_of_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("marked.tile");
+    let text = std::fs::read_to_string(example("softmax")).unwrap();
+    std::fs::write(&path, format!("\u{feff}{text}")).unwrap();
+    stdout(&["kernel", path.to_str().unwrap(), "check"]);
+}

@@ -149,3 +149,26 @@ fn processors_read_no_rows_across() {
         assert_eq!(schedules(beside, spec), ["map", "row"], "{}", spec.name);
     }
 }
+
+/// A sum in f16 that is folded in f32 and read again is made once, not in every term that reads it.
+#[test]
+fn what_is_folded_in_a_wider_type_is_kept() {
+    let centred = "graph g(x: f16[64, 1024], z: f16[64, 1024]) {
+        %2 = map(x, z) a + b : f16[64, 1024]
+        %3 = map(%2) f32(a) : f32[64, 1024]
+        %4 = reduce.sum %3 axes=[1] : f32[64]
+        %5 = view %4[i0] : f32[64, 1024]
+        %6 = map(%3, %5) (a - b) * (a - b) : f32[64, 1024]
+        %7 = reduce.sum %6 axes=[1] : f32[64]
+        %8 = view %7[i0] : f32[64, 1024]
+        %9 = map(%2, %8) f32(a) / b : f32[64, 1024]
+        return y = %9
+    }";
+    let options = PlanOptions::on(DeviceSpec::find("h200").unwrap());
+    let simple = simplified(Graph::parse(centred).unwrap(), &options, &mut |_| {}).unwrap();
+    let planned = plan_simplified(simple, &options, &mut |_| {}).unwrap();
+    let [kernel] = planned.run.kernels.as_slice() else { panic!("{} kernels", planned.run.kernels.len()) };
+    let text = kernel.kernel.to_string();
+    assert_eq!(text.matches("f32(a) + f32(b)").count(), 1, "{text}");
+    assert_eq!(text.matches("f32(").count(), 2, "{text}");
+}

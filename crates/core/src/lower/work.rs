@@ -210,6 +210,19 @@ impl Meter<'_> {
         }
     }
 
+    /// How often a processor does a step that varies along its innermost loop: for every point of the axes outside that it does not vary over,
+    /// too. Other steps leave the loop; and on a GPU, every thread has its own anyway.
+    fn in_loops(&self, axes: AxisSet, roles: &Roles) -> f64 {
+        let within = match roles {
+            _ if self.spec.kind == Machine::Gpu => return 1.0,
+            Roles::Map => self.draft.all_axes(),
+            Roles::Row { along, .. } => *along,
+            Roles::Column { .. } | Roles::Contract { .. } | Roles::Attention { .. } => return 1.0,
+        };
+        let innermost = self.inner_axis().filter(|axis| within.contains(*axis) && axes.contains(*axis));
+        innermost.map_or(1.0, |_| self.extent(self.draft.all_axes().without(axes)).max(1.0))
+    }
+
     /// The rows of two joined dots that read the same streamed operands.
     pub(super) fn queried(&self, roles: &Roles) -> AxisSet {
         match roles {
@@ -471,7 +484,7 @@ impl Meter<'_> {
             let axes = draft.axes_of(place);
             let again =
                 repeats.prologue.iter().filter(|(of, _)| repeats.before.contains(&place) && axes.is_within(*of));
-            let times = again.map(|(_, times)| *times).fold(1.0, f64::max);
+            let times = again.map(|(_, times)| *times).fold(self.in_loops(axes, roles), f64::max);
             let count = self.extent(axes) * times;
             match ridden.contains(&place) {
                 true => self.work.ridden += count,

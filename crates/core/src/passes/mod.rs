@@ -17,6 +17,7 @@ mod inline_splats;
 mod join_parts;
 mod keep_written;
 mod narrow;
+mod repeat_late;
 mod round_factors;
 mod round_storage;
 mod settle_axes;
@@ -189,6 +190,7 @@ pub const PASSES: &[Pass] = &[
     compose_views::PASS,   // then every later pass sees at most one view between two computations
     join_parts::PASS,      // after composing: a part is one view of what it looks at
     split_concats::PASS,   // after joining, which may leave no concat at all
+    repeat_late::PASS,     // after joining: parts that are the same are one that is repeated
     settle_axes::PASS,     // after composing: readers are seen through one view
     align_contractions::PASS, // after composing: a permutation may hide behind another view
     inline_splats::PASS,   // after composing: a constant behind several views is behind one

@@ -126,6 +126,20 @@ fn rows_are_folded_once() {
     }
 }
 
+/// A processor would compute it in every row: what stays in the innermost loop is priced for that.
+#[test]
+fn functions_of_a_vector_are_not_computed_in_every_row() {
+    let beside = "graph g(w: f32[4096], z: f32[512, 4096]) {
+        %2 = map(w) exp(sin(a)) : f32[4096]
+        %3 = view %2[i1] : f32[512, 4096]
+        %4 = map(%3, z) a * b : f32[512, 4096]
+        return y = %4
+    }";
+    for spec in DeviceSpec::all().iter().filter(|spec| spec.kind == Machine::Cpu) {
+        assert_eq!(schedules(beside, spec), ["map", "map"], "{}", spec.name);
+    }
+}
+
 /// A row that lies across what is read takes a line of memory for every element: columns are folded, or the tensor is turned before.
 #[test]
 fn processors_read_no_rows_across() {

@@ -79,7 +79,7 @@ function startDecisions() {
     refresh();
   } }, titles[name] + " ", element("small", {}, String(counts(name))))));
   let groups = grouped();
-  const text = d => [d.id, d.rule, d.from, d.to, d.reason, d.code, d.taken ? "taken" : "refused", ...d.kernels.map(k => data.kernels[k].pattern)].join(" ").toLowerCase();
+  const text = d => [d.id, d.rule, d.from, d.to, d.reason, d.code, d.taken ? "taken" : "refused", ...d.kernels.filter(k => k !== null).map(k => data.kernels[k].pattern)].join(" ").toLowerCase();
   const haystack = data.decisions.map(text);
   const rows = () => {
     const words = wanted.text.toLowerCase().split(/\s+/).filter(Boolean);

@@ -56,7 +56,7 @@ const steps = {
   'Enter chooses': () => { press(find('canvas'), 'Enter'); return !find('drawer').hidden || graph.boxes[graph.at].kind === 'input'; },
   'b goes back': () => { press(find('canvas'), 'b'); return graph.mode === 'after'; },
   'a slash searches': () => { press(document.body, '/'); return document.activeElement === find('search'); },
-  'search finds less': () => { const all = rows(); find('search').value = 'gelu'; find('search').dispatchEvent(new Event('input')); return rows() > 0 && rows() < all; },
+  'search finds less': () => { const all = rows(); find('search').value = data.decisions[0].id; find('search').dispatchEvent(new Event('input')); return rows() > 0 && rows() < all; },
   'search finds nothing': () => { find('search').value = 'no such thing'; find('search').dispatchEvent(new Event('input')); return rows() === 0; },
   'and all again': () => { find('search').value = ''; find('search').dispatchEvent(new Event('input')); return rows() > 1; },
   'columns sort': () => { const head = document.querySelectorAll('#decision-table th button')[3]; click(head); const down = head.parentNode.getAttribute('aria-sort'); click(head); return down === 'descending' && head.parentNode.getAttribute('aria-sort') === 'ascending'; },

@@ -57,9 +57,14 @@ def test_the_interpreter_is_free_during_a_run():
 
     thread = threading.Thread(target=count)
     thread.start()
-    before = counts[0]
-    session.run(None, {"x": x})
-    during = counts[0] - before
+    during = 0
+    # Others use the processor too: during one run the thread may have had no turn.
+    for _ in range(20):
+        before = counts[0]
+        session.run(None, {"x": x})
+        during = max(during, counts[0] - before)
+        if during > 10:
+            break
     running = False
     thread.join()
     assert during > 10

@@ -365,7 +365,7 @@ fn tree_ensemble<'b>(call: &Call<'_, 'b>) -> Result<Vec<Tensor<'b>>> {
         3 => PostTransform::SoftmaxZero,
         other => return Err(call.unsupported("post_transform", other)),
     };
-    let x = call.input(0)?;
+    let x = rows_of(call.input(0)?)?;
     Ok(vec![transform.apply(forest.vote(forest.reach(x)?, x.dtype()?, aggregate)?)])
 }
 

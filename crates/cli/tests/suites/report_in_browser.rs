@@ -123,6 +123,51 @@ fn loaded(browser: &Path, page: &Path, folder: &Path, width: u32) -> String {
     reader.join().unwrap().unwrap()
 }
 
+/// A copy of a page that takes down what goes wrong, with a script at its end.
+fn watched(page: &Path, script: &str) -> PathBuf {
+    let text = std::fs::read_to_string(page).unwrap();
+    let (head, rest) = text.split_once("<title>").unwrap();
+    let watched = format!("{head}{WATCH}<title>{rest}").replace("</body>", &format!("{script}</body>"));
+    let path = page.with_extension("watched.html");
+    std::fs::write(&path, watched).unwrap();
+    path
+}
+
+/// What the script of a page has told.
+fn outcome(document: &str) -> Value {
+    let (_, behind) = document.split_once("<pre id=\"outcome\">").unwrap_or_else(|| panic!("no outcome: {document}"));
+    let told = behind.split_once("</pre>").unwrap().0.replace("&lt;", "<").replace("&gt;", ">").replace("&amp;", "&");
+    serde_json::from_str(&told).unwrap()
+}
+
+/// Tells how many kernels are drawn, and what went wrong.
+const LOOK: &str = r#"<script>
+const told = { wrong, drawn: document.querySelectorAll('#canvas .box.kernel').length };
+document.body.append(Object.assign(document.createElement('pre'), { id: 'outcome', textContent: JSON.stringify(told) }));
+</script>"#;
+
+/// Decisions of attention, and of networks, are also about what is no kernel.
+#[test]
+fn pages_of_networks_open_without_any_complaint() {
+    let Some(browser) = browser() else {
+        eprintln!("not tried: there is no Chromium here");
+        return;
+    };
+    let folder = tempfile::tempdir().unwrap();
+    for model in ["gallery:attention", "demo:encoder"] {
+        let page = folder.path().join("page.html");
+        let done = Command::new(env!("CARGO_BIN_EXE_fuseline"))
+            .args(["report", model, "--no-run", "-q", "-o"])
+            .arg(&page)
+            .output()
+            .unwrap();
+        assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
+        let outcome = outcome(&loaded(&browser, &watched(&page, LOOK), folder.path(), 1280));
+        assert_eq!(outcome["wrong"], Value::Array(Vec::new()), "{model}: {outcome:#}");
+        assert!(outcome["drawn"] != 0, "{model}: {outcome:#}");
+    }
+}
+
 #[test]
 fn a_page_can_be_used_without_any_complaint() {
     let Some(browser) = browser() else {
@@ -145,18 +190,9 @@ fn a_page_can_be_used_without_any_complaint() {
         .output()
         .unwrap();
     assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
-    let text = std::fs::read_to_string(&page).unwrap();
-    let (head, rest) = text.split_once("<title>").unwrap();
-    let watched = format!("{head}{WATCH}<title>{rest}").replace("</body>", &format!("{VISIT}</body>"));
-    let visited = folder.path().join("visited.html");
-    std::fs::write(&visited, watched).unwrap();
+    let visited = watched(&page, VISIT);
     for width in [1280, 420] {
-        let document = loaded(&browser, &visited, folder.path(), width);
-        let (_, behind) =
-            document.split_once("<pre id=\"outcome\">").unwrap_or_else(|| panic!("no outcome: {document}"));
-        let told =
-            behind.split_once("</pre>").unwrap().0.replace("&lt;", "<").replace("&gt;", ">").replace("&amp;", "&");
-        let outcome: Value = serde_json::from_str(&told).unwrap();
+        let outcome = outcome(&loaded(&browser, &visited, folder.path(), width));
         assert!(outcome["steps"].as_u64().unwrap() > 20, "{outcome:#}");
         assert_eq!(outcome["failed"], Value::Array(Vec::new()), "at {width}: {outcome:#}");
         assert_eq!(outcome["wrong"], Value::Array(Vec::new()), "at {width}: {outcome:#}");

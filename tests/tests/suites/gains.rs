@@ -3,6 +3,7 @@
 //! Networks, the gallery and all spellings, for every device that ships.
 
 use std::path::Path;
+use std::sync::Arc;
 
 use fuseline::compile::{plan_simplified, simplified};
 use fuseline::device::{DeviceSpec, Machine};
@@ -11,6 +12,7 @@ use fuseline::fuse::{PlanOptions, Verdict};
 use fuseline::gallery;
 use fuseline::graph::Graph;
 use fuseline::tensor::{DType, Symbol};
+use fuseline::tile::Kernel;
 use fuseline_frontend::Model;
 use fuseline_tests::spellings::{all, usual_sizes};
 
@@ -103,12 +105,17 @@ fn spellings_take_nothing_at_a_loss() {
     assert!(found.is_empty(), "{}", found.join("\n"));
 }
 
-/// The schedules of the kernels that a graph becomes.
-fn schedules(text: &str, spec: &DeviceSpec) -> Vec<&'static str> {
+/// The kernels that a graph becomes.
+fn kernels(text: &str, spec: &DeviceSpec) -> Vec<Arc<Kernel>> {
     let options = PlanOptions::on(spec);
     let simple = simplified(Graph::parse(text).unwrap(), &options, &mut |_| {}).unwrap();
     let planned = plan_simplified(simple, &options, &mut |_| {}).unwrap();
-    planned.run.kernels.iter().map(|kernel| kernel.kernel.schedule.name()).collect()
+    planned.run.kernels.into_iter().map(|planned| planned.kernel).collect()
+}
+
+/// Their schedules.
+fn schedules(text: &str, spec: &DeviceSpec) -> Vec<&'static str> {
+    kernels(text, spec).iter().map(|kernel| kernel.schedule.name()).collect()
 }
 
 /// In one kernel every sum would be made again for each of the numbers that it is multiplied with.
@@ -178,11 +185,9 @@ fn what_is_folded_in_a_wider_type_is_kept() {
         %9 = map(%2, %8) f32(a) / b : f32[64, 1024]
         return y = %9
     }";
-    let options = PlanOptions::on(DeviceSpec::find("h200").unwrap());
-    let simple = simplified(Graph::parse(centred).unwrap(), &options, &mut |_| {}).unwrap();
-    let planned = plan_simplified(simple, &options, &mut |_| {}).unwrap();
-    let [kernel] = planned.run.kernels.as_slice() else { panic!("{} kernels", planned.run.kernels.len()) };
-    let text = kernel.kernel.to_string();
+    let kernels = kernels(centred, DeviceSpec::find("h200").unwrap());
+    let [kernel] = kernels.as_slice() else { panic!("{} kernels", kernels.len()) };
+    let text = kernel.to_string();
     assert_eq!(text.matches("f32(a) + f32(b)").count(), 1, "{text}");
     assert_eq!(text.matches("f32(").count(), 2, "{text}");
 }

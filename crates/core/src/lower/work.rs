@@ -212,15 +212,15 @@ impl Meter<'_> {
 
     /// How often a processor does a step that varies along its innermost loop: for every point of the axes outside that it does not vary over,
     /// too. Other steps leave the loop; and on a GPU, every thread has its own anyway.
-    fn in_loops(&self, axes: AxisSet, roles: &Roles) -> f64 {
+    fn in_loops(&self, axes: AxisSet, roles: &Roles, inner: Option<usize>) -> f64 {
         let within = match roles {
             _ if self.spec.kind == Machine::Gpu => return 1.0,
             Roles::Map => self.draft.all_axes(),
             Roles::Row { along, .. } => *along,
             Roles::Column { .. } | Roles::Contract { .. } | Roles::Attention { .. } => return 1.0,
         };
-        let innermost = self.inner_axis().filter(|axis| within.contains(*axis) && axes.contains(*axis));
-        innermost.map_or(1.0, |_| self.extent(self.draft.all_axes().without(axes)).max(1.0))
+        let varies = inner.is_some_and(|axis| within.contains(axis) && axes.contains(axis));
+        if varies { self.extent(self.draft.all_axes().without(axes)).max(1.0) } else { 1.0 }
     }
 
     /// The rows of two joined dots that read the same streamed operands.
@@ -397,16 +397,11 @@ impl Meter<'_> {
                 elements += self.extent(leaf.axes).min(whole);
                 passes = passes.max(repeats.passes[l]);
                 if let Some(axis) = self.facts.loads[l].filter(|_| !ty.shape.dims().is_empty()) {
-                    let across = self.across_rows(leaf.axes, axis, roles);
-                    run = run.min(if across > MOST_LINES {
-                        element
-                    } else {
-                        self.hints.size(&draft.axes[axis]) * element
-                    });
-                    if across > 0.0 {
-                        access = access.min(element);
-                    }
-                    if Some(axis) != inner && !gathers {
+                    // Rows whose results lie side by side as the tensor does are worked on abreast.
+                    let across = if Some(axis) == inner { 0.0 } else { self.across_rows(leaf.axes, axis, roles) };
+                    let together = if across > MOST_LINES { 1.0 } else { self.hints.size(&draft.axes[axis]) };
+                    run = run.min(together * element);
+                    if across > 0.0 || Some(axis) != inner && !gathers {
                         access = access.min(element);
                     }
                 } else if !leaf.axes.is_empty() {
@@ -440,8 +435,7 @@ impl Meter<'_> {
         match roles {
             Roles::Row { along, .. } if self.spec.kind == Machine::Cpu && !along.contains(side_by_side) => {
                 let own = axes.common(*along);
-                // Rows whose results lie side by side as the tensor does are worked on abreast.
-                if own.is_empty() || self.inner_axis() == Some(side_by_side) { 0.0 } else { self.extent(own) }
+                if own.is_empty() { 0.0 } else { self.extent(own) }
             }
             _ => 0.0,
         }
@@ -480,11 +474,12 @@ impl Meter<'_> {
                 _ => 0.0,
             };
         }
+        let inner = self.inner_axis();
         for (place, op, dtype) in steps.iter().copied() {
             let axes = draft.axes_of(place);
             let again =
                 repeats.prologue.iter().filter(|(of, _)| repeats.before.contains(&place) && axes.is_within(*of));
-            let times = again.map(|(_, times)| *times).fold(self.in_loops(axes, roles), f64::max);
+            let times = again.map(|(_, times)| *times).fold(self.in_loops(axes, roles, inner), f64::max);
             let count = self.extent(axes) * times;
             match ridden.contains(&place) {
                 true => self.work.ridden += count,

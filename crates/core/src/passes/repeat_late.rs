@@ -13,8 +13,8 @@ pub(super) const PASS: Pass = Pass {
     run,
 };
 
-/// In: a graph after `compose-views`. Out: no map of coordinates that it does not mention reads nothing but elements that one view repeats: it
-/// is computed over what the view looks at, and repeated behind. So the cosine of angles that stand there twice is a table that stands there twice.
+/// In: a graph after `compose-views`. Out: no map that mentions no coordinates reads nothing but elements that one view repeats: it is
+/// computed over what the view looks at, and repeated behind. So the cosine of angles that stand there twice is a table that stands there twice.
 fn run(graph: &Graph, context: &Context) -> Result<Option<Graph>> {
     rewrite(graph, &context.budget, |rebuild, node, args| match node.prim() {
         Prim::Map(row) if !args.is_empty() && !row.expr.has_coordinates() => before_repeating(rebuild, row, args),

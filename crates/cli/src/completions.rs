@@ -3,6 +3,7 @@
 use clap::CommandFactory;
 use clap_complete::Shell;
 use fuseline::gallery;
+use serde_json::json;
 
 use crate::arguments::{Arguments, Completions};
 use crate::failure::Outcome;
@@ -22,12 +23,16 @@ pub fn completions(arguments: &Completions) -> Outcome {
     let gallery = gallery::all().map(|entry| format!("gallery:{}", entry.name));
     let networks = gallery::NETWORKS.iter().map(|network| format!("demo:{}", network.name));
     let names = gallery.chain(networks).collect::<Vec<_>>().join(" ");
-    screen::print_code(&match arguments.shell {
+    let code = match arguments.shell {
         Shell::Bash => format!("{text}{}", for_bash(&commands, &names)),
         Shell::Zsh => for_zsh(&text, &names),
         Shell::Fish => format!("{text}{}", for_fish(&commands, &names)),
         _ => text.into_owned(),
-    })
+    };
+    match arguments.json {
+        true => screen::print_json(&json!({ "shell": arguments.shell.to_string(), "code": code.trim_end() })),
+        false => screen::print_code(&code),
+    }
 }
 
 /// Names besides what is completed already; where nothing is, bash goes on with files. A colon begins no word then: it is part of a name.

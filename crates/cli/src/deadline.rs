@@ -24,7 +24,7 @@ impl Deadline {
             if ended.recv_timeout(most) == Err(RecvTimeoutError::Timeout) {
                 if std::io::stderr().is_terminal() {
                     // Behind the sign of life.
-                    screen::tell("\n");
+                    screen::complain("\n");
                 }
                 // The status is that of work that failed; nobody waits for the work.
                 Failure::from(Error::over(

@@ -4,7 +4,7 @@ use std::ffi::OsStr;
 use std::num::NonZeroUsize;
 
 use clap::ValueEnum;
-use clap::builder::PossibleValue;
+use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use fuseline::compile::{PlannedProgram, plan_program};
 use fuseline::device::{Device as _, Executable, NamedTensors, ReferenceDevice};
 use fuseline::error::{Error, Result};
@@ -37,7 +37,7 @@ pub struct Device {
 /// How a device comes to its outputs.
 #[derive(Clone, Copy, Debug)]
 enum Way {
-    /// it runs the graph as it is
+    /// it runs the graph as it is, and no kernels
     Graph(fn(&Graph, NamedTensors, &reference::Options) -> Result<Vec<Literal>>),
     /// it runs a plan of the graph
     Plan {
@@ -98,6 +98,15 @@ impl ValueEnum for Device {
 
     fn to_possible_value(&self) -> Option<PossibleValue> {
         Some(PossibleValue::new(self.name).help(self.doc))
+    }
+}
+
+impl Device {
+    /// Reads the name of a device that runs kernels.
+    pub fn of_kernels() -> impl TypedValueParser<Value = Device> {
+        let devices = DEVICES.iter().filter(|device| matches!(device.way, Way::Plan { .. }));
+        let names = PossibleValuesParser::new(devices.filter_map(Device::to_possible_value));
+        names.try_map(|name| Device::from_str(&name, false))
     }
 }
 

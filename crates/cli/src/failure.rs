@@ -115,18 +115,18 @@ impl Failure {
             // Whoever reads our output has seen enough: not a failure.
             Failure::Output(error) if error.kind() == ErrorKind::BrokenPipe => ExitCode::SUCCESS,
             Failure::Output(error) => {
-                screen::tell(&format!("error: cannot write to standard output: {error}\n"));
+                screen::complain(&format!("error: cannot write to standard output: {error}\n"));
                 ExitCode::from(1)
             }
             Failure::Differs => ExitCode::from(3),
             Failure::NotWritten { path, error } => {
                 let (why, help, status) = why_not_written(error.kind());
                 let what = Error::invalid(format!("cannot be written: {error}")).at(path.display().to_string());
-                screen::tell(&block(&what, Some(why), Some(help), None));
+                screen::complain(&block(&what, Some(why), Some(help), None));
                 ExitCode::from(status)
             }
             Failure::Work { error, why, help, excerpt } => {
-                screen::tell(&block(error, *why, help.as_deref(), excerpt.as_deref()));
+                screen::complain(&block(error, *why, help.as_deref(), excerpt.as_deref()));
                 ExitCode::from(status(error.kind()))
             }
         }

@@ -80,7 +80,7 @@ impl Feed {
             return;
         }
         let (list, may) = (switches.join(", "), "may decide what the model does");
-        screen::tell(&format!("note: {list} was drawn by chance and {may}: {}\n", self.how_to_give()));
+        screen::tell(&format!("note: {list} was drawn by chance and {may}: {}", self.how_to_give()));
     }
 }
 
@@ -144,8 +144,8 @@ fn parts(port: &Port, given: &Tensors, has_file: bool) -> Outcome<Tensors> {
 }
 
 /// The inputs: those that are given, and random ones of [usual sizes](Model::typical_sizes) for the rest; with a word about what nobody gave and
-/// decides perhaps, and about the time it takes, unless that is not wanted.
-pub fn assemble(model: &Model, inputs: &GivenInputs, sizes: &[SizeBinding], seed: u64, quiet: bool) -> Outcome<Feed> {
+/// decides perhaps, and about the time it takes.
+pub fn assemble(model: &Model, inputs: &GivenInputs, sizes: &[SizeBinding], seed: u64) -> Outcome<Feed> {
     let mut env = model.bind_sizes(sizes)?;
     let mut given = given_inputs::read(model, inputs, &mut env)?;
     let mut assumed = model.typical_sizes(&env);
@@ -153,13 +153,11 @@ pub fn assemble(model: &Model, inputs: &GivenInputs, sizes: &[SizeBinding], seed
         env.bind(Symbol::name(name), *size);
     }
     let fits = settle_sizes(model, &mut env, &mut assumed);
-    let waiting = Waiting::unless(quiet, &format!("drawing inputs of {}", model.name));
+    let waiting = Waiting::for_(&format!("drawing inputs of {}", model.name));
     given_inputs::fill(model, inputs, &env, &mut given)?;
     let feed = draw_rest(model, &given, inputs.file.is_some(), &env, seed)?;
     drop(waiting);
-    if !quiet {
-        feed.tell_switches();
-    }
+    feed.tell_switches();
     Ok(Feed { assumed, fits, ..feed })
 }
 

@@ -44,10 +44,10 @@ impl Load {
 }
 
 /// Says so, before a processor is measured, where other work is on it.
-pub fn tell(device: Measuring, quiet: bool) -> Option<Load> {
+pub fn tell(device: Measuring) -> Option<Load> {
     let load = Load::now(device);
-    if let Some(load) = load.filter(|_| !quiet) {
-        screen::tell(&format!("note: {}\n", load.to_text()));
+    if let Some(load) = load {
+        screen::tell(&format!("note: {}", load.to_text()));
     }
     load
 }

@@ -51,7 +51,10 @@ use failure::Outcome;
 
 fn main() -> ExitCode {
     match Arguments::read() {
-        Ok(arguments) => told(run_command(arguments.command)),
+        Ok(arguments) => {
+            screen::be_quiet(arguments.quiet);
+            told(run_command(arguments.command))
+        }
         Err(asked) if !asked.use_stderr() => told(screen::print_own(&asked.render().ansi().to_string())),
         Err(wrong) => wrong.exit(),
     }

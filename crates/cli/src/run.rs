@@ -35,11 +35,11 @@ pub fn run(arguments: &Run) -> Outcome {
         let read = [arguments.model.file(), arguments.inputs.file.as_deref(), arguments.plan.as_deref()];
         file::check(path, file::Content::Arrays, read.into_iter().flatten())?;
     }
-    let feed = feed::assemble(&model, &arguments.inputs, &arguments.sizes, arguments.seed, arguments.quiet)?;
+    let feed = feed::assemble(&model, &arguments.inputs, &arguments.sizes, arguments.seed)?;
     tell_assumptions(&feed, arguments.seed);
     let start = Instant::now();
     let outputs = {
-        let _waiting = Waiting::unless(arguments.quiet, &format!("running {}", model.name));
+        let _waiting = Waiting::for_(&format!("running {}", model.name));
         let _deadline = Deadline::after(arguments.time());
         let outputs = model.evaluate(&feed.tensors, &runner);
         outputs.map_err(|error| match &written {
@@ -55,9 +55,6 @@ pub fn run(arguments: &Run) -> Outcome {
         };
         file::write_arrays(path, outputs.iter().map(|(name, literal)| (name.as_str(), array(name, literal))))?;
     }
-    if arguments.quiet {
-        return Ok(());
-    }
     let is_text = model.returned_texts();
     let summary = |(name, literal)| {
         if is_text(name) { Summary::of_texts(name, literal) } else { Summary::of(name, literal) }
@@ -66,7 +63,7 @@ pub fn run(arguments: &Run) -> Outcome {
     if arguments.json {
         return screen::print_json(&to_json(&model, arguments, &feed, &summaries));
     }
-    screen::tell(&format!("ran on {} in {} s\n", arguments.device.name, quantity::significant(seconds)));
+    screen::tell(&format!("ran on {} in {} s", arguments.device.name, quantity::significant(seconds)));
     screen::print(&to_table(&summaries).text(screen::width()))
 }
 
@@ -74,7 +71,6 @@ pub fn run(arguments: &Run) -> Outcome {
 const MOST_LISTED: usize = 32;
 
 fn tell_assumptions(feed: &Feed, seed: u64) {
-    let mut notes = String::new();
     if !feed.assumed.is_empty() {
         let listed: Vec<String> =
             feed.assumed.iter().take(MOST_LISTED).map(|(name, size)| format!("{name}={size}")).collect();
@@ -82,18 +78,17 @@ fn tell_assumptions(feed: &Feed, seed: u64) {
             0 => String::new(),
             more => format!(", and {more} more"),
         };
-        notes += &format!("note: free sizes taken as {}{more} (choose them with --sizes)\n", listed.join(","));
+        screen::tell(&format!("note: free sizes taken as {}{more} (choose them with --sizes)", listed.join(",")));
     }
     for name in feed.random.iter().take(MOST_LISTED) {
         let ty = feed.tensors[name].ty();
-        notes += &format!("note: input {} is random: {ty}, seed {seed}\n", screen::spelt_out(name));
+        screen::tell(&format!("note: input {} is random: {ty}, seed {seed}", screen::spelt_out(name)));
     }
     match feed.random.len().saturating_sub(MOST_LISTED) {
         0 => {}
-        1 => notes += &format!("note: one more input is random, seed {seed}\n"),
-        more => notes += &format!("note: {more} more inputs are random, seed {seed}\n"),
+        1 => screen::tell(&format!("note: one more input is random, seed {seed}")),
+        more => screen::tell(&format!("note: {more} more inputs are random, seed {seed}")),
     }
-    screen::tell(&notes);
 }
 
 /// What an output looks like.

@@ -3,14 +3,31 @@
 use std::borrow::Cow;
 use std::io::Write as _;
 use std::os::fd::AsFd;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use fuseline_session::table::is_command;
 pub use fuseline_session::table::{Column, Table, folded, heading, spelt_out, wrapped};
 
 use crate::failure::{Failure, Outcome};
 
-/// Writes a whole report; colours vanish where they are not wanted.
+/// Whether nothing is wanted but errors, JSON and code; said once, when the command line is read.
+static QUIET: AtomicBool = AtomicBool::new(false);
+
+/// Shows no progress, notes and reports from now on, where that is wanted.
+pub fn be_quiet(quiet: bool) {
+    QUIET.store(quiet, Ordering::Relaxed);
+}
+
+/// Whether progress, notes and reports are not wanted.
+pub fn is_quiet() -> bool {
+    QUIET.load(Ordering::Relaxed)
+}
+
+/// Writes a whole report, unless it is not wanted; colours vanish where they are not.
 pub fn print(report: &str) -> Outcome {
+    if is_quiet() {
+        return Ok(());
+    }
     // Headings and lists are made for terminals that are not narrower.
     const USUAL: usize = 60;
     let report = harmless(report);
@@ -31,8 +48,21 @@ pub fn print_own(text: &str) -> Outcome {
     out.write_all(text.as_bytes()).and_then(|()| out.flush()).map_err(Failure::Output)
 }
 
-/// Writes to standard error. That nobody reads it does not stop the work.
-pub fn tell(text: &str) {
+/// Writes what is worth knowing to standard error, in lines that fit its terminal, unless it is not wanted.
+pub fn tell(words: &str) {
+    if is_quiet() {
+        return;
+    }
+    let text = format!("{words}\n");
+    // Where there is no terminal, a program may read it, by lines.
+    match columns_of(std::io::stderr()) {
+        Some(width) => complain(&folded(&text, width)),
+        None => complain(&text),
+    }
+}
+
+/// Writes to standard error what has to be said. That nobody reads it does not stop the work.
+pub fn complain(text: &str) {
     let _ = anstream::stderr().lock().write_all(harmless(text).as_bytes());
 }
 
@@ -75,14 +105,19 @@ pub fn width() -> usize {
     width_of(std::io::stdout())
 }
 
-/// Columns that a line may take: what `COLUMNS` says, else those of the terminal, and a fixed number where there is none.
+/// Columns that a line may take: a fixed number where there is no terminal.
 pub fn width_of(stream: impl AsFd) -> usize {
     const WITHOUT_TERMINAL: usize = 120;
+    columns_of(stream).unwrap_or(WITHOUT_TERMINAL)
+}
+
+/// What `COLUMNS` says, else the columns of the terminal, if there is one.
+fn columns_of(stream: impl AsFd) -> Option<usize> {
     // Below that, no number and its name have a line together.
     const LEAST: usize = 20;
     let asked = std::env::var("COLUMNS").ok().and_then(|columns| columns.parse().ok());
     let terminal = || terminal_size::terminal_size_of(stream).map(|(width, _)| usize::from(width.0));
-    asked.or_else(terminal).filter(|width| *width > 0).unwrap_or(WITHOUT_TERMINAL).max(LEAST)
+    asked.or_else(terminal).filter(|width| *width > 0).map(|width| width.max(LEAST))
 }
 
 #[cfg(test)]

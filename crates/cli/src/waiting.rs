@@ -32,16 +32,11 @@ struct What {
 }
 
 impl Waiting {
-    /// Starts to wait for `what`.
+    /// Starts to wait for `what`; without a word where that is wanted.
     pub fn for_(what: &str) -> Waiting {
-        Waiting::unless(false, what)
-    }
-
-    /// Starts to wait for `what`, without a word where that is wanted.
-    pub fn unless(quiet: bool, what: &str) -> Waiting {
         let what = Arc::new(Mutex::new(What { name: what.to_string(), steps: None }));
         // Two lines would write over each other: the outer one stays.
-        if quiet || !std::io::stderr().is_terminal() || WRITES.swap(true, Ordering::Relaxed) {
+        if screen::is_quiet() || !std::io::stderr().is_terminal() || WRITES.swap(true, Ordering::Relaxed) {
             return Waiting { what, end: None, writer: None };
         }
         let (end, ended) = channel();

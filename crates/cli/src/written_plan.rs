@@ -81,7 +81,7 @@ impl WrittenPlan {
         if let Some(wish) = wish {
             let spec = target::find(wish)?;
             if *fingerprint != spec.fingerprint() {
-                screen::tell(&format!("note: the plan was made for {name}, not for {}\n", spec.name));
+                screen::tell(&format!("note: the plan was made for {name}, not for {}", spec.name));
             }
             return Ok(Some(spec));
         }

@@ -76,9 +76,6 @@ pub struct Bisect {
     /// Seed of random inputs
     #[arg(long, value_name = "N", default_value_t = 0, value_parser = whole::<u64>)]
     pub seed: u64,
-    /// Print nothing but errors
-    #[arg(long, short, conflicts_with = "json")]
-    pub quiet: bool,
     /// Print JSON
     #[arg(long)]
     pub json: bool,

@@ -7,6 +7,8 @@ use fuseline::fuse;
 use fuseline::passes::{Numerics, Precision};
 use fuseline::reference::Reading;
 
+use crate::failure::{Failure, Outcome};
+
 /// How far arithmetic may be rearranged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum NumericsName {
@@ -42,7 +44,7 @@ pub enum PrecisionName {
 
 impl PrecisionName {
     /// The precision, which must go with the numerics.
-    pub fn precision(self, numerics: Numerics) -> Result<Precision, Error> {
+    pub fn precision(self, numerics: Numerics) -> Outcome<Precision> {
         let precision = match self {
             PrecisionName::F32 => Precision::F32,
             PrecisionName::Bf16 => Precision::Bf16,
@@ -50,7 +52,9 @@ impl PrecisionName {
         };
         if precision != Precision::F32 && numerics == Numerics::Strict {
             let why = format!("{} rounds what strict numerics keep", precision.name());
-            return Err(Error::invalid(why).at("--precision"));
+            let help =
+                "leave --numerics strict out, or leave --precision out and keep every number as the model has it";
+            return Err(Failure::with_help(Error::invalid(why).at("--precision"), help));
         }
         Ok(precision)
     }

@@ -18,4 +18,7 @@ pub struct Completions {
     /// The shell
     #[arg(value_enum)]
     pub shell: Shell,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
 }

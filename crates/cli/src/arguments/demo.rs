@@ -46,9 +46,6 @@ pub struct Demo {
     /// Write no page
     #[arg(long, conflicts_with = "output")]
     pub no_report: bool,
-    /// Print nothing but errors
-    #[arg(long, short, conflicts_with = "json")]
-    pub quiet: bool,
     /// Print JSON
     #[arg(long)]
     pub json: bool,

@@ -101,11 +101,8 @@ pub struct Explain {
     #[arg(long, value_name = "N", requires = "analyze", value_parser = thread_count)]
     pub threads: Option<NonZeroUsize>,
     /// Print the graph after every pass and rewrite that changed it, what is prepared once, and every single decision
-    #[arg(long, short, conflicts_with = "json")]
+    #[arg(long, short, conflicts_with_all = ["json", "quiet"])]
     pub verbose: bool,
-    /// Print nothing but errors
-    #[arg(long, short, conflicts_with_all = ["json", "verbose"])]
-    pub quiet: bool,
     /// Print JSON
     #[arg(long)]
     pub json: bool,

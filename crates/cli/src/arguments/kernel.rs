@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
 
-use super::{Form, JUDGING_STATUS, SizeBinding, count, thread_count, whole};
+use super::{Form, JUDGING_STATUS, Measuring, SizeBinding, count, thread_count, whole};
 use crate::device::Device;
 
 /// Check, run, measure and translate a kernel that you have written
@@ -71,8 +71,8 @@ pub struct RunKernel {
     /// Numbers for free sizes; 4k, 1M, 2G and 4Ki, 1Mi, 2Gi are understood
     #[arg(long, value_name = "NAME=SIZE,…", value_delimiter = ',')]
     pub sizes: Vec<SizeBinding>,
-    /// Where to run: interp, cpu or cuda
-    #[arg(long, value_enum, value_name = "DEVICE", default_value = "cpu")]
+    /// Where to run
+    #[arg(long, value_parser = Device::of_kernels(), value_name = "DEVICE", default_value = "cpu")]
     pub device: Device,
     /// For the device cpu: how many threads work [default: one for every processor]
     #[arg(long, value_name = "N", value_parser = thread_count)]
@@ -97,9 +97,9 @@ pub struct BenchKernel {
     /// Read inputs by name from this .npz file
     #[arg(long, value_name = "X.npz")]
     pub inputs: Option<PathBuf>,
-    /// Where it is measured: cpu or cuda
+    /// Where it is measured
     #[arg(long, value_enum, value_name = "DEVICE", default_value = "cpu")]
-    pub device: Device,
+    pub device: Measuring,
     /// How many runs are measured
     #[arg(long, value_name = "N", default_value = "50", value_parser = count)]
     pub iters: NonZeroUsize,

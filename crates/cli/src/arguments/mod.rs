@@ -84,6 +84,9 @@ Start here:
 #[derive(Debug, Parser)]
 #[command(name = "fuseline", version, after_help = format!("{TOUR}\n\n{EXIT_STATUS}\n{FOUND}"))]
 pub struct Arguments {
+    /// Print no progress, no notes and no report: errors only, and what is asked for as JSON or as code
+    #[arg(long, short, global = true)]
+    pub quiet: bool,
     #[command(subcommand)]
     pub command: Command,
 }
@@ -135,16 +138,33 @@ mod tests {
         with_negative_numbers(Arguments::command()).debug_assert();
     }
 
+    /// Every command, with how it is called; what `kernel` does are commands of their own.
+    fn all_commands(all: &clap::Command) -> Vec<(Vec<&str>, &clap::Command)> {
+        let own = all.get_subcommands().map(|command| (vec![command.get_name()], command));
+        let kernel = all.find_subcommand("kernel").unwrap();
+        let of_kernels =
+            kernel.get_subcommands().map(|command| (vec!["kernel", "x.tile", command.get_name()], command));
+        own.chain(of_kernels).collect()
+    }
+
+    #[test]
+    fn every_command_has_json_and_may_be_quiet() {
+        let mut all = Arguments::command();
+        all.build();
+        for (path, command) in all_commands(&all) {
+            let has = |name: &str| command.get_arguments().any(|option| option.get_long() == Some(name));
+            let is_told_by_clap = command.get_name() == "help";
+            assert!(has("quiet") || is_told_by_clap, "{path:?}");
+            assert!(has("json") || is_told_by_clap || command.has_subcommands(), "{path:?}");
+        }
+    }
+
     /// Every option with a number, of every command, refuses what is none in words of ours.
     #[test]
     fn numbers_that_are_none_are_refused_in_plain_words() {
         let mut tried = 0;
         let all = Arguments::command();
-        let own = all.get_subcommands().map(|command| (vec![command.get_name()], command));
-        let kernel = all.find_subcommand("kernel").unwrap();
-        let of_kernels =
-            kernel.get_subcommands().map(|command| (vec!["kernel", "x.tile", command.get_name()], command));
-        for (path, command) in own.chain(of_kernels) {
+        for (path, command) in all_commands(&all) {
             for option in command.get_opts() {
                 let value = option.get_value_names().and_then(|names| names.first()).map(|name| name.as_str());
                 if !matches!(value, Some("N" | "SECONDS" | "BYTES" | "PERCENT" | "GB/s" | "GFLOP/s")) {

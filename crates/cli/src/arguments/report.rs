@@ -70,9 +70,6 @@ pub struct Report {
     /// Seed of random inputs
     #[arg(long, value_name = "N", default_value_t = 0, value_parser = whole::<u64>)]
     pub seed: u64,
-    /// Print nothing but errors
-    #[arg(long, short)]
-    pub quiet: bool,
     /// Print the data of the page as JSON, and write nothing
     #[arg(long)]
     pub json: bool,

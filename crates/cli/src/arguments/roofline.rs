@@ -77,9 +77,6 @@ pub struct RooflineArguments {
     /// How many runs of the model are measured
     #[arg(long, value_name = "N", default_value = "10", value_parser = count)]
     pub iters: NonZeroUsize,
-    /// Print nothing but errors
-    #[arg(long, short, conflicts_with = "json")]
-    pub quiet: bool,
     /// Print JSON
     #[arg(long)]
     pub json: bool,

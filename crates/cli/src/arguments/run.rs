@@ -76,9 +76,6 @@ pub struct Run {
     /// For the devices reference and interp: how floats are read [default: exact]
     #[arg(long, value_enum)]
     pub reading: Option<ReadingName>,
-    /// Print no summary
-    #[arg(long, short, conflicts_with = "json")]
-    pub quiet: bool,
     /// Print the summary as JSON
     #[arg(long)]
     pub json: bool,

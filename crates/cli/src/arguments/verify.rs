@@ -70,9 +70,6 @@ pub struct Verify {
     /// How many kernels to list, those that use most of what is allowed first
     #[arg(long, value_name = "N", default_value_t = 40, value_parser = whole::<usize>)]
     pub top: usize,
-    /// Print nothing but errors
-    #[arg(long, short, conflicts_with = "json")]
-    pub quiet: bool,
     /// Print JSON
     #[arg(long)]
     pub json: bool,

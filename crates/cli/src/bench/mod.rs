@@ -49,14 +49,14 @@ pub fn bench(arguments: &Bench) -> Outcome {
     let (mut values, mut sweep): (Vec<Value>, Vec<Line>) = (Vec::new(), Vec::new());
     let all = given_sizes::several(named)?;
     let mut ceiling = None;
-    let load = load::tell(arguments.device, arguments.quiet);
+    let load = load::tell(arguments.device);
     for (k, given) in all.iter().enumerate() {
         let sizes: Vec<SizeBinding> =
             given.iter().map(|(name, size)| SizeBinding { name: Some(name.clone()), size: *size }).collect();
-        let feed = feed::assemble(&model, &arguments.inputs, &sizes, arguments.seed, arguments.quiet)?;
+        let feed = feed::assemble(&model, &arguments.inputs, &sizes, arguments.seed)?;
         let contest = {
             let of_all = if all.len() > 1 { format!(", {} of {}", k + 1, all.len()) } else { String::new() };
-            let waiting = Waiting::unless(arguments.quiet, &format!("measuring {}{of_all}", model.name));
+            let waiting = Waiting::for_(&format!("measuring {}{of_all}", model.name));
             let held = model.with_graph(&feed.tensors, |graph, inputs| {
                 Contest::hold(graph, &inputs, &plan, arguments, ceiling.as_ref(), &waiting)
             });
@@ -67,17 +67,16 @@ pub fn bench(arguments: &Bench) -> Outcome {
         };
         ceiling = Some(contest.ceiling.clone());
         let measured = Measured { model: &model, arguments, plan: &plan, feed: &feed, given, opened, load, contest };
-        match (arguments.quiet, arguments.json) {
-            (true, _) => {}
-            (false, true) => values.push(report::to_json(&measured)),
-            (false, false) => {
+        match arguments.json {
+            true => values.push(report::to_json(&measured)),
+            false => {
                 let blank = if k > 0 { "\n" } else { "" };
                 screen::print(&format!("{blank}{}", report::to_text(&measured)))?;
                 sweep.push(Line::of(&measured));
             }
         }
     }
-    match (values.len(), arguments.quiet || arguments.json) {
+    match (values.len(), arguments.json) {
         (0, false) if sweep.len() > 1 => screen::print(&sweep::to_text(&sweep)),
         (0, _) => Ok(()),
         // What was asked for once is told as it always was.

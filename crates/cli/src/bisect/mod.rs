@@ -37,7 +37,7 @@ use crate::waiting::Waiting;
 pub fn bisect(arguments: &Bisect) -> Outcome {
     file::check_folder(&arguments.case)?;
     let model = Model::open(&arguments.model, arguments.dtype, &arguments.limits)?;
-    let feed = feed::assemble(&model, &arguments.inputs, &arguments.sizes, arguments.seed, arguments.quiet)?;
+    let feed = feed::assemble(&model, &arguments.inputs, &arguments.sizes, arguments.seed)?;
     let numerics = arguments.numerics.map_or(Numerics::Default, |numerics| numerics.numerics());
     let target = arguments.target.as_deref().unwrap_or(OsStr::new(arguments.device.target()));
     let precision = arguments.precision.precision(numerics)?;
@@ -48,7 +48,7 @@ pub fn bisect(arguments: &Bisect) -> Outcome {
         ..PlanOptions::on(&target::find(target)?)
     };
     let means = Means { options: arguments.limits.exact_run(), threads: arguments.threads };
-    let waiting = Waiting::unless(arguments.quiet, &format!("planning {}", model.name));
+    let waiting = Waiting::for_(&format!("planning {}", model.name));
     let searched = model.with_graph(&feed.tensors, |graph, inputs| {
         let mut plan = plan.clone();
         bind_sizes(graph, &inputs, &mut plan.hints.env);
@@ -67,12 +67,9 @@ pub fn bisect(arguments: &Bisect) -> Outcome {
         })?),
         None => None,
     };
-    match (arguments.quiet, arguments.json) {
-        (true, _) => {}
-        (false, true) => screen::print_json(&report::to_json(&model, arguments, &outcome, written.as_ref()))?,
-        (false, false) => {
-            screen::print(&report::to_text(&model, arguments, &feed.assumed, &outcome, written.as_ref()))?
-        }
+    match arguments.json {
+        true => screen::print_json(&report::to_json(&model, arguments, &outcome, written.as_ref()))?,
+        false => screen::print(&report::to_text(&model, arguments, &feed.assumed, &outcome, written.as_ref()))?,
     }
     match outcome.guilt.is_some() || outcome.before.is_some() {
         true => Err(Failure::Differs),

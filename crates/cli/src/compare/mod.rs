@@ -38,14 +38,14 @@ pub fn compare(arguments: &Compare) -> Outcome {
         let error = Error::invalid("other runtimes read ONNX files only").at(model.name.clone());
         return Err(Failure::with_help(error, "give an ONNX file; `fuseline bench` measures what is none"));
     };
-    let feed = feed::assemble(&model, &arguments.inputs, &arguments.sizes, arguments.seed, arguments.quiet)?;
+    let feed = feed::assemble(&model, &arguments.inputs, &arguments.sizes, arguments.seed)?;
     let plan = PlanOptions {
         precision: arguments.precision.precision(Numerics::Default)?,
         budget: arguments.limits.budget_of_each(),
         ..PlanOptions::on(&target::find(arguments.device.target())?)
     };
-    let load = load::tell(arguments.device, arguments.quiet);
-    let waiting = Waiting::unless(arguments.quiet, &format!("opening {}", model.name));
+    let load = load::tell(arguments.device);
+    let waiting = Waiting::for_(&format!("opening {}", model.name));
     let contest = model.with_graph(&feed.tensors, |graph, inputs| {
         let mut plan = plan.clone();
         bind_sizes(graph, &inputs, &mut plan.hints.env);
@@ -57,10 +57,9 @@ pub fn compare(arguments: &Compare) -> Outcome {
         _ => feed.failed(&model, error),
     })?;
     let compared = Compared { model: &model, arguments, feed: &feed, load, contest };
-    match (arguments.quiet, arguments.json) {
-        (true, _) => Ok(()),
-        (false, true) => screen::print_json(&report::to_json(&compared)),
-        (false, false) => screen::print(&report::to_text(&compared)),
+    match arguments.json {
+        true => screen::print_json(&report::to_json(&compared)),
+        false => screen::print(&report::to_text(&compared)),
     }?;
     compared.all_took_part()
 }

@@ -38,10 +38,9 @@ pub fn demo(arguments: &Demo) -> Outcome {
     }
     let network = arguments.model.0;
     let model = Model::open(&ModelName::Demo(network.name.into()), None, &ModelLimits::default())?;
-    let feed =
-        feed::assemble(&model, &GivenInputs::default(), &arguments.sizes, 0, arguments.quiet).map_err(smaller)?;
-    let load = load::tell(Measuring::Cpu, arguments.quiet);
-    let waiting = Waiting::unless(arguments.quiet, &format!("building {}", model.name));
+    let feed = feed::assemble(&model, &GivenInputs::default(), &arguments.sizes, 0).map_err(smaller)?;
+    let load = load::tell(Measuring::Cpu);
+    let waiting = Waiting::for_(&format!("building {}", model.name));
     let mut shown = Vec::new();
     let mut page = None;
     for device in verify::devices_here() {
@@ -78,10 +77,9 @@ pub fn demo(arguments: &Demo) -> Outcome {
     let mut sizes = given_sizes::named(&arguments.sizes, &model.free_sizes(), "model")?;
     sizes.extend(feed.assumed.iter().cloned());
     let told = Told { network, model: &model, sizes: &sizes, feed: &feed, shown: &shown, load, written };
-    match (arguments.quiet, arguments.json) {
-        (true, _) => {}
-        (false, true) => screen::print_json(&tell::to_json(&told))?,
-        (false, false) => screen::print(&tell::to_text(&told))?,
+    match arguments.json {
+        true => screen::print_json(&tell::to_json(&told))?,
+        false => screen::print(&tell::to_text(&told))?,
     }
     // What was seen is told also where the page cannot be written.
     refused?;

@@ -30,10 +30,10 @@ pub fn measure(request: &Request<'_>, arguments: &Explain) -> Outcome<Measured> 
         Machine::Cpu => Measuring::Cpu,
     };
     let model = request.model;
-    let feed = feed::assemble(model, &arguments.inputs, &arguments.sizes, 0, arguments.quiet)?;
+    let feed = feed::assemble(model, &arguments.inputs, &arguments.sizes, 0)?;
     let means = Means { options: arguments.limits.exact_run(), threads: arguments.threads };
-    let load = load::tell(device, arguments.quiet);
-    let _waiting = Waiting::unless(arguments.quiet, &format!("measuring {}", model.name));
+    let load = load::tell(device);
+    let _waiting = Waiting::for_(&format!("measuring {}", model.name));
     let measured = model.with_graph(&feed.tensors, |graph, inputs| {
         let mut plan = request.options.clone();
         bind_sizes(graph, &inputs, &mut plan.hints.env);

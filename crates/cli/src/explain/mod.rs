@@ -66,9 +66,6 @@ pub fn explain(arguments: &Explain) -> Outcome {
         true => Some(analyze::measure(&request, arguments)?),
         false => None,
     };
-    if arguments.quiet {
-        return Ok(());
-    }
     match (&flipped, arguments.json) {
         (Some(flipped), true) => screen::print_json(&json::of_flip(&request, &story, flipped)),
         (Some(flipped), false) => screen::print(&text::of_flip(&request, &story, flipped)),
@@ -98,8 +95,6 @@ struct Request<'m> {
     given: Vec<(String, i64)>,
     /// free sizes that nobody gave, with what was taken
     assumed: Vec<(String, i64)>,
-    /// whether there is to be no sign of life
-    quiet: bool,
 }
 
 /// A plan, and the plan in words.
@@ -136,10 +131,10 @@ impl<'m> Request<'m> {
         };
         let options = plan_options(arguments, written, all)?;
         let graph = {
-            let _waiting = Waiting::unless(arguments.quiet, &format!("simplifying {}", model.name));
+            let _waiting = Waiting::for_(&format!("simplifying {}", model.name));
             simplified(graph.into_owned(), &options, observe)?
         };
-        Ok(Request { model, graph, options, given, assumed, quiet: arguments.quiet })
+        Ok(Request { model, graph, options, given, assumed })
     }
 
     /// What is planned, for those who show it.
@@ -158,7 +153,7 @@ impl<'m> Request<'m> {
     /// As [`Request::tell`], without what each rewrite saves, and all of them.
     fn plan(&self, options: &PlanOptions, observe: &mut dyn FnMut(&Step<'_>)) -> Outcome<Story> {
         let planned = {
-            let _waiting = Waiting::unless(self.quiet, &format!("planning {}", self.model.name));
+            let _waiting = Waiting::for_(&format!("planning {}", self.model.name));
             plan_simplified(self.graph.clone(), options, observe)?
         };
         let explanation = Explanation::of(&planned, options)?;
@@ -190,12 +185,12 @@ impl<'m> Request<'m> {
         if !along.is_empty() {
             let [these, are] = if along.len() == 1 { ["this one", "is"] } else { ["these", "are"] };
             screen::tell(&format!(
-                "note: what is listed rests on {these}, which {are} taken too: {}\n",
+                "note: what is listed rests on {these}, which {are} taken too: {}",
                 along.join(", ")
             ));
         }
         for id in missing.into_iter().filter(|id| !story.has_taken(*id)) {
-            screen::tell(&format!("note: {id} is not taken, also where everything may be done\n"));
+            screen::tell(&format!("note: {id} is not taken, also where everything may be done"));
         }
         Ok(story)
     }

@@ -20,7 +20,7 @@ pub fn tuned(request: &Request<'_>, arguments: &Explain) -> Outcome<Vec<(u64, St
         return Err(Error::invalid("--tune measures products on a GPU: give one with --target, such as h200").into());
     }
     let model = request.model;
-    let feed = feed::assemble(model, &arguments.inputs, &arguments.sizes, 0, arguments.quiet)?;
+    let feed = feed::assemble(model, &arguments.inputs, &arguments.sizes, 0)?;
     let means = Means { options: reference::Options::default(), threads: None };
     let _waiting = Waiting::for_(&format!("tuning {}", model.name));
     Ok(model.with_graph(&feed.tensors, |graph, inputs| {

@@ -13,7 +13,7 @@ use serde_json::json;
 
 use super::Written;
 use super::feed::{self, Feed};
-use super::run::{no_kernels, sizes_json, tell};
+use super::run::{sizes_json, tell};
 use crate::arguments::{BenchKernel, Measuring};
 use crate::failure::{Failure, GPU, Outcome};
 use crate::load::{self, Load};
@@ -48,8 +48,7 @@ impl Times {
 pub fn bench(written: &Written, options: &BenchKernel) -> Outcome {
     let feed = feed::assemble(written, options.inputs.as_deref(), &options.sizes, USUAL_SIZE, options.seed)?;
     tell(&feed, options.seed);
-    let measured = if options.device.name == "cuda" { Measuring::Cuda } else { Measuring::Cpu };
-    let load = load::tell(measured, false);
+    let load = load::tell(options.device);
     let waiting = Waiting::for_(&format!("measuring {}", written.name()));
     let kernel = &written.source.kernel;
     let stored = bytes_of(&kernel.outputs, &feed).map_err(|error| written.failure(error))?;
@@ -73,7 +72,7 @@ pub fn bench(written: &Written, options: &BenchKernel) -> Outcome {
         };
         return screen::print_json(&json!({
             "kernel": written.name(),
-            "device": options.device.name,
+            "device": options.device.name(),
             "threads": threads,
             "iters": options.iters.get(),
             "sizes": sizes_json(written, &feed),
@@ -142,20 +141,19 @@ fn times(
     let (runs, warmup, limits) = (options.iters.get(), options.warmup, Limits::default());
     let of_cpu = |times: Vec<Duration>| Times::of(times.iter().skip(warmup).map(|time| time.as_secs_f64() * 1e6));
     let of_gpu = |timing: Timing| Times::of(timing.us.into_iter().skip(warmup));
-    match options.device.name {
-        "cpu" => {
+    match options.device {
+        Measuring::Cpu => {
             let device = processor(plan, options.threads, limits)?;
             let lone = device.load_kernel(kernel, &feed.env).map_err(|error| written.failure(error))?;
             let times = lone.time(&feed.tensors, warmup + runs).map_err(|error| written.failure(error))?;
             Ok((of_cpu(times), of_cpu(device.time_copy(bytes, warmup + runs)?), Some(device.threads())))
         }
-        "cuda" => {
+        Measuring::Cuda => {
             let device = crate::gpu::open(plan, limits).map_err(|error| error.at(GPU))?;
             let lone = device.load_kernel(kernel, &feed.env).map_err(|error| written.failure(error))?;
             let times = lone.time(&feed.tensors, warmup + runs).map_err(|error| written.failure(error))?;
             Ok((of_gpu(times), of_gpu(device.time_copy(bytes, warmup + runs)?), None))
         }
-        other => Err(no_kernels(other, "cpu or cuda")),
     }
 }
 

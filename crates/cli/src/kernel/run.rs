@@ -55,7 +55,7 @@ pub fn run(written: &Written, options: &RunKernel) -> Outcome {
     if options.json {
         screen::print_json(&to_json(written, options, &feed, &summaries, &checks))?;
     } else {
-        screen::tell(&format!("ran on {} in {} s\n", options.device.name, significant(seconds)));
+        screen::tell(&format!("ran on {} in {} s", options.device.name, significant(seconds)));
         screen::print(&to_table(&summaries).text(screen::width()))?;
         for check in &checks {
             let [error, ulp, used, place] = check_cells(check);
@@ -82,10 +82,10 @@ pub fn run(written: &Written, options: &RunKernel) -> Outcome {
 pub fn tell(feed: &Feed, seed: u64) {
     if !feed.assumed.is_empty() {
         let sizes = size_list(&feed.assumed);
-        screen::tell(&format!("note: free sizes taken as {sizes} (choose them with --sizes)\n"));
+        screen::tell(&format!("note: free sizes taken as {sizes} (choose them with --sizes)"));
     }
     if !feed.random.is_empty() {
-        screen::tell(&format!("note: random, seed {seed}: {}\n", feed.random.join(", ")));
+        screen::tell(&format!("note: random, seed {seed}: {}", feed.random.join(", ")));
     }
 }
 
@@ -103,20 +103,13 @@ fn outputs(written: &Written, options: &RunKernel, feed: &Feed) -> Outcome<Vec<L
             let device = crate::gpu::open(plan, limits).map_err(|error| error.at(GPU))?;
             device.load_kernel(kernel, &feed.env).and_then(|lone| lone.run(&feed.tensors))
         }
-        other => return Err(no_kernels(other, "cpu, interp or cuda")),
+        other => Err(Error::bug(format!("{other} is no device of kernels"))),
     };
     done.map_err(|error| written.failure(error).or_help(INPUTS))
 }
 
 /// What helps where what a kernel is given does not fit it.
 const INPUTS: &str = "check the place named above, and what is given with --inputs and --sizes";
-
-/// A device that runs no kernels.
-pub fn no_kernels(device: &str, others: &str) -> Failure {
-    let what = if device == "interp" { "is not measured" } else { "runs graphs, not kernels" };
-    let error = Error::invalid(format!("{device} {what}")).at("--device");
-    Failure::with_help(error, format!("choose --device {others}"))
-}
 
 fn interpreted(written: &Written, feed: &Feed) -> Result<Vec<Literal>> {
     let inputs: Vec<Buffer> = feed.tensors.iter().map(Buffer::from_literal).collect();

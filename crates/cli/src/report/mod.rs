@@ -69,12 +69,12 @@ pub fn report(arguments: &Report) -> Outcome {
     let is_gpu = plan.spec.kind == fuseline::device::Machine::Gpu;
     // What is planned for another machine cannot be measured on this processor.
     let runs = !arguments.no_run && (arguments.device == Measuring::Cuda) == is_gpu;
-    if !runs && !arguments.no_run && !arguments.quiet {
-        screen::tell(&format!("note: nothing is run: the plan is for {}\n", plan.spec.name));
+    if !runs && !arguments.no_run {
+        screen::tell(&format!("note: nothing is run: the plan is for {}", plan.spec.name));
     }
-    let load = if runs { load::tell(arguments.device, arguments.quiet) } else { None };
+    let load = if runs { load::tell(arguments.device) } else { None };
     let data = {
-        let waiting = |what: &str| (!arguments.quiet).then(|| Waiting::for_(&format!("{what} {}", model.name)));
+        let waiting = |what: &str| Waiting::for_(&format!("{what} {}", model.name));
         if runs {
             let _waiting = waiting("measuring");
             measured(&model, arguments, plan, load)?
@@ -87,15 +87,12 @@ pub fn report(arguments: &Report) -> Outcome {
         return screen::print_json(&data);
     }
     let bytes = write(&data, &arguments.output)?;
-    if arguments.quiet {
-        return Ok(());
-    }
     screen::print(&format!("{}  {}\n", arguments.output.display(), quantity::bytes(bytes as f64)))
 }
 
 /// The data of a report of a model that is run.
 fn measured(model: &Model, arguments: &Report, mut plan: PlanOptions, load: Option<Load>) -> Outcome<Value> {
-    let feed = feed::assemble(model, &arguments.inputs, &arguments.sizes, arguments.seed, arguments.quiet)?;
+    let feed = feed::assemble(model, &arguments.inputs, &arguments.sizes, arguments.seed)?;
     let means = Means { options: arguments.limits.exact_run(), threads: arguments.threads };
     let gathered = model.with_graph(&feed.tensors, |graph, inputs| {
         bind_sizes(graph, &inputs, &mut plan.hints.env);

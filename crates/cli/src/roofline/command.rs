@@ -82,9 +82,6 @@ pub fn roofline(arguments: &RooflineArguments) -> Outcome {
     if arguments.json {
         return screen::print_json(&to_json(&subject, &roofline, &plotted));
     }
-    if arguments.quiet {
-        return Ok(());
-    }
     screen::print(&to_text(&subject, &roofline, &plotted, arguments))
 }
 
@@ -92,10 +89,10 @@ pub fn roofline(arguments: &RooflineArguments) -> Outcome {
 fn note_threads(arguments: &RooflineArguments) {
     let processors = std::thread::available_parallelism().map_or(1, NonZeroUsize::get);
     let asked = arguments.threads.filter(|threads| threads.get() > processors && arguments.device == Measuring::Cpu);
-    if let Some(asked) = asked.filter(|_| !arguments.quiet) {
+    if let Some(asked) = asked {
         let here = quantity::several(processors, "processor");
         screen::tell(&format!(
-            "note: {asked} threads are asked for, and {processors} are measured: this machine has {here}, and more threads take turns\n"
+            "note: {asked} threads are asked for, and {processors} are measured: this machine has {here}, and more threads take turns"
         ));
     }
 }
@@ -111,10 +108,10 @@ fn subject(arguments: &RooflineArguments) -> Outcome<Subject> {
     let mut tell = |what: &str| {
         // The line of what was done before goes first.
         waiting = None;
-        waiting = (!arguments.quiet).then(|| Waiting::for_(&format!("measuring {what}")));
+        waiting = Some(Waiting::for_(&format!("measuring {what}")));
     };
     note_threads(arguments);
-    let load = load::tell(arguments.device, arguments.quiet);
+    let load = load::tell(arguments.device);
     match arguments.device {
         Measuring::Cpu => Ok(Subject::Processor(processor::measure(arguments.threads, &mut tell)?, load)),
         Measuring::Cuda => Ok(Subject::Graphics(graphics::measure(&mut tell).map_err(|error| error.at(GPU))?)),
@@ -130,7 +127,7 @@ fn plotted(
     roofline: &Roofline,
 ) -> Outcome<Vec<Plotted>> {
     let Some(model) = model else { return Ok(Vec::new()) };
-    let _waiting = (!arguments.quiet).then(|| Waiting::for_("placing kernels"));
+    let _waiting = Waiting::for_("placing kernels");
     let usual = DeviceSpec::find("cpu")?;
     let plan = PlanOptions::on(spec.unwrap_or(usual));
     let measures = matches!(subject, Subject::Processor(..)) && !arguments.no_run;

@@ -61,7 +61,7 @@ pub fn of_model(
 }
 
 fn measured(model: &Model, arguments: &RooflineArguments, mut plan: PlanOptions) -> Outcome<Vec<Plotted>> {
-    let feed = feed::assemble(model, &arguments.inputs, &arguments.sizes, 0, arguments.quiet)?;
+    let feed = feed::assemble(model, &arguments.inputs, &arguments.sizes, 0)?;
     let means = Means { options: arguments.limits.exact_run(), threads: arguments.threads };
     let found = model.with_graph(&feed.tensors, |graph, inputs| {
         bind_sizes(graph, &inputs, &mut plan.hints.env);

@@ -24,14 +24,14 @@ use crate::written_plan::{PlanWishes, WrittenPlan};
 pub fn verify(arguments: &Verify) -> Outcome {
     let written = arguments.plan.as_deref().map(WrittenPlan::read).transpose()?;
     let model = Model::open(&arguments.model, arguments.dtype, &arguments.limits)?;
-    let feed = feed::assemble(&model, &arguments.inputs, &arguments.sizes, arguments.seed, arguments.quiet)?;
+    let feed = feed::assemble(&model, &arguments.inputs, &arguments.sizes, arguments.seed)?;
     let devices = match arguments.device.as_slice() {
         // A written plan, or one for a device by name, is for one of them.
         [] if arguments.plan.is_some() || arguments.target.is_some() => vec![Measuring::Cpu],
         [] => devices_here(),
         given => given.to_vec(),
     };
-    let waiting = Waiting::unless(arguments.quiet, &format!("opening {}", model.name));
+    let waiting = Waiting::for_(&format!("opening {}", model.name));
     let mut verdicts = Vec::with_capacity(devices.len());
     for device in devices {
         let plan = plan_options(arguments, device, written.as_ref())?;
@@ -48,10 +48,9 @@ pub fn verify(arguments: &Verify) -> Outcome {
         })?);
     }
     drop(waiting);
-    match (arguments.quiet, arguments.json) {
-        (true, _) => {}
-        (false, true) => screen::print_json(&report::to_json(&model, arguments, &feed, &verdicts))?,
-        (false, false) => screen::print(&report::to_text(&model, arguments, &feed, &verdicts))?,
+    match arguments.json {
+        true => screen::print_json(&report::to_json(&model, arguments, &feed, &verdicts))?,
+        false => screen::print(&report::to_text(&model, arguments, &feed, &verdicts))?,
     }
     match verdicts.iter().any(|verdict| verdict.guilty.is_some()) {
         true => Err(Failure::Differs),

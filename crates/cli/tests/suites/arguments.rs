@@ -116,11 +116,51 @@ fn a_number_that_was_drawn_and_decides_is_named() {
         let told = String::from_utf8(given.stderr).unwrap();
         assert!(given.status.success() && !told.contains("rate"), "{command:?}: {told}");
     }
-    let quiet = fuseline(&["bench", model, "--iters", "1", "--quiet"]);
-    assert!(quiet.stderr.is_empty(), "{}", String::from_utf8_lossy(&quiet.stderr));
     // Sizes of texts and data are many numbers, which decide nothing by themselves.
     let data = json(&["run", "gallery:add_gelu", "--sizes", "8", "--json"]);
     assert_eq!(data["inputs"][0]["source"], "random");
+}
+
+#[test]
+fn quiet_is_the_same_of_every_command() {
+    let (sizes, model) = (["--sizes", "rows=2,columns=8"], "gallery:softmax");
+    let tile = super::kernel::example("softmax");
+    let commands = [
+        &["run", model][..],
+        &["bench", model, "--iters", "1"],
+        &["verify", model],
+        &["explain", model],
+        &["inspect", model],
+        &["bisect", model],
+        &["roofline", model, "--target", "h200"],
+        &["report", model, "--no-run", "-o", "/dev/null"],
+        &["kernel", &tile, "run"],
+        &["kernel", &tile, "bench", "--iters", "1"],
+    ];
+    for command in commands {
+        let quiet = fuseline(&[command, &sizes[..1], &["rows=2"], &["--quiet"]].concat());
+        assert!(quiet.status.success(), "{command:?}: {}", String::from_utf8_lossy(&quiet.stderr));
+        for told in [&quiet.stdout, &quiet.stderr] {
+            assert!(told.is_empty(), "{command:?}: {}", String::from_utf8_lossy(told));
+        }
+        // What a program asks for comes all the same, and alone.
+        let asked = fuseline(&[command, &sizes, &["--json", "-q"]].concat());
+        assert!(asked.stderr.is_empty(), "{command:?}: {}", String::from_utf8_lossy(&asked.stderr));
+        let value: serde_json::Value = serde_json::from_slice(&asked.stdout).unwrap();
+        assert!(value.is_object(), "{command:?}: {value}");
+    }
+    let before = stdout(&["-q", "kernel", &tile, "emit", "tile"]);
+    assert!(before.contains("kernel"), "code is what was asked for: {before}");
+    assert!(failure(&["explain", model, "--verbose", "--quiet"]).1.contains("cannot be used with"));
+}
+
+#[test]
+fn rounding_and_strict_numerics_exclude_each_other() {
+    for command in ["run", "verify", "explain", "kernels"] {
+        let (_, told) = failure(&[command, "gallery:softmax", "--precision", "bf16", "--numerics", "strict"]);
+        assert!(told.contains("bf16 rounds what strict numerics keep"), "{told}");
+        assert!(told.contains("help: leave --numerics strict out, or leave --precision out"), "{told}");
+    }
 }
 
 #[test]

@@ -12,7 +12,7 @@ fn text(bytes: &[u8]) -> String {
     String::from_utf8(bytes.to_vec()).unwrap()
 }
 
-fn example(name: &str) -> String {
+pub fn example(name: &str) -> String {
     format!("{}/../../examples/{name}.tile", env!("CARGO_MANIFEST_DIR"))
 }
 
@@ -54,12 +54,15 @@ fn files_give_inputs_and_take_outputs() {
     for (arguments, words) in [
         (&["--inputs", &x, "--sizes", "rows=3"][..], "input \"x\""),
         (&["--sizes", "n=3"], "its free sizes are columns, rows"),
-        (&["--device", "reference"], "runs graphs, not kernels"),
+        (&["--device", "reference"], "[possible values: interp, cpu, cuda]"),
     ] {
         let done = fuseline(&[&["kernel", &softmax, "run"], arguments].concat());
         let message = text(&done.stderr);
         assert!(done.status.code() == Some(2) && message.contains(words), "{arguments:?}: {message}");
     }
+    let help = |action: &str| stdout(&["kernel", &softmax, action, "--help"]);
+    assert!(help("run").contains("- interp:") && !help("run").contains("- reference:"));
+    assert!(help("bench").contains("- cuda:") && !help("bench").contains("- interp:"));
 }
 
 #[test]

@@ -34,7 +34,7 @@ const CASES: &[&[&str]] = &[
 /// Commands that print code, whose lines are as long as they are.
 const CODE: [&str; 2] = ["kernels", "completions"];
 
-/// Standard output of a command on a terminal of so many columns.
+/// What a command prints on a terminal of so many columns, notes too.
 fn printed(arguments: &[&str], width: usize, folder: &Path) -> String {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let model = root.join("tests/models/structure/bert_tiny.legacy.onnx");
@@ -48,7 +48,7 @@ fn printed(arguments: &[&str], width: usize, folder: &Path) -> String {
     let command = command.args(arguments).current_dir(&root).env("COLUMNS", width.to_string());
     let done = command.output().unwrap();
     assert!(done.status.success(), "{command:?}: {}", String::from_utf8_lossy(&done.stderr));
-    String::from_utf8(done.stdout).unwrap()
+    [done.stdout, done.stderr].map(|text| String::from_utf8(text).unwrap()).concat()
 }
 
 /// The words of the list of commands in the help of the whole command.

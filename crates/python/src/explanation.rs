@@ -39,9 +39,11 @@ pub fn target(name: &str) -> Result<DeviceSpec> {
         return Ok(here::spec().clone());
     }
     if !name.ends_with(".spec") {
-        let known = || DeviceSpec::names().chain([here::NAME]).collect::<Vec<_>>().join(", ");
-        let refused = |error: Error| Error::invalid(format!("{}; known devices are {}", error.message(), known()));
-        return DeviceSpec::find(name).cloned().map_err(refused);
+        let found = DeviceSpec::all().iter().find(|spec| spec.name == name);
+        return found.cloned().ok_or_else(|| {
+            let known: Vec<&str> = DeviceSpec::names().chain([here::NAME]).collect();
+            Error::invalid(format!("no device is called \"{name}\"; known devices are {}", known.join(", ")))
+        });
     }
     let text = std::fs::read_to_string(name).map_err(|e| Error::invalid(format!("cannot be read: {e}")).at(name))?;
     DeviceSpec::parse(&text).map_err(|error| error.at(name))

@@ -296,6 +296,7 @@ pub fn to_json(model: &Model, arguments: &Verify, feed: &Feed, verdicts: &[Verdi
             "target": verdict.target,
             "threads": verdict.threads,
             "agrees": verdict.guilty.is_none(),
+            "conclusion": conclusion(verdict),
             "guilty": guilty,
             "outputs": {
                 "passes": list(&verdict.passes),

@@ -115,6 +115,10 @@ fn a_model_that_leaves_the_range_of_f16_is_held_against_the_reading_that_applies
     let held = stdout(&[&["verify", path], &inputs[..]].concat());
     assert!(held.contains("agrees with exact arithmetic; as the model is written"), "{held}");
     assert!(!held.contains("differs"), "{held}");
+    let told = json(&[&[path], &inputs[..]].concat());
+    let conclusion = told["devices"][0]["conclusion"].as_array().unwrap();
+    let says = |words: &str| conclusion.iter().any(|line| line.as_str().unwrap().contains(words));
+    assert!(says("agrees with exact arithmetic; as the model is written"), "{told:#}");
     let strict = [&inputs[..], &["--numerics", "strict"]].concat();
     let rounded = stdout(&[&["verify", path], &strict[..]].concat());
     assert!(rounded.contains("the output agrees, and so does"), "{rounded}");
@@ -128,4 +132,22 @@ fn ties_of_quantised_results_are_either_neighbour() {
         let told = stdout(&["verify", "gallery:moe_int8", "--dtype", "f16", "--seed", seed, "--device", "cpu"]);
         assert!(told.contains("all 2 outputs agree"), "{told}");
     }
+}
+
+#[test]
+fn a_plan_without_fusion_is_held_against_its_own_roundings() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("dequantised.ir");
+    let graph = "graph dequantised(x: i8[n, 64], w: i8[64, 16]) {
+  %2 = map(x) f32(a) * 0.01 : f32[n, 64]
+  %3 = map(w) f32(a) * 0.001 : f32[64, 16]
+  %4 = contract(%2, %3) \"ab,bc->ac\" acc=f32 : f32[n, 16]
+  return y = %4
+}
+";
+    std::fs::write(&path, graph).unwrap();
+    // Fused, integers are multiplied and the scales are behind the product; apart, its factors are scaled, and rounded.
+    let verdict = json(&[path.to_str().unwrap(), "--sizes", "3", "--precision", "bf16"]);
+    assert_eq!(verdict["agrees"], true, "{verdict:#}");
+    assert_eq!(verdict["devices"][0]["conclusion"][0], "the output agrees, and so does the kernel");
 }

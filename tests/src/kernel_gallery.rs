@@ -224,7 +224,7 @@ fn cuda(kernel: &Kernel, name: &str, env: &Env) -> Result<String> {
         about: print::sizes_about(kernel, env),
         wide: false,
         groups: true,
-        library: false,
+        asked: print::Asked::Nothing,
         processors: 132,
     };
     Ok(print::print(kernel, &options)?.source())

@@ -14,7 +14,7 @@ use fuseline::graph::Graph;
 use fuseline::tensor::{DType, Env, Symbol};
 use fuseline::tile::{Kernel, Schedule};
 use fuseline_cuda::nvrtc::Compiler;
-use fuseline_cuda::print::{Options, Printed, print, sizes_about, sizes_to_fix_at, together};
+use fuseline_cuda::print::{Asked, Options, Printed, print, sizes_about, sizes_to_fix_at, together};
 use fuseline_frontend::Model;
 use libtest_mimic::{Arguments, Failed, Trial};
 
@@ -164,7 +164,7 @@ fn options_for(kernel: &Kernel, name: &str, sizes: &Env, architecture: &str) -> 
         fixed: fixed.collect(),
         wide: false,
         groups: architecture == "sm_90a",
-        library: false,
+        asked: Asked::Nothing,
         processors: 132,
         about: sizes_about(kernel, sizes),
     }

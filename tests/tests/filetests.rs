@@ -93,7 +93,7 @@ fn printed_for_cuda(kernel: &Kernel, sizes: &[&str]) -> Result<String, Failed> {
         fixed,
         wide: false,
         groups,
-        library: false,
+        asked: print::Asked::Nothing,
         processors: 132,
         about: Env::new(),
     };

@@ -214,7 +214,7 @@ fn printed_for_cuda(kernel: &Kernel, name: &str, env: &Env, gpu: &DeviceSpec) ->
         fixed: fixed.collect(),
         wide: false,
         groups: gpu.limits.core_on_chip > MOST_ON_CHIP_BEFORE_CLUSTERS,
-        library: false,
+        asked: print::Asked::Nothing,
         processors: gpu.limits.cores as i64,
         about: print::sizes_about(kernel, env),
     };

@@ -12,6 +12,7 @@ use rustc_hash::FxHashMap;
 
 use crate::gpu::Gpu;
 use crate::memory::Block;
+use crate::print::Activation;
 
 /// Names under which the library may be found.
 const NAMES: &[&str] = &["libcublasLt.so.13", "libcublasLt.so.12", "libcublasLt.so"];
@@ -75,8 +76,8 @@ struct Found {
     reserved: [c_int; 4],
 }
 
-/// A product of row-major matrices, maybe many of them: `d = a · b + c + bias`, where a factor may be given turned about, and what is added
-/// need not be there.
+/// A product of row-major matrices, maybe many of them: `d = f(a · b + c + bias)`, where a factor may be given turned about, and neither what
+/// is added nor the function need be there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Shape {
     pub rows: i64,
@@ -99,6 +100,20 @@ pub(crate) struct Shape {
     pub alignment: u32,
     /// elements between rows, and between matrices, of what is added
     pub c: Option<(i64, i64)>,
+    /// what is done with the sum
+    pub activation: Option<Activation>,
+}
+
+impl Shape {
+    /// What comes behind the product, as the library's number; a number for every row of the library's is one for every column of ours.
+    fn epilogue(&self) -> c_int {
+        let bias = if self.has_bias { 4 } else { 0 };
+        match self.activation {
+            None => bias.max(1),
+            Some(Activation::Relu) => 2 + bias,
+            Some(Activation::GeluTanh) => 32 + bias,
+        }
+    }
 }
 
 /// Where the matrices of a product lie.
@@ -160,9 +175,6 @@ mod attribute {
     pub const MOST_WORKSPACE: c_int = 1;
     pub const LEAST_ALIGNMENT: [c_int; 4] = [5, 6, 7, 8];
 }
-
-/// The epilogue that adds a number to every row, which is our column.
-const ADD_BIAS: c_int = 4;
 
 /// Products are summed in f32.
 const COMPUTE_F32: c_int = 68;
@@ -296,12 +308,12 @@ impl Cublas {
             let status = unsafe { (f.description_set)(description, attribute, std::ptr::from_ref(&turn).cast(), 4) };
             check(status, "turning a factor about")?;
         }
+        let epilogue = shape.epilogue();
+        // SAFETY: a number of four bytes is what this attribute is.
+        let status =
+            unsafe { (f.description_set)(description, attribute::EPILOGUE, std::ptr::from_ref(&epilogue).cast(), 4) };
+        check(status, "what comes behind a product")?;
         if shape.has_bias {
-            // SAFETY: a number of four bytes is what this attribute is.
-            let status = unsafe {
-                (f.description_set)(description, attribute::EPILOGUE, std::ptr::from_ref(&ADD_BIAS).cast(), 4)
-            };
-            check(status, "adding a bias")?;
             // Some place, so that there is one where ways are looked for.
             self.set_bias(description, self.workspace.at())?;
         }

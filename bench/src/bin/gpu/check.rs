@@ -164,6 +164,31 @@ graph turns(a: {dtype}{left}, b: {dtype}{right}, c: {dtype}{result}) {{
     )
 }
 
+/// What comes behind products that a library computes with it, where it can: of a sum `t0` of the product `a`, a bias `b` and another tensor `c`.
+const ACTIVATED: [&str; 5] = [
+    "max(t0, 0.0)",
+    "max(t0 + f32(c), 0.0)",
+    "t0 + f32(c)",
+    "t0 * sigmoid(t0 * 0.071354814 * (t0 * t0 + 22.363861))",
+    "(t0 + f32(c)) * 0.5 * (1.0 + tanh(0.7978846 * (t0 + f32(c) + 0.044715 * (t0 + f32(c)) * (t0 + f32(c)) * (t0 + f32(c)))))",
+];
+
+/// The text of such a product.
+fn activated(behind: &str, dtype: DType) -> String {
+    let (input, operand) =
+        if behind.contains("(c)") { (format!(", other: {dtype}[m, n]"), ", other") } else { Default::default() };
+    format!(
+        "
+graph activated(x: {dtype}[m, k], w: {dtype}[k, n], bias: {dtype}[n]{input}) {{
+  %4 = contract(x, w) \"ac,cb->ab\" acc=f32 : {dtype}[m, n]
+  %5 = view bias[i1] : {dtype}[m, n]
+  %6 = map(%4, %5{operand}) {{ t0 = f32(a) + f32(b); {dtype}({behind}) }} : {dtype}[m, n]
+  return y = %6
+}}
+"
+    )
+}
+
 /// What came out so far.
 struct Tally<'a> {
     arguments: &'a Arguments,
@@ -268,8 +293,29 @@ pub fn check(arguments: &Arguments) -> Result<bool> {
         let env: Env = sizes.split(',').filter_map(crate::time::size).collect();
         for (dtype, is_alone) in [(DType::BF16, false), (DType::F16, false), (DType::BF16, true), (DType::F16, true)] {
             let alone = if is_alone { "alone " } else { "" };
-            let graph = Graph::parse(&in_turns(shapes, dtype, is_alone))?;
-            let name = format!("large in turns {alone}{shapes} {sizes} {dtype}");
+            // With sizes that are given, and with those that the text has.
+            let text = in_turns(shapes, dtype, is_alone);
+            let sized = |text: String, size: &str| {
+                let (name, number) = size.split_once('=').unwrap_or_default();
+                text.replace(&format!("[{name},"), &format!("[{number},"))
+                    .replace(&format!(" {name},"), &format!(" {number},"))
+                    .replace(&format!(" {name}]"), &format!(" {number}]"))
+            };
+            let fixed = sizes.split(',').fold(text.clone(), sized);
+            for (kind, text) in [("", text), ("fixed ", fixed)] {
+                let (graph, name) =
+                    (Graph::parse(&text)?, format!("large in turns {kind}{alone}{shapes} {sizes} {dtype}"));
+                if arguments.wants(&name) {
+                    tally.holds(&name, &graph, &small_numbers(&graph, &env), &env, Chooser::ByCost, Numerics::Default);
+                }
+            }
+        }
+    }
+    for sizes in ["m=600,k=3080,n=520", "m=1040,k=768,n=1032", "m=520,k=520,n=4104"] {
+        let env: Env = sizes.split(',').filter_map(crate::time::size).collect();
+        for (behind, dtype) in ACTIVATED.iter().flat_map(|behind| [(behind, DType::BF16), (behind, DType::F16)]) {
+            let graph = Graph::parse(&activated(behind, dtype))?;
+            let name = format!("large activated {behind} {sizes} {dtype}");
             if arguments.wants(&name) {
                 tally.holds(&name, &graph, &small_numbers(&graph, &env), &env, Chooser::ByCost, Numerics::Default);
             }

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! gpu check [--graphs=N] [--models=FOLDER] [--libraries=FOLDER] [NAME…]     outputs against the reference
-//! gpu model FILE.onnx [--sizes=NAME=N,…] [--precision=bf16|f16] [--tune] [--runs=N] [--libraries=FOLDER]     a network, launch by launch
+//! gpu model FILE.onnx|FILE.ir [--sizes=NAME=N,…] [--precision=bf16|f16] [--tune] [--runs=N] [--libraries=FOLDER]     a network, launch by launch
 //! gpu time  [--json] [--runs=N] [--dtype=TYPE] [--tiles=RxCxD] [--libraries=FOLDER] [NAME…]     device time against a copy of the same bytes
 //! gpu time  --sizes=NAME=N,…[;NAME=N,…] GRAPH…     the same of graphs of the gallery, at these sizes
 //! ```

@@ -11,7 +11,7 @@ use fuseline::explain::{KernelRow, kernel_rows};
 use fuseline::fuse::PlanOptions;
 use fuseline::tensor::Env;
 use fuseline_cuda::run::LaunchProfile;
-use fuseline_frontend::Model;
+use fuseline_frontend::{Model, read_graph};
 
 use crate::Arguments;
 use crate::time::{noise, size};
@@ -22,7 +22,7 @@ pub fn models(arguments: &Arguments) -> Result<()> {
     let mut clock = Clock(Instant::now());
     let device = arguments.device()?;
     clock.note("the device and its libraries");
-    let graph = Model::open(file)?.graph()?.clone();
+    let graph = if file.ends_with(".ir") { read_graph(file)? } else { Model::open(file)?.graph()?.clone() };
     clock.note("the graph");
     let env: Env = arguments.sizes.split(',').filter_map(size).collect();
     let mut options = PlanOptions::on(arguments.spec()?);

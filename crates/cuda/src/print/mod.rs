@@ -49,7 +49,7 @@ use fuseline::tile::{AxisSet, Kernel, Rounding, Schedule};
 use attention::Attention;
 use columns::Columns;
 use function::Function;
-pub use library::{Added, Library, Matrix};
+pub use library::{Activation, Added, Asked, Library, Matrix};
 use nest::Nest;
 pub use predict::predict;
 use product::Product;
@@ -68,8 +68,8 @@ pub struct Options {
     /// whether groups of four warps multiply matrices together, blocks share their memory, and launches begin before earlier ones have
     /// ended: on compute capability 9.0
     pub groups: bool,
-    /// whether a library computes plain products
-    pub library: bool,
+    /// what a library is asked for
+    pub asked: Asked,
     /// multiprocessors of the device, each of which should get work
     pub processors: i64,
     /// about how large sizes are that are arguments, as [`sizes_about`] says
@@ -213,7 +213,7 @@ fn parts(kernel: &Kernel, options: &Options) -> Result<Parts> {
                 let found = found.ok_or_else(|| Error::bug("a product that is none"))?;
                 library = found.library(&nest, &stage.stores).filter(|library| {
                     // Rows that are not aligned: only where somebody computes what the library leaves out.
-                    options.library && (library.sets == 1 || stage.has_edges)
+                    options.asked != Asked::Nothing && (library.sets == 1 || stage.has_edges)
                 });
                 product::product(&nest, &stage.stores, &found, sites)?
             }

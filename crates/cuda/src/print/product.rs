@@ -9,15 +9,16 @@ use fuseline::tensor::{DType, Dim, Symbol};
 use fuseline::tile::{AxisSet, Kernel, Op, Schedule, StepId, Tile};
 
 use super::body::Body;
-use super::element;
 use super::function::{Function, Grid};
-use super::library::{Added, EDGE, Library, Matrix, added, is_line};
+use super::library::{Activation, Added, Asked, Behind, EDGE, Library, Matrix, is_line};
 use super::nest::{Nest, slope};
 use super::operand::{Operand, Part, narrow_type};
 use super::points::decode;
 use super::predict::{By, Tiling};
 use super::relay::{self, Relay};
 use super::results::Sums;
+use super::stages::LONG_IN_TURNS;
+use super::{FEW_RESULTS, element};
 
 /// Contractions that share a factor, as products of one matrix with others that have the same columns.
 #[derive(Clone, Debug)]
@@ -134,7 +135,7 @@ impl Product {
     }
 
     /// The product as a library can compute it, where it can: one axis of each kind, and nothing before; after it, nothing but sums with
-    /// numbers of the result's type, one for every column and one for every result.
+    /// numbers of the result's type, one for every column and one for every result, and a function that the library knows.
     pub fn library(&self, nest: &Nest<'_>, stores: &[usize]) -> Option<Library> {
         let mut library = self.plain(nest, stores)?;
         let (&[store], &[dot]) = (stores, self.dots.as_slice()) else { return None };
@@ -143,7 +144,15 @@ impl Product {
         if library.sets > 1 && nest.stores[store].value != dot {
             return None;
         }
-        for term in added(nest, nest.stores[store].value, dot)? {
+        let behind = Behind::of(nest, nest.stores[store].value, dot)?;
+        library.activation = behind.activation;
+        // The library's units wait while it computes this; ours do not where groups of warps take turns.
+        let waits = behind.activation == Some(Activation::GeluTanh) && self.relay.is_some();
+        let is_short = library.sizes[2].as_int().is_none_or(|steps| steps < LONG_IN_TURNS);
+        if waits && is_short && nest.options.asked == Asked::WherePaid {
+            return None;
+        }
+        for term in behind.terms {
             let access = nest.load(term);
             if access.tensor.dtype != library.dtypes.1 {
                 return None;
@@ -190,7 +199,17 @@ impl Product {
         if ![&left, &other].into_iter().all(|matrix| matrix.is_aligned(dtypes.0)) || (sets > 1 && !is_cut) {
             return None;
         }
-        Some(Library { sizes, left, right: other, result, turned, dtypes, added: Added::default(), sets })
+        Some(Library {
+            sizes,
+            left,
+            right: other,
+            result,
+            turned,
+            dtypes,
+            added: Added::default(),
+            activation: None,
+            sets,
+        })
     }
 
     /// How blocks make it.
@@ -330,8 +349,9 @@ impl Roles {
         let dots = dots.to_vec();
         let mut product =
             Product { dots, left, right, batch, rows, columns, sum, by_units, by_groups, shape, relay: None };
-        // Tiles so large that there are many of them.
-        if by_groups && few.is_none() && (shape.rows, shape.columns) == (128, relay::COLUMNS) {
+        // Tiles so large that there are many of them, whether sizes are numbers or not.
+        let are_many = few.is_none_or(|few| few.results() > FEW_RESULTS && shape.parts == 1);
+        if by_groups && are_many && (shape.rows, shape.columns) == (128, relay::COLUMNS) {
             product.relay = Relay::of(nest, &product);
         }
         Some(product)
@@ -360,6 +380,10 @@ struct Few {
 }
 
 impl Few {
+    fn results(&self) -> i64 {
+        self.batch.saturating_mul(self.rows).saturating_mul(self.columns)
+    }
+
     /// How many tiles of a shape there are.
     fn blocks(&self, shape: &Shape) -> i64 {
         let tiles = |size: i64, tile: i64| (size + tile - 1) / tile;

@@ -11,6 +11,7 @@ use smallvec::SmallVec;
 
 use super::attention::Attention;
 use super::columns::Columns;
+use super::library::Asked;
 use super::nest::{Nest, Parameters, slope};
 use super::product::Product;
 use super::tidy::tidied;
@@ -21,7 +22,7 @@ const LONG_SUM: i64 = 768;
 
 /// The same where groups of warps take turns, so that what comes behind a product is done beside it: the library must save more than a pass
 /// takes.
-const LONG_IN_TURNS: i64 = 3072;
+pub(super) const LONG_IN_TURNS: i64 = 3072;
 
 /// A function of so many operations is costly behind a product.
 const COSTLY: u32 = 10;
@@ -370,7 +371,7 @@ impl Cut<'_> {
 
     /// Whether a product is computed so much faster by a library that what is done with it is worth a pass of its own.
     fn is_for_library(&self, id: StepId) -> Result<bool> {
-        if !self.options.library || !matches!(self.work.step(id).op, Op::Dot { .. }) {
+        if self.options.asked == Asked::Nothing || !matches!(self.work.step(id).op, Op::Dot { .. }) {
             return Ok(false);
         }
         let index: Vec<Dim> = self.work.step(id).axes.iter().map(Dim::axis).collect();
@@ -473,7 +474,7 @@ impl Cut<'_> {
 
     /// What a library is not asked for of some stores, as a kernel of its own.
     fn edges(&self, way: Way, stores: &[usize]) -> Result<Option<Kernel>> {
-        if !self.options.library || way != Way::Product {
+        if self.options.asked == Asked::Nothing || way != Way::Product {
             return Ok(None);
         }
         let mut nest = Nest::new(&self.work, self.options, &self.parameters)?;

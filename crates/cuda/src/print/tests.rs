@@ -8,6 +8,7 @@ use fuseline::reference::Buffer;
 use fuseline::tensor::{DType, Dim, Env, Literal, Symbol};
 use fuseline::tile::{AxisSet, Kernel, Op, Placement, Rounding, Schedule, Step, Store, interp, parse};
 
+use super::library::{Activation, Asked, Library};
 use super::stages::{Stage, Way, stages};
 use super::tidy::tidied;
 use super::{Options, Parameter, predict, print, split};
@@ -105,7 +106,7 @@ fn check(text: &str, sizes: &[(&str, i64)]) -> usize {
         fixed: env.clone(),
         wide: false,
         groups: false,
-        library: false,
+        asked: Asked::Nothing,
         processors: 132,
         about: Env::new(),
     };
@@ -246,7 +247,7 @@ fn a_library_is_asked_for_sets_of_rows_that_are_aligned() {
         fixed: Env::new(),
         wide: false,
         groups: true,
-        library: true,
+        asked: Asked::WherePaid,
         processors: 132,
         about: Env::new(),
     };
@@ -269,13 +270,63 @@ fn a_library_is_asked_for_sets_of_rows_that_are_aligned() {
     assert!(printed.launches.iter().all(|launch| launch.library.as_ref().is_none_or(|library| library.sets == 1)));
 }
 
+/// What a library is asked for of a product of 4096 × `steps` × 4096 in a type, behind which comes an expression of the bias `a` and the sum `b`.
+fn asked_of_library(steps: i64, dtype: &str, behind: &str, asked: Asked, rounding: Rounding) -> Vec<Option<Library>> {
+    let text = format!(
+        "kernel {{ axes i0: 4096, i1: 4096, i2: {steps} in b: {dtype}[4096], x: {dtype}[4096, {steps}], w: {dtype}[{steps}, 4096] \
+         out y: {dtype}[4096, 4096] schedule contract dots=(%3) rows=[i0] columns=[i1] sum=[i2] tile=128x256x64 \
+         %0 = load b[i1] %1 = load x[i0, i2] %2 = load w[i2, i1] %3 = dot(%1, %2) over [i2] acc=f32 \
+         %4 = map(%0, %3) {{ t0 = f32(a) + f32(b); {dtype}({behind}) }} store y[i0, i1] = %4 }}"
+    );
+    let options = Options { asked, ..made_for(&Env::new()) };
+    let kernel = Kernel { rounding, ..parse(&text).unwrap() };
+    print(&kernel, &options).unwrap().launches.into_iter().map(|launch| launch.library).collect()
+}
+
+#[test]
+fn a_library_computes_what_it_knows_behind_a_product() {
+    let by = |steps: i64, dtype: &str, behind: &str, asked: Asked| {
+        let libraries = asked_of_library(steps, dtype, behind, asked, Rounding::Ends);
+        libraries.into_iter().map(|library| library.map(|library| library.activation)).collect::<Vec<_>>()
+    };
+    let whole = |activation: Activation| vec![Some(Some(activation))];
+    let gelu = "t0 * sigmoid(t0 * 0.071354814 * (t0 * t0 + 22.363861))";
+    let another = "t0 * sigmoid(t0 * (t0 * t0 * 0.07135482 + 1.5957692))";
+    for dtype in ["bf16", "f16"] {
+        assert_eq!(by(4096, dtype, gelu, Asked::WherePaid), whole(Activation::GeluTanh));
+        assert_eq!(by(4096, dtype, another, Asked::WherePaid), whole(Activation::GeluTanh));
+        assert_eq!(by(1024, dtype, "max(t0, 0.0)", Asked::WherePaid), whole(Activation::Relu));
+        // Groups of warps in turns are as fast, unless somebody measured that they are not.
+        assert_eq!(by(1024, dtype, gelu, Asked::WherePaid), [None]);
+        assert_eq!(by(1024, dtype, gelu, Asked::AllItCan), whole(Activation::GeluTanh));
+        assert_eq!(by(4096, dtype, gelu, Asked::Nothing), [None]);
+        // Functions that it does not know are a pass of their own: by the error function, with other numbers, cut off at another place.
+        let others = [
+            "t0 * 0.5 * (erf(t0 * 0.70710677) + 1.0)",
+            "t0 * sigmoid(t0 * 0.0713 * (t0 * t0 + 22.363861))",
+            "t0 * sigmoid(t0 * 1.702)",
+            "max(t0, 0.01)",
+            "max(t0, -0.0) * f32(b)",
+            "min(max(t0, 0.0), 6.0)",
+        ];
+        for other in others {
+            assert_eq!(by(4096, dtype, other, Asked::AllItCan), [Some(None), None], "{other}");
+        }
+    }
+    // It rounds once, where every operation is to be rounded.
+    for (behind, rounding) in [("max(t0, 0.0)", Rounding::Every), (gelu, Rounding::Every)] {
+        let libraries = asked_of_library(4096, "bf16", behind, Asked::AllItCan, rounding);
+        assert!(libraries.iter().flatten().all(|library| library.activation.is_none()), "{behind}");
+    }
+}
+
 fn made_for(env: &Env) -> Options {
     Options {
         name: "k".into(),
         fixed: env.clone(),
         wide: false,
         groups: true,
-        library: false,
+        asked: Asked::Nothing,
         processors: 132,
         about: Env::new(),
     }
@@ -406,7 +457,7 @@ fn first_stored(text: &str, rounding: Rounding) -> (DType, DType) {
         fixed: about.clone(),
         wide: false,
         groups: false,
-        library: true,
+        asked: Asked::WherePaid,
         processors: 132,
         about,
     };

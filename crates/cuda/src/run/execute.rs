@@ -424,6 +424,7 @@ impl<'e> Run<'e> {
             strides: [number(&left.stride)?, number(&right.stride)?, number(&result.stride)?],
             dtypes: *dtypes,
             has_bias: library.added.bias.is_some(),
+            activation: library.activation,
             c: match &library.added.matrix {
                 Some(added) => Some((number(&added.pitch)?, number(&added.stride)?)),
                 None => None,

@@ -14,6 +14,7 @@ use super::specialize::{LoadedGraph, Step, step};
 use super::value::Value;
 use super::workshop::{Key, Made, key};
 use crate::memory::Block;
+use crate::print::{Asked, Library};
 
 /// Measurements of a launch, each of so many in a row.
 const TIMES: usize = 5;
@@ -22,23 +23,29 @@ const IN_A_ROW: usize = 4;
 /// How a product is computed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Choice {
-    /// whether a library computes what it can
-    pub library: bool,
+    /// what a library computes
+    pub asked: Asked,
     /// by which of its ways, launch by launch
     pub ways: Vec<usize>,
 }
 
+/// How choices are written.
+const WORDS: [(Asked, &str); 3] =
+    [(Asked::Nothing, "own"), (Asked::WherePaid, "library"), (Asked::AllItCan, "library-behind")];
+
 impl Choice {
     /// What a kernel is made for under this choice.
     pub(super) fn applied_to(&self, mut key: Key) -> Key {
-        key.3.large &= self.library;
+        if key.3.asked != Asked::Nothing {
+            key.3.asked = self.asked;
+        }
         key
     }
 }
 
 impl fmt::Display for Choice {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(if self.library { "library" } else { "own" })?;
+        f.write_str(WORDS.iter().find(|(asked, _)| *asked == self.asked).map_or("", |(_, word)| word))?;
         self.ways.iter().try_for_each(|way| write!(f, " {way}"))
     }
 }
@@ -48,13 +55,12 @@ impl FromStr for Choice {
 
     fn from_str(text: &str) -> Result<Choice> {
         let mut words = text.split_whitespace();
-        let library = match words.next() {
-            Some("library") => true,
-            Some("own") => false,
-            _ => return Err(Error::invalid(format!("\"{text}\": wanted library or own"))),
-        };
+        let first = words.next();
+        let asked = WORDS.iter().find(|(_, word)| Some(*word) == first).map(|(asked, _)| *asked);
+        let asked =
+            asked.ok_or_else(|| Error::invalid(format!("\"{text}\": wanted own, library or library-behind")))?;
         let way = |word: &str| word.parse().map_err(|_| Error::invalid(format!("\"{word}\" is no number of a way")));
-        Ok(Choice { library, ways: words.map(way).collect::<Result<Vec<usize>>>()? })
+        Ok(Choice { asked, ways: words.map(way).collect::<Result<Vec<usize>>>()? })
     }
 }
 
@@ -94,7 +100,7 @@ impl Run<'_> {
         for (k, (planned, table)) in loaded.plan.kernels.iter().zip(&tables).enumerate() {
             let (kernel, env) = (&planned.kernel, self.sizes().clone());
             let own = key(kernel, &env)?;
-            if !matches!(kernel.schedule, Schedule::Contract { .. }) || !own.3.large {
+            if !matches!(kernel.schedule, Schedule::Contract { .. }) || own.3.asked == Asked::Nothing {
                 continue;
             }
             let name = name(kernel, &env);
@@ -113,10 +119,18 @@ impl Run<'_> {
     /// Microseconds of a kernel as it is usually made, and by the library and functions of our own as fast as can be.
     fn measure(&self, k: usize, own: &Key, table: &Table, env: &Env) -> Result<(f64, Vec<(Choice, f64)>)> {
         let (mut usual, mut measured) = (0.0, Vec::new());
-        for library in [true, false] {
-            let choice = Choice { library, ways: Vec::new() };
+        let mut known: Vec<Vec<Option<Library>>> = Vec::new();
+        for asked in [Asked::WherePaid, Asked::Nothing, Asked::AllItCan] {
+            let choice = Choice { asked, ways: Vec::new() };
             let made = self.engine.workshop.make(&[choice.applied_to(own.clone())])?;
             let [Made::Code(compiled)] = made.as_slice() else { continue };
+            // Functions differ only in who computes products.
+            let by: Vec<Option<Library>> =
+                compiled.printed.launches.iter().map(|launch| launch.library.clone()).collect();
+            if known.contains(&by) {
+                continue;
+            }
+            known.push(by);
             let mut step = step(compiled.clone(), env)?;
             let scratch =
                 step.scratch.iter().map(|bytes| self.engine.gpu.take(*bytes)).collect::<Result<Vec<Block>>>()?;
@@ -125,9 +139,9 @@ impl Run<'_> {
             for number in 0..step.grids.len() {
                 let (first, best) = self.best_way(k, &mut step, &table, number)?;
                 total += best;
-                usual += if library { first } else { 0.0 };
+                usual += if asked == Asked::WherePaid { first } else { 0.0 };
             }
-            measured.push((Choice { library, ways: step.ways }, total));
+            measured.push((Choice { asked, ways: step.ways }, total));
         }
         self.engine.gpu.synchronize()?;
         Ok((usual, measured))
@@ -171,9 +185,10 @@ mod tests {
     #[test]
     fn choices_are_read_as_they_are_written() {
         for choice in [
-            Choice { library: true, ways: vec![0, 3] },
-            Choice { library: false, ways: vec![0] },
-            Choice { library: false, ways: Vec::new() },
+            Choice { asked: Asked::WherePaid, ways: vec![0, 3] },
+            Choice { asked: Asked::AllItCan, ways: vec![2] },
+            Choice { asked: Asked::Nothing, ways: vec![0] },
+            Choice { asked: Asked::Nothing, ways: Vec::new() },
         ] {
             assert_eq!(choice.to_string().parse::<Choice>().expect("it was written"), choice);
         }

@@ -18,7 +18,7 @@ use crate::cache::Cache;
 use crate::cublas::Cublas;
 use crate::gpu::{Function, Gpu, Module};
 use crate::nvrtc::Compiler;
-use crate::print::{Options, Printed, print, sizes_about, sizes_to_fix_at};
+use crate::print::{Asked, Options, Printed, print, sizes_about, sizes_to_fix_at};
 
 /// A kernel that can be launched.
 #[derive(Debug)]
@@ -48,8 +48,8 @@ pub(super) type Key = (Arc<Kernel>, Vec<(Symbol, i64)>, About, Traits);
 pub(super) struct Traits {
     /// whether indices are wide
     wide: bool,
-    /// whether it is large enough for a library
-    pub large: bool,
+    /// what a library is asked for of it: nothing, where it is small
+    pub asked: Asked,
 }
 
 /// About how large sizes are that are arguments, in order.
@@ -145,7 +145,7 @@ impl Workshop {
             fixed: sizes.iter().cloned().collect(),
             wide: traits.wide,
             groups: self.gpu.description.capability.0 == 9,
-            library: traits.large && self.library.is_some(),
+            asked: if self.library.is_some() { traits.asked } else { Asked::Nothing },
             processors: self.gpu.description.cores.into(),
             about: about.iter().cloned().collect(),
         }
@@ -182,15 +182,16 @@ impl Workshop {
     }
 }
 
-/// Whether a kernel is a product so large that a library is worth asking.
-fn is_large(kernel: &Kernel, env: &Env) -> Result<bool> {
-    let Schedule::Contract { rows, columns, sum, .. } = &kernel.schedule else { return Ok(false) };
+/// What a library is asked for: products that are large enough.
+fn asked(kernel: &Kernel, env: &Env) -> Result<Asked> {
+    let Schedule::Contract { rows, columns, sum, .. } = &kernel.schedule else { return Ok(Asked::Nothing) };
     let count = |axes: &AxisSet| -> Result<i64> {
         let extents = axes.iter().map(|axis| kernel.axes[axis].eval(env));
         extents.collect::<Result<Vec<i64>>>().map(|extents| extents.into_iter().fold(1, i64::saturating_mul))
     };
     let (rows, columns, steps) = (count(rows)?, count(columns)?, count(sum)?);
-    Ok(rows >= LARGE_SIDE && columns >= LARGE_SIDE && steps >= LARGE_SIDE)
+    let is_large = rows >= LARGE_SIDE && columns >= LARGE_SIDE && steps >= LARGE_SIDE;
+    Ok(if is_large { Asked::WherePaid } else { Asked::Nothing })
 }
 
 /// Products of fewer rows, columns or steps are not asked of a library.
@@ -228,7 +229,7 @@ pub(super) fn key(kernel: &Arc<Kernel>, env: &Env) -> Result<Key> {
     let wide = is_wide(kernel, env)?;
     let about = sizes_about(kernel, env);
     let about = kernel.symbols().into_iter().filter_map(|symbol| about.get(&symbol).map(|size| (symbol, size)));
-    Ok((kernel.clone(), sizes, about.collect(), Traits { wide, large: is_large(kernel, env)? }))
+    Ok((kernel.clone(), sizes, about.collect(), Traits { wide, asked: asked(kernel, env)? }))
 }
 
 #[cfg(test)]

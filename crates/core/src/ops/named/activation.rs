@@ -6,7 +6,7 @@ use super::elementwise::as_float;
 use super::{Call, NamedOp};
 use crate::error::{Error, Result};
 use crate::graph::Tensor;
-use crate::tensor::Shape;
+use crate::tensor::{DType, Shape};
 
 /// The attributes of a function with the parameter alpha.
 const ALPHA: &[&str] = &["alpha", "consumed_inputs"];
@@ -53,7 +53,7 @@ pub(super) static OPS: &[NamedOp] = &[
     NamedOp::standard("Gelu", 20, &["approximate"], "x times the normal distribution at x", |call| {
         match call.str_or("approximate", "none")? {
             "none" => Ok(vec![gelu(call.input(0)?)]),
-            "tanh" => Ok(vec![gelu_tanh(call.input(0)?)]),
+            "tanh" => Ok(vec![gelu_tanh(call.input(0)?)?]),
             other => Err(call.unsupported("approximate", other)),
         }
     }),
@@ -80,7 +80,7 @@ pub(super) static OPS: &[NamedOp] = &[
     NamedOp::contributed("BiasGelu", &[], "Gelu of a sum", |call| Ok(vec![gelu(call.input(0)? + call.input(1)?)])),
     NamedOp::contributed("FastGelu", &[], "Gelu by tanh, of x or of a sum", |call| {
         let x = call.input(0)?;
-        Ok(vec![gelu_tanh(call.optional(1).map_or(x, |bias| x + bias))])
+        Ok(vec![gelu_tanh(call.optional(1).map_or(x, |bias| x + bias))?])
     }),
     NamedOp::contributed("QuickGelu", &["alpha"], "x · sigmoid(alpha · x)", |call| {
         Ok(vec![swish(call.input(0)?, call.float_or("alpha", 1.702)?)])
@@ -107,10 +107,14 @@ pub(super) fn gelu(x: Tensor<'_>) -> Tensor<'_> {
     x * 0.5 * ((x * FRAC_1_SQRT_2).erf() + 1)
 }
 
-/// [`gelu`] approximated by a hyperbolic tangent.
-pub(super) fn gelu_tanh(x: Tensor<'_>) -> Tensor<'_> {
+/// [`gelu`] approximated by a hyperbolic tangent. Its constants are what they are in every type: 0.044715 is none of bf16.
+pub(super) fn gelu_tanh(x: Tensor<'_>) -> Result<Tensor<'_>> {
+    let dtype = x.dtype()?;
+    if dtype.is_float() && dtype.bits() < 32 {
+        return Ok(gelu_tanh(x.cast(DType::F32))?.cast(dtype));
+    }
     let inner = (x + x * x * x * 0.044715) * (FRAC_1_SQRT_2 * FRAC_2_SQRT_PI);
-    x * 0.5 * (inner.tanh() + 1)
+    Ok(x * 0.5 * (inner.tanh() + 1))
 }
 
 /// x · sigmoid(alpha · x).

@@ -154,7 +154,7 @@ fn activated<'b>(call: &Call<'_, 'b>, h: Tensor<'b>, gated: Option<Tensor<'b>>) 
     }
     let active = match kind {
         "relu" => h.max(0.0),
-        "gelu" => gelu_tanh(h),
+        "gelu" => gelu_tanh(h)?,
         "silu" => swish(h, 1.0),
         "identity" => h,
         other => return Err(call.unsupported("activation_type", other)),

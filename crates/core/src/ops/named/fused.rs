@@ -45,7 +45,7 @@ pub(super) static OPS: &[NamedOp] = &[
     ),
     NamedOp::contributed("GemmFastGelu", &[], "Gelu by tanh of a product of matrices plus a bias", |call| {
         let y = call.input(0)?.matmul(call.input(1)?);
-        Ok(vec![gelu_tanh(call.optional(2).map_or(y, |bias| y + bias))])
+        Ok(vec![gelu_tanh(call.optional(2).map_or(y, |bias| y + bias))?])
     }),
     NamedOp::contributed(
         "FusedGemm",

@@ -10,6 +10,7 @@ use fuseline::device::DeviceSpec;
 use fuseline::fuse::{Chooser, Decision, Kind, Plan, PlanOptions, PlannedKernel, Policy, Reason, Verdict, edges, plan};
 use fuseline::graph::{Builder, Graph};
 use fuseline::ops::prim::Monoid;
+use fuseline::passes::Precision;
 use fuseline::tensor::{DType, Shape, Symbol};
 use fuseline_frontend::Model;
 
@@ -67,6 +68,19 @@ fn transformers_become_few_kernels_a_layer() {
     }
     for name in ["vit_b16.dynamo", "vit_b16.legacy"] {
         assert_at_most(name, 12 * 7 + 4);
+    }
+}
+
+/// Whether a token is hidden, an integer, becomes a score that every layer adds: twelve launches are not worth a thirteenth for that.
+#[test]
+fn a_mask_is_computed_where_it_is_read() {
+    for name in ["bert_base.dynamo", "bert_base.legacy"] {
+        let graph = network(name);
+        for target in ["h200", "a100"] {
+            let options = PlanOptions { precision: Precision::Bf16, ..options(&graph, target) };
+            let planned = plan_program(graph.clone(), &options, &mut |_| {}).unwrap();
+            assert!(planned.run.kernels.iter().all(|k| k.kind != Kind::Map), "{name} on {target}");
+        }
     }
 }
 

@@ -19,6 +19,9 @@ pub struct FuseContext<'a> {
     most: usize,
 }
 
+/// How many times as many bytes the elements of one type can have as those of another: `i64` and `bool`.
+const WIDEST: f64 = 8.0;
+
 impl<'a> FuseContext<'a> {
     pub(super) fn new(state: &'a State<'a>, hints: &'a Hints, most: usize) -> FuseContext<'a> {
         FuseContext { state, hints, most }
@@ -54,11 +57,13 @@ impl<'a> FuseContext<'a> {
         self.state.group(group).members.len()
     }
 
-    /// Whether a group reads no more bytes than it writes.
+    /// Whether who reads what a group reads, instead of what it writes, reads no more: no more bytes, or one tensor instead of another
+    /// that has as many elements of a narrower type.
     pub fn shrinks(&self, group: GroupId) -> bool {
         let streams = &self.state.group(group).priced.work.streams;
         let sum = |written: bool| streams.iter().filter(|s| s.written == written).map(|s| s.bytes).sum::<f64>();
-        sum(false) <= 1.05 * sum(true)
+        let is_one = streams.iter().filter(|s| !s.written).count() == 1;
+        sum(false) <= 1.05 * sum(true) * if is_one { WIDEST } else { 1.0 }
     }
 
     /// The shapes that a group stores.

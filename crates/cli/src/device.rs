@@ -12,7 +12,7 @@ use fuseline::fuse::PlanOptions;
 use fuseline::graph::Graph;
 use fuseline::interpret;
 use fuseline::passes::Numerics;
-use fuseline::reference::{self, evaluate};
+use fuseline::reference::{self, Reading, evaluate};
 use fuseline::tensor::Literal;
 use fuseline::tile::interp;
 use fuseline_cpu::here;
@@ -182,6 +182,10 @@ impl Device {
             Way::Plan { target: usual, load, .. } => {
                 let budget = &limits.budget();
                 let plan = WrittenPlan::options(plan, &PlanWishes { target, usual, numerics, precision, budget })?;
+                let mut means = means;
+                if plan.numerics == Numerics::Strict && !reads {
+                    means.options.reading = Reading::Rounded;
+                }
                 Ok(Box::new(move |graph, inputs| {
                     let mut plan = plan.clone();
                     bind_sizes(graph, &inputs, &mut plan.hints.env);

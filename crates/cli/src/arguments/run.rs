@@ -73,7 +73,7 @@ pub struct Run {
     /// Seed of random inputs
     #[arg(long, value_name = "N", default_value_t = 0, value_parser = whole::<u64>)]
     pub seed: u64,
-    /// For the devices reference and interp: how floats are read [default: exact]
+    /// For the devices reference and interp: how floats are read [default: exact, rounded with --numerics strict]
     #[arg(long, value_enum)]
     pub reading: Option<ReadingName>,
     /// Print the summary as JSON

@@ -122,7 +122,10 @@ fn a_model_that_leaves_the_range_of_f16_is_held_against_the_reading_that_applies
     let strict = [&inputs[..], &["--numerics", "strict"]].concat();
     let rounded = stdout(&[&["verify", path], &strict[..]].concat());
     assert!(rounded.contains("the output agrees, and so does"), "{rounded}");
-    assert!(stdout(&[&["run", path], &strict[..]].concat()).contains("inf"));
+    for device in ["cpu", "interp"] {
+        let ran = stdout(&[&["run", path, "--device", device], &strict[..]].concat());
+        assert!(ran.contains("inf"), "{device}: {ran}");
+    }
     assert!(stdout(&[&["run", path], &inputs[..]].concat()).contains("960"));
 }
 

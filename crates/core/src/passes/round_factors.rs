@@ -1,6 +1,6 @@
 //! Factors of contractions in bf16 or f16.
 
-use super::narrow::{is_formula, rounded};
+use super::narrow::{behind_views, is_formula, is_rounded, rounded};
 use super::{Context, Numerics, Pass};
 use crate::error::Result;
 use crate::graph::rewrite::{replaced, rewrite};
@@ -21,14 +21,14 @@ const FEWEST_TERMS: i64 = 16;
 
 /// In: any graph. Out: under a narrow precision and other than strict numerics, both factors of every contraction of f32 that is
 /// summed in f32 over at least (or perhaps) [`FEWEST_TERMS`] terms are widened from the narrow type, directly or seen through views,
-/// unless one of them is a formula; a value is rounded in front of the views of it, once for all its readers. Nothing else
+/// unless one of them is a formula, or widened from the other type of 16 bits; a value is rounded in front of the views of it, once for all its readers. Nothing else
 /// changes.
 fn run(graph: &Graph, context: &Context) -> Result<Option<Graph>> {
     let Some(dtype) = context.precision.narrow().filter(|_| context.numerics != Numerics::Strict) else {
         return Ok(None);
     };
     rewrite(graph, &context.budget, |rebuild, node, args| match node.prim() {
-        Prim::Contract(row) if gains(row, node, rebuild.graph(), args) => {
+        Prim::Contract(row) if gains(row, node, rebuild.graph(), args, dtype) => {
             let factors = [rounded(rebuild, args[0], dtype)?, rounded(rebuild, args[1], dtype)?];
             replaced(rebuild.add(row.clone(), &factors)?)
         }
@@ -36,8 +36,8 @@ fn run(graph: &Graph, context: &Context) -> Result<Option<Graph>> {
     })
 }
 
-/// Whether a contraction, of operands in a graph, is one of those whose factors are rounded.
-pub(super) fn gains(row: &Contract, node: &Node, graph: &Graph, args: &[Value]) -> bool {
+/// Whether a contraction, of operands in a graph, is one of those whose factors are rounded to this type.
+pub(super) fn gains(row: &Contract, node: &Node, graph: &Graph, args: &[Value], dtype: DType) -> bool {
     let types = [graph.ty(args[0]).clone(), graph.ty(args[1]).clone()];
     let terms = row.summed().into_iter().try_fold(1i64, |terms, label| {
         let size = row.extent(&types, label)?.as_int()?;
@@ -45,7 +45,14 @@ pub(super) fn gains(row: &Contract, node: &Node, graph: &Graph, args: &[Value]) 
     });
     let is_f32 = node.types()[0].dtype == DType::F32 && row.accumulator == DType::F32;
     let is_long = terms.is_none_or(|terms| terms >= FEWEST_TERMS);
-    is_f32 && is_long && !args.iter().any(|arg| is_formula(graph, *arg))
+    is_f32 && is_long && !args.iter().any(|arg| is_formula(graph, *arg) || is_of_another_kind(graph, *arg, dtype))
+}
+
+/// Whether a value, behind views, holds numbers of the other type of 16 bits: a model that has such numbers has chosen what it loses.
+fn is_of_another_kind(graph: &Graph, value: Value, dtype: DType) -> bool {
+    let others = [DType::F16, DType::BF16].into_iter().filter(|other| *other != dtype);
+    let node = behind_views(graph, value);
+    others.into_iter().any(|other| matches!(node.prim(), Prim::Map(_)) && is_rounded(node, other))
 }
 
 #[cfg(test)]
@@ -101,6 +108,18 @@ mod tests {
         let values: Vec<f64> = (0..64 * 64).map(|k| f64::from(u8::from(k % 64 <= k / 64)) * 0.1).collect();
         b.output("y", x.matmul(b.constant(Literal::from_f64s(DType::F32, [64, 64], &values).unwrap())));
         assert_eq!(casts(&in_bf16(b.finish().unwrap())), 0);
+    }
+
+    #[test]
+    fn a_model_of_the_other_narrow_type_keeps_its_numbers() {
+        for (dtype, rounded) in [(DType::F16, 0), (DType::BF16, 2)] {
+            let b = Builder::new("attention");
+            let [p, v] = [DType::F32, dtype].map(|ty| b.input(ty.name(), ty, Shape::new([32usize, 32])));
+            b.output("y", p.matmul(v.cast(DType::F32).transpose()));
+            let after = in_bf16(b.finish().unwrap());
+            // Of bf16 one is the input.
+            assert_eq!(casts(&after), rounded, "{after:?}");
+        }
     }
 
     #[test]

@@ -46,7 +46,7 @@ enum Wanted {
 impl Facts {
     pub fn of(graph: &Graph, dtype: DType) -> Facts {
         let readers = readers(graph, dtype);
-        let (data, wanted) = (data(graph, dtype), wanted(graph));
+        let (data, wanted) = (data(graph, dtype), wanted(graph, dtype));
         let count = graph.nodes().len();
         let mut facts = Facts { rounded: vec![false; count], meets_constants: vec![false; count], readers };
         // Values between a statistic of a row and the end of what is done with the row.
@@ -57,7 +57,9 @@ impl Facts {
             let reads_inner = node.args().iter().any(|arg| inner[arg.node()] && !facts.rounded[arg.node()]);
             facts.rounded[id] = may
                 && match node.prim() {
-                    Prim::Contract(row) => gains(row, node, graph, node.args()) && facts.readers[id].one.is_some(),
+                    Prim::Contract(row) => {
+                        gains(row, node, graph, node.args(), dtype) && facts.readers[id].one.is_some()
+                    }
                     Prim::Gather(_) if wanted[id] == Wanted::Stored => {
                         let table = node.args()[0];
                         is_table(graph, table, dtype)
@@ -158,7 +160,7 @@ fn data(graph: &Graph, dtype: DType) -> Vec<bool> {
             && match node.prim() {
                 Prim::Input(_) => true,
                 Prim::Gather(_) => is_table(graph, node.args()[0], dtype) || data[node.args()[0].node()],
-                Prim::Contract(row) if gains(row, node, graph, node.args()) => true,
+                Prim::Contract(row) if gains(row, node, graph, node.args(), dtype) => true,
                 prim if is_opaque(prim) => true,
                 _ => args.any(|arg| data[arg.node()]),
             };
@@ -167,7 +169,7 @@ fn data(graph: &Graph, dtype: DType) -> Vec<bool> {
 }
 
 /// How exactly every value is wanted.
-fn wanted(graph: &Graph) -> Vec<Wanted> {
+fn wanted(graph: &Graph, dtype: DType) -> Vec<Wanted> {
     let softmax = softmax(graph);
     let mut wanted = vec![Wanted::Stored; graph.nodes().len()];
     let live = graph.live_nodes();
@@ -179,7 +181,7 @@ fn wanted(graph: &Graph) -> Vec<Wanted> {
             Prim::Map(_) if is_abrupt(node) => wanted[id].max(Wanted::Unrounded),
             Prim::Map(_) | Prim::View(_) | Prim::Concat(_) => wanted[id],
             // Few terms: angles are products of positions and frequencies.
-            Prim::Contract(row) if !gains(row, node, graph, node.args()) => wanted[id],
+            Prim::Contract(row) if !gains(row, node, graph, node.args(), dtype) => wanted[id],
             Prim::Reduce(row) if softmax[id] || is_position(row.monoid) => Wanted::Exact,
             Prim::Prefix(_) => Wanted::Exact,
             prim if is_opaque(prim) => Wanted::Exact,

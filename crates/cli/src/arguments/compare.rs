@@ -17,7 +17,8 @@ use super::{
 /// counted. The error of a contender is the root mean
 /// square of what differs, to that of the outputs of ONNX Runtime (or of the first rival there is); with --exact, to those of the reference,
 /// which evaluates the model in f64 and is slow. Free sizes that nobody gives are 1 for the leading axis and 128 for the
-/// others, or others where the model does not take these.
+/// others, or others where the model does not take these. Liger is no rival here: it has kernels that are put into models of PyTorch, and
+/// reads no ONNX files; bench/gpu_peers.py times its kernels beside those of Fuseline.
 #[derive(Debug, Args)]
 #[command(after_help = format!("\
 Examples:

@@ -72,6 +72,10 @@ const steps = {
   'tables fit on paper and repeat their heads': () => {
     const rules = [...document.styleSheets].flatMap(sheet => [...sheet.cssRules]).filter(rule => rule.media && rule.media.mediaText === 'print');
     rules.forEach(rule => { rule.media.mediaText = 'all'; });
+    // How far measurements are off, and so how long numbers are, is different every time: they are as long as can be here.
+    const expected = data.kernels.map(kernel => kernel.expected_us);
+    data.kernels.forEach(kernel => { kernel.expected_us *= 1e5; });
+    startKernels();
     document.body.style.width = '680px';
     const fits = ['kernel-table', 'decision-table'].every(id => {
       const holder = find(id), style = getComputedStyle(holder.querySelector('thead')), head = holder.querySelector('th');
@@ -80,6 +84,8 @@ const steps = {
     });
     document.body.style.width = '';
     rules.forEach(rule => { rule.media.mediaText = 'print'; });
+    data.kernels.forEach((kernel, k) => { kernel.expected_us = expected[k]; });
+    startKernels();
     return rules.length > 0 && fits;
   },
   'nothing is wider than the window': () => document.documentElement.scrollWidth <= innerWidth,

@@ -191,6 +191,7 @@ fn to_json(subject: &Subject, roofline: &Roofline, plotted: &[Plotted]) -> Value
         "peaks": roofline.peaks.iter().map(|(name, gflops)| json!({ "name": name, "gflops": gflops })).collect::<Vec<_>>(),
         "measured": subject.measured(),
         "load": subject.load().map(Load::to_json),
+        "note": excess(subject, roofline, plotted),
         "kernels": plotted.iter().map(kernel).collect::<Vec<_>>(),
     })
 }
@@ -213,7 +214,7 @@ fn to_text(subject: &Subject, roofline: &Roofline, plotted: &[Plotted], argument
     if !plotted.is_empty() {
         text.push('\n');
         text.push_str(&table(roofline, plotted));
-        if let Some(why) = excess(roofline, plotted, subject.load()) {
+        if let Some(why) = excess(subject, roofline, &plotted[..plotted.len().min(LISTED)]) {
             text.push_str(&screen::wrapped(&why, 2, screen::width()));
         }
         if plotted.len() > LISTED {
@@ -228,13 +229,19 @@ fn to_text(subject: &Subject, roofline: &Roofline, plotted: &[Plotted], argument
 }
 
 /// Why kernels are above the limit, if one is.
-fn excess(roofline: &Roofline, plotted: &[Plotted], load: Option<Load>) -> Option<String> {
+fn excess(subject: &Subject, roofline: &Roofline, plotted: &[Plotted]) -> Option<String> {
     let is_above = |kernel: &Plotted| kernel.part(roofline).is_some_and(|part| (100.0 * part).round() > 100.0);
-    plotted.iter().take(LISTED).any(is_above).then(|| {
-        let load = load.map_or(String::new(), |load| {
-            format!("; the limit was measured beside other work (a load of {}), and is higher without it", load.average())
-        });
-        format!("above 100 %: what stays in caches comes faster than from memory, which the limit is of; not all that counts as an operation takes one of the units{load}")
+    plotted.iter().any(is_above).then(|| {
+        let why = "above 100 %: what stays in caches comes faster than from memory, which the limit is of; not all that counts as an operation takes one of the units";
+        let when = match (subject, subject.load()) {
+            (Subject::Described(_) | Subject::Given { .. }, _) => String::new(),
+            (_, None) => "; the limit was measured a moment before the kernels, and a machine that others use too is not always as fast".into(),
+            (_, Some(load)) => format!(
+                "; the limit was measured a moment before the kernels, beside other work (a load of {}), and is higher without it",
+                load.average()
+            ),
+        };
+        format!("{why}{when}")
     })
 }
 

@@ -36,6 +36,10 @@ fn this_machine_is_measured_and_can_be_planned_for() {
     );
     let kernel = &shown["kernels"][0];
     assert!(kernel["us"].as_f64().unwrap() > 0.0 && kernel["pattern"] == "Softmax", "{kernel:#}");
+    // What is above its limit is explained.
+    let is_above = kernel["part_of_limit"].as_f64().is_some_and(|part| (100.0 * part).round() > 100.0);
+    let note = shown.get("note").unwrap();
+    assert_eq!(note.as_str().is_some_and(|why| why.contains("measured a moment before")), is_above, "{note}");
     let planned = json(&[&["explain"], &model[..], &["--target", &spec, "--json"]].concat());
     assert_eq!(planned["target"]["name"], "here");
     let drawn = std::fs::read_to_string(&svg).unwrap();

@@ -7,9 +7,11 @@ use fuseline::compile::{PlannedProgram, plan_program, plan_simplified, simplifie
 use fuseline::device::DeviceSpec;
 use fuseline::explain::Explanation;
 use fuseline::fuse::{PlanOptions, Policy, Verdict, edges, node_names};
+use fuseline::gallery::Network;
 use fuseline::graph::{Builder, Graph, Tensor};
 use fuseline::ops::Prim;
 use fuseline::ops::prim::Monoid;
+use fuseline::passes::Precision;
 use fuseline::rewrites::{Application, Refusal};
 use fuseline::tensor::{DType, Literal, Shape, Symbol};
 use fuseline_frontend::Model;
@@ -79,6 +81,22 @@ fn siblings_are_called_the_same() {
         }
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+/// What layers share is no part of another one's operators.
+#[test]
+fn rotations_are_counted_as_they_are_written() {
+    let graph = Network::find("llama").unwrap().graph().unwrap();
+    let sizes = [("batch", 1), ("tokens", 128)];
+    let found = patterns(&graph, &sizes);
+    assert_eq!(found.iter().filter(|pattern| *pattern == "2 × RoPE + Attention").count(), 4, "{found:?}");
+    // Where rotations are behind the products, these come first.
+    let mut options = PlanOptions { precision: Precision::Bf16, ..PlanOptions::on(DeviceSpec::find("a100").unwrap()) };
+    sizes.iter().for_each(|(name, size)| options.hints.env.bind(Symbol::name(name), *size));
+    let planned = plan_program(graph, &options, &mut |_| {}).unwrap();
+    let explanation = Explanation::of(&planned, &options).unwrap();
+    let found: Vec<String> = explanation.run.kernels.into_iter().map(|kernel| kernel.pattern).collect();
+    assert_eq!(found.iter().filter(|pattern| *pattern == "3 × MatMul + 2 × RoPE").count(), 4, "{found:?}");
 }
 
 type Row = fn(Tensor<'_>) -> Tensor<'_>;

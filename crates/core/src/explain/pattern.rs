@@ -4,11 +4,13 @@
 //! written as many operators, it is recognised by structure and by values. Names are read here, after the plan is made;
 //! nothing that decides looks at them.
 
+use rustc_hash::FxHashSet;
+
 use super::activation;
 use super::attention::name_of_attention;
 use super::wiring::Wiring;
 use crate::fuse::PlannedKernel;
-use crate::graph::{Origin, Value};
+use crate::graph::{Graph, Origin, Value};
 use crate::ops::prim::{Class, Monoid};
 use crate::ops::{ExprNode, Prim, Scalar};
 use crate::tile::Schedule;
@@ -24,7 +26,7 @@ pub(super) fn pattern(wiring: &Wiring<'_>, kernel: &PlannedKernel) -> String {
     parts.name_gates();
     parts.name_activations();
     parts.name_operators();
-    sentence(&parts.words())
+    sentence(&parts.told(), |later, earlier| parts.waits(later, earlier))
 }
 
 /// The members of a kernel, divided among words.
@@ -33,6 +35,8 @@ pub(super) struct Parts<'w, 'g> {
     pub(super) members: &'w [usize],
     /// for every member, the members that it computes from
     pub(super) before: Vec<Vec<bool>>,
+    /// for every member, the operator that it is told as a part of
+    origins: Vec<Option<Origin>>,
     /// for every member, its word
     owner: Vec<Option<usize>>,
     words: Vec<Word>,
@@ -45,7 +49,18 @@ pub(super) struct Word {
     /// the operator, where it is one
     pub(super) origin: Option<Origin>,
     /// whether it says what the kernel is about: more than one operation on every element
+    pub(super) is_strong: bool,
+    /// the member at whose place it stands; none: at that of its first
+    pub(super) at: Option<usize>,
+}
+
+/// A word in its place.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Told<'a> {
+    text: &'a str,
     is_strong: bool,
+    /// among all words
+    number: usize,
 }
 
 impl<'w, 'g> Parts<'w, 'g> {
@@ -62,11 +77,12 @@ impl<'w, 'g> Parts<'w, 'g> {
             }
             before.push(own);
         }
-        Parts { wiring, members, before, owner: vec![None; count], words: Vec::new() }
+        let origins = own_origins(wiring.graph, members);
+        Parts { wiring, members, before, origins, owner: vec![None; count], words: Vec::new() }
     }
 
     /// The words in the order of the nodes that they stand for.
-    fn words(&self) -> Vec<(&str, bool)> {
+    fn told(&self) -> Vec<Told<'_>> {
         let mut told = vec![false; self.words.len()];
         // What only says in which order a result is stored goes without saying.
         let moves = |k: usize| matches!(self.prim(k), Prim::View(_));
@@ -76,9 +92,22 @@ impl<'w, 'g> Parts<'w, 'g> {
                 told[word] = (0..self.members.len()).all(|k| self.owner[k] != Some(word) || moves(k));
             }
         }
-        let first = |word: &&usize| !std::mem::replace(&mut told[**word], true);
-        let words = self.owner.iter().flatten().filter(first).map(|word| &self.words[*word]);
-        words.map(|word| (word.text.as_str(), word.is_strong)).collect()
+        let mut words = Vec::new();
+        for (k, owner) in self.owner.iter().enumerate() {
+            let Some(number) = owner.filter(|number| !told[*number]) else { continue };
+            let Word { text, is_strong, at, .. } = &self.words[number];
+            if at.is_none_or(|at| at <= k) {
+                told[number] = true;
+                words.push(Told { text, is_strong: *is_strong, number });
+            }
+        }
+        words
+    }
+
+    /// Whether a word stands for anything that is computed from what another one stands for.
+    fn waits(&self, later: usize, earlier: usize) -> bool {
+        let of = |word: usize| (0..self.members.len()).filter(move |k| self.owner[*k] == Some(word));
+        of(later).any(|k| of(earlier).any(|j| self.before[k][j]))
     }
 
     /// Gives members a word; one operator has one word.
@@ -97,12 +126,12 @@ impl<'w, 'g> Parts<'w, 'g> {
     pub(super) fn recognised(&self, name: &str, members: &[usize]) -> Word {
         let origins = self.origins(members);
         let [only] = origins.as_slice() else {
-            return Word { text: name.to_string(), origin: None, is_strong: true };
+            return Word { text: name.to_string(), origin: None, is_strong: true, at: None };
         };
         let is_inside = |node: &usize| members.iter().any(|k| self.members[*k] == *node);
         let is_whole = self.wiring.parts(only).iter().all(is_inside);
         let text = if is_whole { name.to_string() } else { pretty(&only.op) };
-        Word { text, origin: Some(only.clone()), is_strong: true }
+        Word { text, origin: Some(only.clone()), is_strong: true, at: None }
     }
 
     /// Members as positions, where all operands of a node are wanted.
@@ -136,7 +165,7 @@ impl<'w, 'g> Parts<'w, 'g> {
     fn origins(&self, members: &[usize]) -> Vec<Origin> {
         let mut found: Vec<Origin> = Vec::new();
         for k in members {
-            if let Some(origin) = self.wiring.graph.origin(self.members[*k]).iter().next()
+            if let Some(origin) = &self.origins[*k]
                 && !found.contains(origin)
             {
                 found.push(origin.clone());
@@ -193,7 +222,7 @@ impl<'w, 'g> Parts<'w, 'g> {
         let of = |k: usize| self.wiring.graph.origin(self.members[k]);
         let shares = |k: usize| [first, second].iter().any(|c| of(k).iter().any(|o| of(*c).iter().any(|p| p == o)));
         let members: Vec<usize> = (0..self.members.len()).filter(|k| inside[*k] || shares(*k)).collect();
-        self.assign(Word { text: word.to_string(), origin: None, is_strong: true }, members);
+        self.assign(Word { text: word.to_string(), origin: None, is_strong: true, at: None }, members);
     }
 
     // Activations.
@@ -283,11 +312,9 @@ impl<'w, 'g> Parts<'w, 'g> {
             if !self.is_free(k) {
                 continue;
             }
-            match self.wiring.graph.origin(self.members[k]).iter().next().cloned() {
+            match self.origins[k].clone() {
                 Some(origin) => {
-                    let same = |j: &usize| {
-                        self.is_free(*j) && self.wiring.graph.origin(self.members[*j]).iter().next() == Some(&origin)
-                    };
+                    let same = |j: &usize| self.is_free(*j) && self.origins[*j].as_ref() == Some(&origin);
                     let members: Vec<usize> = (k..self.members.len()).filter(same).collect();
                     let word = self.operator(origin, &members);
                     self.assign(word, members);
@@ -295,7 +322,7 @@ impl<'w, 'g> Parts<'w, 'g> {
                 None => {
                     let text = self.wiring.verb(self.members[k]);
                     let is_strong = is_main(self.prim(k));
-                    self.assign(Word { text, origin: None, is_strong }, [k]);
+                    self.assign(Word { text, origin: None, is_strong, at: None }, [k]);
                 }
             }
         }
@@ -313,8 +340,23 @@ impl<'w, 'g> Parts<'w, 'g> {
             }
             _ => pretty(&origin.op),
         };
-        Word { text, origin: Some(origin), is_strong }
+        Word { text, origin: Some(origin), is_strong, at: None }
     }
+}
+
+/// For every member, the operator that it is told as a part of. Where layers share it, that is one that another member is a part of alone:
+/// that of this kernel, and not that of the first layer.
+fn own_origins(graph: &Graph, members: &[usize]) -> Vec<Option<Origin>> {
+    let only = |member: &usize| match graph.origin(*member).iter().collect::<Vec<_>>()[..] {
+        [only] => Some(only),
+        _ => None,
+    };
+    let alone: FxHashSet<&Origin> = members.iter().filter_map(only).collect();
+    let own = |member: &usize| {
+        let all = graph.origin(*member);
+        all.iter().find(|origin| alone.contains(origin)).or_else(|| all.iter().next()).cloned()
+    };
+    members.iter().map(own).collect()
 }
 
 /// Whether a primitive is more than one operation on every element.
@@ -346,25 +388,38 @@ const SMALL: [&str; 3] = ["Cast", "Identity", "cast"];
 /// A sentence has no more words than this.
 const MOST_WORDS: usize = 6;
 
-/// Words as one line: repeated ones are counted; of long lists those stay that say what the kernel is about.
-fn sentence(words: &[(&str, bool)]) -> String {
-    let large: Vec<(&str, bool)> = words.iter().copied().filter(|(word, _)| !SMALL.contains(word)).collect();
+/// Words as one line: repeated ones are counted, also where others stand between that they do not wait for; of long lists those stay that
+/// say what the kernel is about.
+fn sentence(words: &[Told<'_>], waits: impl Fn(usize, usize) -> bool) -> String {
+    let large: Vec<Told<'_>> = words.iter().copied().filter(|word| !SMALL.contains(&word.text)).collect();
     let words = if large.is_empty() { words } else { &large };
-    let repeats = |p: &usize| words.len().is_multiple_of(*p) && words.iter().zip(&words[*p..]).all(|(a, b)| a == b);
+    let is_same = |(a, b): (&Told<'_>, &Told<'_>)| a.text == b.text;
+    let repeats = |p: &usize| words.len().is_multiple_of(*p) && words.iter().zip(&words[*p..]).all(is_same);
     match (2..words.len()).find(repeats) {
-        Some(period) if words[..period].iter().any(|word| *word != words[0]) => {
+        Some(period) if words[..period].iter().any(|word| word.text != words[0].text) => {
             format!("{} × ({})", words.len() / period, joined(&words[..period]))
         }
-        _ => joined(words),
+        _ => joined(&gathered(words, waits)),
     }
 }
 
-fn joined(words: &[(&str, bool)]) -> String {
+/// Equal words side by side, where they do not wait for what stands between them.
+fn gathered<'a>(words: &[Told<'a>], waits: impl Fn(usize, usize) -> bool) -> Vec<Told<'a>> {
+    let mut gathered: Vec<Told<'a>> = Vec::with_capacity(words.len());
+    for word in words {
+        let equal = gathered.iter().rposition(|other| other.text == word.text);
+        let has_to_wait = |at: &usize| gathered[at + 1..].iter().any(|between| waits(word.number, between.number));
+        gathered.insert(equal.filter(|at| !has_to_wait(at)).map_or(gathered.len(), |at| at + 1), *word);
+    }
+    gathered
+}
+
+fn joined(words: &[Told<'_>]) -> String {
     let mut counted: Vec<(usize, &str, bool)> = Vec::new();
-    for (word, is_strong) in words {
+    for Told { text, is_strong, .. } in words {
         match counted.last_mut() {
-            Some((count, last, _)) if last == word => *count += 1,
-            _ => counted.push((1, word, *is_strong)),
+            Some((count, last, _)) if last == text => *count += 1,
+            _ => counted.push((1, text, *is_strong)),
         }
     }
     let mut rest = 0;
@@ -390,9 +445,12 @@ mod tests {
 
     #[test]
     fn sentences_are_short() {
-        let told = |words: &[&str]| {
-            let words: Vec<(&str, bool)> = words.iter().map(|w| (*w, w.contains("MatMul"))).collect();
-            sentence(&words)
+        let told = |words: &[&'static str]| {
+            let told =
+                |(number, text): (usize, &&'static str)| Told { text, is_strong: text.contains("MatMul"), number };
+            let words: Vec<Told<'_>> = words.iter().enumerate().map(told).collect();
+            // Sums wait for all that is before them.
+            sentence(&words, |later, _| words[later].text == "Add")
         };
         assert_eq!(told(&["Cast"]), "Cast");
         assert_eq!(told(&["Cast", "Add"]), "Add");
@@ -400,6 +458,8 @@ mod tests {
         assert_eq!(told(&["Add", "Add", "Add", "Add"]), "4 × Add");
         assert_eq!(told(&["MatMul", "Add", "MatMul", "Add", "MatMul", "Add"]), "3 × (MatMul + Add)");
         assert_eq!(told(&["Add", "Add", "LayerNorm"]), "2 × Add + LayerNorm");
+        assert_eq!(told(&["Add", "LayerNorm", "Add"]), "Add + LayerNorm + Add");
+        assert_eq!(told(&["MatMul", "RoPE", "MatMul", "RoPE", "MatMul"]), "3 × MatMul + 2 × RoPE");
         assert_eq!(told(&["a", "b", "c", "d", "e", "f", "g", "MatMul"]), "a + b + c + d + e + MatMul + 2 more");
     }
 }

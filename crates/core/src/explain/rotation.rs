@@ -1,6 +1,6 @@
 //! Rotations by position, however they were written: a sum of two products of which each reads one tensor, at two places.
 
-use super::pattern::Parts;
+use super::pattern::{Parts, Word};
 use crate::graph::Value;
 use crate::ops::prim::{View, identity_map};
 use crate::ops::{ExprNode, Prim, Scalar};
@@ -31,7 +31,9 @@ impl Parts<'_, '_> {
             let Some(turned) = products.and_then(|products| turned(&products, self.rank(exit))) else { continue };
             region.sort_unstable();
             let region = self.with_tables(region, turned.node());
-            self.assign(self.recognised("RoPE", &region), region);
+            // Its tables may stand before what it turns.
+            let word = Word { at: Some(exit), ..self.recognised("RoPE", &region) };
+            self.assign(word, region);
         }
     }
 

@@ -4,7 +4,6 @@ use fuseline::device::{DeviceSpec, Unit};
 use fuseline::error::Result;
 use fuseline::fuse::Plan;
 use fuseline::tensor::DType;
-use fuseline_session::machine::Machine;
 use serde_json::{Value, json};
 
 use crate::arguments::Measuring;
@@ -44,10 +43,9 @@ pub fn matrices(plan: &Plan, spec: &DeviceSpec) -> Option<DType> {
 }
 
 impl Ceiling {
-    /// What the machine that plans ran on can do. A processor is measured, in a fraction of a second, unless a file describes it; of a GPU the
+    /// What the machine can do that plans ran on, on so many threads. A processor is measured, in a fraction of a second, unless a file describes it; of a GPU the
     /// description is taken. `matrices` is the type of products that have units of their own.
-    pub fn of(device: Measuring, machine: &Machine, spec: &DeviceSpec, matrices: Option<DType>) -> Ceiling {
-        let threads = machine.threads();
+    pub fn of(device: Measuring, threads: usize, spec: &DeviceSpec, matrices: Option<DType>) -> Ceiling {
         match device {
             Measuring::Cuda => Ceiling::described(spec, spec.limits.cores, matrices),
             Measuring::Cpu if is_written(spec) => Ceiling::described(spec, threads, matrices),
@@ -86,6 +84,11 @@ impl Ceiling {
         limits.peaks.iter_mut().for_each(|(_, gflops)| *gflops *= of_all);
         let source = Source::Described { name: spec.name.clone(), is_file: is_written(spec) };
         Ceiling::under(limits, matrices, source)
+    }
+
+    /// What part of the limit of its units so many GFLOP/s are, where these and not memory bound what computes so much for each byte.
+    pub fn part_of_arithmetic(&self, gflops: f64, intensity: f64) -> Option<f64> {
+        (self.gbps * intensity > self.gflops).then(|| gflops / self.gflops)
     }
 
     /// All memories and units, and how they are known: what a page draws.

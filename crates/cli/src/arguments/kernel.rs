@@ -87,8 +87,9 @@ pub struct RunKernel {
 
 /// Measure it against a copy of as many bytes as it reads and writes
 ///
-/// A kernel that is bound by memory is as good as it can be where it takes as long as that copy. Free sizes that nobody
-/// gives are 1024, or as much of that as there is memory for.
+/// A kernel that is bound by memory is as good as it can be where it takes as long as that copy. One that multiplies so much for each byte
+/// that arithmetic bounds it is held against that limit, in GFLOP/s. Free sizes that nobody gives are 1024, or as much of that as
+/// there is memory for.
 #[derive(Debug, Args)]
 pub struct BenchKernel {
     /// Numbers for free sizes; 4k, 1M, 2G and 4Ki, 1Mi, 2Gi are understood

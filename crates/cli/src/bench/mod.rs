@@ -168,7 +168,7 @@ impl Contest {
         let units = contenders.first().and_then(|first| ceiling::matrices(&first.planned.run, &plan.spec));
         let ceiling = match known {
             Some(ceiling) => ceiling.clone(),
-            None => Ceiling::of(arguments.device, &device, &plan.spec, units),
+            None => Ceiling::of(arguments.device, device.threads(), &plan.spec, units),
         };
         Ok(Contest { contenders, threads: device.threads(), ceiling, peak_bytes, profile })
     }

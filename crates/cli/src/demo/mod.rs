@@ -57,7 +57,7 @@ pub fn demo(arguments: &Demo) -> Outcome {
             let mut measurement = stage.measure(arguments)?;
             waiting.say("measuring the machine".into());
             let matrices = ceiling::matrices(&measurement.fused().planned.run, &plan.spec);
-            let ceiling = Ceiling::of(device, &machine, &plan.spec, matrices);
+            let ceiling = Ceiling::of(device, machine.threads(), &plan.spec, matrices);
             let data = match page.is_none() && !arguments.no_report {
                 true => Some(stage.page(&model.name, &mut measurement, &ceiling)?),
                 false => None,

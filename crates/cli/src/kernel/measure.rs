@@ -1,24 +1,28 @@
-//! How long a kernel takes, beside a copy of as many bytes.
+//! How long a kernel takes, beside a copy of as many bytes, and beside what arithmetic allows where that is the limit.
 
 use std::time::Duration;
 
+use fuseline::device::{DeviceSpec, Unit};
 use fuseline::error::{Error, Result};
 use fuseline::fuse::PlanOptions;
 use fuseline::reference::Limits;
-use fuseline::tile::Param;
+use fuseline::tensor::{DType, Env};
+use fuseline::tile::{AxisSet, Kernel, Op, Param, Step, StepId};
 use fuseline_cpu::here;
 use fuseline_cuda::run::Timing;
 use fuseline_session::machine::processor;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::Written;
 use super::feed::{self, Feed};
 use super::run::{sizes_json, tell};
 use crate::arguments::{BenchKernel, Measuring};
+use crate::ceiling::Ceiling;
 use crate::failure::{Failure, GPU, Outcome};
 use crate::load::{self, Load};
 use crate::quantity::{self, significant};
 use crate::screen::{self, Column, Table, heading};
+use crate::target;
 use crate::waiting::Waiting;
 
 /// What a free size is taken as where a kernel is measured.
@@ -57,56 +61,163 @@ pub fn bench(written: &Written, options: &BenchKernel) -> Outcome {
         let error = Error::invalid("the kernel reads and writes nothing at these sizes: there is nothing to measure");
         return Err(Failure::with_help(error.at("--sizes"), "give sizes above 0"));
     }
-    let (kernel, copy, threads) = times(written, options, &feed, bytes)?;
+    let (time, copy, threads) = times(written, options, &feed, bytes)?;
+    let spec = target::find(options.device.target())?;
+    // What multiplies may be bound by that; other arithmetic is seldom more than moving what it is of.
+    let ceiling = products(kernel)
+        .next()
+        .map(|_| Ceiling::of(options.device, threads.unwrap_or(spec.limits.cores), &spec, matrices(kernel, &spec)));
     drop(waiting);
-    let gbps = |times: &Times| bytes as f64 / times.median() / 1e3;
-    let against = copy.median() / kernel.median();
-    if options.json {
+    let measured = Measured { time, copy, threads, bytes, stored, flops: flops(kernel, &feed.env), ceiling, load };
+    match options.json {
+        true => screen::print_json(&measured.to_json(written, options, &feed)),
+        false => screen::print(&measured.to_text(written, options)),
+    }
+}
+
+/// What was measured.
+struct Measured {
+    time: Times,
+    copy: Times,
+    /// none on a GPU
+    threads: Option<usize>,
+    /// read and written
+    bytes: usize,
+    /// written
+    stored: usize,
+    flops: f64,
+    /// what the machine can do, where the kernel multiplies
+    ceiling: Option<Ceiling>,
+    load: Option<Load>,
+}
+
+impl Measured {
+    fn gbps(&self, times: &Times) -> f64 {
+        self.bytes as f64 / times.median() / 1e3
+    }
+
+    fn gflops(&self) -> f64 {
+        self.flops / self.time.median() / 1e3
+    }
+
+    /// To the speed of a copy.
+    fn against_copy(&self) -> f64 {
+        self.copy.median() / self.time.median()
+    }
+
+    /// What part of the limit of arithmetic it reaches, with that limit, where this bounds it.
+    fn of_arithmetic(&self) -> Option<(f64, &Ceiling)> {
+        let ceiling = self.ceiling.as_ref()?;
+        Some((ceiling.part_of_arithmetic(self.gflops(), self.flops / self.bytes as f64)?, ceiling))
+    }
+
+    fn to_json(&self, written: &Written, options: &BenchKernel, feed: &Feed) -> Value {
         let of = |times: &Times| {
             json!({
                 "median_us": times.median(),
                 "min_us": times.part(0.0),
                 "p90_us": times.part(0.9),
-                "gbps": gbps(times),
+                "gbps": self.gbps(times),
             })
         };
-        return screen::print_json(&json!({
+        let against = self.against_copy();
+        let mut time = of(&self.time);
+        time["gflops"] = json!(self.gflops());
+        json!({
             "kernel": written.name(),
             "device": options.device.name(),
-            "threads": threads,
+            "threads": self.threads,
             "iters": options.iters.get(),
-            "sizes": sizes_json(written, &feed),
-            "bytes": bytes,
-            "time": of(&kernel),
-            "copy": of(&copy),
+            "sizes": sizes_json(written, feed),
+            "bytes": self.bytes,
+            "flops": self.flops,
+            "time": time,
+            "copy": of(&self.copy),
             "of_copy_speed": against,
-            "above_copy": above_copy(against, bytes, stored),
-            "load": load.map(Load::to_json),
-        }));
+            "above_copy": above_copy(against, self.bytes, self.stored),
+            "of_arithmetic": self.of_arithmetic().map(|(part, _)| part),
+            "limit": self.ceiling.as_ref().map(Ceiling::to_json),
+            "load": self.load.map(Load::to_json),
+        })
     }
-    let place = match threads {
-        Some(1) => "1 thread".to_owned(),
-        Some(threads) => format!("{threads} threads"),
-        None => "the GPU".to_owned(),
+
+    fn to_text(&self, written: &Written, options: &BenchKernel) -> String {
+        let place = match self.threads {
+            Some(1) => "1 thread".to_owned(),
+            Some(threads) => format!("{threads} threads"),
+            None => "the GPU".to_owned(),
+        };
+        let mut text = heading(&format!("{} on {place}", written.name()));
+        text.push_str(&format!(
+            "  {}, {} read and written\n\n",
+            quantity::several(options.iters.get(), "run"),
+            quantity::bytes(self.bytes as f64)
+        ));
+        let columns = ["median µs", "min", "p90", "GB/s", "GFLOP/s"].map(Column::right);
+        let mut table = Table::new([Column::left("")].into_iter().chain(columns));
+        for (name, times, gflops) in
+            [("the kernel", &self.time, significant(self.gflops())), ("a copy", &self.copy, "–".to_owned())]
+        {
+            let numbers = [times.median(), times.part(0.0), times.part(0.9), self.gbps(times)].map(significant);
+            table.row(std::iter::once(name.to_owned()).chain(numbers).chain([gflops]));
+        }
+        text.push_str(&table.text(screen::width()));
+        text.push('\n');
+        text.push_str(&screen::wrapped(&self.conclusion(), 2, screen::width()));
+        text
+    }
+
+    /// How good that is.
+    fn conclusion(&self) -> String {
+        if let Some((part, ceiling)) = self.of_arithmetic() {
+            let why = ceiling.excess(std::iter::once((0.0, part))).map_or(String::new(), |why| format!("; {why}"));
+            let intensity = significant(self.flops / self.bytes as f64);
+            let part = format!("{:.0} % of what arithmetic allows", 100.0 * part);
+            return format!("{part}, which bounds {intensity} operations for each byte; {}{why}", ceiling.to_text());
+        }
+        let against = self.against_copy();
+        let why = above_copy(against, self.bytes, self.stored).map_or(String::new(), |why| format!("; {why}"));
+        format!("{:.0} % of the speed of a copy{why}", 100.0 * against)
+    }
+}
+
+/// The points of some axes.
+fn points(kernel: &Kernel, axes: AxisSet, env: &Env) -> f64 {
+    axes.iter().map(|axis| kernel.axes[axis].eval(env).map_or(f64::NAN, |size| size as f64)).product()
+}
+
+/// Operations of a run on floats: as the table of functions counts them, one for each term of a fold, two for each of a product.
+fn flops(kernel: &Kernel, env: &Env) -> f64 {
+    let axes = |id: &StepId| kernel.steps[id.index()].axes;
+    let of = |step: &Step| match &step.op {
+        Op::Load { .. } | Op::Random { .. } => 0.0,
+        Op::Map { expr, .. } => f64::from(expr.flops()) * points(kernel, step.axes, env),
+        Op::Reduce { over, arg, .. } => points(kernel, axes(arg).union(*over), env),
+        Op::Prefix { .. } => points(kernel, step.axes, env),
+        Op::Dot { over, a, b, .. } => 2.0 * points(kernel, axes(a).union(axes(b)).union(*over), env),
     };
-    let mut text = heading(&format!("{} on {place}", written.name()));
-    text.push_str(&format!(
-        "  {}, {} read and written\n\n",
-        quantity::several(options.iters.get(), "run"),
-        quantity::bytes(bytes as f64)
-    ));
-    let columns = ["median µs", "min", "p90", "GB/s"].map(Column::right);
-    let mut table = Table::new([Column::left("")].into_iter().chain(columns));
-    for (name, times) in [("the kernel", &kernel), ("a copy", &copy)] {
-        let numbers = [times.median(), times.part(0.0), times.part(0.9), gbps(times)].map(significant);
-        table.row(std::iter::once(name.to_owned()).chain(numbers));
-    }
-    text.push_str(&table.text(screen::width()));
-    text.push_str(&format!("\n  {:.0} % of the speed of a copy\n", 100.0 * against));
-    if let Some(why) = above_copy(against, bytes, stored) {
-        text.push_str(&screen::wrapped(why, 2, screen::width()));
-    }
-    screen::print(&text)
+    kernel.steps.iter().filter(|step| step.dtype.is_float()).map(of).sum()
+}
+
+/// The factors of every product.
+fn products(kernel: &Kernel) -> impl Iterator<Item = [StepId; 2]> + '_ {
+    kernel.steps.iter().filter_map(|step| match &step.op {
+        Op::Dot { a, b, .. } => Some([*a, *b]),
+        _ => None,
+    })
+}
+
+/// The type of what is multiplied in units for matrices; none where there are none for it.
+fn matrices(kernel: &Kernel, spec: &DeviceSpec) -> Option<DType> {
+    // What is widened only to be multiplied is multiplied as what it was.
+    let narrow = |id: StepId| match &kernel.steps[id.index()].op {
+        Op::Map { expr, .. } if expr.is_cast() => expr.args()[0],
+        _ => kernel.steps[id.index()].dtype,
+    };
+    products(kernel).find_map(|[a, b]| match spec.dot_unit(narrow(a)) {
+        Unit::Matrix(dtype) if narrow(a) == narrow(b) => Some(dtype),
+        _ => None,
+    })
 }
 
 /// Why a kernel is faster than a copy of as many bytes, where it is shown as faster.
@@ -160,6 +271,22 @@ fn times(
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn products_are_counted_and_have_units_of_their_type() {
+        let kernel = |x: &str, w: &str| {
+            let text = "kernel k(x: TX[m, k], w: TW[k, n]) -> y: f32[m, n] { y = dot[k](f32(x), f32(w)) + 1.0 }";
+            fuseline::tile::read(&text.replace("TX", x).replace("TW", w)).unwrap().kernel
+        };
+        let env: Env = [("m", 3), ("k", 5), ("n", 7)]
+            .map(|(n, size)| (fuseline::tensor::Symbol::name(n), size))
+            .into_iter()
+            .collect();
+        assert_eq!(flops(&kernel("f32", "f32"), &env), (2 * 3 * 5 * 7 + 3 * 7) as f64);
+        let spec = DeviceSpec::find("cpu").unwrap();
+        let units = |x: &str, w: &str| matrices(&kernel(x, w), spec);
+        assert_eq!((units("bf16", "bf16"), units("f32", "bf16"), units("f32", "f32")), (Some(DType::BF16), None, None));
+    }
 
     #[test]
     fn what_is_faster_than_a_copy_is_explained() {

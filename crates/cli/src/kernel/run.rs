@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::time::Instant;
 
-use fuseline::compare::{Agreement, Tolerance, compare};
+use fuseline::compare::{Agreed, Agreement, Meaning, Tolerance, compare};
 use fuseline::error::{Error, Result};
 use fuseline::fuse::PlanOptions;
 use fuseline::reference::{Buffer, Limits};
@@ -44,6 +44,7 @@ pub fn run(written: &Written, options: &RunKernel) -> Outcome {
     let checks = written.source.outputs.iter().enumerate().map(|(k, name)| {
         let within = Agreement::Within(Tolerance::of_kernel(kernel, k, &feed.env));
         let outcome = compare(&expected[k], &outputs[k], &within);
+        let outcome = outcome.or_else(|differs| steep(written, &feed, k, &outputs[k]).ok_or(differs));
         Check { value: name.clone(), dtype: outputs[k].dtype(), outcome }
     });
     let checks: Vec<Check> = checks.collect();
@@ -76,6 +77,12 @@ pub fn run(written: &Written, options: &RunKernel) -> Outcome {
         true => Ok(()),
         false => Err(Failure::Differs),
     }
+}
+
+/// Whether an output that is beyond its tolerance is within what roundings become on the way to it, where that is known.
+fn steep(written: &Written, feed: &Feed, output: usize, actual: &Literal) -> Option<Agreed> {
+    let meaning = Meaning::of_kernel(&written.source.kernel, &feed.tensors, &feed.env, Limits::default());
+    meaning.ok().flatten()?.measure(output, actual).ok()
 }
 
 /// Says what nobody gave.

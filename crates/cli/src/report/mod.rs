@@ -101,7 +101,7 @@ fn measured(model: &Model, arguments: &Report, mut plan: PlanOptions, load: Opti
         measurement.profile(&plan, &inputs, &machine)?;
         let (name, code) = (model.name.as_str(), arguments.form(&plan.spec));
         let matrices = ceiling::matrices(&measurement.fused().planned.run, &plan.spec);
-        let ceiling = Ceiling::of(arguments.device, &machine, &plan.spec, matrices);
+        let ceiling = Ceiling::of(arguments.device, machine.threads(), &plan.spec, matrices);
         gather(&Subject { name, graph, plan: &plan, code, measurement: Some(&measurement), ceiling: &ceiling, load })
     });
     gathered.map_err(|error| feed.failed(model, error))

@@ -79,6 +79,42 @@ fn kernels_are_measured_against_a_copy() {
 }
 
 #[test]
+fn a_product_is_held_against_arithmetic() {
+    let sizes = ["--sizes", "tokens=512,inner=512,outer=512", "--iters", "3"];
+    let measured = json(&example("linear_gelu"), &[&["bench"], &sizes[..]].concat());
+    let [flops, bytes, gbps, gflops, reached] = [
+        &measured["flops"],
+        &measured["bytes"],
+        &measured["limit"]["gbps"],
+        &measured["limit"]["gflops"],
+        &measured["time"]["gflops"],
+    ]
+    .map(|value| value.as_f64().unwrap_or_else(|| panic!("{measured:#}")));
+    assert!(flops > 2.0 * 512f64.powi(3), "{measured:#}");
+    assert_eq!(measured["of_arithmetic"].as_f64(), (gbps * flops / bytes > gflops).then_some(reached / gflops));
+    let words = stdout(&[&["kernel", &example("linear_gelu"), "bench"], &sizes[..]].concat());
+    assert!(words.contains("GFLOP/s") && words.contains(" % of "), "{words}");
+    // What moves numbers is held against moving them.
+    let softmax = json(&example("softmax"), &["bench", "--sizes", "rows=64,columns=64", "--iters", "3"]);
+    assert!(softmax["of_arithmetic"].is_null() && softmax["limit"].is_null(), "{softmax:#}");
+}
+
+#[test]
+fn steep_scores_are_compared_by_what_roundings_become() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("steep.tile").display().to_string();
+    let kernel = "kernel steep(q: f32[n, d], k: f32[m, d], v: f32[m, e]) -> y: f32[n, e] {
+  s = select(m <= n, 125.0 * dot[d](q, k), -inf)
+  p = exp(s - max[m](s))
+  y = dot[m](p, v) / sum[m](p)
+}
+";
+    std::fs::write(&file, kernel).unwrap();
+    let ran = json(&file, &["run", "--sizes", "n=256,m=256,d=64,e=64"]);
+    assert_eq!(ran["agrees"], true, "{ran:#}");
+}
+
+#[test]
 fn kernels_are_translated() {
     let softmax = example("softmax");
     let emit = |form: &str| stdout(&["kernel", &softmax, "emit", form]);

@@ -462,11 +462,12 @@ fn error_of_call<'s>(
     }
 }
 
-/// The square of so many units of the last place of a result.
+/// The square of so many units of the last place of a result. An infinity, such as masks are made of, is not rounded.
 fn own_error<'s>(scope: &'s Scope, result: Term<'s>, ulps: f64) -> Term<'s> {
     let own = ulps * result.dtype().epsilon();
     let result = result.cast(DType::F64);
-    result * result * scope.float(result, own * own)
+    let is_number = result.apply(Scalar::Abs).lt(scope.float(result, f64::INFINITY));
+    is_number.select(result * result * scope.float(result, own * own), scope.constant(DType::F64, zero()))
 }
 
 fn sum<'s>(a: Option<Term<'s>>, b: Option<Term<'s>>) -> Option<Term<'s>> {

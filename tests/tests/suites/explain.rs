@@ -92,7 +92,9 @@ fn rotations_are_counted_as_they_are_written() {
     assert_eq!(found.iter().filter(|pattern| *pattern == "2 × RoPE + Attention").count(), 4, "{found:?}");
     // Where rotations are behind the products, these come first.
     let mut options = PlanOptions { precision: Precision::Bf16, ..PlanOptions::on(DeviceSpec::find("a100").unwrap()) };
-    sizes.iter().for_each(|(name, size)| options.hints.env.bind(Symbol::name(name), *size));
+    for (name, size) in sizes {
+        options.hints.env.bind(Symbol::name(name), size);
+    }
     let planned = plan_program(graph, &options, &mut |_| {}).unwrap();
     let explanation = Explanation::of(&planned, &options).unwrap();
     let found: Vec<String> = explanation.run.kernels.into_iter().map(|kernel| kernel.pattern).collect();

@@ -344,8 +344,8 @@ impl<'w, 'g> Parts<'w, 'g> {
     }
 }
 
-/// For every member, the operator that it is told as a part of. Where layers share it, that is one that another member is a part of alone:
-/// that of this kernel, and not that of the first layer.
+/// For every member, the operator that it is told as a part of. Where operators of one kind share it, as those of equal layers do, that is one
+/// that another member is a part of alone: that of this kernel, and not that of the first layer.
 fn own_origins(graph: &Graph, members: &[usize]) -> Vec<Option<Origin>> {
     let only = |member: &usize| match graph.origin(*member).iter().collect::<Vec<_>>()[..] {
         [only] => Some(only),
@@ -354,7 +354,9 @@ fn own_origins(graph: &Graph, members: &[usize]) -> Vec<Option<Origin>> {
     let alone: FxHashSet<&Origin> = members.iter().filter_map(only).collect();
     let own = |member: &usize| {
         let all = graph.origin(*member);
-        all.iter().find(|origin| alone.contains(origin)).or_else(|| all.iter().next()).cloned()
+        let first = all.iter().next()?;
+        let is_own = |origin: &&Origin| origin.op == first.op && alone.contains(origin);
+        Some(all.iter().find(is_own).unwrap_or(first).clone())
     };
     members.iter().map(own).collect()
 }

@@ -253,7 +253,11 @@ fn meanings(setting: &Setting<'_>, planned: &PlannedProgram, given: &FxHashMap<A
         return Ok(Meanings { meaning, after, passes, rounding: Vec::new() });
     }
     let exact = PlanOptions { precision: Precision::F32, chooser: Chooser::ByCost, ..(*plan).clone() };
-    let (after, passes) = after(&plan_program((*graph).clone(), &exact, &mut |_| {})?)?;
+    let (after, mut passes) = after(&plan_program((*graph).clone(), &exact, &mut |_| {})?)?;
+    if passes.iter().any(|check| check.outcome.is_err()) {
+        // What leaves the range of a type as it is written need not do so behind passes.
+        passes = check_outputs(graph, &or_read(meaning.clone(), plan.numerics)?, &after);
+    }
     say("with the roundings that were asked for", 2);
     let rounded = with_roundings(planned, given)?;
     let rounding = check_outputs(graph, &meaning, rounded.outputs());

@@ -246,14 +246,20 @@ impl Driver<'_> {
     /// What the groups of a kernel cost when they are combined two by two, the best pair first, never all of a set at once; of an
     /// attention also what it costs to begin with its core, so that each operand is made by whom it is made best.
     pub(super) fn rival_us(&mut self, groups: &[GroupId], members: &[usize], priced: &Priced) -> f64 {
-        let key = self.division(groups, members, priced.structure);
+        let is_attention = priced.kind == Kind::Attention;
+        let makers = if is_attention { self.makers(groups) } else { Groups::new() };
+        let key = self.division(groups, &makers, members, priced.structure);
         if let Some(known) = self.rivals.get(&key) {
             return *known;
         }
         let apart: Vec<Block> = groups.iter().map(|group| self.block(*group)).collect();
-        let around = (priced.kind == Kind::Attention).then(|| self.around_core(groups)).flatten();
-        let divided = std::iter::once(apart).chain(around);
-        let total = divided.map(|blocks| self.combined_us(blocks)).fold(f64::INFINITY, f64::min);
+        let mut total = self.combined_us(apart);
+        if let Some(mut around) = is_attention.then(|| self.around_core(groups)).flatten() {
+            let outside: Vec<Block> = makers.iter().map(|maker| self.block(*maker)).collect();
+            let outside_us: f64 = outside.iter().map(|block| block.us).sum();
+            around.extend(outside);
+            total = total.min(self.combined_us(around) - outside_us);
+        }
         self.rivals.insert(key, total);
         total
     }
@@ -302,6 +308,21 @@ impl Driver<'_> {
         Some(blocks)
     }
 
+    /// The contractions that make what the first groups of an attention work on, each for one of them alone: a bias may be added where it is
+    /// read, or where it is made.
+    fn makers(&self, groups: &[GroupId]) -> Groups {
+        let is_map = |group: &&GroupId| self.state.group(**group).priced.kind == Kind::Map;
+        let before = groups.iter().filter(is_map).flat_map(|group| self.state.producers(*group));
+        let mut makers: Groups = before.filter(|maker| !groups.contains(maker)).collect();
+        makers.sort_unstable();
+        makers.dedup();
+        makers.retain(|maker| {
+            let makes = self.state.group(*maker).priced.kind == Kind::Contract;
+            makes && self.state.first_consumers(*maker, 2).len() == 1
+        });
+        makers
+    }
+
     /// What one kernel of some groups costs, and its kind, if there is one.
     fn together(&mut self, groups: &[GroupId]) -> Option<(f64, Kind)> {
         let union = self.state.union(groups);
@@ -311,9 +332,10 @@ impl Driver<'_> {
         Some((priced.price.us, priced.kind))
     }
 
-    /// A set of groups by structure: that of the kernel of all, that of each, and how they divide its nodes.
-    fn division(&self, groups: &[GroupId], members: &[usize], structure: u32) -> Box<[u32]> {
+    /// A set of groups by structure: that of the kernel of all, that of each, and how they divide its nodes; and those that make what it reads.
+    fn division(&self, groups: &[GroupId], makers: &[GroupId], members: &[usize], structure: u32) -> Box<[u32]> {
         let mut words = vec![structure];
+        words.extend(makers.iter().map(|maker| self.state.group(*maker).priced.structure));
         for group in groups {
             let GroupState { members: own, priced, .. } = self.state.group(*group);
             words.extend([priced.structure, own.len() as u32]);

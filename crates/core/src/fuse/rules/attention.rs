@@ -34,8 +34,7 @@ impl Rule for Attention {
         }
         let mut proposals = Vec::new();
         let (behind, firsts) = before(context, group);
-        for first in not_repeated(context, firsts, &behind) {
-            let mut groups = between(context, first, group, &behind);
+        for (first, mut groups) in not_repeated(context, &firsts, group, &behind) {
             include_readers(context, &mut groups, group);
             let folds = |g: &GroupId| matches!(context.kind(*g), Kind::Row | Kind::Column);
             // Two layers of a perceptron are better apart: their weights are packed once for all runs.
@@ -83,17 +82,21 @@ fn before(context: &FuseContext<'_>, group: GroupId) -> (Many, Many) {
     (behind, firsts)
 }
 
-/// The contractions without those whose results are repeated along the matrix between (a bias for every line of a picture),
-/// where another one fills it: they would be computed again for every repetition, and the matrix that fills it stored.
-fn not_repeated(context: &FuseContext<'_>, firsts: Many, behind: &Many) -> Many {
+/// The contractions with what lies between them and the second, without those whose results are repeated on the way along the matrix between (a
+/// bias for every line of a picture), where another one fills it: they would be computed again for every repetition, and the matrix that fills
+/// it stored.
+fn not_repeated(context: &FuseContext<'_>, firsts: &Many, second: GroupId, behind: &Many) -> Vec<(GroupId, Many)> {
     let count = |group: GroupId| context.stored(group).next().map(Shape::count);
-    let between: SmallVec<[Option<Dim>; 16]> = behind.iter().map(|group| count(*group)).collect();
     let counts: SmallVec<[Option<Dim>; MOST_FIRSTS]> = firsts.iter().map(|first| count(*first)).collect();
-    let is_repeated = |own: &Option<Dim>| {
-        let larger = |other: &Dim| own.as_ref().is_some_and(|own| own != other && (other - own).is_nonnegative());
-        counts.iter().any(|other| between.contains(other) && other.as_ref().is_some_and(larger))
+    let with_way = firsts.iter().map(|first| (*first, between(context, *first, second, behind)));
+    let fills = |(first, way): &(GroupId, Many)| {
+        let Some(own) = count(*first) else { return true };
+        let larger = |other: &Dim| own != *other && (other - &own).is_nonnegative();
+        let on_the_way: SmallVec<[Dim; 16]> =
+            way.iter().filter(|group| **group != second).filter_map(|group| count(*group)).collect();
+        !counts.iter().flatten().any(|other| larger(other) && on_the_way.contains(other))
     };
-    firsts.into_iter().zip(&counts).filter(|(_, own)| !is_repeated(own)).map(|(first, _)| first).collect()
+    with_way.filter(fills).collect()
 }
 
 /// The two contractions and everything on the way from the first to the second.

@@ -91,6 +91,24 @@ impl Ceiling {
         (self.gbps * intensity > self.gflops).then(|| gflops / self.gflops)
     }
 
+    /// The same where it was measured twice.
+    pub fn or_faster(self, other: &Ceiling) -> Ceiling {
+        Ceiling { limits: self.limits.or_faster(&other.limits), ..self }
+    }
+
+    /// Whether it was measured.
+    pub fn is_measured(&self) -> bool {
+        matches!(self.source, Source::Measured(_))
+    }
+
+    /// A device at the rates that were measured, on as many threads; as it is described where nothing was measured.
+    pub fn as_spec(&self, spec: &DeviceSpec) -> DeviceSpec {
+        match self.source {
+            Source::Measured(threads) => self.limits.rates_of(spec.scaled(threads, &[])),
+            Source::Described { .. } => spec.clone(),
+        }
+    }
+
     /// All memories and units, and how they are known: what a page draws.
     pub fn limits_json(&self) -> Value {
         let source = match &self.source {

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::time::Duration;
 
 use fuseline::compile::PlannedProgram;
-use fuseline::device::NamedTensors;
+use fuseline::device::{DeviceSpec, NamedTensors};
 use fuseline::error::{Error, Result};
 use fuseline::explain::{KernelRow, kernel_rows};
 use fuseline::fuse::{PlanOptions, expected};
@@ -77,24 +77,26 @@ pub fn median_error(kernels: &[Measured]) -> Option<f64> {
     }
 }
 
-/// Runs a program so many times and takes the time of every kernel. What is expected is for as many threads as a run has; the plan may have
-/// been made for more, so that results do not hang on their number.
+/// Runs a program so many times and takes the time of every kernel. What is expected is for as many threads as a run has, and for the device
+/// as it is: the plan may have been made for more threads, so that results do not hang on their number, and for a device as it should be.
 pub fn measure(
     program: &Program,
     planned: &PlannedProgram,
     plan: &PlanOptions,
+    device: &DeviceSpec,
     inputs: &NamedTensors,
     runs: usize,
 ) -> Result<Profile> {
-    let plan = &match program {
-        Program::Cpu(session) => PlanOptions { spec: plan.spec.scaled(session.threads(), &[]), ..plan.clone() },
-        Program::Cuda(_) => plan.clone(),
+    let on = |spec: &DeviceSpec| match program {
+        Program::Cpu(session) => PlanOptions { spec: spec.scaled(session.threads(), &[]), ..plan.clone() },
+        Program::Cuda(_) => PlanOptions { spec: spec.clone(), ..plan.clone() },
     };
+    let (plan, as_it_is) = (&on(&plan.spec), &on(device));
     let kernels = &planned.run.kernels;
     let is_equal = |k: usize, other: usize| std::sync::Arc::ptr_eq(&kernels[k].kernel, &kernels[other].kernel);
     let graph = planned.program.run();
     // What is measured is compared with all that is done, not with what candidates were compared by.
-    let mut expected_us: Vec<f64> = kernels.iter().map(|kernel| expected(graph, kernel, plan).us).collect();
+    let mut expected_us: Vec<f64> = kernels.iter().map(|kernel| expected(graph, kernel, as_it_is).us).collect();
     if let Program::Cuda(session) = program {
         // How a kernel is cut into launches, only those know that print them.
         for (expected, us) in expected_us.iter_mut().zip(session.predict(inputs, &plan.spec)?) {

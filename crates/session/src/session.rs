@@ -255,7 +255,7 @@ impl Session {
         let inputs = Feed { host: inputs, device: &DeviceTensors::new(), stays: false };
         let ready = self.fitting(inputs).ok_or_else(|| Error::bug("what ran is not there"))?;
         let plan = self.options.plan(&self.target, ready.sizes.clone());
-        profile::measure(&ready.program, &ready.planned, &plan, &ready.given(inputs).host, runs)
+        profile::measure(&ready.program, &ready.planned, &plan, &plan.spec, &ready.given(inputs).host, runs)
     }
 
     /// What is made already and holds for the inputs.

@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use fuseline::compile::{Grain, PlannedProgram, plan_apart, plan_program};
-use fuseline::device::NamedTensors;
+use fuseline::device::{DeviceSpec, NamedTensors};
 use fuseline::error::Result;
 use fuseline::fuse::{Cost, PlanOptions};
 use fuseline::graph::Graph;
@@ -94,8 +94,14 @@ impl Contender {
     }
 
     /// Where the time of a run goes.
-    pub fn profile(&self, plan: &PlanOptions, inputs: &NamedTensors, runs: usize) -> Result<Profile> {
-        profile::measure(&self.session, &self.planned, plan, inputs, runs)
+    pub fn profile(
+        &self,
+        plan: &PlanOptions,
+        device: &DeviceSpec,
+        inputs: &NamedTensors,
+        runs: usize,
+    ) -> Result<Profile> {
+        profile::measure(&self.session, &self.planned, plan, device, inputs, runs)
     }
 
     /// The most bytes that runs had at one time, besides constants as they came; none where nobody counts.

@@ -161,14 +161,14 @@ impl Contest {
         }
         contenders.iter_mut().for_each(|contender| contender.times.sort_unstable());
         let runs = arguments.iters.get();
-        let profile = match contenders.first().filter(|_| arguments.kernels) {
-            Some(first) => Some(first.profile(&plan, inputs, runs)?),
-            None => None,
-        };
         let units = contenders.first().and_then(|first| ceiling::matrices(&first.planned.run, &plan.spec));
         let ceiling = match known {
             Some(ceiling) => ceiling.clone(),
             None => Ceiling::of(arguments.device, device.threads(), &plan.spec, units),
+        };
+        let profile = match contenders.first().filter(|_| arguments.kernels) {
+            Some(first) => Some(first.profile(&plan, &ceiling.as_spec(&plan.spec), inputs, runs)?),
+            None => None,
         };
         Ok(Contest { contenders, threads: device.threads(), ceiling, peak_bytes, profile })
     }

@@ -8,7 +8,7 @@ use crate::quantity::{self, significant};
 use crate::screen::{self, Column, Table};
 
 /// A table of kernels, that with the most time first; equal kernels are one line. Rates are those of what the plan counts.
-pub fn to_text(kernels: &[Measured], spec: &DeviceSpec) -> String {
+pub fn to_text(kernels: &[Measured], spec: &DeviceSpec, at_measured_rates: bool) -> String {
     let on_gpu = kernels.iter().flat_map(|kernel| &kernel.phases).any(|phase| phase.resources.is_some());
     let numbers = [
         Column::right("times").goes(5),
@@ -63,8 +63,9 @@ pub fn to_text(kernels: &[Measured], spec: &DeviceSpec) -> String {
         .map_or(String::new(), |error| format!("; half of them are off by less than {:.0} %", 100.0 * error));
     let sum =
         format!("{} µs in kernels, expected {} µs{off}; {bytes} of traffic", significant(total), significant(expected));
+    let rates = if at_measured_rates { " and at the rates that were measured with them" } else { "" };
     let why = format!(
-        "expected is with all that kernels do, on as many threads as ran; the plan's own prices, which its candidates were compared by, are {} µs",
+        "expected is with all that kernels do, on as many threads as ran{rates}; the plan's own prices, which its candidates were compared by, are {} µs",
         significant(predicted)
     );
     let lines = [sum, why].into_iter().chain(ceiling.excess(parts.into_iter()));

@@ -56,7 +56,7 @@ pub fn to_text(measured: &Measured<'_>) -> String {
     }
     if let Some(profile) = &contest.profile {
         text.push('\n');
-        text.push_str(&profile::to_text(&profile.kernels, &measured.plan.spec));
+        text.push_str(&profile::to_text(&profile.kernels, &measured.plan.spec, measured.contest.ceiling.is_measured()));
     }
     text
 }

@@ -187,7 +187,7 @@ impl Stage<'_> {
     /// The page, about the runs that are told of.
     fn page(&self, name: &str, measurement: &mut Measurement, ceiling: &Ceiling) -> Result<Value> {
         self.waiting.say("measuring kernels for the page".into());
-        measurement.profile(self.plan, self.inputs, self.machine)?;
+        measurement.profile(self.plan, ceiling, self.inputs, self.machine)?;
         let code = if self.device == Measuring::Cuda { Form::Cuda } else { Form::Asm };
         let (graph, plan, load) = (self.graph, self.plan, self.load);
         report::gather(&Subject { name, graph, plan, code, measurement: Some(measurement), ceiling, load })

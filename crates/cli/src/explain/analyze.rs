@@ -7,6 +7,7 @@ use super::Request;
 use crate::arguments::{Explain, Measuring};
 use crate::bench::contender::{Contender, Kind};
 use crate::bench::profile::{self, Profile};
+use crate::ceiling::Ceiling;
 use crate::device::{Means, bind_sizes};
 use crate::failure::Outcome;
 use crate::load::Load;
@@ -17,6 +18,8 @@ use crate::{feed, load, machine};
 /// Kernels that were measured, and what else was on the machine.
 pub struct Measured {
     profile: Profile,
+    /// whether what is expected is at rates that were measured with it
+    at_measured_rates: bool,
     load: Option<Load>,
 }
 
@@ -38,19 +41,28 @@ pub fn measure(request: &Request<'_>, arguments: &Explain) -> Outcome<Measured> 
         let mut plan = request.options.clone();
         bind_sizes(graph, &inputs, &mut plan.hints.env);
         let machine = machine::open(device, plan.clone(), &means)?;
+        let rates = || Ceiling::of(device, machine.threads(), &plan.spec, None);
+        let early = rates();
         let mut fused = Contender::prepare(Kind::Fused, graph, &plan, &machine)?;
         for _ in 0..WARM_UP {
             fused.run(&inputs)?;
         }
-        fused.profile(&plan, &inputs, arguments.iters.get())
+        // Kernels are told by their least times, and so is the machine by the best of two moments.
+        let rates = rates().or_faster(&early);
+        let profile = fused.profile(&plan, &rates.as_spec(&plan.spec), &inputs, arguments.iters.get())?;
+        Ok((profile, rates.is_measured()))
     });
-    let profile = measured.map_err(|error| feed.failed(model, error))?;
-    Ok(Measured { profile, load })
+    let (profile, at_measured_rates) = measured.map_err(|error| feed.failed(model, error))?;
+    Ok(Measured { profile, at_measured_rates, load })
 }
 
 /// A table of kernels, measured beside predicted.
 pub fn to_text(measured: &Measured, spec: &DeviceSpec) -> String {
-    format!("\n{}{}", heading("Measured, the most time first"), profile::to_text(&measured.profile.kernels, spec))
+    format!(
+        "\n{}{}",
+        heading("Measured, the most time first"),
+        profile::to_text(&measured.profile.kernels, spec, measured.at_measured_rates)
+    )
 }
 
 /// The same as JSON.
@@ -59,6 +71,7 @@ pub fn to_json(measured: &Measured) -> Value {
     json!({
         "kernels": profile::to_json(kernels),
         "median_error": profile::median_error(kernels),
+        "rates": if measured.at_measured_rates { "measured" } else { "described" },
         "load": measured.load.map(Load::to_json),
     })
 }

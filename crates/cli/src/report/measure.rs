@@ -12,6 +12,7 @@ use serde_json::{Value, json};
 use super::data::short;
 use crate::bench::contender::{Contender, Kind};
 use crate::bench::profile::Profile;
+use crate::ceiling::Ceiling;
 use crate::machine::Machine;
 
 /// Runs that come before those that are measured.
@@ -61,13 +62,19 @@ pub fn measure(
 
 impl Measurement {
     /// Measures single kernels as well, where a machine can do that.
-    pub fn profile(&mut self, plan: &PlanOptions, inputs: &NamedTensors, machine: &Machine) -> Result<()> {
+    pub fn profile(
+        &mut self,
+        plan: &PlanOptions,
+        ceiling: &Ceiling,
+        inputs: &NamedTensors,
+        machine: &Machine,
+    ) -> Result<()> {
         if matches!(machine, Machine::Cuda(_)) {
             return Ok(());
         }
         for side in [&mut self.fused, &mut self.unfused] {
             let runs = side.contender.times.len();
-            side.profile = Some(side.contender.profile(plan, inputs, runs)?);
+            side.profile = Some(side.contender.profile(plan, &ceiling.as_spec(&plan.spec), inputs, runs)?);
         }
         Ok(())
     }

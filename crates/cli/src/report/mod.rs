@@ -98,10 +98,10 @@ fn measured(model: &Model, arguments: &Report, mut plan: PlanOptions, load: Opti
         bind_sizes(graph, &inputs, &mut plan.hints.env);
         let machine = machine::open(arguments.device, plan.clone(), &means)?;
         let mut measurement = measure(graph, &inputs, &plan, &machine, arguments.iters.get())?;
-        measurement.profile(&plan, &inputs, &machine)?;
         let (name, code) = (model.name.as_str(), arguments.form(&plan.spec));
         let matrices = ceiling::matrices(&measurement.fused().planned.run, &plan.spec);
         let ceiling = Ceiling::of(arguments.device, machine.threads(), &plan.spec, matrices);
+        measurement.profile(&plan, &ceiling, &inputs, &machine)?;
         gather(&Subject { name, graph, plan: &plan, code, measurement: Some(&measurement), ceiling: &ceiling, load })
     });
     gathered.map_err(|error| feed.failed(model, error))

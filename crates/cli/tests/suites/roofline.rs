@@ -42,6 +42,10 @@ fn this_machine_is_measured_and_can_be_planned_for() {
     assert_eq!(note.as_str().is_some_and(|why| why.contains("measured a moment before")), is_above, "{note}");
     let planned = json(&[&["explain"], &model[..], &["--target", &spec, "--json"]].concat());
     assert_eq!(planned["target"]["name"], "here");
+    // What a file says of this machine holds.
+    let analyzed =
+        json(&[&["explain"], &model[..], &["--target", &spec, "--analyze", "--iters", "1", "--json"]].concat());
+    assert_eq!(analyzed["measured"]["rates"], "described");
     let drawn = std::fs::read_to_string(&svg).unwrap();
     assert!(drawn.starts_with("<svg") && drawn.contains("Softmax") && drawn.contains("xmlns"), "{drawn}");
     assert!(std::fs::read(&png).unwrap().starts_with(b"\x89PNG"));
@@ -96,8 +100,16 @@ fn predictions_are_held_against_what_was_measured() {
     assert!((sum - told["totals"]["predicted_us"].as_f64().unwrap()).abs() < 1e-2, "{told:#}");
     let median = told["measured"]["median_error"].as_f64().unwrap();
     assert!(errors[0] - 1e-9 <= median && median <= errors[errors.len() - 1] + 1e-9, "{told:#}");
+    assert_eq!(told["measured"]["rates"], "measured", "what is expected is of the machine as it is now");
     let text = stdout(&[&model[..], &["--iters", "1", "--threads", "1"]].concat());
-    for word in ["Decisions", "Measured, the most time first", "off by", "expected", "the plan's own prices"] {
+    for word in [
+        "Decisions",
+        "Measured, the most time first",
+        "off by",
+        "expected",
+        "at the rates that were measured",
+        "own prices",
+    ] {
         assert!(text.contains(word), "{word}: {text}");
     }
     let done = fuseline(&["explain", "gallery:softmax", "--target", "h200", "--analyze"]);

@@ -82,6 +82,7 @@ pub(super) struct Network<'s> {
 impl<'s> Network<'s> {
     pub(super) fn of(operations: &[Operation], spec: &'s DeviceSpec) -> Result<Network<'s>> {
         let mut tensors = join(operations)?;
+        let given = tensors.clone();
         let order = sort(operations, &tensors)?;
         let mut assumptions = Vec::new();
         for at in &order {
@@ -91,7 +92,7 @@ impl<'s> Network<'s> {
         let touched_before = vec![[0.0; 2]];
         let mut network = Network { spec, tensors: joined, operations: Vec::new(), assumptions, touched_before };
         for at in &order {
-            let known = network.know(&operations[*at], &tensors);
+            let known = network.know(&operations[*at], &tensors, &given);
             let mut touched = network.touched_before[network.operations.len()];
             for tensor in known.inputs.iter().chain(&known.outputs).map(|t| &network.tensors[*t]) {
                 touched[usize::from(!tensor.is_constant)] += tensor.bytes;
@@ -108,7 +109,12 @@ impl<'s> Network<'s> {
         BASE_REGISTERS + members.iter().map(|m| self.operations[*m].registers).sum::<f64>()
     }
 
-    fn know(&mut self, operation: &Operation, tensors: &IndexMap<String, Tensor>) -> Known {
+    fn know(
+        &mut self,
+        operation: &Operation,
+        tensors: &IndexMap<String, Tensor>,
+        given: &IndexMap<String, Tensor>,
+    ) -> Known {
         let indices = |list: &[Tensor]| -> Vec<usize> {
             let mut all: Vec<usize> = list.iter().filter_map(|t| tensors.get_index_of(&t.name)).collect();
             // What is read twice is there the second time.
@@ -129,15 +135,15 @@ impl<'s> Network<'s> {
         let balance = self.spec.balance(dtype);
         let stated = operation.flops.or(operation.intensity.map(|i| i * bytes));
         let intensity = stated.map(|flops| if bytes > 0.0 { flops / bytes } else { 0.0 });
-        let splits = stated.is_none() && outputs.len() > 1 && (written - read).abs() <= 1e-6 * read;
-        let class = operation.class.unwrap_or_else(|| match (operation.bottleneck, intensity) {
-            (_, Some(0.0)) => Class::View,
-            _ if splits && operation.bottleneck != Some(Bottleneck::Compute) => Class::View,
-            (Some(Bottleneck::Compute), _) => Class::Contract,
-            (None, Some(intensity)) if intensity > balance => Class::Contract,
-            // Nobody says that elements stand by themselves: they may need their whole row.
-            _ => Class::Reduce,
+        let hands_on = (written - read).abs() <= 1e-6 * read;
+        let is_elementwise = || shapes::could_be_elementwise(operation, given);
+        let class = operation.class.unwrap_or_else(|| {
+            let (class, what, why) = assumed_class(operation, intensity, balance, hands_on, is_elementwise);
+            self.assumptions.push(format!("{} {what}: {why}", operation.name));
+            class
         });
+        // Moves are not computed again where they are read.
+        let stated = stated.filter(|_| operation.class.is_some() || class != Class::View);
         let flops = stated.unwrap_or_else(|| self.assume_flops(&operation.name, class, &inputs, &outputs));
         let bottleneck = operation.bottleneck.unwrap_or(match flops > balance * bytes {
             true => Bottleneck::Compute,
@@ -178,6 +184,37 @@ impl<'s> Network<'s> {
         }
     }
 }
+
+/// What an operation does with its elements where it does not say so, in words, and why that is thought.
+fn assumed_class(
+    operation: &Operation,
+    intensity: Option<f64>,
+    balance: f64,
+    hands_on: bool,
+    is_elementwise: impl FnOnce() -> bool,
+) -> (Class, &'static str, &'static str) {
+    let is_compute = operation.bottleneck == Some(Bottleneck::Compute);
+    let several = operation.outputs.len() > 1;
+    match intensity {
+        Some(0.0) => (Class::View, "moves elements", "it computes nothing"),
+        None if several && hands_on && !is_compute => {
+            (Class::View, "moves elements", "it has several outputs, as large together as its inputs")
+        }
+        Some(intensity) if several && intensity < LITTLE && !is_compute => {
+            (Class::View, "moves elements", "it has several outputs, and its operations are so few that they are moves")
+        }
+        _ if is_compute => (Class::Contract, "multiplies matrices", "it is bound by arithmetic"),
+        Some(intensity) if operation.bottleneck.is_none() && intensity > balance => {
+            (Class::Contract, "multiplies matrices", "it has so many operations for each byte")
+        }
+        _ if is_elementwise() => (Class::Map, "is elementwise", "it reads several tensors as large as what it writes"),
+        // Nobody says that elements stand by themselves: they may need their whole row.
+        _ => (Class::Reduce, "needs whole rows", "nothing says that it is elementwise"),
+    }
+}
+
+/// Operations for each byte of who only moves elements, if somebody counts the moves.
+const LITTLE: f64 = 0.2;
 
 /// Registers that an operation of a class adds to those of any kernel: values that are alive at the same time.
 fn registers_of(class: Class) -> f64 {

@@ -27,6 +27,24 @@ pub(super) fn check(operation: &Operation, tensors: &IndexMap<String, Tensor>) -
     }
 }
 
+/// Whether an operation whose kind is not said reads several tensors, none of them a weight, that may each have the elements of the one that
+/// it writes: by shapes or bytes as given, where they are.
+pub(super) fn could_be_elementwise(operation: &Operation, given: &IndexMap<String, Tensor>) -> bool {
+    let [output] = operation.outputs.as_slice() else { return false };
+    let Some(output) = given.get(&output.name) else { return false };
+    let fits = |input: &Tensor| {
+        given.get(&input.name).is_some_and(|input| {
+            let as_large = |a: Option<f64>, b: Option<f64>| a.is_none() || b.is_none() || a == b;
+            let same = match (&input.shape, &output.shape) {
+                (Some(a), Some(b)) => a == b,
+                _ => as_large(input.bytes, output.bytes),
+            };
+            input.constant != Some(true) && same
+        })
+    };
+    operation.inputs.len() > 1 && operation.inputs.iter().all(fits)
+}
+
 /// A tensor whose shape was given.
 struct Shaped<'t> {
     name: &'t str,

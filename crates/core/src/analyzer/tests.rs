@@ -87,7 +87,14 @@ fn the_classic_layer_gives_its_three_fusions_on_every_device() {
     for spec in DeviceSpec::all() {
         for batch in [1, 4, 64] {
             let analysis = analyzer(layer(batch)).analyze(spec).unwrap();
-            assert_eq!(analysis.assumptions, ["add_residual does one operation for each byte"]);
+            let assumed = [
+                "layernorm needs whole rows: nothing says that it is elementwise",
+                "linear multiplies matrices: it is bound by arithmetic",
+                "split moves elements: it has several outputs, as large together as its inputs",
+                "attention multiplies matrices: it is bound by arithmetic",
+                "add_residual does one operation for each byte",
+            ];
+            assert_eq!(analysis.assumptions, assumed);
             let verdict = |producer: &str, consumer: &str| {
                 let candidate = analysis.candidate(producer, consumer).unwrap();
                 (candidate.verdict.clone(), format!("{} {batch}: {candidate:?}", spec.name))
@@ -141,6 +148,68 @@ fn names_and_bounds_are_enough() {
     assert_eq!(verdict("split", "attention"), &Verdict::Fuse);
     assert_eq!(verdict("attention", "add_residual"), &Verdict::Fuse);
     assert!(analysis.assumptions.iter().any(|a| a == "x has 67108864 bytes"), "{:?}", analysis.assumptions);
+}
+
+/// The layer as texts give it: what is read and written, what it is bound by, and its intensity.
+#[test]
+fn the_classic_layer_needs_no_kinds() {
+    let plain = || {
+        vec![
+            Operation::new("layernorm").reads("x").writes("h").memory_bound().intensity(2.5),
+            Operation::new("linear").reads("h").reads("w").writes("qkv").compute_bound().intensity(120.0),
+            Operation::new("split").reads("qkv").writes("q").writes("k").writes("v").memory_bound().intensity(0.1),
+            Operation::new("attention").reads("q").reads("k").reads("v").writes("y").compute_bound().intensity(50.0),
+            Operation::new("add_residual").reads("y").reads("x").writes("o").memory_bound().intensity(1.0),
+        ]
+    };
+    let shapes: [(&str, &[usize]); 9] = [
+        ("x", &[512, 768]),
+        ("h", &[512, 768]),
+        ("w", &[768, 2304]),
+        ("qkv", &[512, 2304]),
+        ("q", &[512, 768]),
+        ("k", &[512, 768]),
+        ("v", &[512, 768]),
+        ("y", &[512, 768]),
+        ("o", &[512, 768]),
+    ];
+    let with_shapes = |mut operations: Vec<Operation>| {
+        for tensor in operations.iter_mut().flat_map(|op| op.inputs.iter_mut().chain(&mut op.outputs)) {
+            tensor.shape = shapes.iter().find(|(name, _)| *name == tensor.name).map(|(_, shape)| shape.to_vec());
+        }
+        operations
+    };
+    for spec in DeviceSpec::all() {
+        for operations in [plain(), with_shapes(plain())] {
+            let analysis = analyzer(operations).analyze(spec).unwrap();
+            let kinds: Vec<Class> = analysis.operations.iter().map(|o| o.class).collect();
+            assert_eq!(kinds, [Class::Reduce, Class::Contract, Class::View, Class::Contract, Class::Map]);
+            let verdict = |producer, consumer| &analysis.candidate(producer, consumer).unwrap().verdict;
+            assert!(
+                matches!(verdict("layernorm", "linear"), Verdict::FuseIf(c) if c.small),
+                "{} {analysis:?}",
+                spec.name
+            );
+            assert_eq!(verdict("split", "attention"), &Verdict::Fuse, "{}", spec.name);
+            assert_eq!(verdict("attention", "add_residual"), &Verdict::Fuse, "{}", spec.name);
+            // What was thought is told.
+            for name in ["layernorm", "linear", "split", "attention", "add_residual"] {
+                assert!(analysis.assumptions.iter().any(|a| a.starts_with(name)), "{name}: {:?}", analysis.assumptions);
+            }
+        }
+    }
+}
+
+#[test]
+fn what_reads_a_weight_or_another_shape_is_not_thought_elementwise() {
+    let kind = |reads: [Tensor; 2]| {
+        let [first, second] = reads;
+        let operation = Operation::new("op").reads(first).reads(second).writes(shaped("y", &[64, 8])).memory_bound();
+        analyzer(vec![operation.intensity(1.0)]).analyze(spec("h200")).unwrap().operations[0].class
+    };
+    assert_eq!(kind([shaped("a", &[64, 8]), shaped("b", &[64, 8])]), Class::Map);
+    assert_eq!(kind([shaped("a", &[64, 8]), shaped("b", &[64, 8]).constant()]), Class::Reduce);
+    assert_eq!(kind([shaped("a", &[64, 8]), shaped("b", &[64, 800])]), Class::Reduce);
 }
 
 #[test]

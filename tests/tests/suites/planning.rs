@@ -314,6 +314,27 @@ fn eight_times_the_layers_take_about_eight_times_as_long() {
     assert!(best <= 8.5, "96 layers take {best:.1} times as long as 12 ({ratios:.1?})");
 }
 
+/// From the verified graph to the plan and its log: 50 ms where the compiler is optimised, about a sixth of the speed where it is not.
+#[test]
+fn a_network_is_planned_in_little_time() {
+    let most = if cfg!(debug_assertions) { 300.0 } else { 50.0 };
+    for name in ["bert_base.dynamo", "bert_base.legacy"] {
+        for target in TARGETS {
+            let graph = network(name);
+            let options = options(&graph, target);
+            let planned = plan_program(graph, &options, &mut |_| {}).unwrap();
+            let took = |_| {
+                let start = Instant::now();
+                plan(planned.program.run(), &options).unwrap();
+                start.elapsed().as_secs_f64() * 1e3
+            };
+            // Others use the machine too: the best of a few tries counts.
+            let best = (0..7).map(took).fold(f64::INFINITY, f64::min);
+            assert!(best <= most, "{name} on {target}: {best:.1} ms");
+        }
+    }
+}
+
 /// Nobody reads what another one stores, but all read the same: one loop, which reads it once.
 #[test]
 fn maps_of_one_tensor_are_one_kernel() {

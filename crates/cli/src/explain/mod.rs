@@ -14,6 +14,7 @@ use fuseline::fuse::{DecisionId, Pins, PlanOptions, Verdict};
 use fuseline::graph::Graph;
 use fuseline::lower::Hints;
 use fuseline::passes::Step;
+use fuseline::program::Program;
 use fuseline::tensor::{Env, Symbol};
 use fuseline_session::plan::text::{Remedies, View};
 use fuseline_session::plan::{self, Setting, size_list};
@@ -55,6 +56,9 @@ pub fn explain(arguments: &Explain) -> Outcome {
         None => None,
     };
     let shown = flipped.as_ref().and_then(|f| f.after.as_ref()).unwrap_or(&story);
+    if arguments.verbose {
+        print_program(&shown.planned.program);
+    }
     if let Some(path) = &arguments.lock {
         let mut lock = lock::noted_lock(&request, shown);
         if arguments.tune {
@@ -245,6 +249,15 @@ fn print_step(step: &Step<'_>) {
         let title = screen::heading(&format!("After {} (round {})", step.pass, step.round + 1));
         // A reader that goes away is noticed when the report itself is printed.
         let _ = screen::print_code(&format!("{title}{}\n", step.graph));
+    }
+}
+
+/// The graphs whose nodes a written plan numbers.
+fn print_program(program: &Program) {
+    for (title, graph) in [("What is computed once", program.prepare()), ("What every run computes", program.run())] {
+        if !graph.outputs().is_empty() {
+            let _ = screen::print_code(&format!("{}{graph}\n", screen::heading(title)));
+        }
     }
 }
 

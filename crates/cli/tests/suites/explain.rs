@@ -40,6 +40,28 @@ fn the_plan_is_a_table_and_the_decisions_follow() {
     assert!(verbose.contains("layernormalization ("), "{verbose}");
 }
 
+/// Weights are scaled once: the nodes of a written plan are those of the graphs that are printed last.
+#[test]
+fn nodes_of_a_plan_are_those_of_the_graphs_printed_last() {
+    let folder = tempfile::tempdir().unwrap();
+    let plan = folder.path().join("network.plan");
+    let network = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/models/structure/mobilenetv3l.legacy.onnx");
+    let text = stdout(&["explain", network, "--verbose", "--lock", plan.to_str().unwrap()]);
+    let run = text.split("What every run computes").nth(1).expect("the graph is printed");
+    let run = run.split("\n}").next().unwrap();
+    assert!(text.contains("What is computed once"), "{text}");
+    let plan = std::fs::read_to_string(&plan).unwrap();
+    let part =
+        plan.split("\ngraph ").find(|part| part.lines().next().is_some_and(|l| l.contains("every run"))).unwrap();
+    let kernels = part.lines().skip(1).filter(|line| line.starts_with("contract "));
+    assert!(kernels.clone().count() > 3, "{plan}");
+    for kernel in kernels {
+        let nodes = kernel.split('#').next().unwrap().split_whitespace().filter(|word| word.starts_with('%'));
+        let contractions = nodes.filter(|node| run.contains(&format!("  {node} = contract(")));
+        assert!(contractions.count() > 0, "{kernel}\n{run}");
+    }
+}
+
 /// What programs read of a whole network can be sent and stored.
 #[test]
 fn a_network_as_json_stays_below_five_megabytes() {

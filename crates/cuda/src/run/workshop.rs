@@ -190,12 +190,16 @@ fn asked(kernel: &Kernel, env: &Env) -> Result<Asked> {
         extents.collect::<Result<Vec<i64>>>().map(|extents| extents.into_iter().fold(1, i64::saturating_mul))
     };
     let (rows, columns, steps) = (count(rows)?, count(columns)?, count(sum)?);
-    let is_large = rows >= LARGE_SIDE && columns >= LARGE_SIDE && steps >= LARGE_SIDE;
+    let are_weights_many = rows >= FEWEST_ROWS && columns.saturating_mul(steps) >= MANY_WEIGHTS;
+    let is_large = (rows >= LARGE_SIDE || are_weights_many) && columns >= LARGE_SIDE && steps >= LARGE_SIDE;
     Ok(if is_large { Asked::WherePaid } else { Asked::Nothing })
 }
 
-/// Products of fewer rows, columns or steps are not asked of a library.
+/// Products of fewer rows, columns or steps are not asked of a library; of fewer rows only where what they are multiplied with is so much that
+/// reading it takes the time.
 const LARGE_SIDE: i64 = 512;
+const FEWEST_ROWS: i64 = 64;
+const MANY_WEIGHTS: i64 = 1 << 24;
 
 /// Whether indices of a kernel need 64 bits: those of elements, or of the terms of a fold, of which there may be more than elements.
 fn is_wide(kernel: &Kernel, env: &Env) -> Result<bool> {

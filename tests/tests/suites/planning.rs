@@ -167,6 +167,49 @@ fn attention_is_one_kernel_and_its_matrix_is_never_stored() {
     }
 }
 
+/// A bias for every row and every column of a picture, each a product with the queries: neither is the product that fills the matrix of scores,
+/// which stands farther behind than both and the projection of the values.
+#[test]
+fn attention_with_biases_of_rows_and_columns_stores_no_scores() {
+    let text = "
+graph sam(x: f32[64, 32], w: f32[32, 96], bias: f32[96], rows: f32[8, 8, 16], lines: f32[8, 8, 16]) {
+  %5 = contract(x, w) \"ac,cb->ab\" acc=f32 : f32[64, 96]
+  %6 = view bias[i1] : f32[64, 96]
+  %7 = map(%5, %6) a + b : f32[64, 96]
+  %8 = view %7[i1, 16*i0 + i2] : f32[2, 64, 16]
+  %9 = view %7[i1, 16*i0 + i2 + 32] : f32[2, 64, 16]
+  %10 = view %7[i1, 16*i0 + i2 + 64] : f32[2, 64, 16]
+  %11 = contract(%8, %9) \"abd,acd->abc\" acc=f32 : f32[2, 64, 64]
+  %12 = map(%11) a * 0.25 : f32[2, 64, 64]
+  %13 = view %7[8*i1 + i2, 16*i0 + i3] : f32[2, 8, 8, 16]
+  %14 = contract(%13, rows) \"ahwc,hkc->ahwk\" acc=f32 : f32[2, 8, 8, 8]
+  %15 = contract(%13, lines) \"ahwc,wkc->ahwk\" acc=f32 : f32[2, 8, 8, 8]
+  %16 = view %14[i0, i1 // 8, i1 % 8, i2 // 8] : f32[2, 64, 64]
+  %17 = view %15[i0, i1 // 8, i1 % 8, i2 % 8] : f32[2, 64, 64]
+  %18 = map(%12, %16) a + b : f32[2, 64, 64]
+  %19 = map(%18, %17) a + b : f32[2, 64, 64]
+  %20 = reduce.max %19 axes=[2] : f32[2, 64]
+  %21 = view %20[i0, i1] : f32[2, 64, 64]
+  %22 = map(%19, %21) exp(a - b) : f32[2, 64, 64]
+  %23 = reduce.sum %22 axes=[2] : f32[2, 64]
+  %24 = view %23[i0, i1] : f32[2, 64, 64]
+  %25 = map(%22, %24) a / b : f32[2, 64, 64]
+  %26 = contract(%25, %10) \"abc,acd->abd\" acc=f32 : f32[2, 64, 16]
+  return y = %26
+}
+";
+    let graph = Graph::parse(text).unwrap();
+    for target in ["cpu", "avx2", "a100", "h100", "h200"] {
+        for precision in [Precision::F32, Precision::Bf16] {
+            let options = PlanOptions { precision, ..options(&graph, target) };
+            let planned = plan_program(graph.clone(), &options, &mut |_| {}).unwrap();
+            let stored = planned.run.kernels.iter().flat_map(|k| &k.outputs).map(|v| planned.program.run().ty(*v));
+            let scores = stored.filter(|ty| ty.shape.count().is(2 * 64 * 64)).count();
+            assert_eq!(scores, 0, "{target} in {precision:?}");
+        }
+    }
+}
+
 /// How many kernels of elementwise work alone a plan has. Each neighbour of each must have been asked, and the refusal must say
 /// what it would cost, or why no kernel can do it.
 fn explained_elementwise(what: &str, graph: &Graph, plan: &Plan, decides: Policy) -> usize {

@@ -19,9 +19,6 @@ pub struct FuseContext<'a> {
     most: usize,
 }
 
-/// How many times as many bytes the elements of one type can have as those of another: `i64` and `bool`.
-const WIDEST: f64 = 8.0;
-
 impl<'a> FuseContext<'a> {
     pub(super) fn new(state: &'a State<'a>, hints: &'a Hints, most: usize) -> FuseContext<'a> {
         FuseContext { state, hints, most }
@@ -57,13 +54,28 @@ impl<'a> FuseContext<'a> {
         self.state.group(group).members.len()
     }
 
-    /// Whether who reads what a group reads, instead of what it writes, reads no more: no more bytes, or one tensor instead of another
-    /// that has as many elements of a narrower type.
+    /// Whether who reads what a group reads, instead of what it writes, reads no more: no more bytes, or as many elements of one tensor of
+    /// integers, which have 64 bits in masks that say yes or no.
     pub fn shrinks(&self, group: GroupId) -> bool {
         let streams = &self.state.group(group).priced.work.streams;
         let sum = |written: bool| streams.iter().filter(|s| s.written == written).map(|s| s.bytes).sum::<f64>();
-        let is_one = streams.iter().filter(|s| !s.written).count() == 1;
-        sum(false) <= 1.05 * sum(true) * if is_one { WIDEST } else { 1.0 }
+        sum(false) <= 1.05 * sum(true) * self.narrows(group)
+    }
+
+    /// How many times as wide the elements of the one tensor of integers are that a group reads as those that it writes; 1 where it reads others.
+    fn narrows(&self, group: GroupId) -> f64 {
+        let (graph, own) = (self.state.graph, self.state.group(group));
+        let read = own.members.iter().flat_map(|node| graph.nodes()[*node].args());
+        let mut read = read.filter(|value| own.members.binary_search(&value.node()).is_err());
+        let Some(first) = read.next() else { return 1.0 };
+        let dtype = graph.ty(*first).dtype;
+        let written = own.outputs.iter().map(|value| graph.ty(*value).dtype.bits()).min();
+        match written {
+            Some(written) if dtype.is_int() && read.all(|other| other == first) => {
+                (dtype.bits() as f64 / written as f64).max(1.0)
+            }
+            _ => 1.0,
+        }
     }
 
     /// The shapes that a group stores.

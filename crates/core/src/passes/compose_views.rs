@@ -211,6 +211,23 @@ mod tests {
         assert_eq!((count(&after, "gather"), count(&after, "view")), (1, 1), "{after:?}");
     }
 
+    /// Rows of a matrix that was made one line, found by the size of a row: a mask as some exporters find it.
+    #[test]
+    fn places_that_sizes_are_part_of_are_known_too() {
+        let text = "graph flat(x: bool[n, s]) {
+            %1 = view x[i0 // s, i0 % s] : bool[n*s]
+            %2 = sizes [s] : i64[1]
+            %3 = view %2[0] : i64[n]
+            %4 = map(%3) a * i0 : i64[n]
+            %5 = view %4[i0] : i64[n, s]
+            %6 = map(%5) a + i1 : i64[n, s]
+            %7 = gather %1[@0] index=(%6) : bool[n, s]
+            return y = %7
+        }";
+        let after = check(&PASS, run_inlined(Graph::parse(text).unwrap()));
+        assert_eq!(count(&after, "gather"), 0, "{after}");
+    }
+
     /// Places are formulas once constants are inside of the expressions that read them.
     fn run_inlined(graph: Graph) -> Graph {
         applied(&super::super::inline_splats::PASS, &graph, &Context::default())

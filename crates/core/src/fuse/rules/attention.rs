@@ -15,7 +15,8 @@ const MOST_BETWEEN: usize = 40;
 /// No more nodes than this are between them.
 const MOST_NODES: usize = 48;
 
-/// Contractions before the second that are tried as the first, the nearest ones.
+/// Contractions before the second that are looked at, and of those that could be the first how many are tried: the nearest ones.
+const MOST_SEEN: usize = 8;
 const MOST_FIRSTS: usize = 3;
 
 impl Rule for Attention {
@@ -58,7 +59,7 @@ impl Rule for Attention {
 
 type Many = SmallVec<[GroupId; 16]>;
 
-/// The groups before a contraction up to the contractions before those, and these.
+/// The groups before a contraction up to the contractions before those, and these, the nearest first.
 fn before(context: &FuseContext<'_>, group: GroupId) -> (Many, Many) {
     let (mut behind, mut firsts) = (Many::new(), Many::new());
     let mut todo: std::collections::VecDeque<GroupId> = context.producers(group).into_iter().collect();
@@ -66,7 +67,7 @@ fn before(context: &FuseContext<'_>, group: GroupId) -> (Many, Many) {
         if behind.contains(&next) || firsts.contains(&next) {
             continue;
         }
-        if behind.len() == MOST_BETWEEN || firsts.len() == MOST_FIRSTS {
+        if behind.len() == MOST_BETWEEN || firsts.len() == MOST_SEEN {
             break;
         }
         match context.kind(next) {
@@ -78,7 +79,6 @@ fn before(context: &FuseContext<'_>, group: GroupId) -> (Many, Many) {
             Kind::Attention | Kind::Host => {}
         }
     }
-    firsts.sort_unstable();
     (behind, firsts)
 }
 
@@ -87,7 +87,7 @@ fn before(context: &FuseContext<'_>, group: GroupId) -> (Many, Many) {
 /// it stored.
 fn not_repeated(context: &FuseContext<'_>, firsts: &Many, second: GroupId, behind: &Many) -> Vec<(GroupId, Many)> {
     let count = |group: GroupId| context.stored(group).next().map(Shape::count);
-    let counts: SmallVec<[Option<Dim>; MOST_FIRSTS]> = firsts.iter().map(|first| count(*first)).collect();
+    let counts: SmallVec<[Option<Dim>; MOST_SEEN]> = firsts.iter().map(|first| count(*first)).collect();
     let with_way = firsts.iter().map(|first| (*first, between(context, *first, second, behind)));
     let fills = |(first, way): &(GroupId, Many)| {
         let Some(own) = count(*first) else { return true };
@@ -96,7 +96,9 @@ fn not_repeated(context: &FuseContext<'_>, firsts: &Many, second: GroupId, behin
             way.iter().filter(|group| **group != second).filter_map(|group| count(*group)).collect();
         !counts.iter().flatten().any(|other| larger(other) && on_the_way.contains(other))
     };
-    with_way.filter(fills).collect()
+    let mut found: Vec<(GroupId, Many)> = with_way.filter(fills).take(MOST_FIRSTS).collect();
+    found.sort_unstable_by_key(|(first, _)| *first);
+    found
 }
 
 /// The two contractions and everything on the way from the first to the second.

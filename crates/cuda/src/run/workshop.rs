@@ -184,13 +184,14 @@ impl Workshop {
 
 /// What a library is asked for: products that are large enough.
 fn asked(kernel: &Kernel, env: &Env) -> Result<Asked> {
-    let Schedule::Contract { rows, columns, sum, .. } = &kernel.schedule else { return Ok(Asked::Nothing) };
+    let Schedule::Contract { dots, rows, columns, sum, .. } = &kernel.schedule else { return Ok(Asked::Nothing) };
     let count = |axes: &AxisSet| -> Result<i64> {
         let extents = axes.iter().map(|axis| kernel.axes[axis].eval(env));
         extents.collect::<Result<Vec<i64>>>().map(|extents| extents.into_iter().fold(1, i64::saturating_mul))
     };
     let (rows, columns, steps) = (count(rows)?, count(columns)?, count(sum)?);
-    let are_weights_many = rows >= FEWEST_ROWS && columns.saturating_mul(steps) >= MANY_WEIGHTS;
+    // Several products of few rows are one launch of ours, and each has columns of its own.
+    let are_weights_many = dots.len() == 1 && rows >= FEWEST_ROWS && columns.saturating_mul(steps) >= MANY_WEIGHTS;
     let is_large = (rows >= LARGE_SIDE || are_weights_many) && columns >= LARGE_SIDE && steps >= LARGE_SIDE;
     Ok(if is_large { Asked::WherePaid } else { Asked::Nothing })
 }
@@ -239,6 +240,29 @@ pub(super) fn key(kernel: &Arc<Kernel>, env: &Env) -> Result<Key> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_library_is_asked_for_large_products_and_for_many_weights() {
+        let asked_of = |rows: i64, columns: i64, steps: i64| {
+            let text = format!(
+                "kernel {{ axes i0: {rows}, i1: {columns}, i2: {steps} in x: bf16[{rows}, {steps}], w: bf16[{steps}, {columns}] \
+                 out y: bf16[{rows}, {columns}] schedule contract dots=(%2) rows=[i0] columns=[i1] sum=[i2] tile=64x64x64 \
+                 %0 = load x[i0, i2] %1 = load w[i2, i1] %2 = dot(%0, %1) over [i2] acc=f32 store y[i0, i1] = %2 }}"
+            );
+            asked(&fuseline::tile::parse(&text).unwrap(), &Env::new()).unwrap()
+        };
+        assert_eq!([asked_of(512, 512, 512), asked_of(128, 4096, 4096)], [Asked::WherePaid; 2]);
+        assert_eq!([asked_of(511, 768, 768), asked_of(32, 4096, 4096)], [Asked::Nothing; 2]);
+        // Queries, keys and values: three products of one tensor, whose columns are three axes.
+        let three = "kernel { axes i0: 128, i1: 768, i2: 768, i3: 768, i4: 768 \
+            in x: bf16[128, 768], q: bf16[768, 768], k: bf16[768, 768], v: bf16[768, 768] \
+            out y0: bf16[128, 768], y1: bf16[128, 768], y2: bf16[128, 768] \
+            schedule contract dots=(%4, %5, %6) rows=[i0] columns=[i1, i2, i3] sum=[i4] tile=64x64x64 \
+            %0 = load x[i0, i4] %1 = load q[i4, i1] %2 = load k[i4, i2] %3 = load v[i4, i3] \
+            %4 = dot(%0, %1) over [i4] acc=f32 %5 = dot(%0, %2) over [i4] acc=f32 %6 = dot(%0, %3) over [i4] acc=f32 \
+            store y0[i0, i1] = %4 store y1[i0, i2] = %5 store y2[i0, i3] = %6 }";
+        assert_eq!(asked(&fuseline::tile::parse(three).unwrap(), &Env::new()).unwrap(), Asked::Nothing);
+    }
 
     #[test]
     fn indices_are_wide_where_elements_or_terms_are_many() {

@@ -11,7 +11,7 @@ pub fn count(n: f64) -> String {
         prefix += 1;
     }
     match prefix {
-        0 if n.fract() == 0.0 => format!("{n}"),
+        0 if n.fract() == 0.0 => format!("{}", n + 0.0),
         0 => significant(n),
         _ => format!("{} {}", significant(scaled), PREFIXES[prefix]),
     }
@@ -30,6 +30,8 @@ pub fn bytes(n: f64) -> String {
 
 /// Three significant digits.
 pub fn significant(x: f64) -> String {
+    // The sum of nothing is −0.
+    let x = x + 0.0;
     match x.abs() {
         a if a >= 1e9 => format!("{x:.2e}"),
         a if a >= 99.95 => format!("{x:.0}"),
@@ -41,6 +43,13 @@ pub fn significant(x: f64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn nothing_has_no_sign() {
+        let nothing: f64 = std::iter::empty::<f64>().sum();
+        assert_eq!([significant(nothing), significant(-0.0)], ["0.00", "0.00"]);
+        assert_eq!(bytes(nothing), "0 B");
+    }
 
     #[test]
     fn three_digits_are_kept() {

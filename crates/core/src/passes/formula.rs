@@ -29,7 +29,9 @@ pub(super) fn of_value(graph: &Graph, value: Value) -> Option<Expr> {
     let formula = match node.prim() {
         Prim::Map(row) if node.args().is_empty() && row.expr.flops() <= MOST_FLOPS => row.expr.clone(),
         Prim::Const(row) if row.literal.is_splat() => of_splat(&row.literal),
-        Prim::Sizes(row) if row.dims.len() == 1 => Expr::build(&[], |scope, _| scope.size(row.dims[0].clone())),
+        Prim::Sizes(row) if row.dims.len() == 1 && row.dims[0].complexity() <= MOST_FLOPS => {
+            Expr::build(&[], |scope, _| scope.size(row.dims[0].clone()))
+        }
         _ => return None,
     };
     views.iter().rev().try_fold(formula, |inner, view| {

@@ -101,7 +101,8 @@ impl Activation {
         self == Activation::Relu || matches!(dtype, DType::F16 | DType::BF16)
     }
 
-    /// The one whose values a function has. Constants of a model are rounded to f32, which no two spellings do alike: the values tell.
+    /// The one whose values a function has. Constants of a model are rounded to f32, which no two spellings do alike: the values tell. A name
+    /// (`explain`) forgives more: it decides nothing, and this is computed instead.
     fn of(function: impl Fn(f64) -> Option<f64>) -> Option<Activation> {
         let has = |activation: &Activation| {
             PLACES.iter().flat_map(|x| [*x, -x]).all(|x| {

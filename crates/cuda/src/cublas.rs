@@ -21,7 +21,14 @@ const NAMES: &[&str] = &["libcublasLt.so.13", "libcublasLt.so.12", "libcublasLt.
 const WORKSPACE: usize = 32 << 20;
 
 /// Ways to compute a product that the library is asked for.
-const MOST_WAYS: usize = 8;
+const MOST_WAYS: usize = 16;
+
+/// The library's number for tiles of 128 × 128.
+const SQUARE_TILES: u32 = 20;
+
+/// Results from which on there are enough such tiles, and steps up to which they pay: larger ones read less.
+const MANY_RESULTS: i64 = 1 << 20;
+const MOST_STEPS: i64 = 4096;
 
 /// What places of values are multiples of.
 pub(crate) const ALIGNMENT: u32 = 64;
@@ -61,6 +68,7 @@ functions! {
     preference_create = b"cublasLtMatmulPreferenceCreate" (*mut Handle);
     preference_destroy = b"cublasLtMatmulPreferenceDestroy" (Handle);
     preference_set = b"cublasLtMatmulPreferenceSetAttribute" (Handle, c_int, *const c_void, usize);
+    way_get = b"cublasLtMatmulAlgoConfigGetAttribute" (*const [u64; 8], c_int, *mut c_void, usize, *mut usize);
     heuristic = b"cublasLtMatmulAlgoGetHeuristic" (Handle, Handle, Handle, Handle, Handle, Handle, Handle, c_int, *mut Found, *mut c_int);
     matmul = b"cublasLtMatmul" (Handle, Handle, *const c_void, *const c_void, Handle, *const c_void, Handle, *const c_void, *const c_void, Handle, *mut c_void, Handle, *const [u64; 8], *mut c_void, usize, Handle);
 }
@@ -114,6 +122,13 @@ impl Shape {
             Some(Activation::GeluTanh) => 32 + bias,
         }
     }
+
+    /// Whether what comes behind the product takes so long that the library's choice is not the best: with the larger tiles that it prefers GELU takes about
+    /// 5 µs of 56, with these 1.
+    fn wants_square_tiles(&self) -> bool {
+        let are_many = self.rows.saturating_mul(self.columns) >= MANY_RESULTS;
+        self.activation == Some(Activation::GeluTanh) && are_many && self.steps <= MOST_STEPS
+    }
 }
 
 /// Where the matrices of a product lie.
@@ -157,6 +172,8 @@ struct Prepared {
     layouts: [Handle; 4],
     /// ways to compute it, the one that the library thinks best first
     ways: Vec<[u64; 8]>,
+    /// the one that is taken where none was measured
+    usual: usize,
 }
 
 // SAFETY: handles of the library, which may be used from any thread and are never changed.
@@ -174,6 +191,7 @@ mod attribute {
     pub const BATCH_STRIDE: c_int = 6;
     pub const MOST_WORKSPACE: c_int = 1;
     pub const LEAST_ALIGNMENT: [c_int; 4] = [5, 6, 7, 8];
+    pub const TILE: c_int = 1;
 }
 
 /// Products are summed in f32.
@@ -231,17 +249,22 @@ impl Cublas {
         self.prepared(shape).map_or(0, |prepared| prepared.ways.len())
     }
 
-    /// Asks for a product on the device's stream, by the way with a number, or the last where there are fewer.
+    /// The way in which a product is computed where none is asked for.
+    pub fn usual_way(&self, shape: &Shape) -> usize {
+        self.prepared(shape).map_or(0, |prepared| prepared.usual)
+    }
+
+    /// Asks for a product on the device's stream, by the way with a number, or the last where there are fewer; by the usual one where none is given.
     ///
     /// # Safety
     ///
     /// The places must be memory of the device that is as large as the shape says.
-    pub unsafe fn multiply(&self, shape: &Shape, places: Places, way: usize) -> Result<()> {
+    pub unsafe fn multiply(&self, shape: &Shape, places: Places, way: Option<usize>) -> Result<()> {
         let prepared = self.prepared(shape)?;
         self.gpu.make_current()?;
         let (one, of_c) = (1.0f32, if places.c.is_some() { 1.0f32 } else { 0.0 });
         let [left, right, added, result] = prepared.layouts;
-        let way = &prepared.ways[way.min(prepared.ways.len() - 1)];
+        let way = &prepared.ways[way.unwrap_or(prepared.usual).min(prepared.ways.len() - 1)];
         let _asking = self.asking.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(bias) = places.bias {
             self.set_bias(prepared.description, bias)?;
@@ -298,7 +321,7 @@ impl Cublas {
         let mut description = std::ptr::null_mut();
         // SAFETY: a place for a handle.
         check(unsafe { (f.description_create)(&mut description, COMPUTE_F32, 0) }, "describing a product")?;
-        let mut prepared = Prepared { description, layouts: [std::ptr::null_mut(); 4], ways: Vec::new() };
+        let mut prepared = Prepared { description, layouts: [std::ptr::null_mut(); 4], ways: Vec::new(), usual: 0 };
         // The library's matrices lie column by column: ours are turned about, and change sides.
         let (a_pitch, a_turned) = shape.a;
         let (b_pitch, b_turned) = shape.b;
@@ -339,7 +362,22 @@ impl Cublas {
             }
         }
         prepared.ways = self.best(&prepared, shape.alignment)?;
+        if shape.wants_square_tiles() && self.gpu.description.capability.0 == 9 {
+            let square = prepared.ways.iter().position(|way| self.tile(way) == Some(SQUARE_TILES));
+            prepared.usual = square.unwrap_or(0);
+        }
         Ok(prepared)
+    }
+
+    /// The library's number for the tiles of a way.
+    fn tile(&self, way: &[u64; 8]) -> Option<u32> {
+        let (mut tile, mut bytes) = (0u32, 0usize);
+        // SAFETY: a way that the library described, and places for a number of four bytes and for how many were written.
+        let status = unsafe {
+            let place = std::ptr::from_mut(&mut tile).cast();
+            (self.functions.way_get)(way, attribute::TILE, place, size_of::<u32>(), &mut bytes)
+        };
+        (status == 0 && bytes == size_of::<u32>()).then_some(tile)
     }
 
     /// The ways that the library thinks best; there is one at least.
@@ -404,5 +442,36 @@ fn check(status: Status, what: &str) -> Result<()> {
         // Not supported, or no such architecture.
         8 | 15 => Err(Error::unsupported(format!("cuBLASLt: {what}: status {status}"))),
         _ => Err(Error::bug(format!("cuBLASLt: {what}: status {status}"))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn gelu_wants_square_tiles_behind_sums_that_are_not_long() {
+        let wants = |rows: i64, steps: i64, activation: Option<Activation>| {
+            let shape = Shape {
+                rows,
+                columns: 4096,
+                steps,
+                batches: 1,
+                a: (steps, false),
+                b: (4096, false),
+                d: 4096,
+                strides: [0; 3],
+                dtypes: (DType::BF16, DType::BF16),
+                has_bias: true,
+                alignment: ALIGNMENT,
+                c: None,
+                activation,
+            };
+            shape.wants_square_tiles()
+        };
+        let gelu = Some(Activation::GeluTanh);
+        assert!(wants(4096, 1024, gelu) && wants(256, 4096, gelu));
+        assert!(!wants(4096, 8192, gelu) && !wants(128, 4096, gelu));
+        assert!(!wants(4096, 1024, None) && !wants(4096, 1024, Some(Activation::Relu)));
     }
 }

@@ -16,10 +16,8 @@ pub enum Asked {
     /// nothing: there is none, or products are small
     #[default]
     Nothing,
-    /// products, with what comes behind them where that is worth it
-    WherePaid,
-    /// products, with all that it can do behind them
-    AllItCan,
+    /// products, with what it can do behind them
+    Products,
 }
 
 /// A product of matrices, maybe many of them, by sizes that are not fixed.

@@ -10,14 +10,13 @@ use fuseline::tile::{AxisSet, Kernel, Op, Schedule, StepId, Tile};
 
 use super::body::Body;
 use super::function::{Function, Grid};
-use super::library::{Activation, Added, Asked, Behind, EDGE, Library, Matrix, is_line};
+use super::library::{Added, Behind, EDGE, Library, Matrix, is_line};
 use super::nest::{Nest, slope};
 use super::operand::{Operand, Part, narrow_type};
 use super::points::decode;
 use super::predict::{By, Tiling};
 use super::relay::{self, Relay};
 use super::results::Sums;
-use super::stages::LONG_IN_TURNS;
 use super::{FEW_RESULTS, element};
 
 /// Contractions that share a factor, as products of one matrix with others that have the same columns.
@@ -146,12 +145,6 @@ impl Product {
         }
         let behind = Behind::of(nest, nest.stores[store].value, dot)?;
         library.activation = behind.activation;
-        // The library's units wait while it computes this; ours do not where groups of warps take turns.
-        let waits = behind.activation == Some(Activation::GeluTanh) && self.relay.is_some();
-        let is_short = library.sizes[2].as_int().is_none_or(|steps| steps < LONG_IN_TURNS);
-        if waits && is_short && nest.options.asked == Asked::WherePaid {
-            return None;
-        }
         for term in behind.terms {
             let access = nest.load(term);
             if access.tensor.dtype != library.dtypes.1 {

@@ -22,7 +22,7 @@ const LONG_SUM: i64 = 768;
 
 /// The same where groups of warps take turns, so that what comes behind a product is done beside it: the library must save more than a pass
 /// takes.
-pub(super) const LONG_IN_TURNS: i64 = 3072;
+const LONG_IN_TURNS: i64 = 3072;
 
 /// A function of so many operations is costly behind a product.
 const COSTLY: u32 = 10;

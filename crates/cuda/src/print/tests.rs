@@ -247,7 +247,7 @@ fn a_library_is_asked_for_sets_of_rows_that_are_aligned() {
         fixed: Env::new(),
         wide: false,
         groups: true,
-        asked: Asked::WherePaid,
+        asked: Asked::Products,
         processors: 132,
         about: Env::new(),
     };
@@ -293,12 +293,10 @@ fn a_library_computes_what_it_knows_behind_a_product() {
     let gelu = "t0 * sigmoid(t0 * 0.071354814 * (t0 * t0 + 22.363861))";
     let another = "t0 * sigmoid(t0 * (t0 * t0 * 0.07135482 + 1.5957692))";
     for dtype in ["bf16", "f16"] {
-        assert_eq!(by(4096, dtype, gelu, Asked::WherePaid), whole(Activation::GeluTanh));
-        assert_eq!(by(4096, dtype, another, Asked::WherePaid), whole(Activation::GeluTanh));
-        assert_eq!(by(1024, dtype, "max(t0, 0.0)", Asked::WherePaid), whole(Activation::Relu));
-        // Groups of warps in turns are as fast, unless somebody measured that they are not.
-        assert_eq!(by(1024, dtype, gelu, Asked::WherePaid), [None]);
-        assert_eq!(by(1024, dtype, gelu, Asked::AllItCan), whole(Activation::GeluTanh));
+        assert_eq!(by(4096, dtype, gelu, Asked::Products), whole(Activation::GeluTanh));
+        assert_eq!(by(4096, dtype, another, Asked::Products), whole(Activation::GeluTanh));
+        assert_eq!(by(1024, dtype, "max(t0, 0.0)", Asked::Products), whole(Activation::Relu));
+        assert_eq!(by(1024, dtype, gelu, Asked::Products), whole(Activation::GeluTanh));
         assert_eq!(by(4096, dtype, gelu, Asked::Nothing), [None]);
         // Functions that it does not know are a pass of their own: by the error function, with other numbers, cut off at another place.
         let others = [
@@ -310,12 +308,12 @@ fn a_library_computes_what_it_knows_behind_a_product() {
             "min(max(t0, 0.0), 6.0)",
         ];
         for other in others {
-            assert_eq!(by(4096, dtype, other, Asked::AllItCan), [Some(None), None], "{other}");
+            assert_eq!(by(4096, dtype, other, Asked::Products), [Some(None), None], "{other}");
         }
     }
     // It rounds once, where every operation is to be rounded.
     for (behind, rounding) in [("max(t0, 0.0)", Rounding::Every), (gelu, Rounding::Every)] {
-        let libraries = asked_of_library(4096, "bf16", behind, Asked::AllItCan, rounding);
+        let libraries = asked_of_library(4096, "bf16", behind, Asked::Products, rounding);
         assert!(libraries.iter().flatten().all(|library| library.activation.is_none()), "{behind}");
     }
 }
@@ -457,7 +455,7 @@ fn first_stored(text: &str, rounding: Rounding) -> (DType, DType) {
         fixed: about.clone(),
         wide: false,
         groups: false,
-        asked: Asked::WherePaid,
+        asked: Asked::Products,
         processors: 132,
         about,
     };

@@ -332,7 +332,7 @@ impl<'e> Run<'e> {
             })
         };
         if let (Some(library), Some(cublas)) = (&launch.library, &compiled.library) {
-            let way = step.ways.get(number).copied().unwrap_or(0);
+            let way = step.ways.get(number).copied();
             if self.ask(library, cublas, &argument, way)? {
                 self.engine.gpu.wait_if_blocking().at(|| launch.name.clone())?;
                 return Ok(true);
@@ -378,7 +378,7 @@ impl<'e> Run<'e> {
         library: &Library,
         cublas: &Cublas,
         place: &dyn Fn(&Parameter) -> Result<u64>,
-        way: usize,
+        way: Option<usize>,
     ) -> Result<bool> {
         let shapes = (0..library.sets).map(|set| self.shape(library, set)).collect::<Result<Vec<Shape>>>()?;
         let shapes = || shapes.iter().zip(0..).filter(|(shape, _)| shape.rows > 0);

@@ -119,7 +119,7 @@ impl Run<'_> {
 }
 
 /// Microseconds from mark to mark.
-fn between(marks: &[Mark]) -> Result<Vec<f64>> {
+pub(super) fn between(marks: &[Mark]) -> Result<Vec<f64>> {
     marks.windows(2).map(|pair| pair[1].since(&pair[0])).collect()
 }
 

@@ -193,7 +193,7 @@ fn asked(kernel: &Kernel, env: &Env) -> Result<Asked> {
     // Several products of few rows are one launch of ours, and each has columns of its own.
     let are_weights_many = dots.len() == 1 && rows >= FEWEST_ROWS && columns.saturating_mul(steps) >= MANY_WEIGHTS;
     let is_large = (rows >= LARGE_SIDE || are_weights_many) && columns >= LARGE_SIDE && steps >= LARGE_SIDE;
-    Ok(if is_large { Asked::WherePaid } else { Asked::Nothing })
+    Ok(if is_large { Asked::Products } else { Asked::Nothing })
 }
 
 /// Products of fewer rows, columns or steps are not asked of a library; of fewer rows only where what they are multiplied with is so much that
@@ -251,7 +251,7 @@ mod tests {
             );
             asked(&fuseline::tile::parse(&text).unwrap(), &Env::new()).unwrap()
         };
-        assert_eq!([asked_of(512, 512, 512), asked_of(128, 4096, 4096)], [Asked::WherePaid; 2]);
+        assert_eq!([asked_of(512, 512, 512), asked_of(128, 4096, 4096)], [Asked::Products; 2]);
         assert_eq!([asked_of(511, 768, 768), asked_of(32, 4096, 4096)], [Asked::Nothing; 2]);
         // Queries, keys and values: three products of one tensor, whose columns are three axes.
         let three = "kernel { axes i0: 128, i1: 768, i2: 768, i3: 768, i4: 768 \

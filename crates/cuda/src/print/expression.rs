@@ -63,7 +63,7 @@ impl Body<'_> {
             }
             let operand = |o: &u32| (codes[*o as usize].clone(), nodes[*o as usize].1);
             let is_kept = is_kept(nodes, k);
-            let near = if self.is_near && !is_kept { self.near_form(nodes, &readers, k, &codes) } else { None };
+            let near = if self.is_near && !is_kept { self.near_form(nodes, &readers, k, &codes, &axes) } else { None };
             let code = match node {
                 ExprNode::Arg(number) => values[*number as usize].clone(),
                 ExprNode::Const(number) => element::constant(*dtype, *number),
@@ -106,6 +106,13 @@ impl Body<'_> {
                     Code::call("divided", &[codes[number as usize].clone(), by])
                 }
                 ExprNode::Apply(Scalar::Div, parts)
+                    if self.is_near
+                        && let Some(size) = self.size_of(nodes, parts[1]) =>
+                {
+                    codes[parts[0] as usize]
+                        .times(&element::constant(DType::F32, Number::new(DType::F32, size.recip())))
+                }
+                ExprNode::Apply(Scalar::Div, parts)
                     if self.is_near && self.is_slow && dtype.is_float() && *dtype != DType::F64 =>
                 {
                     Code::call("ratio_near", &[codes[parts[0] as usize].clone(), codes[parts[1] as usize].clone()])
@@ -138,7 +145,14 @@ impl Body<'_> {
     }
 
     /// A function of what becomes a narrow float at once, so that it need not be as exact as the scalar table says, or several of them in one.
-    fn near_form(&self, nodes: &[(ExprNode, DType)], readers: &[u32], node: usize, codes: &[Code]) -> Option<Code> {
+    fn near_form(
+        &self,
+        nodes: &[(ExprNode, DType)],
+        readers: &[u32],
+        node: usize,
+        codes: &[Code],
+        axes: &[AxisSet],
+    ) -> Option<Code> {
         let (ExprNode::Apply(op, parts), dtype) = &nodes[node] else { return None };
         let code = |place: u32| codes[place as usize].clone();
         let (name, args) = match op {
@@ -153,13 +167,19 @@ impl Body<'_> {
                     None => ("erf_plus_one_near", vec![code(x)]),
                 }
             }
-            Scalar::Mul => ("gelu_near", vec![code(times_normal(nodes, readers, parts)?)]),
+            Scalar::Mul => match times_normal(nodes, readers, parts) {
+                Some(number) => ("gelu_near", vec![code(number)]),
+                None => return scaled_power(nodes, readers, parts, codes),
+            },
             Scalar::Exp => match (&nodes[parts[0] as usize].0, scaled(nodes, readers, parts[0])) {
                 (_, Some((factor, scale))) => {
                     let scale = Number::new(DType::F32, scale * std::f64::consts::LOG2_E);
                     ("power_near", vec![code(factor).times(&element::constant(DType::F32, scale))])
                 }
-                (ExprNode::Apply(Scalar::Sub, parts), _) => {
+                // Worth it where the second number is the same for many.
+                (ExprNode::Apply(Scalar::Sub, parts), _)
+                    if !self.is_deep || self.is_from_outside(axes[parts[1] as usize]) =>
+                {
                     (if self.is_deep { "exp_deep" } else { "exp_near" }, parts.iter().map(|part| code(*part)).collect())
                 }
                 _ => ("exp_near", vec![code(parts[0])]),
@@ -169,6 +189,13 @@ impl Body<'_> {
             _ => return None,
         };
         Some(Code::call(name, &args))
+    }
+
+    /// A size that is a number, as a float.
+    fn size_of(&self, nodes: &[(ExprNode, DType)], node: u32) -> Option<f64> {
+        let (ExprNode::Cast(size), DType::F32) = &nodes[node as usize] else { return None };
+        let ExprNode::Size(dim) = &nodes[*size as usize].0 else { return None };
+        self.nest.dim(dim).as_int().filter(|size| *size > 0).map(|size| size as f64)
     }
 
     /// Whether a divisor comes from a level further out, so that its inverse is worth having. That rounds twice, which is not strict.
@@ -291,12 +318,40 @@ fn times_normal(nodes: &[(ExprNode, DType)], readers: &[u32], parts: &[u32]) -> 
 /// A product with a constant that nobody else reads: the other factor, and the constant.
 fn scaled(nodes: &[(ExprNode, DType)], readers: &[u32], product: u32) -> Option<(u32, f64)> {
     let (ExprNode::Apply(Scalar::Mul, parts), DType::F32) = &nodes[product as usize] else { return None };
+    constant_factor(nodes, parts).filter(|_| readers[product as usize] == 1)
+}
+
+/// The factor that is multiplied with a constant, and the constant.
+fn constant_factor(nodes: &[(ExprNode, DType)], parts: &[u32]) -> Option<(u32, f64)> {
     let of = |factor: u32, constant: u32| match &nodes[constant as usize].0 {
         ExprNode::Const(number) => Some((factor, number.to_f64())),
         _ => None,
     };
-    let found = of(parts[0], parts[1]).or_else(|| of(parts[1], parts[0]));
-    found.filter(|_| readers[product as usize] == 1)
+    of(parts[0], parts[1]).or_else(|| of(parts[1], parts[0]))
+}
+
+/// An exponential times a constant, maybe with another factor between them: the constant is part of the exponent, where adding it is part of
+/// a multiply-add.
+fn scaled_power(nodes: &[(ExprNode, DType)], readers: &[u32], parts: &[u32], codes: &[Code]) -> Option<Code> {
+    let (product, constant) = constant_factor(nodes, parts).filter(|(_, factor)| (1e-6..=1e6).contains(factor))?;
+    let is_alone = |node: u32| readers[node as usize] == 1 && !codes[node as usize].is_name();
+    let power = |exponential: u32| {
+        let (ExprNode::Apply(Scalar::Exp, x), DType::F32) = &nodes[exponential as usize] else { return None };
+        let is_difference = matches!(nodes[x[0] as usize].0, ExprNode::Apply(Scalar::Sub, _));
+        let (factor, scale) = scaled(nodes, readers, x[0]).unwrap_or((x[0], 1.0));
+        let [scale, offset] = [scale * std::f64::consts::LOG2_E, constant.log2()]
+            .map(|number| element::constant(DType::F32, Number::new(DType::F32, number)));
+        let exponent = codes[factor as usize].times(&scale).plus(&offset);
+        (is_alone(exponential) && !is_difference).then(|| Code::call("power_near", &[exponent]))
+    };
+    match &nodes[product as usize] {
+        _ if !is_alone(product) => None,
+        (ExprNode::Apply(Scalar::Mul, parts), DType::F32) => {
+            let with = |factor: u32, exponential: u32| Some(codes[factor as usize].times(&power(exponential)?));
+            with(parts[0], parts[1]).or_else(|| with(parts[1], parts[0]))
+        }
+        _ => power(product),
+    }
 }
 
 /// The nearest number of a narrow float type.

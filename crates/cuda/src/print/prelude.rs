@@ -375,8 +375,9 @@ __device__ __forceinline__ float sigmoid_near(float x) {
 }
 "
 ["exp_deep"] "
-// The same of numbers of any size: those of a row that sees nothing are as low as its mask.
-__device__ __forceinline__ float exp_deep(float a, float b) { return exp_near(a - b); }
+// The same of numbers of any size, such as a mask that hides a whole row: those that have no logarithm's multiple are equal or far apart, so that any factor will do.
+__device__ __forceinline__ float exp_by(float a, float b, float factor) { return power_near(fmaf(a, factor, b * -factor)); }
+__device__ __forceinline__ float exp_deep(float a, float b) { return exp_by(a, b, fabsf(b) < 2e38f ? 1.4426950408889634f : 0.0625f); }
 "
 ["base_of"] "
 // What exponentials are taken from: the largest number so far, or any other where there is none.

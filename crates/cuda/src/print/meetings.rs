@@ -23,6 +23,27 @@ template <class T> __device__ __forceinline__ void put(T* to, T value, unsigned 
   *there = value;
 }
 "
+["leave_columns", "fold_columns"] "
+// Leaves what a thread has kept of columns in shared memory, where the same thread of another block of the cluster finds it and folds both.
+template <int BLOCK, int T, int N> __device__ __forceinline__ void leave_columns(Pack<float, 4>* to, const float (&columns)[T][N]) {
+#pragma unroll
+  for (int k = 0; k < T * N; k += 4) {
+    const float* const from = columns[k / N] + k % N;
+    to[k / 4 * BLOCK] = {{from[0], from[1], from[2], from[3]}};
+  }
+}
+template <int BLOCK, int T, int N, class F>
+__device__ __forceinline__ void fold_columns(float (&columns)[T][N], const Pack<float, 4>* at, unsigned block, F fold) {
+  const Pack<float, 4>* there;
+  asm(\"mapa.u64 %0, %1, %2;\" : \"=l\"(there) : \"l\"(at), \"r\"(block));
+#pragma unroll
+  for (int k = 0; k < T * N; k += 4) {
+    const Pack<float, 4> other = there[k / 4 * BLOCK];
+#pragma unroll
+    for (int l = 0; l < 4; ++l) columns[k / N][k % N + l] = fold(columns[k / N][k % N + l], other.at[l]);
+  }
+}
+"
 ["across_lanes"] "
 // The fold of the values of lanes that lie a multiple of N apart, in every one of them.
 template <int N, class F, class T> __device__ __forceinline__ T across_lanes(T x, F fold) {

@@ -12,6 +12,8 @@ mod lanes;
 mod lines;
 mod meet;
 mod online;
+mod pairs;
+mod pass;
 
 use fuseline::error::{Error, Result};
 use fuseline::ops::ExprNode;
@@ -30,6 +32,7 @@ pub(super) use columns::{fits_columns, parts};
 use drawn::Drawn;
 use hold::{Held, Place};
 use lanes::{choose_lanes, order_axes};
+use pass::{Pass, outer_axes, passes};
 
 /// Threads of a block where rows are short.
 const THREADS: i64 = 128;
@@ -104,7 +107,7 @@ fn print(plan: &Plan<'_, '_>, sites: Vec<String>) -> Result<Function> {
     }
     plan.print_columns(&mut body)?;
     let blocks = match plan.part {
-        Some(part) => plan.nest.extents[part].floordiv(&Dim::int(plan.rows_of_block)),
+        Some(part) => plan.nest.extents[part].floordiv(&Dim::int(plan.rows_of_block)) * plan.pairs,
         None => plan.rows.ceildiv(&Dim::int(plan.rows_of_block)) * plan.cluster,
     };
     let threads = u32::try_from(plan.block()).map_err(|_| Error::bug("a block of too many threads"))?;
@@ -117,18 +120,8 @@ fn print(plan: &Plan<'_, '_>, sites: Vec<String>) -> Result<Function> {
         None if plan.cluster > 1 => Some(if plan.held_bytes <= 128 { 2 } else { 1 }),
         None => plan.threads_at_once().map(|at_once| (at_once / threads).max(1)),
     };
-    let cluster = u32::try_from(plan.cluster).map_err(|_| Error::bug("too large a cluster"))?;
+    let cluster = u32::try_from(plan.cluster * plan.pairs).map_err(|_| Error::bug("too large a cluster"))?;
     Ok(Function::new(body, Grid { blocks, threads, shared, least_blocks, cluster }, what))
-}
-
-#[derive(Clone, Debug, Default)]
-struct Pass {
-    folds: Vec<StepId>,
-    /// folds across rows, one more term of each
-    columns: Vec<StepId>,
-    stores: Vec<usize>,
-    /// what it takes from earlier passes
-    takes: Vec<StepId>,
 }
 
 struct Plan<'n, 'k> {
@@ -153,6 +146,8 @@ struct Plan<'n, 'k> {
     /// the axis that counts parts of the rows, where columns are folded too
     part: Option<usize>,
     column_stores: Vec<usize>,
+    /// blocks that put what they have kept of columns together
+    pairs: i64,
     /// where columns are folded too, how many blocks a multiprocessor holds
     blocks_at_once: i64,
     /// loads that are fetched a row ahead, into shared memory
@@ -201,6 +196,7 @@ impl<'n, 'k> Plan<'n, 'k> {
             row_stores,
             part,
             column_stores,
+            pairs: 1,
             blocks_at_once: 1,
             fetched: Vec::new(),
             kept_loads: Vec::new(),
@@ -214,9 +210,10 @@ impl<'n, 'k> Plan<'n, 'k> {
         };
         plan.share();
         if part.is_some() {
-            plan.hold_with_columns()
+            plan.hold_with_columns();
+            plan.pair_blocks();
         } else {
-            plan.hold()
+            plan.hold();
         }
         plan.draw_early();
         plan
@@ -310,6 +307,8 @@ impl<'n, 'k> Plan<'n, 'k> {
             held if self.is_near => {
                 let threads = match (self.block() <= 256, self.weights()) {
                     (true, 0..=1) => 1024,
+                    // Words are drawn by long chains of instructions, so that more threads are worth more than registers.
+                    (true, _) if self.is_random() => 768,
                     (true, _) if self.rows_of_block > 1 => 512,
                     _ => 640,
                 };
@@ -378,7 +377,8 @@ impl<'n, 'k> Plan<'n, 'k> {
         };
         let blocks = if self.cluster > 1 { format!(" in {} blocks", self.cluster) } else { String::new() };
         let packs = if self.nest.lines.is_some() { ", in packs that lines of memory begin with" } else { "" };
-        format!("{threads}{blocks} a row of {} elements{held}{packs}", self.nest.count(self.along))
+        let pairs = if self.pairs > 1 { "; 2 blocks put columns together" } else { "" };
+        format!("{threads}{blocks} a row of {} elements{held}{packs}{pairs}", self.nest.count(self.along))
     }
 
     fn print_head(&self, body: &mut Body<'_>) -> Result<()> {
@@ -456,7 +456,12 @@ impl<'n, 'k> Plan<'n, 'k> {
         let inner = AxisSet::of(self.lanes.axis);
         let has_lanes = body.lanes.is_some();
         body.open(if has_lanes { self.along.without(inner) } else { self.along });
-        self.print_place(body);
+        let fills = self.fills(number);
+        if fills {
+            self.print_filled(body)
+        } else {
+            self.print_place(body)
+        }
         let at = if self.place == Place::Registers { "k".to_owned() } else { format!("k * {}", self.block()) };
         let lane = if has_lanes { "l" } else { "0" };
         for held in self.held.iter().filter(|held| pass.takes.contains(&held.step)) {
@@ -482,7 +487,7 @@ impl<'n, 'k> Plan<'n, 'k> {
                 let own = Code::call(&of_pack, &[Code::atom(pack)]);
                 behind.push(format!("{name} = {};", accumulator.folded(&Code::atom(&name), &own)));
             } else {
-                body.accumulate(*fold, accumulator, &name)?;
+                body.accumulate_where(*fold, accumulator, &name, fills.then_some("inside"))?;
             }
         }
         for fold in &pass.columns {
@@ -503,7 +508,11 @@ impl<'n, 'k> Plan<'n, 'k> {
         }
         body.close_lanes();
         behind.into_iter().for_each(|line| body.line(line));
-        self.close_loop(body);
+        if fills {
+            self.close_filled(body)
+        } else {
+            self.close_loop(body)
+        }
         self.print_ends(body, number, &accumulators)?;
         self.print_folds(body, &pass.folds, &accumulators);
         self.bring_next(body, number)
@@ -584,38 +593,4 @@ impl<'n, 'k> Plan<'n, 'k> {
         };
         body.close(&head);
     }
-}
-
-/// All axes of stores and of what they need, but for those that are folded.
-fn outer_axes(nest: &Nest<'_>, stores: &[usize]) -> AxisSet {
-    stores.iter().fold(AxisSet::EMPTY, |all, store| all.union(nest.stores[*store].axes))
-}
-
-/// What every pass folds and stores, and the stores that have one element a row.
-fn passes(nest: &Nest<'_>, stores: &[usize], of_columns: &[usize], along: AxisSet) -> (Vec<Pass>, Vec<usize>) {
-    let needed = nest.needed(&stores.iter().chain(of_columns).copied().collect::<Vec<usize>>());
-    let mut depth = vec![0usize; needed.len()];
-    let mut passes = vec![Pass::default()];
-    for (k, step) in nest.kernel.steps.iter().enumerate().filter(|(k, _)| needed[*k]) {
-        let below = step.op.operands().iter().map(|operand| depth[operand.index()]).max().unwrap_or(0);
-        depth[k] = below;
-        if step.op.is_fold() && nest.folds[k] != along {
-            passes[below].columns.push(StepId(k as u32));
-        } else if step.op.is_fold() {
-            depth[k] = below + 1;
-            passes.resize(passes.len().max(below + 2), Pass::default());
-            passes[below].folds.push(StepId(k as u32));
-        }
-    }
-    let mut of_rows = Vec::new();
-    for store in stores {
-        let written = &nest.stores[*store];
-        if written.axes.common(along).is_empty() {
-            of_rows.push(*store);
-        } else {
-            passes[depth[written.value.index()]].stores.push(*store);
-        }
-    }
-    passes.retain(|pass| !pass.folds.is_empty() || !pass.columns.is_empty() || !pass.stores.is_empty());
-    (passes, of_rows)
 }

@@ -438,6 +438,47 @@ fn packs_of_rows_that_begin_anywhere_begin_where_lines_do() {
 }
 
 #[test]
+fn turns_that_draw_words_are_mixed_though_the_last_is_not_full() {
+    let text = |columns: i64| {
+        let text = format!(
+            "kernel {{ axes i0: rows, i1: {columns} in x: bf16[rows, {columns}], s: i64[] out y: bf16[rows, {columns}] \
+             schedule row along=[i1] placement=registers %0 = load x[i0, i1] %1 = load s[] \
+             %2 = random %1 stream=0 at [{columns}*i0 + i1] \
+             %3 = map(%0, %2) select(0.1 <= f32(shr(b, 8)) * 5.9604645e-8, f32(a) * 1.109375, 0.0) \
+             %4 = reduce.sum %3 over [i1] %5 = map(%3, %4) bf16(a - b / f32(size({columns}))) store y[i0, i1] = %5 }}"
+        );
+        print(&parse(&text).unwrap(), &made_for(&Env::new())).unwrap().functions
+    };
+    let odd = text(4095);
+    assert!(odd.contains("const Index i1 = head + (inside ? k * 128 + t : packs - 1) * 8;"), "{odd}");
+    assert_eq!(odd.matches("if (inside) s4 = s4 + v3;").count(), 1, "{odd}");
+    // Who is stored is asked for as before.
+    assert_eq!(odd.matches("if (k < 3 || k * 128 + t < packs)").count(), 1, "{odd}");
+    assert!(!text(4096).contains("inside"));
+}
+
+#[test]
+fn pairs_of_blocks_leave_half_as_many_parts_of_columns() {
+    let text = "kernel { axes i0: rows, i1: 4096 in x: bf16[rows, 4096], g: bf16[rows, 4096] \
+        out y: f32[4096], z: bf16[rows, 4096] schedule column across=[i0] along=[i1] parts=528 \
+        %0 = load x[i0, i1] %1 = load g[i0, i1] %2 = map(%0, %1) f32(a) * f32(b) \
+        %3 = reduce.sum %2 over [i1] %4 = reduce.sum %2 over [i0] %5 = map(%3, %1) bf16(a * f32(b)) \
+        store y[i1] = %4 store z[i0, i1] = %5 }";
+    let kernel = parse(text).unwrap();
+    let blocks = |groups: bool| {
+        let printed = print(&kernel, &Options { groups, ..made_for(&Env::new()) }).unwrap();
+        let bytes = printed.scratch[0].bytes.as_int().unwrap();
+        (printed.launches[0].blocks.as_int().unwrap(), bytes / (4096 * 4), printed.functions)
+    };
+    let ((pairs, halved, text), (alone, parts, plain)) = (blocks(true), blocks(false));
+    assert_eq!((pairs, halved), (alone, alone / 2), "{text}");
+    assert_eq!(alone, parts);
+    assert!(text.contains("if (keeps) fold_columns<") && text.contains("__cluster_dims__(2, 1, 1)"), "{text}");
+    // Rows are walked along by all blocks, not by all pairs.
+    assert!(text.contains(&format!("first += {pairs})")) && !plain.contains("cluster"), "{text}");
+}
+
+#[test]
 fn rows_that_meet_once_ask_for_what_all_rows_read_before_they_meet() {
     let text = scaled_rows("f32", 4096);
     let (weights, meeting) = (text.find("load<4>(x0 + i1)").unwrap(), text.find("__syncthreads").unwrap());

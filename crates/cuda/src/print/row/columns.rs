@@ -34,7 +34,7 @@ const SOME_REGISTERS: i64 = 80;
 const MANY_REGISTERS: i64 = 128;
 
 /// Bytes of shared memory for values that are held.
-const MOST_SHARED: i64 = 200 << 10;
+pub(super) const MOST_SHARED: i64 = 200 << 10;
 
 /// How many threads own a row of so many packs along some axes, and how many rows a block walks along side by side.
 pub(super) fn threads(nest: &Nest<'_>, along: AxisSet, packs: i64, count: i64, folds: i64) -> (i64, i64) {
@@ -85,7 +85,7 @@ pub(in super::super) fn fits_columns(nest: &Nest<'_>, stores: &[usize], along: A
 /// Into how many parts the rows are best divided.
 pub(in super::super) fn parts(nest: &Nest<'_>, stores: &[usize], along: AxisSet, part: usize) -> i64 {
     let plan = Plan::new(nest, stores, along, Some(part));
-    nest.options.processors * plan.blocks_at_once * plan.rows_of_block
+    nest.options.processors * plan.blocks_at_once * plan.rows_of_block / plan.pairs
 }
 
 impl Plan<'_, '_> {
@@ -100,7 +100,7 @@ impl Plan<'_, '_> {
     }
 
     /// Registers that the folds of columns take.
-    fn kept(&self) -> i64 {
+    pub(super) fn kept(&self) -> i64 {
         self.column_folds() * self.lanes.count * self.turns.unwrap_or(1)
     }
 
@@ -290,7 +290,7 @@ impl Plan<'_, '_> {
     pub(super) fn bring_next(&self, body: &mut Body<'_>, number: usize) -> Result<()> {
         let first = self.passes.iter().position(|pass| !pass.folds.is_empty());
         let Some(part) = self.part.filter(|_| self.brings() && first == Some(number)) else { return Ok(()) };
-        let parts = body.index(&self.nest.extents[part].clone(), &[]);
+        let parts = body.index(&(self.nest.extents[part].clone() * self.pairs), &[]);
         self.bring_row(body, &format!("first + {parts}"), "(slot ^ 1)")
     }
 
@@ -419,7 +419,7 @@ impl Plan<'_, '_> {
             body.line("wait_for_bytes(arrived + slot, phase);");
             return Ok(());
         }
-        let parts = body.index(&self.nest.extents[part].clone(), &[]);
+        let parts = body.index(&(self.nest.extents[part].clone() * self.pairs), &[]);
         self.fetch_row(body, &format!("first + {parts}"), "(slot ^ 1)")?;
         body.line("wait_for_copies<1>();");
         Ok(())
@@ -431,8 +431,8 @@ impl Plan<'_, '_> {
             return Ok(());
         }
         let (turns, count) = (self.turns.unwrap_or(1), self.lanes.count);
-        for fold in self.passes.iter().flat_map(|pass| &pass.columns) {
-            let accumulator = Accumulator::of(self.nest, *fold);
+        for fold in self.columns() {
+            let accumulator = Accumulator::of(self.nest, fold);
             body.line(format!("{} column{}[{turns}][{count}];", accumulator.ty, fold.0));
             body.line("#pragma unroll");
             body.line(format!(
@@ -476,7 +476,7 @@ impl Plan<'_, '_> {
             // Nobody writes what others still read.
             body.line("__syncthreads();");
         }
-        let parts = body.index(&self.nest.extents[part].clone(), &[]);
+        let parts = body.index(&(self.nest.extents[part].clone() * self.pairs), &[]);
         let rows = body.index(&self.rows, &[]);
         if !self.fetched.is_empty() {
             body.line("slot ^= 1;");
@@ -486,18 +486,24 @@ impl Plan<'_, '_> {
         }
         let (group, first) = (self.rows_of_block, self.first_row());
         body.close(&format!("for (Index first = {first}; first < {rows}; first += {parts})"));
+        if self.pairs > 1 {
+            self.join_columns(body);
+        }
         body.open(AxisSet::of(part));
-        let own =
-            if group == 1 { "blockIdx.x".to_owned() } else { format!("{first} + threadIdx.x / {}", self.threads) };
+        let own = match (group, self.pairs) {
+            (1, 1) => "blockIdx.x".to_owned(),
+            (1, pairs) => format!("blockIdx.x / {pairs}"),
+            _ => format!("{first} + threadIdx.x / {}", self.threads),
+        };
         body.line(format!("const Index i{part} = {own};"));
         let has_lanes = body.lanes.is_some();
         let inner = AxisSet::of(self.lanes.axis);
         body.open(if has_lanes { self.along.without(inner) } else { self.along });
         self.print_place(body);
         let lane = if has_lanes { "l" } else { "0" };
-        for fold in self.passes.iter().flat_map(|pass| &pass.columns) {
+        for fold in self.columns() {
             let result = Code::atom(format!("column{}[k][{lane}]", fold.0));
-            if has_lanes { body.know_in_lanes(*fold, result) } else { body.know(*fold, result) }
+            if has_lanes { body.know_in_lanes(fold, result) } else { body.know(fold, result) }
         }
         body.open_lanes();
         let mut behind = Vec::new();
@@ -507,7 +513,11 @@ impl Plan<'_, '_> {
         body.close_lanes();
         behind.into_iter().for_each(|line| body.line(line));
         self.close_loop(body);
-        body.close("");
+        body.close(if self.pairs > 1 { "if (keeps)" } else { "" });
+        if self.pairs > 1 {
+            // What is read there stays until it was read.
+            body.line("wait_for_cluster();");
+        }
         Ok(())
     }
 }

@@ -11,7 +11,7 @@ use super::super::body::{Accumulator, Body, start_of};
 use super::super::code::Code;
 use super::super::element;
 use super::super::nest::{Lines, Nest, is_multiple, slope};
-use super::hold::Held;
+use super::hold::{Held, Place};
 use super::lanes::{choose_lanes, most_lanes};
 use super::{LONGEST, Plan};
 
@@ -67,6 +67,28 @@ impl Plan<'_, '_> {
             }
             Ok(())
         })
+    }
+
+    /// Whether all threads have something to do in every turn of a pass, those behind the end of a row with its last pack again, which they do not fold: where
+    /// random words are drawn, turns that may have nothing to do would not be mixed with others.
+    pub(super) fn fills(&self, number: usize) -> bool {
+        let (pass, read) = (&self.passes[number], self.read_by(&self.passes[number]));
+        let draws = (0..read.len()).any(|k| read[k] && matches!(self.nest.kernel.steps[k].op, Op::Random { .. }));
+        let only_folds = pass.stores.is_empty() && pass.columns.is_empty();
+        let is_here = self.nest.lines.is_some() && self.place == Place::Registers;
+        is_here && draws && only_folds && self.turns.is_some_and(|turns| turns > 1)
+    }
+
+    /// The coordinates of a pack that is there in any case.
+    pub(super) fn print_filled(&self, body: &mut Body<'_>) {
+        let Some(Lines { axis, count, .. }) = &self.nest.lines else { return };
+        let (threads, last) = (self.threads, self.turns.unwrap_or(1) - 1);
+        body.line(format!("const bool inside = k < {last} || k * {threads} + t < packs;"));
+        body.line(format!("const Index i{axis} = head + (inside ? k * {threads} + t : packs - 1) * {count};"));
+    }
+
+    pub(super) fn close_filled(&self, body: &mut Body<'_>) {
+        body.close(&format!("#pragma unroll\nfor (int k = 0; k < {}; ++k)", self.turns.unwrap_or(1)));
     }
 
     /// What a pass does with the elements at the ends of a row.

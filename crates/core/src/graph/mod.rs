@@ -18,7 +18,7 @@ pub use contents::Known;
 pub use origin::{Origin, OriginSet};
 pub use tensor::{Operand, Tensor, WindowAxis};
 pub use verify::verify;
-pub(crate) use verify::{verify_open, verify_within};
+pub(crate) use verify::{open_symbols, verify_open, verify_within};
 
 pub(crate) use shared::Operation;
 use shared::Shared;

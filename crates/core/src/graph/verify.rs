@@ -16,6 +16,7 @@
 //! 9. Constraints mention bound symbols only.
 //! 10. Regions keep this list, given the symbols bound around them; what they bind is not bound outside.
 
+use std::cell::RefCell;
 use std::collections::HashMap;
 
 use rustc_hash::FxHashSet;
@@ -35,27 +36,34 @@ pub fn verify(graph: &Graph) -> Result<()> {
 
 /// As [`verify`], as long as the budget lasts.
 pub(crate) fn verify_within(graph: &Graph, budget: &Budget) -> Result<()> {
-    verify_region(graph, Place { bound: Bound::default(), is_open: false, budget })
+    verify_region(graph, Place { bound: Bound::default(), open: None, budget })
 }
 
 /// As [`verify`], for a graph that stands among others: symbols that it does not bind are bound around it.
 pub(crate) fn verify_open(graph: &Graph) -> Result<()> {
-    verify_region(graph, Place { bound: Bound::default(), is_open: true, budget: &Budget::UNLIMITED })
+    open_symbols(graph).map(|_| ())
+}
+
+/// As [`verify_open`]: the symbols that are bound around the graph, in the order in which it mentions them.
+pub(crate) fn open_symbols(graph: &Graph) -> Result<Vec<Symbol>> {
+    let open = RefCell::default();
+    verify_region(graph, Place { bound: Bound::default(), open: Some(&open), budget: &Budget::UNLIMITED })?;
+    Ok(open.into_inner())
 }
 
 /// What is known at a place of a graph.
 #[derive(Debug)]
 struct Place<'o> {
     bound: Bound<'o>,
-    /// whether other symbols may be bound around the graph
-    is_open: bool,
+    /// symbols that are bound around the graph, where it may have such
+    open: Option<&'o RefCell<Vec<Symbol>>>,
     budget: &'o Budget,
 }
 
 impl Place<'_> {
     /// The begin of a region at this place.
     fn inside(&self) -> Place<'_> {
-        Place { bound: Bound::inside(&self.bound), is_open: self.is_open, budget: self.budget }
+        Place { bound: Bound::inside(&self.bound), open: self.open, budget: self.budget }
     }
 
     fn bind(&mut self, symbol: u32) -> Result<()> {
@@ -70,10 +78,18 @@ impl Place<'_> {
         dim.for_each_symbol(&mut |s| {
             let is_size = matches!(s, Symbol::Name(_) | Symbol::Value(_));
             if is_size && !self.bound.has(s) {
-                if self.is_open {
-                    self.bound.bind(s.clone());
-                } else {
-                    free.get_or_insert_with(|| s.clone());
+                match self.open {
+                    Some(open) => {
+                        self.bound.bind(s.clone());
+                        let mut open = open.borrow_mut();
+                        // A region does not bind for what is outside of it.
+                        if !open.contains(s) {
+                            open.push(s.clone());
+                        }
+                    }
+                    None => {
+                        free.get_or_insert_with(|| s.clone());
+                    }
                 }
             }
         });
@@ -381,6 +397,7 @@ mod tests {
         let open = parsed("graph g(x: f32[2*n]) { %1 = view x[min(i0 + $3, n)] : f32[m] return y = %1 }");
         refuses(&open, "nothing before this binds n");
         verify_open(&open).unwrap();
+        assert_eq!(open_symbols(&open).unwrap(), [Symbol::name("n"), Symbol::name("m"), Symbol::Value(3)]);
         let late = parsed("graph g(x: f32[2*$0]) { %1 = host.nonzero(x) count=$0 : i64[1, $0] return y = %1 }");
         assert!(verify_open(&late).unwrap_err().to_string().contains("$0 is bound twice"));
     }

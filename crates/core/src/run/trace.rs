@@ -7,11 +7,12 @@ use rustc_hash::FxHashMap;
 use crate::compare::Meaning;
 use crate::error::{Context, Error, Result};
 use crate::fuse::{Plan, PlannedKernel};
-use crate::graph::{Graph, Value};
+use crate::graph::{Graph, Value, open_symbols};
 use crate::ops::Prim;
+use crate::ops::prim::Input;
 use crate::program::Part;
 use crate::reference::{Buffer, Limits, Reading};
-use crate::tensor::{Env, Literal, Symbol};
+use crate::tensor::{DType, Dim, Env, Literal, Shape, Symbol, TensorType};
 use crate::tile::interp;
 
 /// What a run of a planned graph had in its hands.
@@ -69,6 +70,14 @@ impl Trace {
                         inputs.insert(name.clone(), literal.clone());
                     }
                 }
+                for value in alone.inputs() {
+                    let name = alone.input_name(*value);
+                    if !inputs.contains_key(name) {
+                        let sizes: Vec<usize> = alone.ty(*value).shape.eval(&env)?;
+                        let zeros = vec![0u8; sizes.iter().product()];
+                        inputs.insert(name.clone(), Literal::new(DType::U8, sizes, zeros)?);
+                    }
+                }
                 let case = Case { kernel, graph: alone, inputs, env: env.clone(), stored: stored.clone() };
                 cases.push((k, case));
             }
@@ -98,7 +107,8 @@ impl Case<'_> {
 }
 
 impl PlannedKernel {
-    /// What the kernel computes, as a graph of its own: what it reads are inputs `x0`, `x1`, …, what it stores outputs `y0`, `y1`, ….
+    /// What the kernel computes, as a graph of its own: what it reads are inputs `x0`, `x1`, …, what it stores outputs `y0`, `y1`, …. A size that the whole
+    /// knows, and that none of these inputs tells (`t` where one has `2·t` elements), is told by one more: bytes `size_t`, as many as that.
     pub fn graph(&self, whole: &Graph) -> Result<Graph> {
         let mut part = Part::new(whole);
         for (k, value) in self.inputs.iter().enumerate() {
@@ -117,6 +127,18 @@ impl PlannedKernel {
         for (k, value) in self.outputs.iter().enumerate() {
             let moved = part.moved(*value)?;
             part.graph.add_output(&format!("y{k}"), moved);
+        }
+        for symbol in open_symbols(&part.graph)? {
+            let mut name = match &symbol {
+                Symbol::Name(name) => format!("size_{name}"),
+                symbol => format!("size_{symbol}"),
+            };
+            let is_taken = |name: &str| part.graph.inputs().iter().any(|v| part.graph.input_name(*v).as_ref() == name);
+            while is_taken(&name) {
+                name.push('_');
+            }
+            let ty = TensorType::new(DType::U8, Shape::new([Dim::from(symbol)]));
+            part.graph.add(Input { name: name.into(), ty }, &[], &Default::default())?;
         }
         Ok(part.graph)
     }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use fuseline::compare::{Agreement, Tolerance, compare};
-use fuseline::compile::{PlannedProgram, plan_program};
+use fuseline::compile::{Grain, PlannedProgram, plan_apart, plan_program};
 use fuseline::device::{DeviceSpec, Executable, NamedTensors};
 use fuseline::error::{Error, Kind, Result};
 use fuseline::fuse::PlanOptions;
@@ -322,6 +322,34 @@ fn every_kernel_of_a_trace_does_what_its_nodes_say() {
         let wrong = Literal::from_f64s(stored.dtype(), stored.sizes().to_vec(), &wrong).unwrap();
         assert_eq!(case.meaning(Limits::default()).unwrap().check(&[wrong]).unwrap_err().0, 0);
     }
+}
+
+#[test]
+fn a_kernel_that_reads_a_size_which_is_an_expression_is_a_graph_of_its_own() {
+    let b = Builder::new("grown");
+    let x = b.input("x", DType::F32, Shape::new([Dim::named("n"), Dim::named("t")]));
+    // Rows of 2·t elements, whose mean hangs on t: nothing of it is an input of t elements.
+    let twice = b.concat(&[x, x * x], 1).exp();
+    b.output("y", twice.mean(&[1]));
+    let graph = b.finish().unwrap();
+    let planned = plan_apart(graph, &PlanOptions::on(DeviceSpec::find("cpu").unwrap()), Grain::Primitive).unwrap();
+    let session = device(1).load(&planned).unwrap();
+    let trace = session.run_traced(&inputs(&[("x", floats(&[3, 5]))])).unwrap();
+    let cases = trace.cases(planned.program.run(), &planned.run).unwrap();
+    let mut told = 0;
+    for (k, case) in &cases {
+        fuseline::graph::verify(&case.graph).unwrap();
+        told += usize::from(case.inputs.get("size_t").is_some_and(|bytes| bytes.sizes() == [5]));
+        assert_eq!(case.meaning(Limits::default()).unwrap().check(&case.stored), Ok(()), "kernel {k}");
+        // It can be planned and run by itself.
+        let alone =
+            plan_apart(case.graph.clone(), &PlanOptions::on(DeviceSpec::find("cpu").unwrap()), Grain::Primitive)
+                .unwrap();
+        let given = case.graph.inputs().iter().map(|value| case.graph.input_name(*value).clone());
+        let given = given.map(|name| (name.clone(), case.inputs[&name].clone())).collect();
+        assert_eq!(device(1).load(&alone).unwrap().run(&given).unwrap(), case.stored, "kernel {k}");
+    }
+    assert!(told > 0, "one of {} reads what has 2·t elements, and no t", cases.len());
 }
 
 #[test]

@@ -4,12 +4,13 @@ use fuseline::device::{DeviceSpec, Unit};
 use fuseline::error::Result;
 use fuseline::fuse::Plan;
 use fuseline::tensor::DType;
+use fuseline_session::rates::Rates;
 use serde_json::{Value, json};
 
 use crate::arguments::Measuring;
 use crate::load::Load;
 use crate::quantity::{self, significant};
-use crate::roofline::{Roofline, measure_quickly};
+use crate::roofline::{Roofline, drawn};
 
 /// What a machine can do at most.
 #[derive(Clone, Debug, PartialEq)]
@@ -30,8 +31,8 @@ pub struct Ceiling {
 /// How it is known.
 #[derive(Clone, Debug, PartialEq)]
 enum Source {
-    /// by programs that ran just now, on so many threads
-    Measured(usize),
+    /// by programs that ran just now
+    Measured(Rates),
     /// from the description of a device, in a file of the user or built in
     Described { name: String, is_file: bool },
 }
@@ -56,8 +57,8 @@ impl Ceiling {
 
     fn measured(threads: usize, matrices: Option<DType>) -> Result<Ceiling> {
         let load = Load::now(Measuring::Cpu);
-        let limits = measure_quickly(threads)?;
-        Ok(Ceiling { load, ..Ceiling::under(limits, matrices, Source::Measured(threads)) })
+        let rates = Rates::measure(threads)?;
+        Ok(Ceiling { load, ..Ceiling::under(drawn(&rates), matrices, Source::Measured(rates)) })
     }
 
     /// What is reached at most under some limits by what multiplies in such units for matrices, or by vectors.
@@ -86,26 +87,32 @@ impl Ceiling {
         Ceiling::under(limits, matrices, source)
     }
 
+    /// The same for vectors of a type, where they multiply: a processor has half as many lanes of f64 as of f32.
+    pub fn multiplying(self, dtype: DType, spec: &DeviceSpec) -> Ceiling {
+        let of_f32 = spec.vector.peak(DType::F32).zip(spec.vector.peak(dtype));
+        match (self.dtype, of_f32) {
+            (DType::F32, Some((f32, own))) if dtype != DType::F32 => {
+                Ceiling { gflops: self.gflops * own / f32, dtype, ..self }
+            }
+            _ => self,
+        }
+    }
+
+    /// The same where memory has moved so many GB/s, if that is more.
+    pub fn moving(self, gbps: f64) -> Ceiling {
+        Ceiling { gbps: self.gbps.max(gbps), ..self }
+    }
+
     /// What part of the limit of its units so many GFLOP/s are, where these and not memory bound what computes so much for each byte.
     pub fn part_of_arithmetic(&self, gflops: f64, intensity: f64) -> Option<f64> {
         (self.gbps * intensity > self.gflops).then(|| gflops / self.gflops)
     }
 
-    /// The same where it was measured twice.
-    pub fn or_faster(self, other: &Ceiling) -> Ceiling {
-        Ceiling { limits: self.limits.or_faster(&other.limits), ..self }
-    }
-
-    /// Whether it was measured.
-    pub fn is_measured(&self) -> bool {
-        matches!(self.source, Source::Measured(_))
-    }
-
-    /// A device at the rates that were measured, on as many threads; as it is described where nothing was measured.
-    pub fn as_spec(&self, spec: &DeviceSpec) -> DeviceSpec {
-        match self.source {
-            Source::Measured(threads) => self.limits.rates_of(spec.scaled(threads, &[])),
-            Source::Described { .. } => spec.clone(),
+    /// What was measured, where something was.
+    pub fn rates(&self) -> Option<&Rates> {
+        match &self.source {
+            Source::Measured(rates) => Some(rates),
+            Source::Described { .. } => None,
         }
     }
 
@@ -123,10 +130,10 @@ impl Ceiling {
     /// What it is, and how that is known.
     pub fn to_text(&self) -> String {
         let source = match &self.source {
-            Source::Measured(threads) => {
+            Source::Measured(rates) => {
                 format!(
                     "measured just now, on {} (`fuseline roofline` measures all)",
-                    quantity::several(*threads, "thread")
+                    quantity::several(rates.threads, "thread")
                 )
             }
             Source::Described { name, .. } => format!("as the description of {name} says, not measured"),
@@ -183,7 +190,9 @@ mod tests {
 
     #[test]
     fn shares_above_the_whole_are_explained() {
-        let source = Source::Measured(2);
+        let rates =
+            Rates { threads: 2, memories: Vec::new(), vectors: 100.0, loaded: 90.0, tiles: None, call: 0.0, join: 0.0 };
+        let source = Source::Measured(rates);
         let limits = Roofline::of(DeviceSpec::find("cpu").unwrap());
         let ceiling = Ceiling { gbps: 20.0, gflops: 100.0, dtype: DType::F32, source, limits, load: None };
         let excess =
@@ -205,6 +214,13 @@ mod tests {
         assert_eq!((one.gbps, one.gflops), (25.0, 178.5));
         assert!(one.to_text().contains("description of cpu says, not measured"), "{}", one.to_text());
         assert_eq!(Ceiling::described(cpu, 64, Some(DType::BF16)).gflops, 5926.0, "no more cores than there are");
+        let of_f64 = one.clone().multiplying(DType::F64, cpu);
+        assert_eq!((of_f64.gflops, of_f64.dtype), (89.0, DType::F64));
+        assert_eq!(one.clone().multiplying(DType::F32, cpu), one);
+        // Whether arithmetic bounds does not hang on a rate of memory that a copy has just beaten.
+        assert_eq!(one.part_of_arithmetic(100.0, 5.0), None);
+        assert!(one.clone().moving(50.0).part_of_arithmetic(100.0, 5.0).is_some());
+        assert_eq!(one.clone().moving(5.0), one);
         assert!(!is_written(cpu));
         let mine = DeviceSpec { name: "mine".into(), ..cpu.clone() };
         assert!(is_written(&mine));

@@ -35,7 +35,7 @@ impl Feed {
     pub fn failed(&self, model: &Model, error: Error) -> Failure {
         let switches = self.switches();
         if error.kind() != Kind::Invalid || self.assumed.is_empty() && switches.is_empty() || model.is_broken() {
-            return error.into();
+            return model.failed(error);
         }
         let mut help = Vec::new();
         if !switches.is_empty() {

@@ -19,7 +19,7 @@ use crate::given_inputs;
 use crate::histogram::Histogram;
 use crate::model::{self, Content, Model, type_text};
 use crate::quantity;
-use crate::screen::{self, Column, Table, heading};
+use crate::screen::{self, Column, Table, heading, title};
 
 /// Inspects a model.
 pub fn inspect(arguments: &Inspect) -> Outcome {
@@ -29,7 +29,7 @@ pub fn inspect(arguments: &Inspect) -> Outcome {
     let (graph, problem) = match model.graph(&inputs, &env) {
         Ok(graph) => (Some(graph), None),
         Err(error) if matches!(error.kind(), Kind::Unsupported | Kind::NeedsValue) => (None, Some(error)),
-        Err(error) => return Err(error.into()),
+        Err(error) => return Err(model.failed(error)),
     };
     if let (true, Some(graph)) = (arguments.graph, &graph) {
         return screen::print_code(&format!("{:#}\n", **graph));
@@ -182,7 +182,7 @@ fn count_parameters(model: &ModelProto) -> Parameters {
 
 impl Inspection<'_> {
     fn text(&self, top: usize) -> String {
-        let mut text = heading(&self.model.name);
+        let mut text = title(&self.model.name, screen::width());
         text.push_str(&screen::wrapped(&self.source(), 2, screen::width()));
         for (title, ports) in [("Inputs", &self.signature.inputs), ("Outputs", &self.signature.outputs)] {
             text.push_str(&section(title));

@@ -85,6 +85,18 @@ impl Model {
         self.graph(&Tensors::new(), &Env::default()).is_err_and(|error| error.kind() == Kind::Invalid)
     }
 
+    /// A failure to make a graph of it: where no inputs and sizes would help, the file is to blame.
+    pub fn failed(&self, error: Error) -> Failure {
+        match error.kind() == Kind::Invalid && self.is_broken() {
+            true => Failure::explained(
+                error,
+                "the file is broken: no inputs and no sizes fit it",
+                "mend it at the place named above, or export the model again",
+            ),
+            false => error.into(),
+        }
+    }
+
     /// The sizes that the user gives; each must be one that the model leaves free, and be given once.
     pub fn bind_sizes(&self, given: &[SizeBinding]) -> Outcome<Env> {
         let named = given_sizes::named(given, &self.free_sizes(), "model").and_then(given_sizes::once)?;

@@ -6,7 +6,7 @@ use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use fuseline_session::table::is_command;
-pub use fuseline_session::table::{Column, Table, folded, heading, spelt_out, wrapped};
+pub use fuseline_session::table::{Column, Table, folded, heading, spelt_out, title, wrapped};
 
 use crate::failure::{Failure, Outcome};
 

@@ -14,6 +14,7 @@ pub mod patience;
 pub mod plan;
 pub mod profile;
 pub mod quantity;
+pub mod rates;
 pub mod session;
 pub mod table;
 

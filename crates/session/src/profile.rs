@@ -1,18 +1,22 @@
 //! Where the time of a plan goes: kernel by kernel, measured beside predicted.
 
 use std::borrow::Cow;
+use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Duration;
 
 use fuseline::compile::PlannedProgram;
-use fuseline::device::{DeviceSpec, NamedTensors};
+use fuseline::device::NamedTensors;
 use fuseline::error::{Error, Result};
 use fuseline::explain::{KernelRow, kernel_rows};
 use fuseline::fuse::{PlanOptions, expected};
 use fuseline_cpu::run::Span;
+use fuseline_cpu::run::delay::Delays;
 use fuseline_cuda::gpu::Resources;
 use serde_json::{Value, json};
 
 use crate::machine::Program;
+use crate::rates::Rates;
 
 /// Where the time of some runs went.
 #[derive(Debug)]
@@ -59,57 +63,88 @@ impl Measured {
     pub fn us(&self) -> f64 {
         self.phases.iter().map(|phase| phase.us).sum()
     }
-
-    /// How far what is expected is from what was measured, as a part of that; none where nothing was.
-    pub fn error(&self) -> Option<f64> {
-        (self.us() > 0.0).then(|| (self.expected_us / self.us() - 1.0).abs())
-    }
 }
 
-/// The error that half of all kernels stay below; none where nothing was measured.
+/// Kernels that take less than so many microseconds are calls more than work, and do not count in [`median_error`].
+pub const COUNTS_US: f64 = 20.0;
+
+/// How far what is expected is from what was measured, which half of the kernels stay below: those that take [`COUNTS_US`] or longer, equal ones
+/// counted once. Where none does, all of them; none where nothing was measured.
 pub fn median_error(kernels: &[Measured]) -> Option<f64> {
-    let mut errors: Vec<f64> = kernels.iter().filter_map(Measured::error).collect();
-    errors.sort_by(f64::total_cmp);
-    match errors.len() {
+    median(errors(kernels, COUNTS_US)).or_else(|| median(errors(kernels, 0.0)))
+}
+
+/// The errors of kernels that take so many microseconds or longer; equal kernels are one, with the mean of their times.
+pub fn errors(kernels: &[Measured], least_us: f64) -> Vec<f64> {
+    let groups = groups(kernels);
+    let means = groups.iter().map(|group| (group[0].expected_us, mean_us(group)));
+    means.filter(|(_, us)| *us > 0.0 && *us >= least_us).map(|(expected, us)| (expected / us - 1.0).abs()).collect()
+}
+
+/// What half of some numbers stay below; none where there are none.
+pub fn median(mut numbers: Vec<f64>) -> Option<f64> {
+    numbers.sort_by(f64::total_cmp);
+    match numbers.len() {
         0 => None,
-        n if n % 2 == 1 => Some(errors[n / 2]),
-        n => Some((errors[n / 2 - 1] + errors[n / 2]) / 2.0),
+        n if n % 2 == 1 => Some(numbers[n / 2]),
+        n => Some((numbers[n / 2 - 1] + numbers[n / 2]) / 2.0),
     }
 }
 
-/// Runs a program so many times and takes the time of every kernel. What is expected is for as many threads as a run has, and for the device
-/// as it is: the plan may have been made for more threads, so that results do not hang on their number, and for a device as it should be.
+/// Equal kernels together, in the order of the first of them.
+pub fn groups(kernels: &[Measured]) -> Vec<Vec<&Measured>> {
+    let mut groups: BTreeMap<usize, Vec<&Measured>> = BTreeMap::new();
+    kernels.iter().for_each(|kernel| groups.entry(kernel.model).or_default().push(kernel));
+    groups.into_values().collect()
+}
+
+/// How long one of some equal kernels took, in microseconds: the mean.
+pub fn mean_us(group: &[&Measured]) -> f64 {
+    group.iter().map(|kernel| kernel.us()).sum::<f64>() / group.len().max(1) as f64
+}
+
+/// Runs a program so many times and takes the time of every kernel. What is expected is for as many threads as a run has, and, where rates of the
+/// processor are known, for the processor as it is: at these rates or at those that it has behind the runs, whichever are better (kernels are told by
+/// their least times, too), and as much longer as other programs make work of the same length that is done between the runs. The plan may have been
+/// made for more threads, so that results do not hang on their number, and for a device as it should be.
 pub fn measure(
     program: &Program,
     planned: &PlannedProgram,
     plan: &PlanOptions,
-    device: &DeviceSpec,
+    rates: Option<&Rates>,
     inputs: &NamedTensors,
     runs: usize,
 ) -> Result<Profile> {
-    let on = |spec: &DeviceSpec| match program {
-        Program::Cpu(session) => PlanOptions { spec: spec.scaled(session.threads(), &[]), ..plan.clone() },
-        Program::Cuda(_) => PlanOptions { spec: spec.clone(), ..plan.clone() },
+    let plan = &match program {
+        Program::Cpu(session) => PlanOptions { spec: plan.spec.scaled(session.threads(), &[]), ..plan.clone() },
+        Program::Cuda(_) => plan.clone(),
     };
-    let (plan, as_it_is) = (&on(&plan.spec), &on(device));
     let kernels = &planned.run.kernels;
-    let is_equal = |k: usize, other: usize| std::sync::Arc::ptr_eq(&kernels[k].kernel, &kernels[other].kernel);
-    let graph = planned.program.run();
-    // What is measured is compared with all that is done, not with what candidates were compared by.
-    let mut expected_us: Vec<f64> = kernels.iter().map(|kernel| expected(graph, kernel, as_it_is).us).collect();
-    if let Program::Cuda(session) = program {
-        // How a kernel is cut into launches, only those know that print them.
-        for (expected, us) in expected_us.iter_mut().zip(session.predict(inputs, &plan.spec)?) {
-            *expected = us.unwrap_or(*expected);
-        }
-    }
-    let rows = kernel_rows(graph, &planned.run, plan).into_iter().zip(expected_us).enumerate();
+    let is_equal = |k: usize, other: usize| Arc::ptr_eq(&kernels[k].kernel, &kernels[other].kernel);
     let model = |k: usize| (0..k).find(|other| is_equal(k, *other)).unwrap_or(k);
-    let measured =
-        rows.map(|(k, (row, expected_us))| Measured { row, expected_us, model: model(k), phases: Vec::new() });
-    let mut measured: Vec<Measured> = measured.collect();
-    let fastest = match program {
-        Program::Cpu(session) => measure_phases(session, inputs, runs, &mut measured)?,
+    let rows = kernel_rows(planned.program.run(), &planned.run, plan).into_iter().enumerate();
+    let mut measured: Vec<Measured> =
+        rows.map(|(k, row)| Measured { row, expected_us: 0.0, model: model(k), phases: Vec::new() }).collect();
+    let mut fastest = Vec::new();
+    let expected_us = match program {
+        Program::Cpu(session) => {
+            let delays = rates.map(|rates| {
+                let alone = expect(planned, plan, Some(rates));
+                let longest = alone.iter().copied().fold(0.0, f64::max);
+                Delays::new(session.gauge().quick(), longest * 1e-6, alone.iter().sum::<f64>() * 1e-6)
+            });
+            let mut delays = delays.transpose()?;
+            fastest = measure_phases(session, inputs, runs, delays.as_mut(), &mut measured)?;
+            let late = rates.and_then(|rates| Some(Rates::of(session.gauge()).ok()?.or_faster(rates)));
+            let mut expected_us = expect(planned, plan, late.as_ref().or(rates));
+            if let Some(delays) = delays {
+                let rate = late.as_ref().or(rates).map_or(f64::NAN, |rates| rates.vectors * 1e9);
+                for (us, kernel) in expected_us.iter_mut().zip(&measured) {
+                    *us *= delay(&delays, rate, *us, kernel);
+                }
+            }
+            expected_us
+        }
         Program::Cuda(session) => {
             let launches = session.profile(inputs, runs)?;
             let between = || Error::unsupported("the time of single kernels where the host stands between them");
@@ -118,17 +153,39 @@ pub fn measure(
                 let phase = Phase { name: Some(name), us: launch.us, resources: launch.resources };
                 measured[launch.kernel].phases.push(phase);
             }
-            Vec::new()
+            // How a kernel is cut into launches, only those know that print them.
+            let predicted = session.predict(inputs, &plan.spec)?;
+            let both = expect(planned, plan, None).into_iter().zip(predicted);
+            both.map(|(expected, us)| us.unwrap_or(expected)).collect()
         }
     };
+    measured.iter_mut().zip(expected_us).for_each(|(kernel, us)| kernel.expected_us = us);
     Ok(Profile { kernels: measured, fastest })
 }
 
-/// Keeps the least time of every phase; the fastest run.
+/// How many times as long a kernel took that takes so many microseconds where vectors do so many operations in a second. Least times are those of its
+/// phases: each has its part of them.
+fn delay(delays: &Delays, rate: f64, us: f64, kernel: &Measured) -> f64 {
+    let all = kernel.us();
+    let parts = kernel.phases.iter().map(|phase| phase.us / all).filter(|part| *part > 0.0);
+    parts.map(|part| part * delays.of(us * part * 1e-6, rate)).reduce(|sum, part| sum + part).unwrap_or(1.0)
+}
+
+/// How long every kernel is expected to take, in microseconds, with all that is done: on a device as it is planned for, or at rates that were measured.
+fn expect(planned: &PlannedProgram, plan: &PlanOptions, rates: Option<&Rates>) -> Vec<f64> {
+    let spec = rates.map_or_else(|| plan.spec.clone(), |rates| rates.on(&plan.spec));
+    let options = PlanOptions { spec, ..plan.clone() };
+    let (graph, kernels) = (planned.program.run(), &planned.run.kernels);
+    let bytes: f64 = kernels.iter().map(|kernel| kernel.work.footprint()).sum();
+    kernels.iter().map(|kernel| expected(graph, kernel, &options, bytes).us).collect()
+}
+
+/// Keeps the least time of every phase; the fastest run. Between runs, delays are measured.
 fn measure_phases(
     session: &fuseline_cpu::run::Session,
     inputs: &NamedTensors,
     runs: usize,
+    mut delays: Option<&mut Delays>,
     measured: &mut [Measured],
 ) -> Result<Vec<Span>> {
     let mut fastest: Vec<Span> = Vec::new();
@@ -147,6 +204,9 @@ fn measure_phases(
         }
         if end(&spans) < end(&fastest) {
             fastest = spans;
+        }
+        if let Some(delays) = &mut delays {
+            delays.take();
         }
     }
     Ok(fastest)

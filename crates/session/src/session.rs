@@ -25,6 +25,7 @@ use crate::explain::Explained;
 use crate::machine::{Given, Machine, Output, Program};
 use crate::model::Model;
 use crate::profile::{self, Profile};
+use crate::rates::Rates;
 
 /// Where a model runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -255,7 +256,12 @@ impl Session {
         let inputs = Feed { host: inputs, device: &DeviceTensors::new(), stays: false };
         let ready = self.fitting(inputs).ok_or_else(|| Error::bug("what ran is not there"))?;
         let plan = self.options.plan(&self.target, ready.sizes.clone());
-        profile::measure(&ready.program, &ready.planned, &plan, &plan.spec, &ready.given(inputs).host, runs)
+        let rates = match &ready.program {
+            // A processor that a file describes is as that says.
+            Program::Cpu(session) if plan.spec == *here::spec() => Rates::measure(session.threads()).ok(),
+            _ => None,
+        };
+        profile::measure(&ready.program, &ready.planned, &plan, rates.as_ref(), &ready.given(inputs).host, runs)
     }
 
     /// What is made already and holds for the inputs.

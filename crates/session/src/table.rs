@@ -144,6 +144,12 @@ pub fn heading(text: &str) -> String {
     format!("{bold}{text}{bold:#}\n")
 }
 
+/// A heading in lines of at most `width` columns, whatever names stand in it.
+pub fn title(text: &str, width: usize) -> String {
+    let broken = if columns(text) > width { broken_lines(text, width.max(10)) } else { vec![text.to_string()] };
+    heading(&broken.join("\n"))
+}
+
 /// On which side of its column a cell stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Side {
@@ -429,6 +435,19 @@ mod tests {
         assert_eq!(wrapped("a-word-that-is-longer b", 0, 20), "a-word-that-is-\nlonger b\n", "there is no room");
         assert_eq!((wrapped("", 2, 80), wrapped("", 2, 20)), (String::new(), String::new()));
         assert_eq!(wrapped("it takes a time of 12.5 ms.", 0, 23), "it takes a time of\n12.5 ms.\n", "units stay");
+    }
+
+    #[test]
+    fn titles_are_folded_whatever_names_they_have() {
+        assert_eq!(title("short on cpu", 20), heading("short on cpu"));
+        let path = "a/very/long/path/of/a/model/that/somebody/has/called/net.onnx on 2 threads";
+        for width in [20, 40] {
+            let text = title(path, width);
+            let plain = text.replace(heading("").trim_end_matches('\n'), "");
+            assert!(text.lines().count() > 1 && text.ends_with('\n'), "{text}");
+            let escapes = |line: &str| line.chars().filter(|c| *c == '\u{1b}').count() * 5;
+            assert!(plain.lines().all(|line| columns(line) <= width + escapes(line)), "{plain}");
+        }
     }
 
     #[test]

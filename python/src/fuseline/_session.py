@@ -391,7 +391,8 @@ class InferenceSession:
 
     def profile(self, input_feed: Mapping[str, Any], runs: int = 10) -> list[dict[str, Any]]:
         """Where the time goes: every kernel of the plan with the least microseconds that it took, ``us``, beside ``expected_us``: what
-        it was expected to take with as many threads (``predicted_us`` is what the plan compares candidates by).
+        it was expected to take with as many threads, at the rates that the processor is measured to have before and behind the runs
+        (``predicted_us`` is what the plan compares candidates by).
 
         On processors. The kernels stand in their order; ``equal_to`` is the number of the first one with the same code.
 

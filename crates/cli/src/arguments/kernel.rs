@@ -57,6 +57,7 @@ pub struct CheckKernel {
 
 /// Run it, and compare the outputs with those of the interpreter of kernels
 ///
+/// An ulp is the distance of neighbours in the type of the output, at the larger of the element and the typical one (the root mean square of the output).
 /// Inputs come from a .npz file under their names in the text; those that it lacks are random, as those of `fuseline run`.
 /// Free sizes that nobody gives are 128.
 #[derive(Debug, Args)]
@@ -85,10 +86,11 @@ pub struct RunKernel {
     pub json: bool,
 }
 
-/// Measure it against a copy of as many bytes as it reads and writes
+/// Measure it against a copy of as many bytes, or against what arithmetic allows where that bounds it
 ///
 /// A kernel that is bound by memory is as good as it can be where it takes as long as that copy. One that multiplies so much for each byte
-/// that arithmetic bounds it is held against that limit, in GFLOP/s. Free sizes that nobody gives are 1024, or as much of that as
+/// that arithmetic bounds it is held against that limit, in GFLOP/s of the type
+/// that it multiplies; of integers no limit is known. Free sizes that nobody gives are 1024, or as much of that as
 /// there is memory for.
 #[derive(Debug, Args)]
 pub struct BenchKernel {

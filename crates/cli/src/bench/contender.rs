@@ -3,11 +3,12 @@
 use std::time::{Duration, Instant};
 
 use fuseline::compile::{Grain, PlannedProgram, plan_apart, plan_program};
-use fuseline::device::{DeviceSpec, NamedTensors};
+use fuseline::device::NamedTensors;
 use fuseline::error::Result;
 use fuseline::fuse::{Cost, PlanOptions};
 use fuseline::graph::Graph;
 use fuseline_session::plan::{PER_NODE, PER_PRIMITIVE};
+use fuseline_session::rates::Rates;
 
 use super::profile::{self, Profile};
 use crate::machine::{Machine, Session};
@@ -97,11 +98,11 @@ impl Contender {
     pub fn profile(
         &self,
         plan: &PlanOptions,
-        device: &DeviceSpec,
+        rates: Option<&Rates>,
         inputs: &NamedTensors,
         runs: usize,
     ) -> Result<Profile> {
-        profile::measure(&self.session, &self.planned, plan, device, inputs, runs)
+        profile::measure(&self.session, &self.planned, plan, rates, inputs, runs)
     }
 
     /// The most bytes that runs had at one time, besides constants as they came; none where nobody counts.

@@ -167,7 +167,7 @@ impl Contest {
             None => Ceiling::of(arguments.device, device.threads(), &plan.spec, units),
         };
         let profile = match contenders.first().filter(|_| arguments.kernels) {
-            Some(first) => Some(first.profile(&plan, &ceiling.as_spec(&plan.spec), inputs, runs)?),
+            Some(first) => Some(first.profile(&plan, ceiling.rates(), inputs, runs)?),
             None => None,
         };
         Ok(Contest { contenders, threads: device.threads(), ceiling, peak_bytes, profile })

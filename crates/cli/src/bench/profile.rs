@@ -1,7 +1,10 @@
 //! Where the time of the fused plan goes, for people.
 
 use fuseline::device::DeviceSpec;
-pub use fuseline_session::profile::{Measured, Phase, Profile, measure, median_error, to_json};
+pub use fuseline_session::profile::{
+    COUNTS_US, Measured, Phase, Profile, errors, measure, median, median_error, to_json,
+};
+use fuseline_session::profile::{groups, mean_us};
 
 use crate::ceiling::Ceiling;
 use crate::quantity::{self, significant};
@@ -9,6 +12,9 @@ use crate::screen::{self, Column, Table};
 
 /// A table of kernels, that with the most time first; equal kernels are one line. Rates are those of what the plan counts.
 pub fn to_text(kernels: &[Measured], spec: &DeviceSpec, at_measured_rates: bool) -> String {
+    if kernels.is_empty() {
+        return screen::wrapped("nothing is computed: there is no kernel to measure", 2, screen::width());
+    }
     let on_gpu = kernels.iter().flat_map(|kernel| &kernel.phases).any(|phase| phase.resources.is_some());
     let numbers = [
         Column::right("times").goes(5),
@@ -25,7 +31,8 @@ pub fn to_text(kernels: &[Measured], spec: &DeviceSpec, at_measured_rates: bool)
     let columns = first.into_iter().chain(numbers).chain(own.into_iter().filter(|_| on_gpu)).chain([last]);
     let mut table = Table::new(columns);
     let total: f64 = kernels.iter().map(Measured::us).sum();
-    let groups = groups(kernels);
+    let mut groups = groups(kernels);
+    groups.sort_by(|a, b| time(b).total_cmp(&time(a)));
     // Parts of what is possible, where they are shown.
     let ceiling = Ceiling::described(spec, spec.limits.cores, None);
     let mut parts = Vec::new();
@@ -35,7 +42,7 @@ pub fn to_text(kernels: &[Measured], spec: &DeviceSpec, at_measured_rates: bool)
     };
     for group in &groups {
         let (row, all) = (&group[0].row, time(group));
-        let each = all / group.len() as f64;
+        let each = mean_us(group);
         let (gbps, gflops) = (row.bytes / each / 1e3, row.flops / each / 1e3);
         let (of_memory, of_units) = ceiling.parts(gbps, gflops, row.matrices);
         let mut cells = vec![
@@ -59,8 +66,7 @@ pub fn to_text(kernels: &[Measured], spec: &DeviceSpec, at_measured_rates: bool)
     let expected: f64 = kernels.iter().map(|kernel| kernel.expected_us).sum();
     let predicted: f64 = kernels.iter().map(|kernel| kernel.row.us).sum();
     let bytes = quantity::bytes(kernels.iter().map(|kernel| kernel.row.bytes).sum());
-    let off = median_error(kernels)
-        .map_or(String::new(), |error| format!("; half of them are off by less than {:.0} %", 100.0 * error));
+    let off = off(kernels);
     let sum =
         format!("{} µs in kernels, expected {} µs{off}; {bytes} of traffic", significant(total), significant(expected));
     let rates = if at_measured_rates { " and at the rates that were measured with them" } else { "" };
@@ -77,17 +83,20 @@ fn time(group: &[&Measured]) -> f64 {
     group.iter().map(|kernel| kernel.us()).sum()
 }
 
-/// Equal kernels together, those with the most time first.
-fn groups(kernels: &[Measured]) -> Vec<Vec<&Measured>> {
-    let mut groups: Vec<Vec<&Measured>> = Vec::new();
-    let mut of_model = std::collections::BTreeMap::new();
-    for kernel in kernels {
-        let group = *of_model.entry(kernel.model).or_insert(groups.len());
-        groups.resize_with(groups.len().max(group + 1), Vec::new);
-        groups[group].push(kernel);
-    }
-    groups.sort_by(|a, b| time(b).total_cmp(&time(a)));
-    groups
+/// What half of the kernels are off by: of those that count, and of all; nothing where there are none.
+fn off(kernels: &[Measured]) -> String {
+    let (counting, all) = (errors(kernels, COUNTS_US), errors(kernels, 0.0));
+    let has_small = counting.len() < all.len();
+    let which = if has_small { format!(" of {COUNTS_US} µs or more") } else { String::new() };
+    let told = |errors: Vec<f64>, which: &str| {
+        let half = match errors.len() {
+            1 => format!("the one kernel{which} is"),
+            n => format!("half of the {n} different kernels{which} are"),
+        };
+        let less = if errors.len() == 1 { "" } else { "less than " };
+        median(errors).map(|error| format!("; {half} off by {less}{:.0} %", 100.0 * error))
+    };
+    told(counting, &which).into_iter().chain(told(all, "").filter(|_| has_small)).collect()
 }
 
 /// Of the launch that takes the most time: blocks, registers of a thread, shared memory of a block, and how full multiprocessors can be.

@@ -9,7 +9,7 @@ use super::{Contest, Measured};
 use crate::arguments::Measuring;
 use crate::load::Load;
 use crate::quantity::{self, significant};
-use crate::screen::{self, Column, Table, heading};
+use crate::screen::{self, Column, Table, title};
 
 /// A table of the contenders, and what follows from it.
 pub fn to_text(measured: &Measured<'_>) -> String {
@@ -20,7 +20,7 @@ pub fn to_text(measured: &Measured<'_>) -> String {
         Measuring::Cpu => quantity::several(threads, "thread"),
         Measuring::Cuda => "the GPU".to_owned(),
     };
-    let mut text = heading(&format!("{} on {place}", measured.model.name));
+    let mut text = title(&format!("{} on {place}", measured.model.name), screen::width());
     let mut line = |words: String| text.push_str(&screen::wrapped(&words, 2, width));
     let of_each = if contest.contenders.len() > 1 { " of each, in turns" } else { "" };
     line(format!("{}{of_each}{}", quantity::several(runs, "run"), sizes(measured)));
@@ -56,7 +56,11 @@ pub fn to_text(measured: &Measured<'_>) -> String {
     }
     if let Some(profile) = &contest.profile {
         text.push('\n');
-        text.push_str(&profile::to_text(&profile.kernels, &measured.plan.spec, measured.contest.ceiling.is_measured()));
+        text.push_str(&profile::to_text(
+            &profile.kernels,
+            &measured.plan.spec,
+            measured.contest.ceiling.rates().is_some(),
+        ));
     }
     text
 }

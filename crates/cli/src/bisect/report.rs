@@ -8,7 +8,7 @@ use super::{Evidence, Guilt, Searched, again};
 use crate::arguments::{Bisect, Metric};
 use crate::model::Model;
 use crate::quantity::{several, significant};
-use crate::screen::{self, heading};
+use crate::screen::{self, heading, title};
 
 /// The decision and how to see it again. `assumed` are sizes that were taken for want of others.
 pub fn to_text(
@@ -18,7 +18,7 @@ pub fn to_text(
     searched: &Searched,
     written: Option<&Written>,
 ) -> String {
-    let mut text = heading(&format!("{} on {}", model.name, arguments.device.name()));
+    let mut text = title(&format!("{} on {}", model.name, arguments.device.name()), screen::width());
     let mut line = |words: String| text.push_str(&screen::wrapped(&words, 2, screen::width()));
     let decisions = several(searched.decisions, "decision");
     line(format!("{decisions}; plans that were run: {}", searched.plans));

@@ -7,7 +7,7 @@ use super::{Compared, Contender, Difference};
 use crate::arguments::Measuring;
 use crate::load::Load;
 use crate::quantity::{several, significant};
-use crate::screen::{self, Column, Table, heading};
+use crate::screen::{self, Column, Table, title};
 use fuseline_session::plan::size_list;
 
 impl Contender {
@@ -28,7 +28,7 @@ pub fn to_text(compared: &Compared<'_>) -> String {
         Measuring::Cpu => format!("{threads} thread{}", if threads == 1 { "" } else { "s" }),
         Measuring::Cuda => "the GPU, inputs and results in its memory".to_string(),
     };
-    let mut text = heading(&format!("{} on {place}", model.name));
+    let mut text = title(&format!("{} on {place}", model.name), screen::width());
     let mut line = |words: String| text.push_str(&screen::wrapped(&words, 2, width));
     let sizes = match feed.assumed.is_empty() {
         true => String::new(),

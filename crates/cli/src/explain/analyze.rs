@@ -41,16 +41,13 @@ pub fn measure(request: &Request<'_>, arguments: &Explain) -> Outcome<Measured> 
         let mut plan = request.options.clone();
         bind_sizes(graph, &inputs, &mut plan.hints.env);
         let machine = machine::open(device, plan.clone(), &means)?;
-        let rates = || Ceiling::of(device, machine.threads(), &plan.spec, None);
-        let early = rates();
+        let ceiling = Ceiling::of(device, machine.threads(), &plan.spec, None);
         let mut fused = Contender::prepare(Kind::Fused, graph, &plan, &machine)?;
         for _ in 0..WARM_UP {
             fused.run(&inputs)?;
         }
-        // Kernels are told by their least times, and so is the machine by the best of two moments.
-        let rates = rates().or_faster(&early);
-        let profile = fused.profile(&plan, &rates.as_spec(&plan.spec), &inputs, arguments.iters.get())?;
-        Ok((profile, rates.is_measured()))
+        let profile = fused.profile(&plan, ceiling.rates(), &inputs, arguments.iters.get())?;
+        Ok((profile, ceiling.rates().is_some()))
     });
     let (profile, at_measured_rates) = measured.map_err(|error| feed.failed(model, error))?;
     Ok(Measured { profile, at_measured_rates, load })
@@ -71,6 +68,8 @@ pub fn to_json(measured: &Measured) -> Value {
     json!({
         "kernels": profile::to_json(kernels),
         "median_error": profile::median_error(kernels),
+        "errors": profile::errors(kernels, profile::COUNTS_US),
+        "median_error_of_all": profile::median(profile::errors(kernels, 0.0)),
         "rates": if measured.at_measured_rates { "measured" } else { "described" },
         "load": measured.load.map(Load::to_json),
     })

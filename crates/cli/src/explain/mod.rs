@@ -131,7 +131,7 @@ impl<'m> Request<'m> {
                 let remedy = format!("these sizes were assumed: {}; give others with --sizes", size_list(&assumed));
                 model.graph(&inputs, &all).map_err(|error| Failure::from(error).or_help(&remedy))?
             }
-            other => other?,
+            other => other.map_err(|error| model.failed(error))?,
         };
         let options = plan_options(arguments, written, all)?;
         let graph = {

@@ -21,9 +21,12 @@ use crate::ceiling::Ceiling;
 use crate::failure::{Failure, GPU, Outcome};
 use crate::load::{self, Load};
 use crate::quantity::{self, significant};
-use crate::screen::{self, Column, Table, heading};
+use crate::screen::{self, Column, Table, title};
 use crate::target;
 use crate::waiting::Waiting;
+
+/// So many operations for each byte are more than moving it, on any device.
+const MANY: f64 = 8.0;
 
 /// What a free size is taken as where a kernel is measured.
 const USUAL_SIZE: i64 = 1024;
@@ -64,11 +67,17 @@ pub fn bench(written: &Written, options: &BenchKernel) -> Outcome {
     let (time, copy, threads) = times(written, options, &feed, bytes)?;
     let spec = target::find(options.device.target())?;
     // What multiplies may be bound by that; other arithmetic is seldom more than moving what it is of.
-    let ceiling = products(kernel)
-        .next()
-        .map(|_| Ceiling::of(options.device, threads.unwrap_or(spec.limits.cores), &spec, matrices(kernel, &spec)));
+    let ceiling = multiplied(kernel).map(|dtype| {
+        let threads = threads.unwrap_or(spec.limits.cores);
+        let ceiling = Ceiling::of(options.device, threads, &spec, matrices(kernel, &spec));
+        // Memory gives what it has just given to the copy, at the least.
+        ceiling.multiplying(dtype, &spec).moving(bytes as f64 / copy.part(0.0) / 1e3)
+    });
     drop(waiting);
-    let measured = Measured { time, copy, threads, bytes, stored, flops: flops(kernel, &feed.env), ceiling, load };
+    let (floats, integers) = operations(kernel, &feed.env);
+    let is_of_floats = floats > 0.0 || integers == 0.0;
+    let flops = if is_of_floats { floats } else { integers };
+    let measured = Measured { time, copy, threads, bytes, stored, flops, is_of_floats, ceiling, load };
     match options.json {
         true => screen::print_json(&measured.to_json(written, options, &feed)),
         false => screen::print(&measured.to_text(written, options)),
@@ -85,8 +94,10 @@ struct Measured {
     bytes: usize,
     /// written
     stored: usize,
+    /// operations on floats, or on integers where there are none on floats
     flops: f64,
-    /// what the machine can do, where the kernel multiplies
+    is_of_floats: bool,
+    /// what the machine can do, where the kernel multiplies floats
     ceiling: Option<Ceiling>,
     load: Option<Load>,
 }
@@ -131,6 +142,7 @@ impl Measured {
             "sizes": sizes_json(written, feed),
             "bytes": self.bytes,
             "flops": self.flops,
+            "operations_on": if self.is_of_floats { "floats" } else { "integers" },
             "time": time,
             "copy": of(&self.copy),
             "of_copy_speed": against,
@@ -147,13 +159,14 @@ impl Measured {
             Some(threads) => format!("{threads} threads"),
             None => "the GPU".to_owned(),
         };
-        let mut text = heading(&format!("{} on {place}", written.name()));
+        let mut text = title(&format!("{} on {place}", written.name()), screen::width());
         text.push_str(&format!(
             "  {}, {} read and written\n\n",
             quantity::several(options.iters.get(), "run"),
             quantity::bytes(self.bytes as f64)
         ));
-        let columns = ["median µs", "min", "p90", "GB/s", "GFLOP/s"].map(Column::right);
+        let rate = if self.is_of_floats { "GFLOP/s" } else { "Gop/s" };
+        let columns = ["median µs", "min", "p90", "GB/s", rate].map(Column::right);
         let mut table = Table::new([Column::left("")].into_iter().chain(columns));
         for (name, times, gflops) in
             [("the kernel", &self.time, significant(self.gflops())), ("a copy", &self.copy, "–".to_owned())]
@@ -177,7 +190,15 @@ impl Measured {
         }
         let against = self.against_copy();
         let why = above_copy(against, self.bytes, self.stored).map_or(String::new(), |why| format!("; {why}"));
-        format!("{:.0} % of the speed of a copy{why}", 100.0 * against)
+        let many = self.flops / self.bytes as f64;
+        let unknown = match !self.is_of_floats && many > MANY {
+            true => format!(
+                "; its {} operations on integers for each byte, whose limit is not known, may be what bounds it",
+                significant(many)
+            ),
+            false => String::new(),
+        };
+        format!("{:.0} % of the speed of a copy{why}{unknown}", 100.0 * against)
     }
 }
 
@@ -186,8 +207,8 @@ fn points(kernel: &Kernel, axes: AxisSet, env: &Env) -> f64 {
     axes.iter().map(|axis| kernel.axes[axis].eval(env).map_or(f64::NAN, |size| size as f64)).product()
 }
 
-/// Operations of a run on floats: as the table of functions counts them, one for each term of a fold, two for each of a product.
-fn flops(kernel: &Kernel, env: &Env) -> f64 {
+/// Operations of a run, on floats and on integers: as the table of functions counts them, one for each term of a fold, two for each of a product.
+fn operations(kernel: &Kernel, env: &Env) -> (f64, f64) {
     let axes = |id: &StepId| kernel.steps[id.index()].axes;
     let of = |step: &Step| match &step.op {
         Op::Load { .. } | Op::Random { .. } => 0.0,
@@ -196,7 +217,9 @@ fn flops(kernel: &Kernel, env: &Env) -> f64 {
         Op::Prefix { .. } => points(kernel, step.axes, env),
         Op::Dot { over, a, b, .. } => 2.0 * points(kernel, axes(a).union(axes(b)).union(*over), env),
     };
-    kernel.steps.iter().filter(|step| step.dtype.is_float()).map(of).sum()
+    let (floats, others): (Vec<&Step>, Vec<&Step>) = kernel.steps.iter().partition(|step| step.dtype.is_float());
+    let sum = |steps: Vec<&Step>| steps.into_iter().map(of).fold(0.0, |sum, count| sum + count);
+    (sum(floats), sum(others))
 }
 
 /// The factors of every product.
@@ -205,6 +228,12 @@ fn products(kernel: &Kernel) -> impl Iterator<Item = [StepId; 2]> + '_ {
         Op::Dot { a, b, .. } => Some([*a, *b]),
         _ => None,
     })
+}
+
+/// The type that products of floats are made in; none where there are none.
+fn multiplied(kernel: &Kernel) -> Option<DType> {
+    let sums = kernel.steps.iter().filter(|step| matches!(step.op, Op::Dot { .. }) && step.dtype.is_float());
+    sums.map(|step| step.dtype).next()
 }
 
 /// The type of what is multiplied in units for matrices; none where there are none for it.
@@ -282,7 +311,13 @@ mod tests {
             .map(|(n, size)| (fuseline::tensor::Symbol::name(n), size))
             .into_iter()
             .collect();
-        assert_eq!(flops(&kernel("f32", "f32"), &env), (2 * 3 * 5 * 7 + 3 * 7) as f64);
+        assert_eq!(operations(&kernel("f32", "f32"), &env), ((2 * 3 * 5 * 7 + 3 * 7) as f64, 0.0));
+        assert_eq!(multiplied(&kernel("f32", "f32")), Some(DType::F32));
+        let integers = "kernel k(x: i8[m, k], w: i8[k, n]) -> y: i32[m, n] { y = dot[k](i32(x), i32(w)) }";
+        let integers = fuseline::tile::read(integers).unwrap().kernel;
+        let (floats, others) = operations(&integers, &env);
+        assert!(floats == 0.0 && floats.is_sign_positive() && others >= (2 * 3 * 5 * 7) as f64, "{floats} {others}");
+        assert_eq!(multiplied(&integers), None, "no limit is known of it");
         let spec = DeviceSpec::find("cpu").unwrap();
         let units = |x: &str, w: &str| matrices(&kernel(x, w), spec);
         assert_eq!((units("bf16", "bf16"), units("f32", "bf16"), units("f32", "f32")), (Some(DType::BF16), None, None));

@@ -122,7 +122,7 @@ fn check(written: &Written, options: &CheckKernel) -> Outcome {
             "schedule": kernel.schedule.name(),
         }));
     }
-    let mut text = screen::heading(&format!("{} is a kernel", written.name()));
+    let mut text = screen::title(&format!("{} is a kernel", written.name()), screen::width());
     for ((names, params), title) in sides.into_iter().zip(["takes", "returns"]) {
         let params: Vec<String> =
             names.iter().zip(params).map(|(name, param)| format!("{name}: {}", param.ty)).collect();

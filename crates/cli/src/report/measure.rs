@@ -74,7 +74,7 @@ impl Measurement {
         }
         for side in [&mut self.fused, &mut self.unfused] {
             let runs = side.contender.times.len();
-            side.profile = Some(side.contender.profile(plan, &ceiling.as_spec(&plan.spec), inputs, runs)?);
+            side.profile = Some(side.contender.profile(plan, ceiling.rates(), inputs, runs)?);
         }
         Ok(())
     }

@@ -18,7 +18,7 @@ use crate::file::{self, Content};
 use crate::load::Load;
 use crate::model::Model;
 use crate::quantity::{self, significant};
-use crate::screen::{Column, Table, heading};
+use crate::screen::{Column, Table, title};
 use crate::waiting::Waiting;
 use crate::{load, screen, target};
 
@@ -200,7 +200,7 @@ fn to_json(subject: &Subject, roofline: &Roofline, plotted: &[Plotted]) -> Value
 const LISTED: usize = 26;
 
 fn to_text(subject: &Subject, roofline: &Roofline, plotted: &[Plotted], arguments: &RooflineArguments) -> String {
-    let mut text = heading(&format!("Roofline of {}", roofline.name));
+    let mut text = title(&format!("Roofline of {}", roofline.name), screen::width());
     match subject {
         Subject::Processor(processor, _) => text.push_str(&processor.to_text()),
         Subject::Graphics(graphics) => text.push_str(&graphics.to_text()),

@@ -68,7 +68,7 @@ fn measured(model: &Model, arguments: &RooflineArguments, mut plan: PlanOptions)
         let machine = machine::open(Measuring::Cpu, plan.clone(), &means)?;
         let mut fused = Contender::prepare(contender::Kind::Fused, graph, &plan, &machine)?;
         fused.run(&inputs)?;
-        let profile = fused.profile(&plan, &plan.spec, &inputs, arguments.iters.get())?;
+        let profile = fused.profile(&plan, None, &inputs, arguments.iters.get())?;
         let plotted = profile.kernels.iter().map(|kernel| Plotted {
             name: kernel.row.pattern.clone(),
             kind: kernel.row.kind.name(),

@@ -12,7 +12,7 @@ pub mod svg;
 mod terminal;
 
 pub use command::roofline;
-pub use processor::measure_quickly;
+pub use processor::drawn;
 
 use fuseline::device::DeviceSpec;
 use fuseline::tensor::DType;
@@ -94,36 +94,6 @@ impl Roofline {
         self.peaks.iter().find(|(name, _)| is_of(name)).map(|(_, gflops)| *gflops)
     }
 
-    /// The faster of both, rate by rate: what others do on a machine only makes it slower.
-    pub fn or_faster(mut self, other: &Roofline) -> Roofline {
-        for (own, others) in [(&mut self.memories, &other.memories), (&mut self.peaks, &other.peaks)] {
-            for (name, rate) in own {
-                let other = others.iter().find(|(known, _)| known == name).map_or(*rate, |(_, rate)| *rate);
-                *rate = rate.max(other);
-            }
-        }
-        self
-    }
-
-    /// A device that is as fast as these limits say.
-    pub fn rates_of(&self, mut spec: DeviceSpec) -> DeviceSpec {
-        let faster = |now: Option<f64>, then: Option<f64>| now.zip(then).map_or(1.0, |(now, then)| now / then);
-        let vectors = faster(self.peak(None), spec.vector.peak(DType::F32));
-        let matrices = faster(self.peak(Some(DType::BF16)), spec.matrix.peak(DType::BF16));
-        let rates = [&mut spec.vector, &mut spec.special, &mut spec.product].map(|rates| (rates, vectors));
-        for (rates, faster) in rates.into_iter().chain([(&mut spec.matrix, matrices)]) {
-            rates.rows.iter_mut().for_each(|(_, rate)| *rate *= faster);
-        }
-        let mut nearer = f64::INFINITY;
-        for level in &mut spec.memory {
-            let measured = self.memories.iter().find(|(name, _)| name.eq_ignore_ascii_case(&level.name));
-            let faster = measured.map_or(1.0, |(_, gbps)| gbps.min(nearer) / level.gbps);
-            (level.gbps, level.core_gbps) = (level.gbps * faster, level.core_gbps * faster);
-            nearer = level.gbps;
-        }
-        spec
-    }
-
     /// What a kernel with so many operations for each byte can reach at most, in GFLOP/s: by the farthest memory, or by the units that it
     /// computes with.
     pub fn limit(&self, intensity: f64, matrices: Option<DType>) -> Option<f64> {
@@ -145,28 +115,4 @@ impl Roofline {
 /// A device like another one, under another name.
 fn spec_of_base(base: &DeviceSpec, name: &str, doc: &str) -> DeviceSpec {
     DeviceSpec { name: name.into(), doc: doc.into(), ..base.clone() }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_device_has_the_rates_that_were_measured() {
-        let cpu = DeviceSpec::find("cpu").unwrap();
-        let mut limits = Roofline::of(cpu);
-        assert_eq!(limits.rates_of(cpu.clone()), *cpu, "at its own rates it is itself");
-        limits.peaks.iter_mut().for_each(|(_, rate)| *rate /= 2.0);
-        limits.memories.iter_mut().for_each(|(_, rate)| *rate /= 4.0);
-        let slow = limits.rates_of(cpu.clone());
-        let [f32, bf16] = [DType::F32, DType::BF16];
-        assert_eq!(slow.vector.peak(f32), cpu.vector.peak(f32).map(|rate| rate / 2.0));
-        assert_eq!(slow.matrix.peak(bf16), cpu.matrix.peak(bf16).map(|rate| rate / 2.0));
-        assert_eq!(slow.special.rows[0].1, cpu.special.rows[0].1 / 2.0);
-        for (slow, level) in slow.memory.iter().zip(&cpu.memory) {
-            assert_eq!((slow.gbps, slow.core_gbps), (level.gbps / 4.0, level.core_gbps / 4.0));
-        }
-        // What is measured twice is as fast as it was once.
-        assert_eq!(limits.or_faster(&Roofline::of(cpu)), Roofline::of(cpu));
-    }
 }

@@ -7,8 +7,9 @@ use fuseline::device::{DeviceSpec, MemoryLevel, Scope};
 use fuseline::error::Result;
 use fuseline::tensor::DType;
 use fuseline_cpu::code::Isa;
-use fuseline_cpu::here;
+use fuseline_cpu::here::{self, Cache};
 use fuseline_cpu::run::gauge::{Access, Gauge};
+use fuseline_session::rates::{self, Rates};
 use serde_json::{Value, json};
 
 use super::{Roofline, product, spec_of_base};
@@ -34,20 +35,11 @@ pub struct Processor {
 /// One memory of the hierarchy.
 #[derive(Clone, Debug)]
 struct Memory {
-    name: &'static str,
-    /// how large it is
-    bytes: usize,
-    scope: Scope,
+    /// its name, how large it is, and who shares it
+    what: Cache,
     /// GB/s by number of threads
     read: Vec<f64>,
     copy: Vec<f64>,
-}
-
-impl Memory {
-    /// How it is written: what does not fit into any cache goes past all of them, as kernels do it.
-    fn writing(&self) -> Access {
-        if self.name == "dram" { Access::Stream } else { Access::Copy }
-    }
 }
 
 /// One unit.
@@ -65,29 +57,28 @@ impl Arithmetic {
     }
 }
 
-/// The most memory that a measurement takes, and the least that is surely no cache.
-const MOST_BYTES: usize = 1 << 30;
-const LEAST_FAR_BYTES: usize = 128 << 20;
-
 /// Measures this processor with up to so many threads, and no more than there are processors; `tell` is called with what comes next.
 pub fn measure(most: Option<NonZeroUsize>, tell: &mut dyn FnMut(&str)) -> Result<Processor> {
     let processors = std::thread::available_parallelism().map_or(1, NonZeroUsize::get);
     let threads = thread_counts(most.map_or(processors, NonZeroUsize::get).min(processors));
     let isa = Isa::detect();
-    let mut memories = caches(here::base(isa));
-    let far = beyond(&memories);
-    memories.push(main_memory());
+    let mut caches = rates::caches(here::base(isa));
+    let far = rates::beyond(caches.last().map_or(0, |cache| cache.bytes), most_bytes());
+    let bytes = memory_line("MemTotal").unwrap_or(16 << 30);
+    caches.push(Cache { name: "dram", bytes, scope: Scope::Shared });
+    let memory = |what| Memory { what, read: Vec::new(), copy: Vec::new() };
+    let mut memories: Vec<Memory> = caches.into_iter().map(memory).collect();
     let (mut arithmetic, mut products): (Vec<Arithmetic>, Vec<f64>) = (Vec::new(), Vec::new());
     let mut join = 0.0;
     for count in &threads {
         let gauge = Gauge::new(isa, *count)?;
         for level in 0..memories.len() {
-            let near = level.checked_sub(1).map_or(0, |near| memories[near].bytes);
-            let bytes = working_set(&memories[level], near, far, *count);
+            let near = level.checked_sub(1).map_or(0, |near| memories[near].what.bytes);
             let memory = &mut memories[level];
-            tell(&format!("{}, {}", memory.name, threads_text(*count)));
+            let bytes = rates::working_set(&memory.what, near, far, *count);
+            tell(&format!("{}, {}", memory.what.name, threads_text(*count)));
             memory.read.push(gauge.bandwidth(Access::Read, bytes)? / 1e9);
-            memory.copy.push(gauge.bandwidth(memory.writing(), bytes)? / 1e9);
+            memory.copy.push(gauge.bandwidth(rates::writing(memory.what.name), bytes)? / 1e9);
         }
         tell(&format!("arithmetic, {}", threads_text(*count)));
         let vectors = [DType::F32, DType::F64].map(|dtype| gauge.multiply_adds(dtype).map(|rate| (dtype, false, rate)));
@@ -106,31 +97,13 @@ pub fn measure(most: Option<NonZeroUsize>, tell: &mut dyn FnMut(&str)) -> Result
     Ok(Processor { name: name(), isa, threads, memories, arithmetic, products, join })
 }
 
-/// What this processor can do with so many threads, found out in a fraction of a second and a little below the best: every memory, vectors of
-/// f32, and tiles of bf16 where there are any.
-pub fn measure_quickly(threads: usize) -> Result<Roofline> {
-    let isa = Isa::detect();
-    let gauge = Gauge::new(isa, threads)?.quick();
-    let mut memories = caches(here::base(isa));
-    let far = beyond(&memories).min(MOST_BYTES / 2);
-    memories.push(main_memory());
-    let (mut rates, mut near) = (Vec::with_capacity(memories.len()), 0);
-    for memory in &memories {
-        let bytes = working_set(memory, near, far, threads.max(1));
-        let (read, copy) = (gauge.bandwidth(Access::Read, bytes)?, gauge.bandwidth(memory.writing(), bytes)?);
-        rates.push((memory.name.to_uppercase(), read.max(copy) / 1e9));
-        near = memory.bytes;
-    }
-    let tiles = gauge.tile_products()?.map(|rate| rate / 1e9);
-    let vectors = ("f32 vectors".to_string(), gauge.multiply_adds(DType::F32)? / 1e9);
-    let peaks = std::iter::once(vectors).chain(tiles.map(|rate| ("bf16 matrices".to_string(), rate))).collect();
-    let name = format!("{} with {}, measured", name(), threads_text(threads));
-    Ok(Roofline { name, memories: rates, peaks, points: Vec::new() })
-}
-
-/// Bytes that none of these caches holds.
-fn beyond(caches: &[Memory]) -> usize {
-    caches.last().map_or(LEAST_FAR_BYTES, |cache| 4 * cache.bytes).clamp(LEAST_FAR_BYTES, most_bytes())
+/// What this processor does just now, as it is drawn: every memory, vectors of f32, and tiles of bf16 where there are any.
+pub fn drawn(rates: &Rates) -> Roofline {
+    let memories = rates.memories.iter().map(|memory| (memory.name.to_uppercase(), memory.most())).collect();
+    let tiles = rates.tiles.map(|rate| ("bf16 matrices".to_string(), rate));
+    let peaks = std::iter::once(("f32 vectors".to_string(), rates.vectors)).chain(tiles).collect();
+    let name = format!("{} with {}", name(), threads_text(rates.threads));
+    Roofline { name, memories, peaks, points: Vec::new() }
 }
 
 /// 1, 2, 4, … and the number itself.
@@ -144,30 +117,6 @@ fn threads_text(count: usize) -> String {
     format!("{count} thread{}", if count == 1 { "" } else { "s" })
 }
 
-/// Bytes of a thread that lie in this memory and not in the nearer one.
-fn working_set(memory: &Memory, near: usize, far: usize, threads: usize) -> usize {
-    match memory.scope {
-        _ if memory.name == "dram" => far / threads,
-        Scope::Core => (memory.bytes / 2).max(near * 2).min(memory.bytes),
-        // Shared with others perhaps: what is a few times the nearer memory is enough.
-        Scope::Shared => (memory.bytes / 4 / threads).clamp(near * 2, (near * 8).max(near * 2 + 1)),
-    }
-}
-
-/// The caches of the first processor, as the system tells; those of the spec where it does not.
-fn caches(base: &DeviceSpec) -> Vec<Memory> {
-    let memory = |name, bytes, scope| Memory { name, bytes, scope, read: Vec::new(), copy: Vec::new() };
-    let told = here::caches();
-    if !told.is_empty() {
-        return told.into_iter().map(|cache| memory(cache.name, cache.bytes, cache.scope)).collect();
-    }
-    let usual = |level: &MemoryLevel| {
-        let name = ["l1", "l2", "l3"].into_iter().find(|name| *name == level.name)?;
-        Some(memory(name, level.bytes, level.scope))
-    };
-    base.memory.iter().filter_map(usual).collect()
-}
-
 /// A line of `/proc/meminfo` in bytes.
 fn memory_line(name: &str) -> Option<usize> {
     let text = fs::read_to_string("/proc/meminfo").ok()?;
@@ -175,14 +124,11 @@ fn memory_line(name: &str) -> Option<usize> {
     Some(line.trim().strip_suffix("kB")?.trim().parse::<usize>().ok()? << 10)
 }
 
-fn main_memory() -> Memory {
-    let bytes = memory_line("MemTotal").unwrap_or(16 << 30);
-    Memory { name: "dram", bytes, scope: Scope::Shared, read: Vec::new(), copy: Vec::new() }
-}
-
 /// A third of what is free, so that a copy has room as well.
 fn most_bytes() -> usize {
-    memory_line("MemAvailable").map_or(MOST_BYTES, |free| free / 3).clamp(LEAST_FAR_BYTES, MOST_BYTES)
+    memory_line("MemAvailable")
+        .map_or(rates::MOST_BYTES, |free| free / 3)
+        .clamp(rates::LEAST_FAR_BYTES, rates::MOST_BYTES)
 }
 
 /// What the processor calls itself.
@@ -222,27 +168,26 @@ impl Processor {
     }
 
     fn level(&self, memory: &Memory, known: &[MemoryLevel], k: usize) -> MemoryLevel {
-        let like = known.iter().find(|level| level.name == memory.name).or(known.get(k)).or(known.last());
+        let Cache { name, bytes, scope } = memory.what;
+        let like = known.iter().find(|level| level.name == name).or(known.get(k)).or(known.last());
         let like = like.cloned().expect("a spec has memories");
         let of = |rates: &[f64], last: bool| if last { rates.last() } else { rates.first() }.copied().unwrap_or(1.0);
-        let (read, copy) = (of(&memory.read, true), of(&memory.copy, true));
-        let most = read.max(copy);
-        let core = of(&memory.read, false).max(of(&memory.copy, false)).min(most);
+        let of_all = rates::Memory { name, read: of(&memory.read, true), copy: of(&memory.copy, true) };
+        let core = of(&memory.read, false).max(of(&memory.copy, false)).min(of_all.most());
         MemoryLevel {
-            name: memory.name.into(),
-            bytes: memory.bytes,
-            scope: memory.scope,
-            gbps: digits(most),
+            name: name.into(),
+            bytes,
+            scope,
+            gbps: digits(of_all.most()),
             core_gbps: digits(core),
-            // Kernels read more than they write: between a copy and reading alone.
-            reach: ((read.min(copy) / most + 1.0) / 2.0 * 1e2).round() / 1e2,
+            reach: (of_all.reach() * 1e2).round() / 1e2,
             ..like
         }
     }
 
     /// The same as JSON.
     pub fn to_json(&self) -> Value {
-        let memory = |m: &Memory| json!({ "name": m.name, "bytes": m.bytes, "read_gbps": m.read, "copy_gbps": m.copy });
+        let memory = |m: &Memory| json!({ "name": m.what.name, "bytes": m.what.bytes, "read_gbps": m.read, "copy_gbps": m.copy });
         let unit = |unit: &Arithmetic| json!({ "unit": unit.name(), "gflops": unit.gflops });
         json!({
             "name": self.name,
@@ -268,8 +213,8 @@ impl Processor {
         table.row([String::new(), String::new()].into_iter().chain(counts));
         for memory in &self.memories {
             for (what, rates) in [("read", &memory.read), ("copy", &memory.copy)] {
-                let name = format!("{} {what}", memory.name.to_uppercase());
-                let size = if what == "read" { quantity::bytes(memory.bytes as f64) } else { String::new() };
+                let name = format!("{} {what}", memory.what.name.to_uppercase());
+                let size = if what == "read" { quantity::bytes(memory.what.bytes as f64) } else { String::new() };
                 let rates = rates.iter().map(|rate| format!("{} GB/s", significant(*rate)));
                 table.row([name, size].into_iter().chain(rates));
             }
@@ -317,9 +262,7 @@ mod tests {
 
     fn processor() -> Processor {
         let memory = |name, bytes, scope, rate: f64| Memory {
-            name,
-            bytes,
-            scope,
+            what: Cache { name, bytes, scope },
             read: vec![rate, 2.0 * rate],
             copy: vec![rate / 2.0, rate],
         };
@@ -365,14 +308,5 @@ mod tests {
         assert_eq!(thread_counts(1), [1]);
         assert_eq!(thread_counts(2), [1, 2]);
         assert_eq!(thread_counts(12), [1, 2, 4, 8, 12]);
-    }
-
-    #[test]
-    fn every_memory_has_a_working_set_of_its_own() {
-        let memories = processor().memories;
-        let near = working_set(&memories[0], 0, 1 << 28, 2);
-        assert_eq!(near, 16 << 10);
-        assert_eq!(working_set(&memories[1], 32 << 10, 1 << 28, 2), 512 << 10);
-        assert_eq!(working_set(&memories[2], 1 << 20, 1 << 28, 2), 1 << 27);
     }
 }

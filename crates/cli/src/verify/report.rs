@@ -13,7 +13,7 @@ use crate::arguments::{Measuring, Verify};
 use crate::feed::Feed;
 use crate::model::Model;
 use crate::quantity::significant;
-use crate::screen::{self, Column, Table, heading};
+use crate::screen::{self, Column, Table, heading, title};
 
 /// Everything that was compared, device by device.
 pub fn to_text(model: &Model, arguments: &Verify, feed: &Feed, verdicts: &[Verdict]) -> String {
@@ -33,7 +33,7 @@ fn of_device(model: &Model, arguments: &Verify, feed: &Feed, verdict: &Verdict) 
         Measuring::Cpu => format!("{} threads", verdict.threads),
         Measuring::Cuda => "the GPU".to_owned(),
     };
-    let mut text = heading(&format!("{} on {place}", model.name));
+    let mut text = title(&format!("{} on {place}", model.name), screen::width());
     let mut facts = vec![format!("planned for {}", verdict.target)];
     match feed.random.len() {
         0 => facts.push("inputs as given".into()),
@@ -219,9 +219,11 @@ fn advice(verdict: &Verdict) -> Option<String> {
 fn steps(check: &Check) -> Option<String> {
     let stepped = check.stepped()?;
     let (farthest, count, of) = (&stepped.farthest, stepped.count, stepped.of);
-    let (elements, they) = if count == 1 { ("element", "it stands") } else { ("elements", "they stand") };
+    let (differ, they) =
+        if count == 1 { ("element of {of} differs", "it stands") } else { ("elements of {of} differ", "they stand") };
+    let differ = differ.replace("{of}", &of.to_string());
     Some(format!(
-        "{}: {count} {elements} of {of} differ by up to {:.1e} (at {:?}), because {they} behind a rounding, a comparison or a conversion to an \
+        "{}: {count} {differ} by up to {:.1e} (at {:?}), because {they} behind a rounding, a comparison or a conversion to an \
          integer that the smallest error decides; either side is right, so that this says nothing of elements like {}",
         check.value,
         farthest.distance(),

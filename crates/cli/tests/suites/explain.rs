@@ -380,7 +380,7 @@ fn what_is_expected_is_for_as_many_threads() {
     std::fs::write(&spec, cpu.replace("name = cpu", "name = mine")).unwrap();
     let target = spec.to_str().unwrap();
     let expected = |threads: &str| {
-        let arguments = ["explain", "gallery:linear_bias_gelu", "--sizes", "m=64,k=64,n=64", "--target", target];
+        let arguments = ["explain", "gallery:linear_bias_gelu", "--sizes", "m=256,k=256,n=256", "--target", target];
         let analyze = ["--analyze", "--iters", "1", "--threads", threads, "--json"];
         let told = json(&[&arguments[..], &analyze].concat());
         let kernels = told["measured"]["kernels"].as_array().unwrap();

@@ -87,14 +87,13 @@ fn predictions_are_held_against_what_was_measured() {
     let kernels = told["kernels"].as_array().unwrap().len();
     let measured = told["measured"]["kernels"].as_array().unwrap();
     assert_eq!(measured.len(), kernels);
-    let mut errors: Vec<f64> = measured
-        .iter()
-        .map(|kernel| {
-            let [us, expected] = ["us", "expected_us"].map(|field| kernel[field].as_f64().unwrap());
-            (expected / us - 1.0).abs()
-        })
-        .collect();
+    let us = |kernel: &serde_json::Value, field: &str| kernel[field].as_f64().unwrap();
+    let error = |kernel: &serde_json::Value| (us(kernel, "expected_us") / us(kernel, "us") - 1.0).abs();
+    let mut errors: Vec<f64> = measured.iter().map(error).collect();
     errors.sort_by(f64::total_cmp);
+    // What counts are kernels of 20 µs, and all where there are none.
+    let counting: Vec<f64> = measured.iter().filter(|kernel| us(kernel, "us") >= 20.0).map(error).collect();
+    assert_eq!(told["measured"]["errors"].as_array().unwrap().len(), counting.len(), "{told:#}");
     // What is predicted is the plan's own price, wherever it stands.
     let sum: f64 = measured.iter().map(|kernel| kernel["predicted_us"].as_f64().unwrap()).sum();
     assert!((sum - told["totals"]["predicted_us"].as_f64().unwrap()).abs() < 1e-2, "{told:#}");
@@ -112,6 +111,18 @@ fn predictions_are_held_against_what_was_measured() {
     ] {
         assert!(text.contains(word), "{word}: {text}");
     }
+    // Which kernels the error is of is told, and a model without kernels has none.
+    assert!(text.contains("different kernel") || text.contains("the one kernel"), "{text}");
+    let folder = tempfile::tempdir().unwrap();
+    let empty = folder.path().join("empty.ir");
+    std::fs::write(&empty, "graph empty(x: f32[4]) { return y = x }").unwrap();
+    let text = stdout(&["explain", empty.to_str().unwrap(), "--analyze", "--iters", "1"]);
+    assert!(text.contains("nothing is computed") && !text.contains("0.00 µs in kernels"), "{text}");
+    let told = json(&["explain", empty.to_str().unwrap(), "--analyze", "--iters", "1", "--json"]);
+    assert!(
+        told["measured"]["median_error"].is_null() && told["measured"]["errors"] == serde_json::json!([]),
+        "{told:#}"
+    );
     let done = fuseline(&["explain", "gallery:softmax", "--target", "h200", "--analyze"]);
     // A plan for a GPU runs on one; where there is none, that is said.
     let is_missing = String::from_utf8_lossy(&done.stderr).contains("NVIDIA");

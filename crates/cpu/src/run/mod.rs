@@ -6,6 +6,7 @@
 
 pub mod block;
 mod constant;
+pub mod delay;
 mod engine;
 mod execute;
 pub mod gauge;

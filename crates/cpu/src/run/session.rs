@@ -18,6 +18,7 @@ use super::block::Blocks;
 use super::constant::{ConstantId, Constants, Release};
 use super::engine::Engine;
 use super::execute::{Given, Run};
+use super::gauge::Gauge;
 use super::load::{LoadedGraph, Origin};
 use super::owned::Owned;
 use super::pack::Packs;
@@ -212,6 +213,11 @@ impl Session {
     /// How many threads a run has.
     pub fn threads(&self) -> usize {
         self.engine.pool.threads()
+    }
+
+    /// What the processor does with the very threads of runs: where a system has put them, it leaves them for a while, also two of them on one processor.
+    pub fn gauge(&self) -> Gauge {
+        Gauge::on(Isa::detect(), self.engine.pool.clone())
     }
 
     /// The outputs, and where the time went: the spans of the run, in order.

@@ -11,7 +11,7 @@ use indexmap::IndexMap;
 use super::name::Shortener;
 use super::{PER_NODE, PER_PRIMITIVE, Setting, size_list};
 use crate::quantity::{self, significant};
-use crate::table::{Cell, Column, Table, heading, wrapped};
+use crate::table::{Cell, Column, Table, heading, title, wrapped};
 
 /// How much is shown, and where.
 #[derive(Clone, Copy, Debug)]
@@ -63,7 +63,7 @@ fn line(text: &mut String, words: &str) {
 /// What was planned, and for what.
 pub fn head(setting: &Setting<'_>, view: &View) -> String {
     let options = setting.options;
-    let mut text = heading(&format!("{} on {}", setting.model, options.spec.name));
+    let mut text = title(&format!("{} on {}", setting.model, options.spec.name), view.width);
     text.push_str(&wrapped(&options.spec.doc, 2, view.width));
     let mut facts = vec![format!("numerics {}", options.numerics.name())];
     if options.precision != Precision::F32 {

@@ -19,6 +19,7 @@ use super::{
 /// and so are the interpreter of kernels and, on a processor, the same nodes one by one. Where something differs, the first
 /// stage that does is named: passes and rewrites, lowering to kernels, the code of a device, or the run as a whole.
 /// How far results may differ follows from the model: its types, functions and the lengths of its sums.
+/// An ulp is the distance of neighbours in the type of the value, at the larger of the element and the typical one (the root mean square of its tensor).
 /// Inputs are those of `run`; free sizes that nobody gives are 1 for the leading axis and 128 for the others,
 /// or others where the model does not take these.
 #[derive(Debug, Args)]

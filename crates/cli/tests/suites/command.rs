@@ -138,7 +138,22 @@ fn help_teaches_every_command_by_example() {
         assert!(examples.iter().any(|example| stdout(command).contains(example)), "{command:?}");
     }
     assert!(stdout(&["--help"]).contains("Exit status:"));
+    assert!(stdout(&["gallery", "--help"]).contains("Exit status:"));
     assert!(stdout(&["--version"]).starts_with("fuseline "));
+}
+
+#[test]
+fn of_a_broken_model_the_file_is_told_to_be_broken() {
+    // y = x + zz, where nothing is called zz.
+    let broken = b"\x08\x08::\n\x0f\n\x01x\n\x02zz\x12\x01y\"\x03Add\x12\x05n_badZ\x0f\n\x01x\x12\n\n\x08\x08\x01\x12\x04\n\x02\x08\x04b\x0f\n\x01y\x12\n\n\x08\x08\x01\x12\x04\n\x02\x08\x04B\x04\n\x00\x10\x11";
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("broken.onnx");
+    std::fs::write(&file, broken).unwrap();
+    for command in ["inspect", "run", "explain", "bench", "verify"] {
+        let (status, message) = failure(&[command, file.to_str().unwrap()]);
+        assert!(status == 2 && message.contains("no value is called \"zz\""), "{command}: {message}");
+        assert!(message.contains("the file is broken") && !message.contains("inspect MODEL"), "{command}: {message}");
+    }
 }
 
 #[test]

@@ -142,16 +142,19 @@ function startHead() {
     cards.push(element("div", { class: "number" }, element("h3", {}, title), element("strong", {}, big), element("p", {}, below), element("div", { class: "pair" }, row(was, "was"), row(now, "now"))));
   };
   const ratio = (was, now) => (now > 0 ? was / now : 1);
-  if (measured) card("Speed", digits(ratio(measured.unfused.median_us, measured.fused.median_us)) + " ×", "measured, median of " + plural(measured.fused.runs, "run") + ", beside one kernel per node", measured.unfused.median_us, measured.fused.median_us, time);
+  const isNothing = fused.kernels === 0 && apart.kernels === 0;
+  if (isNothing) cards.push(element("div", { class: "number" }, element("h3", {}, "Nothing is computed"), element("p", {}, "Outputs are inputs or constants: there is no kernel, and nothing to measure.")));
+  else if (measured) card("Speed", digits(ratio(measured.unfused.median_us, measured.fused.median_us)) + " ×", "measured, median of " + plural(measured.fused.runs, "run") + ", beside one kernel per node", measured.unfused.median_us, measured.fused.median_us, time);
   else card("Speed", digits(ratio(apart.us, fused.us)) + " ×", "predicted, beside one kernel per node", apart.us, fused.us, time);
-  card("Kernels", fused.kernels + " of " + apart.kernels, "are left of one per node", apart.kernels, fused.kernels, String);
-  card("Memory traffic", apart.bytes > 0 ? percent(1 - fused.bytes / apart.bytes) + " less" : "0 B", "bytes read and written by kernels", apart.bytes, fused.bytes, bytes);
-  if (data.unfused && data.unfused.memory) card("Memory between kernels", data.unfused.memory.arena > 0 ? percent(1 - data.memory.arena / data.unfused.memory.arena) + " less" : "none", "for values that kernels hand on", data.unfused.memory.arena, data.memory.arena, bytes);
+  if (!isNothing) card("Kernels", fused.kernels + " of " + apart.kernels, "are left of one per node", apart.kernels, fused.kernels, String);
+  if (!isNothing) card("Memory traffic", apart.bytes > 0 ? percent(1 - fused.bytes / apart.bytes) + " less" : "0 B", "bytes read and written by kernels", apart.bytes, fused.bytes, bytes);
+  if (!isNothing && data.unfused && data.unfused.memory) card("Memory between kernels", data.unfused.memory.arena > 0 ? percent(1 - data.memory.arena / data.unfused.memory.arena) + " less" : "none", "for values that kernels hand on", data.unfused.memory.arena, data.memory.arena, bytes);
   find("numbers").append(...cards);
   // A sentence, as all of the page: the note begins as a part of one.
   if (data.load) find("numbers").after(element("p", { class: "quiet", id: "load" }, data.load.note[0].toUpperCase() + data.load.note.slice(1) + "."));
   const repeats = data.graph.folds.map(fold => "a layer of " + plural(fold.first.length, "kernel") + " repeats " + fold.count + " times").join("; ");
-  find("graph-lead").textContent = plural(data.operators.length, "operator") + " become " + plural(fused.kernels, "kernel") + ". Equal kernels have the same colour." + (repeats ? " Drawn once: " + repeats + "." : "");
+  if (isNothing && !data.operators.length) { find("graph-lead").textContent = "There is no operator: nothing to draw."; find("canvas").hidden = true; }
+  else find("graph-lead").textContent = plural(data.operators.length, "operator") + " become " + plural(fused.kernels, "kernel") + ". Equal kernels have the same colour." + (repeats ? " Drawn once: " + repeats + "." : "");
   find("foot").textContent = "Made by fuseline " + data.version + " on " + new Date(data.made * 1000).toISOString().slice(0, 16).replace("T", " ") + " UTC. This file needs no network.";
 }
 function startFrame() {

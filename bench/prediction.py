@@ -21,7 +21,7 @@ def main():
     parser.add_argument("--fuseline", type=Path, default=Path("target/release/fuseline"))
     parser.add_argument("--threads", type=int)
     parser.add_argument("--target", default="here")
-    parser.add_argument("--iters", type=int, default=9)
+    parser.add_argument("--iters", type=int, default=20)
     parser.add_argument("--precision", default="f32")
     parser.add_argument("--keep", type=Path, help="a folder for what explain prints, to look at single kernels")
     arguments = parser.parse_args()

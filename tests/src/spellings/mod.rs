@@ -12,6 +12,7 @@ mod further_attention;
 mod gelu;
 mod group_norm;
 mod grouped_attention;
+mod layer;
 mod layer_norm;
 mod layer_norm_backward;
 mod masked_attention;
@@ -93,6 +94,7 @@ static FAMILIES: &[&[Spelling]] = &[
     unseen::ROWS,
     unseen_attention::ROWS,
     exported::ROWS,
+    layer::ROWS,
 ];
 
 /// The rows of a file: `family { "class" { "name": function, } }`.

@@ -10,7 +10,7 @@ use fuseline::device::DeviceSpec;
 use fuseline::fuse::{Chooser, Decision, Kind, Plan, PlanOptions, PlannedKernel, Policy, Reason, Verdict, edges, plan};
 use fuseline::graph::{Builder, Graph};
 use fuseline::ops::prim::Monoid;
-use fuseline::ops::{Prim, Scalar};
+use fuseline::ops::{ExprNode, Prim, Scalar};
 use fuseline::passes::Precision;
 use fuseline::tensor::{DType, Shape, Symbol};
 use fuseline_frontend::Model;
@@ -335,6 +335,40 @@ fn encoder(layers: usize) -> Graph {
     }
     b.output("y", x);
     b.finish().unwrap()
+}
+
+/// What each layer adds to: read by the norm behind it, and by the sum of the next layer. Joined with that norm first, it would be added once
+/// more for the sum.
+#[test]
+fn sums_that_layers_hand_on_are_added_once() {
+    let b = Builder::new("layers");
+    let (length, width) = (128, 256);
+    let matrix = |name: String, rows: usize, columns: usize| b.input(&name, DType::F32, Shape::new([rows, columns]));
+    let mut x = matrix("x".into(), length, width);
+    for layer in 0..3 {
+        let weight = |name: &str, rows: usize, columns: usize| matrix(format!("{name}.{layer}"), rows, columns);
+        let centred = x - x.mean(&[1]);
+        let normed = centred / ((centred * centred).mean(&[1]) + 1e-5).sqrt();
+        let hidden = normed.matmul(weight("up", width, 4 * width)).max(0.0);
+        x = x + hidden.matmul(weight("down", 4 * width, width));
+    }
+    b.output("y", x);
+    let graph = b.finish().unwrap();
+    for target in TARGETS {
+        let options = PlanOptions::on(DeviceSpec::find(target).unwrap());
+        let planned = plan_program(graph.clone(), &options, &mut |_| {}).unwrap();
+        let run = planned.program.run();
+        let is_sum = |node: &usize| match run.nodes()[*node].prim() {
+            Prim::Map(row) => {
+                matches!(row.expr.nodes(), [_, _, (ExprNode::Apply(Scalar::Add, _), _)]) && row.expr.args().len() == 2
+            }
+            _ => false,
+        };
+        for sum in (0..run.nodes().len()).filter(is_sum) {
+            let kernels = planned.run.kernels.iter().filter(|kernel| kernel.members.contains(&sum)).count();
+            assert_eq!(kernels, 1, "{target}: %{sum} of {run}");
+        }
+    }
 }
 
 #[test]

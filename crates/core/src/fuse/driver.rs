@@ -30,6 +30,9 @@ pub(super) const MOST_CONSUMERS: usize = 64;
 /// Of the neighbours of a new group, so many are looked at again at once; of others when it is their turn.
 const MOST_AGAIN: usize = 16;
 
+/// What could be stored is thought of so often.
+const MOST_THOUGHTS: usize = 4;
+
 /// The best candidate of a group, in the queue.
 pub(super) struct Entry {
     pub worth_us: f64,
@@ -150,15 +153,11 @@ impl<'g> Driver<'g> {
         let fuel = self.fuel.take();
         self.by_stages()?;
         let first_effort = self.effort();
-        let apart = self.second_thoughts()?;
-        if !apart.is_empty() {
-            let first_us = self.total_us();
-            self.apart = apart;
-            let first = self.start_over()?;
-            self.by_stages()?;
-            if self.total_us() > first_us - LEAST_SAVED_US {
-                self.apart.clear();
-                self.resume(first);
+        self.think_again(self.doubtful())?;
+        // What is stored now may leave more to be stored.
+        for _ in 0..MOST_THOUGHTS {
+            if !self.think_again(self.storable())? {
+                break;
             }
         }
         self.third_thoughts(first_effort)?;

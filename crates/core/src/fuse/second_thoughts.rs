@@ -4,6 +4,10 @@
 //! neighbour later. Decisions that save much less than their launches and traffic promise are tried the other way: their
 //! kernel is taken apart, and what is around it is planned again without them. What comes out better in all is kept apart when
 //! the whole is planned once more.
+//!
+//! So is what several kernels compute, each for itself, and what a kernel between products computes: its readers are tried without it.
+//! A sum that the next layer's norm takes in saves that norm a launch; that the layer behind has to add once more, or that the product
+//! before could have added it, shows later.
 
 use std::collections::BTreeMap;
 
@@ -38,6 +42,12 @@ const MOST_TRIED: usize = 16;
 /// A pair of nodes, reader last.
 type Edge = (usize, usize);
 
+/// Kernels that are taken apart, and the pairs of nodes that are kept apart when they are planned again.
+pub(super) struct Trial {
+    groups: Groups,
+    edges: Vec<Edge>,
+}
+
 /// What another plan saves, if that is believed; `changed_us` is what those kernels take in whose place it has others.
 pub(super) fn believed_us(before: Cost, after: Cost, changed_us: f64) -> f64 {
     let least = if after.bytes > before.bytes { BELIEVED * changed_us } else { 0.0 };
@@ -46,38 +56,56 @@ pub(super) fn believed_us(before: Cost, after: Cost, changed_us: f64) -> f64 {
 }
 
 impl Driver<'_> {
+    /// Plans the whole again without what `trials` show to stand in the way of more. Whether that takes less in all; if not, all is as it was.
+    pub(super) fn think_again(&mut self, trials: Vec<Trial>) -> Result<bool> {
+        let better = self.second_thoughts(trials)?;
+        if better.is_empty() {
+            return Ok(false);
+        }
+        let (first_us, apart) = (self.total_us(), self.apart.clone());
+        self.apart.extend(better);
+        let first = self.start_over()?;
+        self.by_stages()?;
+        let is_better = self.total_us() <= first_us - LEAST_SAVED_US;
+        if !is_better {
+            self.apart = apart;
+            self.resume(first);
+        }
+        Ok(is_better)
+    }
+
     /// Pairs of nodes that are better kept apart, although combining them saved time when it was decided; with the time that a
     /// plan without them saves.
-    pub(super) fn second_thoughts(&mut self) -> Result<FxHashMap<Edge, f64>> {
+    fn second_thoughts(&mut self, trials: Vec<Trial>) -> Result<FxHashMap<Edge, f64>> {
         let nodes = self.state.inside.len() as u64;
         let most = self.effort() + FREE_EFFORT + EFFORT_PER_NODE * nodes;
         // Equal kernels among equal neighbours are tried once.
         let mut known: FxHashMap<Box<[u32]>, f64> = FxHashMap::default();
-        let mut best: BTreeMap<GroupId, (f64, Edge)> = BTreeMap::new();
-        for (group, edge) in self.doubtful() {
+        let mut best: BTreeMap<Groups, (f64, Vec<Edge>)> = BTreeMap::new();
+        for trial in trials {
             self.options.budget.check()?;
-            let surroundings = self.surroundings(group, edge);
+            let surroundings = self.surroundings(&trial);
             let gain = match known.get(&surroundings) {
                 Some(gain) => *gain,
                 None if self.effort() > most => continue,
                 None => {
-                    let gain = self.gain_without(group, edge)?;
+                    let gain = self.gain_without(&trial)?;
                     self.looked_at += nodes / COPIED_LIKE_ONE;
                     known.insert(surroundings, gain);
                     gain
                 }
             };
-            let is_best = best.get(&group).is_none_or(|(most, _)| gain > *most);
+            let is_best = best.get(&trial.groups).is_none_or(|(most, _)| gain > *most);
             if gain > LEAST_SAVED_US && is_best {
-                best.insert(group, (gain, edge));
+                best.insert(trial.groups, (gain, trial.edges));
             }
         }
-        Ok(best.into_values().map(|(gain, edge)| (edge, gain)).collect())
+        Ok(best.into_values().flat_map(|(gain, edges)| edges.into_iter().map(move |edge| (edge, gain))).collect())
     }
 
     /// The groups that doubtful decisions made, each with pairs of nodes at which it could be taken apart: where the decision put
     /// two together, then anywhere else, for what is wrong may be another border.
-    fn doubtful(&self) -> Vec<(GroupId, Edge)> {
+    pub(super) fn doubtful(&self) -> Vec<Trial> {
         let is_doubtful = |decision: &&Decision| {
             let is_pinned = || decision.edges.iter().any(|edge| self.is_kept_together(*edge));
             decision.verdict == Verdict::Taken
@@ -104,12 +132,36 @@ impl Driver<'_> {
             }
         }
         let ranked = |(group, edges): (GroupId, Vec<Edge>)| {
-            edges.into_iter().enumerate().map(move |(rank, edge)| (rank, (group, edge)))
+            let trial = move |edge| Trial { groups: Groups::from_slice(&[group]), edges: vec![edge] };
+            edges.into_iter().map(trial).enumerate()
         };
-        let mut all: Vec<(usize, (GroupId, Edge))> = found.into_iter().flat_map(ranked).collect();
+        let mut all: Vec<(usize, Trial)> = found.into_iter().flat_map(ranked).collect();
         // Every kernel's likeliest border before the next one of any.
         all.sort_by_key(|(rank, _)| *rank);
         all.into_iter().map(|(_, trial)| trial).collect()
+    }
+
+    /// What could be stored for those that read it in the same kernel: what several kernels compute, and what a kernel computes that lies
+    /// between others, both sides of which these might take in. Attention stays in one piece, and what somebody wants together.
+    pub(super) fn storable(&self) -> Vec<Trial> {
+        let kind = |group: &GroupId| self.state.group(*group).priced.kind;
+        let is_between = |group: &GroupId| {
+            let is_memory_bound = matches!(kind(group), Kind::Map | Kind::Row | Kind::Column);
+            let has = |neighbours: Groups| neighbours.iter().any(|other| kind(other) == Kind::Contract);
+            is_memory_bound && has(self.state.producers(*group)) && has(self.state.first_consumers(*group, MOST_TRIED))
+        };
+        let is_open = |group: &GroupId| kind(group) != Kind::Attention && !self.is_wanted(*group);
+        let trial = |node: usize| {
+            let groups = &self.state.inside[node];
+            let is_doubted = groups.len() > 1 || groups.iter().any(is_between);
+            if !is_doubted || !groups.iter().all(is_open) {
+                return None;
+            }
+            let edges = self.state.edges(&[node], &self.state.union(groups));
+            let is_kept = edges.iter().any(|edge| self.is_kept_together(*edge));
+            (!edges.is_empty() && !is_kept).then(|| Trial { groups: groups.clone(), edges })
+        };
+        (0..self.state.inside.len()).filter_map(trial).collect()
     }
 
     /// Whether a group was made by combining a set of groups because somebody wants that.
@@ -140,33 +192,38 @@ impl Driver<'_> {
         launches + (before.bytes - after.bytes).max(0.0) / (memory.gbps * memory.reach * 1e3)
     }
 
-    /// A group by its structure, the ends of an edge in it, and the structures around it.
-    fn surroundings(&self, group: GroupId, edge: Edge) -> Box<[u32]> {
-        let own = self.state.group(group);
-        let place = |node: usize| own.members.binary_search(&node).map_or(u32::MAX, |place| place as u32);
+    /// Groups by their structure, the ends of edges in them, and the structures around them.
+    fn surroundings(&self, trial: &Trial) -> Box<[u32]> {
         let structure = |id: &GroupId| self.state.group(*id).priced.structure;
-        let mut words = vec![own.priced.structure, place(edge.0), place(edge.1)];
-        for neighbours in [self.state.producers(group), self.state.consumers(group)] {
-            let mut around: Vec<u32> = neighbours.iter().map(structure).collect();
-            around.sort_unstable();
-            words.push(around.len() as u32);
-            words.extend(around);
+        let mut words = Vec::new();
+        for group in &trial.groups {
+            let own = self.state.group(*group);
+            let place = |node: usize| own.members.binary_search(&node).map_or(u32::MAX, |place| place as u32);
+            words.push(own.priced.structure);
+            words.extend(trial.edges.iter().flat_map(|(from, to)| [place(*from), place(*to)]));
+            for neighbours in [self.state.producers(*group), self.state.consumers(*group)] {
+                let mut around: Vec<u32> = neighbours.iter().map(structure).collect();
+                around.sort_unstable();
+                words.push(around.len() as u32);
+                words.extend(around);
+            }
         }
         words.into_boxed_slice()
     }
 
-    /// What a plan saves in all that takes a group apart, keeps the ends of an edge apart, and goes on from there. Leaves
+    /// What a plan saves in all that takes groups apart, keeps the ends of edges apart, and goes on from there. Leaves
     /// everything as it was.
-    fn gain_without(&mut self, group: GroupId, edge: Edge) -> Result<f64> {
+    fn gain_without(&mut self, Trial { groups, edges }: &Trial) -> Result<f64> {
         let (state, joined, sets) = (self.state.clone(), self.joined.clone(), std::mem::take(&mut self.sets));
         // The numbers of groups that come up are given again.
         let memory = std::mem::take(&mut self.memory);
         let (decisions, taken, stage, before) = (self.decisions.len(), self.taken, self.stage, self.cost());
-        let own_us = self.state.group(group).priced.price.us;
-        self.apart.insert(edge, 0.0);
+        let own_us = groups.iter().map(|group| self.state.group(*group).priced.price.us).sum();
+        let apart = self.apart.clone();
+        self.apart.extend(edges.iter().map(|edge| (*edge, 0.0)));
         let first = state.groups.len() as GroupId;
         let mut after = before;
-        if self.state.shatter(group, &mut self.evaluator) {
+        if self.state.shatter(groups, &mut self.evaluator) {
             for stage in [Stage::First, Stage::Late, Stage::Last] {
                 self.stage = stage;
                 let groups = self.since(first);
@@ -174,7 +231,7 @@ impl Driver<'_> {
             }
             after = self.cost();
         }
-        self.apart.remove(&edge);
+        self.apart = apart;
         (self.state, self.joined, self.sets, self.taken, self.stage) = (state, joined, sets, taken, stage);
         self.memory = memory;
         self.decisions.truncate(decisions);

@@ -228,15 +228,20 @@ impl<'g> State<'g> {
         self.replace(old, new)
     }
 
-    /// Puts every cell of a group by itself; not where it is large, or one of its cells is computed elsewhere too.
-    pub fn shatter(&mut self, id: GroupId, evaluator: &mut Evaluator<'g>) -> bool {
-        let members = self.group(id).members.clone();
-        if members.len() > MOST_SHATTERED || members.iter().any(|node| self.inside[*node].len() > 1) {
+    /// Takes groups apart into their cells, all that they compute stored, but for what another group stores as well. Whether that can be done.
+    pub fn shatter(&mut self, ids: &[GroupId], evaluator: &mut Evaluator<'g>) -> bool {
+        let members = self.union(ids);
+        if members.len() > MOST_SHATTERED {
             return false;
         }
-        let alone = |node: &usize| single(self.graph, *node, evaluator).ok().map(|group| (0, group));
-        let Some(cells) = members.iter().map(alone).collect() else { return false };
-        self.replace(&[id], cells);
+        let stores = |group: &GroupId, node: usize| self.group(*group).outputs.iter().any(|value| value.node() == node);
+        let others = |node: usize| self.inside[node].iter().filter(|group| !ids.contains(group));
+        let mut cells = Vec::new();
+        for node in members.into_iter().filter(|node| !others(*node).any(|group| stores(group, *node))) {
+            let Ok(cell) = single(self.graph, node, evaluator) else { return false };
+            cells.push((0, cell));
+        }
+        self.replace(ids, cells);
         self.arrange();
         true
     }
@@ -298,7 +303,7 @@ impl<'g> State<'g> {
     }
 }
 
-/// A larger group than this is not taken apart.
+/// More nodes than this are not taken apart.
 const MOST_SHATTERED: usize = 64;
 
 /// A node by itself that cannot be a kernel.

@@ -252,6 +252,39 @@ impl Expr {
         Some(Expr::canonical(&scope.state.borrow().nodes, root, self.args.clone()))
     }
 
+    /// One step of an expression as an expression of its own, and which arguments of the whole it takes.
+    pub(crate) fn part(&self, position: usize) -> (Expr, SmallVec<[usize; 3]>) {
+        let nodes = &self.nodes()[..=position];
+        let mut needed = vec![false; nodes.len()];
+        needed[position] = true;
+        let mut taken: SmallVec<[usize; 3]> = SmallVec::new();
+        for (k, (node, _)) in nodes.iter().enumerate().rev() {
+            if needed[k] {
+                node.operands().iter().for_each(|o| needed[*o as usize] = true);
+                if let ExprNode::Arg(arg) = node {
+                    taken.push(*arg as usize);
+                }
+            }
+        }
+        taken.sort_unstable();
+        let dtypes: SmallVec<[DType; 3]> = taken.iter().map(|k| self.args()[*k]).collect();
+        let expr = Expr::build(&dtypes, |scope, args| {
+            let mut terms: Vec<Option<Term<'_>>> = Vec::with_capacity(nodes.len());
+            for (k, (node, dtype)) in nodes.iter().enumerate() {
+                let term = needed[k].then(|| match node {
+                    ExprNode::Arg(arg) => args[taken.iter().position(|t| *t == *arg as usize).expect("it is taken")],
+                    _ => {
+                        let read = |o: &u32| terms[*o as usize].expect("what a needed step reads is needed");
+                        scope.step(node, *dtype, &node.operands().iter().map(read).collect::<SmallVec<[_; 3]>>())
+                    }
+                });
+                terms.push(term);
+            }
+            terms.pop().flatten().expect("the last step is needed")
+        });
+        (expr, taken)
+    }
+
     /// The expression copied into a scope, its arguments replaced by terms.
     pub fn inline<'s>(&self, scope: &'s Scope, args: &[Term<'s>]) -> Term<'s> {
         self.inline_with(scope, |node| if let ExprNode::Arg(k) = node { Some(args[*k as usize]) } else { None })

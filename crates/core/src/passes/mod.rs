@@ -13,6 +13,7 @@ mod compose_views;
 mod drop_dead;
 mod fold_constants;
 mod formula;
+mod inline_masks;
 mod inline_splats;
 mod join_parts;
 mod keep_written;
@@ -188,16 +189,17 @@ pub const PASSES: &[Pass] = &[
     choose_branches::PASS, // after shape arithmetic, which decides most conditions; before the passes that simplify what it leaves
     fold_constants::PASS,  // before views are composed: a constant seen through several views is one small constant
     compose_views::PASS,   // then every later pass sees at most one view between two computations
-    join_parts::PASS,      // after composing: a part is one view of what it looks at
-    split_concats::PASS,   // after joining, which may leave no concat at all
-    repeat_late::PASS,     // after joining: parts that are the same are one that is repeated
-    settle_axes::PASS,     // after composing: readers are seen through one view
-    align_contractions::PASS, // after composing: a permutation may hide behind another view
     inline_splats::PASS,   // after composing: a constant behind several views is behind one
-    simplify_algebra::PASS, // after inlining: rules see constants as constants
-    round_factors::PASS,   // after algebra: what is rounded is what is multiplied in the end
-    round_storage::PASS,   // after factors: a value that is rounded for one reader is rounded for others
-    share_common::PASS,    // last: the others leave several spellings of one computation
+    inline_masks::PASS,    // after splats: masks by coordinates are there already
+    simplify_algebra::PASS, // after inlining: rules see constants as constants; before joining: parts are told apart by what they compute
+    join_parts::PASS,       // after composing: a part is one view of what it looks at
+    split_concats::PASS,    // after joining, which may leave no concat at all
+    repeat_late::PASS,      // after joining: parts that are the same are one that is repeated
+    settle_axes::PASS,      // after composing: readers are seen through one view
+    align_contractions::PASS, // after composing: a permutation may hide behind another view
+    round_factors::PASS,    // after algebra: what is rounded is what is multiplied in the end
+    round_storage::PASS,    // after factors: a value that is rounded for one reader is rounded for others
+    share_common::PASS,     // last: the others leave several spellings of one computation
 ];
 
 /// The graph with what decides kept as it is written, as the importer of ONNX hands it over: so that every reading of it decides alike.
@@ -207,7 +209,7 @@ pub fn keep_written(graph: Graph, budget: &Budget) -> Result<Graph> {
 }
 
 /// The list is repeated at most this often; every pass makes a graph smaller or plainer, so that few rounds do.
-const MOST_ROUNDS: usize = 16;
+const MOST_ROUNDS: usize = 32;
 
 /// What an observer sees after each pass.
 #[derive(Clone, Copy, Debug)]
@@ -254,25 +256,32 @@ fn passed(
     observe: &mut dyn FnMut(&Step<'_>),
 ) -> Result<Graph> {
     let mut graph = graph;
-    // A pass changes nothing when it runs again, so that the others are enough after the last change.
-    let (mut idle, mut enough) = (0, PASSES.len());
+    let axes = PASSES.iter().position(|pass| pass.name == settle_axes::PASS.name).unwrap_or(PASSES.len());
+    // Which passes would change nothing: they saw the graph as it is, or made it what it is.
+    let mut idle = [false; PASSES.len()];
     'rounds: for round in 0..MOST_ROUNDS {
-        for pass in &PASSES[if round == 0 { first } else { 0 }..] {
+        for k in if round == 0 { first } else { 0 }..PASSES.len() {
+            // What chooses an order of axes sees a graph that is as plain as it gets: the choice stays.
+            if k == axes && idle[..k].contains(&false) {
+                continue 'rounds;
+            }
+            if idle[k] {
+                continue;
+            }
             context.budget.check()?;
+            let pass = &PASSES[k];
             let new = pass.apply(&graph, context)?;
             let changed = new.is_some();
-            match new {
-                Some(new) => {
-                    if verifies {
-                        verify(&new).at(|| format!("pass {}", pass.name))?;
-                    }
-                    (idle, enough) = (0, PASSES.len() - 1);
-                    graph = new;
+            if let Some(new) = new {
+                if verifies {
+                    verify(&new).at(|| format!("pass {}", pass.name))?;
                 }
-                None => idle += 1,
+                idle.fill(false);
+                graph = new;
             }
+            idle[k] = true;
             observe(&Step { pass: pass.name, round, changed, graph: &graph });
-            if idle == enough {
+            if !idle.contains(&false) {
                 break 'rounds;
             }
         }

@@ -24,7 +24,8 @@ pub(super) const REWRITE: Rewrite = Rewrite {
 
 /// In: any graph. Out: no chain of sums, differences, products and quotients of one value with constants, read by nobody else in
 /// between, is longer than `x · a + b`, where one of the constants varies along an axis (numbers are left to the algebra
-/// of expressions). Where `x` is a contraction with weights that could take the factor, `(x + b) · a` becomes `x · a + b · a`.
+/// of expressions). Where `x` is a contraction with weights that could take the factor, `(x + b) · a` becomes `x · a + b · a`. Where
+/// such a chain is composed and nothing but taken away from something, its constants take the sign: a sum is the form of both.
 ///
 /// A BatchNorm, `(x − μ) / σ · γ + β`, is thus `x · (γ/σ) + (β − μ·γ/σ)`.
 fn run(graph: &Graph, facts: &Facts, permit: &mut Permit<'_>) -> Result<Option<Graph>> {
@@ -66,6 +67,8 @@ enum Link {
 }
 
 struct Chain {
+    /// what the chain is taken away from
+    minuend: Option<Step>,
     /// the value in the middle
     core: Step,
     /// from the inside to the outside
@@ -75,9 +78,9 @@ struct Chain {
 }
 
 impl Chain {
-    /// Links of the chain that it becomes.
+    /// Links of the chain that it becomes. (One that is taken away is scaled: by −1 at least.)
     fn composed_links(&self) -> usize {
-        let scales = self.links.iter().any(|l| l.is_product() || matches!(l, Link::From(_)));
+        let scales = self.minuend.is_some() || self.links.iter().any(|l| l.is_product() || matches!(l, Link::From(_)));
         let shifts = self.links.iter().any(|l| !l.is_product());
         usize::from(scales) + usize::from(shifts)
     }
@@ -109,7 +112,11 @@ fn find(graph: &Graph, facts: &Facts, id: usize) -> Option<Chain> {
     if !matches!(node.prim(), Prim::Map(_)) || !node.types()[0].dtype.is_float() {
         return None;
     }
-    let chain = chain(graph, facts, Step::of(graph, Value::new(id, 0)));
+    let end = Step::of(graph, Value::new(id, 0));
+    let chain = match taken_away(graph, facts, end) {
+        Some([minuend, end]) => Chain { minuend: Some(minuend), ..chain(graph, facts, end) },
+        None => chain(graph, facts, end),
+    };
     let axes = |link: &Link| constant_axes(graph, facts, link.constant()).unwrap_or(0);
     if chain.links.iter().all(|link| axes(link) == 0) {
         return None;
@@ -122,6 +129,13 @@ fn find(graph: &Graph, facts: &Facts, id: usize) -> Option<Chain> {
         _ => false,
     };
     (shorter || into_weights).then_some(chain)
+}
+
+/// A difference of two things that both vary, the second of which nobody else reads.
+fn taken_away(graph: &Graph, facts: &Facts, step: Step) -> Option<[Step; 2]> {
+    let [a, b] = step.call(graph, Scalar::Sub)?;
+    let is_own = b.node() == step.node() || facts.readers(b.node()) == 1;
+    (is_own && [a, b].iter().all(|s| constant_axes(graph, facts, *s).is_none())).then_some([a, b])
 }
 
 /// Chains of more links are composed piece by piece, one round after another.
@@ -143,7 +157,7 @@ fn chain(graph: &Graph, facts: &Facts, end: Step) -> Chain {
     }
     links.reverse();
     passed.dedup();
-    Chain { core, links, passed }
+    Chain { minuend: None, core, links, passed }
 }
 
 /// What a step does to what it is computed from, if that is one thing and the other operand is a constant.
@@ -213,6 +227,9 @@ fn apply(graph: &Graph, facts: &Facts, rebuild: &mut Rebuild<'_>, id: usize, cha
             Link::Over(_) => (scale.over(c.clone()), shift.over(c)),
         };
     }
+    if chain.minuend.is_some() {
+        (scale, shift) = (Constant::Zero.minus(scale), Constant::Zero.minus(shift));
+    }
     let ty = graph.nodes()[id].types()[0].clone();
     let mut value = chain.core.rebuilt(graph, rebuild)?;
     for (constant, op) in [(scale, Scalar::Mul), (shift, Scalar::Add)] {
@@ -220,6 +237,10 @@ fn apply(graph: &Graph, facts: &Facts, rebuild: &mut Rebuild<'_>, id: usize, cha
             let constant = constant.rebuilt(graph, facts, rebuild, &ty.shape, ty.dtype)?;
             value = call(rebuild, op, &[value, constant])?;
         }
+    }
+    if let Some(minuend) = chain.minuend {
+        let minuend = minuend.rebuilt(graph, rebuild)?;
+        value = call(rebuild, Scalar::Add, &[minuend, value])?;
     }
     replaced(value)
 }

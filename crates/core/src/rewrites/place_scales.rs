@@ -94,7 +94,7 @@ enum Place {
 /// For every map that scales scores which are folded: which operand of the contraction has the axes that are folded.
 type Scores = FxHashMap<usize, usize>;
 
-/// So many steps are looked at between scores and their fold, or behind what is added to them.
+/// So many steps are looked at between scores and their fold.
 const MOST_STEPS: usize = 64;
 
 fn folded_scores(graph: &Graph, facts: &Facts) -> Scores {
@@ -119,11 +119,8 @@ fn folded_scores(graph: &Graph, facts: &Facts) -> Scores {
                 continue;
             }
             match step.kind(graph) {
-                Kind::Call(Scalar::Add | Scalar::Sub, operands) => {
-                    // What is added for nothing stays, unless it hides scores: then it is a choice.
-                    let [a, b] = [operands[0], operands[1]];
-                    todo.extend([(a, b), (b, a)].into_iter().filter(|(_, other)| hides(graph, *other)).map(|(x, _)| x));
-                }
+                // What is added for nothing stays. (What is added and hides scores is a choice by now.)
+                Kind::Call(Scalar::Add | Scalar::Sub, _) => {}
                 Kind::Call(_, operands) => todo.extend(operands),
                 Kind::Cast(x) => todo.push(x),
                 _ => {}
@@ -131,26 +128,6 @@ fn folded_scores(graph: &Graph, facts: &Facts) -> Scores {
         }
     }
     scores
-}
-
-/// Whether an addend is −∞ somewhere, as far as its constants tell.
-fn hides(graph: &Graph, addend: Step) -> bool {
-    let mut todo = vec![addend];
-    for _ in 0..MOST_STEPS {
-        let Some(step) = todo.pop() else { return false };
-        match step.kind(graph) {
-            Kind::Const(_) if step.float(graph) == Some(f64::NEG_INFINITY) => return true,
-            Kind::Call(_, operands) => todo.extend(operands),
-            Kind::Cast(x) => todo.push(x),
-            Kind::Value(value) => {
-                if let Prim::View(_) = graph.node_of(value).prim() {
-                    todo.push(Step::of(graph, graph.node_of(value).args()[0]));
-                }
-            }
-            _ => {}
-        }
-    }
-    false
 }
 
 fn find(

@@ -138,7 +138,7 @@ impl Step {
     pub(super) fn parts(self, graph: &Graph) -> Option<(Expr, SmallVec<[Value; 3]>)> {
         let node = graph.node_of(self.value);
         let Prim::Map(row) = node.prim() else { return None };
-        let (expr, args) = part(&row.expr, self.position as usize);
+        let (expr, args) = row.expr.part(self.position as usize);
         Some((expr, args.iter().map(|k| node.args()[*k]).collect()))
     }
 
@@ -152,39 +152,6 @@ impl Step {
             None => Ok(rebuild.moved(self.value)),
         }
     }
-}
-
-/// One step of an expression as an expression of its own, and which arguments of the whole it takes.
-pub(super) fn part(whole: &Expr, position: usize) -> (Expr, SmallVec<[usize; 3]>) {
-    let nodes = &whole.nodes()[..=position];
-    let mut needed = vec![false; nodes.len()];
-    needed[position] = true;
-    let mut taken: SmallVec<[usize; 3]> = SmallVec::new();
-    for (k, (node, _)) in nodes.iter().enumerate().rev() {
-        if needed[k] {
-            node.operands().iter().for_each(|o| needed[*o as usize] = true);
-            if let ExprNode::Arg(arg) = node {
-                taken.push(*arg as usize);
-            }
-        }
-    }
-    taken.sort_unstable();
-    let dtypes: SmallVec<[DType; 3]> = taken.iter().map(|k| whole.args()[*k]).collect();
-    let expr = Expr::build(&dtypes, |scope, args| {
-        let mut terms: Vec<Option<Term<'_>>> = Vec::with_capacity(nodes.len());
-        for (k, (node, dtype)) in nodes.iter().enumerate() {
-            let term = needed[k].then(|| match node {
-                ExprNode::Arg(arg) => args[taken.iter().position(|t| *t == *arg as usize).expect("it is taken")],
-                _ => {
-                    let read = |o: &u32| terms[*o as usize].expect("what a needed step reads is needed");
-                    scope.step(node, *dtype, &node.operands().iter().map(read).collect::<SmallVec<[_; 3]>>())
-                }
-            });
-            terms.push(term);
-        }
-        terms.pop().flatten().expect("the last step is needed")
-    });
-    (expr, taken)
 }
 
 /// A map with one of its steps replaced: `make` gets another value, at the same coordinates, and the operands of the step.
@@ -213,7 +180,7 @@ pub(super) fn with_step(
         *terms.last().expect("an expression has a result")
     });
     // Without the arguments that nothing needs any more: they are read by one map less.
-    let (expr, taken) = part(&expr, expr.nodes().len() - 1);
+    let (expr, taken) = expr.part(expr.nodes().len() - 1);
     let args: SmallVec<[Value; 4]> = taken.iter().map(|k| args[*k]).collect();
     rebuild.add(Map { expr, shape: row.shape.clone() }, &args)
 }

@@ -67,6 +67,19 @@ pub(super) fn less_choice<'s>(s: &Step<'_, 's>) -> Option<Term<'s>> {
     Some(Term::call(Add, &[x, c.select(negated(yes), negated(no))]))
 }
 
+/// What adds 0 or −∞ hides: what is hidden is −∞, also where it is NaN or +∞ itself.
+pub(super) fn hide_by_choice<'s>(s: &Step<'_, 's>) -> Option<Term<'s>> {
+    let [a, b] = call(s.term, Add)?;
+    [(a, b), (b, a)].into_iter().find_map(|(x, mask)| {
+        let ([c, yes, no], values) = hiding(mask)?;
+        match values {
+            [0.0, f64::NEG_INFINITY] => Some(c.select(x, no)),
+            [f64::NEG_INFINITY, 0.0] => Some(c.select(yes, x)),
+            _ => None,
+        }
+    })
+}
+
 /// A choice between a number and an infinity, times a constant, is one between the multiple and the infinity: masks hide scores before they are
 /// scaled, or behind it.
 pub(super) fn multiple_of_choice<'s>(s: &Step<'_, 's>) -> Option<Term<'s>> {

@@ -97,6 +97,7 @@ rules! {
     "choice-by-less",     Exact, "c < d ? x : y is d ≤ c ? y : x for integers that are not index expressions",       |s| choices::choice_by_less(s);
     "multiple-of-choice", Exact, "(c ? x : ∞) · k is c ? x · k : ±∞ for a constant k",                        |s| choices::multiple_of_choice(s);
     "less-choice",        Exact, "x − (c ? a : ∞) is x + (c ? −a : −∞) for constants",                        |s| choices::less_choice(s);
+    "hide-by-choice",     Real,  "x + (c ? 0 : −∞) is c ? x : −∞",                                           |s| choices::hide_by_choice(s);
     "function-of-truth",  Exact, "a function of a truth as a number is a choice between what it gives for 1 and 0", |s| choices::function_of_truth(s);
     "at-most-least",      Exact, "x ≤ −∞ is x = −∞",                                                         |s| choices::at_most_least(s);
     "equal-to-itself",    Exact, "x == x is not is_nan(x)",                                                  |s| choices::equal_to_itself(s);

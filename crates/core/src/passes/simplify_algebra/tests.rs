@@ -134,6 +134,7 @@ const CASES: &[(&str, Case, usize)] = &[
     ("choice-again", |_, x, _, c| c.select(c.select(x, 0.5), 2.0), 1),
     ("choice-again", |_, x, _, c| c.select(x, c.select(x.tanh(), x.exp())), 2),
     ("less-choice", |b, x, _, c| x - c.select(b.scalar(DType::F32, 0.0), f64::INFINITY), 1),
+    ("hide-by-choice", |b, x, _, c| x + c.select(b.scalar(DType::F32, 0.0), f64::NEG_INFINITY), 1),
     ("choice-by-less", |_, x, i, _| i.lt(i * i).select(x, x.exp()), 3),
     ("multiple-of-choice", |_, x, _, c| c.select(x, f64::NEG_INFINITY) * 0.125, 1),
     ("truth-of-product", |_, _, i, c| (c.cast(DType::I64) * i).cast(DType::Bool), 1),

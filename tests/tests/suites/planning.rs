@@ -311,6 +311,25 @@ fn a_network_is_planned_the_same_way_twice_and_as_written() {
     assert_eq!(kernels(&replayed.run), kernels(&first.run));
 }
 
+/// A plan that computes what nobody needs is the fault of who wrote it.
+#[test]
+fn written_kernels_compute_what_is_needed() {
+    let graph = encoder(1);
+    let options = PlanOptions::on(DeviceSpec::find("h200").unwrap());
+    let written = plan_program(graph.clone(), &options, &mut |_| {}).unwrap().lock(&options).to_string();
+    let first = written.lines().find(|line| line.starts_with("contract")).unwrap();
+    let node = first.split_whitespace().nth(1).unwrap();
+    let place = written.rfind("\ncontract ").unwrap() + "\ncontract ".len();
+    let lock = format!("{}{node} {}", &written[..place], &written[place..]);
+    let replayed = PlanOptions { chooser: Chooser::Replay(Arc::new(lock.parse().unwrap())), ..options };
+    let error = plan_program(graph, &replayed, &mut |_| {}).unwrap_err();
+    assert!(
+        error.kind() == fuseline::error::Kind::Invalid
+            && error.to_string().contains(&format!("computes {node}, of which")),
+        "{error}"
+    );
+}
+
 /// Layers of a transformer encoder, all of one form.
 fn encoder(layers: usize) -> Graph {
     let b = Builder::new("encoder");

@@ -55,6 +55,10 @@ impl Driver<'_> {
                 (0..self.state.graph.nodes()[node].types().len()).map(move |port| crate::graph::Value::new(node, port))
             };
             let outputs: Vec<_> = members.iter().filter(stored).flat_map(ports).collect();
+            let needed = self.state.needed(members.clone(), &outputs);
+            if let Some(idle) = members.iter().find(|node| needed.binary_search(node).is_err()) {
+                return Err(wrong(kernel, format!("computes %{idle}, of which it stores nothing and needs nothing")));
+            }
             let priced = self.evaluator.evaluate(members, &outputs);
             let priced = priced.map_err(|refusal| wrong(kernel, format!("cannot be: {refusal}")))?;
             if !is_like(kernel.kind, priced.kind) {

@@ -33,6 +33,11 @@ const MOST_AGAIN: usize = 16;
 /// What could be stored is thought of so often.
 const MOST_THOUGHTS: usize = 4;
 
+/// A graph whose first plan took no more than this is planned again for any gain (a plan takes a few milliseconds); a larger one for this part of
+/// its time.
+const LITTLE_EFFORT: u64 = 30_000;
+const WORTH_A_PLAN: f64 = 0.004;
+
 /// The best candidate of a group, in the queue.
 pub(super) struct Entry {
     pub worth_us: f64,
@@ -153,10 +158,11 @@ impl<'g> Driver<'g> {
         let fuel = self.fuel.take();
         self.by_stages()?;
         let first_effort = self.effort();
-        self.think_again(self.doubtful())?;
+        self.think_again(self.doubtful(), 0.0)?;
         // What is stored now may leave more to be stored.
         for _ in 0..MOST_THOUGHTS {
-            if !self.think_again(self.storable())? {
+            let least_us = if first_effort > LITTLE_EFFORT { WORTH_A_PLAN * self.total_us() } else { 0.0 };
+            if !self.think_again(self.storable(), least_us)? {
                 break;
             }
         }

@@ -56,10 +56,11 @@ pub(super) fn believed_us(before: Cost, after: Cost, changed_us: f64) -> f64 {
 }
 
 impl Driver<'_> {
-    /// Plans the whole again without what `trials` show to stand in the way of more. Whether that takes less in all; if not, all is as it was.
-    pub(super) fn think_again(&mut self, trials: Vec<Trial>) -> Result<bool> {
-        let better = self.second_thoughts(trials)?;
-        if better.is_empty() {
+    /// Plans the whole again without what `trials` show to stand in the way of more, if they promise at least so many microseconds in all.
+    /// Whether that takes less; if not, all is as it was.
+    pub(super) fn think_again(&mut self, trials: Vec<Trial>, least_us: f64) -> Result<bool> {
+        let (better, promised_us) = self.second_thoughts(trials)?;
+        if better.is_empty() || promised_us < least_us {
             return Ok(false);
         }
         let (first_us, apart) = (self.total_us(), self.apart.clone());
@@ -75,8 +76,8 @@ impl Driver<'_> {
     }
 
     /// Pairs of nodes that are better kept apart, although combining them saved time when it was decided; with the time that a
-    /// plan without them saves.
-    fn second_thoughts(&mut self, trials: Vec<Trial>) -> Result<FxHashMap<Edge, f64>> {
+    /// plan without them saves; and what that is in all.
+    fn second_thoughts(&mut self, trials: Vec<Trial>) -> Result<(FxHashMap<Edge, f64>, f64)> {
         let nodes = self.state.inside.len() as u64;
         let most = self.effort() + FREE_EFFORT + EFFORT_PER_NODE * nodes;
         // Equal kernels among equal neighbours are tried once.
@@ -100,7 +101,9 @@ impl Driver<'_> {
                 best.insert(trial.groups, (gain, trial.edges));
             }
         }
-        Ok(best.into_values().flat_map(|(gain, edges)| edges.into_iter().map(move |edge| (edge, gain))).collect())
+        let promised_us = best.values().map(|(gain, _)| gain).sum();
+        let edges = best.into_values().flat_map(|(gain, edges)| edges.into_iter().map(move |edge| (edge, gain)));
+        Ok((edges.collect(), promised_us))
     }
 
     /// The groups that doubtful decisions made, each with pairs of nodes at which it could be taken apart: where the decision put

@@ -300,7 +300,8 @@ fn apply(op: Scalar, from: DType, to: DType, args: &[Known], purpose: Purpose) -
         let Some(values) = values else { return integral(op, to, args, purpose) };
         let Some(f) = op.def().float else { return Known::Unknown };
         let y = f(&values);
-        return if to.is_float() { Known::Float(y) } else { Known::Int(Dim::int(y as i64)) };
+        // Rounded as it is stored: constants that are folded are, and a condition must not know better than what it guards.
+        return if to.is_float() { Known::Float(to.round(y)) } else { Known::Int(Dim::int(y as i64)) };
     }
     let dims: Option<Vec<&Dim>> = args.iter().map(|a| if let Known::Int(d) = a { Some(d) } else { None }).collect();
     let Some(dims) = dims else { return Known::Unknown };

@@ -84,8 +84,8 @@ fn is_added(expr: &Expr, place: usize) -> bool {
 
 fn mask(graph: &Graph, value: Value) -> Option<Mask> {
     let (base, view) = match graph.node_of(value).prim() {
-        // Outside of what is looked at there is no condition.
-        Prim::View(view) => (graph.node_of(value).args()[0], Some(Some(view).filter(|view| view.guard.is_empty())?)),
+        // Outside of what a guarded one looks at there is no condition.
+        Prim::View(view) if view.guard.is_empty() => (graph.node_of(value).args()[0], Some(view)),
         _ => (value, None),
     };
     let Prim::Map(made) = graph.node_of(base).prim() else { return None };

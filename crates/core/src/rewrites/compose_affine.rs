@@ -114,7 +114,11 @@ fn find(graph: &Graph, facts: &Facts, id: usize) -> Option<Chain> {
     }
     let end = Step::of(graph, Value::new(id, 0));
     let chain = match taken_away(graph, facts, end) {
-        Some([minuend, end]) => Chain { minuend: Some(minuend), ..chain(graph, facts, end) },
+        Some([minuend, end]) => {
+            let mut chain = Chain { minuend: Some(minuend), ..chain(graph, facts, end) };
+            chain.passed.extend(Some(end.node()).filter(|node| *node != id));
+            chain
+        }
         None => chain(graph, facts, end),
     };
     let axes = |link: &Link| constant_axes(graph, facts, link.constant()).unwrap_or(0);

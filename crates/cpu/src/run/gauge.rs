@@ -268,7 +268,7 @@ impl Launch<'_> {
         let pointers = [settings.as_mut_ptr().cast::<u8>(), self.memory];
         let table = Table { pointers: &pointers, used: &[0, 1], worker: 1, first: self.memory, stride: self.stride };
         let start = Instant::now();
-        // SAFETY: the processor has the instructions, as `Gauge::new` makes sure; every task stays within memory of its thread, of which there is as much
+        // SAFETY: the processor has the instructions, as `Gauge::new` makes sure and `Gauge::on` asks for; every task stays within memory of its thread, of which there is as much
         // as both halves have bytes.
         unsafe { launch(team, self.code, self.tasks, table) };
         start.elapsed().as_secs_f64()

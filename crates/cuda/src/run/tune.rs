@@ -109,6 +109,7 @@ impl Run<'_> {
         self.write_inputs(loaded, pure, inputs)?;
         self.launch_pure(loaded, &special, pure)?;
         let tables = self.tables(loaded, &special, pure)?;
+        // Tables point into the memory of the first program: it stays while others take its place.
         let first = special.clone();
         let mut known: FxHashMap<u64, ()> = FxHashMap::default();
         let mut tuned = Vec::new();

@@ -16,6 +16,7 @@ mod layer;
 mod layer_norm;
 mod layer_norm_backward;
 mod masked_attention;
+mod picture;
 mod picture_attention;
 mod planned;
 mod quantized;
@@ -95,6 +96,7 @@ static FAMILIES: &[&[Spelling]] = &[
     unseen_attention::ROWS,
     exported::ROWS,
     layer::ROWS,
+    picture::ROWS,
 ];
 
 /// The rows of a file: `family { "class" { "name": function, } }`.

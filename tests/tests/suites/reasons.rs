@@ -200,8 +200,8 @@ fn wishes() -> Vec<Case> {
     };
     let product = |b: &Builder| b.output("y", norm(matrix(b, "x", 128, 256).matmul(matrix(b, "w", 256, 256))));
     let long = |b: &Builder| {
-        let steps = (0..400).map(f64::from);
-        b.output("y", steps.fold(matrix(b, "x", 64, 64), |x, k| (x + k).sqrt()));
+        let [x, y] = ["x", "y"].map(|name| matrix(b, name, 64, 64));
+        b.output("z", (0..400).fold(x, |z, _| (z + y).sqrt()));
     };
     let free = plan(&drawn(row), &on("h200"));
     let taken = free.decisions.iter().filter(|d| d.verdict == Verdict::Taken).map(|d| d.id);

@@ -180,6 +180,13 @@ pub struct MemoryLevel {
     pub in_flight: usize,
 }
 
+impl MemoryLevel {
+    /// Microseconds that bytes take at the rate that good code gets.
+    pub fn us(&self, bytes: f64) -> f64 {
+        bytes / (self.gbps * self.reach * 1e3)
+    }
+}
+
 /// Billion operations a second by element type.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Rates {

@@ -7,7 +7,7 @@ use super::wiring::Wiring;
 use crate::analysis::Scorecard;
 use crate::analysis::scorecard;
 use crate::compile::rewrite_id;
-use crate::fuse::{Decision, DecisionId, Note, Plan, PlannedKernel, Reason, Verdict, node_names};
+use crate::fuse::{Decision, DecisionId, Note, Plan, PlannedKernel, Reason, Verdict, bytes_text, node_names};
 use crate::graph::{Graph, OriginSet};
 use crate::ops::Prim;
 use crate::rewrites::{Application, Refusal};
@@ -157,15 +157,6 @@ fn gain(bytes: f64, launches: f64) -> String {
         n if n > 0.0 => format!("saves {launches} and {} of traffic", bytes_text(n)),
         n if n < 0.0 => format!("saves {launches}, for {} more traffic", bytes_text(-n)),
         _ => format!("saves {launches}"),
-    }
-}
-
-fn bytes_text(bytes: f64) -> String {
-    match bytes {
-        n if n >= 1e9 => format!("{:.2} GB", n / 1e9),
-        n if n >= 1e6 => format!("{:.2} MB", n / 1e6),
-        n if n >= 1e3 => format!("{:.1} kB", n / 1e3),
-        n => format!("{n} B"),
     }
 }
 

@@ -179,16 +179,16 @@ impl Driver<'_> {
     fn unwanted(&self, candidate: &Candidate) -> Option<Reason> {
         let proposal = &candidate.proposal;
         if self.is_pinned(candidate, |pins| Some(&pins.apart)) || self.joins_divided(proposal, &self.divided) {
-            return Some(match self.turned_apart_us(candidate) {
-                Some(by_us) => Reason::Outweighed { by_us },
+            return Some(match self.turned_apart(candidate) {
+                Some(gain) => Reason::Outweighed { gain },
                 None => Reason::Pinned,
             });
         }
         let forced = || self.is_pinned(candidate, |pins| Some(&pins.together));
         let edges = candidate.named.iter().flat_map(|named| &named.edges);
         let outweighed = edges.into_iter().find_map(|edge| self.apart.get(edge));
-        if let Some(by_us) = outweighed.filter(|_| !forced()) {
-            return Some(Reason::Outweighed { by_us: *by_us });
+        if let Some(gain) = outweighed.filter(|_| !forced()) {
+            return Some(Reason::Outweighed { gain: *gain });
         }
         let by_the_book = self.options.policy == Policy::Textbook && !forced();
         let refusal = by_the_book.then(|| textbook::refusal(&self.state, &candidate.proposal)).flatten();

@@ -4,6 +4,7 @@ use indexmap::IndexSet;
 use rustc_hash::{FxBuildHasher, FxHashMap};
 use smallvec::SmallVec;
 
+use super::function::functions;
 use super::structure::{Form, Numbering, Numbers};
 use crate::graph::{Graph, Value};
 use crate::lower::{gathered, is_opaque, is_transparent, looked_at};
@@ -49,6 +50,8 @@ pub(super) struct Cells {
     data: FxHashMap<usize, Seen>,
     /// for every node, whether a result of it is a result of the graph
     pub is_output: Vec<bool>,
+    /// for every node, the last one of its [function](functions), if that has several
+    pub function: Vec<Option<u32>>,
 }
 
 /// Stands for what lies behind a formula: nothing.
@@ -69,6 +72,7 @@ impl Cells {
             form: Vec::with_capacity(count),
             data: FxHashMap::default(),
             is_output: vec![false; count],
+            function: Vec::new(),
         };
         let Numbering { forms, views, .. } = numbering;
         for output in graph.outputs() {
@@ -108,6 +112,7 @@ impl Cells {
             }
         }
         cells.connect(graph, &live);
+        cells.function = functions(graph, &cells);
         cells
     }
 
@@ -170,6 +175,11 @@ impl Cells {
             value = graph.node_of(value).args()[0];
         }
         forms.into_iter().rev().fold(0, |inner, form| views.of((form, inner)))
+    }
+
+    /// Whether both ends of an edge are parts of one function.
+    pub fn is_in_function(&self, (from, to): (usize, usize)) -> bool {
+        self.function[from].is_some() && self.function[from] == self.function[to]
     }
 
     /// The cells, ascending.

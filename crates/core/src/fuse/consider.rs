@@ -3,7 +3,7 @@
 use rustc_hash::FxHashMap;
 
 use super::candidate::Candidate;
-use super::driver::{Driver, Entry, LEAST_SAVED_US, MOST_CONSUMERS};
+use super::driver::{Driver, Entry, LEAST_SAVED_US, MOST_CONSUMERS, Ties};
 use super::options::Policy;
 use super::rules::{Form, Proposal};
 use super::state::GroupId;
@@ -110,7 +110,11 @@ impl Driver<'_> {
         self.versions += 1;
         let Some(candidate) = candidate else { return };
         let worth_us = if self.is_forced(&candidate) { f64::INFINITY } else { candidate.worth_us() };
-        self.queue.push(Entry { worth_us, anchor: group, version: self.versions });
+        let rank = match self.ties {
+            Ties::FirstMade => self.state.group(group).members[0],
+            Ties::Oldest => group as usize,
+        };
+        self.queue.push(Entry { worth_us, rank, anchor: group, version: self.versions });
         self.best.insert(group, (self.versions, candidate));
     }
 

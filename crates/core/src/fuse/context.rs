@@ -78,6 +78,14 @@ impl<'a> FuseContext<'a> {
         }
     }
 
+    /// Whether all nodes of two groups are parts of one function of one tensor, element by element.
+    pub fn is_one_function(&self, first: GroupId, second: GroupId) -> bool {
+        let members = |group: GroupId| &self.state.group(group).members;
+        let function = &self.state.cells.function;
+        let whole = function[members(first)[0]];
+        whole.is_some() && members(first).iter().chain(members(second)).all(|node| function[*node] == whole)
+    }
+
     /// The shapes that a group stores.
     pub fn stored(&self, group: GroupId) -> impl Iterator<Item = &Shape> {
         self.state.group(group).outputs.iter().map(|v| &self.state.graph.ty(*v).shape)

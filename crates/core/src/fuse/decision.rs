@@ -3,6 +3,7 @@
 use std::fmt;
 use std::str::FromStr;
 
+use super::gain::Gain;
 use crate::error::Error;
 use crate::lower::Refusal;
 
@@ -59,10 +60,10 @@ pub enum Reason {
         /// by how many microseconds
         by_us: f64,
     },
-    /// it saves time, and a plan without it saves more
+    /// it saves time, and a plan without it is better
     Outweighed {
-        /// how many microseconds more, in all
-        by_us: f64,
+        /// by how much, in all
+        gain: Gain,
     },
     /// no way to combine these two is known
     NoRule,
@@ -85,7 +86,7 @@ impl Reason {
             Reason::Cycle,
             Reason::Slower { by_us: 0.0 },
             Reason::PairsBetter { by_us: 0.0 },
-            Reason::Outweighed { by_us: 0.0 },
+            Reason::Outweighed { gain: Gain::default() },
             Reason::NoRule,
             Reason::Pinned,
             Reason::Fuel,
@@ -128,7 +129,7 @@ impl fmt::Display for Reason {
             }
             Reason::Slower { by_us } => write!(f, "one kernel would take {by_us:.2} µs longer"),
             Reason::PairsBetter { by_us } => write!(f, "combined two by two they take {by_us:.2} µs less"),
-            Reason::Outweighed { by_us } => write!(f, "a plan that keeps them apart takes {by_us:.2} µs less in all"),
+            Reason::Outweighed { gain } => write!(f, "a plan that keeps them apart {gain} in all"),
             Reason::NoRule => f.write_str("no rule combines kernels of these kinds"),
             Reason::Pinned => f.write_str("kept apart as asked"),
             Reason::Fuel => f.write_str("as many decisions were taken as allowed"),
@@ -211,7 +212,7 @@ pub enum Note {
     FoldedOperand,
     /// two contractions with folds between them are in one kernel
     Streamed,
-    /// it saves nothing by itself, and makes way for what does
+    /// it saves no time by itself, and makes way for what does
     PaysLater,
 }
 
@@ -224,7 +225,7 @@ impl fmt::Display for Note {
             Note::PermutedStore => "allowed, because the store permutes",
             Note::WholeRows => "allowed, because a tile owns whole rows",
             Note::FoldedOperand => "allowed, because folding a row again for each tile costs less than storing it",
-            Note::PaysLater => "taken, because the plan in all takes less with it",
+            Note::PaysLater => "taken, because the plan in all is better with it",
             Note::Streamed => "allowed, because the folds between the products follow each other along the stream",
         })
     }

@@ -10,6 +10,7 @@ use super::consider::Memory;
 use super::context::FuseContext;
 use super::decision::{Decision, DecisionId, Note, Verdict};
 use super::evaluate::Evaluator;
+use super::gain::Gain;
 use super::name::Names;
 use super::options::{Chooser, Pins, PlanOptions};
 use super::rules::{Form, Proposal, RULES, Stage};
@@ -38,16 +39,28 @@ const MOST_THOUGHTS: usize = 4;
 const LITTLE_EFFORT: u64 = 30_000;
 const WORTH_A_PLAN: f64 = 0.004;
 
+/// Which of equally good candidates is taken first. Where launches are all that counts, very many are equally good.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Ties {
+    /// that of the group whose nodes come first: who makes something, before who reads it
+    FirstMade,
+    /// that of the group that is there the longest
+    Oldest,
+}
+
 /// The best candidate of a group, in the queue.
 pub(super) struct Entry {
     pub worth_us: f64,
+    /// the first of equally good ones has the least
+    pub rank: usize,
     pub anchor: GroupId,
     pub version: u32,
 }
 
 impl Ord for Entry {
     fn cmp(&self, other: &Entry) -> Ordering {
-        self.worth_us.total_cmp(&other.worth_us).then_with(|| Reverse(self.anchor).cmp(&Reverse(other.anchor)))
+        let rank = |entry: &Entry| Reverse((entry.rank, entry.anchor));
+        self.worth_us.total_cmp(&other.worth_us).then_with(|| rank(self).cmp(&rank(other)))
     }
 }
 
@@ -83,8 +96,8 @@ pub(super) struct Driver<'g> {
     pub(super) taken: usize,
     /// how many decisions may be taken
     fuel: Option<usize>,
-    /// pairs of cells that are kept apart because the plan in all is better so, with the time that saves
-    pub(super) apart: FxHashMap<(usize, usize), f64>,
+    /// pairs of cells that are kept apart because the plan in all is better so, with what that gains
+    pub(super) apart: FxHashMap<(usize, usize), Gain>,
     /// what the user has decided, and what was turned round since
     pub(super) pins: Pins,
     /// pairs of nodes that are wanted in different kernels
@@ -93,6 +106,8 @@ pub(super) struct Driver<'g> {
     pub turned: Vec<Turn>,
     /// how many nodes proposals had that were looked at
     pub(super) looked_at: u64,
+    /// which of equally good candidates is taken first
+    pub(super) ties: Ties,
     /// the rules up to this stage propose
     pub(super) stage: Stage,
     /// for sets of groups by their structure and division, the time of the best plan that combines them two by two
@@ -133,7 +148,8 @@ impl<'g> Driver<'g> {
             divided,
             turned: Vec::new(),
             looked_at: 0,
-            stage: Stage::First,
+            ties: Ties::FirstMade,
+            stage: Stage::Whole,
             rivals: FxHashMap::default(),
             sets: BTreeMap::new(),
         }
@@ -158,6 +174,7 @@ impl<'g> Driver<'g> {
         let fuel = self.fuel.take();
         self.by_stages()?;
         let first_effort = self.effort();
+        self.try_other_ties(first_effort)?;
         self.think_again(self.doubtful(), 0.0)?;
         // What is stored now may leave more to be stored.
         for _ in 0..MOST_THOUGHTS {
@@ -205,7 +222,7 @@ impl<'g> Driver<'g> {
 
     /// Stage by stage, until nothing is left to take.
     pub(super) fn by_stages(&mut self) -> Result<()> {
-        for stage in [Stage::First, Stage::Late, Stage::Last] {
+        for stage in Stage::ALL {
             self.stage = stage;
             let groups: Groups = self.state.iter().collect();
             self.until_settled(&groups)?;
@@ -280,7 +297,7 @@ impl<'g> Driver<'g> {
         let consumer = self.state.union(&proposal.groups[1..]);
         let mut notes = self.notes(&proposal, [&producer, &consumer], &states);
         let saves = (sides[0] + sides[1]).us - after.us > LEAST_SAVED_US;
-        let in_all_us = self.turned_together_us(&edges, id).filter(|_| !saves);
+        let in_all_us = self.turned_together(&edges, id).filter(|_| !saves).map(|gain| gain.us);
         notes.extend(in_all_us.map(|_| Note::PaysLater));
         let fresh: Vec<(usize, usize)> = edges.into_iter().filter(|e| self.joined.insert(*e)).collect();
         self.decisions.push(Decision {

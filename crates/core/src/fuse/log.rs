@@ -159,10 +159,10 @@ impl Driver<'_> {
         };
         let before = sides[0] + sides[1];
         // A pair that was kept apart on purpose was once one kernel; others have taken it in since. Of a set, nobody knows.
-        let outweighed = edges.iter().filter(|_| pair).find_map(|edge| self.kept_apart_us(*edge));
+        let outweighed = edges.iter().filter(|_| pair).find_map(|edge| self.kept_apart(*edge));
         let (reason, after) = match after {
             Err(refused) => match outweighed {
-                Some(by_us) if refused.reason.is_illegal() => (Reason::Outweighed { by_us }, refused.cost),
+                Some(gain) if refused.reason.is_illegal() => (Reason::Outweighed { gain }, refused.cost),
                 _ => (refused.reason, refused.cost),
             },
             Ok((_, after)) if before.us - after.us <= LEAST_SAVED_US => {

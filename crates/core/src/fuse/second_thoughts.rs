@@ -17,6 +17,7 @@ use rustc_hash::FxHashMap;
 use super::decision::{Cost, Decision, Verdict};
 use super::driver::{Driver, LEAST_SAVED_US};
 use super::evaluate::Kind;
+use super::gain::Gain;
 use super::rules::Stage;
 use super::state::{GroupId, Groups};
 use crate::device::Machine;
@@ -32,10 +33,6 @@ const COPIED_LIKE_ONE: u64 = 8;
 /// Decisions that save less than this part of what launches and traffic promise are doubtful.
 const DOUBTFUL: f64 = 0.5;
 
-/// Of a plan that moves more bytes, this part of the kernel's time has to be saved at least: predictions are off by as much, and by more where
-/// they weigh arithmetic against traffic.
-const BELIEVED: f64 = 0.05;
-
 /// A kernel is taken apart at so many places.
 const MOST_TRIED: usize = 16;
 
@@ -48,13 +45,6 @@ pub(super) struct Trial {
     edges: Vec<Edge>,
 }
 
-/// What another plan saves, if that is believed; `changed_us` is what those kernels take in whose place it has others.
-pub(super) fn believed_us(before: Cost, after: Cost, changed_us: f64) -> f64 {
-    let least = if after.bytes > before.bytes { BELIEVED * changed_us } else { 0.0 };
-    let gain = before.us - after.us;
-    if gain > least { gain } else { 0.0 }
-}
-
 impl Driver<'_> {
     /// Plans the whole again without what `trials` show to stand in the way of more, if they promise at least so many microseconds in all.
     /// Whether that takes less; if not, all is as it was.
@@ -63,11 +53,11 @@ impl Driver<'_> {
         if better.is_empty() || promised_us < least_us {
             return Ok(false);
         }
-        let (first_us, apart) = (self.total_us(), self.apart.clone());
+        let (before, apart) = (self.cost(), self.apart.clone());
         self.apart.extend(better);
         let first = self.start_over()?;
         self.by_stages()?;
-        let is_better = self.total_us() <= first_us - LEAST_SAVED_US;
+        let is_better = self.gain_over(&first.state, before).worth_us > LEAST_SAVED_US;
         if !is_better {
             self.apart = apart;
             self.resume(first);
@@ -75,14 +65,14 @@ impl Driver<'_> {
         Ok(is_better)
     }
 
-    /// Pairs of nodes that are better kept apart, although combining them saved time when it was decided; with the time that a
-    /// plan without them saves; and what that is in all.
-    fn second_thoughts(&mut self, trials: Vec<Trial>) -> Result<(FxHashMap<Edge, f64>, f64)> {
+    /// Pairs of nodes that are better kept apart, although combining them saved time when it was decided; with what a plan without them
+    /// gains; and what that is worth in all.
+    fn second_thoughts(&mut self, trials: Vec<Trial>) -> Result<(FxHashMap<Edge, Gain>, f64)> {
         let nodes = self.state.inside.len() as u64;
         let most = self.effort() + FREE_EFFORT + EFFORT_PER_NODE * nodes;
         // Equal kernels among equal neighbours are tried once.
-        let mut known: FxHashMap<Box<[u32]>, f64> = FxHashMap::default();
-        let mut best: BTreeMap<Groups, (f64, Vec<Edge>)> = BTreeMap::new();
+        let mut known: FxHashMap<Box<[u32]>, Gain> = FxHashMap::default();
+        let mut best: BTreeMap<Groups, (Gain, Vec<Edge>)> = BTreeMap::new();
         for trial in trials {
             self.options.budget.check()?;
             let surroundings = self.surroundings(&trial);
@@ -96,12 +86,12 @@ impl Driver<'_> {
                     gain
                 }
             };
-            let is_best = best.get(&trial.groups).is_none_or(|(most, _)| gain > *most);
-            if gain > LEAST_SAVED_US && is_best {
+            let is_best = best.get(&trial.groups).is_none_or(|(most, _)| gain.worth_us > most.worth_us);
+            if gain.worth_us > LEAST_SAVED_US && is_best {
                 best.insert(trial.groups, (gain, trial.edges));
             }
         }
-        let promised_us = best.values().map(|(gain, _)| gain).sum();
+        let promised_us = best.values().map(|(gain, _)| gain.worth_us).sum();
         let edges = best.into_values().flat_map(|(gain, edges)| edges.into_iter().map(move |edge| (edge, gain)));
         Ok((edges.collect(), promised_us))
     }
@@ -118,6 +108,9 @@ impl Driver<'_> {
         let mut found: IndexMap<GroupId, Vec<Edge>> = IndexMap::new();
         for decision in self.decisions.iter().filter(is_doubtful) {
             let Some(edge) = decision.edges.first().copied() else { continue };
+            if self.state.cells.is_in_function(edge) {
+                continue;
+            }
             let inside = &self.state.inside;
             let Some(group) = inside[edge.1].iter().copied().find(|g| inside[edge.0].contains(g)) else { continue };
             // Scores that are not stored grow with the square of what sizes say: attention stays in one piece.
@@ -129,7 +122,8 @@ impl Driver<'_> {
         for (group, edges) in &mut found {
             let members = &self.state.group(*group).members;
             for edge in self.state.edges(members, members) {
-                if edges.len() < MOST_TRIED && !edges.contains(&edge) && !self.is_kept_together(edge) {
+                let is_open = !self.state.cells.is_in_function(edge) && !self.is_kept_together(edge);
+                if edges.len() < MOST_TRIED && !edges.contains(&edge) && is_open {
                     edges.push(edge);
                 }
             }
@@ -161,7 +155,8 @@ impl Driver<'_> {
                 return None;
             }
             let edges = self.state.edges(&[node], &self.state.union(groups));
-            let is_kept = edges.iter().any(|edge| self.is_kept_together(*edge));
+            let is_kept =
+                edges.iter().any(|edge| self.state.cells.is_in_function(*edge) || self.is_kept_together(*edge));
             (!edges.is_empty() && !is_kept).then(|| Trial { groups: groups.clone(), edges })
         };
         (0..self.state.inside.len()).filter_map(trial).collect()
@@ -190,9 +185,8 @@ impl Driver<'_> {
         let Some(after) = decision.after else { return 0.0 };
         let (spec, before) = (self.evaluator.spec, decision.before());
         let meets = if spec.kind == Machine::Cpu { spec.costs.join_us } else { 0.0 };
-        let memory = spec.main_memory();
         let launches = (before.launches - after.launches).max(0.0) * (spec.costs.launch_us + meets);
-        launches + (before.bytes - after.bytes).max(0.0) / (memory.gbps * memory.reach * 1e3)
+        launches + spec.main_memory().us((before.bytes - after.bytes).max(0.0))
     }
 
     /// Groups by their structure, the ends of edges in them, and the structures around them.
@@ -214,20 +208,20 @@ impl Driver<'_> {
         words.into_boxed_slice()
     }
 
-    /// What a plan saves in all that takes groups apart, keeps the ends of edges apart, and goes on from there. Leaves
+    /// What a plan gains in all that takes groups apart, keeps the ends of edges apart, and goes on from there. Leaves
     /// everything as it was.
-    fn gain_without(&mut self, Trial { groups, edges }: &Trial) -> Result<f64> {
+    fn gain_without(&mut self, Trial { groups, edges }: &Trial) -> Result<Gain> {
         let (state, joined, sets) = (self.state.clone(), self.joined.clone(), std::mem::take(&mut self.sets));
         // The numbers of groups that come up are given again.
         let memory = std::mem::take(&mut self.memory);
         let (decisions, taken, stage, before) = (self.decisions.len(), self.taken, self.stage, self.cost());
         let own_us = groups.iter().map(|group| self.state.group(*group).priced.price.us).sum();
         let apart = self.apart.clone();
-        self.apart.extend(edges.iter().map(|edge| (*edge, 0.0)));
+        self.apart.extend(edges.iter().map(|edge| (*edge, Gain::default())));
         let first = state.groups.len() as GroupId;
         let mut after = before;
         if self.state.shatter(groups, &mut self.evaluator) {
-            for stage in [Stage::First, Stage::Late, Stage::Last] {
+            for stage in Stage::ALL {
                 self.stage = stage;
                 let groups = self.since(first);
                 self.until_settled(&groups)?;
@@ -238,7 +232,12 @@ impl Driver<'_> {
         (self.state, self.joined, self.sets, self.taken, self.stage) = (state, joined, sets, taken, stage);
         self.memory = memory;
         self.decisions.truncate(decisions);
-        Ok(believed_us(before, after, own_us))
+        Ok(self.gain(after, before, own_us))
+    }
+
+    /// What a plan gains over another; `changed_us` is what those kernels of the other take in whose place it has others.
+    pub(super) fn gain(&self, after: Cost, before: Cost, changed_us: f64) -> Gain {
+        Gain::of(after, before, changed_us, self.evaluator.spec)
     }
 
     /// The groups that have come up since, and their neighbours, ascending.

@@ -7,11 +7,11 @@
 use rustc_hash::FxHashSet;
 
 use super::candidate::{Candidate, Named};
-use super::decision::{Decision, DecisionId, Reason, Verdict};
-use super::driver::{Driver, LEAST_SAVED_US};
+use super::decision::{Cost, Decision, DecisionId, Reason, Verdict};
+use super::driver::{Driver, LEAST_SAVED_US, Ties};
 use super::evaluate::Kind;
+use super::gain::Gain;
 use super::options::{Pins, Policy};
-use super::second_thoughts::believed_us;
 use super::state::{GroupState, State};
 use crate::error::Result;
 use crate::graph::Value;
@@ -31,8 +31,8 @@ pub struct Turn {
     pub verdict: Verdict,
     /// of one that was taken: two nodes, by [name](super::node_names), that no kernel computes both of now
     pub divided: Option<[DecisionId; 2]>,
-    /// what the plan gains in all, in microseconds
-    pub gain_us: f64,
+    /// what the plan gains in all
+    pub gain: Gain,
     ends: (usize, usize),
     /// whether what second thoughts kept apart is so no more
     forgets: bool,
@@ -49,12 +49,33 @@ impl Turn {
     }
 }
 
+/// Whether a graph whose first plan took so much is small.
+fn is_small(first_effort: u64) -> bool {
+    LEAST_TRIALS * first_effort <= MOST_EFFORT
+}
+
 impl Driver<'_> {
+    /// Plans a small graph again with the other of equally good candidates first, and goes on with the better plan.
+    pub(super) fn try_other_ties(&mut self, first_effort: u64) -> Result<()> {
+        if !is_small(first_effort) {
+            return Ok(());
+        }
+        let before = self.cost();
+        self.ties = Ties::Oldest;
+        let first = self.start_over()?;
+        self.by_stages()?;
+        if self.gain_over(&first.state, before).worth_us <= LEAST_SAVED_US {
+            self.ties = Ties::FirstMade;
+            self.resume(first);
+        }
+        Ok(())
+    }
+
     /// Turns decisions round as long as the plan in all takes less, if the graph is small: `first_effort` is what its first plan took.
     /// Where the user has turned one round, the others stay: what it brings is asked.
     pub(super) fn third_thoughts(&mut self, first_effort: u64) -> Result<()> {
         let is_asked = self.options.policy == Policy::Microseconds && !self.has_users_choice();
-        if !is_asked || LEAST_TRIALS * first_effort > MOST_EFFORT {
+        if !is_asked || !is_small(first_effort) {
             return Ok(());
         }
         let most = self.effort() + MOST_EFFORT;
@@ -66,8 +87,8 @@ impl Driver<'_> {
                     break;
                 }
                 self.weigh(&mut turn)?;
-                let most_us = best.as_ref().map_or(LEAST_SAVED_US, |best| best.gain_us);
-                if turn.gain_us > most_us {
+                let most_us = best.as_ref().map_or(LEAST_SAVED_US, |best| best.gain.worth_us);
+                if turn.gain.worth_us > most_us {
                     best = Some(turn);
                 }
             }
@@ -108,7 +129,10 @@ impl Driver<'_> {
     fn turn_of(&self, decision: &Decision) -> Option<Turn> {
         let Decision { id, verdict, producer, consumer, edges, .. } = decision;
         let is_open = match (verdict, &decision.reason) {
-            (Verdict::Taken, _) => !self.is_in_attention(decision),
+            (Verdict::Taken, _) => {
+                let is_in_function = edges.iter().any(|edge| self.state.cells.is_in_function(*edge));
+                !is_in_function && !self.is_in_attention(decision)
+            }
             (_, Some(Reason::Slower { .. } | Reason::PairsBetter { .. } | Reason::Outweighed { .. })) => true,
             _ => false,
         };
@@ -120,7 +144,7 @@ impl Driver<'_> {
         let ends = edges.first().copied().or_else(touching).or_else(last)?;
         let is_divided = *verdict == Verdict::Taken && ends.0 != ends.1;
         let divided = is_divided.then(|| [self.names.node(ends.0), self.names.node(ends.1)]);
-        Some(Turn { id: *id, verdict: *verdict, divided, gain_us: 0.0, ends, forgets: false })
+        Some(Turn { id: *id, verdict: *verdict, divided, gain: Gain::default(), ends, forgets: false })
     }
 
     /// Scores that are not stored grow with the square of what sizes say: attention stays in one piece.
@@ -132,31 +156,38 @@ impl Driver<'_> {
 
     /// What the plan gains in all with a decision turned round: with what second thoughts kept apart, or without, whichever is more.
     fn weigh(&mut self, turn: &mut Turn) -> Result<()> {
-        turn.gain_us = self.gain_with(turn)?;
+        turn.gain = self.gain_with(turn)?;
         if !self.apart.is_empty() {
             let other = Turn { forgets: true, ..turn.clone() };
-            let gain_us = self.gain_with(&other)?;
-            if gain_us > turn.gain_us {
-                *turn = Turn { gain_us, ..other };
+            let gain = self.gain_with(&other)?;
+            if gain.worth_us > turn.gain.worth_us {
+                *turn = Turn { gain, ..other };
             }
         }
         Ok(())
     }
 
     /// What the plan gains in all with a decision turned round. Leaves everything as it was.
-    fn gain_with(&mut self, turn: &Turn) -> Result<f64> {
+    fn gain_with(&mut self, turn: &Turn) -> Result<Gain> {
         let (before, stage, pins, divided) = (self.cost(), self.stage, self.pins.clone(), self.divided.len());
         let apart = self.apart.clone();
         self.turn(turn.clone());
         let outcome = self.start_over()?;
         self.by_stages()?;
-        let (after, new_us) = (self.cost(), self.us_without(&outcome.state));
+        let gain = self.gain_over(&outcome.state, before);
         self.resume(outcome);
         (self.stage, self.pins, self.apart) = (stage, pins, apart);
         self.divided.truncate(divided);
         self.turned.pop();
+        // Nothing is combined at a loss.
+        Ok(if turn.verdict == Verdict::Refused { gain.in_time() } else { gain })
+    }
+
+    /// What the plan gains in all over another state, and what that costs.
+    pub(super) fn gain_over(&self, other: &State<'_>, before: Cost) -> Gain {
+        let after = self.cost();
         // What the kernels take that come, and what they save: what those took that go.
-        Ok(believed_us(before, after, new_us + before.us - after.us))
+        self.gain(after, before, self.us_without(other) + before.us - after.us)
     }
 
     /// What those kernels take that another state does not have.
@@ -179,25 +210,25 @@ impl Driver<'_> {
     }
 
     /// What is gained by not doing what a candidate proposes, where that was found out by turning a decision round.
-    pub(super) fn turned_apart_us(&self, candidate: &Candidate) -> Option<f64> {
+    pub(super) fn turned_apart(&self, candidate: &Candidate) -> Option<Gain> {
         let Named { edges, id } = candidate.named.as_ref()?;
         let is_about = |turn: &&Turn| {
             let named = || *id == turn.id || edges.iter().any(|edge| self.names.edge(*edge) == turn.id);
             let divided = || self.joins_divided(&candidate.proposal, &[[turn.ends.0, turn.ends.1]]);
             turn.verdict == Verdict::Taken && (named() || divided())
         };
-        self.turned.iter().find(is_about).map(|turn| turn.gain_us)
+        self.turned.iter().find(is_about).map(|turn| turn.gain)
     }
 
     /// What is gained by keeping the ends of an edge apart, where that was found out afterwards.
-    pub(super) fn kept_apart_us(&self, edge: (usize, usize)) -> Option<f64> {
+    pub(super) fn kept_apart(&self, edge: (usize, usize)) -> Option<Gain> {
         let turned = || self.turned.iter().find(|turn| turn.verdict == Verdict::Taken && turn.ends == edge);
-        self.apart.get(&edge).copied().or_else(|| turned().map(|turn| turn.gain_us))
+        self.apart.get(&edge).copied().or_else(|| turned().map(|turn| turn.gain))
     }
 
     /// What the plan gains in all by what is proposed, where that was found out by turning a decision round.
-    pub(super) fn turned_together_us(&self, edges: &[(usize, usize)], id: DecisionId) -> Option<f64> {
+    pub(super) fn turned_together(&self, edges: &[(usize, usize)], id: DecisionId) -> Option<Gain> {
         let is_about = |turn: &Turn| turn.id == id || edges.iter().any(|edge| self.names.edge(*edge) == turn.id);
-        self.turned.iter().find(|turn| turn.verdict == Verdict::Refused && is_about(turn)).map(|turn| turn.gain_us)
+        self.turned.iter().find(|turn| turn.verdict == Verdict::Refused && is_about(turn)).map(|turn| turn.gain)
     }
 }

@@ -38,6 +38,8 @@ pub enum Form {
 /// When rules are asked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Stage {
+    /// before all others: a function stays whole
+    Whole,
     /// from the start
     First,
     /// when those have nothing left to do: what is done to a result on its way to memory should not be taken by its reader before
@@ -45,6 +47,11 @@ pub enum Stage {
     Late,
     /// when no pair is left that saves anything
     Last,
+}
+
+impl Stage {
+    /// One after the other.
+    pub const ALL: [Stage; 4] = [Stage::Whole, Stage::First, Stage::Late, Stage::Last];
 }
 
 /// One way to combine groups.
@@ -67,6 +74,7 @@ pub trait Rule: Sync {
 /// The rules.
 pub const RULES: &[&dyn Rule] = &[
     &attention::Attention,
+    &map::Function,
     &map::Map,
     &reduce::Reduce,
     &contract::Epilogue,

@@ -116,6 +116,8 @@ impl Compiler {
         let options = [
             format!("--gpu-architecture={architecture}"),
             "--std=c++17".to_owned(),
+            // What is written inside of a kernel runs where the kernel does.
+            "--device-as-default-execution-space".to_owned(),
             contract.to_owned(),
             "--ptxas-options=--verbose".to_owned(),
         ];

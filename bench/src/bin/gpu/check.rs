@@ -36,7 +36,15 @@ const LARGE: &[(&str, &str)] = &[
     ("layernorm", "rows=40,columns=4095"),
     ("layernorm", "rows=17,columns=4092"),
     ("layernorm", "rows=19,columns=1025"),
+    ("layernorm", "rows=11,columns=257"),
+    ("layernorm_gelu", "rows=21,columns=1027"),
     ("layernorm_quantize_int8", "rows=17,columns=4095"),
+    ("layernorm_quantize_int8", "rows=9,columns=1025"),
+    ("bias_gelu", "rows=33,columns=513"),
+    ("swiglu", "rows=7,columns=1027"),
+    ("bias_dropout_residual", "rows=19,columns=515"),
+    ("gelu_dropout_residual", "rows=5,columns=2049"),
+    ("add_gelu", "n=100003"),
     ("layernorm_dropout_residual", "rows=33,columns=2047"),
     ("rmsnorm", "rows=64,columns=4096"),
     ("rmsnorm", "rows=21,columns=4094"),
@@ -55,6 +63,8 @@ const LARGE: &[(&str, &str)] = &[
     ("layernorm_gelu", "rows=4,columns=40000"),
     ("column_sum", "rows=3000,columns=515"),
     ("column_sum", "rows=2049,columns=96"),
+    ("layernorm_gelu_backward", "rows=1,columns=1024"),
+    ("rmsnorm_backward", "rows=1,columns=768"),
     ("layernorm_gelu_backward", "rows=777,columns=1024"),
     ("layernorm_gelu_backward", "rows=300,columns=4096"),
     ("layernorm_gelu_backward", "rows=70,columns=9000"),
@@ -257,6 +267,25 @@ pub fn check(arguments: &Arguments) -> Result<bool> {
         let (b, n) = (env.get(&Symbol::name("b")).unwrap_or(1), env.get(&Symbol::name("n")).unwrap_or(1));
         inputs.insert("mask".into(), Literal::from_f64s(DType::Bool, vec![b as usize, n as usize], &keep(b, n))?);
         let name = format!("large sunk attention {sizes}");
+        if arguments.wants(&name) {
+            tally.holds(&name, &graph, &inputs, &env, Chooser::ByCost, Numerics::Default);
+        }
+    }
+    // Rows that are far from 0, of which one begins with a number that is far from all others.
+    for dtype in [DType::BF16, DType::F16, DType::F32] {
+        let (rows, columns) = (600, 2048);
+        let entry =
+            gallery::find("layernorm_gelu_backward").ok_or_else(|| Error::bug("the gallery has no such graph"))?;
+        let env: Env = [(Symbol::name("rows"), rows), (Symbol::name("columns"), columns)].into_iter().collect();
+        let graph = entry.graph(dtype)?;
+        let mut inputs = small_numbers(&graph, &env);
+        let value = |k: i64| match (k / columns, k % columns) {
+            (3, 0) => 500.0,
+            (row, at) => (at * 7919 % 257) as f64 / 64.0 + (row % 7 * 10) as f64,
+        };
+        let values: Vec<f64> = (0..rows * columns).map(value).collect();
+        inputs.insert("x".into(), Literal::from_f64s(dtype, vec![rows as usize, columns as usize], &values)?);
+        let name = format!("large layernorm_gelu_backward far from 0 {dtype}");
         if arguments.wants(&name) {
             tally.holds(&name, &graph, &inputs, &env, Chooser::ByCost, Numerics::Default);
         }

@@ -68,6 +68,8 @@ pub(super) struct Body<'n> {
     pub is_deep: bool,
     /// whether computing takes longer than reading, so that quotients that need not be exact are better short
     pub is_slow: bool,
+    /// how far packs that lie across lines are behind them
+    pub shift: &'static str,
     temporaries: usize,
 }
 
@@ -84,6 +86,7 @@ impl<'n> Body<'n> {
             is_near: false,
             is_deep: false,
             is_slow: false,
+            shift: "head",
             temporaries: 0,
         }
     }
@@ -118,6 +121,11 @@ impl<'n> Body<'n> {
 
     /// Closes the innermost level; what stands before its brace is `head`.
     pub fn close(&mut self, head: &str) {
+        self.close_as(head, "");
+    }
+
+    /// The same with something behind the other brace.
+    pub fn close_as(&mut self, head: &str, end: &str) {
         let mut level = self.levels.pop().expect("who closes has opened");
         drop_unused(&mut level.lines);
         if level.lines.is_empty() {
@@ -133,7 +141,7 @@ impl<'n> Body<'n> {
             let line = if line.starts_with('#') { line } else { format!("  {line}") };
             self.line(line);
         });
-        self.line("}");
+        self.line(format!("}}{end}"));
     }
 
     /// Opens the lanes, where there are any.
@@ -377,7 +385,7 @@ impl<'n> Body<'n> {
     }
 
     /// Whether packs of a load lie across lines, for these begin where another tensor wants it.
-    fn is_across(&self, access: &Access, lanes: Lanes) -> bool {
+    pub fn is_across(&self, access: &Access, lanes: Lanes) -> bool {
         let is_plain = access.checked.is_empty() && access.guards.is_empty() && access.reads.is_empty();
         let is_in_line = slope(&access.offset, lanes.axis).is_some_and(|slope| slope.is(1));
         let bytes = element::bytes(access.tensor.dtype);
@@ -391,7 +399,8 @@ impl<'n> Body<'n> {
         let (ty, count) = (element::stored(access.tensor.dtype)?, lanes.count);
         let (tensor, offset) = self.address(access, None)?;
         let offset = Code::atom("0").plus(&offset);
-        self.line(format!("const Pack<{ty}, {count}> {name} = load_across<{count}>({tensor} + {offset}, head);"));
+        let shift = self.shift;
+        self.line(format!("const Pack<{ty}, {count}> {name} = load_across<{count}>({tensor} + {offset}, {shift});"));
         Ok(())
     }
 

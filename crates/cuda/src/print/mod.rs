@@ -4,6 +4,7 @@
 //! launch the functions in it. Sizes without numbers are arguments of the functions, so that one text serves every batch. Never here:
 //! a device, a compiler, a file.
 
+mod across;
 mod affine;
 mod ahead;
 mod attend;

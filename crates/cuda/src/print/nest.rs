@@ -304,6 +304,54 @@ impl<'k> Nest<'k> {
         }
     }
 
+    /// The same with all points of two axes counted along the outer one, which some stores are written along, side by side; the coordinate along the inner one
+    /// is what is left over of it. For points alone: none where something is folded, or hangs on either coordinate but for where it lies.
+    pub fn in_one_line(&self, stores: &[usize], outer: usize, inner: usize) -> Option<Nest<'k>> {
+        let (length, both) = (self.extents[inner].as_int()?, AxisSet::of(outer).with(inner));
+        let is_walked = |dim: &Dim| match (slope(dim, outer), slope(dim, inner)) {
+            (Some(far), Some(near)) => far == &near * length && AxisSet::mentioned(&near).common(both).is_empty(),
+            _ => false,
+        };
+        let is_free = |dim: &Dim| AxisSet::mentioned(dim).common(both).is_empty();
+        let needed = self.needed(stores);
+        let is_plain = |k: usize| match &self.kernel.steps[k].op {
+            Op::Load { .. } => {
+                let access = self.load(StepId(k as u32));
+                let others = access.checked.iter().map(|c| &c.index).chain(access.guards.iter().map(|g| &g.index));
+                access.reads.is_empty() && others.into_iter().all(is_free)
+            }
+            Op::Random { reads, .. } => reads.is_empty() && is_walked(self.random(StepId(k as u32))),
+            Op::Map { expr, .. } => {
+                let is_one = |axis: u8| both.contains(usize::from(axis));
+                !expr.nodes().iter().any(|(node, _)| matches!(node, ExprNode::Coord(axis) if is_one(*axis)))
+            }
+            _ => false,
+        };
+        let is_in_line = |store: &usize| {
+            let Written { access, axes, .. } = &self.stores[*store];
+            let is_next = slope(&access.offset, inner).is_some_and(|slope| slope.is(1));
+            is_next && is_walked(&access.offset) && both.is_within(*axes)
+        };
+        if !(0..needed.len()).all(|k| !needed[k] || is_plain(k)) || !stores.iter().all(is_in_line) {
+            return None;
+        }
+        let place = |dim: &mut Dim| {
+            let walked = is_walked(dim);
+            *dim = dim.substitute(&|symbol| match symbol {
+                Symbol::Axis(axis) if usize::from(*axis) == inner && walked => Some(Dim::axis(outer)),
+                Symbol::Axis(axis) if usize::from(*axis) == outer && walked => Some(Dim::int(0)),
+                Symbol::Axis(axis) if usize::from(*axis) == outer => Some(Dim::axis(outer).floordiv(&Dim::int(length))),
+                _ => None,
+            });
+        };
+        let mut nest = self.clone();
+        nest.extents[outer] = &self.extents[outer] * length;
+        nest.loads.iter_mut().flatten().for_each(|access| place(&mut access.offset));
+        nest.random.iter_mut().flatten().for_each(place);
+        nest.stores.iter_mut().for_each(|store| place(&mut store.access.offset));
+        Some(nest)
+    }
+
     /// Whether all floats that some stores read and write are narrow ones, so that functions between them need not be as exact as the scalar
     /// table says. What lies between stages does not count.
     pub fn is_near(&self, stores: &[usize]) -> bool {

@@ -1,6 +1,6 @@
 //! What printed kernels call: small device functions that stand before them, each only where it is used.
 
-use super::{matrix, meetings};
+use super::{across, matrix, meetings};
 
 /// A part of the prelude: the names by which it is asked for, and its text.
 pub(super) struct Part {
@@ -10,8 +10,13 @@ pub(super) struct Part {
 
 /// The parts that a text needs, in the order of the table: those whose names it mentions, and those that these need.
 pub(super) fn needed(text: &str) -> String {
-    let all: Vec<&Part> =
-        PARTS.iter().chain(meetings::PARTS).chain(matrix::PARTS).chain(matrix::GROUPS.iter()).collect();
+    let all: Vec<&Part> = PARTS
+        .iter()
+        .chain(across::PARTS)
+        .chain(meetings::PARTS)
+        .chain(matrix::PARTS)
+        .chain(matrix::GROUPS.iter())
+        .collect();
     let mut is_needed = vec![false; all.len()];
     let mut unread: Vec<&str> = vec![text];
     while let Some(text) = unread.pop() {
@@ -183,33 +188,6 @@ template <int N, int W = N, class T> __device__ __forceinline__ Pack<T, N> load(
   Pack<T, N> pack;
 #pragma unroll
   for (int k = 0; k < N; k += W) *(Pack<T, W>*)(pack.at + k) = *(const Pack<T, W>*)(from + k);
-  return pack;
-}
-"
-["load_across"] "
-// N elements, 16 bytes, of which the first is so many behind the beginning of a line. Both lines that they lie in are read, narrow ones by halves,
-// which leaves less to move; what holds one element of a tensor can be read whole.
-template <int N, class T> __device__ __forceinline__ Pack<T, N> load_across(const T* from, int behind) {
-  static_assert(sizeof(T) * N == 16 && (sizeof(T) == 2 || sizeof(T) == 4), \"a pack is a line\");
-  Pack<T, N> pack;
-  alignas(16) unsigned words[8];
-  if constexpr (sizeof(T) == 2) {
-    const Pack<unsigned, 2>* const halves = (const Pack<unsigned, 2>*)(from - behind % 4);
-#pragma unroll
-    for (int k = 0; k < 3; ++k) *(Pack<unsigned, 2>*)(words + 2 * k) = halves[k < 2 || behind % 4 != 0 ? k : 1];
-#pragma unroll
-    for (int k = 0; k < 5; ++k) words[k] = behind & 2 ? words[k + 1] : words[k];
-#pragma unroll
-    for (int k = 0; k < 4; ++k) ((unsigned*)pack.at)[k] = __funnelshift_r(words[k], words[k + 1], behind % 2 * 16);
-  } else {
-    const Pack<unsigned, 4>* const lines = (const Pack<unsigned, 4>*)(from - behind);
-#pragma unroll
-    for (int k = 0; k < 2; ++k) *(Pack<unsigned, 4>*)(words + 4 * k) = lines[behind != 0 ? k : 0];
-#pragma unroll
-    for (int k = 0; k < 6; ++k) words[k] = behind & 2 ? words[k + 2] : words[k];
-#pragma unroll
-    for (int k = 0; k < 4; ++k) ((unsigned*)pack.at)[k] = behind & 1 ? words[k + 1] : words[k];
-  }
   return pack;
 }
 "

@@ -11,27 +11,28 @@ mod hold;
 mod lanes;
 mod lines;
 mod meet;
+mod moments;
 mod online;
 mod pairs;
 mod pass;
+mod room;
 
 use fuseline::error::{Error, Result};
-use fuseline::ops::ExprNode;
-use fuseline::ops::prim::Monoid;
-use fuseline::tensor::{DType, Dim};
+use fuseline::tensor::Dim;
 use fuseline::tile::{AxisSet, Op, StepId};
 
-use super::body::{Accumulator, Body, Lanes, pack_width};
+use super::body::{Accumulator, Body, Lanes};
 use super::code::Code;
 use super::element;
 use super::function::{Function, Grid};
-use super::nest::{Access, Nest, is_multiple};
+use super::nest::{Nest, is_multiple};
 use super::points::decode;
 
 pub(super) use columns::{fits_columns, parts};
 use drawn::Drawn;
 use hold::{Held, Place};
 use lanes::{choose_lanes, order_axes};
+use moments::Moments;
 use pass::{Pass, outer_axes, passes};
 
 /// Threads of a block where rows are short.
@@ -94,6 +95,9 @@ fn print(plan: &Plan<'_, '_>, sites: Vec<String>) -> Result<Function> {
         if let Some(online) = plan.online(pass) {
             plan.print_online(&mut body, pass, &online)?;
             pass += 2;
+        } else if let Some(moments) = plan.moments.as_ref().filter(|moments| moments.pass == pass) {
+            plan.print_moments(&mut body, moments)?;
+            pass += 2;
         } else {
             plan.print_pass(&mut body, pass)?;
             pass += 1;
@@ -150,13 +154,16 @@ struct Plan<'n, 'k> {
     pairs: i64,
     /// where columns are folded too, how many blocks a multiprocessor holds
     blocks_at_once: i64,
-    /// loads that are fetched a row ahead, into shared memory
+    /// loads that are fetched ahead, into shared memory, and rows of them that have a place there
     fetched: Vec<StepId>,
+    slots: i64,
     /// loads that are the same for all rows, and stay in registers
     kept_loads: Vec<StepId>,
     /// whether these are widened once
     keeps_wide: bool,
     held: Vec<Held>,
+    /// the mean and what squares add up to, where one pass finds both
+    moments: Option<Moments>,
     place: Place,
     /// random words of which bits are kept
     drawn: Vec<Drawn>,
@@ -199,9 +206,11 @@ impl<'n, 'k> Plan<'n, 'k> {
             pairs: 1,
             blocks_at_once: 1,
             fetched: Vec::new(),
+            slots: 1,
             kept_loads: Vec::new(),
             keeps_wide: false,
             held: Vec::new(),
+            moments: None,
             place: Place::Again,
             drawn: Vec::new(),
             is_near,
@@ -211,6 +220,7 @@ impl<'n, 'k> Plan<'n, 'k> {
         plan.share();
         if part.is_some() {
             plan.hold_with_columns();
+            plan.find_moments();
             plan.pair_blocks();
         } else {
             plan.hold();
@@ -228,7 +238,10 @@ impl<'n, 'k> Plan<'n, 'k> {
             self.turns = Some((packs + self.threads - 1) / self.threads);
             return;
         }
-        let least = packs.max(1).unsigned_abs().next_power_of_two().min(32) as i64;
+        // Ends of rows are done by every warp: two rows of one share that, unless what all rows read lies otherwise for each.
+        let is_shared = self.nest.lines.is_some() && self.weights() == 0;
+        let most = if is_shared { 16 } else { 32 };
+        let least = packs.max(1).unsigned_abs().next_power_of_two().min(most) as i64;
         // Elements that are moved one by one are better shared by more threads, and so are rows that begin anywhere, unless they are narrow.
         let is_spread = self.lanes.count == 1 || (self.nest.lines.is_some() && !self.is_near);
         let share = match is_spread {
@@ -292,64 +305,6 @@ impl<'n, 'k> Plan<'n, 'k> {
     fn block(&self) -> i64 {
         // Whole warps, so that everybody is there where lanes are folded.
         (self.threads * self.rows_of_block / self.cluster + 31) / 32 * 32
-    }
-
-    /// How many threads a multiprocessor should have room for, where the compiler shall not choose by itself: what is held takes registers.
-    fn threads_at_once(&self) -> Option<u32> {
-        match self.held_bytes {
-            129.. => Some(512),
-            // To widen f16 takes more registers than to widen bf16.
-            ..128 if self.is_near && self.nest.lines.is_some() && self.drawn.is_empty() => {
-                Some(if self.reads_halves() { 896 } else { 1280 })
-            }
-            // What is computed for narrow floats takes few registers; larger blocks use them to read ahead. Weights come beside what is held: with
-            // two of them and a row of two tensors, 64 registers are not enough, and what is spilled takes as long as the row.
-            held if self.is_near => {
-                let threads = match (self.block() <= 256, self.weights()) {
-                    (true, 0..=1) => 1024,
-                    // Words are drawn by long chains of instructions, so that more threads are worth more than registers.
-                    (true, _) if self.is_random() => 768,
-                    (true, _) if self.rows_of_block > 1 => 512,
-                    _ => 640,
-                };
-                (held >= 128 || !self.drawn.is_empty()).then_some(threads)
-            }
-            _ if !self.drawn.is_empty() => Some(640),
-            128 if self.is_plain() && !(self.is_random() && self.rows_of_block > 1) => Some(896),
-            128 => Some(640),
-            // Left to itself, it takes fewer than there are, and asks for less at a time.
-            64.. if self.is_plain() => Some(1024),
-            _ => None,
-        }
-    }
-
-    /// How many tensors are read along the rows that are the same for all of them.
-    fn weights(&self) -> usize {
-        let rows: AxisSet = self.row_axes.iter().copied().collect();
-        let is_shared = |axes: &AxisSet| !axes.common(self.along).is_empty() && axes.common(rows).is_empty();
-        let steps = self.nest.kernel.steps.iter().zip(&self.nest.axes);
-        steps.filter(|(step, axes)| matches!(step.op, Op::Load { .. }) && is_shared(axes)).count()
-    }
-
-    fn reads_halves(&self) -> bool {
-        self.nest.loads().any(|access| access.tensor.dtype == DType::F16)
-    }
-
-    fn is_random(&self) -> bool {
-        self.nest.kernel.steps.iter().any(|step| matches!(step.op, Op::Random { .. }))
-    }
-
-    /// Whether packs of one tensor are rows, read where they lie, and little is computed of them: that takes few registers beside those that hold
-    /// a row.
-    fn is_plain(&self) -> bool {
-        let rows: AxisSet = self.row_axes.iter().copied().collect();
-        let is_own = |k: &usize| !self.nest.axes[*k].common(rows).is_empty();
-        let is_load = |k: &usize| matches!(self.nest.kernel.steps[*k].op, Op::Load { .. });
-        let lies = |access: &Access| access.checked.is_empty() && access.guards.is_empty() && access.reads.is_empty();
-        self.lanes.count > 1
-            && (0..self.nest.axes.len()).filter(|k| is_load(k) && is_own(k)).count() == 1
-            && self.nest.loads().all(lies)
-            && columns::flops(self.nest, self.along) < hold::FEW_FLOPS
     }
 
     fn varies(&self, id: StepId) -> bool {
@@ -455,6 +410,11 @@ impl<'n, 'k> Plan<'n, 'k> {
         }
         let inner = AxisSet::of(self.lanes.axis);
         let has_lanes = body.lanes.is_some();
+        let by_shift = self.is_by_shift(body, pass);
+        if by_shift {
+            body.open(AxisSet::EMPTY);
+            body.shift = "shift";
+        }
         body.open(if has_lanes { self.along.without(inner) } else { self.along });
         let fills = self.fills(number);
         if fills {
@@ -469,7 +429,7 @@ impl<'n, 'k> Plan<'n, 'k> {
             let value = match held.is_pack {
                 true if has_lanes => element::widened_lane(dtype, &pack),
                 true => element::widened(dtype, Code::atom(format!("{pack}.at[0]"))),
-                false => Code::atom(format!("{pack}.at[{lane}]")),
+                false => self.held_number(held, Code::atom(format!("{pack}.at[{lane}]"))),
             };
             if has_lanes { body.know_in_lanes(held.step, value) } else { body.know(held.step, value) }
         }
@@ -513,33 +473,13 @@ impl<'n, 'k> Plan<'n, 'k> {
         } else {
             self.close_loop(body)
         }
+        if by_shift {
+            body.close_as("by_shift(head, [&](auto shift)", ");");
+            body.shift = "head";
+        }
         self.print_ends(body, number, &accumulators)?;
         self.print_folds(body, &pass.folds, &accumulators);
         self.bring_next(body, number)
-    }
-
-    /// Where a fold wants the largest or the least of narrow floats as they were read, and packs of them are: their load, and what finds it
-    /// in a pack, two elements at a time.
-    fn extreme_of_pack(&self, fold: StepId) -> Option<(StepId, String)> {
-        let steps = &self.nest.kernel.steps;
-        let (of_pack, arg) = match steps[fold.index()].op {
-            Op::Reduce { monoid: Monoid::Max, arg, .. } => ("largest", arg),
-            Op::Reduce { monoid: Monoid::Min, arg, .. } => ("least", arg),
-            _ => return None,
-        };
-        let load = match &steps[arg.index()].op {
-            Op::Map { expr, args } => match (expr.nodes(), args.as_slice()) {
-                ([(ExprNode::Arg(0), _), (ExprNode::Cast(0), DType::F32)], [load]) => *load,
-                _ => return None,
-            },
-            _ => arg,
-        };
-        let Op::Load { .. } = steps[load.index()].op else { return None };
-        let access = self.nest.load(load);
-        let dtype = access.tensor.dtype;
-        let is_narrow = matches!(dtype, DType::F16 | DType::BF16) && steps[load.index()].dtype == dtype;
-        let is_pack = self.lanes.count > 1 && pack_width(self.nest, access, self.lanes).is_some();
-        (is_narrow && is_pack).then(|| (load, format!("{of_pack}_{}", dtype.name())))
     }
 
     /// The coordinates of a pack.

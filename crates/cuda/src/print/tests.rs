@@ -424,13 +424,15 @@ fn packs_of_rows_that_begin_anywhere_begin_where_lines_do() {
         there(&format!("const int head = (int)(-(i0 * 4095) & {last});"));
         there(&format!("const int packs = (4095 - head) / {pack}, ends = 4095 - packs * {pack};"));
         there(&format!("load<{pack}>(x1 + i0 * 4095 + i1)"));
-        there(&format!("load_across<{pack}>(x0 + i1, head)"));
+        there(&format!("load_across<{pack}>(x0 + i1, shift)"));
+        there("by_shift(head, [&](auto shift) {");
         there(&format!("store<{pack}>(y0 + i0 * 4095 + i1, o0)"));
         // Elements at the ends: read once, folded, and stored.
         assert_eq!(text.matches("if (t < ends)").count(), 3, "{text}");
     }
     // Where packs begin is an even place of what all rows read.
     assert!(scaled_rows("bf16", 4094).contains("load<8, 2>(x0 + i1)"));
+    assert!(scaled_rows("bf16", 257).contains("ends = 257 - packs * 8;"));
     // Rows of which four elements come at once, and short ones, are as they were.
     for columns in [4096, 4092, 255] {
         assert!(!scaled_rows("bf16", columns).contains("ends"));
@@ -529,4 +531,67 @@ fn a_sum_between_stages_is_stored_as_it_is_rounded() {
         %2 = dot(%0, %1) over [i2] acc=f32 %3 = load b[i0, i1] %4 = map(%2, %3) exp(a) * b %5 = reduce.sum %4 over [i1] \
         %6 = map(%4, %5) a / b store y[i0, i1] = %6 }";
     assert_eq!(first_stored(text, Rounding::Every), (DType::F16, DType::F16));
+}
+
+#[test]
+fn points_go_on_in_the_next_row_where_rows_are_no_multiple_of_a_pack() {
+    let text = |columns: i64, bias: &str, index: &str| {
+        let text = format!(
+            "kernel {{ axes i0: n, i1: {columns} in x: bf16[n, {columns}], b: bf16[{bias}] out y: bf16[n, {columns}] \
+             schedule map %0 = load x[i0, i1] %1 = load b[{index}] %2 = map(%0, %1) bf16(f32(a) + f32(b)) store y[i0, i1] = %2 }}"
+        );
+        print(&parse(&text).unwrap(), &made_for(&Env::new())).unwrap().functions
+    };
+    let odd = text(513, "513", "i1");
+    let there = |text: &str, what: &str| assert!(text.contains(what), "{what}: {text}");
+    for what in [
+        "if (i0 + 8 <= size_n * 513) {",
+        "load<8>(x0 + i0)",
+        "const Index i1 = within(rest + l, 513);",
+        "store<8>(y0 + i0, o0);",
+    ] {
+        there(&odd, what);
+    }
+    // What is behind the last pack.
+    there(&odd, "else for (Index i0 = thread * 8; i0 < size_n * 513; ++i0) {");
+    // What rows have one of is found by the row; where all lies in line, no row is asked for.
+    there(&text(513, "n", "i0"), "x1[(i0 + l) / 513]");
+    assert!(!text(513, "n, 513", "i0, i1").contains("% 513"));
+    // Packs that fit, and half ones, are as they were.
+    for columns in [512, 516] {
+        assert!(!text(columns, &columns.to_string(), "i1").contains("within"));
+    }
+}
+
+/// The gradient of a layernorm and of a function that takes long, for so many rows.
+fn gradient(dtype: &str, rows: i64) -> String {
+    let kernel = parse(&format!(
+        "kernel {{ axes i0: {rows}, i1: 4096 in g: {dtype}[{rows}, 4096], x: {dtype}[{rows}, 4096] out y: {dtype}[4096], z: {dtype}[{rows}, 4096] \
+         schedule column across=[i0] along=[i1] parts=528 %0 = load g[i0, i1] %1 = load x[i0, i1] %2 = map(%1) f32(a) \
+         %3 = reduce.sum %2 over [i1] %4 = map(%3) a / f32(size(4096)) %5 = map(%4, %2) a - b %6 = map(%5) a * a \
+         %7 = reduce.sum %6 over [i1] %8 = map(%5, %7) erf(exp(a * (1.0 / sqrt(b / f32(size(4096)) + 1e-5)))) + sin(a) \
+         %9 = map(%0, %8) f32(a) * b %10 = reduce.sum %9 over [i0] %11 = reduce.sum %9 over [i1] \
+         %12 = map(%9, %11, %5) {dtype}(a - b * c) %13 = map(%10) {dtype}(a) store y[i1] = %13 store z[i0, i1] = %12 }}"
+    ));
+    print(&kernel.unwrap(), &made_for(&Env::new())).unwrap().functions
+}
+
+#[test]
+fn mean_and_squares_of_a_row_are_found_with_one_meeting() {
+    let text = gradient("bf16", 8192);
+    let there = |what: &str| assert!(text.contains(what), "{what}: {text}");
+    for what in [
+        " - base3;",
+        "larger(s6 - s3 * off3, 0.0f)",
+        "off3 - h4[k].at[l]",
+        "begin_arrivals<3>",
+        "slot = slot == 2 ? 0 : slot + 1;",
+    ] {
+        there(what);
+    }
+    assert_eq!(text.matches("two_of_warps").count(), 1, "{text}");
+    // Sums of wide numbers are taken as they are said.
+    assert!(!gradient("f32", 8192).contains("base3"));
+    // Of one row, nothing is folded across rows.
+    assert!(!gradient("bf16", 1).contains("for (Index first"));
 }

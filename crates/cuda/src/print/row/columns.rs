@@ -2,7 +2,7 @@
 //! leaves behind when there are no more rows. What all parts have left is folded afterwards.
 
 use fuseline::error::Result;
-use fuseline::tensor::DType;
+use fuseline::tensor::{DType, Dim};
 use fuseline::tile::{AxisSet, Op, StepId};
 
 use super::super::body::{Accumulator, Body, pack_width};
@@ -32,6 +32,14 @@ const WORKING: i64 = 32;
 const FEW_REGISTERS: i64 = 64;
 const SOME_REGISTERS: i64 = 80;
 const MANY_REGISTERS: i64 = 128;
+
+/// Rows that a block has in shared memory at a time: the one that it works on and the next one; where one thread asks for whole rows, two of them are on
+/// their way, for a row is asked for only when all have left the one before.
+const ROWS_FETCHED: i64 = 2;
+const ROWS_BROUGHT: i64 = 3;
+
+/// Bytes of shared memory of a multiprocessor for three rows of its blocks: what is left is where weights lie that no register keeps.
+const MOST_BROUGHT: i64 = 128 << 10;
 
 /// Bytes of shared memory for values that are held.
 pub(super) const MOST_SHARED: i64 = 200 << 10;
@@ -73,7 +81,8 @@ pub(in super::super) fn fits_columns(nest: &Nest<'_>, stores: &[usize], along: A
     }
     let inside: AxisSet = across.union(along);
     let others = (0..nest.extents.len()).filter(|axis| !inside.contains(*axis) && !nest.extents[*axis].is(1));
-    if along.is_empty() || of_columns == 0 || others.count() > 0 || nest.count(along).is(0) {
+    // Of one row, nothing is folded across rows.
+    if along.is_empty() || across.is_empty() || of_columns == 0 || others.count() > 0 || nest.count(along).is(0) {
         return false;
     }
     let lanes = super::choose_lanes(nest, along);
@@ -116,7 +125,7 @@ impl Plan<'_, '_> {
         // Where computing takes longer than reading, few threads that have many registers, so that values do not wait for one another.
         let is_slow = self.is_near && self.is_slow() && block <= 256;
         let first = is_slow.then_some((&everything, MANY_REGISTERS, Place::Registers));
-        for (takes, registers, place) in first.into_iter().chain([
+        let ways = first.into_iter().chain([
             (&all, FEW_REGISTERS, Place::Registers),
             (&all, some, Place::Registers),
             (&all, many, Place::Registers),
@@ -124,9 +133,17 @@ impl Plan<'_, '_> {
             (&loads, many, Place::Registers),
             (&loads, many, Place::Shared),
             (&none, many, Place::Again),
-        ]) {
+        ]);
+        let most = if self.brings() { ROWS_BROUGHT } else { ROWS_FETCHED };
+        for ((takes, registers, place), rows) in
+            ways.flat_map(|way| (ROWS_FETCHED..=most).rev().map(move |rows| (way, rows)))
+        {
+            self.slots = rows;
             let blocks = (65536 / registers / block).max(1);
             let fetched = self.fetched_bytes();
+            if rows > ROWS_FETCHED && fetched * blocks > MOST_BROUGHT {
+                continue;
+            }
             let fits = match place {
                 Place::Registers => {
                     self.bytes_at_once(takes) <= 4 * (registers - WORKING - self.kept())
@@ -223,12 +240,11 @@ impl Plan<'_, '_> {
         (0..needed.len()).filter(is_fetched).map(|k| StepId(k as u32)).collect()
     }
 
-    /// Bytes of shared memory for what is fetched: two rows where a block walks along many.
+    /// Bytes of shared memory for what is fetched.
     pub(super) fn fetched_bytes(&self) -> i64 {
         let bytes = |id: &StepId| element::bytes(self.nest.load(*id).tensor.dtype);
         let element: i64 = self.fetched.iter().map(bytes).sum();
-        let rows = if self.part.is_some() { 2 } else { 1 };
-        rows * element * self.lanes.count * self.turns.unwrap_or(1) * self.block()
+        self.slots * element * self.lanes.count * self.turns.unwrap_or(1) * self.block()
     }
 
     /// Asks for what a row needs.
@@ -259,7 +275,7 @@ impl Plan<'_, '_> {
     /// Whether rows come into shared memory whole, by the engine for copies, which one thread asks: they lie in one piece, and threads meet
     /// before the place of an earlier row is written. That is later than every thread could ask for its own part, so only where computing takes
     /// longer than reading.
-    fn brings(&self) -> bool {
+    pub(super) fn brings(&self) -> bool {
         let is_whole = self.turns.is_some_and(|turns| self.packs.is(turns * self.threads));
         let meets = self.threads > 32 && self.passes.iter().any(|pass| !pass.folds.is_empty());
         let is_of_columns = self.is_slow() && !self.fetched.is_empty() && self.nest.options.groups;
@@ -290,14 +306,18 @@ impl Plan<'_, '_> {
     pub(super) fn bring_next(&self, body: &mut Body<'_>, number: usize) -> Result<()> {
         let first = self.passes.iter().position(|pass| !pass.folds.is_empty());
         let Some(part) = self.part.filter(|_| self.brings() && first == Some(number)) else { return Ok(()) };
-        let parts = body.index(&(self.nest.extents[part].clone() * self.pairs), &[]);
-        self.bring_row(body, &format!("first + {parts}"), "(slot ^ 1)")
+        let ahead = body.index(&(self.nest.extents[part].clone() * self.pairs * (self.slots - 1)), &[]);
+        if self.slots == ROWS_FETCHED {
+            return self.bring_row(body, &format!("first + {ahead}"), "(slot ^ 1)");
+        }
+        body.line(format!("const int left = slot == 0 ? {} : slot - 1;", self.slots - 1));
+        self.bring_row(body, &format!("first + {ahead}"), "left")
     }
 
     /// Where packs that are fetched lie.
     fn declare_fetched(&self, body: &mut Body<'_>) -> Result<()> {
         let (turns, count) = (self.turns.unwrap_or(1), self.lanes.count);
-        let (mut at, rows) = (0, if self.part.is_some() { 2 } else { 1 });
+        let mut at = 0;
         for id in &self.fetched {
             let dtype = self.nest.load(*id).tensor.dtype;
             let ty = element::stored(dtype)?;
@@ -305,7 +325,7 @@ impl Plan<'_, '_> {
                 "Pack<{ty}, {count}>* const f{} = (Pack<{ty}, {count}>*)(memory + {at}) + threadIdx.x;",
                 id.0
             ));
-            at += rows * element::bytes(dtype) * count * turns * self.block();
+            at += self.slots * element::bytes(dtype) * count * turns * self.block();
         }
         Ok(())
     }
@@ -445,11 +465,17 @@ impl Plan<'_, '_> {
         self.declare_fetched(body)?;
         let first = self.first_row();
         if self.brings() {
-            body.line("__shared__ unsigned long long arrived[2];");
+            let slots = self.slots;
+            body.line(format!("__shared__ unsigned long long arrived[{slots}];"));
             body.line("int slot = 0, phase = 0;");
-            body.line("if (t == 0) begin_arrivals<2>(arrived);");
+            body.line(format!("if (t == 0) begin_arrivals<{slots}>(arrived);"));
             body.line("__syncthreads();");
             self.bring_row(body, &first, "0")?;
+            let parts = self.part.map_or(Dim::int(1), |part| self.nest.extents[part].clone() * self.pairs);
+            for slot in 1..slots - 1 {
+                let ahead = body.index(&(parts.clone() * slot), &[]);
+                self.bring_row(body, &format!("{first} + {ahead}"), &slot.to_string())?;
+            }
         } else if !self.fetched.is_empty() {
             body.line("int slot = 0;");
             self.fetch_row(body, &first, "0")?;
@@ -478,11 +504,13 @@ impl Plan<'_, '_> {
         }
         let parts = body.index(&(self.nest.extents[part].clone() * self.pairs), &[]);
         let rows = body.index(&self.rows, &[]);
-        if !self.fetched.is_empty() {
-            body.line("slot ^= 1;");
+        match self.slots {
+            _ if self.fetched.is_empty() => {}
+            ROWS_FETCHED => body.line("slot ^= 1;"),
+            slots => body.line(format!("slot = slot == {} ? 0 : slot + 1;", slots - 1)),
         }
         if self.brings() {
-            body.line("phase ^= slot ^ 1;");
+            body.line(if self.slots == ROWS_FETCHED { "phase ^= slot ^ 1;" } else { "phase ^= slot == 0;" });
         }
         let (group, first) = (self.rows_of_block, self.first_row());
         body.close(&format!("for (Index first = {first}; first < {rows}; first += {parts})"));

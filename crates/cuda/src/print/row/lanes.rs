@@ -19,8 +19,11 @@ pub(super) fn choose_lanes(nest: &Nest<'_>, along: AxisSet) -> Lanes {
         in_line.map(|access| element::bytes(access.tensor.dtype)).sum()
     };
     let axis = along.iter().max_by_key(|axis| (bytes(*axis), *axis)).unwrap_or(0);
+    if let Some(lines) = &nest.lines {
+        return Lanes { axis, count: lines.count };
+    }
     let mut count = most_lanes(nest, axis);
-    while count > 1 && nest.lines.is_none() && !is_multiple(&nest.extents[axis], count) {
+    while count > 1 && !is_multiple(&nest.extents[axis], count) {
         count /= 2;
     }
     Lanes { axis, count }

@@ -5,18 +5,22 @@
 
 use fuseline::error::Result;
 use fuseline::tensor::Dim;
-use fuseline::tile::{AxisSet, Op};
+use fuseline::tile::{AxisSet, Op, StepId};
 
-use super::super::body::{Accumulator, Body, start_of};
+use super::super::body::{Accumulator, Body, pack_width, start_of};
 use super::super::code::Code;
 use super::super::element;
-use super::super::nest::{Lines, Nest, is_multiple, slope};
-use super::hold::{Held, Place};
+use super::super::nest::{Access, Lines, Nest, is_multiple, slope};
+use super::columns::flops;
+use super::hold::{FEW_FLOPS, Held, Place};
 use super::lanes::{choose_lanes, most_lanes};
-use super::{LONGEST, Plan};
+use super::{LONGEST, Pass, Plan};
 
 /// Elements of a row that is long enough for packs of many threads.
-const SHORTEST: i64 = 1024;
+const SHORTEST: i64 = 256;
+
+/// Bytes of a line.
+const LINE: i64 = 16;
 
 /// Elements at a time that are enough as they are.
 const ENOUGH: i64 = 4;
@@ -25,7 +29,6 @@ const ENOUGH: i64 = 4;
 pub(super) fn lines(nest: &Nest<'_>, stores: &[usize], along: AxisSet) -> Option<Lines> {
     let lanes = choose_lanes(nest, along);
     let (axis, length) = (lanes.axis, nest.extents[lanes.axis].as_int()?);
-    let count = most_lanes(nest, axis);
     let in_line = |offset: &Dim| slope(offset, axis).is_some_and(|slope| slope.is(1));
     let written: Vec<_> = stores.iter().map(|store| &nest.stores[*store].access).collect();
     let first = written.iter().find(|access| in_line(&access.offset))?;
@@ -34,12 +37,14 @@ pub(super) fn lines(nest: &Nest<'_>, stores: &[usize], along: AxisSet) -> Option
     let is_along = |offset: &Dim| AxisSet::mentioned(offset).contains(axis);
     let is_own = |offset: &Dim| is_along(offset) && !AxisSet::mentioned(&start_of(offset, axis)).is_empty();
     let own = || nest.loads().chain(written.iter().copied()).filter(|access| is_own(&access.offset));
-    let lies = |offset: &Dim| in_line(offset) && is_multiple(&(start_of(offset, axis) - &start), count);
     let widest = own().map(|access| element::bytes(access.tensor.dtype)).max()?;
+    // Of what is widest, a pack is a line.
+    let count = most_lanes(nest, axis).min((LINE / widest).max(1));
+    let lies = |offset: &Dim| in_line(offset) && is_multiple(&(start_of(offset, axis) - &start), count);
     let fits = along == AxisSet::of(axis)
         && (SHORTEST..=LONGEST / widest).contains(&length)
         && !is_multiple(&start, count)
-        && lanes.count < ENOUGH
+        && lanes.count < ENOUGH.min(count)
         && own().all(|access| lies(&access.offset));
     fits.then_some(Lines { axis, count, start })
 }
@@ -60,13 +65,52 @@ impl Plan<'_, '_> {
         for held in &self.held {
             body.line(format!("{} {} = {{}};", self.type_of_end(held), end_name(held)));
         }
+        for id in self.weights_of_ends() {
+            body.line(format!("{} e{} = {{}};", element::stored(self.nest.load(id).tensor.dtype)?, id.0));
+        }
         self.at_ends(body, |body| {
             for held in self.held.iter().filter(|held| self.is_load(held)) {
                 let (tensor, offset) = body.address(&self.nest.load(held.step).clone(), None)?;
                 body.line(format!("{} = {tensor}[{offset}];", end_name(held)));
             }
+            for id in self.weights_of_ends() {
+                let (tensor, offset) = body.address(&self.nest.load(id).clone(), None)?;
+                body.line(format!("e{} = {tensor}[{offset}];", id.0));
+            }
             Ok(())
         })
+    }
+
+    /// What is the same for all rows and varies along them: where one of several warps does the ends of a row, it asks for that at once, too, so that others need not
+    /// wait for it. Where every warp has a row, registers are worth more.
+    fn weights_of_ends(&self) -> Vec<StepId> {
+        let rows: AxisSet = self.row_axes.iter().copied().collect();
+        let stored: Vec<usize> = self.passes.iter().flat_map(|pass| pass.stores.clone()).collect();
+        let needed = self.nest.needed(&stored);
+        let is_weight = |k: &usize| {
+            let (Op::Load { .. }, true) = (&self.nest.kernel.steps[*k].op, needed[*k]) else { return false };
+            let (axes, access) = (self.nest.axes[*k], self.nest.load(StepId(*k as u32)));
+            let is_plain = access.checked.is_empty() && access.guards.is_empty() && access.reads.is_empty();
+            is_plain && axes.common(rows).is_empty() && axes.contains(self.lanes.axis)
+        };
+        let weights = (0..needed.len()).filter(|k| self.rows_of_block == 1 && is_weight(k)).map(|k| StepId(k as u32));
+        weights.filter(|id| self.held.iter().all(|held| held.step != *id)).collect()
+    }
+
+    /// Whether a pass that reads packs across lines is written out for every way in which they can lie. Where warps of a block have rows of their own, and much is
+    /// computed, so much code takes longer to come.
+    pub(super) fn is_by_shift(&self, body: &Body<'_>, pass: &Pass) -> bool {
+        let read = self.read_by(pass);
+        let is_load = |k: &usize| read[*k] && matches!(self.nest.kernel.steps[*k].op, Op::Load { .. });
+        let mut loads = (0..read.len()).filter(is_load).map(|k| self.nest.load(StepId(k as u32)));
+        let is_across =
+            |access: &Access| pack_width(self.nest, access, self.lanes).is_none() && body.is_across(access, self.lanes);
+        self.nest.lines.is_some() && !self.is_much_code() && loads.any(is_across)
+    }
+
+    /// Whether so much is computed of every element that warps which do it in different ways would be much code.
+    pub(super) fn is_much_code(&self) -> bool {
+        self.rows_of_block > 1 && flops(self.nest, self.along) >= FEW_FLOPS
     }
 
     /// Whether all threads have something to do in every turn of a pass, those behind the end of a row with its last pack again, which they do not fold: where
@@ -101,6 +145,10 @@ impl Plan<'_, '_> {
             for held in self.held.iter().filter(|held| self.is_load(held) || held.first < number) {
                 let (dtype, name) = (self.nest.kernel.step(held.step).dtype, Code::atom(end_name(held)));
                 body.know(held.step, if self.is_load(held) { element::widened(dtype, name) } else { name });
+            }
+            for id in self.weights_of_ends() {
+                let dtype = self.nest.load(id).tensor.dtype;
+                body.know(id, element::widened(dtype, Code::atom(format!("e{}", id.0))));
             }
             for (fold, accumulator) in pass.folds.iter().zip(accumulators) {
                 body.accumulate(*fold, accumulator, &format!("s{}", fold.0))?;

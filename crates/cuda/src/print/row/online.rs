@@ -9,7 +9,7 @@ use fuseline::ops::{ExprNode, Scalar};
 use fuseline::tensor::DType;
 use fuseline::tile::{AxisSet, Op, Rounding, StepId};
 
-use super::super::body::{Accumulator, Body};
+use super::super::body::{Accumulator, Body, pack_width};
 use super::super::code::Code;
 use super::Plan;
 
@@ -48,6 +48,30 @@ impl Plan<'_, '_> {
             _ => return None,
         };
         self.is_sum_below(sum, largest, load).then_some(Online { largest, sum, load, of_pack })
+    }
+
+    /// Where a fold wants the largest or the least of narrow floats as they were read, and packs of them are: their load, and what finds it
+    /// in a pack, two elements at a time.
+    pub(super) fn extreme_of_pack(&self, fold: StepId) -> Option<(StepId, String)> {
+        let steps = &self.nest.kernel.steps;
+        let (of_pack, arg) = match steps[fold.index()].op {
+            Op::Reduce { monoid: Monoid::Max, arg, .. } => ("largest", arg),
+            Op::Reduce { monoid: Monoid::Min, arg, .. } => ("least", arg),
+            _ => return None,
+        };
+        let load = match &steps[arg.index()].op {
+            Op::Map { expr, args } => match (expr.nodes(), args.as_slice()) {
+                ([(ExprNode::Arg(0), _), (ExprNode::Cast(0), DType::F32)], [load]) => *load,
+                _ => return None,
+            },
+            _ => arg,
+        };
+        let Op::Load { .. } = steps[load.index()].op else { return None };
+        let access = self.nest.load(load);
+        let dtype = access.tensor.dtype;
+        let is_narrow = matches!(dtype, DType::F16 | DType::BF16) && steps[load.index()].dtype == dtype;
+        let is_pack = self.lanes.count > 1 && pack_width(self.nest, access, self.lanes).is_some();
+        (is_narrow && is_pack).then(|| (load, format!("{of_pack}_{}", dtype.name())))
     }
 
     fn is_f32_fetched(&self, id: StepId) -> bool {

@@ -310,6 +310,11 @@ def llama():
     return Decoder(4, 1024, 16, 4, 2816), tokens(8192)
 
 
+def llama1b():
+    """A thousand million parameters: not checked, but timed (bench/results/gpu.md)."""
+    return Decoder(16, 2048, 32, 8, 8192, longest=2048), tokens(8192, length=2048)
+
+
 def llama_step():
     """One more token after 512."""
     decoder = Decoder(4, 1024, 16, 4, 2816, longest=1024)
@@ -364,6 +369,7 @@ BUILD = {
     "resnet50": lambda: vision("resnet50"),
     "llama4l": llama,
     "llama4l_step": llama_step,
+    "llama1b": llama1b,
     "llama4l_hf": llama_hf,
     "llama4l_hf_masked": lambda: llama_hf(mask=True),
     "mobilenetv3l": lambda: vision("mobilenet_v3_large"),

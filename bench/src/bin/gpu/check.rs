@@ -273,7 +273,7 @@ pub fn check(arguments: &Arguments) -> Result<bool> {
     }
     // Rows that are far from 0, of which one begins with a number that is far from all others.
     for dtype in [DType::BF16, DType::F16, DType::F32] {
-        let (rows, columns) = (600, 2048);
+        let (rows, columns) = (300, 2048);
         let entry =
             gallery::find("layernorm_gelu_backward").ok_or_else(|| Error::bug("the gallery has no such graph"))?;
         let env: Env = [(Symbol::name("rows"), rows), (Symbol::name("columns"), columns)].into_iter().collect();

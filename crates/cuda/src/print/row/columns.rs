@@ -13,10 +13,10 @@ use super::hold::{Place, Takes, Worth};
 use super::{Pass, Plan};
 
 /// Elements of a row that a thread takes where nothing speaks against it; where so much is computed for each that it takes longer than to read
-/// them, two packs: what one thread computes for two does not wait for one another, and more blocks that wait for themselves share a
-/// multiprocessor.
+/// them, twice as many: what one thread computes for two does not wait for one another, fewer threads meet, and more blocks that wait for themselves share
+/// a multiprocessor.
 const SHARE: i64 = 8;
-const PACKS: i64 = 2;
+const MANY: i64 = 16;
 const MANY_FLOPS: u32 = 48;
 
 /// Threads of a block where rows are short.
@@ -46,8 +46,8 @@ pub(super) const MOST_SHARED: i64 = 200 << 10;
 
 /// How many threads own a row of so many packs along some axes, and how many rows a block walks along side by side.
 pub(super) fn threads(nest: &Nest<'_>, along: AxisSet, packs: i64, count: i64, folds: i64) -> (i64, i64) {
-    let is_more = flops(nest, along) >= MANY_FLOPS && folds * PACKS * count <= MOST_KEPT;
-    let share = if is_more { (PACKS * count).max(SHARE) } else { SHARE };
+    let is_more = flops(nest, along) >= MANY_FLOPS && folds * MANY <= MOST_KEPT;
+    let share = if is_more { MANY } else { SHARE };
     let wanted = (packs * count / share).max(1).unsigned_abs().next_power_of_two() as i64;
     let least = packs.max(1).unsigned_abs().next_power_of_two().min(32) as i64;
     let threads = wanted.max(least).min(1024);
@@ -123,7 +123,7 @@ impl Plan<'_, '_> {
         let many = if block > 512 { FEW_REGISTERS } else { MANY_REGISTERS };
         let some = if block > 256 { FEW_REGISTERS } else { SOME_REGISTERS };
         // Where computing takes longer than reading, few threads that have many registers, so that values do not wait for one another.
-        let is_slow = self.is_near && self.is_slow() && block <= 256;
+        let is_slow = self.is_slow() && block <= 256;
         let first = is_slow.then_some((&everything, MANY_REGISTERS, Place::Registers));
         let ways = first.into_iter().chain([
             (&all, FEW_REGISTERS, Place::Registers),

@@ -43,9 +43,14 @@ pub fn kernels(arguments: &Kernels) -> Outcome {
         ..PlanOptions::on(&target::find(arguments.target.as_deref().unwrap_or(OsStr::new(usual)))?)
     };
     let planned = plan_program(graph.into_owned(), &options, &mut |_| {})?;
-    let of = |graph, plan, first| shown(graph, plan, first, &all, arguments.emit, &options.spec);
-    let run = of(planned.program.run(), &planned.run, 0)?;
-    let once = of(planned.program.prepare(), &planned.prepare, run.len())?;
+    let parts = [(planned.program.run(), &planned.run), (planned.program.prepare(), &planned.prepare)];
+    let kernels = parts.map(|(graph, plan)| distinct(graph, plan));
+    // They are one text, and indices have one type in it.
+    let wide = kernels.iter().flat_map(IndexMap::keys).any(|kernel| is_wide(kernel, &all));
+    let of = |kernels, first| shown(kernels, first, &all, arguments.emit, (&options.spec, wide));
+    let [run, once] = kernels;
+    let run = of(run, 0)?;
+    let once = of(once, run.len())?;
     if arguments.json {
         return screen::print_json(&json!({
             "model": model.name,
@@ -110,13 +115,22 @@ impl Shown {
     }
 }
 
-/// The kernels of a plan as code, equal ones once; where they have names, those are numbered from `first` on.
-fn shown(graph: &Graph, plan: &Plan, first: usize, env: &Env, form: Form, spec: &DeviceSpec) -> Result<Vec<Shown>> {
-    let all = distinct(graph, plan).into_iter().enumerate().map(|(k, (kernel, places))| {
+/// Kernels as code; where they have names, those are numbered from `first` on. `wide`: whether indices have 64 bits.
+fn shown(
+    kernels: IndexMap<Arc<Kernel>, Vec<String>>,
+    first: usize,
+    env: &Env,
+    form: Form,
+    (spec, wide): (&DeviceSpec, bool),
+) -> Result<Vec<Shown>> {
+    let all = kernels.into_iter().enumerate().map(|(k, (kernel, places))| {
         let schedule = kernel.schedule.name();
         let name = format!("{schedule}_{}", first + k);
         let printed = match form {
-            Form::Cuda => printed_for_cuda(&kernel, &name, env, gpu(spec)?).ok().map(|printed| (name.clone(), printed)),
+            Form::Cuda => {
+                let options = print::Options { wide, ..cuda_options(&kernel, &name, env, gpu(spec)?) };
+                print::print(&kernel, &options).ok().map(|printed| (name.clone(), printed))
+            }
             _ => None,
         };
         let code = match &printed {
@@ -165,9 +179,9 @@ pub fn show_named(kernel: &Kernel, name: &str, env: &Env, form: Form, spec: &Dev
         return Ok(kernel.to_string());
     }
     if form == Form::Cuda {
-        return Ok(match printed_for_cuda(kernel, name, env, gpu(spec)?) {
+        return Ok(match print::print(kernel, &cuda_options(kernel, name, env, gpu(spec)?)) {
             Ok(printed) => printed.source(),
-            Err(error) => format!("// interpreted: {error}"),
+            Err(error) => interpreted(&error),
         });
     }
     if kernel.symbols().iter().any(|symbol| env.get(symbol).is_none()) {
@@ -206,17 +220,47 @@ fn gpu(spec: &DeviceSpec) -> Result<&DeviceSpec> {
 /// Compute capability 9.0 brought clusters of blocks, and more memory on the chip than any before it: 164 KiB.
 const MOST_ON_CHIP_BEFORE_CLUSTERS: usize = 164 << 10;
 
-/// CUDA C++, for the sizes that it is better made for; others are arguments.
-fn printed_for_cuda(kernel: &Kernel, name: &str, env: &Env, gpu: &DeviceSpec) -> Result<Printed> {
+/// A kernel as CUDA C++ to be launched by hand: by a name that is free there, and with how it is launched on what.
+pub fn show_launched(kernel: &Kernel, name: &str, env: &Env, spec: &DeviceSpec) -> Result<String> {
+    let options = cuda_options(kernel, name, env, gpu(spec)?);
+    let named = print::free_name(kernel, &options).map(|name| print::Options { name, ..options.clone() });
+    let printed = match named.and_then(|options| print::print(kernel, &options)) {
+        Ok(printed) => printed,
+        Err(error) => return Ok(interpreted(&error)),
+    };
+    let mut text = match options.groups {
+        true => "// compute capability 9.0: nvcc -arch=sm_90a\n".to_owned(),
+        false => "// compute capability 8.0 or later: nvcc -arch=sm_80\n".to_owned(),
+    };
+    for launch in &printed.launches {
+        let print::Launch { name, blocks, threads, shared, .. } = launch;
+        let shared = if *shared > 0 { format!(", {shared}") } else { String::new() };
+        writeln!(text, "// launched as {name}<<<{blocks}, {threads}{shared}>>>(…)")
+            .expect("writing to a string succeeds");
+    }
+    text.push_str(&printed.source());
+    Ok(text)
+}
+
+fn interpreted(error: &Error) -> String {
+    format!("// interpreted: {error}")
+}
+
+/// Whether indices of a kernel need 64 bits at these sizes; where some are not known, nobody can say, and 32 are enough for most.
+fn is_wide(kernel: &Kernel, env: &Env) -> bool {
+    print::is_wide(kernel, env).unwrap_or(false)
+}
+
+/// CUDA C++ for the sizes that it is better made for; others are arguments.
+fn cuda_options(kernel: &Kernel, name: &str, env: &Env, gpu: &DeviceSpec) -> print::Options {
     let fixed = sizes_to_fix_at(kernel, env).into_iter().filter_map(|symbol| Some((symbol.clone(), env.get(&symbol)?)));
-    let options = print::Options {
+    print::Options {
         name: name.to_owned(),
         fixed: fixed.collect(),
-        wide: false,
+        wide: is_wide(kernel, env),
         groups: gpu.limits.core_on_chip > MOST_ON_CHIP_BEFORE_CLUSTERS,
         asked: print::Asked::Nothing,
         processors: gpu.limits.cores as i64,
         about: print::sizes_about(kernel, env),
-    };
-    print::print(kernel, &options)
+    }
 }

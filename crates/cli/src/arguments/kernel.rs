@@ -1,11 +1,12 @@
 //! The command line of `fuseline kernel`.
 
+use std::ffi::OsString;
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
 
-use super::{Form, JUDGING_STATUS, Measuring, SizeBinding, count, thread_count, whole};
+use super::{Form, JUDGING_STATUS, Measuring, SizeBinding, TargetName, count, thread_count, whole};
 use crate::device::Device;
 
 /// Check, run, measure and translate a kernel that you have written
@@ -26,6 +27,7 @@ Examples:
   fuseline kernel examples/layernorm_gelu.tile run --inputs x.npz --outputs y.npz
   fuseline kernel examples/softmax.tile bench --sizes rows=4096,columns=4096
   fuseline kernel examples/softmax.tile emit cuda > softmax.cu
+  fuseline kernel examples/softmax.tile emit cuda --target a100 --sizes columns=4096
   fuseline kernel examples/linear_gelu.tile emit asm --sizes tokens=128,inner=512,outer=512
 
 {JUDGING_STATUS}"))]
@@ -131,6 +133,9 @@ pub struct EmitKernel {
     /// Numbers for free sizes; 4k, 1M, 2G and 4Ki, 1Mi, 2Gi are understood
     #[arg(long, value_name = "NAME=SIZE,…", value_delimiter = ',')]
     pub sizes: Vec<SizeBinding>,
+    /// The GPU that CUDA C++ is for: a name, or a file called .spec [default: h200]
+    #[arg(long, value_name = "NAME", value_parser = TargetName, hide_possible_values = true)]
+    pub target: Option<OsString>,
     /// Print JSON
     #[arg(long)]
     pub json: bool,

@@ -4,10 +4,10 @@ mod feed;
 mod measure;
 mod run;
 
+use std::ffi::OsStr;
 use std::io::ErrorKind;
 use std::path::Path;
 
-use fuseline::device::DeviceSpec;
 use fuseline::error::Error;
 use fuseline::tile::{self, Source};
 use serde_json::{Value, json};
@@ -16,6 +16,7 @@ use crate::arguments::{CheckKernel, EmitKernel, Form, Kernel, KernelAction};
 use crate::failure::{Failure, Outcome};
 use crate::kernels;
 use crate::screen;
+use crate::target;
 
 /// What helps where a text is no kernel.
 const LANGUAGE: &str = "docs/tile.md describes the language; examples/*.tile are kernels to begin with";
@@ -142,8 +143,12 @@ fn emit(written: &Written, options: &EmitKernel) -> Outcome {
         _ => feed::assume_sizes(kernel, feed::bind_sizes(kernel, &options.sizes)?, feed::USUAL_SIZE).0,
     };
     let name = written.source.name.as_deref().unwrap_or(kernel.schedule.name());
-    let gpu = DeviceSpec::find(kernels::USUAL_GPU)?;
-    let shown = kernels::show_named(kernel, name, &env, options.form, gpu).map_err(|error| written.failure(error))?;
+    let spec = target::find(options.target.as_deref().unwrap_or(OsStr::new(kernels::USUAL_GPU)))?;
+    let shown = match options.form {
+        Form::Cuda => kernels::show_launched(kernel, name, &env, &spec),
+        form => kernels::show_named(kernel, name, &env, form, &spec),
+    };
+    let shown = shown.map_err(|error| written.failure(error))?;
     if options.json {
         let (name, form) = (written.name(), options.form.name());
         return screen::print_json(&json!({ "kernel": name, "form": form, "code": shown.trim_end() }));

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 use super::data::short;
 use crate::bench::contender::{Contender, Kind};
-use crate::bench::profile::Profile;
+use crate::bench::profile::{Profile, median_error};
 use crate::ceiling::Ceiling;
 use crate::machine::Machine;
 
@@ -130,6 +130,7 @@ fn side(side: &Side, number: impl Fn(usize) -> usize) -> Value {
         "median_us": short(contender.median_ms() * 1e3),
         "min_us": short(contender.quantile_ms(0.0) * 1e3),
         "runs": contender.times.len(),
+        "median_error": side.profile.as_ref().and_then(|profile| median_error(&profile.kernels)).map(short),
         "spans": side.profile.as_ref().map(|profile| profile.fastest.iter().map(span).collect::<Vec<_>>()),
         "most_bytes": contender.most_bytes(),
         "interpreted": contender.interpreted().len(),

@@ -19,6 +19,7 @@ use fuseline::explain::Explanation;
 use fuseline::fuse::PlanOptions;
 use fuseline::graph::Graph;
 use fuseline::passes::Numerics;
+use fuseline::tensor::Symbol;
 use serde_json::{Map, Value, json};
 
 use crate::arguments::{Form, Measuring, Report};
@@ -155,7 +156,11 @@ fn head(subject: &Subject<'_>) -> Map<String, Value> {
     for dim in shapes.flat_map(|shape| shape.dims()) {
         dim.for_each_symbol(&mut |symbol| {
             if let Some(size) = subject.plan.hints.env.get(symbol) {
-                sizes.insert(symbol.to_string(), json!(size));
+                let name = match symbol {
+                    Symbol::Name(name) => name.to_string(),
+                    other => other.to_string(),
+                };
+                sizes.insert(name, json!(size));
             }
         });
     }

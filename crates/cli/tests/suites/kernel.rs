@@ -148,6 +148,41 @@ fn kernels_are_translated() {
 }
 
 #[test]
+fn cuda_is_for_a_gpu_and_sizes() {
+    let softmax = example("softmax");
+    let emit = |more: &[&str]| stdout(&[&["kernel", &softmax, "emit", "cuda"], more].concat());
+    let (usual, older) = (emit(&[]), emit(&["--target", "a100"]));
+    assert!(usual.contains("-arch=sm_90a") && usual.contains("griddepcontrol"), "{usual}");
+    assert!(older.contains("-arch=sm_80") && !older.contains("griddepcontrol"), "{older}");
+    assert!(usual.contains("// launched as softmax<<<rows, 256>>>(…)"), "{usual}");
+    // Where a tensor has 2^31 elements, indices have 64 bits, in all kernels of a text.
+    let large = emit(&["--sizes", "rows=100000,columns=100000"]);
+    assert!(usual.contains("typedef int Index;") && large.contains("typedef long long Index;"), "{large}");
+    let of_model = stdout(&["kernels", "gallery:add_gelu", "--emit", "cuda", "--sizes", "n=5G"]);
+    assert!(of_model.contains("typedef long long Index;"), "{of_model}");
+}
+
+#[test]
+fn names_that_are_taken_in_cuda_get_longer() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("named.tile").display().to_string();
+    let softmax = std::fs::read_to_string(example("softmax")).unwrap();
+    for (name, named) in [
+        ("while", "while_kernel"),
+        ("Index", "Index_kernel"),
+        ("exp", "exp_kernel"),
+        ("tanhf", "tanhf_kernel"),
+        ("after_earlier", "after_earlier_kernel"),
+        ("mine", "mine"),
+    ] {
+        std::fs::write(&path, softmax.replace("kernel softmax", &format!("kernel {name}"))).unwrap();
+        let cuda = stdout(&["kernel", &path, "emit", "cuda"]);
+        assert!(cuda.contains(&format!(" {named}(")) && !cuda.contains(&format!(") {name}(const")), "{cuda}");
+        assert!(cuda.contains(&format!("// launched as {named}<<<")), "{cuda}");
+    }
+}
+
+#[test]
 fn an_index_outside_is_told_with_its_line() {
     let folder = tempfile::tempdir().unwrap();
     let [file, given] = ["look_up.tile", "given.npz"].map(|name| folder.path().join(name).display().to_string());

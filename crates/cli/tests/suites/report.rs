@@ -77,6 +77,7 @@ fn runs_are_measured_and_memory_is_planned() {
         let measured = &shown["measured"][side];
         assert_eq!(measured["runs"], 2);
         assert!(measured["median_us"].as_f64().unwrap() > 0.0);
+        assert!(measured["median_error"].as_f64().unwrap() >= 0.0, "as explain --analyze tells it: {measured}");
         let spans = list(measured, "spans");
         let begins: Vec<f64> = spans.iter().map(|span| span[1].as_f64().unwrap()).collect();
         assert!(!spans.is_empty() && begins.is_sorted(), "{measured}");

@@ -19,6 +19,7 @@ mod index;
 mod library;
 mod matrix;
 mod meetings;
+mod name;
 mod nest;
 mod operand;
 mod points;
@@ -51,6 +52,7 @@ use attention::Attention;
 use columns::Columns;
 use function::Function;
 pub use library::{Activation, Added, Asked, Library, Matrix};
+pub use name::free_name;
 use nest::Nest;
 pub use predict::predict;
 use product::Product;
@@ -270,6 +272,27 @@ fn head(functions: &str, is_wide: bool) -> String {
     }
     head
 }
+
+/// Whether indices of a kernel need 64 bits: those of elements, or of the terms of a fold, of which there may be more than elements.
+pub fn is_wide(kernel: &Kernel, env: &Env) -> Result<bool> {
+    let count = |dims: &mut dyn Iterator<Item = &Dim>| -> Result<i64> {
+        let sizes = dims.map(|dim| dim.eval(env)).collect::<Result<Vec<i64>>>()?;
+        // Where there is nothing of something, the rest is still counted.
+        Ok(sizes.into_iter().fold(1, |all, size| all.saturating_mul(size.max(1))))
+    };
+    let mut most = 0;
+    for param in kernel.inputs.iter().chain(&kernel.outputs) {
+        most = most.max(count(&mut param.ty.shape.dims().iter())?);
+    }
+    for step in &kernel.steps {
+        most = most.max(count(&mut step.op.folds().iter().map(|axis| &kernel.axes[axis]))?);
+    }
+    most = kernel.axes.iter().try_fold(most, |most, extent| Ok(most.max(extent.eval(env)?)))?;
+    Ok(most >= i64::from(i32::MAX) - BEHIND)
+}
+
+/// Kernels count a little beyond the last element: to the end of a block of threads, to the next row of a block.
+const BEHIND: i64 = 1 << 20;
 
 /// The sizes that a kernel is better made for than told: those of folds, which are unrolled, and those along which elements lie side by
 /// side, which packs must divide. All others may change from launch to launch.

@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use fuseline::error::{Context, Error, Kind, Result};
-use fuseline::tensor::{Dim, Env, Symbol};
+use fuseline::tensor::{Env, Symbol};
 use fuseline::tile::{AxisSet, Kernel, Schedule};
 use rustc_hash::FxHashMap;
 
@@ -18,7 +18,7 @@ use crate::cache::Cache;
 use crate::cublas::Cublas;
 use crate::gpu::{Function, Gpu, Module};
 use crate::nvrtc::Compiler;
-use crate::print::{Asked, Options, Printed, print, sizes_about, sizes_to_fix_at};
+use crate::print::{Asked, Options, Printed, is_wide, print, sizes_about, sizes_to_fix_at};
 
 /// A kernel that can be launched.
 #[derive(Debug)]
@@ -201,27 +201,6 @@ fn asked(kernel: &Kernel, env: &Env) -> Result<Asked> {
 const LARGE_SIDE: i64 = 512;
 const FEWEST_ROWS: i64 = 64;
 const MANY_WEIGHTS: i64 = 1 << 24;
-
-/// Whether indices of a kernel need 64 bits: those of elements, or of the terms of a fold, of which there may be more than elements.
-fn is_wide(kernel: &Kernel, env: &Env) -> Result<bool> {
-    let count = |dims: &mut dyn Iterator<Item = &Dim>| -> Result<i64> {
-        let sizes = dims.map(|dim| dim.eval(env)).collect::<Result<Vec<i64>>>()?;
-        // Where there is nothing of something, the rest is still counted.
-        Ok(sizes.into_iter().fold(1, |all, size| all.saturating_mul(size.max(1))))
-    };
-    let mut most = 0;
-    for param in kernel.inputs.iter().chain(&kernel.outputs) {
-        most = most.max(count(&mut param.ty.shape.dims().iter())?);
-    }
-    for step in &kernel.steps {
-        most = most.max(count(&mut step.op.folds().iter().map(|axis| &kernel.axes[axis]))?);
-    }
-    most = kernel.axes.iter().try_fold(most, |most, extent| Ok(most.max(extent.eval(env)?)))?;
-    Ok(most >= i64::from(i32::MAX) - BEHIND)
-}
-
-/// Kernels count a little beyond the last element: to the end of a block of threads, to the next row of a block.
-const BEHIND: i64 = 1 << 20;
 
 /// What a kernel is made for under a binding of all its sizes.
 pub(super) fn key(kernel: &Arc<Kernel>, env: &Env) -> Result<Key> {

@@ -46,10 +46,8 @@ function startKernels() {
   ];
   makeTable(find("kernel-table"), columns, () => rows, { sort: 4, row: (row, cells) => element("tr", { "data-class": row.own.number, tabindex: 0, onclick: () => select({ kernel: row.own.kernels[0] }), onkeydown: pressed(() => select({ kernel: row.own.kernels[0] })) }, cells) });
   let lead = plural(data.kernels.length, "kernel") + ", " + classes.size + " of them different. Equal kernels share their code; a row opens it.";
-  if (has) {
-    const errors = outer.filter(kernel => kernel.measured_us > 0).map(kernel => Math.abs(kernel.expected_us / kernel.measured_us - 1)).sort((a, b) => a - b), half = errors.length >> 1;
-    if (errors.length) lead += " What is expected is off by " + percent((errors[half] + errors[errors.length - 1 - half]) / 2) + " in the median.";
-  }
+  const off = data.measured && data.measured.fused.median_error;
+  if (typeof off === "number") lead += " What is expected of those that take 20 µs or longer (where none does, of all) is off by " + percent(off) + " in the median.";
   find("kernels-lead").textContent = lead + (data.prepared ? " Besides them, " + plural(data.prepared, "kernel") + (data.prepared === 1 ? " prepares" : " prepare") + " constants once." : "");
 }
 const pressed = act => event => { if (event.key === "Enter" || event.key === " ") { event.preventDefault(); act(); } };

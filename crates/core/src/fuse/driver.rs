@@ -32,12 +32,14 @@ pub(super) const MOST_CONSUMERS: usize = 64;
 const MOST_AGAIN: usize = 16;
 
 /// What could be stored is thought of so often.
-const MOST_THOUGHTS: usize = 4;
+const MOST_THOUGHTS: usize = 8;
 
 /// A graph whose first plan took no more than this is planned again for any gain (a plan takes a few milliseconds); a larger one for this part of
-/// its time.
+/// its time. Second thoughts look at so much each time, of a graph that took little and of others.
 const LITTLE_EFFORT: u64 = 30_000;
 const WORTH_A_PLAN: f64 = 0.004;
+const FREE_EFFORT_OF_LITTLE: u64 = 24_000;
+const FREE_EFFORT: u64 = 6_000;
 
 /// Which of equally good candidates is taken first. Where launches are all that counts, very many are equally good.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -175,11 +177,13 @@ impl<'g> Driver<'g> {
         self.by_stages()?;
         let first_effort = self.effort();
         self.try_other_ties(first_effort)?;
-        self.think_again(self.doubtful(), 0.0)?;
+        let is_little = first_effort <= LITTLE_EFFORT;
+        let effort = if is_little { FREE_EFFORT_OF_LITTLE } else { FREE_EFFORT };
+        self.think_again(self.doubtful(), effort, 0.0)?;
         // What is stored now may leave more to be stored.
         for _ in 0..MOST_THOUGHTS {
-            let least_us = if first_effort > LITTLE_EFFORT { WORTH_A_PLAN * self.total_us() } else { 0.0 };
-            if !self.think_again(self.storable(), least_us)? {
+            let least_us = if is_little { 0.0 } else { WORTH_A_PLAN * self.total_us() };
+            if !self.think_again(self.storable(), effort, least_us)? {
                 break;
             }
         }

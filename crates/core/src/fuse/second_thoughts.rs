@@ -23,8 +23,7 @@ use super::state::{GroupId, Groups};
 use crate::device::Machine;
 use crate::error::Result;
 
-/// Trials look at so much, and at so much more for every node.
-const FREE_EFFORT: u64 = 6_000;
+/// Trials look at so much more for every node.
 const EFFORT_PER_NODE: u64 = 6;
 
 /// A trial copies everything that is known of the nodes, which takes as much as looking at one in so many.
@@ -46,10 +45,10 @@ pub(super) struct Trial {
 }
 
 impl Driver<'_> {
-    /// Plans the whole again without what `trials` show to stand in the way of more, if they promise at least so many microseconds in all.
-    /// Whether that takes less; if not, all is as it was.
-    pub(super) fn think_again(&mut self, trials: Vec<Trial>, least_us: f64) -> Result<bool> {
-        let (better, promised_us) = self.second_thoughts(trials)?;
+    /// Plans the whole again without what `trials` show to stand in the way of more, if they promise at least so many microseconds in all;
+    /// they look at `effort`, and no more. Whether that is better; if not, all is as it was.
+    pub(super) fn think_again(&mut self, trials: Vec<Trial>, effort: u64, least_us: f64) -> Result<bool> {
+        let (better, promised_us) = self.second_thoughts(trials, effort)?;
         if better.is_empty() || promised_us < least_us {
             return Ok(false);
         }
@@ -67,9 +66,9 @@ impl Driver<'_> {
 
     /// Pairs of nodes that are better kept apart, although combining them saved time when it was decided; with what a plan without them
     /// gains; and what that is worth in all.
-    fn second_thoughts(&mut self, trials: Vec<Trial>) -> Result<(FxHashMap<Edge, Gain>, f64)> {
+    fn second_thoughts(&mut self, trials: Vec<Trial>, effort: u64) -> Result<(FxHashMap<Edge, Gain>, f64)> {
         let nodes = self.state.inside.len() as u64;
-        let most = self.effort() + FREE_EFFORT + EFFORT_PER_NODE * nodes;
+        let most = self.effort() + effort + EFFORT_PER_NODE * nodes;
         // Equal kernels among equal neighbours are tried once.
         let mut known: FxHashMap<Box<[u32]>, Gain> = FxHashMap::default();
         let mut best: BTreeMap<Groups, (Gain, Vec<Edge>)> = BTreeMap::new();

@@ -41,6 +41,9 @@ const WORTH_A_PLAN: f64 = 0.004;
 const FREE_EFFORT_OF_LITTLE: u64 = 24_000;
 const FREE_EFFORT: u64 = 6_000;
 
+/// Graphs of no more nodes than this begin with the oldest of equals: what is small is tried in many ways, and the first plan must be cheap.
+const FEW_NODES: usize = 64;
+
 /// Which of equally good candidates is taken first. Where launches are all that counts, very many are equally good.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Ties {
@@ -48,6 +51,15 @@ pub(super) enum Ties {
     FirstMade,
     /// that of the group that is there the longest
     Oldest,
+}
+
+impl Ties {
+    pub fn other(self) -> Ties {
+        match self {
+            Ties::FirstMade => Ties::Oldest,
+            Ties::Oldest => Ties::FirstMade,
+        }
+    }
 }
 
 /// The best candidate of a group, in the queue.
@@ -174,9 +186,14 @@ impl<'g> Driver<'g> {
     /// decisions are taken in the same order.
     fn by_cost(&mut self) -> Result<()> {
         let fuel = self.fuel.take();
+        // Kernels that grow from their first node on are looked at in every size, which takes longer.
+        let is_short = self.state.iter().count() <= FEW_NODES;
+        self.ties = if is_short { Ties::Oldest } else { Ties::FirstMade };
         self.by_stages()?;
         let first_effort = self.effort();
-        self.try_other_ties(first_effort)?;
+        if !is_short {
+            self.try_other_ties(first_effort)?;
+        }
         let is_little = first_effort <= LITTLE_EFFORT;
         let effort = if is_little { FREE_EFFORT_OF_LITTLE } else { FREE_EFFORT };
         self.think_again(self.doubtful(), effort, 0.0)?;

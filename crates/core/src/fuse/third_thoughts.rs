@@ -8,7 +8,7 @@ use rustc_hash::FxHashSet;
 
 use super::candidate::{Candidate, Named};
 use super::decision::{Cost, Decision, DecisionId, Reason, Verdict};
-use super::driver::{Driver, LEAST_SAVED_US, Ties};
+use super::driver::{Driver, LEAST_SAVED_US};
 use super::evaluate::Kind;
 use super::gain::Gain;
 use super::options::{Pins, Policy};
@@ -60,12 +60,12 @@ impl Driver<'_> {
         if !is_small(first_effort) {
             return Ok(());
         }
-        let before = self.cost();
-        self.ties = Ties::Oldest;
+        let (before, ties) = (self.cost(), self.ties);
+        self.ties = ties.other();
         let first = self.start_over()?;
         self.by_stages()?;
         if self.gain_over(&first.state, before).worth_us <= LEAST_SAVED_US {
-            self.ties = Ties::FirstMade;
+            self.ties = ties;
             self.resume(first);
         }
         Ok(())

@@ -1,7 +1,5 @@
 //! What a machine can do at most, which rates of plans are held against, and how that is known.
 
-use std::num::NonZeroUsize;
-
 use fuseline::device::{DeviceSpec, Unit};
 use fuseline::error::Result;
 use fuseline::fuse::Plan;
@@ -59,9 +57,7 @@ impl Ceiling {
 
     fn measured(threads: usize, matrices: Option<DType>) -> Result<Ceiling> {
         let load = Load::now(Measuring::Cpu);
-        // More threads take turns, and reach no more.
-        let processors = std::thread::available_parallelism().map_or(1, NonZeroUsize::get);
-        let rates = Rates::measure(threads.min(processors))?;
+        let rates = Rates::measure(threads)?;
         Ok(Ceiling { load, ..Ceiling::under(drawn(&rates), matrices, Source::Measured(rates)) })
     }
 

@@ -27,7 +27,8 @@ pub enum Machine {
     Cuda(CudaDevice),
 }
 
-fn processors() -> NonZeroUsize {
+/// How many threads run at once.
+pub(crate) fn processors() -> NonZeroUsize {
     std::thread::available_parallelism().unwrap_or(NonZeroUsize::MIN)
 }
 

@@ -9,6 +9,8 @@ use fuseline_cpu::code::Isa;
 use fuseline_cpu::here::{self, Cache};
 use fuseline_cpu::run::gauge::{Access, Gauge};
 
+use crate::machine::processors;
+
 /// The most memory that a measurement takes.
 pub const MOST_BYTES: usize = 1 << 30;
 /// The part of multiply-adds that whole products reach: of `f32 vectors`, `f32 products` had 0.84 and 0.85 in `fuseline roofline` with two threads on two
@@ -61,9 +63,9 @@ impl Memory {
 }
 
 impl Rates {
-    /// Measures so many threads, in a fraction of a second.
+    /// Measures so many threads, in a fraction of a second; no more than there are processors, for more take turns and reach no more.
     pub fn measure(threads: usize) -> Result<Rates> {
-        Rates::of(Gauge::new(Isa::detect(), threads)?)
+        Rates::of(Gauge::new(Isa::detect(), threads.min(processors().get()))?)
     }
 
     /// The same for threads that are there.

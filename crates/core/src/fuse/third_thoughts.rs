@@ -183,7 +183,7 @@ impl Driver<'_> {
         Ok(if turn.verdict == Verdict::Refused { gain.in_time() } else { gain })
     }
 
-    /// What the plan gains in all over another state, and what that costs.
+    /// What the plan gains in all over another state, which costs `before`.
     pub(super) fn gain_over(&self, other: &State<'_>, before: Cost) -> Gain {
         let after = self.cost();
         // What the kernels take that come, and what they save: what those took that go.

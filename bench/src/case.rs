@@ -29,8 +29,13 @@ pub struct Case {
 impl Case {
     /// Plans a graph for the sizes of the options and makes it ready. Inputs are numbers from −1 to 1; integers are 1.
     pub fn new(graph: Graph, options: &PlanOptions, threads: usize) -> Result<Case> {
+        Case::made_for(graph, options, threads, Isa::detect())
+    }
+
+    /// The same for some instructions.
+    pub fn made_for(graph: Graph, options: &PlanOptions, threads: usize, isa: Isa) -> Result<Case> {
         let planned = plan_program(graph, options, &mut |_| {})?;
-        let session = CpuDevice::new(Isa::detect(), threads, options.clone(), Limits::default())?.load(&planned)?;
+        let session = CpuDevice::new(isa, threads, options.clone(), Limits::default())?.load(&planned)?;
         let inputs = inputs(&planned.program, &options.hints.env)?;
         Ok(Case { planned, session, inputs, times: Vec::new() })
     }
@@ -109,6 +114,16 @@ pub fn sizes(text: &str) -> Env {
         Some((Symbol::name(name), n.parse().ok()?))
     };
     text.split(',').filter_map(size).collect()
+}
+
+/// The instructions that an option names, or the best there are.
+pub fn isa(options: &BTreeMap<String, String>) -> Isa {
+    match options.get("isa").map(String::as_str) {
+        None => Isa::detect(),
+        Some("avx512") => Isa::Avx512,
+        Some("avx2") => Isa::Avx2,
+        Some(name) => panic!("{name} is neither avx512 nor avx2"),
+    }
 }
 
 /// The options `--NAME=VALUE` of the command line, and the other arguments.

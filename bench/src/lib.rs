@@ -2,4 +2,4 @@
 
 mod case;
 
-pub use case::{Case, arguments, networks_of_gallery, sizes};
+pub use case::{Case, arguments, isa, networks_of_gallery, sizes};

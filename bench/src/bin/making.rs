@@ -1,4 +1,4 @@
-//! What making kernels costs: `cargo run --release -p fuseline-bench --bin making -- [--rounds=N] [--phases=all] [--sizes=NAME=SIZE,…] [NAME…|MODEL.onnx…]`.
+//! What making kernels costs: `cargo run --release -p fuseline-bench --bin making -- [--rounds=N] [--phases=all] [--sizes=NAME=SIZE,…] [--isa=avx512|avx2] [NAME…|MODEL.onnx…]`.
 //!
 //! Every different kernel of the plans of some graphs of the gallery (all unless named), or of models, is emitted and becomes machine code
 //! again and again; the least time of either counts. Programs of a kernel that are equal become machine code once, as in a run. With `--phases=all`, what each program
@@ -40,7 +40,7 @@ fn main() -> Result<()> {
             name.rsplit('/').next().unwrap_or(name),
             graph,
             env,
-            (rounds, options.contains_key("phases")),
+            (rounds, options.contains_key("phases"), fuseline_bench::isa(&options)),
             &mut totals,
         )?;
     }
@@ -60,10 +60,9 @@ fn measure(
     name: &str,
     graph: Graph,
     env: Env,
-    (rounds, show_phases): (usize, bool),
+    (rounds, show_phases, isa): (usize, bool, Isa),
     totals: &mut Vec<f64>,
 ) -> Result<()> {
-    let isa = Isa::detect();
     let target = emit::Target::new(isa, 2);
     let mut options = PlanOptions::on(here::spec());
     options.hints.env = env.clone();

@@ -1,5 +1,5 @@
 //! Small kernels against what the machine can do with the same bytes, in one process, in turn:
-//! `cargo run --release -p fuseline-bench --bin micro -- [--threads=N] [--rounds=N] [--columns=N,…] [NAME…]`.
+//! `cargo run --release -p fuseline-bench --bin micro -- [--threads=N] [--rounds=N] [--columns=N,…] [--isa=avx512|avx2] [NAME…]`.
 //! With `--columns`, graphs of the gallery that work on rows of so many columns.
 //!
 //! Elementwise kernels are compared with `a + b` written past the caches, rows with a copy of their input, contractions with the rate
@@ -16,7 +16,6 @@ use fuseline::gallery;
 use fuseline::graph::{Builder, Graph};
 use fuseline::tensor::{DType, Dim, Env, Literal, Shape, Symbol};
 use fuseline_bench::{Case, arguments};
-use fuseline_cpu::code::Isa;
 use fuseline_cpu::here;
 use fuseline_cpu::run::gauge::{Access, Gauge};
 
@@ -76,7 +75,8 @@ fn main() -> Result<()> {
     let (options, names) = arguments();
     let number = |name: &str, usual: f64| options.get(name).map_or(usual, |n| n.parse().expect("a number"));
     let (threads, rounds) = (number("threads", 1.0) as usize, number("rounds", 31.0) as usize);
-    let gauge = Gauge::new(Isa::detect(), threads)?;
+    let isa = fuseline_bench::isa(&options);
+    let gauge = Gauge::new(isa, threads)?;
     let titles = ["min µs", "median µs", "floor µs"];
     let [least, median, floor] = titles.map(|title| format!("{title:>10}"));
     println!("{:24} {:44} {least} {median} {floor} {:>7} {:>7}", "kernel", "sizes", "ratio", "loaded");
@@ -93,7 +93,7 @@ fn main() -> Result<()> {
         let planned = |graph: Graph, text: &str| {
             let mut options = PlanOptions::on(here::spec());
             options.hints.env = fuseline_bench::sizes(text);
-            Case::new(graph, &options, threads)
+            Case::made_for(graph, &options, threads, isa)
         };
         let graph = match name.strip_prefix("linear").filter(|rest| !rest.starts_with('_')) {
             Some(rest) => linear(&fuseline_bench::sizes(sizes), !rest.is_empty())?,

@@ -436,6 +436,7 @@ impl<'e> Attention<'e> {
             results: Vec::new(),
             stores: Vec::new(),
             unroll: most,
+            turned: None,
             streaming: false,
         }
     }
@@ -477,6 +478,7 @@ impl<'e> Attention<'e> {
             stores: outside,
             // A loop of two trips at least: what a row knows stands outside of it, and is divided by once.
             unroll: super::generic::unroll(e, lane).min(second.column_count(e.bound) / e.lanes() / 2).max(1),
+            turned: None,
             streaming: false,
         };
         let point = self.begin_rows(e, task);

@@ -59,6 +59,8 @@ pub(super) struct Emitter<'e> {
     pub writes: BTreeSet<Memory>,
     /// of the worker's memory, from its beginning, so many bytes are taken
     pub worker_bytes: usize,
+    /// the axis of columns, while rows stand in lanes and are turned in registers
+    pub turns: Option<usize>,
 }
 
 impl<'e> Emitter<'e> {
@@ -75,6 +77,7 @@ impl<'e> Emitter<'e> {
             reads: BTreeSet::new(),
             writes: BTreeSet::new(),
             worker_bytes: random::reserved_bytes(bound.kernel, i64::from(lanes)),
+            turns: None,
         }
     }
 
@@ -166,7 +169,13 @@ impl<'e> Emitter<'e> {
         }
         let (kernel, rounding) = (self.bound.kernel, self.bound.kernel.rounding);
         match &kernel.step(id).op {
-            Op::Load { .. } => spread.first.iter().map(|k| self.load(id, &points[*k])).collect(),
+            Op::Load { .. } => {
+                let at: Vec<&Point> = spread.first.iter().map(|k| &points[*k]).collect();
+                match self.load_turned(id, &at) {
+                    Some(values) => Ok(values),
+                    None => at.into_iter().map(|point| self.load(id, point)).collect(),
+                }
+            }
             Op::Map { expr, args } => {
                 let args: Vec<Vec<Value>> =
                     args.iter().map(|arg| spread.first.iter().map(|k| found[arg].at(*k)).collect()).collect();

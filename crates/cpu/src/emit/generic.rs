@@ -110,6 +110,7 @@ fn map_rows(e: &Emitter<'_>, axes: AxisSet, stores: &[usize]) -> Rows {
         results: Vec::new(),
         stores: Vec::new(),
         unroll: unroll(e, lane),
+        turned: None,
         streaming,
     }
 }
@@ -125,6 +126,7 @@ fn rows_across(mut outer: Vec<usize>, lane: usize, across: usize, pass: Pass) ->
         results: Vec::new(),
         stores: Vec::new(),
         unroll: 1,
+        turned: None,
         streaming: false,
     }
 }
@@ -164,6 +166,7 @@ pub(super) fn hold_rows(e: &Emitter<'_>, id: StepId, order: &[usize], place: &He
         results: Vec::new(),
         stores: Vec::new(),
         unroll: unroll(e, lane),
+        turned: None,
         streaming: false,
     }
 }
@@ -254,6 +257,7 @@ pub(super) fn emit_fold(emission: &mut Emission<'_>, id: StepId, held: &FxHashMa
             unroll: lane
                 .filter(|lane| free.contains(*lane))
                 .map_or_else(|| unroll(e, lane), |lane| unroll_across(e, lane)),
+            turned: None,
             streaming: false,
         };
         match Parts::of(bound, id, &rows.inner, lane, bytes_of(dtype)) {

@@ -5,6 +5,7 @@ use fuseline::tile::{AxisSet, Op, StepId};
 
 use super::bound::Bound;
 use super::reach::reached;
+use super::turn::turned_columns;
 
 /// What a vector costs whose elements lie one by one, in vectors whose elements lie in a row.
 pub(super) const SCATTERED: f64 = 12.0;
@@ -14,6 +15,11 @@ const VECTOR: f64 = 3.0;
 
 /// What an operation costs, which is done for lanes that take no part too.
 const FLOP: f64 = 0.2;
+
+/// What a vector costs whose elements are turned in registers, four vectors at a time, in vectors whose elements lie in a row: by itself, and for each of
+/// its lanes.
+const TURNED: f64 = 2.0;
+const TURNED_LANE: f64 = 0.2;
 
 /// What it costs to fold the lanes of a vector into one: short rows had better stand in lanes, one in each.
 const FOLDED: f64 = 6.6;
@@ -43,7 +49,14 @@ pub(super) fn choose_lane_of_rows(
     let cost = |axis: usize| {
         let extent = bound.extents[axis];
         let vectors = (extent as f64 / lanes as f64).ceil();
-        let each: f64 = accesses.iter().map(|offset| access_cost(bound, offset, axis)).sum();
+        let columns = turned_columns(bound, along, may.without(along), axis, lanes);
+        let each = |offset: &Dim| match (access_cost(bound, offset, axis), columns) {
+            (SCATTERED, Some(column)) if stride_along(bound, offset, column) == Some(1) => {
+                TURNED + TURNED_LANE * lanes as f64
+            }
+            (cost, _) => cost,
+        };
+        let each: f64 = accesses.iter().map(each).sum();
         let folded = if along.contains(axis) { FOLDED * times as f64 / bound.count(along) as f64 } else { 0.0 };
         (each + VECTOR + FLOP * f64::from(flops)) * vectors / extent as f64 + folded
     };

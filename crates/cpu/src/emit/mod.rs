@@ -34,6 +34,7 @@ mod stream;
 mod tests;
 mod tile_sums;
 mod tiling;
+mod turn;
 mod windows;
 
 use std::sync::Arc;

@@ -37,6 +37,7 @@ impl Emitter<'_> {
             results: Vec::new(),
             stores: Vec::new(),
             unroll: 1,
+            turned: None,
             streaming: false,
         };
         self.rows_with(&rows, self.bound.extents[axis], &mut |e, points| {

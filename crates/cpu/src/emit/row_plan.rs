@@ -12,6 +12,7 @@ use super::lanes::{Folded, SCATTERED, access_cost, choose_lane_of_rows, offsets_
 use super::parts::is_few_and_long;
 use super::reach::reached;
 use super::rows::{Pass, Rows, dense_offset};
+use super::turn::turned_columns;
 use super::{Emission, Memory};
 
 /// Arithmetic that is not done twice: its result is put into memory between passes.
@@ -75,7 +76,10 @@ pub(super) fn plan_rows(
     let bound = e.bound;
     let kernel = bound.kernel;
     let within: AxisSet = inner.iter().copied().collect();
-    let unroll = unroll(e, lane);
+    let outside: AxisSet = outer.iter().copied().collect();
+    let turned = lane.and_then(|lane| turned_columns(bound, within, outside, lane, e.lanes()));
+    // Four columns of rows that are turned are as many vectors as registers have room for.
+    let unroll = if turned.is_some() { 1 } else { unroll(e, lane) };
     let mut rows = Rows {
         outer,
         inner,
@@ -84,6 +88,7 @@ pub(super) fn plan_rows(
         results: Vec::new(),
         stores: Vec::new(),
         unroll,
+        turned,
         streaming: false,
     };
     let roots: Vec<StepId> = stores.iter().map(|k| kernel.stores[*k].value).collect();

@@ -17,7 +17,7 @@ use super::emitter::{Emitter, Given, Held};
 use super::fold::{Folding, Kept};
 use super::generic::most_vectors;
 use super::point::{Coord, Point};
-use super::share;
+use super::{share, turn};
 use crate::vector::{Bound as To, Compare, IntOp, Ty, Value};
 
 /// So many blocks of rows abreast are worth code for those that are left.
@@ -53,6 +53,8 @@ pub(super) struct Rows {
     pub stores: Vec<usize>,
     /// vectors that are worked on at a time
     pub unroll: i64,
+    /// the inner axis, four points of which are turned in registers, where lanes run along an axis of rows
+    pub turned: Option<usize>,
     /// whether results are written past the caches
     pub streaming: bool,
 }
@@ -131,6 +133,11 @@ impl Emitter<'_> {
         let last = self.b.plus(first, together);
         let end = self.b.number(count * pieces);
         let last = self.b.int(IntOp::Min, last, end);
+        if rows.turned.is_some() {
+            self.rows_turned(rows, &sizes, (first, last))?;
+            self.b.end_loop(&[]);
+            return Ok(tasks);
+        }
         let (row, _) = self.b.begin_loop(To::Value(first), To::Value(last), 1, &[]);
         let mut rest = row;
         let mut range = None;
@@ -152,6 +159,38 @@ impl Emitter<'_> {
         self.b.end_loop(&[]);
         self.b.end_loop(&[]);
         Ok(tasks)
+    }
+
+    /// Emits blocks of rows that are turned in registers, from one up to another; rows that do not fill the last one are read and written
+    /// element by element.
+    fn rows_turned(&mut self, rows: &Rows, sizes: &[i64], (first, last): (Value, Value)) -> Result<()> {
+        let (lanes, extents) = (self.lanes(), &self.bound.extents);
+        let (Some(lane), Some(column)) = (rows.lane, rows.turned) else { return Ok(()) };
+        let whole = turn::turned_blocks(extents[lane], extents[column], lanes);
+        let fills = whole * lanes == extents[lane];
+        let number = self.b.number(whole);
+        let given = self.given.clone();
+        for is_whole in [true, false] {
+            let (from, to) = match (fills, is_whole) {
+                (true, true) => (first, last),
+                (true, false) => continue,
+                (false, true) => (first, self.b.int(IntOp::Min, last, number)),
+                (false, false) => (self.b.int(IntOp::Max, first, number), last),
+            };
+            let (row, _) = self.b.begin_loop(To::Value(from), To::Value(to), 1, &[]);
+            let point = self.decode(rows, sizes, row, Some(lanes));
+            if is_whole {
+                self.turns = rows.turned;
+                self.row(rows, &[point], None)?;
+                self.turns = None;
+            } else {
+                let points = self.lane_block(rows, &point);
+                self.row(rows, &points, None)?;
+            }
+            self.b.end_loop(&[]);
+            self.given.clone_from(&given);
+        }
+        Ok(())
     }
 
     /// Emits a phase of rows, some at a time and those that are left one by one; returns the number of tasks.
@@ -277,7 +316,11 @@ impl Emitter<'_> {
         let foldings: Vec<Folding> = pass.folds.iter().filter_map(|id| Folding::of(kernel, *id)).collect();
         // Vectors along a folded axis are folded apart and merged at the end.
         let lane_is_inner = rows.lane.is_some_and(|lane| rows.inner.contains(&lane));
-        let copies = if lane_is_inner { rows.unroll as usize } else { 1 };
+        let copies = match (lane_is_inner, self.turns) {
+            (true, _) => rows.unroll as usize,
+            (false, Some(_)) => turn::COLUMNS as usize,
+            (false, None) => 1,
+        };
         let mut kept = Accumulators::new(self, &foldings, points.len() * copies);
         kept.values = self.nest(rows, pass, &foldings, &rows.inner, points, kept.values, range)?;
         let across = rows
@@ -319,6 +362,7 @@ impl Emitter<'_> {
     ) -> Result<Vec<Value>> {
         match axes {
             [] => self.body(rows, pass, foldings, points, kept),
+            [column] if self.turns == Some(*column) => self.column_loops(rows, pass, foldings, *column, points, kept),
             [lane] if rows.lane == Some(*lane) => self.lane_loops(rows, pass, foldings, *lane, points, kept, range),
             [axis, further @ ..] => {
                 // What is left of a range is all there is of the further axes.
@@ -333,6 +377,40 @@ impl Emitter<'_> {
                 Ok(self.b.end_loop(&next))
             }
         }
+    }
+
+    /// The loop along columns of rows that are turned, four at a time, and those that are left.
+    fn column_loops(
+        &mut self,
+        rows: &Rows,
+        pass: &Pass,
+        foldings: &[Folding],
+        column: usize,
+        points: &[Point],
+        kept: Vec<Value>,
+    ) -> Result<Vec<Value>> {
+        let extent = self.bound.extents[column];
+        let whole = extent / turn::COLUMNS * turn::COLUMNS;
+        let columns = |var: Value, count: i64| {
+            let at = move |k: i64| Coord { base: Some(var), plus: k, lanes: false };
+            let of_row = move |point: &Point| (0..count).map(|k| point.with(column, at(k))).collect::<Vec<_>>();
+            points.iter().flat_map(of_row).collect::<Vec<Point>>()
+        };
+        let mut kept = kept;
+        if whole > 0 {
+            let (var, inside) = self.b.begin_loop(To::Number(0), To::Number(whole), turn::COLUMNS, &kept);
+            let next = self.body(rows, pass, foldings, &columns(var, turn::COLUMNS), inside)?;
+            kept = self.b.end_loop(&next);
+        }
+        if extent > whole {
+            // The accumulators of the first columns take part; there is one row of vectors.
+            let var = self.b.number(whole);
+            let some = kept.len() / turn::COLUMNS as usize * (extent - whole) as usize;
+            let rest = kept.split_off(some);
+            kept = self.body(rows, pass, foldings, &columns(var, extent - whole), kept)?;
+            kept.extend(rest);
+        }
+        Ok(kept)
     }
 
     /// The loops along the lanes: whole blocks of vectors, then vector by vector with the lanes that are left.
@@ -457,7 +535,11 @@ impl Emitter<'_> {
             debug_assert!(!held_values.is_empty(), "{id:?} was asked for");
         }
         for store in &pass.stores {
-            for (point, value) in points.iter().zip(values.next().unwrap_or_default()) {
+            let values = values.next().unwrap_or_default();
+            if self.store_turned(*store, &values, points) {
+                continue;
+            }
+            for (point, value) in points.iter().zip(values) {
                 self.store(*store, value, point, rows.streaming);
             }
         }

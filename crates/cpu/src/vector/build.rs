@@ -460,6 +460,11 @@ impl Builder {
         self.pure(register(memory), Op::LoadSplat { at, memory })
     }
 
+    /// For every four lanes, four elements of memory that the program does not write; the next four lie as many elements behind them.
+    pub fn load_quads(&mut self, at: Address, apart: u32, memory: DType) -> Value {
+        self.pure(register(memory), Op::LoadQuads { at, apart, memory })
+    }
+
     /// Consecutive elements of memory that the program writes too.
     pub fn load_again(&mut self, at: Address, memory: DType, mask: Option<Value>) -> Value {
         self.here(register(memory), Op::Load { at, memory, mask })
@@ -489,6 +494,11 @@ impl Builder {
     pub fn store(&mut self, at: Address, value: Value, memory: DType, mask: Option<Value>) {
         let value = self.before_wrapping(value, memory);
         self.effect(Effect::Store { at, value, memory, mask, streaming: false });
+    }
+
+    /// Writes every four lanes to four elements, the next four as many elements behind them; of every four those lanes that the mask has of the first four.
+    pub fn store_quads(&mut self, at: Address, apart: u32, value: Value, memory: DType, mask: Option<Value>) {
+        self.effect(Effect::StoreQuads { at, apart, value, memory, mask });
     }
 
     /// Writes consecutive elements past the caches; the address must be a multiple of the bytes of the vector.

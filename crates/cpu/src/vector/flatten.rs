@@ -33,6 +33,8 @@ pub(super) enum Elements {
     Consecutive,
     /// the first one to all lanes
     First,
+    /// four after another, the next four as many elements behind them
+    Quads(u32),
     /// those that an I32 or I64 says
     At(Ty, Reg),
 }
@@ -347,6 +349,7 @@ impl Flattener<'_> {
             Op::Fold(FoldOp::By(op), a) => Step::Fold { op: *op, ty: ty(a), to, a: reg(a) },
             Op::Load { at, memory, mask } => self.load(to, at, Elements::Consecutive, *memory, *mask),
             Op::LoadSplat { at, memory } => self.load(to, at, Elements::First, *memory, None),
+            Op::LoadQuads { at, apart, memory } => self.load(to, at, Elements::Quads(*apart), *memory, None),
             Op::Gather { at, index, memory, mask } => self.load(to, at, self.at(*index), *memory, *mask),
             Op::CheckLanes { value, bound, mask, site } => Step::CheckLanes {
                 ty: ty(value),
@@ -377,6 +380,9 @@ impl Flattener<'_> {
         let (at, value, elements, memory, mask) = match effect {
             Effect::Store { at, value, memory, mask, streaming: _ } => {
                 (at, value, Elements::Consecutive, memory, self.mask(*mask))
+            }
+            Effect::StoreQuads { at, apart, value, memory, mask } => {
+                (at, value, Elements::Quads(*apart), memory, self.mask(*mask))
             }
             Effect::StoreFactor { at, value, mask } => {
                 (at, value, Elements::Consecutive, &DType::BF16, self.mask(*mask))

@@ -111,8 +111,12 @@ macro_rules! floats {
                     Binary::Max => zip(a, b, |a, b| if a > b { a } else { b }),
                     Binary::Scale => zip(a, b, $float::scale),
                     Binary::And | Binary::Or | Binary::Xor | Binary::AndNot => zip(a, b, |a, b| $float::bitwise(op, a, b)),
+                    Binary::JoinLow => quads(a, b, [0, 1, 4, 5]),
+                    Binary::JoinHigh => quads(a, b, [2, 3, 6, 7]),
+                    Binary::MixLow => quads(a, b, [0, 4, 1, 5]),
+                    Binary::MixHigh => quads(a, b, [2, 6, 3, 7]),
                     Binary::MinUnsigned | Binary::MaxUnsigned | Binary::MulHigh | Binary::MulEven | Binary::Shl
-                    | Binary::ShrSigned | Binary::ShrUnsigned | Binary::JoinLow | Binary::JoinHigh => {
+                    | Binary::ShrSigned | Binary::ShrUnsigned => {
                         unreachable!("{op:?} is a function of integers")
                     }
                 }
@@ -198,6 +202,8 @@ macro_rules! integers {
                     }
                     Binary::JoinLow => quads(a, b, [0, 1, 4, 5]),
                     Binary::JoinHigh => quads(a, b, [2, 3, 6, 7]),
+                    Binary::MixLow => quads(a, b, [0, 4, 1, 5]),
+                    Binary::MixHigh => quads(a, b, [2, 6, 3, 7]),
                     Binary::Shl => zip(a, b, |a, b| if within(b) { a << b } else { 0 }),
                     Binary::ShrSigned => zip(a, b, |a, b| a >> if within(b) { b } else { $int::BITS as $int - 1 }),
                     Binary::ShrUnsigned => {

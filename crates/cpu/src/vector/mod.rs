@@ -200,10 +200,14 @@ pub enum Binary {
     ShrSigned,
     /// integers: the floor of a / 2^b as unsigned; 0 where b is not in 0..width
     ShrUnsigned,
-    /// I32, within every four lanes: the first two of a, then those of b
+    /// F32 or I32, within every four lanes: the first two of a, then those of b
     JoinLow,
-    /// I32, within every four lanes: the last two of a, then those of b
+    /// F32 or I32, within every four lanes: the last two of a, then those of b
     JoinHigh,
+    /// F32 or I32, within every four lanes: the first two of a and of b, in turns
+    MixLow,
+    /// F32 or I32, within every four lanes: the last two of a and of b, in turns
+    MixHigh,
     /// floats: a · 2^floor(b), with the right subnormals, 0 and ∞; NaN if either is, but of NaN and an infinite b anything
     Scale,
 }
@@ -365,6 +369,15 @@ pub enum Op {
         /// what lies there
         memory: DType,
     },
+    /// for every four lanes, four consecutive elements of 32 bits in memory
+    LoadQuads {
+        /// of the first lane
+        at: Address,
+        /// elements from the first of four to that of the next four
+        apart: u32,
+        /// what lies there
+        memory: DType,
+    },
     /// elements in memory at `at + index·bytes`, widened; lanes that the mask leaves out are 0 and not read
     Gather {
         /// of index 0
@@ -419,6 +432,19 @@ pub enum Effect {
         mask: Option<Value>,
         /// past the caches; the address is a multiple of the bytes of the vector
         streaming: bool,
+    },
+    /// writes every four lanes to four consecutive elements of 32 bits
+    StoreQuads {
+        /// of the first lane
+        at: Address,
+        /// elements from the first of four to that of the next four
+        apart: u32,
+        /// what is written
+        value: Value,
+        /// what lies there afterwards
+        memory: DType,
+        /// which lanes of every four: as the mask says of the first four
+        mask: Option<Value>,
     },
     /// writes lanes to consecutive elements of bf16 that tiles will multiply: subnormals, which they take for 0, are 0. Machines that have tiles do it
     StoreFactor {
@@ -629,7 +655,7 @@ impl Op {
             }
             Op::Choose(a, b, c) | Op::Fma(_, a, b, c) | Op::Select(a, b, c) => [*a, *b, *c].into_iter().for_each(see),
             Op::Splat(_, a) | Op::Lane0(a) | Op::Unary(_, a) | Op::Convert(_, _, a) | Op::Fold(_, a) => see(*a),
-            Op::ReadInt { at, .. } | Op::LoadSplat { at, .. } => at.operands().for_each(see),
+            Op::ReadInt { at, .. } | Op::LoadSplat { at, .. } | Op::LoadQuads { at, .. } => at.operands().for_each(see),
             Op::CheckInt { value, bound, .. } => [*value, *bound].into_iter().for_each(see),
             Op::Load { at, mask, .. } => at.operands().chain(*mask).for_each(see),
             Op::Gather { at, index, mask, .. } => at.operands().chain([*index]).chain(*mask).for_each(see),
@@ -646,9 +672,9 @@ impl Effect {
     /// The values that it reads.
     pub fn operands(&self) -> SmallVec<[Value; 4]> {
         match self {
-            Effect::Store { at, value, mask, .. } | Effect::StoreFactor { at, value, mask } => {
-                at.operands().chain([*value]).chain(*mask).collect()
-            }
+            Effect::Store { at, value, mask, .. }
+            | Effect::StoreQuads { at, value, mask, .. }
+            | Effect::StoreFactor { at, value, mask } => at.operands().chain([*value]).chain(*mask).collect(),
             Effect::Scatter { at, index, value, mask, .. } => {
                 at.operands().chain([*index, *value]).chain(*mask).collect()
             }

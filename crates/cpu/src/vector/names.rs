@@ -36,7 +36,8 @@ names! {
     Binary {
         Add "add", Sub "sub", Mul "mul", Div "div", Min "min", Max "max", MinUnsigned "min_unsigned",
         MaxUnsigned "max_unsigned", MulHigh "mul_high", MulEven "mul_even", And "and", Or "or", Xor "xor", AndNot "and_not", Shl "shl",
-        ShrSigned "shr_signed", ShrUnsigned "shr_unsigned", JoinLow "join_low", JoinHigh "join_high", Scale "scale"
+        ShrSigned "shr_signed", ShrUnsigned "shr_unsigned", JoinLow "join_low", JoinHigh "join_high",
+        MixLow "mix_low", MixHigh "mix_high", Scale "scale"
     }
     FmaOp { Add "add", Sub "sub", NegAdd "neg_add", NegSub "neg_sub" }
     Compare {

@@ -283,6 +283,10 @@ impl Parser<'_> {
                 let (memory, at) = self.place()?;
                 Op::LoadSplat { at, memory }
             }
+            "load_quads" => {
+                let (memory, at) = self.place()?;
+                Op::LoadQuads { at, apart: self.apart()?, memory }
+            }
             "gather" => {
                 let (memory, at) = self.place()?;
                 self.cursor.expect_word("at")?;
@@ -338,6 +342,12 @@ impl Parser<'_> {
         Ok((at, self.cursor.integer("bytes from row to row")?))
     }
 
+    /// Elements from the first of four to that of the next four.
+    fn apart(&mut self) -> Result<u32> {
+        self.cursor.expect_word("by")?;
+        self.cursor.integer("elements from four to four")
+    }
+
     fn effect(&mut self) -> Result<Effect> {
         let start = self.cursor;
         let name = self.cursor.word("a statement")?;
@@ -347,6 +357,12 @@ impl Parser<'_> {
                 self.cursor.expect("=")?;
                 let value = self.value()?;
                 Effect::Store { at, value, memory, mask: self.mask()?, streaming: name == "store_streaming" }
+            }
+            "store_quads" => {
+                let (memory, at) = self.place()?;
+                let apart = self.apart()?;
+                self.cursor.expect("=")?;
+                Effect::StoreQuads { at, apart, value: self.value()?, memory, mask: self.mask()? }
             }
             "store_factor" => {
                 let (_, at) = self.place()?;
@@ -429,12 +445,14 @@ vector lanes=8 buffers=3 {
       %27: f32 = gather f32 [%0] at %26 if %23
       %28: f32 = call twice(%27, %24)
       %29: f32 = call twice(%28) else %27 if %23
-      next %29 -> %30
-      next %10 -> %31
+      %30: f32 = load_quads f32 [%0] by 17
+      next %29 -> %31
+      next %10 -> %32
     }
-    store f16 [%0 + %20*8] = %30 if %31
+    store f16 [%0 + %20*8] = %31 if %32
     store_streaming f32 [%0] = %25
-    store_factor bf16 [%0 + 64] = %25 if %31
+    store_quads f32 [%0 + 8] by 5 = %31 if %32
+    store_factor bf16 [%0 + 64] = %25 if %32
     scatter bf16 [%0] at %19 = %28
     store_lane f32 [%0] = %28
     prefetch [%0 + 256]
@@ -450,7 +468,7 @@ vector lanes=8 buffers=3 {
         let routines = [Routine { call: |args| args[0], name: "twice" }];
         let program = parse(ALL, &routines).unwrap();
         assert_eq!(program.to_string(), ALL);
-        assert_eq!((program.lanes, program.buffers, program.types.len()), (8, 3, 32));
+        assert_eq!((program.lanes, program.buffers, program.types.len()), (8, 3, 33));
         let error = verify(&program).unwrap_err().to_string();
         assert!(error.contains("%25 is not defined here"), "{error}");
     }

@@ -128,6 +128,7 @@ impl Display for Op {
             Op::Fold(FoldOp::By(op), a) => write!(f, "fold.{} {a}", op.name()),
             Op::Load { at, memory, mask } => write!(f, "load {memory} {at}{}", If(mask)),
             Op::LoadSplat { at, memory } => write!(f, "load_splat {memory} {at}"),
+            Op::LoadQuads { at, apart, memory } => write!(f, "load_quads {memory} {at} by {apart}"),
             Op::Gather { at, index, memory, mask } => write!(f, "gather {memory} {at} at {index}{}", If(mask)),
             Op::CheckLanes { value, bound, mask, site } => {
                 write!(f, "check_lanes {value} < {bound} site={site}{}", If(mask))
@@ -146,6 +147,9 @@ impl Display for Effect {
             Effect::Store { at, value, memory, mask, streaming } => {
                 let name = if *streaming { "store_streaming" } else { "store" };
                 write!(f, "{name} {memory} {at} = {value}{}", If(mask))
+            }
+            Effect::StoreQuads { at, apart, value, memory, mask } => {
+                write!(f, "store_quads {memory} {at} by {apart} = {value}{}", If(mask))
             }
             Effect::StoreFactor { at, value, mask } => write!(f, "store_factor bf16 {at} = {value}{}", If(mask)),
             Effect::Scatter { at, index, value, memory, mask } => {

@@ -142,7 +142,11 @@ impl<const L: usize> Machine<'_, L> {
                     unsafe { self.load(*to, at, &elements, *memory, mask.as_ref()) }
                 }
                 Step::Store { at, elements, value, memory, mask, flushes } => {
-                    let (at, elements, mask) = (self.pointer(at), self.elements(elements), self.files.mask(*mask));
+                    let mut mask = self.files.mask(*mask);
+                    if let (Elements::Quads(_), Some(mask)) = (elements, &mut mask) {
+                        *mask = std::array::from_fn(|lane| mask[lane % 4]);
+                    }
+                    let (at, elements) = (self.pointer(at), self.elements(elements));
                     // SAFETY: what the caller promises.
                     match flushes {
                         true => unsafe { self.store_factor(*value, at, &elements, mask.as_ref()) },
@@ -314,6 +318,9 @@ impl<const L: usize> Machine<'_, L> {
         match elements {
             Elements::Consecutive => Lanes::Consecutive,
             Elements::First => Lanes::First,
+            Elements::Quads(apart) => {
+                Lanes::At(std::array::from_fn(|lane| (lane / 4) as i64 * i64::from(*apart) + (lane % 4) as i64))
+            }
             Elements::At(ty, index) => Lanes::At(self.files.integers(*ty, *index)),
         }
     }

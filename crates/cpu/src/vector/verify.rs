@@ -236,6 +236,7 @@ impl Verifier<'_> {
                 self.memory(at, *memory)
             }
             Op::LoadSplat { at, memory } => self.memory(at, *memory),
+            Op::LoadQuads { at, memory, .. } => self.quads(at, *memory),
             Op::Gather { at, index, memory, mask } => {
                 self.index(*index)?;
                 self.expect_mask(*mask)?;
@@ -247,6 +248,14 @@ impl Verifier<'_> {
                 self.index(*value)
             }
             op => unreachable!("{op} is looked at before"),
+        }
+    }
+
+    /// Fours of elements.
+    fn quads(&self, at: &Address, memory: DType) -> Result<Ty> {
+        match self.memory(at, memory)? {
+            ty @ (Ty::F32 | Ty::I32) if memory.bits() == 32 => Ok(ty),
+            _ => Err(Error::bug(format!("fours of elements of {memory}"))),
         }
     }
 
@@ -262,6 +271,11 @@ impl Verifier<'_> {
             Effect::Store { at, value, memory, mask, .. } => {
                 self.expect_mask(*mask)?;
                 (at, value, memory)
+            }
+            Effect::StoreQuads { at, value, memory, mask, .. } => {
+                self.expect_mask(*mask)?;
+                let ty = self.quads(at, *memory)?;
+                return self.expect(*value, ty);
             }
             Effect::StoreFactor { at, value, mask } => {
                 self.expect_mask(*mask)?;
@@ -340,7 +354,8 @@ pub fn has_binary(op: Binary, ty: Ty) -> bool {
         Binary::Add | Binary::Sub | Binary::Mul | Binary::Min | Binary::Max => ty.is_vector(),
         Binary::Div | Binary::Scale => ty.is_float(),
         Binary::MinUnsigned | Binary::MaxUnsigned => integers,
-        Binary::MulHigh | Binary::MulEven | Binary::JoinLow | Binary::JoinHigh => ty == Ty::I32,
+        Binary::MulHigh | Binary::MulEven => ty == Ty::I32,
+        Binary::JoinLow | Binary::JoinHigh | Binary::MixLow | Binary::MixHigh => matches!(ty, Ty::F32 | Ty::I32),
         Binary::And | Binary::Or | Binary::Xor | Binary::AndNot => ty != Ty::Int,
         Binary::Shl | Binary::ShrSigned | Binary::ShrUnsigned => integers,
     }

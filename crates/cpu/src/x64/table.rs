@@ -92,6 +92,12 @@ pub fn binary(op: Binary, ty: Ty) -> Option<Row> {
         (MulEven, I32) => rows::MUL_LOW,
         (JoinLow, I32) => row(VEX_Vpunpcklqdq_xmm_xmm_xmmm128, EVEX_Vpunpcklqdq_xmm_k1z_xmm_xmmm128b64, 8),
         (JoinHigh, I32) => row(VEX_Vpunpckhqdq_xmm_xmm_xmmm128, EVEX_Vpunpckhqdq_xmm_k1z_xmm_xmmm128b64, 8),
+        (JoinLow, F32) => row(VEX_Vunpcklpd_xmm_xmm_xmmm128, EVEX_Vunpcklpd_xmm_k1z_xmm_xmmm128b64, 8),
+        (JoinHigh, F32) => row(VEX_Vunpckhpd_xmm_xmm_xmmm128, EVEX_Vunpckhpd_xmm_k1z_xmm_xmmm128b64, 8),
+        (MixLow, F32) => row(VEX_Vunpcklps_xmm_xmm_xmmm128, EVEX_Vunpcklps_xmm_k1z_xmm_xmmm128b32, 4),
+        (MixHigh, F32) => row(VEX_Vunpckhps_xmm_xmm_xmmm128, EVEX_Vunpckhps_xmm_k1z_xmm_xmmm128b32, 4),
+        (MixLow, I32) => row(VEX_Vpunpckldq_xmm_xmm_xmmm128, EVEX_Vpunpckldq_xmm_k1z_xmm_xmmm128b32, 4),
+        (MixHigh, I32) => row(VEX_Vpunpckhdq_xmm_xmm_xmmm128, EVEX_Vpunpckhdq_xmm_k1z_xmm_xmmm128b32, 4),
         (And, F32) => row(VEX_Vandps_xmm_xmm_xmmm128, EVEX_Vandps_xmm_k1z_xmm_xmmm128b32, 4),
         (And, F64) => row(VEX_Vandpd_xmm_xmm_xmmm128, EVEX_Vandpd_xmm_k1z_xmm_xmmm128b64, 8),
         (And, I32) => row(VEX_Vpand_xmm_xmm_xmmm128, EVEX_Vpandd_xmm_k1z_xmm_xmmm128b32, 4),
@@ -338,6 +344,8 @@ pub mod rows {
         TEST_32,
         MASK_LOAD_32,
         MASK_LOAD_64,
+        INSERT,
+        EXTRACT,
         MASK_STORE_32,
         MASK_STORE_64,
         EQUAL_32,
@@ -405,6 +413,11 @@ pub mod rows {
     pub const MASK_LOAD_64: Row = row(VEX_Vmaskmovpd_xmm_xmm_m128, NONE, 0);
     /// lanes of a mask, to memory
     pub const MASK_STORE_32: Row = row(VEX_Vmaskmovps_m128_xmm_xmm, NONE, 0);
+    /// four lanes into a wider vector
+    pub const INSERT: Row =
+        row_from_32(VEX_Vinsertf128_ymm_ymm_xmmm128_imm8, EVEX_Vinsertf32x4_ymm_k1z_ymm_xmmm128_imm8, 0);
+    /// four lanes of a wider vector
+    pub const EXTRACT: Row = row_from_32(VEX_Vextractf128_xmmm128_ymm_imm8, EVEX_Vextractf32x4_xmmm128_k1z_ymm_imm8, 0);
     /// lanes of a mask, to memory
     pub const MASK_STORE_64: Row = row(VEX_Vmaskmovpd_m128_xmm_xmm, NONE, 0);
     /// a truth for every lane: equal

@@ -21,7 +21,7 @@ const LARGEST: &str = "axes i0: n, i1: m in x: f32[n, m] out y: f32[n] schedule 
     %0 = load x[i0, i1] %1 = reduce.max %0 over [i1] store y[i0] = %1 }";
 
 /// Rows that come alone, two and four at a time, with some left, and so many that they stand in lanes.
-const ROWS: [i64; 5] = [1, 6, 8, 19, 67];
+const ROWS: [i64; 6] = [1, 6, 8, 19, 64, 67];
 
 fn kernel(text: &str) -> Kernel {
     parse(&format!("kernel {{ {text}")).unwrap()
@@ -71,6 +71,39 @@ fn run_between_pages(kernel: &Kernel, env: &Env, inputs: &[Literal], bytes: usiz
     output.bytes().to_vec()
 }
 
+/// How many times a word stands in the program of the only phase of a kernel.
+fn times(word: &str, text: &str, (n, m): (i64, i64), isa: Isa) -> usize {
+    let emitted = emit(&kernel(text), &sizes(n, m), &Target::new(isa, 2)).unwrap();
+    let [phase] = &emitted.phases[..] else { panic!("{} phases", emitted.phases.len()) };
+    phase.program.to_string().matches(word).count()
+}
+
+#[test]
+fn short_ones_stand_in_lanes_and_are_turned() {
+    for isa in [Isa::Avx512, Isa::Avx2] {
+        for m in [4, 5, 13, 17] {
+            for word in ["gather", "scatter", "fold."] {
+                assert_eq!(times(word, SOFTMAX, (64, m), isa), 0, "{word} of 64×{m}, {isa:?}");
+            }
+            // Four rows of a square each, of whole squares and of those that are left.
+            let squares = if m % 4 == 0 { 1 } else { 2 };
+            assert_eq!(times("load_quads", SOFTMAX, (64, m), isa), 4 * squares, "64×{m}, {isa:?}");
+            assert_eq!(times("store_quads", SOFTMAX, (64, m), isa), 4 * squares, "64×{m}, {isa:?}");
+            assert!(times("gather", SOFTMAX, (323, m), isa) > 0, "what is left of rows is read element by element");
+        }
+        assert_eq!(times("load_quads", SOFTMAX, (64, 100), isa), 0, "lanes run along long rows, {isa:?}");
+        assert_eq!(times("load_quads", SOFTMAX, (3, 5), isa), 0, "there are too few rows, {isa:?}");
+    }
+}
+
+/// Columns that lie in a row of another tensor: lanes run along them.
+#[test]
+fn what_lies_in_columns_is_not_turned() {
+    let columns = SOFTMAX.replace("x[i0, i1]", "x[i1, i0]").replace("y[i0, i1]", "y[i1, i0]");
+    let columns = columns.replace("f32[n, m]", "f32[m, n]");
+    assert_eq!(times("quads", &columns, (64, 17), Isa::Avx512), 0);
+}
+
 #[test]
 fn nothing_is_touched_beyond_their_ends() {
     for (text, m) in [SOFTMAX, LAYERNORM].into_iter().flat_map(|text| (1..=33).map(move |m| (text, m))) {
@@ -97,7 +130,22 @@ fn nothing_is_touched_beyond_their_ends() {
 #[test]
 fn one_that_is_no_number_is_the_largest_of_its_row_alone() {
     let kernel = kernel(LARGEST);
-    for (n, m) in [(8, 1), (8, 3), (68, 5), (8, 13), (8, 16), (8, 17), (7, 31), (8, 32), (8, 40), (4, 64), (3, 200)] {
+    for (n, m) in [
+        (8, 1),
+        (8, 3),
+        (68, 3),
+        (68, 5),
+        (64, 17),
+        (68, 19),
+        (8, 13),
+        (8, 16),
+        (8, 17),
+        (7, 31),
+        (8, 32),
+        (8, 40),
+        (4, 64),
+        (3, 200),
+    ] {
         for at in [0, m / 2, m - 1] {
             let mut values: Vec<f64> =
                 (0..n * m).map(|k| if k % 3 == 0 { f64::NEG_INFINITY } else { k as f64 }).collect();

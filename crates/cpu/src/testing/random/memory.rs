@@ -123,6 +123,13 @@ impl Generator {
         }
     }
 
+    /// A place for fours of elements, of which so many are within the row, and how far they are apart.
+    fn quads_place(&mut self, rows: Rows, count: usize) -> (Address, u32) {
+        let further = self.lanes() / 4 - 1;
+        let apart = self.below((rows.elements - count) / further.max(1) + 1);
+        (self.within(rows, count + further * apart), apart as u32)
+    }
+
     fn sometimes_less(&mut self, mask: Value) -> Value {
         if self.chance(2) {
             return mask;
@@ -146,6 +153,10 @@ impl Generator {
         if self.chance(4) {
             let at = self.within(rows, 1);
             return self.b.load_splat(at, dtype);
+        }
+        if matches!(dtype, DType::F32 | DType::I32 | DType::U32) && self.chance(4) {
+            let (at, apart) = self.quads_place(rows, 4);
+            return self.b.load_quads(at, apart, dtype);
         }
         let (at, mask) = self.vector_place(rows);
         self.b.load(at, dtype, mask)
@@ -197,12 +208,23 @@ impl Generator {
                 let rows = self.some_rows(dtype);
                 self.scatter(rows, value);
             }
+            3 if matches!(dtype, DType::F32 | DType::I32 | DType::U32) => self.store_quads(dtype, value),
             _ => {
                 let rows = self.some_rows(dtype);
                 let (at, mask) = self.vector_place(rows);
                 self.b.store(at, value, dtype, mask);
             }
         }
+    }
+
+    /// Writes fours, or the first few of every four: in memory of their own, so that none is written twice.
+    fn store_quads(&mut self, dtype: DType, value: Value) {
+        let (lanes, count) = (self.lanes(), 1 + self.below(4));
+        let apart = count + self.below(3);
+        let rows = self.rows(dtype, (lanes / 4 - 1) * apart + count);
+        let mask = if count < 4 { Some(self.b.first(count as u32)) } else { None };
+        let at = self.at(rows, 0, None);
+        self.b.store_quads(at, apart as u32, value, dtype, mask);
     }
 
     fn scatter(&mut self, rows: Rows, value: Value) {

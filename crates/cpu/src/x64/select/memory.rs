@@ -93,6 +93,9 @@ impl Select<'_> {
     pub(super) fn effect(&mut self, effect: &Effect) -> Result<()> {
         match effect {
             Effect::Store { at, value, memory, mask, streaming } => self.store(at, *value, *memory, *mask, *streaming),
+            Effect::StoreQuads { at, apart, value, memory, mask } => {
+                self.store_quads(at, *apart, *value, *memory, *mask)
+            }
             Effect::StoreFactor { at, value, mask } => self.store_factor(at, *value, *mask),
             Effect::StoreLane { at, value, memory } => self.store_lane(at, *value, *memory),
             Effect::Scatter { at, index, value, memory, mask } => self.scatter(at, *index, *value, *memory, *mask),

@@ -13,6 +13,7 @@ mod lanes;
 mod mask;
 mod memory;
 mod narrow;
+mod quads;
 mod range;
 mod repeat;
 mod tile;
@@ -174,6 +175,7 @@ impl<'p> Select<'p> {
             Op::Fold(op, a) => self.fold(*op, ty, *a)?,
             Op::Load { at, memory, mask } => self.load(at, *memory, *mask)?,
             Op::LoadSplat { at, memory } => self.load_splat(at, *memory)?,
+            Op::LoadQuads { at, apart, memory } => self.load_quads(at, *apart, *memory)?,
             Op::Call(ty, routine, args) => self.call(*ty, *routine, args)?,
             Op::CallWhere { mask, routine, args, otherwise } => {
                 self.call_where(ty, *routine, *mask, args, *otherwise)?

@@ -437,6 +437,8 @@ impl<'e> Attention<'e> {
             stores: Vec::new(),
             unroll: most,
             turned: None,
+            drawn: Vec::new(),
+            several: None,
             streaming: false,
         }
     }
@@ -479,6 +481,8 @@ impl<'e> Attention<'e> {
             // A loop of two trips at least: what a row knows stands outside of it, and is divided by once.
             unroll: super::generic::unroll(e, lane).min(second.column_count(e.bound) / e.lanes() / 2).max(1),
             turned: None,
+            drawn: Vec::new(),
+            several: None,
             streaming: false,
         };
         let point = self.begin_rows(e, task);

@@ -120,7 +120,7 @@ impl<'k> Bound<'k> {
     }
 
     /// Whether a step along an outer axis is as far as all steps along an inner one.
-    fn is_row(&self, dim: &Dim, outer: usize, inner: usize) -> bool {
+    pub fn is_row(&self, dim: &Dim, outer: usize, inner: usize) -> bool {
         let mentioned = AxisSet::mentioned(dim);
         let slopes = || slope_along(self, dim, outer).zip(slope_along(self, dim, inner));
         let neither = !mentioned.contains(outer) && !mentioned.contains(inner);
@@ -138,7 +138,7 @@ impl<'k> Bound<'k> {
     }
 
     /// The axes whose coordinates are asked for, each by itself.
-    fn told_apart(&self) -> AxisSet {
+    pub fn told_apart(&self) -> AxisSet {
         let mut found = AxisSet::EMPTY;
         for access in self.loads.iter().flatten().chain(&self.stores) {
             let checked = access.checked.iter().map(|checked| &checked.index);

@@ -164,7 +164,13 @@ impl<'e> Emitter<'e> {
         points: &[Point],
         found: &FxHashMap<StepId, Spread>,
     ) -> Result<Vec<Value>> {
-        if self.given.contains_key(&id) {
+        if let Some(given) = self.given.get(&id) {
+            if let (Given::Held(held), Op::Random { .. }) = (given, &self.bound.kernel.step(id).op) {
+                let (held, at) = (held.clone(), spread.first.iter().map(|k| &points[*k]).collect::<Vec<_>>());
+                if let Some(words) = self.drawn_turned(&held, &at) {
+                    return Ok(words);
+                }
+            }
             return spread.first.iter().map(|k| self.given_at(id, &points[*k])).collect();
         }
         let (kernel, rounding) = (self.bound.kernel, self.bound.kernel.rounding);

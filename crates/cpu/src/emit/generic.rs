@@ -14,6 +14,7 @@ use super::parts::Parts;
 use super::prefix::Running;
 use super::reach::reached;
 use super::rows::{Pass, Rows, dense_offset};
+use super::several::Several;
 use super::windows::Windows;
 use super::{Emission, Memory};
 
@@ -83,20 +84,27 @@ pub(super) fn give(e: &mut Emitter<'_>, held: &FxHashMap<StepId, Held>) {
 }
 
 /// Stores over the same axes as a phase of rows.
-fn map_rows(e: &Emitter<'_>, axes: AxisSet, stores: &[usize]) -> Rows {
+fn map_rows(e: &mut Emitter<'_>, axes: AxisSet, stores: &[usize]) -> Rows {
     let bound = e.bound;
     let values: Vec<StepId> = stores.iter().map(|k| bound.kernel.stores[*k].value).collect();
     let mut offsets = offsets_read(bound, &values, &|id| e.given.contains_key(&id));
     offsets.extend(stores.iter().map(|k| bound.stores[*k].offset.clone()));
-    let lane = choose_lane(bound, axes, &offsets, e.lanes());
+    let several = Several::of(e, axes, stores);
+    let lane = match &several {
+        Some(several) => Some(several.lane),
+        None => choose_lane(bound, axes, &offsets, e.lanes()),
+    };
     let bytes: i64 = stores.iter().map(|k| bytes_written(bound, *k)).sum();
     let streaming = bytes >= STREAMED;
-    if let Some((lane, across)) = lane.and_then(|lane| Some((lane, axis_across(bound, axes, &offsets, lane)?))) {
+    if several.is_none()
+        && let Some((lane, across)) = lane.and_then(|lane| Some((lane, axis_across(bound, axes, &offsets, lane)?)))
+    {
         let others = axes.iter().filter(|axis| ![lane, across].contains(axis));
         let pass = Pass { stores: stores.to_vec(), ..Pass::default() };
         return Rows { streaming, ..rows_across(others.collect(), lane, across, pass) };
     }
-    let is_row = |id: &StepId| lane.is_some_and(|lane| loads_rows(bound, *id, lane));
+    let is_same = |id: &StepId| several.as_ref().is_some_and(|several| several.holds(*id));
+    let is_row = |id: &StepId| lane.is_some_and(|lane| loads_rows(bound, *id, lane) && !is_same(id));
     let ahead = if streaming {
         loads_of(e, &values).into_iter().filter(is_row).map(|id| (id, AHEAD)).collect()
     } else {
@@ -109,8 +117,10 @@ fn map_rows(e: &Emitter<'_>, axes: AxisSet, stores: &[usize]) -> Rows {
         passes: vec![Pass { stores: stores.to_vec(), ahead, ..Pass::default() }],
         results: Vec::new(),
         stores: Vec::new(),
-        unroll: unroll(e, lane),
+        unroll: if several.is_some() { most_vectors(e) } else { unroll(e, lane) },
         turned: None,
+        drawn: Vec::new(),
+        several,
         streaming,
     }
 }
@@ -127,6 +137,8 @@ fn rows_across(mut outer: Vec<usize>, lane: usize, across: usize, pass: Pass) ->
         stores: Vec::new(),
         unroll: 1,
         turned: None,
+        drawn: Vec::new(),
+        several: None,
         streaming: false,
     }
 }
@@ -167,6 +179,8 @@ pub(super) fn hold_rows(e: &Emitter<'_>, id: StepId, order: &[usize], place: &He
         stores: Vec::new(),
         unroll: unroll(e, lane),
         turned: None,
+        drawn: Vec::new(),
+        several: None,
         streaming: false,
     }
 }
@@ -258,6 +272,8 @@ pub(super) fn emit_fold(emission: &mut Emission<'_>, id: StepId, held: &FxHashMa
                 .filter(|lane| free.contains(*lane))
                 .map_or_else(|| unroll(e, lane), |lane| unroll_across(e, lane)),
             turned: None,
+            drawn: Vec::new(),
+            several: None,
             streaming: false,
         };
         match Parts::of(bound, id, &rows.inner, lane, bytes_of(dtype)) {

@@ -24,10 +24,24 @@ const TURNED_LANE: f64 = 0.2;
 /// What it costs to fold the lanes of a vector into one: short rows had better stand in lanes, one in each.
 const FOLDED: f64 = 6.6;
 
+/// What a vector of random words costs by itself, and what four do that lie in a row; of rows that are turned all lie in a row, but come by way of memory.
+const DRAWN: f64 = 60.0;
+const FOUR_DRAWN: f64 = 48.0;
+
+/// What random words cost of a row along which lanes run: vectors share words in whole blocks.
+fn drawn_along(extent: i64, lanes: i64) -> f64 {
+    let whole = match extent / lanes {
+        0 => 0.0,
+        1 => DRAWN,
+        whole => FOUR_DRAWN * (whole as f64 / 4.0).ceil(),
+    };
+    if extent % lanes == 0 { whole } else { whole + DRAWN }
+}
+
 /// The axis along which lanes should run, of some that they may: where most of what is read and written lies in a row, and
 /// vectors are full.
 pub(super) fn choose_lane(bound: &Bound<'_>, may: AxisSet, accesses: &[Dim], lanes: i64) -> Option<usize> {
-    choose_lane_of_rows(bound, may, accesses, lanes, Folded { along: AxisSet::EMPTY, times: 0, flops: 0 })
+    choose_lane_of_rows(bound, may, accesses, lanes, Folded { along: AxisSet::EMPTY, times: 0, flops: 0, draws: 0 })
 }
 
 /// Rows along some axes that are folded so many times, with so much arithmetic at every point.
@@ -36,6 +50,8 @@ pub(super) struct Folded {
     pub along: AxisSet,
     pub times: usize,
     pub flops: u32,
+    /// random words that each point has
+    pub draws: usize,
 }
 
 /// The same where rows are folded.
@@ -44,7 +60,7 @@ pub(super) fn choose_lane_of_rows(
     may: AxisSet,
     accesses: &[Dim],
     lanes: i64,
-    Folded { along, times, flops }: Folded,
+    Folded { along, times, flops, draws }: Folded,
 ) -> Option<usize> {
     let cost = |axis: usize| {
         let extent = bound.extents[axis];
@@ -58,7 +74,12 @@ pub(super) fn choose_lane_of_rows(
         };
         let each: f64 = accesses.iter().map(each).sum();
         let folded = if along.contains(axis) { FOLDED * times as f64 / bound.count(along) as f64 } else { 0.0 };
-        (each + VECTOR + FLOP * f64::from(flops)) * vectors / extent as f64 + folded
+        let drawn = match (along.contains(axis), columns) {
+            (true, _) => drawn_along(extent, lanes) / extent as f64,
+            (false, Some(_)) => FOUR_DRAWN / 2.0 / lanes as f64,
+            (false, None) => DRAWN / lanes as f64,
+        };
+        (each + VECTOR + FLOP * f64::from(flops)) * vectors / extent as f64 + folded + drawn * draws as f64
     };
     let axes = may.iter().filter(|axis| bound.extents[*axis] > 1);
     // Of equals the innermost.

@@ -28,6 +28,7 @@ mod reach;
 mod roles;
 mod row_plan;
 mod rows;
+mod several;
 mod share;
 mod stream;
 #[cfg(test)]

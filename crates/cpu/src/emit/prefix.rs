@@ -38,6 +38,8 @@ impl Emitter<'_> {
             stores: Vec::new(),
             unroll: 1,
             turned: None,
+            drawn: Vec::new(),
+            several: None,
             streaming: false,
         };
         self.rows_with(&rows, self.bound.extents[axis], &mut |e, points| {

@@ -12,7 +12,7 @@ use super::lanes::{Folded, SCATTERED, access_cost, choose_lane_of_rows, offsets_
 use super::parts::is_few_and_long;
 use super::reach::reached;
 use super::rows::{Pass, Rows, dense_offset};
-use super::turn::turned_columns;
+use super::turn::{places_of_words, turned_columns};
 use super::{Emission, Memory};
 
 /// Arithmetic that is not done twice: its result is put into memory between passes.
@@ -41,7 +41,8 @@ pub(super) fn emit_row(emission: &mut Emission<'_>, along: AxisSet) -> Result<()
     let mut offsets = offsets_read(bound, &roots, &|_| false);
     offsets.extend(bound.stores.iter().map(|access| access.offset.clone()));
     emission.phase("row", &mut |e: &mut Emitter<'_>| {
-        let folded = Folded { along, times: folds.len(), flops: flops_along(kernel, &roots, along) };
+        let draws = kernel.steps.iter().filter(|step| matches!(step.op, Op::Random { .. })).count();
+        let folded = Folded { along, times: folds.len(), flops: flops_along(kernel, &roots, along), draws };
         let lane = choose_lane_of_rows(bound, along.union(outer), &offsets, e.lanes(), folded);
         let (outer, inner) = (ordered(outer, lane), ordered(along, lane));
         let rows = plan_rows(e, outer, inner, lane, &stores)?;
@@ -80,6 +81,7 @@ pub(super) fn plan_rows(
     let turned = lane.and_then(|lane| turned_columns(bound, within, outside, lane, e.lanes()));
     // Four columns of rows that are turned are as many vectors as registers have room for.
     let unroll = if turned.is_some() { 1 } else { unroll(e, lane) };
+    let drawn = lane.zip(turned).map_or_else(Vec::new, |(lane, column)| places_of_words(e, lane, column));
     let mut rows = Rows {
         outer,
         inner,
@@ -89,6 +91,8 @@ pub(super) fn plan_rows(
         stores: Vec::new(),
         unroll,
         turned,
+        drawn,
+        several: None,
         streaming: false,
     };
     let roots: Vec<StepId> = stores.iter().map(|k| kernel.stores[*k].value).collect();

@@ -17,6 +17,7 @@ use super::emitter::{Emitter, Given, Held};
 use super::fold::{Folding, Kept};
 use super::generic::most_vectors;
 use super::point::{Coord, Point};
+use super::several::Several;
 use super::{share, turn};
 use crate::vector::{Bound as To, Compare, IntOp, Ty, Value};
 
@@ -55,6 +56,10 @@ pub(super) struct Rows {
     pub unroll: i64,
     /// the inner axis, four points of which are turned in registers, where lanes run along an axis of rows
     pub turned: Option<usize>,
+    /// random words that are drawn for a block of rows that is turned, and where they wait
+    pub drawn: Vec<(StepId, Held)>,
+    /// how several rows are one, where they are
+    pub several: Option<Several>,
     /// whether results are written past the caches
     pub streaming: bool,
 }
@@ -72,7 +77,11 @@ impl Rows {
 impl Emitter<'_> {
     /// Emits a phase of rows; returns the number of tasks.
     pub fn rows(&mut self, rows: &Rows) -> Result<i64> {
-        let inside: i64 = rows.inner.iter().map(|axis| self.bound.extents[*axis]).product();
+        let extents = &self.bound.extents;
+        let inside: i64 = match &rows.several {
+            Some(several) => several.elements(extents),
+            None => rows.inner.iter().map(|axis| extents[*axis]).product(),
+        };
         match self.abreast(rows) {
             1 => self.rows_with(rows, inside, &mut |_, _| Ok(())),
             abreast => {
@@ -115,6 +124,9 @@ impl Emitter<'_> {
         let block = rows.unroll * self.lanes();
         let extent = |e: &Self, axis: usize| match rows.lane {
             Some(lane) if lane_is_outer && lane == axis => ceil_div(e.bound.extents[axis], block),
+            _ if rows.several.as_ref().is_some_and(|several| several.axis == axis) => {
+                ceil_div(e.bound.extents[axis], rows.several.as_ref().map_or(1, |several| several.rows))
+            }
             _ => e.bound.extents[axis],
         };
         let sizes: Vec<i64> = rows.outer.iter().map(|axis| extent(self, *axis)).collect();
@@ -133,6 +145,9 @@ impl Emitter<'_> {
         let last = self.b.plus(first, together);
         let end = self.b.number(count * pieces);
         let last = self.b.int(IntOp::Min, last, end);
+        if let Some(several) = &rows.several {
+            self.repeat(several, rows)?;
+        }
         if rows.turned.is_some() {
             self.rows_turned(rows, &sizes, (first, last))?;
             self.b.end_loop(&[]);
@@ -153,44 +168,15 @@ impl Emitter<'_> {
             range = Some((from, self.b.int(IntOp::Min, to, all)));
         }
         let point = self.decode(rows, &sizes, rest, if lane_is_outer { Some(block) } else { None });
+        if let Some(several) = &rows.several {
+            range = Some(self.range_of_several(several, &point));
+        }
         let points = if lane_is_outer { self.lane_block(rows, &point) } else { vec![point] };
         self.row(rows, &points, range)?;
         more(self, &points)?;
         self.b.end_loop(&[]);
         self.b.end_loop(&[]);
         Ok(tasks)
-    }
-
-    /// Emits blocks of rows that are turned in registers, from one up to another; rows that do not fill the last one are read and written
-    /// element by element.
-    fn rows_turned(&mut self, rows: &Rows, sizes: &[i64], (first, last): (Value, Value)) -> Result<()> {
-        let (lanes, extents) = (self.lanes(), &self.bound.extents);
-        let (Some(lane), Some(column)) = (rows.lane, rows.turned) else { return Ok(()) };
-        let whole = turn::turned_blocks(extents[lane], extents[column], lanes);
-        let fills = whole * lanes == extents[lane];
-        let number = self.b.number(whole);
-        let given = self.given.clone();
-        for is_whole in [true, false] {
-            let (from, to) = match (fills, is_whole) {
-                (true, true) => (first, last),
-                (true, false) => continue,
-                (false, true) => (first, self.b.int(IntOp::Min, last, number)),
-                (false, false) => (self.b.int(IntOp::Max, first, number), last),
-            };
-            let (row, _) = self.b.begin_loop(To::Value(from), To::Value(to), 1, &[]);
-            let point = self.decode(rows, sizes, row, Some(lanes));
-            if is_whole {
-                self.turns = rows.turned;
-                self.row(rows, &[point], None)?;
-                self.turns = None;
-            } else {
-                let points = self.lane_block(rows, &point);
-                self.row(rows, &points, None)?;
-            }
-            self.b.end_loop(&[]);
-            self.given.clone_from(&given);
-        }
-        Ok(())
     }
 
     /// Emits a phase of rows, some at a time and those that are left one by one; returns the number of tasks.
@@ -243,6 +229,17 @@ impl Emitter<'_> {
         Ok(())
     }
 
+    /// From where to where the elements of several rows go, from a row on.
+    fn range_of_several(&mut self, several: &Several, point: &Point) -> (Value, Value) {
+        let (rows, columns) = (self.bound.extents[several.axis], self.bound.extents[several.lane]);
+        let (none, all) = (self.b.number(0), self.b.number(several.rows * columns));
+        let (Some(row), true) = (point.coord(several.axis).base, rows % several.rows != 0) else { return (none, all) };
+        let before = self.b.times(row, columns);
+        let end = self.b.number(rows * columns);
+        let left = self.b.int(IntOp::Sub, end, before);
+        (none, self.b.int(IntOp::Min, left, all))
+    }
+
     /// Into which pieces the innermost axis is cut, where nothing folds along it and there is too little else to share.
     fn piece(&self, rows: &Rows, count: i64, size: i64) -> Option<i64> {
         let lane = *rows.inner.last()?;
@@ -260,8 +257,10 @@ impl Emitter<'_> {
             let size = self.b.number(sizes[k]);
             let coord = if k == 0 { rest } else { self.b.int(IntOp::FloorMod, rest, size) };
             rest = self.b.int(IntOp::FloorDiv, rest, size);
+            let several = rows.several.as_ref().filter(|several| several.axis == *axis);
+            let block = several.map(|several| several.rows).or(block.filter(|_| rows.lane == Some(*axis)));
             let coord = match block {
-                Some(block) if rows.lane == Some(*axis) => {
+                Some(block) => {
                     let base = self.b.times(coord, block);
                     self.multiples.insert(base, block);
                     base
@@ -275,7 +274,7 @@ impl Emitter<'_> {
     }
 
     /// The vectors of a block of lanes along an axis of rows.
-    fn lane_block(&mut self, rows: &Rows, point: &Point) -> Vec<Point> {
+    pub fn lane_block(&mut self, rows: &Rows, point: &Point) -> Vec<Point> {
         let Some(lane) = rows.lane else { return vec![point.clone()] };
         let (lanes, extent) = (self.lanes(), self.bound.extents[lane]);
         let vectors = (0..rows.unroll).map(|k| point.moved(lane, k * lanes));
@@ -379,40 +378,6 @@ impl Emitter<'_> {
         }
     }
 
-    /// The loop along columns of rows that are turned, four at a time, and those that are left.
-    fn column_loops(
-        &mut self,
-        rows: &Rows,
-        pass: &Pass,
-        foldings: &[Folding],
-        column: usize,
-        points: &[Point],
-        kept: Vec<Value>,
-    ) -> Result<Vec<Value>> {
-        let extent = self.bound.extents[column];
-        let whole = extent / turn::COLUMNS * turn::COLUMNS;
-        let columns = |var: Value, count: i64| {
-            let at = move |k: i64| Coord { base: Some(var), plus: k, lanes: false };
-            let of_row = move |point: &Point| (0..count).map(|k| point.with(column, at(k))).collect::<Vec<_>>();
-            points.iter().flat_map(of_row).collect::<Vec<Point>>()
-        };
-        let mut kept = kept;
-        if whole > 0 {
-            let (var, inside) = self.b.begin_loop(To::Number(0), To::Number(whole), turn::COLUMNS, &kept);
-            let next = self.body(rows, pass, foldings, &columns(var, turn::COLUMNS), inside)?;
-            kept = self.b.end_loop(&next);
-        }
-        if extent > whole {
-            // The accumulators of the first columns take part; there is one row of vectors.
-            let var = self.b.number(whole);
-            let some = kept.len() / turn::COLUMNS as usize * (extent - whole) as usize;
-            let rest = kept.split_off(some);
-            kept = self.body(rows, pass, foldings, &columns(var, extent - whole), kept)?;
-            kept.extend(rest);
-        }
-        Ok(kept)
-    }
-
     /// The loops along the lanes: whole blocks of vectors, then vector by vector with the lanes that are left.
     #[allow(clippy::too_many_arguments, reason = "the state of a nest of loops")]
     fn lane_loops(
@@ -439,7 +404,8 @@ impl Emitter<'_> {
                 let whole = self.b.times(blocks, block);
                 let whole = self.b.int(IntOp::Add, from, whole);
                 self.multiples.insert(whole, lanes);
-                (To::Value(from), To::Value(whole), To::Value(to), true)
+                let is_all = self.b.as_number(whole).is_some_and(|whole| self.b.as_number(to) == Some(whole));
+                (To::Value(from), To::Value(whole), To::Value(to), !is_all)
             }
         };
         let mut kept = kept;
@@ -477,7 +443,7 @@ impl Emitter<'_> {
     }
 
     /// What happens at some points: terms join the folds, values are stored.
-    fn body(
+    pub fn body(
         &mut self,
         rows: &Rows,
         pass: &Pass,

@@ -1,16 +1,19 @@
 //! Rows that stand in lanes while their elements lie in memory one behind another: four columns of as many rows as there are lanes are
 //! read as fours of elements and turned in registers, and turned back before they are written.
 
-use fuseline::tensor::DType;
+use fuseline::error::Result;
+use fuseline::tensor::{DType, Dim};
 use fuseline::tile::{AxisSet, Op, StepId};
 
 use super::Memory;
-use super::bound::{Access, Bound};
-use super::emitter::Emitter;
+use super::bound::{Access, Bound, ceil_div};
+use super::emitter::{Emitter, Given, Held};
+use super::fold::Folding;
 use super::index::{Index, index_at};
 use super::lanes::slope_along;
-use super::point::Point;
-use crate::vector::{Address, Binary, Value};
+use super::point::{Coord, Point};
+use super::rows::{Pass, Rows};
+use crate::vector::{Address, Binary, Bound as To, IntOp, Value};
 
 /// Columns that are turned at a time.
 pub(super) const COLUMNS: i64 = 4;
@@ -46,7 +49,11 @@ pub(super) fn turned_columns(
         .filter(|access| AxisSet::of(lane).with(column).is_within(AxisSet::mentioned(&access.offset)))
         .collect();
     let turns = |access: &&Access| is_turned(bound, access, lane, column);
-    (!both.is_empty() && both.iter().all(turns)).then_some(column)
+    let drawn = bound.kernel.steps.iter().all(|step| match &step.op {
+        Op::Random { index, reads, .. } => reads.is_empty() && bound.is_row(&bound.dim(index), lane, column),
+        _ => true,
+    });
+    (!both.is_empty() && drawn && both.iter().all(turns)).then_some(column)
 }
 
 /// Whether elements lie in rows along an axis, which stand in lanes along another.
@@ -57,6 +64,26 @@ fn is_turned(bound: &Bound<'_>, access: &Access, lane: usize, column: usize) -> 
         && matches!(access.dtype, DType::F32 | DType::I32 | DType::U32)
         && slope_along(bound, &access.offset, column) == Some(1)
         && slope_along(bound, &access.offset, lane).is_some_and(|stride| stride > 1)
+}
+
+/// Places in the worker's memory for the random words of a block of rows that is turned.
+pub(super) fn places_of_words(e: &mut Emitter<'_>, lane: usize, column: usize) -> Vec<(StepId, Held)> {
+    let (bound, lanes) = (e.bound, e.lanes());
+    let steps = (0..bound.kernel.steps.len()).map(|k| StepId(k as u32));
+    let draws = steps.filter(|id| matches!(bound.kernel.step(*id).op, Op::Random { .. }));
+    let columns = bound.extents[column];
+    // They are drawn four vectors at a time, and of the last row of few columns some more are read.
+    let elements = ceil_div(columns, COLUMNS) * COLUMNS * lanes + COLUMNS;
+    let mut places = Vec::new();
+    for id in draws {
+        let start = e.worker_bytes.next_multiple_of(64);
+        e.worker_bytes = start + 4 * elements as usize;
+        let worker = e.pointer(Memory::Worker);
+        let base = Some(e.b.plus(worker, start as i64));
+        let offset = Dim::axis(lane).modulo(&Dim::int(lanes)) * columns + Dim::axis(column);
+        places.push((id, Held { memory: Memory::Worker, base, offset, dtype: DType::U32, again: true }));
+    }
+    places
 }
 
 /// Fours of elements in memory, one row behind another.
@@ -76,6 +103,73 @@ impl Turned {
 }
 
 impl Emitter<'_> {
+    /// Emits blocks of rows that are turned in registers, from one up to another; rows that do not fill the last one are read and written
+    /// element by element.
+    pub fn rows_turned(&mut self, rows: &Rows, sizes: &[i64], (first, last): (Value, Value)) -> Result<()> {
+        let (lanes, extents) = (self.lanes(), &self.bound.extents);
+        let (Some(lane), Some(column)) = (rows.lane, rows.turned) else { return Ok(()) };
+        let whole = turned_blocks(extents[lane], extents[column], lanes);
+        let fills = whole * lanes == extents[lane];
+        let number = self.b.number(whole);
+        let given = self.given.clone();
+        for is_whole in [true, false] {
+            let (from, to) = match (fills, is_whole) {
+                (true, true) => (first, last),
+                (true, false) => continue,
+                (false, true) => (first, self.b.int(IntOp::Min, last, number)),
+                (false, false) => (self.b.int(IntOp::Max, first, number), last),
+            };
+            let (row, _) = self.b.begin_loop(To::Value(from), To::Value(to), 1, &[]);
+            let point = self.decode(rows, sizes, row, Some(lanes));
+            if is_whole {
+                self.draw_turned(rows, &point)?;
+                self.turns = rows.turned;
+                self.row(rows, &[point], None)?;
+                self.turns = None;
+            } else {
+                let points = self.lane_block(rows, &point);
+                self.row(rows, &points, None)?;
+            }
+            self.b.end_loop(&[]);
+            self.given.clone_from(&given);
+        }
+        Ok(())
+    }
+
+    /// The loop along columns of rows that are turned, four at a time, and those that are left.
+    pub fn column_loops(
+        &mut self,
+        rows: &Rows,
+        pass: &Pass,
+        foldings: &[Folding],
+        column: usize,
+        points: &[Point],
+        kept: Vec<Value>,
+    ) -> Result<Vec<Value>> {
+        let extent = self.bound.extents[column];
+        let whole = extent / COLUMNS * COLUMNS;
+        let columns = |var: Value, count: i64| {
+            let at = move |k: i64| Coord { base: Some(var), plus: k, lanes: false };
+            let of_row = move |point: &Point| (0..count).map(|k| point.with(column, at(k))).collect::<Vec<_>>();
+            points.iter().flat_map(of_row).collect::<Vec<Point>>()
+        };
+        let mut kept = kept;
+        if whole > 0 {
+            let (var, inside) = self.b.begin_loop(To::Number(0), To::Number(whole), COLUMNS, &kept);
+            let next = self.body(rows, pass, foldings, &columns(var, COLUMNS), inside)?;
+            kept = self.b.end_loop(&next);
+        }
+        if extent > whole {
+            // The accumulators of the first columns take part; there is one row of vectors.
+            let var = self.b.number(whole);
+            let some = kept.len() / COLUMNS as usize * (extent - whole) as usize;
+            let rest = kept.split_off(some);
+            kept = self.body(rows, pass, foldings, &columns(var, extent - whole), kept)?;
+            kept.extend(rest);
+        }
+        Ok(kept)
+    }
+
     /// The values of a load at points of a row of columns that are turned; `None` where it is read otherwise.
     pub fn load_turned(&mut self, id: StepId, points: &[&Point]) -> Option<Vec<Value>> {
         let Op::Load { input, .. } = &self.bound.kernel.step(id).op else { return None };
@@ -96,6 +190,54 @@ impl Emitter<'_> {
         }
         self.reads.insert(memory);
         let rows = turned.quads().map(|(at, apart)| self.b.load_quads(at, apart, turned.dtype));
+        Some(self.turn(rows)[back as usize..][..points.len()].to_vec())
+    }
+
+    /// Draws the random words of a block of rows, element behind element, into the worker's memory, where rows find them. `point` is its first row.
+    pub fn draw_turned(&mut self, rows: &Rows, point: &Point) -> Result<()> {
+        let (Some(lane), Some(column)) = (rows.lane, rows.turned) else { return Ok(()) };
+        let (lanes, columns) = (self.lanes(), self.bound.extents[column]);
+        // Lanes run along the columns, and on into the rows behind.
+        let base = point.coord(lane);
+        let first = point.with(lane, Coord { lanes: false, ..base });
+        for (id, held) in &rows.drawn {
+            let op = &self.bound.kernel.step(*id).op;
+            let together = COLUMNS * lanes;
+            let (element, _) = self.b.begin_loop(To::Number(0), To::Number(lanes * columns), together, &[]);
+            self.multiples.insert(element, together);
+            let at = |k: i64| Coord { base: Some(element), plus: k * lanes, lanes: true };
+            let points: Vec<Point> = (0..COLUMNS).map(|k| first.with(column, at(k))).collect();
+            let words = self.randoms(op, &points.iter().collect::<Vec<_>>())?;
+            self.writes.insert(held.memory);
+            for (k, words) in (0..).zip(words) {
+                let worker = held.base.unwrap_or(element);
+                let to = self.b.address(worker, &[(element, 4)], k * lanes * 4);
+                self.b.store(to, words, DType::U32, None);
+            }
+            self.b.end_loop(&[]);
+            self.given.insert(*id, Given::Held(held.clone()));
+        }
+        Ok(())
+    }
+
+    /// Random words that were drawn before, at points of a row of columns that are turned.
+    pub fn drawn_turned(&mut self, held: &Held, points: &[&Point]) -> Option<Vec<Value>> {
+        let columns = self.turns.filter(|_| held.dtype == DType::U32 && held.memory == Memory::Worker)?;
+        let (is_short, count) = (self.bound.extents[columns] < COLUMNS, points.len() as i64);
+        if count > COLUMNS || points.iter().any(|point| point.mask.is_some()) {
+            return None;
+        }
+        let back = if is_short { 0 } else { COLUMNS - count };
+        let first = points[0].moved(columns, -back);
+        let Index::Sum(sum) = index_at(&mut self.b, &self.multiples, &held.offset, &first, &[]) else { return None };
+        if sum.lane < 2 {
+            return None;
+        }
+        let terms: Vec<(Value, i64)> = sum.terms.iter().map(|(value, factor)| (*value, factor * 4)).collect();
+        let at = self.b.address(held.base?, &terms, sum.constant * 4);
+        let turned = Turned { at, stride: sum.lane, dtype: DType::U32 };
+        self.reads.insert(held.memory);
+        let rows = turned.quads().map(|(at, apart)| self.b.load_quads_again(at, apart, DType::U32));
         Some(self.turn(rows)[back as usize..][..points.len()].to_vec())
     }
 

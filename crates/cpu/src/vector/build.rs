@@ -465,6 +465,11 @@ impl Builder {
         self.pure(register(memory), Op::LoadQuads { at, apart, memory })
     }
 
+    /// The same of memory that the program writes too.
+    pub fn load_quads_again(&mut self, at: Address, apart: u32, memory: DType) -> Value {
+        self.here(register(memory), Op::LoadQuads { at, apart, memory })
+    }
+
     /// Consecutive elements of memory that the program writes too.
     pub fn load_again(&mut self, at: Address, memory: DType, mask: Option<Value>) -> Value {
         self.here(register(memory), Op::Load { at, memory, mask })

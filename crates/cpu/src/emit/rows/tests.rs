@@ -20,6 +20,12 @@ const LAYERNORM: &str = "axes i0: n, i1: m in x: f32[n, m], w: f32[m], b: f32[m]
 const LARGEST: &str = "axes i0: n, i1: m in x: f32[n, m] out y: f32[n] schedule row along=[i1] placement=registers \
     %0 = load x[i0, i1] %1 = reduce.max %0 over [i1] store y[i0] = %1 }";
 
+/// Random words in every row, before and behind a fold.
+const DROPPED: &str = "axes i0: n, i1: m in s: i64[], x: f32[n, m] out y: f32[n, m] schedule row along=[i1] placement=registers \
+    %0 = load s[] %1 = random %0 stream=1 at [m*i0 + i1] %2 = load x[i0, i1] \
+    %3 = map(%1, %2) exp(f32(shr(a, 8)) * 5.9604645e-8 * b) %4 = reduce.sum %3 over [i1] \
+    %5 = map(%1, %3, %4) select(lt(shr(a, 8), 8388608), b / c, 0.0) store y[i0, i1] = %5 }";
+
 /// Rows that come alone, two and four at a time, with some left, and so many that they stand in lanes.
 const ROWS: [i64; 6] = [1, 6, 8, 19, 64, 67];
 
@@ -47,6 +53,7 @@ fn of_every_length() {
         for n in ROWS {
             check(&format!("kernel {{ {SOFTMAX}"), &[("n", n), ("m", m)]);
             check(&format!("kernel {{ {LAYERNORM}"), &[("n", n), ("m", m)]);
+            check(&format!("kernel {{ {DROPPED}"), &[("n", n), ("m", m)]);
         }
     }
 }
@@ -106,7 +113,7 @@ fn what_lies_in_columns_is_not_turned() {
 
 #[test]
 fn nothing_is_touched_beyond_their_ends() {
-    for (text, m) in [SOFTMAX, LAYERNORM].into_iter().flat_map(|text| (1..=33).map(move |m| (text, m))) {
+    for (text, m) in [SOFTMAX, LAYERNORM, DROPPED].into_iter().flat_map(|text| (1..=33).map(move |m| (text, m))) {
         for n in ROWS {
             let (kernel, env) = (kernel(text), sizes(n, m));
             let literal = |sizes: Vec<usize>| {
@@ -115,7 +122,8 @@ fn nothing_is_touched_beyond_their_ends() {
             };
             let (n, m) = (n as usize, m as usize);
             let all = [literal(vec![n, m]), literal(vec![m]), literal(vec![m])];
-            let inputs = &all[..kernel.inputs.len()];
+            let drawn = [Literal::from_ints(DType::I64, vec![], &[7]).unwrap(), literal(vec![n, m])];
+            let inputs = if text == DROPPED { &drawn[..] } else { &all[..kernel.inputs.len()] };
             for isa in Isa::available() {
                 let expected = run(&kernel, &env, inputs, isa, 2).remove(0);
                 for side in Side::ALL {

@@ -230,8 +230,16 @@ fn parts(kernel: &Kernel, options: &Options) -> Result<Parts> {
     let is_free =
         is_free.map(|((stage, library), own)| stage.way == Way::Product && library.is_none() && own.maps.is_empty());
     let is_free: Vec<bool> = is_free.collect();
-    let groups = siblings::join(all, &is_free);
+    let order = siblings::order(&all, &is_free);
+    let (stages, libraries) = (reordered(stages, &order), reordered(libraries, &order));
+    let groups = siblings::join(reordered(all, &order), &reordered(is_free, &order));
     Ok(Parts { stages, scratch, groups, libraries, sites })
+}
+
+/// The elements of a list in another order.
+fn reordered<T>(list: Vec<T>, order: &[usize]) -> Vec<T> {
+    let mut list: Vec<Option<T>> = list.into_iter().map(Some).collect();
+    order.iter().filter_map(|k| list[*k].take()).collect()
 }
 
 /// A kernel as CUDA C++.

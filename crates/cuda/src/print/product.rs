@@ -170,7 +170,7 @@ impl Product {
         let (&[row], &[column], &[step]) = (self.rows.as_slice(), self.columns.as_slice(), self.sum.as_slice()) else {
             return None;
         };
-        let (&[store], [right], true) = (stores, self.right.as_slice(), self.by_units) else { return None };
+        let (&[store], [right]) = (stores, self.right.as_slice()) else { return None };
         let batch = match self.batch.as_slice() {
             [] => None,
             [one] => Some(*one),

@@ -27,11 +27,37 @@ pub(super) fn join(functions: Vec<Function>, is_free: &[bool]) -> Vec<Vec<Functi
     groups
 }
 
+/// An order in which functions that fit together are neighbours: one moves up behind the last that it fits to, over free ones that need nothing of it
+/// and of which it needs nothing.
+pub(super) fn order(functions: &[Function], is_free: &[bool]) -> Vec<usize> {
+    let mut order: Vec<usize> = Vec::with_capacity(functions.len());
+    for (k, function) in functions.iter().enumerate() {
+        let mut at = order.len();
+        let (mut to, mut passes) = (None, is_free[k]);
+        while passes && at > 0 && is_free[order[at - 1]] {
+            let other = &functions[order[at - 1]];
+            if fits(std::slice::from_ref(other), function) {
+                (to, passes) = (Some(at), false);
+            } else {
+                passes = is_apart(other, function) && is_apart(function, other);
+                at -= 1;
+            }
+        }
+        order.insert(to.unwrap_or(order.len()), k);
+    }
+    order
+}
+
+/// Whether a function needs nothing that another one writes.
+fn is_apart(writer: &Function, reader: &Function) -> bool {
+    let written = writer.parameters.iter().filter(|(_, _, is_written)| *is_written);
+    written.into_iter().all(|(parameter, ..)| reader.parameters.iter().all(|(own, ..)| own != parameter))
+}
+
 fn fits(group: &[Function], next: &Function) -> bool {
-    let written = group.iter().flat_map(|function| &function.parameters).filter(|(_, _, is_written)| *is_written);
-    let reads = |parameter: &Parameter| next.parameters.iter().any(|(own, ..)| own == parameter);
-    let is_apart = written.into_iter().all(|(parameter, ..)| !reads(parameter));
-    is_apart && group[0].grid == next.grid && tensors(&group[0], next).is_some()
+    group.iter().all(|function| is_apart(function, next))
+        && group[0].grid == next.grid
+        && tensors(&group[0], next).is_some()
 }
 
 /// For every tensor of the first function that of the second one which stands in its place; none where they are not equal otherwise.

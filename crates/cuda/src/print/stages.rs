@@ -101,9 +101,9 @@ pub(super) fn stages(kernel: &Kernel, options: &Options) -> Result<(Vec<Stage>, 
             // The parts of a fold stand before it.
             let id = if cut.store_parts(id)? { StepId(id.0 + 1) } else { id };
             if cut.is_for_library(id)? {
-                cut.store_fold_as(id, cut.work.step(id).dtype)?;
+                cut.store_steps(&[id], &|dtype| dtype)?;
             } else if !cut.is_folded_in_place(id) {
-                cut.store_fold(id)?;
+                cut.store_folds(id)?;
             }
             k = id.index();
         }
@@ -151,8 +151,8 @@ impl Cut<'_> {
         for (k, step) in work.steps.iter().enumerate() {
             let id = StepId(k as u32);
             depends[k] = id == first || step.op.operands().iter().any(|operand| depends[operand.index()]);
-            if step.op.is_fold() && !depends[k] && self.is_needed(id) {
-                self.store_fold(id)?;
+            if self.work.step(id).op.is_fold() && !depends[k] && self.is_needed(id) {
+                self.store_folds(id)?;
             }
         }
         let stores: Vec<usize> = (0..self.work.stores.len()).collect();
@@ -274,7 +274,7 @@ impl Cut<'_> {
         if self.is_of_parts(id) {
             return Ok(false);
         }
-        let alone = self.alone(id, &self.work.step(id).axes.iter().map(Dim::axis).collect::<Vec<_>>());
+        let alone = self.alone(&[id]);
         let outputs = Parameters { inputs: self.parameters.inputs.clone(), outputs: vec![Parameter::Output(0)] };
         let owned = match way_of_folds(&alone, self.options, &outputs, &[0])? {
             Way::Rows(along) => {
@@ -333,13 +333,20 @@ impl Cut<'_> {
         Ok(Product::of(&nest, &[0]).map(|product| (product.blocks(&nest), product.depth())))
     }
 
-    /// The kernel that stores nothing but a step.
-    fn alone(&self, id: StepId, index: &[Dim]) -> Kernel {
+    /// The kernel that stores nothing but some steps.
+    fn alone(&self, ids: &[StepId]) -> Kernel {
         let mut kernel = self.work.clone();
-        let step = kernel.step(id);
-        let sizes: Vec<Dim> = step.axes.iter().map(|axis| kernel.axes[axis].clone()).collect();
-        kernel.outputs = vec![Param::row_major(TensorType::new(step.dtype, sizes))];
-        kernel.stores = vec![Store { output: 0, index: index.to_vec(), value: id }];
+        let ty = |id: &StepId| {
+            let step = self.work.step(*id);
+            let sizes: Vec<Dim> = step.axes.iter().map(|axis| self.work.axes[axis].clone()).collect();
+            Param::row_major(TensorType::new(step.dtype, sizes))
+        };
+        let store = |(output, id): (usize, &StepId)| {
+            let index = self.work.step(*id).axes.iter().map(Dim::axis).collect();
+            Store { output, index, value: *id }
+        };
+        kernel.outputs = ids.iter().map(ty).collect();
+        kernel.stores = ids.iter().enumerate().map(store).collect();
         kernel
     }
 
@@ -374,8 +381,7 @@ impl Cut<'_> {
         if self.options.asked == Asked::Nothing || !matches!(self.work.step(id).op, Op::Dot { .. }) {
             return Ok(false);
         }
-        let index: Vec<Dim> = self.work.step(id).axes.iter().map(Dim::axis).collect();
-        let alone = self.alone(id, &index);
+        let alone = self.alone(&[id]);
         let outputs = Parameters { inputs: self.parameters.inputs.clone(), outputs: vec![Parameter::Output(0)] };
         let mut nest = Nest::new(&alone, self.options, &outputs)?;
         nest.join_axes();
@@ -420,31 +426,73 @@ impl Cut<'_> {
         })
     }
 
-    /// Computes a fold on its own, into memory, from where the rest of the kernel reads it. What is narrow stays wide between stages, unless
-    /// every result is rounded: a library that computes it rounds nowhere but where it stores.
-    fn store_fold(&mut self, id: StepId) -> Result<()> {
-        let dtype = self.work.step(id).dtype;
-        self.store_fold_as(id, if self.work.rounding == Rounding::Every { dtype } else { wide(dtype) })
+    /// Computes a fold on its own, into memory, from where the rest of the kernel reads it, and with it the folds of the same rows that wait for
+    /// nothing else: for its mean and its variance a row is read once. What is narrow stays wide between stages, unless every result is
+    /// rounded: a library that computes it rounds nowhere but where it stores.
+    fn store_folds(&mut self, id: StepId) -> Result<()> {
+        let mut together = self.folds_of_rows(id);
+        if together.len() > 1 {
+            let stores: Vec<usize> = (0..together.len()).collect();
+            let outputs = stores.iter().copied().map(Parameter::Output).collect();
+            let parameters = Parameters { inputs: self.parameters.inputs.clone(), outputs };
+            let way = way_of_folds(&self.alone(&together), self.options, &parameters, &stores)?;
+            together.truncate(if matches!(way, Way::Rows(_)) { together.len() } else { 1 });
+        }
+        let is_rounded = self.work.rounding == Rounding::Every;
+        self.store_steps(&together, &|dtype| if is_rounded { dtype } else { wide(dtype) })
     }
 
-    fn store_fold_as(&mut self, id: StepId, dtype: DType) -> Result<()> {
-        let step = self.work.step(id).clone();
-        let index: Vec<Dim> = step.axes.iter().map(Dim::axis).collect();
-        let mut kernel = self.alone(id, &index);
-        let (param, number) = self.between(dtype, kernel.outputs[0].ty.shape.dims().to_vec());
-        kernel.outputs = vec![param.clone()];
-        let parameters =
-            Parameters { inputs: self.parameters.inputs.clone(), outputs: vec![Parameter::Scratch(number)] };
-        let way = match step.op {
-            Op::Prefix { .. } => Way::Scan(id),
-            _ => way_of_folds(&kernel, self.options, &parameters, &[0])?,
+    /// A fold that is to be stored, and those behind it that fold the same axes for as many results and need no other fold.
+    fn folds_of_rows(&self, id: StepId) -> Vec<StepId> {
+        let (steps, first) = (&self.work.steps, self.work.step(id));
+        let mut together = vec![id];
+        // Whether a step waits for a fold that is not among these.
+        let mut waits = vec![false; steps.len()];
+        for (k, step) in steps.iter().enumerate() {
+            let own = StepId(k as u32);
+            waits[k] = step.op.operands().iter().any(|operand| waits[operand.index()]);
+            if !step.op.is_fold() || waits[k] || own == id {
+                continue;
+            }
+            let is_alike = matches!((&step.op, &first.op), (Op::Reduce { over, .. }, Op::Reduce { over: rows, .. }) if over == rows);
+            if own > id && is_alike && step.axes == first.axes && self.is_needed(own) && !self.is_folded_in_place(own) {
+                together.push(own);
+            } else {
+                waits[k] = true;
+            }
+        }
+        together
+    }
+
+    /// Computes steps into memory, each as the type that is told for its own, from where the rest of the kernel reads them.
+    fn store_steps(&mut self, ids: &[StepId], dtype_of: &dyn Fn(DType) -> DType) -> Result<()> {
+        let mut kernel = self.alone(ids);
+        let mut parameters =
+            Parameters { inputs: self.parameters.inputs.clone(), outputs: Vec::with_capacity(ids.len()) };
+        for (output, id) in kernel.outputs.iter_mut().zip(ids) {
+            let (param, number) = self.between(dtype_of(self.work.step(*id).dtype), output.ty.shape.dims().to_vec());
+            *output = param;
+            parameters.outputs.push(Parameter::Scratch(number));
+        }
+        let stores: Vec<usize> = (0..ids.len()).collect();
+        let way = match (ids, &self.work.step(ids[0]).op) {
+            (&[id], Op::Prefix { .. }) => Way::Scan(id),
+            _ => way_of_folds(&kernel, self.options, &parameters, &stores)?,
         };
-        self.stages.push(Stage { kernel, parameters, way, stores: vec![0], has_edges: false });
-        self.work.inputs.push(param);
-        self.parameters.inputs.push(Parameter::Scratch(number));
-        let input = self.work.inputs.len() - 1;
-        let load = Op::Load { input, index, guard: Vec::new(), fill: None, reads: SmallVec::new() };
-        self.work.steps[id.index()].op = load;
+        for (k, id) in ids.iter().enumerate() {
+            let index = kernel.stores[k].index.clone();
+            let load = Op::Load {
+                input: self.work.inputs.len(),
+                index,
+                guard: Vec::new(),
+                fill: None,
+                reads: SmallVec::new(),
+            };
+            self.work.inputs.push(kernel.outputs[k].clone());
+            self.parameters.inputs.push(parameters.outputs[k].clone());
+            self.work.steps[id.index()].op = load;
+        }
+        self.stages.push(Stage { kernel, parameters, way, stores, has_edges: false });
         Ok(())
     }
 

@@ -137,7 +137,33 @@ fn attention_is_computed_fold_by_fold() {
         %4 = map(%3) select(i2 <= i1, a * 0.125, -inf) %5 = reduce.max %4 over [i2] %6 = map(%4, %5) exp(a - b) \
         %7 = reduce.sum %6 over [i2] %8 = dot(%6, %2) over [i2] acc=f32 %9 = map(%8, %7) a / b store y0[i0, i1, i4] = %9 \
         correct %7 on %5 by exp(a - b) correct %8 on %5 by exp(a - b) }";
-    assert_eq!(check(text, &[("h", 2), ("n", 5), ("m", 7)]), 4);
+    // Scores; the largest and the sum of a row, which is read once; the result.
+    assert_eq!(check(text, &[("h", 2), ("n", 5), ("m", 7)]), 3);
+}
+
+#[test]
+fn a_norm_before_a_product_reads_its_rows_once_for_all_that_is_folded() {
+    let text = "kernel { axes i0: n, i1: 48, i2: 16 in x: f32[n, 48], w: f32[48, 16] out y: f32[n, 16] \
+        schedule contract dots=(%8) rows=[i0] columns=[i2] sum=[i1] tile=64x64x16 \
+        %0 = load x[i0, i1] %1 = load w[i1, i2] %2 = reduce.sum %0 over [i1] %3 = map(%0, %2) a - b * 0.0208333 %4 = map(%3) a * a \
+        %5 = reduce.sum %4 over [i1] %6 = map(%3, %5) a / sqrt(b * 0.0208333 + 1e-5) %8 = dot(%6, %1) over [i1] acc=f32 \
+        store y[i0, i2] = %8 }"
+        .replace("%8", "%7");
+    assert_eq!(check(&text, &[("n", 33)]), 2);
+}
+
+#[test]
+fn equal_products_are_one_launch_though_another_stands_between() {
+    let text = "kernel { axes i0: 16384, i1: 64, i2: 64, i3: 64, i4: 64 in x: f32[16384, 64], u: f32[64, 64], v: f32[64, 64], w: f32[64, 64], b: f32[64], c: f32[64] \
+        out y: f32[16384, 64], z: f32[16384, 64], t: f32[16384, 64] \
+        schedule contract dots=(%4, %5, %6) rows=[i0] columns=[i2, i3, i4] sum=[i1] tile=64x64x16 \
+        %0 = load x[i0, i1] %1 = load u[i1, i2] %2 = load v[i1, i3] %3 = load w[i1, i4] \
+        %4 = dot(%0, %1) over [i1] acc=f32 %5 = dot(%0, %2) over [i1] acc=f32 %6 = dot(%0, %3) over [i1] acc=f32 \
+        %7 = load b[i2] %8 = load c[i4] %9 = map(%4, %7) a + b %10 = map(%6, %8) a + b \
+        store y[i0, i2] = %9 store z[i0, i3] = %5 store t[i0, i4] = %10 }";
+    let printed = print(&parse(text).unwrap(), &made_for(&Env::new())).unwrap();
+    let blocks: Vec<_> = printed.launches.iter().map(|launch| launch.blocks.as_int()).collect();
+    assert_eq!(blocks, [Some(512), Some(256)]);
 }
 
 #[test]

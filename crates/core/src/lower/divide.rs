@@ -115,6 +115,11 @@ impl Meter<'_> {
             self.work.on_chip = held * 4.0;
         }
         self.work.barriers = if *whole_rows { 2.0 * self.folds() } else { 0.0 };
+        let operands = dots.iter().flat_map(|dot| self.draft.leaves[*dot].op.operands());
+        if gpu && operands.into_iter().any(|operand| self.reads_fold(operand)) {
+            // A GPU folds rows before it multiplies.
+            self.work.launches += 1.0;
+        }
     }
 
     fn divide_attention(&mut self, roles: &Roles) {

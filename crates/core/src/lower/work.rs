@@ -335,11 +335,20 @@ impl Meter<'_> {
 
     /// Whether a term reads a sum of products, directly or not.
     pub(super) fn reads_dot(&self, place: Place) -> bool {
+        self.reads(place, &LeafOp::is_dot)
+    }
+
+    /// Whether a term reads a fold that is no sum of products, directly or not: an operand that is a norm.
+    pub(super) fn reads_fold(&self, place: Place) -> bool {
+        self.reads(place, &|op| op.is_fold() && !op.is_dot())
+    }
+
+    fn reads(&self, place: Place, is_wanted: &dyn Fn(&LeafOp) -> bool) -> bool {
         let (mut todo, mut seen) = (vec![place], FxHashSet::default());
         while let Some(place) = todo.pop() {
             for leaf in self.draft.leaves_of(place).into_iter().filter(|leaf| seen.insert(*leaf)) {
                 let op = &self.draft.leaves[leaf].op;
-                if op.is_dot() {
+                if is_wanted(op) {
                     return true;
                 }
                 todo.extend(op.operands());

@@ -74,6 +74,10 @@ const STARTS: f64 = 1.5;
 /// What a library gets of it, by the columns of its tiles.
 const BY_LIBRARY: [(i64, f64); 2] = [(256, 0.75), (128, 0.62)];
 
+/// The same of f32, whose tiles have as many rows as columns, and whose sums it cuts into so many parts.
+const F32_BY_LIBRARY: [(i64, f64); 2] = [(128, 0.76), (64, 0.60)];
+const PARTS_BY_LIBRARY: [i64; 4] = [1, 2, 4, 8];
+
 /// Operations on a score.
 const SCORED: f64 = 4.0;
 
@@ -313,20 +317,18 @@ impl Meter<'_> {
     fn library_us(&self, library: &Library) -> Result<f64> {
         let [rows, columns, steps, batch] = [0, 1, 2, 3].map(|k| self.size(&library.sizes[k]));
         let (rows, columns, steps, batch) = (rows?, columns?, steps?, batch?);
-        let (turns, mut walked, mut blocks) = ((steps / 64.0).ceil(), f64::INFINITY, 1.0);
-        for (columns_of_tile, reach) in BY_LIBRARY {
-            let tiling = Tiling {
-                by: By::Groups,
-                rows: 128,
-                columns: columns_of_tile,
-                depth: 64,
-                dots: 1,
-                parts: 1,
-                resident: 1,
-                threads: 256,
-            };
-            let tiles = (rows / 128.0).ceil() * (columns / columns_of_tile as f64).ceil() * batch;
-            let us = self.walk_us(&tiling, tiles, turns, 0.0) * BY_GROUPS / reach;
+        let groups = BY_LIBRARY.map(|(columns, reach)| (By::Groups, (128, columns, 64), 1, reach / BY_GROUPS));
+        let threads = F32_BY_LIBRARY.into_iter().flat_map(|(side, reach)| {
+            let own = if side == 128 { LARGE_BY_THREADS } else { SMALL_BY_THREADS };
+            PARTS_BY_LIBRARY.map(|parts| (By::Threads, (side, side, 16), parts, reach / own))
+        });
+        let ways: Vec<_> = if library.dtypes.0 == DType::F32 { threads.collect() } else { groups.to_vec() };
+        let (mut walked, mut blocks) = (f64::INFINITY, 1.0);
+        for (by, (down, across, depth), parts, faster) in ways {
+            let tiling = Tiling { by, rows: down, columns: across, depth, dots: 1, parts, resident: 1, threads: 256 };
+            let tiles = (rows / down as f64).ceil() * (columns / across as f64).ceil() * batch * parts as f64;
+            let turns = (steps / (depth * parts) as f64).ceil();
+            let us = self.walk_us(&tiling, tiles, turns, 0.0) / faster;
             if us < walked {
                 (walked, blocks) = (us, tiles);
             }

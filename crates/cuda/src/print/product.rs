@@ -54,8 +54,9 @@ struct Shape {
     parts: i64,
 }
 
-/// Blocks of threads that keep a multiprocessor busy.
+/// Blocks of threads that keep a multiprocessor busy: of those that ask units for matrices, and of those whose threads multiply.
 const ENOUGH_BLOCKS: i64 = 2;
+const ENOUGH_BLOCKS_OF_THREADS: i64 = 4;
 
 /// With fewer blocks than this, tiles are made smaller.
 const FEW_BLOCKS: i64 = 96;
@@ -185,9 +186,10 @@ impl Product {
         let sizes = [count(&self.rows), count(&self.columns), count(&self.sum), count(&self.batch)];
         let dtypes = (self.left.dtype, d.tensor.dtype);
         let sets = result.sets(dtypes.1)?;
-        // Columns are left out of the right factor too, which stays aligned where they are its rows.
+        // Columns are left out of the right factor too, which stays aligned where they are its rows. Sets of rows that threads multiply take longer.
         let is_cut = turned == [false, true]
             && batch.is_none()
+            && self.by_units
             && sizes[1].as_int().is_some_and(|columns| columns >= MANY_COLUMNS);
         if ![&left, &other].into_iter().all(|matrix| matrix.is_aligned(dtypes.0)) || (sets > 1 && !is_cut) {
             return None;
@@ -324,7 +326,8 @@ impl Roles {
             .map(|axes| nest.options.about.apply(&nest.count(axes)).as_int());
         let few = match sizes {
             [Some(batch), Some(rows), Some(columns), Some(steps)] if nest.options.groups => {
-                Some(Few { batch, rows, columns, steps, processors: nest.options.processors })
+                let enough = if by_units { ENOUGH_BLOCKS } else { ENOUGH_BLOCKS_OF_THREADS };
+                Some(Few { batch, rows, columns, steps, processors: nest.options.processors, enough })
             }
             _ => None,
         };
@@ -370,6 +373,8 @@ struct Few {
     steps: i64,
     /// multiprocessors of the device
     processors: i64,
+    /// blocks that keep each of them busy
+    enough: i64,
 }
 
 impl Few {
@@ -389,7 +394,7 @@ impl Few {
         if shape.rows < 64 {
             return 1;
         }
-        let most = (ENOUGH_BLOCKS * self.processors / self.blocks(shape)).min(self.steps / SHORTEST_PART);
+        let most = (self.enough * self.processors / self.blocks(shape)).min(self.steps / SHORTEST_PART);
         [8, 4, 2].into_iter().find(|parts| *parts <= most).unwrap_or(1)
     }
 }
@@ -476,7 +481,11 @@ impl Shape {
     fn for_threads(wanted: Tile, dots: i64) -> Shape {
         let large = wanted.rows >= 128 && wanted.columns >= 128 && dots == 1;
         let side = if large { 128 } else { 64 };
-        let resident = if large || dots > 2 { 1 } else { 2 };
+        let resident = match dots {
+            1 if !large => 3,
+            2 => 2,
+            _ => 1,
+        };
         Shape { rows: side, columns: side, depth: 16, warps: (8, 1), stages: 3, resident, parts: 1 }
     }
 

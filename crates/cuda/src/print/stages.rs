@@ -20,6 +20,9 @@ use super::{Options, Parameter, Scratch, row, split};
 /// Sums of so many products are worth a pass over their results if that makes them faster.
 const LONG_SUM: i64 = 768;
 
+/// The same of f32, which threads multiply.
+const LONG_SUM_OF_F32: i64 = 384;
+
 /// The same where groups of warps take turns, so that what comes behind a product is done beside it: the library must save more than a pass
 /// takes.
 const LONG_IN_TURNS: i64 = 3072;
@@ -387,9 +390,14 @@ impl Cut<'_> {
         nest.join_axes();
         let library = Product::of(&nest, &[0]).and_then(|product| product.library(&nest, &[0]));
         // What lies between is ours: where its rows are not aligned, they had better be.
-        let steps = library.filter(|library| library.sets == 1).and_then(|library| library.sizes[2].as_int());
+        let library = library.filter(|library| library.sets == 1);
+        let (factors, steps) = (library.as_ref().map(|l| l.dtypes.0), library.and_then(|l| l.sizes[2].as_int()));
         let is_light = self.work.step(id).dtype == DType::F32 && !self.is_much_behind(id);
-        let least = if is_light { 2 * LONG_SUM } else { LONG_SUM };
+        let least = match factors {
+            Some(DType::F32) => LONG_SUM_OF_F32,
+            _ if is_light => 2 * LONG_SUM,
+            _ => LONG_SUM,
+        };
         if steps.is_none_or(|steps| steps < least) {
             return Ok(false);
         }

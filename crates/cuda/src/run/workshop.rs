@@ -9,8 +9,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use fuseline::error::{Context, Error, Kind, Result};
-use fuseline::tensor::{Env, Symbol};
-use fuseline::tile::{AxisSet, Kernel, Schedule};
+use fuseline::tensor::{DType, Env, Symbol};
+use fuseline::tile::{AxisSet, Kernel, Op, Schedule, StepId};
 use rustc_hash::FxHashMap;
 
 use super::tune::{self, Choice};
@@ -190,10 +190,21 @@ fn asked(kernel: &Kernel, env: &Env) -> Result<Asked> {
         extents.collect::<Result<Vec<i64>>>().map(|extents| extents.into_iter().fold(1, i64::saturating_mul))
     };
     let (rows, columns, steps) = (count(rows)?, count(columns)?, count(sum)?);
+    let (are_f32, is_one) = (dots.iter().all(|dot| has_f32_factors(kernel, *dot)), dots.len() == 1);
     // Several products of few rows are one launch of ours, and each has columns of its own.
-    let are_weights_many = dots.len() == 1 && rows >= FEWEST_ROWS && columns.saturating_mul(steps) >= MANY_WEIGHTS;
-    let is_large = (rows >= LARGE_SIDE || are_weights_many) && columns >= LARGE_SIDE && steps >= LARGE_SIDE;
+    let side = if is_one && are_f32 { LEAST_SIDE_OF_F32 } else { LARGE_SIDE };
+    let are_weights_many = is_one && rows >= FEWEST_ROWS && columns.saturating_mul(steps) >= MANY_WEIGHTS;
+    let is_large = (rows >= side || are_weights_many) && columns >= side && steps >= side;
     Ok(if is_large { Asked::Products } else { Asked::Nothing })
+}
+
+/// Whether a product is of tensors of f32 as they lie.
+fn has_f32_factors(kernel: &Kernel, dot: StepId) -> bool {
+    let is_f32 = |factor: &StepId| match &kernel.step(*factor).op {
+        Op::Load { input, .. } => kernel.inputs[*input].ty.dtype == DType::F32,
+        _ => false,
+    };
+    kernel.step(dot).op.operands().iter().all(is_f32)
 }
 
 /// Products of fewer rows, columns or steps are not asked of a library; of fewer rows only where what they are multiplied with is so much that
@@ -201,6 +212,9 @@ fn asked(kernel: &Kernel, env: &Env) -> Result<Asked> {
 const LARGE_SIDE: i64 = 512;
 const FEWEST_ROWS: i64 = 64;
 const MANY_WEIGHTS: i64 = 1 << 24;
+
+/// The same for f32, which no units for matrices multiply: a library's threads do so faster than ours.
+const LEAST_SIDE_OF_F32: i64 = 64;
 
 /// What a kernel is made for under a binding of all its sizes.
 pub(super) fn key(kernel: &Arc<Kernel>, env: &Env) -> Result<Key> {
@@ -222,16 +236,19 @@ mod tests {
 
     #[test]
     fn a_library_is_asked_for_large_products_and_for_many_weights() {
-        let asked_of = |rows: i64, columns: i64, steps: i64| {
+        let asked_of = |dtype: &str, rows: i64, columns: i64, steps: i64| {
             let text = format!(
-                "kernel {{ axes i0: {rows}, i1: {columns}, i2: {steps} in x: bf16[{rows}, {steps}], w: bf16[{steps}, {columns}] \
-                 out y: bf16[{rows}, {columns}] schedule contract dots=(%2) rows=[i0] columns=[i1] sum=[i2] tile=64x64x64 \
+                "kernel {{ axes i0: {rows}, i1: {columns}, i2: {steps} in x: {dtype}[{rows}, {steps}], w: {dtype}[{steps}, {columns}] \
+                 out y: {dtype}[{rows}, {columns}] schedule contract dots=(%2) rows=[i0] columns=[i1] sum=[i2] tile=64x64x64 \
                  %0 = load x[i0, i2] %1 = load w[i2, i1] %2 = dot(%0, %1) over [i2] acc=f32 store y[i0, i1] = %2 }}"
             );
             asked(&fuseline::tile::parse(&text).unwrap(), &Env::new()).unwrap()
         };
-        assert_eq!([asked_of(512, 512, 512), asked_of(128, 4096, 4096)], [Asked::Products; 2]);
-        assert_eq!([asked_of(511, 768, 768), asked_of(32, 4096, 4096)], [Asked::Nothing; 2]);
+        assert_eq!([asked_of("bf16", 512, 512, 512), asked_of("bf16", 128, 4096, 4096)], [Asked::Products; 2]);
+        assert_eq!([asked_of("bf16", 511, 768, 768), asked_of("bf16", 32, 4096, 4096)], [Asked::Nothing; 2]);
+        // Threads multiply f32, those of the library faster.
+        assert_eq!([asked_of("f32", 128, 768, 768), asked_of("f32", 64, 64, 64)], [Asked::Products; 2]);
+        assert_eq!([asked_of("f32", 63, 768, 768), asked_of("f32", 128, 32, 4096)], [Asked::Nothing; 2]);
         // Queries, keys and values: three products of one tensor, whose columns are three axes.
         let three = "kernel { axes i0: 128, i1: 768, i2: 768, i3: 768, i4: 768 \
             in x: bf16[128, 768], q: bf16[768, 768], k: bf16[768, 768], v: bf16[768, 768] \

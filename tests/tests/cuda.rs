@@ -24,6 +24,10 @@ const ARCHITECTURES: [&str; 2] = ["sm_80", "sm_90a"];
 /// Columns of many rows: several rows a block, and one.
 const ROWS: [i64; 2] = [1024, 4096];
 
+/// Graphs whose threads walk along many rows, and columns of rows that begin anywhere, or that blocks share.
+const WALKED: [&str; 4] = ["column_sum", "layernorm_gelu", "layernorm_gelu_backward", "rmsnorm_backward"];
+const WALKED_ROWS: [i64; 4] = [513, 1025, 4097, 8192];
+
 fn main() -> ExitCode {
     let arguments = Arguments::from_args();
     // Without the compiler, every test fails and says why.
@@ -70,7 +74,9 @@ impl Shop {
             self.check(entry.graph(dtype)?, more.collect())?;
             self.check(entry.graph(dtype)?, sizes)?;
             // How many registers a thread has follows from how long rows are, and how many.
-            for columns in ROWS.iter().filter(|_| entry.sizes.iter().any(|(name, _)| *name == "rows")) {
+            let has_rows = entry.sizes.iter().any(|(name, _)| *name == "rows");
+            let more = WALKED_ROWS.iter().filter(|_| WALKED.contains(&entry.name));
+            for columns in ROWS.iter().filter(|_| has_rows).chain(more) {
                 let long = [("rows", 8192), ("columns", *columns)];
                 self.check(
                     entry.graph(dtype)?,

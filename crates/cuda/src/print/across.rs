@@ -26,6 +26,13 @@ template <class F> __device__ __forceinline__ void by_shift(int behind, F act) {
   }
 }
 "
+["forget"] "
+// Leaves narrow elements as they are, and the compiler without knowing it: it would widen what is the same for all rows once, and has no place for that.
+template <class T, int N> __device__ __forceinline__ void forget(Pack<T, N>& pack) {
+#pragma unroll
+  for (int k = 0; k < (int)sizeof(pack) / 4; ++k) asm volatile(\"\" : \"+r\"(((unsigned*)pack.at)[k]));
+}
+"
 ["load_across"] "
 // N elements, 16 bytes, of which the first is so many behind the beginning of a line, or of half of one where elements are narrow. What holds one element of
 // a tensor can be read whole.

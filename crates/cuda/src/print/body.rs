@@ -386,12 +386,7 @@ impl<'n> Body<'n> {
 
     /// Whether packs of a load lie across lines, for these begin where another tensor wants it.
     pub fn is_across(&self, access: &Access, lanes: Lanes) -> bool {
-        let is_plain = access.checked.is_empty() && access.guards.is_empty() && access.reads.is_empty();
-        let is_in_line = slope(&access.offset, lanes.axis).is_some_and(|slope| slope.is(1));
-        let bytes = element::bytes(access.tensor.dtype);
-        let is_line = bytes * lanes.count == 16 && matches!(bytes, 2 | 4);
-        let begins = is_multiple(&start_of(&access.offset, lanes.axis), lanes.count);
-        self.nest.lines.is_some() && is_plain && is_in_line && is_line && begins
+        is_across(self.nest, access, lanes)
     }
 
     /// Reads a pack of elements across two lines.
@@ -653,6 +648,16 @@ pub(super) fn start_of(dim: &Dim, axis: usize) -> Dim {
         Symbol::Axis(a) if usize::from(*a) == axis => Some(Dim::int(0)),
         _ => None,
     })
+}
+
+/// Whether packs of an access lie across lines, for these begin where another tensor wants it.
+pub(super) fn is_across(nest: &Nest<'_>, access: &Access, lanes: Lanes) -> bool {
+    let is_plain = access.checked.is_empty() && access.guards.is_empty() && access.reads.is_empty();
+    let is_in_line = slope(&access.offset, lanes.axis).is_some_and(|slope| slope.is(1));
+    let bytes = element::bytes(access.tensor.dtype);
+    let is_line = bytes * lanes.count == 16 && matches!(bytes, 2 | 4);
+    let begins = is_multiple(&start_of(&access.offset, lanes.axis), lanes.count);
+    nest.lines.is_some() && is_plain && is_in_line && is_line && begins
 }
 
 /// How many elements of an access lie side by side and can be moved at once; none where lanes are moved one by one.

@@ -1,13 +1,17 @@
 //! Folds across what lies side by side: threads of a block share the folds of some neighbouring results, every one of them some of the terms.
 
+mod anywhere;
+
 use fuseline::error::Result;
 use fuseline::tensor::Dim;
 use fuseline::tile::{AxisSet, Op, StepId};
 
 use super::body::{Accumulator, Body, Lanes};
+use super::element;
 use super::function::{Function, Grid};
 use super::nest::Nest;
 use super::points::{choose_lanes, decode, order_axes};
+use anywhere::Anywhere;
 
 /// Threads of a block.
 const THREADS: i64 = 256;
@@ -20,6 +24,9 @@ const LEAST_TERMS: i64 = 4;
 
 /// Neighbouring results of a thread at least: what a warp reads of a term should be whole lines.
 const LEAST_LANES: i64 = 4;
+
+/// Bytes that a thread reads of a term at least.
+const WORD: i64 = 4;
 
 /// Numbers that a thread asks for at once.
 const MOST_ASKED: i64 = 96;
@@ -37,6 +44,10 @@ pub(super) struct Columns {
     pub lanes: Lanes,
     /// as many as lie in the widest access
     pub widest: i64,
+    /// whether it is one fold of one tensor
+    reads_one: bool,
+    /// where rows begin anywhere in a line
+    anywhere: Option<Anywhere>,
 }
 
 impl Columns {
@@ -61,12 +72,33 @@ impl Columns {
         let shares =
             if (shares as u64).is_power_of_two() { shares } else { (shares as u64).next_power_of_two() as i64 / 2 };
         let (widest, is_busy) = (lanes.count, results / lanes.count >= ENOUGH);
-        // Of few results, every processor gets some.
-        while lanes.count > LEAST_LANES && results / lanes.count * shares < nest.options.processors * THREADS {
+        let folds: Vec<StepId> = folds.into_iter().map(|k| StepId(k as u32)).collect();
+        let is_load = |k: &usize| needed[*k] && matches!(steps[*k].op, Op::Load { .. });
+        let loads = || (0..needed.len()).filter(is_load).map(|k| nest.load(StepId(k as u32)));
+        let reads_one = folds.len() == 1 && loads().count() == 1;
+        if let Some(anywhere) = Anywhere::of(nest, points, across, lanes) {
+            let (shares, lanes) = (anywhere.shares(), anywhere.lanes());
+            return Some(Columns {
+                across,
+                folds,
+                shares,
+                lanes,
+                widest: lanes.count,
+                reads_one,
+                anywhere: Some(anywhere),
+            });
+        }
+        // Of few results, every processor gets some; of very few, half of them, though a warp reads less than whole lines then, but no less than words.
+        let threads = nest.options.processors * THREADS;
+        let bytes = loads().map(|access| element::bytes(access.tensor.dtype)).min().unwrap_or(WORD);
+        let are_few = |lanes: i64| match results / lanes * shares {
+            own if lanes > LEAST_LANES => own < threads,
+            own => lanes > 1 && lanes * bytes > WORD && 2 * own < threads,
+        };
+        while are_few(lanes.count) {
             lanes.count /= 2;
         }
-        let folds = folds.into_iter().map(|k| StepId(k as u32)).collect();
-        (shares > 1 && !is_busy).then_some(Columns { across, folds, shares, lanes, widest })
+        (shares > 1 && !is_busy).then_some(Columns { across, folds, shares, lanes, widest, reads_one, anywhere: None })
     }
 }
 
@@ -82,6 +114,36 @@ impl Columns {
             ),
             _ => format!("#pragma unroll 8\nfor (Index term = share; term < {terms}; term += {shares})"),
         }
+    }
+}
+
+impl Columns {
+    /// How many blocks shall share a multiprocessor, where the compiler shall not choose by itself: it takes so few registers that a thread asks for two packs at
+    /// a time.
+    fn least_blocks(&self) -> Option<u32> {
+        (self.reads_one && self.lanes.count > 1).then_some(4)
+    }
+
+    /// The terms of a thread, folded.
+    fn print_terms(&self, nest: &Nest<'_>, body: &mut Body<'_>, accumulators: &[Accumulator]) -> Result<()> {
+        let count = self.lanes.count;
+        let lane = if body.lanes.is_some() { "l" } else { "0" };
+        for (fold, accumulator) in self.folds.iter().zip(accumulators) {
+            body.line(format!("{} s{}[{count}];", accumulator.ty, fold.0));
+            body.line("#pragma unroll");
+            body.line(format!("for (int l = 0; l < {count}; ++l) s{}[l] = {};", fold.0, accumulator.neutral));
+        }
+        body.open(self.across);
+        let across: Vec<usize> = self.across.iter().collect();
+        decode(body, nest, &across, "term", None);
+        body.open_lanes();
+        for (fold, accumulator) in self.folds.iter().zip(accumulators) {
+            body.accumulate(*fold, accumulator, &format!("s{}[{lane}]", fold.0))?;
+        }
+        body.close_lanes();
+        let header = self.loop_over_terms(nest, body);
+        body.close(&header);
+        Ok(())
     }
 }
 
@@ -103,6 +165,9 @@ pub(super) fn is_fold_of_fold(nest: &Nest<'_>, folds: &[usize]) -> bool {
 
 /// The function that computes some stores.
 pub(super) fn columns(nest: &Nest<'_>, stores: &[usize], found: &Columns, sites: Vec<String>) -> Result<Function> {
+    if let Some(anywhere) = &found.anywhere {
+        return anywhere.print(nest, stores, found, sites);
+    }
     let points = stores.iter().fold(AxisSet::EMPTY, |all, store| all.union(nest.stores[*store].axes));
     let (lanes, count) = (Some(found.lanes), found.lanes.count);
     let (shares, width) = (found.shares, THREADS / found.shares);
@@ -121,21 +186,7 @@ pub(super) fn columns(nest: &Nest<'_>, stores: &[usize], found: &Columns, sites:
     });
     let lane = if body.lanes.is_some() { "l" } else { "0" };
     let accumulators: Vec<Accumulator> = found.folds.iter().map(|fold| Accumulator::of(nest, *fold)).collect();
-    for (fold, accumulator) in found.folds.iter().zip(&accumulators) {
-        body.line(format!("{} s{}[{count}];", accumulator.ty, fold.0));
-        body.line("#pragma unroll");
-        body.line(format!("for (int l = 0; l < {count}; ++l) s{}[l] = {};", fold.0, accumulator.neutral));
-    }
-    body.open(found.across);
-    let across: Vec<usize> = found.across.iter().collect();
-    decode(&mut body, nest, &across, "term", None);
-    body.open_lanes();
-    for (fold, accumulator) in found.folds.iter().zip(&accumulators) {
-        body.accumulate(*fold, accumulator, &format!("s{}[{lane}]", fold.0))?;
-    }
-    body.close_lanes();
-    let header = found.loop_over_terms(nest, &mut body);
-    body.close(&header);
+    found.print_terms(nest, &mut body, &accumulators)?;
     print_meeting(&mut body, found, &accumulators, count, width);
     for (fold, accumulator) in found.folds.iter().zip(&accumulators) {
         let result = accumulator.result(&body, &format!("s{}[{lane}]", fold.0));
@@ -149,7 +200,8 @@ pub(super) fn columns(nest: &Nest<'_>, stores: &[usize], found: &Columns, sites:
     body.close_lanes();
     behind.into_iter().for_each(|line| body.line(line));
     let threads = THREADS as u32;
-    let grid = Grid { blocks: packs.ceildiv(&Dim::int(width)), threads, shared: 0, least_blocks: None, cluster: 1 };
+    let (blocks, least_blocks) = (packs.ceildiv(&Dim::int(width)), found.least_blocks());
+    let grid = Grid { blocks, threads, shared: 0, least_blocks, cluster: 1 };
     let what = match count {
         1 => format!("{shares} threads share the folds of a point"),
         _ => format!("{shares} threads share the folds of {count} neighbouring points"),

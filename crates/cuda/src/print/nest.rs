@@ -80,6 +80,16 @@ pub(super) struct Lines {
     pub axis: usize,
     pub count: i64,
     pub start: Dim,
+    /// where rows are divided into parts, of which all rows begin alike
+    pub parts: Option<Parts>,
+}
+
+/// The axis that counts parts of the rows, and the one that counts rows; those so many rows apart begin alike, and there is a multiple of that many parts.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Parts {
+    pub part: usize,
+    pub row: usize,
+    pub alike: i64,
 }
 
 /// Whether an index hangs on data.
@@ -184,7 +194,14 @@ impl<'k> Nest<'k> {
     /// How far an offset is behind where packs begin, but for whole packs.
     pub fn behind_packs(&self, start: Dim, axis: usize) -> Dim {
         match &self.lines {
-            Some(lines) if lines.axis == axis => start - &lines.start,
+            Some(Lines { axis: own, start: of_row, parts, .. }) if *own == axis => {
+                // What a part writes begins as its rows do.
+                let start = start.substitute(&|symbol| match (symbol, parts) {
+                    (Symbol::Axis(axis), Some(parts)) if usize::from(*axis) == parts.part => Some(Dim::axis(parts.row)),
+                    _ => None,
+                });
+                start - of_row
+            }
             _ => start,
         }
     }

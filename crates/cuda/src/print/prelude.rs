@@ -445,10 +445,10 @@ template <class T> __device__ T power(T a, T b) {
 }
 "
 ["shifted_left"] "
-template <class T> __device__ __forceinline__ T shifted_left(T a, T b) { return b >= T(0) && b < T(64) ? (T)((unsigned long long)a << b) : T(0); }
+template <class T> __device__ __forceinline__ T shifted_left(T a, T b) { return (unsigned long long)b < 64 ? (T)((unsigned long long)a << b) : T(0); }
 "
 ["shifted_right"] "
-template <class T> __device__ __forceinline__ T shifted_right(T a, T b) { return b >= T(0) && b < T(64) ? (T)((T(-1) < T(0) ? (long long)a : (long long)a) >> b) : T(0); }
+template <class T> __device__ __forceinline__ T shifted_right(T a, T b) { return (unsigned long long)b < 64 ? (T)((long long)a >> b) : T(0); }
 __device__ __forceinline__ unsigned long long shifted_right(unsigned long long a, unsigned long long b) { return b < 64 ? a >> b : 0; }
 "
 ["whole"] "

@@ -5,9 +5,11 @@
 //!
 //! Where columns are folded too, a block walks along many rows, and every thread keeps the folds of its own columns.
 
+mod alike;
 mod columns;
 mod drawn;
 mod hold;
+mod kept;
 mod lanes;
 mod lines;
 mod meet;
@@ -69,7 +71,10 @@ pub(super) fn elements_at_once(nest: &Nest<'_>, along: AxisSet) -> i64 {
 /// The function that computes some stores, rows being along these axes.
 pub(super) fn rows(nest: &Nest<'_>, stores: &[usize], along: AxisSet, sites: Vec<String>) -> Result<Function> {
     match lines::lines(nest, stores, along) {
-        Some(lines) => print(&Plan::new(&nest.in_lines(lines), stores, along, None), sites),
+        Some(lines) => match alike::walk(nest, stores, along, &lines) {
+            Some((nest, part)) => print(&Plan::new(&nest, stores, along, Some(part)), sites),
+            None => print(&Plan::new(&nest.in_lines(lines), stores, along, None), sites),
+        },
         None => print(&Plan::new(nest, stores, along, None), sites),
     }
 }
@@ -83,7 +88,10 @@ pub(super) fn rows_and_columns(
     part: usize,
     sites: Vec<String>,
 ) -> Result<Function> {
-    print(&Plan::new(nest, stores, along, Some(part)), sites)
+    match alike::lines_of_parts(nest, stores, along, Some(part)) {
+        Some(lines) => print(&Plan::new(&nest.in_lines(lines), stores, along, Some(part)), sites),
+        None => print(&Plan::new(nest, stores, along, Some(part)), sites),
+    }
 }
 
 fn print(plan: &Plan<'_, '_>, sites: Vec<String>) -> Result<Function> {
@@ -219,7 +227,11 @@ impl<'n, 'k> Plan<'n, 'k> {
         };
         plan.share();
         if part.is_some() {
-            plan.hold_with_columns();
+            if plan.walks() {
+                plan.hold_while_walking();
+            } else {
+                plan.hold_with_columns();
+            }
             plan.find_moments();
             plan.pair_blocks();
         } else {
@@ -246,23 +258,27 @@ impl<'n, 'k> Plan<'n, 'k> {
         let is_spread = self.lanes.count == 1 || (self.nest.lines.is_some() && !self.is_near);
         let share = match is_spread {
             _ if self.asks_early() => SHARE / 4,
+            _ if self.asks_late() => SHARE / 2,
             true => SHARE / 2,
             false => SHARE,
         };
         let wanted = (packs * self.lanes.count).div_euclid(share).max(1).unsigned_abs().next_power_of_two() as i64;
         self.threads = wanted.max(least).min(if packs * self.lanes.count > 32 << 10 { 1024 } else { 512 });
         let length = packs * self.lanes.count;
-        if self.nest.options.groups && (self.row_bytes(length) > LONGEST || self.is_alone_and_narrow(packs, length)) {
+        let about = self.nest.options.about.apply(&self.rows).as_int();
+        let blocks = (length + LENGTH_OF_BLOCK - 1) / LENGTH_OF_BLOCK;
+        let blocks = blocks.unsigned_abs().next_power_of_two().min(MOST_BLOCKS) as i64;
+        // Of few rows, every processor gets a part of one.
+        let are_few = blocks > 2 && about.is_some_and(|rows| rows * blocks <= 2 * self.nest.options.processors);
+        let is_long = self.row_bytes(length) > LONGEST || self.is_alone_and_narrow(packs, length);
+        if self.nest.options.groups && (is_long || are_few) {
             // More than one block holds a row, so that it is read once.
-            let blocks = (length + LENGTH_OF_BLOCK - 1) / LENGTH_OF_BLOCK;
-            let blocks = blocks.unsigned_abs().next_power_of_two().min(MOST_BLOCKS) as i64;
-            self.cluster = self.blocks_that_fetch(packs).unwrap_or(blocks);
+            self.cluster = if are_few { None } else { self.blocks_that_fetch(packs) }.unwrap_or(blocks);
             self.threads = self.cluster * THREADS_OF_LONG;
             self.turns = Some((packs + self.threads - 1) / self.threads);
             return;
         }
         // Where rows are few, more threads share each of them.
-        let about = self.nest.options.about.apply(&self.rows).as_int();
         if let Some(rows) = about {
             // Threads that give every processor a block.
             let enough = self.nest.options.processors * THREADS;
@@ -312,7 +328,7 @@ impl<'n, 'k> Plan<'n, 'k> {
     }
 
     fn live(&self) -> Option<&'static str> {
-        if self.part.is_some() && self.rows_of_block == 1 {
+        if self.part.is_some() && (self.rows_of_block == 1 || self.is_alike()) {
             return None;
         }
         let is_whole = self.block() * self.cluster == self.threads * self.rows_of_block;
@@ -377,7 +393,7 @@ impl<'n, 'k> Plan<'n, 'k> {
     /// The row of a thread, and its coordinates; `first` is that of the block, or of the first row of the block.
     fn print_row(&self, body: &mut Body<'_>, first: &str) {
         let (threads, group) = (self.threads, self.rows_of_block);
-        if group == 1 && self.live().is_none() {
+        if (group == 1 || self.is_alike()) && self.live().is_none() {
             body.line(format!("const Index row = {first};"));
         } else {
             let of_block = if threads == 1 { "threadIdx.x".into() } else { format!("threadIdx.x / {threads}") };
@@ -445,7 +461,8 @@ impl<'n, 'k> Plan<'n, 'k> {
                 let held = self.held.iter().find(|held| held.step == load && pass.takes.contains(&load));
                 let pack = held.map_or(format!("p{}", load.0), |held| format!("{}[{at}]", held.name()));
                 let own = Code::call(&of_pack, &[Code::atom(pack)]);
-                behind.push(format!("{name} = {};", accumulator.folded(&Code::atom(&name), &own)));
+                let inside = if fills { "if (inside) " } else { "" };
+                behind.push(format!("{inside}{name} = {};", accumulator.folded(&Code::atom(&name), &own)));
             } else {
                 body.accumulate_where(*fold, accumulator, &name, fills.then_some("inside"))?;
             }
@@ -455,7 +472,7 @@ impl<'n, 'k> Plan<'n, 'k> {
             body.accumulate_where(*fold, &Accumulator::of(self.nest, *fold), &name, self.live())?;
         }
         for store in &pass.stores {
-            behind.extend(body.store(*store, self.live())?);
+            behind.extend(body.store(*store, if fills { Some("inside") } else { self.live() })?);
         }
         for held in self.held.iter().filter(|held| held.first == number && !pass.takes.contains(&held.step)) {
             if held.is_pack {

@@ -2,10 +2,10 @@
 //! leaves behind when there are no more rows. What all parts have left is folded afterwards.
 
 use fuseline::error::Result;
-use fuseline::tensor::{DType, Dim};
+use fuseline::tensor::Dim;
 use fuseline::tile::{AxisSet, Op, StepId};
 
-use super::super::body::{Accumulator, Body, pack_width};
+use super::super::body::{Accumulator, Body, Lanes, pack_width};
 use super::super::code::Code;
 use super::super::element;
 use super::super::nest::Nest;
@@ -18,6 +18,9 @@ use super::{Pass, Plan};
 const SHARE: i64 = 8;
 const MANY: i64 = 16;
 const MANY_FLOPS: u32 = 48;
+
+/// The same where no columns are folded, so that nothing is kept but what all rows read.
+const OF_ROWS: i64 = 32;
 
 /// Threads of a block where rows are short.
 const THREADS: i64 = 128;
@@ -35,7 +38,7 @@ const MANY_REGISTERS: i64 = 128;
 
 /// Rows that a block has in shared memory at a time: the one that it works on and the next one; where one thread asks for whole rows, two of them are on
 /// their way, for a row is asked for only when all have left the one before.
-const ROWS_FETCHED: i64 = 2;
+pub(super) const ROWS_FETCHED: i64 = 2;
 const ROWS_BROUGHT: i64 = 3;
 
 /// Bytes of shared memory of a multiprocessor for three rows of its blocks: what is left is where weights lie that no register keeps.
@@ -47,7 +50,11 @@ pub(super) const MOST_SHARED: i64 = 200 << 10;
 /// How many threads own a row of so many packs along some axes, and how many rows a block walks along side by side.
 pub(super) fn threads(nest: &Nest<'_>, along: AxisSet, packs: i64, count: i64, folds: i64) -> (i64, i64) {
     let is_more = flops(nest, along) >= MANY_FLOPS && folds * MANY <= MOST_KEPT;
-    let share = if is_more { MANY } else { SHARE };
+    let share = match (folds, is_more) {
+        (0, _) => OF_ROWS,
+        (_, true) => MANY,
+        (_, false) => SHARE,
+    };
     let wanted = (packs * count / share).max(1).unsigned_abs().next_power_of_two() as i64;
     let least = packs.max(1).unsigned_abs().next_power_of_two().min(32) as i64;
     let threads = wanted.max(least).min(1024);
@@ -85,7 +92,9 @@ pub(in super::super) fn fits_columns(nest: &Nest<'_>, stores: &[usize], along: A
     if along.is_empty() || across.is_empty() || of_columns == 0 || others.count() > 0 || nest.count(along).is(0) {
         return false;
     }
-    let lanes = super::choose_lanes(nest, along);
+    let lines = super::alike::lines_of_parts(nest, stores, along, None);
+    let lanes =
+        lines.map_or_else(|| super::choose_lanes(nest, along), |lines| Lanes { axis: lines.axis, count: lines.count });
     let Some(packs) = nest.count(along).as_int().map(|length| length / lanes.count) else { return false };
     let (threads, _) = threads(nest, along, packs, lanes.count, of_columns as i64);
     of_columns as i64 * lanes.count * ((packs + threads - 1) / threads) <= MOST_KEPT
@@ -93,11 +102,21 @@ pub(in super::super) fn fits_columns(nest: &Nest<'_>, stores: &[usize], along: A
 
 /// Into how many parts the rows are best divided.
 pub(in super::super) fn parts(nest: &Nest<'_>, stores: &[usize], along: AxisSet, part: usize) -> i64 {
-    let plan = Plan::new(nest, stores, along, Some(part));
-    nest.options.processors * plan.blocks_at_once * plan.rows_of_block / plan.pairs
+    match super::alike::lines_of_parts(nest, stores, along, Some(part)) {
+        Some(lines) => Plan::new(&nest.in_lines(lines), stores, along, Some(part)).parts(),
+        None => Plan::new(nest, stores, along, Some(part)).parts(),
+    }
 }
 
 impl Plan<'_, '_> {
+    /// Into how many parts rows are divided: rows of a part begin alike.
+    pub(super) fn parts(&self) -> i64 {
+        let alike = self.nest.lines.as_ref().and_then(|lines| lines.parts).map_or(1, |parts| parts.alike);
+        let blocks = self.nest.options.processors * self.blocks_at_once;
+        let parts = blocks * self.rows_of_block / self.pairs;
+        (parts / alike).max(1) * alike
+    }
+
     /// Folds of columns.
     pub(super) fn column_folds(&self) -> i64 {
         self.passes.iter().map(|pass| pass.columns.len() as i64).sum()
@@ -155,7 +174,8 @@ impl Plan<'_, '_> {
             if fits {
                 self.blocks_at_once = blocks;
                 self.hold_in(place, takes);
-                if is_slow && place == Place::Registers {
+                // Where packs lie across lines, they are put together once.
+                if (is_slow || self.is_alike()) && place == Place::Registers {
                     let used = WORKING + self.kept() + self.bytes_at_once(takes) / 4;
                     self.keep_loads(registers - used);
                 }
@@ -171,57 +191,6 @@ impl Plan<'_, '_> {
         }
     }
 
-    /// Loads that are the same for all rows are kept from row to row, if there are registers left: widened, or as they are.
-    fn keep_loads(&mut self, registers: i64) {
-        let rows: AxisSet = self.row_axes.iter().copied().collect();
-        let needed = self.nest.needed(&(0..self.nest.stores.len()).collect::<Vec<usize>>());
-        let is_same = |k: &usize| {
-            let (Op::Load { .. }, true) = (&self.nest.kernel.steps[*k].op, needed[*k]) else { return false };
-            let access = self.nest.load(StepId(*k as u32));
-            let is_plain = access.checked.is_empty() && access.guards.is_empty() && access.reads.is_empty();
-            let (axes, lanes) = (self.nest.axes[*k], self.lanes);
-            let is_whole = lanes.count > 1 && pack_width(self.nest, access, lanes) == Some(lanes.count);
-            is_plain && is_whole && axes.common(rows).is_empty() && !axes.common(self.along).is_empty()
-        };
-        let loads: Vec<StepId> = (0..needed.len()).filter(is_same).map(|k| StepId(k as u32)).collect();
-        let dtype = |id: &StepId| self.nest.load(*id).tensor.dtype;
-        let elements = self.lanes.count * self.turns.unwrap_or(1);
-        let narrow: i64 = loads.iter().map(|id| element::bytes(dtype(id))).sum();
-        let is_narrow = loads.iter().all(|id| matches!(dtype(id), DType::BF16 | DType::F16));
-        let wide = element::bytes(DType::F32) * loads.len() as i64;
-        self.keeps_wide = is_narrow && wide * elements <= 4 * registers;
-        self.kept_loads = if narrow * elements <= 4 * registers { loads } else { Vec::new() };
-    }
-
-    /// Reads what is kept from row to row.
-    fn print_kept(&self, body: &mut Body<'_>) -> Result<()> {
-        if self.kept_loads.is_empty() {
-            return Ok(());
-        }
-        let (turns, count) = (self.turns.unwrap_or(1), self.lanes.count);
-        for id in &self.kept_loads {
-            let ty = if self.keeps_wide { "float" } else { element::stored(self.nest.load(*id).tensor.dtype)? };
-            body.line(format!("Pack<{ty}, {count}> g{}[{turns}];", id.0));
-        }
-        body.open(self.along.without(AxisSet::of(self.lanes.axis)));
-        self.print_place(body);
-        for id in &self.kept_loads {
-            let (tensor, offset) = body.address(&self.nest.load(*id).clone(), None)?;
-            if self.keeps_wide {
-                let (dtype, narrow) = (self.nest.load(*id).tensor.dtype, format!("p{}", id.0));
-                let ty = element::stored(dtype)?;
-                body.line(format!("const Pack<{ty}, {count}> {narrow} = load<{count}>({tensor} + {offset});"));
-                let wide = Code::call("kept", &[element::widened_lane(dtype, &narrow)]);
-                body.line("#pragma unroll");
-                body.line(format!("for (int l = 0; l < {count}; ++l) g{}[k].at[l] = {wide};", id.0));
-            } else {
-                body.line(format!("g{}[k] = load<{count}>({tensor} + {offset});", id.0));
-            }
-        }
-        self.close_loop(body);
-        Ok(())
-    }
-
     /// Loads of rows that can be fetched ahead: whole packs that nothing is asked before.
     pub(super) fn loads_to_fetch(&self) -> Vec<StepId> {
         let stores: Vec<usize> = (0..self.nest.stores.len()).collect();
@@ -235,7 +204,7 @@ impl Plan<'_, '_> {
             let is_whole = self.lanes.count > 1 && pack_width(self.nest, access, self.lanes) == Some(self.lanes.count);
             let bytes = element::bytes(access.tensor.dtype) * self.lanes.count;
             let is_fetched = varies(self.along) && varies(rows) && is_whole && bytes >= 4;
-            needed[*k] && is_plain && is_fetched && self.nest.lines.is_none()
+            needed[*k] && is_plain && is_fetched && (self.nest.lines.is_none() || self.part.is_some())
         };
         (0..needed.len()).filter(is_fetched).map(|k| StepId(k as u32)).collect()
     }
@@ -276,7 +245,7 @@ impl Plan<'_, '_> {
     /// before the place of an earlier row is written. That is later than every thread could ask for its own part, so only where computing takes
     /// longer than reading.
     pub(super) fn brings(&self) -> bool {
-        let is_whole = self.turns.is_some_and(|turns| self.packs.is(turns * self.threads));
+        let is_whole = self.is_alike() || self.turns.is_some_and(|turns| self.packs.is(turns * self.threads));
         let meets = self.threads > 32 && self.passes.iter().any(|pass| !pass.folds.is_empty());
         let is_of_columns = self.is_slow() && !self.fetched.is_empty() && self.nest.options.groups;
         is_of_columns && is_whole && meets && self.is_in_one_piece()
@@ -285,17 +254,22 @@ impl Plan<'_, '_> {
     /// Asks for a row.
     fn bring_row(&self, body: &mut Body<'_>, first: &str, slot: &str) -> Result<()> {
         let (rows, packs) = (body.index(&self.rows, &[]), self.turns.unwrap_or(1) * self.threads);
-        let bytes = |id: &StepId| element::bytes(self.nest.load(*id).tensor.dtype) * self.lanes.count * packs;
+        let bytes_of_pack = |id: &StepId| element::bytes(self.nest.load(*id).tensor.dtype) * self.lanes.count;
+        let bytes = |of_pack: i64| match self.is_alike() {
+            true => format!("packs * {of_pack}"),
+            false => (of_pack * packs).to_string(),
+        };
         body.open(AxisSet::EMPTY);
         self.print_row(body, first);
         body.open(self.along);
-        body.line(format!("const Index i{} = 0;", self.lanes.axis));
-        let all: i64 = self.fetched.iter().map(bytes).sum();
+        body.line(format!("const Index i{} = {};", self.lanes.axis, if self.is_alike() { "head" } else { "0" }));
+        let all = bytes(self.fetched.iter().map(bytes_of_pack).sum());
         body.line(format!("expect_bytes(arrived + {slot}, {all});"));
         for id in &self.fetched {
             let (tensor, offset) = body.address(&self.nest.load(*id).clone(), None)?;
             let to = if slot == "0" { format!("f{}", id.0) } else { format!("f{} + {slot} * {packs}", id.0) };
-            body.line(format!("bring({to}, {tensor} + {offset}, {}, arrived + {slot});", bytes(id)));
+            let own = bytes(bytes_of_pack(id));
+            body.line(format!("bring({to}, {tensor} + {offset}, {own}, arrived + {slot});"));
         }
         body.close("");
         body.close(&format!("if (t == 0 && {first} < {rows})"));
@@ -450,6 +424,7 @@ impl Plan<'_, '_> {
         if self.part.is_none() {
             return Ok(());
         }
+        self.declare_ends(body)?;
         let (turns, count) = (self.turns.unwrap_or(1), self.lanes.count);
         for fold in self.columns() {
             let accumulator = Accumulator::of(self.nest, fold);
@@ -487,9 +462,11 @@ impl Plan<'_, '_> {
     }
 
     /// The first row of a block.
-    fn first_row(&self) -> String {
+    pub(super) fn first_row(&self) -> String {
         match self.rows_of_block {
             1 => "blockIdx.x".to_owned(),
+            // Warps go their own ways, each as rows of its own begin.
+            group if self.is_alike() => format!("(Index)blockIdx.x * {group} + threadIdx.x / {}", self.threads),
             group => format!("(Index)blockIdx.x * {group}"),
         }
     }
@@ -519,8 +496,9 @@ impl Plan<'_, '_> {
         }
         body.open(AxisSet::of(part));
         let own = match (group, self.pairs) {
-            (1, 1) => "blockIdx.x".to_owned(),
+            (1, 1) => first,
             (1, pairs) => format!("blockIdx.x / {pairs}"),
+            _ if self.is_alike() => first,
             _ => format!("{first} + threadIdx.x / {}", self.threads),
         };
         body.line(format!("const Index i{part} = {own};"));
@@ -541,6 +519,7 @@ impl Plan<'_, '_> {
         body.close_lanes();
         behind.into_iter().for_each(|line| body.line(line));
         self.close_loop(body);
+        self.store_ends(body)?;
         body.close(if self.pairs > 1 { "if (keeps)" } else { "" });
         if self.pairs > 1 {
             // What is read there stays until it was read.

@@ -18,6 +18,9 @@ const HELD_BY_MANY: i64 = 128;
 /// Elements of rows that ask early for what all rows read.
 const EARLY: std::ops::RangeInclusive<i64> = 2048..=8192;
 
+/// … and of rows that meet twice, which more threads share.
+const LATE: i64 = 4096;
+
 /// Bytes of shared memory of a multiprocessor for rows that are fetched as they are, and threads that work on them: 40 registers each, which
 /// is enough for so many operations on every element.
 pub(super) const MOST_FETCHED: i64 = 216 << 10;
@@ -208,24 +211,36 @@ impl Plan<'_, '_> {
     /// Whether a row asks at once for what its second pass alone reads: rows of wide numbers that meet once, and need no more registers for it, being
     /// shared by more threads.
     pub(super) fn asks_early(&self) -> bool {
-        let meets_once = self.passes.len() == 2 && self.passes[0].stores.is_empty() && self.part.is_none();
-        let length = self.nest.count(self.along).as_int().unwrap_or(0);
-        let is_wide = !self.is_near && self.lanes.count == 4 && self.nest.lines.is_none();
-        meets_once && is_wide && EARLY.contains(&length) && self.is_plain() && !self.loads_of_all_rows().is_empty()
+        self.passes.len() == 2 && self.reads_weights_last()
     }
 
-    /// Packs that the second pass alone reads, and that are the same for all rows.
+    /// Whether a row meets twice, so that it has registers for what its last pass alone reads if more threads share it.
+    pub(super) fn asks_late(&self) -> bool {
+        let length = self.nest.count(self.along).as_int().unwrap_or(0);
+        self.passes.len() == 3 && length >= LATE && self.reads_weights_last()
+    }
+
+    /// Whether the last pass over a row of wide numbers, which alone stores, reads what no other does.
+    fn reads_weights_last(&self) -> bool {
+        let stores_last = self.passes.iter().rev().skip(1).all(|pass| pass.stores.is_empty());
+        let length = self.nest.count(self.along).as_int().unwrap_or(0);
+        let is_wide = !self.is_near && self.lanes.count == 4 && self.nest.lines.is_none() && self.part.is_none();
+        stores_last && is_wide && EARLY.contains(&length) && self.is_plain() && !self.loads_of_all_rows().is_empty()
+    }
+
+    /// Packs that the last pass alone reads, and that are the same for all rows.
     fn loads_of_all_rows(&self) -> Vec<StepId> {
         let rows: AxisSet = self.row_axes.iter().copied().collect();
-        let (first, second) = (self.read_by(&self.passes[0]), self.read_by(&self.passes[1]));
+        let Some((last, earlier)) = self.passes.split_last() else { return Vec::new() };
+        let (last, earlier) = (self.read_by(last), earlier.iter().map(|pass| self.read_by(pass)).collect::<Vec<_>>());
         let is_shared = |id: &StepId| {
             matches!(self.nest.kernel.step(*id).op, Op::Load { .. })
-                && second[id.index()]
-                && !first[id.index()]
+                && last[id.index()]
+                && !earlier.iter().any(|pass| pass[id.index()])
                 && self.nest.axes[id.index()].common(rows).is_empty()
                 && pack_width(self.nest, self.nest.load(*id), self.lanes).is_some()
         };
-        (0..second.len()).map(|k| StepId(k as u32)).filter(is_shared).collect()
+        (0..last.len()).map(|k| StepId(k as u32)).filter(is_shared).collect()
     }
 
     fn held_as(&self, step: StepId, first: usize) -> Held {

@@ -27,12 +27,17 @@ const ENOUGH: i64 = 4;
 
 /// Where lines begin in rows along some axes, if packs follow them.
 pub(super) fn lines(nest: &Nest<'_>, stores: &[usize], along: AxisSet) -> Option<Lines> {
+    let axis = choose_lanes(nest, along).axis;
+    let written: Vec<&Access> = stores.iter().map(|store| &nest.stores[*store].access).collect();
+    let first = written.iter().find(|access| slope(&access.offset, axis).is_some_and(|slope| slope.is(1)))?;
+    lines_from(nest, &written, start_of(&first.offset, axis), along)
+}
+
+/// The same, where rows of what is read and written begin as `start` says.
+pub(super) fn lines_from(nest: &Nest<'_>, written: &[&Access], start: Dim, along: AxisSet) -> Option<Lines> {
     let lanes = choose_lanes(nest, along);
     let (axis, length) = (lanes.axis, nest.extents[lanes.axis].as_int()?);
     let in_line = |offset: &Dim| slope(offset, axis).is_some_and(|slope| slope.is(1));
-    let written: Vec<_> = stores.iter().map(|store| &nest.stores[*store].access).collect();
-    let first = written.iter().find(|access| in_line(&access.offset))?;
-    let start = start_of(&first.offset, axis);
     // Elements of rows; what all rows share, and what a row has one of, may lie anywhere.
     let is_along = |offset: &Dim| AxisSet::mentioned(offset).contains(axis);
     let is_own = |offset: &Dim| is_along(offset) && !AxisSet::mentioned(&start_of(offset, axis)).is_empty();
@@ -46,7 +51,7 @@ pub(super) fn lines(nest: &Nest<'_>, stores: &[usize], along: AxisSet) -> Option
         && !is_multiple(&start, count)
         && lanes.count < ENOUGH.min(count)
         && own().all(|access| lies(&access.offset));
-    fits.then_some(Lines { axis, count, start })
+    fits.then_some(Lines { axis, count, start, parts: None })
 }
 
 impl Plan<'_, '_> {
@@ -57,35 +62,57 @@ impl Plan<'_, '_> {
 
     /// The packs of a row, and the elements at its ends; every thread of those asks for its own at once.
     pub(super) fn print_lines(&self, body: &mut Body<'_>) -> Result<()> {
-        let Some(Lines { axis, count, start }) = &self.nest.lines else { return Ok(()) };
-        let (start, length) = (body.index(start, &[]), body.index(&self.nest.extents[*axis], &[]));
-        body.line(format!("const int head = (int)(-({start}) & {});", count - 1));
-        body.line(format!("const int packs = ({length} - head) / {count}, ends = {length} - packs * {count};"));
-        body.line(format!("const Index end = t < head ? t : t + packs * {count};"));
+        let Some(Lines { axis, count, start, .. }) = &self.nest.lines else { return Ok(()) };
+        if self.is_alike() {
+            self.next_ends(body)?;
+        } else {
+            let start = body.index(start, &[]);
+            body.line(format!("const int head = (int)(-({start}) & {});", count - 1));
+            self.print_packs(body, *axis, *count);
+        }
         for held in &self.held {
             body.line(format!("{} {} = {{}};", self.type_of_end(held), end_name(held)));
         }
-        for id in self.weights_of_ends() {
-            body.line(format!("{} e{} = {{}};", element::stored(self.nest.load(id).tensor.dtype)?, id.0));
-        }
+        let weights = if self.is_alike() { Vec::new() } else { self.weights_of_ends() };
+        self.declare_weights_of_ends(body, &weights)?;
         self.at_ends(body, |body| {
             for held in self.held.iter().filter(|held| self.is_load(held)) {
                 let (tensor, offset) = body.address(&self.nest.load(held.step).clone(), None)?;
                 body.line(format!("{} = {tensor}[{offset}];", end_name(held)));
             }
-            for id in self.weights_of_ends() {
-                let (tensor, offset) = body.address(&self.nest.load(id).clone(), None)?;
-                body.line(format!("e{} = {tensor}[{offset}];", id.0));
-            }
-            Ok(())
+            self.read_weights_of_ends(body, &weights)
         })
     }
 
+    /// How many packs a row has, and which of the elements at its ends a thread has.
+    pub(super) fn print_packs(&self, body: &mut Body<'_>, axis: usize, count: i64) {
+        let length = body.index(&self.nest.extents[axis], &[]);
+        body.line(format!("const int packs = ({length} - head) / {count}, ends = {length} - packs * {count};"));
+        body.line(format!("const Index end = t < head ? t : t + packs * {count};"));
+    }
+
+    pub(super) fn declare_weights_of_ends(&self, body: &mut Body<'_>, weights: &[StepId]) -> Result<()> {
+        for id in weights {
+            body.line(format!("{} e{} = {{}};", element::stored(self.nest.load(*id).tensor.dtype)?, id.0));
+        }
+        Ok(())
+    }
+
+    /// Reads what all rows read at their ends.
+    pub(super) fn read_weights_of_ends(&self, body: &mut Body<'_>, weights: &[StepId]) -> Result<()> {
+        for id in weights {
+            let (tensor, offset) = body.address(&self.nest.load(*id).clone(), None)?;
+            body.line(format!("e{} = {tensor}[{offset}];", id.0));
+        }
+        Ok(())
+    }
+
     /// What is the same for all rows and varies along them: where one of several warps does the ends of a row, it asks for that at once, too, so that others need not
-    /// wait for it. Where every warp has a row, registers are worth more.
-    fn weights_of_ends(&self) -> Vec<StepId> {
+    /// wait for it. Where every warp has a row, registers are worth more, unless it has many rows.
+    pub(super) fn weights_of_ends(&self) -> Vec<StepId> {
         let rows: AxisSet = self.row_axes.iter().copied().collect();
-        let stored: Vec<usize> = self.passes.iter().flat_map(|pass| pass.stores.clone()).collect();
+        let of_rows = self.passes.iter().flat_map(|pass| pass.stores.iter().copied());
+        let stored: Vec<usize> = of_rows.chain(self.column_stores.iter().copied()).collect();
         let needed = self.nest.needed(&stored);
         let is_weight = |k: &usize| {
             let (Op::Load { .. }, true) = (&self.nest.kernel.steps[*k].op, needed[*k]) else { return false };
@@ -93,7 +120,8 @@ impl Plan<'_, '_> {
             let is_plain = access.checked.is_empty() && access.guards.is_empty() && access.reads.is_empty();
             is_plain && axes.common(rows).is_empty() && axes.contains(self.lanes.axis)
         };
-        let weights = (0..needed.len()).filter(|k| self.rows_of_block == 1 && is_weight(k)).map(|k| StepId(k as u32));
+        let asks = self.rows_of_block == 1 || self.is_alike();
+        let weights = (0..needed.len()).filter(|k| asks && is_weight(k)).map(|k| StepId(k as u32));
         weights.filter(|id| self.held.iter().all(|held| held.step != *id)).collect()
     }
 
@@ -105,7 +133,7 @@ impl Plan<'_, '_> {
         let mut loads = (0..read.len()).filter(is_load).map(|k| self.nest.load(StepId(k as u32)));
         let is_across =
             |access: &Access| pack_width(self.nest, access, self.lanes).is_none() && body.is_across(access, self.lanes);
-        self.nest.lines.is_some() && !self.is_much_code() && loads.any(is_across)
+        self.nest.lines.is_some() && self.part.is_none() && !self.is_much_code() && loads.any(is_across)
     }
 
     /// Whether so much is computed of every element that warps which do it in different ways would be much code.
@@ -113,9 +141,12 @@ impl Plan<'_, '_> {
         self.rows_of_block > 1 && flops(self.nest, self.along) >= FEW_FLOPS
     }
 
-    /// Whether all threads have something to do in every turn of a pass, those behind the end of a row with its last pack again, which they do not fold: where
-    /// random words are drawn, turns that may have nothing to do would not be mixed with others.
+    /// Whether all threads have something to do in every turn of a pass, those behind the end of a row with its last pack again, which they neither fold nor
+    /// store: where random words are drawn, or a thread has few turns, those that may have nothing to do would not be mixed with others.
     pub(super) fn fills(&self, number: usize) -> bool {
+        if self.is_alike() {
+            return self.turns.is_some_and(|turns| turns > 1) && self.has_all_near();
+        }
         let (pass, read) = (&self.passes[number], self.read_by(&self.passes[number]));
         let draws = (0..read.len()).any(|k| read[k] && matches!(self.nest.kernel.steps[k].op, Op::Random { .. }));
         let only_folds = pass.stores.is_empty() && pass.columns.is_empty();
@@ -144,14 +175,20 @@ impl Plan<'_, '_> {
         self.at_ends(body, |body| {
             for held in self.held.iter().filter(|held| self.is_load(held) || held.first < number) {
                 let (dtype, name) = (self.nest.kernel.step(held.step).dtype, Code::atom(end_name(held)));
-                body.know(held.step, if self.is_load(held) { element::widened(dtype, name) } else { name });
+                let value =
+                    if self.is_load(held) { element::widened(dtype, name) } else { self.held_number(held, name) };
+                body.know(held.step, value);
             }
+            self.know_ends(body);
             for id in self.weights_of_ends() {
                 let dtype = self.nest.load(id).tensor.dtype;
                 body.know(id, element::widened(dtype, Code::atom(format!("e{}", id.0))));
             }
             for (fold, accumulator) in pass.folds.iter().zip(accumulators) {
                 body.accumulate(*fold, accumulator, &format!("s{}", fold.0))?;
+            }
+            for fold in &pass.columns {
+                body.accumulate(*fold, &Accumulator::of(self.nest, *fold), &format!("ends{}", fold.0))?;
             }
             for store in &pass.stores {
                 body.store(*store, self.live())?;
@@ -165,7 +202,7 @@ impl Plan<'_, '_> {
     }
 
     /// Does something with an element at one of the ends, which is no part of a pack.
-    fn at_ends(&self, body: &mut Body<'_>, act: impl FnOnce(&mut Body<'_>) -> Result<()>) -> Result<()> {
+    pub(super) fn at_ends(&self, body: &mut Body<'_>, act: impl FnOnce(&mut Body<'_>) -> Result<()>) -> Result<()> {
         let lanes = body.lanes.take();
         body.open(self.along);
         body.line(format!("const Index i{} = end;", self.lanes.axis));
@@ -186,6 +223,6 @@ impl Plan<'_, '_> {
     }
 }
 
-fn end_name(held: &Held) -> String {
+pub(super) fn end_name(held: &Held) -> String {
     format!("e{}", held.step.0)
 }

@@ -14,6 +14,7 @@ use super::super::body::{Accumulator, Body};
 use super::super::code::{Code, Rank};
 use super::super::element;
 use super::hold::{Held, Place};
+use super::lines::end_name;
 use super::{Pass, Plan};
 
 /// A pass that adds up the numbers of a row, and the next one, which adds up squares of what they differ from their mean.
@@ -147,23 +148,52 @@ impl Plan<'_, '_> {
         let first = Code::atom(format!("f{}[slot * {} - t].at[0]", load.0, turns * block));
         body.line(format!("const float base{m} = {};", element::widened(self.nest.load(*load).tensor.dtype, first)));
         body.open(self.along.without(AxisSet::of(self.lanes.axis)));
+        let fills = self.fills(*pass);
+        if fills {
+            self.print_filled(body);
+        }
+        let inside = if fills { "if (inside) " } else { "" };
         self.print_fetched(body, &self.passes[*pass]);
         body.open_lanes();
         let number = body.value(*load)?;
         body.line(format!("const float d{m} = {number} - base{m};"));
-        body.line(format!("s{m} = s{m} + d{m};"));
-        body.line(format!("s{q} = s{q} + d{m} * d{m};"));
+        body.line(format!("{inside}s{m} = s{m} + d{m};"));
+        body.line(format!("{inside}s{q} = s{q} + d{m} * d{m};"));
         for held in self.held.iter().filter(|held| Some(held.step) == *difference) {
             body.line(format!("{}[k].at[l] = d{m};", held.name()));
         }
         body.close_lanes();
-        self.close_loop(body);
+        if fills {
+            self.close_filled(body);
+        } else {
+            self.close_loop(body);
+        }
+        self.print_moments_of_ends(body, moments)?;
         self.print_folds(body, &folds, &accumulators);
         body.line(format!("const float off{m} = s{m} / {length}.0f;"));
         // Rounding may leave less than nothing.
         body.line(format!("s{q} = larger(s{q} - s{m} * off{m}, 0.0f);"));
         body.line(format!("s{m} = s{m} + base{m} * {length}.0f;"));
         self.bring_next(body, *pass)
+    }
+
+    /// The same of the elements at the ends of a row.
+    fn print_moments_of_ends(&self, body: &mut Body<'_>, moments: &Moments) -> Result<()> {
+        let Moments { sum: StepId(m), squares: StepId(q), load, difference, .. } = moments;
+        if !self.is_alike() {
+            return Ok(());
+        }
+        self.at_ends(body, |body| {
+            self.know_ends(body);
+            let number = body.value(*load)?;
+            body.line(format!("const float d{m} = {number} - base{m};"));
+            body.line(format!("s{m} = s{m} + d{m};"));
+            body.line(format!("s{q} = s{q} + d{m} * d{m};"));
+            for held in self.held.iter().filter(|held| Some(held.step) == *difference) {
+                body.line(format!("{} = d{m};", end_name(held)));
+            }
+            Ok(())
+        })
     }
 
     /// A number that is held: of a difference from the mean, what the number differs from the first one of its row is.

@@ -18,6 +18,8 @@ impl Plan<'_, '_> {
         let bytes = self.kept() * 4 * self.block();
         let fits = self.shared_bytes.max(bytes) * self.blocks_at_once <= MOST_SHARED;
         let are_packs = self.lanes.count % PACK == 0 && self.rows_of_block == 1 && self.block() % 64 == 0;
+        // Blocks of a pair have rows that do not begin alike.
+        let are_packs = are_packs && !self.is_alike();
         if self.nest.options.groups && are_packs && is_even && fits && self.columns().all(is_float) {
             self.pairs = 2;
             self.shared_bytes = self.shared_bytes.max(bytes);

@@ -35,14 +35,15 @@ struct Guarded {
 impl Emitter<'_> {
     /// The value of a load at a point.
     pub fn load(&mut self, id: StepId, point: &Point) -> Result<Value> {
-        let access = self.bound.load(id).clone();
-        let Op::Load { input, .. } = &self.bound.kernel.step(id).op else { unreachable!("a load") };
+        let bound = self.bound;
+        let access = bound.load(id);
+        let Op::Load { input, .. } = &bound.kernel.step(id).op else { unreachable!("a load") };
         if access.is_empty {
             return Ok(self.constant(access.dtype, access.fill));
         }
         let memory = Memory::Input(*input);
-        let guarded = self.guards(&access, point)?;
-        let offset = self.offset(&access, point, guarded)?;
+        let guarded = self.guards(access, point)?;
+        let offset = self.offset(access, point, guarded)?;
         let place = self.place(memory, None, &offset, access.dtype, guarded.all);
         self.reads.insert(memory);
         let own = self.lane_mask(point, self.bound.kernel.step(id).axes.iter());
@@ -69,8 +70,9 @@ impl Emitter<'_> {
 
     /// Asks for the memory that lies some bytes behind what a load reads at a point.
     pub fn ask_for(&mut self, id: StepId, point: &Point, bytes: i64) {
-        let access = self.bound.load(id).clone();
-        let Op::Load { input, .. } = &self.bound.kernel.step(id).op else { unreachable!("a load") };
+        let bound = self.bound;
+        let access = bound.load(id);
+        let Op::Load { input, .. } = &bound.kernel.step(id).op else { unreachable!("a load") };
         let offset = index_at(&mut self.b, &self.multiples, &access.offset, point, &[]);
         if let Place::Row(at) = self.place(Memory::Input(*input), None, &offset, access.dtype, None) {
             let offset = i64::from(at.offset) + bytes;
@@ -82,14 +84,15 @@ impl Emitter<'_> {
 
     /// The value of an integer load that is the same in all lanes.
     pub fn load_int(&mut self, id: StepId, point: &Point) -> Result<Value> {
-        let access = self.bound.load(id).clone();
-        let Op::Load { input, .. } = &self.bound.kernel.step(id).op else { unreachable!("a load") };
+        let bound = self.bound;
+        let access = bound.load(id);
+        let Op::Load { input, .. } = &bound.kernel.step(id).op else { unreachable!("a load") };
         if access.is_empty {
             return Ok(self.b.number(if let Number::Int(n) = access.fill { n } else { 0 }));
         }
         let memory = Memory::Input(*input);
-        let guarded = self.guards(&access, point)?;
-        let offset = self.offset(&access, point, guarded)?;
+        let guarded = self.guards(access, point)?;
+        let offset = self.offset(access, point, guarded)?;
         let Place::One(at) = self.place(memory, None, &offset, access.dtype, guarded.all) else {
             let value = self.load(id, point)?;
             return Ok(self.b.lane0(value));
@@ -145,12 +148,12 @@ impl Emitter<'_> {
 
     /// Puts a value into memory.
     pub fn store_held(&mut self, held: &Held, value: Value, point: &Point) {
-        let offset = index_at(&mut self.b, &self.multiples, &held.offset, point, &[]);
-        if held.dtype == DType::BF16
-            && let Place::Row(at) = self.place(held.memory, held.base, &offset, held.dtype, None)
-        {
-            self.writes.insert(held.memory);
-            return self.b.store_factor(at, value, point.mask);
+        if held.dtype == DType::BF16 {
+            let offset = index_at(&mut self.b, &self.multiples, &held.offset, point, &[]);
+            if let Place::Row(at) = self.place(held.memory, held.base, &offset, held.dtype, None) {
+                self.writes.insert(held.memory);
+                return self.b.store_factor(at, value, point.mask);
+            }
         }
         self.write(held.memory, held.base, &held.offset, held.dtype, value, point, false);
     }

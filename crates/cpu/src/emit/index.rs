@@ -88,7 +88,33 @@ pub(super) fn index_at(
     point: &Point,
     reads: &[Index],
 ) -> Index {
+    // Nearly all are sums of coordinates, for which nothing need be computed.
+    if let Some(sum) = sum_of_coordinates(dim, point) {
+        return Index::Sum(sum);
+    }
     dim.interpret(&IndexAt { builder: RefCell::new(builder), multiples, point, reads })
+}
+
+fn sum_of_coordinates(dim: &Dim, point: &Point) -> Option<Sum> {
+    let (mut sum, mut is_one) = (Sum::default(), true);
+    let constant = dim.linear(|symbol, factor| {
+        let Symbol::Axis(axis) = symbol else {
+            is_one = false;
+            return;
+        };
+        let coord = point.coord(usize::from(*axis));
+        sum.constant += factor * coord.plus;
+        sum.lane += factor * i64::from(coord.lanes);
+        if let Some(base) = coord.base {
+            match sum.terms.iter_mut().find(|(own, _)| *own == base) {
+                Some((_, own)) => *own += factor,
+                None => sum.terms.push((base, factor)),
+            }
+        }
+    })?;
+    sum.terms.retain(|(_, factor)| *factor != 0);
+    sum.constant += constant;
+    is_one.then_some(sum)
 }
 
 /// The integer that a sum without lanes is.

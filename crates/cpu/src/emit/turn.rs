@@ -172,15 +172,16 @@ impl Emitter<'_> {
 
     /// The values of a load at points of a row of columns that are turned; `None` where it is read otherwise.
     pub fn load_turned(&mut self, id: StepId, points: &[&Point]) -> Option<Vec<Value>> {
-        let Op::Load { input, .. } = &self.bound.kernel.step(id).op else { return None };
-        let (memory, access) = (Memory::Input(*input), self.bound.load(id).clone());
         let columns = self.turns.filter(|_| !points.is_empty() && points.len() <= COLUMNS as usize)?;
+        let bound = self.bound;
+        let Op::Load { input, .. } = &bound.kernel.step(id).op else { return None };
+        let (memory, access) = (Memory::Input(*input), bound.load(id));
         // Of the last few columns, those before them are read once more, and nothing behind the end of a row; of fewer than four in all, the first of the
         // next row.
         let is_short = self.bound.extents[columns] < COLUMNS;
         let back = if is_short { 0 } else { COLUMNS - points.len() as i64 };
         let first = points[0].moved(columns, -back);
-        let turned = self.turned(memory, &access, &first, points)?;
+        let turned = self.turned(memory, access, &first, points)?;
         let is_inside = back == 0 || {
             let coord = first.coord(columns);
             coord.base.map_or(Some(0), |base| self.b.as_number(base)).is_some_and(|base| base + coord.plus >= 0)
@@ -243,13 +244,13 @@ impl Emitter<'_> {
 
     /// Writes values at points of a row of columns that are turned; false where they are written otherwise.
     pub fn store_turned(&mut self, store: usize, values: &[Value], points: &[Point]) -> bool {
-        let access = self.bound.stores[store].clone();
-        let memory = Memory::Output(self.bound.kernel.stores[store].output);
+        let bound = self.bound;
+        let (access, memory) = (&bound.stores[store], Memory::Output(bound.kernel.stores[store].output));
         let at: Vec<&Point> = points.iter().collect();
         if self.turns.is_none() || points.is_empty() || points.len() > COLUMNS as usize {
             return false;
         }
-        let Some(turned) = self.turned(memory, &access, &points[0], &at) else { return false };
+        let Some(turned) = self.turned(memory, access, &points[0], &at) else { return false };
         self.writes.insert(memory);
         // What stands in for columns behind the end is not written.
         let rows = self.turn(std::array::from_fn(|k| values[k.min(values.len() - 1)]));

@@ -27,6 +27,18 @@ pub trait Algebra {
 }
 
 impl Dim {
+    /// The number that is added to multiples of symbols, each of which is shown with its factor; `None` where the expression is more than
+    /// that, when some may have been shown.
+    pub fn linear(&self, mut see: impl FnMut(&Symbol, i64)) -> Option<i64> {
+        for term in self.terms() {
+            match term.factors.as_slice() {
+                [Atom::Symbol(symbol)] => see(symbol, term.coefficient),
+                _ => return None,
+            }
+        }
+        Some(self.constant())
+    }
+
     /// The expression computed in another algebra: how index code and index tensors are made.
     pub fn interpret<A: Algebra>(&self, algebra: &A) -> A::Number {
         let mut total = None;
@@ -118,5 +130,27 @@ impl FromIterator<(Symbol, i64)> for Env {
             env.bind(symbol, value);
         }
         env
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sums_of_multiples_are_linear() {
+        let shown = |dim: &Dim| {
+            let mut shown = Vec::new();
+            dim.linear(|symbol, factor| shown.push((symbol.clone(), factor))).map(|constant| (shown, constant))
+        };
+        let (i, n) = (Dim::axis(1), Dim::named("n"));
+        let expected = vec![(Symbol::Axis(1), 3), (Symbol::name("n"), -1)];
+        let (mut found, constant) = shown(&(i.clone() * 3 - n.clone() + 7)).unwrap();
+        found.sort_by_key(|(_, factor)| -factor);
+        assert_eq!((found, constant), (expected, 7));
+        assert_eq!(shown(&Dim::int(5)), Some((Vec::new(), 5)));
+        for more in [i.clone() * n.clone(), i.floordiv(&n), i.modulo(&Dim::int(4)) + 1] {
+            assert_eq!(shown(&more), None, "{more}");
+        }
     }
 }

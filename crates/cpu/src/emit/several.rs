@@ -57,7 +57,9 @@ impl Several {
             axes.iter().filter(|axis| bound.extents[*axis] > 1 && slope_along(bound, first, *axis) == Some(1));
         let lane = lanes.next()?;
         let (kernel, columns) = (bound.kernel, bound.extents[lane]);
-        if columns >= SHORT * e.lanes() || !e.given.is_empty() {
+        // Two vectors that are full share random words by themselves.
+        let is_even = columns % e.lanes() == 0 && columns > e.lanes();
+        if columns >= SHORT * e.lanes() || is_even || !e.given.is_empty() {
             return None;
         }
         let rows = SHARED / gcd(SHARED, columns);

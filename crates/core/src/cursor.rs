@@ -16,6 +16,9 @@ pub struct Cursor<'t> {
     nested: u32,
 }
 
+/// Said of what begins a line and does not fit to the one before it.
+pub const UNFINISHED: &str = "; is the line before it finished?";
+
 impl<'t> Cursor<'t> {
     /// The beginning of a text.
     pub fn new(text: &'t str) -> Cursor<'t> {
@@ -276,7 +279,16 @@ impl<'t> Cursor<'t> {
             length => length,
         };
         let found = if length == 0 { "the end of the text".to_owned() } else { format!("'{}'", &rest[..length]) };
-        self.error(format!("expected {what}, found {found}"))
+        // What closes a parenthesis is mostly forgotten at the end of a line, and missed in the next one.
+        let hint = if what.contains("')'") && self.begins_line() { UNFINISHED } else { "" };
+        self.error(format!("expected {what}, found {found}{hint}"))
+    }
+
+    /// Whether the next token is the first of a line behind the first one.
+    pub fn begins_line(mut self) -> bool {
+        self.rest();
+        let before = &self.text[..self.at];
+        before.rfind('\n').is_some_and(|end| before[end..].trim().is_empty())
     }
 }
 

@@ -84,18 +84,35 @@ fn draw_roofs(raster: &mut Raster, roofline: &Roofline) {
     let fastest = memories.first().map_or(f64::INFINITY, |(_, gbps)| *gbps);
     let mut peaks: Vec<&(String, f64)> = roofline.peaks.iter().collect();
     peaks.sort_by(|a, b| b.1.total_cmp(&a.1));
-    for (name, gflops) in peaks {
-        let Some(row) = raster.row(*gflops) else { continue };
+    // Equal ones are one line with all their names.
+    for equal in peaks.chunk_by(|a, b| count(a.1 * 1e9) == count(b.1 * 1e9)) {
+        let gflops = equal[0].1;
+        let Some(row) = raster.row(gflops) else { continue };
         let begin = raster.column(gflops / fastest);
         raster.cells[row][begin..].fill('─');
-        let label: Vec<char> = format!("{name} {}FLOP/s", count(gflops * 1e9)).chars().collect();
-        let label = &label[..label.len().min(raster.width())];
+        let names: Vec<&str> = equal.iter().map(|(name, _)| name.as_str()).collect();
+        let label = fitted(&names.join(", "), &format!("{}FLOP/s", count(gflops * 1e9)), raster.width());
         let place = raster.width() - label.len()..raster.width();
         // Above the line where there is room, so that kernels on it do not hide it.
         let is_free = |row: &usize| raster.cells[*row][place.clone()].iter().all(|cell| *cell == ' ');
         let above = row.checked_sub(1).filter(is_free).unwrap_or(row);
-        raster.cells[above][place].copy_from_slice(label);
+        raster.cells[above][place].copy_from_slice(&label);
     }
+}
+
+/// A name and its number in so many characters: of the name as much of its end as there is room for.
+fn fitted(name: &str, number: &str, width: usize) -> Vec<char> {
+    let (name, number): (Vec<char>, Vec<char>) = (name.chars().collect(), number.chars().collect());
+    let room = width.saturating_sub(number.len() + 1);
+    let name = match name.len() <= room {
+        true => name,
+        false if room < 2 => Vec::new(),
+        false => std::iter::once('…').chain(name[name.len() + 1 - room..].iter().copied()).collect(),
+    };
+    let blank = (!name.is_empty()).then_some(' ');
+    let label: Vec<char> = name.into_iter().chain(blank).chain(number).collect();
+    // Where not even the number has room, a part of it would be another number.
+    if label.len() <= width { label } else { Vec::new() }
 }
 
 fn frame(raster: &Raster, margin: usize) -> String {
@@ -138,6 +155,14 @@ fn power(value: f64) -> String {
 mod tests {
     use super::*;
     use crate::roofline::Point;
+
+    #[test]
+    fn names_are_cut_and_numbers_are_not() {
+        let in_width = |width| fitted("f16, bf16 matrices", "989 TFLOP/s", width).into_iter().collect::<String>();
+        assert_eq!(in_width(30), "f16, bf16 matrices 989 TFLOP/s");
+        assert_eq!(in_width(21), "…matrices 989 TFLOP/s");
+        assert_eq!([in_width(13), in_width(11), in_width(10)], ["989 TFLOP/s", "989 TFLOP/s", ""]);
+    }
 
     #[test]
     fn kernels_stand_below_their_roofs() {

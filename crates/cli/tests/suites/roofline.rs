@@ -55,7 +55,13 @@ fn this_machine_is_measured_and_can_be_planned_for() {
 #[test]
 fn other_machines_are_drawn_from_their_numbers() {
     let h200 = stdout(&["roofline", "--target", "h200"]);
-    for word in ["Roofline of NVIDIA H200", "HBM 4800 GB/s", "f32 vectors 66.9 TFLOP/s", "FLOP for each byte", "╱"] {
+    for word in [
+        "Roofline of NVIDIA H200",
+        "HBM 4800 GB/s",
+        "f32 vectors, f64 matrices 66.9 TFLOP/s",
+        "FLOP for each byte",
+        "╱",
+    ] {
         assert!(h200.contains(word), "{word}: {h200}");
     }
     let placed = stdout(&["roofline", "gallery:layernorm_gelu", "--target", "h200"]);

@@ -11,7 +11,7 @@ use rustc_hash::FxHashMap;
 
 use super::usual::usual_schedule;
 use super::{Names, Places, Source};
-use crate::cursor::Cursor;
+use crate::cursor::{Cursor, UNFINISHED};
 use crate::error::{Context as _, Result};
 use crate::graph::text::parse::read_dtype;
 use crate::graph::text::read_expr::{Found, Outside, read_with};
@@ -298,7 +298,8 @@ impl<'t> Outside<'t, StepId> for Reader<'t> {
             return Ok(found(self, id));
         }
         if self.outputs.contains_key(word) {
-            return Err(place.error(format!("{word} is an output that has no value yet")));
+            let hint = if place.begins_line() { UNFINISHED } else { "" };
+            return Err(place.error(format!("{word} is an output that has no value yet{hint}")));
         }
         Ok(self.axes.get(word).map(|axis| Found::Axis(*axis)))
     }

@@ -209,6 +209,16 @@ fn errors_of_the_short_form_point_at_the_word() {
         ("kernel k(x: f32[n]) -> x: f32[n] {}", (1, 24), "two tensors are called x"),
         ("kernel k(x: f32[n]) -> y: f32[n] { x = y }", (1, 36), "x has a meaning already"),
         ("kernel k(x: f32[n]) -> y: f32[n] { h = y }", (1, 40), "y is an output that has no value yet"),
+        (
+            "kernel k(x: f32[n]) -> y: f32[n] {\n  e = exp(x -\n  y = e\n}",
+            (3, 3),
+            "y is an output that has no value yet; is the line before it finished?",
+        ),
+        (
+            "kernel k(x: f32[n]) -> y: f32[n] {\n  e = exp(x\n  y = e\n}",
+            (3, 3),
+            "found 'y'; is the line before it finished?",
+        ),
         ("kernel k(x: i64[n]) -> y: i64[1] { y = mean[n](x) }", (1, 40), "the mean of i64"),
         ("kernel k(x: f32[n]) { y = x }", (1, 21), "expected '->', found '{'"),
         ("kernel k(x: f32[n]) -> y: f32[m] { y = x }", (1, 40), "this varies along n, and y does not"),

@@ -52,7 +52,7 @@ const listed = items => element("ul", {}, items.map(item => element("li", {}, it
 function kernelDetails(number) {
   const kernel = data.kernels[number], own = classes.get(kernel.class), us = spent(kernel);
   const about = data.decisions.map((decision, k) => [decision, k]).filter(([decision]) => decision.kernels.includes(number));
-  const outside = about.filter(([decision]) => !decision.inside).slice(0, 12);
+  const outside = about.filter(([decision]) => !decision.inside);
   const source = data.sources.list[kernel.class];
   return [
     element("h2", {}, kernel.pattern),
@@ -71,7 +71,7 @@ function kernelDetails(number) {
     element("p", {}, jump("Show in the graph", () => { if (window.innerWidth < 1000) closeDrawer(); showInGraph({ kernel: number }); })),
     element("h3", {}, plural(kernel.operators.length, "operator") + " of the model"),
     listed(kernel.operators.slice(0, 40).map(k => jump(data.operators[k].op + "  " + data.operators[k].name, () => select({ operator: k }))).concat(kernel.operators.length > 40 ? ["and " + (kernel.operators.length - 40) + " more"] : [])),
-    ...(outside.length ? [element("h3", {}, "Decisions about it"), listed(outside.map(([decision, k]) => jump((decision.taken ? "✓ " : "✕ ") + decision.from + " → " + decision.to + (decision.unpriced ? "" : "  " + time(Math.abs(decision.us))), () => select({ decision: k }))))] : []),
+    ...decisionsAbout(outside, 12),
     ...(source ? sourceDetails(source) : []),
   ];
 }
@@ -97,16 +97,33 @@ function copy(text, button) {
 }
 function operatorDetails(number) {
   const operator = data.operators[number];
-  const about = data.decisions.map((decision, k) => [decision, k]).filter(([decision]) => decision.operators.includes(number)).slice(0, 20);
+  const about = data.decisions.map((decision, k) => [decision, k]).filter(([decision]) => decision.operators.includes(number));
   return [
     element("h2", {}, operator.op),
     element("p", { class: "quiet" }, operator.name),
     element("p", {}, jump("Show in the graph", () => { if (window.innerWidth < 1000) closeDrawer(); showInGraph({ operator: number }); })),
     element("h3", {}, homes[number].length ? "Became part of" : "In no kernel"),
     homes[number].length ? listed(homes[number].map(k => jump(data.kernels[k].pattern + "  " + data.kernels[k].name, () => select({ kernel: k })))) : element("p", { class: "quiet" }, "It is a view, a constant, or shape arithmetic, and was done while compiling or goes into the addresses of others."),
-    ...(about.length ? [element("h3", {}, "Decisions about it"), listed(about.map(([decision, k]) => jump((decision.taken ? "✓ " : "✕ ") + decision.from + " → " + decision.to, () => select({ decision: k }))))] : []),
+    ...decisionsAbout(about, 20),
   ];
 }
+// Some decisions with rule and price, those that read alike once.
+function decisionsAbout(about, most) {
+  const groups = new Map();
+  for (const [decision, k] of about) {
+    const price = decision.unpriced ? "" : "  " + (decision.us < 0 ? "−" : "+") + time(Math.abs(decision.us));
+    const text = (decision.taken ? "✓ " : "✕ ") + decision.from + " → " + decision.to + "  " + decision.rule + price;
+    const known = groups.get(text);
+    if (known) known.count += 1; else groups.set(text, { k, count: 1, reason: decision.reason });
+  }
+  const rows = [...groups].slice(0, most).map(([text, { k, count, reason }]) => {
+    const row = jump(text + (count > 1 ? "  × " + count : ""), () => select({ decision: k }));
+    row.title = reason;
+    return row;
+  });
+  return rows.length ? [element("h3", {}, "Decisions about it"), listed(rows)] : [];
+}
+
 function decisionDetails(number) {
   const decision = data.decisions[number], command = "fuseline explain " + quoted(data.model) + " --flip " + decision.id;
   const places = [...new Set(decision.kernels.filter(k => k !== null))];

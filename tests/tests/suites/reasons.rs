@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use fuseline::compile::plan_program;
 use fuseline::device::DeviceSpec;
 use fuseline::fuse::rules::RULES;
-use fuseline::fuse::{Chooser, Decision, DecisionId, Plan, PlanOptions, Policy, Reason, Verdict};
+use fuseline::fuse::{Chooser, Decision, DecisionId, Note, Plan, PlanOptions, Policy, Reason, Verdict};
 use fuseline::graph::{Builder, Graph, Tensor};
 use fuseline::ops::Scalar;
 use fuseline::ops::prim::Monoid;
@@ -290,4 +290,32 @@ fn a_small_constant_is_no_reason() {
         b.output("y", (matrix(b, "x", 64, 4) * scale).exp());
     });
     assert_eq!(plan(&graph, &on("cpu")).kernels.len(), 1);
+}
+
+#[test]
+fn a_textbook_minds_other_readers_of_what_is_handed_on_and_no_others() {
+    let kernels = |name: &str, policy: Policy| {
+        let entry = fuseline::gallery::find(name).unwrap_or_else(|| panic!("{name} is gone"));
+        let mut options = on("h200");
+        options.policy = policy;
+        plan(&entry.graph(DType::F32).unwrap(), &options).kernels.len()
+    };
+    // The sum is an output besides; the products of queries, keys and values have one reader each.
+    assert_eq!([kernels("add_layernorm", Policy::Microseconds), kernels("add_layernorm", Policy::Textbook)], [1, 2]);
+    assert_eq!([kernels("qkv", Policy::Microseconds), kernels("qkv", Policy::Textbook)], [1, 1]);
+}
+
+#[test]
+fn a_store_in_another_order_is_told() {
+    // Results of many columns as heads, and in the order of heads.
+    let notes = |order: [usize; 4]| -> Vec<Note> {
+        let graph = drawn(|b| {
+            let x = b.input("x", DType::F32, Shape::new([4usize, 128, 256]));
+            let y = x.matmul(matrix(b, "w", 256, 512)).max(0.0);
+            b.output("y", y.reshape(Shape::new([4usize, 128, 8, 64])).permute(&order));
+        });
+        plan(&graph, &on("h200")).decisions.into_iter().flat_map(|decision| decision.notes).collect()
+    };
+    assert!(notes([0, 2, 1, 3]).contains(&Note::PermutedStore), "{:?}", notes([0, 2, 1, 3]));
+    assert!(!notes([0, 1, 2, 3]).contains(&Note::PermutedStore), "{:?}", notes([0, 1, 2, 3]));
 }

@@ -69,7 +69,7 @@ pub struct Explain {
     /// Combine nothing: a kernel for every primitive
     #[arg(long, conflicts_with_all = ["only_fuse", "flip", "plan"])]
     pub no_fuse: bool,
-    /// Do nothing but these decisions
+    /// Do nothing but these decisions, and what they rest on: rewrites before them, and what combines the nodes that they are about
     #[arg(long, value_name = "ID", value_delimiter = ',', num_args = 1.., conflicts_with_all = ["flip", "plan"], value_parser = decision)]
     pub only_fuse: Vec<DecisionId>,
     /// Plan again with this one decision the other way, and compare

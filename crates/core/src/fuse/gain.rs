@@ -46,6 +46,7 @@ impl fmt::Display for Gain {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match *self {
             Gain { us, .. } if us >= LEAST_SHOWN_US => write!(f, "takes {us:.2} µs less"),
+            Gain { us, bytes, .. } if us > 0.0 && bytes < 1.0 => write!(f, "takes {:.2} ns less", us * 1e3),
             Gain { us, bytes, .. } if us <= -LEAST_SHOWN_US => {
                 write!(f, "moves {} less, for {:.2} µs more,", bytes_text(bytes), -us)
             }

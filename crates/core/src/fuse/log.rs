@@ -10,7 +10,11 @@ use super::options::Chooser;
 use super::rules::{Form, Proposal, Stage};
 use super::state::{GroupId, GroupState, Groups};
 use crate::error::Result;
-use crate::lower::Refusal;
+use crate::graph::Value;
+use crate::lower::{self, Refusal};
+use crate::ops::Prim;
+use crate::ops::prim::View;
+use crate::tile::AxisSet;
 
 impl Driver<'_> {
     /// Notes why a set of groups is not combined. When its parts have been combined otherwise, nobody will ask again.
@@ -216,8 +220,38 @@ impl Driver<'_> {
         {
             notes.push(Note::RoundingRemoved);
         }
+        if self.permutes(proposal, producer, consumer) {
+            notes.push(Note::PermutedStore);
+        }
         notes.extend(self.note_of_folds(proposal, states));
         notes
+    }
+
+    /// Whether what was computed is stored in another order of its axes.
+    fn permutes(&self, proposal: &Proposal, producer: &[usize], consumer: &[usize]) -> bool {
+        let graph = self.state.graph;
+        let is_permuted = |view: &View| {
+            let axes: Vec<usize> =
+                view.map.iter().flat_map(|dim| AxisSet::mentioned(dim).iter().collect::<Vec<_>>()).collect();
+            !axes.is_sorted()
+        };
+        // Views belong to no kernel: each is looked through until what it shows is somebody's.
+        let reads_permuted = |arg: &Value| {
+            let (mut value, mut permuted) = (*arg, false);
+            while let Some(shown) = lower::looked_at(graph, value.node()) {
+                permuted |= matches!(graph.node_of(value).prim(), Prim::View(view) if is_permuted(view));
+                value = shown;
+            }
+            permuted && producer.binary_search(&value.node()).is_ok()
+        };
+        let kind = |group: &GroupId| self.state.group(*group).priced.kind;
+        matches!(kind(&proposal.groups[0]), Kind::Map | Kind::Contract)
+            && proposal.groups[1..].iter().all(|group| kind(group) == Kind::Map)
+            && consumer.iter().any(|node| {
+                // A view that is stored is a kernel's.
+                let own = Value::new(*node, 0);
+                reads_permuted(&own) || graph.nodes()[*node].args().iter().any(reads_permuted)
+            })
     }
 
     /// What a contraction does with folds that came into its kernel.

@@ -11,7 +11,7 @@ pub(super) fn refusal(state: &State<'_>, proposal: &Proposal) -> Option<&'static
     if has(&[Kind::Contract, Kind::Attention]) && has(&[Kind::Row, Kind::Column]) {
         return Some("compute-bound next to memory-bound: different bottlenecks");
     }
-    if proposal.form == Form::Copy || state.first_consumers(proposal.groups[0], 2).len() > 1 {
+    if proposal.form == Form::Copy || is_wanted_elsewhere(state, proposal) {
         return Some("another consumer needs the intermediate result");
     }
     let stored = |g: u32| state.group(g).outputs.first().map(|v| state.graph.ty(*v).clone());
@@ -24,4 +24,16 @@ pub(super) fn refusal(state: &State<'_>, proposal: &Proposal) -> Option<&'static
         return Some("incompatible access patterns after a contraction");
     }
     None
+}
+
+/// Whether something that the first group stores for the others is wanted by somebody else too: another group, or the caller.
+fn is_wanted_elsewhere(state: &State<'_>, proposal: &Proposal) -> bool {
+    let Some((first, others)) = proposal.groups.split_first() else { return false };
+    state.group(*first).outputs.iter().any(|value| {
+        let readers = state.readers_of(*value).iter().flat_map(|reader| &state.inside[*reader as usize]);
+        let mut readers = readers.copied().filter(|group| group != first);
+        let is_proposed = |group: u32| others.contains(&group);
+        let is_own = readers.clone().any(is_proposed);
+        is_own && (state.cells.is_output[value.node()] || !readers.all(is_proposed))
+    })
 }

@@ -2,6 +2,8 @@
 
 use std::fmt::Write as _;
 
+use fuseline_session::plan::name::cut_front;
+
 use super::plot::ranges;
 use super::{Roofline, Series};
 use crate::quantity::count;
@@ -102,15 +104,9 @@ fn draw_roofs(raster: &mut Raster, roofline: &Roofline) {
 
 /// A name and its number in so many characters: of the name as much of its end as there is room for.
 fn fitted(name: &str, number: &str, width: usize) -> Vec<char> {
-    let (name, number): (Vec<char>, Vec<char>) = (name.chars().collect(), number.chars().collect());
-    let room = width.saturating_sub(number.len() + 1);
-    let name = match name.len() <= room {
-        true => name,
-        false if room < 2 => Vec::new(),
-        false => std::iter::once('…').chain(name[name.len() + 1 - room..].iter().copied()).collect(),
-    };
-    let blank = (!name.is_empty()).then_some(' ');
-    let label: Vec<char> = name.into_iter().chain(blank).chain(number).collect();
+    let room = width.saturating_sub(number.chars().count() + 1);
+    let label = if room < 2 { number.to_owned() } else { format!("{} {number}", cut_front(name, room)) };
+    let label: Vec<char> = label.chars().collect();
     // Where not even the number has room, a part of it would be another number.
     if label.len() <= width { label } else { Vec::new() }
 }

@@ -14,8 +14,8 @@ mod spread;
 mod text;
 
 pub(crate) use dim::Bound;
-pub use dim::{Algebra, Dim, Env, Range, Ranges, Symbol};
-pub(crate) use dim::{gcd, inner_divisor};
+pub(crate) use dim::inner_divisor;
+pub use dim::{Algebra, Dim, Env, Range, Ranges, Symbol, gcd};
 pub use drawn::Drawn;
 pub use dtype::{Class, DType, FloatFormat, Specials};
 pub use layout::Layout;

@@ -26,7 +26,7 @@ impl Attention<'_> {
         for id in self.read_by(nest, &[held], self.first) {
             let Op::Load { .. } = &nest.kernel.step(id).op else { continue };
             let access = nest.load(id);
-            let is_plain = access.checked.is_empty() && access.guards.is_empty() && access.reads.is_empty();
+            let is_plain = access.is_plain();
             let by_row = !nest.axes[id.index()].common(rows).is_empty();
             let slots = if by_row { self.slots() } else { 1 };
             let bytes = self.shape.keys / 4 * slots * element::bytes(access.tensor.dtype);

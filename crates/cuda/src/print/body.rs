@@ -652,7 +652,7 @@ pub(super) fn start_of(dim: &Dim, axis: usize) -> Dim {
 
 /// Whether packs of an access lie across lines, for these begin where another tensor wants it.
 pub(super) fn is_across(nest: &Nest<'_>, access: &Access, lanes: Lanes) -> bool {
-    let is_plain = access.checked.is_empty() && access.guards.is_empty() && access.reads.is_empty();
+    let is_plain = access.is_plain();
     let is_in_line = slope(&access.offset, lanes.axis).is_some_and(|slope| slope.is(1));
     let bytes = element::bytes(access.tensor.dtype);
     let is_line = bytes * lanes.count == 16 && matches!(bytes, 2 | 4);

@@ -160,7 +160,7 @@ impl Matrix {
 
 /// Whether what is read or written lies side by side along an axis, from the beginning of a tensor on.
 pub(super) fn is_line(access: &Access, along: usize) -> bool {
-    let is_plain = access.checked.is_empty() && access.guards.is_empty() && access.reads.is_empty();
+    let is_plain = access.is_plain();
     let begins = access.offset.substitute(&|symbol| matches!(symbol, Symbol::Axis(_)).then(|| Dim::int(0)));
     is_plain && begins.is(0) && slope(&access.offset, along).is_some_and(|next| next.is(1))
 }

@@ -34,6 +34,13 @@ pub(super) struct Access {
     pub reads: Vec<StepId>,
 }
 
+impl Access {
+    /// Whether it is an element for every point, which nothing has to be asked for first.
+    pub fn is_plain(&self) -> bool {
+        self.checked.is_empty() && self.guards.is_empty() && self.reads.is_empty()
+    }
+}
+
 /// A coordinate that is checked before it is used.
 #[derive(Clone, Debug)]
 pub(super) struct Checked {

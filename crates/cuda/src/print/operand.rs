@@ -355,7 +355,7 @@ impl Operand {
 fn copied(nest: &Nest<'_>, factor: StepId, dtype: DType, free: &[usize], sum: &[usize]) -> Option<(Access, bool, i64)> {
     let load = plain_load(nest, factor)?;
     let access = nest.load(load);
-    let is_plain = access.checked.is_empty() && access.guards.is_empty() && access.reads.is_empty();
+    let is_plain = access.is_plain();
     if !is_plain || access.tensor.dtype != dtype {
         return None;
     }

@@ -94,7 +94,7 @@ fn with_gaps(parts: &[&str], kept: &[bool]) -> String {
 }
 
 /// The end of a text.
-fn cut_front(text: &str, width: usize) -> String {
+pub fn cut_front(text: &str, width: usize) -> String {
     let count = text.chars().count();
     if count <= width {
         return text.to_string();

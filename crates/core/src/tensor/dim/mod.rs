@@ -654,7 +654,7 @@ fn floor_mod(a: i64, b: i64) -> i64 {
 }
 
 /// The greatest common divisor of a positive number and another.
-pub(crate) fn gcd(a: i64, b: i64) -> i64 {
+pub fn gcd(a: i64, b: i64) -> i64 {
     let (mut x, mut y) = (a, (b % a).abs());
     while y != 0 {
         (x, y) = (y, x % y);

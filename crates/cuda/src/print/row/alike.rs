@@ -5,7 +5,7 @@
 //! packs of a part begin where lines of its first row do, and the few elements at both ends are columns of threads that have one more each.
 
 use fuseline::error::Result;
-use fuseline::tensor::Dim;
+use fuseline::tensor::{Dim, gcd};
 use fuseline::tile::{AxisSet, Op, StepId};
 
 use super::super::body::{Accumulator, Body, start_of};
@@ -71,11 +71,7 @@ pub(super) fn walk<'k>(nest: &Nest<'k>, stores: &[usize], along: AxisSet, lines:
 fn rows_apart(lines: &Lines, row: usize) -> Option<i64> {
     start_of(&lines.start, row).as_int()?;
     let stride = slope(&lines.start, row)?.as_int()?;
-    Some(lines.count / gcd(stride, lines.count))
-}
-
-fn gcd(a: i64, b: i64) -> i64 {
-    if b == 0 { a.abs() } else { gcd(b, a % b) }
+    Some(lines.count / gcd(lines.count, stride))
 }
 
 impl Plan<'_, '_> {

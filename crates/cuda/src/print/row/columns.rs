@@ -199,7 +199,7 @@ impl Plan<'_, '_> {
         let is_fetched = |k: &usize| {
             let Op::Load { .. } = self.nest.kernel.steps[*k].op else { return false };
             let access = self.nest.load(StepId(*k as u32));
-            let is_plain = access.checked.is_empty() && access.guards.is_empty() && access.reads.is_empty();
+            let is_plain = access.is_plain();
             let varies = |axes: AxisSet| !self.nest.axes[*k].common(axes).is_empty();
             let is_whole = self.lanes.count > 1 && pack_width(self.nest, access, self.lanes) == Some(self.lanes.count);
             let bytes = element::bytes(access.tensor.dtype) * self.lanes.count;

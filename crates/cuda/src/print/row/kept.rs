@@ -34,7 +34,7 @@ impl Plan<'_, '_> {
         let is_same = |k: &usize| {
             let (Op::Load { .. }, true) = (&self.nest.kernel.steps[*k].op, needed[*k]) else { return false };
             let access = self.nest.load(StepId(*k as u32));
-            let is_plain = access.checked.is_empty() && access.guards.is_empty() && access.reads.is_empty();
+            let is_plain = access.is_plain();
             let (axes, lanes) = (self.nest.axes[*k], self.lanes);
             let is_whole = lanes.count > 1 && pack_width(self.nest, access, lanes) == Some(lanes.count);
             let is_whole = is_whole || is_across(self.nest, access, lanes);

@@ -117,7 +117,7 @@ impl Plan<'_, '_> {
         let is_weight = |k: &usize| {
             let (Op::Load { .. }, true) = (&self.nest.kernel.steps[*k].op, needed[*k]) else { return false };
             let (axes, access) = (self.nest.axes[*k], self.nest.load(StepId(*k as u32)));
-            let is_plain = access.checked.is_empty() && access.guards.is_empty() && access.reads.is_empty();
+            let is_plain = access.is_plain();
             is_plain && axes.common(rows).is_empty() && axes.contains(self.lanes.axis)
         };
         let asks = self.rows_of_block == 1 || self.is_alike();

@@ -72,7 +72,7 @@ impl Plan<'_, '_> {
         let rows: AxisSet = self.row_axes.iter().copied().collect();
         let is_own = |k: &usize| !self.nest.axes[*k].common(rows).is_empty();
         let is_load = |k: &usize| matches!(self.nest.kernel.steps[*k].op, Op::Load { .. });
-        let lies = |access: &Access| access.checked.is_empty() && access.guards.is_empty() && access.reads.is_empty();
+        let lies = |access: &Access| access.is_plain();
         self.lanes.count > 1
             && (0..self.nest.axes.len()).filter(|k| is_load(k) && is_own(k)).count() == 1
             && self.nest.loads().all(lies)

@@ -31,7 +31,7 @@ mod rows;
 mod several;
 mod share;
 mod stream;
-#[cfg(test)]
+#[cfg(all(test, unix))]
 mod tests;
 mod tile_sums;
 mod tiling;

@@ -15,7 +15,7 @@ use super::reach::reached;
 use super::roles::Roles;
 use super::rows::dense_offset;
 use super::tile_sums::{Ahead, LINE, Stepped, TERMS, TileSums, trips};
-use super::tiling::{Chunk, Tiling};
+use super::tiling::{Chunk, Height, Tiling};
 use super::{Emission, Memory};
 use crate::code::Isa;
 use crate::vector::{Bound as To, Compare, IntOp, Ty, Value};
@@ -59,8 +59,8 @@ pub(super) struct Multiply {
     pub lines: Option<Lines>,
 }
 
-/// What is emitted behind the sums of a tile, of its points, its first row and how many there are.
-type Then<'t> = dyn FnMut(&mut Emitter<'_>, &[Point], (Value, i64)) -> Result<()> + 't;
+/// What is emitted behind the sums of a tile, of its points, its first row and its height.
+type Then<'t> = dyn FnMut(&mut Emitter<'_>, &[Point], (Value, Height)) -> Result<()> + 't;
 
 /// What becomes of the sums of tiles.
 pub(super) enum Sums<'s> {
@@ -82,23 +82,25 @@ impl Multiply {
         then: &Sums<'_>,
     ) -> Result<()> {
         self.in_parts(e, places, false, &mut |e, terms, turn| {
-            self.tiles(e, tiling, origin, panel, tiles, terms, &mut |e, points, rows| match (turn, then) {
-                (Turn::Earlier, _) => self.store_sums(e, places, points),
+            self.tiles(e, tiling, origin, panel, tiles, terms, &mut |e, points, (first, height)| match (turn, then) {
+                (Turn::Earlier, _) => self.store_sums(e, places, points, height),
                 (Turn::Any(is_earlier), _) => {
-                    self.store_sums(e, places, points)?;
-                    let skipped = e.b.times(is_earlier, rows.1);
-                    let (from, to) = (e.b.int(IntOp::Add, rows.0, skipped), e.b.plus(rows.0, rows.1));
+                    self.store_sums(e, places, points, height)?;
+                    let count = height.count(e);
+                    let skipped = e.b.int(IntOp::Mul, is_earlier, count);
+                    let (from, to) = (e.b.int(IntOp::Add, first, skipped), e.b.int(IntOp::Add, first, count));
                     self.use_rows(e, origin, (from, to), panel, places, then)
                 }
-                (Turn::Last, Sums::Stored(stores)) if rows.1 > 1 && self.is_long(e, stores) => {
+                (Turn::Last, Sums::Stored(stores)) if height.rows > 1 && self.is_long(e, stores) => {
                     let across = self.width * e.lanes();
                     let start = e.b.times(panel, across);
-                    let places = in_worker(&self.roles, e, rows, (start, across));
-                    self.store_sums(e, &places, points)?;
-                    let to = e.b.plus(rows.0, rows.1);
-                    self.use_rows(e, origin, (rows.0, to), panel, &places, then)
+                    let places = in_worker(&self.roles, e, (first, height.rows), (start, across));
+                    self.store_sums(e, &places, points, height)?;
+                    let count = height.count(e);
+                    let to = e.b.int(IntOp::Add, first, count);
+                    self.use_rows(e, origin, (first, to), panel, &places, then)
                 }
-                (Turn::Last, _) => self.use_sums(e, points, then),
+                (Turn::Last, _) => height.each(e, points, &mut |e, points| self.use_sums(e, points, then)),
             })
         })
     }
@@ -215,12 +217,12 @@ impl Multiply {
         terms: &Terms<'_>,
         then: &mut Then<'_>,
     ) -> Result<()> {
-        tiling.each(e, chunk.from, chunk.to, &mut |e, tile, first, rows| {
-            let points = self.points(e, origin, first, rows, panel);
+        tiling.each(e, chunk.from, chunk.to, &mut |e, tile, first, height| {
+            let points = self.points(e, origin, first, height.rows, panel);
             let ahead = self.ahead(e, chunk, tile, panel, terms);
-            self.sums(e, origin, (first, rows), panel, terms, ahead, &points)?;
+            self.sums(e, origin, (first, height), panel, terms, ahead, &points)?;
             e.b.stay_inside();
-            then(e, &points, (first, rows))?;
+            then(e, &points, (first, height))?;
             e.b.move_outside();
             Ok(())
         })
@@ -239,7 +241,9 @@ impl Multiply {
     ) -> Result<()> {
         self.in_parts(e, places, true, &mut |e, terms, _| {
             let (panel, _) = e.b.begin_loop(To::Number(0), To::Number(panels), 1, &[]);
-            self.tiles(e, tiling, origin, panel, tiles, terms, &mut |e, points, _| self.store_sums(e, places, points))?;
+            self.tiles(e, tiling, origin, panel, tiles, terms, &mut |e, points, (_, height)| {
+                self.store_sums(e, places, points, height)
+            })?;
             e.b.end_loop(&[]);
             Ok(())
         })
@@ -309,14 +313,22 @@ impl Multiply {
     }
 
     /// Stores the sums of a tile. Rows of the worker's memory are padded: lanes beyond the end may be written.
-    fn store_sums(&self, e: &mut Emitter<'_>, places: &FxHashMap<StepId, Held>, points: &[Point]) -> Result<()> {
-        for dot in &self.roles.dots {
-            for point in points {
-                let value = e.kept_at(*dot, point)?;
-                e.store_held(&places[dot], value, &point.clone().unmasked());
+    fn store_sums(
+        &self,
+        e: &mut Emitter<'_>,
+        places: &FxHashMap<StepId, Held>,
+        points: &[Point],
+        height: Height,
+    ) -> Result<()> {
+        height.each(e, points, &mut |e, points| {
+            for dot in &self.roles.dots {
+                for point in points {
+                    let value = e.kept_at(*dot, point)?;
+                    e.store_held(&places[dot], value, &point.clone().unmasked());
+                }
             }
-        }
-        Ok(())
+            Ok(())
+        })
     }
 
     /// The points of a tile: rows, then the vectors of the panel.
@@ -332,7 +344,7 @@ impl Multiply {
         &self,
         e: &mut Emitter<'_>,
         origin: &Point,
-        (first, rows): (Value, i64),
+        (first, height): (Value, Height),
         panel: Value,
         terms: &Terms<'_>,
         ahead: Option<Ahead>,
@@ -359,7 +371,7 @@ impl Multiply {
         let masked = points.iter().take(self.width as usize).filter(|_| self.right.iter().any(|r| !r.is_packed));
         let sums = TileSums {
             foldings: roles.dots.iter().filter_map(|dot| Folding::of_factors(kernel, *dot, roles.left)).collect(),
-            rows,
+            height,
             width: self.width,
             terms: terms.count,
             left,

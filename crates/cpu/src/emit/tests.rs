@@ -7,6 +7,7 @@ use fuseline::tile::{Kernel, interp, parse};
 
 use super::{Memory, Target, emit};
 use crate::code::{Code, Fault, Isa};
+use crate::testing::{Guarded, Side};
 
 mod rounding;
 mod tiles;
@@ -31,8 +32,9 @@ pub(super) fn run(kernel: &Kernel, env: &Env, inputs: &[Literal], isa: Isa, core
 fn run_for(kernel: &Kernel, env: &Env, inputs: &[Literal], target: &Target) -> Vec<Literal> {
     let isa = target.isa;
     let emitted = emit(kernel, env, target).unwrap_or_else(|e| panic!("{e}\n{kernel}"));
-    let size = |n: usize| vec![0u64; n.div_ceil(8) + 16];
-    let mut given: Vec<Vec<u8>> = inputs.iter().map(|x| x.bytes().to_vec()).collect();
+    // A byte behind the last one ends the test; what is written begins at a multiple of 64.
+    let memory = |n: usize, byte: u8| Guarded::new(&vec![byte; n.next_multiple_of(64)], Side::End);
+    let mut given: Vec<Guarded> = inputs.iter().map(|x| Guarded::new(&x.bytes(), Side::End)).collect();
     let sizes: Vec<Vec<usize>> = kernel
         .outputs
         .iter()
@@ -40,25 +42,24 @@ fn run_for(kernel: &Kernel, env: &Env, inputs: &[Literal], target: &Target) -> V
         .collect();
     let bytes: Vec<usize> =
         kernel.outputs.iter().zip(&sizes).map(|(p, s)| p.ty.dtype.bytes(s.iter().product()).unwrap()).collect();
-    let mut outputs: Vec<Vec<u64>> = bytes.iter().map(|n| size(*n)).collect();
-    let mut scratch: Vec<Vec<u64>> = emitted.scratch.iter().map(|n| size(*n)).collect();
+    let mut outputs: Vec<Guarded> = bytes.iter().map(|n| memory(*n, 0)).collect();
+    let mut scratch: Vec<Guarded> = emitted.scratch.iter().map(|n| memory(*n, 0)).collect();
     let worker = emitted.phases.iter().map(|phase| phase.worker_bytes).max().unwrap_or(0);
-    let mut worker = size(worker);
     // what nobody has written is no number
-    worker.fill(u64::MAX);
+    let mut worker = memory(worker, u8::MAX);
     let count = inputs.len() + outputs.len() + 1 + scratch.len();
     let mut table = vec![std::ptr::null_mut(); count];
     let place = |memory: Memory| emitted.place(memory) as usize;
     for (k, x) in given.iter_mut().enumerate() {
-        table[place(Memory::Input(k))] = x.as_mut_ptr();
+        table[place(Memory::Input(k))] = x.start();
     }
     for (k, x) in outputs.iter_mut().enumerate() {
-        table[place(Memory::Output(k))] = x.as_mut_ptr().cast();
+        table[place(Memory::Output(k))] = x.start();
     }
     for (k, x) in scratch.iter_mut().enumerate() {
-        table[place(Memory::Scratch(k))] = x.as_mut_ptr().cast();
+        table[place(Memory::Scratch(k))] = x.start();
     }
-    table[place(Memory::Worker)] = worker.as_mut_ptr().cast();
+    table[place(Memory::Worker)] = worker.start();
     for phase in &emitted.phases {
         let code = Code::new(&phase.program, isa).unwrap_or_else(|e| panic!("{e}\n{}", phase.program));
         let mut fault = Fault::default();
@@ -69,9 +70,8 @@ fn run_for(kernel: &Kernel, env: &Env, inputs: &[Literal], target: &Target) -> V
     }
     let results = kernel.outputs.iter().zip(sizes).zip(outputs.iter().zip(bytes));
     results
-        .map(|((param, sizes), (words, bytes))| {
-            let all: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).take(bytes).collect();
-            Literal::new(param.ty.dtype, sizes, all).unwrap()
+        .map(|((param, sizes), (written, bytes))| {
+            Literal::new(param.ty.dtype, sizes, written.bytes()[..bytes].to_vec()).unwrap()
         })
         .collect()
 }
@@ -245,6 +245,13 @@ fn contractions_with_what_comes_after() {
              schedule contract dots=(%2) rows=[i0] columns=[i1] sum=[i2] tile=6x64x256 \
              %0 = load x[i0, i2] %1 = load w[i2, i1] %2 = dot(%0, %1) over [i2] acc=f32 %3 = load b[i1] \
              %4 = map(%2, %3) max(a + b, 0.0) store y[i0, i1] = %4 }",
+            &sizes,
+        );
+        check(
+            "kernel { axes i0: n, i1: m, i2: k in x: f32[n, k], w: f32[k, m], b: f32[n, m] out y: f32[n, m] \
+             schedule contract dots=(%2) rows=[i0] columns=[i1] sum=[i2] tile=6x64x256 \
+             %0 = load x[i0, i2] %1 = load w[i2, i1] %2 = dot(%0, %1) over [i2] acc=f32 %3 = load b[i0, i1] \
+             %4 = map(%2, %3) a + b store y[i0, i1] = %4 }",
             &sizes,
         );
         check(

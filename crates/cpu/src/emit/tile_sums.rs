@@ -5,7 +5,8 @@ use fuseline::tensor::DType;
 use super::bound::bytes_of;
 use super::emitter::Emitter;
 use super::fold::{Folding, Kept};
-use crate::vector::{Bound as To, IntOp, Value};
+use super::tiling::Height;
+use crate::vector::{Address, Bound as To, IntOp, Value};
 
 /// Terms of the sum in a trip: of a tile of 24 sums, a trip of two takes 24 cycles, and counting it costs none of them.
 pub(super) const TERMS: i64 = 2;
@@ -40,7 +41,7 @@ pub(super) struct Stepped {
 pub(super) struct TileSums {
     /// one for every right factor
     pub foldings: Vec<Folding>,
-    pub rows: i64,
+    pub height: Height,
     /// vectors of columns
     pub width: i64,
     pub terms: i64,
@@ -57,7 +58,7 @@ pub(super) struct TileSums {
 impl TileSums {
     /// The number of sums of one right factor.
     fn count(&self) -> usize {
-        (self.rows * self.width) as usize
+        (self.height.rows * self.width) as usize
     }
 
     /// Emits the sums from where the factors begin: for every right factor, for every row, for every vector. They begin with
@@ -138,16 +139,41 @@ impl TileSums {
             });
             right.push(vectors.collect());
         }
-        for r in 0..self.rows {
+        let Height { rows, last } = self.height;
+        for r in 0..rows {
+            let of_row = (0..right.len()).flat_map(|d| (0..self.width).map(move |v| (d, v)));
+            let of_row = of_row.map(|(d, v)| sums + d * self.count() + (r * self.width + v) as usize);
             let at = e.b.address(inside[0], &[], r * self.left.row_bytes + term * self.left.term_bytes);
-            let left = e.b.load_splat_again(at, self.left.dtype);
-            for (d, (folding, vectors)) in self.foldings.iter().zip(&right).enumerate() {
-                for (v, right) in vectors.iter().enumerate() {
-                    let k = sums + d * self.count() + (r * self.width) as usize + v;
-                    let old = Kept::from_slice(&[inside[k]]);
-                    inside[k] = folding.join(&mut e.b, &old, &[left, *right], None, None)[0];
+            match last.filter(|_| r == rows - 1) {
+                Some(last) => {
+                    let before: Vec<Value> = of_row.clone().map(|k| inside[k]).collect();
+                    let before = e.b.begin_when(last, &before);
+                    let joined = self.join_row(e, at, &right, before.into_iter());
+                    let joined = e.b.end_when(&joined);
+                    of_row.zip(joined).for_each(|(k, sum)| inside[k] = sum);
+                }
+                None => {
+                    let joined = self.join_row(e, at, &right, of_row.clone().map(|k| inside[k]));
+                    of_row.zip(joined).for_each(|(k, sum)| inside[k] = sum);
                 }
             }
         }
+    }
+
+    /// An element of the left factor, times vectors of all right ones, joins the sums of its row.
+    fn join_row(
+        &self,
+        e: &mut Emitter<'_>,
+        at: Address,
+        right: &[Vec<Value>],
+        sums: impl Iterator<Item = Value>,
+    ) -> Vec<Value> {
+        let left = e.b.load_splat_again(at, self.left.dtype);
+        let factors =
+            self.foldings.iter().zip(right).flat_map(|(folding, right)| right.iter().map(move |r| (folding, r)));
+        let join = |((folding, right), sum): ((&Folding, &Value), Value)| {
+            folding.join(&mut e.b, &Kept::from_slice(&[sum]), &[left, *right], None, None)[0]
+        };
+        factors.zip(sums).map(join).collect()
     }
 }

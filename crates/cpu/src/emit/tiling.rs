@@ -4,6 +4,7 @@ use fuseline::error::Result;
 
 use super::bound::ceil_div;
 use super::emitter::Emitter;
+use super::point::Point;
 use crate::vector::{Bound as To, IntOp, Value};
 
 /// Rows divided evenly into tiles: the first `longer` of them have `rows` rows, the others one less.
@@ -25,6 +26,42 @@ pub(super) struct Chunk {
     /// the first of the tiles that read a panel one after the other, maybe in other tasks too, and how many these are
     pub first: Value,
     pub count: i64,
+}
+
+/// How many rows a tile has.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Height {
+    /// at most
+    pub rows: i64,
+    /// an Int, 0 or 1: whether the last of them is there, if not all tiles have it
+    pub last: Option<Value>,
+}
+
+impl Height {
+    /// How many rows are there, as an Int.
+    pub fn count(&self, e: &mut Emitter<'_>) -> Value {
+        match self.last {
+            Some(last) => e.b.plus(last, self.rows - 1),
+            None => e.b.number(self.rows),
+        }
+    }
+
+    /// Emits what becomes of the points of a tile, as many in every row: `body` is given those that all tiles have, and then, where there is such a row, those
+    /// of the last one.
+    pub fn each(
+        &self,
+        e: &mut Emitter<'_>,
+        points: &[Point],
+        body: &mut dyn FnMut(&mut Emitter<'_>, &[Point]) -> Result<()>,
+    ) -> Result<()> {
+        let Some(last) = self.last else { return body(e, points) };
+        let (always, perhaps) = points.split_at(points.len() - points.len() / self.rows as usize);
+        body(e, always)?;
+        e.b.begin_when(last, &[]);
+        body(e, perhaps)?;
+        e.b.end_when(&[]);
+        Ok(())
+    }
 }
 
 impl Tiling {
@@ -65,13 +102,30 @@ impl Tiling {
         Chunk { from, to, first: from, count: self.count }
     }
 
-    /// Emits loops over the tiles `from..to`; `body` is given the tile, its first row and how many there are.
+    /// Emits a loop over the tiles `from..to`; `body` is given the tile, its first row and its height. There is as much code as for tiles of one height.
     pub fn each(
         &self,
         e: &mut Emitter<'_>,
         from: Value,
         to: Value,
-        body: &mut dyn FnMut(&mut Emitter<'_>, Value, Value, i64) -> Result<()>,
+        body: &mut dyn FnMut(&mut Emitter<'_>, Value, Value, Height) -> Result<()>,
+    ) -> Result<()> {
+        let (tile, _) = e.b.begin_loop(To::Value(from), To::Value(to), 1, &[]);
+        let first = self.row(e, tile);
+        let longer = e.b.number(self.longer);
+        let last = (self.longer != self.count).then(|| e.b.int(IntOp::Lt, tile, longer));
+        body(e, tile, first, Height { rows: self.rows, last })?;
+        e.b.end_loop(&[]);
+        Ok(())
+    }
+
+    /// Emits a loop over those of the tiles `from..to` that have all rows, and one over the others; `body` is given the first row and how many there are.
+    pub fn each_height(
+        &self,
+        e: &mut Emitter<'_>,
+        from: Value,
+        to: Value,
+        body: &mut dyn FnMut(&mut Emitter<'_>, Value, i64) -> Result<()>,
     ) -> Result<()> {
         let longer = e.b.number(self.longer);
         let all_long = self.longer == self.count;
@@ -86,7 +140,7 @@ impl Tiling {
             };
             let (tile, _) = e.b.begin_loop(To::Value(from), To::Value(to), 1, &[]);
             let first = self.row(e, tile);
-            body(e, tile, first, rows)?;
+            body(e, first, rows)?;
             e.b.end_loop(&[]);
         }
         Ok(())

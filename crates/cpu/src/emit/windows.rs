@@ -187,7 +187,7 @@ impl Windows {
             let rows_held = together * tiling.rows + self.rows_more();
             let (first, behind) = (tiling.row(e, from), tiling.row(e, to));
             let copy = self.copy(e, &origin, (first, behind), (pitch, rows_held))?;
-            tiling.each(e, from, to, &mut |e, _, row, rows| {
+            tiling.each_height(e, from, to, &mut |e, row, rows| {
                 let before = e.b.int(IntOp::Sub, row, first);
                 let skipped = e.b.times(before, copy.row_bytes);
                 let start = e.b.int(IntOp::Add, copy.start, skipped);

@@ -4,6 +4,9 @@
 //! who builds need not think about what is invariant. What reads memory that the program itself writes must say so
 //! ([`Builder::load_again`]): it stays where it is.
 
+#[cfg(test)]
+mod tests;
+
 use fuseline::tensor::DType;
 use smallvec::SmallVec;
 
@@ -28,6 +31,8 @@ pub struct Builder {
     buffers: u32,
     /// vectors are put no further outside than this
     floor: usize,
+    /// for all that happens only if and was begun and not ended, what reads memory is put no further outside than this
+    whens: Vec<usize>,
 }
 
 /// Values that there is room for at first.
@@ -97,6 +102,7 @@ impl Builder {
             known: Known::new(),
             buffers: 0,
             floor: 0,
+            whens: Vec::new(),
         }
     }
 
@@ -147,6 +153,9 @@ impl Builder {
         op.each_operand(|value| depth = depth.max(self.values.of(value).depth as usize));
         if ty != Ty::Int && !matches!(op, Op::Const(..) | Op::Numbers(..)) {
             depth = depth.max(self.floor);
+        }
+        if let Some(least) = self.whens.last().filter(|_| op.needs_permission()) {
+            depth = depth.max(*least);
         }
         let scope = &mut self.scopes[depth];
         let value = self.values.fresh(ty, depth, scope.number);
@@ -221,6 +230,21 @@ impl Builder {
         let node = Node::Loop(Box::new(Loop { var, from, to, step, carried, body: scope.nodes }));
         self.scopes.last_mut().expect("the program itself is a scope").nodes.push(node);
         results
+    }
+
+    /// Opens what happens only if an Int is 1, not 0: what reads memory or checks stays inside of it. Returns what `inits` are there.
+    pub fn begin_when(&mut self, holds: Value, inits: &[Value]) -> Vec<Value> {
+        let outside = self.scopes.len();
+        let (_, inside) = self.begin_loop(Bound::Number(0), Bound::Value(holds), Loop::ONCE, inits);
+        let around = self.whens.last().copied().unwrap_or(0);
+        self.whens.push(if self.scopes.len() > outside { outside } else { around });
+        inside
+    }
+
+    /// Closes it; returns what `inits` are behind it: `nexts` if it happened.
+    pub fn end_when(&mut self, nexts: &[Value]) -> Vec<Value> {
+        self.whens.pop();
+        self.end_loop(nexts)
     }
 
     /// The number that a bound is known to be.

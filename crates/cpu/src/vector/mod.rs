@@ -567,6 +567,11 @@ pub struct Loop {
     pub body: Vec<Node>,
 }
 
+impl Loop {
+    /// The step of a loop that has one trip at most: what happens only if.
+    pub const ONCE: i64 = i64::MAX;
+}
+
 /// A statement.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Node {
@@ -638,6 +643,20 @@ impl Address {
 }
 
 impl Op {
+    /// Whether it may be wrong to do it where nothing asks for it: it reads memory that may not be there, or checks.
+    pub fn needs_permission(&self) -> bool {
+        matches!(
+            self,
+            Op::ReadInt { .. }
+                | Op::Load { .. }
+                | Op::LoadSplat { .. }
+                | Op::LoadQuads { .. }
+                | Op::Gather { .. }
+                | Op::CheckInt { .. }
+                | Op::CheckLanes { .. }
+        )
+    }
+
     /// The values that it reads.
     pub fn operands(&self) -> SmallVec<[Value; 4]> {
         let mut operands = SmallVec::new();

@@ -134,7 +134,11 @@ impl Parser<'_> {
         let from = self.bound()?;
         self.cursor.expect("..")?;
         let to = self.bound()?;
-        let step = if self.cursor.eat_word("by") { self.number()? } else { 1 };
+        let step = match self.cursor.eat_word("once") {
+            true => Loop::ONCE,
+            false if self.cursor.eat_word("by") => self.number()?,
+            false => 1,
+        };
         self.cursor.expect("{")?;
         let mut carried = Vec::new();
         while self.cursor.eat_word("carry") {
@@ -449,6 +453,9 @@ vector lanes=8 buffers=3 {
       next %29 -> %31
       next %10 -> %32
     }
+    for %33 in 0..%12 once {
+      prefetch [%0]
+    }
     store f16 [%0 + %20*8] = %31 if %32
     store_streaming f32 [%0] = %25
     store_quads f32 [%0 + 8] by 5 = %31 if %32
@@ -468,7 +475,7 @@ vector lanes=8 buffers=3 {
         let routines = [Routine { call: |args| args[0], name: "twice" }];
         let program = parse(ALL, &routines).unwrap();
         assert_eq!(program.to_string(), ALL);
-        assert_eq!((program.lanes, program.buffers, program.types.len()), (8, 3, 33));
+        assert_eq!((program.lanes, program.buffers, program.types.len()), (8, 3, 34));
         let error = verify(&program).unwrap_err().to_string();
         assert!(error.contains("%25 is not defined here"), "{error}");
     }

@@ -44,8 +44,10 @@ fn nodes(program: &Program, body: &[Node], depth: usize, f: &mut Formatter<'_>) 
 fn counted(program: &Program, inner: &Loop, depth: usize, f: &mut Formatter<'_>) -> Result {
     let (indent, close) = (depth * 2 + 2, depth * 2);
     write!(f, "for {} in {}..{}", inner.var, inner.from, inner.to)?;
-    if inner.step != 1 {
-        write!(f, " by {}", inner.step)?;
+    match inner.step {
+        1 => {}
+        Loop::ONCE => write!(f, " once")?,
+        step => write!(f, " by {step}")?,
     }
     writeln!(f, " {{")?;
     for carried in &inner.carried {

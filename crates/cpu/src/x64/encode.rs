@@ -331,7 +331,8 @@ impl Encode<'_> {
         Ok(())
     }
 
-    fn back(&mut self, cond: Cond, id: LoopId) -> Coded {
+    fn back(&mut self, cond: Option<Cond>, id: LoopId) -> Coded {
+        let Some(cond) = cond else { return Ok(()) };
         let aim = self.heads[id as usize];
         // a short jump is 2 bytes long
         let short = self.bytes.len() + 2 - aim <= 128;

@@ -255,8 +255,8 @@ pub enum What {
     Jump(Cond, Label),
     /// where a loop begins
     Head(LoopId),
-    /// where it ends: a jump to its head
-    Back(Cond, LoopId),
+    /// where it ends: a jump to its head, if it may have another trip
+    Back(Option<Cond>, LoopId),
     /// behind a loop
     Exit(LoopId),
     /// a routine for every lane
@@ -378,7 +378,7 @@ pub struct Phi {
 pub struct Loop {
     /// what it hands on
     pub phis: Vec<Phi>,
-    /// whether no loop is inside of it
+    /// whether it may have more trips than one, and no loop like that is inside of it
     pub innermost: bool,
 }
 

@@ -103,13 +103,13 @@ impl Products for Vectors<'_> {
         e.multiples.insert(start, panel);
         let at = column_point(e, &roles.columns, origin, start, 0);
         let right = e.address_of(&self.keys, &at);
-        self.tiling.each(e, tiles.0, tiles.1, &mut |e, _, first, rows| {
-            let points = tile_points(e, roles, origin, (first, rows), (start, width));
+        self.tiling.each(e, tiles.0, tiles.1, &mut |e, _, first, height| {
+            let points = tile_points(e, roles, origin, (first, height.rows), (start, width));
             let at_first = rows_point(e, &roles.rows, origin, first);
             let left = e.address_of(&self.left, &at_first);
             let sums = TileSums {
                 foldings: Folding::of_factors(kernel, attention.chain.first, roles.left).into_iter().collect(),
-                rows,
+                height,
                 width,
                 terms: roles.sum_count(e.bound),
                 left: self.stepped,
@@ -121,12 +121,15 @@ impl Products for Vectors<'_> {
             let kept = sums.emit(e, left, &[right], None);
             give_sums(e, &roles.dots, &sums, &kept, &points);
             e.b.stay_inside();
-            let values = e.values(&[attention.score], &points)?;
+            height.each(e, &points, &mut |e, points| {
+                let values = e.values(&[attention.score], points)?;
+                for (point, value) in points.iter().zip(&values[0]) {
+                    // Rows are padded: lanes beyond the end may be written.
+                    e.store_held(&places.scores, *value, &point.clone().unmasked());
+                }
+                Ok(())
+            })?;
             e.b.move_outside();
-            for (point, value) in points.iter().zip(&values[0]) {
-                // Rows are padded: lanes beyond the end may be written.
-                e.store_held(&places.scores, *value, &point.clone().unmasked());
-            }
             Ok(())
         })?;
         e.b.end_loop(&[]);
@@ -148,15 +151,15 @@ impl Products for Vectors<'_> {
         let at = column_point(e, &roles.columns, &at_key, start, 0);
         let right = e.address_of(&self.values, &at);
         let dtype = places.scores.dtype;
-        self.tiling.each(e, tiles.0, tiles.1, &mut |e, _, first, rows| {
-            let points = tile_points(e, roles, origin, (first, rows), (start, width));
+        self.tiling.each(e, tiles.0, tiles.1, &mut |e, _, first, height| {
+            let points = tile_points(e, roles, origin, (first, height.rows), (start, width));
             let at_first = rows_point(e, &roles.rows, &at_key, first);
             let left = e.address_of(&places.scores, &at_first);
             let masks: Vec<Value> = points.iter().take(width as usize).filter_map(|point| point.mask).collect();
             let whole: Vec<Point> = points.iter().cloned().map(Point::unmasked).collect();
             let sums = TileSums {
                 foldings: Folding::of_factors(kernel, attention.chain.second, roles.left).into_iter().collect(),
-                rows,
+                height,
                 width,
                 terms: keys.length,
                 left: Stepped { dtype, row_bytes: places.across * bytes_of(dtype), term_bytes: bytes_of(dtype) },
@@ -167,10 +170,14 @@ impl Products for Vectors<'_> {
             };
             let kept: Vec<Value> = whole.iter().map(|point| e.load_held(&places.results, point)).collect();
             let kept = sums.emit(e, left, &[right], Some(kept));
-            for (point, value) in whole.iter().zip(kept) {
-                e.store_held(&places.results, value, point);
-            }
-            Ok(())
+            let mut kept = kept.into_iter();
+            // Memory has places for as many rows as tiles have at most: those of the last were read, whether it is there or not.
+            height.each(e, &whole, &mut |e, points| {
+                for (point, value) in points.iter().zip(kept.by_ref()) {
+                    e.store_held(&places.results, value, point);
+                }
+                Ok(())
+            })
         })?;
         e.b.end_loop(&[]);
         Ok(())

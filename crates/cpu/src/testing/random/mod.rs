@@ -9,7 +9,7 @@ mod value;
 use fuseline::philox;
 
 use super::case::{Case, Contents};
-use crate::vector::{Bound, Builder, Routine, Ty, Value};
+use crate::vector::{Bound, Builder, Loop, Routine, Ty, Value};
 
 /// What a random program is like.
 #[derive(Clone, Copy, Debug)]
@@ -111,7 +111,7 @@ impl Generator {
     fn counted(&mut self, size: usize, depth: usize) {
         let from = if self.chance(2) { Bound::Number(self.below(5) as i64 - 2) } else { Bound::Value(self.index(4)) };
         let to = if self.chance(2) { Bound::Number(self.below(7) as i64) } else { Bound::Value(self.index(7)) };
-        let step = 1 + self.below(3) as i64;
+        let step = if self.chance(4) { Loop::ONCE } else { 1 + self.below(3) as i64 };
         // Seldom more than any processor has registers.
         let most = if self.chance(6) { 40 } else { 5 };
         let inits: Vec<Value> = (0..self.below(most))

@@ -1,6 +1,6 @@
 //! Loops: tested at the bottom, their counters counted down where nothing reads them.
 
-use fuseline::error::Result;
+use fuseline::error::{Error, Result};
 use iced_x86::{Code, OpKind};
 
 use super::{Select, changed, used};
@@ -15,6 +15,8 @@ enum Counter {
     Up(Reg, Bound),
     /// so many are left; above 0 as long as it goes on
     Down(Reg, i64),
+    /// above 0 if there is a trip; there is no other
+    Once(Reg),
 }
 
 impl<'p> Select<'p> {
@@ -80,7 +82,9 @@ impl<'p> Select<'p> {
 
     fn many(&mut self, inner: &'p Loop, trips: Option<i64>) -> Result<()> {
         let id = self.function.loops.len() as LoopId;
-        let innermost = !inner.body.iter().any(|node| matches!(node, Node::Loop(_)));
+        let once = inner.step == Loop::ONCE;
+        let repeats = |node: &Node| matches!(node, Node::Loop(inside) if inside.step != Loop::ONCE);
+        let innermost = !once && !inner.body.iter().any(repeats);
         self.function.loops.push(Extent { phis: Vec::new(), innermost });
         let mut phis = Vec::with_capacity(inner.carried.len());
         for carried in &inner.carried {
@@ -132,8 +136,13 @@ impl<'p> Select<'p> {
     }
 
     fn count(&mut self, inner: &Loop, trips: Option<i64>) -> Result<Counter> {
+        let is_read = self.facts.uses[inner.var.index()] > 0;
+        if let (Loop::ONCE, false, Some(0), Bound::Value(to)) = (inner.step, is_read, self.known(inner.from), inner.to)
+        {
+            return Ok(Counter::Once(self.reg(to)?));
+        }
         let counter = self.function.reg(Q);
-        if self.facts.uses[inner.var.index()] > 0 {
+        if is_read {
             match self.known(inner.from) {
                 Some(n) => self.move_number(counter, n),
                 None => self.fill_bound(counter, inner.from)?,
@@ -189,7 +198,7 @@ impl<'p> Select<'p> {
                 self.test(*counter, *to)?;
                 self.push(What::Jump(Cond::NotLess, exit), &[], Fold::Never);
             }
-            Counter::Down(counter, _) => {
+            Counter::Down(counter, _) | Counter::Once(counter) => {
                 self.compare_number(*counter, 0);
                 self.push(What::Jump(Cond::NotGreater, exit), &[], Fold::Never);
             }
@@ -236,13 +245,14 @@ impl<'p> Select<'p> {
 
     /// Counts, and goes on or ends.
     fn turn(&mut self, inner: &Loop, counter: &Counter, id: LoopId) -> Result<()> {
-        let (cond, reg) = match counter {
-            Counter::Up(reg, _) => (Cond::Less, *reg),
-            Counter::Down(reg, _) => (Cond::Greater, *reg),
-        };
-        let step = match counter {
-            Counter::Up(..) => inner.step,
-            Counter::Down(_, step) => -step,
+        let (cond, reg, step) = match counter {
+            _ if inner.step == Loop::ONCE => {
+                self.push(What::Back(None, id), &[], Fold::Never);
+                return Ok(());
+            }
+            Counter::Up(reg, _) => (Cond::Less, *reg, inner.step),
+            Counter::Down(reg, step) => (Cond::Greater, *reg, -step),
+            Counter::Once(_) => return Err(Error::bug("a loop of one trip that goes on")),
         };
         match (i8::try_from(step), i32::try_from(step)) {
             (Ok(_), _) => {
@@ -261,7 +271,7 @@ impl<'p> Select<'p> {
         if let Counter::Up(_, to) = counter {
             self.test(reg, *to)?;
         }
-        self.push(What::Back(cond, id), &[], Fold::Never);
+        self.push(What::Back(Some(cond), id), &[], Fold::Never);
         Ok(())
     }
 }

@@ -8,6 +8,7 @@ use fuseline::error::{Error, Result};
 use fuseline::tile::{AxisSet, Op, Schedule, StepId};
 use rustc_hash::FxHashMap;
 
+use super::alike::{Product, emitted};
 use super::bound::{bytes_of, ceil_div};
 use super::emitter::{Emitter, Given, Held};
 use super::factors::{factors, lies_in_terms};
@@ -54,6 +55,7 @@ pub(super) fn emit_contract(emission: &mut Emission<'_>) -> Result<()> {
         }
     }
     let mut packed = matrix::PackedLeft::new();
+    let mut products: Vec<Product> = Vec::new();
     for Group { needed, roles, stores, folds } in groups(emission, dots) {
         if let ([dot], false) = (needed.as_slice(), folds)
             && let Some(windows) = Windows::of(emission, *dot, &stores, &held)
@@ -69,12 +71,17 @@ pub(super) fn emit_contract(emission: &mut Emission<'_>) -> Result<()> {
             matrix::emit_blocks(emission, &roles, &stores, folds, &held, &mut packed)?;
             continue;
         }
+        if products.iter().any(|product| product.repeat(emission, &roles, &stores, &held)) {
+            continue;
+        }
+        let before = emitted(emission);
         let multiply = factors(emission, roles, folds, &held)?;
         match (folds, multiply.lines) {
             (true, _) => emit_rows_behind(emission, &multiply, &stores, &held)?,
             (false, Some(lines)) => emit_lines(emission, &multiply, lines, &stores, &held)?,
             (false, None) => emit_tiles(emission, &multiply, &Sums::Stored(&stores), &held)?,
         }
+        products.push(Product::since(before, emission, multiply.roles, &stores));
     }
     Ok(())
 }

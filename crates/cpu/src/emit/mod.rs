@@ -4,6 +4,7 @@
 //! that run one after another. Never here: registers, instruction sets beyond the width of a vector, threads.
 
 mod access;
+mod alike;
 mod attention;
 mod bound;
 mod contract;
@@ -229,6 +230,16 @@ impl Memory {
             Memory::Scratch(k) => inputs + outputs + 1 + k,
         };
         place as u32
+    }
+
+    /// The memory at a place of that table.
+    fn at(place: u32, inputs: usize, outputs: usize) -> Memory {
+        match place as usize {
+            k if k < inputs => Memory::Input(k),
+            k if k < inputs + outputs => Memory::Output(k - inputs),
+            k if k == inputs + outputs => Memory::Worker,
+            k => Memory::Scratch(k - inputs - outputs - 1),
+        }
     }
 }
 

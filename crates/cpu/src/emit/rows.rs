@@ -138,6 +138,10 @@ impl Emitter<'_> {
         let pieces = piece.map_or(1, |piece| ceil_div(self.bound.extents[rows.inner[rows.inner.len() - 1]], piece));
         let work = piece.unwrap_or(inside) * wide;
         let together = (size / work.max(1)).clamp(1, (count * pieces).max(1));
+        // Blocks whose random words are drawn together belong to one task.
+        let drawn = rows.turned.filter(|_| !rows.drawn.is_empty());
+        let drawn = drawn.map_or(1, |column| turn::blocks_drawn(self.bound.extents[column]));
+        let together = ceil_div(together, drawn) * drawn;
         let tasks = ceil_div(count * pieces, together);
 
         let task = self.b.begin_tasks();
@@ -317,7 +321,7 @@ impl Emitter<'_> {
         let lane_is_inner = rows.lane.is_some_and(|lane| rows.inner.contains(&lane));
         let copies = match (lane_is_inner, self.turns) {
             (true, _) => rows.unroll as usize,
-            (false, Some(_)) => turn::COLUMNS as usize,
+            (false, Some(column)) => turn::columns_abreast(self.bound.extents[column]) as usize,
             (false, None) => 1,
         };
         let mut kept = Accumulators::new(self, &foldings, points.len() * copies);

@@ -1,25 +1,45 @@
 //! Rows that stand in lanes while their elements lie in memory one behind another: four columns of as many rows as there are lanes are
 //! read as fours of elements and turned in registers, and turned back before they are written.
 
+use std::ops::Range;
+
 use fuseline::error::Result;
 use fuseline::tensor::{DType, Dim};
 use fuseline::tile::{AxisSet, Op, StepId};
+use smallvec::{SmallVec, smallvec};
 
 use super::Memory;
-use super::bound::{Access, Bound, ceil_div};
+use super::bound::{Access, Bound};
 use super::emitter::{Emitter, Given, Held};
 use super::fold::Folding;
-use super::index::{Index, index_at};
+use super::index::{Index, gcd, index_at};
 use super::lanes::slope_along;
 use super::point::{Coord, Point};
 use super::rows::{Pass, Rows};
-use crate::vector::{Address, Binary, Bound as To, IntOp, Value};
+use crate::vector::{Address, Binary, Bound as To, IntOp, Ty, Value};
 
 /// Columns that are turned at a time.
 pub(super) const COLUMNS: i64 = 4;
 
 /// Rows of fewer columns are read element by element.
 const FEWEST_COLUMNS: i64 = 3;
+
+/// How many columns are worked on at a time: four, or all where they are fewer than two fours.
+pub(super) fn columns_abreast(columns: i64) -> i64 {
+    if columns < 2 * COLUMNS { columns } else { COLUMNS }
+}
+
+/// Fours that have all of some columns, which follow each other: how far behind the first column each begins, and which it has that no other one has. Of fewer
+/// than four columns, those before them are in it too, and nothing behind the end of a row; where a row has no more, the first of the next row.
+fn fours(count: i64, is_short: bool) -> SmallVec<[(i64, Range<usize>); 2]> {
+    let behind = count - COLUMNS;
+    match behind {
+        1.. => smallvec![(0, 0..4), (behind, (4 - behind) as usize..4)],
+        0 => smallvec![(0, 0..4)],
+        _ if is_short => smallvec![(0, 0..count as usize)],
+        _ => smallvec![(behind, -behind as usize..4)],
+    }
+}
 
 /// How many blocks of as many rows as there are lanes are turned. Fours that begin with a row of fewer elements end in the next one, which must be there.
 pub(super) fn turned_blocks(rows: i64, columns: i64, lanes: i64) -> i64 {
@@ -66,21 +86,27 @@ fn is_turned(bound: &Bound<'_>, access: &Access, lane: usize, column: usize) -> 
         && slope_along(bound, &access.offset, lane).is_some_and(|stride| stride > 1)
 }
 
-/// Places in the worker's memory for the random words of a block of rows that is turned.
+/// Blocks of rows whose random words are drawn together: so many that the words of all end with the last of four vectors.
+pub(super) fn blocks_drawn(columns: i64) -> i64 {
+    COLUMNS / gcd(COLUMNS, columns)
+}
+
+/// Places in the worker's memory for the random words of some blocks of rows that are turned.
 pub(super) fn places_of_words(e: &mut Emitter<'_>, lane: usize, column: usize) -> Vec<(StepId, Held)> {
     let (bound, lanes) = (e.bound, e.lanes());
     let steps = (0..bound.kernel.steps.len()).map(|k| StepId(k as u32));
     let draws = steps.filter(|id| matches!(bound.kernel.step(*id).op, Op::Random { .. }));
     let columns = bound.extents[column];
-    // They are drawn four vectors at a time, and of the last row of few columns some more are read.
-    let elements = ceil_div(columns, COLUMNS) * COLUMNS * lanes + COLUMNS;
+    let rows = blocks_drawn(columns) * lanes;
+    // Of the last row of few columns some more are read.
+    let elements = rows * columns + COLUMNS;
     let mut places = Vec::new();
     for id in draws {
         let start = e.worker_bytes.next_multiple_of(64);
         e.worker_bytes = start + 4 * elements as usize;
         let worker = e.pointer(Memory::Worker);
         let base = Some(e.b.plus(worker, start as i64));
-        let offset = Dim::axis(lane).modulo(&Dim::int(lanes)) * columns + Dim::axis(column);
+        let offset = Dim::axis(lane).modulo(&Dim::int(rows)) * columns + Dim::axis(column);
         places.push((id, Held { memory: Memory::Worker, base, offset, dtype: DType::U32, again: true }));
     }
     places
@@ -122,7 +148,8 @@ impl Emitter<'_> {
             let (row, _) = self.b.begin_loop(To::Value(from), To::Value(to), 1, &[]);
             let point = self.decode(rows, sizes, row, Some(lanes));
             if is_whole {
-                self.draw_turned(rows, &point)?;
+                let begins = self.b.int(IntOp::Eq, row, from);
+                self.draw_turned(rows, &point, begins)?;
                 self.turns = rows.turned;
                 self.row(rows, &[point], None)?;
                 self.turns = None;
@@ -136,7 +163,7 @@ impl Emitter<'_> {
         Ok(())
     }
 
-    /// The loop along columns of rows that are turned, four at a time, and those that are left.
+    /// The loop along columns of rows that are turned, some at a time, and those that are left.
     pub fn column_loops(
         &mut self,
         rows: &Rows,
@@ -147,7 +174,8 @@ impl Emitter<'_> {
         kept: Vec<Value>,
     ) -> Result<Vec<Value>> {
         let extent = self.bound.extents[column];
-        let whole = extent / COLUMNS * COLUMNS;
+        let abreast = columns_abreast(extent);
+        let whole = extent / abreast * abreast;
         let columns = |var: Value, count: i64| {
             let at = move |k: i64| Coord { base: Some(var), plus: k, lanes: false };
             let of_row = move |point: &Point| (0..count).map(|k| point.with(column, at(k))).collect::<Vec<_>>();
@@ -155,14 +183,14 @@ impl Emitter<'_> {
         };
         let mut kept = kept;
         if whole > 0 {
-            let (var, inside) = self.b.begin_loop(To::Number(0), To::Number(whole), COLUMNS, &kept);
-            let next = self.body(rows, pass, foldings, &columns(var, COLUMNS), inside)?;
+            let (var, inside) = self.b.begin_loop(To::Number(0), To::Number(whole), abreast, &kept);
+            let next = self.body(rows, pass, foldings, &columns(var, abreast), inside)?;
             kept = self.b.end_loop(&next);
         }
         if extent > whole {
             // The accumulators of the first columns take part; there is one row of vectors.
             let var = self.b.number(whole);
-            let some = kept.len() / COLUMNS as usize * (extent - whole) as usize;
+            let some = kept.len() / abreast as usize * (extent - whole) as usize;
             let rest = kept.split_off(some);
             kept = self.body(rows, pass, foldings, &columns(var, extent - whole), kept)?;
             kept.extend(rest);
@@ -172,39 +200,54 @@ impl Emitter<'_> {
 
     /// The values of a load at points of a row of columns that are turned; `None` where it is read otherwise.
     pub fn load_turned(&mut self, id: StepId, points: &[&Point]) -> Option<Vec<Value>> {
-        let columns = self.turns.filter(|_| !points.is_empty() && points.len() <= COLUMNS as usize)?;
+        let columns = self.turns.filter(|_| !points.is_empty() && points.len() < 2 * COLUMNS as usize)?;
         let bound = self.bound;
         let Op::Load { input, .. } = &bound.kernel.step(id).op else { return None };
         let (memory, access) = (Memory::Input(*input), bound.load(id));
-        // Of the last few columns, those before them are read once more, and nothing behind the end of a row; of fewer than four in all, the first of the
-        // next row.
-        let is_short = self.bound.extents[columns] < COLUMNS;
-        let back = if is_short { 0 } else { COLUMNS - points.len() as i64 };
-        let first = points[0].moved(columns, -back);
-        let turned = self.turned(memory, access, &first, points)?;
-        let is_inside = back == 0 || {
-            let coord = first.coord(columns);
-            coord.base.map_or(Some(0), |base| self.b.as_number(base)).is_some_and(|base| base + coord.plus >= 0)
-        };
-        if !is_inside {
-            return None;
+        let mut values = Vec::with_capacity(points.len());
+        for (from, taken) in fours(points.len() as i64, bound.extents[columns] < COLUMNS) {
+            let first = points[0].moved(columns, from);
+            let turned = self.turned(memory, access, &first, points)?;
+            let is_inside = from >= 0 || {
+                let coord = first.coord(columns);
+                coord.base.map_or(Some(0), |base| self.b.as_number(base)).is_some_and(|base| base + coord.plus >= 0)
+            };
+            if !is_inside {
+                return None;
+            }
+            let rows = turned.quads().map(|(at, apart)| self.b.load_quads(at, apart, turned.dtype));
+            values.extend_from_slice(&self.turn(rows)[taken]);
         }
         self.reads.insert(memory);
-        let rows = turned.quads().map(|(at, apart)| self.b.load_quads(at, apart, turned.dtype));
-        Some(self.turn(rows)[back as usize..][..points.len()].to_vec())
+        Some(values)
     }
 
-    /// Draws the random words of a block of rows, element behind element, into the worker's memory, where rows find them. `point` is its first row.
-    pub fn draw_turned(&mut self, rows: &Rows, point: &Point) -> Result<()> {
+    /// Draws the random words of some blocks of rows, element behind element, into the worker's memory, where rows find them: with the first of the blocks,
+    /// and with the one that a task begins with. `point` is the first row of a block.
+    fn draw_turned(&mut self, rows: &Rows, point: &Point, begins: Value) -> Result<()> {
         let (Some(lane), Some(column)) = (rows.lane, rows.turned) else { return Ok(()) };
-        let (lanes, columns) = (self.lanes(), self.bound.extents[column]);
+        let (Some(base), false) = (point.coord(lane).base, rows.drawn.is_empty()) else { return Ok(()) };
+        let (bound, lanes, columns) = (self.bound, self.lanes(), self.bound.extents[column]);
+        let drawn = blocks_drawn(columns) * lanes;
+        let (number, none) = (self.b.number(drawn), self.b.number(0));
+        let behind = self.b.int(IntOp::FloorMod, base, number);
+        let is_first = self.b.int(IntOp::Eq, behind, none);
+        let wanted = self.b.int(IntOp::Or, is_first, begins);
+        let start = self.b.int(IntOp::Sub, base, behind);
+        self.multiples.insert(start, drawn);
         // Lanes run along the columns, and on into the rows behind.
-        let base = point.coord(lane);
-        let first = point.with(lane, Coord { lanes: false, ..base });
+        let first = point.with(lane, Coord { base: Some(start), plus: 0, lanes: false });
+        for (id, _) in &rows.drawn {
+            if let Op::Random { seed, .. } = &bound.kernel.step(*id).op {
+                // read once for all rows
+                self.coordinate(*seed, &first)?;
+            }
+        }
+        self.b.begin_when(wanted, &[]);
         for (id, held) in &rows.drawn {
-            let op = &self.bound.kernel.step(*id).op;
+            let op = &bound.kernel.step(*id).op;
             let together = COLUMNS * lanes;
-            let (element, _) = self.b.begin_loop(To::Number(0), To::Number(lanes * columns), together, &[]);
+            let (element, _) = self.b.begin_loop(To::Number(0), To::Number(drawn * columns), together, &[]);
             self.multiples.insert(element, together);
             let at = |k: i64| Coord { base: Some(element), plus: k * lanes, lanes: true };
             let points: Vec<Point> = (0..COLUMNS).map(|k| first.with(column, at(k))).collect();
@@ -216,30 +259,35 @@ impl Emitter<'_> {
                 self.b.store(to, words, DType::U32, None);
             }
             self.b.end_loop(&[]);
-            self.given.insert(*id, Given::Held(held.clone()));
         }
+        self.b.end_when(&[]);
+        self.given.extend(rows.drawn.iter().map(|(id, held)| (*id, Given::Held(held.clone()))));
         Ok(())
     }
 
     /// Random words that were drawn before, at points of a row of columns that are turned.
     pub fn drawn_turned(&mut self, held: &Held, points: &[&Point]) -> Option<Vec<Value>> {
         let columns = self.turns.filter(|_| held.dtype == DType::U32 && held.memory == Memory::Worker)?;
-        let (is_short, count) = (self.bound.extents[columns] < COLUMNS, points.len() as i64);
-        if count > COLUMNS || points.iter().any(|point| point.mask.is_some()) {
+        if points.len() >= 2 * COLUMNS as usize || points.iter().any(|point| point.mask.is_some()) {
             return None;
         }
-        let back = if is_short { 0 } else { COLUMNS - count };
-        let first = points[0].moved(columns, -back);
-        let Index::Sum(sum) = index_at(&mut self.b, &self.multiples, &held.offset, &first, &[]) else { return None };
-        if sum.lane < 2 {
-            return None;
+        let mut words = Vec::with_capacity(points.len());
+        for (from, taken) in fours(points.len() as i64, self.bound.extents[columns] < COLUMNS) {
+            let first = points[0].moved(columns, from);
+            let Index::Sum(sum) = index_at(&mut self.b, &self.multiples, &held.offset, &first, &[]) else {
+                return None;
+            };
+            if sum.lane < 2 {
+                return None;
+            }
+            let terms: Vec<(Value, i64)> = sum.terms.iter().map(|(value, factor)| (*value, factor * 4)).collect();
+            let at = self.b.address(held.base?, &terms, sum.constant * 4);
+            let turned = Turned { at, stride: sum.lane, dtype: DType::U32 };
+            let rows = turned.quads().map(|(at, apart)| self.b.load_quads_again(at, apart, DType::U32));
+            words.extend_from_slice(&self.turn(rows)[taken]);
         }
-        let terms: Vec<(Value, i64)> = sum.terms.iter().map(|(value, factor)| (*value, factor * 4)).collect();
-        let at = self.b.address(held.base?, &terms, sum.constant * 4);
-        let turned = Turned { at, stride: sum.lane, dtype: DType::U32 };
         self.reads.insert(held.memory);
-        let rows = turned.quads().map(|(at, apart)| self.b.load_quads_again(at, apart, DType::U32));
-        Some(self.turn(rows)[back as usize..][..points.len()].to_vec())
+        Some(words)
     }
 
     /// Writes values at points of a row of columns that are turned; false where they are written otherwise.
@@ -247,18 +295,48 @@ impl Emitter<'_> {
         let bound = self.bound;
         let (access, memory) = (&bound.stores[store], Memory::Output(bound.kernel.stores[store].output));
         let at: Vec<&Point> = points.iter().collect();
-        if self.turns.is_none() || points.is_empty() || points.len() > COLUMNS as usize {
+        let Some(columns) = self.turns.filter(|_| !points.is_empty() && points.len() < 2 * COLUMNS as usize) else {
             return false;
-        }
+        };
+        let behind = (points.len() as i64 - COLUMNS).max(0);
         let Some(turned) = self.turned(memory, access, &points[0], &at) else { return false };
+        let Some(last) = self.turned(memory, access, &points[0].moved(columns, behind), &at) else { return false };
         self.writes.insert(memory);
-        // What stands in for columns behind the end is not written.
-        let rows = self.turn(std::array::from_fn(|k| values[k.min(values.len() - 1)]));
-        let mask = (values.len() < COLUMNS as usize).then(|| self.b.first(values.len() as u32));
-        for ((at, apart), row) in turned.quads().into_iter().zip(rows) {
-            self.b.store_quads(at, apart, row, turned.dtype, mask);
+        if points.len() < COLUMNS as usize {
+            self.store_few(&turned, values);
+            return true;
+        }
+        // Columns of both fours are written twice, as the same.
+        self.store_four(&turned, values, None);
+        if behind > 0 {
+            self.store_four(&last, &values[behind as usize..], None);
         }
         true
+    }
+
+    /// Writes fours of columns; of the last row of every four of them those that a mask has.
+    fn store_four(&mut self, turned: &Turned, values: &[Value], mask: Option<Value>) {
+        let rows = self.turn(std::array::from_fn(|k| values[k]));
+        for (k, ((at, apart), row)) in turned.quads().into_iter().zip(rows).enumerate() {
+            self.b.store_quads(at, apart, row, turned.dtype, mask.filter(|_| k == 3));
+        }
+    }
+
+    /// Writes fewer columns than four. Where these are rows that follow each other, the next row's first column comes behind the last of a row: it is written
+    /// with both, but for the row behind the block. Otherwise what stands in for columns behind the end is not written.
+    fn store_few(&mut self, turned: &Turned, values: &[Value]) {
+        let mask = self.b.first(values.len() as u32);
+        if let ([a, b, c], 3) = (values, turned.stride) {
+            let lanes = self.b.lanes();
+            let next: Vec<u32> = (1..=lanes).map(|lane| lane % lanes).collect();
+            let next = self.b.numbers(Ty::I32, &next);
+            let next = self.b.pick(*a, next);
+            return self.store_four(turned, &[*a, *b, *c, next], Some(mask));
+        }
+        let rows = self.turn(std::array::from_fn(|k| values[k.min(values.len() - 1)]));
+        for ((at, apart), row) in turned.quads().into_iter().zip(rows) {
+            self.b.store_quads(at, apart, row, turned.dtype, Some(mask));
+        }
     }
 
     /// Where fours of elements lie from a point on, if points follow each other in rows that stand in lanes.

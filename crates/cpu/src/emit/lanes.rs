@@ -24,6 +24,9 @@ const TURNED_LANE: f64 = 0.2;
 /// What it costs to fold the lanes of a vector into one: short rows had better stand in lanes, one in each.
 const FOLDED: f64 = 6.6;
 
+/// What every fold of a row costs more whose last vector is not full, where masks are vectors: they are loaded, and lanes that take no part replaced.
+const PARTLY: f64 = 9.0;
+
 /// What a vector of random words costs by itself, and what four do that lie in a row; of rows that are turned all lie in a row, but come by way of memory.
 const DRAWN: f64 = 60.0;
 const FOUR_DRAWN: f64 = 48.0;
@@ -41,17 +44,19 @@ fn drawn_along(extent: i64, lanes: i64) -> f64 {
 /// The axis along which lanes should run, of some that they may: where most of what is read and written lies in a row, and
 /// vectors are full.
 pub(super) fn choose_lane(bound: &Bound<'_>, may: AxisSet, accesses: &[Dim], lanes: i64) -> Option<usize> {
-    choose_lane_of_rows(bound, may, accesses, lanes, Folded { along: AxisSet::EMPTY, times: 0, flops: 0, draws: 0 })
+    choose_lane_of_rows(bound, may, accesses, lanes, Folded::default())
 }
 
 /// Rows along some axes that are folded so many times, with so much arithmetic at every point.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Folded {
     pub along: AxisSet,
     pub times: usize,
     pub flops: u32,
     /// random words that each point has
     pub draws: usize,
+    /// whether masks are vectors
+    pub wide_masks: bool,
 }
 
 /// The same where rows are folded.
@@ -60,23 +65,24 @@ pub(super) fn choose_lane_of_rows(
     may: AxisSet,
     accesses: &[Dim],
     lanes: i64,
-    Folded { along, times, flops, draws }: Folded,
+    Folded { along, times, flops, draws, wide_masks }: Folded,
 ) -> Option<usize> {
+    let turned = TURNED + TURNED_LANE * lanes as f64;
     let cost = |axis: usize| {
         let extent = bound.extents[axis];
         let vectors = (extent as f64 / lanes as f64).ceil();
         let columns = turned_columns(bound, along, may.without(along), axis, lanes);
         let each = |offset: &Dim| match (access_cost(bound, offset, axis), columns) {
-            (SCATTERED, Some(column)) if stride_along(bound, offset, column) == Some(1) => {
-                TURNED + TURNED_LANE * lanes as f64
-            }
+            (SCATTERED, Some(column)) if stride_along(bound, offset, column) == Some(1) => turned,
             (cost, _) => cost,
         };
         let each: f64 = accesses.iter().map(each).sum();
         let folded = if along.contains(axis) { FOLDED * times as f64 / bound.count(along) as f64 } else { 0.0 };
+        let is_partly = wide_masks && along.contains(axis) && extent % lanes != 0;
+        let folded = if is_partly { folded + PARTLY * times as f64 / extent as f64 } else { folded };
         let drawn = match (along.contains(axis), columns) {
             (true, _) => drawn_along(extent, lanes) / extent as f64,
-            (false, Some(_)) => FOUR_DRAWN / 2.0 / lanes as f64,
+            (false, Some(_)) => (FOUR_DRAWN / 4.0 + turned) / lanes as f64,
             (false, None) => DRAWN / lanes as f64,
         };
         (each + VECTOR + FLOP * f64::from(flops)) * vectors / extent as f64 + folded + drawn * draws as f64

@@ -14,6 +14,7 @@ use super::reach::reached;
 use super::rows::{Pass, Rows, dense_offset};
 use super::turn::{places_of_words, turned_columns};
 use super::{Emission, Memory};
+use crate::code::Isa;
 
 /// Arithmetic that is not done twice: its result is put into memory between passes.
 const COSTLY: u32 = 6;
@@ -42,7 +43,13 @@ pub(super) fn emit_row(emission: &mut Emission<'_>, along: AxisSet) -> Result<()
     offsets.extend(bound.stores.iter().map(|access| access.offset.clone()));
     emission.phase("row", &mut |e: &mut Emitter<'_>| {
         let draws = kernel.steps.iter().filter(|step| matches!(step.op, Op::Random { .. })).count();
-        let folded = Folded { along, times: folds.len(), flops: flops_along(kernel, &roots, along), draws };
+        let folded = Folded {
+            along,
+            times: folds.len(),
+            flops: flops_along(kernel, &roots, along),
+            draws,
+            wide_masks: e.isa == Isa::Avx2,
+        };
         let lane = choose_lane_of_rows(bound, along.union(outer), &offsets, e.lanes(), folded);
         let (outer, inner) = (ordered(outer, lane), ordered(along, lane));
         let rows = plan_rows(e, outer, inner, lane, &stores)?;

@@ -98,9 +98,25 @@ fn short_ones_stand_in_lanes_and_are_turned() {
             assert_eq!(times("store_quads", SOFTMAX, (64, m), isa), 4 * squares, "64×{m}, {isa:?}");
             assert!(times("gather", SOFTMAX, (323, m), isa) > 0, "what is left of rows is read element by element");
         }
+        for m in [5, 6, 7] {
+            assert_eq!(
+                times(" if ", SOFTMAX, (64, m), isa),
+                0,
+                "the last four of {m} columns are there as a whole, {isa:?}"
+            );
+        }
         assert_eq!(times("load_quads", SOFTMAX, (64, 100), isa), 0, "lanes run along long rows, {isa:?}");
         assert_eq!(times("load_quads", SOFTMAX, (3, 5), isa), 0, "there are too few rows, {isa:?}");
     }
+}
+
+/// A vector that is not full costs what masks cost, which are vectors themselves there.
+#[test]
+fn those_that_need_wide_masks_are_turned_for_longer() {
+    for (m, is_turned) in [(31, true), (32, false), (47, true), (100, false)] {
+        assert_eq!(times("load_quads", SOFTMAX, (64, m), Isa::Avx2) > 0, is_turned, "{m} columns");
+    }
+    assert_eq!(times("load_quads", SOFTMAX, (64, 47), Isa::Avx512), 0);
 }
 
 /// Columns that lie in a row of another tensor: lanes run along them.

@@ -24,8 +24,12 @@ const ARCHITECTURES: [&str; 2] = ["sm_80", "sm_90a"];
 /// Columns of many rows: several rows a block, and one.
 const ROWS: [i64; 2] = [1024, 4096];
 
+/// So many rows that threads walk along several of them.
+const MANY_ROWS: i64 = 65_536;
+
 /// Graphs whose threads walk along many rows, and columns of rows that begin anywhere, or that blocks share.
-const WALKED: [&str; 4] = ["column_sum", "layernorm_gelu", "layernorm_gelu_backward", "rmsnorm_backward"];
+const WALKED: [&str; 5] =
+    ["column_sum", "layernorm_gelu", "layernorm_gelu_backward", "layernorm_quantize_int8", "rmsnorm_backward"];
 const WALKED_ROWS: [i64; 4] = [513, 1025, 4097, 8192];
 
 fn main() -> ExitCode {
@@ -77,7 +81,7 @@ impl Shop {
             let has_rows = entry.sizes.iter().any(|(name, _)| *name == "rows");
             let more = WALKED_ROWS.iter().filter(|_| WALKED.contains(&entry.name));
             for columns in ROWS.iter().filter(|_| has_rows).chain(more) {
-                let long = [("rows", 8192), ("columns", *columns)];
+                let long = [("rows", MANY_ROWS), ("columns", *columns)];
                 self.check(
                     entry.graph(dtype)?,
                     long.map(|(name, size)| (Symbol::name(name), size)).into_iter().collect(),

@@ -12,6 +12,14 @@ use super::{element, scalar};
 /// An expression that is longer gets lines of its own.
 const LONGEST: usize = 88;
 
+/// Nodes of `factor * scale * (number - centre)`.
+struct Centred {
+    factor: usize,
+    number: usize,
+    centre: usize,
+    scale: usize,
+}
+
 impl Body<'_> {
     /// The value of an expression on the innermost level. What is read more than once gets a name.
     pub fn expression(&mut self, expr: &Expr, args: &[StepId]) -> Result<Code> {
@@ -75,6 +83,9 @@ impl Body<'_> {
                     let dim = self.nest.dim(dim);
                     Code::cast("long long", &self.index(&dim, &[]))
                 }
+                ExprNode::Cast(x) if let Some((function, number)) = saturated(nodes, &readers, *x, *dtype) => {
+                    Code::call(function, &[codes[number as usize].clone()])
+                }
                 ExprNode::Cast(x) => {
                     let (place, (x, from)) = (*x as usize, operand(x));
                     // What is known to fit needs no care.
@@ -90,6 +101,18 @@ impl Body<'_> {
                     Code::call(function, &operands)
                 }
                 ExprNode::Apply(..) if let Some(code) = near => code,
+                ExprNode::Apply(Scalar::Mul, parts)
+                    if self.is_near
+                        && !is_kept
+                        && let Some(Centred { factor, number, centre, scale }) =
+                            self.centred(nodes, &readers, parts, &axes) =>
+                {
+                    let centre_of_scaled = codes[centre].times(&codes[scale]);
+                    let of_row = axes[centre].union(axes[scale]);
+                    let centre = self.named("t", "float", of_row, &centre_of_scaled)?;
+                    let scaled = codes[number].times(&codes[scale]);
+                    codes[factor].times(&Code::infix("-", Rank::Sum, &scaled, &centre))
+                }
                 ExprNode::Apply(Scalar::Div, parts) if self.divides_many(nodes, &axes, k, parts[1] as usize) => {
                     let place = parts[1] as usize;
                     let by = Code::call(if self.is_near { "divisor_near" } else { "divisor" }, &[codes[place].clone()]);
@@ -191,6 +214,33 @@ impl Body<'_> {
         Some(Code::call(name, &args))
     }
 
+    /// A factor times what a number differs from its centre, times a scale: centre and scale come from a level further out, so that a product and a sum do for the
+    /// difference and its scale. Of narrow floats, a centre is not so much larger than the differences that single precision would not do.
+    fn centred(
+        &self,
+        nodes: &[(ExprNode, DType)],
+        readers: &[u32],
+        parts: &[u32],
+        axes: &[AxisSet],
+    ) -> Option<Centred> {
+        let is_from_outside = |node: u32| !axes[node as usize].is_empty() && self.is_from_outside(axes[node as usize]);
+        let own = |node: u32, wanted: Scalar| match &nodes[node as usize] {
+            (ExprNode::Apply(op, parts), DType::F32) if *op == wanted && readers[node as usize] == 1 => {
+                Some([parts[0], parts[1]])
+            }
+            _ => None,
+        };
+        let of = |product: u32, difference: u32| {
+            let ([a, b], [number, centre]) = (own(product, Scalar::Mul)?, own(difference, Scalar::Sub)?);
+            let (factor, scale) = if is_from_outside(a) { (b, a) } else { (a, b) };
+            let is_centred = is_from_outside(scale) && is_from_outside(centre);
+            let varies = !is_from_outside(factor) && !is_from_outside(number);
+            let [factor, number, centre, scale] = [factor, number, centre, scale].map(|node| node as usize);
+            (is_centred && varies).then_some(Centred { factor, number, centre, scale })
+        };
+        of(parts[0], parts[1]).or_else(|| of(parts[1], parts[0]))
+    }
+
     /// A size that is a number, as a float.
     fn size_of(&self, nodes: &[(ExprNode, DType)], node: u32) -> Option<f64> {
         let (ExprNode::Cast(size), DType::F32) = &nodes[node as usize] else { return None };
@@ -250,6 +300,31 @@ fn is_inverse_root(nodes: &[(ExprNode, DType)], parts: &[u32]) -> bool {
 fn fits_an_int(nodes: &[(ExprNode, DType)], at: usize) -> bool {
     const LIMIT: f64 = 2_147_483_000.0;
     bounds(nodes, at).is_some_and(|(low, high)| -LIMIT <= low && high <= LIMIT)
+}
+
+/// The number that becomes an integer of a short type, what the type has no place for being brought to its bounds, and the function that does all of it at once:
+/// the nearest integer, or without a fraction. In which order that is written makes no difference, and NaN is 0 in any case.
+fn saturated(nodes: &[(ExprNode, DType)], readers: &[u32], float: u32, dtype: DType) -> Option<(&'static str, u32)> {
+    let (nearest, whole, low, high) = match dtype {
+        DType::I8 => ("nearest_i8", "whole_i8", -128.0, 127.0),
+        DType::U8 => ("nearest_u8", "whole_u8", 0.0, 255.0),
+        DType::I16 => ("nearest_i16", "whole_i16", -32768.0, 32767.0),
+        DType::U16 => ("nearest_u16", "whole_u16", 0.0, 65535.0),
+        _ => return None,
+    };
+    let (mut at, mut is_rounded, mut has_low, mut has_high) = (float, false, false, false);
+    while let (ExprNode::Apply(op, parts), DType::F32) = &nodes[at as usize] {
+        let beside = |bound: f64| with_constant(nodes, parts).filter(|(_, number)| *number == bound).map(|(x, _)| x);
+        let (seen, next) = match op {
+            Scalar::Round => (&mut is_rounded, Some(parts[0])),
+            Scalar::Max => (&mut has_low, beside(low)),
+            Scalar::Min => (&mut has_high, beside(high)),
+            _ => break,
+        };
+        let (Some(next), 1) = (next, readers[at as usize]) else { break };
+        (at, *seen) = (next, true);
+    }
+    (has_low && has_high).then_some((if is_rounded { nearest } else { whole }, at))
 }
 
 /// Bounds of a float that is a number, as far as constants show them.
@@ -318,11 +393,11 @@ fn times_normal(nodes: &[(ExprNode, DType)], readers: &[u32], parts: &[u32]) -> 
 /// A product with a constant that nobody else reads: the other factor, and the constant.
 fn scaled(nodes: &[(ExprNode, DType)], readers: &[u32], product: u32) -> Option<(u32, f64)> {
     let (ExprNode::Apply(Scalar::Mul, parts), DType::F32) = &nodes[product as usize] else { return None };
-    constant_factor(nodes, parts).filter(|_| readers[product as usize] == 1)
+    with_constant(nodes, parts).filter(|_| readers[product as usize] == 1)
 }
 
-/// The factor that is multiplied with a constant, and the constant.
-fn constant_factor(nodes: &[(ExprNode, DType)], parts: &[u32]) -> Option<(u32, f64)> {
+/// Of two operands, the one that is no constant, and the constant.
+fn with_constant(nodes: &[(ExprNode, DType)], parts: &[u32]) -> Option<(u32, f64)> {
     let of = |factor: u32, constant: u32| match &nodes[constant as usize].0 {
         ExprNode::Const(number) => Some((factor, number.to_f64())),
         _ => None,
@@ -333,7 +408,7 @@ fn constant_factor(nodes: &[(ExprNode, DType)], parts: &[u32]) -> Option<(u32, f
 /// An exponential times a constant, maybe with another factor between them: the constant is part of the exponent, where adding it is part of
 /// a multiply-add.
 fn scaled_power(nodes: &[(ExprNode, DType)], readers: &[u32], parts: &[u32], codes: &[Code]) -> Option<Code> {
-    let (product, constant) = constant_factor(nodes, parts).filter(|(_, factor)| (1e-6..=1e6).contains(factor))?;
+    let (product, constant) = with_constant(nodes, parts).filter(|(_, factor)| (1e-6..=1e6).contains(factor))?;
     let is_alone = |node: u32| readers[node as usize] == 1 && !codes[node as usize].is_name();
     let power = |exponential: u32| {
         let (ExprNode::Apply(Scalar::Exp, x), DType::F32) = &nodes[exponential as usize] else { return None };
@@ -411,4 +486,61 @@ fn reinterpreted(from: DType, to: DType, value: Code) -> Result<Code> {
         }
         _ => wrapped(to, bits),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use fuseline::tensor::Env;
+    use fuseline::tile::parse;
+
+    use super::super::print;
+    use super::super::tests::made_for;
+
+    /// What is printed for a map of a float to some type.
+    fn mapped(dtype: &str, map: &str) -> String {
+        let kernel = format!(
+            "kernel {{ axes i0: n in x: f32[n] out y: {dtype}[n] schedule map %0 = load x[i0] %1 = map(%0) {map} store y[i0] = %1 }}"
+        );
+        print(&parse(&kernel).unwrap(), &made_for(&Env::new())).unwrap().functions
+    }
+
+    #[test]
+    fn bounds_of_a_short_type_are_what_a_conversion_keeps_to() {
+        for (dtype, map, function) in [
+            ("i8", "i8(min(max(round(a), -128.0), 127.0))", "nearest_i8("),
+            ("i8", "i8(round(max(min(a, 127.0), -128.0)))", "nearest_i8("),
+            ("u8", "u8(min(max(round(a) + 3.0, 0.0), 255.0))", "whole_u8("),
+            ("u16", "u16(max(round(min(a, 65535.0)), 0.0))", "nearest_u16("),
+        ] {
+            let text = mapped(dtype, map);
+            assert!(text.contains(function) && !text.contains("smaller("), "{map}: {text}");
+        }
+        // Other bounds, one bound, and what others read too are computed as they are written.
+        for (dtype, map) in [
+            ("i8", "i8(min(max(round(a), -127.0), 127.0))"),
+            ("u8", "u8(max(round(a), 0.0))"),
+            ("i8", "{ t0 = min(max(a, -128.0), 127.0); i8(t0 + t0) }"),
+        ] {
+            let text = mapped(dtype, map);
+            assert!(!text.contains("nearest_") && !text.contains("whole_"), "{map}: {text}");
+        }
+    }
+
+    #[test]
+    fn a_difference_from_the_centre_of_a_row_and_its_scale_are_one_operation_for_narrow_floats() {
+        let text = |dtype: &str| {
+            let kernel = format!(
+                "kernel {{ axes i0: n, i1: 4096 in w: {dtype}[4096], x: {dtype}[n, 4096] out y: {dtype}[n, 4096] \
+                 schedule row along=[i1] placement=on_chip %0 = load w[i1] %1 = load x[i0, i1] %2 = map(%1) f32(a) \
+                 %3 = reduce.sum %2 over [i1] %4 = map(%2, %3) {{ t0 = a - b; t0 * t0 }} %5 = reduce.sum %4 over [i1] \
+                 %6 = map(%0, %2, %3, %5) {dtype}(f32(a) * (1.0 / sqrt(d)) * (b - c)) store y[i0, i1] = %6 }}"
+            );
+            print(&parse(&kernel).unwrap(), &made_for(&Env::new())).unwrap().functions
+        };
+        let narrow = text("bf16");
+        let centre = narrow.lines().find(|line| line.contains(" = s3 * t")).unwrap_or_else(|| panic!("{narrow}"));
+        let name = centre.trim().split(' ').nth(2).unwrap();
+        assert!(narrow.contains(&format!("- {name})")), "{narrow}");
+        assert!(!text("f32").contains(" = s3 * t"), "{}", text("f32"));
+    }
 }

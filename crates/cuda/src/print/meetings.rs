@@ -23,6 +23,14 @@ template <class T> __device__ __forceinline__ void put(T* to, T value, unsigned 
   *there = value;
 }
 "
+["from_block"] "
+// Reads a value from the same place of the shared memory of a block of the cluster.
+template <class T> __device__ __forceinline__ T from_block(const T* from, unsigned block) {
+  const T* there;
+  asm(\"mapa.u64 %0, %1, %2;\" : \"=l\"(there) : \"l\"(from), \"r\"(block));
+  return *there;
+}
+"
 ["leave_columns", "fold_columns"] "
 // Leaves what a thread has kept of columns in shared memory, where the same thread of another block of the cluster finds it and folds both.
 template <int BLOCK, int T, int N> __device__ __forceinline__ void leave_columns(Pack<float, 4>* to, const float (&columns)[T][N]) {

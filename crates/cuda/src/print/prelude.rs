@@ -222,6 +222,28 @@ template <int N> __device__ __forceinline__ float widen_lane(const Pack<bf16, N>
 ["kept"] "
 // A number that is read again and again: the compiler would keep what it follows from, and compute it every time.
 __device__ __forceinline__ float kept(float x) { asm volatile(\"\" : \"+f\"(x)); return x; }
+__device__ __forceinline__ int kept(int x) { asm volatile(\"\" : \"+r\"(x)); return x; }
+__device__ __forceinline__ long long kept(long long x) { asm volatile(\"\" : \"+l\"(x)); return x; }
+"
+["nearest_i8", "whole_i8"] "
+// The nearest integer, or what is left without the fraction; of what is outside of the type, its bounds; of NaN, 0.
+__device__ __forceinline__ int nearest_i8(float x) { int y; asm(\"cvt.rni.sat.s8.f32 %0, %1;\" : \"=r\"(y) : \"f\"(x)); return y; }
+__device__ __forceinline__ int whole_i8(float x) { int y; asm(\"cvt.rzi.sat.s8.f32 %0, %1;\" : \"=r\"(y) : \"f\"(x)); return y; }
+"
+["nearest_u8", "whole_u8"] "
+// The nearest integer, or what is left without the fraction; of what is outside of the type, its bounds; of NaN, 0.
+__device__ __forceinline__ int nearest_u8(float x) { int y; asm(\"cvt.rni.sat.u8.f32 %0, %1;\" : \"=r\"(y) : \"f\"(x)); return y; }
+__device__ __forceinline__ int whole_u8(float x) { int y; asm(\"cvt.rzi.sat.u8.f32 %0, %1;\" : \"=r\"(y) : \"f\"(x)); return y; }
+"
+["nearest_i16", "whole_i16"] "
+// The nearest integer, or what is left without the fraction; of what is outside of the type, its bounds; of NaN, 0.
+__device__ __forceinline__ int nearest_i16(float x) { int y; asm(\"cvt.rni.sat.s16.f32 %0, %1;\" : \"=r\"(y) : \"f\"(x)); return y; }
+__device__ __forceinline__ int whole_i16(float x) { int y; asm(\"cvt.rzi.sat.s16.f32 %0, %1;\" : \"=r\"(y) : \"f\"(x)); return y; }
+"
+["nearest_u16", "whole_u16"] "
+// The nearest integer, or what is left without the fraction; of what is outside of the type, its bounds; of NaN, 0.
+__device__ __forceinline__ int nearest_u16(float x) { int y; asm(\"cvt.rni.sat.u16.f32 %0, %1;\" : \"=r\"(y) : \"f\"(x)); return y; }
+__device__ __forceinline__ int whole_u16(float x) { int y; asm(\"cvt.rzi.sat.u16.f32 %0, %1;\" : \"=r\"(y) : \"f\"(x)); return y; }
 "
 ["store"] "
 // N values, rounded to elements and written W at a time.

@@ -328,7 +328,10 @@ impl<'n, 'k> Plan<'n, 'k> {
     }
 
     fn live(&self) -> Option<&'static str> {
-        if self.part.is_some() && (self.rows_of_block == 1 || self.is_alike()) {
+        if self.is_alike() {
+            return (!is_multiple(&self.rows, self.rows_of_warp())).then_some("live");
+        }
+        if self.part.is_some() && self.rows_of_block == 1 {
             return None;
         }
         let is_whole = self.block() * self.cluster == self.threads * self.rows_of_block;
@@ -367,7 +370,13 @@ impl<'n, 'k> Plan<'n, 'k> {
         }
         self.declare_columns(body)?;
         match (self.part, self.cluster) {
-            (Some(_), _) => self.print_row(body, "first"),
+            (Some(_), _) => {
+                if let (Some(live), true) = (self.live(), self.is_alike()) {
+                    let rows = body.index(&self.rows, &[]);
+                    body.line(format!("const bool {live} = first < {rows};"));
+                }
+                self.print_row(body, "first");
+            }
             (None, 1) => self.print_row(body, "blockIdx.x"),
             (None, cluster) => self.print_row(body, &format!("blockIdx.x / {cluster}")),
         }
@@ -393,7 +402,7 @@ impl<'n, 'k> Plan<'n, 'k> {
     /// The row of a thread, and its coordinates; `first` is that of the block, or of the first row of the block.
     fn print_row(&self, body: &mut Body<'_>, first: &str) {
         let (threads, group) = (self.threads, self.rows_of_block);
-        if (group == 1 || self.is_alike()) && self.live().is_none() {
+        if self.is_alike() || (group == 1 && self.live().is_none()) {
             body.line(format!("const Index row = {first};"));
         } else {
             let of_block = if threads == 1 { "threadIdx.x".into() } else { format!("threadIdx.x / {threads}") };
@@ -472,7 +481,9 @@ impl<'n, 'k> Plan<'n, 'k> {
             body.accumulate_where(*fold, &Accumulator::of(self.nest, *fold), &name, self.live())?;
         }
         for store in &pass.stores {
-            behind.extend(body.store(*store, if fills { Some("inside") } else { self.live() })?);
+            let condition: Vec<&str> = fills.then_some("inside").into_iter().chain(self.live()).collect();
+            let condition = condition.join(" && ");
+            behind.extend(body.store(*store, (!condition.is_empty()).then_some(condition.as_str()))?);
         }
         for held in self.held.iter().filter(|held| held.first == number && !pass.takes.contains(&held.step)) {
             if held.is_pack {
@@ -507,7 +518,13 @@ impl<'n, 'k> Plan<'n, 'k> {
             (_, Some(1)) => "t".to_owned(),
             (threads, _) => format!("k * {threads} + t"),
         };
-        if let [only] = self.order.as_slice() {
+        if let ([only], true) = (self.order.as_slice(), self.knows_lead()) {
+            let behind = match self.turns {
+                Some(1) => String::new(),
+                _ => format!(" + k * {}", self.threads * count),
+            };
+            body.line(format!("const Index i{only} = lead{behind};"));
+        } else if let [only] = self.order.as_slice() {
             let place = if count == 1 {
                 place
             } else if place.len() > 1 {

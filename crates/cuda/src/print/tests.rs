@@ -344,7 +344,7 @@ fn a_library_computes_what_it_knows_behind_a_product() {
     }
 }
 
-fn made_for(env: &Env) -> Options {
+pub(super) fn made_for(env: &Env) -> Options {
     Options {
         name: "k".into(),
         fixed: env.clone(),

@@ -14,12 +14,21 @@ use super::super::element;
 use super::super::nest::{Access, Lines, Nest, Parts, slope};
 use super::Plan;
 use super::columns::{MOST_SHARED, ROWS_FETCHED, flops};
-use super::hold::{FEW_FLOPS, Place, Worth};
+use super::hold::{Place, Worth};
 use super::lines::lines_from;
 use super::pass::outer_axes;
 
 /// Rows of a part that are worth putting together once what all rows read.
 const LEAST_ROWS: i64 = 4;
+
+/// What must be computed of every element, so that it is worth it: as much as of a norm that becomes short integers (30), not of a norm (22). Where threads have few
+/// packs of one tensor, ends of rows and weights take more of the time, and a norm is enough, if it has a mean (18 without).
+const MUCH: u32 = 28;
+const MUCH_OF_SHORT: u32 = 20;
+const FEW_TURNS: i64 = 2;
+
+/// Threads of a warp.
+const LANES: i64 = 32;
 
 /// Registers that a thread may have, and those that it needs besides what is held and what all rows read, for every pack some more.
 const REGISTERS: [i64; 5] = [64, 72, 80, 96, 128];
@@ -59,7 +68,9 @@ pub(super) fn walk<'k>(nest: &Nest<'k>, stores: &[usize], along: AxisSet, lines:
     // Rows of unknown number are many.
     let are_many = nest.options.about.apply(&plan.rows).as_int().is_none_or(|rows| rows >= LEAST_ROWS * parts);
     let keeps = !plan.kept_loads.is_empty() && plan.has_all_near();
-    let is_much = flops(&nest, along) >= FEW_FLOPS;
+    let is_short = plan.turns.is_some_and(|turns| turns <= FEW_TURNS) && plan.rows_of_one();
+    let much = if is_short { MUCH_OF_SHORT } else { MUCH };
+    let is_much = flops(&nest, along) >= much;
     if !plan.is_near || !is_much || plan.is_random() || !are_many || !keeps {
         return None;
     }
@@ -89,16 +100,26 @@ impl Plan<'_, '_> {
     pub(super) fn hold_while_walking(&mut self) {
         self.fetched = self.loads_to_fetch();
         self.slots = ROWS_FETCHED;
-        let takes = self.takes(Worth::Costly);
-        let working = WORKING + WORKING_OF_PACK * self.turns.unwrap_or(1);
-        let needed = working + (self.bytes_at_once(&takes) + self.weights_bytes()) / 4;
-        let blocks = |registers: i64| (65536 / registers / self.block()).max(1);
-        let fits =
-            |registers: &&i64| **registers >= needed && self.fetched_bytes() * blocks(**registers) <= MOST_SHARED;
-        let Some(registers) = REGISTERS.iter().find(fits) else { return };
-        self.blocks_at_once = blocks(*registers);
-        self.hold_in(Place::Registers, &takes);
-        self.kept_loads = self.loads_to_keep();
+        // Behind a meeting of warps, the compiler reads and widens rows again.
+        let meets = self.threads > LANES;
+        for worth in [Worth::All, Worth::Costly].into_iter().skip(usize::from(!meets)) {
+            let takes = self.takes(worth);
+            let working = WORKING + WORKING_OF_PACK * self.turns.unwrap_or(1);
+            let needed = working + (self.bytes_at_once(&takes) + self.weights_bytes()) / 4;
+            let blocks = |registers: i64| (65536 / registers / self.block()).max(1);
+            let fits =
+                |registers: &&i64| **registers >= needed && self.fetched_bytes() * blocks(**registers) <= MOST_SHARED;
+            let Some(registers) = REGISTERS.iter().find(fits) else { continue };
+            self.blocks_at_once = blocks(*registers);
+            self.hold_in(Place::Registers, &takes);
+            self.kept_loads = self.loads_to_keep();
+            return;
+        }
+    }
+
+    /// Rows that the threads of a warp walk along side by side.
+    pub(super) fn rows_of_warp(&self) -> i64 {
+        (LANES / self.threads).max(1)
     }
 
     /// Whether all that varies along rows lies in shared memory, or in registers, when it is worked on.
@@ -173,6 +194,26 @@ impl Plan<'_, '_> {
         }
     }
 
+    /// Leaves what was kept of the columns at the ends for the other block of a pair.
+    pub(super) fn leave_ends(&self, body: &mut Body<'_>) {
+        let Some(Lines { count, .. }) = self.nest.lines.as_ref().filter(|_| self.is_alike()) else { return };
+        let who = self.who_has_ends();
+        for fold in self.columns() {
+            body.line(format!("__shared__ float ends_left{}[{}];", fold.0, 2 * (count - 1)));
+            body.line(format!("if (!keeps && {who} < ends) ends_left{0}[{who}] = ends{0};", fold.0));
+        }
+    }
+
+    /// Folds what the other block of a pair has left of the columns at the ends.
+    pub(super) fn fold_ends(&self, body: &mut Body<'_>) {
+        let who = self.who_has_ends();
+        for fold in self.columns().filter(|_| self.is_alike()) {
+            let (id, functor) = (fold.0, Accumulator::of(self.nest, fold).functor);
+            let other = format!("from_block(ends_left{id} + {who}, (blockIdx.x + 1) % 2)");
+            body.line(format!("if (keeps && {who} < ends) ends{id} = {functor}(ends{id}, {other});"));
+        }
+    }
+
     /// Writes what was kept of the columns at the ends.
     pub(super) fn store_ends(&self, body: &mut Body<'_>) -> Result<()> {
         if !self.is_alike() {
@@ -187,5 +228,56 @@ impl Plan<'_, '_> {
             }
             Ok(())
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use fuseline::tensor::Env;
+    use fuseline::tile::parse;
+
+    use super::super::super::print;
+    use super::super::super::tests::made_for;
+
+    /// A norm that becomes short integers, which meets three times: what is printed for so many rows and columns.
+    fn quantized(rows: &str, columns: i64) -> String {
+        let kernel = format!(
+            "kernel {{ axes i0: {rows}, i1: {columns} in b: bf16[{columns}], w: bf16[{columns}], x: bf16[{rows}, {columns}] \
+             out y: i8[{rows}, {columns}] schedule row along=[i1] placement=registers \
+             %0 = load b[i1] %1 = load w[i1] %2 = load x[i0, i1] %3 = map(%2) f32(a) %4 = reduce.sum %3 over [i1] \
+             %5 = map(%3, %4) {{ t0 = a - b; t0 * t0 }} %6 = reduce.sum %5 over [i1] \
+             %7 = map(%0, %1, %6, %3, %4) f32(a) + f32(b) * (1.0 / sqrt(c / f32(size({columns})) + 1e-5)) * (d - e) \
+             %8 = map(%7) abs(a) %9 = reduce.max %8 over [i1] \
+             %10 = map(%7, %9) i8(min(max(round(a / b * 127.0), -128.0), 127.0)) store y[i0, i1] = %10 }}"
+        );
+        print(&parse(&kernel).unwrap(), &made_for(&Env::new())).unwrap().functions
+    }
+
+    #[test]
+    fn rows_that_meet_often_share_a_warp_that_goes_on_as_one() {
+        let text = quantized("n", 513);
+        let there = |what: &str| assert!(text.contains(what), "{what}: {text}");
+        there("16 threads walk a row of 513 elements");
+        there("first - (Index)(threadIdx.x / 16 % 2) < size_n;");
+        there("const bool live = first < size_n;");
+        there("if (inside && live) store<8>(");
+        there("const Index i1 = lead + k * 128;");
+        // An even number of rows leaves none of a warp without one.
+        let even = quantized("65536", 513);
+        assert!(even.contains("first < 65536; first += ") && !even.contains("live"), "{even}");
+        // Behind a meeting of warps, what was widened is not widened again.
+        let text = quantized("n", 4097);
+        assert!(text.contains("128 threads walk a row") && text.contains("Pack<float, 8> h3[4];"), "{text}");
+    }
+
+    #[test]
+    fn a_number_that_every_row_has_is_not_read_behind_the_last_row() {
+        let kernel = "kernel { axes i0: n, i1: 513 in s: f32[n], b: bf16[513], w: bf16[513], x: bf16[n, 513] out y: bf16[n, 513] \
+            schedule row along=[i1] placement=registers %0 = load b[i1] %1 = load w[i1] %2 = load x[i0, i1] \
+            %3 = map(%2) f32(a) %4 = reduce.sum %3 over [i1] %5 = map(%3, %4) { t0 = a - b; t0 * t0 } \
+            %6 = reduce.sum %5 over [i1] %7 = load s[i0] %8 = map(%3, %7) abs(a) * b %9 = reduce.max %8 over [i1] \
+            %10 = map(%0, %1, %6, %3, %4, %9) bf16(erf(f32(a) + f32(b) * (1.0 / sqrt(c)) * (d - e)) / f) store y[i0, i1] = %10 }";
+        let text = print(&parse(kernel).unwrap(), &made_for(&Env::new())).unwrap().functions;
+        assert!(!text.contains("16 threads walk"), "{text}");
     }
 }

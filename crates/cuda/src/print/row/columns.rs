@@ -8,7 +8,7 @@ use fuseline::tile::{AxisSet, Op, StepId};
 use super::super::body::{Accumulator, Body, Lanes, pack_width};
 use super::super::code::Code;
 use super::super::element;
-use super::super::nest::Nest;
+use super::super::nest::{Access, Nest};
 use super::hold::{Place, Takes, Worth};
 use super::{Pass, Plan};
 
@@ -56,9 +56,26 @@ pub(super) fn threads(nest: &Nest<'_>, along: AxisSet, packs: i64, count: i64, f
         (_, false) => SHARE,
     };
     let wanted = (packs * count / share).max(1).unsigned_abs().next_power_of_two() as i64;
-    let least = packs.max(1).unsigned_abs().next_power_of_two().min(32) as i64;
+    let least = match folds {
+        0 => least_of_row(nest, along, packs),
+        _ => packs.max(1).unsigned_abs().next_power_of_two().min(32) as i64,
+    };
     let threads = wanted.max(least).min(1024);
     (threads, if threads > 32 { 1 } else { THREADS / threads })
+}
+
+/// The fewest threads of a row whose columns nobody keeps: a warp, or half of one where they had one pack each, or meet three times. Rows of a warp meet
+/// together, and all their ends are done at once. Behind the last row, such a warp reads nothing for the others, which it could not know where every row has a
+/// number of its own.
+fn least_of_row(nest: &Nest<'_>, along: AxisSet, packs: i64) -> i64 {
+    let is_of_row = |access: &Access| {
+        let axes = AxisSet::mentioned(&access.offset);
+        !access.is_plain() || (axes.common(along).is_empty() && !axes.is_empty())
+    };
+    let is_fold = |k: &usize| nest.kernel.steps[*k].op.is_fold() && nest.folds[*k] == along;
+    let meetings = (0..nest.folds.len()).filter(is_fold).count();
+    let packs_of_thread = if meetings > 2 { 4 } else { 2 };
+    if packs < 32 * packs_of_thread && !nest.loads().any(is_of_row) { 16 } else { 32 }
 }
 
 /// What is computed for every element of a row.
@@ -142,7 +159,7 @@ impl Plan<'_, '_> {
         let many = if block > 512 { FEW_REGISTERS } else { MANY_REGISTERS };
         let some = if block > 256 { FEW_REGISTERS } else { SOME_REGISTERS };
         // Where computing takes longer than reading, few threads that have many registers, so that values do not wait for one another.
-        let is_slow = self.is_slow() && block <= 256;
+        let is_slow = self.is_slow() && block <= 512;
         let first = is_slow.then_some((&everything, MANY_REGISTERS, Place::Registers));
         let ways = first.into_iter().chain([
             (&all, FEW_REGISTERS, Place::Registers),
@@ -464,6 +481,10 @@ impl Plan<'_, '_> {
     /// The first row of a block.
     pub(super) fn first_row(&self) -> String {
         match self.rows_of_block {
+            1 if self.is_alike() && self.pairs > 1 => {
+                let parts = self.part.and_then(|part| self.nest.extents[part].as_int()).unwrap_or(0);
+                format!("(Index)(blockIdx.x / {0} + blockIdx.x % {0} * {parts})", self.pairs)
+            }
             1 => "blockIdx.x".to_owned(),
             // Warps go their own ways, each as rows of its own begin.
             group if self.is_alike() => format!("(Index)blockIdx.x * {group} + threadIdx.x / {}", self.threads),
@@ -490,7 +511,14 @@ impl Plan<'_, '_> {
             body.line(if self.slots == ROWS_FETCHED { "phase ^= slot ^ 1;" } else { "phase ^= slot == 0;" });
         }
         let (group, first) = (self.rows_of_block, self.first_row());
-        body.close(&format!("for (Index first = {first}; first < {rows}; first += {parts})"));
+        // Threads of a warp go on together.
+        let of_warp = match self.rows_of_warp() {
+            of_warp if of_warp > 1 && self.live().is_some() => {
+                format!("first - (Index)(threadIdx.x / {} % {of_warp})", self.threads)
+            }
+            _ => "first".to_owned(),
+        };
+        body.close(&format!("for (Index first = {first}; {of_warp} < {rows}; first += {parts})"));
         if self.pairs > 1 {
             self.join_columns(body);
         }

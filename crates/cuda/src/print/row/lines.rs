@@ -84,11 +84,27 @@ impl Plan<'_, '_> {
         })
     }
 
+    /// Whether threads that walk along rows know where their packs begin. Where numbers are narrow, instructions are what takes the time; otherwise, registers are worth
+    /// more.
+    pub(super) fn knows_lead(&self) -> bool {
+        self.is_alike() && self.is_near
+    }
+
     /// How many packs a row has, and which of the elements at its ends a thread has.
     pub(super) fn print_packs(&self, body: &mut Body<'_>, axis: usize, count: i64) {
         let length = body.index(&self.nest.extents[axis], &[]);
-        body.line(format!("const int packs = ({length} - head) / {count}, ends = {length} - packs * {count};"));
-        body.line(format!("const Index end = t < head ? t : t + packs * {count};"));
+        // Known before the first row, but the compiler would compute them for every one.
+        let known = |what: String| if self.knows_lead() { format!("kept({what})") } else { what };
+        let (packs, ends) = (format!("({length} - head) / {count}"), format!("{length} - packs * {count}"));
+        body.line(format!("const int packs = {}, ends = {};", known(packs), known(ends)));
+        let who = self.who_has_ends();
+        if self.is_alike() && self.brings() {
+            body.line(format!("const int {who} = {} - t;", self.threads - 1));
+        }
+        body.line(format!("const Index end = {};", known(format!("{who} < head ? {who} : {who} + packs * {count}"))));
+        if self.knows_lead() {
+            body.line(format!("const Index lead = {};", known(format!("head + t * {count}"))));
+        }
     }
 
     pub(super) fn declare_weights_of_ends(&self, body: &mut Body<'_>, weights: &[StepId]) -> Result<()> {
@@ -154,12 +170,17 @@ impl Plan<'_, '_> {
         is_here && draws && only_folds && self.turns.is_some_and(|turns| turns > 1)
     }
 
-    /// The coordinates of a pack that is there in any case.
+    /// The coordinates of a pack, and whether it is there; what is read for one that is not is there in any case.
     pub(super) fn print_filled(&self, body: &mut Body<'_>) {
         let Some(Lines { axis, count, .. }) = &self.nest.lines else { return };
         let (threads, last) = (self.threads, self.turns.unwrap_or(1) - 1);
         body.line(format!("const bool inside = k < {last} || k * {threads} + t < packs;"));
-        body.line(format!("const Index i{axis} = head + (inside ? k * {threads} + t : packs - 1) * {count};"));
+        if self.knows_lead() {
+            // All that is read lies near.
+            self.print_place(body);
+        } else {
+            body.line(format!("const Index i{axis} = head + (inside ? k * {threads} + t : packs - 1) * {count};"));
+        }
     }
 
     pub(super) fn close_filled(&self, body: &mut Body<'_>) {
@@ -207,9 +228,14 @@ impl Plan<'_, '_> {
         body.open(self.along);
         body.line(format!("const Index i{} = end;", self.lanes.axis));
         act(body)?;
-        body.close("if (t < ends)");
+        body.close(&format!("if ({} < ends)", self.who_has_ends()));
         body.lanes = lanes;
         Ok(())
+    }
+
+    /// The number of a thread among those that have an element at an end: the first ones, or the last ones, where the first one asks for rows.
+    pub(super) fn who_has_ends(&self) -> &'static str {
+        if self.is_alike() && self.brings() { "back" } else { "t" }
     }
 
     /// Whether what is held is an element as it was read, and always there.

@@ -18,8 +18,8 @@ impl Plan<'_, '_> {
         let bytes = self.kept() * 4 * self.block();
         let fits = self.shared_bytes.max(bytes) * self.blocks_at_once <= MOST_SHARED;
         let are_packs = self.lanes.count % PACK == 0 && self.rows_of_block == 1 && self.block() % 64 == 0;
-        // Blocks of a pair have rows that do not begin alike.
-        let are_packs = are_packs && !self.is_alike();
+        // Where rows begin anywhere, both blocks of a pair have rows that begin alike. Where little is computed, that was slower.
+        let are_packs = are_packs && (!self.is_alike() || self.brings());
         if self.nest.options.groups && are_packs && is_even && fits && self.columns().all(is_float) {
             self.pairs = 2;
             self.shared_bytes = self.shared_bytes.max(bytes);
@@ -40,12 +40,14 @@ impl Plan<'_, '_> {
         for (number, fold) in self.columns().enumerate() {
             body.line(format!("if (!keeps) leave_columns<{block}>({}, column{});", place(number), fold.0));
         }
+        self.leave_ends(body);
         body.line("arrive_in_cluster();");
         body.line("wait_for_cluster();");
         for (number, fold) in self.columns().enumerate() {
             let (at, id, functor) = (place(number), fold.0, Accumulator::of(self.nest, fold).functor);
             body.line(format!("if (keeps) fold_columns<{block}>(column{id}, {at}, (blockIdx.x + 1) % 2, {functor});"));
         }
+        self.fold_ends(body);
         body.line("arrive_in_cluster();");
     }
 

@@ -1,6 +1,6 @@
 //! Small kernels against what the machine can do with the same bytes, in one process, in turn:
 //! `cargo run --release -p fuseline-bench --bin micro -- [--threads=N] [--rounds=N] [--columns=N,…] [--isa=avx512|avx2] [NAME…]`.
-//! With `--columns`, graphs of the gallery that work on rows of so many columns.
+//! With `--columns`, graphs of the gallery that work on rows of so many columns, against the nearest of 4, 8, 16 and 32.
 //!
 //! Elementwise kernels are compared with `a + b` written past the caches, rows with a copy of their input, contractions with the rate
 //! of fused multiply-adds of the machine, products with one row with the rate at which it reads; both rates are measured before and
@@ -69,38 +69,37 @@ const CASES: &[(&str, &str, usize, Floor)] = &[
 ];
 
 /// Elements of rows that are compared with others.
-const ELEMENTS: usize = 1 << 18;
+const ELEMENTS: usize = 1 << 17;
+
+/// Lengths of rows that others are compared with.
+const ROUND: [usize; 4] = [4, 8, 16, 32];
+
+/// A graph at some sizes, ready to run.
+type Planned<'p> = dyn Fn(Graph, &str) -> Result<Case> + 'p;
 
 fn main() -> Result<()> {
     let (options, names) = arguments();
     let number = |name: &str, usual: f64| options.get(name).map_or(usual, |n| n.parse().expect("a number"));
     let (threads, rounds) = (number("threads", 1.0) as usize, number("rounds", 31.0) as usize);
     let isa = fuseline_bench::isa(&options);
+    let planned = |graph: Graph, text: &str| {
+        let mut options = PlanOptions::on(here::spec());
+        options.hints.env = fuseline_bench::sizes(text);
+        Case::made_for(graph, &options, threads, isa)
+    };
+    if let Some(columns) = options.get("columns") {
+        return compare_rows(&names, columns, rounds, &planned);
+    }
     let gauge = Gauge::new(isa, threads)?;
     let titles = ["min µs", "median µs", "floor µs"];
     let [least, median, floor] = titles.map(|title| format!("{title:>10}"));
     println!("{:24} {:44} {least} {median} {floor} {:>7} {:>7}", "kernel", "sizes", "ratio", "loaded");
-    let cases = match options.get("columns") {
-        Some(columns) => rows(&names, columns),
-        None => {
-            let is_meant = |name: &str| names.is_empty() || names.iter().any(|n| n == name);
-            let cases = CASES.iter().filter(|(name, ..)| is_meant(name));
-            cases.map(|(name, sizes, elements, floor)| (*name, (*sizes).to_owned(), *elements, *floor)).collect()
-        }
-    };
-    for (name, sizes, elements, floor) in &cases {
+    let is_meant = |name: &str| names.is_empty() || names.iter().any(|n| n == name);
+    for (name, sizes, elements, floor) in CASES.iter().filter(|(name, ..)| is_meant(name)) {
         let elements = *elements;
-        let planned = |graph: Graph, text: &str| {
-            let mut options = PlanOptions::on(here::spec());
-            options.hints.env = fuseline_bench::sizes(text);
-            Case::made_for(graph, &options, threads, isa)
-        };
         let graph = match name.strip_prefix("linear").filter(|rest| !rest.starts_with('_')) {
             Some(rest) => linear(&fuseline_bench::sizes(sizes), !rest.is_empty())?,
-            None => {
-                let entry = gallery::find(name).ok_or_else(|| Error::invalid(format!("the gallery has no {name}")))?;
-                entry.graph(DType::F32)?
-            }
+            None => graph_of_gallery(name)?,
         };
         let mut case = planned(graph, sizes)?;
         let (mut ours, mut least) = (Vec::new(), Vec::new());
@@ -139,14 +138,38 @@ fn main() -> Result<()> {
     Ok(())
 }
 
-/// Graphs of the gallery that work on rows, of each of some numbers of columns, with as many elements.
-fn rows<'n>(names: &'n [String], columns: &str) -> Vec<(&'n str, String, usize, Floor)> {
+/// Graphs of the gallery that work on rows, of each of some numbers of columns, with as many elements. All lengths are run in turns, so that whoever shares
+/// the machine takes from all of them.
+fn compare_rows(names: &[String], columns: &str, rounds: usize, planned: &Planned<'_>) -> Result<()> {
     let columns: Vec<usize> = columns.split(',').map(|n| n.parse().expect("a number")).collect();
-    let case = |name: &'n String, columns: usize| {
-        let rows = ELEMENTS / columns;
-        (name.as_str(), format!("rows={rows},columns={columns}"), rows * columns, Floor::Copy)
-    };
-    names.iter().flat_map(|name| columns.iter().map(move |n| case(name, *n))).collect()
+    println!("{:24} {:>7} {:>10} {:>12} {:>18}", "kernel", "columns", "ns a row", "ns a number", "of a round length");
+    for name in names {
+        let case = |n: &usize| planned(graph_of_gallery(name)?, &format!("rows={},columns={n}", ELEMENTS / n));
+        let mut cases = columns.iter().map(case).collect::<Result<Vec<Case>>>()?;
+        for round in 0..=rounds {
+            for case in &mut cases {
+                case.run()?;
+                // The first round warms up.
+                if round == 0 {
+                    case.forget();
+                }
+            }
+        }
+        let least = |(columns, case): (&usize, &Case)| case.least() * 1e3 / (ELEMENTS / columns) as f64;
+        let rows: Vec<f64> = columns.iter().zip(&cases).map(least).collect();
+        for (n, ns) in columns.iter().zip(&rows) {
+            let each = |place: usize| rows[place] / columns[place] as f64;
+            let beside = ROUND.into_iter().filter(|_| *n > 2).min_by_key(|round| round.abs_diff(*n));
+            let beside = beside.and_then(|round| columns.iter().position(|n| *n == round));
+            let rate = beside.map_or(String::new(), |place| format!("{:.2}", each(place) * *n as f64 / ns));
+            println!("{name:24} {n:7} {ns:10.2} {:12.3} {rate:>18}", ns / *n as f64);
+        }
+    }
+    Ok(())
+}
+
+fn graph_of_gallery(name: &str) -> Result<Graph> {
+    gallery::find(name).ok_or_else(|| Error::invalid(format!("the gallery has no {name}")))?.graph(DType::F32)
 }
 
 /// How long a case takes at the least by what the machine can do just now, in microseconds; none where something else runs in turn with it.

@@ -24,20 +24,20 @@ pub(super) const COLUMNS: i64 = 4;
 /// Rows of fewer columns are read element by element.
 const FEWEST_COLUMNS: i64 = 3;
 
-/// How many columns are worked on at a time: four, or all where they are fewer than two fours.
+/// How many columns are worked on at a time, at most: four, and at the end of a row that is not made of fours the last five to seven; all where these are fewer.
 pub(super) fn columns_abreast(columns: i64) -> i64 {
-    if columns < 2 * COLUMNS { columns } else { COLUMNS }
+    match columns % COLUMNS {
+        0 => COLUMNS,
+        left => columns.min(COLUMNS + left),
+    }
 }
 
-/// Fours that have all of some columns, which follow each other: how far behind the first column each begins, and which it has that no other one has. Of fewer
-/// than four columns, those before them are in it too, and nothing behind the end of a row; where a row has no more, the first of the next row.
-fn fours(count: i64, is_short: bool) -> SmallVec<[(i64, Range<usize>); 2]> {
-    let behind = count - COLUMNS;
-    match behind {
-        1.. => smallvec![(0, 0..4), (behind, (4 - behind) as usize..4)],
-        0 => smallvec![(0, 0..4)],
-        _ if is_short => smallvec![(0, 0..count as usize)],
-        _ => smallvec![(behind, -behind as usize..4)],
+/// Fours that have all of some columns, which follow each other: how far behind the first column each begins, and which it has that no other one has. One that is
+/// all of a row of fewer columns has the first of the next row too.
+fn fours(count: i64) -> SmallVec<[(i64, Range<usize>); 2]> {
+    match count - COLUMNS {
+        behind @ 1.. => smallvec![(0, 0..4), (behind, (4 - behind) as usize..4)],
+        _ => smallvec![(0, 0..count as usize)],
     }
 }
 
@@ -163,7 +163,7 @@ impl Emitter<'_> {
         Ok(())
     }
 
-    /// The loop along columns of rows that are turned, some at a time, and those that are left.
+    /// The loop along columns of rows that are turned, four at a time, and the last of them where these are no fours.
     pub fn column_loops(
         &mut self,
         rows: &Rows,
@@ -175,7 +175,7 @@ impl Emitter<'_> {
     ) -> Result<Vec<Value>> {
         let extent = self.bound.extents[column];
         let abreast = columns_abreast(extent);
-        let whole = extent / abreast * abreast;
+        let whole = if extent % COLUMNS == 0 { extent } else { extent - abreast };
         let columns = |var: Value, count: i64| {
             let at = move |k: i64| Coord { base: Some(var), plus: k, lanes: false };
             let of_row = move |point: &Point| (0..count).map(|k| point.with(column, at(k))).collect::<Vec<_>>();
@@ -183,38 +183,31 @@ impl Emitter<'_> {
         };
         let mut kept = kept;
         if whole > 0 {
-            let (var, inside) = self.b.begin_loop(To::Number(0), To::Number(whole), abreast, &kept);
-            let next = self.body(rows, pass, foldings, &columns(var, abreast), inside)?;
+            // The accumulators of the last columns, where they are more, begin with them.
+            let others = kept.split_off(kept.len() / abreast as usize * COLUMNS as usize);
+            let (var, inside) = self.b.begin_loop(To::Number(0), To::Number(whole), COLUMNS, &kept);
+            let next = self.body(rows, pass, foldings, &columns(var, COLUMNS), inside)?;
             kept = self.b.end_loop(&next);
+            kept.extend(others);
         }
         if extent > whole {
-            // The accumulators of the first columns take part; there is one row of vectors.
             let var = self.b.number(whole);
-            let some = kept.len() / abreast as usize * (extent - whole) as usize;
-            let rest = kept.split_off(some);
             kept = self.body(rows, pass, foldings, &columns(var, extent - whole), kept)?;
-            kept.extend(rest);
         }
         Ok(kept)
     }
 
     /// The values of a load at points of a row of columns that are turned; `None` where it is read otherwise.
     pub fn load_turned(&mut self, id: StepId, points: &[&Point]) -> Option<Vec<Value>> {
-        let columns = self.turns.filter(|_| !points.is_empty() && points.len() < 2 * COLUMNS as usize)?;
-        let bound = self.bound;
+        let (bound, count) = (self.bound, points.len() as i64);
+        // Fewer columns than a four has are all that there are: what comes behind them is the next row.
+        let fits = |columns: &usize| (COLUMNS.min(bound.extents[*columns])..2 * COLUMNS).contains(&count);
+        let columns = self.turns.filter(fits)?;
         let Op::Load { input, .. } = &bound.kernel.step(id).op else { return None };
         let (memory, access) = (Memory::Input(*input), bound.load(id));
         let mut values = Vec::with_capacity(points.len());
-        for (from, taken) in fours(points.len() as i64, bound.extents[columns] < COLUMNS) {
-            let first = points[0].moved(columns, from);
-            let turned = self.turned(memory, access, &first, points)?;
-            let is_inside = from >= 0 || {
-                let coord = first.coord(columns);
-                coord.base.map_or(Some(0), |base| self.b.as_number(base)).is_some_and(|base| base + coord.plus >= 0)
-            };
-            if !is_inside {
-                return None;
-            }
+        for (from, taken) in fours(count) {
+            let turned = self.turned(memory, access, &points[0].moved(columns, from), points)?;
             let rows = turned.quads().map(|(at, apart)| self.b.load_quads(at, apart, turned.dtype));
             values.extend_from_slice(&self.turn(rows)[taken]);
         }
@@ -272,7 +265,7 @@ impl Emitter<'_> {
             return None;
         }
         let mut words = Vec::with_capacity(points.len());
-        for (from, taken) in fours(points.len() as i64, self.bound.extents[columns] < COLUMNS) {
+        for (from, taken) in fours(points.len() as i64) {
             let first = points[0].moved(columns, from);
             let Index::Sum(sum) = index_at(&mut self.b, &self.multiples, &held.offset, &first, &[]) else {
                 return None;

@@ -13,7 +13,7 @@ use super::super::code::Code;
 use super::super::element;
 use super::super::nest::{Access, Lines, Nest, Parts, slope};
 use super::Plan;
-use super::columns::{MOST_SHARED, ROWS_FETCHED, flops};
+use super::columns::{LANES, MOST_SHARED, ROWS_FETCHED, flops};
 use super::hold::{Place, Worth};
 use super::lines::lines_from;
 use super::pass::outer_axes;
@@ -26,9 +26,6 @@ const LEAST_ROWS: i64 = 4;
 const MUCH: u32 = 28;
 const MUCH_OF_SHORT: u32 = 20;
 const FEW_TURNS: i64 = 2;
-
-/// Threads of a warp.
-const LANES: i64 = 32;
 
 /// Registers that a thread may have, and those that it needs besides what is held and what all rows read, for every pack some more.
 const REGISTERS: [i64; 5] = [64, 72, 80, 96, 128];
@@ -279,5 +276,30 @@ mod tests {
             %10 = map(%0, %1, %6, %3, %4, %9) bf16(erf(f32(a) + f32(b) * (1.0 / sqrt(c)) * (d - e)) / f) store y[i0, i1] = %10 }";
         let text = print(&parse(kernel).unwrap(), &made_for(&Env::new())).unwrap().functions;
         assert!(!text.contains("16 threads walk"), "{text}");
+    }
+
+    #[test]
+    fn columns_at_the_ends_are_kept_of_rows_that_are_there() {
+        let text = |dtype: &str, columns: i64| {
+            let kernel = format!(
+                "kernel {{ axes i0: n, i1: {columns} in x: {dtype}[n, {columns}], g: {dtype}[n, {columns}] \
+                 out y: f32[{columns}], z: {dtype}[n, {columns}] schedule column across=[i0] along=[i1] parts=528 \
+                 %0 = load x[i0, i1] %1 = load g[i0, i1] %2 = map(%0, %1) erf(exp(erf(f32(a)) * f32(b))) * erf(f32(b)) \
+                 %3 = reduce.sum %2 over [i1] %4 = reduce.sum %2 over [i0] %5 = map(%3, %1) {dtype}(a * f32(b)) \
+                 store y[i1] = %4 store z[i0, i1] = %5 }}"
+            );
+            print(&parse(&kernel).unwrap(), &made_for(&Env::new())).unwrap().functions
+        };
+        // Two rows of short ones share a warp, one of which may be behind the last.
+        let short = text("bf16", 257);
+        assert!(short.contains("16 threads walk a row") && short.contains("if (live) ends4 = ends4 + v2;"), "{short}");
+        assert!(text("f32", 257).contains("32 threads walk a row"));
+        // Both blocks of a pair have rows that begin alike, and one of them has what both kept of the ends.
+        let pairs = text("bf16", 1025);
+        let there = |what: &str| assert!(pairs.contains(what), "{what}: {pairs}");
+        there("64 threads walk a row");
+        there("const int back = 63 - t;");
+        there("if (!keeps && back < ends) ends_left4[back] = ends4;");
+        there("ends4 = Sum()(ends4, from_block(ends_left4 + back, (blockIdx.x + 1) % 2));");
     }
 }

@@ -9,7 +9,7 @@ use super::super::body::{Accumulator, Body, Lanes, pack_width};
 use super::super::code::Code;
 use super::super::element;
 use super::super::nest::{Access, Nest};
-use super::hold::{Place, Takes, Worth};
+use super::hold::{FEW_FLOPS, Place, Takes, Worth};
 use super::{Pass, Plan};
 
 /// Elements of a row that a thread takes where nothing speaks against it; where so much is computed for each that it takes longer than to read
@@ -22,8 +22,9 @@ const MANY_FLOPS: u32 = 48;
 /// The same where no columns are folded, so that nothing is kept but what all rows read.
 const OF_ROWS: i64 = 32;
 
-/// Threads of a block where rows are short.
+/// Threads of a block where rows are short, and those of a warp.
 const THREADS: i64 = 128;
+pub(super) const LANES: i64 = 32;
 
 /// The most values of columns that a thread keeps.
 const MOST_KEPT: i64 = 32;
@@ -58,24 +59,35 @@ pub(super) fn threads(nest: &Nest<'_>, along: AxisSet, packs: i64, count: i64, f
     let wanted = (packs * count / share).max(1).unsigned_abs().next_power_of_two() as i64;
     let least = match folds {
         0 => least_of_row(nest, along, packs),
-        _ => packs.max(1).unsigned_abs().next_power_of_two().min(32) as i64,
+        // Two packs are what a thread takes.
+        _ if is_more && 2 * count == MANY && packs < 2 * LANES && !reads_of_rows(nest, along) => LANES / 2,
+        _ => LANES,
     };
+    let least = packs.max(1).unsigned_abs().next_power_of_two().min(least.unsigned_abs()) as i64;
     let threads = wanted.max(least).min(1024);
     (threads, if threads > 32 { 1 } else { THREADS / threads })
 }
 
-/// The fewest threads of a row whose columns nobody keeps: a warp, or half of one where they had one pack each, or meet three times. Rows of a warp meet
-/// together, and all their ends are done at once. Behind the last row, such a warp reads nothing for the others, which it could not know where every row has a
-/// number of its own.
+/// The fewest threads of a row whose columns nobody keeps: a warp, or half of one where they had one pack each, or meet three times; two where they had four packs
+/// each of which much is computed. Rows of a warp meet together, and all their ends are done at once.
 fn least_of_row(nest: &Nest<'_>, along: AxisSet, packs: i64) -> i64 {
+    let is_fold = |k: &usize| nest.kernel.steps[*k].op.is_fold() && nest.folds[*k] == along;
+    let meetings = (0..nest.folds.len()).filter(is_fold).count();
+    let packs_of_thread = if meetings > 2 { 4 } else { 2 };
+    match packs {
+        _ if packs < LANES * packs_of_thread && !reads_of_rows(nest, along) => LANES / 2,
+        _ if packs > LANES * 3 && flops(nest, along) >= FEW_FLOPS => LANES * 2,
+        _ => LANES,
+    }
+}
+
+/// Whether something is read of every row that does not lie along it. Behind the last row, a warp that has several reads nothing for the others, but it would read that.
+fn reads_of_rows(nest: &Nest<'_>, along: AxisSet) -> bool {
     let is_of_row = |access: &Access| {
         let axes = AxisSet::mentioned(&access.offset);
         !access.is_plain() || (axes.common(along).is_empty() && !axes.is_empty())
     };
-    let is_fold = |k: &usize| nest.kernel.steps[*k].op.is_fold() && nest.folds[*k] == along;
-    let meetings = (0..nest.folds.len()).filter(is_fold).count();
-    let packs_of_thread = if meetings > 2 { 4 } else { 2 };
-    if packs < 32 * packs_of_thread && !nest.loads().any(is_of_row) { 16 } else { 32 }
+    nest.loads().any(is_of_row)
 }
 
 /// What is computed for every element of a row.

@@ -209,7 +209,8 @@ impl Plan<'_, '_> {
                 body.accumulate(*fold, accumulator, &format!("s{}", fold.0))?;
             }
             for fold in &pass.columns {
-                body.accumulate(*fold, &Accumulator::of(self.nest, *fold), &format!("ends{}", fold.0))?;
+                let (accumulator, name) = (Accumulator::of(self.nest, *fold), format!("ends{}", fold.0));
+                body.accumulate_where(*fold, &accumulator, &name, self.live())?;
             }
             for store in &pass.stores {
                 body.store(*store, self.live())?;

@@ -187,7 +187,7 @@ fn is_in_doubt(rule: &'static str, planned: &Running, options: &PlanOptions) -> 
 }
 
 /// A second plan is made for what could save this part of the first one, not for less.
-const WORTH_A_PLAN: f64 = 1e-3;
+pub(crate) const WORTH_A_PLAN: f64 = 1e-3;
 
 /// What arithmetic takes at most where it is a part of kernels: twice what it takes all cores.
 fn arithmetic_us(flops: f64, options: &PlanOptions) -> f64 {

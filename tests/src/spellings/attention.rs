@@ -1,7 +1,7 @@
 //! Attention without a mask: where the scale stands, how heads are split, how products are written.
 
 use fuseline::graph::Tensor;
-use fuseline::tensor::DType::{self, F16, F32};
+use fuseline::tensor::DType::{self, F32};
 
 use super::softmax::written_out;
 use super::{Sheet, spellings};
@@ -43,14 +43,6 @@ spellings! {
         "without scale" {
             "three axes": bare,
             "an axis for one head": bare_one_head,
-        }
-        "f16, softmax in f32" {
-            "converted scores": wide_softmax,
-            "one operator": wide_softmax_named,
-        }
-        "f16" {
-            "written out": narrow,
-            "one operator": narrow_named,
         }
         "projected" {
             "product, sum, split": projected_split,
@@ -296,29 +288,6 @@ fn bare_one_head(s: &Sheet) {
     let [q, k, v] = [o.q, o.k, o.v].map(|x| s.unsqueeze(x, &[1]));
     let y = s.op("Attention").opset(23).float("scale", 1.0).of(&[q, k, v]);
     s.output("y", s.call("Squeeze", &[y, s.ints(&[1])]));
-}
-
-fn wide_softmax(s: &Sheet) {
-    let o = heads(s, F16);
-    let product = scores(s, s.mul(o.q, s.number_as(F16, SCALE)), o.k);
-    let probabilities = s.cast(s.softmax(s.cast(product, F32), -1), F16);
-    s.output("y", s.matmul(probabilities, o.v));
-}
-
-fn wide_softmax_named(s: &Sheet) {
-    let o = heads(s, F16);
-    let attention = s.op("Attention").opset(23).str("softmax_precision", F32.name());
-    s.output("y", attention.of(&[o.q, o.k, o.v]));
-}
-
-fn narrow(s: &Sheet) {
-    let o = heads(s, F16);
-    finish(s, scores(s, s.mul(o.q, s.number_as(F16, SCALE)), o.k), &o);
-}
-
-fn narrow_named(s: &Sheet) {
-    let o = heads(s, F16);
-    s.output("y", s.op("Attention").opset(23).of(&[o.q, o.k, o.v]));
 }
 
 /// Queries, keys and values of 256 each, side by side.

@@ -1,7 +1,7 @@
 //! More ways to write attention: scales, heads, masks, guards, sinks, caches.
 
 use fuseline::graph::Tensor;
-use fuseline::tensor::DType::{Bool, F16, F32, I32, I64};
+use fuseline::tensor::DType::{Bool, F32, I32, I64};
 
 use super::attention::{Operands, SCALE, finish, heads, merge_heads, scaled_scores, scores};
 use super::softmax::written_out;
@@ -17,9 +17,6 @@ spellings! {
             "batch and heads as one axis of the labels": labels_joined,
             "scale twice": scaled_twice,
             "less what one operator gives": log_sum,
-        }
-        "f16, softmax in f32" {
-            "logarithm and exponential": wide_log,
         }
         "projected by parts of the weights" {
             "weights sliced": projected_weights,
@@ -163,13 +160,6 @@ fn scaled_twice(s: &Sheet) {
     let o = heads(s, F32);
     let half = s.div(scores(s, o.q, o.k), s.number(2.0));
     finish(s, s.div(half, s.number(4.0)), &o);
-}
-
-fn wide_log(s: &Sheet) {
-    let o = heads(s, F16);
-    let product = s.cast(scores(s, s.mul(o.q, s.number_as(F16, SCALE)), o.k), F32);
-    let p = s.exp(s.op("LogSoftmax").int("axis", -1).of(&[product]));
-    s.output("y", s.matmul(s.cast(p, F16), o.v));
 }
 
 fn projection(s: &Sheet) -> [Tensor<'_>; 3] {

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use fuseline::compile::{PlannedProgram, plan_program, plan_simplified, simplified};
 use fuseline::device::DeviceSpec;
-use fuseline::explain::Explanation;
+use fuseline::explain::{DecisionRow, Explanation};
 use fuseline::fuse::{PlanOptions, Policy, Verdict, edges, node_names};
 use fuseline::gallery::Network;
 use fuseline::graph::{Builder, Graph, Tensor};
@@ -261,7 +261,7 @@ fn every_edge_has_one_decision_and_every_decision_one_row() {
                 assert_eq!(found, wanted, "{} on {target}", entry.name);
                 assert!(part.edges.iter().all(|e| ids.contains(&e.decision)), "{} on {target}", entry.name);
             }
-            let us = |row: &fuseline::explain::DecisionRow| row.saved_us.abs();
+            let us = |row: &DecisionRow| row.saved_us.abs();
             assert!(explanation.decisions.windows(2).all(|pair| us(&pair[0]) >= us(&pair[1])));
         }
     }
@@ -345,6 +345,25 @@ fn scales_of_scores_go_where_they_take_the_least() {
     let planned = plan_simplified(plain, &options, &mut |_| {}).unwrap();
     let refused = |a: &&Application| a.rule == "place-scales" && a.refused == Some(Refusal::Slower);
     assert!(planned.rewrites.iter().filter(refused).count() > 0);
+}
+
+/// What is not worth a second plan is told with both numbers, and the other way it is what was said.
+#[test]
+fn gains_that_are_too_small_for_a_second_plan_are_told() {
+    let options = PlanOptions::on(DeviceSpec::find("cpu").unwrap());
+    let plain = simplified(network("bert_base.legacy"), &options, &mut |_| {}).unwrap();
+    let planned = plan_simplified(plain.clone(), &options, &mut |_| {}).unwrap();
+    let mut explanation = Explanation::of(&planned, &options).unwrap();
+    explanation.price_rewrites(&planned, &plain, &options).unwrap();
+    let refused = |row: &&DecisionRow| row.is_rewrite && row.verdict == Verdict::Refused && row.saved_us > 0.0;
+    let rows: Vec<&DecisionRow> = explanation.decisions.iter().filter(refused).collect();
+    assert!(!rows.is_empty() && rows.iter().all(|row| row.code == "too-little"), "{rows:#?}");
+    let mut flipped = options.clone();
+    flipped.pins.together.extend(rows.iter().map(|row| row.id));
+    let other = plan_simplified(plain, &flipped, &mut |_| {}).unwrap().run.cost.us;
+    let saved: f64 = rows.iter().map(|row| row.saved_us).sum();
+    let told = planned.run.cost.us - other;
+    assert!((saved - told).abs() < 0.01 * told && told < 1e-3 * planned.run.cost.us, "{saved} {told}");
 }
 
 /// For every rule that was applied, how often, what its rewrites are said to save in all, and what the whole plan takes longer

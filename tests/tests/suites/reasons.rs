@@ -2,13 +2,14 @@
 
 use std::collections::BTreeSet;
 
-use fuseline::compile::plan_program;
+use fuseline::compile::{plan_program, rewrite_id};
 use fuseline::device::DeviceSpec;
 use fuseline::fuse::rules::RULES;
 use fuseline::fuse::{Chooser, Decision, DecisionId, Note, Plan, PlanOptions, Policy, Reason, Verdict};
 use fuseline::graph::{Builder, Graph, Tensor};
 use fuseline::ops::Scalar;
 use fuseline::ops::prim::Monoid;
+use fuseline::rewrites::{Application, Refusal};
 use fuseline::tensor::{DType, Literal, Shape};
 
 fn plan(graph: &Graph, options: &PlanOptions) -> Plan {
@@ -193,6 +194,84 @@ fn cases_of_devices() -> Vec<Case> {
     ]
 }
 
+/// A graph in which a rewrite is refused, where and why.
+struct Unwritten {
+    why: Refusal,
+    rule: &'static str,
+    graph: Graph,
+    options: PlanOptions,
+}
+
+impl Unwritten {
+    fn on(target: &str, why: Refusal, rule: &'static str, draw: impl Fn(&Builder)) -> Unwritten {
+        Unwritten { why, rule, graph: drawn(draw), options: on(target) }
+    }
+
+    /// The reason occurs, and deciding the other way is impossible or costs time; or without the wish the plan is faster.
+    fn check(&self) {
+        let Unwritten { why, rule, graph, options } = self;
+        let planned = plan_program(graph.clone(), options, &mut |_| {}).unwrap();
+        let is_it = |a: &&Application| a.rule == *rule && a.refused == Some(*why);
+        let found = planned.rewrites.iter().find(is_it);
+        let Some(found) = found else { panic!("no refusal of {rule} is {}: {:?}", why.code(), planned.rewrites) };
+        let id = rewrite_id(found);
+        let mut flipped = options.clone();
+        flipped.pins.apart.remove(&id);
+        flipped.pins.together.insert(id);
+        let other = plan_program(graph.clone(), &flipped, &mut |_| {}).unwrap();
+        let is_applied = other.applied_rewrites().contains(&id);
+        let [us, other_us] = [planned.run.cost.us, other.run.cost.us];
+        match why {
+            Refusal::NotAllowed => assert!(is_applied && other_us < us, "{rule}: {us} us, free {other_us} us"),
+            Refusal::Slower => assert!(is_applied && other_us > us, "{rule}: {us} us, with it {other_us} us"),
+            _ => assert!(!is_applied && other_us == us, "{rule}: {} and was done", why.code()),
+        }
+    }
+}
+
+fn softmax(x: Tensor<'_>) -> Tensor<'_> {
+    let weights = (x - x.reduce_keep(Monoid::Max, &[1])).exp();
+    weights / weights.sum(&[1])
+}
+
+/// One head of attention, its queries scaled.
+fn attention(b: &Builder, [queries, keys]: [usize; 2], scale: f64) -> Tensor<'_> {
+    let [q, k, v] = [("q", queries), ("k", keys), ("v", keys)].map(|(name, rows)| matrix(b, name, rows, 64));
+    softmax((q.exp() * scale).matmul(k.transpose())).matmul(v)
+}
+
+/// Cases of what is refused before there are kernels.
+fn rewrites() -> Vec<Unwritten> {
+    let normalized = drawn(|b| b.output("y", attention(b, [512, 512], 0.125)));
+    let free = plan_program(normalized, &on("h200"), &mut |_| {}).unwrap();
+    let applied = free.applied_rewrites();
+    let mut all = vec![
+        // Probabilities that are a result are computed in any case.
+        Unwritten::on("h200", Refusal::UsedElsewhere, "defer-normalizer", |b| {
+            let p = softmax(matrix(b, "x", 512, 512));
+            b.output("p", p);
+            b.output("y", p.matmul(matrix(b, "v", 512, 64)));
+        }),
+        // So many products of 8 bits do not fit into 32.
+        Unwritten::on("cpu", Refusal::MayOverflow, "contract-integers", |b| {
+            let [x, w] = ["x", "w"].map(|name| b.input(name, DType::I8, Shape::new([16usize, 200_000])));
+            let [x, w] = [x, w].map(|x| x.cast(DType::F32) * 0.03);
+            b.output("y", x.matmul(w.transpose()));
+        }),
+        // A scale far from 1 may be what keeps sums in range.
+        Unwritten::on("cpu", Refusal::LeavesRange, "hoist-scales", |b| {
+            b.output("y", attention(b, [512, 512], 1e-20));
+        }),
+        // There are fewer scores than numbers in the queries.
+        Unwritten::on("cpu", Refusal::Slower, "place-scales", |b| b.output("y", attention(b, [16, 32], 0.125))),
+        Unwritten::on("h200", Refusal::NotAllowed, "defer-normalizer", |b| {
+            b.output("y", attention(b, [512, 512], 0.125));
+        }),
+    ];
+    all.last_mut().expect("there are some").options.pins.apart = applied;
+    all
+}
+
 /// Cases of what users and books refuse.
 fn wishes() -> Vec<Case> {
     let row = |b: &Builder| {
@@ -256,6 +335,14 @@ fn every_reason_has_a_case_in_which_it_is_the_true_one() {
     // This one has a test of its own.
     covered.insert("chance");
     let missing: Vec<&str> = Reason::codes().filter(|code| !covered.contains(code)).collect();
+    assert!(missing.is_empty(), "no case for {missing:?}");
+}
+
+#[test]
+fn every_refusal_of_a_rewrite_has_a_case_in_which_it_is_the_true_one() {
+    let cases = rewrites();
+    cases.iter().for_each(Unwritten::check);
+    let missing: Vec<&Refusal> = Refusal::ALL.iter().filter(|why| cases.iter().all(|case| case.why != **why)).collect();
     assert!(missing.is_empty(), "no case for {missing:?}");
 }
 

@@ -72,7 +72,7 @@ impl Flipped {
             return "this plan may not take every decision";
         }
         if self.decision.is_rewrite && self.decision.verdict == Verdict::Refused {
-            return "it promised less than a plan of its own is worth; --lock FILE writes the faster plan, --plan FILE obeys it";
+            return "a second plan is made for what promises a thousandth of a run; --lock FILE writes the faster plan, --plan FILE obeys it";
         }
         if self.decision.rule == "attention" && self.decision.verdict == Verdict::Taken {
             return "attention stays in one piece, for what it does not store grows with the square of the sizes; --lock FILE \

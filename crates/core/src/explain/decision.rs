@@ -217,14 +217,7 @@ pub(super) fn of_rewrites(applications: &[Application]) -> Vec<DecisionRow> {
         producer: name(&application.producer),
         consumer: name(&application.consumer),
         verdict: if application.refused.is_none() { Verdict::Taken } else { Verdict::Refused },
-        code: match application.refused {
-            None => "taken",
-            Some(Refusal::NotAllowed) => "pinned",
-            Some(Refusal::UsedElsewhere) => "used-elsewhere",
-            Some(Refusal::MayOverflow) => "may-overflow",
-            Some(Refusal::LeavesRange) => "leaves-range",
-            Some(Refusal::Slower) => "slower",
-        },
+        code: application.refused.map_or("taken", Refusal::code),
         reason: match application.refused {
             None => application.what.clone(),
             Some(why) => format!("{}: {why}", application.what),
@@ -235,7 +228,7 @@ pub(super) fn of_rewrites(applications: &[Application]) -> Vec<DecisionRow> {
         is_rewrite: true,
         is_inside: false,
         is_priced: false,
-        is_illegal: !matches!(application.refused, None | Some(Refusal::NotAllowed | Refusal::Slower)),
+        is_illegal: application.refused.is_some_and(Refusal::is_illegal),
         scorecard: None,
     };
     applications.iter().map(row).collect()

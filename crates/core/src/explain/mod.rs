@@ -21,10 +21,11 @@ pub use decision::{DecisionRow, Edge};
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::analysis::Scorecard;
-use crate::compile::{Grain, PlannedProgram, plan_apart};
+use crate::compile::{Grain, PlannedProgram, WORTH_A_PLAN, plan_apart, rewrite_id};
 use crate::error::Result;
 use crate::fuse::{Chooser, Cost, DecisionId, Kind, Pins, Plan, PlanOptions, PlannedKernel, Policy, Verdict, plan};
 use crate::graph::{Graph, Origin};
+use crate::rewrites::Application;
 use crate::tensor::DType;
 use score::Scorer;
 use wiring::Wiring;
@@ -161,6 +162,8 @@ impl Explanation {
         let options = &PlanOptions { budget: options.budget.started(), ..options.clone() };
         let worths = worth::of_rewrites(planned, graph, options);
         options.budget.check()?;
+        let offered =
+            |a: &Application| a.refused.and_then(|_| worths.get(&rewrite_id(a))).map(|worth| worth.us.max(0.0));
         for row in self.decisions.iter_mut().filter(|row| row.is_rewrite) {
             let Some(worth) = worths.get(&row.id) else { continue };
             (row.saved_us, row.bytes_saved, row.flops_saved) = (worth.us, worth.bytes, worth.flops);
@@ -170,11 +173,17 @@ impl Explanation {
                     "; costs time here, but rewrites are applied wherever they fit: every spelling is one kernel",
                 );
             }
-            // Refused because no plan promised less, or by a plan with all of its kind.
+            // No second plan was made, or one with all of its kind was slower.
             if row.verdict == Verdict::Refused && worth.us > LEAST_LOSS_US {
                 let what = row.reason.split(": ").next().unwrap_or_default();
-                row.reason = format!("{what}: saves time here, but promised less than a plan of its own is worth");
-                row.code = "unforeseen";
+                let saved: f64 = planned.rewrites.iter().filter(|a| a.rule == row.rule).filter_map(offered).sum();
+                let least_us = WORTH_A_PLAN * planned.run.cost.us;
+                let (code, why) = match saved < least_us {
+                    true => ("too-little", format!("less than the {least_us:.1} µs for which a second plan is made")),
+                    false => ("unforeseen", "it had promised less than a second plan is made for".to_string()),
+                };
+                row.reason = format!("{what}: saves {:.2} µs, {saved:.2} in all: {why}", worth.us);
+                row.code = code;
             }
         }
         decision::rank(&mut self.decisions);

@@ -1,7 +1,9 @@
 //! Scales behind contractions.
 
 use super::peel::{Action, Factor, Order, Peeled, cast, peel};
+use super::scaled_product::Scaled;
 use super::seen::Seen;
+use super::step::Step;
 use super::{Facts, Permit, Rewrite, Site, sites};
 use crate::error::Result;
 use crate::graph::rewrite::{Rebuild, Values, replaced};
@@ -24,22 +26,61 @@ pub(super) const REWRITE: Rewrite = Rewrite {
 /// is not may be what keeps the sums in range, and stays.
 ///
 /// A contraction of a type with a small range (f16) becomes one of f32, its result rounded after scaling: a scale below 1
-/// may be what keeps its sums in range.
+/// may be what keeps its sums in range. So does one whose result is scaled as it was written.
 fn run(graph: &Graph, facts: &Facts, permit: &mut Permit<'_>) -> Result<Option<Graph>> {
     sites(graph, facts, |id| find(graph, facts, id, permit), |rebuild, id, found| apply(graph, rebuild, id, found))
 }
 
-/// The operands without their scales.
-type Found = [Peeled; 2];
+/// Where numbers stand.
+enum Found {
+    /// before a contraction: its operands without them
+    Before(Box<[Peeled; 2]>),
+    /// behind a contraction of a small range, in a map that does nothing else
+    Behind(Scaled),
+}
 
 fn find(graph: &Graph, facts: &Facts, id: usize, permit: &mut Permit<'_>) -> Option<Found> {
-    let node = &graph.nodes()[id];
-    let Prim::Contract(_) = node.prim() else { return None };
-    let [a, b] = [node.args()[0], node.args()[1]];
-    let constant = |v: Value| facts.is_constant(v.node());
-    if !graph.ty(a).dtype.is_float() || constant(a) || constant(b) {
+    match graph.nodes()[id].prim() {
+        Prim::Contract(_) => find_before(graph, facts, id, permit).map(|found| Found::Before(Box::new(found))),
+        Prim::Map(_) => find_behind(graph, facts, id, permit).map(Found::Behind),
+        _ => None,
+    }
+}
+
+/// Whether a node contracts floats that are both computed.
+fn contracts_computed(graph: &Graph, facts: &Facts, id: usize) -> bool {
+    let args = graph.nodes()[id].args();
+    graph.ty(args[0]).dtype.is_float() && !args.iter().any(|arg| facts.is_constant(arg.node()))
+}
+
+fn find_behind(graph: &Graph, facts: &Facts, id: usize, permit: &mut Permit<'_>) -> Option<Scaled> {
+    let scaled = Scaled::of(graph, id)?;
+    let dtype = scaled.dtype(graph);
+    let out = graph.nodes()[id].types()[0].dtype;
+    // What others read as it is would be computed twice.
+    let is_alone = [scaled.contract, scaled.product.node()].iter().all(|node| *node == id || facts.readers(*node) == 1);
+    let is_narrow = with_range(dtype) != dtype && wider(out, dtype) == out;
+    if !is_narrow || !is_alone || !contracts_computed(graph, facts, scaled.contract) {
         return None;
     }
+    let site = Site {
+        rule: REWRITE.name,
+        producer: scaled.contract,
+        consumer: id,
+        flops_saved: Dim::int(0),
+        bytes_saved: Dim::int(0),
+        is_sure: false,
+        what: format!("a sum of {dtype} that is scaled is rounded behind the scale"),
+    };
+    permit.allow(graph, site).then_some(scaled)
+}
+
+/// The operands without their scales.
+fn find_before(graph: &Graph, facts: &Facts, id: usize, permit: &mut Permit<'_>) -> Option<[Peeled; 2]> {
+    if !contracts_computed(graph, facts, id) {
+        return None;
+    }
+    let [a, b] = [graph.nodes()[id].args()[0], graph.nodes()[id].args()[1]];
     let wanted = |action: Action, seen: &Seen| is_scale(graph, action, seen);
     let found = [a, b].map(|operand| {
         peel(graph, operand, Order { wanted: &wanted, is_small: false, heeds_guards: false, from_sums: true })
@@ -74,43 +115,61 @@ fn is_scale(graph: &Graph, action: Action, seen: &Seen) -> bool {
 }
 
 fn apply(graph: &Graph, rebuild: &mut Rebuild<'_>, id: usize, found: &Found) -> Result<Option<Values>> {
-    let node = &graph.nodes()[id];
+    match found {
+        Found::Before(operands) => {
+            let factors: Vec<(Action, Step)> = operands.iter().flat_map(|p| &p.factors).map(Factor::moved).collect();
+            let [a, b] = &**operands;
+            let rests = [a.rest.rebuilt(graph, rebuild)?, b.rest.rebuilt(graph, rebuild)?];
+            scaled_behind(graph, rebuild, [id, id], rests, &factors)
+        }
+        Found::Behind(Scaled { contract, action, number, .. }) => {
+            let args = graph.nodes()[*contract].args();
+            let operands = [rebuild.moved(args[0]), rebuild.moved(args[1])];
+            scaled_behind(graph, rebuild, [*contract, id], operands, &[(*action, *number)])
+        }
+    }
+}
+
+/// A contraction of other operands, in a type with range enough, its result scaled, instead of a node.
+fn scaled_behind(
+    graph: &Graph,
+    rebuild: &mut Rebuild<'_>,
+    [contract, instead_of]: [usize; 2],
+    mut operands: [Value; 2],
+    factors: &[(Action, Step)],
+) -> Result<Option<Values>> {
+    let node = &graph.nodes()[contract];
     let Prim::Contract(row) = node.prim() else { return Ok(None) };
-    let dtype = node.types()[0].dtype;
-    let factors: Vec<&Factor> = found.iter().flat_map(|p| &p.factors).collect();
-    let wide = with_range(dtype);
-    let mut operands = [node.args()[0]; 2];
-    for (operand, peeled) in operands.iter_mut().zip(found) {
-        let rest = peeled.rest.rebuilt(graph, rebuild)?;
-        *operand = cast(rebuild, rest, wide)?;
+    let wide = with_range(node.types()[0].dtype);
+    for operand in &mut operands {
+        *operand = cast(rebuild, *operand, wide)?;
     }
     let product = rebuild.add(Contract { accumulator: wider(row.accumulator, wide), ..row.clone() }, &operands)?;
-    let expr = Expr::build(&[wide], |scope, x| product_of(graph, scope, x[0], &factors));
+    let expr = Expr::build(&[wide], |scope, x| product_of(graph, scope, x[0], factors));
     let scaled = rebuild.add(Map { expr, shape: node.types()[0].shape.clone() }, &[product])?;
-    replaced(cast(rebuild, scaled, dtype)?)
+    replaced(cast(rebuild, scaled, graph.nodes()[instead_of].types()[0].dtype)?)
 }
 
 /// A term multiplied by all factors, the known ones as one number.
-fn product_of<'s>(graph: &Graph, scope: &'s Scope, term: Term<'s>, factors: &[&Factor]) -> Term<'s> {
+fn product_of<'s>(graph: &Graph, scope: &'s Scope, term: Term<'s>, factors: &[(Action, Step)]) -> Term<'s> {
     let dtype = term.dtype();
     let (mut number, mut count) = (1.0, 0);
     let mut term = term;
-    for factor in factors {
-        let step = factor.seen.step;
-        match (step.float(graph), factor.action) {
+    for (action, step) in factors {
+        match (step.float(graph), action) {
             (Some(x), Action::Over) => (number, count) = (number / x, count + 1),
             (Some(x), _) => (number, count) = (number * x, count + 1),
             (None, action) => {
                 let expr = step.uniform(graph).expect("a factor is a number");
                 let factor = expr.inline(scope, &[]).cast(dtype);
-                term = if action == Action::Over { term / factor } else { term * factor };
+                term = if *action == Action::Over { term / factor } else { term * factor };
             }
         }
     }
     if count == 0 {
         return term;
     }
-    let least = factors.iter().map(|f| f.seen.step.dtype(graph)).max_by(|a, b| a.epsilon().total_cmp(&b.epsilon()));
+    let least = factors.iter().map(|(_, step)| step.dtype(graph)).max_by(|a, b| a.epsilon().total_cmp(&b.epsilon()));
     let number = if count > 1 { plainest(number, count, least.unwrap_or(dtype)) } else { number };
     term * scope.constant(dtype, Number::new(dtype, number))
 }
@@ -122,7 +181,7 @@ fn plainest(product: f64, count: i32, dtype: DType) -> f64 {
     let whole = square.round();
     let near = (square / whole - 1.0).abs() <= error;
     // Among large numbers one is always near.
-    let telling = whole >= 1.0 && whole * error < 0.1;
+    let telling = whole >= 1.0 && whole * error < 0.5;
     if near && telling { whole.sqrt().recip().copysign(product) } else { product }
 }
 

@@ -27,6 +27,7 @@ mod permit;
 mod place_scales;
 mod product_parts;
 mod scale_weights;
+mod scaled_product;
 mod seen;
 mod shift_by_maximum;
 mod softmax;

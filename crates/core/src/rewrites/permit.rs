@@ -47,6 +47,28 @@ pub enum Refusal {
     Slower,
 }
 
+impl Refusal {
+    /// Every one.
+    pub const ALL: &'static [Refusal] =
+        &[Refusal::NotAllowed, Refusal::UsedElsewhere, Refusal::MayOverflow, Refusal::LeavesRange, Refusal::Slower];
+
+    /// A word for it, for programs that read reports.
+    pub fn code(self) -> &'static str {
+        match self {
+            Refusal::NotAllowed => "pinned",
+            Refusal::UsedElsewhere => "used-elsewhere",
+            Refusal::MayOverflow => "may-overflow",
+            Refusal::LeavesRange => "leaves-range",
+            Refusal::Slower => "slower",
+        }
+    }
+
+    /// Whether no choice of the user can change it.
+    pub fn is_illegal(self) -> bool {
+        !matches!(self, Refusal::NotAllowed | Refusal::Slower)
+    }
+}
+
 impl fmt::Display for Refusal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {

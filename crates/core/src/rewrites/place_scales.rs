@@ -10,14 +10,15 @@ use super::facts::axes;
 use super::operand::labels;
 use super::peel::Action;
 use super::product_parts::{Part, Views};
+use super::scaled_product::Scaled;
 use super::seen::Fold;
-use super::step::{Kind, Step};
+use super::step::Kind;
 use super::{Facts, Permit, Rewrite, Site, rebuilt_at};
 use crate::device::Machine;
 use crate::error::Result;
 use crate::graph::rewrite::{Rebuild, Values, replaced};
 use crate::graph::{Graph, Value};
-use crate::ops::prim::{Contract, Map, View};
+use crate::ops::prim::{Map, View};
 use crate::ops::{Expr, Prim, Scalar};
 use crate::passes::Tier;
 use crate::tensor::DType;
@@ -66,14 +67,6 @@ enum Change {
     Moved(Found),
     /// a part of the product is scaled
     Scaled(Found),
-}
-
-/// A contraction and the number that scales it.
-#[derive(Clone, Copy)]
-struct Scaled {
-    contract: usize,
-    action: Action,
-    number: Step,
 }
 
 #[derive(Clone, Copy)]
@@ -171,22 +164,10 @@ fn find(
     permit.allow_move(graph, site, number).then_some(Found { scaled, place })
 }
 
-/// The contraction that a map scales by a number, if it does nothing else.
+/// The contraction of a wide type that a map scales by a number.
 fn scaled(graph: &Graph, id: usize) -> Option<Scaled> {
-    let Prim::Map(_) = graph.nodes()[id].prim() else { return None };
-    let Kind::Call(op @ (Scalar::Mul | Scalar::Div), operands) = Step::of(graph, Value::new(id, 0)).kind(graph) else {
-        return None;
-    };
-    let action = if op == Scalar::Mul { Action::Times } else { Action::Over };
-    let with = |product: Step, number: Step| {
-        let Kind::Value(value) = product.kind(graph) else { return None };
-        let is_wide = matches!(graph.ty(value).dtype, DType::F32 | DType::F64);
-        let is_contract = matches!(graph.node_of(value).prim(), Prim::Contract(Contract { .. }));
-        let is_number = number.float(graph).map_or_else(|| number.uniform(graph).is_some(), |x| x != 0.0);
-        (is_wide && is_contract && is_number).then(|| Scaled { contract: value.node(), action, number })
-    };
-    let (a, b) = (operands[0], operands[1]);
-    with(a, b).or_else(|| if op == Scalar::Mul { with(b, a) } else { None })
+    let is_wide = |scaled: &Scaled| matches!(scaled.dtype(graph), DType::F32 | DType::F64);
+    Scaled::of(graph, id).filter(|scaled| is_wide(scaled) && scaled.product.node() == scaled.contract)
 }
 
 /// What is behind views, so many at most, and the views, the last first.
@@ -223,7 +204,7 @@ fn scale_part(graph: &Graph, rebuild: &mut Rebuild<'_>, found: &Found) -> Result
 }
 
 fn apply(graph: &Graph, rebuild: &mut Rebuild<'_>, found: &Found) -> Result<Option<Values>> {
-    let Found { scaled: Scaled { contract, action, number }, place } = found;
+    let Found { scaled: Scaled { contract, action, number, .. }, place } = found;
     let node = &graph.nodes()[*contract];
     let mut operands = [rebuild.moved(node.args()[0]), rebuild.moved(node.args()[1])];
     let Place::Operand { operand, depth } = place else {

@@ -1,9 +1,11 @@
-//! How long planning takes: `cargo run --release -p fuseline-bench --bin planning [--runs N] [MODEL.onnx …]`
+//! How long planning takes: `cargo run --release -p fuseline-bench --bin planning [--runs N] [--stages] [MODEL.onnx …]`
 //!
 //! For every network, the time from the file to the graph, from there to the program (passes, rewrites and every plan that is made to choose among
 //! them) and from the verified graph to plan and log: the median and the least of several runs, on a CPU and on a GPU.
-//! Without models, the networks without weights of the tests. One run is for those who count instructions.
+//! Without models, the networks without weights of the tests. One run is for those who count instructions;
+//! `--stages` tells what every pass and rewrite takes.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Instant;
 
@@ -11,6 +13,7 @@ use fuseline::compile::plan_program;
 use fuseline::device::DeviceSpec;
 use fuseline::error::{Error, Result};
 use fuseline::fuse::{PlanOptions, plan};
+use fuseline::graph::Graph;
 use fuseline_frontend::Model;
 
 const RUNS: usize = 9;
@@ -22,6 +25,7 @@ fn main() -> Result<()> {
         let count = arguments.next().and_then(|count| count.to_str()?.parse().ok());
         runs = count.filter(|count| *count > 0).ok_or_else(|| Error::invalid("--runs takes a number from 1 on"))?;
     }
+    let stages = arguments.next_if(|argument| argument == "--stages").is_some();
     let mut files: Vec<PathBuf> = arguments.map(PathBuf::from).collect();
     if files.is_empty() {
         files = networks();
@@ -42,6 +46,9 @@ fn main() -> Result<()> {
                 planned = plan_program(graph.clone(), &options, &mut |_| {})?;
                 Ok(())
             })?;
+            if stages {
+                print_stages(runs, &graph, &options)?;
+            }
             let run = planned.program.run();
             let plans = times(runs, || plan(run, &options).map(|_| ()))?;
             let name = file.file_stem().unwrap_or_default().to_string_lossy().into_owned();
@@ -51,6 +58,25 @@ fn main() -> Result<()> {
                 run.nodes().len()
             );
         }
+    }
+    Ok(())
+}
+
+/// The passes and rewrites of a program by the time that they take in all, and how often they run.
+fn print_stages(runs: usize, graph: &Graph, options: &PlanOptions) -> Result<()> {
+    let mut stages: BTreeMap<&'static str, (f64, usize)> = BTreeMap::new();
+    for _ in 0..runs {
+        let mut last = Instant::now();
+        plan_program(graph.clone(), options, &mut |step| {
+            let stage = stages.entry(step.pass).or_default();
+            *stage = (stage.0 + ms(last), stage.1 + 1);
+            last = Instant::now();
+        })?;
+    }
+    let mut stages: Vec<_> = stages.into_iter().collect();
+    stages.sort_by(|a, b| b.1.0.total_cmp(&a.1.0));
+    for (name, (ms, count)) in stages {
+        println!("  {name:24} {:8.2} ms {:4} times", ms / runs as f64, count / runs);
     }
     Ok(())
 }

@@ -459,16 +459,35 @@ impl<'s> Term<'s> {
         self.scope.state.borrow().nodes[self.id as usize].0.clone()
     }
 
+    /// What the step is, looked at where it lies: rules look at many that they leave alone.
+    fn look<R>(self, look: impl FnOnce(&ExprNode) -> R) -> R {
+        look(&self.scope.state.borrow().nodes[self.id as usize].0)
+    }
+
     /// The terms it reads.
     pub fn operands(self) -> SmallVec<[Term<'s>; 3]> {
-        let operands = self.node().operands();
         let state = self.scope.state.borrow();
-        operands.iter().map(|id| Term { scope: self.scope, id: *id, dtype: state.nodes[*id as usize].1 }).collect()
+        let term = |id: &u32| Term { scope: self.scope, id: *id, dtype: state.nodes[*id as usize].1 };
+        match &state.nodes[self.id as usize].0 {
+            ExprNode::Apply(_, operands) => operands.iter().map(term).collect(),
+            ExprNode::Cast(x) | ExprNode::Bits(x) => SmallVec::from_slice(&[term(x)]),
+            ExprNode::Arg(_) | ExprNode::Const(_) | ExprNode::Coord(_) | ExprNode::Size(_) => SmallVec::new(),
+        }
     }
 
     /// The number, when it is a constant.
     pub fn as_const(self) -> Option<Number> {
-        if let ExprNode::Const(number) = self.node() { Some(number) } else { None }
+        self.look(|node| if let ExprNode::Const(number) = node { Some(*number) } else { None })
+    }
+
+    /// The function that it applies.
+    pub fn as_call(self) -> Option<Scalar> {
+        self.look(|node| if let ExprNode::Apply(op, _) = node { Some(*op) } else { None })
+    }
+
+    /// Whether it converts another term.
+    pub fn is_cast(self) -> bool {
+        self.look(|node| matches!(node, ExprNode::Cast(_)))
     }
 
     /// A function of terms, or an error when the types do not fit.

@@ -373,16 +373,14 @@ impl<'p, 's> Union<'p, 's> {
         if !matches!(a.dtype().class(), Class::Float | Class::Signed) {
             return None;
         }
-        let negated = |t: Term<'s>| matches!(t.node(), ExprNode::Apply(Scalar::Neg, _)).then(|| t.operands()[0]);
+        let negated = |t: Term<'s>| (t.as_call() == Some(Scalar::Neg)).then(|| t.operands()[0]);
         match (negated(a), negated(b)) {
             (Some(a), None) => return self.join(&[a, b]).map(|x| self.signed(x, true)),
             (None, Some(b)) => return self.join(&[a, b]).map(|x| self.signed(x, false)),
             _ => {}
         }
         // Of a sum and a difference, the sum has its terms in any order.
-        let call = |t: Term<'s>, op: Scalar| {
-            matches!(t.node(), ExprNode::Apply(found, _) if found == op).then(|| [t.operands()[0], t.operands()[1]])
-        };
+        let call = |t: Term<'s>, op: Scalar| (t.as_call() == Some(op)).then(|| [t.operands()[0], t.operands()[1]]);
         let (difference, sum, first) = match (call(a, Scalar::Sub), call(b, Scalar::Add)) {
             (Some(difference), Some(sum)) => (difference, sum, true),
             _ => (call(b, Scalar::Sub)?, call(a, Scalar::Add)?, false),

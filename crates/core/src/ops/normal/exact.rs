@@ -93,7 +93,7 @@ impl<'s> Normalizer<'s> {
 
 /// `not (a < b)` for operands of which one is always the smaller: not for floats, which may be NaN.
 fn negation(condition: Term<'_>) -> Option<Term<'_>> {
-    let ExprNode::Apply(op @ (Lt | Le), _) = condition.node() else { return None };
+    let Some(op @ (Lt | Le)) = condition.as_call() else { return None };
     let operands = condition.operands();
     let opposite = if op == Lt { Le } else { Lt };
     (!operands[0].dtype().is_float()).then(|| Term::call(opposite, &[operands[1], operands[0]]))

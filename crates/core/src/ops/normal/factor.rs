@@ -88,7 +88,7 @@ impl<'s> Normalizer<'s> {
     /// factor.
     fn choice(&self, product: &Product<'s>, varying: &mut Reads<'_>) -> Option<(Wrap<'s>, Term<'s>, usize)> {
         for (k, Factor { base, exponent }) in product.factors.iter().enumerate() {
-            if *exponent != 1 || !matches!(base.node(), ExprNode::Apply(Scalar::Select, _)) {
+            if *exponent != 1 || base.as_call() != Some(Scalar::Select) {
                 continue;
             }
             let operands = base.operands();

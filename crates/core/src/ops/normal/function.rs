@@ -343,7 +343,7 @@ impl<'s> Normalizer<'s> {
 
     /// The operand and the bound of `min(x, bound)`.
     fn bounded_above(&self, term: Term<'s>) -> Option<(Term<'s>, f64)> {
-        let ExprNode::Apply(Min, _) = term.node() else { return None };
+        let Some(Min) = term.as_call() else { return None };
         let operands = term.operands();
         Some((operands[0], operands[1].as_const()?.to_f64()))
     }
@@ -351,7 +351,7 @@ impl<'s> Normalizer<'s> {
     /// `select` of real numbers.
     pub(super) fn select(&mut self, condition: Term<'s>, yes: Term<'s>, no: Term<'s>) -> Product<'s> {
         // With a constant bound the comparison is false for NaN, which then is the result, as max and min have it.
-        if let ExprNode::Apply(Lt | Le, _) = condition.node()
+        if let Some(Lt | Le) = condition.as_call()
             && let [a, b] = *condition.operands()
             && a.dtype() == yes.dtype()
         {
@@ -374,7 +374,7 @@ impl<'s> Normalizer<'s> {
 
     /// Of a choice between a positive number and a negative one, the opposite: of `c ? 1 : −1` and `c ? −1 : 1` only one is written.
     fn negated_signs(&mut self, term: Term<'s>) -> Option<Term<'s>> {
-        let ExprNode::Apply(Select, _) = term.node() else { return None };
+        let Some(Select) = term.as_call() else { return None };
         let [condition, yes, no] = term.operands()[..] else { return None };
         let (first, second) = (yes.as_const()?.to_f64(), no.as_const()?.to_f64());
         let signs = first > 0.0 && second < 0.0 && first.is_finite() && second.is_finite();
@@ -385,7 +385,7 @@ impl<'s> Normalizer<'s> {
     /// The form of one of the factors of a product, if there is a plainer one. May change the other factors.
     pub(super) fn another_form(&mut self, factors: &mut [Factor<'s>], k: usize) -> Option<Product<'s>> {
         let Factor { base, exponent } = factors[k];
-        let ExprNode::Apply(op, _) = base.node() else { return None };
+        let op = base.as_call()?;
         match op {
             Exp if exponent < 0 => {
                 let inverse = self.exponential_of_negated(base);
@@ -487,7 +487,7 @@ fn argument(term: Term<'_>, op: Scalar) -> Option<Term<'_>> {
 }
 
 fn calls(term: Term<'_>, op: Scalar) -> bool {
-    matches!(term.node(), ExprNode::Apply(found, _) if found == op)
+    term.as_call() == Some(op)
 }
 
 /// The number that bounds nothing in an extremum.
@@ -497,7 +497,7 @@ fn idle(op: Scalar) -> Number {
 
 /// A choice between either infinity: as an operand of an extremum, between all and nothing of the others.
 fn either(op: Scalar, term: Term<'_>) -> Option<[Term<'_>; 3]> {
-    let ExprNode::Apply(Select, _) = term.node() else { return None };
+    let Some(Select) = term.as_call() else { return None };
     let [condition, yes, no] = term.operands()[..] else { return None };
     let other = idle(if op == Max { Min } else { Max });
     let values = [yes.as_const()?, no.as_const()?];

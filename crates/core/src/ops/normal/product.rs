@@ -8,7 +8,7 @@ use smallvec::SmallVec;
 use super::number::{computed, is_same, read_back};
 use super::{Normalizer, Numerics};
 use crate::ops::range::is_normal;
-use crate::ops::{ExprNode, Number, Scalar, Scope, Term};
+use crate::ops::{Number, Scalar, Scope, Term};
 use crate::tensor::{DType, gcd};
 
 /// A base and its exponent, which is not 0.
@@ -234,7 +234,7 @@ impl<'s> Normalizer<'s> {
         let (numbers, factors): (SmallVec<[_; 2]>, SmallVec<[_; 2]>) =
             factors.into_iter().partition(|f| f.base.as_const().is_some());
         for factor in factors {
-            let root = matches!(factor.base.node(), ExprNode::Apply(Scalar::Sqrt, _));
+            let root = factor.base.as_call() == Some(Scalar::Sqrt);
             if factor.exponent < 0 && !root {
                 below.push(self.raised(factor));
                 continue;
@@ -274,7 +274,7 @@ impl<'s> Normalizer<'s> {
         factors: SmallVec<[Factor<'s>; 2]>,
     ) -> SmallVec<[Factor<'s>; 2]> {
         // The reciprocal of a root stands above the line.
-        let is_root = |f: &Factor<'s>| matches!(f.base.node(), ExprNode::Apply(Scalar::Sqrt, _));
+        let is_root = |f: &Factor<'s>| f.base.as_call() == Some(Scalar::Sqrt);
         let is_power = |f: &Factor<'s>| f.exponent.abs() > 1 && !is_root(f) && f.base.as_const().is_none();
         let (powers, mut others): (SmallVec<[Factor<'s>; 2]>, SmallVec<[Factor<'s>; 2]>) =
             factors.iter().copied().partition(|f| is_power(f));

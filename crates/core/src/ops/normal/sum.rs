@@ -56,7 +56,7 @@ struct Hiding<'s> {
 
 impl<'s> Hiding<'s> {
     fn of((term, coefficient): (Term<'s>, f64)) -> Option<Hiding<'s>> {
-        let ExprNode::Apply(Scalar::Select, _) = term.node() else { return None };
+        let Some(Scalar::Select) = term.as_call() else { return None };
         let [condition, yes, no] = term.operands()[..] else { return None };
         let least = |bits: u64| f64::from_bits(bits) * coefficient == f64::NEG_INFINITY;
         let hides = |t: Term<'s>| matches!(t.as_const(), Some(Number::Float(bits)) if least(bits));
@@ -382,7 +382,7 @@ impl<'s> Normalizer<'s> {
     /// `2 · sigmoid(2·x)` (which does not cancel), `sigmoid(x) − ½` is `½ · tanh(x / 2)`.
     fn known_sum(&mut self, terms: &[(Term<'s>, f64)], constant: f64, dtype: DType) -> Option<Product<'s>> {
         let [(term, 1.0)] = terms else { return None };
-        let ExprNode::Apply(op, _) = term.node() else { return None };
+        let op = term.as_call()?;
         let is = |x: f64| is_same(constant, x, dtype);
         let mut of = |op: Scalar, scale: f64| {
             let argument = self.product_of(term.operands()[0]);

@@ -38,9 +38,7 @@ impl<'s> Normalizer<'s> {
     pub(super) fn whole_division(&mut self, a: Term<'s>, b: Term<'s>) -> Term<'s> {
         let numerator = self.combination_of(a);
         let is_remainder = |(t, c): &&(Term<'s>, i64)| {
-            *c == a.dtype().wrap(-1) as i64
-                && matches!(t.node(), ExprNode::Apply(Scalar::Mod, _))
-                && t.operands()[1] == b
+            *c == a.dtype().wrap(-1) as i64 && t.as_call() == Some(Scalar::Mod) && t.operands()[1] == b
         };
         for (remainder, _) in numerator.terms.iter().filter(is_remainder) {
             let dividend = remainder.operands()[0];

@@ -93,7 +93,7 @@ pub(super) fn multiple_of_choice<'s>(s: &Step<'_, 's>) -> Option<Term<'s>> {
 
 /// Whether a product of integers is not zero is whether both factors are not, where one of them is a truth.
 pub(super) fn truth_of_product<'s>(s: &Step<'_, 's>) -> Option<Term<'s>> {
-    let is_cast = |t: Term<'s>| matches!(t.node(), ExprNode::Cast(_));
+    let is_cast = |t: Term<'s>| t.is_cast();
     let product = s.term.operands().first().copied().filter(|_| s.term.dtype() == DType::Bool && is_cast(s.term))?;
     let [a, b] = call(product, Mul).filter(|_| product.dtype().is_int())?;
     let is_truth = |t: Term<'s>| is_cast(t) && t.operands()[0].dtype() == DType::Bool;
@@ -103,7 +103,7 @@ pub(super) fn truth_of_product<'s>(s: &Step<'_, 's>) -> Option<Term<'s>> {
 
 /// The smaller of a number and either infinity is the number, or the negative one.
 pub(super) fn bound_by_choice<'s>(s: &Step<'_, 's>) -> Option<Term<'s>> {
-    let ExprNode::Apply(op @ (Min | Max), _) = s.term.node() else { return None };
+    let Some(op @ (Min | Max)) = s.term.as_call() else { return None };
     let [a, b] = call(s.term, op)?;
     let (idle, bound) = if op == Min { (f64::INFINITY, f64::NEG_INFINITY) } else { (f64::NEG_INFINITY, f64::INFINITY) };
     let (x, [c, yes, no], [first, second]) = match (hiding(a), hiding(b)) {
@@ -147,7 +147,7 @@ pub(super) fn at_most_least<'s>(s: &Step<'_, 's>) -> Option<Term<'s>> {
 
 /// What is known before anything is read comes first.
 pub(super) fn logic_order<'s>(s: &Step<'_, 's>) -> Option<Term<'s>> {
-    let ExprNode::Apply(op @ (And | Or), _) = s.term.node() else { return None };
+    let Some(op @ (And | Or)) = s.term.as_call() else { return None };
     let operands = call(s.term, op).filter(|_| s.term.dtype() == DType::Bool)?;
     let new = in_order(s, op, operands);
     (new != s.term).then_some(new)
@@ -190,7 +190,7 @@ fn chosen<'s>(s: &Step<'_, 's>, c: Term<'s>, yes: Term<'s>, no: Term<'s>) -> Ter
 
 /// Whether a choice of numbers is not zero is a choice of whether each is not.
 pub(super) fn truth_of_choice<'s>(s: &Step<'_, 's>) -> Option<Term<'s>> {
-    let inner = s.term.operands().first().copied().filter(|_| matches!(s.term.node(), ExprNode::Cast(_)))?;
+    let inner = s.term.operands().first().copied().filter(|_| s.term.is_cast())?;
     choice(inner).filter(|_| s.term.dtype() == DType::Bool)?;
     truth(s, inner, MOST_CHOICES)
 }
@@ -233,14 +233,14 @@ fn opposite<'s>(s: &Step<'_, 's>, condition: Term<'s>) -> Option<Term<'s>> {
 
 /// A comparison of a truth as a number with constants, or a function of it, is a choice between what it gives for one and zero.
 pub(super) fn function_of_truth<'s>(s: &Step<'_, 's>) -> Option<Term<'s>> {
-    let ExprNode::Apply(op, _) = s.term.node() else { return None };
+    let op = s.term.as_call()?;
     let operands = s.term.operands();
     let signature = op.def().signature;
     let is_function = operands.len() == 1 && signature != Signature::Compare && s.term.dtype().is_float();
     if !is_function && signature != Signature::Compare || matches!(op, Neg | Scalar::Abs) {
         return None;
     }
-    let is_truth = |t: &Term<'s>| matches!(t.node(), ExprNode::Cast(_)) && t.operands()[0].dtype() == DType::Bool;
+    let is_truth = |t: &Term<'s>| t.is_cast() && t.operands()[0].dtype() == DType::Bool;
     let place = operands.iter().position(is_truth)?;
     if operands.iter().enumerate().any(|(k, t)| k != place && t.as_const().is_none()) {
         return None;
@@ -262,7 +262,7 @@ pub(super) fn equal_to_itself<'s>(s: &Step<'_, 's>) -> Option<Term<'s>> {
 
 /// A sum or difference of two index expressions as floats is that of the index expressions.
 pub(super) fn add_converted<'s>(s: &Step<'_, 's>) -> Option<Term<'s>> {
-    let ExprNode::Apply(op @ (Add | Sub), _) = s.term.node() else { return None };
+    let Some(op @ (Add | Sub)) = s.term.as_call() else { return None };
     let [a, b] = call(s.term, op).filter(|_| s.term.dtype().is_float())?;
     let index = |t: Term<'s>| match t.node() {
         ExprNode::Cast(_) => t.operands()[0].as_index(&s.ranges),
@@ -275,13 +275,13 @@ pub(super) fn add_converted<'s>(s: &Step<'_, 's>) -> Option<Term<'s>> {
 
 /// A comparison of two integers as floats is one of integers.
 pub(super) fn compare_converted<'s>(s: &Step<'_, 's>) -> Option<Term<'s>> {
-    let ExprNode::Apply(op, _) = s.term.node() else { return None };
+    let op = s.term.as_call()?;
     let operands = s.term.operands();
     if op.def().signature != Signature::Compare || operands.len() != 2 || !operands[0].dtype().is_float() {
         return None;
     }
     let whole = |t: Term<'s>| {
-        let inner = t.operands().first().copied().filter(|_| matches!(t.node(), ExprNode::Cast(_)))?;
+        let inner = t.operands().first().copied().filter(|_| t.is_cast())?;
         (inner.dtype().is_int() && inner.dtype() != DType::Bool).then_some(inner)
     };
     let (a, b) = (whole(operands[0])?, whole(operands[1])?);

@@ -3,7 +3,7 @@
 use rustc_hash::FxHashSet;
 
 use super::{bits, choices, sign};
-use crate::ops::{Expr, ExprNode, Number, Prim, Scalar, Scope, Signature, Term, prim, range};
+use crate::ops::{Expr, Number, Prim, Scalar, Scope, Signature, Term, prim, range};
 use crate::passes::Numerics;
 use crate::reference::{Limits, Options, Reading, evaluate_prim};
 use crate::tensor::{Class, DType, Dim, Ranges, Shape};
@@ -147,13 +147,10 @@ impl<'s> Step<'_, 's> {
 
 /// The operands of a term that applies this function; the only one of a unary function counts twice.
 pub(super) fn call(term: Term<'_>, op: Scalar) -> Option<[Term<'_>; 2]> {
-    match term.node() {
-        ExprNode::Apply(found, _) if found == op => {
-            let operands = term.operands();
-            Some([operands[0], *operands.last().expect("functions have operands")])
-        }
-        _ => None,
-    }
+    (term.as_call() == Some(op)).then(|| {
+        let operands = term.operands();
+        [operands[0], *operands.last().expect("functions have operands")]
+    })
 }
 
 pub(super) fn unary(term: Term<'_>, op: Scalar) -> Option<Term<'_>> {
@@ -196,7 +193,7 @@ pub(super) fn fold<'s>(s: &Step<'_, 's>) -> Option<Term<'s>> {
 }
 
 fn constant_right<'s>(s: &Step<'_, 's>) -> Option<Term<'s>> {
-    let ExprNode::Apply(op, _) = s.term.node() else { return None };
+    let op = s.term.as_call()?;
     let [a, b] = s.call(op).filter(|_| op.is_commutative())?;
     (a.as_const().is_some() && b.as_const().is_none()).then(|| Term::call(op, &[b, a]))
 }
@@ -284,13 +281,12 @@ fn select_truth<'s>(s: &Step<'_, 's>) -> Option<Term<'s>> {
 
 fn choice_of_constants<'s>(s: &Step<'_, 's>) -> Option<Term<'s>> {
     let operands = s.term.operands();
-    let is_choice = |t: &Term<'s>| {
-        matches!(t.node(), ExprNode::Apply(Select, _)) && t.operands()[1..].iter().all(|t| t.as_const().is_some())
-    };
+    let is_choice =
+        |t: &Term<'s>| t.as_call() == Some(Select) && t.operands()[1..].iter().all(|t| t.as_const().is_some());
     let compares = |op: Scalar| op.def().signature == Signature::Compare;
-    let place = match s.term.node() {
-        ExprNode::Cast(_) => operands.iter().position(is_choice)?,
-        ExprNode::Apply(op, _) if compares(op) => {
+    let place = match s.term.as_call() {
+        None if s.term.is_cast() => operands.iter().position(is_choice)?,
+        Some(op) if compares(op) => {
             let place = operands.iter().position(is_choice)?;
             operands.iter().enumerate().all(|(k, t)| k == place || t.as_const().is_some()).then_some(place)?
         }
@@ -314,9 +310,9 @@ fn zero_is_false<'s>(s: &Step<'_, 's>) -> Option<Term<'s>> {
 
 /// Whether a term is not zero, seen through conversions that keep every value.
 fn truth(term: Term<'_>) -> Term<'_> {
-    match term.node() {
+    match term.is_cast() {
         _ if term.dtype() == DType::Bool => term,
-        ExprNode::Cast(_) if keeps_values(term.operands()[0].dtype(), term.dtype()) => truth(term.operands()[0]),
+        true if keeps_values(term.operands()[0].dtype(), term.dtype()) => truth(term.operands()[0]),
         _ => term.cast(DType::Bool),
     }
 }
@@ -327,14 +323,14 @@ fn same_twice<'s>(s: &Step<'_, 's>) -> Option<Term<'s>> {
 }
 
 fn logic_known<'s>(s: &Step<'_, 's>) -> Option<Term<'s>> {
-    let ExprNode::Apply(op @ (And | Or), _) = s.term.node() else { return None };
+    let Some(op @ (And | Or)) = s.term.as_call() else { return None };
     let [x, c] = s.call(op).filter(|_| s.term.dtype() == DType::Bool)?;
     let absorbs = i64::from(op == Or);
     int(c).map(|n| if n == absorbs { c } else { x })
 }
 
 fn clip_clip<'s>(s: &Step<'_, 's>) -> Option<Term<'s>> {
-    let ExprNode::Apply(op @ (Max | Min), _) = s.term.node() else { return None };
+    let Some(op @ (Max | Min)) = s.term.as_call() else { return None };
     let [inner, b] = s.call(op)?;
     let [x, a] = call(inner, op)?;
     let constant = fold(&Step { term: Term::call(op, &[a, b]), ..*s })?;
@@ -350,7 +346,7 @@ fn idle_bound<'s>(s: &Step<'_, 's>) -> Option<Term<'s>> {
 fn round_whole<'s>(s: &Step<'_, 's>) -> Option<Term<'s>> {
     let rounding = [Floor, Ceil, Round, Trunc];
     let x = rounding.into_iter().find_map(|op| unary(s.term, op))?;
-    let from_int = matches!(x.node(), ExprNode::Cast(_)) && !x.operands()[0].dtype().is_float();
+    let from_int = x.is_cast() && !x.operands()[0].dtype().is_float();
     (!s.is_float() || from_int || rounding.into_iter().any(|op| unary(x, op).is_some())).then_some(x)
 }
 
@@ -369,8 +365,7 @@ fn keeps_values(from: DType, to: DType) -> bool {
 }
 
 fn cast_cast<'s>(s: &Step<'_, 's>) -> Option<Term<'s>> {
-    let is_cast = |t: Term<'_>| matches!(t.node(), ExprNode::Cast(_));
-    let middle = s.term.operands().first().copied().filter(|t| is_cast(s.term) && is_cast(*t))?;
+    let middle = s.term.operands().first().copied().filter(|t| s.term.is_cast() && t.is_cast())?;
     let x = middle.operands()[0];
     keeps_values(x.dtype(), middle.dtype()).then(|| x.cast(s.term.dtype()))
 }
@@ -389,7 +384,7 @@ fn div_power_of_two<'s>(s: &Step<'_, 's>) -> Option<Term<'s>> {
 }
 
 fn compare_ranges<'s>(s: &Step<'_, 's>) -> Option<Term<'s>> {
-    let ExprNode::Apply(op @ (Lt | Le | Eq), _) = s.term.node() else { return None };
+    let Some(op @ (Lt | Le | Eq)) = s.term.as_call() else { return None };
     let [a, b] = s.call(op).filter(|[a, _]| a.dtype().is_int())?;
     let (a, b) = (a.as_index(&s.ranges)?, b.as_index(&s.ranges)?);
     let surely_at_least =
@@ -409,7 +404,7 @@ fn compare_ranges<'s>(s: &Step<'_, 's>) -> Option<Term<'s>> {
 
 /// The sides `left ≤ right` of a comparison of index expressions, each a sum without subtraction.
 pub(super) fn sides(s: &Step<'_, '_>, comparison: Term<'_>) -> Option<(Dim, Dim)> {
-    let ExprNode::Apply(op @ (Lt | Le), _) = comparison.node() else { return None };
+    let Some(op @ (Lt | Le)) = comparison.as_call() else { return None };
     let [a, b] = call(comparison, op)?;
     let difference = b.as_index(&s.ranges)? - a.as_index(&s.ranges)? - i64::from(op == Lt);
     let (right, left) = difference.with_same_sign().by_sign();
@@ -483,7 +478,7 @@ fn pow_constant<'s>(s: &Step<'_, 's>) -> Option<Term<'s>> {
 }
 
 fn constants_together<'s>(s: &Step<'_, 's>) -> Option<Term<'s>> {
-    let ExprNode::Apply(op @ (Add | Mul), _) = s.term.node() else { return None };
+    let Some(op @ (Add | Mul)) = s.term.as_call() else { return None };
     let [inner, b] = s.call(op)?;
     let [x, a] = call(inner, op)?;
     if let Some((a, b)) = float(a).zip(float(b)) {

@@ -20,7 +20,7 @@ pub(crate) use bound::Bound;
 pub use interpret::{Algebra, Env};
 pub use range::{Range, Ranges};
 
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 use smallvec::{SmallVec, smallvec};
 
@@ -619,9 +619,15 @@ impl From<Atom> for Dim {
     }
 }
 
+/// The first axes, made once: few expressions mention any other symbol, and every index map begins with them.
+static AXES: LazyLock<[Dim; 8]> = LazyLock::new(|| std::array::from_fn(|k| Atom::Symbol(Symbol::Axis(k as u8)).into()));
+
 impl From<Symbol> for Dim {
     fn from(symbol: Symbol) -> Dim {
-        Atom::Symbol(symbol).into()
+        match symbol {
+            Symbol::Axis(k) if usize::from(k) < AXES.len() => AXES[usize::from(k)].clone(),
+            other => Atom::Symbol(other).into(),
+        }
     }
 }
 

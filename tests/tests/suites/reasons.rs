@@ -393,6 +393,23 @@ fn a_textbook_minds_other_readers_of_what_is_handed_on_and_no_others() {
 }
 
 #[test]
+fn another_type_behind_is_told_and_refused_by_a_textbook() {
+    let graph = |dtype: DType| drawn(|b| b.output("y", (matrix(b, "x", 512, 512).exp() * 0.5).cast(dtype)));
+    let kernels = |dtype: DType, policy: Policy| {
+        let mut options = on("h200");
+        options.policy = policy;
+        plan(&graph(dtype), &options)
+    };
+    for (dtype, converts) in [(DType::F16, true), (DType::I8, true), (DType::F32, false)] {
+        let plain = kernels(dtype, Policy::Microseconds);
+        assert_eq!(plain.kernels.len(), 1, "{dtype}");
+        let told = plain.decisions.iter().any(|decision| decision.notes.contains(&Note::Converted));
+        assert_eq!(told, converts, "{dtype}");
+        assert_eq!(kernels(dtype, Policy::Textbook).kernels.len(), 1 + usize::from(converts), "{dtype}");
+    }
+}
+
+#[test]
 fn a_store_in_another_order_is_told() {
     // Results of many columns as heads, and in the order of heads.
     let notes = |order: [usize; 4]| -> Vec<Note> {

@@ -3,11 +3,14 @@
 use std::path::Path;
 
 use fuseline::compare::Meaning;
+use fuseline::device::DeviceSpec;
+use fuseline::fuse::scheduled;
 use fuseline::gallery;
+use fuseline::lower::Hints;
 use fuseline::reference::{Buffer, Limits};
-use fuseline::tensor::{DType, Env, Literal};
-use fuseline::tile;
-use fuseline::tile::interp::{self, Options};
+use fuseline::tensor::{DType, Env, Literal, Symbol};
+use fuseline::tile::interp::{self, Folds, Options};
+use fuseline::tile::{self, Schedule};
 use fuseline_tests::fuzz::bounded::interpret;
 
 /// The kernels of a page: lines from `kernel {` to `}`, four blanks further in.
@@ -53,6 +56,41 @@ fn softmax_is_five_lines_or_less_and_a_softmax() {
     let graph = gallery::find("softmax").unwrap().graph(DType::F32).unwrap();
     let meaning = Meaning::of(&graph, &[("x".into(), x)].into_iter().collect(), Limits::default()).unwrap();
     assert_eq!(meaning.check(&[outputs[0].to_literal().unwrap()]), Ok(()));
+}
+
+/// Attention as it is written, folded at once, and as a plan would run it, piece by piece: also in rows that begin hidden, or are.
+#[test]
+fn a_kernel_without_a_schedule_gets_one_that_computes_the_same() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../examples");
+    let written = tile::parse(&std::fs::read_to_string(folder.join("attention.tile")).unwrap()).unwrap();
+    let sizes = [("heads", 2), ("rows", 5), ("keys", 9), ("d", 4), ("e", 3)];
+    let env: Env = sizes.map(|(name, size)| (Symbol::name(name), size)).into_iter().collect();
+    let hints = Hints { env: env.clone(), ..Hints::default() };
+    let inputs: Vec<Buffer> = written
+        .inputs
+        .iter()
+        .enumerate()
+        .map(|(k, param)| {
+            let shape = param.ty.shape.eval(&env).unwrap();
+            let value =
+                |i: usize| if k == 1 && i == 7 { f64::NEG_INFINITY } else { ((i * 7 + k) % 11) as f64 * 0.3 - 1.5 };
+            let values: Vec<f64> = (0..shape.iter().product()).map(value).collect();
+            Buffer::from_literal(&Literal::from_f64s(DType::F32, shape, &values).unwrap())
+        })
+        .collect();
+    let expected = interp::run(&written, &inputs, &env, &Options::default()).unwrap();
+    for target in ["cpu", "avx2", "a100", "h200"] {
+        let planned = scheduled(&written, DeviceSpec::find(target).unwrap(), &hints).unwrap();
+        assert!(matches!(planned.schedule, Schedule::Attention { .. }), "{planned}");
+        assert_eq!(tile::parse(&planned.to_string()).unwrap(), planned);
+        for folds in [Folds::Whole, Folds::AsScheduled] {
+            let options = Options { folds, ..Options::default() };
+            let found = interp::run(&planned, &inputs, &env, &options).unwrap();
+            for (a, b) in found[0].to_floats().iter().zip(expected[0].to_floats()) {
+                assert!((a - b).abs() < 1e-5 || a.is_nan() && b.is_nan(), "{target}, {folds:?}: {a} {b}");
+            }
+        }
+    }
 }
 
 #[test]

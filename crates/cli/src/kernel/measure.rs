@@ -276,7 +276,7 @@ fn times(
     feed: &Feed,
     bytes: usize,
 ) -> Outcome<(Times, Times, Option<usize>)> {
-    let kernel = written.source.kernel.clone();
+    let kernel = written.kernel_to_run(options.device.target(), &feed.env)?;
     let plan = PlanOptions::on(here::spec());
     let (runs, warmup, limits) = (options.iters.get(), options.warmup, Limits::default());
     let of_cpu = |times: Vec<Duration>| Times::of(times.iter().skip(warmup).map(|time| time.as_secs_f64() * 1e6));

@@ -4,12 +4,18 @@ mod feed;
 mod measure;
 mod run;
 
+use std::borrow::Cow;
 use std::ffi::OsStr;
 use std::io::ErrorKind;
 use std::path::Path;
 
+use fuseline::device::DeviceSpec;
 use fuseline::error::Error;
-use fuseline::tile::{self, Source};
+use fuseline::fuse::scheduled;
+use fuseline::lower::{Hints, Refusal};
+use fuseline::tensor::Env;
+use fuseline::tile::{self, Op, Schedule, Source};
+use fuseline_cpu::here;
 use serde_json::{Value, json};
 
 use crate::arguments::{CheckKernel, EmitKernel, Form, Kernel, KernelAction};
@@ -68,6 +74,31 @@ impl Written {
         self.source.name.as_deref().unwrap_or(&self.place)
     }
 
+    /// The kernel as it runs on a device at some sizes. Where its writer does not say how, and it multiplies in another way than tile by tile,
+    /// that is what a plan would do: of two products with a softmax between them, attention. With it, why a plan would not do it.
+    pub fn kernel_on(&self, spec: &DeviceSpec, env: &Env) -> (Cow<'_, tile::Kernel>, Option<Refusal>) {
+        let kernel = &self.source.kernel;
+        let is_row = matches!(kernel.schedule, Schedule::Row { .. });
+        let multiplies = kernel.steps.iter().any(|step| matches!(step.op, Op::Dot { .. }));
+        let hints = Hints { env: env.clone(), ..Hints::default() };
+        if self.source.is_scheduled || !is_row || !multiplies {
+            return (Cow::Borrowed(kernel), None);
+        }
+        match scheduled(kernel, spec, &hints) {
+            Ok(other) => (Cow::Owned(other), None),
+            Err(why) => (Cow::Borrowed(kernel), Some(why)),
+        }
+    }
+
+    /// The kernel as it runs on a device of a name at some sizes; says where that is slow.
+    fn kernel_to_run(&self, target: &str, env: &Env) -> Outcome<tile::Kernel> {
+        let (kernel, why) = self.kernel_on(&target::find(target)?, env);
+        if let Some(why) = why {
+            screen::tell(&format!("note: products are computed row by row, which is slow: {why}"));
+        }
+        Ok(kernel.into_owned())
+    }
+
     /// An error about the kernel, at its place in the file.
     pub fn failure(&self, error: Error) -> Failure {
         let at = self.source.locate(&error);
@@ -109,6 +140,8 @@ fn check(written: &Written, options: &CheckKernel) -> Outcome {
     let (source, kernel) = (&written.source, &written.source.kernel);
     let symbols: Vec<String> = kernel.symbols().iter().map(ToString::to_string).collect();
     let sides = [(&source.inputs, &kernel.inputs), (&source.outputs, &kernel.outputs)];
+    let (on_here, _) = written.kernel_on(here::spec(), &Env::new());
+    let schedule = on_here.schedule.name();
     if options.json {
         let [inputs, outputs] = sides.map(|(names, params)| {
             let params = names.iter().zip(params);
@@ -120,7 +153,7 @@ fn check(written: &Written, options: &CheckKernel) -> Outcome {
             "outputs": outputs,
             "sizes": symbols,
             "steps": kernel.steps.len(),
-            "schedule": kernel.schedule.name(),
+            "schedule": schedule,
         }));
     }
     let mut text = screen::title(&format!("{} is a kernel", written.name()), screen::width());
@@ -130,7 +163,6 @@ fn check(written: &Written, options: &CheckKernel) -> Outcome {
         text.push_str(&screen::wrapped(&format!("{title} {}", params.join(", ")), 2, screen::width()));
     }
     let sizes = if symbols.is_empty() { "no free sizes".into() } else { format!("free sizes {}", symbols.join(", ")) };
-    let schedule = kernel.schedule.name();
     text.push_str(&format!("  {} steps, schedule {schedule}, {sizes}\n", kernel.steps.len()));
     screen::print(&text)
 }
@@ -142,8 +174,11 @@ fn emit(written: &Written, options: &EmitKernel) -> Outcome {
         Form::Cuda => feed::bind_sizes(kernel, &options.sizes)?,
         _ => feed::assume_sizes(kernel, feed::bind_sizes(kernel, &options.sizes)?, feed::USUAL_SIZE).0,
     };
+    let usual = if options.form == Form::Cuda { kernels::USUAL_GPU } else { here::NAME };
+    let spec = target::find(options.target.as_deref().unwrap_or(OsStr::new(usual)))?;
+    let (kernel, _) = written.kernel_on(&spec, &env);
+    let kernel = &*kernel;
     let name = written.source.name.as_deref().unwrap_or(kernel.schedule.name());
-    let spec = target::find(options.target.as_deref().unwrap_or(OsStr::new(kernels::USUAL_GPU)))?;
     let shown = match options.form {
         Form::Cuda => kernels::show_launched(kernel, name, &env, &spec),
         form => kernels::show_named(kernel, name, &env, form, &spec),

@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 
 use super::Written;
 use super::feed::{self, Feed, USUAL_SIZE};
-use crate::arguments::RunKernel;
+use crate::arguments::{Measuring, RunKernel};
 use crate::failure::{Failure, GPU, Outcome};
 use crate::file;
 use crate::quantity::significant;
@@ -97,18 +97,18 @@ pub fn tell(feed: &Feed, seed: u64) {
 }
 
 fn outputs(written: &Written, options: &RunKernel, feed: &Feed) -> Outcome<Vec<Literal>> {
-    let kernel = written.source.kernel.clone();
     let plan = PlanOptions::on(here::spec());
+    let kernel = |device: Measuring| written.kernel_to_run(device.target(), &feed.env);
     let limits = Limits::default();
     let done = match options.device.name {
         "interp" => interpreted(written, feed),
         "cpu" => {
             let device = processor(plan, options.threads, limits)?;
-            device.load_kernel(kernel, &feed.env).and_then(|lone| lone.run(&feed.tensors))
+            device.load_kernel(kernel(Measuring::Cpu)?, &feed.env).and_then(|lone| lone.run(&feed.tensors))
         }
         "cuda" => {
             let device = crate::gpu::open(plan, limits).map_err(|error| error.at(GPU))?;
-            device.load_kernel(kernel, &feed.env).and_then(|lone| lone.run(&feed.tensors))
+            device.load_kernel(kernel(Measuring::Cuda)?, &feed.env).and_then(|lone| lone.run(&feed.tensors))
         }
         other => Err(Error::bug(format!("{other} is no device of kernels"))),
     };

@@ -28,6 +28,7 @@ fn every_example_agrees_with_the_interpreter() {
         ("layernorm_gelu", "rows=6,n=70"),
         ("linear_gelu", "tokens=9,inner=34,outer=21"),
         ("causal_softmax", "heads=2,n=19"),
+        ("attention", "heads=2,rows=70,keys=130,d=16,e=24"),
     ];
     for (name, sizes) in sizes {
         let ran = json(&example(name), &["run", "--sizes", sizes]);
@@ -38,6 +39,22 @@ fn every_example_agrees_with_the_interpreter() {
         let checked = json(&example(name), &["check"]);
         assert_eq!(checked["kernel"], name);
     }
+}
+
+#[test]
+fn products_without_a_schedule_run_as_a_plan_would_run_them() {
+    let attention = example("attention");
+    assert_eq!(json(&attention, &["check"])["schedule"], "attention");
+    let emitted = |arguments: &[&str]| stdout(&[&["kernel", &attention, "emit"], arguments].concat());
+    assert!(emitted(&["tile"]).contains("schedule attention") && emitted(&["tile"]).contains("correct %"));
+    assert!(emitted(&["cuda", "--sizes", "d=64,e=64"]).contains("schedule attention"));
+    // Of two products one of which is inside of the other, a plan makes two kernels: here they are slow, and that is said.
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("two.tile").display().to_string();
+    let text = "kernel two(x: f32[m, a], w: f32[a, b], u: f32[b, c]) -> y: f32[m, c] { y = dot[b](max(dot[a](x, w), 0.0), u) }";
+    std::fs::write(&file, text).unwrap();
+    let done = fuseline(&["kernel", &file, "run", "--sizes", "m=3,a=4,b=5,c=6"]);
+    assert!(done.status.success() && text(&done.stderr).contains("row by row, which is slow"), "{done:?}");
 }
 
 #[test]

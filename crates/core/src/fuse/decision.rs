@@ -204,6 +204,8 @@ pub enum Note {
     ComputedAgain,
     /// a value that was rounded between the two stays wider
     RoundingRemoved,
+    /// the two hold numbers of different types
+    Converted,
     /// the result is written in another order than it is computed
     PermutedStore,
     /// folds of the result of a contraction are in its kernel
@@ -222,6 +224,7 @@ impl fmt::Display for Note {
             Note::SecondOutput => "allowed, because the intermediate result becomes a second output",
             Note::ComputedAgain => "allowed, because computing it again is cheaper than storing it",
             Note::RoundingRemoved => "a rounding between the two is removed",
+            Note::Converted => "allowed, because the kernel converts on the way",
             Note::PermutedStore => "allowed, because the store permutes",
             Note::WholeRows => "allowed, because a tile owns whole rows",
             Note::FoldedOperand => "allowed, because folding a row again for each tile costs less than storing it",

@@ -9,6 +9,7 @@ use super::evaluate::Kind;
 use super::options::Chooser;
 use super::rules::{Form, Proposal, Stage};
 use super::state::{GroupId, GroupState, Groups};
+use super::textbook;
 use crate::error::Result;
 use crate::graph::Value;
 use crate::lower::{self, Refusal};
@@ -219,6 +220,9 @@ impl Driver<'_> {
         if self.options.numerics != crate::passes::Numerics::Strict && producer.iter().any(|n| narrow(n) && !stored(n))
         {
             notes.push(Note::RoundingRemoved);
+        }
+        if textbook::changes_type(&self.state, proposal) {
+            notes.push(Note::Converted);
         }
         if self.permutes(proposal, producer, consumer) {
             notes.push(Note::PermutedStore);

@@ -29,6 +29,7 @@ mod order;
 mod plan;
 mod replay;
 pub mod rules;
+mod schedule;
 mod second_thoughts;
 mod state;
 mod structure;
@@ -46,6 +47,7 @@ pub use lock::{Lock, LockedGraph, LockedKernel};
 pub use options::{Chooser, Pins, PlanOptions, Policy};
 pub use plan::{Plan, PlannedKernel, edge_names, node_names, plan};
 pub(crate) use plan::{plan_knowing, price_knowing};
+pub use schedule::scheduled;
 pub use state::GroupId;
 pub use third_thoughts::Turn;
 

@@ -3,6 +3,7 @@
 use super::evaluate::Kind;
 use super::rules::{Form, Proposal};
 use super::state::State;
+use crate::tensor::TensorType;
 
 /// Why a textbook would keep these groups apart, although one kernel can do it.
 pub(super) fn refusal(state: &State<'_>, proposal: &Proposal) -> Option<&'static str> {
@@ -14,16 +15,26 @@ pub(super) fn refusal(state: &State<'_>, proposal: &Proposal) -> Option<&'static
     if proposal.form == Form::Copy || is_wanted_elsewhere(state, proposal) {
         return Some("another consumer needs the intermediate result");
     }
-    let stored = |g: u32| state.group(g).outputs.first().map(|v| state.graph.ty(*v).clone());
-    let (first, last) = (stored(proposal.groups[0])?, stored(*proposal.groups.last()?)?);
-    if first.dtype != last.dtype {
+    if changes_type(state, proposal) {
         return Some("different element types");
     }
+    let (first, last) = stored(state, proposal)?;
     let contracts = matches!(kinds[0], Kind::Contract | Kind::Attention);
     if contracts && first.shape != last.shape {
         return Some("incompatible access patterns after a contraction");
     }
     None
+}
+
+/// What the first and the last of these groups store.
+fn stored<'s>(state: &'s State<'_>, proposal: &Proposal) -> Option<(&'s TensorType, &'s TensorType)> {
+    let stored = |g: u32| state.group(g).outputs.first().map(|v| state.graph.ty(*v));
+    Some((stored(proposal.groups[0])?, stored(*proposal.groups.last()?)?))
+}
+
+/// Whether groups store numbers of different types.
+pub(super) fn changes_type(state: &State<'_>, proposal: &Proposal) -> bool {
+    stored(state, proposal).is_some_and(|(first, last)| first.dtype != last.dtype)
 }
 
 /// Whether something that the first group stores for the others is wanted by somebody else too: another group, or the caller.

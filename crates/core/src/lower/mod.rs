@@ -22,6 +22,7 @@ mod steady;
 mod stream;
 mod tiling;
 mod work;
+mod written;
 
 pub use classify::{Hints, Limits, Roles, classify};
 pub use draft::{Draft, Leaf, LeafOp, Place, Sink};

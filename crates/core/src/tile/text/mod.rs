@@ -38,6 +38,8 @@ pub struct Source {
     pub inputs: Vec<String>,
     /// what the writer calls its outputs, in order
     pub outputs: Vec<String>,
+    /// whether the writer says how it runs
+    pub is_scheduled: bool,
     places: Places,
     /// of the short form
     names: Option<Names>,

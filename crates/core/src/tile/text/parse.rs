@@ -40,6 +40,7 @@ pub(super) fn read_kernel(cursor: &mut Cursor<'_>) -> Result<Source> {
     while !reader.cursor.eat("}") {
         reader.statement()?;
     }
+    let is_scheduled = outline.is_some();
     let schedule = match outline {
         Some(outline) => reader.complete(outline)?,
         None if reader.corrections.is_empty() => usual_schedule(reader.builder.kernel()),
@@ -55,6 +56,7 @@ pub(super) fn read_kernel(cursor: &mut Cursor<'_>) -> Result<Source> {
         name: None,
         inputs: names(reader.inputs),
         outputs: names(reader.outputs),
+        is_scheduled,
         places: reader.places,
         names: None,
     })

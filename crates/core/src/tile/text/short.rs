@@ -37,7 +37,8 @@ pub(super) fn read_short(cursor: &mut Cursor<'_>) -> Result<Source> {
     reader.check_outputs(&outputs)?;
     let schedule = usual_schedule(reader.builder.kernel());
     let kernel = reader.builder.finish_unverified(schedule);
-    Ok(Source { kernel, name, inputs, outputs, places: reader.places, names: Some(reader.names) })
+    let (places, names) = (reader.places, Some(reader.names));
+    Ok(Source { kernel, name, inputs, outputs, is_scheduled: false, places, names })
 }
 
 #[derive(Default)]

@@ -49,8 +49,11 @@ def test_wrong_options_are_told():
         assert not isinstance(caught.value, fuseline.Error)
     with pytest.raises(fuseline.InvalidModel, match="strict numerics"):
         fuseline.InferenceSession(models.mlp(), precision="bf16", numerics="strict")
-    with pytest.raises(ValueError, match="threads"):
+    with pytest.raises(ValueError, match="threads=0: wanted 1 or more"):
         fuseline.InferenceSession(models.mlp(), threads=0)
+    for threads in ["2", 2.5]:
+        with pytest.raises(TypeError, match="threads = .*: a whole number is wanted"):
+            fuseline.InferenceSession(models.mlp(), threads=threads)
     with pytest.raises(ValueError, match="threads are those of a processor"):
         fuseline.InferenceSession(models.mlp(), device="cuda", threads=2)
     with pytest.raises(fuseline.InvalidInput, match="known devices are cpu.*, here") as refused:

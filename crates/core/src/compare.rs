@@ -142,6 +142,8 @@ pub struct Agreed {
     pub worst: Option<Worst>,
     /// elements that are right because the smallest error decides between two results, and which are beyond every bound otherwise
     pub stepped: Option<Stepped>,
+    /// elements that are no numbers, in both
+    pub nan: usize,
     /// whether it is beyond the tolerance, and within what roundings become by the slopes of the graph: where what is meant and what it
     /// comes to where every operation rounds are far apart, too
     pub is_steep: bool,
@@ -229,10 +231,15 @@ fn compare_between(
         bound,
         typical,
     };
+    let nan = if expected.dtype().is_float() {
+        (0..expected.count()).filter(|k| actual.float(*k).is_nan()).count()
+    } else {
+        0
+    };
     let stepped = farthest.map(|at| Stepped { count: steps, of: expected.count(), farthest: element(at) });
     match worst.map(element) {
         Some(worst) if beyond > 0 => Err(Mismatch::Elements { worst, beyond, count: expected.count() }),
-        worst => Ok(Agreed { worst, stepped, is_steep: spread.is_some(), reading: Reading::Exact }),
+        worst => Ok(Agreed { worst, stepped, nan, is_steep: spread.is_some(), reading: Reading::Exact }),
     }
 }
 

@@ -233,8 +233,10 @@ def _settings(
     strict = level <= GraphOptimizationLevel.ORT_ENABLE_BASIC and precision == "f32"
     if threads is None and device == "cpu":
         threads = options.intra_op_num_threads or None
-    if threads is not None and threads < 1:
-        raise ValueError(f"{threads} threads")
+    if threads is not None:
+        threads = _whole("threads", threads)
+        if threads < 1:
+            raise ValueError(f"threads={threads}: wanted 1 or more, or None for one of every processor")
     if threads is not None and device == "cuda":
         raise ValueError("threads are those of a processor: leave them out, or choose device=\"cpu\"")
     return {

@@ -86,7 +86,7 @@ fn a_kernel_without_a_schedule_gets_one_that_computes_the_same() {
         for folds in [Folds::Whole, Folds::AsScheduled] {
             let options = Options { folds, ..Options::default() };
             let found = interp::run(&planned, &inputs, &env, &options).unwrap();
-            for (a, b) in found[0].to_floats().iter().zip(expected[0].to_floats()) {
+            for (a, b) in found[0].to_floats().iter().zip(expected[0].to_floats().iter()) {
                 assert!((a - b).abs() < 1e-5 || a.is_nan() && b.is_nan(), "{target}, {folds:?}: {a} {b}");
             }
         }

@@ -9,7 +9,7 @@ use fuseline::tensor::DType;
 
 use super::{
     EXIT_STATUS, GivenInputs, ModelLimits, ModelName, NumericsName, PrecisionName, SizeBinding, TargetName, count,
-    float_type, thread_count, whole,
+    float_type, repeats, thread_count, whole,
 };
 
 /// Measure what fusion gains on this processor
@@ -47,7 +47,7 @@ pub struct Bench {
     #[arg(long, value_name = "N", default_value = "20", value_parser = count)]
     pub iters: NonZeroUsize,
     /// How many runs of each plan come before, and are not
-    #[arg(long, value_name = "N", default_value_t = 3, value_parser = whole::<usize>)]
+    #[arg(long, value_name = "N", default_value_t = 3, value_parser = repeats)]
     pub warmup: usize,
     /// Measure the fused plan alone, or the others alone
     #[arg(long, value_enum)]

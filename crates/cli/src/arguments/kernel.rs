@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
 
-use super::{Form, JUDGING_STATUS, Measuring, SizeBinding, TargetName, count, thread_count, whole};
+use super::{Form, JUDGING_STATUS, Measuring, SizeBinding, TargetName, count, repeats, thread_count, whole};
 use crate::device::Device;
 
 /// Check, run, measure and translate a kernel that you have written
@@ -109,7 +109,7 @@ pub struct BenchKernel {
     #[arg(long, value_name = "N", default_value = "50", value_parser = count)]
     pub iters: NonZeroUsize,
     /// How many runs come before, and are not
-    #[arg(long, value_name = "N", default_value_t = 5, value_parser = whole::<usize>)]
+    #[arg(long, value_name = "N", default_value_t = 5, value_parser = repeats)]
     pub warmup: usize,
     /// For the device cpu: how many threads work [default: one for every processor]
     #[arg(long, value_name = "N", value_parser = thread_count)]

@@ -43,7 +43,9 @@ pub use limits::ModelLimits;
 pub use report::Report;
 pub use roofline::RooflineArguments;
 pub use run::Run;
-pub use value::{ModelName, SizeBinding, TargetName, count, decision, float_type, parse_size, thread_count, whole};
+pub use value::{
+    ModelName, SizeBinding, TargetName, count, decision, float_type, parse_size, repeats, thread_count, whole,
+};
 pub use verify::Verify;
 
 const EXIT_STATUS: &str = "\

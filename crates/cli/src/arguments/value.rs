@@ -146,9 +146,20 @@ pub fn whole<T: TryFrom<u64>>(text: &str) -> Result<T, String> {
     T::try_from(number).map_err(|_| "the number is too large for this machine".to_string())
 }
 
+/// Nobody waits for more, and every time is kept.
+const MOST_RUNS: usize = 10_000_000;
+
+/// How often something is done before it counts.
+pub fn repeats(text: &str) -> Result<usize, String> {
+    whole(text).and_then(|number| if number > MOST_RUNS { Err(format!("the most is {MOST_RUNS}")) } else { Ok(number) })
+}
+
 /// How often something is done: once at least.
 pub fn count(text: &str) -> Result<NonZeroUsize, String> {
     let number: usize = whole(text).map_err(|why| why.replace("0 or more", "1 or more"))?;
+    if number > MOST_RUNS {
+        return Err(format!("the most is {MOST_RUNS}"));
+    }
     NonZeroUsize::new(number).ok_or_else(|| "wanted: a whole number, 1 or more".to_string())
 }
 

@@ -9,7 +9,7 @@ use std::ffi::OsStr;
 use std::io::ErrorKind;
 use std::path::Path;
 
-use fuseline::device::DeviceSpec;
+use fuseline::device::{DeviceSpec, Machine};
 use fuseline::error::Error;
 use fuseline::fuse::scheduled;
 use fuseline::lower::{Hints, Refusal};
@@ -176,6 +176,12 @@ fn emit(written: &Written, options: &EmitKernel) -> Outcome {
     };
     let usual = if options.form == Form::Cuda { kernels::USUAL_GPU } else { here::NAME };
     let spec = target::find(options.target.as_deref().unwrap_or(OsStr::new(usual)))?;
+    let wanted = if options.form == Form::Cuda { Machine::Gpu } else { Machine::Cpu };
+    if options.target.is_some() && options.form != Form::Tile && spec.kind != wanted {
+        let what = format!("{} is not for {}", options.form.name(), spec.name);
+        let help = "cuda is for GPUs (a100, h100, h200), vector and asm for processors (cpu, avx2, here)";
+        return Err(Failure::with_help(Error::invalid(what).at("--target"), help));
+    }
     let (kernel, _) = written.kernel_on(&spec, &env);
     let kernel = &*kernel;
     let name = written.source.name.as_deref().unwrap_or(kernel.schedule.name());

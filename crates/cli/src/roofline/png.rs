@@ -84,6 +84,8 @@ fn words(picture: &mut Pixmap, at: (f64, f64), text: &str, anchor: Anchor, weigh
         Weight::Label => (RasterHeight::Size20, FontWeight::Regular, INK),
         Weight::Small => (RasterHeight::Size20, FontWeight::Regular, SOFT),
     };
+    // The one letter of ours that has no bitmap.
+    let text = &text.replace('…', "..");
     let width = get_raster_width(font, height);
     let whole = (width * text.chars().count()) as f64;
     let begin = match anchor {

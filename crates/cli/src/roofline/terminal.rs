@@ -130,8 +130,10 @@ fn frame(raster: &Raster, margin: usize) -> String {
         let column = raster.column(10f64.powi(decade));
         axis[column] = '┬';
         let label: Vec<char> = power(10f64.powi(decade)).chars().collect();
-        let begin = column.min(raster.width() - label.len());
-        labels[begin..begin + label.len()].copy_from_slice(&label);
+        if let Some(last) = raster.width().checked_sub(label.len()) {
+            let begin = column.min(last);
+            labels[begin..begin + label.len()].copy_from_slice(&label);
+        }
     }
     line(format!("{:margin$} └{}", "", axis.into_iter().collect::<String>()));
     line(format!("{:margin$}  {}", "", labels.into_iter().collect::<String>()));
@@ -140,10 +142,11 @@ fn frame(raster: &Raster, margin: usize) -> String {
 }
 
 fn power(value: f64) -> String {
-    if value >= 1.0 {
-        count(value.round()).replace(".00", "").replace(".0", "").replace(' ', "")
-    } else {
-        format!("{value}")
+    match value {
+        1.0.. => count(value.round()).replace(".00", "").replace(".0", "").replace(' ', ""),
+        // Zeros behind the point are hard to count.
+        ..1e-3 => format!("{value:e}"),
+        _ => format!("{value}"),
     }
 }
 
@@ -151,6 +154,15 @@ fn power(value: f64) -> String {
 mod tests {
     use super::*;
     use crate::roofline::Point;
+
+    #[test]
+    fn ticks_have_room_or_are_left_out() {
+        assert_eq!([1e-300, 1e-5, 0.01, 1.0, 1000.0].map(power), ["1e-300", "1e-5", "0.01", "1", "1k"]);
+        for width in 1..9 {
+            let raster = Raster { cells: vec![vec![' '; width]; 3], x: (-300.0, 300.0), y: (-3.0, 3.0) };
+            assert!(frame(&raster, 8).lines().all(|line| line.chars().count() <= 8 + 2 + width.max(30)));
+        }
+    }
 
     #[test]
     fn names_are_cut_and_numbers_are_not() {

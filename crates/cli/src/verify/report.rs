@@ -159,6 +159,7 @@ fn conclusion(verdict: &Verdict) -> Vec<String> {
         lines.push(format!("without code of their own, interpreted: {first}{others}"));
     }
     lines.extend(verdict.fused.iter().filter_map(steps));
+    lines.extend(verdict.fused.iter().filter_map(no_numbers));
     match (verdict.guilty, verdict.evidence()) {
         (Some(stage), Some(check)) => {
             lines.push(format!("differs: {}", describe(stage, verdict)));
@@ -216,6 +217,13 @@ fn advice(verdict: &Verdict) -> Option<String> {
 }
 
 /// Where an output stands on the other side of a step, in words.
+/// That elements which are equal are no numbers: nothing else can be told of them.
+fn no_numbers(check: &Check) -> Option<String> {
+    let nan = check.outcome.as_ref().ok().map(|agreed| agreed.nan).filter(|nan| *nan > 0)?;
+    let (are, they) = if nan == 1 { ("element is", "it says") } else { ("elements are", "they say") };
+    Some(format!("{}: {nan} {are} NaN in the reference too, and {they} nothing of errors", check.value))
+}
+
 fn steps(check: &Check) -> Option<String> {
     let stepped = check.stepped()?;
     let (farthest, count, of) = (&stepped.farthest, stepped.count, stepped.of);
@@ -359,6 +367,7 @@ pub fn check_json(check: &Check) -> Value {
         "expected": worst.map(|worst| worst.expected),
         "actual": worst.map(|worst| worst.actual),
         "beyond": beyond,
+        "nan": check.outcome.as_ref().map_or(0, |agreed| agreed.nan),
         "stepped": check.stepped().map_or(0, |stepped| stepped.count),
         "why": why,
     })

@@ -51,10 +51,35 @@ fn products_without_a_schedule_run_as_a_plan_would_run_them() {
     // Of two products one of which is inside of the other, a plan makes two kernels: here they are slow, and that is said.
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("two.tile").display().to_string();
-    let text = "kernel two(x: f32[m, a], w: f32[a, b], u: f32[b, c]) -> y: f32[m, c] { y = dot[b](max(dot[a](x, w), 0.0), u) }";
-    std::fs::write(&file, text).unwrap();
+    let two = "kernel two(x: f32[m, a], w: f32[a, b], u: f32[b, c]) -> y: f32[m, c] { y = dot[b](max(dot[a](x, w), 0.0), u) }";
+    std::fs::write(&file, two).unwrap();
     let done = fuseline(&["kernel", &file, "run", "--sizes", "m=3,a=4,b=5,c=6"]);
     assert!(done.status.success() && text(&done.stderr).contains("row by row, which is slow"), "{done:?}");
+}
+
+#[test]
+fn what_no_device_of_a_form_is_and_what_nobody_waits_for_is_refused() {
+    let softmax = example("softmax");
+    for (arguments, words) in [
+        (&["emit", "cuda", "--target", "avx2"][..], "cuda is not for avx2"),
+        (&["emit", "asm", "--target", "h200"], "asm is not for h200"),
+        (&["bench", "--iters", "18446744073709551615"], "the most is 10000000"),
+        (&["bench", "--warmup", "18446744073709551615"], "the most is 10000000"),
+    ] {
+        let done = fuseline(&[&["kernel", &softmax], arguments].concat());
+        let message = text(&done.stderr);
+        assert!(done.status.code() == Some(2) && message.contains(words), "{arguments:?}: {message}");
+    }
+}
+
+/// What leaves the range of f32 on the way is right: the interpreter computes in f64, and says so where every operation rounds.
+#[test]
+fn what_leaves_its_range_where_operations_round_is_right() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("large.tile").display().to_string();
+    let large = "kernel large(x: f32[n]) -> y: f32[n] { y = sqrt(((exp(90.0 * x) * x) * x) * x) + x }";
+    std::fs::write(&file, large).unwrap();
+    assert_eq!(json(&file, &["run", "--sizes", "n=700"])["agrees"], true);
 }
 
 #[test]

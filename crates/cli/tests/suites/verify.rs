@@ -1,5 +1,7 @@
 //! `fuseline verify` as users see it.
 
+use fuseline::tensor::{DType, Literal};
+use fuseline_frontend::npz::{Compression, write_npz};
 use serde_json::Value;
 
 use super::{fuseline, stdout};
@@ -156,4 +158,17 @@ fn a_plan_without_fusion_is_held_against_its_own_roundings() {
     let verdict = json(&[path.to_str().unwrap(), "--sizes", "3", "--precision", "bf16"]);
     assert_eq!(verdict["agrees"], true, "{verdict:#}");
     assert_eq!(verdict["devices"][0]["conclusion"][0], "the output agrees, and so does the kernel");
+}
+
+#[test]
+fn elements_that_are_no_numbers_are_told() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("x.npz");
+    let x = Literal::from_f64s(DType::F32, [2usize, 3], &[1.0, f64::NAN, 2.0, 1.0, 2.0, 3.0]).unwrap();
+    write_npz(&file, [("x", &x)], Compression::Stored).unwrap();
+    let verify = ["verify", "gallery:softmax", "--inputs", file.to_str().unwrap()];
+    let words = stdout(&verify);
+    assert!(words.contains("3 elements are NaN in the reference too"), "{words}");
+    let told: Value = serde_json::from_str(&stdout(&[&verify[..], &["--json"]].concat())).unwrap();
+    assert!(told.to_string().contains("\"nan\":3"), "{told:#}");
 }

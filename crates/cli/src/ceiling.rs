@@ -17,6 +17,8 @@ use crate::roofline::{Roofline, drawn};
 pub struct Ceiling {
     /// of the farthest memory
     pub gbps: f64,
+    /// whether a copy has moved more, and that is it
+    is_of_copy: bool,
     /// of the units that the plan multiplies with
     pub gflops: f64,
     /// the type of what these units multiply
@@ -66,7 +68,7 @@ impl Ceiling {
         let gbps = limits.memories.last().map_or(f64::NAN, |(_, gbps)| *gbps);
         let of_units = matrices.and_then(|dtype| Some((dtype, limits.peak(Some(dtype))?)));
         let (dtype, gflops) = of_units.unwrap_or((DType::F32, limits.peak(None).unwrap_or(f64::NAN)));
-        Ceiling { gbps, gflops, dtype, source, limits, load: None }
+        Ceiling { gbps, is_of_copy: false, gflops, dtype, source, limits, load: None }
     }
 
     /// What parts of the limits rates of a kernel are, which multiplies in such units.
@@ -98,9 +100,12 @@ impl Ceiling {
         }
     }
 
-    /// The same where memory has moved so many GB/s, if that is more.
+    /// The same where a copy of as many bytes has moved so many GB/s, if that is more: few bytes stay in caches.
     pub fn moving(self, gbps: f64) -> Ceiling {
-        Ceiling { gbps: self.gbps.max(gbps), ..self }
+        match gbps > self.gbps {
+            true => Ceiling { gbps, is_of_copy: true, ..self },
+            false => self,
+        }
     }
 
     /// What part of the limit of its units so many GFLOP/s are, where these and not memory bound what computes so much for each byte.
@@ -139,7 +144,8 @@ impl Ceiling {
             Source::Described { name, .. } => format!("as the description of {name} says, not measured"),
         };
         let (gbps, gflops) = (significant(self.gbps), significant(self.gflops));
-        format!("100 % is {gbps} GB/s from memory and {gflops} GFLOP/s in {}: {source}", self.dtype)
+        let whence = if self.is_of_copy { "as a copy of these bytes" } else { "from memory" };
+        format!("100 % is {gbps} GB/s {whence} and {gflops} GFLOP/s in {}: {source}", self.dtype)
     }
 
     /// Why rates are above it, if one is, told as parts of what is possible: of GB/s and of GFLOP/s.
@@ -194,7 +200,8 @@ mod tests {
             Rates { threads: 2, memories: Vec::new(), vectors: 100.0, loaded: 90.0, tiles: None, call: 0.0, join: 0.0 };
         let source = Source::Measured(rates);
         let limits = Roofline::of(DeviceSpec::find("cpu").unwrap());
-        let ceiling = Ceiling { gbps: 20.0, gflops: 100.0, dtype: DType::F32, source, limits, load: None };
+        let ceiling =
+            Ceiling { gbps: 20.0, is_of_copy: false, gflops: 100.0, dtype: DType::F32, source, limits, load: None };
         let excess =
             |rates: &[(f64, f64)]| ceiling.excess(rates.iter().map(|(gbps, gflops)| (gbps / 20.0, gflops / 100.0)));
         assert_eq!(excess(&[(20.05, 100.4), (1.0, 1.0)]), None, "it is not shown as more");
@@ -219,7 +226,10 @@ mod tests {
         assert_eq!(one.clone().multiplying(DType::F32, cpu), one);
         // Whether arithmetic bounds does not hang on a rate of memory that a copy has just beaten.
         assert_eq!(one.part_of_arithmetic(100.0, 5.0), None);
-        assert!(one.clone().moving(50.0).part_of_arithmetic(100.0, 5.0).is_some());
+        let beaten = one.clone().moving(50.0);
+        assert!(
+            beaten.part_of_arithmetic(100.0, 5.0).is_some() && beaten.to_text().contains("as a copy of these bytes")
+        );
         assert_eq!(one.clone().moving(5.0), one);
         assert!(!is_written(cpu));
         let mine = DeviceSpec { name: "mine".into(), ..cpu.clone() };

@@ -34,6 +34,12 @@ impl Frame {
         self.height - BOTTOM - part * (self.height - TOP - BOTTOM)
     }
 
+    /// Whether a point lies outside.
+    fn is_beyond(&self, point: &Point) -> bool {
+        let beyond = |x: f64, (low, high): (f64, f64)| !(low..=high).contains(&x.log10());
+        beyond(point.intensity, self.x) || beyond(point.gflops, self.y)
+    }
+
     /// The place of a point; at the border for what lies outside.
     fn place(&self, point: &Point) -> (f64, f64) {
         let within = |x: f64, (low, high): (f64, f64)| 10f64.powf(x.log10().clamp(low, high));
@@ -72,6 +78,12 @@ pub fn draw(roofline: &Roofline, width: f64, height: f64, named: usize) -> Scene
     let total =
         |fused: bool| roofline.points.iter().filter(|p| p.series.is_fused() == fused).map(|p| p.us).sum::<f64>();
     let totals = [total(false), total(true)];
+    let beyond = points.iter().filter(|point| frame.is_beyond(point)).count();
+    if beyond > 0 {
+        let (dots, lie) = if beyond == 1 { ("dot", "lies") } else { ("dots", "lie") };
+        let words = format!("{beyond} {dots} at the border {lie} beyond it");
+        items.push(text((width - RIGHT, 18.0), &words, Anchor::End, Weight::Small));
+    }
     for point in points {
         let share = point.us / totals[usize::from(point.series.is_fused())].max(f64::MIN_POSITIVE);
         let paint = match point.series {

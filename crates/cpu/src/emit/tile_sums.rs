@@ -81,6 +81,23 @@ impl TileSums {
                 }
             }
         }
+        let Height { rows, last, are_many } = self.height;
+        let Some(last) = last.filter(|_| are_many) else {
+            return self.sum(e, self.height, state, sums).split_off(sums);
+        };
+        // Either height has a loop of its own, and they share all that is around.
+        let one = e.b.number(1);
+        let is_shorter = e.b.int(IntOp::Sub, one, last);
+        for (holds, rows) in [(last, rows), (is_shorter, rows - 1)] {
+            let inside = e.b.begin_when(holds, &state);
+            let inside = self.sum(e, Height { rows, last: None, are_many }, inside, sums);
+            state = e.b.end_when(&inside);
+        }
+        state.split_off(sums)
+    }
+
+    /// Emits the loops over the terms of some rows; `state` is where the factors are and, from `sums` on, what there is of the sums.
+    fn sum(&self, e: &mut Emitter<'_>, height: Height, mut state: Vec<Value>, sums: usize) -> Vec<Value> {
         let whole = self.terms / TERMS * TERMS;
         for (from, to, step) in [(0, whole, TERMS), (whole, self.terms, 1)] {
             if from == to {
@@ -89,7 +106,7 @@ impl TileSums {
             let (_, mut inside) = e.b.begin_loop(To::Number(from), To::Number(to), step, &state);
             for term in 0..step {
                 self.ask_ahead(e, (term, step), &mut inside);
-                self.term(e, term, &mut inside, sums);
+                self.term(e, height, term, &mut inside, sums);
             }
             inside[0] = e.b.plus(inside[0], step * self.left.term_bytes);
             for (d, (_, term_bytes)) in self.right.iter().enumerate() {
@@ -97,7 +114,7 @@ impl TileSums {
             }
             state = e.b.end_loop(&inside);
         }
-        state.split_off(sums)
+        state
     }
 
     /// Asks for what belongs to a term of a trip of so many.
@@ -128,7 +145,7 @@ impl TileSums {
 
     /// One term joins every sum. The vectors of all right factors are loaded first, so that an element of the left one is
     /// loaded once.
-    fn term(&self, e: &mut Emitter<'_>, term: i64, inside: &mut [Value], sums: usize) {
+    fn term(&self, e: &mut Emitter<'_>, height: Height, term: i64, inside: &mut [Value], sums: usize) {
         let mut right: Vec<Vec<Value>> = Vec::with_capacity(self.right.len());
         for (d, (dtype, term_bytes)) in self.right.iter().enumerate() {
             let vector = e.lanes() * bytes_of(*dtype);
@@ -139,24 +156,20 @@ impl TileSums {
             });
             right.push(vectors.collect());
         }
-        let Height { rows, last } = self.height;
-        for r in 0..rows {
+        for r in 0..height.rows {
             let of_row = (0..right.len()).flat_map(|d| (0..self.width).map(move |v| (d, v)));
             let of_row = of_row.map(|(d, v)| sums + d * self.count() + (r * self.width + v) as usize);
             let at = e.b.address(inside[0], &[], r * self.left.row_bytes + term * self.left.term_bytes);
-            match last.filter(|_| r == rows - 1) {
+            let joined = match height.last.filter(|_| r == height.rows - 1) {
                 Some(last) => {
                     let before: Vec<Value> = of_row.clone().map(|k| inside[k]).collect();
                     let before = e.b.begin_when(last, &before);
                     let joined = self.join_row(e, at, &right, before.into_iter());
-                    let joined = e.b.end_when(&joined);
-                    of_row.zip(joined).for_each(|(k, sum)| inside[k] = sum);
+                    e.b.end_when(&joined)
                 }
-                None => {
-                    let joined = self.join_row(e, at, &right, of_row.clone().map(|k| inside[k]));
-                    of_row.zip(joined).for_each(|(k, sum)| inside[k] = sum);
-                }
-            }
+                None => self.join_row(e, at, &right, of_row.clone().map(|k| inside[k])),
+            };
+            of_row.zip(joined).for_each(|(k, sum)| inside[k] = sum);
         }
     }
 

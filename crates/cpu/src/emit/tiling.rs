@@ -35,7 +35,12 @@ pub(super) struct Height {
     pub rows: i64,
     /// an Int, 0 or 1: whether the last of them is there, if not all tiles have it
     pub last: Option<Value>,
+    /// whether there are so many tiles that a jump for every term of a sum costs more than a loop more does to make
+    pub are_many: bool,
 }
+
+/// So many tiles are many: 512 rows take a twentieth longer with the jump, 128 do not.
+const MANY: i64 = 32;
 
 impl Height {
     /// How many rows are there, as an Int.
@@ -114,7 +119,7 @@ impl Tiling {
         let first = self.row(e, tile);
         let longer = e.b.number(self.longer);
         let last = (self.longer != self.count).then(|| e.b.int(IntOp::Lt, tile, longer));
-        body(e, tile, first, Height { rows: self.rows, last })?;
+        body(e, tile, first, Height { rows: self.rows, last, are_many: self.count > MANY })?;
         e.b.end_loop(&[]);
         Ok(())
     }

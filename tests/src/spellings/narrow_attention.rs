@@ -103,7 +103,7 @@ fn named(s: &Sheet) {
 }
 
 /// The softmax of scores in f32, its result in f16.
-fn wide_softmax(s: &Sheet, scores: for<'s> fn(&'s Sheet, &Operands<'s>) -> Tensor<'s>) {
+fn wide_softmax(s: &Sheet, scores: Scaled) {
     let o = heads(s, F16);
     let probabilities = s.cast(s.softmax(scores(s, &o), -1), F16);
     s.output("y", s.matmul(probabilities, o.v));

@@ -180,7 +180,7 @@ impl Explanation {
                 let least_us = WORTH_A_PLAN * planned.run.cost.us;
                 let (code, why) = match saved < least_us {
                     true => ("too-little", format!("less than the {least_us:.1} µs for which a second plan is made")),
-                    false => ("unforeseen", "it had promised less than a second plan is made for".to_string()),
+                    false => ("unforeseen", "it had promised less, or others of its kind cost more".to_string()),
                 };
                 row.reason = format!("{what}: saves {:.2} µs, {saved:.2} in all: {why}", worth.us);
                 row.code = code;

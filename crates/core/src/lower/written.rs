@@ -5,7 +5,7 @@ use smallvec::SmallVec;
 use super::draft::{Draft, Leaf, LeafOp, Place, Sink, note_axes};
 use crate::graph::Value;
 use crate::ops::{Expr, Scope, Term};
-use crate::tile::{AxisSet, Kernel, Op, Param, StepId};
+use crate::tile::{Kernel, Op, Param, StepId};
 
 impl Draft {
     /// The draft of a kernel: what its steps compute, as they were written, in no order of loops. A value that several steps read keeps its
@@ -94,8 +94,7 @@ impl<'s> Work<'_, 's> {
                 LeafOp::Dot { over: *over, a: place(a), b: place(b), accumulator: *accumulator }
             }
         };
-        let axes: AxisSet = step.axes;
-        self.leaves.push(Leaf { op, dtype: step.dtype, axes });
+        self.leaves.push(Leaf { op, dtype: step.dtype, axes: step.axes });
         self.terms.push(self.scope.argument(self.leaves.len() - 1, step.dtype).place());
         Some(())
     }

@@ -58,8 +58,9 @@ pub fn demo(arguments: &Demo) -> Outcome {
             waiting.say("measuring the machine".into());
             let matrices = ceiling::matrices(&measurement.fused().planned.run, &plan.spec);
             let ceiling = Ceiling::of(device, machine.threads(), &plan.spec, matrices);
+            stage.profile(&mut measurement, &ceiling)?;
             let data = match page.is_none() && !arguments.no_report {
-                true => Some(stage.page(&model.name, &mut measurement, &ceiling)?),
+                true => Some(stage.page(&model.name, &measurement, &ceiling)?),
                 false => None,
             };
             Ok((stage.show(measurement, ceiling)?, data))
@@ -133,6 +134,8 @@ pub struct Run {
     kernels: usize,
     cost: Cost,
     ms: f64,
+    /// how long it was expected to take, kernel by kernel as on the page; where single kernels are not measured, the plan's price
+    expected_ms: f64,
 }
 
 /// Where a plan stands under the roofline.
@@ -166,12 +169,14 @@ impl Stage<'_> {
     }
 
     fn show(&self, measurement: Measurement, ceiling: Ceiling) -> Result<Shown> {
-        let run = |contender: &Contender| Run {
+        let run = |contender: &Contender, expected: Option<f64>| Run {
             kernels: contender.kernels(),
             cost: contender.cost(),
             ms: contender.median_ms(),
+            expected_ms: expected.unwrap_or(contender.cost().us / 1e3),
         };
-        let [fused, unfused] = [run(measurement.fused()), run(measurement.unfused())];
+        let expected = measurement.expected_ms();
+        let [fused, unfused] = [run(measurement.fused(), expected[0]), run(measurement.unfused(), expected[1])];
         let planned = &measurement.fused().planned;
         let kernels = kernel_rows(planned.program.run(), &planned.run, self.plan);
         let primitives = planned.run.kernels.iter().map(|kernel| kernel.members.len()).sum();
@@ -184,10 +189,13 @@ impl Stage<'_> {
         Ok(Shown { device, threads, kernels, operators, primitives, fused, unfused, roofline, verdict })
     }
 
+    fn profile(&self, measurement: &mut Measurement, ceiling: &Ceiling) -> Result<()> {
+        self.waiting.say("measuring kernels".into());
+        measurement.profile(self.plan, ceiling, self.inputs, self.machine)
+    }
+
     /// The page, about the runs that are told of.
-    fn page(&self, name: &str, measurement: &mut Measurement, ceiling: &Ceiling) -> Result<Value> {
-        self.waiting.say("measuring kernels for the page".into());
-        measurement.profile(self.plan, ceiling, self.inputs, self.machine)?;
+    fn page(&self, name: &str, measurement: &Measurement, ceiling: &Ceiling) -> Result<Value> {
         let code = if self.device == Measuring::Cuda { Form::Cuda } else { Form::Asm };
         let (graph, plan, load) = (self.graph, self.plan, self.load);
         report::gather(&Subject { name, graph, plan, code, measurement: Some(measurement), ceiling, load })

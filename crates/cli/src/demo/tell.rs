@@ -88,7 +88,7 @@ fn of_device(shown: &Shown) -> String {
 }
 
 fn times(shown: &Shown) -> Table<'static> {
-    let columns = ["kernels", "median ms", "traffic", "predicted ms"].map(Column::right);
+    let columns = ["kernels", "median ms", "traffic", "expected ms"].map(Column::right);
     let mut table = Table::new([Column::left("").cut(14)].into_iter().chain(columns));
     for (name, run) in [("fused", &shown.fused), (PER_NODE, &shown.unfused)] {
         table.row([
@@ -96,7 +96,7 @@ fn times(shown: &Shown) -> Table<'static> {
             run.kernels.to_string(),
             significant(run.ms),
             quantity::bytes(run.cost.bytes),
-            significant(run.cost.us / 1e3),
+            significant(run.expected_ms),
         ]);
     }
     table
@@ -138,7 +138,7 @@ pub fn to_json(told: &Told<'_>) -> Value {
         told.feed.assumed.iter().map(|(name, size)| (name.clone(), json!(size))).collect();
     let devices = told.shown.iter().map(|shown| {
         let run = |run: &super::Run| {
-            json!({ "kernels": run.kernels, "median_ms": run.ms, "bytes": run.cost.bytes, "flops": run.cost.flops })
+            json!({ "kernels": run.kernels, "median_ms": run.ms, "expected_ms": run.expected_ms, "bytes": run.cost.bytes, "flops": run.cost.flops })
         };
         let kernels = worst(shown.verdict.kernels.iter().map(|kernel| &kernel.fused));
         json!({

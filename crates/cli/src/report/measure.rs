@@ -95,6 +95,13 @@ impl Measurement {
         Some(profile.kernels.iter().map(|kernel| short(kernel.expected_us)).collect())
     }
 
+    /// How long runs of the fused and of the unfused plan are expected to take: the sums of what kernels are, in milliseconds; none where
+    /// single kernels were not measured.
+    pub fn expected_ms(&self) -> [Option<f64>; 2] {
+        let sum = |profile: &Profile| profile.kernels.iter().map(|kernel| kernel.expected_us).sum::<f64>() / 1e3;
+        [&self.fused, &self.unfused].map(|side| side.profile.as_ref().map(sum))
+    }
+
     /// The least time of every kernel of the unfused plan.
     pub fn unfused_times(&self) -> Option<Vec<f64>> {
         times(&self.unfused)

@@ -8,9 +8,10 @@ use crate::roofline::svg::escaped;
 
 const MARKUP: &str = include_str!("page/page.html");
 const STYLE: &str = include_str!("page/page.css");
-const SCRIPTS: [&str; 5] = [
+const SCRIPTS: [&str; 6] = [
     include_str!("page/format.js"),
     include_str!("page/graph.js"),
+    include_str!("page/paper.js"),
     include_str!("page/charts.js"),
     include_str!("page/tables.js"),
     include_str!("page/page.js"),

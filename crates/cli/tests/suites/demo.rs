@@ -119,6 +119,13 @@ fn terminal_and_page_tell_of_the_same_runs_and_plans() {
         assert_eq!(bytes.round(), page["predicted"][side]["bytes"].as_f64().unwrap(), "{side}");
         let shown = page["measured"][side]["median_us"].as_f64().unwrap();
         assert!((shown - 1e3 * us).abs() < 1e-3, "{side}: {shown} and {us}");
+        let expected = told["expected_ms"].as_f64().unwrap();
+        let kernels = page["kernels"].as_array().unwrap().iter().filter_map(|kernel| kernel["expected_us"].as_f64());
+        let shown = kernels.sum::<f64>() / 1e3;
+        assert!(
+            side == "unfused" || (shown / expected - 1.0).abs() < 1e-3,
+            "{side}: {shown} and {expected} ms expected"
+        );
     }
     let listed = page["unfused"]["kernels"].as_array().unwrap().len();
     assert_eq!(

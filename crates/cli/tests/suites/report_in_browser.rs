@@ -26,8 +26,30 @@ window.alert = words => wrong.push('alert ' + words);
 for (const name of ['error', 'warn']) console[name] = (...words) => wrong.push(name + ' ' + words.join(' '));
 </script>";
 
+/// Looks at a page as it is printed.
+const PAPER: &str = r#"<script>
+function onPaper(look) {
+  const rules = [...document.styleSheets].flatMap(sheet => [...sheet.cssRules]).filter(rule => rule.media && rule.media.mediaText === 'print');
+  rules.forEach(rule => { rule.media.mediaText = 'all'; });
+  document.body.style.width = '680px';
+  dispatchEvent(new Event('beforeprint'));
+  const seen = look();
+  dispatchEvent(new Event('afterprint'));
+  document.body.style.width = '';
+  rules.forEach(rule => { rule.media.mediaText = 'print'; });
+  return rules.length > 0 && seen;
+}
+// Letters of five points, and no line that is higher than a page.
+function graphCanBeRead() {
+  const paper = find('paper'), boxes = [...paper.querySelectorAll('.box')], lines = [...paper.children].map(line => line.getBoundingClientRect());
+  const letters = boxes.map(box => box.querySelector('text').getScreenCTM().a * 12 * 0.75);
+  return boxes.length === graph.boxes.length && Math.min(...letters) >= 4.5 && lines.every(line => line.height < 900 && line.width <= 680)
+    && find('canvas').getBoundingClientRect().height === 0;
+}
+"#;
+
 /// What a user does, as steps with a name; each is true if it did what it should.
-const VISIT: &str = r#"<script>
+const VISIT: &str = r#"
 const press = (target, key) => target.dispatchEvent(new KeyboardEvent('keydown', { key, bubbles: true, cancelable: true }));
 const click = target => target.dispatchEvent(new MouseEvent('click', { bubbles: true }));
 const rows = () => document.querySelectorAll('#decision-table tbody tr').length;
@@ -55,6 +77,7 @@ const steps = {
   'arrows move': () => { press(find('canvas'), 'ArrowDown'); press(find('canvas'), 'ArrowDown'); return document.querySelector('#canvas .box.at') !== null; },
   'Enter chooses': () => { press(find('canvas'), 'Enter'); return !find('drawer').hidden || graph.boxes[graph.at].kind === 'input'; },
   'b goes back': () => { press(find('canvas'), 'b'); return graph.mode === 'after'; },
+  'what can be searched is told': () => { const box = find('search'), style = getComputedStyle(box); return widthOf(box.placeholder, parseFloat(style.fontSize)) <= box.clientWidth - parseFloat(style.paddingLeft) - parseFloat(style.paddingRight); },
   'a slash searches': () => { press(document.body, '/'); return document.activeElement === find('search'); },
   'search finds less': () => { const all = rows(); find('search').value = data.decisions[0].id; find('search').dispatchEvent(new Event('input')); return rows() > 0 && rows() < all; },
   'search finds nothing': () => { find('search').value = 'no such thing'; find('search').dispatchEvent(new Event('input')); return rows() === 0; },
@@ -69,25 +92,21 @@ const steps = {
   'both lanes have bars': () => document.querySelectorAll('#time .span').length > data.kernels.length,
   'memory is drawn': () => document.querySelectorAll('#live .area').length === 2,
   't turns the colours': () => { find('search').blur(); const paper = () => getComputedStyle(document.body).backgroundColor; const before = paper(); press(document.body, 't'); return paper() !== before; },
-  'tables fit on paper and repeat their heads': () => {
-    const rules = [...document.styleSheets].flatMap(sheet => [...sheet.cssRules]).filter(rule => rule.media && rule.media.mediaText === 'print');
-    rules.forEach(rule => { rule.media.mediaText = 'all'; });
+  'tables fit on paper and repeat their heads': () => onPaper(() => {
     // How far measurements are off, and so how long numbers are, is different every time: they are as long as can be here.
     const expected = data.kernels.map(kernel => kernel.expected_us);
     data.kernels.forEach(kernel => { kernel.expected_us *= 1e5; });
     startKernels();
-    document.body.style.width = '680px';
     const fits = ['kernel-table', 'decision-table'].every(id => {
       const holder = find(id), style = getComputedStyle(holder.querySelector('thead')), head = holder.querySelector('th');
       const isText = getComputedStyle(head.querySelector('button')).display === 'none' && getComputedStyle(head, '::before').content === '"' + head.textContent + '"';
       return isText && holder.scrollWidth <= holder.clientWidth + 1 && style.display === 'table-header-group' && style.breakInside === 'avoid';
     });
-    document.body.style.width = '';
-    rules.forEach(rule => { rule.media.mediaText = 'print'; });
     data.kernels.forEach((kernel, k) => { kernel.expected_us = expected[k]; });
     startKernels();
-    return rules.length > 0 && fits;
-  },
+    return fits;
+  }),
+  'the graph can be read on paper': () => onPaper(graphCanBeRead) && find('paper').childElementCount === 0,
   'nothing is wider than the window': () => document.documentElement.scrollWidth <= innerWidth,
 };
 addEventListener('load', () => {
@@ -104,10 +123,15 @@ addEventListener('load', () => {
 
 /// The document of a page after it was loaded, as text.
 fn loaded(browser: &Path, page: &Path, folder: &Path, width: u32) -> String {
+    visit(browser, page, folder, &["--dump-dom", &format!("--window-size={width},900")])
+}
+
+/// Opens a page in a browser, with some options; what it writes.
+fn visit(browser: &Path, page: &Path, folder: &Path, options: &[&str]) -> String {
     let mut child = Command::new(browser)
-        .args(["--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--dump-dom"])
+        .args(["--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage"])
+        .args(options)
         .arg(format!("--user-data-dir={}", folder.join("profile").display()))
-        .arg(format!("--window-size={width},900"))
         .arg(format!("file://{}", page.display()))
         .stdout(Stdio::piped())
         .stderr(Stdio::null())
@@ -133,7 +157,7 @@ fn loaded(browser: &Path, page: &Path, folder: &Path, width: u32) -> String {
 fn watched(page: &Path, script: &str) -> PathBuf {
     let text = std::fs::read_to_string(page).unwrap();
     let (head, rest) = text.split_once("<title>").unwrap();
-    let watched = format!("{head}{WATCH}<title>{rest}").replace("</body>", &format!("{script}</body>"));
+    let watched = format!("{head}{WATCH}<title>{rest}").replace("</body>", &format!("{PAPER}{script}</body>"));
     let path = page.with_extension("watched.html");
     std::fs::write(&path, watched).unwrap();
     path
@@ -146,11 +170,51 @@ fn outcome(document: &str) -> Value {
     serde_json::from_str(&told).unwrap()
 }
 
-/// Tells how many kernels are drawn, and what went wrong.
-const LOOK: &str = r#"<script>
-const told = { wrong, drawn: document.querySelectorAll('#canvas .box.kernel').length };
+/// Tells how many kernels are drawn, whether they can be read on paper, and what went wrong.
+const LOOK: &str = r#"
+const told = { wrong, drawn: document.querySelectorAll('#canvas .box.kernel').length, read: onPaper(graphCanBeRead) };
 document.body.append(Object.assign(document.createElement('pre'), { id: 'outcome', textContent: JSON.stringify(told) }));
 </script>"#;
+
+/// A network in the folder of those without weights.
+fn structure(name: &str) -> String {
+    format!("{}/../../tests/models/structure/{name}.onnx", env!("CARGO_MANIFEST_DIR"))
+}
+
+/// How many bytes are drawn on each page of a PDF.
+fn drawn_on_pages(pdf: &[u8]) -> Vec<usize> {
+    let text = String::from_utf8_lossy(pdf);
+    let number_behind = |text: &str, word: &str| -> Option<usize> {
+        let (_, behind) = text.split_once(word)?;
+        behind.trim_start().split(|c: char| !c.is_ascii_digit()).next()?.parse().ok()
+    };
+    let pages = text.split("/Type /Page\n").skip(1);
+    let contents = pages.map(|page| number_behind(page, "/Contents").expect("a page has contents"));
+    let length = |object: usize| number_behind(text.split_once(&format!("\n{object} 0 obj"))?.1, "/Length");
+    contents.map(|object| length(object).expect("contents have a length")).collect()
+}
+
+#[test]
+fn a_network_prints_without_blank_pages() {
+    let Some(browser) = browser() else {
+        eprintln!("not tried: there is no Chromium here");
+        return;
+    };
+    let folder = tempfile::tempdir().unwrap();
+    let [page, pdf] = ["page.html", "page.pdf"].map(|name| folder.path().join(name));
+    let done = Command::new(env!("CARGO_BIN_EXE_fuseline"))
+        .args(["report", &structure("bert_base.dynamo"), "--no-run", "-q", "-o"])
+        .arg(&page)
+        .output()
+        .unwrap();
+    assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
+    let print = format!("--print-to-pdf={}", pdf.display());
+    visit(&browser, &page, folder.path(), &["--no-pdf-header-footer", &print]);
+    let drawn = drawn_on_pages(&std::fs::read(pdf).unwrap());
+    // The head with the graph, the pictures, kernels, and the table of decisions.
+    assert!((4..=8).contains(&drawn.len()), "{drawn:?}");
+    assert!(drawn.iter().all(|bytes| *bytes > 1500), "a page that is next to empty: {drawn:?}");
+}
 
 /// Decisions of attention, and of networks, are also about what is no kernel.
 #[test]
@@ -160,7 +224,9 @@ fn pages_of_networks_open_without_any_complaint() {
         return;
     };
     let folder = tempfile::tempdir().unwrap();
-    for model in ["gallery:attention", "demo:encoder"] {
+    for model in
+        ["gallery:attention", "demo:encoder", &structure("bert_base.dynamo"), &structure("mobilenetv3l.dynamo")]
+    {
         let page = folder.path().join("page.html");
         let done = Command::new(env!("CARGO_BIN_EXE_fuseline"))
             .args(["report", model, "--no-run", "-q", "-o"])
@@ -170,7 +236,7 @@ fn pages_of_networks_open_without_any_complaint() {
         assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
         let outcome = outcome(&loaded(&browser, &watched(&page, LOOK), folder.path(), 1280));
         assert_eq!(outcome["wrong"], Value::Array(Vec::new()), "{model}: {outcome:#}");
-        assert!(outcome["drawn"] != 0, "{model}: {outcome:#}");
+        assert!(outcome["drawn"] != 0 && outcome["read"] == true, "{model}: {outcome:#}");
     }
 }
 

@@ -263,7 +263,6 @@ function startGraph() {
     else return;
     event.preventDefault();
   });
-  addEventListener("beforeprint", () => fitGraph(true));
   let width = 0;
   new ResizeObserver(() => {
     const [w, h] = size(), view = graph.view;

@@ -61,7 +61,7 @@ function kernelDetails(number) {
       ["kind", kernel.kind],
       kernel.measured_us === undefined ? null : ["measured", time(kernel.measured_us) + " · " + percent(us / total) + " of the run"],
       kernel.expected_us === undefined ? null : ["expected", time(kernel.expected_us) + " of all that it does on " + plural(data.measured.threads, "thread")],
-      ["predicted", time(kernel.us) + (kernel.measured_us === undefined ? " · " + percent(us / total) + " of the run" : "")],
+      [kernel.measured_us === undefined ? "predicted" : "price in the plan", time(kernel.us) + (kernel.measured_us === undefined ? " · " + percent(us / total) + " of the run" : "")],
       ["bound by", kernel.bound],
       ["traffic", bytes(kernel.bytes) + " · " + digits(kernel.bytes / us / 1e3) + " GB/s"],
       ["work", flops(kernel.flops) + " · " + digits(kernel.flops / us / 1e3) + " GFLOP/s"],

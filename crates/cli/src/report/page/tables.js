@@ -97,6 +97,7 @@ function startDecisions() {
     shown: count => {
       find("found").textContent = count === groups.length ? plural(count, "row") : count + " of " + plural(groups.length, "row");
       find("more").hidden = count <= wanted.most;
+      find("rest").textContent = count > wanted.most ? "These are the first " + wanted.most + " of " + count + " rows, in the order that was chosen on the screen." : "";
     },
   });
   const refresh = () => { wanted.most = 120; showDecisions(); };

@@ -84,8 +84,10 @@ pub struct RooflineArguments {
     pub limits: ModelLimits,
 }
 
-/// A rate: above zero.
+/// The rates that can be drawn, in GB/s and GFLOP/s: from a pocket calculator's to beyond that of all machines together.
+const RATES: std::ops::RangeInclusive<f64> = 1e-6..=1e12;
+
 fn rate(text: &str) -> Result<f64, String> {
-    let rate: f64 = text.parse().map_err(|_| "wanted: a number above zero".to_string())?;
-    if rate > 0.0 && rate.is_finite() { Ok(rate) } else { Err("wanted: a number above zero".into()) }
+    let wanted = || format!("wanted: a number above zero, from {:e} to {:e}", RATES.start(), RATES.end());
+    text.parse().ok().filter(|rate| RATES.contains(rate)).ok_or_else(wanted)
 }

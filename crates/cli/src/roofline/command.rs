@@ -57,7 +57,7 @@ pub fn roofline(arguments: &RooflineArguments) -> Outcome {
     let spec = subject.spec()?;
     let mut roofline = match (&subject, &spec) {
         (Subject::Given { gbps, gflops }, _) => Roofline {
-            name: format!("{} GB/s and {} GFLOP/s", significant(*gbps), significant(*gflops)),
+            name: format!("{}B/s and {}FLOP/s", quantity::count(gbps * 1e9), quantity::count(gflops * 1e9)),
             memories: vec![("memory".into(), *gbps)],
             peaks: vec![(ANY_UNIT.into(), *gflops)],
             points: Vec::new(),

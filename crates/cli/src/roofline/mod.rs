@@ -3,6 +3,7 @@
 mod command;
 mod graphics;
 mod kernels;
+mod labels;
 pub mod plot;
 mod png;
 mod processor;

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use fuseline_session::plan::name::cut_front;
 
-use super::plot::ranges;
+use super::plot::{self, ranges};
 use super::{Roofline, Series};
 use crate::quantity::count;
 
@@ -141,13 +141,9 @@ fn frame(raster: &Raster, margin: usize) -> String {
     text
 }
 
+/// A power of ten in as few letters as can be.
 fn power(value: f64) -> String {
-    match value {
-        1.0.. => count(value.round()).replace(".00", "").replace(".0", "").replace(' ', ""),
-        // Zeros behind the point are hard to count.
-        ..1e-3 => format!("{value:e}"),
-        _ => format!("{value}"),
-    }
+    plot::power(value).replace(' ', "")
 }
 
 #[cfg(test)]

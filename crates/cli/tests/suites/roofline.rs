@@ -71,6 +71,10 @@ fn other_machines_are_drawn_from_their_numbers() {
     let [intensity, gflops] = ["intensity", "gflops"].map(|field| kernel[field].as_f64().unwrap());
     assert!((gflops - (100.0 * intensity).min(1000.0)).abs() < 1e-6 * gflops, "{kernel:#}");
     assert!(given["measured"].is_null());
+    let slow = stdout(&["roofline", "--peak-bw", "1000", "--peak-flops", "1e-3"]);
+    for word in ["Roofline of 1.00 TB/s and 1.00 MFLOP/s", "arithmetic 1.00 MFLOP/s", "╱", "───"] {
+        assert!(slow.contains(word), "{word}: {slow}");
+    }
 }
 
 #[test]
@@ -80,6 +84,8 @@ fn wrong_requests_are_explained() {
     assert!(failure(&["roofline", "--peak-bw", "0", "--peak-flops", "1"]).contains("above zero"));
     let wrong = failure(&["roofline", "--target", "h200", "--write", "here.txt"]);
     assert!(wrong.contains("called .spec"), "{wrong}");
+    let tiny = failure(&["roofline", "--peak-bw", "100", "--peak-flops", "1e-9"]);
+    assert!(tiny.contains("from 1e-6 to 1e12"), "{tiny}");
     let folder = tempfile::tempdir().unwrap();
     let missing = folder.path().join("no/roof.svg");
     let lost = failure(&["roofline", "--target", "h200", "--svg", missing.to_str().unwrap()]);

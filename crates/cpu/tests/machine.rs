@@ -78,6 +78,23 @@ fn micro_kernel_is_only_what_it_must_be() {
 }
 
 #[test]
+fn constants_are_told_where_they_are_read() {
+    for (isa, lanes) in [(Isa::Avx512, 16), (Isa::Avx2, 8)] {
+        let mut b = Builder::new(lanes);
+        let (from, to) = (b.buffer(0), b.buffer(1));
+        let x = b.load(at(from, 0), DType::F32, None);
+        let (factor, term) = (b.float(Ty::F32, 2.5), b.float(Ty::F32, -0.75));
+        let y = b.fma(FmaOp::Add, x, factor, term);
+        b.store(at(to, 0), y, DType::F32, None);
+        let asm = Code::new(&b.finish(), isa).unwrap().asm();
+        for told in ["; 2.5 (40200000h)", "; -0.75 (BF400000h)"] {
+            assert_eq!(asm.lines().filter(|line| line.ends_with(told)).count(), 1, "{told}: {asm}");
+        }
+        assert!(!asm.contains("[0FFFFFFFF"), "constants lie before the code, at addresses of their own: {asm}");
+    }
+}
+
+#[test]
 fn micro_kernel_multiplies() {
     if Isa::detect() > Isa::Avx512 {
         return;

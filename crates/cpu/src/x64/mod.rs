@@ -11,6 +11,7 @@ mod encode;
 mod form;
 mod frame;
 mod join;
+mod listing;
 mod live;
 mod machine;
 mod order;
@@ -27,7 +28,6 @@ mod tiles;
 use std::sync::Arc;
 
 use fuseline::error::Result;
-use iced_x86::{Decoder, DecoderOptions, Formatter, IntelFormatter};
 
 pub use table::Level;
 pub use tiles::has_tiles;
@@ -43,7 +43,8 @@ use routine::Descriptor;
 pub struct Machine {
     /// those who were made together share them
     pages: Arc<Pages>,
-    /// where the function begins and ends
+    /// where its constants begin, the function begins, and ends
+    start: usize,
     entry: usize,
     end: usize,
     /// the code holds their addresses
@@ -81,6 +82,7 @@ impl Machine {
         let pages = Arc::new(Pages::new(bytes, starts.iter().copied().zip(drafts.iter().map(|Draft(e)| &*e.bytes)))?);
         let machine = |(Draft(encoded), start): (Draft, usize)| Machine {
             pages: pages.clone(),
+            start,
             entry: start + encoded.entry,
             end: start + encoded.bytes.len(),
             _descriptors: encoded.descriptors,
@@ -99,16 +101,8 @@ impl Machine {
         unsafe { entry(table.as_ptr(), begin, end, fault) }
     }
 
-    /// The instructions as text, one a line.
+    /// The instructions as text, one a line, with the constants that they read.
     pub fn asm(&self) -> String {
-        let code = &self.pages.content()[self.entry..self.end];
-        let mut text = String::new();
-        let mut formatter = IntelFormatter::new();
-        for instruction in Decoder::with_ip(64, code, 0, DecoderOptions::NONE).iter() {
-            text.push_str(&format!("{:5} ", instruction.ip()));
-            formatter.format(&instruction, &mut text);
-            text.push('\n');
-        }
-        text
+        listing::listing(&self.pages.content()[self.start..self.end], self.entry - self.start)
     }
 }

@@ -14,7 +14,7 @@ use fuseline::ops::Prim;
 use fuseline::ops::named;
 use fuseline::ops::prim::Class;
 use fuseline_frontend::Model;
-use fuseline_frontend::onnx::import::STRUCTURAL;
+use fuseline_frontend::onnx::import::{NEWEST, STRUCTURAL};
 use fuseline_frontend::onnx::schema::NodeProto;
 
 use crate::node_test;
@@ -87,6 +87,12 @@ pub fn page(
     let mut rows = supported();
     for (key, version) in defined(definitions, &rows)? {
         rows.entry(key).or_default().versions.insert(version);
+    }
+    for (domain, newest) in NEWEST {
+        let of_domain = rows.iter().filter(|((own, _), _)| own == domain).flat_map(|(_, row)| &row.versions);
+        if of_domain.max() != Some(&newest) {
+            return Err(format!("version {newest} of \"{domain}\" is not the newest that ONNX defines: change NEWEST"));
+        }
     }
     for test in tests {
         count(test, &mut rows).map_err(|error| format!("{}: {error}", test.name))?;

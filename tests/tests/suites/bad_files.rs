@@ -170,6 +170,34 @@ fn external_data_stays_in_the_folder_of_the_model() {
 }
 
 #[test]
+fn operators_of_a_version_that_nobody_knows_are_refused() {
+    let relu = || {
+        let io = || (vec![value("x", FLOAT, &["2"])], vec![value("y", FLOAT, &["2"])]);
+        model(graph(io().0, vec![node("Relu", &["x"], &["y"])], io().1))
+    };
+    for (domain, version, is_known) in [
+        ("", 27, true),
+        ("", 28, false),
+        ("ai.onnx", 999, false),
+        ("ai.onnx.ml", 6, false),
+        ("com.microsoft", 99, true),
+    ] {
+        let mut made = relu();
+        match domain {
+            "" | "ai.onnx" => made.opset_import[0] = OperatorSetIdProto { domain: domain.into(), version },
+            _ => made.opset_import.push(OperatorSetIdProto { domain: domain.into(), version }),
+        }
+        if is_known {
+            Model::from_bytes(bytes(&made), "relu.onnx").unwrap().graph().unwrap();
+            continue;
+        }
+        let error = refused(&made);
+        assert_eq!(error.kind(), Kind::Unsupported, "{error}");
+        assert!(error.to_string().contains(&format!("version {version} of the operator set ai.onnx")), "{error}");
+    }
+}
+
+#[test]
 fn functions_that_call_themselves_end() {
     let f = FunctionProto {
         name: "F".into(),

@@ -298,6 +298,10 @@ impl<'m> Importer<'m> {
     }
 }
 
+/// The newest versions of operator sets that our tables were read from: what an operator of a newer one means, nobody knows here.
+pub const NEWEST: [(&str, u32); 4] =
+    [("", 27), ("ai.onnx.ml", 5), ("ai.onnx.preview", 1), ("ai.onnx.preview.training", 1)];
+
 fn opset_versions(imports: &[OperatorSetIdProto]) -> Result<HashMap<String, u32>> {
     let mut versions = HashMap::default();
     for import in imports {
@@ -305,7 +309,14 @@ fn opset_versions(imports: &[OperatorSetIdProto]) -> Result<HashMap<String, u32>
         let version = version.ok_or_else(|| {
             Error::invalid(format!("operator set \"{}\" has version {}", import.domain, import.version))
         })?;
-        versions.insert(standard_domain(&import.domain).to_string(), version);
+        let domain = standard_domain(&import.domain);
+        if let Some((_, newest)) = NEWEST.iter().find(|(known, newest)| *known == domain && version > *newest) {
+            let name = if domain.is_empty() { "ai.onnx" } else { domain };
+            return Err(Error::unsupported(format!(
+                "version {version} of the operator set {name} (the newest that is known is {newest}: operators of a newer one may mean something else; onnx.version_converter makes older ones of models)"
+            )));
+        }
+        versions.insert(domain.to_string(), version);
     }
     Ok(versions)
 }

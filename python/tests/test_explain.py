@@ -1,6 +1,7 @@
 """Plans in words."""
 
 import models
+import pytest
 
 import fuseline
 
@@ -55,6 +56,9 @@ def test_models_are_explained_without_a_session():
     assert plan.data["sizes"] == {"rows": 4096}
     assert len(fuseline.explain("gallery:layernorm_gelu", fuse=False).kernels) == 2
     assert "layernorm_gelu" in fuseline.gallery() and "a100" in fuseline.targets()
+    for explain in [lambda: fuseline.explain("gallery:softmax", "h2000"), lambda: fuseline.InferenceSession("gallery:softmax").explain("h2000")]:
+        with pytest.raises(fuseline.InvalidInput, match="known devices are .*h200"):
+            explain()
 
 
 def test_names_in_html_are_text():

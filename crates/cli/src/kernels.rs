@@ -12,7 +12,7 @@ use fuseline::graph::Graph;
 use fuseline::lower::Hints;
 use fuseline::passes::Numerics;
 use fuseline::tensor::Env;
-use fuseline::tile::{Kernel, Schedule};
+use fuseline::tile::{Kernel, Param, Schedule};
 use fuseline_cpu::code::{Code, Isa};
 use fuseline_cpu::emit::{Target, emit};
 use fuseline_cpu::here;
@@ -127,7 +127,7 @@ fn shown(
         let schedule = kernel.schedule.name();
         let name = format!("{schedule}_{}", first + k);
         let printed = match form {
-            Form::Cuda => {
+            Form::Cuda if !stores_nothing(&kernel, env) => {
                 let options = print::Options { wide, ..cuda_options(&kernel, &name, env, gpu(spec)?) };
                 print::print(&kernel, &options).ok().map(|printed| (name.clone(), printed))
             }
@@ -179,6 +179,9 @@ pub fn show_named(kernel: &Kernel, name: &str, env: &Env, form: Form, spec: &Dev
         return Ok(kernel.to_string());
     }
     if form == Form::Cuda {
+        if stores_nothing(kernel, env) {
+            return Ok(format!("// {}", no_element(kernel, env)));
+        }
         return Ok(match print::print(kernel, &cuda_options(kernel, name, env, gpu(spec)?)) {
             Ok(printed) => printed.source(),
             Err(error) => interpreted(&error),
@@ -193,9 +196,7 @@ pub fn show_named(kernel: &Kernel, name: &str, env: &Env, form: Form, spec: &Dev
         other => other?,
     };
     if emitted.phases.is_empty() {
-        let sizes = kernel.symbols().into_iter().filter_map(|symbol| Some(format!("{symbol}={}", env.get(&symbol)?)));
-        let sizes = sizes.collect::<Vec<_>>().join(",");
-        return Ok(format!("no code: it stores no element where {sizes}"));
+        return Ok(no_element(kernel, env));
     }
     let mut text = String::new();
     for phase in &emitted.phases {
@@ -222,6 +223,9 @@ const MOST_ON_CHIP_BEFORE_CLUSTERS: usize = 164 << 10;
 
 /// A kernel as CUDA C++ to be launched by hand: by a name that is free there, and with how it is launched on what.
 pub fn show_launched(kernel: &Kernel, name: &str, env: &Env, spec: &DeviceSpec) -> Result<String> {
+    if stores_nothing(kernel, env) {
+        return Ok(format!("// {}", no_element(kernel, env)));
+    }
     let options = cuda_options(kernel, name, env, gpu(spec)?);
     let named = print::free_name(kernel, &options).map(|name| print::Options { name, ..options.clone() });
     let printed = match named.and_then(|options| print::print(kernel, &options)) {
@@ -240,6 +244,18 @@ pub fn show_launched(kernel: &Kernel, name: &str, env: &Env, spec: &DeviceSpec) 
     }
     text.push_str(&printed.source());
     Ok(text)
+}
+
+/// Whether all outputs have no element at these sizes, whatever those are that nobody gave: there is nothing to launch.
+fn stores_nothing(kernel: &Kernel, env: &Env) -> bool {
+    let is_empty = |output: &Param| output.ty.shape.dims().iter().any(|dim| matches!(dim.eval(env), Ok(0)));
+    kernel.outputs.iter().all(is_empty)
+}
+
+/// What is told instead of code where no element is stored.
+fn no_element(kernel: &Kernel, env: &Env) -> String {
+    let sizes = kernel.symbols().into_iter().filter_map(|symbol| Some(format!("{symbol}={}", env.get(&symbol)?)));
+    format!("no code: it stores no element where {}", sizes.collect::<Vec<_>>().join(","))
 }
 
 fn interpreted(error: &Error) -> String {

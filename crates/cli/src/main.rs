@@ -37,6 +37,7 @@ mod roofline;
 mod run;
 mod screen;
 mod settle_sizes;
+mod signals;
 mod target;
 mod verify;
 mod waiting;

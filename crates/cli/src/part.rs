@@ -4,13 +4,22 @@ use std::ffi::{OsStr, OsString};
 use std::fs::{self, File};
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, MutexGuard, Once, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use crate::signals;
 
 /// The parts that there are.
 static PARTS: Mutex<Vec<PathBuf>> = Mutex::new(Vec::new());
 
 fn parts() -> MutexGuard<'static, Vec<PathBuf>> {
     PARTS.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Removes all parts; while what is returned lives, there will be no other.
+pub fn remove_all() -> impl Sized {
+    let parts = parts();
+    parts.iter().for_each(|path| drop(fs::remove_file(path)));
+    parts
 }
 
 /// A file beside its place. It is removed where it is dropped, and where a signal ends the command.
@@ -22,8 +31,7 @@ pub struct Part {
 impl Part {
     /// An empty file beside a place, with a name that no other process has.
     pub fn beside(place: &Path) -> io::Result<(Part, File)> {
-        static WATCH: Once = Once::new();
-        WATCH.call_once(signals::watch);
+        signals::watch();
         let own = place.file_name().ok_or(ErrorKind::IsADirectory)?;
         remove_left(place, own);
         let mut name = OsString::from(".");
@@ -74,43 +82,4 @@ impl Drop for Part {
         // It may be in its place by now. That it cannot be removed does not change what went wrong.
         let _ = fs::remove_file(&self.path);
     }
-}
-
-#[cfg(unix)]
-mod signals {
-    use std::sync::Arc;
-
-    use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGXFSZ};
-    use signal_hook::iterator::Signals;
-    use signal_hook::{flag, low_level};
-
-    /// From now on a signal that ends the command removes all parts first. Where signals cannot be watched, parts may stay.
-    pub fn watch() {
-        // A write beyond the limit on the size of files fails then, instead of ending the command without a word.
-        let _ = flag::register(SIGXFSZ, Arc::default());
-        let ignored = ignored();
-        let ends = [SIGHUP, SIGINT, SIGTERM].into_iter().filter(|signal| ignored >> (signal - 1) & 1 == 0);
-        let Ok(mut signals) = Signals::new(ends) else { return };
-        std::thread::spawn(move || {
-            for signal in signals.forever() {
-                let parts = super::parts();
-                parts.iter().for_each(|path| drop(std::fs::remove_file(path)));
-                // Ends the command while it can make no other part.
-                let _ = low_level::emulate_default_handler(signal);
-            }
-        });
-    }
-
-    /// The signals that the command was started to ignore, as under `nohup`, a bit each; where the system tells.
-    fn ignored() -> u64 {
-        let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
-        let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
-        mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).unwrap_or(0)
-    }
-}
-
-#[cfg(not(unix))]
-mod signals {
-    /// There are no signals to watch.
-    pub fn watch() {}
 }

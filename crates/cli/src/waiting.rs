@@ -9,10 +9,20 @@ use std::time::{Duration, Instant};
 
 use fuseline_session::plan::name::cut_back;
 
-use crate::screen;
+use crate::{screen, signals};
 
 /// Whether a line is being written.
 static WRITES: AtomicBool = AtomicBool::new(false);
+/// Whether the line is on the screen.
+static STANDS: AtomicBool = AtomicBool::new(false);
+
+/// The command ends while it waits: what comes next on the screen does not stand on its line.
+#[cfg_attr(not(unix), expect(dead_code, reason = "there are no signals"))]
+pub fn leave() {
+    if STANDS.load(Ordering::Relaxed) {
+        let _ = writeln!(std::io::stderr());
+    }
+}
 
 /// While it lives, and after the first second, a line on standard error says what runs, for how long, and, where the number of steps is known,
 /// how much of it is done; it is erased at the end. Nothing is written where standard error is no terminal.
@@ -39,6 +49,7 @@ impl Waiting {
         if screen::is_quiet() || !std::io::stderr().is_terminal() || WRITES.swap(true, Ordering::Relaxed) {
             return Waiting { what, end: None, writer: None };
         }
+        signals::watch();
         let (end, ended) = channel();
         let said = what.clone();
         let writer = std::thread::spawn(move || write_until(&ended, &said));
@@ -96,10 +107,12 @@ fn write_until(ended: &Receiver<()>, what: &Mutex<What>) {
             // What was longer before is overwritten.
             let _ = write!(stderr, "\r{line:<written$}").and_then(|()| stderr.flush());
             written = length;
+            STANDS.store(true, Ordering::Relaxed);
         }
     }
     if written > 0 {
         let _ = write!(std::io::stderr(), "\r{}\r", " ".repeat(written));
+        STANDS.store(false, Ordering::Relaxed);
     }
 }
 

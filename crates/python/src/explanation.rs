@@ -54,18 +54,14 @@ pub fn target(name: &str) -> Result<DeviceSpec> {
 pub fn explain(py: Python<'_>, model: Source, settings: Settings, on: &str) -> PyResult<Explanation> {
     let model = work(py, About::Model, move || model.open())?;
     let options = work(py, About::Inputs, || settings.options(&model))?;
+    let spec = work(py, About::Inputs, || target(on))?;
     work(py, About::Model, move || {
         let mut sizes = Env::new();
         for (name, size) in &options.sizes {
             sizes.bind(Symbol::name(name), *size);
         }
-        let explained = Explained::of(
-            &model.with_limits(options.import.clone())?,
-            &options,
-            &target(on)?,
-            &Pins::default(),
-            sizes,
-        )?;
+        let explained =
+            Explained::of(&model.with_limits(options.import.clone())?, &options, &spec, &Pins::default(), sizes)?;
         Ok(Explanation(explained))
     })
 }

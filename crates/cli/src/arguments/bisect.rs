@@ -94,6 +94,6 @@ pub enum Metric {
 
 /// A part of the whole, in percent.
 fn percent(text: &str) -> Result<f64, String> {
-    let percent = text.parse().ok().filter(|percent: &f64| percent.is_finite());
-    percent.ok_or_else(|| "wanted: a number of percent, such as 3 or 2.5".to_string())
+    let percent = text.parse().ok().filter(|percent: &f64| percent.is_finite() && *percent >= 0.0);
+    percent.ok_or_else(|| "wanted: a number of percent, 0 or more, such as 3 or 2.5".to_string())
 }

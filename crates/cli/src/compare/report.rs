@@ -79,7 +79,7 @@ fn table(compared: &Compared<'_>) -> Table<'static> {
             three_digits(contender.least()),
             three_digits(contender.median()),
             significant(contender.median() / ours),
-            contender.error.map_or("–".into(), |error| format!("{:.1e}", error.rms)),
+            contender.error.map_or("–".into(), |error| error_text(error.rms)),
             remark(contender, contest.judge),
         ]);
     }
@@ -101,6 +101,11 @@ fn remark(contender: &Contender, judge: Option<&str>) -> String {
         }
         _ => String::new(),
     }
+}
+
+/// How large an error is; none at all is told without an exponent.
+fn error_text(rms: f64) -> String {
+    if rms == 0.0 { "0".into() } else { format!("{rms:.1e}") }
 }
 
 /// A number with three digits that count, however small it is.
@@ -148,4 +153,14 @@ pub fn to_json(compared: &Compared<'_>) -> Value {
         "contenders": contest.contenders.iter().map(contender).collect::<Vec<_>>(),
         "absent": absent.collect::<Vec<_>>(),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_error_is_nothing() {
+        assert_eq!([0.0, -0.0, 3.21e-7, 2.0, f64::NAN].map(error_text), ["0", "0", "3.2e-7", "2.0e0", "NaN"]);
+    }
 }

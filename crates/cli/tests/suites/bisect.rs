@@ -35,7 +35,7 @@ fn what_makes_a_model_slower_is_looked_for() {
     let found: Value = serde_json::from_str(&out).unwrap();
     assert!(found["plans"].as_u64().unwrap() >= 2 && found["guilty"].is_null(), "{found:#}");
     // Whatever is found is written down, and can be judged.
-    let (status, out, err) = fuseline(&[&model[..], &["--iters", "2", "--above", "-50", "--case", &case]].concat());
+    let (status, out, err) = fuseline(&[&model[..], &["--iters", "2", "--above", "0", "--case", &case]].concat());
     let found: Value = serde_json::from_str(&out).unwrap_or_else(|_| panic!("{err}"));
     if status == Some(3) {
         let plan = format!("{case}/bad.plan");
@@ -50,4 +50,8 @@ fn the_command_teaches_itself() {
     assert!(status == Some(0) && out.contains("Examples:") && out.contains("a guilty decision was found"), "{out}");
     let (status, _, err) = fuseline(&["bisect", "gallery:softmax", "--metric", "taste"]);
     assert!(status == Some(2) && err.contains("latency"), "{err}");
+    for above in ["-5", "NaN", "inf"] {
+        let (status, _, err) = fuseline(&["bisect", "gallery:softmax", "--metric", "latency", "--above", above]);
+        assert!(status == Some(2) && err.contains("0 or more"), "{err}");
+    }
 }

@@ -315,12 +315,15 @@ fn arrays_of_another_type_and_sizes_of_zero_say_what_helps() {
     assert!(told(&["run", "--inputs", x]).contains("give an array of 2 axes"));
     let nothing = told(&["bench", "--sizes", "rows=0,columns=4"]);
     assert!(nothing.contains("there is nothing to measure") && nothing.contains("above 0"), "{nothing}");
-    for form in ["asm", "vector"] {
+    for form in ["asm", "vector", "cuda"] {
         let shown = stdout(&["kernel", &example("softmax"), "emit", form, "--sizes", "rows=0,columns=4"]);
         assert!(shown.contains("it stores no element where") && shown.contains("rows=0"), "{shown}");
         let shown = stdout(&["kernels", "gallery:softmax", "--emit", form, "--sizes", "rows=0,columns=4"]);
         assert!(shown.contains("it stores no element where columns=4,rows=0"), "{shown}");
     }
+    // Rows of nothing leave nothing to launch, however many there are.
+    let shown = stdout(&["kernel", &example("softmax"), "emit", "cuda", "--sizes", "columns=0"]);
+    assert!(shown.starts_with("// no code") && !shown.contains("<<<"), "{shown}");
 }
 
 #[test]

@@ -123,9 +123,11 @@ impl Trials<'_> {
         let placements = PLACEMENTS.iter().map(|rewrite| rewrite.name);
         let mut without: Rules = placements.clone().collect();
         let mut best = self.split(&without, observe)?.planned(self.options, self.knowledge)?;
+        let mut not_offered = Rules::new();
         for rule in placements.chain([NORMALIZER, AFFINE]) {
             // What the user has chosen is not in doubt.
             if self.options.pins.rewrites.is_some() || !is_in_doubt(rule, &best, self.options) {
+                not_offered.extend(without.get(rule));
                 continue;
             }
             let mut turned = without.clone();
@@ -138,6 +140,9 @@ impl Trials<'_> {
                 (without, best) = (turned, other.planned(self.options, self.knowledge)?);
             }
         }
+        // Nobody has decided about what no plan was made for.
+        let is_offered = |a: &Application| !(not_offered.contains(a.rule) && is_promising(a, self.options));
+        best.split.rewrites.retain(|a| a.refused != Some(Refusal::Slower) || is_offered(a));
         Ok((without, best))
     }
 
@@ -187,7 +192,7 @@ fn is_in_doubt(rule: &'static str, planned: &Running, options: &PlanOptions) -> 
 }
 
 /// A second plan is made for what could save this part of the first one, not for less.
-pub(crate) const WORTH_A_PLAN: f64 = 1e-3;
+const WORTH_A_PLAN: f64 = 1e-3;
 
 /// What arithmetic takes at most where it is a part of kernels: twice what it takes all cores.
 fn arithmetic_us(flops: f64, options: &PlanOptions) -> f64 {

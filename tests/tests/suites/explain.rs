@@ -12,7 +12,6 @@ use fuseline::graph::{Builder, Graph, Tensor};
 use fuseline::ops::Prim;
 use fuseline::ops::prim::Monoid;
 use fuseline::passes::Precision;
-use fuseline::rewrites::{Application, Refusal};
 use fuseline::tensor::{DType, Literal, Shape, Symbol};
 use fuseline_frontend::Model;
 use fuseline_tests::spellings::{Spelling, all, classes};
@@ -267,6 +266,34 @@ fn every_edge_has_one_decision_and_every_decision_one_row() {
     }
 }
 
+/// Branches and bodies of loops are graphs like others.
+#[test]
+fn every_edge_of_a_region_has_one_decision() {
+    let body = |name: &str| {
+        let b = Builder::new(name);
+        let x = b.input("x", DType::F32, Shape::new([16usize, 64]));
+        let y = x.exp() * 2.0;
+        b.output("y", if name == "then" { y / y.sum(&[1]) } else { y.sort(1, true).0.exp() });
+        b.finish().unwrap()
+    };
+    let b = Builder::new("regions");
+    let condition = b.input("c", DType::Bool, Shape::scalar());
+    let x = b.input("x", DType::F32, Shape::new([16usize, 64]));
+    b.output("y", b.if_else(condition, body("then"), body("otherwise"), &[x.sqrt()]).unwrap()[0]);
+    let (planned, explanation) = explained(&b.finish().unwrap(), "cpu", &[]);
+    let ids: BTreeSet<_> = explanation.decisions.iter().map(|row| row.id).collect();
+    let regions = planned.program.run().nodes().iter().flat_map(|node| node.prim().regions());
+    let wanted: Vec<_> = regions.map(|region| edges(region)).collect();
+    let found = explanation.run.region_edges.iter();
+    let found: Vec<_> = found.map(|r| r.edges.iter().map(|e| (e.producer, e.consumer)).collect::<Vec<_>>()).collect();
+    assert!(wanted.len() == 2 && wanted.iter().all(|edges| !edges.is_empty()));
+    assert_eq!(found, wanted);
+    let places: Vec<usize> = explanation.run.region_edges.iter().map(|r| r.region).collect();
+    assert_eq!(places, [0, 1]);
+    let all = explanation.run.region_edges.iter().flat_map(|r| &r.edges);
+    assert!(all.map(|e| e.decision).all(|id| ids.contains(&id)));
+}
+
 /// Two products of one tensor, each turned by position: its readers become one kernel before it is joined with the other.
 fn turned_products() -> Graph {
     let b = Builder::new("turned");
@@ -340,30 +367,21 @@ fn scales_of_scores_go_where_they_take_the_least() {
     assert_eq!(placed.len(), 4, "one for every layer");
     assert!(placed.iter().all(|row| row.verdict == Verdict::Taken && row.saved_us > 10.0), "{placed:#?}");
     assert!(of("hoist-scales").iter().all(|row| row.saved_us > -0.005));
-    // With few keys there is nothing to gain, and the log says so.
-    let plain = simplified(network("gpt2_tiny.legacy"), &options, &mut |_| {}).unwrap();
-    let planned = plan_simplified(plain, &options, &mut |_| {}).unwrap();
-    let refused = |a: &&Application| a.rule == "place-scales" && a.refused == Some(Refusal::Slower);
-    assert!(planned.rewrites.iter().filter(refused).count() > 0);
 }
 
-/// What is not worth a second plan is told with both numbers, and the other way it is what was said.
+/// A rewrite that is refused would not have saved anything: what a plan would not be changed for is not offered.
 #[test]
-fn gains_that_are_too_small_for_a_second_plan_are_told() {
-    let options = PlanOptions::on(DeviceSpec::find("cpu").unwrap());
-    let plain = simplified(network("bert_base.legacy"), &options, &mut |_| {}).unwrap();
-    let planned = plan_simplified(plain.clone(), &options, &mut |_| {}).unwrap();
-    let mut explanation = Explanation::of(&planned, &options).unwrap();
-    explanation.price_rewrites(&planned, &plain, &options).unwrap();
-    let refused = |row: &&DecisionRow| row.is_rewrite && row.verdict == Verdict::Refused && row.saved_us > 0.0;
-    let rows: Vec<&DecisionRow> = explanation.decisions.iter().filter(refused).collect();
-    assert!(!rows.is_empty() && rows.iter().all(|row| row.code == "too-little"), "{rows:#?}");
-    let mut flipped = options.clone();
-    flipped.pins.together.extend(rows.iter().map(|row| row.id));
-    let other = plan_simplified(plain, &flipped, &mut |_| {}).unwrap().run.cost.us;
-    let saved: f64 = rows.iter().map(|row| row.saved_us).sum();
-    let told = planned.run.cost.us - other;
-    assert!((saved - told).abs() < 0.01 * told && told < 1e-3 * planned.run.cost.us, "{saved} {told}");
+fn refused_rewrites_save_nothing() {
+    for name in ["bert_base.legacy", "gpt2_tiny.legacy", "vit_b16.dynamo"] {
+        let options = PlanOptions::on(DeviceSpec::find("cpu").unwrap());
+        let plain = simplified(network(name), &options, &mut |_| {}).unwrap();
+        let planned = plan_simplified(plain.clone(), &options, &mut |_| {}).unwrap();
+        let mut explanation = Explanation::of(&planned, &options).unwrap();
+        explanation.price_rewrites(&planned, &plain, &options).unwrap();
+        let refused = |row: &&DecisionRow| row.is_rewrite && row.verdict == Verdict::Refused && row.saved_us > 0.0;
+        let rows: Vec<&DecisionRow> = explanation.decisions.iter().filter(refused).collect();
+        assert!(rows.is_empty(), "{name}: {rows:#?}");
+    }
 }
 
 /// For every rule that was applied, how often, what its rewrites are said to save in all, and what the whole plan takes longer

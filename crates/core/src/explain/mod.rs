@@ -21,11 +21,10 @@ pub use decision::{DecisionRow, Edge};
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::analysis::Scorecard;
-use crate::compile::{Grain, PlannedProgram, WORTH_A_PLAN, plan_apart, rewrite_id};
+use crate::compile::{Grain, PlannedProgram, plan_apart};
 use crate::error::Result;
 use crate::fuse::{Chooser, Cost, DecisionId, Kind, Pins, Plan, PlanOptions, PlannedKernel, Policy, Verdict, plan};
 use crate::graph::{Graph, Origin};
-use crate::rewrites::Application;
 use crate::tensor::DType;
 use score::Scorer;
 use wiring::Wiring;
@@ -71,12 +70,25 @@ impl KernelRow {
 pub struct Part {
     /// its kernels in the order in which they run; those of a region follow the kernel that runs it
     pub kernels: Vec<KernelRow>,
-    /// every pair of nodes, one of which reads the other, with what was decided about it; without those of regions
+    /// every pair of nodes, one of which reads the other, with what was decided about it
     pub edges: Vec<Edge>,
+    /// the same of its regions
+    pub region_edges: Vec<RegionEdges>,
     /// what all kernels cost, without those of regions
     pub cost: Cost,
     /// what the kernels of branches and bodies of loops cost, each run once; not part of `cost`
     pub regions: Baseline,
+}
+
+/// What was decided inside of a branch or the body of a loop.
+#[derive(Clone, Debug, PartialEq)]
+pub struct RegionEdges {
+    /// the operator that runs it
+    pub inside: String,
+    /// which of its regions it is
+    pub region: usize,
+    /// every pair of its nodes, one of which reads the other, with what was decided about it
+    pub edges: Vec<Edge>,
 }
 
 /// What a plan is compared with.
@@ -162,8 +174,6 @@ impl Explanation {
         let options = &PlanOptions { budget: options.budget.started(), ..options.clone() };
         let worths = worth::of_rewrites(planned, graph, options);
         options.budget.check()?;
-        let offered =
-            |a: &Application| a.refused.and_then(|_| worths.get(&rewrite_id(a))).map(|worth| worth.us.max(0.0));
         for row in self.decisions.iter_mut().filter(|row| row.is_rewrite) {
             let Some(worth) = worths.get(&row.id) else { continue };
             (row.saved_us, row.bytes_saved, row.flops_saved) = (worth.us, worth.bytes, worth.flops);
@@ -173,17 +183,12 @@ impl Explanation {
                     "; costs time here, but rewrites are applied wherever they fit: every spelling is one kernel",
                 );
             }
-            // No second plan was made, or one with all of its kind was slower.
+            // One with all of its kind was slower, or it had promised nothing.
             if row.verdict == Verdict::Refused && worth.us > LEAST_LOSS_US {
                 let what = row.reason.split(": ").next().unwrap_or_default();
-                let saved: f64 = planned.rewrites.iter().filter(|a| a.rule == row.rule).filter_map(offered).sum();
-                let least_us = WORTH_A_PLAN * planned.run.cost.us;
-                let (code, why) = match saved < least_us {
-                    true => ("too-little", format!("less than the {least_us:.1} µs for which a second plan is made")),
-                    false => ("unforeseen", "it had promised less, or others of its kind cost more".to_string()),
-                };
-                row.reason = format!("{what}: saves {:.2} µs, {saved:.2} in all: {why}", worth.us);
-                row.code = code;
+                let why = "it had promised less, or others of its kind cost more";
+                row.reason = format!("{what}: saves {:.2} µs: {why}", worth.us);
+                row.code = "unforeseen";
             }
         }
         decision::rank(&mut self.decisions);
@@ -200,7 +205,7 @@ fn explain_plan(
     graph: &Graph,
     plan: &Plan,
     options: &PlanOptions,
-    inside: Option<&str>,
+    inside: Option<(&str, usize)>,
     part: &mut Part,
     decisions: &mut Vec<DecisionRow>,
 ) -> Result<()> {
@@ -214,19 +219,22 @@ fn explain_plan(
     let scorer = Scorer { wiring: &wiring, spec: &options.spec, hints: &options.hints, is_stored, is_repeated };
     decisions.extend(decision::of_plan(plan, &scorer));
     let by_operator = plan_by_operator(graph, options)?;
-    if inside.is_none() {
-        part.edges = decision::edges(plan);
+    let edges = decision::edges(plan);
+    match inside {
+        None => part.edges = edges,
+        Some((inside, region)) => part.region_edges.push(RegionEdges { inside: inside.to_owned(), region, edges }),
     }
     let starts = Starts::of(&by_operator);
     for kernel in &plan.kernels {
         options.budget.check()?;
         let apart = starts.within(kernel);
         let scorecard = scorer.kernel_card(kernel, &apart);
-        part.kernels.push(KernelRow { scorecard, ..kernel_row(&wiring, kernel, options, inside) });
+        part.kernels
+            .push(KernelRow { scorecard, ..kernel_row(&wiring, kernel, options, inside.map(|(name, _)| name)) });
         let Some(only) = kernel.members.first().filter(|_| !kernel.regions.is_empty()) else { continue };
         let name = wiring.name(*only);
-        for (region, plan) in graph.nodes()[*only].prim().regions().into_iter().zip(&kernel.regions) {
-            explain_plan(region, plan, options, Some(&name), part, decisions)?;
+        for (k, (region, plan)) in graph.nodes()[*only].prim().regions().into_iter().zip(&kernel.regions).enumerate() {
+            explain_plan(region, plan, options, Some((&name, k)), part, decisions)?;
         }
     }
     Ok(())

@@ -9,7 +9,7 @@ use rustc_hash::FxHashMap;
 use super::facts::axes;
 use super::operand::labels;
 use super::peel::Action;
-use super::product_parts::{Part, Views};
+use super::product_parts::{Part, Views, product_with_weights};
 use super::scaled_product::Scaled;
 use super::seen::Fold;
 use super::step::Kind;
@@ -21,7 +21,7 @@ use crate::graph::{Graph, Value};
 use crate::ops::prim::{Map, View};
 use crate::ops::{Expr, Prim, Scalar};
 use crate::passes::Tier;
-use crate::tensor::DType;
+use crate::tensor::{DType, Dim};
 
 pub(super) const REWRITE: Rewrite = Rewrite {
     name: "place-scales",
@@ -151,12 +151,16 @@ fn find(
     }
     let (out, factor) = (&graph.nodes()[id].types()[0], graph.ty(base));
     let place = part(base).map_or(Place::Operand { operand, depth }, Place::Part);
+    // In weights, the number costs no run anything.
+    let is_of_weights = facts.readers(base.node()) == 1 && product_with_weights(graph, facts, base).is_some();
+    let is_left = !is_of_weights && matches!(place, Place::Operand { .. });
+    let (left, left_bytes) = if is_left { (factor.shape.count(), factor.bytes()) } else { (Dim::int(0), Dim::int(0)) };
     let site = Site {
         rule: REWRITE.name,
         producer: id,
         consumer: scaled.contract,
-        flops_saved: out.shape.count() - factor.shape.count(),
-        bytes_saved: (out.bytes() - factor.bytes()) * 2,
+        flops_saved: out.shape.count() - left,
+        bytes_saved: (out.bytes() - left_bytes) * 2,
         is_sure: false,
         what: "a number scales a factor of the scores".to_owned(),
     };

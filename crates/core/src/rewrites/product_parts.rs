@@ -10,7 +10,7 @@ use super::step::{Kind, Step};
 use crate::error::Result;
 use crate::graph::rewrite::{Rebuild, Values, replaced};
 use crate::graph::{Graph, Value};
-use crate::ops::prim::{Map, View};
+use crate::ops::prim::{Contract, Map, View};
 use crate::ops::{Expr, Number, Prim, Scalar, Term};
 use crate::tensor::{DType, Ranges};
 
@@ -78,6 +78,13 @@ fn range(view: &View, axis: usize) -> Option<(i64, i64)> {
 
 /// Whether a value is a product with weights that vary along an axis of it, perhaps plus a constant, that nobody else reads without it.
 fn is_of_weights(graph: &Graph, facts: &Facts, value: Value, axis: usize) -> bool {
+    product_with_weights(graph, facts, value)
+        .is_some_and(|(row, operand)| [&row.a, &row.b][operand].contains(&row.out[axis]))
+}
+
+/// The product with weights that a value is, perhaps plus a constant, and which of its operands they are; nobody else reads it without the
+/// constant.
+pub(super) fn product_with_weights<'g>(graph: &'g Graph, facts: &Facts, value: Value) -> Option<(&'g Contract, usize)> {
     let step = Step::of(graph, value);
     let core = match step.kind(graph) {
         Kind::Call(Scalar::Add, operands) => {
@@ -85,19 +92,16 @@ fn is_of_weights(graph: &Graph, facts: &Facts, value: Value, axis: usize) -> boo
             match (is_constant(operands[0]), is_constant(operands[1])) {
                 (false, true) => operands[0],
                 (true, false) => operands[1],
-                _ => return false,
+                _ => return None,
             }
         }
         _ => step,
     };
-    let Kind::Value(product) = core.kind(graph) else { return false };
+    let Kind::Value(product) = core.kind(graph) else { return None };
     let node = graph.node_of(product);
-    let Prim::Contract(row) = node.prim() else { return false };
-    let is_weights = |k: usize| {
-        let labels = [&row.a, &row.b][k];
-        facts.is_constant(node.args()[k].node()) && row.out.get(axis).is_some_and(|label| labels.contains(label))
-    };
-    (product == value || facts.readers(product.node()) == 1) && (0..2).any(is_weights)
+    let Prim::Contract(row) = node.prim() else { return None };
+    let weights = (0..2).find(|k| facts.is_constant(node.args()[*k].node()))?;
+    (product == value || facts.readers(product.node()) == 1).then_some((row, weights))
 }
 
 impl Part {

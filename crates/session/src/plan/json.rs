@@ -1,6 +1,6 @@
 //! Plans for programs that read them.
 
-use fuseline::explain::{Baseline, DecisionRow, Edge, Explanation, KernelRow, Part};
+use fuseline::explain::{Baseline, DecisionRow, Edge, Explanation, KernelRow, RegionEdges};
 use fuseline::fuse::{Cost, Verdict};
 use serde_json::{Map, Value, json};
 
@@ -15,8 +15,9 @@ pub fn of_plan(setting: &Setting<'_>, explanation: &Explanation) -> Value {
     value["prepare_totals"] = cost(&explanation.prepare.cost, explanation.prepare.count());
     value["decisions"] = explanation.decisions.iter().map(decision).collect();
     value["disagreements"] = json!(explanation.disagreements());
-    value["edges"] = edges(&explanation.run);
-    value["prepare_edges"] = edges(&explanation.prepare);
+    value["edges"] = edges(&explanation.run.edges);
+    value["region_edges"] = explanation.run.region_edges.iter().map(region).collect();
+    value["prepare_edges"] = edges(&explanation.prepare.edges);
     value
 }
 
@@ -76,9 +77,13 @@ pub fn decision(row: &DecisionRow) -> Value {
     })
 }
 
-fn edges(part: &Part) -> Value {
+fn edges(edges: &[Edge]) -> Value {
     let edge = |e: &Edge| json!([e.producer, e.consumer, e.decision.to_string()]);
-    part.edges.iter().map(edge).collect()
+    edges.iter().map(edge).collect()
+}
+
+fn region(region: &RegionEdges) -> Value {
+    json!({ "inside": region.inside, "region": region.region, "edges": edges(&region.edges) })
 }
 
 fn totals(explanation: &Explanation) -> Value {

@@ -113,6 +113,13 @@ const LARGE: &[(&str, &str)] = &[
     ("attention", "batch=8,heads=20,queries=120,keys=200,size=128"),
     ("masked_attention", "batch=8,heads=20,queries=120,keys=136,size=64"),
     ("masked_attention", "batch=2,heads=20,queries=200,keys=256,size=64"),
+    ("attention", "batch=2,heads=3,queries=131,keys=203,size=80"),
+    ("attention", "batch=1,heads=2,queries=70,keys=130,size=36"),
+    ("attention", "batch=1,heads=3,queries=97,keys=65,size=33"),
+    ("attention", "batch=7,heads=20,queries=200,keys=101,size=96"),
+    ("causal_attention", "batch=1,heads=2,tokens=150,size=256"),
+    ("causal_attention", "batch=3,heads=60,tokens=130,size=128"),
+    ("masked_attention", "batch=1,heads=2,queries=90,keys=71,size=200"),
 ];
 
 /// Attention of bf16 with a mask: the input `mask` of this type, how scores see it, and what a score `b` is with it, `a`.

@@ -16,7 +16,7 @@ impl Attention<'_> {
     /// What is read with the scores of a tile before anything is done with it, so that nobody waits for it, and whether it varies over rows:
     /// packs that lie anywhere, as many as registers have room for.
     pub(super) fn ahead(&self, nest: &Nest<'_>) -> Vec<(StepId, bool)> {
-        let (Some(inner), Some(held), true) = (self.stream.last(), self.held, self.shape.by_groups) else {
+        let (Some(inner), Some(held), true) = (self.stream.last(), self.held, self.shape.by_groups()) else {
             return Vec::new();
         };
         let lanes = Lanes { axis: *inner, count: self.neighbours };
@@ -28,7 +28,7 @@ impl Attention<'_> {
             let access = nest.load(id);
             let is_plain = access.is_plain();
             let by_row = !nest.axes[id.index()].common(rows).is_empty();
-            let slots = if by_row { self.slots() } else { 1 };
+            let slots = if by_row { self.shape.slots() } else { 1 };
             let bytes = self.shape.keys / 4 * slots * element::bytes(access.tensor.dtype);
             let is_narrow = pack_width(nest, access, lanes).is_none_or(|width| width < 4);
             if is_whole && is_plain && !is_narrow && bytes <= left && self.neighbours > 2 {
@@ -37,11 +37,6 @@ impl Attention<'_> {
             }
         }
         all
-    }
-
-    /// Rows of scores that a thread has a part of.
-    fn slots(&self) -> i64 {
-        self.shape.rows / self.shape.warps / 8
     }
 
     /// What was read ahead, for a row and a turn of the loop over its keys.
@@ -55,7 +50,7 @@ impl Attention<'_> {
         let (all, turns) = (self.ahead(nest), self.shape.keys / 4 / self.neighbours);
         for (id, by_row) in &all {
             let ty = element::stored(nest.load(*id).tensor.dtype)?;
-            let slots = if *by_row { format!("[{}]", self.slots()) } else { String::new() };
+            let slots = if *by_row { format!("[{}]", self.shape.slots()) } else { String::new() };
             body.line(format!("Pack<{ty}, {}> ahead{}{slots}[{turns}];", self.neighbours, id.0));
         }
         for by_row in [false, true] {
@@ -68,7 +63,7 @@ impl Attention<'_> {
                 self.print_row(body);
             }
             self.print_packs(body, &own, by_row)?;
-            let head = format!("#pragma unroll\nfor (int slot = 0; slot < {}; ++slot)", self.slots());
+            let head = format!("#pragma unroll\nfor (int slot = 0; slot < {}; ++slot)", self.shape.slots());
             body.close(if by_row { &head } else { "" });
         }
         Ok(())

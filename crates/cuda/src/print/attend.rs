@@ -1,4 +1,4 @@
-//! Attention as CUDA C++: the walk along the keys, the work on scores where the units left them, and what becomes of the sums.
+//! Attention as CUDA C++: the walk along the keys, the work on scores where they were summed, and what becomes of the sums.
 
 use fuseline::error::Result;
 use fuseline::ops::prim::Monoid;
@@ -12,7 +12,6 @@ use super::code::Code;
 use super::element;
 use super::function::{Function, Grid};
 use super::nest::{Nest, is_multiple};
-use super::operand::Part;
 use super::points::decode;
 
 /// The function that computes some stores, which are attention.
@@ -29,11 +28,12 @@ pub(super) fn attention(
     let Shape { rows, keys, .. } = attention.shape;
     let batches = Attention::count(nest, &attention.batch);
     let blocks = Attention::count(nest, &attention.rows).ceildiv(&Dim::int(rows)) * batches;
-    let shared = attention.shared_bytes();
+    let shared = attention.shared_bytes().max(attention.bytes_to_stay_apart(nest, &blocks));
     let is_computed = [&attention.queries, &attention.keys, &attention.values].iter().any(|o| o.is_computed());
     let resident = match attention.shape {
-        Shape { by_groups: true, width: ..=64, .. } if !is_computed => 2,
-        Shape { by_groups: true, .. } => 1,
+        shape if shape.by_threads() => shape.resident() as u32,
+        shape if shape.by_groups() && shape.width <= 64 && !is_computed => 2,
+        shape if shape.by_groups() => 1,
         _ => (220 * 1024 / shared).clamp(1, 2) as u32,
     };
     let grid = Grid {
@@ -49,13 +49,17 @@ pub(super) fn attention(
 impl Attention<'_> {
     fn print_head(&self, body: &mut Body<'_>) -> Result<()> {
         let nest = body.nest;
-        let Shape { rows, keys, inner, width, .. } = self.shape;
+        let Shape { rows, keys, .. } = self.shape;
         body.line("extern __shared__ __align__(1024) unsigned char memory[];");
-        let at_keys = self.queries.tile_bytes(self.query_tile());
-        let at_values = at_keys + self.keys.tile_bytes(self.key_tile()) * self.buffers();
-        body.line(format!(
-            "const unsigned shared = shared_address(memory), keys = shared + {at_keys}, values = shared + {at_values};"
-        ));
+        if self.shape.by_threads() {
+            self.print_places(body);
+        } else {
+            let at_keys = self.queries.tile_bytes(self.query_tile());
+            let at_values = at_keys + self.keys.tile_bytes(self.key_tile()) * self.buffers();
+            body.line(format!(
+                "const unsigned shared = shared_address(memory), keys = shared + {at_keys}, values = shared + {at_values};"
+            ));
+        }
         let down = body.index(&Attention::count(nest, &self.rows).ceildiv(&Dim::int(rows)), &[]);
         body.line(format!("const int down = {down};"));
         // Where later queries have more keys, those of all heads begin, so that the last blocks to run are short ones.
@@ -74,13 +78,11 @@ impl Attention<'_> {
             decode(body, nest, &self.batch, "batch", None);
             body.bind(self.batch.iter().copied().collect());
         }
-        let own = rows / self.shape.warps / 16;
-        body.line(format!("const int row_of_warp = threadIdx.x / 32 * {};", own * 16));
-        body.line(format!("float sums[{own}][{}][4] = {{}};", width / 8));
+        self.print_sums(body);
         for fold in &self.folds {
             let (id, neutral) = (fold.id.0, &Accumulator::of(nest, fold.id).neutral);
-            let all: Vec<String> = (0..own * 2).map(|_| neutral.to_string()).collect();
-            body.line(format!("float fold{id}[{}] = {{{}}};", own * 2, all.join(", ")));
+            let all: Vec<String> = (0..self.shape.slots()).map(|_| neutral.to_string()).collect();
+            body.line(format!("float fold{id}[{}] = {{{}}};", all.len(), all.join(", ")));
         }
         let stream = Attention::count(nest, &self.stream);
         let tiles = body.index(&stream.ceildiv(&Dim::int(keys)), &[]);
@@ -96,46 +98,23 @@ impl Attention<'_> {
             }
             None => body.line(format!("const int tiles = {tiles};")),
         }
-        let rows_count = Attention::count(nest, &self.rows);
-        let inner_count = self.inner_count(nest);
-        let part = Part {
-            free: ("row0", &rows_count),
-            sum: ("0", &inner_count),
-            tile: (rows, inner),
-            threads: self.shape.threads(),
-            dealt: 2,
-            at: "shared",
-        };
-        self.queries.print_fill(body, &part)
+        self.print_queries(body)
     }
 
-    fn inner_count(&self, nest: &Nest<'_>) -> Dim {
-        nest.count(nest.folds[self.first.index()])
-    }
-
-    fn print_keys(&self, body: &mut Body<'_>, at: &str) -> Result<()> {
-        let nest = body.nest;
-        let (stream, inner) = (Attention::count(nest, &self.stream), self.inner_count(nest));
-        let (free, sum) = (("key0", &stream), ("0", &inner));
-        self.keys.print_fill(
-            body,
-            &Part { free, sum, tile: self.key_tile(), threads: self.shape.threads(), dealt: self.neighbours, at },
-        )
-    }
-
-    fn print_values(&self, body: &mut Body<'_>, at: &str) -> Result<()> {
-        let nest = body.nest;
-        let (stream, width) = (Attention::count(nest, &self.stream), Attention::count(nest, &self.columns));
-        let (free, sum) = (("0", &width), ("key0", &stream));
-        self.values.print_fill(
-            body,
-            &Part { free, sum, tile: self.value_tile(), threads: self.shape.threads(), dealt: self.neighbours, at },
-        )
+    /// Who has which rows, and what is summed.
+    fn print_sums(&self, body: &mut Body<'_>) {
+        let width = self.shape.width;
+        if self.shape.by_threads() {
+            return self.print_sums_of_threads(body);
+        }
+        let own = self.shape.slots() / 2;
+        body.line(format!("const int row_of_warp = threadIdx.x / 32 * {};", own * 16));
+        body.line(format!("float sums[{own}][{}][4] = {{}};", width / 8));
     }
 
     /// Walks along the keys that have weight; where rows see none of these, along the others too.
     fn print_walk(&self, body: &mut Body<'_>) -> Result<()> {
-        let print = |body: &mut Body<'_>| match self.shape.by_groups {
+        let print = |body: &mut Body<'_>| match self.shape.by_groups() {
             true => self.print_stream_by_groups(body),
             false => self.print_stream(body),
         };
@@ -143,7 +122,7 @@ impl Attention<'_> {
         let (Some(sunk), Some(most)) = (self.sunk, most) else { return print(body) };
         body.open(AxisSet::EMPTY);
         print(body)?;
-        let rows = (0..self.shape.rows / self.shape.warps / 8).map(|slot| {
+        let rows = (0..self.shape.slots()).map(|slot| {
             format!("!(fold{}[{slot}] > {})", most.id.0, element::constant(DType::F32, Number::Float(sunk.to_bits())))
         });
         let rows: Vec<String> = rows.collect();
@@ -161,8 +140,7 @@ impl Attention<'_> {
 
     /// Walks along the keys.
     fn print_stream(&self, body: &mut Body<'_>) -> Result<()> {
-        let Shape { rows, keys, inner, .. } = self.shape;
-        let (own, ty) = (rows / self.shape.warps / 16, element::stored(self.queries.dtype)?);
+        let keys = self.shape.keys;
         let begin = self.first_tile();
         body.open(AxisSet::EMPTY);
         match self.sunk {
@@ -180,12 +158,11 @@ impl Attention<'_> {
         self.print_values(body, "values")?;
         body.close("");
         body.line("commit_copies();");
-        body.line(format!("float scores[{own}][{}][4] = {{}};", keys / 8));
-        let (q, k) = (&self.queries, &self.keys);
-        let (q_lines, k_lines) = (q.lines(self.query_tile()), k.lines(self.key_tile()));
-        let settings = format!("{ty}, {inner}, {}, {q_lines}, {}, {k_lines}", q.along_sum, k.along_sum);
-        body.line(format!("multiply_tiles<{settings}>(scores, shared, row_of_warp, keys, 0);"));
+        self.print_first_product(body)?;
         self.print_all_scores(body)?;
+        if self.shape.by_threads() {
+            self.print_weights(body);
+        }
         body.line("wait_for_copies<0>();");
         body.line("__syncthreads();");
         body.open(AxisSet::EMPTY);
@@ -193,13 +170,36 @@ impl Attention<'_> {
         self.print_keys(body, "keys")?;
         body.close("if (tile + 1 < tiles)");
         body.line("commit_copies();");
-        let v = &self.values;
-        body.line(format!(
-            "multiply_scores<{ty}, {}, {}>(sums, scores, values);",
-            v.along_sum,
-            v.lines(self.value_tile())
-        ));
+        self.print_second_product(body)?;
         body.close(&format!("for (int tile = {begin}; tile < tiles; ++tile)"));
+        Ok(())
+    }
+
+    /// The scores of a tile.
+    fn print_first_product(&self, body: &mut Body<'_>) -> Result<()> {
+        let Shape { keys, inner, .. } = self.shape;
+        if self.shape.by_threads() {
+            self.print_first_product_of_threads(body);
+            return Ok(());
+        }
+        let (own, ty) = (self.shape.slots() / 2, element::stored(self.queries.dtype)?);
+        body.line(format!("float scores[{own}][{}][4] = {{}};", keys / 8));
+        let (q, k) = (&self.queries, &self.keys);
+        let (q_lines, k_lines) = (q.lines(self.query_tile()), k.lines(self.key_tile()));
+        let settings = format!("{ty}, {inner}, {}, {q_lines}, {}, {k_lines}", q.along_sum, k.along_sum);
+        body.line(format!("multiply_tiles<{settings}>(scores, shared, row_of_warp, keys, 0);"));
+        Ok(())
+    }
+
+    /// What the scores have become, times the values of a tile.
+    fn print_second_product(&self, body: &mut Body<'_>) -> Result<()> {
+        if self.shape.by_threads() {
+            self.print_second_product_of_threads(body);
+            return Ok(());
+        }
+        let (v, ty) = (&self.values, element::stored(self.queries.dtype)?);
+        let settings = format!("{ty}, {}, {}", v.along_sum, v.lines(self.value_tile()));
+        body.line(format!("multiply_scores<{settings}>(sums, scores, values);"));
         Ok(())
     }
 
@@ -275,12 +275,39 @@ impl Attention<'_> {
     pub(super) fn print_row(&self, body: &mut Body<'_>) {
         let nest = body.nest;
         let rows = body.index(&Attention::count(nest, &self.rows), &[]);
-        body.line("const int m = slot / 2, half = slot % 2;");
-        let place = "row0 + row_of_warp + m * 16 + half * 8 + threadIdx.x % 32 / 4";
+        let place = match self.shape.by_threads() {
+            true => format!("row0 + {}", self.place_of_row()),
+            false => {
+                body.line("const int m = slot / 2, half = slot % 2;");
+                "row0 + row_of_warp + m * 16 + half * 8 + threadIdx.x % 32 / 4".to_owned()
+            }
+        };
         let is_whole = is_multiple(&Attention::count(nest, &self.rows), self.shape.rows);
-        let row = if is_whole { place.to_owned() } else { format!("smaller<Index>({place}, {rows} - 1)") };
+        let row = if is_whole { place } else { format!("smaller<Index>({place}, {rows} - 1)") };
         body.line(format!("const Index row = {row};"));
         decode(body, nest, &self.rows, "row", None);
+    }
+
+    /// Which row of a block a slot of this thread is.
+    fn place_of_row(&self) -> String {
+        match self.shape.by_threads() {
+            true => format!("row_of_thread + slot * {}", self.shape.rows_of_warp()),
+            false => "row_of_warp + slot / 2 * 16 + slot % 2 * 8 + threadIdx.x % 32 / 4".to_owned(),
+        }
+    }
+
+    /// The fold of what the lanes of a row have found.
+    fn in_lanes(&self, of: Code, functor: &str) -> Code {
+        let fold = match self.shape.by_threads() {
+            true => format!("in_second_lanes<{}>", self.shape.lanes),
+            false => "in_lanes<4>".to_owned(),
+        };
+        Code::call(&fold, &[of, Code::atom(functor)])
+    }
+
+    /// Which of the lanes of a row this thread is.
+    fn lane(&self) -> &'static str {
+        if self.shape.by_threads() { "lane_of_row" } else { "threadIdx.x % 4" }
     }
 
     /// Works on the scores of a tile; where nothing of it is masked, without looking.
@@ -297,8 +324,10 @@ impl Attention<'_> {
 
     /// Works on the scores of a tile, row by row: what is folded of them, and what they become.
     fn print_scores(&self, body: &mut Body<'_>, is_clear: bool, when: &str) -> Result<()> {
-        let own = self.shape.rows / self.shape.warps / 16;
-        body.is_near = !body.rounds_everything();
+        // Where threads multiply, results are no narrow floats.
+        let by_threads = self.shape.by_threads();
+        body.is_near = !body.rounds_everything() && !by_threads;
+        body.is_below = !body.rounds_everything() && by_threads && self.is_below;
         body.is_deep = self.is_deep;
         if !when.is_empty() {
             body.open(AxisSet::EMPTY);
@@ -309,11 +338,11 @@ impl Attention<'_> {
             self.print_pass(body, true, held, is_clear)?;
         }
         self.print_pass(body, false, self.weights, false)?;
-        body.close(&format!("#pragma unroll\nfor (int slot = 0; slot < {}; ++slot)", own * 2));
+        body.close(&format!("#pragma unroll\nfor (int slot = 0; slot < {}; ++slot)", self.shape.slots()));
         if !when.is_empty() {
             body.close(when);
         }
-        (body.is_near, body.is_deep) = (false, false);
+        (body.is_near, body.is_below, body.is_deep) = (false, false, false);
         Ok(())
     }
 
@@ -335,8 +364,7 @@ impl Attention<'_> {
             let (id, accumulator) = (fold.id.0, Accumulator::of(nest, fold.id));
             if is_first {
                 body.line(format!("const float old{id} = fold{id}[slot];"));
-                let part =
-                    Code::call("in_lanes<4>", &[Code::atom(format!("part{id}")), Code::atom(accumulator.functor)]);
+                let part = self.in_lanes(Code::atom(format!("part{id}")), accumulator.functor);
                 let next = accumulator.folded(&Code::atom(format!("old{id}")), &part);
                 body.line(format!("fold{id}[slot] = {next};"));
                 let result = accumulator.result(body, &format!("fold{id}[slot]"));
@@ -366,7 +394,10 @@ impl Attention<'_> {
                 }
             };
             if *fold == self.second {
-                body.line(format!("scale_rows(sums, m, half, {by});"));
+                body.line(match self.shape.by_threads() {
+                    true => format!("scale_row(sums[slot], {by});"),
+                    false => format!("scale_rows(sums, m, half, {by});"),
+                });
             } else if folds.iter().any(|own| own.id == *fold) {
                 body.line(format!("fold{}[slot] *= {by};", fold.0));
             }
@@ -393,13 +424,18 @@ impl Attention<'_> {
         let limit = body.index(&count, &[]);
         body.lanes = (own > 1).then_some(Lanes { axis: inner, count: own });
         body.open(AxisSet::EMPTY);
-        let place = format!("(Index)tile * {keys} + n * {} + threadIdx.x % 4 * {}", own.max(2) * 4, own.max(2));
+        let (by_threads, lanes) = (self.shape.by_threads(), self.shape.lanes);
+        let together = if by_threads { own } else { own.max(2) };
+        let n = if by_threads && own == 1 { "at" } else { "n" };
+        let place = format!("(Index)tile * {keys} + {n} * {} + {} * {together}", together * lanes, self.lane());
         let element = match own {
-            1 => "n][half * 2 + e".to_owned(),
-            2 => "n][half * 2 + l".to_owned(),
-            _ => format!("n * {} + l / 2][half * 2 + l % 2", own / 2),
+            1 if by_threads => "slot][at".to_owned(),
+            _ if by_threads => format!("slot][n * {own} + l"),
+            1 => "m][n][half * 2 + e".to_owned(),
+            2 => "m][n][half * 2 + l".to_owned(),
+            _ => format!("m][n * {} + l / 2][half * 2 + l % 2", own / 2),
         };
-        if own > 1 {
+        if own > 1 || by_threads {
             body.line(format!("const Index key = {place};"));
         } else {
             body.line("const int n = at / 2, e = at % 2;");
@@ -413,7 +449,7 @@ impl Attention<'_> {
         };
         line.into_iter().for_each(|line| body.line(line));
         decode(body, nest, &self.stream, number, body.lanes);
-        let score = Code::atom(format!("scores[m][{element}]"));
+        let score = Code::atom(format!("scores[{element}]"));
         let known = if is_first { self.first } else { self.held.unwrap_or(self.first) };
         let known_code =
             if known == self.first { Accumulator::of(nest, known).result(body, score.text()) } else { score.clone() };
@@ -445,7 +481,7 @@ impl Attention<'_> {
                 Some(fold) if is_first => Accumulator::of(nest, fold.id).neutral.to_string(),
                 _ => "0.0f".to_owned(),
             };
-            if own > 2 {
+            if own > 2 || (own == 2 && by_threads) {
                 body.open(AxisSet::EMPTY);
                 body.line("#pragma unroll");
                 body.line(format!("for (int l = 0; l < {own}; ++l) {score} = {nothing};"));
@@ -458,7 +494,7 @@ impl Attention<'_> {
                 body.line(format!("if (key >= {limit}) {score} = {nothing};"));
             }
         }
-        let (counter, turns) = if own > 1 { ("n", keys / 4 / own) } else { ("at", keys / 4) };
+        let (counter, turns) = if own > 1 { ("n", keys / lanes / own) } else { ("at", keys / lanes) };
         body.close(&format!("#pragma unroll\nfor (int {counter} = 0; {counter} < {turns}; ++{counter})"));
         body.lanes = None;
         Ok(())
@@ -468,23 +504,27 @@ impl Attention<'_> {
     fn print_results(&self, body: &mut Body<'_>, stores: &[usize]) -> Result<()> {
         let nest = body.nest;
         let Shape { rows, width, .. } = self.shape;
-        let (pitch, own) = (width + SUMS_PAD, rows / self.shape.warps / 16);
+        let pitch = width + SUMS_PAD;
         body.line("wait_for_copies<0>();");
         body.line("__syncthreads();");
         body.line("float* const results = (float*)memory;");
-        body.line(format!("keep_sums<{pitch}>(results + row_of_warp * {pitch}, sums);"));
+        body.line(match self.shape.by_threads() {
+            true => self.keep_sums_of_threads(pitch),
+            false => format!("keep_sums<{pitch}>(results + row_of_warp * {pitch}, sums);"),
+        });
         body.open(AxisSet::EMPTY);
         for (k, fold) in self.folds.iter().enumerate() {
             let id = fold.id.0;
             if !fold.is_first {
-                let functor = Accumulator::of(nest, fold.id).functor;
-                body.line(format!("fold{id}[slot] = in_lanes<4>(fold{id}[slot], {functor});"));
+                let folded =
+                    self.in_lanes(Code::atom(format!("fold{id}[slot]")), Accumulator::of(nest, fold.id).functor);
+                body.line(format!("fold{id}[slot] = {folded};"));
             }
             let at = rows * pitch + k as i64 * rows;
-            let line = "row_of_warp + slot / 2 * 16 + slot % 2 * 8 + threadIdx.x % 32 / 4";
-            body.line(format!("if (threadIdx.x % 4 == 0) results[{at} + {line}] = fold{id}[slot];"));
+            let (lane, line) = (self.lane(), self.place_of_row());
+            body.line(format!("if ({lane} == 0) results[{at} + {line}] = fold{id}[slot];"));
         }
-        body.close(&format!("#pragma unroll\nfor (int slot = 0; slot < {}; ++slot)", own * 2));
+        body.close(&format!("#pragma unroll\nfor (int slot = 0; slot < {}; ++slot)", self.shape.slots()));
         body.line("__syncthreads();");
         let lanes = Lanes::of_results(nest, &self.columns, stores);
         let count = lanes.map_or(1, |lanes| lanes.count);

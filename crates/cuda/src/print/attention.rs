@@ -1,6 +1,6 @@
 //! Attention: blocks of threads that each own some queries and walk along the keys, so that no score ever lies in memory.
 //!
-//! A warp multiplies its queries with a tile of keys, works on the scores where the units left them, and multiplies what they have become with
+//! A warp multiplies its queries with a tile of keys, works on the scores where they are summed, and multiplies what they have become with
 //! a tile of values. Folds along the keys keep running results; what was summed with an old one is corrected by the factors of the schedule.
 
 use fuseline::ops::prim::Monoid;
@@ -11,8 +11,9 @@ use fuseline::tile::{AxisSet, Correction, Op, Rounding, Schedule, StepId};
 use super::element;
 use super::nest::{Nest, is_multiple, slope};
 use super::operand::{Operand, narrow_type};
+use super::predict::By;
 
-/// Two products joined along keys, as units for matrices do them.
+/// Two products joined along keys, as units for matrices do them, or threads by themselves.
 #[derive(Clone, Debug)]
 pub(super) struct Attention<'k> {
     pub first: StepId,
@@ -37,6 +38,8 @@ pub(super) struct Attention<'k> {
     pub sunk: Option<f64>,
     /// whether scores may be as low as numbers go: a mask that is a number, or is read
     pub is_deep: bool,
+    /// whether exponentials are taken of nothing but what a score is below the largest one of its row
+    pub is_below: bool,
     /// what scores are before that, by the node of the expression that masks them, where nothing else does
     pub unmasked: Option<u32>,
     /// neighbouring keys that a thread has the scores of
@@ -57,17 +60,21 @@ pub(super) struct Fold {
 /// How a block of threads is laid out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Shape {
-    /// whether groups of four warps multiply together
-    pub by_groups: bool,
+    pub by: By,
     pub warps: i64,
-    /// queries of a block: each warp has 16 or 32
+    /// lanes of a warp that share the scores of a query
+    pub lanes: i64,
+    /// queries of a block
     pub rows: i64,
     /// keys that are worked on at a time
     pub keys: i64,
-    /// the width of a head, and of a value, as units take them
+    /// the width of a head, and of a value, as those who multiply take them
     pub inner: i64,
     pub width: i64,
 }
+
+/// The widest heads.
+pub(super) const WIDEST: i64 = 256;
 
 /// Elements between rows of sums in shared memory, beyond their width.
 pub(super) const SUMS_PAD: i64 = 8;
@@ -76,10 +83,47 @@ impl Shape {
     pub fn threads(&self) -> i64 {
         self.warps * 32
     }
+
+    /// Queries of which a thread has scores.
+    pub fn slots(&self) -> i64 {
+        self.rows * self.lanes / self.threads()
+    }
+
+    /// Whether groups of four warps multiply together.
+    pub fn by_groups(&self) -> bool {
+        self.by == By::Groups
+    }
+
+    /// Whether threads multiply by themselves.
+    pub fn by_threads(&self) -> bool {
+        self.by == By::Rows
+    }
+
+    /// For units for matrices, which take steps of 16; none for wider heads than they have room for.
+    fn for_units(nest: &Nest<'_>, wanted: i64, rows: &Dim, widths: [i64; 2]) -> Option<Shape> {
+        let [inner, width] = widths.map(|width| (width + 15) / 16 * 16);
+        if inner > WIDEST || width > WIDEST {
+            return None;
+        }
+        let few = rows.as_int().is_some_and(|n| n <= 64);
+        let large = wanted > 64 && !few && width <= 128 && inner <= 128;
+        // What a thread holds must fit its registers.
+        let together = if large && width > 64 { 32 } else { 64 };
+        let by_groups = nest.options.groups && large && matches!(width, 64 | 128);
+        Some(Shape {
+            by: if by_groups { By::Groups } else { By::Units },
+            warps: if by_groups { 8 } else { 4 },
+            lanes: 4,
+            rows: if large { 128 } else { 64 },
+            keys: if by_groups { 64 } else { together },
+            inner,
+            width,
+        })
+    }
 }
 
 impl<'k> Attention<'k> {
-    /// The attention that some stores are; none where it is another kind, or of other types, than units for matrices do.
+    /// The attention that some stores are; none where it is another kind, or of other types, than units for matrices or threads do.
     pub fn of(nest: &Nest<'k>, stores: &[usize]) -> Option<Attention<'k>> {
         let Schedule::Attention { chain, corrections, tile, .. } = &nest.kernel.schedule else { return None };
         let (first, second) = (chain.first, chain.second);
@@ -92,21 +136,25 @@ impl<'k> Attention<'k> {
         if !depends[weights.index()] || nest.folds[second.index()] != stream || nest.folds[first.index()] != inner {
             return None;
         }
-        let dtype = narrow_type(nest, queries)?;
-        let is_same = [keys, values, weights].iter().all(|id| narrow_type(nest, *id) == Some(dtype));
-        if !is_same || stream.is_empty() || inner.is_empty() {
+        let narrow = narrow_type(nest, queries);
+        let is_narrow = narrow.is_some() && [keys, values, weights].iter().all(|id| narrow_type(nest, *id) == narrow);
+        let is_float =
+            |id: &StepId| nest.kernel.step(*id).dtype.is_float() && nest.kernel.step(*id).dtype != DType::F64;
+        if ![queries, keys, values, weights].iter().all(is_float) || stream.is_empty() || inner.is_empty() {
             return None;
         }
+        let dtype = narrow.filter(|_| is_narrow).unwrap_or(DType::F32);
         let shared = axes(keys).union(axes(values)).without(stream).without(inner).without(columns);
         let all = axes(first).union(axes(second)).union(axes(weights));
         let rows = all.without(shared).without(stream).without(columns);
-        let widths = [inner, columns].map(|axes| nest.count(axes).as_int().map(|n| (n + 15) / 16 * 16));
-        let [Some(inner_width), Some(width)] = widths else { return None };
+        let [Some(inner_width), Some(width)] = [inner, columns].map(|axes| nest.count(axes).as_int()) else {
+            return None;
+        };
         let is_whole = axes(values).without(shared).without(stream) == columns
             && axes(keys).without(shared).without(stream) == inner
             && axes(queries).without(shared).without(rows) == inner
             && stores.iter().all(|store| nest.stores[*store].axes.is_within(shared.union(rows).union(columns)));
-        if !is_whole || inner_width > 256 || width > 256 || width == 0 {
+        if !is_whole || width == 0 {
             return None;
         }
         let order = |axes: AxisSet, like: &dyn Fn(usize) -> Option<i64>| -> Vec<usize> {
@@ -126,18 +174,11 @@ impl<'k> Attention<'k> {
         };
         let (rows, columns) = (order(rows, &stored), order(columns, &stored));
         let (stream, inner) = (order(stream, &read(keys)), order(inner, &read(keys)));
-        let few = nest.count(rows.iter().copied().collect()).as_int().is_some_and(|n| n <= 64);
-        let large = tile.rows > 64 && !few && width <= 128 && inner_width <= 128;
-        // What a thread holds must fit its registers.
-        let together = if large && width > 64 { 32 } else { 64 };
-        let by_groups = nest.options.groups && large && matches!(width, 64 | 128);
-        let shape = Shape {
-            by_groups,
-            warps: if by_groups { 8 } else { 4 },
-            rows: if large { 128 } else { 64 },
-            keys: if by_groups { 64 } else { together },
-            inner: inner_width,
-            width,
+        let widths = [inner_width, width];
+        let (row_count, batches) = (Attention::count(nest, &rows), nest.count(shared));
+        let shape = match is_narrow {
+            true => Shape::for_units(nest, i64::from(tile.rows), &row_count, widths)?,
+            false => Shape::for_threads(nest, [&row_count, &batches], widths)?,
         };
         let mut attention = Attention {
             first,
@@ -156,6 +197,7 @@ impl<'k> Attention<'k> {
             masked_from: None,
             sunk: None,
             is_deep: false,
+            is_below: false,
             unmasked: None,
             neighbours: 1,
             shape,
@@ -163,6 +205,7 @@ impl<'k> Attention<'k> {
         attention.find_folds(nest, stores)?;
         attention.neighbours = attention.count_neighbours(nest);
         attention.is_deep = attention.held.is_some_and(|held| is_deep(nest, held, attention.first));
+        attention.is_below = attention.is_below(nest);
         attention.find_mask(nest);
         Some(attention)
     }
@@ -216,17 +259,20 @@ impl<'k> Attention<'k> {
         Some(())
     }
 
-    /// How many neighbouring keys a thread has: two, as units leave scores, or, where what is read with them should be read by whole packs,
+    /// How many neighbouring keys a thread has: four where threads multiply; two, as units leave scores, or, where what is read with them should be read by whole packs,
     /// as many as fill the widest access. Then the lines of keys and of values in shared memory are dealt so that units leave these there.
     fn count_neighbours(&self, nest: &Nest<'_>) -> i64 {
         let Some(inner) = self.stream.last() else { return 1 };
+        if self.shape.by_threads() {
+            return [4, 2].into_iter().find(|count| is_multiple(&nest.extents[*inner], *count)).unwrap_or(1);
+        }
         let read = self.read_with_scores(nest);
         let bytes = read.iter().map(|id| match &nest.kernel.step(*id).op {
             Op::Load { .. } => element::bytes(nest.load(*id).tensor.dtype),
             _ => 4,
         });
         // Where warps have 32 rows each, registers are few.
-        let are_lines = self.shape.by_groups && self.keys.along_sum && !self.values.along_sum;
+        let are_lines = self.shape.by_groups() && self.keys.along_sum && !self.values.along_sum;
         let most = bytes.max().filter(|_| are_lines).map_or(2, |bytes| (16 / bytes).clamp(2, self.shape.keys / 4));
         let counts = [16, 8, 4, 2].into_iter().filter(|count| *count <= most);
         counts.filter(|count| is_multiple(&nest.extents[*inner], *count)).max().unwrap_or(1)
@@ -270,6 +316,35 @@ impl<'k> Attention<'k> {
         nest.kernel.step(term).op.operands().iter().any(|operand| self.reads_first(nest, *operand, through))
     }
 
+    /// Whether what is made of scores takes exponentials of nothing but their distance from the largest one of a row.
+    fn is_below(&self, nest: &Nest<'_>) -> bool {
+        let largest =
+            |id: StepId| self.folds.iter().any(|fold| fold.id == id && fold.monoid == Monoid::Max && fold.is_first);
+        let is_largest = |id: StepId| match &nest.kernel.step(id).op {
+            Op::Map { args, .. } => matches!(args.as_slice(), [arg] if largest(*arg)),
+            _ => largest(id),
+        };
+        let Some(held) = self.held else { return false };
+        let mut unseen: Vec<StepId> = self.folds.iter().map(|fold| fold.arg).chain([self.weights]).collect();
+        while let Some(id) = unseen.pop() {
+            let Op::Map { expr, args } = &nest.kernel.step(id).op else { continue };
+            unseen.extend(args.iter().copied());
+            let step = |node: u32| match expr.nodes()[node as usize].0 {
+                ExprNode::Arg(number) => Some(args[number as usize]),
+                _ => None,
+            };
+            let is_distance = |of: &[u32]| match &expr.nodes()[of[0] as usize].0 {
+                ExprNode::Apply(Scalar::Sub, of) => step(of[0]) == Some(held) && step(of[1]).is_some_and(is_largest),
+                _ => false,
+            };
+            let is_other = |node: &ExprNode| matches!(node, ExprNode::Apply(Scalar::Exp, of) if !is_distance(of));
+            if expr.nodes().iter().any(|(node, _)| is_other(node)) {
+                return false;
+            }
+        }
+        true
+    }
+
     fn find_mask(&mut self, nest: &Nest<'_>) {
         let (Some(held), [key], [row]) = (self.held, self.stream.as_slice(), self.rows.as_slice()) else { return };
         let follows = !self.corrections.is_empty();
@@ -309,13 +384,20 @@ impl<'k> Attention<'k> {
 
     /// How many tiles of keys, and of values, are there at a time.
     pub fn buffers(&self) -> i64 {
-        if self.shape.by_groups { 2 } else { 1 }
+        if self.shape.by_groups() { 2 } else { 1 }
     }
 
     pub fn shared_bytes(&self) -> i64 {
+        if self.shape.by_threads() {
+            return self.shape.bytes_for_threads().max(self.results_bytes());
+        }
         let streamed = self.keys.tile_bytes(self.key_tile()) + self.values.tile_bytes(self.value_tile());
         let tiles = self.queries.tile_bytes(self.query_tile()) + streamed * self.buffers();
-        tiles.max(self.shape.rows * ((self.shape.width + SUMS_PAD) * 4 + 4 * self.folds.len() as i64))
+        tiles.max(self.results_bytes())
+    }
+
+    fn results_bytes(&self) -> i64 {
+        self.shape.rows * ((self.shape.width + SUMS_PAD) * 4 + 4 * self.folds.len() as i64)
     }
 }
 

@@ -64,6 +64,8 @@ pub(super) struct Body<'n> {
     pub sites: Vec<String>,
     /// whether results become narrow floats at once, so that exponentials need not be as exact as the scalar table says
     pub is_near: bool,
+    /// whether exponentials of differences are of numbers that are not above the second one, and are added to some that are one
+    pub is_below: bool,
     /// whether differences, whose exponentials these are, may be of numbers so large that no multiple of them is one
     pub is_deep: bool,
     /// whether computing takes longer than reading, so that quotients that need not be exact are better short
@@ -84,6 +86,7 @@ impl<'n> Body<'n> {
             parameters: Vec::new(),
             sites,
             is_near: false,
+            is_below: false,
             is_deep: false,
             is_slow: false,
             shift: "head",

@@ -101,6 +101,12 @@ impl Body<'_> {
                     Code::call(function, &operands)
                 }
                 ExprNode::Apply(..) if let Some(code) = near => code,
+                ExprNode::Apply(Scalar::Exp, parts)
+                    if self.is_below
+                        && let ExprNode::Apply(Scalar::Sub, of) = &nodes[parts[0] as usize].0 =>
+                {
+                    Code::call("exp_below", &[codes[of[0] as usize].clone(), codes[of[1] as usize].clone()])
+                }
                 ExprNode::Apply(Scalar::Mul, parts)
                     if self.is_near
                         && !is_kept

@@ -430,6 +430,81 @@ __device__ __forceinline__ void multiply_plain(float (&sums)[M][N], const float*
   }
 }
 "
+["exp_below"] "
+// The exponential of a difference that is not above zero, within 1e-7 of the one that it is added to.
+__device__ __forceinline__ float exp_below(float a, float b) { float y; asm(\"ex2.approx.ftz.f32 %0, %1;\" : \"=f\"(y) : \"f\"((a - b) * 1.4426950408889634f)); return y; }
+"
+["spread"] "
+// Where a line lies if each of LANES shall have N neighbours, and all lanes read lines side by side.
+template <int N, int LANES> __device__ __forceinline__ int spread(int line) {
+  return (line / (N * LANES) * N + line % N) * LANES + line / N % LANES;
+}
+"
+["multiply_lines"] "
+// Adds the products of lines along the sum to sums: a thread has lines that lie A_STEP and B_STEP lines apart.
+template <int UNROLL, int DEPTH, int PITCH, int A_STEP, int B_STEP, int M, int N>
+__device__ __forceinline__ void multiply_lines(float (&sums)[M][N], const float* a, const float* b) {
+#pragma unroll UNROLL
+  for (int step = 0; step < DEPTH; step += 4) {
+    Pack<float, 4> x[M];
+#pragma unroll
+    for (int m = 0; m < M; ++m) x[m] = *(const Pack<float, 4>*)(a + m * A_STEP * PITCH + step);
+#pragma unroll
+    for (int n = 0; n < N; ++n) {
+      const Pack<float, 4> y = *(const Pack<float, 4>*)(b + n * B_STEP * PITCH + step);
+#pragma unroll
+      for (int e = 0; e < 4; ++e) {
+#pragma unroll
+        for (int m = 0; m < M; ++m) sums[m][n] = fmaf(x[m].at[e], y.at[e], sums[m][n]);
+      }
+    }
+  }
+}
+"
+["multiply_weights"] "
+// The same where lines of the right factor lie across the sum: a thread has four neighbours in each of some columns, B_STEP apart.
+template <int UNROLL, int DEPTH, int A_PITCH, int A_STEP, int B_PITCH, int B_STEP, int M, int N>
+__device__ __forceinline__ void multiply_weights(float (&sums)[M][N], const float* a, const float* b) {
+#pragma unroll UNROLL
+  for (int step = 0; step < DEPTH; step += 4) {
+    Pack<float, 4> x[M];
+#pragma unroll
+    for (int m = 0; m < M; ++m) x[m] = *(const Pack<float, 4>*)(a + m * A_STEP * A_PITCH + step);
+#pragma unroll
+    for (int e = 0; e < 4; ++e) {
+      Pack<float, 4> y[N / 4];
+#pragma unroll
+      for (int n = 0; n < N / 4; ++n) y[n] = *(const Pack<float, 4>*)(b + (step + e) * B_PITCH + n * B_STEP);
+#pragma unroll
+      for (int m = 0; m < M; ++m) {
+#pragma unroll
+        for (int n = 0; n < N; ++n) sums[m][n] = fmaf(x[m].at[e], y[n / 4].at[n % 4], sums[m][n]);
+      }
+    }
+  }
+}
+"
+["keep_lines"] "
+// Writes what a thread has of lines that lie STEP apart, COUNT neighbours at a time, APART from each other.
+template <int PITCH, int STEP, int COUNT, int APART, int M, int N> __device__ __forceinline__ void keep_lines(float* to, const float (&values)[M][N]) {
+#pragma unroll
+  for (int m = 0; m < M; ++m) {
+#pragma unroll
+    for (int n = 0; n < N; n += COUNT) {
+      Pack<float, COUNT> pack;
+#pragma unroll
+      for (int e = 0; e < COUNT; ++e) pack.at[e] = values[m][n + e];
+      *(Pack<float, COUNT>*)(to + m * STEP * PITCH + n / COUNT * APART) = pack;
+    }
+  }
+}
+"
+["scale_row"] "
+template <int N> __device__ __forceinline__ void scale_row(float (&sums)[N], float by) {
+#pragma unroll
+  for (int n = 0; n < N; ++n) sums[n] *= by;
+}
+"
 ["keep_plain"] "
 template <int PITCH, int A_STEP, int B_STEP, int M, int N> __device__ __forceinline__ void keep_plain(float* to, const float (&sums)[M][N]) {
 #pragma unroll

@@ -68,6 +68,14 @@ template <int N, class F, class T> __device__ __forceinline__ T in_lanes(T x, F 
   return x;
 }
 "
+["in_second_lanes"] "
+// The same of N lanes that lie two apart.
+template <int N, class F, class T> __device__ __forceinline__ T in_second_lanes(T x, F fold) {
+#pragma unroll
+  for (int distance = N; distance > 1; distance /= 2) x = fold(x, shuffled(x, distance));
+  return x;
+}
+"
 ["two_in_lanes"] "
 // The folds of two values of all lanes: the lower half of a warp knows that of the first, the upper half that of the second.
 template <class F, class T> __device__ __forceinline__ T two_in_lanes(T a, T b, F fold) {

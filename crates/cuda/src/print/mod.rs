@@ -22,6 +22,7 @@ mod meetings;
 mod name;
 mod nest;
 mod operand;
+mod plain;
 mod points;
 mod predict;
 mod prelude;
@@ -35,6 +36,7 @@ mod share_products;
 mod siblings;
 mod split;
 mod stages;
+mod streamed;
 #[cfg(test)]
 mod tests;
 mod tidy;
@@ -45,7 +47,7 @@ use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
 use fuseline::error::{Error, Result};
-use fuseline::tensor::{Dim, Env, Symbol};
+use fuseline::tensor::{DType, Dim, Env, Symbol};
 use fuseline::tile::{AxisSet, Kernel, Rounding, Schedule};
 
 use attention::Attention;
@@ -338,12 +340,13 @@ pub fn sizes_to_fix_at(kernel: &Kernel, env: &Env) -> BTreeSet<Symbol> {
     symbols
 }
 
-/// Of a product of few results, and of few rows, about how large the sizes are that it is not made for: the next power of two. It is cut into
-/// so many pieces that all processors have work, and is right for any sizes.
+/// Of a product of few results, of attention for which threads multiply, and of few rows, about how large the sizes are that it is not made for: the
+/// next power of two. It is cut into so many pieces that all processors have work, and is right for any sizes.
 pub fn sizes_about(kernel: &Kernel, env: &Env) -> Env {
     let (inner, most) = match &kernel.schedule {
         Schedule::Contract { sum, .. } => (*sum, FEW_RESULTS),
         Schedule::Row { along, .. } => (*along, MANY_ROWS),
+        Schedule::Attention { .. } if !reads_narrow_floats(kernel) => (AxisSet::EMPTY, FEW_RESULTS),
         _ => return Env::new(),
     };
     let count = |axes: AxisSet| {
@@ -362,6 +365,11 @@ pub fn sizes_about(kernel: &Kernel, env: &Env) -> Env {
         }
     }
     about
+}
+
+/// Whether units for matrices may be asked.
+fn reads_narrow_floats(kernel: &Kernel) -> bool {
+    kernel.inputs.iter().any(|input| matches!(input.ty.dtype, DType::BF16 | DType::F16))
 }
 
 /// Products of no more results than this leave processors idle unless they are cut into small pieces.

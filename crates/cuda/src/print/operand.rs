@@ -160,6 +160,29 @@ impl Operand {
         })
     }
 
+    /// Prints what fills a tile of numbers whose lines are free points, so many elements apart; `place` says where line AT lies.
+    pub fn print_line_fill(&self, body: &mut Body<'_>, part: &Part<'_>, pitch: i64, place: &str) -> Result<()> {
+        let width = match &self.source {
+            Source::Copied { .. } if !self.along_sum => 1,
+            Source::Copied { width, .. } => *width,
+            Source::Computed { .. } => pack_of(self.dtype),
+        };
+        let base = part.at;
+        let of = |line: &str| format!("{} * {pitch}", place.replace("AT", line));
+        let at = match self.along_sum {
+            true => format!("{} + piece * {width}", of("line")),
+            false => format!("{} + line", of("piece")),
+        };
+        self.print_pieces(body, part, width, &format!("shared_address({base} + {at})"), &|_, count| {
+            if self.along_sum {
+                format!("*(Pack<float, {count}>*)({base} + {at}) = packed<float>(v);")
+            } else {
+                let line = of(&format!("(piece * {count} + e)"));
+                format!("#pragma unroll\nfor (int e = 0; e < {count}; ++e) {base}[{line} + line] = v[e];")
+            }
+        })
+    }
+
     /// Prints what fills a tile of numbers whose lines are steps of the sum, so many elements apart.
     pub fn print_plain_fill(&self, body: &mut Body<'_>, part: &Part<'_>, pitch: i64) -> Result<()> {
         let width = match &self.source {

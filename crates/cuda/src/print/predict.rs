@@ -38,6 +38,8 @@ pub(super) struct Tiling {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum By {
     Threads,
+    /// threads that go on with their sums in registers
+    Rows,
     /// units for matrices, for one warp
     Units,
     /// the same for four warps together
@@ -51,9 +53,10 @@ const ASKED: f64 = 8.0;
 /// Operations for an element of a factor that is computed on its way into shared memory, besides those of its formula.
 const BY_HAND: f64 = 40.0;
 
-/// What products get of the peak of their unit: of threads in tiles of 128 × 128 and in smaller ones, of units for one warp and for four.
+/// What products get of the peak of their unit: of threads in tiles of 128 × 128 and in smaller ones, in attention, of units for one warp and for four.
 const LARGE_BY_THREADS: f64 = 0.61;
 const SMALL_BY_THREADS: f64 = 0.455;
+const BY_ROWS: f64 = 0.61;
 const BY_UNITS: f64 = 0.30;
 const BY_GROUPS: f64 = 0.42;
 
@@ -223,7 +226,7 @@ impl Meter<'_> {
         // Neighbours that come as a pack are found together.
         operations
             * match (by, operand.width()) {
-                (By::Threads, _) => 1.0,
+                (By::Threads | By::Rows, _) => 1.0,
                 (_, 1) => NARROW_BY_HAND,
                 _ => NARROW_IN_PACKS,
             }
@@ -284,6 +287,7 @@ impl Meter<'_> {
         let (unit, reach) = match (tiling.by, tiling.rows * tiling.columns) {
             (By::Threads, 16384..) => (Unit::Fma(DType::F32), LARGE_BY_THREADS),
             (By::Threads, _) => (Unit::Fma(DType::F32), SMALL_BY_THREADS),
+            (By::Rows, _) => (Unit::Fma(DType::F32), BY_ROWS),
             (By::Units, _) => (Unit::Matrix(DType::BF16), BY_UNITS),
             (By::Groups, _) => (Unit::Matrix(DType::BF16), BY_GROUPS),
         };
@@ -298,13 +302,13 @@ impl Meter<'_> {
         let keys = self.size(&Attention::count(self.nest, &attention.stream))?;
         let shape = attention.shape;
         let tiling = Tiling {
-            by: if shape.by_groups { By::Groups } else { By::Units },
+            by: shape.by,
             rows: shape.rows,
             columns: shape.keys,
             depth: shape.inner + shape.width,
             dots: 1,
             parts: 1,
-            resident: 2,
+            resident: if shape.by_threads() { shape.resident() } else { 2 },
             threads: shape.threads(),
         };
         let seen = if attention.masked_from.is_some() { 0.5 } else { 1.0 };

@@ -297,10 +297,6 @@ fn merge(known: &mut Tensor, tensor: &Tensor) -> Result<()> {
 
 /// What nobody writes, and contractions read as their second operand or later, are weights.
 fn decide_constants(operations: &[Operation], tensors: &mut IndexMap<String, Tensor>) {
-    let contracts = |o: &Operation| match o.class {
-        Some(class) => class == Class::Contract,
-        None => o.bottleneck == Some(Bottleneck::Compute),
-    };
     for tensor in tensors.values_mut().filter(|t| t.constant.is_none()) {
         let is = |other: &Tensor| other.name == tensor.name;
         let is_written = operations.iter().any(|o| o.outputs.iter().any(is));
@@ -326,11 +322,33 @@ fn assume_sizes(
     for input in &operation.inputs {
         assume_size(&mut tensors[&input.name], &largest.1, 1, assumptions)?;
     }
+    if let [output] = &operation.outputs[..]
+        && is_open(&tensors[&output.name])
+        && let Some(shape) = product_shape(operation, tensors)
+    {
+        tensors[&output.name].shape = Some(shape);
+    }
     let first = operation.inputs.first().map_or(largest.1, |t| tensors[&t.name].clone());
     // Several results of which nothing is known are the parts of what comes in.
     let parts = operation.outputs.iter().filter(|t| is_open(&tensors[&t.name])).count();
     let mut outputs = operation.outputs.iter();
     outputs.try_for_each(|output| assume_size(&mut tensors[&output.name], &first, parts, assumptions))
+}
+
+/// Whether it multiplies matrices, as far as that was said.
+fn contracts(operation: &Operation) -> bool {
+    match operation.class {
+        Some(class) => class == Class::Contract,
+        None => operation.bottleneck == Some(Bottleneck::Compute),
+    }
+}
+
+/// The shape of a product of two matrices, or of rows with one, whose sizes agree.
+fn product_shape(operation: &Operation, tensors: &IndexMap<String, Tensor>) -> Option<Vec<usize>> {
+    let [left, right] = &operation.inputs[..] else { return None };
+    let (left, right) = (tensors[&left.name].shape.as_ref()?, tensors[&right.name].shape.as_ref()?);
+    let ([rows @ .., inner], [depth, columns]) = (&left[..], &right[..]) else { return None };
+    (contracts(operation) && inner == depth).then(|| [rows, &[*columns]].concat())
 }
 
 fn is_open(tensor: &Tensor) -> bool {

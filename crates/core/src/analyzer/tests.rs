@@ -83,6 +83,21 @@ fn a_chain_of_elementwise_operations_keeps_its_ends() {
 }
 
 #[test]
+fn a_product_of_matrices_has_the_size_that_follows() {
+    for right in [512, 1000] {
+        let product = Operation::new("matmul").reads(shaped("x", &[4, 128, 512])).reads(shaped("w", &[right, 1024]));
+        let norm = Operation::new("layernorm").class(Class::Reduce).reads("h").writes("y");
+        let operations = vec![product.writes("h").class(Class::Contract), norm];
+        let analysis = analyzer(operations).analyze(spec("cpu")).unwrap();
+        // Where inner sizes do not agree, it is as large as what comes first, and that is an assumption.
+        let of_h = |assumption: &&String| assumption.starts_with("h has");
+        let bytes = 4 * 4 * 128 * 512;
+        let assumed = (right == 1000).then(|| format!("h has {bytes} bytes"));
+        assert_eq!(analysis.assumptions.iter().find(of_h).cloned(), assumed, "{:?}", analysis.assumptions);
+    }
+}
+
+#[test]
 fn the_classic_layer_gives_its_three_fusions_on_every_device() {
     for spec in DeviceSpec::all() {
         for batch in [1, 4, 64] {

@@ -90,8 +90,8 @@ pub fn page(
     }
     for (domain, newest) in NEWEST {
         let of_domain = rows.iter().filter(|((own, _), _)| own == domain).flat_map(|(_, row)| &row.versions);
-        if of_domain.max() != Some(&newest) {
-            return Err(format!("version {newest} of \"{domain}\" is not the newest that ONNX defines: change NEWEST"));
+        if of_domain.max() > Some(&newest) {
+            return Err(format!("ONNX defines versions of \"{domain}\" beyond {newest}: read them, and change NEWEST"));
         }
     }
     for test in tests {

@@ -176,8 +176,8 @@ fn operators_of_a_version_that_nobody_knows_are_refused() {
         model(graph(io().0, vec![node("Relu", &["x"], &["y"])], io().1))
     };
     for (domain, version, is_known) in [
-        ("", 27, true),
-        ("", 28, false),
+        ("", 28, true),
+        ("", 29, false),
         ("ai.onnx", 999, false),
         ("ai.onnx.ml", 6, false),
         ("com.microsoft", 99, true),

@@ -56,6 +56,66 @@ fn integers_wrap_and_divide_as_stated() {
     let shifted = op("BitShift").str("direction", "LEFT");
     let shifted = shifted.arg(ints(DType::U8, &[255, 1])).arg(ints(DType::U8, &[4, 8]));
     assert_eq!(shifted.values(), [240.0, 0.0]);
+    // Since version 28: the sign is what is left of a number that is shifted too far, or by less than nothing.
+    let (x, by) = (ints(DType::I8, &[-128, -5, -5, 5, 5, -5]), ints(DType::I8, &[3, 8, -1, 8, 1, 0]));
+    let shifted = |direction: &str| op("BitShift").opset(28).str("direction", direction).arg(x.clone()).arg(by.clone());
+    assert_eq!(shifted("RIGHT").values(), [-16.0, -1.0, -1.0, 0.0, 2.0, -5.0]);
+    assert_eq!(shifted("LEFT").values(), [0.0, 0.0, 0.0, 0.0, 10.0, -5.0]);
+}
+
+#[test]
+fn remainders_of_floats_have_the_divisors_sign() {
+    let inf = f64::INFINITY;
+    let cases = [
+        (-5.0, 3.0, 1.0),
+        (5.0, -3.0, -1.0),
+        (-6.0, 3.0, 0.0),
+        (6.0, -3.0, -0.0),
+        (-0.0, 2.0, 0.0),
+        (0.0, -2.0, -0.0),
+        (0.0, -inf, -0.0),
+        (2.0, inf, 2.0),
+        (2.0, -inf, -inf),
+        (inf, 2.0, f64::NAN),
+        (2.0, 0.0, f64::NAN),
+        (f64::NAN, 2.0, f64::NAN),
+    ];
+    let column = |of: fn(&(f64, f64, f64)) -> f64| floats(DType::F32, &cases.iter().map(of).collect::<Vec<_>>());
+    let y = op("Mod").opset(28).arg(column(|c| c.0)).arg(column(|c| c.1)).values();
+    for ((a, b, wanted), y) in cases.iter().zip(y) {
+        let is_same = y.to_bits() == wanted.to_bits() || (y.is_nan() && wanted.is_nan());
+        assert!(is_same, "{a} mod {b} is {wanted}, not {y}");
+    }
+}
+
+#[test]
+fn gates_and_what_they_let_through_have_one_shape() {
+    let (a, b) = (noise(&[2, 3], 1), noise(&[2, 3], 2));
+    let y = op("SwiGLU").opset(28).float("alpha", 1.5).arg(a.clone()).arg(b.clone()).values();
+    for (k, y) in y.into_iter().enumerate() {
+        let wanted = a.float(k) / (1.0 + (-1.5 * a.float(k)).exp()) * b.float(k);
+        assert!((y - wanted).abs() < 1e-6, "{y} and {wanted}");
+    }
+    for other in [noise(&[3], 2), noise(&[2, 1], 2)] {
+        let refused = op("SwiGLU").opset(28).arg(a.clone()).arg(other).refusal();
+        assert!(refused.contains("one shape"), "{refused}");
+    }
+}
+
+#[test]
+fn blocks_become_channels_in_either_order() {
+    let x = noise(&[1, 2, 4, 6], 3);
+    for (mode, channel) in [
+        ("DCR", (|c, i, j| (i * 2 + j) * 2 + c) as fn(usize, usize, usize) -> usize),
+        ("CRD", |c, i, j| c * 4 + i * 2 + j),
+    ] {
+        let y = op("SpaceToDepth").opset(28).int("blocksize", 2).str("mode", mode).arg(x.clone()).values();
+        for place in coordinates(&[1, 2, 4, 6]) {
+            let [_, c, h, w] = place[..] else { unreachable!("four axes") };
+            let to = (channel(c, h % 2, w % 2) * 2 + h / 2) * 3 + w / 2;
+            assert_eq!(y[to], x.float((c * 4 + h) * 6 + w), "{mode} at {place:?}");
+        }
+    }
 }
 
 #[test]

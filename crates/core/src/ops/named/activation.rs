@@ -10,6 +10,22 @@ use crate::tensor::{DType, Shape};
 
 /// The attributes of a function with the parameter alpha.
 const ALPHA: &[&str] = &["alpha", "consumed_inputs"];
+
+fn swiglu<'b>(call: &Call<'_, 'b>) -> Result<Vec<Tensor<'b>>> {
+    let (gate, linear) = (call.input(0)?, call.input(1)?);
+    let (a, b) = (gate.shape()?, linear.shape()?);
+    if a.rank() != b.rank() {
+        return Err(Error::invalid(format!(
+            "SwiGLU takes two tensors of one shape, not {} and {}",
+            gate.ty()?,
+            linear.ty()?
+        )));
+    }
+    for (a, b) in a.dims().iter().zip(b.dims()) {
+        call.builder.require_equal(a, b, "SwiGLU takes two tensors of one shape")?;
+    }
+    Ok(vec![swish(gate, call.float_or("alpha", 1.0)?) * linear])
+}
 /// The attributes of a function with the parameters alpha and beta.
 const ALPHA_BETA: &[&str] = &["alpha", "beta", "consumed_inputs"];
 
@@ -60,6 +76,7 @@ pub(super) static OPS: &[NamedOp] = &[
     NamedOp::standard("Swish", 24, &["alpha"], "x · sigmoid(alpha · x)", |call| {
         Ok(vec![swish(call.input(0)?, call.float_or("alpha", 1.0)?)])
     }),
+    NamedOp::standard("SwiGLU", 28, &["alpha"], "a · sigmoid(alpha · a) · b", swiglu),
     NamedOp::standard("Mish", 18, &[], "x · tanh(softplus(x))", |call| {
         let x = call.input(0)?;
         Ok(vec![x * softplus(x).tanh()])

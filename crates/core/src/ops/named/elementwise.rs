@@ -153,8 +153,18 @@ pub(super) fn wider_float(a: DType, b: DType) -> DType {
 }
 
 fn modulo<'b>(call: &Call<'_, 'b>) -> Result<Vec<Tensor<'b>>> {
-    let op = if call.flag("fmod", false)? { Scalar::Rem } else { Scalar::Mod };
-    Ok(vec![call.input(0)?.apply2(op, call.input(1)?)])
+    let (a, b) = (call.input(0)?, call.input(1)?);
+    if call.flag("fmod", false)? {
+        return Ok(vec![a.apply2(Scalar::Rem, b)]);
+    }
+    let rest = a.apply2(Scalar::Mod, b);
+    let dtype = rest.dtype()?;
+    if !dtype.is_float() {
+        return Ok(vec![rest]);
+    }
+    // A zero, too, has the divisor's sign.
+    let zero = b.lt(0.0).select(call.builder.scalar(dtype, -0.0), call.builder.scalar(dtype, 0.0));
+    Ok(vec![rest.equal(0.0).select(zero, rest)])
 }
 
 fn clip<'b>(call: &Call<'_, 'b>) -> Result<Vec<Tensor<'b>>> {

@@ -38,6 +38,13 @@ fn bit_shift<'b>(call: &Call<'_, 'b>) -> Result<Vec<Tensor<'b>>> {
     let (x, amount) = (call.input(0)?, call.input(1)?);
     match call.str_or("direction", "")? {
         "LEFT" => Ok(vec![x << amount]),
+        // So many bits that none is left leave the sign.
+        "RIGHT" if x.dtype()?.int_range().is_some_and(|(least, _)| least < 0) => {
+            let last = x.dtype()?.bits() as i64 - 1;
+            let all = call.builder.int(x.dtype()?, last);
+            let most = amount.gt(last).select(all, amount);
+            Ok(vec![x >> amount.lt(0).select(all, most)])
+        }
         "RIGHT" => Ok(vec![x >> amount]),
         other => Err(Error::invalid(format!("attribute direction of BitShift is \"{other}\", not LEFT or RIGHT"))),
     }

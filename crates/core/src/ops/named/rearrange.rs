@@ -20,7 +20,7 @@ pub(super) static OPS: &[NamedOp] = &[
         name: "SpaceToDepth",
         domain: "",
         since: 1,
-        attributes: &["blocksize"],
+        attributes: &["blocksize", "mode"],
         doc: "blocks of the image moved into channels",
         expand: space_to_depth,
     },
@@ -86,7 +86,12 @@ fn space_to_depth<'b>(call: &Call<'_, 'b>) -> Result<Vec<Tensor<'b>>> {
     let (rows, columns) = (h.floordiv(&b), w.floordiv(&b));
     let split = x.reshape(Shape::new([&n, &c, &rows, &b, &columns, &b].map(Dim::clone)));
     let depth = c * &b * &b;
-    Ok(vec![split.permute(&[0, 3, 5, 1, 2, 4]).reshape(Shape::new([n, depth, rows, columns]))])
+    let order = match call.str_or("mode", "DCR")? {
+        "DCR" => [0, 3, 5, 1, 2, 4],
+        "CRD" => [0, 1, 3, 5, 2, 4],
+        other => return Err(Error::invalid(format!("SpaceToDepth with mode {other}"))),
+    };
+    Ok(vec![split.permute(&order).reshape(Shape::new([n, depth, rows, columns]))])
 }
 
 fn reverse_sequence<'b>(call: &Call<'_, 'b>) -> Result<Vec<Tensor<'b>>> {

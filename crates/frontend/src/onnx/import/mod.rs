@@ -300,7 +300,7 @@ impl<'m> Importer<'m> {
 
 /// The newest versions of operator sets that our tables were read from: what an operator of a newer one means, nobody knows here.
 pub const NEWEST: [(&str, u32); 4] =
-    [("", 27), ("ai.onnx.ml", 5), ("ai.onnx.preview", 1), ("ai.onnx.preview.training", 1)];
+    [("", 28), ("ai.onnx.ml", 5), ("ai.onnx.preview", 1), ("ai.onnx.preview.training", 1)];
 
 fn opset_versions(imports: &[OperatorSetIdProto]) -> Result<HashMap<String, u32>> {
     let mut versions = HashMap::default();

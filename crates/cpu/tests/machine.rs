@@ -42,18 +42,23 @@ fn micro_kernel(lanes: u32, rows: usize, columns: usize, depth: i64, steps: i64)
     b.finish()
 }
 
+/// An address in hexadecimal.
+fn address(text: &str) -> Option<u64> {
+    u64::from_str_radix(text.strip_suffix('h')?, 16).ok()
+}
+
 /// The instructions of the innermost loop: from the aim of the last jump back to it.
 fn innermost(asm: &str) -> Vec<&str> {
     let lines: Vec<(u64, &str)> = asm
         .lines()
         .filter_map(|line| {
             let (at, text) = line.trim_start().split_once(' ')?;
-            Some((at.parse().ok()?, text))
+            Some((address(at)?, text))
         })
         .collect();
     let entry = lines.iter().position(|(_, text)| text.starts_with("jg") || text.starts_with("jl")).unwrap();
     let aim = lines[entry].1.rsplit(' ').next().unwrap();
-    let aim = u64::from_str_radix(aim.trim_end_matches('h'), 16).unwrap();
+    let aim = address(aim).unwrap();
     let first = lines.iter().position(|(at, _)| *at == aim).unwrap();
     lines[first..=entry].iter().map(|(_, text)| *text).collect()
 }
@@ -90,6 +95,7 @@ fn constants_are_told_where_they_are_read() {
         for told in ["; 2.5 (40200000h)", "; -0.75 (BF400000h)"] {
             assert_eq!(asm.lines().filter(|line| line.ends_with(told)).count(), 1, "{told}: {asm}");
         }
+        assert!(asm.starts_with("   40h "), "addresses are written as instructions have them: {asm}");
         assert!(!asm.contains("[0FFFFFFFF"), "constants lie before the code, at addresses of their own: {asm}");
     }
 }

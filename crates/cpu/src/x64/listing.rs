@@ -6,8 +6,10 @@ use iced_x86::{Decoder, DecoderOptions, Formatter, Instruction, IntelFormatter, 
 pub fn listing(bytes: &[u8], entry: usize) -> String {
     let mut text = String::new();
     let mut formatter = IntelFormatter::new();
+    // Aims of jumps are written like the addresses in front of lines.
+    formatter.options_mut().set_branch_leading_zeros(false);
     for instruction in Decoder::with_ip(64, &bytes[entry..], entry as u64, DecoderOptions::NONE).iter() {
-        text.push_str(&format!("{:5} ", instruction.ip()));
+        text.push_str(&format!("{:>6} ", address(instruction.ip())));
         formatter.format(&instruction, &mut text);
         if let Some(constant) = constant(&instruction, &bytes[..entry]) {
             text.push_str("  ; ");
@@ -16,6 +18,12 @@ pub fn listing(bytes: &[u8], entry: usize) -> String {
         text.push('\n');
     }
     text
+}
+
+/// An address as instructions have it: in hexadecimal, with a digit first.
+fn address(at: u64) -> String {
+    let digits = format!("{at:X}h");
+    if digits.starts_with(|first: char| first.is_ascii_digit()) { digits } else { format!("0{digits}") }
 }
 
 /// What an instruction reads of the constants: one number where all are equal, otherwise each.

@@ -72,6 +72,8 @@ def cases(dtype):
     for rows, columns in ((2048, 32768), (131072, 128), (512, 100000), (1024, 65536)):
         x = random(rows, columns, dtype=dtype)
         yield f"softmax {rows}x{columns}", lambda x: torch.softmax(x, -1), (x,), 2 * x.numel() * size
+    x, w = random(2048, 32768, dtype=dtype), random(32768, dtype=dtype)
+    yield "rmsnorm 2048x32768", lambda x, w: F.rms_norm(x, (x.shape[1],), w), (x, w), 2 * x.numel() * size
     for rows, columns in ((8192, 4096), (131072, 256)):
         x = random(rows, columns, dtype=dtype)
         yield f"column_sum {rows}x{columns}", lambda x: x.sum(0), (x,), x.numel() * size

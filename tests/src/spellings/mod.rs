@@ -20,6 +20,7 @@ mod narrow_attention;
 mod picture;
 mod picture_attention;
 mod planned;
+mod product;
 mod quantized;
 mod rms_norm;
 mod rope;
@@ -99,6 +100,7 @@ static FAMILIES: &[&[Spelling]] = &[
     exported::ROWS,
     layer::ROWS,
     picture::ROWS,
+    product::ROWS,
 ];
 
 /// The rows of a file: `family { "class" { "name": function, } }`.

@@ -111,7 +111,7 @@ fn root(
 ) -> Result<(Coordinates, Place), Refusal> {
     let value = group.outputs[output];
     let parts = parts_of(group, output, cuts);
-    let shared = if walk.leaves.is_empty() { None } else { shared_axes(walk, group, value, &parts) };
+    let shared = if owners.is_empty() { None } else { shared_axes(walk, group, value, &parts, owners) };
     let mut at = Vec::with_capacity(parts.len());
     for (k, parts) in parts.iter().enumerate() {
         let mut index = Dim::int(0);
@@ -154,12 +154,13 @@ fn parts_of(group: &Group<'_>, output: usize, cuts: &Cuts) -> Vec<Vec<Part>> {
 }
 
 /// For every part of every axis of a further stored value, the axis of the kernel that runs along it, if there is one: a tensor
-/// that both read is read along it by both.
+/// that both read is read along it by both, or one of them reads nothing along it and computes with the coordinate.
 fn shared_axes(
     walk: &Demand<'_, '_>,
     group: &Group<'_>,
     value: Value,
     parts: &[Vec<Part>],
+    owners: &BTreeMap<usize, (usize, usize)>,
 ) -> Option<Vec<Vec<Option<usize>>>> {
     // The value by itself, to see what it reads.
     let scope = Scope::default();
@@ -191,7 +192,25 @@ fn shared_axes(
             }
         }
     }
+    for new in own.iter().flatten().copied() {
+        let is_twin = |old: &usize| {
+            walk.axes[*old] == alone.axes[new]
+                && !shared.contains(&Some(*old))
+                && !(is_read_along(&alone, new) && is_read_along(walk, *old))
+        };
+        if shared[new].is_none() {
+            shared[new] = owners.keys().copied().find(is_twin);
+        }
+    }
     Some(own.into_iter().map(|axes| axes.into_iter().map(|axis| shared[axis]).collect()).collect())
+}
+
+/// Whether a tensor is read along an axis.
+fn is_read_along(walk: &Demand<'_, '_>, axis: usize) -> bool {
+    walk.leaves.iter().any(|leaf| match &leaf.op {
+        LeafOp::Load { index, .. } => index.iter().any(|dim| AxisSet::mentioned(dim).contains(axis)),
+        _ => false,
+    })
 }
 
 /// Pairs of axes of the same extent that two coordinates step along with the same stride.

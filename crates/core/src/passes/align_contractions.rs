@@ -20,7 +20,7 @@ pub(super) const PASS: Pass = Pass {
 
 /// In: any graph. Out: no contraction reads a view that only permutes axes, or that repeats its operand along an axis that
 /// the other operand has too; other views that it reads have their axes in the order of the operand's; axes of the result
-/// are a, b, c …, those that are summed follow; none is a sum of products that share nothing, or of multiples of one number, or of a few products with
+/// are a, b, c …, those that are summed follow; weights are the second operand, unless both or neither are; none is a sum of products that share nothing, or of multiples of one number, or of a few products with
 /// parts of a concat, and no sum of products is a contraction.
 /// So a product with a transposed matrix, heads that are split and moved to the front, and means that are written as products
 /// have one form however they were written.
@@ -44,8 +44,36 @@ fn run(graph: &Graph, context: &Context) -> Result<Option<Graph>> {
                 return Ok(plainer);
             }
         }
-        align(rebuild, row, args)
+        match has_weights_first(rebuild.graph(), args) {
+            true => {
+                let turned = Contract { a: row.b.clone(), b: row.a.clone(), ..row.clone() };
+                let args = [args[1], args[0]];
+                let aligned = align(rebuild, &turned, &args)?;
+                aligned.map_or_else(|| replaced(rebuild.add(relettered(&turned), &args)?), |values| Ok(Some(values)))
+            }
+            false => align(rebuild, row, args),
+        }
     })
+}
+
+/// Whether the first operand is made of constants and the second one is not: rows are those of what is computed, as whoever writes it the other
+/// way round has them.
+fn has_weights_first(graph: &Graph, args: &[Value]) -> bool {
+    is_of_constants(graph, args[0], MOST_STEPS) && !is_of_constants(graph, args[1], MOST_STEPS)
+}
+
+/// Weights are so many maps and views away from constants at most.
+const MOST_STEPS: usize = 6;
+
+fn is_of_constants(graph: &Graph, value: Value, steps: usize) -> bool {
+    let node = graph.node_of(value);
+    match node.prim() {
+        Prim::Const(_) => true,
+        Prim::View(_) | Prim::Map(_) | Prim::Concat(_) if steps > 0 && !node.args().is_empty() => {
+            node.args().iter().all(|arg| is_of_constants(graph, *arg, steps - 1))
+        }
+        _ => false,
+    }
 }
 
 fn align(rebuild: &mut Rebuild<'_>, row: &Contract, args: &[Value]) -> Result<Option<Values>> {

@@ -59,21 +59,25 @@ fn run(graph: &Graph, context: &Context) -> Result<Option<Graph>> {
 /// Whether the first operand is made of constants and the second one is not: rows are those of what is computed, as whoever writes it the other
 /// way round has them.
 fn has_weights_first(graph: &Graph, args: &[Value]) -> bool {
-    is_of_constants(graph, args[0], MOST_STEPS) && !is_of_constants(graph, args[1], MOST_STEPS)
+    is_of_constants(graph, args[0]) && !is_of_constants(graph, args[1])
 }
 
-/// Weights are so many maps and views away from constants at most.
-const MOST_STEPS: usize = 6;
+/// So many values are looked at between weights and constants, each as often as it is read.
+const MOST_STEPS: usize = 32;
 
-fn is_of_constants(graph: &Graph, value: Value, steps: usize) -> bool {
-    let node = graph.node_of(value);
-    match node.prim() {
-        Prim::Const(_) => true,
-        Prim::View(_) | Prim::Map(_) | Prim::Concat(_) if steps > 0 && !node.args().is_empty() => {
-            node.args().iter().all(|arg| is_of_constants(graph, *arg, steps - 1))
+/// Whether a value is made of constants, as far as a short look shows. (Nodes of regions are looked at too: there are no facts about all.)
+fn is_of_constants(graph: &Graph, value: Value) -> bool {
+    let mut todo = vec![value];
+    for _ in 0..MOST_STEPS {
+        let Some(value) = todo.pop() else { return true };
+        let node = graph.node_of(value);
+        match node.prim() {
+            Prim::Const(_) => {}
+            Prim::View(_) | Prim::Map(_) | Prim::Concat(_) if !node.args().is_empty() => todo.extend(node.args()),
+            _ => return false,
         }
-        _ => false,
     }
+    todo.is_empty()
 }
 
 fn align(rebuild: &mut Rebuild<'_>, row: &Contract, args: &[Value]) -> Result<Option<Values>> {
@@ -178,7 +182,7 @@ mod tests {
     use super::super::testing::{applied, check, count};
     use super::*;
     use crate::graph::Builder;
-    use crate::tensor::DType;
+    use crate::tensor::{DType, Literal};
 
     fn subscripts(graph: &Graph) -> Vec<String> {
         let contractions = graph.nodes().iter().filter_map(|n| match n.prim() {
@@ -198,6 +202,28 @@ mod tests {
         let after = check(&PASS, b.finish().unwrap());
         assert_eq!(subscripts(&after), ["ac,bc->ab"], "both are one");
         assert_eq!(count(&after, "view"), 0);
+    }
+
+    #[test]
+    fn weights_are_the_second_operand() {
+        let b = Builder::new("weights");
+        let x = b.input("x", DType::F32, Shape::new([Dim::named("n"), Dim::int(4)]));
+        let w = b.constant(Literal::from_f64s(DType::F32, [4, 3], &[0.5; 12]).unwrap());
+        b.output("y", w.contract("kn,mk->mn", x));
+        b.output("z", x.contract("mk,kn->mn", w));
+        let after = check(&PASS, b.finish().unwrap());
+        assert_eq!(subscripts(&after), ["ac,cb->ab"], "both are one");
+    }
+
+    /// What reads one value again and again is not walked again and again.
+    #[test]
+    fn a_look_for_constants_is_short() {
+        let b = Builder::new("concats");
+        let nothing = b.constant(Literal::from_f64s(DType::F32, [0, 4], &[]).unwrap());
+        let w = (0..8).fold(nothing, |w, _| b.concat(&[w; 64], 0));
+        b.output("w", w);
+        let graph = b.finish().unwrap();
+        assert!(!is_of_constants(&graph, graph.outputs()[0].value));
     }
 
     #[test]

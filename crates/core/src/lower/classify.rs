@@ -6,9 +6,9 @@
 
 use rustc_hash::FxHashMap;
 
-use super::draft::{Draft, LeafOp, Place};
+use super::draft::{Draft, Leaf, LeafOp, Place};
 use super::refusal::Refusal;
-use crate::tensor::{Dim, Env};
+use crate::tensor::{DType, Dim, Env};
 use crate::tile::{AxisSet, Placement, Tile};
 
 /// Numbers for the sizes that are not known: a plan is made for one class of shapes.
@@ -43,6 +43,8 @@ pub struct Limits {
     pub row_registers: f64,
     /// bytes that a worker keeps next to the core
     pub on_chip: f64,
+    /// whether rows are held as they lie in memory, and what all of them read is not held
+    pub holds_packs: bool,
     /// elements of a whole row of a contraction's result in one tile
     pub tile_row: f64,
     /// columns of the accumulator of two joined contractions
@@ -278,9 +280,10 @@ fn innermost(draft: &Draft, hints: &Hints) -> Option<usize> {
 /// Where a row lies between its uses: as near as it fits.
 pub(super) fn placement(draft: &Draft, along: AxisSet, limits: &Limits, hints: &Hints) -> Placement {
     let length = extent(draft, along, hints);
-    let held = draft.leaves.iter().filter(|l| matches!(l.op, LeafOp::Load { .. }) && along.is_within(l.axes));
-    // Narrow floats are held as they are computed, in 4 bytes.
-    let bytes: f64 = held.map(|l| length * (l.dtype.bits() as f64 / 8.0).max(4.0)).sum();
+    // Narrow floats are held as they are computed, in 4 bytes, or as they lie in memory.
+    let least = if limits.holds_packs { 1.0 } else { 4.0 };
+    let bytes: f64 =
+        held(draft, along, limits.holds_packs).map(|dtype| length * (dtype.bits() as f64 / 8.0).max(least)).sum();
     if bytes <= limits.row_registers {
         Placement::Registers
     } else if bytes <= limits.on_chip {
@@ -288,6 +291,14 @@ pub(super) fn placement(draft: &Draft, along: AxisSet, limits: &Limits, hints: &
     } else {
         Placement::Reread
     }
+}
+
+/// The types of what is loaded along rows and held; `own`: of every row alone, unless there is but one.
+pub(super) fn held(draft: &Draft, along: AxisSet, own: bool) -> impl Iterator<Item = DType> {
+    let outside = if own { draft.all_axes().without(along) } else { AxisSet::EMPTY };
+    let is_own = move |axes: AxisSet| outside.is_empty() || !axes.common(outside).is_empty();
+    let is_held = move |l: &&Leaf| matches!(l.op, LeafOp::Load { .. }) && along.is_within(l.axes) && is_own(l.axes);
+    draft.leaves.iter().filter(is_held).map(|l| l.dtype)
 }
 
 fn dot(draft: &Draft, leaf: usize) -> (AxisSet, Place, Place) {

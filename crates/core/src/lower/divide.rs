@@ -1,6 +1,6 @@
 //! How the work of a schedule is divided among the cores of a device, and what a block of it holds.
 
-use super::classify::Roles;
+use super::classify::{Roles, held};
 use super::draft::LeafOp;
 use super::tiling::THREADS;
 use super::work::Meter;
@@ -75,9 +75,7 @@ impl Meter<'_> {
         let meetings = if gpu { 2.0 * folds } else { folds * together };
         self.work.barriers = if crosses { meetings } else { 0.0 };
         self.work.launches = if parts > 1.0 { 2.0 } else { 1.0 };
-        let is_held = |op: &LeafOp, axes: AxisSet| matches!(op, LeafOp::Load { .. }) && along.is_within(axes);
-        let held = self.draft.leaves.iter().filter(|l| is_held(&l.op, l.axes));
-        let row: f64 = held.map(|l| length * l.dtype.bits() as f64 / 8.0).sum();
+        let row: f64 = held(self.draft, along, gpu).map(|dtype| length * dtype.bits() as f64 / 8.0).sum();
         match placement {
             Placement::Registers if gpu => self.work.registers += row / 4.0 / threads,
             Placement::OnChip => self.work.on_chip = row,

@@ -25,6 +25,7 @@ impl Limits {
         Limits {
             row_registers: spec.limits.row_in_registers as f64,
             on_chip: spec.limits.row_on_chip as f64,
+            holds_packs: spec.kind == Machine::Gpu,
             tile_row,
             stream_columns,
             workers: spec.limits.cores as f64,

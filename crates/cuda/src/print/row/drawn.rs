@@ -111,12 +111,42 @@ impl Plan<'_, '_> {
             let word = body.value(*step)?;
             body.line(format!("m{}[({at}) / 32] |= (unsigned)({least}u <= {word}) << ({at}) % 32;", step.0));
             body.close_lanes();
-            self.close_loop(body);
+            // Words of packs that are not there are drawn, too: nobody asks for them, and a branch would keep them from being mixed with others.
+            body.close(&format!("#pragma unroll\nfor (int k = 0; k < {}; ++k)", self.turns.unwrap_or(1)));
+            self.draw_ends(body, *step, *least)?;
             for k in 0..words {
                 body.line(format!("asm volatile(\"\" : \"+r\"(m{}[{k}]));", step.0));
             }
         }
         Ok(())
+    }
+
+    /// Draws the word of the element that a thread has at an end, if any.
+    fn draw_ends(&self, body: &mut Body<'_>, step: StepId, least: u32) -> Result<()> {
+        if !self.draws_ends() {
+            return Ok(());
+        }
+        let lanes = body.lanes.take();
+        body.line(format!("unsigned w{};", step.0));
+        body.open(self.along);
+        body.line(format!("const Index i{} = end;", self.lanes.axis));
+        let word = body.value(step)?;
+        body.line(format!("w{} = {least}u <= {word} ? {}u : 0u;", step.0, u32::MAX));
+        body.close("");
+        body.line(format!("asm volatile(\"\" : \"+r\"(w{}));", step.0));
+        body.lanes = lanes;
+        Ok(())
+    }
+
+    fn draws_ends(&self) -> bool {
+        self.nest.lines.is_some() && !self.is_alike() && self.rows_of_block > 1
+    }
+
+    /// What passes know of words that were drawn for the ends of rows.
+    pub(super) fn know_drawn_ends(&self, body: &mut Body<'_>) {
+        for Drawn { step, .. } in self.drawn.iter().filter(|_| self.draws_ends()) {
+            body.know(*step, Code::atom(format!("w{}", step.0)));
+        }
     }
 
     /// What passes know of words that were drawn.

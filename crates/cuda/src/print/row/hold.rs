@@ -15,6 +15,11 @@ const MOST_SHARED: i64 = 112 << 10;
 /// Bytes of a thread that registers hold while a multiprocessor has 1024 threads.
 const HELD_BY_MANY: i64 = 128;
 
+/// The same of a row of narrow floats that is widened besides, and of one of which much is computed, in two large blocks, with so many elements a thread.
+const HELD_AS_WIDE: i64 = 80;
+pub(super) const HELD_BY_TWO: i64 = 192;
+pub(super) const MOST_OF_TWO: i64 = 48;
+
 /// Elements of rows that ask early for what all rows read.
 const EARLY: std::ops::RangeInclusive<i64> = 2048..=8192;
 
@@ -80,8 +85,7 @@ impl Plan<'_, '_> {
         let (all, loads) = (self.takes(Worth::Costly), self.takes(Worth::Loads));
         let registers = 4 * if self.block() > 512 { MOST_REGISTERS / 4 } else { MOST_REGISTERS };
         let shared = MOST_SHARED / self.block();
-        let is_much = self.bytes_at_once(&all) > HELD_BY_MANY || self.cluster > 1;
-        if is_much && self.fetches_own_row(self.bytes_at_once(&loads) <= registers) {
+        if self.is_much_to_hold(&all, &loads) && self.fetches_own_row(self.bytes_at_once(&loads) <= registers) {
             return;
         }
         for (takes, most, place) in [
@@ -101,6 +105,27 @@ impl Plan<'_, '_> {
         }
     }
 
+    /// Whether so much is held between passes that a row had better come into shared memory. Rows of narrow floats that meet twice are widened once by the
+    /// compiler, and take more registers than they are held in; but what takes long to compute is better held, as long as two blocks have room.
+    fn is_much_to_hold(&self, all: &Takes, loads: &Takes) -> bool {
+        let bytes = self.bytes_at_once(all);
+        let is_widened = self.is_large_and_near() && self.passes.len() == 3 && self.bytes_at_once(loads) > HELD_AS_WIDE;
+        let is_much = bytes > HELD_BY_MANY || is_widened;
+        let is_held = self.takes_long() && bytes <= HELD_BY_TWO && self.elements_of_thread() <= MOST_OF_TWO;
+        self.cluster > 1 || (is_much && !is_held)
+    }
+
+    /// Whether a row of narrow floats has a large block.
+    pub(super) fn is_large_and_near(&self) -> bool {
+        self.is_near && self.block() > 256 && self.cluster == 1
+    }
+
+    /// Whether it takes long to compute numbers of such a row again: words are drawn, or three meetings wait for each other, or each takes many operations.
+    pub(super) fn takes_long(&self) -> bool {
+        let is_much = self.rows_of_one() && super::columns::flops(self.nest, self.along) >= FEW_FLOPS;
+        self.is_large_and_near() && (self.is_random() || self.passes.len() > 3 || is_much)
+    }
+
     /// Whether the row of a block comes into shared memory, and nothing else is held: where that is less than to hold what is computed, so
     /// that more blocks share a multiprocessor, or where nothing else can hold it.
     fn fetches_own_row(&mut self, fits_registers: bool) -> bool {
@@ -109,7 +134,9 @@ impl Plan<'_, '_> {
         let bytes: i64 = fetched.iter().map(|id| element::bytes(self.nest.load(*id).tensor.dtype)).sum();
         // All that rows read must be there, for it is not held otherwise.
         let is_all = self.takes(Worth::Loads).held.iter().all(|held| fetched.contains(&held.step));
-        if fetched.is_empty() || !is_all || (fits_registers && bytes > 2 && self.cluster == 1) {
+        // Wide numbers, or two rows of narrow ones, are as well held in registers, unless the latter meet twice.
+        let is_wide = bytes > 2 && !(self.is_large_and_near() && self.passes.len() > 2);
+        if fetched.is_empty() || !is_all || (fits_registers && is_wide && self.cluster == 1) {
             return false;
         }
         self.fetched = fetched;
@@ -119,7 +146,7 @@ impl Plan<'_, '_> {
             self.fetched.clear();
             return false;
         }
-        let few = super::columns::flops(self.nest, self.along) < FEW_FLOPS;
+        let few = super::columns::flops(self.nest, self.along) < FEW_FLOPS && !self.takes_long();
         let most = if few { MOST_THREADS } else { MOST_THREADS * 2 / 3 };
         self.blocks_at_once = (MOST_FETCHED / shared).min(most / self.block()).max(1);
         let none = Takes { by_pass: vec![Vec::new(); self.passes.len()], held: Vec::new() };

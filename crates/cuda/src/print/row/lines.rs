@@ -201,6 +201,7 @@ impl Plan<'_, '_> {
                 body.know(held.step, value);
             }
             self.know_ends(body);
+            self.know_drawn_ends(body);
             for id in self.weights_of_ends() {
                 let dtype = self.nest.load(id).tensor.dtype;
                 body.know(id, element::widened(dtype, Code::atom(format!("e{}", id.0))));

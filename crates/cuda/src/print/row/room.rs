@@ -4,13 +4,14 @@ use fuseline::tensor::DType;
 use fuseline::tile::{AxisSet, Op};
 
 use super::super::nest::Access;
-use super::hold::FEW_FLOPS;
+use super::hold::{FEW_FLOPS, HELD_BY_TWO, MOST_OF_TWO};
 use super::{Plan, columns};
 
 impl Plan<'_, '_> {
     /// How many threads a multiprocessor should have room for, where the compiler shall not choose by itself: what is held takes registers.
     pub(super) fn threads_at_once(&self) -> Option<u32> {
         match self.held_bytes {
+            64..=HELD_BY_TWO if self.has_room_for_two() => Some(1024),
             129.. => Some(512),
             // To widen f16 takes more registers than to widen bf16.
             ..128 if self.is_near && self.nest.lines.is_some() && self.drawn.is_empty() => {
@@ -40,6 +41,24 @@ impl Plan<'_, '_> {
             64.. if self.is_plain() => Some(1024),
             _ => None,
         }
+    }
+
+    /// Whether two large blocks of rows of narrow floats have registers enough, 64 a thread: for what they hold, and for each number once more where the
+    /// compiler keeps it widened. Where numbers take long to compute, a few that are spilled take less than what one block waits.
+    fn has_room_for_two(&self) -> bool {
+        let fits = match self.elements_of_thread() {
+            ..=40 => self.held_bytes <= 160,
+            41..=MOST_OF_TWO => self.held_bytes < 128 || self.takes_long(),
+            _ => false,
+        };
+        // To widen f16 that lies across lines takes more.
+        let is_hard = self.nest.lines.is_some() && self.reads_halves();
+        self.is_large_and_near() && fits && !is_hard
+    }
+
+    /// Elements of a row that a thread has.
+    pub(super) fn elements_of_thread(&self) -> i64 {
+        self.turns.unwrap_or(1) * self.lanes.count
     }
 
     /// Whether rows are of one tensor.

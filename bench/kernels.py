@@ -105,8 +105,8 @@ def arguments():
     return parser.parse_args()
 
 
-def export(network, shapes, path):
-    inputs = tuple(torch.randn(shape) for shape in shapes)
+def export(network, shapes, path, dtype=torch.float32):
+    inputs = tuple(torch.randn(shape).to(dtype) for shape in shapes)
     names = [f"x{k}" for k in range(len(shapes))]
     with warnings.catch_warnings(action="ignore"):
         torch.onnx.export(network, inputs, str(path), input_names=names, opset_version=20, dynamo=False)

@@ -64,7 +64,8 @@ def timed(run, iters):
 
 
 def ours(args, model, feed):
-    command = [args.fuseline, "bench", model, "--only", "fused", "--inputs", feed, "--threads", args.threads]
+    command = [args.fuseline, "bench", model, "--only", "fused", "--threads", args.threads]
+    command += ["--inputs", feed] if feed else []
     command += ["--iters", args.iters, "--warmup", 1, "--precision", args.precision, "--json"]
     done = subprocess.run(list(map(str, command)), capture_output=True, text=True, check=True)
     fused = json.loads(done.stdout)["fused"]

@@ -3,8 +3,8 @@
 
     python3 bench/products.py --fuseline target/release/fuseline [--rounds N] [--iters N] [bf16] [attention] [odd]
 
-bf16: a product with constant weights; Fuseline (`--precision bf16`) is given f32, rounds it and answers in f32, PyTorch (oneDNN) has factors and
-results in bf16. attention: `scaled_dot_product_attention` in f32. odd: Fuseline alone; the rate of an odd size over that of the round one beside
+bf16: a product with constant weights in PyTorch (oneDNN), with factors and results in bf16; in Fuseline the same, and once more with
+`--precision bf16`, where it is given f32, rounds it and answers in f32. attention: `scaled_dot_product_attention` in f32. odd: Fuseline alone; the rate of an odd size over that of the round one beside
 it. Least time of all rounds in microseconds; ratios are above 1 where we are faster. Needs what `bench/kernels.py` needs.
 """
 import argparse
@@ -52,10 +52,12 @@ def network_of(kind, sizes):
     return network, [(rows, columns)], rows * columns
 
 
-def prepare(network, shapes, folder, name):
-    """The file of a network, and that of its inputs."""
+def prepare(network, shapes, folder, name, dtype=torch.float32):
+    """The file of a network, and that of its inputs; none for types that NumPy has not, for which Fuseline draws numbers."""
     model, feed = Path(folder) / f"{name}.onnx", Path(folder) / f"{name}.npz"
-    kernels.export(network.eval(), shapes, model)
+    kernels.export(network.eval().to(dtype), shapes, model, dtype)
+    if dtype is torch.bfloat16:
+        return model, None
     rng = np.random.default_rng(0)
     np.savez(feed, **{f"x{k}": rng.standard_normal(shape).astype(np.float32) for k, shape in enumerate(shapes)})
     return model, feed
@@ -75,8 +77,8 @@ def ours(args, precision, model, feed):
     return models.ours(args, model, feed)
 
 
-def against_torch(args, title, name, precision, network, shapes, theirs, folder):
-    model, feed = prepare(network, shapes, folder, "network")
+def against_torch(args, title, name, precision, network, shapes, theirs, folder, dtype=torch.float32):
+    model, feed = prepare(network, shapes, folder, "network", dtype)
     with torch.inference_mode():
         theirs()
         our, their = least(args, [lambda: ours(args, precision, model, feed), lambda: models.timed(theirs, args.iters)])
@@ -100,7 +102,9 @@ def main():
             network = nn.Linear(k, n)
             x, w, bias = (t.detach().bfloat16() for t in (torch.randn(m, k), network.weight, network.bias))
             run = lambda: F.linear(x, w, bias)
-            against_torch(args, "bf16", f"{m}x{k}x{n}", "bf16", network, [(m, k)], run, folder)
+            name = f"{m}x{k}x{n}"
+            against_torch(args, "bf16, given f32", name, "bf16", network, [(m, k)], run, folder)
+            against_torch(args, "bf16", name, "bf16", network, [(m, k)], run, folder, torch.bfloat16)
         for shape in ATTENTION if "attention" in args.tables else []:
             q, k, v = (torch.randn(shape) for _ in range(3))
             for causal in (False, True):

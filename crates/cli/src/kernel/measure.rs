@@ -66,15 +66,16 @@ pub fn bench(written: &Written, options: &BenchKernel) -> Outcome {
     }
     let (time, copy, threads) = times(written, options, &feed, bytes)?;
     let spec = target::find(options.device.target())?;
-    // What multiplies may be bound by that; other arithmetic is seldom more than moving what it is of.
-    let ceiling = multiplied(kernel).map(|dtype| {
+    let (floats, integers) = operations(kernel, &feed.env);
+    // Products may be bound by arithmetic, and whatever has much of it for each byte.
+    let much = || computed(kernel).filter(|_| floats / bytes as f64 > MANY);
+    let ceiling = multiplied(kernel).or_else(much).map(|dtype| {
         let threads = threads.unwrap_or(spec.limits.cores);
         let ceiling = Ceiling::of(options.device, threads, &spec, matrices(kernel, &spec));
         // Memory gives what it has just given to the copy, at the least.
         ceiling.multiplying(dtype, &spec).moving(bytes as f64 / copy.part(0.0) / 1e3)
     });
     drop(waiting);
-    let (floats, integers) = operations(kernel, &feed.env);
     let is_of_floats = floats > 0.0 || integers == 0.0;
     let flops = if is_of_floats { floats } else { integers };
     let measured = Measured { time, copy, threads, bytes, stored, flops, is_of_floats, ceiling, load };
@@ -97,7 +98,7 @@ struct Measured {
     /// operations on floats, or on integers where there are none on floats
     flops: f64,
     is_of_floats: bool,
-    /// what the machine can do, where the kernel multiplies floats
+    /// what the machine can do, where arithmetic on floats may bound the kernel
     ceiling: Option<Ceiling>,
     load: Option<Load>,
 }
@@ -236,6 +237,12 @@ fn multiplied(kernel: &Kernel) -> Option<DType> {
     sums.map(|step| step.dtype).next()
 }
 
+/// The type that floats are computed in, the widest; none where there are none. What is narrower than 32 bits is widened to them.
+fn computed(kernel: &Kernel) -> Option<DType> {
+    let types = kernel.steps.iter().map(|step| step.dtype).filter(|dtype| dtype.is_float());
+    types.max_by_key(|dtype| dtype.bits()).map(|dtype| if dtype.bits() < 32 { DType::F32 } else { dtype })
+}
+
 /// The type of what is multiplied in units for matrices; none where there are none for it.
 fn matrices(kernel: &Kernel, spec: &DeviceSpec) -> Option<DType> {
     // What is widened only to be multiplied is multiplied as what it was.
@@ -313,11 +320,12 @@ mod tests {
             .collect();
         assert_eq!(operations(&kernel("f32", "f32"), &env), ((2 * 3 * 5 * 7 + 3 * 7) as f64, 0.0));
         assert_eq!(multiplied(&kernel("f32", "f32")), Some(DType::F32));
+        assert_eq!(computed(&kernel("bf16", "f32")), Some(DType::F32));
         let integers = "kernel k(x: i8[m, k], w: i8[k, n]) -> y: i32[m, n] { y = dot[k](i32(x), i32(w)) }";
         let integers = fuseline::tile::read(integers).unwrap().kernel;
         let (floats, others) = operations(&integers, &env);
         assert!(floats == 0.0 && floats.is_sign_positive() && others >= (2 * 3 * 5 * 7) as f64, "{floats} {others}");
-        assert_eq!(multiplied(&integers), None, "no limit is known of it");
+        assert_eq!((multiplied(&integers), computed(&integers)), (None, None), "no limit is known of it");
         let spec = DeviceSpec::find("cpu").unwrap();
         let units = |x: &str, w: &str| matrices(&kernel(x, w), spec);
         assert_eq!((units("bf16", "bf16"), units("f32", "bf16"), units("f32", "f32")), (Some(DType::BF16), None, None));

@@ -6,6 +6,7 @@ use std::num::NonZeroUsize;
 use fuseline::device::DeviceSpec;
 use fuseline::error::{Error, Result};
 use fuseline::fuse::PlanOptions;
+use fuseline_cpu::here;
 use serde_json::{Value, json};
 
 use super::graphics::Graphics;
@@ -128,9 +129,13 @@ fn plotted(
 ) -> Outcome<Vec<Plotted>> {
     let Some(model) = model else { return Ok(Vec::new()) };
     let _waiting = Waiting::for_("placing kernels");
-    let usual = DeviceSpec::find("cpu")?;
-    let plan = PlanOptions::on(spec.unwrap_or(usual));
     let measures = matches!(subject, Subject::Processor(..)) && !arguments.no_run;
+    // What is run is what every other command plans and runs here: rates that were measured a moment ago differ from run to run, and plans with them.
+    let plan = PlanOptions::on(match spec {
+        _ if measures => here::spec(),
+        Some(spec) => spec,
+        None => DeviceSpec::find("cpu")?,
+    });
     let mut plotted = kernels::of_model(model, arguments, plan, measures)?;
     if let Subject::Given { gbps, .. } = subject {
         // Nothing is known of such a machine but its limits: kernels are as fast as these allow.

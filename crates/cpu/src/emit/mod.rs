@@ -16,6 +16,7 @@ mod fold;
 mod generic;
 mod group;
 mod index;
+mod interleave;
 mod lanes;
 mod late;
 mod matrix;

@@ -1,5 +1,5 @@
 //! Rows that stand in lanes while their elements lie in memory one behind another: four columns of as many rows as there are lanes are
-//! read as fours of elements and turned in registers, and turned back before they are written.
+//! read as fours of elements and turned in registers, and turned back before they are written. Whole rows of few columns are [`super::interleave`]d.
 
 use std::ops::Range;
 
@@ -13,10 +13,11 @@ use super::bound::{Access, Bound};
 use super::emitter::{Emitter, Given, Held};
 use super::fold::Folding;
 use super::index::{Index, gcd, index_at};
+use super::interleave::Interleaved;
 use super::lanes::slope_along;
 use super::point::{Coord, Point};
 use super::rows::{Pass, Rows};
-use crate::vector::{Address, Binary, Bound as To, IntOp, Ty, Value};
+use crate::vector::{Address, Binary, Bound as To, IntOp, Value};
 
 /// Columns that are turned at a time.
 pub(super) const COLUMNS: i64 = 4;
@@ -205,6 +206,11 @@ impl Emitter<'_> {
         let columns = self.turns.filter(fits)?;
         let Op::Load { input, .. } = &bound.kernel.step(id).op else { return None };
         let (memory, access) = (Memory::Input(*input), bound.load(id));
+        let whole = self.turned(memory, access, points[0], points)?;
+        if let Some(rows) = Interleaved::of(points.len(), whole.stride, self.b.lanes()) {
+            self.reads.insert(memory);
+            return Some(rows.load(&mut self.b, whole.at, whole.dtype));
+        }
         let mut values = Vec::with_capacity(points.len());
         for (from, taken) in fours(count) {
             let turned = self.turned(memory, access, &points[0].moved(columns, from), points)?;
@@ -295,37 +301,35 @@ impl Emitter<'_> {
         let Some(turned) = self.turned(memory, access, &points[0], &at) else { return false };
         let Some(last) = self.turned(memory, access, &points[0].moved(columns, behind), &at) else { return false };
         self.writes.insert(memory);
+        if let Some(rows) = Interleaved::of(points.len(), turned.stride, self.b.lanes()) {
+            for (at, vector) in rows.vectors(&mut self.b, turned.at, values) {
+                self.b.store(at, vector, turned.dtype, None);
+            }
+            return true;
+        }
         if points.len() < COLUMNS as usize {
             self.store_few(&turned, values);
             return true;
         }
         // Columns of both fours are written twice, as the same.
-        self.store_four(&turned, values, None);
+        self.store_four(&turned, values);
         if behind > 0 {
-            self.store_four(&last, &values[behind as usize..], None);
+            self.store_four(&last, &values[behind as usize..]);
         }
         true
     }
 
-    /// Writes fours of columns; of the last row of every four of them those that a mask has.
-    fn store_four(&mut self, turned: &Turned, values: &[Value], mask: Option<Value>) {
+    /// Writes fours of columns.
+    fn store_four(&mut self, turned: &Turned, values: &[Value]) {
         let rows = self.turn(std::array::from_fn(|k| values[k]));
-        for (k, ((at, apart), row)) in turned.quads().into_iter().zip(rows).enumerate() {
-            self.b.store_quads(at, apart, row, turned.dtype, mask.filter(|_| k == 3));
+        for ((at, apart), row) in turned.quads().into_iter().zip(rows) {
+            self.b.store_quads(at, apart, row, turned.dtype, None);
         }
     }
 
-    /// Writes fewer columns than four. Where these are rows that follow each other, the next row's first column comes behind the last of a row: it is written
-    /// with both, but for the row behind the block. Otherwise what stands in for columns behind the end is not written.
+    /// Writes fewer columns than four; what stands in for columns behind the end is not written.
     fn store_few(&mut self, turned: &Turned, values: &[Value]) {
         let mask = self.b.first(values.len() as u32);
-        if let ([a, b, c], 3) = (values, turned.stride) {
-            let lanes = self.b.lanes();
-            let next: Vec<u32> = (1..=lanes).map(|lane| lane % lanes).collect();
-            let next = self.b.numbers(Ty::I32, &next);
-            let next = self.b.pick(*a, next);
-            return self.store_four(turned, &[*a, *b, *c, next], Some(mask));
-        }
         let rows = self.turn(std::array::from_fn(|k| values[k.min(values.len() - 1)]));
         for ((at, apart), row) in turned.quads().into_iter().zip(rows) {
             self.b.store_quads(at, apart, row, turned.dtype, Some(mask));

@@ -88,7 +88,7 @@ fn times(word: &str, text: &str, (n, m): (i64, i64), isa: Isa) -> usize {
 #[test]
 fn short_ones_stand_in_lanes_and_are_turned() {
     for isa in [Isa::Avx512, Isa::Avx2] {
-        for m in [4, 5, 13, 17] {
+        for m in [4, 6, 13, 17] {
             for word in ["gather", "scatter", "fold."] {
                 assert_eq!(times(word, SOFTMAX, (64, m), isa), 0, "{word} of 64×{m}, {isa:?}");
             }
@@ -108,6 +108,19 @@ fn short_ones_stand_in_lanes_and_are_turned() {
         }
         assert_eq!(times("load_quads", SOFTMAX, (64, 100), isa), 0, "lanes run along long rows, {isa:?}");
         assert_eq!(times("load_quads", SOFTMAX, (3, 5), isa), 0, "there are too few rows, {isa:?}");
+    }
+}
+
+/// Rows of few columns, an odd number of them, are as many whole vectors.
+#[test]
+fn few_columns_are_taken_out_of_whole_vectors() {
+    for isa in [Isa::Avx512, Isa::Avx2] {
+        for (m, lies_whole) in [(3, true), (5, true), (4, false), (6, false), (7, false)] {
+            let columns = if lies_whole { m as usize } else { 0 };
+            // Each is put in order once when it is read, and once when it is written.
+            assert_eq!(times("pick", SOFTMAX, (640, m), isa), 2 * columns, "{m} columns, {isa:?}");
+            assert_eq!(times("load_quads", SOFTMAX, (640, m), isa) == 0, lies_whole, "{m} columns, {isa:?}");
+        }
     }
 }
 

@@ -14,7 +14,7 @@ use crate::passes::{Context, Precision, Step, run_passes, run_rounding};
 use crate::philox;
 use crate::program::Program;
 use crate::rewrites::{
-    AFFINE, Application, INTO_WEIGHTS, NORMALIZER, PLACEMENTS, Permit, Record, Refusal, apply_placements,
+    AFFINE, Application, INTEGERS, INTO_WEIGHTS, NORMALIZER, PLACEMENTS, Permit, Record, Refusal, apply_placements,
     apply_rewrites,
 };
 use crate::tensor::DType;
@@ -124,7 +124,7 @@ impl Trials<'_> {
         let mut without: Rules = placements.clone().collect();
         let mut best = self.split(&without, observe)?.planned(self.options, self.knowledge)?;
         let mut not_offered = Rules::new();
-        for rule in placements.chain([NORMALIZER, AFFINE]) {
+        for rule in placements.chain([NORMALIZER, AFFINE, INTEGERS]) {
             // What the user has chosen is not in doubt.
             if self.options.pins.rewrites.is_some() || !is_in_doubt(rule, &best, self.options) {
                 not_offered.extend(without.get(rule));
@@ -173,6 +173,11 @@ fn is_in_doubt(rule: &'static str, planned: &Running, options: &PlanOptions) -> 
     match rule {
         // What normalises rows of scores is worth its place in attention.
         NORMALIZER => applied(rule).count() > run.kernels.iter().filter(|k| k.kind == Kind::Attention).count(),
+        // Devices without units for integers, or whose units are not used, multiply floats faster.
+        INTEGERS => {
+            let rate = |dtype: DType| options.spec.rate(options.spec.dot_unit(dtype));
+            applied(rule).count() > 0 && rate(DType::I32) < rate(DType::F32)
+        }
         // What it can cost: a table of its own, no larger than what is added to it (and that is less than what a chain moves that is
         // one link longer), and a kernel that could have been a part of another one.
         AFFINE => {

@@ -106,7 +106,10 @@ impl Rates {
         let faster = |now: Option<f64>, then: Option<f64>| now.zip(then).map_or(1.0, |(now, then)| now / then);
         let vectors = faster(Some(self.vectors), spec.vector.peak(DType::F32));
         let matrices = faster(self.tiles, spec.matrix.peak(DType::BF16));
-        spec.product.rows = vec![(DType::F32, self.loaded.min(self.vectors) * PRODUCTS)];
+        let others = spec.product.rows.iter().filter(|(dtype, _)| *dtype != DType::F32);
+        let others = others.map(|(dtype, rate)| (*dtype, rate * vectors));
+        spec.product.rows =
+            [(DType::F32, self.loaded.min(self.vectors) * PRODUCTS)].into_iter().chain(others).collect();
         let rates = [&mut spec.vector, &mut spec.special].map(|rates| (rates, vectors));
         for (rates, faster) in rates.into_iter().chain([(&mut spec.matrix, matrices)]) {
             rates.rows.iter_mut().for_each(|(_, rate)| *rate *= faster);

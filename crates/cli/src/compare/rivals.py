@@ -70,7 +70,11 @@ def torch(model, feeds, request):
     torch.set_num_threads(request["threads"])
     tensors = [torch.from_numpy(feed).to(device) for feed in feeds.values()]
     with torch.no_grad():
-        module = torch.compile(with_fixed_sizes(torch, onnx2torch.convert(model).eval().to(device), tensors))
+        try:
+            module = with_fixed_sizes(torch, onnx2torch.convert(without_identities(model)).eval().to(device), tensors)
+        except Exception as error:  # of many kinds, some of which say no more than a name
+            raise RuntimeError(f"onnx2torch does not read this model ({told(error)})") from error
+        module = torch.compile(module)
     narrow = {"bf16": torch.bfloat16, "f16": torch.float16}.get(request["precision"] if device == "cuda" else "f32")
 
     def run():
@@ -85,22 +89,60 @@ def torch(model, feeds, request):
     return torch.__version__.split("+")[0], run
 
 
+def without_identities(path):
+    """The model with weights where they are read: onnx2torch does not look for them behind an Identity, which exporters write for those that are shared."""
+    import onnx
+
+    model = onnx.load(path)
+    graph, weights = model.graph, {weight.name for weight in model.graph.initializer}
+    results, kept, names = {output.name for output in graph.output}, [], {}
+    for node in graph.node:
+        node.input[:] = [names.get(name, name) for name in node.input]
+        has_body = any(attribute.HasField("g") or attribute.graphs for attribute in node.attribute)
+        if has_body:
+            return onnx.load(path)
+        if node.op_type == "Identity" and node.input[0] in weights and node.output[0] not in results:
+            names[node.output[0]] = node.input[0]
+        else:
+            kept.append(node)
+    del graph.node[:]
+    graph.node.extend(kept)
+    return model
+
+
+def told(error):
+    """The kind of an error, and the first line of what it says."""
+    lines = str(error).strip().splitlines()
+    return ": ".join([type(error).__name__, *lines[:1]])
+
+
 def with_fixed_sizes(torch, module, tensors):
-    """The module at the sizes at hand: torch.compile does not follow how onnx2torch's Reshape reads sizes from tensors."""
+    """The module at the sizes at hand: torch.compile does not follow how modules of onnx2torch read sizes from tensors."""
 
     class Recorder(torch.fx.Interpreter):
         def run_node(self, node):
-            result = super().run_node(node)
-            node.meta["sizes"] = tuple(getattr(result, "shape", ()))
-            return result
+            node.meta["result"] = super().run_node(node)
+            return node.meta["result"]
 
     Recorder(module).run(*tensors)
+    kind = lambda node: type(module.get_submodule(node.target)).__name__ if node.op == "call_module" else node.op
+    # What follows from sizes and constants alone is a constant.
+    known = set()
     for node in list(module.graph.nodes):
-        if node.op == "call_module" and type(module.get_submodule(node.target)).__name__ == "OnnxReshape":
-            with module.graph.inserting_before(node):
-                fixed = module.graph.call_method("reshape", (node.args[0], node.meta["sizes"]))
-            node.replace_all_uses_with(fixed)
-            module.graph.erase_node(node)
+        if kind(node) not in ("placeholder", "output") and (kind(node) == "OnnxShape" or known.issuperset(node.all_input_nodes)):
+            known.add(node)
+    for node in list(module.graph.nodes):
+        result = node.meta.pop("result", None)
+        with module.graph.inserting_before(node):
+            if node in known and node.op != "get_attr" and isinstance(result, torch.Tensor):
+                module.register_buffer(f"known_{node.name}", result)
+                fixed = module.graph.get_attr(f"known_{node.name}")
+            elif kind(node) in ("OnnxReshape", "OnnxExpand"):
+                fixed = module.graph.call_method(kind(node)[4:].lower(), (node.args[0], tuple(result.shape)))
+            else:
+                continue
+        node.replace_all_uses_with(fixed)
+        module.graph.erase_node(node)
     module.recompile()
     return module
 
@@ -196,8 +238,8 @@ def opened(name, feeds, request):
         missing = (error.name or name).split(".")[0]
         return {"state": "missing", "why": f"no module {missing}", "install": INSTALL.get(name, name)}, b"", None
     except Exception as error:  # runtimes raise many kinds
-        why = (str(error).strip() or type(error).__name__).splitlines()[0]
-        return {"state": "failed", "why": why[:200]}, b"", None
+        why = str(error).strip().splitlines()[:1] if type(error) is RuntimeError else []
+        return {"state": "failed", "why": (why or [told(error)])[0][:200]}, b"", None
     content = io.BytesIO()
     numpy.savez(content, **dict(zip(request["outputs"], results)))
     return {"state": "ready", "version": version, "seconds": time.perf_counter() - start}, content.getvalue(), run

@@ -84,6 +84,9 @@ pub const NORMALIZER: &str = defer_normalizer::REWRITE.name;
 /// table of its own instead of two that are shared.
 pub const AFFINE: &str = compose_affine::REWRITE.name;
 
+/// The rewrite after which integers are multiplied instead of what they stand for.
+pub const INTEGERS: &str = contract_integers::REWRITE.name;
+
 /// The rewrite that puts scales into weights.
 pub const INTO_WEIGHTS: &str = scale_weights::REWRITE.name;
 

@@ -39,7 +39,12 @@ pub enum Failure {
 
 /// Whether a file is there that may not be opened.
 fn is_denied(path: &Path) -> bool {
-    fs::File::open(path).is_err_and(|error| error.kind() == ErrorKind::PermissionDenied)
+    let opened = match fs::metadata(path) {
+        // Opening a pipe would wait for its writer.
+        Ok(found) if !found.is_file() => return false,
+        found => found.and_then(|_| fs::File::open(path)),
+    };
+    opened.is_err_and(|error| error.kind() == ErrorKind::PermissionDenied)
 }
 
 /// The result of a command.

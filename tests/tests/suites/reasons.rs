@@ -258,6 +258,12 @@ fn rewrites() -> Vec<Unwritten> {
             let [x, w] = [x, w].map(|x| x.cast(DType::F32) * 0.03);
             b.output("y", x.matmul(w.transpose()));
         }),
+        // A processor multiplies floats faster.
+        Unwritten::on("cpu", Refusal::Slower, "contract-integers", |b| {
+            let [x, w] = ["x", "w"].map(|name| b.input(name, DType::I8, Shape::new([256usize, 256])));
+            let [x, w] = [x, w].map(|x| x.cast(DType::F32) * 0.03);
+            b.output("y", x.matmul(w));
+        }),
         // A scale far from 1 may be what keeps sums in range.
         Unwritten::on("cpu", Refusal::LeavesRange, "hoist-scales", |b| {
             b.output("y", attention(b, [512, 512], 1e-20));
@@ -422,4 +428,19 @@ fn a_store_in_another_order_is_told() {
     };
     assert!(notes([0, 2, 1, 3]).contains(&Note::PermutedStore), "{:?}", notes([0, 2, 1, 3]));
     assert!(!notes([0, 1, 2, 3]).contains(&Note::PermutedStore), "{:?}", notes([0, 1, 2, 3]));
+}
+
+/// A product that is a part of a concatenation would be computed without tiles, for all parts: however few rows there are, it stays a kernel of its own.
+#[test]
+fn a_part_of_a_concatenation_is_multiplied_by_itself() {
+    for rows in [4, 16, 128] {
+        let graph = drawn(|b| {
+            let (x, other) = (matrix(b, "x", rows, 1152), matrix(b, "other", rows, 256));
+            let y = x.matmul(matrix(b, "w", 1152, 128));
+            b.output("y", b.concat(&[other.exp(), y.max(0.0)], 1).exp());
+        });
+        let planned = plan_program(graph, &on("cpu"), &mut |_| {}).unwrap();
+        let count = planned.run.kernels.len();
+        assert!(count > 1, "{rows} rows: {count} kernel");
+    }
 }

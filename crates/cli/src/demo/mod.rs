@@ -2,6 +2,7 @@
 
 mod tell;
 
+use fuseline::compile::{Grain, plan_apart};
 use fuseline::device::NamedTensors;
 use fuseline::error::{Error, Kind, Result};
 use fuseline::explain::{KernelRow, kernel_rows};
@@ -179,7 +180,7 @@ impl Stage<'_> {
         let [fused, unfused] = [run(measurement.fused(), expected[0]), run(measurement.unfused(), expected[1])];
         let planned = &measurement.fused().planned;
         let kernels = kernel_rows(planned.program.run(), &planned.run, self.plan);
-        let primitives = planned.run.kernels.iter().map(|kernel| kernel.members.len()).sum();
+        let primitives = plan_apart(self.graph.clone(), self.plan, Grain::Primitive)?.run.kernels.len();
         let operators = unfused.kernels;
         let roofline = position(&fused, ceiling);
         drop(measurement);

@@ -54,7 +54,8 @@ fn of_device(shown: &Shown) -> String {
     let mut text = format!("\n{}", heading(&format!("Fused for {place}")));
     let counts = [shown.primitives, shown.operators, shown.kernels.len()];
     let [primitives, operators, kernels] = counts;
-    let counts = format!("{primitives} primitives, {operators} kernels with one per node, {kernels} kernels fused:");
+    let counts =
+        format!("{primitives} kernels with one per primitive, {operators} with one per node, {kernels} kernels fused:");
     text.push_str(&screen::wrapped(&counts, 2, width));
     let mut kinds: IndexMap<&str, usize> = IndexMap::new();
     shown.kernels.iter().for_each(|kernel| *kinds.entry(kernel.pattern.as_str()).or_default() += 1);

@@ -47,6 +47,19 @@ fn what_is_read_is_never_overwritten() {
     assert_eq!(names(folder), ["me.ir", "me.tile"]);
 }
 
+/// Opening one would wait for somebody who writes into it.
+#[test]
+fn a_pipe_is_no_model() {
+    let folder = tempfile::tempdir().unwrap();
+    assert!(Command::new("mkfifo").arg(folder.path().join("pipe.onnx")).status().unwrap().success());
+    for command in ["inspect", "explain", "run"] {
+        let limited = format!("exec timeout 20 {FUSELINE} {command} pipe.onnx");
+        let done = Command::new("sh").args(["-c", &limited]).current_dir(folder.path()).output().unwrap();
+        assert_eq!(done.status.code(), Some(2), "{command}: {}", message(&done));
+        assert!(message(&done).contains("not a regular file"), "{}", message(&done));
+    }
+}
+
 #[test]
 fn a_limit_on_the_size_of_files_is_an_error_and_leaves_nothing() {
     let folder = tempfile::tempdir().unwrap();

@@ -1,5 +1,7 @@
 //! Tensors whose elements are a function of their coordinates: constants, ranges, triangular masks.
 
+mod concat;
+
 use smallvec::SmallVec;
 
 use super::Context;
@@ -17,6 +19,11 @@ pub(super) const MOST_VIEWS: usize = 4;
 /// The expression without arguments whose value at the coordinates of an element is the element. A stored constant
 /// has one if all its elements are equal; see [`of_table`] for others.
 pub(super) fn of_value(graph: &Graph, value: Value) -> Option<Expr> {
+    look(graph, value, true)
+}
+
+/// As [`of_value`], of what may be a concat of formulas or not.
+fn look(graph: &Graph, value: Value, concats: bool) -> Option<Expr> {
     let mut node = graph.node_of(value);
     let mut views: SmallVec<[&View; 2]> = SmallVec::new();
     while let Prim::View(view) = node.prim() {
@@ -32,6 +39,7 @@ pub(super) fn of_value(graph: &Graph, value: Value) -> Option<Expr> {
         Prim::Sizes(row) if row.dims.len() == 1 && row.dims[0].complexity() <= MOST_FLOPS => {
             Expr::build(&[], |scope, _| scope.size(row.dims[0].clone()))
         }
+        Prim::Concat(row) if concats => concat::of_concat(graph, row.axis, node.args(), node.types()[0].shape.dims())?,
         _ => return None,
     };
     views.iter().rev().try_fold(formula, |inner, view| {
@@ -54,6 +62,16 @@ pub(super) fn of_running_sum(graph: &Graph, row: &Prefix, operand: Value) -> Opt
     }
     let count = Dim::axis(row.axis) + i64::from(!row.exclusive);
     Some(Expr::build(&[], |scope, _| scope.index(&(count * term)).cast(dtype)))
+}
+
+/// A formula at other coordinates.
+fn at_coordinates(formula: &Expr, coordinate: &dyn Fn(usize) -> Dim) -> Expr {
+    Expr::build(&[], |scope, _| {
+        formula.inline_with(scope, |node| match node {
+            ExprNode::Coord(axis) => Some(scope.index(&coordinate(usize::from(*axis)))),
+            _ => None,
+        })
+    })
 }
 
 /// The formula of a view of a formula.

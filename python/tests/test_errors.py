@@ -7,7 +7,7 @@ import fuseline
 
 
 def test_kinds_are_classes():
-    for kind in [fuseline.InvalidModel, fuseline.InvalidInput, fuseline.NeedsValue, fuseline.Unsupported, fuseline.Limit, fuseline.Bug]:
+    for kind in [fuseline.InvalidModel, fuseline.InvalidInput, fuseline.NeedsValue, fuseline.Unsupported, fuseline.Limit, fuseline.Exhausted, fuseline.Bug]:
         assert issubclass(kind, fuseline.Error)
     assert issubclass(fuseline.InvalidModel, ValueError) and issubclass(fuseline.Unsupported, NotImplementedError)
 

@@ -160,7 +160,7 @@ fn why_not_written(kind: ErrorKind) -> (&'static str, &'static str, u8) {
 fn status(kind: Kind) -> u8 {
     match kind {
         Kind::Invalid | Kind::NeedsValue => 2,
-        Kind::Unsupported | Kind::Limit | Kind::Bug => 1,
+        Kind::Unsupported | Kind::Limit | Kind::Exhausted | Kind::Bug => 1,
     }
 }
 
@@ -211,6 +211,7 @@ fn why(kind: Kind) -> &'static str {
         Kind::Unsupported => "Fuseline does not do this yet; the model itself may be right",
         Kind::NeedsValue => "the structure of the model hangs on values or sizes that are not known or do not agree",
         Kind::Limit => "a limit for untrusted models was reached",
+        Kind::Exhausted => "the machine, or what it lets a program have, has no more",
         Kind::Bug => "an invariant of Fuseline does not hold",
     }
 }
@@ -221,6 +222,7 @@ fn default_help(kind: Kind) -> &'static str {
         Kind::Unsupported => "docs/adding-an-op.md shows how an operator is added",
         Kind::NeedsValue => "give inputs whose sizes agree, with --inputs or --sizes",
         Kind::Limit => "try smaller sizes, or a smaller model",
+        Kind::Exhausted => "end other programs, or take smaller sizes",
         Kind::Bug => "please report it together with the model and the command",
     }
 }

@@ -195,25 +195,28 @@ impl Dice {
                 format!("{wanted} bytes of random numbers (for all inputs the limit is {limit} bytes)"),
             )
         })?;
-        Literal::new(dtype, sizes, written(Drawn { seed, stream, positive }, dtype, count))
+        Literal::new(dtype, sizes, written(Drawn { seed, stream, positive }, dtype, count)?)
     }
 }
 
 /// So many elements, written in parts by as many threads as there are processors.
-fn written(drawn: Drawn, dtype: DType, count: usize) -> Vec<u8> {
+fn written(drawn: Drawn, dtype: DType, count: usize) -> Result<Vec<u8>> {
     // A thread takes longer than a few numbers, and a model may have very many inputs. Elements of any type begin a byte there.
     const LEAST: usize = 1 << 16;
     let threads = std::thread::available_parallelism().map_or(1, NonZeroUsize::get);
     let part = count.div_ceil(threads).next_multiple_of(LEAST);
-    let mut bytes = vec![0; dtype.bytes(count).expect("a count that was looked at")];
+    let size = dtype.bytes(count).expect("a count that was looked at");
+    // A probe: zeros come without being written, but a machine that has no such memory would end the program.
+    Vec::<u8>::new().try_reserve_exact(size).map_err(|_| Error::no_memory(size))?;
+    let mut bytes = vec![0; size];
     let parts = bytes.chunks_mut((part * dtype.bits() / 8).max(1)).enumerate();
     let write = |(k, bytes): (usize, &mut [u8])| drawn.write(dtype, k * part, part.min(count - k * part), bytes);
     if count <= LEAST {
         parts.for_each(write);
-        return bytes;
+        return Ok(bytes);
     }
     std::thread::scope(|scope| parts.for_each(|part| drop(scope.spawn(move || write(part)))));
-    bytes
+    Ok(bytes)
 }
 
 #[cfg(test)]

@@ -167,7 +167,7 @@ pub fn read_arrays(
 /// Why a file holds no arrays that can be read.
 fn not_arrays(path: &Path, error: Error) -> Failure {
     const SAVE: &str = "numpy.savez('x.npz', NAME=array) writes such a file";
-    if error.kind() == Kind::Limit {
+    if matches!(error.kind(), Kind::Limit | Kind::Exhausted) {
         return error.into();
     }
     if error.kind() == Kind::Unsupported {

@@ -32,7 +32,7 @@ pub fn kernels(arguments: &Kernels) -> Outcome {
     let model = Model::open(&arguments.model, arguments.dtype, &arguments.limits)?;
     let mut env = model.bind_sizes(&arguments.sizes)?;
     let inputs = given_inputs::read(&model, &arguments.inputs, &mut env)?;
-    let (graph, all) = model.graph_to_plan(&inputs, &env)?;
+    let (graph, all) = model.graph_to_plan(&inputs, &env).map_err(|error| model.failed(error))?;
     let numerics = arguments.numerics.map_or(Numerics::Default, |numerics| numerics.numerics());
     let usual = if arguments.emit == Form::Cuda { USUAL_GPU } else { "cpu" };
     let options = PlanOptions {

@@ -1,4 +1,4 @@
-//! The three kinds of error, told apart: your input, our gap, our bug.
+//! The kinds of error, told apart: your input, our gap, our bug; and what the machine lacks.
 //!
 //! Every error carries a *path*: the chain of places it came through, outermost first
 //! (`model.onnx`, `node "encoder/3/Reshape" (Reshape)`), so that a message names the spot in the user's model.
@@ -17,6 +17,8 @@ pub enum Kind {
     NeedsValue,
     /// The input asks for more than a limit allows (bytes, trips, depth).
     Limit,
+    /// The machine has no more of what that takes: memory, threads.
+    Exhausted,
     /// An invariant of ours does not hold. Always worth a report.
     Bug,
 }
@@ -28,6 +30,7 @@ impl Kind {
             Kind::Unsupported => "not supported",
             Kind::NeedsValue => "value needed",
             Kind::Limit => "over a limit",
+            Kind::Exhausted => "too much for this machine",
             Kind::Bug => "internal error (please report)",
         }
     }
@@ -94,6 +97,16 @@ impl Error {
         let mut error = Error::limit(message);
         error.0.allowance = Some(allowance);
         error
+    }
+
+    /// The machine has no more of what is needed.
+    pub fn exhausted(message: impl Into<String>) -> Error {
+        Error::new(Kind::Exhausted, message)
+    }
+
+    /// The machine has no so many bytes of memory in one piece.
+    pub fn no_memory(bytes: usize) -> Error {
+        Error::exhausted(format!("the machine has no {bytes} bytes of memory in one piece"))
     }
 
     /// One of our own invariants is broken.

@@ -185,6 +185,6 @@ impl Driver {
         };
         let (name, meaning) = (text(self.error_name), text(self.error_string));
         let message = format!("{what}: {meaning} ({name})");
-        Err(if name == "CUDA_ERROR_OUT_OF_MEMORY" { Error::limit(message) } else { Error::bug(message) })
+        Err(if name == "CUDA_ERROR_OUT_OF_MEMORY" { Error::exhausted(message) } else { Error::bug(message) })
     }
 }

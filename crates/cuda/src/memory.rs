@@ -56,7 +56,7 @@ impl Gpu {
         }
         drop(free);
         let at = match self.allocate(wanted) {
-            Err(error) if error.kind() == Kind::Limit => {
+            Err(error) if error.kind() == Kind::Exhausted => {
                 self.release_all()?;
                 self.allocate(wanted)?
             }

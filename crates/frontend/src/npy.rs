@@ -343,7 +343,7 @@ fn read_growing(input: &mut dyn Read, wanted: usize) -> Result<Vec<u8>> {
     let mut bytes = Vec::new();
     while bytes.len() < wanted {
         let step = bytes.len().max(FIRST_STEP).min(wanted - bytes.len());
-        bytes.try_reserve_exact(step).map_err(|_| Error::limit(format!("no memory for an array of {wanted} bytes")))?;
+        bytes.try_reserve_exact(step).map_err(|_| Error::no_memory(wanted))?;
         let read = input.take(step as u64).read_to_end(&mut bytes).map_err(cannot_read)?;
         if read < step {
             let found = bytes.len();

@@ -31,6 +31,7 @@ pub fn exception(py: Python<'_>, error: &Error, about: About) -> PyErr {
         (Kind::NeedsValue, _) => "NeedsValue",
         (Kind::Unsupported, _) => "Unsupported",
         (Kind::Limit, _) => "Limit",
+        (Kind::Exhausted, _) => "Exhausted",
         (Kind::Bug, _) => "Bug",
     };
     let make = || {

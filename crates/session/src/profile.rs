@@ -32,6 +32,24 @@ impl Profile {
     pub fn to_json(&self) -> Value {
         to_json(&self.kernels)
     }
+
+    /// Takes a run in: the least time of every phase is kept, and the fastest run.
+    fn keep(&mut self, spans: Vec<Span>) {
+        let end = |spans: &[Span]| spans.last().map_or(Duration::MAX, |span| span.begin + span.took);
+        for phases in spans.chunk_by(|a, b| a.kernel == b.kernel) {
+            let times = phases.iter().map(|span: &Span| (span.phase, span.took.as_secs_f64() * 1e6));
+            let kept = &mut self.kernels[phases[0].kernel].phases;
+            let phase =
+                |(name, us): (Option<&'static str>, f64)| Phase { name: name.map(Cow::Borrowed), us, resources: None };
+            match kept.is_empty() {
+                true => kept.extend(times.map(phase)),
+                false => kept.iter_mut().zip(times).for_each(|(kept, (_, us))| kept.us = kept.us.min(us)),
+            }
+        }
+        if end(&spans) < end(&self.fastest) {
+            self.fastest = spans;
+        }
+    }
 }
 
 /// A kernel of the plan, as it was measured.
@@ -103,64 +121,147 @@ pub fn mean_us(group: &[&Measured]) -> f64 {
     group.iter().map(|kernel| kernel.us()).sum::<f64>() / group.len().max(1) as f64
 }
 
-/// Runs a program so many times and takes the time of every kernel. What is expected is for as many threads as a run has, and, where rates of the
-/// processor are known, for the processor as it is: at these rates or at those that it has behind the runs, whichever are better (kernels are told by
-/// their least times, too), and as much longer as other programs make work of the same length that is done between the runs. The plan may have been
-/// made for more threads, so that results do not hang on their number, and for a device as it should be.
+/// A program whose kernels are to be measured, and what it was made of.
+#[derive(Clone, Copy, Debug)]
+pub struct Subject<'s> {
+    /// what runs
+    pub program: &'s Program,
+    /// how it is divided into kernels
+    pub planned: &'s PlannedProgram,
+}
+
+/// As [`measure_in_turns`], of one program.
 pub fn measure(
-    program: &Program,
-    planned: &PlannedProgram,
+    subject: Subject<'_>,
     plan: &PlanOptions,
     rates: Option<&Rates>,
     inputs: &NamedTensors,
     runs: usize,
 ) -> Result<Profile> {
-    let plan = &match program {
-        Program::Cpu(session) => PlanOptions { spec: plan.spec.scaled(session.threads(), &[]), ..plan.clone() },
-        Program::Cuda(_) => plan.clone(),
+    let mut profiles = measure_in_turns(&[subject], plan, rates, inputs, runs)?;
+    profiles.pop().ok_or_else(|| Error::bug("a program without a profile"))
+}
+
+/// Runs programs of one device so many times, in turns, and takes the time of every kernel. What is expected is for as many threads as a run has, and, where
+/// rates of the processor are known, for the processor as it is: at these rates or at those that it has behind the runs, whichever are better (kernels are
+/// told by their least times, too), and as much longer as other programs make work of the same length that is done between the runs; for all programs
+/// alike, so that they can be compared. The plan may have been made for more threads, so that results do not hang on their number, and for a device as it
+/// should be.
+pub fn measure_in_turns(
+    subjects: &[Subject<'_>],
+    plan: &PlanOptions,
+    rates: Option<&Rates>,
+    inputs: &NamedTensors,
+    runs: usize,
+) -> Result<Vec<Profile>> {
+    let mut profiles: Vec<Profile> = subjects.iter().map(|subject| unmeasured(*subject, plan)).collect();
+    let sessions: Option<Vec<_>> = subjects.iter().map(|subject| subject.session()).collect();
+    let expected_us = match sessions {
+        Some(sessions) => on_processor(&sessions, subjects, plan, rates, inputs, runs, &mut profiles)?,
+        None => {
+            let each = subjects.iter().zip(&mut profiles);
+            each.map(|(subject, profile)| on_gpu(*subject, plan, inputs, runs, profile)).collect::<Result<_>>()?
+        }
     };
+    for (profile, expected_us) in profiles.iter_mut().zip(expected_us) {
+        profile.kernels.iter_mut().zip(expected_us).for_each(|(kernel, us)| kernel.expected_us = us);
+    }
+    Ok(profiles)
+}
+
+impl<'s> Subject<'s> {
+    /// What runs it, if that is the processor.
+    fn session(self) -> Option<&'s fuseline_cpu::run::Session> {
+        match self.program {
+            Program::Cpu(session) => Some(session),
+            Program::Cuda(_) => None,
+        }
+    }
+
+    /// The plan of as many threads as a run has.
+    fn scaled(self, plan: &PlanOptions) -> PlanOptions {
+        match self.session() {
+            Some(session) => PlanOptions { spec: plan.spec.scaled(session.threads(), &[]), ..plan.clone() },
+            None => plan.clone(),
+        }
+    }
+}
+
+/// The kernels of a program, without a time.
+fn unmeasured(subject: Subject<'_>, plan: &PlanOptions) -> Profile {
+    let planned = subject.planned;
     let kernels = &planned.run.kernels;
     let is_equal = |k: usize, other: usize| Arc::ptr_eq(&kernels[k].kernel, &kernels[other].kernel);
     let model = |k: usize| (0..k).find(|other| is_equal(k, *other)).unwrap_or(k);
-    let rows = kernel_rows(planned.program.run(), &planned.run, plan).into_iter().enumerate();
-    let mut measured: Vec<Measured> =
-        rows.map(|(k, row)| Measured { row, expected_us: 0.0, model: model(k), phases: Vec::new() }).collect();
-    let mut fastest = Vec::new();
-    let expected_us = match program {
-        Program::Cpu(session) => {
-            let delays = rates.map(|rates| {
-                let alone = expect(planned, plan, Some(rates));
-                let longest = alone.iter().copied().fold(0.0, f64::max);
-                Delays::new(session.gauge().quick(), longest * 1e-6, alone.iter().sum::<f64>() * 1e-6)
-            });
-            let mut delays = delays.transpose()?;
-            fastest = measure_phases(session, inputs, runs, delays.as_mut(), &mut measured)?;
-            let late = rates.and_then(|rates| Some(Rates::of(session.gauge()).ok()?.or_faster(rates)));
-            let mut expected_us = expect(planned, plan, late.as_ref().or(rates));
-            if let Some(delays) = delays {
-                let rate = late.as_ref().or(rates).map_or(f64::NAN, |rates| rates.vectors * 1e9);
-                for (us, kernel) in expected_us.iter_mut().zip(&measured) {
-                    *us *= delay(&delays, rate, *us, kernel);
-                }
-            }
-            expected_us
-        }
-        Program::Cuda(session) => {
-            let launches = session.profile(inputs, runs)?;
-            let between = || Error::unsupported("the time of single kernels where the host stands between them");
-            for launch in launches.ok_or_else(between)? {
-                let name = if launch.resources.is_none() { "cuBLASLt".into() } else { launch.name.into() };
-                let phase = Phase { name: Some(name), us: launch.us, resources: launch.resources };
-                measured[launch.kernel].phases.push(phase);
-            }
-            // How a kernel is cut into launches, only those know that print them.
-            let predicted = session.predict(inputs, &plan.spec)?;
-            let both = expect(planned, plan, None).into_iter().zip(predicted);
-            both.map(|(expected, us)| us.unwrap_or(expected)).collect()
-        }
+    let rows = kernel_rows(planned.program.run(), &planned.run, &subject.scaled(plan)).into_iter().enumerate();
+    let kernel = |(k, row)| Measured { row, expected_us: 0.0, model: model(k), phases: Vec::new() };
+    Profile { kernels: rows.map(kernel).collect(), fastest: Vec::new() }
+}
+
+/// Measures kernels on the processor; how long those of every program are expected to take.
+fn on_processor(
+    sessions: &[&fuseline_cpu::run::Session],
+    subjects: &[Subject<'_>],
+    plan: &PlanOptions,
+    rates: Option<&Rates>,
+    inputs: &NamedTensors,
+    runs: usize,
+    profiles: &mut [Profile],
+) -> Result<Vec<Vec<f64>>> {
+    let Some(session) = sessions.first() else { return Ok(Vec::new()) };
+    let expect_all = |rates: Option<&Rates>| -> Vec<Vec<f64>> {
+        subjects.iter().map(|subject| expect(subject.planned, &subject.scaled(plan), rates)).collect()
     };
-    measured.iter_mut().zip(expected_us).for_each(|(kernel, us)| kernel.expected_us = us);
-    Ok(Profile { kernels: measured, fastest })
+    let delays = rates.map(|rates| {
+        let alone = expect_all(Some(rates));
+        let longest = alone.iter().flatten().copied().fold(0.0, f64::max);
+        let all = alone.iter().map(|kernels| kernels.iter().sum()).fold(0.0, f64::max);
+        Delays::new(session.gauge().quick(), longest * 1e-6, all * 1e-6)
+    });
+    let mut delays = delays.transpose()?;
+    for _ in 0..runs {
+        for (session, profile) in sessions.iter().zip(&mut *profiles) {
+            let (_, spans) = session.run_recorded(inputs)?;
+            profile.keep(spans);
+        }
+        if let Some(delays) = &mut delays {
+            delays.take();
+        }
+    }
+    let late = rates.and_then(|rates| Some(Rates::of(session.gauge()).ok()?.or_faster(rates)));
+    let mut expected_us = expect_all(late.as_ref().or(rates));
+    if let Some(delays) = delays {
+        let rate = late.as_ref().or(rates).map_or(f64::NAN, |rates| rates.vectors * 1e9);
+        let kernels = profiles.iter().flat_map(|profile| &profile.kernels);
+        for (us, kernel) in expected_us.iter_mut().flatten().zip(kernels) {
+            *us *= delay(&delays, rate, *us, kernel);
+        }
+    }
+    Ok(expected_us)
+}
+
+/// Measures kernels on a GPU; how long they are expected to take.
+fn on_gpu(
+    subject: Subject<'_>,
+    plan: &PlanOptions,
+    inputs: &NamedTensors,
+    runs: usize,
+    profile: &mut Profile,
+) -> Result<Vec<f64>> {
+    let Program::Cuda(session) = subject.program else {
+        return Err(Error::bug("programs of several devices are measured together"));
+    };
+    let launches = session.profile(inputs, runs)?;
+    let between = || Error::unsupported("the time of single kernels where the host stands between them");
+    for launch in launches.ok_or_else(between)? {
+        let name = if launch.resources.is_none() { "cuBLASLt".into() } else { launch.name.into() };
+        let phase = Phase { name: Some(name), us: launch.us, resources: launch.resources };
+        profile.kernels[launch.kernel].phases.push(phase);
+    }
+    // How a kernel is cut into launches, only those know that print them.
+    let predicted = session.predict(inputs, &plan.spec)?;
+    let both = expect(subject.planned, plan, None).into_iter().zip(predicted);
+    Ok(both.map(|(expected, us)| us.unwrap_or(expected)).collect())
 }
 
 /// How many times as long a kernel took that takes so many microseconds where vectors do so many operations in a second. Least times are those of its
@@ -178,38 +279,6 @@ fn expect(planned: &PlannedProgram, plan: &PlanOptions, rates: Option<&Rates>) -
     let (graph, kernels) = (planned.program.run(), &planned.run.kernels);
     let bytes: f64 = kernels.iter().map(|kernel| kernel.work.footprint()).sum();
     kernels.iter().map(|kernel| expected(graph, kernel, &options, bytes).us).collect()
-}
-
-/// Keeps the least time of every phase; the fastest run. Between runs, delays are measured.
-fn measure_phases(
-    session: &fuseline_cpu::run::Session,
-    inputs: &NamedTensors,
-    runs: usize,
-    mut delays: Option<&mut Delays>,
-    measured: &mut [Measured],
-) -> Result<Vec<Span>> {
-    let mut fastest: Vec<Span> = Vec::new();
-    let end = |spans: &[Span]| spans.last().map_or(Duration::MAX, |span| span.begin + span.took);
-    for run in 0..runs {
-        let (_, spans) = session.run_recorded(inputs)?;
-        for phases in spans.chunk_by(|a, b| a.kernel == b.kernel) {
-            let times = phases.iter().map(|span: &Span| (span.phase, span.took.as_secs_f64() * 1e6));
-            let kept = &mut measured[phases[0].kernel].phases;
-            let phase =
-                |(name, us): (Option<&'static str>, f64)| Phase { name: name.map(Cow::Borrowed), us, resources: None };
-            match run {
-                0 => kept.extend(times.map(phase)),
-                _ => kept.iter_mut().zip(times).for_each(|(kept, (_, us))| kept.us = kept.us.min(us)),
-            }
-        }
-        if end(&spans) < end(&fastest) {
-            fastest = spans;
-        }
-        if let Some(delays) = &mut delays {
-            delays.take();
-        }
-    }
-    Ok(fastest)
 }
 
 /// The same as JSON, in the order of the plan.

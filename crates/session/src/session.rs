@@ -261,7 +261,8 @@ impl Session {
             Program::Cpu(session) if plan.spec == *here::spec() => Rates::measure(session.threads()).ok(),
             _ => None,
         };
-        profile::measure(&ready.program, &ready.planned, &plan, rates.as_ref(), &ready.given(inputs).host, runs)
+        let subject = profile::Subject { program: &ready.program, planned: &ready.planned };
+        profile::measure(subject, &plan, rates.as_ref(), &ready.given(inputs).host, runs)
     }
 
     /// What is made already and holds for the inputs.

@@ -6,7 +6,7 @@
 >>> session.explain()
 """
 
-from ._errors import Bug, Error, Invalid, InvalidInput, InvalidModel, Limit, NeedsValue, Unsupported
+from ._errors import Bug, Error, Exhausted, Invalid, InvalidInput, InvalidModel, Limit, NeedsValue, Unsupported
 from ._explain import Explanation
 from ._native import Tensor, __version__
 from ._session import (
@@ -30,6 +30,7 @@ __all__ = [
     "Bug",
     "Error",
     "ExecutionMode",
+    "Exhausted",
     "Explanation",
     "GraphOptimizationLevel",
     "InferenceSession",

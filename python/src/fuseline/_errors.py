@@ -1,4 +1,4 @@
-"""What goes wrong, told apart: your model or input, our gap, a limit, our bug."""
+"""What goes wrong, told apart: your model or input, our gap, a limit, the machine's end, our bug."""
 
 from __future__ import annotations
 
@@ -42,6 +42,10 @@ class Unsupported(Error, NotImplementedError):
 
 class Limit(Error):
     """More memory, loop trips, text, nodes, nesting or time than a model may use; see ``max_memory`` and the like of ``InferenceSession``."""
+
+
+class Exhausted(Error, MemoryError):
+    """The machine has no more of what that takes: memory, threads."""
 
 
 class Bug(Error):

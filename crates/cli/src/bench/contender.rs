@@ -10,7 +10,7 @@ use fuseline::graph::Graph;
 use fuseline_session::plan::{PER_NODE, PER_PRIMITIVE};
 use fuseline_session::rates::Rates;
 
-use super::profile::{self, Profile};
+use super::profile::{self, Profile, Subject};
 use crate::machine::{Machine, Session};
 
 /// Which plan it is.
@@ -102,7 +102,12 @@ impl Contender {
         inputs: &NamedTensors,
         runs: usize,
     ) -> Result<Profile> {
-        profile::measure(&self.session, &self.planned, plan, rates, inputs, runs)
+        profile::measure(self.subject(), plan, rates, inputs, runs)
+    }
+
+    /// What runs and what it was made of, for who measures its kernels.
+    pub fn subject(&self) -> Subject<'_> {
+        Subject { program: &self.session, planned: &self.planned }
     }
 
     /// The most bytes that runs had at one time, besides constants as they came; none where nobody counts.

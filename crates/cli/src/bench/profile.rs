@@ -2,7 +2,7 @@
 
 use fuseline::device::DeviceSpec;
 pub use fuseline_session::profile::{
-    COUNTS_US, Measured, Phase, Profile, errors, measure, median, median_error, to_json,
+    COUNTS_US, Measured, Phase, Profile, Subject, errors, measure, measure_in_turns, median, median_error, to_json,
 };
 use fuseline_session::profile::{groups, mean_us};
 

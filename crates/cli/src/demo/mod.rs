@@ -123,7 +123,7 @@ pub struct Shown {
 /// What helps where a limit is reached: the networks of the demo are as large as their sizes.
 fn smaller(failure: Failure) -> Failure {
     match failure {
-        Failure::Work { error, help: None, .. } if error.kind() == Kind::Limit => {
+        Failure::Work { error, help: None, .. } if matches!(error.kind(), Kind::Limit | Kind::Exhausted) => {
             Failure::with_help(error, "give smaller numbers with --sizes")
         }
         other => other,

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 use super::data::short;
 use crate::bench::contender::{Contender, Kind};
-use crate::bench::profile::{Profile, median_error};
+use crate::bench::profile::{Profile, measure_in_turns, median_error};
 use crate::ceiling::Ceiling;
 use crate::machine::Machine;
 
@@ -72,10 +72,11 @@ impl Measurement {
         if matches!(machine, Machine::Cuda(_)) {
             return Ok(());
         }
-        for side in [&mut self.fused, &mut self.unfused] {
-            let runs = side.contender.times.len();
-            side.profile = Some(side.contender.profile(plan, ceiling.rates(), inputs, runs)?);
-        }
+        let Measurement { fused, unfused, .. } = self;
+        let runs = fused.contender.times.len();
+        let subjects = [fused.contender.subject(), unfused.contender.subject()];
+        let mut profiles = measure_in_turns(&subjects, plan, ceiling.rates(), inputs, runs)?.into_iter();
+        (fused.profile, unfused.profile) = (profiles.next(), profiles.next());
         Ok(())
     }
 

@@ -86,7 +86,7 @@ fn measured(model: &Model, arguments: &RooflineArguments, mut plan: PlanOptions)
 fn predicted(model: &Model, arguments: &RooflineArguments, mut plan: PlanOptions) -> Outcome<Vec<Plotted>> {
     let mut env = model.bind_sizes(&arguments.sizes)?;
     let inputs = given_inputs::read(model, &arguments.inputs, &mut env)?;
-    let (graph, sizes) = model.graph_to_plan(&inputs, &env)?;
+    let (graph, sizes) = model.graph_to_plan(&inputs, &env).map_err(|error| model.failed(error))?;
     plan.hints.env = sizes;
     let planned = plan_program(graph.into_owned(), &plan, &mut |_| {})?;
     let rows = kernel_rows(planned.program.run(), &planned.run, &plan);

@@ -173,8 +173,7 @@ impl Run<'_> {
             ));
         }
         // A probe: a machine that has no such memory refuses here, where there is an error to return.
-        let refused =
-            |_| Error::limit(format!("the machine has no {} bytes of memory for one value", count.saturating_mul(8)));
+        let refused = |_| Error::no_memory(count.saturating_mul(8));
         if count > PROBED { Vec::<f64>::new().try_reserve_exact(count).map_err(refused) } else { Ok(()) }
     }
 

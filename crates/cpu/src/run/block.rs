@@ -38,7 +38,7 @@ unsafe impl Sync for Block {}
 impl Block {
     /// New memory of at least so many bytes, all zero; a multiple of [`ALIGNMENT`].
     fn new(bytes: usize) -> Result<Block> {
-        let refused = || Error::limit(format!("the machine has no {bytes} bytes of memory in one piece"));
+        let refused = || Error::no_memory(bytes);
         let rounded = bytes.max(1).checked_next_multiple_of(ALIGNMENT).ok_or_else(refused)?;
         if rounded >= MAPPED {
             let map = MmapRaw::from(memmap2::MmapMut::map_anon(rounded).map_err(|_| refused())?);
@@ -321,7 +321,7 @@ mod tests {
     #[test]
     fn memory_that_is_not_there_is_an_error() {
         let error = Blocks::new().take(usize::MAX - 100).unwrap_err();
-        assert_eq!(error.kind(), fuseline::error::Kind::Limit);
+        assert_eq!(error.kind(), fuseline::error::Kind::Exhausted);
         assert!(Blocks::new().take(usize::MAX).is_err());
     }
 }

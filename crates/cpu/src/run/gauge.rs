@@ -69,7 +69,7 @@ impl Gauge {
         if isa < has {
             return Err(Error::unsupported(format!("{isa:?} on a processor that has {has:?}")));
         }
-        let refused = |error| Error::limit(format!("the system has no {threads} threads: {error}"));
+        let refused = |error| Error::exhausted(format!("the system has no {threads} threads: {error}"));
         Ok(Gauge::on(isa, Arc::new(Pool::new(threads).map_err(refused)?)))
     }
 

@@ -50,7 +50,7 @@ impl CpuDevice {
         if isa < has {
             return Err(Error::unsupported(format!("{isa:?} on a processor that has {has:?}")));
         }
-        let refused = |error| Error::limit(format!("the system has no {threads} threads: {error}"));
+        let refused = |error| Error::exhausted(format!("the system has no {threads} threads: {error}"));
         let pool = Arc::new(Pool::new(threads).map_err(refused)?);
         Ok(CpuDevice { isa, plan, limits, release: |_| {}, pool, emit })
     }

@@ -73,7 +73,7 @@ function startTimeline() {
     element("i", { class: "dotted chip " + own.colour }), cut(data.kernels[own.kernels[0]].pattern, 40) + (own.kernels.length > 1 ? " × " + own.kernels.length : "") + "  " + percent(own.us / total)));
   find("share").append(...list);
   find("timeline-lead").textContent = measured && spansOf("fused")
-    ? "The fastest of " + plural(measured.fused.runs, "run") + " of each plan, on one scale, with " + plural(measured.threads, "thread") + ". An unfused kernel has the colour of the kernel that it became part of."
+    ? "The fastest of " + plural(measured.fused.runs, "more run") + " of each plan, in turns, which were timed kernel by kernel, on one scale, with " + plural(measured.threads, "thread") + "; the times above are of runs before them. An unfused kernel has the colour of the kernel that it became part of."
     : "As predicted: " + (measured ? "the time of single kernels cannot be measured on this device." : "nothing was run.") + " An unfused kernel has the colour of the kernel that it became part of.";
   drawTimeline();
 }
@@ -138,11 +138,22 @@ function limitsKnown() {
   if (source === "file") return "limits are as the file of the target states them: " + name + ".";
   return "limits are a built-in description, not measured: " + name + "; `fuseline roofline --write here.spec` measures this machine, and `--target here.spec` draws that.";
 }
+/** What is to be said of kernels that did more than the lines allow. */
+function excess() {
+  const { memories, peaks } = data.machine, highest = lines => Math.max(...lines.map(line => line[1])) * 1.005;
+  const isAbove = kernel => {
+    const us = kernel.measured_us ?? kernel.us;
+    return us > 0 && (kernel.flops / us / 1e3 > highest(peaks) || kernel.bytes / us / 1e3 > highest(memories));
+  };
+  return measured && [...outer, ...unfused].some(isAbove)
+    ? " A dot above all lines: the lines were measured in another moment, when other programs had more of the machine, or not all that counts as an operation takes one of these units."
+    : "";
+}
 function startRoofline() {
   const roof = find("roof");
   const lead = unfused.length || measured ? "Each dot is a kernel, as large as its part of the time; the lines are what the machine can do at most. Fusion moves dots to the right (fewer bytes for the same work) and up." : "Each dot is a kernel, as large as its part of the time; the lines are what the machine can do at most.";
   const still = outer.filter(kernel => !(kernel.flops > 0)).length;
-  find("roofline-lead").textContent = lead + " " + (measured && spansOf("fused") ? "Rates are measured; " : "Rates are predicted; ") + limitsKnown() + (still ? " " + (still === 1 ? "One kernel only moves data and is" : still + " kernels only move data and are") + " not shown." : "");
+  find("roofline-lead").textContent = lead + " " + (measured && spansOf("fused") ? "Rates are measured; " : "Rates are predicted; ") + limitsKnown() + (still ? " " + (still === 1 ? "One kernel only moves data and is" : still + " kernels only move data and are") + " not shown." : "") + excess();
   roof.querySelectorAll("circle").forEach(dot => {
     const title = dot.querySelector("title");
     if (title) { dot.dataset.tip = title.textContent; title.remove(); }

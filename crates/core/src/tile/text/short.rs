@@ -145,6 +145,9 @@ impl<'t> Reader<'t> {
             (None, Some(axis)) => self.builder.kernel().axes[axis].clone(),
             (None, None) => Dim::named(name),
         };
+        if extent.as_int().is_some_and(|size| size < 0) {
+            return Err(start.error(format!("the axis {name} has the negative size {extent}")));
+        }
         let axis = match known {
             Some(axis) => axis,
             None => {

@@ -206,6 +206,7 @@ fn errors_of_the_short_form_point_at_the_word() {
         ("kernel k(x: f32[n]) -> y: f32[n] {\n  y = f16(x)\n}", (2, 7), "y is f32, and this is f16"),
         ("kernel k(x: f32[8]) -> y: f32[n] {}", (1, 17), "an axis of several elements needs a name"),
         ("kernel k(x: f32[n: 8]) -> y: f32[n: 9] {}", (1, 34), "has the size 8 elsewhere, not 9"),
+        ("kernel k(x: f32[n: 2 - 5]) -> y: f32[n] {}", (1, 17), "the axis n has the negative size -3"),
         ("kernel k(x: f32[n]) -> x: f32[n] {}", (1, 24), "two tensors are called x"),
         ("kernel k(x: f32[n]) -> y: f32[n] { x = y }", (1, 36), "x has a meaning already"),
         ("kernel k(x: f32[n]) -> y: f32[n] { h = y }", (1, 40), "y is an output that has no value yet"),

@@ -302,7 +302,7 @@ fn padding_filled_late(s: &Sheet) {
 }
 
 /// As many keys as queries.
-fn self_heads(s: &Sheet) -> Operands<'_> {
+pub(super) fn self_heads(s: &Sheet) -> Operands<'_> {
     Operands { q: s.floats("q", "n, 4, s, 64"), k: s.floats("k", "n, 4, s, 64"), v: s.floats("v", "n, 4, s, 64") }
 }
 

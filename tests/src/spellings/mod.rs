@@ -16,6 +16,7 @@ mod layer;
 mod layer_norm;
 mod layer_norm_backward;
 mod masked_attention;
+mod masks_of_truths;
 mod narrow_attention;
 mod picture;
 mod picture_attention;
@@ -87,6 +88,7 @@ static FAMILIES: &[&[Spelling]] = &[
     group_norm::ROWS,
     attention::ROWS,
     masked_attention::ROWS,
+    masks_of_truths::ROWS,
     narrow_attention::ROWS,
     grouped_attention::ROWS,
     picture_attention::ROWS,

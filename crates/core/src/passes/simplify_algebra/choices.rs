@@ -254,6 +254,44 @@ pub(super) fn function_of_truth<'s>(s: &Step<'_, 's>) -> Option<Term<'s>> {
     Some(operands[place].operands()[0].select(given(1)?, given(0)?))
 }
 
+/// Arithmetic of a choice of constants, or of a truth as a number, with a constant is a choice of what it gives; a zero has no sign. Masks are made
+/// so: `(1 − m) · −10000`.
+pub(super) fn arithmetic_of_choice<'s>(s: &Step<'_, 's>) -> Option<Term<'s>> {
+    let op = s.term.as_call().filter(|op| matches!(op, Add | Sub | Mul | Scalar::Div))?;
+    let operands = call(s.term, op).filter(|_| s.term.dtype() != DType::Bool)?;
+    let place = operands.iter().position(|t| t.as_const().is_none())?;
+    operands[1 - place].as_const()?;
+    let dtype = s.term.dtype();
+    let is_truth = |t: Term<'s>| t.is_cast() && t.operands()[0].dtype() == DType::Bool;
+    let [c, yes, no] = match operands[place] {
+        t if is_truth(t) => {
+            let number = |n: i64| s.scope.constant(dtype, Number::from_int(dtype, n));
+            [t.operands()[0], number(1), number(0)]
+        }
+        t => choice(t).filter(|[_, yes, no]| yes.as_const().is_some() && no.as_const().is_some())?,
+    };
+    let given = |branch: Term<'s>| {
+        let mut operands = operands;
+        operands[place] = branch;
+        fold(&Step { term: Term::call(op, &operands), ..*s }).map(|result| without_sign(s, result))
+    };
+    Some(c.select(given(yes)?, given(no)?))
+}
+
+/// A constant that is 0 rather than −0.
+fn without_sign<'s>(s: &Step<'_, 's>, constant: Term<'s>) -> Term<'s> {
+    if float(constant) == Some(0.0) { s.scope.float(constant, 0.0) } else { constant }
+}
+
+/// Whether an integer as a float is not zero is whether it is not zero itself.
+pub(super) fn truth_of_converted<'s>(s: &Step<'_, 's>) -> Option<Term<'s>> {
+    let number = s.term.operands().first().copied().filter(|_| s.term.is_cast() && s.term.dtype() == DType::Bool)?;
+    let whole = number.operands().first().copied().filter(|_| number.is_cast() && number.dtype().is_float())?;
+    // None of f16 or wider becomes 0.
+    let is_wide = number.dtype().bits() >= 16 && whole.dtype().is_int();
+    is_wide.then(|| if whole.dtype() == DType::Bool { whole } else { whole.cast(DType::Bool) })
+}
+
 /// What is equal to itself is a number.
 pub(super) fn equal_to_itself<'s>(s: &Step<'_, 's>) -> Option<Term<'s>> {
     let [a, b] = call(s.term, Eq)?;

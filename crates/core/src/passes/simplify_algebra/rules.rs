@@ -99,6 +99,7 @@ rules! {
     "less-choice",        Exact, "x − (c ? a : ∞) is x + (c ? −a : −∞) for constants",                        |s| choices::less_choice(s);
     "hide-by-choice",     Real,  "x + (c ? 0 : −∞) is c ? x : −∞",                                           |s| choices::hide_by_choice(s);
     "function-of-truth",  Exact, "a function of a truth as a number is a choice between what it gives for 1 and 0", |s| choices::function_of_truth(s);
+    "truth-of-converted", Exact, "whether an integer as a float is not zero is whether it is not zero itself",   |s| choices::truth_of_converted(s);
     "at-most-least",      Exact, "x ≤ −∞ is x = −∞",                                                         |s| choices::at_most_least(s);
     "equal-to-itself",    Exact, "x == x is not is_nan(x)",                                                  |s| choices::equal_to_itself(s);
     "zero-is-false",      Exact, "x == 0 is not bool(x)",                                                    |s| zero_is_false(s);
@@ -121,6 +122,7 @@ rules! {
     "compare-converted",  Real,  "a comparison of two integers as floats is one of integers",                |s| choices::compare_converted(s);
     "idle-bound",         Real,  "max(x, c) and abs(x) are x where x is surely not negative and c not positive", |s| idle_bound(s);
     "bound-by-choice",    Real,  "min(x, c ? ∞ : −∞) is c ? x : −∞; so with max",                             |s| choices::bound_by_choice(s);
+    "arithmetic-of-choice", Real, "(c ? a : b) ∘ k is c ? a ∘ k : b ∘ k for constants and sums, products, quotients; so of a truth as a number", |s| choices::arithmetic_of_choice(s);
     "choice-of-signs",    Real,  "c ? −x : x is (c ? −1 : 1) · x where c compares index expressions",         |s| choices::choice_of_signs(s);
     "log1p",              Real,  "log(1 + x) is log1p(x), and exp(x) − 1 is expm1(x)",                       |s| log1p(s);
 }

@@ -60,6 +60,10 @@ const CASES: &[(&str, Case, usize)] = &[
         0,
     ),
     ("choice-of-constants", |b, _, _, c| c.select(b.int(DType::I64, 3), 7).lt(5), 0),
+    ("truth-of-converted", |_, _, i, _| i.cast(DType::F32).cast(DType::Bool), 1),
+    ("arithmetic-of-choice", |_, x, _, c| x + (c.cast(DType::F32) - 1.0) * 10000.0, 2),
+    ("arithmetic-of-choice", |_, x, _, c| x + (-c.cast(DType::F32) + 1.0) * -2.5, 2),
+    ("arithmetic-of-choice", |b, _, i, c| i + (b.int(DType::I64, 1) - c.cast(DType::I64)), 2),
     (
         "logic-order",
         |b, _, _, c| {

@@ -62,19 +62,22 @@ const EXP2_NOTHING: f32 = -150.0;
 
 /// e^x.
 pub(super) fn exp(f: &mut Lanes<'_>, x: Value) -> Value {
-    let is_nothing = f.lt(x, EXP_NOTHING);
-    let x = f.at_most(x, 89.0f32);
-    let x = f.at_least(x, EXP_NOTHING);
+    let is_something = f.le(EXP_NOTHING, x);
+    let mut x = f.at_most(x, 89.0f32);
+    // A zero may be scaled by anything, where that is no more work.
+    if !f.scales_by_anything() {
+        x = f.at_least(x, EXP_NOTHING);
+    }
     let (n, r) = split(f, x);
     let power = f.polynomial(r, &EXP);
-    let power = nothing_where(f, is_nothing, power);
+    let power = only_where(f, is_something, power);
     f.scale(power, n)
 }
 
-/// Zero in some lanes. A processor takes long over a product that underflows, but not over a zero; scores that are masked come
-/// to e^−∞ by the million.
-fn nothing_where(f: &mut Lanes<'_>, is_nothing: Value, x: impl Term) -> Value {
-    f.select(is_nothing, 0.0f32, x)
+/// Zero in other lanes. A processor takes long over a product that underflows, but not over a zero; scores that are masked come
+/// to e^−∞ by the million. So is NaN, which comes back with what scales it.
+fn only_where(f: &mut Lanes<'_>, is_something: Value, x: impl Term) -> Value {
+    f.select(is_something, x, 0.0f32)
 }
 
 /// 2^x.
@@ -89,7 +92,7 @@ pub(super) fn exp2_of_sum(f: &mut Lanes<'_>, x: Value, rest: Value) -> Value {
 
 /// 2^x, with something done to what x has behind its point.
 fn exp2_with(f: &mut Lanes<'_>, x: Value, with: impl FnOnce(&mut Lanes<'_>, Value) -> Value) -> Value {
-    let is_nothing = f.lt(x, EXP2_NOTHING);
+    let is_something = f.le(EXP2_NOTHING, x);
     let shifted = f.add(x, ROUNDER);
     let n = f.sub(shifted, ROUNDER);
     let r = f.sub(x, n);
@@ -97,7 +100,7 @@ fn exp2_with(f: &mut Lanes<'_>, x: Value, with: impl FnOnce(&mut Lanes<'_>, Valu
     // An infinity leaves no fraction; any number will do, and NaN comes back with n.
     let r = f.binary(Binary::Min, r, 0.5f32);
     let power = f.polynomial(r, &EXP2);
-    let power = nothing_where(f, is_nothing, power);
+    let power = only_where(f, is_something, power);
     f.scale(power, n)
 }
 
@@ -130,14 +133,14 @@ pub(super) fn expm1(f: &mut Lanes<'_>, x: Value) -> Value {
 
 /// 1 / (1 + e^−x), as 2^n / (2^n + e^−r).
 pub(super) fn sigmoid(f: &mut Lanes<'_>, x: Value) -> Value {
-    let is_nothing = f.lt(x, EXP_NOTHING);
+    let is_something = f.le(EXP_NOTHING, x);
     let x = f.at_most(x, 20.0f32);
     let x = f.at_least(x, EXP_NOTHING);
     let (n, r) = split(f, x);
     let mut falling = EXP;
     falling.iter_mut().skip(1).step_by(2).for_each(|c| *c = -*c);
     let rest = f.polynomial(r, &falling);
-    let one = nothing_where(f, is_nothing, 1.0f32);
+    let one = only_where(f, is_something, 1.0f32);
     let power = f.scale(one, n);
     let sum = f.add(power, rest);
     f.div(power, sum)

@@ -95,6 +95,11 @@ impl Lanes<'_> {
         self.binary(Binary::Scale, a, n)
     }
 
+    /// Whether scaling is one instruction, whatever the exponent: that of AVX-512, which is there if vectors have 64 bytes.
+    pub(super) fn scales_by_anything(&self) -> bool {
+        self.0.lanes() == 16
+    }
+
     /// a·b + c
     pub(super) fn fma(&mut self, a: impl Term, b: impl Term, c: impl Term) -> Value {
         let (a, b, c) = (a.value(self.0), b.value(self.0), c.value(self.0));
@@ -138,6 +143,10 @@ impl Lanes<'_> {
 
     pub(super) fn lt(&mut self, a: impl Term, b: impl Term) -> Value {
         self.compare(Compare::Lt, a, b)
+    }
+
+    pub(super) fn le(&mut self, a: impl Term, b: impl Term) -> Value {
+        self.compare(Compare::Le, a, b)
     }
 
     pub(super) fn eq(&mut self, a: impl Term, b: impl Term) -> Value {

@@ -105,6 +105,30 @@ fn parameters_that_are_only_handed_on() {
     );
 }
 
+/// A multiply-add that only a choice between it and 0 reads leaves out lanes itself; one that something else reads too does not.
+#[test]
+fn multiply_adds_in_some_lanes() {
+    let program = |stored: &str| {
+        let text = format!(
+            "vector lanes=8 buffers=1 {{ %0: int = buffer 0 %1: f32 = load f32 [%0] %2: f32 = load f32 [%0 + 32] \
+             %3: f32 = const 0 %4: mask = compare.lt %1, %2 %5: f32 = fma.add %1, %2, %1 %6: f32 = select %4, %5, %3 \
+             store f32 [%0 + 64] = %6 store f32 [%0 + 96] = {stored} }}"
+        );
+        parse(&text, &[]).unwrap_or_else(|e| panic!("{e}"))
+    };
+    let numbers = [1.5f32, f32::NAN, -2.0, f32::INFINITY, 0.0, 3.0, -0.0, 1e38];
+    let bytes = numbers.iter().chain(numbers.iter().rev()).flat_map(|x| x.to_le_bytes()).chain([0; 64]).collect();
+    let buffers = vec![Contents { dtype: DType::F32, bytes }];
+    for (stored, blends) in [("%6", 0), ("%5", 1)] {
+        let case = Case { program: program(stored), buffers: buffers.clone(), tasks: 1 };
+        for isa in [Isa::Avx512, Isa::Avx2].into_iter().filter(|isa| has(*isa)) {
+            assert_eq!(difference(&case, isa), None, "{isa:?}");
+            let asm = Code::new(&case.program, isa).unwrap().asm();
+            assert!(isa == Isa::Avx2 || asm.matches("vblend").count() == blends, "{stored}\n{asm}");
+        }
+    }
+}
+
 #[test]
 fn small_programs() {
     check(0..400, |_| 8);

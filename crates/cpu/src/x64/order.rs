@@ -15,7 +15,8 @@ pub struct Facts<'p> {
     pub numbers: Vec<Option<i64>>,
     /// the bits that every lane of a value has
     pub constants: Vec<Option<u64>>,
-    /// whether a value is bits in one of two vectors, read once, in its own block, for bits in one of two
+    /// whether a value may be part of its only reader, in its own block: bits in one of two vectors of such bits, a multiply-add of its
+    /// choice between that and 0
     pub joins: Vec<bool>,
     /// whether an integer is computed for nothing but the next trip: it may wait for the end of this one
     pub waits: Vec<bool>,
@@ -99,13 +100,12 @@ impl<'p> Walk<'p> {
             match node {
                 Node::Let(value, op) => {
                     let checks = matches!(op, Op::CheckInt { .. } | Op::CheckLanes { .. });
-                    self.facts.joins[value.index()] &= self.facts.uses[value.index()] == 1
-                        && self.facts.local[value.index()]
-                        && matches!(op, Op::Binary(Binary::Xor, ..));
+                    self.facts.joins[value.index()] &=
+                        self.facts.uses[value.index()] == 1 && self.facts.local[value.index()];
                     if checks || self.facts.uses[value.index()] > 0 {
                         op.each_operand(|operand| {
                             self.used(operand);
-                            self.facts.joins[operand.index()] = matches!(op, Op::Binary(Binary::Xor, ..));
+                            self.facts.joins[operand.index()] = self.may_join(operand, op);
                         });
                     } else {
                         self.facts.waits[value.index()] = false;
@@ -121,6 +121,17 @@ impl<'p> Walk<'p> {
                 }
                 Node::Loop(inner) => self.inner(inner),
             }
+        }
+    }
+
+    /// Whether an operand may be part of what reads it.
+    fn may_join(&self, operand: Value, reader: &Op) -> bool {
+        match (self.facts.definitions[operand.index()], reader) {
+            (Some(Op::Binary(Binary::Xor, ..)), Op::Binary(Binary::Xor, ..)) => true,
+            (Some(Op::Fma(..)), Op::Select(_, yes, no)) => {
+                *yes == operand && self.facts.constants[no.index()] == Some(0)
+            }
+            _ => false,
         }
     }
 

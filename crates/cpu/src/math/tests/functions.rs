@@ -191,6 +191,25 @@ fn fast_functions_err_by_what_the_table_allows() {
     }
 }
 
+/// Vectors of 16 lanes need no bounds for what an exponential is scaled by; the numbers are those of others.
+#[test]
+fn exponentials_are_the_same_in_vectors_of_all_lengths() {
+    let mut xs = points(1 << 14, -110.0, 95.0);
+    let ends = [f32::NEG_INFINITY, f32::INFINITY, f32::NAN, -f32::NAN, f32::MIN, f32::MAX, -103.98, -104.0, -104.00001];
+    xs.extend(ends.into_iter().chain([-150.0, -150.00002, -0.0]).map(|x| u64::from(x.to_bits())));
+    let inputs = [(DType::F32, xs)];
+    for op in [Scalar::Exp, Scalar::Exp2, Scalar::Sigmoid] {
+        let body = |b: &mut Builder, args: &[Value]| apply(b, op, DType::F32, args);
+        let on = |isa: Isa, lanes: usize| run_on(isa, &inputs, DType::F32, lanes, &body);
+        let expected = on(Isa::Portable, 8);
+        for isa in Isa::available() {
+            for lanes in [4, 8, lanes(isa, false)] {
+                assert!(on(isa, lanes) == expected, "{op:?} on {isa:?}, {lanes} lanes");
+            }
+        }
+    }
+}
+
 #[test]
 fn powers_err_by_what_the_table_allows() {
     // Any bits; powers that are numbers; numbers next to 1 with large exponents; small integers.

@@ -273,6 +273,12 @@ impl Generator {
 
     fn select(&mut self, ty: Ty) -> Value {
         let (mask, a, b) = (self.pick(Ty::Mask), self.pick(ty), self.pick(ty));
+        if ty.is_float() && self.chance(3) {
+            // one instruction, where masks are registers
+            let (op, c, zero) = (self.one_of(FmaOp::ALL), self.pick(ty), self.b.float(ty, 0.0));
+            let sum = self.b.fma(op, a, b, c);
+            return self.b.select(mask, sum, zero);
+        }
         self.b.select(mask, a, b)
     }
 

@@ -4,7 +4,7 @@ use fuseline::error::{Error, Result};
 use iced_x86::{Code, OpKind};
 
 use super::{Select, changed, def, imm8, used};
-use crate::vector::{Binary, Compare, Ty, Value};
+use crate::vector::{Binary, Compare, Op, Ty, Value};
 use crate::x64::machine::{Constant, Fold, Masking, Mem, Operand, Reg, Role, Size, What};
 use crate::x64::table::{self, Level, Row, rows};
 
@@ -175,6 +175,11 @@ impl Select<'_> {
     }
 
     pub(super) fn choose_lanes(&mut self, ty: Ty, mask: Value, a: Value, b: Value) -> Result<Reg> {
+        if let Some(Op::Fma(op, x, y, z)) = self.pending[a.index()] {
+            self.pending[a.index()] = None;
+            let masking = Masking { reg: self.reg(mask)?, zero: true, role: Role::Use };
+            return self.fma(*op, ty, [*x, *y, *z], Some(masking));
+        }
         let (mask, b) = (self.reg(mask)?, self.reg(b)?);
         let a = match (ty, self.level) {
             (Ty::Mask, _) => used(self.reg(a)?, self.size(ty)?),

@@ -131,7 +131,7 @@ impl<'p> Select<'p> {
             self.loads.push(value);
             return Ok(());
         }
-        if self.is_part_of_xor(value, op) {
+        if self.is_part_of_xor(value, op) || self.is_part_of_choice(value, op) {
             self.pending[value.index()] = Some(op);
             return Ok(());
         }
@@ -168,7 +168,7 @@ impl<'p> Select<'p> {
             Op::Lane0(from) => self.lane0(*from)?,
             Op::Unary(op, a) => self.unary(*op, ty, *a)?,
             Op::Binary(op, a, b) => self.binary(*op, ty, *a, *b)?,
-            Op::Fma(op, a, b, c) => self.fma(*op, ty, [*a, *b, *c])?,
+            Op::Fma(op, a, b, c) => self.fma(*op, ty, [*a, *b, *c], None)?,
             Op::Compare(op, a, b) => self.compare(*op, *a, *b)?,
             Op::Select(mask, a, b) => self.choose_lanes(ty, *mask, *a, *b)?,
             Op::Pick(from, lanes) => self.pick(ty, *from, *lanes)?,
@@ -358,6 +358,11 @@ impl Select<'_> {
         let alone = [a, b].into_iter().all(|operand| self.part_of_xor(*operand).is_none());
         let vector = self.program.ty(value).is_vector();
         self.level == Level::Avx512 && vector && alone && self.facts.joins[value.index()]
+    }
+
+    /// Whether a multiply-add becomes part of the choice that reads it: by AVX-512 it leaves out lanes itself.
+    fn is_part_of_choice(&self, value: Value, op: &Op) -> bool {
+        self.level == Level::Avx512 && matches!(op, Op::Fma(..)) && self.facts.joins[value.index()]
     }
 
     fn address(&mut self, at: &Address) -> Result<Mem> {

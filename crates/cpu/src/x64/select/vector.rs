@@ -6,7 +6,7 @@ use iced_x86::{Code, OpKind};
 use super::range::Range;
 use super::{Select, changed, def, imm8, used};
 use crate::vector::{Binary, FmaOp, FoldOp, Ty, Unary, Value};
-use crate::x64::machine::{Fold, Operand, Reg, Size, What};
+use crate::x64::machine::{Fold, Masking, Operand, Reg, Size, What};
 use crate::x64::table::{self, Level, Row, rows};
 
 impl Select<'_> {
@@ -171,14 +171,14 @@ impl Select<'_> {
         Ok(to)
     }
 
-    pub(super) fn fma(&mut self, op: FmaOp, ty: Ty, [a, b, c]: [Value; 3]) -> Result<Reg> {
+    pub(super) fn fma(&mut self, op: FmaOp, ty: Ty, [a, b, c]: [Value; 3], masking: Option<Masking>) -> Result<Reg> {
         let size = self.size(ty)?;
         let rows = table::fma(op, ty).ok_or_else(|| Error::bug(format!("a multiply-add of {ty:?}")))?;
         let mut codes = [Code::INVALID; 3];
         for (code, row) in codes.iter_mut().zip(rows) {
             *code = self.of_row(row, size)?;
         }
-        self.three(What::Fma(codes), size, rows[0].lane, [a, b, c])
+        self.three(What::Fma(codes), size, rows[0].lane, [a, b, c], masking)
     }
 
     /// AVX-512: bits in one or three of three.
@@ -186,11 +186,18 @@ impl Select<'_> {
         let size = self.size(ty)?;
         let row = rows::THREE;
         let code = self.of_row(row, size)?;
-        self.three(What::Xor(code), size, row.lane, operands)
+        self.three(What::Xor(code), size, row.lane, operands, None)
     }
 
     /// An instruction of three operands, of which it overwrites any.
-    fn three(&mut self, what: What, size: Size, lane: u8, [a, b, c]: [Value; 3]) -> Result<Reg> {
+    fn three(
+        &mut self,
+        what: What,
+        size: Size,
+        lane: u8,
+        [a, b, c]: [Value; 3],
+        masking: Option<Masking>,
+    ) -> Result<Reg> {
         // one operand may be memory: a load that waits for nothing else
         let memory = [c, b, a].into_iter().find(|v| self.is_memory(*v));
         let mut operands = [Operand::None; 4];
@@ -209,7 +216,7 @@ impl Select<'_> {
         let to = self.function.reg(size);
         operands[0] = def(to, size);
         let lane = if self.level == Level::Avx512 { lane } else { 0 };
-        self.push(what, &operands, Fold::Any(lane));
+        self.push_masked(what, &operands, Fold::Any(lane), masking);
         Ok(to)
     }
 

@@ -11,6 +11,7 @@ use smallvec::SmallVec;
 
 use super::bound::Bound;
 use super::index::{Index, Multiples, Sum, lanes_of};
+use super::overlap::RowBefore;
 use super::point::{Coord, Point};
 use super::{Memory, Phase, Site, random};
 use crate::code::Isa;
@@ -61,6 +62,8 @@ pub(super) struct Emitter<'e> {
     pub worker_bytes: usize,
     /// the axis of columns, while rows stand in lanes and are turned in registers
     pub turns: Option<usize>,
+    /// the row before, while its last pass happens in one over the next row
+    pub before: Option<RowBefore>,
 }
 
 impl<'e> Emitter<'e> {
@@ -78,6 +81,7 @@ impl<'e> Emitter<'e> {
             writes: BTreeSet::new(),
             worker_bytes: random::reserved_bytes(bound.kernel, i64::from(lanes)),
             turns: None,
+            before: None,
         }
     }
 

@@ -22,6 +22,7 @@ mod late;
 mod matrix;
 mod multiply;
 mod narrow;
+mod overlap;
 mod parts;
 mod point;
 mod prefix;

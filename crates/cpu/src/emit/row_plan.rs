@@ -1,7 +1,7 @@
 //! What happens in which pass over a row.
 
 use fuseline::error::Result;
-use fuseline::tensor::Dim;
+use fuseline::tensor::{DType, Dim};
 use fuseline::tile::{AxisSet, Kernel, Op, StepId};
 use rustc_hash::FxHashMap;
 
@@ -52,7 +52,8 @@ pub(super) fn emit_row(emission: &mut Emission<'_>, along: AxisSet) -> Result<()
         };
         let lane = choose_lane_of_rows(bound, along.union(outer), &offsets, e.lanes(), folded);
         let (outer, inner) = (ordered(outer, lane), ordered(along, lane));
-        let rows = plan_rows(e, outer, inner, lane, &stores)?;
+        let mut rows = plan_rows(e, outer, inner, lane, &stores)?;
+        e.let_overlap(&mut rows);
         e.rows(&rows)
     })
 }
@@ -134,7 +135,7 @@ pub(super) fn plan_rows(
 }
 
 /// What the first pass over the next row will read, by the bytes from row to row.
-fn next_row(e: &Emitter<'_>, rows: &Rows) -> Vec<(StepId, i64)> {
+pub(super) fn next_row(e: &Emitter<'_>, rows: &Rows) -> Vec<(StepId, i64)> {
     let (Some(first), Some(lane), Some(row)) = (rows.passes.first(), rows.lane, rows.outer.last()) else {
         return Vec::new();
     };
@@ -218,7 +219,7 @@ fn hold_between(e: &mut Emitter<'_>, rows: &mut Rows, within: AxisSet) {
     let mut start = used;
     for (id, p) in held {
         let dtype = held_dtype(kernel.step(id).dtype);
-        let bytes = (count * bytes_of(dtype) + 63) / 64 * 64 + 64;
+        let bytes = held_bytes(count, dtype);
         if start - used + bytes > MOST_HELD {
             continue;
         }
@@ -231,6 +232,11 @@ fn hold_between(e: &mut Emitter<'_>, rows: &mut Rows, within: AxisSet) {
     e.worker_bytes = start as usize;
 }
 
+/// Bytes for so many values that are held: no vector ends behind them.
+pub(super) fn held_bytes(count: i64, dtype: DType) -> i64 {
+    (count * bytes_of(dtype) + 63) / 64 * 64 + 64
+}
+
 /// Whether a step loads lanes one by one: then it does so once.
 fn is_scattered(e: &Emitter<'_>, id: StepId, lane: Option<usize>) -> bool {
     let is_load = matches!(e.bound.kernel.step(id).op, Op::Load { .. });
@@ -238,14 +244,14 @@ fn is_scattered(e: &Emitter<'_>, id: StepId, lane: Option<usize>) -> bool {
 }
 
 /// What a pass asks for.
-fn roots(e: &Emitter<'_>, pass: &Pass) -> Vec<StepId> {
+pub(super) fn roots(e: &Emitter<'_>, pass: &Pass) -> Vec<StepId> {
     let kernel = e.bound.kernel;
     let terms = pass.folds.iter().flat_map(|id| kernel.step(*id).op.operands());
     terms.chain(pass.stores.iter().map(|k| kernel.stores[*k].value)).collect()
 }
 
 /// The arithmetic of a pass: without that of folds, which other passes compute, and of what these have put into memory.
-fn pass_cost(e: &Emitter<'_>, rows: &Rows, pass: usize) -> u32 {
+pub(super) fn pass_cost(e: &Emitter<'_>, rows: &Rows, pass: usize) -> u32 {
     let earlier = rows.passes[..pass].iter().flat_map(|pass| &pass.holds);
     let held: Vec<StepId> = earlier.map(|(id, _)| *id).collect();
     let is_there = |id: StepId| held.contains(&id) || e.bound.kernel.step(id).op.is_fold();

@@ -16,6 +16,7 @@ use super::bound::ceil_div;
 use super::emitter::{Emitter, Given, Held};
 use super::fold::{Folding, Kept};
 use super::generic::most_vectors;
+use super::overlap::Overlap;
 use super::point::{Coord, Point};
 use super::several::Several;
 use super::{share, turn};
@@ -35,6 +36,8 @@ pub(super) struct Pass {
     pub holds: Vec<(StepId, Held)>,
     /// loads that are asked for ahead of time, each with the bytes by which
     pub ahead: Vec<(StepId, i64)>,
+    /// whether the last pass over the row before happens in it too, and how
+    pub overlap: Option<Overlap>,
 }
 
 /// A phase of rows.
@@ -82,6 +85,9 @@ impl Emitter<'_> {
             Some(several) => several.elements(extents),
             None => rows.inner.iter().map(|axis| extents[*axis]).product(),
         };
+        if let Some(overlap) = rows.passes.iter().find_map(|pass| pass.overlap.as_ref()) {
+            return self.rows_overlapping(rows, overlap);
+        }
         match self.abreast(rows) {
             1 => self.rows_with(rows, inside, &mut |_, _| Ok(())),
             abreast => {
@@ -218,6 +224,11 @@ impl Emitter<'_> {
         for pass in &rows.passes {
             self.pass(rows, pass, points, range)?;
         }
+        self.behind_passes(rows, points)
+    }
+
+    /// Emits what happens in a row when its passes are over.
+    pub fn behind_passes(&mut self, rows: &Rows, points: &[Point]) -> Result<()> {
         for (id, held) in &rows.results {
             for point in points {
                 let value = self.kept_at(*id, point)?;
@@ -466,6 +477,9 @@ impl Emitter<'_> {
             points.iter().filter(|point| point.mask.is_none()).for_each(|point| self.ask_for(*id, point, *bytes));
         }
         let values = self.values(&wanted, points)?;
+        if pass.overlap.is_some() {
+            self.last_of_row_before(rows, points)?;
+        }
         let mut values = values.into_iter();
         let mut kept = Accumulators { foldings: foldings.to_vec(), values: kept };
         for (f, id) in pass.folds.iter().enumerate() {

@@ -16,8 +16,12 @@ const LEAST_ELEMENTS: i64 = 2 << 10;
 
 /// How many elements a task of elementwise work should have, of so many in all; a multiple of 64.
 pub(super) fn elements(all: i64, cores: usize) -> i64 {
-    let even = all / (TASKS_OF_CORE * cores as i64).max(1);
-    even.clamp(LEAST_ELEMENTS, MOST_ELEMENTS) / 64 * 64
+    even(all, cores).clamp(LEAST_ELEMENTS, MOST_ELEMENTS) / 64 * 64
+}
+
+/// How much of something a task has if there are no more tasks than all cores need.
+pub(super) fn even(all: i64, cores: usize) -> i64 {
+    all / (TASKS_OF_CORE * cores as i64).max(1)
 }
 
 /// How many of `count` tiles, but at most `most`, a task takes, where `others` times as many are to be done in all: so many that

@@ -17,6 +17,12 @@ const LAYERNORM: &str = "axes i0: n, i1: m in x: f32[n, m], w: f32[m], b: f32[m]
     %4 = reduce.sum %3 over [i1] %5 = load w[i1] %6 = load b[i1] \
     %7 = map(%2, %4, %5, %6) a / sqrt(b + 0.00001) * c + d store y[i0, i1] = %7 }";
 
+/// What is held comes from two passes, and the last one has some arithmetic of its own.
+const BACKWARD: &str = "axes i0: n, i1: m in x: f32[n, m], g: f32[n, m] out y: f32[n, m] schedule row along=[i1] \
+    placement=registers %0 = load x[i0, i1] %1 = reduce.max %0 over [i1] %2 = map(%0, %1) exp(a - b) \
+    %3 = reduce.sum %2 over [i1] %4 = load g[i0, i1] %5 = map(%2, %3, %4) a / b * (c + 1.0) / (c * c + 2.0) \
+    %6 = reduce.sum %5 over [i1] %7 = map(%2, %5, %6) a * (b - c) store y[i0, i1] = %7 }";
+
 const LARGEST: &str = "axes i0: n, i1: m in x: f32[n, m] out y: f32[n] schedule row along=[i1] placement=registers \
     %0 = load x[i0, i1] %1 = reduce.max %0 over [i1] store y[i0] = %1 }";
 
@@ -160,6 +166,62 @@ fn nothing_is_touched_beyond_their_ends() {
                     let actual = run_between_pages(&kernel, &env, inputs, 4 * n * m, isa, side);
                     assert_eq!(actual, expected.bytes().to_vec(), "{isa:?} {side:?} {n}×{m}\n{kernel}");
                 }
+            }
+        }
+    }
+}
+
+/// Blocks and what is left of them; tasks of several rows, the last of fewer, of one, and all of one.
+#[test]
+fn rows_that_overlap() {
+    for text in [SOFTMAX, BACKWARD, DROPPED] {
+        for isa in [Isa::Avx512, Isa::Avx2] {
+            assert_eq!(times(" once", text, (1024, 1024), isa), 1, "{isa:?}");
+            assert_eq!(times(" once", text, (1024, 1001), isa), 2, "{isa:?}: some columns are left");
+            assert_eq!(times(" once", text, (767, 1024), isa), 0, "{isa:?}: results stay in the caches");
+            assert_eq!(times(" once", text, (4, 200_000), isa), 0, "{isa:?}: a task has one row");
+        }
+        for (n, m) in [(769, 1024), (801, 1001), (31, 26_040)] {
+            check(&format!("kernel {{ {text}"), &[("n", n), ("m", m)]);
+        }
+    }
+    assert_eq!(times(" once", SOFTMAX, (1024, 1040), Isa::Avx512), 0, "one vector that is left divides");
+    assert_eq!(times(" once", LAYERNORM, (1024, 1024), Isa::Avx512), 0, "the last pass has nothing to wait beside");
+    let loaded = SOFTMAX
+        .replace(" out y", ", w: f32[n] out y")
+        .replace("a / b store", "a / b %5 = load w[i0] %6 = map(%4, %5) a / b store");
+    let loaded = loaded.replace("= %4 }", "= %6 }");
+    assert_eq!(times(" once", &loaded, (1024, 1024), Isa::Avx512), 0, "it loads what the row knows");
+}
+
+/// Bit by bit what few of them give, which do not overlap, and nothing beyond their ends.
+#[test]
+fn those_that_overlap_are_the_same_as_others() {
+    for (text, (n, m)) in [(SOFTMAX, (801, 1001)), (BACKWARD, (769, 1024))] {
+        let kernel = kernel(text);
+        let value = |k: usize| match k % 70_001 {
+            5 => f64::NAN,
+            6 => f64::INFINITY,
+            rest if (k / m).is_multiple_of(3) && rest % 2 == 0 => f64::NEG_INFINITY,
+            rest => (rest % 1999) as f64 / 100.0 - 10.0,
+        };
+        let values: Vec<f64> = (0..n * m).map(value).collect();
+        let inputs = |rows: std::ops::Range<usize>| {
+            let x = Literal::from_f64s(DType::F32, vec![rows.len(), m], &values[rows.start * m..rows.end * m]).unwrap();
+            vec![x; kernel.inputs.len()]
+        };
+        for isa in Isa::available() {
+            let some = (0..n).step_by(100).map(|row| row..(row + 100).min(n));
+            let expected: Vec<u8> = some
+                .flat_map(|rows| {
+                    let env = sizes(rows.len() as i64, m as i64);
+                    run(&kernel, &env, &inputs(rows), isa, 2).remove(0).bytes().to_vec()
+                })
+                .collect();
+            let env = sizes(n as i64, m as i64);
+            for side in Side::ALL {
+                let actual = run_between_pages(&kernel, &env, &inputs(0..n), 4 * n * m, isa, side);
+                assert!(actual == expected, "{isa:?} {side:?} {n}×{m}\n{kernel}");
             }
         }
     }

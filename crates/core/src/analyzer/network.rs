@@ -200,7 +200,7 @@ fn assumed_class(
         None if several && hands_on && !is_compute => {
             (Class::View, "moves elements", "it has several outputs, as large together as its inputs")
         }
-        Some(intensity) if several && intensity < LITTLE && !is_compute => {
+        Some(intensity) if several && intensity < most_of_moves(operation) && !is_compute => {
             (Class::View, "moves elements", "it has several outputs, and its operations are so few that they are moves")
         }
         _ if is_compute => (Class::Contract, "multiplies matrices", "it is bound by arithmetic"),
@@ -213,8 +213,11 @@ fn assumed_class(
     }
 }
 
-/// Operations for each byte of who only moves elements, if somebody counts the moves.
-const LITTLE: f64 = 0.2;
+/// Operations for each byte of who only moves elements, if somebody counts the moves. Who makes several tensors of one with less than one for each
+/// byte hands its parts on: statistics of rows take more.
+fn most_of_moves(operation: &Operation) -> f64 {
+    if operation.inputs.len() == 1 { 1.0 } else { 0.2 }
+}
 
 /// Registers that an operation of a class adds to those of any kernel: values that are alive at the same time.
 fn registers_of(class: Class) -> f64 {

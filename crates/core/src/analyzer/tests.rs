@@ -168,11 +168,12 @@ fn names_and_bounds_are_enough() {
 /// The layer as texts give it: what is read and written, what it is bound by, and its intensity.
 #[test]
 fn the_classic_layer_needs_no_kinds() {
-    let plain = || {
+    let plain = |moves: f64| {
+        let split = Operation::new("split").reads("qkv").writes("q").writes("k").writes("v");
         vec![
             Operation::new("layernorm").reads("x").writes("h").memory_bound().intensity(2.5),
             Operation::new("linear").reads("h").reads("w").writes("qkv").compute_bound().intensity(120.0),
-            Operation::new("split").reads("qkv").writes("q").writes("k").writes("v").memory_bound().intensity(0.1),
+            split.memory_bound().intensity(moves),
             Operation::new("attention").reads("q").reads("k").reads("v").writes("y").compute_bound().intensity(50.0),
             Operation::new("add_residual").reads("y").reads("x").writes("o").memory_bound().intensity(1.0),
         ]
@@ -195,7 +196,8 @@ fn the_classic_layer_needs_no_kinds() {
         operations
     };
     for spec in DeviceSpec::all() {
-        for operations in [plain(), with_shapes(plain())] {
+        let operations = [0.1, 0.5, 0.9].map(plain).into_iter().flat_map(|plain| [plain.clone(), with_shapes(plain)]);
+        for operations in operations {
             let analysis = analyzer(operations).analyze(spec).unwrap();
             let kinds: Vec<Class> = analysis.operations.iter().map(|o| o.class).collect();
             assert_eq!(kinds, [Class::Reduce, Class::Contract, Class::View, Class::Contract, Class::Map]);

@@ -233,13 +233,7 @@ impl Search<'_> {
 
     /// The fastest of some runs.
     fn milliseconds(&self, planned: &PlannedProgram, iters: usize) -> Result<f64> {
-        let program = self.machine.load(planned)?;
-        program.time(self.inputs)?;
-        let mut best = f64::INFINITY;
-        for _ in 0..iters {
-            best = best.min(program.time(self.inputs)?.as_secs_f64() * 1e3);
-        }
-        Ok(best)
+        Ok(self.in_turns(&[planned], iters)?[0])
     }
 
     /// The fastest of some runs of every plan, in turns, so that what disturbs the machine disturbs all alike.

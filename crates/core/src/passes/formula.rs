@@ -162,12 +162,7 @@ fn of_repeated(literal: &Literal, context: &Context) -> Option<Expr> {
             Literal::from_ints(literal.dtype(), smaller, &elements)
         };
         let inner = of_table(&smaller.ok()?, context)?;
-        Some(Expr::build(&[], |scope, _| {
-            inner.inline_with(scope, |node| match node {
-                ExprNode::Coord(a) if usize::from(*a) == axis => Some(scope.index(&index)),
-                _ => None,
-            })
-        }))
+        Some(at_coordinates(&inner, &|a| if a == axis { index.clone() } else { Dim::axis(a) }))
     })
 }
 

@@ -73,8 +73,7 @@ impl<'a> Planned<'a> {
         field("sources", self.sources(code)?);
         field("decisions", self.decisions());
         field("graph", self.drawings());
-        let env = &self.options.hints.env;
-        field("memory", memory::to_json(self.planned.program.run(), &self.planned.run, env));
+        field("memory", memory::to_json(self.planned.program.run(), &self.planned.run, self.options));
         Ok(fields)
     }
 
@@ -351,7 +350,7 @@ pub fn unfused(planned: &PlannedProgram, options: &PlanOptions, times: Option<&[
         value
     };
     let kernels: Vec<Json> = rows.iter().enumerate().map(kernel).collect();
-    json!({ "kernels": kernels, "memory": memory::to_json(graph, &planned.run, &options.hints.env) })
+    json!({ "kernels": kernels, "memory": memory::to_json(graph, &planned.run, options) })
 }
 
 /// Kernels in the order in which they are explained: those of a region behind the one that runs it.

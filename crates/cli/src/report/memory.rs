@@ -1,8 +1,8 @@
 //! Memory over the time of a run: which values are there when, and where they lie.
 
-use fuseline::fuse::Plan;
+use fuseline::fuse::{Plan, PlanOptions};
 use fuseline::graph::{Graph, Value};
-use fuseline::run::memory::{Wish, place};
+use fuseline::run::memory::{Spacing, Wish, place};
 use fuseline::tensor::Env;
 use indexmap::IndexMap;
 use serde_json::{Value as Json, json};
@@ -18,8 +18,8 @@ struct Kept {
 
 /// What the values between the kernels of a plan take: bytes that are there during every kernel, and a place for each value as the
 /// memory plan gives it. Values whose sizes are known only in a run are left out and counted.
-pub fn to_json(graph: &Graph, plan: &Plan, env: &Env) -> Json {
-    let (kept, unknown) = kept(graph, plan, env);
+pub fn to_json(graph: &Graph, plan: &Plan, options: &PlanOptions) -> Json {
+    let (kept, unknown) = kept(graph, plan, &options.hints.env);
     let steps = plan.kernels.len();
     let mut live = vec![0usize; steps];
     for value in &kept {
@@ -27,7 +27,7 @@ pub fn to_json(graph: &Graph, plan: &Plan, env: &Env) -> Json {
     }
     let shared: Vec<&Kept> = kept.iter().filter(|value| !value.is_output).collect();
     let wish = |value: &&Kept| Wish { bytes: value.bytes, first: value.first, last: value.last, heir_of: None };
-    let placement = place(&shared.iter().map(wish).collect::<Vec<_>>());
+    let placement = place(&shared.iter().map(wish).collect::<Vec<_>>(), Spacing::of(options.spec.kind));
     let values = shared.iter().zip(&placement.offsets);
     json!({
         "arena": placement.bytes,

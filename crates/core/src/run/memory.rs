@@ -6,11 +6,36 @@
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
 
-/// Every offset is a multiple of this: a line of memory, and the widest vector.
+use crate::device::Machine;
+
+/// What processors want values to begin at multiples of: a line of memory, and the widest vector.
 pub const ALIGNMENT: usize = 64;
 
-/// Bytes behind every value that belong to nobody, so that neighbours share no line and do not lie whole pages apart.
-const SLACK: usize = 64;
+/// How values lie beside each other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Spacing {
+    /// every offset is a multiple of this
+    pub alignment: usize,
+    /// bytes behind every value that belong to nobody
+    pub slack: usize,
+}
+
+impl Spacing {
+    /// As a machine wants it.
+    pub fn of(machine: Machine) -> Spacing {
+        match machine {
+            // Neighbours share no line, and do not lie whole pages apart: these are taken for each other by loads behind stores.
+            Machine::Cpu => Spacing { alignment: ALIGNMENT, slack: ALIGNMENT },
+            // What a warp reads or writes at once: 32 packs of 16 bytes. Off by half a line, each of them takes one line more (3 % of a copy).
+            Machine::Gpu => Spacing { alignment: 512, slack: 0 },
+        }
+    }
+
+    /// The bytes that a value takes with what is behind it.
+    fn padded(self, bytes: usize) -> usize {
+        if bytes == 0 { 0 } else { bytes.next_multiple_of(self.alignment).saturating_add(self.slack) }
+    }
+}
 
 /// A value that wants a place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,7 +54,7 @@ pub struct Wish {
 /// Where values lie.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Placement {
-    /// by wish; a multiple of [`ALIGNMENT`]
+    /// by wish; a multiple of the alignment
     pub offsets: Vec<usize>,
     /// how much memory that takes
     pub bytes: usize,
@@ -41,6 +66,8 @@ struct Line {
     bytes: usize,
     first: usize,
     last: usize,
+    /// the heir who has no heir
+    newest: usize,
 }
 
 /// Of more lines than this no pairs are compared.
@@ -48,8 +75,8 @@ const MOST_COMPARED: usize = 4096;
 
 /// Finds a place for every wish: the largest first, each in the smallest gap that is large enough; where there are very many, one step of
 /// the run after the other.
-pub fn place(wishes: &[Wish]) -> Placement {
-    let (lines, line_of) = trace_lines(wishes);
+pub fn place(wishes: &[Wish], spacing: Spacing) -> Placement {
+    let (lines, line_of) = trace_lines(wishes, spacing);
     let (offsets, bytes) = if lines.len() > MOST_COMPARED { by_steps(&lines) } else { by_size(&lines) };
     Placement { offsets: line_of.into_iter().map(|line| offsets[line]).collect(), bytes }
 }
@@ -79,7 +106,7 @@ fn by_steps(lines: &[Line]) -> (Vec<usize>, usize) {
     let mut leaving: BinaryHeap<(Reverse<usize>, usize)> = BinaryHeap::new();
     let (mut gaps, mut bytes) = (Gaps::default(), 0);
     for k in order {
-        let Line { bytes: wanted, first, last } = lines[k];
+        let Line { bytes: wanted, first, last, .. } = lines[k];
         while let Some((Reverse(end), gone)) = leaving.peek().copied().filter(|(Reverse(end), _)| *end < first) {
             debug_assert!(end < first);
             leaving.pop();
@@ -153,37 +180,33 @@ impl Gaps {
 }
 
 /// The lines of heirs, and the line of every wish.
-fn trace_lines(wishes: &[Wish]) -> (Vec<Line>, Vec<usize>) {
+fn trace_lines(wishes: &[Wish], spacing: Spacing) -> (Vec<Line>, Vec<usize>) {
     let mut lines: Vec<Line> = Vec::with_capacity(wishes.len());
     let mut line_of: Vec<usize> = Vec::with_capacity(wishes.len());
     for (k, wish) in wishes.iter().enumerate() {
         debug_assert!(wish.first <= wish.last);
-        let bytes = padded(wish.bytes);
+        let bytes = spacing.padded(wish.bytes);
         let heritage = wish.heir_of.filter(|left| {
             *left < k
-                && padded(wishes[*left].bytes) >= bytes
+                && spacing.padded(wishes[*left].bytes) >= bytes
                 && wishes[*left].first < wish.first
                 && wishes[*left].last == wish.first
                 // Two heirs of one value would both have it.
-                && lines[line_of[*left]].last == wish.first
+                && lines[line_of[*left]].newest == *left
         });
         match heritage {
             Some(left) => {
-                lines[line_of[left]].last = wish.last;
+                let line = &mut lines[line_of[left]];
+                (line.last, line.newest) = (wish.last, k);
                 line_of.push(line_of[left]);
             }
             None => {
                 line_of.push(lines.len());
-                lines.push(Line { bytes, first: wish.first, last: wish.last });
+                lines.push(Line { bytes, first: wish.first, last: wish.last, newest: k });
             }
         }
     }
     (lines, line_of)
-}
-
-/// The bytes that a value takes with what is behind it.
-fn padded(bytes: usize) -> usize {
-    if bytes == 0 { 0 } else { bytes.next_multiple_of(ALIGNMENT).saturating_add(SLACK) }
 }
 
 /// The start of the smallest gap between those that are needed at the same time, or of the end behind all of them.
@@ -211,10 +234,13 @@ mod tests {
         Wish { bytes, first, last, heir_of: None }
     }
 
-    fn check(wishes: &[Wish], placement: &Placement) {
+    const PROCESSOR: Spacing = Spacing { alignment: 64, slack: 64 };
+    const GPU: Spacing = Spacing { alignment: 512, slack: 0 };
+
+    fn check(wishes: &[Wish], placement: &Placement, spacing: Spacing) {
         for (a, wish) in wishes.iter().enumerate().filter(|(_, w)| w.bytes > 0) {
             let at = placement.offsets[a];
-            assert_eq!(at % ALIGNMENT, 0);
+            assert_eq!(at % spacing.alignment, 0);
             assert!(at + wish.bytes <= placement.bytes);
             for (b, other) in wishes.iter().enumerate().take(a).filter(|(_, w)| w.bytes > 0) {
                 let is_heritage = wish.heir_of == Some(b) && at == placement.offsets[b];
@@ -228,9 +254,9 @@ mod tests {
     #[test]
     fn a_chain_takes_the_memory_of_two() {
         let chain: Vec<Wish> = (0..10).map(|k| wish(1000, k, k + 1)).collect();
-        let placement = place(&chain);
-        check(&chain, &placement);
-        assert_eq!(placement.bytes, 2 * (1024 + SLACK));
+        let placement = place(&chain, PROCESSOR);
+        check(&chain, &placement, PROCESSOR);
+        assert_eq!(placement.bytes, 2 * (1024 + PROCESSOR.slack));
     }
 
     #[test]
@@ -238,9 +264,9 @@ mod tests {
         // Pairs of so many would take minutes.
         let count = 400_000;
         let chain: Vec<Wish> = (0..count).map(|k| wish(1000 + k % 3, k, k + 1)).collect();
-        assert_eq!(place(&chain).bytes, 2 * (1024 + SLACK));
+        assert_eq!(place(&chain, PROCESSOR).bytes, 2 * (1024 + PROCESSOR.slack));
         let all: Vec<Wish> = (0..count).map(|k| wish(64, k, count)).collect();
-        assert_eq!(place(&all).bytes, count * (64 + SLACK));
+        assert_eq!(place(&all, PROCESSOR).bytes, count * (64 + PROCESSOR.slack));
     }
 
     #[test]
@@ -249,8 +275,8 @@ mod tests {
         let sizes = [(6400, 9), (5000, 1), (4000, 9), (3000, 1), (2000, 9)];
         let mut wishes: Vec<Wish> = sizes.into_iter().map(|(bytes, last)| wish(bytes, 0, last)).collect();
         wishes.push(wish(1000, 2, 3));
-        let placement = place(&wishes);
-        check(&wishes, &placement);
+        let placement = place(&wishes, PROCESSOR);
+        check(&wishes, &placement, PROCESSOR);
         assert_eq!(placement.offsets[5], placement.offsets[3]);
     }
 
@@ -261,23 +287,23 @@ mod tests {
         for (heir, left) in [(1, 0), (2, 1), (3, 1)] {
             wishes[heir].heir_of = Some(left);
         }
-        let placement = place(&wishes);
-        check(&wishes, &placement);
+        let placement = place(&wishes, PROCESSOR);
+        check(&wishes, &placement, PROCESSOR);
         assert_eq!(placement.offsets[..3], [placement.offsets[0]; 3]);
         assert_ne!(placement.offsets[3], placement.offsets[0]);
         // What is still read has no heir, nor has what is too small.
         for (left, heir) in [(wish(512, 0, 2), wish(512, 1, 3)), (wish(256, 0, 1), wish(512, 1, 3))] {
             let wishes = [left, Wish { heir_of: Some(0), ..heir }];
-            let placement = place(&wishes);
-            check(&wishes, &placement);
+            let placement = place(&wishes, PROCESSOR);
+            check(&wishes, &placement, PROCESSOR);
             assert_ne!(placement.offsets[0], placement.offsets[1]);
         }
     }
 
     #[test]
     fn nothing_takes_nothing() {
-        assert_eq!(place(&[]).bytes, 0);
-        assert_eq!(place(&[wish(0, 0, 3), wish(0, 1, 1)]).bytes, 0);
+        assert_eq!(place(&[], PROCESSOR).bytes, 0);
+        assert_eq!(place(&[wish(0, 0, 3), wish(0, 1, 1)], PROCESSOR).bytes, 0);
     }
 
     #[test]
@@ -293,19 +319,19 @@ mod tests {
                 let heir_of = (k > 0 && draw(2) == 0).then(|| draw(k));
                 wishes.push(Wish { bytes: draw(5) * draw(700), first, last, heir_of });
             }
-            let placement = place(&wishes);
-            check(&wishes, &placement);
-            let (lines, line_of) = trace_lines(&wishes);
-            let (offsets, bytes) = by_steps(&lines);
-            let offsets = line_of.into_iter().map(|line| offsets[line]).collect();
-            check(&wishes, &Placement { offsets, bytes });
-            let live = |t: usize| {
-                wishes.iter().filter(|w| w.first <= t && t <= w.last).map(|w| padded(w.bytes)).sum::<usize>()
-            };
-            let sum: usize = wishes.iter().map(|w| padded(w.bytes)).sum();
-            let at_least = (0..steps).map(live).max().unwrap();
-            assert!(placement.bytes <= sum);
-            assert!(wishes.iter().any(|w| w.heir_of.is_some()) || placement.bytes >= at_least);
+            for spacing in [PROCESSOR, GPU] {
+                let placement = place(&wishes, spacing);
+                check(&wishes, &placement, spacing);
+                let (lines, line_of) = trace_lines(&wishes, spacing);
+                let (offsets, bytes) = by_steps(&lines);
+                let offsets = line_of.into_iter().map(|line| offsets[line]).collect();
+                check(&wishes, &Placement { offsets, bytes }, spacing);
+                let padded = |wish: &Wish| spacing.padded(wish.bytes);
+                let live = |t: usize| wishes.iter().filter(|w| w.first <= t && t <= w.last).map(padded).sum::<usize>();
+                let at_least = (0..steps).map(live).max().unwrap();
+                assert!(placement.bytes <= wishes.iter().map(padded).sum());
+                assert!(wishes.iter().any(|w| w.heir_of.is_some()) || placement.bytes >= at_least);
+            }
         }
     }
 }

@@ -5,9 +5,10 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use fuseline::budget::Budget;
+use fuseline::device::Machine;
 use fuseline::error::{Allowance, Context, Error, Result};
 use fuseline::run::may_inherit;
-use fuseline::run::memory::{Placement, Wish, place};
+use fuseline::run::memory::{Placement, Spacing, Wish, place};
 use fuseline::tensor::Env;
 use indexmap::IndexMap;
 use rustc_hash::{FxBuildHasher, FxHashMap, FxHashSet};
@@ -249,7 +250,7 @@ impl Layout {
                 }
             }
         }
-        Layout { placement: place(&wishes), by_slot, by_scratch }
+        Layout { placement: place(&wishes, Spacing::of(Machine::Cpu)), by_slot, by_scratch }
     }
 
     fn step(&self, loaded: &LoadedGraph, k: usize, making: Making, bytes: &FxHashMap<usize, usize>) -> Step {

@@ -64,8 +64,9 @@ const FEW_BLOCKS: i64 = 96;
 /// With no more rows than this, tiles are made smaller even where sums can be shared: memory is waited for, not arithmetic.
 const FEW_ROWS: i64 = 256;
 
-/// Steps of a sum that a part has at the least.
+/// Steps of a sum that a part has at the least; where threads multiply and multiprocessors would have nothing to do, so many.
 const SHORTEST_PART: i64 = 128;
+const SHORTEST_PART_OF_IDLE: i64 = 32;
 
 /// A library is asked for fewer columns only where all rows of the result are aligned.
 const MANY_COLUMNS: i64 = 512;
@@ -327,7 +328,7 @@ impl Roles {
         let few = match sizes {
             [Some(batch), Some(rows), Some(columns), Some(steps)] if nest.options.groups => {
                 let enough = if by_units { ENOUGH_BLOCKS } else { ENOUGH_BLOCKS_OF_THREADS };
-                Some(Few { batch, rows, columns, steps, processors: nest.options.processors, enough })
+                Some(Few { batch, rows, columns, steps, by_units, processors: nest.options.processors, enough })
             }
             _ => None,
         };
@@ -371,6 +372,7 @@ struct Few {
     rows: i64,
     columns: i64,
     steps: i64,
+    by_units: bool,
     /// multiprocessors of the device
     processors: i64,
     /// blocks that keep each of them busy
@@ -394,7 +396,11 @@ impl Few {
         if shape.rows < 64 {
             return 1;
         }
-        let most = (self.enough * self.processors / self.blocks(shape)).min(self.steps / SHORTEST_PART);
+        let blocks = self.blocks(shape);
+        let mut most = (self.enough * self.processors / blocks).min(self.steps / SHORTEST_PART);
+        if !self.by_units {
+            most = most.max((self.processors / blocks).min(self.steps / SHORTEST_PART_OF_IDLE));
+        }
         [8, 4, 2].into_iter().find(|parts| *parts <= most).unwrap_or(1)
     }
 }

@@ -3,8 +3,9 @@
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};
 
+use fuseline::device::Machine;
 use fuseline::error::{Allowance, Context, Error, Result};
-use fuseline::run::memory::{Wish, place};
+use fuseline::run::memory::{Spacing, Wish, place};
 use fuseline::run::{BySize, ConstantId, Origin, Way};
 use fuseline::tensor::Env;
 use rustc_hash::FxHashMap;
@@ -172,7 +173,7 @@ fn place_all(
             wishes.push(Wish { bytes: *bytes, first: k, last: k, heir_of: None });
         }
     }
-    let placement = place(&wishes);
+    let placement = place(&wishes, Spacing::of(Machine::Gpu));
     if placement.bytes as u64 > engine.limits.bytes {
         let (wanted, limit) = (placement.bytes, engine.limits.bytes);
         return Err(Error::over(

@@ -83,6 +83,12 @@ impl Folding {
         held && self.position().is_none()
     }
 
+    /// Whether it adds up floats.
+    pub fn is_sum(self) -> bool {
+        let dtype = if let Folding::Products(_, accumulator) = self { accumulator } else { self.dtype() };
+        self.monoid() == Monoid::Sum && dtype.is_float()
+    }
+
     /// How many vectors it keeps.
     pub fn parts(self) -> usize {
         if self.position().is_some() || matches!(self, Folding::Extreme(..)) { 2 } else { 1 }

@@ -13,6 +13,7 @@ mod empty;
 mod expression;
 mod factors;
 mod fold;
+mod fold_loop;
 mod generic;
 mod group;
 mod index;

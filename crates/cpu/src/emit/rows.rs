@@ -15,6 +15,7 @@ use rustc_hash::FxHashMap;
 use super::bound::ceil_div;
 use super::emitter::{Emitter, Given, Held};
 use super::fold::{Folding, Kept};
+use super::fold_loop::{Accumulators, Steps};
 use super::generic::most_vectors;
 use super::overlap::Overlap;
 use super::point::{Coord, Point};
@@ -362,6 +363,12 @@ impl Emitter<'_> {
         Ok(())
     }
 
+    /// How many terms join what a fold keeps in the loops over some inner axes.
+    fn chain(&self, rows: &Rows, axes: &[usize]) -> i64 {
+        let block = |axis: usize| if rows.lane == Some(axis) { rows.unroll * self.lanes() } else { 1 };
+        axes.iter().map(|axis| ceil_div(self.bound.extents[*axis], block(*axis))).product()
+    }
+
     /// Loops over the inner axes that are left, the first of them within a range; returns what folds keep.
     #[allow(clippy::too_many_arguments, reason = "the state of a nest of loops")]
     fn nest(
@@ -384,11 +391,13 @@ impl Emitter<'_> {
                     Some((from, to)) => (To::Value(from), To::Value(to)),
                     None => (To::Number(0), To::Number(self.bound.extents[*axis])),
                 };
-                let (var, kept) = self.b.begin_loop(from, to, 1, &kept);
-                let coord = Coord { base: Some(var), plus: 0, lanes: false };
-                let points: Vec<Point> = points.iter().map(|point| point.with(*axis, coord)).collect();
-                let next = self.nest(rows, pass, foldings, further, &points, kept, None)?;
-                Ok(self.b.end_loop(&next))
+                let inside = self.chain(rows, further);
+                let steps = Steps { from, to, by: 1, inside };
+                self.fold_loop(foldings, steps, kept, &mut |e, var, kept| {
+                    let coord = Coord { base: Some(var), plus: 0, lanes: false };
+                    let points: Vec<Point> = points.iter().map(|point| point.with(*axis, coord)).collect();
+                    e.nest(rows, pass, foldings, further, &points, kept, None)
+                })
             }
         }
     }
@@ -425,13 +434,14 @@ impl Emitter<'_> {
         };
         let mut kept = kept;
         if range.is_some() || extent >= block {
-            let (var, inside) = self.b.begin_loop(from, whole, block, &kept);
-            self.multiples.insert(var, block);
-            let at = |k: i64| Coord { base: Some(var), plus: k * lanes, lanes: true };
-            let row = |point: &Point| (0..rows.unroll).map(|k| point.with(lane, at(k))).collect::<Vec<_>>();
-            let vectors: Vec<Point> = points.iter().flat_map(row).collect();
-            let next = self.body(rows, pass, foldings, &vectors, inside)?;
-            kept = self.b.end_loop(&next);
+            let steps = Steps { from, to: whole, by: block, inside: 1 };
+            kept = self.fold_loop(foldings, steps, kept, &mut |e, var, inside| {
+                e.multiples.insert(var, block);
+                let at = |k: i64| Coord { base: Some(var), plus: k * lanes, lanes: true };
+                let row = |point: &Point| (0..rows.unroll).map(|k| point.with(lane, at(k))).collect::<Vec<_>>();
+                let vectors: Vec<Point> = points.iter().flat_map(row).collect();
+                e.body(rows, pass, foldings, &vectors, inside)
+            })?;
         }
         if rest {
             // One vector of a row at a time: only the first accumulators of each take part.
@@ -555,40 +565,6 @@ impl Emitter<'_> {
         }
         let numbers = self.b.lane_numbers(Ty::I32);
         Some(self.b.binary(crate::vector::Binary::Add, base, numbers))
-    }
-}
-
-/// What folds keep, for every copy of every fold, as one list that loops can carry.
-#[derive(Debug)]
-struct Accumulators {
-    foldings: Vec<Folding>,
-    values: Vec<Value>,
-}
-
-impl Accumulators {
-    fn new(e: &mut Emitter<'_>, foldings: &[Folding], copies: usize) -> Accumulators {
-        let mut values = Vec::new();
-        for _ in 0..copies {
-            for folding in foldings {
-                values.extend(folding.neutral(&mut e.b));
-            }
-        }
-        Accumulators { foldings: foldings.to_vec(), values }
-    }
-
-    fn place(&self, copy: usize, fold: usize) -> std::ops::Range<usize> {
-        let sizes: Vec<usize> = self.foldings.iter().map(|folding| folding.parts()).collect();
-        let start = copy * sizes.iter().sum::<usize>() + sizes[..fold].iter().sum::<usize>();
-        start..start + sizes[fold]
-    }
-
-    fn at(&self, copy: usize, fold: usize) -> Kept {
-        Kept::from_slice(&self.values[self.place(copy, fold)])
-    }
-
-    fn set(&mut self, copy: usize, fold: usize, kept: &Kept) {
-        let place = self.place(copy, fold);
-        self.values[place].copy_from_slice(kept);
     }
 }
 

@@ -12,6 +12,7 @@ use super::Memory;
 use super::bound::{Access, Bound};
 use super::emitter::{Emitter, Given, Held};
 use super::fold::Folding;
+use super::fold_loop::Steps;
 use super::index::{Index, gcd, index_at};
 use super::interleave::Interleaved;
 use super::lanes::slope_along;
@@ -186,9 +187,10 @@ impl Emitter<'_> {
         if whole > 0 {
             // The accumulators of the last columns, where they are more, begin with them.
             let others = kept.split_off(kept.len() / abreast as usize * COLUMNS as usize);
-            let (var, inside) = self.b.begin_loop(To::Number(0), To::Number(whole), COLUMNS, &kept);
-            let next = self.body(rows, pass, foldings, &columns(var, COLUMNS), inside)?;
-            kept = self.b.end_loop(&next);
+            let steps = Steps { from: To::Number(0), to: To::Number(whole), by: COLUMNS, inside: 1 };
+            kept = self.fold_loop(foldings, steps, kept, &mut |e, var, inside| {
+                e.body(rows, pass, foldings, &columns(var, COLUMNS), inside)
+            })?;
             kept.extend(others);
         }
         if extent > whole {

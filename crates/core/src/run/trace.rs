@@ -60,16 +60,10 @@ impl Trace {
                 env.bind(Symbol::Value(row.symbol), given.first().map_or(0, |scalar| scalar.int(0)));
             } else {
                 let alone = kernel.graph(graph).at(|| kernel.describe(k, graph))?;
+                let unread = unread(graph, &kernel.nodes_alone(graph));
+                let given = given.into_iter().map(Ok).chain(unread.iter().map(read));
                 let mut inputs: FxHashMap<Arc<str>, Literal> =
-                    given.into_iter().enumerate().map(|(k, literal)| (input_name(k), literal)).collect();
-                // What a node takes and does not need, as x⁰ does not need x, the kernel does not read.
-                let is_taken = |name: &Arc<str>| alone.inputs().iter().any(|value| alone.input_name(*value) == name);
-                for (value, literal) in graph.inputs().iter().zip(&self.inputs) {
-                    let name = graph.input_name(*value);
-                    if is_taken(name) && !inputs.contains_key(name) {
-                        inputs.insert(name.clone(), literal.clone());
-                    }
-                }
+                    given.enumerate().map(|(k, literal)| Ok((input_name(k), literal?))).collect::<Result<_>>()?;
                 for value in alone.inputs() {
                     let name = alone.input_name(*value);
                     if !inputs.contains_key(name) {
@@ -107,22 +101,19 @@ impl Case<'_> {
 }
 
 impl PlannedKernel {
-    /// What the kernel computes, as a graph of its own: what it reads are inputs `x0`, `x1`, …, what it stores outputs `y0`, `y1`, …. A size that the whole
-    /// knows, and that none of these inputs tells (`t` where one has `2·t` elements), is told by one more: bytes `size_t`, as many as that.
+    /// What the kernel computes, as a graph of its own: what it reads are inputs `x0`, `x1`, …, and behind them those that a node takes and does not need,
+    /// as x⁰ does not need x; what it stores are outputs `y0`, `y1`, …. A size that the whole knows, and that none of these inputs tells (`t` where one has
+    /// `2·t` elements), is told by one more: bytes `size_t`, as many as that.
     pub fn graph(&self, whole: &Graph) -> Result<Graph> {
         let mut part = Part::new(whole);
-        for (k, value) in self.inputs.iter().enumerate() {
-            part.add_input(whole, input_name(k), *value)?;
+        let nodes = self.nodes_alone(whole);
+        for (k, value) in self.inputs.iter().copied().chain(unread(whole, &nodes)).enumerate() {
+            part.add_input(whole, input_name(k), value)?;
         }
-        let mut is_needed = vec![false; whole.nodes().len()];
-        let mut todo: Vec<Value> = self.outputs.clone();
-        while let Some(value) = todo.pop() {
-            if !part.has(value) && !std::mem::replace(&mut is_needed[value.node()], true) {
-                todo.extend(whole.node_of(value).args());
+        for id in nodes {
+            if !part.has(Value::new(id, 0)) {
+                part.copy(whole, id)?;
             }
-        }
-        for id in (0..is_needed.len()).filter(|id| is_needed[*id]) {
-            part.copy(whole, id)?;
         }
         for (k, value) in self.outputs.iter().enumerate() {
             let moved = part.moved(*value)?;
@@ -142,6 +133,24 @@ impl PlannedKernel {
         }
         Ok(part.graph)
     }
+
+    /// The nodes of which its outputs are made, back to what it reads, ascending.
+    fn nodes_alone(&self, whole: &Graph) -> Vec<usize> {
+        let mut is_needed = vec![false; whole.nodes().len()];
+        let mut todo: Vec<Value> = self.outputs.clone();
+        while let Some(value) = todo.pop() {
+            if !self.inputs.contains(&value) && !std::mem::replace(&mut is_needed[value.node()], true) {
+                todo.extend(whole.node_of(value).args());
+            }
+        }
+        (0..is_needed.len()).filter(|id| is_needed[*id]).collect()
+    }
+}
+
+/// The inputs of a graph among some of its nodes.
+fn unread(graph: &Graph, nodes: &[usize]) -> Vec<Value> {
+    let is_input = |id: &&usize| matches!(graph.nodes()[**id].prim(), Prim::Input(_));
+    nodes.iter().filter(is_input).map(|id| Value::new(*id, 0)).collect()
 }
 
 fn input_name(k: usize) -> Arc<str> {

@@ -131,8 +131,8 @@ pub enum Evidence {
     Wrong(String),
     /// milliseconds before and after the decision
     Times(f64, f64),
-    /// milliseconds
-    Time(f64),
+    /// milliseconds of the whole plan with every decision but this one, and with all of them
+    Whole(f64, f64),
 }
 
 /// How many plans of so many decisions a search looks at, at most: both ends, and those between which it halves, or cuts into eighths.
@@ -253,10 +253,11 @@ impl Search<'_> {
     /// Looks at both plans again, in turns, and at the whole plan without the decision; nothing where it was chance.
     fn guilt(&self, graph: &Graph, simple: &Graph, guilty: Guilty, arguments: &Bisect) -> Result<Option<Guilt>> {
         self.waiting.say("looking at the decision".into());
+        let plan = |options: &PlanOptions| plan_simplified(simple.clone(), options, &mut |_| {});
         let without = guilty.decision.map(|id| {
             let mut options = self.plan.clone();
             options.pins.apart.insert(id);
-            plan_simplified(simple.clone(), &options, &mut |_| {})
+            plan(&options)
         });
         let without = without.transpose()?;
         let (evidence, without) = match arguments.metric {
@@ -268,7 +269,8 @@ impl Search<'_> {
                 (wrong(&guilty.bad)?, without.as_ref().map(wrong).transpose()?)
             }
             Metric::Latency => {
-                let plans: Vec<_> = [&guilty.good, &guilty.bad].into_iter().chain(&without).collect();
+                let whole = without.as_ref().map(|_| plan(self.plan)).transpose()?;
+                let plans: Vec<_> = [&guilty.good, &guilty.bad].into_iter().chain(&without).chain(&whole).collect();
                 let iters = arguments.iters.get();
                 // What is so by chance is not so twice.
                 let halves = [self.in_turns(&plans, iters)?, self.in_turns(&plans, iters)?];
@@ -277,7 +279,8 @@ impl Search<'_> {
                     return Ok(None);
                 }
                 let least: Vec<f64> = halves[0].iter().zip(&halves[1]).map(|(a, b)| a.min(*b)).collect();
-                (Evidence::Times(least[0], least[1]), least.get(2).copied().map(Evidence::Time))
+                let whole = least.get(2).zip(least.get(3)).map(|(without, with)| Evidence::Whole(*without, *with));
+                (Evidence::Times(least[0], least[1]), whole)
             }
         };
         let explanation = Explanation::of(&guilty.bad, self.plan)?;

@@ -42,13 +42,17 @@ pub fn to_text(
         Evidence::Times(before, after) => {
             line(format!("{} ms before it, {} ms with it", significant(*before), significant(*after)));
         }
-        Evidence::Right | Evidence::Time(_) => {}
+        Evidence::Right | Evidence::Whole(..) => {}
     }
     match &guilt.without {
         Some(Evidence::Right) => line("without it, and with every other decision, everything agrees".into()),
         Some(Evidence::Wrong(_)) => line("without it, other decisions are wrong as well".into()),
-        Some(Evidence::Time(ms)) => {
-            line(format!("the whole plan without it, and with every other decision: {} ms", significant(*ms)));
+        Some(Evidence::Whole(without, with)) => {
+            let times = [without, with].map(|ms| significant(*ms));
+            line(format!("the whole plan, with every decision: {} ms, without this one: {} ms", times[1], times[0]));
+            if *without * (1.0 + arguments.above / 100.0) > *with {
+                line(format!("in the whole plan it matters by less than {} %", arguments.above));
+            }
         }
         _ => {}
     }
@@ -87,7 +91,7 @@ pub fn to_json(model: &Model, arguments: &Bisect, searched: &Searched, written: 
         Evidence::Right => json!({ "agrees": true }),
         Evidence::Wrong(why) => json!({ "agrees": false, "why": why }),
         Evidence::Times(before, after) => json!({ "ms_before": before, "ms_after": after }),
-        Evidence::Time(ms) => json!({ "ms": ms }),
+        Evidence::Whole(without, with) => json!({ "ms": without, "whole_ms": with }),
     };
     let guilty = searched.guilt.as_ref().map(|guilt| {
         json!({

@@ -72,7 +72,8 @@ def torch(model, feeds, request):
     tensors = [torch.from_numpy(feed).to(device) for feed in feeds.values()]
     with torch.no_grad():
         try:
-            module = with_fixed_sizes(torch, onnx2torch.convert(without_identities(model)).eval().to(device), tensors)
+            read_later_versions()
+            module = with_fixed_sizes(torch, onnx2torch.convert(as_it_reads(model)).eval().to(device), tensors)
         except Exception as error:  # of many kinds, some of which say no more than a name
             raise RuntimeError(f"onnx2torch does not read this model ({told(error)})") from error
         module = torch.compile(module)
@@ -90,22 +91,87 @@ def torch(model, feeds, request):
     return torch.__version__.split("+")[0], run
 
 
-def without_identities(path):
-    """The model with weights where they are read: onnx2torch does not look for them behind an Identity, which exporters write for those that are shared."""
+def read_later_versions():
+    """Has onnx2torch read operators of later operator sets as the latest that it knows, where nothing changed but types, inputs and attributes that a node does
+    without, and axes that became an input (`as_it_reads` makes an attribute of them again)."""
+    from onnx import defs
+    from onnx2torch.node_converters import registry
+
+    latest = {}
+    for known in registry._CONVERTER_REGISTRY:
+        version = latest.get((known.domain, known.operation_type), 0)
+        latest[known.domain, known.operation_type] = max(version, known.version)
+    for later in defs.get_all_schemas_with_history():
+        version = latest.get((later.domain, later.name))
+        if version is None or later.since_version <= version:
+            continue
+        schema = defs.get_schema(later.name, version, later.domain)
+        default = lambda attribute: attribute.default_value.SerializeToString()
+        moved = {"axes"} & {given.name for given in later.inputs}
+        is_same = lambda name: name in later.attributes and default(later.attributes[name]) == default(schema.attributes[name])
+        if not all(is_same(name) for name in set(schema.attributes) - moved):
+            continue
+        read = registry._CONVERTER_REGISTRY[registry.OperationDescription(later.domain, later.name, version)]
+        try:
+            registry.add_converter(later.name, later.since_version, later.domain)(as_before(read, schema, later))
+        except ValueError:
+            pass  # there already
+    if ("", "Gelu") not in latest:
+        registry.add_converter("Gelu", 20)(read_gelu)
+
+
+def read_gelu(node, graph):
+    from onnx2torch.utils.common import OperationConverterResult, onnx_mapping_from_node
+    from torch.nn import GELU
+
+    approximate = node.attributes.get("approximate", "none")
+    return OperationConverterResult(torch_module=GELU(approximate=approximate), onnx_mapping=onnx_mapping_from_node(node))
+
+
+def as_before(read, schema, later):
+    """How a node is read by an earlier version of its operator."""
+    from onnx import helper
+
+    usual = lambda name: helper.get_attribute_value(later.attributes[name].default_value) if later.attributes[name].default_value.name else None
+
+    def read_node(node, graph):
+        more = [name for name, value in node.attributes.items() if name not in schema.attributes and value != usual(name)]
+        if more or len(node.input_values) > schema.max_input:
+            raise NotImplementedError(f"{schema.name} with {', '.join(more) or 'more inputs'}")
+        return read(node, graph)
+
+    return read_node
+
+
+def as_it_reads(path):
+    """The model as onnx2torch reads it: it does not look for weights behind an Identity, which exporters write for those that are shared; it wants the axes of
+    folds as an attribute; and it knows no sizes of zero."""
     import onnx
+    from onnx import helper, numpy_helper
 
     model = onnx.load(path)
-    graph, weights = model.graph, {weight.name for weight in model.graph.initializer}
+    graph = model.graph
+    if any(attribute.HasField("g") or attribute.graphs for node in graph.node for attribute in node.attribute):
+        return model
+    numbers = {weight.name: weight for weight in graph.initializer}
+    for node in graph.node:
+        if node.op_type == "Constant" and node.attribute and node.attribute[0].name == "value":
+            numbers[node.output[0]] = node.attribute[0].t
+    weights = {weight.name for weight in graph.initializer}
     results, kept, names = {output.name for output in graph.output}, [], {}
     for node in graph.node:
         node.input[:] = [names.get(name, name) for name in node.input]
-        has_body = any(attribute.HasField("g") or attribute.graphs for attribute in node.attribute)
-        if has_body:
-            return onnx.load(path)
         if node.op_type == "Identity" and node.input[0] in weights and node.output[0] not in results:
             names[node.output[0]] = node.input[0]
-        else:
-            kept.append(node)
+            continue
+        if node.op_type.startswith("Reduce") and node.op_type != "ReduceSum" and len(node.input) == 2 and node.input[1] in numbers:
+            axes = numpy_helper.to_array(numbers[node.input[1]]).tolist()
+            del node.input[1]
+            node.attribute.append(helper.make_attribute("axes", axes))
+        if node.op_type == "Reshape":
+            for attribute in [attribute for attribute in node.attribute if attribute.name == "allowzero"]:
+                node.attribute.remove(attribute)
+        kept.append(node)
     del graph.node[:]
     graph.node.extend(kept)
     return model

@@ -98,7 +98,10 @@ fn write_candidates(text: &mut String, analysis: &Analysis) {
     for c in &analysis.candidates {
         text.push('\n');
         match &c.verdict {
-            Verdict::KeepApart(reason) => prose(text, 2, &format!("{}: keep apart — {reason}", c.name())),
+            Verdict::KeepApart(reason) => {
+                prose(text, 2, &format!("{}: keep apart — {reason}", c.name()));
+                company(analysis, c).into_iter().for_each(|words| prose(text, 6, &words));
+            }
             Verdict::Fuse => prose(text, 2, &format!("{}: FUSE {:.2} — {}", c.name(), c.scorecard.score, savings(c))),
             Verdict::FuseIf(condition) => {
                 prose(text, 2, &format!("{}: FUSE {:.2} {condition} — {}", c.name(), c.scorecard.score, savings(c)));
@@ -119,6 +122,16 @@ fn write_candidates(text: &mut String, analysis: &Analysis) {
             prose(text, 6, &format!("rules of thumb that {word}: {}", list(rules)));
         });
     }
+}
+
+/// With what the operations of a candidate run in one kernel: what is said of them is said of that.
+fn company(analysis: &Analysis, candidate: &Candidate) -> Vec<String> {
+    let of = |operation: &String| {
+        let group = analysis.groups.iter().find(|group| group.operations.contains(operation))?;
+        (group.operations.len() > 1)
+            .then(|| format!("{operation} is part of the kernel {}, which this is about", group.name()))
+    };
+    [&candidate.producer, &candidate.consumer].into_iter().filter_map(of).collect()
 }
 
 /// A sentence, in as many lines as it takes.

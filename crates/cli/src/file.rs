@@ -226,6 +226,10 @@ fn write_by(path: &Path, fill: &mut dyn FnMut(&mut File) -> io::Result<()>) -> O
 
 fn replace(place: &Path, fill: &mut dyn FnMut(&mut File) -> io::Result<()>) -> io::Result<()> {
     let (part, mut file) = Part::beside(place)?;
+    if let Ok(found) = fs::metadata(place) {
+        // Who may read it stays as it was; where that cannot be, it is as for a new file.
+        let _ = file.set_permissions(found.permissions());
+    }
     fill(&mut file)?;
     file.sync_all()?;
     part.put(place)

@@ -26,6 +26,8 @@ pub fn remove_all() -> impl Sized {
 #[derive(Debug)]
 pub struct Part {
     path: PathBuf,
+    /// the file, where it gets its name only when it is whole: then no signal leaves anything
+    nameless: Option<File>,
 }
 
 impl Part {
@@ -37,7 +39,12 @@ impl Part {
         let mut name = OsString::from(".");
         name.push(own);
         name.push(format!(".{}.part", std::process::id()));
-        let part = Part { path: place.with_file_name(name) };
+        let path = place.with_file_name(name);
+        if let Some(file) = nameless(folder_of(place)) {
+            let part = Part { path, nameless: Some(file.try_clone()?) };
+            return Ok((part, file));
+        }
+        let part = Part { path, nameless: None };
         let mut parts = parts();
         let file = File::create(&part.path)?;
         parts.push(part.path.clone());
@@ -48,27 +55,69 @@ impl Part {
     /// Puts it in its place, whole.
     pub fn put(self, place: &Path) -> io::Result<()> {
         // Nobody removes it meanwhile; `self` is dropped after the lock.
-        let parts = parts();
-        let done = fs::rename(&self.path, place);
+        let mut parts = parts();
+        let named = match &self.nameless {
+            Some(file) => {
+                parts.push(self.path.clone());
+                give_name(file, &self.path)
+            }
+            None => Ok(()),
+        };
+        let done = named.and_then(|()| fs::rename(&self.path, place));
         drop(parts);
         done
     }
 }
 
-/// Removes the parts of this file that commands have left which were killed: nothing can be done against that signal, but there is no such
-/// process any more. Where the system does not tell of processes, parts stay.
+fn folder_of(place: &Path) -> &Path {
+    place.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))
+}
+
+/// A file in a folder that has no name yet, where the system has such.
+#[cfg(target_os = "linux")]
+fn nameless(folder: &Path) -> Option<File> {
+    use rustix::fs::{Mode, OFlags, open};
+
+    let flags = OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC;
+    let mode = Mode::RUSR | Mode::WUSR | Mode::RGRP | Mode::WGRP | Mode::ROTH | Mode::WOTH;
+    // It gets its name by way of the files of this process.
+    Path::new("/proc/self/fd").exists().then(|| open(folder, flags, mode).ok().map(File::from)).flatten()
+}
+
+#[cfg(not(target_os = "linux"))]
+fn nameless(_folder: &Path) -> Option<File> {
+    None
+}
+
+/// Gives a file without a name one that nobody has.
+#[cfg(target_os = "linux")]
+fn give_name(file: &File, path: &Path) -> io::Result<()> {
+    use std::os::fd::AsRawFd as _;
+
+    use rustix::fs::{AtFlags, CWD, linkat};
+
+    let open = format!("/proc/self/fd/{}", file.as_raw_fd());
+    linkat(CWD, open, CWD, path, AtFlags::SYMLINK_FOLLOW).map_err(io::Error::from)
+}
+
+#[cfg(not(target_os = "linux"))]
+fn give_name(_file: &File, _path: &Path) -> io::Result<()> {
+    Err(ErrorKind::Unsupported.into())
+}
+
+/// Removes the parts of this file that commands have left which were killed: nothing can be done against that signal where files have names at once, but
+/// there is no such process any more. Where the system does not tell of processes, parts stay.
 fn remove_left(place: &Path, own: &OsStr) {
     let processes = Path::new("/proc");
     if !processes.join("self").exists() {
         return;
     }
-    let folder = place.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let start = [b".", own.as_encoded_bytes(), b"."].concat();
     let process = |name: &OsStr| -> Option<u32> {
         let rest = name.as_encoded_bytes().strip_prefix(&start[..])?.strip_suffix(b".part")?;
         std::str::from_utf8(rest).ok()?.parse().ok()
     };
-    for file in fs::read_dir(folder).into_iter().flatten().flatten() {
+    for file in fs::read_dir(folder_of(place)).into_iter().flatten().flatten() {
         if process(&file.file_name()).is_some_and(|id| !processes.join(id.to_string()).exists()) {
             let _ = fs::remove_file(file.path());
         }

@@ -229,7 +229,8 @@ def _settings(
     bounds = {name: limits.get(name) for name in _LIMITS}
     for name in bounds:
         if name != "max_compile_time" and bounds[name] is not None:
-            bounds[name] = _whole("max_memory" if name == "max_bytes" else name, bounds[name])
+            # More than there can be is no bound.
+            bounds[name] = min(_whole("max_memory" if name == "max_bytes" else name, bounds[name]), (1 << 63) - 1)
     strict = level <= GraphOptimizationLevel.ORT_ENABLE_BASIC and precision == "f32"
     if threads is None and device == "cpu":
         threads = options.intra_op_num_threads or None
@@ -282,6 +283,7 @@ class InferenceSession:
     that the model gives them; otherwise the plan is made for the sizes of the first run. Every size can be run. ``max_memory`` (bytes) and
     ``max_trips`` (of loops) bound what a run may use; ``max_text`` (bytes of any string), ``max_nodes``, ``max_nesting`` (of functions and
     regions) and ``max_compile_time`` (seconds, for importing and compiling together) what a model may ask of the compiler.
+    ``disabled_optimizers``, which are ONNX Runtime's, are taken and change nothing.
 
     >>> session = fuseline.InferenceSession("model.onnx", threads=2)
     >>> outputs = session.run(None, {"x": numpy.zeros((2, 3), numpy.float32)})
@@ -307,6 +309,7 @@ class InferenceSession:
         max_nodes: Optional[int] = None,
         max_nesting: Optional[int] = None,
         max_compile_time: Optional[float] = None,
+        disabled_optimizers: Optional[Sequence[str]] = None,
     ) -> None:
         if device is None:
             device = _device_of(providers) if providers else "cpu"

@@ -15,6 +15,34 @@ fn structure(name: &str) -> String {
 }
 
 #[test]
+fn inputs_may_be_called_as_those_of_kernels() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("names.ir");
+    // The kernel takes x0 and does not need it: before the first of one there is nothing.
+    let text = "graph g(x0: f32[1, 8, 8], w: f32[8]) {\n  %2 = prefix.sum x0 axis=0 exclusive : f32[1, 8, 8]\n  \
+                %3 = view w[i2] : f32[1, 8, 8]\n  %4 = map(%2, %3) a * b + b : f32[1, 8, 8]\n  return y = %4\n}\n";
+    std::fs::write(&path, text).unwrap();
+    assert_eq!(json(&[path.to_str().unwrap()])["agrees"], true);
+}
+
+#[test]
+fn long_sums_of_equal_numbers_agree() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("sums.ir");
+    for (shape, axis, result) in [("65536, 64", 0, "64"), ("64, 65536", 1, "64"), ("40, 3000, 20", 1, "40, 20")] {
+        let text = format!(
+            "graph g(x: f32[{shape}]) {{\n  %1 = reduce.sum x axes=[{axis}] : f32[{result}]\n  return y = %1\n}}\n"
+        );
+        std::fs::write(&path, text).unwrap();
+        for x in ["x=3.3", "x=0.1"] {
+            let verdict = json(&[path.to_str().unwrap(), "--input", x]);
+            let ulp = verdict["devices"][0]["kernels"][0]["fused"]["ulp"].as_f64().unwrap();
+            assert!(verdict["agrees"] == true && ulp < 100.0, "{shape}: {ulp} ulp");
+        }
+    }
+}
+
+#[test]
 fn every_kernel_is_compared_with_what_its_nodes_mean() {
     let verdict = json(&["gallery:masked_attention", "--sizes", "batch=2,heads=3,queries=7,keys=37,size=9"]);
     assert_eq!(verdict["agrees"], true, "{verdict:#}");

@@ -194,7 +194,7 @@ impl<'t, 's> Reader<'_, 't, 's> {
             return match args[..] {
                 [Read::Term(term)] => term.try_bits(dtype).map(Read::Term).map_err(|e| e.at(start.place())),
                 [Read::Number(_, place)] => Err(untyped(place)),
-                _ => Err(start.error(format!("{word} takes 1 operands, got {}", args.len()))),
+                _ => Err(start.error(format!("{word} takes one operand, got {}", args.len()))),
             };
         }
         if let Some(dtype) = DType::from_name(word) {
@@ -364,7 +364,7 @@ mod tests {
             ("2.0 + 1.0", "line 1, column 1: nothing here shows the type of this number (write it as f32(…))"),
             ("b + 1.5", "line 1, column 5: 1.5 is not a number of type i64"),
             ("q", "line 1, column 1: q stands for nothing here"),
-            ("exp(a, a)", "line 1, column 1: exp takes 1 operands, got 2"),
+            ("exp(a, a)", "line 1, column 1: exp takes one operand, got 2"),
             ("sqr(a)", "line 1, column 1: there is no function sqr; the nearest are sqrt, shr"),
             ("f16(a, a)", "line 1, column 1: f16 converts one number, got 2"),
             ("{ t = a; t = a; t }", "line 1, column 10: t has a meaning already"),

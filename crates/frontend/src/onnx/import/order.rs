@@ -18,7 +18,7 @@ pub(super) fn evaluation_order(nodes: &[NodeProto]) -> Result<Vec<usize>> {
             if let Some(other) = maker.insert(output, id) {
                 let (a, b) = (node_name(&nodes[other], other), node_name(node, id));
                 return Err(Error::invalid(format!(
-                    "two values are called \"{output}\": nodes \"{a}\" and \"{b}\" make it"
+                    "two values are called \"{output}\": nodes \"{a}\" and \"{b}\" both make it"
                 )));
             }
         }

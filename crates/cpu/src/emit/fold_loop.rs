@@ -41,7 +41,7 @@ impl Emitter<'_> {
         foldings: &[Folding],
         steps: Steps,
         kept: Vec<Value>,
-        trip: &mut dyn FnMut(&mut Self, Value, Vec<Value>) -> Result<Vec<Value>>,
+        mut trip: impl FnMut(&mut Self, Value, Vec<Value>) -> Result<Vec<Value>>,
     ) -> Result<Vec<Value>> {
         let sums: Vec<bool> = foldings.iter().flat_map(|folding| vec![folding.is_sum(); folding.parts()]).collect();
         let block = steps.block().filter(|_| sums.contains(&true));

@@ -393,7 +393,7 @@ impl Emitter<'_> {
                 };
                 let inside = self.chain(rows, further);
                 let steps = Steps { from, to, by: 1, inside };
-                self.fold_loop(foldings, steps, kept, &mut |e, var, kept| {
+                self.fold_loop(foldings, steps, kept, |e, var, kept| {
                     let coord = Coord { base: Some(var), plus: 0, lanes: false };
                     let points: Vec<Point> = points.iter().map(|point| point.with(*axis, coord)).collect();
                     e.nest(rows, pass, foldings, further, &points, kept, None)
@@ -435,7 +435,7 @@ impl Emitter<'_> {
         let mut kept = kept;
         if range.is_some() || extent >= block {
             let steps = Steps { from, to: whole, by: block, inside: 1 };
-            kept = self.fold_loop(foldings, steps, kept, &mut |e, var, inside| {
+            kept = self.fold_loop(foldings, steps, kept, |e, var, inside| {
                 e.multiples.insert(var, block);
                 let at = |k: i64| Coord { base: Some(var), plus: k * lanes, lanes: true };
                 let row = |point: &Point| (0..rows.unroll).map(|k| point.with(lane, at(k))).collect::<Vec<_>>();

@@ -188,7 +188,7 @@ impl Emitter<'_> {
             // The accumulators of the last columns, where they are more, begin with them.
             let others = kept.split_off(kept.len() / abreast as usize * COLUMNS as usize);
             let steps = Steps { from: To::Number(0), to: To::Number(whole), by: COLUMNS, inside: 1 };
-            kept = self.fold_loop(foldings, steps, kept, &mut |e, var, inside| {
+            kept = self.fold_loop(foldings, steps, kept, |e, var, inside| {
                 e.body(rows, pass, foldings, &columns(var, COLUMNS), inside)
             })?;
             kept.extend(others);

@@ -6,8 +6,8 @@ use crate::analysis::{Work, price};
 use crate::device::Unit;
 use crate::error::{Context as _, Error, Result};
 use crate::fuse::{
-    Chooser, DecisionId, Kind, Knowledge, Lock, Pins, Plan, PlanOptions, Turn, edge_names, edges, plan_knowing,
-    price_knowing,
+    Chooser, Decision, DecisionId, Kind, Knowledge, Lock, Pins, Plan, PlanOptions, Turn, Verdict, edge_names, edges,
+    plan_knowing, price_knowing, rules,
 };
 use crate::graph::{Graph, OriginSet, verify_within};
 use crate::passes::{Context, Precision, Step, run_passes, run_rounding};
@@ -171,8 +171,18 @@ fn is_in_doubt(rule: &'static str, planned: &Running, options: &PlanOptions) -> 
     let Running { split: Split { rewrites, .. }, run } = planned;
     let applied = |rule: &'static str| rewrites.iter().filter(move |a| a.rule == rule && a.refused.is_none());
     match rule {
-        // What normalises rows of scores is worth its place in attention.
-        NORMALIZER => applied(rule).count() > run.kernels.iter().filter(|k| k.kind == Kind::Attention).count(),
+        // What normalises rows of scores is worth its place in attention; where that saves little, rows that are normalised behind the
+        // first product may take less.
+        NORMALIZER => {
+            let attentions = run.kernels.iter().filter(|k| k.kind == Kind::Attention);
+            let joins = run.decisions.iter().filter(|d| d.rule == rules::ATTENTION && d.verdict == Verdict::Taken);
+            let saved_us: f64 = joins.clone().map(Decision::saved_us).sum();
+            let saves_little = saved_us < LITTLE * attentions.clone().map(|k| k.price.us).sum::<f64>();
+            // What the user has chosen is not in doubt.
+            let is_chosen = joins.clone().any(|d| options.pins.together.contains(&d.id));
+            let count = applied(rule).count();
+            count > attentions.count() || (count > 0 && saves_little && !is_chosen)
+        }
         // Devices without units for integers, or whose units are not used, multiply floats faster.
         INTEGERS => {
             let rate = |dtype: DType| options.spec.rate(options.spec.dot_unit(dtype));
@@ -198,6 +208,9 @@ fn is_in_doubt(rule: &'static str, planned: &Running, options: &PlanOptions) -> 
 
 /// A second plan is made for what could save this part of the first one, not for less.
 const WORTH_A_PLAN: f64 = 1e-3;
+
+/// Attention that saves less than this part of what it takes saves little: with heads of 64 columns it saves a sixth and more.
+const LITTLE: f64 = 0.125;
 
 /// What arithmetic takes at most where it is a part of kernels: twice what it takes all cores.
 fn arithmetic_us(flops: f64, options: &PlanOptions) -> f64 {
@@ -514,13 +527,13 @@ mod tests {
     fn rules_that_are_left_out_are_not_asked() {
         let fused = plan_program(sample(), &options(), &mut |_| {}).unwrap();
         let mut without = options();
-        without.without.extend(crate::fuse::rules::RULES.iter().map(|rule| rule.name().to_string()));
+        without.without.extend(rules::RULES.iter().map(|rule| rule.name().to_string()));
         let rewrites = crate::rewrites::REWRITES.iter().chain(PLACEMENTS);
         without.without.extend(rewrites.map(|rewrite| rewrite.name.to_string()));
         let planned = plan_program(sample(), &without, &mut |_| {}).unwrap();
         assert!(planned.rewrites.iter().all(|a| a.refused.is_some()));
         assert!(planned.run.kernels.iter().all(|k| k.members.len() == 1));
-        let taken = fused.run.decisions.iter().find(|d| d.verdict == crate::fuse::Verdict::Taken).unwrap().rule;
+        let taken = fused.run.decisions.iter().find(|d| d.verdict == Verdict::Taken).unwrap().rule;
         let mut one = options();
         one.without.insert(taken.to_string());
         let planned = plan_program(sample(), &one, &mut |_| {}).unwrap();

@@ -7,7 +7,7 @@ use super::wiring::Wiring;
 use crate::analysis::Scorecard;
 use crate::analysis::scorecard;
 use crate::compile::rewrite_id;
-use crate::fuse::{Decision, DecisionId, Note, Plan, PlannedKernel, Reason, Verdict, bytes_text, node_names};
+use crate::fuse::{Decision, DecisionId, Note, Plan, PlannedKernel, Reason, Verdict, bytes_text, node_names, rules};
 use crate::graph::{Graph, OriginSet};
 use crate::ops::Prim;
 use crate::rewrites::{Application, Refusal};
@@ -178,7 +178,7 @@ pub(super) fn about(graph: &Graph, plan: &Plan, id: DecisionId) -> Option<[Decis
 /// The nodes where the two sides touch, or with which they end.
 fn ends(decision: &Decision, wiring: &Wiring<'_>) -> (usize, usize) {
     let ends = || (*decision.producer.last().unwrap_or(&0), *decision.consumer.last().unwrap_or(&0));
-    if decision.rule == "attention" {
+    if decision.rule == rules::ATTENTION {
         return contractions(decision, wiring).unwrap_or_else(ends);
     }
     let touching = decision.consumer.iter().find_map(|to| {

@@ -6,6 +6,8 @@ use super::{Form, FuseContext, GroupId, Proposal, Rule};
 use crate::fuse::Kind;
 use crate::tensor::{Dim, Shape};
 
+pub(crate) const NAME: &str = "attention";
+
 /// Attention, derived: everything on the way from one contraction to another.
 pub(super) struct Attention;
 
@@ -21,7 +23,7 @@ const MOST_FIRSTS: usize = 3;
 
 impl Rule for Attention {
     fn name(&self) -> &'static str {
-        "attention"
+        NAME
     }
 
     fn doc(&self) -> &'static str {

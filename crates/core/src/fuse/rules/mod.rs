@@ -10,6 +10,8 @@ mod map;
 mod reduce;
 mod siblings;
 
+pub(crate) use attention::NAME as ATTENTION;
+
 use super::context::FuseContext;
 use super::state::{GroupId, Groups};
 

@@ -66,6 +66,15 @@ impl<'g> Rebuild<'g> {
         self.new.as_ref().map_or(value, |new| new.moved[value.node()][value.port()])
     }
 
+    /// What has taken the place of the operands of a node.
+    fn moved_args(&self, node: &Node) -> SmallVec<[Value; 3]> {
+        let mut args = SmallVec::from_slice(node.args());
+        if self.new.is_some() {
+            args.iter_mut().for_each(|arg| *arg = self.moved(*arg));
+        }
+        args
+    }
+
     /// The graph that is new from here on.
     fn new_graph(&mut self) -> &mut New {
         let (old, at) = (self.old, self.at);
@@ -110,7 +119,10 @@ impl<'g> Rebuild<'g> {
                 check_types(self.graph(), node, &values)?;
                 values
             }
-            None if is_old && self.new.is_none() => results(self.at, node),
+            None if is_old && self.new.is_none() => {
+                self.at += 1;
+                return Ok(());
+            }
             None => {
                 let first = self.keep(node, args)?.node();
                 results(first, node)
@@ -206,7 +218,11 @@ impl<'g> Rebuild<'g> {
 
 /// All results of a node of some number.
 fn results(id: usize, node: &Node) -> Values {
-    (0..node.types().len()).map(|port| Value::new(id, port)).collect()
+    match node.types().len() {
+        // nearly all
+        1 => smallvec![Value::new(id, 0)],
+        count => (0..count).map(|port| Value::new(id, port)).collect(),
+    }
 }
 
 /// The graph rebuilt in order, as long as the budget lasts; `None` where that changes nothing. For every live node, `f` sees the node and its new operands and
@@ -259,7 +275,7 @@ fn rebuild_nodes(graph: &Graph, budget: &Budget, f: &mut Rebuilder<'_>) -> Resul
             continue;
         }
         budget.check()?;
-        let args: SmallVec<[Value; 3]> = node.args().iter().map(|a| rebuild.moved(*a)).collect();
+        let args = rebuild.moved_args(node);
         f(&mut rebuild, id, node, &args).at(|| graph.describe(id))?;
     }
     Ok(rebuild.finish())

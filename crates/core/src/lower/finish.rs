@@ -120,8 +120,8 @@ fn shared_terms(draft: &Draft) -> FxHashSet<Place> {
         // A term whose reader is shared by the same ends is part of that.
         let mut inner = vec![false; nodes.len()];
         for (place, (node, _)) in nodes.iter().enumerate().filter(|(place, _)| readers[*place] != 0) {
-            for operand in node.operands() {
-                inner[operand as usize] |= readers[operand as usize] == readers[place];
+            for operand in node.operands().iter().map(|operand| *operand as usize) {
+                inner[operand] |= readers[operand] == readers[place];
             }
         }
         let is_shared = |place: usize| {

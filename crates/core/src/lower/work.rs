@@ -491,7 +491,7 @@ fn multiply_adds(draft: &Draft, steps: &[Operation]) -> FxHashSet<Place> {
     draft.scope.with_nodes(|nodes| {
         for (place, op, _) in steps {
             let adds = matches!(op, Scalar::Add | Scalar::Sub);
-            for operand in nodes[*place as usize].0.operands() {
+            for operand in nodes[*place as usize].0.operands().iter().copied() {
                 let same_loops = draft.axes_of(operand) == draft.axes_of(*place);
                 read(operand, (adds && same_loops).then_some(Adder::Step(*place)));
             }

@@ -327,11 +327,11 @@ pub fn is_kept(nodes: &[(ExprNode, DType)], step: usize) -> bool {
 
 impl ExprNode {
     /// The steps that this step reads.
-    pub fn operands(&self) -> SmallVec<[u32; 3]> {
+    pub fn operands(&self) -> &[u32] {
         match self {
-            ExprNode::Apply(_, operands) => operands.clone(),
-            ExprNode::Cast(x) | ExprNode::Bits(x) => SmallVec::from_slice(&[*x]),
-            ExprNode::Arg(_) | ExprNode::Const(_) | ExprNode::Coord(_) | ExprNode::Size(_) => SmallVec::new(),
+            ExprNode::Apply(_, operands) => operands,
+            ExprNode::Cast(x) | ExprNode::Bits(x) => std::slice::from_ref(x),
+            ExprNode::Arg(_) | ExprNode::Const(_) | ExprNode::Coord(_) | ExprNode::Size(_) => &[],
         }
     }
 
@@ -360,18 +360,36 @@ pub struct Scope {
 #[derive(Debug, Default)]
 struct ScopeState {
     nodes: Vec<(ExprNode, DType)>,
+    /// where equal steps stand, once there are more than [`FEW_STEPS`]
     known: FxHashMap<(ExprNode, DType), u32>,
+}
+
+/// Up to so many steps it takes less to look at all of them than to make a table.
+const FEW_STEPS: usize = 12;
+
+impl ScopeState {
+    /// The place of a step: that of an equal one, or the next.
+    fn place(&mut self, node: ExprNode, dtype: DType) -> u32 {
+        let next = self.nodes.len() as u32;
+        let found = if self.nodes.len() <= FEW_STEPS {
+            self.nodes.iter().position(|(known, ty)| *ty == dtype && *known == node).map(|place| place as u32)
+        } else {
+            if self.known.is_empty() {
+                self.known.extend(self.nodes.iter().cloned().zip(0..));
+            }
+            let place = *self.known.entry((node.clone(), dtype)).or_insert(next);
+            (place != next).then_some(place)
+        };
+        found.unwrap_or_else(|| {
+            self.nodes.push((node, dtype));
+            next
+        })
+    }
 }
 
 impl Scope {
     fn add(&self, node: ExprNode, dtype: DType) -> Term<'_> {
-        let mut state = self.state.borrow_mut();
-        let next = state.nodes.len() as u32;
-        let id = *state.known.entry((node.clone(), dtype)).or_insert(next);
-        if id == next {
-            state.nodes.push((node, dtype));
-        }
-        Term { scope: self, id, dtype }
+        Term { scope: self, id: self.state.borrow_mut().place(node, dtype), dtype }
     }
 
     /// The term at a place.
@@ -468,11 +486,7 @@ impl<'s> Term<'s> {
     pub fn operands(self) -> SmallVec<[Term<'s>; 3]> {
         let state = self.scope.state.borrow();
         let term = |id: &u32| Term { scope: self.scope, id: *id, dtype: state.nodes[*id as usize].1 };
-        match &state.nodes[self.id as usize].0 {
-            ExprNode::Apply(_, operands) => operands.iter().map(term).collect(),
-            ExprNode::Cast(x) | ExprNode::Bits(x) => SmallVec::from_slice(&[term(x)]),
-            ExprNode::Arg(_) | ExprNode::Const(_) | ExprNode::Coord(_) | ExprNode::Size(_) => SmallVec::new(),
-        }
+        state.nodes[self.id as usize].0.operands().iter().map(term).collect()
     }
 
     /// The number, when it is a constant.

@@ -136,7 +136,7 @@ fn deciding_steps(row: &Map, settled: &[bool], result: bool) -> Vec<bool> {
     for (k, (step, dtype)) in nodes.iter().enumerate().rev() {
         if jumps(nodes, step, *dtype) || decides[k] {
             for operand in step.operands() {
-                let place = operand as usize;
+                let place = *operand as usize;
                 decides[place] |= settled[place] && nodes[place].1.is_float();
             }
         }

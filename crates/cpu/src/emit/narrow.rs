@@ -100,7 +100,7 @@ impl Cut {
                 ExprNode::Coord(_) => (false, true),
                 _ => (false, false),
             };
-            let all = node.operands().into_iter().map(|operand| needs[operand as usize]);
+            let all = node.operands().iter().map(|operand| needs[*operand as usize]);
             needs.push(all.fold(own, |a, b| (a.0 || b.0, a.1 || b.1)));
         }
         let is_part = |k: usize| needs[k] == (true, false) && !is_wide(nodes[k].1);

@@ -28,7 +28,7 @@ pub(super) fn forms(expr: &Expr, rounding: Rounding) -> Vec<Form> {
     }
     let mut readers = vec![0u32; nodes.len()];
     for operand in nodes.iter().flat_map(|(node, _)| node.operands()) {
-        readers[operand as usize] += 1;
+        readers[*operand as usize] += 1;
     }
     for (k, (node, dtype)) in nodes.iter().enumerate() {
         let ExprNode::Apply(op, operands) = node else { continue };

@@ -56,14 +56,14 @@ impl Body<'_> {
     fn steps(&mut self, nodes: &[(ExprNode, DType)], values: &[Code], of_values: &[AxisSet]) -> Result<Code> {
         let mut readers = vec![0u32; nodes.len()];
         for operand in nodes.iter().flat_map(|(node, _)| node.operands()) {
-            readers[operand as usize] += 1;
+            readers[*operand as usize] += 1;
         }
         let axes = self.axes_of(nodes, of_values);
         let mut codes: Vec<Code> = Vec::with_capacity(nodes.len());
         for (k, (node, dtype)) in nodes.iter().enumerate() {
             // What does not vary here is computed further out.
             for operand in node.operands() {
-                let place = operand as usize;
+                let place = *operand as usize;
                 let is_hidden = self.is_from_outside(axes[place]) && axes[place] != axes[k];
                 if is_hidden && !nodes[place].0.operands().is_empty() && !codes[place].is_name() {
                     codes[place] = self.named("t", element::held(nodes[place].1), axes[place], &codes[place])?;

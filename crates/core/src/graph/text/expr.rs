@@ -44,7 +44,7 @@ pub(super) fn arg_name(k: usize) -> String {
 pub(crate) fn text(expr: &Expr) -> String {
     let nodes = expr.nodes();
     let mut uses = vec![0; nodes.len()];
-    nodes.iter().flat_map(|(node, _)| node.operands()).for_each(|o| uses[o as usize] += 1);
+    nodes.iter().flat_map(|(node, _)| node.operands()).for_each(|o| uses[*o as usize] += 1);
     let mut printer = Printer { expr, texts: Vec::with_capacity(nodes.len()) };
     let (mut named, mut depths): (Vec<String>, Vec<usize>) = (Vec::new(), Vec::new());
     for (k, (node, _)) in nodes.iter().enumerate() {

@@ -34,10 +34,7 @@ fn known(graph: &Graph, value: Value, depth: usize) -> bool {
             for (node, dtype) in row.expr.nodes() {
                 signs.push(match node {
                     ExprNode::Arg(k) => behind(*k as usize),
-                    _ => {
-                        let operands: SmallVec<[u32; 3]> = node.operands();
-                        of_step(node, *dtype, &operands, &|o| signs[o as usize])
-                    }
+                    _ => of_step(node, *dtype, node.operands(), &|o| signs[o as usize]),
                 });
             }
             signs.pop().unwrap_or(false)

@@ -22,8 +22,8 @@ pub fn spelt_out(text: &str) -> Cow<'_, str> {
     Cow::Owned(spelt.collect())
 }
 
-/// A text in lines of at most `width` columns, all of them indented; a word that is longer has a line of its own, and is broken only where a line has
-/// little room at all. A number and its unit stay together.
+/// A text in lines of at most `width` columns, all of them indented; a word that is longer has a line of its own, and is broken behind commas, and elsewhere only
+/// where a line has little room at all. A number and its unit stay together.
 pub fn wrapped(text: &str, indent: usize, width: usize) -> String {
     let room = width.saturating_sub(indent).max(10);
     let is_broken = width < NARROWEST && !text.is_empty();
@@ -37,7 +37,7 @@ const NARROWEST: usize = 30;
 /// The words of a text in lines of at most `room` columns, but for words that are longer.
 fn lines(text: &str, room: usize) -> Vec<String> {
     let mut lines: Vec<String> = Vec::new();
-    for word in words(text) {
+    for word in words(text).into_iter().flat_map(|word| listed(word, room)) {
         match lines.last_mut() {
             Some(line) if columns(line) + 1 + columns(&word) <= room => {
                 line.push(' ');
@@ -47,6 +47,21 @@ fn lines(text: &str, room: usize) -> Vec<String> {
         }
     }
     lines
+}
+
+/// A list without blanks that is longer than a line, in pieces that are not.
+fn listed(word: String, room: usize) -> Vec<String> {
+    if columns(&word) <= room {
+        return vec![word];
+    }
+    let mut pieces: Vec<String> = Vec::new();
+    for part in word.split_inclusive(',') {
+        match pieces.last_mut() {
+            Some(piece) if columns(piece) + columns(part) <= room => piece.push_str(part),
+            _ => pieces.push(part.to_owned()),
+        }
+    }
+    pieces
 }
 
 /// The same, where words that are longer are broken.
@@ -448,6 +463,14 @@ mod tests {
             let escapes = |line: &str| line.chars().filter(|c| *c == '\u{1b}').count() * 5;
             assert!(plain.lines().all(|line| columns(line) <= width + escapes(line)), "{plain}");
         }
+    }
+
+    #[test]
+    fn lists_without_blanks_are_wrapped_behind_commas() {
+        let text = "sizes assumed: p2o.DynamicDimension.0=1,p2o.DynamicDimension.1=64 (choose them)";
+        let lines = "sizes assumed:\np2o.DynamicDimension.0=1,\np2o.DynamicDimension.1=64 (choose\nthem)\n";
+        assert_eq!(wrapped(text, 0, 34), lines);
+        assert_eq!(wrapped("a/path/that/is/longer/than/thirty_two/columns", 0, 32).lines().count(), 1);
     }
 
     #[test]

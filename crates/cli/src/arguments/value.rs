@@ -167,7 +167,7 @@ pub fn count(text: &str) -> Result<NonZeroUsize, String> {
 pub fn thread_count(text: &str) -> Result<NonZeroUsize, String> {
     let most = machine::most_threads();
     let count: NonZeroUsize = text.parse().map_err(|_| format!("wanted: a number from 1 to {most}"))?;
-    if count > most { Err(format!("the most that this machine runs is {most} threads")) } else { Ok(count) }
+    if count > most { Err(format!("the most is {most} threads")) } else { Ok(count) }
 }
 
 /// A decision by its name.

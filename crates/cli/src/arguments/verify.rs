@@ -18,6 +18,7 @@ use super::{
 /// f64. Then every fused kernel by itself: what it stored in that run is compared with what its nodes make of what it read,
 /// and so are the interpreter of kernels and, on a processor, the same nodes one by one. Where something differs, the first
 /// stage that does is named: passes and rewrites, lowering to kernels, the code of a device, or the run as a whole.
+/// All of that takes a thousand times as long as a run: a minute for a network like BERT-base, on two cores.
 /// How far results may differ follows from the model: its types, functions and the lengths of its sums.
 /// An ulp is the distance of neighbours in the type of the value, at the larger of the element and the typical one (the root mean square of its tensor).
 /// Inputs are those of `run`; free sizes that nobody gives are 1 for the leading axis and 128 for the others,

@@ -78,6 +78,10 @@ fn of_device(shown: &Shown) -> String {
         100.0 * at.gflops / at.limit_gflops,
     );
     text.push_str(&screen::wrapped(&position, 2, width));
+    if !at.by_memory {
+        let why = "where arithmetic takes the time, less traffic saves little; `fuseline bench gallery:layernorm_gelu` measures what memory bounds";
+        text.push_str(&screen::wrapped(why, 2, width));
+    }
     let excess = at.ceiling.excess(std::iter::once((at.gbps / at.ceiling.gbps, at.gflops / at.ceiling.gflops)));
     for words in std::iter::once(at.ceiling.to_text()).chain(excess) {
         text.push_str(&screen::wrapped(&words, 2, width));

@@ -49,9 +49,21 @@ pub fn assume_sizes(kernel: &Kernel, mut env: Env, usual: i64) -> (Env, Vec<(Str
     (env, free.iter().map(|symbol| (symbol.to_string(), usual)).collect())
 }
 
-/// What free sizes are taken as where nobody asks for more than there is room for: halved until it fits.
+/// At how many points steps of a kernel are computed at the most where nobody says for which sizes: what runs a few seconds on a processor.
+const MOST_POINTS: f64 = 4e9;
+
+/// At how many points the steps of a kernel are computed.
+fn points(kernel: &Kernel, env: &Env) -> f64 {
+    let extent = |axis: usize| kernel.axes[axis].eval(env).map_or(1.0, |size| size as f64);
+    kernel.steps.iter().map(|step| step.axes.union(step.op.folds()).iter().map(extent).product::<f64>()).sum()
+}
+
+/// What free sizes are taken as where nobody asks for more than there is room and time for: halved until it fits.
 fn usual_with_room(kernel: &Kernel, env: &Env, usual: i64) -> i64 {
-    let fits = |usual: i64| check_room(kernel, &assume_sizes(kernel, env.clone(), usual).0).is_ok();
+    let fits = |usual: i64| {
+        let (env, assumed) = assume_sizes(kernel, env.clone(), usual);
+        check_room(kernel, &env).is_ok() && (assumed.is_empty() || points(kernel, &env) <= MOST_POINTS)
+    };
     let halves = std::iter::successors(Some(usual), |usual| (*usual > LEAST_SIZE).then_some(usual / 2));
     halves.clone().find(|usual| fits(*usual)).or_else(|| halves.last()).unwrap_or(usual)
 }
@@ -153,6 +165,9 @@ mod tests {
         assert_eq!(usual_with_room(&cube, &Env::new(), 1024), 512);
         let line = kernel("kernel line(x: f32[a]) -> y: f32[a] { y = x * 2.0 }");
         assert_eq!(usual_with_room(&line, &Env::new(), 1024), 1024);
+        // Nor do they ask for hours: three axes of products are n³, four n⁴.
+        let heads = "kernel att(q: f32[h, n, d], k: f32[h, m, d]) -> y: f32[h, n, m] { y = dot[d](q, k) }";
+        assert_eq!(usual_with_room(&kernel(heads), &Env::new(), 1024), 128);
         // What was asked for is refused as it is.
         let env = [(Symbol::name("a"), 1 << 40)].into_iter().collect();
         assert_eq!(usual_with_room(&cube, &env, 1024), LEAST_SIZE);

@@ -43,12 +43,24 @@ impl Emitter<'_> {
         kept: Vec<Value>,
         mut trip: impl FnMut(&mut Self, Value, Vec<Value>) -> Result<Vec<Value>>,
     ) -> Result<Vec<Value>> {
+        self.fold_loop_seen(foldings, steps, kept, |e, number, inside, _| trip(e, number, inside))
+    }
+
+    /// As [`Emitter::fold_loop`]; what happens in a trip also sees what was kept before its block, which is still to be added to what sums keep in it;
+    /// nothing where a trip keeps all there is.
+    pub fn fold_loop_seen(
+        &mut self,
+        foldings: &[Folding],
+        steps: Steps,
+        kept: Vec<Value>,
+        mut trip: impl FnMut(&mut Self, Value, Vec<Value>, Option<&[Value]>) -> Result<Vec<Value>>,
+    ) -> Result<Vec<Value>> {
         let sums: Vec<bool> = foldings.iter().flat_map(|folding| vec![folding.is_sum(); folding.parts()]).collect();
         let block = steps.block().filter(|_| sums.contains(&true));
         let Steps { from, to, by, .. } = steps;
         let (Some(block), To::Number(end)) = (block, to) else {
             let (number, inside) = self.b.begin_loop(from, to, by, &kept);
-            let next = trip(self, number, inside)?;
+            let next = trip(self, number, inside, None)?;
             return Ok(self.b.end_loop(&next));
         };
         let is_sum = |k: usize| sums[k % sums.len()];
@@ -58,7 +70,7 @@ impl Emitter<'_> {
         let (all, until) = (self.b.number(end), self.b.plus(begin, block * by));
         let until = self.b.int(IntOp::Min, until, all);
         let (number, inside) = self.b.begin_loop(To::Value(begin), To::Value(until), by, &start);
-        let next = trip(self, number, inside)?;
+        let next = trip(self, number, inside, Some(&before))?;
         let of_block = Accumulators { foldings: foldings.to_vec(), values: self.b.end_loop(&next) };
         let mut sum = Accumulators { foldings: foldings.to_vec(), values: before };
         for copy in 0..kept.len() / sums.len() {

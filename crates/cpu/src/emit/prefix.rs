@@ -5,6 +5,7 @@ use fuseline::tile::StepId;
 
 use super::emitter::{Emitter, Held};
 use super::fold::{Folding, Kept};
+use super::fold_loop::Steps;
 use super::point::Coord;
 use super::rows::{Pass, Rows};
 use crate::vector::Bound as To;
@@ -47,15 +48,19 @@ impl Emitter<'_> {
             let Some(folding) = Folding::of(kernel, step) else { return Ok(()) };
             let operands = kernel.step(step).op.operands();
             let start = folding.neutral(&mut e.b);
-            let (var, inside) = e.b.begin_loop(To::Number(0), To::Number(e.bound.extents[axis]), 1, &start);
-            let old = Kept::from_slice(&inside);
-            let point = points[0].with(axis, Coord { base: Some(var), plus: 0, lanes: false });
-            let terms = e.values(&operands, std::slice::from_ref(&point))?;
-            let terms: Vec<_> = terms.into_iter().map(|term| term[0]).collect();
-            let new = folding.join(&mut e.b, &old, &terms, None, None);
-            let value = folding.result(&mut e.b, if exclusive { &old } else { &new });
-            e.store_held(&running.held, value, &point);
-            e.b.end_loop(&new);
+            let steps = Steps { from: To::Number(0), to: To::Number(e.bound.extents[axis]), by: 1, inside: 1 };
+            e.fold_loop_seen(&[folding], steps, start.to_vec(), |e, var, inside, before| {
+                let old = Kept::from_slice(&inside);
+                let point = points[0].with(axis, Coord { base: Some(var), plus: 0, lanes: false });
+                let terms = e.values(&operands, std::slice::from_ref(&point))?;
+                let terms: Vec<_> = terms.into_iter().map(|term| term[0]).collect();
+                let new = folding.join(&mut e.b, &old, &terms, None, None);
+                let so_far = if exclusive { &old } else { &new };
+                let all = before.map(|before| folding.merge(&mut e.b, &Kept::from_slice(before), so_far));
+                let value = folding.result(&mut e.b, all.as_ref().unwrap_or(so_far));
+                e.store_held(&running.held, value, &point);
+                Ok(new.to_vec())
+            })?;
             Ok(())
         })
     }

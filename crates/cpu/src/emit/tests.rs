@@ -202,6 +202,27 @@ fn large_unsigned_numbers_are_no_negative_indices() {
     }
 }
 
+/// Roundings of numbers that are all the same go one way: one after the other they would come to thousands of units in the last place.
+#[test]
+fn long_running_sums_err_by_little() {
+    for (exclusive, n) in [("", 20_000), (" exclusive", 20_000), ("", 19_999)] {
+        let text = format!(
+            "kernel {{ axes i0: n in x: f32[n] out y: f32[n] schedule row along=[i0] placement=registers \
+             %0 = load x[i0] %1 = prefix.sum %0 along i0{exclusive} store y[i0] = %1 }}"
+        );
+        let (kernel, env) = (parse(&text).unwrap(), [(Symbol::name("n"), n as i64)].into_iter().collect());
+        let x = Literal::from_f64s(DType::F32, [n], &vec![0.1; n]).unwrap();
+        for isa in Isa::available() {
+            let sums = run(&kernel, &env, std::slice::from_ref(&x), isa, 2).swap_remove(0).to_f64s();
+            for (k, sum) in sums.into_iter().enumerate() {
+                let exact = f64::from(0.1f32) * (k + usize::from(exclusive.is_empty())) as f64;
+                let ulps = (sum - exact).abs() / (exact * f64::from(f32::EPSILON)).max(f64::MIN_POSITIVE);
+                assert!(ulps < 150.0, "{isa:?}{exclusive}: {sum} at {k}, not {exact}");
+            }
+        }
+    }
+}
+
 #[test]
 fn running_folds_are_no_windows() {
     for exclusive in ["", " exclusive"] {

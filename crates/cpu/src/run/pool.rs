@@ -29,6 +29,8 @@ pub type Work<'a> = dyn Fn(usize, Range<u64>) + Sync + 'a;
 pub struct Pool {
     shared: Arc<Shared>,
     threads: Vec<JoinHandle<()>>,
+    /// where they run: they do not follow into a forked process
+    process: u32,
 }
 
 impl Pool {
@@ -36,7 +38,8 @@ impl Pool {
     pub fn new(threads: usize) -> std::io::Result<Pool> {
         let threads = threads.max(1);
         let shared = Arc::new(Shared::new(threads));
-        let mut pool = Pool { shared: shared.clone(), threads: Vec::with_capacity(threads - 1) };
+        let handles = Vec::with_capacity(threads - 1);
+        let mut pool = Pool { shared: shared.clone(), threads: handles, process: std::process::id() };
         for thread in 1..threads {
             let shared = shared.clone();
             let builder = std::thread::Builder::new().name(format!("fuseline-{thread}"));
@@ -50,10 +53,15 @@ impl Pool {
         self.threads.len() + 1
     }
 
+    /// Whether this is a process that was forked from the one in which the threads are.
+    fn is_elsewhere(&self) -> bool {
+        self.process != std::process::id()
+    }
+
     /// Runs something with a team. While one thread has the team, others that enter, and those that enter once more from
-    /// inside, work alone.
+    /// inside or in a forked process, work alone.
     pub fn enter<R>(&self, body: impl FnOnce(&mut Team<'_>) -> R) -> R {
-        if self.threads.is_empty() || self.shared.is_taken.swap(true, Acquire) {
+        if self.threads.is_empty() || self.is_elsewhere() || self.shared.is_taken.swap(true, Acquire) {
             return body(&mut Team { shared: None });
         }
         let _taken = Taken(&self.shared);
@@ -64,6 +72,11 @@ impl Pool {
 
 impl Drop for Pool {
     fn drop(&mut self) {
+        if self.is_elsewhere() {
+            // There are no such threads to wait for here, and whoever held a lock of theirs is not here either.
+            std::mem::take(&mut self.threads).into_iter().for_each(std::mem::forget);
+            return;
+        }
         self.shared.is_over.store(true, SeqCst);
         self.shared.wake();
         for thread in self.threads.drain(..) {

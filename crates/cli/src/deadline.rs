@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use fuseline::error::{Allowance, Error};
 
+use crate::arguments::TimeLimit;
 use crate::failure::Failure;
 use crate::screen;
 
@@ -17,8 +18,13 @@ pub struct Deadline {
 }
 
 impl Deadline {
-    /// Time begins.
-    pub fn after(most: Duration) -> Deadline {
+    /// Time begins, where somebody limits it.
+    pub fn within(limit: &TimeLimit) -> Option<Deadline> {
+        limit.max_time.map(|seconds| Deadline::after("it", Duration::from_secs(seconds)))
+    }
+
+    /// Time begins, for what takes it.
+    pub fn after(what: &'static str, most: Duration) -> Deadline {
         let (end, ended) = channel();
         thread::spawn(move || {
             if ended.recv_timeout(most) == Err(RecvTimeoutError::Timeout) {
@@ -29,7 +35,7 @@ impl Deadline {
                 // The status is that of work that failed; nobody waits for the work.
                 Failure::from(Error::over(
                     Allowance::RunTime,
-                    format!("the run takes longer than {} s", most.as_secs_f64()),
+                    format!("{what} takes longer than {} s", most.as_secs_f64()),
                 ))
                 .report();
                 std::process::exit(1);

@@ -40,7 +40,7 @@ pub fn run(arguments: &Run) -> Outcome {
     let start = Instant::now();
     let outputs = {
         let _waiting = Waiting::for_(&format!("running {}", model.name));
-        let _deadline = Deadline::after(arguments.time());
+        let _deadline = Deadline::after("the run", arguments.time());
         let outputs = model.evaluate(&feed.tensors, &runner);
         outputs.map_err(|error| match &written {
             Some(plan) => plan.failed(error.into()),

@@ -9,7 +9,7 @@ use fuseline::tensor::DType;
 
 use super::{
     EXIT_STATUS, GivenInputs, Measuring, ModelLimits, ModelName, NumericsName, PrecisionName, SizeBinding, TargetName,
-    count, float_type, thread_count, whole,
+    TimeLimit, count, float_type, thread_count, whole,
 };
 
 /// Find the one decision that makes a result wrong, or a model slower
@@ -79,6 +79,8 @@ pub struct Bisect {
     /// Print JSON
     #[arg(long)]
     pub json: bool,
+    #[command(flatten)]
+    pub time: TimeLimit,
     #[command(flatten)]
     pub limits: ModelLimits,
 }

@@ -12,6 +12,14 @@ use fuseline_session::patience::Time;
 
 use super::{parse_size, whole};
 
+/// How long a command may take that runs a model in several ways, one of them slow.
+#[derive(Clone, Debug, Args)]
+pub struct TimeLimit {
+    /// Most seconds, by the clock, until the answer is there [default: as many as it takes]
+    #[arg(long, value_name = "SECONDS", help_heading = "Limits for untrusted models", value_parser = whole::<u64>)]
+    pub max_time: Option<u64>,
+}
+
 /// What a model may ask of the compiler, and of a run.
 #[derive(Clone, Debug, Args)]
 #[command(next_help_heading = "Limits for untrusted models")]

@@ -39,7 +39,7 @@ pub use given::{GivenInputs, InputValues};
 pub use inspect::Inspect;
 pub use kernel::{BenchKernel, CheckKernel, EmitKernel, Kernel, KernelAction, RunKernel};
 pub use kernels::{Form, Kernels};
-pub use limits::ModelLimits;
+pub use limits::{ModelLimits, TimeLimit};
 pub use report::Report;
 pub use roofline::RooflineArguments;
 pub use run::Run;

@@ -10,7 +10,7 @@ use fuseline::tensor::DType;
 
 use super::{
     EXIT_STATUS, Form, GivenInputs, Measuring, ModelLimits, ModelName, NumericsName, PrecisionName, SizeBinding,
-    TargetName, count, float_type, thread_count, whole,
+    TargetName, TimeLimit, count, float_type, thread_count, whole,
 };
 
 /// Write a page to look at: what a model becomes, why, and how it runs
@@ -73,6 +73,8 @@ pub struct Report {
     /// Print the data of the page as JSON, and write nothing
     #[arg(long)]
     pub json: bool,
+    #[command(flatten)]
+    pub time: TimeLimit,
     #[command(flatten)]
     pub limits: ModelLimits,
 }

@@ -9,7 +9,7 @@ use fuseline::tensor::DType;
 
 use super::{
     GivenInputs, JUDGING_STATUS, Measuring, ModelLimits, ModelName, NumericsName, PrecisionName, SizeBinding,
-    TargetName, float_type, thread_count, whole,
+    TargetName, TimeLimit, float_type, thread_count, whole,
 };
 
 /// Check that fusion changes no result, kernel by kernel
@@ -75,6 +75,8 @@ pub struct Verify {
     /// Print JSON
     #[arg(long)]
     pub json: bool,
+    #[command(flatten)]
+    pub time: TimeLimit,
     #[command(flatten)]
     pub limits: ModelLimits,
 }

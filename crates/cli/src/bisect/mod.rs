@@ -22,6 +22,7 @@ use fuseline::tensor::Literal;
 use rustc_hash::FxHashMap;
 
 use crate::arguments::{Bisect, Metric};
+use crate::deadline::Deadline;
 use crate::device::{Means, bind_sizes};
 use crate::failure::{Failure, Outcome};
 use crate::feed;
@@ -35,6 +36,7 @@ use crate::waiting::Waiting;
 
 /// Looks for the guilty decision of a model.
 pub fn bisect(arguments: &Bisect) -> Outcome {
+    let _deadline = Deadline::within(&arguments.time);
     file::check_folder(&arguments.case)?;
     let model = Model::open(&arguments.model, arguments.dtype, &arguments.limits)?;
     let feed = feed::assemble(&model, &arguments.inputs, &arguments.sizes, arguments.seed)?;

@@ -24,6 +24,7 @@ use serde_json::{Map, Value, json};
 
 use crate::arguments::{Form, Measuring, Report};
 use crate::ceiling::{self, Ceiling};
+use crate::deadline::Deadline;
 use crate::device::{Means, bind_sizes};
 use crate::failure::Outcome;
 use crate::load::Load;
@@ -55,6 +56,7 @@ pub struct Subject<'a> {
 
 /// Writes the report of a model.
 pub fn report(arguments: &Report) -> Outcome {
+    let _deadline = Deadline::within(&arguments.time);
     if !arguments.json {
         let read = [arguments.model.file(), arguments.inputs.file.as_deref()];
         file::check(&arguments.output, file::Content::Page, read.into_iter().flatten())?;

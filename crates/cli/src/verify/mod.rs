@@ -11,6 +11,7 @@ use fuseline_cuda::gpu::Gpu;
 use fuseline_cuda::nvrtc::Compiler;
 
 use crate::arguments::{Measuring, Verify};
+use crate::deadline::Deadline;
 use crate::device::{Means, bind_sizes};
 use crate::failure::{Failure, Outcome};
 use crate::feed;
@@ -22,6 +23,7 @@ use crate::written_plan::{PlanWishes, WrittenPlan};
 
 /// Judges a model.
 pub fn verify(arguments: &Verify) -> Outcome {
+    let _deadline = Deadline::within(&arguments.time);
     let written = arguments.plan.as_deref().map(WrittenPlan::read).transpose()?;
     let model = Model::open(&arguments.model, arguments.dtype, &arguments.limits)?;
     let feed = feed::assemble(&model, &arguments.inputs, &arguments.sizes, arguments.seed)?;

@@ -567,12 +567,16 @@ fn limits_for_untrusted_models_are_named_with_their_options() {
 fn a_run_without_an_end_is_ended() {
     // One product that the reference computes for hours.
     let sizes = ["--sizes", "m=4000,k=4000,n=4000"];
-    let arguments = ["run", "gallery:matmul_bn", "--device", "reference", "--max-time", "1"];
-    let start = std::time::Instant::now();
-    let (status, message) = failure(&[&arguments[..], &sizes].concat());
-    assert!(status == 1 && message.contains("the run takes longer than 1 s"), "{message}");
-    assert!(message.contains("--max-time"), "{message}");
-    assert!(start.elapsed().as_secs() < 60, "{:?}", start.elapsed());
+    for (arguments, what) in [
+        (&["run", "gallery:matmul_bn", "--device", "reference"][..], "the run"),
+        (&["verify", "gallery:matmul_bn"], "it"),
+    ] {
+        let start = std::time::Instant::now();
+        let (status, message) = failure(&[arguments, &["--max-time", "1"], &sizes].concat());
+        assert!(status == 1 && message.contains(&format!("{what} takes longer than 1 s")), "{message}");
+        assert!(message.contains("--max-time SECONDS"), "{message}");
+        assert!(start.elapsed().as_secs() < 60, "{:?}", start.elapsed());
+    }
 }
 
 #[test]

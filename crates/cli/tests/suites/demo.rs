@@ -47,8 +47,9 @@ fn the_demo_is_what_the_readme_shows() {
     let shown = without_numbers(shown.expect("the README shows the demo"));
     // The first lines tell sizes; a GPU, where there is one, is told about as well.
     let told = without_numbers(&told);
-    for line in shown.iter().skip(3).filter(|line| !line.contains("memory there") && !line.contains("arithmetic there"))
-    {
+    // What takes the time differs from machine to machine.
+    let of_machine = |line: &&String| ["arithmetic", "memory there", "memory bounds"].iter().any(|w| line.contains(w));
+    for line in shown.iter().skip(3).filter(|line| !of_machine(line)) {
         assert!(told.contains(line), "the README has\n{line}\nbut told is\n{}", told.join("\n"));
     }
 }

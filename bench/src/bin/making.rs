@@ -2,7 +2,8 @@
 //!
 //! Every different kernel of the plans of some graphs of the gallery (all unless named), or of models, is emitted and becomes machine code
 //! again and again; the least time of either counts. Programs of a kernel that are equal become machine code once, as in a run. With `--phases=all`, what each program
-//! takes.
+//! takes. The last line of a graph with several kernels tells what one takes where all are made together, as when a graph is loaded: then equal programs of different
+//! kernels become machine code once.
 
 use std::path::Path;
 use std::time::Instant;
@@ -18,6 +19,7 @@ use fuseline_cpu::code::{Code, Draft, Isa};
 use fuseline_cpu::emit::{self, Phase};
 use fuseline_cpu::here;
 use fuseline_frontend::Model;
+use rustc_hash::FxHashSet;
 
 fn main() -> Result<()> {
     let (options, names) = arguments();
@@ -105,16 +107,24 @@ fn measure(
             }
         }
     }
+    if seen.len() > 1 {
+        let mut together = f64::INFINITY;
+        for _ in 0..rounds {
+            let start = Instant::now();
+            let emitted = seen.iter().map(|kernel| emit::emit(kernel, &env, &target)).collect::<Result<Vec<_>>>()?;
+            let different = different(emitted.iter().flat_map(|emitted| &emitted.phases));
+            let drafts = different.iter().map(|phase| Draft::new(&phase.program, isa)).collect::<Result<Vec<_>>>()?;
+            let codes = Code::all(drafts)?;
+            together = together.min(start.elapsed().as_secs_f64() * 1e6);
+            drop(codes);
+        }
+        println!("{name:28} {} kernels together: {:.1} µs for one", seen.len(), together / seen.len() as f64);
+    }
     Ok(())
 }
 
 /// Phases whose programs differ.
-fn different(phases: &[Phase]) -> Vec<&Phase> {
-    let mut different: Vec<&Phase> = Vec::new();
-    for phase in phases {
-        if different.iter().all(|known| known.program != phase.program) {
-            different.push(phase);
-        }
-    }
-    different
+fn different<'p>(phases: impl IntoIterator<Item = &'p Phase>) -> Vec<&'p Phase> {
+    let mut seen = FxHashSet::default();
+    phases.into_iter().filter(|phase| seen.insert(&phase.program)).collect()
 }

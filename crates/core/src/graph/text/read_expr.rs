@@ -209,7 +209,13 @@ impl<'t, 's> Reader<'_, 't, 's> {
         }
         match Scalar::from_name(word) {
             Some(op) if op.def().arity == args.len() => self.call(op, &args, start).map(Read::Term),
-            Some(op) => Err(start.error(format!("{word} takes {} operands, got {}", op.def().arity, args.len()))),
+            Some(op) => {
+                let wanted = match op.def().arity {
+                    1 => "one operand".to_owned(),
+                    arity => format!("{arity} operands"),
+                };
+                Err(start.error(format!("{word} takes {wanted}, got {}", args.len())))
+            }
             None => {
                 let near = suggestion(word, Scalar::ALL.iter().map(|op| op.def().name));
                 Err(start.error(format!("there is no function {word}; {near}")))

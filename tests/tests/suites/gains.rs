@@ -94,6 +94,22 @@ fn the_gallery_takes_nothing_at_a_loss() {
     assert!(found.is_empty(), "{}", found.join("\n"));
 }
 
+/// Where heads are wide, two products are most of attention, and what joins them saves little.
+#[test]
+fn wide_heads_take_nothing_at_a_loss() {
+    let entry = gallery::all().find(|entry| entry.name == "attention").unwrap();
+    let graph = entry.graph(DType::F32).unwrap();
+    let mut found = Vec::new();
+    for (tokens, size) in [(64, 256), (128, 256), (64, 512), (128, 512)] {
+        let sizes = [("batch", 1), ("heads", 4), ("queries", tokens), ("keys", tokens), ("size", size)];
+        let bind = |options: &mut PlanOptions| {
+            sizes.iter().for_each(|(name, size)| _ = options.hints.env.bind(Symbol::name(name), *size));
+        };
+        found.extend(on_every_device(&format!("{tokens} tokens, {size} columns"), &graph, FROM_OUTSIDE, bind));
+    }
+    assert!(found.is_empty(), "{}", found.join("\n"));
+}
+
 #[test]
 fn spellings_take_nothing_at_a_loss() {
     let mut found = Vec::new();

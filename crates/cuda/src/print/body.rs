@@ -36,6 +36,18 @@ impl Lanes {
     }
 }
 
+/// How packs are read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Reads {
+    Plainly,
+    /// so that the cache that all processors share keeps them longer than what is written
+    Lasting,
+    /// so that all caches keep them until they are read again
+    ToStay,
+    /// for the last time
+    ToLeave,
+}
+
 /// A part of the body between braces.
 #[derive(Debug, Default)]
 struct Level {
@@ -72,6 +84,8 @@ pub(super) struct Body<'n> {
     pub is_slow: bool,
     /// how far packs that lie across lines are behind them
     pub shift: &'static str,
+    /// how packs are read that vary along an axis of each of these sets
+    pub own: (Reads, Vec<AxisSet>),
     temporaries: usize,
 }
 
@@ -90,6 +104,7 @@ impl<'n> Body<'n> {
             is_deep: false,
             is_slow: false,
             shift: "head",
+            own: (Reads::Plainly, Vec::new()),
             temporaries: 0,
         }
     }
@@ -368,13 +383,20 @@ impl<'n> Body<'n> {
         let code = element::widened_lane(access.tensor.dtype, &name);
         self.around_lanes(|body| {
             match width {
-                Some(width) => body.pack(access, lanes.count, width, &name)?,
+                Some(width) => body.pack(access, body.reads(id), lanes.count, width, &name)?,
                 None => body.pack_across(access, lanes, &name)?,
             }
             body.know_in_lanes(id, code.clone());
             Ok(())
         })?;
         Ok(Some(code))
+    }
+
+    /// How packs of a load are read.
+    fn reads(&self, id: StepId) -> Reads {
+        let (reads, sets) = &self.own;
+        let axes = self.nest.axes[id.index()];
+        if sets.iter().all(|set| !set.common(axes).is_empty()) { *reads } else { Reads::Plainly }
     }
 
     /// Reads the elements of a load in all lanes into a place for later, on the innermost level.
@@ -403,12 +425,19 @@ impl<'n> Body<'n> {
     }
 
     /// Reads a pack of elements.
-    fn pack(&mut self, access: &Access, count: i64, width: i64, name: &str) -> Result<()> {
+    fn pack(&mut self, access: &Access, reads: Reads, count: i64, width: i64, name: &str) -> Result<()> {
         let ty = element::stored(access.tensor.dtype)?;
         let guard = self.guard(access)?;
         let (tensor, offset) = self.address(access, guard.as_ref())?;
         let widths = if width == count { format!("{count}") } else { format!("{count}, {width}") };
-        let loaded = format!("load<{widths}>({tensor} + {})", Code::atom("0").plus(&offset));
+        let offset = Code::atom("0").plus(&offset);
+        let is_whole = width == count && width * element::bytes(access.tensor.dtype) == 16;
+        let loaded = match reads {
+            Reads::ToStay if is_whole => format!("load_to_stay<{widths}>({tensor} + {offset})"),
+            Reads::ToLeave if is_whole => format!("load_to_leave<{widths}>({tensor} + {offset})"),
+            Reads::Lasting => format!("load<{widths}>(lasting({tensor}) + {offset})"),
+            _ => format!("load<{widths}>({tensor} + {offset})"),
+        };
         match guard {
             None => self.line(format!("const Pack<{ty}, {count}> {name} = {loaded};")),
             Some(guard) => {

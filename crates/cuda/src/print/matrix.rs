@@ -119,6 +119,16 @@ template <class P> __device__ __forceinline__ void fetch_pack(P* to, const void*
   for (int at = 0; at < sizeof(P); at += BYTES) copy_async<BYTES>(shared_address(to) + at, (const char*)from + at, true);
 }
 "
+["fetch_last"] "
+// A pack into shared memory, which nobody waits for yet, and which the shared cache keeps longer than what is written.
+template <class P> __device__ __forceinline__ void fetch_last(P* to, const void* from) {
+  if constexpr (sizeof(P) < 16) return fetch_pack(to, from);
+#pragma unroll
+  for (int at = 0; at < sizeof(P); at += 16)
+    asm volatile(\"cp.async.cg.shared.global.L2::cache_hint [%0], [%1], 16, %2;\"
+                 :: \"r\"(shared_address(to) + at), \"l\"(__cvta_generic_to_global((const char*)from + at)), \"l\"(to_stay()) : \"memory\");
+}
+"
 ["begin_arrivals"] "
 // Places of shared memory where bytes are awaited, before anybody waits.
 template <int N> __device__ __forceinline__ void begin_arrivals(unsigned long long* at) {
@@ -138,6 +148,13 @@ __device__ __forceinline__ void expect_bytes(unsigned long long* at, int bytes) 
 __device__ __forceinline__ void bring(void* to, const void* from, int bytes, unsigned long long* at) {
   asm volatile(\"cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];\"
                :: \"r\"(shared_address(to)), \"l\"(__cvta_generic_to_global(from)), \"r\"(bytes), \"r\"(shared_address(at)) : \"memory\");
+}
+"
+["bring_last"] "
+// The same of what the shared cache keeps longer than what is written.
+__device__ __forceinline__ void bring_last(void* to, const void* from, int bytes, unsigned long long* at) {
+  asm volatile(\"cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes.L2::cache_hint [%0], [%1], %2, [%3], %4;\"
+               :: \"r\"(shared_address(to)), \"l\"(__cvta_generic_to_global(from)), \"r\"(bytes), \"r\"(shared_address(at)), \"l\"(to_stay()) : \"memory\");
 }
 "
 ["wait_for_bytes"] "

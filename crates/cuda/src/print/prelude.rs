@@ -191,6 +191,43 @@ template <int N, int W = N, class T> __device__ __forceinline__ Pack<T, N> load(
   return pack;
 }
 "
+["to_stay"] "
+// What the cache of all processors does with lines: it keeps them longer than what is written.
+__device__ __forceinline__ unsigned long long to_stay() {
+  unsigned long long policy;
+  asm(\"createpolicy.fractional.L2::evict_last.b64 %0, 1.0;\" : \"=l\"(policy));
+  return policy;
+}
+"
+["lasting"] "
+// A tensor of which the shared cache keeps what is read longer than what is written, so that memory takes that sooner.
+extern \"C\" __device__ void* __nv_associate_access_property(const void*, unsigned long long);
+template <class T> __device__ __forceinline__ const T* lasting(const T* tensor) {
+  return (const T*)__nv_associate_access_property(tensor, to_stay());
+}
+"
+["load_to_stay"] "
+// A pack of 16 bytes that is read again soon: all caches keep it.
+template <int N, class T> __device__ __forceinline__ Pack<T, N> load_to_stay(const T* from) {
+  Pack<T, N> pack;
+  unsigned* const to = (unsigned*)pack.at;
+  asm volatile(\"ld.global.L1::evict_last.L2::cache_hint.v4.u32 {%0, %1, %2, %3}, [%4], %5;\"
+               : \"=r\"(to[0]), \"=r\"(to[1]), \"=r\"(to[2]), \"=r\"(to[3]) : \"l\"(__cvta_generic_to_global(from)), \"l\"(to_stay()));
+  return pack;
+}
+"
+["load_to_leave"] "
+// The same for the last time.
+template <int N, class T> __device__ __forceinline__ Pack<T, N> load_to_leave(const T* from) {
+  Pack<T, N> pack;
+  unsigned* const to = (unsigned*)pack.at;
+  unsigned long long policy;
+  asm(\"createpolicy.fractional.L2::evict_first.b64 %0, 1.0;\" : \"=l\"(policy));
+  asm volatile(\"ld.global.L1::evict_first.L2::cache_hint.v4.u32 {%0, %1, %2, %3}, [%4], %5;\"
+               : \"=r\"(to[0]), \"=r\"(to[1]), \"=r\"(to[2]), \"=r\"(to[3]) : \"l\"(__cvta_generic_to_global(from)), \"l\"(policy));
+  return pack;
+}
+"
 ["filled"] "
 template <int N, class T> __device__ __forceinline__ Pack<T, N> filled(T with) {
   Pack<T, N> pack;

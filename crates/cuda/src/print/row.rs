@@ -23,7 +23,7 @@ use fuseline::error::{Error, Result};
 use fuseline::tensor::Dim;
 use fuseline::tile::{AxisSet, Op, StepId};
 
-use super::body::{Accumulator, Body, Lanes};
+use super::body::{Accumulator, Body, Lanes, Reads};
 use super::code::Code;
 use super::element;
 use super::function::{Function, Grid};
@@ -98,8 +98,10 @@ fn print(plan: &Plan<'_, '_>, sites: Vec<String>) -> Result<Function> {
     let mut body = Body::new(plan.nest, Some(plan.lanes), sites);
     (body.is_near, body.is_deep, body.is_slow) = (plan.is_near, true, plan.is_slow());
     plan.print_head(&mut body)?;
+    let own = vec![plan.row_axes.iter().copied().collect(), plan.along];
     let mut pass = 0;
     while pass < plan.passes.len() {
+        body.own = (plan.reads(pass), own.clone());
         if let Some(online) = plan.online(pass) {
             plan.print_online(&mut body, pass, &online)?;
             pass += 2;
@@ -130,6 +132,7 @@ fn print(plan: &Plan<'_, '_>, sites: Vec<String>) -> Result<Function> {
         None if !plan.fetched.is_empty() => Some(u32::try_from(plan.blocks_at_once).unwrap_or(1)),
         // While one block waits for others of its cluster, another one works.
         None if plan.cluster > 1 => Some(if plan.held_bytes <= 128 { 2 } else { 1 }),
+        None if plan.is_read_again => Some(2),
         None => plan.threads_at_once().map(|at_once| (at_once / threads).max(1)),
     };
     let cluster = u32::try_from(plan.cluster * plan.pairs).map_err(|_| Error::bug("too large a cluster"))?;
@@ -173,6 +176,8 @@ struct Plan<'n, 'k> {
     /// the mean and what squares add up to, where one pass finds both
     moments: Option<Moments>,
     place: Place,
+    /// whether a row is read again rather than held
+    is_read_again: bool,
     /// random words of which bits are kept
     drawn: Vec<Drawn>,
     /// whether what is read and written are narrow floats
@@ -220,6 +225,7 @@ impl<'n, 'k> Plan<'n, 'k> {
             held: Vec::new(),
             moments: None,
             place: Place::Again,
+            is_read_again: false,
             drawn: Vec::new(),
             is_near,
             held_bytes: 0,
@@ -298,7 +304,41 @@ impl<'n, 'k> Plan<'n, 'k> {
                 self.rows_of_block /= 2;
             }
         }
+        if self.is_worth_reading_again(packs) {
+            (self.is_read_again, self.threads) = (true, 2 * self.threads);
+        }
         self.turns = Some((packs + self.threads - 1) / self.threads);
+    }
+
+    /// Whether a row is read again rather than held: one that takes so many registers that a multiprocessor has a single block. Two blocks of twice as many
+    /// threads find theirs in the cache of the multiprocessor.
+    fn is_worth_reading_again(&self, packs: i64) -> bool {
+        let (threads, elements) = (2 * self.threads, packs * self.lanes.count / self.threads);
+        let is_whole = self.nest.lines.is_none() && packs % threads == 0;
+        let is_near_by = self.row_bytes(packs * self.lanes.count) <= hold::MOST_OF_NEXT;
+        let is_one = threads == 2 * THREADS_OF_LONG && self.rows_of_block == 1 && self.rows_of_one() && is_whole;
+        let is_large = match self.is_near {
+            true => elements > hold::MOST_OF_TWO && self.passes.len() == 2,
+            false => elements > hold::MOST_OF_WIDE && self.passes.len() <= 3,
+        };
+        // 32 registers a thread are enough for little.
+        let is_little = self.weights() <= 2 && !self.is_random();
+        self.nest.options.groups && is_one && is_near_by && is_large && is_little
+    }
+
+    /// How a pass reads the packs of a row. Memory takes what is written sooner if what was read stays in the cache that all processors share, though nobody
+    /// reads it again; where some threads have a pack less than others, that is no gain.
+    fn reads(&self, pass: usize) -> Reads {
+        if self.is_read_again {
+            return if pass + 1 < self.passes.len() { Reads::ToStay } else { Reads::ToLeave };
+        }
+        let is_whole = self.turns.is_some_and(|turns| self.is_whole(turns));
+        if self.outlasts() && is_whole { Reads::Lasting } else { Reads::Plainly }
+    }
+
+    /// Whether what is read of rows stays in the shared cache longer than what is written.
+    fn outlasts(&self) -> bool {
+        self.nest.options.groups && self.part.is_none()
     }
 
     /// Whether a multiprocessor has room for one row only, of narrow floats that come into shared memory, and blocks of a cluster can share it,
@@ -349,6 +389,7 @@ impl<'n, 'k> Plan<'n, 'k> {
             (_, Place::Shared) => ", held in shared memory",
             (_, Place::Again) => "",
         };
+        let held = if self.is_read_again { ", read again in every pass" } else { held };
         let blocks = if self.cluster > 1 { format!(" in {} blocks", self.cluster) } else { String::new() };
         let packs = if self.nest.lines.is_some() { ", in packs that lines of memory begin with" } else { "" };
         let pairs = if self.pairs > 1 { "; 2 blocks put columns together" } else { "" };

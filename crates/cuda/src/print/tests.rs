@@ -405,6 +405,34 @@ fn what_is_predicted_grows_with_the_work_and_has_a_time_for_every_launch() {
 }
 
 #[test]
+fn what_rows_read_outlasts_what_they_write() {
+    let norm = |dtype: &str, columns: i64, options: &Options| {
+        let kernel = parse(&format!(
+            "kernel {{ axes i0: n, i1: {columns} in x0: {dtype}[n, {columns}], x1: {dtype}[{columns}] out y0: {dtype}[n, {columns}] \
+            schedule row along=[i1] placement=on_chip %0 = load x0[i0, i1] %1 = load x1[i1] %2 = map(%0) {{ t0 = f32(a); t0 * t0 }} \
+            %3 = reduce.sum %2 over [i1] %4 = map(%0, %3, %1) {dtype}(f32(a) / sqrt(b) * f32(c)) store y0[i0, i1] = %4 }}"
+        ));
+        print(&kernel.unwrap(), options).unwrap().functions
+    };
+    let usual = made_for(&Env::new());
+    let text = norm("f32", 4096, &usual);
+    // Weights are for all rows, and stay anyway.
+    assert_eq!((text.matches("lasting(x0)").count(), text.matches("lasting(").count()), (1, 1), "{text}");
+    assert!(!norm("f32", 4096, &Options { groups: false, ..usual.clone() }).contains("lasting("));
+    // Where lines begin elsewhere for every row, or the last turn is not for all threads, it was seen to be no gain.
+    assert!(!norm("f32", 4095, &usual).contains("lasting(") && !norm("bf16", 20_000, &usual).contains("lasting("));
+    // Two blocks cannot hold such rows, and read them again.
+    for (dtype, columns) in [("f32", 16_384), ("bf16", 32_768)] {
+        let text = norm(dtype, columns, &usual);
+        assert!(text.contains("__launch_bounds__(1024, 2)") && !text.contains("lasting("), "{text}");
+        assert_eq!((text.matches("load_to_stay<").count(), text.matches("load_to_leave<").count()), (1, 1), "{text}");
+    }
+    for (dtype, columns) in [("f32", 12_288), ("f32", 16_380), ("bf16", 24_576), ("bf16", 30_000), ("f64", 16_384)] {
+        assert!(!norm(dtype, columns, &usual).contains("load_to_stay"), "{dtype} {columns}");
+    }
+}
+
+#[test]
 fn blocks_of_a_cluster_hold_their_part_of_a_long_row_in_shared_memory() {
     let softmax = |columns: i64, rows: &str| {
         let kernel = parse(&format!(
@@ -420,7 +448,7 @@ fn blocks_of_a_cluster_hold_their_part_of_a_long_row_in_shared_memory() {
         assert!(printed.functions.contains(&format!("__cluster_dims__({blocks}, 1, 1)")), "{}", printed.functions);
         assert!(printed.functions.contains("__launch_bounds__(512, 3)"), "{}", printed.functions);
         assert_eq!(printed.launches[0].shared, turns * 512 * 16);
-        assert_eq!(printed.functions.matches("fetch_pack(").count(), 1);
+        assert_eq!(printed.functions.matches("fetch_last(").count(), 1);
     }
     // Rows that begin anywhere are read element by element, and held in registers.
     let printed = softmax(70_001, "n");

@@ -264,7 +264,8 @@ impl Plan<'_, '_> {
         for id in &self.fetched {
             let access = self.nest.load(*id).clone();
             let (tensor, offset) = body.address(&access, None)?;
-            body.line(format!("fetch_pack(f{} + {}, {tensor} + {offset});", id.0, self.place_of_fetched(slot)));
+            let fetch = if self.outlasts() { "fetch_last" } else { "fetch_pack" };
+            body.line(format!("{fetch}(f{} + {}, {tensor} + {offset});", id.0, self.place_of_fetched(slot)));
         }
         self.close_loop(body);
         Ok(())
@@ -372,7 +373,7 @@ impl Plan<'_, '_> {
         for id in &self.fetched {
             let (tensor, offset) = body.address(&self.nest.load(*id).clone(), None)?;
             let (to, own) = (format!("f{} + {}", id.0, self.place_of_fetched("0")), bytes(id));
-            body.line(format!("bring({to}, {tensor} + {offset}, {there} * {own}, arrived + k);"));
+            body.line(format!("bring_last({to}, {tensor} + {offset}, {there} * {own}, arrived + k);"));
         }
         body.close(&format!("for (int k = 0; k < {turns}; ++k)"));
         body.close("if (t == 0)");

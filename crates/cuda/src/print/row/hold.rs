@@ -20,6 +20,10 @@ const HELD_AS_WIDE: i64 = 80;
 pub(super) const HELD_BY_TWO: i64 = 192;
 pub(super) const MOST_OF_TWO: i64 = 48;
 
+/// Wide numbers of a thread that two large blocks hold, and bytes of a row that the cache of a multiprocessor has for each of two.
+pub(super) const MOST_OF_WIDE: i64 = 24;
+pub(super) const MOST_OF_NEXT: i64 = 64 << 10;
+
 /// Elements of rows that ask early for what all rows read.
 const EARLY: std::ops::RangeInclusive<i64> = 2048..=8192;
 
@@ -80,6 +84,10 @@ impl Plan<'_, '_> {
     /// Decides what is held, and where: costly values too, if there is room for them, otherwise what is loaded.
     pub(super) fn hold(&mut self) {
         if self.turns.is_none() {
+            return;
+        }
+        if self.is_read_again {
+            self.hold_in(Place::Again, &Takes { by_pass: vec![Vec::new(); self.passes.len()], held: Vec::new() });
             return;
         }
         let (all, loads) = (self.takes(Worth::Costly), self.takes(Worth::Loads));

@@ -14,4 +14,4 @@ pub mod npz;
 pub mod onnx;
 
 pub use graph_text::read_graph;
-pub use model::{Model, Specialised, Tensors};
+pub use model::{Model, Offer, Sizes, Specialised, Tensors};

@@ -17,6 +17,27 @@ use crate::onnx::import::{Limits, Pins, Signature, import};
 /// Tensors by the names of a model's inputs or outputs.
 pub type Tensors = IndexMap<String, Literal>;
 
+/// Sizes of tensors by their names.
+pub type Sizes = IndexMap<String, Vec<usize>>;
+
+/// Inputs as far as a graph may have to be made for them: sizes always, values of some where structure hangs on them.
+pub trait Offer {
+    /// the sizes of all
+    fn sizes(&self) -> Sizes;
+    /// the value of one of them, which stays in the graph
+    fn value(&self, name: &str) -> Result<Literal>;
+}
+
+impl Offer for Tensors {
+    fn sizes(&self) -> Sizes {
+        self.iter().map(|(name, x)| (name.clone(), x.sizes().to_vec())).collect()
+    }
+
+    fn value(&self, name: &str) -> Result<Literal> {
+        self.get(name).cloned().ok_or_else(|| Error::bug(format!("there is no input \"{name}\"")))
+    }
+}
+
 /// A model, imported for all inputs where that is possible, and for the inputs at hand where its structure hangs on them.
 #[derive(Debug)]
 pub struct Model {
@@ -89,54 +110,59 @@ impl Model {
     /// sizes, one made for them.
     ///
     /// A value given for an input that has a default takes the default's place.
-    pub fn specialise<R>(&self, inputs: &Tensors, run: impl FnMut(Specialised<'_>) -> Result<R>) -> Result<R> {
-        self.specialise_within(inputs, &self.limits.budget, run)
+    pub fn specialise<R>(&self, inputs: &Tensors, mut run: impl FnMut(Specialised<'_>) -> Result<R>) -> Result<R> {
+        self.specialise_for(inputs, &self.limits.budget, |graph, pins| {
+            let left = inputs.iter().filter(|(name, _)| !pins.values.contains_key(*name));
+            let left: Tensors = left.map(|(name, x)| (name.clone(), x.clone())).collect();
+            run(Specialised { graph, inputs: &left, pins })
+        })
     }
 
-    /// As [`Model::specialise`], within a time of its own; the general graph is made within that of all limits.
-    pub fn specialise_within<R>(
+    /// As [`Model::specialise`], for inputs of which nobody needs to hold the values; within a time of its own, but the general
+    /// graph is made within that of all limits. The inputs that a graph still takes are those that are not among the pinned values.
+    pub fn specialise_for<R>(
         &self,
-        inputs: &Tensors,
+        inputs: &dyn Offer,
         budget: &Budget,
-        mut run: impl FnMut(Specialised<'_>) -> Result<R>,
+        mut run: impl FnMut(&Graph, &Pins) -> Result<R>,
     ) -> Result<R> {
+        let sizes = inputs.sizes();
         let graph_for = |pins: &Pins| self.graph_for(pins, budget);
+        let value = |name: &String| Ok((name.clone(), inputs.value(name)?));
+        let parts = self.signature.parts(sizes.keys().map(String::as_str)).map_err(|e| e.at(self.file.name()))?;
         let defaults: HashSet<&str> = self.signature.defaults.iter().map(|port| port.name.as_str()).collect();
-        let is_default = |name: &str| defaults.contains(name);
-        let (defaults, inputs): (Tensors, Tensors) =
-            inputs.iter().map(|(name, x)| (name.clone(), x.clone())).partition(|(name, _)| is_default(name));
-        let inputs = &inputs;
-        let parts = self.signature.parts(inputs.keys().map(String::as_str)).map_err(|e| e.at(self.file.name()))?;
-        let mut pins = Pins { values: defaults, parts, ..Pins::default() };
+        let (replaced, free): (Vec<&String>, Vec<&String>) =
+            sizes.keys().partition(|name| defaults.contains(name.as_str()));
+        let values = replaced.into_iter().map(value).collect::<Result<_>>()?;
+        let mut pins = Pins { values, parts, ..Pins::default() };
         let first = if pins.values.is_empty() && pins.parts.is_empty() {
-            self.graph().and_then(|graph| run(Specialised { graph, inputs, pins: &pins }))
+            self.graph().and_then(|graph| run(graph, &pins))
         } else {
-            graph_for(&pins).and_then(|graph| run(Specialised { graph: &graph, inputs, pins: &pins }))
+            graph_for(&pins).and_then(|graph| run(&graph, &pins))
         };
         let mut reason = match first {
             Err(error) if error.kind() == Kind::NeedsValue => error,
             done => return done,
         };
         loop {
-            let known = |name: &&String| inputs.contains_key(*name) && !pins.values.contains_key(*name);
+            let known = |name: &&String| {
+                sizes.contains_key(*name) && !defaults.contains(name.as_str()) && !pins.values.contains_key(*name)
+            };
             let fresh: Vec<&String> = reason.needs().iter().filter(known).collect();
             if !fresh.is_empty() {
-                let fresh: Vec<_> = fresh.into_iter().map(|name| (name.clone(), inputs[name].clone())).collect();
+                let fresh: Vec<_> = fresh.into_iter().map(value).collect::<Result<_>>()?;
                 pins.values.extend(fresh);
-            } else if pins.sizes.is_empty() && !inputs.is_empty() {
-                pins.sizes = inputs.iter().map(|(name, x)| (name.clone(), x.sizes().to_vec())).collect();
-            } else if inputs.keys().any(|name| !pins.values.contains_key(name)) {
+            } else if pins.sizes.is_empty() && !free.is_empty() {
+                pins.sizes = free.iter().map(|name| ((*name).clone(), sizes[*name].clone())).collect();
+            } else if free.iter().any(|name| !pins.values.contains_key(*name)) {
                 // Control flow inside regions may hide which input it hangs on.
-                pins.values.extend(inputs.clone());
+                let rest = free.iter().copied().filter(|name| !pins.values.contains_key(*name));
+                let rest: Vec<_> = rest.map(value).collect::<Result<_>>()?;
+                pins.values.extend(rest);
             } else {
                 return Err(reason);
             }
-            let left: Tensors = inputs
-                .iter()
-                .filter(|(n, _)| !pins.values.contains_key(*n))
-                .map(|(n, x)| (n.clone(), x.clone()))
-                .collect();
-            match graph_for(&pins).and_then(|graph| run(Specialised { graph: &graph, inputs: &left, pins: &pins })) {
+            match graph_for(&pins).and_then(|graph| run(&graph, &pins)) {
                 Err(error) if error.kind() == Kind::NeedsValue => reason = error,
                 done => return done,
             }

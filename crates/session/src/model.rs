@@ -12,7 +12,7 @@ use fuseline::gallery::{self, Entry};
 use fuseline::graph::{Graph, Value};
 use fuseline::tensor::{DType, Env, Symbol, TensorType};
 use fuseline_frontend::onnx::import::{self, Form, Pins, Port, Signature};
-use fuseline_frontend::{Specialised, Tensors};
+use fuseline_frontend::{Offer, Specialised, Tensors};
 use indexmap::IndexSet;
 
 /// An opened model.
@@ -218,25 +218,25 @@ impl Model {
     }
 
     /// Calls `run` with a graph that holds for these inputs, with the inputs that it still takes, and with what it was made for.
-    pub fn specialise<R>(&self, inputs: &Tensors, run: impl FnMut(Specialised<'_>) -> Result<R>) -> Result<R> {
+    pub fn specialise<R>(&self, inputs: &Tensors, mut run: impl FnMut(Specialised<'_>) -> Result<R>) -> Result<R> {
         match &self.content {
-            Content::Onnx(model) => self.specialise_within(inputs, &model.limits().budget, run),
-            _ => self.specialise_within(inputs, &Budget::UNLIMITED, run),
-        }
-    }
-
-    /// As [`Model::specialise`]; a graph that is made for these inputs is made within a budget.
-    pub fn specialise_within<R>(
-        &self,
-        inputs: &Tensors,
-        budget: &Budget,
-        mut run: impl FnMut(Specialised<'_>) -> Result<R>,
-    ) -> Result<R> {
-        match &self.content {
-            Content::Onnx(model) => model.specialise_within(inputs, budget, run),
+            Content::Onnx(model) => model.specialise(inputs, run),
             Content::Gallery(_, graph) | Content::Text(graph) => {
                 run(Specialised { graph, inputs, pins: &Pins::default() })
             }
+        }
+    }
+
+    /// As [`Model::specialise`], for inputs of which nobody needs to hold the values; a graph that is made for them is made within a budget.
+    pub fn specialise_for<R>(
+        &self,
+        inputs: &dyn Offer,
+        budget: &Budget,
+        mut run: impl FnMut(&Graph, &Pins) -> Result<R>,
+    ) -> Result<R> {
+        match &self.content {
+            Content::Onnx(model) => model.specialise_for(inputs, budget, run),
+            Content::Gallery(_, graph) | Content::Text(graph) => run(graph, &Pins::default()),
         }
     }
 }

@@ -18,7 +18,7 @@ use fuseline_cpu::here;
 use fuseline_cuda::gpu::Gpu;
 use fuseline_cuda::memory::DeviceTensor;
 use fuseline_frontend::onnx::import::{self, Pins};
-use fuseline_frontend::{Specialised, Tensors};
+use fuseline_frontend::{Offer, Sizes, Tensors};
 use indexmap::IndexMap;
 
 use crate::explain::Explained;
@@ -112,6 +112,22 @@ impl<'a> Feed<'a> {
     fn sizes(self, name: &str) -> Option<&'a [usize]> {
         let host = || self.host.get(name).map(Literal::sizes);
         self.device.get(name).map(DeviceTensor::sizes).or_else(host)
+    }
+}
+
+impl Offer for Feed<'_> {
+    fn sizes(&self) -> Sizes {
+        let host = self.host.iter().map(|(name, x)| (name.clone(), x.sizes().to_vec()));
+        host.chain(self.device.iter().map(|(name, x)| (name.clone(), x.sizes().to_vec()))).collect()
+    }
+
+    /// In memory of its own: it stays in a graph, and the caller may change the input after the run.
+    fn value(&self, name: &str) -> Result<Literal> {
+        match (self.device.get(name), self.host.get(name)) {
+            (Some(x), _) => x.literal(),
+            (None, Some(x)) => Literal::new(x.dtype(), x.sizes(), Bytes::copy_from_slice(&x.bytes())),
+            (None, None) => Err(Error::bug(format!("there is no input \"{name}\""))),
+        }
     }
 }
 
@@ -231,16 +247,11 @@ impl Session {
         if let Some(done) = self.run_ready(inputs) {
             return done;
         }
-        // What a graph is made for stays in it: copies, since the caller may change the inputs afterwards.
-        let copies = inputs.host.iter().map(|(name, x)| Ok((name.clone(), copy(x)?)));
-        let copies = copies.chain(inputs.device.iter().map(|(name, x)| Ok((name.clone(), x.literal()?))));
-        let copies = copies.collect::<Result<Tensors>>()?;
         // One time for this program, whatever others took.
         let budget = self.options.import.budget.fork();
-        self.model.specialise_within(&copies, &budget, |special| {
-            let Specialised { graph, inputs: left, pins } = special;
+        self.model.specialise_for(&inputs, &budget, |graph, pins| {
             let mut env = Env::new();
-            bind_sizes(graph, &named(left), &mut env);
+            bind_sizes_of(graph, |name| inputs.sizes(name), &mut env);
             let ready = Arc::new(self.make(graph, pins, env, &budget)?);
             let outputs = ready.program.run_given(&ready.given(inputs));
             if !matches!(&outputs, Err(error) if error.kind() == Kind::NeedsValue) {
@@ -350,20 +361,15 @@ impl Ready {
     }
 }
 
-fn named(inputs: &Tensors) -> NamedTensors {
-    inputs.iter().map(|(name, x)| (name.as_str().into(), x.clone())).collect()
-}
-
-/// A tensor in memory of its own.
-fn copy(x: &Literal) -> Result<Literal> {
-    Literal::new(x.dtype(), x.sizes(), Bytes::copy_from_slice(&x.bytes()))
-}
-
 /// The sizes that inputs show: a plan is made for them.
 pub fn bind_sizes(graph: &Graph, inputs: &NamedTensors, env: &mut Env) {
+    bind_sizes_of(graph, |name| inputs.get(name).map(Literal::sizes), env);
+}
+
+fn bind_sizes_of<'a>(graph: &Graph, sizes: impl Fn(&str) -> Option<&'a [usize]>, env: &mut Env) {
     for value in graph.inputs() {
-        let Some(given) = inputs.get(graph.input_name(*value)) else { continue };
-        for (dim, size) in graph.ty(*value).shape.dims().iter().zip(given.sizes()) {
+        let Some(given) = sizes(graph.input_name(*value)) else { continue };
+        for (dim, size) in graph.ty(*value).shape.dims().iter().zip(given) {
             if let Some(symbol) = dim.as_symbol() {
                 env.bind(symbol.clone(), i64::try_from(*size).unwrap_or(i64::MAX));
             }

@@ -8,7 +8,7 @@ use bytes::Bytes;
 use fuseline::budget::Budget;
 use fuseline::error::{Error, Kind, Result};
 use fuseline::graph::Graph;
-use fuseline::tensor::Literal;
+use fuseline::tensor::{Env, Literal};
 use indexmap::IndexMap;
 
 use crate::onnx::ModelFile;
@@ -127,6 +127,8 @@ impl Model {
         mut run: impl FnMut(&Graph, &Pins) -> Result<R>,
     ) -> Result<R> {
         let sizes = inputs.sizes();
+        // What the sizes break is known before anything is made of a graph.
+        let mut run = |graph: &Graph, pins: &Pins| check_sizes(graph, &sizes).and_then(|()| run(graph, pins));
         let graph_for = |pins: &Pins| self.graph_for(pins, budget);
         let value = |name: &String| Ok((name.clone(), inputs.value(name)?));
         let parts = self.signature.parts(sizes.keys().map(String::as_str)).map_err(|e| e.at(self.file.name()))?;
@@ -168,4 +170,24 @@ impl Model {
             }
         }
     }
+}
+
+/// Refuses sizes that break what a graph wants of them; what fits no input of it is for those who take the inputs.
+fn check_sizes(graph: &Graph, sizes: &Sizes) -> Result<()> {
+    let mut env = Env::new();
+    for value in graph.inputs() {
+        let dims = graph.ty(*value).shape.dims();
+        let given = sizes.get(graph.input_name(*value).as_ref()).filter(|given| given.len() == dims.len());
+        let Some(given) = given else { return Ok(()) };
+        for (dim, size) in dims.iter().zip(given) {
+            let size = i64::try_from(*size).unwrap_or(i64::MAX);
+            if let Some(symbol) = dim.as_symbol().filter(|symbol| env.get(symbol).is_none()) {
+                env.bind(symbol.clone(), size);
+            }
+            if dim.eval(&env).is_ok_and(|known| known != size) {
+                return Ok(());
+            }
+        }
+    }
+    graph.check_constraints(&env)
 }

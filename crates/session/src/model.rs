@@ -10,9 +10,9 @@ use fuseline::device::NamedTensors;
 use fuseline::error::{Allowance, Error, Kind, Result};
 use fuseline::gallery::{self, Entry};
 use fuseline::graph::{Graph, Value};
-use fuseline::tensor::{DType, Env, Symbol, TensorType};
+use fuseline::tensor::{DType, Env, Literal, Symbol, TensorType};
 use fuseline_frontend::onnx::import::{self, Form, Pins, Port, Signature};
-use fuseline_frontend::{Offer, Specialised, Tensors};
+use fuseline_frontend::{Offer, Sizes, Specialised, Tensors};
 use indexmap::IndexSet;
 
 /// An opened model.
@@ -204,7 +204,23 @@ impl Model {
             Err(error) if error.kind() == Kind::NeedsValue => self.graph(inputs, &all)?,
             other => other?,
         };
-        Ok((graph, all))
+        Ok((self.fitted(graph, inputs, &all), all))
+    }
+
+    /// The graph that a run of these sizes has: another one where they break what this one wants of them (two sizes that must be
+    /// equal, one of which is 1), and it can be made of them.
+    pub fn fitted<'g>(&self, graph: Cow<'g, Graph>, inputs: &Tensors, env: &Env) -> Cow<'g, Graph> {
+        let Content::Onnx(model) = &self.content else { return graph };
+        if graph.check_constraints(env).is_ok() {
+            return graph;
+        }
+        let ports = self.signature.inputs.iter().filter(|port| !inputs.keys().any(|name| port.has(name)));
+        let sizes = ports.map(|port| Some((port.part_name(0), port.shape.as_ref()?.eval(env).ok()?)));
+        let Some(mut sizes) = sizes.collect::<Option<Sizes>>() else { return graph };
+        sizes.extend(inputs.sizes());
+        let budget = &model.limits().budget;
+        let other = model.specialise_for(&SizesOf { sizes, inputs }, budget, |graph, _| Ok(graph.clone()));
+        other.map_or(graph, Cow::Owned)
     }
 
     /// Calls `use_graph` with a graph that holds for these inputs, and with the inputs that it still takes.
@@ -238,6 +254,23 @@ impl Model {
             Content::Onnx(model) => model.specialise_for(inputs, budget, run),
             Content::Gallery(_, graph) | Content::Text(graph) => run(graph, &Pins::default()),
         }
+    }
+}
+
+/// Inputs of which the sizes are known, and some values.
+struct SizesOf<'t> {
+    sizes: Sizes,
+    inputs: &'t Tensors,
+}
+
+impl Offer for SizesOf<'_> {
+    fn sizes(&self) -> Sizes {
+        self.sizes.clone()
+    }
+
+    fn value(&self, name: &str) -> Result<Literal> {
+        let unknown = || Error::needs_value(format!("the value of \"{name}\" must be known"), vec![name.to_owned()]);
+        self.inputs.get(name).cloned().ok_or_else(unknown)
     }
 }
 

@@ -133,6 +133,7 @@ impl<'m> Request<'m> {
             }
             other => other.map_err(|error| model.failed(error))?,
         };
+        let graph = model.fitted(graph, &inputs, &all);
         let options = plan_options(arguments, written, all)?;
         let graph = {
             let _waiting = Waiting::for_(&format!("simplifying {}", model.name));

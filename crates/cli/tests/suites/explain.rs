@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use super::{failure, fuseline, json, stdout};
+use super::{failure, fuseline, json, stdout, sum_of};
 
 fn list<'v>(value: &'v Value, key: &str) -> &'v Vec<Value> {
     value[key].as_array().unwrap_or_else(|| panic!("no list {key}"))
@@ -389,4 +389,21 @@ fn what_is_expected_is_for_as_many_threads() {
     };
     // Two threads share the arithmetic, and have to meet.
     assert!(expected("1") > 1.2 * expected("2"), "{} {}", expected("1"), expected("2"));
+}
+
+/// Where one of two sizes is 1 it is repeated, which is another graph than that of sizes that are equal.
+#[test]
+fn a_plan_that_was_written_is_that_of_a_run_of_these_sizes() {
+    let folder = tempfile::tempdir().unwrap();
+    let model = sum_of(folder.path(), "sum.onnx", ["b", "c"]);
+    let plan = folder.path().join("s.plan").display().to_string();
+    for sizes in ["b=4,c=1", "b=1,c=4", "b=4,c=4"] {
+        stdout(&["explain", &model, "--sizes", sizes, "--lock", &plan]);
+        for command in [&["run"][..], &["verify"], &["bench", "--iters", "1"], &["explain"]] {
+            stdout(&[command, &[&model, "--sizes", sizes, "--plan", &plan]].concat());
+        }
+    }
+    // And another one is refused.
+    let (status, message) = failure(&["run", &model, "--sizes", "b=4,c=1", "--plan", &plan]);
+    assert!(status == 2 && message.contains("made for another graph"), "{message}");
 }

@@ -33,7 +33,7 @@ use smallvec::SmallVec;
 
 use crate::error::{Error, Result};
 use crate::ops::Prim;
-use crate::tensor::{Dim, Symbol, TensorType};
+use crate::tensor::{Dim, Env, Symbol, TensorType};
 
 /// A result of a node.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -196,6 +196,18 @@ impl Graph {
     /// The outputs in the caller's order.
     pub fn outputs(&self) -> &[Output] {
         &self.outputs
+    }
+
+    /// Checks the constraints of which both sizes are known; the first that is broken is the error.
+    pub fn check_constraints(&self, env: &Env) -> Result<()> {
+        for constraint in &self.constraints {
+            if let (Ok(left), Ok(right)) = (constraint.left.eval(env), constraint.right.eval(env))
+                && left != right
+            {
+                return Err(constraint.violated(left, right));
+            }
+        }
+        Ok(())
     }
 
     /// Sizes that must agree at run time.

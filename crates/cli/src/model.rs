@@ -13,6 +13,7 @@ use crate::arguments::{ModelLimits, ModelName, SizeBinding};
 use crate::device::Runner;
 use crate::failure::{Failure, Outcome};
 use crate::given_sizes;
+use crate::kernel::Written;
 
 /// A model, opened as it was asked for.
 #[derive(Debug)]
@@ -63,9 +64,17 @@ impl Model {
                 Err(Failure::with_help(error, "leave --dtype out"))
             }
             ModelName::File(path) => {
-                let help = "a model is an ONNX file, a graph text (.ir), gallery:NAME or demo:NAME";
+                let is_kernel = path.extension().is_some_and(|extension| extension == "tile");
+                if is_kernel {
+                    // What is wrong with its text is told at its place there.
+                    Written::open(path)?;
+                }
+                let help = "a model is an ONNX file, a graph text (.ir), a kernel (.tile), gallery:NAME or demo:NAME";
                 let opened = Opened::open(path).map_err(|error| match error.kind() {
                     Kind::Invalid => Failure::not_read(path, error, help),
+                    Kind::Unsupported if is_kernel => {
+                        Failure::with_help(error, "`fuseline kernel FILE.tile check|run|bench|emit` takes it as it is")
+                    }
                     _ => Failure::from(error),
                 })?;
                 if let Some(bytes) = opened.bytes() {

@@ -9,7 +9,6 @@
 //! results, [`Meaning`] takes both, and tells where it did.
 
 mod meaning;
-mod of_kernel;
 mod spread;
 
 pub use meaning::Meaning;

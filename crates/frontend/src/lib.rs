@@ -7,6 +7,7 @@
 
 mod elements;
 mod graph_text;
+mod kernel_text;
 pub mod mapping;
 mod model;
 mod npy;
@@ -14,4 +15,5 @@ pub mod npz;
 pub mod onnx;
 
 pub use graph_text::read_graph;
+pub use kernel_text::read_kernel;
 pub use model::{Model, Offer, Sizes, Specialised, Tensors};

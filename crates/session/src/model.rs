@@ -35,7 +35,7 @@ pub enum Content {
     Onnx(Box<fuseline_frontend::Model>),
     /// a row of the gallery
     Gallery(&'static Entry, Box<Graph>),
-    /// a graph in text form
+    /// a graph in text form, or that of a kernel
     Text(Box<Graph>),
 }
 
@@ -64,11 +64,15 @@ impl Model {
         Ok(Model { name, content: Content::Text(Box::new(graph)), signature, text_bytes: None })
     }
 
-    /// Opens a file: an ONNX model, or a graph in text form where it is called `.ir`.
+    /// Opens a file: an ONNX model, or a graph in text form where it is called `.ir`, or a kernel where it is called `.tile`.
     pub fn open(path: &Path) -> Result<Model> {
         let name = path.display().to_string();
-        if path.extension().is_some_and(|extension| extension == "ir") {
-            let graph = fuseline_frontend::read_graph(path)?;
+        let read = match path.extension().and_then(|extension| extension.to_str()) {
+            Some("ir") => Some(fuseline_frontend::read_graph(path)?),
+            Some("tile") => Some(fuseline_frontend::read_kernel(path)?),
+            _ => None,
+        };
+        if let Some(graph) = read {
             let signature = signature(&graph);
             let text_bytes = std::fs::metadata(path).ok().map(|data| data.len());
             return Ok(Model { name, content: Content::Text(Box::new(graph)), signature, text_bytes });

@@ -35,7 +35,7 @@ What is written can be judged again:
 {EXIT_STATUS}
   3  a guilty decision was found, or outputs differ without any"))]
 pub struct Bisect {
-    /// An ONNX file, a graph text (.ir), gallery:NAME or demo:NAME
+    /// An ONNX file, a graph text (.ir), a kernel (.tile), gallery:NAME or demo:NAME
     #[arg(value_name = "MODEL")]
     pub model: ModelName,
     /// What is asked about

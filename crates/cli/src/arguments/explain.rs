@@ -43,7 +43,7 @@ Devices: {}
 
 {EXIT_STATUS}", crate::target::names().join(", ")))]
 pub struct Explain {
-    /// An ONNX file, a graph text (.ir), gallery:NAME or demo:NAME
+    /// An ONNX file, a graph text (.ir), a kernel (.tile), gallery:NAME or demo:NAME
     #[arg(value_name = "MODEL")]
     pub model: ModelName,
     /// The device to plan for: a name, or a file called .spec [default: cpu, or that of --plan]

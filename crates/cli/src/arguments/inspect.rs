@@ -20,7 +20,7 @@ Examples:
 
 {EXIT_STATUS}"))]
 pub struct Inspect {
-    /// An ONNX file, a graph text (.ir), gallery:NAME or demo:NAME
+    /// An ONNX file, a graph text (.ir), a kernel (.tile), gallery:NAME or demo:NAME
     #[arg(value_name = "MODEL")]
     pub model: ModelName,
     /// Numbers for the model's free sizes; 4k, 1M, 2G and 4Ki, 1Mi, 2Gi are understood

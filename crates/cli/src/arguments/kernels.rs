@@ -22,7 +22,7 @@ Examples:
 
 {EXIT_STATUS}"))]
 pub struct Kernels {
-    /// An ONNX file, a graph text (.ir), gallery:NAME or demo:NAME
+    /// An ONNX file, a graph text (.ir), a kernel (.tile), gallery:NAME or demo:NAME
     #[arg(value_name = "MODEL")]
     pub model: ModelName,
     /// As what

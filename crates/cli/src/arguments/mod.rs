@@ -69,6 +69,7 @@ const TOUR: &str = "\
 MODEL is one of
   net.onnx        an ONNX file
   net.ir          a graph in text form (docs/ir.md)
+  my.tile         what a kernel of yours computes (docs/tile.md), planned as a graph is; `fuseline kernel` runs it as you wrote it
   gallery:NAME    a graph of the built-in gallery; `fuseline gallery` lists them
   demo:NAME       a small network with weights: encoder, resnet, llama or opt
 

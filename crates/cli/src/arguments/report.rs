@@ -29,7 +29,7 @@ Examples:
 
 {EXIT_STATUS}"))]
 pub struct Report {
-    /// An ONNX file, a graph text (.ir), gallery:NAME or demo:NAME
+    /// An ONNX file, a graph text (.ir), a kernel (.tile), gallery:NAME or demo:NAME
     #[arg(value_name = "MODEL")]
     pub model: ModelName,
     /// Where the page is written

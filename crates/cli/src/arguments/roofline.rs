@@ -30,7 +30,7 @@ Devices: {}
 
 {EXIT_STATUS}", crate::target::names().join(", ")))]
 pub struct RooflineArguments {
-    /// An ONNX file, a graph text (.ir), gallery:NAME or demo:NAME, whose kernels are put on it
+    /// An ONNX file, a graph text (.ir), a kernel (.tile), gallery:NAME or demo:NAME, whose kernels are put on it
     #[arg(value_name = "MODEL")]
     pub model: Option<ModelName>,
     /// Measure nothing: the roofline of this device, a name or a file called .spec

@@ -38,7 +38,7 @@ Files from and for Python:
 
 {EXIT_STATUS}"))]
 pub struct Run {
-    /// An ONNX file, a graph text (.ir), gallery:NAME or demo:NAME
+    /// An ONNX file, a graph text (.ir), a kernel (.tile), gallery:NAME or demo:NAME
     #[arg(value_name = "MODEL")]
     pub model: ModelName,
     #[command(flatten)]

@@ -37,7 +37,7 @@ In a script:
 
 {JUDGING_STATUS}"))]
 pub struct Verify {
-    /// An ONNX file, a graph text (.ir), gallery:NAME or demo:NAME
+    /// An ONNX file, a graph text (.ir), a kernel (.tile), gallery:NAME or demo:NAME
     #[arg(value_name = "MODEL")]
     pub model: ModelName,
     #[command(flatten)]

@@ -48,7 +48,7 @@ pub struct Written {
 
 impl Written {
     /// Reads and verifies a kernel.
-    fn open(path: &Path) -> Outcome<Written> {
+    pub fn open(path: &Path) -> Outcome<Written> {
         let place = path.display().to_string();
         let text = std::fs::read_to_string(path);
         // Some editors mark the beginning of a text.

@@ -6,7 +6,7 @@ use fuseline::tensor::Literal;
 use fuseline_frontend::npz::{Compression, ReadOptions, read_npz, write_npz};
 use serde_json::Value;
 
-use super::{fuseline, stdout};
+use super::{failure, fuseline, stdout};
 
 fn text(bytes: &[u8]) -> String {
     String::from_utf8(bytes.to_vec()).unwrap()
@@ -350,4 +350,80 @@ fn a_mark_at_the_beginning_of_a_text_is_no_part_of_it() {
     let text = std::fs::read_to_string(example("softmax")).unwrap();
     std::fs::write(&path, format!("\u{feff}{text}")).unwrap();
     stdout(&["kernel", path.to_str().unwrap(), "check"]);
+}
+
+#[test]
+fn a_kernel_is_a_model_of_every_command() {
+    let attention = example("attention");
+    let folder = tempfile::tempdir().unwrap();
+    let page = folder.path().join("page.html").display().to_string();
+    let sizes = ["--sizes", "heads=2,rows=40,keys=40,d=16,e=16"];
+    for command in [
+        &["inspect"][..],
+        &["run"],
+        &["verify"],
+        &["bench", "--iters", "1"],
+        &["kernels", "--emit", "tile"],
+        &["report", "--no-run", "-o", &page],
+        &["bisect"],
+    ] {
+        stdout(&[command, &[&attention], &sizes].concat());
+    }
+    let explained: Value =
+        serde_json::from_str(&stdout(&[&["explain", &attention, "--json"][..], &sizes].concat())).unwrap();
+    let patterns: Vec<&Value> =
+        explained["kernels"].as_array().unwrap().iter().map(|kernel| &kernel["pattern"]).collect();
+    assert_eq!(patterns, ["Attention (causal)"], "as it would be planned from a model");
+    // It computes what the kernel does.
+    let [kernel, model] = ["kernel.npz", "model.npz"].map(|name| folder.path().join(name));
+    let written = |path: &Path| path.display().to_string();
+    stdout(
+        &[&["run", &attention, "--outputs", &written(&model), "--inputs", &inputs(folder.path())][..], &sizes].concat(),
+    );
+    stdout(
+        &[
+            &["kernel", &attention, "run", "--outputs", &written(&kernel), "--inputs", &inputs(folder.path())][..],
+            &sizes,
+        ]
+        .concat(),
+    );
+    let [kernel, model] = [kernel, model].map(|path| read_npz(path, &ReadOptions::default()).unwrap()["y"].to_f64s());
+    assert!(kernel.iter().zip(&model).all(|(a, b)| (a - b).abs() < 1e-5), "{kernel:?} {model:?}");
+}
+
+/// Inputs of attention in a file.
+fn inputs(folder: &Path) -> String {
+    let tensor = |by: usize| {
+        let values: Vec<f32> = (0..2 * 40 * 16).map(|k| (k * by % 31) as f32 / 16.0 - 1.0).collect();
+        Literal::f32s(&values).reshaped([2, 40, 16]).unwrap()
+    };
+    let tensors = [("q", tensor(7)), ("k", tensor(11)), ("v", tensor(13))];
+    let path = folder.join("x.npz");
+    write_npz(&path, tensors.iter().map(|(name, x)| (*name, x)), Compression::Stored).unwrap();
+    path.display().to_string()
+}
+
+#[test]
+fn a_kernel_that_is_no_model_says_who_takes_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let write = |text: &str| {
+        let path = folder.path().join("my.tile");
+        std::fs::write(&path, text).unwrap();
+        path.display().to_string()
+    };
+    let file = write("kernel twice(x: f32[n]) -> y: f32[n] {\n  y = x + z\n}\n");
+    let (status, message) = failure(&["explain", &file]);
+    assert!(status == 2 && message.contains("my.tile:2:11") && message.contains("y = x + z"), "{message}");
+    let looked_up = "kernel {
+  axes i0: m, i1: d
+  in   x0: f32[n, d], x1: i64[m]
+  out  y0: f32[m, d]
+  schedule map
+  %0 = load x1[i0]
+  %1 = load x0[@0, i1] reading (%0)
+  store y0[i0, i1] = %1
+}
+";
+    let (status, message) = failure(&["explain", &write(looked_up)]);
+    assert!(status == 1 && message.contains("`fuseline kernel FILE.tile check|run|bench|emit` takes it"), "{message}");
 }

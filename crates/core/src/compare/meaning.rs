@@ -13,9 +13,7 @@ use std::sync::{Arc, OnceLock};
 use rustc_hash::FxHashMap;
 
 use super::spread::{Jumps, Spreads};
-use super::{
-    Agreed, Agreement, Mismatch, SAFETY, Tolerance, compare, compare_between, of_kernel, own_error, step_error,
-};
+use super::{Agreed, Agreement, Mismatch, SAFETY, Tolerance, compare, compare_between, own_error, step_error};
 use crate::budget::Budget;
 use crate::error::Result;
 use crate::graph::Graph;
@@ -24,7 +22,7 @@ use crate::ops::prim::Map;
 use crate::ops::{Expr, ExprNode, Prim, Scalar, Scope, Term};
 use crate::reference::{Limits, Options, Reading, evaluate_under};
 use crate::tensor::{DType, Env, Literal};
-use crate::tile::Kernel;
+use crate::tile::{self, Kernel};
 
 /// The outputs of a graph for some inputs, with what an execution may make of them.
 #[derive(Clone, Debug)]
@@ -107,8 +105,10 @@ impl Meaning {
     /// What a kernel gives for its inputs. `None` where it cannot be said as a graph: where it looks up what it reads or draws at random, or
     /// stores parts of a tensor.
     pub fn of_kernel(kernel: &Kernel, inputs: &[Literal], env: &Env, limits: Limits) -> Result<Option<Meaning>> {
-        let Some(graph) = of_kernel::graph_of(kernel)? else { return Ok(None) };
-        let names = (0..inputs.len()).map(|k| Arc::from(of_kernel::input_name(k)));
+        let numbered = |letter: &str, count: usize| (0..count).map(|k| format!("{letter}{k}")).collect::<Vec<_>>();
+        let [names, outputs] = [numbered("x", kernel.inputs.len()), numbered("y", kernel.outputs.len())];
+        let Some(graph) = tile::graph_of(kernel, "kernel", &names, &outputs)? else { return Ok(None) };
+        let names = names.into_iter().map(Arc::from);
         Meaning::under(&graph, &names.zip(inputs.iter().cloned()).collect(), env, limits).map(Some)
     }
 

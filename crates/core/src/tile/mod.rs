@@ -8,11 +8,12 @@
 //! What is computed stands in the steps and stores; how, in the [`Schedule`]: which axes are rows, which are summed, what
 //! is kept where. Every schedule of a kernel gives the same result, so that the schedule can only be slow, never wrong.
 //!
-//! Comes in: kernels from lowering or from a user's text. Goes out: kernels that a backend emits. Never here: graphs of
-//! users, names of operators, devices.
+//! Comes in: kernels from lowering or from a user's text. Goes out: kernels that a backend emits, and what a kernel
+//! computes as a graph. Never here: graphs of users, names of operators, devices.
 
 mod build;
 mod causal;
+mod graph;
 mod infer;
 pub mod interp;
 mod outside;
@@ -23,6 +24,7 @@ mod verify;
 
 pub use build::Builder;
 pub use causal::{first_masked, first_sunk};
+pub use graph::graph_of;
 pub(crate) use outside::Scale;
 pub use outside::{Limit, out_of_range};
 pub use schedule::{Chain, Correction, Placement, Schedule, Tile};

@@ -1,23 +1,19 @@
-//! A kernel as a graph, so that what is known of graphs can be asked of it: what roundings become on their way.
+//! A kernel as a graph, so that what is known of graphs can be asked of it: what roundings become on their way, and how it is planned.
 
 use crate::error::Result;
 use crate::graph::{Graph, OriginSet, Value};
 use crate::ops::prim::{Contract, Guard, Input, Label, Map, Prefix, Reduce, View};
 use crate::ops::{Expr, ExprNode, Prim};
 use crate::tensor::{Dim, Shape, Symbol, TensorType};
-use crate::tile::{AxisSet, Kernel, Op, Step, StepId, Store};
 
-/// The name of an input in the graph of a kernel.
-pub(super) fn input_name(input: usize) -> String {
-    format!("x{input}")
-}
+use super::{AxisSet, Kernel, Op, Step, StepId, Store};
 
-/// The kernel as a graph of the same inputs and outputs. `None` where it looks up what it reads or draws at random, or stores parts of a
-/// tensor.
-pub(super) fn graph_of(kernel: &Kernel) -> Result<Option<Graph>> {
-    let mut made = Made { kernel, graph: Graph::new("kernel"), inputs: Vec::new(), values: Vec::new() };
-    for (k, param) in kernel.inputs.iter().enumerate() {
-        let input = made.add(Input { name: input_name(k).into(), ty: param.ty.clone() }, &[])?;
+/// The kernel as a graph of the same inputs and outputs, under these names. `None` where it looks up what it reads or draws at random, or
+/// stores parts of a tensor.
+pub fn graph_of(kernel: &Kernel, name: &str, inputs: &[String], outputs: &[String]) -> Result<Option<Graph>> {
+    let mut made = Made { kernel, graph: Graph::new(name), inputs: Vec::new(), values: Vec::new() };
+    for (param, name) in kernel.inputs.iter().zip(inputs) {
+        let input = made.add(Input { name: name.as_str().into(), ty: param.ty.clone() }, &[])?;
         made.inputs.push(input);
     }
     for step in &kernel.steps {
@@ -28,11 +24,11 @@ pub(super) fn graph_of(kernel: &Kernel) -> Result<Option<Graph>> {
         }
         made.values.push(value);
     }
-    for output in 0..kernel.outputs.len() {
+    for (output, name) in outputs.iter().enumerate().take(kernel.outputs.len()) {
         let mut stores = kernel.stores.iter().filter(|store| store.output == output);
         let (Some(store), None) = (stores.next(), stores.next()) else { return Ok(None) };
         let Some(stored) = made.stored(store)? else { return Ok(None) };
-        made.graph.add_output(&format!("y{output}"), stored);
+        made.graph.add_output(name, stored);
     }
     Ok(Some(made.graph))
 }
@@ -215,6 +211,7 @@ mod tests {
   %1 = load x0[@0, i1] reading (%0)
   store y0[i0, i1] = %1
 }";
-        assert!(graph_of(&tile::parse(text).unwrap()).unwrap().is_none());
+        let names = ["x0", "x1"].map(String::from);
+        assert!(graph_of(&tile::parse(text).unwrap(), "rows", &names, &names[..1]).unwrap().is_none());
     }
 }

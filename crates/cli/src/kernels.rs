@@ -74,7 +74,8 @@ pub fn kernels(arguments: &Kernels) -> Outcome {
         text.push_str(&heading(&format!("{comment} {title}")));
         for kernel in &kernels {
             text.push('\n');
-            text.push_str(&heading(&format!("{comment} {}", describe(&kernel.places))));
+            // One line, whatever operators are called: behind it, code begins.
+            text.push_str(&heading(&format!("{comment} {}", screen::spelt_out(&describe(&kernel.places)))));
             let code = parts.next().ok_or_else(|| Error::bug("a kernel without code"))?;
             writeln!(text, "{}", code.trim_end()).expect("writing to a string succeeds");
         }

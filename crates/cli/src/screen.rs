@@ -53,7 +53,8 @@ pub fn tell(words: &str) {
     if is_quiet() {
         return;
     }
-    let text = format!("{words}\n");
+    // It is one line, whatever names stand in it.
+    let text = format!("{}\n", spelt_out(words));
     // Where there is no terminal, a program may read it, by lines.
     match columns_of(std::io::stderr()) {
         Some(width) => complain(&folded(&text, width)),

@@ -161,7 +161,8 @@ pub fn heading(text: &str) -> String {
 
 /// A heading in lines of at most `width` columns, whatever names stand in it.
 pub fn title(text: &str, width: usize) -> String {
-    let broken = if columns(text) > width { broken_lines(text, width.max(10)) } else { vec![text.to_string()] };
+    let text = spelt_out(text);
+    let broken = if columns(&text) > width { broken_lines(&text, width.max(10)) } else { vec![text.into_owned()] };
     heading(&broken.join("\n"))
 }
 

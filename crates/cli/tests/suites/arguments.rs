@@ -2,7 +2,7 @@
 
 use std::process::Command;
 
-use super::{failure, fuseline, json, stdout};
+use super::{failure, fuseline, json, stdout, sum_of};
 
 #[test]
 #[cfg(target_os = "linux")]
@@ -17,6 +17,23 @@ fn help_that_cannot_be_written_is_an_error() {
         assert!(fuseline(arguments).status.success(), "{arguments:?}");
     }
     assert_eq!(fuseline(&[]).status.code(), Some(2), "nothing was asked for");
+}
+
+/// Neither notes nor headings are broken by what stands in a file, or by its name.
+#[test]
+fn names_do_not_break_lines() {
+    let folder = tempfile::tempdir().unwrap();
+    let model = sum_of(folder.path(), "two\nlines.onnx", ["N\n", "N\n"]);
+    let done = fuseline(&["run", &model]);
+    let told = String::from_utf8(done.stderr).unwrap();
+    assert!(done.status.success() && told.contains("note: free sizes taken as N\\u{a}=1 (choose"), "{told}");
+    assert!(told.lines().all(|line| line.starts_with("note: ") || line.starts_with("ran on")), "{told}");
+    for command in ["explain", "inspect", "verify"] {
+        let shown = stdout(&[command, &model]);
+        let head = shown.lines().next().unwrap();
+        assert!(head.contains("two\\u{a}lines.onnx"), "{command}: {shown}");
+    }
+    assert!(stdout(&["explain", &model]).contains("N\\u{a}=1"));
 }
 
 #[test]

@@ -6,6 +6,8 @@ pub mod text;
 
 use fuseline::fuse::PlanOptions;
 
+use crate::table::spelt_out;
+
 /// What the plan without fusion is called in which every node of the model is a kernel.
 pub const PER_NODE: &str = "one kernel per node";
 /// What the plan is called in which every primitive is one.
@@ -26,5 +28,5 @@ pub struct Setting<'a> {
 
 /// Sizes by name: `rows=256,columns=1024`.
 pub fn size_list(sizes: &[(String, i64)]) -> String {
-    sizes.iter().map(|(name, size)| format!("{name}={size}")).collect::<Vec<_>>().join(",")
+    sizes.iter().map(|(name, size)| format!("{}={size}", spelt_out(name))).collect::<Vec<_>>().join(",")
 }

@@ -222,8 +222,14 @@ fn gpu(spec: &DeviceSpec) -> Result<&DeviceSpec> {
 /// Compute capability 9.0 brought clusters of blocks, and more memory on the chip than any before it: 164 KiB.
 const MOST_ON_CHIP_BEFORE_CLUSTERS: usize = 164 << 10;
 
-/// A kernel as CUDA C++ to be launched by hand: by a name that is free there, and with how it is launched on what.
-pub fn show_launched(kernel: &Kernel, name: &str, env: &Env, spec: &DeviceSpec) -> Result<String> {
+/// As how many launches a kernel is printed; none where it is not.
+pub fn launches(kernel: &Kernel, name: &str, env: &Env, spec: &DeviceSpec) -> Option<usize> {
+    let options = cuda_options(kernel, name, env, gpu(spec).ok()?);
+    print::print(kernel, &options).ok().map(|printed| printed.launches.len())
+}
+
+/// A kernel as CUDA C++ to be launched by hand: by a name that is free there, and with how it is launched on what, and a note if there is one.
+pub fn show_launched(kernel: &Kernel, name: &str, env: &Env, spec: &DeviceSpec, note: &str) -> Result<String> {
     if stores_nothing(kernel, env) {
         return Ok(format!("// {}", no_element(kernel, env)));
     }
@@ -242,6 +248,9 @@ pub fn show_launched(kernel: &Kernel, name: &str, env: &Env, spec: &DeviceSpec) 
         let shared = if *shared > 0 { format!(", {shared}") } else { String::new() };
         writeln!(text, "// launched as {name}<<<{blocks}, {threads}{shared}>>>(…)")
             .expect("writing to a string succeeds");
+    }
+    if !note.is_empty() {
+        writeln!(text, "// {note}").expect("writing to a string succeeds");
     }
     text.push_str(&printed.source());
     Ok(text)

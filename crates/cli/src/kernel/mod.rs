@@ -13,9 +13,10 @@ use fuseline::device::{DeviceSpec, Machine};
 use fuseline::error::Error;
 use fuseline::fuse::scheduled;
 use fuseline::lower::{Hints, Refusal};
-use fuseline::tensor::Env;
+use fuseline::tensor::{Env, Symbol};
 use fuseline::tile::{self, Op, Schedule, Source};
 use fuseline_cpu::here;
+use fuseline_cuda::print;
 use serde_json::{Value, json};
 
 use crate::arguments::{CheckKernel, EmitKernel, Form, Kernel, KernelAction};
@@ -186,7 +187,13 @@ fn emit(written: &Written, options: &EmitKernel) -> Outcome {
     let kernel = &*kernel;
     let name = written.source.name.as_deref().unwrap_or(kernel.schedule.name());
     let shown = match options.form {
-        Form::Cuda => kernels::show_launched(kernel, name, &env, &spec),
+        Form::Cuda => {
+            let note = in_fewer_launches(written, kernel, name, &env, &spec).unwrap_or_default();
+            if !note.is_empty() {
+                screen::tell(&format!("note: {note}"));
+            }
+            kernels::show_launched(kernel, name, &env, &spec, &note)
+        }
         form => kernels::show_named(kernel, name, &env, form, &spec),
     };
     let shown = shown.map_err(|error| written.failure(error))?;
@@ -195,6 +202,50 @@ fn emit(written: &Written, options: &EmitKernel) -> Outcome {
         return screen::print_json(&json!({ "kernel": name, "form": form, "code": shown.trim_end() }));
     }
     screen::print_code(&format!("{}\n", shown.trim_end()))
+}
+
+/// What sizes nobody gave are tried as: the columns of a head, mostly.
+const USUAL_COLUMNS: i64 = 64;
+
+/// What to say where a kernel becomes several launches for sizes that nobody gave, which store what lies between them, and fewer for numbers.
+fn in_fewer_launches(
+    written: &Written,
+    kernel: &tile::Kernel,
+    name: &str,
+    env: &Env,
+    spec: &DeviceSpec,
+) -> Option<String> {
+    let launches = kernels::launches(kernel, name, env, spec).filter(|launches| *launches > 1)?;
+    let launches_with = |fixed: &[Symbol]| {
+        let mut all = env.clone();
+        for symbol in fixed {
+            all.bind(symbol.clone(), USUAL_COLUMNS);
+        }
+        kernels::launches(&written.kernel_on(spec, &all).0, name, &all, spec)
+    };
+    let free = print::sizes_to_fix(kernel).into_iter().filter(|symbol| env.get(symbol).is_none());
+    let mut needed: Vec<Symbol> = free.collect();
+    let fewer = launches_with(&needed)?;
+    // Those without which it is as well.
+    for symbol in needed.clone() {
+        let others: Vec<Symbol> = needed.iter().filter(|other| **other != symbol).cloned().collect();
+        if launches_with(&others) == Some(fewer) {
+            needed = others;
+        }
+    }
+    let sizes: Vec<String> = needed.iter().map(|symbol| format!("{symbol}={USUAL_COLUMNS}")).collect();
+    (fewer < launches).then(|| {
+        let becomes = match fewer {
+            1 => "one kernel that stores nothing in between".to_owned(),
+            fewer => format!("{fewer} kernels"),
+        };
+        let sizes = sizes.join(",");
+        let sizes = screen::spelt_out(&sizes);
+        format!(
+            "for sizes that are arguments it is {launches} kernels, which store rows in memory for each other; \
+             for numbers, such as --sizes {sizes}, it is {becomes}"
+        )
+    })
 }
 
 #[cfg(test)]

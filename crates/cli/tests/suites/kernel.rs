@@ -352,6 +352,38 @@ fn a_mark_at_the_beginning_of_a_text_is_no_part_of_it() {
     stdout(&["kernel", path.to_str().unwrap(), "check"]);
 }
 
+/// Whether attention stores its scores hangs on sizes that are numbers.
+#[test]
+fn cuda_that_sizes_would_make_one_kernel_says_so() {
+    let attention = example("attention");
+    let emitted = |more: &[&str]| {
+        let done = fuseline(&[&["kernel", &attention, "emit", "cuda"], more].concat());
+        assert!(done.status.success());
+        (text(&done.stdout), text(&done.stderr))
+    };
+    let launches = |code: &str| code.matches("// launched as").count();
+    let (code, told) = emitted(&[]);
+    assert_eq!(launches(&code), 3, "{code}");
+    let said = "it is 3 kernels, which store rows in memory for each other; for numbers, such as --sizes d=64,e=64, it is one kernel";
+    assert!(told.starts_with("note: ") && told.contains(said), "{told}");
+    assert!(code.lines().any(|line| line.starts_with("// for sizes") && line.contains(said)), "{code}");
+    // And so it is, also where one was given already.
+    for sizes in ["d=64,e=64", "d=32,e=64,keys=100"] {
+        let (code, told) = emitted(&["--sizes", sizes]);
+        assert_eq!((launches(&code), told.as_str()), (1, ""), "{code}");
+    }
+    let (_, told) = emitted(&["--sizes", "d=64"]);
+    assert!(told.contains("such as --sizes e=64, "), "{told}");
+    // The comment of the example promises what comes out.
+    let comment = std::fs::read_to_string(&attention).unwrap();
+    assert!(
+        comment.lines().next().unwrap().ends_with("(in CUDA C++ for numbers d and e, such as --sizes d=64,e=64)"),
+        "{comment}"
+    );
+    let done = fuseline(&["kernel", &example("softmax"), "emit", "cuda"]);
+    assert_eq!(text(&done.stderr), "");
+}
+
 #[test]
 fn a_kernel_is_a_model_of_every_command() {
     let attention = example("attention");

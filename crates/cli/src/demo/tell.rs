@@ -21,7 +21,7 @@ pub fn to_text(told: &Told<'_>) -> String {
     let doc = format!("{}; {}", told.network.doc, size_list(told.sizes));
     text.push_str(&screen::wrapped(&doc, 2, screen::width()));
     for shown in told.shown {
-        text.push_str(&of_device(shown));
+        text.push_str(&of_device(shown, &told.model.name));
     }
     text.push_str(&format!("\n{}", heading("Look further")));
     let name = &told.model.name;
@@ -44,7 +44,7 @@ pub fn to_text(told: &Told<'_>) -> String {
     text
 }
 
-fn of_device(shown: &Shown) -> String {
+fn of_device(shown: &Shown, model: &str) -> String {
     let place = match shown.device {
         Measuring::Cpu if shown.threads == 1 => "this processor, 1 thread".to_owned(),
         Measuring::Cpu => format!("this processor, {} threads", shown.threads),
@@ -78,9 +78,8 @@ fn of_device(shown: &Shown) -> String {
         100.0 * at.gflops / at.limit_gflops,
     );
     text.push_str(&screen::wrapped(&position, 2, width));
-    if !at.by_memory {
-        let why = "where arithmetic takes the time, less traffic saves little; `fuseline bench gallery:layernorm_gelu` measures what memory bounds";
-        text.push_str(&screen::wrapped(why, 2, width));
+    if let Some(remark) = remark(shown.unfused.ms / shown.fused.ms, at.by_memory, model, shown.device) {
+        text.push_str(&screen::wrapped(&remark, 2, width));
     }
     let excess = at.ceiling.excess(std::iter::once((at.gbps / at.ceiling.gbps, at.gflops / at.ceiling.gflops)));
     for words in std::iter::once(at.ceiling.to_text()).chain(excess) {
@@ -90,6 +89,23 @@ fn of_device(shown: &Shown) -> String {
     text.push_str(&checks(shown).text(width));
     text.push_str(&screen::wrapped(&conclusion(shown), 2, width));
     text
+}
+
+/// What to say of a gain: of a loss, how it is looked at; of a small one where arithmetic is the limit, why.
+fn remark(gain: f64, by_memory: bool, model: &str, device: Measuring) -> Option<String> {
+    let device = if device == Measuring::Cpu { "" } else { " --device cuda" };
+    // As it is printed.
+    match gain < 0.995 {
+        true => Some(format!(
+            "fused was slower in this run; repeat it while the machine is quiet, and if it stays so, `fuseline bisect {model} --metric latency{device}` \
+             looks for the one decision that makes it slower"
+        )),
+        false if !by_memory => Some(
+            "where arithmetic takes the time, less traffic saves little; `fuseline bench gallery:layernorm_gelu` measures what memory bounds"
+                .to_owned(),
+        ),
+        false => None,
+    }
 }
 
 fn times(shown: &Shown) -> Table<'static> {
@@ -174,4 +190,22 @@ pub fn to_json(told: &Told<'_>) -> Value {
         "load": told.load.map(Load::to_json),
         "report": told.written.map(|(path, _)| path.display().to_string()),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_loss_is_called_one() {
+        let remark = |gain, by_memory, device| remark(gain, by_memory, "demo:opt", device).unwrap_or_default();
+        for by_memory in [false, true] {
+            let told = remark(0.63, by_memory, Measuring::Cpu);
+            assert!(told.contains("slower in this run") && !told.contains("saves little"), "{told}");
+            assert!(told.contains("`fuseline bisect demo:opt --metric latency`"), "{told}");
+        }
+        assert!(remark(0.9, true, Measuring::Cuda).contains("--metric latency --device cuda`"));
+        assert!(remark(1.1, false, Measuring::Cpu).contains("saves little"));
+        assert_eq!(remark(1.1, true, Measuring::Cpu), "");
+    }
 }

@@ -83,6 +83,10 @@ const steps = {
   'search finds nothing': () => { find('search').value = 'no such thing'; find('search').dispatchEvent(new Event('input')); return rows() === 0; },
   'and all again': () => { find('search').value = ''; find('search').dispatchEvent(new Event('input')); return rows() > 1; },
   'columns sort': () => { const head = document.querySelectorAll('#decision-table th button')[3]; click(head); const down = head.parentNode.getAttribute('aria-sort'); click(head); return down === 'descending' && head.parentNode.getAttribute('aria-sort') === 'ascending'; },
+  'all of a header sorts': () => [...document.querySelectorAll('#decision-table th, #kernel-table th')].every(head => {
+    const [cell, button] = [head, head.querySelector('button')].map(part => part.getBoundingClientRect());
+    return cell.width === 0 || (button.width >= cell.width - 2 && button.height >= cell.height - 3);
+  }),
   'a decision is chosen': () => { click(document.querySelector('#decision-table tbody tr')); return find('drawer').textContent.includes('--flip'); },
   'filters filter': () => { click([...find('which').children].find(button => button.textContent.startsWith('taken'))); return [...document.querySelectorAll('#decision-table .pill')].every(pill => pill.textContent === 'taken'); },
   'limits are measured': () => find('roofline-lead').textContent.includes('limits were measured with the runs'),
@@ -106,6 +110,14 @@ const steps = {
     startKernels();
     return fits;
   }),
+  'all of the timeline is on paper': () => {
+    click([...find('stretch').querySelectorAll('button')][1]);
+    const whole = () => find('time').querySelector('svg').viewBox.baseVal.width === 1130;
+    const fits = () => find('time').querySelector('svg').getBoundingClientRect().width <= find('time').getBoundingClientRect().width + 1;
+    const near = !whole(), told = onPaper(() => whole() && fits()), again = !whole();
+    click([...find('stretch').querySelectorAll('button')][0]);
+    return near && told && again && whole();
+  },
   'the graph can be read on paper': () => onPaper(graphCanBeRead) && find('paper').childElementCount === 0,
   'nothing is wider than the window': () => document.documentElement.scrollWidth <= innerWidth,
 };

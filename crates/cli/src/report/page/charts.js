@@ -72,6 +72,10 @@ function startTimeline() {
   const list = ranked.filter(own => own.us > 0).slice(0, 12).map(own => element("button", { type: "button", onclick: () => select({ kernel: own.kernels[0] }) },
     element("i", { class: "dotted chip " + own.colour }), cut(data.kernels[own.kernels[0]].pattern, 40) + (own.kernels.length > 1 ? " × " + own.kernels.length : "") + "  " + percent(own.us / total)));
   find("share").append(...list);
+  // Paper shows all of a run, however closely the screen looks at a part of it.
+  let looked = stretch;
+  addEventListener("beforeprint", () => { looked = stretch; stretch = 1; drawTimeline(); });
+  addEventListener("afterprint", () => { stretch = looked; drawTimeline(); });
   find("timeline-lead").textContent = measured && spansOf("fused")
     ? "The fastest of " + plural(measured.fused.runs, "more run") + " of each plan, in turns, which were timed kernel by kernel, on one scale, with " + plural(measured.threads, "thread") + "; the times above are of runs before them. An unfused kernel has the colour of the kernel that it became part of."
     : "As predicted: " + (measured ? "the time of single kernels cannot be measured on this device." : "nothing was run.") + " An unfused kernel has the colour of the kernel that it became part of.";

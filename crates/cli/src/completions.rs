@@ -35,23 +35,33 @@ pub fn completions(arguments: &Completions) -> Outcome {
     }
 }
 
-/// Names besides what is completed already; where nothing is, bash goes on with files. A colon begins no word then: it is part of a name.
+/// Names besides what is completed already; where nothing is, bash goes on with files. A colon is part of a name here; for bash it ends a word, unless
+/// the user says otherwise in COMP_WORDBREAKS, which is the user's: then what is behind the last colon is completed.
 fn for_bash(commands: &[&str], names: &str) -> String {
     let commands = commands.join("|");
     format!(
         r#"
 _fuseline_models() {{
     _fuseline "$@"
-    local word="${{COMP_WORDS[COMP_CWORD]}}"
+    local line="${{COMP_LINE:0:COMP_POINT}}" word before typed="" name
+    word="${{line##*[[:space:]]}}"
+    before="${{line%"${{word}}"}}"
+    before="${{before%"${{before##*[![:space:]]}}"}}"
+    before="${{before##*[[:space:]]}}"
+    if [[ "${{word}}" == *:* && "${{COMP_WORDBREAKS}}" == *:* ]]; then
+        typed="${{word%:*}}:"
+        COMPREPLY=()
+    fi
     case "${{COMP_WORDS[1]}}" in
         {commands})
-            if [[ ${{COMP_CWORD}} -gt 1 && "${{word}}" != -* && "${{COMP_WORDS[COMP_CWORD-1]}}" != --* ]]; then
-                COMPREPLY+=( $(compgen -W "{names}" -- "${{word}}") )
+            if [[ ${{COMP_CWORD}} -gt 1 && "${{word}}" != -* && "${{before}}" != --* ]]; then
+                for name in $(compgen -W "{names}" -- "${{word}}"); do
+                    COMPREPLY+=( "${{name#"${{typed}}"}}" )
+                done
             fi
             ;;
     esac
 }}
-COMP_WORDBREAKS=${{COMP_WORDBREAKS//:/}}
 complete -F _fuseline_models -o bashdefault -o default fuseline
 "#
     )

@@ -531,20 +531,32 @@ fn a_shell_completes_built_in_models() {
     let script = r#"
         source <("$0" completions bash)
         complete_last() {
-            COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); COMPREPLY=()
+            COMP_LINE="$*"; COMP_POINT=${#COMP_LINE}
+            # As bash divides a line: colons are words, unless they end none.
+            if [[ "$COMP_WORDBREAKS" == *:* ]]; then COMP_WORDS=(${COMP_LINE//:/ : }); else COMP_WORDS=("$@"); fi
+            COMP_CWORD=$((${#COMP_WORDS[@]} - 1)); COMPREPLY=()
+        before="$COMP_WORDBREAKS"
             _fuseline_models fuseline "${COMP_WORDS[COMP_CWORD]}" "${COMP_WORDS[COMP_CWORD-1]}"
+        [ "$COMP_WORDBREAKS" = "$before" ] || echo "what ends words was changed for everybody"
             echo "${COMPREPLY[@]}"
         }
-        complete_last fuseline bench gallery:layernorm_g
-        complete_last fuseline explain demo:enc
-        complete_last fuseline doctor demo:enc
-        complete_last fuseline compare demo:enc
-        complete_last fuseline run --device cp
+        for breaks in "$before" "${before//:/}"; do
+            COMP_WORDBREAKS="$breaks"
+            complete_last fuseline bench gallery:layernorm_g
+            complete_last fuseline explain demo:enc
+            complete_last fuseline explain demo
+            complete_last fuseline doctor demo:enc
+            complete_last fuseline compare demo:enc
+            complete_last fuseline run --device cp
+        done
     "#;
     let done = Command::new("bash").args(["-c", script, env!("CARGO_BIN_EXE_fuseline")]).output().unwrap();
     let text = String::from_utf8(done.stdout).unwrap();
-    let gallery = "gallery:layernorm_gelu gallery:layernorm_gelu_backward";
-    assert_eq!(text, format!("{gallery}\ndemo:encoder\n\n\ncpu\n"), "{}", String::from_utf8_lossy(&done.stderr));
+    let networks = "demo:encoder demo:resnet demo:llama demo:opt";
+    // Where a colon ends a word, what is behind it is completed.
+    let by_colon = format!("layernorm_gelu layernorm_gelu_backward\nencoder\n{networks}\n\n\ncpu\n");
+    let whole = format!("gallery:layernorm_gelu gallery:layernorm_gelu_backward\ndemo:encoder\n{networks}\n\n\ncpu\n");
+    assert_eq!(text, format!("{by_colon}{whole}"), "{}", String::from_utf8_lossy(&done.stderr));
 }
 
 #[test]

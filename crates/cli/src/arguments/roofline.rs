@@ -34,10 +34,10 @@ pub struct RooflineArguments {
     #[arg(value_name = "MODEL")]
     pub model: Option<ModelName>,
     /// Measure nothing: the roofline of this device, a name or a file called .spec
-    #[arg(long, value_name = "NAME", conflicts_with_all = ["peak_bw", "peak_flops"], value_parser = TargetName, hide_possible_values = true)]
+    #[arg(long, value_name = "NAME", conflicts_with_all = ["peak_bw", "peak_flops", "device", "threads"], value_parser = TargetName, hide_possible_values = true)]
     pub target: Option<OsString>,
     /// Measure nothing: the roofline of a memory with so many GB/s …
-    #[arg(long, value_name = "GB/s", requires = "peak_flops", value_parser = rate)]
+    #[arg(long, value_name = "GB/s", requires = "peak_flops", conflicts_with_all = ["device", "threads"], value_parser = rate)]
     pub peak_bw: Option<f64>,
     /// … and arithmetic of so many GFLOP/s
     #[arg(long, value_name = "GFLOP/s", requires = "peak_bw", value_parser = rate)]

@@ -86,6 +86,12 @@ fn wrong_requests_are_explained() {
     assert!(wrong.contains("called .spec"), "{wrong}");
     let tiny = failure(&["roofline", "--peak-bw", "100", "--peak-flops", "1e-9"]);
     assert!(tiny.contains("from 1e-6 to 1e12"), "{tiny}");
+    for described in [&["--target", "a100"][..], &["--peak-bw", "100", "--peak-flops", "1"]] {
+        for ignored in [["--device", "cuda"], ["--threads", "1"]] {
+            let both = failure(&[&["roofline"], described, &ignored].concat());
+            assert!(both.contains("cannot be used with") && both.contains(ignored[0]), "{both}");
+        }
+    }
     let folder = tempfile::tempdir().unwrap();
     let missing = folder.path().join("no/roof.svg");
     let lost = failure(&["roofline", "--target", "h200", "--svg", missing.to_str().unwrap()]);

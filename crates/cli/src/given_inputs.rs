@@ -108,7 +108,12 @@ fn element(port: &Port, text: &str) -> Outcome<u64> {
         };
     }
     if dtype.is_float() {
-        return text.parse().map(|x| dtype.to_bits(x)).map_err(|_| refuse("is no number"));
+        let bits = text.parse().map(|x| dtype.to_bits(x)).map_err(|_| refuse("is no number"))?;
+        // A number with digits is meant to be one.
+        return match dtype.from_bits(bits).is_infinite() && text.contains(|c: char| c.is_ascii_digit()) {
+            true => Err(refuse("is too large (infinity is written inf)")),
+            false => Ok(bits),
+        };
     }
     let number: i128 = text.parse().map_err(|_| refuse("is no whole number"))?;
     if dtype.wrap(number) != number {

@@ -206,6 +206,9 @@ fn inputs_can_be_given_in_words() {
     let filled = run(&["x=2", "few=1", "is_on=true"]);
     assert_eq!((&filled["outputs"][0]["mean"], &filled["outputs"][0]["min"]), (&5.0.into(), &5.0.into()), "{filled}");
     assert_eq!(run(&["x=2,", "few=1", "is_on=0"])["outputs"][0]["shape"], serde_json::json!([1]));
+    for infinity in ["x=inf", "x=-infinity", "x=3e38"] {
+        run(&[infinity, "few=1", "is_on=true"]);
+    }
     for (wrong, why) in [
         ("y=1", "the model's inputs are x, few, is_on"),
         ("few=1,2", "i8[2] where i8[3] is wanted"),
@@ -213,6 +216,8 @@ fn inputs_can_be_given_in_words() {
         ("few=1.5", "1.5 is no whole number"),
         ("is_on=2", "2 is neither true nor false"),
         ("x=one", "one is no number where f32 is wanted"),
+        ("x=1e999", "1e999 is too large (infinity is written inf) where f32 is wanted"),
+        ("x=-1e39", "-1e39 is too large (infinity is written inf) where f32 is wanted"),
         ("x", "NAME=NUMBER"),
     ] {
         let (status, message) = failure(&["run", model, "--input", wrong]);

@@ -24,6 +24,14 @@ pub struct Written {
     pub kernel: Result<[PathBuf; 4], String>,
 }
 
+const GOOD: &str = "good.plan";
+const BAD: &str = "bad.plan";
+
+/// Whether something was written to a folder already.
+pub fn holds_a_case(folder: &Path) -> bool {
+    [GOOD, BAD].iter().any(|name| folder.join(name).exists())
+}
+
 /// Writes everything to a folder, which is made if need be.
 /// `is_wrong_again` says whether a kernel that is planned by itself is still wrong: otherwise it is no case, and the plans are what is
 /// left.
@@ -31,7 +39,7 @@ pub fn write(folder: &Path, guilt: &Guilt, is_wrong_again: &Again<'_>) -> Outcom
     let refused = |error| Error::invalid(format!("cannot be made: {error}")).at(folder.display().to_string());
     std::fs::create_dir_all(folder).map_err(refused)?;
     let options = &guilt.options;
-    let plans = [("good.plan", &guilt.guilty.good), ("bad.plan", &guilt.guilty.bad)];
+    let plans = [(GOOD, &guilt.guilty.good), (BAD, &guilt.guilty.bad)];
     for (name, planned) in plans {
         file::write(&folder.join(name), planned.lock(options).to_string().as_bytes())?;
     }

@@ -67,7 +67,15 @@ pub fn bisect(arguments: &Bisect) -> Outcome {
             // What takes long was measured in the whole plan.
             false => Ok(true),
         })?),
-        None => None,
+        None => {
+            if case::holds_a_case(&arguments.case) {
+                let folder = arguments.case.display();
+                screen::tell(&format!(
+                    "note: {folder} holds what an earlier search found; this one writes nothing there"
+                ));
+            }
+            None
+        }
     };
     match arguments.json {
         true => screen::print_json(&report::to_json(&model, arguments, &outcome, written.as_ref()))?,

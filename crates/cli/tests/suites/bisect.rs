@@ -21,8 +21,13 @@ fn where_nothing_differs_nothing_is_guilty() {
     let found: Value = serde_json::from_str(&out).unwrap();
     assert!(found["guilty"].is_null() && found["decisions"].as_u64().unwrap() > 3, "{found:#}");
     assert!(!std::path::Path::new(&case).exists(), "nothing is written where nothing is found");
-    let (_, out, _) = fuseline(&model);
-    assert!(out.contains("no decision is guilty"), "{out}");
+    let (_, out, err) = fuseline(&model);
+    assert!(out.contains("no decision is guilty") && !err.contains("earlier"), "{out}{err}");
+    // What an earlier search found is not what this one did.
+    std::fs::create_dir(&case).unwrap();
+    std::fs::write(std::path::Path::new(&case).join("bad.plan"), "fuseline plan 1\n").unwrap();
+    let (_, _, err) = fuseline(&model);
+    assert!(err.contains("case holds what an earlier search found; this one writes nothing there"), "{err}");
 }
 
 #[test]

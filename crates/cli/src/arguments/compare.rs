@@ -28,7 +28,8 @@ Examples:
   fuseline compare small.onnx --exact
   fuseline compare model.onnx --device cuda --precision bf16
 
-{EXIT_STATUS}"))]
+{EXIT_STATUS}
+A rival that is missing is told, and is an error (1) where --rivals names it. Nobody has to be there: 0 is the status\nalso where Fuseline is measured alone."))]
 pub struct Compare {
     /// An ONNX file
     #[arg(value_name = "MODEL")]

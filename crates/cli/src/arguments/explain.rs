@@ -47,6 +47,9 @@ pub struct Explain {
     #[arg(value_name = "MODEL")]
     pub model: ModelName,
     /// The device to plan for: a name, or a file called .spec [default: cpu, or that of --plan]
+    ///
+    /// `cpu` is a description: what is explained for it is the same on every machine. Commands that run plans, such as bench, verify and report, take
+    /// `here`, the processor that they run on; `--target here` explains what they do.
     #[arg(long, value_name = "NAME", value_parser = TargetName, hide_possible_values = true)]
     pub target: Option<OsString>,
     /// Numbers for the model's free sizes; 4k, 1M, 2G and 4Ki, 1Mi, 2Gi are understood

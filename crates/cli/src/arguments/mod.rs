@@ -49,7 +49,7 @@ pub use value::{
 pub use verify::Verify;
 
 const EXIT_STATUS: &str = "\
-Exit status:
+Errors are text on standard error, also with --json. Exit status:
   0  done
   1  the work failed: something is not supported yet, a limit was reached, a run went wrong, a disk is full
   2  the request is wrong: unknown option, missing file, broken model, inputs that do not fit";
@@ -59,7 +59,7 @@ const FOUND: &str = "  3  verify, bisect, demo, kernel run: something differs by
 
 /// The exit status of commands that judge.
 const JUDGING_STATUS: &str = "\
-Exit status:
+Errors are text on standard error, also with --json. Exit status:
   0  everything agrees
   1  the work failed: something is not supported yet, a limit was reached, a run went wrong, a disk is full
   2  the request is wrong: unknown option, missing file, broken model, inputs that do not fit

@@ -138,6 +138,12 @@ fn help_teaches_every_command_by_example() {
         assert!(examples.iter().any(|example| stdout(command).contains(example)), "{command:?}");
     }
     assert!(stdout(&["--help"]).contains("Exit status:"));
+    for command in ["run", "verify"] {
+        assert!(
+            stdout(&[command, "--help"]).contains("Errors are text on standard error, also with --json."),
+            "{command}"
+        );
+    }
     assert!(stdout(&["gallery", "--help"]).contains("Exit status:"));
     assert!(stdout(&["--version"]).starts_with("fuseline "));
 }
@@ -529,15 +535,15 @@ fn shells_can_complete_commands_and_options() {
 #[test]
 fn a_shell_completes_built_in_models() {
     let script = r#"
+        before="$COMP_WORDBREAKS"
         source <("$0" completions bash)
+        [ "$COMP_WORDBREAKS" = "$before" ] || echo "what ends words was changed for everybody"
         complete_last() {
             COMP_LINE="$*"; COMP_POINT=${#COMP_LINE}
             # As bash divides a line: colons are words, unless they end none.
             if [[ "$COMP_WORDBREAKS" == *:* ]]; then COMP_WORDS=(${COMP_LINE//:/ : }); else COMP_WORDS=("$@"); fi
             COMP_CWORD=$((${#COMP_WORDS[@]} - 1)); COMPREPLY=()
-        before="$COMP_WORDBREAKS"
             _fuseline_models fuseline "${COMP_WORDS[COMP_CWORD]}" "${COMP_WORDS[COMP_CWORD-1]}"
-        [ "$COMP_WORDBREAKS" = "$before" ] || echo "what ends words was changed for everybody"
             echo "${COMPREPLY[@]}"
         }
         for breaks in "$before" "${before//:/}"; do

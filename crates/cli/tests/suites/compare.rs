@@ -44,6 +44,7 @@ fn rivals_that_are_missing_are_told_with_how_to_get_them() {
     let said = text(&done.stdout);
     assert!(done.status.success(), "{said}{}", text(&done.stderr));
     assert!(said.contains("fuseline   0.1.0"), "{said}");
+    assert!(text(&compare(&["--help"]).stdout).contains("also where Fuseline is measured alone"));
     for package in ["onnxruntime", "openvino", "torch onnx2torch"] {
         assert!(said.contains(&format!("-m pip install {package}`")), "{said}");
     }

@@ -1,7 +1,8 @@
 //! Pieces of memory, used again from run to run.
 //!
 //! Touching memory for the first time costs more than writing it, so that what a run needs is taken from [`Blocks`] and goes
-//! back there: arenas at the end of the run, results when the caller drops them.
+//! back there: arenas at the end of the run, results when the caller drops them. What other sizes have left is an arena, too:
+//! larger ones as they are, smaller ones with as much behind them as is missing.
 #![allow(unsafe_code, reason = "memory that machine code writes")]
 
 use std::alloc::{Layout, alloc_zeroed, dealloc};
@@ -53,6 +54,22 @@ impl Block {
         Ok(Block { bytes: rounded, memory: Memory::Allocated(start, layout) })
     }
 
+    /// As many bytes, where the system can put more behind what is there; whatever was in it. None if it can not.
+    #[cfg(target_os = "linux")]
+    fn grown(mut self, bytes: usize) -> Option<Block> {
+        let rounded = bytes.checked_next_multiple_of(ALIGNMENT)?;
+        let Memory::Mapped(map) = &mut self.memory else { return None };
+        // SAFETY: there is no file behind it, and nobody has a pointer into a block that is owned.
+        unsafe { map.remap(rounded, memmap2::RemapOptions::new().may_move(true)) }.ok()?;
+        self.bytes = rounded;
+        Some(self)
+    }
+
+    #[cfg(not(target_os = "linux"))]
+    fn grown(self, _bytes: usize) -> Option<Block> {
+        None
+    }
+
     /// Its first byte; a multiple of [`ALIGNMENT`].
     pub fn start(&self) -> *mut u8 {
         match &self.memory {
@@ -82,7 +99,7 @@ impl fmt::Debug for Block {
     }
 }
 
-/// Memory for runs. What was given back is used again; no more is kept than was in use at one time.
+/// Memory for runs. What was given back is used again; no more is kept than [`State::kept_bytes`].
 #[derive(Debug)]
 pub struct Blocks {
     /// whether anything is kept
@@ -99,6 +116,13 @@ struct State {
     most_bytes: usize,
 }
 
+impl State {
+    /// The most that is kept: a quarter more than was in use at one time, so that results of two sizes in turns stay, too.
+    fn kept_bytes(&self) -> usize {
+        self.most_bytes + self.most_bytes / 4
+    }
+}
+
 impl Blocks {
     /// No memory yet; what comes back is kept.
     pub fn new() -> Arc<Blocks> {
@@ -110,11 +134,21 @@ impl Blocks {
         Arc::new(Blocks { keeps: false, state: Mutex::default() })
     }
 
-    /// Memory of at least so many bytes. What is in it is of no meaning.
+    /// Memory of at least so many bytes, for as long as its holder likes. What is in it is of no meaning.
     pub fn take(self: &Arc<Blocks>, bytes: usize) -> Result<Held> {
         let again = self.state().free.reuse(bytes);
+        self.held(again.map_or_else(|| Block::new(bytes), Ok)?)
+    }
+
+    /// Memory of at least so many bytes, for one run: it may be much more. What is in it is of no meaning.
+    pub fn take_arena(self: &Arc<Blocks>, bytes: usize) -> Result<Held> {
+        let again = self.state().free.arena(bytes);
         // Not while others wait: mapping memory takes a while.
-        let block = again.map_or_else(|| Block::new(bytes), Ok)?;
+        let block = again.and_then(|block| if block.bytes < bytes { block.grown(bytes) } else { Some(block) });
+        self.held(block.map_or_else(|| Block::new(bytes), Ok)?)
+    }
+
+    fn held(self: &Arc<Blocks>, block: Block) -> Result<Held> {
         let mut state = self.state();
         state.used_bytes += block.bytes;
         state.most_bytes = state.most_bytes.max(state.used_bytes);
@@ -158,10 +192,19 @@ struct Free {
 impl Free {
     /// The smallest block that is large enough and not much larger.
     fn reuse(&mut self, bytes: usize) -> Option<Block> {
-        let (size, number) = *self.blocks.range((bytes, 0)..).next()?.0;
-        if size / 2 > bytes.max(ALIGNMENT) {
-            return None;
-        }
+        let found = *self.blocks.range((bytes, 0)..).next()?.0;
+        if found.0 / 2 > bytes.max(ALIGNMENT) { None } else { self.remove(found) }
+    }
+
+    /// The smallest block that is large enough, or the largest one that can grow.
+    fn arena(&mut self, bytes: usize) -> Option<Block> {
+        let large = self.blocks.range((bytes, 0)..).next().map(|(key, _)| *key);
+        let small = || self.blocks.last_key_value().map(|(key, _)| *key).filter(|(size, _)| *size >= MAPPED);
+        let found = large.or_else(small)?;
+        self.remove(found)
+    }
+
+    fn remove(&mut self, (size, number): (usize, u64)) -> Option<Block> {
         self.sizes.remove(&number);
         self.bytes -= size;
         self.blocks.remove(&(size, number))
@@ -223,7 +266,7 @@ impl Drop for Held {
             if !self.is_given_away {
                 state.used_bytes -= block.bytes;
             }
-            let most = if home.keeps { state.most_bytes } else { 0 };
+            let most = if home.keeps { state.kept_bytes() } else { 0 };
             let excess = state.free.keep(block, most);
             // Unmapping memory takes a while: not while others wait.
             drop(state);
@@ -287,7 +330,7 @@ mod tests {
         for bytes in [100_000, 40_000, 90_000, 10_000, 200_000, 3_000] {
             drop(blocks.take(bytes).unwrap());
             let state = blocks.state();
-            assert!(state.free.bytes <= state.most_bytes && state.used_bytes == 0);
+            assert!(state.free.bytes <= state.kept_bytes() && state.used_bytes == 0);
             assert_eq!(state.free.blocks.values().map(Block::bytes).sum::<usize>(), state.free.bytes);
             assert_eq!(state.free.blocks.len(), state.free.sizes.len());
         }
@@ -302,6 +345,40 @@ mod tests {
         drop(hoard);
         let state = blocks.state();
         assert!((10_000..20_000).contains(&state.free.bytes) && state.used_bytes == 0, "{state:?}");
+    }
+
+    #[test]
+    fn arenas_of_all_sizes_are_one_block() {
+        let blocks = Blocks::new();
+        let sizes = [3 * MAPPED, 7 * MAPPED + 5, 2 * MAPPED, 64, 20 * MAPPED, 7 * MAPPED];
+        for (turn, bytes) in sizes.into_iter().enumerate() {
+            let held = blocks.take_arena(bytes).unwrap();
+            let block = held.block();
+            assert!(block.bytes() >= bytes && block.start().addr() % ALIGNMENT == 0);
+            // SAFETY: the block is ours and that long.
+            unsafe { std::slice::from_raw_parts_mut(block.start(), block.bytes()) }.fill(turn as u8);
+            drop(held);
+            let largest = sizes[..=turn].iter().max().unwrap().next_multiple_of(ALIGNMENT);
+            if cfg!(target_os = "linux") {
+                assert_eq!(blocks.state().free.blocks.values().map(Block::bytes).collect::<Vec<_>>(), [largest]);
+            }
+        }
+    }
+
+    #[test]
+    fn two_sizes_in_turns_stay() {
+        let blocks = Blocks::new();
+        let run = |arena: usize, result: usize| {
+            let arena = blocks.take_arena(arena).unwrap();
+            let result = blocks.take(result).unwrap().given_away();
+            (arena.block().start(), result.block().start())
+        };
+        let (small, large) = ((2 * MAPPED, MAPPED / 4), (8 * MAPPED, MAPPED));
+        run(small.0, small.1);
+        let first = [run(large.0, large.1), run(small.0, small.1)];
+        for _ in 0..3 {
+            assert_eq!([run(large.0, large.1), run(small.0, small.1)], first);
+        }
     }
 
     #[test]

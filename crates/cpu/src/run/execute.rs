@@ -147,7 +147,7 @@ impl<'e, 't, 'p> Run<'e, 't, 'p> {
         let special = self.special(loaded, segment)?;
         let more = (special.arena_bytes as u64).saturating_add(special.own_bytes as u64);
         self.engine.check_room(self.live.saturating_add(more), self.limit)?;
-        let arena = self.engine.blocks.take(special.arena_bytes)?;
+        let arena = self.engine.blocks.take_arena(special.arena_bytes)?;
         self.live += special.arena_bytes as u64;
         for (slot, bytes) in &special.constants {
             values.pointers[*slot] = bytes.as_ptr().cast_mut();

@@ -150,7 +150,7 @@ impl LoneKernel {
         let scratch = emitted.scratch.iter().map(|bytes| self.blocks.take(*bytes)).collect::<Result<Vec<Held>>>()?;
         let worker_bytes = emitted.phases.iter().map(|phase| phase.worker_bytes).max().unwrap_or(0);
         let stride = worker_bytes.next_multiple_of(128);
-        let workers = self.blocks.take(stride.saturating_mul(team.threads()))?;
+        let workers = self.blocks.take_arena(stride.saturating_mul(team.threads()))?;
         let mut pointers = vec![std::ptr::null_mut(); emitted.pointers()];
         let mut set = |memory, at| pointers[emitted.place(memory) as usize] = at;
         sources.iter().enumerate().for_each(|(k, bytes)| set(Memory::Input(k), bytes.as_ptr().cast_mut()));

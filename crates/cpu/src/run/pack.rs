@@ -132,7 +132,7 @@ fn run(engine: &Engine, team: &mut Team<'_>, compiled: &Compiled, phases: &[usiz
     let blocks = key.scratch.iter().map(take).collect::<Result<Vec<Option<Held>>>>()?;
     let worker_bytes = phases.iter().map(|k| emitted.phases[*k].worker_bytes).max().unwrap_or(0);
     let stride = worker_bytes.next_multiple_of(128);
-    let workers = engine.blocks.take(stride.saturating_mul(team.threads()))?;
+    let workers = engine.blocks.take_arena(stride.saturating_mul(team.threads()))?;
     let mut sources: Vec<Option<Bytes>> = Vec::with_capacity(key.inputs.len());
     for id in &key.inputs {
         sources.push(id.map(|id| engine.literal(id, team)).transpose()?.map(|literal| literal.bytes()));

@@ -8,7 +8,7 @@ use iced_x86::{Code, Encoder, IcedError, Instruction, OpKind, Register};
 use super::allocate::{ARGUMENTS, Places};
 use super::frame::Frame;
 use super::machine::{
-    CallSite, Class, Cond, Fold, Function, Inst, Label, Lane, LoopId, Operand, Reg, Size, Slot, What,
+    CallSite, Class, Cond, Fold, Function, Index, Inst, Label, Lane, LoopId, Mem, Operand, Reg, Size, Slot, What,
 };
 use super::routine::{Descriptor, call_lanes};
 use super::sequence::Sequence;
@@ -231,23 +231,21 @@ impl Encode<'_> {
     fn add(&mut self, inst: &Inst) -> Coded {
         let [to, a, b, _] = inst.operands;
         let (Operand::Reg(d, ..), Operand::Reg(x, ..)) = (to, a) else { return Ok(()) };
-        let (d, x) = (self.register(d, Size::Qword), self.register(x, Size::Qword));
+        let is_here = |reg: Reg| self.place(reg) == self.place(d);
         match b {
-            Operand::Reg(y, ..) => {
-                let y = self.register(y, Size::Qword);
-                if d == x {
-                    self.op2(Code::Add_r64_rm64, d, y)
-                } else if d == y {
-                    self.op2(Code::Add_r64_rm64, d, x)
-                } else {
-                    self.lea(d, x, y, 0)
-                }
+            Operand::Reg(..) if is_here(x) => self.code(Code::Add_r64_rm64, inst, &[to, b]),
+            Operand::Reg(y, ..) if is_here(y) => self.code(Code::Add_r64_rm64, inst, &[to, a]),
+            Operand::Reg(reg, ..) => {
+                let index = Some(Index { reg, size: Size::Qword, scale: 1 });
+                self.code(Code::Lea_r64_m, inst, &[to, Operand::Mem(Mem { index, ..Mem::at(x, 0) })])
             }
-            Operand::Imm(_, number) if d == x && i8::try_from(number).is_ok() => {
-                self.op_imm(Code::Add_rm64_imm8, d, OpKind::Immediate8to64, number)
+            Operand::Imm(_, number) if is_here(x) && i8::try_from(number).is_ok() => {
+                self.code(Code::Add_rm64_imm8, inst, &[to, Operand::Imm(OpKind::Immediate8to64, number)])
             }
-            Operand::Imm(_, number) if d == x => self.op_imm(Code::Add_rm64_imm32, d, OpKind::Immediate32to64, number),
-            Operand::Imm(_, number) => self.lea(d, x, Register::None, number),
+            Operand::Imm(_, number) if is_here(x) => {
+                self.code(Code::Add_rm64_imm32, inst, &[to, Operand::Imm(OpKind::Immediate32to64, number)])
+            }
+            Operand::Imm(_, number) => self.code(Code::Lea_r64_m, inst, &[to, Operand::Mem(Mem::at(x, number as i32))]),
             _ => Ok(()),
         }
     }

@@ -1,7 +1,7 @@
-//! Bytes of vector instructions.
+//! Bytes of instructions.
 //!
-//! `iced` can encode everything, and asks everything of every instruction. A vector instruction is a few bits around the numbers of its
-//! registers: its form is read off one that `iced` encodes, the first time that it is met, and all others are put together from that.
+//! `iced` can encode everything, and asks everything of every instruction. Most are a few bits around the numbers of their
+//! registers: the form is read off one that `iced` encodes, the first time that it is met, and all others are put together from that.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -31,11 +31,22 @@ pub enum Field {
     Rm,
 }
 
+/// What stands in front of the operation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Front {
+    /// as integers have it: 66, F3 or F2 if wanted, REX if needed, the bytes of the map
+    Rex,
+    /// of 2 or 3 bytes
+    Vex,
+    /// of 4 bytes
+    Evex,
+}
+
 /// How an instruction lies in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Form {
-    evex: bool,
-    /// the prefix: map and W, length and pp as they stand in EVEX
+    front: Front,
+    /// map and W, length and pp as they stand in EVEX
     map: u8,
     wide: bool,
     pp: u8,
@@ -48,6 +59,8 @@ pub struct Form {
     /// distances in memory count in 2 to the power of this
     shift: u8,
     broadcast: bool,
+    /// bytes of the number behind it: 0, 1 or 4
+    number: u8,
 }
 
 /// What stands in an instruction.
@@ -57,8 +70,8 @@ pub struct Filling {
     pub registers: [u8; 4],
     /// memory, if an operand is
     pub memory: Option<Address>,
-    /// a number of one byte
-    pub number: Option<u8>,
+    /// a number
+    pub number: i32,
     /// the mask
     pub mask: u8,
     /// whether lanes outside of the mask become 0
@@ -98,8 +111,10 @@ impl Form {
 
     fn packed(self) -> u64 {
         let fields = self.fields.iter().rev().fold(0, |all, field| all << 2 | *field as u64);
+        let flags = u8::from(self.wide) << 3 | u8::from(self.broadcast) << 4;
         let bytes = [
-            2 | u8::from(self.evex) << 2 | u8::from(self.wide) << 3 | u8::from(self.broadcast) << 4,
+            // one bit that is always set
+            4 | self.front as u8 | flags | self.number << 5,
             self.map,
             self.pp,
             self.length,
@@ -115,7 +130,7 @@ impl Form {
         let [flags, map, pp, length, opcode, digit, fields, shift] = packed.to_le_bytes();
         let field = |k: usize| [Field::None, Field::Reg, Field::Prefix, Field::Rm][usize::from(fields >> (2 * k) & 3)];
         Form {
-            evex: flags & 4 != 0,
+            front: [Front::Rex, Front::Vex, Front::Evex][usize::from(flags & 3) % 3],
             map,
             wide: flags & 8 != 0,
             pp,
@@ -125,6 +140,7 @@ impl Form {
             fields: std::array::from_fn(field),
             shift,
             broadcast: flags & 16 != 0,
+            number: flags >> 5,
         }
     }
 
@@ -146,20 +162,25 @@ impl Form {
             Some(Address::Code(_)) => (0, 0),
         };
         let mut line = Line::default();
-        if self.evex {
-            line.push(0x62);
-            line.push((!reg >> 3 & 1) << 7 | (far ^ 1) << 6 | (near ^ 1) << 5 | (!reg >> 4 & 1) << 4 | self.map);
-            line.push(u8::from(self.wide) << 7 | (!prefix & 15) << 3 | 4 | self.pp);
-            let zero = u8::from(filling.zero && filling.mask != 0) << 7;
-            let broadcast = u8::from(self.broadcast) << 4;
-            line.push(zero | self.length << 5 | broadcast | (!prefix >> 4 & 1) << 3 | filling.mask);
-        } else if near == 0 && far == 0 && self.map == 1 && !self.wide {
-            line.push(0xc5);
-            line.push((!reg >> 3 & 1) << 7 | (!prefix & 15) << 3 | self.length << 2 | self.pp);
-        } else {
-            line.push(0xc4);
-            line.push((!reg >> 3 & 1) << 7 | (far ^ 1) << 6 | (near ^ 1) << 5 | self.map);
-            line.push(u8::from(self.wide) << 7 | (!prefix & 15) << 3 | self.length << 2 | self.pp);
+        match self.front {
+            Front::Rex => self.rex(&mut line, reg, near, far),
+            Front::Evex => {
+                line.push(0x62);
+                line.push((!reg >> 3 & 1) << 7 | (far ^ 1) << 6 | (near ^ 1) << 5 | (!reg >> 4 & 1) << 4 | self.map);
+                line.push(u8::from(self.wide) << 7 | (!prefix & 15) << 3 | 4 | self.pp);
+                let zero = u8::from(filling.zero && filling.mask != 0) << 7;
+                let broadcast = u8::from(self.broadcast) << 4;
+                line.push(zero | self.length << 5 | broadcast | (!prefix >> 4 & 1) << 3 | filling.mask);
+            }
+            Front::Vex if near == 0 && far == 0 && self.map == 1 && !self.wide => {
+                line.push(0xc5);
+                line.push((!reg >> 3 & 1) << 7 | (!prefix & 15) << 3 | self.length << 2 | self.pp);
+            }
+            Front::Vex => {
+                line.push(0xc4);
+                line.push((!reg >> 3 & 1) << 7 | (far ^ 1) << 6 | (near ^ 1) << 5 | self.map);
+                line.push(u8::from(self.wide) << 7 | (!prefix & 15) << 3 | self.length << 2 | self.pp);
+            }
         }
         line.push(self.opcode);
         match filling.memory {
@@ -167,17 +188,36 @@ impl Form {
             Some(Address::Behind(base, index, offset)) => self.behind(&mut line, reg & 7, base & 7, index, offset),
             Some(Address::Code(place)) => {
                 line.push((reg & 7) << 3 | 5);
-                let end = bytes.len() + line.count + 4 + usize::from(filling.number.is_some());
+                let end = bytes.len() + line.count + 4 + usize::from(self.number);
                 line.push_all((place - end as i32).to_le_bytes());
             }
         }
-        if let Some(number) = filling.number {
-            line.push(number);
+        match self.number {
+            0 => {}
+            1 => line.push(filling.number as u8),
+            _ => line.push_all(filling.number.to_le_bytes()),
         }
         // all of the line at once, and then no more than was written: a copy of known length
         let end = bytes.len() + line.count;
         bytes.extend_from_slice(&line.bytes);
         bytes.truncate(end);
+    }
+
+    /// What stands in front of an operation on integers.
+    fn rex(self, line: &mut Line, reg: u8, near: u8, far: u8) {
+        if self.pp != 0 {
+            line.push(PREFIXES[usize::from(self.pp)]);
+        }
+        let rex = u8::from(self.wide) << 3 | (reg >> 3) << 2 | far << 1 | near;
+        if rex != 0 {
+            line.push(0x40 | rex);
+        }
+        if self.map != 0 {
+            line.push(0x0f);
+        }
+        if self.map > 1 {
+            line.push(MAPS[usize::from(self.map)]);
+        }
     }
 
     fn behind(self, line: &mut Line, reg: u8, base: u8, index: Option<(u8, u8)>, offset: i32) {
@@ -207,6 +247,10 @@ impl Form {
     }
 }
 
+/// The bytes that say what pp says, and those of maps.
+const PREFIXES: [u8; 4] = [0, 0x66, 0xf3, 0xf2];
+const MAPS: [u8; 4] = [0, 0x0f, 0x38, 0x3a];
+
 /// An instruction that is being written.
 #[derive(Default)]
 struct Line {
@@ -227,7 +271,7 @@ impl Line {
 
 /// The form of an instruction: every operand gets a number of its own, and then it is seen where these stand.
 fn learn(mut sample: Instruction) -> Option<Form> {
-    let (mut numbers, mut has_memory, mut has_number) = ([None; 4], false, false);
+    let (mut numbers, mut has_memory, mut number_bytes) = ([None; 4], false, 0);
     for k in 0..sample.op_count() {
         match sample.op_kind(k) {
             OpKind::Register => {
@@ -236,7 +280,8 @@ fn learn(mut sample: Instruction) -> Option<Form> {
                 *numbers.get_mut(k as usize)? = Some(number);
             }
             OpKind::Memory => has_memory = true,
-            OpKind::Immediate8 => has_number = true,
+            OpKind::Immediate8 | OpKind::Immediate8to32 | OpKind::Immediate8to64 => number_bytes = 1,
+            OpKind::Immediate32 | OpKind::Immediate32to64 => number_bytes = 4,
             _ => return None,
         }
     }
@@ -254,9 +299,10 @@ fn learn(mut sample: Instruction) -> Option<Form> {
     encoder.encode(&sample, 0).ok()?;
     let bytes = encoder.take_buffer();
     let (form, [reg, prefix, rm], tail) = read(&bytes)?;
-    let mut form = Form { broadcast: has_memory && sample.is_broadcast(), ..form };
+    let mut form = Form { broadcast: has_memory && sample.is_broadcast(), number: number_bytes, ..form };
     let (mode, rest) = (bytes[tail - 1] >> 6, bytes.len() - tail);
-    let is_whole = rest == usize::from(has_memory) + usize::from(has_number) && mode == if has_memory { 1 } else { 3 };
+    let is_whole =
+        rest == usize::from(has_memory) + usize::from(number_bytes) && mode == if has_memory { 1 } else { 3 };
     if !is_whole || (has_memory && rm != 0) {
         return None;
     }
@@ -296,20 +342,23 @@ fn numbered(register: Register, operand: u32) -> Option<(Register, u8)> {
 fn read(bytes: &[u8]) -> Option<(Form, [u8; 3], usize)> {
     let bit = |byte: u8, at: u8| byte >> at & 1;
     // as EVEX has them: R X B R' map, W prefix pp, length V'
-    let (evex, first, second, length, tail) = match *bytes {
-        [0x62, first, second, third, ..] => (true, first, second, third >> 5 & 3 | (third & 8) << 4, 6),
-        [0xc4, first, second, ..] => (false, first & 0xef | 0x10, second, bit(second, 2) | 0x80, 5),
-        [0xc5, second, ..] => (false, second & 0x80 | 0x71, second & 0x7f, bit(second, 2) | 0x80, 4),
-        _ => return None,
+    let (front, first, second, length, tail) = match *bytes {
+        [0x62, first, second, third, ..] => (Front::Evex, first, second, third >> 5 & 3 | (third & 8) << 4, 6),
+        [0xc4, first, second, ..] => (Front::Vex, first & 0xef | 0x10, second, bit(second, 2) | 0x80, 5),
+        [0xc5, second, ..] => (Front::Vex, second & 0x80 | 0x71, second & 0x7f, bit(second, 2) | 0x80, 4),
+        _ => {
+            let (first, second, tail) = as_vex(bytes)?;
+            (Front::Rex, first, second, 0x80, tail)
+        }
     };
     let (opcode, last) = (*bytes.get(tail - 2)?, *bytes.get(tail - 1)?);
-    let map = if evex { first & 7 } else { first & 15 };
+    let map = if front == Front::Evex { first & 7 } else { first & 15 };
     let reg = last >> 3 & 7 | (bit(first, 7) ^ 1) << 3 | (bit(first, 4) ^ 1) << 4;
     // the bit above those of the prefix is W in longer prefixes and part of the register in the short one
     let prefix = !(second >> 3) & 15 | (bit(length, 7) ^ 1) << 4;
     let rm = last & 7 | (bit(first, 5) ^ 1) << 3 | (bit(first, 6) ^ 1) << 4;
     let form = Form {
-        evex,
+        front,
         map,
         wide: bit(second, 7) == 1,
         pp: second & 3,
@@ -319,8 +368,27 @@ fn read(bytes: &[u8]) -> Option<(Form, [u8; 3], usize)> {
         fields: [Field::None; 4],
         shift: 0,
         broadcast: false,
+        number: 0,
     };
     Some((form, [reg, prefix, rm], tail))
+}
+
+/// What stands in front of an operation on integers as two bytes of VEX with all registers and no length, and where what follows the
+/// byte behind the operation begins.
+fn as_vex(bytes: &[u8]) -> Option<(u8, u8, usize)> {
+    let mut at = 0;
+    let pp = PREFIXES.iter().skip(1).position(|prefix| bytes.first() == Some(prefix)).map_or(0, |k| k as u8 + 1);
+    at += usize::from(pp != 0);
+    let rex = bytes.get(at).copied().filter(|byte| byte & 0xf0 == 0x40);
+    at += usize::from(rex.is_some());
+    let rex = rex.unwrap_or(0);
+    let map = match bytes.get(at..) {
+        Some([0x0f, second, ..]) => MAPS.iter().skip(2).position(|map| map == second).map_or(1, |k| k as u8 + 2),
+        _ => 0,
+    };
+    at += usize::from(map.min(2));
+    let first = ((rex >> 2 & 1) ^ 1) << 7 | ((rex >> 1 & 1) ^ 1) << 6 | ((rex & 1) ^ 1) << 5 | 0x10 | map;
+    Some((first, (rex >> 3 & 1) << 7 | 0x78 | pp, at + 2))
 }
 
 #[cfg(test)]
@@ -340,7 +408,21 @@ mod tests {
         (Code::VEX_Vaddps_ymm_ymm_ymmm256, &[REG, REG, MEM], [Register::YMM0; 4]),
         (Code::VEX_Vfmadd213ps_xmm_xmm_xmmm128, &[REG, REG, MEM], [Register::XMM0; 4]),
         (Code::VEX_Vpsrlq_ymm_ymm_imm8, &[REG, REG, BYTE], [Register::YMM0; 4]),
+        (Code::Mov_r64_rm64, &[REG, MEM], [Register::RAX; 4]),
+        (Code::Mov_rm64_r64, &[MEM, REG], [Register::RAX; 4]),
+        (Code::Mov_rm64_imm32, &[MEM, WORD], [Register::RAX; 4]),
+        (Code::Add_r64_rm64, &[REG, MEM], [Register::RAX; 4]),
+        (Code::Cmp_rm64_imm8, &[MEM, OpKind::Immediate8to64], [Register::RAX; 4]),
+        (Code::Xor_rm32_imm8, &[MEM, OpKind::Immediate8to32], [Register::EAX; 4]),
+        (Code::And_rm32_imm32, &[MEM, OpKind::Immediate32], [Register::EAX; 4]),
+        (Code::Imul_r64_rm64, &[REG, MEM], [Register::RAX; 4]),
+        (Code::Imul_r64_rm64_imm32, &[REG, MEM, WORD], [Register::RAX; 4]),
+        (Code::Popcnt_r64_rm64, &[REG, MEM], [Register::RAX; 4]),
+        (Code::Crc32_r32_rm32, &[REG, MEM], [Register::EAX; 4]),
+        (Code::Shl_rm32_imm8, &[MEM, BYTE], [Register::EAX; 4]),
+        (Code::Cmovg_r64_rm64, &[REG, MEM], [Register::RAX; 4]),
     ];
+    const WORD: OpKind = OpKind::Immediate32to64;
     const REG: OpKind = OpKind::Register;
     const MEM: OpKind = OpKind::Memory;
     const BYTE: OpKind = OpKind::Immediate8;
@@ -356,8 +438,8 @@ mod tests {
                 instruction.set_op_register(k as u32, firsts[k] + u32::from(filling.registers[k]));
             }
         }
-        if let Some(number) = filling.number {
-            instruction.set_immediate8(number);
+        if let Some(k) = kinds.iter().position(|kind| ![REG, MEM].contains(kind)) {
+            instruction.set_immediate_i64(k as u32, i64::from(filling.number));
         }
         match filling.memory {
             None => {}
@@ -402,7 +484,8 @@ mod tests {
     fn bytes_are_those_of_iced() {
         for (code, kinds, firsts) in SAMPLES {
             let is_evex = format!("{code:?}").starts_with("EVEX");
-            let (count, number) = (if is_evex { 32 } else { 16 }, kinds.contains(&BYTE).then_some(0x5a));
+            let (count, number) =
+                (if is_evex { 32 } else { 16 }, if kinds.contains(&WORD) { -0x1234567 } else { 0x5a });
             let has_memory = kinds.contains(&MEM);
             for k in 0..count {
                 let registers = [k, (k * 7 + 3) % count, (k * 5 + 1) % count, 0];

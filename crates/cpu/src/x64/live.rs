@@ -55,11 +55,11 @@ impl Interval {
 
     /// Named by an instruction, in no loop that it came into from outside.
     pub fn name(&mut self, at: u32, role: Role) {
-        if matches!(role, Role::Def | Role::Change) {
+        if role.writes() {
             self.define(at + 1, 0);
         }
-        if matches!(role, Role::Use | Role::Late | Role::Change) {
-            self.read(at + u32::from(role != Role::Use), &[]);
+        if role.reads() {
+            self.read(at + role.delay(), &[]);
         }
     }
 }
@@ -77,6 +77,11 @@ impl Live {
     /// The intervals of a function. While what loops hand on is not yet one register (`apart`), a parameter is live from trip to trip only
     /// as far as the trip itself reads it.
     pub fn new(function: &Function, sequence: &Sequence, apart: bool) -> Live {
+        // made twice, so that what is asked at every register is asked once
+        if apart { Live::of::<true>(function, sequence) } else { Live::of::<false>(function, sequence) }
+    }
+
+    fn of<const APART: bool>(function: &Function, sequence: &Sequence) -> Live {
         let count = function.sizes.len();
         let mut ends = vec![0; function.loops.len()];
         for place in sequence.places(Kind::Back) {
@@ -86,8 +91,8 @@ impl Live {
         }
         let mut intervals = Vec::with_capacity(count + count / 4);
         intervals.resize(count, Interval::UNUSED);
-        let mut handed = vec![false; if apart { count } else { 0 }];
-        if apart {
+        let mut handed = vec![false; if APART { count } else { 0 }];
+        if APART {
             function.loops.iter().flat_map(|each| &each.phis).for_each(|phi| handed[phi.param.index()] = true);
         }
         // where the loops that are open end
@@ -100,7 +105,7 @@ impl Live {
                     let What::Head(id) = function.insts[*number as usize].what else { continue };
                     open.push(ends[id as usize]);
                     weight *= 8.0;
-                    for phi in function.loops[id as usize].phis.iter().filter(|_| apart) {
+                    for phi in function.loops[id as usize].phis.iter().filter(|_| APART) {
                         // even where no trip reads it: without a trip, it is what it was in front of the loop
                         let end = if phi.stays { ends[id as usize] } else { at };
                         let interval = &mut intervals[phi.param.index()];
@@ -112,7 +117,7 @@ impl Live {
                     let What::Exit(id) = function.insts[*number as usize].what else { continue };
                     open.pop();
                     weight /= 8.0;
-                    for phi in function.loops[id as usize].phis.iter().filter(|_| apart) {
+                    for phi in function.loops[id as usize].phis.iter().filter(|_| APART) {
                         intervals[phi.result.index()].define(at, open.len());
                     }
                 }
@@ -122,12 +127,11 @@ impl Live {
                 let (reg, role) = (named.reg().index(), named.role());
                 let interval = &mut intervals[reg];
                 // while it is apart, what is written for the next trip is no part of what the trip itself needs
-                let for_next = apart && handed[reg] && interval.is_used();
-                if matches!(role, Role::Def | Role::Change) && !for_next {
+                if role.writes() && !(APART && handed[reg] && interval.is_used()) {
                     interval.define(at + 1, open.len());
                 }
-                if matches!(role, Role::Use | Role::Late | Role::Change) {
-                    interval.read(at + u32::from(role != Role::Use), &open);
+                if role.reads() {
+                    interval.read(at + role.delay(), &open);
                 }
                 interval.weight += weight;
             }

@@ -88,19 +88,36 @@ impl Size {
     }
 }
 
-/// What an instruction does with a register.
+/// What an instruction does with a register: 1 if it reads it, 2 if it writes it, 4 more if it may read it after it has written something.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role {
     /// reads it before it writes anything
-    Use,
+    Use = 1,
     /// reads it, perhaps after it has written something
-    Late,
+    Late = 5,
     /// writes it
-    Def,
+    Def = 2,
     /// reads and writes it
-    Change,
+    Change = 7,
     /// names it again; what it held does not matter
-    Again,
+    Again = 0,
+}
+
+impl Role {
+    /// Whether it is read.
+    pub fn reads(self) -> bool {
+        self as u32 & 1 != 0
+    }
+
+    /// Whether it is written.
+    pub fn writes(self) -> bool {
+        self as u32 & 2 != 0
+    }
+
+    /// How many places behind the instruction's own it is read.
+    pub fn delay(self) -> u32 {
+        self as u32 >> 2
+    }
 }
 
 /// A place on the stack.

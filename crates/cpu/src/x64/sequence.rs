@@ -10,8 +10,6 @@ use super::machine::{Function, Inst, Reg, Role, What};
 pub struct Named(u32);
 
 impl Named {
-    const ROLES: [Role; 5] = [Role::Use, Role::Late, Role::Def, Role::Change, Role::Again];
-
     fn new(reg: Reg, role: Role) -> Named {
         Named(reg.0 << 3 | role as u32)
     }
@@ -23,7 +21,13 @@ impl Named {
 
     /// What it is named for.
     pub fn role(self) -> Role {
-        Self::ROLES[(self.0 & 7) as usize]
+        match self.0 & 7 {
+            0 => Role::Again,
+            1 => Role::Use,
+            2 => Role::Def,
+            5 => Role::Late,
+            _ => Role::Change,
+        }
     }
 }
 

@@ -137,8 +137,7 @@ impl Rewrite<'_> {
         let mut briefs: SmallVec<[Brief; 4]> = SmallVec::new();
         inst.each_reg(|reg, role| {
             if self.is_aside(reg) {
-                let read = matches!(role, Role::Use | Role::Late | Role::Change);
-                let written = matches!(role, Role::Def | Role::Change);
+                let (read, written) = (role.reads(), role.writes());
                 match briefs.iter_mut().find(|b| b.old == reg) {
                     Some(brief) => {
                         brief.read |= read;

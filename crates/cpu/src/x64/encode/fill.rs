@@ -64,7 +64,7 @@ impl Encode<'_> {
             match operand {
                 Operand::None => break,
                 Operand::Reg(reg, ..) => *register = self.place(*reg),
-                Operand::Imm(_, number) => filling.number = Some(*number as u8),
+                Operand::Imm(_, number) => filling.number = *number as i32,
                 Operand::Mem(mem) => filling.memory = Some(self.address(mem)?),
                 Operand::Tile(_) => return None,
             }

@@ -197,7 +197,7 @@ impl<'p> Select<'p> {
         let mut sequence = Sequence::new(&self.function.insts);
         let mut read = vec![false; self.function.sizes.len()];
         for named in (0..all as u32).flat_map(|number| sequence.named(number)) {
-            read[named.reg().index()] |= !matches!(named.role(), Role::Def | Role::Again);
+            read[named.reg().index()] |= named.role().reads();
         }
         let mut places = vec![0u32; all + 1];
         for number in (0..1).chain(own..all).chain(1..own) {

@@ -174,8 +174,10 @@ fn is_in_doubt(rule: &'static str, planned: &Running, options: &PlanOptions) -> 
         // What normalises rows of scores is worth its place in attention; where that saves little, rows that are normalised behind the
         // first product may take less.
         NORMALIZER => {
-            let attentions = run.kernels.iter().filter(|k| k.kind == Kind::Attention);
-            let joins = run.decisions.iter().filter(|d| d.rule == rules::ATTENTION && d.verdict == Verdict::Taken);
+            let plans = run.with_regions();
+            let attentions = plans.iter().flat_map(|plan| &plan.kernels).filter(|k| k.kind == Kind::Attention);
+            let joins = plans.iter().flat_map(|plan| &plan.decisions);
+            let joins = joins.filter(|d| d.rule == rules::ATTENTION && d.verdict == Verdict::Taken);
             let saved_us: f64 = joins.clone().map(Decision::saved_us).sum();
             let saves_little = saved_us < LITTLE * attentions.clone().map(|k| k.price.us).sum::<f64>();
             // What the user has chosen is not in doubt.
@@ -357,13 +359,8 @@ impl PlannedProgram {
 impl PlannedProgram {
     /// Decisions that the plans turned round, each because they take less in all: those of a run, of what is prepared, and of regions.
     pub fn turned(&self) -> Vec<&Turn> {
-        fn collect<'p>(plan: &'p Plan, found: &mut Vec<&'p Turn>) {
-            found.extend(&plan.turned);
-            plan.kernels.iter().flat_map(|kernel| &kernel.regions).for_each(|region| collect(region, found));
-        }
-        let mut found = Vec::new();
-        [&self.run, &self.prepare].into_iter().for_each(|plan| collect(plan, &mut found));
-        found
+        let plans = [&self.run, &self.prepare].into_iter().flat_map(Plan::with_regions);
+        plans.flat_map(|plan| &plan.turned).collect()
     }
 
     /// The rewrites that were applied.

@@ -3,7 +3,9 @@
 //! Each property is tried on 64 graphs. On many more: `PROPTEST_CASES=10000 cargo test --release -p fuseline-tests --test suites attention::`.
 
 use fuseline::compare::{Agreement, Meaning};
+use fuseline::compile::PlannedProgram;
 use fuseline::device::DeviceSpec;
+use fuseline::fuse::Plan;
 use fuseline::graph::Graph;
 use fuseline::passes::Numerics;
 use fuseline::reference::{self, Limits, Reading, evaluate};
@@ -80,9 +82,17 @@ fn attention_over_joined_axes_is_one_kernel() {
 
 /// The schedules of the kernels that a graph becomes by cost.
 fn schedules(text: &str, device: &str) -> Vec<&'static str> {
+    schedules_of(&by_cost(text, device).run)
+}
+
+fn by_cost(text: &str, device: &str) -> PlannedProgram {
     let graph = Graph::parse(text).unwrap();
     let options = choices(device, Numerics::Default, &[]).into_iter().find(|options| options.fuel.is_none()).unwrap();
-    planned(&graph, &options).unwrap().run.kernels.iter().map(|k| k.kernel.schedule.name()).collect()
+    planned(&graph, &options).unwrap()
+}
+
+fn schedules_of(plan: &Plan) -> Vec<&'static str> {
+    plan.kernels.iter().map(|kernel| kernel.kernel.schedule.name()).collect()
 }
 
 /// Keys that are weighed each on its own, or by a sum alone: the scores are stored no more than those of a softmax.
@@ -135,5 +145,49 @@ fn linear_attention_is_two_products() {
     }";
     for device in ["cpu", "avx2", "h200"] {
         assert_eq!(schedules(text, device), ["contract", "contract"], "{device}");
+    }
+}
+
+/// Attention of `q`, `k` and `v`: a value `%10`.
+const ATTENTION: &str = "
+    %3 = contract(q, k) \"aik,ajk->aij\" acc=f32 : f32[b, 512, 512]
+    %4 = reduce.max %3 axes=[2] : f32[b, 512]
+    %5 = view %4[i0, i1] : f32[b, 512, 512]
+    %6 = map(%3, %5) exp(a - b) : f32[b, 512, 512]
+    %7 = reduce.sum %6 axes=[2] : f32[b, 512]
+    %8 = view %7[i0, i1] : f32[b, 512, 512]
+    %9 = map(%6, %8) a / b : f32[b, 512, 512]
+    %10 = contract(%9, v) \"aij,ajd->aid\" acc=f32 : f32[b, 512, 64]";
+
+const INPUTS: &str = "q: f32[b, 512, 64], k: f32[b, 512, 64], v: f32[b, 512, 64]";
+
+/// Also with what is read in front of the attention that it is combined with: which axes are summed does not hang on that.
+#[test]
+fn attention_and_what_it_is_made_of_are_one_kernel() {
+    let with_queries = [("q, %10", "a + b"), ("%10, q", "a + b"), ("q, %10", "a - b"), ("q, %10", "max(a, b)")];
+    for (args, formula) in with_queries.into_iter().chain([("k, %10", "a + b"), ("v, %10", "a * b")]) {
+        for device in DeviceSpec::names() {
+            let behind = format!("%11 = map({args}) {formula} : f32[b, 512, 64] return y = %11");
+            let text = format!("graph gated({INPUTS}) {{ {ATTENTION} {behind} }}");
+            assert_eq!(schedules(&text, device), ["attention"], "map({args}) {formula} on {device}");
+        }
+    }
+}
+
+/// Regions are rewritten and planned as what is around them.
+#[test]
+fn attention_in_branches_is_one_kernel() {
+    let branch = |name: &str| format!("graph {name}({INPUTS}) {{ {ATTENTION} return y = %10 }}");
+    let (then, otherwise) = (branch("then"), branch("else").replace("exp(a - b)", "exp((a - b) * 0.5)"));
+    for device in DeviceSpec::names() {
+        let text = format!(
+            "graph branches(c: bool[], {INPUTS}) {{
+                %4 = if c capture=(q, k, v) : f32[b, 512, 64] then {then} else {otherwise}
+                return y = %4
+            }}"
+        );
+        let planned = by_cost(&text, device);
+        let regions = &planned.run.kernels[0].regions;
+        assert_eq!(regions.iter().map(schedules_of).collect::<Vec<_>>(), [["attention"], ["attention"]], "on {device}");
     }
 }

@@ -67,6 +67,12 @@ pub struct Plan {
 }
 
 impl Plan {
+    /// This plan and those of the regions inside of it, outer ones first.
+    pub fn with_regions(&self) -> Vec<&Plan> {
+        let inside = self.kernels.iter().flat_map(|kernel| &kernel.regions).flat_map(Plan::with_regions);
+        std::iter::once(self).chain(inside).collect()
+    }
+
     /// The kernels as they are written into a lock: those of this graph, then those of its regions.
     pub fn locked(&self) -> Vec<LockedGraph> {
         let kernel =

@@ -251,6 +251,22 @@ where
     Ok(new?.map(Graph::without_dead))
 }
 
+/// The graph with the regions that its own nodes hold replaced by what `f` makes of them; `None` where it changes none.
+pub fn rewrite_regions<F>(graph: &Graph, budget: &Budget, mut f: F) -> Result<Option<Graph>>
+where
+    F: FnMut(&Graph) -> Result<Option<Graph>>,
+{
+    if graph.nodes().iter().all(|node| node.prim().regions().is_empty()) {
+        return Ok(None);
+    }
+    let new = rebuild_nodes(graph, budget, &mut |rebuild, _, node, args| {
+        let held = with_regions(node, &mut f)?;
+        let (node, is_old) = held.map_or((Cow::Borrowed(node), true), |held| (Cow::Owned(held), false));
+        rebuild.settle(&node, is_old, args, None)
+    });
+    Ok(new?.map(Graph::without_dead))
+}
+
 /// A single result that takes the place of a node's first one.
 pub fn replaced(value: Value) -> Result<Option<Values>> {
     Ok(Some(smallvec![value]))
@@ -288,27 +304,26 @@ fn rewrite_node(
     args: &[Value],
     f: &mut Rewriter<'_>,
 ) -> Result<()> {
+    let held = with_regions(node, &mut |region| rewrite_region(region, budget, f))?;
+    let (node, is_old) = held.map_or((Cow::Borrowed(node), true), |held| (Cow::Owned(held), false));
+    let values = f(rebuild, &node, args)?;
+    rebuild.settle(&node, is_old, args, values)
+}
+
+/// A node with its regions replaced by what `f` makes of them; `None` where it changes none.
+fn with_regions(node: &Node, f: &mut dyn FnMut(&Graph) -> Result<Option<Graph>>) -> Result<Option<Node>> {
     let held = match node.prim() {
-        Prim::If(row) => match (rewrite_region(&row.then, budget, f)?, rewrite_region(&row.otherwise, budget, f)?) {
+        Prim::If(row) => match (f(&row.then)?, f(&row.otherwise)?) {
             (None, None) => None,
             (then, otherwise) => {
                 let (then, otherwise) = (or_old(then, &row.then), or_old(otherwise, &row.otherwise));
                 Some(Prim::from(If { then, otherwise, results: row.results.clone() }))
             }
         },
-        Prim::Loop(row) => {
-            let body = rewrite_region(&row.body, budget, f)?.map(Arc::new);
-            body.map(|body| Prim::from(Loop { body, ..row.clone() }))
-        }
+        Prim::Loop(row) => f(&row.body)?.map(|body| Prim::from(Loop { body: Arc::new(body), ..row.clone() })),
         _ => None,
     };
-    let is_old = held.is_none();
-    let node = match held {
-        Some(prim) => Cow::Owned(Node { prim: Shared::new(prim), ..node.clone() }),
-        None => Cow::Borrowed(node),
-    };
-    let values = f(rebuild, &node, args)?;
-    rebuild.settle(&node, is_old, args, values)
+    Ok(held.map(|prim| Node { prim: Shared::new(prim), ..node.clone() }))
 }
 
 fn or_old(new: Option<Graph>, old: &Arc<Graph>) -> Arc<Graph> {

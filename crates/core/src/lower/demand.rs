@@ -45,6 +45,8 @@ pub(super) struct Demand<'g, 's> {
     folded: Vec<Vec<usize>>,
     /// The axes of the folds whose operands are being looked for, outermost first.
     around: Vec<Vec<usize>>,
+    /// The axes of the results of the products whose operands are being looked for.
+    products: Vec<AxisSet>,
     coordinates: Vec<Vec<Dim>>,
     known_coordinates: FxHashMap<Vec<Dim>, Coordinates>,
     conditions: Vec<Vec<Guard>>,
@@ -71,6 +73,7 @@ impl<'g, 's> Demand<'g, 's> {
             term_axes: Vec::new(),
             folded: Vec::new(),
             around: Vec::new(),
+            products: Vec::new(),
             coordinates: Vec::new(),
             known_coordinates: FxHashMap::default(),
             conditions: vec![Vec::new()],

@@ -5,8 +5,8 @@
 //! run; a rewrite moves work, so every single application is asked for ([`Permit`]), recorded and can be switched off.
 //! Any selection of them gives a graph of the same meaning.
 //!
-//! A rewrite matches structure: index maps, monoids, contractions. None looks at names or origins; regions are graphs of their
-//! own, and whoever plans them rewrites them.
+//! A rewrite matches structure: index maps, monoids, contractions. None looks at names or origins. Regions of control flow are graphs
+//! of their own, which are rewritten as the graph around them is.
 
 mod compose_affine;
 mod constants;
@@ -41,8 +41,8 @@ use rustc_hash::FxHashMap;
 
 use crate::budget::Budget;
 use crate::error::{Context as _, Result};
-use crate::graph::rewrite::{Rebuild, Values, rewrite_outside_regions};
-use crate::graph::{Graph, verify};
+use crate::graph::rewrite::{Rebuild, Values, rewrite_outside_regions, rewrite_regions};
+use crate::graph::{Graph, verify_open};
 use crate::passes::{Context, Step, Tier, run_passes};
 
 /// One row of the list.
@@ -132,7 +132,7 @@ fn until_settled(
         let rewrites = if round == 0 { first } else { then };
         for rewrite in rewrites.iter().filter(|r| r.tier.is_allowed(context.numerics)) {
             context.budget.check()?;
-            let new = rewrite.apply_knowing(&graph, &facts, permit)?;
+            let new = rewrite.apply_throughout(&graph, &facts, permit)?;
             let changed = new.is_some();
             if let Some(new) = new {
                 (settled, facts, graph) = (false, Facts::of(&new, &context.budget), new);
@@ -153,13 +153,22 @@ impl Rewrite {
         self.apply_knowing(graph, &Facts::of(graph, &Budget::UNLIMITED), permit)
     }
 
+    /// As [`Rewrite::apply`], also inside of regions.
+    fn apply_throughout(&self, graph: &Graph, facts: &Facts, permit: &mut Permit<'_>) -> Result<Option<Graph>> {
+        let new = self.apply_knowing(graph, facts, permit)?;
+        let inside = rewrite_regions(new.as_ref().unwrap_or(graph), &facts.budget, |region| {
+            self.apply_throughout(region, &Facts::of(region, &facts.budget), permit)
+        })?;
+        Ok(inside.or(new))
+    }
+
     fn apply_knowing(&self, graph: &Graph, facts: &Facts, permit: &mut Permit<'_>) -> Result<Option<Graph>> {
         let place = || format!("rewrite {}", self.name);
         permit.start_over();
         let new = (self.run)(graph, facts, permit).at(place)?;
         // The passes behind it verify what all rewrites made; who is wrong is found by builds that look for it.
         if let Some(new) = new.as_ref().filter(|_| cfg!(debug_assertions)) {
-            verify(new).at(place)?;
+            verify_open(new).at(place)?;
         }
         Ok(new)
     }

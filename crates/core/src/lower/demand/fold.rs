@@ -71,8 +71,10 @@ impl Demand<'_, '_> {
             [(args[0], &row.a), (args[1], &row.b)].map(|(arg, labels)| (arg, place_of(labels, &folded)));
         let (at_left, at_right) = (self.coordinates(left.1), self.coordinates(right.1));
         self.around.push(folded.clone());
+        self.products.push(own.iter().map(AxisSet::mentioned).fold(AxisSet::EMPTY, AxisSet::union));
         let a = self.value(left.0, at_left, when)?;
         let b = self.value(right.0, at_right, when)?;
+        self.products.pop();
         self.around.pop();
         let over: AxisSet = folded.iter().zip(&extents).filter(|(_, e)| !e.is(1)).map(|(a, _)| *a).collect();
         if over.is_empty() {
@@ -145,6 +147,9 @@ impl Demand<'_, '_> {
     /// The axes that a fold over these extents runs over. Axes that are there are shared where that shares work:
     /// first those under which the operand is wanted already, then (for plain folds) those of a fold around it, those along
     /// which the result is repeated, or that another fold runs over; new ones otherwise. Extents of 1 need no axis.
+    ///
+    /// A product inside of another one does not run over the axes of that one's result, even if something is read there too (what comes
+    /// out of attention, plus its queries): it would be computed again for every one of them.
     fn fold_axes(
         &mut self,
         extents: &[Dim],
@@ -155,7 +160,8 @@ impl Demand<'_, '_> {
     ) -> Wanted<Vec<usize>> {
         let guards = self.conditions[when as usize].iter().map(|g| &g.index);
         let mentioned = self.coordinates[at as usize].iter().chain(guards).map(AxisSet::mentioned);
-        let busy = mentioned.fold(AxisSet::EMPTY, AxisSet::union);
+        let outer = self.products.iter().filter(|_| !plain).copied();
+        let busy = mentioned.chain(outer).fold(AxisSet::EMPTY, AxisSet::union);
         let fits = |folded: &[usize]| {
             folded.len() == extents.len()
                 && folded

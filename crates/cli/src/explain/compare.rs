@@ -1,7 +1,7 @@
 //! One decision the other way: what would it cost?
 
 use fuseline::explain::{DecisionRow, Part, about};
-use fuseline::fuse::{DecisionId, PlanOptions, Policy, Verdict};
+use fuseline::fuse::{DecisionId, PlanOptions, Policy, UNSURE, Verdict};
 
 use super::{Request, Story, unknown};
 use crate::failure::Outcome;
@@ -78,8 +78,7 @@ impl Flipped {
             return "attention stays in one piece, for what it does not store grows with the square of the sizes; --lock FILE \
                     writes the faster plan, --plan FILE obeys it";
         }
-        let bytes = |story: &Story| story.explanation.run.cost.bytes + story.explanation.run.regions.cost.bytes;
-        if self.after.as_ref().is_some_and(|after| bytes(after) > bytes(story)) {
+        if self.after.as_ref().is_some_and(|after| moves_more_for_little(after, story)) {
             return "it moves more bytes, and a gain that small is not believed; --lock FILE writes that plan, --plan FILE obeys it";
         }
         if self.decision.is_rewrite {
@@ -89,6 +88,18 @@ impl Flipped {
         "what saves most is decided first, and what follows from it was not foreseen; --lock FILE writes the faster plan, \
          --plan FILE obeys it"
     }
+}
+
+/// Whether a plan moves more bytes than another, and saves no more of what changes than predictions are off by.
+fn moves_more_for_little(after: &Story, before: &Story) -> bool {
+    let bytes = |story: &Story| story.explanation.run.cost.bytes + story.explanation.run.regions.cost.bytes;
+    let own = |story: &Story, other: &Story| -> f64 {
+        let others = &other.explanation.run.kernels;
+        let kernels = story.explanation.run.kernels.iter();
+        kernels.filter(|kernel| others.iter().all(|k| k.members != kernel.members)).map(|kernel| kernel.us).sum()
+    };
+    let changed_us = own(before, after);
+    bytes(after) > bytes(before) && changed_us - own(after, before) <= UNSURE * changed_us
 }
 
 /// Plans again with one decision the other way.

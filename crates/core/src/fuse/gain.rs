@@ -6,7 +6,7 @@ use super::decision::Cost;
 use crate::device::DeviceSpec;
 
 /// Predictions are off by this part of what kernels take, and by more where they weigh arithmetic against traffic.
-const UNSURE: f64 = 0.05;
+pub const UNSURE: f64 = 0.05;
 
 /// What another plan gains in all.
 #[derive(Clone, Copy, Debug, PartialEq, Default)]

@@ -116,7 +116,7 @@ impl fmt::Debug for Block {
     }
 }
 
-/// Memory for runs. What was given back is used again; no more is kept than [`State::kept_bytes`].
+/// Memory for runs. What was given back is used again; a quarter more than was in use at one time is kept, and no more.
 #[derive(Debug)]
 pub struct Blocks {
     /// whether anything is kept

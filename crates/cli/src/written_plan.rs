@@ -15,7 +15,8 @@ use crate::failure::{Failure, Outcome};
 use crate::{screen, target};
 
 /// What helps where a written plan does not fit.
-const WRITE_A_PLAN: &str = "`fuseline explain MODEL --lock FILE` writes a plan that fits";
+const WRITE_A_PLAN: &str =
+    "`fuseline explain MODEL --lock FILE` writes a plan that fits (of sizes that are given here, give it the same)";
 
 /// A plan in a file.
 #[derive(Clone, Debug)]

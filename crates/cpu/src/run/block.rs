@@ -21,8 +21,8 @@ const MAPPED: usize = 1 << 20;
 
 /// From here on results and arenas are asked for in large pages, and all that is mapped where nothing is kept, such as packed weights.
 ///
-/// Large pages are found faster: packed weights in small ones cost a run of BERT-base 5 to 8 %, results of 16 MB 4 to 10 % of writing
-/// them; its arena, nothing. But they are cleared as a whole when they are touched first, and where a virtual machine has to ask its
+/// Large pages are found faster: packed weights in small ones cost a run of BERT-base 8 % and more, results of 16 and 64 MB 2 to 13 % of
+/// writing them; its arena, nothing. But they are cleared as a whole when they are touched first, and where a virtual machine has to ask its
 /// host for the memory that takes 4 to 5 ms a megabyte, where small pages take 0.5: new sizes had better not wait for that.
 const LARGE_RESULT: usize = 4 << 20;
 const LARGE_ARENA: usize = 32 << 20;

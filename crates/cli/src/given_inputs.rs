@@ -115,11 +115,24 @@ fn element(port: &Port, text: &str) -> Outcome<u64> {
             false => Ok(bits),
         };
     }
-    let number: i128 = text.parse().map_err(|_| refuse("is no whole number"))?;
+    let number = whole_number(text).ok_or_else(|| refuse("is no whole number"))?;
     if dtype.wrap(number) != number {
         return Err(refuse("is too large or too small"));
     }
     Ok(number as u64)
+}
+
+/// A whole number, which may be written as `1e3` or `2.0` too; where it is larger than any integer, the largest one.
+fn whole_number(text: &str) -> Option<i128> {
+    let (mantissa, exponent) = text.split_once(['e', 'E']).unwrap_or((text, "0"));
+    let (whole, fraction) = mantissa.split_once('.').unwrap_or((mantissa, ""));
+    let digits: i128 = format!("{whole}{fraction}").parse().ok()?;
+    let places = exponent.parse::<i32>().ok()?.checked_sub(fraction.len().try_into().ok()?)?;
+    let by = 10i128.saturating_pow(places.unsigned_abs());
+    match places {
+        0.. => Some(digits.saturating_mul(by)),
+        _ => (digits % by == 0).then(|| digits / by),
+    }
 }
 
 /// The input of this name.

@@ -206,6 +206,9 @@ fn inputs_can_be_given_in_words() {
     let filled = run(&["x=2", "few=1", "is_on=true"]);
     assert_eq!((&filled["outputs"][0]["mean"], &filled["outputs"][0]["min"]), (&5.0.into(), &5.0.into()), "{filled}");
     assert_eq!(run(&["x=2,", "few=1", "is_on=0"])["outputs"][0]["shape"], serde_json::json!([1]));
+    // Whole numbers may be written otherwise.
+    let whole = run(&["x=2", "few=1e1,2.0,-1.5E1", "is_on=true"]);
+    assert_eq!(whole["outputs"][0]["mean"], serde_json::json!(-1.0), "{whole}");
     for infinity in ["x=inf", "x=-infinity", "x=3e38"] {
         run(&[infinity, "few=1", "is_on=true"]);
     }
@@ -214,6 +217,9 @@ fn inputs_can_be_given_in_words() {
         ("few=1,2", "i8[2] where i8[3] is wanted"),
         ("few=128", "128 is too large or too small where i8 is wanted"),
         ("few=1.5", "1.5 is no whole number"),
+        ("few=15e-1", "15e-1 is no whole number"),
+        ("few=1e", "1e is no whole number"),
+        ("few=1e99", "1e99 is too large or too small where i8 is wanted"),
         ("is_on=2", "2 is neither true nor false"),
         ("x=one", "one is no number where f32 is wanted"),
         ("x=1e999", "1e999 is too large (infinity is written inf) where f32 is wanted"),

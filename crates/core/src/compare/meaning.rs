@@ -328,7 +328,7 @@ fn nudged<'s>(scope: &'s Scope, operands: &[Term<'s>], by: f64) -> Term<'s> {
 mod tests {
     use super::*;
     use crate::graph::Builder;
-    use crate::tensor::Shape;
+    use crate::tensor::{Dim, Shape};
 
     fn quantised() -> (Graph, FxHashMap<Arc<str>, Literal>) {
         let b = Builder::new("quantise");
@@ -385,6 +385,40 @@ mod tests {
         assert!(!takes(&graph(1.0), x(), 1e-3));
         // Far from there it is as flat as any other.
         assert!(!takes(&graph(0.1), x(), 2e-5));
+    }
+
+    #[test]
+    fn branches_hand_on_what_they_capture_and_what_is_steep_in_them() {
+        // What is steep stands in one branch of two, inside another one, behind what errs outside; names and sizes are those of the branch.
+        let graph = |scale: f64, holds: i64| {
+            let n = || Shape::new([Dim::named("n")]);
+            let b = Builder::new("branches");
+            let x = b.input("x", DType::F32, n());
+            let near = |b: &Builder, steep: bool| {
+                let r = b.region("inner");
+                let y = r.input("error of y", DType::F32, Shape::new([Dim::named("m")]));
+                r.output("z", if steep { y.log1p() } else { y + 1.0 });
+                r.finish().unwrap()
+            };
+            let far = |steep: bool| {
+                let r = b.region("outer");
+                let c = r.input("c", DType::Bool, Shape::scalar());
+                let y = r.input("y", DType::F32, n());
+                let results = r.if_else(c, near(&r, steep), near(&r, false), &[y]).unwrap();
+                r.output("z", results[0]);
+                r.finish().unwrap()
+            };
+            let y = (x * scale).tanh();
+            let holds = b.int(DType::Bool, holds);
+            let results = b.if_else(holds, far(true), far(false), &[b.int(DType::Bool, 1), y]).unwrap();
+            b.output("y", results[0]);
+            b.finish().unwrap()
+        };
+        let x = || Literal::f32s(&[-4.0]);
+        assert!(takes(&graph(1.0, 1), x(), 2e-5));
+        assert!(!takes(&graph(1.0, 1), x(), 1e-3));
+        assert!(!takes(&graph(0.1, 1), x(), 2e-5), "nothing is steep");
+        assert!(!takes(&graph(0.1, 0), x(), 2e-5), "the other branch is flat");
     }
 
     #[test]

@@ -6,15 +6,20 @@
 //! jumps hands nothing on, unless it is asked for: then a number within its error of a jump hands on how far it goes, and all others
 //! nothing.
 
+use std::sync::Arc;
+
+use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 
 use super::meaning::is_jump;
 use super::{SAFETY, length_of, relative_errors};
 use crate::error::Result;
 use crate::graph::{Graph, Node, OriginSet, Value};
-use crate::ops::prim::{Combine, Concat, Const, Contract, Gather, Map, Monoid, Prefix, Reduce, Scatter, View};
+use crate::ops::prim::{
+    Combine, Concat, Const, Contract, Gather, If, Input, Map, Monoid, Prefix, Reduce, Scatter, View,
+};
 use crate::ops::{Expr, ExprNode, Number, Prim, Scalar, Scope, Term};
-use crate::tensor::{DType, Env, Literal, Shape};
+use crate::tensor::{DType, Env, Literal, Shape, TensorType};
 
 /// What becomes of an error that enters a jump.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -44,7 +49,7 @@ pub(super) struct Spreads<'g> {
 impl<'g> Spreads<'g> {
     /// A graph whose outputs are the squares of the errors of some outputs of `graph`, and which outputs these are.
     pub fn graph_of(graph: &'g Graph, env: &'g Env, jumps: Jumps) -> Result<(Graph, Vec<usize>)> {
-        let mut spreads = Spreads::new(graph, env, jumps)?;
+        let mut spreads = Spreads::new(graph, env, jumps, &[])?;
         let mut erring = Vec::new();
         for (k, output) in graph.outputs().iter().enumerate() {
             if let Some(square) = spreads.square(output.value) {
@@ -58,7 +63,7 @@ impl<'g> Spreads<'g> {
     /// The graph with what enters each jump moved by so many times the error that each of its elements has; `None` where nothing that errs
     /// jumps. What is moved ends where elements meet: what they are off by is an error from there on.
     pub fn moved(graph: &'g Graph, env: &'g Env, by: f64) -> Result<Option<Graph>> {
-        let mut spreads = Spreads::new(graph, env, Jumps::HandOn)?;
+        let mut spreads = Spreads::new(graph, env, Jumps::HandOn, &[])?;
         let mut others: Vec<Option<usize>> = Vec::with_capacity(graph.nodes().len());
         let at = |others: &[Option<usize>], value: Value| {
             others[value.node()].map_or(value, |other| Value::new(other, value.port()))
@@ -96,16 +101,30 @@ impl<'g> Spreads<'g> {
         self.with_errors.add(Map { expr, shape: row.shape.clone() }, &operands, &OriginSet::default()).map(Some)
     }
 
-    /// The squares of all values.
-    fn new(graph: &'g Graph, env: &'g Env, jumps: Jumps) -> Result<Spreads<'g>> {
-        let with_errors = graph.beginning(graph.nodes().len());
-        let relative = relative_errors(graph, env, &[]);
+    /// The squares of all values. Of inputs that err, the relative errors are given; the squares of these are inputs, too, behind all others.
+    fn new(graph: &'g Graph, env: &'g Env, jumps: Jumps, given: &[Option<f64>]) -> Result<Spreads<'g>> {
+        let mut with_errors = graph.beginning(graph.nodes().len());
+        let known: Vec<f64> = given.iter().map(|error| error.unwrap_or(0.0)).collect();
+        let relative = relative_errors(graph, env, &known);
+        let mut of_inputs = FxHashMap::default();
+        for (input, _) in graph.inputs().iter().zip(given).filter(|(_, error)| error.is_some()) {
+            let mut name = format!("error of {}", graph.input_name(*input));
+            while with_errors.inputs().iter().any(|other| **with_errors.input_name(*other) == name) {
+                name.push('\'');
+            }
+            let ty = TensorType::new(DType::F64, graph.ty(*input).shape.clone());
+            let square = with_errors.add(Input { name: name.into(), ty }, &[], &OriginSet::default())?;
+            of_inputs.insert(input.node(), Value::new(square, 0));
+        }
         let mut spreads =
             Spreads { graph, env, with_errors, squares: Vec::new(), handed: Vec::new(), jumps: Jumps::End, relative };
         for (id, node) in graph.nodes().iter().enumerate() {
-            let own = spreads.of_any(id, node)?;
+            let own = match of_inputs.get(&id) {
+                Some(square) => SmallVec::from_elem(Some(*square), 1),
+                None => spreads.of_any(id, node)?,
+            };
             let mut both = [own.clone(), own];
-            if jumps == Jumps::HandOn {
+            if jumps == Jumps::HandOn && !of_inputs.contains_key(&id) {
                 spreads.jumps = Jumps::HandOn;
                 both[1] = spreads.of_any(id, node)?;
                 spreads.jumps = Jumps::End;
@@ -171,6 +190,7 @@ impl<'g> Spreads<'g> {
             Prim::Scatter(row) if matches!(row.combine, Combine::Replace | Combine::Add) => {
                 Some(self.of_scatter(value, row, args)?)
             }
+            Prim::If(row) => return self.of_if(row, args),
             _ => {
                 let ports = (0..node.types().len()).map(|port| {
                     let value = Value::new(id, port);
@@ -271,6 +291,46 @@ impl<'g> Spreads<'g> {
         let sum = self.add(row.clone(), &operands)?;
         let own = 2.0 * self.graph.ty(value).dtype.epsilon();
         self.map(&[sum, value], |scope, x| x[0] + x[1] * x[1] * scope.float(x[1], own * own))
+    }
+
+    /// The same choice, between regions that return the squares of the errors of what they returned.
+    fn of_if(&mut self, row: &If, args: &[Value]) -> Result<SmallVec<[Option<Value>; 1]>> {
+        let captures = &args[1..];
+        let given: Vec<Option<Value>> = captures.iter().map(|a| self.square(*a)).collect();
+        let relative = captures.iter().zip(&given).map(|(a, square)| square.map(|_| self.relative[a.node()]));
+        let relative: Vec<Option<f64>> = relative.collect();
+        let mut is_erring = vec![false; row.results.len()];
+        let mut region = |region: &Graph| -> Result<Arc<Graph>> {
+            let env = self.env_of(region, captures);
+            let mut spreads = Spreads::new(region, &env, self.jumps, &relative)?;
+            spreads.jumps = self.jumps;
+            for (output, is_erring) in region.outputs().iter().zip(&mut is_erring) {
+                *is_erring |= spreads.square(output.value).is_some();
+                let square = spreads.square_or_zero(output.value)?;
+                spreads.with_errors.add_output(&output.name, square);
+            }
+            Ok(Arc::new(spreads.with_errors))
+        };
+        let (then, otherwise) = (region(&row.then)?, region(&row.otherwise)?);
+        let results = row.results.iter().map(|ty| TensorType::new(DType::F64, ty.shape.clone())).collect();
+        let operands: Vec<Value> = args.iter().copied().chain(given.into_iter().flatten()).collect();
+        let id = self.with_errors.add(If { then, otherwise, results }, &operands, &OriginSet::default())?;
+        let ports = is_erring.into_iter().enumerate();
+        Ok(ports.map(|(port, is_erring)| is_erring.then(|| Value::new(id, port))).collect())
+    }
+
+    /// The sizes around a region, with those that its inputs bind.
+    fn env_of(&self, region: &Graph, captures: &[Value]) -> Env {
+        let mut env = self.env.clone();
+        for (inner, outer) in region.inputs().iter().zip(captures) {
+            let sizes = self.graph.ty(*outer).shape.dims().iter().map(|dim| dim.eval(self.env));
+            for (dim, size) in region.ty(*inner).shape.dims().iter().zip(sizes) {
+                if let (Some(symbol), Ok(size)) = (dim.as_symbol(), size) {
+                    env.bind(symbol.clone(), size);
+                }
+            }
+        }
+        env
     }
 }
 

@@ -4,20 +4,25 @@
 //! Tiles of both factors come into shared memory some steps ahead. Where both are narrow floats, units for matrices multiply them; otherwise
 //! threads do. The sums then lie in shared memory for a moment, so that what is done with them reads and writes whole packs.
 
+mod roles;
+mod shape;
+
 use fuseline::error::Result;
-use fuseline::tensor::{DType, Dim, Symbol};
-use fuseline::tile::{AxisSet, Kernel, Op, Schedule, StepId, Tile};
+use fuseline::tensor::{Dim, Symbol};
+use fuseline::tile::{AxisSet, Kernel, Op, StepId};
 
 use super::body::Body;
+use super::element;
 use super::function::{Function, Grid};
 use super::library::{Added, Behind, EDGE, Library, Matrix, is_line};
 use super::nest::{Nest, slope};
-use super::operand::{Operand, Part, narrow_type};
+use super::operand::{Operand, Part};
 use super::points::decode;
 use super::predict::{By, Tiling};
 use super::relay::{self, Relay};
 use super::results::Sums;
-use super::{FEW_RESULTS, element};
+use roles::Roles;
+use shape::Shape;
 
 /// Contractions that share a factor, as products of one matrix with others that have the same columns.
 #[derive(Clone, Debug)]
@@ -39,40 +44,8 @@ pub(super) struct Product {
     pub relay: Option<Relay>,
 }
 
-/// How a block of threads is laid out.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Shape {
-    rows: i64,
-    columns: i64,
-    depth: i64,
-    /// how many warps share the rows, and how many the columns
-    warps: (i64, i64),
-    stages: i64,
-    /// blocks that a multiprocessor holds
-    resident: u32,
-    /// neighbouring blocks that share the sums of a tile
-    parts: i64,
-}
-
-/// Blocks of threads that keep a multiprocessor busy: of those that ask units for matrices, and of those whose threads multiply.
-const ENOUGH_BLOCKS: i64 = 2;
-const ENOUGH_BLOCKS_OF_THREADS: i64 = 4;
-
-/// With fewer blocks than this, tiles are made smaller.
-const FEW_BLOCKS: i64 = 96;
-
-/// With no more rows than this, tiles are made smaller even where sums can be shared: memory is waited for, not arithmetic.
-const FEW_ROWS: i64 = 256;
-
-/// Steps of a sum that a part has at the least; where threads multiply and multiprocessors would have nothing to do, so many.
-const SHORTEST_PART: i64 = 128;
-const SHORTEST_PART_OF_IDLE: i64 = 32;
-
 /// A library is asked for fewer columns only where all rows of the result are aligned.
 const MANY_COLUMNS: i64 = 512;
-
-/// Results of fewer columns, or sums of fewer steps, are no work for tiles.
-const LEAST: i64 = 8;
 
 impl Product {
     /// The product that some stores need and nothing else that folds; none where they are no product, or a small one.
@@ -239,122 +212,6 @@ impl Product {
     }
 }
 
-/// Which axes are rows, columns and steps.
-#[derive(Clone, Debug)]
-struct Roles {
-    left: StepId,
-    right: Vec<StepId>,
-    batch: AxisSet,
-    rows: AxisSet,
-    columns: AxisSet,
-    sum: AxisSet,
-}
-
-impl Roles {
-    /// The roles where the factor at this side of the first contraction is the one that all share.
-    fn of(nest: &Nest<'_>, dots: &[StepId], side: usize) -> Option<Roles> {
-        let factors = |dot: StepId| match &nest.kernel.step(dot).op {
-            Op::Dot { a, b, accumulator: DType::F32, .. } => Some([*a, *b]),
-            _ => None,
-        };
-        let (first, left) = (*dots.first()?, factors(*dots.first()?)?[side]);
-        let sum = nest.folds[first.index()];
-        let mut right = Vec::with_capacity(dots.len());
-        for dot in dots {
-            let [a, b] = factors(*dot)?;
-            if nest.folds[dot.index()] != sum || nest.axes[dot.index()] != nest.axes[first.index()] {
-                return None;
-            }
-            right.push(match (a == left, b == left) {
-                (true, _) => b,
-                (false, true) => a,
-                _ => return None,
-            });
-        }
-        let axes = |id: StepId| nest.axes[id.index()].without(sum);
-        let (own, others) = (axes(left), axes(right[0]));
-        let narrow_enough = |id: &StepId| {
-            let dtype = nest.kernel.step(*id).dtype;
-            dtype.is_float() && dtype != DType::F64
-        };
-        let is_whole = |id: &StepId| sum.is_within(nest.axes[id.index()]);
-        let all: Vec<StepId> = std::iter::once(left).chain(right.iter().copied()).collect();
-        let is_product = right.iter().all(|id| axes(*id) == others)
-            && all.iter().all(|id| narrow_enough(id) && is_whole(id))
-            && own.union(others) == nest.axes[first.index()]
-            && !sum.is_empty();
-        let (batch, rows, columns) = (own.common(others), own.without(others), others.without(own));
-        is_product.then_some(Roles { left, right, batch, rows, columns, sum })
-    }
-
-    fn axes(&self) -> AxisSet {
-        self.batch.union(self.rows).union(self.columns)
-    }
-
-    fn product(&self, nest: &Nest<'_>, stores: &[usize], dots: &[StepId]) -> Option<Product> {
-        let count = |axes: AxisSet| nest.count(axes).as_int();
-        let is_small = |axes: AxisSet| count(axes).is_some_and(|n| n < LEAST);
-        let narrow = narrow_type(nest, self.left);
-        let by_units = narrow.is_some() && self.right.iter().all(|id| narrow_type(nest, *id) == narrow);
-        // Threads that each have a result do as well for few rows.
-        if is_small(self.columns) || is_small(self.sum) || (!by_units && is_small(self.rows)) {
-            return None;
-        }
-        let dtype = narrow.filter(|_| by_units).unwrap_or(DType::F32);
-        let offsets = || stores.iter().map(|store| &nest.stores[*store].access.offset);
-        let load_offset = |id: StepId| move |axis: usize| lowest_slope(nest, id, axis);
-        let store_slope = |axis: usize| offsets().filter_map(|o| slope(o, axis)?.as_int()).filter(|s| *s > 0).min();
-        let (rows, columns) = (ordered(self.rows, &store_slope), ordered(self.columns, &store_slope));
-        let sum = ordered(self.sum, &load_offset(self.left));
-        let batch: Vec<usize> = self.batch.iter().collect();
-        let left = Operand::of(nest, self.left, dtype, &rows, &sum);
-        let right: Vec<Operand> =
-            self.right.iter().map(|factor| Operand::of(nest, *factor, dtype, &columns, &sum)).collect();
-        let computed = left.is_computed() || right.iter().any(Operand::is_computed);
-        let mut wanted = wanted_tile(nest.kernel);
-        if count(self.columns).is_some_and(|columns| columns <= 64) {
-            wanted.columns = wanted.columns.min(64);
-        }
-        let (many, few_rows) = (dots.len() as i64, count(self.rows));
-        let for_groups =
-            (by_units && nest.options.groups).then(|| Shape::for_groups(wanted, few_rows, many, computed)).flatten();
-        let shape = match for_groups {
-            Some(shape) => shape,
-            None if by_units => Shape::for_units(wanted, few_rows, many, computed),
-            None => Shape::for_threads(wanted, many),
-        };
-        let sizes = [self.batch, self.rows, self.columns, self.sum]
-            .map(|axes| nest.options.about.apply(&nest.count(axes)).as_int());
-        let few = match sizes {
-            [Some(batch), Some(rows), Some(columns), Some(steps)] if nest.options.groups => {
-                let enough = if by_units { ENOUGH_BLOCKS } else { ENOUGH_BLOCKS_OF_THREADS };
-                Some(Few { batch, rows, columns, steps, by_units, processors: nest.options.processors, enough })
-            }
-            _ => None,
-        };
-        let small = || Shape::for_units(Tile { rows: 64, columns: 64, depth: 64 }, few_rows, many, computed);
-        let shape = few.map_or(shape, |few| {
-            let is_idle = by_units && shape.rows > 32 && few.blocks(&shape) < FEW_BLOCKS;
-            let shape = if is_idle && (few.rows <= FEW_ROWS || few.blocks(&shape) * few.parts(&shape) < FEW_BLOCKS) {
-                small()
-            } else {
-                shape
-            };
-            Shape { parts: few.parts(&shape), ..shape }
-        });
-        let by_groups = for_groups.is_some_and(|groups| groups.warps == shape.warps);
-        let dots = dots.to_vec();
-        let mut product =
-            Product { dots, left, right, batch, rows, columns, sum, by_units, by_groups, shape, relay: None };
-        // Tiles so large that there are many of them, whether sizes are numbers or not.
-        let are_many = few.is_none_or(|few| few.results() > FEW_RESULTS && shape.parts == 1);
-        if by_groups && are_many && (shape.rows, shape.columns) == (128, relay::COLUMNS) {
-            product.relay = Relay::of(nest, &product);
-        }
-        Some(product)
-    }
-}
-
 /// Whether an operation depends on where it is done, otherwise than by what it reads.
 fn mentions_coordinates(op: &Op) -> bool {
     match op {
@@ -362,141 +219,6 @@ fn mentions_coordinates(op: &Op) -> bool {
         Op::Load { guard, .. } => !guard.is_empty(),
         Op::Dot { .. } => false,
         _ => true,
-    }
-}
-
-/// A product whose sizes are known, about.
-#[derive(Clone, Copy, Debug)]
-struct Few {
-    batch: i64,
-    rows: i64,
-    columns: i64,
-    steps: i64,
-    by_units: bool,
-    /// multiprocessors of the device
-    processors: i64,
-    /// blocks that keep each of them busy
-    enough: i64,
-}
-
-impl Few {
-    fn results(&self) -> i64 {
-        self.batch.saturating_mul(self.rows).saturating_mul(self.columns)
-    }
-
-    /// How many tiles of a shape there are.
-    fn blocks(&self, shape: &Shape) -> i64 {
-        let tiles = |size: i64, tile: i64| (size + tile - 1) / tile;
-        let all = tiles(self.rows, shape.rows).saturating_mul(tiles(self.columns, shape.columns));
-        all.saturating_mul(self.batch).max(1)
-    }
-
-    /// How many blocks best share the sums of a tile: a power of two, no more than all devices let share.
-    fn parts(&self, shape: &Shape) -> i64 {
-        if shape.rows < 64 {
-            return 1;
-        }
-        let blocks = self.blocks(shape);
-        let mut most = (self.enough * self.processors / blocks).min(self.steps / SHORTEST_PART);
-        if !self.by_units {
-            most = most.max((self.processors / blocks).min(self.steps / SHORTEST_PART_OF_IDLE));
-        }
-        [8, 4, 2].into_iter().find(|parts| *parts <= most).unwrap_or(1)
-    }
-}
-
-/// The tile that the schedule asks for.
-fn wanted_tile(kernel: &Kernel) -> Tile {
-    match &kernel.schedule {
-        Schedule::Contract { tile, .. } => *tile,
-        _ => Tile { rows: 128, columns: 128, depth: 64 },
-    }
-}
-
-/// Axes with those innermost along which something lies most densely.
-fn ordered(axes: AxisSet, slope: &dyn Fn(usize) -> Option<i64>) -> Vec<usize> {
-    let mut order: Vec<usize> = axes.iter().collect();
-    order.sort_by_key(|axis| (std::cmp::Reverse(slope(*axis).unwrap_or(i64::MAX)), *axis));
-    order
-}
-
-/// How far apart neighbours along an axis lie in what a step reads, at the least.
-fn lowest_slope(nest: &Nest<'_>, id: StepId, axis: usize) -> Option<i64> {
-    let step = nest.kernel.step(id);
-    match &step.op {
-        Op::Load { .. } => slope(&nest.load(id).offset, axis)?.as_int().filter(|slope| *slope > 0),
-        op => op.operands().iter().filter_map(|operand| lowest_slope(nest, *operand, axis)).min(),
-    }
-}
-
-impl Shape {
-    /// For units for matrices.
-    fn for_units(wanted: Tile, rows: Option<i64>, dots: i64, computed: bool) -> Shape {
-        let few = rows.unwrap_or(i64::MAX);
-        let least = if few <= 16 {
-            16
-        } else if few <= 32 {
-            32
-        } else {
-            64
-        };
-        let rows = i64::from(wanted.rows).clamp(64, 128).min(if few <= 32 { least } else { 128 });
-        let mut columns = if i64::from(wanted.columns) >= 256 { 256 } else { i64::from(wanted.columns).clamp(64, 128) };
-        // A thread holds no more than 128 sums, and fewer where it computes factors too.
-        columns = if rows < 64 { 64 } else { columns };
-        while columns > 64 && rows * columns * dots > if computed { 128 * 64 } else { 128 * 256 } {
-            columns /= 2;
-        }
-        let rows = if rows * columns * dots > if computed { 128 * 64 } else { 128 * 256 } { 64 } else { rows };
-        let warps = match (rows, columns) {
-            (..=32, _) => (1, 4),
-            (128, 256) => (2, 4),
-            _ if rows * columns * dots > 128 * 128 => (2, 4),
-            _ => (2, 2),
-        };
-        let depth = 64;
-        let stage = (rows + columns * dots) * depth * 2;
-        let resident = if warps.0 * warps.1 > 4 {
-            1
-        } else if rows < 64 {
-            4
-        } else {
-            2
-        };
-        let stages = (if resident == 1 { 200 } else { 110 } * 1024 / stage).clamp(2, 4);
-        let stages = if rows < 64 { 4 } else { stages };
-        Shape { rows, columns, depth, warps, stages, resident, parts: 1 }
-    }
-
-    /// For groups of four warps, each of which has 64 rows; none where tiles are smaller.
-    fn for_groups(wanted: Tile, rows: Option<i64>, dots: i64, computed: bool) -> Option<Shape> {
-        if wanted.rows < 64 || wanted.columns < 128 || rows.is_some_and(|rows| rows <= 32) || dots > 2 {
-            return None;
-        }
-        if wanted.rows < 128 || rows.is_some_and(|rows| rows <= 64) {
-            let (stages, resident) = if dots > 1 { (3, 2) } else { (4, 2) };
-            return Some(Shape { rows: 64, columns: 128, depth: 64, warps: (4, 1), stages, resident, parts: 1 });
-        }
-        let columns = if wanted.columns >= 256 && dots == 1 && !computed { 256 } else { 128 };
-        let resident = if columns == 256 || dots > 1 || computed { 1 } else { 2 };
-        let stages = if resident == 1 { 4 } else { 3 };
-        Some(Shape { rows: 128, columns, depth: 64, warps: (8, 1), stages, resident, parts: 1 })
-    }
-
-    /// For threads that multiply by themselves: 16 x 16 of them, each with blocks of 4 x 4 results.
-    fn for_threads(wanted: Tile, dots: i64) -> Shape {
-        let large = wanted.rows >= 128 && wanted.columns >= 128 && dots == 1;
-        let side = if large { 128 } else { 64 };
-        let resident = match dots {
-            1 if !large => 3,
-            2 => 2,
-            _ => 1,
-        };
-        Shape { rows: side, columns: side, depth: 16, warps: (8, 1), stages: 3, resident, parts: 1 }
-    }
-
-    fn threads(&self) -> i64 {
-        self.warps.0 * self.warps.1 * 32
     }
 }
 

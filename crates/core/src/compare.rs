@@ -204,14 +204,15 @@ fn compare_between(
     let (mut farthest, mut steps): (Option<(usize, f64)>, usize) = (None, 0);
     let distance = |k: usize| (expected.float(k) - actual.float(k)).abs();
     for k in 0..expected.count() {
-        let bound = match agreement {
-            Agreement::Within(tolerance) => tolerance.bound(expected.float(k), typical),
-            Agreement::Exact => 0.0,
-        };
         let own = spread.map_or(0.0, |spread| SAFETY * spread[k]);
-        let bound = if own.is_finite() { bound.max(own) } else { bound };
+        let own = if own.is_finite() { own } else { 0.0 };
+        let bound_of = |x: f64| match agreement {
+            Agreement::Within(tolerance) => tolerance.bound(x, typical).max(own),
+            Agreement::Exact => own,
+        };
+        let bound = bound_of(expected.float(k));
         let excess = excess(expected, actual, k, bound);
-        if excess > 1.0 && lies_between(expected, others, actual, k, bound) {
+        if excess > 1.0 && lies_between(expected, others, actual, k, &bound_of) {
             steps += 1;
             if farthest.is_none_or(|(other, _)| distance(k) > distance(other)) {
                 farthest = Some((k, bound));
@@ -259,8 +260,15 @@ fn excess(expected: &Literal, actual: &Literal, k: usize, bound: f64) -> f64 {
     if distance.is_finite() && bound > 0.0 { distance / bound } else { f64::INFINITY }
 }
 
-/// Whether an element is what one of the others has there, or lies between them and what is expected.
-fn lies_between(expected: &Literal, others: &[&Literal], actual: &Literal, k: usize, bound: f64) -> bool {
+/// Whether an element is what one of the others has there, as far as a number of its size may be off, or lies between them and what is
+/// expected.
+fn lies_between(
+    expected: &Literal,
+    others: &[&Literal],
+    actual: &Literal,
+    k: usize,
+    bound_of: &dyn Fn(f64) -> f64,
+) -> bool {
     let between = |literal: &&&Literal| match expected.dtype().class() {
         Class::Float => {
             let (a, b, x) = (expected.float(k), literal.float(k), actual.float(k));
@@ -271,7 +279,7 @@ fn lies_between(expected: &Literal, others: &[&Literal], actual: &Literal, k: us
             (a < x && x < b) || (b < x && x < a)
         }
     };
-    others.iter().any(|other| between(&other) || excess(other, actual, k, bound) <= 1.0)
+    others.iter().any(|other| between(&other) || excess(other, actual, k, bound_of(other.float(k))) <= 1.0)
 }
 
 /// The root mean square of the finite elements.

@@ -31,6 +31,8 @@ pub struct Meaning {
     /// the outputs when what enters jumps is moved; none where nothing jumps
     moved: Vec<Vec<Literal>>,
     tolerances: Vec<Tolerance>,
+    /// whether what leaves the range of a type where every operation rounds is to do so
+    is_written: bool,
     /// the outputs under other readings, if these are right as well
     readings: Vec<(Reading, Vec<Literal>)>,
     /// how far each element may be off; asked for where a tolerance is exceeded
@@ -46,7 +48,12 @@ struct ElementErrors {
     limits: Limits,
     known: OnceLock<Vec<Option<Vec<f64>>>>,
     beside_jumps: OnceLock<BesideJumps>,
+    /// the outputs where every result is rounded at random, with signs of zeros as they are and at random
+    drawn: [[OnceLock<Option<Vec<Literal>>>; DRAWS]; 2],
 }
+
+/// So many times roundings are drawn at the most.
+const DRAWS: usize = 6;
 
 /// What jumps may make of outputs, by the error that each number has which enters one.
 #[derive(Debug)]
@@ -77,6 +84,12 @@ impl ElementErrors {
             });
             BesideJumps { errors, moved: moved.collect() }
         })
+    }
+
+    /// The outputs where every result is rounded at random; none where they cannot be computed.
+    fn drawn(&self, draw: usize, signs: bool) -> Option<&[Literal]> {
+        let reading = Reading::Drawn { seed: draw as u32, signs };
+        self.drawn[usize::from(signs)][draw].get_or_init(|| self.read(&self.graph, reading).ok()).as_deref()
     }
 
     /// What a graph of these inputs gives.
@@ -140,8 +153,10 @@ impl Meaning {
             limits,
             known: OnceLock::new(),
             beside_jumps: OnceLock::new(),
+            drawn: Default::default(),
         };
-        Ok(Meaning { outputs, moved, tolerances, readings: Vec::new(), errors: Arc::new(errors) })
+        let errors = Arc::new(errors);
+        Ok(Meaning { outputs, moved, tolerances, is_written: false, readings: Vec::new(), errors })
     }
 
     /// The same, but an output may also be what the graph gives under other readings: where exact arithmetic comes to something else, that
@@ -165,6 +180,7 @@ impl Meaning {
                 *exact = Literal::from_f64s(exact.dtype(), exact.sizes().to_vec(), &values)?;
             }
         }
+        self.is_written = true;
         self.readings.push((Reading::Rounded, rounded));
         Ok(self)
     }
@@ -215,7 +231,47 @@ impl Meaning {
             let agreed = compare(read, actual, &agreement).or_else(|_| self.measure_beside_jumps(read, output, actual));
             Some(Agreed { reading: *reading, ..agreed.ok()? })
         });
-        agreed.map_or(measured, Ok)
+        match agreed {
+            Some(agreed) => Ok(agreed),
+            None => measured.or_else(|mismatch| match mismatch {
+                Mismatch::Elements { .. } => self.measure_drawn(output, actual).ok_or(mismatch),
+                Mismatch::Types { .. } => Err(mismatch),
+            }),
+        }
+    }
+
+    /// Whether this may be an output where roundings are drawn at random: of loops and of positions no slope is known, and at a pole none
+    /// says how far a result goes. An element may be as far off as the draws show, or be what one of them or of the other readings has there.
+    fn measure_drawn(&self, output: usize, actual: &Literal) -> Option<Agreed> {
+        let expected = &self.outputs[output];
+        let agreement = Agreement::Within(self.tolerances[output]);
+        let signs = self.read(Reading::Held).is_some();
+        let mut reach = self.errors.of(output).map_or_else(|| vec![0.0; expected.count()], <[f64]>::to_vec);
+        let readings = self.readings.iter().map(|(_, outputs)| outputs.as_slice());
+        let mut others: Vec<&Literal> =
+            readings.chain(self.moved.iter().map(Vec::as_slice)).map(|o| &o[output]).collect();
+        others.retain(|other| other.ty() == expected.ty());
+        (0..DRAWS).find_map(|draw| {
+            let drawn = &self.errors.drawn(draw, signs)?[output];
+            if drawn.ty() != expected.ty() {
+                return None;
+            }
+            // Nothing leaves a range by being drawn: where it has to, it says nothing.
+            let says_nothing =
+                |k: usize| self.is_written && !expected.float(k).is_finite() && drawn.float(k).is_finite();
+            if drawn.dtype().is_float() && (0..drawn.count()).any(says_nothing) {
+                return None;
+            }
+            if expected.dtype().is_float() {
+                for (k, reach) in reach.iter_mut().enumerate() {
+                    let distance = (drawn.float(k) - expected.float(k)).abs();
+                    *reach = if distance.is_finite() { reach.max(distance) } else { *reach };
+                }
+            }
+            others.push(drawn);
+            let agreed = compare_between(expected, &others, actual, &agreement, Some(&reach)).ok()?;
+            Some(Agreed { stepped: agreed.stepped.filter(|_| !expected.dtype().is_float()), is_steep: true, ..agreed })
+        })
     }
 
     /// Whether this may be an output where every number that enters a jump may be off by its own error.
@@ -328,6 +384,7 @@ fn nudged<'s>(scope: &'s Scope, operands: &[Term<'s>], by: f64) -> Term<'s> {
 mod tests {
     use super::*;
     use crate::graph::Builder;
+    use crate::ops::prim::Monoid;
     use crate::tensor::{Dim, Shape};
 
     fn quantised() -> (Graph, FxHashMap<Arc<str>, Literal>) {
@@ -437,6 +494,62 @@ mod tests {
         assert!(takes(&graph(1.1), rows(-50.0), 0.5));
         assert!(!takes(&graph(1.1), rows(-50.0), 40.0));
         assert!(!takes(&graph(1.1), rows(50.0), 0.5), "nothing cancels");
+    }
+
+    #[test]
+    fn loops_hand_on_what_is_steep_in_them() {
+        let graph = |inner: f64| {
+            let b = Builder::new("loop");
+            let x = b.input("x", DType::F32, Shape::new([1usize]));
+            let r = b.region("body");
+            r.input("trip", DType::I64, Shape::scalar());
+            let y = r.input("y", DType::F32, Shape::new([1usize]));
+            r.output("goes on", r.int(DType::Bool, 1));
+            r.output("y", (y * inner).exp().sin());
+            let body = r.finish().unwrap();
+            b.output("y", b.loop_(b.int(DType::I64, 1), b.int(DType::Bool, 1), &[x], body, &[]).unwrap()[0]);
+            b.finish().unwrap()
+        };
+        // One part in 2²⁴ of 11.7 becomes 0.08 of its exponential; of 2.1 it is next to nothing.
+        assert!(takes(&graph(3.9), Literal::f32s(&[3.0]), 0.02));
+        assert!(!takes(&graph(3.9), Literal::f32s(&[3.0]), 1.5));
+        assert!(!takes(&graph(0.7), Literal::f32s(&[3.0]), 1e-3));
+    }
+
+    #[test]
+    fn what_is_first_of_equal_sums_may_be_another_one() {
+        let b = Builder::new("positions");
+        let x = b.input("x", DType::F32, Shape::new([2usize, 2, 3]));
+        b.output("best", x.sum(&[2]).reduce(Monoid::ArgMax, &[1]));
+        let graph = b.finish().unwrap();
+        // 0.1 + 0.7 + 0.3 in another order, then in the same with one of them larger; last, numbers whose sums are exact.
+        let meaning = |rows: [f32; 12]| {
+            let x = Literal::f32s(&rows).reshaped([2, 2, 3]).unwrap();
+            Meaning::of(&graph, &[(Arc::from("x"), x)].into_iter().collect(), Limits::default()).unwrap()
+        };
+        let best = |meaning: &Meaning, values: [i64; 2]| {
+            let sizes = meaning.outputs()[0].sizes().to_vec();
+            meaning.measure(0, &Literal::from_ints(DType::I64, sizes, &values).unwrap()).is_ok()
+        };
+        let near = meaning([0.1, 0.7, 0.3, 0.3, 0.1, 0.7, 0.1, 0.7, 0.3, 0.4, 0.7, 0.1]);
+        assert!(best(&near, [0, 1]) && best(&near, [1, 1]));
+        assert!(!best(&near, [0, 0]));
+        let exact = meaning([1.0, 7.0, 3.0, 3.0, 1.0, 7.0, 1.0, 0.5, 0.25, 0.25, 1.0, 0.5]);
+        assert!(best(&exact, [0, 0]) && !best(&exact, [1, 0]) && !best(&exact, [0, 1]));
+    }
+
+    #[test]
+    fn at_a_pole_a_result_goes_anywhere() {
+        let b = Builder::new("pole");
+        let x = b.input("x", DType::F32, Shape::new([2usize]));
+        b.output("y", b.scalar(DType::F32, 1.0).expand(Shape::new([2usize])) / (x.tanh() + 1.0));
+        let graph = b.finish().unwrap();
+        // 1 + tanh(−9) is 3e-8, and 0 where tanh is rounded.
+        let inputs = [(Arc::from("x"), Literal::f32s(&[-9.0, 1.0]))].into_iter().collect();
+        let meaning = Meaning::of(&graph, &inputs, Limits::default()).unwrap();
+        let last = meaning.outputs()[0].float(1) as f32;
+        assert!(meaning.measure(0, &Literal::f32s(&[f32::INFINITY, last])).is_ok());
+        assert!(meaning.measure(0, &Literal::f32s(&[f32::NAN, last])).is_err());
     }
 
     #[test]

@@ -67,12 +67,12 @@ pub(crate) fn eval_map_within(
                     Lanes::Int(coordinate_lanes(axis, from, start, len, &sizes))
                 }
                 ExprNode::Size(dim) => Lanes::Int(vec![dim.eval(run.env())?; len]),
-                ExprNode::Cast(x) => cast(&steps[*x as usize], expr.nodes()[*x as usize].1, *dtype, run.reading()),
+                ExprNode::Cast(x) => cast(&steps[*x as usize], expr.nodes()[*x as usize].1, *dtype, run),
                 ExprNode::Bits(x) => read_bits(&steps[*x as usize], expr.nodes()[*x as usize].1, *dtype),
                 ExprNode::Apply(op, operands) => {
                     let from = expr.nodes()[*operands.last().expect("functions have operands") as usize].1;
                     let operands: SmallVec<[&Lanes; 3]> = operands.iter().map(|o| &steps[*o as usize]).collect();
-                    apply(*op, from, *dtype, &operands, len, run.reading())
+                    apply(*op, from, *dtype, &operands, len, run)
                 }
             };
             steps.push(lanes);
@@ -113,9 +113,15 @@ fn widen(dtype: DType, x: i64) -> i128 {
 }
 
 /// Conversion between element types: floats truncate to integers, which wrap; anything but zero is true.
-fn cast(x: &Lanes, from: DType, to: DType, reading: Reading) -> Lanes {
-    let is_held = reading == Reading::Held && matches!(to, DType::F16 | DType::BF16);
+fn cast(x: &Lanes, from: DType, to: DType, run: &Run<'_>) -> Lanes {
+    let is_held = run.reading() == Reading::Held && matches!(to, DType::F16 | DType::BF16);
+    let is_drawn = matches!(run.reading(), Reading::Drawn { .. });
     match (x, to.class()) {
+        (Lanes::Float(x), Class::Float) if is_drawn => {
+            let mut values = x.clone();
+            run.draw(to, &mut values, |_, x| 0.5 * to.epsilon() * x.abs());
+            Lanes::Float(values.into_iter().map(|x| to.round(x)).collect())
+        }
         (Lanes::Float(x), Class::Float) if is_held => Lanes::Float(x.clone()),
         (Lanes::Int(x), Class::Float) if is_held => Lanes::Float(x.iter().map(|x| widen(from, *x) as f64).collect()),
         (Lanes::Float(x), Class::Float) => Lanes::Float(x.iter().map(|x| to.round(*x)).collect()),
@@ -140,7 +146,7 @@ fn read_bits(x: &Lanes, from: DType, to: DType) -> Lanes {
 }
 
 /// A function on blocks; `from` is the type of its operands, `to` that of its result.
-fn apply(op: Scalar, from: DType, to: DType, operands: &[&Lanes], len: usize, reading: Reading) -> Lanes {
+fn apply(op: Scalar, from: DType, to: DType, operands: &[&Lanes], len: usize, run: &Run<'_>) -> Lanes {
     let def = op.def();
     if from.is_float() {
         let mut operands: SmallVec<[Cow<'_, [f64]>; 3]> = operands.iter().map(|o| o.as_floats()).collect();
@@ -151,8 +157,12 @@ fn apply(op: Scalar, from: DType, to: DType, operands: &[&Lanes], len: usize, re
         if !to.is_float() {
             return Lanes::Int(values.into_iter().map(|x| x as i64).collect());
         }
-        if reading == Reading::Rounded || op == Scalar::Kept {
-            values.iter_mut().for_each(|x| *x = to.round(*x));
+        match run.reading() {
+            Reading::Drawn { .. } => run.draw_call(op, to, &mut values),
+            reading if reading == Reading::Rounded || op == Scalar::Kept => {
+                values.iter_mut().for_each(|x| *x = to.round(*x));
+            }
+            _ => {}
         }
         return Lanes::Float(values);
     }

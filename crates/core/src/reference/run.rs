@@ -1,5 +1,6 @@
 //! Running a graph node by node.
 
+use std::cell::Cell;
 use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
@@ -21,6 +22,13 @@ pub enum Reading {
     Rounded,
     /// as exact, but numbers of f16 and bf16 are held wider also behind a conversion to these types, as kernels may hold them inside
     Held,
+    /// every scalar result moved by a random part of what it may err by itself, and rounded to the digits of its type
+    Drawn {
+        /// other numbers for every seed
+        seed: u32,
+        /// whether the signs of zeros are drawn, too
+        signs: bool,
+    },
 }
 
 /// What an untrusted graph may use.
@@ -126,13 +134,15 @@ pub struct Run<'o> {
     /// the most bytes of values alive at one time
     limit: u64,
     depth: u32,
+    /// how often numbers were drawn
+    pub(super) streams: Cell<u64>,
 }
 
 impl<'o> Run<'o> {
     /// A run of nothing yet, under a binding of symbols.
     pub(crate) fn new(options: &'o Options, env: Env) -> Run<'o> {
         let limit = options.limits.bytes;
-        Run { options, env, inputs: FxHashMap::default(), trips: 0, live: 0, limit, depth: 0 }
+        Run { options, env, inputs: FxHashMap::default(), trips: 0, live: 0, limit, depth: 0, streams: Cell::new(0) }
     }
 }
 
@@ -302,8 +312,10 @@ impl Run<'_> {
             }
             self.reserve_results(node).at(place)?;
             let mut results = node.prim().eval(&args, self).at(place)?;
-            if self.options.reading == Reading::Rounded {
-                results = results.iter().map(Buffer::rounded).collect::<Result<_>>().at(place)?;
+            match self.options.reading {
+                Reading::Rounded => results = results.iter().map(Buffer::rounded).collect::<Result<_>>().at(place)?,
+                Reading::Drawn { .. } => results = self.drawn(node.prim(), &args, results).at(place)?,
+                Reading::Exact | Reading::Held => {}
             }
             for (ty, result) in node.types().iter().zip(&results) {
                 ty.bind(result.dtype(), result.sizes(), &mut self.env).at(place)?;

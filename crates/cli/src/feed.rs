@@ -33,13 +33,14 @@ impl Feed {
     /// A run that failed: perhaps sizes do not fit that nobody gave, or a number that was drawn sends the model where they do not. Not
     /// where the model is wrong whatever is given to it.
     pub fn failed(&self, model: &Model, error: Error) -> Failure {
-        let switches = self.switches();
+        let mut switches = self.switches();
+        switches.extend(self.small_lists());
         if error.kind() != Kind::Invalid || self.assumed.is_empty() && switches.is_empty() || model.is_broken() {
             return model.failed(error);
         }
         let mut help = Vec::new();
         if !switches.is_empty() {
-            help.push(format!("{} was drawn by chance; {}", switches.join(", "), self.how_to_give()));
+            help.push(format!("{} was drawn by chance; {}", switches.join(", "), Feed::how_to_give(&switches)));
         }
         if !self.assumed.is_empty() {
             let sizes = size_list(&self.assumed);
@@ -66,10 +67,20 @@ impl Feed {
         drawn.collect()
     }
 
-    /// How the inputs that steer are given.
-    fn how_to_give(&self) -> String {
-        let names = self.switches();
-        let name = names.first().and_then(|first| first.rsplit_once('=')).map_or("", |(name, _)| name);
+    /// Random inputs of few whole numbers, more than one: what sizes or places are often given by.
+    fn small_lists(&self) -> Vec<String> {
+        let is_list = |x: &Literal| (2..=MOST_LISTED).contains(&x.count()) && !x.dtype().is_float();
+        let drawn = self.random.iter().filter_map(|name| {
+            let tensor = self.tensors.get(name).filter(|x| is_list(x))?;
+            let numbers: Vec<String> = (0..tensor.count()).map(|k| tensor.int(k).to_string()).collect();
+            Some(format!("{}={}", screen::spelt_out(name), numbers.join(",")))
+        });
+        drawn.collect()
+    }
+
+    /// How inputs that steer are given.
+    fn how_to_give(given: &[String]) -> String {
+        let name = given.first().and_then(|first| first.rsplit_once('=')).map_or("", |(name, _)| name);
         format!("give what is meant with --input {name}=VALUE")
     }
 
@@ -80,12 +91,15 @@ impl Feed {
             return;
         }
         let (list, may) = (switches.join(", "), "may decide what the model does");
-        screen::tell(&format!("note: {list} was drawn by chance and {may}: {}", self.how_to_give()));
+        screen::tell(&format!("note: {list} was drawn by chance and {may}: {}", Feed::how_to_give(&switches)));
     }
 }
 
 /// Where there are more of them, they are data.
 const MOST_SWITCHES: usize = 4;
+
+/// Lists of more whole numbers are data.
+const MOST_LISTED: usize = 8;
 
 /// Puts the inputs together: those that are given, and random ones for the rest, where all sizes are bound that these have.
 fn draw_rest(model: &Model, given: &Tensors, has_file: bool, env: &Env, seed: u64) -> Outcome<Feed> {

@@ -8,6 +8,8 @@
 //! of the functions there (`spread`). NaN agrees with NaN, an infinity with itself. Where the smallest error decides between two
 //! results, [`Meaning`] takes both, and tells where it did.
 
+mod element_errors;
+mod hull;
 mod meaning;
 mod spread;
 
@@ -241,6 +243,14 @@ fn compare_between(
         Some(worst) if beyond > 0 => Err(Mismatch::Elements { worst, beyond, count: expected.count() }),
         worst => Ok(Agreed { worst, stepped, nan, is_steep: spread.is_some(), reading: Reading::Exact }),
     }
+}
+
+/// How many elements are no numbers.
+fn count_nan(literal: &Literal) -> usize {
+    if !literal.dtype().is_float() {
+        return 0;
+    }
+    (0..literal.count()).filter(|k| literal.float(*k).is_nan()).count()
 }
 
 /// How much of its bound an element uses: 0 where equal, over 1 where it is beyond.

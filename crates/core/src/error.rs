@@ -133,6 +133,14 @@ impl Error {
         self
     }
 
+    /// The same error, where only we could have broken what is otherwise up to whoever wrote the input.
+    pub fn of_ours(mut self) -> Error {
+        if self.0.kind == Kind::Invalid {
+            self.0.kind = Kind::Bug;
+        }
+        self
+    }
+
     /// The kind of error.
     pub fn kind(&self) -> Kind {
         self.0.kind

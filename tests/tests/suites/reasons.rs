@@ -160,6 +160,16 @@ fn cases_of_contractions() -> Vec<Case> {
         Case::on("h200", "not-streamable", |b| {
             b.output("y", weights(b, [4, 256, 64, 256], false).matmul(values(b, [4, 256, 64])));
         }),
+        // The place of the largest score is known when whole rows are, and so is a running sum of scores.
+        Case::on("h200", "order-streamed", |b| {
+            let scores = scores(b, [4, 256, 64, 256]);
+            b.output("place", scores.reduce(Monoid::ArgMax, &[2]));
+            b.output("y", weights_of(scores, true).matmul(values(b, [4, 256, 64])));
+        }),
+        Case::on("h200", "order-streamed", |b| {
+            let sums = scores(b, [4, 256, 64, 256]).prefix(Monoid::Sum, 2, false);
+            b.output("y", weights_of(sums, true).matmul(values(b, [4, 256, 64])));
+        }),
         // Of two keys each, rows of scores are next to nothing beside the two products.
         Case::on("avx2", "pairs-better", |b| {
             b.output("y", weights(b, [1, 262144, 32, 2], true).matmul(values(b, [1, 2, 32])));
@@ -317,10 +327,17 @@ fn norm(x: Tensor<'_>) -> Tensor<'_> {
 
 /// What attention multiplies its values by, for batches, queries, sizes and keys: a function of the scores that follows the
 /// largest of a row, or one that does not.
-fn weights(b: &Builder, [batches, queries, size, keys]: [usize; 4], follows: bool) -> Tensor<'_> {
+fn weights(b: &Builder, sizes: [usize; 4], follows: bool) -> Tensor<'_> {
+    weights_of(scores(b, sizes), follows)
+}
+
+fn scores(b: &Builder, [batches, queries, size, keys]: [usize; 4]) -> Tensor<'_> {
     let q = b.input("q", DType::F32, Shape::new([batches, queries, size]));
     let k = b.input("k", DType::F32, Shape::new([batches, keys, size]));
-    let scores = q.matmul(k.permute(&[0, 2, 1]));
+    q.matmul(k.permute(&[0, 2, 1]))
+}
+
+fn weights_of(scores: Tensor<'_>, follows: bool) -> Tensor<'_> {
     let below = scores - scores.reduce_keep(Monoid::Max, &[2]);
     let weights = if follows { below.exp() } else { below.apply(Scalar::Tanh) + 2.0 };
     weights / weights.sum(&[2])

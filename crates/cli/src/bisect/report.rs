@@ -36,7 +36,10 @@ pub fn to_text(
         });
         return text;
     };
-    line(format!("decision {} of {} is guilty: {}", guilt.guilty.number, searched.decisions, name(guilt)));
+    line(match name(guilt) {
+        Some(name) => format!("decision {} of {} is guilty: {name}", guilt.guilty.number, searched.decisions),
+        None => "guilty is a decision about what is prepared once, and none of these".into(),
+    });
     match &guilt.evidence {
         Evidence::Wrong(why) => line(why.clone()),
         Evidence::Times(before, after) => {
@@ -76,12 +79,13 @@ pub fn to_text(
     text
 }
 
-/// The decision in words.
-fn name(guilt: &Guilt) -> String {
-    match (&guilt.row, guilt.guilty.decision) {
-        (Some(DecisionRow { id, rule, producer, consumer, .. }), _) => format!("{id}, {rule}: {producer} → {consumer}"),
-        (None, Some(id)) => id.to_string(),
-        (None, None) => "one about what is prepared once".into(),
+/// The decision in words, if it is about what is run every time.
+fn name(guilt: &Guilt) -> Option<String> {
+    match &guilt.row {
+        Some(DecisionRow { id, rule, producer, consumer, .. }) => {
+            Some(format!("{id}, {rule}: {producer} → {consumer}"))
+        }
+        None => guilt.guilty.decision.map(|id| id.to_string()),
     }
 }
 

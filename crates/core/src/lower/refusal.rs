@@ -23,6 +23,8 @@ pub enum Refusal {
     ProbabilitiesUsed,
     /// partial results cannot follow a changing running result
     NotStreamable,
+    /// the place of an extremum, or a running fold, is wanted along the axis that is walked piece by piece
+    OrderStreamed,
     /// whole rows of the result are too long for the block that one worker owns
     RowsTooLong {
         /// elements of a row
@@ -59,6 +61,7 @@ impl Refusal {
         Refusal::NoSharedFactor,
         Refusal::ProbabilitiesUsed,
         Refusal::NotStreamable,
+        Refusal::OrderStreamed,
         Refusal::RowsTooLong { need: 0, have: 0 },
         Refusal::Unrelated,
         Refusal::NestedContraction,
@@ -79,6 +82,7 @@ impl Refusal {
             Refusal::NoSharedFactor => "no-shared-factor",
             Refusal::ProbabilitiesUsed => "probabilities-used",
             Refusal::NotStreamable => "not-streamable",
+            Refusal::OrderStreamed => "order-streamed",
             Refusal::RowsTooLong { .. } => "rows-too-long",
             Refusal::Unrelated => "unrelated",
             Refusal::NestedContraction => "nested-contraction",
@@ -101,6 +105,9 @@ impl fmt::Display for Refusal {
             Refusal::NoSharedFactor => f.write_str("the contractions share no operand"),
             Refusal::ProbabilitiesUsed => f.write_str("the matrix between the two contractions has another reader"),
             Refusal::NotStreamable => f.write_str("partial results cannot be corrected when a running result changes"),
+            Refusal::OrderStreamed => {
+                f.write_str("a place or a running fold is wanted along the axis that would be walked piece by piece")
+            }
             Refusal::RowsTooLong { need, have } => {
                 write!(f, "whole rows of {need} elements do not fit the {have} of a block")
             }

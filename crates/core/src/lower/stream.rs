@@ -25,6 +25,9 @@ pub fn corrections(draft: &Draft, roles: &Roles, numerics: Numerics) -> Result<V
     let mut found = Vec::new();
     for fold in (0..draft.leaves.len()).filter(|k| streamed(*k)) {
         let (terms, monoid) = match &draft.leaves[fold].op {
+            op if op.folded() != *stream => return Err(Refusal::FoldAcrossTiles),
+            LeafOp::Prefix { .. } => return Err(Refusal::OrderStreamed),
+            LeafOp::Reduce { monoid, .. } if monoid.is_position() => return Err(Refusal::OrderStreamed),
             LeafOp::Reduce { monoid, arg, .. } => (SmallVec::<[Place; 2]>::from_slice(&[*arg]), *monoid),
             LeafOp::Dot { a, b, .. } if fold == *second => (SmallVec::from_slice(&[*a, *b]), Monoid::Sum),
             _ => continue,

@@ -211,7 +211,9 @@ impl Scalar {
         let def = self.def();
         let refuse = || {
             let types: Vec<_> = args.iter().map(|d| d.name()).collect();
-            Error::invalid(format!("{} is not defined for ({})", def.name, types.join(", ")))
+            let mixed = args.iter().find(|d| self.is_defined_on(**d) && d.is_float() && args.iter().any(|e| e != *d));
+            let hint = mixed.map_or(String::new(), |d| format!("; {}(…) converts what is of another type", d.name()));
+            Error::invalid(format!("{} is not defined for ({}){hint}", def.name, types.join(", ")))
         };
         if args.len() != def.arity {
             return Err(refuse());

@@ -1,7 +1,7 @@
 //! Roundings drawn at random.
 //!
-//! A result is moved by a random part of what it may err by itself, then rounded to the digits of its type; nothing leaves the range of
-//! a type that does not do so exactly. What has no more digits as it comes is not moved: no rounding has touched it, and whoever computes
+//! A result is moved by a random part of what it may err by itself, then rounded to the digits of its type; unless it is wanted, nothing
+//! leaves the range of a type that does not do so exactly. What has no more digits as it comes is not moved: no rounding has touched it, and whoever computes
 //! it in another order gets it, too.
 
 use super::{Buffer, Reading, Run, eval_contract, eval_prefix, eval_reduce};
@@ -25,12 +25,16 @@ impl Run<'_> {
 
     /// The results of a function, each of which may err by so many roundings.
     pub(super) fn draw_call(&self, op: Scalar, dtype: DType, values: &mut [f64]) {
-        use Scalar::{Abs, Max, Min, Neg, Select};
+        use Scalar::{Abs, Cos, Erf, Max, Min, Neg, Select, Sigmoid, Sin, Tanh};
         if matches!(op, Abs | Max | Min | Neg | Select) {
             return;
         }
         let own = (0.5 + f64::from(op.def().ulp)) * dtype.epsilon();
         self.draw(dtype, values, |_, x| own * x.abs());
+        if matches!(op, Cos | Erf | Sigmoid | Sin | Tanh) {
+            // Whoever computes one knows this end of its range.
+            values.iter_mut().for_each(|x| *x = x.clamp(-1.0, 1.0));
+        }
         if matches!(self.reading(), Reading::Drawn { signs: true, .. }) {
             for (x, sign) in values.iter_mut().zip(self.draws()).filter(|(x, _)| **x == 0.0) {
                 *x = 0f64.copysign(sign);
@@ -42,10 +46,13 @@ impl Run<'_> {
     pub(super) fn draw(&self, dtype: DType, values: &mut [f64], reach: impl Fn(usize, f64) -> f64) {
         // Of f64 nothing tells what was rounded; what has few digits was not.
         let digits = if dtype == DType::F64 { DType::F32 } else { dtype }.epsilon();
+        let in_range =
+            |x: f64| if matches!(self.reading(), Reading::Drawn { ranges: true, .. }) { dtype.round(x) } else { x };
         for ((k, x), part) in values.iter_mut().enumerate().zip(self.draws()) {
             if x.is_finite() && rounded(*x, digits) != *x {
                 *x = rounded(*x + part * reach(k, *x), dtype.epsilon());
             }
+            *x = in_range(*x);
         }
     }
 

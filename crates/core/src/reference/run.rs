@@ -28,6 +28,8 @@ pub enum Reading {
         seed: u32,
         /// whether the signs of zeros are drawn, too
         signs: bool,
+        /// whether what leaves the range of its type becomes what the type has for that
+        ranges: bool,
     },
 }
 

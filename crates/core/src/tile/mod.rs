@@ -31,7 +31,7 @@ pub use schedule::{Chain, Correction, Placement, Schedule, Tile};
 pub use split::split_axis;
 pub use text::{Source, parse, place_of, read};
 pub use verify::verify;
-pub(crate) use verify::verify_unread;
+pub(crate) use verify::{verify_loads, verify_unread};
 
 use std::collections::BTreeSet;
 use std::fmt;

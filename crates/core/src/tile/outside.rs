@@ -36,7 +36,7 @@ impl Limit {
     }
 
     /// What is said of an index, or a coordinate, beyond it.
-    pub fn told(&self, index: i64) -> String {
+    pub fn told(&self, index: impl fmt::Display) -> String {
         format!("index {index} {}", out_of_range(self.axis, self.size))
     }
 }

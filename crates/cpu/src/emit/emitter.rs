@@ -18,6 +18,9 @@ use crate::code::Isa;
 use crate::math;
 use crate::vector::{Binary, Builder, Convert, IntOp, Program, Ty, Value};
 
+/// Lanes hold coordinates in 32 bits: one that is farther from 0 is taken for this one, which lies outside of every tensor too.
+pub(crate) const FARTHEST_INDEX: i64 = 1 << 30;
+
 /// What tells points apart for a step.
 pub(super) type Key = SmallVec<[Coord; 6]>;
 
@@ -238,7 +241,7 @@ impl<'e> Emitter<'e> {
             return Ok(Index::Lanes(value));
         }
         // What does not fit into 32 bits is no coordinate; it must not become one.
-        let (low, high) = (self.b.integer(Ty::I64, -(1 << 30)), self.b.integer(Ty::I64, 1 << 30));
+        let [low, high] = [-FARTHEST_INDEX, FARTHEST_INDEX].map(|most| self.b.integer(Ty::I64, most));
         let value = self.b.binary(Binary::Max, value, low);
         let value = self.b.binary(Binary::Min, value, high);
         Ok(Index::Lanes(self.b.convert(Convert::Low, Ty::I32, value)))

@@ -51,6 +51,7 @@ use fuseline::tile::{Kernel, Limit, Schedule};
 use crate::code::Isa;
 use crate::vector::{Program, Ty};
 use bound::Bound;
+pub(crate) use emitter::FARTHEST_INDEX;
 use emitter::{Emitter, is_wide};
 
 /// For what a kernel is emitted. No result depends on anything but the instructions.

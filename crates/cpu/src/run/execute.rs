@@ -23,7 +23,7 @@ use super::pool::Team;
 use super::span::{Recorder, Span};
 use super::specialize::{Allowed, Entry, Special, Step, specialize};
 use crate::code::Fault;
-use crate::emit::{Memory, Phase};
+use crate::emit::{FARTHEST_INDEX, Memory, Phase};
 
 /// The state of a run.
 pub(super) struct Run<'e, 't, 'p> {
@@ -327,9 +327,14 @@ impl<'e, 't, 'p> Run<'e, 't, 'p> {
 /// What a check that failed says.
 pub(super) fn failed_check(phase: &Phase, fault: Fault) -> Error {
     let site = usize::try_from(fault.site - 1).ok().and_then(|site| phase.sites.get(site));
+    let farthest = FARTHEST_INDEX.unsigned_abs();
+    let index = match fault.value.unsigned_abs() {
+        far if far >= farthest => format!("{} or beyond", fault.value),
+        _ => fault.value.to_string(),
+    };
     match site {
-        Some(site) => Error::invalid(site.limit.told(fault.value)).at(site.place.clone()),
-        None => Error::invalid(format!("index {} is out of range", fault.value)),
+        Some(site) => Error::invalid(site.limit.told(index)).at(site.place.clone()),
+        None => Error::invalid(format!("index {index} is out of range")),
     }
 }
 

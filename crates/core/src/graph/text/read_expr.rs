@@ -366,7 +366,7 @@ mod tests {
         };
         let cases = [
             ("a + ", "line 1, column 5: expected an expression, found the end of the text"),
-            ("a + b", "line 1, column 3: add is not defined for (f32, i64)"),
+            ("a + b", "line 1, column 3: add is not defined for (f32, i64); f32(…) converts what is of another type"),
             ("2.0 + 1.0", "line 1, column 1: nothing here shows the type of this number (write it as f32(…))"),
             ("b + 1.5", "line 1, column 5: 1.5 is not a number of type i64"),
             ("q", "line 1, column 1: q stands for nothing here"),

@@ -51,7 +51,8 @@ pub(super) struct Checked {
 impl<'k> Bound<'k> {
     pub fn new(kernel: &'k Kernel, env: &'k Env) -> Result<Bound<'k>> {
         let extents = kernel.axes.iter().map(|extent| extent.eval(env)).collect::<Result<Vec<i64>>>()?;
-        let mut bound = Bound { kernel, extents, loads: Vec::new(), stores: Vec::new(), env };
+        let mut bound =
+            Bound { kernel, extents, loads: Vec::with_capacity(kernel.steps.len()), stores: Vec::new(), env };
         let dims: Vec<Dim> = bound.extents.iter().map(|n| Dim::int(*n)).collect();
         let ranges = Ranges::of(&dims);
         for (k, step) in kernel.steps.iter().enumerate() {

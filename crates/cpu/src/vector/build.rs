@@ -7,6 +7,8 @@
 #[cfg(test)]
 mod tests;
 
+use std::cell::Cell;
+
 use fuseline::tensor::DType;
 use smallvec::SmallVec;
 
@@ -33,10 +35,40 @@ pub struct Builder {
     floor: usize,
     /// for all that happens only if and was begun and not ended, what reads memory is put no further outside than this
     whens: Vec<usize>,
+    /// empty, with room for what stands in a loop
+    bodies: Vec<Vec<Node>>,
+    /// sums that were asked for last, oldest first from `asked` on: nearly every address is one of them with another offset
+    sums: [Option<AddressSum>; 8],
+    asked: usize,
+}
+
+/// A sum of a pointer and multiples of integers, none of which is a number.
+#[derive(Debug)]
+struct AddressSum {
+    base: Value,
+    terms: SmallVec<[(Value, i64); 4]>,
+    /// what it is: an Int, and what is left for the address
+    sum: (Value, Option<(Value, u8)>),
 }
 
 /// Values that there is room for at first.
 const SOME: usize = 256;
+
+/// Memory that a builder needs only while it builds: much of it, and new memory is slow to come by.
+#[derive(Default)]
+struct Spare {
+    facts: Vec<Fact>,
+    table: Vec<u32>,
+    bodies: Vec<Vec<Node>>,
+}
+
+/// So many values, and statements of a loop, at most are there room for in memory that waits.
+const MOST_SPARE: usize = 1 << 13;
+
+thread_local! {
+    /// That of the next builder of this thread.
+    static SPARE: Cell<Spare> = const { Cell::new(Spare { facts: Vec::new(), table: Vec::new(), bodies: Vec::new() }) };
+}
 
 /// What is known of every value.
 #[derive(Debug)]
@@ -93,17 +125,24 @@ struct Head {
 impl Builder {
     /// An empty program with vectors of so many lanes.
     pub fn new(lanes: u32) -> Builder {
-        Builder {
+        let Spare { mut facts, table, bodies } = SPARE.take();
+        facts.clear();
+        let mut builder = Builder {
             lanes,
-            values: Values { types: Vec::with_capacity(SOME), facts: Vec::with_capacity(SOME) },
-            scopes: vec![Scope { number: 0, nodes: Vec::with_capacity(SOME / 4), head: None }],
+            values: Values { types: Vec::with_capacity(SOME), facts },
+            scopes: Vec::new(),
             loops: Vec::new(),
-            opened: 1,
-            known: Known::new(),
+            opened: 0,
+            known: Known::new(table),
             buffers: 0,
             floor: 0,
             whens: Vec::new(),
-        }
+            bodies,
+            sums: [const { None }; 8],
+            asked: 0,
+        };
+        builder.open();
+        builder
     }
 
     /// Numbers in a vector.
@@ -123,9 +162,30 @@ impl Builder {
 
     /// The program. Every loop must have been ended.
     pub fn finish(mut self) -> Program {
-        let scope = self.scopes.pop().expect("the program itself is a scope");
+        let (body, _) = self.close();
         assert!(self.scopes.is_empty() && self.loops.is_empty(), "a loop was not ended");
-        Program { lanes: self.lanes, types: self.values.types, buffers: self.buffers, body: scope.nodes }
+        let (facts, table) = (self.values.facts, self.known.into_table());
+        if facts.capacity().max(table.capacity()) <= 2 * MOST_SPARE {
+            SPARE.set(Spare { facts, table, bodies: self.bodies });
+        }
+        Program { lanes: self.lanes, types: self.values.types, buffers: self.buffers, body }
+    }
+
+    fn open(&mut self) {
+        let nodes = self.bodies.pop().unwrap_or_else(|| Vec::with_capacity(SOME / 4));
+        self.scopes.push(Scope { number: self.opened, nodes, head: None });
+        self.opened += 1;
+    }
+
+    /// What stands in the innermost scope, in no more memory than it takes.
+    fn close(&mut self) -> (Vec<Node>, Option<Head>) {
+        let mut scope = self.scopes.pop().expect("the program itself is a scope");
+        let mut body = Vec::with_capacity(scope.nodes.len());
+        body.append(&mut scope.nodes);
+        if scope.nodes.capacity() <= MOST_SPARE {
+            self.bodies.push(scope.nodes);
+        }
+        (body, scope.head)
     }
 
     fn fresh(&mut self, ty: Ty, depth: usize) -> Value {
@@ -203,8 +263,7 @@ impl Builder {
             return (self.number(first), inits.to_vec());
         }
         let depth = self.scopes.len();
-        self.scopes.push(Scope { number: self.opened, nodes: Vec::with_capacity(SOME / 4), head: None });
-        self.opened += 1;
+        self.open();
         let var = self.fresh(Ty::Int, depth);
         let params: Vec<Value> = inits.iter().map(|init| self.fresh(self.ty(*init), depth)).collect();
         let head = Head { var, from, to, step, params: params.clone(), inits: inits.to_vec() };
@@ -217,8 +276,8 @@ impl Builder {
         if !self.loops.pop().expect("a loop is open") {
             return nexts.to_vec();
         }
-        let scope = self.scopes.pop().expect("a loop is open");
-        let head = scope.head.expect("a loop is open");
+        let (body, head) = self.close();
+        let head = head.expect("a loop is open");
         let depth = self.scopes.len() - 1;
         let mut carried = Vec::with_capacity(nexts.len());
         for ((param, init), next) in head.params.iter().zip(&head.inits).zip(nexts) {
@@ -227,7 +286,7 @@ impl Builder {
         }
         let results = carried.iter().map(|c| c.result).collect();
         let Head { var, from, to, step, .. } = head;
-        let node = Node::Loop(Box::new(Loop { var, from, to, step, carried, body: scope.nodes }));
+        let node = Node::Loop(Box::new(Loop { var, from, to, step, carried, body }));
         self.scopes.last_mut().expect("the program itself is a scope").nodes.push(node);
         results
     }
@@ -333,7 +392,7 @@ impl Builder {
 
     /// `base + Σ value·stride + offset`, in bytes, computed as far outside of the loops as it can be.
     pub fn address(&mut self, base: Value, terms: &[(Value, i64)], offset: i64) -> Address {
-        let (mut base, mut offset) = (base, offset);
+        let mut offset = offset;
         let mut varying: SmallVec<[(Value, i64); 4]> = SmallVec::new();
         for (value, stride) in terms.iter().filter(|(_, stride)| *stride != 0) {
             match self.as_number(*value) {
@@ -341,6 +400,38 @@ impl Builder {
                 None => varying.push((*value, *stride)),
             }
         }
+        let known = self.sums.iter().flatten().find(|known| known.base == base && known.terms == varying);
+        let (base, index) = match known {
+            // What it is computed from is there as long as it is.
+            Some(known) if self.is_open(known.sum.0) => known.sum,
+            _ => {
+                let sum = self.address_sum(base, varying.clone());
+                self.sums[self.asked] = Some(AddressSum { base, terms: varying, sum });
+                self.asked = (self.asked + 1) % self.sums.len();
+                sum
+            }
+        };
+        match i32::try_from(offset) {
+            Ok(offset) => Address { base, index, offset },
+            Err(_) => Address { base: self.plus(base, offset), index, offset: 0 },
+        }
+    }
+}
+
+/// Sums of addresses.
+impl Builder {
+    /// Whether the scope is open in which a value stands.
+    fn is_open(&self, value: Value) -> bool {
+        let fact = self.values.of(value);
+        self.scopes.get(fact.depth as usize).is_some_and(|scope| scope.number == fact.home)
+    }
+
+    /// A sum, and what is left of it for the address to add.
+    fn address_sum(
+        &mut self,
+        mut base: Value,
+        mut varying: SmallVec<[(Value, i64); 4]>,
+    ) -> (Value, Option<(Value, u8)>) {
         varying.sort_by_key(|(value, _)| (self.depth(*value), *value));
         let is_scale = varying.last().is_some_and(|(_, stride)| matches!(stride, 1 | 2 | 4 | 8));
         let last = if is_scale { varying.pop() } else { None };
@@ -348,11 +439,7 @@ impl Builder {
             let term = self.times(value, stride);
             base = self.int(IntOp::Add, base, term);
         }
-        let index = last.map(|(value, stride)| (value, stride as u8));
-        match i32::try_from(offset) {
-            Ok(offset) => Address { base, index, offset },
-            Err(_) => Address { base: self.plus(base, offset), index, offset: 0 },
-        }
+        (base, last.map(|(value, stride)| (value, stride as u8)))
     }
 }
 

@@ -103,20 +103,43 @@ pub enum Role {
     Again = 0,
 }
 
-impl Role {
+/// A register that an instruction names, and what for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Named(u32);
+
+impl Named {
+    fn new(reg: Reg, role: Role) -> Named {
+        Named(reg.0 << 3 | role as u32)
+    }
+
+    /// The register.
+    pub fn reg(self) -> Reg {
+        Reg(self.0 >> 3)
+    }
+
+    /// Another register, named for the same.
+    pub fn renamed(self, reg: Reg) -> Named {
+        Named(reg.0 << 3 | self.0 & 7)
+    }
+
+    /// Whether it is written and nothing else.
+    pub fn defines(self) -> bool {
+        self.0 & 7 == Role::Def as u32
+    }
+
     /// Whether it is read.
     pub fn reads(self) -> bool {
-        self as u32 & 1 != 0
+        self.0 & 1 != 0
     }
 
     /// Whether it is written.
     pub fn writes(self) -> bool {
-        self as u32 & 2 != 0
+        self.0 & 2 != 0
     }
 
     /// How many places behind the instruction's own it is read.
     pub fn delay(self) -> u32 {
-        self as u32 >> 2
+        self.0 >> 2 & 1
     }
 }
 
@@ -301,12 +324,11 @@ impl Inst {
         Inst { what, operands: all, mask: None, fold }
     }
 
-    /// Every register that it names, with its role.
-    pub fn each_reg(&self, mut see: impl FnMut(Reg, Role)) {
-        // Listed first, so that what is done with them stands at one place and becomes part of this loop.
-        let (mut named, mut count) = ([(Reg(0), Role::Use); 9], 0);
+    /// Every register that it names, and how many these are.
+    pub fn named(&self) -> ([Named; 9], usize) {
+        let (mut named, mut count) = ([Named(0); 9], 0);
         let mut name = |reg, role| {
-            named[count] = (reg, role);
+            named[count] = Named::new(reg, role);
             count += 1;
         };
         for operand in &self.operands {
@@ -327,9 +349,7 @@ impl Inst {
         if let Some(mask) = self.mask {
             name(mask.reg, mask.role);
         }
-        for (reg, role) in &named[..count] {
-            see(*reg, *role);
-        }
+        (named, count)
     }
 
     /// Names other registers.

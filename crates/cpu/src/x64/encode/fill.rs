@@ -34,13 +34,8 @@ impl Encode<'_> {
     }
 
     pub(super) fn code(&mut self, code: Code, inst: &Inst, operands: &[Operand]) -> Coded {
-        let shape = operands.iter().find_map(|operand| match operand {
-            Operand::Mem(mem) => Some(if mem.broadcast { Shape::Broadcast } else { Shape::Memory }),
-            _ => None,
-        });
-        let form = Form::of(code, shape.unwrap_or(Shape::Register), || self.instruction(code, inst, operands));
-        if let Some(form) = form
-            && let Some(filling) = self.filling(inst, operands)
+        if let Some((filling, shape)) = self.filling(inst, operands)
+            && let Some(form) = Form::of(code, shape, || self.instruction(code, inst, operands))
         {
             let at = self.bytes.len();
             form.write(&filling, &mut self.bytes);
@@ -58,21 +53,24 @@ impl Encode<'_> {
     }
 
     /// What stands in an instruction; nothing if it is one that has no form.
-    fn filling(&self, inst: &Inst, operands: &[Operand]) -> Option<Filling> {
-        let mut filling = Filling::default();
+    fn filling(&self, inst: &Inst, operands: &[Operand]) -> Option<(Filling, Shape)> {
+        let (mut filling, mut shape) = (Filling::default(), Shape::Register);
         for (register, operand) in filling.registers.iter_mut().zip(operands) {
             match operand {
                 Operand::None => break,
                 Operand::Reg(reg, ..) => *register = self.place(*reg),
                 Operand::Imm(_, number) => filling.number = *number as i32,
-                Operand::Mem(mem) => filling.memory = Some(self.address(mem)?),
+                Operand::Mem(mem) => {
+                    filling.memory = Some(self.address(mem)?);
+                    shape = if mem.broadcast { Shape::Broadcast } else { Shape::Memory };
+                }
                 Operand::Tile(_) => return None,
             }
         }
         if let Some(mask) = inst.mask {
             (filling.mask, filling.zero) = (self.place(mask.reg), mask.zero);
         }
-        Some(filling)
+        Some((filling, shape))
     }
 
     /// A place in memory; nothing if there are many, as vectors of indices have them.

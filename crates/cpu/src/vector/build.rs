@@ -4,13 +4,16 @@
 //! who builds need not think about what is invariant. What reads memory that the program itself writes must say so
 //! ([`Builder::load_again`]): it stays where it is.
 
+mod address;
+mod spare;
 #[cfg(test)]
 mod tests;
 
-use std::cell::Cell;
-
 use fuseline::tensor::DType;
 use smallvec::SmallVec;
+
+use address::Sums;
+use spare::Spare;
 
 use super::known::{Found, Known, Seen};
 use super::{
@@ -37,38 +40,14 @@ pub struct Builder {
     whens: Vec<usize>,
     /// empty, with room for what stands in a loop
     bodies: Vec<Vec<Node>>,
-    /// sums that were asked for last, oldest first from `asked` on: nearly every address is one of them with another offset
-    sums: [Option<AddressSum>; 8],
-    asked: usize,
-}
-
-/// A sum of a pointer and multiples of integers, none of which is a number.
-#[derive(Debug)]
-struct AddressSum {
-    base: Value,
-    terms: SmallVec<[(Value, i64); 4]>,
-    /// what it is: an Int, and what is left for the address
-    sum: (Value, Option<(Value, u8)>),
+    /// the sums that addresses are
+    sums: Sums,
+    /// numbers that were asked for last, each at a place that follows from it
+    numbers: [Option<(i64, Value)>; 64],
 }
 
 /// Values that there is room for at first.
 const SOME: usize = 256;
-
-/// Memory that a builder needs only while it builds: much of it, and new memory is slow to come by.
-#[derive(Default)]
-struct Spare {
-    facts: Vec<Fact>,
-    table: Vec<u32>,
-    bodies: Vec<Vec<Node>>,
-}
-
-/// So many values, and statements of a loop, at most are there room for in memory that waits.
-const MOST_SPARE: usize = 1 << 13;
-
-thread_local! {
-    /// That of the next builder of this thread.
-    static SPARE: Cell<Spare> = const { Cell::new(Spare { facts: Vec::new(), table: Vec::new(), bodies: Vec::new() }) };
-}
 
 /// What is known of every value.
 #[derive(Debug)]
@@ -125,8 +104,7 @@ struct Head {
 impl Builder {
     /// An empty program with vectors of so many lanes.
     pub fn new(lanes: u32) -> Builder {
-        let Spare { mut facts, table, bodies } = SPARE.take();
-        facts.clear();
+        let Spare { facts, table, bodies } = Spare::take();
         let mut builder = Builder {
             lanes,
             values: Values { types: Vec::with_capacity(SOME), facts },
@@ -138,8 +116,8 @@ impl Builder {
             floor: 0,
             whens: Vec::new(),
             bodies,
-            sums: [const { None }; 8],
-            asked: 0,
+            sums: Sums::default(),
+            numbers: [None; 64],
         };
         builder.open();
         builder
@@ -164,28 +142,8 @@ impl Builder {
     pub fn finish(mut self) -> Program {
         let (body, _) = self.close();
         assert!(self.scopes.is_empty() && self.loops.is_empty(), "a loop was not ended");
-        let (facts, table) = (self.values.facts, self.known.into_table());
-        if facts.capacity().max(table.capacity()) <= 2 * MOST_SPARE {
-            SPARE.set(Spare { facts, table, bodies: self.bodies });
-        }
+        Spare { facts: self.values.facts, table: self.known.into_table(), bodies: self.bodies }.put();
         Program { lanes: self.lanes, types: self.values.types, buffers: self.buffers, body }
-    }
-
-    fn open(&mut self) {
-        let nodes = self.bodies.pop().unwrap_or_else(|| Vec::with_capacity(SOME / 4));
-        self.scopes.push(Scope { number: self.opened, nodes, head: None });
-        self.opened += 1;
-    }
-
-    /// What stands in the innermost scope, in no more memory than it takes.
-    fn close(&mut self) -> (Vec<Node>, Option<Head>) {
-        let mut scope = self.scopes.pop().expect("the program itself is a scope");
-        let mut body = Vec::with_capacity(scope.nodes.len());
-        body.append(&mut scope.nodes);
-        if scope.nodes.capacity() <= MOST_SPARE {
-            self.bodies.push(scope.nodes);
-        }
-        (body, scope.head)
     }
 
     fn fresh(&mut self, ty: Ty, depth: usize) -> Value {
@@ -325,9 +283,17 @@ impl Builder {
 impl Builder {
     /// A number.
     pub fn number(&mut self, n: i64) -> Value {
-        let value = self.pure(Ty::Int, Op::Number(n));
-        self.values.facts[value.index()].constant = Some(n as u64);
-        value
+        // numbers stand outside of all loops: they stay
+        let place = ((n as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 58) as usize;
+        match self.numbers[place] {
+            Some((known, value)) if known == n => value,
+            _ => {
+                let value = self.pure(Ty::Int, Op::Number(n));
+                self.values.facts[value.index()].constant = Some(n as u64);
+                self.numbers[place] = Some((n, value));
+                value
+            }
+        }
     }
 
     /// The number that a value is known to be.
@@ -388,58 +354,6 @@ impl Builder {
     /// The value, which must be within `0..bound`.
     pub fn check_int(&mut self, value: Value, bound: Value, site: u32) -> Value {
         self.pure(Ty::Int, Op::CheckInt { value, bound, site })
-    }
-
-    /// `base + Σ value·stride + offset`, in bytes, computed as far outside of the loops as it can be.
-    pub fn address(&mut self, base: Value, terms: &[(Value, i64)], offset: i64) -> Address {
-        let mut offset = offset;
-        let mut varying: SmallVec<[(Value, i64); 4]> = SmallVec::new();
-        for (value, stride) in terms.iter().filter(|(_, stride)| *stride != 0) {
-            match self.as_number(*value) {
-                Some(n) => offset += n * *stride,
-                None => varying.push((*value, *stride)),
-            }
-        }
-        let known = self.sums.iter().flatten().find(|known| known.base == base && known.terms == varying);
-        let (base, index) = match known {
-            // What it is computed from is there as long as it is.
-            Some(known) if self.is_open(known.sum.0) => known.sum,
-            _ => {
-                let sum = self.address_sum(base, varying.clone());
-                self.sums[self.asked] = Some(AddressSum { base, terms: varying, sum });
-                self.asked = (self.asked + 1) % self.sums.len();
-                sum
-            }
-        };
-        match i32::try_from(offset) {
-            Ok(offset) => Address { base, index, offset },
-            Err(_) => Address { base: self.plus(base, offset), index, offset: 0 },
-        }
-    }
-}
-
-/// Sums of addresses.
-impl Builder {
-    /// Whether the scope is open in which a value stands.
-    fn is_open(&self, value: Value) -> bool {
-        let fact = self.values.of(value);
-        self.scopes.get(fact.depth as usize).is_some_and(|scope| scope.number == fact.home)
-    }
-
-    /// A sum, and what is left of it for the address to add.
-    fn address_sum(
-        &mut self,
-        mut base: Value,
-        mut varying: SmallVec<[(Value, i64); 4]>,
-    ) -> (Value, Option<(Value, u8)>) {
-        varying.sort_by_key(|(value, _)| (self.depth(*value), *value));
-        let is_scale = varying.last().is_some_and(|(_, stride)| matches!(stride, 1 | 2 | 4 | 8));
-        let last = if is_scale { varying.pop() } else { None };
-        for (value, stride) in varying {
-            let term = self.times(value, stride);
-            base = self.int(IntOp::Add, base, term);
-        }
-        (base, last.map(|(value, stride)| (value, stride as u8)))
     }
 }
 

@@ -318,19 +318,16 @@ pub struct Inst {
 
 impl Inst {
     /// An instruction without a mask.
-    pub fn new(what: What, operands: &[Operand], fold: Fold) -> Inst {
+    pub fn new<const COUNT: usize>(what: What, operands: &[Operand; COUNT], fold: Fold) -> Inst {
         let mut all = [Operand::None; 4];
-        all[..operands.len()].copy_from_slice(operands);
+        all[..COUNT].copy_from_slice(operands);
         Inst { what, operands: all, mask: None, fold }
     }
 
-    /// Every register that it names, and how many these are.
-    pub fn named(&self) -> ([Named; 9], usize) {
-        let (mut named, mut count) = ([Named(0); 9], 0);
-        let mut name = |reg, role| {
-            named[count] = Named::new(reg, role);
-            count += 1;
-        };
+    /// Adds every register that it names.
+    #[inline(always)]
+    pub fn name(&self, named: &mut impl Extend<Named>) {
+        let mut name = |reg, role| named.extend(Some(Named::new(reg, role)));
         for operand in &self.operands {
             match operand {
                 Operand::Reg(reg, _, role) => name(*reg, *role),
@@ -349,7 +346,6 @@ impl Inst {
         if let Some(mask) = self.mask {
             name(mask.reg, mask.role);
         }
-        (named, count)
     }
 
     /// Names other registers.
@@ -488,18 +484,18 @@ impl Function {
         let size = self.sizes[reg.index()];
         let to = Operand::Reg(reg, size, Role::Def);
         let from = Operand::Mem(Mem::pool(constant.offset));
-        let (row, operands): (Row, &[Operand]) = match (size, constant.zero, constant.lane) {
+        let (row, operands): (Row, [Operand; 3]) = match (size, constant.zero, constant.lane) {
             (Size::K, ..) => return Inst::new(What::Copy, &[to, from], Fold::Never),
             (_, true, _) => {
                 let again = Operand::Reg(reg, size, Role::Again);
-                (rows::XOR, &[to, again, again])
+                (rows::XOR, [to, again, again])
             }
-            (_, _, 4) => (rows::SPLAT_32, &[to, from]),
-            (_, _, 8) => (rows::SPREAD_64, &[to, from]),
-            _ => (rows::LOAD_32, &[to, from]),
+            (_, _, 4) => (rows::SPLAT_32, [to, from, Operand::None]),
+            (_, _, 8) => (rows::SPREAD_64, [to, from, Operand::None]),
+            _ => (rows::LOAD_32, [to, from, Operand::None]),
         };
         let code = row.code(self.level, size).unwrap_or(Code::INVALID);
-        Inst::new(What::Code(code), operands, Fold::Never)
+        Inst::new(What::Code(code), &operands, Fold::Never)
     }
 
     /// A new place on the stack.

@@ -77,10 +77,7 @@ impl Sequence {
 
     fn name_all(&mut self, inst: &Inst) -> Names {
         let start = self.named.len();
-        // all that there is room for, and then no more than there are: a copy of known length
-        let (all, count) = inst.named();
-        self.named.extend_from_slice(&all);
-        self.named.truncate(start + count);
+        inst.name(&mut self.named);
         let kind = match inst.what {
             What::Copy => Kind::Copy,
             What::Head(_) => Kind::Head,
@@ -91,7 +88,7 @@ impl Sequence {
             _ => Kind::Plain,
         };
         self.kinds[kind as usize] += 1;
-        Names { start: start as u32, count: count as u8, kind }
+        Names { start: start as u32, count: (self.named.len() - start) as u8, kind }
     }
 
     /// What an instruction is.

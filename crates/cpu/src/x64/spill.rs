@@ -3,7 +3,7 @@
 use smallvec::SmallVec;
 
 use super::live::{Interval, Live};
-use super::machine::{Base, Constant, Fold, Function, Inst, Mem, Operand, Reg, Role, Size, Slot, What};
+use super::machine::{Base, Constant, Fold, Function, Inst, Mem, Named, Operand, Reg, Role, Size, Slot, What};
 use super::sequence::{Kind, Sequence};
 
 /// Rewrites the function so that these registers are no longer used, and says where all others live then.
@@ -135,8 +135,9 @@ impl Rewrite<'_> {
         }
         self.fold(&mut inst);
         let mut briefs: SmallVec<[Brief; 4]> = SmallVec::new();
-        let (named, count) = inst.named();
-        for named in named[..count].iter().filter(|named| self.is_aside(named.reg())) {
+        let mut named: SmallVec<[Named; 9]> = SmallVec::new();
+        inst.name(&mut named);
+        for named in named.iter().filter(|named| self.is_aside(named.reg())) {
             let (old, read, written) = (named.reg(), named.reads(), named.writes());
             match briefs.iter_mut().find(|b| b.old == old) {
                 Some(brief) => {
@@ -207,10 +208,11 @@ impl Rewrite<'_> {
             Fold::Broadcast(slot, lane) => (slot as usize..slot as usize + 1, lane),
             Fold::Any(lane) => (1..4, lane),
         };
-        let (named, count) = inst.named();
+        let mut named: SmallVec<[Named; 9]> = SmallVec::new();
+        inst.name(&mut named);
         for at in slots {
             let Operand::Reg(reg, size, role) = inst.operands[at] else { continue };
-            let times = named[..count].iter().filter(|other| other.reg() == reg).count();
+            let times = named.iter().filter(|other| other.reg() == reg).count();
             // a write of half an integer would leave the other half
             let fits = match role {
                 Role::Use | Role::Late => true,

@@ -34,7 +34,8 @@ impl Encode<'_> {
     }
 
     pub(super) fn code(&mut self, code: Code, inst: &Inst, operands: &[Operand]) -> Coded {
-        if let Some((filling, shape)) = self.filling(inst, operands)
+        let mut filling = Filling::default();
+        if let Some(shape) = self.fill(inst, operands, &mut filling)
             && let Some(form) = Form::of(code, shape, || self.instruction(code, inst, operands))
         {
             let at = self.bytes.len();
@@ -52,9 +53,9 @@ impl Encode<'_> {
         Some(encoder.take_buffer())
     }
 
-    /// What stands in an instruction; nothing if it is one that has no form.
-    fn filling(&self, inst: &Inst, operands: &[Operand]) -> Option<(Filling, Shape)> {
-        let (mut filling, mut shape) = (Filling::default(), Shape::Register);
+    /// Notes what stands in an instruction; no shape if it is one that has no form.
+    fn fill(&self, inst: &Inst, operands: &[Operand], filling: &mut Filling) -> Option<Shape> {
+        let mut shape = Shape::Register;
         for (register, operand) in filling.registers.iter_mut().zip(operands) {
             match operand {
                 Operand::None => break,
@@ -70,7 +71,7 @@ impl Encode<'_> {
         if let Some(mask) = inst.mask {
             (filling.mask, filling.zero) = (self.place(mask.reg), mask.zero);
         }
-        Some((filling, shape))
+        Some(shape)
     }
 
     /// A place in memory; nothing if there are many, as vectors of indices have them.

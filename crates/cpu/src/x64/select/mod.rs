@@ -227,15 +227,21 @@ impl<'p> Select<'p> {
 
 /// Instructions and operands.
 impl Select<'_> {
-    fn push(&mut self, what: What, operands: &[Operand], fold: Fold) {
+    fn push<const COUNT: usize>(&mut self, what: What, operands: &[Operand; COUNT], fold: Fold) {
         self.function.insts.push(Inst::new(what, operands, fold));
     }
 
-    fn push_masked(&mut self, what: What, operands: &[Operand], fold: Fold, mask: Option<Masking>) {
+    fn push_masked<const COUNT: usize>(
+        &mut self,
+        what: What,
+        operands: &[Operand; COUNT],
+        fold: Fold,
+        mask: Option<Masking>,
+    ) {
         self.function.insts.push(Inst { mask, ..Inst::new(what, operands, fold) });
     }
 
-    fn code(&mut self, code: Code, operands: &[Operand]) {
+    fn code<const COUNT: usize>(&mut self, code: Code, operands: &[Operand; COUNT]) {
         self.push(What::Code(code), operands, Fold::Never);
     }
 
@@ -246,7 +252,7 @@ impl Select<'_> {
     }
 
     /// An operation whose operand at this place may be memory.
-    fn op(&mut self, row: Row, size: Size, operands: &[Operand], memory: u8) -> Result<()> {
+    fn op<const COUNT: usize>(&mut self, row: Row, size: Size, operands: &[Operand; COUNT], memory: u8) -> Result<()> {
         let code = self.of_row(row, size)?;
         let fold = self.fold_at(row, memory);
         self.push(What::Code(code), operands, fold);

@@ -46,7 +46,7 @@ impl Encode<'_> {
         self.emit(&self.instruction(code, inst, operands))
     }
 
-    /// What [`Form::write`] wrote at a place, as `iced` has it.
+    /// What [`Packed::write`](crate::x64::form::Packed::write) wrote at a place, as `iced` has it.
     fn as_encoded(&self, code: Code, inst: &Inst, operands: &[Operand], at: usize) -> Option<Vec<u8>> {
         let mut encoder = Encoder::new(64);
         encoder.encode(&self.instruction(code, inst, operands), at as u64).ok()?;

@@ -51,7 +51,8 @@ pub(super) struct Checked {
 impl<'k> Bound<'k> {
     pub fn new(kernel: &'k Kernel, env: &'k Env) -> Result<Bound<'k>> {
         let extents = kernel.axes.iter().map(|extent| extent.eval(env)).collect::<Result<Vec<i64>>>()?;
-        let mut bound = Bound { kernel, extents, loads: Vec::new(), stores: Vec::new(), env };
+        let mut bound =
+            Bound { kernel, extents, loads: Vec::with_capacity(kernel.steps.len()), stores: Vec::new(), env };
         let dims: Vec<Dim> = bound.extents.iter().map(|n| Dim::int(*n)).collect();
         let ranges = Ranges::of(&dims);
         for (k, step) in kernel.steps.iter().enumerate() {
@@ -170,11 +171,18 @@ impl<'k> Bound<'k> {
         }
         let (mut offset, mut checked) = (Dim::int(0), Vec::new());
         for (axis, dim) in index.iter().enumerate() {
-            let dim = self.env.apply(dim).simplify(ranges);
             let (size, stride) = (sizes[axis], strides[axis]);
-            let read = dim.mentions(|s| matches!(s, Symbol::Read(_)));
             // Where a guard holds, coordinates are inside: that is what the verifier of kernels demands.
-            if read || (!guarded && !ranges.is_below(&dim, &Dim::int(size))) {
+            let (dim, is_inside) = match self.extremes(dim) {
+                Some((low, high)) => (dim.clone(), guarded || (low >= 0 && high < size)),
+                None => {
+                    let dim = self.env.apply(dim).simplify(ranges);
+                    let read = dim.mentions(|s| matches!(s, Symbol::Read(_)));
+                    let is_inside = !read && (guarded || ranges.is_below(&dim, &Dim::int(size)));
+                    (dim, is_inside)
+                }
+            };
+            if !is_inside {
                 let limit = Limit::of(&dim, axis, size, ranges);
                 checked.push(Checked { index: dim, stride, limit });
             } else {
@@ -191,6 +199,21 @@ impl<'k> Bound<'k> {
             reads: Vec::new(),
             place: String::new(),
         })
+    }
+
+    /// The least and the greatest that a sum of multiples of coordinates may be: there is nothing to replace or to simplify in it, and
+    /// nearly all are such sums. Nothing for any other.
+    fn extremes(&self, dim: &Dim) -> Option<(i64, i64)> {
+        let (mut low, mut high, mut is_sum) = (0i64, 0i64, true);
+        let constant = dim.linear(|symbol, factor| match symbol {
+            Symbol::Axis(axis) if self.extents[usize::from(*axis)] > 1 => {
+                let last = factor.saturating_mul(self.extents[usize::from(*axis)] - 1);
+                (low, high) = (low.saturating_add(last.min(0)), high.saturating_add(last.max(0)));
+            }
+            // of an axis of one point there is only the coordinate 0
+            _ => is_sum = false,
+        })?;
+        is_sum.then(|| (low.saturating_add(constant), high.saturating_add(constant)))
     }
 
     /// Where a load reads.

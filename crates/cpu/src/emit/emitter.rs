@@ -121,26 +121,33 @@ impl<'e> Emitter<'e> {
 
     /// The values of some steps at some points: for every step, one for every point.
     pub fn values(&mut self, wanted: &[StepId], points: &[Point]) -> Result<Vec<Vec<Value>>> {
-        let mut found: FxHashMap<StepId, Spread> = FxHashMap::default();
-        for id in self.needed(wanted) {
+        let needed = self.needed(wanted);
+        let mut found = Found(Vec::with_capacity(needed.len()));
+        for id in needed {
             let spread = self.spread(id, points);
             let values = self.step(id, &spread, points, &found)?;
-            found.insert(id, Spread { values, ..spread });
+            found.0.push((id, Spread { values, ..spread }));
         }
-        Ok(wanted.iter().map(|id| (0..points.len()).map(|k| found[id].at(k)).collect()).collect())
+        let values = |id: &StepId| {
+            let spread = found.of(*id);
+            (0..points.len()).map(|k| spread.at(k)).collect()
+        };
+        Ok(wanted.iter().map(values).collect())
     }
 
     /// What must be computed for some steps, operands first.
-    fn needed(&self, wanted: &[StepId]) -> BTreeSet<StepId> {
-        let mut needed = BTreeSet::new();
-        let mut todo: Vec<StepId> = wanted.to_vec();
+    fn needed(&self, wanted: &[StepId]) -> SmallVec<[StepId; 16]> {
+        let mut needed: SmallVec<[StepId; 16]> = SmallVec::new();
+        let mut todo: SmallVec<[StepId; 16]> = wanted.into();
         while let Some(id) = todo.pop() {
+            // in order, each once
+            let Err(at) = needed.binary_search(&id) else { continue };
+            needed.insert(at, id);
             // Coordinates and seeds are integers of their own.
-            if needed.insert(id)
-                && !self.given.contains_key(&id)
+            if !self.given.contains_key(&id)
                 && let Op::Map { args, .. } = &self.bound.kernel.step(id).op
             {
-                todo.extend(args);
+                todo.extend(args.iter().copied());
             }
         }
         needed
@@ -149,7 +156,7 @@ impl<'e> Emitter<'e> {
     /// Which points differ for a step.
     fn spread(&self, id: StepId, points: &[Point]) -> Spread {
         let axes = self.bound.kernel.step(id).axes;
-        let mut masks: Vec<Option<Value>> = Vec::with_capacity(points.len());
+        let mut masks: SmallVec<[Option<Value>; 32]> = SmallVec::new();
         let (mut first, mut of) = (Vec::with_capacity(points.len()), Vec::with_capacity(points.len()));
         for (k, point) in points.iter().enumerate() {
             let mask = point.mask.filter(|_| point.lane_axis().is_some_and(|axis| axes.contains(axis)));
@@ -164,13 +171,7 @@ impl<'e> Emitter<'e> {
         Spread { first, of, values: Vec::new() }
     }
 
-    fn step(
-        &mut self,
-        id: StepId,
-        spread: &Spread,
-        points: &[Point],
-        found: &FxHashMap<StepId, Spread>,
-    ) -> Result<Vec<Value>> {
+    fn step(&mut self, id: StepId, spread: &Spread, points: &[Point], found: &Found) -> Result<Vec<Value>> {
         if let Some(given) = self.given.get(&id) {
             if let (Given::Held(held), Op::Random { .. }) = (given, &self.bound.kernel.step(id).op) {
                 let (held, at) = (held.clone(), spread.first.iter().map(|k| &points[*k]).collect::<Vec<_>>());
@@ -190,8 +191,11 @@ impl<'e> Emitter<'e> {
                 }
             }
             Op::Map { expr, args } => {
-                let args: Vec<Vec<Value>> =
-                    args.iter().map(|arg| spread.first.iter().map(|k| found[arg].at(*k)).collect()).collect();
+                let of = |arg: &StepId| {
+                    let arg = found.of(*arg);
+                    spread.first.iter().map(|k| arg.at(*k)).collect()
+                };
+                let args: Vec<Vec<Value>> = args.iter().map(of).collect();
                 let at: Vec<&Point> = spread.first.iter().map(|k| &points[*k]).collect();
                 Ok(self.map(expr, &args, &at, rounding))
             }
@@ -302,6 +306,17 @@ struct Spread {
     /// which value a point has
     of: Vec<usize>,
     values: Vec<Value>,
+}
+
+/// The values of steps that are computed, in the order of these.
+#[derive(Debug)]
+struct Found(Vec<(StepId, Spread)>);
+
+impl Found {
+    fn of(&self, id: StepId) -> &Spread {
+        let place = self.0.binary_search_by_key(&id, |(id, _)| *id);
+        &self.0[place.expect("what a step is computed from is computed first")].1
+    }
 }
 
 impl Spread {

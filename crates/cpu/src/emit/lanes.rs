@@ -115,6 +115,9 @@ pub(super) fn access_cost(bound: &Bound<'_>, offset: &Dim, axis: usize) -> f64 {
 
 /// How far neighbours along an axis are from each other, at the first points.
 pub(super) fn stride_along(bound: &Bound<'_>, offset: &Dim, axis: usize) -> Option<i64> {
+    if let Some(slope) = slope_of_sum(offset, axis) {
+        return Some(slope);
+    }
     let at = |n: i64| {
         offset
             .eval_with(&|symbol| match symbol {
@@ -132,9 +135,23 @@ pub(super) fn stride_along(bound: &Bound<'_>, offset: &Dim, axis: usize) -> Opti
 
 /// The distance of neighbours along an axis, where it is the same everywhere and nothing else is said of the axis.
 pub(super) fn slope_along(bound: &Bound<'_>, offset: &Dim, axis: usize) -> Option<i64> {
+    if let Some(slope) = slope_of_sum(offset, axis) {
+        return Some(slope);
+    }
     let slope = stride_along(bound, offset, axis)?;
     let rest = offset.clone() - Dim::axis(axis) * slope;
     (!AxisSet::mentioned(&rest).contains(axis)).then_some(slope)
+}
+
+/// The distance of neighbours along an axis, where the offset is a sum of multiples of coordinates: nearly all are.
+fn slope_of_sum(offset: &Dim, axis: usize) -> Option<i64> {
+    let (mut slope, mut is_sum) = (0, true);
+    offset.linear(|symbol, factor| match symbol {
+        Symbol::Axis(other) if usize::from(*other) == axis => slope = factor,
+        Symbol::Axis(_) => {}
+        _ => is_sum = false,
+    })?;
+    is_sum.then_some(slope)
 }
 
 /// The offsets at which a step and what it is made of read, up to steps that are there already.

@@ -4,11 +4,16 @@
 //! who builds need not think about what is invariant. What reads memory that the program itself writes must say so
 //! ([`Builder::load_again`]): it stays where it is.
 
+mod address;
+mod spare;
 #[cfg(test)]
 mod tests;
 
 use fuseline::tensor::DType;
 use smallvec::SmallVec;
+
+use address::Sums;
+use spare::Spare;
 
 use super::known::{Found, Known, Seen};
 use super::{
@@ -33,6 +38,12 @@ pub struct Builder {
     floor: usize,
     /// for all that happens only if and was begun and not ended, what reads memory is put no further outside than this
     whens: Vec<usize>,
+    /// empty, with room for what stands in a loop
+    bodies: Vec<Vec<Node>>,
+    /// the sums that addresses are
+    sums: Sums,
+    /// numbers that were asked for last, each at a place that follows from it
+    numbers: [Option<(i64, Value)>; 64],
 }
 
 /// Values that there is room for at first.
@@ -93,17 +104,23 @@ struct Head {
 impl Builder {
     /// An empty program with vectors of so many lanes.
     pub fn new(lanes: u32) -> Builder {
-        Builder {
+        let Spare { facts, table, bodies } = Spare::take();
+        let mut builder = Builder {
             lanes,
-            values: Values { types: Vec::with_capacity(SOME), facts: Vec::with_capacity(SOME) },
-            scopes: vec![Scope { number: 0, nodes: Vec::with_capacity(SOME / 4), head: None }],
+            values: Values { types: Vec::with_capacity(SOME), facts },
+            scopes: Vec::new(),
             loops: Vec::new(),
-            opened: 1,
-            known: Known::new(),
+            opened: 0,
+            known: Known::new(table),
             buffers: 0,
             floor: 0,
             whens: Vec::new(),
-        }
+            bodies,
+            sums: Sums::default(),
+            numbers: [None; 64],
+        };
+        builder.open();
+        builder
     }
 
     /// Numbers in a vector.
@@ -123,9 +140,10 @@ impl Builder {
 
     /// The program. Every loop must have been ended.
     pub fn finish(mut self) -> Program {
-        let scope = self.scopes.pop().expect("the program itself is a scope");
+        let (body, _) = self.close();
         assert!(self.scopes.is_empty() && self.loops.is_empty(), "a loop was not ended");
-        Program { lanes: self.lanes, types: self.values.types, buffers: self.buffers, body: scope.nodes }
+        Spare { facts: self.values.facts, table: self.known.into_table(), bodies: self.bodies }.put();
+        Program { lanes: self.lanes, types: self.values.types, buffers: self.buffers, body }
     }
 
     fn fresh(&mut self, ty: Ty, depth: usize) -> Value {
@@ -203,8 +221,7 @@ impl Builder {
             return (self.number(first), inits.to_vec());
         }
         let depth = self.scopes.len();
-        self.scopes.push(Scope { number: self.opened, nodes: Vec::with_capacity(SOME / 4), head: None });
-        self.opened += 1;
+        self.open();
         let var = self.fresh(Ty::Int, depth);
         let params: Vec<Value> = inits.iter().map(|init| self.fresh(self.ty(*init), depth)).collect();
         let head = Head { var, from, to, step, params: params.clone(), inits: inits.to_vec() };
@@ -217,8 +234,8 @@ impl Builder {
         if !self.loops.pop().expect("a loop is open") {
             return nexts.to_vec();
         }
-        let scope = self.scopes.pop().expect("a loop is open");
-        let head = scope.head.expect("a loop is open");
+        let (body, head) = self.close();
+        let head = head.expect("a loop is open");
         let depth = self.scopes.len() - 1;
         let mut carried = Vec::with_capacity(nexts.len());
         for ((param, init), next) in head.params.iter().zip(&head.inits).zip(nexts) {
@@ -227,7 +244,7 @@ impl Builder {
         }
         let results = carried.iter().map(|c| c.result).collect();
         let Head { var, from, to, step, .. } = head;
-        let node = Node::Loop(Box::new(Loop { var, from, to, step, carried, body: scope.nodes }));
+        let node = Node::Loop(Box::new(Loop { var, from, to, step, carried, body }));
         self.scopes.last_mut().expect("the program itself is a scope").nodes.push(node);
         results
     }
@@ -266,9 +283,17 @@ impl Builder {
 impl Builder {
     /// A number.
     pub fn number(&mut self, n: i64) -> Value {
-        let value = self.pure(Ty::Int, Op::Number(n));
-        self.values.facts[value.index()].constant = Some(n as u64);
-        value
+        // numbers stand outside of all loops: they stay
+        let place = ((n as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 58) as usize;
+        match self.numbers[place] {
+            Some((known, value)) if known == n => value,
+            _ => {
+                let value = self.pure(Ty::Int, Op::Number(n));
+                self.values.facts[value.index()].constant = Some(n as u64);
+                self.numbers[place] = Some((n, value));
+                value
+            }
+        }
     }
 
     /// The number that a value is known to be.
@@ -329,30 +354,6 @@ impl Builder {
     /// The value, which must be within `0..bound`.
     pub fn check_int(&mut self, value: Value, bound: Value, site: u32) -> Value {
         self.pure(Ty::Int, Op::CheckInt { value, bound, site })
-    }
-
-    /// `base + Σ value·stride + offset`, in bytes, computed as far outside of the loops as it can be.
-    pub fn address(&mut self, base: Value, terms: &[(Value, i64)], offset: i64) -> Address {
-        let (mut base, mut offset) = (base, offset);
-        let mut varying: SmallVec<[(Value, i64); 4]> = SmallVec::new();
-        for (value, stride) in terms.iter().filter(|(_, stride)| *stride != 0) {
-            match self.as_number(*value) {
-                Some(n) => offset += n * *stride,
-                None => varying.push((*value, *stride)),
-            }
-        }
-        varying.sort_by_key(|(value, _)| (self.depth(*value), *value));
-        let is_scale = varying.last().is_some_and(|(_, stride)| matches!(stride, 1 | 2 | 4 | 8));
-        let last = if is_scale { varying.pop() } else { None };
-        for (value, stride) in varying {
-            let term = self.times(value, stride);
-            base = self.int(IntOp::Add, base, term);
-        }
-        let index = last.map(|(value, stride)| (value, stride as u8));
-        match i32::try_from(offset) {
-            Ok(offset) => Address { base, index, offset },
-            Err(_) => Address { base: self.plus(base, offset), index, offset: 0 },
-        }
     }
 }
 

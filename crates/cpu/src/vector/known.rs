@@ -38,8 +38,16 @@ const NOTHING: u32 = u32::MAX;
 const FEW: usize = 256;
 
 impl Known {
-    pub(super) fn new() -> Known {
-        Known { table: vec![NOTHING; 2 * FEW], taken: 0 }
+    /// No values, in memory that is used again.
+    pub(super) fn new(mut table: Vec<u32>) -> Known {
+        table.clear();
+        table.resize(2 * FEW, NOTHING);
+        Known { table, taken: 0 }
+    }
+
+    /// The memory, once nothing is asked for any more.
+    pub(super) fn into_table(self) -> Vec<u32> {
+        self.table
     }
 
     /// By what operations are told apart at first.

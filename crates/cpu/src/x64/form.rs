@@ -18,19 +18,6 @@ pub enum Shape {
     Broadcast,
 }
 
-/// Where the number of a register stands.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Field {
-    /// nowhere: the operand is memory, a number, or not there
-    None,
-    /// in the middle of the byte behind the operation
-    Reg,
-    /// in the prefix
-    Prefix,
-    /// at the end of the byte behind the operation
-    Rm,
-}
-
 /// What stands in front of the operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Front {
@@ -54,8 +41,11 @@ pub struct Form {
     opcode: u8,
     /// what stands in the place of a register, where it is part of the operation
     digit: u8,
-    /// by operand
-    fields: [Field; 4],
+    /// which operand's number stands in the middle of the byte behind the operation, in the prefix, and at the end of that byte; [`NO_OPERAND`]
+    /// where none does
+    reg: u8,
+    prefix: u8,
+    rm: u8,
     /// distances in memory count in 2 to the power of this
     shift: u8,
     broadcast: bool,
@@ -63,11 +53,14 @@ pub struct Form {
     number: u8,
 }
 
+/// What is behind the operands: 0, as no register is.
+const NO_OPERAND: u8 = 7;
+
 /// What stands in an instruction.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Filling {
-    /// numbers of registers, by operand
-    pub registers: [u8; 4],
+    /// numbers of registers, by operand, and zeros behind them
+    pub registers: [u8; 8],
     /// memory, if an operand is
     pub memory: Option<Address>,
     /// a number
@@ -96,65 +89,45 @@ const ODD: u64 = 1;
 
 impl Form {
     /// The form of an instruction, if it has one; `sample` makes any instruction of that kind.
-    pub fn of(code: Code, shape: Shape, sample: impl FnOnce() -> Instruction) -> Option<Form> {
+    pub fn of(code: Code, shape: Shape, sample: impl FnOnce() -> Instruction) -> Option<Packed> {
         let known = &KNOWN.get(code as usize)?[shape as usize];
         match known.load(Ordering::Relaxed) {
             0 => {
-                let form = learn(sample());
-                known.store(form.map_or(ODD, Form::packed), Ordering::Relaxed);
+                let form = learn(sample()).map(Form::packed);
+                known.store(form.map_or(ODD, |Packed(form)| form), Ordering::Relaxed);
                 form
             }
             ODD => None,
-            packed => Some(Form::unpacked(packed)),
+            packed => Some(Packed(packed)),
         }
     }
 
-    fn packed(self) -> u64 {
-        let fields = self.fields.iter().rev().fold(0, |all, field| all << 2 | *field as u64);
-        let flags = u8::from(self.wide) << 3 | u8::from(self.broadcast) << 4;
+    fn packed(self) -> Packed {
         let bytes = [
             // one bit that is always set
-            4 | self.front as u8 | flags | self.number << 5,
+            4 | self.front as u8 | self.number << 5,
             self.map,
-            self.pp,
-            self.length,
+            u8::from(self.wide) << 7 | self.pp,
+            self.length << 5 | u8::from(self.broadcast) << 4,
             self.opcode,
-            self.digit,
-            fields as u8,
-            self.shift,
+            self.digit | self.shift << 4,
+            self.reg | self.prefix << 4,
+            self.rm,
         ];
-        u64::from_le_bytes(bytes)
+        Packed(u64::from_le_bytes(bytes))
     }
+}
 
-    fn unpacked(packed: u64) -> Form {
-        let [flags, map, pp, length, opcode, digit, fields, shift] = packed.to_le_bytes();
-        let field = |k: usize| [Field::None, Field::Reg, Field::Prefix, Field::Rm][usize::from(fields >> (2 * k) & 3)];
-        Form {
-            front: [Front::Rex, Front::Vex, Front::Evex][usize::from(flags & 3) % 3],
-            map,
-            wide: flags & 8 != 0,
-            pp,
-            length,
-            opcode,
-            digit,
-            fields: std::array::from_fn(field),
-            shift,
-            broadcast: flags & 16 != 0,
-            number: flags >> 5,
-        }
-    }
+/// A form in eight bytes: what it is of, three bytes of EVEX without registers, the operation, and where everything else belongs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Packed(u64);
 
+impl Packed {
     /// Writes an instruction.
     pub fn write(self, filling: &Filling, bytes: &mut Vec<u8>) {
-        let (mut reg, mut prefix, mut rm) = (self.digit, 0, 0);
-        for (field, number) in self.fields.iter().zip(filling.registers) {
-            match field {
-                Field::None => {}
-                Field::Reg => reg = number,
-                Field::Prefix => prefix = number,
-                Field::Rm => rm = number,
-            }
-        }
+        let [kind, map, wide, length, opcode, digit, fields, rm] = self.0.to_le_bytes();
+        let number = |operand: u8| filling.registers[usize::from(operand & NO_OPERAND)];
+        let (reg, prefix, rm) = ((digit & 15) | number(fields), number(fields >> 4), number(rm));
         // bits 3 and 4 of what the last byte names: of the register, or of base and index
         let (near, far) = match filling.memory {
             None => (rm >> 3 & 1, rm >> 4),
@@ -162,89 +135,69 @@ impl Form {
             Some(Address::Code(_)) => (0, 0),
         };
         let mut line = Line::default();
-        match self.front {
-            Front::Rex => self.rex(&mut line, reg, near, far),
-            Front::Evex => {
-                line.push(0x62);
-                line.push((!reg >> 3 & 1) << 7 | (far ^ 1) << 6 | (near ^ 1) << 5 | (!reg >> 4 & 1) << 4 | self.map);
-                line.push(u8::from(self.wide) << 7 | (!prefix & 15) << 3 | 4 | self.pp);
-                let zero = u8::from(filling.zero && filling.mask != 0) << 7;
-                let broadcast = u8::from(self.broadcast) << 4;
-                line.push(zero | self.length << 5 | broadcast | (!prefix >> 4 & 1) << 3 | filling.mask);
-            }
-            Front::Vex if near == 0 && far == 0 && self.map == 1 && !self.wide => {
-                line.push(0xc5);
-                line.push((!reg >> 3 & 1) << 7 | (!prefix & 15) << 3 | self.length << 2 | self.pp);
-            }
-            Front::Vex => {
-                line.push(0xc4);
-                line.push((!reg >> 3 & 1) << 7 | (far ^ 1) << 6 | (near ^ 1) << 5 | self.map);
-                line.push(u8::from(self.wide) << 7 | (!prefix & 15) << 3 | self.length << 2 | self.pp);
-            }
+        let inverted = (!reg >> 3 & 1) << 7 | (far ^ 1) << 6 | (near ^ 1) << 5 | map;
+        let second = wide | (!prefix & 15) << 3;
+        if kind & 3 == Front::Evex as u8 {
+            let third = u8::from(filling.zero && filling.mask != 0) << 7 | length | (!prefix >> 4 & 1) << 3;
+            line.push([0x62, inverted | (!reg >> 4 & 1) << 4, second | 4, third | filling.mask], 4);
+        } else if kind & 3 == Front::Rex as u8 {
+            rex(&mut line, [map, wide], [reg, near, far]);
+        } else if near == 0 && far == 0 && map == 1 && wide & 0x80 == 0 {
+            line.push([0xc5, (!reg >> 3 & 1) << 7 | second | length >> 3, 0, 0], 2);
+        } else {
+            line.push([0xc4, inverted, second | length >> 3, 0], 3);
         }
-        line.push(self.opcode);
+        let number_bytes = usize::from(kind >> 5);
         match filling.memory {
-            None => line.push(0xc0 | (reg & 7) << 3 | rm & 7),
-            Some(Address::Behind(base, index, offset)) => self.behind(&mut line, reg & 7, base & 7, index, offset),
+            None => line.push([opcode, 0xc0 | (reg & 7) << 3 | rm & 7, 0, 0], 2),
+            Some(Address::Behind(base, index, offset)) => {
+                behind(&mut line, [opcode, reg & 7, base & 7], index, offset, digit >> 4);
+            }
             Some(Address::Code(place)) => {
-                line.push((reg & 7) << 3 | 5);
-                let end = bytes.len() + line.count + 4 + usize::from(self.number);
-                line.push_all((place - end as i32).to_le_bytes());
+                line.push([opcode, (reg & 7) << 3 | 5, 0, 0], 2);
+                let end = bytes.len() + line.count + 4 + number_bytes;
+                line.push((place - end as i32).to_le_bytes(), 4);
             }
         }
-        match self.number {
-            0 => {}
-            1 => line.push(filling.number as u8),
-            _ => line.push_all(filling.number.to_le_bytes()),
-        }
+        line.push(filling.number.to_le_bytes(), number_bytes);
         // all of the line at once, and then no more than was written: a copy of known length
         let end = bytes.len() + line.count;
         bytes.extend_from_slice(&line.bytes);
         bytes.truncate(end);
     }
+}
 
-    /// What stands in front of an operation on integers.
-    fn rex(self, line: &mut Line, reg: u8, near: u8, far: u8) {
-        if self.pp != 0 {
-            line.push(PREFIXES[usize::from(self.pp)]);
-        }
-        let rex = u8::from(self.wide) << 3 | (reg >> 3) << 2 | far << 1 | near;
-        if rex != 0 {
-            line.push(0x40 | rex);
-        }
-        if self.map != 0 {
-            line.push(0x0f);
-        }
-        if self.map > 1 {
-            line.push(MAPS[usize::from(self.map)]);
-        }
-    }
+/// What stands in front of an operation on integers: 66, F3 or F2, REX, the bytes of the map.
+fn rex(line: &mut Line, [map, wide]: [u8; 2], [reg, near, far]: [u8; 3]) {
+    let pp = usize::from(wide & 3);
+    line.push([PREFIXES[pp], 0, 0, 0], usize::from(pp != 0));
+    let rex = wide >> 7 << 3 | (reg >> 3) << 2 | far << 1 | near;
+    line.push([0x40 | rex, 0, 0, 0], usize::from(rex != 0));
+    line.push([0x0f, MAPS[usize::from(map & 3)], 0, 0], usize::from(map.min(2)));
+}
 
-    fn behind(self, line: &mut Line, reg: u8, base: u8, index: Option<(u8, u8)>, offset: i32) {
-        let steps = offset >> self.shift;
-        // 5 without a distance would mean something else
-        let mode = if offset == 0 && base != 5 {
-            0
-        } else if steps << self.shift == offset && i8::try_from(steps).is_ok() {
-            1
-        } else {
-            2
-        };
-        let scaled = match index {
-            Some((index, scale)) => Some(scale << 6 | (index & 7) << 3 | base),
-            // 4 alone would mean an index
-            None => (base == 4).then_some(0x24),
-        };
-        line.push(mode << 6 | reg << 3 | if scaled.is_some() { 4 } else { base });
-        if let Some(scaled) = scaled {
-            line.push(scaled);
-        }
-        match mode {
-            0 => {}
-            1 => line.push(steps as u8),
-            _ => line.push_all(offset.to_le_bytes()),
-        }
+/// An operation with a place in memory.
+fn behind(line: &mut Line, [opcode, reg, base]: [u8; 3], index: Option<(u8, u8)>, offset: i32, shift: u8) {
+    let steps = offset >> shift;
+    // 5 without a distance would mean something else
+    let (mode, distance) = if offset == 0 && base != 5 {
+        (0, 0)
+    } else if steps << shift == offset && i8::try_from(steps).is_ok() {
+        (1, 1)
+    } else {
+        (2, 4)
+    };
+    let scaled = match index {
+        Some((index, scale)) => Some(scale << 6 | (index & 7) << 3 | base),
+        // 4 alone would mean an index
+        None => (base == 4).then_some(0x24),
+    };
+    let last = mode << 6 | reg << 3;
+    match scaled {
+        Some(scaled) => line.push([opcode, last | 4, scaled, 0], 3),
+        None => line.push([opcode, last | base, 0, 0], 2),
     }
+    line.push(if mode == 1 { steps } else { offset }.to_le_bytes(), distance);
 }
 
 /// The bytes that say what pp says, and those of maps.
@@ -254,18 +207,17 @@ const MAPS: [u8; 4] = [0, 0x0f, 0x38, 0x3a];
 /// An instruction that is being written.
 #[derive(Default)]
 struct Line {
-    bytes: [u8; 16],
+    /// more than the 15 that an instruction has, as four are written at a time
+    bytes: [u8; 20],
     count: usize,
 }
 
 impl Line {
-    fn push(&mut self, byte: u8) {
-        self.bytes[self.count & 15] = byte;
-        self.count += 1;
-    }
-
-    fn push_all(&mut self, bytes: [u8; 4]) {
-        bytes.into_iter().for_each(|byte| self.push(byte));
+    /// Some of four bytes.
+    fn push(&mut self, bytes: [u8; 4], count: usize) {
+        let at = self.count & 15;
+        self.bytes[at..at + 4].copy_from_slice(&bytes);
+        self.count += count;
     }
 }
 
@@ -309,18 +261,18 @@ fn learn(mut sample: Instruction) -> Option<Form> {
     if has_memory {
         form.shift = (DISTANCE as u8 / bytes[tail].max(1)).ilog2() as u8;
     }
-    for (field, number) in form.fields.iter_mut().zip(numbers) {
+    for (operand, number) in (0u8..).zip(numbers) {
         let Some(number) = number else { continue };
-        *field = match number {
-            _ if number == reg => Field::Reg,
-            _ if number == prefix => Field::Prefix,
-            _ if number == rm && !has_memory => Field::Rm,
+        match number {
+            _ if number == reg => form.reg = operand,
+            _ if number == prefix => form.prefix = operand,
+            _ if number == rm && !has_memory => form.rm = operand,
             _ => return None,
-        };
+        }
     }
-    let has = |field| form.fields.contains(&field);
-    form.digit = if has(Field::Reg) { 0 } else { reg };
-    let is_known = form.digit < 8 && (prefix == 0 || has(Field::Prefix)) && (has_memory || has(Field::Rm));
+    form.digit = if form.reg == NO_OPERAND { reg } else { 0 };
+    let is_known =
+        form.digit < 8 && (prefix == 0 || form.prefix != NO_OPERAND) && (has_memory || form.rm != NO_OPERAND);
     is_known.then_some(form)
 }
 
@@ -365,7 +317,9 @@ fn read(bytes: &[u8]) -> Option<(Form, [u8; 3], usize)> {
         length: length & 3,
         opcode,
         digit: 0,
-        fields: [Field::None; 4],
+        reg: NO_OPERAND,
+        prefix: NO_OPERAND,
+        rm: NO_OPERAND,
         shift: 0,
         broadcast: false,
         number: 0,
@@ -470,7 +424,7 @@ mod tests {
         let shape = if filling.memory.is_some() { Shape::Memory } else { Shape::Register };
         let form = Form::of(code, shape, || wanted).unwrap_or_else(|| panic!("{code:?} has a form"));
         assert_eq!(
-            learn(wanted),
+            learn(wanted).map(Form::packed),
             Some(form),
             "a form does not depend on which instruction it is read off: {filling:?}"
         );
@@ -488,7 +442,7 @@ mod tests {
                 (if is_evex { 32 } else { 16 }, if kinds.contains(&WORD) { -0x1234567 } else { 0x5a });
             let has_memory = kinds.contains(&MEM);
             for k in 0..count {
-                let registers = [k, (k * 7 + 3) % count, (k * 5 + 1) % count, 0];
+                let registers = [k, (k * 7 + 3) % count, (k * 5 + 1) % count, 0, 0, 0, 0, 0];
                 // what is written to memory keeps what it does not write
                 let mask = if is_evex { k % 8 } else { 0 };
                 let zero = k % 2 == 1 && kinds[0] == REG;

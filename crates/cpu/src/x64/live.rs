@@ -4,7 +4,7 @@
 //! came from outside is live to the loop's end. With what a loop hands on made one register wherever the parts do not overlap,
 //! an interval without holes is all that a register needs.
 
-use super::machine::{Function, Role, What};
+use super::machine::{Function, Named, What};
 use super::sequence::{Kind, Sequence};
 
 /// Of which places a register is live, both included.
@@ -54,12 +54,12 @@ impl Interval {
     }
 
     /// Named by an instruction, in no loop that it came into from outside.
-    pub fn name(&mut self, at: u32, role: Role) {
-        if role.writes() {
+    pub fn name(&mut self, at: u32, named: Named) {
+        if named.writes() {
             self.define(at + 1, 0);
         }
-        if role.reads() {
-            self.read(at + role.delay(), &[]);
+        if named.reads() {
+            self.read(at + named.delay(), &[]);
         }
     }
 }
@@ -100,7 +100,8 @@ impl Live {
         let mut weight = 1.0;
         for (place, number) in (0u32..).zip(&sequence.order) {
             let at = 2 * place;
-            match sequence.kind(*number) {
+            let (kind, named) = sequence.look(*number);
+            match kind {
                 Kind::Head => {
                     let What::Head(id) = function.insts[*number as usize].what else { continue };
                     open.push(ends[id as usize]);
@@ -123,15 +124,15 @@ impl Live {
                 }
                 _ => {}
             }
-            for named in sequence.named(*number) {
-                let (reg, role) = (named.reg().index(), named.role());
+            for named in named {
+                let reg = named.reg().index();
                 let interval = &mut intervals[reg];
                 // while it is apart, what is written for the next trip is no part of what the trip itself needs
-                if role.writes() && !(APART && handed[reg] && interval.is_used()) {
+                if named.writes() && !(APART && handed[reg] && interval.is_used()) {
                     interval.define(at + 1, open.len());
                 }
-                if role.reads() {
-                    interval.read(at + role.delay(), &open);
+                if named.reads() {
+                    interval.read(at + named.delay(), &open);
                 }
                 interval.weight += weight;
             }

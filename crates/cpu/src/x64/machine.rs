@@ -103,20 +103,43 @@ pub enum Role {
     Again = 0,
 }
 
-impl Role {
+/// A register that an instruction names, and what for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Named(u32);
+
+impl Named {
+    fn new(reg: Reg, role: Role) -> Named {
+        Named(reg.0 << 3 | role as u32)
+    }
+
+    /// The register.
+    pub fn reg(self) -> Reg {
+        Reg(self.0 >> 3)
+    }
+
+    /// Another register, named for the same.
+    pub fn renamed(self, reg: Reg) -> Named {
+        Named(reg.0 << 3 | self.0 & 7)
+    }
+
+    /// Whether it is written and nothing else.
+    pub fn defines(self) -> bool {
+        self.0 & 7 == Role::Def as u32
+    }
+
     /// Whether it is read.
     pub fn reads(self) -> bool {
-        self as u32 & 1 != 0
+        self.0 & 1 != 0
     }
 
     /// Whether it is written.
     pub fn writes(self) -> bool {
-        self as u32 & 2 != 0
+        self.0 & 2 != 0
     }
 
     /// How many places behind the instruction's own it is read.
     pub fn delay(self) -> u32 {
-        self as u32 >> 2
+        self.0 >> 2 & 1
     }
 }
 
@@ -295,20 +318,16 @@ pub struct Inst {
 
 impl Inst {
     /// An instruction without a mask.
-    pub fn new(what: What, operands: &[Operand], fold: Fold) -> Inst {
+    pub fn new<const COUNT: usize>(what: What, operands: &[Operand; COUNT], fold: Fold) -> Inst {
         let mut all = [Operand::None; 4];
-        all[..operands.len()].copy_from_slice(operands);
+        all[..COUNT].copy_from_slice(operands);
         Inst { what, operands: all, mask: None, fold }
     }
 
-    /// Every register that it names, with its role.
-    pub fn each_reg(&self, mut see: impl FnMut(Reg, Role)) {
-        // Listed first, so that what is done with them stands at one place and becomes part of this loop.
-        let (mut named, mut count) = ([(Reg(0), Role::Use); 9], 0);
-        let mut name = |reg, role| {
-            named[count] = (reg, role);
-            count += 1;
-        };
+    /// Adds every register that it names.
+    #[inline(always)]
+    pub fn name(&self, named: &mut impl Extend<Named>) {
+        let mut name = |reg, role| named.extend(Some(Named::new(reg, role)));
         for operand in &self.operands {
             match operand {
                 Operand::Reg(reg, _, role) => name(*reg, *role),
@@ -326,9 +345,6 @@ impl Inst {
         }
         if let Some(mask) = self.mask {
             name(mask.reg, mask.role);
-        }
-        for (reg, role) in &named[..count] {
-            see(*reg, *role);
         }
     }
 
@@ -468,18 +484,18 @@ impl Function {
         let size = self.sizes[reg.index()];
         let to = Operand::Reg(reg, size, Role::Def);
         let from = Operand::Mem(Mem::pool(constant.offset));
-        let (row, operands): (Row, &[Operand]) = match (size, constant.zero, constant.lane) {
+        let (row, operands): (Row, [Operand; 3]) = match (size, constant.zero, constant.lane) {
             (Size::K, ..) => return Inst::new(What::Copy, &[to, from], Fold::Never),
             (_, true, _) => {
                 let again = Operand::Reg(reg, size, Role::Again);
-                (rows::XOR, &[to, again, again])
+                (rows::XOR, [to, again, again])
             }
-            (_, _, 4) => (rows::SPLAT_32, &[to, from]),
-            (_, _, 8) => (rows::SPREAD_64, &[to, from]),
-            _ => (rows::LOAD_32, &[to, from]),
+            (_, _, 4) => (rows::SPLAT_32, [to, from, Operand::None]),
+            (_, _, 8) => (rows::SPREAD_64, [to, from, Operand::None]),
+            _ => (rows::LOAD_32, [to, from, Operand::None]),
         };
         let code = row.code(self.level, size).unwrap_or(Code::INVALID);
-        Inst::new(What::Code(code), operands, Fold::Never)
+        Inst::new(What::Code(code), &operands, Fold::Never)
     }
 
     /// A new place on the stack.

@@ -1,45 +1,41 @@
 //! What must be known of a program before instructions are selected: how often values are used, and where.
 
+use std::ops::{Index, IndexMut};
+
 use crate::vector::{Binary, Bound, Loop, Node, Op, Program, Value};
 
 /// Facts about the values of a program.
 #[derive(Debug)]
-pub struct Facts<'p> {
-    /// how often a value is read by what is not dead
-    pub uses: Vec<u32>,
-    /// whether all of that happens in the very block in which the value stands
-    pub local: Vec<bool>,
-    /// what a value is
-    pub definitions: Vec<Option<&'p Op>>,
-    /// the number that a value is
-    pub numbers: Vec<Option<i64>>,
-    /// the bits that every lane of a value has
-    pub constants: Vec<Option<u64>>,
-    /// whether a value may be part of its only reader, in its own block: bits in one of two vectors of such bits, a multiply-add of its
+pub struct Facts<'p>(Vec<Fact<'p>>);
+
+/// What is known of a value.
+#[derive(Clone, Copy, Debug)]
+pub struct Fact<'p> {
+    /// what it is
+    pub op: Option<&'p Op>,
+    /// the number that it is
+    pub number: Option<i64>,
+    /// the bits that every lane has
+    pub bits: Option<u64>,
+    /// how often it is read by what is not dead
+    pub uses: u32,
+    /// the block in which it stands
+    block: u32,
+    /// whether it is read in the very block in which it stands, and nowhere else
+    pub local: bool,
+    /// whether it may be part of its only reader, in its own block: bits in one of two vectors of such bits, a multiply-add of its
     /// choice between that and 0
-    pub joins: Vec<bool>,
-    /// whether an integer is computed for nothing but the next trip: it may wait for the end of this one
-    pub waits: Vec<bool>,
+    pub joins: bool,
+    /// whether it is an integer that is computed for nothing but the next trip: it may wait for the end of this one
+    pub waits: bool,
 }
 
 impl<'p> Facts<'p> {
     /// The facts about a program.
     pub fn new(program: &'p Program) -> Facts<'p> {
-        let count = program.types.len();
-        let mut walk = Walk {
-            facts: Facts {
-                uses: vec![0; count],
-                local: vec![true; count],
-                definitions: vec![None; count],
-                numbers: vec![None; count],
-                constants: vec![None; count],
-                joins: vec![false; count],
-                waits: vec![false; count],
-            },
-            blocks: vec![0; count],
-            block: 0,
-            count: 0,
-        };
+        let nothing =
+            Fact { op: None, number: None, bits: None, uses: 0, block: 0, local: true, joins: false, waits: false };
+        let mut walk = Walk { facts: Facts(vec![nothing; program.types.len()]), block: 0, count: 0 };
         walk.place(&program.body);
         walk.block = 0;
         walk.count = 0;
@@ -48,10 +44,22 @@ impl<'p> Facts<'p> {
     }
 }
 
+impl<'p> Index<Value> for Facts<'p> {
+    type Output = Fact<'p>;
+
+    fn index(&self, value: Value) -> &Fact<'p> {
+        &self.0[value.index()]
+    }
+}
+
+impl<'p> IndexMut<Value> for Facts<'p> {
+    fn index_mut(&mut self, value: Value) -> &mut Fact<'p> {
+        &mut self.0[value.index()]
+    }
+}
+
 struct Walk<'p> {
     facts: Facts<'p>,
-    /// the block in which a value stands
-    blocks: Vec<u32>,
     block: u32,
     count: u32,
 }
@@ -63,11 +71,12 @@ impl<'p> Walk<'p> {
         for node in nodes {
             match node {
                 Node::Let(value, op) => {
-                    self.blocks[value.index()] = block;
-                    self.facts.definitions[value.index()] = Some(op);
+                    let fact = &mut self.facts[*value];
+                    fact.block = block;
+                    fact.op = Some(op);
                     match op {
-                        Op::Number(n) => self.facts.numbers[value.index()] = Some(*n),
-                        Op::Const(_, bits) => self.facts.constants[value.index()] = Some(*bits),
+                        Op::Number(n) => fact.number = Some(*n),
+                        Op::Const(_, bits) => fact.bits = Some(*bits),
                         _ => {}
                     }
                 }
@@ -75,10 +84,10 @@ impl<'p> Walk<'p> {
                 Node::Loop(inner) => {
                     self.count += 1;
                     self.block = self.count;
-                    self.blocks[inner.var.index()] = self.block;
+                    self.facts[inner.var].block = self.block;
                     for carried in &inner.carried {
-                        self.blocks[carried.param.index()] = self.block;
-                        self.blocks[carried.result.index()] = block;
+                        self.facts[carried.param].block = self.block;
+                        self.facts[carried.result].block = block;
                     }
                     self.place(&inner.body);
                     self.block = block;
@@ -88,10 +97,10 @@ impl<'p> Walk<'p> {
     }
 
     fn used(&mut self, value: Value) {
-        self.facts.uses[value.index()] += 1;
-        if self.blocks[value.index()] != self.block {
-            self.facts.local[value.index()] = false;
-        }
+        let block = self.block;
+        let fact = &mut self.facts[value];
+        fact.uses += 1;
+        fact.local &= fact.block == block;
     }
 
     /// Counts uses from the last to the first, so that what nothing uses counts nothing.
@@ -99,19 +108,13 @@ impl<'p> Walk<'p> {
         for node in nodes.iter().rev() {
             match node {
                 Node::Let(value, op) => {
-                    let checks = matches!(op, Op::CheckInt { .. } | Op::CheckLanes { .. });
-                    self.facts.joins[value.index()] &=
-                        self.facts.uses[value.index()] == 1 && self.facts.local[value.index()];
-                    if checks || self.facts.uses[value.index()] > 0 {
-                        op.each_operand(|operand| {
-                            self.used(operand);
-                            self.facts.joins[operand.index()] = self.may_join(operand, op);
-                        });
-                    } else {
-                        self.facts.waits[value.index()] = false;
-                    }
-                    if !matches!(op, Op::Int(..)) || self.facts.uses[value.index()] != 1 {
-                        self.facts.waits[value.index()] = false;
+                    let fact = &mut self.facts[*value];
+                    let is_alone = fact.uses == 1;
+                    fact.joins &= is_alone && fact.local;
+                    fact.waits &= is_alone && matches!(op, Op::Int(..));
+                    if fact.uses > 0 || matches!(op, Op::CheckInt { .. } | Op::CheckLanes { .. }) {
+                        op.each_operand(|operand| self.used(operand));
+                        self.join(op);
                     }
                 }
                 Node::Do(effect) => {
@@ -124,23 +127,29 @@ impl<'p> Walk<'p> {
         }
     }
 
-    /// Whether an operand may be part of what reads it.
-    fn may_join(&self, operand: Value, reader: &Op) -> bool {
-        match (self.facts.definitions[operand.index()], reader) {
-            (Some(Op::Binary(Binary::Xor, ..)), Op::Binary(Binary::Xor, ..)) => true,
-            (Some(Op::Fma(..)), Op::Select(_, yes, no)) => {
-                *yes == operand && self.facts.constants[no.index()] == Some(0)
+    /// Notes which operands may be part of what reads them, if nothing else does.
+    fn join(&mut self, reader: &Op) {
+        match reader {
+            Op::Binary(Binary::Xor, a, b) => {
+                for operand in [*a, *b] {
+                    self.facts[operand].joins |= matches!(self.facts[operand].op, Some(Op::Binary(Binary::Xor, ..)));
+                }
             }
-            _ => false,
+            Op::Select(_, yes, no) => {
+                let is_product = matches!(self.facts[*yes].op, Some(Op::Fma(..)));
+                self.facts[*yes].joins |= is_product && self.facts[*no].bits == Some(0);
+            }
+            _ => {}
         }
     }
 
     fn inner(&mut self, inner: &Loop) {
         let outer = self.block;
-        self.block = self.blocks[inner.var.index()];
+        self.block = self.facts[inner.var].block;
         for carried in &inner.carried {
             self.used(carried.next);
-            self.facts.waits[carried.next.index()] = self.blocks[carried.next.index()] == self.block;
+            let fact = &mut self.facts[carried.next];
+            fact.waits = fact.block == self.block;
         }
         if let Bound::Value(to) = inner.to {
             self.used(to);

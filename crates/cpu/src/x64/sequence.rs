@@ -3,33 +3,9 @@
 //! Instructions lie where they were made. What is dropped, put in between or renamed changes the order, which is a list of numbers, and
 //! the names, which are small: what is live where is found without looking at instructions again.
 
-use super::machine::{Function, Inst, Reg, Role, What};
+use std::cell::Cell;
 
-/// A register that an instruction names, and what for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Named(u32);
-
-impl Named {
-    fn new(reg: Reg, role: Role) -> Named {
-        Named(reg.0 << 3 | role as u32)
-    }
-
-    /// The register.
-    pub fn reg(self) -> Reg {
-        Reg(self.0 >> 3)
-    }
-
-    /// What it is named for.
-    pub fn role(self) -> Role {
-        match self.0 & 7 {
-            0 => Role::Again,
-            1 => Role::Use,
-            2 => Role::Def,
-            5 => Role::Late,
-            _ => Role::Change,
-        }
-    }
-}
+use super::machine::{Function, Inst, Named, Reg, What};
 
 /// What must be known of an instruction without looking at it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -50,6 +26,10 @@ pub enum Kind {
     Call,
 }
 
+impl Kind {
+    const COUNT: usize = Kind::Call as usize + 1;
+}
+
 #[derive(Clone, Copy, Debug)]
 struct Names {
     start: u32,
@@ -65,14 +45,19 @@ pub struct Sequence {
     /// by the number of an instruction
     names: Vec<Names>,
     named: Vec<Named>,
+    /// by kind: how many instructions were of it, those that are dropped too
+    kinds: [u32; Kind::COUNT],
 }
 
 impl Sequence {
     /// Knows instructions, but no order yet.
     pub fn new(insts: &[Inst]) -> Sequence {
         let count = insts.len() + insts.len() / 4;
-        let (names, named) = (Vec::with_capacity(count), Vec::with_capacity(4 * count));
-        let mut sequence = Sequence { order: Vec::with_capacity(count), names, named };
+        let Spare { mut order, mut names, mut named } = SPARE.take();
+        order.reserve(count);
+        names.reserve(count);
+        named.reserve(4 * count);
+        let mut sequence = Sequence { order, names, named, kinds: [0; Kind::COUNT] };
         for inst in insts {
             sequence.know(inst);
         }
@@ -92,7 +77,7 @@ impl Sequence {
 
     fn name_all(&mut self, inst: &Inst) -> Names {
         let start = self.named.len();
-        inst.each_reg(|reg, role| self.named.push(Named::new(reg, role)));
+        inst.name(&mut self.named);
         let kind = match inst.what {
             What::Copy => Kind::Copy,
             What::Head(_) => Kind::Head,
@@ -102,6 +87,7 @@ impl Sequence {
             What::Call(_) => Kind::Call,
             _ => Kind::Plain,
         };
+        self.kinds[kind as usize] += 1;
         Names { start: start as u32, count: (self.named.len() - start) as u8, kind }
     }
 
@@ -112,32 +98,82 @@ impl Sequence {
 
     /// The registers that an instruction names.
     pub fn named(&self, number: u32) -> &[Named] {
-        let Names { start, count, .. } = self.names[number as usize];
-        &self.named[start as usize..][..usize::from(count)]
+        self.look(number).1
+    }
+
+    /// What an instruction is, and the registers that it names.
+    pub fn look(&self, number: u32) -> (Kind, &[Named]) {
+        let Names { start, count, kind } = self.names[number as usize];
+        let start = start as usize;
+        (kind, &self.named[start..start + usize::from(count)])
+    }
+
+    /// All registers that any instruction names.
+    pub fn all_named(&self) -> &[Named] {
+        &self.named
     }
 
     /// Where instructions of a kind stand.
     pub fn places(&self, kind: Kind) -> impl Iterator<Item = u32> {
-        (0u32..).zip(&self.order).filter(move |(_, number)| self.kind(**number) == kind).map(|(place, _)| place)
+        let order: &[u32] = if self.kinds[kind as usize] == 0 { &[] } else { &self.order };
+        (0u32..).zip(order).filter(move |(_, number)| self.kind(**number) == kind).map(|(place, _)| place)
     }
 
     /// Gives registers the names of others, and drops copies of a register to itself.
     pub fn rename(&mut self, function: &mut Function, to: &[Reg]) {
-        let Sequence { order, names, named } = self;
-        order.retain(|number| {
-            let Names { start, count, kind } = names[*number as usize];
-            let mut changed = kind == Kind::Copy;
-            for one in &mut named[start as usize..][..usize::from(count)] {
-                let (old, new) = (one.reg(), to[one.reg().index()]);
-                changed |= old != new;
-                *one = Named::new(new, one.role());
+        let mut kept = 0;
+        for place in 0..self.order.len() {
+            let number = self.order[place];
+            let Names { start, count, kind } = self.names[number as usize];
+            let start = start as usize;
+            let named = &mut self.named[start..start + usize::from(count)];
+            let mut changed = false;
+            for one in &mut *named {
+                let new = to[one.reg().index()];
+                changed |= one.reg() != new;
+                *one = one.renamed(new);
             }
-            if !changed {
-                return true;
+            if changed {
+                function.insts[number as usize].rename(|reg| to[reg.index()]);
             }
-            let inst = &mut function.insts[*number as usize];
-            inst.rename(|reg| to[reg.index()]);
-            inst.copied().is_none_or(|(to, from)| to != from)
-        });
+            // a copy between registers names these two
+            let is_idle = kind == Kind::Copy && matches!(named, [to, from, ..] if to.reg() == from.reg());
+            if !is_idle || function.insts[number as usize].copied().is_none() {
+                self.order[kept] = number;
+                kept += 1;
+            }
+        }
+        self.order.truncate(kept);
+    }
+}
+
+/// Memory for the next sequence of this thread: much of it, and new memory is slow to come by.
+#[derive(Default)]
+struct Spare {
+    order: Vec<u32>,
+    names: Vec<Names>,
+    named: Vec<Named>,
+}
+
+thread_local! {
+    static SPARE: Cell<Spare> = const { Cell::new(Spare { order: Vec::new(), names: Vec::new(), named: Vec::new() }) };
+}
+
+/// So many names at most are there room for in memory that waits.
+const MOST_SPARE: usize = 1 << 15;
+
+impl Drop for Sequence {
+    fn drop(&mut self) {
+        if self.named.capacity().max(self.order.capacity()) <= MOST_SPARE {
+            let mut spare = Spare {
+                order: std::mem::take(&mut self.order),
+                names: std::mem::take(&mut self.names),
+                named: std::mem::take(&mut self.named),
+            };
+            spare.order.clear();
+            spare.names.clear();
+            spare.named.clear();
+            SPARE.set(spare);
+        }
     }
 }

@@ -3,7 +3,7 @@
 use smallvec::SmallVec;
 
 use super::live::{Interval, Live};
-use super::machine::{Base, Constant, Fold, Function, Inst, Mem, Operand, Reg, Role, Size, Slot, What};
+use super::machine::{Base, Constant, Fold, Function, Inst, Mem, Named, Operand, Reg, Role, Size, Slot, What};
 use super::sequence::{Kind, Sequence};
 
 /// Rewrites the function so that these registers are no longer used, and says where all others live then.
@@ -77,9 +77,9 @@ impl Rewrite<'_> {
 
     /// Puts an instruction into the new order, with what it needs; its place there.
     fn inst(&mut self, number: u32) -> u32 {
-        let named = self.sequence.named(number);
+        let (kind, named) = self.sequence.look(number);
         if !named.iter().any(|named| self.is_aside(named.reg())) {
-            match self.sequence.kind(number) {
+            match kind {
                 Kind::Head => self.weight *= 8.0,
                 Kind::Exit => self.weight /= 8.0,
                 _ => {}
@@ -100,7 +100,7 @@ impl Rewrite<'_> {
         self.sequence.order.push(number);
         for named in self.sequence.named(number) {
             match self.briefs.get_mut(named.reg().index().wrapping_sub(self.aside.len())) {
-                Some(brief) => brief.name(2 * place, named.role()),
+                Some(brief) => brief.name(2 * place, *named),
                 None => self.live.intervals[named.reg().index()].weight += self.weight,
             }
         }
@@ -135,18 +135,18 @@ impl Rewrite<'_> {
         }
         self.fold(&mut inst);
         let mut briefs: SmallVec<[Brief; 4]> = SmallVec::new();
-        inst.each_reg(|reg, role| {
-            if self.is_aside(reg) {
-                let (read, written) = (role.reads(), role.writes());
-                match briefs.iter_mut().find(|b| b.old == reg) {
-                    Some(brief) => {
-                        brief.read |= read;
-                        brief.written |= written;
-                    }
-                    None => briefs.push(Brief { old: reg, new: reg, read, written }),
+        let mut named: SmallVec<[Named; 9]> = SmallVec::new();
+        inst.name(&mut named);
+        for named in named.iter().filter(|named| self.is_aside(named.reg())) {
+            let (old, read, written) = (named.reg(), named.reads(), named.writes());
+            match briefs.iter_mut().find(|b| b.old == old) {
+                Some(brief) => {
+                    brief.read |= read;
+                    brief.written |= written;
                 }
+                None => briefs.push(Brief { old, new: old, read, written }),
             }
-        });
+        }
         for brief in &mut briefs {
             brief.new = self.function.reg(self.function.sizes[brief.old.index()]);
             self.function.brief[brief.new.index()] = true;
@@ -208,10 +208,11 @@ impl Rewrite<'_> {
             Fold::Broadcast(slot, lane) => (slot as usize..slot as usize + 1, lane),
             Fold::Any(lane) => (1..4, lane),
         };
+        let mut named: SmallVec<[Named; 9]> = SmallVec::new();
+        inst.name(&mut named);
         for at in slots {
             let Operand::Reg(reg, size, role) = inst.operands[at] else { continue };
-            let mut times = 0;
-            inst.each_reg(|other, _| times += u32::from(other == reg));
+            let times = named.iter().filter(|other| other.reg() == reg).count();
             // a write of half an integer would leave the other half
             let fits = match role {
                 Role::Use | Role::Late => true,

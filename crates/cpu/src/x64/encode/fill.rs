@@ -34,13 +34,9 @@ impl Encode<'_> {
     }
 
     pub(super) fn code(&mut self, code: Code, inst: &Inst, operands: &[Operand]) -> Coded {
-        let shape = operands.iter().find_map(|operand| match operand {
-            Operand::Mem(mem) => Some(if mem.broadcast { Shape::Broadcast } else { Shape::Memory }),
-            _ => None,
-        });
-        let form = Form::of(code, shape.unwrap_or(Shape::Register), || self.instruction(code, inst, operands));
-        if let Some(form) = form
-            && let Some(filling) = self.filling(inst, operands)
+        let mut filling = Filling::default();
+        if let Some(shape) = self.fill(inst, operands, &mut filling)
+            && let Some(form) = Form::of(code, shape, || self.instruction(code, inst, operands))
         {
             let at = self.bytes.len();
             form.write(&filling, &mut self.bytes);
@@ -50,29 +46,32 @@ impl Encode<'_> {
         self.emit(&self.instruction(code, inst, operands))
     }
 
-    /// What [`Form::write`] wrote at a place, as `iced` has it.
+    /// What [`Packed::write`](crate::x64::form::Packed::write) wrote at a place, as `iced` has it.
     fn as_encoded(&self, code: Code, inst: &Inst, operands: &[Operand], at: usize) -> Option<Vec<u8>> {
         let mut encoder = Encoder::new(64);
         encoder.encode(&self.instruction(code, inst, operands), at as u64).ok()?;
         Some(encoder.take_buffer())
     }
 
-    /// What stands in an instruction; nothing if it is one that has no form.
-    fn filling(&self, inst: &Inst, operands: &[Operand]) -> Option<Filling> {
-        let mut filling = Filling::default();
+    /// Notes what stands in an instruction; no shape if it is one that has no form.
+    fn fill(&self, inst: &Inst, operands: &[Operand], filling: &mut Filling) -> Option<Shape> {
+        let mut shape = Shape::Register;
         for (register, operand) in filling.registers.iter_mut().zip(operands) {
             match operand {
                 Operand::None => break,
                 Operand::Reg(reg, ..) => *register = self.place(*reg),
                 Operand::Imm(_, number) => filling.number = *number as i32,
-                Operand::Mem(mem) => filling.memory = Some(self.address(mem)?),
+                Operand::Mem(mem) => {
+                    filling.memory = Some(self.address(mem)?);
+                    shape = if mem.broadcast { Shape::Broadcast } else { Shape::Memory };
+                }
                 Operand::Tile(_) => return None,
             }
         }
         if let Some(mask) = inst.mask {
             (filling.mask, filling.zero) = (self.place(mask.reg), mask.zero);
         }
-        Some(filling)
+        Some(shape)
     }
 
     /// A place in memory; nothing if there are many, as vectors of indices have them.

@@ -40,7 +40,7 @@ impl Select<'_> {
     /// Which lanes are in 0..bound.
     fn within(&mut self, ty: Ty, value: Reg, bound: Value) -> Result<Reg> {
         let most = if ty == Ty::I32 { 1 << 31 } else { i64::MAX };
-        let last = match self.facts.numbers[bound.index()] {
+        let last = match self.facts[bound].number {
             Some(n) => {
                 let n = n.clamp(0, most) - 1;
                 let last = self.shared(ty, if ty == Ty::I32 { u64::from(n as u32) } else { n as u64 })?;

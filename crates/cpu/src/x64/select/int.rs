@@ -14,13 +14,13 @@ impl Select<'_> {
     pub(super) fn int(&mut self, op: IntOp, a: Value, b: Value) -> Result<Reg> {
         let (a, b) = match op {
             IntOp::Add | IntOp::Mul | IntOp::And | IntOp::Or | IntOp::Xor | IntOp::Min | IntOp::Max | IntOp::Eq
-                if self.facts.numbers[a.index()].is_some() =>
+                if self.facts[a].number.is_some() =>
             {
                 (b, a)
             }
             _ => (a, b),
         };
-        let number = self.facts.numbers[b.index()];
+        let number = self.facts[b].number;
         match op {
             IntOp::Add => self.sum(a, b, number),
             IntOp::Sub => match number.and_then(i64::checked_neg) {
@@ -56,7 +56,7 @@ impl Select<'_> {
     /// An operation that changes its first operand.
     fn change(&mut self, a: Value, b: Value, with: Code, with_number: Code) -> Result<Reg> {
         let a = self.reg(a)?;
-        let number = self.facts.numbers[b.index()].filter(|n| i32::try_from(*n).is_ok());
+        let number = self.facts[b].number.filter(|n| i32::try_from(*n).is_ok());
         let b = match number {
             Some(_) => None,
             None => Some(self.reg(b)?),
@@ -150,7 +150,7 @@ impl Select<'_> {
 
     /// Compares integers: the flags.
     pub(super) fn compare_ints(&mut self, a: Reg, b: Value) -> Result<()> {
-        match self.facts.numbers[b.index()].filter(|n| i32::try_from(*n).is_ok()) {
+        match self.facts[b].number.filter(|n| i32::try_from(*n).is_ok()) {
             Some(n) => self.compare_number(a, n),
             None => {
                 let b = self.reg(b)?;
@@ -212,7 +212,7 @@ impl Select<'_> {
         let value = self.reg(value)?;
         let to = self.copy_of(value);
         let (bad, done) = (self.function.label(), self.function.label());
-        match self.facts.numbers[bound.index()] {
+        match self.facts[bound].number {
             // one unsigned comparison: what is negative is above every bound
             Some(n) if n > 0 && i32::try_from(n).is_ok() => {
                 self.compare_number(to, n);

@@ -123,10 +123,10 @@ impl<'p> Select<'p> {
 
     fn value(&mut self, value: Value, op: &'p Op) -> Result<()> {
         let checks = matches!(op, Op::CheckInt { .. } | Op::CheckLanes { .. });
-        if self.facts.uses[value.index()] == 0 && !checks {
+        if self.facts[value].uses == 0 && !checks {
             return Ok(());
         }
-        if matches!(op, Op::Load { .. } | Op::LoadSplat { .. }) && self.facts.local[value.index()] {
+        if matches!(op, Op::Load { .. } | Op::LoadSplat { .. }) && self.facts[value].local {
             self.pending[value.index()] = Some(op);
             self.loads.push(value);
             return Ok(());
@@ -135,7 +135,7 @@ impl<'p> Select<'p> {
             self.pending[value.index()] = Some(op);
             return Ok(());
         }
-        if self.facts.waits[value.index()]
+        if self.facts[value].waits
             && let Some(waiting) = self.waiting.last_mut()
         {
             waiting.push((value, op));
@@ -196,19 +196,21 @@ impl<'p> Select<'p> {
         let all = self.function.insts.len();
         let mut sequence = Sequence::new(&self.function.insts);
         let mut read = vec![false; self.function.sizes.len()];
-        for named in (0..all as u32).flat_map(|number| sequence.named(number)) {
-            read[named.reg().index()] |= named.role().reads();
+        for named in sequence.all_named() {
+            read[named.reg().index()] |= named.reads();
         }
         let mut places = vec![0u32; all + 1];
-        for number in (0..1).chain(own..all).chain(1..own) {
-            places[number] = sequence.order.len() as u32;
-            let first = sequence.named(number as u32).first().filter(|named| named.role() == Role::Def);
-            let is_kept = first.is_none_or(|named| {
-                let reg = named.reg().index();
-                self.function.constants[reg].is_none() || read[reg]
-            });
-            if is_kept {
-                sequence.order.push(number as u32);
+        for some in [0..1, own..all, 1..own] {
+            for number in some {
+                places[number] = sequence.order.len() as u32;
+                let first = sequence.named(number as u32).first().filter(|named| named.defines());
+                let is_kept = first.is_none_or(|named| {
+                    let reg = named.reg().index();
+                    self.function.constants[reg].is_none() || read[reg]
+                });
+                if is_kept {
+                    sequence.order.push(number as u32);
+                }
             }
         }
         for phi in self.function.loops.iter_mut().flat_map(|each| &mut each.phis) {
@@ -225,15 +227,21 @@ impl<'p> Select<'p> {
 
 /// Instructions and operands.
 impl Select<'_> {
-    fn push(&mut self, what: What, operands: &[Operand], fold: Fold) {
+    fn push<const COUNT: usize>(&mut self, what: What, operands: &[Operand; COUNT], fold: Fold) {
         self.function.insts.push(Inst::new(what, operands, fold));
     }
 
-    fn push_masked(&mut self, what: What, operands: &[Operand], fold: Fold, mask: Option<Masking>) {
+    fn push_masked<const COUNT: usize>(
+        &mut self,
+        what: What,
+        operands: &[Operand; COUNT],
+        fold: Fold,
+        mask: Option<Masking>,
+    ) {
         self.function.insts.push(Inst { mask, ..Inst::new(what, operands, fold) });
     }
 
-    fn code(&mut self, code: Code, operands: &[Operand]) {
+    fn code<const COUNT: usize>(&mut self, code: Code, operands: &[Operand; COUNT]) {
         self.push(What::Code(code), operands, Fold::Never);
     }
 
@@ -244,7 +252,7 @@ impl Select<'_> {
     }
 
     /// An operation whose operand at this place may be memory.
-    fn op(&mut self, row: Row, size: Size, operands: &[Operand], memory: u8) -> Result<()> {
+    fn op<const COUNT: usize>(&mut self, row: Row, size: Size, operands: &[Operand; COUNT], memory: u8) -> Result<()> {
         let code = self.of_row(row, size)?;
         let fold = self.fold_at(row, memory);
         self.push(What::Code(code), operands, fold);
@@ -289,7 +297,7 @@ impl Select<'_> {
             self.compute(value, op)?;
             return self.reg(value);
         }
-        match self.facts.numbers[value.index()] {
+        match self.facts[value].number {
             Some(number) => Ok(self.number(number)),
             None => Err(Error::bug(format!("value {} is used before it is computed", value.0))),
         }
@@ -316,7 +324,7 @@ impl Select<'_> {
     /// A vector as the operand that may be memory; one element of `lane` bytes may stand for all lanes.
     fn source(&mut self, value: Value, lane: u8) -> Result<Operand> {
         let size = self.size(self.program.ty(value))?;
-        if self.facts.uses[value.index()] == 1
+        if self.facts[value].uses == 1
             && let Some(op) = self.pending[value.index()]
         {
             let bytes = self.program.ty(value).lane_bytes();
@@ -341,7 +349,7 @@ impl Select<'_> {
     /// Whether a value would be an operand in memory.
     fn is_memory(&self, value: Value) -> bool {
         let loaded = matches!(self.pending[value.index()], Some(Op::Load { .. } | Op::LoadSplat { .. }));
-        loaded && self.facts.uses[value.index()] == 1
+        loaded && self.facts[value].uses == 1
     }
 
     /// The operands of bits in one of two that wait to become part of another one.
@@ -357,12 +365,12 @@ impl Select<'_> {
         let Op::Binary(Binary::Xor, a, b) = op else { return false };
         let alone = [a, b].into_iter().all(|operand| self.part_of_xor(*operand).is_none());
         let vector = self.program.ty(value).is_vector();
-        self.level == Level::Avx512 && vector && alone && self.facts.joins[value.index()]
+        self.level == Level::Avx512 && vector && alone && self.facts[value].joins
     }
 
     /// Whether a multiply-add becomes part of the choice that reads it: by AVX-512 it leaves out lanes itself.
     fn is_part_of_choice(&self, value: Value, op: &Op) -> bool {
-        self.level == Level::Avx512 && matches!(op, Op::Fma(..)) && self.facts.joins[value.index()]
+        self.level == Level::Avx512 && matches!(op, Op::Fma(..)) && self.facts[value].joins
     }
 
     fn address(&mut self, at: &Address) -> Result<Mem> {

@@ -83,7 +83,7 @@ impl Select<'_> {
 
     fn range_within(&self, value: Value, depth: u32) -> Range {
         let ty = self.program.ty(value);
-        let (Some(op), true) = (self.facts.definitions[value.index()], depth > 0 && ty.is_float()) else {
+        let (Some(op), true) = (self.facts[value].op, depth > 0 && ty.is_float()) else {
             return Range::ANY;
         };
         let of = |value: Value| self.range_within(value, depth - 1);

@@ -37,14 +37,14 @@ impl<'p> Select<'p> {
     fn known(&self, bound: Bound) -> Option<i64> {
         match bound {
             Bound::Number(n) => Some(n),
-            Bound::Value(value) => self.facts.numbers[value.index()],
+            Bound::Value(value) => self.facts[value].number,
         }
     }
 
     /// One value goes by the name of another.
     fn alias(&mut self, name: Value, value: Value) -> Result<()> {
-        if let Some(n) = self.facts.numbers[value.index()] {
-            self.facts.numbers[name.index()] = Some(n);
+        if let Some(n) = self.facts[value].number {
+            self.facts[name].number = Some(n);
         } else {
             self.regs[name.index()] = Some(self.reg(value)?);
         }
@@ -59,7 +59,7 @@ impl<'p> Select<'p> {
     }
 
     fn once(&mut self, inner: &'p Loop) -> Result<()> {
-        self.facts.numbers[inner.var.index()] = self.known(inner.from);
+        self.facts[inner.var].number = self.known(inner.from);
         for carried in &inner.carried {
             self.alias(carried.param, carried.init)?;
         }
@@ -120,7 +120,7 @@ impl<'p> Select<'p> {
     /// Copies a value to a register; from where, unless it is a constant.
     fn fill(&mut self, to: Reg, value: Value) -> Result<Option<Reg>> {
         if self.regs[value.index()].is_none()
-            && let Some(n) = self.facts.numbers[value.index()]
+            && let Some(n) = self.facts[value].number
         {
             self.move_number(to, n);
             return Ok(None);
@@ -136,7 +136,7 @@ impl<'p> Select<'p> {
     }
 
     fn count(&mut self, inner: &Loop, trips: Option<i64>) -> Result<Counter> {
-        let is_read = self.facts.uses[inner.var.index()] > 0;
+        let is_read = self.facts[inner.var].uses > 0;
         if let (Loop::ONCE, false, Some(0), Bound::Value(to)) = (inner.step, is_read, self.known(inner.from), inner.to)
         {
             return Ok(Counter::Once(self.reg(to)?));
@@ -211,8 +211,7 @@ impl<'p> Select<'p> {
         let params: Vec<Reg> = phis.iter().map(|phi| phi.param).collect();
         let mut from = Vec::with_capacity(phis.len());
         for (carried, phi) in inner.carried.iter().zip(phis.iter()) {
-            let is_number =
-                self.regs[carried.next.index()].is_none() && self.facts.numbers[carried.next.index()].is_some();
+            let is_number = self.regs[carried.next.index()].is_none() && self.facts[carried.next].number.is_some();
             if is_number {
                 from.push(None);
                 continue;

@@ -113,7 +113,7 @@ impl Select<'_> {
             return self.xor_of_three(ty, [x, y, other]);
         }
         let size = self.size(ty)?;
-        if let (Some(row), Some(by)) = (table::shift(op, ty), self.facts.constants[b.index()])
+        if let (Some(row), Some(by)) = (table::shift(op, ty), self.facts[b].bits)
             && row.code(self.level, size).is_some()
             && by < 8 * ty.lane_bytes() as u64
         {
@@ -122,7 +122,7 @@ impl Select<'_> {
         }
         let Some(row) = table::binary(op, ty).filter(|row| row.code(self.level, size).is_some()) else {
             let range = if op == Binary::Scale { self.range(b) } else { Range::ANY };
-            let is_constant = self.facts.constants[b.index()].is_some();
+            let is_constant = self.facts[b].bits.is_some();
             let (a, b) = (self.reg(a)?, self.reg(b)?);
             if op == Binary::MulHigh && is_constant {
                 return self.multiply_high(a, b, b);
@@ -134,7 +134,7 @@ impl Select<'_> {
             Binary::Min | Binary::Max | Binary::MinUnsigned | Binary::MaxUnsigned => !ty.is_float(),
             _ => false,
         };
-        let swap = commutes && !self.is_memory(b) && (self.is_memory(a) || self.facts.constants[a.index()].is_some());
+        let swap = commutes && !self.is_memory(b) && (self.is_memory(a) || self.facts[a].bits.is_some());
         let (a, b) = if swap { (b, a) } else { (a, b) };
         let a = self.reg(a)?;
         let b = self.source(b, row.lane)?;

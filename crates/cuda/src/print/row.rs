@@ -493,15 +493,7 @@ impl<'n, 'k> Plan<'n, 'k> {
         }
         let at = if self.place == Place::Registers { "k".to_owned() } else { format!("k * {}", self.block()) };
         let lane = if has_lanes { "l" } else { "0" };
-        for held in self.held.iter().filter(|held| pass.takes.contains(&held.step)) {
-            let (dtype, pack) = (self.nest.kernel.step(held.step).dtype, format!("{}[{at}]", held.name()));
-            let value = match held.is_pack {
-                true if has_lanes => element::widened_lane(dtype, &pack),
-                true => element::widened(dtype, Code::atom(format!("{pack}.at[0]"))),
-                false => self.held_number(held, Code::atom(format!("{pack}.at[{lane}]"))),
-            };
-            if has_lanes { body.know_in_lanes(held.step, value) } else { body.know(held.step, value) }
-        }
+        self.know_taken(body, pass, &at);
         self.wait_for_piece(body, number);
         self.print_fetched(body, pass);
         self.know_drawn(body);
@@ -552,5 +544,20 @@ impl<'n, 'k> Plan<'n, 'k> {
         self.print_ends(body, number, &accumulators)?;
         self.print_folds(body, &pass.folds, &accumulators);
         self.bring_next(body, number)
+    }
+
+    /// What a pass knows of what it takes from earlier ones, which lies at some place of a thread.
+    fn know_taken(&self, body: &mut Body<'_>, pass: &Pass, at: &str) {
+        let has_lanes = body.lanes.is_some();
+        let lane = if has_lanes { "l" } else { "0" };
+        for held in self.held.iter().filter(|held| pass.takes.contains(&held.step)) {
+            let (dtype, pack) = (self.nest.kernel.step(held.step).dtype, format!("{}[{at}]", held.name()));
+            let value = match held.is_pack {
+                true if has_lanes => element::widened_lane(dtype, &pack),
+                true => element::widened(dtype, Code::atom(format!("{pack}.at[0]"))),
+                false => self.held_number(held, Code::atom(format!("{pack}.at[{lane}]"))),
+            };
+            if has_lanes { body.know_in_lanes(held.step, value) } else { body.know(held.step, value) }
+        }
     }
 }

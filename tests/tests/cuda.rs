@@ -41,6 +41,15 @@ const READ_AGAIN: [(&str, DType, i64); 5] = [
     ("rmsnorm", DType::BF16, 32_768),
 ];
 
+/// Graphs of rows that begin anywhere and have blocks of their own, of narrow floats.
+const ANYWHERE: [(&str, DType, i64); 5] = [
+    ("layernorm", DType::BF16, 4097),
+    ("layernorm", DType::BF16, 20_001),
+    ("rmsnorm", DType::BF16, 4097),
+    ("rmsnorm", DType::BF16, 20_001),
+    ("softmax_backward", DType::BF16, 20_001),
+];
+
 fn main() -> ExitCode {
     let arguments = Arguments::from_args();
     // Without the compiler, every test fails and says why.
@@ -89,9 +98,10 @@ impl Shop {
             // How many registers a thread has follows from how long rows are, and how many.
             let has_rows = entry.sizes.iter().any(|(name, _)| *name == "rows");
             let more = WALKED_ROWS.iter().filter(|_| WALKED.contains(&entry.name));
-            let again = READ_AGAIN.iter().filter(|(name, of, _)| *name == entry.name && *of == dtype);
-            let again = again.map(|(_, _, columns)| columns);
-            for columns in ROWS.iter().filter(|_| has_rows).chain(more).chain(again) {
+            let others = READ_AGAIN.iter().chain(&ANYWHERE);
+            let others = others.filter(|(name, of, _)| *name == entry.name && *of == dtype);
+            let others = others.map(|(_, _, columns)| columns);
+            for columns in ROWS.iter().filter(|_| has_rows).chain(more).chain(others) {
                 let long = [("rows", MANY_ROWS), ("columns", *columns)];
                 self.check(
                     entry.graph(dtype)?,

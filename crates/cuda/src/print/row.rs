@@ -18,6 +18,7 @@ mod online;
 mod pairs;
 mod pass;
 mod room;
+mod turns;
 
 use fuseline::error::{Error, Result};
 use fuseline::tensor::Dim;
@@ -437,6 +438,7 @@ impl<'n, 'k> Plan<'n, 'k> {
             }
         }
         self.print_lines(body)?;
+        self.wait_for_own_row(body);
         self.draw(body)
     }
 
@@ -474,6 +476,7 @@ impl<'n, 'k> Plan<'n, 'k> {
         for (fold, accumulator) in pass.folds.iter().zip(&accumulators) {
             body.line(format!("{} s{} = {};", accumulator.ty, fold.0, accumulator.neutral));
         }
+        self.keep_narrow(body, number);
         let inner = AxisSet::of(self.lanes.axis);
         let has_lanes = body.lanes.is_some();
         let by_shift = self.is_by_shift(body, pass);
@@ -490,15 +493,7 @@ impl<'n, 'k> Plan<'n, 'k> {
         }
         let at = if self.place == Place::Registers { "k".to_owned() } else { format!("k * {}", self.block()) };
         let lane = if has_lanes { "l" } else { "0" };
-        for held in self.held.iter().filter(|held| pass.takes.contains(&held.step)) {
-            let (dtype, pack) = (self.nest.kernel.step(held.step).dtype, format!("{}[{at}]", held.name()));
-            let value = match held.is_pack {
-                true if has_lanes => element::widened_lane(dtype, &pack),
-                true => element::widened(dtype, Code::atom(format!("{pack}.at[0]"))),
-                false => self.held_number(held, Code::atom(format!("{pack}.at[{lane}]"))),
-            };
-            if has_lanes { body.know_in_lanes(held.step, value) } else { body.know(held.step, value) }
-        }
+        self.know_taken(body, pass, &at);
         self.wait_for_piece(body, number);
         self.print_fetched(body, pass);
         self.know_drawn(body);
@@ -551,61 +546,18 @@ impl<'n, 'k> Plan<'n, 'k> {
         self.bring_next(body, number)
     }
 
-    /// The coordinates of a pack.
-    fn print_place(&self, body: &mut Body<'_>) {
-        let count = self.lanes.count;
-        let place = match (self.threads, self.turns) {
-            (1, _) => "k".to_owned(),
-            (_, Some(1)) => "t".to_owned(),
-            (threads, _) => format!("k * {threads} + t"),
-        };
-        if let ([only], true) = (self.order.as_slice(), self.knows_lead()) {
-            let behind = match self.turns {
-                Some(1) => String::new(),
-                _ => format!(" + k * {}", self.threads * count),
+    /// What a pass knows of what it takes from earlier ones, which lies at some place of a thread.
+    fn know_taken(&self, body: &mut Body<'_>, pass: &Pass, at: &str) {
+        let has_lanes = body.lanes.is_some();
+        let lane = if has_lanes { "l" } else { "0" };
+        for held in self.held.iter().filter(|held| pass.takes.contains(&held.step)) {
+            let (dtype, pack) = (self.nest.kernel.step(held.step).dtype, format!("{}[{at}]", held.name()));
+            let value = match held.is_pack {
+                true if has_lanes => element::widened_lane(dtype, &pack),
+                true => element::widened(dtype, Code::atom(format!("{pack}.at[0]"))),
+                false => self.held_number(held, Code::atom(format!("{pack}.at[{lane}]"))),
             };
-            body.line(format!("const Index i{only} = lead{behind};"));
-        } else if let [only] = self.order.as_slice() {
-            let place = if count == 1 {
-                place
-            } else if place.len() > 1 {
-                format!("({place}) * {count}")
-            } else {
-                format!("{place} * {count}")
-            };
-            let head = if self.nest.lines.is_some() { "head + " } else { "" };
-            body.line(format!("const Index i{only} = {head}{place};"));
-        } else {
-            body.line(format!("const Index place = {place};"));
-            decode(body, self.nest, &self.order, "place", Some(self.lanes));
+            if has_lanes { body.know_in_lanes(held.step, value) } else { body.know(held.step, value) }
         }
-    }
-
-    fn close_loop(&self, body: &mut Body<'_>) {
-        let packs = if self.nest.lines.is_some() { Code::atom("packs") } else { body.index(&self.packs, &[]) };
-        let int = if self.nest.options.wide { "Index" } else { "int" };
-        let head = match self.turns {
-            Some(turns) if self.is_whole(turns) && turns == 1 => {
-                "#pragma unroll\nfor (int k = 0; k < 1; ++k)".to_owned()
-            }
-            Some(turns) => {
-                let is_unrolled = self.place == Place::Registers || self.part.is_some();
-                let unroll = if is_unrolled { "#pragma unroll" } else { "#pragma unroll 4" };
-                let mut head = format!("{unroll}\nfor ({int} k = 0; k < {turns}; ++k)");
-                if !self.is_whole(turns) {
-                    let place = if self.threads == 1 { "k".to_owned() } else { format!("k * {} + t", self.threads) };
-                    // Only the last turn has no place for some threads. To say so is a gain where instructions are what takes the time (f32 was slower).
-                    let surely = if is_unrolled && (self.is_near || self.nest.lines.is_some()) && turns > 1 {
-                        format!("k < {} || ", turns - 1)
-                    } else {
-                        String::new()
-                    };
-                    head.push_str(&format!(" if ({surely}{place} < {packs})"));
-                }
-                head
-            }
-            None => format!("for (Index k = 0; k * {} + t < {packs}; ++k)", self.threads),
-        };
-        body.close(&head);
     }
 }

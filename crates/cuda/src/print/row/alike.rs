@@ -27,6 +27,9 @@ const MUCH: u32 = 28;
 const MUCH_OF_SHORT: u32 = 20;
 const FEW_TURNS: i64 = 2;
 
+/// Threads of blocks of which a multiprocessor has two.
+const MOST_THREADS: i64 = 512;
+
 /// Registers that a thread may have, and those that it needs besides what is held and what all rows read, for every pack some more.
 const REGISTERS: [i64; 5] = [64, 72, 80, 96, 128];
 const WORKING: i64 = 40;
@@ -68,7 +71,9 @@ pub(super) fn walk<'k>(nest: &Nest<'k>, stores: &[usize], along: AxisSet, lines:
     let is_short = plan.turns.is_some_and(|turns| turns <= FEW_TURNS) && plan.rows_of_one();
     let much = if is_short { MUCH_OF_SHORT } else { MUCH };
     let is_much = flops(&nest, along) >= much;
-    if !plan.is_near || !is_much || plan.is_random() || !are_many || !keeps {
+    // One block a multiprocessor would wait for its own meetings.
+    let is_alone = plan.block() > MOST_THREADS;
+    if !plan.is_near || !is_much || plan.is_random() || !are_many || !keeps || is_alone {
         return None;
     }
     nest.extents[part] = Dim::int(parts);
@@ -144,8 +149,8 @@ impl Plan<'_, '_> {
             body.line(format!("{} ends{} = {};", accumulator.ty, fold.0, accumulator.neutral));
         }
         let weights = self.weights_of_ends();
-        self.declare_weights_of_ends(body, &weights)?;
-        self.at_ends(body, |body| self.read_weights_of_ends(body, &weights))?;
+        self.declare_ends_of(body, &weights)?;
+        self.at_ends(body, |body| self.read_ends_of(body, &weights))?;
         for id in &self.fetched {
             body.line(format!("{} n{} = {{}};", element::stored(self.nest.load(*id).tensor.dtype)?, id.0));
         }
@@ -185,7 +190,7 @@ impl Plan<'_, '_> {
 
     /// What is known of the ends of a row that was fetched.
     pub(super) fn know_ends(&self, body: &mut Body<'_>) {
-        for id in self.fetched.iter().filter(|_| self.is_alike()) {
+        for id in &self.fetched {
             let dtype = self.nest.load(*id).tensor.dtype;
             body.know(*id, element::widened(dtype, Code::atom(format!("e{}", id.0))));
         }
@@ -265,6 +270,13 @@ mod tests {
         // Behind a meeting of warps, what was widened is not widened again.
         let text = quantized("n", 4097);
         assert!(text.contains("128 threads walk a row") && text.contains("Pack<float, 8> h3[4];"), "{text}");
+    }
+
+    #[test]
+    fn long_rows_do_not_wait_for_one_block() {
+        let text = quantized("n", 20_001);
+        assert!(text.contains("512 threads walk a row") && !text.contains("first += "), "{text}");
+        assert!(text.contains("(inside ? k * 512 + t : packs - 1) * 8;"), "{text}");
     }
 
     #[test]

@@ -233,7 +233,7 @@ impl Plan<'_, '_> {
             let is_whole = self.lanes.count > 1 && pack_width(self.nest, access, self.lanes) == Some(self.lanes.count);
             let bytes = element::bytes(access.tensor.dtype) * self.lanes.count;
             let is_fetched = varies(self.along) && varies(rows) && is_whole && bytes >= 4;
-            needed[*k] && is_plain && is_fetched && (self.nest.lines.is_none() || self.part.is_some())
+            needed[*k] && is_plain && is_fetched
         };
         (0..needed.len()).filter(is_fetched).map(|k| StepId(k as u32)).collect()
     }
@@ -339,20 +339,28 @@ impl Plan<'_, '_> {
         if self.part.is_some() || self.fetched.is_empty() {
             return Ok(());
         }
+        self.print_begin(body);
         self.declare_fetched(body)?;
         if self.brings_own_row() {
             return self.bring_own_row(body);
         }
         self.print_fetches(body, "0")?;
         body.line("commit_copies();");
-        body.line("wait_for_copies<0>();");
         Ok(())
+    }
+
+    /// Waits for the one row of a block, unless it comes in pieces; the ends of one that begins anywhere are asked for before.
+    pub(super) fn wait_for_own_row(&self, body: &mut Body<'_>) {
+        if self.part.is_none() && !self.fetched.is_empty() && !self.brings_own_row() {
+            body.line("wait_for_copies<0>();");
+        }
     }
 
     /// Whether the one row of a block comes in pieces, by the engine for copies: those that are there are worked on while others come, if no
     /// other block is there to work meanwhile.
     fn brings_own_row(&self) -> bool {
-        let is_own = self.part.is_none() && self.blocks_at_once == 1 && !self.fetched.is_empty();
+        let is_own =
+            self.part.is_none() && self.nest.lines.is_none() && self.blocks_at_once == 1 && !self.fetched.is_empty();
         is_own && self.nest.options.groups && self.is_in_one_piece()
     }
 

@@ -117,6 +117,10 @@ impl Plan<'_, '_> {
     /// compiler, and take more registers than they are held in; but what takes long to compute is better held, as long as two blocks have room.
     fn is_much_to_hold(&self, all: &Takes, loads: &Takes) -> bool {
         let bytes = self.bytes_at_once(all);
+        if self.nest.lines.is_some() {
+            // Ends are kept beside such a row, and weights need what the cache of a multiprocessor has left.
+            return self.is_large_and_near() && bytes > HELD_BY_TWO;
+        }
         let is_widened = self.is_large_and_near() && self.passes.len() == 3 && self.bytes_at_once(loads) > HELD_AS_WIDE;
         let is_much = bytes > HELD_BY_MANY || is_widened;
         let is_held = self.takes_long() && bytes <= HELD_BY_TWO && self.elements_of_thread() <= MOST_OF_TWO;
@@ -150,7 +154,8 @@ impl Plan<'_, '_> {
         self.fetched = fetched;
         let shared = self.fetched_bytes();
         // Blocks of a cluster wait for each other, so that another one should be there.
-        if shared * self.cluster.min(2) > MOST_FETCHED {
+        let at_once = if self.nest.lines.is_some() { 2 } else { self.cluster.min(2) };
+        if shared * at_once > MOST_FETCHED {
             self.fetched.clear();
             return false;
         }
@@ -167,6 +172,7 @@ impl Plan<'_, '_> {
     pub(super) fn blocks_that_fetch(&self, packs: i64) -> Option<i64> {
         let fetched = self.loads_to_fetch();
         let is_all = self.takes(Worth::Loads).held.iter().all(|held| fetched.contains(&held.step));
+        let is_all = is_all && self.nest.lines.is_none();
         let bytes: i64 = fetched.iter().map(|id| element::bytes(self.nest.load(*id).tensor.dtype)).sum();
         let shared = |blocks: i64| {
             let threads = blocks * super::THREADS_OF_LONG;

@@ -25,6 +25,9 @@ const LINE: i64 = 16;
 /// Elements at a time that are enough as they are.
 const ENOUGH: i64 = 4;
 
+/// Turns of a thread of which widened packs take half of its registers.
+const MANY_TURNS: i64 = 4;
+
 /// Where lines begin in rows along some axes, if packs follow them.
 pub(super) fn lines(nest: &Nest<'_>, stores: &[usize], along: AxisSet) -> Option<Lines> {
     let axis = choose_lanes(nest, along).axis;
@@ -62,26 +65,37 @@ impl Plan<'_, '_> {
 
     /// The packs of a row, and the elements at its ends; every thread of those asks for its own at once.
     pub(super) fn print_lines(&self, body: &mut Body<'_>) -> Result<()> {
-        let Some(Lines { axis, count, start, .. }) = &self.nest.lines else { return Ok(()) };
+        if self.nest.lines.is_none() {
+            return Ok(());
+        }
         if self.is_alike() {
             self.next_ends(body)?;
-        } else {
-            let start = body.index(start, &[]);
-            body.line(format!("const int head = (int)(-({start}) & {});", count - 1));
-            self.print_packs(body, *axis, *count);
+        } else if self.fetched.is_empty() {
+            self.print_begin(body);
         }
         for held in &self.held {
             body.line(format!("{} {} = {{}};", self.type_of_end(held), end_name(held)));
         }
+        let fetched: &[StepId] = if self.is_alike() { &[] } else { &self.fetched };
+        self.declare_ends_of(body, fetched)?;
         let weights = if self.is_alike() { Vec::new() } else { self.weights_of_ends() };
-        self.declare_weights_of_ends(body, &weights)?;
+        self.declare_ends_of(body, &weights)?;
         self.at_ends(body, |body| {
             for held in self.held.iter().filter(|held| self.is_load(held)) {
                 let (tensor, offset) = body.address(&self.nest.load(held.step).clone(), None)?;
                 body.line(format!("{} = {tensor}[{offset}];", end_name(held)));
             }
-            self.read_weights_of_ends(body, &weights)
+            self.read_ends_of(body, fetched)?;
+            self.read_ends_of(body, &weights)
         })
+    }
+
+    /// Where the packs of a row begin, and how many it has.
+    pub(super) fn print_begin(&self, body: &mut Body<'_>) {
+        let Some(Lines { axis, count, start, .. }) = &self.nest.lines else { return };
+        let start = body.index(start, &[]);
+        body.line(format!("const int head = (int)(-({start}) & {});", count - 1));
+        self.print_packs(body, *axis, *count);
     }
 
     /// Whether threads that walk along rows know where their packs begin. Where numbers are narrow, instructions are what takes the time; otherwise, registers are worth
@@ -107,16 +121,16 @@ impl Plan<'_, '_> {
         }
     }
 
-    pub(super) fn declare_weights_of_ends(&self, body: &mut Body<'_>, weights: &[StepId]) -> Result<()> {
-        for id in weights {
+    pub(super) fn declare_ends_of(&self, body: &mut Body<'_>, loads: &[StepId]) -> Result<()> {
+        for id in loads {
             body.line(format!("{} e{} = {{}};", element::stored(self.nest.load(*id).tensor.dtype)?, id.0));
         }
         Ok(())
     }
 
-    /// Reads what all rows read at their ends.
-    pub(super) fn read_weights_of_ends(&self, body: &mut Body<'_>, weights: &[StepId]) -> Result<()> {
-        for id in weights {
+    /// Reads elements at the ends of a row.
+    pub(super) fn read_ends_of(&self, body: &mut Body<'_>, loads: &[StepId]) -> Result<()> {
+        for id in loads {
             let (tensor, offset) = body.address(&self.nest.load(*id).clone(), None)?;
             body.line(format!("e{} = {tensor}[{offset}];", id.0));
         }
@@ -158,16 +172,42 @@ impl Plan<'_, '_> {
     }
 
     /// Whether all threads have something to do in every turn of a pass, those behind the end of a row with its last pack again, which they neither fold nor
-    /// store: where random words are drawn, or a thread has few turns, those that may have nothing to do would not be mixed with others.
+    /// store: where random words are drawn, or a thread has few turns, those that may have nothing to do would not be mixed with others; and what a last turn
+    /// behind a branch reads would be asked for when earlier turns have come.
     pub(super) fn fills(&self, number: usize) -> bool {
         if self.is_alike() {
             return self.turns.is_some_and(|turns| turns > 1) && self.has_all_near();
+        }
+        if self.fills_all() {
+            return true;
         }
         let (pass, read) = (&self.passes[number], self.read_by(&self.passes[number]));
         let draws = (0..read.len()).any(|k| read[k] && matches!(self.nest.kernel.steps[k].op, Op::Random { .. }));
         let only_folds = pass.stores.is_empty() && pass.columns.is_empty();
         let is_here = self.nest.lines.is_some() && self.place == Place::Registers;
         is_here && draws && only_folds && self.turns.is_some_and(|turns| turns > 1)
+    }
+
+    /// Whether all passes are such: of rows of narrow floats that are held, and are worked on with weights.
+    pub(super) fn fills_all(&self) -> bool {
+        let is_here = self.nest.lines.is_some() && self.part.is_none() && self.place == Place::Registers;
+        let is_weighed = self.is_near && self.weights() > 0 && self.rows_of_one() && !self.is_random();
+        is_here && is_weighed && self.turns.is_some_and(|turns| turns > 1)
+    }
+
+    /// Whether what is held stays narrow behind meetings. The compiler would keep it widened, and of so many turns that leaves no registers to ask for weights ahead.
+    pub(super) fn stays_narrow(&self) -> bool {
+        let is_norm = self.passes.len() == 3 && flops(self.nest, self.along) < FEW_FLOPS;
+        self.fills_all() && is_norm && self.turns.is_some_and(|turns| turns >= MANY_TURNS)
+    }
+
+    /// Tells the compiler nothing of what a pass takes from earlier ones.
+    pub(super) fn keep_narrow(&self, body: &mut Body<'_>, number: usize) {
+        let takes = &self.passes[number].takes;
+        for held in self.held.iter().filter(|held| self.stays_narrow() && held.is_pack && takes.contains(&held.step)) {
+            body.line("#pragma unroll");
+            body.line(format!("for (int k = 0; k < {}; ++k) forget({}[k]);", self.turns.unwrap_or(1), held.name()));
+        }
     }
 
     /// The coordinates of a pack, and whether it is there; what is read for one that is not is there in any case.

@@ -18,6 +18,8 @@ impl Plan<'_, '_> {
                 Some(match self.reads_halves() {
                     true => 896,
                     false if self.is_much_code() => 1152,
+                    // No turn waits for another one, so that all packs are asked for at once.
+                    false if self.fills_all() && self.block() <= super::THREADS => 1024,
                     false => 1280,
                 })
             }

@@ -329,7 +329,7 @@ pub(super) fn failed_check(phase: &Phase, fault: Fault) -> Error {
     let site = usize::try_from(fault.site - 1).ok().and_then(|site| phase.sites.get(site));
     let farthest = FARTHEST_INDEX.unsigned_abs();
     let index = match fault.value.unsigned_abs() {
-        far if far >= farthest => format!("{} or beyond", fault.value),
+        far if far == farthest => format!("{} or beyond", fault.value),
         _ => fault.value.to_string(),
     };
     match site {

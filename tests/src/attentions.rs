@@ -107,6 +107,8 @@ struct Variant {
     wide: bool,
     /// some probabilities are dropped
     drops: bool,
+    /// a fold of the scores is a result, too: over keys, or over queries
+    beside: Option<(Monoid, usize)>,
     /// batch, key heads, queries, keys, size of a head, size of a value
     sizes: [i64; 6],
 }
@@ -145,6 +147,15 @@ pub fn attentions() -> impl Strategy<Value = Case> {
         prop::sample::select(vec![false, false, true]),
         any::<bool>(),
         prop::sample::select(vec![false, false, false, true]),
+        prop::sample::select(vec![
+            None,
+            None,
+            Some((Monoid::ArgMax, 3)),
+            Some((Monoid::ArgMin, 3)),
+            Some((Monoid::ArgMaxLast, 2)),
+            Some((Monoid::Max, 3)),
+            Some((Monoid::Sum, 2)),
+        ]),
     );
     let sizes = (
         prop::sample::select(vec![1i64, 2, 3, 0]),
@@ -156,7 +167,7 @@ pub fn attentions() -> impl Strategy<Value = Case> {
     );
     (what, how, sizes).prop_map(|(what, how, (b, h, s, t, d, e))| {
         let (mask, scale, softmax, guard, end, known, dtype) = what;
-        let (group, packed, past, softcap, wide, drops) = how;
+        let (group, packed, past, softcap, wide, drops, beside) = how;
         let sizes = [b, h, s, t, d, e];
         // A row that sees nothing is NaN, and 0 where all of that is dropped; real algebra need not tell these apart.
         let guard = if drops { Guard::NotANumber } else { guard };
@@ -174,6 +185,7 @@ pub fn attentions() -> impl Strategy<Value = Case> {
             softcap,
             wide,
             drops,
+            beside,
             sizes,
         };
         variant.case()
@@ -244,6 +256,9 @@ impl Variant {
         }
         let (k, v) = (self.repeat(k)?, self.repeat(v)?);
         let scores = self.scores(q, k)?;
+        if let Some((monoid, axis)) = self.beside {
+            b.output("beside", scores.reduce(monoid, &[axis]));
+        }
         let (scores, seen) = self.masked(b, scores, &offset)?;
         let y = self.weighed(b, scores, seen, v)?;
         self.finish(b, y)

@@ -2,6 +2,7 @@
 
 use super::cell::Bases;
 use super::evaluate::Kind;
+use super::neighbours::Neighbours;
 use super::state::{GroupId, Groups, State};
 use crate::graph::Value;
 use crate::lower::Hints;
@@ -30,12 +31,12 @@ impl<'a> FuseContext<'a> {
     }
 
     /// The groups that read what a group stores, ascending; the first ones where there are very many.
-    pub fn consumers(&self, group: GroupId) -> Groups {
+    pub fn consumers(&self, group: GroupId) -> Neighbours<'_> {
         self.state.first_consumers(group, self.most)
     }
 
     /// The groups that read what a group stores, ascending: at most so many, whatever is looked at otherwise.
-    pub fn consumers_up_to(&self, group: GroupId, most: usize) -> Groups {
+    pub fn consumers_up_to(&self, group: GroupId, most: usize) -> Neighbours<'_> {
         self.state.first_consumers(group, most)
     }
 
@@ -45,7 +46,7 @@ impl<'a> FuseContext<'a> {
     }
 
     /// The groups whose stored values a group reads, ascending.
-    pub fn producers(&self, group: GroupId) -> Groups {
+    pub fn producers(&self, group: GroupId) -> Neighbours<'_> {
         self.state.producers(group)
     }
 

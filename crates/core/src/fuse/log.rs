@@ -61,7 +61,7 @@ impl Driver<'_> {
                 let candidate = self.assess(proposal);
                 self.refuse(candidate);
             }
-            for consumer in self.state.consumers(group) {
+            for consumer in Groups::from_slice(&self.state.consumers(group)) {
                 if !looked_at.contains(&consumer) {
                     let candidate = self.without_rule(group, consumer);
                     self.refuse(candidate);

@@ -24,6 +24,7 @@ mod layout;
 mod lock;
 mod log;
 mod name;
+mod neighbours;
 mod options;
 mod order;
 mod plan;

@@ -7,6 +7,7 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
 use rustc_hash::{FxHashMap, FxHashSet};
+use smallvec::SmallVec;
 
 use super::state::{GroupId, Groups, State};
 
@@ -115,7 +116,7 @@ impl State<'_> {
         let mut waits: FxHashMap<GroupId, usize> = groups.iter().map(|g| (*g, 0)).collect();
         let mut followers: FxHashMap<GroupId, Groups> = FxHashMap::default();
         for group in &groups {
-            let next = self.followers(*group);
+            let next = Groups::from_slice(&self.followers(*group));
             for later in &next {
                 *waits.get_mut(later).expect("a follower is there") += 1;
             }
@@ -148,10 +149,12 @@ impl State<'_> {
         let mut found: Vec<GroupId> = Vec::new();
         // What the first waits for stands before it, and what waits for the last behind it.
         let end = if forwards { last } else { first };
-        let inner = merged.iter().filter(|group| self.order.place(**group) != end);
-        let mut todo: Vec<GroupId> = inner.flat_map(|group| next(*group)).collect();
+        let mut todo: SmallVec<[GroupId; 32]> = SmallVec::new();
+        for group in merged.iter().filter(|group| self.order.place(**group) != end) {
+            todo.extend_from_slice(&next(*group));
+        }
         self.effort.set(self.effort.get() + todo.len() as u64);
-        todo.retain(outside);
+        todo.retain(|group| outside(group));
         while let Some(group) = todo.pop() {
             if !seen.insert(group) {
                 continue;
@@ -162,7 +165,7 @@ impl State<'_> {
             found.push(group);
             let further = next(group);
             self.effort.set(self.effort.get() + 1 + further.len() as u64);
-            for further in further {
+            for further in further.iter().copied() {
                 if merged.contains(&further) {
                     return Ways::Circle;
                 }

@@ -143,8 +143,10 @@ impl Driver<'_> {
         let kind = |group: &GroupId| self.state.group(*group).priced.kind;
         let is_between = |group: &GroupId| {
             let is_memory_bound = matches!(kind(group), Kind::Map | Kind::Row | Kind::Column);
-            let has = |neighbours: Groups| neighbours.iter().any(|other| kind(other) == Kind::Contract);
-            is_memory_bound && has(self.state.producers(*group)) && has(self.state.first_consumers(*group, MOST_TRIED))
+            let has = |neighbours: &[GroupId]| neighbours.iter().any(|other| kind(other) == Kind::Contract);
+            is_memory_bound
+                && has(&self.state.producers(*group))
+                && has(&self.state.first_consumers(*group, MOST_TRIED))
         };
         let is_open = |group: &GroupId| kind(group) != Kind::Attention && !self.is_wanted(*group);
         let trial = |node: usize| {

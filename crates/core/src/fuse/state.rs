@@ -5,8 +5,9 @@ use std::rc::Rc;
 
 use smallvec::SmallVec;
 
-use super::cell::{Cells, Nodes};
+use super::cell::Cells;
 use super::evaluate::{Evaluator, Priced};
+use super::neighbours::Near;
 use super::order::Order;
 use crate::error::{Error, Result};
 use crate::graph::{Graph, Value};
@@ -40,6 +41,8 @@ pub(super) struct State<'g> {
     pub home: Vec<GroupId>,
     /// the order in which groups can run
     pub order: Order,
+    /// for every group, those around it, as far as they were asked for since they changed
+    pub near: Vec<Near>,
     /// how many groups were looked at on ways around others
     pub effort: Cell<u64>,
 }
@@ -55,6 +58,7 @@ impl<'g> State<'g> {
             inside: vec![Groups::new(); count],
             home: vec![u32::MAX; count],
             order: Order::default(),
+            near: Vec::new(),
             effort: Cell::new(0),
         };
         for id in cells.iter() {
@@ -65,6 +69,7 @@ impl<'g> State<'g> {
             state.home[id] = group;
             state.groups.push(Some(cell));
             state.order.push(group);
+            state.near.push(Near::default());
         }
         Ok(state)
     }
@@ -82,38 +87,8 @@ impl<'g> State<'g> {
         (0..self.groups.len() as GroupId).filter(|id| self.is_there(*id))
     }
 
-    fn has(&self, group: GroupId, node: usize) -> bool {
+    pub(super) fn has(&self, group: GroupId, node: usize) -> bool {
         self.inside[node].contains(&group)
-    }
-
-    /// The groups that read a value that this group stores, ascending.
-    pub fn consumers(&self, id: GroupId) -> Groups {
-        self.first_consumers(id, usize::MAX)
-    }
-
-    /// The groups that read a value that this group stores, ascending: at most so many, those of the first readers.
-    pub fn first_consumers(&self, id: GroupId, most: usize) -> Groups {
-        let mut found = Groups::new();
-        'members: for member in &self.group(id).members {
-            if self.home[*member] != id {
-                continue;
-            }
-            for reader in &self.cells.readers[*member] {
-                for group in &self.inside[*reader as usize] {
-                    if *group != id && found.last() != Some(group) && !self.has(*group, *member) {
-                        found.push(*group);
-                    }
-                }
-                if found.len() >= most {
-                    sort_out(&mut found);
-                    if found.len() >= most {
-                        break 'members;
-                    }
-                }
-            }
-        }
-        sort_out(&mut found);
-        found
     }
 
     /// The cells that read a value, ascending; also of inputs and constants.
@@ -121,48 +96,13 @@ impl<'g> State<'g> {
         &self.cells.readers[value.node()]
     }
 
-    /// The groups whose stored values this group reads, ascending.
-    pub fn producers(&self, id: GroupId) -> Groups {
-        let mut found = Groups::new();
-        for member in &self.group(id).members {
-            for read in &self.cells.reads[*member] {
-                let read = *read as usize;
-                if found.last() != Some(&self.home[read]) && !self.has(id, read) {
-                    found.push(self.home[read]);
-                }
-            }
-        }
-        sort_out(&mut found);
-        found
-    }
-
-    /// The groups that must run after this one: consumers, and those whose sizes it binds.
-    pub fn followers(&self, id: GroupId) -> Groups {
-        let mut found = self.consumers(id);
-        self.extend(&mut found, id, &self.cells.before);
-        found
-    }
-
-    /// The groups that must run before this one: producers, and those that bind its sizes.
-    pub fn leaders(&self, id: GroupId) -> Groups {
-        let mut found = self.producers(id);
-        self.extend(&mut found, id, &self.cells.after);
-        found
-    }
-
-    /// Adds the other groups that compute what nodes of a group are tied to by sizes.
-    fn extend(&self, found: &mut Groups, id: GroupId, tied: &[Nodes]) {
-        let before = found.len();
-        let nodes = self.group(id).members.iter().flat_map(|member| &tied[*member]);
-        found.extend(nodes.flat_map(|node| &self.inside[*node as usize]).copied().filter(|group| *group != id));
-        if found.len() > before {
-            sort_out(found);
-        }
-    }
-
     /// All nodes of some groups, ascending.
     pub fn union(&self, groups: &[GroupId]) -> Vec<usize> {
-        let mut all: Vec<usize> = groups.iter().flat_map(|g| self.group(*g).members.iter().copied()).collect();
+        if let [first, second] = groups {
+            return merged(&self.group(*first).members, &self.group(*second).members);
+        }
+        let mut all: Vec<usize> = Vec::with_capacity(groups.iter().map(|g| self.group(*g).members.len()).sum());
+        groups.iter().for_each(|g| all.extend_from_slice(&self.group(*g).members));
         all.sort_unstable();
         all.dedup();
         all
@@ -199,14 +139,10 @@ impl<'g> State<'g> {
                 wanted[k] = true;
             }
         }
-        for k in (0..members.len()).rev().filter(|k| wanted[*k]).collect::<Vec<_>>() {
-            let mut todo = vec![k];
-            while let Some(k) = todo.pop() {
-                for inner in self.read_among(&members, members[k]) {
-                    if !std::mem::replace(&mut wanted[inner], true) {
-                        todo.push(inner);
-                    }
-                }
+        // nodes read what stands before them
+        for k in (0..members.len()).rev() {
+            if wanted[k] {
+                self.read_among(&members, members[k]).for_each(|inner| wanted[inner] = true);
             }
         }
         let mut keep = wanted.iter();
@@ -268,8 +204,9 @@ impl<'g> State<'g> {
             }
             self.groups.push(Some(group));
             self.order.push(place);
+            self.near.push(Near::default());
         }
-        for node in moved {
+        for node in moved.iter().copied() {
             self.inside[node].retain(|g| self.groups[*g as usize].is_some());
             if self.groups[self.home[node] as usize].is_none() {
                 let (inside, is_new) = (&self.inside[node], |g: &&GroupId| **g >= first_new);
@@ -278,6 +215,7 @@ impl<'g> State<'g> {
                 self.home[node] = *home.unwrap_or(&inside[0]);
             }
         }
+        self.forget_around(&moved);
         (first_new..self.groups.len() as GroupId).collect()
     }
 
@@ -303,6 +241,20 @@ impl<'g> State<'g> {
     }
 }
 
+/// Two ascending lists as one, each node once.
+fn merged(first: &[usize], second: &[usize]) -> Vec<usize> {
+    let mut all = Vec::with_capacity(first.len() + second.len());
+    let (mut a, mut b) = (0, 0);
+    while let (Some(one), Some(other)) = (first.get(a), second.get(b)) {
+        all.push(*one.min(other));
+        a += usize::from(one <= other);
+        b += usize::from(other <= one);
+    }
+    all.extend_from_slice(&first[a..]);
+    all.extend_from_slice(&second[b..]);
+    all
+}
+
 /// More nodes than this are not taken apart.
 const MOST_SHATTERED: usize = 64;
 
@@ -322,12 +274,6 @@ fn single(graph: &Graph, id: usize, evaluator: &mut Evaluator<'_>) -> std::resul
     let outputs: Vec<Value> = (0..graph.nodes()[id].types().len()).map(|port| Value::new(id, port)).collect();
     let priced = evaluator.evaluate(&members, &outputs)?;
     Ok(GroupState { members, outputs, priced })
-}
-
-/// Ascending, and each once.
-fn sort_out(groups: &mut Groups) {
-    groups.sort_unstable();
-    groups.dedup();
 }
 
 #[cfg(test)]

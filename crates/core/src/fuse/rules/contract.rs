@@ -1,6 +1,6 @@
 //! Sums of products with the work on their operands and on their results.
 
-use super::{Form, FuseContext, GroupId, Groups, MOST_COPIES, Proposal, Rule, Stage, with_consumers};
+use super::{Form, FuseContext, GroupId, MOST_COPIES, Proposal, Rule, Stage, with_consumers};
 use crate::fuse::Kind;
 
 /// A mask is copied into the attention of no more layers than this.
@@ -58,7 +58,7 @@ impl Rule for Prologue {
         }
         let mut proposals = with_consumers(self.name(), context, group, |c| contracts(context.kind(c)));
         // A mask that the attention of every layer reads, for every head again. Copied into some of its readers, it would be missed by the rest.
-        let attends = |readers: &Groups| readers.iter().all(|c| context.kind(*c) == Kind::Attention);
+        let attends = |readers: &[GroupId]| readers.iter().all(|c| context.kind(*c) == Kind::Attention);
         let first = context.consumers(group);
         if first.len() > MOST_COPIES && attends(&first) && context.shrinks(group) {
             let readers = context.consumers_up_to(group, MOST_MASKED + 1);

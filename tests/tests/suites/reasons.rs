@@ -160,6 +160,12 @@ fn cases_of_contractions() -> Vec<Case> {
         Case::on("h200", "not-streamable", |b| {
             b.output("y", weights(b, [4, 256, 64, 256], false).matmul(values(b, [4, 256, 64])));
         }),
+        // A running minimum begins at infinity, and grows what was summed before by a factor that is infinite then.
+        Case::on("h200", "not-streamable", |b| {
+            let scores = scores(b, [4, 256, 64, 256]);
+            let weights = (scores - scores.reduce_keep(Monoid::Min, &[2])).exp();
+            b.output("y", weights.matmul(values(b, [4, 256, 64])));
+        }),
         // The place of the largest score is known when whole rows are.
         Case::on("h200", "order-streamed", |b| {
             let scores = scores(b, [4, 256, 64, 256]);

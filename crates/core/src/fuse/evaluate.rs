@@ -15,7 +15,7 @@ use crate::graph::{Graph, Value};
 use crate::lower::{self, Draft, Group, Hints, Limits, Refusal, Roles};
 use crate::passes::Numerics;
 use crate::tensor::DType;
-use crate::tile::Schedule;
+use crate::tile::{self, Schedule};
 
 /// The kinds of kernels, by their schedule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -213,7 +213,9 @@ impl<'g> Evaluator<'g> {
             // Whether folds can follow each other along the stream shows in the normal form.
             let settled = lower::settle(&draft, self.numerics);
             let roles = lower::classify(&settled, &largest, self.hints)?;
-            lower::corrections(&settled, &roles, self.numerics)?;
+            // What the rules of kernels forbid besides is no fusion either: a plan without it has a kernel.
+            let kernel = lower::finish(&settled, &roles, &largest, self.numerics)?;
+            tile::verify_unread(&kernel).map_err(|_| Refusal::NotStreamable)?;
         }
         let found = best_tiles(&draft, &roles, (&largest, dtype), (self.spec, self.hints), &fresh);
         let (limits, work, price) = found.ok_or(Refusal::NoSkeleton)?;

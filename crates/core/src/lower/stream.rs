@@ -4,7 +4,7 @@ use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 
 use super::classify::Roles;
-use super::draft::{Draft, LeafOp, Place};
+use super::draft::{Draft, Leaf, LeafOp, Place};
 use super::refusal::Refusal;
 use crate::ops::normal::Normalizer;
 use crate::ops::normal::online::Correction;
@@ -22,12 +22,15 @@ pub(super) type Follows = (usize, usize, Expr);
 pub fn corrections(draft: &Draft, roles: &Roles, numerics: Numerics) -> Result<Vec<Follows>, Refusal> {
     let Roles::Attention { second, stream, .. } = roles else { return Ok(Vec::new()) };
     let streamed = |leaf: usize| !draft.leaves[leaf].op.folded().common(*stream).is_empty();
+    let is_place = |op: &LeafOp| matches!(op, LeafOp::Reduce { monoid, .. } if monoid.is_position());
+    if draft.leaves.iter().any(|leaf| is_place(&leaf.op)) {
+        return Err(Refusal::OrderStreamed);
+    }
     let mut found = Vec::new();
     for fold in (0..draft.leaves.len()).filter(|k| streamed(*k)) {
         let (terms, monoid) = match &draft.leaves[fold].op {
             op if op.folded() != *stream => return Err(Refusal::FoldAcrossTiles),
             LeafOp::Prefix { .. } => return Err(Refusal::OrderStreamed),
-            LeafOp::Reduce { monoid, .. } if monoid.is_position() => return Err(Refusal::OrderStreamed),
             LeafOp::Reduce { monoid, arg, .. } => (SmallVec::<[Place; 2]>::from_slice(&[*arg]), *monoid),
             LeafOp::Dot { a, b, .. } if fold == *second => (SmallVec::from_slice(&[*a, *b]), Monoid::Sum),
             _ => continue,
@@ -65,13 +68,25 @@ fn follow(
         match normalizer.correction(term, running, monoid, &varies) {
             Ok(Correction::None) => {}
             // Other factors are 0 / 0 where a row begins masked.
-            Ok(Correction::Factor(change)) if change.others.is_empty() && change.is_exponential => {
+            Ok(Correction::Factor(change))
+                if change.others.is_empty() && change.is_exponential && begins_well(&change.expr, leaf) =>
+            {
                 found.push((fold, k, change.expr));
             }
             _ => return Err(Refusal::NotStreamable),
         }
     }
     Ok(())
+}
+
+/// Whether nothing becomes something that is no number when the first piece is done: of a running minimum, which begins at infinity, the
+/// factor `exp(old − new)` is infinite then, and what it multiplies is 0.
+fn begins_well(factor: &Expr, running: &Leaf) -> bool {
+    let LeafOp::Reduce { monoid, .. } = &running.op else { return true };
+    let begin = monoid.neutral(running.dtype).to_f64();
+    // Sums whose logarithm is taken are positive.
+    let firsts: &[f64] = if *monoid == Monoid::Sum { &[1.0] } else { &[1.0, -1.0] };
+    firsts.iter().all(|first| factor.eval_f64(&[begin, *first]).is_finite())
 }
 
 /// A term with every value of its own that reads a fold along the stream replaced by what it is.

@@ -177,9 +177,16 @@ impl<'s> Normalizer<'s> {
 
     /// What a term is whose operands have values.
     fn settle(&mut self, term: Term<'s>) -> Value<'s> {
-        let operands: SmallVec<[Value<'s>; 3]> =
-            term.operands().iter().map(|o| self.values[&o.place()].clone()).collect();
         let node = term.node();
+        let decides = matches!(node, ExprNode::Apply(op, _) if op.jumps());
+        let operands = term.operands().into_iter().map(|o| match (o.node(), self.compute_type(o.dtype())) {
+            // What a constant of a narrow type was meant to be is another number where it is held wider, and equal to none of that type.
+            (ExprNode::Const(Number::Float(bits)), Some(dtype)) if decides && o.dtype() != dtype => {
+                self.real(Product::constant(self.scope, dtype, f64::from_bits(bits)))
+            }
+            _ => self.values[&o.place()].clone(),
+        });
+        let operands: SmallVec<[Value<'s>; 3]> = operands.collect();
         match (&node, self.compute_type(term.dtype())) {
             (ExprNode::Const(Number::Float(bits)), Some(dtype)) => {
                 self.real(Product::constant(self.scope, dtype, number::intended(f64::from_bits(*bits), term.dtype())))

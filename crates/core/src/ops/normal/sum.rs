@@ -472,27 +472,29 @@ impl<'s> Normalizer<'s> {
         for (term, coefficient) in &sum.terms {
             signed.push(self.with_sign(*term, dtype.round(coefficient * scale) + 0.0)); // −0 becomes 0
         }
-        let (used, mut total) = self.begin_sum(dtype, &signed, constant);
+        // A constant beside a difference comes last: the terms may cancel, and what is small would be lost in the first of them.
+        let has_sign = |is_negative: bool| signed.iter().any(|(_, c)| (*c < 0.0) == is_negative);
+        let comes_last = has_sign(true) && has_sign(false) && drowning(&signed).is_none();
+        let (first, last) = if comes_last { (0.0, constant) } else { (constant, 0.0) };
+        let (used, mut total) = self.begin_sum(dtype, &signed, first);
         for (k, (term, coefficient)) in signed.iter().enumerate() {
             if Some(k) != used {
                 let size = self.multiple(dtype, *term, coefficient.abs());
                 total = if *coefficient < 0.0 { total - size } else { total + size };
             }
         }
-        total
+        self.plus_constant(dtype, total, last)
     }
 
     /// The constant of a sum with the term that is written beside it, if one is, and which. That is the first that is not negative;
     /// but where small terms would drown in a large one, the large one meets the constant before they come: `10000·m − 10000`
     /// may be nothing.
     fn begin_sum(&mut self, dtype: DType, signed: &[(Term<'s>, f64)], constant: f64) -> (Option<usize>, Term<'s>) {
-        let size = |k: &usize| signed[*k].1.abs();
-        let largest = (0..signed.len()).max_by(|a, b| size(a).total_cmp(&size(b)).then(b.cmp(a)));
-        let drowns = |k: &usize| constant != 0.0 && signed.iter().any(|(_, c)| c.abs() * DROWNING < size(k));
-        let first = largest.filter(drowns).or_else(|| signed.iter().position(|(_, c)| *c >= 0.0));
+        let drowning = drowning(signed).filter(|_| constant != 0.0);
+        let first = drowning.or_else(|| signed.iter().position(|(_, c)| *c >= 0.0));
         match first {
             Some(k) if signed[k].1 < 0.0 && constant > 0.0 => {
-                let large = self.multiple(dtype, signed[k].0, size(&k));
+                let large = self.multiple(dtype, signed[k].0, signed[k].1.abs());
                 (Some(k), self.scope.constant(dtype, Number::new(dtype, constant)) - large)
             }
             None if constant > 0.0 => (None, self.scope.constant(dtype, Number::new(dtype, constant))),
@@ -560,6 +562,13 @@ impl<'s> Sum<'s> {
     fn is_in(&self, base: Term<'s>) -> bool {
         self.polynomial.is_some_and(|(b, _)| b == base)
     }
+}
+
+/// The largest term of a sum, if others would drown in it.
+fn drowning(signed: &[(Term<'_>, f64)]) -> Option<usize> {
+    let size = |k: &usize| signed[*k].1.abs();
+    let largest = (0..signed.len()).max_by(|a, b| size(a).total_cmp(&size(b)).then(b.cmp(a)));
+    largest.filter(|k| signed.iter().any(|(_, c)| c.abs() * DROWNING < size(k)))
 }
 
 fn can_scale(sum: &Sum<'_>, scale: f64, dtype: DType) -> bool {

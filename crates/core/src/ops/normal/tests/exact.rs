@@ -15,6 +15,15 @@ fn strict_keeps_roundings_and_sorts_what_commutes() {
     assert_eq!(form(|_, x| max(max(x[2], x[0]), max(x[1], x[2]))), form(|_, x| max(x[0], max(x[1], x[2]))));
 }
 
+/// What guards a difference against 0 is added to the difference, not to what is subtracted from.
+#[test]
+fn a_constant_beside_a_difference_comes_last() {
+    let form = |body: Body| text(&normal(&built(DType::F32, 2, body), Numerics::Default));
+    let guarded = form(|s, x| x[0] - x[1] + c(x[0], 1e-8, s));
+    assert!(guarded.starts_with("((a0 - a1) + "), "{guarded}");
+    assert_eq!(guarded, form(|s, x| c(x[0], 1e-8, s) + -x[1] + x[0]));
+}
+
 #[test]
 fn integers_are_sorted_exactly() {
     for numerics in [Numerics::Strict, Numerics::Default] {

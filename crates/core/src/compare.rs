@@ -233,15 +233,12 @@ fn compare_between(
         bound,
         typical,
     };
-    let nan = if expected.dtype().is_float() {
-        (0..expected.count()).filter(|k| actual.float(*k).is_nan()).count()
-    } else {
-        0
-    };
     let stepped = farthest.map(|at| Stepped { count: steps, of: expected.count(), farthest: element(at) });
     match worst.map(element) {
         Some(worst) if beyond > 0 => Err(Mismatch::Elements { worst, beyond, count: expected.count() }),
-        worst => Ok(Agreed { worst, stepped, nan, is_steep: spread.is_some(), reading: Reading::Exact }),
+        worst => {
+            Ok(Agreed { worst, stepped, nan: count_nan(actual), is_steep: spread.is_some(), reading: Reading::Exact })
+        }
     }
 }
 

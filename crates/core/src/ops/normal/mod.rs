@@ -43,6 +43,7 @@ mod order;
 mod product;
 mod sum;
 mod whole;
+mod write_sum;
 
 #[cfg(test)]
 mod tests;

@@ -61,6 +61,11 @@ impl Order {
         operands.unwrap_or_else(|| (a.node(), a.dtype(), a.place()).cmp(&(b.node(), b.dtype(), b.place())))
     }
 
+    /// How much a term varies.
+    pub(super) fn level(&mut self, term: Term<'_>) -> u8 {
+        self.key(term).level
+    }
+
     fn rank(&self, k: u32) -> LeafRank {
         self.ranks.get(k as usize).copied().unwrap_or(LeafRank { level: 1, rank: u64::from(k) })
     }

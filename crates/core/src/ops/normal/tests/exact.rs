@@ -24,6 +24,22 @@ fn a_constant_beside_a_difference_comes_last() {
     assert_eq!(guarded, form(|s, x| c(x[0], 1e-8, s) + -x[1] + x[0]));
 }
 
+/// What varies less than a difference guards it as a constant does.
+#[test]
+fn what_varies_least_is_added_to_a_difference_last() {
+    let form = |body: Body| {
+        let scope = Scope::default();
+        let levels = [0, 2, 2, 1];
+        let arguments: Vec<Term<'_>> = (0..4).map(|k| scope.argument(k, DType::F32)).collect();
+        let ranks = levels.iter().zip(0..).map(|(level, rank)| LeafRank { level: *level, rank }).collect();
+        let root = body(&scope, &arguments);
+        text(&Expr::of(Normalizer::ranked(&scope, Numerics::Default, ranks, Vec::new()).normal(root), &arguments))
+    };
+    assert_eq!(form(|_, x| x[1] - x[2] + x[0]), "((a1 - a2) + a0)");
+    assert_eq!(form(|s, x| c(x[0], 2.0, s) + x[0] + x[3] - x[2] + x[1]), "((((a1 - a2) + a3) + a0) + 2.0)");
+    assert_eq!(form(|_, x| x[0] + x[1] + x[3]), "((a0 + a3) + a1)");
+}
+
 #[test]
 fn integers_are_sorted_exactly() {
     for numerics in [Numerics::Strict, Numerics::Default] {

@@ -22,7 +22,7 @@ pub fn finish(draft: &Draft, roles: &Roles, limits: &Limits, numerics: Numerics)
         return Ok(written(draft, roles, limits, rounding, Vec::new()));
     };
     let (steady, moved) = steadied(draft, *stream, &follows);
-    let follows = follows.into_iter().map(|(fold, on, factor)| (moved[fold], moved[on], factor)).collect();
+    let follows = follows.into_iter().map(|f| Follows { fold: moved[f.fold], on: moved[f.on], ..f }).collect();
     let places = (moved[*first], moved[*second]);
     let mut roles = roles.clone();
     if let Roles::Attention { first, second, .. } = &mut roles {
@@ -54,7 +54,7 @@ fn written(draft: &Draft, roles: &Roles, limits: &Limits, rounding: Rounding, fo
     let param = |ty: &crate::tensor::TensorType| Param::row_major(ty.clone());
     let mut schedule = schedule(roles, limits, &leaves);
     if let Schedule::Attention { corrections, .. } = &mut schedule {
-        let correction = |(fold, on, factor): Follows| Correction { fold: leaves[fold], on: leaves[on], factor };
+        let correction = |f: Follows| Correction { fold: leaves[f.fold], on: leaves[f.on], factor: f.factor };
         corrections.extend(follows.into_iter().map(correction));
     }
     Kernel {

@@ -2,16 +2,18 @@
 //!
 //! Where a mask hides the first pieces of a row, its running maximum is −∞ until an element shows. Elements of those pieces
 //! would be `exp(−∞ + ∞)`, NaN, and stay in the sums, though the row as a whole is fine. Therefore elements read 0 in the
-//! place of a running result that is not finite: they are 0 then, as they are in the end. A row whose final result is not
-//! finite is NaN when it is folded at once; so that it still is, what reads its sums adds `0 · r`.
+//! place of a running result that is not finite: they are 0 then, as they are in the end. So they do where they read the logarithm of a
+//! running sum, which is 0 so far. A row whose final result is not finite is NaN when it is folded at once; so that it still is, what
+//! reads its sums adds `0 · r`. But where elements read 0 anyway, as those of a LogSumExp do, and of a row without elements, sums are 0.
 
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 use smallvec::SmallVec;
 
 use super::draft::{Draft, Leaf, LeafOp, Place, Sink, note_axes};
 use super::settle::copy_term;
-use super::stream::{Follows, reads_stream};
-use crate::ops::{Scalar, Scope, Term};
+use super::stream::{Follows, Read, reading, reads_stream};
+use crate::ops::{Number, Scalar, Scope, Term};
+use crate::tensor::{DType, Dim};
 use crate::tile::AxisSet;
 
 /// The draft with steady folds, which computes the same, and for every leaf its new number.
@@ -64,7 +66,7 @@ impl<'s> Work<'_, 's> {
             LeafOp::Let { arg } if !self.is_streamed(arg) && reads_stream(self.draft, arg, self.stream) => {
                 self.copy(arg, true)
             }
-            _ if self.follows.iter().any(|(_, on, _)| *on == k) => self.finite(new).place(),
+            _ if self.is_followed(k) => self.finite(k, new).place(),
             _ => new.place(),
         };
         self.inside.insert(old, inside);
@@ -78,21 +80,34 @@ impl<'s> Work<'_, 's> {
         self.scope.argument(self.leaves.len() - 1, dtype)
     }
 
-    /// A running result where it is finite, otherwise 0: a value of its own, since it does not vary along the stream.
-    fn finite(&mut self, running: Term<'s>) -> Term<'s> {
-        let [infinity, zero] = [f64::INFINITY, 0.0].map(|x| self.scope.float(running, x));
-        let finite = running.apply(Scalar::Abs).lt(infinity).select(running, zero);
-        let axes = self.leaves[self.leaves.len() - 1].axes;
+    /// Whether a fold along the stream follows this one.
+    fn is_followed(&self, leaf: usize) -> bool {
+        self.follows.iter().any(|f| f.on == leaf)
+    }
+
+    /// What is read of a fold's running result where it is finite, otherwise 0: a value of its own, since it does not vary along the stream.
+    fn finite(&mut self, fold: usize, read: Term<'s>) -> Term<'s> {
+        let [infinity, zero] = [f64::INFINITY, 0.0].map(|x| self.scope.float(read, x));
+        let finite = read.apply(Scalar::Abs).lt(infinity).select(read, zero);
+        let axes = self.leaves[self.moved[fold]].axes;
         self.push(Leaf { op: LeafOp::Let { arg: finite.place() }, dtype: finite.dtype(), axes })
     }
 
     /// What reads a fold in the end: NaN where a running result that it followed is not finite.
     fn settled(&self, fold: usize, new: Term<'s>) -> Term<'s> {
-        let followed = self.follows.iter().filter(|(f, ..)| *f == fold);
-        followed.fold(new, |total, (_, on, _)| {
-            let running = self.scope.argument(self.moved[*on], self.draft.leaves[*on].dtype);
-            total + (running * self.scope.float(running, 0.0)).cast(total.dtype())
-        })
+        let followed = self.follows.iter().filter(|f| f.fold == fold && f.read != Read::Guarded);
+        let settled = followed.fold(new, |total, f| {
+            let running = self.scope.argument(self.moved[f.on], self.draft.leaves[f.on].dtype);
+            let read = if f.read == Read::Logarithm { running.apply(Scalar::Log) } else { running };
+            total + (read * self.scope.float(read, 0.0)).cast(total.dtype())
+        });
+        let length = (0..self.draft.axes.len()).filter(|axis| self.stream.contains(*axis));
+        let length = length.map(|axis| self.draft.axes[axis].clone()).product::<Dim>();
+        if settled == new || (&length - 1).is_nonnegative() {
+            return settled;
+        }
+        let nothing = self.scope.constant(DType::I64, Number::Int(0));
+        nothing.lt(self.scope.index(&length)).select(settled, new)
     }
 
     fn is_streamed(&self, place: Place) -> bool {
@@ -104,8 +119,33 @@ impl<'s> Work<'_, 's> {
     }
 
     fn copy(&mut self, place: Place, inside: bool) -> Place {
+        if inside {
+            self.note_readings(place);
+        }
         let copied = if inside { &mut self.inside } else { &mut self.outside };
         copy_term(&self.draft.scope, self.scope, place, copied)
+    }
+
+    /// Notes what elements read instead of what they read of running results.
+    fn note_readings(&mut self, place: Place) {
+        let (mut todo, mut seen) = (vec![place], FxHashSet::default());
+        while let Some(next) = todo.pop() {
+            if !seen.insert(next) || self.inside.contains_key(&next) {
+                continue;
+            }
+            let instead = reading(self.draft, next).filter(|(fold, _)| self.is_followed(*fold)).map(|(fold, read)| {
+                let dtype = self.draft.leaves[fold].dtype;
+                let running = self.scope.argument(self.moved[fold], dtype);
+                match read {
+                    Read::Logarithm => self.finite(fold, running.apply(Scalar::Log)).place(),
+                    _ => self.inside[&self.draft.scope.argument(fold, dtype).place()],
+                }
+            });
+            match instead {
+                Some(instead) => _ = self.inside.insert(next, instead),
+                None => todo.extend(self.draft.scope.term(next).operands().iter().map(|o| o.place())),
+            }
+        }
     }
 }
 
@@ -129,18 +169,37 @@ mod tests {
     const KEYS: usize = 12;
     const WIDTH: usize = 4;
 
-    /// Attention with an additive mask; the sum of a row divides the product.
-    fn attention(guarded: bool) -> Graph {
+    /// What becomes of scores before they are multiplied with the values.
+    #[derive(Clone, Copy)]
+    enum Weights {
+        /// the sum of a row divides the product
+        Softmax,
+        /// … unless it is no number
+        Guarded,
+        /// LogSumExp, which is stored, too, is subtracted from scores; its maximum is read where it is finite
+        LogSumExp,
+    }
+
+    /// Attention with an additive mask.
+    fn attention(weights: Weights) -> Graph {
         let b = Builder::new("attention");
         let input = |name: &str, sizes: [usize; 2]| b.input(name, DType::F32, Shape::new(sizes));
         let (q, k, v) = (input("q", [ROWS, WIDTH]), input("k", [WIDTH, KEYS]), input("v", [KEYS, WIDTH]));
         let x = q.contract("nd,dm->nm", k) * 0.5 + input("mask", [ROWS, KEYS]);
-        let e = (x - x.reduce_keep(Monoid::Max, &[1])).exp();
-        let (sum, product) = (e.sum(&[1]), e.contract("nm,md->nd", v));
-        let y = product / sum;
-        let shape = y.shape().unwrap();
-        let zero = b.scalar(DType::F32, 0.0).expand(shape.clone());
-        b.output("y", if guarded { sum.is_nan().expand(shape).select(zero, y) } else { y });
+        let most = x.reduce_keep(Monoid::Max, &[1]);
+        if let Weights::LogSumExp = weights {
+            let most = most.abs().lt(f64::INFINITY).select(most, 0.0);
+            let log = (x - most).exp().reduce_keep(Monoid::Sum, &[1]).log() + most;
+            b.output("log", log);
+            b.output("y", (x - log).exp().contract("nm,md->nd", v));
+        } else {
+            let e = (x - most).exp();
+            let (sum, product) = (e.sum(&[1]), e.contract("nm,md->nd", v));
+            let y = product / sum;
+            let shape = y.shape().unwrap();
+            let zero = b.scalar(DType::F32, 0.0).expand(shape.clone());
+            b.output("y", if let Weights::Guarded = weights { sum.is_nan().expand(shape).select(zero, y) } else { y });
+        }
         run_passes(b.finish().unwrap(), &Context::default(), &mut |_| {}).unwrap()
     }
 
@@ -157,8 +216,8 @@ mod tests {
 
     #[test]
     fn rows_that_begin_masked_are_streamed_as_they_are_folded_at_once() {
-        for guarded in [false, true] {
-            let graph = attention(guarded);
+        for weights in [Weights::Softmax, Weights::Guarded, Weights::LogSumExp] {
+            let graph = attention(weights);
             let (kernel, names) = kernel(&graph);
             assert!(matches!(kernel.schedule, Schedule::Attention { .. }), "{kernel}");
             // Rows: nothing masked, all but the last masked, all masked, +∞, NaN.
@@ -180,12 +239,15 @@ mod tests {
                 inputs.insert(name, literal);
             }
             let buffers: Vec<Buffer> = names.iter().map(|name| Buffer::from_literal(&inputs[name])).collect();
-            let expected = reference::evaluate(&graph, &inputs, &reference::Options::default()).unwrap().remove(0);
+            let expected = reference::evaluate(&graph, &inputs, &reference::Options::default()).unwrap();
             let options = interp::Options { folds: Folds::AsScheduled, ..interp::Options::default() };
-            let found = interp::run(&kernel, &buffers, &Default::default(), &options).unwrap().remove(0);
-            for (k, value) in found.to_floats().iter().enumerate() {
-                let close = (value - expected.float(k)).abs() < 1e-5 || value.is_nan() && expected.float(k).is_nan();
-                assert!(close, "row {}: {value} {}", k / WIDTH, expected.float(k));
+            let found = interp::run(&kernel, &buffers, &Default::default(), &options).unwrap();
+            for (found, expected) in found.iter().zip(&expected) {
+                for (k, value) in found.to_floats().iter().enumerate() {
+                    let wanted = expected.float(k);
+                    let close = (value - wanted).abs() < 1e-5 || *value == wanted || value.is_nan() && wanted.is_nan();
+                    assert!(close, "element {k}: {value} {wanted}\n{kernel}");
+                }
             }
         }
     }

@@ -27,7 +27,7 @@ pub(super) const REWRITE: Rewrite = Rewrite {
 /// between 0 and the product by a condition that is computed from a reduction and constant along the axis (the NaN guard of a
 /// softmax). Factors in between that vary along the axis (a dropout mask) stay.
 ///
-/// True of real numbers: a row of no elements, or of NaN that a dropout mask hides altogether, gave 0 and gives NaN.
+/// True of real numbers: a row of NaN that a dropout mask hides altogether gave 0 and gives NaN.
 ///
 /// This is the condition under which the sum and the contraction can run in one loop over the axis: both fold the same `e`,
 /// and only what is done with the two results comes after. Other factors of a row (the root of an RMSNorm) are not

@@ -6,7 +6,8 @@ use super::seen::Seen;
 use crate::error::{Error, Result};
 use crate::graph::rewrite::Rebuild;
 use crate::graph::{Graph, Node, Value};
-use crate::ops::prim::{Contract, Label, View};
+use crate::ops::prim::{Contract, Label, Map, View};
+use crate::ops::{Expr, Number};
 use crate::tensor::{DType, Dim, Ranges};
 
 /// The labels of an operand's axes.
@@ -54,7 +55,8 @@ pub(super) fn at_result(
     Seen { step: seen.step, view }.rebuilt(graph, rebuild)
 }
 
-/// A result on which the factors of an operand act, the innermost first, computed in type `dtype`.
+/// A result on which the factors of an operand act, the innermost first, computed in type `dtype`. Where nothing may be summed, it stays
+/// 0, for what is computed of a row without elements (the normaliser of a softmax over no keys) may be no number.
 pub(super) fn acted_on(
     graph: &Graph,
     rebuild: &mut Rebuild<'_>,
@@ -69,5 +71,21 @@ pub(super) fn acted_on(
         let value = if rebuild.graph().ty(value).dtype == DType::Bool { value } else { cast(rebuild, value, dtype)? };
         result = act(rebuild, factor.action, result, value)?;
     }
-    Ok(result)
+    let summed = summed_count(graph, at);
+    let folds = factors.iter().any(|factor| !factor.seen.reductions(graph).is_empty());
+    if !folds || (&summed - 1).is_nonnegative() {
+        return Ok(result);
+    }
+    let ty = rebuild.graph().ty(result).clone();
+    let expr = Expr::build(&[ty.dtype], |scope, x| {
+        let none = scope.constant(DType::I64, Number::Int(0));
+        none.lt(scope.index(&summed)).select(x[0], scope.float(x[0], 0.0))
+    });
+    rebuild.add(Map { expr, shape: ty.shape }, &[result])
+}
+
+/// How many products a contraction sums for each element.
+fn summed_count(graph: &Graph, (node, row, _): (&Node, &Contract, usize)) -> Dim {
+    let types = [0, 1].map(|operand| graph.ty(node.args()[operand]).clone());
+    row.summed().iter().filter_map(|label| row.extent(&types, *label)).cloned().product()
 }

@@ -96,18 +96,23 @@ impl<'s> Work<'_, 's> {
     /// What reads a fold in the end: NaN where a running result that it followed is not finite.
     fn settled(&self, fold: usize, new: Term<'s>) -> Term<'s> {
         let followed = self.follows.iter().filter(|f| f.fold == fold && f.read != Read::Guarded);
-        let settled = followed.fold(new, |total, f| {
+        followed.fold(new, |total, f| {
             let running = self.scope.argument(self.moved[f.on], self.draft.leaves[f.on].dtype);
             let read = if f.read == Read::Logarithm { running.apply(Scalar::Log) } else { running };
-            total + (read * self.scope.float(read, 0.0)).cast(total.dtype())
-        });
-        let length = (0..self.draft.axes.len()).filter(|axis| self.stream.contains(*axis));
-        let length = length.map(|axis| self.draft.axes[axis].clone()).product::<Dim>();
-        if settled == new || (&length - 1).is_nonnegative() {
-            return settled;
+            total + self.nothing(read).cast(total.dtype())
+        })
+    }
+
+    /// 0 where what was read of a running result is finite, or there were no elements to read it, otherwise NaN.
+    fn nothing(&self, read: Term<'s>) -> Term<'s> {
+        let zero = self.scope.float(read, 0.0);
+        let extents = self.draft.axes.iter().enumerate().filter(|(axis, _)| self.stream.contains(*axis));
+        let length = extents.map(|(_, extent)| extent.clone()).product::<Dim>();
+        if (&length - 1).is_nonnegative() {
+            return read * zero;
         }
-        let nothing = self.scope.constant(DType::I64, Number::Int(0));
-        nothing.lt(self.scope.index(&length)).select(settled, new)
+        let none = self.scope.constant(DType::I64, Number::Int(0));
+        none.lt(self.scope.index(&length)).select(read * zero, zero)
     }
 
     fn is_streamed(&self, place: Place) -> bool {

@@ -56,7 +56,7 @@ pub fn join(function: &mut Function, sequence: &mut Sequence) -> Live {
     }
     let places = sequence.rename(function, &names, |reg, weight| live.intervals[reg.index()].weight -= 2.0 * weight);
     live.move_to(&places);
-    debug_assert!(live.is_like(&Live::new(function, sequence, false)), "what lives where, found anew");
+    debug_assert!(live.covers(&Live::new(function, sequence, false)), "what lives where, found anew");
     live
 }
 

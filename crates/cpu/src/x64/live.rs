@@ -139,13 +139,14 @@ impl Live {
         Live { intervals, ends }
     }
 
-    /// Whether it says the same: sums of weights may be rounded in another order.
-    pub fn is_like(&self, other: &Live) -> bool {
-        let is_like = |(a, b): (&Interval, &Interval)| {
-            let same = (a.start, a.end) == (b.start, b.end) || !(a.is_used() || b.is_used());
-            same && (a.weight - b.weight).abs() <= 1e-3 * a.weight.abs()
+    /// Whether all live as long as in another account, with the same weights (whose sums may be rounded in another order). What is handed on in vain
+    /// may live longer.
+    pub fn covers(&self, other: &Live) -> bool {
+        let covers = |(own, other): (&Interval, &Interval)| {
+            let is_within = own.start <= other.start && other.end <= own.end;
+            !other.is_used() || (is_within && (own.weight - other.weight).abs() <= 1e-3 * other.weight)
         };
-        self.ends == other.ends && self.intervals.iter().zip(&other.intervals).all(is_like)
+        self.ends == other.ends && self.intervals.iter().zip(&other.intervals).all(covers)
     }
 
     /// Instructions have moved from places to others: those who lived then live on there.

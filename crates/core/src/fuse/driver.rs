@@ -2,6 +2,7 @@
 
 use std::cmp::{Ordering, Reverse};
 use std::collections::{BTreeMap, BinaryHeap};
+use std::rc::Rc;
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
@@ -375,7 +376,7 @@ impl<'g> Driver<'g> {
             }
             // Storing less never needs another schedule; should it, the values stay stored.
             let Ok(priced) = self.evaluator.evaluate(&members, &outputs) else { return false };
-            self.state.groups[*home as usize] = Some(GroupState { members, outputs, priced });
+            self.state.groups[*home as usize] = Some(Rc::new(GroupState { members, outputs, priced }));
             true
         });
         homes

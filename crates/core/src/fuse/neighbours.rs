@@ -2,6 +2,7 @@
 
 use std::cell::OnceCell;
 use std::ops::Deref;
+use std::rc::Rc;
 
 use super::cell::Nodes;
 use super::state::{GroupId, Groups, State};
@@ -57,7 +58,7 @@ impl Iterator for Walk<'_> {
     }
 }
 
-/// What is remembered of a group.
+/// What is remembered of a group; copies of a state share it until nodes around the group move in one of them.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Near {
     producers: OnceCell<Groups>,
@@ -172,7 +173,11 @@ impl State<'_> {
     /// Forgets what other groups have in other places or for other readers, now that these nodes have moved.
     pub(super) fn forget_around(&mut self, moved: &[usize]) {
         let State { cells, near, home, inside, .. } = self;
-        let mut forget = |group: GroupId| near[group as usize] = Near::default();
+        let mut forget = |group: GroupId| match Rc::get_mut(&mut near[group as usize]) {
+            Some(own) => *own = Near::default(),
+            // those of a copy stay
+            None => near[group as usize] = Rc::default(),
+        };
         for node in moved.iter().copied() {
             forget(home[node]);
             if is_few(&cells.reads[node]) {

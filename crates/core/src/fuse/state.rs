@@ -29,12 +29,12 @@ pub(super) struct GroupState {
 }
 
 /// A partition of the cells into groups, except that a cell may be computed in several groups; one of them is its home,
-/// which stores it if somebody else reads it.
+/// which stores it if somebody else reads it. It is copied before something is tried: what is the same in both is shared.
 #[derive(Clone, Debug)]
 pub(super) struct State<'g> {
     pub graph: &'g Graph,
     pub cells: &'g Cells,
-    pub groups: Vec<Option<GroupState>>,
+    pub groups: Vec<Option<Rc<GroupState>>>,
     /// for every node, the groups that compute it
     pub inside: Vec<Groups>,
     /// for every node, the group that stores it
@@ -42,7 +42,7 @@ pub(super) struct State<'g> {
     /// the order in which groups can run
     pub order: Order,
     /// for every group, those around it, as far as they were asked for since they changed
-    pub near: Vec<Near>,
+    pub near: Vec<Rc<Near>>,
     /// how many groups were looked at on ways around others
     pub effort: Cell<u64>,
 }
@@ -67,9 +67,9 @@ impl<'g> State<'g> {
             let group = state.groups.len() as GroupId;
             state.inside[id].push(group);
             state.home[id] = group;
-            state.groups.push(Some(cell));
+            state.groups.push(Some(Rc::new(cell)));
             state.order.push(group);
-            state.near.push(Near::default());
+            state.near.push(Rc::default());
         }
         Ok(state)
     }
@@ -202,9 +202,9 @@ impl<'g> State<'g> {
             for node in &group.members {
                 self.inside[*node].push(id);
             }
-            self.groups.push(Some(group));
+            self.groups.push(Some(Rc::new(group)));
             self.order.push(place);
-            self.near.push(Near::default());
+            self.near.push(Rc::default());
         }
         for node in moved.iter().copied() {
             self.inside[node].retain(|g| self.groups[*g as usize].is_some());

@@ -78,6 +78,10 @@ impl<'g> Rebuild<'g> {
     /// The graph that is new from here on.
     fn new_graph(&mut self) -> &mut New {
         let (old, at) = (self.old, self.at);
+        if self.new.is_none() {
+            // another node may have its number now
+            self.contents.remove(&at);
+        }
         self.new.get_or_insert_with(|| {
             let mut graph = old.beginning(at);
             graph.start_symbols(old.first_symbol());
@@ -105,6 +109,14 @@ impl<'g> Rebuild<'g> {
     pub fn keep(&mut self, node: &Node, args: &[Value]) -> Result<Value> {
         let origin = self.old.origin(self.at);
         self.new_graph().graph.adopt(node, args, origin).map(|id| Value::new(id, 0))
+    }
+
+    /// The first result of the node at hand, with its new operands.
+    pub fn at_hand(&mut self, node: &Node, args: &[Value]) -> Result<Value> {
+        match self.new {
+            Some(_) => self.keep(node, args),
+            None => Ok(Value::new(self.at, 0)),
+        }
     }
 
     /// Demands that two sizes are equal at run time.

@@ -36,7 +36,8 @@ pub(super) fn compose_node(
     operand: Value,
 ) -> Result<Option<Values>> {
     let is_last = match rebuild.graph().node_of(operand).prim() {
-        Prim::Const(_) | Prim::Concat(_) => false,
+        Prim::Const(row) => !row.literal.sizes().contains(&1),
+        Prim::Concat(_) => false,
         Prim::View(inner) => {
             let inner = inner.clone();
             rebuild.composed(view, &inner).is_none()

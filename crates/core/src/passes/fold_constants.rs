@@ -50,6 +50,10 @@ fn fold(rebuild: &mut Rebuild<'_>, node: &Node, args: &[Value], context: &Contex
 
 /// The results of a node, where all are known to have no elements.
 fn empty(node: &Node) -> Option<Vec<Literal>> {
+    // nearly none
+    if !node.types().iter().all(|ty| ty.shape.dims().iter().any(|size| size.is(0))) {
+        return None;
+    }
     let results = node.types().iter().map(|ty| {
         let sizes = ty.shape.as_ints().filter(|sizes| sizes.contains(&0))?;
         Literal::from_ints(ty.dtype, sizes, &[]).ok()

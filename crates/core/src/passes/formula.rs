@@ -19,13 +19,18 @@ pub(super) const MOST_VIEWS: usize = 4;
 /// The expression without arguments whose value at the coordinates of an element is the element. A stored constant
 /// has one if all its elements are equal; see [`of_table`] for others.
 pub(super) fn of_value(graph: &Graph, value: Value) -> Option<Expr> {
-    look(graph, value, true)
+    look(graph, None, value, true)
 }
 
-/// As [`of_value`], of what may be a concat of formulas or not.
-fn look(graph: &Graph, value: Value, concats: bool) -> Option<Expr> {
+/// That of a view of a value.
+pub(super) fn of_view(graph: &Graph, view: &View, value: Value) -> Option<Expr> {
+    look(graph, Some(view), value, true)
+}
+
+/// The formula of a value, or of a view of it; the value may be a concat of formulas or not.
+fn look(graph: &Graph, view: Option<&View>, value: Value, concats: bool) -> Option<Expr> {
     let mut node = graph.node_of(value);
-    let mut views: SmallVec<[&View; 2]> = SmallVec::new();
+    let mut views: SmallVec<[&View; 2]> = view.into_iter().collect();
     while let Prim::View(view) = node.prim() {
         if views.len() == MOST_VIEWS {
             return None;

@@ -24,13 +24,10 @@ fn run(graph: &Graph, context: &Context) -> Result<Option<Graph>> {
             Some(expr) => replaced(rebuild.add(Map { expr, shape: row.literal.ty().shape }, &[])?),
             None => Ok(None),
         },
-        Prim::View(row) => {
-            let view = rebuild.add(row.clone(), args)?;
-            match formula::of_value(rebuild.graph(), view) {
-                Some(expr) => replaced(rebuild.add(Map { expr, shape: row.shape.clone() }, &[])?),
-                None => replaced(view),
-            }
-        }
+        Prim::View(row) => match formula::of_view(rebuild.graph(), row, args[0]) {
+            Some(expr) => replaced(rebuild.add(Map { expr, shape: row.shape.clone() }, &[])?),
+            None => Ok(None),
+        },
         Prim::Prefix(row) => match formula::of_running_sum(rebuild.graph(), row, args[0]) {
             Some(expr) => replaced(rebuild.add(Map { expr, shape: node.types()[0].shape.clone() }, &[])?),
             None => Ok(None),

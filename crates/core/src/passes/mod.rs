@@ -28,8 +28,8 @@ mod simplify_algebra;
 mod split_concats;
 
 pub(crate) use formula::MOST_FLOPS as MOST_FORMULA_FLOPS;
-pub(crate) use simplify_algebra::RuleStep;
 pub use simplify_algebra::{RULES, Rule, Tier};
+pub(crate) use simplify_algebra::{RuleStep, plainer};
 
 use crate::budget::Budget;
 use crate::device::Machine;

@@ -1,7 +1,5 @@
 //! Computations with sizes.
 
-use smallvec::smallvec;
-
 use super::{Context, Pass};
 use crate::error::Result;
 use crate::graph::contents::{Known, to_literal};
@@ -30,10 +28,8 @@ fn run(graph: &Graph, context: &Context) -> Result<Option<Graph>> {
 }
 
 fn resolve(rebuild: &mut Rebuild<'_>, node: &Node, args: &[Value], ty: &TensorType) -> Result<Option<Values>> {
-    let value = rebuild.keep(node, args)?;
-    let (Some(known), Some(sizes)) = (rebuild.contents(value), ty.shape.as_ints()) else {
-        return Ok(Some(smallvec![value]));
-    };
+    let value = rebuild.at_hand(node, args)?;
+    let (Some(known), Some(sizes)) = (rebuild.contents(value), ty.shape.as_ints()) else { return Ok(None) };
     if let Some(literal) = to_literal(&known, ty.dtype, sizes) {
         return replaced(rebuild.add(Const { literal }, &[])?);
     }
@@ -46,7 +42,7 @@ fn resolve(rebuild: &mut Rebuild<'_>, node: &Node, args: &[Value], ty: &TensorTy
         .collect();
     match dims {
         Some(dims) => replaced(sizes_as(rebuild, dims, ty)?),
-        None => replaced(value),
+        None => Ok(None),
     }
 }
 

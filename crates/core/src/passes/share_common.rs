@@ -55,8 +55,11 @@ fn respell(rebuild: &mut Rebuild<'_>, row: &Map, args: &[Value]) -> Result<Optio
     let root = *terms.last().expect("an expression has a result");
     let used = arguments_of(root);
     let expr = Expr::of(root, &used.iter().map(|k| leaves[*k]).collect::<SmallVec<[_; 3]>>());
-    let args: SmallVec<[Value; 3]> = used.iter().map(|k| distinct[*k]).collect();
-    replaced(rebuild.add(Map { expr, shape: row.shape.clone() }, &args)?)
+    let respelt: SmallVec<[Value; 3]> = used.iter().map(|k| distinct[*k]).collect();
+    if expr == row.expr && *respelt == *args {
+        return Ok(None);
+    }
+    replaced(rebuild.add(Map { expr, shape: row.shape.clone() }, &respelt)?)
 }
 
 /// Operands in the order of values, then computed terms as they are, then constants.

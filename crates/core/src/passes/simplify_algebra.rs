@@ -16,8 +16,8 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use smallvec::SmallVec;
 
 pub(super) use bits::{mask_keeps, with_constant};
-pub(crate) use rules::Step as RuleStep;
 pub use rules::{RULES, Rule, Tier};
+pub(crate) use rules::{Step as RuleStep, plainer};
 
 use super::{Context, Numerics, Pass};
 use crate::error::{Error, Result};
@@ -147,9 +147,8 @@ fn settle<'s>(
 ) -> Result<bool> {
     let ranges = Ranges::of(row.shape.dims());
     for firing in 0..MOST_FIRINGS {
-        let allowed = RULES.iter().filter(|rule| rule.tier.is_allowed(numerics));
         let step = rules::Step { scope, term: *term, ranges, nonnegative };
-        let Some((rule, new)) = allowed.filter_map(|rule| Some((rule, (rule.apply)(&step)?))).next() else {
+        let Some((rule, new)) = plainer(&step, |tier| tier.is_allowed(numerics)) else {
             return Ok(firing > 0);
         };
         if new.dtype() != term.dtype() {
@@ -236,7 +235,7 @@ fn multiply_by_reciprocal(
         return Ok(None);
     }
     let mut args: SmallVec<[Value; 3]> = args.into();
-    let mut expr = row.expr.clone();
+    let mut expr = None;
     for (k, arg) in args.iter_mut().enumerate() {
         let node = rebuild.graph().node_of(*arg);
         let Prim::View(view) = node.prim() else { continue };
@@ -245,16 +244,14 @@ fn multiply_by_reciprocal(
         if !safe || !repeats(&view) || !rebuild.graph().ty(small).dtype.is_float() {
             continue;
         }
-        let Some(product) = with_reciprocal(&expr, k) else { continue };
+        let Some(product) = with_reciprocal(expr.as_ref().unwrap_or(&row.expr), k) else { continue };
         let ty = rebuild.graph().ty(small).clone();
         let inverse = Expr::build(&[ty.dtype], |scope, y| scope.one(y[0]) / y[0]);
         let inverse = rebuild.add(Map { expr: inverse, shape: ty.shape }, &[small])?;
         *arg = rebuild.add(view, &[inverse])?;
-        expr = product;
+        expr = Some(product);
     }
-    if expr == row.expr {
-        return Ok(None);
-    }
+    let Some(expr) = expr else { return Ok(None) };
     replaced(rebuild.add(Map { expr, shape: row.shape.clone() }, &args)?)
 }
 

@@ -258,7 +258,7 @@ impl Emitter<'_> {
         let mut reads = access.reads.iter().map(|id| self.coordinate(*id, point)).collect::<Result<Vec<_>>>()?;
         let mut offset = index_at(&mut self.b, &self.multiples, &access.offset, point, &reads);
         for Checked { index, stride, limit } in &access.checked {
-            let site = self.site(Site { place: access.place.clone(), limit: *limit });
+            let site = self.site(Site { place: access.place.to_string(), limit: *limit });
             let inside = match limit.read {
                 Some(read) => {
                     reads[read] = self.checked(&reads[read], limit.size, point, guarded, site);

@@ -1,5 +1,7 @@
 //! A kernel with numbers for its sizes: where it reads and writes, as offsets.
 
+use std::fmt;
+
 use fuseline::error::{Context, Error, Result};
 use fuseline::ops::{ExprNode, Number};
 use fuseline::tensor::{DType, Dim, Env, Ranges, Symbol};
@@ -36,8 +38,24 @@ pub(super) struct Access {
     pub fill: Number,
     /// the steps whose values [`Symbol::Read`] stands for
     pub reads: Vec<StepId>,
-    /// the step or store that it is, as paths of errors name it
-    pub place: String,
+    /// where it stands in the kernel
+    pub place: InKernel,
+}
+
+/// A step or store, as paths of errors name it.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum InKernel {
+    Load(usize),
+    Store(usize),
+}
+
+impl fmt::Display for InKernel {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            InKernel::Load(k) => write!(f, "step %{k} (load)"),
+            InKernel::Store(k) => write!(f, "store {k}"),
+        }
+    }
 }
 
 /// A coordinate that nothing but the data proves to be inside.
@@ -59,7 +77,7 @@ impl<'k> Bound<'k> {
             let load = match &step.op {
                 Op::Load { input, index, guard, fill, reads } => {
                     let mut access = bound
-                        .access(&kernel.inputs[*input], index, !guard.is_empty(), &ranges)
+                        .access(InKernel::Load(k), &kernel.inputs[*input], index, !guard.is_empty(), &ranges)
                         .at(|| format!("%{k}"))?;
                     for g in guard {
                         let index = env.apply(&g.index).simplify(&ranges);
@@ -70,7 +88,6 @@ impl<'k> Bound<'k> {
                     }
                     access.fill = fill.unwrap_or(Number::Int(0));
                     access.reads = reads.to_vec();
-                    access.place = format!("step %{k} (load)");
                     Some(access)
                 }
                 Op::Map { expr, .. } => {
@@ -87,9 +104,8 @@ impl<'k> Bound<'k> {
             bound.loads.push(load);
         }
         for (k, store) in kernel.stores.iter().enumerate() {
-            let mut access = bound.access(&kernel.outputs[store.output], &store.index, false, &ranges)?;
-            access.place = format!("store {k}");
-            bound.stores.push(access);
+            let place = InKernel::Store(k);
+            bound.stores.push(bound.access(place, &kernel.outputs[store.output], &store.index, false, &ranges)?);
         }
         if !matches!(kernel.schedule, Schedule::Attention { .. }) {
             bound.join_axes();
@@ -160,7 +176,14 @@ impl<'k> Bound<'k> {
         found
     }
 
-    fn access(&self, param: &Param, index: &[Dim], guarded: bool, ranges: &Ranges<'_>) -> Result<Access> {
+    fn access(
+        &self,
+        place: InKernel,
+        param: &Param,
+        index: &[Dim],
+        guarded: bool,
+        ranges: &Ranges<'_>,
+    ) -> Result<Access> {
         let sizes = param.ty.shape.dims().iter().map(|size| size.eval(self.env)).collect::<Result<Vec<i64>>>()?;
         let mut strides = vec![1; sizes.len()];
         let mut next = 1i64;
@@ -197,7 +220,7 @@ impl<'k> Bound<'k> {
             guards: Vec::new(),
             fill: Number::Int(0),
             reads: Vec::new(),
-            place: String::new(),
+            place,
         })
     }
 

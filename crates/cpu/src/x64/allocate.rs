@@ -36,8 +36,7 @@ pub struct Places {
 }
 
 /// Finds places, putting registers aside until all others fit.
-pub fn allocate(function: &mut Function, sequence: &mut Sequence) -> Result<Places> {
-    let mut live = Live::new(function, sequence, false);
+pub fn allocate(function: &mut Function, sequence: &mut Sequence, mut live: Live) -> Result<Places> {
     // every round puts aside at least one register that is not brief, and those do not become more
     for _ in 0..=function.sizes.len() {
         let mut scan = Scan::new(function, sequence, &live);

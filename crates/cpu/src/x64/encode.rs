@@ -87,7 +87,7 @@ impl Encode<'_> {
 
     fn prologue(&mut self) -> Coded {
         for place in self.frame.kept.clone() {
-            self.op1(Code::Push_r64, integer(place, Size::Qword))?;
+            self.push_or_pop(PUSH, place);
         }
         if self.frame.bytes > 0 {
             self.op2(Code::Mov_r64_rm64, Register::RAX, Register::RSP)?;
@@ -110,7 +110,7 @@ impl Encode<'_> {
             self.load(Code::Mov_r64_rm64, Register::RSP, self.frame.caller)?;
         }
         for place in self.frame.kept.clone().into_iter().rev() {
-            self.op1(Code::Pop_r64, integer(place, Size::Qword))?;
+            self.push_or_pop(POP, place);
         }
         self.plain(Code::Retnq)
     }
@@ -128,10 +128,19 @@ impl Encode<'_> {
                 self.labels[label as usize] = self.bytes.len();
                 Ok(())
             }
-            What::Jump(cond, label) => self.jump(cond, label),
-            What::Head(id) => self.head(id),
-            What::Back(cond, id) => self.back(cond, id),
-            What::Exit(_) => Ok(()),
+            What::Jump(cond, label) => {
+                self.jump(cond, label);
+                Ok(())
+            }
+            What::Head(id) => {
+                self.head(id);
+                Ok(())
+            }
+            What::Back(Some(cond), id) => {
+                self.back(cond, id);
+                Ok(())
+            }
+            What::Back(None, _) | What::Exit(_) => Ok(()),
             What::Call(site) => self.call(site as usize),
         }
     }
@@ -310,13 +319,12 @@ impl Encode<'_> {
         Ok(())
     }
 
-    fn jump(&mut self, cond: Cond, label: Label) -> Coded {
-        self.branch(jump_code(cond, false), 0)?;
+    fn jump(&mut self, cond: Cond, label: Label) {
+        self.bytes.extend_from_slice(&[FAR, FAR_JUMP | bits_of(cond), 0, 0, 0, 0]);
         self.jumps.push((self.bytes.len() - 4, label));
-        Ok(())
     }
 
-    fn head(&mut self, id: LoopId) -> Coded {
+    fn head(&mut self, id: LoopId) {
         if self.function.loops[id as usize].innermost {
             let mut left = self.bytes.len().next_multiple_of(HEAD) - self.bytes.len();
             while left > 0 {
@@ -326,15 +334,25 @@ impl Encode<'_> {
             }
         }
         self.heads[id as usize] = self.bytes.len();
-        Ok(())
     }
 
-    fn back(&mut self, cond: Option<Cond>, id: LoopId) -> Coded {
-        let Some(cond) = cond else { return Ok(()) };
-        let aim = self.heads[id as usize];
-        // a short jump is 2 bytes long
-        let short = self.bytes.len() + 2 - aim <= 128;
-        self.branch(jump_code(cond, short), aim as u64)
+    fn back(&mut self, cond: Cond, id: LoopId) {
+        // from its own end: a short jump is 2 bytes long, another one 6
+        let distance = self.heads[id as usize] as i32 - (self.bytes.len() as i32 + 2);
+        match i8::try_from(distance) {
+            Ok(short) => self.bytes.extend_from_slice(&[SHORT_JUMP | bits_of(cond), short as u8]),
+            Err(_) => {
+                self.bytes.extend_from_slice(&[FAR, FAR_JUMP | bits_of(cond)]);
+                self.bytes.extend_from_slice(&(distance - 4).to_le_bytes());
+            }
+        }
+    }
+
+    fn push_or_pop(&mut self, operation: u8, place: u8) {
+        if place >= 8 {
+            self.bytes.push(HIGH);
+        }
+        self.bytes.push(operation | place & 7);
     }
 
     /// Saves what is live, calls, and brings it back.
@@ -432,11 +450,6 @@ impl Encode<'_> {
         Self::on_stack(at, &mut instruction);
         self.emit(&instruction)
     }
-
-    fn branch(&mut self, code: Code, aim: u64) -> Coded {
-        let instruction = Instruction::with_branch(code, aim)?;
-        self.emit(&instruction)
-    }
 }
 
 fn descriptor(call: &CallSite, frame: &Frame, lanes: usize) -> Descriptor {
@@ -474,17 +487,26 @@ fn move_code(level: Level, size: Size, store: bool) -> Code {
     row.code(level, size).unwrap_or(Code::INVALID)
 }
 
-fn jump_code(cond: Cond, short: bool) -> Code {
-    let (near, far) = match cond {
-        Cond::Less => (Code::Jl_rel8_64, Code::Jl_rel32_64),
-        Cond::NotLess => (Code::Jge_rel8_64, Code::Jge_rel32_64),
-        Cond::Greater => (Code::Jg_rel8_64, Code::Jg_rel32_64),
-        Cond::NotGreater => (Code::Jle_rel8_64, Code::Jle_rel32_64),
-        Cond::Equal => (Code::Je_rel8_64, Code::Je_rel32_64),
-        Cond::NotEqual => (Code::Jne_rel8_64, Code::Jne_rel32_64),
-        Cond::Below => (Code::Jb_rel8_64, Code::Jb_rel32_64),
-    };
-    if short { near } else { far }
+/// What stands in front of 8 registers that came later.
+const HIGH: u8 = 0x41;
+const PUSH: u8 = 0x50;
+const POP: u8 = 0x58;
+/// A jump by a distance of one byte, if a condition holds; of four bytes, behind [`FAR`].
+const SHORT_JUMP: u8 = 0x70;
+const FAR: u8 = 0x0f;
+const FAR_JUMP: u8 = 0x80;
+
+/// A condition in four bits.
+fn bits_of(cond: Cond) -> u8 {
+    match cond {
+        Cond::Less => 0xc,
+        Cond::NotLess => 0xd,
+        Cond::Greater => 0xf,
+        Cond::NotGreater => 0xe,
+        Cond::Equal => 0x4,
+        Cond::NotEqual => 0x5,
+        Cond::Below => 0x2,
+    }
 }
 
 /// Instructions that do nothing, by their length.

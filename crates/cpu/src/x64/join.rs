@@ -10,27 +10,31 @@ use super::live::{Interval, Live};
 use super::machine::{Function, Operand, Reg, Role, What};
 use super::sequence::Sequence;
 
-/// Joins registers, renames them, and drops the copies that copied a register to itself.
-pub fn join(function: &mut Function, sequence: &mut Sequence) {
+/// Joins registers, renames them, and drops the copies that copied a register to itself. From where to where registers are live then.
+pub fn join(function: &mut Function, sequence: &mut Sequence) -> Live {
+    let Live { intervals, ends } = Live::new(function, sequence, true);
     if function.loops.is_empty() {
-        return;
+        return Live { intervals, ends };
     }
-    let live = Live::new(function, sequence, true);
     let count = function.sizes.len();
-    let mut sets =
-        Sets { parents: (0..count as u32).collect(), intervals: live.intervals, renewed: vec![u32::MAX; count] };
+    let mut sets = Sets { parents: (0..count as u32).collect(), intervals, renewed: vec![u32::MAX; count] };
     for phi in function.loops.iter().flat_map(|each| &each.phis) {
         sets.renewed[phi.param.index()] = phi.renewed.saturating_mul(2);
     }
     let mut inner_first: Vec<usize> = (0..function.loops.len()).collect();
-    inner_first.sort_by_key(|id| live.ends[*id]);
+    inner_first.sort_by_key(|id| ends[*id]);
+    let mut unread = Vec::new();
     for id in inner_first {
         for phi in std::mem::take(&mut function.loops[id].phis) {
             if let Some((inst, from)) = phi.next {
                 sets.chain(phi.param, from, 2 * inst, (function, sequence));
                 sets.join(phi.param, from, 2 * inst, function);
             }
-            sets.settle(phi.param, live.ends[id]);
+            sets.settle(phi.param, ends[id]);
+            let behind = sets.intervals[phi.result.index()];
+            if behind.start == behind.end {
+                unread.push((phi.param, behind.end, ends[id]));
+            }
             sets.unite(phi.param, phi.result);
             if let Some(from) = phi.first {
                 let until = sets.until(from);
@@ -38,8 +42,22 @@ pub fn join(function: &mut Function, sequence: &mut Sequence) {
             }
         }
     }
+    // What nobody reads behind its loop is not live there.
+    for (param, behind, end) in unread {
+        let interval = sets.of(param);
+        interval.end = if interval.end == behind { end } else { interval.end };
+    }
     let names: Vec<Reg> = (0..count as u32).map(|reg| sets.find(Reg(reg))).collect();
-    sequence.rename(function, &names);
+    let mut live = Live { intervals: sets.intervals, ends };
+    for (reg, interval) in live.intervals.iter_mut().enumerate() {
+        if names[reg].index() != reg {
+            *interval = Interval::UNUSED;
+        }
+    }
+    let places = sequence.rename(function, &names, |reg, weight| live.intervals[reg.index()].weight -= 2.0 * weight);
+    live.move_to(&places);
+    debug_assert!(live.covers(&Live::new(function, sequence, false)), "what lives where, found anew");
+    live
 }
 
 /// Registers that are one, with their common interval.
@@ -61,12 +79,18 @@ impl Sets {
         Reg(root)
     }
 
+    /// The interval of the register that this one is now.
+    fn of(&mut self, reg: Reg) -> &mut Interval {
+        let root = self.find(reg);
+        &mut self.intervals[root.index()]
+    }
+
     /// A parameter, when all that may be one with it in the trip has been joined: it is live to the end of its loop.
     fn settle(&mut self, reg: Reg, end: u32) {
         let root = self.find(reg);
-        let interval = &mut self.intervals[root.index()];
-        interval.end = interval.end.max(end);
         self.renewed[root.index()] = u32::MAX;
+        let interval = self.of(root);
+        interval.end = interval.end.max(end);
     }
 
     /// Up to where a register keeps what it holds.

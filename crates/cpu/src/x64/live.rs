@@ -105,7 +105,6 @@ impl Live {
                 Kind::Head => {
                     let What::Head(id) = function.insts[*number as usize].what else { continue };
                     open.push(ends[id as usize]);
-                    weight *= 8.0;
                     for phi in function.loops[id as usize].phis.iter().filter(|_| APART) {
                         // even where no trip reads it: without a trip, it is what it was in front of the loop
                         let end = if phi.stays { ends[id as usize] } else { at };
@@ -117,13 +116,13 @@ impl Live {
                 Kind::Exit => {
                     let What::Exit(id) = function.insts[*number as usize].what else { continue };
                     open.pop();
-                    weight /= 8.0;
                     for phi in function.loops[id as usize].phis.iter().filter(|_| APART) {
                         intervals[phi.result.index()].define(at, open.len());
                     }
                 }
                 _ => {}
             }
+            weight *= kind.factor();
             for named in named {
                 let reg = named.reg().index();
                 let interval = &mut intervals[reg];
@@ -138,6 +137,16 @@ impl Live {
             }
         }
         Live { intervals, ends }
+    }
+
+    /// Whether all live as long as in another account, with the same weights (whose sums may be rounded in another order). What is handed on in vain
+    /// may live longer.
+    pub fn covers(&self, other: &Live) -> bool {
+        let covers = |(own, other): (&Interval, &Interval)| {
+            let is_within = own.start <= other.start && other.end <= own.end;
+            !other.is_used() || (is_within && (own.weight - other.weight).abs() <= 1e-3 * other.weight)
+        };
+        self.ends == other.ends && self.intervals.iter().zip(&other.intervals).all(covers)
     }
 
     /// Instructions have moved from places to others: those who lived then live on there.

@@ -59,8 +59,8 @@ impl Draft {
     /// Machine code for a program.
     pub fn new(program: &Program, level: Level) -> Result<Draft> {
         let (mut function, mut sequence) = select::select(program, level)?;
-        join::join(&mut function, &mut sequence);
-        let places = allocate::allocate(&mut function, &mut sequence)?;
+        let live = join::join(&mut function, &mut sequence);
+        let places = allocate::allocate(&mut function, &mut sequence, live)?;
         encode::encode(&function, &sequence, &places, program.lanes as usize).map(Draft)
     }
 }

@@ -28,6 +28,15 @@ pub enum Kind {
 
 impl Kind {
     const COUNT: usize = Kind::Call as usize + 1;
+
+    /// How many times as much a use counts behind it: in a loop, as often as 8 trips would have it.
+    pub fn factor(self) -> f32 {
+        match self {
+            Kind::Head => 8.0,
+            Kind::Exit => 0.125,
+            _ => 1.0,
+        }
+    }
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -119,10 +128,14 @@ impl Sequence {
         (0u32..).zip(order).filter(move |(_, number)| self.kind(**number) == kind).map(|(place, _)| place)
     }
 
-    /// Gives registers the names of others, and drops copies of a register to itself.
-    pub fn rename(&mut self, function: &mut Function, to: &[Reg]) {
+    /// Gives registers the names of others, and drops copies of a register to itself: `dropped` is told of which, and how much uses count there.
+    /// Where instructions stand then, by their places before.
+    pub fn rename(&mut self, function: &mut Function, to: &[Reg], mut dropped: impl FnMut(Reg, f32)) -> Vec<u32> {
         let mut kept = 0;
+        let mut places = Vec::with_capacity(self.order.len());
+        let mut weight = 1.0;
         for place in 0..self.order.len() {
+            places.push(kept as u32);
             let number = self.order[place];
             let Names { start, count, kind } = self.names[number as usize];
             let start = start as usize;
@@ -141,9 +154,13 @@ impl Sequence {
             if !is_idle || function.insts[number as usize].copied().is_none() {
                 self.order[kept] = number;
                 kept += 1;
+            } else {
+                dropped(named[0].reg(), weight);
             }
+            weight *= kind.factor();
         }
         self.order.truncate(kept);
+        places
     }
 }
 

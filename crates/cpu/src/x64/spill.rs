@@ -4,7 +4,7 @@ use smallvec::SmallVec;
 
 use super::live::{Interval, Live};
 use super::machine::{Base, Constant, Fold, Function, Inst, Mem, Named, Operand, Reg, Role, Size, Slot, What};
-use super::sequence::{Kind, Sequence};
+use super::sequence::Sequence;
 
 /// Rewrites the function so that these registers are no longer used, and says where all others live then.
 pub fn put_aside(function: &mut Function, sequence: &mut Sequence, aside: &[bool], live: &mut Live) {
@@ -79,11 +79,7 @@ impl Rewrite<'_> {
     fn inst(&mut self, number: u32) -> u32 {
         let (kind, named) = self.sequence.look(number);
         if !named.iter().any(|named| self.is_aside(named.reg())) {
-            match kind {
-                Kind::Head => self.weight *= 8.0,
-                Kind::Exit => self.weight /= 8.0,
-                _ => {}
-            }
+            self.weight *= kind.factor();
             self.sequence.order.push(number);
             return self.sequence.order.len() as u32 - 1;
         }

@@ -4,7 +4,7 @@ use smallvec::SmallVec;
 
 use super::Normalizer;
 use crate::ops::{ExprNode, Scalar, Term};
-use crate::passes::{RULES, RuleStep, Tier};
+use crate::passes::{RuleStep, Tier, plainer};
 use crate::tensor::{DType, Ranges};
 
 use Scalar::{Add, And, Div, Eq, Le, Lt, Max, Min, Mul, Neg, Not, Or, Sub};
@@ -35,11 +35,8 @@ impl<'s> Normalizer<'s> {
         }
         let nonnegative = &self.knowledge.nonnegative;
         let step = RuleStep { scope: self.scope, term, ranges: Ranges::of(&self.extents), nonnegative };
-        RULES
-            .iter()
-            .filter(|rule| rule.tier == Tier::Exact)
-            .find_map(|rule| (rule.apply)(&step))
-            .filter(|new| *new != term)
+        let (_, new) = plainer(&step, |tier| tier == Tier::Exact)?;
+        (new != term).then_some(new)
     }
 
     /// The step with its operands in order.

@@ -26,7 +26,7 @@ pub(super) fn of_concat(graph: &Graph, axis: usize, operands: &[Value], whole: &
     let mut begin = Dim::int(0);
     for operand in operands {
         let end = &begin + &graph.ty(*operand).shape.dims()[axis];
-        let formula = at_coordinates(&look(graph, *operand, false)?, &|a| {
+        let formula = at_coordinates(&look(graph, None, *operand, false)?, &|a| {
             if a == axis { Dim::axis(axis) - &begin } else { Dim::axis(a) }
         });
         let next = Part { begin, end: end.clone(), formula };

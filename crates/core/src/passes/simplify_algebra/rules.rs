@@ -9,8 +9,8 @@ use crate::reference::{Limits, Options, Reading, evaluate_prim};
 use crate::tensor::{Class, DType, Dim, Ranges, Shape};
 
 use Scalar::{
-    Abs, Add, And, Ceil, Div, Eq, Exp, Exp2, Expm1, Floor, Le, Log, Log1p, Lt, Max, Min, Mul, Neg, Not, Or, Pow, Round,
-    Select, Sigmoid, Sqrt, Sub, Trunc,
+    Abs, Add, And, Ceil, Div, Eq, Exp, Exp2, Expm1, Floor, IsNan, Le, Log, Log1p, Lt, Max, Min, Mod, Mul, Neg, Not, Or,
+    Pow, Round, Select, Sigmoid, Sqrt, Sub, Trunc,
 };
 
 /// What a rewrite may change.
@@ -42,6 +42,19 @@ pub struct Step<'a, 's> {
     pub(crate) nonnegative: &'a FxHashSet<u32>,
 }
 
+/// What a step is, as far as most rules need to know to leave it alone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Head {
+    /// a function
+    Call(Scalar),
+    /// a conversion
+    Cast,
+    /// anything else
+    Other,
+}
+
+use Head::{Call, Cast};
+
 /// One row of the table.
 #[derive(Clone, Copy, Debug)]
 pub struct Rule {
@@ -51,83 +64,106 @@ pub struct Rule {
     pub tier: Tier,
     /// what it says
     pub doc: &'static str,
+    /// which steps it is about
+    is_about: fn(Head) -> bool,
     /// the plainer term, if the rule applies
-    pub(crate) apply: for<'a, 's> fn(&Step<'a, 's>) -> Option<Term<'s>>,
+    apply: for<'a, 's> fn(&Step<'a, 's>) -> Option<Term<'s>>,
 }
 
 macro_rules! rules {
-    ($($name:literal, $tier:ident, $doc:literal, |$s:ident| $body:expr;)+) => {
+    ($($name:literal, $tier:ident, $head:pat, $doc:literal, |$s:ident| $body:expr;)+) => {
         /// The rules, in the order in which they are tried.
         pub const RULES: &[Rule] = &[$(Rule {
             name: $name,
             tier: Tier::$tier,
             doc: $doc,
+            is_about: |head| matches!(head, $head),
             apply: { fn apply<'s>($s: &Step<'_, 's>) -> Option<Term<'s>> { $body } apply },
         }),+];
     };
 }
 
 rules! {
-//  name                  tier   what it says
-    "fold-step",          Exact, "a function of constants is the constant it gives, rounded",                |s| fold(s);
-    "constant-right",     Exact, "c ∘ x is x ∘ c for a commutative function",                                |s| constant_right(s);
-    "add-zero",           Exact, "x + 0 is x for integers; x + −0 and x − 0 are x for floats",               |s| add_zero(s);
-    "mul-one",            Exact, "x · 1, x / 1 and pow(x, 1) are x",                                         |s| mul_one(s);
-    "mul-zero",           Exact, "x · 0 is 0 for integers",                                                  |s| mul_zero(s);
-    "mul-minus-one",      Exact, "x · −1 and x / −1 are −x",                                                 |s| mul_minus_one(s);
-    "neg-neg",            Exact, "−(−x) and not(not x) are x",                                               |s| inverse_twice(s);
-    "add-neg",            Exact, "x + (−y) is x − y, and x − (−y) is x + y",                                 |s| add_neg(s);
-    "abs-neg",            Exact, "abs(−x) and abs(abs x) are abs x; without a sign, abs x is x",             |s| abs_neg(s);
-    "select-known",       Exact, "a choice by a constant, or between equal terms, is none",                  |s| select_known(s);
-    "select-not",         Exact, "a choice by not c is the other choice by c",                               |s| select_not(s);
-    "select-truth",       Exact, "a choice between true and false is the condition",                         |s| select_truth(s);
-    "same-twice",         Exact, "max, min, and, or of a term with itself is the term",                      |s| same_twice(s);
-    "logic-known",        Exact, "and, or with a constant bool are the other operand or the constant",       |s| logic_known(s);
-    "clip-clip",          Exact, "max(max(x, a), b) is max(x, max(a, b)) for constants; so with min",         |s| clip_clip(s);
-    "round-whole",        Exact, "floor, ceil, round, trunc of a whole number is the number",                |s| round_whole(s);
-    "cast-cast",          Exact, "a conversion through a type that keeps every value is one conversion",     |s| cast_cast(s);
-    "div-power-of-two",   Exact, "x / c is x · (1 / c) where c is a power of two",                           |s| div_power_of_two(s);
-    "choice-of-constants", Exact, "a conversion or comparison of a choice of constants is a choice of what they give", |s| choice_of_constants(s);
-    "logic-order",        Exact, "of and, or, a comparison of index expressions is the first operand",        |s| choices::logic_order(s);
-    "choice-in-choice",   Exact, "a choice between a choice and one of its branches is a choice by both conditions, or by either", |s| choices::choice_in_choice(s);
-    "choice-of-truths",   Exact, "a choice between a truth and true or false is and, or",                    |s| choices::choice_of_truths(s);
-    "truth-of-choice",    Exact, "whether a choice of numbers is not zero is a choice of whether each is not",  |s| choices::truth_of_choice(s);
-    "choice-by-either",   Exact, "a choice by not a or b is the other choice by a and not b",                |s| choices::choice_by_either(s);
-    "choice-again",       Exact, "inside of a choice its condition is known",                                 |s| choices::choice_again(s);
-    "choice-by-less",     Exact, "c < d ? x : y is d ≤ c ? y : x for integers that are not index expressions",       |s| choices::choice_by_less(s);
-    "multiple-of-choice", Exact, "(c ? x : ∞) · k is c ? x · k : ±∞ for a constant k",                        |s| choices::multiple_of_choice(s);
-    "less-choice",        Exact, "x − (c ? a : ∞) is x + (c ? −a : −∞) for constants",                        |s| choices::less_choice(s);
-    "hide-by-choice",     Real,  "x + (c ? 0 : −∞) is c ? x : −∞",                                           |s| choices::hide_by_choice(s);
-    "function-of-truth",  Exact, "a function of a truth as a number is a choice between what it gives for 1 and 0", |s| choices::function_of_truth(s);
-    "truth-of-converted", Exact, "whether an integer as a float is not zero is whether it is not zero itself",   |s| choices::truth_of_converted(s);
-    "at-most-least",      Exact, "x ≤ −∞ is x = −∞",                                                         |s| choices::at_most_least(s);
-    "equal-to-itself",    Exact, "x == x is not is_nan(x)",                                                  |s| choices::equal_to_itself(s);
-    "zero-is-false",      Exact, "x == 0 is not bool(x)",                                                    |s| zero_is_false(s);
-    "compare-ranges",     Exact, "a comparison of index expressions that their ranges decide is known",      |s| compare_ranges(s);
-    "compare-indices",    Exact, "a comparison of index expressions is a ≤ of sums without subtraction",      |s| compare_indices(s);
-    "choice-by-indices",  Exact, "of a comparison of index expressions and its opposite, a choice is by the plainer",   |s| choice_by_indices(s);
-    "power-of-two",       Exact, "x mod 2^k and x / 2^k are a mask and a shift for unsigned integers",         |s| bits::by_power_of_two(s.scope, s.term);
-    "idle-mask",          Exact, "a mask of more low bits than an unsigned integer has leaves it as it is",      |s| bits::idle_mask(s.term);
-    "sum-constants",      Exact, "(x ∘ a) ∘ b is x ∘ (a ∘ b) for integer sums and products with constants",  |s| if s.is_float() { None } else { constants_together(s) };
-    "add-plus-zero",      Real,  "x + 0 is x, also for floats",                                              |s| add_plus_zero(s);
-    "zero-minus",         Real,  "0 − x is −x",                                                              |s| zero_minus(s);
-    "log-exp",            Real,  "log(exp(x)) is x, and log(exp(x) / y) is x − log(y)",                      |s| log_exp(s);
-    "div-constant",       Real,  "x / c is x · (1 / c) where the reciprocal is a normal number",             |s| div_constant(s);
-    "pow-constant",       Real,  "pow(x, c) for c of 0, 2, 3, −1 is 1, products and a reciprocal, for ±½ a root of what is not negative; pow(2, x) is exp2(x)", |s| pow_constant(s);
-    "constants-together", Real,  "(x ∘ a) ∘ b is x ∘ (a ∘ b) for sums and products with constants that keep in range", |s| constants_together(s);
-    "sigmoid",            Real,  "1 / (1 + exp(−x)) is sigmoid(x)",                                          |s| sigmoid(s);
-    "other-tail",         Real,  "1 − sigmoid(x) is sigmoid(−x)",                                            |s| other_tail(s);
-    "truth-of-product",   Real,  "whether a product with a truth is not zero is and",                        |s| choices::truth_of_product(s);
-    "add-converted",      Real,  "a sum or difference of two index expressions as floats is one of index expressions",  |s| choices::add_converted(s);
-    "compare-converted",  Real,  "a comparison of two integers as floats is one of integers",                |s| choices::compare_converted(s);
-    "idle-bound",         Real,  "max(x, c) and abs(x) are x where x is surely not negative and c not positive", |s| idle_bound(s);
-    "bound-by-choice",    Real,  "min(x, c ? ∞ : −∞) is c ? x : −∞; so with max",                             |s| choices::bound_by_choice(s);
-    "arithmetic-of-choice", Real, "(c ? a : b) ∘ k is c ? a ∘ k : b ∘ k for constants and sums, products, quotients; so of a truth as a number", |s| choices::arithmetic_of_choice(s);
-    "choice-of-signs",    Real,  "c ? −x : x is (c ? −1 : 1) · x where c compares index expressions",         |s| choices::choice_of_signs(s);
-    "log1p",              Real,  "log(1 + x) is log1p(x), and exp(x) − 1 is expm1(x)",                       |s| log1p(s);
+//  name                  tier   of which steps                     what it says
+    "fold-step",          Exact, _,                                 "a function of constants is the constant it gives, rounded",                |s| fold(s);
+    "constant-right",     Exact, Call(_),                           "c ∘ x is x ∘ c for a commutative function",                                |s| constant_right(s);
+    "add-zero",           Exact, Call(Add | Sub),                   "x + 0 is x for integers; x + −0 and x − 0 are x for floats",               |s| add_zero(s);
+    "mul-one",            Exact, Call(Mul | Div | Pow),             "x · 1, x / 1 and pow(x, 1) are x",                                         |s| mul_one(s);
+    "mul-zero",           Exact, Call(Mul),                         "x · 0 is 0 for integers",                                                  |s| mul_zero(s);
+    "mul-minus-one",      Exact, Call(Mul | Div),                   "x · −1 and x / −1 are −x",                                                 |s| mul_minus_one(s);
+    "neg-neg",            Exact, Call(Neg | Not),                   "−(−x) and not(not x) are x",                                               |s| inverse_twice(s);
+    "add-neg",            Exact, Call(Add | Sub),                   "x + (−y) is x − y, and x − (−y) is x + y",                                 |s| add_neg(s);
+    "abs-neg",            Exact, Call(Abs),                         "abs(−x) and abs(abs x) are abs x; without a sign, abs x is x",             |s| abs_neg(s);
+    "select-known",       Exact, Call(Select),                      "a choice by a constant, or between equal terms, is none",                  |s| select_known(s);
+    "select-not",         Exact, Call(Select),                      "a choice by not c is the other choice by c",                               |s| select_not(s);
+    "select-truth",       Exact, Call(Select),                      "a choice between true and false is the condition",                         |s| select_truth(s);
+    "same-twice",         Exact, Call(Max | Min | And | Or),        "max, min, and, or of a term with itself is the term",                      |s| same_twice(s);
+    "logic-known",        Exact, Call(And | Or),                    "and, or with a constant bool are the other operand or the constant",       |s| logic_known(s);
+    "clip-clip",          Exact, Call(Max | Min),                   "max(max(x, a), b) is max(x, max(a, b)) for constants; so with min",         |s| clip_clip(s);
+    "round-whole",        Exact, Call(Floor | Ceil | Round | Trunc), "floor, ceil, round, trunc of a whole number is the number",                |s| round_whole(s);
+    "cast-cast",          Exact, Cast,                              "a conversion through a type that keeps every value is one conversion",     |s| cast_cast(s);
+    "div-power-of-two",   Exact, Call(Div),                         "x / c is x · (1 / c) where c is a power of two",                           |s| div_power_of_two(s);
+    "choice-of-constants", Exact, Cast | Call(Lt | Le | Eq | IsNan), "a conversion or comparison of a choice of constants is a choice of what they give", |s| choice_of_constants(s);
+    "logic-order",        Exact, Call(And | Or),                    "of and, or, a comparison of index expressions is the first operand",        |s| choices::logic_order(s);
+    "choice-in-choice",   Exact, Call(Select),                      "a choice between a choice and one of its branches is a choice by both conditions, or by either", |s| choices::choice_in_choice(s);
+    "choice-of-truths",   Exact, Call(Select),                      "a choice between a truth and true or false is and, or",                    |s| choices::choice_of_truths(s);
+    "truth-of-choice",    Exact, Cast,                              "whether a choice of numbers is not zero is a choice of whether each is not",  |s| choices::truth_of_choice(s);
+    "choice-by-either",   Exact, Call(Select),                      "a choice by not a or b is the other choice by a and not b",                |s| choices::choice_by_either(s);
+    "choice-again",       Exact, Call(Select),                      "inside of a choice its condition is known",                                 |s| choices::choice_again(s);
+    "choice-by-less",     Exact, Call(Select),                      "c < d ? x : y is d ≤ c ? y : x for integers that are not index expressions",       |s| choices::choice_by_less(s);
+    "multiple-of-choice", Exact, Call(Mul),                         "(c ? x : ∞) · k is c ? x · k : ±∞ for a constant k",                        |s| choices::multiple_of_choice(s);
+    "less-choice",        Exact, Call(Sub),                         "x − (c ? a : ∞) is x + (c ? −a : −∞) for constants",                        |s| choices::less_choice(s);
+    "hide-by-choice",     Real,  Call(Add),                         "x + (c ? 0 : −∞) is c ? x : −∞",                                           |s| choices::hide_by_choice(s);
+    "function-of-truth",  Exact, Call(_),                           "a function of a truth as a number is a choice between what it gives for 1 and 0", |s| choices::function_of_truth(s);
+    "truth-of-converted", Exact, Cast,                              "whether an integer as a float is not zero is whether it is not zero itself",   |s| choices::truth_of_converted(s);
+    "at-most-least",      Exact, Call(Le),                          "x ≤ −∞ is x = −∞",                                                         |s| choices::at_most_least(s);
+    "equal-to-itself",    Exact, Call(Eq),                          "x == x is not is_nan(x)",                                                  |s| choices::equal_to_itself(s);
+    "zero-is-false",      Exact, Call(Eq),                          "x == 0 is not bool(x)",                                                    |s| zero_is_false(s);
+    "compare-ranges",     Exact, Call(Lt | Le | Eq),                "a comparison of index expressions that their ranges decide is known",      |s| compare_ranges(s);
+    "compare-indices",    Exact, Call(Lt | Le),                     "a comparison of index expressions is a ≤ of sums without subtraction",      |s| compare_indices(s);
+    "choice-by-indices",  Exact, Call(Select),                      "of a comparison of index expressions and its opposite, a choice is by the plainer",   |s| choice_by_indices(s);
+    "power-of-two",       Exact, Call(Mod | Div),                   "x mod 2^k and x / 2^k are a mask and a shift for unsigned integers",         |s| bits::by_power_of_two(s.scope, s.term);
+    "idle-mask",          Exact, Call(And),                         "a mask of more low bits than an unsigned integer has leaves it as it is",      |s| bits::idle_mask(s.term);
+    "sum-constants",      Exact, Call(Add | Mul),                   "(x ∘ a) ∘ b is x ∘ (a ∘ b) for integer sums and products with constants",  |s| if s.is_float() { None } else { constants_together(s) };
+    "add-plus-zero",      Real,  Call(Add),                         "x + 0 is x, also for floats",                                              |s| add_plus_zero(s);
+    "zero-minus",         Real,  Call(Sub),                         "0 − x is −x",                                                              |s| zero_minus(s);
+    "log-exp",            Real,  Call(Log),                         "log(exp(x)) is x, and log(exp(x) / y) is x − log(y)",                      |s| log_exp(s);
+    "div-constant",       Real,  Call(Div),                         "x / c is x · (1 / c) where the reciprocal is a normal number",             |s| div_constant(s);
+    "pow-constant",       Real,  Call(Pow),                         "pow(x, c) for c of 0, 2, 3, −1 is 1, products and a reciprocal, for ±½ a root of what is not negative; pow(2, x) is exp2(x)", |s| pow_constant(s);
+    "constants-together", Real,  Call(Add | Mul),                   "(x ∘ a) ∘ b is x ∘ (a ∘ b) for sums and products with constants that keep in range", |s| constants_together(s);
+    "sigmoid",            Real,  Call(Div),                         "1 / (1 + exp(−x)) is sigmoid(x)",                                          |s| sigmoid(s);
+    "other-tail",         Real,  Call(Sub),                         "1 − sigmoid(x) is sigmoid(−x)",                                            |s| other_tail(s);
+    "truth-of-product",   Real,  Cast,                              "whether a product with a truth is not zero is and",                        |s| choices::truth_of_product(s);
+    "add-converted",      Real,  Call(Add | Sub),                   "a sum or difference of two index expressions as floats is one of index expressions",  |s| choices::add_converted(s);
+    "compare-converted",  Real,  Call(Lt | Le | Eq),                "a comparison of two integers as floats is one of integers",                |s| choices::compare_converted(s);
+    "idle-bound",         Real,  Call(Max | Abs),                   "max(x, c) and abs(x) are x where x is surely not negative and c not positive", |s| idle_bound(s);
+    "bound-by-choice",    Real,  Call(Min | Max),                   "min(x, c ? ∞ : −∞) is c ? x : −∞; so with max",                             |s| choices::bound_by_choice(s);
+    "arithmetic-of-choice", Real, Call(Add | Sub | Mul | Div),       "(c ? a : b) ∘ k is c ? a ∘ k : b ∘ k for constants and sums, products, quotients; so of a truth as a number", |s| choices::arithmetic_of_choice(s);
+    "choice-of-signs",    Real,  Call(Select),                      "c ? −x : x is (c ? −1 : 1) · x where c compares index expressions",         |s| choices::choice_of_signs(s);
+    "log1p",              Real,  Call(Log | Add | Sub),             "log(1 + x) is log1p(x), and exp(x) − 1 is expm1(x)",                       |s| log1p(s);
+}
+
+/// The first rule that makes a step plainer, among those of some tiers, and what it makes of it.
+pub(crate) fn plainer<'s>(s: &Step<'_, 's>, is_allowed: impl Fn(Tier) -> bool) -> Option<(&'static Rule, Term<'s>)> {
+    let head = s.head();
+    RULES.iter().filter(|rule| is_allowed(rule.tier)).find_map(|rule| {
+        if !(rule.is_about)(head) {
+            debug_assert!((rule.apply)(s).is_none(), "the rule {} is about more than it says", rule.name);
+            return None;
+        }
+        (rule.apply)(s).map(|new| (rule, new))
+    })
 }
 
 impl<'s> Step<'_, 's> {
+    fn head(&self) -> Head {
+        match self.term.as_call() {
+            Some(op) => Call(op),
+            None if self.term.is_cast() => Cast,
+            None => Head::Other,
+        }
+    }
+
     /// The operands, if the step applies this function.
     fn call(&self, op: Scalar) -> Option<[Term<'s>; 2]> {
         call(self.term, op)

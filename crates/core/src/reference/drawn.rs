@@ -44,9 +44,10 @@ impl Run<'_> {
         }
         let stream = self.stream();
         let [length, first] = [0, 1].map(|k| philox::word(seed, stream, k));
-        // Of any magnitude: rows may be short or long.
+        // Of any magnitude: rows may be short or long. Blocks often begin with the first element.
         let length = 1u64 << (length % 12);
-        let code = |k: usize| (k as u64 + u64::from(first) % length) / length;
+        let before = if seed % 4 == 1 { 0 } else { u64::from(first) % length };
+        let code = |k: usize| (k as u64 + before) / length;
         let part = |(k, x): (usize, &f64)| part_of(philox::word(seed, stream ^ (code(k) + 1) << 32, x.to_bits()));
         values.iter().enumerate().map(part).collect()
     }

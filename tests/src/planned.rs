@@ -6,7 +6,7 @@ use fuseline::compare::{Agreement, compare};
 use fuseline::compile::{PlannedProgram, plan_program};
 use fuseline::device::DeviceSpec;
 use fuseline::error::{Context as _, Error, Result};
-use fuseline::fuse::{Chooser, Plan, PlanOptions};
+use fuseline::fuse::{Chooser, Lock, Plan, PlanOptions};
 use fuseline::graph::Graph;
 use fuseline::interpret;
 use fuseline::passes::Numerics;
@@ -43,6 +43,22 @@ pub fn check(plan: &Plan, graph: &Graph) -> Result<()> {
         }
     }
     Ok(())
+}
+
+/// Whether a plan that is written down is read and obeyed: the same kernels, of the same nodes.
+pub fn obeyed(graph: &Graph, planned: &PlannedProgram, options: &PlanOptions) -> Result<()> {
+    let lock: Lock = planned.lock(options).to_string().parse()?;
+    let written = PlanOptions { chooser: Chooser::Replay(Arc::new(lock)), ..options.clone() };
+    let again = plan_program(graph.clone(), &written, &mut |_| {})?;
+    let kernels = |planned: &PlannedProgram| -> Vec<_> {
+        let plans = [&planned.prepare, &planned.run].into_iter().flat_map(Plan::with_regions);
+        plans.flat_map(|plan| &plan.kernels).map(|k| (k.members.clone(), k.kind, k.kernel.to_string())).collect()
+    };
+    let (first, second) = (kernels(planned), kernels(&again));
+    match first == second {
+        true => Ok(()),
+        false => Err(Error::bug(format!("planned as {first:#?}, obeyed as {second:#?}"))),
+    }
 }
 
 /// A plan whose kernels take so little at a time that small inputs are cut into parts too: a streamed axis into pieces of two

@@ -39,7 +39,7 @@ fn graph(sizes: &[usize], between: fn(Tensor<'_>) -> Tensor<'_>) -> Graph {
     b.finish().unwrap()
 }
 
-fn on_reference(graph: &Graph, inputs: &Inputs) -> Result<Vec<Literal>> {
+pub(super) fn on_reference(graph: &Graph, inputs: &Inputs) -> Result<Vec<Literal>> {
     evaluate(graph, inputs, &reference::Options::default())
 }
 
@@ -53,7 +53,7 @@ fn on_processor(graph: &Graph, inputs: &Inputs) -> Result<Vec<Literal>> {
     device.load(&planned(graph, &options())?)?.run(&given)
 }
 
-fn options() -> PlanOptions {
+pub(super) fn options() -> PlanOptions {
     PlanOptions::on(DeviceSpec::find("cpu").unwrap())
 }
 

@@ -14,6 +14,7 @@ mod graphs;
 mod import;
 mod indices;
 mod malicious;
+mod nothing;
 mod passes;
 mod planning;
 mod plans;

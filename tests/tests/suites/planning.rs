@@ -8,13 +8,14 @@ use std::time::Instant;
 use fuseline::compile::plan_program;
 use fuseline::device::DeviceSpec;
 use fuseline::fuse::{Chooser, Decision, Kind, Plan, PlanOptions, PlannedKernel, Policy, Reason, Verdict, edges, plan};
-use fuseline::graph::{Builder, Graph};
+use fuseline::graph::{Builder, Graph, Tensor};
 use fuseline::ops::prim::Monoid;
 use fuseline::ops::{ExprNode, Prim, Scalar};
 use fuseline::passes::Precision;
 use fuseline::tensor::{DType, Shape, Symbol};
 use fuseline_frontend::Model;
 use fuseline_tests::growth::busy;
+use fuseline_tests::planned::obeyed;
 
 /// A network as it comes out of its file.
 fn network(name: &str) -> Graph {
@@ -310,6 +311,49 @@ fn a_network_is_planned_the_same_way_twice_and_as_written() {
     assert_eq!(kernels(&first.run), kernels(&second.run));
     let replayed = plan_as(Chooser::Replay(Arc::new(written.parse().unwrap())));
     assert_eq!(kernels(&replayed.run), kernels(&first.run));
+}
+
+/// Kernels may be of other kinds than the nodes that they compute: of folds over one element, algebra leaves nothing.
+#[test]
+fn kernels_are_written_as_the_kinds_that_they_are() {
+    let over_one = |draw: &dyn Fn(Tensor<'_>) -> Tensor<'_>| {
+        let b = Builder::new("over one");
+        b.output("y", draw(b.input("x", DType::F32, Shape::new([3usize, 4, 5]))));
+        b.finish().unwrap()
+    };
+    let all = [Monoid::ArgMax, Monoid::ArgMinLast, Monoid::Max, Monoid::Prod, Monoid::Sum];
+    let folded = |monoid: Monoid, over: usize| {
+        over_one(&|x| {
+            let first = x.reduce_keep(Monoid::Sum, &[over]);
+            first.equal(first.reduce_keep(Monoid::Max, &[over])).cast(DType::I64)
+                + first.reduce_keep(monoid, &[over]).cast(DType::I64)
+        })
+    };
+    let mut graphs: Vec<Graph> =
+        all.into_iter().flat_map(|m| (0..3).map(move |axis| (m, axis))).map(|(m, axis)| folded(m, axis)).collect();
+    for over in [1, 2] {
+        graphs.push(over_one(&|x| {
+            let first = x.reduce_keep(Monoid::Sum, &[over]);
+            first.matmul(first.permute(&[0, 2, 1]))
+        }));
+    }
+    // Attention to one key.
+    graphs.push(over_one(&|x| {
+        let key = x.reduce_keep(Monoid::Sum, &[1]);
+        let e = x.matmul(key.permute(&[0, 2, 1]));
+        let e = (e - e.reduce_keep(Monoid::Max, &[2])).exp();
+        (e / e.reduce_keep(Monoid::Sum, &[2])).matmul(key)
+    }));
+    let mut others = 0;
+    for (graph, target) in graphs.iter().flat_map(|graph| TARGETS.map(|target| (graph, target))) {
+        for chooser in (0..8).map(Chooser::AtRandom).chain([Chooser::ByCost]) {
+            let options = PlanOptions { chooser, ..options(graph, target) };
+            let first = plan_program(graph.clone(), &options, &mut |_| {}).unwrap();
+            obeyed(graph, &first, &options).unwrap_or_else(|e| panic!("{target}: {e}\n{graph}"));
+            others += first.run.kernels.iter().filter(|k| k.kind == Kind::Map).count();
+        }
+    }
+    assert!(others > 100, "{others}");
 }
 
 /// A plan that computes what nobody needs is the fault of who wrote it.

@@ -11,11 +11,15 @@ use fuseline::tile::interp::{self, Folds};
 use fuseline_tests::agree::{is_smooth, sizes};
 use fuseline_tests::drawn;
 use fuseline_tests::generate::{Case, cases};
-use fuseline_tests::planned::{agrees, choices, planned};
+use fuseline_tests::planned::{agrees, choices, obeyed, planned};
 use proptest::prelude::*;
 
 fn devices() -> impl Strategy<Value = &'static str> {
     prop::sample::select(DeviceSpec::names().collect::<Vec<_>>())
+}
+
+fn numerics() -> impl Strategy<Value = Numerics> {
+    prop::sample::select(vec![Numerics::Default, Numerics::Strict, Numerics::Fast])
 }
 
 /// Of how many elements pieces of loops are at most.
@@ -71,6 +75,15 @@ proptest! {
         for options in choices(device, Numerics::Default, &[seed]) {
             let [first, second] = [(), ()].map(|()| planned(&case.graph, &options).unwrap());
             prop_assert_eq!(format!("{first:?}"), format!("{second:?}"));
+        }
+    }
+
+    /// Whatever was planned can be written down and is obeyed.
+    #[test]
+    fn written_plans_are_obeyed(case in cases(), device in devices(), numerics in numerics(), seeds: [u64; 2]) {
+        for options in choices(device, numerics, &seeds) {
+            let first = planned(&case.graph, &options).unwrap();
+            obeyed(&case.graph, &first, &options).unwrap_or_else(|e| panic!("{:?}: {e}", options.chooser));
         }
     }
 }

@@ -12,12 +12,14 @@ use crate::failure::{Failure, Outcome};
 /// How far arithmetic may be rearranged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum NumericsName {
-    /// every operation and every rounding as written
+    /// every operation, every rounding and every sign of a zero as written; the order in which the terms of one sum are added up is
+    /// the device's
     Strict,
-    /// what is true of real numbers and keeps ranges; inside of a kernel f16 and bf16 may be held as f32, without their roundings and
-    /// overflows, a conversion to them and back included
+    /// what is true of real numbers: a zero may have the other sign; constants that are joined stay within the range of their type, but
+    /// in another order sums and products, or sums before they are scaled (by 2⁻²⁰ to 2²⁰), can overflow where the model does not; inside
+    /// of a kernel f16 and bf16 may be held as f32, without their roundings and overflows, a conversion to them and back included
     Default,
-    /// also what can overflow or lose subnormal numbers where the model does not
+    /// also what overflows or loses subnormal numbers more easily: products of divisors, reciprocals of any number, parts of exponentials
     Fast,
 }
 

@@ -7,16 +7,18 @@ mod sweep;
 
 use std::time::{Duration, Instant};
 
+use fuseline::compile::plan_program;
 use fuseline::device::NamedTensors;
-use fuseline::error::Result;
+use fuseline::error::{Error, Result};
 use fuseline::fuse::PlanOptions;
 use fuseline::graph::Graph;
+use fuseline_session::plan::size_list;
 use serde_json::{Value, json};
 
 use crate::arguments::{Bench, Only, SizeBinding};
 use crate::ceiling::{self, Ceiling};
 use crate::device::{Means, bind_sizes};
-use crate::failure::Outcome;
+use crate::failure::{Failure, Outcome};
 use crate::feed::{self, Feed};
 use crate::given_sizes;
 use crate::load::{self, Load};
@@ -46,42 +48,102 @@ pub fn bench(arguments: &Bench) -> Outcome {
     };
     let plan = WrittenPlan::options(written.as_ref(), &wishes)?;
     let named = given_sizes::named(&arguments.sizes, &model.free_sizes(), "model")?;
-    let (mut values, mut sweep): (Vec<Value>, Vec<Line>) = (Vec::new(), Vec::new());
     let all = given_sizes::several(named)?;
-    let mut ceiling = None;
-    let load = load::tell(arguments.device);
-    for (k, given) in all.iter().enumerate() {
+    let mut sweep = Sweep { model, arguments, written, plan, opened, all, values: Vec::new(), lines: Vec::new() };
+    sweep.check()?;
+    let measured = sweep.measure();
+    // What was measured is told, also where a later size fails.
+    sweep.tell().and(measured)
+}
+
+/// A model at some sizes, and what was measured of them.
+struct Sweep<'a> {
+    model: Model,
+    arguments: &'a Bench,
+    written: Option<WrittenPlan>,
+    plan: PlanOptions,
+    /// how long the file took to open
+    opened: Duration,
+    /// the sizes that were given, one set after another
+    all: Vec<Vec<(String, i64)>>,
+    /// what was measured, where that is told as JSON
+    values: Vec<Value>,
+    /// what was measured, where it is not
+    lines: Vec<Line>,
+}
+
+impl Sweep<'_> {
+    fn feed(&self, given: &[(String, i64)]) -> Outcome<Feed> {
         let sizes: Vec<SizeBinding> =
             given.iter().map(|(name, size)| SizeBinding { name: Some(name.clone()), size: *size }).collect();
-        let feed = feed::assemble(&model, &arguments.inputs, &sizes, arguments.seed)?;
-        let contest = {
-            let of_all = if all.len() > 1 { format!(", {} of {}", k + 1, all.len()) } else { String::new() };
-            let waiting = Waiting::for_(&format!("measuring {}{of_all}", model.name));
-            let held = model.with_graph(&feed.tensors, |graph, inputs| {
-                Contest::hold(graph, &inputs, &plan, arguments, ceiling.as_ref(), &waiting)
-            });
-            held.map_err(|error| match &written {
-                Some(plan) => plan.failed(error.into()),
-                None => feed.failed(&model, error),
-            })?
-        };
-        ceiling = Some(contest.ceiling.clone());
-        let measured = Measured { model: &model, arguments, plan: &plan, feed: &feed, given, opened, load, contest };
-        match arguments.json {
-            true => values.push(report::to_json(&measured)),
-            false => {
-                let blank = if k > 0 { "\n" } else { "" };
-                screen::print(&format!("{blank}{}", report::to_text(&measured)))?;
-                sweep.push(Line::of(&measured));
-            }
+        feed::assemble(&self.model, &self.arguments.inputs, &sizes, self.arguments.seed)
+    }
+
+    fn failed(&self, feed: &Feed, error: Error) -> Failure {
+        match &self.written {
+            Some(plan) => plan.failed(error.into()),
+            None => feed.failed(&self.model, error),
         }
     }
-    match (values.len(), arguments.json) {
-        (0, false) if sweep.len() > 1 => screen::print(&sweep::to_text(&sweep)),
-        (0, _) => Ok(()),
-        // What was asked for once is told as it always was.
-        (1, _) => screen::print_json(&values[0]),
-        _ => screen::print_json(&json!({ "sweep": values })),
+
+    /// Before any of several sizes is measured, which may take long: the model takes all of them, and the written plan fits.
+    fn check(&self) -> Outcome {
+        if self.all.len() < 2 {
+            return Ok(());
+        }
+        for given in &self.all {
+            let feed = self.feed(given)?;
+            let fits = self.model.with_graph(&feed.tensors, |graph, inputs| {
+                if self.written.is_none() || matches!(self.arguments.only, Some(Only::Unfused)) {
+                    return Ok(());
+                }
+                let mut plan = self.plan.clone();
+                bind_sizes(graph, &inputs, &mut plan.hints.env);
+                plan_program(graph.clone(), &plan, &mut |_| {}).map(drop)
+            });
+            let sizes = || format!("--sizes {}", size_list(given));
+            fits.map_err(|error| self.failed(&feed, error.at(sizes())))?;
+        }
+        Ok(())
+    }
+
+    fn measure(&mut self) -> Outcome {
+        let mut ceiling = None;
+        let load = load::tell(self.arguments.device);
+        for (k, given) in self.all.clone().iter().enumerate() {
+            let feed = self.feed(given)?;
+            let contest = {
+                let of_all =
+                    if self.all.len() > 1 { format!(", {} of {}", k + 1, self.all.len()) } else { String::new() };
+                let waiting = Waiting::for_(&format!("measuring {}{of_all}", self.model.name));
+                let held = self.model.with_graph(&feed.tensors, |graph, inputs| {
+                    Contest::hold(graph, &inputs, &self.plan, self.arguments, ceiling.as_ref(), &waiting)
+                });
+                held.map_err(|error| self.failed(&feed, error))?
+            };
+            ceiling = Some(contest.ceiling.clone());
+            let (model, arguments, plan, opened) = (&self.model, self.arguments, &self.plan, self.opened);
+            let measured = Measured { model, arguments, plan, feed: &feed, given, opened, load, contest };
+            match arguments.json {
+                true => self.values.push(report::to_json(&measured)),
+                false => {
+                    let blank = if k > 0 { "\n" } else { "" };
+                    screen::print(&format!("{blank}{}", report::to_text(&measured)))?;
+                    self.lines.push(Line::of(&measured));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn tell(&self) -> Outcome {
+        match (self.values.as_slice(), self.all.len()) {
+            ([], _) if self.lines.len() > 1 => screen::print(&sweep::to_text(&self.lines)),
+            ([], _) => Ok(()),
+            // What was asked for once is told as it always was.
+            ([only], 1) => screen::print_json(only),
+            (values, _) => screen::print_json(&json!({ "sweep": values })),
+        }
     }
 }
 

@@ -122,6 +122,7 @@ fn outputs(written: &Written, options: &RunKernel, feed: &Feed) -> Outcome<Vec<L
 const INPUTS: &str = "check the place named above, and what is given with --inputs and --sizes";
 
 fn interpreted(written: &Written, feed: &Feed) -> Result<Vec<Literal>> {
+    written.source.kernel.check_positions(&feed.env)?;
     let inputs: Vec<Buffer> = feed.tensors.iter().map(Buffer::from_literal).collect();
     let outputs = interp::run(&written.source.kernel, &inputs, &feed.env, &interp::Options::default())?;
     outputs.iter().map(Buffer::to_literal).collect()

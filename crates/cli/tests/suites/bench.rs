@@ -4,7 +4,7 @@ use std::process::Command;
 
 use serde_json::Value;
 
-use super::failure;
+use super::{failure, sum_of};
 
 /// Standard output of a command that must succeed.
 fn stdout(arguments: &[&str]) -> String {
@@ -125,6 +125,33 @@ fn several_sizes_are_measured_one_after_another() {
     assert!(nothing.contains("nothing is computed at these sizes"), "{nothing}");
     let (status, message) = failure(&["bench", "gallery:softmax", "--sizes", "rows=1,2,columns=3,4", "--iters", "1"]);
     assert!(status == 2 && message.contains("both rows and columns have several numbers"), "{message}");
+}
+
+/// A plan for some sizes need not fit others: that is known before anything is measured. What fails while it is measured loses nothing.
+#[test]
+fn nothing_that_was_measured_is_lost() {
+    let folder = tempfile::tempdir().unwrap();
+    let model = sum_of(folder.path(), "sum.onnx", ["b", "c"]);
+    let lock = folder.path().join("sum.plan");
+    let plan = lock.to_str().unwrap();
+    stdout(&["explain", &model, "--sizes", "b=4,c=4", "--lock", plan]);
+    let run = |arguments: &[&str]| {
+        let done = Command::new(env!("CARGO_BIN_EXE_fuseline")).arg("bench").args(arguments).output().unwrap();
+        let [told, errors] = [done.stdout, done.stderr].map(|text| String::from_utf8(text).unwrap());
+        (done.status.code(), told, errors)
+    };
+    // A size of 1 is repeated, which is another graph.
+    let (status, told, errors) = run(&[&model, "--sizes", "b=4,1,c=4", "--plan", plan, "--iters", "1"]);
+    assert_eq!((status, told.as_str()), (Some(2), ""), "{errors}");
+    assert!(errors.contains("--sizes b=1,c=4") && errors.contains("another graph"), "{errors}");
+    let (status, told, errors) = run(&[&model, "--sizes", "b=4,5,c=4", "--iters", "1"]);
+    assert!(status == Some(2) && told.is_empty() && errors.contains("--sizes b=5,c=4"), "{told}{errors}");
+    // Inputs are within the limit, and what is computed of the larger ones is not.
+    let large = ["gallery:add_gelu", "--sizes", "1k,1M", "--iters", "1", "--max-memory", "10M", "--json"];
+    let (status, told, errors) = run(&large);
+    assert_eq!(status, Some(1), "{errors}");
+    let told: Value = serde_json::from_str(&told).unwrap();
+    assert_eq!(told["sweep"].as_array().map(Vec::len), Some(1), "{told}");
 }
 
 #[test]

@@ -25,12 +25,15 @@ pub(super) struct ElementErrors {
     drawn: [Vec<OnceLock<Option<Vec<Literal>>>>; 4],
 }
 
-/// So many times roundings are drawn at the most: of a hundred elements beside a pole each has to fall on either side of it once.
-const DRAWS: usize = 48;
+/// So many times roundings are drawn at the most: of a hundred elements beside a pole each has to fall on either side of it once, and of a hundred that
+/// are equal but for roundings each has to be the largest.
+const DRAWS: usize = 512;
 
-/// The same of a graph whose nodes have more elements than these.
+/// The same of a graph whose nodes have many elements.
 const FEW_DRAWS: usize = 12;
-const MANY_ELEMENTS: f64 = 262_144.0;
+
+/// About so many elements are drawn in all.
+const DRAWN_ELEMENTS: f64 = 8e6;
 
 /// What jumps may make of outputs, by the error that each number has which enters one.
 #[derive(Debug)]
@@ -81,7 +84,7 @@ impl ElementErrors {
         let env = sizes(&self.graph, &self.inputs, &self.bound);
         let types = self.graph.nodes().iter().flat_map(|node| node.types());
         let elements: f64 = types.map(|ty| length_of(&mut ty.shape.dims().iter(), &env)).sum();
-        if elements > MANY_ELEMENTS { FEW_DRAWS } else { DRAWS }
+        ((DRAWN_ELEMENTS / elements.max(1.0)) as usize).clamp(FEW_DRAWS, DRAWS)
     }
 
     /// The outputs where every result is rounded at random; none where they cannot be computed.

@@ -163,15 +163,23 @@ impl Meaning {
     }
 
     /// Whether this may be an output where roundings are drawn at random: of loops and of positions no slope is known, and at a pole none
-    /// says how far a result goes.
+    /// says how far a result goes. Where a model leaves the range of its types by itself, executions may do so, or all of it may stay inside.
     fn measure_drawn(&self, output: usize, actual: &Literal) -> Option<Agreed> {
-        let expected = &self.outputs[output];
+        let exact = self.measure_drawn_as(&self.outputs[output], output, actual, self.is_written);
+        exact.or_else(|| {
+            let rounded = &self.read(Reading::Rounded).filter(|_| !self.is_written)?[output];
+            let agreed = self.measure_drawn_as(rounded, output, actual, true)?;
+            Some(Agreed { reading: Reading::Rounded, ..agreed })
+        })
+    }
+
+    fn measure_drawn_as(&self, expected: &Literal, output: usize, actual: &Literal, ranges: bool) -> Option<Agreed> {
         let signs = self.read(Reading::Held).is_some();
         let mut hull = Hull::around(expected, self.tolerances[output], self.errors.of(output));
         let readings = self.readings.iter().map(|(_, outputs)| outputs);
         readings.chain(&self.moved).for_each(|outputs| hull.include(&outputs[output]));
         for draw in 0..self.errors.draws() {
-            hull.include(&self.errors.drawn(draw, signs, self.is_written)?[output]);
+            hull.include(&self.errors.drawn(draw, signs, ranges)?[output]);
             match hull.measure(actual) {
                 Ok(agreed) => return Some(agreed),
                 // The first ones have come a small part of the way: no further one will come so far.

@@ -92,7 +92,7 @@ impl Kind {
 /// A kernel with its price.
 #[derive(Clone, Debug)]
 pub struct Priced {
-    /// its schedule's kind
+    /// the kind of schedule that its nodes have as they stand in the graph; algebra may find another for the kernel
     pub kind: Kind,
     /// the tiles that were chosen for it, and what else it stays within
     pub limits: Limits,

@@ -52,7 +52,7 @@ pub struct LockedGraph {
 /// A kernel by the nodes that it computes.
 #[derive(Clone, Debug)]
 pub struct LockedKernel {
-    /// the kind of its schedule
+    /// the kind of the kernel's schedule
     pub kind: Kind,
     /// the nodes, ascending
     pub nodes: Vec<usize>,

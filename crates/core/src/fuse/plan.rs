@@ -12,6 +12,7 @@ use super::layout::assign_layouts;
 use super::lock::{LockedGraph, LockedKernel};
 use super::name::Names;
 use super::options::{Chooser, PlanOptions};
+use super::replay::check_kinds;
 use super::state::{GroupState, State};
 use super::third_thoughts::Turn;
 use crate::analysis::{Price, Work};
@@ -32,7 +33,7 @@ pub struct PlannedKernel {
     pub inputs: Vec<Value>,
     /// the values that it stores, in the order of the kernel's outputs
     pub outputs: Vec<Value>,
-    /// the kind of its schedule
+    /// the kind of the kernel's schedule
     pub kind: Kind,
     /// the kernel; equal layers share it
     pub kernel: Arc<Kernel>,
@@ -115,6 +116,11 @@ pub(crate) fn plan_knowing(graph: &Graph, options: &PlanOptions, knowledge: &mut
     for id in order {
         options.budget.check()?;
         kernels.push(planned(graph, state.group(id), &cells, options, knowledge)?);
+    }
+    if let Chooser::Replay(lock) = &options.chooser
+        && let Some(part) = lock.graph(name)
+    {
+        check_kinds(&part.kernels, &kernels)?;
     }
     let cost = kernels.iter().map(cost).fold(Cost::default(), |sum, cost| sum + cost);
     let layouts = assign_layouts(graph, &kernels);

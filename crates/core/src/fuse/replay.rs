@@ -1,11 +1,13 @@
 //! Plans as written.
 
+use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 
 use super::decision::{Cost, Decision, Verdict};
 use super::driver::Driver;
 use super::evaluate::Kind;
 use super::lock::LockedKernel;
+use super::plan::PlannedKernel;
 use super::state::GroupState;
 use crate::error::{Error, Result};
 
@@ -15,14 +17,31 @@ fn is_like(written: Kind, found: Kind) -> bool {
     written == found || (folds(written) && folds(found))
 }
 
+fn wrong(kernel: &LockedKernel, what: String) -> Error {
+    match kernel.line {
+        0 => Error::invalid(format!("a kernel of the plan {what}")),
+        line => Error::invalid(format!("line {line} of the plan: the kernel {what}")),
+    }
+}
+
+/// The kernels of a written plan are of the kinds that it says. Kinds are those of finished kernels: algebra may leave no fold of
+/// nodes that fold, and what a group is priced as does not know that.
+pub(super) fn check_kinds(written: &[LockedKernel], found: &[PlannedKernel]) -> Result<()> {
+    let found: FxHashMap<&[usize], Kind> =
+        found.iter().map(|kernel| (kernel.members.as_slice(), kernel.kind)).collect();
+    let kinds = written.iter().filter_map(|kernel| Some((kernel, *found.get(kernel.nodes.as_slice())?)));
+    match kinds.into_iter().find(|(kernel, kind)| !is_like(kernel.kind, *kind)) {
+        Some((kernel, kind)) => {
+            Err(wrong(kernel, format!("is of the kind {}, not {}", kind.name(), kernel.kind.name())))
+        }
+        None => Ok(()),
+    }
+}
+
 impl Driver<'_> {
     /// The kernels of a written plan.
     pub(super) fn replay(&mut self, kernels: &[LockedKernel]) -> Result<()> {
         let nodes = self.state.graph.nodes().len();
-        let wrong = |kernel: &LockedKernel, what: String| match kernel.line {
-            0 => Error::invalid(format!("a kernel of the plan {what}")),
-            line => Error::invalid(format!("line {line} of the plan: the kernel {what}")),
-        };
         let mut states = Vec::with_capacity(kernels.len());
         // For every node the kernels that compute it; the first one stores it.
         let mut inside: Vec<SmallVec<[usize; 1]>> = vec![SmallVec::new(); nodes];
@@ -61,12 +80,6 @@ impl Driver<'_> {
             }
             let priced = self.evaluator.evaluate(members, &outputs);
             let priced = priced.map_err(|refusal| wrong(kernel, format!("cannot be: {refusal}")))?;
-            if !is_like(kernel.kind, priced.kind) {
-                return Err(wrong(
-                    kernel,
-                    format!("is of the kind {}, not {}", priced.kind.name(), kernel.kind.name()),
-                ));
-            }
             states.push(GroupState { members: members.clone(), outputs, priced });
         }
         self.state.replace_all(states);

@@ -40,12 +40,13 @@ use crate::tensor::DType;
 /// How far arithmetic may be rearranged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
 pub enum Numerics {
-    /// every operation as written: only exact rewrites
+    /// every operation as written: only exact rewrites. In which order the terms of one sum are added up is left to devices
     Strict,
-    /// rewrites that are true of real numbers and keep ranges: constants are joined only where the joint one is a normal number of
-    /// the type, and large ones that nearly cancel stay apart; numbers within 2⁻²⁰ … 2²⁰ only move past sums. Products and sums of
-    /// varying numbers may be computed in another order, and inside of a kernel values of f16 and bf16 may be held as f32, so that
-    /// they are neither rounded nor infinite where nothing is stored
+    /// rewrites that are true of real numbers, which have one zero, and mind ranges: constants are joined only where the joint one is a
+    /// normal number of the type, and large ones that nearly cancel stay apart; numbers within 2⁻²⁰ … 2²⁰ only move past sums, so that
+    /// no sum but one as near to the end of its range leaves it. Products and sums of varying numbers may be computed in another order,
+    /// and inside of a kernel values of f16 and bf16 may be held as f32, so that they are neither rounded nor infinite where nothing is
+    /// stored
     #[default]
     Default,
     /// also rewrites that can overflow or lose subnormal numbers where the original does not

@@ -158,7 +158,7 @@ fn apply(op: Scalar, from: DType, to: DType, operands: &[&Lanes], len: usize, ru
             return Lanes::Int(values.into_iter().map(|x| x as i64).collect());
         }
         match run.reading() {
-            Reading::Drawn { .. } => run.draw_call(op, to, &mut values),
+            Reading::Drawn { .. } => run.draw_call(op, to, &operands, &mut values),
             reading if reading == Reading::Rounded || op == Scalar::Kept => {
                 values.iter_mut().for_each(|x| *x = to.round(*x));
             }

@@ -16,6 +16,7 @@ mod causal;
 mod graph;
 mod infer;
 pub mod interp;
+mod nothing;
 mod outside;
 mod schedule;
 mod split;

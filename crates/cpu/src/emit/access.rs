@@ -39,6 +39,7 @@ impl Emitter<'_> {
         let access = bound.load(id);
         let Op::Load { input, .. } = &bound.kernel.step(id).op else { unreachable!("a load") };
         if access.is_empty {
+            self.check_empty(access, point)?;
             return Ok(self.constant(access.dtype, access.fill));
         }
         let memory = Memory::Input(*input);
@@ -88,6 +89,7 @@ impl Emitter<'_> {
         let access = bound.load(id);
         let Op::Load { input, .. } = &bound.kernel.step(id).op else { unreachable!("a load") };
         if access.is_empty {
+            self.check_empty(access, point)?;
             return Ok(self.b.number(if let Number::Int(n) = access.fill { n } else { 0 }));
         }
         let memory = Memory::Input(*input);
@@ -252,6 +254,15 @@ impl Emitter<'_> {
         Ok(guarded)
     }
 
+    /// Of a tensor without elements, nothing is read where guards fail; elsewhere every index lies outside, which is to be told.
+    fn check_empty(&mut self, access: &Access, point: &Point) -> Result<()> {
+        if !access.checked.is_empty() {
+            let guarded = self.guards(access, point)?;
+            self.offset(access, point, guarded)?;
+        }
+        Ok(())
+    }
+
     /// The offset of a load in elements; what nothing proves to be inside is checked: the values that are read where coordinates are inside exactly if
     /// they are, for a coordinate that is made of a large one may not be the number that it should.
     fn offset(&mut self, access: &Access, point: &Point, guarded: Guarded) -> Result<Index> {
@@ -276,13 +287,14 @@ impl Emitter<'_> {
 
     /// A number that is checked to lie below a bound, where guards hold.
     fn checked(&mut self, index: &Index, size: i64, point: &Point, guarded: Guarded, site: u32) -> Index {
-        let bound = self.b.number(size);
+        let mut bound = self.b.number(size);
         match index {
             Index::Sum(sum) if sum.lane == 0 => {
                 let mut value = int_of(&mut self.b, sum);
                 if let Some(all) = guarded.all {
-                    let zero = self.b.number(0);
+                    let [zero, more] = [0, size.max(1)].map(|number| self.b.number(number));
                     value = self.b.choose(all, value, zero);
+                    bound = self.b.choose(all, bound, more);
                 }
                 Index::Sum(Sum::value(self.b.check_int(value, bound, site)))
             }

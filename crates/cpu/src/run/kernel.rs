@@ -46,6 +46,7 @@ impl CpuDevice {
         if let Some(symbol) = kernel.symbols().into_iter().find(|symbol| env.get(symbol).is_none()) {
             return Err(Error::invalid(format!("the size {symbol} is not known")));
         }
+        kernel.check_positions(env)?;
         let (kernel, workshop) = (Arc::new(kernel), self.workshop());
         let compiled = match self.pool().enter(|team| workshop.make_one(team, &kernel, env))? {
             Made::Code(compiled) => compiled,

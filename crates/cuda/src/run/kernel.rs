@@ -38,6 +38,7 @@ impl CudaDevice {
         if let Some(symbol) = kernel.symbols().into_iter().find(|symbol| env.get(symbol).is_none()) {
             return Err(Error::invalid(format!("the size {symbol} is not known")));
         }
+        kernel.check_positions(env)?;
         let kernel = Arc::new(kernel);
         let engine = Engine::new(self.gpu().clone(), self.limits, self.workshop().clone(), Constants::default())?;
         let made = engine.workshop.make(&[key(&kernel, env)?])?.pop();

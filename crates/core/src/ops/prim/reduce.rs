@@ -60,6 +60,11 @@ impl Monoid {
         Monoid::ALL.iter().copied().find(|m| m.name() == name)
     }
 
+    /// The error where a position is wanted among no elements.
+    pub fn of_nothing(self) -> Error {
+        Error::invalid(format!("{} over an axis without elements", self.name()))
+    }
+
     /// Whether the result is a position rather than a value.
     pub fn is_position(self) -> bool {
         matches!(self, Monoid::ArgMax | Monoid::ArgMin | Monoid::ArgMaxLast | Monoid::ArgMinLast)

@@ -42,11 +42,13 @@ const READ_AGAIN: [(&str, DType, i64); 5] = [
 ];
 
 /// Graphs of rows that begin anywhere and have blocks of their own, of narrow floats.
-const ANYWHERE: [(&str, DType, i64); 5] = [
+const ANYWHERE: [(&str, DType, i64); 7] = [
     ("layernorm", DType::BF16, 4097),
     ("layernorm", DType::BF16, 20_001),
+    ("layernorm", DType::BF16, 32_769),
     ("rmsnorm", DType::BF16, 4097),
     ("rmsnorm", DType::BF16, 20_001),
+    ("softmax", DType::BF16, 24_577),
     ("softmax_backward", DType::BF16, 20_001),
 ];
 

@@ -20,6 +20,9 @@ const HELD_AS_WIDE: i64 = 80;
 pub(super) const HELD_BY_TWO: i64 = 192;
 pub(super) const MOST_OF_TWO: i64 = 48;
 
+/// Bytes of wide numbers that a thread of one of two large blocks holds in registers.
+pub(super) const WIDE_BY_TWO: i64 = 112;
+
 /// Wide numbers of a thread that two large blocks hold, and bytes of a row that the cache of a multiprocessor has for each of two.
 pub(super) const MOST_OF_WIDE: i64 = 24;
 pub(super) const MOST_OF_NEXT: i64 = 64 << 10;
@@ -118,8 +121,9 @@ impl Plan<'_, '_> {
     fn is_much_to_hold(&self, all: &Takes, loads: &Takes) -> bool {
         let bytes = self.bytes_at_once(all);
         if self.nest.lines.is_some() {
-            // Ends are kept beside such a row, and weights need what the cache of a multiprocessor has left.
-            return self.is_large_and_near() && bytes > HELD_BY_TWO;
+            // Ends are kept beside such a row, and weights need what the cache of a multiprocessor has left; but one block would wait for itself.
+            let is_alone = self.rows_of_one() && !self.is_random() && !self.has_room_for_two(bytes);
+            return self.is_large_and_near() && (bytes > HELD_BY_TWO || is_alone);
         }
         let is_widened = self.is_large_and_near() && self.passes.len() == 3 && self.bytes_at_once(loads) > HELD_AS_WIDE;
         let is_much = bytes > HELD_BY_MANY || is_widened;

@@ -13,11 +13,13 @@ const MOST_REGISTERS: i64 = 80;
 const MOST_SHARED: i64 = 112 << 10;
 
 /// Bytes of a thread that registers hold while a multiprocessor has 1024 threads.
-const HELD_BY_MANY: i64 = 128;
+pub(super) const HELD_BY_MANY: i64 = 128;
 
 /// The same of a row of narrow floats that is widened besides, and of one of which much is computed, in two large blocks, with so many elements a thread.
 const HELD_AS_WIDE: i64 = 80;
 pub(super) const HELD_BY_TWO: i64 = 192;
+/// … and of one beside which nothing is read, in three.
+pub(super) const HELD_BY_THREE: i64 = 96;
 pub(super) const MOST_OF_TWO: i64 = 48;
 
 /// Bytes of wide numbers that a thread of one of two large blocks holds in registers.
@@ -96,7 +98,9 @@ impl Plan<'_, '_> {
         let (all, loads) = (self.takes(Worth::Costly), self.takes(Worth::Loads));
         let registers = 4 * if self.block() > 512 { MOST_REGISTERS / 4 } else { MOST_REGISTERS };
         let shared = MOST_SHARED / self.block();
-        if self.is_much_to_hold(&all, &loads) && self.fetches_own_row(self.bytes_at_once(&loads) <= registers) {
+        let fits = self.bytes_at_once(&loads) <= registers;
+        let is_for_two = fits && self.is_wide_for_two(self.bytes_at_once(&all));
+        if self.is_much_to_hold(&all, &loads) && self.fetches_own_row(fits, is_for_two) {
             return;
         }
         for (takes, most, place) in [
@@ -123,12 +127,21 @@ impl Plan<'_, '_> {
         if self.nest.lines.is_some() {
             // Ends are kept beside such a row, and weights need what the cache of a multiprocessor has left; but one block would wait for itself.
             let is_alone = self.rows_of_one() && !self.is_random() && !self.has_room_for_two(bytes);
-            return self.is_large_and_near() && (bytes > HELD_BY_TWO || is_alone);
+            return (self.is_large_and_near() && (bytes > HELD_BY_TWO || is_alone)) || self.is_wide_for_two(bytes);
         }
         let is_widened = self.is_large_and_near() && self.passes.len() == 3 && self.bytes_at_once(loads) > HELD_AS_WIDE;
         let is_much = bytes > HELD_BY_MANY || is_widened;
         let is_held = self.takes_long() && bytes <= HELD_BY_TWO && self.elements_of_thread() <= MOST_OF_TWO;
         self.cluster > 1 || (is_much && !is_held)
+    }
+
+    /// Whether a row of wide numbers is better in shared memory than in registers that it would have alone, so many bytes a thread: one of several tensors, or one
+    /// that meets twice. Where it begins anywhere and much is computed besides, or meets once more, registers are better.
+    fn is_wide_for_two(&self, bytes: i64) -> bool {
+        let is_large = self.is_large_and_wide() && bytes > HELD_BY_MANY && !self.is_random();
+        let is_little = self.nest.lines.is_none() || super::columns::flops(self.nest, self.along) < FEW_FLOPS;
+        let is_better = if self.rows_of_one() { self.passes.len() == 3 && is_little } else { self.passes.len() <= 3 };
+        is_large && is_better
     }
 
     /// Whether a row of narrow floats has a large block.
@@ -144,7 +157,7 @@ impl Plan<'_, '_> {
 
     /// Whether the row of a block comes into shared memory, and nothing else is held: where that is less than to hold what is computed, so
     /// that more blocks share a multiprocessor, or where nothing else can hold it.
-    fn fetches_own_row(&mut self, fits_registers: bool) -> bool {
+    fn fetches_own_row(&mut self, fits_registers: bool, is_for_two: bool) -> bool {
         let whole = self.threads == self.block() * self.cluster && self.rows_of_block == 1;
         let fetched = if whole { self.loads_to_fetch() } else { Vec::new() };
         let bytes: i64 = fetched.iter().map(|id| element::bytes(self.nest.load(*id).tensor.dtype)).sum();
@@ -152,13 +165,13 @@ impl Plan<'_, '_> {
         let is_all = self.takes(Worth::Loads).held.iter().all(|held| fetched.contains(&held.step));
         // Wide numbers, or two rows of narrow ones, are as well held in registers, unless the latter meet twice.
         let is_wide = bytes > 2 && !(self.is_large_and_near() && self.passes.len() > 2);
-        if fetched.is_empty() || !is_all || (fits_registers && is_wide && self.cluster == 1) {
+        if fetched.is_empty() || !is_all || (fits_registers && is_wide && !is_for_two && self.cluster == 1) {
             return false;
         }
         self.fetched = fetched;
         let shared = self.fetched_bytes();
         // Blocks of a cluster wait for each other, so that another one should be there.
-        let at_once = if self.nest.lines.is_some() { 2 } else { self.cluster.min(2) };
+        let at_once = if self.nest.lines.is_some() || is_for_two { 2 } else { self.cluster.min(2) };
         if shared * at_once > MOST_FETCHED {
             self.fetched.clear();
             return false;

@@ -145,10 +145,10 @@ impl Plan<'_, '_> {
     }
 
     /// What elements at the ends of rows need and is asked for before any pack is: weights, and what rows have of their own that is not held as it lies. Behind
-    /// the packs, it would be waited for once more.
+    /// the packs, it would be waited for once more; but of narrow floats (0.5 to 1 µs of 60), instructions are what takes the time.
     fn early_at_ends(&self) -> Vec<StepId> {
         let mut early = self.weights_of_ends();
-        if self.part.is_none() {
+        if self.part.is_none() && !self.is_near {
             early.extend(self.loads_at_ends(true));
         }
         early
@@ -203,11 +203,17 @@ impl Plan<'_, '_> {
         is_here && draws && only_folds && self.turns.is_some_and(|turns| turns > 1)
     }
 
-    /// Whether all passes are such: of rows of narrow floats that are held, and are worked on with weights.
+    /// Whether all passes are such: of rows of narrow floats that are held, or come into shared memory and have few operations (of many, all at once, registers are
+    /// spilled), and are worked on with weights. Of two tensors, small blocks gain nothing by it.
     pub(super) fn fills_all(&self) -> bool {
-        let is_here = self.nest.lines.is_some() && self.part.is_none() && self.place == Place::Registers;
-        let is_weighed = self.is_near && self.weights() > 0 && self.rows_of_one() && !self.is_random();
-        is_here && is_weighed && self.turns.is_some_and(|turns| turns > 1)
+        let is_fetched = !self.fetched.is_empty() && flops(self.nest, self.along) < FEW_FLOPS;
+        let is_near_by = self.place == Place::Registers || is_fetched;
+        let is_here = self.nest.lines.is_some() && self.part.is_none() && is_near_by;
+        let is_weighed = self.is_near && self.weights() > 0 && !self.is_random();
+        is_here
+            && is_weighed
+            && (self.rows_of_one() || self.is_large_and_near())
+            && self.turns.is_some_and(|turns| turns > 1)
     }
 
     /// Whether what is held stays narrow behind meetings. The compiler would keep it widened, and of so many turns that leaves no registers to ask for weights ahead.

@@ -4,13 +4,16 @@ use fuseline::tensor::DType;
 use fuseline::tile::{AxisSet, Op};
 
 use super::super::nest::Access;
-use super::hold::{FEW_FLOPS, HELD_BY_TWO, MOST_OF_TWO, WIDE_BY_TWO};
+use super::hold::{FEW_FLOPS, HELD_BY_THREE, HELD_BY_TWO, MOST_OF_TWO, WIDE_BY_TWO};
 use super::{Plan, columns};
 
 impl Plan<'_, '_> {
     /// How many threads a multiprocessor should have room for, where the compiler shall not choose by itself: what is held takes registers.
     pub(super) fn threads_at_once(&self) -> Option<u32> {
         match self.held_bytes {
+            64..=HELD_BY_THREE if self.is_large_and_near() && self.nest.lines.is_some() && self.is_all_held() => {
+                Some(1536)
+            }
             64..=HELD_BY_TWO if self.has_room_for_two(self.held_bytes) => Some(1024),
             64..=WIDE_BY_TWO if self.is_large_and_wide() => Some(1024),
             129.. => Some(512),
@@ -58,8 +61,13 @@ impl Plan<'_, '_> {
     }
 
     /// Whether a row of wide numbers has a large block. Left to itself, the compiler may take so many registers that it has a multiprocessor alone.
-    fn is_large_and_wide(&self) -> bool {
+    pub(super) fn is_large_and_wide(&self) -> bool {
         !self.is_near && self.block() > 256 && self.cluster == 1
+    }
+
+    /// Whether a row needs few registers but those that hold it: it is of one tensor, and neither weights nor random words come in behind.
+    pub(super) fn is_all_held(&self) -> bool {
+        self.rows_of_one() && self.weights() == 0 && !self.is_random()
     }
 
     /// Elements of a row that a thread has.
@@ -125,11 +133,28 @@ mod tests {
         print(&parse(&kernel).unwrap(), &made_for(&Env::new())).unwrap().functions
     }
 
+    fn softmax(dtype: &str, columns: i64) -> String {
+        let kernel = format!(
+            "kernel {{ axes i0: n, i1: {columns} in x: {dtype}[n, {columns}] out y: {dtype}[n, {columns}] \
+             schedule row along=[i1] placement=registers %0 = load x[i0, i1] %1 = map(%0) f32(a) \
+             %2 = reduce.max %1 over [i1] %3 = map(%1, %2) exp(a - b) %4 = reduce.sum %3 over [i1] \
+             %5 = map(%3, %4) {dtype}(a / b) store y[i0, i1] = %5 }}"
+        );
+        print(&parse(&kernel).unwrap(), &made_for(&Env::new())).unwrap().functions
+    }
+
+    fn has(text: &str, what: &str) {
+        assert!(text.contains(what), "{what}: {text}");
+    }
+
+    fn has_not(text: &str, what: &str) {
+        assert!(!text.contains(what), "{what}: {text}");
+    }
+
     #[test]
     fn two_large_blocks_share_a_multiprocessor() {
         let plain = "f32(a) + f32(b) * (1.0 / sqrt(c)) * (d - e)";
         let much = format!("erf({plain}) * exp(erf({plain}))");
-        let has = |text: &str, what: &str| assert!(text.contains(what), "{what}: {text}");
         for dtype in ["bf16", "f16"] {
             let text = norm(dtype, 20_001, plain);
             has(&text, "__launch_bounds__(512, 2)");
@@ -138,8 +163,37 @@ mod tests {
             let text = norm(dtype, 32_769, plain);
             has(&text, "__launch_bounds__(512, 3)");
             has(&text, "extern __shared__");
+            has(&text, "const bool inside");
+            let text = norm(dtype, 32_769, &much);
+            has(&text, "extern __shared__");
+            has_not(&text, "const bool inside");
         }
         has(&norm("f32", 12_289, plain), "__launch_bounds__(512, 2)");
         has(&norm("f32", 12_289, &much), "__launch_bounds__(512, 2)");
+    }
+
+    #[test]
+    fn wide_rows_that_registers_hold_alone_come_into_shared_memory() {
+        let plain = "f32(a) + f32(b) * (1.0 / sqrt(c)) * (d - e)";
+        let much = format!("erf({plain}) * exp(erf({plain}))");
+        for (columns, value) in [(20_000, plain), (20_001, plain), (24_576, plain), (20_000, &much)] {
+            let text = norm("f32", columns, value);
+            has(&text, "__launch_bounds__(512, 2)");
+            has(&text, "extern __shared__");
+        }
+        has(&norm("f32", 20_001, &much), "held in registers, in packs");
+        // Two of these do not fit, so that one asks for all of its turns at once.
+        let text = norm("f32", 30_000, plain);
+        has(&text, "__launch_bounds__(512, 1)");
+        has(&text, "if (k < 14 || k * 512 + t < 7500)");
+    }
+
+    #[test]
+    fn rows_without_weights_share_a_multiprocessor_with_two_others() {
+        has(&softmax("bf16", 12_289), "__launch_bounds__(512, 3)");
+        has(&softmax("f16", 12_289), "__launch_bounds__(512, 3)");
+        has(&softmax("bf16", 20_001), "__launch_bounds__(512, 2)");
+        // The compiler leaves room for a second block if it is not told that all turns but one are whole.
+        has_not(&softmax("f32", 30_000), "if (k < ");
     }
 }

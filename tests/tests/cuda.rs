@@ -58,13 +58,15 @@ const ANYWHERE: [(&str, DType, i64); 13] = [
     ("softmax_backward", DType::F32, 12_289),
 ];
 
-/// Graphs of long rows that one block holds, or two.
-const LONG: [(&str, DType, i64); 5] = [
+/// Graphs of long rows that one block holds, or several.
+const LONG: [(&str, DType, i64); 7] = [
     ("layernorm", DType::F32, 20_000),
     ("layernorm_gelu", DType::F32, 24_576),
     ("rmsnorm", DType::F32, 20_000),
     ("softmax_backward", DType::F32, 12_288),
     ("softmax_backward", DType::F32, 20_000),
+    ("softmax_backward", DType::F32, 24_576),
+    ("softmax_backward", DType::F32, 24_577),
 ];
 
 fn main() -> ExitCode {

@@ -127,7 +127,9 @@ impl Plan<'_, '_> {
         if self.nest.lines.is_some() {
             // Ends are kept beside such a row, and weights need what the cache of a multiprocessor has left; but one block would wait for itself.
             let is_alone = self.rows_of_one() && !self.is_random() && !self.has_room_for_two(bytes);
-            return (self.is_large_and_near() && (bytes > HELD_BY_TWO || is_alone)) || self.is_wide_for_two(bytes);
+            let is_shared = self.cluster > 1 && !self.is_near && !self.rows_of_one();
+            let is_much = self.is_large_and_near() && (bytes > HELD_BY_TWO || is_alone);
+            return is_much || is_shared || self.is_wide_for_two(bytes);
         }
         let is_widened = self.is_large_and_near() && self.passes.len() == 3 && self.bytes_at_once(loads) > HELD_AS_WIDE;
         let is_much = bytes > HELD_BY_MANY || is_widened;
@@ -185,11 +187,12 @@ impl Plan<'_, '_> {
     }
 
     /// How many blocks of a cluster share a row of so many packs that comes into their shared memory: so many that three blocks, each of another row,
-    /// have room on a multiprocessor and work while others read or wait. An even number, for these divide what multiprocessors share.
+    /// have room on a multiprocessor and work while others read or wait, or two, where each reads more than one tensor. An even number, for these divide what
+    /// multiprocessors share.
     pub(super) fn blocks_that_fetch(&self, packs: i64) -> Option<i64> {
         let fetched = self.loads_to_fetch();
         let is_all = self.takes(Worth::Loads).held.iter().all(|held| fetched.contains(&held.step));
-        let is_all = is_all && self.nest.lines.is_none();
+        let is_all = is_all && (self.nest.lines.is_none() || !self.is_near);
         let bytes: i64 = fetched.iter().map(|id| element::bytes(self.nest.load(*id).tensor.dtype)).sum();
         let shared = |blocks: i64| {
             let threads = blocks * super::THREADS_OF_LONG;
@@ -197,7 +200,15 @@ impl Plan<'_, '_> {
         };
         let most = super::MOST_BLOCKS as i64;
         let fits = |at_once: i64| (2..=most).step_by(2).find(|blocks| at_once * shared(*blocks) <= MOST_FETCHED);
-        if fetched.is_empty() || !is_all { None } else { fits(3).or_else(|| fits(2)) }
+        let few = if self.is_near || fetched.len() == 1 { fits(3) } else { None };
+        if fetched.is_empty() || !is_all { None } else { few.or_else(|| fits(2)) }
+    }
+
+    /// Whether registers of one block do not hold a row of so many packs.
+    pub(super) fn is_beyond_registers(&self, packs: i64) -> bool {
+        let turns = (packs + super::THREADS_OF_LONG - 1) / super::THREADS_OF_LONG;
+        let bytes = |worth: Worth| turns * self.bytes_at_once(&self.takes(worth));
+        bytes(Worth::Costly).min(bytes(Worth::Loads)) > 4 * MOST_REGISTERS
     }
 
     pub(super) fn hold_in(&mut self, place: Place, takes: &Takes) {

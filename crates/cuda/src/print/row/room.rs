@@ -189,6 +189,22 @@ mod tests {
     }
 
     #[test]
+    fn blocks_share_wide_rows_of_two_tensors_that_registers_do_not_hold() {
+        let text = |columns: i64| {
+            let kernel = format!(
+                "kernel {{ axes i0: n, i1: {columns} in x: f32[n, {columns}], d: f32[n, {columns}] out y: f32[n, {columns}] \
+                 schedule row along=[i1] placement=registers %0 = load x[i0, i1] %1 = load d[i0, i1] %2 = map(%0, %1) a * b \
+                 %3 = reduce.sum %2 over [i1] %4 = map(%0, %1, %3) a * (b - c) store y[i0, i1] = %4 }}"
+            );
+            print(&parse(&kernel).unwrap(), &made_for(&Env::new())).unwrap().functions
+        };
+        has(&text(24_576), "walk in 2 blocks a row of 24576 elements");
+        has(&text(24_577), "walk in 2 blocks a row of 24577 elements, in packs");
+        has(&text(20_000), "held in registers");
+        has(&text(12_289), "extern __shared__");
+    }
+
+    #[test]
     fn rows_without_weights_share_a_multiprocessor_with_two_others() {
         has(&softmax("bf16", 12_289), "__launch_bounds__(512, 3)");
         has(&softmax("f16", 12_289), "__launch_bounds__(512, 3)");

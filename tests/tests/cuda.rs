@@ -41,13 +41,32 @@ const READ_AGAIN: [(&str, DType, i64); 5] = [
     ("rmsnorm", DType::BF16, 32_768),
 ];
 
-/// Graphs of rows that begin anywhere and have blocks of their own, of narrow floats.
-const ANYWHERE: [(&str, DType, i64); 5] = [
+/// Graphs of rows that begin anywhere and have blocks of their own.
+const ANYWHERE: [(&str, DType, i64); 13] = [
+    ("add_rmsnorm", DType::BF16, 24_577),
     ("layernorm", DType::BF16, 4097),
     ("layernorm", DType::BF16, 20_001),
+    ("layernorm", DType::F32, 20_001),
+    ("layernorm_quantize_int8", DType::BF16, 32_769),
     ("rmsnorm", DType::BF16, 4097),
     ("rmsnorm", DType::BF16, 20_001),
+    ("rmsnorm", DType::BF16, 32_769),
+    ("softmax", DType::BF16, 12_289),
+    ("softmax", DType::BF16, 24_577),
+    ("softmax", DType::F32, 20_001),
     ("softmax_backward", DType::BF16, 20_001),
+    ("softmax_backward", DType::F32, 12_289),
+];
+
+/// Graphs of long rows that one block holds, or several.
+const LONG: [(&str, DType, i64); 7] = [
+    ("layernorm", DType::F32, 20_000),
+    ("layernorm_gelu", DType::F32, 24_576),
+    ("rmsnorm", DType::F32, 20_000),
+    ("softmax_backward", DType::F32, 12_288),
+    ("softmax_backward", DType::F32, 20_000),
+    ("softmax_backward", DType::F32, 24_576),
+    ("softmax_backward", DType::F32, 24_577),
 ];
 
 fn main() -> ExitCode {
@@ -98,7 +117,7 @@ impl Shop {
             // How many registers a thread has follows from how long rows are, and how many.
             let has_rows = entry.sizes.iter().any(|(name, _)| *name == "rows");
             let more = WALKED_ROWS.iter().filter(|_| WALKED.contains(&entry.name));
-            let others = READ_AGAIN.iter().chain(&ANYWHERE);
+            let others = READ_AGAIN.iter().chain(&ANYWHERE).chain(&LONG);
             let others = others.filter(|(name, of, _)| *name == entry.name && *of == dtype);
             let others = others.map(|(_, _, columns)| columns);
             for columns in ROWS.iter().filter(|_| has_rows).chain(more).chain(others) {

@@ -277,7 +277,7 @@ impl<'n, 'k> Plan<'n, 'k> {
         let blocks = blocks.unsigned_abs().next_power_of_two().min(MOST_BLOCKS) as i64;
         // Of few rows, every processor gets a part of one.
         let are_few = blocks > 2 && about.is_some_and(|rows| rows * blocks <= 2 * self.nest.options.processors);
-        let is_long = self.row_bytes(length) > LONGEST || self.is_alone_and_narrow(packs, length);
+        let is_long = self.row_bytes(length) > LONGEST || self.is_alone(packs, length);
         if self.nest.options.groups && (is_long || are_few) {
             // More than one block holds a row, so that it is read once.
             self.cluster = if are_few { None } else { self.blocks_that_fetch(packs) }.unwrap_or(blocks);
@@ -342,10 +342,14 @@ impl<'n, 'k> Plan<'n, 'k> {
         self.nest.options.groups && self.part.is_none()
     }
 
-    /// Whether a multiprocessor has room for one row only, of narrow floats that come into shared memory, and blocks of a cluster can share it,
-    /// so that some work while others read.
-    fn is_alone_and_narrow(&self, packs: i64, length: i64) -> bool {
-        self.is_near && 2 * self.row_bytes(length) > hold::MOST_FETCHED && self.blocks_that_fetch(packs).is_some()
+    /// Whether a multiprocessor has room for one row only, and blocks of a cluster can share it, so that some work while others read: one of narrow floats that
+    /// come into shared memory, or one of wide numbers of several tensors that registers do not hold.
+    fn is_alone(&self, packs: i64, length: i64) -> bool {
+        let is_alone = match self.is_near {
+            true => 2 * self.row_bytes(length) > hold::MOST_FETCHED,
+            false => !self.rows_of_one() && !self.is_random() && self.is_beyond_registers(packs),
+        };
+        is_alone && self.blocks_that_fetch(packs).is_some()
     }
 
     /// Bytes that are loaded for a row, and for no other one.

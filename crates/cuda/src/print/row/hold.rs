@@ -13,12 +13,17 @@ const MOST_REGISTERS: i64 = 80;
 const MOST_SHARED: i64 = 112 << 10;
 
 /// Bytes of a thread that registers hold while a multiprocessor has 1024 threads.
-const HELD_BY_MANY: i64 = 128;
+pub(super) const HELD_BY_MANY: i64 = 128;
 
 /// The same of a row of narrow floats that is widened besides, and of one of which much is computed, in two large blocks, with so many elements a thread.
 const HELD_AS_WIDE: i64 = 80;
 pub(super) const HELD_BY_TWO: i64 = 192;
+/// … and of one beside which nothing is read, in three.
+pub(super) const HELD_BY_THREE: i64 = 96;
 pub(super) const MOST_OF_TWO: i64 = 48;
+
+/// Bytes of wide numbers that a thread of one of two large blocks holds in registers.
+pub(super) const WIDE_BY_TWO: i64 = 112;
 
 /// Wide numbers of a thread that two large blocks hold, and bytes of a row that the cache of a multiprocessor has for each of two.
 pub(super) const MOST_OF_WIDE: i64 = 24;
@@ -93,7 +98,9 @@ impl Plan<'_, '_> {
         let (all, loads) = (self.takes(Worth::Costly), self.takes(Worth::Loads));
         let registers = 4 * if self.block() > 512 { MOST_REGISTERS / 4 } else { MOST_REGISTERS };
         let shared = MOST_SHARED / self.block();
-        if self.is_much_to_hold(&all, &loads) && self.fetches_own_row(self.bytes_at_once(&loads) <= registers) {
+        let fits = self.bytes_at_once(&loads) <= registers;
+        let is_for_two = fits && self.is_wide_for_two(self.bytes_at_once(&all));
+        if self.is_much_to_hold(&all, &loads) && self.fetches_own_row(fits, is_for_two) {
             return;
         }
         for (takes, most, place) in [
@@ -118,13 +125,25 @@ impl Plan<'_, '_> {
     fn is_much_to_hold(&self, all: &Takes, loads: &Takes) -> bool {
         let bytes = self.bytes_at_once(all);
         if self.nest.lines.is_some() {
-            // Ends are kept beside such a row, and weights need what the cache of a multiprocessor has left.
-            return self.is_large_and_near() && bytes > HELD_BY_TWO;
+            // Ends are kept beside such a row, and weights need what the cache of a multiprocessor has left; but one block would wait for itself.
+            let is_alone = self.rows_of_one() && !self.is_random() && !self.has_room_for_two(bytes);
+            let is_shared = self.cluster > 1 && !self.is_near && !self.rows_of_one();
+            let is_much = self.is_large_and_near() && (bytes > HELD_BY_TWO || is_alone);
+            return is_much || is_shared || self.is_wide_for_two(bytes);
         }
         let is_widened = self.is_large_and_near() && self.passes.len() == 3 && self.bytes_at_once(loads) > HELD_AS_WIDE;
         let is_much = bytes > HELD_BY_MANY || is_widened;
         let is_held = self.takes_long() && bytes <= HELD_BY_TWO && self.elements_of_thread() <= MOST_OF_TWO;
         self.cluster > 1 || (is_much && !is_held)
+    }
+
+    /// Whether a row of wide numbers is better in shared memory than in registers that it would have alone, so many bytes a thread: one of several tensors, or one
+    /// that meets twice. Where it begins anywhere and much is computed besides, or meets once more, registers are better.
+    fn is_wide_for_two(&self, bytes: i64) -> bool {
+        let is_large = self.is_large_and_wide() && bytes > HELD_BY_MANY && !self.is_random();
+        let is_little = self.nest.lines.is_none() || super::columns::flops(self.nest, self.along) < FEW_FLOPS;
+        let is_better = if self.rows_of_one() { self.passes.len() == 3 && is_little } else { self.passes.len() <= 3 };
+        is_large && is_better
     }
 
     /// Whether a row of narrow floats has a large block.
@@ -140,7 +159,7 @@ impl Plan<'_, '_> {
 
     /// Whether the row of a block comes into shared memory, and nothing else is held: where that is less than to hold what is computed, so
     /// that more blocks share a multiprocessor, or where nothing else can hold it.
-    fn fetches_own_row(&mut self, fits_registers: bool) -> bool {
+    fn fetches_own_row(&mut self, fits_registers: bool, is_for_two: bool) -> bool {
         let whole = self.threads == self.block() * self.cluster && self.rows_of_block == 1;
         let fetched = if whole { self.loads_to_fetch() } else { Vec::new() };
         let bytes: i64 = fetched.iter().map(|id| element::bytes(self.nest.load(*id).tensor.dtype)).sum();
@@ -148,13 +167,13 @@ impl Plan<'_, '_> {
         let is_all = self.takes(Worth::Loads).held.iter().all(|held| fetched.contains(&held.step));
         // Wide numbers, or two rows of narrow ones, are as well held in registers, unless the latter meet twice.
         let is_wide = bytes > 2 && !(self.is_large_and_near() && self.passes.len() > 2);
-        if fetched.is_empty() || !is_all || (fits_registers && is_wide && self.cluster == 1) {
+        if fetched.is_empty() || !is_all || (fits_registers && is_wide && !is_for_two && self.cluster == 1) {
             return false;
         }
         self.fetched = fetched;
         let shared = self.fetched_bytes();
         // Blocks of a cluster wait for each other, so that another one should be there.
-        let at_once = if self.nest.lines.is_some() { 2 } else { self.cluster.min(2) };
+        let at_once = if self.nest.lines.is_some() || is_for_two { 2 } else { self.cluster.min(2) };
         if shared * at_once > MOST_FETCHED {
             self.fetched.clear();
             return false;
@@ -168,11 +187,12 @@ impl Plan<'_, '_> {
     }
 
     /// How many blocks of a cluster share a row of so many packs that comes into their shared memory: so many that three blocks, each of another row,
-    /// have room on a multiprocessor and work while others read or wait. An even number, for these divide what multiprocessors share.
+    /// have room on a multiprocessor and work while others read or wait, or two, where each reads more than one tensor. An even number, for these divide what
+    /// multiprocessors share.
     pub(super) fn blocks_that_fetch(&self, packs: i64) -> Option<i64> {
         let fetched = self.loads_to_fetch();
         let is_all = self.takes(Worth::Loads).held.iter().all(|held| fetched.contains(&held.step));
-        let is_all = is_all && self.nest.lines.is_none();
+        let is_all = is_all && (self.nest.lines.is_none() || !self.is_near);
         let bytes: i64 = fetched.iter().map(|id| element::bytes(self.nest.load(*id).tensor.dtype)).sum();
         let shared = |blocks: i64| {
             let threads = blocks * super::THREADS_OF_LONG;
@@ -180,7 +200,15 @@ impl Plan<'_, '_> {
         };
         let most = super::MOST_BLOCKS as i64;
         let fits = |at_once: i64| (2..=most).step_by(2).find(|blocks| at_once * shared(*blocks) <= MOST_FETCHED);
-        if fetched.is_empty() || !is_all { None } else { fits(3).or_else(|| fits(2)) }
+        let few = if self.is_near || fetched.len() == 1 { fits(3) } else { None };
+        if fetched.is_empty() || !is_all { None } else { few.or_else(|| fits(2)) }
+    }
+
+    /// Whether registers of one block do not hold a row of so many packs.
+    pub(super) fn is_beyond_registers(&self, packs: i64) -> bool {
+        let turns = (packs + super::THREADS_OF_LONG - 1) / super::THREADS_OF_LONG;
+        let bytes = |worth: Worth| turns * self.bytes_at_once(&self.takes(worth));
+        bytes(Worth::Costly).min(bytes(Worth::Loads)) > 4 * MOST_REGISTERS
     }
 
     pub(super) fn hold_in(&mut self, place: Place, takes: &Takes) {

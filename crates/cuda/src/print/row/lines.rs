@@ -78,15 +78,15 @@ impl Plan<'_, '_> {
         }
         let fetched: &[StepId] = if self.is_alike() { &[] } else { &self.fetched };
         self.declare_ends_of(body, fetched)?;
-        let weights = if self.is_alike() { Vec::new() } else { self.weights_of_ends() };
-        self.declare_ends_of(body, &weights)?;
+        let early = if self.is_alike() { Vec::new() } else { self.early_at_ends() };
+        self.declare_ends_of(body, &early)?;
         self.at_ends(body, |body| {
             for held in self.held.iter().filter(|held| self.is_load(held)) {
                 let (tensor, offset) = body.address(&self.nest.load(held.step).clone(), None)?;
                 body.line(format!("{} = {tensor}[{offset}];", end_name(held)));
             }
             self.read_ends_of(body, fetched)?;
-            self.read_ends_of(body, &weights)
+            self.read_ends_of(body, &early)
         })
     }
 
@@ -140,19 +140,34 @@ impl Plan<'_, '_> {
     /// What is the same for all rows and varies along them: where one of several warps does the ends of a row, it asks for that at once, too, so that others need not
     /// wait for it. Where every warp has a row, registers are worth more, unless it has many rows.
     pub(super) fn weights_of_ends(&self) -> Vec<StepId> {
+        let asks = self.rows_of_block == 1 || self.is_alike();
+        if asks { self.loads_at_ends(false) } else { Vec::new() }
+    }
+
+    /// What elements at the ends of rows need and is asked for before any pack is: weights, and what rows have of their own that is not held as it lies. Behind
+    /// the packs, it would be waited for once more; but of narrow floats (0.5 to 1 µs of 60), instructions are what takes the time.
+    fn early_at_ends(&self) -> Vec<StepId> {
+        let mut early = self.weights_of_ends();
+        if self.part.is_none() && !self.is_near {
+            early.extend(self.loads_at_ends(true));
+        }
+        early
+    }
+
+    /// Loads along rows that are neither held nor fetched: those that every row has of its own, or those that are the same for all.
+    fn loads_at_ends(&self, own: bool) -> Vec<StepId> {
         let rows: AxisSet = self.row_axes.iter().copied().collect();
         let of_rows = self.passes.iter().flat_map(|pass| pass.stores.iter().copied());
         let stored: Vec<usize> = of_rows.chain(self.column_stores.iter().copied()).collect();
         let needed = self.nest.needed(&stored);
-        let is_weight = |k: &usize| {
+        let is_read = |k: &usize| {
             let (Op::Load { .. }, true) = (&self.nest.kernel.steps[*k].op, needed[*k]) else { return false };
             let (axes, access) = (self.nest.axes[*k], self.nest.load(StepId(*k as u32)));
             let is_plain = access.is_plain();
-            is_plain && axes.common(rows).is_empty() && axes.contains(self.lanes.axis)
+            is_plain && axes.common(rows).is_empty() != own && axes.contains(self.lanes.axis)
         };
-        let asks = self.rows_of_block == 1 || self.is_alike();
-        let weights = (0..needed.len()).filter(|k| asks && is_weight(k)).map(|k| StepId(k as u32));
-        weights.filter(|id| self.held.iter().all(|held| held.step != *id)).collect()
+        let loads = (0..needed.len()).filter(is_read).map(|k| StepId(k as u32));
+        loads.filter(|id| !self.fetched.contains(id) && self.held.iter().all(|held| held.step != *id)).collect()
     }
 
     /// Whether a pass that reads packs across lines is written out for every way in which they can lie. Where warps of a block have rows of their own, and much is
@@ -188,11 +203,17 @@ impl Plan<'_, '_> {
         is_here && draws && only_folds && self.turns.is_some_and(|turns| turns > 1)
     }
 
-    /// Whether all passes are such: of rows of narrow floats that are held, and are worked on with weights.
+    /// Whether all passes are such: of rows of narrow floats that are held, or come into shared memory and have few operations (of many, all at once, registers are
+    /// spilled), and are worked on with weights. Of two tensors, small blocks gain nothing by it.
     pub(super) fn fills_all(&self) -> bool {
-        let is_here = self.nest.lines.is_some() && self.part.is_none() && self.place == Place::Registers;
-        let is_weighed = self.is_near && self.weights() > 0 && self.rows_of_one() && !self.is_random();
-        is_here && is_weighed && self.turns.is_some_and(|turns| turns > 1)
+        let is_fetched = !self.fetched.is_empty() && flops(self.nest, self.along) < FEW_FLOPS;
+        let is_near_by = self.place == Place::Registers || is_fetched;
+        let is_here = self.nest.lines.is_some() && self.part.is_none() && is_near_by;
+        let is_weighed = self.is_near && self.weights() > 0 && !self.is_random();
+        is_here
+            && is_weighed
+            && (self.rows_of_one() || self.is_large_and_near())
+            && self.turns.is_some_and(|turns| turns > 1)
     }
 
     /// Whether what is held stays narrow behind meetings. The compiler would keep it widened, and of so many turns that leaves no registers to ask for weights ahead.
@@ -242,7 +263,7 @@ impl Plan<'_, '_> {
             }
             self.know_ends(body);
             self.know_drawn_ends(body);
-            for id in self.weights_of_ends() {
+            for id in self.early_at_ends() {
                 let dtype = self.nest.load(id).tensor.dtype;
                 body.know(id, element::widened(dtype, Code::atom(format!("e{}", id.0))));
             }

@@ -4,7 +4,7 @@ use super::super::body::Body;
 use super::super::code::Code;
 use super::super::points::decode;
 use super::Plan;
-use super::hold::Place;
+use super::hold::{HELD_BY_MANY, Place};
 
 impl Plan<'_, '_> {
     /// The coordinates of a pack.
@@ -52,7 +52,8 @@ impl Plan<'_, '_> {
                 if !self.is_whole(turns) {
                     let place = if self.threads == 1 { "k".to_owned() } else { format!("k * {} + t", self.threads) };
                     // Only the last turn has no place for some threads. To say so is a gain where instructions are what takes the time (f32 was slower).
-                    let surely = if is_unrolled && (self.is_near || self.nest.lines.is_some()) && turns > 1 {
+                    let is_gain = self.is_near || self.nest.lines.is_some() || self.asks_at_once();
+                    let surely = if is_unrolled && is_gain && turns > 1 {
                         format!("k < {} || ", turns - 1)
                     } else {
                         String::new()
@@ -64,5 +65,11 @@ impl Plan<'_, '_> {
             None => format!("for (Index k = 0; k * {} + t < {packs}; ++k)", self.threads),
         };
         body.close(&head);
+    }
+
+    /// Whether all turns of a row of wide numbers are asked for at once: one block has the registers of a multiprocessor anyway. Where registers hold nothing but
+    /// the row, the compiler leaves enough of them to a second block by itself.
+    fn asks_at_once(&self) -> bool {
+        self.held_bytes > HELD_BY_MANY && !self.is_all_held()
     }
 }

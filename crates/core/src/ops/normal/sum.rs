@@ -453,7 +453,7 @@ fn without<'s>(product: &Product<'s>, inverse: &Product<'s>) -> Product<'s> {
     let mut rest = product.clone();
     for taken in &inverse.factors {
         for factor in &mut rest.factors {
-            if factor.base == taken.base && factor.exponent.signum() != taken.exponent.signum() {
+            if factor.base == taken.base && factor.exponent.signum() == -taken.exponent.signum() {
                 factor.exponent += taken.exponent;
             }
         }

@@ -380,6 +380,13 @@ fn ranks_decide_the_order_of_leaves() {
     assert_eq!(form(ranks(7, 9), false), form(ranks(9, 7), true));
 }
 
+/// A factor stands above and below the line: each is taken out of the sum once.
+#[test]
+fn a_factor_above_and_below_is_taken_out_as_it_stands() {
+    let form = |body: Body| text(&normal(&built(DType::F32, 2, body), Numerics::Default));
+    assert_eq!(form(|_, x| x[0] / x[0] * x[1] + x[0] / x[0]), "((a0 * (a1 + 1.0)) / a0)");
+}
+
 #[test]
 fn a_mask_that_is_added_hides() {
     let form = check(

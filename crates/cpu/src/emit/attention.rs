@@ -423,7 +423,9 @@ impl<'e> Attention<'e> {
                 }
             }
             None if self.weight != self.score => {
-                passes[self.weight_depth].holds.push((self.weight, places.scores.clone()));
+                // They take the place of the scores, which folds read until then.
+                let last = passes.len() - 1;
+                passes[last].holds.push((self.weight, places.scores.clone()));
             }
             None => {}
         }

@@ -491,6 +491,21 @@ fn attention_of_any_size() {
     }
 }
 
+/// Weights take the place of scores, which folds behind another fold still read.
+#[test]
+fn attention_whose_weights_are_there_before_its_folds() {
+    let text = "kernel { axes i0: n, i1: c, i2: m, i3: d in x0: f32[n, d], x1: f32[m, d], x2: f32[m, c] \
+        out y0: f32[n, c], y1: f32[n] schedule attention first=%2 second=%5 rows=[i0] stream=[i2] inner=[i3] columns=[i1] \
+        tile=64x256x64 %0 = load x0[i0, i3] %1 = load x1[i2, i3] %2 = dot(%0, %1) over [i3] acc=f32 %3 = map(%2) max(a, 0.0) \
+        %4 = load x2[i2, i1] %5 = dot(%3, %4) over [i2] acc=f32 %6 = reduce.max %2 over [i2] \
+        %7 = map(%6) select(abs(a) < inf, a, 0.0) %8 = map(%2, %7) exp(a - b) %9 = reduce.sum %8 over [i2] \
+        %10 = map(%9, %7) log(a) + b store y0[i0, i1] = %5 store y1[i0] = %10 \
+        correct %9 on %6 by select(a == b, 1.0, exp(a - b)) }";
+    for (n, c, m, d) in [(5, 3, 2, 4), (9, 20, 300, 16), (40, 64, 33, 8), (7, 5, 1, 3)] {
+        check(text, &[("n", n), ("c", c), ("m", m), ("d", d)]);
+    }
+}
+
 /// The same with the factors of both products in bf16. Weights are rounded when they are what the keys so far make of them, or, by the interpreter, all keys:
 /// each may differ by a last place, and with values up to 1 so may what they weigh.
 fn check_attention_of_bf16(text: &str, sizes: &[(&str, i64)]) {

@@ -120,6 +120,16 @@ fn there_is_no_largest_of_nothing() {
 }
 
 #[test]
+fn what_is_known_to_be_nothing_has_no_largest_either() {
+    let b = Builder::new("nothing");
+    let x = b.input("x", DType::F32, Shape::new([3, 0]));
+    b.output("y", (x * 2.0).reduce(Monoid::ArgMax, &[1]));
+    let graph = b.finish().unwrap();
+    let inputs = [("x".into(), zeros(DType::F32, &[3, 0]))].into_iter().collect();
+    assert_error("what is computed", &graph, &inputs, "argmax over an axis without elements");
+}
+
+#[test]
 fn no_experts_are_needed_where_nothing_is_computed() {
     let entry = gallery::find("moe_int8").unwrap_or_else(|| panic!("moe_int8 is gone"));
     let graph = entry.graph(DType::F32).unwrap();

@@ -67,6 +67,8 @@ fn is_foldable(graph: &Graph, node: &Node, args: &[Value], context: &Context) ->
         && match (node.prim(), node.prim().class()) {
             (_, Class::Source | Class::Control) => false,
             (Prim::Map(row), _) if args.is_empty() => row.expr.flops() > formula::MOST_FLOPS,
+            // Among no elements there is no position.
+            (Prim::Reduce(row), _) if row.monoid.is_position() => !graph.ty(args[0]).shape[row.axes[0]].is(0),
             (Prim::Map(row), _) if widens_weights(graph, row, args, context) => false,
             (Prim::View(row), _) => {
                 let (new, old) = (row.shape.as_ints(), graph.ty(args[0]).shape.as_ints());

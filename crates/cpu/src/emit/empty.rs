@@ -3,7 +3,7 @@
 use fuseline::error::{Context, Error, Result};
 use fuseline::ops::Expr;
 use fuseline::ops::prim::Monoid;
-use fuseline::tensor::{DType, Dim};
+use fuseline::tensor::Dim;
 use fuseline::tile::{AxisSet, Builder, Kernel, Op, Schedule, StepId};
 
 use super::bound::Bound;
@@ -36,7 +36,7 @@ pub(super) fn without_empty(bound: &Bound<'_>) -> Result<Kernel> {
     for id in wanted {
         let step = kernel.step(id);
         let mut op = match is_number(id) {
-            true => neutral(kernel, &step.op).at(|| format!("step {id:?} ({})", step.op.name()))?,
+            true => neutral(kernel, id).at(|| format!("step {id:?} ({})", step.op.name()))?,
             false => step.op.clone(),
         };
         rename(&mut op, &places);
@@ -48,13 +48,13 @@ pub(super) fn without_empty(bound: &Bound<'_>) -> Result<Kernel> {
     Ok(b.finish_unverified(Schedule::Map))
 }
 
-/// What a fold of nothing is, as a step.
-fn neutral(kernel: &Kernel, fold: &Op) -> Result<Op> {
-    let (monoid, dtype) = match fold {
+/// What a fold of nothing is, as a step: of the type in which it is read.
+fn neutral(kernel: &Kernel, fold: StepId) -> Result<Op> {
+    let dtype = kernel.step(fold).dtype;
+    let monoid = match &kernel.step(fold).op {
         // A run for which that matters does not begin.
-        Op::Reduce { monoid, .. } if monoid.is_position() => (*monoid, DType::I64),
-        Op::Reduce { monoid, arg, .. } => (*monoid, kernel.step(*arg).dtype),
-        Op::Dot { accumulator, .. } => (Monoid::Sum, *accumulator),
+        Op::Reduce { monoid, .. } => *monoid,
+        Op::Dot { .. } => Monoid::Sum,
         // It varies over the axis that it runs along, of which nothing that is stored is made.
         _ => return Err(Error::bug("a running fold of nothing is wanted")),
     };
@@ -81,7 +81,10 @@ mod tests {
             check(folds, &[("rows", rows), ("n", n)]);
             check(both, &[("rows", rows), ("n", n)]);
             for m in [3, 0, 20] {
-                check(product, &[("rows", rows), ("n", n), ("m", m)]);
+                let sizes = [("rows", rows), ("n", n), ("m", m)];
+                check(product, &sizes);
+                // Sums are wider than what they are read as.
+                check(&product.replace("f32", "f16"), &sizes);
             }
         }
         check(&attention("a + b * 0.125"), &[("n", 5), ("h", 2), ("c", 16), ("m", 0), ("d", 8)]);

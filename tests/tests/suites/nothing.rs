@@ -122,7 +122,7 @@ fn there_is_no_largest_of_nothing() {
 #[test]
 fn what_is_known_to_be_nothing_has_no_largest_either() {
     let b = Builder::new("nothing");
-    let x = b.input("x", DType::F32, Shape::new([3, 0]));
+    let x = b.input("x", DType::F32, Shape::new([3usize, 0]));
     b.output("y", (x * 2.0).reduce(Monoid::ArgMax, &[1]));
     let graph = b.finish().unwrap();
     let inputs = [("x".into(), zeros(DType::F32, &[3, 0]))].into_iter().collect();

@@ -80,7 +80,8 @@ fn assert_agreed(what: &str, graph: &Graph, inputs: &Inputs) {
 fn no_index_lies_inside_of_nothing() {
     let takes = drawn(|x, i| x.take(1, i).sum(&[1]));
     let rows = drawn(|x, i| x.take(0, i) + 1.0);
-    let constant = drawn(|x, i| x.take(1, (i * 0i64) + 2i64).transpose());
+    let zero = 0i64;
+    let constant = drawn(|x, i| x.take(1, (i * zero) + 2i64).transpose());
     // The pad is not read, and so has no index.
     let padded = drawn(|x, i| {
         let none = x.take(1, i.slice(0, Dim::int(0), 0i64, 1));

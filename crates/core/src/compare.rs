@@ -145,6 +145,8 @@ pub struct Agreed {
     pub stepped: Option<Stepped>,
     /// elements that are no numbers, in both
     pub nan: usize,
+    /// elements that may be off by more than they and the tensor's others are: whatever they come to agrees
+    pub loose: usize,
     /// whether it is beyond the tolerance, and within what roundings become by the slopes of the graph: where what is meant and what it
     /// comes to where every operation rounds are far apart, too
     pub is_steep: bool,
@@ -202,7 +204,7 @@ fn compare_between(
         return Err(Mismatch::Types { expected: expected.ty(), actual: actual.ty() });
     }
     let typical = typical(expected);
-    let (mut worst, mut most, mut beyond) = (None, 0.0, 0);
+    let (mut worst, mut most, mut beyond, mut loose) = (None, 0.0, 0, 0);
     let (mut farthest, mut steps): (Option<(usize, f64)>, usize) = (None, 0);
     let distance = |k: usize| (expected.float(k) - actual.float(k)).abs();
     for k in 0..expected.count() {
@@ -213,6 +215,7 @@ fn compare_between(
             Agreement::Exact => own,
         };
         let bound = bound_of(expected.float(k));
+        loose += usize::from(is_loose(expected, k, bound, typical));
         let excess = excess(expected, actual, k, bound);
         if excess > 1.0 && lies_between(expected, others, actual, k, &bound_of) {
             steps += 1;
@@ -237,9 +240,16 @@ fn compare_between(
     match worst.map(element) {
         Some(worst) if beyond > 0 => Err(Mismatch::Elements { worst, beyond, count: expected.count() }),
         worst => {
-            Ok(Agreed { worst, stepped, nan: count_nan(actual), is_steep: spread.is_some(), reading: Reading::Exact })
+            let (nan, is_steep) = (count_nan(actual), spread.is_some());
+            Ok(Agreed { worst, stepped, nan, loose, is_steep, reading: Reading::Exact })
         }
     }
+}
+
+/// Whether a bound says nothing of an element of a tensor whose typical magnitude is known.
+fn is_loose(expected: &Literal, k: usize, bound: f64, typical: f64) -> bool {
+    let x = expected.float(k);
+    expected.dtype().is_float() && x.is_finite() && typical > 0.0 && bound > x.abs() + typical
 }
 
 /// How many elements are no numbers.

@@ -5,9 +5,11 @@ use fuseline::device::DeviceSpec;
 use fuseline::error::Result;
 use fuseline::fuse::{Plan, PlanOptions};
 use fuseline::graph::Graph;
+use fuseline::ops::{Expr, ExprNode, Number, Scalar, Scope, Term};
 use fuseline::passes::{Context, Numerics, run_passes};
 use fuseline::rewrites::{Permit, apply_rewrites};
-use fuseline::tensor::{Env, Symbol};
+use fuseline::tensor::{DType, Env, Symbol};
+use fuseline::tile::Op;
 
 use super::Spelling;
 
@@ -60,4 +62,44 @@ impl Planned {
     pub fn kernels(&self) -> String {
         self.plan.kernels.iter().map(|k| k.kernel.to_string()).collect()
     }
+
+    /// The same where no size is 0. Spellings that are the same of any elements may differ in what they make of none: the softmax of no scores
+    /// times no values is 0, and the quotient of two sums of nothing is no number.
+    pub fn kernels_of_elements(&self) -> String {
+        let of_elements = |kernel: &fuseline::tile::Kernel| {
+            let mut kernel = kernel.clone();
+            for step in &mut kernel.steps {
+                if let Op::Map { expr, .. } = &mut step.op {
+                    *expr = of_elements(expr);
+                }
+            }
+            kernel.to_string()
+        };
+        self.plan.kernels.iter().map(|k| of_elements(&k.kernel)).collect()
+    }
+}
+
+/// An expression where every size is known to be more than 0, and nothing else.
+fn of_elements(expr: &Expr) -> Expr {
+    let scope = Scope::default();
+    let is_zero = |term: Term<'_>| term.as_const() == Some(Number::Int(0));
+    let is_size = |term: Term<'_>| matches!(term.node(), ExprNode::Size(_));
+    let truth = |holds: bool| scope.constant(DType::Bool, Number::Int(i64::from(holds)));
+    let mut terms: Vec<Term<'_>> = Vec::with_capacity(expr.nodes().len());
+    for (node, dtype) in expr.nodes() {
+        let operands: Vec<Term<'_>> = node.operands().iter().map(|o| terms[*o as usize]).collect();
+        terms.push(match (node, operands.as_slice()) {
+            (ExprNode::Arg(k), _) => scope.argument(*k as usize, *dtype),
+            (ExprNode::Apply(Scalar::Lt, _), [a, b]) if is_zero(*a) && is_size(*b) => truth(true),
+            (ExprNode::Apply(Scalar::Le, _), [a, b]) if is_size(*a) && is_zero(*b) => truth(false),
+            (ExprNode::Apply(Scalar::Select, _), [condition, yes, no]) => match condition.as_const() {
+                Some(holds) if holds.to_f64() != 0.0 => *yes,
+                Some(_) => *no,
+                None => scope.step(node, *dtype, &operands),
+            },
+            _ => scope.step(node, *dtype, &operands),
+        });
+    }
+    let args: Vec<Term<'_>> = expr.args().iter().enumerate().map(|(k, dtype)| scope.argument(k, *dtype)).collect();
+    Expr::of(terms[terms.len() - 1], &args)
 }

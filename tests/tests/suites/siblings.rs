@@ -1,4 +1,5 @@
-//! Spellings of one computation become the same kernels: the same schedule, the same steps, the same text.
+//! Spellings of one computation become the same kernels: the same schedule, the same steps, the same text, but for what they make of nothing
+//! where that is not the same.
 
 use std::collections::BTreeSet;
 
@@ -46,7 +47,7 @@ fn first_difference(a: &str, b: &str) -> String {
 fn check_siblings(device: &str, sizes: &Env) {
     let kernels = |row: &Spelling| {
         let planned = row.planned_at(device, Numerics::Default, sizes.clone());
-        planned.unwrap_or_else(|e| panic!("{} on {device}: {e}", label(row))).kernels()
+        planned.unwrap_or_else(|e| panic!("{} on {device}: {e}", label(row))).kernels_of_elements()
     };
     let mut wrong = Vec::new();
     for class in classes() {

@@ -116,6 +116,9 @@ impl Sweep<'_> {
                 let of_all =
                     if self.all.len() > 1 { format!(", {} of {}", k + 1, self.all.len()) } else { String::new() };
                 let waiting = Waiting::for_(&format!("measuring {}{of_all}", self.model.name));
+                if self.all.len() > 1 {
+                    forget_most_memory();
+                }
                 let held = self.model.with_graph(&feed.tensors, |graph, inputs| {
                     Contest::hold(graph, &inputs, &self.plan, self.arguments, ceiling.as_ref(), &waiting)
                 });
@@ -184,9 +187,6 @@ impl Contest {
         known: Option<&Ceiling>,
         waiting: &Waiting,
     ) -> Result<Contest> {
-        if known.is_some() {
-            forget_most_memory();
-        }
         let mut plan = plan.clone();
         bind_sizes(graph, inputs, &mut plan.hints.env);
         let means = Means { options: arguments.limits.exact_run(), threads: arguments.threads };

@@ -13,6 +13,8 @@ use fuseline::device::{DeviceSpec, Machine};
 use fuseline::error::Error;
 use fuseline::fuse::scheduled;
 use fuseline::lower::{Hints, Refusal};
+use fuseline::ops::prim::Monoid;
+use fuseline::ops::{ExprNode, Scalar};
 use fuseline::tensor::{Env, Symbol};
 use fuseline::tile::{self, Op, Schedule, Source};
 use fuseline_cpu::here;
@@ -97,7 +99,18 @@ impl Written {
         if let Some(why) = why {
             screen::tell(&format!("note: products are computed row by row, which is slow: {why}"));
         }
+        self.tell_of_products();
         Ok(kernel.into_owned())
+    }
+
+    /// Says that a sum of products could be one product of tensors, where its writer leaves open how it is computed.
+    fn tell_of_products(&self) {
+        if !self.source.is_scheduled && sums_products(&self.source.kernel) {
+            screen::tell(
+                "note: a sum of products of two tensors is computed row by row, which is slow; dot[…](a, b) says the same \
+                 as sum[…](a * b) and is computed tile by tile",
+            );
+        }
     }
 
     /// An error about the kernel, at its place in the file.
@@ -105,6 +118,19 @@ impl Written {
         let at = self.source.locate(&error);
         shown(&self.place, &self.text, at, self.source.in_own_words(error))
     }
+}
+
+/// Whether a kernel adds up products of two factors, each of which is the same in several rows or columns of the result.
+fn sums_products(kernel: &tile::Kernel) -> bool {
+    kernel.steps.iter().any(|step| {
+        let Op::Reduce { monoid: Monoid::Sum, arg, .. } = &step.op else { return false };
+        let Op::Map { expr, args } = &kernel.step(*arg).op else { return false };
+        let is_product = matches!(expr.nodes().last(), Some((ExprNode::Apply(Scalar::Mul, _), _)));
+        let factors: Vec<_> = args.iter().map(|arg| kernel.step(*arg).axes).collect();
+        is_product
+            && factors.len() == 2
+            && factors.iter().all(|axes| step.op.folds().is_within(*axes) && !step.axes.is_within(*axes))
+    })
 }
 
 /// An error with the line of the text that it is about, and a caret below.
@@ -142,6 +168,7 @@ fn check(written: &Written, options: &CheckKernel) -> Outcome {
     let symbols: Vec<String> = kernel.symbols().iter().map(ToString::to_string).collect();
     let sides = [(&source.inputs, &kernel.inputs), (&source.outputs, &kernel.outputs)];
     let (on_here, _) = written.kernel_on(here::spec(), &Env::new());
+    written.tell_of_products();
     let schedule = on_here.schedule.name();
     if options.json {
         let [inputs, outputs] = sides.map(|(names, params)| {

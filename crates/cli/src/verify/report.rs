@@ -160,6 +160,7 @@ fn conclusion(verdict: &Verdict) -> Vec<String> {
     }
     lines.extend(verdict.fused.iter().filter_map(steps));
     lines.extend(verdict.fused.iter().filter_map(no_numbers));
+    lines.extend(verdict.fused.iter().filter_map(anything_goes));
     match (verdict.guilty, verdict.evidence()) {
         (Some(stage), Some(check)) => {
             lines.push(format!("differs: {}", describe(stage, verdict)));
@@ -207,7 +208,9 @@ fn advice(verdict: &Verdict) -> Option<String> {
         return None;
     }
     let agrees = "with `--numerics strict` the outputs agree";
-    Some(match verdict.evidence().is_some_and(Check::leaves_range) {
+    // Code that differs from its kernel is at fault whatever the order.
+    let is_order = matches!(verdict.guilty, Some(Stage::Passes | Stage::Lowering(_) | Stage::Written));
+    Some(match is_order && verdict.evidence().is_some_and(Check::leaves_range) {
         true => format!(
             "{agrees}, which gives the model's own answer here: in the order in which numbers are multiplied and added by default, some leave \
              the range of their type"
@@ -216,7 +219,6 @@ fn advice(verdict: &Verdict) -> Option<String> {
     })
 }
 
-/// Where an output stands on the other side of a step, in words.
 /// That elements which are equal are no numbers: nothing else can be told of them.
 fn no_numbers(check: &Check) -> Option<String> {
     let nan = check.outcome.as_ref().ok().map(|agreed| agreed.nan).filter(|nan| *nan > 0)?;
@@ -224,6 +226,15 @@ fn no_numbers(check: &Check) -> Option<String> {
     Some(format!("{}: {nan} {are} NaN in the reference too, and {they} nothing of errors", check.value))
 }
 
+/// That elements which agree may come to anything: roundings alone move them by more than they are.
+fn anything_goes(check: &Check) -> Option<String> {
+    let loose = check.outcome.as_ref().ok().map(|agreed| agreed.loose).filter(|loose| *loose > 0)?;
+    let (elements, they, them) = if loose == 1 { ("element", "it is", "it") } else { ("elements", "they are", "them") };
+    let moved = format!("roundings may move {loose} {elements} by more than {they}");
+    Some(format!("{}: {moved}, so that to agree says nothing of {them}", check.value))
+}
+
+/// Where an output stands on the other side of a step, in words.
 fn steps(check: &Check) -> Option<String> {
     let stepped = check.stepped()?;
     let (farthest, count, of) = (&stepped.farthest, stepped.count, stepped.of);
@@ -368,6 +379,7 @@ pub fn check_json(check: &Check) -> Value {
         "actual": worst.map(|worst| worst.actual),
         "beyond": beyond,
         "nan": check.outcome.as_ref().map_or(0, |agreed| agreed.nan),
+        "loose": check.outcome.as_ref().map_or(0, |agreed| agreed.loose),
         "stepped": check.stepped().map_or(0, |stepped| stepped.count),
         "why": why,
     })

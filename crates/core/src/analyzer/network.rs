@@ -136,9 +136,8 @@ impl<'s> Network<'s> {
         let stated = operation.flops.or(operation.intensity.map(|i| i * bytes));
         let intensity = stated.map(|flops| if bytes > 0.0 { flops / bytes } else { 0.0 });
         let hands_on = (written - read).abs() <= 1e-6 * read;
-        let is_elementwise = || shapes::could_be_elementwise(operation, given);
         let class = operation.class.unwrap_or_else(|| {
-            let (class, what, why) = assumed_class(operation, intensity, balance, hands_on, is_elementwise);
+            let (class, what, why) = assumed_class(operation, intensity, balance, hands_on, given);
             self.assumptions.push(format!("{} {what}: {why}", operation.name));
             class
         });
@@ -191,7 +190,7 @@ fn assumed_class(
     intensity: Option<f64>,
     balance: f64,
     hands_on: bool,
-    is_elementwise: impl FnOnce() -> bool,
+    given: &IndexMap<String, Tensor>,
 ) -> (Class, &'static str, &'static str) {
     let is_compute = operation.bottleneck == Some(Bottleneck::Compute);
     let several = operation.outputs.len() > 1;
@@ -207,7 +206,12 @@ fn assumed_class(
         Some(intensity) if operation.bottleneck.is_none() && intensity > balance => {
             (Class::Contract, "multiplies matrices", "it has so many operations for each byte")
         }
-        _ if is_elementwise() => (Class::Map, "is elementwise", "it reads several tensors as large as what it writes"),
+        None if shapes::could_be_product(operation, given) => {
+            (Class::Contract, "multiplies matrices", "its shapes are those of a product")
+        }
+        _ if shapes::could_be_elementwise(operation, given) => {
+            (Class::Map, "is elementwise", "it reads several tensors as large as what it writes")
+        }
         // Nobody says that elements stand by themselves: they may need their whole row.
         _ => (Class::Reduce, "needs whole rows", "nothing says that it is elementwise"),
     }

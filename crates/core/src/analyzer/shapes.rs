@@ -45,6 +45,26 @@ pub(super) fn could_be_elementwise(operation: &Operation, given: &IndexMap<Strin
     operation.inputs.len() > 1 && operation.inputs.iter().all(fits)
 }
 
+/// Whether shapes as given are those of a product of matrices, the second one either way round, and of nothing that is elementwise.
+pub(super) fn could_be_product(operation: &Operation, given: &IndexMap<String, Tensor>) -> bool {
+    let sizes = |tensor: &Tensor| given.get(&tensor.name)?.shape.clone();
+    let ([rows, weights, ..], [output]) = (operation.inputs.as_slice(), operation.outputs.as_slice()) else {
+        return false;
+    };
+    let (Some(a), Some(b), Some(y)) = (sizes(rows), sizes(weights), sizes(output)) else { return false };
+    let (Some((summed, kept)), Some((columns, of_rows)), [batch @ .., first, second]) =
+        (a.split_last(), y.split_last(), b.as_slice())
+    else {
+        return false;
+    };
+    let turns = [(first, second), (second, first)];
+    let is_product = turns.contains(&(summed, columns))
+        && kept == of_rows
+        && (batch.is_empty() || kept.split_last().is_some_and(|(_, outer)| outer == batch));
+    let shaped = [(rows, &a), (weights, &b)].map(|(tensor, sizes)| Shaped { name: &tensor.name, sizes });
+    is_product && elementwise(&shaped, &Shaped { name: &output.name, sizes: &y }).is_err()
+}
+
 /// A tensor whose shape was given.
 struct Shaped<'t> {
     name: &'t str,

@@ -98,6 +98,25 @@ fn a_product_of_matrices_has_the_size_that_follows() {
 }
 
 #[test]
+fn shapes_of_a_product_are_one_where_nothing_else_is_said() {
+    let class_of = |a: &[usize], b: &[usize], y: &[usize]| {
+        let product = Operation::new("op").reads(shaped("a", a)).reads(shaped("b", b)).writes(shaped("y", y));
+        let norm = Operation::new("norm").class(Class::Reduce).reads("y").writes("z");
+        let analysis = analyzer(vec![product, norm]).analyze(spec("h200")).unwrap();
+        analysis.assumptions.iter().any(|a| a == "op multiplies matrices: its shapes are those of a product")
+    };
+    assert!(class_of(&[4096, 1024], &[1024, 1024], &[4096, 1024]));
+    assert!(class_of(&[2, 64, 512], &[512, 100], &[2, 64, 100]));
+    assert!(class_of(&[2, 64, 512], &[100, 512], &[2, 64, 100]));
+    assert!(class_of(&[2, 64, 512], &[2, 512, 100], &[2, 64, 100]));
+    // A sum may be repeated, and a table looked up.
+    assert!(!class_of(&[64, 512], &[64, 512], &[64, 512]));
+    assert!(!class_of(&[64, 512], &[1, 512], &[64, 512]));
+    assert!(!class_of(&[64, 128], &[1000, 512], &[64, 128, 512]));
+    assert!(!class_of(&[2, 64, 512], &[3, 512, 100], &[2, 64, 100]));
+}
+
+#[test]
 fn the_classic_layer_gives_its_three_fusions_on_every_device() {
     for spec in DeviceSpec::all() {
         for batch in [1, 4, 64] {

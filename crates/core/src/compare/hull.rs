@@ -3,7 +3,7 @@
 //! How far a handful of draws lie apart says how far another one may lie, not where it does: an element may be beyond what they have by a few
 //! times the width of their range, and the less the more of them there are. Where some are numbers and others are not, an infinite one may come out.
 
-use super::{Agreed, SAFETY, Stepped, Tolerance, Worst, coordinates, count_nan, typical};
+use super::{Agreed, SAFETY, Stepped, Tolerance, Worst, coordinates, count_nan, is_loose, typical};
 use crate::reference::Reading;
 use crate::tensor::Literal;
 
@@ -90,11 +90,12 @@ impl<'e> Hull<'e> {
         }
         let dtype = actual.dtype();
         let mut most: Option<(f64, Worst)> = None;
-        let (mut excess, mut far, mut differing) = (0f64, 0f64, 0);
+        let (mut excess, mut far, mut differing, mut loose) = (0f64, 0f64, 0, 0);
         let ranges = self.elements.iter().map(|element| element.high - element.low);
         let widest = ranges.filter(|range| range.is_finite()).fold(0f64, f64::max);
         for (k, element) in self.elements.iter().enumerate() {
             let (x, worst) = (actual.float(k), self.worst(k, actual));
+            loose += usize::from(is_loose(self.expected, k, worst.bound, self.typical));
             // Integers beyond the digits of a float are told apart where nothing moves them.
             let is_other = !dtype.is_float() && element.low == element.high && self.expected.int(k) != actual.int(k);
             let beyond = self.beyond(k);
@@ -113,10 +114,10 @@ impl<'e> Hull<'e> {
         let worst = most.map(|(_, worst)| worst);
         let (nan, reading) = (count_nan(actual), Reading::Exact);
         if dtype.is_float() {
-            return Ok(Agreed { worst, stepped: None, nan, is_steep: true, reading });
+            return Ok(Agreed { worst, stepped: None, nan, loose, is_steep: true, reading });
         }
         let stepped = worst.map(|farthest| Stepped { count: differing, of: actual.count(), farthest });
-        Ok(Agreed { worst: None, stepped, nan, is_steep: true, reading })
+        Ok(Agreed { worst: None, stepped, nan, loose, is_steep: true, reading })
     }
 
     /// How far an element may be beyond its range.

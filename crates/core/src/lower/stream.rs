@@ -43,8 +43,8 @@ pub fn corrections(draft: &Draft, roles: &Roles, numerics: Numerics) -> Result<V
     let Roles::Attention { second, stream, .. } = roles else { return Ok(Vec::new()) };
     let streamed = |leaf: usize| !draft.leaves[leaf].op.folded().common(*stream).is_empty();
     let is_place = |op: &LeafOp| matches!(op, LeafOp::Reduce { monoid, .. } if monoid.is_position());
-    if draft.leaves.iter().any(|leaf| is_place(&leaf.op)) {
-        return Err(Refusal::OrderStreamed);
+    if let Some(place) = draft.leaves.iter().position(|leaf| is_place(&leaf.op)) {
+        return Err(if streamed(place) { Refusal::OrderStreamed } else { Refusal::NoSkeleton });
     }
     let mut found = Vec::new();
     for fold in (0..draft.leaves.len()).filter(|k| streamed(*k)) {

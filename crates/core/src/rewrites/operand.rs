@@ -1,7 +1,7 @@
 //! Factors of an operand of a contraction, from the coordinates of the result.
 
 use super::facts::{Axes, axes};
-use super::peel::{Factor, act, cast};
+use super::peel::{Action, Factor, act, cast};
 use super::seen::Seen;
 use crate::error::{Error, Result};
 use crate::graph::rewrite::Rebuild;
@@ -43,20 +43,7 @@ pub(super) fn from_result(node: &Node, row: &Contract, operand: usize) -> View {
     View::new(node.types()[0].shape.clone(), labels(row, operand).iter().map(place).collect())
 }
 
-/// What is seen from the coordinates of an operand, at the coordinates of the result.
-pub(super) fn at_result(
-    graph: &Graph,
-    rebuild: &mut Rebuild<'_>,
-    (node, row, operand): (&Node, &Contract, usize),
-    seen: &Seen,
-) -> Result<Value> {
-    let view = from_result(node, row, operand).after(&seen.view);
-    let view = view.ok_or_else(|| Error::bug("views without guards compose"))?;
-    Seen { step: seen.step, view }.rebuilt(graph, rebuild)
-}
-
-/// A result on which the factors of an operand act, the innermost first, computed in type `dtype`. Where nothing may be summed, it stays
-/// 0, for what is computed of a row without elements (the normaliser of a softmax over no keys) may be no number.
+/// A result on which the factors of an operand act, the innermost first, computed in its type.
 pub(super) fn acted_on(
     graph: &Graph,
     rebuild: &mut Rebuild<'_>,
@@ -64,24 +51,62 @@ pub(super) fn acted_on(
     factors: &[Factor],
     result: Value,
 ) -> Result<Value> {
-    let dtype = rebuild.graph().ty(result).dtype;
     let mut result = result;
     for factor in factors.iter().rev() {
-        let value = at_result(graph, rebuild, at, &factor.seen)?;
-        let value = if rebuild.graph().ty(value).dtype == DType::Bool { value } else { cast(rebuild, value, dtype)? };
+        let dtype = match factor.action {
+            Action::Times | Action::Over => rebuild.graph().ty(result).dtype,
+            Action::Unless | Action::OnlyIf => DType::Bool,
+        };
+        let value = factor_at_result(graph, rebuild, at, &factor.seen, dtype)?;
         result = act(rebuild, factor.action, result, value)?;
     }
+    Ok(result)
+}
+
+/// What is seen from the coordinates of an operand, at the coordinates of the result.
+pub(super) fn at_result(
+    graph: &Graph,
+    rebuild: &mut Rebuild<'_>,
+    at: (&Node, &Contract, usize),
+    seen: &Seen,
+) -> Result<Value> {
+    seen_from_result(at, seen)?.rebuilt(graph, rebuild)
+}
+
+fn seen_from_result((node, row, operand): (&Node, &Contract, usize), seen: &Seen) -> Result<Seen> {
+    let view = from_result(node, row, operand).after(&seen.view);
+    let view = view.ok_or_else(|| Error::bug("views without guards compose"))?;
+    Ok(Seen { step: seen.step, view })
+}
+
+/// A factor in another type at the coordinates of the result. Where nothing is summed, the result is 0 and stays so: what is computed of a
+/// row without elements (the normaliser of a softmax over no keys) may be no number, and is 1.
+fn factor_at_result(
+    graph: &Graph,
+    rebuild: &mut Rebuild<'_>,
+    at: (&Node, &Contract, usize),
+    seen: &Seen,
+    dtype: DType,
+) -> Result<Value> {
+    let seen = seen_from_result(at, seen)?;
     let summed = summed_count(graph, at);
-    let folds = factors.iter().any(|factor| !factor.seen.reductions(graph).is_empty());
-    if !folds || (&summed - 1).is_nonnegative() {
-        return Ok(result);
+    let is_always = seen.reductions(graph).is_empty() || (&summed - 1).is_nonnegative();
+    if is_always || dtype == DType::Bool {
+        let value = seen.rebuilt(graph, rebuild)?;
+        return cast(rebuild, value, dtype);
     }
-    let ty = rebuild.graph().ty(result).clone();
-    let expr = Expr::build(&[ty.dtype], |scope, x| {
+    // Once for a row, not for each of its results.
+    let Seen { step, view } = seen.behind_views(graph);
+    let value = Seen::at(graph, step).rebuilt(graph, rebuild)?;
+    let value = cast(rebuild, value, dtype)?;
+    let expr = Expr::build(&[dtype], |scope, x| {
         let none = scope.constant(DType::I64, Number::Int(0));
-        none.lt(scope.index(&summed)).select(x[0], scope.float(x[0], 0.0))
+        none.lt(scope.index(&summed)).select(x[0], scope.constant(dtype, Number::new(dtype, 1.0)))
     });
-    rebuild.add(Map { expr, shape: ty.shape }, &[result])
+    let shape = rebuild.graph().ty(value).shape.clone();
+    let is_whole = view.is_identity(&shape);
+    let value = rebuild.add(Map { expr, shape }, &[value])?;
+    if is_whole { Ok(value) } else { rebuild.add(view, &[value]) }
 }
 
 /// How many products a contraction sums for each element.

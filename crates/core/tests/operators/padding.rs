@@ -46,11 +46,12 @@ fn every_mode_continues_the_axis() {
                 let b = Builder::new("pad");
                 let value = b.scalar(DType::F32, -7.0);
                 let late = b.input("value", DType::F32, Shape::new([1usize]));
+                let late_pads = b.input("pads", DType::I64, Shape::new([2usize]));
                 for (name, dim) in [("known", Dim::from(n)), ("open", Dim::named("n"))] {
                     let x = b.input(name, DType::F32, Shape::new([Dim::int(2), dim]));
                     let pads = b.constant(Literal::i64s(&[before, after]));
                     let axes = b.constant(Literal::i64s(&[-1]));
-                    for value in [value, late] {
+                    for (value, pads) in [(value, pads), (late, pads), (value, late_pads), (late, late_pads)] {
                         let pad = op("Pad", &[x, pads, value, axes]).with("mode", Attribute::Str(mode.into()));
                         b.output("y", pad.one(&b));
                     }
@@ -58,6 +59,7 @@ fn every_mode_continues_the_axis() {
                 let rows: Vec<f64> = (0..2 * n).map(|k| (k % n) as f64).collect();
                 let x = Literal::from_f64s(DType::F32, [2, n], &rows).unwrap();
                 let given = [("known", x.clone()), ("open", x), ("value", Literal::f32s(&[-7.0]))];
+                let given = [given.as_slice(), &[("pads", Literal::i64s(&[before, after]))]].concat();
                 for y in run(b, &given).unwrap() {
                     let both = [wanted.clone(), wanted.clone()].concat();
                     assert_eq!(y.to_f64s(), both, "{mode} of {n} by {before} and {after}");

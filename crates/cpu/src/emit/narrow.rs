@@ -15,6 +15,7 @@ use smallvec::SmallVec;
 use super::Emission;
 use super::emitter::Held;
 use super::factors::hold;
+use super::reach::reached as behind;
 use super::rows::dense_offset;
 
 /// Steps are computed beforehand where there are so many times as many scores.
@@ -39,12 +40,17 @@ pub(super) fn hold_narrow(emission: &mut Emission<'_>, held: &mut FxHashMap<Step
     for (k, step) in kernel.steps.iter().enumerate() {
         let Op::Map { expr, .. } = &step.op else { continue };
         let of_wide = !expr.args().is_empty() && expr.args().iter().all(|dtype| is_wide(*dtype));
+        let id = StepId(k as u32);
         if !of_wide || expr.has_coordinates() || is_wide(step.dtype) || bound.count(step.axes) * SCORES > scores {
             continue;
         }
+        // Folds come later.
+        if behind(kernel, &[id], &|id| held.contains_key(&id)).iter().any(|id| kernel.step(*id).op.is_fold()) {
+            continue;
+        }
         let order: Vec<usize> = step.axes.iter().collect();
-        let place = hold(emission, "convert", StepId(k as u32), dense_offset(&order, &bound.extents), &order, held)?;
-        held.insert(StepId(k as u32), place);
+        let place = hold(emission, "convert", id, dense_offset(&order, &bound.extents), &order, held)?;
+        held.insert(id, place);
     }
     Ok(())
 }

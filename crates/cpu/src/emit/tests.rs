@@ -559,6 +559,27 @@ fn attention_with_masks_of_64_bits() {
     }
 }
 
+/// Truths of folds in 64 bits wait for these.
+#[test]
+fn attention_with_truths_of_folds_of_64_bits() {
+    for (dtype, mask) in [("f64", "f64"), ("f32", "f64"), ("f32", "i64")] {
+        let text = format!(
+            "kernel {{ axes i0: n, i1: c, i2: m, i3: d in x0: {dtype}[n, d], x1: {dtype}[m, d], x2: {dtype}[m, c], x3: {mask}[n, m] \
+             out y0: {dtype}[n, c], y1: bool[n], y2: bool[n] \
+             schedule attention first=%2 second=%7 rows=[i0] stream=[i2] inner=[i3] columns=[i1] tile=64x256x64 \
+             %0 = load x0[i0, i3] %1 = load x1[i2, i3] %2 = dot(%0, %1) over [i3] acc={dtype} %3 = reduce.max %2 over [i2] \
+             %4 = map(%3) select(abs(a) < inf, a, 0.0) %5 = map(%2, %4) exp(a - b) %6 = load x2[i2, i1] \
+             %7 = dot(%5, %6) over [i2] acc={dtype} %8 = reduce.sum %5 over [i2] %9 = map(%3) a < 0.5 %10 = load x3[i0, i2] \
+             %11 = reduce.max %10 over [i2] %12 = map(%11) bool(a) %13 = map(%7, %8) a / b \
+             store y0[i0, i1] = %13 store y1[i0] = %9 store y2[i0] = %12 \
+             correct %7 on %3 by select(a == b, 1.0, exp(a - b)) correct %8 on %3 by select(a == b, 1.0, exp(a - b)) }}"
+        );
+        for (n, c, m, d) in [(4, 4, 4, 4), (20, 8, 40, 8), (64, 64, 128, 64), (5, 16, 65, 17)] {
+            check(&text, &[("n", n), ("c", c), ("m", m), ("d", d)]);
+        }
+    }
+}
+
 /// Attention of six heads, three of which share keys.
 fn shared_keys(score: &str) -> String {
     let text = attention(score).replace("i1: h", "i1: 6").replace("h*d], x2", "6*d], x2");

@@ -18,8 +18,8 @@ pub(super) enum Form {
 
 /// How every step is computed. Where every result is rounded, every step is by itself.
 ///
-/// A product that one sum reads is fused with it, of two such products the first; and so is a sum with 1 that one product reads:
-/// x·(y + 1) is x·y + x.
+/// A product that one sum reads is fused with it, of two such products the first; and so is, of a GELU, the sum with 1 that the
+/// product reads: x·(y + 1) is x·y + x.
 pub(super) fn forms(expr: &Expr, rounding: Rounding) -> Vec<Form> {
     let nodes = expr.nodes();
     let mut forms = vec![Form::Alone; nodes.len()];
@@ -52,13 +52,14 @@ pub(super) fn forms(expr: &Expr, rounding: Rounding) -> Vec<Form> {
                 .or_else(|| free(y, Scalar::Mul).map(|(o, [a, b])| (o, FmaOp::NegAdd, [a, b, x]))),
             (Scalar::Mul, &[x, y]) => [(x, y), (y, x)].into_iter().find_map(|(x, y)| {
                 let is_one = |o: u32| matches!(&nodes[o as usize].0, ExprNode::Const(Number::Float(n)) if f64::from_bits(*n) == 1.0);
-                match (free(y, Scalar::Add), free(y, Scalar::Sub)) {
-                    (Some((o, [a, b])), _) if is_one(b) => Some((o, FmaOp::Add, [x, a, x])),
-                    (Some((o, [a, b])), _) if is_one(a) => Some((o, FmaOp::Add, [x, b, x])),
-                    (_, Some((o, [a, b]))) if is_one(b) => Some((o, FmaOp::Sub, [x, a, x])),
-                    (_, Some((o, [a, b]))) if is_one(a) => Some((o, FmaOp::NegAdd, [x, b, x])),
-                    _ => None,
-                }
+                let (o, op, y) = match (free(y, Scalar::Add), free(y, Scalar::Sub)) {
+                    (Some((o, [a, b])), _) if is_one(b) => (o, FmaOp::Add, a),
+                    (Some((o, [a, b])), _) if is_one(a) => (o, FmaOp::Add, b),
+                    (_, Some((o, [a, b]))) if is_one(b) => (o, FmaOp::Sub, a),
+                    (_, Some((o, [a, b]))) if is_one(a) => (o, FmaOp::NegAdd, b),
+                    _ => return None,
+                };
+                is_step_of(expr, y, x).then_some((o, op, [x, y, x]))
             }),
             _ => None,
         };
@@ -68,4 +69,26 @@ pub(super) fn forms(expr: &Expr, rounding: Rounding) -> Vec<Form> {
         }
     }
     forms
+}
+
+/// Whether y goes from −1 to 1 with x, as in a GELU, so that it is one of both where x is infinite. Of another y, ∞·y + ∞ may be no
+/// number where ∞·(y + 1) is ∞.
+fn is_step_of(expr: &Expr, y: u32, x: u32) -> bool {
+    let is_step = matches!(&expr.nodes()[y as usize].0, ExprNode::Apply(Scalar::Erf | Scalar::Tanh, _));
+    is_step && leaves(expr, x) == leaves(expr, y)
+}
+
+/// The steps without operands, constants aside, from which a step is computed.
+fn leaves(expr: &Expr, root: u32) -> Vec<u32> {
+    let nodes = expr.nodes();
+    let mut reached = vec![false; root as usize + 1];
+    reached[root as usize] = true;
+    // Operands stand before those that read them.
+    for k in (0..=root as usize).rev() {
+        if reached[k] {
+            nodes[k].0.operands().iter().for_each(|o| reached[*o as usize] = true);
+        }
+    }
+    let is_leaf = |(node, _): &(ExprNode, _)| node.operands().is_empty() && !matches!(node, ExprNode::Const(_));
+    (0..=root).filter(|k| reached[*k as usize] && is_leaf(&nodes[*k as usize])).collect()
 }

@@ -116,9 +116,13 @@ fn amounts_by_axis<'b>(call: &Call<'_, 'b>, x: Tensor<'b>) -> Result<(Vec<Dim>, 
     }
     let mut before = vec![Dim::int(0); x.rank()?];
     let mut after = before.clone();
+    // Symbols are sizes, and so are what is added and what is cut off.
     let amount = |k: usize| match &given[k] {
         Amount::Known(dim) => Ok(dim.clone()),
-        Amount::Unknown(tensor) => call.builder.bind(*tensor),
+        Amount::Unknown(tensor) => {
+            let [added, cut] = [*tensor, -*tensor].map(|amount| call.builder.bind(amount.max(0i64)));
+            Ok(added? - cut?)
+        }
     };
     for (k, axis) in axes.iter().enumerate() {
         before[*axis] = amount(k)?;

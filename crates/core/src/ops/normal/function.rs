@@ -48,10 +48,7 @@ impl<'s> Normalizer<'s> {
         let (x, last) = (&operands[0], &operands[operands.len() - 1]);
         match op {
             Mul => self.times(x, last),
-            Div => {
-                let inverse = self.power(last, -1);
-                self.times(x, &inverse)
-            }
+            Div => self.quotient(x, last),
             Pow => self.general_power(x, last),
             Sqrt => self.root(x),
             Exp => self.exponential(x),
@@ -383,11 +380,21 @@ impl<'s> Normalizer<'s> {
     }
 
     /// The form of one of the factors of a product, if there is a plainer one. May change the other factors.
-    pub(super) fn another_form(&mut self, factors: &mut [Factor<'s>], k: usize) -> Option<Product<'s>> {
+    pub(super) fn another_form(
+        &mut self,
+        coefficient: f64,
+        factors: &mut [Factor<'s>],
+        k: usize,
+    ) -> Option<Product<'s>> {
         let Factor { base, exponent } = factors[k];
         let op = base.as_call()?;
         match op {
             Exp if exponent < 0 => {
+                // What is small by itself may be divided by an exponential whose inverse overflows.
+                let in_range = factors.len() == 1 && coefficient.abs() >= 1.0;
+                if !in_range && self.numerics != Numerics::Fast {
+                    return None;
+                }
                 let inverse = self.exponential_of_negated(base);
                 Some(self.power(&inverse, -exponent))
             }

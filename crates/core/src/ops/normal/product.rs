@@ -100,6 +100,18 @@ impl<'s> Normalizer<'s> {
         self.collect(a.dtype, &[a.coefficient, b.coefficient], factors)
     }
 
+    /// `a / b`. Not `a` times the form of `1 / b`: that an exponential is below a line with something above it has to be seen.
+    pub(super) fn quotient(&mut self, a: &Product<'s>, b: &Product<'s>) -> Product<'s> {
+        let coefficient = computed(1.0 / b.coefficient);
+        let inverse = if is_normal(coefficient, b.dtype) {
+            let factors = b.factors.iter().map(|f| Factor { exponent: -f.exponent, ..*f }).collect();
+            Product { dtype: b.dtype, coefficient, factors }
+        } else {
+            self.power(b, -1)
+        };
+        self.times(a, &inverse)
+    }
+
     /// `product · x`.
     pub(super) fn scaled(&mut self, product: &Product<'s>, x: f64) -> Product<'s> {
         self.collect(product.dtype, &[product.coefficient, x], product.factors.clone())
@@ -145,7 +157,7 @@ impl<'s> Normalizer<'s> {
         }
         self.merge(&mut factors);
         for k in 0..factors.len() {
-            if let Some(form) = self.another_form(&mut factors, k) {
+            if let Some(form) = self.another_form(coefficient, &mut factors, k) {
                 factors.remove(k);
                 factors.retain(|f| f.exponent != 0);
                 factors.extend_from_slice(&form.factors);

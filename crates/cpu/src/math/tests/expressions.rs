@@ -171,6 +171,16 @@ fn maps_of_floats() {
 }
 
 #[test]
+fn infinities_times_sums_are_those_of_the_formula() {
+    let f = DType::F32;
+    check("1.0 / (a - a) * (b + 1.0)", &[f, f], f, "", 0.0);
+    check("(1.0 - b) / (a - a) * (1.0 - b)", &[f, f], f, "", 0.0);
+    check("1.0 / (a - a) * (tanh(b) + 1.0)", &[f, f], f, "", 0.0);
+    check("(a / 0.0) * (a / 0.0 - 1.0)", &[f], f, "", 0.0);
+    check("(a / 0.0) * (erf(a / 0.0) + 1.0)", &[f], f, "", 0.0);
+}
+
+#[test]
 fn every_result_is_rounded_where_it_should_be() {
     for dtype in [DType::F16, DType::BF16, DType::F32] {
         check("a * b + c", &[dtype; 3], dtype, "rounding every", 0.0);
@@ -240,7 +250,8 @@ fn common_shapes_take_few_instructions() {
         arithmetic(&program(&kernel, 16, Along::Consecutive)).len() as f64 / COPIES as f64
     };
     assert_eq!(count("a * b + c", 3), 1.0);
-    assert_eq!(count("a * (b + 1.0)", 2), 1.0);
+    assert_eq!(count("a * (b + 1.0)", 2), 2.0);
+    assert_eq!(count("a * (tanh(a) + 1.0)", 1), count("tanh(a)", 1) + 1.0);
     // A comparison and a select; the row is put into lanes once for all copies.
     assert!(count("select(i1 <= i0, a * 0.125, -inf)", 1) <= 4.0);
     // Two of them for what underflows: without them masked scores are slow.

@@ -288,7 +288,10 @@ fn softmax() {
         &[
             |s, x| (x[0] * c(x[0], 0.125, s) - x[1]).apply(Scalar::Exp) / x[2],
             |s, x| (x[0] / c(x[0], 8.0, s) - x[1]).apply(Scalar::Exp) * (c(x[0], 1.0, s) / x[2]),
-            |s, x| c(x[0], 1.0, s) / x[2] / (x[1] - x[0] / c(x[0], 64.0, s).apply(Scalar::Sqrt)).apply(Scalar::Exp),
+            |s, x| {
+                let inverse = c(x[0], 1.0, s) / (x[1] - x[0] / c(x[0], 64.0, s).apply(Scalar::Sqrt)).apply(Scalar::Exp);
+                inverse / x[2]
+            },
         ],
     );
 }
@@ -381,6 +384,20 @@ fn ranks_decide_the_order_of_leaves() {
 }
 
 /// A factor stands above and below the line: each is taken out of the sum once.
+#[test]
+fn what_is_divided_by_an_exponential_stays_a_quotient() {
+    // exp(−x) overflows where a small number divided by exp(x) does not.
+    let stays = |body: Body| {
+        let form = |numerics| normal(&built(DType::F32, 2, body), numerics);
+        assert_eq!(form(Numerics::Default), form(Numerics::Strict));
+        assert_ne!(form(Numerics::Default), form(Numerics::Fast), "{}", text(&form(Numerics::Fast)));
+    };
+    stays(|_, x| x[1] / x[0].apply(Scalar::Exp));
+    stays(|_, x| x[1].apply(Scalar::Exp) / x[0].apply(Scalar::Exp));
+    stays(|s, x| c(x[0], 1e-3, s) / x[0].apply(Scalar::Exp));
+    check(1, &[|s, x| c(x[0], 1.0, s) / x[0].apply(Scalar::Exp), |_, x| (-x[0]).apply(Scalar::Exp)]);
+}
+
 #[test]
 fn a_factor_above_and_below_is_taken_out_as_it_stands() {
     let form = |body: Body| text(&normal(&built(DType::F32, 2, body), Numerics::Default));

@@ -2,7 +2,7 @@
 
 use std::fs::{self, File};
 use std::io::{self, BufWriter, Cursor, ErrorKind, Seek, SeekFrom, Write};
-use std::path::{Path, PathBuf};
+use std::path::{Path, PathBuf, is_separator};
 
 use fuseline::error::Error;
 use fuseline_frontend::npz::{Array, Compression, write_npz_to};
@@ -111,7 +111,9 @@ pub fn check_place<'a>(path: &Path, read: impl IntoIterator<Item = &'a Path>) ->
     if is_stream(&place) {
         return Ok(());
     }
-    if place.is_dir() {
+    let is_named_as_folder =
+        path.as_os_str().as_encoded_bytes().last().is_some_and(|end| is_separator(char::from(*end)));
+    if place.is_dir() || is_named_as_folder {
         return Err(Failure::not_written(path, ErrorKind::IsADirectory.into()));
     }
     let taken = Part::beside(&place).and_then(|(_part, mut file)| file.write_all(&[0; 4096]));
@@ -253,6 +255,7 @@ mod tests {
         assert!(format!("{:?}", refused(&folder.path().join("./m.onnx"))).contains("overwritten"));
         refused(folder.path());
         refused(&folder.path().join("missing/a.html"));
+        refused(&folder.path().join("a.html/"));
         #[cfg(unix)]
         {
             let link = folder.path().join("link");

@@ -88,6 +88,8 @@ pub struct KernelVerdict {
     pub interpreted: Check,
     /// the device
     pub fused: Check,
+    /// whether the device leaves the range of a type, and so does the interpreter with every step rounded: then the order of the steps is to blame
+    pub leaves_range: bool,
     /// its nodes one by one, on a processor; none where there is but one, or why that could not be run
     pub unfused: Option<Result<Check>>,
 }
@@ -132,6 +134,8 @@ pub struct Verdict {
     /// whether the model comes to something else where every operation rounds, as it is written, than with exact arithmetic
     pub is_rounded: bool,
     pub guilty: Option<Stage>,
+    /// what the plan that was judged may do
+    pub numerics: Numerics,
     /// whether a plan that rearranges no arithmetic agrees, where the one that was judged does not and may
     pub strict_agrees: Option<bool>,
 }
@@ -177,6 +181,7 @@ fn judge_planned(setting: &Setting<'_>, planned: &PlannedProgram) -> Result<Verd
         without_code,
         is_rounded: false,
         guilty: None,
+        numerics: plan.numerics,
         strict_agrees: None,
     };
     verdict.guilty = verdict.find_guilty();
@@ -351,7 +356,10 @@ fn judge_kernel(
     let fused = compared(&meaning, &case.stored)?;
     let interpreted = compared(&meaning, &interpreted)?;
     let unfused = apart.map(|stored| compared(&meaning, &stored?));
-    Ok(KernelVerdict { number, row: row.clone(), interpreted, fused, unfused })
+    let leaves_range = fused.leaves_range()
+        && interpreted.outcome.is_ok()
+        && compared(&meaning, &case.rounded(Limits::default())?)?.leaves_range();
+    Ok(KernelVerdict { number, row: row.clone(), interpreted, fused, leaves_range, unfused })
 }
 
 /// What the nodes of a kernel store one by one.
@@ -551,6 +559,20 @@ mod tests {
         let moved = of_x("  %d = reduce.sum x axes=[1] : f32[4]\n  %y = map(%d) a * 0.1 : f32[4]");
         let verdict = judged_as(&small, &moved, &x, Env::new(), ["store", "store"]);
         assert_eq!(verdict.guilty, Some(Stage::Passes));
+    }
+
+    #[test]
+    fn an_order_of_steps_that_leaves_the_range_is_told() {
+        let graph = gallery::find("scale_offset_power").unwrap().graph(DType::F32).unwrap();
+        let env: Env = [(Symbol::name("n"), 40)].into_iter().collect();
+        let of = |x: f32| {
+            let x: NamedTensors = [("x".into(), Literal::f32s(&[x; 40]))].into_iter().collect();
+            judged_as(&graph, &graph, &x, env.clone(), ["store", "store"])
+        };
+        let verdict = of(1e13);
+        assert_eq!((verdict.guilty, verdict.strict_agrees), (Some(Stage::Code(0)), Some(true)));
+        assert!(verdict.kernels[0].leaves_range);
+        assert!(of(1e12).guilty.is_none());
     }
 
     #[test]

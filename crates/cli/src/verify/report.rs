@@ -3,6 +3,7 @@
 use std::fmt::Write as _;
 
 use fuseline::compare::{Mismatch, Worst};
+use fuseline::passes::Numerics;
 use fuseline::reference::Reading;
 use fuseline_session::plan::name::cut_path;
 use fuseline_session::plan::size_list;
@@ -209,13 +210,20 @@ fn advice(verdict: &Verdict) -> Option<String> {
     }
     let agrees = "with `--numerics strict` the outputs agree";
     // Code that differs from its kernel is at fault whatever the order.
-    let is_order = matches!(verdict.guilty, Some(Stage::Passes | Stage::Lowering(_) | Stage::Written));
-    Some(match is_order && verdict.evidence().is_some_and(Check::leaves_range) {
-        true => format!(
+    let is_order = match verdict.guilty {
+        Some(Stage::Passes | Stage::Lowering(_) | Stage::Written) => true,
+        Some(Stage::Code(k)) => verdict.kernels[k].leaves_range,
+        _ => false,
+    };
+    Some(match verdict.numerics {
+        Numerics::Fast => format!(
+            "{agrees}: fast numerics may leave the range of a type, and lose subnormal numbers, where the model does not"
+        ),
+        _ if is_order && verdict.evidence().is_some_and(Check::leaves_range) => format!(
             "{agrees}, which gives the model's own answer here: in the order in which numbers are multiplied and added by default, some leave \
              the range of their type"
         ),
-        false => agrees.into(),
+        _ => agrees.into(),
     })
 }
 
@@ -268,6 +276,9 @@ fn describe(stage: Stage, verdict: &Verdict) -> String {
         Stage::Passes => "passes or rewrites: the reference comes to something else after them, exact or with every operation rounded".into(),
         Stage::Prepared => format!("what {device} computes once from constants"),
         Stage::Lowering(k) => format!("lowering: the interpreter of kernels comes to something else for {}", kernel(k)),
+        Stage::Code(k) if verdict.kernels[k].leaves_range => {
+            format!("the order of operations in {}: numbers leave the range of their type there", kernel(k))
+        }
         Stage::Code(k) => format!("the code of {device} for {}; its interpreter agrees", kernel(k)),
         Stage::Run => {
             format!("the run on {device} as a whole: every kernel is right by itself, and the outputs are not")

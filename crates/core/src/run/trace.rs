@@ -13,7 +13,7 @@ use crate::ops::prim::Input;
 use crate::program::Part;
 use crate::reference::{Buffer, Limits, Reading};
 use crate::tensor::{DType, Dim, Env, Literal, Shape, Symbol, TensorType};
-use crate::tile::interp;
+use crate::tile::{Kernel, Rounding, interp};
 
 /// What a run of a planned graph had in its hands.
 #[derive(Clone, Debug)]
@@ -92,11 +92,20 @@ impl Case<'_> {
 
     /// What the interpreter of kernels stores for the same inputs, with folds in the parts that the schedule names.
     pub fn interpreted(&self, limits: Limits) -> Result<Vec<Literal>> {
+        self.interpret(&self.kernel.kernel, limits)
+    }
+
+    /// The same with the result of every step rounded to its type, which has the range of that type.
+    pub fn rounded(&self, limits: Limits) -> Result<Vec<Literal>> {
+        self.interpret(&Kernel { rounding: Rounding::Every, ..Kernel::clone(&self.kernel.kernel) }, limits)
+    }
+
+    fn interpret(&self, kernel: &Kernel, limits: Limits) -> Result<Vec<Literal>> {
         let given = (0..self.kernel.inputs.len()).map(|k| Buffer::from_literal(&self.inputs[&input_name(k)]));
         let given: Vec<Buffer> = given.collect();
         let folds = interp::Folds::AsScheduled;
         let options = interp::Options { reading: Reading::Rounded, limits, folds, ..interp::Options::default() };
-        interp::run(&self.kernel.kernel, &given, &self.env, &options)?.iter().map(Buffer::to_literal).collect()
+        interp::run(kernel, &given, &self.env, &options)?.iter().map(Buffer::to_literal).collect()
     }
 }
 

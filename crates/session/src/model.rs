@@ -10,7 +10,7 @@ use fuseline::device::NamedTensors;
 use fuseline::error::{Allowance, Error, Kind, Result};
 use fuseline::gallery::{self, Entry};
 use fuseline::graph::{Graph, Value};
-use fuseline::tensor::{DType, Env, Literal, Symbol, TensorType};
+use fuseline::tensor::{DType, Dim, Env, Literal, Shape, Symbol, TensorType};
 use fuseline_frontend::onnx::import::{self, Form, Pins, Port, Signature};
 use fuseline_frontend::{Offer, Sizes, Specialised, Tensors};
 use indexmap::IndexSet;
@@ -127,13 +127,22 @@ impl Model {
     }
 
     /// Numbers for free sizes that have none yet, for those who need numbers to compare: the gallery's own, otherwise 1 for the
-    /// leading axis of an input (which is the batch nearly always) and 128 for the others.
+    /// leading axis of an input (which is the batch nearly always) and 128 for the others. In a text, which gives every parameter its axes, the
+    /// only axis of a vector is none that leads, nor is what another parameter has inside.
     pub fn typical_sizes(&self, env: &Env) -> Vec<(String, i64)> {
-        let shapes = self.signature.inputs.iter().filter_map(|port| port.shape.as_ref());
-        let leading: HashSet<&Symbol> = shapes.filter_map(|shape| shape.dims().first()?.as_symbol()).collect();
+        let shapes = || self.signature.inputs.iter().filter_map(|port| port.shape.as_ref().map(Shape::dims));
+        let leading: HashSet<&Symbol> = shapes().filter_map(|dims| dims.first()?.as_symbol()).collect();
+        let inside: HashSet<&Symbol> =
+            shapes().flat_map(|dims| dims.iter().skip(1)).filter_map(Dim::as_symbol).collect();
+        let of_rows: HashSet<&Symbol> =
+            shapes().filter(|dims| dims.len() > 1).filter_map(|dims| dims[0].as_symbol()).collect();
+        let leads = |name: &Symbol| match &self.content {
+            Content::Text(_) => of_rows.contains(name) && !inside.contains(name),
+            _ => leading.contains(name),
+        };
         let size = |name: &str| match &self.content {
             Content::Gallery(entry, _) => entry.sizes.iter().find(|(n, _)| *n == name).map_or(1, |(_, size)| *size),
-            Content::Onnx(_) | Content::Text(_) if leading.contains(&Symbol::name(name)) => 1,
+            Content::Onnx(_) | Content::Text(_) if leads(&Symbol::name(name)) => 1,
             Content::Onnx(_) | Content::Text(_) => 128,
         };
         let free = self.free_sizes().into_iter().filter(|name| env.get(&Symbol::name(name)).is_none());
@@ -299,9 +308,27 @@ pub fn type_text(port: &Port, env: &Env) -> String {
 #[cfg(test)]
 mod tests {
     use fuseline::graph::Builder;
-    use fuseline::tensor::{Dim, Shape};
 
     use super::*;
+
+    /// The usual sizes of a graph with these inputs.
+    fn sizes_of(inputs: &[&[&str]]) -> Vec<(String, i64)> {
+        let b = Builder::new("inputs");
+        for (k, dims) in inputs.iter().enumerate() {
+            let shape = Shape::new(dims.iter().map(|name| Dim::named(name)));
+            b.output(&format!("y{k}"), b.input(&format!("x{k}"), DType::F32, shape));
+        }
+        let graph = b.finish().unwrap();
+        let (signature, content) = (signature(&graph), Content::Text(Box::new(graph)));
+        Model { name: "inputs".into(), content, signature, text_bytes: None }.typical_sizes(&Env::new())
+    }
+
+    #[test]
+    fn what_leads_vectors_alone_is_no_batch() {
+        assert_eq!(sizes_of(&[&["rows", "columns"], &["columns"]]), [("rows".into(), 1), ("columns".into(), 128)]);
+        assert_eq!(sizes_of(&[&["n"]]), [("n".into(), 128)]);
+        assert_eq!(sizes_of(&[&["m", "k"], &["k", "n"]]), [("m".into(), 1), ("k".into(), 128), ("n".into(), 128)]);
+    }
 
     #[test]
     fn the_usual_sizes_of_very_many_inputs_are_found_in_no_time() {

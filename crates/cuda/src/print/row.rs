@@ -11,6 +11,7 @@ mod drawn;
 mod hold;
 mod kept;
 mod lanes;
+mod lifted;
 mod lines;
 mod meet;
 mod moments;
@@ -71,12 +72,11 @@ pub(super) fn elements_at_once(nest: &Nest<'_>, along: AxisSet) -> i64 {
 
 /// The function that computes some stores, rows being along these axes.
 pub(super) fn rows(nest: &Nest<'_>, stores: &[usize], along: AxisSet, sites: Vec<String>) -> Result<Function> {
-    match lines::lines(nest, stores, along) {
-        Some(lines) => match alike::walk(nest, stores, along, &lines) {
-            Some((nest, part)) => print(&Plan::new(&nest, stores, along, Some(part)), sites),
-            None => print(&Plan::new(&nest.in_lines(lines), stores, along, None), sites),
-        },
-        None => print(&Plan::new(nest, stores, along, None), sites),
+    let lines = lines::lines(nest, stores, along);
+    match (alike::walk(nest, stores, along, lines.as_ref()), lines) {
+        (Some((nest, part)), _) => print(&Plan::new(&nest, stores, along, Some(part)), sites),
+        (None, Some(lines)) => print(&Plan::new(&nest.in_lines(lines), stores, along, None), sites),
+        (None, None) => print(&Plan::new(nest, stores, along, None), sites),
     }
 }
 
@@ -140,6 +140,11 @@ fn print(plan: &Plan<'_, '_>, sites: Vec<String>) -> Result<Function> {
     Ok(Function::new(body, Grid { blocks, threads, shared, least_blocks, cluster }, what))
 }
 
+/// So many threads, and others until they are whole warps.
+fn whole_warps(threads: i64) -> i64 {
+    (threads + 31) / 32 * 32
+}
+
 struct Plan<'n, 'k> {
     nest: &'n Nest<'k>,
     along: AxisSet,
@@ -173,6 +178,8 @@ struct Plan<'n, 'k> {
     kept_loads: Vec<StepId>,
     /// whether these are widened once
     keeps_wide: bool,
+    /// whether rows move from where they come to registers, and those that are the same for all rows stay in shared memory
+    lifts: bool,
     held: Vec<Held>,
     /// the mean and what squares add up to, where one pass finds both
     moments: Option<Moments>,
@@ -223,6 +230,7 @@ impl<'n, 'k> Plan<'n, 'k> {
             slots: 1,
             kept_loads: Vec::new(),
             keeps_wide: false,
+            lifts: false,
             held: Vec::new(),
             moments: None,
             place: Place::Again,
@@ -243,6 +251,7 @@ impl<'n, 'k> Plan<'n, 'k> {
             plan.pair_blocks();
         } else {
             plan.hold();
+            plan.even_out();
         }
         plan.draw_early();
         plan
@@ -311,6 +320,30 @@ impl<'n, 'k> Plan<'n, 'k> {
         self.turns = Some((packs + self.threads - 1) / self.threads);
     }
 
+    /// Leaves out warps of a row's block that would have nothing to do in one turn or more, if that leaves no thread without a pack, or words are drawn, which takes long, or a
+    /// multiprocessor has about as many threads as before: idle ones cost less than others that are not there.
+    fn even_out(&mut self) {
+        let (Some(packs), Some(turns)) = (self.packs.as_int(), self.turns.filter(|turns| *turns > 0)) else { return };
+        if self.cluster > 1 || self.rows_of_block > 1 || self.is_read_again || self.threads <= columns::LANES {
+            return;
+        }
+        let (before, threads) = (self.threads, whole_warps((packs + turns - 1) / turns));
+        let blocks = |plan: &Plan<'_, '_>| match plan.threads_at_once() {
+            _ if !plan.fetched.is_empty() => Some(plan.blocks_at_once),
+            at_once => at_once.map(|at_once| (i64::from(at_once) / plan.threads).max(1)),
+        };
+        let most = blocks(self);
+        (self.threads, self.shared_bytes) = (threads, self.shared_bytes / before * threads);
+        let both = most.zip(blocks(self));
+        let are_as_many = both.is_none_or(|(most, own)| 16 * own * threads >= 15 * most * before);
+        let is_gain = self.is_whole(turns) || self.is_random() || are_as_many;
+        // Wide numbers would have fewer registers in one block more.
+        let is_room = self.is_near || both.is_none_or(|(most, own)| most == own);
+        if !is_gain || !is_room {
+            (self.threads, self.shared_bytes) = (before, self.shared_bytes / threads * before);
+        }
+    }
+
     /// Whether a row is read again rather than held: one that takes so many registers that a multiprocessor has a single block. Two blocks of twice as many
     /// threads find theirs in the cache of the multiprocessor.
     fn is_worth_reading_again(&self, packs: i64) -> bool {
@@ -365,7 +398,7 @@ impl<'n, 'k> Plan<'n, 'k> {
 
     fn block(&self) -> i64 {
         // Whole warps, so that everybody is there where lanes are folded.
-        (self.threads * self.rows_of_block / self.cluster + 31) / 32 * 32
+        whole_warps(self.threads * self.rows_of_block / self.cluster)
     }
 
     fn varies(&self, id: StepId) -> bool {

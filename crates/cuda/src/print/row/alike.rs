@@ -24,7 +24,7 @@ const LEAST_ROWS: i64 = 4;
 /// What must be computed of every element, so that it is worth it: as much as of a norm that becomes short integers (30), not of a norm (22). Where threads have few
 /// packs of one tensor, ends of rows and weights take more of the time, and a norm is enough, if it has a mean (18 without).
 const MUCH: u32 = 28;
-const MUCH_OF_SHORT: u32 = 20;
+pub(super) const MUCH_OF_SHORT: u32 = 20;
 const FEW_TURNS: i64 = 2;
 
 /// Threads of blocks of which a multiprocessor has two.
@@ -48,43 +48,50 @@ pub(super) fn lines_of_parts(nest: &Nest<'_>, stores: &[usize], along: AxisSet, 
     let start =
         nest.loads().chain(written.iter().copied()).map(|access| start_of(&access.offset, axis)).find(is_own)?;
     let lines = lines_from(nest, &written, start, along)?;
-    let alike = rows_apart(&lines, row)?;
+    let alike = rows_apart(&lines, lines.count, row)?;
     Some(Lines { parts: part.map(|part| Parts { part, row, alike }), ..lines })
 }
 
-/// Rows that begin anywhere, if blocks of threads walk along many of them each, all of which begin alike: what all rows read lies otherwise for each of them, and is
-/// put together once a block then. Where rows are narrow floats of which so much is computed that instructions are what takes the time, and many.
-pub(super) fn walk<'k>(nest: &Nest<'k>, stores: &[usize], along: AxisSet, lines: &Lines) -> Option<(Nest<'k>, usize)> {
+/// Rows, if blocks of threads walk along many of them each, all of which begin alike: what all rows read is put together once a block then. Long ones that are lifted,
+/// and those that begin anywhere, for each of which it lies otherwise, if they are narrow floats of which so much is computed that instructions are what takes the time.
+pub(super) fn walk<'k>(
+    nest: &Nest<'k>,
+    stores: &[usize],
+    along: AxisSet,
+    lines: Option<&Lines>,
+) -> Option<(Nest<'k>, usize)> {
     let part = nest.extents.len();
     let rows = outer_axes(nest, stores).without(along);
     let mut axes = rows.iter();
     let (row, None) = (axes.next()?, axes.next()) else { return None };
-    let alike = rows_apart(lines, row)?;
-    let mut nest = nest.in_lines(Lines { parts: Some(Parts { part, row, alike }), ..lines.clone() });
-    // How many parts there are follows from what threads hold, whatever their number.
-    nest.extents.push(Dim::int(alike));
-    let plan = Plan::new(&nest, stores, along, Some(part));
-    let parts = plan.parts();
+    let in_parts = |alike: i64| match lines {
+        Some(lines) => nest.in_lines(Lines { parts: Some(Parts { part, row, alike }), ..lines.clone() }),
+        None => nest.clone(),
+    };
+    let apart = |line: i64| lines.map_or(Some(1), |lines| rows_apart(lines, line, row));
+    // How many parts there are follows from what threads hold, whatever their number, and from where packs begin.
+    let divided = |parts: i64, alike: i64| {
+        let mut nest = in_parts(alike);
+        nest.extents.push(Dim::int(parts));
+        nest
+    };
+    let alike = apart(lines.map_or(1, |lines| lines.count))?;
+    let whole = divided(alike, alike);
+    let plan = Plan::new(&whole, stores, along, Some(part));
+    let alike = apart(plan.line())?;
+    let parts = plan.parts_of(alike);
     // Rows of unknown number are many.
     let are_many = nest.options.about.apply(&plan.rows).as_int().is_none_or(|rows| rows >= LEAST_ROWS * parts);
     let keeps = !plan.kept_loads.is_empty() && plan.has_all_near();
-    let is_short = plan.turns.is_some_and(|turns| turns <= FEW_TURNS) && plan.rows_of_one();
-    let much = if is_short { MUCH_OF_SHORT } else { MUCH };
-    let is_much = flops(&nest, along) >= much;
-    // One block a multiprocessor would wait for its own meetings.
-    let is_alone = plan.block() > MOST_THREADS;
-    if !plan.is_near || !is_much || plan.is_random() || !are_many || !keeps || is_alone {
-        return None;
-    }
-    nest.extents[part] = Dim::int(parts);
-    Some((nest, part))
+    let is_better = plan.lifts || (lines.is_some() && plan.is_worth_walking());
+    (are_many && keeps && is_better).then(|| (divided(parts, alike), part))
 }
 
-/// How many rows apart rows begin alike; none where that is not known before anything runs.
-fn rows_apart(lines: &Lines, row: usize) -> Option<i64> {
+/// How many rows apart rows begin alike in lines of so many elements; none where that is not known before anything runs.
+fn rows_apart(lines: &Lines, line: i64, row: usize) -> Option<i64> {
     start_of(&lines.start, row).as_int()?;
     let stride = slope(&lines.start, row)?.as_int()?;
-    Some(lines.count / gcd(lines.count, stride))
+    Some(line / gcd(line, stride))
 }
 
 impl Plan<'_, '_> {
@@ -95,11 +102,23 @@ impl Plan<'_, '_> {
 
     /// Whether blocks walk along rows, and fold no columns.
     pub(super) fn walks(&self) -> bool {
-        self.is_alike() && self.column_folds() == 0
+        self.part.is_some() && self.column_folds() == 0
+    }
+
+    /// Whether much is computed of rows that begin anywhere, or they are so short that their ends take long.
+    fn is_worth_walking(&self) -> bool {
+        let is_short = self.turns.is_some_and(|turns| turns <= FEW_TURNS) && self.rows_of_one();
+        let much = if is_short { MUCH_OF_SHORT } else { MUCH };
+        // One block a multiprocessor would wait for its own meetings.
+        let is_alone = self.block() > MOST_THREADS;
+        self.is_near && flops(self.nest, self.along) >= much && !self.is_random() && !is_alone
     }
 
     /// Decides what is held by threads that walk along rows, and with how many registers: what all rows read stays there in any case.
     pub(super) fn hold_while_walking(&mut self) {
+        if self.lift() {
+            return;
+        }
         self.fetched = self.loads_to_fetch();
         self.slots = ROWS_FETCHED;
         // Behind a meeting of warps, the compiler reads and widens rows again.
@@ -141,8 +160,9 @@ impl Plan<'_, '_> {
         let stride = slope(start, parts.row).and_then(|stride| stride.as_int()).unwrap_or(0);
         let rest = start_of(start, parts.row).as_int().unwrap_or(0);
         let first = self.first_row();
-        let begin = format!("(int)(({first}) % {count}) * {} + {}", stride.rem_euclid(*count), rest.rem_euclid(*count));
-        body.line(format!("const int head = -({begin}) & {};", count - 1));
+        let line = self.line();
+        let begin = format!("(int)(({first}) % {line}) * {} + {}", stride.rem_euclid(line), rest.rem_euclid(line));
+        body.line(format!("const int head = -({begin}) & {};", line - 1));
         self.print_packs(body, *axis, *count);
         for fold in self.columns() {
             let accumulator = Accumulator::of(self.nest, fold);
@@ -180,7 +200,7 @@ impl Plan<'_, '_> {
             let ty = element::stored(self.nest.load(*id).tensor.dtype)?;
             body.line(format!("const {ty} e{0} = n{0};", id.0));
         }
-        for id in self.kept_loads.iter().filter(|_| self.walks()) {
+        for id in self.kept_loads.iter().filter(|_| self.walks() && !self.lifts) {
             body.line("#pragma unroll");
             body.line(format!("for (int k = 0; k < {}; ++k) forget(g{}[k]);", self.turns.unwrap_or(1), id.0));
         }

@@ -140,7 +140,11 @@ pub(in super::super) fn parts(nest: &Nest<'_>, stores: &[usize], along: AxisSet,
 impl Plan<'_, '_> {
     /// Into how many parts rows are divided: rows of a part begin alike.
     pub(super) fn parts(&self) -> i64 {
-        let alike = self.nest.lines.as_ref().and_then(|lines| lines.parts).map_or(1, |parts| parts.alike);
+        self.parts_of(self.nest.lines.as_ref().and_then(|lines| lines.parts).map_or(1, |parts| parts.alike))
+    }
+
+    /// The same where rows so many apart begin alike.
+    pub(super) fn parts_of(&self, alike: i64) -> i64 {
         let blocks = self.nest.options.processors * self.blocks_at_once;
         let parts = blocks * self.rows_of_block / self.pairs;
         (parts / alike).max(1) * alike
@@ -277,7 +281,7 @@ impl Plan<'_, '_> {
     pub(super) fn brings(&self) -> bool {
         let is_whole = self.is_alike() || self.turns.is_some_and(|turns| self.packs.is(turns * self.threads));
         let meets = self.threads > 32 && self.passes.iter().any(|pass| !pass.folds.is_empty());
-        let is_of_columns = self.is_slow() && !self.fetched.is_empty() && self.nest.options.groups;
+        let is_of_columns = self.is_slow() && !self.lifts && !self.fetched.is_empty() && self.nest.options.groups;
         is_of_columns && is_whole && meets && self.is_in_one_piece()
     }
 
@@ -402,7 +406,7 @@ impl Plan<'_, '_> {
         self.order.len() == 1 && self.threads == self.block() && self.fetched.iter().all(is_aligned)
     }
 
-    fn place_of_fetched(&self, slot: &str) -> String {
+    pub(super) fn place_of_fetched(&self, slot: &str) -> String {
         let (turns, block) = (self.turns.unwrap_or(1), self.block());
         match slot {
             "0" => format!("k * {block}"),
@@ -430,7 +434,13 @@ impl Plan<'_, '_> {
     pub(super) fn print_fetched(&self, body: &mut Body<'_>, pass: &Pass) {
         let seen = self.read_by(pass);
         for id in self.kept_loads.iter().filter(|id| seen[id.index()]) {
-            let (dtype, pack) = (self.nest.load(*id).tensor.dtype, format!("g{}[k]", id.0));
+            let dtype = self.nest.load(*id).tensor.dtype;
+            let pack = if self.lifts { format!("w{}", id.0) } else { format!("g{}[k]", id.0) };
+            if self.lifts {
+                let (ty, count) = (element::stored(dtype).unwrap_or("float"), self.lanes.count);
+                let kept = format!("g{}[{}]", id.0, self.place_of_kept());
+                body.line(format!("const Pack<{ty}, {count}> {pack} = {kept};"));
+            }
             let wide = || Code::atom(format!("{pack}.at[l]"));
             body.know_in_lanes(*id, if self.keeps_wide { wide() } else { element::widened_lane(dtype, &pack) });
         }
@@ -438,6 +448,10 @@ impl Plan<'_, '_> {
         for id in self.fetched.iter().filter(|id| seen[id.index()]) {
             let dtype = self.nest.load(*id).tensor.dtype;
             let ty = element::stored(dtype).unwrap_or("float");
+            if self.lifts {
+                body.know_in_lanes(*id, element::widened_lane(dtype, &format!("r{}[k]", id.0)));
+                continue;
+            }
             let (name, count) = (format!("p{}", id.0), self.lanes.count);
             body.line(format!("const Pack<{ty}, {count}> {name} = f{}[{}];", id.0, self.place_of_fetched(slot)));
             body.know_in_lanes(*id, element::widened_lane(dtype, &name));
@@ -452,6 +466,10 @@ impl Plan<'_, '_> {
             return Ok(());
         }
         let parts = body.index(&(self.nest.extents[part].clone() * self.pairs), &[]);
+        if self.lifts {
+            self.print_lift(body)?;
+            return self.fetch_row(body, &format!("first + {parts}"), "0");
+        }
         self.fetch_row(body, &format!("first + {parts}"), "(slot ^ 1)")?;
         body.line("wait_for_copies<1>();");
         Ok(())
@@ -490,7 +508,9 @@ impl Plan<'_, '_> {
                 self.bring_row(body, &format!("{first} + {ahead}"), &slot.to_string())?;
             }
         } else if !self.fetched.is_empty() {
-            body.line("int slot = 0;");
+            if !self.lifts {
+                body.line("int slot = 0;");
+            }
             self.fetch_row(body, &first, "0")?;
         }
         // Behind the first row, which comes meanwhile.
@@ -524,7 +544,7 @@ impl Plan<'_, '_> {
         let parts = body.index(&(self.nest.extents[part].clone() * self.pairs), &[]);
         let rows = body.index(&self.rows, &[]);
         match self.slots {
-            _ if self.fetched.is_empty() => {}
+            _ if self.fetched.is_empty() || self.lifts => {}
             ROWS_FETCHED => body.line("slot ^= 1;"),
             slots => body.line(format!("slot = slot == {} ? 0 : slot + 1;", slots - 1)),
         }

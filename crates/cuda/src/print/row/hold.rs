@@ -215,6 +215,11 @@ impl Plan<'_, '_> {
         self.place = place;
         let held = if place == Place::Shared { self.bytes(takes) * self.block() } else { 0 };
         self.shared_bytes = self.fetched_bytes() + held;
+        self.take(takes);
+    }
+
+    /// What passes take from earlier ones is held.
+    pub(super) fn take(&mut self, takes: &Takes) {
         self.held = takes.held.clone();
         self.passes.iter_mut().zip(&takes.by_pass).for_each(|(pass, takes)| pass.takes = takes.clone());
     }

@@ -1,4 +1,4 @@
-//! What is the same for all rows and varies along them (weights), where a block walks along many rows: it stays in registers from row to row.
+//! What is the same for all rows and varies along them (weights), where a block walks along many rows: it stays in registers from row to row, or in shared memory.
 
 use fuseline::error::Result;
 use fuseline::tensor::DType;
@@ -19,6 +19,11 @@ impl Plan<'_, '_> {
         let wide = element::bytes(DType::F32) * loads.len() as i64;
         self.keeps_wide = is_narrow && wide * elements <= 4 * registers;
         self.kept_loads = if self.weights_bytes() <= 4 * registers { loads } else { Vec::new() };
+    }
+
+    /// Where a thread finds a pack of what is the same for all rows.
+    pub(super) fn place_of_kept(&self) -> String {
+        if self.lifts { format!("k * {}", self.block()) } else { "k".to_owned() }
     }
 
     /// Bytes of a thread that what is the same for all rows takes.
@@ -49,7 +54,10 @@ impl Plan<'_, '_> {
             return Ok(());
         }
         let (turns, count) = (self.turns.unwrap_or(1), self.lanes.count);
-        for id in &self.kept_loads {
+        if self.lifts {
+            self.declare_weights(body)?;
+        }
+        for id in self.kept_loads.iter().filter(|_| !self.lifts) {
             let ty = if self.keeps_wide { "float" } else { element::stored(self.nest.load(*id).tensor.dtype)? };
             body.line(format!("Pack<{ty}, {count}> g{}[{turns}];", id.0));
         }
@@ -70,7 +78,7 @@ impl Plan<'_, '_> {
                 body.line("#pragma unroll");
                 body.line(format!("for (int l = 0; l < {count}; ++l) g{}[k].at[l] = {wide};", id.0));
             } else {
-                body.line(format!("g{}[k] = {loaded};", id.0));
+                body.line(format!("g{}[{}] = {loaded};", id.0, self.place_of_kept()));
             }
         }
         self.close_loop(body);

@@ -22,6 +22,11 @@ const SHORTEST: i64 = 256;
 /// Bytes of a line.
 const LINE: i64 = 16;
 
+/// Packs of a line of the cache, and of a sector of one; and how long rows are where packs begin where sectors do.
+const PACKS_OF_LINE: i64 = 8;
+const PACKS_OF_SECTOR: i64 = 2;
+const LONG: i64 = 9 << 10;
+
 /// Elements at a time that are enough as they are.
 const ENOUGH: i64 = 4;
 
@@ -90,11 +95,26 @@ impl Plan<'_, '_> {
         })
     }
 
+    /// Of how many elements a multiple lies before the first pack of a row, counted from where memory begins: those of a pack, or what memory moves at a time, or a whole line of
+    /// the cache, so that no warp has parts of one more. A long row has warps enough for the elements that are left at its ends. Where weights are read with them or words drawn,
+    /// that takes longer than it saves, unless warps know the ends of many rows.
+    pub(super) fn line(&self) -> i64 {
+        let count = self.lanes.count;
+        let is_long = || self.nest.count(self.along).as_int().is_some_and(|length| length > LONG);
+        let is_plain = || self.part.is_none() && self.weights() == 0 && !self.is_random();
+        match self.nest.lines {
+            None => 1,
+            Some(_) if self.lifts => count * PACKS_OF_LINE,
+            Some(_) if is_plain() && is_long() => count * PACKS_OF_SECTOR,
+            Some(_) => count,
+        }
+    }
+
     /// Where the packs of a row begin, and how many it has.
     pub(super) fn print_begin(&self, body: &mut Body<'_>) {
         let Some(Lines { axis, count, start, .. }) = &self.nest.lines else { return };
         let start = body.index(start, &[]);
-        body.line(format!("const int head = (int)(-({start}) & {});", count - 1));
+        body.line(format!("const int head = (int)(-({start}) & {});", self.line() - 1));
         self.print_packs(body, *axis, *count);
     }
 

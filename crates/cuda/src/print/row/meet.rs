@@ -3,6 +3,7 @@
 use fuseline::tile::StepId;
 
 use super::super::body::{Accumulator, Body};
+use super::super::code::Code;
 use super::Plan;
 
 impl Plan<'_, '_> {
@@ -49,7 +50,8 @@ impl Plan<'_, '_> {
         let (mut folds, mut accumulators) = (folds, accumulators);
         while let ([first, others @ ..], [accumulator, more @ ..]) = (folds, accumulators) {
             let (a, ty, functor) = (first.0, &accumulator.ty, accumulator.functor);
-            let is_alike = |other: &&Accumulator| &other.ty == ty && other.functor == functor && warps <= 16;
+            let are_halves = warps <= 16 && is_power_of_two(warps);
+            let is_alike = |other: &&Accumulator| &other.ty == ty && other.functor == functor && are_halves;
             if let (Some(second), Some(_)) = (others.first(), more.first().filter(is_alike)) {
                 let b = second.0;
                 body.line(format!("const {ty} two{a} = two_in_lanes(s{a}, s{b}, {functor});"));
@@ -61,11 +63,24 @@ impl Plan<'_, '_> {
                 body.line(format!("s{a} = in_lanes<32>(s{a}, {functor});"));
                 body.line(format!("__shared__ {ty} part{a}[{warps}];"));
                 body.line(format!("if (t % 32 == 0) part{a}[t / 32] = s{a};"));
-                behind.push(format!("s{a} = in_lanes<{warps}>(part{a}[t % {warps}], {functor});"));
+                let (lanes, part) = part_of_lane(&format!("part{a}"), warps, &accumulator.neutral);
+                behind.push(format!("s{a} = in_lanes<{lanes}>({part}, {functor});"));
                 (folds, accumulators) = (others, more);
             }
         }
         body.line("__syncthreads();");
         behind.into_iter().for_each(|line| body.line(line));
     }
+}
+
+/// How many lanes fold what so many warps have found, and what a lane has of that: nothing, where lanes are more than warps.
+pub(super) fn part_of_lane(part: &str, warps: i64, neutral: &Code) -> (i64, String) {
+    match is_power_of_two(warps) {
+        true => (warps, format!("{part}[t % {warps}]")),
+        false => (32, format!("(t % 32 < {warps} ? {part}[t % 32] : {neutral})")),
+    }
+}
+
+fn is_power_of_two(number: i64) -> bool {
+    number & (number - 1) == 0
 }

@@ -12,6 +12,7 @@ use fuseline::tile::{AxisSet, Op, Rounding, StepId};
 use super::super::body::{Accumulator, Body, pack_width};
 use super::super::code::Code;
 use super::Plan;
+use super::meet::part_of_lane;
 
 /// A pass that finds the largest of floats as they were read, and the next one, which adds up exponentials of what they are below it.
 pub(super) struct Online {
@@ -132,11 +133,11 @@ impl Plan<'_, '_> {
         body.line(format!("__shared__ float part{m}[{warps}], part{s}[{warps}];"));
         body.line(format!("if (t % 32 == 0) part{m}[t / 32] = s{m}, part{s}[t / 32] = s{s};"));
         body.line("__syncthreads();");
-        body.line(format!("const float warp{m} = part{m}[t % {warps}];"));
-        body.line(format!("s{m} = in_lanes<{warps}>(warp{m}, Max());"));
-        body.line(format!(
-            "s{s} = in_lanes<{warps}>(part{s}[t % {warps}] * exp_near(warp{m} - base_of(s{m})), Sum());"
-        ));
+        let (lanes, own) = part_of_lane(&format!("part{m}"), warps, &of_largest.neutral);
+        let (_, sum_of_warp) = part_of_lane(&format!("part{s}"), warps, &of_sum.neutral);
+        body.line(format!("const float warp{m} = {own};"));
+        body.line(format!("s{m} = in_lanes<{lanes}>(warp{m}, Max());"));
+        body.line(format!("s{s} = in_lanes<{lanes}>({sum_of_warp} * exp_near(warp{m} - base_of(s{m})), Sum());"));
         for (fold, accumulator) in [(largest, &of_largest), (sum, &of_sum)] {
             let result = accumulator.result(body, &format!("s{}", fold.0));
             body.know(*fold, result);

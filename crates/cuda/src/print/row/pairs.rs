@@ -20,7 +20,13 @@ impl Plan<'_, '_> {
         let are_packs = self.lanes.count % PACK == 0 && self.rows_of_block == 1 && self.block() % 64 == 0;
         // Where rows begin anywhere, both blocks of a pair have rows that begin alike. Where little is computed, that was slower.
         let are_packs = are_packs && (!self.is_alike() || self.brings());
-        if self.nest.options.groups && are_packs && is_even && fits && self.columns().all(is_float) {
+        if self.column_folds() > 0
+            && self.nest.options.groups
+            && are_packs
+            && is_even
+            && fits
+            && self.columns().all(is_float)
+        {
             self.pairs = 2;
             self.shared_bytes = self.shared_bytes.max(bytes);
         }

@@ -123,9 +123,13 @@ mod tests {
 
     /// What is printed for a norm of so many columns, of which `value` is stored: of the row `d`, and weights `a` and `b`.
     fn norm(dtype: &str, columns: i64, value: &str) -> String {
+        norm_of("n", dtype, columns, value)
+    }
+
+    fn norm_of(rows: &str, dtype: &str, columns: i64, value: &str) -> String {
         let kernel = format!(
-            "kernel {{ axes i0: n, i1: {columns} in b: {dtype}[{columns}], w: {dtype}[{columns}], x: {dtype}[n, {columns}] \
-             out y: {dtype}[n, {columns}] schedule row along=[i1] placement=registers \
+            "kernel {{ axes i0: {rows}, i1: {columns} in b: {dtype}[{columns}], w: {dtype}[{columns}], x: {dtype}[{rows}, {columns}] \
+             out y: {dtype}[{rows}, {columns}] schedule row along=[i1] placement=registers \
              %0 = load b[i1] %1 = load w[i1] %2 = load x[i0, i1] %3 = map(%2) f32(a) %4 = reduce.sum %3 over [i1] \
              %5 = map(%3, %4) {{ t0 = a - b; t0 * t0 }} %6 = reduce.sum %5 over [i1] \
              %7 = map(%0, %1, %6, %3, %4) {dtype}({value}) store y[i0, i1] = %7 }}"
@@ -160,11 +164,12 @@ mod tests {
             has(&text, "__launch_bounds__(512, 2)");
             has(&text, "held in registers, in packs");
             // Registers of two do not hold such a row, shared memory does.
-            let text = norm(dtype, 32_769, plain);
-            has(&text, "__launch_bounds__(512, 3)");
+            let text = norm(dtype, 26_001, plain);
+            has(&text, "__launch_bounds__(480, 3)");
             has(&text, "extern __shared__");
             has(&text, "const bool inside");
-            let text = norm(dtype, 32_769, &much);
+            // Of more rows, blocks would walk along several.
+            let text = norm_of("300", dtype, 32_769, &much);
             has(&text, "extern __shared__");
             has_not(&text, "const bool inside");
         }

@@ -95,7 +95,7 @@ impl Plan<'_, '_> {
             let meets_often = self.passes.iter().filter(|pass| !pass.folds.is_empty()).count() >= MEETINGS;
             let is_much = flops(self.nest, self.along) >= FEW_FLOPS;
             // Of little else, blocks that hold a row each read weights as soon, if rows begin where packs do.
-            let is_slow = is_much || meets_often || self.nest.lines.is_some();
+            let is_slow = is_much || meets_often || self.is_random() || self.nest.lines.is_some();
             let are_worse = is_much || (meets_often && way.turns >= MANY_TURNS);
             return is_slow && way.threads >= if are_worse { LEAST_THREADS } else { MANY_THREADS };
         }

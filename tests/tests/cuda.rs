@@ -47,7 +47,7 @@ const ANYWHERE: [(&str, DType, i64); 13] = [
     ("layernorm", DType::BF16, 4097),
     ("layernorm", DType::BF16, 20_001),
     ("layernorm", DType::F32, 20_001),
-    ("layernorm_quantize_int8", DType::BF16, 32_769),
+    ("layernorm_quantize_int8", DType::BF16, 28_673),
     ("rmsnorm", DType::BF16, 4097),
     ("rmsnorm", DType::BF16, 20_001),
     ("rmsnorm", DType::BF16, 32_769),
@@ -73,10 +73,10 @@ const LONG: [(&str, DType, i64); 7] = [
 const LIFTED: [(&str, DType, i64); 6] = [
     ("layernorm", DType::BF16, 9_217),
     ("layernorm", DType::BF16, 12_289),
-    ("layernorm_gelu", DType::BF16, 24_577),
+    ("layernorm_gelu", DType::BF16, 26_001),
     ("layernorm_gelu", DType::BF16, 10_000),
     ("layernorm_quantize_int8", DType::BF16, 16_384),
-    ("layernorm_quantize_int8", DType::BF16, 24_577),
+    ("layernorm_quantize_int8", DType::BF16, 26_001),
 ];
 
 fn main() -> ExitCode {

@@ -15,6 +15,7 @@ use super::super::nest::{Access, Lines, Nest, Parts, slope};
 use super::Plan;
 use super::columns::{LANES, MOST_SHARED, ROWS_FETCHED, flops};
 use super::hold::{Place, Worth};
+use super::lifted::are_long;
 use super::lines::lines_from;
 use super::pass::outer_axes;
 
@@ -60,6 +61,9 @@ pub(super) fn walk<'k>(
     along: AxisSet,
     lines: Option<&Lines>,
 ) -> Option<(Nest<'k>, usize)> {
+    if lines.is_none() && !are_long(nest, along) {
+        return None;
+    }
     let part = nest.extents.len();
     let rows = outer_axes(nest, stores).without(along);
     let mut axes = rows.iter();

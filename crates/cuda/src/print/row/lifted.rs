@@ -5,13 +5,16 @@
 //! pieces that are put together again for every row.
 
 use fuseline::error::Result;
+use fuseline::tensor::Dim;
 use fuseline::tile::AxisSet;
 
 use super::super::body::Body;
 use super::super::element;
+use super::super::nest::Nest;
 use super::alike::MUCH_OF_SHORT;
 use super::columns::flops;
 use super::hold::{FEW_FLOPS, Place, Worth};
+use super::lanes::choose_lanes;
 use super::{Plan, whole_warps};
 
 /// Packs of rows of which a multiprocessor has more than two: their weights stay in registers, or are found near.
@@ -52,13 +55,19 @@ impl Way {
     }
 }
 
+/// Whether rows along these axes are so long that they may be lifted.
+pub(super) fn are_long(nest: &Nest<'_>, along: AxisSet) -> bool {
+    let packs = nest.count(along).floordiv(&Dim::int(choose_lanes(nest, along).count));
+    nest.options.groups && packs.as_int().is_some_and(|packs| packs > SHORT)
+}
+
 impl Plan<'_, '_> {
     /// Divides a row that blocks walk along so that it is lifted, if that is how it is best walked along: two blocks a multiprocessor, or one.
     pub(super) fn lift(&mut self) -> bool {
         let (Some(packs), loads, weights) = (self.packs.as_int(), self.loads_to_fetch(), self.loads_to_keep()) else {
             return false;
         };
-        let is_long = packs > SHORT && self.nest.options.groups;
+        let is_long = are_long(self.nest, self.along);
         let is_much = flops(self.nest, self.along) >= MUCH_OF_SHORT;
         // Rows of two tensors are written as often as they are read, and are bound by that, unless words are drawn.
         let is_of_one = self.rows_of_one() || self.is_random();

@@ -320,14 +320,15 @@ impl<'n, 'k> Plan<'n, 'k> {
         self.turns = Some((packs + self.threads - 1) / self.threads);
     }
 
-    /// Leaves out warps of a row's block that would have nothing to do in one turn or more, if that leaves no thread without a pack, or words are drawn, which takes long, or a
+    /// Leaves out warps of a row's block that would have nothing to do in one turn or more, if these are an eighth of it and that leaves no thread without a pack, or words are drawn, which takes long, or a
     /// multiprocessor has about as many threads as before: idle ones cost less than others that are not there.
     fn even_out(&mut self) {
         let (Some(packs), Some(turns)) = (self.packs.as_int(), self.turns.filter(|turns| *turns > 0)) else { return };
-        if self.cluster > 1 || self.rows_of_block > 1 || self.is_read_again || self.threads <= columns::LANES {
+        let (before, threads) = (self.threads, whole_warps((packs + turns - 1) / turns));
+        let are_few = 8 * threads > 7 * before || before <= columns::LANES;
+        if self.cluster > 1 || self.rows_of_block > 1 || self.is_read_again || are_few {
             return;
         }
-        let (before, threads) = (self.threads, whole_warps((packs + turns - 1) / turns));
         let blocks = |plan: &Plan<'_, '_>| match plan.threads_at_once() {
             _ if !plan.fetched.is_empty() => Some(plan.blocks_at_once),
             at_once => at_once.map(|at_once| (i64::from(at_once) / plan.threads).max(1)),

@@ -165,7 +165,7 @@ mod tests {
             has(&text, "held in registers, in packs");
             // Registers of two do not hold such a row, shared memory does.
             let text = norm(dtype, 26_001, plain);
-            has(&text, "__launch_bounds__(480, 3)");
+            has(&text, "__launch_bounds__(512, 3)");
             has(&text, "extern __shared__");
             has(&text, "const bool inside");
             // Of more rows, blocks would walk along several.

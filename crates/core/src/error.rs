@@ -127,6 +127,14 @@ impl Error {
         self
     }
 
+    /// The same error, where the input is wrong only for sizes as they were supposed to be.
+    pub fn of_sizes(mut self) -> Error {
+        if self.0.kind == Kind::Invalid {
+            self.0.kind = Kind::NeedsValue;
+        }
+        self
+    }
+
     /// The same error, where whoever wrote the input has broken what otherwise only we could.
     pub fn of_input(mut self) -> Error {
         self.0.kind = Kind::Invalid;

@@ -227,6 +227,24 @@ fn a_size_of_one_is_broadcast_after_all() {
     assert!(error.to_string().contains("Add_z"), "{error}");
 }
 
+/// Squeeze without axes keeps sizes that are not known; what does not fit the axes that are left then may fit those of other sizes.
+#[test]
+fn how_many_axes_are_left_may_hang_on_sizes() {
+    let nodes = vec![node("Squeeze", &["x"], &["z"]), node("Tile", &["z", "twice"], &["y"])];
+    let mut g = graph(vec![value("x", FLOAT, &["a", "b", "c"])], nodes, vec![value("y", FLOAT, &["r", "s"])]);
+    g.initializer = vec![ints("twice", &[1, 2])];
+    let m = model(g);
+    let y = run(&m, &[("x", f32s(&[1, 2, 2], &[1.0, 2.0, 3.0, 4.0]))]).unwrap();
+    assert_eq!((y[0].sizes(), y[0].to_f64s()), (&[2, 4][..], vec![1.0, 2.0, 1.0, 2.0, 3.0, 4.0, 3.0, 4.0]));
+    let y = run(&m, &[("x", f32s(&[2, 1, 1], &[1.0, 2.0]))]).unwrap_err();
+    assert_eq!(y.kind(), Kind::Invalid, "{y}");
+    let y = run(&m, &[("x", f32s(&[2, 1, 2], &[1.0, 2.0, 3.0, 4.0]))]).unwrap();
+    assert_eq!(y[0].sizes(), [2, 4]);
+    // Without sizes nothing is broken yet.
+    let error = Model::from_bytes(bytes(&m), "m").unwrap().graph().unwrap_err();
+    assert_eq!(error.kind(), Kind::NeedsValue, "{error}");
+}
+
 #[test]
 fn a_constant_that_is_an_input_too_can_be_replaced() {
     let inputs = vec![value("x", FLOAT, &["n"]), value("w", FLOAT, &["1"])];

@@ -26,6 +26,8 @@ struct State {
     contents: Vec<Option<Contents>>,
     origin: OriginSet,
     error: Option<Error>,
+    /// Whether the structure hangs on what was supposed of sizes.
+    supposes: bool,
     /// The names of the inputs; of the standard library, whose hashes no model can foresee.
     names: HashSet<Arc<str>>,
 }
@@ -236,6 +238,17 @@ impl Builder {
         let why = if state.origin.is_empty() { why.into() } else { format!("{why}, {}", state.origin).into() };
         state.graph.add_constraint(Constraint { left: left.clone(), right: right.clone(), why });
         Ok(())
+    }
+
+    /// Demands the same of sizes on which the structure of what follows hangs: what does not fit later may fit other sizes.
+    pub fn suppose_equal(&self, left: &Dim, right: &Dim, why: &str) -> Result<()> {
+        self.state.borrow_mut().supposes = true;
+        self.require_equal(left, right, why)
+    }
+
+    /// Whether the structure hangs on what was supposed of sizes.
+    pub fn supposes(&self) -> bool {
+        self.state.borrow().supposes
     }
 
     /// What is known of a small tensor's elements.

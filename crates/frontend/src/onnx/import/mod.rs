@@ -111,7 +111,15 @@ impl<'m> Importer<'m> {
 
     fn import(&self, graph: &'m GraphProto) -> Result<Graph> {
         let builder = Builder::new(graph.name.clone());
-        let scope = Scope::root(&builder);
+        match self.import_into(&builder, graph) {
+            Err(error) if builder.supposes() && self.pins.sizes.is_empty() => return Err(error.of_sizes()),
+            done => done?,
+        }
+        keep_written(builder.finish()?, &self.limits.budget)
+    }
+
+    fn import_into(&self, builder: &Builder, graph: &'m GraphProto) -> Result<()> {
+        let scope = Scope::root(builder);
         self.define_initializers(graph, &scope)?;
         let constants: HashMap<&str, Option<&TensorProto>> = constants(graph).collect();
         for input in &graph.input {
@@ -121,7 +129,7 @@ impl<'m> Importer<'m> {
                 constant.map_or(Ok(()), |constant| signature::check_constant(input, constant))?;
                 continue;
             }
-            let value = self.input(&builder, input).at(|| format!("input \"{}\"", input.name))?;
+            let value = self.input(builder, input).at(|| format!("input \"{}\"", input.name))?;
             scope.define(&input.name, value)?;
         }
         self.import_nodes(graph, &scope, &self.opsets, 0)?;
@@ -137,8 +145,7 @@ impl<'m> Importer<'m> {
                 }
             }
         }
-        self.settle()?;
-        keep_written(builder.finish()?, &self.limits.budget)
+        self.settle()
     }
 
     /// The nodes of a graph in an order in which every value is made before it is read.

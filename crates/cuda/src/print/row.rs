@@ -320,8 +320,9 @@ impl<'n, 'k> Plan<'n, 'k> {
         self.turns = Some((packs + self.threads - 1) / self.threads);
     }
 
-    /// Leaves out warps of a row's block that would have nothing to do in one turn or more, if these are an eighth of it and that leaves no thread without a pack, or words are drawn, which takes long, or a
-    /// multiprocessor has about as many threads as before: idle ones cost less than others that are not there.
+    /// Leaves out warps of a row's block that would have nothing to do in one turn or more, if these are an eighth of it, and if that leaves no thread
+    /// without a pack, or words are drawn, which takes long, or a multiprocessor has about as many threads as before: idle ones cost less than others
+    /// that are not there.
     fn even_out(&mut self) {
         let (Some(packs), Some(turns)) = (self.packs.as_int(), self.turns.filter(|turns| *turns > 0)) else { return };
         let (before, threads) = (self.threads, whole_warps((packs + turns - 1) / turns));

@@ -324,18 +324,7 @@ impl Plan<'_, '_> {
 
     /// Where packs that are fetched lie.
     fn declare_fetched(&self, body: &mut Body<'_>) -> Result<()> {
-        let (turns, count) = (self.turns.unwrap_or(1), self.lanes.count);
-        let mut at = 0;
-        for id in &self.fetched {
-            let dtype = self.nest.load(*id).tensor.dtype;
-            let ty = element::stored(dtype)?;
-            body.line(format!(
-                "Pack<{ty}, {count}>* const f{} = (Pack<{ty}, {count}>*)(memory + {at}) + threadIdx.x;",
-                id.0
-            ));
-            at += self.slots * element::bytes(dtype) * count * turns * self.block();
-        }
-        Ok(())
+        self.declare_near(body, "f", &self.fetched, self.slots, 0)
     }
 
     /// Brings the one row of a block into shared memory, where every thread finds its packs again.

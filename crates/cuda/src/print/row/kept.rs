@@ -26,6 +26,28 @@ impl Plan<'_, '_> {
         if self.lifts { format!("k * {}", self.block()) } else { "k".to_owned() }
     }
 
+    /// Where a thread finds its packs of some loads in shared memory, so many rows of each, from a place on.
+    pub(super) fn declare_near(
+        &self,
+        body: &mut Body<'_>,
+        letter: &str,
+        loads: &[StepId],
+        rows: i64,
+        mut at: i64,
+    ) -> Result<()> {
+        let count = self.lanes.count;
+        for id in loads {
+            let dtype = self.nest.load(*id).tensor.dtype;
+            let ty = element::stored(dtype)?;
+            body.line(format!(
+                "Pack<{ty}, {count}>* const {letter}{} = (Pack<{ty}, {count}>*)(memory + {at}) + threadIdx.x;",
+                id.0
+            ));
+            at += rows * element::bytes(dtype) * count * self.turns.unwrap_or(1) * self.block();
+        }
+        Ok(())
+    }
+
     /// Bytes of a thread that what is the same for all rows takes.
     pub(super) fn weights_bytes(&self) -> i64 {
         let bytes = |id: &StepId| element::bytes(self.nest.load(*id).tensor.dtype);

@@ -115,18 +115,7 @@ impl Plan<'_, '_> {
 
     /// Where weights lie, behind the row that comes.
     pub(super) fn declare_weights(&self, body: &mut Body<'_>) -> Result<()> {
-        let mut at = self.fetched_bytes();
-        let (count, threads) = (self.lanes.count, self.turns.unwrap_or(1) * self.block());
-        for id in &self.kept_loads {
-            let dtype = self.nest.load(*id).tensor.dtype;
-            let ty = element::stored(dtype)?;
-            body.line(format!(
-                "Pack<{ty}, {count}>* const g{} = (Pack<{ty}, {count}>*)(memory + {at}) + threadIdx.x;",
-                id.0
-            ));
-            at += element::bytes(dtype) * count * threads;
-        }
-        Ok(())
+        self.declare_near(body, "g", &self.kept_loads, 1, self.fetched_bytes())
     }
 
     /// Waits for a row, and moves it into registers.

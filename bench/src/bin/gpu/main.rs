@@ -10,6 +10,7 @@
 //! A NAME is part of the name of a case. `bench/gpu_peers.py` times PyTorch on the same list.
 
 mod check;
+mod large;
 mod model;
 mod time;
 

@@ -51,10 +51,22 @@ template <int N, int BY, class T> __device__ __forceinline__ Pack<T, N> load_acr
   }
   return pack;
 }
-// The same where the compiler does not know by how much.
+// The same where the compiler does not know by how much: of narrow elements, all is read that may be wanted, and words are chosen.
 template <int N, class T> __device__ __forceinline__ Pack<T, N> load_across(const T* from, int behind) {
   Pack<T, N> pack;
-  by_shift(behind, [&](auto shift) { pack = load_across<N>(from, shift); });
+  if constexpr (sizeof(T) == 4) {
+    by_shift(behind, [&](auto shift) { pack = load_across<N>(from, shift); });
+  } else {
+    const int by = behind % 4;
+    const Pack<unsigned, 2>* const pieces = (const Pack<unsigned, 2>*)(from - by);
+    const Pack<unsigned, 2> first = pieces[0], second = pieces[1], third = pieces[by > 0 ? 2 : 1];
+    const unsigned words[6] = {first.at[0], first.at[1], second.at[0], second.at[1], third.at[0], third.at[1]};
+#pragma unroll
+    for (int k = 0; k < 4; ++k) {
+      const unsigned low = by < 2 ? words[k] : words[k + 1], high = by < 2 ? words[k + 1] : words[k + 2];
+      ((unsigned*)pack.at)[k] = __funnelshift_r(low, high, 16 * (by % 2));
+    }
+  }
   return pack;
 }
 "

@@ -8,6 +8,7 @@
 mod alike;
 mod columns;
 mod drawn;
+mod ends;
 mod hold;
 mod kept;
 mod lanes;
@@ -20,6 +21,7 @@ mod pairs;
 mod pass;
 mod room;
 mod turns;
+mod twins;
 
 use fuseline::error::{Error, Result};
 use fuseline::tensor::Dim;
@@ -45,6 +47,13 @@ const THREADS: i64 = 128;
 /// A block that reads fewer bytes is soon done; where there are more rows than this, it has more of them then.
 const LEAST_BYTES: i64 = 4 << 10;
 const MANY_ROWS: i64 = 8192;
+
+/// Threads of a row where two share a warp.
+const LANES_OF_TWO: i64 = 16;
+
+/// Passes over a row, the threads of which meet twice, and threads that may meet more often.
+const MOST_PASSES: usize = 3;
+const MOST_WAITING: i64 = 256;
 
 /// Elements of a row that a thread takes where nothing speaks against it.
 const SHARE: i64 = 32;
@@ -123,7 +132,7 @@ fn print(plan: &Plan<'_, '_>, sites: Vec<String>) -> Result<Function> {
     plan.print_columns(&mut body)?;
     let blocks = match plan.part {
         Some(part) => plan.nest.extents[part].floordiv(&Dim::int(plan.rows_of_block)) * plan.pairs,
-        None => plan.rows.ceildiv(&Dim::int(plan.rows_of_block)) * plan.cluster,
+        None => plan.rows.ceildiv(&Dim::int(plan.group())) * (plan.group() / plan.rows_of_block * plan.cluster),
     };
     let threads = u32::try_from(plan.block()).map_err(|_| Error::bug("a block of too many threads"))?;
     let shared = u32::try_from(plan.shared_bytes).map_err(|_| Error::bug("more shared memory than there is"))?;
@@ -158,6 +167,8 @@ struct Plan<'n, 'k> {
     /// threads of a row
     threads: i64,
     rows_of_block: i64,
+    /// how many rows apart those lie that share a warp: one, or so many that they begin alike
+    apart: i64,
     /// blocks that share a row
     cluster: i64,
     /// packs of a thread; none where they are not known
@@ -218,6 +229,7 @@ impl<'n, 'k> Plan<'n, 'k> {
             packs,
             threads: 256,
             rows_of_block: 1,
+            apart: 1,
             cluster: 1,
             turns: None,
             passes,
@@ -266,20 +278,7 @@ impl<'n, 'k> Plan<'n, 'k> {
             self.turns = Some((packs + self.threads - 1) / self.threads);
             return;
         }
-        // Ends of rows are done by every warp: two rows of one share that, unless what all rows read lies otherwise for each.
-        let is_shared = self.nest.lines.is_some() && self.weights() == 0;
-        let most = if is_shared { 16 } else { 32 };
-        let least = packs.max(1).unsigned_abs().next_power_of_two().min(most) as i64;
-        // Elements that are moved one by one are better shared by more threads, and so are rows that begin anywhere, unless they are narrow.
-        let is_spread = self.lanes.count == 1 || (self.nest.lines.is_some() && !self.is_near);
-        let share = match is_spread {
-            _ if self.asks_early() => SHARE / 4,
-            _ if self.asks_late() => SHARE / 2,
-            true => SHARE / 2,
-            false => SHARE,
-        };
-        let wanted = (packs * self.lanes.count).div_euclid(share).max(1).unsigned_abs().next_power_of_two() as i64;
-        self.threads = wanted.max(least).min(if packs * self.lanes.count > 32 << 10 { 1024 } else { 512 });
+        self.threads = self.threads_of_row(packs);
         let length = packs * self.lanes.count;
         let about = self.nest.options.about.apply(&self.rows).as_int();
         let blocks = (length + LENGTH_OF_BLOCK - 1) / LENGTH_OF_BLOCK;
@@ -309,8 +308,9 @@ impl<'n, 'k> Plan<'n, 'k> {
         if is_short && about.is_none_or(|rows| rows > MANY_ROWS) {
             self.rows_of_block *= 2;
         }
+        self.apart = self.find_twins();
         if let Some(rows) = self.rows.as_int() {
-            while self.rows_of_block > 1 && self.rows_of_block / 2 >= rows {
+            while self.rows_of_block > self.least_of_block() && self.rows_of_block / 2 >= rows {
                 self.rows_of_block /= 2;
             }
         }
@@ -318,6 +318,29 @@ impl<'n, 'k> Plan<'n, 'k> {
             (self.is_read_again, self.threads) = (true, 2 * self.threads);
         }
         self.turns = Some((packs + self.threads - 1) / self.threads);
+    }
+
+    /// How many threads have a row of so many packs where rows are many.
+    fn threads_of_row(&self, packs: i64) -> i64 {
+        let most = if self.may_share_warp() { LANES_OF_TWO } else { columns::LANES };
+        let least = packs.max(1).unsigned_abs().next_power_of_two().min(most.unsigned_abs()) as i64;
+        if least == LANES_OF_TWO && self.draws_short_rows(packs) {
+            return LANES_OF_TWO;
+        }
+        let among =
+            |share: i64| (packs * self.lanes.count).div_euclid(share).max(1).unsigned_abs().next_power_of_two() as i64;
+        // Elements that are moved one by one are better shared by more threads, and so are rows that begin anywhere, unless they are narrow, or many threads would wait for each
+        // other once more than twice.
+        let waits = self.passes.len() > MOST_PASSES && among(SHARE / 2) > MOST_WAITING;
+        let is_loose = self.nest.lines.is_some() && !self.is_near && !waits;
+        let is_spread = self.lanes.count == 1 || is_loose;
+        let wanted = among(match is_spread {
+            _ if self.asks_early() => SHARE / 4,
+            _ if self.asks_late() => SHARE / 2,
+            true => SHARE / 2,
+            false => SHARE,
+        });
+        wanted.max(least).min(if packs * self.lanes.count > 32 << 10 { 1024 } else { 512 })
     }
 
     /// Leaves out warps of a row's block that would have nothing to do in one turn or more, if these are an eighth of it, and if that leaves no thread
@@ -415,7 +438,7 @@ impl<'n, 'k> Plan<'n, 'k> {
             return None;
         }
         let is_whole = self.block() * self.cluster == self.threads * self.rows_of_block;
-        (!is_multiple(&self.rows, self.rows_of_block) || !is_whole).then_some("live")
+        (!is_multiple(&self.rows, self.group()) || !is_whole).then_some("live")
     }
 
     fn describe(&self) -> String {
@@ -489,12 +512,13 @@ impl<'n, 'k> Plan<'n, 'k> {
         } else {
             let of_block = if threads == 1 { "threadIdx.x".into() } else { format!("threadIdx.x / {threads}") };
             let first = if self.part.is_some() { first.to_owned() } else { format!("(Index){first} * {group}") };
+            let own = self.print_twin(body).unwrap_or_else(|| format!("{first} + {of_block}"));
             match self.live() {
-                None => body.line(format!("const Index row = {first} + {of_block};")),
+                None => body.line(format!("const Index row = {own};")),
                 Some(live) => {
                     let total = body.index(&self.rows, &[]);
                     let last = body.index(&(&self.rows - 1), &[]);
-                    body.line(format!("const Index own = {first} + {of_block};"));
+                    body.line(format!("const Index own = {own};"));
                     let inside = if self.block() == threads * group {
                         format!("own < {total}")
                     } else {
@@ -518,6 +542,9 @@ impl<'n, 'k> Plan<'n, 'k> {
         self.keep_narrow(body, number);
         let inner = AxisSet::of(self.lanes.axis);
         let has_lanes = body.lanes.is_some();
+        if self.begins_with_ends(number) {
+            self.print_ends(body, number, &accumulators)?;
+        }
         let by_shift = self.is_by_shift(body, pass);
         if by_shift {
             body.open(AxisSet::EMPTY);
@@ -580,7 +607,10 @@ impl<'n, 'k> Plan<'n, 'k> {
             body.close_as("by_shift(head, [&](auto shift)", ");");
             body.shift = "head";
         }
-        self.print_ends(body, number, &accumulators)?;
+        if !self.begins_with_ends(number) {
+            self.print_ends(body, number, &accumulators)?;
+        }
+        self.ask_at_ends(body, number)?;
         self.print_folds(body, &pass.folds, &accumulators);
         self.bring_next(body, number)
     }

@@ -13,7 +13,7 @@ use super::super::code::Code;
 use super::super::element;
 use super::super::nest::{Access, Lines, Nest, Parts, slope};
 use super::Plan;
-use super::columns::{LANES, MOST_SHARED, ROWS_FETCHED, flops};
+use super::columns::{LANES, MOST_SHARED, OF_ROWS, ROWS_FETCHED, flops};
 use super::hold::{Place, Worth};
 use super::lifted::are_long;
 use super::lines::lines_from;
@@ -92,7 +92,7 @@ pub(super) fn walk<'k>(
 }
 
 /// How many rows apart rows begin alike in lines of so many elements; none where that is not known before anything runs.
-fn rows_apart(lines: &Lines, line: i64, row: usize) -> Option<i64> {
+pub(super) fn rows_apart(lines: &Lines, line: i64, row: usize) -> Option<i64> {
     start_of(&lines.start, row).as_int()?;
     let stride = slope(&lines.start, row)?.as_int()?;
     Some(line / gcd(line, stride))
@@ -115,7 +115,8 @@ impl Plan<'_, '_> {
         let much = if is_short { MUCH_OF_SHORT } else { MUCH };
         // One block a multiprocessor would wait for its own meetings.
         let is_alone = self.block() > MOST_THREADS;
-        self.is_near && flops(self.nest, self.along) >= much && !self.is_random() && !is_alone
+        let is_much = flops(self.nest, self.along) >= much && !self.may_have_twins();
+        self.is_near && is_much && !self.is_random() && !is_alone
     }
 
     /// Decides what is held by threads that walk along rows, and with how many registers: what all rows read stays there in any case.
@@ -125,6 +126,27 @@ impl Plan<'_, '_> {
         }
         self.fetched = self.loads_to_fetch();
         self.slots = ROWS_FETCHED;
+        let held = self.hold_walked();
+        let Some(packs) = self.packs.as_int().filter(|_| held) else { return };
+        // Fewer threads, if they have more to do in every turn: whole warps, not twice as many whenever it takes one more.
+        let (many, fewer) = (self.threads, super::whole_warps(packs * self.lanes.count / OF_ROWS));
+        if many > LANES && fewer < many {
+            let (blocks, turns) = (self.blocks_at_once, self.turns.unwrap_or(1));
+            let fits = self.divide_among(fewer, packs);
+            if !fits || self.blocks_at_once * turns <= blocks * self.turns.unwrap_or(1) {
+                self.divide_among(many, packs);
+            }
+        }
+    }
+
+    /// Divides a row that blocks walk along among so many threads; whether they hold it.
+    fn divide_among(&mut self, threads: i64, packs: i64) -> bool {
+        (self.threads, self.turns) = (threads, Some((packs + threads - 1) / threads));
+        self.hold_walked()
+    }
+
+    /// Decides what threads hold, and how many blocks of them have registers for that, if any.
+    fn hold_walked(&mut self) -> bool {
         // Behind a meeting of warps, the compiler reads and widens rows again.
         let meets = self.threads > LANES;
         for worth in [Worth::All, Worth::Costly].into_iter().skip(usize::from(!meets)) {
@@ -138,8 +160,9 @@ impl Plan<'_, '_> {
             self.blocks_at_once = blocks(*registers);
             self.hold_in(Place::Registers, &takes);
             self.kept_loads = self.loads_to_keep();
-            return;
+            return true;
         }
+        false
     }
 
     /// Rows that the threads of a warp walk along side by side.
@@ -294,6 +317,9 @@ mod tests {
         // Behind a meeting of warps, what was widened is not widened again.
         let text = quantized("n", 4097);
         assert!(text.contains("128 threads walk a row") && text.contains("Pack<float, 8> h3[4];"), "{text}");
+        // Fewer threads, where twice as many would have nothing to do in many turns; not where these have.
+        assert!(quantized("n", 5001).contains("160 threads walk a row"));
+        assert!(quantized("n", 7001).contains("256 threads walk a row"));
     }
 
     #[test]

@@ -20,7 +20,7 @@ const MANY: i64 = 16;
 const MANY_FLOPS: u32 = 48;
 
 /// The same where no columns are folded, so that nothing is kept but what all rows read.
-const OF_ROWS: i64 = 32;
+pub(super) const OF_ROWS: i64 = 32;
 
 /// Threads of a block where rows are short, and those of a warp.
 const THREADS: i64 = 128;
@@ -352,8 +352,7 @@ impl Plan<'_, '_> {
     /// Whether the one row of a block comes in pieces, by the engine for copies: those that are there are worked on while others come, if no
     /// other block is there to work meanwhile.
     fn brings_own_row(&self) -> bool {
-        let is_own =
-            self.part.is_none() && self.nest.lines.is_none() && self.blocks_at_once == 1 && !self.fetched.is_empty();
+        let is_own = self.part.is_none() && self.blocks_at_once == 1 && !self.fetched.is_empty();
         is_own && self.nest.options.groups && self.is_in_one_piece()
     }
 
@@ -365,16 +364,29 @@ impl Plan<'_, '_> {
         body.open(AxisSet::EMPTY);
         body.line(format!("begin_arrivals<{turns}>(arrived);"));
         body.open(self.along);
-        body.line(format!("const Index i{} = k * {};", self.lanes.axis, block * count));
-        let last = packs - (turns - 1) * block;
-        let there = if last == block { block.to_string() } else { format!("(k < {} ? {block} : {last})", turns - 1) };
+        let is_loose = self.nest.lines.is_some();
+        let head = if is_loose { "head + " } else { "" };
+        body.line(format!("const Index i{} = {head}k * {};", self.lanes.axis, block * count));
+        let (turn, last) = (turns - 1, packs - (turns - 1) * block);
+        let there = match last {
+            // A row that begins late in a line may have no pack for the last turn.
+            _ if is_loose => {
+                body.line(format!(
+                    "const int left = packs - k * {block}, there = k < {turn} ? {block} : left > 0 ? left : 0;"
+                ));
+                "there".to_owned()
+            }
+            _ if last == block => block.to_string(),
+            _ => format!("(k < {turn} ? {block} : {last})"),
+        };
+        let any = if is_loose { "if (there > 0) " } else { "" };
         let bytes = |id: &StepId| element::bytes(self.nest.load(*id).tensor.dtype) * count;
         let all: i64 = self.fetched.iter().map(bytes).sum();
         body.line(format!("expect_bytes(arrived + k, {there} * {all});"));
         for id in &self.fetched {
             let (tensor, offset) = body.address(&self.nest.load(*id).clone(), None)?;
             let (to, own) = (format!("f{} + {}", id.0, self.place_of_fetched("0")), bytes(id));
-            body.line(format!("bring_last({to}, {tensor} + {offset}, {there} * {own}, arrived + k);"));
+            body.line(format!("{any}bring_last({to}, {tensor} + {offset}, {there} * {own}, arrived + k);"));
         }
         body.close(&format!("for (int k = 0; k < {turns}; ++k)"));
         body.close("if (t == 0)");

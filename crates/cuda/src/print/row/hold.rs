@@ -126,7 +126,8 @@ impl Plan<'_, '_> {
         let bytes = self.bytes_at_once(all);
         if self.nest.lines.is_some() {
             // Ends are kept beside such a row, and weights need what the cache of a multiprocessor has left; but one block would wait for itself.
-            let is_alone = self.rows_of_one() && !self.is_random() && !self.has_room_for_two(bytes);
+            let is_alone = self.weights() == 0 || self.rows_of_one();
+            let is_alone = is_alone && !self.is_random() && !self.has_room_for_two(bytes);
             let is_shared = self.cluster > 1 && !self.is_near && !self.rows_of_one();
             let is_much = self.is_large_and_near() && (bytes > HELD_BY_TWO || is_alone);
             return is_much || is_shared || self.is_wide_for_two(bytes);
@@ -173,7 +174,9 @@ impl Plan<'_, '_> {
         self.fetched = fetched;
         let shared = self.fetched_bytes();
         // Blocks of a cluster wait for each other, so that another one should be there.
-        let at_once = if self.nest.lines.is_some() || is_for_two { 2 } else { self.cluster.min(2) };
+        // … and so should it where registers would hold the row, too.
+        let is_held = fits_registers && self.nest.lines.is_some();
+        let at_once = if is_held || is_for_two { 2 } else { self.cluster.min(2) };
         if shared * at_once > MOST_FETCHED {
             self.fetched.clear();
             return false;

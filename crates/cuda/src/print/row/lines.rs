@@ -7,12 +7,11 @@ use fuseline::error::Result;
 use fuseline::tensor::Dim;
 use fuseline::tile::{AxisSet, Op, StepId};
 
-use super::super::body::{Accumulator, Body, pack_width, start_of};
-use super::super::code::Code;
+use super::super::body::{Body, pack_width, start_of};
 use super::super::element;
 use super::super::nest::{Access, Lines, Nest, is_multiple, slope};
 use super::columns::flops;
-use super::hold::{FEW_FLOPS, Held, Place};
+use super::hold::{FEW_FLOPS, Place};
 use super::lanes::{choose_lanes, most_lanes};
 use super::{LONGEST, Pass, Plan};
 
@@ -78,21 +77,7 @@ impl Plan<'_, '_> {
         } else if self.fetched.is_empty() {
             self.print_begin(body);
         }
-        for held in &self.held {
-            body.line(format!("{} {} = {{}};", self.type_of_end(held), end_name(held)));
-        }
-        let fetched: &[StepId] = if self.is_alike() { &[] } else { &self.fetched };
-        self.declare_ends_of(body, fetched)?;
-        let early = if self.is_alike() { Vec::new() } else { self.early_at_ends() };
-        self.declare_ends_of(body, &early)?;
-        self.at_ends(body, |body| {
-            for held in self.held.iter().filter(|held| self.is_load(held)) {
-                let (tensor, offset) = body.address(&self.nest.load(held.step).clone(), None)?;
-                body.line(format!("{} = {tensor}[{offset}];", end_name(held)));
-            }
-            self.read_ends_of(body, fetched)?;
-            self.read_ends_of(body, &early)
-        })
+        self.begin_ends(body)
     }
 
     /// Of how many elements a multiple lies before the first pack of a row, counted from where memory begins: those of a pack, or what memory moves at a time, or a whole line of
@@ -139,55 +124,6 @@ impl Plan<'_, '_> {
         if self.knows_lead() {
             body.line(format!("const Index lead = {};", known(format!("head + t * {count}"))));
         }
-    }
-
-    pub(super) fn declare_ends_of(&self, body: &mut Body<'_>, loads: &[StepId]) -> Result<()> {
-        for id in loads {
-            body.line(format!("{} e{} = {{}};", element::stored(self.nest.load(*id).tensor.dtype)?, id.0));
-        }
-        Ok(())
-    }
-
-    /// Reads elements at the ends of a row.
-    pub(super) fn read_ends_of(&self, body: &mut Body<'_>, loads: &[StepId]) -> Result<()> {
-        for id in loads {
-            let (tensor, offset) = body.address(&self.nest.load(*id).clone(), None)?;
-            body.line(format!("e{} = {tensor}[{offset}];", id.0));
-        }
-        Ok(())
-    }
-
-    /// What is the same for all rows and varies along them: where one of several warps does the ends of a row, it asks for that at once, too, so that others need not
-    /// wait for it. Where every warp has a row, registers are worth more, unless it has many rows.
-    pub(super) fn weights_of_ends(&self) -> Vec<StepId> {
-        let asks = self.rows_of_block == 1 || self.is_alike();
-        if asks { self.loads_at_ends(false) } else { Vec::new() }
-    }
-
-    /// What elements at the ends of rows need and is asked for before any pack is: weights, and what rows have of their own that is not held as it lies. Behind
-    /// the packs, it would be waited for once more; but of narrow floats (0.5 to 1 µs of 60), instructions are what takes the time.
-    fn early_at_ends(&self) -> Vec<StepId> {
-        let mut early = self.weights_of_ends();
-        if self.part.is_none() && !self.is_near {
-            early.extend(self.loads_at_ends(true));
-        }
-        early
-    }
-
-    /// Loads along rows that are neither held nor fetched: those that every row has of its own, or those that are the same for all.
-    fn loads_at_ends(&self, own: bool) -> Vec<StepId> {
-        let rows: AxisSet = self.row_axes.iter().copied().collect();
-        let of_rows = self.passes.iter().flat_map(|pass| pass.stores.iter().copied());
-        let stored: Vec<usize> = of_rows.chain(self.column_stores.iter().copied()).collect();
-        let needed = self.nest.needed(&stored);
-        let is_read = |k: &usize| {
-            let (Op::Load { .. }, true) = (&self.nest.kernel.steps[*k].op, needed[*k]) else { return false };
-            let (axes, access) = (self.nest.axes[*k], self.nest.load(StepId(*k as u32)));
-            let is_plain = access.is_plain();
-            is_plain && axes.common(rows).is_empty() != own && axes.contains(self.lanes.axis)
-        };
-        let loads = (0..needed.len()).filter(is_read).map(|k| StepId(k as u32));
-        loads.filter(|id| !self.fetched.contains(id) && self.held.iter().all(|held| held.step != *id)).collect()
     }
 
     /// Whether a pass that reads packs across lines is written out for every way in which they can lie. Where warps of a block have rows of their own, and much is
@@ -267,71 +203,4 @@ impl Plan<'_, '_> {
     pub(super) fn close_filled(&self, body: &mut Body<'_>) {
         body.close(&format!("#pragma unroll\nfor (int k = 0; k < {}; ++k)", self.turns.unwrap_or(1)));
     }
-
-    /// What a pass does with the elements at the ends of a row.
-    pub(super) fn print_ends(&self, body: &mut Body<'_>, number: usize, accumulators: &[Accumulator]) -> Result<()> {
-        if self.nest.lines.is_none() {
-            return Ok(());
-        }
-        let pass = &self.passes[number];
-        self.at_ends(body, |body| {
-            for held in self.held.iter().filter(|held| self.is_load(held) || held.first < number) {
-                let (dtype, name) = (self.nest.kernel.step(held.step).dtype, Code::atom(end_name(held)));
-                let value =
-                    if self.is_load(held) { element::widened(dtype, name) } else { self.held_number(held, name) };
-                body.know(held.step, value);
-            }
-            self.know_ends(body);
-            self.know_drawn_ends(body);
-            for id in self.early_at_ends() {
-                let dtype = self.nest.load(id).tensor.dtype;
-                body.know(id, element::widened(dtype, Code::atom(format!("e{}", id.0))));
-            }
-            for (fold, accumulator) in pass.folds.iter().zip(accumulators) {
-                body.accumulate(*fold, accumulator, &format!("s{}", fold.0))?;
-            }
-            for fold in &pass.columns {
-                let (accumulator, name) = (Accumulator::of(self.nest, *fold), format!("ends{}", fold.0));
-                body.accumulate_where(*fold, &accumulator, &name, self.live())?;
-            }
-            for store in &pass.stores {
-                body.store(*store, self.live())?;
-            }
-            for held in self.held.iter().filter(|held| held.first == number && !self.is_load(held)) {
-                let value = body.value(held.step)?;
-                body.line(format!("{} = {value};", end_name(held)));
-            }
-            Ok(())
-        })
-    }
-
-    /// Does something with an element at one of the ends, which is no part of a pack.
-    pub(super) fn at_ends(&self, body: &mut Body<'_>, act: impl FnOnce(&mut Body<'_>) -> Result<()>) -> Result<()> {
-        let lanes = body.lanes.take();
-        body.open(self.along);
-        body.line(format!("const Index i{} = end;", self.lanes.axis));
-        act(body)?;
-        body.close(&format!("if ({} < ends)", self.who_has_ends()));
-        body.lanes = lanes;
-        Ok(())
-    }
-
-    /// The number of a thread among those that have an element at an end: the first ones, or the last ones, where the first one asks for rows.
-    pub(super) fn who_has_ends(&self) -> &'static str {
-        if self.is_alike() && self.brings() { "back" } else { "t" }
-    }
-
-    /// Whether what is held is an element as it was read, and always there.
-    fn is_load(&self, held: &Held) -> bool {
-        let is_load = matches!(self.nest.kernel.step(held.step).op, Op::Load { .. });
-        held.is_pack && is_load && self.nest.load(held.step).guards.is_empty()
-    }
-
-    fn type_of_end(&self, held: &Held) -> &'static str {
-        if self.is_load(held) { held.ty } else { element::held(self.nest.kernel.step(held.step).dtype) }
-    }
-}
-
-pub(super) fn end_name(held: &Held) -> String {
-    format!("e{}", held.step.0)
 }

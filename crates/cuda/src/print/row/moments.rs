@@ -13,8 +13,8 @@ use fuseline::tile::{AxisSet, Op, StepId};
 use super::super::body::{Accumulator, Body};
 use super::super::code::{Code, Rank};
 use super::super::element;
+use super::ends::end_name;
 use super::hold::{Held, Place};
-use super::lines::end_name;
 use super::{Pass, Plan};
 
 /// A pass that adds up the numbers of a row, and the next one, which adds up squares of what they differ from their mean.

@@ -126,6 +126,7 @@ impl Plan<'_, '_> {
         body.line(format!("s{s} = s{s} * exp_near(s{m} - b{m}) + own{s};"));
         body.line(format!("s{m} = n{m};"));
         self.close_loop(body);
+        self.print_online_at_ends(body, number, online)?;
         // The sums of lanes and of warps are scaled down to what the largest of all is.
         body.line(format!("const float lane{m} = s{m};"));
         body.line(format!("s{m} = in_lanes<32>(s{m}, Max());"));
@@ -143,6 +144,39 @@ impl Plan<'_, '_> {
             body.know(*fold, result);
         }
         Ok(())
+    }
+
+    /// What a thread finds of the element that it has at an end of a row, as of a pack.
+    fn print_online_at_ends(&self, body: &mut Body<'_>, number: usize, online: &Online) -> Result<()> {
+        let Online { largest, sum, .. } = online;
+        let (m, s, of_sum) = (largest.0, sum.0, Accumulator::of(self.nest, *sum));
+        let Op::Reduce { arg, .. } = self.nest.kernel.step(*largest).op else { return Ok(()) };
+        self.online_at_ends(body, number, |body| {
+            let element = body.value(arg)?;
+            body.line(format!("const float n{m} = larger(s{m}, {element}), b{m} = base_of(n{m});"));
+            body.line(format!("float own{s} = 0.0f;"));
+            body.know(*largest, Code::atom(format!("b{m}")));
+            body.accumulate(*sum, &of_sum, &format!("own{s}"))?;
+            body.line(format!("s{s} = s{s} * exp_near(s{m} - b{m}) + own{s};"));
+            body.line(format!("s{m} = n{m};"));
+            Ok(())
+        })
+    }
+
+    /// Does something with an element at one of the ends, if rows have such.
+    fn online_at_ends(
+        &self,
+        body: &mut Body<'_>,
+        number: usize,
+        act: impl FnOnce(&mut Body<'_>) -> Result<()>,
+    ) -> Result<()> {
+        if self.nest.lines.is_none() {
+            return Ok(());
+        }
+        self.at_ends(body, |body| {
+            self.know_at_ends(body, number);
+            act(body)
+        })
     }
 
     /// Every thread finds its own largest number and its sum below that; then all meet, once.
@@ -163,6 +197,7 @@ impl Plan<'_, '_> {
             body.close_lanes();
         }
         self.close_loop(body);
+        self.online_at_ends(body, number, |body| body.accumulate(*largest, &of_largest, &format!("s{m}")))?;
         body.line(format!("const float own{m} = s{m}, base{m} = base_of(own{m});"));
         body.open(self.along.without(AxisSet::of(self.lanes.axis)));
         self.print_place(body);
@@ -172,6 +207,10 @@ impl Plan<'_, '_> {
         body.accumulate(*sum, &of_sum, &format!("s{s}"))?;
         body.close_lanes();
         self.close_loop(body);
+        self.online_at_ends(body, number + 1, |body| {
+            body.know(*largest, Code::atom(format!("base{m}")));
+            body.accumulate(*sum, &of_sum, &format!("s{s}"))
+        })?;
         // The sums of threads and of warps are scaled down to what the largest of all is.
         body.line(format!("s{m} = in_lanes<32>(s{m}, Max());"));
         body.line(format!("s{s} = in_lanes<32>(s{s} * {exp}(own{m} - base_of(s{m})), Sum());"));

@@ -10,12 +10,19 @@ use super::{Plan, columns};
 impl Plan<'_, '_> {
     /// How many threads a multiprocessor should have room for, where the compiler shall not choose by itself: what is held takes registers.
     pub(super) fn threads_at_once(&self) -> Option<u32> {
+        if let Some(threads) = self.threads_of_two() {
+            return Some(threads);
+        }
         match self.held_bytes {
             64..=HELD_BY_THREE if self.is_large_and_near() && self.nest.lines.is_some() && self.is_all_held() => {
                 Some(1536)
             }
+            // Words are drawn by long chains of instructions: a third row that does so hides what others wait for, even if the compiler has few registers then.
+            64..=HELD_BY_THREE if self.is_large_and_near() && self.draws_beside_one() => Some(1536),
             64..=HELD_BY_TWO if self.has_room_for_two(self.held_bytes) => Some(1024),
             64..=WIDE_BY_TWO if self.is_large_and_wide() => Some(1024),
+            // Where nothing else is read, a few more fit.
+            128 if self.is_large_and_wide() && self.weights() == 0 && !self.is_random() => Some(1024),
             129.. => Some(512),
             // To widen f16 takes more registers than to widen bf16.
             ..128 if self.is_near && self.nest.lines.is_some() && self.drawn.is_empty() => {
@@ -63,6 +70,11 @@ impl Plan<'_, '_> {
     /// Whether a row of wide numbers has a large block. Left to itself, the compiler may take so many registers that it has a multiprocessor alone.
     pub(super) fn is_large_and_wide(&self) -> bool {
         !self.is_near && self.block() > 256 && self.cluster == 1
+    }
+
+    /// Whether words are drawn for rows of one tensor without weights.
+    fn draws_beside_one(&self) -> bool {
+        self.rows_of_one() && self.weights() == 0 && self.is_random()
     }
 
     /// Whether a row needs few registers but those that hold it: it is of one tensor, and neither weights nor random words come in behind.

@@ -6,6 +6,9 @@ use super::super::points::decode;
 use super::Plan;
 use super::hold::{HELD_BY_MANY, Place};
 
+/// Turns that are written out where registers hold nothing of a row.
+const MOST_UNROLLED: i64 = 8;
+
 impl Plan<'_, '_> {
     /// The coordinates of a pack.
     pub(super) fn print_place(&self, body: &mut Body<'_>) {
@@ -46,7 +49,10 @@ impl Plan<'_, '_> {
                 "#pragma unroll\nfor (int k = 0; k < 1; ++k)".to_owned()
             }
             Some(turns) => {
-                let is_unrolled = self.place == Place::Registers || self.part.is_some();
+                // Where nothing is read with a row that lies in shared memory, there are registers for all of its turns, unless one block has many threads.
+                let is_apart = !self.fetched.is_empty() && self.weights() == 0 && self.blocks_at_once > 1;
+                let is_apart = self.nest.lines.is_some() && is_apart && turns <= MOST_UNROLLED;
+                let is_unrolled = self.place == Place::Registers || self.part.is_some() || is_apart;
                 let unroll = if is_unrolled { "#pragma unroll" } else { "#pragma unroll 4" };
                 let mut head = format!("{unroll}\nfor ({int} k = 0; k < {turns}; ++k)");
                 if !self.is_whole(turns) {

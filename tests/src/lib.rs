@@ -15,6 +15,7 @@ pub mod nvrtc;
 pub mod onnx_data;
 pub mod operators;
 pub mod planned;
+pub mod ptx;
 pub mod round_trip;
 pub mod spellings;
 pub mod wheel;

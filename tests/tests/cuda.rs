@@ -1,21 +1,26 @@
 //! Every kernel that is planned for a GPU is printed as CUDA C++ and compiled by NVRTC, without a warning and without a spilled register:
-//! those of the gallery, and those of whole networks. No GPU is needed.
+//! those of the gallery, and those of whole networks. What rows become is run, too, as PTX on the host. No GPU is needed.
 
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::{Arc, Mutex};
 
+use fuseline::compare::Meaning;
 use fuseline::compile::{Grain, PlannedProgram, plan_apart, plan_program};
 use fuseline::device::DeviceSpec;
+use fuseline::error::Error;
 use fuseline::fuse::{Plan, PlanOptions};
 use fuseline::gallery::{self, Entry};
 use fuseline::graph::Graph;
+use fuseline::reference::Limits;
 use fuseline::tensor::{DType, Env, Symbol};
 use fuseline::tile::{Kernel, Schedule};
 use fuseline_cuda::nvrtc::Compiler;
 use fuseline_cuda::print::{Asked, Options, Printed, print, sizes_about, sizes_to_fix_at, together};
 use fuseline_frontend::Model;
+use fuseline_ptx::Order;
+use fuseline_tests::ptx;
 use libtest_mimic::{Arguments, Failed, Trial};
 
 /// What kernels are compiled for: the oldest architecture that is supported, and the one that they are made for.
@@ -79,6 +84,51 @@ const LIFTED: [(&str, DType, i64); 6] = [
     ("layernorm_quantize_int8", DType::BF16, 26_001),
 ];
 
+/// Graphs that are run as PTX.
+const RUN: [&str; 12] = [
+    "add_rmsnorm",
+    "column_sum",
+    "layernorm",
+    "layernorm_dropout_residual",
+    "layernorm_gelu",
+    "layernorm_gelu_backward",
+    "layernorm_quantize_int8",
+    "rmsnorm",
+    "rmsnorm_backward",
+    "softmax",
+    "softmax_backward",
+    "softmax_dropout",
+];
+
+/// Rows and columns, and about how many rows there are where kernels are made: rows that share a warp, twins and rows that blocks walk along, one a block, such as begin
+/// anywhere, come into shared memory, are lifted, have a multiprocessor alone, or are shared by blocks.
+const SHAPES: [(i64, i64, i64); 8] = [
+    (5, 37, 5),
+    (19, 512, 65_536),
+    (21, 513, 65_536),
+    (3, 4097, 8192),
+    (3, 5001, 6710),
+    (2, 12_289, 2730),
+    (2, 24_577, 1365),
+    (2, 50_257, 667),
+];
+
+/// The most that a size is where whole graphs of the gallery are run.
+const SMALL: i64 = 40;
+
+/// A softmax with which another tensor is multiplied: blocks of a cluster share long rows of both.
+const GATED: &str = "
+graph gated(x: f32[rows, columns], gate: f32[rows, columns]) {
+  %2 = reduce.max x axes=[1] : f32[rows]
+  %3 = view %2[i0] : f32[rows, columns]
+  %4 = map(x, %3) exp(a - b) : f32[rows, columns]
+  %5 = reduce.sum %4 axes=[1] : f32[rows]
+  %6 = view %5[i0] : f32[rows, columns]
+  %7 = map(%4, %6, gate) a / b * c : f32[rows, columns]
+  return y = %7
+}
+";
+
 fn main() -> ExitCode {
     let arguments = Arguments::from_args();
     // Without the compiler, every test fails and says why.
@@ -103,6 +153,22 @@ fn main() -> ExitCode {
     for (name, dtype) in [("transformer_sublayer", DType::F32), ("attention", DType::BF16)] {
         let shop = shop.clone();
         trials.push(Trial::test(format!("together/{name}"), move || shop.together(name, dtype)));
+    }
+    for entry in gallery::all() {
+        let shop = shop.clone();
+        trials.push(Trial::test(format!("run/gallery/{}", entry.name), move || shop.run_small(entry)));
+    }
+    let gated = shop.clone();
+    trials.push(Trial::test("run/gated_softmax", move || {
+        [20_001, 50_001]
+            .into_iter()
+            .try_for_each(|columns| gated.run_at(&Graph::parse(GATED)?, 2, columns, 671, Order::Forward))
+    }));
+    for name in RUN {
+        for dtype in [DType::F32, DType::BF16, DType::F16] {
+            let shop = shop.clone();
+            trials.push(Trial::test(format!("run/{name}_{dtype}"), move || shop.run(name, dtype)));
+        }
     }
     libtest_mimic::run(&arguments, trials).exit_code()
 }
@@ -150,6 +216,47 @@ impl Shop {
             }
         }
         self.check(graph, sizes)
+    }
+
+    /// What a graph of rows gives in several shapes, beside what it means.
+    fn run(&self, name: &str, dtype: DType) -> Result<(), Failed> {
+        let entry = gallery::find(name).ok_or("there is no such graph")?;
+        let graph = entry.graph(dtype)?;
+        for (k, (rows, columns, about)) in SHAPES.into_iter().enumerate() {
+            let order = if k % 2 == 0 { Order::Forward } else { Order::Backward };
+            self.run_at(&graph, rows, columns, about, order)?;
+        }
+        Ok(())
+    }
+
+    fn run_at(&self, graph: &Graph, rows: i64, columns: i64, about: i64, order: Order) -> Result<(), Failed> {
+        let sizes = |rows: i64| [("rows", rows), ("columns", columns)].map(|(name, n)| (Symbol::name(name), n));
+        let (env, about): (Env, Env) = (sizes(rows).into_iter().collect(), sizes(about).into_iter().collect());
+        let run = self.run_in(graph, &env, &about, order);
+        Ok(run.map_err(|why| format!("{rows} rows of {columns} columns: {why}"))?)
+    }
+
+    /// A graph of the gallery at small sizes.
+    fn run_small(&self, entry: &Entry) -> Result<(), Failed> {
+        for (dtype, order) in [(DType::F32, Order::Forward), (DType::BF16, Order::Backward)] {
+            let sizes = entry.sizes.iter().map(|(name, size)| (Symbol::name(name), (*size).min(SMALL)));
+            let env: Env = sizes.collect();
+            self.run_in(&entry.graph(dtype)?, &env, &env, order).map_err(|why| format!("{dtype}: {why}"))?;
+        }
+        Ok(())
+    }
+
+    /// What a graph gives, kernel by kernel, where its kernels are made for about some sizes.
+    fn run_in(&self, graph: &Graph, env: &Env, about: &Env, order: Order) -> Result<(), String> {
+        let compiler = self.compiler.as_ref().map_err(String::clone)?;
+        let text = |error: Error| error.to_string();
+        let mut options = PlanOptions::on(DeviceSpec::find("h200").map_err(text)?);
+        options.hints.env = about.clone();
+        let inputs = ptx::inputs(graph, env)?;
+        let planned = plan_program(graph.clone(), &options, &mut |_| {}).map_err(text)?;
+        let outputs = ptx::Device { compiler, about, order }.run(&planned, &inputs)?;
+        let meaning = Meaning::of(graph, &inputs, Limits::default()).map_err(text)?;
+        meaning.check(&outputs).map_err(|(output, mismatch)| format!("output {output}: {mismatch}"))
     }
 
     fn check(&self, graph: Graph, sizes: Env) -> Result<(), Failed> {

@@ -57,6 +57,8 @@ functions! {
     compile = b"nvrtcCompileProgram": fn(Program, c_int, *const *const c_char) -> Status;
     cubin_size = b"nvrtcGetCUBINSize": fn(Program, *mut usize) -> Status;
     cubin = b"nvrtcGetCUBIN": fn(Program, *mut c_char) -> Status;
+    ptx_size = b"nvrtcGetPTXSize": fn(Program, *mut usize) -> Status;
+    ptx = b"nvrtcGetPTX": fn(Program, *mut c_char) -> Status;
     log_size = b"nvrtcGetProgramLogSize": fn(Program, *mut usize) -> Status;
     log = b"nvrtcGetProgramLog": fn(Program, *mut c_char) -> Status;
 }
@@ -110,6 +112,32 @@ impl Compiler {
 
     /// Compiles a text for an architecture such as `sm_90a`. `is_strict`: products and sums are rounded apart.
     pub fn compile(&self, source: &str, name: &str, architecture: &str, is_strict: bool) -> Result<Cubin> {
+        let (program, log) = self.translate(source, name, architecture, is_strict)?;
+        let f = &self.functions;
+        let mut size = 0;
+        // SAFETY: a place for a size.
+        self.check(unsafe { (f.cubin_size)(program.program, &mut size) }, "the size of the machine code")?;
+        let mut bytes = vec![0u8; size];
+        // SAFETY: there is as much room as was asked for.
+        self.check(unsafe { (f.cubin)(program.program, bytes.as_mut_ptr().cast()) }, "the machine code")?;
+        Ok(Cubin { bytes, log })
+    }
+
+    /// A text as PTX, for an architecture such as `compute_90a`.
+    pub fn ptx(&self, source: &str, name: &str, architecture: &str, is_strict: bool) -> Result<String> {
+        let (program, _) = self.translate(source, name, architecture, is_strict)?;
+        let f = &self.functions;
+        let mut size = 0;
+        // SAFETY: a place for a size.
+        self.check(unsafe { (f.ptx_size)(program.program, &mut size) }, "the size of the PTX")?;
+        let mut bytes = vec![0u8; size.max(1)];
+        // SAFETY: there is as much room as was asked for.
+        self.check(unsafe { (f.ptx)(program.program, bytes.as_mut_ptr().cast()) }, "the PTX")?;
+        Ok(CStr::from_bytes_until_nul(&bytes).unwrap_or_default().to_string_lossy().into_owned())
+    }
+
+    /// Compiles a text, and gives what the compiler said.
+    fn translate(&self, source: &str, name: &str, architecture: &str, is_strict: bool) -> Result<(Held<'_>, String)> {
         let text = |text: &str| CString::new(text).map_err(|_| Error::bug("a text with a zero byte"));
         let (source, file) = (text(source)?, text(&format!("{name}.cu"))?);
         let contract = if is_strict { "--fmad=false" } else { "--fmad=true" };
@@ -137,13 +165,7 @@ impl Compiler {
             let why = log.trim();
             return Err(Error::bug(format!("NVRTC refuses the kernel {name} for {architecture}:\n{why}")));
         }
-        let mut size = 0;
-        // SAFETY: a place for a size.
-        self.check(unsafe { (f.cubin_size)(program.program, &mut size) }, "the size of the machine code")?;
-        let mut bytes = vec![0u8; size];
-        // SAFETY: there is as much room as was asked for.
-        self.check(unsafe { (f.cubin)(program.program, bytes.as_mut_ptr().cast()) }, "the machine code")?;
-        Ok(Cubin { bytes, log })
+        Ok((program, log))
     }
 
     fn log(&self, program: &Held<'_>) -> Result<String> {

@@ -8,7 +8,7 @@ use fuseline::graph::{Graph, Value};
 use fuseline::ops::Prim;
 use fuseline::reference::{Buffer, Limits};
 use fuseline::tensor::{DType, Env, Literal};
-use fuseline::tile::{Kernel, interp};
+use fuseline::tile::{Kernel, Schedule, interp};
 use fuseline_cuda::nvrtc::Compiler;
 use fuseline_cuda::print::{Asked, Options, Parameter, print, sizes_about, sizes_to_fix_at};
 use fuseline_ptx::{Launch, Memory, Module, Order};
@@ -112,6 +112,20 @@ impl Device<'_> {
         };
         types.iter().zip(outputs).map(literal).collect::<Fallible<Vec<Literal>>>().map_err(text)
     }
+}
+
+/// Whether all that a program does is code of whole bytes: no host, no regions, no sizes that are read from data.
+pub fn is_code(planned: &PlannedProgram) -> bool {
+    let PlannedProgram { program, prepare, run, .. } = planned;
+    [(program.prepare(), prepare), (program.run(), run)].into_iter().all(|(graph, plan)| {
+        plan.kernels.iter().all(|kernel| {
+            let is_known =
+                !matches!(graph.nodes()[kernel.members[0]].prim(), Prim::Bind(_) | Prim::If(_) | Prim::Loop(_));
+            let tensors = || kernel.kernel.inputs.iter().chain(&kernel.kernel.outputs);
+            let is_whole = tensors().all(|tensor| tensor.ty.dtype.bits() >= 8);
+            is_known && is_whole && !matches!(kernel.kernel.schedule, Schedule::Host(_))
+        })
+    })
 }
 
 /// Last places by which an element may be off where no graph says what a kernel may give: of wide numbers as many as stages of kernels may be, of narrow ones the last

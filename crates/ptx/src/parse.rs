@@ -80,6 +80,9 @@ impl<'t> Reader<'t> {
             self.skip(1);
             return Ok(Some(brace.1));
         }
+        if rest.starts_with(".func") || rest.starts_with(".visible .func") {
+            return Err(format!("line {}: a function that is called is not known here", self.line));
+        }
         if rest.starts_with(".visible .entry") || rest.starts_with(".entry") {
             let end = rest.find('{').ok_or("a function without code")?;
             self.skip(end + 1);

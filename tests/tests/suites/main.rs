@@ -10,6 +10,7 @@ mod explain;
 mod extremes;
 mod fuzz;
 mod gains;
+mod graphics;
 mod graphs;
 mod import;
 mod indices;

@@ -553,7 +553,13 @@ impl Attention<'_> {
             let result = Accumulator::of(nest, fold.id).result(body, &format!("results[{at} + line]"));
             body.know(fold.id, result);
         }
+        // Of a single query, results vary over nothing that this level binds.
+        let folds = self.folds.iter().map(|fold| fold.id).chain([self.second]);
+        if folds.into_iter().any(|fold| body.is_from_outside(nest.axes[fold.index()])) {
+            body.stay_inside();
+        }
         body.store_all(stores)?;
+        body.go_outside();
         body.close(&format!("if (row0 + line < {row_count} && piece * {count} < {column_count})"));
         body.close(&format!("#pragma unroll 4\nfor (int turn = 0; turn < {}; ++turn)", rows * pieces / threads));
         body.lanes = None;

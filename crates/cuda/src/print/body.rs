@@ -78,6 +78,8 @@ pub(super) struct Body<'n> {
     pub shift: &'static str,
     /// how packs are read that vary along an axis of each of these sets
     pub own: (Reads, Vec<AxisSet>),
+    /// the level further out than which nothing is computed
+    floor: usize,
     temporaries: usize,
 }
 
@@ -97,6 +99,7 @@ impl<'n> Body<'n> {
             is_slow: false,
             shift: "head",
             own: (Reads::Plainly, Vec::new()),
+            floor: 0,
             temporaries: 0,
         }
     }
@@ -224,10 +227,21 @@ impl<'n> Body<'n> {
             axes.is_within(bound)
         });
         let home = home.ok_or_else(|| Error::bug(format!("{axes} are wanted, and {bound} are bound")))?;
+        let home = home.max(self.floor.min(self.levels.len() - 1));
         let inner = self.levels.split_off(home + 1);
         let result = act(self);
         self.levels.extend(inner);
         result
+    }
+
+    /// Keeps all that is computed from now on on the innermost level: what is known there is not known further out, though no axis says so.
+    pub fn stay_inside(&mut self) {
+        self.floor = self.levels.len() - 1;
+    }
+
+    /// Lets values go out again.
+    pub fn go_outside(&mut self) {
+        self.floor = 0;
     }
 
     /// Whether a value that varies over some axes belongs to a level further out.

@@ -649,3 +649,27 @@ fn mean_and_squares_of_a_row_are_found_with_one_meeting() {
     // Of one row, nothing is folded across rows.
     assert!(!gradient("bf16", 1).contains("for (Index first"));
 }
+
+#[test]
+fn what_is_known_of_a_single_query_stays_where_it_is_known() {
+    let kernel = "kernel { axes i0: b, i1: 1, i2: t, i3: 3 in x0: f16[b, 1, 1, 3], x1: f16[b, 1, t, 3], x2: f16[b, 1, t, 1] \
+        out y0: f16[b, 1] schedule attention first=%4 second=%12 rows=[i0, i1] stream=[i2] inner=[i3] columns=[] tile=64x64x64 \
+        %0 = load x0[i0, 0, i1, i3] %1 = load x1[i0, 0, i2, i3] %2 = map(%0) f32(a) %3 = map(%1) f32(a) \
+        %4 = dot(%2, %3) over [i3] acc=f32 %5 = map(%4) a * 0.57714844 %6 = reduce.max %5 over [i2] \
+        %7 = map(%6) select(abs(a) < inf, a, 0.0) %8 = map(%5, %7) exp(a - b) %9 = load x2[i0, 0, i2, 0] \
+        %10 = map(%8) f32(f16(a)) %11 = map(%9) f32(a) %12 = dot(%10, %11) over [i2] acc=f32 %13 = reduce.sum %8 over [i2] \
+        %14 = map(%12, %6, %13) { t0 = select(0 < size(t), b * 0.0, 0.0); f16((a + t0) / select(size(t) <= 0, 1.0, c + t0)) } \
+        store y0[i0, i1] = %14 correct %12 on %6 by select(a == b, 1.0, exp(a - b)) \
+        correct %13 on %6 by select(a == b, 1.0, exp(a - b)) }";
+    let text = print(&parse(kernel).unwrap(), &made_for(&Env::new())).unwrap().functions;
+    let (line, read) = (text.rfind("const int line = (turn"), text.find(" + line]"));
+    assert!(line.is_some() && line < read, "{text}");
+}
+
+#[test]
+fn columns_of_which_there_are_none_are_printed() {
+    let kernel = "kernel { axes i0: 512, i1: 0 in x: f32[512, 0] out y: f32[0] schedule column across=[i0] along=[] parts=4 \
+        %0 = load x[i0, i1] %1 = reduce.sum %0 over [i0] store y[i1] = %1 }";
+    let printed = print(&parse(kernel).unwrap(), &made_for(&Env::new())).unwrap();
+    assert!(printed.launches.iter().all(|launch| launch.blocks.as_int() == Some(0)), "{printed:?}");
+}

@@ -46,7 +46,8 @@ pub(super) struct Anywhere {
 /// Blocks that share the columns of a row, and how many of them each has: those that lines of a warp hold wherever they begin.
 fn windows(length: i64, count: i64) -> (i64, i64) {
     let most = (WARP - 1) * count + 1;
-    let windows = (length + most - 1) / most;
+    // Of no columns, too, somebody says what nothing is.
+    let windows = ((length + most - 1) / most).max(1);
     (windows, (length + windows - 1) / windows)
 }
 

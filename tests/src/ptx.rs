@@ -152,6 +152,19 @@ fn agree(kernel: &Kernel, inputs: &[Literal], outputs: &[Literal], env: &Env) ->
     Ok(())
 }
 
+/// A softmax with which another tensor is multiplied: blocks of a cluster share long rows of both.
+pub const GATED: &str = "
+graph gated(x: f32[rows, columns], gate: f32[rows, columns]) {
+  %2 = reduce.max x axes=[1] : f32[rows]
+  %3 = view %2[i0] : f32[rows, columns]
+  %4 = map(x, %3) exp(a - b) : f32[rows, columns]
+  %5 = reduce.sum %4 axes=[1] : f32[rows]
+  %6 = view %5[i0] : f32[rows, columns]
+  %7 = map(%4, %6, gate) a / b * c : f32[rows, columns]
+  return y = %7
+}
+";
+
 /// How many numbers at either end of a row weigh more than all others: about as many as are no part of a pack.
 const ENDS: usize = 8;
 

@@ -116,19 +116,6 @@ const SHAPES: [(i64, i64, i64); 8] = [
 /// The most that a size is where whole graphs of the gallery are run.
 const SMALL: i64 = 40;
 
-/// A softmax with which another tensor is multiplied: blocks of a cluster share long rows of both.
-const GATED: &str = "
-graph gated(x: f32[rows, columns], gate: f32[rows, columns]) {
-  %2 = reduce.max x axes=[1] : f32[rows]
-  %3 = view %2[i0] : f32[rows, columns]
-  %4 = map(x, %3) exp(a - b) : f32[rows, columns]
-  %5 = reduce.sum %4 axes=[1] : f32[rows]
-  %6 = view %5[i0] : f32[rows, columns]
-  %7 = map(%4, %6, gate) a / b * c : f32[rows, columns]
-  return y = %7
-}
-";
-
 fn main() -> ExitCode {
     let arguments = Arguments::from_args();
     // Without the compiler, every test fails and says why.
@@ -162,7 +149,7 @@ fn main() -> ExitCode {
     trials.push(Trial::test("run/gated_softmax", move || {
         [20_001, 50_001]
             .into_iter()
-            .try_for_each(|columns| gated.run_at(&Graph::parse(GATED)?, 2, columns, 671, Order::Forward))
+            .try_for_each(|columns| gated.run_at(&Graph::parse(ptx::GATED)?, 2, columns, 671, Order::Forward))
     }));
     for name in RUN {
         for dtype in [DType::F32, DType::BF16, DType::F16] {

@@ -19,12 +19,13 @@ use fuseline_frontend::npz::{ReadOptions, read_npz};
 use fuseline_frontend::{Model, Tensors};
 use fuseline_tests::attentions::attentions;
 use fuseline_tests::generate::{Inputs, cases};
+use fuseline_tests::ptx::GATED;
 use fuseline_tests::spellings;
 use proptest::strategy::{Strategy, ValueTree};
 use proptest::test_runner::{Config, RngSeed, TestRunner};
 
 use crate::Arguments;
-use crate::large::{GATED, LARGE, weigh_ends};
+use crate::large::{LARGE, weigh_ends};
 
 /// Attention of bf16 with a mask: the input `mask` of this type, how scores see it, and what a score `b` is with it, `a`.
 fn masked(ty: &str, seen: &str, score: &str) -> String {

@@ -25,6 +25,18 @@ fn literal(dtype: DType, sizes: Vec<usize>, seed: usize) -> Literal {
     Literal::from_ints(dtype, sizes, &values).unwrap()
 }
 
+/// What is printed for a norm of so many rows and columns, of which `value` is stored: of the row `d`, and weights `a` and `b`.
+pub fn norm_of(rows: &str, dtype: &str, columns: i64, value: &str) -> String {
+    let kernel = format!(
+        "kernel {{ axes i0: {rows}, i1: {columns} in b: {dtype}[{columns}], w: {dtype}[{columns}], x: {dtype}[{rows}, {columns}] \
+         out y: {dtype}[{rows}, {columns}] schedule row along=[i1] placement=registers \
+         %0 = load b[i1] %1 = load w[i1] %2 = load x[i0, i1] %3 = map(%2) f32(a) %4 = reduce.sum %3 over [i1] \
+         %5 = map(%3, %4) {{ t0 = a - b; t0 * t0 }} %6 = reduce.sum %5 over [i1] \
+         %7 = map(%0, %1, %6, %3, %4) {dtype}({value}) store y[i0, i1] = %7 }}"
+    );
+    print(&parse(&kernel).unwrap(), &made_for(&Env::new())).unwrap().functions
+}
+
 /// Where parts of the rows are folded by themselves, says so: a part has every row whose number leaves its own over.
 fn say_parts(kernel: &mut Kernel, part: usize) {
     let parts = kernel.axes[part].as_int().unwrap();

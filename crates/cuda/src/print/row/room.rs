@@ -131,22 +131,11 @@ mod tests {
     use fuseline::tile::parse;
 
     use super::super::super::print;
-    use super::super::super::tests::made_for;
+    use super::super::super::tests::{made_for, norm_of};
 
     /// What is printed for a norm of so many columns, of which `value` is stored: of the row `d`, and weights `a` and `b`.
     fn norm(dtype: &str, columns: i64, value: &str) -> String {
         norm_of("n", dtype, columns, value)
-    }
-
-    fn norm_of(rows: &str, dtype: &str, columns: i64, value: &str) -> String {
-        let kernel = format!(
-            "kernel {{ axes i0: {rows}, i1: {columns} in b: {dtype}[{columns}], w: {dtype}[{columns}], x: {dtype}[{rows}, {columns}] \
-             out y: {dtype}[{rows}, {columns}] schedule row along=[i1] placement=registers \
-             %0 = load b[i1] %1 = load w[i1] %2 = load x[i0, i1] %3 = map(%2) f32(a) %4 = reduce.sum %3 over [i1] \
-             %5 = map(%3, %4) {{ t0 = a - b; t0 * t0 }} %6 = reduce.sum %5 over [i1] \
-             %7 = map(%0, %1, %6, %3, %4) {dtype}({value}) store y[i0, i1] = %7 }}"
-        );
-        print(&parse(&kernel).unwrap(), &made_for(&Env::new())).unwrap().functions
     }
 
     fn softmax(dtype: &str, columns: i64) -> String {

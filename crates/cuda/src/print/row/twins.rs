@@ -84,30 +84,14 @@ impl Plan<'_, '_> {
 
 #[cfg(test)]
 mod tests {
-    use fuseline::tensor::Env;
-    use fuseline::tile::parse;
-
-    use super::super::super::print;
-    use super::super::super::tests::made_for;
-
-    /// What is printed for a norm of so many rows and columns.
-    fn norm(dtype: &str, rows: &str, columns: i64, value: &str) -> String {
-        let kernel = format!(
-            "kernel {{ axes i0: {rows}, i1: {columns} in b: {dtype}[{columns}], w: {dtype}[{columns}], x: {dtype}[{rows}, {columns}] \
-             out y: {dtype}[{rows}, {columns}] schedule row along=[i1] placement=registers \
-             %0 = load b[i1] %1 = load w[i1] %2 = load x[i0, i1] %3 = map(%2) f32(a) %4 = reduce.sum %3 over [i1] \
-             %5 = map(%3, %4) {{ t0 = a - b; t0 * t0 }} %6 = reduce.sum %5 over [i1] \
-             %7 = map(%0, %1, %6, %3, %4) {dtype}({value}) store y[i0, i1] = %7 }}"
-        );
-        print(&parse(&kernel).unwrap(), &made_for(&Env::new())).unwrap().functions
-    }
+    use super::super::super::tests::norm_of;
 
     const PLAIN: &str = "f32(a) + f32(b) * (1.0 / sqrt(c)) * (d - e)";
 
     #[test]
     fn rows_of_a_warp_begin_alike() {
         for (columns, apart) in [(513, 8), (519, 8), (514, 4), (386, 4)] {
-            let text = norm("bf16", "n", columns, PLAIN);
+            let text = norm_of("n", "bf16", columns, PLAIN);
             let there = |what: &str| assert!(text.contains(what), "{what}: {text}");
             there(&format!("16 threads walk a row of {columns} elements"));
             let twin = format!("warp / {apart} * {} + warp % {apart} + threadIdx.x / 16 % 2 * {apart};", 2 * apart);
@@ -115,20 +99,20 @@ mod tests {
             there("const bool live = own < size_n;");
         }
         // All blocks have rows to their end: none is without a row.
-        let text = norm("bf16", "65536", 513, PLAIN);
+        let text = norm_of("65536", "bf16", 513, PLAIN);
         assert!(text.contains("const Index row = warp / 8") && !text.contains("live"), "{text}");
-        assert!(norm("bf16", "65544", 513, PLAIN).contains("live"));
+        assert!(norm_of("65544", "bf16", 513, PLAIN).contains("live"));
     }
 
     #[test]
     fn few_rows_long_ones_wide_ones_and_those_of_which_much_is_computed_have_no_twins() {
         let much = format!("erf({PLAIN}) * exp(erf({PLAIN}))");
         for text in [
-            norm("bf16", "100", 513, PLAIN),
-            norm("bf16", "n", 1025, PLAIN),
-            norm("f32", "n", 257, PLAIN),
-            norm("bf16", "n", 513, &much),
-            norm("bf16", "n", 512, PLAIN),
+            norm_of("100", "bf16", 513, PLAIN),
+            norm_of("n", "bf16", 1025, PLAIN),
+            norm_of("n", "f32", 257, PLAIN),
+            norm_of("n", "bf16", 513, &much),
+            norm_of("n", "bf16", 512, PLAIN),
         ] {
             assert!(!text.contains("const Index warp"), "{text}");
         }

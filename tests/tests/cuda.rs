@@ -102,13 +102,14 @@ const RUN: [&str; 12] = [
 
 /// Rows and columns, and about how many rows there are where kernels are made: rows that share a warp, twins and rows that blocks walk along, one a block, such as begin
 /// anywhere, come into shared memory, are lifted, have a multiprocessor alone, or are shared by blocks.
-const SHAPES: [(i64, i64, i64); 8] = [
+const SHAPES: [(i64, i64, i64); 9] = [
     (5, 37, 5),
     (19, 512, 65_536),
     (21, 513, 65_536),
     (3, 4097, 8192),
     (3, 5001, 6710),
     (2, 12_289, 2730),
+    (16, 12_297, 2730),
     (2, 24_577, 1365),
     (2, 50_257, 667),
 ];

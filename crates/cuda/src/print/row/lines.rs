@@ -90,9 +90,18 @@ impl Plan<'_, '_> {
         match self.nest.lines {
             None => 1,
             Some(_) if self.lifts => count * PACKS_OF_LINE,
-            Some(_) if is_plain() && is_long() => count * PACKS_OF_SECTOR,
+            Some(_) if is_plain() && is_long() && self.fills_turns_but_last(count * PACKS_OF_SECTOR) => {
+                count * PACKS_OF_SECTOR
+            }
             Some(_) => count,
         }
+    }
+
+    /// Whether all threads have a pack in every turn but the last, wherever in a line of so many elements a row begins: nobody asks there whether one is left.
+    fn fills_turns_but_last(&self, line: i64) -> bool {
+        let least = |length: i64| (length - (line - 1)) / self.lanes.count;
+        let (length, turns) = (self.nest.count(self.along).as_int(), self.turns.unwrap_or(1));
+        length.is_none_or(|length| least(length) >= (turns - 1) * self.threads)
     }
 
     /// Where the packs of a row begin, and how many it has.
